@@ -30,7 +30,8 @@ namespace {
 
 constexpr const char* prompt = "(stave) ";
 
-using Words = std::vector<std::string>;  // of a command, its name first
+// The words of a command; its name comes first.
+using Words = std::vector<std::string>;
 
 const Words& names_of_operations() {
   static const Words names{
@@ -83,7 +84,8 @@ class Session final : public DebuggerSession {
  private:
   struct Command {
     const char *name, *alias, *arguments, *help;
-    bool (Session::*run)(const Words&);  // whether the program goes on
+    // Returns whether the program continues.
+    bool (Session::*run)(const Words&);
   };
   static const std::vector<Command>& commands();
 
@@ -103,11 +105,12 @@ class Session final : public DebuggerSession {
     if (!dropped_) history_.add(call, scopes_of_this());
   }
   [[noreturn]] void throw_dropped() {
-    go(Until::operation);  // who swallows it, meets it again at the next operation
+    // If the function swallows the exception, the next operation stops, and throws it again.
+    go(Until::operation);
     fail<TransformError>("debugger: the rest of the function was dropped");
   }
 
-  // ---- commands come in ------------------------------------------------------------------------------------
+  // ---- input of commands -----------------------------------------------------------------
 
   std::optional<std::string> next_line() {
     if (script_.empty() && edited_)
@@ -121,11 +124,12 @@ class Session final : public DebuggerSession {
     } else if (std::string read; std::getline(in_ ? *in_ : std::cin, read)) {
       line = std::move(read);
     }
-    if (!line || from_script || !typed_) out_ << line.value_or("") << std::endl;  // a terminal shows what is typed
+    // A terminal already shows typed text; other commands are echoed.
+    if (!line || from_script || !typed_) out_ << line.value_or("") << std::endl;
     return line;
   }
 
-  // Whether the program goes on.
+  // Runs a command. Returns whether the program continues.
   bool obey(const std::string& line) {
     Words words = words_of(line);
     written_ = words_of(line, true);
@@ -140,7 +144,8 @@ class Session final : public DebuggerSession {
       return goes_on;
     } catch (const Error& error) {
       const std::string text = error.what();
-      view_.say(text.substr(0, text.find('\n')));  // `where` tells what stands around
+      // The other lines of the message name the handlers around, which `where` shows.
+      view_.say(text.substr(0, text.find('\n')));
       return false;
     }
   }
@@ -150,7 +155,7 @@ class Session final : public DebuggerSession {
     for (const Command& command : commands()) names.emplace_back(command.name);
     return names;
   }
-  // By its name, its alias, or a beginning that it shares with no other.
+  // Returns the command with this name or alias, or the only one with this prefix.
   const Command* command_of(const std::string& word) {
     const Command* found = nullptr;
     int possible = 0;
@@ -173,7 +178,7 @@ class Session final : public DebuggerSession {
     return nullptr;
   }
 
-  // What may stand in place of the last word.
+  // Returns the possible completions of the last word.
   Words completions(const std::string& left) {
     Words words = words_of(left);
     const std::string word = left.empty() || left.back() == ' ' || words.empty() ? "" : words.back();
@@ -199,7 +204,7 @@ class Session final : public DebuggerSession {
     return values;
   }
 
-  // ---- how far ---------------------------------------------------------------------------------------------
+  // ---- stepping --------------------------------------------------------------------------
 
   bool go_on(Until until) {
     go(until);
@@ -221,7 +226,7 @@ class Session final : public DebuggerSession {
     return true;
   }
 
-  // ---- breakpoints -----------------------------------------------------------------------------------------
+  // ---- breakpoints -----------------------------------------------------------------------
 
   bool set_breakpoint(const Words& words) { return set_breakpoint(words, false); }
   bool set_temporary_breakpoint(const Words& words) { return set_breakpoint(words, true); }
@@ -256,7 +261,8 @@ class Session final : public DebuggerSession {
     note_unknown(operation);
     return false;
   }
-  // An expression: the words of the command from there on, as they were written.
+  // Returns the text of an expression: the words of the command from `first` on,
+  // as they were written.
   std::string written_from(std::size_t first) const {
     std::string text;
     for (std::size_t i = first; i < written_.size(); ++i) text += (i == first ? "" : " ") + written_[i];
@@ -273,7 +279,8 @@ class Session final : public DebuggerSession {
       };
     else breakpoint.predicate = [this, condition](const Call& call) { return holds(*condition, call, {}); };
   }
-  // A condition that cannot be computed does not hold, and says why once.
+  // Evaluates a condition. A condition that cannot be evaluated is false; the reason is printed
+  // once.
   bool holds(const Expression& condition, const Call& call, std::span<const Tensor> outputs) {
     ExpressionValues values{[&](const std::string& name) { return find_value(name, &call, outputs); }};
     try {
@@ -291,7 +298,8 @@ class Session final : public DebuggerSession {
   }
 
   struct Watched {
-    std::optional<std::uint64_t> value;  // its fingerprint
+    // The fingerprint of the last value.
+    std::optional<std::uint64_t> value;
     std::string was, is;
     bool changed = false;
   };
@@ -366,7 +374,7 @@ class Session final : public DebuggerSession {
     return false;
   }
 
-  // ---- values ----------------------------------------------------------------------------------------------
+  // ---- values ----------------------------------------------------------------------------
 
   void show_stop() {
     if (at()->at_operation() && at()->reason().find("breakpoint ") != std::string::npos) view_.say(at()->reason());
@@ -379,7 +387,8 @@ class Session final : public DebuggerSession {
       }
     if (at()->has_outputs()) view_.show_all("out", at()->outputs());
   }
-  // By place or label; of this operation, or the last that was seen under the label.
+  // Returns a value by position ("in0", "out0") or label. A label refers to this operation,
+  // or else to the last operand seen with that label.
   std::optional<Tensor> find_value(const std::string& name, const Call* call, std::span<const Tensor> outputs) const {
     if (call) {
       const std::pair<const char*, std::span<const Tensor>> kinds[] = {{"in", call->inputs()}, {"out", outputs}};
@@ -392,7 +401,8 @@ class Session final : public DebuggerSession {
     const auto found = history_.labelled().find(name);
     return found == history_.labelled().end() ? std::nullopt : std::optional(found->second);
   }
-  // The same where the program stands. Throws TransformError for a place that this operation has not.
+  // Returns the same for the operation of the current stop. Throws TransformError if the operation
+  // has no operand or output of this number.
   std::optional<Tensor> find_value(const std::string& name) const {
     const Call* const call = at()->at_operation() ? &at()->call() : nullptr;
     if (std::optional<Tensor> found = find_value(name, call, at()->outputs())) return found;
@@ -430,7 +440,7 @@ class Session final : public DebuggerSession {
     return text.starts_with('"') ? text.substr(1, text.size() - 2) : text;
   }
 
-  // ---- what was, and who called ----------------------------------------------------------------------------
+  // ---- history and callers ---------------------------------------------------------------
 
   static std::size_t count_after(const Words& words, std::size_t otherwise) {
     if (words.size() == 1) return otherwise;
@@ -538,11 +548,16 @@ class Session final : public DebuggerSession {
   const bool typed_, edited_;
   LineReader lines_;
   DebuggerHistory history_;
-  std::map<int, std::shared_ptr<Watched>> watched_;  // by the number of the breakpoint
-  std::set<std::string> complaints_;                 // of conditions
-  Words written_;                                    // of the command, with quotation marks
-  Words again_;                                      // what an empty line repeats
-  bool stood_ = false, dropped_ = false;             // in this call
+  // Keys: the number of the breakpoint.
+  std::map<int, std::shared_ptr<Watched>> watched_;
+  // The messages of conditions that were printed already.
+  std::set<std::string> complaints_;
+  // The words of the current command, with quotation marks.
+  Words written_;
+  // The command that an empty line repeats.
+  Words again_;
+  // Whether the current call has stopped, and whether it was dropped.
+  bool stood_ = false, dropped_ = false;
 };
 
 const std::vector<Session::Command>& Session::commands() {

@@ -1,32 +1,38 @@
-// debugger: a function under a debugger at the terminal.
+// debugger: runs a function under an interactive debugger at the terminal.
 //
-//   const auto g = debugger(vmap(grad(loss)));        // stops before the first operation, and asks what to do
+//   // stops before the first operation, and prompts for commands
+//   const auto g = debugger(vmap(grad(loss)));
 //   g(w, xs);
-//   grad(debugger(f))(x);                              // the forward pass of f; what it sees depends on where it stands
+//   // the forward pass of f only: the debugger sees the operations that reach it
+//   grad(debugger(f))(x);
 //
-//   (stave) help                                       // all commands
-//   (stave) break matmul in layer1 backward if max > 3 // by operation, scope, label, shape, NaN, pass, condition
+//   (stave) help                         // all commands
+//   // by operation, scope, label, shape, NaN, pass, condition
+//   (stave) break matmul in layer1 backward if max > 3
 //   (stave) continue
 //   breakpoint 1: matmul in layer1 if max > 3, backward
 //   before matmul f32[4,3], f32[3,2] -> f32[4,2]  [layer1]  [backward of grad]
 //     model.cpp:31 in main: return grad(loss)(w, x);
 //     derivative of matmul f32[4,2], f32[2,3]: #7, model.cpp:12 in layer
-//   (stave) print                                      // operands and outputs: statistics and pictures
-//   (stave) print in0[2] - 2 * hidden                  // expressions of them, and of values with labels: debugger_expressions.h
-//   (stave) back                                       // the operations that ran before
-//   (stave) list                                       // the program's source around this line; backtrace, up, down: who called
-//   (stave) watch w                                    // where a value of this label is another one than before
+//   (stave) print                        // operands and outputs: statistics and pictures
+//   (stave) print in0[2] - 2 * hidden    // expressions of operands, outputs and labelled values
+//   (stave) back                         // the operations that ran before
+//   (stave) list                         // the source of the program around this line
+//   (stave) backtrace                    // the functions on the call stack; `up` and `down` move
+//   (stave) watch w                      // stops when the value with this label changes
 //
-// Files and lines are known where the program was compiled with -g, and addr2line (of binutils) is there: source_lines.h. While the
-// program does not run to its end, each operation is noted, its stack with it (5 microseconds), and the last value under
-// each label is kept until the call ends.
+// Expressions are described in debugger_expressions.h. Files and lines are known if the program was
+// compiled with -g and addr2line (of binutils) is installed: see source_lines.h.
+// Unless the program runs to its end, the debugger records each operation with its stack (5 us),
+// and keeps the last value of each label until the call ends.
 //
-// What can be done at a stop is that of stepping.h; breakpoint("name") in the code is a stop as well. At a terminal lines are edited,
-// found again by the arrows and ^R, and completed by TAB (line_reader.h). At the end of commands the program runs on, now and at later
-// calls; `drop` throws TransformError through it.
+// stepping.h describes the possibilities at a stop. A breakpoint("name") in the code is a stop
+// as well. At a terminal, lines are edited, recalled by the arrow keys and ^R, and completed by TAB
+// (line_reader.h). After the last command the program runs without stops, in this and in later
+// calls. `drop` throws TransformError through the program.
 //
-// Breakpoints, and how far to go, stay from one call to the next. Copies of what debugger(f) gives are one debugger; it belongs to
-// one thread at a time.
+// Breakpoints and the last step command persist from one call to the next. Copies of the result
+// of debugger(f) share one debugger, which belongs to one thread at a time.
 #pragma once
 
 #include <concepts>
@@ -45,16 +51,18 @@ namespace stave {
 
 struct DebuggerOptions {
   [[no_unique_address]] ByName by_name{};
-  /// Commands, a line each; null: std::cin, whose lines are edited where it and std::cout are a terminal.
+  /// The source of commands, one per line. Null means std::cin, with line editing if it
+  /// and std::cout are a terminal.
   std::istream* in = nullptr;
-  /// Null: std::cout. Commands that are not typed at a terminal are repeated here.
+  /// The output stream; null means std::cout. Commands that are not typed at a terminal are echoed
+  /// here.
   std::ostream* out = nullptr;
-  /// A file of commands that come first. Throws FileError if it cannot be read.
+  /// A file of commands that run first. Throws FileError if it cannot be read.
   std::string script{};
-  /// A file to which commands are written as they are given: a script that does the same again. Throws FileError if it cannot be
-  /// written.
+  /// A file to which all commands are written, as a script that repeats the session.
+  /// Throws FileError if it cannot be written.
   std::string record{};
-  /// Whether a stop shows the line of the program's source.
+  /// Whether a stop shows the source line of the program.
   bool source = true;
 };
 
@@ -86,7 +94,7 @@ class DebuggedCall {
 
 namespace stave {
 
-/// What debugger(f) gives: calls f under a debugger.
+/// The result of debugger(f): calls f under a debugger.
 template <class F>
 class UnderDebugger {
  public:
@@ -117,12 +125,12 @@ class UnderDebugger {
   std::shared_ptr<stave_detail::DebuggerSession> session_;
 };
 
-/// f under a debugger: a callable of the same arguments and result.
+/// Returns a callable with the arguments and result of f that runs f under a debugger.
 template <class F>
 auto debugger(F f, const DebuggerOptions& options = {}) {
   return UnderDebugger<F>(std::move(f), options);
 }
-// For overloaded functions: debugger(sin), debugger(sum).
+// Overloads for overloaded functions: debugger(sin), debugger(sum).
 #define STAVE_NAMES(Name)                                                           \
   inline auto debugger(stave_detail::Name f, const DebuggerOptions& options = {}) { \
     return UnderDebugger<stave_detail::Name>(f, options);                           \

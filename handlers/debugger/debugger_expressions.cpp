@@ -23,11 +23,12 @@ namespace stave_detail {
 
 namespace {
 
-// A value past all handlers: its first axes are lanes.
+// A value outside of all handlers; its first `lanes` axes are lanes of vmap.
 struct Value {
   Tensor x;
   int lanes = 0;
-  bool literal = false;  // a number in the text: it takes the dtype of a floating operand
+  // Whether it is a number in the text, which takes the dtype of a floating-point operand.
+  bool literal = false;
 };
 
 struct NoValue : TransformError {
@@ -51,9 +52,9 @@ Value value_of(const Tensor& x) {
   return value;
 }
 
-// ---- operations --------------------------------------------------------------------------------------------
+// ---- operations ------------------------------------------------------------------------
 
-// x with `rank` axes after `lanes` axes of lanes.
+// Returns x reshaped to `rank` axes after `lanes` axes of lanes.
 Tensor aligned(const Value& value, int lanes, int rank) {
   if (value.lanes == lanes && (lanes == 0 || value.x.rank() == lanes + rank)) return value.x;
   Shape shape;
@@ -85,7 +86,8 @@ Value both(char op, const Value& a, const Value& b) {
   }
 }
 
-// Of all elements, of all lanes. As in summary_of: NaN aside, means of what is finite.
+// Returns a statistic of all elements of all lanes, defined as in summary_of:
+// minimum and maximum ignore NaN, and means use the finite elements.
 double statistic(const std::string& name, const Tensor& x) {
   const std::vector<double> all = astype(to(x, cpu), float64).to_vector<double>();
   std::vector<double> finite, numbers;
@@ -124,7 +126,7 @@ Value applied(const std::string& function, const Value& value) {
   return {function == "log" ? log(x) : sqrt(x), value.lanes};
 }
 
-// ---- reading -----------------------------------------------------------------------------------------------
+// ---- parser ----------------------------------------------------------------------------
 
 class Reader {
  public:
@@ -247,7 +249,8 @@ class Reader {
   }
   static std::string word(std::string_view rest) {
     const auto belongs = [](char c) {
-      const auto byte = static_cast<unsigned char>(c);  // from 0x80 on: part of a longer character
+      // Bytes from 0x80 on are parts of longer UTF-8 characters.
+      const auto byte = static_cast<unsigned char>(c);
       return std::isalnum(byte) || c == '_' || c == '.' || c == ':' || c == '@' || byte >= 0x80;
     };
     return std::string(rest.begin(), std::find_if_not(rest.begin(), rest.end(), belongs));
@@ -269,7 +272,7 @@ class Reader {
     };
   }
 
-  // "2, 1:3]"
+  // Parses subscripts after the bracket: "2, 1:3]".
   Evaluate subscripted(Evaluate of) {
     std::vector<Tensor::Subscript> subscripts;
     do {

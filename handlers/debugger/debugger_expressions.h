@@ -3,12 +3,13 @@
 //   expression = sum [(< | <= | > | >= | == | !=) sum]
 //   sum        = product {(+ | -) product}            product = unary {(* | /) unary}
 //   unary      = [-] value {[subscripts]}             subscripts as in Python: in0[2], in0[-1, 1:3]
-//   value      = number | in0 | out0 | label | "a label" | function(expression) | (expression) | statistic
+//   value      = number | in0 | out0 | label | "a label" | statistic
+//              | function(expression) | (expression)
 //   function   = max min mean sum std nan inf size | abs exp log sqrt
-//   statistic  = max min mean sum std nan inf size, by itself: of each operand in turn
+//   statistic  = max min mean sum std nan inf size, without an argument: of each operand in turn
 //
-// Values are read as an observer does (print.h): past all handlers. A lane's value under vmap has those of all lanes; subscripts
-// count the axes that the program sees.
+// Values are read outside of all handlers, as observers do (print.h). Under vmap,
+// a value includes all lanes; subscripts count the axes that the program sees.
 #pragma once
 
 #include <functional>
@@ -23,31 +24,33 @@ namespace stave_detail {
 
 using stave::Tensor;
 
-/// What an expression is about.
+/// The values that the names of an expression refer to.
 struct ExpressionValues {
-  /// The value of a name; nothing if there is none.
+  /// Returns the value of a name; nothing if there is none.
   std::function<std::optional<Tensor>(const std::string& name)> find;
-  /// That of which a statistic by itself is; null: none.
+  /// The operand that a statistic without an argument refers to; null if there is none.
   const Tensor* each = nullptr;
 };
 
 class Expression {
  public:
-  /// Reads one from the beginning of the text, of which it takes away what it read. Throws TransformError, which says what it is that
-  /// cannot be read.
+  /// Parses an expression at the beginning of the text and removes it from the text.
+  /// Throws TransformError with the part that cannot be parsed.
   static Expression read(std::string_view& text);
-  /// Throws TransformError if that is not all of the text.
+  /// Parses the whole text. Throws TransformError if something follows the expression.
   static Expression read_all(std::string_view text);
 
-  /// Throws TransformError for names that have no value, and what the operations throw.
+  /// Returns the value. Throws TransformError for names without a value, and the errors
+  /// of the operations.
   Tensor evaluate(const ExpressionValues& values) const;
-  /// Whether an element of its value is true, or not 0. False, too, for names without a value.
+  /// Returns whether any element of the value is true or nonzero; false if a name has no value.
   bool holds(const ExpressionValues& values) const;
-  /// As it was written.
+  /// Returns the expression as it was written.
   const std::string& text() const noexcept { return text_; }
   bool has_outputs() const noexcept { return has_outputs_; }
-  bool has_statistics() const noexcept { return has_statistics_; }  // by themselves
-  /// Whether it is a name alone.
+  // Returns whether it contains a statistic without an argument.
+  bool has_statistics() const noexcept { return has_statistics_; }
+  /// Returns whether it consists of a name only.
   bool is_name() const noexcept { return is_name_; }
 
   struct Node;

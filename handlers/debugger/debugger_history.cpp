@@ -30,7 +30,7 @@ const PastOperation* DebuggerHistory::forward_of(const Differentiated& derivativ
 
 std::uint64_t fingerprint_of(const Tensor& x) {
   const Tensor values = observed(x);
-  // FNV-1a (Fowler, Noll, Vo) in 64 bits.
+  // The hash is the 64-bit FNV-1a (Fowler, Noll, Vo).
   std::uint64_t hash = 0xcbf29ce484222325;
   const auto add = [&](std::string_view bytes) {
     for (const char byte : bytes) hash = (hash ^ static_cast<unsigned char>(byte)) * 0x100000001b3;

@@ -1,5 +1,5 @@
-// What a debugger saw of a program: the operations that ran before, from which line of the source, which of them a derivative belongs to,
-// and the values that had labels.
+// The history of a debugged program: the operations that ran, with their source lines;
+// the operation that a derivative belongs to; and the values that had labels.
 #pragma once
 
 #include <cstdint>
@@ -14,34 +14,37 @@ namespace stave_detail {
 using stave::Tensor;
 
 struct PastOperation {
-  std::uint64_t number = 0;  // counted from 1
-  std::string text;          // "sin f32[3] -> f32[3]  [layer1]"
+  std::uint64_t number = 0;  // Counted from 1.
+  std::string text;          // "sin f32[3] -> f32[3]  [layer1]".
   CallStack stack;
 };
 
 class DebuggerHistory {
  public:
-  /// For a handler that is answering: `call` is about to be performed.
+  /// Adds an operation that is about to be performed. Must be called by a handler that is handling
+  /// it.
   void add(const Call& call, const ScopeNames& scopes);
-  /// The last operations, of which the latest is the last; not all that there were.
+  /// Returns the most recent operations, at most 2000; the latest is the last.
   const std::deque<PastOperation>& operations() const noexcept { return operations_; }
   std::uint64_t count() const noexcept { return count_; }
-  /// The operation of which a derivative is computed; null if it was not seen, or was forgotten.
+  /// Returns the forward operation whose derivative is computed; null if it was not seen,
+  /// or was forgotten.
   const PastOperation* forward_of(const Differentiated& derivative) const;
 
-  /// The values that operands had under these labels last. They stay in memory until `forget_values`.
+  /// Returns the last operand value of each label. The values stay in memory until `forget_values`.
   const std::map<std::string, Tensor>& labelled() const noexcept { return labelled_; }
   void forget_values() { labelled_.clear(); }
 
  private:
-  static constexpr std::size_t most = 2000;  // operations, about a kilobyte each
+  // The maximal number of operations, which take about 1 KB each.
+  static constexpr std::size_t most = 2000;
   std::deque<PastOperation> operations_;
   std::uint64_t count_ = 0;
   ForwardLinks links_;
   std::map<std::string, Tensor> labelled_;
 };
 
-/// A number that differs for other elements, shapes or dtypes.
+/// Returns a hash of the elements, shape and dtype.
 std::uint64_t fingerprint_of(const Tensor& x);
 
 }  // namespace stave_detail

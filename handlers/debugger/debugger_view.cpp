@@ -19,7 +19,7 @@ void DebuggerView::say(const std::string& text, std::size_t indent) {
 
 std::optional<std::size_t> DebuggerView::columns() const { return columns_of_terminal(descriptor_of(out_)); }
 
-// ---- values ------------------------------------------------------------------------------------------------
+// ---- values ----------------------------------------------------------------------------
 
 void DebuggerView::show(const std::string& name, const Tensor& x) {
   const std::size_t indent = columns_of(name) <= 8 ? columns_of(name) + 2 : 2;
@@ -42,7 +42,7 @@ void DebuggerView::show_all(const std::string& kind, std::span<const Tensor> xs)
   for (std::size_t i = 0; i < xs.size(); ++i) show(kind + std::to_string(i), xs[i]);
 }
 
-// ---- places and operations ---------------------------------------------------------------------------------
+// ---- places and operations -------------------------------------------------------------
 
 namespace {
 
@@ -72,7 +72,7 @@ void DebuggerView::show_place(const StopPoint& at, const DebuggerHistory& histor
 void DebuggerView::show_operations(const StopPoint& at, const DebuggerHistory& history, std::size_t count) {
   const std::deque<PastOperation>& all = history.operations();
   if (all.empty()) return say("no operation ran before");
-  const bool here = at.at_operation();  // it is the last
+  const bool here = at.at_operation();  // The last operation is the current one.
   const std::size_t first = all.size() - std::min(count + here, all.size());
   std::vector<const CallStack*> stacks;
   for (std::size_t i = first; i < all.size(); ++i) stacks.push_back(&all[i].stack);
@@ -84,7 +84,7 @@ void DebuggerView::show_operations(const StopPoint& at, const DebuggerHistory& h
   }
 }
 
-// ---- functions ---------------------------------------------------------------------------------------------
+// ---- functions -------------------------------------------------------------------------
 
 std::vector<SourceFrame> DebuggerView::frames_of(const StopPoint& at) {
   std::vector<SourceFrame> frames = lines_.frames_of(StopDetails::stack(at));
@@ -117,7 +117,7 @@ void DebuggerView::choose(const StopPoint& at, std::size_t frame, const char* en
 
 bool DebuggerView::show_lines(const StopPoint& at, std::size_t around) {
   const std::vector<SourceFrame> all = frames_of(at);
-  // At first the innermost function whose line is known.
+  // Without a choice of the user, this is the innermost function whose line is known.
   std::size_t chosen = std::min(frame_, all.size() - 1);
   while (frame_ == 0 && chosen + 1 < all.size() && all[chosen].file.empty()) ++chosen;
   const SourceFrame& frame = all[chosen];
@@ -138,7 +138,7 @@ bool DebuggerView::show_lines(const StopPoint& at, std::size_t around) {
   return true;
 }
 
-// A line of a file, from 1; empty if that cannot be read.
+// Returns a line of a file, counted from 1; empty if it cannot be read.
 std::string DebuggerView::source_line(const SourceFrame& frame, int line) {
   const std::vector<std::string>& text = lines_.text_of(frame.file);
   return line < 1 || static_cast<std::size_t>(line) > text.size() ? "" : text[static_cast<std::size_t>(line) - 1];

@@ -1,5 +1,5 @@
-// What a debugger writes: text as wide as the terminal, values, the place in the source, operations that ran before. The commands are in
-// debugger.cpp.
+// The output of the debugger: wrapped text, values, source lines, and past operations.
+// The commands are in debugger.cpp.
 #pragma once
 
 #include <cstddef>
@@ -16,32 +16,34 @@ namespace stave_detail {
 
 class DebuggerView {
  public:
-  /// `shows_source`: whether stops and operations are shown with their lines.
+  /// `shows_source` tells whether stops and operations are shown with their source lines.
   DebuggerView(std::ostream& out, bool shows_source) : out_(out), shows_source_(shows_source) {}
 
-  /// A line of text; at a terminal in lines as wide as that, those after the first indented.
+  /// Prints a line of text. At a terminal it is wrapped, and the lines after the first
+  /// are indented.
   void say(const std::string& text, std::size_t indent = 2);
-  /// Of the terminal; nothing if there is none.
+  /// Returns the width of the terminal; nothing if there is none.
   std::optional<std::size_t> columns() const;
 
-  /// Statistics, and a picture.
+  /// Prints statistics and a picture of a value.
   void show(const std::string& name, const Tensor& x);
   void show_elements(const Tensor& x);
-  /// "in0 ...", "in1 ..."
+  /// Prints values under the names "in0", "in1", ...
   void show_all(const std::string& kind, std::span<const Tensor> xs);
 
-  /// The line where the program stands, and the operation whose derivative is computed there.
+  /// Prints the source line of the stop, and the operation whose derivative is computed there.
   void show_place(const StopPoint& at, const DebuggerHistory& history);
-  /// The last `count` operations, and that at which the program stands.
+  /// Prints the last `count` operations, and the current one.
   void show_operations(const StopPoint& at, const DebuggerHistory& history, std::size_t count);
 
-  /// Chooses the innermost function, of those that are at work.
+  /// Chooses the innermost function of the call stack.
   void choose_innermost() noexcept { frame_ = 0; }
   std::size_t chosen() const noexcept { return frame_; }
-  /// Chooses that function, counted from inside out. Throws TransformError if there is none: beyond the `end` one.
+  /// Chooses a function of the call stack, counted from the innermost one. Throws TransformError
+  /// if there is none; the message names the `end` that was reached.
   void choose(const StopPoint& at, std::size_t frame, const char* end);
   void show_functions(const StopPoint& at);
-  /// The source around the line of the chosen function. False if it cannot be shown.
+  /// Prints the source around the line of the chosen function. Returns false if it is unavailable.
   bool show_lines(const StopPoint& at, std::size_t around);
 
  private:

@@ -43,7 +43,7 @@ std::vector<std::string> words_of(std::string_view line, bool quotes) {
 
 namespace {
 
-// Levenshtein's distance, by rows of the usual table.
+// Returns the Levenshtein distance, computed row by row.
 std::size_t distance(std::string_view a, std::string_view b) {
   std::vector<std::size_t> row(b.size() + 1);
   std::iota(row.begin(), row.end(), std::size_t{0});
@@ -81,7 +81,7 @@ std::optional<std::size_t> index_after(std::string_view kind, std::string_view w
 
 namespace {
 
-// Numbers in brackets, nested as the axes are.
+// Parses nested lists of numbers in brackets, one level per axis.
 class NestedNumbers {
  public:
   explicit NestedNumbers(const std::string& text) : next_(text.c_str()) {
@@ -89,7 +89,7 @@ class NestedNumbers {
     skip_blanks();
     fits_ &= *next_ == '\0';
   }
-  /// Whether it was a number or a list with rows of equal length.
+  /// Returns whether the text was a number, or a list with rows of equal length.
   bool fits() const noexcept { return fits_; }
   const Shape& shape() const noexcept { return shape_; }
   const std::vector<double>& numbers() const noexcept { return numbers_; }
@@ -119,7 +119,7 @@ class NestedNumbers {
     }
     return is_length(depth, length);
   }
-  // All numbers stand at one depth: that of the first.
+  // All numbers must have the nesting depth of the first.
   std::size_t depth_of_numbers(std::size_t depth) {
     if (!depth_) {
       depth_ = depth;
@@ -169,7 +169,8 @@ Tensor read_value(const std::string& text, const Shape& shape, Dtype dtype, Devi
         "debugger: `{}` is no value: give a number, a list as [[1, 2], [3, 4]], in0, out0 or a file "
         "that ends in .npy",
         text);
-  UnderFrame past_all_handlers(nullptr);  // a constant
+  // The value is a constant to all handlers.
+  UnderFrame past_all_handlers(nullptr);
   const Tensor values = astype(from(list.numbers(), list.shape()), dtype);
   return to(list.shape().empty() ? broadcast_to(values, shape) : values, device);
 }

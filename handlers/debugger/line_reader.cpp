@@ -22,7 +22,8 @@ class RawMode {
     raw.c_iflag &= ~static_cast<tcflag_t>(ICRNL | INLCR | IXON);
     raw.c_cc[VMIN] = 1;
     raw.c_cc[VTIME] = 0;
-    tcsetattr(STDIN_FILENO, TCSADRAIN, &raw);  // what was typed ahead stays
+    // TCSADRAIN keeps text that was typed ahead.
+    tcsetattr(STDIN_FILENO, TCSADRAIN, &raw);
   }
   ~RawMode() { tcsetattr(STDIN_FILENO, TCSADRAIN, &before_); }
   RawMode(const RawMode&) = delete;
@@ -40,7 +41,7 @@ void put(std::string_view text) {
   }
 }
 
-// A byte; -1 at the end.
+// Returns a byte of input; -1 at the end.
 int get() {
   char c = 0;
   for (;;) {
@@ -55,7 +56,7 @@ std::size_t width_of_terminal() { return columns_of_terminal(STDOUT_FILENO).valu
 constexpr int control(char key) { return key & 0x1f; }
 constexpr int backspace = 0x7f, escape = 0x1b;
 
-// What an escape sequence asks for, as the control key that asks for the same; 0: nothing.
+// Reads the rest of an escape sequence. Returns the control key with the same meaning; 0 for none.
 int after_escape() {
   const int kind = get();
   if (kind != '[' && kind != 'O') return 0;
@@ -77,7 +78,7 @@ int after_escape() {
   }
 }
 
-// A line that is being typed.
+// The line that is being typed.
 class Line {
  public:
   Line(const std::string& prompt, const std::vector<std::string>& history, const LineReader::Complete& complete)
@@ -85,13 +86,14 @@ class Line {
     begin_anew();
   }
 
-  /// Until Enter, or the end.
+  /// Returns the line after Enter; nothing at the end of input.
   std::optional<std::string> read() {
     for (;;) {
       show();
       int key = get();
       if (key == control('R') && (key = search()) == 0) continue;
-      if (key == escape && (key = after_escape()) == control('D')) {  // Delete is no end
+      // The Delete key must not be taken for Ctrl-D on an empty line.
+      if (key == escape && (key = after_escape()) == control('D')) {
         erase(cursor_, after(cursor_));
         continue;
       }
@@ -139,8 +141,9 @@ class Line {
     cursor_ = text().size();
   }
 
-  // An earlier line with a text in it, which is typed here: ^R goes on to one before, ^G and ^C back to what was. Gives the key that ends
-  // the search otherwise, which the line is for; 0: none.
+  // Searches for an earlier line that contains the typed text. ^R continues to an earlier match;
+  // ^G and ^C restore the line before the search. Any other control key ends the search
+  // and is returned, to be applied to the line found; 0 means none.
   int search() {
     const std::size_t line_before = at_, cursor_before = cursor_;
     std::string wanted;
@@ -205,10 +208,10 @@ class Line {
     }
   }
 
-  // As far as all possible words go on alike; where that is nowhere, they are shown.
+  // Inserts the common prefix of all completions. If it adds nothing, lists the completions.
   void complete() {
     const std::string left = text().substr(0, cursor_);
-    const std::string word = left.substr(left.find_last_of(' ') + 1);  // npos + 1 is 0
+    const std::string word = left.substr(left.find_last_of(' ') + 1);  // npos + 1 is 0.
     const std::vector<std::string> words = complete_(left);
     if (words.empty()) return put("\a");
     std::string common = words[0];
@@ -220,7 +223,7 @@ class Line {
     if (common.size() > word.size()) return insert(common.substr(word.size()));
     put("\n" + in_columns(words) + "\n");
   }
-  // As many in a row as fit.
+  // Arranges words in columns, as many per row as fit.
   static std::string in_columns(const std::vector<std::string>& words) {
     std::size_t widest = 0, all = 0;
     for (const std::string& word : words) {
@@ -239,7 +242,7 @@ class Line {
     return list;
   }
 
-  // One column is left for the cursor.
+  // Redraws the line. One column is reserved for the cursor.
   void show() { show(prompt_); }
   void show(const std::string& before) {
     const std::size_t width = width_of_terminal(), prompt = columns_of(before);
@@ -254,7 +257,8 @@ class Line {
   const std::string& prompt_;
   const std::vector<std::string>& history_;
   const LineReader::Complete& complete_;
-  std::vector<std::string> lines_;  // the history, as it is being edited, and what is new
+  // The edited copies of the history, and the new line.
+  std::vector<std::string> lines_;
   std::size_t at_ = 0, cursor_ = 0;
 };
 

@@ -1,7 +1,9 @@
-// Lines that are typed at a terminal: edited, completed by TAB, and found again by the arrows.
+// Line input at a terminal, with editing, completion by TAB, and a history.
 //
-// Keys: arrows, Home, End, Backspace, Delete, and of Emacs Ctrl-A E B F P N D H K U W L; Ctrl-R searches the lines before for a text, as
-// shells do; Ctrl-C begins the line anew, Ctrl-D on an empty one is the end. UTF-8; a character takes one column. What does not fit into the terminal's width scrolls.
+// Keys are the arrows, Home, End, Backspace, Delete, and Emacs's Ctrl-A E B F P N D H K U W L.
+// Ctrl-R searches earlier lines, as in shells. Ctrl-C restarts the line, and Ctrl-D on an empty
+// line ends the input. Text is UTF-8, and each character takes one column. A line that is wider
+// than the terminal scrolls.
 #pragma once
 
 #include <stave/core/effects/settings.h>
@@ -15,12 +17,12 @@ namespace stave_detail {
 
 class LineReader {
  public:
-  /// The words that may stand in place of the last one of what is left of the cursor.
+  /// A function that returns the completions of the last word of the text left of the cursor.
   using Complete = std::function<std::vector<std::string>(const std::string& left)>;
 
-  /// Whether standard input and output are a terminal that can move its cursor.
+  /// Returns whether standard input and output are a terminal that can move its cursor.
   static bool at_terminal();
-  /// Nothing at the end of input. While it waits the terminal is in raw mode.
+  /// Reads a line; returns nothing at the end of input. The terminal is in raw mode meanwhile.
   std::optional<std::string> read(const std::string& prompt, const Complete& complete);
 
  private:

@@ -4,16 +4,17 @@
 
 namespace stave_detail {
 
-// The handler that looks at a function's operations, while a step is taken. It is shared: functions of checkpoints may run again when
-// the Stepper is gone.
+// The handler that examines a function's operations during a step. It is shared,
+// because functions of checkpoints may run again after the end of the Stepper.
 class Looking final : public Stepping {
  public:
-  bool running = false;  // a step is taken
+  bool running = false;  // A step is in progress.
   bool dropped = false;
 
   std::string describe() const override { return "Stepper"; }
   Outputs handle(Call& call) override {
-    if (dropped) stand();  // where it could not unwind at once, it does as soon as it may
+    // A dropped computation that could not unwind at once does so at the first possible operation.
+    if (dropped) stand();
     return running ? Stepping::handle(call) : stave::perform(std::move(call));
   }
   void handle(BreakpointReached& reached) override {
@@ -46,13 +47,14 @@ class SteppedComputation final : public Controls<StandStill> {
   const std::shared_ptr<Looking> looking = std::make_shared<Looking>();
 
  private:
-  // What runs again while no step is taken is not held, nor what stands above another Stepper, which is dropped.
+  // Suspends the function. It continues at once if it runs again while no step is in progress,
+  // or if the effect belongs to another Stepper, which was dropped.
   void handle(StandStill& still, Resumption<StandStill> rest) override {
     if (looking->running && still.stepping == looking.get()) rest_ = std::move(rest);
     else rest.resume_last();
   }
 
-  std::function<void()> body_;  // until it starts
+  std::function<void()> body_;  // Null after the start.
   Resumption<StandStill> rest_;
 };
 

@@ -1,21 +1,27 @@
-// Stepper: a function that is run step by step, from outside.
+// Stepper: runs a function step by step, controlled by the caller.
 //
 //   Stepper stepper(grad(loss), w, x);                             // nothing runs yet
-//   stepper.break_at({.operation = "matmul", .scope = "layer1", .pass = Breakpoint::Pass::backward});
-//   while (stepper.go_on()) {                                      // to the next breakpoint, or the end
+//   stepper.break_at({.operation = "matmul",
+//                     .scope = "layer1",
+//                     .pass = Breakpoint::Pass::backward});
+//   while (stepper.go_on()) {                              // to the next breakpoint, or the end
 //     std::cout << stepper.at().str() << "\n" << summary_of(stepper.at().call().input(0)) << "\n";
-//     stepper.at().answer(zeros_like(stepper.at().call().input(0)));    // in place of performing it
+//     // the operation gets this result instead of being performed
+//     stepper.at().answer(zeros_like(stepper.at().call().input(0)));
 //   }
 //   if (stepper.result()) ...                                      // what the function returned
 //
-// What it sees, where it stands and what may be said of breakpoints: stepping.h. The function stands still between two steps; what
-// it performs is performed below, where the step is taken: so steps may themselves be taken under transforms. What the function
-// throws leaves the step, and the function has ended. A Stepper that is destroyed in the middle drops the rest, whose destructors
-// run. Unlike operations_of it goes inside of checkpoints and functions with rules of their own, and costs a function call, not a
-// switch of stacks, for operations at which it does not stand still.
+// stepping.h describes the visible operations, the stops and the breakpoints.
+// The function is suspended between two steps. Its operations are performed where the step
+// is taken, so steps may be taken under transforms. An exception of the function leaves the step,
+// and ends the function. The destructor of a Stepper drops the rest of the function and runs
+// the destructors of its local variables. Unlike operations_of, a Stepper enters checkpoints
+// and functions with their own rules. An operation without a stop costs a function call,
+// not a switch of stacks.
 //
-// A function that runs again when its Stepper is between two steps, or gone (a checkpoint's, in the backward pass of a grad around)
-// is not stepped through.
+// A function that runs again between two steps, or after the end of the Stepper,
+// is not stepped through. This happens to the function of a checkpoint in the backward pass
+// of a grad outside.
 #pragma once
 
 #include <functional>
@@ -30,44 +36,47 @@
 
 namespace stave_detail {
 
-// By this a stepped function stands still.
+// The effect by which a stepped function is suspended.
 struct StandStill {
   using Result = void;
   const Stepping* stepping;
-  void unhandled() const {}  // it is dropped, where it cannot unwind
+  // This is reached if the function was dropped, but cannot unwind here.
+  void unhandled() const {}
 };
 
 class SteppedComputation;
 
-/// All of a Stepper that does not depend on what its function returns.
+/// The part of a Stepper that does not depend on the result type of its function.
 class AnyStepper {
  public:
   AnyStepper(AnyStepper&&) noexcept = default;
   AnyStepper& operator=(AnyStepper&&) = delete;
 
-  /// To the next operation. As all of these: false if the function ends before. Throws TransformError if it has ended already, or is
-  /// running.
+  /// Runs to the next operation. Like the following functions, it returns false if the function
+  /// ends first, and throws TransformError if it has ended already or is running.
   bool step() { return go(Until::operation); }
-  /// To the next operation in the same scope, or, where that ends, outside of it.
+  /// Runs to the next operation in the same scope, or outside of it if the scope ends.
   bool next() { return go(Until::same_scope); }
-  /// To the first operation after the end of this scope.
+  /// Runs to the first operation after the end of the current scope.
   bool finish() { return go(Until::end_of_scope); }
-  /// To the next breakpoint, as is all that is asked of these before.
+  /// Runs to the next breakpoint. The functions above also stop at breakpoints.
   bool go_on() { return go(Until::breakpoint); }
-  /// Performs the operation at which the function stands, and stands after it: its outputs are there. Breakpoints in what it carries
-  /// come first. Throws TransformError if it has its outputs.
+  /// Performs the current operation and stops after it, with its outputs. Breakpoints in functions
+  /// that it carries come first. Throws TransformError if it has its outputs already.
   bool perform();
-  /// The rest is not wanted: the function unwinds. Rethrows what it throws meanwhile.
+  /// Drops the rest: the function unwinds. Rethrows exceptions that it throws meanwhile.
   void drop();
 
-  /// Where the function stands; ends with the next step. Throws TransformError if it does not stand: before the first step, and at the end.
+  /// Returns the current stop, which is valid until the next step. Throws TransformError before
+  /// the first step and after the end.
   StopPoint& at() const;
-  /// Whether it has ended, by returning, throwing, or being dropped.
+  /// Returns whether the function has ended by returning, throwing, or being dropped.
   bool ended() const noexcept;
 
-  /// Gives its number, from 1. Throws TransformError if it says nothing.
+  /// Adds a breakpoint and returns its number, from 1. Throws TransformError if it has no
+  /// condition.
   int break_at(Breakpoint breakpoint);
-  /// Throws TransformError if there is none of this number.
+  /// Removes a breakpoint. Throws TransformError if there is none of this number.
   void remove_breakpoint(int number);
 
  protected:
@@ -84,7 +93,8 @@ class AnyStepper {
 
 namespace stave {
 
-/// See above. f and the arguments are copied; R is what f returns, std::monostate for void.
+/// A Stepper with a result of type R, the return type of f; std::monostate for void.
+/// f and the arguments are copied.
 template <class R>
 class Stepper : public stave_detail::AnyStepper {
  public:
@@ -97,7 +107,7 @@ class Stepper : public stave_detail::AnyStepper {
   STAVE_OVERLOADED_NAMES(STAVE_NAMES)
 #undef STAVE_NAMES
 
-  /// What the function returned; empty if it has not ended.
+  /// Returns the result of the function; empty if it has not returned.
   const std::optional<R>& result() const { return *result_; }
 
  private:

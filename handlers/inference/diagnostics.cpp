@@ -22,14 +22,15 @@ namespace {
 using Vector = std::vector<double>;
 constexpr double nan = std::numeric_limits<double>::quiet_NaN();
 
-/// Chains one after the other, of equal length.
+/// Chains of equal length, stored one after the other.
 struct Chains {
   std::size_t count, length;
   Vector values;
   double operator()(std::size_t chain, std::size_t draw) const { return values[chain * length + draw]; }
 };
 
-/// Each chain as its first and its second half, without the middle one of an odd number: what drifts differs between them.
+/// Splits each chain into its first and second half, without the middle draw if the number is odd.
+/// The halves of a chain that drifts differ.
 Chains split(const Chains& chains) {
   Chains halves{2 * chains.count, chains.length / 2, {}};
   for (std::size_t c = 0; c < chains.count; ++c) {
@@ -41,13 +42,15 @@ Chains split(const Chains& chains) {
   return halves;
 }
 
-/// Numbers by the normal quantiles of their ranks among all, (14) of the paper; equal ones share the mean of theirs.
+/// Replaces each number by the normal quantile of its rank among all numbers: (14) of the paper.
+/// Equal numbers share their mean rank.
 Chains rank_normalized(Chains chains) {
   Vector& x = chains.values;
   std::vector<std::size_t> order(x.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
   std::sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return x[a] < x[b]; });
-  Vector argument(x.size());  // of erfinv: 2 (rank - 3/8) / (n + 1/4) - 1
+  // The argument of erfinv: 2 (rank - 3/8) / (n + 1/4) - 1.
+  Vector argument(x.size());
   const double n = static_cast<double>(x.size());
   for (std::size_t begin = 0, end; begin < order.size(); begin = end) {
     for (end = begin + 1; end < order.size() && x[order[end]] == x[order[begin]];) ++end;
@@ -63,7 +66,8 @@ Vector sorted(Vector x) {
   return x;
 }
 
-/// Of sorted numbers, by linear interpolation between the two nearest, as NumPy's.
+/// Returns a quantile of sorted numbers by linear interpolation between the two nearest,
+/// like numpy.quantile.
 double quantile(const Vector& x, double share) {
   const double place = share * static_cast<double>(x.size() - 1);
   const std::size_t below = static_cast<std::size_t>(place), above = std::min(below + 1, x.size() - 1);
@@ -85,7 +89,7 @@ double variance_of(const Vector& x) {
   return squares / static_cast<double>(x.size() - 1);
 }
 
-/// Between and within chains, (1) to (3).
+/// The variances between and within chains: (1) to (3) of the paper.
 struct Variances {
   Vector means, within;
   double mean_within, pooled;
@@ -107,8 +111,9 @@ double rhat_of(const Chains& chains) {
   return std::sqrt(variances.pooled / variances.mean_within);
 }
 
-/// (10) to (13): autocorrelations of all chains together, summed while they are told from noise (Geyer, "Practical Markov chain Monte
-/// Carlo", 1992: sums of neighbours are positive, and fall).
+/// Returns the effective sample size: (10) to (13) of the paper. Sums the autocorrelations of all
+/// chains up to the lag where noise dominates: the sums of neighbouring pairs must be positive
+/// and decrease (Geyer, "Practical Markov chain Monte Carlo", 1992).
 double ess_of(const Chains& chains) {
   const std::size_t n = chains.length;
   const double count = static_cast<double>(chains.values.size());
@@ -129,7 +134,7 @@ double ess_of(const Chains& chains) {
     even = correlation(lag + 1);
     pair = even + correlation(lag + 2);
   }
-  // The last even one, alone, improves the estimate for antithetic chains.
+  // Adding the last even autocorrelation alone improves the estimate for antithetic chains.
   const double tau = std::max(2 * total - 1 + std::max(even, 0.), 1 / std::log10(count));
   return count / tau;
 }
@@ -150,7 +155,7 @@ double ess_tail_of_draws(const Chains& chains) {
   return std::min(of_quantile(0.05), of_quantile(0.95));
 }
 
-/// `statistic` of each element of draws [chains, draws, ...].
+/// Applies `statistic` to each element of draws [chains, draws, ...]. Elements with a NaN give NaN.
 Tensor of_each_element(const char* function, const Tensor& draws, double (*statistic)(const Chains&)) {
   if (!draws.defined()) fail_empty(function, 0);
   if (draws.rank() < 2)
@@ -173,9 +178,10 @@ Tensor of_each_element(const char* function, const Tensor& draws, double (*stati
   return from(found, shape);
 }
 
-// The lines of one tensor [chains, draws, ...].
+// Appends the rows of one tensor [chains, draws, ...] to the table.
 void add_rows(std::vector<Row>& rows, const std::string& name, const Tensor& x) {
-  const bool enough = x.shape(1) >= 4;  // for the diagnostics
+  // The diagnostics need at least 4 draws.
+  const bool enough = x.shape(1) >= 4;
   Vector rhats, bulk, tail;
   if (enough) {
     rhats = rhat(x).to_vector<double>();

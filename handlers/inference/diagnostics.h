@@ -1,11 +1,16 @@
-// How good draws of Markov chains are: rank-normalized split R-hat, effective sample sizes of the bulk and the tails.
+// Quality of the draws of Markov chains: rank-normalized split R-hat, and effective sample sizes
+// of the bulk and the tails.
 //
-//   rhat(run.draws)               // a tree of the draws' structure: near 1 where all chains found the same; beyond 1.01 they did not
-//   ess_bulk(draws), ess_tail(draws)      // of a tensor [chains, draws, ...]: [...]
-//   std::cout << summary_of(run);         // a table of all, and what the sampler noticed
+//   // a tree of the draws' structure: near 1 if all chains agree; above 1.01 they do not
+//   rhat(run.draws)
+//   // for a tensor [chains, draws, ...]: [...]
+//   ess_bulk(draws), ess_tail(draws)
+//   // a table of all of it, and notes on the trajectories
+//   std::cout << summary_of(run);
 //
-// Vehtari, Gelman, Simpson, Carpenter and Bürkner, "Rank-normalization, folding, and localization", 2021. Each is NaN where a draw is;
-// draws that are all the same have R-hat NaN, and count as independent.
+// The source of the formulas is Vehtari, Gelman, Simpson, Carpenter and Bürkner,
+// "Rank-normalization, folding, and localization", 2021. A diagnostic is NaN if a draw is NaN.
+// If all draws are equal, R-hat is NaN, and the draws count as independent.
 #pragma once
 
 #include <string>
@@ -20,14 +25,16 @@
 
 namespace stave {
 
-/// Of draws [chains, draws, ...], real numbers, at least 4 of each chain: float64 [...].
+/// Returns R-hat of each element of draws [chains, draws, ...] as float64 [...]. The draws are real
+/// numbers. Throws ShapeError for fewer than 4 draws per chain.
 Tensor rhat(const Tensor& draws);
-/// How many independent draws would tell as much of the middle of the distribution.
+/// Returns the effective sample size for the middle of the distribution: the number of independent
+/// draws that would estimate it as well. Shapes and errors are those of rhat.
 Tensor ess_bulk(const Tensor& draws);
-/// The same of its quantiles of 0.05 and 0.95, the smaller of both.
+/// Returns the smaller effective sample size of the quantiles 0.05 and 0.95.
 Tensor ess_tail(const Tensor& draws);
 
-/// Of each tensor of a tree.
+/// Returns R-hat of each tensor of a tree.
 template <class T>
   requires(is_tree<T> && !std::is_same_v<T, Tensor>)
 T rhat(const T& draws) {
@@ -50,9 +57,10 @@ namespace stave_detail {
 
 using LeavesByName = std::vector<std::pair<std::string, Tensor>>;
 
-/// A line for each element: mean, standard deviation, quantiles, and the three above. What fewer than 4 draws do not tell is "-".
+/// Returns a table with a row for each element: mean, standard deviation, quantiles and the three
+/// diagnostics. Values that need more draws are "-".
 std::string table_of_draws(const LeavesByName& draws);
-/// What to know of the trajectories.
+/// Returns one line on the trajectories, and a warning if some of them diverged.
 std::string notes_on_chains(const Tensor& accept_rate, const Tensor& steps, const Tensor& diverged,
                             const Tensor& step_size);
 
@@ -60,9 +68,11 @@ std::string notes_on_chains(const Tensor& accept_rate, const Tensor& steps, cons
 
 namespace stave {
 
-/// A table of the draws, a tree that is that of `run`, or what a function made of it (constrain, in place of the unconstrained ones);
-/// below it, divergences and what else the trajectories tell. Lines are named by paths in the
-/// tree (tree_names.h) and places in a tensor: "eta[3]", "layers/0/w[1,2]"; those of a single tensor "x[3]". What fewer than 4 draws of a chain do not tell is "-".
+/// Returns a table of the draws, followed by notes on divergences and other properties
+/// of the trajectories. `draws` is the tree run.draws, or a tree that a function computed from it
+/// (for example constrain, to show constrained values). Rows are named by their path in the tree
+/// (tree_names.h) and their position in a tensor: "eta[3]", "layers/0/w[1,2]". Rows of a single
+/// tensor are "x[3]". Values that need more draws are "-"; the diagnostics need 4 draws per chain.
 template <class T, class Draws>
   requires is_tree<Draws>
 std::string summary_of(const Sampled<T>& run, const Draws& draws) {

@@ -27,14 +27,16 @@ using T = const Tensor&;
 constexpr double infinity = std::numeric_limits<double>::infinity();
 const double log_root_2_pi = std::log(2 * std::numbers::pi) / 2;
 
-// f(x, parameters...), in the dtype that they have together; halves in float32.
+// Returns f(x, parameters...), computed in the common dtype of x and the parameters;
+// halves are computed in float32.
 template <class F, std::same_as<NumberOrTensor>... P>
 Tensor density(T x, F f, const P&... parameters) {
   const Dtype dtype = common_float(x, parameters.tensor()...), computed = computed_in(dtype);
   return astype(f(astype(x, computed), parameters.in(computed, x.device())...), dtype);
 }
 
-// f(shape, dtype, parameters...) of a draw: so many side by side as the parameters are, for each element of `shape`.
+// Returns f(shape, dtype, parameters...) for a draw whose shape is `shape` followed
+// by the broadcast shape of the parameters.
 template <class F, std::same_as<NumberOrTensor>... P>
 Tensor draw(const Key& key, const Shape& shape, F f, const P&... parameters) {
   const Dtype dtype = common_float(parameters.tensor()...), computed = computed_in(dtype);
@@ -63,7 +65,7 @@ Tensor NumberOrTensor::in(Dtype dtype, Device device) const {
   return is_number() ? full({}, *number_, dtype, device) : astype(tensor_, dtype);
 }
 
-// ---- of numbers ---------------------------------------------------------------------------------------------
+// ---- distributions of numbers ------------------------------------------------------------
 
 Tensor Normal::log_prob(T x) const { return density(x, normal_density, mean, scale); }
 Tensor Normal::sample(const Key& key, const Shape& shape) const {
@@ -174,7 +176,7 @@ Tensor Uniform::sample(const Key& key, const Shape& shape) const {
 }
 Support Uniform::support() const { return Support::interval(low, high); }
 
-// ---- discrete -----------------------------------------------------------------------------------------------
+// ---- discrete distributions --------------------------------------------------------------
 
 Tensor Bernoulli::log_prob(T x) const {
   const auto f = [](T y, T l) { return where_inside(y == 0 || y == 1, y * l - softplus(l)); };
@@ -219,7 +221,7 @@ Tensor Poisson::sample(const Key& key, const Shape& shape) const {
 }
 Support Poisson::support() const { return Support::discrete(); }
 
-// ---- of vectors ---------------------------------------------------------------------------------------------
+// ---- distributions of vectors ------------------------------------------------------------
 
 Tensor MultivariateNormal::log_prob(T x) const {
   const auto f = [](T y, T m, T l) {
@@ -256,11 +258,12 @@ Tensor Dirichlet::sample(const Key& key, const Shape& shape) const {
 }
 Support Dirichlet::support() const { return Support::simplex(); }
 
-// ---- supports -----------------------------------------------------------------------------------------------
+// ---- supports ----------------------------------------------------------------------------
 
 namespace {
 
-// How many parts follow each of the n that a stick is broken into but for the last, as logarithms: so 0 gives equal parts.
+// Returns log(n - 1), ..., log(1): for each break of a stick into n parts, the logarithm
+// of the number of parts after it. Subtracting it makes u = 0 give n equal parts.
 Tensor log_parts_left(T u) {
   const Index n = u.shape(-1);
   return log(arange(n, 0, -1, u.dtype(), u.device()));
@@ -282,7 +285,8 @@ Support Support::interval(NumberOrTensor low, NumberOrTensor high) {
   return support;
 }
 
-// Of a simplex: x_k = z_k (1 - x_0 - ... - x_{k-1}) with z_k = sigmoid(u_k - log(parts left)). (Stan's reference manual, 10.7)
+// The simplex map is x_k = z_k (1 - x_0 - ... - x_{k-1}) with z_k = sigmoid(u_k - log(parts left)).
+// (Stan Reference Manual, 10.7)
 Tensor Support::constrain(T u) const {
   switch (kind_) {
     case Kind::real: return u;
@@ -327,7 +331,7 @@ Tensor Support::log_det(T u) const {
     case Kind::interval:
       return log(high_.in(u.dtype(), u.device()) - low_.in(u.dtype(), u.device())) + log_sigmoid(u) + log_sigmoid(-u);
     case Kind::simplex: {
-      // d x_k / d u_k = x_k (1 - z_k); the matrix is triangular.
+      // d x_k / d u_k = x_k (1 - z_k), and the Jacobian is triangular.
       const Tensor v = u - log_parts_left(u), left = cumulative_sum(log_sigmoid(-v), -1, {.include_initial = true});
       return sum(log_sigmoid(v) + log_sigmoid(-v) + left(ellipsis, slice(none, -1)), -1);
     }

@@ -1,15 +1,19 @@
-// Distributions: plain values that know the logarithm of their density and how to draw.
+// Distributions: plain values that compute the logarithm of their density and draw samples.
 //
 //   const Normal prior{0, tensor({1., 2.})};
 //   prior.log_prob(x)                         // of each element; parameters and x broadcast
 //   prior.sample(key), prior.sample(key, {1000})        // [2], [1000,2]
 //
-// - Parameters are tensors or C++ numbers, which take the dtype of what they meet. Densities are those of SciPy's, -inf outside of the
-//   support; halves are computed in float32. What parameters may be is not checked: outside of it a density is NaN.
-// - Of MultivariateNormal, Dirichlet and Categorical the last axis of the parameter is one draw's; others are distributions side by side.
-// - A draw has derivatives by its parameters where it is a smooth function of them; those of Gamma, Beta, StudentT and Dirichlet by
-//   concentrations (degrees of freedom) are an error, not zero. Draws of discrete ones are integers or bools.
-// - A distribution is a tree of its parameters. Any class with log_prob(x), sample(key, shape) and support() converts to Distribution.
+// - Parameters are tensors, or C++ numbers that take the dtype of the other operands.
+//   Densities are those of SciPy, and log_prob is -inf outside of the support.
+//   Halves are computed in float32. Parameters are not checked: invalid ones give NaN.
+// - For MultivariateNormal, Dirichlet and Categorical, the last axis of the parameter belongs
+//   to a single draw. The other axes are a batch of distributions.
+// - A draw is differentiable by parameters of which it is a smooth function. Derivatives of draws
+//   of Gamma, Beta, StudentT and Dirichlet by concentrations (degrees of freedom) throw
+//   TransformError. Draws of discrete distributions are integers or bools.
+// - A distribution is a tree of its parameters. Any class with log_prob(x), sample(key, shape)
+//   and support() converts to Distribution.
 #pragma once
 
 #include <concepts>
@@ -23,7 +27,7 @@
 
 namespace stave {
 
-/// A tensor, or a number, which takes the dtype of what it meets.
+/// A tensor, or a number that takes the dtype of the other operands.
 class NumberOrTensor {
  public:
   template <class T>
@@ -32,7 +36,7 @@ class NumberOrTensor {
   NumberOrTensor(Tensor tensor) : tensor_(std::move(tensor)) {}
 
   bool is_number() const noexcept { return number_.has_value(); }
-  /// Undefined, if it is a number.
+  /// Returns the tensor; it is undefined if this is a number.
   const Tensor& tensor() const noexcept { return tensor_; }
   Tensor& tensor() noexcept { return tensor_; }
   Tensor in(Dtype dtype, Device device) const;
@@ -51,20 +55,25 @@ struct TreeTraits<NumberOrTensor> {
   }
 };
 
-/// Where a distribution lives, and the map from all of R^n onto it (the biject_to of PyTorch and NumPyro).
+/// The support of a distribution, and the map from R^n onto it (biject_to in PyTorch and NumPyro).
 class Support {
  public:
-  static Support real();                                             ///< the identity
-  static Support positive();                                         ///< exp
-  static Support interval(NumberOrTensor low, NumberOrTensor high);  ///< low + (high - low) sigmoid
-  static Support simplex();   ///< [..., n - 1] to [..., n], by breaking a stick (Stan's)
-  static Support discrete();  ///< none: an error
+  /// All of R; the map is the identity.
+  static Support real();
+  /// The positive numbers; the map is exp.
+  static Support positive();
+  /// The numbers between low and high; the map is low + (high - low) sigmoid(u).
+  static Support interval(NumberOrTensor low, NumberOrTensor high);
+  /// Probability vectors; the map takes [..., n - 1] to [..., n] by Stan's stick breaking.
+  static Support simplex();
+  /// Integers or bools; there is no map, and the functions below throw TransformError.
+  static Support discrete();
 
-  /// The point of the support for u, in R^n.
+  /// Returns the point of the support that u in R^n is mapped to.
   Tensor constrain(const Tensor& u) const;
-  /// The u of a point inside of the support.
+  /// Returns the u that is mapped to a point inside of the support.
   Tensor unconstrain(const Tensor& x) const;
-  /// log |det(d constrain(u) / d u)|: of each element; of the simplex of each vector.
+  /// Returns log |det(d constrain(u) / d u)| for each element; for the simplex, for each vector.
   Tensor log_det(const Tensor& u) const;
 
  private:
@@ -83,7 +92,7 @@ struct Normal {
   NumberOrTensor mean = 0, scale = 1;
   STAVE_DISTRIBUTION
 };
-/// |x| of a normal x of mean 0.
+/// The distribution of |x| for a normal x of mean 0.
 struct HalfNormal {
   NumberOrTensor scale = 1;
   STAVE_DISTRIBUTION
@@ -92,7 +101,7 @@ struct Cauchy {
   NumberOrTensor location = 0, scale = 1;
   STAVE_DISTRIBUTION
 };
-/// |x| of a Cauchy x of location 0.
+/// The distribution of |x| for a Cauchy x of location 0.
 struct HalfCauchy {
   NumberOrTensor scale = 1;
   STAVE_DISTRIBUTION
@@ -101,22 +110,22 @@ struct StudentT {
   NumberOrTensor degrees, location = 0, scale = 1;
   STAVE_DISTRIBUTION
 };
-/// exp(x) of a normal x.
+/// The distribution of exp(x) for a normal x.
 struct LogNormal {
   NumberOrTensor mean = 0, scale = 1;
   STAVE_DISTRIBUTION
 };
-/// Of mean 1 / rate.
+/// The exponential distribution of mean 1 / rate.
 struct Exponential {
   NumberOrTensor rate = 1;
   STAVE_DISTRIBUTION
 };
-/// Of mean concentration / rate.
+/// The gamma distribution of mean concentration / rate.
 struct Gamma {
   NumberOrTensor concentration, rate = 1;
   STAVE_DISTRIBUTION
 };
-/// Of density x^(a - 1) (1 - x)^(b - 1) / B(a, b).
+/// The beta distribution, of density x^(a - 1) (1 - x)^(b - 1) / B(a, b).
 struct Beta {
   NumberOrTensor a, b;
   STAVE_DISTRIBUTION
@@ -125,34 +134,35 @@ struct Uniform {
   NumberOrTensor low = 0, high = 1;
   STAVE_DISTRIBUTION
 };
-/// true with probability sigmoid(logits).
+/// A bool that is true with probability sigmoid(logits).
 struct Bernoulli {
   NumberOrTensor logits;
   STAVE_DISTRIBUTION
 };
-/// 0 ... n-1 with the probabilities softmax(logits), of [..., n]; int32.
+/// An int32 in 0 ... n-1 with the probabilities softmax(logits), for logits [..., n].
 struct Categorical {
   Tensor logits;
   STAVE_DISTRIBUTION
 };
-/// Of mean `rate`; int32.
+/// The Poisson distribution of mean `rate`; draws are int32.
 struct Poisson {
   NumberOrTensor rate;
   STAVE_DISTRIBUTION
 };
-/// Of mean [..., n] and covariance l l^T, of l [..., n, n], lower triangular.
+/// The normal distribution of mean [..., n] and covariance l l^T, where l = scale_tril is a lower
+/// triangular matrix [..., n, n].
 struct MultivariateNormal {
   Tensor mean, scale_tril;
   STAVE_DISTRIBUTION
 };
-/// Of concentrations [..., n].
+/// The Dirichlet distribution of concentrations [..., n].
 struct Dirichlet {
   Tensor concentration;
   STAVE_DISTRIBUTION
 };
 #undef STAVE_DISTRIBUTION
 
-/// Any distribution.
+/// A type-erased distribution: holds any of the classes above, or one of your own.
 class Distribution {
  public:
   template <class D>

@@ -11,12 +11,13 @@ namespace {
 
 using T = const Tensor&;
 
-// log(1 - u), finite.
+// Returns log(1 - u) for a uniform u; it is finite.
 Tensor log_uniform(const Key& key, const Shape& shape, Dtype dtype) { return log1p(-uniform(key, shape, dtype)); }
 
-// Marsaglia and Tsang, "A simple method for generating gamma variables", 2000. For a >= 1 a round accepts with a probability of 0.95 at
-// least, so twelve fail together for one element in 10^15, which is d then, near the mode. Below 1 a draw of a + 1 is multiplied by
-// u^(1/a).
+// Draws by Marsaglia and Tsang, "A simple method for generating gamma variables", 2000. For a >= 1
+// a round accepts with a probability of at least 0.95. So all twelve rounds fail for one element
+// in 10^15, which then gets the value d, near the mode. For a < 1, a draw for a + 1 is multiplied
+// by u^(1/a).
 Tensor draw_log_gamma(const Key& key, T concentration, const Shape& shape) {
   constexpr int rounds = 12;
   const Dtype dtype = concentration.dtype();
@@ -35,8 +36,9 @@ Tensor draw_log_gamma(const Key& key, T concentration, const Shape& shape) {
   return log(d) + log(v) + boost;
 }
 
-// Hormann, "The transformed rejection method for generating Poisson random variables", 1993 (PTRS), for rates of 10 and more. A round
-// accepts with a probability of 0.7 at least, so 30 fail together for one element in 10^15, which is the rate then.
+// Draws by Hormann, "The transformed rejection method for generating Poisson random variables",
+// 1993 (PTRS), for rates of at least 10. A round accepts with a probability of at least 0.7.
+// So all 30 rounds fail for one element in 10^15, which then gets the rate, rounded down.
 Tensor poisson_by_rejection(const Key& key, T rate) {
   constexpr int rounds = 30;
   const Tensor b = 0.931 + 2.53 * sqrt(rate), a = -0.059 + 0.02483 * b, v_r = 0.9277 - 3.6224 / (b - 2);
@@ -56,7 +58,8 @@ Tensor poisson_by_rejection(const Key& key, T rate) {
   return k;
 }
 
-// How many partial sums of the probabilities are below a uniform number: for rates below 10, where 64 terms leave 10^-28.
+// Draws by inversion: counts the partial sums of the probabilities that are at most a uniform
+// number. For rates below 10, the terms after the first 64 sum to 10^-28.
 Tensor poisson_by_inversion(const Key& key, T rate) {
   const Tensor u = uniform(key, rate.shape(), float64);
   Tensor probability = exp(-rate), total = probability, k = zeros_like(rate);
@@ -84,8 +87,8 @@ Tensor standard_gamma(const Key& key, const Tensor& concentration, const Shape& 
 }
 
 Tensor poisson(const Key& key, const Tensor& rate, const Shape& shape) {
-  const Tensor wide = broadcast_to(astype(stop_gradient(rate), float64), shape),
-               small = wide < 10;  // integers have no derivative
+  // The draws are integers and have no derivative by the rate.
+  const Tensor wide = broadcast_to(astype(stop_gradient(rate), float64), shape), small = wide < 10;
   const auto [first, second] = split(key);
   const Tensor few = poisson_by_inversion(first, where(small, wide, 1));
   return astype(where(small, few, poisson_by_rejection(second, where(small, 10, wide))), int32);

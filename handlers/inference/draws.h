@@ -1,5 +1,6 @@
-// Draws that need rejection, for distributions.cpp: as many rounds for each element, of which it takes the first accepted one, so they
-// need no decision, batch under vmap, and are the same for split keys and in a loop.
+// Random draws that need rejection, for distributions.cpp. Every element runs the same number
+// of rounds and takes the first accepted value. So the draws need no data-dependent branch,
+// batch under vmap, and give the same numbers for split keys as in a loop.
 #pragma once
 
 #include <stave/core/ops/random.h>
@@ -9,11 +10,14 @@ namespace stave_detail {
 
 using namespace stave;
 
-/// Of Gamma(concentration, 1), of this shape, to which concentration broadcasts; its logarithm, which does not vanish where concentration
-/// is small. In concentration's dtype, float32 or float64. Derivatives by it throw TransformError.
+/// Returns draws from Gamma(concentration, 1) of this shape, to which concentration broadcasts.
+/// The dtype is that of concentration, float32 or float64. Derivatives by concentration throw
+/// TransformError.
 Tensor standard_gamma(const Key& key, const Tensor& concentration, const Shape& shape);
+/// Returns the logarithm of such draws, which stays finite where a draw for a small concentration
+/// underflows.
 Tensor log_standard_gamma(const Key& key, const Tensor& concentration, const Shape& shape);
-/// int32.
+/// Returns int32 draws from a Poisson distribution, of this shape, to which rate broadcasts.
 Tensor poisson(const Key& key, const Tensor& rate, const Shape& shape);
 
 }  // namespace stave_detail

@@ -25,9 +25,9 @@ namespace stave_detail::mcmc {
 
 namespace {
 
-// ---- points as leaves of trees --------------------------------------------------------------------------------
+// ---- points as leaves of trees -----------------------------------------------------------
 
-/// The leaves' elements, one leaf after the other.
+/// Returns the elements of all leaves, one leaf after the other.
 Vector flat(const std::vector<Tensor>& leaves) {
   Vector all;
   for (const Tensor& leaf : leaves) {
@@ -37,12 +37,12 @@ Vector flat(const std::vector<Tensor>& leaves) {
   return all;
 }
 
-/// Of a few numbers: most leaves are small, and a call of memmove takes longer.
+/// Copies a few numbers. Most leaves are small, and a call of memmove takes longer than this loop.
 void copy_few(const double* from, std::size_t count, double* to) {
   for (std::size_t i = 0; i < count; ++i) to[i] = from[i];
 }
 
-/// Rows of points as leaves with axes before their own; `row(i)` is point i.
+/// Converts rows of points to leaves with `axes` before their own axes; `row(i)` is point i.
 template <class Row>
 std::vector<Tensor> leaves_of(const std::vector<Tensor>& like, const Shape& axes, Row row) {
   const std::size_t rows = static_cast<std::size_t>(axes.elements());
@@ -62,14 +62,14 @@ std::vector<Tensor> leaves_of(const std::vector<Tensor>& like, const Shape& axes
   return leaves;
 }
 
-// ---- many chains, one density ---------------------------------------------------------------------------------
+// ---- many chains, one density ------------------------------------------------------------
 
 struct Waiting {
   LogDensityAt* at;
   Resumption<LogDensityAt> rest;
 };
 
-/// Lets chains stand still where they ask for the density.
+/// Suspends each chain that requests the density, and appends it to `waiting`.
 struct LetWait : Controls<LogDensityAt> {
   LetWait(const char* by, std::vector<Waiting>& waiting) : by_(by), waiting_(waiting) {}
   void handle(LogDensityAt& at, Resumption<LogDensityAt> rest) override { waiting_.push_back({&at, std::move(rest)}); }
@@ -80,7 +80,9 @@ struct LetWait : Controls<LogDensityAt> {
   std::vector<Waiting>& waiting_;
 };
 
-/// Answers all that wait, of one batch. Its rows are a power of two, the last ones copies of the first: so batches have few shapes.
+/// Computes the density for all suspended chains in one batch, and resumes them. The number of rows
+/// is rounded up to a power of two by copies of the first point, so that batches have few different
+/// shapes.
 void answer(std::vector<Waiting>& waiting, const DensityOfRows& density, const std::vector<Tensor>& like) {
   std::size_t rows = 1;
   while (rows < waiting.size()) rows *= 2;
@@ -103,9 +105,9 @@ void answer(std::vector<Waiting>& waiting, const DensityOfRows& density, const s
   for (Waiting& one : waiting) one.rest.resume(*value++);
 }
 
-// ---- a chain ----------------------------------------------------------------------------------------------------
+// ---- a chain -----------------------------------------------------------------------------
 
-/// What a chain leaves, draw by draw.
+/// The results of one chain, draw by draw.
 struct Trace {
   Vector draws, log_density, accept_rate, variance;
   std::vector<std::int32_t> steps, depth;
@@ -118,7 +120,8 @@ struct Settings {
   const NutsOptions& options;
   std::optional<Trajectories> hmc;
   const Vector& start;
-  std::atomic<long>& transitions;  // made so far, on all threads
+  // The number of transitions made so far, by all threads.
+  std::atomic<long>& transitions;
   const long all_transitions = options.chains * (options.warmup + options.draws);
 };
 
@@ -133,7 +136,8 @@ PointPtr first_point(const Settings& settings, Index chain, Points& points, Rand
     const bool smooth = std::all_of(gradient.begin(), gradient.end(), [](double g) { return std::isfinite(g); });
     if (std::isfinite(point->log_density) && smooth) return point;
   }
-  const double found = point->log_density, value = std::isnan(found) ? std::abs(found) : found;  // NaN has a sign
+  // The absolute value removes the sign that a NaN may have.
+  const double found = point->log_density, value = std::isnan(found) ? std::abs(found) : found;
   const char* what = std::isfinite(value) ? "its gradient is not finite" : "it is not finite";
   if (spread > 0)
     fail<Error>("{}: the log density is {} where chain {} begins, after {} attempts within {} of the start: {}",
@@ -170,7 +174,8 @@ Trace run_chain(const Settings& settings, Index chain, const Key& key) {
   return trace;
 }
 
-/// From chain `first` on, on this thread, as far as there is room.
+/// Runs as many chains as `traces` has entries, beginning with chain number `first`,
+/// on this thread.
 void run_chains(const Settings& settings, const DensityOfRows& density, const std::vector<Tensor>& like, const Key& key,
                 Index first, std::span<Trace> traces) {
   std::vector<Eventual<Trace>> ends;
@@ -184,14 +189,14 @@ void run_chains(const Settings& settings, const DensityOfRows& density, const st
     answered.clear();
     std::swap(waiting, answered);
     answer(answered, density, like);
-    // On threads that are not the caller's nobody hears it.
+    // On threads other than the caller's no handler receives the progress.
     if (const long made = settings.transitions; made < settings.all_transitions)
       progress(made, settings.all_transitions);
   }
   for (std::size_t i = 0; i < traces.size(); ++i) traces[i] = std::move(ends[i].value());
 }
 
-/// All, shared out among threads, of which this is one.
+/// Runs all chains, divided among threads; the current thread is one of them.
 std::vector<Trace> run_all_chains(const Settings& settings, const DensityOfRows& density,
                                   const std::vector<Tensor>& like, const Key& key) {
   const Index chains = settings.options.chains, threads = std::min<Index>(settings.options.threads, chains);
@@ -201,7 +206,8 @@ std::vector<Trace> run_all_chains(const Settings& settings, const DensityOfRows&
     run_chains(settings, density, like, key, settings.options.first_chain + begin,
                std::span(traces).subspan(static_cast<std::size_t>(begin), static_cast<std::size_t>(end - begin)));
   };
-  std::vector<std::exception_ptr> faults(static_cast<std::size_t>(threads));  // not futures: CMakeLists.txt says why
+  // These are not futures; CMakeLists.txt gives the reason.
+  std::vector<std::exception_ptr> faults(static_cast<std::size_t>(threads));
   const auto run_apart = [&](Index share) {
     try {
       run_share(share);
@@ -213,14 +219,14 @@ std::vector<Trace> run_all_chains(const Settings& settings, const DensityOfRows&
     std::vector<std::jthread> others;
     for (Index share = 1; share < threads; ++share) others.emplace_back(run_apart, share);
     run_share(0);
-  }  // all have ended
+  }  // All threads have ended here.
   for (const std::exception_ptr& fault : faults)
     if (fault) std::rethrow_exception(fault);
   progress(settings.all_transitions, settings.all_transitions);
   return traces;
 }
 
-// ---- what all chains left ---------------------------------------------------------------------------------------
+// ---- the results of all chains -----------------------------------------------------------
 
 template <class T>
 Tensor joined(const std::vector<Trace>& traces, std::vector<T> Trace::*member, Index draws) {

@@ -1,23 +1,34 @@
-// Draws of a density by Hamiltonian Monte Carlo: NUTS, and HMC.
+// Samples from a density by Hamiltonian Monte Carlo: NUTS and HMC.
 //
-//   const auto log_p = [&](const NamedTensors& u) { return unconstrained_log_density(schools, u)(data); };
+//   const auto log_p = [&](const NamedTensors& u) {
+//     return unconstrained_log_density(schools, u)(data);
+//   };
 //   const auto run = nuts(compile(log_p), start, Key(0), {.chains = 128});
-//   run.draws.at("mu")                       // [128, 1000]: each draw of each chain; diagnostics.h says how good they are
-//   run.divergences()                        // where the integrator failed: the draws may miss a part of the density
+//   // [128, 1000]: each draw of each chain; diagnostics.h tells how good they are
+//   run.draws.at("mu")
+//   // the number of draws whose integration failed: if any, a part of the density may be missed
+//   run.divergences()
 //
-// NUTS is that of Hoffman and Gelman, "The No-U-Turn Sampler", 2014, with the choice among the points of a trajectory and the criterion
-// to end it of Betancourt, "A Conceptual Introduction to Hamiltonian Monte Carlo", 2017. Warm-up is Stan's: steps by dual averaging, and
-// in windows that double, the scale of each coordinate. Each chain adapts by itself.
+// NUTS follows Hoffman and Gelman, "The No-U-Turn Sampler", 2014. The choice among the points
+// of a trajectory and the termination criterion are those of Betancourt, "A Conceptual Introduction
+// to Hamiltonian Monte Carlo", 2017. Warm-up is that of Stan: dual averaging adapts the step size,
+// and windows of doubling length adapt the scale of each coordinate. Each chain adapts by itself.
 //
-// A chain is a plain recursion (nuts.h), which performs an effect where it needs the density and its gradient. Who answers waits until
-// all chains ask, and computes one batch, by vmap: chains part and meet as they like, and nothing is computed for one that does not ask.
+// A chain is a plain recursion (nuts.h) that performs an effect when it needs the density and its
+// gradient. The handler suspends each chain at this effect until all chains have performed it,
+// and computes the density for all of them in one batch, by vmap. So chains may take different
+// numbers of steps, and no density is computed for a chain that does not need it.
 //
-// - A density is a function of a tree of floats that gives the logarithm, of rank 0, up to a constant. Chains are in float64; the density
-//   is computed in the dtypes of `start`, and on its devices. `compile` saves what its transforms cost.
-// - Chain i is a function of the key and i, not of how many there are beside it: {.chains = 1, .first_chain = i} is that one alone. (Sums
-//   and products of matrices may be rounded otherwise in a batch of another size, which a chain amplifies.)
-// - With {.threads = n} the density is called on n threads at once; on those that are not the caller's, no handler around sees it.
-// - What is drawn has no derivatives. While it draws it says its progress (report.h), in transitions of all chains.
+// - The log density is a function of a tree of floats that returns the logarithm of the density,
+//   of rank 0, up to a constant. Chains are kept in float64. The density is computed in the dtypes
+//   of `start` and on its devices. `compile` saves the cost of its transforms.
+// - Chain i depends on the key and on i, not on the number of other chains:
+//   {.chains = 1, .first_chain = i} runs that chain alone. (Sums and matrix products may be rounded
+//   differently in a batch of another size, and a chain amplifies the difference.)
+// - With {.threads = n} the density is called on n threads at once. Handlers installed around
+//   the call do not see operations of threads other than the caller's.
+// - Draws have no derivatives. The sampler reports its progress (report.h) in transitions of all
+//   chains.
 #pragma once
 
 #include <functional>
@@ -37,36 +48,54 @@ namespace stave {
 
 struct NutsOptions {
   [[no_unique_address]] ByName by_name{};
-  Index chains = 4, warmup = 1000, draws = 1000;  ///< the last two of each chain
-  double target_accept = 0.8;                     ///< of the acceptance rate, by which warm-up chooses the step
-  int max_depth = 10;                             ///< a trajectory has at most 2^max_depth - 1 steps
-  double spread = 2;      ///< chains begin at `start` plus uniform numbers from -spread to spread
-  Index first_chain = 0;  ///< their numbers begin here
-  int threads = 1;        ///< among which chains are shared out
+  /// The numbers of chains, and of warm-up steps and draws per chain.
+  Index chains = 4, warmup = 1000, draws = 1000;
+  /// The acceptance rate for which warm-up adapts the step size; between 0 and 1.
+  double target_accept = 0.8;
+  /// A trajectory has at most 2^max_depth - 1 steps; from 1 to 30.
+  int max_depth = 10;
+  /// Chains start at `start` plus uniform numbers from -spread to spread.
+  double spread = 2;
+  /// The number of the first chain.
+  Index first_chain = 0;
+  /// The number of threads among which the chains are divided.
+  int threads = 1;
 };
 
 struct HmcOptions {
   [[no_unique_address]] ByName by_name{};
   Index chains = 4, warmup = 1000, draws = 1000;
   double target_accept = 0.8;
-  double length = 1.5;   ///< of trajectories, in standard deviations: each is of half to one and a half of it
-  int max_steps = 1000;  ///< of a trajectory
+  /// The mean length of trajectories, in standard deviations; each has a random length of 0.5
+  /// to 1.5 times it.
+  double length = 1.5;
+  /// The maximal number of steps of a trajectory.
+  int max_steps = 1000;
   double spread = 2;
   Index first_chain = 0;
   int threads = 1;
 };
 
-/// Draws, and what is known of the trajectories that led to them. Axis 0 is the chain; of all but the last two members axis 1 the draw.
+/// Draws, and properties of the trajectories that led to them. Axis 0 is the chain. Axis 1
+/// is the draw, except for step_size and variance.
 template <class T>
 struct Sampled {
-  T draws;             ///< the tree of `start`
-  Tensor log_density;  ///< float64
-  Tensor accept_rate;  ///< float64: the mean over the trajectory of the probability to accept
-  Tensor steps;        ///< int32: evaluations of the density and its gradient
-  Tensor depth;        ///< int32: how often NUTS doubled the trajectory
-  Tensor diverged;     ///< bool: the energy rose without bound
-  Tensor step_size;    ///< float64
-  T variance;          ///< of each coordinate, as warm-up estimated it: the inverse of the mass
+  /// The draws, as a tree with the structure of `start`.
+  T draws;
+  /// The log density at each draw; float64.
+  Tensor log_density;
+  /// The mean acceptance probability over the trajectory; float64.
+  Tensor accept_rate;
+  /// The number of evaluations of the density and its gradient; int32.
+  Tensor steps;
+  /// How often NUTS doubled the trajectory; int32.
+  Tensor depth;
+  /// Whether the trajectory diverged: the energy rose without bound; bool.
+  Tensor diverged;
+  /// The step size of each chain; float64.
+  Tensor step_size;
+  /// The variance of each coordinate that warm-up estimated: the inverse of the mass.
+  T variance;
   Index divergences() const;
 };
 
@@ -76,28 +105,29 @@ namespace stave_detail {
 
 using namespace stave;
 
-/// What is made of f: as it is, or compiled where f is (handlers/compile/compile.h).
+/// Returns `made`, which is derived from f: compiled if f is compiled (handlers/compile/compile.h),
+/// else as it is.
 template <class F, class Made>
 Made compiled_like(const F&, Made made) {
   return made;
 }
 
-/// For leaves with rows of points: the logarithms of the density, [rows], and the gradients.
+/// Maps leaves with rows of points to the log densities, [rows], and the gradients.
 using DensityOfRows = std::function<Outputs(std::span<const Tensor> leaves)>;
 
-/// Of leaves.
+/// Sampled, with leaves in place of trees.
 struct SampledLeaves {
   std::vector<Tensor> draws, variance;
   Tensor log_density, accept_rate, steps, depth, diverged, step_size;
 };
-/// By NUTS, unless told of HMC's trajectories; max_depth is not for these.
+/// HMC's trajectories. sample_chains runs NUTS if none are given; otherwise it ignores max_depth.
 struct Trajectories {
   double length;
   int max_steps;
 };
 SampledLeaves sample_chains(const char* by, const DensityOfRows& density, const std::vector<Tensor>& start,
                             const Key& key, const NutsOptions& options, std::optional<Trajectories> hmc);
-/// Throws ShapeError, DtypeError unless it is one floating number.
+/// Throws ShapeError or DtypeError unless the value is one floating-point number.
 void check_log_density(const char* by, const Tensor& value);
 Index count_true(const Tensor& x);
 
@@ -133,14 +163,16 @@ Index Sampled<T>::divergences() const {
   return stave_detail::count_true(diverged);
 }
 
-/// Draws of the density of which log_density(x) gives the logarithm, for x of the structure of `start`. Throws Error where it is not
-/// finite where a chain is to begin, in 100 attempts.
+/// Returns draws by NUTS from the density whose logarithm is log_density(x), for x
+/// with the structure of `start`. Throws Error if the density or its gradient is not finite
+/// at the start of a chain, after 100 attempts.
 template <class F, class T>
 Sampled<T> nuts(const F& log_density, const T& start, const Key& key, const NutsOptions& options = {}) {
   return stave_detail::sampled("nuts", log_density, start, key, options);
 }
 
-/// The same by trajectories of a given length: Neal, "MCMC using Hamiltonian dynamics", 2011.
+/// Returns draws by Hamiltonian Monte Carlo, with trajectories of a given length: Neal,
+/// "MCMC using Hamiltonian dynamics", 2011. Arguments and errors are those of nuts.
 template <class F, class T>
 Sampled<T> hmc(const F& log_density, const T& start, const Key& key, const HmcOptions& options = {}) {
   return stave_detail::sampled("hmc", log_density, start, key,

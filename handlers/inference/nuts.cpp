@@ -21,12 +21,13 @@ double RandomNumbers::next(Vector& block, bool normal) {
   return number;
 }
 
-// ---- points -------------------------------------------------------------------------------------------------
+// ---- points ------------------------------------------------------------------------------
 
 IntrusivePtr<Point> Points::make() {
   if (free_.empty()) {
     all_.push_back(std::make_unique<Point>(*this, size_));
-    free_.reserve(all_.size());  // so that `destroy` needs no memory
+    // `destroy` must not allocate.
+    free_.reserve(all_.size());
     free_.push_back(all_.back().get());
   }
   IntrusivePtr<Point> point(free_.back());
@@ -42,7 +43,7 @@ IntrusivePtr<Point> Points::copy(const Point& point) {
 
 void destroy(Point* point) noexcept { point->home.free_.push_back(point); }
 
-// ---- Hamilton's equations -----------------------------------------------------------------------------------
+// ---- Hamilton's equations ----------------------------------------------------------------
 
 double Dynamics::energy(const Point& point) const {
   double kinetic = 0;
@@ -69,7 +70,7 @@ PointPtr Dynamics::step(const Point& from, double length) const {
   return to;
 }
 
-// Hoffman and Gelman's algorithm 4, with Stan's threshold.
+// Hoffman and Gelman's algorithm 4, with Stan's threshold of 0.8.
 double Dynamics::reasonable_step_size(const Point& from, RandomNumbers& random) const {
   constexpr double smallest = 1e-10, largest = 1e7;
   double size = step_size;
@@ -84,12 +85,12 @@ double Dynamics::reasonable_step_size(const Point& from, RandomNumbers& random) 
   return size;
 }
 
-// ---- NUTS ---------------------------------------------------------------------------------------------------
+// ---- NUTS --------------------------------------------------------------------------------
 
 namespace {
 
-// An error of the energy by which the integrator has left the true trajectory: Hoffman and Gelman's
-// number.
+// The error of the energy above which the integrator counts as having left the true trajectory:
+// Hoffman and Gelman's value.
 constexpr double divergence = 1000;
 
 double log_add_exp(double a, double b) {
@@ -99,11 +100,14 @@ double log_add_exp(double a, double b) {
 
 Vector vector(std::span<const double> x) { return {x.begin(), x.end()}; }
 
-/// A stretch of a trajectory, from its first to its last point in time, and one point of it, drawn by exp(-energy).
+/// A contiguous part of a trajectory, from its first to its last point in time, and one of its
+/// points, drawn with weights exp(-energy).
 struct Stretch {
   PointPtr first, last, drawn;
-  Vector momentum;    // the sum of all points'
-  double log_weight;  // log(sum(exp(-energy))), less the energy at the start
+  // The sum of the momenta of all points.
+  Vector momentum;
+  // log(sum(exp(-energy))) over all points, with energies relative to that at the start.
+  double log_weight;
   const Point& end(bool forward) const { return forward ? *last : *first; }
 };
 
@@ -129,7 +133,7 @@ class Trajectory {
   }
 
  private:
-  /// 2^depth steps on from there; nothing if they turn back, or diverge.
+  /// Makes 2^depth steps from a point. Returns nothing if they make a U-turn or diverge.
   std::optional<Stretch> build_tree(const Point& from, bool forward, int depth) {
     if (depth == 0) return leaf(from, forward);
     std::optional<Stretch> tree = build_tree(from, forward, depth - 1);
@@ -158,30 +162,33 @@ class Trajectory {
     return Stretch{point, point, point, std::move(momentum), log_weight};
   }
 
-  /// Whether the trajectory ends before a point of this energy.
+  /// Returns whether the trajectory ends before a point of this energy because it diverges.
   ///
-  /// All points of a trajectory must agree on that, or a move and its reverse differ in
-  /// probability: so the energies are compared with each other. A comparison with the energy at the
-  /// start alone is not reversible: it biases densities that fall by just that factor somewhere. A
-  /// start so far up that a chain in equilibrium is never there (at a weight of e^-500) is the
-  /// exception: from it the chain may fall by any amount.
+  /// All points of a trajectory must agree on this, or a move and its reverse have different
+  /// probabilities. So the energies are compared with each other. A comparison with the energy
+  /// at the start alone is not reversible: it biases densities that fall by exactly that factor
+  /// somewhere. The exception is a start so high that a chain in equilibrium never gets there (at
+  /// a weight of e^-500). From such a start the chain may fall by any amount.
   bool diverges(double energy) {
-    if (!(energy - energy_ <= divergence)) return true;  // infinite, too
+    if (!(energy - energy_ <= divergence)) return true;  // Includes infinities.
     lowest_ = std::min(lowest_, energy);
     highest_ = std::max(highest_, energy);
     return highest_ - lowest_ > divergence && energy_ - lowest_ <= divergence / 2;
   }
 
-  /// By weight, or rather to the new stretch, which mixes better at the top: Betancourt, A.3.2.
+  /// How a join chooses its point: by weight, or with a bias to the new stretch,
+  /// which mixes better at the top level (Betancourt, A.3.2).
   enum class Choice { fair, biased };
 
-  /// Appends `rest` to the front or the back of `tree`, and may move to the point that was drawn there. False if the whole turns back.
+  /// Appends `rest` to the front or the back of `tree`, and may move the drawn point
+  /// to that of `rest`. Returns false if the joined trajectory makes a U-turn.
   bool join(Stretch& tree, Stretch&& rest, bool forward, Choice choice) {
     const double log_weight = log_add_exp(tree.log_weight, rest.log_weight);
     const double log_chance = rest.log_weight - (choice == Choice::fair ? log_weight : tree.log_weight);
     const Stretch &early = forward ? tree : rest, &late = forward ? rest : tree;
-    // Betancourt's criterion, for the whole, and as in Stan from each end to the next point beyond the middle: a trajectory that comes
-    // round twice would not be seen otherwise.
+    // Betancourt's criterion is tested for the whole, and, as in Stan, from each end to the first
+    // point beyond the middle. The test of the whole alone misses a trajectory that comes round
+    // twice.
     const bool turns = turns_back(early.momentum, late.momentum, *early.first, *late.last) ||
                        turns_back(early.momentum, late.first->p(), *early.first, *late.first) ||
                        turns_back(early.last->p(), late.momentum, *early.last, *late.last);
@@ -193,7 +200,8 @@ class Trajectory {
     return !turns;
   }
 
-  /// Whether the sum of momenta, in two parts, points away from the velocity at one of the ends.
+  /// Returns whether the sum of the momenta, given in two parts, points away from the velocity
+  /// at either end.
   bool turns_back(std::span<const double> momentum, std::span<const double> more, const Point& first,
                   const Point& last) const {
     double at_first = 0, at_last = 0;
@@ -206,11 +214,13 @@ class Trajectory {
   }
 
   const Dynamics& dynamics_;
-  const double energy_;  // at the start
+  // The energy at the start.
+  const double energy_;
   double lowest_, highest_;
   RandomNumbers& random_;
   Stretch all_;
-  std::vector<Vector> spare_;  // memory
+  // Vectors whose memory is reused.
+  std::vector<Vector> spare_;
   Transition transition_;
 };
 
@@ -222,7 +232,7 @@ Transition nuts_transition(const Dynamics& dynamics, const Point& from, int max_
 
 Transition hmc_transition(const Dynamics& dynamics, const Point& from, double length, int max_steps,
                           RandomNumbers& random) {
-  // Of random length, lest trajectories come back to where they began: Neal, section 5.4.3.2.
+  // The length is random, so that trajectories do not return to their start: Neal, section 5.4.3.2.
   const double steps =
       std::clamp(std::round(length * (0.5 + random.uniform()) / dynamics.step_size), 1., double(max_steps));
   const PointPtr start = dynamics.with_new_momentum(from, random);

@@ -1,7 +1,9 @@
-// One chain of Hamiltonian Monte Carlo, for mcmc.cpp: trajectories, and the choice of a point of one. Start at `nuts_transition`.
+// One chain of Hamiltonian Monte Carlo, for mcmc.cpp: trajectories, and the choice of one of their
+// points. Start reading at `nuts_transition`.
 //
-// All in plain numbers. Where the density is needed, a chain performs LogDensityAt; who answers may let it stand still, and answer many
-// chains at once.
+// Everything is computed in plain numbers. When a chain needs the density, it performs
+// LogDensityAt. A controller that handles this effect may suspend the chain, and answer many chains
+// at once.
 #pragma once
 
 #include <memory>
@@ -17,7 +19,8 @@ using namespace stave;
 
 using Vector = std::vector<double>;
 
-/// Asks for the logarithm of the density at a point, and its gradient, which is written there.
+/// The effect that requests the log density at a point. The handler returns it,
+/// and writes the gradient to `gradient`.
 struct LogDensityAt {
   using Result = double;
   std::span<const double> point;
@@ -28,19 +31,21 @@ struct LogDensityAt {
 class RandomNumbers {
  public:
   explicit RandomNumbers(Key key) : key_(std::move(key)) {}
-  double uniform() { return next(uniforms_, false); }  ///< in [0, 1)
+  /// A uniform number in [0, 1).
+  double uniform() { return next(uniforms_, false); }
   double normal() { return next(normals_, true); }
 
  private:
   double next(Vector& block, bool normal);
   const Key key_;
   std::uint32_t blocks_ = 0;
-  Vector uniforms_, normals_;  // from the back
+  // Blocks of unused numbers, taken from the back.
+  Vector uniforms_, normals_;
 };
 
 class Points;
 
-/// A point of phase space: position, momentum, and the gradient of the logarithm of the density.
+/// A point of phase space: position, momentum, and the log density with its gradient.
 class Point : public ThreadCounted {
  public:
   Point(Points& home, std::size_t size) : home(home), numbers_(3 * size), size_(size) {}
@@ -63,11 +68,13 @@ class Point : public ThreadCounted {
   const std::size_t size_;
 };
 using PointPtr = IntrusivePtr<const Point>;
-/// What the last owner calls: gives the point back. Both, as a template would fit the other better.
+/// Returns the point to its Points; called when the last owner is gone. Both overloads exist
+/// because a template would be a better match for const Point.
 void destroy(Point* point) noexcept;
 inline void destroy(const Point* point) noexcept { destroy(const_cast<Point*>(point)); }
 
-/// Where a chain's points are made. Those that nobody holds any more are used again: a chain makes one at each step.
+/// The pool of a chain's points. Points without an owner are reused, because a chain makes one
+/// at each step.
 class Points {
  public:
   explicit Points(std::size_t size) : size_(size) {}
@@ -81,7 +88,7 @@ class Points {
   std::vector<Point*> free_;
 };
 
-/// Hamilton's equations of -log_density(q) + sum(variance p^2) / 2.
+/// Hamilton's equations for the energy -log_density(q) + sum(variance p^2) / 2.
 struct Dynamics {
   explicit Dynamics(Points& points, std::size_t size) : points(points), variance(size, 1) {}
 
@@ -89,15 +96,16 @@ struct Dynamics {
   Vector variance;
   double step_size = 1;
 
-  double energy(const Point& point) const;  ///< infinite where it is not a number, too
+  /// Returns the energy; infinity if it is not a number.
+  double energy(const Point& point) const;
   PointPtr with_new_momentum(const Point& point, RandomNumbers& random) const;
-  /// A step of the leapfrog, of this length.
+  /// Makes a leapfrog step of this length.
   PointPtr step(const Point& from, double length) const;
-  /// A step size at which about 0.8 of single steps would be accepted.
+  /// Returns a step size at which single steps are accepted with a probability of about 0.8.
   double reasonable_step_size(const Point& from, RandomNumbers& random) const;
 };
 
-/// Where a trajectory led.
+/// The result of one transition: the new point, and properties of the trajectory.
 struct Transition {
   PointPtr to;
   double accept_rate = 0;

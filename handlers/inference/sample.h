@@ -1,27 +1,32 @@
-// sample, observe, factor: probabilistic programs, and handlers of their sites.
+// sample, observe, factor: the sites of probabilistic programs, and handlers for them.
 //
 //   void model(const Tensor& x, const Tensor& y) {
 //     const Tensor slope = sample("slope", Normal{0, 10}), noise = sample("noise", HalfNormal{1});
 //     observe("y", Normal{slope * x, noise}, y);
 //   }
 //   const NamedTensors values{{"slope", tensor(1.)}, {"noise", tensor(0.5)}};
-//   Tensor log_p = log_density(model, values)(x, y);                       // also grad, hessian, vmap of it over values
+//   // grad, hessian and vmap over values work on it, too
+//   Tensor log_p = log_density(model, values)(x, y);
 //   auto [drawn, sites] = sites_of(seed(model_with_a_result, Key(0)))(x, y);
 //
-// (The ideas and names are those of Pyro and NumPyro.) Handlers change what a site is, each by a function that it is given:
+// (The ideas and names are those of Pyro and NumPyro.) A site needs a value, or seed around it.
+// Handlers change a site. Each is installed
+// by a function of the program:
 //
-//   seed(f, key)              sites without a value are drawn, by next_key (keys.h); without it they need values
-//   substitute(f, values)     these sites have these values, and stay latent
-//   condition(f, values)      these sites are observed
-//   replay(f, sites)          latent sites have the values that they had in another run, where it had them
-//   block_sites(f, names)           handlers outside do not see these sites (by default all)
-//   sites_of(f)               what f returns, and its sites
-//   log_density(f, values)    the sum of the logarithms of the densities of all sites
+//   seed(f, key)              draws sites without a value, by next_key (keys.h)
+//   substitute(f, values)     gives these sites these values; they stay latent
+//   condition(f, values)      makes these sites observed, with these values
+//   replay(f, sites)          gives latent sites the values that they had in another run, if any
+//   block_sites(f, names)     hides these sites from handlers outside (by default all sites)
+//   sites_of(f)               returns the result of f, and its sites
+//   log_density(f, values)    returns the sum of the log densities of all sites
 //
-// - Names are joined with the scopes entered since the handler, "group/slope"; a name stands for one site.
-// - A site inside a vmap that stands inside of the handler is a site of each lane: its densities are added, its values are stacked. A value
-//   that the handler gives is the same for all lanes.
-// - HMC and the like run in unconstrained space: unconstrained_log_density, constrain, unconstrain.
+// - Names are joined with the scopes entered since the handler was installed: "group/slope".
+//   A name identifies one site.
+// - A site in a vmap inside of the handler is a site of each lane: its densities are added,
+//   and its values are stacked. A value that the handler supplies is the same for all lanes.
+// - HMC and similar samplers work in unconstrained space: see unconstrained_log_density,
+//   constrain and unconstrain.
 #pragma once
 
 #include <concepts>
@@ -38,22 +43,26 @@
 
 namespace stave {
 
-/// A draw of the distribution, or what a handler gives for this site.
+/// Returns a draw from the distribution, or the value that a handler supplies for this site.
 Tensor sample(const std::string& name, const Distribution& distribution);
-/// `value`, which was drawn of the distribution.
+/// Returns `value`, and marks it as an observed draw from the distribution.
 Tensor observe(const std::string& name, const Distribution& distribution, const Tensor& value);
 
-/// Adds a term to the logarithm of the density: the sum of the elements of `log_density`, real numbers that may depend on sites and be
-/// -infinity. A site without a value to draw, for what is no distribution of the library: a constraint, a likelihood up to a constant, a
-/// discrete site that is summed out. To handlers it is an observed site, whose value is `log_density`. Throws DtypeError for integers.
+/// Adds a term to the log density: the sum of the elements of `log_density`. These are real numbers
+/// that may depend on sites and may be -infinity. A factor expresses a density that is no
+/// distribution of the library: a constraint, a likelihood up to a constant, a discrete site
+/// that is summed out. Handlers see it as an observed site whose value is `log_density`.
+/// Throws DtypeError for integers.
 ///
+///   // the side on which the coin fell is unknown, so both cases are summed
 ///   const Tensor p = sample("p", Beta{2, 2});
-///   factor("coin", logsumexp(stack({log(p) + of_heads, log1p(-p) + of_tails})));      // which side came up nobody saw
+///   factor("coin", logsumexp(stack({log(p) + of_heads, log1p(-p) + of_tails})));
 void factor(const std::string& name, const Tensor& log_density);
 
-/// A site as a run met it.
+/// The value and log density of a site in one run.
 struct SampleSite {
-  Tensor value, log_prob;  ///< log_prob is summed over all elements of one lane
+  /// log_prob is the sum over all elements of one lane.
+  Tensor value, log_prob;
   bool observed = false;
 };
 using SampleSites = std::map<std::string, SampleSite>;
@@ -64,11 +73,12 @@ namespace stave_detail {
 
 using namespace stave;
 
-/// What a site is; handlers change it on its way down.
+/// The effect of sample and observe: describes a site. Handlers modify it on its way outward.
 struct Sampling {
   struct Result {
     std::optional<Tensor> value;
-    std::optional<Tensor> log_det;  // of the map that gave the value
+    // The log determinant of the map that gave the value.
+    std::optional<Tensor> log_det;
     bool observed = false;
   };
   std::string name;
@@ -79,7 +89,7 @@ struct Sampling {
 
 class SampleHandler : public Handles<Sampling> {
  public:
-  /// Throws Error if a value found no site.
+  /// Throws Error if a value was given for a site that did not occur.
   virtual void check_all_used() const {}
 };
 
@@ -120,10 +130,11 @@ class BlockSites final : public Handles<Sampling, Sowing> {
 
  private:
   bool hides(const std::string& name) const { return names_.empty() || names_.contains(name); }
-  const std::set<std::string> names_;  // empty: all
+  // The names of the hidden sites; empty means all.
+  const std::set<std::string> names_;
 };
 
-/// f under a handler that `make` makes for each call.
+/// Returns a callable that runs f under a handler; `make` makes a new one for each call.
 template <class F, class Make>
 auto under_sample_handler(F f, Make make) {
   return [ f = std::move(f), make = std::move(make) ]<class... A>(A && ... args)
@@ -148,14 +159,14 @@ auto substituted(F f, const char* by, NamedTensors values, Substitute::As as, bo
     return std::make_shared<Substitute>(by, values, as, strict);
   });
 }
-/// The same, where each latent site must have a value.
+/// Returns the same, but throws Error for a latent site without a value.
 template <class F>
 auto with_all_values(F f, const char* by, NamedTensors values, Substitute::As as) {
   return under_sample_handler(substituted(std::move(f), by, std::move(values), as),
                               [by] { return std::make_shared<NeedsValues>(by); });
 }
 
-/// What is sown of a site.
+/// The tags of the values that each site sows.
 inline constexpr const char *log_prob_tag = "log_prob", *latent_tag = "latent", *observed_tag = "observed",
                             *unconstrained_tag = "unconstrained";
 
@@ -164,7 +175,7 @@ template <class R>
 NamedTensors& sown_of(std::pair<R, NamedTensors>& harvested) {
   return harvested.second;
 }
-/// What f sows under this tag: a callable of f's arguments.
+/// Returns a callable with the arguments of f that returns the values f sows under this tag.
 template <class F>
 auto sown_by(F f, const char* tag) {
   return [harvested = harvest(std::move(f), {.tag = tag})]<class... A>(A && ... args)
@@ -174,7 +185,7 @@ auto sown_by(F f, const char* tag) {
     return NamedTensors(std::move(sown_of(result)));
   };
 }
-/// Their sum.
+/// Returns the sum of all elements of all densities, of rank 0.
 Tensor add_densities(const NamedTensors& densities);
 SampleSites join_sites(const NamedTensors& latent, const NamedTensors& observed, const NamedTensors& log_probs);
 NamedTensors latent_values(const SampleSites& sites);
@@ -183,35 +194,37 @@ NamedTensors latent_values(const SampleSites& sites);
 
 namespace stave {
 
-/// f whose sites of these names have these values: a callable of f's arguments and result, as all that follow. Throws Error for a value
-/// that finds no site.
+/// Returns f with these values for the sites of these names. The result is a callable
+/// with the arguments and result of f, as for the functions below. Throws Error for a value
+/// that has no site.
 template <class F>
 auto substitute(F f, NamedTensors values) {
   return stave_detail::substituted(std::move(f), "substitute", std::move(values), stave_detail::Substitute::As::latent);
 }
 
-/// f whose sites of these names are observed. Throws Error for a value that finds no site.
+/// Returns f with the sites of these names observed, with these values. Throws Error for a value
+/// that has no site.
 template <class F>
 auto condition(F f, NamedTensors values) {
   return stave_detail::substituted(std::move(f), "condition", std::move(values),
                                    stave_detail::Substitute::As::observed);
 }
 
-/// f whose latent sites have the values of `sites`, those of the same name.
+/// Returns f whose latent sites get the values of the sites of the same name in `sites`.
 template <class F>
 auto replay(F f, const SampleSites& sites) {
   return stave_detail::substituted(std::move(f), "replay", stave_detail::latent_values(sites),
                                    stave_detail::Substitute::As::latent, false);
 }
 
-/// f whose sites of these names, or all, are its own affair.
+/// Returns f with the sites of these names, or all sites, hidden from handlers outside.
 template <class F>
 auto block_sites(F f, std::set<std::string> names = {}) {
   return stave_detail::under_sample_handler(
       std::move(f), [names = std::move(names)] { return std::make_shared<stave_detail::BlockSites>(names); });
 }
 
-/// std::pair of what f returns and its sites; of a function that returns nothing, the sites.
+/// Returns the pair of the result of f and its sites, or only the sites if f returns nothing.
 template <class F>
 auto sites_of(F f) {
   using namespace stave_detail;
@@ -230,8 +243,8 @@ auto sites_of(F f) {
   };
 }
 
-/// The logarithm of the joint density of all sites, latent and observed, of rank 0. Throws Error for a latent site without a value, and
-/// for a value without a site.
+/// Returns the log of the joint density of all sites, latent and observed, of rank 0.
+/// Throws Error for a latent site without a value, and for a value without a site.
 template <class F>
 auto log_density(F f, NamedTensors values) {
   using namespace stave_detail;
@@ -244,8 +257,10 @@ auto log_density(F f, NamedTensors values) {
   };
 }
 
-/// The same as a function of values in R^n, one for each latent site, which its support maps there: with the logarithms of the maps'
-/// determinants, so it is a density by these values. What gradient-based samplers take.
+/// Returns the log density as a function of unconstrained values in R^n, one for each latent site.
+/// The support of the site maps each of them to the site's value. The log determinants of these
+/// maps are included, so the result is a density of the unconstrained values.
+/// Gradient-based samplers take this function.
 template <class F>
 auto unconstrained_log_density(F f, NamedTensors values) {
   using namespace stave_detail;
@@ -259,7 +274,7 @@ auto unconstrained_log_density(F f, NamedTensors values) {
   };
 }
 
-/// The values of the latent sites that unconstrained ones stand for: constrain(f, values)(args...).
+/// Returns the values of the latent sites for unconstrained values: constrain(f, values)(args...).
 template <class F>
 auto constrain(F f, NamedTensors values) {
   using namespace stave_detail;
@@ -267,7 +282,8 @@ auto constrain(F f, NamedTensors values) {
                  latent_tag);
 }
 
-/// The unconstrained values of the latent sites of f, which have values: unconstrain(f, values)(args...).
+/// Returns the unconstrained values for the values of the latent sites of f:
+/// unconstrain(f, values)(args...).
 template <class F>
 auto unconstrain(F f, NamedTensors values) {
   using namespace stave_detail;

@@ -40,7 +40,8 @@ Vector RunningVariance::regularized() const {
 Windows::Windows(Index warmup) {
   Index before = 75, after = 50;
   window_ = 25;
-  if (warmup < 20) before = warmup, after = 0;  // for step sizes alone
+  // A short warm-up adapts step sizes only.
+  if (warmup < 20) before = warmup, after = 0;
   else if (before + window_ + after > warmup) {
     before = warmup * 15 / 100, after = warmup * 10 / 100;
     window_ = warmup - before - after;
@@ -54,7 +55,8 @@ bool Windows::ends_with(Index draw) {
   if (!covers(draw) || draw + 1 != next_) return false;
   window_ *= 2;
   next_ += window_;
-  if (next_ + 2 * window_ > end_) next_ = end_;  // rather than a short one at the end
+  // Extends the last window, so that no short one follows it.
+  if (next_ + 2 * window_ > end_) next_ = end_;
   return true;
 }
 

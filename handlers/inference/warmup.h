@@ -1,30 +1,33 @@
-// How a chain of mcmc.cpp learns its step size and the scales of its coordinates: Stan's warm-up (Stan Reference Manual, "HMC algorithm
-// parameters").
+// Warm-up of a chain of mcmc.cpp: adapts its step size and the scales of its coordinates as Stan
+// does (Stan Reference Manual, "HMC algorithm parameters").
 #pragma once
 
 #include <stave/handlers/inference/nuts.h>
 
 namespace stave_detail::mcmc {
 
-/// A step size whose transitions are accepted at a rate: dual averaging, Hoffman and Gelman, section 3.2.
+/// Searches for the step size at which transitions are accepted at the target rate:
+/// dual averaging, Hoffman and Gelman, section 3.2.
 class StepSizeSearch {
  public:
   StepSizeSearch(double first, double target);
   void learn(double accept_rate);
   double now() const noexcept { return now_; }
-  double mean() const noexcept;  ///< of the later ones: the one to keep
+  /// Returns the weighted mean of the step sizes so far, in which later ones count more;
+  /// used after warm-up.
+  double mean() const noexcept;
 
  private:
   double target_, towards_, now_;
   double learned_ = 0, mean_lack_ = 0, mean_log_ = 0;
 };
 
-/// Variances of what is added, one pass: Welford, 1962.
+/// Variances of the added values in one pass: Welford, 1962.
 class RunningVariance {
  public:
   explicit RunningVariance(std::size_t size) : mean_(size), squares_(size) {}
   void add(std::span<const double> x);
-  /// Shrunk towards 1e-3, as few draws say little.
+  /// Returns the variances, shrunk towards 1e-3, because few draws determine them poorly.
   Vector regularized() const;
 
  private:
@@ -32,19 +35,21 @@ class RunningVariance {
   Vector mean_, squares_;
 };
 
-/// When variances are learned: after a while, in windows, each of twice the length of the one before. At the end, not any more.
+/// The draws from which variances are learned. After an initial phase there are windows,
+/// each twice as long as the one before. A final phase learns none.
 class Windows {
  public:
   explicit Windows(Index warmup);
   bool covers(Index draw) const noexcept { return draw >= start_ && draw < end_; }
-  /// Whether a window ends with this draw; asked of each in order.
+  /// Returns whether a window ends with this draw. Must be called once for each draw, in order.
   bool ends_with(Index draw);
 
  private:
   Index start_, end_, window_, next_;
 };
 
-/// The point where a chain is after warm-up; `dynamics` is what it learned. `transition` makes one, by the dynamics as they are then.
+/// Runs the warm-up of a chain. Returns its last point, and leaves the adapted values
+/// in `dynamics`. `transition` makes one transition with the current dynamics.
 template <class MakeTransition>
 PointPtr warm_up(Index warmup, double target, PointPtr at, Dynamics& dynamics, RandomNumbers& random,
                  MakeTransition transition) {

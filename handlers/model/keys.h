@@ -1,17 +1,22 @@
-// next_key: keys of random numbers that nobody passes along.
+// next_key: random keys that come from a handler instead of being passed as arguments.
 //
 //   Tensor layer(const Tensor& x) { return dropout(next_key(), x, 0.5); }
 //   Tensor y = seed(layer, Key(0))(x);
 //
-// Keys come of the handler's key in order, for each path of scopes (scope.h) apart: one draw more in a layer changes no other layer's.
-// Outside of scopes they are the rows of split(key, n). A checkpoint draws once.
+// The handler derives new keys from its own key. It counts separately for each path of scopes
+// (scope.h), so one more draw in a layer does not change the keys of other layers.
+// Outside of all scopes, the keys are the rows of split(key, n). A checkpoint draws its keys once;
+// its second run gets the same ones.
 //
-// Where the handler stands outside of vmap, all lanes draw the same. So that each draws its own, let each have a handler:
+// If the handler is installed outside of vmap, all lanes get the same keys. To give each lane its
+// own keys, install one handler per lane:
 //
-//   vmap_with_keys(layer)(xs)                        // splits next_key(), a key for each lane
-//   vmap([](const Key& key, const Tensor& x) { return seed(layer, key)(x); })(split(key, n), xs)      // the same, in the open
+//   // splits next_key() into one key per lane
+//   vmap_with_keys(layer)(xs)
+//   // the same, written out
+//   vmap([](const Key& key, const Tensor& x) { return seed(layer, key)(x); })(split(key, n), xs)
 //
-// Lane i gets what seed(layer, Key(keys[i]))(xs[i]) gives, bit for bit.
+// Lane i gets exactly the result of seed(layer, Key(keys[i]))(xs[i]), bit for bit.
 #pragma once
 
 #include <concepts>
@@ -27,15 +32,15 @@
 
 namespace stave {
 
-/// Asks for a key that nobody else has.
+/// The effect that next_key() performs: requests a new random key.
 struct NextKey {
   using Result = Key;
   [[noreturn]] Key unhandled() const;
 };
-/// A new key of the innermost Keys. Throws Error where there is none.
+/// Returns a new key from the innermost Keys handler. Throws Error if none is installed.
 Key next_key();
 
-/// Answers NextKey.
+/// Handles NextKey: derives each new key from the key that it was constructed with.
 class Keys : public Handles<NextKey> {
  public:
   explicit Keys(Key key) : key_(std::move(key)) {}
@@ -99,13 +104,15 @@ class VmapWithKeys {
 
 namespace stave {
 
-/// f under Keys(key), new ones at each call: a callable of f's arguments and result.
+/// Returns a callable with the arguments and result of f that runs f under Keys(key).
+/// Each call installs a new Keys, so equal calls give equal results.
 template <class F>
 auto seed(F f, Key key) {
   return stave_detail::Seeded<F>(std::move(f), std::move(key));
 }
 
-/// vmap of f, where each lane draws keys of its own: of row i of split(next_key(), lanes).
+/// Returns vmap of f in which each lane draws its own keys: lane i runs under Keys of row i
+/// of split(next_key(), lanes).
 template <class F>
 auto vmap_with_keys(F f, VmapOptions options = {}) {
   return stave_detail::VmapWithKeys<F>(std::move(f), std::move(options));

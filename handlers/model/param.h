@@ -1,23 +1,31 @@
-// param: networks as plain functions, whose parameters have names.
+// param: neural networks as plain functions whose parameters have names.
 //
 //   Tensor dense(const std::string& name, const Tensor& x, Index features) {
 //     const Scope scope(name);
-//     const Tensor w = param("w", {x.shape(-1), features}, glorot_uniform), b = param("b", zeros({features}));
+//     const Tensor w = param("w", {x.shape(-1), features}, glorot_uniform),
+//                  b = param("b", zeros({features}));
 //     return matmul(x, w) + b;
 //   }
 //   Tensor network(const Tensor& x) { return dense("out", tanh(dense("hidden", x, 32)), 1); }
 //
-//   NamedTensors params = init_params(network)(Key(0), x);                  // "hidden/b", "hidden/w", "out/b", "out/w"
+//   NamedTensors params = init_params(network)(Key(0), x);  // "hidden/b", "hidden/w", "out/b" ...
 //   Tensor y = apply(network, params)(x);
-//   NamedTensors slope = grad([&](const NamedTensors& p) { return mean(square(apply(network, p)(x) - y)); })(params);
+//   NamedTensors slope = grad([&](const NamedTensors& p) {
+//     return mean(square(apply(network, p)(x) - y));
+//   })(params);
 //
-// They are a map, hence a tree: optimizers, files and transforms take it. (The idea is that of JAX's Haiku and Flax.)
+// The parameters are a map and therefore a tree, so optimizers, files and transforms accept them.
+// (The idea comes from JAX's Haiku and Flax.)
 //
-// - A full name is the name behind those of the scopes entered since init or apply, joined by "/". Asked for twice, it is one parameter.
-// - The key of a parameter is made of init's key and its full name: another layer beside it changes no other's.
-// - apply stands outside of the transforms in f, so a parameter is the same in all lanes of a vmap there; vmap over the params themselves
-//   makes an ensemble.
-// - What is missing, has another shape, or is not asked for at all, is an error that names it.
+// - The full name of a parameter is its name after the names of the scopes entered since
+//   init_params or apply, joined by "/". Two calls of param with the same full name give the same
+//   parameter.
+// - The key of a parameter depends only on init's key and the full name, so another layer beside it
+//   changes no other parameter.
+// - The handler of apply is outside of the transforms in f, so a parameter is the same in all lanes
+//   of a vmap there. A vmap over the parameters themselves makes an ensemble.
+// - A parameter that is missing, that has the wrong shape, or that f does not use is an error
+//   that names it.
 #pragma once
 
 #include <concepts>
@@ -33,16 +41,19 @@
 
 namespace stave {
 
-/// The first value of a parameter of this shape.
+/// A function (key, shape) that makes the initial value of a parameter.
 using Initializer = std::function<Tensor(const Key&, const Shape&)>;
 
-/// The parameter of that name: init makes it, apply gives it. Throws Error where neither stands around.
+/// Returns the parameter of that name: init_params creates it, apply supplies it.
+/// Throws Error if neither of them is installed.
 Tensor param(const std::string& name, const Shape& shape, const Initializer& initializer);
-/// The same with a first value that needs no key.
+/// Returns the same for a parameter whose initial value needs no key.
 Tensor param(const std::string& name, const Tensor& initial);
 
-/// Of a kernel [..., inputs, outputs], where the axes before are a window, as jax.nn.initializers has them; but normal ones are not
-/// truncated. The variance is 1 / fan_in (LeCun et al. 1998), 2 / fan_in (He et al. 2015), 2 / (fan_in + fan_out) (Glorot, Bengio 2010).
+/// Initializers as in jax.nn.initializers, for a kernel [..., inputs, outputs] whose leading axes
+/// are a window; the normal ones are not truncated. The variance is 1 / fan_in (LeCun et al.
+/// 1998), 2 / fan_in (He et al. 2015) or 2 / (fan_in + fan_out) (Glorot and Bengio 2010),
+/// in this order. Throws ShapeError if the shape has fewer than two axes.
 Tensor lecun_normal(const Key& key, const Shape& shape);
 Tensor he_normal(const Key& key, const Shape& shape);
 Tensor glorot_uniform(const Key& key, const Shape& shape);
@@ -53,7 +64,7 @@ namespace stave_detail {
 
 using namespace stave;
 
-/// Asks for a parameter.
+/// The effect that param() performs: requests a parameter.
 struct Param {
   using Result = Tensor;
   std::string name;
@@ -78,7 +89,7 @@ class GiveParams final : public Handles<Param> {
   explicit GiveParams(NamedTensors params) : params_(std::move(params)) {}
   Tensor handle(Param& param) override;
   std::string describe() const override { return "apply"; }
-  /// Throws if one was not asked for.
+  /// Throws Error if the function did not use one of the parameters.
   void check_all_used() const;
 
  private:
@@ -125,15 +136,16 @@ class Applied {
 
 namespace stave {
 
-/// The parameters of f: init_params(f)(key, args...) runs f once and gives what it asks for.
+/// Returns a callable (key, args...) that runs f once and returns the parameters that f requests.
 template <class F>
   requires(std::is_class_v<F> || std::is_pointer_v<F>)
 auto init_params(F f) {
   return stave_detail::Initialized<F>(std::move(f));
 }
 
-/// f with these parameters: a callable of f's arguments and result. Throws ShapeError for a parameter of another shape than f asks for,
-/// and Error for one that is missing, or that f does not ask for.
+/// Returns a callable with the arguments and result of f that runs f with these parameters.
+/// Throws ShapeError if a parameter has another shape than f requests, and Error if one is missing
+/// or f does not use it.
 template <class F>
   requires(!std::is_convertible_v<F, const Op&> && !std::is_convertible_v<F, Call>)
 auto apply(F f, NamedTensors params) {

@@ -1,4 +1,5 @@
-// Progress bars: which loops there are, their lines, and a terminal on which the bars stay below all other text.
+// Progress bars: the list of loops, the layout of their lines, and a terminal on which the bars
+// stay below all other text.
 #include <stave/handlers/model/report.h>
 
 #include <algorithm>
@@ -23,19 +24,22 @@ using namespace stave_detail;
 
 namespace {
 
-// ---- loops -------------------------------------------------------------------------------------------------
+// ---- loops ------------------------------------------------------------------------------
 
 struct Loop {
   std::string name;
   long done = 0, total = 0;
-  long first = 0;     // how many were done when it began
-  double began = 0;   // seconds
-  double latest = 0;  // when it said its progress last
+  // The value of `done` when the loop began.
+  long first = 0;
+  // The time at which the loop began, in seconds.
+  double began = 0;
+  // The time of the loop's last report, in seconds.
+  double latest = 0;
 
   bool ended() const { return done == total; }
 };
 
-// Loops at work, from outside in.
+// The loops in progress, outermost first.
 class Loops {
  public:
   void update(const std::string& name, long done, long total, double now) {
@@ -44,7 +48,7 @@ class Loops {
       if (loops_.size() == most) loops_.pop_back();
       loop = &loops_.emplace_back(Loop{name, done, total, done, now, now});
     }
-    if (done < loop->done) {  // it begins again
+    if (done < loop->done) {  // The loop begins again.
       loop->first = done;
       loop->began = now;
     }
@@ -59,8 +63,10 @@ class Loops {
   void clear() { loops_.clear(); }
 
  private:
-  // Named loops are known by their name. Loops without one are known by their total; where that changes from one time to the next, as
-  // that of an epoch's batches may, the innermost one that is as good as done begins again.
+  // Returns the loop that a report belongs to, or null if it is a new one. Loops with a name
+  // are identified by it. Loops without a name are identified by their total. If that total changes
+  // between two runs of the loop, as the number of batches per epoch may, the innermost loop
+  // is reused if it has at most one step left.
   Loop* find(const std::string& name, long done, long total) {
     const bool named = !name.empty();
     for (Loop& loop : loops_)
@@ -70,13 +76,14 @@ class Loops {
     return last.name.empty() && last.done + 1 >= last.total ? &last : nullptr;
   }
 
-  static constexpr std::size_t most = 8;  // lines
+  // The maximal number of loops, each of which takes one line.
+  static constexpr std::size_t most = 8;
   std::vector<Loop> loops_;
 };
 
-// ---- lines -------------------------------------------------------------------------------------------------
+// ---- lines ------------------------------------------------------------------------------
 
-// "0:05", "1:02:03"
+// Formats a duration: "0:05", "1:02:03", "2d 3h".
 std::string in_clock_digits(double seconds) {
   const auto whole = static_cast<long>(std::lround(std::min(seconds, 1e9)));
   if (whole >= 86400) return fmt::format("{}d {}h", whole / 86400, whole / 3600 % 24);
@@ -84,13 +91,13 @@ std::string in_clock_digits(double seconds) {
   return fmt::format("{}:{:02}", whole / 60, whole % 60);
 }
 
-// "12.3/s", "2.17 s/step"
+// Formats a speed: "12.3/s", "2.17 s/step".
 std::string rate_in_words(double per_second) {
   if (per_second >= 999.5) return fmt::format("{:.0f}/s", per_second);
   return per_second >= 1 ? fmt::format("{:.3g}/s", per_second) : fmt::format("{:.3g} s/step", 1 / per_second);
 }
 
-// The parts of a loop's line.
+// The parts of the line of one loop.
 struct Line {
   std::string name, percent, count, rate, time;
   double part = 0;
@@ -118,7 +125,7 @@ struct Line {
 
 constexpr std::string Line::*parts_of_line[] = {&Line::name, &Line::percent, &Line::count, &Line::rate, &Line::time};
 
-// Without a bar, and without parts that are empty.
+// Formats a loop without a bar and without the parts that are empty.
 std::string in_words(const Loop& loop) {
   const Line line(loop);
   std::string text;
@@ -130,8 +137,9 @@ std::string in_words(const Loop& loop) {
   return text;
 }
 
-// Which parts there is room for in a line, and how wide these are: alike for all loops, so that bars stand below each other, and from
-// one time to the next.
+// The widths of the parts of a line; a width of 0 omits the part. All loops share the widths,
+// and two of them have a minimum, so bars are aligned with each other and stay in place from one
+// drawing to the next.
 struct Layout {
   std::size_t name = 0, percent = 0, count = 0, rate = 6, time = 9, bar = 0;
 
@@ -148,7 +156,8 @@ struct Layout {
       for (const std::size_t width : {name, percent, count, rate, time}) sum += width ? width + 1 : 0;
       return sum;
     };
-    const std::size_t smallest = 8;  // bar, with its brackets
+    // The minimal width of a bar, with its brackets.
+    const std::size_t smallest = 8;
     name = std::min(name, std::max<std::size_t>(columns / 3, 8));
     const auto shorten = [&](std::size_t& width) {
       const std::size_t all = taken();
@@ -192,12 +201,14 @@ std::vector<std::string> drawn(const std::vector<Loop>& loops, std::size_t colum
   return texts;
 }
 
-// ---- an exception that nobody catches ----------------------------------------------------------------------
+// ---- uncaught exceptions ----------------------------------------------------------------
 
-// The bars of terminals that stand in their line: what std::terminate says begins a new one.
+// The number of terminals whose last line is a bar. std::terminate's message then begins a new
+// line.
 constinit std::atomic<int> bars_in_line = 0;
 constinit std::mutex terminates;
-constinit int terminating = 0;  // PrintProgress objects that need the handler
+// The number of PrintProgress objects that need the terminate handler.
+constinit int terminating = 0;
 constinit std::terminate_handler terminate_before = nullptr;
 
 void terminate_in_a_new_line() {
@@ -221,10 +232,10 @@ struct TerminatesInANewLine {
 
 }  // namespace
 
-// ---- bars --------------------------------------------------------------------------------------------------
+// ---- bars -------------------------------------------------------------------------------
 
-// Owns the last lines of a terminal: draws them over themselves, and makes way for what others write. Or writes lines one after the
-// other.
+// Owns the last lines of a terminal: draws the bars over themselves, and erases them while other
+// text is written. Where it cannot redraw, it writes one line after the other instead.
 class PrintProgress::Bars {
  public:
   Bars(std::ostream& out, const ProgressOptions& options)
@@ -240,7 +251,7 @@ class PrintProgress::Bars {
   ~Bars() {
     for (const auto& other : attended_) other->restore();
     if (drawn_.empty()) return;
-    draw();  // as it is now
+    draw();  // Shows the final state.
     end_lines();
   }
   Bars(const Bars&) = delete;
@@ -267,7 +278,7 @@ class PrintProgress::Bars {
   }
 
  private:
-  // A stream's buffer in front of its own: what goes through stands above the bars.
+  // A buffer in front of a stream's own one: text that passes through it appears above the bars.
   class TextAbove final : public std::streambuf {
    public:
     TextAbove(Bars& bars, std::ostream& out) : bars_(bars), out_(out), to_(out.rdbuf(this)) {}
@@ -320,7 +331,8 @@ class PrintProgress::Bars {
     return options_.columns > 0 ? static_cast<std::size_t>(options_.columns) : now;
   }
 
-  // The rows that the bars take: a terminal that has become narrower broke their lines.
+  // Returns the number of rows that the bars take, which grows if the terminal has become narrower
+  // and wraps their lines.
   std::size_t rows() const {
     const std::size_t width = std::max<std::size_t>(columns(), 1);
     std::size_t rows = 0;
@@ -328,8 +340,9 @@ class PrintProgress::Bars {
     return rows;
   }
   static std::string up(std::size_t rows) { return rows > 0 ? fmt::format("\r\x1b[{}A", rows) : "\r"; }
-  // Goes to where the bars begin, and leaves nothing there. (Not by "clear to the end of the screen": where a terminal has no more than
-  // this on its screen, some keep what they clear in their history.)
+  // Returns the text that moves the cursor to the beginning of the bars and erases them.
+  // It does not use "clear to the end of the screen", because some terminals keep the cleared text
+  // in their history if nothing else is on the screen.
   std::string without_bars() const {
     const std::size_t last = std::max<std::size_t>(rows(), 1) - 1;
     std::string text = up(last);
@@ -372,15 +385,19 @@ class PrintProgress::Bars {
   const int descriptor_;
   const bool redraws_;
   std::ostream& out_;
-  std::streambuf* const to_;  // where bars go, past what attends to text
+  // The buffer that bars are written to, below any TextAbove.
+  std::streambuf* const to_;
   std::vector<std::unique_ptr<TextAbove>> attended_;
   std::optional<TerminatesInANewLine> terminates_;
 
-  std::mutex mutex_;  // of what follows
+  std::mutex mutex_;  // Guards the members below.
   Loops loops_;
-  std::vector<std::size_t> drawn_;  // the columns of the lines that stand there; the cursor is at the end of the last
-  std::optional<double> last_;      // when something was drawn or written
-  bool open_ = false;               // a line of other text has no end yet
+  // The widths of the lines on the screen; the cursor is at the end of the last one.
+  std::vector<std::size_t> drawn_;
+  // The time of the last drawing or line; empty before the first.
+  std::optional<double> last_;
+  // Whether the last line of other text lacks its newline.
+  bool open_ = false;
 };
 
 void progress(long done, long total, std::string name) { perform(Progress{done, total, std::move(name)}); }
@@ -392,7 +409,8 @@ PrintProgress::~PrintProgress() = default;
 
 void PrintProgress::handle(Progress& progress) {
   std::string name = scoped_name(progress.name);
-  if (progress.name.empty() && !name.empty()) name.pop_back();  // scopes, without the last slash
+  // Without a name of its own, a loop gets the scopes, without the last slash.
+  if (progress.name.empty() && !name.empty()) name.pop_back();
   bars_->update(name, progress);
 }
 

@@ -23,7 +23,7 @@ std::string quoted(const std::string& name) {
   return text + "\"";
 }
 
-// Each as the shortest text that reads back as the same number.
+// Returns each number as the shortest text that reads back as the same number.
 std::vector<std::string> numbers_of(const Tensor& x) {
   std::vector<std::string> texts;
   const auto add = [&](const auto& values) {

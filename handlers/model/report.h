@@ -1,14 +1,19 @@
-// report, progress: what a program says of itself while it runs, to whoever listens; where nobody does, nothing happens.
+// report, progress: values and progress that a program reports while it runs,
+// and handlers that listen to them. Without a listener, both do nothing.
 //
 //   report("loss", value);                                          // anywhere inside
 //   with(PrintReports(), train);                                     // loss 0.25
-//   CsvReports table("run.csv");  with(table, train);                // name,count,index,value: one line for each number
-//   with(PrintProgress(), train);                                   // a bar for each loop that performs progress(i, n, "epoch")
+//   // name,count,index,value: one line for each number
+//   CsvReports table("run.csv");  with(table, train);
+//   // a bar for each loop that performs progress(i, n, "epoch")
+//   with(PrintProgress(), train);
 //
-// - A report passes the transforms as an operation (sow.h): a listener outside of vmap gets the values of all lanes, outside of grad the
-//   primal ones, and those of a checkpoint once. Where lanes have parted, it gets those of each way that they went, apart. Names are
-//   joined with the scopes entered since the listener was installed.
-// - All listeners around hear it, from inside out.
+// - A report passes the transforms as an operation (sow.h). A listener outside of vmap gets
+//   the values of all lanes, a listener outside of grad gets the primal values,
+//   and a checkpoint reports once. Where vmap has split the lanes, the listener gets the values
+//   of each path separately. Names are joined with the scopes entered since the listener was
+//   installed.
+// - All installed listeners receive a report, innermost first.
 #pragma once
 
 #include <fstream>
@@ -25,14 +30,16 @@
 
 namespace stave {
 
-/// Says that this value is met under this name. A number is reported in float64.
+/// Reports a value under a name to all listeners. The second form reports a number, in float64.
 void report(const std::string& name, const Tensor& value);
 void report(const std::string& name, double value);
 
-/// A handler that listens to reports.
+/// A handler that receives reports. Example:
 ///   struct Last : ReportListener {
 ///     std::map<std::string, Tensor> values;
-///     void reported(const std::string& name, const Tensor& value) override { values[name] = value; }
+///     void reported(const std::string& name, const Tensor& value) override {
+///       values[name] = value;
+///     }
 ///   };
 class ReportListener : public SownHandler {
  public:
@@ -40,7 +47,7 @@ class ReportListener : public SownHandler {
   bool only_observes() const noexcept override { return true; }
 
  protected:
-  /// `value` is a constant to the transforms below.
+  /// Receives one report. `value` is a constant to the transforms outside of this handler.
   virtual void reported(const std::string& name, const Tensor& value) = 0;
 
  private:
@@ -48,13 +55,14 @@ class ReportListener : public SownHandler {
   bool joins() const final { return false; }
 };
 
-/// Prints a line for each report: its name, and its value if that is one number, else what summary_of (summary.h) tells of it:
+/// Prints one line for each report: the name, and the value if it is one number,
+/// otherwise its summary_of (summary.h):
 ///
 ///   loss 0.25
 ///   hidden f32[64,30] min -0.98 max 0.99 mean 0.012 std 0.51 nan 0 inf 0
 class PrintReports final : public ReportListener {
  public:
-  PrintReports();  ///< to std::cerr
+  PrintReports();  ///< Prints to std::cerr.
   explicit PrintReports(std::ostream& out) : out_(out) {}
   std::string describe() const override { return "print reports"; }
 
@@ -63,9 +71,11 @@ class PrintReports final : public ReportListener {
   std::ostream& out_;
 };
 
-/// Writes a line for each number of a report, below the header "name,count,index,value": `count` is how many reports of that name were
-/// before; `index` the number's place, "1 0" in a matrix, empty for a single one. Values read back exactly, infinities and NaN as inf and
-/// nan. Text with a comma or quotation mark is quoted.
+/// Writes a line for each number of a report, below the header "name,count,index,value".
+/// `count` is the number of earlier reports of that name. `index` is the position of the number,
+/// such as "1 0" in a matrix, and empty for a report of one number. Values read back exactly;
+/// infinities and NaN are written as inf and nan. A name with a comma, quotation mark or line break
+/// is quoted.
 class CsvReports final : public ReportListener {
  public:
   /// Throws FileError if the file cannot be written.
@@ -81,41 +91,49 @@ class CsvReports final : public ReportListener {
   std::map<std::string, long> counts_;
 };
 
-/// `done` of `total` steps are done.
+/// The effect that progress() performs: `done` of `total` steps are done.
 struct Progress {
   using Result = void;
   long done, total;
   std::string name{};
   void unhandled() const {}
 };
-/// Says so. Any numbers will do: it is no error if more are done than there should be. A total of 0 is one that is not known, if
-/// any are done.
+/// Reports that `done` of `total` steps of a loop are done. All numbers are valid:
+/// `done` may exceed `total`. A total of 0 with `done` > 0 means that the total is unknown.
 void progress(long done, long total, std::string name = "");
 
 struct ProgressOptions {
   [[no_unique_address]] ByName by_name{};
-  /// Whether bars are drawn over themselves; by default they are where the stream is a terminal's.
+  /// Whether bars are redrawn in place; by default, if the stream is a terminal with a cursor.
   std::optional<bool> redraw{};
-  int columns = 0;                    ///< of a line; 0: as many as the terminal has when a bar is drawn, or 80
-  double every = 5;                   ///< seconds between two lines where nothing is drawn over
-  std::function<double()> seconds{};  ///< what time it is; empty: the time of a steady clock
+  /// The width of a line; 0 means the terminal's width at each drawing, or 80 without a terminal.
+  int columns = 0;
+  /// The seconds between two lines, if bars are not redrawn in place.
+  double every = 5;
+  /// Returns the current time in seconds; empty means a steady clock.
+  std::function<double()> seconds{};
 };
 
-/// Draws a bar for each loop that says its progress:
+/// Draws a bar for each loop that reports its progress:
 ///
 ///   epoch  33% [########..................]   1/3   9.2 s/step 0:18 left
 ///   batch  55% [##############............]  11/20 2.17/s      0:04 left
 ///
-/// - A loop is known by the name that it gives, joined with the scopes entered since this handler, "train/batch"; without a name by its
-///   total. A loop inside another has a line of its own, and begins again there.
-/// - What the program writes to std::cout and std::cerr in the meantime, or to the stream, stands above the bars, in lines of its own:
-///   while this object lives, these streams write through buffers of its. An exception that ends the program is told in a new line.
-/// - Where there is no terminal, there is a line every few seconds, and one when all loops have ended.
+/// - A loop is identified by its name, joined with the scopes entered since this handler was
+///   installed ("train/batch"). A loop without a name is identified by its total. A nested loop has
+///   a line of its own, which restarts whenever the loop does.
+/// - Text that the program writes to this stream, std::cout or std::cerr in the meantime appears
+///   above the bars, in lines of its own. For this purpose the streams write through buffers
+///   of this object while it lives. The message of an exception that ends the program begins a new
+///   line.
+/// - If bars cannot be redrawn in place, a line is printed every few seconds, and one when all
+///   loops have ended.
 ///
-/// It answers one thread at a time; others may write to the streams, but not while it is made or destroyed.
+/// A lock serialises the reports of several threads. Other threads may write to the streams,
+/// but not while this object is constructed or destroyed.
 class PrintProgress final : public Handles<Progress> {
  public:
-  explicit PrintProgress(const ProgressOptions& options = {});  ///< to std::cerr
+  explicit PrintProgress(const ProgressOptions& options = {});  ///< Draws to std::cerr.
   explicit PrintProgress(std::ostream& out, const ProgressOptions& options = {});
   ~PrintProgress() override;
   void handle(Progress& progress) override;

@@ -18,7 +18,8 @@ namespace stave_detail {
 
 namespace {
 
-// x without the repetitions of broadcast axes: they change counts alone, and the gradient of a sum repeats one number.
+// Returns x without the repetitions of broadcast axes (stride 0). They only change the counts,
+// and they are common: the gradient of a sum repeats one number.
 Tensor without_repetitions(const Tensor& x) {
   Shape shape = x.shape();
   for (std::size_t axis = 0; axis < shape.size(); ++axis)
@@ -103,12 +104,12 @@ std::string summary_of(const Tensor& x) {
 
 namespace {
 
-// Part i of an axis that is cut into `parts` begins here.
+// Returns the index at which part i begins, if an axis of this length is cut into `parts`.
 Index start_of_part(Index i, Index parts, Index length) {
   return i / parts * length + i % parts * (length / parts) + i % parts * (length % parts) / parts;
 }
 
-// A part of the values: their mean, or NaN, or an infinity.
+// Returns the mean of a part of the values; NaN if it has one, else infinity if it has one.
 template <class T>
 double mean_of_part(const std::vector<T>& values, Index columns, std::array<Index, 2> rows,
                     std::array<Index, 2> across) {
@@ -143,7 +144,7 @@ Field field_of(const std::vector<T>& values, Index height, Index width, const Pi
   return field;
 }
 
-// Characters for values, evenly from the least to the greatest of those that are finite.
+// Characters for values, evenly spaced between the least and the greatest finite value.
 class Shades {
  public:
   Shades(const std::vector<double>& values, std::vector<const char*> shades) : shades_(std::move(shades)) {
@@ -166,7 +167,7 @@ class Shades {
   double least_ = std::numeric_limits<double>::infinity(), greatest_ = -least_;
 };
 
-// The last two axes of x, or its only one, at the first index of the others.
+// Returns the last two axes of x, or its only axis, at index 0 of the other axes.
 Tensor first_plane(const Tensor& x) {
   const std::size_t planes = std::min<std::size_t>(x.shape().size(), 2), others = x.shape().size() - planes;
   Shape shape, strides;

@@ -1,10 +1,11 @@
-// What a value looks like, for whoever looks at a program from outside: statistics, and small pictures of characters.
+// Short descriptions of a tensor for people: statistics, and small pictures made of characters.
 //
 //   std::cout << summary_of(x);     // f32[2,3] min 1 max 6 mean 3.5 std 1.71 nan 0 inf 0
-//   std::cout << picture_of(x);     // of one axis ▁▂▃▄▅▆▇█, of two a field of ·░▒▓█
+//   // a line of ▁▂▃▄▅▆▇█ for one axis, a field of ·░▒▓█ for two
+//   std::cout << picture_of(x);
 //
-// Of a lane's value under vmap: over all lanes; pictures have the lanes as the first axis. Reads the device; nothing here performs
-// an operation that a handler could see.
+// Under vmap, both describe the values of all lanes, and pictures have the lanes as the first axis.
+// The functions read the tensor's data and perform no operation that a handler could see.
 #pragma once
 
 #include <string>
@@ -14,19 +15,24 @@
 
 namespace stave {
 
-/// Label, dtype and shape; min and max (NaN aside), mean and standard deviation (of the finite, the latter that of the population);
-/// for floats the counts of NaN and infinities; of one element the value.
+/// Returns label, dtype, shape and statistics of x as one line of text. The statistics
+/// are the minimum and maximum (ignoring NaN), the mean and population standard deviation
+/// of the finite elements, and for floats the counts of NaN and infinities. For a single element
+/// the line has its value instead.
 std::string summary_of(const Tensor& x);
 
 struct PictureOptions {
   [[no_unique_address]] ByName by_name{};
-  Index columns = 64;  ///< at most, each at least one element
+  /// The maximal number of columns and rows; each shows at least one element.
+  Index columns = 64;
   Index rows = 16;
 };
 
-/// Lines of characters, each ended by a newline: the last two axes, at the first index of those before; "" for a single number or
-/// no elements. Longer axes are cut into parts, of which the mean is shown. From the least, ▁ or ·, to the greatest; a part with a NaN
-/// in it is ×, one with an infinity ∞. Throws TransformError for less than one column or row.
+/// Returns a picture of x made of characters, in lines that end with a newline. It shows the last
+/// two axes, at index 0 of the axes before them, and is empty for fewer than two elements.
+/// Longer axes are cut into parts, and a character shows the mean of its part, from ▁ or · (least)
+/// to █ (greatest). A part with a NaN is ×, one with an infinity is ∞. Throws TransformError
+/// for fewer than one column or row.
 std::string picture_of(const Tensor& x, PictureOptions options = {});
 
 }  // namespace stave
@@ -39,7 +45,7 @@ struct Statistics {
 };
 Statistics statistics_of(const Tensor& x);
 
-/// Of floats; 0 for other dtypes, and for an empty Tensor.
+/// Returns the number of NaN in x; 0 if x is not a float tensor or is empty.
 Index nans_in(const Tensor& x);
 
 }  // namespace stave_detail

@@ -20,21 +20,25 @@ namespace {
 
 double dot(const Tensor& a, const Tensor& b) { return sum(a * b).item<double>(); }
 
-// ---- along a line -------------------------------------------------------------------------------------------
+// ---- line search -------------------------------------------------------------------------
 
-/// f at x + a p.
+/// A point x + a p of the line: the value of f, and its slope, which is the derivative by a.
 struct LinePoint {
-  double a, value, slope;  // slope: the derivative by a
+  double a, value, slope;
+  // `gradient` is the gradient of f at x, and `tensor` is f(x) as a tensor.
   Tensor x, gradient, tensor;
 };
 
-/// A step that makes the value smaller by at least 1e-4 of what the slope promises, and the slope to at most 0.9 of its size.
+/// Searches for a step that satisfies the strong Wolfe conditions: the value decreases by at least
+/// 1e-4 of the decrease that the slope at the start predicts, and the slope shrinks to at most 0.9
+/// of its size.
 class LineSearch {
  public:
   LineSearch(const ValueAndGradient& f, const LinePoint& start, const Tensor& direction, Index& evaluations)
       : f_(f), start_(start), direction_(direction), evaluations_(evaluations) {}
 
-  // Algorithm 3.5.
+  // Algorithm 3.5 of Nocedal and Wright: grows the step from `first` until it is good,
+  // or until an interval that contains a good one is found. Returns nothing if there is none.
   std::optional<LinePoint> found(double first) {
     LinePoint before = start_;
     double a = first;
@@ -61,7 +65,8 @@ class LineSearch {
   }
   bool is_lower(const LinePoint& p) const { return p.value <= start_.value + decrease * p.a * start_.slope; }
   bool is_flat(const LinePoint& p) const { return std::abs(p.slope) <= -flatness * start_.slope; }
-  // The minimum of the cubic through both, (3.59), if it lies well within; else the middle.
+  // Returns the minimum of the cubic through both points, (3.59), if it is well inside
+  // of the interval; otherwise the middle.
   static double inside(const LinePoint& p, const LinePoint& q) {
     const double d1 = p.slope + q.slope - 3 * (p.value - q.value) / (p.a - q.a), root = d1 * d1 - p.slope * q.slope;
     const double d2 = std::copysign(std::sqrt(std::max(root, 0.)), q.a - p.a);
@@ -69,7 +74,8 @@ class LineSearch {
     const double low = std::min(p.a, q.a), high = std::max(p.a, q.a), edge = 0.1 * (high - low);
     return a >= low + edge && a <= high - edge ? a : (low + high) / 2;
   }
-  // Algorithm 3.6: `low` has the smaller value, and its slope points to `high`.
+  // Algorithm 3.6: narrows an interval. `low` has the smaller value, and its slope points
+  // to `high`.
   std::optional<LinePoint> between(LinePoint low, LinePoint high) {
     for (int i = 0; i < most_steps; ++i) {
       const LinePoint here = at(inside(low, high));
@@ -81,7 +87,8 @@ class LineSearch {
       if (here.slope * (high.a - low.a) >= 0) high = low;
       low = here;
     }
-    return low.a > 0 && low.value < start_.value ? std::optional(low) : std::nullopt;  // as far as rounding lets it
+    // The last resort is a point that is lower than the start, as far as rounding allows.
+    return low.a > 0 && low.value < start_.value ? std::optional(low) : std::nullopt;
   }
 
   const ValueAndGradient& f_;
@@ -90,9 +97,9 @@ class LineSearch {
   Index& evaluations_;
 };
 
-// ---- models of the inverse Hessian --------------------------------------------------------------------------
+// ---- models of the inverse Hessian -------------------------------------------------------
 
-/// A step, and by how much the gradient changed; curvature: their product.
+/// A step and the change of the gradient along it; `curvature` is their dot product.
 struct Change {
   Tensor step, gradient;
   double curvature;
@@ -102,10 +109,10 @@ class Model {
  public:
   explicit Model(const MinimizeOptions& options) : options_(options) {}
 
-  /// The inverse Hessian times g.
+  /// Returns the model of the inverse Hessian times g.
   Tensor times(const Tensor& g) const {
     if (options_.method == MinimizeMethod::bfgs) return inverse_.defined() ? matmul(inverse_, g) : g;
-    // Algorithm 7.4.
+    // Algorithm 7.4, the two-loop recursion of L-BFGS.
     Tensor q = g;
     std::vector<double> alphas;
     for (auto change = changes_.rbegin(); change != changes_.rend(); ++change) {
@@ -133,7 +140,8 @@ class Model {
   }
 
  private:
-  // (1 - s y^T / c) H (1 - y s^T / c) + s s^T / c = H + (1 + y^T H y / c) s s^T / c - (H y s^T + s (H y)^T) / c.
+  // The BFGS update: (1 - s y^T / c) H (1 - y s^T / c) + s s^T / c
+  //   = H + (1 + y^T H y / c) s s^T / c - (H y s^T + s (H y)^T) / c.
   void update(const Change& change) {
     const auto& [s, y, c] = change;
     if (!inverse_.defined()) inverse_ = eye(s.size(), s.dtype(), s.device()) * (c / dot(y, y));
@@ -179,13 +187,13 @@ Minimum<Tensor> minimize_flat(const ValueAndGradient& f, const Tensor& start, co
   for (; !converged && steps < most; ++steps) {
     Tensor direction = -model.times(here.gradient);
     here.slope = dot(direction, here.gradient);
-    if (!(here.slope < 0)) {  // by rounding
+    if (!(here.slope < 0)) {  // This happens by rounding.
       model.forget();
       direction = -here.gradient;
       here.slope = dot(direction, here.gradient);
     }
     here.a = 0;
-    // Without a model the first step is of length 1 at most.
+    // Without a model the first step has a length of at most 1.
     const double first = model.knows_nothing() ? std::min(1., 1 / std::sqrt(-here.slope)) : 1;
     const std::optional<LinePoint> next = LineSearch(f, here, direction, evaluations).found(first);
     if (!next) {

@@ -1,13 +1,15 @@
-// Minima of functions of trees, by gradients: BFGS and L-BFGS.
+// Minimisation of functions of trees by gradients: BFGS and L-BFGS.
 //
 //   const auto found = minimize([&](const Mlp& m) { return loss(m, data); }, mlp);
 //   found.x, found.value, found.converged
 //
-// Both make each step along a direction that a model of the Hessian gives, so far that Wolfe's strong conditions hold: Nocedal and
-// Wright, "Numerical Optimization", 2006, algorithms 6.1, 7.5, 3.5 and 3.6, with (6.20) and (7.20) for the first model. BFGS
-// keeps an n x n matrix, L-BFGS the last few steps.
+// Both methods take their direction from a model of the Hessian, and their step length from a line
+// search for the strong Wolfe conditions: Nocedal and Wright, "Numerical Optimization",
+// 2006, algorithms 6.1, 7.5, 3.5 and 3.6, with (6.20) and (7.20) for the first model.
+// BFGS keeps an n x n matrix, L-BFGS the last few steps.
 //
-// The search reads values, and is not differentiated: the minimum as a function of parameters is a custom_root of the gradient.
+// The search reads values and cannot be differentiated. To differentiate a minimum by parameters,
+// write it as a custom_root of the gradient (solvers.h).
 #pragma once
 
 #include <functional>
@@ -24,19 +26,23 @@ enum class MinimizeMethod { bfgs, lbfgs };
 struct MinimizeOptions {
   [[no_unique_address]] ByName by_name{};
   MinimizeMethod method = MinimizeMethod::bfgs;
-  double gtol = 1e-5;  ///< no element of the gradient is larger at a minimum; not negative
-  Index steps = 0;     ///< at most; 0: 200 for each element of x
-  int memory = 10;     ///< how many steps L-BFGS keeps, at least 1
+  /// The largest absolute value of a gradient element at a minimum; not negative.
+  double gtol = 1e-5;
+  /// The maximal number of steps; 0 means 200 per element of x.
+  Index steps = 0;
+  /// The number of steps that L-BFGS keeps; at least 1.
+  int memory = 10;
 };
-/// Where a search ended.
+/// The result of a search: the last point, and how the search went.
 template <class X>
 struct Minimum {
   X x;
   Tensor value;
   X grad;
   Index steps = 0, evaluations = 0;
-  bool converged =
-      false;  ///< by gtol; else steps were used up, or no step made the value smaller: rounding, or a gradient that is wrong
+  /// True if the gradient satisfies gtol. Otherwise the steps were used up,
+  /// or no step decreased the value because of rounding or a wrong gradient.
+  bool converged = false;
 };
 
 }  // namespace stave
@@ -52,9 +58,10 @@ Minimum<Tensor> minimize_flat(const ValueAndGradient& f, const Tensor& start, co
 
 namespace stave {
 
-/// A local minimum of f, which gives a tensor of one element, found from `start`, a tree of floats. A value that is NaN or infinite
-/// counts as larger than any other, but at `start` throws Error, as a gradient does that is not
-/// finite there. (scipy.optimize.minimize, jax.scipy.optimize.minimize)
+/// Returns a local minimum of f, which maps a tree of floats to a tensor of one element.
+/// The search begins at `start`. A value that is NaN or infinite counts as larger than any other.
+/// Throws Error if the value or the gradient at `start` is not finite, and DtypeError if `start`
+/// has other dtypes than floats. (scipy.optimize.minimize, jax.scipy.optimize.minimize)
 template <class F, class X>
 Minimum<X> minimize(F f, const X& start, MinimizeOptions options = {}) {
   const auto flat = ravel(start);

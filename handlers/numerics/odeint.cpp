@@ -21,11 +21,12 @@ namespace stave_detail {
 
 namespace {
 
-// ---- one interval -----------------------------------------------------------------------------------------
+// ---- one interval ------------------------------------------------------------------------
 
-constexpr int stages = 7;  // of which the last is the next step's first
+// The last stage of a step is the first stage of the next one.
+constexpr int stages = 7;
 constexpr double nodes[stages] = {0, 1. / 5, 3. / 10, 4. / 5, 8. / 9, 1, 1};
-// The last row gives y at the end of the step, too.
+// The last row also gives y at the end of the step.
 constexpr double weights[stages][stages - 1] = {{},
                                                 {1. / 5},
                                                 {3. / 40, 9. / 40},
@@ -33,7 +34,7 @@ constexpr double weights[stages][stages - 1] = {{},
                                                 {19372. / 6561, -25360. / 2187, 64448. / 6561, -212. / 729},
                                                 {9017. / 3168, -355. / 33, 46732. / 5247, 49. / 176, -5103. / 18656},
                                                 {35. / 384, 0, 500. / 1113, 125. / 192, -2187. / 6784, 11. / 84}};
-// Order 5 less order 4.
+// The weights of order 5 minus those of order 4.
 constexpr double errors[stages] = {71. / 57600, 0, -71. / 16695, 71. / 1920, -17253. / 339200, 22. / 525, -1. / 40};
 
 using Slopes = std::array<Tensor, stages>;
@@ -44,7 +45,7 @@ class Integration {
               const std::string& where)
       : f_(f), times_(times), parameters_(parameters), options_(options), where_(where) {}
 
-  /// y at `end`, from y at `begin`.
+  /// Returns y at `end`, given y at `begin`.
   Tensor advanced(Tensor y, double begin, double end) {
     if (begin == end || y.size() == 0) return y;
     const double direction = end > begin ? 1 : -1;
@@ -65,7 +66,8 @@ class Integration {
       const double h = direction * length;
       const Tensor next = take_step(y, t, h, k);
       const double error = size(combined(errors, stages, k) * h, y, next);
-      // A step is an eighth to ten times as long as the one before, and a bit shorter than would do.
+      // A step is 1/8 to 10 times as long as the one before, and 10 % shorter than the error
+      // estimate allows.
       const double factor = error == 0 ? 10 : std::clamp(0.9 * std::pow(error, -0.2), 0.125, 10.);
       if (error <= 1) {
         y = next;
@@ -73,7 +75,8 @@ class Integration {
         k[0] = k[stages - 1];
         step_ = length < step_ ? std::max(step_, length * factor) : length * factor;
       } else {
-        step_ = length * (error > 1 ? std::min(factor, 1.) : 0.125);  // not a number: far too long
+        // An error that is not a number means that the step is far too long.
+        step_ = length * (error > 1 ? std::min(factor, 1.) : 0.125);
       }
     }
     return y;
@@ -97,12 +100,12 @@ class Integration {
     }
     return next;
   }
-  /// Of an error, in units of what is allowed.
+  /// Returns the root mean square of an error, in units of the allowed error.
   double size(const Tensor& error, const Tensor& y, const Tensor& next) const {
     const Tensor allowed = options_.atol + options_.rtol * maximum(abs(y), abs(next));
     return std::sqrt(mean(square(error / allowed)).item<double>());
   }
-  // Hairer, Norsett, Wanner, section II.4, "starting step size".
+  // The starting step size: Hairer, Norsett, Wanner, section II.4.
   double first_step(const Tensor& y, double t, const Tensor& k, double direction) const {
     const double d0 = size(y, y, y), d1 = size(k, y, y);
     const double guess = d0 < 1e-5 || d1 < 1e-5 ? 1e-6 : 0.01 * d0 / d1;
@@ -119,9 +122,12 @@ class Integration {
   const Dynamics& f_;
   const Tensor &times_, &parameters_;
   const OdeOptions& options_;
-  const std::string& where_;  // ", in lane 2"
-  Index taken_ = 0;           // steps, from the first time on
-  double step_ = 0;           // the length that is thought to do; 0: not known
+  // The lane for error messages, such as ", in lane 2".
+  const std::string& where_;
+  // The number of steps since the first time.
+  Index taken_ = 0;
+  // The length to try for the next step; 0 if it is not known yet.
+  double step_ = 0;
 };
 
 void check_options(const OdeOptions& options) {
@@ -132,7 +138,7 @@ void check_options(const OdeOptions& options) {
   if (options.steps < 1) fail<Error>("odeint: at most {} steps: there must be at least 1", options.steps);
 }
 
-// ---- the solution and its rules -----------------------------------------------------------------------------
+// ---- the solution and its rules ----------------------------------------------------------
 
 Tensor integrated(const Dynamics& f, const Tensor& y0, const Tensor& times, const Tensor& parameters,
                   const OdeOptions& options, const std::string& where) {
@@ -150,8 +156,12 @@ Tensor integrated(const Dynamics& f, const Tensor& y0, const Tensor& times, cons
   return stack(path);
 }
 
-// Backwards in time: y; a, what flows into y; what flows into the time where it began, and into the parameters.
-// a' = -f_y^T a, and likewise of the others.
+// Returns the dynamics of the adjoint equation, which is integrated backwards in time.
+// Its state is the concatenation of
+//  y             the solution, [n]
+//  a             the cotangent of y, [n], with a' = -f_y^T a
+//  to_t          the cotangent of the first time, [1], with to_t' = -f_t^T a
+//  to_parameters the cotangents of the parameters, [m], with to_parameters' = -f_p^T a
 Dynamics adjoint(const Dynamics& f, Index n) {
   return [=](const Tensor& state, const Tensor& t, const Tensor& parameters) {
     const Tensor y = entries(state, 0, 0, n), a = entries(state, 0, n, n);

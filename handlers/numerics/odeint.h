@@ -1,14 +1,19 @@
-// Ordinary differential equations: y' = f(y, t, args...), by steps whose lengths its error decides.
+// Ordinary differential equations y' = f(y, t, args...), solved with adaptive steps.
 //
-//   const auto pendulum = [](const Tensor& y, const Tensor&, const Tensor& g) { return stack({y(1), -g * sin(y(0))}); };
+//   const auto pendulum = [](const Tensor& y, const Tensor&, const Tensor& g) {
+//     return stack({y(1), -g * sin(y(0))});
+//   };
 //   const Tensor path = odeint(pendulum)(start, linspace(0, 1, 11, float64), g);     // [11, 2]
 //   grad([&](const Tensor& g) { return sum(odeint(pendulum)(start, times, g)); })(g)
 //
-// Steps are those of Dormand and Prince, "A family of embedded Runge-Kutta formulae", 1980, of order 5, with an estimate of order 4,
-// controlled as in Hairer, Norsett, Wanner, "Solving Ordinary Differential Equations I", sections II.4 and II.5. Reverse mode is the
-// adjoint equation, integrated backwards (Pontryagin; Chen et al., "Neural Ordinary Differential Equations", 2018): no step is
-// remembered, and its accuracy is that of the tolerances. Forward mode is its transpose. Derivatives of any order, by start, times and
-// arguments. Under vmap each lane has steps of its own, one lane after the other.
+// The steps are those of Dormand and Prince, "A family of embedded Runge-Kutta formulae",
+// 1980: order 5, with an error estimate of order 4. The step size is controlled as in Hairer,
+// Norsett, Wanner, "Solving Ordinary Differential Equations I", sections II.4 and II.5.
+// Reverse mode integrates the adjoint equation backwards (Pontryagin; Chen et al.,
+// "Neural Ordinary Differential Equations", 2018). It stores no steps, and its accuracy
+// is that of the tolerances. Forward mode is the transpose of reverse mode. Derivatives of any
+// order by start, times and arguments are available. Under vmap the lanes are solved one after
+// the other, each with its own steps.
 #pragma once
 
 #include <functional>
@@ -25,11 +30,10 @@ namespace stave {
 
 struct OdeOptions {
   [[no_unique_address]] ByName by_name{};
-  double
-      rtol = 1.4e-8,
-      atol =
-          1.4e-8;  ///< the error of a step is at most atol + rtol |y|, in the root mean square of elements; not both 0
-  Index steps = 100'000;  ///< at most, from one of the times to the next; at least 1
+  /// The root mean square error of a step is at most that of atol + rtol |y|; not both are 0.
+  double rtol = 1.4e-8, atol = 1.4e-8;
+  /// The maximal number of steps from one of the times to the next; at least 1.
+  Index steps = 100'000;
 };
 
 }  // namespace stave
@@ -47,18 +51,22 @@ Tensor odeint_flat(const Dynamics& f, const Tensor& y0, const Tensor& times, con
 
 namespace stave {
 
-/// The solution as a function (start, times, args...): the tree of `start`, each tensor of which has the times as a new axis 0; the first
-/// time is that of `start`. Times rise, or fall. f(y, t, args...) is y's derivative, of y's structure; y is of floats, t of rank 0. What
-/// is differentiated is an argument, and not captured; all else is captured by value, as a kept
-/// copy of f is called again in the backward pass. Throws Error where no step is short enough for
-/// the tolerances, or there would be too many; before the first step where a time, the start, or
-/// y's derivative there is not finite. (jax.experimental.ode.odeint)
+/// Returns the solution of y' = f(y, t, args...) as a function (start, times, args...).
+/// Its result is the tree of `start`, in which each tensor has the times as a new axis 0.
+/// The first time is the time of `start`. Times may rise or fall. f(y, t, args...) returns
+/// the derivative of y, with the structure of y; y consists of floats, and t has rank 0.
+///
+/// Pass values that are differentiated as arguments, and capture all others by value:
+/// the backward pass calls a stored copy of f. Throws Error if no step is short enough
+/// for the tolerances, or if there are too many steps. Throws Error before the first step
+/// if a time, the start, or the derivative of y there is not finite. (jax.experimental.ode.odeint)
 template <class F>
 auto odeint(F f, OdeOptions options = {}) {
   return [f = std::move(f), options](const auto& start, const Tensor& times, const auto&... args) {
     using Y = std::remove_cvref_t<decltype(start)>;
     using Arguments =
-        std::tuple<std::optional<Tensor>, std::remove_cvref_t<decltype(args)>...>;  // never empty: that is no tree
+        // The tuple is never empty, because an empty tuple is no tree.
+        std::tuple<std::optional<Tensor>, std::remove_cvref_t<decltype(args)>...>;
     static_assert((is_tree<Y> && ... && is_tree<std::remove_cvref_t<decltype(args)>>),
                   "stave: odeint: an argument is not a tree of tensors");
     const auto y0 = ravel(start);

@@ -1,4 +1,4 @@
-// The steps of optimizers on single tensors, and schedules. Formulas are Optax's.
+// The steps of optimizers on single tensors, and schedules. The formulas are those of Optax.
 
 #include <stave/handlers/numerics/optimizers.h>
 
@@ -17,7 +17,7 @@ namespace stave {
 
 using stave_detail::fail;
 
-// ---- schedules --------------------------------------------------------------------------------------------
+// ---- schedules ---------------------------------------------------------------------------
 
 Tensor Schedule::operator()(const Tensor& step) const {
   if (!function_ && !tensor_.defined()) return full({}, value_, float64, step.device());
@@ -102,10 +102,10 @@ namespace stave_detail {
 namespace {
 
 bool is_parameter(const Tensor& x) { return is_float(x.dtype()); }
-// x as it is computed with.
+// Returns x in the dtype that updates are computed in: float32 for halves.
 Tensor wide(const Tensor& x) { return astype(x, computed_in(x.dtype())); }
 
-// A single number for what is computed with x.
+// Returns a single number with the device and dtype of a computation with x.
 Tensor number_for(const Tensor& x, const Tensor& number) {
   return astype(number.device() == x.device() ? number : to(number, x.device()), computed_in(x.dtype()));
 }
@@ -115,7 +115,7 @@ void check_gradient(const char* optimizer, const Tensor& x, const Tensor& gradie
     fail<ShapeError>("{}: a parameter has shape {}, its gradient {}", optimizer, x.shape(), gradient.shape());
 }
 
-// x + step, rounded once to the dtype of x.
+// Returns x + step, rounded once to the dtype of x.
 Tensor moved(const Tensor& x, const Tensor& step) { return astype(wide(x) + step, x.dtype()); }
 
 // beta m + (1 - beta) g
@@ -190,7 +190,7 @@ namespace stave {
 
 using stave_detail::AdamKind, stave_detail::AdamStep;
 
-// The correction is by the number of updates with this one.
+// The bias correction depends on the number of updates, including this one.
 AdamStep Adam::at(const Tensor& step, const Tensor& after) const {
   const auto correction = [&](double beta) { return 1 - pow(beta, astype(after, float64)); };
   return {kind_,

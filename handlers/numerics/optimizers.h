@@ -1,4 +1,4 @@
-// Optimizers: pure functions of trees (tree.h), with Optax's meanings and figures.
+// Optimizers: pure functions of trees (tree.h), with the semantics and default values of Optax.
 //
 //   const auto optimizer = adam({.learning_rate = warmup_cosine_schedule(0, 1e-3, 100, 10'000)});
 //   auto state = optimizer.init(mlp);
@@ -7,12 +7,16 @@
 //     std::tie(mlp, state) = optimizer.update(mlp, clip_by_global_norm(gradient, 1.), state);
 //   }
 //
-// - A state is a tree as well: it is saved, mapped and differentiated like any other. `step` counts updates, in int32.
-// - Everything is made of ordinary operations. Rates may be tensors, so grad goes through updates, and vmap tries many rates at once:
+// - The state of an optimizer is a tree as well: it can be saved, mapped and differentiated like
+//   any other. `step` counts updates, in int32.
+// - Updates consist of ordinary operations. Rates may be tensors, so grad goes through updates,
+//   and vmap tries many rates at once:
 //     vmap([&](const Tensor& rate) { return train(sgd({.learning_rate = rate})); })(rates)
-// - Rates are computed in float64, and rounded once to the dtype of what they multiply. Of halves moments are kept, and updates computed,
-//   in float32. Tensors of a tree that are no floats stay as they are.
-// - Throws ShapeError if a parameter and its gradient differ in shape, or trees in structure.
+// - Rates are computed in float64, and rounded once to the dtype of the tensor that they multiply.
+//   For halves, moments are kept and updates are computed in float32. Tensors of a tree
+//   that are not floats stay unchanged.
+// - ShapeError is thrown if a parameter and its gradient differ in shape, or if trees differ
+//   in structure.
 #pragma once
 
 #include <array>
@@ -29,8 +33,8 @@
 
 namespace stave {
 
-/// A number for each step 0, 1, 2, ...: one and the same, or a function of the step, an int32 tensor of rank 0, that gives a tensor of
-/// rank 0.
+/// A number for each step 0, 1, 2, ...: a constant, or a function that maps the step,
+/// an int32 tensor of rank 0, to a tensor of rank 0.
 class Schedule {
  public:
   template <class T>
@@ -41,7 +45,7 @@ class Schedule {
     requires(std::is_invocable_r_v<Tensor, const F&, const Tensor&> && !std::same_as<F, Schedule>)
   Schedule(F function) : function_(std::move(function)) {}
 
-  /// Throws ShapeError if the number is none, but of another rank.
+  /// Returns the number for a step. Throws ShapeError if it is an empty Tensor or not of rank 0.
   Tensor operator()(const Tensor& step) const;
 
  private:
@@ -50,39 +54,48 @@ class Schedule {
   std::function<Tensor(const Tensor&)> function_;
 };
 
-/// From `from` to `to` in so many steps, after `begin` steps; constant before and after.
+/// Returns a schedule from `from` to `to` in `steps` equal steps, after `begin` steps;
+/// it is constant before and after.
 Schedule linear_schedule(double from, double to, Index steps, Index begin = 0);
-/// from (1 - alpha) ((1 + cos(pi step / steps)) / 2)^exponent + from alpha, until `steps`; then constant. Loshchilov and Hutter, "SGDR",
-/// 2017.
+/// Returns a cosine schedule:
+/// from (1 - alpha) ((1 + cos(pi step / steps)) / 2)^exponent + from alpha.
+/// It is constant after `steps`. Loshchilov and Hutter, "SGDR", 2017.
 Schedule cosine_schedule(double from, Index steps, double alpha = 0, double exponent = 1);
-/// `from` to `peak` in a line, then to `end` by a cosine; `steps` counts both.
+/// Returns a schedule that rises linearly from `from` to `peak`, then falls to `end` by a cosine.
+/// `steps` counts both parts.
 Schedule warmup_cosine_schedule(double from, double peak, Index warmup_steps, Index steps, double end = 0,
                                 double exponent = 1);
 struct ExponentialOptions {
   [[no_unique_address]] ByName by_name{};
-  Index begin = 0;              ///< constant until then
-  bool staircase = false;       ///< by whole powers
-  std::optional<double> end{};  ///< not beyond this
+  /// The step until which the value is constant.
+  Index begin = 0;
+  /// Whether the exponent is rounded down, so that the value changes only every `steps` steps.
+  bool staircase = false;
+  /// A bound that the value does not pass.
+  std::optional<double> end{};
 };
-/// from rate^(step / steps).
+/// Returns an exponential schedule: from rate^(step / steps).
 Schedule exponential_schedule(double from, Index steps, double rate, ExponentialOptions options = {});
-/// `from`, times the factor of each pair (step, factor) from that step on.
+/// Returns the schedule that starts at `from` and is multiplied by the factor of each pair (step,
+/// factor) from that step on.
 Schedule piecewise_schedule(double from, std::vector<std::pair<Index, double>> factors);
-/// schedules[i] from step boundaries[i - 1] on, which is 0 to it. Throws ShapeError unless there is one schedule more than boundaries.
+/// Returns the schedule that uses schedules[i] from step boundaries[i - 1] on; that step
+/// is step 0 of schedules[i]. Throws ShapeError unless there is exactly one schedule more than
+/// boundaries.
 Schedule joined_schedule(std::vector<Schedule> schedules, std::vector<Index> boundaries);
 
 }  // namespace stave
 
 namespace stave_detail {
 
-// The flat core of optimizers, of single tensors (optimizers.cpp).
+// The core of the optimizers, which works on single tensors (optimizers.cpp).
 
 Tensor first_step(const std::vector<Tensor>& leaves);
 Tensor next_step(const Tensor& step);
-/// Zeros like x; float32 for halves.
+/// Returns zeros with the shape of x; float32 for halves.
 Tensor zero_moment(const Tensor& x);
 Tensor sgd_step(const Tensor& rate, const Tensor& x, const Tensor& gradient);
-/// The parameter and its velocity.
+/// Returns the next parameter and its velocity.
 std::array<Tensor, 2> momentum_step(const Tensor& rate, double decay, bool nesterov, const Tensor& x,
                                     const Tensor& gradient, const Tensor& velocity);
 
@@ -90,14 +103,17 @@ enum class AdamKind { adam, adamw, lamb };
 struct AdamStep {
   AdamKind kind;
   double beta1, beta2, epsilon;
-  Tensor rate, decay;               // at this step; decay: of adamw and lamb
-  Tensor correction1, correction2;  // 1 - beta^t
-  /// The parameter and its moments.
+  // The learning rate and weight decay at this step; adam has no decay.
+  Tensor rate, decay;
+  // The bias corrections 1 - beta^t.
+  Tensor correction1, correction2;
+  /// Returns the next parameter and its moments.
   std::array<Tensor, 3> operator()(bool decays, const Tensor& x, const Tensor& gradient, const Tensor& mean,
                                    const Tensor& variance) const;
 };
 
-/// What x is multiplied with so that the norm of all is at most `most`; undefined for none.
+/// Returns the factor that scales the norm of all floats together to at most `most`;
+/// undefined if there are no floats.
 Tensor clipping_factor(const std::vector<Tensor>& leaves, const Operand& most);
 Tensor scaled_by(const Tensor& x, const Tensor& factor);
 Tensor clipped(const Tensor& x, const Operand& most);
@@ -106,7 +122,7 @@ Tensor clipped(const Tensor& x, const Operand& most);
 
 namespace stave {
 
-// ---- stochastic gradient descent ----------------------------------------------------------------------------
+// ---- stochastic gradient descent ---------------------------------------------------------
 
 struct SgdOptions {
   [[no_unique_address]] ByName by_name{};
@@ -115,7 +131,7 @@ struct SgdOptions {
 struct SgdState {
   Tensor step;
 };
-/// x - rate g.
+/// Stochastic gradient descent: x - rate g.
 class Sgd {
  public:
   explicit Sgd(SgdOptions options) : options_(std::move(options)) {}
@@ -146,8 +162,9 @@ struct MomentumState {
   Tensor step;
   Tree velocity;
 };
-/// v = g + decay v; x - rate v, or (Nesterov) x - rate (g + decay v). Sutskever et al., "On the importance of initialization and
-/// momentum in deep learning", 2013.
+/// Gradient descent with momentum: v = g + decay v; x - rate v, or with Nesterov momentum
+/// x - rate (g + decay v). Sutskever et al., "On the importance of initialization and momentum
+/// in deep learning", 2013.
 class Momentum {
  public:
   explicit Momentum(MomentumOptions options) : options_(std::move(options)) {}
@@ -172,7 +189,7 @@ class Momentum {
 };
 inline Momentum momentum(MomentumOptions options = {}) { return Momentum(std::move(options)); }
 
-// ---- adaptive moments ---------------------------------------------------------------------------------------
+// ---- adaptive moments --------------------------------------------------------------------
 
 struct AdamOptions {
   [[no_unique_address]] ByName by_name{};
@@ -184,21 +201,24 @@ struct AdamWOptions {
   Schedule learning_rate = 1e-3;
   double beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8;
   Schedule weight_decay = 1e-4;
-  std::function<bool(const Tensor&)> decays{};  ///< which parameters decay; empty: all
+  /// Returns whether a parameter decays; empty means that all do.
+  std::function<bool(const Tensor&)> decays{};
 };
 struct LambOptions {
   [[no_unique_address]] ByName by_name{};
   Schedule learning_rate = 1e-3;
   double beta1 = 0.9, beta2 = 0.999, epsilon = 1e-6;
   Schedule weight_decay = 0;
-  std::function<bool(const Tensor&)> decays{};  ///< which parameters decay; empty: all
+  /// Returns whether a parameter decays; empty means that all do.
+  std::function<bool(const Tensor&)> decays{};
 };
 template <class Tree>
 struct AdamState {
   Tensor step;
-  Tree mean, variance;  ///< running ones of gradients and of their squares, not corrected
+  /// Running means of the gradients and of their squares, without bias correction.
+  Tree mean, variance;
 };
-/// adam, adamw and lamb.
+/// The optimizers adam, adamw and lamb.
 class Adam {
  public:
   Adam(stave_detail::AdamKind kind, LambOptions options) : kind_(kind), options_(std::move(options)) {}
@@ -224,23 +244,26 @@ class Adam {
   stave_detail::AdamKind kind_;
   LambOptions options_;
 };
-/// m and v, running means of g and g^2, corrected for their start at 0: x - rate m / (sqrt(v) + epsilon). Kingma and Ba, "Adam", 2015.
+/// Returns the optimizer Adam: x - rate m / (sqrt(v) + epsilon), where m and v are bias-corrected
+/// running means of g and g^2. Kingma and Ba, "Adam", 2015.
 Adam adam(AdamOptions options = {});
-/// The same, and x decays: x - rate (m / (sqrt(v) + epsilon) + weight_decay x). Loshchilov and Hutter, "Decoupled weight decay
-/// regularization", 2019. Often of matrices alone: .decays = [](const Tensor& x) { return x.rank() > 1; }.
+/// Returns Adam with weight decay: x - rate (m / (sqrt(v) + epsilon) + weight_decay x).
+/// Loshchilov and Hutter, "Decoupled weight decay regularization", 2019. Often only matrices decay:
+/// .decays = [](const Tensor& x) { return x.rank() > 1; }.
 Adam adamw(AdamWOptions options = {});
-/// adamw, each tensor's step scaled to norm(x); by 1 where a norm is 0. You et al., "Large batch optimization for deep learning", 2020.
+/// Returns adamw with the step of each tensor scaled to the length norm(x); it is not scaled
+/// if a norm is 0. You et al., "Large batch optimization for deep learning", 2020.
 Adam lamb(LambOptions options = {});
 
-// ---- clipping -----------------------------------------------------------------------------------------------
+// ---- clipping ----------------------------------------------------------------------------
 
-/// The tree, scaled so that the norm of all its floats together is at most `most`.
+/// Returns the tree scaled so that the norm of all its floats together is at most `most`.
 template <class Tree>
 Tree clip_by_global_norm(const Tree& tree, const std::type_identity_t<Operand>& most) {
   const Tensor factor = stave_detail::clipping_factor(tree_leaves(tree), most);
   return tree_map([&](const Tensor& x) { return stave_detail::scaled_by(x, factor); }, tree);
 }
-/// All floats of a tree within [-most, most].
+/// Returns the tree with all its floats clipped to [-most, most].
 template <class Tree>
 Tree clip_by_value(const Tree& tree, const std::type_identity_t<Operand>& most) {
   return tree_map([&](const Tensor& x) { return stave_detail::clipped(x, most); }, tree);

@@ -1,18 +1,23 @@
-// Solutions as functions of what is solved: roots, fixed points, and linear systems that a function stands for.
+// Solutions of equations as differentiable functions: roots, fixed points, and linear systems given
+// by functions.
 //
-//   // y with y^3 + y = a, found by whatever finds it
-//   const auto cubic = custom_root([](const Tensor& y, const Tensor& a) { return y * y * y + y - a; }, newton);
+//   // y with y^3 + y = a; any function may find it
+//   const auto cubic = custom_root(
+//       [](const Tensor& y, const Tensor& a) { return y * y * y + y - a; }, newton);
 //   grad([&](const Tensor& a) { return sum(cubic(a)); })(a)
 //
-//   const auto rest = fixed_point([](const Tensor& x, const Tensor& w) { return tanh(matmul(w, x)); });
+//   const auto rest = fixed_point(
+//       [](const Tensor& x, const Tensor& w) { return tanh(matmul(w, x)); });
 //   rest(start, w)
 //
 //   const auto x = custom_linear_solve(product, conjugate_gradient)(b, parameters)
 //
-// What finds a solution may read values, call foreign code, or take a thousand steps: it is never differentiated. Derivatives are
-// those of the equation, by the implicit function theorem: of any order, in both modes, each for one linear system at the solution.
+// The solver may read values, call foreign code, or take a thousand steps, because it is never
+// differentiated. Derivatives are those of the equation, by the implicit function theorem.
+// They exist for any order and both modes; each costs one linear system at the solution.
 //
-// Unknowns and arguments are trees of tensors. What is differentiated is an argument, and not captured.
+// Unknowns and arguments are trees of tensors. Pass values that are differentiated as arguments,
+// instead of capturing them.
 #pragma once
 
 #include <tuple>
@@ -30,7 +35,8 @@
 
 namespace stave_detail {
 
-// The cotangents of the arguments behind x: f(x, args...) pulled back from `cotangent`.
+// Returns the cotangents of `args`: the pullback of f(x, args...), with x constant,
+// applied to `cotangent`.
 template <class F, class X, class R, class... A>
 std::tuple<A...> pulled_to_arguments(const F& f, const X& x, const R& cotangent, const A&... args) {
   if constexpr (sizeof...(A) == 0) return {};
@@ -42,13 +48,13 @@ T negated(const T& tree) {
   return tree_map([](const Tensor& x) { return -x; }, tree);
 }
 
-/// "nan" or "inf", if an element of x is that; null if all are finite. Reads x.
+/// Returns "nan" or "inf" if x has such an element; null if all elements are finite. Reads x.
 const char* not_finite(const Tensor& x);
-/// Throws Error for a tolerance, or a number of steps, with which there is no fixed point, and for
-/// a start that is not finite.
+/// Throws Error if the tolerance or the number of steps is invalid, or if the start is not finite.
 void check_fixed_point(double tolerance, Index steps, const std::vector<Tensor>& start);
-/// Whether no element moved by more than `tolerance` (1 + |x|), 0 being 16 epsilons of the dtype.
-/// `moved` is by how much. Throws Error where f, in this step, gave what is not finite.
+/// Returns whether no element moved by more than `tolerance` (1 + |x|); a tolerance of 0 means 16
+/// epsilons of the dtype. Sets `moved` to the largest relative move. Throws Error if f gave a value
+/// in this step that is not finite.
 bool has_settled(const std::vector<Tensor>& next, const std::vector<Tensor>& x, double tolerance, Index step,
                  double& moved);
 [[noreturn]] void fail_no_fixed_point(Index steps, double moved);
@@ -57,7 +63,7 @@ bool has_settled(const std::vector<Tensor>& next, const std::vector<Tensor>& x, 
 
 namespace stave {
 
-/// See custom_root.
+/// The result of custom_root.
 template <class F, class Solve>
 class CustomRoot {
  public:
@@ -72,7 +78,8 @@ class CustomRoot {
       const X x = self(as...);
       return {x, {x, as...}};
     };
-    // f(x, a) = 0: f_x dx + f_a da = 0, so what flows into x flows on as -(f_x^T)^-1 of it through f_a.
+    // f(x, a) = 0, so f_x dx + f_a da = 0. A cotangent v of x therefore becomes the cotangent
+    // -f_a^T (f_x^T)^-1 v of a.
     const auto backward = [f = f_](const std::tuple<X, A...>& kept, const X& cotangent) -> std::tuple<A...> {
       return std::apply(
           [&](const X& x, const A&... as) {
@@ -91,10 +98,11 @@ class CustomRoot {
   F f_;
   Solve solve_;
 };
-/// The x with f(x, args...) = 0 as a function of args: what solve(args...) returns. f gives as many elements as x has. A
-/// derivative solves one system with the Jacobian of f by x, a dense matrix: throws LinalgError
-/// where that is singular. It calls a kept copy of f, in the backward pass: what f captures should
-/// be captured by value. So do the functions below. (jax.lax.custom_root)
+/// Returns the solution x of f(x, args...) = 0 as a function of args, computed by solve(args...).
+/// The result of f has as many elements as x has. A derivative solves one system with the Jacobian
+/// of f by x, a dense matrix; it throws LinalgError if that is singular. The backward pass calls
+/// a stored copy of f, so f should capture by value. The same holds for the functions below.
+/// (jax.lax.custom_root)
 template <class F, class Solve>
 CustomRoot<F, Solve> custom_root(F f, Solve solve) {
   return {std::move(f), std::move(solve)};
@@ -102,13 +110,16 @@ CustomRoot<F, Solve> custom_root(F f, Solve solve) {
 
 struct FixedPointOptions {
   [[no_unique_address]] ByName by_name{};
-  double tolerance = 0;  ///< a step moves no element by more than this times (1 + |x|); 0: 16 epsilons of the dtype
-  Index steps = 1000;    ///< at most; at least 1
+  /// The largest move of an element in the last step, relative to 1 + |x|; 0 means 16 epsilons
+  /// of the dtype.
+  double tolerance = 0;
+  /// The maximal number of steps; at least 1.
+  Index steps = 1000;
 };
-/// The x with x = f(x, args...) as a function (start, args...): f applied until nothing moves. Throws Error if that does not come to
-/// pass, at the first step that gives what is not finite, and for such a start. Derivatives as
-/// those of custom_root; by `start` zero. The loop reads values: for the lanes of vmap, write it
-/// with custom_root.
+/// Returns the solution x of x = f(x, args...) as a function (start, args...): applies f until no
+/// element moves. Throws Error if it does not converge, if a step gives a value that is not finite,
+/// and if the start is not finite. Derivatives are those of custom_root; the derivative by `start`
+/// is zero. The loop reads values, so for lanes of vmap write it with custom_root.
 template <class F>
 auto fixed_point(F f, FixedPointOptions options = {}) {
   return [f = std::move(f), options](const auto& start, const auto&... args) {
@@ -133,7 +144,7 @@ auto fixed_point(F f, FixedPointOptions options = {}) {
   };
 }
 
-/// See custom_linear_solve.
+/// The result of custom_linear_solve.
 template <class Product, class Solve, class SolveTransposed>
 class LinearSolve {
  public:
@@ -153,7 +164,8 @@ class LinearSolve {
       const X x = self(side, as...);
       return {x, {x, as...}};
     };
-    // M x = b: M dx + dM x = db, so what flows into x flows on as u = (M^T)^-1 of it into b, and as -u through (dM) x.
+    // M x = b, so M dx + dM x = db. A cotangent v of x becomes u = (M^T)^-1 v for b,
+    // and -u is pulled back through (dM) x for the arguments.
     const auto backward = [self = *this](const std::tuple<X, A...>& kept, const X& cotangent) -> std::tuple<X, A...> {
       return std::apply(
           [&](const X& x, const A&... as) {
@@ -181,9 +193,10 @@ class LinearSolve {
   SolveTransposed solve_transposed_;
   bool transposed_;
 };
-/// The x with product(x, args...) = b as a function (b, args...), for a product that is linear in x, and x like b: what
-/// solve(b, args...) returns. Cotangents are solved for by solve_transposed(b, args...); without it by `solve`, as is right for
-/// a product that is its own transpose. (jax.lax.custom_linear_solve)
+/// Returns the solution x of product(x, args...) = b as a function (b, args...),
+/// computed by solve(b, args...). `product` is linear in x, and x has the structure of b.
+/// Cotangents are computed by solve_transposed(b, args...). Without it they are computed
+/// by `solve`, which is right if the product is its own transpose. (jax.lax.custom_linear_solve)
 template <class Product, class Solve, class SolveTransposed>
 LinearSolve<Product, Solve, SolveTransposed> custom_linear_solve(Product product, Solve solve,
                                                                  SolveTransposed solve_transposed) {

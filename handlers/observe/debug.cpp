@@ -23,17 +23,17 @@ using namespace stave_detail;
 
 namespace {
 
-// "  [layer1]  [backward of grad]"
+// Formats the scopes of a place: "  [layer1]  [backward of grad]".
 std::string text_of(const Place& place) {
   std::string text;
   for (const NamePtr& scope : place.scopes) text += "  [" + scope->text + "]";
   return text;
 }
 
-// "sum axes=[0] f32[64] -> "
+// Formats the beginning of a line: "sum axes=[0] f32[64] -> ".
 std::string left_side(const Call& call) { return notation(call) + " -> "; }
 
-// ---- values -----------------------------------------------------------------------------------------------
+// ---- values ------------------------------------------------------------------------------
 
 std::string text_of(const Tensor& x) {
   if (!x.defined()) return "undefined";
@@ -45,7 +45,7 @@ std::string text_of(const Tensor& x) {
   return text;
 }
 
-// ---- output -----------------------------------------------------------------------------------------------
+// ---- output ------------------------------------------------------------------------------
 
 constexpr int details_column = 56;
 
@@ -61,16 +61,17 @@ std::string details_of(const Outputs& outputs, Clock::duration duration, const D
 constinit std::mutex one_writer;
 const HeldOverFork<one_writer> writer_over_fork;
 
-// One write for a line, one writer at a time: lines of several threads stay whole.
+// Writes a line in one write and under a lock, so that lines of several threads do not mix.
 void write_line(std::ostream* out, std::string line) {
   line += '\n';
   const std::lock_guard<std::mutex> lock(one_writer);
   (out ? *out : std::cerr).write(line.data(), static_cast<std::streamsize>(line.size()));
 }
 
-// ---- the trap ---------------------------------------------------------------------------------------------
+// ---- trap_nan ----------------------------------------------------------------------------
 
-// Whether an operand brought the NaN. Had an operation computed it that this Debug saw, the trap would have closed there.
+// Describes where a NaN came from: from an operand or from this operation. A NaN operand was not
+// computed by an operation that this Debug saw, because trap_nan would have thrown there.
 std::string origin_of_nan(const Call& call) {
   for (std::size_t i = 0; i < call.inputs().size(); ++i)
     if (nans_in(call.input(i)))
@@ -101,12 +102,14 @@ auto past_all(Body body) {
 
 }  // namespace
 
-// Which zeros were chosen, not computed: noted on values that are computed, as a tensor that is 0 there and 1
-// elsewhere, or none at all. Linear operations, and products, tell where theirs are when they are given these in place of the
-// values.
+// Tracks which zeros were chosen, not computed. Values that operations computed carry a note:
+// a tensor `live` that is 0 at chosen zeros and 1 elsewhere, or an undefined tensor if no zero was
+// chosen. For linear operations and products, the chosen zeros of the result are found by applying
+// the operation to the `live` tensors of the operands.
 class ChosenZeros {
  public:
-  ChosenZeros() { live_.owner().running = false; }  // a value may be used on any thread; there nothing is known of it
+  // Values may be used on any thread; other threads know nothing about their zeros.
+  ChosenZeros() { live_.owner().running = false; }
 
   void follow(const Call& call, Outputs& outputs) {
     if (outputs.size() != 1 || !is_float(outputs[0].dtype()) || !followed(call, outputs[0])) return;
@@ -120,14 +123,15 @@ class ChosenZeros {
   bool followed(const Call& call, const Tensor& output) const {
     if (call.op().carries_functions || id_of_this_thread() != live_.owner().thread || !output.node().storage)
       return false;
-    bool computed = !call.op().view;  // a view of what nothing computed here is not, either
+    // A view of a value that was not computed here counts as not computed, too.
+    bool computed = !call.op().view;
     for (const Tensor& input : call.inputs()) {
       if (!input.node().storage) return false;
       computed |= live_.find(input) != nullptr;
     }
     return computed;
   }
-  // 0 where a zero was chosen; undefined: nowhere, as far as is known.
+  // Returns a tensor that is 0 at the chosen zeros of x; undefined if no chosen zeros are known.
   Tensor live(const Tensor& x) const {
     if (!is_float(x.dtype())) return past_all([&] { return astype(observed(x) != 0, float32); });
     const Tensor* found = live_.find(x);
@@ -168,7 +172,7 @@ class ChosenZeros {
     return bilinear || op.derivative == Derivative::linear ? same_of_live(call) : Tensor();
   }
 
-  // Undefined, if neither operand has zeros that were chosen.
+  // Returns an undefined tensor if neither operand has chosen zeros.
   Tensor combined(const Op& op, const Call& call) const {
     if (!live(call.input(0)).defined() && !live(call.input(1)).defined()) return {};
     Inputs inputs{live_or_ones(call.input(0)), live_or_ones(call.input(1))};
@@ -182,7 +186,8 @@ class ChosenZeros {
       return apply(op_pad, {inside}, make_intrusive<PadAttributes>(pad.shape, pad.starts, pad.steps, filled));
     });
   }
-  // A zero that `where` is given, and that nothing computed here, is one that it chooses.
+  // Applies the operation to the live tensors. `where` chooses each zero of an operand that was not
+  // computed here.
   Tensor same_of_live(const Call& call) const {
     const bool selects = call.op().id == OpId::where;
     bool any = selects;
@@ -235,7 +240,9 @@ Debug::Debug(DebugOptions options) : options_(options) {
 
 Outputs Debug::handle(Call& call) {
   if (!options_.trap_nan) return options_.print ? traced(call) : perform(std::move(call));
-  const Call kept = call;  // to examine the operands afterwards: so nothing below reuses their buffers
+  // The copy keeps the operands alive to examine them later, so operations below cannot reuse their
+  // buffers.
+  const Call kept = call;
   Outputs outputs = options_.print ? traced(call) : perform(std::move(call));
   trap_nan(kept, outputs);
   zeros_->follow(kept, outputs);

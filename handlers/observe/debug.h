@@ -1,35 +1,43 @@
-// debug: shows the operations that a function performs, one line each, as they happen.
+// debug: prints each operation that a function performs as one line, at the time it happens.
 //
 //   auto y = debug(f)(x);                                          // to std::cerr
 //   with(Debug({.values = true, .time = true}), [&] { ... });
-//   auto g = debug(grad(loss), {.trap_nan = true, .print = false})(w, x, y);   // throws at the first NaN, silent until then
+//   // throws at the first NaN, and prints nothing
+//   auto g = debug(grad(loss), {.trap_nan = true, .print = false})(w, x, y);
 //
-// A line is: name, attributes, operands -> results, then where it was performed, values, bytes and time where asked for.
+// A line has the form `name attributes operands -> results`, followed by the scopes
+// of the operation and, if requested, values, bytes and time.
 //
 //   sin f32[64] -> f32[64]
 //   sum axes=[0] f32[64] -> f32[]
 //     multiply f32[64], f32[64] -> f32[64]  [backward of grad]
-//   matmul f32[64,64], f32[64,8] -> f32[64,8]                 min -1.2 max 0.9 mean 0.01 nan 0 inf 0  12 us
+//   matmul f32[64,64], f32[64,8] -> f32[64,8]        min -1.2 max 0.9 mean 0.01 nan 0 inf 0  12 us
 //
-// - A dtype is bool, u8, u32, i32, i64, f32 or f64; in brackets after it stands the shape, before it the label (label.h) of a
-//   value that has one: w:f32[64].
-// - It shows what reaches it. Inside grad: the primal operations; outside grad also those of the backward pass. Inside vmap:
-//   the shapes of one lane; outside vmap: those of all lanes.
-// - Indentation, two spaces a level: how many handlers were at work above this one when it was performed (grad, vmap, another
-//   debug), and scopes entered (such as the backward pass). What the program performs itself stands at the margin. A line
-//   comes when its operation is done: an operation performed on behalf of another stands before it, further in.
-// - [name]: the scopes (effect.h), from inside out, in which it was performed; in a backward pass those of the operation that is
-//   differentiated, within that of the pass: [layer1]  [backward of grad].
-// - An operation that throws ends in "-> throws".
+// - A dtype is bool, u8, u32, i32, i64, f32 or f64. The shape follows in brackets,
+//   and the label (label.h) of a value that has one precedes it: w:f32[64].
+// - Debug sees the operations that reach it. Inside grad it sees the primal operations;
+//   outside of grad also those of the backward pass. Inside vmap it sees the shapes of one lane;
+//   outside of vmap those of all lanes.
+// - The indentation is two spaces for each handler above Debug that was running when the operation
+//   was performed (grad, vmap, another debug), and for each scope (such as the backward pass).
+//   Operations of the program itself are not indented. A line is printed when its operation has
+//   finished, so the operations that a handler performs for it precede it, indented further.
+// - [name] is a scope (scope.h) in which the operation was performed; the innermost comes first.
+//   In a backward pass, the scopes of the differentiated operation come before that of the pass:
+//   [layer1]  [backward of grad].
+// - The line of an operation that throws ends in "-> throws".
 //
-// The derivative of a branch that was not taken is 0, whatever the branch yields; so `scale`, by which rules multiply, has 0 times
-// infinity be 0. Where arithmetic made that zero (log(exp(x)) at 1000: 1/inf times inf) a derivative is lost, and trap_nan says
-// so. It tells by following zeros: those of where, maximum, minimum, clip, relu, max and min, of comparisons, of pad, and of tensors
-// made of zeros (into which the derivative of an index is put) are chosen, and stay so through sums, products, quotients of them and
-// changes of layout; all others are computed, those of inputs and tangents included. Inside vmap nothing is followed: put debug
-// outside.
+// The derivative of a branch that was not taken is 0, whatever value the branch has. So `scale`,
+// by which derivative rules multiply, computes 0 times infinity as 0. If arithmetic produced
+// that zero (log(exp(x)) at 1000 gives 1/inf times inf), a derivative is lost,
+// and trap_nan reports it. For this purpose trap_nan tracks zeros. The zeros of where,
+// maximum, minimum, clip, relu, max and min, of comparisons, of pad, and of tensors made of zeros
+// (into which the derivative of an index is written) are chosen. They remain chosen in sums,
+// in products, in quotients of them, and under changes of layout. All other zeros are computed,
+// including those of inputs and tangents. Zeros are not tracked inside vmap: install debug outside
+// of it.
 //
-// It changes no result and no derivative, and costs nothing where it is not installed.
+// Debug changes no result and no derivative. It costs nothing if it is not installed.
 #pragma once
 
 #include <concepts>
@@ -53,22 +61,26 @@ namespace stave {
 
 struct DebugOptions {
   [[no_unique_address]] ByName by_name{};
-  /// Where lines go, each in one write; null: std::cerr. Debugs on several threads may share it.
+  /// The stream for the lines, each in one write; null means std::cerr. Several threads may share
+  /// it.
   std::ostream* out = nullptr;
-  /// Of each output: min and max (NaN aside), mean (of the finite), and for floats the counts of nan and inf; or its value,
-  /// if it has one element. Of a lane's value: over all lanes. Reads the device.
+  /// Whether to print statistics of each output: minimum and maximum (ignoring NaN),
+  /// the mean of the finite elements, and for floats the counts of nan and inf. An output of one
+  /// element is printed itself. A lane's value is described over all lanes. Reads the device.
   bool values = false;
-  /// What the outputs' elements take in memory, of all lanes; repetitions of a broadcast are counted once, views as what they show.
+  /// Whether to print the memory of the outputs' elements, for all lanes. Repetitions
+  /// of a broadcast count once; views count the elements that they show.
   bool bytes = false;
-  /// How long the operation took below this handler, other debugs there included; on a GPU: how long the device was at
-  /// it, by events, for which it is waited.
+  /// Whether to print the time that the operation took below this handler, including other
+  /// observers there. On a GPU this is device time, measured with events; debug waits for it.
   bool time = false;
-  /// Throw TransformError at the first operation that yields a NaN, forward or backward: it names the operation, which of its
-  /// operands had a NaN before, and the transforms around. Also where `scale`, which multiplies derivatives, lets a zero swallow
-  /// an infinity or NaN, unless that zero was chosen, not computed: see below. Reads the device; operations keep their operands'
-  /// buffers.
+  /// Whether to throw TransformError at the first operation that yields a NaN,
+  /// forward or backward. The error names the operation, the operands that had a NaN already,
+  /// and the transforms around it. It is also thrown if `scale`, which multiplies derivatives,
+  /// drops an infinity or NaN because of a zero that was computed, not chosen (see above).
+  /// Reads the device; buffers of operands are not reused.
   bool trap_nan = false;
-  /// false: no lines; for trap_nan alone.
+  /// Whether to print lines; false if only trap_nan is wanted.
   bool print = true;
 };
 
@@ -83,10 +95,11 @@ class Debug : public Handler {
   Outputs traced(Call& call);
 
   DebugOptions options_;
-  std::shared_ptr<stave_detail::ChosenZeros> zeros_;  // for trap_nan
+  // Used if trap_nan is set.
+  std::shared_ptr<stave_detail::ChosenZeros> zeros_;
 };
 
-/// What debug(f) gives: calls f under a Debug.
+/// The result of debug(f): calls f under a Debug.
 template <class F>
 class Debugged {
  public:
@@ -110,12 +123,13 @@ class Debugged {
   DebugOptions options_;
 };
 
-/// f with all that it performs shown: a callable of the same arguments and result.
+/// Returns a callable with the arguments and result of f that prints all operations that f
+/// performs.
 template <class F>
 auto debug(F f, DebugOptions options = {}) {
   return Debugged<F>(std::move(f), options);
 }
-// For overloaded functions: debug(sin), debug(sum).
+// Overloads for overloaded functions: debug(sin), debug(sum).
 #define STAVE_NAMES(Name)                                              \
   inline auto debug(stave_detail::Name f, DebugOptions options = {}) { \
     return Debugged<stave_detail::Name>(f, options);                   \

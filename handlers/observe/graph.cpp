@@ -29,7 +29,7 @@ std::string number(const Tensor& observed) {
 
 }  // namespace
 
-// Its notes bind a value to no thread: they are read where the Graph is, and mean nothing to anybody else.
+// `running = false` keeps the notes from tying a value to this thread. Only this Graph reads them.
 Graph::Graph() { sources_.owner().running = false; }
 
 Outputs Graph::handle(Call& call) {
@@ -56,14 +56,16 @@ Graph::Edge Graph::edge_of(const Tensor& x) {
 
 std::size_t Graph::input_node(const Tensor& x) {
   const Tensor value = observed(x);
-  ViewKey key{value.node().offset, static_cast<Index>(x.dtype()), x.rank()};  // x may be a lane's value of `value`
+  // x may be one lane's value of `value`.
+  ViewKey key{value.node().offset, static_cast<Index>(x.dtype()), x.rank()};
   key.insert(key.end(), value.shape().begin(), value.shape().end());
   key.insert(key.end(), value.strides().begin(), value.strides().end());
   const auto [found, is_new] = input_index_.try_emplace({value.node().storage.get(), key}, nodes_.size());
   if (is_new) {
     kept_.push_back(value.node().storage);
     std::vector<std::string> lines{notation({&x, 1})};
-    if (value.size() > 0 && repeats_one_element(value)) lines.push_back(number(value));  // its own best name
+    // A constant is best named by its value.
+    if (value.size() > 0 && repeats_one_element(value)) lines.push_back(number(value));
     add_node({true, 0, std::move(lines), {}, ""});
   }
   return found->second;

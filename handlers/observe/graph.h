@@ -1,21 +1,28 @@
-// Graph: what ran, as a graph: operations are its nodes, values its edges, scopes its clusters.
+// Graph: records the operations that ran as a graph for Graphviz. Operations are nodes,
+// values are edges, and scopes are clusters.
 //
 //   Graph graph;
 //   with(graph, [&] { return grad(loss)(w, x, y); });
 //   graph.write_dot(file);                              // then: dot -Tsvg graph.dot -o graph.svg
 //
-// - A box is an operation: its name, its attributes, and its outputs as debug writes them. An oval is a value that came in from
-//   outside: its label (label.h), dtype and shape, and the number itself if it is one.
-// - An edge leads from what yields a value to what reads it, with the number of the operand where there are several, the number
-//   of the output if it is not the first, and the value's label.
-// - A cluster is a scope (effect.h), within the one around it; those of one name in one place are one.
-// - Like every handler it sees what reaches it: inside grad the primal operations, outside also the backward pass; inside vmap
-//   one lane, outside all. A value keeps its place in the graph through transforms, copies and later uses of the same Graph.
-// - An operation that throws is left out.
+// - A box is an operation: its name, its attributes, and its outputs in the notation of debug.
+//   An oval is a value that was computed outside: its label (label.h), dtype and shape,
+//   and the number itself if it is a single number.
+// - An edge leads from the operation that yields a value to an operation that reads it.
+//   It has the number of the operand if there are several, the number of the output if it is not
+//   the first, and the label of the value.
+// - A cluster is a scope (scope.h), inside the cluster of the enclosing scope. Scopes with the same
+//   name in the same place share a cluster.
+// - Graph sees the operations that reach it: inside grad the primal operations,
+//   outside of grad also the backward pass; inside vmap one lane, outside of vmap all lanes.
+//   A value keeps its place in the graph through transforms, copies and later uses of the same
+//   Graph.
+// - Operations that throw are left out.
 //
-// What is written down are texts; of tensors, only the storage of those that came in from outside is kept, while the Graph
-// lives: so an address means one value. A Graph belongs to the thread that made it: elsewhere it throws TransformError. It is
-// not for installing twice at once.
+// A Graph stores text. Of tensors it keeps only the storage of those that were computed outside,
+// so that an address identifies one value while the Graph lives. On another thread than the one
+// that made the Graph, operations throw TransformError. A Graph must not be installed twice
+// at the same time.
 #pragma once
 
 #include <iosfwd>
@@ -37,10 +44,10 @@ class Graph : public Handler {
   std::string describe() const override { return "graph"; }
   bool only_observes() const noexcept override { return true; }
 
-  /// In the language of Graphviz.
+  /// Writes the graph in the DOT language of Graphviz.
   void write_dot(std::ostream& out) const;
   std::size_t operations() const noexcept { return operations_; }
-  /// Values that came in from outside.
+  /// Returns the number of values that were computed outside.
   std::size_t inputs() const noexcept { return nodes_.size() - operations_; }
 
  private:
@@ -54,20 +61,22 @@ class Graph : public Handler {
     std::size_t scope;
     std::vector<std::string> lines;
     std::vector<Edge> operands;
-    std::string label;  // of its first output
+    // The label of the first output.
+    std::string label;
   };
   struct ScopeNode {
     std::string name;
     std::vector<std::size_t> inner, nodes;
   };
-  // Noted on a value: what yielded it.
+  // The note on a value: the operation that yielded it.
   struct Source {
     Graph* graph = nullptr;
     std::size_t node = 0;
     int output = 0;
     void labelled(const NamePtr& name) const { graph->set_label(*this, *name); }
   };
-  // Which value came in from outside: its storage, and how it is viewed.
+  // The identity of a value that was computed outside: its storage, and the offset, dtype,
+  // rank, shape and strides of the view.
   using ViewKey = std::vector<Index>;
 
   Edge edge_of(const Tensor& x);
@@ -80,7 +89,8 @@ class Graph : public Handler {
 
   Notes<Source> sources_{"graph"};
   std::vector<GraphNode> nodes_;
-  std::vector<ScopeNode> scopes_{{}};  // the first stands around all
+  // The first one is the root, outside of all scopes.
+  std::vector<ScopeNode> scopes_{{}};
   std::map<std::pair<std::size_t, std::string>, std::size_t> scope_index_;
   std::map<std::pair<const Storage*, ViewKey>, std::size_t> input_index_;
   std::vector<StoragePtr> kept_;

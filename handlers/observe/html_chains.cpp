@@ -20,10 +20,11 @@ namespace {
 
 constexpr std::size_t bins = 20, most_parameters = 100, most_chains = 64, most_points = 200;
 
-/// One number of the draws.
+/// One scalar of the draws.
 struct Parameter {
   std::string name;
-  std::vector<double> values;  // chain by chain
+  // The values of chain 0, then those of chain 1, and so on.
+  std::vector<double> values;
   double rhat, ess_bulk, ess_tail;
 };
 
@@ -33,7 +34,8 @@ std::vector<Parameter> parameters_of(const NamedTensors& draws, std::size_t coun
     if (tensor.rank() < 2 || static_cast<std::size_t>(tensor.shape(0) * tensor.shape(1)) != count)
       fail<ShapeError>("HtmlReport: the draws of {} have shape {}, and the chains {} draws", name, tensor.shape(),
                        count);
-    Shape shape;  // of one draw
+    // The shape of one draw.
+    Shape shape;
     shape.append(tensor.shape().begin() + 2, tensor.shape().end());
     const std::vector<double> r = rhat(tensor).to_vector<double>(), bulk = ess_bulk(tensor).to_vector<double>(),
                               tail = ess_tail(tensor).to_vector<double>(),
@@ -44,7 +46,7 @@ std::vector<Parameter> parameters_of(const NamedTensors& draws, std::size_t coun
       for (std::size_t draw = 0; draw < count; ++draw) parameter.values.push_back(values[draw * r.size() + i]);
     }
   }
-  // The largest R-hat first; NaN before all.
+  // The largest R-hat comes first, and NaN before all others.
   const auto badness = [](const Parameter& it) { return std::isnan(it.rhat) ? 1e300 : it.rhat; };
   std::stable_sort(parameters.begin(), parameters.end(),
                    [&](const auto& a, const auto& b) { return badness(a) > badness(b); });

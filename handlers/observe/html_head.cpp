@@ -50,14 +50,15 @@ std::string date_now() {
   return {text, std::strftime(text, sizeof text, "%Y-%m-%d %H:%M:%S UTC", &parts)};
 }
 
-// ---- peaks ------------------------------------------------------------------------------------------------
+// ---- peaks -------------------------------------------------------------------------------
 
 struct Free {
   void operator()(void* block) const { std::free(block); }
 };
 using Block = std::unique_ptr<void, Free>;
 
-// Memory of its own, so that nobody who watches tensors sees it. Ones, in every page.
+// Allocates an array of ones, which touches every page. It does not use Storage,
+// so handlers and storage watchers do not see it.
 template <class T>
 Block ones_of(std::size_t count) {
   Block block(std::aligned_alloc(64, (count * sizeof(T) + 63) / 64 * 64));
@@ -66,7 +67,8 @@ Block ones_of(std::size_t count) {
   return block;
 }
 
-// Of some runs within a twentieth of a second, after a first one, the fastest; in seconds.
+// Returns the seconds of the fastest of several runs, after a warm-up run. The runs take 50 ms
+// together.
 double seconds_of(const Op& op, std::span<const View> inputs, const View& output) {
   using Clock = std::chrono::steady_clock;
   Backend& backend = backend_of(cpu);

@@ -1,4 +1,4 @@
-// What an HtmlReport says of the process and the machine that it ran on.
+// The facts that an HtmlReport shows about the process and the machine.
 #pragma once
 
 #include <string>
@@ -8,19 +8,21 @@
 namespace stave_detail {
 
 struct HtmlHead {
-  std::string program;    ///< the command line
-  std::string version;    ///< of the library
-  std::string system;     ///< "Linux 6.1 x86_64 on HOST"
-  std::string processor;  ///< its name, where the system tells it
-  int threads = 0;        ///< that may run at once
-  std::string date;       ///< of now: "2026-11-27 07:13:10 UTC"
+  std::string program;    ///< The command line.
+  std::string version;    ///< The version of the library.
+  std::string system;     ///< The operating system: "Linux 6.1 x86_64 on HOST".
+  std::string processor;  ///< The name of the processor; empty if unknown.
+  int threads = 0;        ///< The number of threads that can run at the same time.
+  std::string date;       ///< The current time: "2026-11-27 07:13:10 UTC".
 };
 HtmlHead html_head();
 
-/// Of the CPU, as the library reaches them: measured once in a process.
+/// The peak performance of the CPU that the library reaches; measured once per process.
 struct MeasuredPeaks {
-  double flops = 0, flops_float64 = 0;  ///< for each second, by the product of two square matrices
-  double bandwidth = 0;  ///< bytes for each second, read and written, by the sum of two arrays larger than caches
+  /// Floating-point operations per second of the product of two square matrices.
+  double flops = 0, flops_float64 = 0;
+  /// Bytes read and written per second by the sum of two arrays that are larger than the caches.
+  double bandwidth = 0;
   std::string how;
 };
 const MeasuredPeaks& measured_peaks();

@@ -10,7 +10,8 @@ namespace stave_detail {
 
 namespace {
 
-// "<" could end the script, or begin a comment in it. U+2028 and U+2029 end lines in older readers.
+// Quotes text for a <script>: "<" could end the script or begin a comment in it.
+// Older parsers treat U+2028 and U+2029 as line ends.
 std::string in_script_quotes(const std::string& text) {
   std::string result;
   const std::string quoted = in_json_quotes(text);
@@ -26,7 +27,7 @@ std::string in_script_quotes(const std::string& text) {
 
 }  // namespace
 
-// JSON has no NaN; what is too large for a double is read as infinite.
+// JSON has no NaN. A number that is too large for a double is read as infinity.
 std::string in_json(double number) {
   if (std::isnan(number)) return "null";
   if (std::isinf(number)) return number > 0 ? "1e999" : "-1e999";

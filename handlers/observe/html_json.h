@@ -1,4 +1,4 @@
-// JSON that may stand in a <script> of a page.
+// JSON that can be embedded in a <script> of a page.
 #pragma once
 
 #include <cstdint>
@@ -8,15 +8,16 @@
 
 namespace stave_detail {
 
-/// Numbers as JSON has them: NaN, which it lacks, as null, infinities as numbers that are too large for a double.
+/// Returns a number as JSON: NaN is null, and an infinity is a number that is too large
+/// for a double.
 std::string in_json(double number);
 std::string in_json(std::int64_t number);
 std::string in_json(std::uint64_t number);
 std::string in_json(int number);
-/// In quotes, without "<".
+/// Returns text in quotes, without "<".
 std::string in_json(const std::string& text);
 
-/// "[1,2,3]"
+/// Returns a list of numbers: "[1,2,3]".
 template <class Numbers>
 std::string list_in_json(const Numbers& numbers) {
   std::string text = "[";

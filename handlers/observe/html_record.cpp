@@ -14,7 +14,7 @@
 
 namespace stave_detail {
 
-// ---- threads ----------------------------------------------------------------------------------------------
+// ---- threads -----------------------------------------------------------------------------
 
 class HtmlRecord::Listener final : public ReportListener {
  public:
@@ -26,7 +26,7 @@ class HtmlRecord::Listener final : public ReportListener {
   HtmlRecord& record_;
 };
 
-// Its notes bind a value to no thread: they mean nothing to anybody else.
+// `running = false` keeps the notes from tying a value to this thread. Only this record reads them.
 HtmlRecord::Thread::Thread(HtmlRecord& record, int number)
     : number(number), listener(std::make_unique<Listener>(record)) {
   sources.owner().running = false;
@@ -40,22 +40,24 @@ HtmlRecord::Thread& HtmlRecord::thread_here() {
 HtmlRecord::HtmlRecord() { device_number(cpu); }
 HtmlRecord::~HtmlRecord() = default;
 
-// ---- time between operations ------------------------------------------------------------------------------
+// ---- time between operations -------------------------------------------------------------
 
 namespace {
 
-// Nanoseconds for which the processor has worked for this thread.
+// Returns the processor time of this thread in nanoseconds.
 std::int64_t processor_time() {
   timespec time{};
   return clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time) == 0 ? time.tv_sec * std::int64_t{1'000'000'000} + time.tv_nsec
                                                             : 0;
 }
-// To read it takes as long as a small operation, so that shorter times between operations are not looked into.
+// A gap between operations that is worth a look at the processor time, in nanoseconds.
+// Reading that time takes as long as a small operation, so shorter gaps are not examined.
 constexpr std::int64_t long_gap = 50'000;
 
 }  // namespace
 
-// In a long time between operations, a thread that needs less of the processor stands still: it waits, or others run in its place.
+// Adds to `waited` the part of a long gap in which the thread used no processor time: it waited,
+// or other threads ran in its place.
 void HtmlRecord::notice_gap(Thread& thread, Clock::time_point entered) {
   const Nanoseconds begin = since_origin(entered), gap = begin - thread.last_end;
   if (thread.last_end < 0 || thread.sampled < 0 || gap < long_gap) return;
@@ -69,9 +71,9 @@ void HtmlRecord::notice_end(Thread& thread, Clock::time_point ended) {
   thread.sampled = now();
 }
 
-// ---- operations -------------------------------------------------------------------------------------------
+// ---- operations --------------------------------------------------------------------------
 
-// What is reported is no operation of the program's: where nobody listens, none is performed.
+// A report() is not recorded as an operation, because without a listener none is performed.
 Outputs HtmlRecord::handle(Call& call) {
   if (&call.op() == &op_sow)
     if (Listener& listener = listener_here(); listener.hears(call)) return listener.handle(call);
@@ -101,7 +103,8 @@ namespace {
 
 const Storage* storage_of(const Tensor& x) { return x.defined() ? x.node().storage.get() : nullptr; }
 
-// Of an array in which an operation looks up elements, it reads those that it gives.
+// Returns the bytes that an operation reads. An operation that looks up elements of an array reads
+// only those that it returns.
 std::uint64_t bytes_read(const Call& call) {
   const auto inputs = call.inputs();
   if (call.op().id != OpId::gather && call.op().id != OpId::dynamic_slice) return bytes_of(inputs);
@@ -198,7 +201,7 @@ std::size_t HtmlRecord::operations() const {
   return operations_.size();
 }
 
-// Scopes are compared by identity: two of one name are two instances.
+// Scopes are compared by identity, so two scopes of the same name are two instances.
 int HtmlRecord::instance_of(Thread& thread, const std::vector<NamePtr>& scopes) {
   auto& open = thread.scopes;
   const auto name = [&](std::size_t depth) -> const NamePtr& { return scopes[scopes.size() - 1 - depth]; };
@@ -226,7 +229,8 @@ int HtmlRecord::kind_of(const std::array<int, 5>& kind, std::uint64_t bytes) {
   return number;
 }
 
-// To write a notation takes longer than all else here, and most have been written before.
+// Creating the notation takes longer than everything else here, and most notations exist already,
+// so they are cached by the properties that determine them.
 int HtmlRecord::notation_number(std::span<const Tensor> xs, const char* before) {
   std::string key = before;
   const auto add = [&](const auto& value) { key.append(reinterpret_cast<const char*>(&value), sizeof value); };
@@ -258,7 +262,7 @@ HtmlRecord::Pair HtmlRecord::source_of(const Thread& thread, const Tensor& x) {
   return {kind_of({none, none, none, text, device_number(x.device())}, 0), 0};
 }
 
-// ---- memory -----------------------------------------------------------------------------------------------
+// ---- memory ------------------------------------------------------------------------------
 
 int HtmlRecord::device_number(Device device, std::size_t just_made) {
   for (std::size_t i = 0; i < devices_.size(); ++i)
@@ -289,11 +293,11 @@ void HtmlRecord::freed(const Storage& storage) noexcept {
   for (std::size_t i = 0; i < devices_.size(); ++i)
     if (devices_[i].backend == storage.owner) try {
         storages_.push_back({devices_[i].met, now(), storage.bytes, static_cast<int>(i), none, none, true});
-      } catch (const std::bad_alloc&) {  // what cannot be noted counts as living
+      } catch (const std::bad_alloc&) {  // Then it counts as live.
       }
 }
 
-// Storage that was there before is known from when an operation reads it.
+// Adds a storage that existed before this record, when an operation reads it for the first time.
 void HtmlRecord::see_storage(const Tensor& x) {
   if (!x.defined() || !x.node().storage || x.node().storage->number) return;
   const Storage& storage = *x.node().storage;
@@ -312,7 +316,7 @@ void HtmlRecord::set_label(int storage, const std::string& label) {
   storages_[static_cast<std::size_t>(storage)].label = texts_.of(label);
 }
 
-// ---- curves -----------------------------------------------------------------------------------------------
+// ---- curves ------------------------------------------------------------------------------
 
 void HtmlRecord::add_point(const std::string& name, const Tensor& value) {
   const std::vector<double> numbers = visit_dtype(value.dtype(), [&](auto zero) {
@@ -325,7 +329,7 @@ void HtmlRecord::add_point(const std::string& name, const Tensor& value) {
   double sum = 0, least = nan, greatest = nan;
   for (const double number : numbers) {
     sum += number;
-    least = std::fmin(least, number);  // NaN aside
+    least = std::fmin(least, number);  // fmin ignores NaN.
     greatest = std::fmax(greatest, number);
   }
   const double mean = sum / static_cast<double>(numbers.size());

@@ -1,5 +1,6 @@
-// What an HtmlReport (html_report.h) has seen, in tables of small numbers: rows name texts and each other by their number. The page
-// reads them column by column, as html_record_json.cpp writes them.
+// The data of an HtmlReport (html_report.h), stored as tables of small numbers. Rows refer to texts
+// and to each other by number. The page reads the tables column by column, as html_record_json.cpp
+// writes them.
 #pragma once
 
 #include <array>
@@ -43,10 +44,10 @@ class HtmlRecord final : public StorageWatcher {
   void add_chains(std::string json);
 
  private:
-  using Nanoseconds = std::int64_t;  // since the record began
+  using Nanoseconds = std::int64_t;  // Time since the record began.
   static constexpr int none = -1;
 
-  // Numbers of keys, from 0, as they come.
+  // Assigns numbers to keys: 0, 1, 2, ... in the order of their first use.
   template <class Map>
   struct Numbers {
     using Key = typename Map::key_type;
@@ -62,28 +63,31 @@ class HtmlRecord final : public StorageWatcher {
 
   struct Operation {
     Nanoseconds start, time;
-    std::uint64_t number, forward;  // its own, from 1 on; of the operation that it derives; 0: none
+    // The number of this operation, from 1 on, and that of the operation whose derivative rule
+    // performed it, or 0.
+    std::uint64_t number, forward;
     int kind, instance, lane;
   };
   struct DeviceRow {
     Device device;
     const Backend* backend;
-    std::size_t bytes;  // that lived when it was first met
+    // The bytes that were live on the device when it was first used.
+    std::size_t bytes;
     Nanoseconds met;
   };
   struct StorageRow {
-    Nanoseconds made, freed;  // freed: -1 if it lives
+    Nanoseconds made, freed;  // `freed` is -1 if it is live.
     std::size_t bytes;
     int device, site, label;
-    bool earlier;  // it was there when its device was met
+    bool earlier;  // Whether it existed when its device was first used.
   };
-  struct Point {  // of a curve
+  struct Point {  // A point of a curve.
     Nanoseconds when;
     int name;
     Index elements;
     double mean, least, greatest;
   };
-  // Noted on a value: which output it is, of what kind of operation.
+  // The note on a value: which output of which kind of operation it is.
   struct Source {
     HtmlRecord* record = nullptr;
     int kind = none, output = 0, storage = none;
@@ -92,28 +96,38 @@ class HtmlRecord final : public StorageWatcher {
     }
   };
   class Listener;
-  // A thread's own part of the handler, and where the thread stands.
+  // The part of the handler that belongs to one thread, and the state of that thread.
   struct Thread {
     Thread(HtmlRecord& record, int number);
     ~Thread();
     const int number;
     const std::unique_ptr<Listener> listener;
     const Notes<Source> sources{"HTML report"};
-    std::vector<std::pair<NamePtr, int>> scopes;  // of the last operation, from outside in, each with its instance
-    int open = 0;                                 // operations that have not ended
-    int site = none;                              // of the last of them
-    Nanoseconds own = 0;                          // what this record spent between operations
-    Nanoseconds waited = 0;                       // of long times between them, while the thread stood still
-    Nanoseconds last_end = -1;                    // of the last operation that lay in no other
-    Nanoseconds sampled = -1, processor = 0;      // when the thread's processor time was read, and what it was
+    // The scopes of the last operation, outermost first, each with its instance.
+    std::vector<std::pair<NamePtr, int>> scopes;
+    // The number of operations that have not ended.
+    int open = 0;
+    // The site of the innermost of them.
+    int site = none;
+    // The time that this record spent between operations.
+    Nanoseconds own = 0;
+    // The part of long gaps between operations in which the thread did not run.
+    Nanoseconds waited = 0;
+    // The end of the last operation that was not nested in another.
+    Nanoseconds last_end = -1;
+    // The time of the last reading of the thread's processor time, and its value.
+    Nanoseconds sampled = -1, processor = 0;
   };
   struct Begun {
     Thread* thread = nullptr;
     int site = none, outer_site = none, instance = none, operands = none, attributes = none, device = none;
-    std::vector<Pair> sources;  // of each operand: kind, output
+    // The kind and output number that each operand comes from.
+    std::vector<Pair> sources;
     Clock::time_point entered, start;
-    std::uint64_t number = 0, forward = 0, read = 0;  // its own; of the operation that it derives; bytes
-    const Storage* storage = nullptr;                 // of its first operand
+    // The operation's number, that of the operation whose derivative rule performed it, and bytes.
+    std::uint64_t number = 0, forward = 0, read = 0;
+    // The storage of the first operand of a view.
+    const Storage* storage = nullptr;
     std::optional<std::uint64_t> flops;
   };
 
@@ -125,7 +139,7 @@ class HtmlRecord final : public StorageWatcher {
   void add_point(const std::string& name, const Tensor& value);
   void set_label(int storage, const std::string& label);
 
-  // What follows is for who holds the mutex. No storage is made or freed meanwhile.
+  // The caller of the following functions holds the mutex, and makes and frees no storage.
   Nanoseconds since_origin(Clock::time_point time) const { return (time - origin_).count(); }
   void notice_gap(Thread& thread, Clock::time_point entered);
   void notice_end(Thread& thread, Clock::time_point ended);
@@ -146,28 +160,41 @@ class HtmlRecord final : public StorageWatcher {
   const Clock::time_point origin_ = Clock::now();
   mutable std::mutex mutex_;
   Numbers<std::unordered_map<std::string, int>> texts_;
-  std::unordered_map<std::string, int> notations_;  // texts, by what they are written of
-  Numbers<std::map<Pair, int>> scopes_;             // the scope around it, its name
-  std::vector<int> backward_;                       // for each scope 1 if it is that of a backward pass
-  Numbers<std::map<Pair, int>> sites_;              // scope, the operation's name
-  // Site, attributes, operands, outputs, device. Of a value that came in from outside: of all but outputs and device, none.
+  // Numbers of texts, by the properties of the tensors that they describe.
+  std::unordered_map<std::string, int> notations_;
+  // Keys: (number of the enclosing scope, name).
+  Numbers<std::map<Pair, int>> scopes_;
+  // For each scope, 1 if it belongs to a backward pass.
+  std::vector<int> backward_;
+  // Keys: (scope, name of the operation).
+  Numbers<std::map<Pair, int>> sites_;
+  // Keys: (site, attributes, operands, outputs, device). For a value that was computed outside,
+  // only outputs and device are set.
   Numbers<std::map<std::array<int, 5>, int>> kinds_;
-  std::vector<std::uint64_t> kind_bytes_;  // that its operations made
-  std::vector<std::uint64_t> kind_moved_;  // bytes that they read and wrote
-  std::vector<double> kind_flops_;         // of one of them; -1: unknown
-  Numbers<std::map<Pair, int>> lanes_;     // thread, device
-  std::vector<Pair> instances_;            // the instance around it, scope
-  std::deque<Operation> operations_;       // in the order in which they ended
+  // The bytes that the operations of each kind allocated for outputs.
+  std::vector<std::uint64_t> kind_bytes_;
+  // The bytes that they read and wrote.
+  std::vector<std::uint64_t> kind_moved_;
+  // The floating-point operations of a single one; -1 if unknown.
+  std::vector<double> kind_flops_;
+  // Keys: (thread, device).
+  Numbers<std::map<Pair, int>> lanes_;
+  // Entries: (enclosing instance, scope).
+  std::vector<Pair> instances_;
+  // The operations, in the order in which they ended.
+  std::deque<Operation> operations_;
   std::uint64_t last_number_ = 0;
   ForwardLinks links_;
-  std::map<std::array<int, 4>, std::uint64_t> edges_;  // from kind, its output, to kind, its operand: how often
+  // Maps (kind, output, reading kind, operand) to the number of occurrences.
+  std::map<std::array<int, 4>, std::uint64_t> edges_;
   std::vector<DeviceRow> devices_;
   std::deque<StorageRow> storages_;
   std::unordered_map<const Storage*, int> living_;
   std::vector<Point> points_;
-  std::vector<std::string> chains_;  // as JSON
+  std::vector<std::string> chains_;  // JSON.
   std::map<const void*, Thread> threads_;
-  const WatchingStorage watching_{*this};  // last: it ends first
+  // The last member is destroyed first, which ends the watching.
+  const WatchingStorage watching_{*this};
 };
 
 }  // namespace stave_detail

@@ -1,4 +1,5 @@
-// An HtmlRecord as JSON that may stand in a <script> of a page: columns of numbers, which take a fraction of what objects take.
+// Writes an HtmlRecord as JSON for a <script> of a page. Columns of numbers take a fraction
+// of the space of objects.
 #include <stave/handlers/observe/html_record.h>
 
 #include <algorithm>
@@ -26,7 +27,7 @@ void write_column(std::ostream& out, const char* name, const Rows& rows, Of of) 
   out << text << ']';
 }
 
-// Times in order, each as what it is after the one before.
+// Writes increasing times, each as the difference from the one before.
 template <class Rows, class Of>
 void write_increasing(std::ostream& out, const char* name, const Rows& rows, Of of) {
   std::int64_t last = 0;
@@ -43,7 +44,8 @@ bool gives_peak_of_cpu(const HtmlReportOptions& options) {
 }  // namespace
 
 void HtmlRecord::write_json(std::ostream& out, const HtmlReportOptions& options) const {
-  // The peaks are measured while nobody waits for this record; the time that this takes is not the program's, unless it goes on meanwhile.
+  // The peaks are measured without the mutex, so that no thread waits for this record.
+  // The measuring time is not the program's, unless operations ran meanwhile.
   const Nanoseconds asked = now();
   if (operations() > 0 && !gives_peak_of_cpu(options)) measured_peaks();
   const std::lock_guard<std::mutex> lock(mutex_);
@@ -95,7 +97,7 @@ void HtmlRecord::write_head(std::ostream& out, const HtmlReportOptions& options)
       "},\n",
       in_json(options.title), in_json(head.program), in_json(head.version), in_json(head.system),
       in_json(head.processor), head.threads, in_json(head.date));
-  // A device that no operation used needs no peak.
+  // No peak is needed if no operation ran.
   std::vector<DevicePeak> peaks = options.peaks;
   std::string how = "given by the program";
   if (!operations_.empty() && !gives_peak_of_cpu(options)) {
@@ -124,7 +126,8 @@ void HtmlRecord::write_head(std::ostream& out, const HtmlReportOptions& options)
   out << "},\n";
 }
 
-// For each operation of a backward pass the row of the operation whose rule performed it; none for others. Empty if all are.
+// Returns, for each operation of a backward pass, the row of the operation whose derivative rule
+// performed it, and none for other operations. Empty if there are only others.
 std::vector<int> HtmlRecord::forward_rows(const std::vector<const Operation*>& rows) const {
   std::vector<std::pair<std::uint64_t, int>> numbers;
   bool any = false;
@@ -203,7 +206,8 @@ void HtmlRecord::write_points(std::ostream& out) const {
   write_column(out, "elements", points_, [](const Point& point) { return point.elements; });
   out << ',';
   write_column(out, "mean", points_, [](const Point& point) { return point.mean; });
-  std::vector<Point> ranges;  // of those that are no single number
+  // The ranges of the points that are not single numbers.
+  std::vector<Point> ranges;
   for (const Point& point : points_)
     if (point.elements != 1) ranges.push_back(point);
   out << ',';

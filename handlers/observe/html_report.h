@@ -1,33 +1,45 @@
-// HtmlReport: what ran, when, in what memory, and what it reported, as one page to look at: no server, nothing to download.
+// HtmlReport: one HTML page that shows which operations ran, when, in which memory,
+// and what the program reported. It needs no server and downloads nothing.
 //
 //   HtmlReport report({.title = "Training"});
 //   with(report, train);
 //   report.write_html("report.html");                  // open it in a browser
 //
-// - Where the time went: of each thread, operations, the host's work between them, waiting, and this report itself; all of it adds up.
-//   A thread waits where it needs less of the processor than a time of more than 50 us between operations.
-// - Timeline: a bar for each operation, under bars of the scopes (effect.h) around it; a lane for each thread and device. An operation of a
-//   backward pass leads to the operation whose rule performed it.
+// - Time: for each thread, the time of operations, of the host between them, of waiting,
+//   and of this report; they add up to the total. Waiting is the part of a gap of more than 50 us
+//   between operations in which the thread used no processor time.
+// - Timeline: a bar for each operation below the bars of its scopes (scope.h), in one lane per
+//   thread and device. An operation of a backward pass links to the operation whose derivative rule
+//   performed it.
 // - Flame graph: scopes, as wide as the time of the operations in them.
-// - Memory: bytes of tensors over time, and who holds them at a moment: by scope, operation, label (label.h) or device. The sum is what
-//   memory_stats() calls live_bytes. Storage belongs to the operation that asked for it, also where a later one takes it over.
-// - Graph: operations and what flows between them, scope by scope, to fold and unfold. Those of one scope, with like operands,
-//   attributes and outputs, are one box.
-// - Operations: a table, to sort and to search, with arithmetic and bytes for each second, and the share of the roofline.
-// - Chains: draws of Markov chains that add_chains() is given: whether the chains agree, and where trajectories diverged.
-// - Comparison: the page reads the file of another report, and shows which operations take longer than they did there.
-// - Curves: what report() (report.h) said, a curve for each name; of several numbers the mean, within the least and the greatest.
+// - Memory: bytes of tensors over time, and their owners at a moment: by scope, operation,
+//   label (label.h) or device. The sum is live_bytes of memory_stats(). Storage belongs
+//   to the operation that allocated it, even if a later operation reuses it.
+// - Graph: operations and the values between them, by scope, to fold and unfold.
+//   Operations of one scope with the same operands, attributes and outputs share one box.
+// - Operations: a table that can be sorted and searched, with FLOP/s, bytes per second,
+//   and the fraction of the roofline.
+// - Chains: draws of Markov chains passed to add_chains(): whether the chains agree,
+//   and where trajectories diverged.
+// - Comparison: the page reads the file of another report, and shows which operations have become
+//   slower.
+// - Curves: the values of report() (report.h), one curve for each name. Reports of several numbers
+//   show the mean, with a band from the least to the greatest.
 //
-// Like every handler it sees what reaches it: outside grad the backward pass as well, outside vmap all lanes. Of an operation on a
-// device other than the CPU it waits for the end, so as to know its time. An operation that throws is there as well.
+// The report sees the operations that reach it: outside of grad also those of the backward pass,
+// outside of vmap all lanes. It waits for the end of each operation on a device other than the CPU,
+// to measure its time. Operations that throw are included.
 //
-// The share of the roofline (Williams, Waterman and Patterson, "Roofline: an insightful visual performance model", 2009) is the least time
-// that the device's peaks allow for an operation's arithmetic and bytes, in parts of the time that it took: more than 1 where data lay in
-// a cache. The peaks of the CPU are measured when a report is first written, which takes a fifth of a second, unless options give them.
+// The fraction of the roofline (Williams, Waterman and Patterson, "Roofline: an insightful visual
+// performance model", 2009) is the least time that the device's peaks allow for an operation's
+// arithmetic and bytes, divided by the measured time. It exceeds 1 if data was in a cache.
+// The peaks of the CPU are measured when a report is first written, which takes 0.2 s,
+// unless the options specify them.
 //
-// It adds up over several uses, and watches memory, of the whole process, from when it was made to its end, but no child of fork().
-// Several threads may share it, and write it meanwhile. An operation takes about 80 bytes in memory, 80 more where a
-// tape records it, and 40 in the file; a text takes what it takes once.
+// A report accumulates over several uses. It records the memory of the whole process,
+// but not of children of fork(), from its construction to its destruction. Several threads may
+// share a report, and may write it during recording. An operation takes about 80 bytes of memory,
+// 80 more if a tape records it, and 40 in the file. Each distinct text is stored once.
 #pragma once
 
 #include <cstddef>
@@ -50,17 +62,21 @@ class HtmlRecord;
 
 namespace stave {
 
-/// What a device can do, for each second. 0: unknown.
+/// The peak rates of a device, per second; 0 means unknown.
 struct DevicePeak {
   Device device;
-  double flops = 0, flops_float64 = 0;  ///< of float32, and of narrower floats; of float64
-  double bandwidth = 0;                 ///< bytes read and written
+  /// The rate for float32 and narrower floats, and for float64.
+  double flops = 0, flops_float64 = 0;
+  /// Bytes read and written.
+  double bandwidth = 0;
 };
 
 struct HtmlReportOptions {
   [[no_unique_address]] ByName by_name{};
-  std::string title{};              ///< of the page; "Stave report" if empty
-  std::vector<DevicePeak> peaks{};  ///< for rooflines; for other devices than the CPU there is none without
+  /// The title of the page; empty means "Stave report".
+  std::string title{};
+  /// The peaks for rooflines. Without them, only the CPU has a roofline.
+  std::vector<DevicePeak> peaks{};
 };
 
 class HtmlReport final : public Handles<Call, stave_detail::Sowing> {
@@ -75,17 +91,19 @@ class HtmlReport final : public Handles<Call, stave_detail::Sowing> {
   std::string describe() const override { return "HTML report"; }
   bool only_observes() const noexcept override { return true; }
 
-  /// The page, of what was seen so far. Throws FileError if the file cannot be written.
+  /// Writes the page with everything seen so far. Throws FileError if the file cannot be written.
   void write_html(const std::string& path) const;
   void write_html(std::ostream& out) const;
-  /// Shows these draws under a title. `draws` are those of `run`, or what a function made of them (constrain): of each number R-hat,
-  /// effective sample sizes, and how its ranks are spread over the chains; those of very many whose R-hat is the smallest are left out.
+  /// Adds a section for Markov chains with this title. `draws` are those of `run`, or a function
+  /// of them (constrain). The section shows R-hat, effective sample sizes, and the distribution
+  /// of ranks over the chains for each number. Of more than 100 numbers, those with the smallest
+  /// R-hat are left out.
   template <class T>
   void add_chains(const std::string& title, const Sampled<T>& run, const NamedTensors& draws) {
     add(title, draws, {run.accept_rate, run.steps, run.depth, run.diverged, run.step_size});
   }
   void add_chains(const std::string& title, const Sampled<NamedTensors>& run) { add_chains(title, run, run.draws); }
-  /// How many operations it has seen.
+  /// Returns the number of operations that the report has seen.
   std::size_t operations() const;
 
  private:

@@ -77,7 +77,8 @@ Profile::Totals Profile::operation(std::string_view name) const {
 
 Profile::Totals Profile::scope(std::string_view path) const {
   const std::lock_guard<std::mutex> lock(mutex_);
-  Totals sum;  // a name may have a slash in it: paths are not unique then
+  // Paths are not unique if a name contains a slash, so all of them are added.
+  Totals sum;
   for (std::size_t i = 1; i < scopes_.size(); ++i)
     if (scopes_[i].path == path) add_to(sum, scopes_[i].totals);
   return sum;
@@ -105,7 +106,7 @@ std::string Profile::operations_table() const {
 std::string Profile::scopes_table() const {
   const auto faster = [&](std::size_t a, std::size_t b) { return scopes_[a].totals.time < scopes_[b].totals.time; };
   std::vector<Row> rows{heading("scope")};
-  std::vector<std::size_t> waiting{0};  // the next to show is the last
+  std::vector<std::size_t> waiting{0};  // A stack: the scope shown next is the last.
   while (!waiting.empty()) {
     const ScopeTotals& scope = scopes_[waiting.back()];
     if (waiting.back() != 0) rows.push_back(row(std::string(2 * scope.depth, ' ') + scope.name, scope.totals, total_));

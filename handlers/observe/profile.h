@@ -1,4 +1,4 @@
-// Profile: how often each operation was performed, how long it took, and what it made; by operation, and by scope.
+// Profile: the number of calls, time and output bytes of each operation, and of each scope.
 //
 //   Profile profile;
 //   with(profile, [&] { return grad(loss)(w, x, y); });
@@ -16,15 +16,20 @@
 //     layer1              3  80.1 us   31.3%  22.9 KiB
 //   (no scope)            3  35.0 us   13.7%  12.9 KiB
 //
-// Slowest first. Like every handler it sees what reaches it: outside grad the backward pass as well, outside vmap all lanes.
+// Rows are sorted by time, slowest first. The profile sees the operations that reach it:
+// outside of grad also those of the backward pass, outside of vmap all lanes.
 //
-// - Time: until the operation was done, with all that handlers below did for it, other observers included.
-// - Bytes: what the outputs' elements take, of all lanes; repetitions of a broadcast are counted once, views as what they show.
-// - A scope (effect.h) includes the scopes in it. Those of one name in one place are added up. Scopes around the profile itself
-//   are left out.
-// - What throws is not counted. A profile that is installed twice at once counts twice.
+// - Time ends when the operation is finished, and includes the work of all handlers below,
+//   including other observers.
+// - Bytes are those of the outputs' elements, for all lanes. Repetitions of a broadcast count once;
+//   views count the elements that they show.
+// - A scope (scope.h) includes its inner scopes. Scopes of the same name in the same place
+//   are added up. Scopes outside of the profile are left out.
+// - Operations that throw are not counted. A profile that is installed twice at the same time
+//   counts twice.
 //
-// It adds up over several uses until reset(). Several threads may share it, and read it meanwhile.
+// A profile accumulates over several uses until reset(). Several threads may share it,
+// and may read it during recording.
 #pragma once
 
 #include <chrono>
@@ -54,11 +59,12 @@ class Profile : public Handler {
   bool only_observes() const noexcept override { return true; }
 
   Totals total() const;
-  /// Of an operation, by its name: zero if it was not performed.
+  /// Returns the totals of an operation, by its name; zero if it was not performed.
   Totals operation(std::string_view name) const;
-  /// Of a scope, by the names from outside in, a slash between them: "backward of grad/layer1". Zero if there was none.
+  /// Returns the totals of a scope. `path` joins the names from the outermost scope inward
+  /// by slashes: "backward of grad/layer1". Zero if there was no such scope.
   Totals scope(std::string_view path) const;
-  /// The tables above.
+  /// Returns the tables above.
   std::string str() const;
   void reset();
 
@@ -67,7 +73,7 @@ class Profile : public Handler {
     std::string path, name;
     std::size_t depth;
     Totals totals;
-    std::vector<std::size_t> inner;  // indices of scopes_
+    std::vector<std::size_t> inner;  // Indices of scopes_.
   };
   void add(const Op& op, const std::vector<NamePtr>& scopes, const Totals& one);
   std::size_t inner_scope(std::size_t outer, const std::string& name);
@@ -75,9 +81,10 @@ class Profile : public Handler {
   std::string scopes_table() const;
 
   mutable std::mutex mutex_;
-  Totals total_, outside_;  // outside of all scopes
+  Totals total_, outside_;  // outside_: outside of all scopes.
   std::map<std::string_view, Totals> operations_;
-  std::vector<ScopeTotals> scopes_{{"", "", 0, {}, {}}};  // the first stands around all
+  // The first one is the root, outside of all scopes.
+  std::vector<ScopeTotals> scopes_{{"", "", 0, {}, {}}};
   std::map<std::pair<std::size_t, std::string>, std::size_t> index_;
 };
 

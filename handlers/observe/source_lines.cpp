@@ -17,7 +17,8 @@
 #include <spawn.h>
 #include <sys/wait.h>
 #include <unistd.h>
-#ifdef __GLIBC__  // others have neither backtrace nor dladdr1: there no stack is known
+// Other C libraries have neither backtrace nor dladdr1; the call stack is unknown there.
+#ifdef __GLIBC__
 #include <dlfcn.h>
 #include <execinfo.h>
 #include <link.h>
@@ -45,7 +46,7 @@ std::string SourceFrame::str() const {
 
 namespace {
 
-// ---- names of functions ------------------------------------------------------------------------------------
+// ---- names of functions ------------------------------------------------------------------
 
 std::string demangled(const std::string& name) {
   int status = 0;
@@ -54,7 +55,7 @@ std::string demangled(const std::string& name) {
   return text ? text.get() : name;
 }
 
-// Whether the outermost name of a mangled one is Stave's, or the C++ library's.
+// Returns whether a mangled name belongs to Stave or the C++ library, by its outermost name.
 bool is_library_function(std::string_view mangled) {
   if (!mangled.starts_with("_Z")) return mangled.starts_with("__libc_") || mangled == "_start";
   mangled.remove_prefix(2);
@@ -66,7 +67,8 @@ bool is_library_function(std::string_view mangled) {
   return false;
 }
 
-// Whether a file is one of Stave's layers, in the folder of its headers or of its sources, or of the compiler.
+// Returns whether a file belongs to Stave (in its source folders or its installed headers)
+// or to the compiler.
 bool is_library_file(const std::string& file) {
   static const std::string sources = [] {
     const std::string here = __FILE__;
@@ -79,16 +81,17 @@ bool is_library_file(const std::string& file) {
   return file.find("/include/c++/") != std::string::npos || file.starts_with("/usr/lib/gcc/");
 }
 
-// ---- modules: programs and shared libraries ----------------------------------------------------------------
+// ---- modules: programs and shared libraries ----------------------------------------------
 
 struct CodeAddress {
   std::string module;
-  std::uintptr_t address = 0;  // as the module's file has it
+  std::uintptr_t address = 0;  // The address within the module's file.
 };
 
 #ifdef __GLIBC__
 std::optional<CodeAddress> address_of(void* return_address) {
-  void* const inside = static_cast<char*>(return_address) - 1;  // of the call
+  // An address within the call instruction.
+  void* const inside = static_cast<char*>(return_address) - 1;
   Dl_info info{};
   link_map* map = nullptr;
   if (!dladdr1(inside, &info, reinterpret_cast<void**>(&map), RTLD_DL_LINKMAP) || !map) return std::nullopt;
@@ -109,9 +112,9 @@ std::optional<CodeAddress> address_of(void* return_address) {
 std::optional<CodeAddress> address_of(void*) { return std::nullopt; }
 #endif
 
-// ---- addr2line ---------------------------------------------------------------------------------------------
+// ---- addr2line ---------------------------------------------------------------------------
 
-// What a program writes to its standard output; empty if it cannot be run.
+// Returns the standard output of a program; empty if it cannot be run.
 std::string output_of(const std::vector<std::string>& command) {
   int ends[2];
   if (pipe2(ends, O_CLOEXEC) != 0) return "";
@@ -123,7 +126,8 @@ std::string output_of(const std::vector<std::string>& command) {
   std::vector<char*> arguments, environment;
   for (const std::string& word : command) arguments.push_back(const_cast<char*>(word.c_str()));
   arguments.push_back(nullptr);
-  for (char** variable = environ; *variable; ++variable)  // debug information is not fetched from servers
+  // Without this variable, addr2line does not fetch debug information from servers.
+  for (char** variable = environ; *variable; ++variable)
     if (std::strncmp(*variable, "DEBUGINFOD_URLS=", 16) != 0) environment.push_back(*variable);
   environment.push_back(nullptr);
   pid_t child = 0;
@@ -149,7 +153,7 @@ std::string addresses_to_lines(const std::string& module, const std::vector<std:
   return "";
 }
 
-// Of "model.cpp:12 (discriminator 3)"; nothing of "??:0".
+// Reads file and line from text such as "model.cpp:12 (discriminator 3)"; ignores "??:0".
 void read_place(std::string_view text, SourceFrame& frame) {
   text = text.substr(0, text.find(" ("));
   const std::size_t colon = text.find_last_of(':');
@@ -161,7 +165,11 @@ void read_place(std::string_view text, SourceFrame& frame) {
   frame.line = line;
 }
 
-// For each address a line with it, then pairs of lines: a function, and its place. Functions that were inlined come first.
+// Parses the output of addr2line: for each address a line with it, then pairs of lines
+// with a function and its file and line. Inlined functions come first:
+//   0x1234
+//   square
+//   model.cpp:12
 std::vector<std::vector<SourceFrame>> read_frames(const std::string& text) {
   std::vector<std::vector<SourceFrame>> found;
   std::size_t at = 0;
@@ -217,7 +225,8 @@ std::string short_function(std::string_view demangled) {
     else if (depth == 0) text += c;
   }
   while (text.ends_with(' ')) text.pop_back();
-  if (!text.starts_with("operator")) text = text.substr(text.find_last_of(' ') + 1);  // without what it returns
+  // Removes the return type.
+  if (!text.starts_with("operator")) text = text.substr(text.find_last_of(' ') + 1);
   while (text.ends_with(':')) text.pop_back();
   if (lambda) return text.empty() ? "lambda" : "lambda in " + text;
   return text == "operator()" ? "lambda" : text;

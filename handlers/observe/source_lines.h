@@ -1,12 +1,14 @@
-// Where in its source a program is: the call stack, and the files and lines that belong to it.
+// The call stack of a program, and the source files and lines that belong to it.
 //
 //   const CallStack stack = call_stack();                    // some microseconds
 //   SourceLines lines;
-//   for (const SourceFrame& frame : lines.frames_of(stack)) std::cout << frame.str() << "\n";      // model.cpp:12 in loss
+//   for (const SourceFrame& frame : lines.frames_of(stack))
+//     std::cout << frame.str() << "\n";                       // model.cpp:12 in loss
 //
-// Return addresses become lines by addr2line (or llvm-addr2line), a program of binutils, which reads what the compiler wrote with -g.
-// Stave needs no library for that, and a program that nobody debugs pays nothing. Where that program is missing, or the C library
-// is not glibc, there are no frames; without -g they have functions alone.
+// Addresses are converted to lines by addr2line (or llvm-addr2line), a program of binutils
+// that reads the debug information of -g. So Stave needs no library for it, and a program
+// that is not debugged has no cost. If that program is missing, or if the C library is not glibc,
+// there are no frames. Without -g, frames have function names only.
 #pragma once
 
 #include <map>
@@ -21,32 +23,34 @@ namespace stave_detail {
 
 /// Return addresses, innermost first.
 using CallStack = std::vector<void*>;
-/// The stack of the caller, or the innermost part of it: that of a computation which has a stack of its own ends where it began.
+/// Returns the stack of the caller. It is limited to the innermost 128 frames,
+/// and a computation with a stack of its own ends where it began.
 CallStack call_stack();
 
-/// A function of the program at work.
+/// A function on the call stack.
 struct SourceFrame {
-  std::string function;  ///< "loss", "lambda in main"; without arguments
-  std::string file;      ///< as the compiler was given it; empty: not known
+  std::string function;  ///< "loss", "lambda in main"; without arguments.
+  std::string file;      ///< The path given to the compiler; empty if unknown.
   int line = 0;
 
-  std::string file_name() const;  ///< without its folders
-  std::string place() const;      ///< "model.cpp:12"; empty if the file is not known
-  std::string str() const;        ///< "model.cpp:12 in loss"
+  std::string file_name() const;  ///< The name without folders.
+  std::string place() const;      ///< "model.cpp:12"; empty if unknown.
+  std::string str() const;        ///< "model.cpp:12 in loss".
   bool operator==(const SourceFrame&) const = default;
 };
 
-/// Finds frames, and remembers what it found for each address.
+/// Finds the source lines of addresses, and caches them.
 class SourceLines {
  public:
-  /// Functions of the program, from inside out: those of Stave and of the C++ library are left out.
+  /// Returns the functions of the program, innermost first, without those of Stave and the C++
+  /// library.
   std::vector<SourceFrame> frames_of(std::span<void* const> stack);
-  /// The innermost whose line is known; an empty one if there is none.
+  /// Returns the innermost frame whose line is known; an empty frame if there is none.
   SourceFrame innermost(std::span<void* const> stack);
-  /// Looks all addresses of several stacks up at once, which takes as long as one does.
+  /// Looks up all addresses of several stacks at once, which takes as long as a single look-up.
   void look_up(std::span<const CallStack* const> stacks);
 
-  /// The lines of a file; none if it cannot be read.
+  /// Returns the lines of a file; none if it cannot be read.
   const std::vector<std::string>& text_of(const std::string& file);
 
  private:
@@ -54,7 +58,8 @@ class SourceLines {
   std::map<std::string, std::vector<std::string>> texts_;
 };
 
-/// "lambda in main" of "main::{lambda(int)#1}::operator()(int) const".
+/// Returns a short name of a function: "lambda in main" for "main::{lambda(int)#1}::operator()(int)
+/// const".
 std::string short_function(std::string_view demangled);
 
 }  // namespace stave_detail

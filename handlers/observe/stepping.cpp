@@ -29,7 +29,7 @@ std::string Breakpoint::str() const {
   return text;
 }
 
-// ---- where a program stands --------------------------------------------------------------------------------
+// ---- where a program is stopped ----------------------------------------------------------
 
 StopPoint::StopPoint(Stepping& stepping, Call* call, std::string name)
     : stepping_(stepping), call_(call), name_(std::move(name)) {}
@@ -53,7 +53,8 @@ void StopPoint::answer(Outputs outputs) {
     fail<TransformError>("{}: {} carries a function, and what it yields is known when that has run: perform it first",
                          who, name);
   check_answer_closely(call(), outputs, &stepping_);
-  if (carries) {  // another of what its function gave
+  // The answer replaces the outputs of the carried function.
+  if (carries) {
     if (outputs.size() != outputs_->size())
       fail<TransformError>("{}: {} yielded {} output(s), and the answer has {}", who, name, outputs_->size(),
                            outputs.size());
@@ -115,7 +116,7 @@ const CallStack& StopDetails::stack(const StopPoint& at) { return at.stack_; }
 
 namespace {
 
-// f(frame) for what stands above the handler that is answering.
+// Calls f(frame) for the frames above the handler that is answering.
 template <class F>
 void visit_performer(F f) {
   const auto& interception = static_cast<const Interception&>(*current);
@@ -152,7 +153,9 @@ std::optional<TapeEntry> differentiated_entry() {
   return TapeEntry{scope->tape, scope->entry->sequence};
 }
 
-// A tape performs right after it recorded. What is performed later without being recorded comes after the same entry, and is not it.
+// A tape performs an operation right after it has recorded it, so its last entry belongs to this
+// operation. Operations that it performs later without recording them follow the same entry,
+// but do not belong to it; therefore the first one is kept.
 void ForwardLinks::add(std::uint64_t number) {
   visit_performer([&](const Frame& frame) {
     if (frame.kind != Frame::Kind::interception) return;
@@ -174,7 +177,7 @@ void ForwardLinks::forget_before(std::uint64_t number) {
   std::erase_if(links_, [&](const auto& entry) { return entry.second.number < number; });
 }
 
-// ---- where it is to stand ----------------------------------------------------------------------------------
+// ---- where to stop -----------------------------------------------------------------------
 
 int Stepping::add(Breakpoint breakpoint) {
   if (breakpoint.operation.empty() && breakpoint.scope.empty() && breakpoint.label.empty() && !breakpoint.shape &&
@@ -226,7 +229,8 @@ bool any_nan(std::span<const Tensor> xs) {
 
 }  // namespace
 
-// Scopes and, between them, the operations at work that carry functions.
+// Returns the names of the scopes, and among them those of the running operations that carry
+// functions.
 ScopeNames Stepping::scopes_of_this() const {
   ScopeNames scopes = place_of_performer().scopes;
   std::reverse(scopes.begin(), scopes.end());
@@ -261,14 +265,15 @@ bool Stepping::holds(const Breakpoint& breakpoint, const StopPoint& here) const 
 
 namespace {
 
-// Whether it asks for what the operation yields.
+// Returns whether the breakpoint depends on the outputs of the operation.
 bool asks_for_outputs(const Breakpoint& breakpoint) {
   return breakpoint.nan || breakpoint.nan_arises || breakpoint.yields;
 }
 
 }  // namespace
 
-// Why the program stops at a breakpoint that holds; empty: it does not stop this time.
+// Returns the reason for a stop at a breakpoint whose conditions hold; empty if this time
+// is ignored.
 std::string Stepping::reason_of(Numbered& numbered) {
   ++numbered.stops;
   if (numbered.breakpoint.ignore > 0) return --numbered.breakpoint.ignore, "";
@@ -276,7 +281,7 @@ std::string Stepping::reason_of(Numbered& numbered) {
                      numbered.breakpoint.str());
 }
 
-// Takes away what stops once, and has.
+// Removes the breakpoints that stop only once and have stopped.
 void Stepping::remove_spent() {
   std::erase_if(breakpoints_, [](const Numbered& numbered) {
     const bool once = numbered.breakpoint.once || numbered.breakpoint.nan_arises;
@@ -297,10 +302,12 @@ std::string Stepping::reason_before(const StopPoint& here) {
   return until_ == Until::operation ? "step" : until_ == Until::same_scope ? "next" : "finish";
 }
 
-// `number`: of this operation. Those that it performed inside, of functions that it carries, have greater ones.
+// Returns the reason for a stop after an operation. `number` is that of the operation;
+// operations of the functions that it carries have greater numbers.
 std::string Stepping::reason_after(const StopPoint& here, std::uint64_t number) {
   std::string reason;
-  std::optional<bool> yielded, brought;  // whether an output, an operand has a NaN
+  // Whether an output has a NaN, and whether an operand has one.
+  std::optional<bool> yielded, brought;
   for (Numbered& numbered : breakpoints_) {
     const Breakpoint& breakpoint = numbered.breakpoint;
     if (!asks_for_outputs(breakpoint) || !holds(breakpoint, here)) continue;
@@ -309,7 +316,8 @@ std::string Stepping::reason_after(const StopPoint& here, std::uint64_t number) 
       if (!yielded) yielded = any_nan(here.outputs());
       if (!*yielded) continue;
       if (!brought) brought = any_nan(here.call_->inputs());
-      const bool known = std::exchange(numbered.nan_at, operations_) > number;  // from inside this operation
+      // Whether the NaN was reported inside of this operation.
+      const bool known = std::exchange(numbered.nan_at, operations_) > number;
       const bool first = !std::exchange(numbered.seen_nan, true);
       if (known || (*brought && (breakpoint.nan_arises || !first))) continue;
     }
@@ -321,7 +329,8 @@ std::string Stepping::reason_after(const StopPoint& here, std::uint64_t number) 
   return reason;
 }
 
-// Carried functions: a scope of what they perform, where another may stand.
+// Returns whether some breakpoint may stop at this operation or, if it carries functions,
+// inside of it.
 bool Stepping::any_concerns(const Op& op) const {
   return op.carries_functions || std::any_of(breakpoints_.begin(), breakpoints_.end(), [&](const Numbered& of) {
            return of.breakpoint.operation.empty() || of.breakpoint.operation == op.name;
@@ -333,7 +342,7 @@ bool Stepping::watches_outputs() const {
                      [](const Numbered& of) { return asks_for_outputs(of.breakpoint); });
 }
 
-// ---- on the way --------------------------------------------------------------------------------------------
+// ---- during the run ----------------------------------------------------------------------
 
 void Stepping::stand_at(StopPoint& here, std::string reason) {
   here.reason_ = std::move(reason);
@@ -346,7 +355,8 @@ void Stepping::stand_at(StopPoint& here, std::string reason) {
   stand();
 }
 
-// What carries functions is a scope of what they perform.
+// Performs an operation below this handler. An operation that carries functions is a scope
+// of the operations in them.
 Outputs Stepping::perform_below(Call&& call, const ScopeNames& scopes) {
   if (!call.op().carries_functions) return perform(std::move(call));
   struct Leave {

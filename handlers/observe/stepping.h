@@ -1,12 +1,15 @@
-// Stepping: what Stepper (stepper.h) and debugger (debugger.h) share. A handler that decides at which operations a program stands
-// still, by how far it was told to go and by breakpoints; and what can be seen and done there.
+// Stepping: the common part of Stepper (stepper.h) and debugger (debugger.h).
+// This handler decides at which operations a program stops, by step commands and breakpoints.
+// StopPoint describes a stop and allows changes there.
 //
-//   - A program stands *before* an operation, whose operands are known; after it, with its outputs, where a breakpoint asks for a
-//     NaN, or where it was told to perform it and stay; or at a breakpoint() in its code.
-//   - A scope is one that the program entered (scope.h), a backward pass ("backward of grad"), or an operation that carries a
-//     function, such as a checkpoint's: to step goes in, `next` goes past it, `finish` goes to its end.
-//   - What it sees depends on where it stands, as with all handlers: inside vmap one lane's operations, outside those of all lanes;
-//     inside grad the forward pass, outside both.
+// - A program stops *before* an operation, when the operands are known. It stops after
+//   an operation, with the outputs, if a breakpoint depends on them (`nan`, `yields`) or if it was
+//   told to perform the operation and stay. It also stops at a breakpoint() in its code.
+// - A scope is one that the program entered (scope.h), a backward pass ("backward of grad"),
+//   or an operation that carries a function, such as a checkpoint. Stepping enters it,
+//   `next` passes it, and `finish` runs to its end.
+// - Stepping sees the operations that reach it, like all handlers: inside vmap those of one lane,
+//   outside those of all lanes; inside grad the forward pass, outside both passes.
 #pragma once
 
 #include <compare>
@@ -27,33 +30,43 @@
 
 namespace stave {
 
-/// A point in a program's code where a Stepper or debugger around it stands still. Where there is none, nothing happens; nor when
-/// a checkpoint's function runs again.
+/// Stops the program if it runs under a Stepper or debugger. Otherwise it does nothing,
+/// and it does nothing in the second run of a checkpoint's function.
 void breakpoint(std::string name = "");
 
-/// Which operations a stepped program stands still at: those of which all that is said here holds.
+/// A set of conditions; a stepped program stops at the operations that satisfy all of them.
 struct Breakpoint {
   enum class Pass : std::uint8_t { any, forward, backward };
 
   [[no_unique_address]] ByName by_name{};
-  std::string operation{};       ///< its name: "matmul"
-  std::string scope{};           ///< it is performed in a scope of this name, at any depth
-  std::string label{};           ///< an operand has this label (label.h)
-  std::optional<Shape> shape{};  ///< an operand or output has it; outputs of a carried function are not known yet
-  std::function<bool(const Call&)> predicate{};  ///< what it throws, the program throws
-  /// The program stands after the operation if this holds of what it yielded.
+  /// The name of the operation: "matmul".
+  std::string operation{};
+  /// The name of a scope in which the operation is performed, at any depth.
+  std::string scope{};
+  /// The label (label.h) of an operand.
+  std::string label{};
+  /// The shape of an operand or output. Outputs of an operation that carries functions are not
+  /// known yet.
+  std::optional<Shape> shape{};
+  /// A predicate of the operation. An exception from it is thrown into the program.
+  std::function<bool(const Call&)> predicate{};
+  /// A predicate of the outputs. The program stops after an operation for which it is true.
   std::function<bool(const Call&, std::span<const Tensor> outputs)> yields{};
-  /// The program stands after the first operation that yields a NaN; later, where one yields a NaN without having an operand with
-  /// one. Operations keep their operands' buffers, and the device is read.
+  /// Whether to stop after the first operation that yields a NaN, and after each later one
+  /// that yields a NaN without a NaN in an operand. Reads the device; buffers of operands are not
+  /// reused.
   bool nan = false;
-  /// The program stands after the first operation that yields a NaN without having an operand with one, and not again.
+  /// Whether to stop after the first operation that yields a NaN without a NaN in an operand, once.
   bool nan_arises = false;
   Pass pass = Pass::any;
-  bool once = false;        ///< the first stop removes it
-  int ignore = 0;           ///< so many times the program does not stop
-  std::string condition{};  ///< what str() says of `predicate` or `yields`: "max > 3"
+  /// Whether the first stop removes the breakpoint.
+  bool once = false;
+  /// The number of times that the program does not stop.
+  int ignore = 0;
+  /// The text that str() shows for `predicate` or `yields`: "max > 3".
+  std::string condition{};
 
-  /// "matmul in layer1 if max > 3, backward"
+  /// For example "matmul in layer1 if max > 3, backward".
   std::string str() const;
 };
 
@@ -69,11 +82,12 @@ namespace stave_detail {
 
 using stave::StopPoint;
 struct BreakpointReached;
-using ScopeNames = std::vector<NamePtr>;  // from outside in
+// The outermost scope comes first.
+using ScopeNames = std::vector<NamePtr>;
 
 class Stepping;
 
-/// The entry of a tape that stands for an operation.
+/// The identity of an entry of a tape.
 struct TapeEntry {
   InstallationId tape;
   std::uint64_t sequence;
@@ -84,32 +98,38 @@ struct Differentiated {
   TapeEntry entry;
   std::string text;
 };
-/// "sum axes=[0] f32[64] -> f32[]": with what it will yield, or what it yielded.
+/// Formats an operation with the outputs that it will yield or has yielded:
+/// "sum axes=[0] f32[64] -> f32[]".
 std::string text_of(const Call& call, std::span<const Tensor> outputs);
-/// For a handler that is answering: of the backward pass that performs this, if one does.
+/// Returns the operation whose derivative the current backward pass computes; empty in a forward
+/// pass. Must be called by a handler during an interception.
 std::optional<Differentiated> differentiated_operation();
-/// The same without its text.
+/// Returns the same without its text.
 std::optional<TapeEntry> differentiated_entry();
 
-/// Which operation, by an observer's numbers from 1 on, a tape recorded as which entry.
+/// Maps entries of tapes to the operations that they recorded. Operations are numbered
+/// by an observer, from 1 on.
 class ForwardLinks {
  public:
-  /// For a handler that is answering operation `number`: notes the tapes that have just recorded it.
+  /// Adds the tapes that have just recorded operation `number`. Must be called by a handler
+  /// that is handling this operation.
   void add(std::uint64_t number);
-  /// The number of the entry's operation; 0 if it was not seen.
+  /// Returns the number of the entry's operation; 0 if it was not seen.
   std::uint64_t find(const TapeEntry& entry) const;
   void forget_before(std::uint64_t number);
   std::size_t size() const noexcept { return links_.size(); }
 
  private:
   struct Link {
-    InstallationId recorder;  // a checkpoint that runs again has one of its own for the same tape
+    // The notes of the recording handler. The second run of a checkpoint has its own for the same
+    // tape.
+    InstallationId recorder;
     std::uint64_t number;
   };
   std::map<TapeEntry, Link> links_;
 };
 
-// What the debugger sees of a stop beside what everybody does.
+// Details of a stop that only the debugger reads.
 struct StopDetails {
   static const std::optional<Differentiated>& forward(const StopPoint& at);
   static const CallStack& stack(const StopPoint& at);
@@ -119,42 +139,47 @@ struct StopDetails {
 
 namespace stave {
 
-/// A place where a stepped program stands.
+/// A point at which a stepped program is stopped.
 class StopPoint {
  public:
-  /// A handler or scope around it.
+  /// A handler or scope around the stop.
   struct Surrounding {
     std::string name;
     bool scope = false;
-    bool at_work = false;  ///< a handler that is answering: what it was asked for led here
+    /// Whether this handler is handling an effect that led to the stop.
+    bool at_work = false;
   };
 
-  /// False at a breakpoint() in the code.
+  /// Returns whether the program stopped at an operation; false at a breakpoint() in the code.
   bool at_operation() const noexcept { return call_; }
-  /// The operation. Throws TransformError at a breakpoint() in the code.
+  /// Returns the operation. Throws TransformError at a breakpoint() in the code.
   const Call& call() const;
-  /// Whether its outputs are there: it was performed, or answered.
+  /// Returns whether the outputs exist because the operation was performed or answered.
   bool has_outputs() const noexcept { return outputs_.has_value(); }
-  /// Empty before the operation is performed.
+  /// Returns the outputs; empty before the operation is performed.
   std::span<const Tensor> outputs() const noexcept;
-  /// Gives the outputs: in place of performing the operation, or of what it yielded. Throws TransformError for others than the
-  /// operation yields, in number, shape, dtype or device; and for an operation that carries functions, whose outputs nobody knows
-  /// before it is performed.
+  /// Sets the outputs, instead of performing the operation or of its results.
+  /// Throws TransformError if number, shapes, dtypes or devices differ from those of the operation.
+  /// It is also thrown for an operation that carries functions before it is performed,
+  /// because its outputs are unknown.
   void answer(Outputs outputs);
 
-  /// Why it stands here: "breakpoint 1: matmul", or how far it was told to go: "step".
+  /// Returns the reason for the stop: "breakpoint 1: matmul", or the step command: "step".
   const std::string& reason() const noexcept { return reason_; }
   bool in_backward_pass() const noexcept { return backward_; }
-  /// The operation of the forward pass whose derivative is computed here, "matmul f32[4,3], f32[3,2]"; empty in a forward pass.
+  /// Returns the forward operation whose derivative is computed here; empty in a forward pass.
+  /// Example: "matmul f32[4,3], f32[3,2]".
   std::string differentiated() const { return forward_ ? forward_->text : ""; }
-  /// The line of the program's source that performs this, "model.cpp:12 in loss"; empty where that is not known. It takes
-  /// addr2line, of binutils, and a program that was compiled with -g.
+  /// Returns the source line of the program that performs this, "model.cpp:12 in loss";
+  /// empty if unknown. It requires addr2line of binutils and a program compiled with -g.
   std::string source() const;
-  /// Scopes of the program, from inside out.
+  /// Returns the scopes of the program, innermost first.
   std::vector<std::string> scopes() const;
-  /// Handlers and scopes, from inside out; those around the Stepper or debugger too.
+  /// Returns the handlers and scopes, innermost first, including those outside of the Stepper
+  /// or debugger.
   const std::vector<Surrounding>& around() const noexcept { return around_; }
-  /// "before sum axes=[0] f32[64] -> f32[]  [layer1]", "after exp f32[] -> f32[]", "at breakpoint rates"
+  /// Formats the stop: "before sum axes=[0] f32[64] -> f32[]  [layer1]",
+  /// "after exp f32[] -> f32[]" or "at breakpoint rates".
   std::string str() const;
 
  private:
@@ -164,8 +189,10 @@ class StopPoint {
   void look_around();
 
   stave_detail::Stepping& stepping_;
-  Call* call_;              // null: at a breakpoint() in the code
-  const std::string name_;  // of that
+  // Null at a breakpoint() in the code.
+  Call* call_;
+  // The name of the breakpoint() in the code.
+  const std::string name_;
   std::optional<Outputs> outputs_;
   stave_detail::ScopeNames scopes_;
   std::vector<Surrounding> around_;
@@ -185,7 +212,7 @@ struct BreakpointReached {
   void unhandled() const {}
 };
 
-/// How far a program goes, seen from where it stands, unless a breakpoint comes first.
+/// How far a program runs from its stop, unless it reaches a breakpoint earlier.
 enum class Until : std::uint8_t { operation, same_scope, end_of_scope, breakpoint, end };
 
 class Stepping : public Handles<Call, BreakpointReached> {
@@ -193,41 +220,44 @@ class Stepping : public Handles<Call, BreakpointReached> {
   struct Numbered {
     int number;
     Breakpoint breakpoint;
-    std::uint64_t stops = 0;  // and what was ignored
+    std::uint64_t stops = 0;  // Includes ignored ones.
     bool stopped = false;
     bool seen_nan = false;
-    std::uint64_t nan_at = 0;  // the operation that yielded the last, counted
+    // The value of operations_ when it last saw a NaN in outputs.
+    std::uint64_t nan_at = 0;
   };
 
   Outputs handle(Call& call) override;
   void handle(BreakpointReached& reached) override;
 
-  /// Gives its number, from 1. Throws TransformError if nothing is said in it.
+  /// Adds a breakpoint and returns its number, from 1. Throws TransformError if it has no
+  /// condition.
   int add(Breakpoint breakpoint);
-  /// False if there is none of this number.
+  /// Removes a breakpoint. Returns false if there is none of this number.
   bool remove(int number);
   const std::vector<Numbered>& breakpoints() const noexcept { return breakpoints_; }
-  /// The next `times` times the program passes it. False if there is none of this number.
+  /// Ignores a breakpoint for the next `times` times. Returns false if there is none of this
+  /// number.
   bool ignore(int number, int times);
 
   void go(Until until);
   Until until() const noexcept { return until_; }
-  /// The operation at which the program stands will be performed, and the program stand after it, unless a breakpoint comes first.
+  /// Performs the current operation and stops after it, unless a breakpoint in it comes first.
   void perform_and_stay();
-  /// Where it stands; null while it does not.
+  /// Returns the current stop; null while the program runs.
   StopPoint* at() const noexcept { return at_; }
 
  protected:
-  /// The program stands at `at()`, and goes on when this returns.
+  /// Called when the program has stopped at `at()`. The program continues when it returns.
   virtual void stand() = 0;
-  /// Each operation, before it is performed, unless the program runs to its end.
+  /// Called for each operation before it is performed, unless the program runs to its end.
   virtual void passes(const Call&) {}
-  /// The scopes of the operation for which a handler is answering, from outside in.
+  /// Returns the scopes of the operation that is being handled, outermost first.
   ScopeNames scopes_of_this() const;
 
  private:
   struct Inside {
-    std::size_t scopes;  // around the operation
+    std::size_t scopes;  // The number of scopes around the operation.
     NamePtr name;
   };
   std::string reason_before(const StopPoint& here);
@@ -243,12 +273,15 @@ class Stepping : public Handles<Call, BreakpointReached> {
 
   std::vector<Numbered> breakpoints_;
   int last_number_ = 0;
-  std::uint64_t operations_ = 0;  // that it looked at closely
+  // The number of operations that were examined, not skipped.
+  std::uint64_t operations_ = 0;
   Until until_ = Until::operation;
   bool stay_ = false;
-  ScopeNames from_;  // the scopes where it was told how far to go
+  // The scopes of the stop at which the last step command was given.
+  ScopeNames from_;
   StopPoint* at_ = nullptr;
-  std::vector<Inside> inside_;  // operations that carry functions, which are at work
+  // The running operations that carry functions.
+  std::vector<Inside> inside_;
 };
 
 }  // namespace stave_detail

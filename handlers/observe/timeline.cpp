@@ -68,7 +68,8 @@ void Timeline::write_json(std::ostream& out) const {
   out << "\n]}\n";
 }
 
-// A run of operations in one scope is a bar. Scopes are compared by identity: two of one name are two.
+// A contiguous sequence of operations in one scope is one bar. Scopes are compared by identity,
+// so two scopes of the same name are two bars.
 void Timeline::write_scopes(std::ostream& out, const std::vector<const Event*>& events) const {
   struct Bar {
     NamePtr name;

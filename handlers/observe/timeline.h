@@ -1,15 +1,18 @@
-// Timeline: when each operation ran, for the viewers of traces: https://ui.perfetto.dev, chrome://tracing.
+// Timeline: records when each operation ran, for trace viewers such as https://ui.perfetto.dev
+// and chrome://tracing.
 //
 //   Timeline timeline;
 //   with(timeline, [&] { return grad(loss)(w, x, y); });
 //   timeline.write_json(file);                              // drop the file on the viewer
 //
-// The file is of the Trace Event Format (JSON, complete events): a bar for each operation, with its operands, outputs and
-// attributes as debug writes them, one row of bars for each thread; above them a bar for each scope (effect.h), from the
-// beginning of the first operation in it to the end of the last before the thread was elsewhere. Times are in microseconds,
-// from when the Timeline was made. An operation that throws is there as well, with "throws" for its outputs.
+// The file has the Trace Event Format (JSON, complete events). It has a bar for each operation,
+// with its operands, outputs and attributes in the notation of debug, in one row per thread.
+// Above them is a bar for each scope (scope.h), from the start of its first operation to the end
+// of the last one before the thread left it. Times are in microseconds since the construction
+// of the Timeline. Operations that throw are included, with "throws" as their outputs.
 //
-// Several threads may share it. https://docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU
+// Several threads may share a Timeline. The format is described
+// at https://docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU
 #pragma once
 
 #include <chrono>
@@ -30,7 +33,7 @@ class Timeline : public Handler {
   bool only_observes() const noexcept override { return true; }
 
   void write_json(std::ostream& out) const;
-  /// How many operations it has seen.
+  /// Returns the number of operations that the timeline has seen.
   std::size_t operations() const;
 
  private:
@@ -39,7 +42,7 @@ class Timeline : public Handler {
     const char* name;
     Clock::time_point start, end;
     std::string operands, outputs, attributes;
-    std::vector<NamePtr> scopes;  // outermost first
+    std::vector<NamePtr> scopes;  // The outermost comes first.
     int thread;
   };
   void add(Event event);
@@ -49,7 +52,7 @@ class Timeline : public Handler {
 
   const Clock::time_point origin_ = Clock::now();
   mutable std::mutex mutex_;
-  std::vector<Event> events_;  // in the order in which they ended
+  std::vector<Event> events_;  // In the order in which they ended.
   std::map<const void*, int> threads_;
 };
 

@@ -41,7 +41,8 @@ LiveTensor describe(const Node& node) {
           node.storage && is_lent(*node.storage)};
 }
 
-// Tensors of one storage together, whole values before views of a part, labels first.
+// Orders by bytes, largest first. Tensors that share a storage are adjacent: whole values before
+// views of a part, and labelled ones first.
 bool larger(const LiveTensor& a, const LiveTensor& b) {
   if (a.bytes != b.bytes) return a.bytes > b.bytes;
   if (a.storage != b.storage) return std::less<>()(b.storage, a.storage);
@@ -49,7 +50,8 @@ bool larger(const LiveTensor& a, const LiveTensor& b) {
   return a.label > b.label;
 }
 
-// `counted`: storages on the CPU and elsewhere that are in the sums already; `own`: of `bytes` what is not lent.
+// Describes a program. `counted` are the storages that the sums include already.
+// `bytes` is the memory of the program, and `own` the part of it that is not lent.
 LiveProgram describe(const Holding::Held& held, std::set<const void*>& counted, std::size_t& bytes, std::size_t& own) {
   LiveProgram program{held.name, held.device, held.arenas, held.arena_bytes, 0};
   bytes = own = held.arena_bytes;

@@ -1,4 +1,4 @@
-// whos: which tensors live in this process, and what memory they hold.
+// whos: lists the live tensors of this process and the memory that they hold.
 //
 //   const TensorTracking tracking;              // before the tensors of interest are made
 //   ...
@@ -12,19 +12,24 @@
 //
 //   program                         arenas    bytes  constants
 //   compile(w:f32[64,64], f32[64])       1  1.5 KiB       32 B
-//   4 tensors, 16.0 KiB in 2 storages; 1 program, 1.5 KiB; 1.0 MiB more in tensors made before tracking began
+//   4 tensors, 16.0 KiB in 2 storages; 1 program, 1.5 KiB; 1.0 MiB more in tensors
+//   made before tracking began
 //
-// Largest first. A line is a value; copies of a handle are one value.
+// Rows are sorted by size, largest first. A row is a value; copies of a handle are the same value.
 //
-// - Bytes: of the whole storage that the value keeps alive; views of one storage have one number, and it is counted once below.
-//   A value of vmap's lanes has no storage: the batch that it stands for is a value of its own.
-// - Handles: how many copies of the Tensor there are, those of tapes and calls in flight included.
-// - Programs: what compile keeps to run them again, whenever they were made: memory for what they compute between, as often as they
-//   have run at once, and constants, which tensors may hold as well and are counted once.
-// - Label: label.h. Notes: whose notes the value carries, that is, which transforms follow it.
+// - Bytes: the size of the whole storage that the value keeps alive. Views of one storage have
+//   the same storage number, and the sum below counts it once. A lane's value of vmap has no
+//   storage; its batch is a value of its own.
+// - Handles: the number of copies of the Tensor, including those of tapes and of calls in flight.
+// - Programs: the memory that compiled functions keep, regardless of when they were compiled.
+//   Arenas hold intermediate values; there are as many as there were runs at the same time.
+//   Constants may also be held by tensors, and are counted once.
+// - Label: see label.h. Notes: the handlers that have a note on the value, that is,
+//   the transforms that trace it.
 //
-// While nothing tracks, making a tensor costs as good as nothing more; while something does, two short locks. Any thread may
-// call whos() at any time; tensors that other threads make or drop meanwhile may be in it or not.
+// Without a TensorTracking, creating a tensor costs practically nothing more; with one it takes two
+// short locks. Any thread may call whos() at any time. Tensors that other threads create or drop
+// meanwhile may or may not be included.
 #pragma once
 
 #include <cstdint>
@@ -41,37 +46,44 @@ struct LiveTensor {
   Shape shape;
   Dtype dtype;
   Device device;
-  const void* storage = nullptr;  // which; null: none
-  std::size_t bytes = 0;          // of the storage
+  // The address that identifies the storage; null if there is none.
+  const void* storage = nullptr;
+  // The size of the storage.
+  std::size_t bytes = 0;
   std::uint32_t handles = 0;
   std::string label;
-  std::vector<std::string> notes;  // of which handlers; each once
-  bool lent = false;               // the memory is another library's, or a file's
+  // The names of the handlers with notes on the value, each once.
+  std::vector<std::string> notes;
+  // Whether the memory belongs to another library or to a file.
+  bool lent = false;
 };
 
-/// What a compiled function was recorded as, from one read to the next.
+/// The recording of a compiled function, from one read of a value to the next.
 struct LiveProgram {
   std::string name;
   Device device;
-  std::size_t arenas = 0;       // kept, or in use
-  std::size_t arena_bytes = 0;  // of all
+  // The number of arenas, kept or in use.
+  std::size_t arenas = 0;
+  std::size_t arena_bytes = 0;  // The sum over all arenas.
   std::size_t constant_bytes = 0;
 };
 
 struct LiveTensors {
-  std::vector<LiveTensor> tensors;  // largest first
+  std::vector<LiveTensor> tensors;  // Largest first.
   std::size_t storages = 0;
-  std::size_t bytes = 0;              // of all storages
-  std::vector<LiveProgram> programs;  // largest first
-  std::size_t program_bytes = 0;      // of arenas, and of constants that are in none of the storages
-  std::size_t untracked_bytes = 0;    // on the CPU, in other tensors; without what is lent
+  std::size_t bytes = 0;              // The sum over all storages.
+  std::vector<LiveProgram> programs;  // Largest first.
+  // The bytes of arenas, and of constants that are in none of the storages above.
+  std::size_t program_bytes = 0;
+  // The bytes of all other tensors on the CPU, without lent memory.
+  std::size_t untracked_bytes = 0;
 
   std::string str() const;
 };
 std::ostream& operator<<(std::ostream& out, const LiveTensors& live);
 
-/// The tensors that live, of those made while a TensorTracking stood, and all compiled programs. Throws TransformError while no
-/// TensorTracking stands.
+/// Returns the live tensors that were created during a TensorTracking, and all compiled programs.
+/// Throws TransformError if no TensorTracking exists.
 LiveTensors whos();
 
 }  // namespace stave

@@ -20,8 +20,9 @@ namespace stave {
 
 using namespace stave_detail;
 
-// What is to be summed, in order, and the thread that does it; where MPI does not take threads, the one that sows. It also sums what
-// goes by NCCL, among the other collectives of the axis: the host does not wait for those.
+// The queue of sums and the thread that exchanges them, in order. If MPI does not allow several
+// threads, the sowing thread exchanges them itself. Sums by NCCL are not queued:
+// they are performed like other collectives of the axis, for which the host does not wait.
 class CotangentSums::Exchange {
  public:
   explicit Exchange(IntrusivePtr<Processes> axis)
@@ -51,7 +52,7 @@ class CotangentSums::Exchange {
       on_device_.emplace(name, astype(to(all, x.device()), x.dtype()));
       return;
     }
-    // A number may be viewed without storage of its size: a copy is not.
+    // A constant may be viewed without storage of its size; a copy has all its elements.
     if (mine.node().view().number) mine = apply(op_copy, {mine});
     Sum sum{name, mine, apply(op_copy, {mine}), x.dtype(), x.device()};
     if (!thread_.joinable()) {
@@ -86,7 +87,7 @@ class CotangentSums::Exchange {
   };
 
   void exchange(const Sum& sum) {
-    const Scope named(sum.name);  // compared with the others'
+    const Scope named(sum.name);  // The scopes are compared between processes.
     processes_->exchange(op_psum, attributes_, sum.mine.node().view(), sum.all.node().view());
   }
 
@@ -95,7 +96,8 @@ class CotangentSums::Exchange {
     for (;;) {
       changed_.wait(lock, [&] { return ends_ || done_ < sums_.size(); });
       if (done_ == sums_.size() || threw_) return;
-      const Sum& next = sums_[done_];  // a deque: it stays where it is
+      // `sums_` is a deque, so the element keeps its address.
+      const Sum& next = sums_[done_];
       lock.unlock();
       std::exception_ptr threw;
       try {
@@ -112,7 +114,8 @@ class CotangentSums::Exchange {
 
   const IntrusivePtr<Processes> axis_, processes_;
   const CollectiveAttributes attributes_;
-  NamedTensors on_device_;  // summed, in the order of the device's work
+  // Sums on devices, in the order of the device's work.
+  NamedTensors on_device_;
   std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<Sum> sums_;

@@ -1,4 +1,4 @@
-// CotangentSums: gradients of all processes are summed while the backward pass goes on.
+// CotangentSums: sums the gradients of all processes during the backward pass.
 //
 //   Tensor loss(const Model& m, const Tensor& x) {
 //     Tensor h = tanh(matmul(x, sow_cotangent("w1", m.w1)));      // where the layer begins
@@ -7,11 +7,12 @@
 //
 //   CotangentSums sums(ranks);
 //   with(sums, [&] { return grad(loss)(m, my_part); });
-//   NamedTensors gradients = sums.take();                          // "w1", "w2": of all processes' losses
+//   NamedTensors gradients = sums.take();              // "w1", "w2": summed over all processes
 //
-// The backward pass comes to the last layer first: what it says there is on its way to the others, by a thread of its own, while
-// the layers before it are computed. Of tensors on devices that go by NCCL it is the thread that sows which asks for the sum: it stands in the
-// order of the device's work, and nobody waits for it.
+// The backward pass reaches the last layer first. A separate thread exchanges the cotangents sown
+// there, while the layers before it are computed. For tensors on devices that use NCCL,
+// the sowing thread itself starts the sum. It is part of the device's ordered work,
+// and the host does not wait for it.
 #pragma once
 
 #include <memory>
@@ -21,14 +22,17 @@
 
 namespace stave {
 
-/// Takes what sow_cotangent says under a tag. It stands outside of grad; lanes and derivatives of what it takes are not followed. To be made by all
-/// processes of the axis, each of which is to sow the same names in the same order.
+/// Sums the cotangents that sow_cotangent sows under a tag. Install it outside of grad.
+/// Lanes and derivatives of the sown values are not supported: an outer transform that traces them
+/// is an error. All processes of the axis must create it, and must sow the same names in the same
+/// order.
 class CotangentSums final : public SownHandler {
  public:
   explicit CotangentSums(const Ranks& ranks, const std::string& tag = "");
   ~CotangentSums() override;
 
-  /// The sums, by name, scopes included; waits for those that are under way. Afterwards it takes anew. Throws what went wrong there.
+  /// Returns the sums by name, including scopes, and waits for those in progress.
+  /// Afterwards the object is empty and can be used again. Rethrows errors of the exchange.
   NamedTensors take();
 
   std::string describe() const override { return "CotangentSums"; }

@@ -23,9 +23,9 @@ using C = CollectiveAttributes;
 
 static_assert(sizeof(ncclUniqueId) == sizeof(NcclOffer::meeting) && sizeof(CUuuid) == sizeof(NcclOffer::gpu));
 
-// ---- the libraries ---------------------------------------------------------------------------------------------------
+// ---- the libraries ---------------------------------------------------------------------
 
-// Between colons: where this was built, NCCL was here.
+// The folders with NCCL on the build machine, separated by colons.
 #ifndef STAVE_NCCL_FOLDERS
 #define STAVE_NCCL_FOLDERS ""
 #endif
@@ -46,7 +46,8 @@ void find(F& function, void* library, const char* name) {
   if (!function) refuse(fmt::format("{} is missing: its library is too old", name));
 }
 
-// A GPU's UUID is that of the whole: cuDeviceGetUuid_v2 tells its slices apart, which NCCL does not.
+// cuDeviceGetUuid gives the UUID of the whole GPU. cuDeviceGetUuid_v2 distinguishes MIG slices
+// of a GPU, but NCCL does not.
 struct Driver {
   decltype(&cuDeviceGet) device_of;
   decltype(&cuDeviceGetUuid) uuid_of;
@@ -57,7 +58,8 @@ struct Driver {
   }
 };
 const Driver& driver() {
-  static const Driver functions;  // tried again by the next call if it throws
+  // If the constructor throws, the next call tries again.
+  static const Driver functions;
   return functions;
 }
 
@@ -92,22 +94,25 @@ void check(const Op& op, ncclResult_t result, ncclComm_t communicator, const cha
               more ? more : "");
 }
 
-// ---- those that live -------------------------------------------------------------------------------------------------
+// ---- live communicators ----------------------------------------------------------------
 
-// Ranks may be globals, which die when NCCL's own globals are gone already: what lives at the program's end is destroyed before those
-// are. In a child of fork(), whose it is not, nothing is.
+// The live communicators. A global Ranks is destroyed after NCCL's own globals,
+// so an atexit handler destroys all live communicators before those. In a child of fork() nothing
+// is destroyed, because the communicators belong to the parent.
 class Living;
 Living& living();
 
 class Living {
  public:
   void add(ncclComm_t communicator) {
-    static const int at_exit = std::atexit([] { living().end(nccl().CommDestroy); });  // NCCL has been loaded
+    // NCCL has been loaded at this point, so this handler runs before the destruction of its
+    // globals.
+    static const int at_exit = std::atexit([] { living().end(nccl().CommDestroy); });
     static_cast<void>(at_exit);
     const std::lock_guard lock(mutex_);
     communicators_.insert(communicator);
   }
-  /// Unless it was ended.
+  /// Destroys a communicator, unless it has ended already.
   void destroy(ncclComm_t communicator) {
     if (take(communicator) && process_ == getpid()) nccl().CommDestroy(communicator);
   }
@@ -131,11 +136,11 @@ class Living {
   const pid_t process_ = getpid();
 };
 Living& living() {
-  static auto& all = *new Living;  // never destroyed
+  static auto& all = *new Living;  // This object is never destroyed.
   return all;
 }
 
-// ---- what is exchanged -----------------------------------------------------------------------------------------------
+// ---- the exchange ----------------------------------------------------------------------
 
 ncclDataType_t type_of(Dtype dtype) {
   switch (dtype) {
@@ -158,7 +163,7 @@ char* part_of(const View& view, int part, std::size_t bytes) {
   return static_cast<char*>(view.data) + static_cast<std::size_t>(part) * bytes;
 }
 
-// What goes to others and comes from them, all at a time.
+// A group of sends and receives that run at the same time.
 class Messages {
  public:
   Messages(ncclComm_t communicator, cudaStream_t stream) : communicator_(communicator), stream_(stream) {
@@ -170,7 +175,8 @@ class Messages {
   void receive(void* to, std::size_t bytes, int from) {
     if (result_ == ncclSuccess) result_ = nccl().Recv(to, bytes, ncclInt8, from, communicator_, stream_);
   }
-  /// Also after one that was refused, or this thread's next call would still stand in the group.
+  /// Ends the group. This must also happen after an error, or the next NCCL call of this thread
+  /// would still belong to the group.
   ncclResult_t go() {
     const ncclResult_t ended = nccl().GroupEnd();
     return result_ == ncclSuccess ? ended : result_;
@@ -182,7 +188,7 @@ class Messages {
   ncclResult_t result_;
 };
 
-/// Whether this place gets something.
+/// Starts the messages of a permutation. Returns whether this place receives something.
 bool permute(Messages& messages, const C::Pairs& pairs, int place, const View& x, const View& result) {
   bool gets = false;
   for (const auto& [from, to] : pairs) {

@@ -1,7 +1,9 @@
-// Collectives of tensors on CUDA devices, by NCCL. Internal to ranks; without_nccl.cpp is its other half, for a build without nccl.h.
+// Collectives of tensors on CUDA devices by NCCL. This header is internal to ranks;
+// without_nccl.cpp implements it for a build without nccl.h.
 //
-// All is put on the backend's own stream, in the order of its other work, and nobody waits for it. The libraries, NCCL's and the
-// driver's, are loaded when a tensor on a device first comes.
+// All work is enqueued on the backend's own stream, in the order of its other work,
+// and the host does not wait for it. The libraries of NCCL and of the driver are loaded when
+// a tensor on a device is first exchanged.
 #pragma once
 
 #include <array>
@@ -12,22 +14,27 @@ struct ncclComm;
 
 namespace stave_detail {
 
-/// What each place tells the others before they decide whether to go by NCCL, in bytes.
+/// The record that each place sends to the others before they decide whether to use NCCL.
 struct NcclOffer {
-  std::array<char, 200> why_not{};      // text; empty: this place could
-  std::array<unsigned char, 16> gpu{};  // of all there are: the UUID
-  std::array<char, 128> meeting{};      // place 0's is where all meet
+  // The reason why this place cannot use NCCL; empty if it can.
+  std::array<char, 200> why_not{};
+  // The UUID of the GPU, which is unique among all machines.
+  std::array<unsigned char, 16> gpu{};
+  // NCCL's unique id; that of place 0 is used by all.
+  std::array<char, 128> meeting{};
 };
 NcclOffer nccl_offer(Device device, bool is_first) noexcept;
 
-/// Of one axis, on one device in each place.
+/// The NCCL communicator of one axis, with one device per place.
 class Nccl {
  public:
-  /// After all places have offered to: the first one's offer.
+  /// `first` is the offer of place 0; all places must have offered to use NCCL.
   Nccl(Device device, const NcclOffer& first, int place, int size);
   ~Nccl();
   Nccl(const Nccl&) = delete;
-  /// As Communicator's on a device. They meet at the first call. Throws Error, also for what went wrong since the call before.
+  /// Performs a collective, like Communicator's exchange on a device. The first call connects all
+  /// places. Throws Error for failures of this call, and of earlier ones that ended since the last
+  /// call.
   void exchange(void* stream, const Op& op, const CollectiveAttributes& attributes, const View& x, const View& result);
 
   const Device device;
@@ -40,7 +47,7 @@ class Nccl {
   ncclComm* communicator_ = nullptr;
 };
 
-/// Ends what is under way, of all there are: the others will not come.
+/// Aborts all collectives in progress, because the other processes will not take part.
 void abort_nccl() noexcept;
 
 }  // namespace stave_detail

@@ -20,10 +20,11 @@ namespace {
 
 using C = CollectiveAttributes;
 
-// ---- MPI itself ------------------------------------------------------------------------------------------------------
+// ---- MPI -------------------------------------------------------------------------------
 
-bool ended = false;     // nothing more can be said to the others
-bool finalises = true;  // MPI was initialised here, and is to be finalised
+bool ended = false;  // No more messages can be sent to other processes.
+// Whether this library initialised MPI, and must finalise it.
+bool finalises = true;
 int threads = MPI_THREAD_SINGLE;
 
 void check(int code, const char* what) {
@@ -41,8 +42,8 @@ std::string this_process() {
   return fmt::format("process {} of {}", rank, processes);
 }
 
-// At the end of the process. MPI_Finalize waits for all others, so one that exits alone would do so
-// for ever.
+// Runs at the end of the process. MPI_Finalize waits for all processes, so a process that exits
+// alone would wait for ever.
 void finalise() {
   int done = 0;
   MPI_Finalized(&done);
@@ -92,7 +93,7 @@ MPI_Datatype type_of(Dtype dtype) {
   }
 }
 
-// MPI_MAX says nothing of NaN: here it wins.
+// A reduction in which NaN wins; MPI_MAX does not specify NaN.
 template <class T, bool largest>
 void choose(void* in, void* inout, int* length, MPI_Datatype*) {
   const T* const a = static_cast<const T*>(in);
@@ -116,7 +117,7 @@ MPI_Op choosing(Dtype dtype) {
   return largest ? MPI_MAX : MPI_MIN;
 }
 
-// So many bytes as one element: MPI counts with ints.
+// An MPI type of a number of bytes as one element, because MPI counts elements with int.
 class Block {
  public:
   explicit Block(std::size_t bytes) {
@@ -143,7 +144,8 @@ class Block {
   MPI_Datatype type_ = MPI_DATATYPE_NULL;
 };
 
-// f(first element, how many) for parts of a number of elements that an int holds.
+// Calls f(first element, count) for consecutive parts of the elements, each with a count that fits
+// into an int.
 template <class F>
 void in_parts(Index elements, F f) {
   constexpr Index most = Index{1} << 30;
@@ -164,10 +166,10 @@ MPI_Op reduction(const Op& op, Dtype dtype) {
 }
 bool reduces(const Op& op) { return &op == &op_psum || &op == &op_pmax || &op == &op_pmin; }
 
-// ---- What all are about to do ----
+// ---- comparison of collectives ---------------------------------------------------------
 
-// FNV-1a: http://www.isthe.com/chongo/tech/comp/fnv. The same on all hosts, as std::hash need not
-// be.
+// The hash is FNV-1a: http://www.isthe.com/chongo/tech/comp/fnv. It is equal on all hosts,
+// unlike std::hash.
 class Digest {
  public:
   void add(std::string_view text) noexcept {
@@ -184,7 +186,7 @@ class Digest {
   std::uint64_t state_ = 0xcbf29ce484222325U;
 };
 
-// From inside out.
+// Adds the names of the scopes, innermost first.
 void add_scopes(Digest& digest) {
   if (open_scopes > 0)
     visit_frames(current, nullptr, [&](const Frame& frame) {
@@ -214,11 +216,13 @@ std::uint64_t digest_of(const Op& op, const C& attributes, const View& x, Device
   return digest.value();
 }
 
-// Before each collective all places exchange a record: a digest of what they are about to perform,
-// and the operand, if it is small. It is of one size whatever they perform, so that places that
-// disagree still understand each other. That is one message, as the collective itself would be;
-// operands that are larger go by a second one. Where there are many places, records would be long:
-// these compare their digests alone.
+// Before each collective, all places exchange a record: a digest of the collective that they
+// are about to perform, and the operand if it is small. All records have the same size,
+// so places that disagree can still read them. A record is one message, as the collective itself
+// would be. A larger operand needs a second message. With many places the records would be long,
+// so only the digests are compared.
+//
+//   record = digest (8 bytes), padding (8 bytes), operand (1024 bytes)
 constexpr std::size_t header_bytes = 16, small_bytes = 1024, record_bytes = header_bytes + small_bytes;
 constexpr int few_places = 8;
 
@@ -282,8 +286,9 @@ void Processes::exchange_on_device(void* stream, const Op& op, const C& attribut
   if (count_of(x) != 0 || count_of(result) != 0) nccl_->exchange(stream, op, attributes, x, result);
 }
 
-// Whether the operands of all places, of which this one's is x, are in the records now. That
-// follows from what all agree on.
+// Compares the digest with those of all places, and throws if they differ. Returns whether
+// records_ now has the operands of all places; x is that of this place. All places get the same
+// result.
 bool Processes::agree(std::uint64_t digest, const View* x, FunctionRef<std::string()> what) {
   exchanged_ = true;
   if (size == 1) return false;
@@ -297,7 +302,9 @@ bool Processes::agree(std::uint64_t digest, const View* x, FunctionRef<std::stri
     const std::array<std::uint64_t, 2> mine = {digest, ~digest};
     std::array<std::uint64_t, 2> most{};
     check(MPI_Allreduce(mine.data(), most.data(), 2, MPI_UINT64_T, MPI_MAX, communicator_), "MPI_Allreduce");
-    if (most[0] != ~most[1]) fail_unlike(in_scopes(what(), performer));  // the largest and the smallest
+    // The maxima are those of the digests and of their complements, so the second one gives
+    // the smallest digest.
+    if (most[0] != ~most[1]) fail_unlike(in_scopes(what(), performer));
     return false;
   }
   records_.resize(record_bytes * static_cast<std::size_t>(size));
@@ -316,7 +323,7 @@ const std::byte* Processes::operand(int i) const noexcept {
   return records_.data() + record_bytes * static_cast<std::size_t>(i) + header_bytes;
 }
 
-// The collective of the operands in the records. Sums are in the order of the places.
+// Computes the collective from the operands in the records. Sums are in the order of the places.
 void Processes::combine(const Op& op, const C& attributes, const View& x, const View& result) const {
   const std::size_t bytes = bytes_in(result);
   if (&op == &op_ppermute) {
@@ -338,8 +345,10 @@ void Processes::combine(const Op& op, const C& attributes, const View& x, const 
   }
 }
 
-// All meet here at the first collective, wherever their tensors are: so those of whom some have no device find that out. And once more
-// at the first one of a tensor on a device, if that comes later: from then on it is up to them to be alike, as in shapes.
+// All places agree on the transport at the first collective, wherever their tensors are,
+// so that a place without a device is detected. They agree once more at the first collective
+// of a tensor on a device, if that comes later. Afterwards all places must use the same kind
+// of device in each collective, just as they must use the same shapes.
 Device Processes::exchanges_on(Device device, FunctionRef<std::string(Device)> what) {
   if (!decided_ && (!met_ || device != cpu)) {
     check_alike([&] { return what(met_ ? device : cpu); });
@@ -391,7 +400,7 @@ void Processes::end() {
 
 std::string Processes::str() const { return fmt::format("rank {} of {} of \"{}\"", place, size, name); }
 
-// All come here together, so each can say what all were about to do.
+// All places call this together, so the error of each can list the collectives of all.
 void Processes::fail_unlike(const std::string& mine) const {
   int length = static_cast<int>(mine.size());
   const auto n = static_cast<std::size_t>(size);

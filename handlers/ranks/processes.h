@@ -1,4 +1,4 @@
-// The processes of an axis: who exchanges between them. Internal to ranks.
+// The processes of an axis, and the exchange between them. This header is internal to ranks.
 #pragma once
 
 #include <mpi.h>
@@ -17,41 +17,43 @@
 
 namespace stave_detail {
 
-/// Writes to stderr that this process ends all, and why, and ends them.
+/// Writes the reason to stderr, and ends all processes.
 [[noreturn]] void end_all(const std::string& why) noexcept;
 
-/// How many `with(ranks, ...)` are running in this process: one that exits meanwhile ends all
-/// others.
+/// The number of running `with(ranks, ...)` in this process. If the process exits meanwhile,
+/// it ends all others.
 extern std::atomic<int> open_withs;
 
-/// A collective as errors name it.
+/// Formats a collective for error messages.
 std::string in_words(const Op& op, const CollectiveAttributes& attributes, Dtype dtype, const Shape& shape,
                      Device device);
 
 class Processes final : public Communicator {
  public:
-  /// Of all processes, of a communicator, or of a group: as the options of Ranks say.
+  /// Creates an axis of all processes, of a communicator, or of a group, according to the options.
   Processes(const std::string& axis_name, const RanksOptions& options);
   ~Processes() override;
 
   void exchange(const Op& op, const CollectiveAttributes& attributes, const View& x, const View& result) override;
   void exchange_on_device(void* stream, const Op& op, const CollectiveAttributes& attributes, const View& x,
                           const View& result) override;
-  /// Where a tensor of this device is to be for that: the CPU, or the one device that this place goes by NCCL with. To be asked by all
-  /// before they exchange; `what` is as for check_alike.
+  /// Returns the device on which a tensor of this device is exchanged: the CPU, or the device
+  /// with which this place uses NCCL. All places must call it before an exchange; `what`
+  /// is as for check_alike.
   Device exchanges_on(Device device, FunctionRef<std::string(Device)> what);
-  /// How tensors on devices go; empty until it is decided.
+  /// Describes the transport of tensors on devices; empty until it is decided.
   std::string way() const;
-  /// Compares what all processes are about to do, by a digest. Where they differ, each throws a
-  /// TransformError that says of all what what() says there, and in which scopes.
+  /// Compares the digests of what() on all processes. If they differ, each process throws
+  /// TransformError with the what() and the scopes of all.
   void check_alike(FunctionRef<std::string()> what);
-  /// The same of the end of a `with`, if there was a collective since the one before.
+  /// Compares the end of a `with` in the same way, if there was a collective since the last one.
   void end();
-  /// This place, for messages: rank 1 of 4 of "batch".
+  /// Formats this place for messages: rank 1 of 4 of "batch".
   std::string str() const;
-  /// The same processes again, whose messages do not meet those of others: for another thread. To be made by all.
+  /// Returns the same processes with a separate communicator, for use by another thread.
+  /// All processes must call it.
   IntrusivePtr<Processes> again() const;
-  /// Whether several threads may exchange at a time.
+  /// Returns whether several threads may exchange at the same time.
   static bool takes_threads() noexcept;
 
   const std::string name;
@@ -69,11 +71,16 @@ class Processes final : public Communicator {
   void decide(Device device);
 
   MPI_Comm communicator_ = MPI_COMM_NULL;
-  std::vector<std::byte> records_;  // what all places said last, and their operands, if they are few and these small
-  bool exchanged_ = false;          // since a `with` ended
+  // The last records of all places, if there are few places; a record includes its operand
+  // if that is small.
+  std::vector<std::byte> records_;
+  // Whether there was a collective since the last `with` ended.
+  bool exchanged_ = false;
   bool met_ = false, decided_ = false;
-  std::string why_not_;         // they do not go by NCCL
-  std::unique_ptr<Nccl> nccl_;  // null: they do not
+  // The reason why NCCL is not used.
+  std::string why_not_;
+  // Null if NCCL is not used.
+  std::unique_ptr<Nccl> nccl_;
 };
 
 }  // namespace stave_detail

@@ -61,12 +61,14 @@ class Watchdog {
   std::condition_variable changed_;
   Waiting* first_ = nullptr;
   bool ends_ = false;
-  std::thread thread_;  // last: it uses the others
+  // The last member, because the thread uses the others.
+  std::thread thread_;
 };
 
 namespace {
 
-Watchdog* watchdog = nullptr;  // null: it is silent, or has ended
+// Null if reports are disabled, or after the end.
+Watchdog* watchdog = nullptr;
 
 Seconds timeout() {
   const char* const asked = std::getenv("STAVE_RANKS_TIMEOUT");

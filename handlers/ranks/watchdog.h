@@ -1,8 +1,10 @@
-// The watchdog says on stderr when this process has waited long for the others. Internal to ranks.
+// The watchdog reports on stderr if this process has waited long for the others.
+// This header is internal to ranks.
 //
-// A process that waits inside MPI can say nothing itself, so a thread of its own does.
-// STAVE_RANKS_TIMEOUT in the environment is the time in seconds after which it speaks, 60 if it is
-// not set; 0 keeps it silent. The wait goes on: another process may be busy with something long,
+// A process that waits inside MPI cannot report anything itself, so a separate thread does.
+// The first report comes after STAVE_RANKS_TIMEOUT seconds, an environment variable;
+// the default is 60, and 0 disables reports. Further reports come after twice, four times ...
+// that time. The wait continues, because another process may be busy with a long task,
 // such as writing a file.
 #pragma once
 
@@ -13,16 +15,16 @@
 
 namespace stave_detail {
 
-/// Starts the thread, once. Throws Error if STAVE_RANKS_TIMEOUT is no number of seconds.
+/// Starts the thread, once. Throws Error if STAVE_RANKS_TIMEOUT is not a valid number of seconds.
 void start_watchdog();
-/// Ends the thread: before the process does.
+/// Ends the thread; called before the process ends.
 void stop_watchdog() noexcept;
 
-/// Stands while this thread waits for other processes. It costs two locks of a mutex that is free.
+/// Exists while this thread waits for other processes. It costs two uncontended locks of a mutex.
 class Waiting {
  public:
-  /// `say` gives who waits and in what: "rank 0 of 2 of "batch" ... in psum of float32 [3]". It is
-  /// called on the watchdog's thread while this one waits.
+  /// `say` returns the text of a report for a duration: "rank 0 of 2 of "batch" ...
+  /// in psum of float32 [3]". The watchdog's thread calls it while this thread waits.
   explicit Waiting(stave::FunctionRef<std::string(const std::string& duration)> say);
   ~Waiting();
   Waiting(const Waiting&) = delete;

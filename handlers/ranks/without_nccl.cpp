@@ -1,4 +1,5 @@
-// A build without nccl.h: tensors on devices go by way of the host's memory.
+// Replaces nccl.cpp in a build without nccl.h: tensors on devices are exchanged via the host's
+// memory.
 #include <cstring>
 
 #include <stave/core/tensor/fail.h>
