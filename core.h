@@ -49,7 +49,7 @@
 #include <stave/core/tensor/read_storage.h>
 #include <stave/core/tensor/storage.h>
 #include <stave/core/tensor/tensor.h>
-#include <stave/core/tensor/track.h>
+#include <stave/core/tensor/tensor_register.h>
 #include <stave/handlers/compile/compile.h>
 #include <stave/handlers/compile/elementwise_op.h>
 #include <stave/handlers/compile/trace.h>

@@ -1,7 +1,9 @@
-// What the exponentials of matrices on all backends decide alike: which approximant, and how often a matrix is halved.
+// The choices that matrix exponentials share on all backends: the approximant, and how often a
+// matrix is halved.
 //
-// N. Higham, "The scaling and squaring method for the matrix exponential revisited", 2005: the bounds of table 2.3, and of section
-// 5 for single precision; the coefficients of the [m/m] approximant are b_j = (2m - j)! / ((m - j)! j!), all but for a factor.
+// Source: N. Higham, "The scaling and squaring method for the matrix exponential revisited", 2005.
+// The bounds are those of table 2.3, and of section 5 for single precision; the coefficients of the
+// [m/m] approximant are b_j = (2m - j)! / ((m - j)! j!), up to a common factor.
 #pragma once
 
 namespace stave_detail {
@@ -38,10 +40,11 @@ constexpr double expm_coefficient(int order, int j) {
 /// How many even powers x^2, x^4, ... an approximant is made of.
 constexpr int expm_powers(int order) { return order == 13 ? 3 : order / 2; }
 
-/// The bound for sizes by powers (Al-Mohy and Higham, "A new scaling and squaring algorithm for the matrix exponential", 2009,
-/// theorem 4.2 (a) for the powers 4 and 6).
+/// The bound for sizes that are estimated by powers: theorem 4.2 (a), for the powers 4 and 6, of
+/// Al-Mohy and Higham, "A new scaling and squaring algorithm for the matrix exponential", 2009.
 constexpr double expm_bound_by_powers(const Approximant& of) { return of.order == 13 ? 4.25 : of.bound; }
-/// 1 / ((2m)! / m!^2 (2m + 1)!) in units of rounding, of the two orders after which a matrix is halved: (5.1) there.
+/// 1 / ((2m)! / m!^2 (2m + 1)!) in units of rounding, for the two orders after which a matrix is
+/// halved: formula (5.1) of that paper.
 template <class T>
 constexpr double expm_remainder(int order) {
   const double coefficient = order == 13 ? 1 / 113250775606021113483283660800000000. : 1 / 4487938430976000.;

@@ -87,7 +87,7 @@ TEST(Answer, ToACallOfAFunction) {
     bool runs;
     Replaces(Outputs given, bool performs) : outputs(std::move(given)), runs(performs) {}
     Outputs handle(Call& call) override {
-      if (!call.op().carries_functions) return perform(std::move(call));
+      if (!call.op().is_higher_order) return perform(std::move(call));
       if (runs) perform(call);
       return outputs;
     }
@@ -166,7 +166,7 @@ struct WrongToCalls : Handler {
   int calls = 0;
   explicit WrongToCalls(const std::function<Outputs(const Outputs&)>& given) : answer(given) {}
   Outputs handle(Call& call) override {
-    if (!call.op().carries_functions) return perform(std::move(call));
+    if (!call.op().is_higher_order) return perform(std::move(call));
     ++calls;
     return answer(perform(std::move(call)));
   }
@@ -177,7 +177,7 @@ struct WrongControllerOfCalls : Controller {
   int calls = 0;
   explicit WrongControllerOfCalls(const std::function<Outputs(const Outputs&)>& given) : answer(given) {}
   void handle(Call& call, Resumption<Call> rest) override {
-    if (!call.op().carries_functions) return rest.resume_last(perform(std::move(call)));
+    if (!call.op().is_higher_order) return rest.resume_last(perform(std::move(call)));
     ++calls;
     rest.resume_last(answer(perform(call)));
   }
@@ -260,7 +260,7 @@ TEST(Answer, MayStandForForeignCode) {
     Tensor value;
     explicit Mock(Tensor given) : value(std::move(given)) {}
     Outputs handle(Call& call) override {
-      return call.op().carries_functions ? Outputs(value) : perform(std::move(call));
+      return call.op().is_higher_order ? Outputs(value) : perform(std::move(call));
     }
   };
   const auto foreign = host_call([](T) -> Tensor { throw std::runtime_error("runs"); }, {{Shape{2}, float32}});

@@ -52,11 +52,11 @@ struct Both {
 struct Many {
   using Result = std::vector<int>;
 };
-struct Parts {
+struct Partition {
   int a = 0, b = 0;
 };
 struct Whole {
-  using Result = Parts;
+  using Result = Partition;
 };
 struct InBraces : Controls<Both, Many, Whole> {
   void handle(Both&, Resumption<Both> rest) override { rest.resume_last({1, "one"}); }

@@ -950,7 +950,7 @@ TEST_F(HtmlPage, PicturesOfTwoRunsAreAlike) {
     unsigned height;
     double ink;
   };
-  const auto parts_of = [&] {
+  const auto partition = [&] {
     HtmlReport report;
     with(report, [] { steps(20); });
     const Json seen = look(report, R"js(
@@ -973,7 +973,7 @@ TEST_F(HtmlPage, PicturesOfTwoRunsAreAlike) {
     }
     return parts;
   };
-  const std::vector<Part> some = parts_of(), others = parts_of();
+  const std::vector<Part> some = partition(), others = partition();
   ASSERT_GE(some.size(), 3u);
   ASSERT_EQ(some.size(), others.size());
   for (std::size_t i = 0; i < some.size(); ++i) {

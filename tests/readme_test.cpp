@@ -153,12 +153,12 @@ TEST(Readme, LimitsOfCompileAreThoseOfTheCode) {
     bool is_exponent = false;
   };
   const Limit limits[] = {
-      {"distinct values of one read", "handlers/compile/compile.cpp", "most_values_met = (\\d+)"},
+      {"distinct values of one read", "handlers/compile/compile.cpp", "most_values_observed = (\\d+)"},
       {"of a read of more than one element", "handlers/compile/compile.cpp", "recorded_at_once = (\\d+)"},
       {"bytes that one operation may read", "handlers/compile/compile.cpp",
        "most_bytes_read = std::size_t\\{(\\d+)\\} << 20"},
       {"calls in a row that find something new", "handlers/compile/compile.cpp", "most_misses = (\\d+)"},
-      {"paths of one signature", "handlers/compile/compile.cpp", "most_ways = (\\d+)"},
+      {"paths of one signature", "handlers/compile/compile.cpp", "most_paths = (\\d+)"},
       {"signatures of one compiled function", "handlers/compile/compile.cpp", "most_signatures = (\\d+)"},
       {"guards recorded without a replay", "handlers/compile/compile.cpp", "most_unused = (\\d+)"},
       {"operations of one recording", "handlers/compile/record.cpp", "most_instructions = std::size_t\\{1\\} << (\\d+)",

@@ -1,4 +1,4 @@
-// Values that a tape computes again (handlers/transforms/anchors.cpp): who sees that, and under whom; values and pullbacks that outlive the
+// Values that a tape computes again (handlers/transforms/rematerialization.cpp): who sees that, and under whom; values and pullbacks that outlive the
 // function. The programs: recompute_test.cpp.
 #include <string>
 #include <thread>

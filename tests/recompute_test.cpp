@@ -1,4 +1,4 @@
-// Values that a tape computes again (handlers/transforms/anchors.cpp, joint.h): random programs against the tape that keeps everything, bit for
+// Values that a tape computes again (handlers/transforms/rematerialization.cpp, fused_backward.h): random programs against the tape that keeps everything, bit for
 // bit, in every nest; what is kept in memory. Who sees what: recompute_handlers_test.cpp.
 #include <cstddef>
 #include <functional>

@@ -266,7 +266,7 @@ TEST(Passes, ARegionOfManyResultsIsDividedWhereOneHalfReadsTheOther) {
   for (std::size_t i = 0; i < wanted.size(); ++i) EXPECT_THAT(found[i], IsNear(wanted[i], 0.));
 }
 
-std::vector<std::string> why_apart(const Program& program) {
+std::vector<std::string> fusion_report(const Program& program) {
   std::vector<std::string> lines{"of another program"};
   optimized(program, &lines);
   return lines;
@@ -278,25 +278,26 @@ TEST(Passes, SayWhatEndsARegion) {
     const Scope scope("norm");
     return exp(b) / sum(exp(b), 0);
   };
-  EXPECT_THAT(why_apart(trace(normalized)(a)), ElementsAre("sum of [3,4] over axes=[0] ends a region @norm"));
+  EXPECT_THAT(fusion_report(trace(normalized)(a)), ElementsAre("sum of [3,4] over axes=[0] ends a region @norm"));
   const auto layers = [](const Tensor& b, const Tensor& v) { return tanh(matmul(b * 2., v) + matmul(b * 2., v * 3.)); };
-  EXPECT_THAT(why_apart(trace(layers)(a, w)), ElementsAre("matmul of [3,4] and [4,5] is not elementwise (2 times)"));
+  EXPECT_THAT(fusion_report(trace(layers)(a, w)),
+              ElementsAre("matmul of [3,4] and [4,5] is not elementwise (2 times)"));
 }
 
 TEST(Passes, SayThatARegionEndsInAReductionAlready) {
   const auto p = trace([](const Tensor& a) { return sum(a * 2., 0); })(ones({3, 4}));
   const auto regions = p.with(optimized(p));
   const auto around = [&](const Tensor& a) { return exp(regions(sin(a))); };
-  EXPECT_THAT(why_apart(trace(around)(ones({3, 4}))), ElementsAre("fused of [3,4] ends in a reduction already"));
+  EXPECT_THAT(fusion_report(trace(around)(ones({3, 4}))), ElementsAre("fused of [3,4] ends in a reduction already"));
 }
 
 TEST(Passes, SayWhatIsReadOtherwiseThanItLies) {
   const auto row = [](const Tensor& b, const Tensor& r) { return b * label(exp(r), "weights") + 1.; };
-  EXPECT_THAT(why_apart(trace(row)(ones({1000, 4}), ones({4}))),
+  EXPECT_THAT(fusion_report(trace(row)(ones({1000, 4}), ones({4}))),
               ElementsAre("exp \"weights\" of [4] is broadcast to [1000,4]: it would be computed 1000 times"));
   const auto turned = [](const Tensor& b) { return permute_dims(sin(b), {1, 0}) + permute_dims(sin(b), {1, 0}) * 2.; };
   EXPECT_THAT(
-      why_apart(trace(turned)(ones({3, 4}))),
+      fusion_report(trace(turned)(ones({3, 4}))),
       ElementsAre("sin of [3,4] is read through permute_dims, as [4,3]: a region reads its values as they lie"));
 }
 
@@ -306,44 +307,44 @@ TEST(Passes, SayWhichRegionWasPerformedBefore) {
     const Tensor product = matmul(b, e);
     return std::pair(product, e + 1.);
   };
-  EXPECT_THAT(why_apart(trace(both)(ones({3, 3}))),
+  EXPECT_THAT(fusion_report(trace(both)(ones({3, 3}))),
               ElementsAre("add of [3,3] reads exp after matmul did: that region was performed by then"));
   const auto summed = [](const Tensor& b) {
     const Tensor e = exp(b);
     const Tensor product = matmul(b, e);
     return std::pair(product, sum(e));
   };
-  EXPECT_THAT(why_apart(trace(summed)(ones({3, 3}))),
+  EXPECT_THAT(fusion_report(trace(summed)(ones({3, 3}))),
               ElementsAre("sum of [] reads exp after matmul did: that region was performed by then"));
 }
 
 TEST(Passes, SayThatACheckpointAndARegionsLimitsPart) {
   const auto again = [](const Tensor& a) { return checkpoint([](const Tensor& b) { return sin(sin(b)); })(a * 2.); };
-  EXPECT_THAT(why_apart(with_calls_inlined(trace(grad([&](const Tensor& a) { return sum(again(a)); }))(x))),
+  EXPECT_THAT(fusion_report(with_calls_inlined(trace(grad([&](const Tensor& a) { return sum(again(a)); }))(x))),
               Contains(HasSubstr("of another epoch: what a checkpoint computes again stays apart")));
   const auto long_one = [](const Tensor& a) {
     Tensor y = a;
     for (int i = 0; i < 3000; ++i) y = sin(y);
     return y;
   };
-  EXPECT_THAT(why_apart(trace(long_one)(x)),
+  EXPECT_THAT(fusion_report(trace(long_one)(x)),
               ElementsAre("sin of [3] begins another region: that of sin holds as much as a region may"));
   const auto many = [](const Tensor& a) {
     std::vector<Tensor> results;
     for (int i = 0; i < 70; ++i) results.push_back(a * (2. + i));
     return results;
   };
-  EXPECT_THAT(why_apart(trace(many)(x)),
+  EXPECT_THAT(fusion_report(trace(many)(x)),
               ElementsAre("a region of 70 operations, of which something else reads 70, more than 64, is divided"));
 }
 
 TEST(Passes, SayNothingOfWhatIsWholeOrNeedNotBe) {
-  EXPECT_THAT(why_apart(trace(loss)(x, x)), IsEmpty());
-  EXPECT_THAT(why_apart(trace([](const Tensor& a) {
+  EXPECT_THAT(fusion_report(trace(loss)(x, x)), IsEmpty());
+  EXPECT_THAT(fusion_report(trace([](const Tensor& a) {
                 return matmul(permute_dims(a, {1, 0}), exp(a) * 2.);
               })(ones({3, 3}))),
               IsEmpty());
-  EXPECT_THAT(why_apart(trace([](const Tensor& a) { return a * 2. + sum(a, 0); })(ones({3, 3}))), IsEmpty());
+  EXPECT_THAT(fusion_report(trace([](const Tensor& a) { return a * 2. + sum(a, 0); })(ones({3, 3}))), IsEmpty());
 }
 
 TEST(Passes, CostCountsBytesAndFlops) {

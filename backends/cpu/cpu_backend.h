@@ -13,7 +13,7 @@ class CpuBackend final : public stave::Backend {
   void deallocate(stave::Storage* storage) noexcept override;
   void run(const stave::Op& op, const stave::Attributes* attributes, std::span<const stave::View> inputs,
            std::span<const stave::View> outputs) override;
-  void run_by_rows(std::span<const Step> steps, stave::Index rows) override;
+  void run_row_blocks(std::span<const Step> steps, stave::Index rows) override;
   void write(void* to, const void* from, std::size_t bytes) override;
   void read(void* to, const void* from, std::size_t bytes) override;
   void synchronize() override {}

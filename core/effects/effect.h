@@ -40,7 +40,7 @@
 
 namespace stave_detail {
 
-class Surroundings;  // carried.h
+class CapturedHandlers;  // higher_order.h
 
 // The FNV-1a hash of the compiler's spelling of E. It is the same in all files and libraries.
 template <class E>
@@ -142,11 +142,11 @@ class AnyHandler {
   /// Returns true if the handler promises two things: it runs no user code while it handles, and it
   /// answers each operation with the inferred shapes and dtypes. Then the caller's tensors stay
   /// as they are meanwhile, and the answers need no check. Only for the library's own handlers.
-  virtual bool discreet() const noexcept { return false; }
+  virtual bool runs_no_user_code() const noexcept { return false; }
   /// Returns true if the handler accepts the call of a compiled function as one closed call,
   /// an operation that has rules for all transforms. Other handlers see each operation
   /// of the function separately.
-  virtual bool takes_programs() const noexcept { return false; }
+  virtual bool takes_closed_calls() const noexcept { return false; }
   /// This handler's Handling<E> as a void pointer, or null; `effect` is effect_type<E>().
   virtual void* handling(const EffectType& effect) = 0;
   /// The answer to a recordable effect, for a handler whose `handling`
@@ -235,8 +235,8 @@ struct Frame {
   AnyHandler* handler;         // null for an interception
   Handling<Call>* operations;  // the handler of tensor operations; null: they skip this frame
   Kind kind;
-  bool trusted;   // the handler is `discreet()` and answers tensor operations
-  bool discreet;  // `trusted` holds for this frame and for all below that answer operations
+  bool answers_need_no_check;  // the handler `runs_no_user_code()` and answers tensor operations
+  bool runs_no_user_code;      // the same for all frames from this one down
 
   Frame(const Frame&) = delete;
   Frame& operator=(const Frame&) = delete;
@@ -244,11 +244,11 @@ struct Frame {
  protected:
   explicit Frame(Frame* below_) noexcept  // an interception
       : below(below_), nearest(nearest_of(below_)), handler(nullptr), operations(nullptr), kind(Kind::interception),
-        trusted(false), discreet(false) {}
+        answers_need_no_check(false), runs_no_user_code(false) {}
   Frame(Frame* below_, Kind kind_, AnyHandler* handler_, Handling<Call>* operations_) noexcept
       : below(below_), nearest(operations_ ? this : nearest_of(below_)), handler(handler_), operations(operations_),
-        kind(kind_), trusted(operations_ && handler_->discreet()),
-        discreet(trusted && (!nearest_of(below_) || nearest_of(below_)->discreet)) {}
+        kind(kind_), answers_need_no_check(operations_ && handler_->runs_no_user_code()),
+        runs_no_user_code(answers_need_no_check && (!nearest_of(below_) || nearest_of(below_)->runs_no_user_code)) {}
   ~Frame() = default;
   static Frame* nearest_of(Frame* frame) noexcept { return frame ? frame->nearest : nullptr; }
 };
@@ -263,7 +263,7 @@ struct HandlerFrame : Frame {
   const std::shared_ptr<AnyHandler>* owner = nullptr;  // set if the handler is shared
   IntrusivePtr<Standing> known;                        // null until `standing()` is called
   // The captured handler stack that reinstalled this handler; else null.
-  const stave_detail::Surroundings* again = nullptr;
+  const stave_detail::CapturedHandlers* again = nullptr;
 
   HandlerFrame(Frame* below_, AnyHandler* handler_) noexcept
       : HandlerFrame(below_, handler_, handler_->handling_calls()) {}

@@ -4,8 +4,8 @@
 #include <utility>
 
 #include <stave/core/effects/controller.h>
-#include <stave/core/op/carried.h>
-#include <stave/core/op/carried_answer.h>
+#include <stave/core/op/higher_order.h>
+#include <stave/core/op/higher_order_answer.h>
 #include <stave/core/op/lost_derivatives.h>
 #include <stave/core/op/op.h>
 #include <stave/core/ops/create.h>
@@ -37,7 +37,7 @@ void Call::validate() {
   for (std::size_t i = 0; i < inputs_.size(); ++i)
     if (!inputs_[i].defined()) [[unlikely]]
       fail<TransformError>("{}: operand {} is an empty Tensor (default-constructed or moved from)", op_->name, i);
-  if (op_->carries_functions || stave_detail::answered_outside != 0) [[unlikely]]
+  if (op_->is_higher_order || stave_detail::answered_outside != 0) [[unlikely]]
     // An effect is being answered outside of a transform, which may have to know of this operation.
     care_ |= carries;
   op_->infer(*this, outputs_);
@@ -258,9 +258,9 @@ Outputs run_without_call(const Op& op, const Attributes& attributes, std::span<T
 namespace {
 
 // Passes the call to the innermost handler. The inputs are counted first, unless all handlers below
-// are discreet.
+// run no user code.
 inline Outputs hand_over(Call& call, Frame* frame) {
-  if (!frame->discreet) call.own();
+  if (!frame->runs_no_user_code) call.own();
   return answered(frame, call);
 }
 
@@ -273,7 +273,7 @@ constinit PassOn pass_on;
 }  // namespace
 
 void check_answer_closely(const Call& call, const Outputs& outputs, const AnyHandler* who) {
-  if (call.op().carries_functions) return check_carried_answer(functions_of(call), outputs, who);
+  if (call.op().is_higher_order) return check_higher_order_answer(functions_of(call), outputs, who);
   const auto expected = call.abstract_outputs();
   const std::string name = who ? who->describe() : "resume";
   if (outputs.size() != expected.size())
@@ -298,7 +298,7 @@ void throw_other_attributes(const Op& op, const std::type_info& asked) {
 
 Outputs perform_with_care(Call& call) {
   const auto performed = [&] {
-    if (call.op().carries_functions) return carry(call);
+    if (call.op().is_higher_order) return carry(call);
     Frame* const frame = current ? current->nearest : nullptr;
     return frame ? hand_over(call, frame) : run(call);
   };

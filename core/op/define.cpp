@@ -14,9 +14,9 @@ Op define_op(const Op& op) {
   };
   if (!name) refuse("the operation has no name");
   if (op.id != OpId::own) refuse("its id is one of the library's operations: leave it out");
-  if (op.carries_functions || op.elementwise)
+  if (op.is_higher_order || op.elementwise)
     refuse(
-        "`elementwise` and `carries_functions` are of the library's operations: leave them out (batch_elementwise is "
+        "`elementwise` and `is_higher_order` are of the library's operations: leave them out (batch_elementwise is "
         "a rule for yours)");
   if (!op.infer) refuse("it lacks `infer`, which says shapes and dtypes of its outputs");
   if (!op.cpu && !op.cuda && !op.view) refuse("nothing computes it: give it a kernel (`cpu`, `cuda`), or a `view`");

@@ -30,7 +30,7 @@ namespace stave {
 
 /// Returns the record itself if it can be performed. Throws TransformError if it lacks a name,
 /// `infer`, or all of `cpu`, `cuda` and `view`, or if it sets what only the library's operations
-/// have (an id, `elementwise`, `carries_functions`).
+/// have (an id, `elementwise`, `is_higher_order`).
 Op define_op(const Op& op);
 
 /// Shape and dtype of x, for `infer`.

@@ -4,7 +4,7 @@
 
 #include <optional>
 
-#include <stave/core/op/carried_answer.h>
+#include <stave/core/op/higher_order_answer.h>
 #include <stave/core/ops/create.h>
 #include <stave/core/ops/frontend.h>
 #include <stave/core/tensor/fail.h>
@@ -15,7 +15,7 @@ namespace stave {
 // The outputs of `call` are known only when its function has run.
 constinit const Op op_call{
     .id = OpId::call,
-    .carries_functions = true,
+    .is_higher_order = true,
     .name = "call",
     .infer = [](const Call&, SmallVector<Abstract, 1>&) {},
     .reads = {0u, 0u},
@@ -112,7 +112,7 @@ class LogHandler final : public Remembers {
   std::optional<Notes<std::size_t>> marks_;
 };
 
-Outputs run_logged(const CarriedFunction& function, EffectLog& log, std::span<const Tensor> xs) {
+Outputs run_logged(const FunctionArgument& function, EffectLog& log, std::span<const Tensor> xs) {
   EffectLog::Run& run = log.run();
   LogHandler handler(log, run);
   HandlerFrame frame(current, &handler);
@@ -157,8 +157,8 @@ Outputs with_tangents(Outputs outputs, const Outputs& tangents) {
 
 Outputs call_function(FunctionAttributes functions, Inputs inputs) {
   const char* const name = functions.name;
-  if (functions.runs_again) functions.log = make_intrusive<EffectLog>();
-  const auto checked = [name, log = functions.log](CarriedFunction& carried) {
+  if (functions.rematerializes) functions.log = make_intrusive<EffectLog>();
+  const auto checked = [name, log = functions.log](FunctionArgument& carried) {
     if (!carried) return;
     const auto* const told = carried.target<ToldFunction>();
     const auto known = told ? told->results : nullptr;

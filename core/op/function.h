@@ -1,9 +1,9 @@
 // The operation `call` for functions of flat lists of tensors. Its public forms, for functions
 // of trees, are in handlers/transforms/checkpoint.h and handlers/transforms/custom.h.
-// core/op/carried.h explains how the functions pass through handlers.
+// core/op/higher_order.h explains how the functions pass through handlers.
 #pragma once
 
-#include <stave/core/op/carried.h>
+#include <stave/core/op/higher_order.h>
 
 namespace stave_detail {
 

@@ -62,7 +62,7 @@ Device device_of(const Call& call) {
     if (const Device device = call.as<TransferAttributes>().device; device != cpu) return device;
   for (const Tensor& input : call.inputs())
     if (input.device() != cpu) return input.device();
-  return call.inputs().empty() && !call.op().carries_functions ? call.as<PlacedAttributes>().device : cpu;
+  return call.inputs().empty() && !call.op().is_higher_order ? call.as<PlacedAttributes>().device : cpu;
 }
 
 std::unique_ptr<BackendStopwatch> stopwatch_of(const Call& call) { return backend_of(device_of(call)).stopwatch(); }

@@ -48,7 +48,7 @@ using namespace stave;
 
 // Computes a call on the backend of its inputs' device, below all handlers.
 Outputs run(Call& call);
-// Performs a call that needs care: one with lent inputs, with functions (carried.h), or while
+// Performs a call that needs care: one with lent inputs, with functions (higher_order.h), or while
 // an effect is being answered outside of a transform (lost_derivatives.h).
 Outputs perform_with_care(Call& call);
 
@@ -174,7 +174,7 @@ void check_answer_closely(const Call& call, const Outputs& outputs, const AnyHan
 // Lets the frame's handler answer. The answer is checked unless the handler is trusted.
 inline Outputs answered(Frame* frame, Call& call) {
   Intercept intercept(frame);
-  if (frame->trusted) return frame->operations->handle(call);
+  if (frame->answers_need_no_check) return frame->operations->handle(call);
   // The frame may end while the call is suspended, if others share the handler.
   const AnyHandler* const who = frame->handler;
   Outputs outputs = frame->operations->handle(call);
@@ -313,8 +313,8 @@ enum class Derivative : std::uint8_t {
 
 struct Op {
   OpId id = OpId::own;
-  // Its attributes hold functions (carried.h), and no outputs are inferred.
-  bool carries_functions = false;
+  // Its attributes hold functions (higher_order.h), and no outputs are inferred.
+  bool is_higher_order = false;
   const char* name = nullptr;
   /// Validates a call, and appends the shapes and dtypes of its outputs. It is the only place
   /// that validates; it throws if the call is invalid.

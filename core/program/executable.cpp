@@ -5,9 +5,9 @@
 
 #include <stave/core/op/notation.h>
 #include <stave/core/ops/frontend.h>
-#include <stave/core/program/bands.h>
 #include <stave/core/program/fused.h>
 #include <stave/core/program/loop.h>
+#include <stave/core/program/row_blocks.h>
 #include <stave/core/tensor/fail.h>
 #include <stave/core/tensor/storage.h>
 
@@ -144,7 +144,7 @@ class Executable::Planner {
       if (output >= 0) make_result(base_[at(output)]);
     plan_.outputs_ = program_.outputs;
     ends_ = last_;
-    find_bands();
+    find_blocks();
     start_in_results();
     lay_out();
     for (std::size_t v = 0; v < plan_.viewed_.size(); ++v) patch(v);
@@ -291,9 +291,9 @@ class Executable::Planner {
     plan_.results_.push_back({variable(base).shape, variable(base).dtype});
   }
 
-  // ---- row blocks: kernels that run some rows at a time (bands.h) ----
+  // ---- row blocks: kernels that run some rows at a time (row_blocks.h) ----
 
-  static constexpr std::size_t most_in_band = 16;
+  static constexpr std::size_t most_in_block = 16;
   // With this many rows or more, reductions of many rows and of few compute alike.
   static constexpr Index least_rows = 64;
   static constexpr std::uint64_t out_of_cache = std::uint64_t{1} << 19;  // bytes
@@ -303,7 +303,7 @@ class Executable::Planner {
     const std::span<const int> views =
         std::span<const int>(plan_.viewed_).subspan(kernel.first, kernel.inputs + kernel.outputs);
     const Shape& shape = place_of(views[0]).layout.shape();
-    if (!makes_rows_apart(*kernel.op, kernel.attributes.get(), shape.rank())) return 0;
+    if (!computes_rows_separately(*kernel.op, kernel.attributes.get(), shape.rank())) return 0;
     // The rows of an array that is part of another are not rows of that other array.
     const auto is_part = [&](int v) { return bool(is_part_[at(v)]); };
     if (const auto made = made_by(kernel); std::any_of(made.begin(), made.end(), is_part)) return 0;
@@ -314,8 +314,8 @@ class Executable::Planner {
     return std::all_of(views.begin(), views.end(), has_them) ? shape[0] : 0;
   }
 
-  void find_bands() {
-    band_of_.resize(plan_.kernels_.size(), none);
+  void find_blocks() {
+    block_of_.resize(plan_.kernels_.size(), none);
     for (std::size_t first = 0, end; first < plan_.kernels_.size(); first = end) {
       const Index rows = rows_of(plan_.kernels_[first]);
       end = first + 1;
@@ -328,8 +328,8 @@ class Executable::Planner {
                         rows_agree(place_of(v).layout.node(), plan_.places_[base].layout.node());
                });
       };
-      while (end < plan_.kernels_.size() && end - first < most_in_band && joins(plan_.kernels_[end])) ++end;
-      if (end - first > 1 && reads_again(first, end)) make_band(first, end, rows);
+      while (end < plan_.kernels_.size() && end - first < most_in_block && joins(plan_.kernels_[end])) ++end;
+      if (end - first > 1 && reads_again(first, end)) make_block(first, end, rows);
     }
   }
 
@@ -356,11 +356,11 @@ class Executable::Planner {
 
   // Kernels [first, end) run block by block. Every array that one of them reads or writes must stay
   // until the end, because the other blocks still need it.
-  void make_band(std::size_t first, std::size_t end, Index rows) {
+  void make_block(std::size_t first, std::size_t end, Index rows) {
     plan_.kernels_[first].together = end - first;
     plan_.kernels_[first].rows = rows;
-    std::fill(band_of_.begin() + static_cast<std::ptrdiff_t>(first),
-              band_of_.begin() + static_cast<std::ptrdiff_t>(end), first);
+    std::fill(block_of_.begin() + static_cast<std::ptrdiff_t>(first),
+              block_of_.begin() + static_cast<std::ptrdiff_t>(end), first);
     for (int& last : last_)
       if (last >= static_cast<int>(first) && last < static_cast<int>(end)) last = static_cast<int>(end) - 1;
   }
@@ -428,7 +428,7 @@ class Executable::Planner {
       const std::size_t base = base_[at(read[i])];
       if (base != at(read[i]) || plan_.places_[base].home != Home::arena) continue;
       if (ends_[base] != static_cast<int>(k) || !has_room(base)) continue;
-      if (band_of_[k] != none && !is_made(base, band_of_[k], k)) continue;
+      if (block_of_[k] != none && !is_made(base, block_of_[k], k)) continue;
       if (size_of(variable(base).dtype) != size_of(variable(made).dtype)) continue;
       const auto reads = std::count_if(read.begin(), read.end(), [&](int other) { return base_[at(other)] == base; });
       if (reads == 1) return base;
@@ -454,7 +454,7 @@ class Executable::Planner {
   std::vector<bool> is_part_;  // The variable is computed in a part of another, its base.
   std::vector<Program::Variable> extra_;
   // For each kernel, the first kernel of its row block, or none.
-  std::vector<std::size_t> band_of_;
+  std::vector<std::size_t> block_of_;
 };
 
 bool Executable::admits(const Program& program) {
@@ -463,7 +463,7 @@ bool Executable::admits(const Program& program) {
   for (const Program::Constant& constant : program.constants)
     if (!constant.value.node().storage) return false;
   return std::none_of(program.instructions.begin(), program.instructions.end(), [](const auto& step) {
-    return step.is_read() || step.op->carries_functions || step.op->id == OpId::to ||
+    return step.is_read() || step.op->is_higher_order || step.op->id == OpId::to ||
            (step.op->id == OpId::own && !step.op->cpu && !step.op->cuda);
   });
 }
@@ -483,9 +483,9 @@ Executable::~Executable() {
   delete spare_.load(std::memory_order_acquire);
 }
 
-Holding::Held Executable::held(const std::string& name) const {
+MemoryHolder::Held Executable::held(const std::string& name) const {
   const std::size_t arenas = arenas_;
-  Holding::Held all{name, device_, arenas, arenas * arena_bytes_, {}};
+  MemoryHolder::Held all{name, device_, arenas, arenas * arena_bytes_, {}};
   for (const Tensor& constant : constants_) all.constants.push_back(constant.node().storage.get());
   return all;
 }
@@ -520,7 +520,7 @@ void Executable::run_kernels(Backend& backend, const Activation& active) const {
     for (const Kernel& kernel : std::span(kernels_).subspan(k, kernels_[k].together))
       steps.push_back({kernel.op, kernel.attributes.get(), views.subspan(kernel.first, kernel.inputs),
                        views.subspan(kernel.first + kernel.inputs, kernel.outputs)});
-    if (steps.size() > 1) backend.run_by_rows(steps, kernels_[k].rows);
+    if (steps.size() > 1) backend.run_row_blocks(steps, kernels_[k].rows);
     else backend.run(*steps[0].op, steps[0].attributes, steps[0].inputs, steps[0].outputs);
   }
 }

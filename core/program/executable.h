@@ -19,7 +19,7 @@
 #include <optional>
 
 #include <stave/core/program/program.h>
-#include <stave/core/tensor/holding.h>
+#include <stave/core/tensor/memory_holder.h>
 
 namespace stave_detail {
 
@@ -99,7 +99,7 @@ class Executable {
   void give_back(std::unique_ptr<Activation> active) const;
   void run(Backend& backend, Activation& active) const;
   void run_kernels(Backend& backend, const Activation& active) const;
-  Holding::Held held(const std::string& name) const;
+  MemoryHolder::Held held(const std::string& name) const;
 
   Device device_ = cpu;
   std::vector<Place> places_;  // the place of each variable
@@ -112,7 +112,7 @@ class Executable {
   std::size_t arena_bytes_ = 0;
   mutable std::atomic<Activation*> spare_{nullptr};
   mutable std::atomic<std::size_t> arenas_{0};   // the number of arenas that exist
-  std::optional<Holding> holding_;               // reports the arenas and constants to whos
+  std::optional<MemoryHolder> holding_;          // reports the arenas and constants to whos
   mutable std::atomic<int> recordings_left_{0};  // how many recordings may still be made
 };
 

@@ -171,7 +171,7 @@ const LoopAttributes* loop_of(const Program::Instruction& instruction) {
 
 Outputs perform_loop(const IntrusivePtr<const LoopAttributes>& attributes, Inputs inputs) {
   const Frame* const handler = current ? current->nearest : nullptr;
-  if (handler && !handler->discreet) return perform_steps(*attributes, inputs);
+  if (handler && !handler->runs_no_user_code) return perform_steps(*attributes, inputs);
   return perform(Call(op_loop, std::move(inputs), attributes));
 }
 

@@ -23,7 +23,7 @@ Outputs performed(const Program::Instruction& step, Inputs operands) {
   if (loop_of(step))
     return perform_loop(IntrusivePtr<const LoopAttributes>(static_cast<const LoopAttributes*>(step.attributes.get())),
                         std::move(operands));
-  if (!step.op->carries_functions) return perform(Call(*step.op, std::move(operands), step.attributes));
+  if (!step.op->is_higher_order) return perform(Call(*step.op, std::move(operands), step.attributes));
   return static_cast<const RecordedFunctions&>(*step.attributes).perform(std::move(operands));
 }
 
@@ -38,7 +38,7 @@ void check_met(const Program::Instruction& read, const Tensor& value) {
   tell_read(found);
 }
 
-CarriedFunction replayed(const std::shared_ptr<const Program>& program, const Inputs& captured) {
+FunctionArgument replayed(const std::shared_ptr<const Program>& program, const Inputs& captured) {
   if (!program) return nullptr;
   return [program, captured](std::span<const Tensor> xs) {
     std::vector<Tensor> all(xs.begin(), xs.end());
@@ -55,7 +55,7 @@ bool RecordedFunctions::equals(const Attributes& other) const {
   const auto same_saves = [](const Saveable& a, const Saveable& b) {
     return a.operations == b.operations && a.labels == b.labels;
   };
-  return std::string_view(name) == with.name && runs_again == with.runs_again && captured == with.captured &&
+  return std::string_view(name) == with.name && rematerializes == with.rematerializes && captured == with.captured &&
          (saves == with.saves || (saves && with.saves && same_saves(*saves, *with.saves))) &&
          same(function, with.function) && same(again, with.again) &&
          (rules == with.rules || (rules && with.rules && rules->equals(*with.rules)));
@@ -66,7 +66,7 @@ Outputs RecordedFunctions::perform(Inputs inputs) const {
   Inputs arguments(inputs.begin(), inputs.end() - static_cast<std::ptrdiff_t>(this->captured));
   FunctionAttributes functions;
   functions.name = name;
-  functions.runs_again = runs_again;
+  functions.rematerializes = rematerializes;
   functions.saves = saves;
   functions.function = replayed(function, captured);
   functions.again = replayed(again, captured);
@@ -91,7 +91,7 @@ std::vector<int> last_reads(const Program& program) {
 }
 
 bool may_throw(const Op& op) {
-  return op.id == OpId::own || op.carries_functions || op.index_name || is_linalg(op.id) || op.id == OpId::to;
+  return op.id == OpId::own || op.is_higher_order || op.index_name || is_linalg(op.id) || op.id == OpId::to;
 }
 bool may_throw(const Program::Instruction& instruction) {
   const LoopAttributes* const loop = loop_of(instruction);
@@ -101,7 +101,7 @@ bool may_throw(const Program::Instruction& instruction) {
 }
 
 bool compute_the_same(const Program::Instruction& a, const Program::Instruction& b) {
-  return a.op == b.op && a.epoch == b.epoch && a.inputs == b.inputs &&
+  return a.op == b.op && a.barrier == b.barrier && a.inputs == b.inputs &&
          same_attributes(a.attributes.get(), b.attributes.get());
 }
 

@@ -21,7 +21,7 @@
 #include <vector>
 
 #include <stave/core/effects/scope.h>
-#include <stave/core/op/carried.h>
+#include <stave/core/op/higher_order.h>
 #include <stave/core/op/op.h>
 
 namespace stave {
@@ -44,8 +44,8 @@ struct Program {
     SmallVector<int, 1> outputs{};
     stave_detail::ScopePathPtr scopes{};
     /// Not 0 for an instruction that a checkpoint computes again. Passes do not merge it with the
-    /// instruction that it repeats, whose epoch differs.
-    std::uint64_t epoch = 0;
+    /// instruction that it repeats, whose barrier differs.
+    std::uint64_t barrier = 0;
     Tensor met{};
 
     bool is_read() const noexcept { return !op; }
@@ -113,7 +113,7 @@ bool may_throw(const Op& op);
 bool may_throw(const Program::Instruction& instruction);
 
 /// Returns true if both instructions compute the same: one operation, on the same variables, with
-/// equal attributes and in the same epoch.
+/// equal attributes and behind the same barrier.
 bool compute_the_same(const Program::Instruction& a, const Program::Instruction& b);
 
 /// Throws if the `given` tensors do not match the program's inputs. An input that is never read
@@ -147,7 +147,7 @@ class RecordedRules;
 /// (rules.h). The instruction's inputs are the inputs of the call, then the captured values.
 struct RecordedFunctions final : Attributes {
   const char* name = "";
-  bool runs_again = false;
+  bool rematerializes = false;
   std::shared_ptr<const Saveable> saves;
   std::size_t captured = 0;
   std::shared_ptr<const Program> function, again;  // `again` may be null

@@ -24,7 +24,7 @@
 #include <utility>
 #include <vector>
 
-#include <stave/core/op/carried.h>
+#include <stave/core/op/higher_order.h>
 #include <stave/core/program/program.h>
 #include <stave/core/tensor/note.h>
 
@@ -110,8 +110,8 @@ class RecordedRules : public std::enable_shared_from_this<RecordedRules> {
   };
   static constexpr std::size_t most_batched = 8;
 
-  Outputs run(Rule& rule, const CarriedFunction& function, std::span<const Tensor> xs, const Inputs& values) const;
-  Rule recorded(const CarriedFunction& function, std::span<const Tensor> xs) const;
+  Outputs run(Rule& rule, const FunctionArgument& function, std::span<const Tensor> xs, const Inputs& values) const;
+  Rule recorded(const FunctionArgument& function, std::span<const Tensor> xs) const;
   Rule& batched(Index lanes, std::vector<bool> given) const;
 
   FunctionAttributes functions_;

@@ -114,7 +114,7 @@ class Backend {
   /// Runs a sequence of operations that are independent by rows: each computes row i of its
   /// outputs from row i of its inputs, where row i is index i of axis 0 of length `rows`.
   /// So one part of the rows may pass through all operations before the next part does.
-  virtual void run_by_rows(std::span<const Step> steps, Index rows);
+  virtual void run_row_blocks(std::span<const Step> steps, Index rows);
   /// Records the operations that `work` requests by run() on this thread, without running them.
   /// `work` does nothing else, and its operations have run before, with views of the same layouts.
   /// Returns null if this backend cannot record this work; then nothing has changed.

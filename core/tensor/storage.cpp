@@ -13,7 +13,7 @@
 #include <stave/core/effects/fork.h>
 #include <stave/core/tensor/fail.h>
 #include <stave/core/tensor/pool.h>
-#include <stave/core/tensor/storage_watch.h>
+#include <stave/core/tensor/storage_watcher.h>
 
 namespace stave_detail {
 
@@ -100,7 +100,7 @@ Backend& cuda_backend(int index) {
 
 // ---- storage ------------------------------------------------------------------------------------
 
-void Backend::run_by_rows(std::span<const Step> steps, Index /*rows*/) {
+void Backend::run_row_blocks(std::span<const Step> steps, Index /*rows*/) {
   for (const Step& step : steps) run(*step.op, step.attributes, step.inputs, step.outputs);
 }
 

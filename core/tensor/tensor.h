@@ -21,7 +21,7 @@
 #include <stave/core/tensor/pool.h>
 #include <stave/core/tensor/scalar.h>
 #include <stave/core/tensor/shape.h>
-#include <stave/core/tensor/track.h>
+#include <stave/core/tensor/tensor_register.h>
 
 namespace stave {
 
@@ -63,7 +63,7 @@ namespace stave {
 struct Node : RefCounted, stave_detail::Pooled {
   Dtype dtype;
   Device device;
-  bool registered = false;  // it is in the register for whos(): track.h
+  bool registered = false;  // it is in the register for whos(): tensor_register.h
   StoragePtr storage;       // null: a value of one lane under vmap, which has no storage of its own
   Index offset = 0;         // the position of element (0, ..., 0) in the storage, in elements
   Shape shape;

@@ -145,7 +145,7 @@ TOPICS = [
             "handlers/transforms/operations_of.h": "operations_of",
             "handlers/model/summary.h": "Summaries of values",
             "handlers/observe/whos.h": "whos",
-            "core/tensor/track.h": "The register of tensors",
+            "core/tensor/tensor_register.h": "The register of tensors",
         },
     ),
     (
@@ -176,7 +176,7 @@ TOPICS = [
             "core/op/op.h": "Records and calls of operations",
             "core/op/attributes.h": "Attributes of operations",
             "core/op/all_ops.h": "The list of operations",
-            "core/op/carried.h": "Operations that carry functions",
+            "core/op/higher_order.h": "Operations that carry functions",
             "core/program/region.h": "Regions of elementwise operations",
             "core/ops/named_axis.h": "Named axes",
             "core/tensor/backend.h": "Backends",
@@ -188,7 +188,7 @@ TOPICS = [
 LEFT_OUT = {
     "core/effects/computation.h",
     "core/effects/intrusive.h",
-    "core/tensor/holding.h",
+    "core/tensor/memory_holder.h",
     "handlers/observe/html_record.h",
     "core/op/op_id.h",
     "core/tensor/options.h",

@@ -1,4 +1,4 @@
-// The recordings of a compiled function: a trace tree for each signature (ways.h).
+// The recordings of a compiled function: a trace tree for each signature (trace_tree.h).
 #include <stave/handlers/compile/compile.h>
 
 #include <algorithm>
@@ -18,14 +18,14 @@
 #include <stave/core/tensor/label.h>
 #include <stave/core/tensor/read_storage.h>
 #include <stave/handlers/compile/derive.h>
-#include <stave/handlers/compile/ways.h>
+#include <stave/handlers/compile/trace_tree.h>
 #include <stave/handlers/transforms/answered.h>
 
 namespace stave_detail {
 
 namespace {
 
-constexpr std::size_t most_signatures = 64, most_values_met = 16, most_ways = 1024;
+constexpr std::size_t most_signatures = 64, most_values_observed = 16, most_paths = 1024;
 constexpr std::size_t most_bytes_read = std::size_t{16} << 20;
 constexpr std::size_t most_unused = 48, few_ways = 3;
 // recorded_at_once is the number of values of one read of an array that are recorded at first
@@ -78,9 +78,9 @@ struct Recordings::Entry {
   Signature signature;
   std::unique_ptr<StaticArguments> arguments;
   mutable std::shared_mutex mutex;  // protects the tree; replays hold it shared
-  std::unique_ptr<Way> begin;
+  std::unique_ptr<TraceNode> begin;
   std::uint64_t version = 0;  // the version of the tree
-  std::size_t ways = 0;
+  std::size_t nodes = 0;
   int most_variables = 0;
   std::mutex resting;
   std::set<const EffectType*> unasked;  // of all paths, effects that no handler answered
@@ -88,7 +88,7 @@ struct Recordings::Entry {
   std::atomic<bool> demoted{false};
   std::atomic<int> failures{0};
   // Guards, and paths, that were recorded since the last replay to the end.
-  std::atomic<std::size_t> unused{0}, unused_ways{0};
+  std::atomic<std::size_t> unused{0}, unused_nodes{0};
   std::atomic<int> misses{0};  // new values since then that were not recorded
   // The recordings serve all orders of derivatives, because f calls no functions with derivative
   // rules that are still to be recorded.
@@ -115,30 +115,30 @@ struct Recordings::Entry {
   bool missed(bool is_new);
   void met_again() {
     // This is the usual case: nothing is written that other threads read.
-    if (unused_ways == 0 && misses == 0) return;
-    unused = unused_ways = 0;
+    if (unused_nodes == 0 && misses == 0) return;
+    unused = unused_nodes = 0;
     misses = 0;
     const std::lock_guard lock(resting);
     next_rest = first_rest;
   }
   bool rests() { return rest.load(std::memory_order_relaxed) > 0 && rest.fetch_sub(1) > 0; }
   void add(Recording recording, const std::shared_ptr<const void>& structure);
-  void merge(std::unique_ptr<Way> path);
+  void merge(std::unique_ptr<TraceNode> path);
   /// Applies shorten or prepare to a node.
-  void make(void (&step)(Way&, const PieceOptions&), Way& way) const;
+  void make(void (&step)(TraceNode&, const PieceOptions&), TraceNode& node) const;
 };
 
-void Recordings::Entry::make(void (&step)(Way&, const PieceOptions&), Way& way) const {
-  std::vector<std::string> why_apart;
+void Recordings::Entry::make(void (&step)(TraceNode&, const PieceOptions&), TraceNode& node) const {
+  std::vector<std::string> fusion_report;
   const auto strides_of = [&](int variable) {
     const auto v = static_cast<std::size_t>(variable);
     if (v < signature.leaves.size()) return signature.leaves[v].strides;
-    const Way& brought = way.of(variable);
-    if (way.is_answer(variable)) return brought.strides[static_cast<std::size_t>(variable - brought.first)];
-    return contiguous_strides(way.variable(variable).shape);
+    const TraceNode& brought = node.of(variable);
+    if (node.is_answer(variable)) return brought.strides[static_cast<std::size_t>(variable - brought.first)];
+    return contiguous_strides(node.variable(variable).shape);
   };
-  step(way, {signature.leaves.size(), signature.followed, name, strides_of, explains() ? &why_apart : nullptr});
-  for (const std::string& why : why_apart) explain(name, "not fused: " + why);
+  step(node, {signature.leaves.size(), signature.followed, name, strides_of, explains() ? &fusion_report : nullptr});
+  for (const std::string& why : fusion_report) explain(name, "not fused: " + why);
 }
 
 bool Recordings::Entry::may_keep(const Recording& recording) {
@@ -162,7 +162,7 @@ bool Recordings::Entry::may_keep(const Recording& recording) {
 // after call, the next calls are calls of f: some at first, and twice as many each time that no
 // recording was replayed in between.
 bool Recordings::Entry::missed(bool is_new) {
-  if (!is_new && (unused < most_unused || unused_ways < few_ways)) return true;
+  if (!is_new && (unused < most_unused || unused_nodes < few_ways)) return true;
   if (++misses < most_misses) return false;
   const std::lock_guard lock(resting);
   if (misses < most_misses) return false;  // another thread was first
@@ -181,43 +181,43 @@ bool Recordings::Entry::anybody_is_to_hear() const {
   return std::any_of(unasked.begin(), unasked.end(), [](const EffectType* type) { return may_be_answered(*type); });
 }
 
-void Recordings::Entry::merge(std::unique_ptr<Way> path) {
+void Recordings::Entry::merge(std::unique_ptr<TraceNode> path) {
   if (!begin) {
     begin = std::move(path);
-    ways = 1;
+    nodes = 1;
     return;
   }
   std::string difference;
-  switch (stave_detail::merge(*begin, *path, most_values_met, difference)) {
+  switch (stave_detail::merge(*begin, *path, most_values_observed, difference)) {
     case Merged::known: break;  // another thread added it
-    case Merged::added: explain(name, fmt::format("recorded way {}, for what was not met before", ++ways)); break;
+    case Merged::added: explain(name, fmt::format("recorded way {}, for what was not met before", ++nodes)); break;
     case Merged::differs:
       failed("the function did something else than at its first call, with the same values: " + difference);
       break;
     case Merged::full:
-      failed(fmt::format("it met more than {} values at one read, or answers to one effect", most_values_met));
+      failed(fmt::format("it met more than {} values at one read, or answers to one effect", most_values_observed));
   }
 }
 
 void Recordings::Entry::add(Recording recording, const std::shared_ptr<const void>& structure) {
   if (!may_keep(recording)) return;
-  serves_all_orders = !recording.keeps_rules && (serves_all_orders || ways == 0);
+  serves_all_orders = !recording.keeps_rules && (serves_all_orders || nodes == 0);
   const auto& steps = recording.program.instructions;
   const auto reads = std::count_if(steps.begin(), steps.end(), [](const auto& step) { return step.is_read(); });
   unused += 1 + recording.turns.size() + static_cast<std::size_t>(reads);
-  ++unused_ways;
+  ++unused_nodes;
   std::set<const EffectType*> heard_by_nobody = std::move(recording.unasked);
-  std::unique_ptr<Way> path = cut(std::move(recording), structure);
+  std::unique_ptr<TraceNode> path = cut(std::move(recording), structure);
   const std::unique_lock lock(mutex);
   unasked.merge(heard_by_nobody);
   any_unasked = !unasked.empty();
   ++version;
   merge(std::move(path));
-  if (ways > most_ways) demote(fmt::format("it has more than {} ways", most_ways));
-  for (Way* way : find_needs_below(*begin)) most_variables = std::max(most_variables, way->end());
+  if (nodes > most_paths) demote(fmt::format("it has more than {} ways", most_paths));
+  for (TraceNode* node : find_needs_below(*begin)) most_variables = std::max(most_variables, node->end());
   // The root, with which each call begins, is prepared in two halves, so that the second call takes
   // no longer than the first.
-  if (ways > 1 || begin->shortened) return;
+  if (nodes > 1 || begin->shortened) return;
   try {
     make(shorten, *begin);
   } catch (const std::exception&) {  // A replay will meet the error.
@@ -241,10 +241,10 @@ const char* Recordings::name() const noexcept { return state_->name; }
 
 void Recordings::explain_call() const {
   if (!explains()) return;
-  const std::string who = describe_who_takes_no_programs();
+  const std::string who = describe_handler_without_closed_calls();
   const std::string why =
       !current || !current->nearest ? "a transform that does not run here follows its arguments"
-      : !takes_programs()
+      : !takes_closed_calls()
           ? fmt::format(
                 "{} stands around it, and is to see each operation. To compile, put the handler inside: compile a "
                 "function that installs it",
@@ -260,7 +260,7 @@ Recordings::EntryPtr Recordings::find(std::span<const Tensor> leaves, Same same,
   const bool handled = current && current->nearest;
   const bool followed = std::any_of(leaves.begin(), leaves.end(),
                                     [](const Tensor& x) { return x.defined() && stave_detail::is_followed(x); });
-  if (handled != followed || (handled && !takes_programs())) {
+  if (handled != followed || (handled && !takes_closed_calls())) {
     explain_call();
     return nullptr;
   }
@@ -283,17 +283,17 @@ bool Recordings::is_followed(const Entry& entry) { return entry.signature.follow
 
 std::size_t Recordings::count() const {
   const std::lock_guard lock(state_->mutex);
-  std::size_t ways = 0;
+  std::size_t nodes = 0;
   for (const EntryPtr& entry : state_->entries) {
     const std::shared_lock lock_entry(entry->mutex);
-    ways += entry->ways;
+    nodes += entry->nodes;
   }
-  return ways;
+  return nodes;
 }
 
 Outputs Recordings::record(const EntryPtr& entry, FlatFunction f, std::span<const Tensor> leaves, AskedOutside& asked,
                            FunctionRef<std::shared_ptr<const void>()> structure) {
-  const CarriedCalls calls = entry->signature.followed ? CarriedCalls::kept : CarriedCalls::inlined;
+  const HigherOrderCalls calls = entry->signature.followed ? HigherOrderCalls::kept : HigherOrderCalls::inlined;
   if (!asked.at_example()) asked.begin();
   Recording recording = stave_detail::record(entry->name, f, leaves, calls, &asked, entry->signature.orders);
   Outputs outputs = recording.outputs;
@@ -318,8 +318,8 @@ class AtExamples final : public Handles<Call, ReadStorage> {
     return perform(std::move(call));
   }
   Tensor handle(ReadStorage&) override { fail_captured(); }
-  bool discreet() const noexcept override { return true; }
-  bool takes_programs() const noexcept override { return true; }
+  bool runs_no_user_code() const noexcept override { return true; }
+  bool takes_closed_calls() const noexcept override { return true; }
   std::string describe() const override { return ""; }
 
  private:
@@ -362,7 +362,7 @@ void Recordings::record_example(const EntryPtr& entry, std::span<const Tensor> l
 class Recordings::Replay {
  public:
   Replay(Entry& entry, std::span<const Tensor> leaves, AskedOutside& asked)
-      : entry_(entry), asked_(asked), lock_(entry.mutex), version_(entry.version), way_(entry.begin.get()),
+      : entry_(entry), asked_(asked), lock_(entry.mutex), version_(entry.version), node_(entry.begin.get()),
         arguments_(static_cast<int>(leaves.size())) {
     values_.reserve(static_cast<std::size_t>(entry.most_variables));
     values_.assign(leaves.begin(), leaves.end());
@@ -372,13 +372,13 @@ class Recordings::Replay {
   bool may_learn = true;
 
   std::optional<Answer> run() {
-    if (!way_) return std::nullopt;
+    if (!node_) return std::nullopt;
     asked_.begin();
     try {
-      for (;; way_ = next_) {
-        if (!way_->ready && !prepare()) return std::nullopt;
+      for (;; node_ = next_) {
+        if (!node_->ready && !prepare()) return std::nullopt;
         perform();
-        if (way_->returns()) break;
+        if (node_->returns()) break;
         if (next_ = turn(); !next_) {
           if (entry_.version == version_) may_learn = entry_.missed(is_new_);
           return std::nullopt;
@@ -399,7 +399,7 @@ class Recordings::Replay {
     lock_.unlock();
     {
       const std::unique_lock lock(entry_.mutex);
-      if (entry_.version == version_ && !way_->ready) entry_.make(stave_detail::prepare, *way_);
+      if (entry_.version == version_ && !node_->ready) entry_.make(stave_detail::prepare, *node_);
     }
     lock_.lock();
     return entry_.version == version_;
@@ -411,48 +411,49 @@ class Recordings::Replay {
     for (std::size_t i = 0; i < made.size(); ++i) {
       Tensor& x = value(variables[i]) = std::move(made[i]);
       // The plans of later nodes expect contiguous values.
-      if (!way_->returns() && !entry_.signature.followed && !x.is_contiguous()) x = contiguous(x);
+      if (!node_->returns() && !entry_.signature.followed && !x.is_contiguous()) x = contiguous(x);
     }
   }
 
   void perform() {
-    Outputs made = way_->piece(values_);
-    values_.resize(static_cast<std::size_t>(way_->end()));
-    put(way_->piece.made, std::move(made));
+    Outputs made = node_->piece(values_);
+    values_.resize(static_cast<std::size_t>(node_->end()));
+    put(node_->piece.made, std::move(made));
   }
 
   // Evaluates the guard and returns the child node; null if there is none (side exit).
-  Way* turn() {
-    Way* const next = way_->read >= 0 ? read() : way_->asks ? ask() : try_it();
+  TraceNode* turn() {
+    TraceNode* const next = node_->read >= 0 ? read() : node_->effect_guard ? ask() : try_it();
     if (!next) return nullptr;
-    for (const int variable : way_->over) value(variable) = Tensor();
+    for (const int variable : node_->over) value(variable) = Tensor();
     return next;
   }
 
-  Way* read() {
-    const Tensor& x = value(way_->read);
+  TraceNode* read() {
+    const Tensor& x = value(node_->read);
     if (!x.node().storage) return nullptr;  // the value may differ between lanes
-    Way* const next = way_->after_reading(x);
-    const bool at_once = x.size() == 1 || way_->next.size() < recorded_at_once;
+    TraceNode* const next = node_->after_reading(x);
+    const bool at_once = x.size() == 1 || node_->next.size() < recorded_at_once;
     if (!next)
-      is_new_ = way_->next.size() >= most_values_met || (!at_once && !way_->was_met_before(x, most_remembered));
+      is_new_ =
+          node_->next.size() >= most_values_observed || (!at_once && !node_->was_observed_before(x, most_remembered));
     return next;
   }
 
-  Way* ask() {
-    const std::shared_ptr<const Question> question = way_->asks;
+  TraceNode* ask() {
+    const std::shared_ptr<const EffectGuard> question = node_->effect_guard;
     std::any effect = question->effect;
     auto next_input = question->inputs.begin();
     question->type->kept->visit_effect(effect, [&](Tensor& x) {
       if (const int variable = *next_input++; variable >= 0)
-        x = relabel(value(variable), way_->variable(variable).label);
+        x = relabel(value(variable), node_->variable(variable).label);
     });
     lock_.unlock();
     const AskedOutside::Asked* const asked = asked_by_performer(*question, std::move(effect));
     lock_.lock();
     if (!asked || entry_.version != version_) return nullptr;
-    Way* const next = way_->after_answer(*asked);
-    is_new_ = !next && way_->next.size() >= most_values_met;
+    TraceNode* const next = node_->after_answer(*asked);
+    is_new_ = !next && node_->next.size() >= most_values_observed;
     if (!next) return nullptr;
     values_.resize(static_cast<std::size_t>(next->first));
     for (std::size_t i = 0; i < asked->tensors.size(); ++i)
@@ -460,7 +461,7 @@ class Recordings::Replay {
     return next;
   }
   // Performs the effect. Returns null if the handler throws: f itself will meet the error.
-  const AskedOutside::Asked* asked_by_performer(const Question& question, std::any effect) {
+  const AskedOutside::Asked* asked_by_performer(const EffectGuard& question, std::any effect) {
     const ReenteredScopes scopes(question.scopes.get());
     try {
       return &asked_.ask(*question.type, std::move(effect));
@@ -471,26 +472,26 @@ class Recordings::Replay {
     }
   }
 
-  Way* try_it() {
-    const Trial& trial = *way_->tries;
+  TraceNode* try_it() {
+    const ExceptionGuard& trial = *node_->exception_guard;
     Outputs made;
     try {
       made = trial.piece(values_);
     } catch (const Error& error) {
-      return way_->after_trial(&typeid(error));
+      return node_->after_exception_guard(&typeid(error));
     }
     values_.resize(values_.size() + made.size());
     put(trial.piece.made, std::move(made));
-    return way_->after_trial(nullptr);
+    return node_->after_exception_guard(nullptr);
   }
 
   Answer answer() {
-    Answer answer{{}, way_->structure};
-    for (const int output : way_->outputs) {
+    Answer answer{{}, node_->structure};
+    for (const int output : node_->outputs) {
       answer.outputs.push_back(output < 0 ? Tensor() : value(output));
       // inputs and answers have their own labels
-      if (output >= arguments_ && !way_->is_answer(output))
-        answer.outputs.back() = relabel(std::move(answer.outputs.back()), way_->variable(output).label);
+      if (output >= arguments_ && !node_->is_answer(output))
+        answer.outputs.back() = relabel(std::move(answer.outputs.back()), node_->variable(output).label);
     }
     return answer;
   }
@@ -499,8 +500,8 @@ class Recordings::Replay {
   AskedOutside& asked_;
   std::shared_lock<std::shared_mutex> lock_;
   const std::uint64_t version_;
-  Way* way_;
-  Way* next_ = nullptr;
+  TraceNode* node_;
+  TraceNode* next_ = nullptr;
   bool is_new_ = false;  // the last observed value may never occur again
   const int arguments_;
   std::vector<Tensor> values_;

@@ -50,21 +50,21 @@ Program shortened(Program program) { return without_repetitions(simplified(std::
 // ---- partition ----------------------------------------------------------------------------------
 
 /// Partitions a program: the known part computes the first outputs, and the rest reads residuals.
-class Cut {
+class Partitioner {
  public:
-  Cut(const Program& program, const Mask& first_inputs, const Mask& first_outputs)
+  Partitioner(const Program& program, const Mask& first_inputs, const Mask& first_outputs)
       : program_(program), inputs_(where(first_inputs, program.inputs)),
         later_(where(first_inputs, program.inputs, false)), outputs_(where(first_outputs, program.outputs)),
         results_(where(first_outputs, program.outputs, false)), waits_(waiting()),
         forward_(reaching(outputs_, may_throw_early(), Mask(steps().size()))),
         backward_(reaching(results_, Mask(steps().size()), forward_)) {
     for (std::size_t k = 0; k < steps().size(); ++k)
-      if (forward_[k] && waits_[k] && steps()[k].epoch == 0)
+      if (forward_[k] && waits_[k] && steps()[k].barrier == 0)
         fail<TransformError>("programs: a first output waits for an input of the rest, by {}", steps()[k].op->name);
     find_residuals();
   }
 
-  Parts parts() const {
+  Partition parts() const {
     std::vector<int> given(residuals_.begin(), residuals_.end());
     std::vector<int> all = outputs_;
     all.insert(all.end(), given.begin(), given.end());
@@ -74,21 +74,22 @@ class Cut {
 
  private:
   // The most operations by which a residual is rematerialised; with more, keeping the value is
-  // faster. Small values are kept, as on the tape (Anchors). Views cost nothing.
+  // faster. Small values are kept, as on the tape (rematerialization.cpp). Views cost nothing.
   static constexpr int most_steps_again = 16;
   static constexpr std::uint64_t small = std::uint64_t{16} << 10;
 
   static std::size_t at(int variable) { return static_cast<std::size_t>(variable); }
   const std::vector<Program::Instruction>& steps() const { return program_.instructions; }
 
-  // Instructions that need inputs of the rest, or that a checkpoint computes again (epoch not 0).
+  // Instructions that need inputs of the rest, or that a checkpoint computes again (`barrier`
+  // is not 0).
   Mask waiting() const {
     Mask late(program_.variables.size()), found(steps().size());
     for (const int variable : later_) late[at(variable)] = true;
     for (std::size_t k = 0; k < steps().size(); ++k) {
       const auto& step = steps()[k];
       found[k] =
-          step.epoch != 0 || std::any_of(step.inputs.begin(), step.inputs.end(), [&](int v) { return late[at(v)]; });
+          step.barrier != 0 || std::any_of(step.inputs.begin(), step.inputs.end(), [&](int v) { return late[at(v)]; });
       for (const int output : step.outputs) late[at(output)] = found[k];
     }
     return found;
@@ -175,11 +176,11 @@ Mask first_of(std::size_t count, std::size_t all) {
   return mask;
 }
 
-Parts parts_of(const Program& program, const Mask& first_inputs, const Mask& first_outputs) {
-  return Cut(program, first_inputs, first_outputs).parts();
+Partition partition(const Program& program, const Mask& first_inputs, const Mask& first_outputs) {
+  return Partitioner(program, first_inputs, first_outputs).parts();
 }
 
-Parts vjp_of(const Program& program, const Mask& wanted, std::span<const Tensor> examples) {
+Partition vjp_of(const Program& program, const Mask& wanted, std::span<const Tensor> examples) {
   std::vector<Tensor> given(examples.begin(), examples.end());
   for (const int output : program.outputs)
     if (const auto& it = program.variable(output); is_float(it.dtype))
@@ -200,8 +201,8 @@ Parts vjp_of(const Program& program, const Mask& wanted, std::span<const Tensor>
   };
   // Joins a loop with its forward pass.
   const Program joint = with_loops_joined(shortened(traced("vjp", both, given)));
-  return parts_of(joint, first_of(examples.size(), joint.inputs.size()),
-                  first_of(program.outputs.size(), joint.outputs.size()));
+  return partition(joint, first_of(examples.size(), joint.inputs.size()),
+                   first_of(program.outputs.size(), joint.outputs.size()));
 }
 
 Program jvp_of(const Program& program, const Mask& wanted, std::span<const Tensor> examples) {

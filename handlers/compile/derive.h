@@ -13,7 +13,7 @@ namespace stave_detail {
 std::vector<bool> first_of(std::size_t count, std::size_t all);
 
 /// A program partitioned into a known part and the rest (partial evaluation).
-struct Parts {
+struct Partition {
   Program first;  // the first inputs -> the first outputs, then residuals
   Program rest;   // residuals, then the other inputs -> the other outputs
 };
@@ -21,13 +21,14 @@ struct Parts {
 /// and of the first part. A value that a few cheap operations compute from other residuals is
 /// rematerialised in the rest instead. Operations that may throw and need no other input are in the
 /// first part.
-Parts parts_of(const Program& program, const std::vector<bool>& first_inputs, const std::vector<bool>& first_outputs);
+Partition partition(const Program& program, const std::vector<bool>& first_inputs,
+                    const std::vector<bool>& first_outputs);
 
 /// Reverse mode with respect to the wanted inputs, which must be floats. The inputs are those
 /// of the program, then cotangents of its float outputs; the outputs are those of the program,
 /// then a cotangent of each wanted input. The parts are the forward and the backward pass. Throws
 /// what the rules throw, and TransformError if a rule reads a value; so do jvp_of and batched_of.
-Parts vjp_of(const Program& program, const std::vector<bool>& wanted, std::span<const Tensor> examples);
+Partition vjp_of(const Program& program, const std::vector<bool>& wanted, std::span<const Tensor> examples);
 
 /// Forward mode. The inputs are those of the program, then tangents of the wanted ones; the outputs
 /// are those of the program, then a tangent of each (zeros for an output that is not a float).

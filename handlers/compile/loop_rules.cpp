@@ -18,8 +18,8 @@
 
 #include <fmt/format.h>
 
-#include <stave/core/op/epoch.h>
 #include <stave/core/op/function.h>
+#include <stave/core/op/rematerialization_barrier.h>
 #include <stave/core/ops/create.h>
 #include <stave/core/ops/frontend.h>
 #include <stave/core/ops/layout.h>
@@ -349,7 +349,7 @@ class ReverseMaker {
   }
 
   const LoopAttributes& loop_;
-  Parts parts_;
+  Partition parts_;
   Reverse made_;
   std::size_t residuals_ = 0;
   std::vector<int> stacked_;                // variables of the first part
@@ -479,7 +479,7 @@ Cotangents pull_back(const LoopAttributes& loop, const Reverse& reverse, const I
 // ---- loops of loops -----------------------------------------------------------------------------
 
 // A loop in two parts: a few steps, and then many steps, each of which is a loop.
-struct InTwo {
+struct SplitLoop {
   LoopPtr few, many;
 };
 
@@ -500,7 +500,7 @@ Program body_of_steps(const IntrusivePtr<LoopAttributes>& inner) {
   return body;
 }
 
-InTwo in_two(const LoopAttributes& loop, Index steps_each) {
+SplitLoop split_loop(const LoopAttributes& loop, Index steps_each) {
   const Index count = loop.steps / steps_each;
   const auto few = loop_over(loop, *loop.body, loop.states, loop.rows);
   few->steps = loop.steps - count * steps_each;
@@ -514,7 +514,7 @@ InTwo in_two(const LoopAttributes& loop, Index steps_each) {
 
 // The rows of a stack that belong to the few steps, which come first, or to the many, grouped by
 // their steps.
-Tensor rows_of(const Tensor& stack, const LoopAttributes& loop, const InTwo& two, bool of_few) {
+Tensor rows_of(const Tensor& stack, const LoopAttributes& loop, const SplitLoop& two, bool of_few) {
   const Index few = two.few->steps, many = loop.steps - few;
   const bool from_start = of_few != loop.reverse;
   const Tensor rows = entries(stack, 0, from_start ? 0 : of_few ? many : few, of_few ? few : many);
@@ -535,8 +535,8 @@ Tensor joined_rows(const Tensor& few, const Tensor& many, const Tensor& like, bo
 
 Cotangents pull_back(const LoopAttributes& loop, const Inputs& inputs, const Cotangents& cotangents, const Sums& sums);
 
-Cotangents pull_back_in_two(const LoopAttributes& loop, const InTwo& two, const Inputs& inputs,
-                            const Cotangents& cotangents, const Sums& sums) {
+Cotangents pull_back_split(const LoopAttributes& loop, const SplitLoop& two, const Inputs& inputs,
+                           const Cotangents& cotangents, const Sums& sums) {
   const auto part = [&](const auto& all, std::size_t begin, std::size_t end, bool of_few) {
     auto some = all;
     for (std::size_t i = begin; i < end; ++i)
@@ -597,9 +597,9 @@ Cotangents pull_back(const LoopAttributes& loop, const Inputs& inputs, const Cot
   }
   const auto two = loop.derived("in two", [&] {
     const auto root = static_cast<Index>(std::ceil(std::sqrt(static_cast<double>(loop.steps))));
-    return in_two(loop, loop.snapshots > 0 ? (loop.steps + most - 1) / most : std::min(most, root));
+    return split_loop(loop, loop.snapshots > 0 ? (loop.steps + most - 1) / most : std::min(most, root));
   });
-  return pull_back_in_two(loop, *two, inputs, cotangents, sums);
+  return pull_back_split(loop, *two, inputs, cotangents, sums);
 }
 
 }  // namespace
@@ -608,7 +608,7 @@ Cotangents pull_back(const LoopAttributes& loop, const Inputs& inputs, const Cot
 // sums so far.
 std::vector<Tensor> loop_pull_back(const VjpContext& c, Sums sums) {
   const auto& loop = c.as<LoopAttributes>();
-  std::optional<Epoch> apart;
+  std::optional<RematerializationBarrier> apart;
   if (loop.again) apart.emplace();
   Cotangents cotangents(c.cotangents.begin(), c.cotangents.end());
   cotangents.resize(loop.body->outputs.size());

@@ -48,12 +48,12 @@ Outputs Recorder::handle(Call& call) {
     program = {};
     return pass_on();
   }
-  if (call.op().carries_functions && what_ == Of::step) {  // the transforms below have rules for it
+  if (call.op().is_higher_order && what_ == Of::step) {  // the transforms below have rules for it
     carries_ = true;
     return pass_on();
   }
-  if (call.op().carries_functions && calls_ == CarriedCalls::inlined) return handle_carrying(call);
-  if (call.op().carries_functions) return unrecorded([&] { return handle_carrying(call); });
+  if (call.op().is_higher_order && calls_ == HigherOrderCalls::inlined) return handle_higher_order(call);
+  if (call.op().is_higher_order) return unrecorded([&] { return handle_higher_order(call); });
   if (inputs.empty()) {
     creations_.push_back({&call.op(), call.attributes_ptr(), -1});
     Outputs outputs = pass_on();
@@ -84,7 +84,7 @@ Outputs Recorder::performed(Call& call, const Program::Instruction& step) {
     }
     Turn turn;
     turn.step = step;
-    turn.step.epoch = epoch();
+    turn.step.barrier = barrier();
     turn.variables = static_cast<int>(program.variables.size());
     turn.threw = &typeid(error);
     for (const Abstract& it : outputs) turn.outputs.push_back({it.shape, it.dtype, device, nullptr});
@@ -173,7 +173,7 @@ bool is_followed(const Tensor& x) {
   return false;
 }
 
-Recording record(const char* name, FlatFunction f, std::span<const Tensor> given, CarriedCalls calls,
+Recording record(const char* name, FlatFunction f, std::span<const Tensor> given, HigherOrderCalls calls,
                  AskedOutside* asked, int orders) {
   Recorder recorder(name, calls, orders, asked);
   std::vector<Tensor> inputs;

@@ -73,7 +73,7 @@ bool is_followed(const Tensor& x);
 
 /// How calls of functions with rules (checkpoint, custom rules) are recorded: `kept` as calls with
 /// their rules, or `inlined` as the operations that they perform.
-enum class CarriedCalls { kept, inlined };
+enum class HigherOrderCalls { kept, inlined };
 
 /// Runs f at `given` once, for real, and records it. The recorder is outside of all handlers
 /// that f installs. Values are real, and a value that f reads becomes a read of the program.
@@ -83,6 +83,6 @@ enum class CarriedCalls { kept, inlined };
 /// when they are needed (rules.h). If f stores its results elsewhere too, these places should be
 /// empty when it returns; otherwise rules are assumed to hold the results.
 Recording record(const char* name, FlatFunction f, std::span<const Tensor> given,
-                 CarriedCalls calls = CarriedCalls::kept, AskedOutside* asked = nullptr, int orders = 0);
+                 HigherOrderCalls calls = HigherOrderCalls::kept, AskedOutside* asked = nullptr, int orders = 0);
 
 }  // namespace stave_detail

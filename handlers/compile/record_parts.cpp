@@ -183,7 +183,7 @@ class Rules {
 
   Outputs record(std::shared_ptr<const Program>& to, int orders, FlatFunction f, std::span<const Tensor> given) {
     Recorder& rule = *rules_.emplace_back(
-        std::make_unique<Recorder>(name_, CarriedCalls::kept, Recorder::Of::carried, outer_, orders));
+        std::make_unique<Recorder>(name_, HigherOrderCalls::kept, Recorder::Of::carried, outer_, orders));
     targets_.push_back(&to);
     std::vector<Tensor> inputs;
     for (const Tensor& x : given) inputs.push_back(rule.input(x, cpu));
@@ -239,13 +239,14 @@ Outputs zeros_of(std::span<const Tensor> xs) {
 
 }  // namespace
 
-Outputs Recorder::handle_carrying(Call& call) {
+Outputs Recorder::handle_higher_order(Call& call) {
   const FunctionAttributes& functions = functions_of(call);
   const auto inputs = call.inputs();
-  if (calls_ == CarriedCalls::inlined) return with(*this, [&] { return functions.run(functions.function, inputs); });
+  if (calls_ == HigherOrderCalls::inlined)
+    return with(*this, [&] { return functions.run(functions.function, inputs); });
   const auto recorded = make_intrusive<RecordedFunctions>();
   recorded->name = functions.name;
-  recorded->runs_again = functions.runs_again;
+  recorded->rematerializes = functions.rematerializes;
   recorded->saves = functions.saves;
   Rules rules(name_, *this, left);
   Outputs outputs = rules.record(

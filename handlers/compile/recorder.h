@@ -11,8 +11,8 @@
 #include <optional>
 #include <unordered_set>
 
-#include <stave/core/op/carried.h>
-#include <stave/core/op/epoch.h>
+#include <stave/core/op/higher_order.h>
+#include <stave/core/op/rematerialization_barrier.h>
 #include <stave/core/program/rules.h>
 #include <stave/core/tensor/fail.h>
 #include <stave/core/tensor/label.h>
@@ -29,14 +29,14 @@ class Recorder final : public Handler, public KeepsLoops, public NotesUnasked {
   // a loop, which `outer` records as well. A step is recorded inside of the transforms around the
   // loop, and its operations go on to these transforms.
   enum class Of : std::uint8_t { function, carried, step };
-  Recorder(const char* name, CarriedCalls calls, int orders, AskedOutside* asked = nullptr)
+  Recorder(const char* name, HigherOrderCalls calls, int orders, AskedOutside* asked = nullptr)
       : Recorder(name, calls, Of::function, nullptr, orders, nullptr, asked) {}
   /// A recorder inside of another.
-  Recorder(const char* name, CarriedCalls calls, Of what, Recorder& outer, int orders = 0)
+  Recorder(const char* name, HigherOrderCalls calls, Of what, Recorder& outer, int orders = 0)
       : Recorder(name, calls, what, &outer, orders, nullptr, outer.asked_) {}
   /// A recorder for a rule that was kept as a function.
   Recorder(const char* name, const RecordedRules& rules)
-      : Recorder(name, CarriedCalls::kept, Of::carried, nullptr, 0, &rules, nullptr) {}
+      : Recorder(name, HigherOrderCalls::kept, Of::carried, nullptr, 0, &rules, nullptr) {}
   ~Recorder() { home_->recorder = nullptr; }
 
   // Adds an input. An empty tensor becomes a variable that nothing reads, on the given device.
@@ -57,7 +57,7 @@ class Recorder final : public Handler, public KeepsLoops, public NotesUnasked {
   void* handling(const EffectType& effect) override;
   std::any answer_kept(const EffectType& effect, std::any performed) override;
   std::string describe() const override { return name_; }
-  bool discreet() const noexcept override { return true; }
+  bool runs_no_user_code() const noexcept override { return true; }
   bool only_observes() const noexcept override { return what_ == Of::step; }
 
   void unasked(const EffectType& effect) override { left.unasked.insert(&effect); }
@@ -75,7 +75,7 @@ class Recorder final : public Handler, public KeepsLoops, public NotesUnasked {
     Program::Instruction step{nullptr, nullptr};
     step.inputs.push_back(variable);
     step.met = observed(x);
-    step.epoch = epoch();
+    step.barrier = barrier();
     program.instructions.push_back(std::move(step));
   }
 
@@ -136,7 +136,7 @@ class Recorder final : public Handler, public KeepsLoops, public NotesUnasked {
   Outputs performed(Call& call, const Program::Instruction& step);
   bool is_followed_outside(const Tensor& x) const;
   void add_turn(Turn turn);
-  Recorder(const char* name, CarriedCalls calls, Of what, Recorder* outer, int orders, const RecordedRules* rules,
+  Recorder(const char* name, HigherOrderCalls calls, Of what, Recorder* outer, int orders, const RecordedRules* rules,
            AskedOutside* asked)
       : Handler(all_effects), name_(name), calls_(calls), what_(what), outer_(outer), orders_(orders), rules_(rules),
         asked_(asked), home_(std::make_shared<VariableNotes>(name, this)) {}
@@ -150,9 +150,9 @@ class Recorder final : public Handler, public KeepsLoops, public NotesUnasked {
     int variable;  // -1: not used yet
   };
 
-  // The current epoch, numbered in order of appearance, so that each run has the same numbers.
-  std::uint64_t epoch() {
-    const std::uint64_t now = current_epoch();
+  // The current barrier, numbered in order of appearance, so that each run has the same numbers.
+  std::uint64_t barrier() {
+    const std::uint64_t now = current_rematerialization_barrier();
     if (now == 0) return 0;
     return epochs_.try_emplace(now, epochs_.size() + 1).first->second;
   }
@@ -171,7 +171,7 @@ class Recorder final : public Handler, public KeepsLoops, public NotesUnasked {
 
   Outputs add(Program::Instruction step, Outputs outputs) {
     step.scopes = scopes_of_performer(last_scopes_);
-    step.epoch = epoch();
+    step.barrier = barrier();
     for (Tensor& output : outputs) {
       const int variable =
           program.add_variable(output.shape(), output.dtype(), output.device(), label_of(output.node()));
@@ -228,7 +228,7 @@ class Recorder final : public Handler, public KeepsLoops, public NotesUnasked {
     return found->second;
   }
 
-  Outputs handle_carrying(Call& call);
+  Outputs handle_higher_order(Call& call);
 
   // The sizes of the recording before the first steps of a loop, one mark for each recorder from
   // this one outwards.
@@ -244,7 +244,7 @@ class Recorder final : public Handler, public KeepsLoops, public NotesUnasked {
   void check_stays(int variable) const;
 
   const char* const name_;
-  const CarriedCalls calls_;
+  const HigherOrderCalls calls_;
   const Of what_;
   Recorder* const outer_;
   // the number of orders of derivatives whose rules are recorded with their calls

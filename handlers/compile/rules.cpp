@@ -111,14 +111,14 @@ void RecordedRules::add_to(FunctionAttributes& call, const Inputs& values) const
   const auto self = shared_from_this();
   if (functions_.forward)
     call.forward = [self, values](std::span<const Tensor> xs) {
-      const CarriedFunction all_of = [&](std::span<const Tensor> given) {
+      const FunctionArgument all_of = [&](std::span<const Tensor> given) {
         return joined(self->functions_.forward(given));
       };
       const Outputs all = self->run(self->forward, all_of, xs, values);
       const auto* const end = all.begin() + self->outputs_;
       return ForwardResults{Outputs(all.begin(), end), Outputs(end, all.end())};
     };
-  const auto add = [&](CarriedFunction FunctionAttributes::*function, Rule RecordedRules::*rule) {
+  const auto add = [&](FunctionArgument FunctionAttributes::*function, Rule RecordedRules::*rule) {
     if (functions_.*function)
       call.*function = [self, values, function, rule](std::span<const Tensor> xs) {
         return self->run(const_cast<RecordedRules&>(*self).*rule, self->functions_.*function, xs, values);
@@ -128,7 +128,7 @@ void RecordedRules::add_to(FunctionAttributes& call, const Inputs& values) const
   add(&FunctionAttributes::tangents, &RecordedRules::tangents);
   if (functions_.batch)
     call.batch = [self, values](Index lanes, std::span<const bool> given, std::span<const Tensor> xs) {
-      const CarriedFunction of_lanes = [&](std::span<const Tensor> ys) {
+      const FunctionArgument of_lanes = [&](std::span<const Tensor> ys) {
         return self->functions_.batch(lanes, given, ys);
       };
       return self->run(self->batched(lanes, {given.begin(), given.end()}), of_lanes, xs, values);
@@ -142,7 +142,7 @@ RecordedRules::Rule& RecordedRules::batched(Index lanes, std::vector<bool> given
   return batched_.emplace_back(Batched{lanes, std::move(given), {}}).rule;
 }
 
-Outputs RecordedRules::run(Rule& rule, const CarriedFunction& function, std::span<const Tensor> xs,
+Outputs RecordedRules::run(Rule& rule, const FunctionArgument& function, std::span<const Tensor> xs,
                            const Inputs& values) const {
   std::shared_ptr<const Program> program;
   {
@@ -158,7 +158,7 @@ Outputs RecordedRules::run(Rule& rule, const CarriedFunction& function, std::spa
 
 // Records a rule at examples, without any handlers. A rule that does what a program cannot hold
 // stays a C++ function, unless it uses captured values, which differ between replays.
-RecordedRules::Rule RecordedRules::recorded(const CarriedFunction& function, std::span<const Tensor> xs) const {
+RecordedRules::Rule RecordedRules::recorded(const FunctionArgument& function, std::span<const Tensor> xs) const {
   UnderFrame past_all_handlers(nullptr);
   Recorder recorder(functions_.name, *this);
   std::vector<Tensor> inputs;

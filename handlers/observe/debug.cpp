@@ -121,7 +121,7 @@ class ChosenZeros {
 
  private:
   bool followed(const Call& call, const Tensor& output) const {
-    if (call.op().carries_functions || id_of_this_thread() != live_.owner().thread || !output.node().storage)
+    if (call.op().is_higher_order || id_of_this_thread() != live_.owner().thread || !output.node().storage)
       return false;
     // A view of a value that was not computed here counts as not computed, too.
     bool computed = !call.op().view;

@@ -20,7 +20,7 @@
 #include <stave/core/op/notation.h>
 #include <stave/core/op/op.h>
 #include <stave/core/tensor/note.h>
-#include <stave/core/tensor/storage_watch.h>
+#include <stave/core/tensor/storage_watcher.h>
 #include <stave/handlers/model/report.h>
 #include <stave/handlers/observe/stepping.h>
 

@@ -48,12 +48,12 @@ std::span<const Tensor> StopPoint::outputs() const noexcept {
 void StopPoint::answer(Outputs outputs) {
   const std::string who = stepping_.describe();
   const char* const name = call().op().name;
-  const bool carries = call().op().carries_functions;
+  const bool carries = call().op().is_higher_order;
   if (carries && !outputs_)
     fail<TransformError>("{}: {} carries a function, and what it yields is known when that has run: perform it first",
                          who, name);
   check_answer_closely(call(), outputs, &stepping_);
-  // The answer replaces the outputs of the carried function.
+  // The answer replaces the outputs of the higher-order operation.
   if (carries) {
     if (outputs.size() != outputs_->size())
       fail<TransformError>("{}: {} yielded {} output(s), and the answer has {}", who, name, outputs_->size(),
@@ -332,7 +332,7 @@ std::string Stepping::reason_after(const StopPoint& here, std::uint64_t number) 
 // Returns whether some breakpoint may stop at this operation or, if it carries functions,
 // inside of it.
 bool Stepping::any_concerns(const Op& op) const {
-  return op.carries_functions || std::any_of(breakpoints_.begin(), breakpoints_.end(), [&](const Numbered& of) {
+  return op.is_higher_order || std::any_of(breakpoints_.begin(), breakpoints_.end(), [&](const Numbered& of) {
            return of.breakpoint.operation.empty() || of.breakpoint.operation == op.name;
          });
 }
@@ -358,7 +358,7 @@ void Stepping::stand_at(StopPoint& here, std::string reason) {
 // Performs an operation below this handler. An operation that carries functions is a scope
 // of the operations in them.
 Outputs Stepping::perform_below(Call&& call, const ScopeNames& scopes) {
-  if (!call.op().carries_functions) return perform(std::move(call));
+  if (!call.op().is_higher_order) return perform(std::move(call));
   struct Leave {
     std::vector<Inside>& inside;
     ~Leave() { inside.pop_back(); }

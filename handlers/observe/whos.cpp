@@ -7,8 +7,8 @@
 
 #include <stave/core/op/notation.h>
 #include <stave/core/tensor/fail.h>
-#include <stave/core/tensor/holding.h>
 #include <stave/core/tensor/label.h>
+#include <stave/core/tensor/memory_holder.h>
 #include <stave/core/tensor/note.h>
 #include <stave/core/tensor/storage.h>
 
@@ -52,7 +52,8 @@ bool larger(const LiveTensor& a, const LiveTensor& b) {
 
 // Describes a program. `counted` are the storages that the sums include already.
 // `bytes` is the memory of the program, and `own` the part of it that is not lent.
-LiveProgram describe(const Holding::Held& held, std::set<const void*>& counted, std::size_t& bytes, std::size_t& own) {
+LiveProgram describe(const MemoryHolder::Held& held, std::set<const void*>& counted, std::size_t& bytes,
+                     std::size_t& own) {
   LiveProgram program{held.name, held.device, held.arenas, held.arena_bytes, 0};
   bytes = own = held.arena_bytes;
   for (const Storage* constant : std::set<const Storage*>(held.constants.begin(), held.constants.end())) {
@@ -88,7 +89,7 @@ LiveTensors whos() {
     live.bytes += tensor.bytes;
     if (tensor.device == cpu && !tensor.lent) cpu_bytes += tensor.bytes;
   }
-  visit_holdings([&](const Holding::Held& held) {
+  visit_memory_holders([&](const MemoryHolder::Held& held) {
     std::size_t bytes = 0, own = 0;
     live.programs.push_back(describe(held, counted, bytes, own));
     live.program_bytes += bytes;

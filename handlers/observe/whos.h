@@ -38,7 +38,7 @@
 #include <vector>
 
 #include <stave/core/tensor/tensor.h>
-#include <stave/core/tensor/track.h>
+#include <stave/core/tensor/tensor_register.h>
 
 namespace stave {
 

@@ -17,7 +17,7 @@
 // values as for arguments.
 #pragma once
 
-#include <stave/handlers/transforms/carried_trees.h>
+#include <stave/handlers/transforms/higher_order_trees.h>
 
 namespace stave {
 
@@ -34,13 +34,13 @@ class CheckpointPolicy {
   static CheckpointPolicy everything() { return CheckpointPolicy(false); }
 
   void add_to(FunctionAttributes& functions) const {
-    functions.runs_again = runs_again_;
+    functions.rematerializes = rematerializes_;
     functions.saves = saves_;
   }
 
  private:
-  explicit CheckpointPolicy(bool runs_again) : runs_again_(runs_again) {}
-  bool runs_again_ = true;
+  explicit CheckpointPolicy(bool rematerializes) : rematerializes_(rematerializes) {}
+  bool rematerializes_ = true;
   std::shared_ptr<const Saveable> saves_;
 };
 

@@ -21,7 +21,7 @@
 // So rules should capture by value, not by reference.
 #pragma once
 
-#include <stave/handlers/transforms/carried_trees.h>
+#include <stave/handlers/transforms/higher_order_trees.h>
 
 namespace stave_detail {
 
@@ -38,7 +38,7 @@ struct VjpRule {
 
   template <class Result, class... A>
   void add(FunctionAttributes& functions, const KeptCall<A...>& kept, const ResultStructure<Result>& results) const {
-    using Called = CarriedCall<const Forwards, A...>;
+    using Called = HigherOrderCall<const Forwards, A...>;
     static_assert(Called::valid, "stave: custom_vjp: the forward rule cannot be called with these arguments");
     if constexpr (Called::valid) {
       using Pair = typename Called::Result;

@@ -2,7 +2,7 @@
 // The handlers below vmap see these, and treat them like any host_call.
 #include <stave/handlers/transforms/host_call.h>
 
-#include <stave/core/op/carried_answer.h>
+#include <stave/core/op/higher_order_answer.h>
 #include <stave/core/ops/create.h>
 #include <stave/core/ops/frontend.h>
 #include <stave/core/ops/layout.h>
@@ -83,8 +83,8 @@ Outputs all_at_once(HostCall host, Index lanes, std::span<const bool> batched, s
 Outputs host_call_flat(const HostCall& host, Inputs inputs) {
   FunctionAttributes functions;
   functions.name = "host_call";
-  const auto announced = std::make_shared<CarriedResults>();
-  SmallVector<CarriedResults::Result, 1> results;
+  const auto announced = std::make_shared<HigherOrderResults>();
+  SmallVector<HigherOrderResults::Result, 1> results;
   for (const Abstract& result : host.results) results.push_back({result, std::nullopt});
   announced->set(std::move(results));
   functions.function = ToldFunction{[host](std::span<const Tensor> xs) { return run_on_host(host, xs); }, announced};

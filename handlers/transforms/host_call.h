@@ -18,7 +18,7 @@
 
 #include <vector>
 
-#include <stave/handlers/transforms/carried_trees.h>
+#include <stave/handlers/transforms/higher_order_trees.h>
 
 namespace stave {
 
@@ -40,7 +40,7 @@ struct HostCallOptions {
 namespace stave_detail {
 
 struct HostCall {
-  CarriedFunction function;
+  FunctionArgument function;
   std::vector<Abstract> results;
   HostCallOptions options;
 };
@@ -55,10 +55,10 @@ class HostCallOf {
   template <class... A>
   auto operator()(A&&... args) const {
     if constexpr (can_carry<Returns::tree, const F, A...>) {
-      using Result = typename CarriedCall<const F, A...>::Result;
+      using Result = typename HigherOrderCall<const F, A...>::Result;
       const KeptCall<A...> kept(std::forward<A>(args)...);
       const ResultStructure<Result> results("host_call");
-      const CarriedFunction function = [f = f_, kept, results](std::span<const Tensor> xs) {
+      const FunctionArgument function = [f = f_, kept, results](std::span<const Tensor> xs) {
         return results.flat(kept.call(std::as_const(*f), xs));
       };
       const Outputs outputs = host_call_flat({function, results_, options_}, kept.inputs());

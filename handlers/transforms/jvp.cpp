@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include <stave/core/op/carried.h>
+#include <stave/core/op/higher_order.h>
 #include <stave/core/op/lost_derivatives.h>
 #include <stave/core/ops/create.h>
 #include <stave/core/ops/frontend.h>
@@ -19,8 +19,8 @@ namespace {
 class JvpHandler final : public Handler, public FollowsDerivatives, public std::enable_shared_from_this<JvpHandler> {
  public:
   Outputs handle(Call& call) override {
-    if (call.op().carries_functions) [[unlikely]]
-      return handle_carrying(call);
+    if (call.op().is_higher_order) [[unlikely]]
+      return handle_higher_order(call);
     SmallVector<Tensor, 3> tangents;
     bool any = false, any_lost = false;
     for (const Tensor& input : call.inputs()) {
@@ -50,8 +50,8 @@ class JvpHandler final : public Handler, public FollowsDerivatives, public std::
     return outputs;
   }
   std::string describe() const override { return "jvp"; }
-  bool discreet() const noexcept override { return true; }
-  bool takes_programs() const noexcept override { return true; }
+  bool runs_no_user_code() const noexcept override { return true; }
+  bool takes_closed_calls() const noexcept override { return true; }
   Tensor lost(Tensor x) const override {
     if (lost_by_.empty()) lost_by_ = outside_.effect();
     return is_float(x.dtype()) ? notes.put(std::move(x), Tensor()) : x;
@@ -74,9 +74,9 @@ class JvpHandler final : public Handler, public FollowsDerivatives, public std::
  private:
   // ---- the operation `call` ----
 
-  Outputs handle_carrying(Call& call) {
+  Outputs handle_higher_order(Call& call) {
     const FunctionAttributes& functions = functions_of(call);
-    if (functions.runs_again) return checkpoint(call);
+    if (functions.rematerializes) return checkpoint(call);
     const bool any =
         std::any_of(call.inputs().begin(), call.inputs().end(), [&](const Tensor& x) { return notes.find(x); });
     // Only vmap has a custom rule: the function itself is differentiated.
@@ -97,7 +97,7 @@ class JvpHandler final : public Handler, public FollowsDerivatives, public std::
     for (const Tensor& input : call.inputs()) both.push_back(tangent(input));
     FunctionAttributes lifted = functions_of(call);
     lifted.around = nullptr;
-    const auto lift = [&](CarriedFunction FunctionAttributes::*function) {
+    const auto lift = [&](FunctionArgument FunctionAttributes::*function) {
       return
           [self = shared_from_this(), attributes = call.attributes_ptr(), count, function](std::span<const Tensor> xs) {
             const auto& functions = static_cast<const FunctionAttributes&>(*attributes);

@@ -5,7 +5,7 @@
 //   Tensor dy = df(dx), other = df(dx2);      // without running f again
 #pragma once
 
-#include <stave/handlers/transforms/carried_trees.h>
+#include <stave/handlers/transforms/higher_order_trees.h>
 
 namespace stave {
 

@@ -13,7 +13,7 @@ Call& PendingOperation::call() const {
 
 void PendingOperation::answer(Outputs outputs) {
   const char* const name = call().op().name;
-  if (call().op().carries_functions)
+  if (call().op().is_higher_order)
     fail<TransformError>(
         "operations_of: {} carries a function, and what it yields is known when that has run: perform it", name);
   const auto expected = call().abstract_outputs();

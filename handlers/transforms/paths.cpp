@@ -189,7 +189,7 @@ Outputs PathRun::handle(Call& call) {
 
 Outputs PathRun::attempted(Call& call) {
   LanePath& path = *path_;
-  const bool carries = call.op().carries_functions;
+  const bool carries = call.op().is_higher_order;
   PathLog::Given given;
   std::exception_ptr threw;
   std::optional<PathEffects::Mark> mark;
@@ -200,7 +200,7 @@ Outputs PathRun::attempted(Call& call) {
     mark = path.effects->mark();
   }
   try {
-    return carries ? handle_carrying(call) : performed(call, given);
+    return carries ? handle_higher_order(call) : performed(call, given);
   } catch (const std::bad_alloc&) {
     path.log = nullptr;  // the log may be incomplete
     throw;

@@ -30,7 +30,7 @@
 // A single lane instead computes from the start on real values, if that takes no longer
 // than replaying the log: it then runs the function itself, at the function's own cost.
 // Lanes run from the start on batched values if their path's log is too long, or if its operations
-// carried functions (checkpoint).
+// include higher-order ones (checkpoint).
 //
 // Paths perform all operations below vmap, on batched values. To the handlers around vmap these
 // are ordinary operations, so derivatives of any order and nested vmaps work.
@@ -40,7 +40,7 @@
 #include <optional>
 #include <vector>
 
-#include <stave/core/op/carried.h>
+#include <stave/core/op/higher_order.h>
 #include <stave/core/ops/collective.h>
 #include <stave/handlers/transforms/lanes.h>
 #include <stave/handlers/transforms/sow.h>
@@ -263,8 +263,8 @@ class PathRun final : public Handles<Call, ReadStorage, WhichPath, AxisSize> {
   Tensor handle(ReadStorage& read) override;
   Path handle(WhichPath&) override;
   std::optional<Index> handle(AxisSize& axis) override;
-  bool discreet() const noexcept override { return true; }
-  bool takes_programs() const noexcept override { return true; }
+  bool runs_no_user_code() const noexcept override { return true; }
+  bool takes_closed_calls() const noexcept override { return true; }
   std::string describe() const override;
   /// A group of lanes that split because an effect was answered differently for each group,
   /// with the answer for the group.
@@ -374,8 +374,8 @@ class PathRun final : public Handles<Call, ReadStorage, WhichPath, AxisSize> {
   Outputs collected(const Call& call, const PathLog::Given& given, PathEffects* outermost);
   Outputs known_collective(const Call& call, const PathLog::Given& given, const PathEffects::Joint& known);
 
-  // The higher-order operation `call`: paths_carried.cpp.
-  Outputs handle_carrying(Call& call);
+  // The higher-order operation `call`: paths_higher_order.cpp.
+  Outputs handle_higher_order(Call& call);
   FunctionAttributes lifted(const FunctionAttributes& functions, std::vector<bool> batched,
                             std::shared_ptr<bool> outputs_batched, std::shared_ptr<bool> repeats) const;
 

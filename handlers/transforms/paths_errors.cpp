@@ -35,7 +35,7 @@ std::string without_numbers(std::string_view text) {
 }
 
 // Returns the operation; null for a call that carries functions, which may throw any error.
-const Op* operation_of(const Call& call) { return call.op().carries_functions ? nullptr : &call.op(); }
+const Op* operation_of(const Call& call) { return call.op().is_higher_order ? nullptr : &call.op(); }
 
 // Converts an error of every entry of an operation's operands to one of some entry. Every entry
 // of one lane may have the error, but not every entry of other lanes.
@@ -169,7 +169,7 @@ std::exception_ptr PathRun::attempt(Call& call, std::span<const std::int32_t> la
   const Narrowed narrowed(*this, lanes, alone, named);
   try {
     PathLog::Given given;
-    if (call.op().carries_functions) handle_carrying(call);
+    if (call.op().is_higher_order) handle_higher_order(call);
     else performed(call, given);
     return nullptr;
   } catch (const Cancelled&) {
@@ -224,7 +224,7 @@ std::exception_ptr PathRun::thrown_once(Call& call, std::int32_t lane, const std
 void PathRun::add_all(Call& call, std::span<const std::int32_t> lanes, const std::exception_ptr& threw,
                       Outcomes& found) {
   if (found.effects) path_->effects->restore(*found.effects);
-  const std::exception_ptr error = call.op().carries_functions ? nullptr : attempt(call, lanes.first(1), true, nullptr);
+  const std::exception_ptr error = call.op().is_higher_order ? nullptr : attempt(call, lanes.first(1), true, nullptr);
   if (error && !are_alike(error, threw)) return void(found.other = thrown_once(call, lanes[0], error, threw, found));
   found.add(lanes, error ? error : threw);
 }
@@ -241,7 +241,7 @@ void PathRun::fail_all(const Call& call, PathLog::Given given, std::exception_pt
   LanePath& path = *path_;
   ++path.errors;
   // The log does not contain how they came to it.
-  if (call.op().carries_functions) path.log = nullptr;
+  if (call.op().is_higher_order) path.log = nullptr;
   path.note({.op = &call.op(), .threw = threw, .given = std::move(given)});
   std::rethrow_exception(threw);
 }
@@ -252,7 +252,7 @@ void PathRun::fail_all(const Call& call, PathLog::Given given, std::exception_pt
 std::exception_ptr PathRun::error_of(Call& call, const std::vector<std::int32_t>& lanes,
                                      const std::exception_ptr& known, const std::exception_ptr& threw,
                                      Outcomes& found) {
-  const bool carries = call.op().carries_functions;
+  const bool carries = call.op().is_higher_order;
   if (carries && are_alike(known, threw)) return known;
   if (found.effects) path_->effects->restore(*found.effects);
   const Rows named(lanes);

@@ -28,7 +28,7 @@
 #include <vector>
 
 #include <stave/core/tensor/options.h>
-#include <stave/handlers/transforms/carried_trees.h>
+#include <stave/handlers/transforms/higher_order_trees.h>
 #include <stave/handlers/transforms/same_besides_tensors.h>
 
 namespace stave {
@@ -158,7 +158,7 @@ class RepeatOf {
     const auto kept = std::make_shared<const Tree>(structure_of(state));
     FunctionAttributes functions;
     functions.name = "repeat";
-    functions.runs_again = true;
+    functions.rematerializes = true;
     functions.function = [=](std::span<const Tensor> xs) {
       return results.flat(loop(*body, n, with_leaves(*kept, xs)));
     };

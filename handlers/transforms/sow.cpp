@@ -2,8 +2,8 @@
 
 #include <atomic>
 
-#include <stave/core/op/carried.h>
 #include <stave/core/op/define.h>
+#include <stave/core/op/higher_order.h>
 #include <stave/core/ops/elementwise.h>
 #include <stave/core/ops/frontend.h>
 #include <stave/core/ops/scoped_name.h>
@@ -91,7 +91,7 @@ Tensor sow_cotangent(const std::string& name, const Tensor& x, const std::string
 }
 
 Outputs SownHandler::handle(Call& call) {
-  if (call.op().carries_functions) return handle_carrying(call);
+  if (call.op().is_higher_order) return handle_higher_order(call);
   if (&call.op() != &op_sow || call.as<SowAttributes>().tag != tag_) return perform(std::move(call));
   const auto& attributes = call.as<SowAttributes>();
   const auto& places = attributes.answer.places;
@@ -139,7 +139,7 @@ NamedTensors Harvest::take() {
 
 // The values that a function sows become additional results of the function, so transforms give
 // them lanes and derivatives. This includes a checkpoint, whose function runs unrecorded at first.
-Outputs Harvest::handle_carrying(Call& call) {
+Outputs Harvest::handle_higher_order(Call& call) {
   const IntrusivePtr<const FunctionAttributes> of(&functions_of(call));
   if (of->forward || of->tangents || of->batch) return handle_with_rules(call);
   struct Gathered {
@@ -148,7 +148,7 @@ Outputs Harvest::handle_carrying(Call& call) {
     bool known = false;
   };
   const auto gathered = std::make_shared<Gathered>();
-  const auto gathering = [of, gathered, tag = tag()](CarriedFunction FunctionAttributes::*function) {
+  const auto gathering = [of, gathered, tag = tag()](FunctionArgument FunctionAttributes::*function) {
     return [of, gathered, tag, function](std::span<const Tensor> xs) {
       // The current scopes are entered again inside the function.
       const auto inside = std::make_shared<Harvest>(tag);

@@ -114,7 +114,7 @@ class SownHandler : public Handles<Call, stave_detail::Sowing> {
   /// Returns true if sown() will replace the value of this name.
   virtual bool plants(const std::string&) const { return false; }
   /// Handles an operation that carries functions; by default it is passed on.
-  virtual Outputs handle_carrying(Call& call) { return perform(std::move(call)); }
+  virtual Outputs handle_higher_order(Call& call) { return perform(std::move(call)); }
   const std::string& tag() const noexcept { return tag_; }
   /// Returns true if the handler wants one value for all lanes of an inner vmap even after these
   /// have split. Otherwise it gets one value for each path.
@@ -159,7 +159,7 @@ class Harvest final : public SownHandler {
 
  private:
   Tensor sown(const SownValue& sown) override;
-  Outputs handle_carrying(Call& call) override;
+  Outputs handle_higher_order(Call& call) override;
   Outputs handle_with_rules(const Call& call);
   void add(SownValue sown);
 

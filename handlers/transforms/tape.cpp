@@ -88,8 +88,8 @@ void Entry::clear() noexcept {
 // ---- recording ----------------------------------------------------------------------------------
 
 Outputs GradHandler::handle(Call& call) {
-  if (call.op().carries_functions) [[unlikely]]
-    return handle_carrying(call);
+  if (call.op().is_higher_order) [[unlikely]]
+    return handle_higher_order(call);
   const Outputs* const saved = replay_ ? replay_->next(call) : nullptr;
   bool known = false;
   std::optional<int> lost;  // `output` of a lost input's slot
@@ -109,7 +109,7 @@ Outputs GradHandler::handle(Call& call) {
   if (entry->keeps_outputs) {
     std::copy(outputs.begin(), outputs.end(), entry->outputs().begin());
     for (const Tensor& output : outputs)
-      if (anchors.minds(output)) anchors.keep(output);
+      if (rematerialization.minds(output)) rematerialization.keep(output);
   }
   return noted(std::move(outputs), std::move(entry));
 }
@@ -132,20 +132,20 @@ EntryPtr GradHandler::record(const Call& call) {
       producers[i] = *producer;
       reads.mask |= call.op().reads_for(i).mask;
     }
-  bool settles = anchors.active();
+  bool plans = rematerialization.active();
   for (std::size_t i = 0; i < producers.size(); ++i)
     if (reads.has_input(i)) {
       entry->inputs()[i] = call.inputs()[i];
-      settles |= anchors.minds(call.inputs()[i]);
+      plans |= rematerialization.minds(call.inputs()[i]);
     }
   entry->keeps_outputs = reads.has_outputs();
-  if (settles) anchors.settle(*entry, call, root().anchors);
+  if (plans) rematerialization.plan(*entry, call, root().rematerialization);
   return entry;
 }
 
 // The entry stores outputs before they get notes, so the saved values carry no note of their own.
 Outputs GradHandler::noted(Outputs outputs, EntryPtr entry) const {
-  if (entry->op->carries_functions && !entry->carried) entry->carried = std::make_unique<CarriedOutputs>();
+  if (entry->op->is_higher_order && !entry->carried) entry->carried = std::make_unique<HigherOrderOutputs>();
   for (std::size_t i = 0; i < outputs.size(); ++i) {
     if (entry->carried) {
       entry->carried->abstracts.emplace_back(outputs[i].shape(), outputs[i].dtype());

@@ -14,7 +14,7 @@
 #include <vector>
 
 #include <stave/core/effects/scope.h>
-#include <stave/core/op/carried.h>
+#include <stave/core/op/higher_order.h>
 #include <stave/core/op/lost_derivatives.h>
 #include <stave/core/tensor/note.h>
 #include <stave/handlers/transforms/vjp_flat.h>
@@ -37,7 +37,7 @@ struct Slot {
 };
 
 // Additional data of an entry whose operation carries functions.
-struct CarriedOutputs {
+struct HigherOrderOutputs {
   SmallVector<Abstract, 1> abstracts;
   SmallVector<Device, 1> devices;
   // Residuals of a custom rule, or the values that a checkpoint saved.
@@ -45,8 +45,8 @@ struct CarriedOutputs {
 };
 
 // The cost of recomputing an entry's output from values that the tape keeps (its backward slice).
-// anchors.cpp decides by it.
-struct Cone {
+// rematerialization.cpp decides by it.
+struct BackwardSlice {
   static constexpr std::uint16_t too_far = 0xffff;
   std::uint16_t back = 0;  // distance in entries to the earliest entry of the slice; or `too_far`
   std::uint16_t size = 0;  // upper bound on the entries that are recomputed; 0: a value is missing
@@ -69,12 +69,12 @@ struct Entry : RefCounted {
   bool keeps_outputs = false;  // true if a rule reads the outputs
   // Mask of the inputs that a rule reads and that are recomputed from their producers.
   std::uint8_t dropped = 0;
-  Cone cone;
+  BackwardSlice slice;
   const std::uint64_t sequence;  // position in the order of recording
   const Op* const op = nullptr;  // null: an input of the transform
   AttributesPtr attributes;
   ScopePathPtr scopes;  // scopes in which the operation was performed, within the function
-  std::unique_ptr<CarriedOutputs> carried;
+  std::unique_ptr<HigherOrderOutputs> carried;
   Entry* next_to_free = nullptr;
 
   static EntryPtr of_input(std::uint64_t sequence);
@@ -110,9 +110,9 @@ struct Entry : RefCounted {
 bool is_undisturbed();
 
 /// Chooses which of the values that rules will read are saved on a tape (rematerialisation).
-class Anchors {
+class Rematerialization {
  public:
-  explicit Anchors(Recompute when, std::uint64_t first = 0) noexcept
+  explicit Rematerialization(Recompute when, std::uint64_t first = 0) noexcept
       : when_(when), active_(when == Recompute::always), least_(when == Recompute::automatic ? large
                                                                 : when == Recompute::always  ? 0
                                                                                              : ~std::size_t{0}),
@@ -125,7 +125,7 @@ class Anchors {
   void release_primals();
   const Tensor& primal(const Entry& input) const { return primals_[input.sequence]; }
 
-  /// Returns true if settle() must be called for a new entry that saves x. Most values
+  /// Returns true if plan() must be called for a new entry that saves x. Most values
   /// are too small for that.
   bool minds(const Tensor& x) const noexcept {
     const Storage* const storage = x.node_ptr()->storage.get();
@@ -133,7 +133,7 @@ class Anchors {
   }
   bool active() const noexcept { return active_; }
   /// Drops the inputs of an entry that need not be saved, and keeps the others.
-  void settle(Entry& entry, const Call& call, const Anchors& of_primals);
+  void plan(Entry& entry, const Call& call, const Rematerialization& of_primals);
   void keep(const Tensor& output);
 
  private:
@@ -141,9 +141,9 @@ class Anchors {
   static constexpr std::size_t large = std::size_t{16} << 10;
   bool begins(Entry& entry, std::size_t bytes);
   bool may_drop(const Op& reader, Entry& producer, const Tensor& x) const;
-  Cone cone_of(Entry& entry, std::size_t bytes, const Anchors& of_primals);
-  bool takes(Entry& entry, std::size_t i, std::size_t bytes, const Anchors& of_primals, Cone& cone);
-  void search_nearby(Entry& entry, const Anchors& of_primals);
+  BackwardSlice slice_of(Entry& entry, std::size_t bytes, const Rematerialization& of_primals);
+  bool takes(Entry& entry, std::size_t i, std::size_t bytes, const Rematerialization& of_primals, BackwardSlice& slice);
+  void search_nearby(Entry& entry, const Rematerialization& of_primals);
   void continue_run(const Entry& entry, const Shape& shape);
   bool is_own(const Entry& entry) const noexcept { return entry.sequence >= first_; }
 
@@ -194,20 +194,20 @@ class GradHandler final : public Handler,
                           public FollowsDerivatives,
                           public std::enable_shared_from_this<GradHandler> {
  public:
-  GradHandler(const char* transform, Recompute recompute) : notes(transform, this), anchors(recompute) {}
+  GradHandler(const char* transform, Recompute recompute) : notes(transform, this), rematerialization(recompute) {}
   /// Records a checkpoint's function that runs again. This handler knows the values that `base`
   /// recorded, and numbers its entries from `sequence` on.
   GradHandler(std::shared_ptr<const GradHandler> base, std::uint64_t sequence, std::vector<SavedOutputs> saved)
-      : notes(base->notes.owner().name, this), anchors(base->anchors.when(), sequence), base_(std::move(base)),
-        sequence_(sequence) {
+      : notes(base->notes.owner().name, this), rematerialization(base->rematerialization.when(), sequence),
+        base_(std::move(base)), sequence_(sequence) {
     if (!saved.empty()) replay_.emplace(std::move(saved));
   }
 
   Outputs handle(Call& call) override;
   std::string describe() const override { return notes.owner().name; }
-  bool discreet() const noexcept override { return true; }
+  bool runs_no_user_code() const noexcept override { return true; }
   // A checkpoint runs again as it ran first.
-  bool takes_programs() const noexcept override { return !base_; }
+  bool takes_closed_calls() const noexcept override { return !base_; }
   bool counts() const noexcept override { return replay_.has_value(); }
   EntryPtr entry_of_input() { return Entry::of_input(sequence_++); }
   /// Returns the origin of x; null for constants. A slot without an entry marks a value from inside
@@ -238,10 +238,10 @@ class GradHandler final : public Handler,
   Inputs without_notes(std::span<const Tensor> inputs) const;
 
   /// Returns the value of an input of the transform.
-  const Tensor& primal(const Entry& input) const { return root().anchors.primal(input); }
+  const Tensor& primal(const Entry& input) const { return root().rematerialization.primal(input); }
 
   Notes<Slot> notes;
-  Anchors anchors;
+  Rematerialization rematerialization;
 
  private:
   const GradHandler& root() const noexcept {
@@ -255,8 +255,8 @@ class GradHandler final : public Handler,
   EntryPtr record(const Call& call);
   Outputs noted(Outputs outputs, EntryPtr entry) const;
 
-  // The operation `call`: tape_carried.cpp.
-  Outputs handle_carrying(Call& call);
+  // The operation `call`: tape_higher_order.cpp.
+  Outputs handle_higher_order(Call& call);
   Outputs checkpoint(Call& call);
   Outputs custom_vjp(Call& call, FunctionAttributes functions);
   Outputs custom_jvp(Call& call, const FunctionAttributes& functions);
@@ -296,7 +296,7 @@ FunctionAttributes without_captures(const FunctionAttributes& functions, std::ve
                                     const char* transform);
 
 /// Returns true if an entry whose operation carries functions is a checkpoint.
-bool runs_again(const Entry& entry);
+bool rematerializes(const Entry& entry);
 /// The outputs of a checkpoint's function in its second run, and the handler
 /// that recorded that run.
 struct Recorded {

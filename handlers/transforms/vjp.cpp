@@ -2,7 +2,7 @@
 // the last recorded entry first. It is a loop over a queue, so long programs need heap, not stack.
 // The queue and its cotangents belong to the pass, so several passes over one tape may run at once.
 // Values that the tape dropped are computed again; where a run of elementwise operations reads
-// them, its rules and this recomputation are fused (joint.h).
+// them, its rules and this recomputation are fused (fused_backward.h).
 
 #include <stave/handlers/transforms/vjp_flat.h>
 
@@ -16,7 +16,7 @@
 #include <stave/core/ops/create.h>
 #include <stave/core/ops/frontend.h>
 #include <stave/core/tensor/fail.h>
-#include <stave/handlers/transforms/joint.h>
+#include <stave/handlers/transforms/fused_backward.h>
 #include <stave/handlers/transforms/linear_in.h>
 #include <stave/handlers/transforms/tape.h>
 
@@ -145,14 +145,14 @@ class BackwardPass {
   // processed, so its cotangents are complete.
   void step(Entry& entry, const SmallVector<Tensor, 1>& cotangents) {
     // Functions that an operation carries have scopes of their own.
-    const ReenteredScopes scopes(entry.op->carries_functions ? nullptr : entry.scopes.get());
+    const ReenteredScopes scopes(entry.op->is_higher_order ? nullptr : entry.scopes.get());
     if (!joint_ && entry.dropped && Region::admits(*entry.op) && is_undisturbed()) {
       joint_.emplace(record_.handler, entry.input_abstracts()[0].shape);
       if (!joint_->takes(entry)) joint_.reset();
     }
     if (joint_) joint_step(entry, cotangents);
-    else if (!entry.op->carries_functions) ordinary_step(entry, cotangents);
-    else if (runs_again(entry)) step_again(entry, cotangents);
+    else if (!entry.op->is_higher_order) ordinary_step(entry, cotangents);
+    else if (rematerializes(entry)) step_again(entry, cotangents);
     else custom_step(entry, cotangents);
   }
 
@@ -293,7 +293,7 @@ class BackwardPass {
   // Whether only the pass keeps the current entry alive, and so also its producers.
   bool keeps_ = false;
   Waiting waiting_;
-  std::optional<JointRegion> joint_;  // set while rules are recorded into it
+  std::optional<FusedBackward> joint_;  // set while rules are recorded into it
 };
 
 void check_cotangents(const FlatPullback::Record& record, std::span<const Tensor> cotangents) {
@@ -342,7 +342,7 @@ FlatVjp vjp_flat(FlatFunction f, std::span<const Tensor> primals, const char* tr
   GradHandler& handler = record->handler;
   record->backward = make_intrusive<const SharedName>(std::string("backward of ") + transform, true);
   std::vector<Tensor> inputs;
-  handler.anchors.set_primals(primals, primals_stay);
+  handler.rematerialization.set_primals(primals, primals_stay);
   for (std::size_t i = 0; i < primals.size(); ++i) {
     const Tensor& primal = primals[i];
     if (!is_float(primal.dtype()))
@@ -355,7 +355,7 @@ FlatVjp vjp_flat(FlatFunction f, std::span<const Tensor> primals, const char* tr
     inputs.push_back(handler.notes.put(clone_node(primal), Slot{handler.entry_of_input(), 0}));
   }
   Outputs outputs = handler.run([&] { return f(inputs); });
-  handler.anchors.release_primals();
+  handler.rematerialization.release_primals();
   check_results(outputs, transform);
   for (Tensor& output : outputs) {
     const Slot* slot = handler.notes.find(output);

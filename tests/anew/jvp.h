@@ -24,7 +24,7 @@ class Forward : public Handler {
   Notes<Tensor> tangents{"anew::jvp"};
 
   Outputs handle(Call& call) override {
-    if (call.op().carries_functions)
+    if (call.op().is_higher_order)
       return with(*this, [&] { return call.as<FunctionAttributes>().function(call.inputs()); });
     Inputs dx;
     bool any = false;

@@ -28,7 +28,7 @@ class ShiftReset : public Controller {
 
   void handle(Call& performed, Resumption<Call> rest) override {
     const Call call = performed;  // the program's own is gone when the rest has run
-    const bool carries = call.op().carries_functions;
+    const bool carries = call.op().is_higher_order;
     Outputs y = carries ? call.as<FunctionAttributes>().function(call.inputs()) : perform(call);
     bool varies = carries;  // a function may capture variables
     for (const Tensor& x : call.inputs()) varies |= cotangents.find(x) && call.op().derivative != Derivative::zero;

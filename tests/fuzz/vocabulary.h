@@ -227,7 +227,7 @@ Tensor stepped(const Body& body) {
   auto operations = operations_of(body);
   int n = 0;
   for (PendingOperation& op : operations)
-    if (++n % 2 && !op.call().op().carries_functions) op.answer(perform(op.call()));
+    if (++n % 2 && !op.call().op().is_higher_order) op.answer(perform(op.call()));
   return *operations.result();
 }
 /// Both, by turns.

@@ -102,7 +102,7 @@ class Backends {
  public:
   /// An operation's. One that has a view, and never asks for a kernel, needs none.
   std::string cpu(const Op& op) const {
-    if (op.carries_functions) return "composed";
+    if (op.is_higher_order) return "composed";
     return op.view && !elsewhere_.anywhere(op.name) ? "view" : "kernel";
   }
   std::string cuda(const Op& op) const {
@@ -146,20 +146,20 @@ class Backends {
 
 std::string jvp_of(const Op& op) {
   using enum stave::Derivative;
-  if (op.carries_functions) return "of its functions";
+  if (op.is_higher_order) return "of its functions";
   if (op.derivative == zero) return "zero";
   if (op.derivative == linear) return "linear";
   if (op.derivative == bilinear) return "bilinear";
   return op.jvp ? "rule" : "none";
 }
 std::string vjp_of(const Op& op) {
-  if (op.carries_functions) return "of its functions";
+  if (op.is_higher_order) return "of its functions";
   if (op.derivative == stave::Derivative::zero) return "zero";
   return op.vjp ? "rule" : "none";
 }
 std::string batching_of(const Op& op, bool operands) {
   if (!operands) return "no operand";
-  if (op.carries_functions) return "of its functions";
+  if (op.is_higher_order) return "of its functions";
   if (op.batch == stave::batch_in_front || op.batch == stave::batch_elementwise) return "itself";
   return op.batch ? "rule" : "none";
 }

@@ -6,14 +6,14 @@ namespace table {
 
 Outputs AtPlace::handle(Call& call) {
   Outputs outputs = at_place(call);
-  if (call.op().carries_functions || call.op().id == OpId::to || call.inputs().empty()) return outputs;
+  if (call.op().is_higher_order || call.op().id == OpId::to || call.inputs().empty()) return outputs;
   for (Tensor& output : outputs)
     if (output.device() != call.input(0).device()) output = to(output, call.input(0).device());
   return outputs;
 }
 
 Outputs AtPlace::at_place(Call& call) const {
-  if (call.op().id == OpId::to || call.op().carries_functions) return perform(std::move(call));
+  if (call.op().id == OpId::to || call.op().is_higher_order) return perform(std::move(call));
   if (call.op().id == OpId::full) {
     const auto& full = call.as<FullAttributes>();
     return perform(call.with_attributes(make_intrusive<FullAttributes>(full.shape, full.dtype, full.value, place())));

@@ -221,7 +221,7 @@ struct DeterminantWork {
       }
       if (value) {
         const double tiny = n > 0 && n <= 3 ? tiny_determinant(a, i) : not_a_number<double>();
-        value[i] = static_cast<T>(tiny == tiny ? tiny : det.value());
+        value[i] = static_cast<T>(tiny - tiny == 0 ? tiny : det.value());
       } else {
         sign[i] = static_cast<T>(det.sign());
         logarithm[i] = static_cast<T>(det.logarithm());

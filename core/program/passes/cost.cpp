@@ -60,7 +60,7 @@ ProgramCost cost_of(const Program& program) {
       total.peak_bytes = std::max(total.peak_bytes, live + body.peak_bytes);
     } else if (!step.is_read() && !is_view(step)) {
       ++total.operations;
-      if (!step.outputs.empty() && !step.op->carries_functions) total.flops += flops_of(program, step);
+      if (!step.outputs.empty() && !step.op->is_higher_order) total.flops += flops_of(program, step);
       for (const int input : step.inputs)
         if (!is_number[at(base[at(input)])])
           total.bytes += std::min(program.variable(input).bytes(), program.variable(base[at(input)]).bytes());

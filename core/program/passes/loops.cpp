@@ -43,7 +43,7 @@ class Joiner {
 
   bool performs(const LoopAttributes& loop, std::size_t later, std::size_t first) {
     const LoopAttributes* const other = loop_of(steps()[first]);
-    if (!other || steps()[first].epoch != steps()[later].epoch || other->steps != loop.steps ||
+    if (!other || steps()[first].barrier != steps()[later].barrier || other->steps != loop.steps ||
         other->reverse != loop.reverse || !same_program(*other->body, *loop.also))
       return false;
     const auto& given = steps()[first].inputs;

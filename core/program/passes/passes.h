@@ -1,8 +1,8 @@
 // Passes: each takes a Program and returns a cheaper one that computes the same, bit for bit.
 //
 // A pass never removes reads, keeps their order, and never removes operations that may throw. It
-// does not merge instructions of different epochs: a checkpoint computes a value again on purpose,
-// to save memory.
+// does not merge instructions behind different rematerialisation barriers: a checkpoint computes a
+// value again on purpose, to save memory.
 #pragma once
 
 #include <stave/core/program/program.h>
@@ -19,10 +19,10 @@ Program with_constants_folded(Program program);
 /// Removes algebraic identities: x * 1, x - 0, x + 0 + 0, --x; and a reshape, permutation,
 /// broadcast or conversion of another.
 Program simplified(Program program);
-/// Merges elementwise operations into regions (core/program/region.h). `why_apart` receives one
+/// Merges elementwise operations into regions (core/program/region.h). `fusion_report` receives one
 /// line for each reason and operation that explains why operations which might be expected in one
 /// region are not.
-Program with_regions(Program program, std::vector<std::string>* why_apart = nullptr);
+Program with_regions(Program program, std::vector<std::string>* fusion_report = nullptr);
 
 /// Removes unused results and states of loops, and the computations that only these need.
 Program with_loops_narrowed(Program program);
@@ -38,7 +38,7 @@ enum class InlineCalls { all, without_rules };
 Program with_calls_inlined(Program program, InlineCalls which = InlineCalls::all);
 
 /// Applies all passes of this file except with_calls_inlined.
-Program optimized(Program program, std::vector<std::string>* why_apart = nullptr);
+Program optimized(Program program, std::vector<std::string>* fusion_report = nullptr);
 
 }  // namespace stave
 

@@ -12,7 +12,7 @@ using namespace stave_detail;
 namespace {
 
 std::size_t hash_of(const Program::Instruction& step) {
-  std::size_t hash = std::hash<const Op*>()(step.op) ^ (step.epoch * 0x9e3779b97f4a7c15u);
+  std::size_t hash = std::hash<const Op*>()(step.op) ^ (step.barrier * 0x9e3779b97f4a7c15u);
   for (const int input : step.inputs) hash = (hash ^ static_cast<std::size_t>(input)) * 0x9e3779b97f4a7c15u;
   return hash ^ hash >> 32;
 }

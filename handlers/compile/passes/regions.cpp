@@ -11,7 +11,7 @@
 
 #include <stave/core/ops/frontend.h>
 #include <stave/core/program/fused.h>
-#include <stave/core/program/passes/apart.h>
+#include <stave/core/program/passes/fusion_report.h>
 #include <stave/core/program/passes/passes.h>
 #include <stave/handlers/transforms/record_region.h>
 
@@ -111,7 +111,7 @@ class Builder {
 class Former {
  public:
   /// `apart` receives the operations that do not become one region; it may be null.
-  Former(Program& program, Apart* apart)
+  Former(Program& program, FusionReport* apart)
       : program_(program), apart_(apart), constants_(program), reads_(program.variables.size()),
         reads_inside_(program.variables.size()), is_reduction_of_(program.variables.size()),
         home_(program.variables.size()) {
@@ -179,7 +179,7 @@ class Former {
   Open* reduced_in(const Program::Instruction& step) {
     if (step.is_read() || !is_reduction(step)) return nullptr;
     Open* const region = home(step.inputs[0]);
-    if (!region || region->members.size() >= most_steps || region->members[0].epoch != step.epoch) return nullptr;
+    if (!region || region->members.size() >= most_steps || region->members[0].barrier != step.barrier) return nullptr;
     const Program::Variable &whole = variable(region->members[0].outputs[0]), &reduced = variable(step.inputs[0]);
     return whole.shape == reduced.shape && !is_reduced(*region, step.inputs[0]) ? region : nullptr;
   }
@@ -213,8 +213,8 @@ class Former {
     if (region && std::any_of(step.inputs.begin(), step.inputs.end(), [&](int x) { return is_reduced(*region, x); }))
       region = nullptr;
     if (apart_) apart_->joined(step, [&](int input) { return region && home(input) == region; });
-    // Other open regions that the step reads (of another epoch, or full ones) must be performed
-    // before.
+    // Other open regions that the step reads (behind another barrier, or full ones) must be
+    // performed before.
     for (const int input : step.inputs)
       if (home(input) && home(input) != region) close_for(input, step);
     if (!region) region = &open_.emplace_back();
@@ -230,7 +230,7 @@ class Former {
   bool fits(const Open& open, const Program::Instruction& step, std::size_t steps) const {
     const Program::Instruction& first = open.members[0];
     const Program::Variable &a = variable(first.outputs[0]), &b = variable(step.outputs[0]);
-    return a.shape == b.shape && a.device == b.device && first.epoch == step.epoch &&
+    return a.shape == b.shape && a.device == b.device && first.barrier == step.barrier &&
            open.steps + steps <= most_steps && open.inputs.size() + step.inputs.size() <= most_inputs &&
            open.members.size() < most_steps;
   }
@@ -299,12 +299,12 @@ class Former {
     for (const int input : inputs) step.inputs.push_back(input);
     for (const int output : outputs) step.outputs.push_back(output);
     step.scopes = members[0].scopes;
-    step.epoch = members[0].epoch;
+    step.barrier = members[0].barrier;
     return step;
   }
 
   Program& program_;
-  Apart* const apart_;
+  FusionReport* const apart_;
   const Constants constants_;
   std::vector<int> reads_;             // for each variable, how many times it is read
   std::vector<int> reads_inside_;      // the same by members of the current region; 0 between calls
@@ -315,11 +315,11 @@ class Former {
 
 }  // namespace
 
-Program with_regions(Program program, std::vector<std::string>* why_apart) {
-  std::optional<Apart> apart;
-  if (why_apart) apart.emplace(program);
+Program with_regions(Program program, std::vector<std::string>* fusion_report) {
+  std::optional<FusionReport> apart;
+  if (fusion_report) apart.emplace(program);
   Former(program, apart ? &*apart : nullptr).run();
-  if (why_apart) *why_apart = apart->lines();
+  if (fusion_report) *fusion_report = apart->lines();
   return program;
 }
 

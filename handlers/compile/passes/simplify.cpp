@@ -46,13 +46,13 @@ class Simplifier {
 
  private:
   const Program::Variable& variable(int number) const { return program_.variable(number); }
-  // The instruction that computes the variable, if it has this operation and the reader's epoch;
+  // The instruction that computes the variable, if it has this operation and the reader's barrier;
   // else null.
   const Program::Instruction* given_by(int variable, OpId id, const Program::Instruction& reader) const {
     const int at = made_by_[static_cast<std::size_t>(variable)];
     if (at == 0) return nullptr;
     const Program::Instruction& step = program_.instructions[static_cast<std::size_t>(at) - 1];
-    return !step.is_read() && step.op->id == id && step.epoch == reader.epoch ? &step : nullptr;
+    return !step.is_read() && step.op->id == id && step.barrier == reader.barrier ? &step : nullptr;
   }
   // Returns true if the variable is this number, with the same sign of zero.
   bool is(int variable, double number) const {
@@ -144,11 +144,11 @@ Program simplified(Program program) {
   return program;
 }
 
-Program optimized(Program program, std::vector<std::string>* why_apart) {
+Program optimized(Program program, std::vector<std::string>* fusion_report) {
   program = with_constants_folded(without_dead_code(std::move(program)));
   program = with_loops_joined(without_repetitions(simplified(std::move(program))));
   program = with_loops_narrowed(std::move(program));
-  return with_regions(with_small_arrays_split(without_dead_code(std::move(program))), why_apart);
+  return with_regions(with_small_arrays_split(without_dead_code(std::move(program))), fusion_report);
 }
 
 }  // namespace stave

@@ -1,5 +1,5 @@
 // Converts functions of trees that have custom rules to the higher-order operation `call`
-// (core/op/carried.h). checkpoint and the custom rules share it.
+// (core/op/higher_order.h). checkpoint and the custom rules share it.
 #pragma once
 
 #include <memory>
@@ -122,7 +122,7 @@ class ResultStructure {
 };
 
 template <class F, class... A>
-using CarriedCall = Calls<F, SelectTrees<A...>, Decayed<A>&...>;
+using HigherOrderCall = Calls<F, SelectTrees<A...>, Decayed<A>&...>;
 template <Returns returns, class F, class... A>
 inline constexpr bool can_carry = can_call<returns, F, SelectTrees<A...>, Decayed<A>&...>;
 
@@ -135,7 +135,7 @@ class WithRule {
   template <class... A>
   auto operator()(A&&... args) const {
     if constexpr (can_carry<Returns::tree, const F, A...>) {
-      using Result = typename CarriedCall<const F, A...>::Result;
+      using Result = typename HigherOrderCall<const F, A...>::Result;
       KeptCall<A...> kept(std::forward<A>(args)...);
       Inputs inputs = kept.inputs();
       kept.leaves.clear();

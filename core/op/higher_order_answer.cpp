@@ -1,16 +1,16 @@
 // Checks the answers to higher-order operations.
-#include <stave/core/op/carried_answer.h>
+#include <stave/core/op/higher_order_answer.h>
 
 #include <stave/core/tensor/fail.h>
 
 namespace stave_detail {
 
-void CarriedResults::set(SmallVector<Result, 1> results) {
+void HigherOrderResults::set(SmallVector<Result, 1> results) {
   const std::lock_guard lock(mutex_);
   results_ = std::move(results);
 }
 
-void CarriedResults::set(std::span<const Tensor> outputs, bool of_lanes) {
+void HigherOrderResults::set(std::span<const Tensor> outputs, bool of_lanes) {
   SmallVector<Result, 1> results;
   for (const Tensor& output : outputs) {
     if (!output.defined()) return;  // the code that runs the function throws
@@ -22,13 +22,13 @@ void CarriedResults::set(std::span<const Tensor> outputs, bool of_lanes) {
   set(std::move(results));
 }
 
-std::optional<SmallVector<CarriedResults::Result, 1>> CarriedResults::get() const {
+std::optional<SmallVector<HigherOrderResults::Result, 1>> HigherOrderResults::get() const {
   const std::lock_guard lock(mutex_);
   return results_;
 }
 
 void tell_results(FunctionAttributes& functions) {
-  const auto results = std::make_shared<CarriedResults>();
+  const auto results = std::make_shared<HigherOrderResults>();
   if (const auto* const told = functions.function.target<ToldFunction>())
     if (auto known = told->results->get()) results->set(std::move(*known));
   functions.function = ToldFunction{std::move(functions.function), results};
@@ -59,7 +59,8 @@ std::string in_words(const Tensor& x) {
   return fmt::format("{} {} on {}", x.dtype(), x.shape(), x.device().str());
 }
 
-void check_carried_answer(const FunctionAttributes& functions, std::span<const Tensor> outputs, const AnyHandler* who) {
+void check_higher_order_answer(const FunctionAttributes& functions, std::span<const Tensor> outputs,
+                               const AnyHandler* who) {
   const std::string name = who ? who->describe() : "resume";
   for (std::size_t i = 0; i < outputs.size(); ++i)
     if (!outputs[i].defined())

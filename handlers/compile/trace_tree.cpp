@@ -1,4 +1,4 @@
-#include <stave/handlers/compile/ways.h>
+#include <stave/handlers/compile/trace_tree.h>
 
 #include <algorithm>
 #include <unordered_map>
@@ -29,88 +29,91 @@ Outputs Piece::operator()(const std::vector<Tensor>& values) const {
 
 // ---- variables ----------------------------------------------------------------------------------
 
-const Way& Way::of(int variable) const {
-  const Way* way = this;
-  while (variable < way->first) way = way->from;
-  return *way;
+const TraceNode& TraceNode::of(int variable) const {
+  const TraceNode* node = this;
+  while (variable < node->first) node = node->from;
+  return *node;
 }
 
-const Program::Variable& Way::variable(int number) const {
-  const Way& way = of(number);
-  return way.variables[static_cast<std::size_t>(number - way.first)];
+const Program::Variable& TraceNode::variable(int number) const {
+  const TraceNode& node = of(number);
+  return node.variables[static_cast<std::size_t>(number - node.first)];
 }
 
-bool Way::is_answer(int variable) const {
-  const Way& way = of(variable);
-  return variable - way.first < static_cast<int>(way.strides.size());
+bool TraceNode::is_answer(int variable) const {
+  const TraceNode& node = of(variable);
+  return variable - node.first < static_cast<int>(node.strides.size());
 }
 
-std::vector<int> Way::looked_at() const {
+std::vector<int> TraceNode::looked_at() const {
   if (read >= 0) return {read};
-  if (asks) return asks->inputs;
-  if (tries) return {tries->step.inputs.begin(), tries->step.inputs.end()};
+  if (effect_guard) return effect_guard->inputs;
+  if (exception_guard) return {exception_guard->step.inputs.begin(), exception_guard->step.inputs.end()};
   return outputs;
 }
 
 namespace {
 
 // Computes what the node and those below it read of its own variables and of earlier ones.
-void find_needs(Way& way) {
-  const std::vector<int> at_end = way.looked_at();
-  Way::Variables read(at_end.begin(), at_end.end()), kept = read, later;
-  for (const auto& step : way.steps)
+void find_needs(TraceNode& node) {
+  const std::vector<int> at_end = node.looked_at();
+  TraceNode::Variables read(at_end.begin(), at_end.end()), kept = read, later;
+  for (const auto& step : node.steps)
     for (const int input : step.inputs)
-      if (input < way.first) read.insert(input);
-  for (const Way::Next& next : way.next) later.insert(next.way->needs.begin(), next.way->needs.end());
+      if (input < node.first) read.insert(input);
+  for (const TraceNode::Next& next : node.next) later.insert(next.node->needs.begin(), next.node->needs.end());
   read.insert(later.begin(), later.end());
   kept.insert(later.begin(), later.end());
-  std::erase_if(kept, [&](int variable) { return variable < way.first; });
-  std::erase_if(read, [&](int variable) { return variable >= way.first || variable < 0; });
-  if (kept != way.kept || read != way.needs) way.shortened = way.ready = false;
-  way.kept = std::move(kept);
-  way.needs = std::move(read);
-  way.over.clear();
+  std::erase_if(kept, [&](int variable) { return variable < node.first; });
+  std::erase_if(read, [&](int variable) { return variable >= node.first || variable < 0; });
+  if (kept != node.kept || read != node.needs) node.shortened = node.ready = false;
+  node.kept = std::move(kept);
+  node.needs = std::move(read);
+  node.over.clear();
   const auto ends = [&](int variable) {
-    if (!later.contains(variable)) way.over.push_back(variable);
+    if (!later.contains(variable)) node.over.push_back(variable);
   };
-  for (const Way::Variables* here : {&way.needs, &way.kept}) std::for_each(here->begin(), here->end(), ends);
-  for (int i = 0; i < way.arrived; ++i) ends(way.first + i);
+  for (const TraceNode::Variables* here : {&node.needs, &node.kept}) std::for_each(here->begin(), here->end(), ends);
+  for (int i = 0; i < node.arrived; ++i) ends(node.first + i);
 }
 
 }  // namespace
 
-std::vector<Way*> find_needs_below(Way& begin) {
-  std::vector<Way*> ways{&begin};
-  for (std::size_t i = 0; i < ways.size(); ++i)
-    for (const Way::Next& next : ways[i]->next) ways.push_back(next.way.get());
-  std::reverse(ways.begin(), ways.end());
-  for (Way* way : ways) find_needs(*way);
-  return ways;
+std::vector<TraceNode*> find_needs_below(TraceNode& begin) {
+  std::vector<TraceNode*> nodes{&begin};
+  for (std::size_t i = 0; i < nodes.size(); ++i)
+    for (const TraceNode::Next& next : nodes[i]->next) nodes.push_back(next.node.get());
+  std::reverse(nodes.begin(), nodes.end());
+  for (TraceNode* node : nodes) find_needs(*node);
+  return nodes;
 }
 
 // ---- guards -------------------------------------------------------------------------------------
 
 namespace {
 
-bool same_met(const Way& way, const Met& a, const Met& b) {
-  if (way.asks) return a.tensors == b.tensors && way.asks->type->kept->same_answer(a.answer, b.answer);
-  if (way.tries) return a.threw == b.threw || (a.threw && b.threw && *a.threw == *b.threw);
+bool same_met(const TraceNode& node, const Observed& a, const Observed& b) {
+  if (node.effect_guard)
+    return a.tensors == b.tensors && node.effect_guard->type->kept->same_answer(a.answer, b.answer);
+  if (node.exception_guard) return a.threw == b.threw || (a.threw && b.threw && *a.threw == *b.threw);
   return a.bytes == b.bytes;
 }
 
-bool same_turn(const Way& a, const Way& b) {
-  if (a.read != b.read || !a.asks != !b.asks || a.tries.has_value() != b.tries.has_value()) return false;
-  if (a.asks)
-    return *a.asks->type == *b.asks->type && a.asks->inputs == b.asks->inputs &&
-           a.asks->type->kept->same_effect(a.asks->effect, b.asks->effect);
-  return !a.tries || compute_the_same(a.tries->step, b.tries->step);
+bool same_turn(const TraceNode& a, const TraceNode& b) {
+  if (a.read != b.read || !a.effect_guard != !b.effect_guard ||
+      a.exception_guard.has_value() != b.exception_guard.has_value())
+    return false;
+  if (a.effect_guard)
+    return *a.effect_guard->type == *b.effect_guard->type && a.effect_guard->inputs == b.effect_guard->inputs &&
+           a.effect_guard->type->kept->same_effect(a.effect_guard->effect, b.effect_guard->effect);
+  return !a.exception_guard || compute_the_same(a.exception_guard->step, b.exception_guard->step);
 }
 
 }  // namespace
 
-Way* Way::find(const Met& met) const {
+TraceNode* TraceNode::find(const Observed& met) const {
   for (const Next& it : next)
-    if (same_met(*this, it.met, met)) return it.way.get();
+    if (same_met(*this, it.met, met)) return it.node.get();
   return nullptr;
 }
 
@@ -127,15 +130,15 @@ auto with_bytes_of(const Tensor& value, F f) {
 
 }  // namespace
 
-Way* Way::after_reading(const Tensor& value) const {
-  return with_bytes_of(value, [&](std::string_view bytes) -> Way* {
+TraceNode* TraceNode::after_reading(const Tensor& value) const {
+  return with_bytes_of(value, [&](std::string_view bytes) -> TraceNode* {
     for (const Next& it : next)
-      if (it.met.bytes == bytes) return it.way.get();
+      if (it.met.bytes == bytes) return it.node.get();
     return nullptr;
   });
 }
 
-bool Way::was_met_before(const Tensor& value, std::size_t most) const {
+bool TraceNode::was_observed_before(const Tensor& value, std::size_t most) const {
   const std::size_t hash = with_bytes_of(value, std::hash<std::string_view>());
   const std::lock_guard lock(remembered->mutex);
   if (remembered->hashes.contains(hash)) return true;
@@ -144,9 +147,9 @@ bool Way::was_met_before(const Tensor& value, std::size_t most) const {
   return false;
 }
 
-Way* Way::after_answer(const AskedOutside::Asked& asked) const {
-  const auto is_met = [&](const Met& met) {
-    if (!asks->type->kept->same_answer(met.answer, asked.answer)) return false;
+TraceNode* TraceNode::after_answer(const AskedOutside::Asked& asked) const {
+  const auto is_met = [&](const Observed& met) {
+    if (!effect_guard->type->kept->same_answer(met.answer, asked.answer)) return false;
     for (std::size_t i = 0; i < met.tensors.size(); ++i) {
       const int passed = asked.passed_before[i];
       if (met.tensors[i].passed_before != passed || met.tensors[i].made_of != asked.made_of[i]) return false;
@@ -155,12 +158,12 @@ Way* Way::after_answer(const AskedOutside::Asked& asked) const {
     return true;
   };
   for (const Next& it : next)
-    if (is_met(it.met)) return it.way.get();
+    if (is_met(it.met)) return it.node.get();
   return nullptr;
 }
 
-Way* Way::after_trial(const std::type_info* threw) const {
-  Met met;
+TraceNode* TraceNode::after_exception_guard(const std::type_info* threw) const {
+  Observed met;
   met.threw = threw;
   return find(met);
 }
@@ -173,40 +176,40 @@ class Cutter {
  public:
   explicit Cutter(Recording recording) : recording_(std::move(recording)), defined_(recording_.program.inputs.size()) {}
 
-  std::unique_ptr<Way> run(const std::shared_ptr<const void>& structure) {
+  std::unique_ptr<TraceNode> run(const std::shared_ptr<const void>& structure) {
     Program& program = recording_.program;
-    auto begin = std::make_unique<Way>();
-    way_ = begin.get();
+    auto begin = std::make_unique<TraceNode>();
+    node_ = begin.get();
     auto turn = recording_.turns.begin();
     for (std::size_t k = 0; k <= program.instructions.size(); ++k) {
       for (; turn != recording_.turns.end() && turn->at == k; ++turn) take_turn(*turn);
       if (k < program.instructions.size()) take(program.instructions[k]);
     }
     take_variables(program.variables.size());
-    way_->outputs = program.outputs;
-    way_->structure = structure;
+    node_->outputs = program.outputs;
+    node_->structure = structure;
     return begin;
   }
 
  private:
   void take_variables(std::size_t end) {
     Program& program = recording_.program;
-    for (; variable_ < end; ++variable_) way_->variables.push_back(std::move(program.variables[variable_]));
+    for (; variable_ < end; ++variable_) node_->variables.push_back(std::move(program.variables[variable_]));
     for (; constant_ < program.constants.size() && program.constants[constant_].variable < static_cast<int>(end);
          ++constant_)
-      way_->constants.push_back(program.constants[constant_]);
+      node_->constants.push_back(program.constants[constant_]);
   }
 
   void take(Program::Instruction& step) {
     for (const int used : step.inputs) defined_ = std::max(defined_, static_cast<std::size_t>(used) + 1);
     for (const int made : step.outputs) defined_ = std::max(defined_, static_cast<std::size_t>(made) + 1);
     if (!step.is_read()) {
-      way_->steps.push_back(std::move(step));
+      node_->steps.push_back(std::move(step));
       return;
     }
     take_variables(defined_);
-    way_->read = step.inputs[0];
-    Met met;
+    node_->read = step.inputs[0];
+    Observed met;
     met.bytes = bytes_of(step.met);
     part(std::move(met));
   }
@@ -214,84 +217,85 @@ class Cutter {
   void take_turn(Turn& turn) {
     defined_ = static_cast<std::size_t>(turn.variables);
     take_variables(defined_);
-    Met met;
+    Observed met;
     std::vector<Strides> strides;
     if (turn.threw) {
-      way_->tries = Trial{std::move(turn.step), std::move(turn.outputs)};
+      node_->exception_guard = ExceptionGuard{std::move(turn.step), std::move(turn.outputs)};
       met.threw = turn.threw;
     } else {
-      way_->asks = std::make_shared<const Question>(Question{turn.asked,
-                                                             std::move(turn.effect),
-                                                             {turn.step.inputs.begin(), turn.step.inputs.end()},
-                                                             std::move(turn.step.scopes)});
+      node_->effect_guard =
+          std::make_shared<const EffectGuard>(EffectGuard{turn.asked,
+                                                          std::move(turn.effect),
+                                                          {turn.step.inputs.begin(), turn.step.inputs.end()},
+                                                          std::move(turn.step.scopes)});
       for (const Answered& it : turn.tensors)
         if (it.passed_before < 0 && it.layout.defined) strides.push_back(it.layout.strides);
       met.answer = std::move(turn.answer);
       met.tensors = std::move(turn.tensors);
     }
     part(std::move(met));
-    way_->arrived = static_cast<int>(strides.size());
-    way_->strides = std::move(strides);
-    defined_ += way_->strides.size();
+    node_->arrived = static_cast<int>(strides.size());
+    node_->strides = std::move(strides);
+    defined_ += node_->strides.size();
   }
 
-  void part(Met met) {
-    auto next = std::make_unique<Way>();
-    next->from = way_;
+  void part(Observed met) {
+    auto next = std::make_unique<TraceNode>();
+    next->from = node_;
     next->first = static_cast<int>(variable_);
-    Way* const after = next.get();
-    way_->next.push_back({std::move(met), std::move(next)});
-    way_ = after;
+    TraceNode* const after = next.get();
+    node_->next.push_back({std::move(met), std::move(next)});
+    node_ = after;
   }
 
   Recording recording_;
-  Way* way_ = nullptr;
+  TraceNode* node_ = nullptr;
   std::size_t defined_, variable_ = 0, constant_ = 0;
 };
 
 // Splits a node before step k, which becomes its exception guard. The rest of the node becomes the
 // child for the case of no error.
-void split(Way& way, std::size_t k) {
-  const Program::Instruction step = way.steps[k];
-  auto rest = std::make_unique<Way>();
-  rest->from = &way;
+void split(TraceNode& node, std::size_t k) {
+  const Program::Instruction step = node.steps[k];
+  auto rest = std::make_unique<TraceNode>();
+  rest->from = &node;
   rest->first = step.outputs[0];
   rest->arrived = static_cast<int>(step.outputs.size());
-  const auto variables = way.variables.begin() + (rest->first - way.first);
-  rest->variables.assign(variables, way.variables.end());
-  way.variables.erase(variables, way.variables.end());
-  const auto constants = std::find_if(way.constants.begin(), way.constants.end(),
+  const auto variables = node.variables.begin() + (rest->first - node.first);
+  rest->variables.assign(variables, node.variables.end());
+  node.variables.erase(variables, node.variables.end());
+  const auto constants = std::find_if(node.constants.begin(), node.constants.end(),
                                       [&](const auto& it) { return it.variable >= rest->first; });
-  rest->constants.assign(constants, way.constants.end());
-  way.constants.erase(constants, way.constants.end());
-  rest->steps.assign(way.steps.begin() + static_cast<std::ptrdiff_t>(k) + 1, way.steps.end());
-  way.steps.resize(k);
-  rest->read = std::exchange(way.read, -1);
-  rest->asks = std::exchange(way.asks, nullptr);
-  rest->tries = std::exchange(way.tries, std::nullopt);
-  rest->next = std::exchange(way.next, {});
-  rest->outputs = std::exchange(way.outputs, {});
-  rest->structure = std::exchange(way.structure, nullptr);
-  for (Way::Next& next : rest->next) next.way->from = rest.get();
-  way.tries = Trial{step, {rest->variables.begin(), rest->variables.begin() + rest->arrived}};
-  way.tries->step.outputs.clear();
-  way.shortened = way.ready = false;
-  way.next.push_back({Met(), std::move(rest)});
+  rest->constants.assign(constants, node.constants.end());
+  node.constants.erase(constants, node.constants.end());
+  rest->steps.assign(node.steps.begin() + static_cast<std::ptrdiff_t>(k) + 1, node.steps.end());
+  node.steps.resize(k);
+  rest->read = std::exchange(node.read, -1);
+  rest->effect_guard = std::exchange(node.effect_guard, nullptr);
+  rest->exception_guard = std::exchange(node.exception_guard, std::nullopt);
+  rest->next = std::exchange(node.next, {});
+  rest->outputs = std::exchange(node.outputs, {});
+  rest->structure = std::exchange(node.structure, nullptr);
+  for (TraceNode::Next& next : rest->next) next.node->from = rest.get();
+  node.exception_guard = ExceptionGuard{step, {rest->variables.begin(), rest->variables.begin() + rest->arrived}};
+  node.exception_guard->step.outputs.clear();
+  node.shortened = node.ready = false;
+  node.next.push_back({Observed(), std::move(rest)});
 }
 
 }  // namespace
 
-std::unique_ptr<Way> cut(Recording recording, const std::shared_ptr<const void>& structure) {
+std::unique_ptr<TraceNode> cut(Recording recording, const std::shared_ptr<const void>& structure) {
   return Cutter(std::move(recording)).run(structure);
 }
 
 namespace {
 
 // Describes how two nodes differ that should be equal: the first operation that they do not share.
-std::string difference_of(const Way& a, const Way& b) {
-  const auto said = [](const Way& way, std::size_t k) -> std::string {
-    if (k >= way.steps.size()) return way.returns() ? "its end" : "a read, an effect or an error";
-    const Program::Instruction& step = way.steps[k];
+std::string difference_of(const TraceNode& a, const TraceNode& b) {
+  const auto said = [](const TraceNode& node, std::size_t k) -> std::string {
+    if (k >= node.steps.size()) return node.returns() ? "its end" : "a read, an effect or an error";
+    const Program::Instruction& step = node.steps[k];
     const std::string attributes = step.attributes ? " " + step.attributes->str() : "";
     return fmt::format("{}{}", step.op->name, attributes);
   };
@@ -310,11 +314,11 @@ std::string difference_of(const Way& a, const Way& b) {
 
 }  // namespace
 
-Merged merge(Way& tree, Way& path, std::size_t most, std::string& difference) {
-  Way *a = &tree, *b = &path;
+Merged merge(TraceNode& tree, TraceNode& path, std::size_t most, std::string& difference) {
+  TraceNode *a = &tree, *b = &path;
   while (true) {
-    if (a->tries && b->steps.size() > a->steps.size()) split(*b, a->steps.size());
-    else if (b->tries && a->steps.size() > b->steps.size()) split(*a, b->steps.size());
+    if (a->exception_guard && b->steps.size() > a->steps.size()) split(*b, a->steps.size());
+    else if (b->exception_guard && a->steps.size() > b->steps.size()) split(*a, b->steps.size());
     const bool same = a->first == b->first && same_turn(*a, *b) &&
                       same_parts({a->variables, a->constants, a->steps}, {b->variables, b->constants, b->steps});
     if (!same || (a->returns() && a->outputs != b->outputs)) {
@@ -323,7 +327,7 @@ Merged merge(Way& tree, Way& path, std::size_t most, std::string& difference) {
     }
     if (a->returns()) return Merged::known;
     auto& [met, after] = b->next.front();
-    Way* const known = a->find(met);
+    TraceNode* const known = a->find(met);
     if (!known) {
       if (a->next.size() >= most) return Merged::full;
       after->from = a;
@@ -342,11 +346,11 @@ namespace {
 // Makes a program of its own, whose variables are renumbered.
 class PieceMaker {
  public:
-  PieceMaker(const Way& way, Piece& piece) : way_(way), piece_(piece) {
+  PieceMaker(const TraceNode& node, Piece& piece) : node_(node), piece_(piece) {
     piece = {};
-    numbers_.assign(way.variables.size(), -1);
-    program_.instructions.reserve(way.steps.size());
-    program_.variables.reserve(way.variables.size());
+    numbers_.assign(node.variables.size(), -1);
+    program_.instructions.reserve(node.steps.size());
+    program_.variables.reserve(node.variables.size());
   }
   void give(int variable) {
     piece_.given.push_back(variable);
@@ -371,28 +375,28 @@ class PieceMaker {
 
   void end(const PieceOptions& options) {
     if (options.followed) {
-      piece_.whole = std::make_shared<const WholeProgram>(std::move(program_), options.name);
+      piece_.whole = std::make_shared<const ClosedCall>(std::move(program_), options.name);
       return;
     }
-    piece_.program = optimized(std::move(program_), options.why_apart);
+    piece_.program = optimized(std::move(program_), options.fusion_report);
   }
 
  private:
   int number(int variable) {
     int& place = place_of(variable);
     if (place < 0) {
-      const Program::Variable& it = way_.variable(variable);
+      const Program::Variable& it = node_.variable(variable);
       place = program_.add_variable(it.shape, it.dtype, it.device, it.label);
     }
     return place;
   }
   int& place_of(int variable) {
-    const auto own = static_cast<std::size_t>(variable - way_.first);
-    return variable >= way_.first && own < numbers_.size() ? numbers_[own]
-                                                           : others_.try_emplace(variable, -1).first->second;
+    const auto own = static_cast<std::size_t>(variable - node_.first);
+    return variable >= node_.first && own < numbers_.size() ? numbers_[own]
+                                                            : others_.try_emplace(variable, -1).first->second;
   }
 
-  const Way& way_;
+  const TraceNode& node_;
   Piece& piece_;
   Program program_;
   std::vector<int> numbers_;  // new numbers of the node's own variables; -1: none yet
@@ -406,12 +410,12 @@ void plan(Piece& piece, const PieceOptions& options) {
   piece.executable = std::make_unique<Executable>(piece.program, strides, options.name);
 }
 
-void prepare_trial(const Way& way, Trial& trial, const PieceOptions& options) {
-  PieceMaker maker(way, trial.piece);
+void prepare_trial(const TraceNode& node, ExceptionGuard& trial, const PieceOptions& options) {
+  PieceMaker maker(node, trial.piece);
   Program::Instruction step = trial.step;
-  for (const int variable : Way::Variables(step.inputs.begin(), step.inputs.end())) maker.give(variable);
+  for (const int variable : TraceNode::Variables(step.inputs.begin(), step.inputs.end())) maker.give(variable);
   for (const Program::Variable& it : trial.outputs) {
-    step.outputs.push_back(way.end() + static_cast<int>(step.outputs.size()));
+    step.outputs.push_back(node.end() + static_cast<int>(step.outputs.size()));
     maker.name(step.outputs.back(), it);
   }
   const auto made = step.outputs;
@@ -423,27 +427,27 @@ void prepare_trial(const Way& way, Trial& trial, const PieceOptions& options) {
 
 }  // namespace
 
-void shorten(Way& way, const PieceOptions& options) {
-  PieceMaker maker(way, way.piece);
-  const int own = way.from ? way.first + way.arrived : static_cast<int>(options.arguments);
-  Way::Variables given;
-  for (const auto& step : way.steps)
+void shorten(TraceNode& node, const PieceOptions& options) {
+  PieceMaker maker(node, node.piece);
+  const int own = node.from ? node.first + node.arrived : static_cast<int>(options.arguments);
+  TraceNode::Variables given;
+  for (const auto& step : node.steps)
     for (const int input : step.inputs)
       if (input < own) given.insert(input);
   for (const int variable : given) maker.give(variable);
-  for (const Program::Constant& constant : way.constants) maker.add(constant);
-  for (const Program::Instruction& step : way.steps) maker.add(step);
-  for (const int variable : way.kept)
+  for (const Program::Constant& constant : node.constants) maker.add(constant);
+  for (const Program::Instruction& step : node.steps) maker.add(step);
+  for (const int variable : node.kept)
     if (variable >= own) maker.make(variable);
   maker.end(options);
-  way.shortened = true;
+  node.shortened = true;
 }
 
-void prepare(Way& way, const PieceOptions& options) {
-  if (!way.shortened) shorten(way, options);
-  plan(way.piece, options);
-  if (way.tries) prepare_trial(way, *way.tries, options);
-  way.ready = true;
+void prepare(TraceNode& node, const PieceOptions& options) {
+  if (!node.shortened) shorten(node, options);
+  plan(node.piece, options);
+  if (node.exception_guard) prepare_trial(node, *node.exception_guard, options);
+  node.ready = true;
 }
 
 }  // namespace stave_detail

@@ -1,5 +1,5 @@
 // Kernels of a compiled program that some rows go through at a time: the bits of the function itself, whatever the rows are.
-#include <stave/core/program/bands.h>
+#include <stave/core/program/row_blocks.h>
 #include <stave/stave.h>
 
 #include "matchers.h"

@@ -1,5 +1,5 @@
-// The fused backward pass: recomputes the values that a tape dropped (anchors.cpp), together
-// with the rules that read them.
+// The fused backward pass: recomputes the values that a tape dropped (rematerialization.cpp),
+// together with the rules that read them.
 //
 // The recomputed run of elementwise operations and the backward rules over it are recorded into
 // one region (core/program/region.h). The region is performed by tiles, so no intermediate value
@@ -21,10 +21,11 @@ namespace stave_detail {
 /// below all users' handlers, by the library's own handlers that were installed at the first run.
 Tensor computed_again(const GradHandler& handler, const Slot& slot);
 
-class JointRegion final : public Handler {
+class FusedBackward final : public Handler {
  public:
   /// Creates a region for values of this shape.
-  JointRegion(const GradHandler& handler, Shape shape) : handler_(handler), shape_(std::move(shape)), notes_("grad") {}
+  FusedBackward(const GradHandler& handler, Shape shape)
+      : handler_(handler), shape_(std::move(shape)), notes_("grad") {}
 
   /// Returns true if the region can perform the rules of an entry. It returns false once the region
   /// has reached its size limits.
@@ -46,7 +47,7 @@ class JointRegion final : public Handler {
 
   Outputs handle(Call& call) override;
   std::string describe() const override { return "grad"; }
-  bool discreet() const noexcept override { return true; }
+  bool runs_no_user_code() const noexcept override { return true; }
 
  private:
   struct Value {

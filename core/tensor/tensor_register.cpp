@@ -1,6 +1,6 @@
 // The register of live nodes.
 //
-#include <stave/core/tensor/track.h>
+#include <stave/core/tensor/tensor_register.h>
 
 #include <unordered_set>
 

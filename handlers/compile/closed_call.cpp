@@ -1,4 +1,4 @@
-#include <stave/handlers/compile/whole.h>
+#include <stave/handlers/compile/closed_call.h>
 
 #include <algorithm>
 #include <set>
@@ -40,17 +40,17 @@ bool contains(const std::vector<bool>& mask, bool value) {
 
 }  // namespace
 
-bool takes_programs() noexcept {
+bool takes_closed_calls() noexcept {
   for (const Frame* frame = current ? current->nearest : nullptr; frame;
        frame = frame->below ? frame->below->nearest : nullptr)
-    if (!frame->handler || !frame->handler->takes_programs()) return false;
+    if (!frame->handler || !frame->handler->takes_closed_calls()) return false;
   return true;
 }
 
-std::string describe_who_takes_no_programs() {
+std::string describe_handler_without_closed_calls() {
   for (const Frame* frame = current ? current->nearest : nullptr; frame;
        frame = frame->below ? frame->below->nearest : nullptr)
-    if (!frame->handler || !frame->handler->takes_programs())
+    if (!frame->handler || !frame->handler->takes_closed_calls())
       return frame->handler ? frame->handler->describe() : "a handler";
   return "";
 }
@@ -64,11 +64,11 @@ int orders_of_derivative(std::span<const Tensor> xs) {
   return static_cast<int>(transforms.size());
 }
 
-WholeProgram::WholeProgram(Program program, const char* name) : program_(std::move(program)), name_(name) {}
+ClosedCall::ClosedCall(Program program, const char* name) : program_(std::move(program)), name_(name) {}
 
 template <class Key, class Value>
 template <class Make>
-Value WholeProgram::Kept<Key, Value>::find(const Key& key, Make make) {
+Value ClosedCall::Kept<Key, Value>::find(const Key& key, Make make) {
   for (const auto& [known, value] : kept_)
     if (known == key) return value;
   Value value = make();
@@ -77,14 +77,14 @@ Value WholeProgram::Kept<Key, Value>::find(const Key& key, Make make) {
   return value;
 }
 
-Outputs WholeProgram::operator()(std::span<const Tensor> inputs) const {
+Outputs ClosedCall::operator()(std::span<const Tensor> inputs) const {
   if (!current || !current->nearest) return run(inputs);
-  if (!takes_programs()) return program_(inputs);
+  if (!takes_closed_calls()) return program_(inputs);
   if (std::none_of(inputs.begin(), inputs.end(), is_followed)) return run(inputs);
   Mask lanes;
   for (const Tensor& x : inputs) lanes.push_back(!x.node().storage);
   if (contains(lanes, true))
-    if (const auto apart = apart_from(lanes)) return run_apart(*apart, inputs, lanes);
+    if (const auto apart = lane_free_part(lanes)) return run_lane_free(*apart, inputs, lanes);
   Mask wanted;
   for (std::size_t i = 0; i < inputs.size(); ++i)
     wanted.push_back(is_float(inputs[i].dtype()) && is_differentiated(inputs[i]));
@@ -92,7 +92,7 @@ Outputs WholeProgram::operator()(std::span<const Tensor> inputs) const {
 }
 
 // Returns for each output whether it depends on these inputs.
-WholeProgram::Mask WholeProgram::depending(const Mask& inputs) const {
+ClosedCall::Mask ClosedCall::depending(const Mask& inputs) const {
   Mask depends(program_.variables.size());
   const auto at = [](int variable) { return static_cast<std::size_t>(variable); };
   for (std::size_t i = 0; i < inputs.size(); ++i) depends[at(program_.inputs[i])] = inputs[i];
@@ -105,7 +105,7 @@ WholeProgram::Mask WholeProgram::depending(const Mask& inputs) const {
   return found;
 }
 
-WholeProgram::Mask WholeProgram::moved_by(const Mask& inputs) const {
+ClosedCall::Mask ClosedCall::moved_by(const Mask& inputs) const {
   const std::lock_guard lock(mutex_);
   return moved_.find(inputs, [&] {
     Mask moved(program_.variables.size());
@@ -122,7 +122,7 @@ WholeProgram::Mask WholeProgram::moved_by(const Mask& inputs) const {
   });
 }
 
-Outputs WholeProgram::run_apart(const Apart& apart, std::span<const Tensor> inputs, const Mask& lanes) {
+Outputs ClosedCall::run_lane_free(const LaneFree& apart, std::span<const Tensor> inputs, const Mask& lanes) {
   std::vector<Tensor> first, rest;
   for (std::size_t i = 0; i < inputs.size(); ++i) (lanes[i] ? rest : first).push_back(inputs[i]);
   Outputs found = (*apart.parts.first)(first);
@@ -135,7 +135,7 @@ Outputs WholeProgram::run_apart(const Apart& apart, std::span<const Tensor> inpu
 }
 
 // Runs the program without handlers that would see its operations.
-Outputs WholeProgram::run(std::span<const Tensor> inputs) const {
+Outputs ClosedCall::run(std::span<const Tensor> inputs) const {
   std::vector<Strides> strides;
   for (const Tensor& x : inputs) strides.push_back(x.strides());
   std::shared_ptr<const Executable> executable;
@@ -153,45 +153,46 @@ Outputs WholeProgram::run(std::span<const Tensor> inputs) const {
   return (*optimized)(inputs);
 }
 
-WholeProgram::InTwo::InTwo(Parts parts, const char* name)
-    : first(std::make_shared<const WholeProgram>(std::move(parts.first), name)),
-      rest(std::make_shared<const WholeProgram>(std::move(parts.rest), name)) {}
+ClosedCall::Partitioned::Partitioned(Partition parts, const char* name)
+    : first(std::make_shared<const ClosedCall>(std::move(parts.first), name)),
+      rest(std::make_shared<const ClosedCall>(std::move(parts.rest), name)) {}
 
-WholeProgram::InTwo WholeProgram::reverse(const Mask& wanted, std::span<const Tensor> inputs) const {
+ClosedCall::Partitioned ClosedCall::reverse(const Mask& wanted, std::span<const Tensor> inputs) const {
   const std::lock_guard lock(mutex_);
-  return reverse_.find(wanted, [&] { return InTwo(vjp_of(program_, wanted, examples_of(inputs)), name_); });
+  return reverse_.find(wanted, [&] { return Partitioned(vjp_of(program_, wanted, examples_of(inputs)), name_); });
 }
 
-WholeProgram::InTwo WholeProgram::tangents(const Mask& wanted, std::span<const Tensor> inputs) const {
+ClosedCall::Partitioned ClosedCall::tangents(const Mask& wanted, std::span<const Tensor> inputs) const {
   const std::lock_guard lock(mutex_);
   return tangents_.find(wanted, [&] {
     const Program both = jvp_of(program_, wanted, examples_of(inputs));
-    return InTwo(parts_of(both, first_of(inputs.size(), both.inputs.size()),
-                          first_of(program_.outputs.size(), both.outputs.size())),
-                 name_);
+    return Partitioned(partition(both, first_of(inputs.size(), both.inputs.size()),
+                                 first_of(program_.outputs.size(), both.outputs.size())),
+                       name_);
   });
 }
 
-std::shared_ptr<const WholeProgram::Apart> WholeProgram::apart_from(const Mask& lanes) const {
+std::shared_ptr<const ClosedCall::LaneFree> ClosedCall::lane_free_part(const Mask& lanes) const {
   const std::lock_guard lock(mutex_);
-  return apart_.find(lanes, [&]() -> std::shared_ptr<const Apart> {
+  return lane_free_.find(lanes, [&]() -> std::shared_ptr<const LaneFree> {
     Mask without = lanes, outputs = depending(lanes);
     without.flip();
     outputs.flip();
     if (!contains(outputs, true)) return nullptr;
-    return std::make_shared<const Apart>(Apart{outputs, InTwo(parts_of(program_, without, outputs), name_)});
+    return std::make_shared<const LaneFree>(
+        LaneFree{outputs, Partitioned(partition(program_, without, outputs), name_)});
   });
 }
 
-WholeProgramPtr WholeProgram::batched(const Lanes& lanes, std::span<const Tensor> inputs) const {
+ClosedCallPtr ClosedCall::batched(const Lanes& lanes, std::span<const Tensor> inputs) const {
   const std::lock_guard lock(mutex_);
   return batched_.find(lanes, [&] {
-    return std::make_shared<const WholeProgram>(batched_of(program_, lanes.count, lanes.batched, examples_of(inputs)),
-                                                name_);
+    return std::make_shared<const ClosedCall>(batched_of(program_, lanes.count, lanes.batched, examples_of(inputs)),
+                                              name_);
   });
 }
 
-Outputs WholeProgram::call(std::span<const Tensor> inputs, const Mask& wanted) const {
+Outputs ClosedCall::call(std::span<const Tensor> inputs, const Mask& wanted) const {
   const auto self = shared_from_this();
   FunctionAttributes functions;
   functions.name = name_;
@@ -210,12 +211,12 @@ Outputs WholeProgram::call(std::span<const Tensor> inputs, const Mask& wanted) c
   return outputs;
 }
 
-void WholeProgram::add_derivatives(FunctionAttributes& functions, const Mask& wanted) const {
+void ClosedCall::add_derivatives(FunctionAttributes& functions, const Mask& wanted) const {
   const auto self = shared_from_this();
   // The backward pass, which the forward pass sets.
-  const auto made = std::make_shared<WholeProgramPtr>();
+  const auto made = std::make_shared<ClosedCallPtr>();
   functions.forward = [self, wanted, made](std::span<const Tensor> xs) {
-    const InTwo passes = self->reverse(wanted, xs);
+    const Partitioned passes = self->reverse(wanted, xs);
     *made = passes.rest;
     const Outputs all = (*passes.first)(xs);
     const auto* const end = all.begin() + self->program_.outputs.size();
@@ -235,7 +236,7 @@ void WholeProgram::add_derivatives(FunctionAttributes& functions, const Mask& wa
   };
   functions.tangents = [self, wanted](std::span<const Tensor> xs) {
     const std::span<const Tensor> primals = xs.first(wanted.size());
-    const InTwo parts = self->tangents(wanted, primals);
+    const Partitioned parts = self->tangents(wanted, primals);
     Outputs all = (*parts.first)(primals);
     const auto* const end = all.begin() + self->program_.outputs.size();
     std::vector<Tensor> given(end, static_cast<const Tensor*>(all.end()));

@@ -1,4 +1,4 @@
-#include <stave/core/program/passes/apart.h>
+#include <stave/core/program/passes/fusion_report.h>
 
 #include <algorithm>
 
@@ -9,17 +9,17 @@
 
 namespace stave_detail {
 
-void Apart::add(const Program::Instruction& step, bool elementwise) {
+void FusionReport::add(const Program::Instruction& step, bool elementwise) {
   for (const int output : step.outputs) maker_[static_cast<std::size_t>(output)] = {&step, elementwise, nullptr};
 }
 
-void Apart::ended(std::span<const int> values, const Program::Instruction& reader) {
+void FusionReport::ended(std::span<const int> values, const Program::Instruction& reader) {
   for (const int value : values) maker_[static_cast<std::size_t>(value)].ended_by = &reader;
 }
 
 // Operations between the two are explained first. If there are any, the other reasons follow from
 // them and are left out.
-void Apart::joined(const Program::Instruction& step, FunctionRef<bool(int)> together) {
+void FusionReport::joined(const Program::Instruction& step, FunctionRef<bool(int)> together) {
   std::string near;
   bool far = false;
   for (const int input : step.inputs) {
@@ -44,13 +44,13 @@ void Apart::joined(const Program::Instruction& step, FunctionRef<bool(int)> toge
   if (!far && !near.empty()) tell(std::move(near), step);
 }
 
-void Apart::divided(std::size_t operations, std::size_t values, std::size_t most) {
+void FusionReport::divided(std::size_t operations, std::size_t values, std::size_t most) {
   tell(fmt::format("a region of {} operations, of which something else reads {}, more than {}, is divided", operations,
                    values, most),
        {});
 }
 
-std::vector<std::string> Apart::lines() const {
+std::vector<std::string> FusionReport::lines() const {
   std::vector<std::string> lines;
   for (const std::string& line : order_) {
     const int times = times_.at(line);
@@ -59,7 +59,7 @@ std::vector<std::string> Apart::lines() const {
   return lines;
 }
 
-const Program::Instruction* Apart::computing(int variable, const Program::Instruction*& view) const {
+const Program::Instruction* FusionReport::computing(int variable, const Program::Instruction*& view) const {
   const Program::Instruction* step = maker(variable);
   while (step && is_view(*step)) {
     view = step;
@@ -68,13 +68,13 @@ const Program::Instruction* Apart::computing(int variable, const Program::Instru
   return step;
 }
 
-std::string Apart::said(const Program::Instruction& step) const {
+std::string FusionReport::said(const Program::Instruction& step) const {
   const Program::Variable& result = program_.variable(step.outputs[0]);
   return fmt::format("{}{} of {}", step.op->name, result.label ? fmt::format(" \"{}\"", result.label->text) : "",
                      result.shape);
 }
 
-std::string Apart::why_view(const Program::Instruction& made, const Program::Instruction& view, int read) const {
+std::string FusionReport::why_view(const Program::Instruction& made, const Program::Instruction& view, int read) const {
   const Shape &given = program_.variable(made.outputs[0]).shape, &as = program_.variable(read).shape;
   if (given.elements() > 0 && as.elements() > given.elements())
     return fmt::format("{} is broadcast to {}: it would be computed {} times", said(made), as,
@@ -83,7 +83,7 @@ std::string Apart::why_view(const Program::Instruction& made, const Program::Ins
                      as);
 }
 
-std::string Apart::why_not_elementwise(const Program::Instruction& step) const {
+std::string FusionReport::why_not_elementwise(const Program::Instruction& step) const {
   if (Region::admits_reduction(*step.op))
     return fmt::format("{} of {} over {} ends a region", step.op->name, program_.variable(step.inputs[0]).shape,
                        step.attributes->str());
@@ -94,8 +94,9 @@ std::string Apart::why_not_elementwise(const Program::Instruction& step) const {
                      is_region ? "ends in a reduction already" : "is not elementwise");
 }
 
-std::string Apart::why_not_with(const Program::Instruction& step, const Program::Instruction& made, int read) const {
-  if (step.epoch != made.epoch)
+std::string FusionReport::why_not_with(const Program::Instruction& step, const Program::Instruction& made,
+                                       int read) const {
+  if (step.barrier != made.barrier)
     return fmt::format(
         "{} reads {} of another epoch: what a checkpoint computes again stays apart from what it repeats", said(step),
         made.op->name);
@@ -105,7 +106,7 @@ std::string Apart::why_not_with(const Program::Instruction& step, const Program:
   return fmt::format("{} begins another region: that of {} holds as much as a region may", said(step), made.op->name);
 }
 
-void Apart::tell(std::string line, const Program::Instruction& of) {
+void FusionReport::tell(std::string line, const Program::Instruction& of) {
   if (of.scopes) {
     std::string path;
     for (const NamePtr& name : of.scopes->names) path = name->text + (path.empty() ? "" : "/") + path;

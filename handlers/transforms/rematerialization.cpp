@@ -5,12 +5,12 @@
 // from values that the tape keeps in any case. These are values that the operations
 // on the way read themselves or keep as results, inputs of the transform, and numbers.
 // All of them are kept by entries that the reader's own entry keeps alive. So the tape keeps
-// a subset of what it would keep without the rule. Any other value is saved and becomes an anchor:
-// entries that read it later save it, too.
+// a subset of what it would keep without the rule. Any other value is saved: entries that read it
+// later save it, too.
 //
-// A few means 4 operations, counted from anchors. In a run of elementwise operations of one shape,
-// which the backward pass fuses (joint.h), values that are recomputed in any case do not count.
-// But no run is recomputed for more than 512 operations, so that its values, by tiles, stay
+// A few means 4 operations, counted from saved values. In a run of elementwise operations of one
+// shape, which the backward pass fuses (fused_backward.h), values that are recomputed in any case do
+// not count. But no run is recomputed for more than 512 operations, so that its values, by tiles, stay
 // in the level-2 cache.
 #include <algorithm>
 
@@ -32,15 +32,15 @@ std::size_t bytes_of(const Abstract& x) { return static_cast<std::size_t>(x.shap
 
 bool is_view(const Op& op) { return op.view != nullptr; }
 
-// Returns the cone of an entry that was recorded before the tape began to drop values.
+// Returns the backward slice of an entry that was recorded before the tape began to drop values.
 // Such an entry can be recomputed only from its own inputs.
-Cone cone_of_kept(Entry& entry) {
-  Cone cone = entry.cone;
-  if (cone.size || entry.dropped || !is_cheap(*entry.op)) return cone;
+BackwardSlice slice_of_kept(Entry& entry) {
+  BackwardSlice slice = entry.slice;
+  if (slice.size || entry.dropped || !is_cheap(*entry.op)) return slice;
   for (const Tensor& input : entry.inputs())
-    if (!input.defined()) return cone;
-  cone.size = 1;
-  return cone;
+    if (!input.defined()) return slice;
+  slice.size = 1;
+  return slice;
 }
 
 // Returns how many operations, without views, recompute an entry's output; some number
@@ -57,7 +57,7 @@ int operations_again(Entry& entry, bool beyond) {
     for (std::size_t i = 0; i < seen[k]->input_count; ++i) {
       Entry* const producer = seen[k]->producers()[i].entry.get();
       if (seen[k]->inputs()[i].defined() || !producer || !producer->op || producer->keeps_outputs) continue;
-      if (beyond && producer->cone.read_again) continue;
+      if (beyond && producer->slice.read_again) continue;
       if (std::find(seen.begin(), seen.end(), producer) == seen.end()) seen.push_back(producer);
     }
   }
@@ -102,29 +102,29 @@ SmallVector<Entry*, 16> nearby(Entry& entry) {
 
 }  // namespace
 
-bool is_undisturbed() { return !current || !current->nearest || current->nearest->discreet; }
+bool is_undisturbed() { return !current || !current->nearest || current->nearest->runs_no_user_code; }
 
-void Anchors::set_primals(std::span<const Tensor> primals, bool stay) {
+void Rematerialization::set_primals(std::span<const Tensor> primals, bool stay) {
   if (when_ == Recompute::never) return;
   primals_.assign(primals.begin(), primals.end());
   needed_.assign(primals.size(), false);
   primals_stay_ = stay;
 }
 
-void Anchors::release_primals() {
+void Rematerialization::release_primals() {
   for (std::size_t i = 0; i < primals_.size(); ++i)
     if (!needed_[i]) primals_[i] = Tensor();
 }
 
-void Anchors::keep(const Tensor& output) { kept_ += bytes_kept_by(output.node()); }
+void Rematerialization::keep(const Tensor& output) { kept_ += bytes_kept_by(output.node()); }
 
-void Anchors::settle(Entry& entry, const Call& call, const Anchors& of_primals) {
+void Rematerialization::plan(Entry& entry, const Call& call, const Rematerialization& of_primals) {
   if (when_ == Recompute::never) return;
   const std::span<Tensor> inputs = entry.inputs();
   const std::span<Slot> producers = entry.producers();
   const auto is_new = [&](std::size_t i) {
     Entry* const producer = producers[i].entry.get();
-    return inputs[i].defined() && producer && producer->op && !producer->cone.kept && !producer->keeps_outputs;
+    return inputs[i].defined() && producer && producer->op && !producer->slice.kept && !producer->keeps_outputs;
   };
   std::size_t bytes = 0;
   for (std::size_t i = 0; i < inputs.size(); ++i)
@@ -140,21 +140,21 @@ void Anchors::settle(Entry& entry, const Call& call, const Anchors& of_primals) 
     if (entry.drops(i)) {
       inputs[i] = Tensor();
       Entry& producer = *producers[i].entry;
-      if (Region::admits(*entry.op) && is_own(producer)) producer.cone.read_again = true;
+      if (Region::admits(*entry.op) && is_own(producer)) producer.slice.read_again = true;
     } else if (is_new(i)) {
       kept_ += bytes_kept_by(inputs[i].node());
-      if (Entry& producer = *producers[i].entry; is_own(producer)) producer.cone.kept = true;
+      if (Entry& producer = *producers[i].entry; is_own(producer)) producer.slice.kept = true;
     }
   }
   if (!drops || !is_cheap(*entry.op) || entry.keeps_outputs) return;
   hold_numbers(entry, call);
   const Abstract& output = call.abstract_outputs()[0];
-  entry.cone = cone_of(entry, bytes_of(output), of_primals);
+  entry.slice = slice_of(entry, bytes_of(output), of_primals);
   if (joins(entry)) search_nearby(entry, of_primals);
 }
 
 // Returns true once the tape drops values. It starts to if the kept values reach the limit.
-bool Anchors::begins(Entry& entry, std::size_t bytes) {
+bool Rematerialization::begins(Entry& entry, std::size_t bytes) {
   if (active_) return true;
   if (kept_ + bytes < tape_limit) return false;
   active_ = true;
@@ -171,37 +171,39 @@ bool Anchors::begins(Entry& entry, std::size_t bytes) {
   return true;
 }
 
-void Anchors::continue_run(const Entry& entry, const Shape& shape) {
+void Rematerialization::continue_run(const Entry& entry, const Shape& shape) {
   const bool elementwise = Region::admits(*entry.op);
   if (elementwise && shape == shape_) return;
   run_ = elementwise ? entry.sequence : entry.sequence + 1;
   shape_ = shape;
 }
 
-bool Anchors::may_drop(const Op& reader, Entry& producer, const Tensor& x) const {
-  if (reader.carries_functions || bytes_kept_by(x.node()) < least_) return false;
-  const Cone cone = cone_of_kept(producer);
-  if (!cone.size || cone.size > longest) return false;
+bool Rematerialization::may_drop(const Op& reader, Entry& producer, const Tensor& x) const {
+  if (reader.is_higher_order || bytes_kept_by(x.node()) < least_) return false;
+  const BackwardSlice slice = slice_of_kept(producer);
+  if (!slice.size || slice.size > longest) return false;
   const int cheap = operations_again(producer, false);
   if (cheap == 0) return false;  // dropping a view saves no memory
   if (cheap <= most_cheap) return true;
-  return Region::admits(reader) && cone.back != Cone::too_far && producer.sequence - cone.back >= run_ &&
+  return Region::admits(reader) && slice.back != BackwardSlice::too_far && producer.sequence - slice.back >= run_ &&
          operations_again(producer, true) <= most_cheap;
 }
 
-Cone Anchors::cone_of(Entry& entry, std::size_t bytes, const Anchors& of_primals) {
-  Cone cone = entry.cone;
-  cone.size = 1;
-  cone.back = 0;
+BackwardSlice Rematerialization::slice_of(Entry& entry, std::size_t bytes, const Rematerialization& of_primals) {
+  BackwardSlice slice = entry.slice;
+  slice.size = 1;
+  slice.back = 0;
   for (std::size_t i = 0; i < entry.input_count; ++i)
-    if (!takes(entry, i, bytes, of_primals, cone)) return entry.cone;
-  cone.size = static_cast<std::uint16_t>(std::min<unsigned>(cone.size, cone.back + 1u));
-  return cone;
+    if (!takes(entry, i, bytes, of_primals, slice)) return entry.slice;
+  slice.size = static_cast<std::uint16_t>(std::min<unsigned>(slice.size, slice.back + 1u));
+  return slice;
 }
 
-// Adds the cost of having input i to the cone of an entry whose output has this many bytes.
+// Adds the cost of having input i to the backward slice of an entry, whose output has this many
+// bytes.
 // Returns false if the input cannot be had.
-bool Anchors::takes(Entry& entry, std::size_t i, std::size_t bytes, const Anchors& of_primals, Cone& cone) {
+bool Rematerialization::takes(Entry& entry, std::size_t i, std::size_t bytes, const Rematerialization& of_primals,
+                              BackwardSlice& slice) {
   const std::span<Slot> producers = entry.producers();
   if (entry.inputs()[i].defined()) return true;
   Entry* const producer = producers[i].entry.get();
@@ -216,18 +218,18 @@ bool Anchors::takes(Entry& entry, std::size_t i, std::size_t bytes, const Anchor
     return true;
   }
   if (producer->keeps_outputs) return true;
-  const Cone input = cone_of_kept(*producer);
+  const BackwardSlice input = slice_of_kept(*producer);
   if (!input.size) return false;
   const std::uint64_t back = entry.sequence - producer->sequence + input.back;
-  cone.back = static_cast<std::uint16_t>(std::clamp<std::uint64_t>(back, cone.back, Cone::too_far));
-  cone.size = static_cast<std::uint16_t>(std::min<unsigned>(cone.size + input.size, Cone::too_far));
+  slice.back = static_cast<std::uint16_t>(std::clamp<std::uint64_t>(back, slice.back, BackwardSlice::too_far));
+  slice.size = static_cast<std::uint16_t>(std::min<unsigned>(slice.size + input.size, BackwardSlice::too_far));
   return true;
 }
 
 // In y * y + 0.25 * y the first product keeps y. If the sum is needed, the second product's entry
 // needs y as well, although its rule does not read it. Both entries live as long as the sum's
 // entry, so the second one may share the value.
-void Anchors::search_nearby(Entry& entry, const Anchors& of_primals) {
+void Rematerialization::search_nearby(Entry& entry, const Rematerialization& of_primals) {
   const SmallVector<Entry*, 16> entries = nearby(entry);
   const auto kept_copy = [&](const Slot& slot) {
     for (Entry* other : entries)
@@ -250,7 +252,7 @@ void Anchors::search_nearby(Entry& entry, const Anchors& of_primals) {
     if (!changed) continue;
     // The output has the shape of the first input.
     const Abstract output = other.input_abstracts()[0];
-    other.cone = cone_of(other, bytes_of(output), of_primals);
+    other.slice = slice_of(other, bytes_of(output), of_primals);
   }
 }
 

@@ -9,7 +9,7 @@ namespace stave_detail {
 
 /// Returns true if the operation computes row i (index i of axis 0) of its outputs from row i of
 /// its inputs. `rank` is the rank of the inputs.
-bool makes_rows_apart(const Op& op, const Attributes* attributes, int rank);
+bool computes_rows_separately(const Op& op, const Attributes* attributes, int rank);
 
 /// Returns true if row i of `value`, which lies in the row-major storage of `storage`, lies in row
 /// i of `storage`.

@@ -14,9 +14,9 @@ namespace stave_detail {
 
 /// Collects the explanations while with_regions goes through a program. The program's instructions
 /// must outlive this object.
-class Apart {
+class FusionReport {
  public:
-  explicit Apart(const Program& program) : program_(program), maker_(program.variables.size()) {}
+  explicit FusionReport(const Program& program) : program_(program), maker_(program.variables.size()) {}
 
   /// Registers the next instruction, before `joined` examines what it reads. `elementwise`:
   /// it can join a region.

@@ -1,11 +1,11 @@
 // Captures handler stacks for higher-order operations, and installs them again. Start at `carry`.
-#include <stave/core/op/carried.h>
+#include <stave/core/op/higher_order.h>
 
 #include <algorithm>
 
 #include <stave/core/effects/controller.h>
 #include <stave/core/effects/scope.h>
-#include <stave/core/op/carried_answer.h>
+#include <stave/core/op/higher_order_answer.h>
 #include <stave/core/tensor/fail.h>
 
 namespace stave_detail {
@@ -13,8 +13,8 @@ namespace stave_detail {
 namespace {
 
 template <class S>
-class Copied : public Surroundings {
-  IntrusivePtr<Surroundings> copy() const override { return make_intrusive<S>(static_cast<const S&>(*this)); }
+class Copied : public CapturedHandlers {
+  IntrusivePtr<CapturedHandlers> copy() const override { return make_intrusive<S>(static_cast<const S&>(*this)); }
 };
 
 class UnderScope final : public Copied<UnderScope> {
@@ -113,7 +113,7 @@ class UnderController final : public UnderLent {
       : UnderLent(frame), computation_(&Computation::of(frame)), controlled_(&computation_->controlled()) {}
 
  private:
-  IntrusivePtr<Surroundings> copy() const override { return make_intrusive<UnderController>(*this); }
+  IntrusivePtr<CapturedHandlers> copy() const override { return make_intrusive<UnderController>(*this); }
   void stand(FunctionRef<void()> body) const override {
     if (stands() && !handler_->handling_calls() && computation_->running()) return stand_under(handler_, nullptr, body);
     if (controlled_->stands()) return controlled_->run_nested(body);
@@ -124,7 +124,7 @@ class UnderController final : public UnderLent {
 };
 
 // Captures a frame that the call has passed.
-IntrusivePtr<Surroundings> surroundings_of(HandlerFrame& frame) {
+IntrusivePtr<CapturedHandlers> captured_handlers_of(HandlerFrame& frame) {
   if (frame.again) return frame.again->copy();
   if (frame.kind == Frame::Kind::computation) return make_intrusive<UnderController>(frame);
   if (frame.owner) return make_intrusive<UnderShared>(*frame.owner);
@@ -154,8 +154,8 @@ EffectLog::Run& EffectLog::run() {
 Outputs carry(Call& call) {
   auto functions = make_intrusive<FunctionAttributes>(functions_of(call));
   const auto pass = [&](Frame& passed) {
-    functions->around =
-        Surroundings::around(surroundings_of(static_cast<HandlerFrame&>(passed)), std::move(functions->around));
+    functions->around = CapturedHandlers::around(captured_handlers_of(static_cast<HandlerFrame&>(passed)),
+                                                 std::move(functions->around));
   };
   const auto received = [&](const Frame* frame) {
     return std::find(functions->received.begin(), functions->received.end(), frame) != functions->received.end();
@@ -166,7 +166,7 @@ Outputs carry(Call& call) {
     else if (Frame* answering = static_cast<Interception*>(frame)->answering; received(answering)) pass(*answering);
   }
   if (frame) functions->received.push_back(frame);
-  if (frame && !frame->trusted) tell_results(*functions);
+  if (frame && !frame->answers_need_no_check) tell_results(*functions);
   Call next = call.with_attributes(std::move(functions));
   if (!frame) {
     // The frames from here on are part of the captured handler stack.

@@ -52,14 +52,14 @@ FunctionAttributes PathRun::lifted(const FunctionAttributes& functions, std::vec
                                                                   const std::vector<bool>& given) {
     return PathRun(vmap, lanes, of->gives_more ? Of::undivided_call : Of::call)(function, xs, given);
   };
-  const auto lift = [=](const CarriedFunction& rule, std::vector<bool> given) -> CarriedFunction {
+  const auto lift = [=](const FunctionArgument& rule, std::vector<bool> given) -> FunctionArgument {
     if (!rule) return nullptr;
     return [=, &rule](std::span<const Tensor> xs) {  // the rule is owned by `of`
-      const CarriedFunction anew = [&](std::span<const Tensor> values) {
+      const FunctionArgument anew = [&](std::span<const Tensor> values) {
         of->log->run() = {};
         return rule(values);
       };
-      const CarriedFunction& function = *repeats && of->log ? anew : rule;
+      const FunctionArgument& function = *repeats && of->log ? anew : rule;
       const auto run = [&](std::span<const Tensor> values) { return of->run(function, values); };
       return alike(run_lanes(run, xs, given), *outputs_batched, size);
     };
@@ -123,7 +123,7 @@ FunctionAttributes PathRun::lifted(const FunctionAttributes& functions, std::vec
   return lifted;
 }
 
-Outputs PathRun::handle_carrying(Call& call) {
+Outputs PathRun::handle_higher_order(Call& call) {
   const LanePath& path = *path_;
   Inputs inputs;
   std::vector<bool> batched;

@@ -1,4 +1,4 @@
-// Reverse mode of the higher-order operation `call` (core/op/carried.h).
+// Reverse mode of the higher-order operation `call` (core/op/higher_order.h).
 //
 //   checkpoint   Forward, the function runs below, and nothing of it is recorded. Backward,
 //                it runs again and is recorded on a tape of its own. That tape continues this one,
@@ -18,7 +18,7 @@
 #include <atomic>
 #include <map>
 
-#include <stave/core/op/epoch.h>
+#include <stave/core/op/rematerialization_barrier.h>
 #include <stave/core/ops/create.h>
 #include <stave/core/tensor/fail.h>
 #include <stave/handlers/transforms/tape.h>
@@ -38,7 +38,7 @@ class CaptureGuard final : public Handler {
     return perform(std::move(call));
   }
   std::string describe() const override { return fmt::format("{} of {}", what_, transform_); }
-  bool takes_programs() const noexcept override { return true; }
+  bool takes_closed_calls() const noexcept override { return true; }
   void check(const ForwardResults& results) const {
     check(results.outputs);
     check(results.residuals);
@@ -102,22 +102,20 @@ class Unrecorded final : public Handler,
     const bool before = std::exchange(touched, is_known(*grad, call.inputs()));
     // Functions inside may use more differentiated values.
     Outputs outputs = saved(
-        call, [&] { return call.op().carries_functions ? perform(with_bare_rules(call)) : perform(std::move(call)); });
+        call, [&] { return call.op().is_higher_order ? perform(with_bare_rules(call)) : perform(std::move(call)); });
     if (touched) outputs = grad->unrecorded(std::move(outputs));
     touched |= before;
     return outputs;
   }
-  bool discreet() const noexcept override {
-    return true;
-    // grad is discreet too, and is installed here when the function runs again.
-  }
+  // grad runs no user code either, and is installed here when the function runs again.
+  bool runs_no_user_code() const noexcept override { return true; }
   std::string describe() const override { return ""; }
   bool counts() const noexcept override { return saves_ != nullptr; }
   const AnyHandler* stands_for() const noexcept override { return owner_->differentiates; }
 
   /// Runs the function on inputs with the notes of `arguments`. The saved values
   /// follow the results.
-  Outputs run(const FunctionAttributes& functions, const CarriedFunction& function, std::span<const Tensor> xs,
+  Outputs run(const FunctionAttributes& functions, const FunctionArgument& function, std::span<const Tensor> xs,
               std::span<const Tensor> arguments) {
     if (saves_) saving_ = std::make_shared<Saving>(Saving{.what = saves_});
     const GradHandler* const grad = running();
@@ -175,7 +173,7 @@ class Unrecorded final : public Handler,
   Outputs saved(const Call& call, Perform perform) {
     if (!saving_) return perform();
     const std::shared_ptr<Saving> saving = saving_;
-    if (call.op().carries_functions || saving->inside > 0) {
+    if (call.op().is_higher_order || saving->inside > 0) {
       ++saving->inside;
       Outputs outputs = perform();
       --saving->inside;
@@ -224,7 +222,7 @@ struct PullbackAttributes final : Attributes {
 };
 
 // Moves the saved values, which follow the results of a function, from `outputs` to `kept`.
-void take_saved(const Unrecorded& unrecorded, Outputs& outputs, RunAgainAttributes& again, CarriedOutputs& kept) {
+void take_saved(const Unrecorded& unrecorded, Outputs& outputs, RunAgainAttributes& again, HigherOrderOutputs& kept) {
   std::size_t count = 0;
   for (const SavedOutputs& saved : unrecorded.saved_outputs) {
     again.saved.push_back({saved.number, saved.op, {}});
@@ -243,7 +241,7 @@ std::vector<SavedOutputs> saved_of(const Entry& entry, const RunAgainAttributes&
   return saved;
 }
 
-Outputs with_zeros(std::span<const Tensor> cotangents, const CarriedOutputs& outputs) {
+Outputs with_zeros(std::span<const Tensor> cotangents, const HigherOrderOutputs& outputs) {
   Outputs full;
   for (std::size_t i = 0; i < outputs.abstracts.size(); ++i) {
     const Abstract& output = outputs.abstracts[i];
@@ -279,7 +277,7 @@ const Outputs* Replay::next(const Call& call) {
   return &saved.outputs;
 }
 
-Outputs GradHandler::handle_carrying(Call& call) {
+Outputs GradHandler::handle_higher_order(Call& call) {
   struct Inside {
     int* const depth;
     explicit Inside(Replay* replay) : depth(replay ? &++replay->inside : nullptr) {}
@@ -288,7 +286,7 @@ Outputs GradHandler::handle_carrying(Call& call) {
     }
   } inside(replay_ ? &*replay_ : nullptr);
   const FunctionAttributes& functions = functions_of(call);
-  if (functions.runs_again) return checkpoint(call);
+  if (functions.rematerializes) return checkpoint(call);
   const bool any = is_noted(call);
   if (!functions.backward && !functions.tangents) {
     if (!any) return perform(std::move(call));
@@ -309,7 +307,7 @@ Outputs GradHandler::checkpoint(Call& call) {
   first.around = nullptr;
   first.gives_more |= first.saves != nullptr;
   first.saves = nullptr;
-  const auto run_by = [&](CarriedFunction FunctionAttributes::*function) {
+  const auto run_by = [&](FunctionArgument FunctionAttributes::*function) {
     return [unrecorded, function, carried = call.attributes_ptr(), arguments = Inputs(call.inputs())](auto xs) {
       const auto& functions = static_cast<const FunctionAttributes&>(*carried);
       return unrecorded->for_a_run()->run(functions, functions.*function, xs, arguments);
@@ -319,7 +317,7 @@ Outputs GradHandler::checkpoint(Call& call) {
   if (first.again) first.again = run_by(&FunctionAttributes::again);
   Outputs outputs = perform_functions(without_notes(call.inputs()), std::move(first));
   const auto again = make_intrusive<RunAgainAttributes>();
-  auto kept = std::make_unique<CarriedOutputs>();
+  auto kept = std::make_unique<HigherOrderOutputs>();
   take_saved(*unrecorded, outputs, *again, *kept);
   if (!unrecorded->any_touched() && !is_noted(call)) return outputs;
   again->functions = call.attributes_ptr();
@@ -337,7 +335,7 @@ Outputs GradHandler::custom_vjp(Call& call, FunctionAttributes functions) {
   const EntryPtr entry = record(call);
   ForwardResults forward = functions.run(functions.forward, without_notes(call.inputs()));
   entry->attributes = make_intrusive<FunctionAttributes>(std::move(functions));
-  entry->carried = std::make_unique<CarriedOutputs>();
+  entry->carried = std::make_unique<HigherOrderOutputs>();
   entry->carried->residuals.append(forward.residuals.begin(), forward.residuals.end());
   return noted(without_notes(std::move(forward.outputs)), entry);
 }
@@ -374,16 +372,16 @@ std::vector<InstallationId> GradHandler::ids() const {
   return ids;
 }
 
-bool runs_again(const Entry& entry) { return dynamic_cast<const RunAgainAttributes*>(entry.attributes.get()); }
+bool rematerializes(const Entry& entry) { return dynamic_cast<const RunAgainAttributes*>(entry.attributes.get()); }
 
 Recorded run_again(Entry& entry) {
   const auto& attributes = static_cast<const RunAgainAttributes&>(*entry.attributes);
   const auto& functions = static_cast<const FunctionAttributes&>(*attributes.functions);
   const auto recorder =
       std::make_shared<GradHandler>(attributes.recorder, entry.sequence + 1, saved_of(entry, attributes));
-  const Epoch epoch;
+  const RematerializationBarrier epoch;
   Recorded recorded{{}, recorder};
-  const CarriedFunction& function = functions.again ? functions.again : functions.function;
+  const FunctionArgument& function = functions.again ? functions.again : functions.function;
   recorded.outputs =
       recorder->notes.run([&] { return with(recorder, [&] { return functions.run(function, entry.inputs()); }); });
   const auto& first = entry.carried->abstracts;

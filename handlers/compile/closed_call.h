@@ -1,8 +1,8 @@
-// WholeProgram: a program as one operation, whose rules are programs (JAX's closed_call).
+// ClosedCall: a program as one operation, whose rules are programs (JAX's closed_call).
 //
 //   without handlers     an Executable (executable.h) runs it
-//   grad, jvp, vmap      receive the operation `call` (core/op/carried.h). Forward and backward
-//                        pass, tangents and batched forms are programs again (derive.h), made at
+//   grad, jvp, vmap      receive the operation `call` (core/op/higher_order.h). Forward and
+//                        backward pass, tangents and batched forms are programs again (derive.h), made at
 //                        the first use and kept; outer transforms receive them as closed calls
 //   other handlers       see its operations, one by one
 #pragma once
@@ -19,20 +19,20 @@
 namespace stave_detail {
 
 /// Returns true if all handlers of operations around this point accept closed calls.
-bool takes_programs() noexcept;
+bool takes_closed_calls() noexcept;
 /// The description, for errors, of the nearest handler that does not accept closed calls.
-std::string describe_who_takes_no_programs();
+std::string describe_handler_without_closed_calls();
 /// Returns how many derivatives are taken of these values at once: the number of running transforms
 /// that trace one of them.
 int orders_of_derivative(std::span<const Tensor> xs);
 
-class WholeProgram;
-using WholeProgramPtr = std::shared_ptr<const WholeProgram>;
+class ClosedCall;
+using ClosedCallPtr = std::shared_ptr<const ClosedCall>;
 
-class WholeProgram : public std::enable_shared_from_this<WholeProgram> {
+class ClosedCall : public std::enable_shared_from_this<ClosedCall> {
  public:
   /// The program must have no reads. `name` is the name for errors and reports, and is not copied.
-  explicit WholeProgram(Program program, const char* name = "compile");
+  explicit ClosedCall(Program program, const char* name = "compile");
 
   /// Performs the program. Throws what its operations throw. Thread-safe.
   Outputs operator()(std::span<const Tensor> inputs) const;
@@ -40,16 +40,16 @@ class WholeProgram : public std::enable_shared_from_this<WholeProgram> {
  private:
   using Mask = std::vector<bool>;
   // A partition of the program as two closed calls.
-  struct InTwo {
-    WholeProgramPtr first, rest;  // the known part and the rest: Parts
-    InTwo(Parts parts, const char* name);
+  struct Partitioned {
+    ClosedCallPtr first, rest;  // the known part and the rest: Parts
+    Partitioned(Partition parts, const char* name);
   };
   /// The partition of the program by lanes: the first part computes the outputs that depend on no
   /// lane.
-  struct Apart {
+  struct LaneFree {
     /// The outputs that depend on no lane.
     Mask outputs;
-    InTwo parts;
+    Partitioned parts;
   };
   struct Lanes {
     Index count;
@@ -71,7 +71,7 @@ class WholeProgram : public std::enable_shared_from_this<WholeProgram> {
   Outputs run(std::span<const Tensor> inputs) const;
   // Runs the outputs that depend on no lane separately, so that the caller may read them,
   // as it may without compile.
-  static Outputs run_apart(const Apart& apart, std::span<const Tensor> inputs, const Mask& lanes);
+  static Outputs run_lane_free(const LaneFree& apart, std::span<const Tensor> inputs, const Mask& lanes);
   Mask depending(const Mask& inputs) const;
   // The outputs to which a derivative flows from these inputs.
   Mask moved_by(const Mask& inputs) const;
@@ -80,21 +80,21 @@ class WholeProgram : public std::enable_shared_from_this<WholeProgram> {
   Outputs call(std::span<const Tensor> inputs, const Mask& wanted) const;
   void add_derivatives(FunctionAttributes& functions, const Mask& wanted) const;
   // Programs that are made at their first use and kept.
-  InTwo reverse(const Mask& wanted, std::span<const Tensor> inputs) const;
-  InTwo tangents(const Mask& wanted, std::span<const Tensor> inputs) const;
+  Partitioned reverse(const Mask& wanted, std::span<const Tensor> inputs) const;
+  Partitioned tangents(const Mask& wanted, std::span<const Tensor> inputs) const;
   // null: all outputs depend on lanes
-  std::shared_ptr<const Apart> apart_from(const Mask& lanes) const;
-  WholeProgramPtr batched(const Lanes& lanes, std::span<const Tensor> inputs) const;
+  std::shared_ptr<const LaneFree> lane_free_part(const Mask& lanes) const;
+  ClosedCallPtr batched(const Lanes& lanes, std::span<const Tensor> inputs) const;
 
   const Program program_;
   const char* const name_;
   mutable std::mutex mutex_;
   mutable std::shared_ptr<const Program> optimized_;  // null: not made yet
   mutable Kept<std::vector<Strides>, std::shared_ptr<const Executable>> executables_;
-  mutable Kept<Mask, InTwo> reverse_, tangents_;
-  mutable Kept<Mask, std::shared_ptr<const Apart>> apart_;
+  mutable Kept<Mask, Partitioned> reverse_, tangents_;
+  mutable Kept<Mask, std::shared_ptr<const LaneFree>> lane_free_;
   mutable Kept<Mask, Mask> moved_;
-  mutable Kept<Lanes, WholeProgramPtr> batched_;
+  mutable Kept<Lanes, ClosedCallPtr> batched_;
 };
 
 }  // namespace stave_detail

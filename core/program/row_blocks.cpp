@@ -1,4 +1,4 @@
-#include <stave/core/program/bands.h>
+#include <stave/core/program/row_blocks.h>
 
 #include <algorithm>
 
@@ -6,7 +6,7 @@
 
 namespace stave_detail {
 
-bool makes_rows_apart(const Op& op, const Attributes* attributes, int rank) {
+bool computes_rows_separately(const Op& op, const Attributes* attributes, int rank) {
   if (rank == 0) return false;
   if (op.elementwise || op.id == OpId::copy || op.id == OpId::astype) return true;
   if (const auto* fused = dynamic_cast<const FusedAttributes*>(attributes)) {

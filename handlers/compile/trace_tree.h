@@ -1,10 +1,10 @@
 // Trace tree: the recorded paths of a compiled function, which branch at guards (TraceMonkey,
 // LuaJIT).
 //
-// A node (`Way`) holds the operations from one guard to the next, or to the end of the function.
-// A guard (`turn`) is a value that the function reads, an effect that a handler outside answers,
-// or an operation that may throw an error which the function caught. Each observed value (`Met`)
-// of a guard leads to a child node. A replay that observes another value takes a side exit:
+// A node (`TraceNode`) holds the operations from one guard to the next, or to the end of the
+// function. A guard is a value that the function reads, an effect that a handler outside answers,
+// or an operation that may throw an error which the function caught. Each observed value
+// (`Observed`) of a guard leads to a child node. A replay that observes another value takes a side exit:
 // the function itself runs.
 #pragma once
 
@@ -18,8 +18,8 @@
 #include <vector>
 
 #include <stave/core/program/executable.h>
+#include <stave/handlers/compile/closed_call.h>
 #include <stave/handlers/compile/record.h>
-#include <stave/handlers/compile/whole.h>
 
 namespace stave_detail {
 
@@ -31,13 +31,13 @@ struct Piece {
   std::vector<int> given, made;  // the tree's variables of its inputs and outputs
   Program program;
   std::unique_ptr<Executable> executable;  // null: the program is performed
-  WholeProgramPtr whole;                   // the closed call if transforms trace the call
+  ClosedCallPtr whole;                     // the closed call if transforms trace the call
 
   Outputs operator()(const std::vector<Tensor>& values) const;
 };
 
 /// Effect guard: an effect that ends a node.
-struct Question {
+struct EffectGuard {
   const EffectType* type;
   std::any effect;
   std::vector<int> inputs;  // the effect's tensors; -1: an empty one
@@ -45,14 +45,14 @@ struct Question {
 };
 
 /// Exception guard: an operation that may throw and ends a node.
-struct Trial {
+struct ExceptionGuard {
   Program::Instruction step;
   std::vector<Program::Variable> outputs;
   Piece piece = {};
 };
 
 /// The value that was observed at a guard.
-struct Met {
+struct Observed {
   std::string bytes = {};  // the value that is read
   std::any answer = {};
   std::vector<Answered> tensors = {};
@@ -60,14 +60,14 @@ struct Met {
 };
 
 /// A node of the trace tree.
-struct Way {
+struct TraceNode {
   using Variables = std::set<int>;
   struct Next {
-    Met met;
-    std::unique_ptr<Way> way;
+    Observed met;
+    std::unique_ptr<TraceNode> node;
   };
 
-  Way* from = nullptr;
+  TraceNode* from = nullptr;
   int first = 0;  // variables from here on belong to this node
   // How many of this node's variables were produced by the guard that led to it.
   int arrived = 0;
@@ -76,11 +76,11 @@ struct Way {
   std::vector<Program::Constant> constants;
   std::vector<Program::Instruction> steps;
 
-  // The guard at the end of the node. If `read`, `asks` and `tries` are all unset, the function
-  // returns.
+  // The guard at the end of the node. If `read`, `effect_guard` and `exception_guard` are all
+  // unset, the function returns.
   int read = -1;  // the variable that is read
-  std::shared_ptr<const Question> asks;
-  std::optional<Trial> tries;
+  std::shared_ptr<const EffectGuard> effect_guard;
+  std::optional<ExceptionGuard> exception_guard;
   std::vector<Next> next;
   std::vector<int> outputs;
   std::shared_ptr<const void> structure;
@@ -97,35 +97,35 @@ struct Way {
   };
   std::unique_ptr<Remembered> remembered = std::make_unique<Remembered>();
 
-  bool returns() const noexcept { return read < 0 && !asks && !tries; }
+  bool returns() const noexcept { return read < 0 && !effect_guard && !exception_guard; }
   int end() const { return first + static_cast<int>(variables.size()); }
-  const Way& of(int variable) const;
+  const TraceNode& of(int variable) const;
   const Program::Variable& variable(int number) const;
   /// Returns true if this variable's value came from the answer to an effect.
   bool is_answer(int variable) const;
   /// The variables that the guard reads, or the outputs of the function if it returns.
   std::vector<int> looked_at() const;
 
-  Way* after_reading(const Tensor& value) const;  // null: the value was not observed
+  TraceNode* after_reading(const Tensor& value) const;  // null: the value was not observed
   /// Returns true if this value came up here before. Remembers values by their hashes,
   /// up to `most`.
-  bool was_met_before(const Tensor& value, std::size_t most) const;
-  Way* after_answer(const AskedOutside::Asked& asked) const;
-  Way* after_trial(const std::type_info* threw) const;
-  Way* find(const Met& met) const;
+  bool was_observed_before(const Tensor& value, std::size_t most) const;
+  TraceNode* after_answer(const AskedOutside::Asked& asked) const;
+  TraceNode* after_exception_guard(const std::type_info* threw) const;
+  TraceNode* find(const Observed& met) const;
 };
 
 /// Turns a recording into a path: a tree of one branch, cut at its guards.
-std::unique_ptr<Way> cut(Recording recording, const std::shared_ptr<const void>& structure);
+std::unique_ptr<TraceNode> cut(Recording recording, const std::shared_ptr<const void>& structure);
 
 /// Computes `kept`, `needs` and `over` of all nodes. Returns the nodes, children before parents.
-std::vector<Way*> find_needs_below(Way& begin);
+std::vector<TraceNode*> find_needs_below(TraceNode& begin);
 
 /// Adds `path`, which must begin like the tree, to the tree. Returns `differs` if it does not begin
 /// so, and describes the `difference`; `full` if one guard would have more than `most` observed
 /// values; `known` if the tree has the path.
 enum class Merged { differs, full, known, added };
-Merged merge(Way& tree, Way& path, std::size_t most, std::string& difference);
+Merged merge(TraceNode& tree, TraceNode& path, std::size_t most, std::string& difference);
 
 /// Options for making programs of a node and of the operation that its guard tries.
 struct PieceOptions {
@@ -133,11 +133,11 @@ struct PieceOptions {
   bool followed;
   const char* name;  // the name of the compiled function
   FunctionRef<Strides(int)> strides_of;
-  std::vector<std::string>* why_apart;
+  std::vector<std::string>* fusion_report;
 };
 /// Makes the node's program, and applies passes to it.
-void shorten(Way& way, const PieceOptions& options);
+void shorten(TraceNode& node, const PieceOptions& options);
 /// Shortens the node unless that is done, and plans its program. The two take about the same time.
-void prepare(Way& way, const PieceOptions& options);
+void prepare(TraceNode& node, const PieceOptions& options);
 
 }  // namespace stave_detail

@@ -74,12 +74,12 @@ struct RowBlock {
 
 }  // namespace
 
-void CpuBackend::run_by_rows(std::span<const Step> steps, Index rows) {
+void CpuBackend::run_row_blocks(std::span<const Step> steps, Index rows) {
   const Row row = row_of(steps);
   if (run_planned(steps, rows, row)) return;
   // At least two rows, because operations reduce a single row in another order than several.
   const Index at_a_time = std::min(cached_bytes / row.bytes, most_array_elements / row.elements);
-  if (at_a_time < 2) return Backend::run_by_rows(steps, rows);
+  if (at_a_time < 2) return Backend::run_row_blocks(steps, rows);
   const Index blocks = std::max<Index>(1, rows / at_a_time);
   parallel_for(blocks, 1, [&](Index first, Index last) {
     SmallVector<Index, 8> lengths;

@@ -22,7 +22,7 @@ using namespace stave;
 
 /// The registration of an object that holds memory without being a tensor. It is in the register
 /// as long as it lives.
-class Holding {
+class MemoryHolder {
  public:
   struct Held {
     std::string name;
@@ -33,15 +33,15 @@ class Holding {
   };
   /// Any thread may call `held`, also while this object is destroyed. `held` may neither make nor
   /// drop a tensor.
-  explicit Holding(std::function<Held()> held);
-  ~Holding();
-  Holding(const Holding&) = delete;
+  explicit MemoryHolder(std::function<Held()> held);
+  ~MemoryHolder();
+  MemoryHolder(const MemoryHolder&) = delete;
 
  private:
-  friend void visit_holdings(FunctionRef<void(const Held&)> visit);
+  friend void visit_memory_holders(FunctionRef<void(const Held&)> visit);
   const std::function<Held()> held_;
 };
 /// Calls visit for each registered object. visit may neither make nor drop a tensor.
-void visit_holdings(FunctionRef<void(const Holding::Held&)> visit);
+void visit_memory_holders(FunctionRef<void(const MemoryHolder::Held&)> visit);
 
 }  // namespace stave_detail

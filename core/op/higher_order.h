@@ -9,8 +9,8 @@
 // the operations inside.
 //
 // A function always runs under exactly the handlers that were installed where the user wrote it.
-// The call captures the frames that it passes as a stack of handlers (`Surroundings`), and installs
-// them again, on top of whatever is current, before one of its functions runs. If a handler
+// The call captures the frames that it passes as a stack of handlers (`CapturedHandlers`), and
+// installs them again, on top of whatever is current, before one of its functions runs. If a handler
 // no longer exists when a function runs again (as a checkpoint's does in the backward pass),
 // that is an error, unless the handler is shared, its answers are logged, or it only observes.
 #pragma once
@@ -31,19 +31,19 @@ namespace stave_detail {
 
 /// A captured handler stack: one frame that is installed again, and inside it the frames
 /// further inside.
-class Surroundings : public RefCounted {
+class CapturedHandlers : public RefCounted {
  public:
-  virtual ~Surroundings() = default;
+  virtual ~CapturedHandlers() = default;
   /// Returns the stack of `outer` around `inside`.
-  static IntrusivePtr<const Surroundings> around(IntrusivePtr<Surroundings> outer,
-                                                 IntrusivePtr<const Surroundings> inside) {
+  static IntrusivePtr<const CapturedHandlers> around(IntrusivePtr<CapturedHandlers> outer,
+                                                     IntrusivePtr<const CapturedHandlers> inside) {
     outer->inside_ = std::move(inside);
     return outer;
   }
   /// A copy of the outermost frame alone.
-  virtual IntrusivePtr<Surroundings> copy() const = 0;
+  virtual IntrusivePtr<CapturedHandlers> copy() const = 0;
   /// Runs body under the whole stack; null: there are no frames.
-  static void run(const Surroundings* outermost, FunctionRef<void()> body) {
+  static void run(const CapturedHandlers* outermost, FunctionRef<void()> body) {
     if (!outermost) return body();
     const auto rest = [&] { run(outermost->inside_.get(), body); };
     outermost->stand(rest);
@@ -52,9 +52,9 @@ class Surroundings : public RefCounted {
  private:
   virtual void stand(FunctionRef<void()> body) const = 0;
 
-  IntrusivePtr<const Surroundings> inside_;
+  IntrusivePtr<const CapturedHandlers> inside_;
 };
-using SurroundingsPtr = IntrusivePtr<const Surroundings>;
+using CapturedHandlersPtr = IntrusivePtr<const CapturedHandlers>;
 
 /// The effect log of a function that will run again and must get the same answers then. If vmap
 /// splits lanes, the function runs once for each path, and each path has answers of its own.
@@ -84,7 +84,7 @@ namespace stave {
 
 /// A function from a flat list of tensors to a flat list of tensors. Copies share its
 /// captured values.
-using CarriedFunction = std::function<Outputs(std::span<const Tensor>)>;
+using FunctionArgument = std::function<Outputs(std::span<const Tensor>)>;
 
 /// The results of a custom rule in the forward pass.
 struct ForwardResults {
@@ -101,14 +101,14 @@ struct Saveable {
 /// The attributes of `call`: a function, and the rules that replace it.
 struct FunctionAttributes final : Attributes {
   const char* name = "";  // the name of the transform that made it: "checkpoint"
-  CarriedFunction function;
+  FunctionArgument function;
   /// Reverse mode saves only the inputs and runs the function again; user effects in it get
   /// the same answers.
-  bool runs_again = false;
+  bool rematerializes = false;
   std::shared_ptr<const Saveable> saves;  // null: nothing is saved
   /// A replacement for the function when it runs again: the same results by the same operations,
   /// which reverse mode records. Null: the function itself.
-  CarriedFunction again;
+  FunctionArgument again;
   IntrusivePtr<stave_detail::EffectLog> log;
   /// After its results, the function returns intermediate values, which belong to one path through
   /// it. Lanes must not be split inside it.
@@ -116,14 +116,14 @@ struct FunctionAttributes final : Attributes {
   /// Reverse mode: computes the outputs, and the residuals for the backward pass.
   std::function<ForwardResults(std::span<const Tensor>)> forward;
   /// Residuals, then cotangents of the outputs -> a cotangent for each input; undefined: zero.
-  CarriedFunction backward;
+  FunctionArgument backward;
   /// Forward mode: primals, then tangents -> outputs, then a tangent for each output.
-  CarriedFunction tangents;
+  FunctionArgument tangents;
   /// Batching: the number of lanes, which inputs have them as axis 0, inputs -> outputs, which have
   /// the lanes as axis 0.
   std::function<Outputs(Index, std::span<const bool>, std::span<const Tensor>)> batch;
 
-  stave_detail::SurroundingsPtr around;  // the captured handler stack of all these functions
+  stave_detail::CapturedHandlersPtr around;  // the captured handler stack of all these functions
   // The frames that received this call: a handler that performs it again only passes it on.
   std::vector<const Frame*> received;
 
@@ -132,7 +132,7 @@ struct FunctionAttributes final : Attributes {
   template <class R, class... A>
   R run(const std::function<R(A...)>& rule, std::type_identity_t<A>... args) const {
     R result;
-    stave_detail::Surroundings::run(around.get(), [&] { result = rule(args...); });
+    stave_detail::CapturedHandlers::run(around.get(), [&] { result = rule(args...); });
     return result;
   }
   /// Calls f with each of the rules, as a pointer to the member.

@@ -1,4 +1,4 @@
-#include <stave/handlers/transforms/joint.h>
+#include <stave/handlers/transforms/fused_backward.h>
 
 #include <algorithm>
 #include <cstring>
@@ -22,7 +22,7 @@ constexpr std::size_t few_inputs = 8;
 /// Returns the innermost frame from which operations reach no user's handler.
 Frame* library_frames() {
   Frame* frame = current;
-  while (frame && frame->nearest && !frame->nearest->discreet) frame = frame->nearest->below;
+  while (frame && frame->nearest && !frame->nearest->runs_no_user_code) frame = frame->nearest->below;
   return frame;
 }
 
@@ -43,7 +43,7 @@ Tensor computed_again(const GradHandler& handler, const Slot& slot) {
   if (entry.keeps_outputs) return entry.outputs()[static_cast<std::size_t>(slot.output)];
   const UnderFrame as_at_first(library_frames());
   if (Region::admits(*entry.op)) {
-    JointRegion region(handler, entry.input_abstracts()[0].shape);
+    FusedBackward region(handler, entry.input_abstracts()[0].shape);
     const Tensor value = region.value_of(slot);
     return region.values_of({&value, 1})[0];
   }
@@ -51,24 +51,24 @@ Tensor computed_again(const GradHandler& handler, const Slot& slot) {
   return apply(*entry.op, {saved.defined() ? saved : computed_again(handler, entry.producers()[0])}, entry.attributes);
 }
 
-bool JointRegion::takes(Entry& entry) {
+bool FusedBackward::takes(Entry& entry) {
   if (!is_elementwise(entry, shape_)) return false;
   if (values_.empty()) return true;
   std::size_t more = 0;  // entries to recompute
   for (std::size_t i = 0; i < entry.input_count; ++i)
     if (entry.drops(i))
-      if (Entry& producer = *entry.producers()[i].entry; !again_.contains(&producer)) more += producer.cone.size;
+      if (Entry& producer = *entry.producers()[i].entry; !again_.contains(&producer)) more += producer.slice.size;
   if (taken_ >= longest || again_.size() + more > longest) return false;
   return results_ <= few_results + static_cast<int>(again_.size());
 }
 
-void JointRegion::count_result(Entry& entry) {
+void FusedBackward::count_result(Entry& entry) {
   if (!is_elementwise(entry, shape_)) ++results_;
 }
 
 // ---- recording ----------------------------------------------------------------------------------
 
-Outputs JointRegion::handle(Call& call) {
+Outputs FusedBackward::handle(Call& call) {
   const auto inputs = call.inputs();
   if (std::none_of(inputs.begin(), inputs.end(), [&](const Tensor& x) { return stands_in(x); }))
     return perform(std::move(call));
@@ -77,37 +77,37 @@ Outputs JointRegion::handle(Call& call) {
   return tensor(add(std::move(value)));
 }
 
-Tensor JointRegion::stand_in(const Tensor& x) {
+Tensor FusedBackward::stand_in(const Tensor& x) {
   if (stands_in(x)) return x;
   return tensor(x.rank() == 0 && shape_.rank() > 0 && is_number(x) ? number(x) : given(x));
 }
 
-Tensor JointRegion::input(Entry& entry, std::size_t i) {
+Tensor FusedBackward::input(Entry& entry, std::size_t i) {
   if (entry.inputs()[i].defined() || entry.drops(i)) return tensor(operand(entry, i));
   return {};
 }
-Tensor JointRegion::output(Entry& entry, std::size_t i) {
+Tensor FusedBackward::output(Entry& entry, std::size_t i) {
   return entry.keeps_outputs ? tensor(given(entry.outputs()[i])) : Tensor();
 }
 
-int JointRegion::add(Value value) {
+int FusedBackward::add(Value value) {
   values_.push_back(std::move(value));
   return static_cast<int>(values_.size()) - 1;
 }
 
-Tensor JointRegion::tensor(int value) {
+Tensor FusedBackward::tensor(int value) {
   Tensor stands(NodePtr(new Node(values_[static_cast<std::size_t>(value)].dtype, cpu, {}, {}, nullptr)));
   return notes_.put(std::move(stands), value);
 }
 
-int JointRegion::given(const Tensor& x) {
+int FusedBackward::given(const Tensor& x) {
   const auto [found, is_new] = given_.emplace(&x.node(), 0);
   if (!is_new) return found->second;
   inputs_.push_back(x);
   return found->second = add({.operands = {}, .dtype = x.dtype(), .input = static_cast<int>(inputs_.size()) - 1});
 }
 
-int JointRegion::number(const Tensor& x) {
+int FusedBackward::number(const Tensor& x) {
   const UnderFrame unseen(nullptr);
   const Scalar number = number_of(x);
   std::vector<unsigned char> bytes(size_of(x.dtype()));
@@ -119,7 +119,7 @@ int JointRegion::number(const Tensor& x) {
   return found->second;
 }
 
-int JointRegion::operand(Entry& entry, std::size_t i) {
+int FusedBackward::operand(Entry& entry, std::size_t i) {
   const std::span<Tensor> inputs = entry.inputs();
   const Slot& slot = entry.producers()[i];
   if (inputs[i].defined()) return !slot.entry && is_number(inputs[i]) ? number(inputs[i]) : given(inputs[i]);
@@ -127,7 +127,7 @@ int JointRegion::operand(Entry& entry, std::size_t i) {
 }
 
 // The recursion is as deep as a run is long.
-int JointRegion::again(const Slot& slot) {
+int FusedBackward::again(const Slot& slot) {
   Entry& entry = *slot.entry;
   if (!entry.op || entry.keeps_outputs) return given(computed_again(handler_, slot));
   if (const auto found = again_.find(&entry); found != again_.end()) return found->second;
@@ -149,7 +149,7 @@ int JointRegion::again(const Slot& slot) {
 
 // ---- performing ---------------------------------------------------------------------------------
 
-RegionPtr JointRegion::region(const std::vector<int>& outputs) const {
+RegionPtr FusedBackward::region(const std::vector<int>& outputs) const {
   std::vector<Dtype> dtypes;
   for (const Tensor& input : inputs_) dtypes.push_back(input.dtype());
   const IntrusivePtr<Region> region(new Region(std::move(dtypes)));
@@ -172,14 +172,14 @@ RegionPtr JointRegion::region(const std::vector<int>& outputs) const {
 }
 
 // Returns true if a transform differentiates an input of the region.
-bool JointRegion::is_followed() const {
+bool FusedBackward::is_followed() const {
   for (const Tensor& input : inputs_)
     for (const Note* note = input.node().notes; note; note = note->next)
       if (note->live() && note->owner->differentiates && note->owner->running) return true;
   return false;
 }
 
-std::vector<Tensor> JointRegion::values_of(std::span<const Tensor> stand_ins) {
+std::vector<Tensor> FusedBackward::values_of(std::span<const Tensor> stand_ins) {
   std::vector<int> outputs;
   std::unordered_map<int, std::size_t> places;
   for (const Tensor& x : stand_ins)

@@ -6,13 +6,13 @@
 #include <mutex>
 #include <optional>
 
-#include <stave/core/op/carried.h>
+#include <stave/core/op/higher_order.h>
 
 namespace stave_detail {
 
 /// The shapes, dtypes and devices that the functions of one call returned: those of the last
 /// function that ran, or unknown as long as none has run.
-class CarriedResults {
+class HigherOrderResults {
  public:
   struct Result {
     Abstract abstract;
@@ -31,8 +31,8 @@ class CarriedResults {
 
 /// A function that records the description of its results.
 struct ToldFunction {
-  CarriedFunction function;
-  std::shared_ptr<CarriedResults> results;
+  FunctionArgument function;
+  std::shared_ptr<HigherOrderResults> results;
   Outputs operator()(std::span<const Tensor> xs) const {
     Outputs outputs = function(xs);
     results->set(outputs);
@@ -46,7 +46,8 @@ void tell_results(FunctionAttributes& functions);
 
 /// Throws TransformError if an answer does not match the results of the call's function,
 /// or if these are unknown. The error names the handler that answered (null: a resumption).
-void check_carried_answer(const FunctionAttributes& functions, std::span<const Tensor> outputs, const AnyHandler* who);
+void check_higher_order_answer(const FunctionAttributes& functions, std::span<const Tensor> outputs,
+                               const AnyHandler* who);
 
 /// The dtype, shape and device of a tensor as text: "float32 [3] on cpu".
 std::string in_words(const Tensor& x);

@@ -1,0 +1,27 @@
+// Rematerialisation barriers: code that is computed again on purpose, such as a checkpoint's
+// function in the backward pass.
+#pragma once
+
+#include <stave/core/effects/settings.h>
+
+#include <cstdint>
+
+namespace stave_detail {
+
+/// The number of the current rerun of a function; 0 outside of reruns. Code that shares common
+/// subexpressions must not share them across barriers.
+std::uint64_t current_rematerialization_barrier() noexcept;
+
+/// While this object lives, the code that runs stands behind a new barrier.
+class RematerializationBarrier {
+ public:
+  RematerializationBarrier() noexcept;
+  ~RematerializationBarrier();
+  RematerializationBarrier(const RematerializationBarrier&) = delete;
+  RematerializationBarrier& operator=(const RematerializationBarrier&) = delete;
+
+ private:
+  const std::uint64_t saved_;
+};
+
+}  // namespace stave_detail
