@@ -10,9 +10,10 @@
 //
 // A function always runs under exactly the handlers that were installed where the user wrote it.
 // The call captures the frames that it passes as a stack of handlers (`CapturedHandlers`), and
-// installs them again, on top of whatever is current, before one of its functions runs. If a handler
-// no longer exists when a function runs again (as a checkpoint's does in the backward pass),
-// that is an error, unless the handler is shared, its answers are logged, or it only observes.
+// installs them again, on top of whatever is current, before one of its functions runs. If a
+// handler no longer exists when a function runs again (as a checkpoint's does in the backward
+// pass), that is an error, unless the handler is shared, its answers are logged, or it only
+// observes.
 #pragma once
 
 #include <any>

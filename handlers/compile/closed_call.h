@@ -2,8 +2,9 @@
 //
 //   without handlers     an Executable (executable.h) runs it
 //   grad, jvp, vmap      receive the operation `call` (core/op/higher_order.h). Forward and
-//                        backward pass, tangents and batched forms are programs again (derive.h), made at
-//                        the first use and kept; outer transforms receive them as closed calls
+//                        backward pass, tangents and batched forms are programs again
+//                        (derive.h), made at the first use and kept; outer transforms receive
+//                        them as closed calls
 //   other handlers       see its operations, one by one
 #pragma once
 

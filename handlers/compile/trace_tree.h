@@ -4,8 +4,8 @@
 // A node (`TraceNode`) holds the operations from one guard to the next, or to the end of the
 // function. A guard is a value that the function reads, an effect that a handler outside answers,
 // or an operation that may throw an error which the function caught. Each observed value
-// (`Observed`) of a guard leads to a child node. A replay that observes another value takes a side exit:
-// the function itself runs.
+// (`Observed`) of a guard leads to a child node. A replay that observes another value takes
+// a side exit: the function itself runs.
 #pragma once
 
 #include <memory>

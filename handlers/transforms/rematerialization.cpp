@@ -9,9 +9,9 @@
 // later save it, too.
 //
 // A few means 4 operations, counted from saved values. In a run of elementwise operations of one
-// shape, which the backward pass fuses (fused_backward.h), values that are recomputed in any case do
-// not count. But no run is recomputed for more than 512 operations, so that its values, by tiles, stay
-// in the level-2 cache.
+// shape, which the backward pass fuses (fused_backward.h), values that are recomputed in any case
+// do not count. But no run is recomputed for more than 512 operations, so that its values, by
+// tiles, stay in the level-2 cache.
 #include <algorithm>
 
 #include <stave/core/ops/frontend.h>
