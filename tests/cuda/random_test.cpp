@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <stave/core/op/all_ops.h>
+#include <stave/core/op/attributes.h>
 #include <stave/backends/cuda/kernels/random.cuh>
 
 #include "cuda/on_host.h"

@@ -7,6 +7,7 @@
 #include <stave/backends/cuda/reduce.h>
 #include <stave/core/effects/error.h>
 #include <stave/core/op/all_ops.h>
+#include <stave/core/op/attributes.h>
 #include <stave/backends/cuda/kernels/reduce.cuh>
 #include "machine.h"
 #include "rounding.h"

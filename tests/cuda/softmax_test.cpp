@@ -8,6 +8,7 @@
 #include <stave/backends/cuda/softmax.h>
 #include <stave/core/effects/error.h>
 #include <stave/core/op/all_ops.h>
+#include <stave/core/op/attributes.h>
 #include <stave/backends/cuda/kernels/softmax.cuh>
 #include "machine.h"
 #include "rounding.h"
