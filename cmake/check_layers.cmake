@@ -1,7 +1,8 @@
 # cmake -DFOLDER=sources -P check_layers.cmake
 #
 # Fails if a file includes a header of a folder that its own folder is not built upon.
-#
+cmake_policy(VERSION 3.23)
+
 # The folders, from the lowest to the highest. A file may include headers of its own folder and of those before it.
 set(layers core/effects core/tensor core/op core/ops core/program core/io
   handlers/transforms handlers/compile handlers/model handlers/inference handlers/numerics handlers/observe handlers/debugger

@@ -1,4 +1,4 @@
-// expect: deleted function.*maximum\(a, b\); of two C
+// expect: deleted function.*maximum\(a, b\); two numbers
 #include <stave/stave.h>
 using namespace stave;
 

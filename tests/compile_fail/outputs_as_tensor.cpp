@@ -4,14 +4,14 @@ using namespace stave;
 
 Tensor f(Call& call) {
 #if CASE == 1
-  // expect: write perform\(call\)\[0\], or apply\(call\)
+  // expect: use perform\(call\)\[0\] or apply\(call\)
   Tensor y = perform(call);
   return y;
 #elif CASE == 2
-  // expect: write perform\(call\)\[0\], or apply\(call\)
+  // expect: use perform\(call\)\[0\] or apply\(call\)
   return perform(std::move(call));
 #elif CASE == 3
-  // expect: write perform\(call\)\[0\], or apply\(call\)
+  // expect: use perform\(call\)\[0\] or apply\(call\)
   return sin(perform(std::move(call)));
 #endif
 }

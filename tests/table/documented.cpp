@@ -33,7 +33,7 @@ modes (one that is zero everywhere is none); whether it can be computed under `v
 const char* const about_operations = R"(
 ## Operations
 
-What handlers see ([core/op/all_ops.h](../core/ops/all_ops.h)), in which dtypes the functions above perform it, and the rules of its
+What handlers see ([core/op/all_ops.h](../core/op/all_ops.h)), in which dtypes the functions above perform it, and the rules of its
 record. Where a record declares the structure, no rule is needed: the tangent of a **linear** operation is the operation itself on the
 tangent, of a **bilinear** one the sum of two; **zero** are derivatives of what is piecewise constant or gives no floats; **itself** is a
 batching rule that performs the operation itself on all lanes.
