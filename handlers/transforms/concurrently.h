@@ -66,7 +66,7 @@ using namespace stave;
 
 void run_concurrently(std::span<const FunctionRef<void()>> bodies, const ConcurrentlyOptions& options);
 
-/// A function and the place for its result. F may be a reference.
+/// A function and a place where its result is stored. F may be a reference.
 template <class F>
 struct Placing {
   F function;

@@ -105,8 +105,8 @@ void add_axes(const T& tree, const MapAxes& prefix, LeafAxes& to) {
 [[noreturn]] void fail_other_lanes(bool comparable);
 [[noreturn]] void fail_used_up();
 
-// Collects the result of a function that runs once for each path. All but its tensors must be
-// the same on every path.
+// Collects the result of a function that runs once for each path. The parts of the result that are
+// not tensors must be the same on every path.
 template <class Result>
 class ResultOfLanes {
  public:
