@@ -222,9 +222,9 @@ std::string leaf_name(Selection<selected...>, std::size_t i, const A&... args) {
   return name_of_argument(argument, *path);
 }
 
-// Returns the argument in the form in which a transform holds it. A selected argument is held as a
-// copy that shares no containers or tensors with the caller's object; a moved argument is moved and
-// then unshared. Any other argument is held by reference.
+// Returns the argument in the form in which a transform holds it. A selected argument is held as
+// a deep copy, with an object of its own for each shared_ptr. A selected argument that is moved in
+// is kept, and its shared_ptrs get objects of their own. Any other argument is held by reference.
 template <bool selected, class A>
 Held<selected, A> hold(A&& arg) {
   if constexpr (!selected) return std::forward<A>(arg);

@@ -332,7 +332,8 @@ std::vector<Tensor> FlatPullback::consume(std::span<const Tensor> cotangents) {
   const IntrusivePtr<Record> last = std::move(record_);
   if (!last.unique()) return run_backward(*last, cotangents, false);
   NoteOwner& owner = last->handler.notes.owner();
-  if (owner.thread == id_of_this_thread()) owner.confined = true;  // the notes end here
+  // The notes of the handler end in this call, and so on this thread.
+  if (owner.thread == id_of_this_thread()) owner.confined = true;
   return run_backward(*last, cotangents, true);
 }
 
