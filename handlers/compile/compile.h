@@ -105,7 +105,7 @@ class Recordings {
 
   struct Answer {
     Outputs outputs;
-    // The structure of the result, as the recording left it that ended on the same path.
+    // The structure of the result, from the recording of the path that was replayed.
     std::shared_ptr<const void> structure;
   };
   /// Replays the recordings. Returns nothing if no recorded path fits. `may_learn` then says
@@ -238,7 +238,8 @@ class Compiled {
   std::shared_ptr<Recordings> recordings_;  // shared by all copies
 };
 
-/// Compiles a function that the library made of a compiled one: the result is one recording.
+/// Compiles `made`, a function that the library derived from a compiled function, such as
+/// vmap(grad(f)), with the options of f. The result records `made` as a whole.
 template <class F, class Made>
 auto compiled_like(const Compiled<F>& f, Made made) {
   return f.like(std::move(made));

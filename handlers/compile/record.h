@@ -31,7 +31,7 @@ struct Layout {
 struct Answered {
   /// The number of the earlier tensor among those of the call's effects; -1: a new tensor.
   int passed_before = -1;
-  // bits: the earlier tensors from which this one was computed (TracksValues)
+  // A mask of the earlier tensors from which this one was computed (TracksValues).
   std::uint64_t made_of = 0;
   Layout layout = {};
   friend bool operator==(const Answered&, const Answered&) = default;
@@ -57,15 +57,16 @@ struct Recording {
   Program program;
   Outputs outputs;          // the function's own results, without notes of the recorder
   std::vector<Turn> turns;  // guards that are not in the program
-  // effects that it would have performed if a handler had answered them
+  // Types of effects that the function did not perform, because no handler would have answered
+  // them.
   std::set<const EffectType*> unasked;
-  // it performed an effect of a user type that is not a guard
+  // The function performed an effect of a user type that is not a guard.
   bool asked = false;
-  bool quotes = false;       // it read the text of an error that it caught
-  bool caught = false;       // something threw that is not a guard, and the function went on
+  bool quotes = false;       // the function read the text of an error that it caught
+  bool caught = false;       // it caught an error for which there is no guard, and went on
   bool too_long = false;     // more than a million operations; the program is dropped
-  bool keeps_rules = false;  // a function that it calls has a rule that is not recorded yet
-  bool follows = false;      // it captures a value that a transform outside traces
+  bool keeps_rules = false;  // it calls a function with a rule that is not recorded yet
+  bool follows = false;      // it captures a value that an outer transform traces
 };
 
 /// Returns true if a transform traces x, for its derivative or its lanes. Labels do not count.
