@@ -56,14 +56,14 @@ class AskedOutside {
   bool at_example() const noexcept { return at_example_; }
 
   /// Returns the logged effect and answer, if this effect is the next one of the call's last replay
-  /// or run. Otherwise performs the effect now. Rethrows what its handler throws. The result is
-  /// valid until the next call.
+  /// or run. Otherwise performs the effect now. Rethrows the exception that the effect's handler
+  /// throws. The result is valid until the next call.
   const Asked& ask(const EffectType& type, std::any effect);
   /// Returns tensor i of an answer. If the tensor is one of those of the call's effects, returns it
   /// with the notes that it has in the current replay or run. If a handler computed it from such
   /// tensors, the transforms inside the function that trace them have lost its derivative.
   Tensor tensor(const Asked& asked, std::size_t i) const;
-  /// The same as `ask`, but returns the answer with its tensors.
+  /// Returns the answer that `ask` returns, with its tensors.
   std::any answer(const EffectType& type, std::any effect);
 
   /// Runs f(), the function itself, and answers its first effects from the log.
@@ -89,7 +89,7 @@ class AskedOutside {
   std::size_t next_ = 0;
   class Marks;
   std::vector<Tensor> passed_;    // the tensors of the effects so far
-  std::shared_ptr<Marks> marks_;  // numbers these tensors, as handlers outside see them
+  std::shared_ptr<Marks> marks_;  // numbers these tensors, as outer handlers see them
   bool at_example_ = false, deferred_ = false;
   Asked none_;
 };

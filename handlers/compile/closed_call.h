@@ -35,7 +35,7 @@ class ClosedCall : public std::enable_shared_from_this<ClosedCall> {
   /// The program must have no reads. `name` is the name for errors and reports, and is not copied.
   explicit ClosedCall(Program program, const char* name = "compile");
 
-  /// Performs the program. Throws what its operations throw. Thread-safe.
+  /// Performs the program. Rethrows the errors of its operations. Thread-safe.
   Outputs operator()(std::span<const Tensor> inputs) const;
 
  private:
@@ -83,7 +83,7 @@ class ClosedCall : public std::enable_shared_from_this<ClosedCall> {
   // The next functions make programs at their first use and cache them.
   Partitioned reverse(const Mask& wanted, std::span<const Tensor> inputs) const;
   Partitioned tangents(const Mask& wanted, std::span<const Tensor> inputs) const;
-  // null: all outputs depend on lanes
+  // Returns null if all outputs depend on lanes.
   std::shared_ptr<const LaneFree> lane_free_part(const Mask& lanes) const;
   ClosedCallPtr batched(const Lanes& lanes, std::span<const Tensor> inputs) const;
 

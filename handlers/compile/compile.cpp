@@ -221,7 +221,7 @@ void Recordings::Entry::add(Recording recording, const std::shared_ptr<const voi
   if (nodes > 1 || begin->shortened) return;
   try {
     make(shorten, *begin);
-  } catch (const std::exception&) {  // A replay will meet the error.
+  } catch (const std::exception&) {  // A replay will get this error again.
   }
 }
 

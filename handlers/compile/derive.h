@@ -9,7 +9,7 @@
 
 namespace stave_detail {
 
-/// A mask of size `all` whose first `count` entries are true.
+/// Returns a mask of size `all` whose first `count` entries are true.
 std::vector<bool> first_of(std::size_t count, std::size_t all);
 
 /// A program partitioned into a known part and the rest, the unknown part (partial evaluation).

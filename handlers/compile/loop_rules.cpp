@@ -360,8 +360,8 @@ class ReverseMaker {
   Partition parts_;
   Reverse made_;
   std::size_t residuals_ = 0;
-  std::vector<int> stacked_;                // variables of the first part
-  std::vector<int> stacks_, rows_, still_;  // variables of the rest
+  std::vector<int> stacked_;                // variables of parts_.first
+  std::vector<int> stacks_, rows_, still_;  // variables of parts_.rest
   std::vector<int> of_outputs_, of_inputs_;
   // For a still value, the variable of `parts_.rest` that is the sum of its cotangents so far; else
   // -1.

@@ -1,4 +1,4 @@
-// The recorder under trace and compile: it turns what a function performs into a Program.
+// The recorder under trace and compile: it records a function's operations as a Program.
 #pragma once
 
 #include <any>
@@ -43,7 +43,8 @@ struct Turn {
   std::size_t at = 0;  // the index of the instruction that follows it
   // The number of variables before it. The new tensors of the answer are the next variables.
   int variables = 0;
-  // The operation that threw. For an effect: its tensors as inputs (-1: an empty one), and scopes.
+  // The operation that threw. For an effect: its tensors as inputs (-1: an empty tensor), and its
+  // scopes.
   Program::Instruction step = {};
   std::vector<Program::Variable> outputs = {};  // outputs that the operation would have had
   const std::type_info* threw = nullptr;
@@ -79,10 +80,10 @@ enum class HigherOrderCalls { kept, inlined };
 /// Runs f at `given` once, for real, and records it. The recorder is outside of all handlers
 /// that f installs. Values are real, and a value that f reads becomes a read of the program.
 /// Values that depend on no input are computed now, and are constants. With `asked`,
-/// effects that handlers outside answer, and errors of operations that f catches, become guards.
-/// Rules of functions with rules are recorded for `orders` orders of derivatives, and later ones
-/// when they are needed (rules.h). If f stores its results elsewhere too, these places should be
-/// empty when it returns; otherwise rules are assumed to hold the results.
+/// effects that outer handlers answer, and errors of operations that f catches, become guards.
+/// Rules of functions with rules are recorded for `orders` orders of derivatives, and those of
+/// higher orders when they are needed (rules.h). If f also stores its results elsewhere, these
+/// places should be empty when f returns: results that are still stored count as held by a rule.
 Recording record(const char* name, FlatFunction f, std::span<const Tensor> given,
                  HigherOrderCalls calls = HigherOrderCalls::kept, AskedOutside* asked = nullptr, int orders = 0);
 

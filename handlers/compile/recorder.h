@@ -2,7 +2,7 @@
 // (record.h).
 //
 // record.cpp implements operations, effects and errors; record_parts.cpp implements loops and
-// functions that operations carry.
+// the functions of higher-order operations.
 #pragma once
 
 #include <algorithm>
@@ -25,9 +25,9 @@ namespace stave_detail {
 
 class Recorder final : public Handler, public KeepsLoops, public NotesUnasked {
  public:
-  // The object that is recorded: a function, a function that an operation carries, or a step of
-  // a loop, which `outer` records as well. A step is recorded inside of the transforms around the
-  // loop, and its operations go on to these transforms.
+  // The object that is recorded: a function, the function of a higher-order operation (carried), or
+  // a step of a loop, which `outer` records as well. A step is recorded inside of the transforms
+  // around the loop, which its operations reach next.
   enum class Of : std::uint8_t { function, carried, step };
   Recorder(const char* name, HigherOrderCalls calls, int orders, AskedOutside* asked = nullptr)
       : Recorder(name, calls, Of::function, nullptr, orders, nullptr, asked) {}

@@ -60,7 +60,7 @@ class Traced : public Program {
     stave_detail::put_leaves<true>(result, put);
     return result;
   }
-  /// The same function, computed by another program, such as optimized(*this).
+  /// Returns the same function, computed by another program, such as optimized(*this).
   Traced with(Program program) const { return Traced(std::move(program), structure_); }
 
  private:

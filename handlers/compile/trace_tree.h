@@ -2,7 +2,7 @@
 // LuaJIT).
 //
 // A node (`TraceNode`) holds the operations from one guard to the next, or to the end of the
-// function. A guard is a value that the function reads, an effect that a handler outside answers,
+// function. A guard is a value that the function reads, an effect that an outer handler answers,
 // or an operation that may throw an error which the function caught. Each observed value
 // (`Observed`) of a guard leads to a child node. A replay that observes another value takes
 // a side exit: the function itself runs.
@@ -81,7 +81,7 @@ struct TraceNode {
 
   // The guard at the end of the node. If `read`, `effect_guard` and `exception_guard` are all
   // unset, the function returns.
-  int read = -1;  // the variable that is read
+  int read = -1;  // the variable that the function reads
   std::shared_ptr<const EffectGuard> effect_guard;
   std::optional<ExceptionGuard> exception_guard;
   std::vector<Next> next;
@@ -140,7 +140,7 @@ struct PieceOptions {
 };
 /// Makes the node's program, and applies passes to it.
 void shorten(TraceNode& node, const PieceOptions& options);
-/// Shortens the node unless that is done, and plans its program. The two take about the same time.
+/// Shortens the node if it is not shortened, and plans its program. Both take about the same time.
 void prepare(TraceNode& node, const PieceOptions& options);
 
 }  // namespace stave_detail

@@ -55,7 +55,7 @@ using SelectAll = Selection<true_for<A>...>;
 template <class... A>
 using SelectTrees = Selection<is_tree<A>...>;
 
-// Says whether F can be called with these arguments under a transform, and what it returns.
+// Says whether F can be called with these arguments under a transform, and its result type.
 template <class F, class S, class... A>
 struct Calls;
 template <class F, bool... selected, class... A>

@@ -95,7 +95,7 @@ class OperationRange {
     return Iterator(operation_.get());
   }
   std::default_sentinel_t end() const { return {}; }
-  /// Returns what the function returned; it is empty if the function has not ended.
+  /// Returns the result of the function; it is empty if the function has not ended.
   const std::optional<R>& result() const { return *result_; }
 
  private:

@@ -1,5 +1,5 @@
-// The effects of a path: they are performed once for the lanes that run together, or across lanes
-// as the type of the effect specifies.
+// The effects of a path. An effect is performed once for the lanes that run together, once for
+// each lane, or once with batched tensors, as the type of the effect specifies (AcrossLanes).
 #include <algorithm>
 
 #include <stave/core/op/function.h>

@@ -36,7 +36,7 @@ std::string without_numbers(std::string_view text) {
   return kind;
 }
 
-// Returns the operation; null for a call that carries functions, which may throw any error.
+// Returns the operation; null for a higher-order one, whose functions may throw any error.
 const Op* operation_of(const Call& call) { return call.op().is_higher_order ? nullptr : &call.op(); }
 
 // Converts an error that says that every entry of the operands fails to one that says that some

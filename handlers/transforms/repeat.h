@@ -141,7 +141,7 @@ class RepeatOf {
   }
 
   // Runs n steps such that a tape keeps only the snapshots. The steps up to each snapshot
-  // are a checkpoint, which in the backward pass runs again by this same function.
+  // are a checkpoint. The backward pass runs its steps again by this function.
   template <class Tree>
   static Tree reversed(const BodyPtr& body, Index n, Index snapshots, Tree state) {
     for (; n > 1; --snapshots) {

@@ -57,7 +57,7 @@ Tensor sow_cotangent(const std::string& name, const Tensor& x, const std::string
 
 namespace stave_detail {
 
-/// The effect that asks whether a handler gathers a value that is about to be sown.
+/// The effect that finds out whether a handler gathers a value that is about to be sown.
 struct Sowing {
   struct Result {
     // Numbers that identify this sowing and stay the same when a function runs again. There is one

@@ -14,7 +14,7 @@
 // and then each lane takes a path of its own. The mechanism is in vmap_flat.h and paths.h.
 //
 // An operation that throws for some lanes, as for an index out of range or a matrix that is not
-// positive definite, splits the lanes likewise. f may catch the error, which only these lanes meet.
+// positive definite, splits the lanes too. f may catch the error, which only these lanes get.
 // Lanes take the same path if their errors have the same type and texts that differ only
 // in numbers; `what()` is the text of the first lane's error. An error that f does not catch leaves
 // vmap with its type, and names the lanes.
