@@ -53,7 +53,8 @@ const AskedOutside::Asked& AskedOutside::ask(const EffectType& type, std::any ef
     passed_.push_back(std::exchange(x, Tensor()));
   });
   if (!is_next(type, bare)) {
-    all_.resize(next_);  // the function does not repeat what it did
+    // The run differs from what is logged, so the rest of the log is dropped.
+    all_.resize(next_);
     if (at_example_ && (holds || deferred_)) {
       if (deferred_ || type.kept->has_answer)
         refuse(
@@ -101,9 +102,9 @@ class AskedOutside::Marks {
   Notes<Mark> notes_;
 };
 
-// Performs the effect, which the handlers around the call answer. Its tensors are marked, so that
-// they are recognised in answers: inside the function, they may carry traces that transforms there
-// need.
+// Performs the effect, which the handlers around the call answer. The effect's tensors are marked,
+// so that they are recognised in the answer. They are then replaced by the tensors of the function,
+// whose notes transforms inside the function may need.
 AskedOutside::Asked AskedOutside::performed(const EffectType& type, std::any effect, std::any bare, std::size_t first) {
   auto number = static_cast<int>(first);
   type.kept->visit_effect(effect, [&](Tensor& x) {

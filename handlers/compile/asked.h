@@ -1,4 +1,5 @@
-// The effect log of one call of a compiled function: effects that a handler outside of it answers.
+// The effect log of one call of a compiled function: the effects that handlers outside of the
+// function answer.
 //
 // Each effect happens once for the call, in order, however often the function is replayed
 // and run for it. After a replay that finds something new, the function runs from its start,
@@ -29,10 +30,11 @@ class AskedOutside {
     const EffectType* type = nullptr;
     std::any effect, answer = {};
     std::vector<Tensor> tensors = {};  // tensors of the answer
-    /// For each tensor, its number among the tensors of the call's effects if it is one; -1:
-    /// it is new.
+    /// For each tensor of the answer, its number among the tensors of the call's effects if it is
+    /// one of these; -1 for a new tensor.
     std::vector<int> passed_before = {};
-    // For each tensor, bits: the tensors of the effects from which it was computed (TracksValues).
+    // For each tensor of the answer, a mask of the effects' tensors from which it was computed
+    // (TracksValues).
     std::vector<std::uint64_t> made_of = {};
     std::exception_ptr error = nullptr;  // null if the effect was answered
   };
@@ -43,9 +45,9 @@ class AskedOutside {
     passed_.clear();
     deferred_ = false;
   }
-  /// Starts a run at an example of the arguments. It performs no effects that hold tensors.
-  /// An effect without an answer is left to the replay that follows; if that is not possible,
-  /// the run throws and sets `refused`.
+  /// Starts a run of the function on examples of its arguments, in which it is recorded for
+  /// transforms. The run performs no effects that hold tensors. An effect without an answer is left
+  /// to the replay that follows; if that is not possible, the run throws and sets `refused`.
   void begin_example() noexcept {
     begin();
     at_example_ = true;
@@ -54,14 +56,14 @@ class AskedOutside {
   bool at_example() const noexcept { return at_example_; }
 
   /// Returns the logged effect and answer, if this effect is the next one of the call's last replay
-  /// or run. Otherwise performs the effect now. Rethrows what its handler throws. The result is
-  /// valid until the next call.
+  /// or run. Otherwise performs the effect now. Rethrows the exception that the effect's handler
+  /// throws. The result is valid until the next call.
   const Asked& ask(const EffectType& type, std::any effect);
-  /// Tensor i of an answer. If an effect had this tensor before, returns it as this replay or run
-  /// has it. Transforms inside the run that trace the tensors from which it was computed have lost
-  /// its derivative.
+  /// Returns tensor i of an answer. If the tensor is one of those of the call's effects, returns it
+  /// with the notes that it has in the current replay or run. If a handler computed it from such
+  /// tensors, the transforms inside the function that trace them have lost its derivative.
   Tensor tensor(const Asked& asked, std::size_t i) const;
-  /// The same as `ask`, but returns the answer with its tensors.
+  /// Returns the answer that `ask` returns, with its tensors.
   std::any answer(const EffectType& type, std::any effect);
 
   /// Runs f(), the function itself, and answers its first effects from the log.
@@ -74,7 +76,7 @@ class AskedOutside {
 
   /// The reason why the function cannot be recorded; empty if it can.
   std::string refused;
-  /// Sets `refused`. Throws in a run at an example.
+  /// Sets `refused`. Throws TransformError in a run on examples.
   void refuse(const EffectType& effect, const char* why);
 
  private:
@@ -87,7 +89,7 @@ class AskedOutside {
   std::size_t next_ = 0;
   class Marks;
   std::vector<Tensor> passed_;    // the tensors of the effects so far
-  std::shared_ptr<Marks> marks_;  // numbers these tensors, as handlers outside see them
+  std::shared_ptr<Marks> marks_;  // numbers these tensors, as outer handlers see them
   bool at_example_ = false, deferred_ = false;
   Asked none_;
 };

@@ -213,7 +213,7 @@ Outputs ClosedCall::call(std::span<const Tensor> inputs, const Mask& wanted) con
 
 void ClosedCall::add_derivatives(FunctionAttributes& functions, const Mask& wanted) const {
   const auto self = shared_from_this();
-  // The backward pass, which the forward pass sets.
+  // The backward pass. The rule `forward` sets it.
   const auto made = std::make_shared<ClosedCallPtr>();
   functions.forward = [self, wanted, made](std::span<const Tensor> xs) {
     const Partitioned passes = self->reverse(wanted, xs);

@@ -35,17 +35,17 @@ class ClosedCall : public std::enable_shared_from_this<ClosedCall> {
   /// The program must have no reads. `name` is the name for errors and reports, and is not copied.
   explicit ClosedCall(Program program, const char* name = "compile");
 
-  /// Performs the program. Throws what its operations throw. Thread-safe.
+  /// Performs the program. Rethrows the errors of its operations. Thread-safe.
   Outputs operator()(std::span<const Tensor> inputs) const;
 
  private:
   using Mask = std::vector<bool>;
   // A partition of the program as two closed calls.
   struct Partitioned {
-    ClosedCallPtr first, rest;  // the known part and the rest: Parts
+    ClosedCallPtr first, rest;  // the known and the unknown part of a Partition
     Partitioned(Partition parts, const char* name);
   };
-  /// The partition of the program by lanes: the first part computes the outputs that depend on no
+  /// A partition of the program by lanes: its first part computes the outputs that depend on no
   /// lane.
   struct LaneFree {
     /// The outputs that depend on no lane.
@@ -70,8 +70,8 @@ class ClosedCall : public std::enable_shared_from_this<ClosedCall> {
   };
 
   Outputs run(std::span<const Tensor> inputs) const;
-  // Runs the outputs that depend on no lane separately, so that the caller may read them,
-  // as it may without compile.
+  // Computes the outputs that depend on no lane separately, so that the caller may read their
+  // values, as it may without compile.
   static Outputs run_lane_free(const LaneFree& apart, std::span<const Tensor> inputs, const Mask& lanes);
   Mask depending(const Mask& inputs) const;
   // The outputs to which a derivative flows from these inputs.
@@ -80,10 +80,10 @@ class ClosedCall : public std::enable_shared_from_this<ClosedCall> {
   // inputs.
   Outputs call(std::span<const Tensor> inputs, const Mask& wanted) const;
   void add_derivatives(FunctionAttributes& functions, const Mask& wanted) const;
-  // Programs that are made at their first use and kept.
+  // The next functions make programs at their first use and cache them.
   Partitioned reverse(const Mask& wanted, std::span<const Tensor> inputs) const;
   Partitioned tangents(const Mask& wanted, std::span<const Tensor> inputs) const;
-  // null: all outputs depend on lanes
+  // Returns null if all outputs depend on lanes.
   std::shared_ptr<const LaneFree> lane_free_part(const Mask& lanes) const;
   ClosedCallPtr batched(const Lanes& lanes, std::span<const Tensor> inputs) const;
 

@@ -28,8 +28,8 @@ namespace {
 constexpr std::size_t most_signatures = 64, most_values_observed = 16, most_paths = 1024;
 constexpr std::size_t most_bytes_read = std::size_t{16} << 20;
 constexpr std::size_t most_unused = 48, few_ways = 3;
-// recorded_at_once is the number of values of one read of an array that are recorded at first
-// sight. A further value is recorded when it occurs for the second time.
+// recorded_at_once is the number of values of one array read that are recorded when they are first
+// observed. A further value is recorded when it occurs for the second time.
 constexpr std::size_t recorded_at_once = 4, most_remembered = 4096;
 constexpr int most_failures = 8, most_misses = 16, misses_after_rest = 4, first_rest = 16, longest_rest = 1 << 12;
 
@@ -83,13 +83,14 @@ struct Recordings::Entry {
   std::size_t nodes = 0;
   int most_variables = 0;
   std::mutex resting;
-  std::set<const EffectType*> unasked;  // of all paths, effects that no handler answered
+  std::set<const EffectType*> unasked;  // types of effects that no handler answered, of all paths
   std::atomic<bool> any_unasked{false};
   std::atomic<bool> demoted{false};
   std::atomic<int> failures{0};
-  // Guards, and paths, that were recorded since the last replay to the end.
+  // The numbers of guards and of paths that were recorded since a replay last reached its end.
   std::atomic<std::size_t> unused{0}, unused_nodes{0};
-  std::atomic<int> misses{0};  // new values since then that were not recorded
+  // The number of calls since then that observed a value which was not recorded.
+  std::atomic<int> misses{0};
   // The recordings serve all orders of derivatives, because f calls no functions with derivative
   // rules that are still to be recorded.
   std::atomic<bool> serves_all_orders{false};
@@ -114,7 +115,7 @@ struct Recordings::Entry {
   bool anybody_is_to_hear() const;
   bool missed(bool is_new);
   void met_again() {
-    // This is the usual case: nothing is written that other threads read.
+    // In the usual case, nothing is written that other threads read.
     if (unused_nodes == 0 && misses == 0) return;
     unused = unused_nodes = 0;
     misses = 0;
@@ -157,10 +158,10 @@ bool Recordings::Entry::may_keep(const Recording& recording) {
   return true;
 }
 
-// Returns true if a new path should be recorded. It should not if many were recorded and none of
-// them was replayed since, nor if its value may never occur again (`is_new`). If that is so in call
-// after call, the next calls are calls of f: some at first, and twice as many each time that no
-// recording was replayed in between.
+// Returns true if a path that the tree lacks should be recorded. It should not if many paths were
+// recorded since a replay last reached its end, nor if the observed value may never occur again
+// (`is_new`). If this happens in call after call, the next calls are calls of f: `first_rest` of
+// them at first, and twice as many each further time, until a replay reaches its end.
 bool Recordings::Entry::missed(bool is_new) {
   if (!is_new && (unused < most_unused || unused_nodes < few_ways)) return true;
   if (++misses < most_misses) return false;
@@ -215,12 +216,12 @@ void Recordings::Entry::add(Recording recording, const std::shared_ptr<const voi
   merge(std::move(path));
   if (nodes > most_paths) demote(fmt::format("it has more than {} ways", most_paths));
   for (TraceNode* node : find_needs_below(*begin)) most_variables = std::max(most_variables, node->end());
-  // The root, with which each call begins, is prepared in two halves, so that the second call takes
-  // no longer than the first.
+  // The root, with which each call begins, is prepared in two stages, shorten and prepare, so that
+  // the second call takes no longer than the first.
   if (nodes > 1 || begin->shortened) return;
   try {
     make(shorten, *begin);
-  } catch (const std::exception&) {  // A replay will meet the error.
+  } catch (const std::exception&) {  // A replay will get this error again.
   }
 }
 
@@ -304,10 +305,10 @@ Outputs Recordings::record(const EntryPtr& entry, FlatFunction f, std::span<cons
 
 namespace {
 
-// The handler around a recording at examples. It keeps the operations of the recording from the
-// handlers outside: a path of vmap that logged them would later answer from a log of operations
-// that the function does not perform when it runs again. It throws if the function captures a value
-// that a transform outside traces.
+// The handler that is installed around a recording on examples. It hides the operations of the
+// recording from the outer handlers: a path of vmap that logged them would later answer from a log
+// of operations that the function does not perform when it runs again. It throws if the function
+// captures a value that an outer transform traces.
 class AtExamples final : public Handles<Call, ReadStorage> {
  public:
   Outputs handle(Call& call) override {
@@ -368,7 +369,7 @@ class Recordings::Replay {
     values_.assign(leaves.begin(), leaves.end());
   }
 
-  /// Whether a path that the tree lacks should be recorded.
+  /// True if a path that the tree lacks should be recorded.
   bool may_learn = true;
 
   std::optional<Answer> run() {
@@ -460,7 +461,8 @@ class Recordings::Replay {
       if (asked->passed_before[i] < 0 && asked->tensors[i].defined()) values_.push_back(asked->tensors[i]);
     return next;
   }
-  // Performs the effect. Returns null if the handler throws: f itself will meet the error.
+  // Performs the effect. Returns null if the handler throws: f itself is then called, and gets the
+  // error.
   const AskedOutside::Asked* asked_by_performer(const EffectGuard& question, std::any effect) {
     const ReenteredScopes scopes(question.scopes.get());
     try {

@@ -36,8 +36,8 @@
 //   and batched forms of the recording are programs again, made at their first use. They end at
 //   each read and effect, so compile(grad(f)), which is one program there, is faster. f itself is
 //   called where a value that it reads differs between lanes; where an effect of f holds tensors,
-//   if it is answered or other effects follow; and where a function that an operation carries (such
-//   as a checkpoint) performs an effect or throws.
+//   if it is answered or other effects follow; and where the function of a higher-order operation
+//   (such as a checkpoint) performs an effect or throws.
 // - Under other handlers of operations (debug, a checkpoint, your own), f itself is called,
 //   because such a handler must see each operation and a replay performs none. To keep the speed,
 //   compile a function that installs the handler: the operations that the handler performs are
@@ -105,7 +105,7 @@ class Recordings {
 
   struct Answer {
     Outputs outputs;
-    // The structure of the result, as the recording left it that ended on the same path.
+    // The structure of the result, from the recording of the path that was replayed.
     std::shared_ptr<const void> structure;
   };
   /// Replays the recordings. Returns nothing if no recorded path fits. `may_learn` then says
@@ -122,7 +122,7 @@ class Recordings {
                              FunctionRef<void(std::span<const Tensor>)> record);
 
   std::size_t count() const;
-  /// The name in messages: "compile(ik)", or "compile".
+  /// Returns the function's name for messages: "compile(ik)", or "compile".
   const char* name() const noexcept;
 
  private:
@@ -155,9 +155,9 @@ class Compiled {
     }
   }
 
-  /// The number of paths through the function that are recorded, for all signatures together.
+  /// Returns the number of recorded paths through the function, for all signatures together.
   std::size_t recordings() const { return recordings_->count(); }
-  /// Another function, compiled with the same options.
+  /// Returns another function, compiled with the options of this one.
   template <class Other>
   Compiled<Other> like(Other other) const {
     return Compiled<Other>(std::move(other), options_);
@@ -238,7 +238,8 @@ class Compiled {
   std::shared_ptr<Recordings> recordings_;  // shared by all copies
 };
 
-/// Compiles a function that the library made of a compiled one: the result is one recording.
+/// Compiles `made`, a function that the library derived from a compiled function, such as
+/// vmap(grad(f)), with the options of f. The result records `made` as a whole.
 template <class F, class Made>
 auto compiled_like(const Compiled<F>& f, Made made) {
   return f.like(std::move(made));

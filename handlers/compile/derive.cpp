@@ -21,7 +21,7 @@ namespace {
 
 using Mask = std::vector<bool>;
 
-// The entries at which the mask equals `says`.
+// Returns the entries at which the mask equals `says`.
 template <class List>
 auto where(const Mask& mask, const List& list, bool says = true) {
   std::vector<std::decay_t<decltype(list[0])>> found;
@@ -42,14 +42,15 @@ Program traced(const char* name, FlatFunction transformed, std::span<const Tenso
   return with_constants_folded(without_dead_code(std::move(recording.program)));
 }
 
-// Merges repeated computations. It is used only for programs from which no derivative is made,
-// or none that must have the bits of the function's own derivative: a value that is computed twice
-// has two cotangents, which flow back separately.
+// Merges repeated computations. It is used only for programs from which no derivative is made, or
+// whose derivative need not have the bits of the function's own derivative. A value that is
+// computed twice has two cotangents, which flow back separately.
 Program shortened(Program program) { return without_repetitions(simplified(std::move(program))); }
 
 // ---- partition ----------------------------------------------------------------------------------
 
-/// Partitions a program: the known part computes the first outputs, and the rest reads residuals.
+/// Partitions a program: the known part computes the first outputs, and the rest reads residuals of
+/// the known part.
 class Partitioner {
  public:
   Partitioner(const Program& program, const Mask& first_inputs, const Mask& first_outputs)
@@ -81,8 +82,8 @@ class Partitioner {
   static std::size_t at(int variable) { return static_cast<std::size_t>(variable); }
   const std::vector<Program::Instruction>& steps() const { return program_.instructions; }
 
-  // Instructions that need inputs of the rest, or that a checkpoint computes again (`barrier`
-  // is not 0).
+  // Returns a mask of the instructions that depend on inputs of the rest, or that a checkpoint
+  // computes again (`barrier` is not 0).
   Mask waiting() const {
     Mask late(program_.variables.size()), found(steps().size());
     for (const int variable : later_) late[at(variable)] = true;
@@ -101,8 +102,8 @@ class Partitioner {
     return found;
   }
 
-  // Adds to `kept` the instructions that compute these variables, and those that they need,
-  // but none of `others`.
+  // Adds to `kept` the instructions that compute these variables, and all instructions that those
+  // depend on, except the instructions in `others`.
   Mask reaching(const std::vector<int>& variables, Mask kept, const Mask& others) const {
     Mask needed(program_.variables.size());
     for (const int variable : variables) needed[at(variable)] = true;
@@ -163,7 +164,8 @@ class Partitioner {
   const Program& program_;
   const std::vector<int> inputs_, later_, outputs_, results_;
   const Mask waits_;  // for each instruction, whether it waits for inputs of the rest
-  // for each instruction, whether the part has it; rematerialised ones are in both
+  // Entry k is true if the first part (forward_) or the rest (backward_) has instruction k. A
+  // rematerialised instruction is in both.
   Mask forward_, backward_;
   std::set<int> residuals_;
 };
@@ -199,7 +201,7 @@ Partition vjp_of(const Program& program, const Mask& wanted, std::span<const Ten
     for (Tensor& cotangent : found.pullback.consume(cotangents)) found.outputs.push_back(std::move(cotangent));
     return std::move(found.outputs);
   };
-  // Joins a loop with its forward pass.
+  // with_loops_joined merges a loop with the forward loop of its derivative.
   const Program joint = with_loops_joined(shortened(traced("vjp", both, given)));
   return partition(joint, first_of(examples.size(), joint.inputs.size()),
                    first_of(program.outputs.size(), joint.outputs.size()));

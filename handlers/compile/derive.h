@@ -9,32 +9,35 @@
 
 namespace stave_detail {
 
-/// A mask of size `all` whose first `count` entries are true.
+/// Returns a mask of size `all` whose first `count` entries are true.
 std::vector<bool> first_of(std::size_t count, std::size_t all);
 
-/// A program partitioned into a known part and the rest (partial evaluation).
+/// A program partitioned into a known part and the rest, the unknown part (partial evaluation).
 struct Partition {
   Program first;  // the first inputs -> the first outputs, then residuals
   Program rest;   // residuals, then the other inputs -> the other outputs
 };
-/// Partitions a program. Residuals are the values that the rest reads of the first inputs
-/// and of the first part. A value that a few cheap operations compute from other residuals is
-/// rematerialised in the rest instead. Operations that may throw and need no other input are in the
-/// first part.
+/// Partitions a program. Residuals are the first inputs, and the values of the first part, that the
+/// rest reads. A value that a few cheap operations compute from other residuals is rematerialised
+/// in the rest instead. Operations that may throw and depend on first inputs alone are in the first
+/// part.
 Partition partition(const Program& program, const std::vector<bool>& first_inputs,
                     const std::vector<bool>& first_outputs);
 
-/// Reverse mode with respect to the wanted inputs, which must be floats. The inputs are those
-/// of the program, then cotangents of its float outputs; the outputs are those of the program,
-/// then a cotangent of each wanted input. The parts are the forward and the backward pass. Throws
-/// what the rules throw, and TransformError if a rule reads a value; so do jvp_of and batched_of.
+/// Returns reverse mode with respect to the wanted inputs, which must be floats, as a partition.
+/// The inputs are those of the program, then cotangents of its float outputs; the outputs are those
+/// of the program, then a cotangent of each wanted input. The parts are the forward and the
+/// backward pass. Throws the errors of the rules, and TransformError if a rule reads a value; so do
+/// jvp_of and batched_of.
 Partition vjp_of(const Program& program, const std::vector<bool>& wanted, std::span<const Tensor> examples);
 
-/// Forward mode. The inputs are those of the program, then tangents of the wanted ones; the outputs
-/// are those of the program, then a tangent of each (zeros for an output that is not a float).
+/// Returns the program of forward mode. Its inputs are those of the program, then tangents of the
+/// wanted ones; its outputs are those of the program, then a tangent of each (zeros for an output
+/// that is not a float).
 Program jvp_of(const Program& program, const std::vector<bool>& wanted, std::span<const Tensor> examples);
 
-/// vmap. Batched inputs, and their examples, have the lanes as axis 0, and so have all outputs.
+/// Returns the program of vmap. Batched inputs, and their examples, have the lanes as axis 0, and
+/// so have all outputs.
 Program batched_of(const Program& program, Index lanes, const std::vector<bool>& batched,
                    std::span<const Tensor> examples);
 

@@ -1,14 +1,17 @@
 // Derivative and batching rules of `loop`: loops over programs derived from its body (derive.h).
+// A loop's inputs are states, stacks (each step reads one row of a stack), and still values, which
+// are the same in every step (core/program/loop.h).
 //
 //   jvp    a loop over the states and their tangents
-//   vjp    A forward loop returns what the backward pass reads (residuals), in stacks. A backward
-//          loop, in reverse order, carries the cotangents of the states, and for each still value
-//          the sum of its cotangents so far, to which each step adds as a tape does.
-//          Where the stacks would be too large, the loop becomes a loop of loops: the inner loops
+//   vjp    A forward loop also returns the residuals of all steps as stacks, one row per step.
+//          A backward loop goes through the steps in reverse order. It carries the cotangents of
+//          the states, and for each still value the sum of its cotangents so far, to which each
+//          step adds as a tape does.
+//          If the stacks would be too large, the loop becomes a loop of loops: the inner loops
 //          rematerialise their residuals, one inner loop after another, and go on with the same
-//          sums. Where a state begins as a value that is used elsewhere too, a tape of its own
-//          walks back the first step: the readers of the value in that step add to one sum with
-//          all other readers.
+//          sums. If the initial value of a state is used elsewhere too, the first step is walked
+//          back by a tape of its own: the readers of that value in the first step then add to the
+//          same sum as all its other readers.
 //   vmap   a loop over all lanes
 #include <algorithm>
 #include <cmath>
@@ -67,7 +70,7 @@ std::string key_of(const char* kind, const Mask& mask) {
   return key;
 }
 
-// Examples of the inputs of one step, from the inputs of the loop.
+// Returns examples of the inputs of one step, made from the inputs of the loop.
 std::vector<Tensor> examples_of(const LoopAttributes& loop, std::span<const Tensor> inputs) {
   std::vector<Tensor> examples;
   for (std::size_t i = 0; i < inputs.size(); ++i) {
@@ -82,7 +85,8 @@ std::vector<Tensor> examples_of(const LoopAttributes& loop, std::span<const Tens
   return examples;
 }
 
-// Which variables derivatives reach: forward from inputs in the mask, or backward from outputs.
+// Finds the variables that derivatives reach: forward from inputs in the mask, or backward from
+// outputs in the mask.
 class Reached {
  public:
   static Mask outputs_from(const Program& program, const Mask& inputs) {
@@ -122,8 +126,9 @@ class Reached {
 
 // ---- forward mode -------------------------------------------------------------------------------
 
-// The numbers 0, 1, ... up to the first end, then those of them in the mask, plus mask.size();
-// then likewise up to each further end. With mask = {1, 0, 1} and ends = {2, 3}: 0 1 3 2 5.
+// Returns the numbers 0, 1, ... up to the first end, then those of them in the mask, plus
+// mask.size(); then likewise up to each further end.
+//   mask = {1, 0, 1}, ends = {2, 3}  ->  0 1 3 2 5
 std::vector<std::size_t> with_tangents(const Mask& mask, std::initializer_list<std::size_t> ends) {
   std::vector<std::size_t> order;
   std::size_t begin = 0;
@@ -142,7 +147,8 @@ std::size_t count_before(const std::vector<std::size_t>& order, std::size_t end,
 }
 
 struct Tangents {
-  // numbers of the loop's; values and tangents, as with_tangents orders them
+  // The inputs and outputs of `loop`, by their numbers in the original loop, in the order of
+  // with_tangents.
   std::vector<std::size_t> inputs, outputs;
   LoopPtr loop;
 };
@@ -198,22 +204,22 @@ using Sums = AddsToCotangents::Sums;
 
 // The two loops of reverse mode, for cotangents of some outputs.
 struct Reverse {
-  // The outputs and the inputs that have cotangents.
+  // Masks of the outputs (`of`) and of the inputs (`by`) that have cotangents.
   Mask of, by;
   // backward_to_first is `backward` without the first step; null for a loop of fewer than two
   // steps.
   LoopPtr forward, backward, backward_to_first;
-  // How many outputs of the forward loop are residuals; they are the last.
+  // How many outputs of the forward loop are residuals. They are its last outputs.
   std::size_t stacked = 0;
-  // The inputs of the loop that are residuals.
+  // The numbers of those inputs of the loop that are residuals: stacks (`rows`) and still values.
   std::vector<std::size_t> rows, still;
   // The bytes of residuals per step.
   std::uint64_t bytes = 0;
 };
 
-// The body with additions: outputs without cotangents pass through stop_gradient, and still values
-// are outputs, so that their cotangents are the sums over all steps, to which each step adds as a
-// tape would.
+// Returns the body with two changes. Outputs without cotangents pass through stop_gradient. Still
+// values become outputs too: the cotangent of such an output is the sum so far, to which the step
+// adds as a tape does.
 Program to_differentiate(const LoopAttributes& loop, const Mask& of, const Mask& by) {
   Program body = *loop.body;
   for (std::size_t i = 0; i < of.size(); ++i) {
@@ -261,8 +267,9 @@ class ReverseMaker {
   }
 
  private:
-  // Sorts the residuals by where the backward loop finds them: stacks, rows or still values.
-  // A residual that is a row or a still value is not stored again.
+  // Sorts the residuals by their place among the backward loop's inputs: stacks that the forward
+  // loop returns, rows of the loop's own stacks, and still values. A residual that is a row or a
+  // still value is not stored again.
   void sort_residuals(std::size_t results) {
     const Program& first = parts_.first;
     for (std::size_t i = results; i < first.outputs.size(); ++i) {
@@ -286,7 +293,8 @@ class ReverseMaker {
   }
 
   // Finds the variables of the backward part that are cotangents of the outputs, and of the inputs;
-  // -1: none. A still value to whose sum no step adds has no cotangent.
+  // -1 for an output or input without one. A still value has no cotangent if no step adds to its
+  // sum.
   void find_cotangents(const Program& body) {
     std::size_t next = residuals_;
     for (const int output : body.outputs)
@@ -352,20 +360,21 @@ class ReverseMaker {
   Partition parts_;
   Reverse made_;
   std::size_t residuals_ = 0;
-  std::vector<int> stacked_;                // variables of the first part
-  std::vector<int> stacks_, rows_, still_;  // variables of the rest
+  std::vector<int> stacked_;                // variables of parts_.first
+  std::vector<int> stacks_, rows_, still_;  // variables of parts_.rest
   std::vector<int> of_outputs_, of_inputs_;
-  // For a still value, the variable of the rest that is its sum so far; else -1.
+  // For a still value, the variable of `parts_.rest` that is the sum of its cotangents so far; else
+  // -1.
   std::vector<int> sums_;
 };
 
 Tensor or_zeros(const Tensor& x, const Tensor& like) { return x.defined() ? x : zeros_like(like); }
-// Returns -0 for a sum to which nothing was added: any cotangent keeps its bits when it is added to
-// -0, even -0 itself.
+// Returns x, or -0 if nothing was added to the sum x yet: a cotangent keeps its bits when it is
+// added to -0, even if it is -0 itself.
 Tensor or_nothing(const Tensor& x, const Tensor& like) { return x.defined() ? x : full_like(like, -0.); }
 
-// The sums to which the steps after the first add. A still value has the sum of the state that
-// begins as the same value.
+// Returns the sums to which the steps after the first one add. If a state begins as the same tensor
+// as a still value, the sum of that state becomes the sum of the still value.
 Cotangents sums_of_the_rest(const LoopAttributes& loop, const Sums& sums) {
   Cotangents rest = sums.so_far;
   for (std::size_t i = loop.states; i < rest.size(); ++i)
@@ -383,8 +392,8 @@ Cotangents states_of(const LoopAttributes& loop, const Cotangents& cotangents, C
   return sums;
 }
 
-// The first step of a loop that has only states, on a tape. Inputs that are the same value are one
-// value there.
+// The first step of a loop without stacks, recorded on a tape. Inputs that are the same tensor are
+// one value on the tape.
 class FirstStep {
  public:
   FirstStep(const LoopAttributes& loop, const Inputs& inputs, const Sums& sums) : loop_(loop), sums_(sums) {
@@ -399,7 +408,7 @@ class FirstStep {
       for (std::size_t i = 0; i < given.size(); ++i)
         if (place_[i] >= 0) given[i] = xs[static_cast<std::size_t>(place_[i])];
       Outputs all = (*loop.body)(given);
-      all.append(xs.begin(), xs.end());  // the sums are the cotangents of these
+      all.append(xs.begin(), xs.end());  // the cotangents of these outputs are the sums so far
       return all;
     };
     tape_ = vjp_flat(step, values, "repeat", numbered_inputs, {.recompute = Recompute::never});
@@ -408,8 +417,8 @@ class FirstStep {
   /// The states after the first step.
   std::span<const Tensor> states() const { return {tape_.outputs.begin(), loop_.states}; }
 
-  /// Returns the sums of the inputs. `of_states` are the cotangents of the states after this step.
-  /// `after` are the sums of the still values, as the later steps left them.
+  /// Returns the sums of all inputs. `of_states` are the cotangents of the states after this step.
+  /// `after` are the sums of the still values after the later steps were walked back.
   Cotangents pull_back(const Cotangents& of_states, const Cotangents& after) && {
     std::vector<Tensor> given(of_states.begin(), of_states.begin() + static_cast<std::ptrdiff_t>(loop_.states));
     Mask of;
@@ -440,7 +449,8 @@ class FirstStep {
   FlatVjp tape_;
 };
 
-// Runs the forward loop, then the backward loop; `first_apart`: a tape walks back the first step.
+// Runs the forward loop, then the backward loop. If `first_apart`, a tape walks back the first
+// step.
 Cotangents pull_back(const LoopAttributes& loop, const Reverse& reverse, const Inputs& inputs,
                      const Cotangents& cotangents, const Sums& sums, bool first_apart) {
   if (loop.steps == 0) return states_of(loop, cotangents, sums.so_far);
@@ -478,7 +488,8 @@ Cotangents pull_back(const LoopAttributes& loop, const Reverse& reverse, const I
 
 // ---- loops of loops -----------------------------------------------------------------------------
 
-// A loop in two parts: a few steps, and then many steps, each of which is a loop.
+// A loop in two parts: a loop of the first few steps, and then a loop whose steps are loops of many
+// steps each.
 struct SplitLoop {
   LoopPtr few, many;
 };
@@ -512,8 +523,8 @@ SplitLoop split_loop(const LoopAttributes& loop, Index steps_each) {
   return {few, many};
 }
 
-// The rows of a stack that belong to the few steps, which come first, or to the many, grouped by
-// their steps.
+// Returns the rows of a stack for one of the two parts: those of the few steps, which come first,
+// or those of the many steps, grouped by inner loop.
 Tensor rows_of(const Tensor& stack, const LoopAttributes& loop, const SplitLoop& two, bool of_few) {
   const Index few = two.few->steps, many = loop.steps - few;
   const bool from_start = of_few != loop.reverse;
@@ -547,7 +558,7 @@ Cotangents pull_back_split(const LoopAttributes& loop, const SplitLoop& two, con
   Inputs of_many = part(inputs, loop.states, end_of_rows(loop), false);
   const Outputs between = perform_loop(two.few, of_few);
   std::copy_n(between.begin(), loop.states, of_many.begin());
-  Sums first = sums;  // the states between the two parts are other values
+  Sums first = sums;  // the states between the two parts have no other readers
   std::fill_n(first.so_far.begin(), loop.states, Tensor());
   std::iota(first.same_as.begin(), first.same_as.end(), std::size_t{0});
   const Cotangents late = pull_back(*two.many, of_many, part(cotangents, loop.states, cotangents.size(), false), first);
@@ -561,8 +572,8 @@ Cotangents pull_back_split(const LoopAttributes& loop, const SplitLoop& two, con
   return found;
 }
 
-// Returns true if something else adds to the sum of a value that a state begins as. Returns false
-// for loops with rows, which derivatives make of other loops.
+// Returns true if the initial value of a state has other readers, which add cotangents to the same
+// sum. Returns false for loops with stacks, which are derivatives of other loops.
 bool adds_with_others(const LoopAttributes& loop, const Mask& by, const Sums& sums) {
   if (loop.rows > 0 || loop.rows_given() > 0 || loop.reverse || loop.steps == 0) return false;
   for (std::size_t i = 0; i < sums.same_as.size(); ++i) {
@@ -604,8 +615,8 @@ Cotangents pull_back(const LoopAttributes& loop, const Inputs& inputs, const Cot
 
 }  // namespace
 
-// Rows of stacks are not values of their own. Their cotangents are stacks, which are added to the
-// sums so far.
+// A step reads a row of a stack, which is not a value of its own on the tape. So the cotangents of
+// stacks are stacks, which are added to the sums so far.
 std::vector<Tensor> loop_pull_back(const VjpContext& c, Sums sums) {
   const auto& loop = c.as<LoopAttributes>();
   std::optional<RematerializationBarrier> apart;
@@ -633,7 +644,7 @@ Tensor loop_vjp(const VjpContext& c, int input) {
 
 // ---- lanes --------------------------------------------------------------------------------------
 
-// All states are batched. In stacks, axis 0 remains the steps.
+// All states are batched. The steps remain axis 0 of stacks.
 Outputs loop_batch(const BatchContext& c) {
   const auto& loop = c.as<LoopAttributes>();
   Mask batched(c.batched.begin(), c.batched.end());

@@ -48,7 +48,8 @@ Outputs Recorder::handle(Call& call) {
     program = {};
     return pass_on();
   }
-  if (call.op().is_higher_order && what_ == Of::step) {  // the transforms below have rules for it
+  // The outer transforms have rules for it.
+  if (call.op().is_higher_order && what_ == Of::step) {
     carries_ = true;
     return pass_on();
   }
@@ -100,7 +101,8 @@ Outputs Recorder::performed(Call& call, const Program::Instruction& step) {
 // Returns true if a transform that was installed before this recorder traces x. The recorded
 // operations would lose its trace.
 bool Recorder::is_followed_outside(const Tensor& x) const {
-  // Operations reach the transforms outside.
+  // Unless a rule is recorded, or the function on examples, the operations are also performed by
+  // the outer transforms, so no trace is lost.
   if (!rules_ && !(asked_ && asked_->at_example())) return false;
   for (const Note* note = x.node().notes; note; note = note->next)
     if (note->owner->thread && note->live() && note->owner->id < home_->notes.id()) return true;

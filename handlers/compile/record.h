@@ -1,4 +1,4 @@
-// The recorder under trace and compile: it turns what a function performs into a Program.
+// The recorder under trace and compile: it records a function's operations as a Program.
 #pragma once
 
 #include <any>
@@ -31,7 +31,7 @@ struct Layout {
 struct Answered {
   /// The number of the earlier tensor among those of the call's effects; -1: a new tensor.
   int passed_before = -1;
-  // bits: the earlier tensors from which this one was computed (TracksValues)
+  // A mask of the earlier tensors from which this one was computed (TracksValues).
   std::uint64_t made_of = 0;
   Layout layout = {};
   friend bool operator==(const Answered&, const Answered&) = default;
@@ -43,7 +43,8 @@ struct Turn {
   std::size_t at = 0;  // the index of the instruction that follows it
   // The number of variables before it. The new tensors of the answer are the next variables.
   int variables = 0;
-  // The operation that threw. For an effect: its tensors as inputs (-1: an empty one), and scopes.
+  // The operation that threw. For an effect: its tensors as inputs (-1: an empty tensor), and its
+  // scopes.
   Program::Instruction step = {};
   std::vector<Program::Variable> outputs = {};  // outputs that the operation would have had
   const std::type_info* threw = nullptr;
@@ -57,15 +58,16 @@ struct Recording {
   Program program;
   Outputs outputs;          // the function's own results, without notes of the recorder
   std::vector<Turn> turns;  // guards that are not in the program
-  // effects that it would have performed if a handler had answered them
+  // Types of effects that the function did not perform, because no handler would have answered
+  // them.
   std::set<const EffectType*> unasked;
-  // it performed an effect of a user type that is not a guard
+  // The function performed an effect of a user type that is not a guard.
   bool asked = false;
-  bool quotes = false;       // it read the text of an error that it caught
-  bool caught = false;       // something threw that is not a guard, and the function went on
+  bool quotes = false;       // the function read the text of an error that it caught
+  bool caught = false;       // it caught an error for which there is no guard, and went on
   bool too_long = false;     // more than a million operations; the program is dropped
-  bool keeps_rules = false;  // a function that it calls has a rule that is not recorded yet
-  bool follows = false;      // it captures a value that a transform outside traces
+  bool keeps_rules = false;  // it calls a function with a rule that is not recorded yet
+  bool follows = false;      // it captures a value that an outer transform traces
 };
 
 /// Returns true if a transform traces x, for its derivative or its lanes. Labels do not count.
@@ -78,10 +80,10 @@ enum class HigherOrderCalls { kept, inlined };
 /// Runs f at `given` once, for real, and records it. The recorder is outside of all handlers
 /// that f installs. Values are real, and a value that f reads becomes a read of the program.
 /// Values that depend on no input are computed now, and are constants. With `asked`,
-/// effects that handlers outside answer, and errors of operations that f catches, become guards.
-/// Rules of functions with rules are recorded for `orders` orders of derivatives, and later ones
-/// when they are needed (rules.h). If f stores its results elsewhere too, these places should be
-/// empty when it returns; otherwise rules are assumed to hold the results.
+/// effects that outer handlers answer, and errors of operations that f catches, become guards.
+/// Rules of functions with rules are recorded for `orders` orders of derivatives, and those of
+/// higher orders when they are needed (rules.h). If f also stores its results elsewhere, these
+/// places should be empty when f returns: results that are still stored count as held by a rule.
 Recording record(const char* name, FlatFunction f, std::span<const Tensor> given,
                  HigherOrderCalls calls = HigherOrderCalls::kept, AskedOutside* asked = nullptr, int orders = 0);
 

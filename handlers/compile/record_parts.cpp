@@ -1,4 +1,4 @@
-// Recorder, second part: loops, and functions that operations carry.
+// Recorder, second part: loops, and the functions of higher-order operations.
 #include <algorithm>
 
 #include <stave/core/ops/create.h>
@@ -19,9 +19,10 @@ bool same_nodes(std::span<const Tensor> a, std::span<const Tensor> b) {
                     [](const Tensor& x, const Tensor& y) { return x.node_ptr() == y.node_ptr(); });
 }
 
-// The body and inputs of a loop. A state that each step returns unchanged becomes a value that is
-// the same in all steps, so that its readers read one value, as they do in the steps themselves.
-// This is not done for a loop with snapshots, because each snapshot begins with its own values.
+// Makes the body and the inputs of a loop. A state that each step returns unchanged becomes an
+// input that is the same in all steps, so that its readers read one value, as they do in the steps
+// themselves. This is not done for a loop with snapshots, because each snapshot begins with its own
+// values.
 class LoopMaker {
  public:
   LoopMaker(Program body, std::vector<Tensor> states, std::vector<Tensor> captured, bool finds_passed)
@@ -61,7 +62,7 @@ class LoopMaker {
     return given;
   }
 
-  /// All states after the loop, including the unchanged ones.
+  /// Returns all states after the loop, including the unchanged ones.
   Outputs states_after(Outputs loop_outputs) const {
     Outputs all;
     Tensor* next = loop_outputs.begin();
@@ -124,8 +125,8 @@ void Recorder::check_stays(int variable) const {
         name_);
 }
 
-// Records one step, and returns the values that it captures; nothing if the step cannot be a
-// loop's.
+// Records one step, and returns the values that it captures. Returns nothing if the step cannot be
+// the body of a loop.
 std::optional<std::vector<Tensor>> Recorder::record_step(FlatFunction step, Outputs& state) {
   std::vector<Tensor> inputs;
   for (const Tensor& x : state) inputs.push_back(input(x, cpu));
@@ -197,7 +198,7 @@ class Rules {
   }
 
   /// Returns the captured values as variables of the outer program, and the functions as programs
-  /// whose calls are open.
+  /// whose calls are still open (OpenProgram).
   std::pair<std::vector<int>, std::vector<OpenProgram>> end() {
     std::vector<int> captured;
     std::vector<OpenProgram> open;
@@ -300,7 +301,7 @@ OpenProgram Recorder::take_open() { return {std::make_shared<Program>(std::move(
 void Recorder::close() {
   if (!left.too_long) close_calls(program, home_, open_, {});
   open_.clear();
-  home_->values.clear();  // rules may keep the notes, but need no values of them
+  home_->values.clear();  // rules may keep the notes, but do not need the values
 }
 
 void Recorder::take_captured_of(const RecordedRules& rules) {

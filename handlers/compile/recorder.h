@@ -2,7 +2,7 @@
 // (record.h).
 //
 // record.cpp implements operations, effects and errors; record_parts.cpp implements loops and
-// functions that operations carry.
+// the functions of higher-order operations.
 #pragma once
 
 #include <algorithm>
@@ -25,16 +25,16 @@ namespace stave_detail {
 
 class Recorder final : public Handler, public KeepsLoops, public NotesUnasked {
  public:
-  // The object that is recorded: a function, a function that an operation carries, or a step of
-  // a loop, which `outer` records as well. A step is recorded inside of the transforms around the
-  // loop, and its operations go on to these transforms.
+  // The object that is recorded: a function, the function of a higher-order operation (carried), or
+  // a step of a loop, which `outer` records as well. A step is recorded inside of the transforms
+  // around the loop, which its operations reach next.
   enum class Of : std::uint8_t { function, carried, step };
   Recorder(const char* name, HigherOrderCalls calls, int orders, AskedOutside* asked = nullptr)
       : Recorder(name, calls, Of::function, nullptr, orders, nullptr, asked) {}
-  /// A recorder inside of another.
+  /// Creates a recorder inside of another one.
   Recorder(const char* name, HigherOrderCalls calls, Of what, Recorder& outer, int orders = 0)
       : Recorder(name, calls, what, &outer, orders, nullptr, outer.asked_) {}
-  /// A recorder for a rule that was kept as a function.
+  /// Creates a recorder for a rule that was kept as a C++ function.
   Recorder(const char* name, const RecordedRules& rules)
       : Recorder(name, HigherOrderCalls::kept, Of::carried, nullptr, 0, &rules, nullptr) {}
   ~Recorder() { home_->recorder = nullptr; }
@@ -53,7 +53,7 @@ class Recorder final : public Handler, public KeepsLoops, public NotesUnasked {
   /// Runs f at the inputs under this recorder.
   Outputs run(FlatFunction f, std::span<const Tensor> inputs);
   Outputs handle(Call& call) override;
-  // Effects that reach the recorder are answered outside, and recorded as guards.
+  // Effects that reach the recorder are answered by outer handlers, and recorded as guards.
   void* handling(const EffectType& effect) override;
   std::any answer_kept(const EffectType& effect, std::any performed) override;
   std::string describe() const override { return name_; }
@@ -79,7 +79,7 @@ class Recorder final : public Handler, public KeepsLoops, public NotesUnasked {
     program.instructions.push_back(std::move(step));
   }
 
-  /// The variable that x is, or a new constant if x is not known yet.
+  /// Returns the variable that x is. Adds a constant if x is not known yet.
   int variable_of(const Tensor& x) {
     if (!x.defined()) fail<TransformError>("{}: an operation is given an empty Tensor", name_);
     const VariableNote* const found = home_->find(x);
@@ -110,9 +110,9 @@ class Recorder final : public Handler, public KeepsLoops, public NotesUnasked {
   }
   /// Makes inputs of all values that the rules captured, used or not.
   void take_captured_of(const RecordedRules& rules);
-  /// Takes the program of an inner function, with its calls, which stay open.
+  /// Takes the program of an inner function. The calls in it stay open (OpenProgram).
   OpenProgram take_open();
-  /// Closes the calls. The outermost recorder does so.
+  /// Closes the open calls. The outermost recorder does so.
   void close();
   /// Takes the recording, and removes this recorder's notes from it.
   Recording take_recording();
@@ -142,7 +142,8 @@ class Recorder final : public Handler, public KeepsLoops, public NotesUnasked {
         asked_(asked), home_(std::make_shared<VariableNotes>(name, this)) {}
 
   bool makes_turns() const noexcept { return asked_ && what_ == Of::function; }
-  Tensor answered(const Tensor& x);  // makes a new value of an answer's tensor
+  // Makes a new value of the program from a tensor of an answer.
+  Tensor answered(const Tensor& x);
 
   struct Creation {
     const Op* op;
@@ -150,20 +151,21 @@ class Recorder final : public Handler, public KeepsLoops, public NotesUnasked {
     int variable;  // -1: not used yet
   };
 
-  // The current barrier, numbered in order of appearance, so that each run has the same numbers.
+  // Returns the number of the current rematerialisation barrier. Barriers are numbered in the order
+  // in which they appear, so that they have the same numbers in each run.
   std::uint64_t barrier() {
     const std::uint64_t now = current_rematerialization_barrier();
     if (now == 0) return 0;
     return epochs_.try_emplace(now, epochs_.size() + 1).first->second;
   }
 
-  // Returns true if the value depends on inputs of this recorder or of those around it. In a step,
-  // also if a transform traces it.
+  // Returns true if the value depends on inputs of this recorder or of an outer one. In a loop's
+  // step, also returns true if a transform traces the value.
   bool depends(const Tensor& x) const {
     if (const VariableNote* found = home_->find(x)) return found->variable >= 0;
     return is_captured(x);
   }
-  // Returns true for a value that is not this recorder's, and not a constant.
+  // Returns true for a value that this recorder does not record and that is not a constant.
   bool is_captured(const Tensor& x) const {
     if (what_ == Of::step) return !x.node().storage || live_notes(x) > 0;
     return outer_ ? outer_->depends(x) : rules_ && rules_->number_of(x) >= 0;
@@ -240,23 +242,24 @@ class Recorder final : public Handler, public KeepsLoops, public NotesUnasked {
   bool any_read_since(std::span<const Mark> marks) const;
   void forget_since(std::span<const Mark> marks);
   std::optional<std::vector<Tensor>> record_step(FlatFunction step, Outputs& state);
-  // Throws for a variable of steps that were forgotten.
+  // Throws TransformError if the variable belongs to steps of a loop that were removed from the
+  // recording.
   void check_stays(int variable) const;
 
   const char* const name_;
   const HigherOrderCalls calls_;
   const Of what_;
   Recorder* const outer_;
-  // the number of orders of derivatives whose rules are recorded with their calls
+  // The number of orders of derivatives whose rules are recorded with their calls.
   const int orders_;
   const RecordedRules* const rules_;  // the rules of which this recorder records one; else null
   AskedOutside* const asked_;
   const std::shared_ptr<VariableNotes> home_;
   std::vector<OpenCall> open_;
-  // A handler outside answers an effect and may read its tensors, which is not a read of the
-  // function.
+  // True while an outer handler answers an effect. The handler may read the effect's tensors, and
+  // such a read is not one of the function.
   bool asking_ = false;
-  // for each error that is a guard, whether its text was read
+  // For each error that is a guard, whether the function read its text.
   std::vector<std::shared_ptr<bool>> texts_;
   bool carries_ = false;
   std::vector<std::pair<int, int>> forgotten_;  // ranges of variables, [first, second)

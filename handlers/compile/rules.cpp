@@ -44,7 +44,7 @@ Outputs joined(ForwardResults both) {
   return all;
 }
 
-// Values with the properties of x: those of one lane, if x has lanes.
+// Returns a tensor with the properties of x. If x has lanes, they are those of one lane.
 Tensor value_like(const Tensor& x) {
   const Tensor all = observed(x);
   return all.size() == 0 && x.size() > 0 ? zeros(x.shape(), x.dtype(), x.device()) : example_of(x);
@@ -156,8 +156,9 @@ Outputs RecordedRules::run(Rule& rule, const FunctionArgument& function, std::sp
   return (*program)(all);
 }
 
-// Records a rule at examples, without any handlers. A rule that does what a program cannot hold
-// stays a C++ function, unless it uses captured values, which differ between replays.
+// Records a rule on examples, without any handlers. A rule that reads a value, performs an effect
+// or the like, which a program cannot represent, stays a C++ function, unless it uses captured
+// values, which differ between replays.
 RecordedRules::Rule RecordedRules::recorded(const FunctionArgument& function, std::span<const Tensor> xs) const {
   UnderFrame past_all_handlers(nullptr);
   Recorder recorder(functions_.name, *this);

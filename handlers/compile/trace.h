@@ -7,8 +7,8 @@
 //
 // - Tensors in arguments, and the data of keys, become inputs. Other arguments, and captured
 //   values, are constants. A Program is called only with those arguments that are trees.
-// - Transforms inside have done their work: trace(grad(loss)) holds the forward and the backward
-//   pass.
+// - Transforms that the function applies are part of the recording: trace(grad(loss)) holds the
+//   forward and the backward pass.
 // - Values are real, so if, while and item() work. The Program holds the path that was taken,
 //   and the values that were read on it. A replay that reads another value throws an error, so it
 //   never computes something else than the function would. compile (compile.h) records all paths.
@@ -60,7 +60,7 @@ class Traced : public Program {
     stave_detail::put_leaves<true>(result, put);
     return result;
   }
-  /// The same function, computed by another program, such as optimized(*this).
+  /// Returns the same function, computed by another program, such as optimized(*this).
   Traced with(Program program) const { return Traced(std::move(program), structure_); }
 
  private:

@@ -54,7 +54,7 @@ std::vector<int> TraceNode::looked_at() const {
 
 namespace {
 
-// Computes what the node and those below it read of its own variables and of earlier ones.
+// Computes `kept` and `needs` of a node from what it and its child nodes read, and its `over`.
 void find_needs(TraceNode& node) {
   const std::vector<int> at_end = node.looked_at();
   TraceNode::Variables read(at_end.begin(), at_end.end()), kept = read, later;
@@ -343,7 +343,7 @@ Merged merge(TraceNode& tree, TraceNode& path, std::size_t most, std::string& di
 
 namespace {
 
-// Makes a program of its own, whose variables are renumbered.
+// Makes a program from instructions of a node. The program's variables are numbered anew.
 class PieceMaker {
  public:
   PieceMaker(const TraceNode& node, Piece& piece) : node_(node), piece_(piece) {
@@ -368,7 +368,7 @@ class PieceMaker {
     for (int& output : step.outputs) output = number(output);
     program_.instructions.push_back(std::move(step));
   }
-  /// Adds a variable that the child node begins with.
+  /// Adds a variable of the tree that belongs to the child node. `it` describes the variable.
   void name(int variable, const Program::Variable& it) {
     place_of(variable) = program_.add_variable(it.shape, it.dtype, it.device, it.label);
   }

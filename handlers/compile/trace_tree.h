@@ -2,7 +2,7 @@
 // LuaJIT).
 //
 // A node (`TraceNode`) holds the operations from one guard to the next, or to the end of the
-// function. A guard is a value that the function reads, an effect that a handler outside answers,
+// function. A guard is a value that the function reads, an effect that an outer handler answers,
 // or an operation that may throw an error which the function caught. Each observed value
 // (`Observed`) of a guard leads to a child node. A replay that observes another value takes
 // a side exit: the function itself runs.
@@ -28,10 +28,12 @@ std::string bytes_of(const Tensor& x);
 
 /// Instructions prepared to run, as a program of their own.
 struct Piece {
-  std::vector<int> given, made;  // the tree's variables of its inputs and outputs
+  // The variables of the tree that are the program's inputs and outputs.
+  std::vector<int> given, made;
   Program program;
   std::unique_ptr<Executable> executable;  // null: the program is performed
-  ClosedCallPtr whole;                     // the closed call if transforms trace the call
+  // The program as one differentiable operation, which is used if transforms trace the call.
+  ClosedCallPtr whole;
 
   Outputs operator()(const std::vector<Tensor>& values) const;
 };
@@ -71,14 +73,15 @@ struct TraceNode {
   int first = 0;  // variables from here on belong to this node
   // How many of this node's variables were produced by the guard that led to it.
   int arrived = 0;
-  std::vector<Strides> strides;  // the strides of variables that came from an answer
+  // The strides of the variables that came from a handler's answer to an effect.
+  std::vector<Strides> strides;
   std::vector<Program::Variable> variables;
   std::vector<Program::Constant> constants;
   std::vector<Program::Instruction> steps;
 
   // The guard at the end of the node. If `read`, `effect_guard` and `exception_guard` are all
   // unset, the function returns.
-  int read = -1;  // the variable that is read
+  int read = -1;  // the variable that the function reads
   std::shared_ptr<const EffectGuard> effect_guard;
   std::optional<ExceptionGuard> exception_guard;
   std::vector<Next> next;
@@ -90,7 +93,7 @@ struct TraceNode {
   bool shortened = false, ready = false;
   Piece piece;
   std::vector<int> over;  // variables that no later node reads
-  /// Hashes of the values at a read for which there is no child node.
+  /// Hashes of values that replays found at this node's read and that have no child node.
   struct Remembered {
     std::mutex mutex;
     std::unordered_set<std::size_t> hashes;
@@ -103,12 +106,12 @@ struct TraceNode {
   const Program::Variable& variable(int number) const;
   /// Returns true if this variable's value came from the answer to an effect.
   bool is_answer(int variable) const;
-  /// The variables that the guard reads, or the outputs of the function if it returns.
+  /// Returns the variables that the guard reads, or the outputs of the function if it returns.
   std::vector<int> looked_at() const;
 
   TraceNode* after_reading(const Tensor& value) const;  // null: the value was not observed
-  /// Returns true if this value came up here before. Remembers values by their hashes,
-  /// up to `most`.
+  /// Returns true if this value was found at this node's read before. Remembers values by their
+  /// hashes, up to `most`.
   bool was_observed_before(const Tensor& value, std::size_t most) const;
   TraceNode* after_answer(const AskedOutside::Asked& asked) const;
   TraceNode* after_exception_guard(const std::type_info* threw) const;
@@ -127,7 +130,7 @@ std::vector<TraceNode*> find_needs_below(TraceNode& begin);
 enum class Merged { differs, full, known, added };
 Merged merge(TraceNode& tree, TraceNode& path, std::size_t most, std::string& difference);
 
-/// Options for making programs of a node and of the operation that its guard tries.
+/// Options for making the programs of a node and of the operation in its exception guard.
 struct PieceOptions {
   std::size_t arguments;
   bool followed;
@@ -137,7 +140,7 @@ struct PieceOptions {
 };
 /// Makes the node's program, and applies passes to it.
 void shorten(TraceNode& node, const PieceOptions& options);
-/// Shortens the node unless that is done, and plans its program. The two take about the same time.
+/// Shortens the node if it is not shortened, and plans its program. Both take about the same time.
 void prepare(TraceNode& node, const PieceOptions& options);
 
 }  // namespace stave_detail

@@ -7,8 +7,8 @@
 
 namespace stave_detail {
 
-/// Interface of handlers that record effects that were not performed because no handler would
-/// answer.
+/// Interface of handlers that record which effects were skipped because no handler would answer
+/// them.
 class NotesUnasked {
  public:
   virtual void unasked(const stave::EffectType& effect) = 0;
@@ -17,9 +17,10 @@ class NotesUnasked {
   ~NotesUnasked() = default;
 };
 
-/// Returns true if a handler may answer the effect. If not, it notifies the NotesUnasked handlers
-/// around. The effect log of a checkpoint counts as such a handler: it answers in order,
-/// so it must see the effect each time its function runs.
+/// Returns true if an installed handler may answer the effect. Otherwise calls `unasked` of every
+/// installed NotesUnasked handler. The effect log of a checkpoint counts as a handler that answers:
+/// it replays its answers in order, so it must see the effect each time the checkpoint's function
+/// runs.
 bool may_be_answered(const stave::EffectType& effect);
 
 /// Returns perform(effect) if a handler may answer it, and otherwise the effect's default.

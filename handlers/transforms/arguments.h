@@ -55,7 +55,7 @@ using SelectAll = Selection<true_for<A>...>;
 template <class... A>
 using SelectTrees = Selection<is_tree<A>...>;
 
-// Says whether F can be called with these arguments under a transform, and what it returns.
+// Says whether F can be called with these arguments under a transform, and its result type.
 template <class F, class S, class... A>
 struct Calls;
 template <class F, bool... selected, class... A>
@@ -98,13 +98,13 @@ template <class A>
 inline constexpr bool may_pass = is_tree<A> || tree_kind<Decayed<A>> != TreeKind::unseen ||
                                  std::is_pointer_v<std::decay_t<A>> || !holds_tensors<Decayed<A>>;
 
-// The result type of a transform's call that does not compile. Transforms around it recognise it
-// and report no further errors.
+// Stands for the result type of a transform's call that does not compile. Outer transforms
+// recognise this type and report no further errors.
 struct Refused {};
 
 /// Checks at compile time that a transform can call F with these arguments and replace the tensors
-/// of the selected ones. All error texts for such calls are here; the compiler's "required from"
-/// names the transform.
+/// of the selected ones. All error texts for such calls are in this class. The "required from"
+/// lines of the compiler's message name the transform.
 template <Returns returns, class F, class S, class... A>
 struct CallCheck;
 template <Returns returns, class F, bool... selected, class... A>
@@ -152,8 +152,8 @@ inline constexpr bool can_call = CallCheck<returns, F, S, A...>::valid;
 template <int... argnums>
 using Numbers = std::integer_sequence<int, argnums...>;
 
-// The same check for a transform that differentiates by the arguments of these numbers.
-// The numbers must rise, because leaves are collected argument by argument.
+// Performs CallCheck for a transform that differentiates by the arguments with the numbers N. The
+// numbers must be in ascending order, because leaves are collected argument by argument.
 template <Returns returns, class F, class N, class... A>
 struct NumbersCheck;
 template <Returns returns, class F, int... argnums, class... A>
@@ -189,7 +189,7 @@ std::vector<Tensor> selected_leaves(Selection<selected...>, const A&... args) {
   return leaves;
 }
 
-// Counts down to a leaf, and stores the path of that leaf.
+// A visitor of a tree's leaves that counts `leaf` down to 0 and stores the path of that leaf.
 struct FindPath {
   std::size_t& leaf;
   std::optional<std::string>& path;
@@ -222,8 +222,9 @@ std::string leaf_name(Selection<selected...>, std::size_t i, const A&... args) {
   return name_of_argument(argument, *path);
 }
 
-// Returns argument A in the form in which a transform holds it: for a selected argument, a copy
-// that shares nothing with it (a moved argument is taken over and unshared); otherwise a reference.
+// Returns the argument in the form in which a transform holds it. A selected argument is held as
+// a deep copy, with an object of its own for each shared_ptr. A selected argument that is moved in
+// is kept, and its shared_ptrs get objects of their own. Any other argument is held by reference.
 template <bool selected, class A>
 Held<selected, A> hold(A&& arg) {
   if constexpr (!selected) return std::forward<A>(arg);
@@ -235,15 +236,15 @@ Held<selected, A> hold(A&& arg) {
   }
 }
 
-// Replaces the tensors of a tree; if `keys`, also the data of its keys.
+// Replaces the tensors of a tree. If `keys`, also replaces the data of its random-number keys.
 template <bool keys, class T>
 void put_leaves(T& tree, PutLeaves& put) {
   if constexpr (keys && holds_keys<T>) visit_tensors(tree, WithKeys([&](Tensor& leaf) { put(leaf); }));
   else visit_tensors(tree, put);
 }
 
-/// Returns f(args...), with `leaves` in place of the tensors of the selected arguments; if `keys`,
-/// also in place of the data of keys.
+/// Returns f(args...), with `leaves` in place of the tensors of the selected arguments. If `keys`,
+/// `leaves` also replace the data of the arguments' random-number keys.
 template <bool keys = false, bool... selected, class F, class... A>
 auto call_with_leaves(Selection<selected...>, F& f, std::span<const Tensor> leaves, A&&... args) {
   std::tuple<Held<selected, A>...> held(hold<selected, A>(std::forward<A>(args))...);
@@ -272,8 +273,8 @@ decltype(auto) for_a_run(std::remove_reference_t<A>& arg, [[maybe_unused]] bool&
   }
 }
 
-/// Returns the tensors of a tree as outputs of a flat function; if `keys`, also
-/// the data of its keys.
+/// Returns the tensors of a tree as outputs of a flat function. If `keys`, the outputs include the
+/// data of the tree's random-number keys.
 template <bool keys = false, class T>
 Outputs flat_outputs(const T& tree) {
   std::vector<Tensor> leaves;
@@ -282,8 +283,8 @@ Outputs flat_outputs(const T& tree) {
   return Outputs(leaves.begin(), leaves.end());
 }
 
-/// Returns f as a function of the selected arguments' tensors, which stores f's own result
-/// in `result`. It refers to all of its arguments.
+/// Returns f as a function of the selected arguments' tensors, which stores f's own result in
+/// `result`. The returned function holds references to f, `result` and the arguments.
 template <bool keys = false, class S, class F, class Result, class... A>
 auto flat_function(S selection, F& f, std::optional<Result>& result, A&&... args) {
   return [&, selection](std::span<const Tensor> inputs) {
@@ -292,8 +293,9 @@ auto flat_function(S selection, F& f, std::optional<Result>& result, A&&... args
   };
 }
 
-// A function given by its name. It is not a plain pointer, because a generic lambda would convert
-// to that, which would instantiate the lambda's body for tensors, whatever trees it is written for.
+// A function that is given by its name, as in grad(sum). Named is a class and not a function
+// pointer, because a generic lambda converts to a function pointer. That conversion would
+// instantiate the lambda's body for tensors, even if the lambda is written for other trees.
 template <class Signature>
 class Named;
 template <class... A>

@@ -11,7 +11,7 @@ namespace stave {
 
 struct CheckGradsOptions {
   [[no_unique_address]] ByName by_name{};
-  int order = 1;    ///< derivatives of derivatives up to this order
+  int order = 1;    ///< highest order of derivatives that is checked
   double step = 0;  ///< step of the central difference; 0: the cube root of the dtype's epsilon
   /// Tolerance relative to the size of the values; 0: 1e-6 for float64, 1e-2 for float32.
   double tolerance = 0;

@@ -128,7 +128,7 @@ class Checked {
     for (std::size_t k = 0; k < floats_.size(); ++k) all[floats_[k]] = floats[k];
     return all;
   }
-  // Computes the operation as a function of its floating inputs.
+  // Computes the outputs of the operation as a function of its floating inputs.
   Outputs of_floats(std::span<const Tensor> floats, std::span<const Tensor> inputs) const {
     return compute(with_floats(floats, inputs));
   }

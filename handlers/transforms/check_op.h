@@ -11,8 +11,8 @@
 
 namespace stave {
 
-/// One use of an operation. Floating inputs must lie where the derivative is smooth, and must stay
-/// there when they shrink by a sixteenth. float64 is compared most closely.
+/// One use of an operation. Floating inputs must lie where the derivative is smooth, also after
+/// they shrink by a sixteenth. float64 inputs are compared with the smallest tolerance.
 struct OpCase {
   std::vector<Tensor> inputs;
   AttributesPtr attributes = nullptr;
@@ -20,17 +20,17 @@ struct OpCase {
 
 struct CheckOpOptions {
   [[no_unique_address]] ByName by_name{};
-  int order = 2;  ///< derivatives of derivatives up to this order
+  int order = 2;  ///< highest order of derivatives that is checked
   /// Tolerance relative to the size of the values; 0: 1e-6 for float64, 1e-2 for float32.
   double tolerance = 0;
 };
 
-/// Performs the operation in each case, and throws TransformError for the first
-/// of these that does not hold:
+/// Performs the operation in each case, and throws TransformError for the first of these properties
+/// that does not hold:
 ///   value     The value is the same when it is computed again, and from inputs of other strides.
 ///             The inputs keep their values.
-///   rules     The derivatives that the record's rules give agree with differences and with each
-///             other, also under vmap.
+///   rules     The derivatives that the record's rules give agree with finite differences and with
+///             each other, also under vmap.
 ///   batching  vmap over every set of inputs equals a loop over the lanes, for the operation,
 ///             for its jvp and for its vjp.
 /// A property without a rule in the record is not checked.

@@ -73,9 +73,10 @@ struct RunsAgain {
 
 namespace stave {
 
-/// Returns f as a checkpoint: a derivative keeps only its arguments and the values that the policy
-/// saves. A copy of f is kept and called again during the backward pass, maybe long after the call,
-/// so capture by value. Arguments and the result are trees; other arguments are copied.
+/// Returns f as a checkpoint: under a derivative, the tape keeps only the arguments of f and the
+/// values that the policy saves. A copy of f is kept and called again during the backward pass,
+/// maybe long after the call, so capture by value. Arguments and the result are trees; other
+/// arguments are copied.
 template <class F>
 auto checkpoint(F f, CheckpointPolicy policy = nothing_saveable) {
   return stave_detail::WithRule<F, stave_detail::RunsAgain>(std::move(f), {std::move(policy)});

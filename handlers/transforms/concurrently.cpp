@@ -1,6 +1,6 @@
-// Each computation runs under a frame that answers operations as an interceptor does,
-// on the computation's own stack, and then suspends. The handlers below are those of the caller
-// of concurrently. So no operation is in progress anywhere when another computation continues.
+// Each computation runs under a handler that performs its operations, on the computation's own
+// stack, and then suspends the computation. The outer handlers are those of the caller of
+// concurrently. So no operation is in progress in any computation when another one continues.
 #include <stave/handlers/transforms/concurrently.h>
 
 #include <algorithm>
@@ -12,15 +12,15 @@ namespace stave_detail {
 
 namespace {
 
-// The event that a computation waits for. It has happened when the computation continues.
+// The suspension of a computation until its next turn. Its answer is there when the turn begins.
 struct Turn final : Suspension {
   Turn() noexcept : Suspension(type()) {}
   static const EffectType& type() noexcept { return stave::effect_type<YieldPoint>(); }
   void hand_over(Computation&) override { answer = Answer::value; }
 };
 
-// Runs a function that an operation carries, below, without interruption: the whole is one
-// operation, which yields when it has been performed.
+// Runs the function of a higher-order operation without interruption. The operation as a whole is
+// one turn, which ends when it has been performed.
 struct RunsUndivided final : Controlled {
   RunsUndivided() noexcept : Controlled(nullptr) {}
   void run_nested(FunctionRef<void()> body) override { body(); }
@@ -62,7 +62,7 @@ class Concurrent final : public Computation, public Handles<Call, YieldPoint> {
   void handle(YieldPoint& point) override {
     reads_next_ = point.waits;
     wait_for_turn();
-    perform(YieldPoint(point));  // the caller of concurrently may take turns itself
+    perform(YieldPoint(point));  // the caller of concurrently may itself take turns
   }
   /// Suspends the computation until its next turn. Throws Cancelled if the computation
   /// is cancelled instead.

@@ -8,8 +8,8 @@
 // and while a device computes for one of them, the others submit more work.
 //
 //   turns       A turn ends when an operation has left the computation's own handlers
-//               and has been performed, and at yield(). An operation that carries functions, such
-//               as a checkpoint, is one operation. An operation that throws does not end a turn.
+//               and has been performed, and at yield(). A higher-order operation, such as a
+//               checkpoint, is one operation. An operation that throws does not end a turn.
 //   devices     A read of a value on a device (item, to_vector, bool, `to` the CPU) waits
 //               until the device has finished its work. So a read is deferred until all
 //               other computations read as well, or have ended, but for at most 64 turns.
@@ -66,7 +66,7 @@ using namespace stave;
 
 void run_concurrently(std::span<const FunctionRef<void()>> bodies, const ConcurrentlyOptions& options);
 
-/// A function and the place for its result. F may be a reference.
+/// A function and a place where its result is stored. F may be a reference.
 template <class F>
 struct Placing {
   F function;

@@ -13,10 +13,11 @@ namespace stave_detail {
 
 namespace {
 
-// Entries whose rules one region performs, and entries that it recomputes for them.
+// One region performs the rules of at most this many entries, and recomputes at most this many.
 constexpr int longest = 512;
 constexpr int few_results = 4;
-// The VJP of the region is one region for each input, and each of these computes from the start.
+// The VJP of a region is one region for each input, each of which computes all values from the
+// inputs again.
 constexpr std::size_t few_inputs = 8;
 
 /// Returns the innermost frame from which operations reach no user's handler.
@@ -126,7 +127,7 @@ int FusedBackward::operand(Entry& entry, std::size_t i) {
   return again(slot);
 }
 
-// The recursion is as deep as a run is long.
+// The recursion is as deep as the run of elementwise operations is long.
 int FusedBackward::again(const Slot& slot) {
   Entry& entry = *slot.entry;
   if (!entry.op || entry.keeps_outputs) return given(computed_again(handler_, slot));

@@ -1,10 +1,10 @@
-// The fused backward pass: recomputes the values that a tape dropped (rematerialization.cpp),
-// together with the rules that read them.
+// The fused backward pass: recomputes values that a tape dropped (rematerialization.cpp), and
+// performs the VJP rules that read them, as one operation.
 //
-// The recomputed run of elementwise operations and the backward rules over it are recorded into
-// one region (core/program/region.h). The region is performed by tiles, so no intermediate value
-// takes memory. It performs the same operations in the same order as an unfused backward pass,
-// so the cotangents are the same bits.
+// The operations that recompute the values are elementwise, and so are the operations of the rules.
+// All of them are recorded into one region (core/program/region.h). The region is performed tile
+// by tile, so its intermediate values take no memory. It performs the same operations in the same
+// order as an unfused backward pass, so the cotangents have the same bits.
 #pragma once
 
 #include <map>
@@ -17,8 +17,9 @@
 
 namespace stave_detail {
 
-/// Returns the value of a slot whose entry the tape can compute again. The operations are performed
-/// below all users' handlers, by the library's own handlers that were installed at the first run.
+/// Returns the value of a slot, and computes it again if the tape has dropped it. The operations
+/// bypass users' handlers: they reach only the library's own handlers that were installed at the
+/// first run.
 Tensor computed_again(const GradHandler& handler, const Slot& slot);
 
 class FusedBackward final : public Handler {
@@ -27,10 +28,10 @@ class FusedBackward final : public Handler {
   FusedBackward(const GradHandler& handler, Shape shape)
       : handler_(handler), shape_(std::move(shape)), notes_("grad") {}
 
-  /// Returns true if the region can perform the rules of an entry. It returns false once the region
-  /// has reached its size limits.
+  /// Returns true if the region can perform the rules of an entry. The result is false once the
+  /// region has reached its size limits.
   bool takes(Entry& entry);
-  /// Returns the placeholder for x. x has the region's shape, or is a number of a rule.
+  /// Returns the placeholder for x. x has the region's shape, or is a constant that a rule uses.
   Tensor stand_in(const Tensor& x);
   /// Returns the placeholder for an input or output that an entry saved or dropped. It is undefined
   /// if the rule does not read the value.
@@ -51,7 +52,7 @@ class FusedBackward final : public Handler {
 
  private:
   struct Value {
-    const Op* op = nullptr;  // null: a number or an input
+    const Op* op = nullptr;  // null: the value is a number or an input
     SmallVector<int, 3> operands;
     Dtype dtype = bool_;
     Scalar number = 0;

@@ -39,8 +39,8 @@ class KeptCall {
         [&](auto&... args) { return call_with_leaves(Selected(), f, tensors, static_cast<A&>(passed(args))...); },
         *kept_);
   }
-  /// Returns g(arguments..., tangents...). The list has the tensors of both; there are tangents
-  /// only for the arguments that are trees.
+  /// Returns g(arguments..., tangents...). `tensors` lists the tensors of the arguments and of the
+  /// tangents. There are tangents only for the arguments that are trees.
   template <class G>
   auto call_twice(G& g, std::span<const Tensor> tensors) const {
     return call_second(g, tensors, std::index_sequence_for<A...>());

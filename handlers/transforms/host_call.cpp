@@ -1,5 +1,5 @@
-// A host_call is an operation whose batching rule is made of host_calls (custom_vmap).
-// The handlers below vmap see these, and treat them like any host_call.
+// A host_call is an operation whose batching rule is made of host_calls (custom_vmap). The handlers
+// outside of vmap see these, and treat them like any host_call.
 #include <stave/handlers/transforms/host_call.h>
 
 #include <stave/core/op/higher_order_answer.h>
@@ -29,7 +29,7 @@ void check_results(const Outputs& outputs, const std::vector<Abstract>& expected
   }
 }
 
-// Calls the function below all handlers.
+// Calls the function outside of all handlers.
 Outputs run_on_host(const HostCall& host, std::span<const Tensor> inputs) {
   for (const Tensor& input : inputs) {
     check_not_differentiated(

@@ -8,12 +8,12 @@
 //   }, {{Shape{3}, float64}});  // shape and dtype of what it returns
 //
 // The function's arguments are contiguous tensors on the CPU. They are constants to every
-// transform, so data() and to_vector() may read them; trace and compile treat the call as a read
-// of its arguments. The function runs below all handlers, once for each call that reaches it, and
-// should have no side effects. It has no known derivative: grad and jvp throw, unless custom_vjp
-// or custom_jvp defines one. They also throw if an effect is answered outside of grad or jvp
-// by a value that host_call computed from a value that they differentiate (docs/guides/effects.md).
-// For vmap see VmapMethod.
+// transform, so data() and to_vector() may read them; trace and compile treat the call as a read of
+// its arguments. The function runs outside of all handlers, once for each call that reaches the
+// backend, and should have no side effects. It has no known derivative: grad and jvp throw, unless
+// custom_vjp or custom_jvp defines one. They also throw if an effect is answered outside of grad or
+// jvp by a value that host_call computed from a value that they differentiate
+// (docs/guides/effects.md). For vmap see VmapMethod.
 #pragma once
 
 #include <vector>

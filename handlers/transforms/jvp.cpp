@@ -79,7 +79,8 @@ class JvpHandler final : public Handler, public FollowsDerivatives, public std::
     if (functions.rematerializes) return checkpoint(call);
     const bool any =
         std::any_of(call.inputs().begin(), call.inputs().end(), [&](const Tensor& x) { return notes.find(x); });
-    // Only vmap has a custom rule: the function itself is differentiated.
+    // The function has no derivative rule, only one for vmap, so the function itself is
+    // differentiated.
     if (!functions.backward && !functions.tangents) {
       if (!any) return perform(std::move(call));
       return with(*this, [&] { return functions.run(functions.function, call.inputs()); });
@@ -89,8 +90,8 @@ class JvpHandler final : public Handler, public FollowsDerivatives, public std::
     return functions.tangents ? custom_jvp(call, guarded) : custom_vjp(call, guarded);
   }
 
-  // Performs one checkpoint below, of a function of primals and tangents. Captured values
-  // keep their tangents.
+  // Passes one checkpoint on to the outer handlers: that of a function of primals and tangents.
+  // Captured values keep their tangents.
   Outputs checkpoint(Call& call) {
     Inputs both = primals(call);
     const std::size_t count = both.size();

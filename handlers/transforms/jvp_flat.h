@@ -1,8 +1,8 @@
 // Forward mode over flat lists of tensors: the core of jvp, jacfwd and hvp (jvp.h).
 //
-// While the function runs, the `jvp` handler performs each operation below itself. If an input
-// carries a tangent, it also performs the operation's JVP rule. The tangent of the result is a note
-// on the result. Values stay real.
+// While the function runs, the `jvp` handler passes each operation on to the outer handlers. If an
+// input carries a tangent, it also performs the operation's JVP rule. The tangent of the result is
+// a note on the result. Values stay real.
 #pragma once
 
 #include <span>

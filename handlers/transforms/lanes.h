@@ -26,7 +26,7 @@ class Rows : public RefCounted {
   /// The set of all lanes: 0, 1, ...
   explicit Rows(Index size) : size_(size) {}
   explicit Rows(std::vector<std::int32_t> lanes) : size_(static_cast<Index>(lanes.size())), lanes_(std::move(lanes)) {}
-  /// The same lanes, as a set with a later creation order.
+  /// A copy of a set, which counts as created later than the set (is_older_than).
   Rows(const Rows& same) : RefCounted(), size_(same.size_), lanes_(same.lanes_), thread_(same.thread_) {}
 
   Index size() const noexcept { return size_; }
@@ -39,8 +39,8 @@ class Rows : public RefCounted {
   bool has(const Rows& lanes) const;
   /// Returns the names of the lanes: "lane 3", "lanes 0, 2, 5 and 13 more".
   std::string str() const;
-  /// Returns the rows of this set out of x, which has a row for each lane of `all`.
-  /// It performs an operation, which the handlers below see.
+  /// Returns the rows of x for the lanes of this set. x has a row for each lane of `all`. Selecting
+  /// the rows is an operation, which the outer handlers see.
   Tensor of(const Tensor& x, const Rows& all) const;
   /// Returns the row in `all` of the single lane of this set.
   Index row_in(const Rows& all) const;
@@ -52,7 +52,8 @@ class Rows : public RefCounted {
   /// Returns the rows of these lanes in `all`. Throws TransformError if `all` does not have them.
   std::vector<std::int32_t> rows_within(const Rows& all) const;
   static void check_has(const Rows& all, Index row, std::int32_t lane);
-  // The positions of these lanes in another set: from `start` on, or at `indices` [n, 1].
+  // The rows of this set's lanes in the set `all`: consecutive rows from `start` on, or, if
+  // defined, the rows `indices`, of shape [n, 1].
   struct Places {
     InstallationId all = 0;
     Index start = 0;
@@ -64,7 +65,7 @@ class Rows : public RefCounted {
   const Index size_;
   const std::vector<std::int32_t> lanes_;  // empty: all lanes
   const void* const thread_ = id_of_this_thread();
-  // The positions that were requested last. Only the thread that created the set reads and writes
+  // The places that were requested last. Only the thread that created the set reads and writes
   // them; other threads, on which rules may run, compute them anew.
   mutable std::unique_ptr<std::array<Places, 4>> known_;
   mutable std::size_t next_ = 0;
@@ -81,7 +82,7 @@ inline bool has_lanes_of(const Tensor& batched, const Abstract& lane) {
          std::equal(lane.shape.begin(), lane.shape.end(), batched.shape().begin() + 1);
 }
 
-/// The rows of a tensor that the program reads, in host memory.
+/// Gives access in host memory to the rows of a tensor that the program reads.
 class HostRows {
  public:
   HostRows(const Tensor& x, Index rows);
@@ -99,17 +100,20 @@ class HostRows {
 
 struct PathLog;
 
-/// The physical value behind a lane's value. Notes own it. The log of a path refers to it
-/// (paths.h), but does not keep it alive.
+/// The batched tensor behind the value that a lane sees. It is owned by vmap's notes on such
+/// values. The log of a path refers to it (paths.h), but does not keep it alive.
 struct LaneValue : RefCounted, Pooled {
   Tensor batched;  // has a row for each lane of `rows`
   const RowsPtr rows;
-  RowsPtr taken_for;  // the lanes that a path took last, on the thread that created `rows`
+  // The lanes whose rows `taken` holds. A path took these rows last, on the thread that created
+  // `rows`.
+  RowsPtr taken_for;
   Tensor taken;
-  // The log in which this value is step `step`; for a hollow value, the log of the dead value.
+  // Step `step` of `log` produced this value. For a placeholder (`hollow`), that step produced the
+  // dead value for which it stands.
   PathLog* log = nullptr;
   std::uint32_t step = 0;
-  bool hollow = false;  // placeholder for a dead value
+  bool hollow = false;  // this object is a placeholder for a dead value
   std::size_t bytes_of_gone = 0;
   IntrusivePtr<LaneValue> unlabelled;  // this value without its label
 
@@ -119,10 +123,10 @@ struct LaneValue : RefCounted, Pooled {
   }
   std::size_t bytes() const noexcept { return hollow ? bytes_of_gone : bytes_kept_by(batched.node()); }
   /// Returns the rows of these lanes, in a run for the lanes `all`. If `alone`, returns the value
-  /// of the one lane without the axis of lanes. The rows are cached for the next call if the value
-  /// belongs to this run. If it does not (an operation's function takes it from outside),
-  /// recorders may discard the rows, or record them anew. Throws TransformError for a hollow value:
-  /// it was dead at this point of the first run.
+  /// of the single lane without the axis of lanes. The rows are cached for the next call if the
+  /// value was computed in this run. The rows of a value that an operation's function captures are
+  /// not cached, because recorders may discard the rows or record them anew. Throws TransformError
+  /// for a placeholder: its value was dead at this point of the first run.
   Tensor of(const RowsPtr& lanes, bool alone, const Rows& all, bool keep = true);
 
  private:
@@ -138,8 +142,8 @@ struct Lanes {
   void labelled(const NamePtr& name);
 };
 
-/// One vmap: data that its runs share, which lives as long as functions that may
-/// run again on its lanes.
+/// The data that all runs of one vmap share. It lives as long as any function that may run again on
+/// the lanes.
 struct Vmap {
   explicit Vmap(Index size, std::string axis_name = {}) : size(size), axis_name(std::move(axis_name)) {}
   const Index size;
@@ -147,9 +151,10 @@ struct Vmap {
   const RowsPtr all = make_intrusive<const Rows>(size);
   const Notes<Lanes> notes{"vmap"};
 
-  /// Returns a lane's value of this shape, with `value` as the physical value.
+  /// Returns the tensor that a lane sees, of this shape, with `value` as the batched tensor behind
+  /// it.
   Tensor lane(LaneValuePtr value, Shape shape) const;
-  /// Returns the value of one lane. `batched` has a row for each of `rows`.
+  /// Returns the tensor that a lane sees. `batched` has a row for each of `rows`.
   Tensor lane(Tensor batched, const RowsPtr& rows) const;
 };
 

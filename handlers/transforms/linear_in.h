@@ -1,5 +1,5 @@
-// Operations that are linear in some of their inputs (Op::linear_in). They have no derivative
-// by the other inputs, and none is guessed.
+// Operations that are linear in some of their inputs (Op::linear_in). They have no derivative by
+// the other inputs, and the transforms do not guess one.
 #pragma once
 
 #include <cstddef>
@@ -17,7 +17,8 @@ inline bool lacks_derivative_by(const Op& op, std::size_t i) noexcept {
   return op.derivative == Derivative::linear && !op.linear_in.has_input(i);
 }
 
-/// Throws TransformError because `transform` would differentiate by such an input.
+/// Throws TransformError because `transform` would differentiate by input i, in which the operation
+/// is not linear.
 [[noreturn]] inline void fail_not_linear(std::string_view transform, const Op& op, std::size_t i) {
   fail<TransformError>(
       "{}: the operation {} has no derivative by input {}, in which its record says that it is not linear: give it "

@@ -9,12 +9,13 @@
 //   }
 //   if (operations.result()) ...  // what f returned, if it did
 //
-// f is suspended at each operation until the loop continues. An operation without an answer
-// is performed below, at the place of the loop. So the loop may itself run under transforms,
-// and f may catch what the operation throws. Leaving the loop leaves f suspended.
-// Destroying the range drops the rest of f, and the destructors of f's local variables run.
-// A checkpoint, or a function with a custom rule, is one operation here: the operations inside it
-// are performed but not shown. stepper.h goes from breakpoint to breakpoint, and steps over scopes.
+// f is suspended at each operation until the loop continues. An operation without an answer is
+// performed by the handlers that are installed around the loop. So the loop may itself run under
+// transforms, and f may catch the error that the operation throws. Leaving the loop leaves f
+// suspended. Destroying the range drops the rest of f, and the destructors of f's local variables
+// run. A checkpoint, or a function with a custom rule, is one operation here: the operations inside
+// it are performed but not shown. stepper.h goes from breakpoint to breakpoint, and steps over
+// scopes.
 #pragma once
 
 #include <functional>
@@ -94,7 +95,7 @@ class OperationRange {
     return Iterator(operation_.get());
   }
   std::default_sentinel_t end() const { return {}; }
-  /// Returns what the function returned; it is empty if the function has not ended.
+  /// Returns the result of the function; it is empty if the function has not ended.
   const std::optional<R>& result() const { return *result_; }
 
  private:

@@ -63,7 +63,7 @@ std::vector<std::vector<std::size_t>> classes_of(const HostRows& rows, std::size
 
 // ---- runs ---------------------------------------------------------------------------------------
 
-// Names, in errors, the lane that computes on its own values.
+// The handler that names the lane in error messages while a single lane computes on its own values.
 class PathRun::Alone final : public AnyHandler {
  public:
   explicit Alone(const PathRun& run) : AnyHandler(0), run_(run) {}
@@ -101,7 +101,7 @@ PathRun::Results PathRun::operator()(FlatFunction f, std::span<const Tensor> inp
   aside_.push_back(std::make_unique<LanePath>());
   aside_.back()->lanes = lanes_;
   aside_.back()->alone = is_alone(*lanes_);
-  // Set within a function that an operation carries.
+  // Not null inside the function of a higher-order operation.
   PathEffects* const around = PathEffects::around(*vmap_);
   const std::size_t answered = around ? around->call_begins() : 0;
   PathEffects* const outermost = PathEffects::outermost(*vmap_);
@@ -117,8 +117,8 @@ PathRun::Results PathRun::operator()(FlatFunction f, std::span<const Tensor> inp
     try {
       run(*path, f, arguments);
     } catch (...) {
-      // The other paths continue: PathRun at the operation that carries this function finds
-      // the lanes that threw, by further runs that get the same answers.
+      // The other paths continue. The PathRun that handles the higher-order operation finds the
+      // lanes that threw by running its functions again, with the same answers to effects.
       if (!around || whose_error(std::current_exception(), nullptr) == Whose::of_all) throw;
       if (!threw) threw = std::current_exception();
     }
@@ -156,7 +156,7 @@ void PathRun::run(LanePath& path, FlatFunction f, std::span<const Argument> argu
   }
   const auto performed = [&] { return f(values); };
   path.outputs = with(*path.effects, [&] {
-    // A single lane meets no lanes' values, so its operations need no handler, except for answers
+    // A single lane meets no batched values, so its operations need no handler, except for answers
     // from before it was alone, for collectives over a named axis, and to gather sown values.
     if (path.alone && path.replays.empty() && what_ == Of::vmap && !any_known && vmap_->axis_name.empty() &&
         !may_be_answered(effect_type<Sowing>()))
@@ -194,8 +194,8 @@ Outputs PathRun::attempted(Call& call) {
   std::exception_ptr threw;
   std::optional<PathEffects::Mark> mark;
   if (carries) {
-    // The log does not contain the operations of the functions, and the program may continue
-    // while they are suspended.
+    // The log does not contain the operations of the functions that this call carries. The program
+    // may continue while these functions are suspended, so the path writes no log from here on.
     path.log = nullptr;
     mark = path.effects->mark();
   }
@@ -233,7 +233,8 @@ Outputs PathRun::performed(Call& call, PathLog::Given& given) {
     inputs.push_back(found[i] ? rows_of(*found[i], path) : call.inputs()[i]);
     batched.push_back(found[i] != nullptr);
   }
-  // The values are from before the path was left with one lane.
+  // The lane's value was computed before the path was left with one lane, and `inputs` now holds it
+  // without the axis of lanes.
   if (path.alone) return perform(call.with_inputs(std::move(inputs)));
   if (!op.batch)
     fail<TransformError>("vmap: the operation {} has no batching rule: give it one, or compute it outside of vmap",
@@ -349,9 +350,9 @@ void PathRun::part(std::vector<Part> parts) {
   path.log = std::move(own_log);
 }
 
-// Returns a number that changes when a path of a vmap below is left with one lane,
-// which then computes on real values. Real values have other layouts than lanes' values,
-// for which operations may perform other operations. The log then no longer matches.
+// Returns a number that changes when a path of an outer vmap is left with one lane, which then
+// computes on real values. The layouts of real values differ from those of lanes' values, so an
+// operation on them may perform other operations. The log then no longer matches.
 int PathRun::alone_below() noexcept {
   int times = 0;
   for (const Frame* frame = current; frame; frame = frame->below)
@@ -360,9 +361,9 @@ int PathRun::alone_below() noexcept {
   return times;
 }
 
-// Returns true if a path of a vmap below threw this error in a replay, at an operation
-// that succeeded in the first run. A handler around threw it then, and trials would not repeat
-// the operations of that path.
+// Returns true if a path of an outer vmap threw this error in a replay, at an operation that
+// succeeded in the first run. Then a handler outside of that vmap threw the error, and trials would
+// not repeat the operations of that path.
 bool PathRun::throws_anew_below(const std::exception_ptr& threw) noexcept {
   for (const Frame* frame = current; frame; frame = frame->below)
     if (frame->operations)

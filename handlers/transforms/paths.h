@@ -16,24 +16,29 @@
 // - other std::exceptions, if they have one type and one text;
 // - each exception that is not a std::exception is a group of its own.
 //
-// Some errors belong to all lanes: errors of memory, of shapes, dtypes and devices (except
-// from a function that an operation carries, whose paths may differ in these), of transforms;
-// and an error that no lane throws by itself. If an effect is performed once for each lane
-// and its handler throws for some, the lanes split as well.
+// Some errors belong to all lanes, and do not split them:
+// - errors of memory and of transforms;
+// - errors of shapes, dtypes and devices, unless a higher-order operation's function throws them:
+//   its paths may differ in these;
+// - an error that no lane throws by itself.
+// If an effect is performed once for each lane and its handler throws for some, the lanes split
+// as well.
 //
-// A run that is answered from the log is checked against it: its operations, their attributes,
-// samples of the operands that are not lanes' values, and the identity of those that are.
-// This detects state that the function changes outside of itself.
+// A run that is answered from the log is checked: it must perform the operations of the log, with
+// the same attributes. Operands that are the same in all lanes are compared by samples of their
+// elements, and operands that are lanes' values by their identity. This detects state that the
+// function changes outside of itself.
 //
-// The log keeps no value alive. A value that was dead at the time of the read is not needed
-// by any operation after it; the second run gets a hollow value (a placeholder) in its place.
-// A single lane instead computes from the start on real values, if that takes no longer
-// than replaying the log: it then runs the function itself, at the function's own cost.
-// Lanes run from the start on batched values if their path's log is too long, or if its operations
-// include higher-order ones (checkpoint).
+// The log keeps no value alive. A value that was freed before the lanes split is called dead: no
+// later operation needs it, so the second run gets a placeholder in its place. A single lane
+// instead computes from the start on real values, if that takes no longer than replaying the log:
+// it then runs the function itself, at the function's own cost. Lanes run from the start on batched
+// values if their path's log is too long, or if its operations include higher-order ones
+// (checkpoint).
 //
-// Paths perform all operations below vmap, on batched values. To the handlers around vmap these
-// are ordinary operations, so derivatives of any order and nested vmaps work.
+// Paths pass all operations on to the handlers outside of vmap, as operations on batched tensors.
+// To these handlers they are ordinary operations, so derivatives of any order and nested vmaps
+// work.
 #pragma once
 
 #include <any>
@@ -48,8 +53,8 @@
 
 namespace stave_detail {
 
-/// The operations that a path performed between two reads at which lanes split. It belongs
-/// to the thread on which vmap runs.
+/// The operations that a path performed between two splits of its lanes. The log belongs to the
+/// thread on which vmap runs.
 struct PathLog : RefCounted {
   /// The arguments of an operation in the first run. A second run is checked against them,
   /// which detects state that the function changes outside of itself.
@@ -59,25 +64,25 @@ struct PathLog : RefCounted {
     std::uint32_t lanes = 0;    // hash of the identities of the inputs that are lanes' values
     // Mask of the inputs that are lanes' values, for the first 32 inputs.
     std::uint32_t mask = 0;
-    // True if an input outside of the lanes cannot be read here: it holds lanes of a vmap
-    // around, or is on a device.
+    // True if an input that is the same in all lanes cannot be read here, because it holds the
+    // lanes of an outer vmap or is on a device.
     bool unread = false;
     void add(std::size_t i, const Tensor& input, const Lanes* lane) noexcept;
   };
   struct Step {
     const Op* op;      // null: this step is the next entry of `events`
     LaneValue* value;  // an output of the operation; null: it is dead
-    // Size of the dead value. `untouched`: the operation used no lane's value, and may
-    // be performed again.
+    // The size of the dead value in bytes, or `untouched`: the operation used no lane's value, and
+    // may be performed again.
     std::size_t bytes;
-    Given given = {};  // arguments of an operation, at its first step
+    Given given = {};  // arguments of the operation, in the step of its first output
   };
   static constexpr std::size_t untouched = ~std::size_t{0};
-  // A read, with its answer or exception; or an operation, with its exception or with the result
-  // that all lanes computed together.
+  // Either a read, with its answer or exception, or an operation, with its exception or with the
+  // result that all lanes computed together (a collective).
   struct Event {
-    // The value that was read: its LaneValue's log and step. An argument has no log:
-    // then the address of the LaneValue, and step 0.
+    // The value that was read, given by the log and step of its LaneValue. An argument of the
+    // function has no log: then `log` is the address of the LaneValue, and `step` is 0.
     const void* log = nullptr;
     std::uint32_t step = 0;
     Tensor answer = {};
@@ -90,9 +95,11 @@ struct PathLog : RefCounted {
   std::vector<Step> steps;
   std::vector<Event> events;
   std::size_t length = 0;  // number of steps in the logs before this one
-  // Total size of the operations' inputs, in elements of one lane, with the logs before.
+  // The total size of the operations' inputs, in elements of one lane, including earlier logs.
   std::uint64_t work = 0;
-  bool joint = false;   // this log, or one before, holds a result that all lanes computed together
+  // True if this log, or an earlier one, holds a collective's result, which all lanes computed
+  // together.
+  bool joint = false;
   int alone_below = 0;  // PathRun::alone_below() when the first log began
   PathLog* next_to_free = nullptr;
 
@@ -103,8 +110,8 @@ struct PathLog : RefCounted {
   /// Returns true if replaying the log for a lane takes less time than computing the lane's values.
   bool saves_work() const noexcept {
     if (joint) return true;  // a lane cannot compute such a result by itself
-    // Average number of elements of an operation, below which computing it is as
-    // fast as replaying it.
+    // If operations have fewer elements than this on average, computing them is as fast as
+    // replaying them.
     constexpr std::uint64_t least = 1024;
     return work >= least * (length + steps.size());
   }
@@ -115,8 +122,8 @@ struct PathLog : RefCounted {
 };
 using PathLogPtr = IntrusivePtr<PathLog>;
 void destroy(PathLog* log) noexcept;  // frees the log and, in a loop, the logs before it
-/// Returns the event of a read. Its identity is the same each time that the function runs;
-/// a label that a run attaches to the value does not change it.
+/// Returns the event of a read of `value`. The event identifies the value in the same way each time
+/// that the function runs, even if a run attaches a label to the value.
 PathLog::Event event_of_read(const LaneValuePtr& value, Tensor answer);
 [[noreturn]] void fail_other_way(const std::string& performed, const std::string& logged);
 
@@ -133,8 +140,8 @@ std::string kind_of_error(const std::exception_ptr& threw);
 
 class PathRun;
 
-/// The answers to the effects of a path. The answers from before the read at which it split
-/// from others are known, and are replayed.
+/// The log of the answers to a path's effects. The answers from before the path's lanes split from
+/// others are known, and are replayed.
 class PathEffects final : public Remembers, public Handling<Sowing> {
  public:
   using Answers = std::vector<std::any>;
@@ -145,8 +152,8 @@ class PathEffects final : public Remembers, public Handling<Sowing> {
     InstallationId id;
     PathRun& paths;
   };
-  /// Creates the answers of a path with these lanes. `alone` becomes true when the path is left
-  /// with one of several lanes.
+  /// Creates the log for a path with these lanes. `alone` becomes true when the path is left with
+  /// one of several lanes.
   PathEffects(Run run, const RowsPtr& lanes, const bool& alone, Answers known)
       : run_(run), lanes_(lanes), alone_(alone), known_(std::move(known)) {}
   std::string describe() const override { return ""; }
@@ -157,9 +164,9 @@ class PathEffects final : public Remembers, public Handling<Sowing> {
   std::any answer_kept(const EffectType& effect, std::any performed) override;
   Sowing::Result handle(Sowing& sowing) override;
 
-  /// The results of collectives of all lanes, in order. Lanes that split later may run again
-  /// from the start without a log, and then get the same results. The outermost run of the vmap
-  /// keeps them, so they include those of functions that operations carry.
+  /// The results of collectives of all lanes, in order. Lanes that split later may run again from
+  /// the start without a log, and then get the same results. The outermost run of the vmap keeps
+  /// the results, so they include those inside the functions of higher-order operations.
   struct Joint {
     const Op* op;
     LaneValuePtr value;  // null: `same` is the result for all lanes
@@ -167,14 +174,15 @@ class PathEffects final : public Remembers, public Handling<Sowing> {
   };
   std::vector<Joint> joint;
   std::size_t next_joint = 0;
-  /// Returns the outermost PathEffects of a vmap; null: there is none.
+  /// Returns the outermost PathEffects of a vmap, or null if there is none.
   static PathEffects* outermost(const Vmap& vmap) noexcept;
 
-  /// Returns the answers that these lanes have received so far. Answers within a function
-  /// that an operation carries are included if one of its paths has all of these lanes.
+  /// Returns the answers that these lanes have received so far. Of the answers inside a
+  /// higher-order operation's function, it includes those that all of these lanes received
+  /// together.
   Answers of(const Rows& lanes) const;
-  /// Mark is a position on the path; State has all answers known there, to which
-  /// the path can be restored.
+  /// A Mark is a position on the path. A State holds all answers that are known at a position, and
+  /// the path can be restored to it.
   struct Mark {
     std::size_t next, calls, given, joint;
   };
@@ -184,27 +192,29 @@ class PathEffects final : public Remembers, public Handling<Sowing> {
     std::size_t next, calls, joint;
   };
   State state() const { return {known_, given_, next_, calls_, joint_so_far()}; }
-  /// Returns the state at the mark, in which all answers since are known.
+  /// Returns the state at the mark. The answers received since the mark are known answers of this
+  /// state, so another run from the mark receives them again.
   State state_at(const Mark& mark) const;
   void restore(State state);
-  /// Returns the PathEffects of the same vmap around this point of the program;
-  /// null: there is none.
+  /// Returns the innermost installed PathEffects of a vmap, or null if there is none.
   static PathEffects* around(const Vmap& vmap) noexcept;
   struct OfPath {
     RowsPtr lanes;
     Answers answers;
   };
-  /// Begins a function that an operation carries, which runs here on paths of its own.
+  /// Marks the start of a higher-order operation's function, which runs here on paths of its own.
   /// Returns the number of answers so far.
   std::size_t call_begins();
-  /// Ends such a function. `paths` has the answers on each of its paths since there were `count`
-  /// answers. `before` has the answers until each split, in the order of the splits.
+  /// Marks the end of such a function. `count` is the number that call_begins returned. `paths`
+  /// holds the answers that each of the function's paths received. `before` holds the answers up to
+  /// each split, in the order of the splits.
   void call_ends(std::size_t count, std::vector<OfPath> before, std::vector<OfPath> paths);
 
  private:
   struct Branches;
   struct OpaqueAnswer;
-  std::any again_;  // the last answer, as marked for this run
+  // The last result of next_answer(), if derivatives of the answer are marked as lost for this run.
+  std::any again_;
   const std::any* answer_on(const Branches& branches) const;
   static const OfPath* find_path(std::span<const OfPath> paths, std::span<const OfPath> before, const Rows& lanes);
 
@@ -229,16 +239,17 @@ class PathEffects final : public Remembers, public Handling<Sowing> {
   const bool& alone_;
   Answers known_;
   std::size_t next_ = 0, calls_ = 0;
-  // The lane for which an effect is performed lane by lane.
+  // The current lane while an effect is performed lane by lane.
   std::int32_t asked_lane_ = 0;
-  const std::any* known_outside_ = nullptr;  // the answer, if the PathEffects around knows it
+  // The answer to the current effect if the outer PathEffects of this vmap knows it; else null.
+  const std::any* known_outside_ = nullptr;
   Answers given_;
 };
 
 /// Runs a function for some lanes, path by path.
 class PathRun final : public Handles<Call, ReadStorage, WhichPath, AxisSize> {
  public:
-  /// A value that lanes sow after a split: its name includes the scopes inside of the function.
+  /// A value that lanes sow after a split. Its name includes the scopes that the function entered.
   struct Sown {
     std::string name;
     IntrusivePtr<const SowAttributes> attributes;
@@ -246,8 +257,9 @@ class PathRun final : public Handles<Call, ReadStorage, WhichPath, AxisSize> {
     std::vector<std::uint64_t> places;
   };
   enum class Of { vmap, call, undivided_call };
-  /// Creates a run of vmap's function (Of::vmap), or of a function that an operation carries
-  /// (Of::call), which may have captured lanes. Lanes may not split inside an undivided call.
+  /// Creates a run of vmap's function (Of::vmap), or of the function of a higher-order operation
+  /// (Of::call), which may have captured lanes' values. Lanes may not split in an
+  /// Of::undivided_call.
   PathRun(std::shared_ptr<const Vmap> vmap, RowsPtr lanes, Of what);
 
   struct Results {
@@ -256,7 +268,7 @@ class PathRun final : public Handles<Call, ReadStorage, WhichPath, AxisSize> {
     std::vector<bool> batched;
     bool divided = false;
   };
-  /// Returns f of the lanes of `inputs`. `batched` says which inputs carry the lanes as axis 0.
+  /// Runs f for the lanes of `inputs`. `batched` says which inputs carry the lanes as axis 0.
   Results operator()(FlatFunction f, std::span<const Tensor> inputs, const std::vector<bool>& batched);
 
   Outputs handle(Call& call) override;
@@ -266,14 +278,14 @@ class PathRun final : public Handles<Call, ReadStorage, WhichPath, AxisSize> {
   bool runs_no_user_code() const noexcept override { return true; }
   bool takes_closed_calls() const noexcept override { return true; }
   std::string describe() const override;
-  /// A group of lanes that split because an effect was answered differently for each group,
-  /// with the answer for the group.
+  /// A group of lanes for which an effect was answered alike, with the answer. Lanes split if the
+  /// answers differ.
   struct Way {
     std::vector<std::int32_t> lanes;
     std::any answer;
   };
   void part_by_answers(const EffectType& effect, std::vector<Way> ways);
-  /// Drops the log: the operations of the running path cannot be replayed.
+  /// Drops the log, so that the operations of the running path cannot be replayed.
   void end_log() noexcept { path_->log = nullptr; }
   /// True if rows that paths take from values may be cached. It is false where a recorder may
   /// discard the operation that took them.
@@ -282,7 +294,7 @@ class PathRun final : public Handles<Call, ReadStorage, WhichPath, AxisSize> {
  private:
   struct LanePath {
     RowsPtr lanes;
-    bool alone = false;  // the path has one lane of several, and computes on its real values
+    bool alone = false;  // the path has one lane of several, and computes on the lane's real values
     int number = 0;
     PathLogPtr log;  // the log that the path writes; null: none
     // The logs that the path replays, from the first one on. If its lanes split by an event,
@@ -291,7 +303,7 @@ class PathRun final : public Handles<Call, ReadStorage, WhichPath, AxisSize> {
     std::size_t segment = 0, step = 0, event = 0;
     // Values that were live when the lanes split, kept alive during the replay.
     std::vector<LaneValuePtr> pinned;
-    // Live steps of the logs before the path's own; other steps are dead.
+    // The steps of earlier logs whose values are live. The values of all other steps are dead.
     std::vector<std::pair<PathLog*, std::size_t>> alive;
     int errors = 0;        // number of operations that threw so far
     int known_errors = 0;  // number of these that are known to throw for all lanes of the path
@@ -316,8 +328,9 @@ class PathRun final : public Handles<Call, ReadStorage, WhichPath, AxisSize> {
     Shape shape;
     NamePtr label;
   };
-  /// Lanes that take one path from here on. `event` distinguishes them from others; if there
-  /// is none, they are distinguished by the operations that they perform.
+  /// A group of lanes that take one path from here on. `event` is the event that distinguishes the
+  /// group from the others. Without an event, the operations that the group performs distinguish
+  /// it.
   struct Part {
     std::vector<std::int32_t> lanes;
     std::optional<PathLog::Event> event = {};
@@ -385,14 +398,14 @@ class PathRun final : public Handles<Call, ReadStorage, WhichPath, AxisSize> {
   const InstallationId id_ = next_installation_id();
   int paths_ = 0;       // number of paths so far
   int went_alone_ = 0;  // how often a running path was left with one lane
-  // The last error of an operation that is the same for all lanes, and that threw in a replay
-  // but not in the first run.
+  // The last error that an operation threw in a replay although it did not throw in the first run.
+  // The operation uses no lane's value.
   std::exception_ptr threw_anew_;
   std::size_t first_joint_ = 0;  // number of the first collective in this run
   LanePath* path_ = nullptr;     // the running path
   // The lanes that errors name, if one lane runs for several; null: the running lanes.
   const Rows* named_ = nullptr;
-  // Repeats an operation whose functions have already run, and threw.
+  // True while an operation is repeated whose functions have already run and thrown.
   bool repeats_ = false;
   int partings_ = 0;                                 // number of splits so far
   std::vector<std::unique_ptr<LanePath>> aside_;     // paths set aside; the last one runs next

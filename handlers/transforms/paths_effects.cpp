@@ -1,5 +1,5 @@
-// The effects of a path: they are performed once for the lanes that run together, or across lanes
-// as the type of the effect specifies.
+// The effects of a path. An effect is performed once for the lanes that run together, once for
+// each lane, or once with batched tensors, as the type of the effect specifies (AcrossLanes).
 #include <algorithm>
 
 #include <stave/core/op/function.h>
@@ -26,20 +26,22 @@ const PathRun::Sown* find_sown(std::span<const PathRun::Sown> sown, const PathRu
 
 void* PathEffects::handling(const EffectType& effect) {
   if (effect == effect_type<Sowing>()) return static_cast<Handling<Sowing>*>(this);
-  if (effect == effect_type<WhichFloat>()) return nullptr;  // no handler on the way changes it
+  // No handler between the function and vmap changes the answer to WhichFloat.
+  if (effect == effect_type<WhichFloat>()) return nullptr;
   return effect.kept && effect.remembering ? effect.kept->handling : effect.remembering;
 }
 
-// The answers within a function that an operation carries, if lanes split there: an entry among
-// the answers of the path around.
+// The answers to effects inside the function of a higher-order operation, if lanes split there. A
+// Branches object is one entry among the answers of the outer path.
 struct PathEffects::Branches {
   std::size_t call;
   std::vector<OfPath> paths, before;
 };
 
-// A tensor as an answer to an effect whose answer cannot be taken apart. `followed` lists
-// the transforms, among those that the effect passed, that differentiate the tensor.
-// In another run these transforms have lost its derivative.
+// A tensor as the answer to an effect of a type whose answers cannot be decomposed into tensors and
+// other parts (EffectType::kept is null). `followed` lists the transforms that differentiate the
+// tensor, by their positions among the transforms that the effect passed on its way to the handler.
+// When the function runs again, these transforms have lost the derivative of the tensor.
 struct PathEffects::OpaqueAnswer {
   Tensor answer;
   std::vector<std::size_t> followed;
@@ -72,8 +74,8 @@ void PathEffects::remember(std::any answer) {
   else given_.push_back(OpaqueAnswer{*x, std::move(followed)});
 }
 
-// Returns the answer within `branches` to the function that performs an effect now, by its lanes;
-// null: there is none.
+// Returns the next answer in `branches` for the lanes of the inner PathEffects that performs an
+// effect now; null if there is none.
 const std::any* PathEffects::answer_on(const Branches& branches) const {
   const PathEffects* const inner = asking();
   if (!inner || branches.call != calls_) return nullptr;
@@ -83,8 +85,8 @@ const std::any* PathEffects::answer_on(const Branches& branches) const {
   return &path->answers[number];
 }
 
-// Returns the path that has these lanes at its end, or else the last split at which they
-// were still together.
+// Returns the path that has all of these lanes at its end, or else the last split before which all
+// of them were on one path.
 const PathEffects::OfPath* PathEffects::find_path(std::span<const OfPath> paths, std::span<const OfPath> before,
                                                   const Rows& lanes) {
   const auto have_them = [&](const OfPath& of) { return of.lanes->has(lanes); };
@@ -164,7 +166,8 @@ void PathEffects::call_ends(std::size_t count, std::vector<OfPath> before, std::
 
 // ---- sown values --------------------------------------------------------------------------------
 
-// Asks whether the value is gathered. Lanes that split sow it together when all paths have ended.
+// Finds out whether an outer handler gathers the value. Lanes that have split sow their values
+// together when all paths have ended.
 Sowing::Result PathEffects::handle(Sowing& sowing) {
   if (const std::any* known = next_answer()) {
     if (const auto* threw = std::any_cast<Threw>(known)) std::rethrow_exception(threw->what);
@@ -191,7 +194,7 @@ Outputs PathRun::sown(const Call& sow) {
                          value.name);
   const PathRun::Sown* const known = find_sown(path_->sown, value);
   if (known && known->places != value.places) fail_sown_twice(value.name);
-  // A value that is known already comes from a lane of an inner vmap that runs again alone.
+  // A value that is known already is sown again by a lane of an inner vmap that runs again alone.
   if (!known) path_->sown.push_back(std::move(value));
   return {sow.input(0)};
 }
@@ -236,18 +239,19 @@ void PathRun::sow_all(std::span<const Sown> sown, Results& results) {
 
 // ---- across lanes -------------------------------------------------------------------------------
 
-// The answer to an effect whose answer can be taken apart. Tensors that the effect itself passed
-// are stored by number, because transforms inside the function have other notes on them when
-// the function runs again.
+// The answer to an effect of a type whose answers can be decomposed into tensors and other parts. A
+// tensor that the effect itself holds is stored by its number, because it has other notes, of
+// transforms inside the function, when the function runs again.
 struct PathEffects::KeptAnswer {
   const EffectType* type;
   std::any answer;
-  // For each tensor, its number among the effect's tensors; -1: the effect did not pass it.
+  // For each tensor of the answer, its number among the tensors of the effect; -1 for a new tensor.
   std::vector<int> passed = {};
-  // For each tensor, the transforms that follow it, among those that the effect passed.
+  // For each tensor of the answer, the transforms that differentiate it, by their positions among
+  // the transforms that the effect passed on its way to the handler.
   std::vector<std::vector<std::size_t>> followed = {};
 
-  /// Records which transforms follow the answer's tensors, in the first run.
+  /// Sets `followed`, in the first run.
   void look_who_follows() {
     const auto transforms = transforms_passed();
     followed.clear();
@@ -258,8 +262,8 @@ struct PathEffects::KeptAnswer {
         if (transforms[i]->follows(x)) by.push_back(i);
     });
   }
-  /// Marks the derivatives of the tensors as lost: the transforms of the run that performs
-  /// the effect again follow other values than those of the first run.
+  /// Marks the derivatives of the tensors as lost, because the transforms of the run that performs
+  /// the effect again differentiate other values than those of the first run.
   void lose_derivatives(std::any& again) const {
     if (followed.empty()) return;
     const auto transforms = transforms_passed();
@@ -287,7 +291,7 @@ class PathEffects::Tensors {
       ++number;
     });
   }
-  /// Returns the number of the effect's tensor that all of these are; -1: none.
+  /// Returns the number of the tensor of the effect that all of `answers` are; -1 if there is none.
   int passed(std::span<const Tensor> answers) const {
     const int* const first = marks_.find(answers[0]);
     const auto is_first = [&](const Tensor& x) {
@@ -302,10 +306,11 @@ class PathEffects::Tensors {
   std::vector<Tensor> tensors_;
 };
 
-// Returns the inner PathEffects of the same vmap that performs the effect. There may be two:
-// one of the function, and inside of it one of a function that an operation carries. The inner
-// one performs the effect for its lanes. The outer one remembers the answers for all lanes,
-// and gives each lane its own when the function runs again.
+// Returns the inner PathEffects of this vmap, if it performs the current effect; else null. Two
+// PathEffects of a vmap may be installed: one for vmap's function, and inside of it one for the
+// function of a higher-order operation. The inner one performs the effect for its lanes. The outer
+// one remembers the answers for all lanes, and gives each lane its own answer when the function
+// runs again.
 const PathEffects* PathEffects::asking() const noexcept {
   for (const Frame* at = current; at && at->kind == Frame::Kind::interception;) {
     const auto& working = static_cast<const Interception&>(*at);
@@ -347,8 +352,8 @@ std::any PathEffects::answer_kept(const EffectType& effect, std::any performed) 
   }
 }
 
-// Returns a known answer for this run. A lane that runs again alone gets its own real values
-// in place of lanes' values.
+// Returns a known answer for this run. A lane that runs again alone gets its own real values in
+// place of batched ones.
 std::any PathEffects::known_answer(const EffectType& effect, const std::any& known, const Tensors& given) const {
   if (const auto* threw = std::any_cast<Threw>(&known)) std::rethrow_exception(threw->what);
   const auto* const kept = std::any_cast<KeptAnswer>(&known);
@@ -363,8 +368,8 @@ std::any PathEffects::known_answer(const EffectType& effect, const std::any& kno
   return answer;
 }
 
-// Returns the part of the outer PathEffects' known answer for the lanes that perform the effect
-// now.
+// Returns the part of the answer known to the outer PathEffects that belongs to the lanes for which
+// the effect is performed now.
 std::any PathEffects::part_of_known(const EffectType& effect) const {
   if (const auto* threw = std::any_cast<Threw>(known_outside_)) std::rethrow_exception(threw->what);
   const auto* const kept = std::any_cast<KeptAnswer>(known_outside_);
@@ -457,7 +462,7 @@ PathEffects::OfLane PathEffects::ask_for(const EffectType& effect, const std::an
   return found;
 }
 
-// Returns the answers for these rows as one answer of their lanes.
+// Combines the answers of the lanes in these rows into one answer.
 PathEffects::KeptAnswer PathEffects::kept_of(const EffectType& effect, std::span<const OfLane> lanes,
                                              const std::vector<std::size_t>& rows, const Tensors& given) const {
   if (rows.empty()) return {&effect, std::any()};

@@ -1,8 +1,9 @@
 // Operations that throw for some lanes. These lanes split from those for which the operation
-// succeeds, so f, which may catch the error, sees it as in a loop over the lanes.
-// The lanes that throw are found by bisection: the operation is performed for half of them,
-// half of that half, and so on. For few lanes among n this takes about log2(n) operations for each;
-// for many it takes no more operations than the loop.
+// succeeds, so the function sees the error only in the lanes that have it, as in a loop over the
+// lanes, and may catch it.
+// The lanes that throw are found by bisection: the operation is performed for half of them, then
+// for half of that half, and so on. If few of n lanes throw, this takes about log2(n) operations
+// for each of them; if many throw, it takes no more operations than the loop.
 #include <algorithm>
 #include <new>
 #include <string>
@@ -16,8 +17,9 @@ namespace stave_detail {
 
 namespace {
 
-// Returns the first line of an error's text without numbers and without the name of the function
-// before it, which changes on the way. Lanes whose errors differ only in these take one path.
+// Returns the first line of an error's text without numbers, and without the name of the function
+// at its beginning, because handlers on the way may change that name. Lanes whose errors differ
+// only in these take one path.
 std::string without_numbers(std::string_view text) {
   const std::size_t name = text.find_first_not_of("abcdefghijklmnopqrstuvwxyz_0123456789");
   if (name != text.npos && text.substr(name).starts_with(": ")) text.remove_prefix(name + 2);
@@ -34,11 +36,11 @@ std::string without_numbers(std::string_view text) {
   return kind;
 }
 
-// Returns the operation; null for a call that carries functions, which may throw any error.
+// Returns the operation; null for a higher-order one, whose functions may throw any error.
 const Op* operation_of(const Call& call) { return call.op().is_higher_order ? nullptr : &call.op(); }
 
-// Converts an error of every entry of an operation's operands to one of some entry. Every entry
-// of one lane may have the error, but not every entry of other lanes.
+// Converts an error that says that every entry of the operands fails to one that says that some
+// entry fails. In one lane every entry may fail, but not in the other lanes.
 std::exception_ptr of_some_entries(const std::exception_ptr& threw) {
   try {
     std::rethrow_exception(threw);
@@ -69,7 +71,7 @@ std::string kind_of_error(const std::exception_ptr& threw) {
     std::rethrow_exception(threw);
   } catch (const Error& error) {
     const auto* const everywhere = dynamic_cast<const FailsEverywhere*>(&error);
-    // what() is not used, because it notes that it was called.
+    // what() is not called, because the error may record that its text was read.
     return std::string((everywhere ? everywhere->type : typeid(error)).name()) + ": " +
            without_numbers(error.std::runtime_error::what());
   } catch (const std::exception& error) {
@@ -179,8 +181,8 @@ std::exception_ptr PathRun::attempt(Call& call, std::span<const std::int32_t> la
   }
 }
 
-// Finds the outcome for each of these lanes. `error` is what the operation throws for all of them
-// together; null: unknown.
+// Finds the outcome for each of these lanes. `error` is the error that the operation throws for all
+// of them together; null if it is unknown.
 void PathRun::find_outcomes(Call& call, std::span<const std::int32_t> lanes, std::exception_ptr error,
                             Outcomes& found) {
   if (found.other) return;
@@ -209,9 +211,9 @@ void PathRun::find_outcomes(Call& call, std::span<const std::int32_t> lanes, std
   found.other = other == found.threw.end() ? error : thrown_once(call, other->lanes.back(), other->first, error, found);
 }
 
-// Returns the error that occurs only once. A lane threw `a` and, in another attempt, `b`,
-// which is of another type. So one of them occurs once, as an error of a handler around may,
-// and must not be lost.
+// Returns the error that occurs only once. A lane threw `a` and, in another attempt, `b`, which is
+// of another type. So one of the two errors occurred only once, as the error of an outer handler
+// may, and must not be lost.
 std::exception_ptr PathRun::thrown_once(Call& call, std::int32_t lane, const std::exception_ptr& a,
                                         const std::exception_ptr& b, const Outcomes& found) {
   if (found.effects) path_->effects->restore(*found.effects);
@@ -219,8 +221,8 @@ std::exception_ptr PathRun::thrown_once(Call& call, std::int32_t lane, const std
   return again && are_alike(again, a) ? b : a;
 }
 
-// Adds all of these lanes, each of which throws. The error that is stored is that of an operation
-// on one lane, as it is for others.
+// Adds all of these lanes to the lanes that throw. The stored error comes from an attempt with one
+// lane, like the errors that find_outcomes stores.
 void PathRun::add_all(Call& call, std::span<const std::int32_t> lanes, const std::exception_ptr& threw,
                       Outcomes& found) {
   if (found.effects) path_->effects->restore(*found.effects);
@@ -240,15 +242,17 @@ bool PathRun::may_differ(const Call& call, const std::exception_ptr& threw) cons
 void PathRun::fail_all(const Call& call, PathLog::Given given, std::exception_ptr threw) {
   LanePath& path = *path_;
   ++path.errors;
-  // The log does not contain how they came to it.
+  // The log does not contain the operations of the functions, so a replay could not reach the
+  // error.
   if (call.op().is_higher_order) path.log = nullptr;
   path.note({.op = &call.op(), .threw = threw, .given = std::move(given)});
   std::rethrow_exception(threw);
 }
 
-// Returns the error for these lanes: the one that the operation throws on the first of them,
-// with the names of all. Functions that an operation carries are not run again for that, unless
-// the error is another one than all lanes threw together, and so may be one that occurs once.
+// Returns the error for these lanes: the error that the operation throws for the first of them,
+// with the names of all. The functions of a higher-order operation run again for this only if
+// `known` differs from the error that all lanes threw together, because it may then be an error
+// that occurs only once.
 std::exception_ptr PathRun::error_of(Call& call, const std::vector<std::int32_t>& lanes,
                                      const std::exception_ptr& known, const std::exception_ptr& threw,
                                      Outcomes& found) {
@@ -282,7 +286,7 @@ Outputs PathRun::divided_by_error(Call& call, PathLog::Given given, std::excepti
   std::vector<Part> parts;
   if (!found.went_on.empty()) parts.push_back({std::move(found.went_on)});
   for (Outcomes::Threw& of : found.threw) {
-    // This error names all lanes, as they split inside.
+    // If lanes split inside the functions of a higher-order operation, `threw` already names them.
     const bool is_first = mark && of.kind == kind;
     std::exception_ptr error = error_of(call, of.lanes, is_first ? threw : of.first, threw, found);
     if (effects) path.effects->restore(*effects);

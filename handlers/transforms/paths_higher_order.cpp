@@ -1,7 +1,7 @@
-// The higher-order operation `call` under vmap. It is performed below as a call on all lanes
-// of the path. Its functions take the physical values, run on the lanes, path by path,
-// and return the physical values of the results. So captured lanes stay lanes, and handlers below
-// may run the functions again.
+// The higher-order operation `call` under vmap. It is passed on to the outer handlers as one call
+// on all lanes of the path. The functions of that call take batched tensors, run for the lanes,
+// path by path, and return batched tensors. So captured values of lanes stay such values, and the
+// outer handlers may run the functions again.
 #include <algorithm>
 
 #include <stave/core/op/function.h>
@@ -18,8 +18,8 @@ bool contains(const std::vector<bool>& mask, bool value) {
   return std::find(mask.begin(), mask.end(), value) != mask.end();
 }
 
-// Broadcasts all results to the lanes if one of them carries the lanes, or if `all`;
-// sets `all` accordingly.
+// Broadcasts all results to the lanes if one of them carries the lanes, or if `all` is true. Sets
+// `all` to true in these cases.
 Outputs alike(PathRun::Results results, bool& all, Index lanes) {
   all |= contains(results.batched, true);
   for (std::size_t i = 0; all && i < results.outputs.size(); ++i)
@@ -67,7 +67,8 @@ FunctionAttributes PathRun::lifted(const FunctionAttributes& functions, std::vec
   const bool by_rule = of->batch && contains(batched, true);
   FunctionAttributes lifted = *of;
   lifted.around = nullptr;
-  // The rule is for these lanes. If no input carries a lane, it serves the lanes below.
+  // The custom rule maps the lanes of this vmap. If no input carries a lane, an outer vmap may use
+  // it.
   lifted.batch = nullptr;
   lifted.function = lift(of->function, batched);
   if (by_rule)
@@ -111,7 +112,7 @@ FunctionAttributes PathRun::lifted(const FunctionAttributes& functions, std::vec
         if (!carries && (batched[i] || *outputs_batched)) cotangent = broadcast_lanes(cotangent, size);
         else if (carries && !batched[i] && !*outputs_batched)
           fail<TransformError>("custom_vjp: under vmap, the cotangents differ between lanes, but the results do not");
-        // Every lane read the same argument.
+        // Every lane read the same argument, so the cotangents of the lanes are added.
         if (!batched[i] && *outputs_batched) cotangent = sum(cotangent, 0);
       }
       return std::move(cotangents);
@@ -136,7 +137,8 @@ Outputs PathRun::handle_higher_order(Call& call) {
   const FunctionAttributes& functions = functions_of(call);
   const RowsPtr lanes = path.lanes;
   const bool by_rule = *outputs_batched && functions.batch && !functions.backward && !functions.tangents;
-  // True until the operation has been performed, but not when its functions run later.
+  // `*repeats` says that the operation is repeated. It becomes false once the operation has been
+  // performed, so it is false when the functions run later.
   const auto repeats = std::make_shared<bool>(repeats_);
   Outputs outputs =
       by_rule ? batched_by_rule(*vmap_, lanes->size(), functions, batched, inputs)

@@ -126,7 +126,8 @@ void PathRun::check_given(const Call& call, const PathLog::Given& first) const {
   const std::span<const Tensor> inputs = call.inputs();
   for (std::size_t i = 0; i < inputs.size() && i < most_told; ++i) {
     const Lanes* const lanes = vmap_->notes.find(inputs[i]);
-    // A single lane has real values where answers to effects were lanes' values.
+    // In a run of a single lane, answers to effects are real values, which were lanes' values in
+    // the first run.
     if (!lanes && path_->alone && first.mask >> i & 1) given.mask |= std::uint32_t{1} << i;
     else given.add(i, inputs[i], lanes);
   }
@@ -255,7 +256,8 @@ Tensor PathRun::replayed_read(const LaneValuePtr& value) {
   if (known.op) fail_other_way("a read", known.op->name);
   const PathLog::Event read = event_of_read(value, {});
   if (known.log != read.log || known.step != read.step) fail_other_way("a read of one value", "a read of another");
-  static_cast<void>(path.replaying());  // after the last event, pinned values may be released
+  // At the end of the log, replaying() releases the pinned values.
+  static_cast<void>(path.replaying());
   if (known.threw) std::rethrow_exception(known.threw);
   return known.answer;
 }

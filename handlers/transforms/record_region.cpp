@@ -18,7 +18,9 @@ namespace {
 // The note on a placeholder: the value of the region that it stands for.
 struct RegionValue {
   int value = -1;
-  Tensor shown;  // an element, which shows that the placeholder has a physical value
+  // A tensor with one element. It is the physical tensor of the placeholder, which shows that the
+  // placeholder has one.
+  Tensor shown;
   const Tensor* physical() const noexcept { return shown.defined() ? &shown : nullptr; }
 };
 
@@ -46,8 +48,8 @@ class Recorder final : public Handles<Call, ReadStorage, WhichFloat> {
         "{}: a value ({}) is read on the host, but each element has its own: use where(condition, a, b) in place of if",
         name_, read.value.dtype());
   }
-  // This effect is performed only when the function performs it, because the effect log
-  // of a checkpoint would contain it.
+  // Passes the effect to the caller's handlers only if the function performs it. If the effect were
+  // performed in advance, the effect log of an outer checkpoint would always contain it.
   Dtype handle(WhichFloat&) override {
     const UnderFrame of_the_caller(around_);
     return default_dtype();

@@ -1,17 +1,16 @@
 // The rematerialisation rule: which values a tape saves, and which the backward
 // pass computes again.
 //
-// A value that a rule will read is dropped if a few cheap operations compute it
-// from values that the tape keeps in any case. These are values that the operations
-// on the way read themselves or keep as results, inputs of the transform, and numbers.
-// All of them are kept by entries that the reader's own entry keeps alive. So the tape keeps
-// a subset of what it would keep without the rule. Any other value is saved: entries that read it
-// later save it, too.
+// A value that a rule will read is dropped if a few cheap operations compute it from values that
+// the tape keeps in any case: values that the rules of these operations read, results that these
+// operations keep, inputs of the transform, and numbers. Entries that the reader's own entry keeps
+// alive hold all of these. So the tape keeps a subset of what it would keep without
+// rematerialisation. Any other value is saved: entries that read it later save it, too.
 //
-// A few means 4 operations, counted from saved values. In a run of elementwise operations of one
-// shape, which the backward pass fuses (fused_backward.h), values that are recomputed in any case
-// do not count. But no run is recomputed for more than 512 operations, so that its values, by
-// tiles, stay in the level-2 cache.
+// At most 4 operations, counted from saved values, are a few. In a run of elementwise operations of
+// one shape, which the backward pass fuses (fused_backward.h), values that are recomputed in any
+// case do not count. But no run is recomputed for more than 512 operations, so that the tiles of
+// its values fit in the level-2 cache.
 #include <algorithm>
 
 #include <stave/core/ops/frontend.h>
@@ -24,8 +23,8 @@ namespace {
 
 constexpr int most_cheap = 4, longest = 512;
 constexpr std::size_t tape_limit = std::size_t{4} << 20;  // bytes
-// A primal may be held if its size is at most 1 / small_part of the size of the value
-// that is dropped for it.
+// The tape may keep a primal alive for recomputing if the primal's size is at most 1 / small_part
+// of the size of the value that is dropped for it.
 constexpr std::size_t small_part = 16;
 
 std::size_t bytes_of(const Abstract& x) { return static_cast<std::size_t>(x.shape.elements()) * size_of(x.dtype); }
@@ -153,7 +152,8 @@ void Rematerialization::plan(Entry& entry, const Call& call, const Rematerializa
   if (joins(entry)) search_nearby(entry, of_primals);
 }
 
-// Returns true once the tape drops values. It starts to if the kept values reach the limit.
+// Returns true once the tape drops values. The tape starts to drop them when the kept values reach
+// the limit.
 bool Rematerialization::begins(Entry& entry, std::size_t bytes) {
   if (active_) return true;
   if (kept_ + bytes < tape_limit) return false;
@@ -199,9 +199,8 @@ BackwardSlice Rematerialization::slice_of(Entry& entry, std::size_t bytes, const
   return slice;
 }
 
-// Adds the cost of having input i to the backward slice of an entry, whose output has this many
-// bytes.
-// Returns false if the input cannot be had.
+// Adds the cost of providing input i to the backward slice of an entry whose output has this many
+// bytes. Returns false if the input cannot be provided.
 bool Rematerialization::takes(Entry& entry, std::size_t i, std::size_t bytes, const Rematerialization& of_primals,
                               BackwardSlice& slice) {
   const std::span<Slot> producers = entry.producers();
@@ -226,8 +225,8 @@ bool Rematerialization::takes(Entry& entry, std::size_t i, std::size_t bytes, co
   return true;
 }
 
-// In y * y + 0.25 * y the first product keeps y. If the sum is needed, the second product's entry
-// needs y as well, although its rule does not read it. Both entries live as long as the sum's
+// In y * y + 0.25 * y the first product's entry keeps y. To recompute the sum, the second product's
+// entry needs y as well, although its rule does not read y. Both entries live as long as the sum's
 // entry, so the second one may share the value.
 void Rematerialization::search_nearby(Entry& entry, const Rematerialization& of_primals) {
   const SmallVector<Entry*, 16> entries = nearby(entry);

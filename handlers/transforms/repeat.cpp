@@ -27,17 +27,18 @@ Index most_steps(Index s, Index r) {
 
 }  // namespace
 
-// Let r be the least number for which n steps are possible. Both parts are then among those
-// that take the fewest steps: at most most_steps(s, r - 1) before the snapshot, and at least
-// most_steps(s - 1, r - 1) after it.
+// Let r be the least number with most_steps(s, r) >= n. A split of the n steps at the next snapshot
+// takes the fewest steps in total if at most most_steps(s, r - 1) steps come before the snapshot,
+// and at least most_steps(s - 1, r - 1) after it.
 Index steps_to_snapshot(Index n, Index snapshots) {
   Index r = 1;
   while (most_steps(snapshots, r) < n) ++r;
   return std::min(most_steps(snapshots, r - 1), n - most_steps(snapshots - 1, r - 1));
 }
 
-// Looks for a handler that records loops. Discreet handlers such as transforms may be passed:
-// they see one operation that carries the body, and have rules for it.
+// Finds the innermost handler that records loops. Handlers inside of it are passed over if their
+// answers need no check (Frame::answers_need_no_check), as those of transforms: they see the loop
+// as one operation, for which they have rules.
 LoopKeeper keeper_of_loops() {
   LoopKeeper found;
   for (const Frame* frame = current; frame; frame = frame->below) {
@@ -45,7 +46,7 @@ LoopKeeper keeper_of_loops() {
     if (frame->kind == Frame::Kind::computation) return {};
     if (!frame->operations) continue;
     if ((found.keeper = dynamic_cast<KeepsLoops*>(frame->handler))) {
-      // The keeper may take the steps differently another time.
+      // When the lanes run again, the keeper may record the steps in another way than in this run.
       for (PathRun* run : found.paths) run->end_log();
       return found;
     }

@@ -35,8 +35,8 @@ namespace stave {
 
 struct RepeatOptions {
   [[no_unique_address]] ByName by_name{};
-  /// Number of states that reverse mode keeps, along with the body; 0: those
-  /// of an ordinary loop's tape.
+  /// The number of states that reverse mode keeps, along with the body. 0: reverse mode keeps the
+  /// values that an ordinary loop's tape keeps.
   Index snapshots = 0;
 };
 
@@ -52,8 +52,8 @@ void check_repeat(Index n, Index snapshots);
 /// A handler that records a loop as one operation: a recorder of programs.
 class KeepsLoops {
  public:
-  /// Performs some or all of n steps from `state`, and returns how many are left. `changes` is set
-  /// by `step` once the steps have changed the state in more than its tensors.
+  /// Performs some or all of n steps from `state`, and returns how many are left. `step` sets
+  /// `changes` when the steps have changed anything in the state other than its tensors.
   virtual Index take(Index n, Index snapshots, FlatFunction step, const bool& changes, Outputs& state) = 0;
 
  protected:
@@ -68,8 +68,8 @@ struct LoopKeeper {
   /// Calls keeper->take(...). The keeper may perform steps and discard them.
   Index take(Index n, Index snapshots, FlatFunction step, const bool& changes, Outputs& state) const;
 };
-/// Returns the nearest handler that can record a loop. `keeper` is null if there is none,
-/// or if a handler inside of it has to see each step.
+/// Returns the innermost handler that can record a loop. `keeper` is null if there is none, or if a
+/// handler inside of it has to see each step.
 LoopKeeper keeper_of_loops();
 
 template <class Body>
@@ -141,7 +141,7 @@ class RepeatOf {
   }
 
   // Runs n steps such that a tape keeps only the snapshots. The steps up to each snapshot
-  // are a checkpoint, which in the backward pass runs again by this same function.
+  // are a checkpoint. The backward pass runs its steps again by this function.
   template <class Tree>
   static Tree reversed(const BodyPtr& body, Index n, Index snapshots, Tree state) {
     for (; n > 1; --snapshots) {

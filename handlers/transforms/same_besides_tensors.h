@@ -24,7 +24,7 @@ constexpr bool comparable_by_value() {
   else return std::is_empty_v<T> || requires(const T& a) { bool(a == a); };
 }
 
-/// Returns true if trees of type T can be compared in this way.
+/// Returns true if the parts of a tree of type T other than tensors can be compared by ==.
 template <class T, class... Outer>
 constexpr bool comparable_besides_tensors() {
   constexpr TreeKind kind = tree_kind<T>;

@@ -15,8 +15,8 @@ namespace stave_detail {
 
 std::string SowAttributes::str() const { return fmt::format("\"{}\"", name); }
 
-// The operation returns its operand. As an operation it is visible to handlers, and handlers below
-// see the physical value. Tangents and cotangents are not sown.
+// The operation `sow` returns its operand. Handlers see it like any operation, and those outside of
+// vmap see the batched tensor. Tangents and cotangents are not sown.
 constinit const Op op_sow{
     .name = "sow",
     .infer = [](const Call& call, SmallVector<Abstract, 1>& outputs) { outputs.push_back(abstract(call.input(0))); },

@@ -8,11 +8,11 @@
 //   auto [y, sown] = harvest(f)(x);                                  // sown.at("hidden")
 //   auto z = plant(f, {{"hidden", zeros({3})}})(x);                  // zeros where tanh(x) was
 //
-// (The idea is that of JAX's Oryx.) A sown value passes through the transforms as an operation.
-// So a harvest gets the value as it is at the place of the harvest:
+// (The idea is that of JAX's Oryx.) A sown value passes through the transforms as an operation. So
+// it depends on the position of the harvest among the transforms which value the harvest gets:
 //
 //   vmap   A harvest outside of vmap gets the values of all lanes, with the lanes as axis 0,
-//          whichever path each lane took; if the value depends on no lane, it gets it once.
+//          whichever path each lane took. A value that depends on no lane is gathered once.
 //          A harvest inside of vmap gets the lane's value.
 //   grad   A harvest outside of grad gets real values, which are constants. A harvest inside
 //          of grad gets values with their derivatives, also from a checkpoint inside of it.
@@ -57,11 +57,12 @@ Tensor sow_cotangent(const std::string& name, const Tensor& x, const std::string
 
 namespace stave_detail {
 
-/// The effect that asks whether a handler gathers a value that is about to be sown.
+/// The effect that finds out whether a handler gathers a value that is about to be sown.
 struct Sowing {
   struct Result {
-    // Identifies this sowing; the number is the same when a function runs again. After lanes have
-    // split there is one for each group. It is empty if no handler gathers the value.
+    // Numbers that identify this sowing and stay the same when a function runs again. There is one
+    // number; after lanes have split, there is one for each group of lanes; there is none if no
+    // handler gathers the value.
     std::vector<std::uint64_t> places{};
     bool planted = false;  // a handler will replace the value
     // A handler wants the values that split lanes sow joined into one value of all lanes.
@@ -91,11 +92,11 @@ struct SowAttributes final : Attributes {
 
 namespace stave {
 
-/// What a handler receives for one sow().
+/// The information that a handler receives for one sow().
 struct SownValue {
   std::string name;  ///< the name with its scopes
   Tensor value;
-  /// Identifies the sowing, and is the same when a function runs again; several numbers
+  /// Numbers that identify the sowing and stay the same when a function runs again; several numbers
   /// if lanes have split.
   std::vector<std::uint64_t> places{};
   bool again = false;  ///< whether this handler has seen the value before
@@ -113,7 +114,7 @@ class SownHandler : public Handles<Call, stave_detail::Sowing> {
   virtual Tensor sown(const SownValue& sown) = 0;
   /// Returns true if sown() will replace the value of this name.
   virtual bool plants(const std::string&) const { return false; }
-  /// Handles an operation that carries functions; by default it is passed on.
+  /// Handles a higher-order operation; by default the operation is passed on.
   virtual Outputs handle_higher_order(Call& call) { return perform(std::move(call)); }
   const std::string& tag() const noexcept { return tag_; }
   /// Returns true if the handler wants one value for all lanes of an inner vmap even after these
@@ -129,8 +130,8 @@ class SownHandler : public Handles<Call, stave_detail::Sowing> {
 
  private:
   std::string tag_;
-  // `seen_`: places of values that were sown; `own_`: places that this handler created,
-  // unknown to handlers below.
+  // `seen_`: places of values that were sown; `own_`: places that this handler created, which outer
+  // handlers do not know.
   std::set<std::uint64_t> seen_, own_;
 };
 

@@ -104,7 +104,7 @@ Outputs GradHandler::handle(Call& call) {
   if (lost) [[unlikely]]
     return unrecorded(performed(call, saved), {nullptr, *lost});
   EntryPtr entry = record(call);
-  // This may reuse the buffers of inputs that the entry did not save.
+  // The operation may reuse the buffers of inputs that the entry did not save.
   Outputs outputs = performed(call, saved);
   if (entry->keeps_outputs) {
     std::copy(outputs.begin(), outputs.end(), entry->outputs().begin());

@@ -30,13 +30,13 @@ void destroy(Entry* entry) noexcept;
 struct Slot {
   EntryPtr entry;
   int output = 0;
-  /// The value of `output` in a slot without an entry, if the derivative of the value is lost:
-  /// an effect was answered outside of the transform by computing the value. A slot without
-  /// an entry and with output 0 marks a value that a checkpoint's function computed.
+  /// The value of `output` in a slot without an entry that marks a lost derivative: a handler
+  /// outside of the transform computed the value to answer an effect. A slot without an entry and
+  /// with output 0 marks a value that a checkpoint's function computed.
   static constexpr int outside = -1;
 };
 
-// Additional data of an entry whose operation carries functions.
+// Additional data of the entry of a higher-order operation.
 struct HigherOrderOutputs {
   SmallVector<Abstract, 1> abstracts;
   SmallVector<Device, 1> devices;
@@ -104,9 +104,9 @@ struct Entry : RefCounted {
   Kind* kinds() noexcept { return reinterpret_cast<Kind*>(lengths() + axes); }
 };
 
-/// Returns true if operations performed here reach the library's own handlers alone.
-/// These recompute the values that they computed before, and do not observe whether an operation
-/// is performed as part of another.
+/// Returns true if operations that are performed here reach only the library's own handlers. These
+/// handlers give the same values when an operation is performed again, and do not depend on whether
+/// operations are fused.
 bool is_undisturbed();
 
 /// Chooses which of the values that rules will read are saved on a tape (rematerialisation).
@@ -158,9 +158,9 @@ class Rematerialization {
   std::vector<bool> needed_;  // needed_[i]: primal i is needed
 };
 
-/// The outputs of one operation of a checkpoint's function, which are not recomputed
-/// when the function runs again. `number` counts the operations of the function. Operations inside
-/// functions that operations carry have no number.
+/// The outputs of one operation of a checkpoint's function, which are not recomputed when the
+/// function runs again. `number` counts the operations of the function. Operations inside an inner
+/// higher-order operation have no number.
 struct SavedOutputs {
   std::size_t number;
   const Op* op;
@@ -172,15 +172,15 @@ class Replay {
   /// Returns the saved outputs of the next operation; null: it must be performed.
   /// Throws TransformError if another operation was performed in the first run.
   const Outputs* next(const Call& call);
-  int inside = 0;  // nesting depth inside functions that operations carry
+  int inside = 0;  // nesting depth inside functions of higher-order operations
 
  private:
   const std::vector<SavedOutputs> saved_;
   std::size_t number_ = 0, next_ = 0;
 };
 
-/// A handler that counts each operation, because outputs may be saved or restored by number.
-/// A loop must then be performed step by step.
+/// A handler that may count operations. counts() is true if outputs are saved or restored by the
+/// number of their operation; a loop must then be performed step by step.
 class CountsOperations {
  public:
   virtual bool counts() const noexcept = 0;
@@ -206,7 +206,8 @@ class GradHandler final : public Handler,
   Outputs handle(Call& call) override;
   std::string describe() const override { return notes.owner().name; }
   bool runs_no_user_code() const noexcept override { return true; }
-  // A checkpoint runs again as it ran first.
+  // A checkpoint that runs again accepts no closed calls, because it must perform the same
+  // operations as in its first run.
   bool takes_closed_calls() const noexcept override { return !base_; }
   bool counts() const noexcept override { return replay_.has_value(); }
   EntryPtr entry_of_input() { return Entry::of_input(sequence_++); }
@@ -231,7 +232,8 @@ class GradHandler final : public Handler,
   /// Throws TransformError if the slot marks a value without a recorded origin that depends
   /// on differentiated values.
   void check_recorded(const Slot* slot) const;
-  /// Marks the outputs as values for which nothing is recorded, with a note like `like`.
+  /// Marks the outputs, by notes that hold the slot `like`, as values for which nothing is
+  /// recorded.
   Outputs unrecorded(Outputs outputs, const Slot& like = {}) const;
   Tensor without_notes(Tensor x) const;
   Outputs without_notes(Outputs outputs) const;
@@ -262,8 +264,8 @@ class GradHandler final : public Handler,
   Outputs custom_jvp(Call& call, const FunctionAttributes& functions);
   std::vector<InstallationId> ids() const;
 
-  // Keeps the base handler alive while the entries of this one are walked back over, because values
-  // still carry its notes. The first handler lives as long as the tape.
+  // Keeps the base handler alive during a walk back over the entries of this one, because values
+  // still carry the base handler's notes. The first handler lives as long as the tape.
   const std::shared_ptr<const GradHandler> base_;
   std::uint64_t sequence_ = 0;
   std::optional<Replay> replay_;
@@ -290,12 +292,12 @@ class BackwardScope final : public AnyHandler {
   const NamePtr name_;
 };
 
-/// Returns the functions with a check: they throw TransformError if they use or return values
-/// with notes of `ids`.
+/// Returns the functions with a check: they throw TransformError if they use or return values with
+/// notes of the handlers `ids`.
 FunctionAttributes without_captures(const FunctionAttributes& functions, std::vector<InstallationId> ids,
                                     const char* transform);
 
-/// Returns true if an entry whose operation carries functions is a checkpoint.
+/// Returns true if the entry of a higher-order operation is a checkpoint.
 bool rematerializes(const Entry& entry);
 /// The outputs of a checkpoint's function in its second run, and the handler
 /// that recorded that run.

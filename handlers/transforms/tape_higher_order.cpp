@@ -1,13 +1,13 @@
 // Reverse mode of the higher-order operation `call` (core/op/higher_order.h).
 //
-//   checkpoint   Forward, the function runs below, and nothing of it is recorded. Backward,
-//                it runs again and is recorded on a tape of its own. That tape continues this one,
-//                so captured values get cotangents as arguments do. The operations
-//                by which other handlers answer its effects are recorded in the first run.
-//                The values that a policy saves are returned beside the results, so that handlers
-//                below treat them as results.
-//   custom_vjp   The rule `forward` runs below in place of the function. Its operations
-//                are ordinary ones to the handlers there, so a second derivative is that
+//   checkpoint   In the forward pass, the function runs under the outer handlers, and none of its
+//                operations is recorded. In the backward pass it runs again and is recorded on a
+//                tape of its own. That tape continues this one, so captured values get cotangents
+//                as arguments do. The operations by which other handlers answer the effects of the
+//                function are recorded in the first run. The values that a policy saves are
+//                returned after the results, so that outer handlers treat them as results.
+//   custom_vjp   The rule `forward` runs under the outer handlers in place of the function. Its
+//                operations are ordinary ones to these handlers, so a second derivative is that
 //                of forward and backward.
 //   custom_jvp   The tangent rule, as a function of tangents, is transposed.
 //   custom_vmap  Reverse mode has no rule of its own for it: its function is differentiated.
@@ -63,7 +63,7 @@ struct Saving {
   std::shared_ptr<const Saveable> what;
   std::map<std::size_t, SavedOutputs> saved{};
   std::size_t number = 0;
-  int inside = 0;  // nesting depth inside functions that operations carry
+  int inside = 0;  // nesting depth inside functions of higher-order operations
 };
 
 // The outputs of an operation, which are saved if one of them is given a label of the policy.
@@ -96,11 +96,13 @@ class Unrecorded final : public Handler,
   Outputs handle(Call& call) override {
     GradHandler* const grad = running();
     if (grad && log_->answering)
-      // A handler performs this to answer an effect: the answer keeps its derivative.
+      // A handler performs this operation to answer an effect. It is recorded, so that the answer
+      // keeps its derivative.
       return grad->handle(call);
     if (!grad) return saved(call, [&] { return perform(std::move(call)); });
     const bool before = std::exchange(touched, is_known(*grad, call.inputs()));
-    // Functions inside may use more differentiated values.
+    // The functions of a higher-order operation may use more differentiated values, which sets
+    // `touched`.
     Outputs outputs = saved(
         call, [&] { return call.op().is_higher_order ? perform(with_bare_rules(call)) : perform(std::move(call)); });
     if (touched) outputs = grad->unrecorded(std::move(outputs));
@@ -123,7 +125,7 @@ class Unrecorded final : public Handler,
     for (std::size_t i = 0; grad && i < inputs.size(); ++i)
       if (const Slot* slot = grad->find(arguments[i])) inputs[i] = grad->notes.put(clone_node(inputs[i]), *slot);
     Outputs outputs = with(shared_from_this(), [&] { return functions.run(function, inputs); });
-    // An output may be an argument, or a captured value itself.
+    // An output that is an argument or a captured value may carry a note of grad.
     make_bare(outputs);
     if (touched) *any_touched_ = true;
     if (saves_) append_saved(outputs);
@@ -152,8 +154,8 @@ class Unrecorded final : public Handler,
     make_bare(results.outputs);
     make_bare(results.residuals);
   }
-  // Handlers below keep additional results of rules beside the results, such as tangents.
-  // These leave the checkpoint without notes.
+  // Outer handlers keep additional results of rules, such as tangents, beside the results of the
+  // call. These must leave the checkpoint without notes.
   Call with_bare_rules(const Call& call) {
     auto bare = make_intrusive<FunctionAttributes>(functions_of(call));
     FunctionAttributes::for_rules([&](auto member) {
@@ -209,7 +211,8 @@ class Unrecorded final : public Handler,
 struct RunAgainAttributes final : Attributes {
   AttributesPtr functions;
   std::shared_ptr<const GradHandler> recorder;  // not owned, if it is the first recorder
-  // Without the outputs; counts[i] says how many outputs entry i has.
+  // The saved operations, without their outputs, which the entry holds. counts[i] is the number of
+  // outputs of saved[i].
   std::vector<SavedOutputs> saved;
   std::vector<std::size_t> counts;
   std::string str() const override { return ""; }
@@ -326,7 +329,7 @@ Outputs GradHandler::checkpoint(Call& call) {
   const EntryPtr entry = record(call);
   entry->attributes = again;
   entry->carried = std::move(kept);
-  // With notes, so that the second run finds the same producers.
+  // The entry holds the inputs with their notes, so that the second run finds the same producers.
   std::copy(call.inputs().begin(), call.inputs().end(), entry->inputs().begin());
   return noted(without_notes(std::move(outputs)), entry);
 }

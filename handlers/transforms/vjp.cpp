@@ -144,7 +144,7 @@ class BackwardPass {
   // Performs the rules of an entry. Every consumer of the entry was recorded later and has been
   // processed, so its cotangents are complete.
   void step(Entry& entry, const SmallVector<Tensor, 1>& cotangents) {
-    // Functions that an operation carries have scopes of their own.
+    // The functions of a higher-order operation have scopes of their own.
     const ReenteredScopes scopes(entry.op->is_higher_order ? nullptr : entry.scopes.get());
     if (!joint_ && entry.dropped && Region::admits(*entry.op) && is_undisturbed()) {
       joint_.emplace(record_.handler, entry.input_abstracts()[0].shape);
@@ -161,7 +161,7 @@ class BackwardPass {
       fail<TransformError>("{}: the operation {} has no VJP rule: give it one, or cut it off with stop_gradient",
                            record_.handler.describe(), entry.op->name);
     for (const Slot& producer : entry.producers())
-      __builtin_prefetch(producer.entry.get());  // the entries of a long tape are not in the cache
+      __builtin_prefetch(producer.entry.get());  // a long tape is not in the cache
     const SmallVector<Abstract, 2> abstracts = entry.input_abstracts();
     Inputs complete;  // all inputs, if some were dropped
     if (entry.dropped) {
@@ -179,7 +179,7 @@ class BackwardPass {
       if (entry.producers()[i].entry) add_cotangent(entry.producers()[i], rule(context, i));
   }
 
-  // Performs a rule that adds to the sums of cotangents itself.
+  // Performs a rule that itself adds its cotangents to the sums so far (AddsToCotangents).
   void adding_step(Entry& entry, const AddsToCotangents& adds, const VjpContext& context) {
     const std::span<Slot> producers = entry.producers();
     AddsToCotangents::Sums sums;
@@ -290,7 +290,7 @@ class BackwardPass {
   FlatPullback::Record& record_;
   const bool consume_;  // whether the tape's saved values may be freed
   BackwardScope& scope_;
-  // Whether only the pass keeps the current entry alive, and so also its producers.
+  // True if only the pass keeps the current entry alive, and so also its producers.
   bool keeps_ = false;
   Waiting waiting_;
   std::optional<FusedBackward> joint_;  // set while rules are recorded into it
@@ -332,7 +332,8 @@ std::vector<Tensor> FlatPullback::consume(std::span<const Tensor> cotangents) {
   const IntrusivePtr<Record> last = std::move(record_);
   if (!last.unique()) return run_backward(*last, cotangents, false);
   NoteOwner& owner = last->handler.notes.owner();
-  if (owner.thread == id_of_this_thread()) owner.confined = true;  // the notes end here
+  // The notes of the handler end in this call, and so on this thread.
+  if (owner.thread == id_of_this_thread()) owner.confined = true;
   return run_backward(*last, cotangents, true);
 }
 

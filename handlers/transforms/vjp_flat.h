@@ -1,11 +1,12 @@
 // Reverse mode over flat lists of tensors: the core of grad, value_and_grad, vjp
 // and jacrev (grad.h).
 //
-// While the function runs, the `grad` handler performs below itself each operation
-// on a differentiated value, and records it on a tape: the operation, the values that its VJP rule
-// reads, and the producers of its inputs. The values themselves stay real. Later the pullback
-// walks the tape backwards and performs the VJP rules. These are made of ordinary operations,
-// which the handlers around the pullback can transform, so derivatives of derivatives work.
+// While the function runs, the `grad` handler passes each operation on to the outer handlers. It
+// records an operation on a differentiated value on a tape: the operation, the values that its VJP
+// rule reads, and the producers of its inputs. The values themselves stay real. Later the pullback
+// walks the tape backwards and performs the VJP rules. The rules are made of ordinary operations,
+// which the handlers around the call of the pullback can transform, so derivatives of derivatives
+// work.
 #pragma once
 
 #include <span>
@@ -54,7 +55,8 @@ class FlatPullback {
   /// Returns the cotangents of the inputs. `cotangents` have the outputs' shapes and dtypes
   /// (undefined: zero). It may be called again.
   std::vector<Tensor> operator()(std::span<const Tensor> cotangents) const;
-  /// Does the same for the last time: intermediate values are freed as soon as nothing needs them.
+  /// Returns the same cotangents as operator(), in the last call of this pullback: saved values are
+  /// freed as soon as no rule needs them.
   std::vector<Tensor> consume(std::span<const Tensor> cotangents);
 
   struct Record;

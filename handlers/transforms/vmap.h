@@ -14,7 +14,7 @@
 // and then each lane takes a path of its own. The mechanism is in vmap_flat.h and paths.h.
 //
 // An operation that throws for some lanes, as for an index out of range or a matrix that is not
-// positive definite, splits the lanes likewise. f may catch the error, which only these lanes meet.
+// positive definite, splits the lanes too. f may catch the error, which only these lanes get.
 // Lanes take the same path if their errors have the same type and texts that differ only
 // in numbers; `what()` is the text of the first lane's error. An error that f does not catch leaves
 // vmap with its type, and names the lanes.
@@ -105,8 +105,8 @@ void add_axes(const T& tree, const MapAxes& prefix, LeafAxes& to) {
 [[noreturn]] void fail_other_lanes(bool comparable);
 [[noreturn]] void fail_used_up();
 
-// Collects the result of a function that runs once for each path. All but its tensors must be
-// the same on every path.
+// Collects the result of a function that runs once for each path. The parts of the result that are
+// not tensors must be the same on every path.
 template <class Result>
 class ResultOfLanes {
  public:

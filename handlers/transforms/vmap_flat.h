@@ -27,8 +27,8 @@ struct MapAxis {
   struct Unmapped {};
   constexpr MapAxis(Unmapped) : mapped(false) {}
   constexpr MapAxis(Tensor::NoneType) : mapped(false) {}
-  /// Returns the axis of the keys' data for this axis of an array of keys. The last axis
-  /// of the data holds the words of a key.
+  /// Converts an axis of an array of random-number keys to the axis of the keys' data. The data has
+  /// one more axis, the last one, which holds the words of a key.
   constexpr MapAxis of_keys() const { return mapped && axis < 0 ? MapAxis(axis - 1) : *this; }
 };
 inline constexpr MapAxis::Unmapped unmapped{};

@@ -23,8 +23,8 @@ namespace {
 
 constexpr std::size_t most_steps = 2048, most_inputs = 64, most_outputs = 64;
 
-/// Builds a region of instructions. A computation that occurs twice is done once, which within a
-/// tile costs no memory.
+/// Builds a region of instructions. A computation that occurs twice is done once; within a tile,
+/// keeping its value takes no memory.
 class Builder {
  public:
   Builder(const Program& program, const Constants& constants, std::span<const int> inputs)
@@ -37,7 +37,7 @@ class Builder {
     region_ = make_intrusive<Region>(std::move(dtypes));
   }
 
-  /// `inner` is the region that the instruction performs, or null for a single operation.
+  /// `inner` is the region of an instruction that performs one, or null for a single operation.
   void add(const Program::Instruction& member, const Region* inner) {
     std::vector<int> operands;
     for (const int input : member.inputs) operands.push_back(value_of(input));
@@ -110,7 +110,8 @@ class Builder {
 // Goes through a program and forms its regions.
 class Former {
  public:
-  /// `apart` receives the operations that do not become one region; it may be null.
+  /// `apart` is the fusion report, which explains which operations do not become one region; it may
+  /// be null.
   Former(Program& program, FusionReport* apart)
       : program_(program), apart_(apart), constants_(program), reads_(program.variables.size()),
         reads_inside_(program.variables.size()), is_reduction_of_(program.variables.size()),
@@ -158,7 +159,8 @@ class Former {
   Program::Instruction taken(Program::Instruction& step) const { return apart_ ? step : std::move(step); }
   Open*& home(int variable) { return home_[static_cast<std::size_t>(variable)]; }
 
-  // The region of an operation that performs one (elementwise_op), without reductions; else null.
+  // Returns the region of an operation that is itself a region (elementwise_op) and has no
+  // reductions; else null.
   static const Region* region_of(const Program::Instruction& step) {
     const auto* fused = dynamic_cast<const FusedAttributes*>(step.attributes.get());
     return fused && fused->region->reductions().empty() ? fused->region.get() : nullptr;
@@ -175,7 +177,7 @@ class Former {
   static bool is_reduction(const Program::Instruction& step) {
     return Region::admits_reduction(*step.op) && !static_cast<const ReduceAttributes&>(*step.attributes).axes.empty();
   }
-  // The open region of which the step reduces a value, or null.
+  // Returns the open region that holds the value which the step reduces; null if there is none.
   Open* reduced_in(const Program::Instruction& step) {
     if (step.is_read() || !is_reduction(step)) return nullptr;
     Open* const region = home(step.inputs[0]);
@@ -189,8 +191,8 @@ class Former {
     return is_reduction_of_[v] && home_[v] == &region;
   }
 
-  // The members' values that are read outside: by another instruction, or as results of the
-  // program.
+  // Returns the members' outputs that instructions other than the members read, or that are results
+  // of the program.
   std::vector<int> needed(std::span<const Program::Instruction> members) {
     const auto reads_inside = [&](int variable) -> int& { return reads_inside_[static_cast<std::size_t>(variable)]; };
     for (const Program::Instruction& member : members)
@@ -213,8 +215,8 @@ class Former {
     if (region && std::any_of(step.inputs.begin(), step.inputs.end(), [&](int x) { return is_reduced(*region, x); }))
       region = nullptr;
     if (apart_) apart_->joined(step, [&](int input) { return region && home(input) == region; });
-    // Other open regions that the step reads (behind another barrier, or full ones) must be
-    // performed before.
+    // Other open regions that the step reads must be performed before it. They are behind another
+    // barrier, or full.
     for (const int input : step.inputs)
       if (home(input) && home(input) != region) close_for(input, step);
     if (!region) region = &open_.emplace_back();
@@ -269,7 +271,7 @@ class Former {
     }
   }
 
-  // The variables that the members read and none of them computes.
+  // Returns the variables that the members read and that no member computes.
   std::vector<int> inputs_of(std::span<const Program::Instruction> members) const {
     std::vector<int> inputs;
     std::unordered_set<int> known;
@@ -306,8 +308,9 @@ class Former {
   Program& program_;
   FusionReport* const apart_;
   const Constants constants_;
-  std::vector<int> reads_;             // for each variable, how many times it is read
-  std::vector<int> reads_inside_;      // the same by members of the current region; 0 between calls
+  std::vector<int> reads_;  // for each variable, how many times it is read
+  // For each variable, how many times members of the current region read it; 0 between calls.
+  std::vector<int> reads_inside_;
   std::vector<bool> is_reduction_of_;  // the variable is a reduction in which a region ends
   std::vector<Open*> home_;
   std::list<Open> open_;

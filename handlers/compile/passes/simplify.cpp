@@ -46,8 +46,8 @@ class Simplifier {
 
  private:
   const Program::Variable& variable(int number) const { return program_.variable(number); }
-  // The instruction that computes the variable, if it has this operation and the reader's barrier;
-  // else null.
+  // Returns the instruction that computes the variable, if it has this operation and the barrier of
+  // `reader`; else null.
   const Program::Instruction* given_by(int variable, OpId id, const Program::Instruction& reader) const {
     const int at = made_by_[static_cast<std::size_t>(variable)];
     if (at == 0) return nullptr;
@@ -62,7 +62,7 @@ class Simplifier {
     return found == number && std::signbit(found) == std::signbit(number);
   }
 
-  // The input that equals the result, or -1.
+  // Returns the input that equals the result, or -1.
   int equal_input(const Program::Instruction& step) const {
     const auto in = [&](std::size_t i) { return step.inputs[i]; };
     switch (step.op->id) {
@@ -111,8 +111,7 @@ class Simplifier {
     return false;
   }
 
-  // Composes an operation that moves elements with the one before it, so that the elements move
-  // once.
+  // Merges an operation that moves elements with the one before it, so that the elements move once.
   void join(Program::Instruction& step) const {
     if (step.inputs.empty()) return;
     if (const OpId id = step.op->id; id == OpId::reshape || id == OpId::broadcast_to) {
@@ -132,7 +131,8 @@ class Simplifier {
   Program& program_;
   const Constants constants_;
   Renaming renamed_;
-  // For each variable, 1 + the place of its instruction among the kept ones; 0: no instruction.
+  // For each variable, 1 + the index of its instruction in `kept_`; 0 if no kept instruction
+  // computes it.
   std::vector<int> made_by_;
   Compaction kept_{program_};
 };
