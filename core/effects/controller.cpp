@@ -297,7 +297,7 @@ void Computation::stand_still(Suspension& suspension) noexcept {
   top_ = current;
 }
 
-// ---- inside the `handle` of handlers below the controller ---------------------------------------
+// ---- suspended inside the `handle` of outer handlers --------------------------------------------
 
 namespace {
 

@@ -28,7 +28,7 @@ constexpr const char* function = "at";
 
 // ---- the parts of an index ------------------------------------------------------------------
 
-// A tensor of the index, and the first axis of the box that it addresses.
+// A tensor of the index, and the first axis of the box that it indexes.
 struct Addressing {
   Tensor tensor;
   Index axis;
@@ -39,8 +39,8 @@ struct Places {
   BasicIndex box;
   std::vector<Addressing> tensors = {};
   // The next three members describe the tensors and the integers beside them.
-  bool adjacent = true;  // no other part of the index stands between them
-  Index front = 0;       // the axis of the box at which the first of them stands
+  bool adjacent = true;  // no other part of the index is between them
+  Index front = 0;       // the axis of the box that the first of them indexes
   bool integers = false;
 
   Places(const Tensor& x, std::span<const AnyIndex> index) : box{x.shape()} {
@@ -101,7 +101,7 @@ struct Places {
       fail<IndexError>("{}: a mask of shape {} stands for axes of lengths {} (of shape {})", function, tensor.shape(),
                        Shape(stands_for), box.shape);
     if (rank > 0) return box.whole_axes(rank);
-    box.result.push_back(1);  // A mask of rank 0 is the mask of a new axis.
+    box.result.push_back(1);  // A mask of rank 0 applies to a new axis of length 1.
     tensors.back().tensor = reshape(tensor, {1});
   }
 };
@@ -115,7 +115,7 @@ Tensor box_of(const Tensor& x, const BasicIndex& box) {
   return reshape(part, box.result);
 }
 
-// A copy of x with another box.
+// A copy of x in which `value` replaces the box.
 Tensor with_box(const Tensor& x, const BasicIndex& box, const Tensor& value) {
   const Tensor part = reshape(value, box.lengths);
   if (box.everything() || part.size() == 0) return part.size() == 0 ? x : part;
@@ -137,8 +137,8 @@ Tensor is_within(const Tensor& index, Index length) {
   return logical_and(wide >= -length, wide < length);
 }
 
-// Integer tensors of one shape, and the axes of the box that they address. The class permutes
-// the axes of the box for gather and scatter.
+// The integer tensors of an index, broadcast to one shape, and the axes of the box that they index.
+// The class permutes the axes of the box for gather and scatter.
 class Addressed {
  public:
   Addressed(const Places& places) : front_(static_cast<int>(places.front)), adjacent_(places.adjacent) {
@@ -233,7 +233,7 @@ std::optional<Tensor> one_for_all(const Places& places, const Tensor& values) {
   const auto [mask, axis] = places.tensors[0];
   const int behind = static_cast<int>(places.box.result.size()) - static_cast<int>(axis) - mask.rank();
   if (values.rank() <= behind) return values;
-  // The values' axis of the mask's elements.
+  // The axis of `values` along which the true elements of the mask lie.
   const auto elements = static_cast<std::size_t>(values.rank() - behind - 1);
   if (values.shape()[elements] != 1) return std::nullopt;
   Shape shape = values.shape();

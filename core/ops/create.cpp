@@ -22,7 +22,7 @@ namespace stave {
 
 using namespace stave_detail;
 
-// ---- records --------------------------------------------------------------------------------
+// ---- operation records ----------------------------------------------------------------------
 
 constinit const Op op_full{
     .id = OpId::full,
@@ -233,7 +233,7 @@ namespace stave {
 
 Tensor Tensor::from_scalar(Scalar value) { return constant(value, value.alone(), {}, cpu); }
 
-// ---- data at hand ---------------------------------------------------------------------------
+// ---- tensors of host data -------------------------------------------------------------------
 
 namespace {
 

@@ -1,5 +1,5 @@
 // Losses: how far predictions are from their targets. All losses are composed of other operations.
-// Integers become default_dtype(); halves are computed in float32 and rounded once.
+// Integers become default_dtype(); 16-bit floats are computed in float32 and rounded once.
 // Predictions and targets must have one shape, because broadcasting them is usually a mistake;
 // otherwise ShapeError is thrown.
 #pragma once
