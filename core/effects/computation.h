@@ -103,8 +103,8 @@ class Computation : public ThreadCounted, public SuspendedInside {
   /// Cancels the computation. Rethrows an exception other than Cancelled that leaves the body.
   void cancel();
   void cancel_quietly() noexcept;
-  /// Releases a reference, and drops the computation if it waits with this ticket. May be called on
-  /// any thread.
+  /// Releases a reference, and drops the computation if it still waits at the suspension that
+  /// `ticket` identifies (the address of its Suspension). May be called on any thread.
   static void give_up(Computation* computation, const void* ticket) noexcept;
   enum class Outcome : std::uint8_t { answered, cancelled, below };
   /// Suspends the computation until an answer is given; called on the computation's own stack.

@@ -52,7 +52,7 @@ namespace stave {
 /// Thrown through a computation that was dropped. It is no std::exception: code that catches it
 /// must rethrow it.
 struct Cancelled {
-  // An effect throws it, and the whole surrounding computation must unwind.
+  // True if an effect threw this exception: then the whole enclosing computation must unwind.
   bool in_progress = false;
 };
 

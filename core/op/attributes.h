@@ -246,9 +246,10 @@ struct AxisAttributes final : ValueAttributes<AxisAttributes> {
 /// scatter(x, indices, updates): x with the updates, which have the shape of gather's result,
 /// written where gather would read. Of several updates to one position the last in row-major
 /// order remains. scatter_add, scatter_multiply, scatter_min, scatter_max combine an update
-/// with the present element instead. Updates to one position are combined in their order,
-/// or in parts of that order. min and max give NaN if one operand is NaN. Negative indices count
-/// from the end if `from_end` is set; else they are out of range.
+/// with the present element instead. Updates to one position are combined in their order; a
+/// backend may combine consecutive updates in parts first, and then the results of the parts. min
+/// and max give NaN if one operand is NaN. Negative indices count from the end if `from_end` is
+/// set; else they are out of range.
 struct GatherAttributes final : ValueAttributes<GatherAttributes> {
   int batch_dims;
   bool from_end;

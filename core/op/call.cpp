@@ -131,9 +131,9 @@ StoragePtr take_storage(Node& node) {
 // else null.
 Tensor run_elementwise(const Op& op, Dtype dtype, const Node& like, std::span<const View> in, Tensor* const* owned) {
   Backend& backend = backend_of(like.device);
-  // The input that donates its buffer becomes empty: code that reads it from the call meets
-  // an error, not the new value. Its node stays alive, because its shape and strides are read until
-  // the end.
+  // The input that donates its buffer becomes empty: code that reads it from the call
+  // gets an error, not the new value. Its node stays alive, because its shape and
+  // strides are read until the end.
   Tensor donor;
   for (std::size_t i = 0; i < in.size(); ++i)
     if (owned[i] && may_donate(*owned[i], like.shape, dtype)) {

@@ -2,8 +2,8 @@
 // A Call is one use of an operation, and the effect that handlers see.
 //
 // Rules are written with public operations, which go to the handlers outside the one that runs the
-// rule. So derivatives of any order, and any nesting of transforms, follow. A rule that follows
-// from a declared structure need not be written:
+// rule. So derivatives of any order, and any nesting of transforms, work. A rule that follows from
+// a declared structure need not be written:
 //   linear        JVP: the operation itself on the tangents
 //   bilinear      JVP: op(da, b) + op(a, db)
 //   elementwise   batching: the operation itself, operands aligned

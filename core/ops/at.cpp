@@ -40,7 +40,7 @@ struct Places {
   std::vector<Addressing> tensors = {};
   // The next three members describe the tensors and the integers beside them.
   bool adjacent = true;  // no other part of the index is between them
-  Index front = 0;       // the axis of the box that the first of them indexes
+  Index front = 0;       // the number of axes of the box before the first of them
   bool integers = false;
 
   Places(const Tensor& x, std::span<const AnyIndex> index) : box{x.shape()} {
@@ -153,7 +153,7 @@ class Addressed {
     for (const Tensor& index : indices_) at_ = broadcast_shapes(at_, index.shape(), function);
   }
 
-  // Returns the box with the addressed axes behind the `batch` axes that precede them, or in front
+  // Returns the box with the addressed axes after the `batch` axes that precede them, or in front
   // if the tensors of the index are not adjacent.
   Tensor arranged(const Tensor& box) const { return adjacent_ ? box : moveaxis(box, axes_, leading()); }
   Tensor restored(const Tensor& box) const { return adjacent_ ? box : moveaxis(box, leading(), axes_); }
@@ -242,8 +242,8 @@ std::optional<Tensor> one_for_all(const Places& places, const Tensor& values) {
   return reshape(values, shape);
 }
 
-// Returns the mask in a shape that broadcasts to the box: its own axes, and 1 for the axes behind
-// them.
+// Returns the mask in a shape that broadcasts to the box: its own axes,
+// and 1 for the axes after them.
 Tensor over_box(const Addressing& mask, const Shape& box) {
   Shape shape = mask.tensor.shape();
   shape.resize(box.size() - static_cast<std::size_t>(mask.axis), 1);

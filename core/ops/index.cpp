@@ -325,8 +325,8 @@ Tensor take(const Tensor& x, const Tensor& indices, Index axis) {
 
 namespace {
 
-// x with the axis moved behind all others, which are batch axes. Indices are moved likewise,
-// and broadcast.
+// x with the axis moved to the end; all other axes are batch axes. The axis of the indices is moved
+// to the end too, and the indices are broadcast.
 struct AlongAxis {
   Tensor values, places;  // [batch..., n], [batch..., k]
   int axis;

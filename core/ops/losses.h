@@ -85,7 +85,7 @@ struct BinaryCrossEntropyOptions {
 };
 /// -y log(p) - (1 - y) log(1 - p), for probabilities p and targets y in [0, 1].
 /// Logarithms are clamped to at least -100, as in PyTorch, and have derivative 0 there.
-/// Prefer the function of logits below.
+/// Prefer binary_cross_entropy_with_logits.
 Tensor binary_cross_entropy(const Tensor& probabilities, const Tensor& targets, BinaryCrossEntropyOptions options = {});
 /// binary_cross_entropy of p = sigmoid(logits), accurate for logits of any size:
 ///   positive_weight y softplus(-x) + (1 - y) softplus(x)

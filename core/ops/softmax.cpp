@@ -6,7 +6,7 @@
 // on that element, its 1 - p loses digits by rounding, and so do sums that include it. The
 // derivatives consist of these values. Hence two rules, at O(n) cost:
 // - Values that are weighted by p are taken relative to the dominant element's value. Its share is
-// then 0 instead of a difference that cancels.
+//   then 0 instead of a difference that cancels.
 // - If elements must add up to 0, the dominant element is computed as minus the sum of the others.
 //
 // If no element is dominant, 1 - p is at least 1/2 for every element, and nothing cancels.

@@ -20,7 +20,8 @@
 //                                                       included: the inputs of an operation may be
 //                                                       freed before the operation reads them
 //
-// DESIGN: kernels never perform operations. A handler observes calls, above this interface.
+// DESIGN: kernels never perform operations. Handlers observe calls before
+// the calls reach this interface.
 #pragma once
 
 #include <chrono>

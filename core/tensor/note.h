@@ -126,10 +126,10 @@ int live_notes(const Tensor& x);
 /// Returns true if x carries a live note of this installation.
 bool has_note(const Tensor& x, InstallationId id) noexcept;
 
-/// Throws TransformError, naming `what` and `remedy`, if a transform around this point follows
-/// the derivative of this value. For reads that bypass all operations: the derivative would be
-/// lost. A handler that is installed outside that transform may read the value, since the
-/// derivative does not pass through the handler.
+/// Throws TransformError, naming `what` and `remedy`, if a transform around this point
+/// differentiates this value. For reads that bypass all operations: the derivative would be lost. A
+/// handler that is installed outside that transform may read the value, since the derivative does
+/// not pass through the handler.
 void check_not_differentiated(const Node& node, const char* what, const char* remedy);
 
 /// Notifies the live notes on x that the program reads it.

@@ -70,7 +70,7 @@ struct Pool {
 };
 [[gnu::tls_model("initial-exec")]] constinit thread_local Pool thread_pool{};
 
-constinit std::mutex mutex;  // protects everything below
+constinit std::mutex mutex;  // protects `shared` and the list of pools
 struct Shared {
   ChainHead* chains[sizes];
   std::size_t free[sizes];  // the number of blocks in the chains
