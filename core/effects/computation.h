@@ -65,9 +65,9 @@ using ControlledPtr = IntrusivePtr<Controlled>;
 //   state      meaning                                            next state
 //   ready      it has not started                                 running, by run()
 //   running    its body runs                                      waiting, by suspend(); ended
-//   waiting    its body waits for the answer to an effect         handled, at once;
+//   waiting    its body waits for the answer to an effect         handled, immediately;
 //                                                                 running, by run()
-//   handled    as waiting, and the controller's `handle` runs     answered, by resume_last;
+//   handled    its body waits, and the controller's `handle` runs answered, by resume_last;
 //                                                                 running, by run(); waiting
 //   answered   `handle` has answered and is about to return       running
 //   ended      its body has ended                                 -
@@ -103,14 +103,14 @@ class Computation : public ThreadCounted, public SuspendedInside {
   /// Cancels the computation. Rethrows an exception other than Cancelled that leaves the body.
   void cancel();
   void cancel_quietly() noexcept;
-  /// Releases a reference, and drops the computation if it waits with this ticket. May be called on
-  /// any thread.
+  /// Releases a reference, and drops the computation if it still waits at the suspension that
+  /// `ticket` identifies (the address of its Suspension). May be called on any thread.
   static void give_up(Computation* computation, const void* ticket) noexcept;
   enum class Outcome : std::uint8_t { answered, cancelled, below };
   /// Suspends the computation until an answer is given; called on the computation's own stack.
   /// Rethrows an answer that is an exception. `cancelled`: the caller throws Cancelled itself,
-  /// since each function that an exception leaves costs half a microsecond. `below`:
-  /// the caller performs the effect with the handlers below.
+  /// since each function that an exception leaves costs half a microsecond. `below`: the caller
+  /// performs the effect again, so that the handlers outside the controller answer.
   Outcome suspend(Suspension& suspension) {
     const Departure departure = begin_suspend(suspension);
     return finish_suspend(suspension, departure.here ? departure.leave() : nullptr);
@@ -123,17 +123,18 @@ class Computation : public ThreadCounted, public SuspendedInside {
   /// The effect that waits. Throws if the computation is no longer suspended at this effect,
   /// or began on another thread.
   Suspension& waiting(const void* ticket);
-  /// The same for a caller that continues the computation now. Also throws if the stack
-  /// is nearly full.
+  /// As `waiting`, for a caller that continues the computation now. Also
+  /// throws if the stack is nearly full.
   Suspension& pending(const void* ticket);
-  /// The same for a caller that continues the computation after `handle` has returned.
-  /// Also throws outside of `handle`.
+  /// As `waiting`, for a caller that continues the computation after `handle` has returned. Also
+  /// throws outside of `handle`.
   Suspension& pending_in_handle(const void* ticket) {
     if (pending_ != ticket || state_ != State::handled) [[unlikely]]
       throw_not_in_handle(ticket);
     return *pending_;
   }
-  /// The answer is given and `handle` is about to return; run() goes on.
+  /// Notes that the answer is given and that `handle` is about to return; then
+  /// run() continues the computation.
   void continue_after_handle() noexcept { state_ = State::answered; }
   bool waits_for(const void* ticket) const noexcept { return pending_ == ticket; }
   bool cancelled() const noexcept { return cancelled_; }
@@ -176,8 +177,8 @@ class Computation : public ThreadCounted, public SuspendedInside {
   void go_on(Frame* resumer) noexcept;
   void finish();
   void end_installation() noexcept;
-  // While `handle` runs, the frames below the controller's are current. Errors show the frames
-  // that performed the effect, too.
+  // While `handle` runs, the frames outside the controller's are current. Errors also show the
+  // frames that performed the effect.
   template <class Expected>
   [[gnu::always_inline]] void give_to_controller(Frame* resumer) {
     Interception at_work(static_cast<Interception*>(top_)->performer, &frame_);
@@ -214,12 +215,14 @@ class Computation : public ThreadCounted, public SuspendedInside {
   [[noreturn]] void throw_not_in_handle(const void* ticket);
   [[noreturn]] void throw_not_waiting() const;
 
-  // The lowest frame on its stack; the frames below belong to the resumer.
+  // The outermost frame on its stack; the frames outside it belong to the code
+  // that resumes the computation.
   ControllerFrame frame_{*this};
   Frame* top_ = &frame_;              // the top frame while it is suspended
   Suspension* pending_ = nullptr;     // the effect that it waits for
   Interception* handling_ = nullptr;  // the controller's running `handle`
-  // Set while it is suspended inside handlers below its controller.
+  // The running handlers that are installed outside its controller and inside whose
+  // `handle` it is suspended; else null.
   Hosts* hosts_ = nullptr;
   std::exception_ptr answer_;  // the answer to the waiting effect, if it is an exception
   std::exception_ptr thrown_;  // the exception that left the body
@@ -228,9 +231,10 @@ class Computation : public ThreadCounted, public SuspendedInside {
   ControlledPtr controlled_;  // null until `controlled()` is called
   State state_ = State::ready;
   bool cancelled_ = false;
-  bool unwound_by_another_ = false;  // Cancelled of a surrounding computation left the body
+  // the body was left by the Cancelled exception of an enclosing computation
+  bool unwound_by_another_ = false;
   Fiber fiber_;
-  Home* const home_;                                   // its thread's; lives as long as this
+  Home* const home_;                                   // its thread's Home; lives as long
   Computation *previous_ = nullptr, *next_ = nullptr;  // in the list of its Home
 };
 using ComputationPtr = IntrusivePtr<Computation>;

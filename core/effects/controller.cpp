@@ -245,7 +245,7 @@ inline void Computation::go_on(Frame* resumer) noexcept {
     frame.nearest = resumer ? resumer->nearest : nullptr;
   };
   frame_.below = resumer;
-  // The interception by this computation's frame: the frames below it have changed.
+  // The interception of the waiting effect gets the same outer frames as the computation's frame.
   if (pending_) put_below(*top_);
   if (hosts_)
     for (const Hosts::Host& host : hosts_->list)
@@ -297,12 +297,13 @@ void Computation::stand_still(Suspension& suspension) noexcept {
   top_ = current;
 }
 
-// ---- inside the `handle` of handlers below the controller ---------------------------------------
+// ---- suspended inside the `handle` of outer handlers --------------------------------------------
 
 namespace {
 
-// Calls found with the interceptions between `first` and `last` that hide `sought`, which are those
-// by handlers below it. Returns true if `sought` is there at all.
+// Searches the frames from `first` outwards to `last`, hidden ones included, for `sought`; returns
+// true if it is found. Calls `found` with each interception that hides `sought`: its handler is
+// installed outside `sought` and answers an effect performed inside it.
 bool find_hiding(Frame* first, const Frame* last, const Frame* sought, FunctionRef<void(Interception&)> found) {
   for (Frame* frame = first; frame; frame = frame->below) {
     if (frame == sought) return true;
@@ -326,7 +327,7 @@ void Computation::stand_still_inside_others(Suspension& suspension) {
     Computation& computation;
     Hosts& hosts;
     Register(Computation& of, Hosts& those) : computation(of), hosts(those) {
-      // If there is no memory for one of them, none is notified.
+      // All lists reserve memory first, so that the computation is added to every list or to none.
       for (const Hosts::Host& host : hosts.list)
         host.standing->inside.reserve(host.standing->inside.size() + hosts.list.size());
       for (const Hosts::Host& host : hosts.list) host.standing->inside.push_back(&computation);
@@ -352,7 +353,8 @@ void Computation::installation_ends(const std::string& handler, bool shared) noe
     return cancel_quietly();
   }
   for (Hosts::Host& host : hosts_->list)
-    // The frames that it hides end there.
+    // The handler's frame is gone: the frames that this interception hides now
+    // end at the controller's frame.
     if (!host.standing->stands) host.at_work->answering = &frame_;
 }
 

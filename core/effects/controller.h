@@ -16,20 +16,21 @@
 //
 // The body of such a `with` runs on a stack of its own (fiber.h). When it performs an effect
 // of the controller, the computation is suspended with all handlers installed inside it.
-// `handle` then runs where the computation was last resumed, and the handlers below the controller
-// are current. When the computation goes on, its handlers are on top of the handlers of the code
-// that resumes it.
+// `handle` then runs where the computation was last resumed, and the handlers outside the
+// controller are current. When the computation goes on, its handlers are nested inside the handlers
+// of the code that resumes it.
 //
 //   resume         A resumption is used once; a second use is an error. It is used on the thread
 //                  on which the computation began.
 //   frames         When `with` ends, computations that are still suspended are cancelled, unless
 //                  they own the controller: with(shared_ptr).
-//   handlers       A computation may be suspended inside the `handle` of a handler below its
+//   handlers       A computation may be suspended inside the `handle` of a handler outside its
 //                  controller. When that handler's `with` ends, the computation is cancelled, and
 //                  resuming it is an error that names the handler. A shared handler lives on.
 //   cancelling     The suspended `perform` throws Cancelled, so destructors run. Where it must not
 //                  throw (an exception is in flight there, or an Uncancellable is alive), the
-//                  handlers below the code that drops answer the effect; the next effect throws.
+//                  handlers around the code that drops the computation answer the effect, and
+//                  the next effect throws.
 //                  A body that swallows Cancelled runs until its next effect; its result is lost.
 //                  Cancelled terminates if it leaves a `noexcept` function, as any exception does.
 //   threads        A resumption that is destroyed on another thread drops the computation on the
@@ -51,7 +52,7 @@ namespace stave {
 /// Thrown through a computation that was dropped. It is no std::exception: code that catches it
 /// must rethrow it.
 struct Cancelled {
-  // An effect throws it, and the whole surrounding computation must unwind.
+  // True if an effect threw this exception: then the whole enclosing computation must unwind.
   bool in_progress = false;
 };
 
@@ -67,8 +68,8 @@ class AnyController {
 
 namespace stave_detail {
 
-// An effect that is never performed: a handler of it marks a frame under which cancelling must
-// not throw.
+// An effect that is never performed. A handler of this effect marks the code under it as code in
+// which cancelling must not throw.
 struct MayCancel {
   using Result = bool;
 };
@@ -77,8 +78,8 @@ struct MayCancel {
 
 namespace stave {
 
-/// While this object lives, cancelling waits: effects are answered by the handlers below the code
-/// that drops the computation.
+/// While this object lives, cancelling waits: the handlers around the code that drops the
+/// computation answer its effects.
 class Uncancellable {
  public:
   Uncancellable() noexcept : frame_(stave_detail::current, &guard_), install_(&frame_) {}
@@ -147,7 +148,7 @@ class Resumption {
   }
   void resume(Answer&& result) { resume<Answer>(std::move(result)); }  // for resume({a, b})
   /// Gives the answer at the end of `handle`; the computation goes on after `handle` has returned.
-  /// It needs no stack, however many operations follow.
+  /// This needs no stack, however many operations follow.
   template <class... R>
   void resume_last(R&&... result) {
     if (!computation_) stave_detail::throw_used_resumption();
@@ -232,9 +233,10 @@ struct SuspensionOf final : Suspension {
   }
 };
 
-// Passes a call on to the handlers below. Calls stop at each computation, since its resumer's
-// handlers may change; a computation whose controller does not handle calls uses this.
-// core/op/call.cpp, which knows Call, sets it when it is loaded.
+// Passes a call on to the outer handlers. The search for a handler of calls stops at the frame
+// of each computation, since the handlers outside it change with its resumer. A computation
+// whose controller does not handle calls installs this handler. core/op/call.cpp, which knows
+// Call, sets it when it is loaded.
 extern constinit Handling<Call>* passing_on;
 
 // The handler in a computation's frame: it answers the effects Es by suspending the computation.
@@ -310,8 +312,8 @@ using ResultOf = std::conditional_t<std::is_void_v<std::invoke_result_t<Body&>>,
 
 // Runs the computation. When this returns, no computation that needs this scope is suspended.
 void run_with(Computation& computation);
-// Runs a part of another computation. Throws Cancelled if the part is dropped, and TransformError
-// if it is still suspended at the end.
+// Runs a computation that is a part of another one. Throws Cancelled if the part is dropped, and
+// TransformError if it is still suspended at the end.
 void run_to_its_end(Computation& computation);
 
 template <class Body, class Place, class... Es>

@@ -66,7 +66,8 @@ std::string current_handlers() {
 }
 
 std::string error_context() {
-  // So that the message stays readable where handlers are nested very deeply by mistake.
+  // At most 32 names are listed, so that the message stays readable if handlers are
+  // nested very deeply by mistake.
   constexpr std::size_t most = 32;
   const std::vector<std::string> names = names_of_handlers();
   std::string context;

@@ -2,10 +2,10 @@
 // of tensors.
 //
 // A program *performs* an effect: a value of some type E with a member type `Result`.
-// The innermost installed *handler* of E answers it with an E::Result. While a handler runs,
-// the handlers below it are current, so an effect that it performs goes further down and never
-// back to itself. If no handler of E is installed, the effect's default `E::unhandled()` answers;
-// without one, `perform` throws.
+// The innermost installed *handler* of E answers it with an E::Result. While a handler runs, only
+// the handlers installed outside it are current, so an effect that it performs goes to an outer
+// handler and never back to itself. If no handler of E is installed, the effect's default
+// `E::unhandled()` answers; without one, `perform` throws.
 //
 //   struct LearningRate { using Result = float; };                    // an effect
 //   struct Constant : Handles<LearningRate> {                         // a handler
@@ -15,11 +15,12 @@
 //   with(constant, [] { return perform(LearningRate{}); });            // 0.1f
 //
 // The stack of handlers is a linked list of frames. Each frame is a local variable of the `with`
-// that installed it, and one thread-local pointer names the top. There are three kinds of frames:
-// an installed handler, the controller of a computation (controller.h), and an interception,
-// which is a running `handle`. The effect `Call` has a slot of its own in each frame,
-// which saves a look-up: a program of tensors performs millions of calls. Start reading at `Frame`,
-// then `perform`.
+// that installed it. One thread-local pointer names the top, which is the innermost frame; `below`
+// leads to the next outer frame. There are three kinds of frames: an installed handler, the
+// controller of a computation (controller.h), and an interception, which is a running
+// `handle`. `Call`, the effect of a tensor operation, has a slot of its own in each
+// frame, which saves a look-up: a program of tensors performs millions of calls. Start
+// reading at `Frame`, then `perform`.
 #pragma once
 
 #include <stave/core/effects/settings.h>
@@ -140,8 +141,9 @@ class AnyHandler {
   /// of the class.
   virtual std::string describe() const;
   /// Returns true if the handler promises two things: it runs no user code while it handles, and it
-  /// answers each operation with the inferred shapes and dtypes. Then the caller's tensors stay
-  /// as they are meanwhile, and the answers need no check. Only for the library's own handlers.
+  /// answers each operation with the inferred shapes and dtypes. Then the caller's
+  /// tensors do not change while the handler runs, and the answers need no check. Only
+  /// for the library's own handlers.
   virtual bool runs_no_user_code() const noexcept { return false; }
   /// Returns true if the handler accepts the call of a compiled function as one closed call,
   /// an operation that has rules for all transforms. Other handlers see each operation
@@ -154,8 +156,8 @@ class AnyHandler {
   virtual std::any answer_kept(const EffectType& effect, std::any performed);
   /// The counterpart of `handling` for Call.
   virtual Handling<Call>* handling_calls() noexcept { return nullptr; }
-  /// A function that says whether handlers of this type answer an effect. It may be called after
-  /// the handler's end. Null: they answer none.
+  /// A function that says whether handlers of this type answer an effect. The function may be
+  /// called after the handler's end. Null: handlers of this type answer none.
   using Answers = bool (*)(const EffectType&) noexcept;
   virtual Answers answered_effects() const noexcept { return nullptr; }
   /// Returns true if nothing that the program computes depends on this handler. A function
@@ -230,13 +232,14 @@ struct Frame {
   enum class Kind : std::uint8_t { handler, computation, interception };
 
   Frame* below;
-  // The first frame, from this one down, that answers tensor operations.
+  // The innermost frame that answers tensor operations: this one, or the nearest one outside it.
   Frame* nearest;
   AnyHandler* handler;         // null for an interception
   Handling<Call>* operations;  // the handler of tensor operations; null: they skip this frame
   Kind kind;
   bool answers_need_no_check;  // the handler `runs_no_user_code()` and answers tensor operations
-  bool runs_no_user_code;      // the same for all frames from this one down
+  // `answers_need_no_check` holds for `nearest` and for all such frames outside it
+  bool runs_no_user_code;
 
   Frame(const Frame&) = delete;
   Frame& operator=(const Frame&) = delete;
@@ -284,7 +287,7 @@ struct HandlerFrame : Frame {
 /// The frame of a running `handle`. Errors and traces read from it where the effect came from.
 struct Interception : Frame {
   Frame* performer;  // the top of the stack when the effect was performed
-  Frame* answering;  // the handler's frame; null: the code runs below all handlers
+  Frame* answering;  // the handler's frame; null: the code runs outside all handlers
 
   explicit Interception(Frame* performer_) noexcept : Frame(nullptr), performer(performer_), answering(nullptr) {}
   Interception(Frame* performer_, Frame* answering_) noexcept
@@ -312,7 +315,7 @@ class UnderFrame {
   Frame* saved_;
 };
 
-// Marks the time during which `frame` answers an effect: the frames below it are current.
+// While this object lives, `frame` answers an effect: the frames outside it are current.
 class Intercept {
  public:
   explicit Intercept(Frame* frame) noexcept : interception_(current, frame) { current = &interception_; }
@@ -330,7 +333,8 @@ std::string type_name(const std::type_info& type);
 [[noreturn]] void throw_not_copyable(const std::type_info& effect);
 [[noreturn]] void throw_other_effect(const std::type_info& effect);
 
-// Performs an effect: the innermost handler of E from `frame` down answers it.
+// Performs an effect: the innermost handler of E answers it, starting the search
+// at `frame` and going outwards.
 template <class E>
 inline typename E::Result perform_from(Frame* frame, E& effect) {
   constexpr std::uint64_t bits = bits_of_effect<E>;
@@ -348,18 +352,19 @@ inline typename E::Result perform_from(Frame* frame, E& effect) {
 }
 
 // Base class of handlers that answer all effects of a function that runs more than once.
-// In the first run the handlers below answer; later runs get the same answers. Tensor operations do
+// In the first run the outer handlers answer; later runs get the same answers. Tensor operations do
 // not count as effects here.
 class Remembers : public AnyHandler {
  public:
   void* handling(const EffectType& effect) override { return effect.remembering; }
-  /// The remembered answer to the next effect. Null: there is none yet; the handlers below answer,
+  /// The remembered answer to the next effect. Null: there is none yet; the outer handlers answer,
   /// and `remember` is called.
   virtual const std::any* next_answer() = 0;
   virtual void remember(std::any answer) = 0;
   /// Called in place of `remember` if the next answer cannot be copied.
   virtual void forget(const std::type_info& effect) = 0;
-  /// A counter of the answers that handlers are computing now; null: the caller needs none.
+  /// A counter of the effects that outer handlers are answering now;
+  /// null: this handler needs no count.
   virtual int* at_work() noexcept { return nullptr; }
 
   struct Threw {
@@ -520,8 +525,8 @@ decltype(auto) with(H&& handler, Body&& body) {
   return std::forward<Body>(body)();
 }
 
-/// The same with a shared handler: code that runs again under it later, such as a checkpoint's
-/// function, keeps it alive.
+/// Runs body with a shared handler installed. Code that later runs again under this handler, such
+/// as a checkpoint's function, keeps it alive.
 template <class H, class Body>
   requires std::is_base_of_v<AnyHandler, H>
 decltype(auto) with(const std::shared_ptr<H>& handler, Body&& body) {

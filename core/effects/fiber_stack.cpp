@@ -72,7 +72,7 @@ char* map_above_guard(std::size_t bytes) noexcept {
 void unmap(char* low, std::size_t bytes) noexcept { munmap(low - guard_bytes, guard_bytes + bytes); }
 
 // A free stack is poisoned, so that ASan finds a pointer into a stack that ended.
-// Poison that abandoned frames left behind is removed here as well.
+// `unpoison` also removes poison that abandoned frames left behind.
 void poison([[maybe_unused]] char* low, [[maybe_unused]] std::size_t bytes) noexcept {
 #if STAVE_ASAN
   ASAN_POISON_MEMORY_REGION(low, bytes);

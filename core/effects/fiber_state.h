@@ -1,6 +1,6 @@
-// The implementation of fiber.h: the state of a fiber, that of a thread, and the switch
-// between two stacks, which is inlined where every nanosecond counts. Start at `Point`,
-// then `Fiber::resume_here`.
+// The implementation of fiber.h: the state of a fiber, the state of a thread, and the
+// switch between two stacks, which is inlined where every nanosecond counts. Start at
+// `Point`, then `Fiber::resume_here`.
 #pragma once
 
 #include <algorithm>
@@ -55,7 +55,7 @@ struct Fiber::State {
   void* argument;
   FiberStack stack;
   Activity activity = Activity::fresh;
-  std::uint64_t thread = 0;  // where it was started; 0: it has not been started
+  std::uint64_t thread = 0;  // the id of the thread that started it; 0: it has not been started
   // The fiber that resumed it; null: it was resumed on the thread's own stack.
   State* resumer = nullptr;
   // While suspended: the fiber that continues, this one or one that was resumed inside it.
@@ -76,7 +76,7 @@ struct FiberThread {
   Hop* running;
   std::uint64_t id;  // never reused, never 0 once the thread is prepared
   ExceptionState* exceptions;
-  const char* stack_low;  // the thread's own stack
+  const char* stack_low;  // the lowest address of the thread's own stack
   std::size_t stack_size;
 };
 extern constinit thread_local FiberThread fiber_thread;
@@ -98,13 +98,14 @@ inline void check_stack(const Fiber::State& state) noexcept {
   const Fiber::State* const fiber = fiber_thread.innermost;
   const char* const low = fiber ? fiber->stack.low : fiber_thread.stack_low;
   const std::size_t size = fiber ? fiber->stack.size : fiber_thread.stack_size;
-  // For exceptions and the destructors that they run.
+  // The reserve is for exceptions that are thrown then, and for the destructors that they run.
   const std::size_t reserve = std::min<std::size_t>(size / 4, 128 << 10);
   return reinterpret_cast<std::uintptr_t>(__builtin_frame_address(0)) - reinterpret_cast<std::uintptr_t>(low) < reserve;
 }
 
 // ---- the switch ---------------------------------------------------------------------------------
-// A stack is left by `leave` and `exchange`. The stack that continues first calls `arrive`.
+// To leave a stack, code calls `leave` and then `exchange`. The first thing that the
+// resumed stack does is call `arrive`.
 
 /// Leaves this stack: `here` becomes the point at which it will be continued, unless it is left
 /// for good.

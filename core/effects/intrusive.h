@@ -18,7 +18,8 @@ struct RefCounted {
   mutable std::atomic<std::uint32_t> references{0};
 };
 
-/// The same for objects that only one thread ever owns: no locked instructions.
+/// Base class like RefCounted for objects that only one thread ever owns: counting
+/// needs no locked instructions.
 struct ThreadCounted {
   ThreadCounted() noexcept = default;
   ThreadCounted(const ThreadCounted&) noexcept {}

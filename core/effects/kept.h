@@ -3,11 +3,11 @@
 //
 // Recordable are numbers and enumerations; tensors; strings, containers, std::optional, variant,
 // pair, tuple and complex of recordable types; and aggregates of up to 32 recordable members.
-// Other classes are recordable if they have == and are plain data, or if stave::TreeTraits
-// (core/ops/tree.h) says that they hold no tensors. Not recordable are pointers, references
-// and views, whose targets may change or end, and classes whose members are not visible. An
-// aggregate with an anonymous union cannot be decomposed, and does not compile without TreeTraits.
-// The result for a type depends on the type alone, not on the included headers: a type that holds
+// Other classes are recordable if they have == and are trivially copyable, or if stave::TreeTraits
+// (core/ops/tree.h) says that they hold no tensors. Not recordable are pointers, references and
+// views, whose targets may change or end, and classes whose members are not visible. An aggregate
+// with an anonymous union cannot be decomposed, and does not compile without TreeTraits. Whether a
+// type is recordable depends on the type alone, not on the included headers: a type that holds
 // tensors cannot be written without the header of Tensor, which specialises TensorOf.
 #pragma once
 
@@ -40,7 +40,7 @@ namespace stave_detail {
 
 using namespace stave;
 
-/// Specialised beside each tensor type: `static Tensor& of(T&)`.
+/// The header of each tensor type specialises this template with `static Tensor& of(T&)`.
 template <class T>
 struct TensorOf;
 

@@ -49,18 +49,18 @@ class Scope {
 /// of the program that performed the effect.
 std::vector<std::string> scopes();
 
-/// Returns true if a pullback performs the current operation. For handlers below grad, jacrev
-/// or vjp, or inside their rules.
+/// Returns true if a pullback performs the current operation. It is for handlers that are installed
+/// outside grad, jacrev or vjp, and for code inside their rules.
 bool in_backward_pass();
 
 }  // namespace stave
 
 namespace stave_detail {
 
-/// Calls visit with the frames from `first` down to `last` (null: all), from inside out. An
-/// interception hides frames: those of the program that performed the effect, down to the handler
-/// that answers. They come right after it. An interception below all handlers (`answering` is null)
-/// hides frames that are installed again above it; these are left out.
+/// Calls visit with the frames from `first` outwards to `last` (null: all). An interception hides
+/// the frames from the effect's performer to the answering handler; they are visited right after
+/// the interception. An interception outside all handlers (`answering` is null) hides frames that
+/// are installed again inside it; these hidden frames are not visited.
 void visit_frames(const Frame* first, const Frame* last, FunctionRef<void(const Frame&)> visit);
 
 /// The name of a scope's frame; null for other frames.
@@ -76,8 +76,8 @@ using ScopePathPtr = IntrusivePtr<const ScopePath>;
 
 ScopePathPtr find_scopes_of_performer(ScopePathPtr& last);
 
-/// For a handler that is answering: the scopes that were entered above it where the effect
-/// was performed; null if there are none. `last` is the previous result for the same caller,
+/// For a handler that is answering: the scopes that were entered inside its installation where the
+/// effect was performed; null if there are none. `last` is the previous result for the same caller,
 /// so that all operations of a scope share one path.
 inline ScopePathPtr scopes_of_performer(ScopePathPtr& last) {
   return open_scopes == 0 ? nullptr : find_scopes_of_performer(last);

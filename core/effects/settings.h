@@ -55,7 +55,7 @@
 #define STAVE_WITH_CXX11_ABI 0
 #endif
 
-// Iterators that know their container, and the alternative layout of strings.
+// Debug iterators, which know their container, and the alternative layout of strings.
 #if defined(_LIBCPP_ENABLE_DEBUG_MODE) || (defined(_LIBCPP_DEBUG) && _LIBCPP_DEBUG + 0 >= 1)
 #define STAVE_WITH_LIBCPP_DEBUG 1
 #else

@@ -11,7 +11,7 @@ namespace stave {
 struct YieldPoint {
   using Result = void;
   static constexpr bool remembered = false;  // a function that runs again yields again
-  /// The code that follows waits for the work of a device.
+  /// True if the code after the yield waits for the work of a device.
   bool waits = false;
   void unhandled() const {}
 };

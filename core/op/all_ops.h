@@ -45,7 +45,8 @@ namespace stave {
 // no kernel.
 #define STAVE_FUNCTION_OPS(X) X(call)
 
-// X(name, ...): all operations, grouped by the file core/ops/<family>.cpp that defines the rest.
+// X(name, ...): all operations, grouped by the file core/ops/<family>.cpp (function:
+// core/op/function.cpp) that defines their records, with shape inference and derivative rules.
 #define STAVE_ALL_OPS(X)                                                                          \
   STAVE_UNARY_OPS(X) STAVE_BINARY_OPS(X)                                                          \
   /* create */ X(full) X(iota) X(astype) X(stop_gradient) X(copy)                                 \

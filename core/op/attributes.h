@@ -246,9 +246,10 @@ struct AxisAttributes final : ValueAttributes<AxisAttributes> {
 /// scatter(x, indices, updates): x with the updates, which have the shape of gather's result,
 /// written where gather would read. Of several updates to one position the last in row-major
 /// order remains. scatter_add, scatter_multiply, scatter_min, scatter_max combine an update
-/// with the present element instead. Updates to one position are combined in their order,
-/// or in parts of that order. min and max give NaN if one operand is NaN. Negative indices count
-/// from the end if `from_end` is set; else they are out of range.
+/// with the present element instead. Updates to one position are combined in their order; a
+/// backend may combine consecutive updates in parts first, and then the results of the parts. min
+/// and max give NaN if one operand is NaN. Negative indices count from the end if `from_end` is
+/// set; else they are out of range.
 struct GatherAttributes final : ValueAttributes<GatherAttributes> {
   int batch_dims;
   bool from_end;
@@ -339,13 +340,14 @@ struct PoolAttributes final : ValueAttributes<PoolAttributes> {
 
 /// attention(q, k, v) and attention(q, k, v, mask): q is [batch..., n, d], k is [batch..., m, d],
 /// v is [batch..., m, e]. The mask is [batch..., n, m], either bool (true: the key takes part)
-/// or of q's dtype (added to the scores). Let s = scale q k^T + mask; a causal one omits s[i, j]
-/// for j > i. The results are
+/// or of q's dtype (added to the scores). Let s = scale q k^T + mask; if `causal` is set, key j
+/// takes part for query i only if j <= i. The results are
 ///   out [batch..., n, e] = softmax(s) v, which is 0 in rows where no key takes part;
 ///   total [batch..., n] = log(sum(exp(s))), 0 in those rows, in float32 for sixteen-bit floats.
 /// attention_gradient(q, k, v, total, ct, shift) and (..., shift, mask): ct has the shape of out,
-/// shift that of total, and the results those of q, k and v. With p = exp(s - total) and t = p
-/// (ct v^T + shift[:, None]) they are
+/// shift that of total, and the results those of q, k and v. With ct_total, the cotangent of total,
+/// shift is ct_total - sum(ct * out, -1). With p = exp(s - total) and
+/// t = p * (ct v^T + shift[:, None]), where * is elementwise, the results are
 ///   scale t k for q; scale t^T q for k; p^T ct for v.
 struct AttentionAttributes final : ValueAttributes<AttentionAttributes> {
   double scale;

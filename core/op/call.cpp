@@ -131,9 +131,9 @@ StoragePtr take_storage(Node& node) {
 // else null.
 Tensor run_elementwise(const Op& op, Dtype dtype, const Node& like, std::span<const View> in, Tensor* const* owned) {
   Backend& backend = backend_of(like.device);
-  // The input that donates its buffer becomes empty: code that reads it from the call meets
-  // an error, not the new value. Its node stays alive, because its shape and strides are read until
-  // the end.
+  // The input that donates its buffer becomes empty: code that reads it from the call
+  // gets an error, not the new value. Its node stays alive, because its shape and
+  // strides are read until the end.
   Tensor donor;
   for (std::size_t i = 0; i < in.size(); ++i)
     if (owned[i] && may_donate(*owned[i], like.shape, dtype)) {
@@ -149,7 +149,7 @@ Tensor run_elementwise(const Op& op, Dtype dtype, const Node& like, std::span<co
   return result;
 }
 
-// The same for a caller that owns all inputs except those in the mask `lent`.
+// As above, for a caller that owns all inputs except those in the mask `lent`.
 template <std::size_t... i>
 Tensor run_elementwise(const Op& op, Dtype dtype, Tensor* inputs, unsigned lent, std::index_sequence<i...>) {
   const Node& like = inputs[0].node();
@@ -257,8 +257,8 @@ Outputs run_without_call(const Op& op, const Attributes& attributes, std::span<T
 
 namespace {
 
-// Passes the call to the innermost handler. The inputs are counted first, unless all handlers below
-// run no user code.
+// Passes the call to the innermost handler. The call first becomes an owner of its borrowed inputs,
+// unless this handler and all outer handlers of operations run no user code.
 inline Outputs hand_over(Call& call, Frame* frame) {
   if (!frame->runs_no_user_code) call.own();
   return answered(frame, call);

@@ -1,5 +1,5 @@
-// User-defined operations: a record (Op) like those of the library, which every handler treats
-// like those.
+// User-defined operations: each is a record (Op), which every handler treats like the
+// record of a library operation.
 //
 //   void triple_cpu(const Attributes*, std::span<const View> in, std::span<const View> out) {
 //     std::ranges::transform(elements<const float>(in[0]), elements<float>(out[0]).begin(),
@@ -29,8 +29,8 @@
 namespace stave {
 
 /// Returns the record itself if it can be performed. Throws TransformError if it lacks a name,
-/// `infer`, or all of `cpu`, `cuda` and `view`, or if it sets what only the library's operations
-/// have (an id, `elementwise`, `is_higher_order`).
+/// `infer`, or all of `cpu`, `cuda` and `view`, or if it sets a field that is only for the
+/// library's operations (`id`, `elementwise`, `is_higher_order`).
 Op define_op(const Op& op);
 
 /// Shape and dtype of x, for `infer`.

@@ -1,4 +1,4 @@
-// Errors that every entry of a stack has.
+// Errors that every entry of an operation's operands causes, such as every matrix of a stack.
 #pragma once
 
 #include <exception>
@@ -30,7 +30,7 @@ class EverywhereError final : public E, public FailsEverywhere {
   std::exception_ptr somewhere() const override { return std::make_exception_ptr(E(*this)); }
 };
 
-/// The same as fail<E>; `everywhere`: every entry causes the error.
+/// Throws E as fail<E> does. `everywhere`: every entry causes the error.
 template <class E, class... A>
 [[noreturn]] void fail_at(bool everywhere, fmt::format_string<A...> text, A&&... args) {
   E error(fmt::format(text, std::forward<A>(args)...) + stave::error_context());

@@ -67,7 +67,8 @@ class Ended final : public AnyHandler {
 };
 
 // A handler, or the controller of a computation, that may end. It is used as long as its frame
-// exists; a run after its end is checked.
+// exists. After its end a function still runs if the handler only observed, and cannot run if the
+// handler saw operations; else only an effect that it answered is an error.
 class UnderLent : public Copied<UnderLent> {
  public:
   explicit UnderLent(HandlerFrame& frame)
@@ -149,8 +150,9 @@ EffectLog::Run& EffectLog::run() {
   return runs_[path];
 }
 
-// Passes the call down to the next handler of operations. The functions will run under the frames
-// that it passes, and under every handler that received the call and now performs it again.
+// Passes the call outwards to the next handler of operations. The functions will run
+// under the frames that the call passes, and under every handler that received the
+// call and now performs it again.
 Outputs carry(Call& call) {
   auto functions = make_intrusive<FunctionAttributes>(functions_of(call));
   const auto pass = [&](Frame& passed) {
@@ -169,7 +171,7 @@ Outputs carry(Call& call) {
   if (frame && !frame->answers_need_no_check) tell_results(*functions);
   Call next = call.with_attributes(std::move(functions));
   if (!frame) {
-    // The frames from here on are part of the captured handler stack.
+    // The captured handler stack has all frames now, so the function runs under that stack alone.
     Interception below_all(current);
     UnderFrame nothing(&below_all);
     return functions_of(next).run(functions_of(next).function, next.inputs());

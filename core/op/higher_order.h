@@ -1,19 +1,20 @@
 // Higher-order operations: the operation `call` is a function that handlers see as one operation,
 // with rules of its own (checkpoint, custom_vjp, custom_jvp, custom_vmap).
 //
-// A `call` goes down through the handlers like any other operation. Its function runs at
-// the bottom, or where a handler runs it. A handler uses the rule that is meant for it. Without
-// such a rule, it passes the call on with its functions *lifted*: below, they take the physical
-// values behind the inputs, run under that handler again, and return the physical values behind
-// the results. So captured values keep their derivatives and lanes, and a handler that counts sees
-// the operations inside.
+// A `call` passes through the handlers from inside out, like any other operation. Its function runs
+// after the outermost handler, or where a handler runs it. A handler uses the rule that is meant
+// for it. Without such a rule, it passes the call on with its functions *lifted*: outside the
+// handler, a lifted function takes the physical values behind the inputs (for vmap, the
+// batches of all lanes), runs under that handler again, and returns the physical values
+// behind the results. So captured values keep their derivatives and lanes, and a handler that
+// counts operations sees those inside the function.
 //
 // A function always runs under exactly the handlers that were installed where the user wrote it.
-// The call captures the frames that it passes as a stack of handlers (`CapturedHandlers`), and
-// installs them again, on top of whatever is current, before one of its functions runs. If a
-// handler no longer exists when a function runs again (as a checkpoint's does in the backward
-// pass), that is an error, unless the handler is shared, its answers are logged, or it only
-// observes.
+// The call captures the frames that it passes as a stack of handlers (`CapturedHandlers`),
+// and installs them again, inside the handlers that are current then, before one of its
+// functions runs. If a handler no longer exists when a function runs again (as a
+// checkpoint's does in the backward pass), that is an error, unless the handler is shared,
+// its answers are logged, or it only observes.
 #pragma once
 
 #include <any>
@@ -30,8 +31,8 @@
 
 namespace stave_detail {
 
-/// A captured handler stack: one frame that is installed again, and inside it the frames
-/// further inside.
+/// A captured handler stack: one frame that is installed again, and
+/// inside it the rest of the stack.
 class CapturedHandlers : public RefCounted {
  public:
   virtual ~CapturedHandlers() = default;
@@ -67,13 +68,14 @@ class EffectLog : public RefCounted {
   };
   /// The log of an operation that is performed here.
   EffectLog();
-  /// The run for the current path; the first call on a path makes a new run.
+  /// The run for the current path (WhichPath) through the function. The first
+  /// use of a path makes a new run.
   Run& run();
   int answering = 0;  // the number of handlers that are computing an answer now
 
  private:
-  // The path around the operation. When reverse mode runs the function again inside these lanes,
-  // they continue on the path of their first lane.
+  // The path on which the operation was performed. When reverse mode runs the function again inside
+  // the same runs of lanes, each of them counts as on the path of its first lane, number 0.
   const Path around_;
   std::mutex mutex_;
   std::map<std::vector<int>, Run> runs_;
@@ -144,8 +146,8 @@ struct FunctionAttributes final : Attributes {
     f(&FunctionAttributes::tangents);
     f(&FunctionAttributes::batch);
   }
-  /// The same functions, each run by `run`. `run` receives a function without arguments and returns
-  /// its result.
+  /// A copy of these attributes in which `run` runs each function. `run` receives a function
+  /// without arguments and returns its result.
   template <class Run>
   FunctionAttributes lifted(Run run) const;
 };
@@ -161,7 +163,7 @@ inline const FunctionAttributes& functions_of(const Call& call) {
 /// Performs a call of a higher-order operation.
 Outputs carry(Call& call);
 
-/// Performs a call of other functions with the handlers below.
+/// Performs a new call with these functions, which goes to the current handlers.
 Outputs perform_functions(Inputs inputs, FunctionAttributes functions);
 
 /// Throws TransformError if a function or rule returned an empty tensor.

@@ -1,4 +1,5 @@
-// Marks results of operations that transforms do not see. Start at `Unseen`.
+// Marks the results of an operation as values with a lost derivative, if a transform that
+// differentiates the inputs does not see the operation. Start at `Unseen`.
 #include <stave/core/op/lost_derivatives.h>
 
 #include <algorithm>

@@ -1,17 +1,18 @@
 // Detects derivatives that are lost where an effect is answered outside of a transform.
 //
-// grad and jvp see the operations that are performed inside of them. A handler of an effect further
-// outside receives values whose derivatives the transform follows, and may compute with them,
-// which the transform does not see. Three kinds of tensors come back in the answer:
+// grad and jvp see the operations that are performed inside of them. A handler that is installed
+// outside of them and answers an effect receives values that the transform differentiates. It may
+// compute with these values, but the transform does not see those operations. Three kinds of
+// tensors come back in the answer:
 //
 //   a tensor of the effect        it is unchanged and keeps its derivative
 //   a tensor computed from one    its derivative is unknown to the transform: it is `lost`, and
 //                                 an error if the result depends on it
-//   any other tensor              a constant to the transform; transforms further outside follow it
+//   any other tensor              a constant to the transform; outer transforms differentiate it
 //
 // Operations distinguish the kinds. While an effect is answered outside of a transform,
-// an operation on values that the transform follows marks its results, if it is performed where
-// the transform does not see it. Elements that the host reads become constants.
+// an operation on values that the transform differentiates marks its results, if it is performed
+// where the transform does not see it. Elements that the host reads become constants.
 #pragma once
 
 #include <cstdint>
@@ -21,19 +22,20 @@
 
 namespace stave_detail {
 
-/// The interface of a handler that follows derivatives.
+/// The interface of a handler, such as those of grad and jvp, that
+/// tracks the derivatives of values.
 class FollowsDerivatives {
  public:
   /// Marks x as a value whose derivative is lost.
   virtual Tensor lost(Tensor x) const = 0;
-  /// Returns true if it follows the derivative of x, or has lost it.
+  /// Returns true if the handler tracks the derivative of x, or has lost it.
   virtual bool follows(const Tensor& x) const noexcept = 0;
 
  protected:
   ~FollowsDerivatives() = default;
 };
 
-/// The interface of a handler that represents a transform which follows derivatives.
+/// The interface of a handler that represents a transform which tracks derivatives.
 class StandsForTransform {
  public:
   virtual const AnyHandler* stands_for() const noexcept = 0;
@@ -42,9 +44,9 @@ class StandsForTransform {
   ~StandsForTransform() = default;
 };
 
-/// The number of effects that are being answered on this thread outside of a transform that follows
-/// derivatives, plus the number of TracksValues objects. It is usually 0, and then operations check
-/// nothing further.
+/// The number of effects that are being answered on this thread outside of a transform that
+/// tracks derivatives, plus the number of TracksValues objects. It is usually 0, and then
+/// operations check nothing further.
 extern constinit thread_local int answered_outside;
 
 /// A handler around a transform that detects effects which are answered outside of it.
@@ -108,7 +110,8 @@ class Unseen {
   SmallVector<std::pair<TracksValues*, std::uint64_t>, 1> trackers_;
 };
 
-/// Marks y as computed from xs, for transforms that follow xs and do not see the calling code.
+/// Marks y as computed from xs, for transforms that differentiate xs
+/// and do not see the calling code.
 Tensor losing(Tensor y, std::span<const Tensor> xs);
 
 /// The transforms that an effect passed on its way to the handler that is answering it here,

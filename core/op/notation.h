@@ -18,9 +18,9 @@ using Clock = std::chrono::steady_clock;
 
 /// Where the operation that a handler is answering was performed.
 struct Place {
-  // The number of running handlers above the answering one, plus scopes.
+  // The number of running handlers inside the answering one, plus the number of scopes there.
   int depth = 0;
-  std::vector<NamePtr> scopes;  // above the answering handler, innermost first
+  std::vector<NamePtr> scopes;  // scopes inside the answering handler, innermost first
 };
 Place place_of_performer();
 

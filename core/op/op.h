@@ -1,9 +1,9 @@
 // Operations. An Op is the one immutable record of all that is known of an operation.
 // A Call is one use of an operation, and the effect that handlers see.
 //
-// Rules are written with public operations, which go to the handlers below the one that runs
-// the rule. So derivatives of any order, and any nesting of transforms, follow. A rule that follows
-// from a declared structure need not be written:
+// Rules are written with public operations, which go to the handlers outside the one that runs the
+// rule. So derivatives of any order, and any nesting of transforms, work. A rule that follows from
+// a declared structure need not be written:
 //   linear        JVP: the operation itself on the tangents
 //   bilinear      JVP: op(da, b) + op(a, db)
 //   elementwise   batching: the operation itself, operands aligned
@@ -46,7 +46,7 @@ namespace stave_detail {
 
 using namespace stave;
 
-// Computes a call on the backend of its inputs' device, below all handlers.
+// Computes a call on the backend of its inputs' device, outside all handlers.
 Outputs run(Call& call);
 // Performs a call that needs care: one with lent inputs, with functions (higher_order.h), or while
 // an effect is being answered outside of a transform (lost_derivatives.h).
@@ -87,7 +87,7 @@ struct Call {
 
   /// Validates the inputs and infers the outputs.
   Call(const Op& op, Inputs inputs, AttributesPtr attributes = nullptr);
-  /// The same with one or two inputs, constructed in place.
+  /// Makes a call with one or two inputs, which are constructed in place; validates it likewise.
   Call(const Op& op, Tensor&& input);
   Call(const Op& op, Tensor&& a, Tensor&& b);
   Call(const Call& other);
@@ -171,7 +171,7 @@ inline bool fits(const Call& call, const Outputs& outputs) {
 // A complete check, which throws TransformError naming the handler that answered
 // (null: a resumption).
 void check_answer_closely(const Call& call, const Outputs& outputs, const AnyHandler* who);
-// Lets the frame's handler answer. The answer is checked unless the handler is trusted.
+// Lets the frame's handler answer. The answer is checked unless the handler `runs_no_user_code()`.
 inline Outputs answered(Frame* frame, Call& call) {
   Intercept intercept(frame);
   if (frame->answers_need_no_check) return frame->operations->handle(call);
@@ -188,8 +188,9 @@ namespace stave {
 
 /// Performs an operation: the innermost handler of operations answers it; without a handler
 /// the backend of the inputs' device computes it. A call that is passed as an rvalue may give its
-/// inputs' buffers to the result; an lvalue stays as it is. This is inline so that each handler on
-/// the stack costs only one return address: processors predict about sixteen.
+/// inputs' buffers to the result; a call that is passed as an lvalue does not change.
+/// This is inline so that each handler on the stack costs only one return address:
+/// processors predict about sixteen.
 inline Outputs perform(Call&& call) {
   if (call.needs_care()) return stave_detail::perform_with_care(call);
   Frame* frame = stave_detail::current;
@@ -324,8 +325,8 @@ struct Op {
   // One output with the shape of the inputs, at most three inputs, no attributes.
   bool elementwise = false;
   bool boolean = false;  // the output is bool; else it has the dtype of the inputs
-  /// The values that the VJP rule reads for the first input, and for any other input.
-  /// `reads_for` adds the consequences of the structure.
+  /// The values that the VJP rule reads for the cotangent of the first input, and of any other
+  /// input. `reads_for` leaves out values that a linear or bilinear operation does not need.
   ValueSet reads[2] = {~0u, ~0u};
   /// Computes the tangents of the outputs.
   Outputs (*jvp)(const JvpContext&) = nullptr;

@@ -28,7 +28,7 @@ constexpr const char* function = "at";
 
 // ---- the parts of an index ------------------------------------------------------------------
 
-// A tensor of the index, and the first axis of the box that it addresses.
+// A tensor of the index, and the first axis of the box that it indexes.
 struct Addressing {
   Tensor tensor;
   Index axis;
@@ -39,8 +39,8 @@ struct Places {
   BasicIndex box;
   std::vector<Addressing> tensors = {};
   // The next three members describe the tensors and the integers beside them.
-  bool adjacent = true;  // no other part of the index stands between them
-  Index front = 0;       // the axis of the box at which the first of them stands
+  bool adjacent = true;  // no other part of the index is between them
+  Index front = 0;       // the number of axes of the box before the first of them
   bool integers = false;
 
   Places(const Tensor& x, std::span<const AnyIndex> index) : box{x.shape()} {
@@ -101,7 +101,7 @@ struct Places {
       fail<IndexError>("{}: a mask of shape {} stands for axes of lengths {} (of shape {})", function, tensor.shape(),
                        Shape(stands_for), box.shape);
     if (rank > 0) return box.whole_axes(rank);
-    box.result.push_back(1);  // A mask of rank 0 is the mask of a new axis.
+    box.result.push_back(1);  // A mask of rank 0 applies to a new axis of length 1.
     tensors.back().tensor = reshape(tensor, {1});
   }
 };
@@ -115,7 +115,7 @@ Tensor box_of(const Tensor& x, const BasicIndex& box) {
   return reshape(part, box.result);
 }
 
-// A copy of x with another box.
+// A copy of x in which `value` replaces the box.
 Tensor with_box(const Tensor& x, const BasicIndex& box, const Tensor& value) {
   const Tensor part = reshape(value, box.lengths);
   if (box.everything() || part.size() == 0) return part.size() == 0 ? x : part;
@@ -137,8 +137,8 @@ Tensor is_within(const Tensor& index, Index length) {
   return logical_and(wide >= -length, wide < length);
 }
 
-// Integer tensors of one shape, and the axes of the box that they address. The class permutes
-// the axes of the box for gather and scatter.
+// The integer tensors of an index, broadcast to one shape, and the axes of the box that they index.
+// The class permutes the axes of the box for gather and scatter.
 class Addressed {
  public:
   Addressed(const Places& places) : front_(static_cast<int>(places.front)), adjacent_(places.adjacent) {
@@ -153,7 +153,7 @@ class Addressed {
     for (const Tensor& index : indices_) at_ = broadcast_shapes(at_, index.shape(), function);
   }
 
-  // Returns the box with the addressed axes behind the `batch` axes that precede them, or in front
+  // Returns the box with the addressed axes after the `batch` axes that precede them, or in front
   // if the tensors of the index are not adjacent.
   Tensor arranged(const Tensor& box) const { return adjacent_ ? box : moveaxis(box, axes_, leading()); }
   Tensor restored(const Tensor& box) const { return adjacent_ ? box : moveaxis(box, leading(), axes_); }
@@ -233,7 +233,7 @@ std::optional<Tensor> one_for_all(const Places& places, const Tensor& values) {
   const auto [mask, axis] = places.tensors[0];
   const int behind = static_cast<int>(places.box.result.size()) - static_cast<int>(axis) - mask.rank();
   if (values.rank() <= behind) return values;
-  // The values' axis of the mask's elements.
+  // The axis of `values` along which the true elements of the mask lie.
   const auto elements = static_cast<std::size_t>(values.rank() - behind - 1);
   if (values.shape()[elements] != 1) return std::nullopt;
   Shape shape = values.shape();
@@ -242,8 +242,8 @@ std::optional<Tensor> one_for_all(const Places& places, const Tensor& values) {
   return reshape(values, shape);
 }
 
-// Returns the mask in a shape that broadcasts to the box: its own axes, and 1 for the axes behind
-// them.
+// Returns the mask in a shape that broadcasts to the box: its own axes,
+// and 1 for the axes after them.
 Tensor over_box(const Addressing& mask, const Shape& box) {
   Shape shape = mask.tensor.shape();
   shape.resize(box.size() - static_cast<std::size_t>(mask.axis), 1);

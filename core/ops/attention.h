@@ -18,14 +18,15 @@ struct AttentionOptions {
 };
 /// softmax(scale q k^T + mask) v, for q [..., queries, d], k [..., keys, d], v [..., keys, e]
 /// and a mask: [..., queries, e]. Leading axes broadcast. A query without any key gets zeros.
-/// This is PyTorch's function, and JAX's dot_product_attention with the heads before the sequence.
+/// This is PyTorch's scaled_dot_product_attention, and JAX's dot_product_attention with
+/// the heads before the sequence.
 ///
 /// The scores are computed block by block, and again in the backward pass. They are never stored:
 /// beyond operands and results, memory is needed for one number per query. Second derivatives,
 /// forward mode and the derivative by the mask compute the whole matrix of scores.
 ///
-/// Integers become default_dtype(); halves are computed in float32. Throws ShapeError for shapes
-/// that do not fit.
+/// Integers become default_dtype(); 16-bit floats are computed in float32. Throws ShapeError for
+/// shapes that do not fit.
 Tensor scaled_dot_product_attention(const Tensor& q, const Tensor& k, const Tensor& v, AttentionOptions options = {});
 
 }  // namespace stave

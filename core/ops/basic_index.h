@@ -1,5 +1,5 @@
-// BasicIndex: the slice that an index of integers, slices and new axes stands for.
-// For the .cpp files of core/ops.
+// BasicIndex: the slice and the reshape that an index of integers, slices and new axes means. For
+// the .cpp files of core/ops.
 #pragma once
 
 #include <algorithm>
@@ -13,10 +13,10 @@ namespace stave_detail {
 
 using namespace stave;
 
-/// The slice and the reshape that subscripts stand for, built axis by axis.
+/// The slice and the reshape that subscripts mean, built axis by axis.
 struct BasicIndex {
   const Shape& shape;
-  std::size_t axis = 0;  // the next axis
+  std::size_t axis = 0;  // the axis of x to which the next subscript applies
   Shape starts = {}, lengths = {}, steps = {};
   Shape result = {};
 

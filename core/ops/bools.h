@@ -12,7 +12,7 @@ namespace stave_detail {
 
 using namespace stave;
 
-/// Whether all bytes are 0 or 1.
+/// Returns true if all bytes are 0 or 1.
 bool are_bools(const char* data, std::size_t bytes) noexcept;
 /// Replaces every byte other than 0 by 1.
 void make_bools(char* data, std::size_t bytes) noexcept;

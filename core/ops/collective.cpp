@@ -80,8 +80,8 @@ constexpr Op exchanged(Op record) {
 
 Tensor again(const Op& op, Tensor x, const C& c) { return apply(op, {std::move(x)}, AttributesPtr(&c)); }
 
-// d pmax(x) / dx: equal shares for all places that have the maximum. They are counted in float32
-// if x is of halves, which cannot represent large counts.
+// d pmax(x) / dx: equal shares for all places that have the maximum. They are counted in float32 if
+// x has 16-bit floats, which cannot represent large counts.
 template <class Context>
 Tensor shares(const Context& c) {
   const Tensor winner = astype(c.in(0) == c.out(), computed_in(c.in(0).dtype()));

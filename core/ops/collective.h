@@ -42,8 +42,8 @@ Tensor axis_index(const std::string& axis_name, Device device = cpu);
 Tensor psum(const Tensor& x, const std::string& axis_name);
 /// The mean over all places, in each of them. Integers and bools are averaged in default_dtype().
 Tensor pmean(const Tensor& x, const std::string& axis_name);
-/// The maximum over all places, in each of them; for bools, whether any is true. NaN wins,
-/// and places that tie share the derivative equally.
+/// The maximum over all places, in each of them; for bools, whether any is true. The result is NaN
+/// if x is NaN in any place. Places that have the maximum share the derivative equally.
 Tensor pmax(const Tensor& x, const std::string& axis_name);
 /// The minimum over all places, in each of them; for bools, whether all are true.
 Tensor pmin(const Tensor& x, const std::string& axis_name);

@@ -152,8 +152,8 @@ Tensor reordered(const Tensor& x, Index first, Index second, Index third) {
 // The cotangent of x is ct, dilated by the stride, convolved with the reversed w whose channel axes
 // are exchanged. Its low padding is K - 1 - low.
 //
-// The cotangent of w is x convolved with ct in place of w. Each element of ct meets x in steps
-// of the stride. The roles of n and c are exchanged, so that n is summed.
+// The cotangent of w is x convolved with ct in place of w. The elements of ct are applied to x at
+// distances of the stride. The roles of n and c are exchanged, so that n is summed.
 //
 // (JAX's _conv_general_dilated_transpose_lhs and _rhs, lax/convolution.py)
 Tensor vjp_convolution(const VjpContext& c, int input) {

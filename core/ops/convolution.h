@@ -60,17 +60,17 @@ class PerAxis {
   bool for_all_ = true;
 };
 
-/// The numbers of zeros before and behind each spatial axis: one number for all; one for each axis,
-/// {1, 0}; a pair for each axis, {{1, 2}, {0, 1}}; Padding::same or Padding::valid.
-/// Negative numbers remove elements.
+/// The numbers of zeros before and after each spatial axis: one number for all; one for each axis,
+/// {1, 0}; a pair for each axis, {{1, 2}, {0, 1}}; Padding::same or Padding::valid. Negative
+/// numbers remove elements.
 class Padding {
  public:
   struct Same {};
   struct Valid {};
   /// Pads such that there is one result for every stride-th element of x: ceil(length / stride)
   /// results. At stride 1 this takes dilation * (window - 1) zeros. If the number of zeros is odd,
-  /// the additional one is behind. TensorFlow and JAX define it so, and PyTorch does for stride 1,
-  /// the only one that it allows.
+  /// the additional one comes after the elements. TensorFlow and JAX define it so, and PyTorch does
+  /// for stride 1, the only one that it allows.
   static constexpr Same same{};
   /// No padding.
   static constexpr Valid valid{};
@@ -121,10 +121,10 @@ struct ConvTransposeOptions {
 /// Its result has the shape of that conv's input. So w is [channels, out / groups, windows...],
 /// or with channels_last [windows..., out / groups, channels], where x has `channels` channels.
 ///
-/// Each length of the result is (length - 1) * stride - padding before and behind + dilation
-/// * (window - 1) + 1 + output_padding, or length * stride with Padding::same. Several lengths
-/// of a conv's input give the same length of its result; output_padding, which is less than stride
-/// or dilation, chooses among them. This is torch.nn.functional.conv_transpose2d.
+/// Each length of the result is (length - 1) * stride - padding before and after + dilation *
+/// (window - 1) + 1 + output_padding, or length * stride with Padding::same. Several lengths of a
+/// conv's input give the same length of its result; output_padding, which is less than stride or
+/// dilation, chooses among them. This is torch.nn.functional.conv_transpose2d.
 Tensor conv_transpose(const Tensor& x, const Tensor& w, const ConvTransposeOptions& options = {});
 
 }  // namespace stave

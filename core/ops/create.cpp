@@ -22,7 +22,7 @@ namespace stave {
 
 using namespace stave_detail;
 
-// ---- records --------------------------------------------------------------------------------
+// ---- operation records ----------------------------------------------------------------------
 
 constinit const Op op_full{
     .id = OpId::full,
@@ -233,7 +233,7 @@ namespace stave {
 
 Tensor Tensor::from_scalar(Scalar value) { return constant(value, value.alone(), {}, cpu); }
 
-// ---- data at hand ---------------------------------------------------------------------------
+// ---- tensors of host data -------------------------------------------------------------------
 
 namespace {
 
@@ -424,8 +424,8 @@ Tensor linspace(double start, double stop, Index count, Dtype dtype, Device devi
 
 namespace {
 
-// The column at which the diagonal k columns to the right of the main one meets each row:
-// [rows, 1]. A k beyond the matrix is clamped to its edge, which gives the same result.
+// The column of the k-th diagonal (k columns to the right of the main one) in each row: [rows, 1].
+// A k beyond the matrix is clamped to its edge, which gives the same result.
 Tensor on_diagonal(Index rows, Index columns, Index k, Device device) {
   const Index start = std::clamp(k, -rows, columns);
   return expand_dims(arange(start, start + rows, 1, positions_dtype(rows + columns), device), 1);

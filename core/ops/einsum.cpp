@@ -337,7 +337,8 @@ class CheapestOrder {
   struct Plan {
     std::uint64_t labels = 0;  // the labels that the output or another factor needs
     double multiplications = 0;
-    Set left = 0;  // the subset that is contracted by itself, before the rest
+    // the set's product is the product of this subset times that of its other factors
+    Set left = 0;
   };
 
   std::uint64_t labels_of(const Labels& labels) const {

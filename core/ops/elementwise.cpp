@@ -38,7 +38,7 @@ bool is_cheap(const Op& op) {
 
 namespace {
 
-// ---- records derived from structs -----------------------------------------------------------
+// ---- operation records derived from structs -------------------------------------------------
 
 [[noreturn]] void fail_unlike(const Call& call, const Tensor& x, const Tensor& other) {
   fail<ShapeError>("{}: operands {} {} and {} {} must have one shape and dtype here", call.op().name,
@@ -405,7 +405,8 @@ Tensor of_floats(const char* function, const Tensor& x, Body&& body, Operands&..
 
 Dtype dtype_with(Dtype dtype, const Operand& x) { return x.is_scalar() ? dtype : promote(dtype, x.tensor().dtype()); }
 
-// Does the same for longer bodies: halves are computed in float32.
+// Like of_floats, for bodies of several operations, in which 16-bit floats would be rounded
+// repeatedly: they are computed in float32, and the result is rounded once.
 template <class Body, class... Operands>
 Tensor of_wide_floats(const char* function, const Tensor& x, Body&& body, Operands&... operands) {
   const auto widened = [&](const Tensor& t) {

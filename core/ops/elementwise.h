@@ -71,7 +71,7 @@ Tensor gelu(Tensor x);
 Tensor gelu_tanh(Tensor x);
 Tensor floor(Tensor x);
 Tensor ceil(Tensor x);
-Tensor round(Tensor x);  ///< the nearest integer, halves to even
+Tensor round(Tensor x);  ///< the nearest integer, ties to even
 Tensor trunc(Tensor x);  ///< the nearest integer towards 0
 Tensor logical_not(Tensor x);
 Tensor isnan(Tensor x);
@@ -96,7 +96,7 @@ Tensor pow(Operand a, Operand b);  ///< a^b; for integers, a negative power is t
 /// The angle of the point (x, y), in [-pi, pi]. Integers become default_dtype(). Both derivatives
 /// at the origin are 0.
 Tensor atan2(Operand y, Operand x);
-Tensor maximum(Operand a, Operand b);  ///< NaN wins; ties share the derivative equally
+Tensor maximum(Operand a, Operand b);  ///< NaN if a or b is NaN; ties share the derivative equally
 Tensor minimum(Operand a, Operand b);
 /// sqrt(x^2 + y^2), without intermediate overflow. The result is infinite if either operand is,
 /// even if the other is NaN. Both derivatives at the origin are 0.

@@ -98,7 +98,7 @@ struct Negative : Numbers {
   STAVE_PARTIAL(tangent0, const X& dx) { return negative(dx); }  // linear: d(-x) = -dx
 };
 struct Sign : Rounding {
-  // NaN stays, and -0 gives 0, as the array API standard requires.
+  // NaN gives NaN, and -0 gives 0, as the array API standard requires.
   STAVE_VALUE(T x) { return select(x > T(0), T(1), select(x < T(0), T(-1), select(x == T(0), T(0), x))); }
 };
 struct Sqrt : Floats {
@@ -282,7 +282,7 @@ struct Erfinv : FloatFunction {
   }
 };
 struct Relu : Numbers {
-  STAVE_VALUE(T x) { return select(x < T(0), T(0), x); }  // NaN stays
+  STAVE_VALUE(T x) { return select(x < T(0), T(0), x); }  // NaN gives NaN
   STAVE_PARTIAL(partial0, const X& x, const X&) { return astype(x > 0, x.dtype()); }
 };
 struct Softplus : FloatFunction {
@@ -339,7 +339,7 @@ struct Ceil : Rounding {
   STAVE_VALUE(T x) { return ceil(x); }
 };
 struct Round : Rounding {
-  STAVE_VALUE(T x) { return rint(x); }  // halves to even, as NumPy
+  STAVE_VALUE(T x) { return rint(x); }  // ties to even, as in NumPy
 };
 struct Trunc : Rounding {
   STAVE_VALUE(T x) { return trunc(x); }
@@ -468,7 +468,8 @@ struct Atan2 : FloatFunction {
   STAVE_PARTIAL(partial0, const X& y, const X& x, const X&) { return over_squared_radius(x, y); }
   STAVE_PARTIAL(partial1, const X& y, const X& x, const X&) { return -over_squared_radius(y, x); }
 };
-/// 1 where a wins, 1/2 where a and b tie, 0 where b wins: ties share the derivative equally.
+/// 1 where `wins` is true, 1/2 where `ties` is true, else 0: operands that tie
+/// share the derivative equally.
 template <class X>
 constexpr X share(const X& wins, const X& ties, const X& like) {
   return where(ties, 0.5, astype(wins, like.dtype()));

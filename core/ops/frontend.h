@@ -45,8 +45,8 @@ Tensor as_tensor(Operand&& x, Dtype dtype, const Shape* shape, Device device);
 Tensor view_of(const Tensor& x, Shape shape, Strides strides, Index offset);
 inline Tensor view_of(const Tensor& x) { return view_of(x, x.shape(), x.strides(), x.node().offset); }
 
-/// Returns x broadcast to a shape that x is known to broadcast to. Performs broadcast_to only
-/// if a handler could see it.
+/// Returns x broadcast to a shape that x is known to broadcast to. Performs broadcast_to if a
+/// handler could see it; else makes the view without an operation.
 Tensor broadcast_quietly(const Tensor& x, const Shape& shape);
 
 /// Returns the shape of a reduction's result. Throws the same errors as the operation.
@@ -62,8 +62,8 @@ inline Dtype multiplied_in(Dtype dtype) { return dtype == bool_ ? int32 : dtype;
 
 /// Returns x if it is floating, else x in default_dtype().
 Tensor floating(const Tensor& x);
-/// Returns the dtype of intermediate values in computations on floats of `dtype`: float32
-/// for halves.
+/// Returns the dtype of intermediate values in computations on floats of
+/// `dtype`: float32 for 16-bit floats.
 inline Dtype computed_in(Dtype dtype) { return is_half_float(dtype) ? float32 : dtype; }
 /// Returns the distance from 1 to the next larger number of a floating dtype.
 constexpr double epsilon_of(Dtype dtype) {
@@ -78,8 +78,8 @@ Dtype common_float(const T&... xs) {
   return is_float(dtype) ? dtype : default_dtype();
 }
 /// Applies f to the tensors in their common floating dtype, and rounds its result to that dtype.
-/// Halves are computed in float32, so that intermediate values neither overflow nor lose digits.
-/// Undefined tensors are passed on.
+/// 16-bit floats are computed in float32, so that intermediate values neither overflow nor lose
+/// digits. Undefined tensors are passed on.
 template <class F, std::same_as<Tensor>... T>
 Tensor in_floats(F f, const T&... xs) {
   const Dtype dtype = common_float(xs...), computed = computed_in(dtype);

@@ -201,8 +201,9 @@ Tensor place_numbers(const Tensor& indices, const Shape& x, const GatherAttribut
 }
 
 // The product of the old element and of all other updates at an update's position, in the shape
-// of the updates. It works without division: in the order of the positions, it is the product
-// of the updates before times the product of those behind, each computed by a recurrence.
+// of the updates. It works without division: with the updates in the order of their
+// positions, it is the product of the earlier updates times the product of the later ones,
+// each computed by a recurrence.
 template <class Context>
 Tensor product_of_others(const Context& c, const AttributesPtr& attributes) {
   const Tensor &x = c.in(0), &indices = c.in(1), &updates = c.in(2);
@@ -324,8 +325,8 @@ Tensor take(const Tensor& x, const Tensor& indices, Index axis) {
 
 namespace {
 
-// x with the axis moved behind all others, which are batch axes. Indices are moved likewise,
-// and broadcast.
+// x with the axis moved to the end; all other axes are batch axes. The axis of the indices is moved
+// to the end too, and the indices are broadcast.
 struct AlongAxis {
   Tensor values, places;  // [batch..., n], [batch..., k]
   int axis;

@@ -33,8 +33,8 @@ Tensor gather(const Tensor& x, const Tensor& indices, Index batch_axes = 0);
 /// in row-major order stays and receives the derivative.
 Tensor scatter(const Tensor& x, const Tensor& indices, const Tensor& updates, Index batch_axes = 0);
 /// A copy of x with `updates` added at the positions that gather would read.
-/// Updates to one position are added in a fixed order. Bools count as 0 and 1 of int32,
-/// in this function and those below.
+/// Updates to one position are added in a fixed order. Bools count as 0 and 1 of int32, in this and
+/// the following scatter and segment functions.
 Tensor scatter_add(const Tensor& x, const Tensor& indices, const Tensor& updates, Index batch_axes = 0);
 /// A copy of x multiplied by `updates` at the positions that gather would read. Derivatives of any
 /// order are exact even where factors are 0.

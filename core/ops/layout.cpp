@@ -243,7 +243,7 @@ Tensor vjp_concat(const VjpContext& c, int input) {
 
 }  // namespace
 
-// ---- the records ----------------------------------------------------------------------------
+// ---- operation records ----------------------------------------------------------------------
 
 constinit const Op op_reshape{
     .id = OpId::reshape,

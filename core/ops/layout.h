@@ -99,8 +99,8 @@ Tensor diff(const Tensor& x, Index n = 1, Index axis = -1);
 /// at the other. Without an axis, the flattened tensor is rolled. One shift may serve several axes.
 Tensor roll(const Tensor& x, Index shift);
 Tensor roll(const Tensor& x, const Shape& shifts, const Shape& axes);
-/// x as a whole, repeated counts[axis] times along each axis. The shorter of x's shape and `counts`
-/// is padded with ones in front.
+/// x repeated as one block, counts[axis] times along each axis. The shorter of x's shape and
+/// `counts` is padded with ones in front.
 Tensor tile(const Tensor& x, const Shape& counts);
 /// x with entry i repeated counts[i] times along an axis; a single count applies to all entries.
 /// Without an axis, the entries are those of the flattened tensor.

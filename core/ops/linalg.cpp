@@ -393,7 +393,7 @@ Tensor vecdot(const Tensor& a, const Tensor& b, Index axis) {
         const Tensor x = moveaxis(a, axis, -1), y = moveaxis(b, axis, -1);
         if (x.shape(-1) != y.shape(-1))
           fail<ShapeError>("vecdot: shapes {} and {} differ in length along axis {}", a.shape(), b.shape(), axis);
-        // Halves are multiplied and added in float32. Small integers are added in 32 bits,
+        // 16-bit floats are multiplied and added in float32. Small integers are added in 32 bits,
         // whose low bits are the wrapped result.
         const Dtype dtype = multiplied_in(promote(x.dtype(), y.dtype())), computed = computed_in(dtype);
         return astype(sum(astype(x, computed) * astype(y, computed), -1), dtype);

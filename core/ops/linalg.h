@@ -32,8 +32,8 @@ namespace stave {
 // ---- systems of equations -------------------------------------------------------------------
 
 /// The solution x of a x = b for square matrices a [..., n, n] and b [..., n, k]. A b of rank 1
-/// is a vector [n]. Throws LinalgError for a singular matrix, which is one whose elimination meets
-/// a pivot of 0. Derivatives reuse the factors that the value was computed from.
+/// is a vector [n]. Throws LinalgError for a singular matrix, which is one whose elimination has a
+/// pivot of 0. Derivatives reuse the factors that the value was computed from.
 Tensor solve(const Tensor& a, const Tensor& b);
 /// The inverse of square matrices. Throws LinalgError as solve does.
 Tensor inv(const Tensor& a);
@@ -123,10 +123,10 @@ std::pair<Tensor, Tensor> qr(const Tensor& a, QrOptions options = {});
 /// So the derivative is finite. It is exact for every function that does not depend on the choice
 /// of v within an eigenspace, such as sums over equal eigenvalues and projections onto their space.
 ///
-/// If equal eigenvalues separate in the direction of the derivative, the derivative sees only
+/// If equal eigenvalues separate in the direction of the derivative, the derivative contains only
 /// the diagonal of that direction within the eigenspace. Second derivatives in such a direction,
-/// and first derivatives of v diag(f(w)) v^T, lack the off-diagonal contribution.
-/// (expm, pinv, lstsq and det are not computed from v and are exact.)
+/// and first derivatives of v diag(f(w)) v^T, lack the off-diagonal contribution. (expm, pinv,
+/// lstsq and det are not computed from v and are exact.)
 std::pair<Tensor, Tensor> eigh(const Tensor& a);
 /// The eigenvalues alone. Their derivative needs no gaps between them.
 Tensor eigvalsh(const Tensor& a);

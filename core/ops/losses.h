@@ -1,5 +1,5 @@
 // Losses: how far predictions are from their targets. All losses are composed of other operations.
-// Integers become default_dtype(); halves are computed in float32 and rounded once.
+// Integers become default_dtype(); 16-bit floats are computed in float32 and rounded once.
 // Predictions and targets must have one shape, because broadcasting them is usually a mistake;
 // otherwise ShapeError is thrown.
 #pragma once
@@ -85,7 +85,7 @@ struct BinaryCrossEntropyOptions {
 };
 /// -y log(p) - (1 - y) log(1 - p), for probabilities p and targets y in [0, 1].
 /// Logarithms are clamped to at least -100, as in PyTorch, and have derivative 0 there.
-/// Prefer the function of logits below.
+/// Prefer binary_cross_entropy_with_logits.
 Tensor binary_cross_entropy(const Tensor& probabilities, const Tensor& targets, BinaryCrossEntropyOptions options = {});
 /// binary_cross_entropy of p = sigmoid(logits), accurate for logits of any size:
 ///   positive_weight y softplus(-x) + (1 - y) softplus(x)

@@ -12,17 +12,18 @@ namespace stave {
 
 struct CollectiveAttributes;
 
-/// Exchanges data between places that are not in this process. A collective that carries
-/// a communicator is performed below all handlers. This holds in derivatives too, regardless
-/// of where the handler that bound it was installed.
+/// Exchanges data between places that are not in this process. A collective that carries a
+/// communicator is performed outside all handlers. This holds in derivatives too, regardless of
+/// where the handler that bound it was installed.
 class Communicator : public RefCounted {
  public:
   virtual ~Communicator() = default;
   /// Performs the operation together with all other places, on row-major views in host memory.
   /// Throws the errors of Stave.
   virtual void exchange(const Op& op, const CollectiveAttributes& attributes, const View& x, const View& result) = 0;
-  /// Does the same for views in a CUDA device's memory. `stream` is a cudaStream_t of that device,
-  /// which is the current one. The exchange is enqueued on the stream and not waited for.
+  /// Performs the operation as `exchange` does, on views in a CUDA device's memory. `stream`
+  /// is a cudaStream_t of that device, which is the current one. The exchange is enqueued on
+  /// the stream and not waited for.
   virtual void exchange_on_device(void* stream, const Op& op, const CollectiveAttributes& attributes, const View& x,
                                   const View& result) = 0;
 };
@@ -40,7 +41,7 @@ struct CollectiveAttributes final : ValueAttributes<CollectiveAttributes, Placed
       : ValueAttributes(device), axis_name(std::move(axis_name)), size(size) {}
   auto members() const { return std::tuple(device, axis_name, size, pairs, static_cast<const void*>(by.get())); }
   std::string str() const override;
-  /// Returns the same attributes with a communicator.
+  /// Returns a copy of these attributes with a communicator.
   AttributesPtr bound(CommunicatorPtr communicator) const;
 };
 

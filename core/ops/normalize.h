@@ -1,7 +1,7 @@
 // Normalisation. layer_norm over the last axes is one operation on the CPU; everything else is
 // composed of other operations.
 //
-// Mean and variance are computed in two passes. Integers become default_dtype(); halves are
+// Mean and variance are computed in two passes. Integers become default_dtype(); 16-bit floats are
 // computed in float32 and rounded once. Squares are computed in units in which they neither
 // overflow nor underflow, so that very large and very small numbers are normalised accurately.
 // Where the values do not vary, the result is the bias, and derivatives are finite.

@@ -87,8 +87,8 @@ Tensor gumbel(const Key& key, const Shape& shape = {}, Dtype dtype = default_dty
 /// Positions along `axis`, drawn with the probabilities softmax(logits, axis).
 /// Each is the position of the largest element of logits + gumbel(key, logits.shape()).
 /// The result has the dtype of argmax (int32) and the shape of logits without the axis.
-/// Integer logits become default_dtype(), halves float32. A logit of -inf is not drawn if another
-/// one is larger. Throws ShapeError for an axis of length 0.
+/// Integer logits become default_dtype(), 16-bit floats become float32. A logit of -inf is not
+/// drawn if another one is larger. Throws ShapeError for an axis of length 0.
 Tensor categorical(const Key& key, const Tensor& logits, Index axis = -1);
 /// The numbers 0 ... n-1 in a random order, int32.
 Tensor permutation(const Key& key, Index n);

@@ -61,7 +61,8 @@ inline constexpr KeepDims drop_dims{false};
 STAVE_REDUCTION(sum)
 STAVE_REDUCTION(prod)  ///< derivatives are exact even where factors are 0
 STAVE_REDUCTION(mean)
-/// NaN wins; ties share the derivative equally; throws ShapeError if there are no elements.
+/// The largest (smallest) element; NaN if any element is NaN. Ties share the derivative equally.
+/// Throws ShapeError if there are no elements.
 STAVE_REDUCTION(max)
 STAVE_REDUCTION(min)
 STAVE_REDUCTION(all)

@@ -41,7 +41,7 @@ void infer_recurrence(const Call& call, SmallVector<Abstract, 1>& outputs) {
 }
 
 // Returns x moved by one position along the axis: element i becomes element i - 1 of x (`later`)
-// or i + 1. `fill` enters at the end.
+// or i + 1. `fill` becomes the element at the free end.
 Tensor moved(const Tensor& x, int axis, bool later, Scalar fill) {
   if (x.shape(axis) == 0) return x;
   std::vector<std::pair<Index, Index>> widths(x.shape().size(), {0, 0});
@@ -204,7 +204,7 @@ Tensor cummin(const Tensor& x) { return cummin(of_rank_1(x, "cummin"), 0); }
 //   r_i = r_(i-1) + e^(x_i - m_(i-1))       elsewhere
 // So neither y nor its derivatives, which include that of m, contain differences that cancel.
 // If the largest x is infinite, the result is that x and has its derivative. In m, the largest
-// finite number replaces infinity, and the most negative one stands before the first element.
+// finite number replaces infinity, and the most negative finite number precedes the first element.
 Tensor logcumsumexp(const Tensor& x, Index axis, ScanOptions options) {
   const int at = normalize_axis(axis, given(x, "logcumsumexp").rank(), "logcumsumexp");
   const auto of_floats = [&](const Tensor& terms) {

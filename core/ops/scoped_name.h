@@ -9,9 +9,9 @@
 
 namespace stave_detail {
 
-/// Returns the name prefixed by the scopes (scope.h) that were entered since the handler that is
-/// answering was installed, joined by "/". In a backward pass the scopes are those of the operation
-/// that is differentiated.
+/// Returns the name prefixed by the scopes (scope.h) that were entered inside the
+/// answering handler, joined by "/". In a backward pass the scopes are those of the
+/// operation that is differentiated.
 std::string scoped_name(const std::string& name);
 
 /// Returns a key made of a key and a name. Different names give different keys, which are the same

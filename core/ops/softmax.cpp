@@ -2,16 +2,14 @@
 // On the CPU, along a last axis, so are the gradients of both; the gradient of log_softmax is also
 // that of cross entropy.
 //
-// If almost all of the weight is on one element, the winner, then 1 - p of the winner loses digits
-// by rounding, and so do sums that include it. The derivatives consist of these values.
-// Hence two rules, at O(n) cost:
-// - Values that are weighted by p are taken relative to the winner's value. The winner's share is
+// The dominant element (`winner` in names) is the one with p > 1/2. If almost all of the weight is
+// on that element, its 1 - p loses digits by rounding, and so do sums that include it. The
+// derivatives consist of these values. Hence two rules, at O(n) cost:
+// - Values that are weighted by p are taken relative to the dominant element's value. Its share is
 //   then 0 instead of a difference that cancels.
-// - If elements must add up to 0, the winner's element is computed as minus the sum
-//   of the others.
+// - If elements must add up to 0, the dominant element is computed as minus the sum of the others.
 //
-// The winner is the element with p > 1/2. If there is none, 1 - p is at least 1/2 for every
-// element, and nothing cancels.
+// If no element is dominant, 1 - p is at least 1/2 for every element, and nothing cancels.
 #include <stave/core/ops/softmax.h>
 
 #include <stave/core/op/op.h>
@@ -35,7 +33,7 @@ void infer_softmax(const Call& call, SmallVector<Abstract, 1>& outputs) {
   outputs.push_back({x.shape(), x.dtype()});
 }
 
-// Conversions to the dtype in which halves are computed, and back.
+// Conversions to the dtype in which 16-bit floats are computed, and back.
 Tensor wide(const Tensor& x) { return astype(x, computed_in(x.dtype())); }
 Tensor narrow(const Tensor& x, Dtype dtype) { return astype(x, dtype); }
 
@@ -44,7 +42,7 @@ bool is_of_rows(const Tensor& y, int axis) { return y.device() == cpu && axis + 
 
 Tensor sum_along(const Tensor& x, int axis) { return sum(x, axis, keepdims); }
 
-// v minus the winner's v, along the axis; v itself if there is no winner.
+// v minus the v of the dominant element, along the axis; v itself if no element is dominant.
 Tensor relative_to_winner(const Tensor& p, const Tensor& v, int axis) {
   return v - sum_along(where(p > 0.5, v, 0), axis);
 }
@@ -83,8 +81,8 @@ void infer_gradient(const Call& call, SmallVector<Abstract, 1>& outputs) {
   outputs.push_back({x.shape(), x.dtype()});
 }
 
-// g = y (e - sum(y e)) along the last axis, where e is ct relative to the winner's. It is linear
-// in ct. Its derivative by y is dg = dy (e - sum(y e)) - y sum(dy e).
+// g = y (e - sum(y e)) along the last axis, where e is ct minus the ct of the dominant element. It
+// is linear in ct. Its derivative by y is dg = dy (e - sum(y e)) - y sum(dy e).
 Outputs jvp_softmax_gradient(const JvpContext& c) {
   Tensor dg;
   if (c.has(1)) dg = apply(op_softmax_gradient, {c.in(0), c.tangents[1]});

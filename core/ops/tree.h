@@ -28,8 +28,8 @@
 // - A Key holds no tensor that a function on tensors should change, so these functions leave it
 //   as it is. vmap maps keys over lanes, and files store them.
 //
-// `visit_children` is the only function that takes a tree apart; everything else here is written
-// with it.
+// `visit_children` is the only function that looks into a tree; everything
+// else here is written with it.
 #pragma once
 
 #include <algorithm>
@@ -49,7 +49,7 @@
 
 namespace stave_detail {
 
-// ---- taking apart ---------------------------------------------------------------------------
+// ---- visiting the children of a tree --------------------------------------------------------
 
 [[noreturn]] void fail_reference_member();
 

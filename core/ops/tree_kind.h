@@ -142,8 +142,8 @@ constexpr bool is_standard() {
   return name_of_type<T>().starts_with("std::") || name_of_type<T>().starts_with("__gnu_cxx::");
 }
 
-// Whether T is plain data that with_members cannot take apart: it has a base class or too many
-// members.
+// Whether T is plain data that with_members cannot decompose: it has a
+// base class or too many members.
 template <class T>
 constexpr bool is_unwalkable_data() {
   if constexpr (std::is_trivially_copyable_v<T>) return has_base<T> || member_count<T> > most_members;

@@ -16,7 +16,7 @@ constexpr Index places(Index length, Index window, Index stride) {
   return length < window ? 0 : (length - window) / stride + 1;
 }
 
-/// The numbers of zeros before (low) and behind (high) each axis.
+/// The numbers of zeros before (low) and after (high) each axis.
 struct Pads {
   Shape low, high;
 };

@@ -20,7 +20,8 @@
 //                                                       included: the inputs of an operation may be
 //                                                       freed before the operation reads them
 //
-// DESIGN: kernels never perform operations. A handler observes calls, above this interface.
+// DESIGN: kernels never perform operations. Handlers observe calls before
+// the calls reach this interface.
 #pragma once
 
 #include <chrono>
@@ -84,7 +85,7 @@ class BackendStopwatch {
   virtual std::chrono::nanoseconds elapsed() = 0;
 };
 
-/// Recorded operations of a backend, which are requested as a whole.
+/// Recorded operations of a backend, which one call requests together.
 class RecordedWork {
  public:
   virtual ~RecordedWork() = default;
@@ -129,7 +130,7 @@ class Backend {
   /// Waits until all requested work is done; throws errors that occurred meanwhile.
   virtual void synchronize() = 0;
   // For other libraries that work on the same device, on streams of their own (dlpack.h).
-  // A backend that computes at once has no stream.
+  // A synchronous backend has no stream.
   /// The stream on which this backend works, numbered as in Python's array API; 0: none.
   virtual std::intptr_t stream() { return 0; }
   /// Makes later work on `stream` wait for all work that was requested here.
@@ -137,7 +138,7 @@ class Backend {
   /// Waits until all requested work is done. Errors that occurred meanwhile are left for the next
   /// read or synchronize().
   virtual void drain() noexcept {}
-  /// Starts a stopwatch; by default it uses the host's clock, for a backend that computes at once.
+  /// Starts a stopwatch; the default, for a synchronous backend, uses the host's clock.
   virtual std::unique_ptr<BackendStopwatch> stopwatch();
   virtual MemoryStats memory_stats() const = 0;
   virtual void reset_peak_memory() = 0;

@@ -24,8 +24,8 @@ namespace {
 
 enum : std::uint8_t { by_node = 1, by_owner = 2 };
 
-// Locked together with an owner of another thread. So a thread that forks leaves no owner of its
-// own locked in the child.
+// A thread holds this mutex while it locks an owner that belongs to another thread. fork() waits
+// for the mutex, so in the child no owner of the forking thread is locked.
 constinit std::mutex for_others;
 const auto notes_over_fork = [] {
   // A note is copied under this lock, and its memory comes from the pool.
@@ -134,7 +134,8 @@ namespace {
 [[noreturn]] void fail_escaped(const Node& node) {
   const char* transform = "a transform";
   for (const Note* note = node.notes; note; note = note->next)
-    if (note->has_physical()) transform = note->owner->name;  // not a grad or jvp that was inside
+    // only notes of vmap have a physical value: this skips a grad or jvp that ran inside the vmap
+    if (note->has_physical()) transform = note->owner->name;
   stave_detail::fail<TransformError>(
       "a value of {} ({} {}) is used outside of it: it stands for the value of each lane and has none of its own. "
       "Return it from the function that {} maps instead of storing it",

@@ -6,14 +6,14 @@
 //
 // A note ends with its node or with the Notes object that made it, whichever comes first,
 // on any thread. The list of notes on a node changes only while one handle owns the node;
-// code that shares the node only reads the list. When a Notes object ends, its notes count
-// as absent and release their contents; the empty shell goes with its node. The later of the two,
+// code that shares the node only reads the list. When a Notes object ends, its notes count as
+// absent and release their contents; an empty note stays on its node. The later of the two,
 // node or Notes, frees the note.
 //
-// An owner keeps a list of the notes that its own thread made. Other threads do not touch
-// that list, except when the Notes object ends on one of them. Therefore the list changes under
-// a lock. The owner's thread needs no lock while it knows that the Notes object cannot end
-// elsewhere (`run`): then it adds and removes notes without a locked instruction.
+// A NoteOwner keeps a list of the notes that its own thread made. Other threads do not touch that
+// list, except when the Notes object ends on one of them. Therefore the list changes under a lock.
+// The owner's thread needs no lock while it knows that the Notes object cannot end elsewhere
+// (`run`): then it adds and removes notes without a locked instruction.
 #pragma once
 
 #include <atomic>
@@ -76,10 +76,11 @@ struct NoteOwner : RefCounted {
   void lock() noexcept;
   void unlock() noexcept;
 
-  // Each note counts as an owner of this object. References are taken in lots, so that counting
-  // a note needs no locked instruction on this thread, where most notes are made and freed.
+  // Each note counts as an owner of this object. References are taken `lot` at a
+  // time, so that counting a note needs no locked instruction on this thread, where
+  // most notes are made and freed.
   static constexpr std::uint32_t lot = 1 << 16;
-  std::uint32_t paid_ = 0;  // references that no note uses
+  std::uint32_t paid_ = 0;  // references taken in advance that no note uses yet
   std::atomic<bool> locked_{false};
 };
 
@@ -101,7 +102,7 @@ struct Note : stave_detail::Pooled {
   virtual void drop() noexcept = 0;
   /// The value that provides the storage for a node without storage; null if this note knows none.
   virtual const Tensor* physical() const noexcept { return nullptr; }
-  /// Returns true if notes of this kind know such a value while they live.
+  /// Returns true if notes of this kind have a `physical()` value while they live.
   virtual bool has_physical() const noexcept { return false; }
   /// The memory in bytes that this value keeps alive; the same in every run of the program.
   virtual std::size_t bytes_behind() const noexcept { return 0; }
@@ -125,10 +126,10 @@ int live_notes(const Tensor& x);
 /// Returns true if x carries a live note of this installation.
 bool has_note(const Tensor& x, InstallationId id) noexcept;
 
-/// Throws TransformError, naming `what` and `remedy`, if a transform around this point follows
-/// the derivative of this value. For reads that bypass all operations: the derivative would be
-/// lost. A handler below that transform may read the value, since the derivative does not pass
-/// through the handler.
+/// Throws TransformError, naming `what` and `remedy`, if a transform around this point
+/// differentiates this value. For reads that bypass all operations: the derivative would be lost. A
+/// handler that is installed outside that transform may read the value, since the derivative does
+/// not pass through the handler.
 void check_not_differentiated(const Node& node, const char* what, const char* remedy);
 
 /// Notifies the live notes on x that the program reads it.
@@ -150,8 +151,8 @@ class Notes {
   explicit Notes(const char* transform, const AnyHandler* differentiates = nullptr)
       : Notes(make_intrusive<NoteOwner>(transform, differentiates)) {}
   explicit Notes(IntrusivePtr<NoteOwner> owner) : owner_(std::move(owner)) {
-    // Shells of notes outlive this object in values of other code, which need their
-    // virtual functions.
+    // Empty notes outlive this object on values that other code holds, and their
+    // virtual functions must stay loaded.
     [[maybe_unused]] static const bool stays = [] {
       stave_detail::keep_module_of(&module_mark);
       return true;

@@ -32,7 +32,7 @@ constexpr std::size_t region_bytes = 16 * slab_bytes;  // bytes requested from t
 struct Slab {
   std::uint32_t blocks;
   std::uint32_t free;   // used while memory is released
-  Slab* next_to_unmap;  // likewise
+  Slab* next_to_unmap;  // used while memory is released
 };
 constexpr std::size_t slab_header = 64;
 static_assert(sizeof(Slab) <= slab_header);
@@ -54,13 +54,15 @@ Slab* slab_of(void* block) noexcept {
 
 // ---- memory of a thread, and shared memory ------------------------------------------------------
 
-// The lists of a thread. They are trivially destructible, so that they outlive every destructor
-// that may still free a block. Only the thread itself writes the counts, by plain moves.
+// The free lists of a thread. They are trivially destructible, so that they outlive every
+// destructor that may still free a block. Only the thread itself writes the counters, with plain
+// stores instead of atomic read-modify-writes.
 struct Pool {
   enum class State : std::uint8_t { fresh, open, closed };
   Block* first[sizes];
   std::atomic<std::uint32_t> count[sizes];
-  // A whole chain; without it, a thread between two chains would lock the mutex for each block.
+  // A second, full chain. Without it, a thread whose list alternates between full and empty would
+  // lock the mutex for each block.
   ChainHead* spare[sizes];
   Pool* next;  // the next of the open pools
   std::atomic<std::uint32_t> spares[sizes];
@@ -68,7 +70,7 @@ struct Pool {
 };
 [[gnu::tls_model("initial-exec")]] constinit thread_local Pool thread_pool{};
 
-constinit std::mutex mutex;  // protects everything below
+constinit std::mutex mutex;  // protects `shared` and the list of pools
 struct Shared {
   ChainHead* chains[sizes];
   std::size_t free[sizes];  // the number of blocks in the chains
@@ -284,7 +286,8 @@ void* pool_allocate(std::size_t bytes) {
   if (!block) [[unlikely]]
     return refill(pool, size);
   char* const next = reinterpret_cast<char*>(block->next);
-  // For the next allocation: blocks that a long program freed are no longer in the caches.
+  // Prefetches the block of the next allocation: in a long program,
+  // freed blocks have left the caches.
   __builtin_prefetch(next, 1);
   if (bytes > 64) __builtin_prefetch(next + 64, 1);
   pool.first[size] = block->next;

@@ -127,8 +127,9 @@ Decimal scientific(T value, int digits) {
   return parts;
 }
 
-// The number as ddd.ddd, likewise. It is made from the scientific digits, because to_chars would
-// print all digits of a large number, not the fewest.
+// The number as ddd.ddd with the fewest digits that identify the value, at most `digits` after the
+// point. It is made from the digits of `scientific`, because to_chars would print all digits of a
+// large number, not the fewest.
 template <class T>
 Decimal positional(T value, int digits) {
   const Decimal parts = scientific(value, std::numeric_limits<int>::max());

@@ -1,5 +1,5 @@
-// Reads values as an observer does: the physical data, below all handlers. Printing and traces
-// use it.
+// Reads values as an observer does: the physical data, outside all
+// handlers. Printing and traces use it.
 //
 // Nothing here performs an operation that a handler could see, record or count.
 // See also Tensor::str() (print.cpp).

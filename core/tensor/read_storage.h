@@ -41,9 +41,9 @@ inline void end_read(Device device) {
 /// for a value of a lane.
 Tensor read_value(const Tensor& x, bool stays = false);
 
-/// The same for a caller that goes on reading the memory of the value, and does not wait
-/// for a device. Throws TransformError, naming `what`, if a transform follows the derivative
-/// of the value, which would be lost.
+/// As read_value, for a caller that goes on reading the memory of the value, and does not wait for
+/// a device. Throws TransformError, naming `what`, if a transform differentiates the value: its
+/// derivative would be lost.
 Tensor read_in_place(const Tensor& x, const char* what, const char* remedy);
 
 /// One step of a path through functions whose lanes were split. A path has one step per surrounding

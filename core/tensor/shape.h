@@ -39,7 +39,7 @@ class Shape : public SmallVector<Index, 4> {
   /// Throws ShapeError if the product of the lengths other than 0 exceeds the address space,
   /// since strides are made from them.
   Index elements() const {
-    constexpr Index most = (Index{1} << 60) - 1;  // so that the number of their bytes fits, too
+    constexpr Index most = (Index{1} << 60) - 1;  // so that the size in bytes fits an Index, too
     Index n = 1;
     bool empty = false, too_many = false;
     for (Index length : *this) {

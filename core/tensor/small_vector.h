@@ -25,7 +25,8 @@ class SmallVector {
   using const_iterator = const T*;
 
   SmallVector() noexcept {
-    if constexpr (bytewise) std::memset(bytes_, 0, sizeof bytes_);  // they are copied as a whole
+    // all bytes are copied, the unused ones too
+    if constexpr (bytewise) std::memset(bytes_, 0, sizeof bytes_);
   }
   explicit SmallVector(std::size_t size, const T& value = T()) : SmallVector() { resize(size, value); }
   SmallVector(std::initializer_list<T> values) : SmallVector(values.begin(), values.end()) {}
@@ -70,7 +71,7 @@ class SmallVector {
   template <class... A>
   [[gnu::always_inline]] T& emplace_back(A&&... args) {
     if (size_ == capacity_) [[unlikely]]
-      // Constructed first: an argument may refer into this vector.
+      // The element is constructed before the vector grows: an argument may refer into this vector.
       return grow_with(make(std::forward<A>(args)...));
     return *::new (static_cast<void*>(data_ + size_++)) T(make(std::forward<A>(args)...));
   }

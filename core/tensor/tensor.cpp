@@ -34,8 +34,8 @@ Index Tensor::shape(Index axis) const {
 
 namespace {
 
-// A contiguous copy, computed below all handlers: a read only observes a value and is no part
-// of the program.
+// A contiguous copy, computed outside all handlers: a read only observes a value
+// and is no part of the program.
 Tensor laid_out(const Tensor& x) {
   stave_detail::UnderFrame below_all(nullptr);
   return contiguous(x);
@@ -63,8 +63,8 @@ void check_dtype(const Tensor& x, Dtype dtype, const char* what) {
                      x.dtype(), x.shape(), dtype);
 }
 
-// Throws TransformError if a transform follows the derivative of the value, or of the lanes behind
-// it: it would be lost.
+// Throws TransformError if a transform differentiates the value, or the batch of lanes that
+// provides its storage: the read would lose the derivative.
 void check_reads_no_derivative(const Tensor& x, const char* what, const char* remedy) {
   check_not_differentiated(x.node(), what, remedy);
   if (const Tensor* lanes = stave_detail::lanes_of(x)) check_reads_no_derivative(*lanes, what, remedy);

@@ -87,7 +87,7 @@ struct Node : RefCounted, stave_detail::Pooled {
 
   void* data() const { return static_cast<char*>(storage->data) + offset * static_cast<Index>(size_of(dtype)); }
   View view() const { return {data(), dtype, shape, strides, storage->number}; }
-  /// The device in whose memory `data` is: for a number it is the host.
+  /// The device in whose memory `data` is: for a number (Storage::number) it is the host.
   Device memory() const { return storage->number ? cpu : device; }
   bool contiguous() const { return is_contiguous(shape, strides); }
   /// The lock that an owner holds while it changes the list of notes. It locks only if the node

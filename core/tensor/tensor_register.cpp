@@ -1,5 +1,4 @@
 // The register of live nodes.
-//
 #include <stave/core/tensor/tensor_register.h>
 
 #include <unordered_set>
