@@ -109,7 +109,7 @@ bool is_view(const Program::Instruction& instruction);
 
 /// Returns true if the operation may throw even if shapes and dtypes of its inputs are right.
 bool may_throw(const Op& op);
-/// The same for an instruction, which must not be a read.
+/// Returns true if the instruction, which must not be a read, may throw in this way.
 bool may_throw(const Program::Instruction& instruction);
 
 /// Returns true if both instructions compute the same: one operation, on the same variables, with
@@ -150,8 +150,10 @@ struct RecordedFunctions final : Attributes {
   bool rematerializes = false;
   std::shared_ptr<const Saveable> saves;
   std::size_t captured = 0;
-  std::shared_ptr<const Program> function, again;  // `again` may be null
-  std::shared_ptr<RecordedRules> rules;            // null if the call has no rules
+  // The called function, and its replacement when it runs again (FunctionAttributes::again), which
+  // may be null.
+  std::shared_ptr<const Program> function, again;
+  std::shared_ptr<RecordedRules> rules;  // null if the call has no rules
   std::string str() const override { return name; }
   bool equals(const Attributes& other) const override;
   /// Performs the call.

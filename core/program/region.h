@@ -123,8 +123,8 @@ class Region : public RefCounted {
   /// The region as text, one line for each step: "c:float32 = multiply a b".
   std::string str() const;
 
-  /// Returns the region that `make` derives from this one. It is made once for each key.
-  /// Thread-safe.
+  /// Returns the region that `make` derives from this one, such as a derivative. The first one made
+  /// for a key is kept and returned from then on. Thread-safe.
   template <class Make>
   RegionPtr derived(const std::string& key, Make make) const {
     {
