@@ -42,7 +42,8 @@ Chains split(const Chains& chains) {
   return halves;
 }
 
-/// Replaces each number by the normal quantile of its rank among all numbers: (14) of the paper.
+/// Replaces each number by the normal quantile of its rank among all numbers: formula (14) of the
+/// paper that diagnostics.h cites.
 /// Equal numbers share their mean rank.
 Chains rank_normalized(Chains chains) {
   Vector& x = chains.values;
@@ -89,7 +90,7 @@ double variance_of(const Vector& x) {
   return squares / static_cast<double>(x.size() - 1);
 }
 
-/// The variances between and within chains: (1) to (3) of the paper.
+/// The variances between and within chains: formulas (1) to (3) of the paper.
 struct Variances {
   Vector means, within;
   double mean_within, pooled;
@@ -111,9 +112,9 @@ double rhat_of(const Chains& chains) {
   return std::sqrt(variances.pooled / variances.mean_within);
 }
 
-/// Returns the effective sample size: (10) to (13) of the paper. Sums the autocorrelations of all
-/// chains up to the lag where noise dominates: the sums of neighbouring pairs must be positive
-/// and decrease (Geyer, "Practical Markov chain Monte Carlo", 1992).
+/// Returns the effective sample size: formulas (10) to (13) of the paper. Sums the autocorrelations
+/// of all chains up to the lag where noise dominates: the sums of neighbouring pairs must be
+/// positive and decrease (Geyer, "Practical Markov chain Monte Carlo", 1992).
 double ess_of(const Chains& chains) {
   const std::size_t n = chains.length;
   const double count = static_cast<double>(chains.values.size());

@@ -62,12 +62,12 @@ class HtmlRecord;
 
 namespace stave {
 
-/// The peak rates of a device, per second; 0 means unknown.
+/// The peak rates of a device, per second; 0 means that a rate is unknown.
 struct DevicePeak {
   Device device;
-  /// The rate for float32 and narrower floats, and for float64.
+  /// Floating-point operations for float32 and narrower floats, and for float64.
   double flops = 0, flops_float64 = 0;
-  /// Bytes read and written.
+  /// Bytes that are read and written.
   double bandwidth = 0;
 };
 

@@ -54,7 +54,8 @@ Outputs Ranks::handle(Call& call) {
   const Device device = processes_->exchanges_on(
       x.device(), [&](Device where) { return in_words(op, *attributes, x.dtype(), x.shape(), where); });
   const AttributesPtr bound = attributes->bound(processes_);
-  // NCCL does not specify NaN, which must win here, so all values are gathered and then reduced.
+  // The result must be NaN if an operand is NaN, which NCCL does not guarantee. So all values are
+  // gathered and then reduced.
   if (device != cpu && is_extreme(op) && is_float(x.dtype()))
     return {on(x.device(), all_places(op, *attributes, apply(op_all_gather, {on(device, x)}, bound)).result)};
   const Tensor result = apply(op, {on(device, astype(x, exchanged_in(op, x.dtype(), device)))}, bound);
