@@ -67,8 +67,8 @@ Parsed parse(std::string_view field, T& value) {
   return error == std::errc::result_out_of_range ? Parsed::too_large : Parsed::no_number;
 }
 
-// Parses a half as a double, then rounds it to the half type. Digits beyond the precision of a
-// double do not affect the result.
+// Parses a float16 or bfloat16 as a double, then rounds it to its type. Digits beyond the precision
+// of a double do not affect the result.
 template <class T>
   requires is_half<T>
 Parsed parse(std::string_view field, T& value) {

@@ -87,7 +87,7 @@ struct ProgramCost {
   std::uint64_t bytes = 0;      // bytes that these operations read and write
   // one per element of an elementwise operation, 2 n m k per matrix product
   std::uint64_t flops = 0;
-  // the most bytes that values take at once, without inputs and constants
+  // the most bytes that values take at any one time, without inputs and constants
   std::uint64_t peak_bytes = 0;
 };
 /// Estimates the cost of a program before it runs.

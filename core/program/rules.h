@@ -1,19 +1,18 @@
 // Rules of a function with derivatives of its own (custom_vjp, custom_jvp, custom_vmap),
 // in a program that calls this function.
 //
-// A rule may call the function whose rule it is, and its derivative then has such a derivative
-// again, without end. Therefore a rule is recorded only when a derivative or vmap first needs it,
-// and each order of derivative only when it is needed. Until then the rule is kept as a C++
-// function.
+// A rule may call its own function, so the derivative of the rule needs the rule again, and so on
+// without end. Therefore a rule is recorded only when a derivative or vmap first needs it, and each
+// order of derivative only when it is needed. Until then the rule is kept as a C++ function.
 //
 //   trace(my_exp)(x)           my_exp's operations, and its rule, a function
 //   grad(trace(my_exp)(x))     runs the rule, which calls my_exp again: the program of the rule
 //                              holds a call, whose rule is a function
 //
-// A rule that is kept as a function may hold values that the traced function computed. These values
-// differ between replays, so they become inputs of the call's instruction. They are known when the
-// recording ends: every value that is still alive then, except the results of the traced function,
-// is assumed to be held by a rule (VariableNotes).
+// A rule that is kept as a function may capture values that the traced function computed. These
+// values differ between replays, so they become inputs of the call's instruction. They are known
+// when the recording ends: every value that is still alive then, except the results of the traced
+// function, is assumed to be captured by a rule (VariableNotes).
 //
 // Objects that such a rule captures by reference must live until the rule is recorded.
 #pragma once
@@ -82,7 +81,7 @@ class RecordedRules : public std::enable_shared_from_this<RecordedRules> {
 
   /// A rule, which is a C++ function until it is recorded.
   struct Rule {
-    // The inputs are those of the rule, then the captured values.
+    // The program's inputs are the arguments of the rule, then the captured values.
     std::shared_ptr<const Program> program = {};
     // The rule cannot be recorded, because it reads values or the like. It is called at each use.
     bool stays_function = false;

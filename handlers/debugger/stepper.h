@@ -11,13 +11,13 @@
 //   }
 //   if (stepper.result()) ...                                      // what the function returned
 //
-// stepping.h describes the visible operations, the stops and the breakpoints.
-// The function is suspended between two steps. Its operations are performed under the handlers that
-// are installed where the step is taken, so steps may be taken under transforms. A step throws an
-// exception of the function, which has then ended. The destructor of a Stepper drops the rest of
-// the function and runs the destructors of its local variables. Unlike operations_of, a Stepper
-// enters checkpoints and functions with their own rules. An operation without a stop costs a
-// function call, not a switch of stacks.
+// stepping.h describes the visible operations, the stops and the breakpoints. The function is
+// suspended between two steps. Its operations are performed under the handlers that are installed
+// where the step is taken, so steps may be taken under transforms. A step throws an exception of
+// the function, which has then ended. The destructor of a Stepper drops the rest of the function
+// and runs the destructors of its local variables. Unlike operations_of, a Stepper enters
+// checkpoints and functions with their own rules. An operation without a stop costs a function
+// call, not a switch of stacks.
 //
 // There are no stops in a function that runs again between two steps, or after the end of the
 // Stepper. This happens to the function of a checkpoint in the backward pass of a grad outside of

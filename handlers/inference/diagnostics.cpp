@@ -30,7 +30,7 @@ struct Chains {
 };
 
 /// Splits each chain into its first and second half, without the middle draw if the number is odd.
-/// The halves of a chain that drifts differ.
+/// If a chain drifts, its halves differ.
 Chains split(const Chains& chains) {
   Chains halves{2 * chains.count, chains.length / 2, {}};
   for (std::size_t c = 0; c < chains.count; ++c) {
@@ -43,8 +43,7 @@ Chains split(const Chains& chains) {
 }
 
 /// Replaces each number by the normal quantile of its rank among all numbers: formula (14) of the
-/// paper that diagnostics.h cites.
-/// Equal numbers share their mean rank.
+/// paper that diagnostics.h cites. Equal numbers share their mean rank.
 Chains rank_normalized(Chains chains) {
   Vector& x = chains.values;
   std::vector<std::size_t> order(x.size());
@@ -179,7 +178,7 @@ Tensor of_each_element(const char* function, const Tensor& draws, double (*stati
   return from(found, shape);
 }
 
-// Appends the rows of one tensor [chains, draws, ...] to the table.
+// Appends to `rows` a table row for each element of one tensor [chains, draws, ...].
 void add_rows(std::vector<Row>& rows, const std::string& name, const Tensor& x) {
   // The diagnostics need at least 4 draws.
   const bool enough = x.shape(1) >= 4;

@@ -25,7 +25,7 @@
 // - Chain i depends on the key and on i, not on the number of other chains:
 //   {.chains = 1, .first_chain = i} runs that chain alone. (Sums and matrix products may be rounded
 //   differently in a batch of another size, and a chain amplifies the difference.)
-// - With {.threads = n} the density is called on n threads at once. Handlers installed around
+// - With {.threads = n} the density is called on n threads at a time. Handlers installed around
 //   the call do not see operations of threads other than the caller's.
 // - Draws have no derivatives. The sampler reports its progress (report.h) in transitions of all
 //   chains.

@@ -195,9 +195,9 @@ NamedTensors latent_values(const SampleSites& sites);
 
 namespace stave {
 
-/// Returns f with these values for the sites of these names. The result is a callable
-/// with the arguments and result of f, as for the functions below. Throws Error for a value
-/// that has no site.
+/// Returns f with these values for the sites of these names. The result, like that of condition,
+/// replay and block_sites, is a callable with the arguments and result of f. It throws Error for a
+/// value that has no site.
 template <class F>
 auto substitute(F f, NamedTensors values) {
   return stave_detail::substituted(std::move(f), "substitute", std::move(values), stave_detail::Substitute::As::latent);

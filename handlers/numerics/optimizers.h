@@ -13,8 +13,8 @@
 //   and vmap tries many rates at once:
 //     vmap([&](const Tensor& rate) { return train(sgd({.learning_rate = rate})); })(rates)
 // - Rates are computed in float64, and rounded once to the dtype of the tensor that they multiply.
-//   For halves, moments are kept and updates are computed in float32. Tensors of a tree
-//   that are not floats stay unchanged.
+//   For float16 and bfloat16, moments are kept and updates are computed in float32. Tensors of a
+//   tree that are not floats stay unchanged.
 // - ShapeError is thrown if a parameter and its gradient differ in shape, or if trees differ
 //   in structure.
 #pragma once
@@ -93,7 +93,7 @@ namespace stave_detail {
 
 Tensor first_step(const std::vector<Tensor>& leaves);
 Tensor next_step(const Tensor& step);
-/// Returns zeros with the shape of x; float32 for halves.
+/// Returns zeros with the shape of x; float32 if x is float16 or bfloat16.
 Tensor zero_moment(const Tensor& x);
 Tensor sgd_step(const Tensor& rate, const Tensor& x, const Tensor& gradient);
 /// Returns the next parameter and its velocity.

@@ -18,9 +18,9 @@
 // Rows are sorted by size, largest first. A row is a value; copies of a handle are the same value.
 //
 // - Bytes: the size of the whole storage that the value keeps alive. Views of one storage have
-//   the same storage number, and the sum below counts it once. A lane's value of vmap has no
-//   storage; its batch is a value of its own.
-// - Handles: the number of copies of the Tensor, including those of tapes and of calls in flight.
+//   the same storage number, and the sum in the last lines counts it once. A lane's value of vmap
+//   has no storage; its batch is a value of its own.
+// - Handles: the number of copies of the Tensor, including those of tapes and of running calls.
 // - Programs: the memory that compiled functions keep, regardless of when they were compiled.
 //   Arenas hold intermediate values; there are as many as there were runs at the same time.
 //   Constants may also be held by tensors, and are counted once.

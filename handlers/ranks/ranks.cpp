@@ -33,8 +33,9 @@ namespace {
 
 bool is_extreme(const Op& op) { return &op == &op_pmax || &op == &op_pmin; }
 
-// Returns the dtype of the exchange. MPI and NCCL do not compute with halves as this library does,
-// and NCCL does not compute with 16-bit integers. Collectives that only move data keep the dtype.
+// Returns the dtype of the exchange. MPI and NCCL do not compute with float16 and bfloat16 as this
+// library does, and NCCL does not compute with 16-bit integers. Collectives that only move data
+// keep the dtype.
 Dtype exchanged_in(const Op& op, Dtype dtype, Device device) {
   const bool computes = is_extreme(op) || &op == &op_psum || &op == &op_reduce_scatter;
   if (computes && device != cpu && (dtype == int16 || dtype == uint16)) return dtype == int16 ? int32 : uint32;
