@@ -59,7 +59,7 @@ struct Program {
   std::vector<int> inputs;
   std::vector<Constant> constants;
   std::vector<Instruction> instructions;
-  std::vector<int> outputs;  // -1: an empty Tensor
+  std::vector<int> outputs;  // variables; -1: an empty Tensor
 
   int add_variable(Shape shape, Dtype dtype, Device device = cpu, NamePtr label = nullptr);
   const Variable& variable(int number) const { return variables[static_cast<std::size_t>(number)]; }

@@ -36,7 +36,7 @@ class Region : public RefCounted {
     SmallVector<int, 3> operands;
     Dtype dtype;  // the dtype of the result
     Scalar number;
-    Bytes16 bytes{};  // the number, as an element
+    Bytes16 bytes{};  // the number as an element of this dtype
     int slot = -1;    // the slot that holds the value: see set_outputs
   };
 

@@ -299,7 +299,7 @@ class Session final : public DebuggerSession {
   }
 
   struct Watched {
-    // The fingerprint of the last value.
+    // The fingerprint of the watched value when it was last seen.
     std::optional<std::uint64_t> value;
     std::string was, is;
     bool changed = false;

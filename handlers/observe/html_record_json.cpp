@@ -45,7 +45,7 @@ bool gives_peak_of_cpu(const HtmlReportOptions& options) {
 
 void HtmlRecord::write_json(std::ostream& out, const HtmlReportOptions& options) const {
   // The peaks are measured without the mutex, so that no thread waits for this record.
-  // The measuring time is not the program's, unless operations ran meanwhile.
+  // The time of the measurement is not counted as the program's, unless operations ran during it.
   const Nanoseconds asked = now();
   if (operations() > 0 && !gives_peak_of_cpu(options)) measured_peaks();
   const std::lock_guard<std::mutex> lock(mutex_);
