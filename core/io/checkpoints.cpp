@@ -52,7 +52,7 @@ constexpr std::string_view prefix = "step-", suffix = ".safetensors";
 
 std::string name_of_step(Index step) { return fmt::format("{}{:012}{}", prefix, step, suffix); }
 
-// Returns nothing for the names of other files.
+// Returns the step of a checkpoint's file name, and nothing for the name of another file.
 std::optional<Index> step_of_name(const std::string& name) {
   Index step = -1;
   if (!name.starts_with(prefix)) return std::nullopt;
@@ -102,7 +102,8 @@ void Checkpoints::remove_dead_parts() const {
   for (const fs::path& part : parts) remove_dead_part(part.string());
 }
 
-// A file that cannot be removed stays until the next save.
+// Removes old checkpoints beyond `keep_`, but not `saved`. A file that cannot be removed stays
+// until the next save.
 void Checkpoints::remove_others(Index saved) const {
   if (keep_ == 0) return;
   std::vector<Index> all = steps();

@@ -31,16 +31,17 @@ namespace stave {
 template <class T>
 void save_checkpoint(const std::string& path, const T& state);
 
-/// Reads a checkpoint of a tree with the structure of `like`, each tensor to the device of the one
-/// in `like`, into memory of its own. Throws FileError for a file that is not a checkpoint, for a
-/// version that this library does not know, and, naming all of them, for tensors that are missing,
-/// have no place in the tree, or have another shape or dtype.
+/// Reads a checkpoint into a new tree with the structure of `like`. Each tensor has memory of its
+/// own, on the device of its counterpart in `like`. Throws FileError for a file that is not a
+/// checkpoint, and for a version that this library does not know. Also throws FileError for tensors
+/// that are missing, have no place in the tree, or have another shape or dtype; the message names
+/// all of them.
 template <class T>
 T load_checkpoint(const std::string& path, const T& like);
 
 struct CheckpointsOptions {
   [[no_unique_address]] ByName by_name{};
-  Index keep = 3;  ///< how many checkpoints remain, those of the latest steps; 0: all
+  Index keep = 3;  ///< how many checkpoints, of the latest steps, are kept; 0: all
 };
 
 /// The checkpoints of one run, in a folder that holds nothing else. Only one process at a time may
@@ -97,7 +98,7 @@ T load_checkpoint(const std::string& path, const T& like) {
 template <class T>
 void Checkpoints::save(Index step, const T& state) const {
   const std::string file = path(step);
-  remove_dead_parts();  // first, because dead files may have filled the disk
+  remove_dead_parts();  // before saving, because partial files may have filled the disk
   save_checkpoint(file, state);
   remove_others(step);
 }

@@ -67,7 +67,8 @@ Parsed parse(std::string_view field, T& value) {
   return error == std::errc::result_out_of_range ? Parsed::too_large : Parsed::no_number;
 }
 
-// A half is parsed as a double and then rounded once, so the digits that a double holds decide.
+// Parses a float16 or bfloat16 as a double, then rounds it to its type. Digits beyond the precision
+// of a double do not affect the result.
 template <class T>
   requires is_half<T>
 Parsed parse(std::string_view field, T& value) {
@@ -84,14 +85,14 @@ constexpr const char* expected = std::is_same_v<T, bool>  ? "0, 1, true or false
 
 // ---- lines --------------------------------------------------------------------------------------
 
-// Reads up to n bytes of text into `to`, and returns their number; 0 at the end.
+// Reads up to n bytes of text into `to`, and returns how many it has read; 0 at the end.
 using ReadBytes = FunctionRef<std::size_t(char* to, std::size_t n)>;
 
 class Lines {
  public:
   Lines(ReadBytes read, const std::string& where) : read_(read), where_(where), buffer_(1 << 16, '\0') {}
 
-  // Reads the next line, without its end. Returns false if there is none.
+  // Reads the next line, without its newline. Returns false if there is none.
   bool next(std::string& line) {
     line.clear();
     ++number_;
@@ -110,8 +111,8 @@ class Lines {
   }
 
  private:
-  // Throws for a file that is not text, which has zero bytes: a line without an end would fill all
-  // memory.
+  // Throws if the newest part of a line has a zero byte, so that the file is not text. Without this
+  // check, a line that never ends would fill all memory.
   void check_text(const std::string& line) const {
     if (line.size() >= buffer_.size() && line.find('\0', line.size() - buffer_.size()) != line.npos)
       fail<FileError>("{}:{}: is not text: it has zero bytes, and no end of the line in {} bytes", where_, number_,
@@ -176,7 +177,7 @@ class Table {
   const std::string& where_;
   const CsvOptions& options_;
   std::vector<std::string_view> fields_;
-  // std::vector<bool> would have no bytes to copy.
+  // Bools are stored as bytes, because std::vector<bool> has no bytes to copy.
   std::vector<std::conditional_t<std::is_same_v<T, bool>, std::uint8_t, T>> values_;
   Index rows_ = 0, columns_ = 0;
 };

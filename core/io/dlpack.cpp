@@ -16,8 +16,9 @@ namespace stave {
 using stave_detail::fail;
 
 // ---- the structures of dlpack.h -----------------------------------------------------------------
-// They have names of their own here, so that a program may include any version of that header.
-// The other library accesses them under its names, hence may_alias.
+// The structures have names of their own here, so that a program may include any version of
+// dlpack.h. They are declared may_alias, because the other library accesses the same memory under
+// the names of dlpack.h.
 
 namespace {
 
@@ -69,7 +70,7 @@ void release(typename Managed::Public* managed) noexcept {
 
 // ---- in -----------------------------------------------------------------------------------------
 
-// Names of types and devices that Stave lacks, by their numbers.
+// Returns the name of a type or device that Stave lacks, by its number in DLPack.
 template <std::size_t n>
 std::string name_of(const char* const (&names)[n], std::int64_t number, const char* what) {
   if (number >= 0 && number < static_cast<std::int64_t>(n) && names[number]) return names[number];
@@ -165,7 +166,7 @@ Shape shape_of(const Array& array) {
   return shape;
 }
 
-// The range of elements that a view reaches, counted from its first one.
+// The range of elements that a view covers, as offsets from the view's first element.
 struct Reach {
   Index lowest = 0, highest = 0;
 };
@@ -258,7 +259,7 @@ typename Managed::Public* export_to(const Tensor& x, const DlpackOptions& option
     delete static_cast<Exported<Managed>*>(structure<Managed>(self).context);
   };
   if constexpr (std::is_same_v<Managed, Versioned>) {
-    managed.version = {1, 0};  // no member is of a later version
+    managed.version = {1, 0};  // all members that are used exist since version 1.0
     managed.flags = copies ? is_copied : read_only;
   }
   managed.array = {lent.size() > 0 ? node.data() : nullptr,

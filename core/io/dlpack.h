@@ -23,10 +23,11 @@
 // - Neither function is an operation that handlers see. to_dlpack reads its tensor as data() does:
 //   it throws where a transform traces the derivative, vmap splits lanes there, and compile records
 //   a read of the value.
-// - On a device both functions return at once, except for bools that come in, and streams wait for
-//   one another. A tensor computes on dlpack_stream(device). The other library's export must make
-//   its memory ready for that stream (obj.__dlpack__(stream=...)). When the last tensor over memory
-//   of another library ends, the host waits until the device no longer reads it.
+// - For memory on a device, both functions return without waiting for the device, except for the
+//   import of bools: streams wait for one another instead. Operations on a tensor run on
+//   dlpack_stream(device). The other library's export must make its memory ready for that stream
+//   (obj.__dlpack__(stream=...)). When the last tensor over memory of another library ends, the
+//   host waits until the device no longer reads that memory.
 //
 // Source: https://dmlc.github.io/dlpack/latest/c_api.html,
 // https://data-apis.org/array-api/latest/design_topics/data_interchange.html
@@ -42,11 +43,12 @@ struct DLManagedTensorVersioned;
 
 namespace stave {
 
-/// Returns a tensor over the memory of a DLPack structure. It takes ownership in any case: the
-/// thread that drops the last tensor calls the structure's deleter, or this function does before it
-/// throws. Throws DtypeError for an element type that Stave lacks, DeviceError for memory without a
-/// backend, ShapeError for lengths and strides that describe no array, and Error for a version that
-/// is not 1.x, for elements that are not aligned to their size, and for a null pointer.
+/// Returns a tensor over the memory of a DLPack structure. It takes ownership in any case: if this
+/// function throws, it calls the structure's deleter first; otherwise the thread that drops the
+/// last tensor over the memory does. Throws DtypeError for an element type that Stave lacks,
+/// DeviceError for memory without a backend, ShapeError for lengths and strides that describe no
+/// array, and Error for a version that is not 1.x, for elements that are not aligned to their size,
+/// and for a null pointer.
 Tensor from_dlpack(DLManagedTensorVersioned* managed);
 Tensor from_dlpack(DLManagedTensor* managed);
 
@@ -62,10 +64,10 @@ struct DlpackOptions {
 };
 
 /// Returns the value as a DLPack structure for another library. That library calls the deleter,
-/// on any thread, when it no longer uses the value. On a device that includes its work there,
-/// because later tensors reuse the memory.
+/// on any thread, when it no longer uses the value. If the value is on a device, the library's work
+/// on it must have ended before, because later tensors reuse the memory.
 DLManagedTensorVersioned* to_dlpack(const Tensor& x, DlpackOptions options = {});
-/// The same for a library that does not know DLPack 1.0.
+/// Returns the value as a structure from before DLPack 1.0, for a library that does not know 1.0.
 DLManagedTensor* to_dlpack_unversioned(const Tensor& x, DlpackOptions options = {});
 
 /// Calls the deleter of a structure that no library took over. Does nothing for null.

@@ -12,11 +12,11 @@ namespace stave_detail {
 
 using namespace stave;
 
-inline constexpr std::size_t most_axes = 64;  // of an array that is read; the limit of NumPy
+// The most axes of an array that is read: the limit of NumPy.
+inline constexpr std::size_t most_axes = 64;
 
-/// Returns the size of an array in bytes. Returns nothing if that overflows, also for an array with
-/// an axis of length 0 if it would overflow with length 1 there, because strides are computed from
-/// the other axes.
+/// Returns the size of an array in bytes, or nothing if the size overflows. For this check, axes of
+/// length 0 count as length 1, because strides are computed from the other axes.
 std::optional<std::uint64_t> bytes_of(Dtype dtype, const Shape& shape);
 
 /// Calls write(bytes) once with all elements, row-major. Throws what reading the tensor throws.

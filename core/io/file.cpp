@@ -51,7 +51,7 @@ bool Descriptor::close() noexcept {
 
 // ---- InputFile ----------------------------------------------------------------------------------
 
-// O_NONBLOCK, because opening a pipe without a writer would wait.
+// Opens the file with O_NONBLOCK, because opening a pipe without a writer would wait.
 InputFile::InputFile(std::string operation, const std::string& path)
     : operation_(std::move(operation)), where_(operation_ + ": " + path),
       file_(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)), size_(0) {
@@ -81,7 +81,8 @@ void InputFile::read(std::uint64_t offset, void* to, std::size_t n) const {
 
 namespace {
 
-// Follows links, so that the file is replaced and not the link.
+// Returns the path of the file to replace. Follows symbolic links, so that the file is replaced and
+// not the link.
 std::string target_of(const std::string& path, const std::string& where) {
   std::error_code error;
   const fs::file_status status = fs::status(path, error);
@@ -108,7 +109,8 @@ Lock lock(int fd) {
   return Lock::taken;
 }
 
-// Some systems lock only files that are open for writing, and some files cannot be opened so.
+// Opens a file in order to lock it: for writing, because some systems lock no other files, or for
+// reading if writing is not permitted.
 int open_to_lock(const std::string& name) {
   constexpr int flags = O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC;
   const int fd = ::open(name.c_str(), O_RDWR | flags);
@@ -135,15 +137,16 @@ int create(const std::string& name, const std::string& target) {
   return fd;
 }
 
-// Some file systems have nothing to wait for, and return EINVAL or ENOTSUP.
+// Waits until the file is on the disk; returns false on an error. Some file systems have nothing to
+// wait for, and return EINVAL or ENOTSUP.
 bool is_on_disk(int fd) { return ::fsync(fd) == 0 || errno == EINVAL || errno == ENOTSUP; }
 
 }  // namespace
 
 bool is_part(std::string_view name) { return name.ends_with(part_suffix); }
 
-// Only the holder of the lock renames or removes the file. So if the file still has the name once
-// the lock is held, it keeps the name.
+// Only the holder of the lock renames or removes the file. So a file that still has this name after
+// this function has taken the lock keeps the name, and the right file is removed.
 bool remove_dead_part(const std::string& name) {
   const Descriptor part(open_to_lock(name));
   struct stat status {};
@@ -156,7 +159,7 @@ bool remove_dead_part(const std::string& name) {
 namespace {
 
 // Creates a new file and locks it. Returns nothing if there is a file of this name, or if another
-// process took the new file for a dead one before it was locked.
+// process took the new file for one of a killed process before it was locked.
 std::optional<Descriptor> create_locked(const std::string& name, const std::string& target, const std::string& where) {
   Descriptor file(create(name, target));
   if (file.get() < 0 && errno == EEXIST) return std::nullopt;
@@ -167,8 +170,9 @@ std::optional<Descriptor> create_locked(const std::string& name, const std::stri
 
 }  // namespace
 
-// Tries numbers until several in a row are free, and removes dead files among them, because the
-// numbers of killed processes may have gaps.
+// Creates the file under the first free number, then goes on to higher numbers to remove the files
+// of killed processes. It stops only when several numbers in a row are free, because the numbers of
+// these files may have gaps.
 OutputFile::Part OutputFile::create_part(const std::string& target, const std::string& where) {
   constexpr int most_free = 16, most_taken = 10'000;
   std::string name;
@@ -216,7 +220,7 @@ void OutputFile::finish() {
   part_.name.clear();
   const std::string folder = fs::path(target_).parent_path().string();
   const Descriptor entries(::open(folder.empty() ? "." : folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  // less than 0: the folder may be written to but not read
+  // The descriptor is negative if the folder may be written to but not read.
   if (entries.get() >= 0 && !is_on_disk(entries.get()))
     fail<FileError>("{}: is written, but its name may not be on the disk yet: {}", where_, system_error_text());
 }

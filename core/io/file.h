@@ -1,4 +1,4 @@
-// Input and output files: bytes at offsets, and new files that appear completely or not at all.
+// Input files, read at any offset, and output files, which appear completely or not at all.
 #pragma once
 
 #include <cstddef>
@@ -52,10 +52,10 @@ class InputFile {
 /// target.
 ///
 /// A file in progress is called NAME.stave-0.part, or has the first higher number that is free.
-/// Its process holds a lock on it (flock), which ends with the process, so a file that can
-/// be locked is dead. The process's id would not tell: in a container that starts again,
-/// the new process has the id of the dead one. On a file system without locks, dead files stay,
-/// and new files get free numbers.
+/// Its process holds a lock on it (flock), which ends with the process. So a file that can be
+/// locked was left by a killed process. A process id in the name would not tell: in a container
+/// that starts again, the new process may have the id of the killed one. On a file system without
+/// locks, the files of killed processes stay, and new files get free numbers.
 class OutputFile {
  public:
   OutputFile(std::string operation, const std::string& path);
@@ -65,8 +65,8 @@ class OutputFile {
   /// The number of bytes written.
   std::uint64_t size() const noexcept { return size_; }
   void write(std::span<const char> bytes);
-  /// Closes the file and gives it its final name, on the disk: after a crash of the machine there
-  /// is either the old file or the new one. Throws FileError.
+  /// Writes the file to the disk, then gives it its final name there. After a crash of the machine
+  /// there is either the old file or the new one. Throws FileError.
   void finish();
 
  private:
@@ -90,11 +90,11 @@ bool remove_dead_part(const std::string& name);
 /// The text of errno, such as "No such file or directory".
 std::string system_error_text();
 
-/// Returns text from a file, or for one, as error messages show it: its beginning, with "\xNN" for
-/// bytes that do not print.
+/// Returns the beginning of a text as error messages show it, with "\xNN" for bytes that do not
+/// print. The text was read from a file, or is to be written to one.
 std::string shown(std::string_view text);
 
-/// A stream of bytes, from a file or from unpacking one.
+/// A stream of bytes: a part of a file, or the unpacked contents of one.
 class Source {
  public:
   virtual ~Source() = default;

@@ -67,9 +67,9 @@ void save_npz(const std::string& path, const T& tree, NpzOptions options = {});
 template <class T>
 T load_npz(const std::string& path);
 
-/// Reads a tree with the structure of `like`, each tensor to the device of the one in `like`.
-/// Throws ShapeError or DtypeError if a tensor differs from that in shape or dtype, and FileError
-/// if several do not fit, naming all of them.
+/// Reads a tree with the structure of `like`. Each tensor goes to the device of its counterpart in
+/// `like`. Throws ShapeError or DtypeError if a tensor differs from its counterpart in shape or
+/// dtype, and FileError if several do not fit, naming all of them.
 template <class T>
 T load_npz(const std::string& path, const T& like);
 
@@ -99,11 +99,12 @@ void save_safetensors(const std::string& path, const T& tree, SafetensorsOptions
 /// from the files to which the index assigns them, and from no others.
 ///
 /// Elements are read at their first use: tensors are views of the mapped file, which is
-/// never written to and stays mapped while one of them lives. Meanwhile the file may be
-/// replaced and removed, as all functions here do, but neither changed in place nor shortened,
-/// which ends the program by a signal. Where others may do that, `copy` reads everything at once,
-/// and throws FileError if the file is shortened meanwhile. Tensors whose elements do not lie at
-/// multiples of their size are always copied. memory_stats() does not count mapped memory.
+/// never written to and stays mapped while one of these tensors lives. Meanwhile the file may be
+/// replaced and removed, as the functions of this header do. It must not be changed in place, which
+/// changes the tensors, or shortened, which ends the program by a signal when an element is read.
+/// If other programs may do so, use `copy`: it reads all elements before it returns, and throws
+/// FileError if the file is shortened meanwhile. Tensors whose elements do not lie at multiples of
+/// their size are always copied. memory_stats() does not count mapped memory.
 ///
 /// BF16 is bfloat16. Tensors of a dtype that Stave lacks, such as F8_E4M3, are left out:
 /// maps do not get them, and a tree that needs one by name throws DtypeError. list_safetensors()
@@ -131,7 +132,7 @@ struct CsvOptions {
   [[no_unique_address]] ByName by_name{};
   char delimiter = ',';           ///< ' ' means any run of blanks
   Index skip_lines = 0;           ///< how many lines to skip at the start
-  Index columns = 0;              ///< how many there must be; 0: as many as the first line has
+  Index columns = 0;              ///< the number of columns; 0: that of the first line
   Dtype dtype = default_dtype();  ///< bool_ reads 0, 1, true and false
   char comment = '#';             ///< starts a comment up to the line's end; '\0': no comments
 };
@@ -184,13 +185,13 @@ class NamedArrays {
   NamedArrays(std::string where, ArraysOfFile file)
       : where_(std::move(where)), arrays_(std::move(file.arrays)), unreadable_(std::move(file.unreadable)) {}
 
-  // Returns true if there is an array of this name, or of a name below it.
+  // Returns true if there is an array of this name, or one whose name begins with it and "/".
   bool holds(const std::string& name) const;
-  // The parts of array names that follow `name` and "/": all of the rest if `whole`, else up to the
-  // next "/".
+  // Returns the parts of array names that follow `name` and "/". If `whole` is true, a part extends
+  // to the end of the name, otherwise to the next "/".
   std::set<std::string> keys_below(const std::string& name, bool whole) const;
   Tensor take(const std::string& name);
-  // An array that does not fit is noted, and finish() reports it.
+  // Takes an array that must have the shape and dtype of `like`. If it has not, finish() throws.
   Tensor take_like(const std::string& name, const Tensor& like);
   // Throws if an array did not fit, or was not taken.
   void finish();

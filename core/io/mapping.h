@@ -6,8 +6,7 @@
 
 namespace stave_detail {
 
-/// Maps a file as read-only storage on the CPU, from its first byte on. The file must not be empty.
-/// Throws FileError.
+/// Maps a whole file as read-only storage on the CPU. The file must not be empty. Throws FileError.
 StoragePtr map_file(const InputFile& file);
 
 }  // namespace stave_detail

@@ -21,8 +21,8 @@ namespace {
 constexpr std::string_view magic = "\x93NUMPY";
 constexpr char native_order = std::endian::native == std::endian::little ? '<' : '>';
 
-// Kind and size of a dtype as they follow the byte order in `descr`; empty if NumPy lacks the
-// dtype.
+// Returns the code that follows the byte order in `descr`: kind and size of a dtype, such as "f4".
+// It is empty if NumPy lacks the dtype.
 std::string type_code(Dtype dtype) {
   if (dtype == bfloat16) return "";
   const char kind = dtype == bool_ ? 'b' : is_float(dtype) ? 'f' : is_unsigned(dtype) ? 'u' : 'i';
@@ -49,7 +49,7 @@ std::string numpy_name(std::string_view code) {
 
 struct ElementType {
   Dtype dtype;
-  bool swapped;  // in the other byte order
+  bool swapped;  // the file does not have the byte order of this machine
 };
 
 // Thrown for elements of a dtype that Stave lacks.
@@ -189,7 +189,7 @@ Header read_header(Source& source) {
   return HeaderParser(text, source.where()).parse();
 }
 
-// The number of bytes of all elements. Throws if fewer are left.
+// Returns the number of bytes of all elements. Throws if the source has fewer bytes left.
 std::uint64_t byte_count(const Header& header, const Source& source) {
   const std::optional<std::uint64_t> bytes = bytes_of(header.type.dtype, header.shape);
   if (!bytes) fail<FileError>("{}: its shape {} is too large", source.where(), header.shape);

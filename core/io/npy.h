@@ -13,10 +13,11 @@ namespace stave_detail {
 /// Returns the bytes that precede the elements of a row-major array.
 std::string npy_header(Dtype dtype, const Shape& shape);
 
-/// Reads one array, and nothing after it. The tensor is contiguous. Throws FileError, or DtypeError
+/// Reads one array, and no byte after it, to a contiguous tensor. Throws FileError, or DtypeError
 /// for a dtype that Stave lacks.
 Tensor read_npy(Source& source);
-/// The same, but returns the reason for a dtype that Stave lacks: "holds elements of dtype ...".
+/// Reads one array like read_npy. For a dtype that Stave lacks, it does not throw but returns the
+/// text of the error: "holds elements of dtype ...".
 std::variant<Tensor, std::string> try_read_npy(Source& source);
 
 }  // namespace stave_detail

@@ -41,7 +41,7 @@ Tensor made_of(const SafetensorsEntry& entry, StoragePtr storage, std::uint64_t 
       NodePtr(new Node(*entry.dtype, cpu, entry.shape, contiguous_strides(entry.shape), std::move(storage), elements)));
 }
 
-// Calls read(to, bytes) for the elements.
+// Returns the tensor of an entry in memory of its own. read(to, bytes) reads the elements.
 template <class Read>
 Tensor copied(const SafetensorsEntry& entry, Read read) {
   const std::uint64_t bytes = entry.end - entry.begin;
@@ -53,7 +53,8 @@ Tensor copied(const SafetensorsEntry& entry, Read read) {
   return x;
 }
 
-// A view of the mapped file if its elements are stored as kernels read them, else a copy.
+// Returns the tensor of an entry: a view of the mapped file if its elements are stored there as
+// kernels read them, otherwise a copy.
 Tensor tensor_of(const SafetensorsEntry& entry, const StoragePtr& mapping, std::uint64_t offset) {
   const char* const data = static_cast<const char*>(mapping->data) + offset;
   const bool as_it_is = is_native && offset % size_of(*entry.dtype) == 0 &&
@@ -62,7 +63,8 @@ Tensor tensor_of(const SafetensorsEntry& entry, const StoragePtr& mapping, std::
   return copied(entry, [&](char* to, std::uint64_t bytes) { std::copy_n(data, bytes, to); });
 }
 
-// Calls read(entry) for each tensor whose dtype Stave has.
+// Returns the arrays of a file: read(entry) for each entry whose dtype Stave has, and for the other
+// entries the reason why they cannot be read.
 template <class Read>
 ArraysOfFile arrays_of(const SafetensorsHeader& header, Read read) {
   ArraysOfFile all;
@@ -121,7 +123,7 @@ void check_text(const std::string& text, const char* what, const std::string& wh
   if (valid_utf8(text) != text) fail<FileError>("{}: {} '{}' is not UTF-8", where, what, shown(text));
 }
 
-// The place of a dtype in the order of safetensors_dtypes.
+// Returns the index of a dtype in safetensors_dtypes.
 std::size_t rank_of(Dtype dtype) {
   std::size_t rank = 0;
   while (safetensors_dtypes[rank].first != dtype) ++rank;
@@ -135,7 +137,8 @@ std::string in_json(const std::map<std::string, std::string>& metadata) {
   return "{" + text + "}";
 }
 
-// The header for tensors that follow each other, preceded by its length.
+// Returns the header for tensors whose bytes follow each other in the file, in this order. The
+// length of the header precedes it.
 std::string header_of(const std::vector<NamedTensor>& arrays, const SafetensorsOptions& options,
                       const std::string& where) {
   std::string text = "{";

@@ -29,7 +29,7 @@ static_assert(std::size(safetensors_dtypes) == dtype_count);
 inline constexpr std::uint64_t most_header_bytes = 100'000'000;
 
 struct SafetensorsEntry : SafetensorsInfo {
-  // the range of its elements, in bytes from the beginning of all elements
+  // The elements are the bytes [begin, end), counted from the end of the header.
   std::uint64_t begin, end;
 };
 

@@ -39,7 +39,7 @@ Json parse(std::string_view text, const std::string& where, const char* what) {
   }
 }
 
-// The strings of an object whose values are all strings; else nothing.
+// Returns the members of an object whose values are all strings, or nothing for another value.
 std::optional<std::map<std::string, std::string>> strings_of(const Json& object) {
   if (!object.is_object()) return std::nullopt;
   std::map<std::string, std::string> strings;
@@ -58,7 +58,8 @@ std::optional<Dtype> dtype_of_code(const std::string& code) {
   return std::nullopt;
 }
 
-// The numbers of an array, which must be without sign, point and exponent and fit in an Index.
+// Returns the numbers of an array. Returns nothing for another value, and if a number has a sign, a
+// point or an exponent, or does not fit in an Index.
 std::optional<Shape> numbers_of(const Json& array) {
   if (!array.is_array()) return std::nullopt;
   Shape numbers;

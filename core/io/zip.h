@@ -18,7 +18,7 @@ struct ZipEntry {
   std::string name;
   unsigned flags = 0, method = 0;
   std::uint32_t crc = 0;
-  std::uint64_t packed = 0, size = 0;  // bytes in the archive, and unpacked
+  std::uint64_t packed = 0, size = 0;  // the number of bytes in the archive, and when unpacked
   std::uint64_t offset = 0;            // the offset of the local header
 };
 
@@ -30,15 +30,15 @@ class ZipReader {
   explicit ZipReader(const InputFile& file);
 
   const std::vector<ZipEntry>& entries() const noexcept { return entries_; }
-  /// The unpacked bytes of an entry. Throws FileError for an encrypted entry or an unknown method
-  /// of packing.
+  /// A stream of the unpacked bytes of an entry. `open` throws FileError for an encrypted entry or
+  /// an unknown method of compression.
   class Stream;
   std::unique_ptr<Stream> open(const ZipEntry& entry) const;
 
  private:
   const InputFile& file_;
   std::vector<ZipEntry> entries_;
-  std::vector<std::uint64_t> data_;  // where the bytes of each entry begin
+  std::vector<std::uint64_t> data_;  // for each entry, the offset of its bytes in the file
 };
 
 class ZipReader::Stream : public Source {
@@ -58,7 +58,7 @@ class ZipWriter {
 
   /// Adds an entry with the contents of these pieces, one after the other.
   void add(const std::string& name, std::span<const std::span<const char>> pieces, bool compressed);
-  /// Writes the directory, which must be the last thing.
+  /// Writes the directory. No entry can be added after it.
   void finish();
 
  private:

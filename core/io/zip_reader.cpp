@@ -20,9 +20,9 @@ constexpr std::uint64_t most_deflated = 1032;
 
 struct Directory {
   std::uint64_t count, bytes, offset;
-  std::uint64_t end;  // where the record after the directory begins
-  // The bytes before the archive that its offsets do not count, such as the program of a
-  // self-extracting archive.
+  std::uint64_t end;  // the offset in the file of the record after the directory
+  // Returns how many bytes precede the archive in the file, such as the program of a
+  // self-extracting archive. The offsets in the archive do not count them.
   std::uint64_t prefix() const { return end - bytes - offset; }
 };
 
@@ -182,7 +182,7 @@ class DeflatedStream : public StoredStream {
  public:
   DeflatedStream(const InputFile& file, std::string where, std::uint64_t offset, const ZipEntry& entry)
       : StoredStream(file, std::move(where), offset, entry) {
-    // negative: no header, since the archive has its own
+    // A negative window size means data without a zlib header, which archives do not have.
     if (inflateInit2(&inflater_, -MAX_WBITS) != Z_OK) throw std::bad_alloc();
   }
   ~DeflatedStream() override { inflateEnd(&inflater_); }
@@ -200,7 +200,7 @@ class DeflatedStream : public StoredStream {
       n -= done;
     }
   }
-  // All bytes have been unpacked. The packed bytes must end here, too.
+  // Checks, after all bytes have been unpacked, that the packed bytes end here, too.
   void check_end() override {
     char excess;
     while (!ended_) {

@@ -18,7 +18,7 @@ constexpr unsigned version_deflate = 20, version_zip64 = 45, made_on_unix = 3 <<
 constexpr unsigned date_1980 = 1 << 5 | 1;
 constexpr std::uint64_t permissions = std::uint64_t{0100644} << 16;
 
-// Packs pieces by deflate, without a header of its own.
+// Compresses pieces by deflate, without a zlib header.
 class Deflater {
  public:
   Deflater() {

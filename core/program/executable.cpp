@@ -59,8 +59,8 @@ std::string name_for(const Program& program, const char* name) {
 
 bool is_number(const Tensor& x) { return x.defined() && x.node().storage->number; }
 
-// A number on a device, which the backend accepts only as an operand of elementwise operations,
-// as an array on the device with the same layout.
+// Returns x, or, if x is a number on a device, an array there with the same layout. The backend
+// accepts a number only as an operand of elementwise operations.
 Tensor as_array(const Tensor& x) {
   if (!is_number(x)) return x;
   const UnderFrame past_all_handlers(nullptr);
@@ -70,7 +70,8 @@ Tensor as_array(const Tensor& x) {
       NodePtr(new Node(node.dtype, node.device, node.shape, node.strides, apply(op_copy, {one}).node().storage)));
 }
 
-// The gaps of an arena, by their offsets. `take` chooses the smallest gap that fits.
+// The free ranges of an arena: their lengths by offset. `take` returns the offset of the smallest
+// gap that fits, and enlarges the arena if none does.
 class Gaps {
  public:
   std::size_t take(std::size_t bytes) {
@@ -87,7 +88,7 @@ class Gaps {
       if (length > bytes) gaps_.emplace(offset + bytes, length - bytes);
       return offset;
     }
-    if (!gaps_.empty()) {  // The last gap may reach to the end of the arena, and grow.
+    if (!gaps_.empty()) {  // A gap at the end of the arena can be enlarged.
       const auto last = std::prev(gaps_.end());
       if (last->first + last->second == end_) {
         const std::size_t offset = last->first;
@@ -120,7 +121,8 @@ class Gaps {
 
 }  // namespace
 
-// Makes the plan: first which storage each value lies in, then the kernels, then the arena.
+// Makes the plan of an Executable. The steps are, in this order: views and kernels, the storages
+// of outputs, row blocks, results that are computed in place, and offsets in the arena.
 class Executable::Planner {
  public:
   Planner(Executable& plan, const Program& program, std::span<const Strides> strides)
@@ -177,10 +179,11 @@ class Executable::Planner {
     add_kernel(*step.op, step.attributes, inputs, step.outputs);
   }
 
-  // Computes the operands of a concat where its result lies, so that no copy is needed. Returns
-  // false if that is not possible. It is possible if the operands follow each other in the result,
-  // and each is a whole array that a kernel has made. Since kernels write aligned arrays or single
-  // elements, each operand must begin at a multiple of the alignment or have one element.
+  // Places the operands of a concat in the storage of its result, so that no copy is needed.
+  // Returns false if that is not possible. It requires that the operands follow each other in the
+  // result, and that each is a whole array that a kernel computes and that is not an output of the
+  // program. Since kernels write aligned arrays or single elements, each operand must begin at a
+  // multiple of the alignment or have one element.
   bool joins_in_place(const Program::Instruction& concat) {
     const auto result = at(concat.outputs[0]);
     const Shape& shape = program_.variable(concat.outputs[0]).shape;
@@ -207,7 +210,7 @@ class Executable::Planner {
     last_[result] = -1;
     std::vector<std::size_t>& lying = lying_in_[result];
     Index offset = 0;
-    std::size_t next = 0;  // the next value of `lying` to move
+    std::size_t next = 0;  // the index in `lying` of the next value to move
     for (const std::size_t base : bases) {
       const Index elements = variable(base).shape.elements();
       last_[result] = std::max(last_[result], last_[base]);
@@ -226,8 +229,8 @@ class Executable::Planner {
     base_[v] = result;
   }
 
-  // The same value as an operand of an operation that is not elementwise: a number on a device
-  // becomes an array there.
+  // Returns a variable with the same value for an operation that is not elementwise. If `variable`
+  // is a number on a device, this is a new constant, an array on that device.
   int on_device(int variable) {
     const Tensor layout = place_of(variable).layout;
     if (!layout.node().storage->number) return variable;
@@ -247,7 +250,7 @@ class Executable::Planner {
     return added;
   }
 
-  // The same value, copied if it is not row-major.
+  // Returns a row-major variable with the same value: `variable`, or a copy of it.
   int row_major(int variable) {
     if (place_of(variable).layout.is_contiguous()) return variable;
     const int copy = add_variable(program_.variable(variable));
@@ -294,11 +297,15 @@ class Executable::Planner {
   // ---- row blocks: kernels that run some rows at a time (row_blocks.h) ----
 
   static constexpr std::size_t most_in_block = 16;
-  // With this many rows or more, reductions of many rows and of few compute alike.
+  // The least number of rows for row blocks. A reduction with fewer outputs may divide the elements
+  // of a row among threads (few_outputs in backends/cpu/reduce_plan.h), and then rounds differently
+  // from a reduction of a block of rows.
   static constexpr Index least_rows = 64;
-  static constexpr std::uint64_t out_of_cache = std::uint64_t{1} << 19;  // bytes
+  // An array of this many bytes or more counts as larger than a cache.
+  static constexpr std::uint64_t out_of_cache = std::uint64_t{1} << 19;
 
-  // The number of rows of all arrays of the kernel; 0 if it does not compute row by row.
+  // Returns the number of rows (the length of axis 0) that all arrays of the kernel have; 0 if the
+  // kernel does not compute row by row.
   Index rows_of(const Kernel& kernel) {
     const std::span<const int> views =
         std::span<const int>(plan_.viewed_).subspan(kernel.first, kernel.inputs + kernel.outputs);
@@ -333,7 +340,7 @@ class Executable::Planner {
     }
   }
 
-  // Returns true if one of these kernels writes the storage.
+  // Returns true if one of the kernels [first, end) writes the storage of variable `base`.
   bool is_made(std::size_t base, std::size_t first, std::size_t end) const {
     for (std::size_t k = first; k < end; ++k)
       for (const int made : made_by(plan_.kernels_[k]))
@@ -341,8 +348,8 @@ class Executable::Planner {
     return false;
   }
 
-  // Returns true if these kernels read an array larger than a cache after another of them wrote or
-  // read it.
+  // Returns true if one of the kernels [first, end) reads an array larger than a cache that an
+  // earlier one of them wrote or read.
   bool reads_again(std::size_t first, std::size_t end) const {
     std::map<std::size_t, std::size_t> seen;
     for (std::size_t k = first; k < end; ++k)
@@ -354,8 +361,9 @@ class Executable::Planner {
     return false;
   }
 
-  // Kernels [first, end) run block by block. Every array that one of them reads or writes must stay
-  // until the end, because the other blocks still need it.
+  // Makes the kernels [first, end) a row block: they all run on some rows, then on the next rows.
+  // Every array that one of them reads or writes keeps its memory until the last kernel has ended,
+  // because the remaining rows still need it.
   void make_block(std::size_t first, std::size_t end, Index rows) {
     plan_.kernels_[first].together = end - first;
     plan_.kernels_[first].rows = rows;
@@ -367,7 +375,8 @@ class Executable::Planner {
 
   void lay_out() {
     Gaps gaps;
-    // The bytes of each base in the arena; 0: none, or a later value took them over.
+    // For each base, its bytes in the arena. They are 0 before the base has a place, and after the
+    // place was freed or taken over by another base.
     std::vector<std::size_t> room(plan_.places_.size());
     std::vector<std::vector<std::size_t>> ending(plan_.kernels_.size());
     for (std::size_t v = 0; v < plan_.places_.size(); ++v)
@@ -377,7 +386,7 @@ class Executable::Planner {
       for (const int made : made_by(plan_.kernels_[k])) {
         const std::size_t base = base_[at(made)];
         Place& place = plan_.places_[base];
-        // Another part may have made the place already.
+        // Another variable in this storage may have reserved the place already.
         if (place.home != Home::arena || room[base] > 0) continue;
         const std::size_t bytes = (variable(base).bytes() + alignment - 1) / alignment * alignment;
         const auto has_room = [&](std::size_t donor) { return room[donor] == bytes; };
@@ -398,8 +407,8 @@ class Executable::Planner {
       }
   }
 
-  // Where a result may be computed in place of an input, this input lies in the result's memory
-  // from the start.
+  // If a kernel may compute a result of the program in place of one of its inputs, moves that input
+  // from the arena to the memory of the result.
   void start_in_results() {
     for (std::size_t k = plan_.kernels_.size(); k-- > 0;)
       for (const int made : made_by(plan_.kernels_[k])) {
@@ -413,10 +422,11 @@ class Executable::Planner {
       }
   }
 
-  // The input of kernel k in whose memory the output `made` may be computed, or `none`. The kernel
-  // must be the only remaining reader of the input, and its operation elementwise or able to reuse
-  // that input (Op::reuses); both must have the same size. In a row block it must be made in that
-  // block, so that both have the same rows.
+  // Returns the input of kernel k in whose memory the kernel may compute its output `made`, or
+  // `none`. The kernel must be the last reader of the input, and must read it once. Its operation
+  // must be elementwise or able to reuse that input (Op::reuses). Both arrays must have elements of
+  // the same size, and has_room(input) must be true. If kernel k belongs to a row block, an earlier
+  // kernel of the same block must have computed the input, so that both arrays have the same rows.
   template <class HasRoom>
   std::size_t donor_for(std::size_t k, std::size_t made, const HasRoom& has_room) const {
     const Kernel& kernel = plan_.kernels_[k];
@@ -448,12 +458,13 @@ class Executable::Planner {
   std::vector<std::size_t> base_;  // The variable in whose storage each variable lies.
   // For a base, the other variables in it.
   std::map<std::size_t, std::vector<std::size_t>> lying_in_;
-  // For a base, the last kernel that reads or writes it; in last_, the last kernel of that one's
-  // row block.
+  // ends_: for a base, the last kernel that reads or writes it. last_: the same, or the last kernel
+  // of its row block if it belongs to one.
   std::vector<int> ends_, last_;
-  std::vector<bool> is_part_;  // The variable is computed in a part of another, its base.
+  // True for a variable that is computed in a part of the storage of another, its base.
+  std::vector<bool> is_part_;
   std::vector<Program::Variable> extra_;
-  // For each kernel, the first kernel of its row block, or none.
+  // For each kernel, the first kernel of its row block, or `none`.
   std::vector<std::size_t> block_of_;
 };
 
@@ -525,8 +536,8 @@ void Executable::run_kernels(Backend& backend, const Activation& active) const {
   }
 }
 
-// Runs the kernels. Records them when the same addresses occur again, and then repeats the
-// recording. Where the backend cannot record, the kernels run one by one from then on.
+// Runs the kernels. The second run with the same addresses records them, and later runs repeat the
+// recording. If the backend cannot record, all later runs run the kernels one by one.
 void Executable::run(Backend& backend, Activation& active) const {
   auto& recorded = active.recorded;
   const bool may_record = recordings_left_ > 0;

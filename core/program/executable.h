@@ -1,10 +1,10 @@
 // Executable: a Program prepared for repeated runs. A run uses no handlers, calls or nodes,
 // and allocates only its results.
 //
-// The plan is made once. It lays out views, gives each value a place in one arena, which values
-// that do not live at the same time share, and writes down what each kernel reads and writes. A
-// run fills in the addresses of arguments and results and calls the kernels. Runs at the same time,
-// on several threads, have an arena each.
+// The plan is made once. It lays out views, gives each value a place in one arena, and lists what
+// each kernel reads and writes. Values that are not live at the same time share a place. A run
+// fills in the addresses of arguments and results and calls the kernels. If several threads run an
+// Executable at the same time, each run has an arena of its own.
 //
 // A backend that can record work (Backend::record, such as a CUDA graph) records the kernels
 // once arguments and results lie at the same addresses as in an earlier run. From then on one
@@ -57,7 +57,7 @@ class Executable {
    private:
     const Executable& executable_;
     std::unique_ptr<Activation> active_;
-    std::vector<std::size_t> output_of_;  // for each result, the number of the output
+    std::vector<std::size_t> output_of_;  // for each result, the index of the program's output
   };
 
   /// The size of the arena in bytes; results are not part of it.
@@ -70,17 +70,19 @@ class Executable {
   // The place of a variable's elements.
   struct Place {
     Home home = Home::arena;
-    int number = 0;          // the number of the input, constant or result
+    int number = 0;          // the index of the input, constant or result
     std::size_t offset = 0;  // the offset in the arena, in bytes
-    Tensor layout;           // its shape, strides and offset in elements; it has no elements itself
+    // The shape, strides and offset in elements. Unless home is `constant`, the tensor has no
+    // elements.
+    Tensor layout;
   };
   struct Kernel {
     const Op* op;
     AttributesPtr attributes;
-    // Its views: the index of the first, then the numbers of inputs and outputs.
+    // The kernel's views: the index in `viewed_` of the first one, then how many inputs and outputs
+    // there are.
     std::size_t first, inputs, outputs;
-    // This kernel and those after it, `together` in all, run some rows at a time; each has `rows`
-    // rows.
+    // `together` kernels, this one and the next, form a row block. Their arrays have `rows` rows.
     std::size_t together = 1;
     Index rows = 0;
   };
@@ -88,7 +90,8 @@ class Executable {
     Shape shape;
     Dtype dtype;
   };
-  // A view whose address each run sets: `bytes` behind the beginning of input or result `number`.
+  // A view whose address each run sets to `bytes` bytes after the beginning of input or result
+  // `number`.
   struct Patch {
     std::size_t view;
     int number;
@@ -104,7 +107,7 @@ class Executable {
   Device device_ = cpu;
   std::vector<Place> places_;  // the place of each variable
   std::vector<Kernel> kernels_;
-  std::vector<int> viewed_;  // the variable of each view of the kernels
+  std::vector<int> viewed_;  // for each view of a kernel, its variable
   std::vector<Tensor> constants_;
   std::vector<Result> results_;  // arrays that are allocated for each run
   std::vector<int> outputs_;     // variables; -1: an empty Tensor

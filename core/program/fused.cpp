@@ -66,8 +66,9 @@ void infer_fused(const Call& call, SmallVector<Abstract, 1>& outputs) {
   infer(call.op(), *call.as<FusedAttributes>().region, call.inputs(), outputs);
 }
 
-// The CPU reads the elements of a tile before it writes there. But an input that is itself an
-// output, or is reduced directly, is read at the end, so its memory cannot be reused.
+// Returns true if an output may be written to the memory of this input. The CPU reads a tile of an
+// input before it writes that tile of an output. An input that is itself an output, or is reduced
+// directly, is read after the steps of a tile, so its memory cannot be reused.
 bool reuses_fused(const Attributes* attributes, std::size_t input) {
   const Region& region = *static_cast<const FusedAttributes*>(attributes)->region;
   return std::none_of(region.outputs().begin(), region.outputs().end(),
@@ -75,9 +76,10 @@ bool reuses_fused(const Attributes* attributes, std::size_t input) {
 }
 
 // ---- derivatives --------------------------------------------------------------------------------
-// The derivative of a region's values is a region. The reductions after it use their own rules.
+// The derivatives of the values of a region are regions too. The reductions in which a region ends
+// are differentiated by their own rules.
 
-// The region without its reductions: the reduced values themselves are outputs.
+// Returns the region without its reductions: it has the reduced values themselves as outputs.
 RegionPtr values_of(const Region& region) {
   return region.derived("values", [&] {
     const auto values = region.reopened();
@@ -95,7 +97,8 @@ bool reads_values(const Region& region, int output) {
   return found && is_float(region.dtype(output)) && found->op->derivative == Derivative::rules;
 }
 
-// Returns for each such output the value that is reduced, then the result of the reduction.
+// Returns, for each output for which reads_values() is true, the value that is reduced, then the
+// result of the reduction.
 Outputs read_values(const Region& region, std::span<const Tensor> inputs) {
   const bool any = std::any_of(region.outputs().begin(), region.outputs().end(),
                                [&](int output) { return reads_values(region, output); });
@@ -115,8 +118,8 @@ Outputs read_values(const Region& region, std::span<const Tensor> inputs) {
   return fused(reading, inputs);
 }
 
-// The region of the tangents of the float outputs. Where the derivative of a reduction reads
-// values, the output is the tangent of the value that is reduced.
+// Returns the region of the tangents of the float outputs. If the derivative of a reduction reads
+// values, the region's output is the tangent of the value that is reduced.
 RegionPtr tangent_region(const Region& region, const std::vector<bool>& by) {
   const RegionPtr of_values = tangents_of(*values_of(region), by);
   if (region.reductions().empty()) return of_values;

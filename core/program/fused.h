@@ -1,14 +1,14 @@
-// fused: many elementwise operations, and reductions of their results, as one operation,
+// fused: performs many elementwise operations, and reductions of their results, as one operation,
 // which reads its inputs from memory once and writes its outputs once.
 //
 //   const RegionPtr region = ...;          // core/program/region.h; elementwise_op records one
 //                                          // (handlers/compile/elementwise_op.h)
 //   Tensor y = fused(region, {x, bias})[0];
 //
-// It is an operation like any other. Its derivatives of any order and its batched form are regions
-// again, derived from this one at their first use. It computes, bit for bit, what its steps compute
-// one after another. On a CUDA device NVRTC compiles a kernel when the region first runs there;
-// without NVRTC the kernels of the steps run.
+// A fused operation is an operation like any other. Its derivatives of any order and its batched
+// form are regions too, derived from its region at their first use. It computes, bit for bit, what
+// its steps compute one after another. On a CUDA device, NVRTC compiles a kernel when the region
+// first runs there; without NVRTC, each step runs the kernel of its operation.
 #pragma once
 
 #include <string_view>

@@ -1,5 +1,5 @@
-// A loop that a program compiled ahead of time for an elementwise operation of its own
-// (backends/cpu/own_kernels.h).
+// The interface of loops that the compiler of the user's program compiles ahead of time for an
+// elementwise operation that the program defines (backends/cpu/own_kernels.h).
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,8 @@
 
 namespace stave_detail {
 
-/// All steps of a region in one loop, for one instruction set and for operands of one dtype.
+/// A compiled loop that performs all steps of a region, for one instruction set and for operands of
+/// one dtype.
 struct Loop {
   const char* isa;
   int operands;  // the number of operands, at most `most_operands`

@@ -108,7 +108,7 @@ class RunningLoop {
     for (const View& view : views) begins.push_back(view.data);
     return begins;
   }
-  // The stacks, which follow the states.
+  // Returns the stacks (arrays of rows, one per step) among the views, which follow the states.
   std::vector<Stack> stacks_of(std::span<const View> views) const {
     std::vector<Stack> stacks;
     for (const View& view : views.subspan(loop_.states))

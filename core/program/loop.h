@@ -1,13 +1,14 @@
-// loop: an operation that runs a Program as its body a number of times (jax.lax.scan). Programs
-// hold it for what repeat does (handlers/transforms/repeat.h).
+// loop: an operation that runs a Program as its body a number of times (jax.lax.scan). A recorded
+// `repeat` (handlers/transforms/repeat.h) becomes this operation.
 //
 //   body:  states, rows, still  ->  states, rows
 //   loop:  states, stacks of rows, still  ->  states, stacks of rows
 //
-// Step i takes the states of step i - 1, row i of each stack (index i of axis 0), and the values
-// `still`, which are the same in every step. It returns the next states, and row i of each stack of
-// results. A backend runs it as a loop over an Executable of the body, which allocates nothing in a
-// step. The derivative and batching rules are loops over programs derived from the body.
+// A stack is an array that has one row per step: row i is index i of axis 0. Step i takes the
+// states of step i - 1, row i of each stack, and the values `still`, which are the same in every
+// step. It returns the next states, and row i of each stack of results. A backend runs an
+// Executable of the body in each step, which allocates nothing. The derivative and batching rules
+// perform loops over programs derived from the body.
 #pragma once
 
 #include <atomic>
@@ -51,18 +52,19 @@ struct LoopAttributes final : Attributes, stave_detail::AddsToCotangents {
   /// The body as an Executable, which is made at the first use. Thread-safe.
   const stave_detail::Executable& executable() const;
 
-  /// Declares that this loop also computes the results of `other`, as the loop of its derivative
-  /// does. inputs[i] is the number in `other` of this loop's input i, and likewise for outputs;
-  /// a number that `other` does not have says that the input or output is this loop's alone.
+  /// Declares that this loop also computes the results of the loop `other`. For example, the loop
+  /// of the JVP of `other` does so. inputs[i] is the index in `other` of input i of this
+  /// loop, and outputs[i] that of output i. An index out of range means that `other` has no such
+  /// input or output.
   void performs(const LoopAttributes& other, const std::vector<std::size_t>& inputs,
                 const std::vector<std::size_t>& outputs);
   /// The body of the other loop, or null if `performs` was not called.
   ProgramPtr also;
-  // for each input and output of the other loop, its number in this loop
+  // for each input and output of the other loop, its index in this loop
   std::vector<std::size_t> also_inputs, also_outputs;
 
-  /// Returns the object that `make` derives from this loop. It is made once for each key.
-  /// Thread-safe.
+  /// Returns the object that `make` derives from this loop, such as a derivative. The first one
+  /// made for a key is kept and returned from then on. Thread-safe.
   template <class Make>
   auto derived(const std::string& key, Make make) const {
     using Made = decltype(make());
@@ -81,7 +83,7 @@ struct LoopAttributes final : Attributes, stave_detail::AddsToCotangents {
   mutable std::map<std::string, std::shared_ptr<const void>> derived_;
   mutable std::mutex making_;
   mutable std::unique_ptr<const stave_detail::Executable> executable_;
-  // executable_, once it is made
+  // null until the executable is made, then executable_.get()
   mutable std::atomic<const stave_detail::Executable*> made_ = nullptr;
 };
 

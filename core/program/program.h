@@ -59,7 +59,7 @@ struct Program {
   std::vector<int> inputs;
   std::vector<Constant> constants;
   std::vector<Instruction> instructions;
-  std::vector<int> outputs;  // -1: an empty Tensor
+  std::vector<int> outputs;  // variables; -1: an empty Tensor
 
   int add_variable(Shape shape, Dtype dtype, Device device = cpu, NamePtr label = nullptr);
   const Variable& variable(int number) const { return variables[static_cast<std::size_t>(number)]; }
@@ -87,7 +87,7 @@ struct ProgramCost {
   std::uint64_t bytes = 0;      // bytes that these operations read and write
   // one per element of an elementwise operation, 2 n m k per matrix product
   std::uint64_t flops = 0;
-  // the most bytes that values take at once, without inputs and constants
+  // the most bytes that values take at any one time, without inputs and constants
   std::uint64_t peak_bytes = 0;
 };
 /// Estimates the cost of a program before it runs.
@@ -109,7 +109,7 @@ bool is_view(const Program::Instruction& instruction);
 
 /// Returns true if the operation may throw even if shapes and dtypes of its inputs are right.
 bool may_throw(const Op& op);
-/// The same for an instruction, which must not be a read.
+/// Returns true if the instruction, which must not be a read, may throw in this way.
 bool may_throw(const Program::Instruction& instruction);
 
 /// Returns true if both instructions compute the same: one operation, on the same variables, with
@@ -150,8 +150,10 @@ struct RecordedFunctions final : Attributes {
   bool rematerializes = false;
   std::shared_ptr<const Saveable> saves;
   std::size_t captured = 0;
-  std::shared_ptr<const Program> function, again;  // `again` may be null
-  std::shared_ptr<RecordedRules> rules;            // null if the call has no rules
+  // The called function, and its replacement when it runs again (FunctionAttributes::again), which
+  // may be null.
+  std::shared_ptr<const Program> function, again;
+  std::shared_ptr<RecordedRules> rules;  // null if the call has no rules
   std::string str() const override { return name; }
   bool equals(const Attributes& other) const override;
   /// Performs the call.

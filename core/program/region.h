@@ -36,7 +36,7 @@ class Region : public RefCounted {
     SmallVector<int, 3> operands;
     Dtype dtype;  // the dtype of the result
     Scalar number;
-    Bytes16 bytes{};  // the number, as an element
+    Bytes16 bytes{};  // the number as an element of this dtype
     int slot = -1;    // the slot that holds the value: see set_outputs
   };
 
@@ -123,8 +123,8 @@ class Region : public RefCounted {
   /// The region as text, one line for each step: "c:float32 = multiply a b".
   std::string str() const;
 
-  /// Returns the region that `make` derives from this one. It is made once for each key.
-  /// Thread-safe.
+  /// Returns the region that `make` derives from this one, such as a derivative. The first one made
+  /// for a key is kept and returned from then on. Thread-safe.
   template <class Make>
   RegionPtr derived(const std::string& key, Make make) const {
     {

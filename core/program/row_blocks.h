@@ -1,6 +1,6 @@
-// Row blocks: which kernels of a plan compute their rows independently, so that a block of rows
-// can go through several kernels while it is in cache. With row blocks,
-// exp(x - max(x, -1)) / sum(...) passes through memory as often as softmax does.
+// Row blocks: finds the kernels of a plan that compute their rows independently of each other, so
+// that several kernels can run on a block of rows while it is in cache. With row blocks,
+// exp(x - max(x, -1)) / sum(...) reads and writes main memory as often as softmax does.
 #pragma once
 
 #include <stave/core/op/op.h>

@@ -1,19 +1,18 @@
 // Rules of a function with derivatives of its own (custom_vjp, custom_jvp, custom_vmap),
 // in a program that calls this function.
 //
-// A rule may call the function whose rule it is, and its derivative then has such a derivative
-// again, without end. Therefore a rule is recorded only when a derivative or vmap first needs it,
-// and each order of derivative only when it is needed. Until then the rule is kept as a C++
-// function.
+// A rule may call its own function, so the derivative of the rule needs the rule again, and so on
+// without end. Therefore a rule is recorded only when a derivative or vmap first needs it, and each
+// order of derivative only when it is needed. Until then the rule is kept as a C++ function.
 //
 //   trace(my_exp)(x)           my_exp's operations, and its rule, a function
 //   grad(trace(my_exp)(x))     runs the rule, which calls my_exp again: the program of the rule
 //                              holds a call, whose rule is a function
 //
-// A rule that is kept as a function may hold values that the traced function computed. These values
-// differ between replays, so they become inputs of the call's instruction. They are known when the
-// recording ends: every value that is still alive then, except the results of the traced function,
-// is assumed to be held by a rule (VariableNotes).
+// A rule that is kept as a function may capture values that the traced function computed. These
+// values differ between replays, so they become inputs of the call's instruction. They are known
+// when the recording ends: every value that is still alive then, except the results of the traced
+// function, is assumed to be captured by a rule (VariableNotes).
 //
 // Objects that such a rule captures by reference must live until the rule is recorded.
 #pragma once
@@ -33,9 +32,10 @@ namespace stave_detail {
 class Recorder;
 struct VariableNotes;
 
-/// The note that a recorder puts on a value. It says which variable the value is. A value that was
-/// created without inputs has the number of its creation instead, which becomes an instruction once
-/// an operation that depends on the inputs uses it.
+/// The note that a recorder puts on a value: the number of the variable that the value is. An
+/// operation without inputs, such as `zeros`, is not recorded at first. The note on its result
+/// holds its index in the recorder's list of such operations (`creation`) and -1 as the variable.
+/// When an operation that is recorded reads the result, the creating operation is recorded, too.
 struct VariableNote {
   const VariableNotes* notes = nullptr;
   int variable = -1;
@@ -63,7 +63,7 @@ struct VariableNotes {
 
 class RecordedRules : public std::enable_shared_from_this<RecordedRules> {
  public:
-  /// The rules in `functions`, of a call whose function has this number of outputs.
+  /// Takes the rules from `functions`, for a call whose function has `outputs` outputs.
   RecordedRules(const FunctionAttributes& functions, std::size_t outputs);
 
   /// A captured value: a variable of a program, identified by the notes of that program's recorder.
@@ -81,25 +81,26 @@ class RecordedRules : public std::enable_shared_from_this<RecordedRules> {
 
   /// A rule, which is a C++ function until it is recorded.
   struct Rule {
-    // The inputs are those of the rule, then the captured values.
+    // The program's inputs are the arguments of the rule, then the captured values.
     std::shared_ptr<const Program> program = {};
     // The rule cannot be recorded, because it reads values or the like. It is called at each use.
     bool stays_function = false;
     bool is_known() const noexcept { return program || stays_function; }
   };
-  /// The rules that may be recorded with the call. Later changes hold the mutex.
+  /// The derivative rules. They may be recorded while the call itself is recorded; later changes
+  /// require the mutex.
   mutable Rule forward, backward, tangents;
   /// Returns true if a rule is still a C++ function.
   bool keeps_functions() const;
   /// Returns true if there is a rule for a derivative.
   bool has_derivative() const { return functions_.forward || functions_.tangents; }
-  /// Returns true if all rules of both are programs, and the programs are equal. A rule that is a
-  /// C++ function equals only itself.
+  /// Returns true if all rules of this object and of `other` are programs, and the programs are
+  /// equal. An object with a rule that is a C++ function equals only itself.
   bool equals(const RecordedRules& other) const;
   /// The rules that are recorded, as programs.
   std::vector<std::shared_ptr<const Program>> programs() const;
 
-  /// Sets the rules of `call`. `values` are the captured values of this replay.
+  /// Sets the rules of `call` for one replay, in which the captured values are `values`.
   void add_to(FunctionAttributes& call, const Inputs& values) const;
 
  private:
@@ -123,7 +124,7 @@ class RecordedRules : public std::enable_shared_from_this<RecordedRules> {
   mutable std::list<Batched> batched_;
 };
 
-/// A program with calls that are not closed: the values that their rules hold are not known until
+/// A program with open calls. The values that the rules of an open call capture are not known until
 /// the outermost recording ends.
 struct OpenProgram;
 struct OpenCall {
@@ -137,10 +138,10 @@ struct OpenProgram {
   std::shared_ptr<const VariableNotes> notes;
   std::vector<OpenCall> calls;
 };
-/// Captured values, each with its variable in the program at hand.
+/// Captured values, each with its variable in the program that captures it.
 using Outside = std::vector<std::pair<RecordedRules::Captured, int>>;
-/// Closes the calls of a program. Each call gets as further captured inputs all values that its
-/// rules may hold: those of `outside`, and the program's own values that are still alive.
+/// Closes the open calls of a program. Each call gets all values that its rules may capture as
+/// further inputs: the values of `outside`, and the program's own values that are still alive.
 void close_calls(Program& program, const std::shared_ptr<const VariableNotes>& notes, std::vector<OpenCall>& calls,
                  const Outside& outside);
 

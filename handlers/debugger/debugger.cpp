@@ -105,7 +105,8 @@ class Session final : public DebuggerSession {
     if (!dropped_) history_.add(call, scopes_of_this());
   }
   [[noreturn]] void throw_dropped() {
-    // If the function swallows the exception, the next operation stops, and throws it again.
+    // If the function catches the exception, the program stops at the next operation, which throws
+    // it again.
     go(Until::operation);
     fail<TransformError>("debugger: the rest of the function was dropped");
   }
@@ -144,7 +145,7 @@ class Session final : public DebuggerSession {
       return goes_on;
     } catch (const Error& error) {
       const std::string text = error.what();
-      // The other lines of the message name the handlers around, which `where` shows.
+      // The other lines of the message name the handlers around the operation, which `where` shows.
       view_.say(text.substr(0, text.find('\n')));
       return false;
     }
@@ -298,7 +299,7 @@ class Session final : public DebuggerSession {
   }
 
   struct Watched {
-    // The fingerprint of the last value.
+    // The fingerprint of the watched value when it was last seen.
     std::optional<std::uint64_t> value;
     std::string was, is;
     bool changed = false;
@@ -401,8 +402,8 @@ class Session final : public DebuggerSession {
     const auto found = history_.labelled().find(name);
     return found == history_.labelled().end() ? std::nullopt : std::optional(found->second);
   }
-  // Returns the same for the operation of the current stop. Throws TransformError if the operation
-  // has no operand or output of this number.
+  // Returns a value of the operation at the current stop, or the last operand with that label.
+  // Throws TransformError for "inN" or "outN" if the operation has too few operands or outputs.
   std::optional<Tensor> find_value(const std::string& name) const {
     const Call* const call = at()->at_operation() ? &at()->call() : nullptr;
     if (std::optional<Tensor> found = find_value(name, call, at()->outputs())) return found;
@@ -550,13 +551,14 @@ class Session final : public DebuggerSession {
   DebuggerHistory history_;
   // Keys: the number of the breakpoint.
   std::map<int, std::shared_ptr<Watched>> watched_;
-  // The messages of conditions that were printed already.
+  // The messages that were already printed for conditions that cannot be evaluated.
   std::set<std::string> complaints_;
   // The words of the current command, with quotation marks.
   Words written_;
   // The command that an empty line repeats.
   Words again_;
-  // Whether the current call has stopped, and whether it was dropped.
+  // Whether the current call of the debugged function has stopped at least once, and whether the
+  // user has dropped the rest of it.
   bool stood_ = false, dropped_ = false;
 };
 

@@ -70,7 +70,7 @@ struct DebuggerOptions {
 
 namespace stave_detail {
 
-/// The debugger of one debugger(f).
+/// The debugger that the result of one debugger(f) and its copies share.
 class DebuggerSession : public Stepping {
  public:
   static std::shared_ptr<DebuggerSession> begin(const DebuggerOptions& options);

@@ -27,7 +27,7 @@ namespace {
 struct Value {
   Tensor x;
   int lanes = 0;
-  // Whether it is a number in the text, which takes the dtype of a floating-point operand.
+  // Whether the value is a number in the text, which takes the dtype of a floating-point operand.
   bool literal = false;
 };
 

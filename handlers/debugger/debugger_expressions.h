@@ -48,9 +48,9 @@ class Expression {
   /// Returns the expression as it was written.
   const std::string& text() const noexcept { return text_; }
   bool has_outputs() const noexcept { return has_outputs_; }
-  // Returns whether it contains a statistic without an argument.
+  // Returns whether the expression contains a statistic without an argument.
   bool has_statistics() const noexcept { return has_statistics_; }
-  /// Returns whether it consists of a name only.
+  /// Returns whether the expression consists of a name only.
   bool is_name() const noexcept { return is_name_; }
 
   struct Node;

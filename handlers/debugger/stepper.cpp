@@ -13,7 +13,8 @@ class Looking final : public Stepping {
 
   std::string describe() const override { return "Stepper"; }
   Outputs handle(Call& call) override {
-    // A dropped computation that could not unwind at once does so at the first possible operation.
+    // A dropped computation that could not unwind immediately does so at the next operation at
+    // which it can.
     if (dropped) stand();
     return running ? Stepping::handle(call) : stave::perform(std::move(call));
   }
@@ -25,7 +26,8 @@ class Looking final : public Stepping {
   void stand() override { stave::perform(StandStill{this}); }
 };
 
-// The controller under which the function runs, on a stack of its own.
+// Runs the function as a coroutine with its own call stack. It is the controller that suspends the
+// function at a stop.
 class SteppedComputation final : public Controls<StandStill> {
  public:
   explicit SteppedComputation(std::function<void()> body) : body_(std::move(body)) {}
@@ -47,8 +49,8 @@ class SteppedComputation final : public Controls<StandStill> {
   const std::shared_ptr<Looking> looking = std::make_shared<Looking>();
 
  private:
-  // Suspends the function. It continues at once if it runs again while no step is in progress,
-  // or if the effect belongs to another Stepper, which was dropped.
+  // Suspends the function. Instead, the function continues immediately if no step is in progress
+  // because it runs again, or if the effect belongs to another Stepper, which was dropped.
   void handle(StandStill& still, Resumption<StandStill> rest) override {
     if (looking->running && still.stepping == looking.get()) rest_ = std::move(rest);
     else rest.resume_last();

@@ -11,17 +11,17 @@
 //   }
 //   if (stepper.result()) ...                                      // what the function returned
 //
-// stepping.h describes the visible operations, the stops and the breakpoints.
-// The function is suspended between two steps. Its operations are performed where the step
-// is taken, so steps may be taken under transforms. An exception of the function leaves the step,
-// and ends the function. The destructor of a Stepper drops the rest of the function and runs
-// the destructors of its local variables. Unlike operations_of, a Stepper enters checkpoints
-// and functions with their own rules. An operation without a stop costs a function call,
-// not a switch of stacks.
+// stepping.h describes the visible operations, the stops and the breakpoints. The function is
+// suspended between two steps. Its operations are performed under the handlers that are installed
+// where the step is taken, so steps may be taken under transforms. A step throws an exception of
+// the function, which has then ended. The destructor of a Stepper drops the rest of the function
+// and runs the destructors of its local variables. Unlike operations_of, a Stepper enters
+// checkpoints and functions with their own rules. An operation without a stop costs a function
+// call, not a switch of stacks.
 //
-// A function that runs again between two steps, or after the end of the Stepper,
-// is not stepped through. This happens to the function of a checkpoint in the backward pass
-// of a grad outside.
+// There are no stops in a function that runs again between two steps, or after the end of the
+// Stepper. This happens to the function of a checkpoint in the backward pass of a grad outside of
+// the Stepper.
 #pragma once
 
 #include <functional>
@@ -40,7 +40,7 @@ namespace stave_detail {
 struct StandStill {
   using Result = void;
   const Stepping* stepping;
-  // This is reached if the function was dropped, but cannot unwind here.
+  // Called if the function was dropped but cannot unwind here; the function continues.
   void unhandled() const {}
 };
 
@@ -61,10 +61,11 @@ class AnyStepper {
   bool finish() { return go(Until::end_of_scope); }
   /// Runs to the next breakpoint. The functions above also stop at breakpoints.
   bool go_on() { return go(Until::breakpoint); }
-  /// Performs the current operation and stops after it, with its outputs. Breakpoints in functions
-  /// that it carries come first. Throws TransformError if it has its outputs already.
+  /// Performs the current operation and stops after it, with its outputs. If it is of higher order,
+  /// breakpoints inside of it stop first. Throws TransformError if it has its outputs already.
   bool perform();
-  /// Drops the rest: the function unwinds. Rethrows exceptions that it throws meanwhile.
+  /// Drops the rest of the function, which unwinds. Rethrows exceptions that the function throws
+  /// meanwhile.
   void drop();
 
   /// Returns the current stop, which is valid until the next step. Throws TransformError before

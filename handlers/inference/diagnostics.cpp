@@ -30,7 +30,7 @@ struct Chains {
 };
 
 /// Splits each chain into its first and second half, without the middle draw if the number is odd.
-/// The halves of a chain that drifts differ.
+/// If a chain drifts, its halves differ.
 Chains split(const Chains& chains) {
   Chains halves{2 * chains.count, chains.length / 2, {}};
   for (std::size_t c = 0; c < chains.count; ++c) {
@@ -42,8 +42,8 @@ Chains split(const Chains& chains) {
   return halves;
 }
 
-/// Replaces each number by the normal quantile of its rank among all numbers: (14) of the paper.
-/// Equal numbers share their mean rank.
+/// Replaces each number by the normal quantile of its rank among all numbers: formula (14) of the
+/// paper that diagnostics.h cites. Equal numbers share their mean rank.
 Chains rank_normalized(Chains chains) {
   Vector& x = chains.values;
   std::vector<std::size_t> order(x.size());
@@ -89,7 +89,7 @@ double variance_of(const Vector& x) {
   return squares / static_cast<double>(x.size() - 1);
 }
 
-/// The variances between and within chains: (1) to (3) of the paper.
+/// The variances between and within chains: formulas (1) to (3) of the paper.
 struct Variances {
   Vector means, within;
   double mean_within, pooled;
@@ -111,9 +111,9 @@ double rhat_of(const Chains& chains) {
   return std::sqrt(variances.pooled / variances.mean_within);
 }
 
-/// Returns the effective sample size: (10) to (13) of the paper. Sums the autocorrelations of all
-/// chains up to the lag where noise dominates: the sums of neighbouring pairs must be positive
-/// and decrease (Geyer, "Practical Markov chain Monte Carlo", 1992).
+/// Returns the effective sample size: formulas (10) to (13) of the paper. Sums the autocorrelations
+/// of all chains up to the lag where noise dominates: the sums of neighbouring pairs must be
+/// positive and decrease (Geyer, "Practical Markov chain Monte Carlo", 1992).
 double ess_of(const Chains& chains) {
   const std::size_t n = chains.length;
   const double count = static_cast<double>(chains.values.size());
@@ -178,7 +178,7 @@ Tensor of_each_element(const char* function, const Tensor& draws, double (*stati
   return from(found, shape);
 }
 
-// Appends the rows of one tensor [chains, draws, ...] to the table.
+// Appends to `rows` a table row for each element of one tensor [chains, draws, ...].
 void add_rows(std::vector<Row>& rows, const std::string& name, const Tensor& x) {
   // The diagnostics need at least 4 draws.
   const bool enough = x.shape(1) >= 4;

@@ -29,7 +29,7 @@ namespace stave {
 /// numbers. Throws ShapeError for fewer than 4 draws per chain.
 Tensor rhat(const Tensor& draws);
 /// Returns the effective sample size for the middle of the distribution: the number of independent
-/// draws that would estimate it as well. Shapes and errors are those of rhat.
+/// draws that would give an estimate of the same precision. Shapes and errors are those of rhat.
 Tensor ess_bulk(const Tensor& draws);
 /// Returns the smaller effective sample size of the quantiles 0.05 and 0.95.
 Tensor ess_tail(const Tensor& draws);

@@ -28,7 +28,7 @@ constexpr double infinity = std::numeric_limits<double>::infinity();
 const double log_root_2_pi = std::log(2 * std::numbers::pi) / 2;
 
 // Returns f(x, parameters...), computed in the common dtype of x and the parameters;
-// halves are computed in float32.
+// float16 and bfloat16 are computed in float32.
 template <class F, std::same_as<NumberOrTensor>... P>
 Tensor density(T x, F f, const P&... parameters) {
   const Dtype dtype = common_float(x, parameters.tensor()...), computed = computed_in(dtype);

@@ -14,8 +14,8 @@ using namespace stave;
 /// The dtype is that of concentration, float32 or float64. Derivatives by concentration throw
 /// TransformError.
 Tensor standard_gamma(const Key& key, const Tensor& concentration, const Shape& shape);
-/// Returns the logarithm of such draws, which stays finite where a draw for a small concentration
-/// underflows.
+/// Returns the logarithm of draws from Gamma(concentration, 1). It stays finite even if the draw
+/// itself would underflow, as for a small concentration.
 Tensor log_standard_gamma(const Key& key, const Tensor& concentration, const Shape& shape);
 /// Returns int32 draws from a Poisson distribution, of this shape, to which rate broadcasts.
 Tensor poisson(const Key& key, const Tensor& rate, const Shape& shape);

@@ -136,7 +136,7 @@ PointPtr first_point(const Settings& settings, Index chain, Points& points, Rand
     const bool smooth = std::all_of(gradient.begin(), gradient.end(), [](double g) { return std::isfinite(g); });
     if (std::isfinite(point->log_density) && smooth) return point;
   }
-  // The absolute value removes the sign that a NaN may have.
+  // The absolute value removes the sign of a NaN, which would be printed.
   const double found = point->log_density, value = std::isnan(found) ? std::abs(found) : found;
   const char* what = std::isfinite(value) ? "its gradient is not finite" : "it is not finite";
   if (spread > 0)
@@ -189,7 +189,7 @@ void run_chains(const Settings& settings, const DensityOfRows& density, const st
     answered.clear();
     std::swap(waiting, answered);
     answer(answered, density, like);
-    // On threads other than the caller's no handler receives the progress.
+    // The progress reaches a handler only on the thread of the caller; other threads have none.
     if (const long made = settings.transitions; made < settings.all_transitions)
       progress(made, settings.all_transitions);
   }
@@ -206,7 +206,7 @@ std::vector<Trace> run_all_chains(const Settings& settings, const DensityOfRows&
     run_chains(settings, density, like, key, settings.options.first_chain + begin,
                std::span(traces).subspan(static_cast<std::size_t>(begin), static_cast<std::size_t>(end - begin)));
   };
-  // These are not futures; CMakeLists.txt gives the reason.
+  // Exceptions of the threads. Futures are not used; CMakeLists.txt gives the reason.
   std::vector<std::exception_ptr> faults(static_cast<std::size_t>(threads));
   const auto run_apart = [&](Index share) {
     try {

@@ -25,7 +25,7 @@
 // - Chain i depends on the key and on i, not on the number of other chains:
 //   {.chains = 1, .first_chain = i} runs that chain alone. (Sums and matrix products may be rounded
 //   differently in a batch of another size, and a chain amplifies the difference.)
-// - With {.threads = n} the density is called on n threads at once. Handlers installed around
+// - With {.threads = n} the density is called on n threads at a time. Handlers installed around
 //   the call do not see operations of threads other than the caller's.
 // - Draws have no derivatives. The sampler reports its progress (report.h) in transitions of all
 //   chains.
@@ -90,7 +90,7 @@ struct Sampled {
   Tensor steps;
   /// How often NUTS doubled the trajectory; int32.
   Tensor depth;
-  /// Whether the trajectory diverged: the energy rose without bound; bool.
+  /// Whether the trajectory diverged: the error of its energy exceeded 1000; bool.
   Tensor diverged;
   /// The step size of each chain; float64.
   Tensor step_size;
@@ -105,8 +105,8 @@ namespace stave_detail {
 
 using namespace stave;
 
-/// Returns `made`, which is derived from f: compiled if f is compiled (handlers/compile/compile.h),
-/// else as it is.
+/// Returns the function `made`, which is derived from f. It is compiled if f is a compiled function
+/// (the overload in handlers/compile/compile.h).
 template <class F, class Made>
 Made compiled_like(const F&, Made made) {
   return made;

@@ -26,7 +26,7 @@ double RandomNumbers::next(Vector& block, bool normal) {
 IntrusivePtr<Point> Points::make() {
   if (free_.empty()) {
     all_.push_back(std::make_unique<Point>(*this, size_));
-    // `destroy` must not allocate.
+    // Reserves memory, because `destroy` must not allocate.
     free_.reserve(all_.size());
     free_.push_back(all_.back().get());
   }
@@ -164,11 +164,12 @@ class Trajectory {
 
   /// Returns whether the trajectory ends before a point of this energy because it diverges.
   ///
-  /// All points of a trajectory must agree on this, or a move and its reverse have different
-  /// probabilities. So the energies are compared with each other. A comparison with the energy
-  /// at the start alone is not reversible: it biases densities that fall by exactly that factor
-  /// somewhere. The exception is a start so high that a chain in equilibrium never gets there (at
-  /// a weight of e^-500). From such a start the chain may fall by any amount.
+  /// The result must not depend on the point at which the trajectory started, or a move and its
+  /// reverse have different probabilities. So the energies of all points are compared with each
+  /// other. A comparison with the energy at the start alone is not reversible: it biases densities
+  /// that fall by a factor of e^-1000 somewhere. The exception is a start of so high an energy that
+  /// a chain in equilibrium never gets there (at a weight of e^-500). From such a start the energy
+  /// may fall by any amount.
   bool diverges(double energy) {
     if (!(energy - energy_ <= divergence)) return true;  // Includes infinities.
     lowest_ = std::min(lowest_, energy);
@@ -186,9 +187,9 @@ class Trajectory {
     const double log_weight = log_add_exp(tree.log_weight, rest.log_weight);
     const double log_chance = rest.log_weight - (choice == Choice::fair ? log_weight : tree.log_weight);
     const Stretch &early = forward ? tree : rest, &late = forward ? rest : tree;
-    // Betancourt's criterion is tested for the whole, and, as in Stan, from each end to the first
-    // point beyond the middle. The test of the whole alone misses a trajectory that comes round
-    // twice.
+    // Betancourt's criterion is tested for the whole trajectory and, as in Stan, from each end to
+    // the first point beyond the middle. The test of the whole trajectory alone misses one that
+    // turns round twice.
     const bool turns = turns_back(early.momentum, late.momentum, *early.first, *late.last) ||
                        turns_back(early.momentum, late.first->p(), *early.first, *late.first) ||
                        turns_back(early.last->p(), late.momentum, *early.last, *late.last);
@@ -219,7 +220,7 @@ class Trajectory {
   double lowest_, highest_;
   RandomNumbers& random_;
   Stretch all_;
-  // Vectors whose memory is reused.
+  // Unused vectors, kept to reuse their memory.
   std::vector<Vector> spare_;
   Transition transition_;
 };

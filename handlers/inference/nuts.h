@@ -3,7 +3,7 @@
 //
 // Everything is computed in plain numbers. When a chain needs the density, it performs
 // LogDensityAt. A controller that handles this effect may suspend the chain, and answer many chains
-// at once.
+// in one batch.
 #pragma once
 
 #include <memory>

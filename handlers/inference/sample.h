@@ -9,9 +9,8 @@
 //   Tensor log_p = log_density(model, values)(x, y);
 //   auto [drawn, sites] = sites_of(seed(model_with_a_result, Key(0)))(x, y);
 //
-// (The ideas and names are those of Pyro and NumPyro.) A site needs a value, or seed around it.
-// Handlers change a site. Each is installed
-// by a function of the program:
+// (The ideas and names are those of Pyro and NumPyro.) A site needs a value from a handler, or the
+// handler `seed`. These functions install handlers that change sites:
 //
 //   seed(f, key)              draws sites without a value, by next_key (keys.h)
 //   substitute(f, values)     gives these sites these values; they stay latent
@@ -73,11 +72,12 @@ namespace stave_detail {
 
 using namespace stave;
 
-/// The effect of sample and observe: describes a site. Handlers modify it on its way outward.
+/// The effect of sample and observe: describes a site. Handlers modify it, the innermost first.
 struct Sampling {
   struct Result {
     std::optional<Tensor> value;
-    // The log determinant of the map that gave the value.
+    // The log determinant of the map from an unconstrained value to this value; empty if the value
+    // was not computed by such a map.
     std::optional<Tensor> log_det;
     bool observed = false;
   };
@@ -110,7 +110,7 @@ class Substitute final : public SampleHandler {
   std::set<std::string> used_;
 };
 
-// Throws Error for a site that has no value.
+// A handler that throws Error for a latent site without a value.
 class NeedsValues final : public SampleHandler {
  public:
   explicit NeedsValues(const char* by) : by_(by) {}
@@ -159,7 +159,8 @@ auto substituted(F f, const char* by, NamedTensors values, Substitute::As as, bo
     return std::make_shared<Substitute>(by, values, as, strict);
   });
 }
-/// Returns the same, but throws Error for a latent site without a value.
+/// Returns f with these values for its sites. A call throws Error for a latent site without a
+/// value.
 template <class F>
 auto with_all_values(F f, const char* by, NamedTensors values, Substitute::As as) {
   return under_sample_handler(substituted(std::move(f), by, std::move(values), as),
@@ -194,9 +195,9 @@ NamedTensors latent_values(const SampleSites& sites);
 
 namespace stave {
 
-/// Returns f with these values for the sites of these names. The result is a callable
-/// with the arguments and result of f, as for the functions below. Throws Error for a value
-/// that has no site.
+/// Returns f with these values for the sites of these names. The result, like that of condition,
+/// replay and block_sites, is a callable with the arguments and result of f. It throws Error for a
+/// value that has no site.
 template <class F>
 auto substitute(F f, NamedTensors values) {
   return stave_detail::substituted(std::move(f), "substitute", std::move(values), stave_detail::Substitute::As::latent);

@@ -35,8 +35,9 @@ class RunningVariance {
   Vector mean_, squares_;
 };
 
-/// The draws from which variances are learned. After an initial phase there are windows,
-/// each twice as long as the one before. A final phase learns none.
+/// The schedule of a warm-up: the draws from which variances are estimated. There are none in an
+/// initial and a final phase. Between these phases there are windows, each twice as long as the one
+/// before.
 class Windows {
  public:
   explicit Windows(Index warmup);

@@ -20,8 +20,8 @@
 // - The full name of a parameter is its name after the names of the scopes entered since
 //   init_params or apply, joined by "/". Two calls of param with the same full name give the same
 //   parameter.
-// - The key of a parameter depends only on init's key and the full name, so another layer beside it
-//   changes no other parameter.
+// - The key of a parameter depends only on the key of init_params and the full name, so adding a
+//   layer changes no parameter of the other layers.
 // - The handler of apply is outside of the transforms in f, so a parameter is the same in all lanes
 //   of a vmap there. A vmap over the parameters themselves makes an ensemble.
 // - A parameter that is missing, that has the wrong shape, or that f does not use is an error
@@ -47,13 +47,13 @@ using Initializer = std::function<Tensor(const Key&, const Shape&)>;
 /// Returns the parameter of that name: init_params creates it, apply supplies it.
 /// Throws Error if neither of them is installed.
 Tensor param(const std::string& name, const Shape& shape, const Initializer& initializer);
-/// Returns the same for a parameter whose initial value needs no key.
+/// Returns the parameter of that name; its initial value is `initial` and needs no key.
 Tensor param(const std::string& name, const Tensor& initial);
 
 /// Initializers as in jax.nn.initializers, for a kernel [..., inputs, outputs] whose leading axes
-/// are a window; the normal ones are not truncated. The variance is 1 / fan_in (LeCun et al.
-/// 1998), 2 / fan_in (He et al. 2015) or 2 / (fan_in + fan_out) (Glorot and Bengio 2010),
-/// in this order. Throws ShapeError if the shape has fewer than two axes.
+/// are a window. Normal distributions are not truncated. The variance is 1 / fan_in for LeCun
+/// (LeCun et al. 1998), 2 / fan_in for He (He et al. 2015), and 2 / (fan_in + fan_out) for Glorot
+/// (Glorot and Bengio 2010). Throws ShapeError if the shape has fewer than two axes.
 Tensor lecun_normal(const Key& key, const Shape& shape);
 Tensor he_normal(const Key& key, const Shape& shape);
 Tensor glorot_uniform(const Key& key, const Shape& shape);

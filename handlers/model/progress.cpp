@@ -137,9 +137,9 @@ std::string in_words(const Loop& loop) {
   return text;
 }
 
-// The widths of the parts of a line; a width of 0 omits the part. All loops share the widths,
-// and two of them have a minimum, so bars are aligned with each other and stay in place from one
-// drawing to the next.
+// The widths of the parts of a line; a width of 0 omits the part. All loops share the widths, so
+// their bars are aligned. `rate` and `time` have minimal widths, so that bars stay in place from
+// one drawing to the next.
 struct Layout {
   std::size_t name = 0, percent = 0, count = 0, rate = 6, time = 9, bar = 0;
 
@@ -203,8 +203,8 @@ std::vector<std::string> drawn(const std::vector<Loop>& loops, std::size_t colum
 
 // ---- uncaught exceptions ----------------------------------------------------------------
 
-// The number of terminals whose last line is a bar. std::terminate's message then begins a new
-// line.
+// The number of PrintProgress objects whose terminal has a bar as its last line. If there are any,
+// the terminate handler begins a new line before std::terminate prints its message.
 constinit std::atomic<int> bars_in_line = 0;
 constinit std::mutex terminates;
 // The number of PrintProgress objects that need the terminate handler.
@@ -234,8 +234,9 @@ struct TerminatesInANewLine {
 
 // ---- bars -------------------------------------------------------------------------------
 
-// Owns the last lines of a terminal: draws the bars over themselves, and erases them while other
-// text is written. Where it cannot redraw, it writes one line after the other instead.
+// Draws the bars in the last lines of a terminal. Each drawing overwrites the one before, and the
+// bars are erased before other text is written. If the stream cannot be redrawn, prints one line
+// after the other instead.
 class PrintProgress::Bars {
  public:
   Bars(std::ostream& out, const ProgressOptions& options)
@@ -278,7 +279,8 @@ class PrintProgress::Bars {
   }
 
  private:
-  // A buffer in front of a stream's own one: text that passes through it appears above the bars.
+  // A stream buffer that replaces the buffer of a stream and writes to it in turn: it erases the
+  // bars, writes the text, and draws the bars again under the text.
   class TextAbove final : public std::streambuf {
    public:
     TextAbove(Bars& bars, std::ostream& out) : bars_(bars), out_(out), to_(out.rdbuf(this)) {}
@@ -331,8 +333,8 @@ class PrintProgress::Bars {
     return options_.columns > 0 ? static_cast<std::size_t>(options_.columns) : now;
   }
 
-  // Returns the number of rows that the bars take, which grows if the terminal has become narrower
-  // and wraps their lines.
+  // Returns the number of screen rows that the bars take. It exceeds the number of bars if the
+  // terminal has become narrower and wraps their lines.
   std::size_t rows() const {
     const std::size_t width = std::max<std::size_t>(columns(), 1);
     std::size_t rows = 0;
@@ -385,7 +387,7 @@ class PrintProgress::Bars {
   const int descriptor_;
   const bool redraws_;
   std::ostream& out_;
-  // The buffer that bars are written to, below any TextAbove.
+  // The original buffer of `out_`. Bars are written to it directly, not through a TextAbove.
   std::streambuf* const to_;
   std::vector<std::unique_ptr<TextAbove>> attended_;
   std::optional<TerminatesInANewLine> terminates_;
@@ -394,9 +396,9 @@ class PrintProgress::Bars {
   Loops loops_;
   // The widths of the lines on the screen; the cursor is at the end of the last one.
   std::vector<std::size_t> drawn_;
-  // The time of the last drawing or line; empty before the first.
+  // The time at which bars were last drawn or a line was last printed; empty before the first time.
   std::optional<double> last_;
-  // Whether the last line of other text lacks its newline.
+  // True if text of the program was written last and does not end with a newline.
   bool open_ = false;
 };
 
@@ -409,7 +411,7 @@ PrintProgress::~PrintProgress() = default;
 
 void PrintProgress::handle(Progress& progress) {
   std::string name = scoped_name(progress.name);
-  // Without a name of its own, a loop gets the scopes, without the last slash.
+  // A loop without a name is called by its scopes: "train/" becomes "train".
   if (progress.name.empty() && !name.empty()) name.pop_back();
   bars_->update(name, progress);
 }

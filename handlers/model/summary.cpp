@@ -18,8 +18,8 @@ namespace stave_detail {
 
 namespace {
 
-// Returns x without the repetitions of broadcast axes (stride 0). They only change the counts,
-// and they are common: the gradient of a sum repeats one number.
+// Returns x with length 1 for broadcast axes (stride 0). Repetitions only change the counts, and
+// they are common: the gradient of a sum repeats one number.
 Tensor without_repetitions(const Tensor& x) {
   Shape shape = x.shape();
   for (std::size_t axis = 0; axis < shape.size(); ++axis)
@@ -109,7 +109,8 @@ Index start_of_part(Index i, Index parts, Index length) {
   return i / parts * length + i % parts * (length / parts) + i % parts * (length % parts) / parts;
 }
 
-// Returns the mean of a part of the values; NaN if it has one, else infinity if it has one.
+// Returns the mean of the values in a part of a matrix. It is NaN if one of the values is NaN, else
+// infinity if one is infinite.
 template <class T>
 double mean_of_part(const std::vector<T>& values, Index columns, std::array<Index, 2> rows,
                     std::array<Index, 2> across) {
@@ -144,7 +145,8 @@ Field field_of(const std::vector<T>& values, Index height, Index width, const Pi
   return field;
 }
 
-// Characters for values, evenly spaced between the least and the greatest finite value.
+// Maps values to characters. The first character stands for the least finite value and the last for
+// the greatest. The values of the others are evenly spaced between; a value gets the nearest one.
 class Shades {
  public:
   Shades(const std::vector<double>& values, std::vector<const char*> shades) : shades_(std::move(shades)) {

@@ -30,9 +30,9 @@ struct PictureOptions {
 
 /// Returns a picture of x made of characters, in lines that end with a newline. It shows the last
 /// two axes, at index 0 of the axes before them, and is empty for fewer than two elements.
-/// Longer axes are cut into parts, and a character shows the mean of its part, from ▁ or · (least)
-/// to █ (greatest). A part with a NaN is ×, one with an infinity is ∞. Throws TransformError
-/// for fewer than one column or row.
+/// An axis that is longer than the options permit is cut into parts, and a character shows the mean
+/// of its part, from ▁ or · (least) to █ (greatest). A part with a NaN is ×, and a part with an
+/// infinity is ∞. Throws TransformError if the options permit fewer than one column or row.
 std::string picture_of(const Tensor& x, PictureOptions options = {});
 
 }  // namespace stave

@@ -22,7 +22,8 @@ double dot(const Tensor& a, const Tensor& b) { return sum(a * b).item<double>();
 
 // ---- line search -------------------------------------------------------------------------
 
-/// A point x + a p of the line: the value of f, and its slope, which is the derivative by a.
+/// A point of the line along which a search goes, at the start plus `a` times the direction: the
+/// value of f there, and the slope, which is the derivative of the value by a.
 struct LinePoint {
   double a, value, slope;
   // `gradient` is the gradient of f at x, and `tensor` is f(x) as a tensor.
@@ -37,8 +38,9 @@ class LineSearch {
   LineSearch(const ValueAndGradient& f, const LinePoint& start, const Tensor& direction, Index& evaluations)
       : f_(f), start_(start), direction_(direction), evaluations_(evaluations) {}
 
-  // Algorithm 3.5 of Nocedal and Wright: grows the step from `first` until it is good,
-  // or until an interval that contains a good one is found. Returns nothing if there is none.
+  // Algorithm 3.5 of Nocedal and Wright: enlarges the step from `first` until it satisfies the
+  // conditions, or until an interval that contains such a step is found. Returns nothing if no step
+  // is found.
   std::optional<LinePoint> found(double first) {
     LinePoint before = start_;
     double a = first;
@@ -87,7 +89,7 @@ class LineSearch {
       if (here.slope * (high.a - low.a) >= 0) high = low;
       low = here;
     }
-    // The last resort is a point that is lower than the start, as far as rounding allows.
+    // If rounding prevents the conditions, a point that is at least lower than the start will do.
     return low.a > 0 && low.value < start_.value ? std::optional(low) : std::nullopt;
   }
 
@@ -187,7 +189,7 @@ Minimum<Tensor> minimize_flat(const ValueAndGradient& f, const Tensor& start, co
   for (; !converged && steps < most; ++steps) {
     Tensor direction = -model.times(here.gradient);
     here.slope = dot(direction, here.gradient);
-    if (!(here.slope < 0)) {  // This happens by rounding.
+    if (!(here.slope < 0)) {  // Rounding can cause this.
       model.forget();
       direction = -here.gradient;
       here.slope = dot(direction, here.gradient);

@@ -30,7 +30,8 @@ namespace stave {
 
 struct OdeOptions {
   [[no_unique_address]] ByName by_name{};
-  /// The root mean square error of a step is at most that of atol + rtol |y|; not both are 0.
+  /// The root mean square of (error of a step) / (atol + rtol |y|) is at most 1. rtol and atol must
+  /// not both be 0.
   double rtol = 1.4e-8, atol = 1.4e-8;
   /// The maximal number of steps from one of the times to the next; at least 1.
   Index steps = 100'000;

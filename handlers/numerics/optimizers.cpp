@@ -102,7 +102,7 @@ namespace stave_detail {
 namespace {
 
 bool is_parameter(const Tensor& x) { return is_float(x.dtype()); }
-// Returns x in the dtype that updates are computed in: float32 for halves.
+// Returns x in the dtype that updates are computed in: float32 for float16 and bfloat16.
 Tensor wide(const Tensor& x) { return astype(x, computed_in(x.dtype())); }
 
 // Returns a single number with the device and dtype of a computation with x.

@@ -13,8 +13,8 @@
 //   and vmap tries many rates at once:
 //     vmap([&](const Tensor& rate) { return train(sgd({.learning_rate = rate})); })(rates)
 // - Rates are computed in float64, and rounded once to the dtype of the tensor that they multiply.
-//   For halves, moments are kept and updates are computed in float32. Tensors of a tree
-//   that are not floats stay unchanged.
+//   For float16 and bfloat16, moments are kept and updates are computed in float32. Tensors of a
+//   tree that are not floats stay unchanged.
 // - ShapeError is thrown if a parameter and its gradient differ in shape, or if trees differ
 //   in structure.
 #pragma once
@@ -33,7 +33,7 @@
 
 namespace stave {
 
-/// A number for each step 0, 1, 2, ...: a constant, or a function that maps the step,
+/// A value for each step 0, 1, 2, ...: a constant, or a function that maps the step,
 /// an int32 tensor of rank 0, to a tensor of rank 0.
 class Schedule {
  public:
@@ -45,7 +45,8 @@ class Schedule {
     requires(std::is_invocable_r_v<Tensor, const F&, const Tensor&> && !std::same_as<F, Schedule>)
   Schedule(F function) : function_(std::move(function)) {}
 
-  /// Returns the number for a step. Throws ShapeError if it is an empty Tensor or not of rank 0.
+  /// Returns the schedule's value at a step. Throws ShapeError if the value is an empty Tensor or
+  /// is not of rank 0.
   Tensor operator()(const Tensor& step) const;
 
  private:
@@ -71,7 +72,7 @@ struct ExponentialOptions {
   Index begin = 0;
   /// Whether the exponent is rounded down, so that the value changes only every `steps` steps.
   bool staircase = false;
-  /// A bound that the value does not pass.
+  /// The bound at which the value stops: the least if it falls, the greatest if it rises.
   std::optional<double> end{};
 };
 /// Returns an exponential schedule: from rate^(step / steps).
@@ -92,7 +93,7 @@ namespace stave_detail {
 
 Tensor first_step(const std::vector<Tensor>& leaves);
 Tensor next_step(const Tensor& step);
-/// Returns zeros with the shape of x; float32 for halves.
+/// Returns zeros with the shape of x; float32 if x is float16 or bfloat16.
 Tensor zero_moment(const Tensor& x);
 Tensor sgd_step(const Tensor& rate, const Tensor& x, const Tensor& gradient);
 /// Returns the next parameter and its velocity.

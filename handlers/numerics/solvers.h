@@ -52,9 +52,9 @@ T negated(const T& tree) {
 const char* not_finite(const Tensor& x);
 /// Throws Error if the tolerance or the number of steps is invalid, or if the start is not finite.
 void check_fixed_point(double tolerance, Index steps, const std::vector<Tensor>& start);
-/// Returns whether no element moved by more than `tolerance` (1 + |x|); a tolerance of 0 means 16
-/// epsilons of the dtype. Sets `moved` to the largest relative move. Throws Error if f gave a value
-/// in this step that is not finite.
+/// Returns whether no element changed by more than `tolerance` (1 + |x|) from x to next; a
+/// tolerance of 0 means 16 epsilons of the dtype. Sets `moved` to the largest relative change.
+/// Throws Error if f returned a value in this step that is not finite.
 bool has_settled(const std::vector<Tensor>& next, const std::vector<Tensor>& x, double tolerance, Index step,
                  double& moved);
 [[noreturn]] void fail_no_fixed_point(Index steps, double moved);
@@ -110,16 +110,17 @@ CustomRoot<F, Solve> custom_root(F f, Solve solve) {
 
 struct FixedPointOptions {
   [[no_unique_address]] ByName by_name{};
-  /// The largest move of an element in the last step, relative to 1 + |x|; 0 means 16 epsilons
+  /// The largest change of an element in the last step, relative to 1 + |x|; 0 means 16 epsilons
   /// of the dtype.
   double tolerance = 0;
   /// The maximal number of steps; at least 1.
   Index steps = 1000;
 };
 /// Returns the solution x of x = f(x, args...) as a function (start, args...): applies f until no
-/// element moves. Throws Error if it does not converge, if a step gives a value that is not finite,
-/// and if the start is not finite. Derivatives are those of custom_root; the derivative by `start`
-/// is zero. The loop reads values, so for lanes of vmap write it with custom_root.
+/// element changes by more than the tolerance. Throws Error if it does not converge, if a step
+/// gives a value that is not finite, and if the start is not finite. Derivatives are those of
+/// custom_root; the derivative by `start` is zero. The loop reads values, so for lanes of vmap
+/// write it with custom_root.
 template <class F>
 auto fixed_point(F f, FixedPointOptions options = {}) {
   return [f = std::move(f), options](const auto& start, const auto&... args) {

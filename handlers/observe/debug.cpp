@@ -70,8 +70,8 @@ void write_line(std::ostream* out, std::string line) {
 
 // ---- trap_nan ----------------------------------------------------------------------------
 
-// Describes where a NaN came from: from an operand or from this operation. A NaN operand was not
-// computed by an operation that this Debug saw, because trap_nan would have thrown there.
+// Describes where a NaN came from: from an operand or from this operation. An operand with a NaN
+// was not computed by an operation that this Debug saw, because trap_nan would have thrown then.
 std::string origin_of_nan(const Call& call) {
   for (std::size_t i = 0; i < call.inputs().size(); ++i)
     if (nans_in(call.input(i)))
@@ -108,7 +108,8 @@ auto past_all(Body body) {
 // the operation to the `live` tensors of the operands.
 class ChosenZeros {
  public:
-  // Values may be used on any thread; other threads know nothing about their zeros.
+  // `running = false` permits the use of noted values on any thread. Zeros are tracked only on the
+  // thread that made this object.
   ChosenZeros() { live_.owner().running = false; }
 
   void follow(const Call& call, Outputs& outputs) {
@@ -123,7 +124,7 @@ class ChosenZeros {
   bool followed(const Call& call, const Tensor& output) const {
     if (call.op().is_higher_order || id_of_this_thread() != live_.owner().thread || !output.node().storage)
       return false;
-    // A view of a value that was not computed here counts as not computed, too.
+    // A view of a value that this Debug did not see being computed counts as such a value, too.
     bool computed = !call.op().view;
     for (const Tensor& input : call.inputs()) {
       if (!input.node().storage) return false;
@@ -172,7 +173,8 @@ class ChosenZeros {
     return bilinear || op.derivative == Derivative::linear ? same_of_live(call) : Tensor();
   }
 
-  // Returns an undefined tensor if neither operand has chosen zeros.
+  // Returns the `live` tensor of a sum or product, computed by `op` from those of the operands; an
+  // undefined tensor if neither operand has chosen zeros.
   Tensor combined(const Op& op, const Call& call) const {
     if (!live(call.input(0)).defined() && !live(call.input(1)).defined()) return {};
     Inputs inputs{live_or_ones(call.input(0)), live_or_ones(call.input(1))};
@@ -186,8 +188,8 @@ class ChosenZeros {
       return apply(op_pad, {inside}, make_intrusive<PadAttributes>(pad.shape, pad.starts, pad.steps, filled));
     });
   }
-  // Applies the operation to the live tensors. `where` chooses each zero of an operand that was not
-  // computed here.
+  // Applies the operation to the `live` tensors of the operands. If the operation is `where`, all
+  // zeros of an operand count as chosen if this Debug did not see the operand being computed.
   Tensor same_of_live(const Call& call) const {
     const bool selects = call.op().id == OpId::where;
     bool any = selects;
@@ -240,8 +242,8 @@ Debug::Debug(DebugOptions options) : options_(options) {
 
 Outputs Debug::handle(Call& call) {
   if (!options_.trap_nan) return options_.print ? traced(call) : perform(std::move(call));
-  // The copy keeps the operands alive to examine them later, so operations below cannot reuse their
-  // buffers.
+  // The copy keeps the operands alive, to examine them after the operation. So the operation cannot
+  // reuse their buffers.
   const Call kept = call;
   Outputs outputs = options_.print ? traced(call) : perform(std::move(call));
   trap_nan(kept, outputs);

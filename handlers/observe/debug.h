@@ -18,10 +18,10 @@
 // - Debug sees the operations that reach it. Inside grad it sees the primal operations;
 //   outside of grad also those of the backward pass. Inside vmap it sees the shapes of one lane;
 //   outside of vmap those of all lanes.
-// - The indentation is two spaces for each handler above Debug that was running when the operation
-//   was performed (grad, vmap, another debug), and for each scope (such as the backward pass).
-//   Operations of the program itself are not indented. A line is printed when its operation has
-//   finished, so the operations that a handler performs for it precede it, indented further.
+// - The indentation is two spaces for each handler inside of Debug (grad, vmap, another debug) that
+//   was handling an operation when it performed this one, and for each scope (such as the backward
+//   pass). Operations of the program itself are not indented. A line is printed when its operation
+//   has finished, so the operations that a handler performs for it precede it, indented further.
 // - [name] is a scope (scope.h) in which the operation was performed; the innermost comes first.
 //   In a backward pass, the scopes of the differentiated operation come before that of the pass:
 //   [layer1]  [backward of grad].
@@ -71,8 +71,9 @@ struct DebugOptions {
   /// Whether to print the memory of the outputs' elements, for all lanes. Repetitions
   /// of a broadcast count once; views count the elements that they show.
   bool bytes = false;
-  /// Whether to print the time that the operation took below this handler, including other
-  /// observers there. On a GPU this is device time, measured with events; debug waits for it.
+  /// Whether to print the time that the operation took. It includes the work of the handlers
+  /// outside of Debug, such as other observers. On a GPU this is device time, measured with events;
+  /// debug waits for it.
   bool time = false;
   /// Whether to throw TransformError at the first operation that yields a NaN,
   /// forward or backward. The error names the operation, the operands that had a NaN already,

@@ -56,7 +56,8 @@ Graph::Edge Graph::edge_of(const Tensor& x) {
 
 std::size_t Graph::input_node(const Tensor& x) {
   const Tensor value = observed(x);
-  // x may be one lane's value of `value`.
+  // Under vmap, x may be the value of one lane and `value` the batch of all lanes, so dtype and
+  // rank of x are part of the key.
   ViewKey key{value.node().offset, static_cast<Index>(x.dtype()), x.rank()};
   key.insert(key.end(), value.shape().begin(), value.shape().end());
   key.insert(key.end(), value.strides().begin(), value.strides().end());
@@ -64,7 +65,7 @@ std::size_t Graph::input_node(const Tensor& x) {
   if (is_new) {
     kept_.push_back(value.node().storage);
     std::vector<std::string> lines{notation({&x, 1})};
-    // A constant is best named by its value.
+    // A tensor that repeats one number shows this number.
     if (value.size() > 0 && repeats_one_element(value)) lines.push_back(number(value));
     add_node({true, 0, std::move(lines), {}, ""});
   }

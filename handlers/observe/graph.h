@@ -6,7 +6,7 @@
 //   graph.write_dot(file);                              // then: dot -Tsvg graph.dot -o graph.svg
 //
 // - A box is an operation: its name, its attributes, and its outputs in the notation of debug.
-//   An oval is a value that was computed outside: its label (label.h), dtype and shape,
+//   An oval is a value that no recorded operation computed: its label (label.h), dtype and shape,
 //   and the number itself if it is a single number.
 // - An edge leads from the operation that yields a value to an operation that reads it.
 //   It has the number of the operand if there are several, the number of the output if it is not
@@ -19,10 +19,10 @@
 //   Graph.
 // - Operations that throw are left out.
 //
-// A Graph stores text. Of tensors it keeps only the storage of those that were computed outside,
-// so that an address identifies one value while the Graph lives. On another thread than the one
-// that made the Graph, operations throw TransformError. A Graph must not be installed twice
-// at the same time.
+// A Graph stores text, and no tensors. It only keeps the storage of values that no recorded
+// operation computed, so that an address identifies one value while the Graph lives. On another
+// thread than the one that made the Graph, operations throw TransformError. A Graph must not be
+// installed twice at the same time.
 #pragma once
 
 #include <iosfwd>
@@ -47,7 +47,7 @@ class Graph : public Handler {
   /// Writes the graph in the DOT language of Graphviz.
   void write_dot(std::ostream& out) const;
   std::size_t operations() const noexcept { return operations_; }
-  /// Returns the number of values that were computed outside.
+  /// Returns the number of values that no recorded operation computed.
   std::size_t inputs() const noexcept { return nodes_.size() - operations_; }
 
  private:
@@ -75,8 +75,8 @@ class Graph : public Handler {
     int output = 0;
     void labelled(const NamePtr& name) const { graph->set_label(*this, *name); }
   };
-  // The identity of a value that was computed outside: its storage, and the offset, dtype,
-  // rank, shape and strides of the view.
+  // Identifies a value that no recorded operation computed, together with its storage: the offset,
+  // dtype, rank, shape and strides of the view.
   using ViewKey = std::vector<Index>;
 
   Edge edge_of(const Tensor& x);

@@ -18,7 +18,7 @@ struct ChainNotes {
 /// Returns the draws as JSON. For each scalar of a draw it has mean, standard deviation,
 /// quantiles, R-hat and effective sample sizes (diagnostics.h), for each chain a histogram
 /// of the ranks of its draws among those of all chains, and some of the draws in order.
-/// Scalars with the largest R-hat come first; of more than 100 the rest are left out.
+/// Scalars with the largest R-hat come first, and only the first 100 are included.
 /// Throws ShapeError if draws are not [chains, draws, ...].
 std::string chains_as_json(const std::string& title, const NamedTensors& draws, const ChainNotes& notes);
 

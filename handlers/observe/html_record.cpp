@@ -50,14 +50,14 @@ std::int64_t processor_time() {
   return clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time) == 0 ? time.tv_sec * std::int64_t{1'000'000'000} + time.tv_nsec
                                                             : 0;
 }
-// A gap between operations that is worth a look at the processor time, in nanoseconds.
-// Reading that time takes as long as a small operation, so shorter gaps are not examined.
+// The length, in nanoseconds, from which a gap between operations is examined for waiting.
+// Reading the processor time takes as long as a small operation, so shorter gaps are not examined.
 constexpr std::int64_t long_gap = 50'000;
 
 }  // namespace
 
-// Adds to `waited` the part of a long gap in which the thread used no processor time: it waited,
-// or other threads ran in its place.
+// Adds to `waited` the part of a long gap in which the thread used no processor time, because it
+// waited or other threads ran in its place.
 void HtmlRecord::notice_gap(Thread& thread, Clock::time_point entered) {
   const Nanoseconds begin = since_origin(entered), gap = begin - thread.last_end;
   if (thread.last_end < 0 || thread.sampled < 0 || gap < long_gap) return;
@@ -293,7 +293,7 @@ void HtmlRecord::freed(const Storage& storage) noexcept {
   for (std::size_t i = 0; i < devices_.size(); ++i)
     if (devices_[i].backend == storage.owner) try {
         storages_.push_back({devices_[i].met, now(), storage.bytes, static_cast<int>(i), none, none, true});
-      } catch (const std::bad_alloc&) {  // Then it counts as live.
+      } catch (const std::bad_alloc&) {  // Without a row, the storage still counts as live.
       }
 }
 

@@ -1,6 +1,12 @@
 // The data of an HtmlReport (html_report.h), stored as tables of small numbers. Rows refer to texts
 // and to each other by number. The page reads the tables column by column, as html_record_json.cpp
 // writes them.
+//
+//   site      (scope, name of an operation)
+//   kind      (site, attributes, operands, outputs, device): operations with the same text
+//   instance  one stay in a scope: a scope that is entered twice has two instances
+//   lane      (thread, device): a row of the timeline
+//   source    (kind, output): the operations that yield a value
 #pragma once
 
 #include <array>
@@ -76,12 +82,12 @@ class HtmlRecord final : public StorageWatcher {
     Nanoseconds met;
   };
   struct StorageRow {
-    Nanoseconds made, freed;  // `freed` is -1 if it is live.
+    Nanoseconds made, freed;  // `freed` is -1 if the storage is live.
     std::size_t bytes;
     int device, site, label;
-    bool earlier;  // Whether it existed when its device was first used.
+    bool earlier;  // Whether the storage existed when its device was first used.
   };
-  struct Point {  // A point of a curve.
+  struct Point {  // A report() of a value at one time: a point of the curve of its name.
     Nanoseconds when;
     int name;
     Index elements;
@@ -105,9 +111,9 @@ class HtmlRecord final : public StorageWatcher {
     const Notes<Source> sources{"HTML report"};
     // The scopes of the last operation, outermost first, each with its instance.
     std::vector<std::pair<NamePtr, int>> scopes;
-    // The number of operations that have not ended.
+    // The number of operations that have begun and not ended.
     int open = 0;
-    // The site of the innermost of them.
+    // The site of the innermost of these operations.
     int site = none;
     // The time that this record spent between operations.
     Nanoseconds own = 0;
@@ -173,9 +179,9 @@ class HtmlRecord final : public StorageWatcher {
   Numbers<std::map<std::array<int, 5>, int>> kinds_;
   // The bytes that the operations of each kind allocated for outputs.
   std::vector<std::uint64_t> kind_bytes_;
-  // The bytes that they read and wrote.
+  // The bytes that the operations of each kind read and wrote.
   std::vector<std::uint64_t> kind_moved_;
-  // The floating-point operations of a single one; -1 if unknown.
+  // For each kind, the floating-point operations of a single operation; -1 if unknown.
   std::vector<double> kind_flops_;
   // Keys: (thread, device).
   Numbers<std::map<Pair, int>> lanes_;
@@ -185,7 +191,8 @@ class HtmlRecord final : public StorageWatcher {
   std::deque<Operation> operations_;
   std::uint64_t last_number_ = 0;
   ForwardLinks links_;
-  // Maps (kind, output, reading kind, operand) to the number of occurrences.
+  // How often an operation read a value, by (kind that yielded the value, number of the output,
+  // kind that read it, number of the operand).
   std::map<std::array<int, 4>, std::uint64_t> edges_;
   std::vector<DeviceRow> devices_;
   std::deque<StorageRow> storages_;
@@ -193,7 +200,8 @@ class HtmlRecord final : public StorageWatcher {
   std::vector<Point> points_;
   std::vector<std::string> chains_;  // JSON.
   std::map<const void*, Thread> threads_;
-  // The last member is destroyed first, which ends the watching.
+  // This is the last member, so it is destroyed first: no storage is reported to a destroyed
+  // member.
   const WatchingStorage watching_{*this};
 };
 

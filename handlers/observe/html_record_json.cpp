@@ -45,7 +45,7 @@ bool gives_peak_of_cpu(const HtmlReportOptions& options) {
 
 void HtmlRecord::write_json(std::ostream& out, const HtmlReportOptions& options) const {
   // The peaks are measured without the mutex, so that no thread waits for this record.
-  // The measuring time is not the program's, unless operations ran meanwhile.
+  // The time of the measurement is not counted as the program's, unless operations ran during it.
   const Nanoseconds asked = now();
   if (operations() > 0 && !gives_peak_of_cpu(options)) measured_peaks();
   const std::lock_guard<std::mutex> lock(mutex_);
@@ -127,7 +127,7 @@ void HtmlRecord::write_head(std::ostream& out, const HtmlReportOptions& options)
 }
 
 // Returns, for each operation of a backward pass, the row of the operation whose derivative rule
-// performed it, and none for other operations. Empty if there are only others.
+// performed it, and `none` for other operations. Empty if no operation belongs to a backward pass.
 std::vector<int> HtmlRecord::forward_rows(const std::vector<const Operation*>& rows) const {
   std::vector<std::pair<std::uint64_t, int>> numbers;
   bool any = false;
@@ -206,7 +206,7 @@ void HtmlRecord::write_points(std::ostream& out) const {
   write_column(out, "elements", points_, [](const Point& point) { return point.elements; });
   out << ',';
   write_column(out, "mean", points_, [](const Point& point) { return point.mean; });
-  // The ranges of the points that are not single numbers.
+  // The points that have a range because the reported value was not a single number.
   std::vector<Point> ranges;
   for (const Point& point : points_)
     if (point.elements != 1) ranges.push_back(point);

@@ -62,12 +62,12 @@ class HtmlRecord;
 
 namespace stave {
 
-/// The peak rates of a device, per second; 0 means unknown.
+/// The peak rates of a device, per second; 0 means that a rate is unknown.
 struct DevicePeak {
   Device device;
-  /// The rate for float32 and narrower floats, and for float64.
+  /// Floating-point operations for float32 and narrower floats, and for float64.
   double flops = 0, flops_float64 = 0;
-  /// Bytes read and written.
+  /// Bytes that are read and written.
   double bandwidth = 0;
 };
 
@@ -96,8 +96,8 @@ class HtmlReport final : public Handles<Call, stave_detail::Sowing> {
   void write_html(std::ostream& out) const;
   /// Adds a section for Markov chains with this title. `draws` are those of `run`, or a function
   /// of them (constrain). The section shows R-hat, effective sample sizes, and the distribution
-  /// of ranks over the chains for each number. Of more than 100 numbers, those with the smallest
-  /// R-hat are left out.
+  /// of ranks over the chains for each number. It shows at most 100 numbers, the ones with the
+  /// largest R-hat.
   template <class T>
   void add_chains(const std::string& title, const Sampled<T>& run, const NamedTensors& draws) {
     add(title, draws, {run.accept_rate, run.steps, run.depth, run.diverged, run.step_size});

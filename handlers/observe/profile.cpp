@@ -77,7 +77,7 @@ Profile::Totals Profile::operation(std::string_view name) const {
 
 Profile::Totals Profile::scope(std::string_view path) const {
   const std::lock_guard<std::mutex> lock(mutex_);
-  // Paths are not unique if a name contains a slash, so all of them are added.
+  // Several scopes have the same path if a name contains a slash, so their totals are added.
   Totals sum;
   for (std::size_t i = 1; i < scopes_.size(); ++i)
     if (scopes_[i].path == path) add_to(sum, scopes_[i].totals);

@@ -19,8 +19,8 @@
 // Rows are sorted by time, slowest first. The profile sees the operations that reach it:
 // outside of grad also those of the backward pass, outside of vmap all lanes.
 //
-// - Time ends when the operation is finished, and includes the work of all handlers below,
-//   including other observers.
+// - The time of an operation ends when the operation is finished. It includes the work of the
+//   handlers outside of the profile, such as other observers.
 // - Bytes are those of the outputs' elements, for all lanes. Repetitions of a broadcast count once;
 //   views count the elements that they show.
 // - A scope (scope.h) includes its inner scopes. Scopes of the same name in the same place

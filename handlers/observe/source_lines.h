@@ -23,8 +23,8 @@ namespace stave_detail {
 
 /// Return addresses, innermost first.
 using CallStack = std::vector<void*>;
-/// Returns the stack of the caller. It is limited to the innermost 128 frames,
-/// and a computation with a stack of its own ends where it began.
+/// Returns the call stack of the caller, at most the innermost 128 frames. The stack of a
+/// computation that runs on a fiber ends where the fiber begins.
 CallStack call_stack();
 
 /// A function on the call stack.

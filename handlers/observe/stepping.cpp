@@ -53,7 +53,7 @@ void StopPoint::answer(Outputs outputs) {
     fail<TransformError>("{}: {} carries a function, and what it yields is known when that has run: perform it first",
                          who, name);
   check_answer_closely(call(), outputs, &stepping_);
-  // The answer replaces the outputs of the higher-order operation.
+  // The operation is of higher order, so only its real outputs tell what an answer must look like.
   if (carries) {
     if (outputs.size() != outputs_->size())
       fail<TransformError>("{}: {} yielded {} output(s), and the answer has {}", who, name, outputs_->size(),
@@ -116,7 +116,7 @@ const CallStack& StopDetails::stack(const StopPoint& at) { return at.stack_; }
 
 namespace {
 
-// Calls f(frame) for the frames above the handler that is answering.
+// Calls f(frame) for the frames inside of the handler that is handling an operation.
 template <class F>
 void visit_performer(F f) {
   const auto& interception = static_cast<const Interception&>(*current);
@@ -229,8 +229,8 @@ bool any_nan(std::span<const Tensor> xs) {
 
 }  // namespace
 
-// Returns the names of the scopes, and among them those of the running operations that carry
-// functions.
+// Returns the names of the scopes, outermost first. The higher-order operations that are running
+// are among them.
 ScopeNames Stepping::scopes_of_this() const {
   ScopeNames scopes = place_of_performer().scopes;
   std::reverse(scopes.begin(), scopes.end());
@@ -302,8 +302,8 @@ std::string Stepping::reason_before(const StopPoint& here) {
   return until_ == Until::operation ? "step" : until_ == Until::same_scope ? "next" : "finish";
 }
 
-// Returns the reason for a stop after an operation. `number` is that of the operation;
-// operations of the functions that it carries have greater numbers.
+// Returns the reason for a stop after an operation; empty if there is none. `number` is the number
+// of the operation. If it is of higher order, the operations of its functions have greater numbers.
 std::string Stepping::reason_after(const StopPoint& here, std::uint64_t number) {
   std::string reason;
   // Whether an output has a NaN, and whether an operand has one.
@@ -329,8 +329,8 @@ std::string Stepping::reason_after(const StopPoint& here, std::uint64_t number) 
   return reason;
 }
 
-// Returns whether some breakpoint may stop at this operation or, if it carries functions,
-// inside of it.
+// Returns whether some breakpoint may stop at this operation or, if it is of higher order, inside
+// of it.
 bool Stepping::any_concerns(const Op& op) const {
   return op.is_higher_order || std::any_of(breakpoints_.begin(), breakpoints_.end(), [&](const Numbered& of) {
            return of.breakpoint.operation.empty() || of.breakpoint.operation == op.name;
@@ -355,8 +355,8 @@ void Stepping::stand_at(StopPoint& here, std::string reason) {
   stand();
 }
 
-// Performs an operation below this handler. An operation that carries functions is a scope
-// of the operations in them.
+// Performs an operation in the handlers outside of this one. A higher-order operation is a scope of
+// the operations that its functions perform.
 Outputs Stepping::perform_below(Call&& call, const ScopeNames& scopes) {
   if (!call.op().is_higher_order) return perform(std::move(call));
   struct Leave {

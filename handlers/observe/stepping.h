@@ -3,11 +3,11 @@
 // StopPoint describes a stop and allows changes there.
 //
 // - A program stops *before* an operation, when the operands are known. It stops after
-//   an operation, with the outputs, if a breakpoint depends on them (`nan`, `yields`) or if it was
-//   told to perform the operation and stay. It also stops at a breakpoint() in its code.
+//   an operation, with the outputs, if a breakpoint depends on them (`nan`, `yields`) or if the
+//   user chose `perform` at the stop before it. It also stops at a breakpoint() in its code.
 // - A scope is one that the program entered (scope.h), a backward pass ("backward of grad"),
-//   or an operation that carries a function, such as a checkpoint. Stepping enters it,
-//   `next` passes it, and `finish` runs to its end.
+//   or a higher-order operation, such as a checkpoint. `step` enters a scope, `next` passes it,
+//   and `finish` runs to the end of the current scope.
 // - Stepping sees the operations that reach it, like all handlers: inside vmap those of one lane,
 //   outside those of all lanes; inside grad the forward pass, outside both passes.
 #pragma once
@@ -45,8 +45,8 @@ struct Breakpoint {
   std::string scope{};
   /// The label (label.h) of an operand.
   std::string label{};
-  /// The shape of an operand or output. Outputs of an operation that carries functions are not
-  /// known yet.
+  /// The shape of an operand or output. The outputs of a higher-order operation are not considered,
+  /// because they are unknown before it is performed.
   std::optional<Shape> shape{};
   /// A predicate of the operation. An exception from it is thrown into the program.
   std::function<bool(const Call&)> predicate{};
@@ -61,7 +61,7 @@ struct Breakpoint {
   Pass pass = Pass::any;
   /// Whether the first stop removes the breakpoint.
   bool once = false;
-  /// The number of times that the program does not stop.
+  /// How many times the program still passes the breakpoint before it stops there.
   int ignore = 0;
   /// The text that str() shows for `predicate` or `yields`: "max > 3".
   std::string condition{};
@@ -104,15 +104,15 @@ std::string text_of(const Call& call, std::span<const Tensor> outputs);
 /// Returns the operation whose derivative the current backward pass computes; empty in a forward
 /// pass. Must be called by a handler during an interception.
 std::optional<Differentiated> differentiated_operation();
-/// Returns the same without its text.
+/// Returns only the tape entry of that operation; empty in a forward pass.
 std::optional<TapeEntry> differentiated_entry();
 
 /// Maps entries of tapes to the operations that they recorded. Operations are numbered
 /// by an observer, from 1 on.
 class ForwardLinks {
  public:
-  /// Adds the tapes that have just recorded operation `number`. Must be called by a handler
-  /// that is handling this operation.
+  /// Links the entries that tapes have just made for an operation to its `number`. Must be called
+  /// by a handler that is handling this operation.
   void add(std::uint64_t number);
   /// Returns the number of the entry's operation; 0 if it was not seen.
   std::uint64_t find(const TapeEntry& entry) const;
@@ -121,8 +121,8 @@ class ForwardLinks {
 
  private:
   struct Link {
-    // The notes of the recording handler. The second run of a checkpoint has its own for the same
-    // tape.
+    // Identifies the notes of the handler that recorded the entry. The second run of a checkpoint
+    // has a handler of its own for the same tape.
     InstallationId recorder;
     std::uint64_t number;
   };
@@ -158,10 +158,10 @@ class StopPoint {
   bool has_outputs() const noexcept { return outputs_.has_value(); }
   /// Returns the outputs; empty before the operation is performed.
   std::span<const Tensor> outputs() const noexcept;
-  /// Sets the outputs, instead of performing the operation or of its results.
-  /// Throws TransformError if number, shapes, dtypes or devices differ from those of the operation.
-  /// It is also thrown for an operation that carries functions before it is performed,
-  /// because its outputs are unknown.
+  /// Sets the outputs. Before the operation, they are used instead of performing it; after it, they
+  /// replace its results. Throws TransformError if number, shapes, dtypes or devices differ from
+  /// those of the operation. Also throws it before a higher-order operation, whose outputs are
+  /// unknown.
   void answer(Outputs outputs);
 
   /// Returns the reason for the stop: "breakpoint 1: matmul", or the step command: "step".
@@ -170,7 +170,7 @@ class StopPoint {
   /// Returns the forward operation whose derivative is computed here; empty in a forward pass.
   /// Example: "matmul f32[4,3], f32[3,2]".
   std::string differentiated() const { return forward_ ? forward_->text : ""; }
-  /// Returns the source line of the program that performs this, "model.cpp:12 in loss";
+  /// Returns the source line of the program at which it stopped, "model.cpp:12 in loss";
   /// empty if unknown. It requires addr2line of binutils and a program compiled with -g.
   std::string source() const;
   /// Returns the scopes of the program, innermost first.
@@ -250,7 +250,7 @@ class Stepping : public Handles<Call, BreakpointReached> {
  protected:
   /// Called when the program has stopped at `at()`. The program continues when it returns.
   virtual void stand() = 0;
-  /// Called for each operation before it is performed, unless the program runs to its end.
+  /// Called for each operation before it is performed, unless until() is Until::end.
   virtual void passes(const Call&) {}
   /// Returns the scopes of the operation that is being handled, outermost first.
   ScopeNames scopes_of_this() const;
@@ -273,14 +273,14 @@ class Stepping : public Handles<Call, BreakpointReached> {
 
   std::vector<Numbered> breakpoints_;
   int last_number_ = 0;
-  // The number of operations that were examined, not skipped.
+  // The number of operations at which the program could have stopped.
   std::uint64_t operations_ = 0;
   Until until_ = Until::operation;
   bool stay_ = false;
   // The scopes of the stop at which the last step command was given.
   ScopeNames from_;
   StopPoint* at_ = nullptr;
-  // The running operations that carry functions.
+  // The higher-order operations that are running, outermost first.
   std::vector<Inside> inside_;
 };
 

@@ -18,9 +18,9 @@
 // Rows are sorted by size, largest first. A row is a value; copies of a handle are the same value.
 //
 // - Bytes: the size of the whole storage that the value keeps alive. Views of one storage have
-//   the same storage number, and the sum below counts it once. A lane's value of vmap has no
-//   storage; its batch is a value of its own.
-// - Handles: the number of copies of the Tensor, including those of tapes and of calls in flight.
+//   the same storage number, and the sum in the last lines counts it once. A lane's value of vmap
+//   has no storage; its batch is a value of its own.
+// - Handles: the number of copies of the Tensor, including those of tapes and of running calls.
 // - Programs: the memory that compiled functions keep, regardless of when they were compiled.
 //   Arenas hold intermediate values; there are as many as there were runs at the same time.
 //   Constants may also be held by tensors, and are counted once.
@@ -58,11 +58,12 @@ struct LiveTensor {
   bool lent = false;
 };
 
-/// The recording of a compiled function, from one read of a value to the next.
+/// A part of a compiled function that runs as one program: the operations from one guard to the
+/// next.
 struct LiveProgram {
   std::string name;
   Device device;
-  // The number of arenas, kept or in use.
+  // The number of arenas: those in use by runs, and one that is kept for the next run.
   std::size_t arenas = 0;
   std::size_t arena_bytes = 0;  // The sum over all arenas.
   std::size_t constant_bytes = 0;
@@ -73,7 +74,7 @@ struct LiveTensors {
   std::size_t storages = 0;
   std::size_t bytes = 0;              // The sum over all storages.
   std::vector<LiveProgram> programs;  // Largest first.
-  // The bytes of arenas, and of constants that are in none of the storages above.
+  // The bytes of arenas, and of constants whose storages are not counted in `bytes`.
   std::size_t program_bytes = 0;
   // The bytes of all other tensors on the CPU, without lent memory.
   std::size_t untracked_bytes = 0;

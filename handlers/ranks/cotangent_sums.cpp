@@ -20,9 +20,10 @@ namespace stave {
 
 using namespace stave_detail;
 
-// The queue of sums and the thread that exchanges them, in order. If MPI does not allow several
-// threads, the sowing thread exchanges them itself. Sums by NCCL are not queued:
-// they are performed like other collectives of the axis, for which the host does not wait.
+// The queue of sums, and the thread that performs them by MPI, in the order of the queue. If MPI
+// does not allow several threads, the sowing thread performs them itself. Sums by NCCL are not
+// queued: the sowing thread enqueues them on the device's stream like other collectives, and the
+// host does not wait for them.
 class CotangentSums::Exchange {
  public:
   explicit Exchange(IntrusivePtr<Processes> axis)
@@ -52,7 +53,7 @@ class CotangentSums::Exchange {
       on_device_.emplace(name, astype(to(all, x.device()), x.dtype()));
       return;
     }
-    // A constant may be viewed without storage of its size; a copy has all its elements.
+    // The storage of a constant may hold a single element; a copy has all elements.
     if (mine.node().view().number) mine = apply(op_copy, {mine});
     Sum sum{name, mine, apply(op_copy, {mine}), x.dtype(), x.device()};
     if (!thread_.joinable()) {
@@ -114,7 +115,7 @@ class CotangentSums::Exchange {
 
   const IntrusivePtr<Processes> axis_, processes_;
   const CollectiveAttributes attributes_;
-  // Sums on devices, in the order of the device's work.
+  // Sums by NCCL, which may still be in progress on the device's stream.
   NamedTensors on_device_;
   std::mutex mutex_;
   std::condition_variable changed_;

@@ -11,8 +11,8 @@
 //
 // The backward pass reaches the last layer first. A separate thread exchanges the cotangents sown
 // there, while the layers before it are computed. For tensors on devices that use NCCL,
-// the sowing thread itself starts the sum. It is part of the device's ordered work,
-// and the host does not wait for it.
+// the sowing thread itself enqueues the sum on the device's stream, and the host does not wait for
+// it.
 #pragma once
 
 #include <memory>

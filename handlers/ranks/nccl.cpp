@@ -96,9 +96,9 @@ void check(const Op& op, ncclResult_t result, ncclComm_t communicator, const cha
 
 // ---- live communicators ----------------------------------------------------------------
 
-// The live communicators. A global Ranks is destroyed after NCCL's own globals,
-// so an atexit handler destroys all live communicators before those. In a child of fork() nothing
-// is destroyed, because the communicators belong to the parent.
+// The list of live communicators. A global Ranks is destroyed after NCCL's own globals, so an
+// atexit handler destroys all live communicators before NCCL's globals. In a child of fork()
+// nothing is destroyed, because the communicators belong to the parent.
 class Living;
 Living& living();
 

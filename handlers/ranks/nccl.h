@@ -1,9 +1,9 @@
 // Collectives of tensors on CUDA devices by NCCL. This header is internal to ranks;
 // without_nccl.cpp implements it for a build without nccl.h.
 //
-// All work is enqueued on the backend's own stream, in the order of its other work,
-// and the host does not wait for it. The libraries of NCCL and of the driver are loaded when
-// a tensor on a device is first exchanged.
+// Collectives are enqueued on the backend's own stream, after its earlier work, and the host does
+// not wait for them. The libraries of NCCL and of the CUDA driver are loaded when a tensor on a
+// device is first exchanged.
 #pragma once
 
 #include <array>
@@ -14,13 +14,13 @@ struct ncclComm;
 
 namespace stave_detail {
 
-/// The record that each place sends to the others before they decide whether to use NCCL.
+/// The data that each place sends to all others before they decide together whether to use NCCL.
 struct NcclOffer {
   // The reason why this place cannot use NCCL; empty if it can.
   std::array<char, 200> why_not{};
   // The UUID of the GPU, which is unique among all machines.
   std::array<unsigned char, 16> gpu{};
-  // NCCL's unique id; that of place 0 is used by all.
+  // NCCL's unique id of a communicator. All places use the one of place 0.
   std::array<char, 128> meeting{};
 };
 NcclOffer nccl_offer(Device device, bool is_first) noexcept;

@@ -22,7 +22,7 @@ using C = CollectiveAttributes;
 
 // ---- MPI -------------------------------------------------------------------------------
 
-bool ended = false;  // No more messages can be sent to other processes.
+bool ended = false;  // end_all was called: no more messages can be sent to other processes.
 // Whether this library initialised MPI, and must finalise it.
 bool finalises = true;
 int threads = MPI_THREAD_SINGLE;
@@ -93,7 +93,8 @@ MPI_Datatype type_of(Dtype dtype) {
   }
 }
 
-// A reduction in which NaN wins; MPI_MAX does not specify NaN.
+// An MPI reduction to the greater or lesser element, or to NaN if either element is NaN. MPI_MAX
+// and MPI_MIN do not specify NaN.
 template <class T, bool largest>
 void choose(void* in, void* inout, int* length, MPI_Datatype*) {
   const T* const a = static_cast<const T*>(in);
@@ -216,11 +217,12 @@ std::uint64_t digest_of(const Op& op, const C& attributes, const View& x, Device
   return digest.value();
 }
 
-// Before each collective, all places exchange a record: a digest of the collective that they
-// are about to perform, and the operand if it is small. All records have the same size,
-// so places that disagree can still read them. A record is one message, as the collective itself
-// would be. A larger operand needs a second message. With many places the records would be long,
-// so only the digests are compared.
+// Before each collective, all places exchange records in one message. The record of a place holds a
+// digest (hash) of the collective that the place is about to perform, and the operand if it is
+// small. All records have the same size, so places that disagree can still read them. If operands
+// are small, this message replaces that of the collective itself; otherwise the collective needs a
+// second message. With many places, only the digests are exchanged, because all records together
+// would be long.
 //
 //   record = digest (8 bytes), padding (8 bytes), operand (1024 bytes)
 constexpr std::size_t header_bytes = 16, small_bytes = 1024, record_bytes = header_bytes + small_bytes;
@@ -286,9 +288,9 @@ void Processes::exchange_on_device(void* stream, const Op& op, const C& attribut
   if (count_of(x) != 0 || count_of(result) != 0) nccl_->exchange(stream, op, attributes, x, result);
 }
 
-// Compares the digest with those of all places, and throws if they differ. Returns whether
-// records_ now has the operands of all places; x is that of this place. All places get the same
-// result.
+// Compares the digest with those of all places, and throws if they differ. x is the operand of this
+// place, or null. Returns whether records_ now has the operands of all places; this is the same on
+// all places.
 bool Processes::agree(std::uint64_t digest, const View* x, FunctionRef<std::string()> what) {
   exchanged_ = true;
   if (size == 1) return false;
@@ -302,8 +304,8 @@ bool Processes::agree(std::uint64_t digest, const View* x, FunctionRef<std::stri
     const std::array<std::uint64_t, 2> mine = {digest, ~digest};
     std::array<std::uint64_t, 2> most{};
     check(MPI_Allreduce(mine.data(), most.data(), 2, MPI_UINT64_T, MPI_MAX, communicator_), "MPI_Allreduce");
-    // The maxima are those of the digests and of their complements, so the second one gives
-    // the smallest digest.
+    // most[0] is the largest digest. most[1] is the largest complement, so ~most[1] is the smallest
+    // digest.
     if (most[0] != ~most[1]) fail_unlike(in_scopes(what(), performer));
     return false;
   }
@@ -323,7 +325,8 @@ const std::byte* Processes::operand(int i) const noexcept {
   return records_.data() + record_bytes * static_cast<std::size_t>(i) + header_bytes;
 }
 
-// Computes the collective from the operands in the records. Sums are in the order of the places.
+// Computes the collective from the operands of all places that `agree` has received in records_.
+// Sums are computed in the order of the places.
 void Processes::combine(const Op& op, const C& attributes, const View& x, const View& result) const {
   const std::size_t bytes = bytes_in(result);
   if (&op == &op_ppermute) {
@@ -400,7 +403,8 @@ void Processes::end() {
 
 std::string Processes::str() const { return fmt::format("rank {} of {} of \"{}\"", place, size, name); }
 
-// All places call this together, so the error of each can list the collectives of all.
+// Throws an error that lists the collectives of all places. All places call this function together
+// and exchange these texts.
 void Processes::fail_unlike(const std::string& mine) const {
   int length = static_cast<int>(mine.size());
   const auto n = static_cast<std::size_t>(size);

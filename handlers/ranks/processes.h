@@ -43,10 +43,11 @@ class Processes final : public Communicator {
   Device exchanges_on(Device device, FunctionRef<std::string(Device)> what);
   /// Describes the transport of tensors on devices; empty until it is decided.
   std::string way() const;
-  /// Compares the digests of what() on all processes. If they differ, each process throws
-  /// TransformError with the what() and the scopes of all.
+  /// Compares the digests of what() and the scopes on all processes. If they differ, each process
+  /// throws a TransformError that lists what() and the scopes of every process.
   void check_alike(FunctionRef<std::string()> what);
-  /// Compares the end of a `with` in the same way, if there was a collective since the last one.
+  /// Checks in this way that all processes are at the end of a `with`, if there was a collective
+  /// since the last `with` ended.
   void end();
   /// Formats this place for messages: rank 1 of 4 of "batch".
   std::string str() const;
@@ -71,8 +72,8 @@ class Processes final : public Communicator {
   void decide(Device device);
 
   MPI_Comm communicator_ = MPI_COMM_NULL;
-  // The last records of all places, if there are few places; a record includes its operand
-  // if that is small.
+  // If there are few places: the records that all places exchanged last, in the order of the places
+  // (digest and small operand; see record_bytes in processes.cpp).
   std::vector<std::byte> records_;
   // Whether there was a collective since the last `with` ended.
   bool exchanged_ = false;

@@ -33,8 +33,9 @@ namespace {
 
 bool is_extreme(const Op& op) { return &op == &op_pmax || &op == &op_pmin; }
 
-// Returns the dtype of the exchange. MPI and NCCL do not compute with halves as this library does,
-// and NCCL does not compute with 16-bit integers. Collectives that only move data keep the dtype.
+// Returns the dtype of the exchange. MPI and NCCL do not compute with float16 and bfloat16 as this
+// library does, and NCCL does not compute with 16-bit integers. Collectives that only move data
+// keep the dtype.
 Dtype exchanged_in(const Op& op, Dtype dtype, Device device) {
   const bool computes = is_extreme(op) || &op == &op_psum || &op == &op_reduce_scatter;
   if (computes && device != cpu && (dtype == int16 || dtype == uint16)) return dtype == int16 ? int32 : uint32;
@@ -54,7 +55,8 @@ Outputs Ranks::handle(Call& call) {
   const Device device = processes_->exchanges_on(
       x.device(), [&](Device where) { return in_words(op, *attributes, x.dtype(), x.shape(), where); });
   const AttributesPtr bound = attributes->bound(processes_);
-  // NCCL does not specify NaN, which must win here, so all values are gathered and then reduced.
+  // The result must be NaN if an operand is NaN, which NCCL does not guarantee. So all values are
+  // gathered and then reduced.
   if (device != cpu && is_extreme(op) && is_float(x.dtype()))
     return {on(x.device(), all_places(op, *attributes, apply(op_all_gather, {on(device, x)}, bound)).result)};
   const Tensor result = apply(op, {on(device, astype(x, exchanged_in(op, x.dtype(), device)))}, bound);

@@ -10,12 +10,13 @@
 // and performs the same collectives in the same order. Transforms inside and outside of Ranks
 // (grad, vmap, checkpoint ...) compose as with any operation.
 //
-// Tensors on CUDA devices are exchanged by NCCL, in the order of the device's work,
-// and the host does not wait. All places decide this together at the first collective of a tensor
-// on a device, each for the device of its own tensor. All use the host's memory instead if one
-// place has its tensor on the CPU, has no libnccl.so.2, or shares its GPU with another place.
-// describe() tells which, and why. Afterwards each collective must have tensors on devices in all
-// places, or on the CPU in all places.
+// Tensors on CUDA devices are exchanged by NCCL: the exchange is enqueued on the device's stream,
+// and the host does not wait for it. All places decide together, at the first collective of a
+// tensor on a device, whether to use NCCL. All use the host's memory instead if one place has its
+// tensor on the CPU, has no libnccl.so.2, or shares its GPU with another place. describe() tells
+// the decision and its reason. Afterwards each collective must have tensors on devices in all
+// places, or on the CPU in all places. A place uses NCCL for the device of its tensor in that first
+// collective.
 //
 // A process that is started without mpirun is the only place of each axis.
 //
@@ -23,9 +24,9 @@
 //   because the others would wait for this one for ever. A process that exits inside of `with` ends
 //   all processes, too.
 // - Before each collective the processes compare operation, dtype, shape, device and scopes.
-//   If these differ, each process throws an error that lists those of all. Among up to eight
-//   processes, an operand of up to 1 KiB is sent with the same message. Otherwise the comparison
-//   costs an additional short message.
+//   If these differ, each process throws an error that lists the collectives of all processes. With
+//   up to eight processes, an operand of up to 1 KiB is sent in the message for this comparison.
+//   Otherwise the comparison costs an additional short message.
 // - A process that waits for the others for longer than STAVE_RANKS_TIMEOUT seconds reports
 //   the collective on stderr, and continues to wait. The default is 60; 0 disables the report.
 // - The first Ranks initialises MPI if necessary. MPI is finalised at the end of the program.

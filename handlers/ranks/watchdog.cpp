@@ -67,7 +67,7 @@ class Watchdog {
 
 namespace {
 
-// Null if reports are disabled, or after the end.
+// Null if reports are disabled, and after stop_watchdog.
 Watchdog* watchdog = nullptr;
 
 Seconds timeout() {

@@ -9,13 +9,14 @@
 
 namespace stave_detail {
 
-/// Keeps some instructions of a program. A pass examines the instructions in order, and the kept
-/// ones move to the front of the list meanwhile.
+/// Removes instructions from a program in place. A pass examines the instructions in order and
+/// calls `keep` for those that stay; each of them moves forward to the place after the last kept
+/// one.
 class Compaction {
  public:
   explicit Compaction(Program& program) : steps_(program.instructions) {}
-  /// Keeps an instruction, which must be at its original place or behind the last kept one.
-  /// Returns it at its new place.
+  /// Keeps an instruction of the program that comes after all kept ones. Returns it at its new
+  /// place.
   Program::Instruction& keep(Program::Instruction& step) {
     Program::Instruction& to = steps_[count_++];
     if (&to != &step) to = std::move(step);

@@ -38,7 +38,7 @@ ProgramCost cost_of(const Program& program) {
   for (std::size_t v = 0; v < base.size(); ++v) reader[at(base[v])] = std::max(reader[at(base[v])], last[v]);
   std::vector<bool> is_number(program.variables.size());
   for (const auto& [variable, value] : program.constants) is_number[at(variable)] = is_one_number(value);
-  // bytes, after each instruction
+  // the bytes that are freed after each instruction
   std::vector<std::uint64_t> freed(program.instructions.size() + 1);
   std::uint64_t live = 0;
   const auto make_room = [&](const Program::Instruction& step, std::size_t k) {

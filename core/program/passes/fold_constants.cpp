@@ -14,8 +14,8 @@ namespace {
 
 constexpr std::uint64_t most_bytes = 64 << 10;
 
-// Returns true for a `full`, which needs no array, because it repeats one number. An output of the
-// program needs one.
+// Returns true for a `full` whose result is not an output of the program. It repeats one number, so
+// it needs no array; an output of the program does.
 bool is_number(const Program& program, const Program::Instruction& step) {
   return step.op->id == OpId::full &&
          std::find(program.outputs.begin(), program.outputs.end(), step.outputs[0]) == program.outputs.end();

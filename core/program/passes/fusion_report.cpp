@@ -17,8 +17,9 @@ void FusionReport::ended(std::span<const int> values, const Program::Instruction
   for (const int value : values) maker_[static_cast<std::size_t>(value)].ended_by = &reader;
 }
 
-// Operations between the two are explained first. If there are any, the other reasons follow from
-// them and are left out.
+// Two elementwise operations may be separated by a view or by an operation that is not elementwise.
+// If `step` has such a separation from an earlier operation, only this is reported, because it also
+// causes the other reasons.
 void FusionReport::joined(const Program::Instruction& step, FunctionRef<bool(int)> together) {
   std::string near;
   bool far = false;

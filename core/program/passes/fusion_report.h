@@ -18,15 +18,16 @@ class FusionReport {
  public:
   explicit FusionReport(const Program& program) : program_(program), maker_(program.variables.size()) {}
 
-  /// Registers the next instruction, before `joined` examines what it reads. `elementwise`:
-  /// it can join a region.
+  /// Registers the next instruction, before `joined` examines what it reads. `elementwise` is true
+  /// if the instruction can join a region.
   void add(const Program::Instruction& step, bool elementwise);
   /// Notes that the region which computes these values ends, because `reader` reads one of them.
   void ended(std::span<const int> values, const Program::Instruction& reader);
-  /// Notes that the instruction joins or ends the region of the values for which `together` returns
-  /// true.
+  /// Explains why the instruction does not share a region with elementwise operations whose results
+  /// it reads. together(input) is true for the inputs that are computed in the same region.
   void joined(const Program::Instruction& step, FunctionRef<bool(int)> together);
-  /// Notes that a region was divided, because more than `most` of its values are read outside.
+  /// Notes that a region of this many operations was divided, because instructions outside of it
+  /// read `values` of its values, more than `most`.
   void divided(std::size_t operations, std::size_t values, std::size_t most);
 
   /// The explanations, one line for each reason and operation: "exp of [4] is broadcast to
@@ -38,8 +39,8 @@ class FusionReport {
   bool is_elementwise(const Program::Instruction* step) const {
     return step && maker_[static_cast<std::size_t>(step->outputs[0])].elementwise;
   }
-  // The instruction that computes the variable, beyond any views. `view` is set to the view next to
-  // that instruction.
+  // Returns the instruction that computes the variable; if views lie between, it is the instruction
+  // before the first view. Sets `view` to the first view, the one that reads this instruction.
   const Program::Instruction* computing(int variable, const Program::Instruction*& view) const;
 
   std::string said(const Program::Instruction& step) const;
@@ -55,7 +56,7 @@ class FusionReport {
   };
   const Program& program_;
   std::vector<Maker> maker_;  // for each variable, the instruction that computes it
-  // explained already: the instruction, and the number of elements that its reader sees
+  // what was explained already: (instruction, number of elements that its reader sees)
   std::set<std::pair<const Program::Instruction*, Index>> told_;
   std::vector<std::string> order_;
   std::map<std::string, int> times_;

@@ -32,8 +32,8 @@ class Joiner {
   }
 
  private:
-  // A variable may be renamed several times, because a loop that replaced another may be replaced
-  // itself.
+  // Replaces variables by their new names. A variable may be renamed several times, because a loop
+  // that replaced another may be replaced itself.
   template <class Variables>
   void rename(Variables& variables) const {
     for (auto& variable : variables)
@@ -52,9 +52,9 @@ class Joiner {
     return true;
   }
 
-  // Puts the later loop in the place of the first one, if all its inputs are computed by then.
-  // Otherwise it stays in its own place, which requires that no instruction between the two reads
-  // results of the first one.
+  // Replaces the first loop by the later one. If all inputs of the later loop are computed before
+  // the first loop, the later loop moves to that place. Otherwise it stays in its own place, and no
+  // instruction between the two may read results of the first loop. Returns false if one does.
   bool join(const LoopAttributes& loop, std::size_t later, std::size_t first) {
     const auto& inputs = steps()[later].inputs;
     const auto& outputs = steps()[first].outputs;
@@ -98,7 +98,7 @@ List where(const Mask& mask, const List& list) {
   return found;
 }
 
-// The body's inputs that these outputs need, or that operations which may throw need.
+// Returns for each input of the body whether these outputs, or operations that may throw, need it.
 Mask needed_by(const Program& body, const Mask& outputs) {
   Mask needed(body.variables.size());
   const auto use = [&](int variable) { needed[static_cast<std::size_t>(variable)] = true; };
@@ -115,7 +115,8 @@ Mask needed_by(const Program& body, const Mask& outputs) {
   return inputs;
 }
 
-// Narrows a loop to these of its outputs. Does nothing if it needs all inputs and outputs.
+// Removes the outputs of a loop for which `outputs` is false, and the inputs and states that only
+// these need. Does nothing if all inputs and outputs are needed.
 void narrow(Program::Instruction& step, Mask outputs) {
   const LoopAttributes& loop = *loop_of(step);
   Mask inputs;

@@ -30,8 +30,8 @@ bool moves_elements(const Op& op) {
   }
 }
 
-// Returns true if all arrays are small and on the CPU, all operations are elementwise or move
-// elements, and some arrays are sliced, joined or padded.
+// Returns true if the pass applies to the program: all arrays are small and on the CPU, all
+// operations are elementwise or move elements, and there is a slice, a concat or a pad.
 bool is_of_numbers(const Program& program) {
   const auto is_small = [](const Program::Variable& it) {
     return it.device == cpu && it.shape.elements() > 0 && it.shape.elements() <= most_elements;
@@ -115,8 +115,8 @@ class Splitter {
     return found->second;
   }
 
-  // Performs an operation that moves elements on the numbers of the element variables, and reads
-  // off where each went.
+  // Returns the element variables of the result of an operation that moves elements. To find them,
+  // performs the operation on arrays of variable numbers instead of values.
   Elements moved(const Program::Instruction& step) {
     AttributesPtr attributes = step.attributes;
     std::int64_t padding = -1;

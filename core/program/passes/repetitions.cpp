@@ -21,9 +21,9 @@ std::size_t hash_of(const Program::Instruction& step) {
 
 Program without_repetitions(Program program) {
   Renaming renamed(program);
-  // A hash table of the kept instructions. `last` holds for each hash 1 + the place of the
-  // last kept instruction, and `before` for each place the one before it with the same hash;
-  // 0 is the end.
+  // A hash table of the kept instructions. Entries are 1 + the place of an instruction, or 0 for
+  // none. last[hash] is the last kept instruction of this hash. before[place] is the instruction
+  // with the same hash that was kept before the one at this place.
   std::vector<std::size_t> last(std::bit_ceil(2 * program.instructions.size() + 1)),
       before(program.instructions.size());
   Compaction kept(program);
