@@ -154,6 +154,9 @@ TEST(Anew, LongPrograms) {
   EXPECT_THAT(by_jvp(chain)(number(1)), IsNumber(std::pow(1.001, 1000), 1e-10));
 }
 
+// ---- functions that operations carry
+// -----------------------------------------------------------------------
+
 TEST(Anew, CheckpointsCaptures) {
   int runs = 0;
   const auto f = [&](T w) {

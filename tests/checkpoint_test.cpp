@@ -167,6 +167,9 @@ TEST(CheckpointPolicies, OfAFunctionThatDoesSomethingElseAgain) {
       HasSubstr("performed other operations when it ran again"));
 }
 
+// ---- repeat
+// -------------------------------------------------------------------------------------------------
+
 struct State {
   Tensor position, velocity;
   int kind;  // not a tensor: the loop leaves it as it is

@@ -164,6 +164,8 @@ TEST(Collective, OneLaneIsAnAxisToo) {
       ElementsAre(7));
 }
 
+// ---- functions that operations carry, and programs ----------------------------------------------
+
 TEST(Collective, InsideOfACheckpoint) {
   const Tensor x = numbers({1, 2, 3, 4});
   const auto f = [](const Tensor& y) { return sin(psum(y, "i")) * y; };

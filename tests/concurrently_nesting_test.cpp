@@ -1,4 +1,5 @@
-// concurrently in nests: under transforms and around them, with errors, controllers, and what stands still or is dropped.
+// concurrently in nests: under transforms and around them, with errors, with controllers, and with
+// computations that are suspended or dropped.
 #include <functional>
 #include <memory>
 #include <string>
@@ -19,7 +20,7 @@ using testing::HasSubstr;
 
 // ---- transforms ------------------------------------------------------------------------------------------------
 
-// sin(cos(v) v) + exp(v)^2, by turns that mix values of both.
+// sin(cos(v) v) + exp(v)^2, by two computations that take turns.
 Tensor shared(const Tensor& v) {
   Tensor left = v, right = v;
   concurrently([&] { left = cos(left), left = left * v, left = sin(left); },
@@ -58,7 +59,7 @@ TEST(ConcurrentlyNested, OfOneTransformOfAnother) {
   EXPECT_THAT(grad(f)(x), IsNear(grad(plain)(x)));
 }
 
-// Each goes as many rounds as its value says, so lanes part, in either computation.
+// Each computation runs as many rounds as its value says, so that lanes split in both.
 Tensor rounds(const Tensor& v) {
   const auto count = [](Tensor y, double by) {
     while (y < 2.) y = y * by;
@@ -98,7 +99,8 @@ TEST(ConcurrentlyNested, ACheckpointIsOneOperation) {
   EXPECT_THAT(names.names, ElementsAre("call", "sin", "cos", "tan", "exp", "log1p"));
 }
 
-// A pullback that was made elsewhere runs a function of a computation that stands still, or has ended.
+// A pullback from one computation runs a function of another computation, which is suspended or has
+// ended.
 TEST(ConcurrentlyNested, PullbacksOfOneCalledInAnother) {
   const auto both = [](const Tensor& v) {
     std::optional<Tensor> first;
@@ -177,35 +179,35 @@ TEST(ConcurrentlyNested, WhatTheCancelledThrowIsLost) {
   int destroyed = 0;
   Names names;
   const auto throws_first = [](auto... others) { concurrently(others..., [] { sin(x), throw Oops{1}; }); };
-  for (const auto& other : std::initializer_list<std::function<void()>>{
-           [&] {
-             const Witness witness{destroyed};
-             try {
-               for (;;) sin(x);
-             } catch (const Cancelled&) {
-               throw Oops{2};
-             }
-           },
-           [&] {
-             const Witness witness{destroyed};
-             try {
-               for (;;) sin(x);
-             } catch (...) {  // refuses to end: the next operation throws it again
-             }
-             tan(x);
-             ADD_FAILURE();
-           },
-           [&] {
-             const Witness witness{destroyed};
-             struct Performs {
-               ~Performs() {
-                 const Uncancellable guard;
-                 EXPECT_THAT(sin(x), IsNumber(std::sin(0.5)));
-                 yield();
-               }
-             } performs;
-             for (;;) sin(x);
-           }})
+  for (const auto& other :
+       std::initializer_list<std::function<void()>>{[&] {
+                                                      const Witness witness{destroyed};
+                                                      try {
+                                                        for (;;) sin(x);
+                                                      } catch (const Cancelled&) {
+                                                        throw Oops{2};
+                                                      }
+                                                    },
+                                                    [&] {
+                                                      const Witness witness{destroyed};
+                                                      try {
+                                                        for (;;) sin(x);
+                                                      } catch (...) {  // the next operation throws the exception again
+                                                      }
+                                                      tan(x);
+                                                      ADD_FAILURE();
+                                                    },
+                                                    [&] {
+                                                      const Witness witness{destroyed};
+                                                      struct Performs {
+                                                        ~Performs() {
+                                                          const Uncancellable guard;
+                                                          EXPECT_THAT(sin(x), IsNumber(std::sin(0.5)));
+                                                          yield();
+                                                        }
+                                                      } performs;
+                                                      for (;;) sin(x);
+                                                    }})
     try {
       with(names, [&] { throws_first(other); });
       ADD_FAILURE();
@@ -213,7 +215,8 @@ TEST(ConcurrentlyNested, WhatTheCancelledThrowIsLost) {
       EXPECT_EQ(oops.value, 1);
     }
   EXPECT_EQ(destroyed, 3);
-  EXPECT_THAT(names.names, testing::Each("sin"));  // what throws Cancelled is not performed
+  // an operation that throws Cancelled is not performed
+  EXPECT_THAT(names.names, testing::Each("sin"));
 }
 
 TEST(ConcurrentlyNested, AnErrorOfAnOperationIsCaughtWhereItIsPerformedAndEndsNoTurn) {
@@ -331,7 +334,8 @@ TEST(ConcurrentlyNested, WhatStandsStillEndsWithItsThread) {
     });
     EXPECT_EQ(destroyed, 0);
   }).join();
-  EXPECT_EQ(destroyed, 2);  // one has not begun
+  // The third computation has not begun.
+  EXPECT_EQ(destroyed, 2);
   EXPECT_THROW(keeps->rest.resume(1), TransformError);
   keeps->rest = {};
 }
@@ -393,7 +397,7 @@ TEST(ConcurrentlyNested, UnderAStepperAndInOperationsOf) {
   for (PendingOperation& operation : operations) seen.push_back(operation.call().op().name);
   EXPECT_THAT(seen, ElementsAre("sin", "exp", "cos", "log1p", "tan", "add"));
   Stepper left(body);
-  left.step(), left.step();  // in the middle of both
+  left.step(), left.step();  // each is suspended in the middle of both computations
 }
 
 TEST(ConcurrentlyNested, LanesThatPartOnADevice) {

@@ -10,7 +10,8 @@ STAVE_ON_BACKENDS(Reductions);
 // ---- reductions --------------------------------------------------------------------------------------------
 
 struct Subset {
-  Shape axes, out;  // which are reduced, and what is left
+  // The reduced axes, and the shape of the result.
+  Shape axes, out;
 };
 std::vector<Subset> subsets(const Shape& shape) {
   std::vector<Subset> all;
@@ -22,7 +23,7 @@ std::vector<Subset> subsets(const Shape& shape) {
   }
   return all;
 }
-/// The values that fold into each output, in row-major order of both.
+/// Returns the values that reduce to each output, in row-major order of both.
 template <class T>
 std::vector<std::vector<T>> groups(Array<T>& x, const Subset& subset) {
   std::vector<std::vector<T>> all(static_cast<std::size_t>(subset.out.elements()));

@@ -37,7 +37,7 @@ using ::testing::Not;
 
 const float nan = std::numeric_limits<float>::quiet_NaN(), inf = std::numeric_limits<float>::infinity();
 
-// What a Debug shows of body.
+// Returns the lines that Debug prints for body.
 template <class Body>
 std::string trace(Body body, DebugOptions options = {}) {
   std::ostringstream out;
@@ -133,7 +133,7 @@ TEST(Debug, MeasuresTime) {
 
 // ---- indentation and scopes -------------------------------------------------------------------------------
 
-// Performs a cosine on behalf of each sine.
+// Performs a cosine for each sine.
 struct CosineForSine : Handler {
   Outputs handle(Call& call) override {
     if (call.op().id == OpId::sin) cos(call.input(0));
@@ -295,7 +295,7 @@ TEST(Debug, TheTrapLetsOtherValuesPass) {
   EXPECT_EQ(y.to_vector<float>(), (std::vector<float>{1, 0, 0}));
 }
 
-// The cotangents of the two square roots at 0 are infinite, of opposite signs.
+// The cotangents of the two square roots at 0 are infinite, with opposite signs.
 Tensor difference_of_roots(const Tensor& x) {
   const Tensor a = sqrt(x), b = sqrt(x);
   return sum(a - b);
@@ -309,7 +309,7 @@ TEST(Debug, TrapsANanOfTheBackwardPass) {
   EXPECT_THAT(message, HasSubstr("\n  inside backward of grad, inside debug"));
 }
 
-// What the gradient of f at x says under the trap; "" if it lets it pass.
+// Returns the error of the gradient of f at x under the NaN trap; "" if there is none.
 template <class F>
 std::string trapped(F f, const Tensor& x) {
   const std::string message =

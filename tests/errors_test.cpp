@@ -1,5 +1,5 @@
-// Bad input: the type of the error, its text, where it says it happened, and that everything is as before afterwards.
-// Values that leave their transform: meaning_test.cpp.
+// Bad input: the type of the error, its message, the context that it names, and that the state
+// afterwards is as before. meaning_test.cpp tests values that leave their transform.
 
 #include <functional>
 
@@ -25,7 +25,7 @@ Tensor loss(T t) { return sum(t * t); }
 Tensor identity(T t) { return t; }
 Tensor b_of(T t) { return t > 0; }
 
-/// What E says that body throws; "" as context and the live bytes must be as before.
+/// Returns the message of the E that body throws; "" if the context or the live bytes have changed.
 template <class E, class Body>
 std::string error(Body body) {
   const std::size_t before = memory_stats().live_bytes;
@@ -225,7 +225,7 @@ TEST(Operations, NameOperandsThatAreEmpty) {
   EXPECT_EQ(error<TransformError>([&] { total /= 2; }), "/=" + hint);
 }
 
-// A function that is composed of others speaks for itself.
+// A function composed of several operations names itself in its errors.
 TEST(Operations, NameThePublicFunction) {
   const Tensor far = tensor({7});
   const Index large = Index{1} << 59;
@@ -259,7 +259,7 @@ TEST(Operations, NameThePublicFunction) {
   EXPECT_THAT(error<ShapeError>([&] { permutation(Key(0), -1); }), StartsWith("permutation: "));
 }
 
-// What a handler of the user's throws keeps its words.
+// The message of an exception from a user's handler stays the same.
 TEST(Operations, LeaveOthersErrorsAlone) {
   struct Refuse : Handler {
     Outputs handle(Call& call) override {
@@ -283,7 +283,7 @@ TEST(Operations, SayWhatDoesNotFitIntoMemory) {
   EXPECT_THAT(error<MemoryError>([&] { repeat(m, std::vector<Index>{n, 1}, 0); }), StartsWith("repeat: "));
   EXPECT_THAT(error<MemoryError>([&] { grad([&](T t) { return sum(t * row); })(tensor(1.)); }),
               AllOf(StartsWith("multiply: not enough memory"), HasSubstr("inside grad")));
-  EXPECT_THAT(grad(loss)(x), Equals(2 * x));  // and everything works
+  EXPECT_THAT(grad(loss)(x), Equals(2 * x));  // everything still works
 }
 
 // ---- grad -------------------------------------------------------------------------------------------------
@@ -327,7 +327,7 @@ TEST(Vjp, CotangentsMustBeLikeTheOutputs) {
             "vjp: the cotangent of output 0 has shape [], the output [3]");
   EXPECT_EQ(error<DtypeError>([&] { pullback(ones({3}, float64)); }),
             "vjp: the cotangent of output 0 is float64, the output float32");
-  EXPECT_THAT(std::get<0>(pullback(x)), Equals(2 * x));  // and it still works
+  EXPECT_THAT(std::get<0>(pullback(x)), Equals(2 * x));  // it still works
   const auto two = vjp([](T t) { return std::vector{t, t}; }, x).second;
   EXPECT_THAT(error<ShapeError>([&] { two(std::vector{x}); }),
               HasSubstr("vjp: the result and the cotangent differ in structure"));
@@ -444,7 +444,8 @@ TEST(Rules, ThatAreAbsentAreNamedWithTheRemedy) {
   EXPECT_EQ(error<TransformError>([] { vmap (&opaque)(x); }),
             "vmap: the operation opaque has no batching rule: give it one, or compute it outside of vmap\n  inside "
             "vmap over 3 lanes");
-  EXPECT_THAT(grad([](T t) { return sum(t * opaque(stop_gradient(t))); })(x), Equals(x));  // the remedy
+  // The remedy that the message proposes.
+  EXPECT_THAT(grad([](T t) { return sum(t * opaque(stop_gradient(t))); })(x), Equals(x));
 }
 
 constexpr Op op_misshapen{
@@ -503,7 +504,8 @@ TEST(Context, ListsTheTransformsFromInsideOut) {
   EXPECT_EQ(context([&] { hessian(bad)(x); }), "  inside jacrev, inside jvp, inside vmap over 3 lanes");
 }
 
-// An error that a rule meets says during which backward pass, and above which handlers.
+// An error in a derivative rule names the backward pass in which it happened, and the handlers
+// outside it.
 TEST(Context, OfTheBackwardPass) {
   struct Refuses : Handler {
     Outputs handle(Call& call) override {
@@ -531,7 +533,8 @@ TEST(Trees, MustHaveOneStructure) {
 }
 
 TEST(CheckGrads, SaysWhatDisagrees) {
-  const auto kinked = [](T t) { return sum(astype(astype(t, int32), float64)); };  // steps, with derivative 0
+  // a step function, whose derivative is 0
+  const auto kinked = [](T t) { return sum(astype(astype(t, int32), float64)); };
   EXPECT_THAT(error<TransformError>([&] {
                 check_grads(kinked, tensor({1., 2.}, float64));
               }),
@@ -539,7 +542,7 @@ TEST(CheckGrads, SaysWhatDisagrees) {
                     HasSubstr("tolerance")));
 }
 
-// Every error is a stave::Error, and that a std::runtime_error.
+// Every error is a stave::Error, and so a std::runtime_error.
 TEST(Errors, HaveOneBase) {
   EXPECT_THROW(sum(x, 9), Error);
   EXPECT_THROW(x + ones({2}), std::runtime_error);
