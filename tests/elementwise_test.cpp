@@ -199,8 +199,8 @@ TEST(Elementwise, SpecialValues) {
   EXPECT_THAT(expm1(tensor({1e-7})), IsNear(tensor({1e-7}), 1e-13));
 }
 
-// numpy.floor_divide, where it is exact: 10000001 / 1.5 is 6666667.3, of which NumPy's float32 makes 6666666.
-// Down to half the smallest number, and beside results that are not denormal.
+// exp of arguments whose results are denormal, down to half the smallest number, beside arguments
+// whose results are not.
 TEST(Elementwise, ExpRoundsDenormalResults) {
   const Tensor x = concat({linspace(-104.5, -86, 20011), tensor({-inf, -200.f, 0.f, 88.f, inf})});
   const std::vector<double> at = values(x), got = values(exp(x));

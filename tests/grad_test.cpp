@@ -1,4 +1,5 @@
-// grad, value_and_grad, vjp, jvp, jacobians, hessians and check_grads, each alone. Nests of them: nesting_test.cpp.
+// grad, value_and_grad, vjp, jvp, jacobians, hessians and check_grads, each alone. nesting_test.cpp
+// tests nests of them.
 
 #include <functional>
 #include <memory>
@@ -103,7 +104,7 @@ TEST(Grad, OfAnythingCallable) {
   EXPECT_THAT(grad(&Linear::loss)(Linear{x}, tensor(2.)).weight, IsNear(8 * x));
   const auto kept = grad(f);
   EXPECT_THAT(kept(at), IsNear(gradient));
-  EXPECT_THAT(kept(at), IsNear(gradient));  // may be called again
+  EXPECT_THAT(kept(at), IsNear(gradient));  // it may be called again
 }
 
 TEST(Grad, OfOverloadedNames) {
@@ -171,7 +172,7 @@ Tensor power(const Tensor& x, int n) {
   const Tensor half = power(x, n / 2);
   return n % 2 ? half * half * x : half * half;
 }
-// sqrt(x) by Newton's steps, until they stop changing.
+// Returns sqrt(x) by Newton's method, until its steps stop changing.
 Tensor newton(const Tensor& x) {
   Tensor y = x;
   while (std::abs((y * y - x).item<double>()) > 1e-14) y = (y + x / y) / 2;
@@ -187,7 +188,8 @@ TEST(Values, AreRealUnderGradAndJvp) {
   EXPECT_THAT(grad(branches)(-x), IsNumber(-1, 0));
   EXPECT_THAT(jvp(newton, x, number(1)).second, IsNumber(0.5 / std::sqrt(1.5), 1e-9));
   EXPECT_THAT(jvp(branches, -x, number(2)).second, IsNumber(-2, 0));
-  EXPECT_THAT(grad([](const Tensor& t) { return t * t.item<double>(); })(x), IsNumber(1.5, 0));  // a number: a constant
+  // The number is a constant.
+  EXPECT_THAT(grad([](const Tensor& t) { return t * t.item<double>(); })(x), IsNumber(1.5, 0));
 }
 
 TEST(Values, ArePrintedUnderGradAndJvp) {
@@ -248,7 +250,8 @@ TEST(Vjp, OfOverloadedNames) {
   EXPECT_THAT(std::get<0>(pullback(ones({3}, float64))), IsNear(cos(at)));
 }
 
-// The pullback is linear, so its own derivative by the cotangent is itself; by the primal: <ct, f''>.
+// The pullback is linear, so its derivative by the cotangent is the pullback itself. Its derivative
+// by the primal is <ct, f''>.
 TEST(Vjp, ThePullbackCanBeDifferentiated) {
   const auto [out, pullback] = vjp([](const Tensor& x) { return sin(x); }, at);
   const auto through = [&pullback = pullback](const Tensor& ct) { return sum(std::get<0>(pullback(ct)) * at); };
@@ -271,7 +274,7 @@ TEST(Jvp, OfSeveralArguments) {
       jvp(loss, std::make_tuple(W, X, Y), std::make_tuple(ones_like(W), zeros_like(X), 2 * ones_like(Y)));
   EXPECT_THAT(out, IsNumber(0.235, 1e-12));
   EXPECT_THAT(tangent, IsNumber(values(sum(dW) + 2 * sum(dY))[0], 1e-12));
-  // A number among the arguments is no primal.
+  // A number among the arguments is no primal, so that it has no tangent.
   const auto scaled = [](const Tensor& x, int n) { return x * n; };
   EXPECT_THAT(jvp(scaled, std::tuple(at, 3), std::tuple(ones_like(at), 0)).second, IsNear(full({3}, 3., float64)));
 }
@@ -296,7 +299,7 @@ TEST(Jvp, OfSeveralResults) {
   EXPECT_THAT(std::get<3>(tangent), Equals(zeros({2})));
 }
 
-// An empty tangent is zero, and the only one that an integer has.
+// An empty tangent stands for zero; an integer has no other tangent.
 TEST(Jvp, EmptyTangentsAreZero) {
   struct Batch {
     Tensor x, labels;
@@ -489,10 +492,11 @@ TEST(CheckGrads, PassesWhereRulesAreRight) {
   check_grads(f, at, {.order = 3});
   check_grads(loss, std::tuple(W, X, Y), {.order = 2});
   check_grads([](const Tensor& x, int n) { return std::tuple(x * n, sin(x)); }, std::tuple(at, 3));
-  check_grads([](const Tensor& x) { return x * x; }, tensor({1., 2.}));  // float32, by its own tolerance
+  // float32, with its own tolerance.
+  check_grads([](const Tensor& x) { return x * x; }, tensor({1., 2.}));
 }
 
-// Answers `op` with twice its value, where `when` holds.
+// Answers `op` with twice its value, where the handler stack's description contains `when`.
 struct Corrupt : Handler {
   const Op& op;
   std::string when;
@@ -506,7 +510,7 @@ struct Corrupt : Handler {
 };
 
 TEST(CheckGrads, FindsAWrongRule) {
-  Corrupt corrupt(op_cos, "");  // cos stands only in the rule of sin
+  Corrupt corrupt(op_cos, "");  // cos occurs only in the rule of sin
   EXPECT_THAT(
       [&] { with(corrupt, [] { check_grads([](const Tensor& x) { return sin(x); }, at); }); },
       ThrowsMessage<TransformError>(AllOf(
@@ -520,7 +524,7 @@ TEST(CheckGrads, FindsAWrongVjpRule) {
                   HasSubstr("check_grads: vjp and jvp (the adjoint identity) at order 1 disagree: ")));
 }
 
-// Cuts the derivative of `scale`, and with it second derivatives.
+// Stops the derivative of `scale`, and with it second derivatives.
 struct CutScale : Handler {
   Outputs handle(Call& call) override {
     const bool cut = &call.op() == &op_scale;
@@ -532,7 +536,7 @@ struct CutScale : Handler {
 TEST(CheckGrads, FindsASecondDerivativeThatWasCut) {
   CutScale cut;
   const auto value = [&](const Tensor& x) { return with(cut, [&] { return sin(x); }); };
-  check_grads(value, at, {.order = 2});  // the rules are performed outside of the handler
+  check_grads(value, at, {.order = 2});  // the rules are performed outside the handler
   const auto derivative = [&](const Tensor& x) { return with(cut, [&] { return jvp(sin, x, ones_like(x)).second; }); };
   EXPECT_THAT([&] { check_grads(derivative, at); },
               ThrowsMessage<TransformError>(HasSubstr("central difference at order 1")));

@@ -1,5 +1,6 @@
-// What the guides on handlers, effects, threads and compile show and say. Their snippets are lines of this file (readme_test.cpp);
-// each stands in a test of what the guide says about it.
+// The code and the claims of the guides on handlers, effects, threads and compile. The snippets of
+// the guides are lines of this file (readme_test.cpp checks that); each is part of a test of the
+// guide's claim about it.
 #include <thread>
 
 #include <stave/stave.h>
@@ -56,7 +57,7 @@ TEST(HandlersGuide, ErrorsNameWhatStandsAround) {
   EXPECT_THAT(message, HasSubstr("inside counting, inside grad"));
 }
 
-// A program that was seen, to be computed again.
+// A handler that records a program, to compute it again.
 struct Record : Handler {
   std::vector<Call> calls;
   Outputs handle(Call& call) override {
@@ -83,7 +84,7 @@ TEST(HandlersGuide, ACopyOfACallMayBeKept) {
 
 // ---- notes -----------------------------------------------------------------------------------------------------
 
-// How many operations, one after another, made a value.
+// A handler that notes on each value how many operations, one after another, produced it.
 struct Depth : Handler {
   Notes<int> depth{"Depth"};
   int of(const Tensor& x) const { return depth.find(x) ? *depth.find(x) : 0; }
