@@ -211,6 +211,8 @@ TEST(Elementwise, ExpRoundsDenormalResults) {
   }
 }
 
+// numpy.floor_divide gives the values where it is exact. 10000001 / 1.5 is 6666667.3, for which
+// NumPy's float32 gives 6666666.
 TEST(Elementwise, FloorDivideRoundsDown) {
   const Tensor a = tensor({7., -7., 7., -7., 1., -1., 0., 1., -1., inf, nan, 1e30, 0.3, 6., 10000001.}),
                b = tensor({2., 2., -2., -2., 0., 0., 0., inf, inf, 2., 1., 1e-30, 0.1, 0.1, 1.5});

@@ -607,7 +607,7 @@ TEST_F(HtmlPage, MemoryIsTheMostOfEachHolderWithinAPixel) {
 
 // The page on a screen as narrow as a phone's.
 TEST_F(HtmlPage, FitsANarrowWindow) {
-  window_width_ = 500;  // browsers without a window have no narrower one
+  window_width_ = 500;  // headless browsers have no narrower window
   HtmlReport report;
   with(report, [] { steps(20); });
   const Json seen = look(report, R"js(

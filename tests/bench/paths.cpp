@@ -1,4 +1,5 @@
-// Control flow under vmap: lanes that part, beside a loop over them, masks written by hand, and functions without reads.
+// Control flow under vmap: lanes that split, beside a loop over the lanes, hand-written masks, and
+// functions without reads.
 #include <vector>
 
 #include "bench.h"
@@ -81,7 +82,7 @@ void fixed_point_gradient_loop(benchmark::State& state) {
 
 // ---- reads at which nobody parts, and where all do -----------------------------------------------------------
 
-// Eight operations a step.
+// Eight operations per step.
 Tensor step(const Tensor& x) {
   Tensor y = x;
   for (int i = 0; i < 4; ++i) y = y * 1.01 + 0.1;
@@ -125,7 +126,7 @@ void collatz_loop(benchmark::State& state) {
   measure(state, [ns = arange(1, 1025)] { return loop(collatz, ns); });
 }
 
-// What narrowing a value of all lanes to some takes, for each that stays.
+// The cost of selecting some lanes of a value of all lanes, for each selected lane.
 void gather_scalar_rows(benchmark::State& state) {
   constexpr int count = 2048;
   const Tensor rows = scattered({2 * count}), places = reshape(arange(count) * 2 + arange(count) % 2, {count, 1});

@@ -17,7 +17,7 @@ namespace {
 
 // A count of this thread, which triggers its fault when it has counted down to 0.
 struct Countdown {
-  long left = -1;  // below 0: none comes
+  long left = -1;  // below 0: no fault
   long met = 0;
   bool hit() {
     ++met;
