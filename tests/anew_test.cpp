@@ -61,7 +61,7 @@ INSTANTIATE_TEST_SUITE_P(Anew, Program, testing::Values("jvp.h", "shift_reset.h"
   return std::string(file.param).substr(0, std::string(file.param).size() - 2);
 });
 
-// ---- identities -------------------------------------------------------------------------------------------
+// ---- identities ---------------------------------------------------------------------------------
 
 TEST(Anew, AnArgumentIsNotTheSameTensorCaptured) {
   const Tensor x = number(3);
@@ -97,7 +97,7 @@ TEST(Anew, LeavesNoNotesAndNoMemory) {
   EXPECT_EQ(live_notes(anew::jvp(s, x, x).first), 0);
 }
 
-// ---- nests ------------------------------------------------------------------------------------------------
+// ---- nests --------------------------------------------------------------------------------------
 
 TEST(Anew, NestsInItselfAndWithTheLibrary) {
   const double at = 0.7;
@@ -176,7 +176,7 @@ TEST(Anew, CheckpointsCaptures) {
   EXPECT_THAT(by_grad(grad(f))(number(0.4)), IsNumber(-9 * std::sin(1.2), 1e-12));
 }
 
-// ---- errors -----------------------------------------------------------------------------------------------
+// ---- errors -------------------------------------------------------------------------------------
 
 TEST(Anew, ErrorsOfTheFunctionPassAndNameWhatStandsAround) {
   const auto throws = [](T x) { return sum(x + zeros({7}, float64)); };

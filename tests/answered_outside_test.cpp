@@ -207,7 +207,8 @@ TEST(AnsweredOutside, ATensorThatWasGivenKeepsItsDerivative) {
     with(answers, [&] {
       try {
         EXPECT_THAT(differentiated(), IsNumber(s + 0.7 * c, 1e-12));
-        // what is run again cannot find the tensor in the answer: an error, not a derivative of zero
+        // A rerun cannot recognise the tensor in the answer: this is an error, not a derivative of
+        // zero.
       } catch (const TransformError& error) {
         EXPECT_TRUE(effect == "Opaque" || effect == "Fetch");
         EXPECT_THAT(std::string(error.what()), HasSubstr("its derivative would be lost"));
@@ -281,7 +282,7 @@ TEST(AnsweredOutside, EachTransformHasItsOwn) {
     return with(answers, [&] { return grad([&](T x) { return x * perform(Give{w * w}); })(x0); });
   };
   EXPECT_THAT(grad(of_outer)(tensor(3., float64)), IsNumber(12, 1e-12));
-  // the handler runs inside grad, so the derivative is kept
+  // The handler runs inside grad, so the derivative is kept.
   const auto hides = [&](T x) { return with(answers, [&] { return x * perform(Give{x}); }); };
   EXPECT_THAT(grad(hides)(x0), IsNumber(4 * 0.7, 1e-12));
   EXPECT_THAT(hessian(hides)(x0), IsNumber(4, 1e-12));
@@ -339,7 +340,7 @@ TEST(AnsweredOutside, WhateverItIsMadeBy) {
   }
 }
 
-// ---- controllers ----------------------------------------------------------------------------------------------------
+// ---- controllers --------------------------------------------------------------------------------
 
 struct KeepsRest : Controls<Give> {
   Tensor given;
@@ -388,7 +389,7 @@ TEST(AnsweredOutside, AComputationThatWaitsTakesNothingFromOthers) {
   EXPECT_THAT(late, IsNumber(s + 0.7 * c, 1e-12));
 }
 
-// ---- compiled functions ---------------------------------------------------------------------------------------------
+// ---- compiled functions -------------------------------------------------------------------------
 
 TEST(AnsweredOutside, AReplayRefusesWhatARecordingRefuses) {
   const Tensor three = tensor(3., float64);

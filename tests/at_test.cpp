@@ -27,7 +27,7 @@ namespace {
 
 Tensor counting(const Shape& shape) { return reshape(arange(0, shape.elements(), 1, int64), shape); }
 
-// ---- NumPy ------------------------------------------------------------------------------------------------
+// ---- NumPy --------------------------------------------------------------------------------------
 
 std::vector<Index> numbers_in(const std::string& text) {
   std::vector<Index> numbers;
@@ -88,7 +88,7 @@ TEST(At, AsNumPyHasIt) {
   EXPECT_EQ(cases, 600);
 }
 
-// ---- the words of it --------------------------------------------------------------------------------------
+// ---- the words of it ----------------------------------------------------------------------------
 
 TEST(At, ReadsAsAnIndexOfTensorsDoes) {
   const Tensor x = counting({3, 4});

@@ -139,7 +139,8 @@ TEST(CheckpointPolicies, AroundOtherCheckpointsAndRules) {
 }
 
 TEST(CheckpointPolicies, KeepWhatTheySayInMemory) {
-  const Tensor x = normal(Key(8), {256, 256}), w = normal(Key(9), {256, 256}) * 0.05;  // 256 KiB each
+  // Both have 256 KiB.
+  const Tensor x = normal(Key(8), {256, 256}), w = normal(Key(9), {256, 256}) * 0.05;
   const auto chain = [](T a, T b) {
     Tensor h = a;
     for (int i = 0; i < 8; ++i) h = tanh(label(matmul(h, b), i == 3 ? "third" : ""));

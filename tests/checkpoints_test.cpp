@@ -65,7 +65,7 @@ using testing::UnorderedElementsAre;
 using T = const Tensor&;
 using Named = std::map<std::string, Tensor>;
 
-// ---- training ---------------------------------------------------------------------------------------------
+// ---- training -----------------------------------------------------------------------------------
 
 struct Linear {
   Tensor weight, bias;
@@ -169,7 +169,7 @@ TEST(Checkpoints, ComeToTheDeviceOfTheExample) {
   EXPECT_THAT(read[1], Equals(arange(5.)));
 }
 
-// ---- what does not fit ------------------------------------------------------------------------------------
+// ---- what does not fit --------------------------------------------------------------------------
 
 TEST(Checkpoints, NameAllThatDoesNotFit) {
   const Folder folder;
@@ -205,7 +205,7 @@ TEST(Checkpoints, HaveAVersion) {
   EXPECT_EQ(fault(), start + "cannot be opened: No such file or directory");
 }
 
-// ---- the last ones ----------------------------------------------------------------------------------------
+// ---- the last ones ------------------------------------------------------------------------------
 
 TEST(Checkpoints, KeepTheLastOnes) {
   const Folder folder;
@@ -247,7 +247,7 @@ TEST(Checkpoints, SayWhatTheyCannotDo) {
   EXPECT_THAT(message_of<FileError>([&] { checkpoints.load(5, ones({1})); }), HasSubstr("step-000000000005"));
 }
 
-// ---- failures and crashes ---------------------------------------------------------------------------------
+// ---- failures and crashes -----------------------------------------------------------------------
 
 TEST(Checkpoints, AreOnTheDiskBeforeTheyHaveTheirName) {
   const Folder folder;
@@ -274,7 +274,7 @@ TEST(Checkpoints, AFailureLeavesTheOldOne) {
                        ": is written, but its name may not be on the disk yet: Input/output error");
 }
 
-// ---- what processes leave that were killed ----------------------------------------------------------------
+// ---- what processes leave that were killed ------------------------------------------------------
 
 /// A process that keeps a file half-written until it is killed or told to finish.
 class Saving {
@@ -376,7 +376,7 @@ TEST(Savers, RemoveWhatManyLeft) {
     EXPECT_EQ(folder.names().size(), 12u);
     for (const int finished : {0, 1, 2, 3, 4, 5, 6, 8, 9, 10}) EXPECT_EQ(others[finished]->finish(), 0);
   }
-  // the saved file, and the files that two killed processes left
+  // The saved file, and the files that two killed processes left.
   EXPECT_EQ(folder.names().size(), 3u);
   save_npy(folder / "x", ones({1}));
   EXPECT_THAT(folder.names(), ElementsAre("x"));
@@ -484,7 +484,7 @@ TEST(Checkpoints, AKilledRunLeavesAWholeOne) {
   posix_spawn_file_actions_destroy(&quiet);
   unsetenv("STAVE_TEST_FOLDER");
   checkpoints.save(last + 1, like);
-  // files left by killed processes are removed
+  // Files left by killed processes are removed.
   EXPECT_EQ(folder.names().size(), checkpoints.steps().size());
 }
 

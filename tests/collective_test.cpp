@@ -104,7 +104,7 @@ TEST(Collective, OfTreesAreOfTheirTensors) {
   EXPECT_THAT(values(mean.b), ElementsAre(20, 20));
 }
 
-// ---- control flow ----------------------------------------------------------------------------------------------------
+// ---- control flow -------------------------------------------------------------------------------
 
 TEST(Collective, LanesThatPartAfterItKeepWhatItGave) {
   const Tensor x = numbers({1, 2, 3, 4});
@@ -220,7 +220,7 @@ TEST(Collective, BeforeLanesPartAreGivenAgain) {
   const std::pair<const char*, F> functions[] = {
       {"none",
        [=](const Tensor& y) {
-         // evaluated first: a compiler may compute either factor of a product first
+         // This is evaluated first: a compiler may compute either factor of a product first.
          const Tensor s = sum_of_squares(y);
          return g(y) * s;
        }},
@@ -303,7 +303,7 @@ TEST(Collective, TracesShowThem) {
   EXPECT_THAT(shown.str(), HasSubstr("psum \"i\" of 2 f64[] -> f64[]"));
 }
 
-// ---- errors ----------------------------------------------------------------------------------------------------------
+// ---- errors -------------------------------------------------------------------------------------
 
 TEST(Collective, AnAxisThatNobodyHasIsAnError) {
   const Tensor x = numbers({1, 2});

@@ -60,7 +60,7 @@ struct Through {
   Tensor value;
 };
 
-// ---- answers -----------------------------------------------------------------------------------------------
+// ---- answers ------------------------------------------------------------------------------------
 
 TEST(CompileEffects, AnAnswerChoosesTheWay) {
   int runs = 0;
@@ -443,7 +443,7 @@ TEST(CompileEffects, WhoeverAnswersMayCallTheFunctionOrGoOnLater) {
     const auto later = std::make_shared<Later>();
     with(later, [&] { outcome = f(x); });
     auto handler = by<Rate>([&](Rate&) { return 100. + again; });
-    // adds a path meanwhile
+    // Adds a path meanwhile.
     EXPECT_THAT(with(handler, [&] { return f(x); }), Is(x * (100. + again) + 1.));
     EXPECT_FALSE(outcome);
     std::exchange(later->rest, {})->resume(3.);
@@ -573,7 +573,7 @@ bool is_followed(const Tensor& a) {
   return !a.node().storage;
 }
 
-// ---- under transforms --------------------------------------------------------------------------------------
+// ---- under transforms ---------------------------------------------------------------------------
 
 /// Expects `transform` of the compiled f to equal `transform` of f, with the same effects, at each
 /// of three calls.
@@ -594,7 +594,7 @@ TEST(CompileEffects, DerivativesAndLanesAskOnce) {
     std::vector<std::string> happened;
     auto rates = by<Rate>([&](Rate&) { return happened.push_back("rate"), 0.5; });
     auto weights = by<Weights>([&](Weights& it) { return happened.push_back(it.name), x * 0.1; });
-    // logs whether a transform outside the function traces the value
+    // Logs whether a transform outside the function traces the value.
     auto logs =
         by<Log>([&](Log& it) { happened.push_back(it.name + (!inside && is_followed(it.value) ? ", followed" : "")); });
     auto through = by<Through>([&](Through& it) { return happened.push_back("through"), it.value; });
@@ -714,7 +714,7 @@ TEST(CompileEffects, AReadThatMissesUnderATransformAsksNothingAgain) {
   }
 }
 
-// ---- errors ------------------------------------------------------------------------------------------------
+// ---- errors -------------------------------------------------------------------------------------
 
 TEST(CompileEffects, ACaughtErrorIsAWay) {
   int runs = 0;
@@ -947,7 +947,7 @@ TEST(CompileEffects, AStepMayCatchWhatTheFirstStepsDoNotThrow) {
   }
 }
 
-// ---- random programs ----------------------------------------------------------------------------------------
+// ---- random programs ----------------------------------------------------------------------------
 
 // Returns the results of a random program, the same one for the same seed: operations on earlier
 // values, reads, effects, caught errors and derivatives.

@@ -167,7 +167,7 @@ TEST(Compile, LongReadsAreBranchesUpToALimit) {
   for (int i = 1; i < 4; ++i) EXPECT_THAT(by_data(x * i), Is(x * i * (2. * i)));
 }
 
-// ---- lanes inside ------------------------------------------------------------------------------------------
+// ---- lanes inside -------------------------------------------------------------------------------
 
 // Constants created inside the function are large here: one number for all lanes, or an array.
 TEST(Compile, WaysOfManyLanesAreKept) {
@@ -277,7 +277,7 @@ TEST(Compile, WhatIsMadeInsideIsTheSameEachTime) {
   EXPECT_EQ(compiled.recordings(), 3u);
 }
 
-// ---- errors ------------------------------------------------------------------------------------------------
+// ---- errors -------------------------------------------------------------------------------------
 
 TEST(Compile, AnErrorThatTheFunctionCatchesIsItsOwn) {
   const auto f = [](const Tensor& a, const Tensor& at) {
@@ -350,7 +350,7 @@ TEST(Compile, AFunctionThatDoesNotFollowItselfIsCalled) {
   for (int i = 1; i < 12; ++i) EXPECT_THAT(f(x * i), Is((i % 2 ? sin(x * i) : cos(x * i)) * 2.));
 }
 
-// ---- what it captures, what it gives -----------------------------------------------------------------------
+// ---- what it captures, what it gives ------------------------------------------------------------
 
 TEST(Compile, ACapturedValueOfAnOuterGradientKeepsItsDerivative) {
   const auto outer = [](const Tensor& w) {
@@ -469,7 +469,7 @@ TEST(Compile, AskedToCheckItThrowsWhereTheFunctionGivesSomethingElse) {
   EXPECT_THAT(([&] { f(x); }), ThrowsMessage<TransformError>(HasSubstr("depends on more than its arguments")));
 }
 
-// ---- under handlers, in others ------------------------------------------------------------------------------
+// ---- under handlers, in others ------------------------------------------------------------------
 
 struct Halves : Handler {
   Outputs handle(Call& call) override {
@@ -703,7 +703,7 @@ TEST(Compile, ResultsThatAreKeptAreNotWrittenAgain) {
   }
   EXPECT_EQ(backend.records, 0);
   for (int round = 0; round < 3; ++round)
-    // three sets of addresses
+    // Three sets of addresses.
     for (int i = 0; i < 3; ++i) f(arguments[static_cast<std::size_t>(i)], there_b);
   EXPECT_LE(backend.records, 6);
   for (int i = 0; i < 40; ++i) EXPECT_THAT(to(kept[static_cast<std::size_t>(i)].first, cpu), Is(layer(a * i, b).first));
@@ -857,7 +857,7 @@ TEST(Compile, APlanTakesNoMoreMemoryThanTheTape) {
     const auto compiled = compile(gradient);
     compiled(a, w);
     compiled(a, w);
-    // the results belong to the caller
+    // The results belong to the caller.
     const std::size_t arena = memory_stats().live_bytes - before;
     EXPECT_LE(arena, eager) << name;
   };
@@ -884,11 +884,11 @@ TEST(Compile, WhatAResultIsMadeOfInPlaceLiesInItsMemory) {
   const auto f = compile([](const Tensor& x, const Tensor& v) { return tanh(matmul(x, v) + 0.1) * 2.; });
   f(a, w);
   EXPECT_THAT(f(a, w), IsNear(tanh(matmul(a, w) + 0.1) * 2.));
-  // the product has no memory of its own
+  // The product has no memory of its own.
   EXPECT_LT(memory_stats().live_bytes - before, 256 * 256 * sizeof(float));
 }
 
-// ---- random programs ----------------------------------------------------------------------------------------
+// ---- random programs ----------------------------------------------------------------------------
 
 // Returns the results of a random program, the same one for the same seed: operations on earlier
 // values, reads and derivatives.

@@ -18,7 +18,7 @@ using namespace stave_test;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-// ---- transforms ------------------------------------------------------------------------------------------------
+// ---- transforms ---------------------------------------------------------------------------------
 
 // sin(cos(v) v) + exp(v)^2, by two computations that take turns.
 Tensor shared(const Tensor& v) {
@@ -139,7 +139,7 @@ TEST(ConcurrentlyNested, CompiledFunctionsInEach) {
   EXPECT_THAT(c, IsNear(grad(alone)(x)));
 }
 
-// ---- exceptions ------------------------------------------------------------------------------------------------
+// ---- exceptions ---------------------------------------------------------------------------------
 
 TEST(ConcurrentlyNested, TheFirstExceptionComesOutAndTheOthersUnwindInOrder) {
   struct Ends {
@@ -179,35 +179,35 @@ TEST(ConcurrentlyNested, WhatTheCancelledThrowIsLost) {
   int destroyed = 0;
   Names names;
   const auto throws_first = [](auto... others) { concurrently(others..., [] { sin(x), throw Oops{1}; }); };
-  for (const auto& other :
-       std::initializer_list<std::function<void()>>{[&] {
-                                                      const Witness witness{destroyed};
-                                                      try {
-                                                        for (;;) sin(x);
-                                                      } catch (const Cancelled&) {
-                                                        throw Oops{2};
-                                                      }
-                                                    },
-                                                    [&] {
-                                                      const Witness witness{destroyed};
-                                                      try {
-                                                        for (;;) sin(x);
-                                                      } catch (...) {  // the next operation throws the exception again
-                                                      }
-                                                      tan(x);
-                                                      ADD_FAILURE();
-                                                    },
-                                                    [&] {
-                                                      const Witness witness{destroyed};
-                                                      struct Performs {
-                                                        ~Performs() {
-                                                          const Uncancellable guard;
-                                                          EXPECT_THAT(sin(x), IsNumber(std::sin(0.5)));
-                                                          yield();
-                                                        }
-                                                      } performs;
-                                                      for (;;) sin(x);
-                                                    }})
+  for (const auto& other : std::initializer_list<std::function<void()>>{
+           [&] {
+             const Witness witness{destroyed};
+             try {
+               for (;;) sin(x);
+             } catch (const Cancelled&) {
+               throw Oops{2};
+             }
+           },
+           [&] {
+             const Witness witness{destroyed};
+             try {
+               for (;;) sin(x);
+             } catch (...) {  // swallows the exception: the next operation throws it again
+             }
+             tan(x);
+             ADD_FAILURE();
+           },
+           [&] {
+             const Witness witness{destroyed};
+             struct Performs {
+               ~Performs() {
+                 const Uncancellable guard;
+                 EXPECT_THAT(sin(x), IsNumber(std::sin(0.5)));
+                 yield();
+               }
+             } performs;
+             for (;;) sin(x);
+           }})
     try {
       with(names, [&] { throws_first(other); });
       ADD_FAILURE();
@@ -215,7 +215,7 @@ TEST(ConcurrentlyNested, WhatTheCancelledThrowIsLost) {
       EXPECT_EQ(oops.value, 1);
     }
   EXPECT_EQ(destroyed, 3);
-  // an operation that throws Cancelled is not performed
+  // An operation that throws Cancelled is not performed.
   EXPECT_THAT(names.names, testing::Each("sin"));
 }
 
@@ -256,7 +256,7 @@ TEST(ConcurrentlyNested, ErrorsSayWhereTheyAre) {
   EXPECT_THAT(message_of<ShapeError>([&] { vmap(f)(stack({xs, xs})); }), HasSubstr("inside concurrently, inside vmap"));
 }
 
-// ---- controllers -----------------------------------------------------------------------------------------------
+// ---- controllers --------------------------------------------------------------------------------
 
 TEST(ConcurrentlyNested, AControllerAroundMayDropAll) {
   struct DropsAt : Controller {

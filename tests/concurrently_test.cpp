@@ -32,7 +32,7 @@ struct Hears : Handles<Tell> {
   }
 };
 
-// ---- results ---------------------------------------------------------------------------------------------------
+// ---- results ------------------------------------------------------------------------------------
 
 TEST(Concurrently, GivesATuple) {
   const auto [a, b] = concurrently([] { return three_of(x); }, [] { return two_of(x); });
@@ -77,7 +77,7 @@ TEST(Concurrently, OfARangeGivesAVector) {
   EXPECT_EQ(ran, 3);
 }
 
-// ---- turns -----------------------------------------------------------------------------------------------------
+// ---- turns --------------------------------------------------------------------------------------
 
 TEST(Concurrently, EachTakesATurnOfOneOperation) {
   Names names;
@@ -301,7 +301,7 @@ TEST(Concurrently, OnSeveralThreads) {
   for (std::thread& thread : threads) thread.join();
 }
 
-// ---- devices ---------------------------------------------------------------------------------------------------
+// ---- devices ------------------------------------------------------------------------------------
 
 /// A device that computes nothing until the host reads: requested operations wait for the read.
 class Lazy final : public SeparateBackend {
@@ -334,7 +334,7 @@ TEST(Concurrently, ReadsOfADeviceWaitUntilTheOthersHaveAskedForTheirWork) {
   device.waiting = 0, device.waits.clear();
   const double expected = halves(v, 3);
   const std::vector<int> of_one = std::exchange(device.waits, {});
-  // three halvings and a comparison each time; then item()
+  // Three halvings and a comparison each time; then item().
   EXPECT_THAT(of_one, ElementsAre(4, 4, 4, 0));
   const auto [a, b] = concurrently([&] { return halves(v, 3); }, [&] { return halves(v, 3); });
   EXPECT_EQ(a, expected);

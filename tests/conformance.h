@@ -35,7 +35,7 @@ using namespace stave;
 using stave_test::special_values;
 using Real = long double;
 
-// ---- arrays in any layout ----------------------------------------------------------------------------------
+// ---- arrays in any layout -----------------------------------------------------------------------
 
 enum class Lay { contiguous, permuted, reversed, gapped, broadcast };
 constexpr Lay lays[] = {Lay::contiguous, Lay::permuted, Lay::reversed, Lay::gapped, Lay::broadcast};
@@ -124,7 +124,7 @@ Array<T> random_array(const Shape& shape, Lay lay) {
   return make<T>(shape, lay, [](Index) { return random_value<T>(); });
 }
 
-// ---- where it runs -----------------------------------------------------------------------------------------
+// ---- where it runs ------------------------------------------------------------------------------
 
 /// Returns the backend under test.
 inline Backend*& backend() {

@@ -7,7 +7,7 @@ using namespace conformance;
 
 STAVE_ON_BACKENDS(Elementwise);
 
-// ---- arithmetic of every dtype, in every layout ------------------------------------------------------------
+// ---- arithmetic of every dtype, in every layout -------------------------------------------------
 
 template <class T, class R = T, class F>
 void check_elementwise(OpId op, F exact, int arity) {
@@ -203,7 +203,7 @@ TEST_P(Elementwise, InPlace) {
   }
 }
 
-// ---- conversion, selection, creation, layout ---------------------------------------------------------------
+// ---- conversion, selection, creation, layout ----------------------------------------------------
 
 template <class To, class From>
 To converted(From x) {

@@ -14,7 +14,7 @@ using namespace stave_test;
 
 STAVE_ON_BACKENDS(Functions);
 
-// ---- functions of floats, in units in the last place -------------------------------------------------------
+// ---- functions of floats, in units in the last place --------------------------------------------
 // accuracy/functions.cpp measures the exact bounds, and docs/accuracy.md states the allowed ones.
 
 /// A function that is not basic IEEE arithmetic may have a larger error on a GPU: the CUDA C++
@@ -104,7 +104,7 @@ TEST_P(Functions, SignsAndNeighbours) {
   check_exactly<double>(OpId::nextafter, [](double a, double b) { return std::nextafter(a, b); });
 }
 
-// ---- digamma and zeta, by mpmath ---------------------------------------------------------------------------
+// ---- digamma and zeta, by mpmath ----------------------------------------------------------------
 
 struct Stored {
   std::vector<double> arguments;
@@ -134,7 +134,7 @@ TEST(SpecialReferences, AreMpmaths) {
         << s.arguments[0];
   for (const Stored& s : stored("zeta"))
     EXPECT_LE(std::abs(stave_test::zeta_reference(s.arguments[0], s.arguments[1]) - s.value),
-              // terms of both signs cancel
+              // Terms of both signs cancel.
               2e-17L * std::abs(s.value) + (s.arguments[1] < 0 ? 1e-16L : 0))
         << s.arguments[0] << " " << s.arguments[1];
 }

@@ -7,7 +7,7 @@ using namespace conformance;
 
 STAVE_ON_BACKENDS(Indexing);
 
-// ---- indexing ----------------------------------------------------------------------------------------------
+// ---- indexing -----------------------------------------------------------------------------------
 
 /// Returns the result of a scatter for one element and one update.
 template <class C>
@@ -117,7 +117,7 @@ TEST_P(Indexing, AnIndexOutOfRangeWritesNowhere) {
   EXPECT_EQ(out.values(), before) << "checked before anything is written";
 }
 
-// ---- random numbers ----------------------------------------------------------------------------------------
+// ---- random numbers -----------------------------------------------------------------------------
 
 TEST_P(Indexing, RandomNumbersEqualJax) {  // jax 0.10.2, jax.random under key(42)
   Array<std::uint32_t> key = of<std::uint32_t>(Shape{2}, {0, 42});

@@ -7,7 +7,7 @@ using namespace conformance;
 
 STAVE_ON_BACKENDS(Reductions);
 
-// ---- reductions --------------------------------------------------------------------------------------------
+// ---- reductions ---------------------------------------------------------------------------------
 
 struct Subset {
   // The reduced axes, and the shape of the result.
@@ -156,7 +156,7 @@ TEST_P(Reductions, SumsAreAccurate) {
   EXPECT_NEAR(run<double>(OpId::sum, &all, {b.view()}, Shape{4})[0], exact / 4, 2e-16L * exact / 4);
 }
 
-// ---- matmul ------------------------------------------------------------------------------------------------
+// ---- matmul -------------------------------------------------------------------------------------
 
 template <class T>
 void check_matmul(const Shape& batch, Index m, Index k, Index n, Lay a_lay, Lay b_lay) {

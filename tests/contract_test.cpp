@@ -63,7 +63,7 @@ TEST(Matmul, OfEveryDtype) {
   }
   EXPECT_EQ(matmul(sample({2, 2}), sample({2, 2}, float64)).dtype(), float64);
   EXPECT_EQ(matmul(sample({2, 2}, int64), sample({2, 2})).dtype(), float32);
-  // integers wrap around
+  // Integers wrap around.
   EXPECT_EQ(matmul(tensor({{1 << 20}}), tensor({{1 << 20}})).item<int>(), 0);
   EXPECT_THAT(matmul(ones({2, 2}, bool_), ones({2, 2}, bool_)), Equals(full({2, 2}, 2, int32)));
 }
@@ -225,7 +225,7 @@ TEST(Outer, MultipliesAllPairs) {
   EXPECT_EQ(outer(sample({2, 3}), sample({4})).shape(), Shape(6, 4));
 }
 
-// ---- under vmap, against a loop over the lanes --------------------------------------------------------------
+// ---- under vmap, against a loop over the lanes --------------------------------------------------
 
 using Binary = std::function<Tensor(const Tensor&, const Tensor&)>;
 

@@ -152,7 +152,7 @@ TEST(Outlives, TheResultOfASharedComputationIsFoundWhenItHasEnded) {
   EXPECT_EQ(*result, 7);
 }
 
-// ---- threads ---------------------------------------------------------------------------------------------------
+// ---- threads ------------------------------------------------------------------------------------
 
 TEST(Threads, AResumptionMayBeDestroyedOnAnotherOne) {
   int destroyed = 0;
@@ -211,7 +211,7 @@ TEST(Threads, ManyGiveUpComputationsOfEachOther) {
   EXPECT_EQ(destroyed, count * each);
 }
 
-// ---- the stack -------------------------------------------------------------------------------------------------
+// ---- the stack ----------------------------------------------------------------------------------
 
 struct Resumes : Controls<Ask> {
   int handled = 0;
@@ -240,7 +240,7 @@ TEST(Stack, ResumingInHandleForEverIsAnErrorBeforeItEnds) {
   EXPECT_EQ(*with(resumes, [] { return perform(Ask{}); }), 1);
 }
 
-// ---- cancelling ------------------------------------------------------------------------------------------------
+// ---- cancelling ---------------------------------------------------------------------------------
 
 // A destructor that runs because of an outer drop is suspended by an inner controller, and resumes
 // when the outer computation is gone.

@@ -32,7 +32,7 @@ struct WithDefault {
   int unhandled() const { return 7; }
 };
 
-// ---- one effect ------------------------------------------------------------------------------------------------
+// ---- one effect ---------------------------------------------------------------------------------
 
 struct Double : Controls<Ask> {
   void handle(Ask& ask, Resumption<Ask> rest) override { rest.resume_last(2 * ask.question); }
@@ -104,7 +104,7 @@ TEST(Controller, ResumeReturnsWhenTheRestHasRun) {
   struct Logs : Controls<Ask> {
     std::vector<int> log;
     void handle(Ask& ask, Resumption<Ask> rest) override {
-      // copied, because the effect's lifetime ends when it is answered
+      // This is a copy, because the effect's lifetime ends when it is answered.
       const int question = ask.question;
       log.push_back(question);
       rest.resume(question);
@@ -180,7 +180,7 @@ TEST(Controller, WhatLeavesHandleLeavesWithAndTheBodyUnwinds) {
   EXPECT_EQ(destroyed, 2);
 }
 
-// ---- dropping --------------------------------------------------------------------------------------------------
+// ---- dropping -----------------------------------------------------------------------------------
 
 struct Drops : Controls<Ask> {
   void handle(Ask&, Resumption<Ask> rest) override { rest.drop(); }
@@ -348,7 +348,7 @@ TEST(Controller, WhatTheBodyThrowsWhileUnwindingIsNotLost) {
                std::out_of_range);
 }
 
-// ---- later, elsewhere ------------------------------------------------------------------------------------------
+// ---- later, elsewhere ---------------------------------------------------------------------------
 
 struct Keeps : Controls<Ask> {
   Resumption<Ask> rest;
@@ -476,7 +476,7 @@ TEST(Controller, Lockstep) {
   EXPECT_THAT(finished, ElementsAre(0, 1, 2));
 }
 
-// ---- nesting ---------------------------------------------------------------------------------------------------
+// ---- nesting ------------------------------------------------------------------------------------
 
 TEST(Controller, AnOuterOneSuspendsInnerComputationsWithIt) {
   auto outer = std::make_shared<Keeps>();
@@ -609,7 +609,7 @@ TEST(Controller, ErrorsNameWhatStandsAround) {
   }
 }
 
-// ---- tensor operations -----------------------------------------------------------------------------------------
+// ---- tensor operations --------------------------------------------------------------------------
 
 struct Passes : Controller {
   int count = 0;

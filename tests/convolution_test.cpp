@@ -42,7 +42,7 @@ TEST(Conv, ZerosAreAddedOrCut) {
   const Tensor x = counting({1, 7}), w = tensor({{{1., 10., 100.}}});
   EXPECT_THAT(conv(x, w, {.padding = {{-1, 2}}}), Equals(tensor({{432., 543., 654., 765., 76., 7.}})));
   EXPECT_THAT(conv(x, w, {.padding = {{-6, 2}}}), Equals(tensor({{7.}})));
-  // the padding crops all of x
+  // The padding crops all of x.
   EXPECT_THAT(conv(x, w, {.padding = {{-7, 3}}}), Equals(tensor({{0.}})));
   // jax.lax.conv_general_dilated(x, w, (2,), [(-1, 2)], lhs_dilation=(2,))
   EXPECT_THAT(conv(x, w, {.stride = 2, .padding = {{-1, 2}}, .input_dilation = 2}),
@@ -51,7 +51,8 @@ TEST(Conv, ZerosAreAddedOrCut) {
   EXPECT_THAT(conv(x, w, {.padding = {1}}), Equals(conv(x, w, {.padding = 1})));
 }
 
-// jax.lax.conv_general_dilated with dimension_numbers ("NHWC", "HWIO", "NHWC"), strides (1, 2), "SAME"
+// Values of jax.lax.conv_general_dilated with dimension_numbers ("NHWC", "HWIO", "NHWC"),
+// strides (1, 2), "SAME".
 TEST(Conv, ChannelsLast) {
   const Tensor x = jumble({1, 3, 4, 2}, 5, 7, 3), w = jumble({2, 2, 2, 3}, 3, 5, 2);
   const Tensor y = conv(x, w, {.stride = {1, 2}, .padding = Padding::same, .channels_last = true});
@@ -95,7 +96,8 @@ TEST(Conv, SecondDerivatives) {
                              {2, 2, 2, 2})));
 }
 
-// torch.nn.functional.conv_transpose2d(..., stride=(2, 3), padding=(1, 2), output_padding=(1, 2), groups=2, dilation=(2, 1))
+// Values of torch.nn.functional.conv_transpose2d(..., stride=(2, 3), padding=(1, 2),
+// output_padding=(1, 2), groups=2, dilation=(2, 1)).
 TEST(ConvTranspose, AsPyTorch) {
   const Tensor x = jumble({1, 4, 2, 3}, 1, 5, 2), w = jumble({4, 1, 2, 3}, 1, 7, 3);
   const Tensor y = conv_transpose(
@@ -161,7 +163,7 @@ TEST(Conv, LargerThanItsParts) {
         Case{{2, 3, 300, 90}, {3, 3, 7, 7}, 2, 3},    // several row blocks
         Case{{5, 130, 9, 8}, {20, 130, 3, 3}, 1, 1},  // products, a sum in several pieces
         Case{{40, 16, 7, 7}, {40, 16, 3, 3}, 1, 1},   // products of several images
-        // few results
+        // Convolutions with few results.
         Case{{9, 20, 14, 14}, {70, 20, 1, 1}, 2, 0}, Case{{4, 2, 30, 30}, {3, 2, 25, 25}, 1, 0}}) {
     const Tensor x = astype(jumble(xs, 7, 17, 8), float64), w = astype(jumble(ws, 5, 13, 6), float64);
     const ConvOptions options{.stride = stride, .padding = pad};

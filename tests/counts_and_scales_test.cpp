@@ -26,7 +26,7 @@ void expect_ratio(double got, double wanted, double tolerance, const std::string
   EXPECT_LE(std::abs(got - wanted), tolerance * std::abs(wanted)) << what << " is " << got << ", not " << wanted;
 }
 
-// ---- ties -------------------------------------------------------------------------------------------------
+// ---- ties ---------------------------------------------------------------------------------------
 
 // Functions of n equal numbers, which share the derivative equally.
 std::vector<std::pair<std::string, Function>> choices_of(Index n) {
@@ -103,13 +103,14 @@ TEST(Means, OfSixteenBits) {
   }
 }
 
-// ---- squares beyond the range of a dtype -------------------------------------------------------------------
+// ---- squares beyond the range of a dtype --------------------------------------------------------
 
 struct Normal {
   std::string name;
   std::function<Tensor(T, double epsilon)> f;
-  std::vector<double> value, gradient,
-      second;  // of [1, 2, -3, 5], by PyTorch; derivatives of the sum by `weights`, second along `along`
+  // Values at [1, 2, -3, 5], by PyTorch: the result, the gradient of its sum weighted by `weights`,
+  // and the derivative of that gradient along `along`.
+  std::vector<double> value, gradient, second;
 };
 const std::vector<double> weights{1, -2, 3, 0.5}, along{1, 0, -1, 2};
 
@@ -247,7 +248,7 @@ TEST(Spread, OverflowsOnlyWhereItsResultDoes) {
   EXPECT_THAT(var(astype(sign, float64) * 1e153) / 1e306, IsNumber(1, 1e-14));
 }
 
-// ---- norms at 0 --------------------------------------------------------------------------------------------
+// ---- norms at 0 ---------------------------------------------------------------------------------
 
 TEST(MatrixNorm, HasNoDerivativeWhereItIsZero) {
   for (const Dtype dtype : {float16, bfloat16, float32, float64})
@@ -315,7 +316,7 @@ TEST(Norm, TheTrapStopsAtItsSecondDerivativeAtZero) {
   }
 }
 
-// ---- polygamma ---------------------------------------------------------------------------------------------
+// ---- polygamma ----------------------------------------------------------------------------------
 
 TEST(Polygamma, WhereZetaVanishesAndFactorialsOverflow) {
   struct Case {
@@ -346,7 +347,7 @@ TEST(Polygamma, WhereZetaVanishesAndFactorialsOverflow) {
   EXPECT_THAT(vmap([](T t) { return polygamma(34, t); })(tensor({40., 41.}))[0] * 1e18, IsNumber(-4.3722504662721270));
 }
 
-// ---- bools and small integers ------------------------------------------------------------------------------
+// ---- bools and small integers -------------------------------------------------------------------
 
 // In products and sums, true and false act as 1 and 0 of int32, as in + and *.
 TEST(Bools, AreNumbersToAllProductsAndSums) {
@@ -376,7 +377,7 @@ TEST(Bools, AreNumbersToAllProductsAndSums) {
   EXPECT_THAT(conv(ones({1, 1, 2}, bool_), ones({1, 1, 2}, bool_)), Equals(tensor({{{2}}})));
   EXPECT_THAT(matmul(a, ones({2}, float32)), Equals(tensor({2., 1.}, float32)));
   EXPECT_THAT(vmap([&](T row) { return matmul(a, row); })(a), Equals(tensor({{2, 1}, {1, 1}})));
-  // the updates replace elements, so that the dtype stays
+  // The updates replace elements, so that the dtype stays.
   EXPECT_EQ(scatter(v, i, v).dtype(), bool_);
 }
 
@@ -395,7 +396,7 @@ TEST(Integers, ProductsKeepTheirDtypeAndSumsWiden) {
   EXPECT_EQ(vecdot(ones({2}, int8), ones({2}, uint8)).dtype(), int16);
 }
 
-// ---- a tolerance for each matrix ---------------------------------------------------------------------------
+// ---- a tolerance for each matrix ----------------------------------------------------------------
 
 TEST(RankTolerance, OfEachMatrix) {
   const Tensor a = tensor({{{1., 0.}, {0., 1e-3}}, {{2., 0.}, {0., 1e-3}}}, float64),

@@ -143,7 +143,7 @@ TEST_P(Cpu, LargeResults) {
   check_large<float, float>(OpId::add, {n / 7, 7}, {7, 1}, {1, n / 7}, sum);
 }
 
-// ---- memory ------------------------------------------------------------------------------------------------
+// ---- memory -------------------------------------------------------------------------------------
 
 TEST(CpuMemory, CountsAreExact) {
   Backend& cpu = cpu_backend();
@@ -207,7 +207,7 @@ TEST(CpuMemory, ThreadLocalsMayHoldTensors) {
   global.storage = StoragePtr(cpu_backend().allocate(100));
 }
 
-// ---- dispatch ----------------------------------------------------------------------------------------------
+// ---- dispatch -----------------------------------------------------------------------------------
 
 TEST(CpuDispatch, AnUnknownInstructionSetIsAClearError) {
   const char* before = std::getenv("STAVE_CPU_ISA");

@@ -63,7 +63,7 @@ std::string message_of(Body body) {
   return "nothing was thrown";
 }
 
-// ---- the line ---------------------------------------------------------------------------------------------
+// ---- the line -----------------------------------------------------------------------------------
 
 TEST(Debug, ShowsOneLineAnOperation) {
   const Tensor a = zeros({2, 3}), b = zeros({3, 4});
@@ -131,7 +131,7 @@ TEST(Debug, MeasuresTime) {
               MatchesRegex("sin f32\\[2\\] -> f32\\[2\\] {38}min 0 max 0 mean 0 nan 0 inf 0  [0-9.]+ (ns|us|ms)\n"));
 }
 
-// ---- indentation and scopes -------------------------------------------------------------------------------
+// ---- indentation and scopes ---------------------------------------------------------------------
 
 // Performs a cosine for each sine.
 struct CosineForSine : Handler {
@@ -185,7 +185,7 @@ TEST(Debug, DoesNotShowScopesAroundItself) {
   EXPECT_EQ(trace([&] { return sin(x); }), "sin f32[2] -> f32[2]\n");
 }
 
-// ---- values -----------------------------------------------------------------------------------------------
+// ---- values -------------------------------------------------------------------------------------
 
 TEST(Debug, SummarisesFloats) {
   const Tensor x = tensor({-1.5, 4., 0.5});
@@ -245,7 +245,7 @@ TEST(Debug, LeavesBuffersToBeReused) {
   EXPECT_EQ(y.data<float>().data(), buffer);
 }
 
-// ---- errors -----------------------------------------------------------------------------------------------
+// ---- errors -------------------------------------------------------------------------------------
 
 struct Refuse : Handler {
   Outputs handle(Call&) override { throw DeviceError("refused"); }
@@ -369,7 +369,7 @@ TEST(Debug, TheTrapLetsZerosPassThatWereChosen) {
   EXPECT_EQ(g.to_vector<float>(), (std::vector<float>{0, 0.25, 0}));
 }
 
-// ---- with transforms --------------------------------------------------------------------------------------
+// ---- with transforms ----------------------------------------------------------------------------
 
 Tensor sum_of_sines(const Tensor& x) { return sum(sin(x)); }
 
@@ -412,7 +412,7 @@ TEST(Debug, ChangesNoDerivative) {
   EXPECT_EQ(debug(grad(debug(sum_of_sines, silent)), silent)(x).to_vector<float>(), expected.to_vector<float>());
 }
 
-// ---- debug(f) ---------------------------------------------------------------------------------------------
+// ---- debug(f) -----------------------------------------------------------------------------------
 
 TEST(Debug, TakesOverloadedFunctions) {
   const Tensor x = tensor({1., 2.});

@@ -102,18 +102,20 @@ TEST(DebuggerTerminal, ArrowsFindLinesAgain) {
 TEST(DebuggerTerminal, LinesAreEdited) {
   Terminal terminal(debugged_program);
   terminal.until(ready);
-  terminal.press(std::string("xprnt in0") + control('A') + "\x1b[3~" + right + right + "i" + "\r");  // Delete
+  // Presses the Delete key.
+  terminal.press(std::string("xprnt in0") + control('A') + "\x1b[3~" + right + right + "i" + "\r");
   terminal.until("(stave) print in0");
   terminal.until("[0.5 1.  2. ]");
   terminal.until(ready);
-  terminal.press(std::string("swhere") + "\x1b[H" + control('F') + "\x7f" + "\r");  // Home, Backspace
+  // Presses Home and Backspace.
+  terminal.press(std::string("swhere") + "\x1b[H" + control('F') + "\x7f" + "\r");
   terminal.until("handler  debugger, at work");
   terminal.until(ready);
   terminal.press("wrong words" + control('W') + control('W') + "break junk" + std::string(left) + left + left + left +
                  control('K') + "sin" + "\r");
   terminal.until("breakpoint 1: sin");
   terminal.until(ready);
-  // one Backspace deletes a letter of two bytes
+  // One Backspace deletes a letter of two bytes.
   terminal.press("br\xc3\xa4\x7f" + std::string("eak cos\r"));
   terminal.until("breakpoint 2: cos");
   terminal.until(ready);

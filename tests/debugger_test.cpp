@@ -203,7 +203,7 @@ TEST(Debugger, FollowsCheckpointsThatRunAgain) {
             "(stave) c\n");
 }
 
-// ---- values ----------------------------------------------------------------------------------------------------
+// ---- values -------------------------------------------------------------------------------------
 
 /// The value of 2 sin(x) if sin is skipped with the value that `command` gives, and the debugger's
 /// output.
@@ -268,7 +268,7 @@ TEST(Debugger, OneOfSeveralOutputs) {
   EXPECT_THAT(out.str(), HasSubstr("debugger: it has its outputs already: `replace` one"));
 }
 
-// ---- conditions, and breakpoints that pass ---------------------------------------------------------------------
+// ---- conditions, and breakpoints that pass ------------------------------------------------------
 
 /// Returns the stops for these commands followed by `continue`: the lines that begin with "before"
 /// or "after", without the first.
@@ -419,7 +419,7 @@ TEST(Debugger, ANanInACarriedFunctionStopsOnce) {
         << command;
 }
 
-// ---- what was, and what a derivative belongs to ----------------------------------------------------------------
+// ---- what was, and what a derivative belongs to -------------------------------------------------
 
 TEST(Debugger, DerivativesBelongToOperationsBefore) {
   const auto f = [](const Tensor& x) {
@@ -476,7 +476,7 @@ TEST(Debugger, ShowsWhatRanBefore) {
   EXPECT_THAT(out.str(), Not(HasSubstr(" #1 multiply")));
 }
 
-// ---- expressions -----------------------------------------------------------------------------------------------
+// ---- expressions --------------------------------------------------------------------------------
 
 TEST(Debugger, PrintsExpressions) {
   const auto f = [](const Tensor& m, const Tensor& n) {
@@ -542,7 +542,7 @@ TEST(Debugger, LabelsAreForgottenWithTheCall) {
   EXPECT_EQ(memory_stats().live_bytes, live);
 }
 
-// ---- commands --------------------------------------------------------------------------------------------------
+// ---- commands -----------------------------------------------------------------------------------
 
 TEST(Debugger, UnknownCommandsNameTheNearest) {
   const std::string text = transcript("stpe\nqqqqqq\nbraek matmul\nre 1\ncont\n", layered, x3);
@@ -630,7 +630,7 @@ TEST(Debugger, WhatTheFunctionThrowsGoesThrough) {
   EXPECT_EQ(stave_detail::current, nullptr);
 }
 
-// ---- calls, scripts, records -----------------------------------------------------------------------------------
+// ---- calls, scripts, records --------------------------------------------------------------------
 
 TEST(Debugger, HowFarAndBreakpointsStayFromCallToCall) {
   std::istringstream in("break cos\ncontinue\ndelete\nfinish\nstep\n");

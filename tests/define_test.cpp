@@ -16,7 +16,7 @@ using namespace stave;
 using namespace stave_test;
 using testing::HasSubstr;
 
-// ---- four operations --------------------------------------------------------------------------------------
+// ---- four operations ----------------------------------------------------------------------------
 
 template <class F>
 void by_dtype(Dtype dtype, F f) {
@@ -135,7 +135,7 @@ const Op op_evens = define_op({
 const Tensor x = tensor({{0.5, -1.25, 2.}, {3., 0.75, -0.5}}, float64);
 const Tensor y = tensor({{1.5, 0.25, -2.}, {1., -0.75, 0.5}}, float64);
 
-// ---- what users see ---------------------------------------------------------------------------------------
+// ---- what users see -----------------------------------------------------------------------------
 
 TEST(OwnOperation, Computes) {
   EXPECT_THAT(power(x, 2), IsNear(square(x)));
@@ -256,7 +256,7 @@ TEST(Elements, AreOfTheirTypeAndRowMajor) {
   EXPECT_EQ(elements<const double>(x.node().view()).size(), 6u);
 }
 
-// ---- check_op ---------------------------------------------------------------------------------------------
+// ---- check_op -----------------------------------------------------------------------------------
 
 OpCase cubes() { return {.inputs = {x}, .attributes = make_intrusive<Exponent>(3)}; }
 std::string found(const Op& op, const OpCase& at) {

@@ -269,7 +269,7 @@ TEST_P(Derivatives, AreExactOverTheWholeRange) {
 INSTANTIATE_TEST_SUITE_P(All, Derivatives, testing::Range<std::size_t>(0, cases.size()),
                          [](const auto& test) { return std::string(cases[test.param].name); });
 
-// ---- tails of softmax ---------------------------------------------------------------------------------------
+// ---- tails of softmax ---------------------------------------------------------------------------
 // Two numbers t and 0 have the weights p = 1 / (1 + e^-t) and q = e^-t / (1 + e^-t). Other elements
 // are -inf and have no weight; they make the rows or columns long, because short rows, long rows
 // and columns have different kernels.

@@ -45,7 +45,7 @@ TEST_F(Devices, AnUnusedOutputOfACustomRuleHasItsCotangentThere) {
   EXPECT_TRUE(allclose(dx, cos(x)));
 }
 
-// ---- to ---------------------------------------------------------------------------------------------------
+// ---- to -----------------------------------------------------------------------------------------
 
 TEST_F(Devices, ToMovesEveryDtypeThereAndBack) {
   for (Dtype dtype : dtypes) {
@@ -158,7 +158,7 @@ TEST_F(Devices, AConstantTakesNoMemoryThereUntilAKernelWantsIt) {
   EXPECT_EQ(text.str(), "0.5");
 }
 
-// ---- derivatives and batching across the boundary ------------------------------------------------------------
+// ---- derivatives and batching across the boundary -----------------------------------------------
 
 TEST_F(Devices, CotangentsTravelBack) {
   const auto f = [&](const Tensor& x) { return sum(to(to(x, gpu) * to(x, gpu), cpu) * x); };  // x^3
@@ -229,7 +229,7 @@ TEST_F(Devices, TangentsMustLiveWhereTheirPrimalsDo) {
             "jvp: the tangent of argument 0 lives on cuda:0, the input on cpu: move one with to(x, device)");
 }
 
-// ---- what follows a tensor to its device ----------------------------------------------------------------------
+// ---- what follows a tensor to its device --------------------------------------------------------
 
 TEST_F(Devices, CreationTakesADevice) {
   const Tensor host[] = {zeros({2}, int32),
@@ -303,7 +303,7 @@ TEST_F(Devices, KeysGiveTheSameNumbersEverywhere) {
   EXPECT_THAT(to(permutation(fold_in(there, 3), 6), cpu), Equals(permutation(fold_in(host, 3), 6)));
 }
 
-// ---- what the host sees -----------------------------------------------------------------------------------
+// ---- what the host sees -------------------------------------------------------------------------
 
 TEST_F(Devices, ReadingCopies) {
   const Tensor x = to(tensor({{1., 2.}, {3., 4.}}), gpu);
@@ -360,7 +360,7 @@ TEST_F(Devices, NothingReadsWhatIsOnlyComputed) {
   EXPECT_EQ(first.reads + first.synchronizations, 0);
 }
 
-// ---- errors -----------------------------------------------------------------------------------------------
+// ---- errors -------------------------------------------------------------------------------------
 
 TEST_F(Devices, OperandsOnTwoDevicesAreRefused) {
   const Tensor x = tensor({{1., 2.}, {3., 4.}}), y = to(x, gpu), i = tensor({0, 1}), j = to(i, gpu);

@@ -108,7 +108,7 @@ TEST(Diagnostics, Errors) {
   EXPECT_THAT(message_of<Error>([] { ess_tail(Tensor()); }), HasSubstr("ess_tail"));
 }
 
-// ---- tables ------------------------------------------------------------------------------------------------
+// ---- tables -------------------------------------------------------------------------------------
 
 template <class T>
 Sampled<T> run_of(T draws, Index chains, Index length) {

@@ -71,7 +71,7 @@ TEST(Digits, HasTheDigitsOfTheDataSet) {
   const Digits digits = read_digits(STAVE_SOURCE_DIR "/examples/data/digits.csv");
   std::array<int, 10> counts{};
   for (const std::int32_t label : digits.labels.to_vector<std::int32_t>()) ++counts.at(static_cast<std::size_t>(label));
-  // the published counts
+  // The published counts.
   EXPECT_THAT(counts, ElementsAre(178, 182, 177, 183, 181, 182, 181, 179, 174, 180));
   EXPECT_EQ(min(digits.pixels).item<float>(), -1);
   EXPECT_EQ(max(digits.pixels).item<float>(), 1);

@@ -120,7 +120,7 @@ std::unique_ptr<Managed, GivesBack<Managed>> owned(Managed* managed) {
   return std::unique_ptr<Managed, GivesBack<Managed>>(managed);
 }
 
-// ---- in ------------------------------------------------------------------------------------------------------
+// ---- in -----------------------------------------------------------------------------------------
 
 TEST(FromDlpack, HasEveryDtypeAndTheMemoryItself) {
   EXPECT_EQ(std::size(known), static_cast<std::size_t>(dtype_count));
@@ -216,7 +216,7 @@ TEST(FromDlpack, TakesLaterMinorVersionsAndNoOtherMajor) {
   EXPECT_EQ(given_back, 1);
   auto* other = lend(data, float_type, {2}, {1}, given_back);
   other->version = {2, 1};
-  // a later version may have another layout
+  // A later version may have another layout.
   std::memset(&other->dl_tensor, 0xff, sizeof other->dl_tensor);
   EXPECT_THAT(message_of<Error>([&] { from_dlpack(other); }),
               HasSubstr("from_dlpack: the structure is of DLPack 2.1, of which only the version can be read"));
@@ -275,7 +275,7 @@ TEST(FromDlpack, IsAConstantToTransforms) {
   EXPECT_EQ(given_back, 2);
 }
 
-// ---- bools ---------------------------------------------------------------------------------------------------
+// ---- bools --------------------------------------------------------------------------------------
 
 constexpr DLDataType bool_type{6, 8, 1};
 // numpy.array([2, 3, 255, 0, 1, 4], numpy.uint8).view(bool), and which elements are true.
@@ -424,7 +424,7 @@ TEST(Bools, OfTheHostAreMadeOfAnyByte) {
   EXPECT_EQ(odd_bytes[1], 3);
 }
 
-// ---- what is never written -----------------------------------------------------------------------------------
+// ---- what is never written ----------------------------------------------------------------------
 
 /// Read-only memory: a write to it ends the program.
 class Sealed {
@@ -495,7 +495,7 @@ TEST(ForeignMemory, IsNoResultsOfTransformsAndPrograms) {
   EXPECT_THAT(compile(loops)(array()), Equals(own * 8));
 }
 
-// ---- out -----------------------------------------------------------------------------------------------------
+// ---- out ----------------------------------------------------------------------------------------
 
 TEST(ToDlpack, HasEveryDtypeAndTheMemoryItself) {
   for (const auto& [dtype, type] : known) {
@@ -593,7 +593,7 @@ TEST(ToDlpack, ReadsAValueAsDataDoes) {
   EXPECT_THAT(message_of<TransformError>([] { to_dlpack(Tensor()); }), HasSubstr("to_dlpack"));
 }
 
-// ---- threads -------------------------------------------------------------------------------------------------
+// ---- threads ------------------------------------------------------------------------------------
 
 TEST(Dlpack, TheLastTensorMayGoOnAnyThread) {
   const float data[] = {1, 2, 3, 4};
@@ -614,7 +614,7 @@ TEST(Dlpack, TheLastTensorMayGoOnAnyThread) {
   EXPECT_EQ(given_back, rounds);
 }
 
-// ---- devices -------------------------------------------------------------------------------------------------
+// ---- devices ------------------------------------------------------------------------------------
 
 /// Records the calls that concern streams.
 struct StreamBackend : SeparateBackend {

@@ -22,7 +22,7 @@ using testing::ThrowsMessage;
 
 constexpr std::uint64_t greatest = std::numeric_limits<std::uint64_t>::max();
 
-// ---- floats of sixteen bits, as C++ types -------------------------------------------------------------------
+// ---- floats of sixteen bits, as C++ types -------------------------------------------------------
 
 // IEEE 754's binary16 by its definition: a sign, five bits of exponent, ten of the significand.
 double value_of_float16(unsigned bits) {
@@ -99,7 +99,7 @@ TEST(Float16, CalculatesAsFloatAndMeetsTensorsAsANumber) {
   EXPECT_EQ(from(values).to_vector<BFloat16>(), values);
 }
 
-// ---- integers -----------------------------------------------------------------------------------------------
+// ---- integers -----------------------------------------------------------------------------------
 
 TEST(Integers, OfEveryCppTypeHaveADtype) {
   EXPECT_EQ(from(std::vector<short>{-1}).dtype(), int16);
@@ -197,7 +197,7 @@ TEST(Integers, OfAnyDtypeAreIndices) {
   EXPECT_THAT([&] { take(x, tensor({greatest}), 0); }, ThrowsMessage<IndexError>(HasSubstr("out of range")));
 }
 
-// ---- what sixteen bits do not hold on the way ----------------------------------------------------------------
+// ---- what sixteen bits do not hold on the way ---------------------------------------------------
 
 TEST(Halves, AreSummedWideAndRoundedOnce) {
   // A bfloat16 accumulator would stop at 256, a float accumulator at 2^24.

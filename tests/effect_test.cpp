@@ -61,7 +61,7 @@ struct Forwarder : Handles<Number> {
   std::string describe() const override { return "forwarder " + std::to_string(digit); }
 };
 
-// ---- who answers ------------------------------------------------------------------------------------------
+// ---- who answers --------------------------------------------------------------------------------
 
 TEST(Effect, InnermostHandlerAnswers) {
   Answer outer(1), inner(2);
@@ -119,12 +119,12 @@ TEST(Effect, ResultsMayBeVoidOrMoveOnly) {
   EXPECT_THAT(both.lines, ElementsAre("a", "b"));
 }
 
-// ---- below itself -----------------------------------------------------------------------------------------
+// ---- below itself -------------------------------------------------------------------------------
 
 TEST(Effect, WhatAHandlerPerformsGoesBelowIt) {
   Forwarder one(1), two(2), three(3);
   const auto nest = [&](auto body) { return with(one, [&] { return with(two, [&] { return with(three, body); }); }); };
-  // from the innermost handler outwards, each once
+  // Each handler answers once, from the innermost one outwards.
   EXPECT_EQ(nest([] { return perform(Number{0}); }), 321);
   EXPECT_EQ(one.seen + two.seen + three.seen, 3);
 }
@@ -161,7 +161,7 @@ TEST(Effect, PassesDownThroughManyHandlersOnceEach) {
   EXPECT_EQ(nest(nest, 1000), 1000);
 }
 
-// ---- with -------------------------------------------------------------------------------------------------
+// ---- with ---------------------------------------------------------------------------------------
 
 TEST(With, ReturnsWhatBodyReturns) {
   Answer answer(1);
@@ -179,7 +179,7 @@ TEST(With, TakesMoveOnlyBodies) {
   EXPECT_EQ(with(answer, [p = std::make_unique<int>(2)] { return *p + perform(Ask{}); }), 3);
 }
 
-// ---- exceptions -------------------------------------------------------------------------------------------
+// ---- exceptions ---------------------------------------------------------------------------------
 
 TEST(Exceptions, OfTheBodyRestoreTheStack) {
   Answer answer(1);
@@ -222,7 +222,7 @@ TEST(Exceptions, FromBelowMayBeCaughtAndAnswered) {
   EXPECT_EQ(with(catches, [&] { return with(catches, [] { return perform(Ask{}); }); }), -1);
 }
 
-// ---- what is current --------------------------------------------------------------------------------------
+// ---- what is current ----------------------------------------------------------------------------
 
 TEST(CurrentHandlers, AreListedFromInsideOut) {
   EXPECT_EQ(current_handlers(), "");

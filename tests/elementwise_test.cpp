@@ -20,25 +20,38 @@ constexpr Dtype dtypes[] = {bool_, uint8, uint16,  uint32,   uint64,  int8,   in
                             int32, int64, float16, bfloat16, float32, float64};
 std::string name(Dtype dtype) { return name_of(dtype); }
 
-// ---- promotion --------------------------------------------------------------------------------------------
+// ---- promotion ----------------------------------------------------------------------------------
 
 // jnp.promote_types(row, column), with 64-bit types enabled; "none" where JAX promotes two integers
 // to a float.
 // clang-format off
 const char* const promoted[dtype_count][dtype_count] = {
-    {"bool", "uint8", "uint16", "uint32", "uint64", "int8", "int16", "int32", "int64", "float16", "bfloat16", "float32", "float64"},  // bool
-    {"uint8", "uint8", "uint16", "uint32", "uint64", "int16", "int16", "int32", "int64", "float16", "bfloat16", "float32", "float64"},  // uint8
-    {"uint16", "uint16", "uint16", "uint32", "uint64", "int32", "int32", "int32", "int64", "float16", "bfloat16", "float32", "float64"},  // uint16
-    {"uint32", "uint32", "uint32", "uint32", "uint64", "int64", "int64", "int64", "int64", "float16", "bfloat16", "float32", "float64"},  // uint32
-    {"uint64", "uint64", "uint64", "uint64", "uint64", "none", "none", "none", "none", "float16", "bfloat16", "float32", "float64"},  // uint64
-    {"int8", "int16", "int32", "int64", "none", "int8", "int16", "int32", "int64", "float16", "bfloat16", "float32", "float64"},  // int8
-    {"int16", "int16", "int32", "int64", "none", "int16", "int16", "int32", "int64", "float16", "bfloat16", "float32", "float64"},  // int16
-    {"int32", "int32", "int32", "int64", "none", "int32", "int32", "int32", "int64", "float16", "bfloat16", "float32", "float64"},  // int32
-    {"int64", "int64", "int64", "int64", "none", "int64", "int64", "int64", "int64", "float16", "bfloat16", "float32", "float64"},  // int64
-    {"float16", "float16", "float16", "float16", "float16", "float16", "float16", "float16", "float16", "float16", "float32", "float32", "float64"},  // float16
-    {"bfloat16", "bfloat16", "bfloat16", "bfloat16", "bfloat16", "bfloat16", "bfloat16", "bfloat16", "bfloat16", "float32", "bfloat16", "float32", "float64"},  // bfloat16
-    {"float32", "float32", "float32", "float32", "float32", "float32", "float32", "float32", "float32", "float32", "float32", "float32", "float64"},  // float32
-    {"float64", "float64", "float64", "float64", "float64", "float64", "float64", "float64", "float64", "float64", "float64", "float64", "float64"},  // float64
+    // bool
+    {"bool", "uint8", "uint16", "uint32", "uint64", "int8", "int16", "int32", "int64", "float16", "bfloat16", "float32", "float64"},
+    // uint8
+    {"uint8", "uint8", "uint16", "uint32", "uint64", "int16", "int16", "int32", "int64", "float16", "bfloat16", "float32", "float64"},
+    // uint16
+    {"uint16", "uint16", "uint16", "uint32", "uint64", "int32", "int32", "int32", "int64", "float16", "bfloat16", "float32", "float64"},
+    // uint32
+    {"uint32", "uint32", "uint32", "uint32", "uint64", "int64", "int64", "int64", "int64", "float16", "bfloat16", "float32", "float64"},
+    // uint64
+    {"uint64", "uint64", "uint64", "uint64", "uint64", "none", "none", "none", "none", "float16", "bfloat16", "float32", "float64"},
+    // int8
+    {"int8", "int16", "int32", "int64", "none", "int8", "int16", "int32", "int64", "float16", "bfloat16", "float32", "float64"},
+    // int16
+    {"int16", "int16", "int32", "int64", "none", "int16", "int16", "int32", "int64", "float16", "bfloat16", "float32", "float64"},
+    // int32
+    {"int32", "int32", "int32", "int64", "none", "int32", "int32", "int32", "int64", "float16", "bfloat16", "float32", "float64"},
+    // int64
+    {"int64", "int64", "int64", "int64", "none", "int64", "int64", "int64", "int64", "float16", "bfloat16", "float32", "float64"},
+    // float16
+    {"float16", "float16", "float16", "float16", "float16", "float16", "float16", "float16", "float16", "float16", "float32", "float32", "float64"},
+    // bfloat16
+    {"bfloat16", "bfloat16", "bfloat16", "bfloat16", "bfloat16", "bfloat16", "bfloat16", "bfloat16", "bfloat16", "float32", "bfloat16", "float32", "float64"},
+    // float32
+    {"float32", "float32", "float32", "float32", "float32", "float32", "float32", "float32", "float32", "float32", "float32", "float32", "float64"},
+    // float64
+    {"float64", "float64", "float64", "float64", "float64", "float64", "float64", "float64", "float64", "float64", "float64", "float64", "float64"},
 };
 // clang-format on
 
@@ -116,7 +129,7 @@ TEST(Promotion, UnaryFunctionsOfFloats) {
   EXPECT_EQ(negative(ones({1}, bool_)).dtype(), int32);
 }
 
-// ---- elementwise ------------------------------------------------------------------------------------------
+// ---- elementwise --------------------------------------------------------------------------------
 
 TEST(Elementwise, BroadcastsAsNumpy) {
   const Tensor column = tensor({{1.}, {2.}}), row = tensor({10., 20., 30.});
@@ -303,7 +316,7 @@ TEST(Comparisons, ThatAnswerOnTheHost) {
   EXPECT_FALSE(allclose(tensor({100.}), tensor({inf})));
 }
 
-// ---- reductions -------------------------------------------------------------------------------------------
+// ---- reductions ---------------------------------------------------------------------------------
 
 const Tensor x = tensor({{1., -2., 3.}, {0., 5., -6.}});
 

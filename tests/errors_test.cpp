@@ -36,7 +36,7 @@ std::string error(Body body) {
   return message;
 }
 
-// ---- operations -------------------------------------------------------------------------------------------
+// ---- operations ---------------------------------------------------------------------------------
 
 TEST(Operations, NameThemselvesAndTheShapes) {
   EXPECT_EQ(error<ShapeError>([] {
@@ -286,7 +286,7 @@ TEST(Operations, SayWhatDoesNotFitIntoMemory) {
   EXPECT_THAT(grad(loss)(x), Equals(2 * x));  // everything still works
 }
 
-// ---- grad -------------------------------------------------------------------------------------------------
+// ---- grad ---------------------------------------------------------------------------------------
 
 TEST(Grad, LossMustBeOneFloatingNumber) {
   EXPECT_EQ(error<TransformError>([] { grad([](T t) { return 2 * t; })(x); }),
@@ -335,7 +335,7 @@ TEST(Vjp, CotangentsMustBeLikeTheOutputs) {
               HasSubstr("vjp: argument 0 is int32 [2], which has no derivative"));
 }
 
-// ---- jvp --------------------------------------------------------------------------------------------------
+// ---- jvp ----------------------------------------------------------------------------------------
 
 TEST(Jvp, TangentsMustBeLikeThePrimals) {
   EXPECT_EQ(error<ShapeError>([] { jvp(loss, x, ones({2})); }),
@@ -352,7 +352,7 @@ TEST(Jvp, TangentsMustBeLikeThePrimals) {
               HasSubstr("jvp: the tangent of argument 1 has shape [2,3], the input [3]"));
 }
 
-// ---- vmap -------------------------------------------------------------------------------------------------
+// ---- vmap ---------------------------------------------------------------------------------------
 
 TEST(Vmap, LanesMustAgree) {
   const auto add = [](T a, T b) { return a + b; };
@@ -407,7 +407,7 @@ TEST(Vmap, OutAxesMustFitTheResults) {
             "vmap: out_axes says `unmapped` for result 0, but it differs between lanes");
 }
 
-// ---- results that are empty -------------------------------------------------------------------------------
+// ---- results that are empty ---------------------------------------------------------------------
 
 TEST(Results, MustNotBeEmpty) {
   const auto empty = [](T) { return Tensor(); };
@@ -421,7 +421,7 @@ TEST(Results, MustNotBeEmpty) {
               StartsWith("vmap: result 1 of"));
 }
 
-// ---- operations without a rule ----------------------------------------------------------------------------
+// ---- operations without a rule ------------------------------------------------------------------
 
 constexpr Op op_opaque{
     .id = OpId::copy,
@@ -477,7 +477,7 @@ TEST(Rules, AHandlerMustAnswerWithAllOutputs) {
             "sin: mute answered with 0 output(s) instead of 1\n  inside mute");
 }
 
-// ---- where it happened ------------------------------------------------------------------------------------
+// ---- where it happened --------------------------------------------------------------------------
 
 TEST(Context, ListsTheTransformsFromInsideOut) {
   const auto bad = [](T t) { return sum(t + ones({5})); };
@@ -520,7 +520,7 @@ TEST(Context, OfTheBackwardPass) {
               EndsWith("\n  inside backward of grad, inside vmap over 2 lanes, inside refuses"));
 }
 
-// ---- trees ------------------------------------------------------------------------------------------------
+// ---- trees --------------------------------------------------------------------------------------
 
 TEST(Trees, MustHaveOneStructure) {
   using Tensors = std::vector<Tensor>;
@@ -533,7 +533,7 @@ TEST(Trees, MustHaveOneStructure) {
 }
 
 TEST(CheckGrads, SaysWhatDisagrees) {
-  // a step function, whose derivative is 0
+  // A step function, whose derivative is 0.
   const auto kinked = [](T t) { return sum(astype(astype(t, int32), float64)); };
   EXPECT_THAT(error<TransformError>([&] {
                 check_grads(kinked, tensor({1., 2.}, float64));

@@ -14,7 +14,7 @@
 
 namespace fiber_test {
 
-// ---- suspending and resuming ---------------------------------------------------------------------------------
+// ---- suspending and resuming --------------------------------------------------------------------
 
 TEST(Fiber, RunsInPieces) {
   std::vector<int> trace;
@@ -203,7 +203,7 @@ TEST(Fiber, LocalsDieWhenTheComputationEndsNotBefore) {
   EXPECT_THAT(trace, ElementsAre("~inner", "~second", "~first"));
 }
 
-// ---- misuse --------------------------------------------------------------------------------------------------
+// ---- misuse -------------------------------------------------------------------------------------
 
 TEST(FiberErrors, Resume) {
   Task *self = nullptr, *outer = nullptr;
@@ -254,7 +254,7 @@ TEST(FiberErrors, AnotherThread) {
   EXPECT_TRUE(task->finished());
 }
 
-// ---- exceptions ----------------------------------------------------------------------------------------------
+// ---- exceptions ---------------------------------------------------------------------------------
 
 TEST(FiberExceptions, EachRethrowsItsOwn) {
   std::vector<std::string> rethrown;
@@ -348,7 +348,7 @@ TEST(FiberExceptions, CrossFramesOfOneFiberWhileOthersAreCaught) {
   EXPECT_EQ(caught, "inside");
 }
 
-// ---- floating point ------------------------------------------------------------------------------------------
+// ---- floating point -----------------------------------------------------------------------------
 
 #ifdef __x86_64__
 TEST(FiberFloats, RoundingIsTheFibersFlagsAreTheThreads) {

@@ -23,7 +23,7 @@ namespace fiber_test {
 
 using stave::Index;
 
-// ---- the thread's own stack ----------------------------------------------------------------------------------
+// ---- the thread's own stack ---------------------------------------------------------------------
 
 TEST(ThreadStack, IsAPlainCallWhereItIsAlready) {
   int calls = 0;
@@ -167,7 +167,7 @@ TEST(ThreadStack, ChainsAreSuspendedBetweenHops) {
   EXPECT_TRUE(task->finished());
 }
 
-// ---- threads -------------------------------------------------------------------------------------------------
+// ---- threads ------------------------------------------------------------------------------------
 
 TEST(FiberThreads, EachRunsItsOwn) {
   RestoreLimits restore;
@@ -224,7 +224,7 @@ TEST(FiberThreads, ThreadLocalFibersOutliveTheCache) {
   EXPECT_LT(mappings(), before + 100);
 }
 
-// ---- loops in parallel ---------------------------------------------------------------------------------------
+// ---- loops in parallel --------------------------------------------------------------------------
 
 TEST(FiberParallel, LoopsRunOnTheThreadsStack) {
   constexpr Index n = 1 << 20;

@@ -41,7 +41,7 @@ struct Passes : Controller {
 const Tensor x = tensor({1., 2., 3.}), doubled = tensor({2., 4., 6.});
 Tensor times_answer(const Tensor& v) { return v * perform(Ask{}); }
 
-// ---- controllers -----------------------------------------------------------------------------------------------
+// ---- controllers --------------------------------------------------------------------------------
 
 TEST(Effects, OfACheckpointAreAnsweredByTheControllerAroundItWhereverItRuns) {
   const auto f = checkpoint(times_answer);
@@ -95,7 +95,7 @@ TEST(Effects, ASharedControllerLivesAsLongAsWhatRunsUnderIt) {
   EXPECT_EQ(std::count(log.begin(), log.end(), "sin"), 3);
 }
 
-// ---- rules -----------------------------------------------------------------------------------------------------
+// ---- rules --------------------------------------------------------------------------------------
 
 const auto ruled = custom_vjp([](const Tensor& v) { return v * perform(Ask{}); },
                               [](const Tensor& v) { return std::pair(v * perform(Ask{}), v); },
@@ -133,7 +133,7 @@ TEST(Effects, OfABackwardRuleAreAnsweredByWhoStoodAroundTheFunction) {
   const auto by_tangents = custom_jvp(
       times_answer, [](const Tensor& v, const Tensor& d) { return std::pair(v * perform(Ask{}), d * perform(Ask{})); });
   EXPECT_TRUE(array_equal(grad([&](const Tensor& v) {
-                            // the rule runs in the forward pass and is transposed later
+                            // The rule runs in the forward pass and is transposed later.
                             Answers lent(2);
                             return with(lent, [&] { return sum(by_tangents(v)); });
                           })(x),
@@ -150,7 +150,7 @@ TEST(Effects, OfABackwardRuleWhoseHandlerHasEndedAreErrors) {
                                                 : "but the controller, which stood around it and would answer")));
 }
 
-// ---- derivatives of answers ------------------------------------------------------------------------------------
+// ---- derivatives of answers ---------------------------------------------------------------------
 
 struct Factor {
   using Result = Tensor;

@@ -193,7 +193,7 @@ TEST(CustomRules, OfOneFunctionCombine) {
   EXPECT_TRUE(allclose(vmap(vmap(all))(stack({xs, xs}))(1), sin(xs)));
 }
 
-// ---- observers -------------------------------------------------------------------------------------------------
+// ---- observers ----------------------------------------------------------------------------------
 
 TEST(Observers, ChangeNoDerivative) {
   const auto f = [](const Tensor& a) { return sum(checkpoint(sin)(a)); };

@@ -38,7 +38,7 @@ struct Count : Handler {
   }
 };
 
-// ---- checkpoint ------------------------------------------------------------------------------------------------
+// ---- checkpoint ---------------------------------------------------------------------------------
 
 // d^n/dw^n sin(w x) at w = 2, x = 3: 3 cos 6, -9 sin 6, -27 cos 6.
 TEST(Checkpoint, CapturedValuesKeepTheirDerivativesAtAnyOrder) {
@@ -352,7 +352,7 @@ TEST(Checkpoint, MovedArgumentsAreKept) {
   EXPECT_EQ(grad([&](const Tensor& x) { return f(x, std::make_unique<float>(5.f)); })(number(3)).item<float>(), 30);
 }
 
-// ---- custom_vjp ------------------------------------------------------------------------------------------------
+// ---- custom_vjp ---------------------------------------------------------------------------------
 
 // x^2 with the wrong backward rule 3 x g, which shows whether the rule was used.
 const auto wrong_square =
@@ -447,7 +447,7 @@ TEST(CustomVjp, Errors) {
   EXPECT_THAT(grad(undefined)(tensor({1., 2.})).to_vector<float>(), ElementsAre(0, 0));
 }
 
-// ---- custom_jvp ------------------------------------------------------------------------------------------------
+// ---- custom_jvp ---------------------------------------------------------------------------------
 
 TEST(CustomJvp, InBothModesAtAnyOrderAndUnderVmap) {
   const auto f = custom_jvp([](const Tensor& x) { return x * x; },
@@ -485,7 +485,7 @@ TEST(CustomJvp, SeveralArgumentsOneUnmapped) {
                TransformError);
 }
 
-// ---- custom_vmap -----------------------------------------------------------------------------------------------
+// ---- custom_vmap --------------------------------------------------------------------------------
 
 TEST(CustomVmap, VmapUsesTheRule) {
   int used = 0;
@@ -520,7 +520,7 @@ TEST(CustomVmap, ErrorsNameTheRule) {
   }
 }
 
-// ---- linearize -------------------------------------------------------------------------------------------------
+// ---- linearize ----------------------------------------------------------------------------------
 
 TEST(Linearize, IsTheDerivativeWithoutRunningAgain) {
   int runs = 0;
@@ -544,7 +544,8 @@ TEST(Linearize, IsTheDerivativeWithoutRunningAgain) {
 
 TEST(Linearize, InsideAndOfTransforms) {
   const auto f = [](const Tensor& x) { return x * x * x; };
-  const auto through = [&](const Tensor& x) { return linearize(f, x).second(ones_like(x)); };  // 3 x^2
+  // 3 x^2
+  const auto through = [&](const Tensor& x) { return linearize(f, x).second(ones_like(x)); };
   EXPECT_EQ(grad(through)(number(2)).item<float>(), 12);
   EXPECT_EQ(derivative(through)(number(2)).item<float>(), 12);
   EXPECT_EQ(grad(grad(through))(number(2)).item<float>(), 6);

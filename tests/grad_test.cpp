@@ -21,7 +21,8 @@ using testing::ThrowsMessage;
 Tensor number(double x) { return full({}, x, float64); }
 
 // JAX's values below are for
-//   f = lambda x: jnp.sum(jnp.tanh(x)**2 * jnp.exp(-x) / (1 + x**2));  x = jnp.array([.3, -1.2, 2.5])
+//   f = lambda x: jnp.sum(jnp.tanh(x)**2 * jnp.exp(-x) / (1 + x**2))
+//   x = jnp.array([.3, -1.2, 2.5])
 Tensor f(const Tensor& x) { return sum(square(tanh(x)) * exp(-x) / (1 + square(x))); }
 const Tensor at = tensor({.3, -1.2, 2.5}, float64);
 const Tensor gradient = tensor({0.2729508991549907, -0.707505710778694, -0.018027574616019962}, float64);
@@ -36,7 +37,7 @@ const Tensor dW = tensor({{.05, -1.5}, {.25, -1.8}, {.45, -2.1}}, float64);
 const Tensor dX = tensor({{.045, -.035, .065}, {-.085, -.145, .215}}, float64);
 const Tensor dY = tensor({{-.25, -.1}, {.05, .4}}, float64);
 
-// ---- grad -------------------------------------------------------------------------------------------------
+// ---- grad ---------------------------------------------------------------------------------------
 
 TEST(Grad, OfClosedForms) {
   const Tensor x = number(0.7);
@@ -164,7 +165,7 @@ TEST(Grad, DoesNotConfuseAnArgumentWithACapturedValue) {
               IsNumber(9, 0));
 }
 
-// ---- values are real inside -------------------------------------------------------------------------------
+// ---- values are real inside ---------------------------------------------------------------------
 
 // x^n by repeated squaring.
 Tensor power(const Tensor& x, int n) {
@@ -213,7 +214,7 @@ TEST(Values, MayBeComparedUnderGradAndJvp) {
   jvp(reads, at, at);
 }
 
-// ---- vjp --------------------------------------------------------------------------------------------------
+// ---- vjp ----------------------------------------------------------------------------------------
 
 TEST(Vjp, ThePullbackMayBeCalledAgain) {
   const auto [out, pullback] = vjp([](const Tensor& x, const Tensor& y) { return x * sin(y); }, number(2), number(0.5));
@@ -260,7 +261,7 @@ TEST(Vjp, ThePullbackCanBeDifferentiated) {
   EXPECT_THAT(grad(inside)(at), IsNear(curvature));
 }
 
-// ---- jvp --------------------------------------------------------------------------------------------------
+// ---- jvp ----------------------------------------------------------------------------------------
 
 TEST(Jvp, AgreesWithJax) {
   const Tensor v = tensor({1., -2., .5}, float64);
@@ -317,7 +318,7 @@ TEST(Jvp, OfOverloadedNames) {
   EXPECT_THAT(jvp(sum, at, at).second, IsNumber(1.6, 1e-12));
 }
 
-// ---- jacobians --------------------------------------------------------------------------------------------
+// ---- jacobians ----------------------------------------------------------------------------------
 
 // jax.jacfwd(lambda x: jnp.stack([x[0]*x[1], jnp.sin(x[1])*x[2], jnp.exp(x[0]-x[2]), x[2]**3]))(x)
 Tensor four(const Tensor& x) { return stack({x[0] * x[1], sin(x[1]) * x[2], exp(x[0] - x[2]), pow(x[2], 3)}); }
@@ -391,8 +392,9 @@ TEST(Hessian, AgreesWithJax) {
 TEST(Hessian, OfSeveralResultsHasTheirShapeFirst) {
   const Tensor h = hessian(four)(at);
   EXPECT_EQ(h.shape(), Shape(4, 3, 3));
-  EXPECT_THAT(h[0], IsNear(tensor({{0., 1., 0.}, {1., 0., 0.}, {0., 0., 0.}}, float64)));   // x0 x1
-  EXPECT_THAT(h[3], IsNear(tensor({{0., 0., 0.}, {0., 0., 0.}, {0., 0., 15.}}, float64)));  // x2^3 at 2.5
+  EXPECT_THAT(h[0], IsNear(tensor({{0., 1., 0.}, {1., 0., 0.}, {0., 0., 0.}}, float64)));  // x0 x1
+  // x2^3 at 2.5
+  EXPECT_THAT(h[3], IsNear(tensor({{0., 0., 0.}, {0., 0., 0.}, {0., 0., 15.}}, float64)));
 }
 
 // ---- of trees: blocks as in JAX ----
@@ -483,7 +485,7 @@ TEST(Hvp, IsTheHessianTimesAVector) {
   EXPECT_THAT(h.y, IsNumber(6, 1e-12));
 }
 
-// ---- check_grads ------------------------------------------------------------------------------------------
+// ---- check_grads --------------------------------------------------------------------------------
 
 TEST(CheckGrads, PassesWhereRulesAreRight) {
   check_grads(sin, at);

@@ -18,7 +18,7 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::Optional;
 
-// ---- interceptors ----------------------------------------------------------------------------------------------
+// ---- interceptors -------------------------------------------------------------------------------
 
 struct CountOps : Handler {
   int n = 0;
@@ -75,14 +75,15 @@ TEST(HandlersGuide, ACopyOfACallMayBeKept) {
 
   const Tensor xs = tensor({{1., 2.}, {3., 4.}});
   record.calls.clear();
-  with(record, [&] { return vmap([](const Tensor& v) { return sin(v); })(xs); });  // outside vmap: of all lanes
+  // Outside vmap the handler sees one call for all lanes.
+  with(record, [&] { return vmap([](const Tensor& v) { return sin(v); })(xs); });
   EXPECT_THAT(perform(record.calls.back())[0], Equals(sin(xs)));
   vmap([&](const Tensor& v) { return with(record, [&] { return cos(v); }); })(
       xs);  // inside: of a value that ends with it
   EXPECT_THAT(message_of<TransformError>([&] { perform(record.calls.back()); }), HasSubstr("vmap"));
 }
 
-// ---- notes -----------------------------------------------------------------------------------------------------
+// ---- notes --------------------------------------------------------------------------------------
 
 // A handler that notes on each value how many operations, one after another, produced it.
 struct Depth : Handler {
@@ -143,7 +144,7 @@ TEST(HandlersGuide, ANotedValueStaysOnItsThread) {
   EXPECT_THAT(message, HasSubstr("Depth"));
 }
 
-// ---- controllers -----------------------------------------------------------------------------------------------
+// ---- controllers --------------------------------------------------------------------------------
 
 struct Yield {
   using Result = void;
@@ -248,7 +249,7 @@ TEST(HandlersGuide, AComputationKeepsItsHandlersAndStandsAboveTheResumers) {
   EXPECT_EQ(second.n, 1);
 }
 
-// ---- cancelling ------------------------------------------------------------------------------------------------
+// ---- cancelling ---------------------------------------------------------------------------------
 
 struct DropAll : Controller {
   void handle(Call&, Resumption<Call> rest) override { rest.drop(); }
@@ -302,7 +303,7 @@ TEST(HandlersGuide, CatchAllMustLetCancelledGo) {
   EXPECT_FALSE(result);
 }
 
-// ---- operations that carry functions ---------------------------------------------------------------------------
+// ---- operations that carry functions ------------------------------------------------------------
 
 struct Names : Handler {
   std::vector<std::string> names;
@@ -381,7 +382,8 @@ TEST(HandlersGuide, CapturesAreDifferentiatedByCheckpointsAndRefusedByRules) {
 TEST(HandlersGuide, RulesOfBatching) {
   const auto solve = custom_vmap([](const Tensor& a, const Tensor& b) { return b / a; },
                                  [](Index lanes, const std::vector<bool>& batched, const Tensor& a, const Tensor& b) {
-                                   const Tensor inverse = 1 / a;  // once for all lanes, where a is the same for each
+                                   // Computed once for all lanes if `a` is the same for each lane.
+                                   const Tensor inverse = 1 / a;
                                    EXPECT_EQ(batched, (std::vector<bool>{false, true}));
                                    EXPECT_EQ(lanes, 2);
                                    return inverse * b;
@@ -397,7 +399,7 @@ TEST(HandlersGuide, LinearizeRunsTheFunctionOnce) {
   EXPECT_THAT(names.names, testing::Not(testing::Contains("sin")));
 }
 
-// ---- pitfalls --------------------------------------------------------------------------------------------------
+// ---- pitfalls -----------------------------------------------------------------------------------
 
 TEST(HandlersGuide, AValueThatEscapesVmapIsAnErrorAndOneOfGradAConstant) {
   Tensor kept;

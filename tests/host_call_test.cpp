@@ -18,7 +18,7 @@ using testing::HasSubstr;
 
 using T = const Tensor&;
 
-// ---- reading ------------------------------------------------------------------------------------------------
+// ---- reading ------------------------------------------------------------------------------------
 
 Tensor by_elements(T x) { return sum(from(x.to_vector<float>(), x.shape()) * x); }
 
@@ -124,7 +124,7 @@ TEST(Reading, OfALaneLosesNoDerivativeEither) {
               HasSubstr("to_vector: grad differentiates this value (float32 [2,3])"));
 }
 
-// ---- host_call ----------------------------------------------------------------------------------------------
+// ---- host_call ----------------------------------------------------------------------------------
 
 // Sums along the last axis, and counts its calls.
 struct SumsRows {

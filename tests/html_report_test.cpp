@@ -129,7 +129,7 @@ TEST(HtmlReport, KnowsWhatFlowsWhere) {
   EXPECT_EQ(edges.at("number f32[5] -> multiply"), 1);
 }
 
-// ---- memory -----------------------------------------------------------------------------------------------
+// ---- memory -------------------------------------------------------------------------------------
 
 TEST(HtmlReport, MemoryIsWhatTheAllocatorSays) {
   Tensor early = ones({1000}) * 2, later = ones({2000}) * 2;
@@ -193,7 +193,7 @@ TEST(HtmlReport, WatchesUntilItsEndAndNoLonger) {
   x = ones({100}) * 2;
 }
 
-// ---- texts ------------------------------------------------------------------------------------------------
+// ---- texts --------------------------------------------------------------------------------------
 
 TEST(HtmlReport, TextsStayTexts) {
   const std::string hostile[] = {"</script><script>alert(1)</script>",
@@ -227,7 +227,7 @@ TEST(HtmlReport, TextsStayTexts) {
   }
 }
 
-// ---- where the time went -----------------------------------------------------------------------------------
+// ---- where the time went ------------------------------------------------------------------------
 
 TEST(HtmlReport, SaysOfWhichProgramAndMachine) {
   HtmlReport report({.title = "A <title>", .peaks = {{cpu, 3e9, 2e9, 1e9}, {cuda(2), 5e12, 0, 4e12}}});
@@ -356,7 +356,7 @@ TEST(HtmlReport, TellsWaitingFromWork) {
   EXPECT_LT(still, gap - 5e6) << "the processor worked for some of it, whatever else the machine does";
 }
 
-// ---- chains -----------------------------------------------------------------------------------------------
+// ---- chains -------------------------------------------------------------------------------------
 
 TEST(HtmlReport, HasWhatTellsWhetherChainsAgree) {
   // Two chains that agree on x, but have different levels of y.
@@ -402,7 +402,7 @@ TEST(HtmlReport, HasWhatTellsWhetherChainsAgree) {
             "HtmlReport: of the divergences of chains, shape [chains, draws] is expected, not [3]");
 }
 
-// ---- curves -----------------------------------------------------------------------------------------------
+// ---- curves -------------------------------------------------------------------------------------
 
 TEST(HtmlReport, HasWhatWasReported) {
   constexpr double inf = std::numeric_limits<double>::infinity(), nan = std::numeric_limits<double>::quiet_NaN();
@@ -443,7 +443,7 @@ TEST(HtmlReport, HearsLanesTogetherAndCheckpointsOnce) {
   EXPECT_EQ(data.numbers("points", "elements"), (std::vector<double>{4}));
 }
 
-// ---- nests, devices, errors -------------------------------------------------------------------------------
+// ---- nests, devices, errors ---------------------------------------------------------------------
 
 TEST(HtmlReport, ChangesNothingWhereverItStands) {
   const Tensor x = tensor({{1., 2.}, {3., -4.}}, float64);

@@ -1,8 +1,8 @@
 // The bars (limits) that benchmarks are held to, and the program that judges them.
 //
 //   stave_bars FILTER FILE...
-//     prints the median of each benchmark that the bars need, details of the judgement, and one line
-//     for each bar:
+//     prints the median of each benchmark that the bars need, details of the judgement, and one
+//     line for each bar:
 //       bar NAME MEASURED LIMIT holds|short|unsure
 //       bar NAME - LIMIT skipped    (a peer or a GPU is missing, or there is no limit)
 //   stave_bars --needs FILTER
@@ -10,15 +10,16 @@
 //
 // FILTER is a regular expression that matches a part of a bar's name. The files are JSON in Google
 // Benchmark's layout, with repetitions. Files whose names have the same end, from the last '-' on,
-// belong to one round. A bar's value is computed from the medians of each round, and the median over
-// the rounds is judged. So a machine that slows down during the run slows both sides of a ratio.
+// belong to one round. A bar's value is computed from the medians of each round, and the median
+// over the rounds is judged. So a machine that slows down during the run slows both sides of a
+// ratio.
 //
 // A limit in nanoseconds is a multiple of the time of `reference` (reference.cpp), or of another
 // benchmark, in the same rounds: it is longer on a slow or busy machine. If even `reference` varies
 // (the middle half of its samples spans more than a third of their median), a bar is `unsure`.
 //
-// Exit status: 0 if no bar is short, 1 if one is, 2 for a benchmark that failed or is missing, or for
-// bad arguments.
+// Exit status: 0 if no bar is short, 1 if one is, 2 for a benchmark that failed or is missing, or
+// for bad arguments.
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -39,7 +40,7 @@
 
 namespace {
 
-// ---- the bars --------------------------------------------------------------------------------------------------
+// ---- the bars -----------------------------------------------------------------------------------
 
 /// Nanoseconds: the medians of a bar's benchmarks, in their order.
 using Times = std::span<const double>;
@@ -54,7 +55,7 @@ struct Bar {
       // by MPI with "ranks_". All of these may be missing.
       benchmarks;
   double (*measured)(Times t);
-  // the benchmark in whose time the limit counts, for a bar that measures nanoseconds
+  // The benchmark in whose time the limit counts, for a bar that measures nanoseconds.
   const char* unit = nullptr;
   // For a bar that compares an operation with memory: the time that its own reads and writes need,
   // where `benchmarks` are as described at `arithmetic`.
@@ -80,7 +81,7 @@ double over_kernel(Times t) { return t[0] / ((t[1] - t[2]) * 16 / 15); }
 
 constexpr double no_limit = std::numeric_limits<double>::infinity();
 
-// ---- operations as fast as memory, or as their arithmetic ---------------------------------------------------------
+// ---- operations as fast as memory, or as their arithmetic ---------------------------------------
 // The benchmarks of these bars are, in this order: the operation; the same on a 128th of the
 // elements, which the caches hold; a clock cycle; and several ways to move the same bytes.
 
@@ -115,7 +116,7 @@ std::vector<Bar> all_bars() {
   using enum Bar::Side;
   // A median that no bar judges is printed with the bar that names it.
   const auto inverse_ratio = [](Times t) { return t[1] / t[0]; };
-  // a copy reads as much and writes as much
+  // A copy reads as much and writes as much.
   const auto half_a_copy = [](Times t) { return t[1] / t[0] / 2; };
   const auto least_product_speed = [](Times t) { return std::min(t[1] / t[0], fastest(t.subspan(3)) / t[2]); };
   const auto worse_of_two = [](Times t) { return std::max(t[0] / t[1], t[2] / t[3]); };
@@ -352,7 +353,7 @@ std::vector<std::string> benchmarks_of(std::span<const Bar> bars) {
   return names;
 }
 
-// ---- samples ---------------------------------------------------------------------------------------------------
+// ---- samples ------------------------------------------------------------------------------------
 
 /// Times in nanoseconds by benchmark: the time for an operation if there is a counter `per_op`,
 /// else for an iteration. A counter `norm` of the result becomes the benchmark "NAME norm".
@@ -424,7 +425,7 @@ std::vector<double> all_of(const Rounds& rounds, const std::string& benchmark) {
   return all;
 }
 
-// ---- judging ---------------------------------------------------------------------------------------------------
+// ---- judging ------------------------------------------------------------------------------------
 
 bool is_of_peer(const std::string& benchmark) {
   return benchmark.starts_with("torch_") || benchmark.starts_with("jax_");

@@ -134,7 +134,7 @@ void compiled_lorenz_grad(benchmark::State& state) { measure_lorenz(state, compi
 // The time from the function to its first replayed result.
 void compiling_lorenz(benchmark::State& state) {
   measure_lorenz(state, [](const Tensor& start) {
-    // recorded at the first call, prepared at the second
+    // The first call records the function, the second one prepares the replay.
     const auto slope = compile(grad(lorenz_path));
     slope(start);
     return slope(start);

@@ -22,7 +22,7 @@ void compare(benchmark::State& state, const F& f, const A&... arguments) {
   measure(state, [&] { return f(arguments...); });
 }
 
-// ---- an extended Kalman filter: a robot that turns, by its distance and bearing ----------------------------------
+// ---- an extended Kalman filter: a robot that turns, by its distance and bearing -----------------
 
 constexpr Index measurements = 50;
 constexpr double dt = 0.1;
@@ -57,7 +57,7 @@ void compiled_ekf_gradient(benchmark::State& state) {
   compare(state, compile(grad(log_likelihood)), full({4}, -6.), seen);
 }
 
-// ---- Hamiltonian Monte Carlo: 64 chains on the posterior of a logistic regression -----------------------------
+// ---- Hamiltonian Monte Carlo: 64 chains on the posterior of a logistic regression ---------------
 
 // Each row of `points` is a point times its label, 1 or -1.
 Tensor log_posterior(const Tensor& q, const Tensor& points) {
@@ -85,7 +85,7 @@ void compiled_hmc(benchmark::State& state) {
   compare(state, compile(vmap(transition, {.in_axes = {0, 0, 0, unmapped}})), starts, momenta, chances, points);
 }
 
-// ---- a transformer of characters, as in examples/20 -----------------------------------------------------------
+// ---- a transformer of characters, as in examples/20 ---------------------------------------------
 
 constexpr Index length = 64, width = 64, heads = 4, batch_size = 16, characters = 64;
 

@@ -20,7 +20,7 @@ namespace effect_programs {
 
 using namespace stave;
 
-// ---- answered in place -----------------------------------------------------------------------------------------
+// ---- answered in place --------------------------------------------------------------------------
 
 struct Get {
   using Result = int;
@@ -96,7 +96,7 @@ inline std::int64_t handler_sieve(int n) {
   return with(all, [n] { return sum_primes(2, n, 0); });
 }
 
-// ---- left early ------------------------------------------------------------------------------------------------
+// ---- left early ---------------------------------------------------------------------------------
 
 struct Stop {
   using Result = void;
@@ -180,7 +180,7 @@ inline std::int64_t parsing_dollars(int n) {
   return sum.total;
 }
 
-// ---- resumed ---------------------------------------------------------------------------------------------------
+// ---- resumed ------------------------------------------------------------------------------------
 
 struct Tree {
   const Tree* subtrees;  // both subtrees
@@ -255,7 +255,7 @@ inline std::int64_t resume_nontail(int n) {
   return result;
 }
 
-// ---- no effect at all ------------------------------------------------------------------------------------------
+// ---- no effect at all ---------------------------------------------------------------------------
 
 inline std::int64_t recursion(int n) { return n < 2 ? 1 : recursion(n - 1) + recursion(n - 2); }
 

@@ -21,7 +21,7 @@ void require(bool succeeded, const char* what) {
 
 const Device device = cuda(0);
 
-// ---- the host ------------------------------------------------------------------------------------------------
+// ---- the host -----------------------------------------------------------------------------------
 
 // Less than the length of the device's queue; with more, the host would wait for the device.
 constexpr int length = 200;
@@ -69,7 +69,7 @@ void gpu_scalar_chain_grad(benchmark::State& state) {
       device, state, [&] { return gradient(x); }, length);
 }
 
-// ---- memory --------------------------------------------------------------------------------------------------
+// ---- memory -------------------------------------------------------------------------------------
 
 constexpr Index count = Index{1} << 26, side = Index{1} << 13;
 constexpr int repeats = 10;  // between two synchronizations with the device
@@ -132,7 +132,7 @@ void gpu_softmax(benchmark::State& state) {
   measure_stream(state, [&] { return softmax(x); });
 }
 
-// ---- products ------------------------------------------------------------------------------------------------
+// ---- products -----------------------------------------------------------------------------------
 
 constexpr Index n = 4096;
 
@@ -140,7 +140,7 @@ void gpu_matmul(benchmark::State& state) {
   const Tensor a = to(scattered({n, n}), device), b = to(scattered({n, n}), device);
   measure_stream(state, [&] { return matmul(a, b); });
 }
-// run in a process that enables TF32
+// This is registered only in a process that enables TF32.
 void gpu_matmul_tf32(benchmark::State& state) { gpu_matmul(state); }
 
 /// Calls cuBLASLt directly, with the first algorithm that its heuristic proposes.
@@ -184,7 +184,7 @@ void cublaslt(benchmark::State& state, cublasComputeType_t type) {
 void gpu_cublaslt(benchmark::State& state) { cublaslt(state, CUBLAS_COMPUTE_32F); }
 void gpu_cublaslt_tf32(benchmark::State& state) { cublaslt(state, CUBLAS_COMPUTE_32F_FAST_TF32); }
 
-// ---- programs ------------------------------------------------------------------------------------------------
+// ---- programs -----------------------------------------------------------------------------------
 
 void gpu_mlp_step(benchmark::State& state) { measure_mlp_step(state, device); }
 void gpu_per_example(benchmark::State& state) { measure_per_example(state, gradients_by_vmap, device); }

@@ -14,7 +14,7 @@ using namespace stave_bench;
 using Results = std::vector<Tensor>;
 using Computation = std::function<Results()>;  // owns its inputs
 
-// ---- inputs: peer_operations.py makes the same ones ------------------------------------------------------------
+// ---- inputs: peer_operations.py makes the same ones ---------------------------------------------
 
 /// Returns numbers from -1/2 to 1/2, with a long period.
 Tensor mixed(const Shape& shape) {
@@ -37,7 +37,7 @@ Tensor positive(const Shape& shape) { return symmetric(shape) + static_cast<doub
 
 Shape stack(Index n) { return n == 3 ? Shape{100000, 3, 3} : n == 16 ? Shape{64, 16, 16} : Shape{n, n}; }
 
-// ---- computations ----------------------------------------------------------------------------------------------
+// ---- computations -------------------------------------------------------------------------------
 
 template <class F, class... X>
 Computation value(F f, X... x) {
@@ -161,7 +161,7 @@ STAVE_BY_SIZE(eigh)
 STAVE_BY_SIZE(svd)
 #undef STAVE_BY_SIZE
 
-// ---- measuring -------------------------------------------------------------------------------------------------
+// ---- measuring ----------------------------------------------------------------------------------
 
 double norm_of(const Results& results) {
   double squares = 0;

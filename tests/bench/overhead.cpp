@@ -23,7 +23,7 @@ void measure_chain(benchmark::State& state, const F& f, const Tensor& x = tensor
       state, [&] { return f(x); }, operations);
 }
 
-// ---- no handler ----------------------------------------------------------------------------------------------
+// ---- no handler ---------------------------------------------------------------------------------
 
 void plain(benchmark::State& state) { measure_chain(state, chain); }
 
@@ -53,7 +53,7 @@ void broadcast_add(benchmark::State& state) {
   });
 }
 
-// ---- handlers of one's own -----------------------------------------------------------------------------------
+// ---- handlers of one's own ----------------------------------------------------------------------
 
 struct CountOps : Handler {
   long count = 0;
@@ -106,7 +106,7 @@ void install(benchmark::State& state) {
   count_operations(state, 1);
 }
 
-// ---- transforms ----------------------------------------------------------------------------------------------
+// ---- transforms ---------------------------------------------------------------------------------
 
 void grad_chain(benchmark::State& state) { measure_chain(state, grad(chain)); }
 /// A chain as long as a program of many steps: the tape has left the caches by the time the

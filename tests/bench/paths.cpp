@@ -15,7 +15,7 @@ Tensor loop(const F& f, const Tensor& xs) {
   return stack(results);
 }
 
-// ---- Newton's method for square roots, 1,024 lanes -----------------------------------------------------------
+// ---- Newton's method for square roots, 1,024 lanes ----------------------------------------------
 
 Tensor newton(const Tensor& a) {
   Tensor x = a;
@@ -31,7 +31,7 @@ void newton_loop(benchmark::State& state) {
   measure(state, [as = newton_numbers()] { return loop(newton, as); });
 }
 
-// ---- a fixed point of 256 numbers, 512 lanes of different scales ---------------------------------------------
+// ---- a fixed point of 256 numbers, 512 lanes of different scales --------------------------------
 
 struct FixedPoint {
   Tensor weights = scattered({256, 256}, 0.11), xs = scattered({512, 256}, 4) * exp(scattered({512, 1}, 4));
@@ -80,7 +80,7 @@ void fixed_point_gradient_loop(benchmark::State& state) {
   measure(state, [&] { return grad(total)(problem.xs); });
 }
 
-// ---- reads at which nobody parts, and where all do -----------------------------------------------------------
+// ---- reads at which nobody parts, and where all do ----------------------------------------------
 
 // Eight operations per step.
 Tensor step(const Tensor& x) {

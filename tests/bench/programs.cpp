@@ -11,7 +11,7 @@ using namespace stave_bench;
 
 void mlp_step(benchmark::State& state) { measure_mlp_step(state); }
 
-// ---- gradients of each example ---------------------------------------------------------------------------------
+// ---- gradients of each example ------------------------------------------------------------------
 
 /// Returns rows[i] (column) x columns[i] (row) for each example.
 Tensor outer_products(const Tensor& rows, const Tensor& columns) {
@@ -46,10 +46,11 @@ void per_example_hand(benchmark::State& state) {
   measure_per_example(state, gradients_by_hand);
 }
 
-// ---- elementwise operations ------------------------------------------------------------------------------------
+// ---- elementwise operations ---------------------------------------------------------------------
 
 constexpr Index count = Index{1} << 20;
-constexpr double elementwise_value = 869177, elementwise_gradient_norm = 5587.85;  // by NumPy in float64
+// Computed by NumPy in float64.
+constexpr double elementwise_value = 869177, elementwise_gradient_norm = 5587.85;
 
 void elementwise_eager(benchmark::State& state) {
   const Tensor x = scattered({count});
@@ -65,7 +66,7 @@ void elementwise_grad(benchmark::State& state) {
   measure(state, [&] { return gradient(x); });
 }
 
-// ---- softmax ---------------------------------------------------------------------------------------------------
+// ---- softmax ------------------------------------------------------------------------------------
 
 constexpr double softmax_norm = 6.3244;  // by NumPy in float64
 

@@ -8,7 +8,7 @@
 
 namespace stave_bench {
 
-// ---- a network of 784-256-256-10 -------------------------------------------------------------------------------
+// ---- a network of 784-256-256-10 ----------------------------------------------------------------
 
 struct Mlp {
   Tensor w1, b1, w2, b2, w3, b3;
@@ -72,7 +72,7 @@ void measure_per_example(benchmark::State& state, const F& gradients, Device dev
   measure_on(device, state, [&] { return gradients(mlp, pixels, labels); });
 }
 
-// ---- elementwise operations ------------------------------------------------------------------------------------
+// ---- elementwise operations ---------------------------------------------------------------------
 
 inline Tensor elementwise_chain(const Tensor& x) {
   Tensor y = x;
@@ -80,7 +80,7 @@ inline Tensor elementwise_chain(const Tensor& x) {
   return sum(y);
 }
 
-// ---- a long chain, of which a tape that keeps everything keeps 4 GB --------------------------------------------
+// ---- a long chain, of which a tape that keeps everything keeps 4 GB -----------------------------
 
 inline Tensor make_squared() { return 1 - square(scattered({1 << 20})) * 1e-3; }
 inline Tensor squares(const Tensor& x) {

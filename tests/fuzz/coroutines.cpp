@@ -33,7 +33,7 @@ namespace {
 
 using namespace stave_fuzz;
 
-// ---- the library, behind the interface that the model has ----------------------------------------------------------
+// ---- the library, behind the interface that the model has ---------------------------------------
 
 template <int kind>
 struct Effect {
@@ -137,7 +137,7 @@ struct Library {
   }
 };
 
-// ---- scripts -----------------------------------------------------------------------------------------------------
+// ---- scripts ------------------------------------------------------------------------------------
 
 struct Action {
   enum Kind { ask, yield, raise, guard, protect, swallow, recover, deep, together, controller, interceptor, use_kept };

@@ -27,7 +27,8 @@ struct Countdown {
 thread_local Countdown steps, operations, drops, news, storages;
 thread_local bool counting = false;    // true while a program runs
 thread_local bool controlled = false;  // true: it runs under a controller
-thread_local bool cancels = false;     // true: it cancels other computations, in which a fault is lost
+// true: it cancels other computations, in which a fault is lost
+thread_local bool cancels = false;
 std::atomic<long> live_news = 0;
 
 void* allocate(std::size_t bytes, std::size_t alignment) {
@@ -155,7 +156,7 @@ std::string wrong_after(const Kind& kind, long n, const RandomProgram& program, 
   return "";
 }
 
-// of each kind in a program; if there are more, a random choice of them
+// Places of each kind in a program. If there are more, a random choice of them.
 constexpr long most_places = 200;
 
 std::string wrong(const RandomProgram& program, const Tensor& x, const Tensor& c, Random random) {

@@ -34,7 +34,7 @@ namespace fs = std::filesystem;
 using Named = std::map<std::string, Tensor>;
 using Engine = std::mt19937_64;
 
-// ---- files -------------------------------------------------------------------------------------------------
+// ---- files --------------------------------------------------------------------------------------
 
 /// A folder that is removed with its contents. It is in memory where the system has such a place.
 struct Folder {
@@ -52,13 +52,14 @@ std::string bytes_of(const std::string& path) {
 }
 void put(const std::string& path, std::string_view bytes) { std::ofstream(path, std::ios::binary) << bytes; }
 
-// ---- formats -----------------------------------------------------------------------------------------------
+// ---- formats ------------------------------------------------------------------------------------
 
 struct Format {
   std::string name;  // the name of its files
   Named (*load)(const std::string& path);
   void (*save)(const std::string& path, const Named& arrays);  // null: there is no such function
-  std::size_t most_bytes;                                      // the most bytes of tensors for one byte of a file
+  // The most bytes of tensors for one byte of a file.
+  std::size_t most_bytes;
   // Where a file holds the length of its header, and the width of that number; 0: nowhere.
   std::size_t length_at = 0, length_width = 0;
   std::vector<std::string> seeds{};
@@ -116,7 +117,7 @@ std::vector<Format> formats(const Folder& folder) {
   return all;
 }
 
-// ---- damage ------------------------------------------------------------------------------------------------
+// ---- damage -------------------------------------------------------------------------------------
 
 const std::string_view words[] = {"0",
                                   "1",
@@ -206,7 +207,7 @@ std::string damaged(const Format& format, std::string bytes, Engine& engine) {
   return bytes;
 }
 
-// ---- what must hold ----------------------------------------------------------------------------------------
+// ---- what must hold -----------------------------------------------------------------------------
 
 std::string elements_of(const Tensor& x) {
   return visit_dtype(x.dtype(), [&](auto zero) {
@@ -305,7 +306,7 @@ extern "C" std::size_t LLVMFuzzerCustomMutator(std::uint8_t* data, std::size_t s
 
 int main(int argc, char** argv) {
   const stave_fuzz::Options options(argc, argv);
-  // memory is counted, so that there is only one thread
+  // Memory is counted, so that there is only one thread.
   if (options.threads != 1) stave_fuzz::Options::usage();
   return stave_fuzz::fuzz(options, [&](std::uint64_t seed) {
     Engine engine(seed);

@@ -7,7 +7,7 @@ namespace stave_fuzz {
 
 thread_local void (*before_step)() = nullptr;
 
-// ---- making ------------------------------------------------------------------------------------------------------
+// ---- making -------------------------------------------------------------------------------------
 
 namespace {
 
@@ -115,7 +115,7 @@ Tensor random_vector(Random& random) {
   return from(values, place);
 }
 
-// ---- running -----------------------------------------------------------------------------------------------------
+// ---- running ------------------------------------------------------------------------------------
 
 Tensor run(const RandomProgram& program, Route route, const Tensor& x, const Tensor& c) {
   std::vector<Tensor> values{x, c};
@@ -129,7 +129,7 @@ Tensor run(const RandomProgram& program, Route route, const Tensor& x, const Ten
   return values.back();
 }
 
-// ---- printing ----------------------------------------------------------------------------------------------------
+// ---- printing -----------------------------------------------------------------------------------
 
 std::string to_cpp(const RandomProgram& program, int indent) {
   const std::string margin(static_cast<std::size_t>(indent) + 2, ' ');
@@ -162,7 +162,7 @@ std::string to_test(const RandomProgram& program, const Tensor& x, const Tensor&
   return out.str();
 }
 
-// ---- shrinking ---------------------------------------------------------------------------------------------------
+// ---- shrinking ----------------------------------------------------------------------------------
 
 namespace {
 

@@ -25,7 +25,8 @@ struct Row {
     second_order,  // a transform that is expensive
     carries,       // a checkpoint
     saves,         // a checkpoint with a policy, within which lanes must not split
-    stands,        // a checkpoint that is suspended, which must not be in a controller of operations
+    // A checkpoint that is suspended, which must not be in a controller of operations.
+    stands,
     // A custom rule: its captures must not be differentiated, so no effect may be performed in it.
     rule,
     reads,   // a custom rule that also reads values: lanes split there

@@ -122,7 +122,7 @@ inline Tensor caught_around(const Fn& f, const Tensor& a, const Tensor& b, bool 
   }
 }
 
-// ---- effects and handlers of a user's ---------------------------------------------------------------------------
+// ---- effects and handlers of a user's -----------------------------------------------------------
 
 /// An effect that asks for a value; without a handler the answer is a constant.
 struct Ask {
@@ -277,7 +277,7 @@ inline Tensor paused(const Fn& f, const Tensor& a, const Tensor& b) {
     })(a, b);
   });
   const Tensor meanwhile = sin(a) * b;
-  // once for each group of lanes
+  // Once for each group of lanes.
   while (ends.keeps->rest) std::exchange(ends.keeps->rest, {}).resume();
   return tame(value + meanwhile);
 }
@@ -300,7 +300,7 @@ inline std::ostream& nowhere() {
   return stream;
 }
 
-// ---- derivatives and batches the plain way: jvp along unit vectors, loops over lanes --------------------------------
+// ---- derivatives and batches the plain way: jvp along unit vectors, loops over lanes ------------
 
 using Fn1 = std::function<Tensor(const Tensor&)>;
 
@@ -325,7 +325,7 @@ inline Tensor plain_map(const Fn1& f, const Tensor& xs) {
   return stack(rows);
 }
 
-// ---- rules that call the function whose rule they are --------------------------------------------------------
+// ---- rules that call the function whose rule they are -------------------------------------------
 
 inline Tensor endless_exp(const Tensor& x) {
   return custom_jvp([](const Tensor& y) { return exp(y); },
