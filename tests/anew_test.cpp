@@ -154,8 +154,7 @@ TEST(Anew, LongPrograms) {
   EXPECT_THAT(by_jvp(chain)(number(1)), IsNumber(std::pow(1.001, 1000), 1e-10));
 }
 
-// ---- functions that operations carry
-// -----------------------------------------------------------------------
+// ---- higher-order operations --------------------------------------------------------------------
 
 TEST(Anew, CheckpointsCaptures) {
   int runs = 0;

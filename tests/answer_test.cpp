@@ -105,7 +105,7 @@ TEST(Answer, ToACallOfAFunction) {
   fails(x, false, "without running its function");
 }
 
-// ---- operations that carry functions ------------------------------------------------------------
+// ---- higher-order operations --------------------------------------------------------------------
 
 using T = const Tensor&;
 using Fn = std::function<Tensor(T)>;

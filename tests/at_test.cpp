@@ -88,7 +88,7 @@ TEST(At, AsNumPyHasIt) {
   EXPECT_EQ(cases, 600);
 }
 
-// ---- the words of it ----------------------------------------------------------------------------
+// ---- reads and updates --------------------------------------------------------------------------
 
 TEST(At, ReadsAsAnIndexOfTensorsDoes) {
   const Tensor x = counting({3, 4});

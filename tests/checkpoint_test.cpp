@@ -168,8 +168,7 @@ TEST(CheckpointPolicies, OfAFunctionThatDoesSomethingElseAgain) {
       HasSubstr("performed other operations when it ran again"));
 }
 
-// ---- repeat
-// -------------------------------------------------------------------------------------------------
+// ---- repeat -------------------------------------------------------------------------------------
 
 struct State {
   Tensor position, velocity;

@@ -169,7 +169,7 @@ TEST(Checkpoints, ComeToTheDeviceOfTheExample) {
   EXPECT_THAT(read[1], Equals(arange(5.)));
 }
 
-// ---- what does not fit --------------------------------------------------------------------------
+// ---- checkpoints that do not fit ----------------------------------------------------------------
 
 TEST(Checkpoints, NameAllThatDoesNotFit) {
   const Folder folder;
@@ -205,7 +205,7 @@ TEST(Checkpoints, HaveAVersion) {
   EXPECT_EQ(fault(), start + "cannot be opened: No such file or directory");
 }
 
-// ---- the last ones ------------------------------------------------------------------------------
+// ---- keeping the last checkpoints ---------------------------------------------------------------
 
 TEST(Checkpoints, KeepTheLastOnes) {
   const Folder folder;
@@ -274,7 +274,7 @@ TEST(Checkpoints, AFailureLeavesTheOldOne) {
                        ": is written, but its name may not be on the disk yet: Input/output error");
 }
 
-// ---- what processes leave that were killed ------------------------------------------------------
+// ---- files that killed processes leave ----------------------------------------------------------
 
 /// A process that keeps a file half-written until it is killed or told to finish.
 class Saving {

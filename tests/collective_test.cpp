@@ -164,7 +164,7 @@ TEST(Collective, OneLaneIsAnAxisToo) {
       ElementsAre(7));
 }
 
-// ---- functions that operations carry, and programs ----------------------------------------------
+// ---- higher-order operations and programs -------------------------------------------------------
 
 TEST(Collective, InsideOfACheckpoint) {
   const Tensor x = numbers({1, 2, 3, 4});

@@ -491,7 +491,7 @@ TEST(CompileEffects, AWayMayPartWhileAReplayAsks) {
   const Tensor good = tensor({0, 2}), bad = tensor({0, 5});
   auto three = by<Rate>([](Rate&) { return 3.; });
   with(three, [&] { f(x, good); });
-  // The handler splits the part of the recording that is being replayed.
+  // The nested call adds a path, which splits the tree node that is being replayed.
   auto calls = by<Rate>([&](Rate&) {
     EXPECT_THAT(with(three, [&] { return f(x, bad); }), Is((x * 2. + 1.) * 3.));
     return 3.;

@@ -167,7 +167,7 @@ TEST(Compile, LongReadsAreBranchesUpToALimit) {
   for (int i = 1; i < 4; ++i) EXPECT_THAT(by_data(x * i), Is(x * i * (2. * i)));
 }
 
-// ---- lanes inside -------------------------------------------------------------------------------
+// ---- vmap inside a compiled function ------------------------------------------------------------
 
 // Constants created inside the function are large here: one number for all lanes, or an array.
 TEST(Compile, WaysOfManyLanesAreKept) {
@@ -350,7 +350,7 @@ TEST(Compile, AFunctionThatDoesNotFollowItselfIsCalled) {
   for (int i = 1; i < 12; ++i) EXPECT_THAT(f(x * i), Is((i % 2 ? sin(x * i) : cos(x * i)) * 2.));
 }
 
-// ---- what it captures, what it gives ------------------------------------------------------------
+// ---- captures and results -----------------------------------------------------------------------
 
 TEST(Compile, ACapturedValueOfAnOuterGradientKeepsItsDerivative) {
   const auto outer = [](const Tensor& w) {
@@ -469,7 +469,7 @@ TEST(Compile, AskedToCheckItThrowsWhereTheFunctionGivesSomethingElse) {
   EXPECT_THAT(([&] { f(x); }), ThrowsMessage<TransformError>(HasSubstr("depends on more than its arguments")));
 }
 
-// ---- under handlers, in others ------------------------------------------------------------------
+// ---- under handlers, and inside other compiled functions ----------------------------------------
 
 struct Halves : Handler {
   Outputs handle(Call& call) override {

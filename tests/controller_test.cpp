@@ -348,7 +348,7 @@ TEST(Controller, WhatTheBodyThrowsWhileUnwindingIsNotLost) {
                std::out_of_range);
 }
 
-// ---- later, elsewhere ---------------------------------------------------------------------------
+// ---- resuming later and elsewhere --------------------------------------------------------------
 
 struct Keeps : Controls<Ask> {
   Resumption<Ask> rest;

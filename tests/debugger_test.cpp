@@ -419,7 +419,7 @@ TEST(Debugger, ANanInACarriedFunctionStopsOnce) {
         << command;
 }
 
-// ---- what was, and what a derivative belongs to -------------------------------------------------
+// ---- earlier operations, and the operation of a derivative --------------------------------------
 
 TEST(Debugger, DerivativesBelongToOperationsBefore) {
   const auto f = [](const Tensor& x) {

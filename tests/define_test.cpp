@@ -135,7 +135,7 @@ const Op op_evens = define_op({
 const Tensor x = tensor({{0.5, -1.25, 2.}, {3., 0.75, -0.5}}, float64);
 const Tensor y = tensor({{1.5, 0.25, -2.}, {1., -0.75, 0.5}}, float64);
 
-// ---- what users see -----------------------------------------------------------------------------
+// ---- using the operations -----------------------------------------------------------------------
 
 TEST(OwnOperation, Computes) {
   EXPECT_THAT(power(x, 2), IsNear(square(x)));

@@ -229,7 +229,7 @@ TEST_F(Devices, TangentsMustLiveWhereTheirPrimalsDo) {
             "jvp: the tangent of argument 0 lives on cuda:0, the input on cpu: move one with to(x, device)");
 }
 
-// ---- what follows a tensor to its device --------------------------------------------------------
+// ---- values that follow a tensor to its device --------------------------------------------------
 
 TEST_F(Devices, CreationTakesADevice) {
   const Tensor host[] = {zeros({2}, int32),
@@ -303,7 +303,7 @@ TEST_F(Devices, KeysGiveTheSameNumbersEverywhere) {
   EXPECT_THAT(to(permutation(fold_in(there, 3), 6), cpu), Equals(permutation(fold_in(host, 3), 6)));
 }
 
-// ---- what the host sees -------------------------------------------------------------------------
+// ---- access by the host -------------------------------------------------------------------------
 
 TEST_F(Devices, ReadingCopies) {
   const Tensor x = to(tensor({{1., 2.}, {3., 4.}}), gpu);

@@ -120,7 +120,7 @@ std::unique_ptr<Managed, GivesBack<Managed>> owned(Managed* managed) {
   return std::unique_ptr<Managed, GivesBack<Managed>>(managed);
 }
 
-// ---- in -----------------------------------------------------------------------------------------
+// ---- import -------------------------------------------------------------------------------------
 
 TEST(FromDlpack, HasEveryDtypeAndTheMemoryItself) {
   EXPECT_EQ(std::size(known), static_cast<std::size_t>(dtype_count));
@@ -424,7 +424,7 @@ TEST(Bools, OfTheHostAreMadeOfAnyByte) {
   EXPECT_EQ(odd_bytes[1], 3);
 }
 
-// ---- what is never written ----------------------------------------------------------------------
+// ---- memory that is never written ---------------------------------------------------------------
 
 /// Read-only memory: a write to it ends the program.
 class Sealed {
@@ -495,7 +495,7 @@ TEST(ForeignMemory, IsNoResultsOfTransformsAndPrograms) {
   EXPECT_THAT(compile(loops)(array()), Equals(own * 8));
 }
 
-// ---- out ----------------------------------------------------------------------------------------
+// ---- export -------------------------------------------------------------------------------------
 
 TEST(ToDlpack, HasEveryDtypeAndTheMemoryItself) {
   for (const auto& [dtype, type] : known) {

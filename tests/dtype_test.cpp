@@ -197,7 +197,7 @@ TEST(Integers, OfAnyDtypeAreIndices) {
   EXPECT_THAT([&] { take(x, tensor({greatest}), 0); }, ThrowsMessage<IndexError>(HasSubstr("out of range")));
 }
 
-// ---- what sixteen bits do not hold on the way ---------------------------------------------------
+// ---- intermediate values beyond 16 bits ---------------------------------------------------------
 
 TEST(Halves, AreSummedWideAndRoundedOnce) {
   // A bfloat16 accumulator would stop at 256, a float accumulator at 2^24.

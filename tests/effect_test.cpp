@@ -61,7 +61,7 @@ struct Forwarder : Handles<Number> {
   std::string describe() const override { return "forwarder " + std::to_string(digit); }
 };
 
-// ---- who answers --------------------------------------------------------------------------------
+// ---- the handler that answers -------------------------------------------------------------------
 
 TEST(Effect, InnermostHandlerAnswers) {
   Answer outer(1), inner(2);
@@ -119,7 +119,7 @@ TEST(Effect, ResultsMayBeVoidOrMoveOnly) {
   EXPECT_THAT(both.lines, ElementsAre("a", "b"));
 }
 
-// ---- below itself -------------------------------------------------------------------------------
+// ---- effects that handlers perform --------------------------------------------------------------
 
 TEST(Effect, WhatAHandlerPerformsGoesBelowIt) {
   Forwarder one(1), two(2), three(3);
@@ -222,7 +222,7 @@ TEST(Exceptions, FromBelowMayBeCaughtAndAnswered) {
   EXPECT_EQ(with(catches, [&] { return with(catches, [] { return perform(Ask{}); }); }), -1);
 }
 
-// ---- what is current ----------------------------------------------------------------------------
+// ---- the current handlers -----------------------------------------------------------------------
 
 TEST(CurrentHandlers, AreListedFromInsideOut) {
   EXPECT_EQ(current_handlers(), "");

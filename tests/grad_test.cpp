@@ -165,7 +165,7 @@ TEST(Grad, DoesNotConfuseAnArgumentWithACapturedValue) {
               IsNumber(9, 0));
 }
 
-// ---- values are real inside ---------------------------------------------------------------------
+// ---- traced values are concrete -----------------------------------------------------------------
 
 // x^n by repeated squaring.
 Tensor power(const Tensor& x, int n) {
@@ -397,7 +397,7 @@ TEST(Hessian, OfSeveralResultsHasTheirShapeFirst) {
   EXPECT_THAT(h[3], IsNear(tensor({{0., 0., 0.}, {0., 0., 0.}, {0., 0., 15.}}, float64)));
 }
 
-// ---- of trees: blocks as in JAX ----
+// ---- jacobians of trees: blocks as in JAX -------------------------------------------------------
 
 struct Coordinates {
   Tensor x, y;

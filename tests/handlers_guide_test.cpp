@@ -303,7 +303,7 @@ TEST(HandlersGuide, CatchAllMustLetCancelledGo) {
   EXPECT_FALSE(result);
 }
 
-// ---- operations that carry functions ------------------------------------------------------------
+// ---- higher-order operations --------------------------------------------------------------------
 
 struct Names : Handler {
   std::vector<std::string> names;

@@ -400,7 +400,7 @@ TEST_F(HtmlPage, IsAPageOfNothingToo) {
             "point, last 1");
 }
 
-// ---- what is drawn ------------------------------------------------------------------------------
+// ---- the drawing --------------------------------------------------------------------------------
 
 TEST_F(HtmlPage, TicksTellTimesApartAtEachZoom) {
   HtmlReport report;
@@ -644,7 +644,7 @@ TEST_F(HtmlPage, TimeWithinOperationsCountsOnce) {
               HasSubstr("operations=" + std::to_string(static_cast<long>(time[0] + time[3]))));
 }
 
-// ---- the selection, and what else stands on the page --------------------------------------------
+// ---- the selection, and other parts of the page -------------------------------------------------
 
 Tensor in_layers(const Tensor& x) {
   Tensor h;
@@ -947,7 +947,7 @@ TEST_F(HtmlPage, AMillionOperationsOpenInThreeSeconds) {
   EXPECT_LE(best, 3);
 }
 
-// ---- as it looks --------------------------------------------------------------------------------
+// ---- appearance ---------------------------------------------------------------------------------
 
 // Each part of the page is drawn, and has the same height for every run of a program. A part that
 // shows no times has as much ink in each run.

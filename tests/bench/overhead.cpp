@@ -53,7 +53,7 @@ void broadcast_add(benchmark::State& state) {
   });
 }
 
-// ---- handlers of one's own ----------------------------------------------------------------------
+// ---- user-defined handlers ----------------------------------------------------------------------
 
 struct CountOps : Handler {
   long count = 0;

@@ -80,7 +80,7 @@ void fixed_point_gradient_loop(benchmark::State& state) {
   measure(state, [&] { return grad(total)(problem.xs); });
 }
 
-// ---- reads at which nobody parts, and where all do ----------------------------------------------
+// ---- reads without a split, and reads at which all lanes split ----------------------------------
 
 // Eight operations per step.
 Tensor step(const Tensor& x) {

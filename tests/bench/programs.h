@@ -80,7 +80,7 @@ inline Tensor elementwise_chain(const Tensor& x) {
   return sum(y);
 }
 
-// ---- a long chain, of which a tape that keeps everything keeps 4 GB -----------------------------
+// ---- a long chain, for which a tape that saves everything takes 4 GB ----------------------------
 
 inline Tensor make_squared() { return 1 - square(scattered({1 << 20})) * 1e-3; }
 inline Tensor squares(const Tensor& x) {

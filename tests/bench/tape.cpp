@@ -32,7 +32,7 @@ void tape_peak(benchmark::State& state) {
   give(state, (static_cast<double>(memory_stats().peak_bytes) - before) / (1 << 20));
 }
 
-// ---- bytes kept, by those of the plain tape -----------------------------------------------------
+// ---- saved bytes, relative to the plain tape ----------------------------------------------------
 
 using Leaves = std::vector<Tensor>;
 using Loss = Tensor (*)(const Leaves&);

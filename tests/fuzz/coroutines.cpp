@@ -33,7 +33,7 @@ namespace {
 
 using namespace stave_fuzz;
 
-// ---- the library, behind the interface that the model has ---------------------------------------
+// ---- the library, behind the model's interface --------------------------------------------------
 
 template <int kind>
 struct Effect {

@@ -207,7 +207,7 @@ std::string damaged(const Format& format, std::string bytes, Engine& engine) {
   return bytes;
 }
 
-// ---- what must hold -----------------------------------------------------------------------------
+// ---- invariants ---------------------------------------------------------------------------------
 
 std::string elements_of(const Tensor& x) {
   return visit_dtype(x.dtype(), [&](auto zero) {

@@ -122,7 +122,7 @@ inline Tensor caught_around(const Fn& f, const Tensor& a, const Tensor& b, bool 
   }
 }
 
-// ---- effects and handlers of a user's -----------------------------------------------------------
+// ---- user-defined effects and handlers ----------------------------------------------------------
 
 /// An effect that asks for a value; without a handler the answer is a constant.
 struct Ask {
@@ -325,7 +325,7 @@ inline Tensor plain_map(const Fn1& f, const Tensor& xs) {
   return stack(rows);
 }
 
-// ---- rules that call the function whose rule they are -------------------------------------------
+// ---- recursive rules ----------------------------------------------------------------------------
 
 inline Tensor endless_exp(const Tensor& x) {
   return custom_jvp([](const Tensor& y) { return exp(y); },
