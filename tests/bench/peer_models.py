@@ -1,5 +1,6 @@
-"""The models of compiled_models.cpp in JAX, which compiles each, and in PyTorch: makers of functions without arguments, by name, as those of
-peer_operations.py."""
+"""The models of compiled_models.cpp in JAX, which compiles each, and in PyTorch.
+
+As in peer_operations.py, these are makers of functions without arguments, by name."""
 import importlib.util
 import os
 
@@ -20,7 +21,7 @@ LENGTH, WIDTH, HEADS, BATCH, CHARACTERS = 64, 64, 4, 16, 64
 
 
 def transformer():
-    """Its parameters by name."""
+    """Returns the transformer's parameters by name."""
     weights = lambda rows, columns: scattered((rows, columns), 2 / rows ** 0.5)
     ones, zeros = np.ones(WIDTH, np.float32), lambda n: np.zeros(n, np.float32)
     net = {"characters": weights(CHARACTERS, WIDTH), "places": weights(LENGTH, WIDTH), "scale": ones,
@@ -57,7 +58,7 @@ def torch_transformer_step():
         return F.cross_entropy(logits.reshape(-1, CHARACTERS), seen[:, 1:].reshape(-1))
 
     def step():
-        """Each goes on from the one before; the first is what the others do."""
+        """Each step continues from the one before; the first result is compared with the other programs."""
         optimizer.zero_grad()
         value = loss()
         value.backward()
