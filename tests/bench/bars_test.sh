@@ -39,8 +39,8 @@ shows() {
 samples reference reference/real_time 9 11 10
 reference=$folder/reference
 
-# The limit is 5.2 times the reference. The median is of an odd, then of an even number of samples. A
-# bar holds at its limit.
+# The limit is 5.2 times the reference. The median is of an odd, then of an even number of samples.
+# A bar holds at its limit.
 samples add scalar_add/real_time 1000 53 51
 expect 1 'bar scalar_add_ns 53.0 52 short' "$bars" '^scalar_add_ns$' "$reference" "$folder/add"
 samples more scalar_add/real_time 50

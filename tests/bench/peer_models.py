@@ -15,7 +15,7 @@ def scattered(shape, size=1.0):
     return (numbers * np.float32(size)).reshape(shape)
 
 
-# ---- a transformer of characters -------------------------------------------------------------------------------
+# ---- a transformer of characters -----------------------------------------------------------------
 
 LENGTH, WIDTH, HEADS, BATCH, CHARACTERS = 64, 64, 4, 16, 64
 
@@ -69,7 +69,7 @@ def torch_transformer_step():
     return step
 
 
-# ---- a published model, by transformers ------------------------------------------------------------------------
+# ---- a published model, by transformers ----------------------------------------------------------
 
 SENTENCES, TOKENS = 32, 32
 
@@ -103,7 +103,7 @@ if importlib.util.find_spec("jax"):
             return lambda: jax.tree.leaves(jax.block_until_ready(function(*given)))
         return make
 
-    # ---- an extended Kalman filter ------------------------------------------------------------------------------
+    # ---- an extended Kalman filter ---------------------------------------------------------------
 
     DT, MEASUREMENTS = 0.1, 50
 
@@ -138,7 +138,7 @@ if importlib.util.find_spec("jax"):
         t = np.arange(MEASUREMENTS, dtype=np.float32)
         return np.stack([3 + np.cos(np.float32(0.1) * t), np.float32(0.02) * t], 1)
 
-    # ---- Hamiltonian Monte Carlo --------------------------------------------------------------------------------
+    # ---- Hamiltonian Monte Carlo -----------------------------------------------------------------
 
     def log_posterior(q, points):
         return -jnp.sum(jax.nn.softplus(-(points @ q))) - q @ q / 2
@@ -157,7 +157,7 @@ if importlib.util.find_spec("jax"):
         return (scattered((64, 8)), scattered((65, 8), 3)[1:], scattered((64,)) + np.float32(0.501),
                 scattered((128, 8), 4))
 
-    # ---- the transformer ----------------------------------------------------------------------------------------
+    # ---- the transformer -------------------------------------------------------------------------
 
     def norm(x, scale, shift):
         centred = x - x.mean(-1, keepdims=True)

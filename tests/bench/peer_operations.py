@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 
 
-# ---- inputs ----------------------------------------------------------------------------------------------------
+# ---- inputs --------------------------------------------------------------------------------------
 
 def mixed(*shape):
     i = np.arange(np.prod(shape), dtype=np.int64)
@@ -67,7 +67,7 @@ def norm_of(results):
     return sum(float(torch.linalg.vector_norm(x)) ** 2 for x in floats) ** 0.5
 
 
-# ---- PyTorch ---------------------------------------------------------------------------------------------------
+# ---- PyTorch -------------------------------------------------------------------------------------
 
 def torch_value(f, inputs, dtype=None):
     def make():
@@ -159,7 +159,7 @@ for n, shape in STACKS.items():
     }
 
 
-# ---- JAX -------------------------------------------------------------------------------------------------------
+# ---- JAX -----------------------------------------------------------------------------------------
 
 JAX = {}
 if importlib.util.find_spec("jax"):
@@ -241,7 +241,7 @@ if importlib.util.find_spec("jax"):
         }
 
 
-    # ---- chains of elementwise operations (fused.cpp) -----------------------------------------------------------
+    # ---- chains of elementwise operations (fused.cpp) --------------------------------------------
 
     def scattered(count):
         i = np.arange(count) % 1009

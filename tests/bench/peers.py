@@ -35,7 +35,7 @@ def require_near(value, by_numpy, what):
         raise SystemExit(f"peers.py: {what} is {value}, and {by_numpy} by NumPy")
 
 
-# ---- programs: each makes a function without arguments, which is timed -----------------------------------------
+# ---- programs: each makes a function without arguments, which is timed ---------------------------
 
 def mlp_step():
     weights = [scattered((784, 256), 0.2), scattered((256,), 0.2), scattered((256, 256), 0.2),
@@ -114,7 +114,7 @@ def scalar_grad():
     return lambda: torch.autograd.grad(scalar_chain(x), x)[0]
 
 
-# ---- on a GPU --------------------------------------------------------------------------------------------------
+# ---- on a GPU ------------------------------------------------------------------------------------
 
 def on_gpu(program):
     """Makes the program with its tensors on the GPU; each run waits for the GPU."""
@@ -183,7 +183,7 @@ if torch.cuda.is_available():
 APART = "STAVE_BENCH_APART"
 
 
-# ---- timing ----------------------------------------------------------------------------------------------------
+# ---- timing --------------------------------------------------------------------------------------
 
 def seconds_of(function, iterations):
     start = time.perf_counter()

@@ -1,16 +1,17 @@
 #!/usr/bin/env bash
 # Measures Stave against its bars (bars.cpp): bash tests/bench/run.sh [FILTER]
 #
-# FILTER is a regular expression that selects bars by name. The output ends with a line for each bar,
+# FILTER is a regular expression that selects bars by name. The output ends with a line for each
+# bar,
 #   bar NAME MEASURED LIMIT holds|short|unsure    or    bar NAME - LIMIT skipped
 # and the exit status is nonzero if a bar is short. Limits in nanoseconds are ratios to the time of
-# the machine's reference in the same rounds (reference.cpp), so that they mean the same on a slow or
-# busy machine. If even the reference varies, a bar is unsure.
+# the machine's reference in the same rounds (reference.cpp), so that they mean the same on a slow
+# or busy machine. If even the reference varies, a bar is unsure.
 #
-# Stave is built as a release and installed into build/bench-install; the benchmarks are a project of
-# their own that finds it there. Bars against PyTorch and JAX need a Python that can import them (pip
-# install torch jax; PYTHON chooses the interpreter). Bars against NumPyro also need numpyro and
-# arviz, and the bar against transformers needs that package and a model, which is fetched. Bars
+# Stave is built as a release and installed into build/bench-install; the benchmarks are a project
+# of their own that finds it there. Bars against PyTorch and JAX need a Python that can import them
+# (pip install torch jax; PYTHON chooses the interpreter). Bars against NumPyro also need numpyro
+# and arviz, and the bar against transformers needs that package and a model, which is fetched. Bars
 # whose needs are missing are skipped, as are bars of several processes without MPI.
 #
 # Stave's and the peers' programs take turns, STAVE_BENCH_ROUNDS times (default 5). Within a round,

@@ -209,8 +209,8 @@ int main(int argc, char** argv) {
     const auto has = [&](std::string_view word) { return text.find(word) != std::string::npos; };
     const bool stands = has("paused(") || has("dropped(");
     controlled = below(2, random) == 0 && !stands;
-    // To find the lanes of an error, vmap tries lanes one by one. A pause in such a trial suspends
-    // the error as well, and is dropped.
+    // vmap finds the lanes of an error by trial runs. A pause in such a run suspends the error as
+    // well, and is dropped.
     const bool drops_trials = has("dropped(") && (has("vmap(") || has("hessian(") || has("jac"));
     cancels = has("outrun(") || drops_trials;
     const Tensor x = random_vector(random), c = random_vector(random);

@@ -81,9 +81,8 @@ RandomProgram make(Random& random, const Place& place) {
   for (std::size_t i = 0, count = 1 + below(4, random); i < count; ++i) {
     const Row& row = random_row(random, place);
     const std::size_t values = i + 2;
-    Step step{&row, i > 0 ? values - 1 : below(values, random), below(values, random),
-              // The operand is the last value, so that the result depends on every step.
-              nullptr};
+    // The first operand is the last value, so that the result depends on every step.
+    Step step{&row, i > 0 ? values - 1 : below(values, random), below(values, random), nullptr};
     if (row.nests()) step.f = std::make_shared<RandomProgram>(make(random, inside(row, place)));
     program.steps.push_back(std::move(step));
   }
