@@ -1,5 +1,6 @@
-// The two transforms that are written anew with the public headers (tests/anew): how short they are, identities, nests, functions
-// that operations carry, errors. Their derivatives of each operation: tests/anew/table.cpp.
+// Tests of the two transforms in tests/anew, which are written with the public headers only: the
+// length of their sources, identities, nesting, higher-order operations and errors.
+// tests/anew/table.cpp tests their derivatives of each operation.
 
 #include <fstream>
 #include <regex>
@@ -20,7 +21,7 @@ Tensor number(double x) { return tensor(x, float64); }
 const Tensor x3 = tensor({0.3, -1.2, 2.5}, float64);
 Tensor s(T x) { return sin(x) * x; }
 
-/// The derivative of a function of one number.
+/// Returns the derivative of a function of one number.
 template <class F>
 auto by_jvp(F f) {
   return [f](T x) { return anew::jvp(f, x, ones_like(x)).second; };
@@ -31,7 +32,7 @@ auto by_grad(F f) {
 }
 
 struct Text {
-  int lines = 0;  // without blank ones and comments
+  int lines = 0;  // without blank lines and comments
   std::string code;
 };
 Text text_of(const std::string& name) {
@@ -60,7 +61,7 @@ INSTANTIATE_TEST_SUITE_P(Anew, Program, testing::Values("jvp.h", "shift_reset.h"
   return std::string(file.param).substr(0, std::string(file.param).size() - 2);
 });
 
-// ---- identities -------------------------------------------------------------------------------------------
+// ---- identities ---------------------------------------------------------------------------------
 
 TEST(Anew, AnArgumentIsNotTheSameTensorCaptured) {
   const Tensor x = number(3);
@@ -96,7 +97,7 @@ TEST(Anew, LeavesNoNotesAndNoMemory) {
   EXPECT_EQ(live_notes(anew::jvp(s, x, x).first), 0);
 }
 
-// ---- nests ------------------------------------------------------------------------------------------------
+// ---- nests --------------------------------------------------------------------------------------
 
 TEST(Anew, NestsInItselfAndWithTheLibrary) {
   const double at = 0.7;
@@ -153,7 +154,7 @@ TEST(Anew, LongPrograms) {
   EXPECT_THAT(by_jvp(chain)(number(1)), IsNumber(std::pow(1.001, 1000), 1e-10));
 }
 
-// ---- functions that operations carry ----------------------------------------------------------------------
+// ---- higher-order operations --------------------------------------------------------------------
 
 TEST(Anew, CheckpointsCaptures) {
   int runs = 0;
@@ -174,7 +175,7 @@ TEST(Anew, CheckpointsCaptures) {
   EXPECT_THAT(by_grad(grad(f))(number(0.4)), IsNumber(-9 * std::sin(1.2), 1e-12));
 }
 
-// ---- errors -----------------------------------------------------------------------------------------------
+// ---- errors -------------------------------------------------------------------------------------
 
 TEST(Anew, ErrorsOfTheFunctionPassAndNameWhatStandsAround) {
   const auto throws = [](T x) { return sum(x + zeros({7}, float64)); };
@@ -192,7 +193,7 @@ TEST(Anew, BadDirections) {
               HasSubstr("anew::jvp: give one direction for each primal"));
 }
 
-// As an operation of a backend's own might be, before somebody writes its rules.
+// A backend may add an operation like this one before anyone has written its rules.
 TEST(Anew, AMissingRuleIsAnErrorThatNamesTheOperation) {
   const Op ruleless{.id = op_sin.id, .name = "ruleless", .infer = op_sin.infer};
   const auto f = [&](T x) { return apply(ruleless, {x}); };

@@ -1,4 +1,4 @@
-// What handlers and controllers answer is checked where they give it.
+// Stave checks the answers of handlers and controllers at the point where they are given.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -15,7 +15,7 @@ using testing::AllOf;
 using testing::HasSubstr;
 using testing::ThrowsMessage;
 
-// Answers sin in another way.
+// Answers sin by `answer`, which may be wrong.
 struct Wrong : Handler {
   std::function<Outputs(Call&)> answer;
   explicit Wrong(std::function<Outputs(Call&)> given) : answer(std::move(given)) {}
@@ -31,9 +31,9 @@ struct WrongController : Controller {
     try {
       Call copy = call;
       rest.resume_last(answer(copy));
-    } catch (const TransformError& thrown) {  // where it was given
+    } catch (const TransformError& thrown) {  // thrown where the answer was given
       error = thrown.what();
-      rest.resume_last(perform(std::move(call)));  // it can still be used
+      rest.resume_last(perform(std::move(call)));  // the resumption is still usable after the error
     }
   }
 };
@@ -105,12 +105,12 @@ TEST(Answer, ToACallOfAFunction) {
   fails(x, false, "without running its function");
 }
 
-// ---- operations that carry functions --------------------------------------------------------------------------------
+// ---- higher-order operations --------------------------------------------------------------------
 
 using T = const Tensor&;
 using Fn = std::function<Tensor(T)>;
 
-// All that carry some, of a vector.
+// All higher-order operations, each as a function of a vector.
 std::vector<std::pair<const char*, Fn>> carrying() {
   const auto f = [](T x) { return sin(x) * x; };
   const auto jvp_rule = [](T x, T d) { return std::pair(sin(x) * x, (cos(x) * x + sin(x)) * d); };
@@ -134,7 +134,7 @@ std::vector<std::pair<const char*, Fn>> carrying() {
   };
 }
 
-// Ways to be wrong, of what is right.
+// Functions that turn a right answer into a wrong one.
 const struct {
   const char* name;
   std::function<Outputs(const Outputs&)> answer;
@@ -220,7 +220,7 @@ TEST(Answer, ToOperationsThatCarryFunctionsIsCheckedUnderEveryTransform) {
   for (const auto& [operation, carried] : carrying())
     for (const auto& [transform, around] : around_calls)
       for (const auto& [kind, answer] : wrong_answers) {
-        const auto& f = carried;  // lambdas of clang 14 capture no bindings
+        const auto& f = carried;  // clang 14 does not let lambdas capture structured bindings
         const auto& of = around;
         SCOPED_TRACE(std::string(operation) + ", " + transform + ", " + kind);
         const auto error = AllOf(HasSubstr("wrong answered with"), HasSubstr(": "));
@@ -239,7 +239,7 @@ TEST(Answer, ToOperationsThatCarryFunctionsIsCheckedUnderEveryTransform) {
       }
 }
 
-// A value that fits is taken, whatever it is.
+// An answer of the right shape and dtype is accepted, whatever its values.
 TEST(Answer, ToOperationsThatCarryFunctionsMayBeAnother) {
   const std::function<Outputs(const Outputs&)> zero = [](const Outputs& right) {
     return Outputs(zeros_like(right[0]));
@@ -254,7 +254,8 @@ TEST(Answer, ToOperationsThatCarryFunctionsMayBeAnother) {
   }
 }
 
-// The results of host_call are announced: who answers for it need not run it.
+// The shapes and dtypes of host_call's results are declared, so a handler can answer for it without
+// running it.
 TEST(Answer, MayStandForForeignCode) {
   struct Mock : Handler {
     Tensor value;
@@ -279,7 +280,7 @@ TEST(Attributes, AreAskedForAsWhatTheyAre) {
       return perform(std::move(call));
     }
   } asks;
-  with(asks, [] { return sin(ones({3})); });  // has none
+  with(asks, [] { return sin(ones({3})); });  // sin has no attributes
   struct Right : Handler {
     Outputs handle(Call& call) override {
       if (call.op().id == OpId::reshape) {
@@ -294,7 +295,8 @@ TEST(Attributes, AreAskedForAsWhatTheyAre) {
   with(right, [&] { return reshape(x, {3, 1}); });
 }
 
-// Rules ask through their contexts: a rule that asks for what is not there must throw, not read it.
+// Rules read attributes through their contexts: a rule that asks for attributes of the wrong type
+// must throw.
 TEST(Attributes, AreAskedForByRulesAsWhatTheyAre) {
   const Call call(stave_detail::op_reshape, {ones({3})}, make_intrusive<ShapeAttributes>(Shape{3, 1}));
   const JvpContext jvp{call, {}, {}};

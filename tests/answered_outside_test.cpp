@@ -1,6 +1,6 @@
-// Effects answered outside of the transforms that follow the values given: a tensor that comes back
-// as it was keeps its derivative, an unrelated one is a constant, and one that was computed from
-// what was given is an error where the result depends on it.
+// Effects that are answered outside the transforms that trace the values passed to them. A tensor
+// that comes back unchanged keeps its derivative, an unrelated tensor is a constant, and a tensor
+// computed from the value passed is an error if the result depends on it.
 #include <memory>
 #include <string>
 
@@ -33,7 +33,7 @@ struct GiveTogether {
   using Result = Tensor;
   Tensor x;
 };
-struct Opaque {  // a recording cannot keep it
+struct Opaque {  // a recording cannot store this effect
   using Result = Tensor;
   const Tensor* x;
 };
@@ -45,7 +45,7 @@ struct Fetch {
   using Result = Tensor;
 };
 
-// Answers by a function of what was given.
+// Answers each effect by a function of the value passed.
 struct Answers : Handles<Give, GiveEach, GiveTogether, Opaque, Leave, Fetch> {
   Fn answer;
   Tensor left;
@@ -77,8 +77,7 @@ const struct {
 const Tensor x0 = tensor(0.7, float64), v0 = tensor(1.5, float64);
 const Tensor xs = tensor({0.7, -0.4, 1.2}, float64), vs = tensor({1.5, 0.5, -2.}, float64);
 
-// f of one number, differentiated once, in every way; times a direction, which is the same number
-// in all.
+// The derivative of f, a function of one number, at x0 by each transform, times the same direction.
 const struct {
   const char* name;
   Transform of;
@@ -184,7 +183,7 @@ const struct {
      }},
 };
 
-// v times the answer, for what is given and its derivative.
+// Returns x times the answer to sin(x).
 Tensor times_answer(const Fn& ask, T x) { return x * ask(sin(x)); }
 const double s = std::sin(0.7), c = std::cos(0.7);
 
@@ -197,8 +196,8 @@ void everywhere(Check check) {
     }
 }
 
-// An answer that vmap hands to the lanes of a shared effect outside of it is made of lanes' values,
-// which have no elements there.
+// For an effect shared by all lanes, vmap hands the answer to each lane. An answer computed outside
+// vmap from lanes' values has no elements there.
 bool is_shared(const std::string& effect) { return effect == "Give" || effect == "Opaque" || effect == "Fetch"; }
 
 TEST(AnsweredOutside, ATensorThatWasGivenKeepsItsDerivative) {
@@ -208,7 +207,9 @@ TEST(AnsweredOutside, ATensorThatWasGivenKeepsItsDerivative) {
     with(answers, [&] {
       try {
         EXPECT_THAT(differentiated(), IsNumber(s + 0.7 * c, 1e-12));
-      } catch (const TransformError& error) {  // what runs again cannot know it: an error, no zero
+        // A rerun cannot recognise the tensor in the answer: this is an error, not a derivative of
+        // zero.
+      } catch (const TransformError& error) {
         EXPECT_TRUE(effect == "Opaque" || effect == "Fetch");
         EXPECT_THAT(std::string(error.what()), HasSubstr("its derivative would be lost"));
       }
@@ -250,14 +251,15 @@ TEST(AnsweredOutside, OneMadeOfItMayBeReadOrStopped) {
       EXPECT_THAT(derivative([&](T x) { return x * stop_gradient(ask(sin(x))); }), IsNumber(2 * s, 1e-12));
       EXPECT_THAT(derivative([&](T x) {
                     const Tensor y = ask(sin(x));
-                    return y.rank() == 0 ? x * x : x;  // nothing depends on it
+                    return y.rank() == 0 ? x * x : x;  // the result does not depend on the answer
                   }),
                   IsNumber(1.4, 1e-12));
     });
   });
 }
 
-// Whoever is asked may be under a transform of its own, whose values answers carry.
+// The handler that answers may itself run under another transform, whose traced values the answers
+// then carry.
 TEST(AnsweredOutside, AnswersKeepWhatTransformsFurtherOutsideKnow) {
   const auto inner = [](const Transform& derivative, T w, const Fn& ask, const Fn& answer) {
     Answers answers([&](T x) { return x.rank() > 0 ? full(x.shape(), 1., float64) * answer(w) : answer(w); });
@@ -272,21 +274,23 @@ TEST(AnsweredOutside, AnswersKeepWhatTransformsFurtherOutsideKnow) {
   });
 }
 
-// The outer transform sees what is computed inside of it; the inner one has lost it.
+// The outer transform sees the answer's computation, which runs inside it; the inner transform has
+// lost it.
 TEST(AnsweredOutside, EachTransformHasItsOwn) {
   Answers answers([](T x) { return 2 * x; });
   const auto of_outer = [&](T w) {
     return with(answers, [&] { return grad([&](T x) { return x * perform(Give{w * w}); })(x0); });
   };
   EXPECT_THAT(grad(of_outer)(tensor(3., float64)), IsNumber(12, 1e-12));
-  const auto hides = [&](T x) { return with(answers, [&] { return x * perform(Give{x}); }); };  // inside: carried
+  // The handler runs inside grad, so the derivative is kept.
+  const auto hides = [&](T x) { return with(answers, [&] { return x * perform(Give{x}); }); };
   EXPECT_THAT(grad(hides)(x0), IsNumber(4 * 0.7, 1e-12));
   EXPECT_THAT(hessian(hides)(x0), IsNumber(4, 1e-12));
   EXPECT_THAT([&] { with(answers, [&] { return hessian([](T x) { return perform(Give{x * x}); })(x0); }); },
               ThrowsMessage<TransformError>(HasSubstr("would be lost")));
 }
 
-// Every operation that may stand between what is given and what comes back.
+// All kinds of operations that may compute the answer from the value passed.
 TEST(AnsweredOutside, WhateverItIsMadeBy) {
   const Fn made[] = {
       [](T x) { return x + x; },
@@ -325,7 +329,7 @@ TEST(AnsweredOutside, WhateverItIsMadeBy) {
       const auto loses = HasSubstr("its derivative would be lost");
       for (const auto& [effect, asks] : asked) {
         if (std::string(effect) == "GiveTogether") continue;
-        const auto& ask = asks;  // lambdas of clang 14 capture no bindings
+        const auto& ask = asks;  // clang 14 does not let lambdas capture structured bindings
         const auto f = [&](T x) { return times_answer(ask, x); };
         EXPECT_THAT(message_of<TransformError>([&] { grad(f)(x0); }), loses);
         EXPECT_THAT(message_of<TransformError>([&] { jvp(f, x0, x0); }), loses);
@@ -336,7 +340,7 @@ TEST(AnsweredOutside, WhateverItIsMadeBy) {
   }
 }
 
-// ---- controllers ----------------------------------------------------------------------------------------------------
+// ---- controllers --------------------------------------------------------------------------------
 
 struct KeepsRest : Controls<Give> {
   Tensor given;
@@ -372,7 +376,7 @@ TEST(AnsweredOutside, AResumptionIsGivenAnAnswerToo) {
   }
 }
 
-// While one computation waits for its answer, others go on.
+// While one computation waits for its answer, other computations differentiate as usual.
 TEST(AnsweredOutside, AComputationThatWaitsTakesNothingFromOthers) {
   const auto waiting = std::make_shared<KeepsRest>();
   Tensor late;
@@ -385,7 +389,7 @@ TEST(AnsweredOutside, AComputationThatWaitsTakesNothingFromOthers) {
   EXPECT_THAT(late, IsNumber(s + 0.7 * c, 1e-12));
 }
 
-// ---- compiled functions ---------------------------------------------------------------------------------------------
+// ---- compiled functions -------------------------------------------------------------------------
 
 TEST(AnsweredOutside, AReplayRefusesWhatARecordingRefuses) {
   const Tensor three = tensor(3., float64);
@@ -411,7 +415,7 @@ TEST(AnsweredOutside, AReplayRefusesWhatARecordingRefuses) {
   }
 }
 
-// A constant that was given, of which a number is made: nothing is lost.
+// An answer computed from a constant loses no derivative.
 TEST(AnsweredOutside, WhatIsMadeOfAConstantIsOne) {
   everywhere([](auto derivative, const Fn& ask, const std::string&, bool) {
     Answers doubles([](T x) { return 2 * x; });
@@ -420,7 +424,7 @@ TEST(AnsweredOutside, WhatIsMadeOfAConstantIsOne) {
   });
 }
 
-// One rule: foreign code's results, answers, and what leaves a checkpoint.
+// The results of foreign code follow the same rule as answers.
 TEST(AnsweredOutside, ForeignCodeFollowsTheSameRule) {
   const auto twice = host_call([](T x) { return tensor(2 * x.to_vector<double>()[0], float64); }, {{Shape{}, float64}});
   Answers answers([&](T x) { return twice(x); });

@@ -1,6 +1,6 @@
-// Arguments that are no tensors, through every wrapper of functions: string literals, views, C
-// strings, enums, C arrays, functions, nullptr. What is stored of them refers to nothing of the
-// caller's.
+// Arguments that are not tensors, through every function that wraps a function: string literals,
+// views, C strings, enums, C arrays, functions, nullptr. A wrapper that stores an argument stores a
+// copy, which refers to none of the caller's memory.
 #include <span>
 #include <string>
 #include <string_view>
@@ -19,7 +19,7 @@ enum class Scoped { sine, cosine };
 Tensor halved(const Tensor& x) { return x / 2.; }
 Tensor doubled(const Tensor& x) { return 2. * x; }
 
-// By how much each kind of argument scales.
+// The factor by which each kind of argument scales.
 double factor(const std::string& text) { return static_cast<double>(text.size()); }
 Tensor by_string(const std::string& text, const Tensor& x) { return factor(text) * sin(x); }
 Tensor by_view(std::string_view text, const Tensor& x) { return factor(std::string(text)) * sin(x); }
@@ -35,7 +35,7 @@ Tensor by_pointer(Tensor (*f)(const Tensor&), const Tensor& x) { return f(sin(x)
 
 const Tensor x = tensor({0.5, 1., 2.}, float64), xs = stack({x, 2. * x});
 
-// f(argument, x) is so many times sin(x), whoever wraps f.
+// Expects f(argument, x) to be by * sin(x), under every wrapper of f.
 template <class F, class A>
 void expect_scales(const F& f, A&& argument, double by, const char* what) {
   const auto loss = [&f](auto&& a, const Tensor& y) { return sum(f(a, y)); };
@@ -105,7 +105,7 @@ TEST(Arguments, OfOtherContentsAreOtherSignatures) {
   EXPECT_THAT(of_function(doubled, x), IsNear(2. * sin(x)));
 }
 
-// Each argument's memory is changed, and freed, before it is used again.
+// Each argument's memory is changed, and then freed, before the wrapper uses its copy again.
 TEST(Arguments, ThatAreStoredAreCopies) {
   const auto c = compile(by_view);
   const auto of_chars = compile(by_c_string);

@@ -1,4 +1,5 @@
-// x.at(index...): against NumPy on random indices (data/at_numpy.py), and what NumPy has no word for.
+// x.at(index...): against NumPy on random indices (data/at_numpy.py), and the updates that NumPy
+// does not have.
 
 #include <cmath>
 #include <fstream>
@@ -26,7 +27,7 @@ namespace {
 
 Tensor counting(const Shape& shape) { return reshape(arange(0, shape.elements(), 1, int64), shape); }
 
-// ---- NumPy ------------------------------------------------------------------------------------------------
+// ---- NumPy --------------------------------------------------------------------------------------
 
 std::vector<Index> numbers_in(const std::string& text) {
   std::vector<Index> numbers;
@@ -87,7 +88,7 @@ TEST(At, AsNumPyHasIt) {
   EXPECT_EQ(cases, 600);
 }
 
-// ---- the words of it --------------------------------------------------------------------------------------
+// ---- reads and updates --------------------------------------------------------------------------
 
 TEST(At, ReadsAsAnIndexOfTensorsDoes) {
   const Tensor x = counting({3, 4});
@@ -150,9 +151,9 @@ TEST(At, DerivativesOfUpdates) {
     return sum(y * weights + exp(a(ids)(0) * b(1)));
   };
   check_grads(all, std::tuple(x, v), {.order = 3});
-  // Only the last update to a place has a derivative.
+  // Only the last update of an element has a derivative.
   EXPECT_THAT(values(grad([&](const Tensor& b) { return sum(x.at(ids).set(b)); })(v)), ElementsAre(0, 1, 1));
-  // Factors that are 0, also twice at a place: d/db0 = x3 b2, d/db2 = x3 b0.
+  // Factors of 0, one of them at an element that is updated twice: d/db0 = x3 b2, d/db2 = x3 b0.
   const Tensor factors = tensor({0., 4., 0.}, float64);
   const auto product = [&](const Tensor& b) { return sum(x.at(ids).multiply(b)); };
   EXPECT_THAT(values(grad(product)(factors)), ElementsAre(0, 1, 0));

@@ -1,5 +1,5 @@
-// Attention against PyTorch's figures (2.15, float64) and the whole matrix of scores, what it keeps, and its errors. Every layout,
-// dtype and transform is the business of tests/table.
+// Attention against PyTorch's values (2.15, float64) and against the full score matrix, the memory
+// it keeps, and its errors. tests/table covers every layout, dtype and transform.
 
 #include <cmath>
 #include <limits>
@@ -21,7 +21,7 @@ Tensor doubles(const std::vector<double>& values) { return from(values); }
 Tensor counted(const Shape& shape) { return reshape(arange(0, shape.elements(), 1, float64), shape); }
 bool all_finite(T x) { return static_cast<bool>(all(isfinite(x))); }
 
-// The softmax of a matrix of scores, from operations that have tests of their own.
+// Attention by the softmax of a full score matrix, from operations that have tests of their own.
 Tensor dense(T q, T k, T v, T mask = Tensor(), bool causal = false) {
   Tensor scores = matmul(q, matrix_transpose(k)) / std::sqrt(static_cast<double>(q.shape(-1)));
   if (mask.defined()) scores = mask.dtype() == bool_ ? where(mask, scores, -inf) : scores + mask;
@@ -64,7 +64,7 @@ TEST(Attention, IsPyTorchs) {
                               0.4365611811813732})));
 }
 
-// Longer than the blocks of queries and keys, by parts of them.
+// Lengths that exceed the blocks of queries and keys, and are no multiples of them.
 TEST(Attention, IsThatOfTheWholeMatrixOfScores) {
   for (const Dtype dtype : {float64, float32, float16}) {
     const double tolerance = dtype == float64 ? 1e-12 : dtype == float32 ? 2e-5 : 4e-3;
@@ -128,8 +128,8 @@ TEST(Attention, IsStableForLargeScoresAndKeepsNan) {
   EXPECT_THAT(scaled_dot_product_attention(nan, k, v)(0), Equals(tensor({2.})));
 }
 
-// Key 1 takes part nowhere: everything is that of the other keys alone, whatever it and its value
-// are.
+// No query attends to key 1: results are those of the other keys alone, whatever key 1 and its
+// value are.
 TEST(Attention, ReadsNothingOfKeysThatTakeNoPart) {
   const auto others = [](T x) { return take(x, tensor({0, 2, 3}), -2); };
   for (const Dtype dtype : {float64, float32, float16})
@@ -157,7 +157,7 @@ TEST(Attention, ReadsNothingOfKeysThatTakeNoPart) {
         expect(dq, eq), expect(others(dk), ek), expect(others(dv), ev);
         EXPECT_THAT(dk(1), Equals(zeros({2}, dtype)));
         EXPECT_THAT(dv(1), Equals(zeros({3}, dtype)));
-        // Forwards, and twice.
+        // Forward mode, and second derivatives.
         expect(jvp([&](T a) { return f(a, k, v); }, q, q).second,
                jvp([&](T a) { return g(a, k64, v64); }, q64, q64).second);
         expect(jvp([&](T b) { return f(q, b, v); }, k, k).second,
@@ -179,8 +179,8 @@ TEST(Attention, ReadsNothingOfKeysThatTakeNoPart) {
       }
 }
 
-// Over several blocks: the last keys are met by the last queries only, the first query by the first
-// key.
+// Several blocks with causal masking: only the last queries attend to the last keys, and the first
+// query attends to the first key only.
 TEST(Attention, ReadsNothingOfLaterKeys) {
   const Index n = 300, met = 280;
   const Tensor q = normal(Key(1), {2, n, 4}, float64), ct = normal(Key(4), {2, n, 3}, float64);
@@ -197,7 +197,7 @@ TEST(Attention, ReadsNothingOfLaterKeys) {
     const auto [dq, dk, dv] = vjp(f, q, some_k, some_v).second(ct);
     EXPECT_THAT(first(dq), IsNear(std::get<0>(vjp(g, first(q), first(k), first(v)).second(first(ct)))));
   }
-  // What queries that do not meet a key are counts for nothing in its gradients.
+  // Queries that do not attend to a key contribute nothing to its gradients, even if they are NaN.
   const Tensor early = expand_dims(arange(0, n, 1) < 20, 1);
   const auto [dq, dk, dv] = vjp(f, where(early, std::nan(""), q), k, v).second(where(early, inf, ct));
   const auto [eq, ek, ev] = vjp(g, q, k, v).second(where(early, 0, ct));
@@ -233,7 +233,7 @@ TEST(Attention, DifferentiatesTheMask) {
   check_grads([&](T m) { return sum(square(scaled_dot_product_attention(q, k, v, {.mask = m}))); }, mask);
 }
 
-// Memory for operands and results, and no more than a fifth of that beside them.
+// Attention allocates the operands and results, and at most a fifth of that in addition.
 TEST(Attention, NeverKeepsTheScores) {
   const Shape shape{8, 8, 512, 64};
   const Tensor q = normal(Key(1), shape), k = normal(Key(2), shape), v = normal(Key(3), shape);
@@ -247,7 +247,8 @@ TEST(Attention, NeverKeepsTheScores) {
   const auto forward = [&](T a, T b, T c) { return scaled_dot_product_attention(a, b, c); };
   const auto forward_peak = static_cast<double>(peak_beside([&] { return forward(q, k, v); }));
   EXPECT_LT(forward_peak + 3 * bytes, 1.2 * 4 * bytes);
-  // Of the backward pass operands are q, k, v, the result and its cotangent; results three gradients.
+  // The operands of the backward pass are q, k, v, the result and its cotangent; its results are
+  // three gradients.
   const auto backward_peak = static_cast<double>(
       peak_beside([&] { return grad<0, 1, 2>([&](T a, T b, T c) { return sum(forward(a, b, c)); })(q, k, v); }));
   EXPECT_LT(backward_peak + 3 * bytes, 1.2 * 8 * bytes);

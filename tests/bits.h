@@ -1,4 +1,4 @@
-// Tensors by their bits.
+// The bytes of tensors, to compare them bit for bit.
 #pragma once
 
 #include <cstddef>
@@ -8,7 +8,7 @@
 
 namespace stave_test {
 
-/// In row-major order.
+/// Returns the elements' bytes in row-major order.
 inline std::vector<std::byte> bytes_of(const stave::Tensor& x) {
   const stave::Tensor row_major = stave::contiguous(x);
   const auto* const data = static_cast<const std::byte*>(row_major.node().data());

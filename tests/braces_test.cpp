@@ -1,6 +1,6 @@
-// Axes and shapes in braces: {0}, {0, 1}, {}, {-1}, and integers of any type, in every function
-// that takes some. {0} is special: 0 is a null pointer and a bool, too, so a function that could be
-// given either is ambiguous, or takes the wrong one.
+// Axes and shapes in braces ({0}, {0, 1}, {}, {-1}), with integers of any type, in every function
+// that takes them. {0} is a special case: 0 is also a null pointer and a bool, so a call can become
+// ambiguous, or choose the wrong overload.
 #include <gtest/gtest.h>
 
 #include <stave/stave.h>
@@ -15,8 +15,8 @@ const std::size_t one_size = 1;
 const Index one_index = 1;
 const unsigned short one_short = 1;
 
-/// What `call` gives for an axis 0 and 1, each in braces, of any type, and for lists of them.
-/// `call` is a macro, as a function would have to say what braces are.
+/// Expects `call` with axes in braces, of any integer type, to give the result of `by_list` with a
+/// vector of them. `call` is a macro, because braces cannot be passed through a function parameter.
 #define EXPECT_BRACES(call, by_list)                                        \
   do {                                                                      \
     const std::vector<int> none_of, zero{0}, one{1}, last{-1}, both{0, 1};  \
@@ -81,7 +81,8 @@ TEST_REDUCTION(std)
 TEST_REDUCTION(norm)
 TEST_REDUCTION(count_nonzero)
 
-TEST(Braces, ReductionsGiveWhatTheyShould) {  // by hand: x is 1 ... 24 in [2, 3, 4]
+// By hand: x is 1 ... 24 in [2, 3, 4].
+TEST(Braces, ReductionsGiveWhatTheyShould) {
   EXPECT_EQ(sum(x, {0}).shape(), Shape({3, 4}));
   EXPECT_EQ(sum(x, {0})(0, 0).item<float>(), 14);  // 1 + 13
   EXPECT_EQ(sum(x, {0}, keepdims).shape(), Shape({1, 3, 4}));

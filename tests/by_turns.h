@@ -1,4 +1,5 @@
-// What the tests of concurrently share: what is performed in turn, and what sees it.
+// Definitions shared by the tests of concurrently: computations that take turns, and handlers that
+// observe them.
 #pragma once
 
 #include <string>

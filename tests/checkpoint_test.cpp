@@ -1,4 +1,5 @@
-// What checkpoints keep by policy, and what runs again; loops by `repeat` and their schedule.
+// Values that checkpoints save by their policy, and operations that they run again; loops by
+// `repeat`, and their schedule.
 #include <cmath>
 #include <limits>
 #include <map>
@@ -38,7 +39,7 @@ Tensor input(Dtype dtype = float32) { return normal(Key(3), {5, 4}, dtype); }
 struct Case {
   const char* name;
   CheckpointPolicy policy;
-  int matmul, tanh, sigmoid;  // that run again
+  int matmul, tanh, sigmoid;  // how many of each are rematerialised
 };
 std::vector<Case> cases() {
   return {{"nothing", nothing_saveable, 2, 2, 1},
@@ -111,7 +112,8 @@ TEST(CheckpointPolicies, InEachNest) {
   }
 }
 
-// What a checkpoint inside computes is not this one's to save: it runs again, as without a policy.
+// The outer checkpoint's policy does not cover values computed in an inner checkpoint: they are
+// rematerialised, as without a policy.
 TEST(CheckpointPolicies, AroundOtherCheckpointsAndRules) {
   const auto inner = [](T x, T w) { return tanh(matmul(x, w)); };
   const auto squared = custom_vjp([](T x) { return square(tanh(x)); },
@@ -137,7 +139,8 @@ TEST(CheckpointPolicies, AroundOtherCheckpointsAndRules) {
 }
 
 TEST(CheckpointPolicies, KeepWhatTheySayInMemory) {
-  const Tensor x = normal(Key(8), {256, 256}), w = normal(Key(9), {256, 256}) * 0.05;  // 256 KiB each
+  // Both have 256 KiB.
+  const Tensor x = normal(Key(8), {256, 256}), w = normal(Key(9), {256, 256}) * 0.05;
   const auto chain = [](T a, T b) {
     Tensor h = a;
     for (int i = 0; i < 8; ++i) h = tanh(label(matmul(h, b), i == 3 ? "third" : ""));
@@ -165,11 +168,11 @@ TEST(CheckpointPolicies, OfAFunctionThatDoesSomethingElseAgain) {
       HasSubstr("performed other operations when it ran again"));
 }
 
-// ---- repeat -------------------------------------------------------------------------------------------------
+// ---- repeat -------------------------------------------------------------------------------------
 
 struct State {
   Tensor position, velocity;
-  int kind;  // no tensor: it stays
+  int kind;  // not a tensor: the loop leaves it as it is
 };
 const auto swing = [](const Tensor& stiffness) {
   return [stiffness](const State& s) {
@@ -193,7 +196,7 @@ TEST(Repeat, IsTheLoop) {
   EXPECT_TRUE(array_equal(repeat(3, sin)(tensor(0.5)), sin(sin(sin(tensor(0.5))))));
 }
 
-// Of a captured value, and of the state.
+// A function of a captured value and of the state.
 const auto energy = [](Index n, Index snapshots) {
   return [=](T stiffness, const State& s) {
     const State end = repeat(n, swing(stiffness), {.snapshots = snapshots})(s);
@@ -238,7 +241,8 @@ TEST(Repeat, InEachNest) {
     EXPECT_TRUE(allclose(found[i], expected[i], 1e-11, 1e-11)) << "nest " << i;
 }
 
-// The fewest steps that are taken without being recorded, by all ways to divide n (Griewank and Walther, 2000, equation 1).
+// The least number of steps that run unrecorded, over all ways to divide n (Griewank and Walther,
+// 2000, equation 1).
 Index fewest(Index n, Index snapshots) {
   static std::map<std::pair<Index, Index>, Index> known;
   if (n == 1) return 0;
@@ -252,7 +256,8 @@ Index fewest(Index n, Index snapshots) {
 double binomial(Index n, Index k) {
   return std::round(std::exp(std::lgamma(n + 1.) - std::lgamma(k + 1.) - std::lgamma(n - k + 1.)));
 }
-// The closed form: r n - C(s + r, r - 1), where r is the least for which C(s + r, s) >= n (the same, proposition 1).
+// The closed form: r n - C(s + r, r - 1), where r is the least number with C(s + r, s) >= n
+// (Griewank and Walther, 2000, proposition 1).
 double by_formula(Index n, Index s) {
   Index r = 0;
   while (binomial(s + r, s) < static_cast<double>(n)) ++r;

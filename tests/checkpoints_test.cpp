@@ -1,6 +1,6 @@
-// Training states in files: a run that goes on from one is the run that was never ended, bit for bit; and whatever happens while one is
-// written, the old one stays whole. This program has an fsync and a rename of its own, which note that they are called, and fail on
-// demand.
+// Training states in files. A run that continues from a file equals an uninterrupted run bit for
+// bit, and whatever happens while a file is written, the previous file stays complete. This program
+// replaces fsync and rename: its versions log their calls, and fail on demand.
 
 #include <fcntl.h>
 #include <signal.h>
@@ -31,7 +31,7 @@
 namespace {
 
 std::vector<std::string> calls;
-std::string to_fail;  // the call that does
+std::string to_fail;  // the name of the call that fails
 
 bool note(const std::string& call) {
   static std::mutex mutex;
@@ -65,7 +65,7 @@ using testing::UnorderedElementsAre;
 using T = const Tensor&;
 using Named = std::map<std::string, Tensor>;
 
-// ---- training ---------------------------------------------------------------------------------------------
+// ---- training -----------------------------------------------------------------------------------
 
 struct Linear {
   Tensor weight, bias;
@@ -76,7 +76,7 @@ struct Training {
   Mlp params;
   AdamState<Mlp> optimizer;
   Key key{0};
-  Tensor halves;  // of another dtype
+  Tensor halves;  // a tensor of another dtype
   static constexpr const char* names[] = {"params", "optimizer", "key", "halves"};
 };
 
@@ -149,7 +149,7 @@ TEST(Checkpoints, AreSafetensorsUnderTheNamesOfTheTree) {
   EXPECT_THAT(safetensors_metadata(folder / "x"), ElementsAre(std::pair("stave.checkpoint", "1")));
 }
 
-// The file may go, or be written over in place.
+// The file may be removed, or overwritten in place, after it was read.
 TEST(Checkpoints, AreReadIntoMemoryOfTheirOwn) {
   const Folder folder;
   save_checkpoint(folder / "x", ones({1000}));
@@ -169,7 +169,7 @@ TEST(Checkpoints, ComeToTheDeviceOfTheExample) {
   EXPECT_THAT(read[1], Equals(arange(5.)));
 }
 
-// ---- what does not fit ------------------------------------------------------------------------------------
+// ---- checkpoints that do not fit ----------------------------------------------------------------
 
 TEST(Checkpoints, NameAllThatDoesNotFit) {
   const Folder folder;
@@ -205,7 +205,7 @@ TEST(Checkpoints, HaveAVersion) {
   EXPECT_EQ(fault(), start + "cannot be opened: No such file or directory");
 }
 
-// ---- the last ones ----------------------------------------------------------------------------------------
+// ---- keeping the last checkpoints ---------------------------------------------------------------
 
 TEST(Checkpoints, KeepTheLastOnes) {
   const Folder folder;
@@ -222,7 +222,7 @@ TEST(Checkpoints, KeepTheLastOnes) {
   EXPECT_THAT(save(10), ElementsAre(9, 10));
   EXPECT_THAT(save(10), ElementsAre(9, 10));
   EXPECT_THAT(save(4'000'000'000'000), ElementsAre(10, 4'000'000'000'000));
-  EXPECT_THAT(save(3), ElementsAre(3, 4'000'000'000'000));  // what is saved now stays
+  EXPECT_THAT(save(3), ElementsAre(3, 4'000'000'000'000));  // the step that was saved last stays
   EXPECT_EQ(checkpoints.latest(), 4'000'000'000'000);
   EXPECT_THAT(checkpoints.load(3, zeros({1})), Equals(full({1}, 3.)));
   EXPECT_EQ(checkpoints.path(3), folder / "a/b/step-000000000003.safetensors");
@@ -247,7 +247,7 @@ TEST(Checkpoints, SayWhatTheyCannotDo) {
   EXPECT_THAT(message_of<FileError>([&] { checkpoints.load(5, ones({1})); }), HasSubstr("step-000000000005"));
 }
 
-// ---- failures and crashes ---------------------------------------------------------------------------------
+// ---- failures and crashes -----------------------------------------------------------------------
 
 TEST(Checkpoints, AreOnTheDiskBeforeTheyHaveTheirName) {
   const Folder folder;
@@ -274,9 +274,9 @@ TEST(Checkpoints, AFailureLeavesTheOldOne) {
                        ": is written, but its name may not be on the disk yet: Input/output error");
 }
 
-// ---- what processes leave that were killed ----------------------------------------------------------------
+// ---- files that killed processes leave ----------------------------------------------------------
 
-/// A process that has a file under way, until it is killed or told to finish.
+/// A process that keeps a file half-written until it is killed or told to finish.
 class Saving {
  public:
   explicit Saving(const std::string& path) {
@@ -302,7 +302,7 @@ class Saving {
     if (pid_ > 0) end(SIGKILL);
   }
   Saving(const Saving&) = delete;
-  /// Its exit status, or the signal that it was ended by.
+  /// Returns the exit status, or the signal that ended the process.
   int kill() { return end(SIGKILL); }
   int finish() { return write(go_, "x", 1) == 1 ? end(0) : -1; }
 
@@ -317,7 +317,7 @@ class Saving {
   int go_;
 };
 
-/// All that writes files whole.
+/// All functions that write complete files.
 const std::pair<const char*, std::function<void(const std::string&)>> savers[] = {
     {"save_npy", [](const std::string& path) { save_npy(path, ones({1})); }},
     {"save_npz", [](const std::string& path) { save_npz(path, ones({1})); }},
@@ -335,7 +335,7 @@ TEST(Savers, RemoveWhatAProcessLeftThatWasKilled) {
   }
 }
 
-// In a container that is started again, every process has the number that one had before.
+// After a container restarts, process ids repeat, so that a name of a temporary file may be taken.
 TEST(Savers, SaveWhateverNamesThereAre) {
   for (const auto& [name, save] : savers) {
     const Folder folder;
@@ -376,7 +376,8 @@ TEST(Savers, RemoveWhatManyLeft) {
     EXPECT_EQ(folder.names().size(), 12u);
     for (const int finished : {0, 1, 2, 3, 4, 5, 6, 8, 9, 10}) EXPECT_EQ(others[finished]->finish(), 0);
   }
-  EXPECT_EQ(folder.names().size(), 3u);  // what was saved, and what two left
+  // The saved file, and the files that two killed processes left.
+  EXPECT_EQ(folder.names().size(), 3u);
   save_npy(folder / "x", ones({1}));
   EXPECT_THAT(folder.names(), ElementsAre("x"));
 }
@@ -404,7 +405,7 @@ TEST(Savers, MayAllSaveTheSameFile) {
   EXPECT_THAT(folder.names(), ElementsAre("x"));
 }
 
-// A file under way has the permissions of the old one from its first byte on.
+// A temporary file has the permissions of the file that it will replace, from its first byte on.
 TEST(Savers, OfFilesThatMayNotBeWritten) {
   const Folder folder;
   save_npy(folder / "x", ones({1}));
@@ -430,7 +431,7 @@ TEST(Checkpoints, RemoveWhatWasLeftOfOtherSteps) {
   EXPECT_THAT(checkpoints.steps(), ElementsAre(4, 5));
 }
 
-// Files that killed runs have left may have filled the disk. They go before anything is written.
+// Files left by killed runs may have filled the disk. They are removed before anything is written.
 TEST(Checkpoints, RemoveWhatWasLeftBeforeTheySave) {
   const Folder folder;
   const Checkpoints checkpoints(folder.path);
@@ -447,7 +448,8 @@ TEST(Checkpoints, RemoveWhatWasLeftBeforeTheySave) {
     checkpoints.save(step, std::vector(8, full({1 << 14}, static_cast<double>(step))));
 }
 
-// In a program that runs this very test and finds a folder in its environment.
+// The test runs its own program again; that process finds a folder in its environment, and saves
+// until it is killed.
 TEST(Checkpoints, AKilledRunLeavesAWholeOne) {
   if (const char* folder = std::getenv("STAVE_TEST_FOLDER")) save_until_killed(folder);
   const Folder folder;
@@ -462,7 +464,7 @@ TEST(Checkpoints, AKilledRunLeavesAWholeOne) {
   const std::vector<Tensor> like(8, zeros({1 << 14}));
   std::size_t parts = 0;
   Index last = -1;
-  for (int i = 0; i < 12 || parts == 0; ++i) {  // until some were killed while they wrote
+  for (int i = 0; i < 12 || parts == 0; ++i) {  // until at least one was killed while it wrote
     pid_t pid = 0;
     ASSERT_EQ(posix_spawn(&pid, program.c_str(), &quiet, nullptr, arguments, environ), 0);
     const auto moment = [] { std::this_thread::sleep_for(std::chrono::microseconds(100)); };
@@ -482,7 +484,8 @@ TEST(Checkpoints, AKilledRunLeavesAWholeOne) {
   posix_spawn_file_actions_destroy(&quiet);
   unsetenv("STAVE_TEST_FOLDER");
   checkpoints.save(last + 1, like);
-  EXPECT_EQ(folder.names().size(), checkpoints.steps().size());  // what they left is removed
+  // Files left by killed processes are removed.
+  EXPECT_EQ(folder.names().size(), checkpoints.steps().size());
 }
 
 }  // namespace checkpoints_test

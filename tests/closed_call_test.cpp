@@ -1,4 +1,5 @@
-// Compiled functions under transforms: derivatives and lanes of what is recorded are those of the function, and f itself runs no more.
+// Compiled functions under transforms: derivatives and lanes come from the recorded program and
+// equal those of the function, which does not run again.
 #include <thread>
 
 #include <stave/handlers/compile/derive.h>
@@ -14,7 +15,7 @@ using namespace stave_test;
 const Tensor x = tensor({1., 2., 3.});
 const Tensor lanes = tensor({{1., 2., 3.}, {0.5, -1., 2.}, {3., 0., -2.}, {0.1, 0.2, 0.3}});
 
-// The same bits.
+// Matches a tensor with the same bits.
 MATCHER_P(Is, expected, "") {
   const Tensor want = expected;
   return stave_detail::same_bits(arg, want);
@@ -22,7 +23,7 @@ MATCHER_P(Is, expected, "") {
 
 Tensor smooth(const Tensor& a) { return sum(sin(a) * a + exp(a * 0.1)); }
 
-/// `transform` of the compiled function is that of the function, and the function has run once.
+/// Expects `transform` of the compiled function to equal `transform` of f, and f to run only once.
 template <class F, class Transform>
 void expect_once(F f, Transform transform, const std::vector<Tensor>& inputs) {
   int runs = 0;
@@ -116,7 +117,7 @@ TEST(Whole, ReadsAreBranchesUnderDerivatives) {
       EXPECT_THAT(jacfwd(compiled)(x * scale), IsNear(jacfwd(f)(x * scale)));
       EXPECT_THAT(hessian(compiled)(x * scale), IsNear(hessian(f)(x * scale)));
     }
-  // A value that was never met: one run for each way, whatever the transform.
+  // One run for each path, whatever the transform.
   EXPECT_EQ(runs, 3);
   EXPECT_EQ(compiled.recordings(), 3u);
 }
@@ -170,7 +171,8 @@ TEST(Whole, RulesOfOnesOwnStay) {
 }
 
 TEST(Whole, ACheckpointMayCaptureOneValueUnderManyNotes) {
-  // Under both gradients and the tangent of hvp, what the checkpoint captures is one value of the program in several tensors.
+  // Under both gradients and the tangent of hvp, one value of the program, which the checkpoint
+  // captures, appears as several tensors.
   const auto f = [](const Tensor& a) {
     const auto inner = [](const Tensor& p, const Tensor& b) {
       return hvp(
@@ -280,7 +282,8 @@ TEST(Whole, ThreadsMayCallItAtOnce) {
 }
 
 TEST(Whole, TheBackwardProgramIsGivenWhatItNeeds) {
-  // Chains of cheap operations are computed again from x, which the caller has; products are kept.
+  // The backward pass rematerialises chains of cheap operations from x, which the caller has, and
+  // saves products.
   const Tensor big = ones({64, 128});
   const auto chain = trace([](const Tensor& a) {
     Tensor y = a;
@@ -288,12 +291,13 @@ TEST(Whole, TheBackwardProgramIsGivenWhatItNeeds) {
     return sum(y);
   })(big);
   const auto [forward, backward] = stave_detail::vjp_of(chain, {true}, std::vector{big});
-  EXPECT_EQ(forward.outputs.size(), 2u) << forward;  // the sum, and a
+  EXPECT_EQ(forward.outputs.size(), 2u) << forward;  // the sum, and `a`
   EXPECT_EQ(forward.outputs[1], forward.inputs[0]);
   const auto network = trace([](const Tensor& a, const Tensor& w) { return sum(tanh(matmul(tanh(matmul(a, w)), w))); })(
       big, ones({128, 128}));
   const auto parts = stave_detail::vjp_of(network, {false, true}, std::vector{big, ones({128, 128})});
-  EXPECT_EQ(parts.first.outputs.size(), 6u) << parts.first;  // the sum, a, w, what both tanh are of, and the inner one
+  // The sum, a, w, the arguments of both tanh, and the inner tanh.
+  EXPECT_EQ(parts.first.outputs.size(), 6u) << parts.first;
   EXPECT_EQ(parts.rest.outputs.size(), 1u);
   for (const auto& step : parts.rest.instructions) EXPECT_NE(step.op, &op_tanh);
 }

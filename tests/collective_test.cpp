@@ -1,5 +1,6 @@
-// Collectives over the lanes of vmap, in what the table of operations does not nest: control flow, checkpoints, programs, names.
-// Expected values are closed forms, and what jax.vmap(f, axis_name=...) gives where it says so.
+// Collectives over the lanes of vmap, in combinations that the table of operations does not cover:
+// control flow, checkpoints, programs, axis names. Expected values are closed forms, or values of
+// jax.vmap(f, axis_name=...) where a comment says so.
 #include <cmath>
 #include <vector>
 
@@ -19,13 +20,14 @@ Tensor numbers(std::vector<double> values) { return from(values, {static_cast<In
 
 TEST(Collective, GradientsInsideOfTheAxisAreThoseOfTheSumOfAllPlaces) {
   const Tensor x = numbers({1, 2, 3, 4});
-  // jax.vmap(jax.grad(lambda x: jnp.sin(lax.psum(x, 'i')) * x), axis_name='i')([1, 2, 3, 4]) is -8.934736 in each.
+  // jax.vmap(jax.grad(lambda x: jnp.sin(lax.psum(x, 'i')) * x), axis_name='i')([1, 2, 3, 4]) is
+  // -8.934736 in each lane.
   const auto f = [](const Tensor& y) { return sin(psum(y, "i")) * y; };
   const double expected = std::sin(10.) + 10 * std::cos(10.);
   EXPECT_THAT(values(vmap(grad(f), {.axis_name = "i"})(x)), testing::Each(testing::DoubleNear(expected, 1e-12)));
   EXPECT_THAT(values(grad([&](const Tensor& y) { return sum(vmap(f, {.axis_name = "i"})(y)); })(x)),
               testing::Each(testing::DoubleNear(expected, 1e-12)));
-  // As jax.vmap(jax.grad(lambda x: lax.psum(x, 'i')), axis_name='i'): 4 in each.
+  // jax.vmap(jax.grad(lambda x: lax.psum(x, 'i')), axis_name='i') gives 4 in each lane.
   EXPECT_THAT(values(vmap(grad([](const Tensor& y) { return psum(y, "i"); }), {.axis_name = "i"})(x)),
               ElementsAre(4, 4, 4, 4));
 }
@@ -35,7 +37,7 @@ TEST(Collective, SecondDerivativesPassTheAxis) {
   const auto f = [](const Tensor& y) {
     return sum(vmap([](const Tensor& z) { return pow(psum(z, "i"), 3) * z; }, {.axis_name = "i"})(y));
   };
-  // s^3 s: 12 s^2 in all places.
+  // The function is s^3 s, with the second derivative 12 s^2 at every entry.
   EXPECT_THAT(values(hessian(f)(x)), testing::Each(testing::DoubleNear(12. * 36, 1e-9)));
 }
 
@@ -81,7 +83,7 @@ TEST(Collective, NamesChooseAmongNestedAxes) {
   EXPECT_THAT(values(result), ElementsAre(303, 305, 307, 1203, 1205, 1207));
   const auto both = [](const Tensor& y) { return psum(psum(y, "rows"), "columns"); };
   EXPECT_THAT(values(vmap(vmap(both, {.axis_name = "columns"}), {.axis_name = "rows"})(x)), testing::Each(15));
-  // Of two of one name the inner one answers.
+  // If two axes have the same name, the inner one answers.
   const auto inner = [](const Tensor& y) { return psum(y, "i"); };
   EXPECT_THAT(values(vmap(vmap(inner, {.axis_name = "i"}), {.axis_name = "i"})(x)), ElementsAre(3, 3, 3, 12, 12, 12));
 }
@@ -102,7 +104,7 @@ TEST(Collective, OfTreesAreOfTheirTensors) {
   EXPECT_THAT(values(mean.b), ElementsAre(20, 20));
 }
 
-// ---- control flow ----------------------------------------------------------------------------------------------------
+// ---- control flow -------------------------------------------------------------------------------
 
 TEST(Collective, LanesThatPartAfterItKeepWhatItGave) {
   const Tensor x = numbers({1, 2, 3, 4});
@@ -110,11 +112,12 @@ TEST(Collective, LanesThatPartAfterItKeepWhatItGave) {
     const Tensor total = psum(y, "i"), next = ppermute(y, "i", {{0, 1}, {1, 2}, {2, 3}, {3, 0}});
     const Tensor place = axis_index("i");
     if (y > 1.5) return total * y + next;  // three lanes
-    return total - next + place;           // one
+    return total - next + place;           // one lane
   };
   EXPECT_THAT(values(vmap(f, {.axis_name = "i"})(x)), ElementsAre(6, 21, 32, 43));
   const auto total = [&](const Tensor& y) { return sum(vmap(f, {.axis_name = "i"})(y)); };
-  // total is 10: d/dx_j is 1 + 2 + 3 + 4 of total's, its own 10 where it multiplies, and +-1 as somebody's next.
+  // total is 10. d/dx_j is 1 + 2 + 3 + 4 through total, its own 10 where it multiplies total, and
+  // +-1 where it is another lane's next.
   EXPECT_THAT(values(grad(total)(x)), ElementsAre(11, 21, 21, 19));
 }
 
@@ -161,7 +164,7 @@ TEST(Collective, OneLaneIsAnAxisToo) {
       ElementsAre(7));
 }
 
-// ---- functions that operations carry, and programs -------------------------------------------------------------------
+// ---- higher-order operations and programs -------------------------------------------------------
 
 TEST(Collective, InsideOfACheckpoint) {
   const Tensor x = numbers({1, 2, 3, 4});
@@ -189,7 +192,7 @@ TEST(Collective, InsideOfAProgram) {
     EXPECT_THAT(values(within(x)), testing::Each(testing::DoubleNear(expected, 1e-12)));
     EXPECT_THAT(values(both(x)), testing::Each(testing::DoubleNear(expected, 1e-12)));
   }
-  // The same compiled function, under axes of other sizes, and in another place of the nest.
+  // The same compiled function under axes of other sizes, and at another position of the nest.
   const auto g = compile([](const Tensor& y) { return psum(y, "i"); });
   EXPECT_THAT(values(vmap([&](const Tensor& y) { return g(y); }, {.axis_name = "i"})(x)), testing::Each(10));
   EXPECT_THAT(values(vmap([&](const Tensor& y) { return g(y); }, {.axis_name = "i"})(numbers({1, 2}))),
@@ -201,8 +204,8 @@ TEST(Collective, InsideOfAProgram) {
   EXPECT_THAT(values(of_columns(pairs)), ElementsAre(3, 3, 7, 7));
 }
 
-// Lanes that part after an operation that carries a function run again from the start, and are
-// given what all computed together.
+// When lanes split after a higher-order operation, each group runs again from the start, and
+// receives the collective's result that all lanes computed together.
 TEST(Collective, BeforeLanesPartAreGivenAgain) {
   const Tensor x = numbers({1, -0.5, 0.5, -1});
   const std::vector<double> at = values(x);
@@ -212,12 +215,13 @@ TEST(Collective, BeforeLanesPartAreGivenAgain) {
   const auto rule = [=](const Tensor& y) {
     return custom_jvp(same, [](const Tensor& z, const Tensor& d) { return std::pair(z * 1., d); })(y);
   };
-  const auto sum_of_squares = [](const Tensor& y) { return psum(y * y, "i"); };  // 2.5
+  const auto sum_of_squares = [](const Tensor& y) { return psum(y * y, "i"); };  // its value is 2.5
   using F = std::function<Tensor(const Tensor&)>;
   const std::pair<const char*, F> functions[] = {
       {"none",
        [=](const Tensor& y) {
-         const Tensor s = sum_of_squares(y);  // a compiler may compute either factor of a product first
+         // This is evaluated first: a compiler may compute either factor of a product first.
+         const Tensor s = sum_of_squares(y);
          return g(y) * s;
        }},
       {"checkpoint after",
@@ -259,13 +263,14 @@ TEST(Collective, BeforeLanesPartAreGivenAgain) {
        }},
   };
   for (const auto& [name, function] : functions) {
-    const auto& f = function;  // lambdas of clang 14 capture no bindings
+    const auto& f = function;  // clang 14 does not let lambdas capture structured bindings
     SCOPED_TRACE(name);
     const std::vector<double> found = values(vmap(f, {.axis_name = "i"})(x));
     for (std::size_t i = 0; i < found.size(); ++i) EXPECT_NEAR(found[i], plain_g(at[i]) * 2.5, 1e-12);
     if (std::string(name).find("around") != std::string::npos ||
         std::string(name).find("all of it") != std::string::npos)
-      continue;  // reverse mode runs it again for each way apart, where lanes have parted: an error
+      // Reverse mode runs the function again for each group of split lanes, where psum is an error.
+      continue;
     const std::vector<double> slopes =
         values(grad([&](const Tensor& y) { return sum(vmap(f, {.axis_name = "i"})(y)); })(x));
     double others = 0;
@@ -273,7 +278,7 @@ TEST(Collective, BeforeLanesPartAreGivenAgain) {
     for (std::size_t i = 0; i < found.size(); ++i)
       EXPECT_NEAR(slopes[i], (at[i] > 0 ? std::cos(at[i]) : 2 * at[i]) * 2.5 + 2 * at[i] * others, 1e-12);
   }
-  // Where lanes have parted it is an error, as ever.
+  // A collective after a split is an error.
   EXPECT_THAT(message_of<TransformError>([&] {
                 vmap([&](const Tensor& y) { return psum(g(checkpoint(same)(y)), "i"); }, {.axis_name = "i"})(x);
               }),
@@ -298,7 +303,7 @@ TEST(Collective, TracesShowThem) {
   EXPECT_THAT(shown.str(), HasSubstr("psum \"i\" of 2 f64[] -> f64[]"));
 }
 
-// ---- errors ----------------------------------------------------------------------------------------------------------
+// ---- errors -------------------------------------------------------------------------------------
 
 TEST(Collective, AnAxisThatNobodyHasIsAnError) {
   const Tensor x = numbers({1, 2});

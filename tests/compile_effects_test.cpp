@@ -1,5 +1,5 @@
-// compile: what a function asks of those around it, and errors of operations that it catches, happen at each call, once, in order; and
-// lead on as they do in the function itself.
+// compile with effects: effects that a function performs, and errors of operations that it catches,
+// happen at each call, once, in order, and lead to the same path as in the function itself.
 #include <atomic>
 #include <limits>
 #include <map>
@@ -21,13 +21,13 @@ using testing::HasSubstr;
 const Tensor x = tensor({1., 2., 3.});
 const Tensor lanes = tensor({{1., 2., 3.}, {0.5, -1., 2.}});
 
-// The same bits.
+// Matches a tensor with the same bits.
 MATCHER_P(Is, expected, "") {
   const Tensor want = expected;
   return stave_detail::same_bits(arg, want);
 }
 
-/// Answers by a function, and counts.
+/// Answers an effect by a function, and counts the answers.
 template <class E>
 struct By : Handles<E> {
   std::function<typename E::Result(E&)> answer;
@@ -60,7 +60,7 @@ struct Through {
   Tensor value;
 };
 
-// ---- answers -----------------------------------------------------------------------------------------------
+// ---- answers ------------------------------------------------------------------------------------
 
 TEST(CompileEffects, AnAnswerChoosesTheWay) {
   int runs = 0;
@@ -213,7 +213,8 @@ TEST(CompileEffects, ReplaysPerformEffectsWithWhatTheyCompute) {
     names.push_back(log.name + "@" + scopes().at(0) + (log.value.defined() ? label_of(log.value) : ""));
     values.push_back(log.value);
     if (log.value.defined())
-      static_cast<void>(log.value.to_vector<float>());  // its looking at it is no read of the function's
+      // The handler's read of the value is not a read of the function.
+      static_cast<void>(log.value.to_vector<float>());
   });
   for (int i = 1; i < 25; ++i) {
     names.clear();
@@ -258,7 +259,7 @@ TEST(CompileEffects, EachHappensOnceInACallWhateverIsMet) {
     EXPECT_THAT(found, Is(wanted));
     EXPECT_EQ(happened, wanted_effects);
   }
-  // sums 14, 17.5 and 28 are read; each is asked for a rate
+  // The sums 14, 17.5 and 28 are read; each path performs Rate.
   EXPECT_EQ(f.recordings(), 5u);
   EXPECT_EQ(runs, 5);
 }
@@ -296,7 +297,7 @@ TEST(CompileEffects, WhatPassesThroughAnAnswerKeepsItsDerivative) {
     expect_same([](Through& it) { return stop_gradient(it.value) * 2.; }, x * again);
     expect_same([](Through&) { return x; }, x * again);
   }
-  EXPECT_EQ(runs, 2);  // the value itself, or another
+  EXPECT_EQ(runs, 2);  // one for the value itself, one for another value
 }
 
 TEST(CompileEffects, WhatCannotBeKeptIsPerformedByTheFunction) {
@@ -419,7 +420,8 @@ TEST(CompileEffects, WhoeverAnswersMayCallTheFunctionOrGoOnLater) {
   auto nests = by<Rate>([&](Rate&) {
     if (depth == 2) return 2.;
     ++depth;
-    auto inner = by<Rate>([&](Rate&) { return 10. * depth; });  // at the innermost call a rate that was not met
+    // The innermost call gets a rate that was not observed before.
+    auto inner = by<Rate>([&](Rate&) { return 10. * depth; });
     const double found = sum(with(inner, [&] { return f(x); })).item<double>();
     return found / 100;
   });
@@ -428,7 +430,7 @@ TEST(CompileEffects, WhoeverAnswersMayCallTheFunctionOrGoOnLater) {
     const Tensor nested = with(nests, [&] { return f(x); });
     EXPECT_THAT(nested, Is(x * (63. / 100) + 1.));
   }
-  // A controller: it goes on after another call of the function, or not at all.
+  // A controller that resumes after another call of the function, or not at all.
   struct Later : Controls<Rate> {
     std::optional<Resumption<Rate>> rest;
     bool drops = false;
@@ -441,7 +443,8 @@ TEST(CompileEffects, WhoeverAnswersMayCallTheFunctionOrGoOnLater) {
     const auto later = std::make_shared<Later>();
     with(later, [&] { outcome = f(x); });
     auto handler = by<Rate>([&](Rate&) { return 100. + again; });
-    EXPECT_THAT(with(handler, [&] { return f(x); }), Is(x * (100. + again) + 1.));  // adds a way meanwhile
+    // Adds a path meanwhile.
+    EXPECT_THAT(with(handler, [&] { return f(x); }), Is(x * (100. + again) + 1.));
     EXPECT_FALSE(outcome);
     std::exchange(later->rest, {})->resume(3.);
     ASSERT_TRUE(outcome);
@@ -488,7 +491,8 @@ TEST(CompileEffects, AWayMayPartWhileAReplayAsks) {
   const Tensor good = tensor({0, 2}), bad = tensor({0, 5});
   auto three = by<Rate>([](Rate&) { return 3.; });
   with(three, [&] { f(x, good); });
-  auto calls = by<Rate>([&](Rate&) {  // takes the way apart in which the replay is
+  // The nested call adds a path, which splits the tree node that is being replayed.
+  auto calls = by<Rate>([&](Rate&) {
     EXPECT_THAT(with(three, [&] { return f(x, bad); }), Is((x * 2. + 1.) * 3.));
     return 3.;
   });
@@ -562,16 +566,17 @@ TEST(CompileEffects, ThreadsMayCallItAtOnce) {
   EXPECT_LE(f.recordings(), 15u);
 }
 
-// Whether a transform follows its derivative or its lanes.
+// Returns true if a transform traces the derivative or the lanes of `a`.
 bool is_followed(const Tensor& a) {
   for (const Note* note = a.node().notes; note; note = note->next)
     if (note->live() && note->owner->differentiates) return true;
   return !a.node().storage;
 }
 
-// ---- under transforms --------------------------------------------------------------------------------------
+// ---- under transforms ---------------------------------------------------------------------------
 
-/// `transform` of f, compiled, is that of f, and each effect happens as often, at each of three calls.
+/// Expects `transform` of the compiled f to equal `transform` of f, with the same effects, at each
+/// of three calls.
 template <class F, class Transform, class Under>
 void expect_same_under(F f, Transform transform, const Tensor& at, Under under) {
   const auto compiled = compile(f);
@@ -589,9 +594,9 @@ TEST(CompileEffects, DerivativesAndLanesAskOnce) {
     std::vector<std::string> happened;
     auto rates = by<Rate>([&](Rate&) { return happened.push_back("rate"), 0.5; });
     auto weights = by<Weights>([&](Weights& it) { return happened.push_back(it.name), x * 0.1; });
-    auto logs = by<Log>([&](Log& it) {  // what the transform outside of the function knows of it
-      happened.push_back(it.name + (!inside && is_followed(it.value) ? ", followed" : ""));
-    });
+    // Logs whether a transform outside the function traces the value.
+    auto logs =
+        by<Log>([&](Log& it) { happened.push_back(it.name + (!inside && is_followed(it.value) ? ", followed" : "")); });
     auto through = by<Through>([&](Through& it) { return happened.push_back("through"), it.value; });
     const Tensor found =
         with(rates, [&] { return with(weights, [&] { return with(logs, [&] { return with(through, body); }); }); });
@@ -627,11 +632,13 @@ TEST(CompileEffects, DerivativesAndLanesAskOnce) {
   under_all([](const Tensor& a) { return sum(sin(a) * perform(Weights{"w"}) + perform(Through{a * a})); });
   under_all(
       [](const Tensor& a) { return sum(checkpoint([](const Tensor& b) { return sin(b) * perform(Rate{}); })(a)); });
-  under_all([](const Tensor& a) {  // the backward pass runs it again, when the call is over
+  // The backward pass runs the checkpoint again after the call is over.
+  under_all([](const Tensor& a) {
     const Tensor y = a * perform(Rate{});
     return sum(checkpoint([](const Tensor& b) { return sin(b) * perform(Weights{"w"}); })(y));
   });
-  under_all([](const Tensor& a) {  // what the recording is ended by is no error of the function's
+  // The exception that ends a recording is not an error of the function.
+  under_all([](const Tensor& a) {
     try {
       return sum(perform(Through{a * a}));
     } catch (...) {
@@ -663,7 +670,7 @@ TEST(CompileEffects, ARecordingUnderATransformServesTheNextCalls) {
 }
 
 TEST(CompileEffects, AnswersThatATransformFollowsKeepTheirDerivatives) {
-  // The handler stands inside of grad: it answers by what is differentiated.
+  // The handler runs inside grad: its answers depend on the differentiated value.
   const auto body = [](const Tensor& a) { return sum(sin(a) * perform(Weights{"w"}) * perform(Weights{"w"})); };
   const auto compiled = compile(body);
   const auto loss = [](const auto& f) {
@@ -707,7 +714,7 @@ TEST(CompileEffects, AReadThatMissesUnderATransformAsksNothingAgain) {
   }
 }
 
-// ---- errors ------------------------------------------------------------------------------------------------
+// ---- errors -------------------------------------------------------------------------------------
 
 TEST(CompileEffects, ACaughtErrorIsAWay) {
   int runs = 0;
@@ -724,7 +731,7 @@ TEST(CompileEffects, ACaughtErrorIsAWay) {
     for (const int at : {0, 7, 2, 9, -8}) EXPECT_THAT(f(x * i, tensor({at})), Is(plain(x * i, tensor({at}))));
   EXPECT_EQ(runs, 2);
   EXPECT_EQ(f.recordings(), 2u);
-  const auto other = compile(plain);  // the error first
+  const auto other = compile(plain);  // the path with the error first
   for (int i = 1; i < 5; ++i)
     for (const int at : {7, 0, 9, 2}) EXPECT_THAT(other(x * i, tensor({at})), Is(plain(x * i, tensor({at}))));
   EXPECT_EQ(other.recordings(), 2u);
@@ -755,7 +762,7 @@ TEST(CompileEffects, ManyErrorsAndReadsOneAfterTheOther) {
     const Tensor m = eye(3) * (1. - static_cast<double>(random() % 6)), a = x * (random() % 3 == 0 ? 100. : 1.);
     EXPECT_THAT(f(a, m, at), Is(plain(a, m, at)));
   }
-  // 8 outcomes of three takes, by 5 of four cholesky; and early ends
+  // 8 outcomes of three takes, times 5 of four cholesky; and paths that end early
   EXPECT_GE(runs, 20);
   EXPECT_LE(runs, 130);
   EXPECT_EQ(f.recordings(), static_cast<std::size_t>(runs));
@@ -809,7 +816,8 @@ TEST(CompileEffects, AnOperationMayThrowErrorsOfSeveralTypes) {
     for (const int i : {0, 1, 2, 5, 1, 2}) EXPECT_THAT(f(x * i), Is(plain(x * i)));
   EXPECT_EQ(runs, 3);
   for (int again = 0; again < 3; ++again) EXPECT_THAT(f(x * 3.), Is(x * 12.));
-  EXPECT_EQ(runs, 6);  // that is no error of the library's
+  // f runs again each time, as this is not an error of the library.
+  EXPECT_EQ(runs, 6);
   EXPECT_EQ(f.recordings(), 3u);
 }
 
@@ -844,7 +852,7 @@ TEST(CompileEffects, AnErrorThatIsNotCaughtReachesTheCaller) {
     EXPECT_EQ(message_of<IndexError>([&] { f(x, tensor({5})); }),
               "take: index 5 is out of range for axis 0 with size 3\n  inside model, inside compile");
   }
-  // Caught once, thrown on the second time.
+  // The first error is caught, the second one leaves the function.
   const auto g = compile([](const Tensor& a, const Tensor& at) {
     try {
       return take(a, at, 0);
@@ -934,14 +942,15 @@ TEST(CompileEffects, AStepMayCatchWhatTheFirstStepsDoNotThrow) {
   const auto f = compile(plain);
   for (int i = 1; i < 4; ++i) {
     EXPECT_THAT(f(x * i), Is(plain(x * i)));
-    EXPECT_THAT(f(arange(6.) * i), Is(plain(arange(6.) * i)));  // nothing throws
+    EXPECT_THAT(f(arange(6.) * i), Is(plain(arange(6.) * i)));  // no operation throws here
     EXPECT_THAT(trace(plain)(x)(x * i), Is(plain(x * i)));
   }
 }
 
-// ---- random programs ----------------------------------------------------------------------------------------
+// ---- random programs ----------------------------------------------------------------------------
 
-// The same program for the same seed: operations on earlier values, with reads, effects, errors that are caught, and derivatives.
+// Returns the results of a random program, the same one for the same seed: operations on earlier
+// values, reads, effects, caught errors and derivatives.
 std::vector<Tensor> random_program(std::uint64_t seed, const std::vector<Tensor>& inputs) {
   std::mt19937_64 random(seed);
   const auto pick = [&](std::size_t n) { return static_cast<std::size_t>(random() % n); };
@@ -973,7 +982,7 @@ TEST(CompileEffects, RandomProgramsGiveTheSameBitsAndAskTheSame) {
     int runs = 0;
     const auto f =
         compile([&, seed](const std::vector<Tensor>& inputs) { return ++runs, random_program(seed, inputs); });
-    for (int call = 0; call < 18; ++call) {  // each of six three times
+    for (int call = 0; call < 18; ++call) {  // each of six inputs three times
       const double scale = call % 3 == 1 ? 1 : 0.5 + call % 3;
       const std::vector<Tensor> inputs = {tensor({0.5, -1., 2., 0.1}) * scale, tensor({-0.3, 0.2, 1.5, -2.}) * scale};
       const auto told = [&](const auto& g) {

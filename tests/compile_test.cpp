@@ -1,4 +1,5 @@
-// compile: what is replayed is what the function gives, whatever it reads, throws, captures, and wherever it is called.
+// compile: a replay gives the function's results, whatever the function reads, throws or captures,
+// and wherever it is called.
 #include <algorithm>
 #include <atomic>
 #include <limits>
@@ -20,7 +21,7 @@ using testing::ThrowsMessage;
 
 const Tensor x = tensor({1., 2., 3.});
 
-// The same bits.
+// Matches a tensor with the same bits.
 MATCHER_P(Is, expected, "") {
   const Tensor want = expected;
   return stave_detail::same_bits(arg, want);
@@ -166,9 +167,9 @@ TEST(Compile, LongReadsAreBranchesUpToALimit) {
   for (int i = 1; i < 4; ++i) EXPECT_THAT(by_data(x * i), Is(x * i * (2. * i)));
 }
 
-// ---- lanes inside ------------------------------------------------------------------------------------------
+// ---- vmap inside a compiled function ------------------------------------------------------------
 
-// What all lanes are given for a number, or have of what is made inside, is large.
+// Constants created inside the function are large here: one number for all lanes, or an array.
 TEST(Compile, WaysOfManyLanesAreKept) {
   const auto with_number = [](const Tensor& v) {
     const Tensor m = 1 + sin(v);
@@ -199,8 +200,8 @@ TEST(Compile, WaysOfManyLanesAreKept) {
   check(with_halves);
 }
 
-// A large tensor that is made anew each time is what it was; a region that the backward pass puts
-// together, too.
+// A large tensor that each run creates anew is recognised as equal; so is a region that the
+// backward pass builds.
 TEST(Compile, WhatIsMadeAnewDoesNotDifferForItsSize) {
   const auto made = [](const Tensor& a) {
     const Tensor y = a * sin(linspace(0., 1., 100'000)) + from(std::vector<float>(100'000, 0.5f));
@@ -244,11 +245,11 @@ TEST(Compile, PatternsOfLanesThatRepeatAreReplayed) {
   };
   for (int pattern = 0; pattern < 3; ++pattern) expect_right(pattern);
   const int before = std::exchange(runs, 0);
-  EXPECT_EQ(before, 6);  // two ways each
+  EXPECT_EQ(before, 6);  // two paths each
   for (int again = 0; again < 3; ++again)
     for (int pattern = 0; pattern < 3; ++pattern) expect_right(pattern);
   EXPECT_EQ(runs, 0);
-  // More than are recorded: most are replayed, in the end.
+  // More patterns than compile records: in the end most calls are replayed.
   for (int again = 0; again < 6; ++again)
     for (int pattern = 0; pattern < 20; ++pattern) expect_right(pattern);
   runs = 0;
@@ -276,7 +277,7 @@ TEST(Compile, WhatIsMadeInsideIsTheSameEachTime) {
   EXPECT_EQ(compiled.recordings(), 3u);
 }
 
-// ---- errors ------------------------------------------------------------------------------------------------
+// ---- errors -------------------------------------------------------------------------------------
 
 TEST(Compile, AnErrorThatTheFunctionCatchesIsItsOwn) {
   const auto f = [](const Tensor& a, const Tensor& at) {
@@ -345,11 +346,11 @@ TEST(Compile, AFunctionThatDoesNotFollowItselfIsCalled) {
     const Tensor y = odd ? sin(a) : cos(a);
     return sum(y).item<float>() > 100 ? y : y * 2.;
   });
-  // Another value is read each time: f runs, and does now this, now that.
+  // Each call reads another value, so that f runs each time, and its path changes.
   for (int i = 1; i < 12; ++i) EXPECT_THAT(f(x * i), Is((i % 2 ? sin(x * i) : cos(x * i)) * 2.));
 }
 
-// ---- what it captures, what it gives -----------------------------------------------------------------------
+// ---- captures and results -----------------------------------------------------------------------
 
 TEST(Compile, ACapturedValueOfAnOuterGradientKeepsItsDerivative) {
   const auto outer = [](const Tensor& w) {
@@ -403,7 +404,7 @@ TEST(Compile, ResultsMayBeArgumentsViewsOrTheSame) {
     for (std::size_t k = 0; k < wanted.size(); ++k) EXPECT_THAT(found[k], Is(wanted[k]));
     if (i == 1) first = found;
   }
-  EXPECT_THAT(first[2], Is(x * 2. + x));  // later runs leave it alone
+  EXPECT_THAT(first[2], Is(x * 2. + x));  // later calls do not change it
 }
 
 TEST(Compile, ArgumentsMayBeMovedIn) {
@@ -468,7 +469,7 @@ TEST(Compile, AskedToCheckItThrowsWhereTheFunctionGivesSomethingElse) {
   EXPECT_THAT(([&] { f(x); }), ThrowsMessage<TransformError>(HasSubstr("depends on more than its arguments")));
 }
 
-// ---- under handlers, in others ------------------------------------------------------------------------------
+// ---- under handlers, and inside other compiled functions ----------------------------------------
 
 struct Halves : Handler {
   Outputs handle(Call& call) override {
@@ -502,7 +503,7 @@ TEST(Compile, EffectsAreAnsweredEachTime) {
     Answers answers(answer);
     EXPECT_THAT(with(answers, [&] { return f(x); }), Is(x * answer));
   }
-  // One that is answered inside is the function's own.
+  // An effect that is answered inside the function needs no answer from outside.
   int runs = 0;
   const auto g = compile([&](const Tensor& a) {
     ++runs;
@@ -520,7 +521,7 @@ TEST(Compile, TransformsOfItAreThoseOfTheFunction) {
   };
   const auto f = compile(plain);
   for (int again = 0; again < 2; ++again) {
-    EXPECT_THAT(grad(f)(x), Is(grad(plain)(x)));  // the first with nothing recorded
+    EXPECT_THAT(grad(f)(x), Is(grad(plain)(x)));  // the first gradient has no recording to use
     EXPECT_THAT(f(x), Is(plain(x)));
     EXPECT_THAT(compile(grad(f))(x), Is(grad(plain)(x)));
     EXPECT_THAT(grad([&](const Tensor& a) { return sum(compile(grad(compile(plain)))(a)); })(x),
@@ -571,8 +572,8 @@ TEST(Compile, ProgramsOnADeviceTouchItsMemoryThroughItsBackendAlone) {
   EXPECT_EQ(f.recordings(), 1u);
 }
 
-// A device that records work as a graph does: with the addresses, and the numbers, of that time. Memory that is freed is what it gives out
-// next, as a cache of memory does.
+// A device that records kernels as a CUDA graph does, with the addresses and numbers of the time of
+// recording. Like a caching allocator, it hands out freed memory first.
 class RecordingBackend : public SeparateBackend {
  public:
   using SeparateBackend::SeparateBackend;
@@ -601,7 +602,7 @@ class RecordingBackend : public SeparateBackend {
 
   std::atomic<int> records = 0, repeats = 0;
   std::string_view refused = "nothing";
-  bool fails = false;  // a repetition
+  bool fails = false;  // true: replaying a recording fails
 
  protected:
   StoragePtr take(std::size_t bytes) override {
@@ -665,7 +666,7 @@ std::pair<Tensor, Tensor> layer(const Tensor& a, const Tensor& b) {
   return {matmul(y, a) - sum(y, 0), y(slice(1, 3))};
 }
 
-// What `layer` is given, here and there.
+// Arguments of `layer`, on the host and on the device.
 struct LayerOnADevice {
   RecordingBackend backend{0};
   const Device gpu = cuda(0);
@@ -678,7 +679,7 @@ TEST(Compile, KernelsAreRecordedWhereAddressesAreMetAgain) {
   const auto f = compile(layer);
   f(to(a, gpu), there_b);
   for (int i = 1; i < 30; ++i) {
-    const Tensor there = to(a * i, gpu);  // where the one before was
+    const Tensor there = to(a * i, gpu);  // at the address of the previous argument
     const auto [y, part] = f(there, there_b);
     const auto [wanted, wanted_part] = layer(a * i, b);
     EXPECT_THAT(to(y, cpu), Is(wanted));
@@ -698,11 +699,12 @@ TEST(Compile, ResultsThatAreKeptAreNotWrittenAgain) {
   std::vector<Tensor> arguments;
   for (int i = 0; i < 40; ++i) {
     arguments.push_back(to(a * i, gpu));
-    kept.push_back(f(arguments.back(), there_b));  // no address is met again
+    kept.push_back(f(arguments.back(), there_b));  // no address occurs twice
   }
   EXPECT_EQ(backend.records, 0);
   for (int round = 0; round < 3; ++round)
-    for (int i = 0; i < 3; ++i) f(arguments[static_cast<std::size_t>(i)], there_b);  // three sets of addresses
+    // Three sets of addresses.
+    for (int i = 0; i < 3; ++i) f(arguments[static_cast<std::size_t>(i)], there_b);
   EXPECT_LE(backend.records, 6);
   for (int i = 0; i < 40; ++i) EXPECT_THAT(to(kept[static_cast<std::size_t>(i)].first, cpu), Is(layer(a * i, b).first));
 }
@@ -837,7 +839,7 @@ TEST(Compile, AFunctionThatPerformsMillionsIsCalled) {
   EXPECT_EQ(runs, 2);
 }
 
-// What a call takes above what stood before, at its most.
+// Returns the bytes that f takes at its peak, beyond those live before it.
 template <class F>
 std::size_t peak_of(const F& f) {
   const std::size_t before = memory_stats().live_bytes;
@@ -855,7 +857,8 @@ TEST(Compile, APlanTakesNoMoreMemoryThanTheTape) {
     const auto compiled = compile(gradient);
     compiled(a, w);
     compiled(a, w);
-    const std::size_t arena = memory_stats().live_bytes - before;  // its results are the caller's
+    // The results belong to the caller.
+    const std::size_t arena = memory_stats().live_bytes - before;
     EXPECT_LE(arena, eager) << name;
   };
   expect_less("products", [](const Tensor& x, const Tensor& v) {
@@ -881,12 +884,14 @@ TEST(Compile, WhatAResultIsMadeOfInPlaceLiesInItsMemory) {
   const auto f = compile([](const Tensor& x, const Tensor& v) { return tanh(matmul(x, v) + 0.1) * 2.; });
   f(a, w);
   EXPECT_THAT(f(a, w), IsNear(tanh(matmul(a, w) + 0.1) * 2.));
-  EXPECT_LT(memory_stats().live_bytes - before, 256 * 256 * sizeof(float));  // no room for the product
+  // The product has no memory of its own.
+  EXPECT_LT(memory_stats().live_bytes - before, 256 * 256 * sizeof(float));
 }
 
-// ---- random programs ----------------------------------------------------------------------------------------
+// ---- random programs ----------------------------------------------------------------------------
 
-// The same program for the same seed: operations on earlier values, with reads, and derivatives.
+// Returns the results of a random program, the same one for the same seed: operations on earlier
+// values, reads and derivatives.
 std::vector<Tensor> random_program(std::uint64_t seed, const std::vector<Tensor>& inputs) {
   std::mt19937_64 random(seed);
   const auto pick = [&](std::size_t n) { return static_cast<std::size_t>(random() % n); };
@@ -924,7 +929,8 @@ TEST(Compile, RandomProgramsGiveTheSameBits) {
   }
 }
 
-// A part of it is computed where it will lie; but one that is a result itself, that is there twice, or where kernels want it elsewhere.
+// A part of a concat is computed directly at its place in the result, unless it is a result itself,
+// occurs twice, or kernels need it in another layout.
 TEST(Compile, PartsOfAConcatAreMadeInPlace) {
   for (const Index n : {1, 3, 16, 17, 64, 1000}) {
     const auto f = [](const Tensor& a) {
@@ -943,8 +949,8 @@ TEST(Compile, PartsOfAConcatAreMadeInPlace) {
   }
 }
 
-// A recording at examples performs nothing that is part of the way that lanes take: the first call
-// gives what later ones give.
+// A recording at example arguments performs no operation of only one group of lanes, so that the
+// first call gives the same as later calls.
 TEST(Compile, RulesThatReadAreWhatTheyAreAtTheFirstCall) {
   using F = std::function<Tensor(const Tensor&)>;
   const Tensor lanes = tensor({1., -0.5, 0.5, -1.}, float64);

@@ -1,4 +1,5 @@
-// concurrently in nests: under transforms and around them, with errors, controllers, and what stands still or is dropped.
+// concurrently in nests: under transforms and around them, with errors, with controllers, and with
+// computations that are suspended or dropped.
 #include <functional>
 #include <memory>
 #include <string>
@@ -17,9 +18,9 @@ using namespace stave_test;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-// ---- transforms ------------------------------------------------------------------------------------------------
+// ---- transforms ---------------------------------------------------------------------------------
 
-// sin(cos(v) v) + exp(v)^2, by turns that mix values of both.
+// sin(cos(v) v) + exp(v)^2, by two computations that take turns.
 Tensor shared(const Tensor& v) {
   Tensor left = v, right = v;
   concurrently([&] { left = cos(left), left = left * v, left = sin(left); },
@@ -58,7 +59,7 @@ TEST(ConcurrentlyNested, OfOneTransformOfAnother) {
   EXPECT_THAT(grad(f)(x), IsNear(grad(plain)(x)));
 }
 
-// Each goes as many rounds as its value says, so lanes part, in either computation.
+// Each computation runs as many rounds as its value says, so that lanes split in both.
 Tensor rounds(const Tensor& v) {
   const auto count = [](Tensor y, double by) {
     while (y < 2.) y = y * by;
@@ -98,7 +99,8 @@ TEST(ConcurrentlyNested, ACheckpointIsOneOperation) {
   EXPECT_THAT(names.names, ElementsAre("call", "sin", "cos", "tan", "exp", "log1p"));
 }
 
-// A pullback that was made elsewhere runs a function of a computation that stands still, or has ended.
+// A pullback from one computation runs a function of another computation, which is suspended or has
+// ended.
 TEST(ConcurrentlyNested, PullbacksOfOneCalledInAnother) {
   const auto both = [](const Tensor& v) {
     std::optional<Tensor> first;
@@ -137,7 +139,7 @@ TEST(ConcurrentlyNested, CompiledFunctionsInEach) {
   EXPECT_THAT(c, IsNear(grad(alone)(x)));
 }
 
-// ---- exceptions ------------------------------------------------------------------------------------------------
+// ---- exceptions ---------------------------------------------------------------------------------
 
 TEST(ConcurrentlyNested, TheFirstExceptionComesOutAndTheOthersUnwindInOrder) {
   struct Ends {
@@ -190,7 +192,7 @@ TEST(ConcurrentlyNested, WhatTheCancelledThrowIsLost) {
              const Witness witness{destroyed};
              try {
                for (;;) sin(x);
-             } catch (...) {  // refuses to end: the next operation throws it again
+             } catch (...) {  // swallows the exception: the next operation throws it again
              }
              tan(x);
              ADD_FAILURE();
@@ -213,7 +215,8 @@ TEST(ConcurrentlyNested, WhatTheCancelledThrowIsLost) {
       EXPECT_EQ(oops.value, 1);
     }
   EXPECT_EQ(destroyed, 3);
-  EXPECT_THAT(names.names, testing::Each("sin"));  // what throws Cancelled is not performed
+  // An operation that throws Cancelled is not performed.
+  EXPECT_THAT(names.names, testing::Each("sin"));
 }
 
 TEST(ConcurrentlyNested, AnErrorOfAnOperationIsCaughtWhereItIsPerformedAndEndsNoTurn) {
@@ -253,7 +256,7 @@ TEST(ConcurrentlyNested, ErrorsSayWhereTheyAre) {
   EXPECT_THAT(message_of<ShapeError>([&] { vmap(f)(stack({xs, xs})); }), HasSubstr("inside concurrently, inside vmap"));
 }
 
-// ---- controllers -----------------------------------------------------------------------------------------------
+// ---- controllers --------------------------------------------------------------------------------
 
 TEST(ConcurrentlyNested, AControllerAroundMayDropAll) {
   struct DropsAt : Controller {
@@ -331,7 +334,8 @@ TEST(ConcurrentlyNested, WhatStandsStillEndsWithItsThread) {
     });
     EXPECT_EQ(destroyed, 0);
   }).join();
-  EXPECT_EQ(destroyed, 2);  // one has not begun
+  // The third computation has not begun.
+  EXPECT_EQ(destroyed, 2);
   EXPECT_THROW(keeps->rest.resume(1), TransformError);
   keeps->rest = {};
 }
@@ -393,7 +397,7 @@ TEST(ConcurrentlyNested, UnderAStepperAndInOperationsOf) {
   for (PendingOperation& operation : operations) seen.push_back(operation.call().op().name);
   EXPECT_THAT(seen, ElementsAre("sin", "exp", "cos", "log1p", "tan", "add"));
   Stepper left(body);
-  left.step(), left.step();  // in the middle of both
+  left.step(), left.step();  // each is suspended in the middle of both computations
 }
 
 TEST(ConcurrentlyNested, LanesThatPartOnADevice) {

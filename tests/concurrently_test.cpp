@@ -1,5 +1,6 @@
-// concurrently: results, the turns that computations take, and reads of devices. Devices are stood in for (separate_backend.h) by one
-// that counts what it was asked for and has not done.
+// concurrently: results, the turns that computations take, and reads from devices. A backend of
+// separate memory (separate_backend.h) plays the device, and counts the operations that were
+// requested but have not run.
 #include <array>
 #include <csignal>
 #include <functional>
@@ -31,7 +32,7 @@ struct Hears : Handles<Tell> {
   }
 };
 
-// ---- results ---------------------------------------------------------------------------------------------------
+// ---- results ------------------------------------------------------------------------------------
 
 TEST(Concurrently, GivesATuple) {
   const auto [a, b] = concurrently([] { return three_of(x); }, [] { return two_of(x); });
@@ -76,7 +77,7 @@ TEST(Concurrently, OfARangeGivesAVector) {
   EXPECT_EQ(ran, 3);
 }
 
-// ---- turns -----------------------------------------------------------------------------------------------------
+// ---- turns --------------------------------------------------------------------------------------
 
 TEST(Concurrently, EachTakesATurnOfOneOperation) {
   Names names;
@@ -159,7 +160,7 @@ TEST(Concurrently, YieldEndsATurn) {
   };
   concurrently(says('a'), says('b'));
   EXPECT_EQ(order, "ababab");
-  yield();  // alone: nothing
+  yield();  // does nothing, as there is only one computation
 }
 
 TEST(Concurrently, WithoutTurnsAtOperationsOnlyYieldEndsThem) {
@@ -243,12 +244,12 @@ TEST(Concurrently, DeepRecursionInEach) {
   EXPECT_THAT(b, IsNear(expected));
 }
 
-// As deep as there is room for another program; then calls what is given.
+// Recurses until there is no stack left for another program, and then calls `at_the_end`.
 int to_the_end_of_the_stack(const std::function<void()>& at_the_end) {
   std::array<volatile char, 512> room{};
   if (stave_detail::stack_is_nearly_full()) at_the_end();
   else to_the_end_of_the_stack(at_the_end);
-  return room[0];  // after the call, so that this is no jump
+  return room[0];  // read after the call, so that the call is no tail call
 }
 
 TEST(Concurrently, TurnsAndErrorsAndCancellingAtTheEndOfTheStack) {
@@ -300,9 +301,9 @@ TEST(Concurrently, OnSeveralThreads) {
   for (std::thread& thread : threads) thread.join();
 }
 
-// ---- devices ---------------------------------------------------------------------------------------------------
+// ---- devices ------------------------------------------------------------------------------------
 
-/// Does nothing before it must: what it was asked for waits until the host reads.
+/// A device that computes nothing until the host reads: requested operations wait for the read.
 class Lazy final : public SeparateBackend {
  public:
   using SeparateBackend::SeparateBackend;
@@ -315,11 +316,11 @@ class Lazy final : public SeparateBackend {
     waits.push_back(std::exchange(waiting, 0));
     SeparateBackend::read(to, from, bytes);
   }
-  int waiting = 0;         // operations asked for since the last read
-  std::vector<int> waits;  // of each read, how many it waited for
+  int waiting = 0;         // operations requested since the last read
+  std::vector<int> waits;  // for each read, how many operations it waited for
 };
 
-// Halves v until it is small, and reads it after each n operations.
+// Halves v until it is small, and reads v after each n operations.
 double halves(Tensor v, int n) {
   do
     for (int i = 0; i < n; ++i) v = v * 0.5;
@@ -333,11 +334,13 @@ TEST(Concurrently, ReadsOfADeviceWaitUntilTheOthersHaveAskedForTheirWork) {
   device.waiting = 0, device.waits.clear();
   const double expected = halves(v, 3);
   const std::vector<int> of_one = std::exchange(device.waits, {});
-  EXPECT_THAT(of_one, ElementsAre(4, 4, 4, 0));  // three and a comparison; item
+  // Three halvings and a comparison each time; then item().
+  EXPECT_THAT(of_one, ElementsAre(4, 4, 4, 0));
   const auto [a, b] = concurrently([&] { return halves(v, 3); }, [&] { return halves(v, 3); });
   EXPECT_EQ(a, expected);
   EXPECT_EQ(b, expected);
-  EXPECT_THAT(device.waits, ElementsAre(8, 0, 8, 0, 8, 0, 0, 0));  // every second one waits for nothing
+  // The second read of each pair waits for nothing.
+  EXPECT_THAT(device.waits, ElementsAre(8, 0, 8, 0, 8, 0, 0, 0));
 }
 
 TEST(Concurrently, OneThatDoesNotReadIsNotWaitedForWithoutEnd) {

@@ -1,8 +1,10 @@
-// The conformance suite of backends, spoken to through backend.h: every kernel against sources that are independent of it (libm
-// in long double, naive loops, published vectors, jax). Here: where it runs, and arrays in any layout.
+// The conformance suite of backends, which uses a backend through backend.h only: every kernel
+// against independent sources (libm in long double, naive loops, published vectors, jax). This file
+// has the choice of the backend, and arrays in any layout.
 //
-// Each test runs on the CPU with every instruction set that this machine has, on a device whose memory the host cannot touch
-// (separate_backend.h), and on the first CUDA device; where there is none, it is skipped and says so.
+// Each test runs on the CPU with every instruction set of this machine, on a device whose memory
+// the host cannot touch (separate_backend.h), and on the first CUDA device. Without a CUDA device
+// its tests are skipped with a message.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -33,12 +35,13 @@ using namespace stave;
 using stave_test::special_values;
 using Real = long double;
 
-// ---- arrays in any layout ----------------------------------------------------------------------------------
+// ---- arrays in any layout -----------------------------------------------------------------------
 
 enum class Lay { contiguous, permuted, reversed, gapped, broadcast };
 constexpr Lay lays[] = {Lay::contiguous, Lay::permuted, Lay::reversed, Lay::gapped, Lay::broadcast};
 
-/// Values in row-major order, and the same in memory under other strides. `broadcast` repeats along axis 0.
+/// An array: values in row-major order, and the same values in memory under other strides.
+/// `broadcast` repeats the values along axis 0.
 template <class T>
 struct Array {
   Shape shape, strides;
@@ -73,7 +76,7 @@ Array<T> make(const Shape& shape, Lay lay, const std::function<T(Index)>& value)
   Array<T> a{shape, dense(shape), {}, 0};
   std::size_t rank = shape.size();
   Index spread = 1;
-  if (lay == Lay::permuted) {  // last axis outermost
+  if (lay == Lay::permuted) {  // the last axis is outermost
     Index step = 1;
     for (std::size_t i = 0; i < rank; ++i) {
       a.strides[i] = step;
@@ -121,9 +124,9 @@ Array<T> random_array(const Shape& shape, Lay lay) {
   return make<T>(shape, lay, [](Index) { return random_value<T>(); });
 }
 
-// ---- where it runs -----------------------------------------------------------------------------------------
+// ---- where it runs ------------------------------------------------------------------------------
 
-/// The backend under test.
+/// Returns the backend under test.
 inline Backend*& backend() {
   static Backend* current = &cpu_backend();
   return current;
@@ -131,7 +134,8 @@ inline Backend*& backend() {
 inline bool on_cpu() { return backend() == &cpu_backend(); }
 inline bool on_cuda() { return std::string_view(backend()->name()) == "cuda"; }
 
-/// An operand in the memory of the backend: the CPU's where it is; else a copy of all memory that the view covers.
+/// An operand in the memory of the backend: the host's memory for the CPU, else a copy of all
+/// memory that the view covers.
 class DeviceOperand {
  public:
   explicit DeviceOperand(const View& host) : view_(host) {
@@ -139,7 +143,7 @@ class DeviceOperand {
     const auto size = static_cast<Index>(size_of(host.dtype));
     Index first = 0, last = 0;  // offsets of the lowest and the highest element
     for (std::size_t i = 0; i < host.shape.size(); ++i) {
-      if (host.shape[i] == 0) return;  // nothing is there to be read
+      if (host.shape[i] == 0) return;  // no element to read
       (host.strides[i] < 0 ? first : last) += (host.shape[i] - 1) * host.strides[i];
     }
     const auto bytes = static_cast<std::size_t>((last - first + 1) * size);
@@ -154,7 +158,7 @@ class DeviceOperand {
   StoragePtr storage_;
 };
 
-/// Runs an operation into a fresh contiguous output.
+/// Returns the elements of the operation's result, in a new contiguous output.
 template <class R>
 std::vector<R> run(OpId op, const Attributes* attributes, const std::vector<View>& inputs, const Shape& shape) {
   std::vector<DeviceOperand> operands(inputs.begin(), inputs.end());
@@ -180,7 +184,7 @@ std::vector<R> map(OpId op, const std::vector<T>& x, const std::vector<T>& y) {
   return run<R>(op, nullptr, {a.view(), b.view()}, a.shape);
 }
 
-/// Every test runs on each backend.
+/// The fixture of tests that run on each backend.
 class OnBackend : public testing::TestWithParam<std::string> {
  protected:
   void SetUp() override {
@@ -218,7 +222,8 @@ template <class T>
 void expect_near(T got, Real exact, Real scale) {
   const double epsilon = stave_test::epsilon_of(dtype_of<T>());
   if constexpr (std::is_integral_v<T>) exact = static_cast<T>(static_cast<std::int64_t>(exact));
-  constexpr double subnormal = std::is_same_v<T, Float16> ? 0x1p-25 : 0;  // half a step among float16's
+  // Half the distance of two subnormal float16 numbers.
+  constexpr double subnormal = std::is_same_v<T, Float16> ? 0x1p-25 : 0;
   ASSERT_NEAR(static_cast<double>(got), static_cast<double>(exact), static_cast<double>(scale) * epsilon + subnormal);
 }
 

@@ -1,4 +1,4 @@
-// Arithmetic of every dtype in every layout, conversion, creation and layout, on every backend.
+// Arithmetic of every dtype in every layout, conversion, creation and layouts, on every backend.
 #include "conformance.h"
 
 namespace {
@@ -7,7 +7,7 @@ using namespace conformance;
 
 STAVE_ON_BACKENDS(Elementwise);
 
-// ---- arithmetic of every dtype, in every layout ------------------------------------------------------------
+// ---- arithmetic of every dtype, in every layout -------------------------------------------------
 
 template <class T, class R = T, class F>
 void check_elementwise(OpId op, F exact, int arity) {
@@ -142,7 +142,7 @@ void check_bits() {
       OpId::bitwise_xor, [](T a, T b) { return static_cast<T>(a ^ b); }, 2);
   check_elementwise<T>(
       OpId::bitwise_invert, [](T a, T) { return static_cast<T>(~a); }, 1);
-  // Every number of places, and those that are none: no bits are left but the sign's.
+  // Shifts by every number of bits, and by numbers out of range, which leave only the sign bit.
   std::vector<T> a, places;
   for (const T x : {T(0), T(1), T(93), T(-1), T(-77), std::numeric_limits<T>::min(), std::numeric_limits<T>::max()})
     for (int p = 0; p < 2 * width; ++p) {
@@ -203,7 +203,7 @@ TEST_P(Elementwise, InPlace) {
   }
 }
 
-// ---- conversion, selection, creation, layout ---------------------------------------------------------------
+// ---- conversion, selection, creation, layout ----------------------------------------------------
 
 template <class To, class From>
 To converted(From x) {

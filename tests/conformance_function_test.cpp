@@ -14,21 +14,21 @@ using namespace stave_test;
 
 STAVE_ON_BACKENDS(Functions);
 
-// ---- functions of floats, in units in the last place -------------------------------------------------------
-// What they are exactly stands in accuracy/functions.cpp, how far they may err in docs/accuracy.md.
+// ---- functions of floats, in units in the last place --------------------------------------------
+// accuracy/functions.cpp measures the exact bounds, and docs/accuracy.md states the allowed ones.
 
-/// What is not computed by IEEE's arithmetic may err more on a GPU: the CUDA C++ Programming Guide, "Mathematical Functions",
-/// states at most 5 ulps for the functions above.
+/// A function that is not basic IEEE arithmetic may have a larger error on a GPU: the CUDA C++
+/// Programming Guide, "Mathematical Functions", states at most 5 ulps for the functions above.
 double allowed(double ulps) { return on_cuda() && ulps > 0.51 ? ulps + 5 : ulps; }
 
-/// The function's bound in T, and what the reference is off.
+/// Returns the function's bound in T, plus the error of the reference.
 template <class T>
 double bound(const char* name) {
   const Bounds& bounds = documented_bounds().at(name);
   return (sizeof(T) == 4 ? bounds.ulps32 : bounds.ulps64) + 0.002;
 }
 
-/// The operation of this name; none for what is composed of others.
+/// Returns the operation of this name; nullopt for a function composed of several operations.
 std::optional<OpId> operation(std::string_view name) {
   for (const Op* op : all_ops())
     if (name == op->name) return op->id;
@@ -104,13 +104,13 @@ TEST_P(Functions, SignsAndNeighbours) {
   check_exactly<double>(OpId::nextafter, [](double a, double b) { return std::nextafter(a, b); });
 }
 
-// ---- digamma and zeta, by mpmath ---------------------------------------------------------------------------
+// ---- digamma and zeta, by mpmath ----------------------------------------------------------------
 
 struct Stored {
   std::vector<double> arguments;
   Real value;
 };
-/// The lines of tests/data/special.csv for one function.
+/// Returns the lines of tests/data/special.csv for one function.
 std::vector<Stored> stored(const std::string& function) {
   std::ifstream file(STAVE_SOURCE_DIR "/tests/data/special.csv");
   std::vector<Stored> all;
@@ -134,7 +134,8 @@ TEST(SpecialReferences, AreMpmaths) {
         << s.arguments[0];
   for (const Stored& s : stored("zeta"))
     EXPECT_LE(std::abs(stave_test::zeta_reference(s.arguments[0], s.arguments[1]) - s.value),
-              2e-17L * std::abs(s.value) + (s.arguments[1] < 0 ? 1e-16L : 0))  // terms of both signs cancel
+              // Terms of both signs cancel.
+              2e-17L * std::abs(s.value) + (s.arguments[1] < 0 ? 1e-16L : 0))
         << s.arguments[0] << " " << s.arguments[1];
 }
 TEST_P(Functions, DigammaIsMpmaths) {
@@ -179,7 +180,8 @@ TEST_P(Functions, ZetaAtItsEdges) {
     EXPECT_TRUE(std::isnan(map<double>(OpId::digamma, std::vector<double>{pole})[0])) << pole;
 }
 
-// The last bit of f(x) may depend neither on the neighbours of x nor on its position: a vmap'ed program equals the loop.
+// The last bit of f(x) depends neither on the neighbours of x nor on its position, so that a
+// program under vmap equals a loop over the lanes.
 TEST_P(Functions, ResultsDoNotDependOnNeighbours) {
   for (const FloatFunction& f : float_functions()) {
     const std::optional<OpId> op = operation(f.name);

@@ -7,9 +7,9 @@ using namespace conformance;
 
 STAVE_ON_BACKENDS(Indexing);
 
-// ---- indexing ----------------------------------------------------------------------------------------------
+// ---- indexing -----------------------------------------------------------------------------------
 
-/// What a scatter makes of an element and an update.
+/// Returns the result of a scatter for one element and one update.
 template <class C>
 C combined(OpId op, C x, C update) {
   switch (op) {
@@ -23,7 +23,7 @@ C combined(OpId op, C x, C update) {
 
 template <class T, class I>
 void check_gather(Lay lay, OpId scatter) {
-  // x [batch 2, indexed 4 x 5, rest 3], indices [batch 2, at 6 x 2, k 2]
+  // x [batch 2, indexed 4 x 5, rest 3], indices [batch 2, positions 6 x 2, coordinates 2]
   Shape x_shape{2, 4, 5, 3}, index_shape{2, 6, 2, 2}, out_shape{2, 6, 2, 3};
   Array<T> x = random_array<T>(x_shape, lay);
   Array<I> indices = make<I>(index_shape, lay, [](Index i) {
@@ -33,7 +33,7 @@ void check_gather(Lay lay, OpId scatter) {
   GatherAttributes attributes(1);
   std::vector<T> got = run<T>(OpId::gather, &attributes, {x.view(), indices.view()}, out_shape);
   Array<T> updates = random_array<T>(out_shape, lay);
-  std::vector<Computed<T>> scattered;  // sixteen-bit floats are computed as floats
+  std::vector<Computed<T>> scattered;  // 16-bit floats are computed as floats
   for (const T value : x.values()) scattered.push_back(value);
   for (Index b = 0; b < 2; ++b)
     for (Index a = 0; a < 12; ++a)
@@ -64,7 +64,7 @@ TEST_P(Indexing, GatherAndScatter) {
     }
   }
 }
-/// Enough that several threads put rows, of which many go to one place.
+/// Enough rows for several threads; many rows go to the same place.
 TEST_P(Indexing, ManyRowsScatterInTheirOrder) {
   const Index rows = 3000, width = 48, places = 7;
   const Shape shape{places, width};
@@ -117,7 +117,7 @@ TEST_P(Indexing, AnIndexOutOfRangeWritesNowhere) {
   EXPECT_EQ(out.values(), before) << "checked before anything is written";
 }
 
-// ---- random numbers ----------------------------------------------------------------------------------------
+// ---- random numbers -----------------------------------------------------------------------------
 
 TEST_P(Indexing, RandomNumbersEqualJax) {  // jax 0.10.2, jax.random under key(42)
   Array<std::uint32_t> key = of<std::uint32_t>(Shape{2}, {0, 42});

@@ -7,10 +7,11 @@ using namespace conformance;
 
 STAVE_ON_BACKENDS(Reductions);
 
-// ---- reductions --------------------------------------------------------------------------------------------
+// ---- reductions ---------------------------------------------------------------------------------
 
 struct Subset {
-  Shape axes, out;  // which are reduced, and what is left
+  // The reduced axes, and the shape of the result.
+  Shape axes, out;
 };
 std::vector<Subset> subsets(const Shape& shape) {
   std::vector<Subset> all;
@@ -22,7 +23,7 @@ std::vector<Subset> subsets(const Shape& shape) {
   }
   return all;
 }
-/// The values that fold into each output, in row-major order of both.
+/// Returns the values that reduce to each output, in row-major order of both.
 template <class T>
 std::vector<std::vector<T>> groups(Array<T>& x, const Subset& subset) {
   std::vector<std::vector<T>> all(static_cast<std::size_t>(subset.out.elements()));
@@ -155,7 +156,7 @@ TEST_P(Reductions, SumsAreAccurate) {
   EXPECT_NEAR(run<double>(OpId::sum, &all, {b.view()}, Shape{4})[0], exact / 4, 2e-16L * exact / 4);
 }
 
-// ---- matmul ------------------------------------------------------------------------------------------------
+// ---- matmul -------------------------------------------------------------------------------------
 
 template <class T>
 void check_matmul(const Shape& batch, Index m, Index k, Index n, Lay a_lay, Lay b_lay) {

@@ -9,7 +9,7 @@ STAVE_ON_BACKENDS(Softmax);
 
 constexpr Real inf = std::numeric_limits<Real>::infinity();
 
-/// Of one row, by the definition, in a wider type.
+/// A type with more digits, in which `expected` computes one row by the definition.
 template <class T>
 using Wider = std::conditional_t<std::is_same_v<T, float>, double, Real>;
 template <class W>
@@ -22,8 +22,9 @@ std::vector<W> expected(const std::vector<W>& x, bool logarithm) {
   return y;
 }
 
-/// What is rounded: x - max, which makes its exponential wrong by |x - max| / 2 ulp, the exponential, the result. The weights of
-/// the others, of which the logarithm of the largest consists, are as wrong. A sum is off by an ulp of double.
+/// Rounding occurs in x - max, which makes its exponential wrong by |x - max| / 2 ulp, in the
+/// exponential, and in the result. The logarithm for the largest element is the sum of the other
+/// elements' weights, which have the same error. A sum is off by an ulp of double.
 template <class T>
 void expect_close(T got, Wider<T> exact, bool logarithm) {
   if (std::isnan(exact)) {
@@ -33,7 +34,8 @@ void expect_close(T got, Wider<T> exact, bool logarithm) {
   } else {
     const Wider<T> ulp = std::numeric_limits<T>::epsilon(), doubles = std::numeric_limits<double>::epsilon();
     const Wider<T> least = std::numeric_limits<T>::denorm_min(), size = std::abs(exact) + least;
-    // CUDA's exponentials are documented to be wrong by 2 ulps each (see conformance_function_test.cpp).
+    // CUDA documents an error of up to 2 ulps for its exponentials (see
+    // conformance_function_test.cpp).
     const Wider<T> rounding = on_cuda() ? 8 : 4;
     const Wider<T> tolerance =
         (rounding + std::abs(std::log(size)) / 2) * ulp * size + (logarithm ? 2 * doubles : least);
@@ -85,7 +87,8 @@ TEST_P(Softmax, AlongEveryAxis) {
     }
 }
 
-TEST_P(Softmax, OfLargeArrays) {  // rows in parts, columns in tiles, and rows that are transposed on the way
+// Long rows are split, columns are computed in tiles, and some arrays are transposed on the way.
+TEST_P(Softmax, OfLargeArrays) {
   for (const Shape& shape : {Shape{150001}, Shape{3, 70001}, Shape{70001, 3}, Shape{5001, 40}, Shape{40, 5001}})
     for (Lay lay : {Lay::contiguous, Lay::permuted}) {
       check_every_axis<float>(shape, lay);
@@ -94,7 +97,8 @@ TEST_P(Softmax, OfLargeArrays) {  // rows in parts, columns in tiles, and rows t
     }
 }
 
-/// Rows of n elements in which `special` stands at `at`, along each axis of a matrix; a row of it, and plain ones beside it.
+/// Checks softmax of random rows of n elements, where row 1 holds `value` instead, along each axis
+/// of a matrix.
 template <class T>
 void check_row(Index n, const std::function<Real(Index)>& value) {
   for (int axis : {0, 1}) {
@@ -108,8 +112,8 @@ void check_row(Index n, const std::function<Real(Index)>& value) {
   }
 }
 
-// -inf is a weight of 0; where there is nothing else, and where anything is +inf or NaN, the row is NaN, and no other is. As
-// PyTorch and JAX.
+// An element of -inf has the weight 0. A row of -inf only, or with a +inf or NaN, is NaN, and no
+// other row is. PyTorch and JAX do the same.
 TEST_P(Softmax, OfInfinitiesAndNan) {
   for (Index n : {1, 3, 40, 700, 70000}) {
     const std::vector<std::function<Real(Index)>> rows = {
@@ -141,7 +145,7 @@ TEST_P(Softmax, NeitherOverflowsNorUnderflows) {
     }
 }
 
-// A running float stops at 2^24, and a running double loses a digit or two.
+// A float accumulator would stop at 2^24, and a double accumulator would lose a digit or two.
 TEST_P(Softmax, SumsAreAccurate) {
   const AxisAttributes first(0), last(1);
   const Index n = Index{3} << 23;
@@ -163,7 +167,8 @@ TEST_P(Softmax, SumsAreAccurate) {
   }
 }
 
-// A sum that is rounded to a float is wrong in all elements of a row alike. Only without a fused multiply-add it is.
+// A sum rounded to a float makes all elements of a row wrong by the same factor. This happens only
+// without a fused multiply-add.
 TEST_P(Softmax, WeightsAddUpToOne) {
   const bool rounds = !on_cuda() && (stave_cpu::kernels().isa == std::string("sse2") ||
                                      stave_cpu::kernels().isa == std::string("portable"));
@@ -180,7 +185,8 @@ TEST_P(Softmax, WeightsAddUpToOne) {
   }
 }
 
-// Where all the weight is on one element its logarithm is -log(1 + rest), which a float cannot be told from the sum.
+// If nearly all the weight is on one element, its logarithm is -log(1 + rest), where 1 + rest
+// rounds to 1 in float.
 TEST_P(Softmax, LogarithmsOfAlmostAllTheWeight) {
   Array<float> x = of<float>(Shape{2}, {0, 20});
   const AxisAttributes axis(0);

@@ -1,4 +1,5 @@
-// Contractions: values against loops on the host, what is read in place, errors, and vmap against a loop over lanes.
+// Contractions: values against loops on the host, operands that are read in place, errors, and vmap
+// against a loop over lanes.
 
 #include <functional>
 
@@ -28,7 +29,7 @@ Tensor naturals(const Shape& shape, Dtype dtype) {
   return astype(reshape(arange(shape.elements()) * 7 % 5, shape), dtype);
 }
 
-// [m, k] x [k, n] by three loops.
+// Returns [m, k] x [k, n] by three loops.
 std::vector<double> product(const Tensor& a, const Tensor& b) {
   const Index m = a.shape(0), k = a.shape(1), n = b.shape(1);
   const std::vector<double> left = values(a), right = values(b);
@@ -62,7 +63,8 @@ TEST(Matmul, OfEveryDtype) {
   }
   EXPECT_EQ(matmul(sample({2, 2}), sample({2, 2}, float64)).dtype(), float64);
   EXPECT_EQ(matmul(sample({2, 2}, int64), sample({2, 2})).dtype(), float32);
-  EXPECT_EQ(matmul(tensor({{1 << 20}}), tensor({{1 << 20}})).item<int>(), 0);  // integers wrap
+  // Integers wrap around.
+  EXPECT_EQ(matmul(tensor({{1 << 20}}), tensor({{1 << 20}})).item<int>(), 0);
   EXPECT_THAT(matmul(ones({2, 2}, bool_), ones({2, 2}, bool_)), Equals(full({2, 2}, 2, int32)));
 }
 
@@ -105,7 +107,7 @@ TEST(Matmul, OfVectors) {
   EXPECT_EQ(matmul(sample({2, 5, 3, 4}), v).shape(), Shape(2, 5, 3));
 }
 
-// Stacks, by which every leading axis broadcasts.
+// Stacks of matrices, whose leading axes broadcast.
 TEST(Matmul, OfStacks) {
   const auto expect_stacks = [](const Tensor& a, const Tensor& b) {
     const Tensor c = matmul(a, b);
@@ -147,7 +149,8 @@ TEST(Matmul, OfSeveral) {
   EXPECT_THAT(matmul(v, a, b, v), Equals(tensor(352.)));
 }
 
-// Long sums, however the operands lie: relative to the exact sum of products of numbers in [0, 1).
+// The error of long sums in every layout, relative to the exact sum of products of numbers in [0,
+// 1).
 TEST(Matmul, LongSumsAreAccurateInEveryLayout) {
   const Index n = 400'009;
   const Tensor x = uniform(Key(1), {n, 2}), y = uniform(Key(2), {2, n}), v = uniform(Key(3), {n});
@@ -222,7 +225,7 @@ TEST(Outer, MultipliesAllPairs) {
   EXPECT_EQ(outer(sample({2, 3}), sample({4})).shape(), Shape(6, 4));
 }
 
-// ---- under vmap, against a loop over the lanes --------------------------------------------------------------
+// ---- under vmap, against a loop over the lanes --------------------------------------------------
 
 using Binary = std::function<Tensor(const Tensor&, const Tensor&)>;
 
@@ -244,7 +247,7 @@ void expect_lanes(const Binary& f, const Tensor& as, const Tensor& bs) {
   EXPECT_EQ(values(vmap(against_all)(as)), values(stack(pairs)));
 }
 
-// Sizes that fill no block, in many layouts; more terms than one block sums.
+// Sizes that are no multiples of a block, in many layouts, and more terms than one block sums.
 TEST(Matmul, OfManySizesAndLayoutsIsNearThatOfDoubles) {
   for (const Dtype dtype : {float32, float16, bfloat16}) {
     const Tensor a = astype(sin(sample({2, 147, 611})), dtype), b = astype(cos(sample({2, 611, 83})), dtype);

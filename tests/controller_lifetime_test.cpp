@@ -1,4 +1,5 @@
-// Computations that outlive what they stand in: transforms, handlers, threads, the controller that dropped them.
+// Computations that outlive their surroundings: transforms, handlers, threads, the controller that
+// dropped them.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -29,7 +30,8 @@ struct Keeper : Controls<Pause> {
   void handle(Pause&, Resumption<Pause> given) override { rest = std::move(given); }
 };
 
-// A computation that stands still inside the `handle` of a transform, which runs a function that an operation carries.
+// Suspends a computation inside the `handle` of a transform, which runs the function of a
+// higher-order operation.
 template <class Function, class Transform>
 void expect_end_with(const char* name, Function function, Transform transform) {
   const auto keeper = std::make_shared<Keeper>();
@@ -76,7 +78,8 @@ TEST(Outlives, ATransformInWhoseHandleItStandsStill) {
 struct Ask {
   using Result = int;
 };
-// Of users' handlers: a lent one ends the computation, a shared one lives on.
+// The end of a user's handler that is lent (by reference) ends the computation; a shared handler
+// lives on.
 TEST(Outlives, AUsersHandler) {
   struct Passes : Handler {
     int finished = 0;
@@ -149,7 +152,7 @@ TEST(Outlives, TheResultOfASharedComputationIsFoundWhenItHasEnded) {
   EXPECT_EQ(*result, 7);
 }
 
-// ---- threads ---------------------------------------------------------------------------------------------------
+// ---- threads ------------------------------------------------------------------------------------
 
 TEST(Threads, AResumptionMayBeDestroyedOnAnotherOne) {
   int destroyed = 0;
@@ -200,7 +203,7 @@ TEST(Threads, ManyGiveUpComputationsOfEachOther) {
         std::vector<Resumption<Pause>> old;
         const std::lock_guard lock(mutex);
         common.push_back(std::move(keeper->rest));
-        if (i % 7 == 6) old.swap(common);  // those of other threads as well
+        if (i % 7 == 6) old.swap(common);  // destroys resumptions of other threads as well
       }
     });
   for (std::thread& thread : threads) thread.join();
@@ -208,13 +211,13 @@ TEST(Threads, ManyGiveUpComputationsOfEachOther) {
   EXPECT_EQ(destroyed, count * each);
 }
 
-// ---- the stack -------------------------------------------------------------------------------------------------
+// ---- the stack ----------------------------------------------------------------------------------
 
 struct Resumes : Controls<Ask> {
   int handled = 0;
   void handle(Ask&, Resumption<Ask> rest) override {
     ++handled;
-    rest.resume(1);  // the rest runs inside of this
+    rest.resume(1);  // the rest runs inside this call
   }
 };
 
@@ -223,21 +226,24 @@ TEST(Stack, ResumingInHandleForEverIsAnErrorBeforeItEnds) {
     for (int i = 0; i < 1'000'000; ++i) perform(Ask{});
   };
   Resumes resumes;
-  if (!STAVE_TSAN) {  // which follows 65,536 calls at most
+  // ThreadSanitizer tracks at most 65,536 calls.
+  if (!STAVE_TSAN) {
     EXPECT_THAT([&] { with(resumes, forever); }, ThrowsMessage<TransformError>(HasSubstr("resume_last")));
     EXPECT_GT(resumes.handled, 1000);
   }
-  Keeper keeper;  // on a fiber's stack
+  Keeper keeper;  // `with` runs the body on a fiber's stack
   Resumes inside;
   with(keeper,
        [&] { EXPECT_THAT([&] { with(inside, forever); }, ThrowsMessage<TransformError>(HasSubstr("resume_last"))); });
   EXPECT_GT(inside.handled, 10);
-  EXPECT_EQ(*with(resumes, [] { return perform(Ask{}); }), 1);  // all is as it was
+  // The handler still works.
+  EXPECT_EQ(*with(resumes, [] { return perform(Ask{}); }), 1);
 }
 
-// ---- cancelling ------------------------------------------------------------------------------------------------
+// ---- cancelling ---------------------------------------------------------------------------------
 
-// A destructor that an outer drop runs is suspended by an inner controller, and goes on when the outer computation is gone.
+// A destructor that runs because of an outer drop is suspended by an inner controller, and resumes
+// when the outer computation is gone.
 TEST(Cancelled, DoesNotReachWhoeverWasNotDropped) {
   struct Stop {
     using Result = void;

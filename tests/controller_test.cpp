@@ -1,4 +1,4 @@
-// Controllers: what they may do with the rest of a computation, and what stays true whatever they do.
+// Controllers: the ways to use the rest of a computation, and the invariants that hold in each.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -32,7 +32,7 @@ struct WithDefault {
   int unhandled() const { return 7; }
 };
 
-// ---- one effect ------------------------------------------------------------------------------------------------
+// ---- one effect ---------------------------------------------------------------------------------
 
 struct Double : Controls<Ask> {
   void handle(Ask& ask, Resumption<Ask> rest) override { rest.resume_last(2 * ask.question); }
@@ -44,8 +44,8 @@ TEST(Controller, ResumesWithAnAnswer) {
   EXPECT_EQ(sum, 22);
 }
 
-// An answer of several parts may be given in braces, as it is initialised: an aggregate, a
-// container, operations' outputs.
+// An answer of several parts may be given in braces, by the rules of its initialisation: an
+// aggregate, a container, an operation's outputs.
 struct Both {
   using Result = std::pair<int, std::string>;
 };
@@ -104,7 +104,8 @@ TEST(Controller, ResumeReturnsWhenTheRestHasRun) {
   struct Logs : Controls<Ask> {
     std::vector<int> log;
     void handle(Ask& ask, Resumption<Ask> rest) override {
-      const int question = ask.question;  // the effect ends with its answer
+      // This is a copy, because the effect's lifetime ends when it is answered.
+      const int question = ask.question;
       log.push_back(question);
       rest.resume(question);
       log.push_back(-question);
@@ -179,7 +180,7 @@ TEST(Controller, WhatLeavesHandleLeavesWithAndTheBodyUnwinds) {
   EXPECT_EQ(destroyed, 2);
 }
 
-// ---- dropping --------------------------------------------------------------------------------------------------
+// ---- dropping -----------------------------------------------------------------------------------
 
 struct Drops : Controls<Ask> {
   void handle(Ask&, Resumption<Ask> rest) override { rest.drop(); }
@@ -196,8 +197,8 @@ TEST(Controller, DroppingUnwinds) {
   EXPECT_EQ(destroyed, 1);
 }
 
-// At each operation in turn, of which one is performed by the inner controller: its own computation ends as well, and so does the
-// body around both.
+// The outer controller drops the body at each operation in turn. The inner controller performs one
+// of them itself: then its own computation ends as well, and so does the body around both.
 TEST(Controller, AnOuterOneDropsAllOfItsBody) {
   struct PassOn : Controller {
     void handle(Call& call, Resumption<Call> rest) override { rest.resume_last(perform(std::move(call))); }
@@ -347,7 +348,7 @@ TEST(Controller, WhatTheBodyThrowsWhileUnwindingIsNotLost) {
                std::out_of_range);
 }
 
-// ---- later, elsewhere ------------------------------------------------------------------------------------------
+// ---- resuming later and elsewhere --------------------------------------------------------------
 
 struct Keeps : Controls<Ask> {
   Resumption<Ask> rest;
@@ -387,7 +388,8 @@ TEST(Controller, ASecondUseIsAnError) {
 }
 
 TEST(Controller, AComputationThatWithCancelledSaysSo) {
-  Keeps keeps;  // not shared: it might be gone when somebody resumes
+  // The controller is not shared, so it could be gone at the time of the resumption.
+  Keeps keeps;
   int destroyed = 0;
   EXPECT_FALSE(with(keeps, [&] {
     Witness witness{destroyed};
@@ -414,7 +416,7 @@ TEST(Controller, OnAnotherThreadIsAnError) {
     }
   }).join();
   EXPECT_THAT(text, HasSubstr("began on another thread"));
-  std::exchange(keeps->rest, {}).resume(1);  // and it is still good here
+  std::exchange(keeps->rest, {}).resume(1);  // the resumption is still valid here
 }
 
 TEST(Controller, ResumeLastOutsideOfHandleIsAnError) {
@@ -435,12 +437,12 @@ TEST(Controller, ItsHandlersStandAboveTheResumers) {
   Answer first(1), second(2), own(3);
   with(first, [&] {
     with(keeps, [&log, &own] {
-      log.push_back(perform(WithDefault{}));  // of the one who began it
+      log.push_back(perform(WithDefault{}));  // answered under the handlers of the start
       perform(Ask{0});
-      log.push_back(perform(WithDefault{}));  // of the one who resumed it
+      log.push_back(perform(WithDefault{}));  // answered under the handlers of the resumption
       with(own, [&] {
         perform(Ask{0});
-        log.push_back(perform(WithDefault{}));  // its own
+        log.push_back(perform(WithDefault{}));  // answered under its own handler
       });
       log.push_back(perform(WithDefault{}));
     });
@@ -450,7 +452,7 @@ TEST(Controller, ItsHandlersStandAboveTheResumers) {
   EXPECT_THAT(log, ElementsAre(1, 2, 3, 7));
 }
 
-// Lanes of a program in lockstep: all are asked before any goes on.
+// Lanes of a program in lockstep: every lane performs its effect before any lane resumes.
 TEST(Controller, Lockstep) {
   struct Lanes : Controls<Tell> {
     std::vector<std::pair<int, Resumption<Tell>>> waiting;
@@ -474,7 +476,7 @@ TEST(Controller, Lockstep) {
   EXPECT_THAT(finished, ElementsAre(0, 1, 2));
 }
 
-// ---- nesting ---------------------------------------------------------------------------------------------------
+// ---- nesting ------------------------------------------------------------------------------------
 
 TEST(Controller, AnOuterOneSuspendsInnerComputationsWithIt) {
   auto outer = std::make_shared<Keeps>();
@@ -505,12 +507,13 @@ TEST(Controller, AnOuterOneSuspendsInnerComputationsWithIt) {
   EXPECT_EQ(sum, 40);
   EXPECT_EQ(destroyed, 1);
   begin();
-  std::exchange(outer->rest, {}).drop();  // both unwind
+  std::exchange(outer->rest, {}).drop();  // both computations unwind
   EXPECT_EQ(destroyed, 2);
   EXPECT_EQ(sum, 40);
 }
 
-// What an inner controller performs in `handle` is dropped: that unwinds it, and must not stop there.
+// An effect that an inner controller performs in `handle` is dropped: the drop unwinds the
+// controller's `handle`, and the computations around it too.
 TEST(Controller, ADropUnwindsAnInnerControllerAtWork) {
   struct Drops : Controls<Tell> {
     void handle(Tell&, Resumption<Tell> rest) override { rest.drop(); }
@@ -543,7 +546,8 @@ TEST(Controller, ADropUnwindsAnInnerControllerAtWork) {
 }
 
 TEST(Controller, SuspendsInsideTheHandleOfALowerInterceptor) {
-  struct AsksFor : Handles<Tell> {  // between the two controllers: works on the inner computation's stack
+  // This handler is between the two controllers, and works on the inner computation's stack.
+  struct AsksFor : Handles<Tell> {
     int got = 0, destroyed = 0;
     void handle(Tell& tell) override {
       Witness witness{destroyed};
@@ -605,7 +609,7 @@ TEST(Controller, ErrorsNameWhatStandsAround) {
   }
 }
 
-// ---- tensor operations -----------------------------------------------------------------------------------------
+// ---- tensor operations --------------------------------------------------------------------------
 
 struct Passes : Controller {
   int count = 0;

@@ -1,4 +1,5 @@
-// Convolutions and pooling: PyTorch's and JAX's answers for awkward cases, larger ones against plain loops, errors.
+// Convolutions and pooling: results of PyTorch and JAX for unusual cases, larger cases against
+// plain loops, and errors.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -17,12 +18,13 @@ using testing::ThrowsMessage;
 
 // 1, 2, 3, ...
 Tensor counting(const Shape& shape) { return reshape(arange(1., static_cast<double>(shape.elements() + 1)), shape); }
-// Small integers in a jumble.
+// Small integers in an irregular order.
 Tensor jumble(const Shape& shape, int factor, int modulus, int shift) {
   return counting(shape) * factor % modulus - shift;
 }
 
-// torch.nn.functional.conv1d(..., padding="same"), jax.lax.conv(..., "SAME"): of an odd padding more stands behind.
+// torch.nn.functional.conv1d(..., padding="same") and jax.lax.conv(..., "SAME"): an odd amount of
+// padding has its extra element at the end.
 TEST(Conv, SameOfEvenWindows) {
   const Tensor two = tensor({{{1., 10.}}}), four = tensor({{{1., 10., 100., 1000.}}});
   EXPECT_THAT(conv(counting({1, 1, 5}), two, {.padding = Padding::same}), Equals(tensor({{{21., 32., 43., 54., 5.}}})));
@@ -40,7 +42,8 @@ TEST(Conv, ZerosAreAddedOrCut) {
   const Tensor x = counting({1, 7}), w = tensor({{{1., 10., 100.}}});
   EXPECT_THAT(conv(x, w, {.padding = {{-1, 2}}}), Equals(tensor({{432., 543., 654., 765., 76., 7.}})));
   EXPECT_THAT(conv(x, w, {.padding = {{-6, 2}}}), Equals(tensor({{7.}})));
-  EXPECT_THAT(conv(x, w, {.padding = {{-7, 3}}}), Equals(tensor({{0.}})));  // nothing of x is left
+  // The padding crops all of x.
+  EXPECT_THAT(conv(x, w, {.padding = {{-7, 3}}}), Equals(tensor({{0.}})));
   // jax.lax.conv_general_dilated(x, w, (2,), [(-1, 2)], lhs_dilation=(2,))
   EXPECT_THAT(conv(x, w, {.stride = 2, .padding = {{-1, 2}}, .input_dilation = 2}),
               Equals(tensor({{20., 30., 40., 50., 60., 70.}})));
@@ -48,7 +51,8 @@ TEST(Conv, ZerosAreAddedOrCut) {
   EXPECT_THAT(conv(x, w, {.padding = {1}}), Equals(conv(x, w, {.padding = 1})));
 }
 
-// jax.lax.conv_general_dilated with dimension_numbers ("NHWC", "HWIO", "NHWC"), strides (1, 2), "SAME"
+// Values of jax.lax.conv_general_dilated with dimension_numbers ("NHWC", "HWIO", "NHWC"),
+// strides (1, 2), "SAME".
 TEST(Conv, ChannelsLast) {
   const Tensor x = jumble({1, 3, 4, 2}, 5, 7, 3), w = jumble({2, 2, 2, 3}, 3, 5, 2);
   const Tensor y = conv(x, w, {.stride = {1, 2}, .padding = Padding::same, .channels_last = true});
@@ -60,7 +64,8 @@ TEST(Conv, ChannelsLast) {
   EXPECT_THAT(moveaxis(first, 1, -1), Equals(y));
 }
 
-// The cubes of a convolution: torch.autograd.grad, and once more of the sum of the squares of what that gives.
+// The function has cubic terms; expected values are torch.autograd.grad, and torch.autograd.grad of
+// the sum of squares of that.
 TEST(Conv, SecondDerivatives) {
   const Tensor x = jumble({1, 2, 3, 4}, 5, 7, 3), w = jumble({2, 2, 2, 2}, 3, 5, 2);
   const auto loss = [](const Tensor& a, const Tensor& b) {
@@ -91,7 +96,8 @@ TEST(Conv, SecondDerivatives) {
                              {2, 2, 2, 2})));
 }
 
-// torch.nn.functional.conv_transpose2d(..., stride=(2, 3), padding=(1, 2), output_padding=(1, 2), groups=2, dilation=(2, 1))
+// Values of torch.nn.functional.conv_transpose2d(..., stride=(2, 3), padding=(1, 2),
+// output_padding=(1, 2), groups=2, dilation=(2, 1)).
 TEST(ConvTranspose, AsPyTorch) {
   const Tensor x = jumble({1, 4, 2, 3}, 1, 5, 2), w = jumble({4, 1, 2, 3}, 1, 7, 3);
   const Tensor y = conv_transpose(
@@ -103,7 +109,8 @@ TEST(ConvTranspose, AsPyTorch) {
                      {1, 2, 4, 7})));
 }
 
-// jax.lax.conv_transpose(..., (2,), "SAME", transpose_kernel=True), for windows around the stride.
+// jax.lax.conv_transpose(..., (2,), "SAME", transpose_kernel=True), for windows smaller than, equal
+// to and larger than the stride.
 TEST(ConvTranspose, SameGivesStrideTimesTheLength) {
   const auto of = [](Index length, Index window) {
     return reshape(
@@ -114,7 +121,8 @@ TEST(ConvTranspose, SameGivesStrideTimesTheLength) {
   EXPECT_THAT(of(3, 4), Equals(tensor({2., 5., 8., 9., 14., 9.})));
 }
 
-// <conv(x, w), y> = <x, conv_transpose(y, w)>: every element of the Jacobian, exactly, on integers.
+// <conv(x, w), y> = <x, conv_transpose(y, w)>: all elements of the Jacobian are compared exactly,
+// on integers.
 TEST(ConvTranspose, IsTheTransposeOfConv) {
   const Tensor w = jumble({4, 3, 3, 2}, 7, 11, 5), x = jumble({2, 6, 9, 8}, 3, 13, 6);
   const ConvOptions options{.stride = {2, 3}, .padding = {{1, 0}, {2, 1}}, .dilation = {1, 2}, .groups = 2};
@@ -129,7 +137,9 @@ TEST(ConvTranspose, IsTheTransposeOfConv) {
   EXPECT_THAT(sum(back * x), Equals(sum(ct * y)));
 }
 
-// Beyond all tiles, bands, pieces and strands, against sums of slices: in integers, which both sum exactly, then in floats.
+// The convolution of x and w as a sum over slices of x. It checks sizes beyond all tiles, row
+// blocks and pieces of the implementation: on integers, which both ways sum exactly, in floating
+// dtypes and in int32.
 Tensor by_slices(const Tensor& x, const Tensor& w, Index stride, Index pad) {
   const Tensor wide = stave::pad(x, {{0, 0}, {0, 0}, {pad, pad}, {pad, pad}});
   const Index height = (wide.shape(2) - w.shape(2)) / stride + 1, width = (wide.shape(3) - w.shape(3)) / stride + 1;
@@ -148,12 +158,13 @@ TEST(Conv, LargerThanItsParts) {
     Index stride, pad;
   };
   for (const auto& [xs, ws, stride, pad] :
-       {Case{{3, 5, 40, 37}, {14, 5, 3, 3}, 1, 1},    // rows, of several blocks of results
-        Case{{2, 60, 20, 19}, {7, 60, 3, 5}, 2, 2},   // and of channels
-        Case{{2, 3, 300, 90}, {3, 3, 7, 7}, 2, 3},    // bands
-        Case{{5, 130, 9, 8}, {20, 130, 3, 3}, 1, 1},  // products of several pieces
-        Case{{40, 16, 7, 7}, {40, 16, 3, 3}, 1, 1},   // of several images
-        Case{{9, 20, 14, 14}, {70, 20, 1, 1}, 2, 0}, Case{{4, 2, 30, 30}, {3, 2, 25, 25}, 1, 0}}) {  // few results
+       {Case{{3, 5, 40, 37}, {14, 5, 3, 3}, 1, 1},    // row kernel, several blocks of results
+        Case{{2, 60, 20, 19}, {7, 60, 3, 5}, 2, 2},   // row kernel, several blocks of channels
+        Case{{2, 3, 300, 90}, {3, 3, 7, 7}, 2, 3},    // several row blocks
+        Case{{5, 130, 9, 8}, {20, 130, 3, 3}, 1, 1},  // products, a sum in several pieces
+        Case{{40, 16, 7, 7}, {40, 16, 3, 3}, 1, 1},   // products of several images
+        // Convolutions with few results.
+        Case{{9, 20, 14, 14}, {70, 20, 1, 1}, 2, 0}, Case{{4, 2, 30, 30}, {3, 2, 25, 25}, 1, 0}}) {
     const Tensor x = astype(jumble(xs, 7, 17, 8), float64), w = astype(jumble(ws, 5, 13, 6), float64);
     const ConvOptions options{.stride = stride, .padding = pad};
     const auto f = [&](const Tensor& a, const Tensor& b) { return conv(a, b, options); };
@@ -225,12 +236,13 @@ TEST(Conv, NothingOfIt) {
   EXPECT_EQ(max_pool(zeros({0, 3, 4, 4}), 2).shape(), (Shape{0, 3, 2, 2}));
 }
 
-// Far apart: what is kept of x at a time is bounded, however many channels there are.
+// A large dilation: the memory for parts of x is bounded, however many channels there are.
 TEST(Conv, WindowsThatAreFarDilated) {
   const Tensor x = jumble({1, 100, 3, 41}, 7, 17, 8), w = jumble({2, 100, 3, 2}, 5, 13, 6);
   const Tensor y = conv(x, w, {.padding = {4000, 3000}, .dilation = {4000, 3000}});
   ASSERT_EQ(y.shape(), (Shape{1, 2, 3, 3041}));
-  // The middle row of the window sees x: by its second column at the first places, by its first one at the last.
+  // Only the middle row of the window overlaps x: its second column at the first places, its first
+  // column at the last places.
   const auto seen = [&](Index i, Index j) { return tensordot(w(slice(), slice(), i, j), x(0), {1}, {0}); };
   EXPECT_THAT(y(0, slice(), slice(), slice(0, 41)), Equals(seen(1, 1)));
   EXPECT_THAT(y(0, slice(), slice(), slice(3000, 3041)), Equals(seen(1, 0)));

@@ -1,4 +1,5 @@
-// Copies of elements of every size, whether there is a dtype of that size yet or not, from every kind of layout.
+// Checks copies of elements of every size, including sizes that no dtype has yet, from every kind
+// of layout.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -11,7 +12,8 @@
 
 namespace stave_test {
 
-/// copy(to, dense strides, from, strides, shape, size of an element) is asked for each, and compared element by element.
+/// Calls copy(to, dense strides, from, strides, shape, element size) for each size and layout, and
+/// compares the result element by element.
 template <class Copy>
 void check_copies_of_every_size(Copy copy) {
   using namespace stave;

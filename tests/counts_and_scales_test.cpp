@@ -1,6 +1,6 @@
-// Results that a dtype holds, though it does not hold what is computed on the way: counts of ties,
-// squares of large and of small numbers, factorials. And products of bools and of small integers.
-// Figures are closed forms, or by mpmath and PyTorch in float64.
+// Results within a dtype's range whose intermediate values are outside of it: counts of ties,
+// squares of large and of small numbers, factorials. Also products of bools and of small integers.
+// Expected values are closed forms, or come from mpmath and PyTorch in float64.
 
 #include <cmath>
 #include <limits>
@@ -26,9 +26,9 @@ void expect_ratio(double got, double wanted, double tolerance, const std::string
   EXPECT_LE(std::abs(got - wanted), tolerance * std::abs(wanted)) << what << " is " << got << ", not " << wanted;
 }
 
-// ---- ties -------------------------------------------------------------------------------------------------
+// ---- ties ---------------------------------------------------------------------------------------
 
-// Functions of n equal numbers whose derivative the n share equally.
+// Functions of n equal numbers, which share the derivative equally.
 std::vector<std::pair<std::string, Function>> choices_of(Index n) {
   const Tensor nowhere = zeros({n}, int32);
   return {
@@ -103,13 +103,14 @@ TEST(Means, OfSixteenBits) {
   }
 }
 
-// ---- squares beyond the range of a dtype -------------------------------------------------------------------
+// ---- squares beyond the range of a dtype --------------------------------------------------------
 
 struct Normal {
   std::string name;
   std::function<Tensor(T, double epsilon)> f;
-  std::vector<double> value, gradient,
-      second;  // of [1, 2, -3, 5], by PyTorch; derivatives of the sum by `weights`, second along `along`
+  // Values at [1, 2, -3, 5], by PyTorch: the result, the gradient of its sum weighted by `weights`,
+  // and the derivative of that gradient along `along`.
+  std::vector<double> value, gradient, second;
 };
 const std::vector<double> weights{1, -2, 3, 0.5}, along{1, 0, -1, 2};
 
@@ -199,7 +200,8 @@ TEST(Normalization, OfSmallNumbers) {
   }
 }
 
-// x / sqrt(epsilon), where epsilon is all that counts, and a row that does not vary beside others.
+// x / sqrt(epsilon), where epsilon outweighs the variance; and a row of equal elements beside other
+// rows.
 TEST(Normalization, EpsilonOutweighsSmallNumbers) {
   const Tensor x = tensor({1e-30, -1e-30}, float32);
   const double by = 1 / std::sqrt(1e-5);
@@ -207,7 +209,7 @@ TEST(Normalization, EpsilonOutweighsSmallNumbers) {
            {[](T t) { return layer_norm(t, {.epsilon = 1e-5}); }, by / 2},
            {[](T t) { return layer_norm(expand_dims(t, 1), {.epsilon = 1e-5, .axes = 0})(ellipsis, 0); }, by / 2},
            {[](T t) { return rms_norm(t, {.epsilon = 1e-5}); }, by}}) {
-    const auto& f = function;  // lambdas of clang 14 capture no bindings
+    const auto& f = function;  // clang 14 does not let lambdas capture structured bindings
     EXPECT_THAT(f(x) * 1e30, IsNear(tensor({by, -by}, float32), 4e-6));
     EXPECT_THAT(grad([&](T t) { return f(t)[0]; })(x)[0], IsNumber(slope, 4e-6));
     const Tensor level = tensor({1e20, 1e20}, float32);
@@ -231,7 +233,7 @@ TEST(Normalization, InfinityAndNaNStay) {
   EXPECT_TRUE(bool(all(isnan(rms_norm(tensor({1., std::nan(""), 2.}))))));
 }
 
-// The squares are within range, their sum is not.
+// The squares are within range, but their sum is not.
 TEST(Spread, OverflowsOnlyWhereItsResultDoes) {
   const Index n = 1000;
   const Tensor sign = where(arange(n) % 2 == 0, 1., -1.);
@@ -246,7 +248,7 @@ TEST(Spread, OverflowsOnlyWhereItsResultDoes) {
   EXPECT_THAT(var(astype(sign, float64) * 1e153) / 1e306, IsNumber(1, 1e-14));
 }
 
-// ---- norms at 0 --------------------------------------------------------------------------------------------
+// ---- norms at 0 ---------------------------------------------------------------------------------
 
 TEST(MatrixNorm, HasNoDerivativeWhereItIsZero) {
   for (const Dtype dtype : {float16, bfloat16, float32, float64})
@@ -261,14 +263,14 @@ TEST(MatrixNorm, HasNoDerivativeWhereItIsZero) {
       }
 }
 
-// The least of the subgradients: what u v^T of the singular values that are not 0 give.
+// The subgradient of the least norm: u v^T over the singular values that are not 0.
 TEST(MatrixNorm, OfLessRankHasTheLeastSubgradient) {
   const auto of = [](MatrixOrder order, T a) { return grad([=](T x) { return matrix_norm(x, order); })(a); };
   const Tensor corner = tensor({{1., 0.}, {0., 0.}}, float64);
   EXPECT_THAT(of("nuc", corner), IsNear(corner));
   EXPECT_THAT(of(2, corner), IsNear(corner));
   EXPECT_THAT(of(-2, corner), IsNear(corner * 0));
-  // [1 2]^T [1 2], of which one singular value is 5: u v^T is the matrix over 5.
+  // [1 2]^T [1 2] has the one nonzero singular value 5: u v^T is the matrix divided by 5.
   const Tensor a = tensor({{1., 2.}, {2., 4.}}, float64);
   EXPECT_THAT(of("nuc", a), IsNear(a / 5));
   EXPECT_THAT(of(2, a), IsNear(a / 5));
@@ -290,7 +292,8 @@ bool is_trapped(F f, T x) {
   return false;
 }
 
-// There is none, and what depends on it is not what it should be.
+// There is no second derivative at 0, and derivatives that depend on it are wrong, so that the trap
+// must stop there.
 TEST(Norm, TheTrapStopsAtItsSecondDerivativeAtZero) {
   const std::vector<Function> norms = {[](T x) { return norm(x); }, [](T x) { return vector_norm(x); },
                                        [](T x) {
@@ -313,7 +316,7 @@ TEST(Norm, TheTrapStopsAtItsSecondDerivativeAtZero) {
   }
 }
 
-// ---- polygamma ---------------------------------------------------------------------------------------------
+// ---- polygamma ----------------------------------------------------------------------------------
 
 TEST(Polygamma, WhereZetaVanishesAndFactorialsOverflow) {
   struct Case {
@@ -344,9 +347,9 @@ TEST(Polygamma, WhereZetaVanishesAndFactorialsOverflow) {
   EXPECT_THAT(vmap([](T t) { return polygamma(34, t); })(tensor({40., 41.}))[0] * 1e18, IsNumber(-4.3722504662721270));
 }
 
-// ---- bools and small integers ------------------------------------------------------------------------------
+// ---- bools and small integers -------------------------------------------------------------------
 
-// 0 and 1 of int32, as to + and *.
+// In products and sums, true and false act as 1 and 0 of int32, as in + and *.
 TEST(Bools, AreNumbersToAllProductsAndSums) {
   const Tensor a = tensor({{true, true}, {false, true}}), v = tensor({true, true}), i = zeros({2, 1}, int32);
   const Tensor square = tensor({{1, 2}, {0, 1}});
@@ -374,7 +377,8 @@ TEST(Bools, AreNumbersToAllProductsAndSums) {
   EXPECT_THAT(conv(ones({1, 1, 2}, bool_), ones({1, 1, 2}, bool_)), Equals(tensor({{{2}}})));
   EXPECT_THAT(matmul(a, ones({2}, float32)), Equals(tensor({2., 1.}, float32)));
   EXPECT_THAT(vmap([&](T row) { return matmul(a, row); })(a), Equals(tensor({{2, 1}, {1, 1}})));
-  EXPECT_EQ(scatter(v, i, v).dtype(), bool_);  // nothing is added
+  // The updates replace elements, so that the dtype stays.
+  EXPECT_EQ(scatter(v, i, v).dtype(), bool_);
 }
 
 TEST(Integers, ProductsKeepTheirDtypeAndSumsWiden) {
@@ -392,7 +396,7 @@ TEST(Integers, ProductsKeepTheirDtypeAndSumsWiden) {
   EXPECT_EQ(vecdot(ones({2}, int8), ones({2}, uint8)).dtype(), int16);
 }
 
-// ---- a tolerance for each matrix ---------------------------------------------------------------------------
+// ---- a tolerance for each matrix ----------------------------------------------------------------
 
 TEST(RankTolerance, OfEachMatrix) {
   const Tensor a = tensor({{{1., 0.}, {0., 1e-3}}, {{2., 0.}, {0., 1e-3}}}, float64),
@@ -407,7 +411,7 @@ TEST(RankTolerance, OfEachMatrix) {
   EXPECT_THAT(vmap([&](T r) { return pinv(a[0], {.rtol = r}); })(rtol)[1],
               IsNear(tensor({{1., 0.}, {0., 1000.}}, float64)));
   EXPECT_THAT(vmap([&](T r) { return matrix_rank(a, {.rtol = r}); })(rtol), Equals(tensor({{1, 1}, {2, 2}})));
-  // They broadcast with the stack: [3, 1] with [2].
+  // Tolerances broadcast with the stack: [3, 1] with [2].
   const Tensor column = tensor({{1e-2}, {1e-4}, {2.}}, float64);
   EXPECT_THAT(matrix_rank(a, {.rtol = column}), Equals(tensor({{1, 1}, {2, 2}, {0, 0}})));
   EXPECT_EQ(pinv(a, {.rtol = column}).shape(), Shape(3, 2, 2, 2));
@@ -415,7 +419,8 @@ TEST(RankTolerance, OfEachMatrix) {
   EXPECT_THAT(lstsq(a[0], ones({2}, float64), {.rtol = rtol}), IsNear(tensor({{1., 0.}, {1., 1000.}}, float64)));
   EXPECT_THAT(lstsq(a[0], ones({2, 2, 1}, float64), {.rtol = rtol}),
               IsNear(tensor({{{1.}, {0.}}, {{1.}, {1000.}}}, float64)));
-  // Derivatives hold the rank that the tolerance says: d(1/s) = -ds / s^2, of what is not dropped.
+  // Derivatives use the rank that follows from the tolerance: d(1/s) = -ds / s^2 for singular
+  // values that are not dropped.
   const Tensor g = grad([&](T x) { return sum(diagonal(pinv(x, {.rtol = rtol}))); })(a);
   EXPECT_THAT(g, IsNear(tensor({{{-1., 0.}, {0., 0.}}, {{-.25, 0.}, {0., -1e6}}}, float64)));
   EXPECT_THAT(compile([](T x, T r) { return matrix_rank(x, {.rtol = r}); })(a, rtol), Equals(tensor({1, 2})));

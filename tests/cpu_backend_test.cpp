@@ -1,4 +1,5 @@
-// What is the CPU backend's own: its memory, its choice of instruction sets, its generator's words. Its kernels: conformance.h.
+// Parts that only the CPU backend has: its memory, its choice of instruction sets, its generator's
+// words. conformance.h tests its kernels.
 #include <bit>
 #include <cstring>
 #include <thread>
@@ -13,7 +14,7 @@ namespace {
 
 using namespace conformance;
 
-/// On each instruction set of this machine.
+/// Tests that run on each instruction set of this machine.
 class Cpu : public testing::TestWithParam<std::string> {
  protected:
   void SetUp() override {
@@ -40,7 +41,8 @@ TEST_P(Cpu, MovesElementsOfEverySize) {
   }
 }
 
-// To a matrix that lies in columns, from one in rows (with a gap between them, too), in reverse, or of one row that repeats.
+// Copies to a column-major matrix from a row-major one (also with a gap between rows), from one
+// with reversed rows, and from one repeated row.
 TEST_P(Cpu, CopiesToColumns) {
   for (const Index size : {1, 2, 4, 8, 16})
     for (const auto& [rows, columns] : {std::pair<Index, Index>{3, 5}, {4, 4}, {17, 31}, {64, 64}, {70, 131}})
@@ -62,7 +64,8 @@ TEST_P(Cpu, CopiesToColumns) {
       }
 }
 
-// Of two operands of every size and layout the second one's elements: what is broadcast, gathered and computed by tiles moves whole.
+// Copies the second of two operands, of every element size and layout: broadcast, gathered and
+// tiled operands keep all bytes of an element.
 template <std::size_t size>
 void take_second(void* out, const void* const* in, Index n) {
   std::memcpy(out, in[1], static_cast<std::size_t>(n) * size);
@@ -70,7 +73,8 @@ void take_second(void* out, const void* const* in, Index n) {
 TEST_P(Cpu, ComputesOnElementsOfEverySize) {
   constexpr stave_cpu::BlockKernel second[] = {take_second<1>, take_second<2>, take_second<4>, take_second<8>,
                                                take_second<16>};
-  for (const Index rows : {40, 4})  // by tiles; few enough to be gathered
+  // 40 rows are computed in tiles; 4 rows are few enough to be gathered
+  for (const Index rows : {40, 4})
     stave_test::check_copies_of_every_size(
         [&](char* to, const Strides& dense, char* from, const Strides& strides, const Shape& whole, Index size) {
           alignas(16) char one[16] = {};
@@ -97,8 +101,9 @@ TEST_P(Cpu, ThreefryKnownAnswers) {  // Random123's kat_vectors, threefry2x32 wi
   EXPECT_EQ(word(0x13198a2e, 0x03707344, 0x243f6a8885a308d3), 0xc4923a9c483df7a0u);
 }
 
-// Results of more than 32 MiB are written past the caches, in pieces that start at a cache line: whole, in rows that do not
-// start there, and in both dtypes of a comparison. Values are whole numbers, so that sums are exact.
+// Results of more than 32 MiB are written by non-temporal stores, in pieces that start at a cache
+// line. Cases: a whole array, rows that do not start at a cache line, and both dtypes of a
+// comparison. Values are whole numbers, so that sums are exact.
 template <class T, class R, class F>
 void check_large(OpId op, const Shape& shape, const Strides& left, const Strides& right, F exact) {
   const auto n = static_cast<std::size_t>(shape.elements());
@@ -130,13 +135,15 @@ TEST_P(Cpu, LargeResults) {
   check_large<double, double>(OpId::add, {n / 2}, {1}, {1}, sum);
   check_large<std::uint8_t, std::uint8_t>(OpId::add, {4 * n}, {1}, {1}, sum);
   check_large<std::uint8_t, bool>(OpId::less, {4 * n}, {1}, {1}, [](auto a, auto b) { return a < b; });
-  check_large<float, float>(OpId::add, {rows, columns}, {columns, 1}, {0, 1}, sum);  // a row to each row
-  check_large<float, float>(OpId::add, {rows, columns}, {columns, 1}, {1, 0}, sum);  // a column to each column
+  // A row is added to each row.
+  check_large<float, float>(OpId::add, {rows, columns}, {columns, 1}, {0, 1}, sum);
+  // A column is added to each column.
+  check_large<float, float>(OpId::add, {rows, columns}, {columns, 1}, {1, 0}, sum);
   check_large<float, float>(OpId::add, {rows, columns}, {columns, 1}, {1, rows}, sum);
   check_large<float, float>(OpId::add, {n / 7, 7}, {7, 1}, {1, n / 7}, sum);
 }
 
-// ---- memory ------------------------------------------------------------------------------------------------
+// ---- memory -------------------------------------------------------------------------------------
 
 TEST(CpuMemory, CountsAreExact) {
   Backend& cpu = cpu_backend();
@@ -186,7 +193,9 @@ TEST(CpuMemory, FreedOnAnotherThreadAndAfterThreadsEnd) {
 }
 TEST(CpuMemory, TooMuchIsBadAlloc) { EXPECT_THROW(cpu_backend().allocate(std::size_t{1} << 60), std::bad_alloc); }
 
-struct FreedLast {  // in a thread_local made before the pool: freed after the thread's lists were given away
+// A member of a thread_local made before the pool: its storage is freed after the thread's free
+// lists are gone.
+struct FreedLast {
   StoragePtr storage;
 };
 TEST(CpuMemory, ThreadLocalsMayHoldTensors) {
@@ -198,7 +207,7 @@ TEST(CpuMemory, ThreadLocalsMayHoldTensors) {
   global.storage = StoragePtr(cpu_backend().allocate(100));
 }
 
-// ---- dispatch ----------------------------------------------------------------------------------------------
+// ---- dispatch -----------------------------------------------------------------------------------
 
 TEST(CpuDispatch, AnUnknownInstructionSetIsAClearError) {
   const char* before = std::getenv("STAVE_CPU_ISA");

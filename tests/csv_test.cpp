@@ -1,4 +1,4 @@
-// read_csv: numbers as text, and what is none.
+// read_csv: numbers as text, and text that is no number.
 
 #include <sstream>
 
@@ -17,7 +17,7 @@ Tensor read(const std::string& text, CsvOptions options = {}) {
   return read_csv(with_bytes(folder / "x.csv", text), options);
 }
 
-/// What is said of a file of this text, after its name.
+/// Returns the error message for a file of this text, without the file's name before it.
 std::string fault_of(const std::string& text, CsvOptions options = {}) {
   const Folder folder;
   const std::string path = folder / "x.csv", start = "read_csv: " + path;
@@ -51,8 +51,8 @@ TEST(Csv, HasADelimiterAHeaderAndADtype) {
   EXPECT_THAT(read("1,0\ntrue,False\n", {.dtype = bool_}), Equals(tensor({{true, false}, {true, false}})));
 }
 
-// As numpy.loadtxt(file, delimiter=",", skiprows=...); blanks alone make a blank line, as in
-// pandas.
+// Expected values are those of numpy.loadtxt(file, delimiter=",", skiprows=...). A line of blanks
+// counts as a blank line, as in pandas.
 TEST(Csv, PassesOverBlankLinesAndComments) {
   const Tensor rows = tensor({{1., 2.}, {3., 4.}});
   for (const char* text : {"1,2\n3,4\n\n", "1,2\n\n\n3,4\n\n\n", "\n1,2\n3,4", "1,2\r\n\r\n3,4\r\n\r\n",
@@ -61,7 +61,7 @@ TEST(Csv, PassesOverBlankLinesAndComments) {
     EXPECT_THAT(read(text), Equals(rows)) << text;
   EXPECT_THAT(read("# x\n1 2\n \n3 4 # y\n", {.delimiter = ' '}), Equals(rows));
   EXPECT_THAT(read("1\n\n2\n\n"), Equals(tensor({{1.}, {2.}})));
-  // Lines are skipped as they stand in the file.
+  // skip_lines counts all lines of the file, also blank lines and comments.
   EXPECT_THAT(read("#a\n\nx,y\n1,2\n3,4\n", {.skip_lines = 3}), Equals(rows));
   EXPECT_THAT(read("#a\n\n#b\n1,2\n3,4\n", {.skip_lines = 1}), Equals(rows));
   EXPECT_THAT(read("%a\n1,2%b\n3,4\n", {.comment = '%'}), Equals(rows));
@@ -84,7 +84,7 @@ TEST(Csv, ReadsStreams) {
   EXPECT_EQ(message_of<FileError>([&] { read_csv(none); }), "read_csv: the stream: has no numbers in it");
 }
 
-// Whatever pieces a file is read in.
+// The result does not depend on the pieces in which the file is read.
 TEST(Csv, ReadsLinesOfEveryLength) {
   for (const int columns : {1, 3, 21'845, 21'846, 40'000}) {
     std::string row;

@@ -1,5 +1,6 @@
-// Which operations the CUDA backend has a driver for, also for a build without it: read from its source. Where it is built,
-// cuda/dispatch_test.cpp holds this to the truth.
+// The operations that the CUDA backend implements, read from its source, so that the list is also
+// available in a build without CUDA. In a build with CUDA, cuda/dispatch_test.cpp compares the list
+// with the backend.
 #pragma once
 
 #include <fstream>

@@ -37,7 +37,7 @@ using ::testing::Not;
 
 const float nan = std::numeric_limits<float>::quiet_NaN(), inf = std::numeric_limits<float>::infinity();
 
-// What a Debug shows of body.
+// Returns the lines that Debug prints for body.
 template <class Body>
 std::string trace(Body body, DebugOptions options = {}) {
   std::ostringstream out;
@@ -63,7 +63,7 @@ std::string message_of(Body body) {
   return "nothing was thrown";
 }
 
-// ---- the line ---------------------------------------------------------------------------------------------
+// ---- the line -----------------------------------------------------------------------------------
 
 TEST(Debug, ShowsOneLineAnOperation) {
   const Tensor a = zeros({2, 3}), b = zeros({3, 4});
@@ -131,9 +131,9 @@ TEST(Debug, MeasuresTime) {
               MatchesRegex("sin f32\\[2\\] -> f32\\[2\\] {38}min 0 max 0 mean 0 nan 0 inf 0  [0-9.]+ (ns|us|ms)\n"));
 }
 
-// ---- indentation and scopes -------------------------------------------------------------------------------
+// ---- indentation and scopes ---------------------------------------------------------------------
 
-// Performs a cosine on behalf of each sine.
+// Performs a cosine for each sine.
 struct CosineForSine : Handler {
   Outputs handle(Call& call) override {
     if (call.op().id == OpId::sin) cos(call.input(0));
@@ -185,7 +185,7 @@ TEST(Debug, DoesNotShowScopesAroundItself) {
   EXPECT_EQ(trace([&] { return sin(x); }), "sin f32[2] -> f32[2]\n");
 }
 
-// ---- values -----------------------------------------------------------------------------------------------
+// ---- values -------------------------------------------------------------------------------------
 
 TEST(Debug, SummarisesFloats) {
   const Tensor x = tensor({-1.5, 4., 0.5});
@@ -245,7 +245,7 @@ TEST(Debug, LeavesBuffersToBeReused) {
   EXPECT_EQ(y.data<float>().data(), buffer);
 }
 
-// ---- errors -----------------------------------------------------------------------------------------------
+// ---- errors -------------------------------------------------------------------------------------
 
 struct Refuse : Handler {
   Outputs handle(Call&) override { throw DeviceError("refused"); }
@@ -295,7 +295,7 @@ TEST(Debug, TheTrapLetsOtherValuesPass) {
   EXPECT_EQ(y.to_vector<float>(), (std::vector<float>{1, 0, 0}));
 }
 
-// The cotangents of the two square roots at 0 are infinite, of opposite signs.
+// The cotangents of the two square roots at 0 are infinite, with opposite signs.
 Tensor difference_of_roots(const Tensor& x) {
   const Tensor a = sqrt(x), b = sqrt(x);
   return sum(a - b);
@@ -309,7 +309,7 @@ TEST(Debug, TrapsANanOfTheBackwardPass) {
   EXPECT_THAT(message, HasSubstr("\n  inside backward of grad, inside debug"));
 }
 
-// What the gradient of f at x says under the trap; "" if it lets it pass.
+// Returns the error of the gradient of f at x under the NaN trap; "" if there is none.
 template <class F>
 std::string trapped(F f, const Tensor& x) {
   const std::string message =
@@ -369,7 +369,7 @@ TEST(Debug, TheTrapLetsZerosPassThatWereChosen) {
   EXPECT_EQ(g.to_vector<float>(), (std::vector<float>{0, 0.25, 0}));
 }
 
-// ---- with transforms --------------------------------------------------------------------------------------
+// ---- with transforms ----------------------------------------------------------------------------
 
 Tensor sum_of_sines(const Tensor& x) { return sum(sin(x)); }
 
@@ -412,7 +412,7 @@ TEST(Debug, ChangesNoDerivative) {
   EXPECT_EQ(debug(grad(debug(sum_of_sines, silent)), silent)(x).to_vector<float>(), expected.to_vector<float>());
 }
 
-// ---- debug(f) ---------------------------------------------------------------------------------------------
+// ---- debug(f) -----------------------------------------------------------------------------------
 
 TEST(Debug, TakesOverloadedFunctions) {
   const Tensor x = tensor({1., 2.});

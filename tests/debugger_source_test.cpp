@@ -72,7 +72,7 @@ TEST(DebuggerSource, UnderTransforms) {
   std::ostringstream out;
   vmap(debugger(program::loss, {.in = &in, .out = &out}))(xs);
   EXPECT_THAT(out.str(), HasSubstr(sin_at + " in program::layer: "));
-  // The derivative says where its operation was.
+  // A derivative shows the source line of its operation.
   const std::string backward = transcript("b cos backward\nc\n", vmap(grad(program::loss)), xs);
   EXPECT_THAT(backward, HasSubstr("  derivative of sin f32[3]: #1, " + sin_at + " in program::layer\n"));
 }
@@ -82,7 +82,7 @@ TEST(DebuggerSource, BacktraceAndList) {
   const std::string text = transcript("bt\nup\nlist 1\ndown\ndown\nup 99\nlist 0\nback\n", program::loss, x3);
   EXPECT_THAT(text, HasSubstr("(stave) bt\n-> #0 " + sin_at + " in program::layer\n   #1 "));
   EXPECT_THAT(text, HasSubstr(" in program::loss\n"));
-  EXPECT_THAT(text, Not(HasSubstr("stave_detail")));  // the library's own functions are left out
+  EXPECT_THAT(text, Not(HasSubstr("stave_detail")));  // functions of the library are left out
   EXPECT_THAT(text, HasSubstr("(stave) up\n-> #1 debugger_source_test.cpp:"));
   EXPECT_THAT(text, HasSubstr("     const Tensor h = layer(x);\n(stave) list 1\n"));
   EXPECT_THAT(text, HasSubstr("  [[gnu::noinline]] Tensor loss(const Tensor& x) {\n->"));
@@ -94,7 +94,7 @@ TEST(DebuggerSource, BacktraceAndList) {
   EXPECT_THAT(text, HasSubstr("-> #1 sin f32[3] -> f32[3]  " + sin_at + "\n"));
 }
 
-// On a stack of its own.
+// The function runs on a stack of its own.
 TEST(DebuggerSource, OfASteppedFunction) {
   NEEDS_ADDR2LINE;
   Stepper stepper(grad(program::loss), x3);

@@ -1,4 +1,5 @@
-// debugger(f) at a terminal: a child that runs it in a pseudo-terminal, driven by the keys that a user presses.
+// debugger(f) at a terminal: a child process runs it in a pseudo-terminal, and the test presses a
+// user's keys.
 #include <algorithm>
 #include <sstream>
 
@@ -14,7 +15,7 @@ using namespace stave_test;
 using testing::HasSubstr;
 using testing::Not;
 
-/// sum of sin(x) x at 0.5, 1, 2, or what the commands make of it, is printed.
+/// Prints the sum of sin(x) x at 0.5, 1, 2, or the result after the commands changed values.
 void debugged_program() {
   const auto f = [](const Tensor& x) {
     const Scope layer("layer1");
@@ -25,7 +26,7 @@ void debugged_program() {
 }
 
 constexpr const char *up = "\x1b[A", *down = "\x1b[B", *right = "\x1b[C", *left = "\x1b[D";
-const std::string ready = "(stave) \x1b[K";  // an empty line is shown
+const std::string ready = "(stave) \x1b[K";  // the prompt with an empty line
 
 std::string control(char key) { return std::string(1, static_cast<char>(key & 0x1f)); }
 
@@ -40,7 +41,8 @@ TEST(DebuggerTerminal, ASessionIsTyped) {
   terminal.press("c\r");
   terminal.until("the function has returned");
   terminal.until("y = 6.0");
-  terminal.until("echo 1");  // the terminal is as it was
+  // The terminal's mode is restored.
+  terminal.until("echo 1");
   EXPECT_EQ(terminal.exit_status(), 0);
 }
 
@@ -48,7 +50,8 @@ TEST(DebuggerTerminal, TabCompletes) {
   Terminal terminal(debugged_program);
   terminal.until(ready);
   terminal.press("br\t");
-  EXPECT_THAT(terminal.until("(stave) break\x1b[K"), Not(HasSubstr("breakpoints")));  // both begin so
+  // Both matches begin with "break".
+  EXPECT_THAT(terminal.until("(stave) break\x1b[K"), Not(HasSubstr("breakpoints")));
   terminal.press("\t");
   terminal.until("break  breakpoints\r\n");
   terminal.press(" multi\t");
@@ -68,7 +71,7 @@ TEST(DebuggerTerminal, TabCompletes) {
   terminal.until("[0.5 1.  2. ]");
   terminal.until(ready);
   terminal.press("zzz\t");
-  terminal.until("\a");  // nothing begins so
+  terminal.until("\a");  // no command begins like this
 }
 
 TEST(DebuggerTerminal, ArrowsFindLinesAgain) {
@@ -85,10 +88,10 @@ TEST(DebuggerTerminal, ArrowsFindLinesAgain) {
   terminal.until("(stave) where\x1b[K");
   terminal.press(up);
   terminal.until("(stave) print in0\x1b[K");
-  terminal.press(up);  // there is none before
+  terminal.press(up);  // there is no earlier command
   terminal.press(down);
   terminal.press(down);
-  terminal.until("(stave) st\x1b[K");  // what was begun
+  terminal.until("(stave) st\x1b[K");  // the line that was being typed
   terminal.press("ep\r");
   terminal.until("before multiply");
   terminal.until(ready);
@@ -99,18 +102,21 @@ TEST(DebuggerTerminal, ArrowsFindLinesAgain) {
 TEST(DebuggerTerminal, LinesAreEdited) {
   Terminal terminal(debugged_program);
   terminal.until(ready);
-  terminal.press(std::string("xprnt in0") + control('A') + "\x1b[3~" + right + right + "i" + "\r");  // Delete
+  // Presses the Delete key.
+  terminal.press(std::string("xprnt in0") + control('A') + "\x1b[3~" + right + right + "i" + "\r");
   terminal.until("(stave) print in0");
   terminal.until("[0.5 1.  2. ]");
   terminal.until(ready);
-  terminal.press(std::string("swhere") + "\x1b[H" + control('F') + "\x7f" + "\r");  // Home, Backspace
+  // Presses Home and Backspace.
+  terminal.press(std::string("swhere") + "\x1b[H" + control('F') + "\x7f" + "\r");
   terminal.until("handler  debugger, at work");
   terminal.until(ready);
   terminal.press("wrong words" + control('W') + control('W') + "break junk" + std::string(left) + left + left + left +
                  control('K') + "sin" + "\r");
   terminal.until("breakpoint 1: sin");
   terminal.until(ready);
-  terminal.press("br\xc3\xa4\x7f" + std::string("eak cos\r"));  // a letter of two bytes is one
+  // One Backspace deletes a letter of two bytes.
+  terminal.press("br\xc3\xa4\x7f" + std::string("eak cos\r"));
   terminal.until("breakpoint 2: cos");
   terminal.until(ready);
   terminal.press("nonsense" + control('C'));
@@ -119,7 +125,8 @@ TEST(DebuggerTerminal, LinesAreEdited) {
   terminal.press("nonsense" + control('U') + "breakpoints\r");
   terminal.until("1  sin");
   terminal.until(ready);
-  terminal.press("step" + control('D') + "\r");  // not at the end of input: the line is not empty
+  // The end of input needs an empty line; this line is not empty.
+  terminal.press("step" + control('D') + "\r");
   terminal.until("before multiply");
   terminal.until(ready);
   terminal.press(control('D'));
@@ -129,7 +136,7 @@ TEST(DebuggerTerminal, LinesAreEdited) {
 }
 
 TEST(DebuggerTerminal, LongLinesScroll) {
-  Terminal terminal(debugged_program, 20);  // of which the prompt takes 8, the cursor one
+  Terminal terminal(debugged_program, 20);  // 20 columns: the prompt takes 8, the cursor one
   terminal.until(ready);
   terminal.press("print in0 in0 in0 in0");
   terminal.until("(stave) in0 in0 in0\x1b[K\r\x1b[19C");
@@ -143,7 +150,8 @@ TEST(DebuggerTerminal, WithoutACursorLinesAreReadAsTheyCome) {
   Terminal terminal(debugged_program, 100, "dumb");
   terminal.until("(stave) ");
   terminal.press("print in0\n");
-  EXPECT_EQ(terminal.until("in0  "), "print in0\r\nin0  ");  // shown once, by the terminal
+  // The terminal itself echoes the line, once.
+  EXPECT_EQ(terminal.until("in0  "), "print in0\r\nin0  ");
   terminal.until("[0.5 1.  2. ]");
   terminal.press("\x04");
   terminal.until("y = 2.89");
@@ -162,25 +170,26 @@ TEST(DebuggerTerminal, ControlRSearchesTheHistory) {
   terminal.press(control('R'));
   terminal.until("(search `in') print in0\x1b[K");
   terminal.press(control('R'));
-  terminal.until("\a");  // none before
+  terminal.until("\a");  // no earlier match
   terminal.press("x");
-  terminal.until("\a");        // none has "inx"
-  terminal.press("\x7f\x7f");  // backspaces: from the last again, with "i"
+  terminal.until("\a");        // no command has "inx"
+  terminal.press("\x7f\x7f");  // backspaces: the search for "i" starts again from the last command
   terminal.until("(search `i') break sin\x1b[K");
-  terminal.press(control('E') + "h\r");  // another key edits what was found
+  terminal.press(control('E') + "h\r");  // another key edits the command that was found
   terminal.until("breakpoint 2: sinh");
   terminal.until(ready);
   terminal.press("half a li" + control('R') + "where");
   terminal.until("(search `where') where\x1b[K");
   terminal.press(control('G'));
-  terminal.until("(stave) half a li\x1b[K");                // as it was
-  terminal.press(control('U') + control('R') + "print\r");  // Enter runs what was found
+  // The line is restored.
+  terminal.until("(stave) half a li\x1b[K");
+  terminal.press(control('U') + control('R') + "print\r");  // Enter runs the command that was found
   terminal.until("(search `print') print in0\x1b[K");
   terminal.until("(stave) print in0\x1b[K");
   terminal.until("[0.5 1.  2. ]");
 }
 
-/// The longest line of what was shown, in columns.
+/// Returns the length of the longest line in the text, in columns.
 std::size_t widest(const std::string& text) {
   std::size_t widest = 0;
   std::istringstream lines(text);
@@ -203,7 +212,7 @@ TEST(DebuggerTerminal, TextFitsNarrowTerminals) {
     for (const char* command : {"help", "print", "print in0 - 1", "back", "info", "where", "break matmull in nowhere",
                                 "wrong", "break tanh if max > 3 backward in somewhere", "breakpoints"}) {
       terminal.press(std::string(command) + "\r");
-      terminal.until("\r\n");  // what was typed
+      terminal.until("\r\n");  // the echo of the typed line
       EXPECT_LE(widest(terminal.until(ready)), columns) << command;
     }
     terminal.press("b lo\t\t");

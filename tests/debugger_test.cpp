@@ -1,4 +1,5 @@
-// debugger(f): commands from a stream and a script, what they print, recording and replay, calls one after another, transforms.
+// debugger(f): commands from a stream and from a script, their output, recording and replay,
+// several calls, transforms.
 #include <sstream>
 
 #include <stave/stave.h>
@@ -20,7 +21,7 @@ Tensor layered(const Tensor& x) {
   return sum(label(sin(x), "hidden") * x);
 }
 
-/// What it prints, given these commands.
+/// Returns the debugger's output for these commands.
 template <class F, class... A>
 std::string transcript(const std::string& commands, F f, const A&... args) {
   std::istringstream in(commands);
@@ -179,7 +180,8 @@ TEST(Debugger, StopsInTheCode) {
             "the function has returned\n");
 }
 
-// grad outside: what a checkpoint performs in the backward pass is stepped through as well.
+// grad outside debugger: operations that a checkpoint performs in the backward pass are stepped
+// through as well.
 TEST(Debugger, FollowsCheckpointsThatRunAgain) {
   std::istringstream in("break cos\nbreak sin\nc\nc\nc\nc\n");
   std::ostringstream out;
@@ -201,9 +203,10 @@ TEST(Debugger, FollowsCheckpointsThatRunAgain) {
             "(stave) c\n");
 }
 
-// ---- values ----------------------------------------------------------------------------------------------------
+// ---- values -------------------------------------------------------------------------------------
 
-/// What 2 sin(x) becomes when sin is skipped with this value; or what is said of the value.
+/// The value of 2 sin(x) if sin is skipped with the value that `command` gives, and the debugger's
+/// output.
 struct Skipped {
   Tensor result;
   std::string said;
@@ -265,9 +268,10 @@ TEST(Debugger, OneOfSeveralOutputs) {
   EXPECT_THAT(out.str(), HasSubstr("debugger: it has its outputs already: `replace` one"));
 }
 
-// ---- conditions, and breakpoints that pass ---------------------------------------------------------------------
+// ---- conditions, and breakpoints that pass ------------------------------------------------------
 
-/// Where it stops, given these commands and then `continue`: its lines that begin with "before" or "after", but for the first.
+/// Returns the stops for these commands followed by `continue`: the lines that begin with "before"
+/// or "after", without the first.
 template <class F, class... A>
 std::vector<std::string> stops(const std::string& commands, F f, const A&... args) {
   std::istringstream lines(transcript(commands + "\nc\nc\nc\nc\nc\nc\nc\nc\n", f, args...));
@@ -293,10 +297,12 @@ TEST(Debugger, ConditionsOfOperands) {
   EXPECT_THAT(stops("b sqrt if size == 2", roots, x), ElementsAre(two));
   EXPECT_THAT(stops("b sqrt if mean(in0) != 1", roots, x), ElementsAre(three, four));
   EXPECT_THAT(stops("b sqrt if in0[-1] - in0[0] > 1", roots, x), ElementsAre(three, four));
-  EXPECT_THAT(stops("b sqrt if four[0] < in0[0] + 1", roots, x), ElementsAre(four));  // before, there is no such label
+  // The first sqrt runs before the label `four` exists.
+  EXPECT_THAT(stops("b sqrt if four[0] < in0[0] + 1", roots, x), ElementsAre(four));
   EXPECT_THAT(stops("b multiply if max > 3", roots, x), ElementsAre("before multiply f32[3], f32[3] -> f32[3]"));
   EXPECT_THAT(stops("b sqrt if nan > 0", roots, -tensor({1., NAN, 3.})), ElementsAre(three, four));
-  EXPECT_THAT(stops("b sqrt if std < 0.1 forward", roots, x), ElementsAre());  // all after `if` is the condition
+  // Everything after `if` belongs to the condition.
+  EXPECT_THAT(stops("b sqrt if std < 0.1 forward", roots, x), ElementsAre());
   EXPECT_THAT(transcript("b sqrt if max > 3\nbreakpoints\nc\nbreakpoints\n", roots, x),
               HasSubstr("breakpoint 1: sqrt if max > 3\n(stave) breakpoints\n1  sqrt if max > 3\n(stave) c\n"
                         "breakpoint 1: sqrt if max > 3\nbefore sqrt four:f32[3] -> f32[3]\n(stave) breakpoints\n"
@@ -321,7 +327,7 @@ TEST(Debugger, ConditionsUnderVmapAreOfAllLanes) {
                                    "(stave) p in0[0] - 1\n"
                                    "in0[0] - 1  f32[2] min -0.5 max 1 mean 0.25 std 0.75 nan 0 inf 0\n"
                                    "  ▁█\n"
-                                   "[-0.5  1. ]\n"  // of two lanes, the first element of each
+                                   "[-0.5  1. ]\n"  // two lanes; the first element of each
                                    "(stave) p in0 - in0[0]\n"
                                    "in0 - in0[0]  f32[2,2] min 0 max 2 mean 0.625 std 0.81968 nan 0 inf 0\n"));
 }
@@ -366,7 +372,7 @@ TEST(Debugger, WatchStopsWhereTheValueIsAnother) {
   const auto training = [](Tensor w) {
     for (int i = 0; i < 6; ++i) {
       w = label(i == 3 ? w + 1. : w * 1., "w");
-      w = exp(w) * 0. + w;  // read twice
+      w = exp(w) * 0. + w;  // w is read twice
     }
     return w;
   };
@@ -394,8 +400,9 @@ TEST(Debugger, ANanThatArisesStopsOnce) {
     const Tensor brought = exp(x), arises = log(x - 2.), again = sqrt(x - 3.);
     return sum(brought + arises + again);
   };
-  const Tensor x = tensor({NAN, 1.});                                            // brings one
-  EXPECT_THAT(stops("b nan", f, x), ElementsAre("after exp f32[2] -> f32[2]"));  // the first; then no other is new
+  const Tensor x = tensor({NAN, 1.});  // the input already has a NaN
+  // Stops at the first operation; later NaNs are not new.
+  EXPECT_THAT(stops("b nan", f, x), ElementsAre("after exp f32[2] -> f32[2]"));
   EXPECT_THAT(stops("b nan arises", f, x), ElementsAre());
   EXPECT_THAT(stops("b nan arises", f, tensor({1., 5.})), ElementsAre("after log f32[2] -> f32[2]"));
   EXPECT_THAT(stops("b nan", f, tensor({1., 5.})),
@@ -403,7 +410,7 @@ TEST(Debugger, ANanThatArisesStopsOnce) {
   EXPECT_THAT(transcript("b sqrt nan arises\n", f, x), HasSubstr("breakpoint 1: sqrt where a NaN arises\n"));
 }
 
-// The carrying operation yields it as well: nothing new.
+// The checkpoint's result contains the same NaN, at which the debugger does not stop again.
 TEST(Debugger, ANanInACarriedFunctionStopsOnce) {
   using testing::ElementsAre;
   const auto f = [](const Tensor& x) { return checkpoint([](const Tensor& v) { return log(v); })(x); };
@@ -412,7 +419,7 @@ TEST(Debugger, ANanInACarriedFunctionStopsOnce) {
         << command;
 }
 
-// ---- what was, and what a derivative belongs to ----------------------------------------------------------------
+// ---- earlier operations, and the operation of a derivative --------------------------------------
 
 TEST(Debugger, DerivativesBelongToOperationsBefore) {
   const auto f = [](const Tensor& x) {
@@ -425,13 +432,13 @@ TEST(Debugger, DerivativesBelongToOperationsBefore) {
   EXPECT_THAT(text, HasSubstr("(stave) c\nbreakpoint 1: cos, backward\n"
                               "before cos f32[3] -> f32[3]  [backward of grad]\n"
                               "  derivative of sin f32[3]: #1\n"));
-  // Of a checkpoint: the operation that ran again.
+  // In a checkpoint's backward pass, the derivative refers to the operation that ran again.
   const auto again = checkpoint([](const Tensor& x) { return sum(sin(x)); });
   EXPECT_THAT(
       transcript("b cos\nc\nback\n", grad(again), x3),
       testing::ContainsRegex("derivative of sin f32\\[3\\]: #5\n.stave. back\n"
                              "   #1 call [^\n]*\n   #2 sin [^\n]*\n   #3 sum [^\n]*\n   #4 [^\n]*\n   #5 sin "));
-  // Of the derivative's derivative: the operation of the first backward pass.
+  // A second derivative refers to the operation of the first backward pass.
   EXPECT_THAT(
       transcript("b cos backward\nc\nb sin backward\ndelete 1\nc\n",
                  grad([](const Tensor& x) { return sum(grad([](const Tensor& v) { return sum(sin(v)); })(x)); }), x3),
@@ -465,10 +472,11 @@ TEST(Debugger, ShowsWhatRanBefore) {
   in.str("b cos\nc\nback 99999\n");
   debugger(many, {.in = &in, .out = &out, .source = false})(x3);
   EXPECT_THAT(out.str(), HasSubstr("-> #5001 cos f32[3] -> f32[3]\n"));
-  EXPECT_THAT(out.str(), Not(HasSubstr(" #1 multiply")));  // it remembers the last ones
+  // Only the last operations are remembered.
+  EXPECT_THAT(out.str(), Not(HasSubstr(" #1 multiply")));
 }
 
-// ---- expressions -----------------------------------------------------------------------------------------------
+// ---- expressions --------------------------------------------------------------------------------
 
 TEST(Debugger, PrintsExpressions) {
   const auto f = [](const Tensor& m, const Tensor& n) {
@@ -523,7 +531,7 @@ TEST(Debugger, ExpressionsTakeTheDtypeOfOperands) {
               Not(HasSubstr("breakpoint 1: cos if in0 > 0.1\nbefore")));
 }
 
-// Values that labels keep are those of this call.
+// Labels refer to values of the current call only.
 TEST(Debugger, LabelsAreForgottenWithTheCall) {
   std::istringstream in("b multiply\nc\nc\np hidden\nc\n");
   std::ostringstream out;
@@ -534,14 +542,15 @@ TEST(Debugger, LabelsAreForgottenWithTheCall) {
   EXPECT_EQ(memory_stats().live_bytes, live);
 }
 
-// ---- commands --------------------------------------------------------------------------------------------------
+// ---- commands -----------------------------------------------------------------------------------
 
 TEST(Debugger, UnknownCommandsNameTheNearest) {
   const std::string text = transcript("stpe\nqqqqqq\nbraek matmul\nre 1\ncont\n", layered, x3);
   EXPECT_THAT(text, HasSubstr("there is no command `stpe`; did you mean `step`? `help` shows all\n"));
   EXPECT_THAT(text, HasSubstr("there is no command `qqqqqq`; `help` shows all\n"));
   EXPECT_THAT(text, HasSubstr("there is no command `braek`; did you mean `break`? `help` shows all\n"));
-  EXPECT_THAT(text, HasSubstr("the function has returned"));  // `cont` is a beginning of one alone
+  // `cont` abbreviates only one command.
+  EXPECT_THAT(text, HasSubstr("the function has returned"));
   EXPECT_THAT(transcript("ba\n", layered, x3), HasSubstr("`ba` begins several commands: back, backtrace\n"));
 }
 
@@ -584,7 +593,7 @@ TEST(Debugger, DropThrowsThroughTheFunction) {
     const Unwinds unwinds{unwound};
     try {
       return sin(x);
-    } catch (const TransformError&) {  // swallowed
+    } catch (const TransformError&) {  // ignored on purpose
     }
     const Tensor y = cos(x);
     ++reached;
@@ -597,8 +606,10 @@ TEST(Debugger, DropThrowsThroughTheFunction) {
     EXPECT_THAT(message_of<TransformError>([&] { debugged(x3); }),
                 HasSubstr("debugger: the rest of the function was dropped"));
     EXPECT_THAT(out.str(), HasSubstr("an exception has left the function"));
-    EXPECT_THAT(out.str(), Not(HasSubstr("before cos")));  // nothing more is asked
-    EXPECT_THAT(debugged(x3), Equals(sin(x3)));            // the next call begins anew
+    // There is no further prompt.
+    EXPECT_THAT(out.str(), Not(HasSubstr("before cos")));
+    // The next call starts from the beginning.
+    EXPECT_THAT(debugged(x3), Equals(sin(x3)));
     EXPECT_THAT(out.str(), HasSubstr("(stave) step\nthe function has returned\n"));
   }
   EXPECT_EQ(unwound, 6);
@@ -619,7 +630,7 @@ TEST(Debugger, WhatTheFunctionThrowsGoesThrough) {
   EXPECT_EQ(stave_detail::current, nullptr);
 }
 
-// ---- calls, scripts, records -----------------------------------------------------------------------------------
+// ---- calls, scripts, records --------------------------------------------------------------------
 
 TEST(Debugger, HowFarAndBreakpointsStayFromCallToCall) {
   std::istringstream in("break cos\ncontinue\ndelete\nfinish\nstep\n");
@@ -628,13 +639,14 @@ TEST(Debugger, HowFarAndBreakpointsStayFromCallToCall) {
                                  {.in = &in, .out = &out, .source = false});
   debugged(x3, false);
   out.str("");
-  debugged(x3, false);  // it was told to continue
+  // The `continue` of the last call still holds.
+  debugged(x3, false);
   EXPECT_EQ(out.str(), "");
   const auto copy = debugged;
   copy(x3, true);
   EXPECT_THAT(out.str(), testing::StartsWith("breakpoint 1: cos\nbefore cos f32[3] -> f32[3]\n(stave) delete\n"));
   out.str("");
-  debugged(x3, false);  // `finish` ended with the call
+  debugged(x3, false);  // `finish` ended with its call
   EXPECT_THAT(out.str(), testing::StartsWith("before sin f32[3] -> f32[3]\n(stave) step\nthe function has returned\n"));
 }
 
@@ -659,7 +671,8 @@ TEST(Debugger, ARecordReplaysAsAScript) {
   EXPECT_THAT(replayed, HasSubstr("(stave) skip 5\nout0  f32[] value 5\n(stave) c\nthe function has returned\n"));
   EXPECT_THAT(replayed, Not(HasSubstr("no more commands")));
 
-  // A script over which its own record is written; and more commands after it.
+  // The record overwrites the script that is being replayed, and there are more commands after the
+  // script.
   std::istringstream more("step\n");
   with_bytes(record, "step\n# a comment\n");
   const auto both = session({.in = &more, .script = record, .record = record});

@@ -1,4 +1,4 @@
-// Which floating dtype is meant where none is named.
+// The default floating dtype, for functions that name none.
 
 #include <fstream>
 
@@ -15,7 +15,7 @@ using testing::Each;
 
 using T = const Tensor&;
 
-/// The dtypes of all that is made without one being named.
+/// Returns the dtypes of tensors created without a dtype.
 std::vector<Dtype> made() {
   const Folder folder;
   const std::string path = with_bytes(folder / "x.csv", "1,2\n");
@@ -77,7 +77,8 @@ TEST(DefaultDtype, LeavesFloatsAndNamedDtypesAlone) {
   });
 }
 
-// Inside transforms, in both passes, and when a checkpoint runs its function again.
+// The default applies inside transforms, in both passes, and when a checkpoint runs its function
+// again.
 TEST(DefaultDtype, ReachesThroughTransforms) {
   const auto f = [](T x) { return sum(x * tensor({1., 2.}) * zeros({2}) + linspace(0, 1, 2) * x); };
   const Tensor x = tensor({3., 4.}, float64), xs = stack({x, x});

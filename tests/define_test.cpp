@@ -1,5 +1,6 @@
-// Operations of one's own: a record outside of the library's list is performed, transformed, observed and moved to devices as any
-// other, and check_op finds what a record claims and its kernels do not hold.
+// Operations defined by users: an operation outside the library's list is performed, transformed,
+// observed and moved to devices like any other. check_op finds claims of a record that its kernels
+// do not fulfil.
 #include <algorithm>
 #include <cmath>
 #include <sstream>
@@ -15,7 +16,7 @@ using namespace stave;
 using namespace stave_test;
 using testing::HasSubstr;
 
-// ---- four operations --------------------------------------------------------------------------------------
+// ---- four operations ----------------------------------------------------------------------------
 
 template <class F>
 void by_dtype(Dtype dtype, F f) {
@@ -23,7 +24,7 @@ void by_dtype(Dtype dtype, F f) {
   else f(double());
 }
 
-// Elementwise, with an attribute, and a rule of any order: x -> x^k.
+// An elementwise operation with an attribute and derivatives of any order: x -> x^k.
 struct Exponent final : Attributes {
   int exponent;
   explicit Exponent(int exponent) : exponent(exponent) {}
@@ -59,7 +60,8 @@ const Op op_power = define_op({
 });
 Tensor power(const Tensor& x, int exponent) { return apply(op_power, {x}, make_intrusive<Exponent>(exponent)); }
 
-// Two outputs of other shapes than the input, no derivative: the least and the greatest of each row.
+// An operation with two outputs, whose shapes differ from the input's, and no derivative: the
+// minimum and the maximum of each row.
 const Op op_extremes = define_op({
     .name = "extremes",
     .infer =
@@ -83,7 +85,7 @@ const Op op_extremes = define_op({
         },
 });
 
-// Bilinear, of any strides: the cross product of vectors along the last axis.
+// A bilinear operation on any strides: the cross product of vectors along the last axis.
 Tensor cross_product(const Tensor& a, const Tensor& b);
 const Op op_cross = define_op({
     .name = "cross",
@@ -118,7 +120,7 @@ const Op op_cross = define_op({
 });
 Tensor cross_product(const Tensor& a, const Tensor& b) { return apply(op_cross, {a, b}); }
 
-// Always a view: every second entry. No kernel.
+// An operation that is always a view and has no kernel: every second entry.
 const Op op_evens = define_op({
     .name = "evens",
     .infer =
@@ -133,12 +135,13 @@ const Op op_evens = define_op({
 const Tensor x = tensor({{0.5, -1.25, 2.}, {3., 0.75, -0.5}}, float64);
 const Tensor y = tensor({{1.5, 0.25, -2.}, {1., -0.75, 0.5}}, float64);
 
-// ---- what users see ---------------------------------------------------------------------------------------
+// ---- using the operations -----------------------------------------------------------------------
 
 TEST(OwnOperation, Computes) {
   EXPECT_THAT(power(x, 2), IsNear(square(x)));
   EXPECT_THAT(power(astype(x, float32), 3), IsNear(astype(x * x * x, float32)));
-  EXPECT_THAT(power(permute_dims(x, {1, 0}), 2), IsNear(permute_dims(square(x), {1, 0})));  // made row-major for it
+  // The input is made row-major for the kernel.
+  EXPECT_THAT(power(permute_dims(x, {1, 0}), 2), IsNear(permute_dims(square(x), {1, 0})));
   EXPECT_THAT(power(broadcast_to(tensor(3., float64), {2, 2}), 2), Equals(full({2, 2}, 9., float64)));
   const Outputs both = perform(Call(op_extremes, {tensor({{3, 1, 2}, {-1, -5, 0}})}));
   EXPECT_THAT(both[0], Equals(tensor({1, -5})));
@@ -162,7 +165,7 @@ TEST(OwnOperation, HasDerivativesOfEveryOrderAndLanes) {
               IsNear(stack({cross_product(x(0), y(0)), cross_product(x(1), y(0))})));
 }
 
-// Linear in what is scaled, which is all that its record says of derivatives.
+// An operation linear in x. Its record gives no other derivative.
 Tensor scaled(const Tensor& by, const Tensor& x);
 const Op op_scaled = define_op({
     .name = "scaled",
@@ -253,7 +256,7 @@ TEST(Elements, AreOfTheirTypeAndRowMajor) {
   EXPECT_EQ(elements<const double>(x.node().view()).size(), 6u);
 }
 
-// ---- check_op ---------------------------------------------------------------------------------------------
+// ---- check_op -----------------------------------------------------------------------------------
 
 OpCase cubes() { return {.inputs = {x}, .attributes = make_intrusive<Exponent>(3)}; }
 std::string found(const Op& op, const OpCase& at) {
@@ -268,7 +271,7 @@ TEST(CheckOp, PassesWhatHolds) {
   EXPECT_NO_THROW(check_op(op_extremes, {{.inputs = {tensor({{3, 1, 2}, {-1, -5, 0}})}}}));
   EXPECT_NO_THROW(check_op(op_cross, {{.inputs = {x, y}}, {.inputs = {x(0), y(0)}}}, {.order = 3}));
   EXPECT_NO_THROW(check_op(op_evens, {{.inputs = {x}}}));
-  // The library's own.
+  // Operations of the library pass.
   EXPECT_NO_THROW(check_op(op_matmul, {{.inputs = {x, permute_dims(y, {1, 0})}}}));
   EXPECT_NO_THROW(check_op(op_sin, {{.inputs = {x}}}));
 }
@@ -280,7 +283,7 @@ TEST(CheckOp, FindsAWrongRule) {
   op = op_power;
   op.vjp = [](const VjpContext& c, int) { return 2. * power(c.in(0), 2) * c.ct(); };
   EXPECT_THAT(found(op, cubes()), HasSubstr("vjp and jvp"));
-  op.jvp = nullptr;  // alone
+  op.jvp = nullptr;  // without the jvp rule
   EXPECT_THAT(found(op, cubes()), HasSubstr("derivatives: check_grads: vjp and the central difference"));
   op = op_power;
   op.vjp = nullptr;
@@ -300,7 +303,7 @@ TEST(CheckOp, FindsAWrongBatchingRule) {
   Op op = op_power;
   op.batch = [](const BatchContext& c) -> Outputs { return flip(batch_elementwise(c)[0], {0}); };
   EXPECT_THAT(found(op, cubes()), HasSubstr("check_op: power: case 0: vmap over inputs 0"));
-  op = op_cross;  // mixes up which input has lanes
+  op = op_cross;  // the rules below mix up which input has lanes
   op.batch = [](const BatchContext& c) -> Outputs {
     return cross_product(c.batched[0] ? c.in(0) : c.batched_in(0), broadcast_to(c.in(1), c.batched_in(1).shape()) * 1.);
   };
@@ -311,7 +314,7 @@ TEST(CheckOp, FindsAWrongBatchingRule) {
 
 TEST(CheckOp, FindsAKernelThatDoesNotHoldItsPart) {
   Op op = op_power;
-  op.takes_strides = true;  // and what it gives depends on them
+  op.takes_strides = true;  // the kernel's result depends on the strides
   op.cpu = [](const Attributes*, std::span<const View> in, std::span<const View> out) {
     std::ranges::fill(elements<double>(out[0]), static_cast<double>(in[0].strides[0]));
   };

@@ -1,8 +1,8 @@
 // First and second derivatives of elementwise functions over the whole range of each floating
 // dtype: tails, where a result saturates; numbers whose squares and inverses overflow; denormal
-// ones; neighbours of 0, 1 and kinks. In forward and reverse mode, and in all four nestings of
-// them. The reference is data/derivatives.csv, by mpmath. Tails of softmax and its kind follow, by
-// closed forms.
+// numbers; neighbours of 0, 1 and kinks. Each in forward and reverse mode, and in all four nestings
+// of them. The reference is data/derivatives.csv, by mpmath. The tails of softmax and similar
+// functions follow, by closed forms.
 
 #include <cmath>
 #include <fstream>
@@ -27,7 +27,8 @@ const double inf = std::numeric_limits<double>::infinity();
 using Function = std::function<Tensor(const std::vector<Tensor>&)>;
 using Wide = long double;
 
-// The derivatives of functions of one operand by x and x x; of two by x, y, x x, x y and y y.
+// The derivatives of functions of one operand by x and xx; of functions of two operands by x, y,
+// xx, xy and yy.
 struct Point {
   std::vector<double> operands;
   std::vector<Wide> derivatives;
@@ -35,7 +36,8 @@ struct Point {
 
 struct Limits {
   Dtype dtype;
-  double epsilon, largest, least;  // least: the least positive number, a denormal one
+  // `least` is the least positive number, a denormal number.
+  double epsilon, largest, least;
 };
 const Limits all_limits[] = {
     {float16, 0x1p-10, 65504, 0x1p-24},
@@ -74,14 +76,19 @@ bool holds(const Limits& limits, const Point& point) {
   return true;
 }
 
-// How far a derivative may be off: `units` of the dtype's precision, and as many of its least
-// number; beyond its largest it is infinite.
+// The allowed error of a derivative: `units` of the dtype's precision plus `units` of its least
+// number. A derivative beyond the dtype's largest number may be infinite.
 struct Bound {
   double units = 4;
-  double within = 0;         // for |x| up to this, in units of 1: where the derivative has a zero besides 0
-  double growth = 0;         // so many units more for each unit of |x|: an exponential of what was rounded
-  double denormal = 1;       // so many least numbers more: a factor that is denormal is multiplied by one that is large
-  bool lost_beyond = false;  // beyond the largest number it may be NaN: a sum of terms that are infinite
+  // For |x| up to this, the error is measured in units of 1: the derivative has a zero there other
+  // than 0.
+  double within = 0;
+  // This many units more for each unit of |x|: the exponential of a rounded number.
+  double growth = 0;
+  // This many least numbers instead of one: a denormal factor is multiplied by a large one.
+  double denormal = 1;
+  // Beyond the largest number the derivative may be NaN: a sum of infinite terms.
+  bool lost_beyond = false;
 };
 
 std::string difference(const Limits& limits, double got, Wide want, const Bound& bound, double x = 0) {
@@ -108,7 +115,7 @@ Unary reverse(Unary f) {
   return [f](const Tensor& x) { return grad([&](const Tensor& t) { return sum(f(t)); })(x); };
 }
 
-// f by operand i, the others being constants, as a function of operand j, with all as they are.
+// f as a function of operand i, with the other operands constant.
 struct Along {
   Function f;
   std::vector<Tensor> operands;
@@ -119,7 +126,7 @@ struct Along {
       return f(all);
     };
   }
-  // The derivative of the derivative by operand i, by operand j.
+  // Returns the derivative by operand j of the derivative by operand i.
   template <class Outer, class Inner>
   Tensor second(std::size_t i, std::size_t j, Outer outer, Inner inner) const {
     return outer([&](const Tensor& xj) {
@@ -184,7 +191,7 @@ struct Case {
   const char* name;
   Function f;
   Bound first = {}, second = {8};
-  const char* formula = nullptr;  // under which name it stands in the file; null: under its own
+  const char* formula = nullptr;  // the function's name in the file; null: the same name
 };
 
 const std::vector<Case> cases = {
@@ -221,7 +228,7 @@ const std::vector<Case> cases = {
     {"softplus", OF_ONE(softplus)},
     {"silu", OF_ONE(silu), {.denormal = 100}, {.units = 8, .denormal = 100}},
     {"gelu", OF_ONE(gelu), {.within = 2}, {.units = 8, .within = 2}},
-    // e^u with u = 1.6 x + 0.07 x^3, rounded
+    // e^u with u = 1.6 x + 0.07 x^3 loses digits to the rounding of u.
     {"gelu_tanh", OF_ONE(gelu_tanh), {.within = 2, .growth = 50}, {.units = 8, .within = 2, .growth = 50}},
     {"mish", OF_ONE(mish), {.within = 2, .denormal = 100}, {.units = 8, .within = 2, .growth = 2, .denormal = 100}},
     {"log_sigmoid", OF_ONE(log_sigmoid)},
@@ -229,7 +236,8 @@ const std::vector<Case> cases = {
     {"elu", [](const std::vector<Tensor>& x) { return elu(x[0]); }},
     {"celu", [](const std::vector<Tensor>& x) { return celu(x[0], 2); }},
     {"selu", OF_ONE(selu)},
-    {"lgamma", OF_ONE(lgamma), {.within = 2}},  // the derivative is near a zero left of 0
+    // The derivative has a zero left of 0.
+    {"lgamma", OF_ONE(lgamma), {.within = 2}},
     {"digamma", OF_ONE(digamma)},
     {"divide", OF_TWO(divide)},
     {"scale_by_inverse", OF_TWO(scale_by_inverse), {}, {8}, "divide"},
@@ -261,15 +269,16 @@ TEST_P(Derivatives, AreExactOverTheWholeRange) {
 INSTANTIATE_TEST_SUITE_P(All, Derivatives, testing::Range<std::size_t>(0, cases.size()),
                          [](const auto& test) { return std::string(cases[test.param].name); });
 
-// ---- tails of softmax ---------------------------------------------------------------------------------------
-// Of two numbers t and 0 the weights are p = 1 / (1 + e^-t) and q = e^-t / (1 + e^-t). Others that
-// are -inf take no part, whose rows are long, or columns, or both: each has a kernel of its own.
+// ---- tails of softmax ---------------------------------------------------------------------------
+// Two numbers t and 0 have the weights p = 1 / (1 + e^-t) and q = e^-t / (1 + e^-t). Other elements
+// are -inf and have no weight; they make the rows or columns long, because short rows, long rows
+// and columns have different kernels.
 
 struct Layout {
   const char* name;
   Index others;
   int axis;
-  Index beside;  // as many rows, or columns, of the same
+  Index beside;  // how many equal rows or columns
 };
 const Layout layouts[] = {{"two", 0, -1, 1},
                           {"rows", 75, -1, 3},
@@ -277,14 +286,15 @@ const Layout layouts[] = {{"two", 0, -1, 1},
                           {"few tall columns", 90, 0, 2},
                           {"a long row", 70000, -1, 1}};
 
-// t, 0 and the others, along the layout's axis.
+// Returns t, 0 and the other elements, along the layout's axis.
 Tensor row_of(const Tensor& t, const Layout& layout) {
   Tensor row = stack({t, zeros_like(t)});
   if (layout.others > 0) row = concat({row, full({layout.others}, -inf, t.dtype())});
   row = broadcast_to(expand_dims(row, 0), {layout.beside, row.size()});
   return layout.axis == 0 ? matrix_transpose(row) : row;
 }
-// What stands at t's, or 0's, place, the mean over what is the same.
+// Returns the element at t's place (0) or at the place of the number 0 (1), as the mean over the
+// equal rows.
 Tensor at(const Tensor& y, const Layout& layout, Index place) {
   return mean(layout.axis == 0 ? y(place) : matrix_transpose(y)(place));
 }
@@ -311,7 +321,7 @@ const std::vector<Tail> tails = {
     {"logsumexp", [](const Tensor& x, const Layout& l) { return mean(logsumexp(x, l.axis)); },
      [](Wide, Wide, Wide t) { return t + std::log1p(std::exp(-t)); }, [](Wide p, Wide, Wide) { return p; },
      [](Wide p, Wide q, Wide) { return p * q; }},
-    {"logsumexp less the winner",  // whose rest is all that there is
+    {"logsumexp less the winner",  // the maximum, whose removal leaves only the rest
      [](const Tensor& x, const Layout& l) { return mean(logsumexp(x - stop_gradient(max(x)), l.axis)); },
      [](Wide, Wide, Wide t) { return std::log1p(std::exp(-t)); }, [](Wide p, Wide, Wide) { return p; },
      [](Wide p, Wide q, Wide) { return p * q; }},
@@ -362,7 +372,8 @@ TEST_P(Tails, KeepTheirDigits) {
         compare(f(x), tail.value(p, q, t), "value");
         compare(forward(f)(x), first, "forward");
         compare(reverse(f)(x), first, "reverse");
-        if (t == 0 || layout.others > 1000) continue;  // of two that tie some second derivatives are 0
+        // If two elements tie, some second derivatives are 0.
+        if (t == 0 || layout.others > 1000) continue;
         compare(forward(forward(f))(x), second, "forward of forward");
         compare(forward(reverse(f))(x), second, "forward of reverse");
         compare(reverse(forward(f))(x), second, "reverse of forward");
@@ -377,7 +388,7 @@ INSTANTIATE_TEST_SUITE_P(All, Tails, testing::Range<std::size_t>(0, tails.size()
   return name;
 });
 
-// d^3 tanh = -2 sech^2 (1 - 3 tanh^2), and what belongs to it.
+// Third derivatives: d^3 tanh = -2 sech^2 (1 - 3 tanh^2), and those of similar functions.
 TEST(Derivatives, OfTheThirdOrderKeepTheirDigits) {
   const auto third = [](const Unary& f, double x) {
     return numbers(forward(reverse(forward(f)))(tensor(x, float64)))[0];
@@ -392,7 +403,8 @@ TEST(Derivatives, OfTheThirdOrderKeepTheirDigits) {
   EXPECT_NEAR(third([](const Tensor& x) { return log_softmax(stack({x, zeros_like(x)}))(0); }, 40) / e, 1, 1e-13);
 }
 
-// Products with cotangents that are small where the partial overflows, or large where it vanishes.
+// Products with a small cotangent where the partial derivative overflows, or a large one where it
+// underflows.
 TEST(Derivatives, ArePartOfProductsThatFit) {
   const auto scaled = [](const Unary& f, double x, double ct, Dtype dtype) {
     const Tensor at = tensor(x, dtype), by = tensor(ct, dtype);

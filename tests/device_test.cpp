@@ -1,5 +1,6 @@
-// Tensors on devices: `to`, what follows a tensor to its device, and what the host sees of it. On backends without a GPU whose
-// memory the host cannot touch (separate_backend.h), so that this runs, and finds who touches it, everywhere.
+// Tensors on devices: `to`, the values that follow a tensor to its device, and the values that the
+// host sees. The backends need no GPU, but their memory cannot be touched by the host
+// (separate_backend.h), so that the tests run everywhere and find every such access.
 #include <cmath>
 #include <map>
 #include <sstream>
@@ -21,7 +22,7 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::StartsWith;
 
-/// Its text, if f throws a DeviceError.
+/// Returns the message if f throws a DeviceError.
 std::string refusal(auto f) { return message_of<DeviceError>(f); }
 
 class Devices : public testing::Test {
@@ -44,7 +45,7 @@ TEST_F(Devices, AnUnusedOutputOfACustomRuleHasItsCotangentThere) {
   EXPECT_TRUE(allclose(dx, cos(x)));
 }
 
-// ---- to ---------------------------------------------------------------------------------------------------
+// ---- to -----------------------------------------------------------------------------------------
 
 TEST_F(Devices, ToMovesEveryDtypeThereAndBack) {
   for (Dtype dtype : dtypes) {
@@ -111,7 +112,7 @@ TEST_F(Devices, AnOperationComputesWhereItsInputsLive) {
   EXPECT_THAT(to(y, cpu), IsNear(tensor({{std::sin(1.) + 2 * std::sin(2.)}})));
 }
 
-// A number goes with the call: it needs no memory on the device, and nobody fills any.
+// A number is passed with the call: it takes no memory on the device, and no kernel fills any.
 TEST_F(Devices, ANumberBesideATensorTakesNoMemoryThere) {
   const Tensor x = to(tensor({{1., 2.}, {3., 4.}}), gpu), i = to(tensor({1, 2}), gpu);
   const std::size_t before = first.memory_stats().live_bytes;
@@ -124,7 +125,7 @@ TEST_F(Devices, ANumberBesideATensorTakesNoMemoryThere) {
   EXPECT_THAT(to(z, cpu), Equals(tensor({2, 4})));
 }
 
-// Neither under handlers, nor in operations of three operands.
+// The same holds under handlers, and in operations of three operands.
 TEST_F(Devices, AConstantTakesNoMemoryThereUntilAKernelWantsIt) {
   const Tensor x = to(tensor({{1., 2.}, {3., -4.}}), gpu);
   const std::size_t before = first.memory_stats().live_bytes, each = 4 * sizeof(float);
@@ -157,7 +158,7 @@ TEST_F(Devices, AConstantTakesNoMemoryThereUntilAKernelWantsIt) {
   EXPECT_EQ(text.str(), "0.5");
 }
 
-// ---- derivatives and batching across the boundary ------------------------------------------------------------
+// ---- derivatives and batching across the boundary -----------------------------------------------
 
 TEST_F(Devices, CotangentsTravelBack) {
   const auto f = [&](const Tensor& x) { return sum(to(to(x, gpu) * to(x, gpu), cpu) * x); };  // x^3
@@ -228,7 +229,7 @@ TEST_F(Devices, TangentsMustLiveWhereTheirPrimalsDo) {
             "jvp: the tangent of argument 0 lives on cuda:0, the input on cpu: move one with to(x, device)");
 }
 
-// ---- what follows a tensor to its device ----------------------------------------------------------------------
+// ---- values that follow a tensor to its device --------------------------------------------------
 
 TEST_F(Devices, CreationTakesADevice) {
   const Tensor host[] = {zeros({2}, int32),
@@ -302,7 +303,7 @@ TEST_F(Devices, KeysGiveTheSameNumbersEverywhere) {
   EXPECT_THAT(to(permutation(fold_in(there, 3), 6), cpu), Equals(permutation(fold_in(host, 3), 6)));
 }
 
-// ---- what the host sees -----------------------------------------------------------------------------------
+// ---- access by the host -------------------------------------------------------------------------
 
 TEST_F(Devices, ReadingCopies) {
   const Tensor x = to(tensor({{1., 2.}, {3., 4.}}), gpu);
@@ -359,7 +360,7 @@ TEST_F(Devices, NothingReadsWhatIsOnlyComputed) {
   EXPECT_EQ(first.reads + first.synchronizations, 0);
 }
 
-// ---- errors -----------------------------------------------------------------------------------------------
+// ---- errors -------------------------------------------------------------------------------------
 
 TEST_F(Devices, OperandsOnTwoDevicesAreRefused) {
   const Tensor x = tensor({{1., 2.}, {3., 4.}}), y = to(x, gpu), i = tensor({0, 1}), j = to(i, gpu);
@@ -400,7 +401,7 @@ TEST(Device, IndexOutOfRange) {
   EXPECT_EQ(refusal([] { cuda(256); }), "cuda: 256 is no index of a device: they count from 0");
 }
 
-// Whichever of the two is missing, build or device: the error says so, and nothing was made.
+// If the CUDA build or the device is missing, the error says which, and no tensor is made.
 TEST(Device, AbsentDevicesAreErrors) {
   const int count = cuda_device_count();
   EXPECT_EQ(cuda_available(), count > 0);

@@ -1,4 +1,4 @@
-// R-hat and effective sample sizes against ArviZ's (tests/data/diagnostics.csv).
+// R-hat and effective sample sizes against ArviZ's values (tests/data/diagnostics.csv).
 #include <cmath>
 #include <cstdint>
 #include <map>
@@ -16,7 +16,7 @@ using namespace stave;
 using namespace stave_test;
 using testing::HasSubstr;
 
-// The numbers of diagnostics.py.
+// The numbers that diagnostics.py generates.
 std::vector<double> noise(Index chains, Index draws, std::uint64_t state) {
   std::vector<double> values(static_cast<std::size_t>(chains * draws));
   for (double& value : values) {
@@ -83,7 +83,7 @@ TEST(Diagnostics, OfArraysAndTreesAreThoseOfElements) {
   EXPECT_THAT(ess_bulk(named).at("a"), IsNear(ess_bulk(a)));
   EXPECT_THAT(ess_tail(named).at("a"), IsNear(ess_tail(a)));
   EXPECT_EQ(ess_bulk(zeros({4, 100, 0})).shape(), Shape({0}));
-  // Of views, of integers, and of another float dtype.
+  // Views, integers, and another float dtype.
   EXPECT_THAT(rhat(transpose(contiguous(transpose(a)))), IsNear(rhat(a)));
   EXPECT_THAT(rhat(astype(floor(a), int32)), IsNear(rhat(floor(a))));
   EXPECT_THAT(ess_bulk(astype(a, float32)), IsNear(ess_bulk(a), 1e-4));
@@ -108,7 +108,7 @@ TEST(Diagnostics, Errors) {
   EXPECT_THAT(message_of<Error>([] { ess_tail(Tensor()); }), HasSubstr("ess_tail"));
 }
 
-// ---- tables ------------------------------------------------------------------------------------------------
+// ---- tables -------------------------------------------------------------------------------------
 
 template <class T>
 Sampled<T> run_of(T draws, Index chains, Index length) {
@@ -117,7 +117,7 @@ Sampled<T> run_of(T draws, Index chains, Index length) {
           ones(shape, int32), zeros(shape, bool_),   full({chains}, 0.5, float64), T{}};
 }
 
-/// The columns where words of the lines begin, after the first: of a table whose numbers are set right, their ends.
+/// Returns the cells of each line of the table, which are separated by two or more spaces.
 std::vector<std::vector<std::string>> cells(const std::string& table) {
   std::vector<std::vector<std::string>> rows;
   std::istringstream lines(table);
@@ -141,11 +141,11 @@ TEST(Diagnostics, ATableKeepsItsColumnsApart) {
   EXPECT_EQ(rows[0], (std::vector<std::string>{"mean", "sd", "5%", "median", "95%", "ess bulk", "ess tail", "R-hat"}));
   for (std::size_t i = 1; i < rows.size(); ++i) EXPECT_EQ(rows[i].size(), 9u) << testing::PrintToString(rows[i]);
   EXPECT_EQ(rows[1][0], "a name that is longer than any column");
-  EXPECT_GT(std::stod(rows[3][6]), 1e6);  // seven digits in their column
+  EXPECT_GT(std::stod(rows[3][6]), 1e6);  // seven digits fit in the column
 }
 
 TEST(Diagnostics, OneDrawHasATable) {
-  const Tensor one = tensor({{{1., 2.}}}, float64);  // of one chain
+  const Tensor one = tensor({{{1., 2.}}}, float64);  // one chain
   EXPECT_EQ(summary_of(run_of(one, 1, 1)),
             "      mean  sd  5%  median  95%  ess bulk  ess tail  R-hat\n"
             "x[0]     1   -   1       1    1         -         -      -\n"

@@ -1,4 +1,4 @@
-// Reading the digits of examples/private_training.cpp, and what the program does when it cannot.
+// How examples/private_training.cpp reads its digits, and its errors if it cannot.
 #include "../examples/digits.h"
 
 #include <gmock/gmock.h>
@@ -29,7 +29,7 @@ const std::string columns = [] {  // the 64 pixels of a line
 
 std::string with_pixel(const std::string& pixel) { return pixel + columns.substr(columns.find(',')); }
 
-// A file of this text. Each test has its own.
+// Writes a file with this text, at a path of the current test, and returns the path.
 std::string file_of(const std::string& text) {
   const auto* test = ::testing::UnitTest::GetInstance()->current_test_info();
   const std::string path = ::testing::TempDir() + test->name() + std::to_string(getpid()) + ".csv";
@@ -46,7 +46,7 @@ std::string error_of(const std::string& path) {
   return "no error";
 }
 
-// What is wrong with a file of this text, without the path before it.
+// Returns the error for a file of this text, without the path before it.
 std::string fault_of(const std::string& text) {
   const std::string path = file_of(text), error = error_of(path);
   EXPECT_THAT(error, AnyOf(StartsWith(path), StartsWith("read_csv: " + path)));
@@ -71,7 +71,8 @@ TEST(Digits, HasTheDigitsOfTheDataSet) {
   const Digits digits = read_digits(STAVE_SOURCE_DIR "/examples/data/digits.csv");
   std::array<int, 10> counts{};
   for (const std::int32_t label : digits.labels.to_vector<std::int32_t>()) ++counts.at(static_cast<std::size_t>(label));
-  EXPECT_THAT(counts, ElementsAre(178, 182, 177, 183, 181, 182, 181, 179, 174, 180));  // as published
+  // The published counts.
+  EXPECT_THAT(counts, ElementsAre(178, 182, 177, 183, 181, 182, 181, 179, 174, 180));
   EXPECT_EQ(min(digits.pixels).item<float>(), -1);
   EXPECT_EQ(max(digits.pixels).item<float>(), 1);
 }

@@ -1,5 +1,5 @@
-// Arrays from other libraries and for them (core/io/dlpack.h). The structures are written down here once more, from DLPack's documentation:
-// https://dmlc.github.io/dlpack/latest/c_api.html
+// Exchange of arrays with other libraries (core/io/dlpack.h). The structures are declared here once
+// more, from DLPack's documentation: https://dmlc.github.io/dlpack/latest/c_api.html
 #include <sys/mman.h>
 
 #include <atomic>
@@ -61,14 +61,14 @@ using testing::HasSubstr;
 
 constexpr std::uint64_t read_only = 1, is_copied = 2;
 
-/// An array of another library's, which counts how often it is given back.
+/// An array that another library owns. It counts how often it is given back.
 template <class Managed>
 struct Lent {
   Managed managed{};
   std::vector<std::int64_t> shape, strides;
   std::atomic<int>* given_back;
 
-  /// On the heap: its deleter deletes it.
+  /// Allocates on the heap; the deleter frees it.
   static Managed* make(const void* data, DLDataType type, std::vector<std::int64_t> shape,
                        std::vector<std::int64_t> strides, std::atomic<int>& given_back, std::uint64_t byte_offset) {
     auto* lent = new Lent{{}, std::move(shape), std::move(strides), &given_back};
@@ -110,7 +110,7 @@ constexpr Known known[] = {{bool_, {6, 8, 1}},   {uint8, {1, 8, 1}},    {uint16,
 /// 1, 0, 1, 1 in every dtype.
 Tensor ones_and_zero(Dtype dtype) { return astype(tensor({1, 0, 1, 1}), dtype); }
 
-/// Gives an exported structure back when it goes.
+/// Gives an exported structure back when it is destroyed.
 template <class Managed>
 struct GivesBack {
   void operator()(Managed* managed) const { managed->deleter(managed); }
@@ -120,7 +120,7 @@ std::unique_ptr<Managed, GivesBack<Managed>> owned(Managed* managed) {
   return std::unique_ptr<Managed, GivesBack<Managed>>(managed);
 }
 
-// ---- in ------------------------------------------------------------------------------------------------------
+// ---- import -------------------------------------------------------------------------------------
 
 TEST(FromDlpack, HasEveryDtypeAndTheMemoryItself) {
   EXPECT_EQ(std::size(known), static_cast<std::size_t>(dtype_count));
@@ -216,7 +216,8 @@ TEST(FromDlpack, TakesLaterMinorVersionsAndNoOtherMajor) {
   EXPECT_EQ(given_back, 1);
   auto* other = lend(data, float_type, {2}, {1}, given_back);
   other->version = {2, 1};
-  std::memset(&other->dl_tensor, 0xff, sizeof other->dl_tensor);  // of another layout
+  // A later version may have another layout.
+  std::memset(&other->dl_tensor, 0xff, sizeof other->dl_tensor);
   EXPECT_THAT(message_of<Error>([&] { from_dlpack(other); }),
               HasSubstr("from_dlpack: the structure is of DLPack 2.1, of which only the version can be read"));
   EXPECT_EQ(given_back, 2);
@@ -274,10 +275,10 @@ TEST(FromDlpack, IsAConstantToTransforms) {
   EXPECT_EQ(given_back, 2);
 }
 
-// ---- bools ---------------------------------------------------------------------------------------------------
+// ---- bools --------------------------------------------------------------------------------------
 
 constexpr DLDataType bool_type{6, 8, 1};
-// numpy.array([2, 3, 255, 0, 1, 4], numpy.uint8).view(bool), and which of them are true.
+// numpy.array([2, 3, 255, 0, 1, 4], numpy.uint8).view(bool), and which elements are true.
 constexpr std::uint8_t odd_bytes[] = {2, 3, 255, 0, 1, 4};
 const std::vector<int> odd_values = {1, 1, 1, 0, 1, 1};
 
@@ -291,7 +292,8 @@ TEST(Bools, EveryByteOfOthersIsOne) {
   std::atomic<int> given_back = 0;
   const auto array = [&] { return from_dlpack(lend(odd_bytes, bool_type, {6}, {1}, given_back)); };
   const Tensor x = array(), y = tensor({true, true, true, false, true, true}), all_true = ones({6}, bool_);
-  EXPECT_EQ(given_back, 1);  // it is a copy
+  // The tensor is a copy.
+  EXPECT_EQ(given_back, 1);
   EXPECT_EQ(bytes_of(x), odd_values);
   EXPECT_EQ(bytes_of(from_dlpack(lend<DLManagedTensor>(odd_bytes, bool_type, {6}, {}, given_back))), odd_values);
   for (const Known& each : known) EXPECT_THAT(astype(array(), each.dtype), Equals(astype(y, each.dtype))) << each.dtype;
@@ -338,7 +340,8 @@ TEST(Bools, OfOthersAreCopiedOnlyWhereOneIsNotZeroOrOne) {
     EXPECT_EQ(x.node().data() == odd_bytes + first, !is_copy);
     calls += !is_copy;
   };
-  expect(3, {2}, {1}, {0, 1}, false);  // only what the array has of the memory is looked at
+  // Only bytes that belong to the array are inspected.
+  expect(3, {2}, {1}, {0, 1}, false);
   expect(4, {}, {}, {1}, false);
   expect(0, {}, {}, {1}, true);
   expect(4, {2}, {-1}, {1, 0}, false);
@@ -352,7 +355,7 @@ TEST(Bools, OfOthersAreCopiedOnlyWhereOneIsNotZeroOrOne) {
   EXPECT_EQ(given_back, calls);
 }
 
-// A row of NumPy's broadcast_to has one element, whatever its length says.
+// A row of NumPy's broadcast_to has one element in memory, whatever its length.
 TEST(Bools, ThatAreRepeatedAreLookedAtOnce) {
   std::atomic<int> given_back = 0;
   const std::size_t before = memory_stats().live_bytes;
@@ -421,9 +424,9 @@ TEST(Bools, OfTheHostAreMadeOfAnyByte) {
   EXPECT_EQ(odd_bytes[1], 3);
 }
 
-// ---- what is never written -----------------------------------------------------------------------------------
+// ---- memory that is never written ---------------------------------------------------------------
 
-/// Memory that cannot be written: who does ends the program.
+/// Read-only memory: a write to it ends the program.
 class Sealed {
  public:
   explicit Sealed(const std::vector<float>& values) : values_(values) {
@@ -444,7 +447,7 @@ class Sealed {
   void* memory_;
 };
 
-// Each of these writes over the buffer of a temporary that a backend gave.
+// Each of these functions writes over the buffer of a temporary that a backend allocated.
 TEST(ForeignMemory, IsNoResultsWhoeverOwnsIt) {
   const std::vector<float> numbers = {0.5, 1, 2, 3, 5, 8};
   const Tensor own = from(numbers, {6});
@@ -492,7 +495,7 @@ TEST(ForeignMemory, IsNoResultsOfTransformsAndPrograms) {
   EXPECT_THAT(compile(loops)(array()), Equals(own * 8));
 }
 
-// ---- out -----------------------------------------------------------------------------------------------------
+// ---- export -------------------------------------------------------------------------------------
 
 TEST(ToDlpack, HasEveryDtypeAndTheMemoryItself) {
   for (const auto& [dtype, type] : known) {
@@ -538,7 +541,7 @@ TEST(ToDlpack, KeepsTheMemoryUntilItsDeleterIsCalled) {
   Tensor x = from(std::vector<float>(1000, 2), {1000});
   auto managed = owned(to_dlpack(x));
   auto* const data = static_cast<const float*>(managed->dl_tensor.data);
-  x = std::move(x) + 1;  // in other memory, for that is lent
+  x = std::move(x) + 1;  // in other memory, because this memory is lent
   EXPECT_EQ(data[999], 2);
   EXPECT_EQ(x(999).item<float>(), 3);
   x = Tensor();
@@ -590,7 +593,7 @@ TEST(ToDlpack, ReadsAValueAsDataDoes) {
   EXPECT_THAT(message_of<TransformError>([] { to_dlpack(Tensor()); }), HasSubstr("to_dlpack"));
 }
 
-// ---- threads -------------------------------------------------------------------------------------------------
+// ---- threads ------------------------------------------------------------------------------------
 
 TEST(Dlpack, TheLastTensorMayGoOnAnyThread) {
   const float data[] = {1, 2, 3, 4};
@@ -611,9 +614,9 @@ TEST(Dlpack, TheLastTensorMayGoOnAnyThread) {
   EXPECT_EQ(given_back, rounds);
 }
 
-// ---- devices -------------------------------------------------------------------------------------------------
+// ---- devices ------------------------------------------------------------------------------------
 
-/// Writes down what streams are told.
+/// Records the calls that concern streams.
 struct StreamBackend : SeparateBackend {
   using SeparateBackend::SeparateBackend;
   std::intptr_t stream() override { return 77; }
@@ -660,7 +663,7 @@ TEST(DlpackOnDevices, MemoryGoesBackWhenNothingIsLeftToReadIt) {
   }
 }
 
-// A constant has no bytes there before somebody wants them.
+// A constant has no bytes on the device until a kernel or an export needs them.
 TEST(DlpackOnDevices, ConstantsComeToTheDevice) {
   StreamBackend backend(3);
   const Tensor x = full({2, 2}, 7, float32, cuda(3));

@@ -1,4 +1,5 @@
-// The dtypes of eight and sixteen bits, and uint64: C++ types and numbers, what is computed in a wider dtype, ends of ranges.
+// The 8-bit and 16-bit dtypes and uint64: C++ types and numbers, computations in a wider dtype,
+// ends of ranges.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -21,9 +22,9 @@ using testing::ThrowsMessage;
 
 constexpr std::uint64_t greatest = std::numeric_limits<std::uint64_t>::max();
 
-// ---- floats of sixteen bits, as C++ types -------------------------------------------------------------------
+// ---- floats of sixteen bits, as C++ types -------------------------------------------------------
 
-// IEEE 754's binary16 by its definition: sign, five bits of exponent, ten of the significand.
+// IEEE 754's binary16 by its definition: a sign, five bits of exponent, ten of the significand.
 double value_of_float16(unsigned bits) {
   const unsigned exponent = bits >> 10 & 31, rest = bits & 1023;
   const double magnitude = exponent == 31  ? (rest ? std::nan("") : INFINITY)
@@ -53,7 +54,8 @@ TEST(Float16, IsRoundedOnceToTheNearestAndToTheEvenOne) {
     const unsigned even = bits % 2 ? bits + 1 : bits;
     const double below = std::nextafter(middle, 0), above = std::nextafter(middle, high);
     ASSERT_EQ(Float16(middle).bits, even) << low;
-    ASSERT_EQ(Float16(below).bits, bits) << low;  // no float: rounding to one first would make it the middle
+    // `below` is no float: rounding to float first would give the midpoint.
+    ASSERT_EQ(Float16(below).bits, bits) << low;
     ASSERT_EQ(Float16(above).bits, bits + 1) << low;
     ASSERT_EQ(Float16(-above).bits, (bits + 1) | 0x8000);
   }
@@ -97,7 +99,7 @@ TEST(Float16, CalculatesAsFloatAndMeetsTensorsAsANumber) {
   EXPECT_EQ(from(values).to_vector<BFloat16>(), values);
 }
 
-// ---- integers -----------------------------------------------------------------------------------------------
+// ---- integers -----------------------------------------------------------------------------------
 
 TEST(Integers, OfEveryCppTypeHaveADtype) {
   EXPECT_EQ(from(std::vector<short>{-1}).dtype(), int16);
@@ -115,7 +117,8 @@ TEST(Numbers, AreWrittenAsTheyAre) {
   EXPECT_THAT(trace([] { return full({2}, greatest, uint64); })().str(), HasSubstr("18446744073709551615"));
 }
 
-// No dtype is complex: a number that is can be held and compared, and is refused wherever it would be stored.
+// There are no complex dtypes: a complex number can be held and compared, and is refused wherever
+// it would be stored.
 TEST(Numbers, MayBeComplexUntilADtypeIsAskedFor) {
   const Scalar z(std::complex<float>(1, -2));
   EXPECT_EQ(z.kind, Scalar::Kind::complex);
@@ -133,7 +136,8 @@ TEST(Numbers, MayBeComplexUntilADtypeIsAskedFor) {
   EXPECT_THAT([&] { pad(x, {{1, 1}}, z); }, refused);
   EXPECT_THAT([&] { where(x > 0, x, z); }, refused);
   EXPECT_THAT([&] { arange(z); }, refused);
-  static_assert(!std::is_convertible_v<std::complex<float>, Operand>);  // the compiler says it where it can
+  // The compiler rejects it where it can.
+  static_assert(!std::is_convertible_v<std::complex<float>, Operand>);
 }
 
 TEST(Integers, BeyondInt64AreUint64) {
@@ -142,7 +146,7 @@ TEST(Integers, BeyondInt64AreUint64) {
   EXPECT_EQ(tensor({std::uint64_t{1}}).dtype(), int64);
   EXPECT_EQ(full({2}, greatest, uint64).to_vector<std::uint64_t>(), (std::vector<std::uint64_t>{greatest, greatest}));
   EXPECT_THAT(full({1}, greatest, uint64) - (greatest - 5), Equals(tensor({5}, uint64)));
-  EXPECT_THAT(add(greatest, 1), Equals(tensor(0, uint64)));  // two numbers, and wrapping
+  EXPECT_THAT(add(greatest, 1), Equals(tensor(0, uint64)));  // adds two numbers, and wraps around
   EXPECT_THAT([] { full({1}, greatest, int64); },
               ThrowsMessage<DtypeError>(HasSubstr("the number 18446744073709551615 does not fit int64")));
   EXPECT_THAT([] { full({1}, -1, uint64); }, ThrowsMessage<DtypeError>(HasSubstr("the number -1 does not fit uint64")));
@@ -193,11 +197,12 @@ TEST(Integers, OfAnyDtypeAreIndices) {
   EXPECT_THAT([&] { take(x, tensor({greatest}), 0); }, ThrowsMessage<IndexError>(HasSubstr("out of range")));
 }
 
-// ---- what sixteen bits do not hold on the way ----------------------------------------------------------------
+// ---- intermediate values beyond 16 bits ---------------------------------------------------------
 
 TEST(Halves, AreSummedWideAndRoundedOnce) {
-  EXPECT_EQ(sum(full({4096}, 1, bfloat16)).item<float>(), 4096);        // a running bfloat16 would stop at 256
-  EXPECT_EQ(sum(full({1 << 25}, 1, bfloat16)).item<float>(), 0x1p25f);  // and a float at 2^24
+  // A bfloat16 accumulator would stop at 256, a float accumulator at 2^24.
+  EXPECT_EQ(sum(full({4096}, 1, bfloat16)).item<float>(), 4096);
+  EXPECT_EQ(sum(full({1 << 25}, 1, bfloat16)).item<float>(), 0x1p25f);
   EXPECT_EQ(sum(full({1 << 25, 2}, 1, bfloat16), 0)(1).item<float>(), 0x1p25f);
   EXPECT_EQ(sum(tensor({2048, 1, 1}, float16)).item<float>(), 2050);
   EXPECT_EQ(sum(tensor({65504, 65504, -65504}, float16)).item<float>(), 65504);

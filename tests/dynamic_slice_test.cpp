@@ -1,4 +1,5 @@
-// Slices at computed places: values, errors, that nothing is moved to fit, and vmap over starts. Derivatives: tests/table.
+// Slices at computed positions: values, errors (positions are not clamped), and vmap over starts.
+// tests/table tests derivatives.
 
 #include <stave/stave.h>
 
@@ -31,7 +32,7 @@ TEST(DynamicSlice, TakesThePartThatBeginsAtAnIndex) {
   EXPECT_THAT(dynamic_slice(tensor(7), {}, {}), Equals(tensor(7)));
 }
 
-// jax.lax.dynamic_update_slice gives the first.
+// jax.lax.dynamic_update_slice gives the first result.
 TEST(DynamicUpdateSlice, PutsAPartInPlace) {
   const Tensor x = zeros({3, 3}), ones_ = ones({2, 2});
   EXPECT_THAT(dynamic_update_slice(x, ones_, {1, 1}), Equals(tensor({{0., 0., 0.}, {0., 1., 1.}, {0., 1., 1.}})));
@@ -42,7 +43,7 @@ TEST(DynamicUpdateSlice, PutsAPartInPlace) {
   EXPECT_THAT(dynamic_update_slice(tensor({true, false, false}), tensor({true, true}), {1}),
               Equals(tensor({true, true, true})));
   EXPECT_THAT(dynamic_update_slice(tensor(7), tensor(8), {}), Equals(tensor(8)));
-  // large enough for several threads
+  // Large enough for several threads.
   const Tensor large = dynamic_update_slice(zeros({1000, 1000}), ones({500, 700}), {500, 299});
   EXPECT_THAT(sum(large), IsNumber(350000));
   EXPECT_THAT(sum(large(slice(500, none), slice(299, 999))), IsNumber(350000));

@@ -1,5 +1,5 @@
-// The programs of tests/bench/effect_programs.h, by the answers that effect-handlers-bench gives for its small sizes, and by formulas
-// for others.
+// The programs of tests/bench/effect_programs.h against the answers of effect-handlers-bench for
+// its small sizes, and against formulas for other sizes.
 #include <gtest/gtest.h>
 
 #include "bench/effect_programs.h"
@@ -24,13 +24,14 @@ TEST(EffectPrograms, GiveWhatIsKnownOfOtherSizes) {
   EXPECT_EQ(fibonacci_recursive(20), 10'946);
   EXPECT_EQ(iterator(10'000), 50'005'000);
   EXPECT_EQ(generator(0), 0);
-  EXPECT_EQ(generator(12), (1 << 13) - 2 - 12);  // each of the 2^(12 - h) nodes of height h gives h
+  // Each of the 2^(12 - h) nodes of height h gives h.
+  EXPECT_EQ(generator(12), (1 << 13) - 2 - 12);
   EXPECT_EQ(parsing_dollars(200), 20'100);
-  EXPECT_EQ(handler_sieve(1000), 76'127);  // of the 168 primes below 1000
+  EXPECT_EQ(handler_sieve(1000), 76'127);  // the sum of the 168 primes below 1000
 }
 
 TEST(EffectPrograms, NestResumptions) {
-  // As a loop: what the last effect's handler computes is the first result.
+  // The same as a loop: the value that the last effect's handler computes is the first result.
   constexpr int n = 300;
   int result = 0;
   for (int i = 0; i < 1000; ++i)

@@ -1,4 +1,4 @@
-// Effects and handlers alone: this file includes nothing of tensors.
+// Effects and handlers without tensors: this file includes no tensor header.
 
 #include <stave/core/effects/effect.h>
 
@@ -21,10 +21,10 @@ using namespace stave;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-struct Ask {  // without a default
+struct Ask {  // an effect without a default answer
   using Result = int;
 };
-struct LearningRate {  // with one
+struct LearningRate {  // an effect with a default answer
   using Result = float;
   float unhandled() const { return 0.25f; }
 };
@@ -32,7 +32,7 @@ struct Log {
   using Result = void;
   std::string line;
 };
-struct Number {  // answered below, passed through by forwarders
+struct Number {  // answered by an outer handler, forwarded by inner ones
   using Result = int;
   int value;
   int unhandled() const { return value; }
@@ -49,7 +49,7 @@ struct Answer : Handles<Ask> {
   std::string describe() const override { return "answer"; }
 };
 
-// Performs the effect that it answers: below itself.
+// Performs the effect that it answers again, for handlers outside itself.
 struct Forwarder : Handles<Number> {
   int digit;
   int seen = 0;
@@ -61,7 +61,7 @@ struct Forwarder : Handles<Number> {
   std::string describe() const override { return "forwarder " + std::to_string(digit); }
 };
 
-// ---- who answers ------------------------------------------------------------------------------------------
+// ---- the handler that answers -------------------------------------------------------------------
 
 TEST(Effect, InnermostHandlerAnswers) {
   Answer outer(1), inner(2);
@@ -119,12 +119,13 @@ TEST(Effect, ResultsMayBeVoidOrMoveOnly) {
   EXPECT_THAT(both.lines, ElementsAre("a", "b"));
 }
 
-// ---- below itself -----------------------------------------------------------------------------------------
+// ---- effects that handlers perform --------------------------------------------------------------
 
 TEST(Effect, WhatAHandlerPerformsGoesBelowIt) {
   Forwarder one(1), two(2), three(3);
   const auto nest = [&](auto body) { return with(one, [&] { return with(two, [&] { return with(three, body); }); }); };
-  EXPECT_EQ(nest([] { return perform(Number{0}); }), 321);  // from inside out, each once
+  // Each handler answers once, from the innermost one outwards.
+  EXPECT_EQ(nest([] { return perform(Number{0}); }), 321);
   EXPECT_EQ(one.seen + two.seen + three.seen, 3);
 }
 
@@ -136,7 +137,8 @@ TEST(Effect, OneHandlerObjectInstalledTwiceAnswersTwice) {
   EXPECT_EQ(f.seen, 5);
 }
 
-// A computation that a handler starts stands under the handlers below it and those it installs itself.
+// A computation that a handler starts runs under the handlers outside it, and under those that it
+// installs itself.
 TEST(Effect, AHandlerMayInstallHandlers) {
   struct Starts : Handles<Ask> {
     Forwarder inner{7};
@@ -159,7 +161,7 @@ TEST(Effect, PassesDownThroughManyHandlersOnceEach) {
   EXPECT_EQ(nest(nest, 1000), 1000);
 }
 
-// ---- with -------------------------------------------------------------------------------------------------
+// ---- with ---------------------------------------------------------------------------------------
 
 TEST(With, ReturnsWhatBodyReturns) {
   Answer answer(1);
@@ -177,7 +179,7 @@ TEST(With, TakesMoveOnlyBodies) {
   EXPECT_EQ(with(answer, [p = std::make_unique<int>(2)] { return *p + perform(Ask{}); }), 3);
 }
 
-// ---- exceptions -------------------------------------------------------------------------------------------
+// ---- exceptions ---------------------------------------------------------------------------------
 
 TEST(Exceptions, OfTheBodyRestoreTheStack) {
   Answer answer(1);
@@ -199,7 +201,8 @@ TEST(Exceptions, OfAHandlerReachThePerformer) {
   with(throws, [&] {
     with(above, [] {
       EXPECT_THROW(perform(Ask{}), std::runtime_error);
-      EXPECT_EQ(current_handlers(), "forwarder 1, throws");  // the performer's stack is back
+      // The performer's handler stack is restored.
+      EXPECT_EQ(current_handlers(), "forwarder 1, throws");
       EXPECT_THROW(perform(Ask{}), std::runtime_error);
     });
   });
@@ -219,7 +222,7 @@ TEST(Exceptions, FromBelowMayBeCaughtAndAnswered) {
   EXPECT_EQ(with(catches, [&] { return with(catches, [] { return perform(Ask{}); }); }), -1);
 }
 
-// ---- what is current --------------------------------------------------------------------------------------
+// ---- the current handlers -----------------------------------------------------------------------
 
 TEST(CurrentHandlers, AreListedFromInsideOut) {
   EXPECT_EQ(current_handlers(), "");
@@ -228,7 +231,8 @@ TEST(CurrentHandlers, AreListedFromInsideOut) {
   with(answer, [&] {
     with(one, [&] {
       Scope scope("a scope");
-      EXPECT_EQ(perform(Number{0}), 1);  // a scope handles nothing: effects pass it by
+      // A scope handles nothing: effects pass it.
+      EXPECT_EQ(perform(Number{0}), 1);
       EXPECT_EQ(perform(Ask{}), 1);
       with(two, [] {
         EXPECT_EQ(current_handlers(), "forwarder 2, a scope, forwarder 1, answer");
@@ -240,7 +244,7 @@ TEST(CurrentHandlers, AreListedFromInsideOut) {
   });
 }
 
-// While a handler runs, an error still says where the program was that performed.
+// While a handler runs, an error still names the scopes and handlers of the performer.
 TEST(CurrentHandlers, IncludeThePerformerWhileAHandlerRuns) {
   struct Asks : Handles<Ask> {
     std::string seen;

@@ -1,5 +1,5 @@
-// einsum: values against NumPy, which operations it performs and how much memory it takes, the texts of its errors. Every
-// dtype, layout and transform: tests/table.
+// einsum: values against NumPy, the operations that it performs, its memory, and its error
+// messages. tests/table covers every dtype, layout and transform.
 
 #include <stave/stave.h>
 
@@ -32,10 +32,12 @@ TEST(Einsum, AsNumpy) {
   EXPECT_THAT(einsum("...ij,...jk", counting({2, 2, 3}), counting({3, 2})),
               Equals(tensor({{{10, 13}, {28, 40}}, {{46, 67}, {64, 94}}})));
   EXPECT_EQ(einsum("i...,...j->...ji", zeros({2, 5}), zeros({4, 5, 3})).shape(), Shape(4, 5, 3, 2));
-  EXPECT_THAT(einsum("i,i", ones({1}), tensor({1., 2., 4.})), Equals(tensor(7.)));  // a length of 1 repeats
+  // A length of 1 repeats.
+  EXPECT_THAT(einsum("i,i", ones({1}), tensor({1., 2., 4.})), Equals(tensor(7.)));
   EXPECT_EQ(einsum("ij->...ij", a).shape(), Shape(2, 3));
   EXPECT_THAT(einsum(",", tensor(2), tensor(3.)), Equals(tensor(6.)));
-  EXPECT_THAT(einsum("ij->i", tensor({{200, 100}}, uint8)), Equals(tensor({44}, uint8)));  // dtypes stay, and wrap
+  // The dtype stays, and its sums wrap around.
+  EXPECT_THAT(einsum("ij->i", tensor({{200, 100}}, uint8)), Equals(tensor({44}, uint8)));
 }
 
 struct Recorder : Handler {
@@ -61,7 +63,7 @@ TEST(Einsum, IsMatmulAndViews) {
   EXPECT_EQ(einsum("ii->i", c).node().storage, c.node().storage);
 }
 
-// From the left, [n, 1] x [1, n] x [n, 1] would need n^2 elements; from the right it needs 1.
+// From the left, [n, 1] x [1, n] x [n, 1] needs n^2 elements; from the right it needs 1.
 TEST(Einsum, KeepsIntermediateResultsSmall) {
   const Tensor column = ones({1000, 1}), row = ones({1, 1000});
   const auto largest_of = [](const char* subscripts, const std::vector<Tensor>& xs) {
@@ -78,7 +80,8 @@ TEST(Einsum, KeepsIntermediateResultsSmall) {
   EXPECT_LE(largest_of("ij,jk,kl->il", {column, row, column}), 1000);
   EXPECT_LE(largest_of("ij,kl,jk->il", {column, column, row}), 1000);
   EXPECT_LE(largest_of("i,j,i,j->", {ones({1000}), ones({1000}), ones({1000}), ones({1000})}), 1000);
-  EXPECT_LE(largest_of("ij,k->ij", {ones({50, 20}), ones({1000})}), 1000);  // k is summed alone
+  // k is summed alone.
+  EXPECT_LE(largest_of("ij,k->ij", {ones({50, 20}), ones({1000})}), 1000);
   EXPECT_THAT(einsum("ij,jk,kl->il", column, row, column), Equals(full({1000, 1}, 1000.)));
 }
 
@@ -141,7 +144,7 @@ TEST(Einsum, ErrorsOfOperands) {
               ThrowsMessage<ShapeError>(testing::HasSubstr("inside vmap")));
 }
 
-// The multiplications that products of matrices take.
+// Counts the multiplications of matrix products.
 struct CountMultiplications : Handler {
   Index count = 0;
   Outputs handle(Call& call) override {
@@ -151,7 +154,8 @@ struct CountMultiplications : Handler {
   std::string describe() const override { return "counting multiplications"; }
 };
 
-// Six matrices whose best order takes 15125 (Cormen, Leiserson, Rivest, Stein, "Introduction to Algorithms", 3rd edition, 15.2).
+// Six matrices whose best order takes 15125 multiplications (Cormen, Leiserson, Rivest, Stein,
+// "Introduction to Algorithms", 3rd edition, 15.2).
 TEST(Einsum, TakesTheCheapestOrder) {
   const Index lengths[] = {30, 35, 15, 5, 10, 20, 25};
   std::vector<Tensor> matrices;
@@ -164,7 +168,7 @@ TEST(Einsum, TakesTheCheapestOrder) {
   const Tensor result = with(counting, [&] { return einsum("ab,bc,cd,de,ef,fg->ag", matrices); });
   EXPECT_EQ(counting.count, 15125);
   EXPECT_TRUE(allclose(result, expected));
-  // More than are planned.
+  // More operands than einsum plans an order for.
   const std::vector<Tensor> ten(10, ones({2, 2}));
   EXPECT_THAT(values(einsum("ab,bc,cd,de,ef,fg,gh,hi,ij,jk->ak", ten)), ElementsAre(512, 512, 512, 512));
 }

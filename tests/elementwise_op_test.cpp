@@ -1,4 +1,4 @@
-// Functions recorded as operations, and what cannot be recorded.
+// Functions recorded as operations, and functions that cannot be recorded.
 #include <sstream>
 #include <thread>
 

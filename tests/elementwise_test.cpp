@@ -1,5 +1,5 @@
-// Promotion of dtypes, elementwise functions where NumPy's meaning is easily missed, and reductions. Every operation's values,
-// derivatives and batching are the business of tests/table.
+// Promotion of dtypes, elementwise functions where NumPy's meaning is easily missed, and
+// reductions. tests/table covers every operation's values, derivatives and batching.
 
 #include <limits>
 
@@ -20,24 +20,38 @@ constexpr Dtype dtypes[] = {bool_, uint8, uint16,  uint32,   uint64,  int8,   in
                             int32, int64, float16, bfloat16, float32, float64};
 std::string name(Dtype dtype) { return name_of(dtype); }
 
-// ---- promotion --------------------------------------------------------------------------------------------
+// ---- promotion ----------------------------------------------------------------------------------
 
-// jnp.promote_types(row, column), with 64-bit types enabled; but none where JAX takes a float for integers.
+// jnp.promote_types(row, column), with 64-bit types enabled; "none" where JAX promotes two integers
+// to a float.
 // clang-format off
 const char* const promoted[dtype_count][dtype_count] = {
-    {"bool", "uint8", "uint16", "uint32", "uint64", "int8", "int16", "int32", "int64", "float16", "bfloat16", "float32", "float64"},  // bool
-    {"uint8", "uint8", "uint16", "uint32", "uint64", "int16", "int16", "int32", "int64", "float16", "bfloat16", "float32", "float64"},  // uint8
-    {"uint16", "uint16", "uint16", "uint32", "uint64", "int32", "int32", "int32", "int64", "float16", "bfloat16", "float32", "float64"},  // uint16
-    {"uint32", "uint32", "uint32", "uint32", "uint64", "int64", "int64", "int64", "int64", "float16", "bfloat16", "float32", "float64"},  // uint32
-    {"uint64", "uint64", "uint64", "uint64", "uint64", "none", "none", "none", "none", "float16", "bfloat16", "float32", "float64"},  // uint64
-    {"int8", "int16", "int32", "int64", "none", "int8", "int16", "int32", "int64", "float16", "bfloat16", "float32", "float64"},  // int8
-    {"int16", "int16", "int32", "int64", "none", "int16", "int16", "int32", "int64", "float16", "bfloat16", "float32", "float64"},  // int16
-    {"int32", "int32", "int32", "int64", "none", "int32", "int32", "int32", "int64", "float16", "bfloat16", "float32", "float64"},  // int32
-    {"int64", "int64", "int64", "int64", "none", "int64", "int64", "int64", "int64", "float16", "bfloat16", "float32", "float64"},  // int64
-    {"float16", "float16", "float16", "float16", "float16", "float16", "float16", "float16", "float16", "float16", "float32", "float32", "float64"},  // float16
-    {"bfloat16", "bfloat16", "bfloat16", "bfloat16", "bfloat16", "bfloat16", "bfloat16", "bfloat16", "bfloat16", "float32", "bfloat16", "float32", "float64"},  // bfloat16
-    {"float32", "float32", "float32", "float32", "float32", "float32", "float32", "float32", "float32", "float32", "float32", "float32", "float64"},  // float32
-    {"float64", "float64", "float64", "float64", "float64", "float64", "float64", "float64", "float64", "float64", "float64", "float64", "float64"},  // float64
+    // bool
+    {"bool", "uint8", "uint16", "uint32", "uint64", "int8", "int16", "int32", "int64", "float16", "bfloat16", "float32", "float64"},
+    // uint8
+    {"uint8", "uint8", "uint16", "uint32", "uint64", "int16", "int16", "int32", "int64", "float16", "bfloat16", "float32", "float64"},
+    // uint16
+    {"uint16", "uint16", "uint16", "uint32", "uint64", "int32", "int32", "int32", "int64", "float16", "bfloat16", "float32", "float64"},
+    // uint32
+    {"uint32", "uint32", "uint32", "uint32", "uint64", "int64", "int64", "int64", "int64", "float16", "bfloat16", "float32", "float64"},
+    // uint64
+    {"uint64", "uint64", "uint64", "uint64", "uint64", "none", "none", "none", "none", "float16", "bfloat16", "float32", "float64"},
+    // int8
+    {"int8", "int16", "int32", "int64", "none", "int8", "int16", "int32", "int64", "float16", "bfloat16", "float32", "float64"},
+    // int16
+    {"int16", "int16", "int32", "int64", "none", "int16", "int16", "int32", "int64", "float16", "bfloat16", "float32", "float64"},
+    // int32
+    {"int32", "int32", "int32", "int64", "none", "int32", "int32", "int32", "int64", "float16", "bfloat16", "float32", "float64"},
+    // int64
+    {"int64", "int64", "int64", "int64", "none", "int64", "int64", "int64", "int64", "float16", "bfloat16", "float32", "float64"},
+    // float16
+    {"float16", "float16", "float16", "float16", "float16", "float16", "float16", "float16", "float16", "float16", "float32", "float32", "float64"},
+    // bfloat16
+    {"bfloat16", "bfloat16", "bfloat16", "bfloat16", "bfloat16", "bfloat16", "bfloat16", "bfloat16", "bfloat16", "float32", "bfloat16", "float32", "float64"},
+    // float32
+    {"float32", "float32", "float32", "float32", "float32", "float32", "float32", "float32", "float32", "float32", "float32", "float32", "float64"},
+    // float64
+    {"float64", "float64", "float64", "float64", "float64", "float64", "float64", "float64", "float64", "float64", "float64", "float64", "float64"},
 };
 // clang-format on
 
@@ -68,7 +82,7 @@ TEST(Promotion, OfTwoTensors) {
 }
 
 TEST(Promotion, NumbersAreWeakWithinTheirKind) {
-  // of dtype, then met by true, 2 and 0.5
+  // A dtype, and its promotion with true, 2 and 0.5.
   std::vector<std::array<Dtype, 4>> weak = {{bool_, int32, int32, float32}};
   for (const Dtype dtype : dtypes)
     if (dtype != bool_) weak.push_back({dtype, dtype, dtype, is_float(dtype) ? dtype : float32});
@@ -88,7 +102,7 @@ TEST(Promotion, NumbersAreWeakWithinTheirKind) {
   }
   EXPECT_THAT(tensor({1, 2}) * 0.1, IsNear(tensor({0.1, 0.2})));
   EXPECT_THAT(tensor({1., 2.}) + 1.0, Equals(tensor({2., 3.})));
-  // The number takes the tensor's precision before they meet.
+  // The number is converted to the tensor's precision before the comparison.
   EXPECT_TRUE(bool(all(tensor({0.1}) == 0.1)));
   EXPECT_TRUE(bool(all(tensor({0.1}, float64) == 0.1)));
   EXPECT_FALSE(bool(all(tensor({0.1}) == tensor({0.1}, float64))));
@@ -103,7 +117,7 @@ TEST(Promotion, NumbersThatDoNotFitAreAnError) {
   EXPECT_THROW(ones({2}, uint32) - (-1), DtypeError);
   EXPECT_THAT(ones({2}, int64) + (std::int64_t{1} << 31), Equals(full({2}, (std::int64_t{1} << 31) + 1)));
   EXPECT_THAT(x + 254, Equals(full({2}, 255, uint8)));
-  EXPECT_THAT(x + 255, Equals(full({2}, 0, uint8)));  // integers wrap
+  EXPECT_THAT(x + 255, Equals(full({2}, 0, uint8)));  // integers wrap around
 }
 
 TEST(Promotion, UnaryFunctionsOfFloats) {
@@ -115,7 +129,7 @@ TEST(Promotion, UnaryFunctionsOfFloats) {
   EXPECT_EQ(negative(ones({1}, bool_)).dtype(), int32);
 }
 
-// ---- elementwise ------------------------------------------------------------------------------------------
+// ---- elementwise --------------------------------------------------------------------------------
 
 TEST(Elementwise, BroadcastsAsNumpy) {
   const Tensor column = tensor({{1.}, {2.}}), row = tensor({10., 20., 30.});
@@ -140,7 +154,8 @@ TEST(Elementwise, ReadsStridedViews) {
   EXPECT_TRUE((transpose(x) + 1).is_contiguous());
 }
 
-// Rows long enough for kernels of their own, with a value each: as with an array of all these values.
+// Rows that are long enough for kernels of their own, each with one value, give the same as a full
+// array of these values.
 TEST(Elementwise, OfRowsWithAValueEach) {
   for (const Op* op :
        {&op_add, &op_subtract, &op_multiply, &op_scale, &op_divide, &op_maximum, &op_minimum, &op_copysign, &op_atan2})
@@ -179,7 +194,7 @@ TEST(Elementwise, SpecialValues) {
   EXPECT_THAT(maximum(x, tensor({nan, 1., 1., -0.})), IsNear(tensor({nan, nan, 1., 0.})));
   EXPECT_THAT(minimum(x, tensor({nan, 1., 1., 5.})), IsNear(tensor({nan, nan, -inf, 0.})));
   EXPECT_THAT(sign(x), IsNear(tensor({1., nan, -1., 0.})));
-  EXPECT_THAT(1 / sign(tensor({-0., 0.})), IsNear(tensor({inf, inf})));  // 0 for both
+  EXPECT_THAT(1 / sign(tensor({-0., 0.})), IsNear(tensor({inf, inf})));  // 0 for both zeros
   EXPECT_THAT(1 / sign(tensor({-0., 0.}, float64)), IsNear(tensor({inf, inf}, float64)));
   EXPECT_THAT(relu(x), IsNear(tensor({1., nan, 0., 0.})));
   EXPECT_THAT(clip(x, -1, 0.5), IsNear(tensor({0.5, nan, -1., 0.})));
@@ -187,7 +202,8 @@ TEST(Elementwise, SpecialValues) {
   EXPECT_THAT(isinf(x), Equals(tensor({false, false, true, false})));
   EXPECT_THAT(isfinite(x), Equals(tensor({true, false, false, true})));
   EXPECT_THAT(isfinite(tensor({1, 2})), Equals(tensor({true, true})));
-  EXPECT_THAT(round(tensor({0.5, 1.5, 2.5, -0.5, -1.5})), Equals(tensor({0., 2., 2., -0., -2.})));  // halves to even
+  // Halves round to even.
+  EXPECT_THAT(round(tensor({0.5, 1.5, 2.5, -0.5, -1.5})), Equals(tensor({0., 2., 2., -0., -2.})));
   EXPECT_THAT(log(tensor({0., -1.})), IsNear(tensor({-inf, nan})));
   EXPECT_THAT(tensor({1., -1., 0.}) / 0., IsNear(tensor({inf, -inf, nan})));
   EXPECT_THAT(sigmoid(tensor({-200., 0., 200.})), IsNear(tensor({0., 0.5, 1.})));
@@ -196,8 +212,8 @@ TEST(Elementwise, SpecialValues) {
   EXPECT_THAT(expm1(tensor({1e-7})), IsNear(tensor({1e-7}), 1e-13));
 }
 
-// numpy.floor_divide, where it is exact: 10000001 / 1.5 is 6666667.3, of which NumPy's float32 makes 6666666.
-// Down to half the smallest number, and beside results that are not denormal.
+// exp of arguments whose results are denormal, down to half the smallest number, beside arguments
+// whose results are not.
 TEST(Elementwise, ExpRoundsDenormalResults) {
   const Tensor x = concat({linspace(-104.5, -86, 20011), tensor({-inf, -200.f, 0.f, 88.f, inf})});
   const std::vector<double> at = values(x), got = values(exp(x));
@@ -208,6 +224,8 @@ TEST(Elementwise, ExpRoundsDenormalResults) {
   }
 }
 
+// numpy.floor_divide gives the values where it is exact. 10000001 / 1.5 is 6666667.3, for which
+// NumPy's float32 gives 6666666.
 TEST(Elementwise, FloorDivideRoundsDown) {
   const Tensor a = tensor({7., -7., 7., -7., 1., -1., 0., 1., -1., inf, nan, 1e30, 0.3, 6., 10000001.}),
                b = tensor({2., 2., -2., -2., 0., 0., 0., inf, inf, 2., 1., 1e-30, 0.1, 0.1, 1.5});
@@ -249,7 +267,7 @@ TEST(Elementwise, InverseAndHyperbolicFunctions) {
   EXPECT_THAT(trunc(tensor({1.7, -1.7, -0.2, inf})), IsNear(tensor({1., -1., -0., inf}), 0));
   EXPECT_EQ(atan2(tensor({1, 2}), tensor({3, 4})).dtype(), float32);
   EXPECT_EQ(trunc(ones({2}, uint8)).dtype(), uint8);
-  EXPECT_EQ(atan2(1, 0.5), std::atan2(1, 0.5));  // numbers keep their meaning
+  EXPECT_EQ(atan2(1, 0.5), std::atan2(1, 0.5));  // the number stays the first operand
 }
 
 TEST(Elementwise, LogicCountsNumbersThatAreNotZero) {
@@ -279,14 +297,16 @@ TEST(InPlaceOperators, AssignANewValue) {
   x /= 2;
   EXPECT_THAT(x, Equals(tensor({1.5, 4.})));
   EXPECT_THROW(x += zeros({3}), ShapeError);
-  EXPECT_THAT(x, Equals(tensor({1.5, 4.})));  // nothing is lost when the operation throws
+  // x keeps its value when the operation throws.
+  EXPECT_THAT(x, Equals(tensor({1.5, 4.})));
   EXPECT_THAT(-x, Equals(tensor({-1.5, -4.})));
   EXPECT_THAT(+x, Equals(x));
 }
 
 TEST(Comparisons, ThatAnswerOnTheHost) {
   const Tensor x = tensor({1., 2., nan});
-  EXPECT_FALSE(array_equal(x, x));  // as NumPy: NaN equals nothing
+  // As in NumPy, NaN equals nothing.
+  EXPECT_FALSE(array_equal(x, x));
   EXPECT_FALSE(allclose(x, x));
   EXPECT_TRUE(allclose(x, x, 1e-5, 1e-8, true));
   EXPECT_TRUE(allclose(tensor({1., inf}), tensor({1.000001, inf})));
@@ -296,7 +316,7 @@ TEST(Comparisons, ThatAnswerOnTheHost) {
   EXPECT_FALSE(allclose(tensor({100.}), tensor({inf})));
 }
 
-// ---- reductions -------------------------------------------------------------------------------------------
+// ---- reductions ---------------------------------------------------------------------------------
 
 const Tensor x = tensor({{1., -2., 3.}, {0., 5., -6.}});
 
@@ -361,18 +381,19 @@ TEST(Reductions, OfNan) {
   EXPECT_THAT(max(with_nan, 1), IsNear(tensor({nan, 3.})));
   EXPECT_THAT(min(with_nan), IsNumber(nan));
   EXPECT_THAT(sum(with_nan, 0), IsNear(tensor({4., nan})));
-  EXPECT_THAT(argmax(tensor({1., nan, 3., nan})), IsNumber(1));  // as NumPy: the first NaN
+  EXPECT_THAT(argmax(tensor({1., nan, 3., nan})), IsNumber(1));  // as in NumPy, the first NaN
 }
 
 TEST(Reductions, ArgmaxIsTheFirstOfTheLargest) {
   EXPECT_THAT(argmax(tensor({1, 3, 2, 3})), Equals(tensor(1)));
-  EXPECT_THAT(argmin(x), Equals(tensor(5)));  // of the flattened
+  EXPECT_THAT(argmin(x), Equals(tensor(5)));  // the index in the flattened array
   EXPECT_THAT(argmax(x, 0), Equals(tensor({0, 1, 0})));
   EXPECT_THAT(argmax(x, -1, keepdims), Equals(tensor({{2}, {1}})));
-  EXPECT_THAT(argmin(transpose(x)), Equals(tensor(5)));  // row-major of the view: [1,0],[-2,5],[3,-6]
+  // Row-major in the view: [1,0],[-2,5],[3,-6].
+  EXPECT_THAT(argmin(transpose(x)), Equals(tensor(5)));
 }
 
-// What is inferred: nothing that long need be computed.
+// Only the dtype is inferred, so that no array of this length is computed.
 TEST(Reductions, PositionsBeyondInt32AreInt64) {
   const Index most = std::numeric_limits<std::int32_t>::max();
   const auto inferred = [](const Op& op, const Shape& shape, const Shape& axes) {
@@ -393,7 +414,7 @@ TEST(Reductions, AxisErrors) {
   EXPECT_THAT([] { max(x, {0, -2}); }, ThrowsMessage<ShapeError>("max: an axis is given twice in [0,-2]"));
 }
 
-// NumPy and scipy.special of the same x.
+// The values of NumPy and scipy.special at the same x.
 TEST(Reductions, ComposedOnes) {
   EXPECT_THAT(var(x), IsNumber(12.472222222222223));
   EXPECT_THAT(var(x, 0, drop_dims, 1), IsNear(tensor({0.5, 24.5, 40.5})));

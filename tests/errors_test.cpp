@@ -1,5 +1,5 @@
-// Bad input: the type of the error, its text, where it says it happened, and that everything is as before afterwards.
-// Values that leave their transform: meaning_test.cpp.
+// Bad input: the type of the error, its message, the context that it names, and that the state
+// afterwards is as before. meaning_test.cpp tests values that leave their transform.
 
 #include <functional>
 
@@ -25,7 +25,7 @@ Tensor loss(T t) { return sum(t * t); }
 Tensor identity(T t) { return t; }
 Tensor b_of(T t) { return t > 0; }
 
-/// What E says that body throws; "" as context and the live bytes must be as before.
+/// Returns the message of the E that body throws; "" if the context or the live bytes have changed.
 template <class E, class Body>
 std::string error(Body body) {
   const std::size_t before = memory_stats().live_bytes;
@@ -36,7 +36,7 @@ std::string error(Body body) {
   return message;
 }
 
-// ---- operations -------------------------------------------------------------------------------------------
+// ---- operations ---------------------------------------------------------------------------------
 
 TEST(Operations, NameThemselvesAndTheShapes) {
   EXPECT_EQ(error<ShapeError>([] {
@@ -225,7 +225,7 @@ TEST(Operations, NameOperandsThatAreEmpty) {
   EXPECT_EQ(error<TransformError>([&] { total /= 2; }), "/=" + hint);
 }
 
-// A function that is composed of others speaks for itself.
+// A function composed of several operations names itself in its errors.
 TEST(Operations, NameThePublicFunction) {
   const Tensor far = tensor({7});
   const Index large = Index{1} << 59;
@@ -259,7 +259,7 @@ TEST(Operations, NameThePublicFunction) {
   EXPECT_THAT(error<ShapeError>([&] { permutation(Key(0), -1); }), StartsWith("permutation: "));
 }
 
-// What a handler of the user's throws keeps its words.
+// The message of an exception from a user's handler stays the same.
 TEST(Operations, LeaveOthersErrorsAlone) {
   struct Refuse : Handler {
     Outputs handle(Call& call) override {
@@ -283,10 +283,10 @@ TEST(Operations, SayWhatDoesNotFitIntoMemory) {
   EXPECT_THAT(error<MemoryError>([&] { repeat(m, std::vector<Index>{n, 1}, 0); }), StartsWith("repeat: "));
   EXPECT_THAT(error<MemoryError>([&] { grad([&](T t) { return sum(t * row); })(tensor(1.)); }),
               AllOf(StartsWith("multiply: not enough memory"), HasSubstr("inside grad")));
-  EXPECT_THAT(grad(loss)(x), Equals(2 * x));  // and everything works
+  EXPECT_THAT(grad(loss)(x), Equals(2 * x));  // everything still works
 }
 
-// ---- grad -------------------------------------------------------------------------------------------------
+// ---- grad ---------------------------------------------------------------------------------------
 
 TEST(Grad, LossMustBeOneFloatingNumber) {
   EXPECT_EQ(error<TransformError>([] { grad([](T t) { return 2 * t; })(x); }),
@@ -327,7 +327,7 @@ TEST(Vjp, CotangentsMustBeLikeTheOutputs) {
             "vjp: the cotangent of output 0 has shape [], the output [3]");
   EXPECT_EQ(error<DtypeError>([&] { pullback(ones({3}, float64)); }),
             "vjp: the cotangent of output 0 is float64, the output float32");
-  EXPECT_THAT(std::get<0>(pullback(x)), Equals(2 * x));  // and it still works
+  EXPECT_THAT(std::get<0>(pullback(x)), Equals(2 * x));  // it still works
   const auto two = vjp([](T t) { return std::vector{t, t}; }, x).second;
   EXPECT_THAT(error<ShapeError>([&] { two(std::vector{x}); }),
               HasSubstr("vjp: the result and the cotangent differ in structure"));
@@ -335,7 +335,7 @@ TEST(Vjp, CotangentsMustBeLikeTheOutputs) {
               HasSubstr("vjp: argument 0 is int32 [2], which has no derivative"));
 }
 
-// ---- jvp --------------------------------------------------------------------------------------------------
+// ---- jvp ----------------------------------------------------------------------------------------
 
 TEST(Jvp, TangentsMustBeLikeThePrimals) {
   EXPECT_EQ(error<ShapeError>([] { jvp(loss, x, ones({2})); }),
@@ -352,7 +352,7 @@ TEST(Jvp, TangentsMustBeLikeThePrimals) {
               HasSubstr("jvp: the tangent of argument 1 has shape [2,3], the input [3]"));
 }
 
-// ---- vmap -------------------------------------------------------------------------------------------------
+// ---- vmap ---------------------------------------------------------------------------------------
 
 TEST(Vmap, LanesMustAgree) {
   const auto add = [](T a, T b) { return a + b; };
@@ -407,7 +407,7 @@ TEST(Vmap, OutAxesMustFitTheResults) {
             "vmap: out_axes says `unmapped` for result 0, but it differs between lanes");
 }
 
-// ---- results that are empty -------------------------------------------------------------------------------
+// ---- results that are empty ---------------------------------------------------------------------
 
 TEST(Results, MustNotBeEmpty) {
   const auto empty = [](T) { return Tensor(); };
@@ -421,7 +421,7 @@ TEST(Results, MustNotBeEmpty) {
               StartsWith("vmap: result 1 of"));
 }
 
-// ---- operations without a rule ----------------------------------------------------------------------------
+// ---- operations without a rule ------------------------------------------------------------------
 
 constexpr Op op_opaque{
     .id = OpId::copy,
@@ -444,7 +444,8 @@ TEST(Rules, ThatAreAbsentAreNamedWithTheRemedy) {
   EXPECT_EQ(error<TransformError>([] { vmap (&opaque)(x); }),
             "vmap: the operation opaque has no batching rule: give it one, or compute it outside of vmap\n  inside "
             "vmap over 3 lanes");
-  EXPECT_THAT(grad([](T t) { return sum(t * opaque(stop_gradient(t))); })(x), Equals(x));  // the remedy
+  // The remedy that the message proposes.
+  EXPECT_THAT(grad([](T t) { return sum(t * opaque(stop_gradient(t))); })(x), Equals(x));
 }
 
 constexpr Op op_misshapen{
@@ -476,7 +477,7 @@ TEST(Rules, AHandlerMustAnswerWithAllOutputs) {
             "sin: mute answered with 0 output(s) instead of 1\n  inside mute");
 }
 
-// ---- where it happened ------------------------------------------------------------------------------------
+// ---- where it happened --------------------------------------------------------------------------
 
 TEST(Context, ListsTheTransformsFromInsideOut) {
   const auto bad = [](T t) { return sum(t + ones({5})); };
@@ -503,7 +504,8 @@ TEST(Context, ListsTheTransformsFromInsideOut) {
   EXPECT_EQ(context([&] { hessian(bad)(x); }), "  inside jacrev, inside jvp, inside vmap over 3 lanes");
 }
 
-// An error that a rule meets says during which backward pass, and above which handlers.
+// An error in a derivative rule names the backward pass in which it happened, and the handlers
+// outside it.
 TEST(Context, OfTheBackwardPass) {
   struct Refuses : Handler {
     Outputs handle(Call& call) override {
@@ -518,7 +520,7 @@ TEST(Context, OfTheBackwardPass) {
               EndsWith("\n  inside backward of grad, inside vmap over 2 lanes, inside refuses"));
 }
 
-// ---- trees ------------------------------------------------------------------------------------------------
+// ---- trees --------------------------------------------------------------------------------------
 
 TEST(Trees, MustHaveOneStructure) {
   using Tensors = std::vector<Tensor>;
@@ -531,7 +533,8 @@ TEST(Trees, MustHaveOneStructure) {
 }
 
 TEST(CheckGrads, SaysWhatDisagrees) {
-  const auto kinked = [](T t) { return sum(astype(astype(t, int32), float64)); };  // steps, with derivative 0
+  // A step function, whose derivative is 0.
+  const auto kinked = [](T t) { return sum(astype(astype(t, int32), float64)); };
   EXPECT_THAT(error<TransformError>([&] {
                 check_grads(kinked, tensor({1., 2.}, float64));
               }),
@@ -539,7 +542,7 @@ TEST(CheckGrads, SaysWhatDisagrees) {
                     HasSubstr("tolerance")));
 }
 
-// Every error is a stave::Error, and that a std::runtime_error.
+// Every error is a stave::Error, and so a std::runtime_error.
 TEST(Errors, HaveOneBase) {
   EXPECT_THROW(sum(x, 9), Error);
   EXPECT_THROW(x + ones({2}), std::runtime_error);

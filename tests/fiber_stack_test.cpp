@@ -1,4 +1,4 @@
-// Stacks of fibers: how many, how deep, where they come from and go to.
+// Stacks of fibers: their number, their depth, and where their memory comes from and returns to.
 
 #include "fiber_task.h"
 
@@ -18,7 +18,8 @@ namespace fiber_test {
 using testing::KilledBySignal;
 
 TEST(FiberStack, HundredThousandAreSuspendedAtOnce) {
-  constexpr int count = STAVE_TSAN ? 500 : STAVE_ASAN ? 5000 : 100000;  // sanitizers keep much for each stack
+  // Sanitizers keep a lot of memory for each stack.
+  constexpr int count = STAVE_TSAN ? 500 : STAVE_ASAN ? 5000 : 100000;
   RestoreLimits restore;
   if (sanitized) set_most_guarded_stacks(200);
   release_cached_stacks();
@@ -39,15 +40,18 @@ TEST(FiberStack, HundredThousandAreSuspendedAtOnce) {
     lanes[static_cast<std::size_t>(i)].fiber = std::make_unique<Fiber>(Lane::run, &lanes[static_cast<std::size_t>(i)]);
     lanes[static_cast<std::size_t>(i)].fiber->resume();
   }
-  EXPECT_LT(mappings(), before + 40000);                                            // Linux allows 65,530
-  for (std::size_t i = 0; i < count; ++i) lanes[i * 7919 % count].fiber->resume();  // 7919 is prime: each once
+  // Linux allows 65,530 mappings.
+  EXPECT_LT(mappings(), before + 40000);
+  // 7919 is prime, so that each fiber is resumed once.
+  for (std::size_t i = 0; i < count; ++i) lanes[i * 7919 % count].fiber->resume();
   for (std::size_t i = 0; i < count; ++i) {
     ASSERT_TRUE(lanes[i].fiber->finished());
     ASSERT_EQ(lanes[i].value, 3 * static_cast<std::int64_t>(i) + 1);
   }
   release_cached_stacks();
-  if (STAVE_TSAN) return;              // it keeps some of its own
-  EXPECT_LT(mappings(), before + 50);  // all went back
+  if (STAVE_TSAN) return;  // ThreadSanitizer keeps some mappings of its own
+  // All stacks were returned.
+  EXPECT_LT(mappings(), before + 50);
 }
 
 TEST(FiberStack, TwoHundredKibibytesDeep) {
@@ -189,7 +193,8 @@ TEST(FiberDeathTest, SuspendedFibersMustNotBeDestroyed) {
 }
 
 TEST(FiberDeathTest, SanitizerSeesPointersIntoEndedStacks) {
-  if (!STAVE_ASAN) GTEST_SKIP() << "for the address sanitizer";  // SEGV: its own stack of locals is unmapped
+  // Otherwise SIGSEGV: the address sanitizer's own stack of locals is unmapped.
+  if (!STAVE_ASAN) GTEST_SKIP() << "for the address sanitizer";
   auto read = [] {
     volatile int* escaped = nullptr;
     Task task([&] {

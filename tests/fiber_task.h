@@ -1,4 +1,4 @@
-// What the tests of fibers share.
+// Definitions shared by the tests of fibers.
 #pragma once
 
 #include <stave/core/effects/fiber.h>
@@ -54,7 +54,7 @@ inline std::size_t mappings() {
       std::count(std::istreambuf_iterator<char>(maps), std::istreambuf_iterator<char>(), '\n'));
 }
 
-/// Recurses until the frames below `base` take `bytes`; returns how deep that was.
+/// Recurses until the frames from `base` on take `bytes` of the stack; returns the depth.
 [[gnu::noinline]] inline int descend(std::size_t bytes, const void* base = __builtin_frame_address(0)) {
   volatile char frame[100] = {1};
   const auto used =

@@ -1,4 +1,4 @@
-// Fibers alone: no operation, no handler. What controllers promise rests on this.
+// Fibers alone, without operations or handlers. The guarantees of controllers rest on these.
 
 #include "fiber_task.h"
 
@@ -14,7 +14,7 @@
 
 namespace fiber_test {
 
-// ---- suspending and resuming ---------------------------------------------------------------------------------
+// ---- suspending and resuming --------------------------------------------------------------------
 
 TEST(Fiber, RunsInPieces) {
   std::vector<int> trace;
@@ -130,7 +130,7 @@ TEST(Fiber, InnerOnesAreSuspendedAlone) {
   outer = &task;
   task->resume();
   EXPECT_THAT(drawn, ElementsAre(0, 1));
-  squares->resume();  // the thread draws one as well
+  squares->resume();  // the thread takes a number as well
   task->resume();
   EXPECT_THAT(drawn, ElementsAre(0, 1, 9, 16));
   squares->resume();
@@ -146,7 +146,7 @@ TEST(Fiber, ChainIsResumedUnderAnotherFiber) {
   Task inner([&] {
     (*outer)->suspend();
     trace.push_back("inner again");
-    (*second)->suspend();  // the new resumer: takes `outer` along
+    (*second)->suspend();  // suspends to the new resumer, and takes `outer` along
     trace.push_back("inner, third");
   });
   Task first([&] { inner->resume(); });
@@ -203,7 +203,7 @@ TEST(Fiber, LocalsDieWhenTheComputationEndsNotBefore) {
   EXPECT_THAT(trace, ElementsAre("~inner", "~second", "~first"));
 }
 
-// ---- misuse --------------------------------------------------------------------------------------------------
+// ---- misuse -------------------------------------------------------------------------------------
 
 TEST(FiberErrors, Resume) {
   Task *self = nullptr, *outer = nullptr;
@@ -254,7 +254,7 @@ TEST(FiberErrors, AnotherThread) {
   EXPECT_TRUE(task->finished());
 }
 
-// ---- exceptions ----------------------------------------------------------------------------------------------
+// ---- exceptions ---------------------------------------------------------------------------------
 
 TEST(FiberExceptions, EachRethrowsItsOwn) {
   std::vector<std::string> rethrown;
@@ -327,7 +327,8 @@ TEST(FiberExceptions, InFlightAreCountedByFiber) {
 TEST(FiberExceptions, CrossFramesOfOneFiberWhileOthersAreCaught) {
   std::string caught;
   Task task([&] {
-    EXPECT_FALSE(std::current_exception());  // the resumer's is not ours
+    // The resumer's exception is not visible in the fiber.
+    EXPECT_FALSE(std::current_exception());
     try {
       throw std::runtime_error("inside");
     } catch (const std::exception& error) {
@@ -347,7 +348,7 @@ TEST(FiberExceptions, CrossFramesOfOneFiberWhileOthersAreCaught) {
   EXPECT_EQ(caught, "inside");
 }
 
-// ---- floating point ------------------------------------------------------------------------------------------
+// ---- floating point -----------------------------------------------------------------------------
 
 #ifdef __x86_64__
 TEST(FiberFloats, RoundingIsTheFibersFlagsAreTheThreads) {
@@ -357,7 +358,7 @@ TEST(FiberFloats, RoundingIsTheFibersFlagsAreTheThreads) {
     std::fesetround(FE_UPWARD);
     (*self)->suspend();
     EXPECT_EQ(std::fegetround(), FE_UPWARD);
-    EXPECT_TRUE(std::fetestexcept(FE_INEXACT));  // raised outside since
+    EXPECT_TRUE(std::fetestexcept(FE_INEXACT));  // raised outside meanwhile
     third = third + 1 / zero;
   });
   self = &task;

@@ -23,7 +23,7 @@ namespace fiber_test {
 
 using stave::Index;
 
-// ---- the thread's own stack ----------------------------------------------------------------------------------
+// ---- the thread's own stack ---------------------------------------------------------------------
 
 TEST(ThreadStack, IsAPlainCallWhereItIsAlready) {
   int calls = 0;
@@ -137,7 +137,7 @@ TEST(ThreadStack, WhatWaitsForItCannotBeSuspended) {
       Task inner([&] { EXPECT_THAT(error_of([&] { (*self)->suspend(); }), HasSubstr(text)); });
       inner->resume();
     });
-    (*self)->suspend();  // and now it can
+    (*self)->suspend();  // now it can be suspended
   });
   self = &task;
   task->resume();
@@ -167,11 +167,11 @@ TEST(ThreadStack, ChainsAreSuspendedBetweenHops) {
   EXPECT_TRUE(task->finished());
 }
 
-// ---- threads -------------------------------------------------------------------------------------------------
+// ---- threads ------------------------------------------------------------------------------------
 
 TEST(FiberThreads, EachRunsItsOwn) {
   RestoreLimits restore;
-  set_most_guarded_stacks(20);  // both kinds of stacks
+  set_most_guarded_stacks(20);  // so that both kinds of stacks occur
   std::vector<std::thread> threads;
   std::atomic<int> sum{0};
   for (int t = 0; t < 4; ++t)
@@ -202,7 +202,7 @@ TEST(FiberThreads, StacksEndWhereTheFiberDoes) {
     finished = std::make_unique<Task>([] {});
     (*finished)->resume();
   }).join();
-  EXPECT_TRUE((*unstarted)->on_its_thread());  // it has none yet
+  EXPECT_TRUE((*unstarted)->on_its_thread());  // it has not started, so that it has no thread yet
   (*unstarted)->resume();
   EXPECT_TRUE((*unstarted)->finished());
   auto another = std::make_unique<Task>([] {});
@@ -213,16 +213,18 @@ TEST(FiberThreads, ThreadLocalFibersOutliveTheCache) {
   const std::size_t before = mappings();
   for (int i = 0; i < 100; ++i)
     std::thread([] {
-      // Made before the thread's first stack is cached, so it dies after the cache.
+      // Constructed before the thread's first stack is cached, so that its destructor runs after
+      // the cache's.
       static thread_local std::vector<std::unique_ptr<Task>> last;
       for (int j = 0; j < 3; ++j) last.push_back(std::make_unique<Task>([] {}));
       Task task([] {});
       task->resume();
     }).join();
-  EXPECT_LT(mappings(), before + 100);  // of 400 stacks none stayed; sanitizers map some memory of their own
+  // None of the 400 stacks stayed; sanitizers map some memory of their own.
+  EXPECT_LT(mappings(), before + 100);
 }
 
-// ---- loops in parallel ---------------------------------------------------------------------------------------
+// ---- loops in parallel --------------------------------------------------------------------------
 
 TEST(FiberParallel, LoopsRunOnTheThreadsStack) {
   constexpr Index n = 1 << 20;
@@ -249,7 +251,8 @@ TEST(FiberParallel, LoopsUseOtherThreads) {
   std::set<std::thread::id> threads;
   Task task([&] {
     stave_cpu::parallel_for(64, 1, [&](Index, Index) {
-      for (int wait = 0; wait < 10000; ++wait) {  // until a second one has come
+      // Waits until a second thread has come.
+      for (int wait = 0; wait < 10000; ++wait) {
         {
           std::lock_guard lock(mutex);
           threads.insert(std::this_thread::get_id());

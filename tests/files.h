@@ -1,4 +1,5 @@
-// What the tests of files share: a folder of their own, files of given bytes, and .npy files written by hand.
+// Definitions shared by the tests of files: a temporary folder, files of given bytes, and .npy
+// files written by hand.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -14,7 +15,7 @@ namespace stave_test {
 
 namespace fs = std::filesystem;
 
-/// A folder that is removed with all that is in it.
+/// A folder that is removed with its contents.
 struct Folder {
   const std::string path = [] {
     std::string name = ::testing::TempDir() + "stave-XXXXXX";
@@ -35,12 +36,13 @@ inline std::string bytes_of(const std::string& path) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 inline const std::string& with_bytes(const std::string& path, const std::string& bytes) {
-  fs::remove(path);  // ext4 waits for the disk where a file is cut off and written again
+  // ext4 waits for the disk when an existing file is truncated and written again.
+  fs::remove(path);
   std::ofstream(path, std::ios::binary) << bytes;
   return path;
 }
 
-/// A .npy file of format 1.0 with this dictionary.
+/// Returns the bytes of a .npy file of format 1.0 with this header dictionary.
 inline std::string npy(const std::string& dictionary, const std::string& elements = "") {
   std::string bytes = "\x93NUMPY";
   bytes += {'\1', '\0', static_cast<char>(dictionary.size() & 0xff), static_cast<char>(dictionary.size() >> 8)};

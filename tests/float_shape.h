@@ -1,4 +1,5 @@
-// What floating dtypes hold, and rounding to them: a reference by arithmetic, which looks at no conversion of the library's.
+// The numbers of floating dtypes, and rounding to them: a reference by arithmetic, which uses none
+// of the library's conversions.
 #pragma once
 
 #include <algorithm>
@@ -8,7 +9,8 @@
 
 namespace stave_test {
 
-/// A floating dtype: significant bits, and the exponents of the least normal number and of the first that is too large.
+/// A floating dtype: its significant bits, the exponent of its least normal number, and the
+/// exponent of the first power of 2 that is too large.
 struct FloatShape {
   int digits, least, end;
 };
@@ -21,12 +23,12 @@ constexpr FloatShape float_shape(stave::Dtype dtype) {
   }
 }
 
-/// From 1 to the next number; 0 for integers.
+/// Returns the distance from 1 to the next number; 0 for integers.
 inline double epsilon_of(stave::Dtype dtype) {
   return is_float(dtype) ? std::ldexp(1., 1 - float_shape(dtype).digits) : 0;
 }
 
-/// The nearest number that such a dtype has, from the middle the even one.
+/// Returns the nearest number of such a dtype, where ties round to even.
 inline long double nearest(long double value, const FloatShape& shape) {
   if (!std::isfinite(value) || value == 0) return value;
   const int last = std::max(std::ilogb(value), shape.least) - (shape.digits - 1);

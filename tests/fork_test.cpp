@@ -1,4 +1,4 @@
-// A child of fork(): it has one thread, and may compute.
+// The child of a fork() has one thread, and may compute.
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -17,7 +17,7 @@ namespace {
 using namespace stave;
 using namespace stave_test;
 
-/// What became of a child that ran `body`, in at most so many seconds.
+/// Returns how a child that ran `body` ended, within this many seconds.
 std::string child(const std::function<bool()>& body) {
   const pid_t pid = fork();
   if (pid == 0) {
@@ -30,7 +30,7 @@ std::string child(const std::function<bool()>& body) {
   return WEXITSTATUS(status) == 0 ? "it computes" : "it computes something wrong";
 }
 
-// What takes the library's locks.
+// Computations that take the library's locks.
 bool computes() {
   const Tensor x = ones({300});
   std::vector<Tensor> values;

@@ -1,5 +1,5 @@
-// Effects inside of functions that operations carry: who answers them, when a function runs first and when it runs again, and that
-// the answers keep their derivatives.
+// Effects inside the functions of higher-order operations: which handler answers them, on the first
+// run and when the function runs again, and that answers keep their derivatives.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -41,7 +41,7 @@ struct Passes : Controller {
 const Tensor x = tensor({1., 2., 3.}), doubled = tensor({2., 4., 6.});
 Tensor times_answer(const Tensor& v) { return v * perform(Ask{}); }
 
-// ---- controllers -----------------------------------------------------------------------------------------------
+// ---- controllers --------------------------------------------------------------------------------
 
 TEST(Effects, OfACheckpointAreAnsweredByTheControllerAroundItWhereverItRuns) {
   const auto f = checkpoint(times_answer);
@@ -91,10 +91,11 @@ TEST(Effects, ASharedControllerLivesAsLongAsWhatRunsUnderIt) {
   EXPECT_TRUE(allclose(grad(f)(x), cos(x)));
   EXPECT_EQ(log.back(), "destroyed");
   EXPECT_EQ(std::count(log.begin(), log.end(), "destroyed"), 1);
-  EXPECT_EQ(std::count(log.begin(), log.end(), "sin"), 3);  // forward, again for the outer, again for the inner
+  // Forward, again for the outer one, again for the inner one.
+  EXPECT_EQ(std::count(log.begin(), log.end(), "sin"), 3);
 }
 
-// ---- rules -----------------------------------------------------------------------------------------------------
+// ---- rules --------------------------------------------------------------------------------------
 
 const auto ruled = custom_vjp([](const Tensor& v) { return v * perform(Ask{}); },
                               [](const Tensor& v) { return std::pair(v * perform(Ask{}), v); },
@@ -121,7 +122,8 @@ TEST(Effects, OfABackwardRuleAreAnsweredByWhoStoodAroundTheFunction) {
   EXPECT_EQ(jvp(under_lent, x, ones_like(x)).second.item<float>(), 6);
   EXPECT_EQ(jvp(under_lent_controller, x, ones_like(x)).second.item<float>(), 6);
   Answers ten(10);
-  EXPECT_TRUE(array_equal(with(ten, [&] { return grad(under_shared)(x); }), two));  // and by nobody else
+  // No other handler answers.
+  EXPECT_TRUE(array_equal(with(ten, [&] { return grad(under_shared)(x); }), two));
   EXPECT_TRUE(array_equal(with(ten, [&] { return grad([](const Tensor& v) { return sum(ruled(v)); })(x); }), two * 5));
   const auto in_checkpoint = [](const Tensor& v) {
     return with(std::make_shared<Answers>(2),
@@ -131,7 +133,8 @@ TEST(Effects, OfABackwardRuleAreAnsweredByWhoStoodAroundTheFunction) {
   const auto by_tangents = custom_jvp(
       times_answer, [](const Tensor& v, const Tensor& d) { return std::pair(v * perform(Ask{}), d * perform(Ask{})); });
   EXPECT_TRUE(array_equal(grad([&](const Tensor& v) {
-                            Answers lent(2);  // the rule runs forward, transposed later
+                            // The rule runs in the forward pass and is transposed later.
+                            Answers lent(2);
                             return with(lent, [&] { return sum(by_tangents(v)); });
                           })(x),
                           two));
@@ -147,12 +150,12 @@ TEST(Effects, OfABackwardRuleWhoseHandlerHasEndedAreErrors) {
                                                 : "but the controller, which stood around it and would answer")));
 }
 
-// ---- derivatives of answers ------------------------------------------------------------------------------------
+// ---- derivatives of answers ---------------------------------------------------------------------
 
 struct Factor {
   using Result = Tensor;
 };
-struct ByWeight : Handles<Factor> {  // computes its answer
+struct ByWeight : Handles<Factor> {  // a handler that computes its answer
   Tensor w;
   explicit ByWeight(Tensor weight) : w(std::move(weight)) {}
   Tensor handle(Factor&) override { return 2 * w; }
@@ -178,7 +181,8 @@ void expect_derivatives(F f, const Tensor& at, const Tensor& gradient) {
       allclose(grad([&](const Tensor& v) { return jvp(f, v, v).second; })(at), jvp(grad(f), at, at).second + gradient));
 }
 
-// A backward pass under vmap runs the function once more, and not for each way of the lanes that came later.
+// A backward pass under vmap runs the function once more, and not once for each group of lanes that
+// split later.
 TEST(Answers, AreGivenOnceThoughThePullbackIsMapped) {
   struct Counts : Handles<Ask> {
     double count = 0;
@@ -229,15 +233,15 @@ TEST(Answers, OfAnArgumentItselfKeepTheirDerivatives) {
   expect_derivatives(inside, x, 3 * square(x));
 }
 
-// An intermediate value that comes back is what the function has there when it runs again.
+// If an intermediate value comes back as the answer, the rerun uses its own value of it.
 TEST(Answers, OfAnIntermediateValueItselfKeepTheirDerivatives) {
   const auto f = checkpoint([](const Tensor& v) { return sum(v * perform(Same{sin(v)})); });
   Identity identity;
   with(identity, [&] { expect_derivatives(f, x, sin(x) + x * cos(x)); });
 }
 
-// What a checkpoint's function computed is not recorded the first time, and an answer made of it is
-// logged: an error, not a zero.
+// The first run of a checkpoint's function is not recorded, and an answer made from its values is
+// logged. Its derivative is lost, which is an error, not a zero.
 TEST(Answers, MadeOfAnIntermediateValueAreErrorsWhereTheyMatter) {
   const auto f = checkpoint([](const Tensor& v) { return sum(v * perform(Same{sin(v)})); });
   Square square_of;

@@ -1,4 +1,4 @@
-// Rules of one's own that give something else than they should, and rules of one function that combine.
+// Custom rules that return something wrong, and several rules for the same function.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -25,7 +25,7 @@ const Tensor x = tensor({1., 2., 3.}), y = tensor({4., 5., 6.});
 Tensor product(const Tensor& a, const Tensor& b) { return a * b; }
 std::pair<Tensor, Two> forward(const Tensor& a, const Tensor& b) { return {a * b, {a, b}}; }
 
-// Under every way to a derivative of f(a, b).
+// Expects this error from every way to differentiate f(a, b).
 template <class F>
 void expect_error(F f, const char* text) {
   const auto total = [&](const Tensor& a, const Tensor& b) { return sum(f(a, b)); };
@@ -149,7 +149,7 @@ TEST(CustomRules, ThatReturnACapturedValueAreErrors) {
   each(by_tangents, "custom_jvp");
 }
 
-// argmax has no tangent and no cotangent.
+// argmax has neither a tangent nor a cotangent.
 TEST(CustomVjp, MayHaveIntegerResultsAndArguments) {
   const auto f = custom_vjp(
       [](const Tensor& a, const Tensor& i) { return std::tuple(sin(a) * i, argmax(a)); },
@@ -166,7 +166,8 @@ TEST(CustomVjp, MayHaveIntegerResultsAndArguments) {
       allclose(vmap([&](const Tensor& a) { return jvp(first, a, ones_like(a)).second; })(stack({x, x}))(0), expected));
 }
 
-// Rules for reverse mode, forward mode and batching of one function, each seen where it is meant.
+// One function has rules for reverse mode, forward mode and batching; each rule is used where it
+// applies.
 TEST(CustomRules, OfOneFunctionCombine) {
   int batched = 0;
   const auto ruled =
@@ -192,7 +193,7 @@ TEST(CustomRules, OfOneFunctionCombine) {
   EXPECT_TRUE(allclose(vmap(vmap(all))(stack({xs, xs}))(1), sin(xs)));
 }
 
-// ---- observers -------------------------------------------------------------------------------------------------
+// ---- observers ----------------------------------------------------------------------------------
 
 TEST(Observers, ChangeNoDerivative) {
   const auto f = [](const Tensor& a) { return sum(checkpoint(sin)(a)); };

@@ -1,4 +1,5 @@
-// Operations that carry functions: checkpoint, custom_vjp, custom_jvp, custom_vmap, linearize, through nests of transforms.
+// Higher-order operations (checkpoint, custom_vjp, custom_jvp, custom_vmap, linearize) through
+// nests of transforms.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -22,7 +23,8 @@ Tensor doubles(std::initializer_list<double> values) { return astype(from(std::v
 double at(const Tensor& x) { return x.item<double>(); }
 
 template <class F>
-auto derivative(F f) {  // forward mode, of a function of one number
+// Forward mode, for a function of one number.
+auto derivative(F f) {
   return [f](const Tensor& x) { return jvp(f, x, ones_like(x)).second; };
 }
 
@@ -36,7 +38,7 @@ struct Count : Handler {
   }
 };
 
-// ---- checkpoint ------------------------------------------------------------------------------------------------
+// ---- checkpoint ---------------------------------------------------------------------------------
 
 // d^n/dw^n sin(w x) at w = 2, x = 3: 3 cos 6, -9 sin 6, -27 cos 6.
 TEST(Checkpoint, CapturedValuesKeepTheirDerivativesAtAnyOrder) {
@@ -69,7 +71,8 @@ TEST(Checkpoint, OfArgumentsAndCapturesUnderVmap) {
   }
   const auto near = Pointwise(testing::DoubleNear(1e-9), dw);
   EXPECT_THAT(vmap(grad(f))(ws, xs).to_vector<double>(), near);
-  const auto total = [&](const Tensor& v) { return sum(vmap(f)(v, xs)); };  // grad outside: a checkpoint of all lanes
+  // grad is outside: one checkpoint of all lanes.
+  const auto total = [&](const Tensor& v) { return sum(vmap(f)(v, xs)); };
   EXPECT_THAT(grad(total)(ws).to_vector<double>(), near);
   EXPECT_THAT(jvp(total, ws, ws).second.to_vector<double>().size(), 1u);
   EXPECT_NEAR(at(jvp(total, ws, ones_like(ws)).second), dw[0] + dw[1] + dw[2], 1e-9);
@@ -146,7 +149,7 @@ TEST(Checkpoint, InsideCheckpoints) {
   EXPECT_NEAR(at(grad(derivative(grad(f)))(x)), at(grad(derivative(grad(plain)))(x)), 1e-11);
 }
 
-// What records a function that runs again must last as long as what that in turn records.
+// The recorders of a rerun function must live as long as the recordings made under them.
 TEST(Checkpoint, InsideCheckpointsToAnyDepth) {
   const auto deep = [](const Tensor& x) {
     return checkpoint([](const Tensor& p) {
@@ -169,7 +172,8 @@ TEST(Checkpoint, InsideCheckpointsToAnyDepth) {
   EXPECT_TRUE(close(vmap(grad(total(deep)))(stack({x, -x})), vmap(grad(total(plain)))(stack({x, -x}))));
 }
 
-// The tangents that a rule inside gives leave the checkpoint beside its results: they are nothing that grad knows.
+// Tangents that a rule inside the checkpoint passes to outer handlers leave the checkpoint beside
+// its results; grad does not trace them.
 TEST(Checkpoint, WhatRulesInsideGiveToHandlersBelowIsFree) {
   const auto product = [](const Tensor& a, const Tensor& b) { return a * b; };
   const auto ruled_jvp = custom_jvp(product, [](const Tensor& a, const Tensor& b, const Tensor& da, const Tensor& db) {
@@ -222,7 +226,8 @@ TEST(Checkpoint, HandlersAboveSeeTheOperationsInside) {
   f(number(1));
   EXPECT_THAT(count->names, ElementsAre("call", "sin", "multiply"));
   count->names.clear();
-  grad(f)(number(1));  // twice inside; the backward operations are performed below
+  // Twice inside; the backward operations are performed outside it.
+  grad(f)(number(1));
   EXPECT_THAT(count->names, ElementsAre("call", "sin", "multiply", "sin", "multiply"));
 }
 
@@ -323,9 +328,10 @@ TEST(Checkpoint, AControllerOfEffectsSuspendsInside) {
   with(later, [&derivative] {
     derivative = grad(checkpoint([](const Tensor& x) { return x * x * perform(Ask{}); }))(number(3)).item<float>();
   });
-  EXPECT_EQ(derivative, 0);  // stands still inside the checkpoint
+  EXPECT_EQ(derivative, 0);  // suspended inside the checkpoint
   std::exchange(later->rest, {}).resume(10);
-  EXPECT_EQ(derivative, 60);  // the second time the answer is the logged one
+  // The rerun uses the logged answer.
+  EXPECT_EQ(derivative, 60);
 }
 
 TEST(Checkpoint, ScopesInsideAreThereOnce) {
@@ -346,9 +352,9 @@ TEST(Checkpoint, MovedArgumentsAreKept) {
   EXPECT_EQ(grad([&](const Tensor& x) { return f(x, std::make_unique<float>(5.f)); })(number(3)).item<float>(), 30);
 }
 
-// ---- custom_vjp ------------------------------------------------------------------------------------------------
+// ---- custom_vjp ---------------------------------------------------------------------------------
 
-// x^2 with a wrong backward rule, 3 x g, so that it shows which rule was used.
+// x^2 with the wrong backward rule 3 x g, which shows whether the rule was used.
 const auto wrong_square =
     custom_vjp([](const Tensor& x) { return x * x; }, [](const Tensor& x) { return std::pair(x * x, x); },
                [](const Tensor& x, const Tensor& g) { return 3 * x * g; });
@@ -390,9 +396,10 @@ TEST(CustomVjp, AnUnmappedArgumentCollectsAllLanes) {
   EXPECT_THAT(grad<1>(total)(number(2), xs).to_vector<float>(), ElementsAre(2, 2, 2));
   const auto constant = custom_vjp([](const Tensor& w) { return w; }, [](const Tensor& w) { return std::pair(w, w); },
                                    [](const Tensor& w, const Tensor&) { return ones_like(w); });
-  // the same cotangent in each of three lanes, of an argument that none of them maps: 3
+  // Each of three lanes gives the same cotangent of an argument that no lane maps: 3.
   const auto lanes = [&](const Tensor& w) { return sum(vmap([&](const Tensor& x) { return constant(w) * x; })(xs)); };
-  EXPECT_EQ(grad(lanes)(number(2)).item<float>(), 1);  // performed once for all lanes: one cotangent
+  // Performed once for all lanes: one cotangent.
+  EXPECT_EQ(grad(lanes)(number(2)).item<float>(), 1);
 }
 
 TEST(CustomVjp, Captures) {
@@ -440,7 +447,7 @@ TEST(CustomVjp, Errors) {
   EXPECT_THAT(grad(undefined)(tensor({1., 2.})).to_vector<float>(), ElementsAre(0, 0));
 }
 
-// ---- custom_jvp ------------------------------------------------------------------------------------------------
+// ---- custom_jvp ---------------------------------------------------------------------------------
 
 TEST(CustomJvp, InBothModesAtAnyOrderAndUnderVmap) {
   const auto f = custom_jvp([](const Tensor& x) { return x * x; },
@@ -478,7 +485,7 @@ TEST(CustomJvp, SeveralArgumentsOneUnmapped) {
                TransformError);
 }
 
-// ---- custom_vmap -----------------------------------------------------------------------------------------------
+// ---- custom_vmap --------------------------------------------------------------------------------
 
 TEST(CustomVmap, VmapUsesTheRule) {
   int used = 0;
@@ -513,7 +520,7 @@ TEST(CustomVmap, ErrorsNameTheRule) {
   }
 }
 
-// ---- linearize -------------------------------------------------------------------------------------------------
+// ---- linearize ----------------------------------------------------------------------------------
 
 TEST(Linearize, IsTheDerivativeWithoutRunningAgain) {
   int runs = 0;
@@ -537,7 +544,8 @@ TEST(Linearize, IsTheDerivativeWithoutRunningAgain) {
 
 TEST(Linearize, InsideAndOfTransforms) {
   const auto f = [](const Tensor& x) { return x * x * x; };
-  const auto through = [&](const Tensor& x) { return linearize(f, x).second(ones_like(x)); };  // 3 x^2
+  // 3 x^2
+  const auto through = [&](const Tensor& x) { return linearize(f, x).second(ones_like(x)); };
   EXPECT_EQ(grad(through)(number(2)).item<float>(), 12);
   EXPECT_EQ(derivative(through)(number(2)).item<float>(), 12);
   EXPECT_EQ(grad(grad(through))(number(2)).item<float>(), 6);

@@ -1,4 +1,5 @@
-// Regions and the operation that performs them: random regions against their steps, bit for bit, with derivatives of any order.
+// Regions and the operation that runs them: random regions against their steps one by one, bit for
+// bit, with derivatives of any order.
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
@@ -35,7 +36,7 @@ std::vector<const Op*> elementwise_ops() {
   return found;
 }
 
-// A reduction of any value, over any of `rank` axes.
+// Adds a reduction of a random value, over random axes out of `rank`.
 int random_reduction(Random& random, Region& region, int values, int rank, bool smooth) {
   static const std::vector<const Op*> of_numbers = {&op_sum, &op_prod, &op_max, &op_min}, of_bools = {&op_all, &op_any};
   const int value = static_cast<int>(pick(random, 0, values - 1));
@@ -46,8 +47,8 @@ int random_reduction(Random& random, Region& region, int values, int rank, bool 
   return region.reduce(smooth && &op != &op_prod ? op_sum : op, value, axes, pick(random, 0, 1) == 0);
 }
 
-// Any operation on any earlier values that it takes; one that refuses them is drawn again. Of arrays of `rank`, some outputs are
-// reduced.
+// Returns a region of random operations on earlier values; an operation that refuses its operands
+// is drawn again. In regions of arrays of this rank, some outputs are reductions.
 RegionPtr random_region(Random& random, std::vector<Dtype> inputs, Index steps, const std::vector<const Op*>& ops,
                         const std::vector<Dtype>& dtypes, int rank, bool smooth = false) {
   IntrusivePtr<Region> region(new Region(std::move(inputs)));
@@ -79,7 +80,7 @@ RegionPtr random_region(Random& random, std::vector<Dtype> inputs, Index steps, 
   return region;
 }
 
-// Of `shape`, or something that broadcasts to it, in one of many layouts.
+// Returns an input of `shape`, or of a shape that broadcasts to it, in one of many layouts.
 Tensor random_input(Random& random, Dtype dtype, Shape shape) {
   for (Index& length : shape)
     if (pick(random, 0, 5) == 0 && length != 0) length = 1;
@@ -108,14 +109,15 @@ Tensor random_input(Random& random, Dtype dtype, Shape shape) {
   }
 }
 
-// But for the sign and payload of NaN, which operations do not promise.
+// Returns the bytes of x, with one NaN for all NaNs, as operations promise neither the sign nor the
+// payload of a NaN.
 std::vector<std::byte> bytes_of(const Tensor& x) {
   const Tensor row_major = contiguous(is_float(x.dtype()) ? where(isnan(x), std::nan(""), x) : x);
   const auto* const data = static_cast<const std::byte*>(row_major.node().data());
   return {data, data + static_cast<std::size_t>(x.size()) * size_of(x.dtype())};
 }
 
-// What max and min have nothing to choose from is refused by both.
+// max and min of no elements are refused by both.
 Outputs steps_of(const RegionPtr& region, std::vector<Tensor> inputs) {
   Shape common;
   for (const Tensor& input : inputs) common = broadcast_shapes(common, input.shape(), "test");
@@ -138,7 +140,7 @@ void expect_steps(const RegionPtr& region, const std::vector<Tensor>& inputs, co
     return;
   }
   expect_same(fused(region, inputs), expected, region, where_at);
-  const auto rows = [&] {  // each in memory of its own, which outputs may take
+  const auto rows = [&] {  // rows in memory of their own, which outputs may reuse
     Inputs copies;
     for (const Tensor& input : inputs) copies.push_back(where(true, input, input));
     return copies;
@@ -160,13 +162,13 @@ TEST(Fused, IsItsStepsBitForBit) {
     const RegionPtr region = random_region(random, dtypes, steps, ops, every_dtype, shape.rank());
     std::vector<Tensor> inputs;
     for (const Dtype dtype : dtypes) inputs.push_back(random_input(random, dtype, shape));
-    inputs[0] = broadcast_to(inputs[0], shape);  // so that there are the axes
+    inputs[0] = broadcast_to(inputs[0], shape);  // so that it has the reduced axes
     expect_steps(region, inputs, "round " + std::to_string(round) + ", shape " + shape.str());
   }
 }
 
-// Arithmetic of one dtype, of which regions are made most often: values that are read at once, later, or twice, numbers in either
-// place, as many elements as fill vectors and some more.
+// Arithmetic of one dtype, of which regions are made most often: values read at once, later, or
+// twice; numbers as either operand; and sizes that are no multiple of a vector.
 TEST(Fused, OfArithmeticAloneIsItsStepsBitForBit) {
   Random random(29);
   const std::vector<const Op*> ops = {&op_abs,      &op_negative, &op_sign,  &op_sqrt,     &op_rsqrt,     &op_square,
@@ -185,7 +187,8 @@ TEST(Fused, OfArithmeticAloneIsItsStepsBitForBit) {
   }
 }
 
-// Rows and columns, short, long and of a few elements; one value, in one piece and in parts. Products near 1 show their order.
+// Rows and columns: short, long, and of a few elements; results of one value, whole and in parts.
+// Products near 1 show the order of the factors.
 TEST(Fused, ReducesInTheOrderOfTheOperation) {
   Random random(3);
   const std::vector<Shape> shapes = {{3000, 7},   {5000, 3, 2}, {40, 5000},   {3, 100000}, {1000, 300}, {700, 3, 60},
@@ -214,7 +217,8 @@ TEST(Fused, OfArraysBeyondTheCaches) {
   const Tensor x = normal(Key(1), {3000, 3000}), row = normal(Key(2), {3000});
   EXPECT_TRUE(array_equal(recorded(x, row), f(x, row)));
   EXPECT_TRUE(array_equal(recorded(matrix_transpose(x), row), f(matrix_transpose(x), row)));
-  const IntrusivePtr<Region> region(new Region({float32}));  // its first result lies where the third would find room
+  // Its first result lies where the third would have room.
+  const IntrusivePtr<Region> region(new Region({float32}));
   const int square = region->add(op_square, {0}), more = region->add(op_exp, {square});
   region->set_outputs({square, region->add(op_tanh, {more})});
   const Outputs found = fused(region, {x});
@@ -222,7 +226,7 @@ TEST(Fused, OfArraysBeyondTheCaches) {
   EXPECT_TRUE(array_equal(found[1], tanh(exp(stave::square(x)))));
 }
 
-// Smooth everywhere, and never large.
+// Operations that are smooth everywhere and never large.
 std::vector<const Op*> smooth_ops() {
   return {&op_add, &op_subtract, &op_multiply, &op_tanh, &op_sin, &op_cos,
           &op_erf, &op_negative, &op_sigmoid,  &op_gelu, &op_atan};
@@ -326,7 +330,7 @@ TEST(Fused, OutputsTakeTheMemoryOfWhatNobodyElseHolds) {
   };
   const Tensor kept = x;
   Outputs found = call(std::move(x));
-  EXPECT_NE(memory_of(found[0]), memory);  // somebody holds it
+  EXPECT_NE(memory_of(found[0]), memory);  // the memory is still in use
   x = kept + 0;
   const void* const another = memory_of(x);
   found = call(std::move(x));
@@ -366,7 +370,7 @@ TEST(Fused, MaxSharesItsDerivativeAmongEquals) {
   EXPECT_THAT(jvp(both, x, x).second, IsNear(Tensor(504.f), 0));
 }
 
-// One element is computed by other code than tiles are.
+// A single element is computed by other code than tiles.
 TEST(Fused, OfOneElementIsWhatItIsOfMany) {
   const double inf = std::numeric_limits<double>::infinity(), nan = std::nan("");
   const std::vector<double> special = {0., -0., 1., -1.5, inf, -inf, nan, 1e-310, 1e-40, 3e38, -1e-320, 0.1};

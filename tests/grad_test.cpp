@@ -1,4 +1,5 @@
-// grad, value_and_grad, vjp, jvp, jacobians, hessians and check_grads, each alone. Nests of them: nesting_test.cpp.
+// grad, value_and_grad, vjp, jvp, jacobians, hessians and check_grads, each alone. nesting_test.cpp
+// tests nests of them.
 
 #include <functional>
 #include <memory>
@@ -20,7 +21,8 @@ using testing::ThrowsMessage;
 Tensor number(double x) { return full({}, x, float64); }
 
 // JAX's values below are for
-//   f = lambda x: jnp.sum(jnp.tanh(x)**2 * jnp.exp(-x) / (1 + x**2));  x = jnp.array([.3, -1.2, 2.5])
+//   f = lambda x: jnp.sum(jnp.tanh(x)**2 * jnp.exp(-x) / (1 + x**2))
+//   x = jnp.array([.3, -1.2, 2.5])
 Tensor f(const Tensor& x) { return sum(square(tanh(x)) * exp(-x) / (1 + square(x))); }
 const Tensor at = tensor({.3, -1.2, 2.5}, float64);
 const Tensor gradient = tensor({0.2729508991549907, -0.707505710778694, -0.018027574616019962}, float64);
@@ -35,7 +37,7 @@ const Tensor dW = tensor({{.05, -1.5}, {.25, -1.8}, {.45, -2.1}}, float64);
 const Tensor dX = tensor({{.045, -.035, .065}, {-.085, -.145, .215}}, float64);
 const Tensor dY = tensor({{-.25, -.1}, {.05, .4}}, float64);
 
-// ---- grad -------------------------------------------------------------------------------------------------
+// ---- grad ---------------------------------------------------------------------------------------
 
 TEST(Grad, OfClosedForms) {
   const Tensor x = number(0.7);
@@ -103,7 +105,7 @@ TEST(Grad, OfAnythingCallable) {
   EXPECT_THAT(grad(&Linear::loss)(Linear{x}, tensor(2.)).weight, IsNear(8 * x));
   const auto kept = grad(f);
   EXPECT_THAT(kept(at), IsNear(gradient));
-  EXPECT_THAT(kept(at), IsNear(gradient));  // may be called again
+  EXPECT_THAT(kept(at), IsNear(gradient));  // it may be called again
 }
 
 TEST(Grad, OfOverloadedNames) {
@@ -163,7 +165,7 @@ TEST(Grad, DoesNotConfuseAnArgumentWithACapturedValue) {
               IsNumber(9, 0));
 }
 
-// ---- values are real inside -------------------------------------------------------------------------------
+// ---- traced values are concrete -----------------------------------------------------------------
 
 // x^n by repeated squaring.
 Tensor power(const Tensor& x, int n) {
@@ -171,7 +173,7 @@ Tensor power(const Tensor& x, int n) {
   const Tensor half = power(x, n / 2);
   return n % 2 ? half * half * x : half * half;
 }
-// sqrt(x) by Newton's steps, until they stop changing.
+// Returns sqrt(x) by Newton's method, until its steps stop changing.
 Tensor newton(const Tensor& x) {
   Tensor y = x;
   while (std::abs((y * y - x).item<double>()) > 1e-14) y = (y + x / y) / 2;
@@ -187,7 +189,8 @@ TEST(Values, AreRealUnderGradAndJvp) {
   EXPECT_THAT(grad(branches)(-x), IsNumber(-1, 0));
   EXPECT_THAT(jvp(newton, x, number(1)).second, IsNumber(0.5 / std::sqrt(1.5), 1e-9));
   EXPECT_THAT(jvp(branches, -x, number(2)).second, IsNumber(-2, 0));
-  EXPECT_THAT(grad([](const Tensor& t) { return t * t.item<double>(); })(x), IsNumber(1.5, 0));  // a number: a constant
+  // The number is a constant.
+  EXPECT_THAT(grad([](const Tensor& t) { return t * t.item<double>(); })(x), IsNumber(1.5, 0));
 }
 
 TEST(Values, ArePrintedUnderGradAndJvp) {
@@ -211,7 +214,7 @@ TEST(Values, MayBeComparedUnderGradAndJvp) {
   jvp(reads, at, at);
 }
 
-// ---- vjp --------------------------------------------------------------------------------------------------
+// ---- vjp ----------------------------------------------------------------------------------------
 
 TEST(Vjp, ThePullbackMayBeCalledAgain) {
   const auto [out, pullback] = vjp([](const Tensor& x, const Tensor& y) { return x * sin(y); }, number(2), number(0.5));
@@ -248,7 +251,8 @@ TEST(Vjp, OfOverloadedNames) {
   EXPECT_THAT(std::get<0>(pullback(ones({3}, float64))), IsNear(cos(at)));
 }
 
-// The pullback is linear, so its own derivative by the cotangent is itself; by the primal: <ct, f''>.
+// The pullback is linear, so its derivative by the cotangent is the pullback itself. Its derivative
+// by the primal is <ct, f''>.
 TEST(Vjp, ThePullbackCanBeDifferentiated) {
   const auto [out, pullback] = vjp([](const Tensor& x) { return sin(x); }, at);
   const auto through = [&pullback = pullback](const Tensor& ct) { return sum(std::get<0>(pullback(ct)) * at); };
@@ -257,7 +261,7 @@ TEST(Vjp, ThePullbackCanBeDifferentiated) {
   EXPECT_THAT(grad(inside)(at), IsNear(curvature));
 }
 
-// ---- jvp --------------------------------------------------------------------------------------------------
+// ---- jvp ----------------------------------------------------------------------------------------
 
 TEST(Jvp, AgreesWithJax) {
   const Tensor v = tensor({1., -2., .5}, float64);
@@ -271,7 +275,7 @@ TEST(Jvp, OfSeveralArguments) {
       jvp(loss, std::make_tuple(W, X, Y), std::make_tuple(ones_like(W), zeros_like(X), 2 * ones_like(Y)));
   EXPECT_THAT(out, IsNumber(0.235, 1e-12));
   EXPECT_THAT(tangent, IsNumber(values(sum(dW) + 2 * sum(dY))[0], 1e-12));
-  // A number among the arguments is no primal.
+  // A number among the arguments is no primal, so that it has no tangent.
   const auto scaled = [](const Tensor& x, int n) { return x * n; };
   EXPECT_THAT(jvp(scaled, std::tuple(at, 3), std::tuple(ones_like(at), 0)).second, IsNear(full({3}, 3., float64)));
 }
@@ -296,7 +300,7 @@ TEST(Jvp, OfSeveralResults) {
   EXPECT_THAT(std::get<3>(tangent), Equals(zeros({2})));
 }
 
-// An empty tangent is zero, and the only one that an integer has.
+// An empty tangent stands for zero; an integer has no other tangent.
 TEST(Jvp, EmptyTangentsAreZero) {
   struct Batch {
     Tensor x, labels;
@@ -314,7 +318,7 @@ TEST(Jvp, OfOverloadedNames) {
   EXPECT_THAT(jvp(sum, at, at).second, IsNumber(1.6, 1e-12));
 }
 
-// ---- jacobians --------------------------------------------------------------------------------------------
+// ---- jacobians ----------------------------------------------------------------------------------
 
 // jax.jacfwd(lambda x: jnp.stack([x[0]*x[1], jnp.sin(x[1])*x[2], jnp.exp(x[0]-x[2]), x[2]**3]))(x)
 Tensor four(const Tensor& x) { return stack({x[0] * x[1], sin(x[1]) * x[2], exp(x[0] - x[2]), pow(x[2], 3)}); }
@@ -388,11 +392,12 @@ TEST(Hessian, AgreesWithJax) {
 TEST(Hessian, OfSeveralResultsHasTheirShapeFirst) {
   const Tensor h = hessian(four)(at);
   EXPECT_EQ(h.shape(), Shape(4, 3, 3));
-  EXPECT_THAT(h[0], IsNear(tensor({{0., 1., 0.}, {1., 0., 0.}, {0., 0., 0.}}, float64)));   // x0 x1
-  EXPECT_THAT(h[3], IsNear(tensor({{0., 0., 0.}, {0., 0., 0.}, {0., 0., 15.}}, float64)));  // x2^3 at 2.5
+  EXPECT_THAT(h[0], IsNear(tensor({{0., 1., 0.}, {1., 0., 0.}, {0., 0., 0.}}, float64)));  // x0 x1
+  // x2^3 at 2.5
+  EXPECT_THAT(h[3], IsNear(tensor({{0., 0., 0.}, {0., 0., 0.}, {0., 0., 15.}}, float64)));
 }
 
-// ---- of trees: blocks as in JAX ----
+// ---- jacobians of trees: blocks as in JAX -------------------------------------------------------
 
 struct Coordinates {
   Tensor x, y;
@@ -480,7 +485,7 @@ TEST(Hvp, IsTheHessianTimesAVector) {
   EXPECT_THAT(h.y, IsNumber(6, 1e-12));
 }
 
-// ---- check_grads ------------------------------------------------------------------------------------------
+// ---- check_grads --------------------------------------------------------------------------------
 
 TEST(CheckGrads, PassesWhereRulesAreRight) {
   check_grads(sin, at);
@@ -489,10 +494,11 @@ TEST(CheckGrads, PassesWhereRulesAreRight) {
   check_grads(f, at, {.order = 3});
   check_grads(loss, std::tuple(W, X, Y), {.order = 2});
   check_grads([](const Tensor& x, int n) { return std::tuple(x * n, sin(x)); }, std::tuple(at, 3));
-  check_grads([](const Tensor& x) { return x * x; }, tensor({1., 2.}));  // float32, by its own tolerance
+  // float32, with its own tolerance.
+  check_grads([](const Tensor& x) { return x * x; }, tensor({1., 2.}));
 }
 
-// Answers `op` with twice its value, where `when` holds.
+// Answers `op` with twice its value, where the handler stack's description contains `when`.
 struct Corrupt : Handler {
   const Op& op;
   std::string when;
@@ -506,7 +512,7 @@ struct Corrupt : Handler {
 };
 
 TEST(CheckGrads, FindsAWrongRule) {
-  Corrupt corrupt(op_cos, "");  // cos stands only in the rule of sin
+  Corrupt corrupt(op_cos, "");  // cos occurs only in the rule of sin
   EXPECT_THAT(
       [&] { with(corrupt, [] { check_grads([](const Tensor& x) { return sin(x); }, at); }); },
       ThrowsMessage<TransformError>(AllOf(
@@ -520,7 +526,7 @@ TEST(CheckGrads, FindsAWrongVjpRule) {
                   HasSubstr("check_grads: vjp and jvp (the adjoint identity) at order 1 disagree: ")));
 }
 
-// Cuts the derivative of `scale`, and with it second derivatives.
+// Stops the derivative of `scale`, and with it second derivatives.
 struct CutScale : Handler {
   Outputs handle(Call& call) override {
     const bool cut = &call.op() == &op_scale;
@@ -532,7 +538,7 @@ struct CutScale : Handler {
 TEST(CheckGrads, FindsASecondDerivativeThatWasCut) {
   CutScale cut;
   const auto value = [&](const Tensor& x) { return with(cut, [&] { return sin(x); }); };
-  check_grads(value, at, {.order = 2});  // the rules are performed outside of the handler
+  check_grads(value, at, {.order = 2});  // the rules are performed outside the handler
   const auto derivative = [&](const Tensor& x) { return with(cut, [&] { return jvp(sin, x, ones_like(x)).second; }); };
   EXPECT_THAT([&] { check_grads(derivative, at); },
               ThrowsMessage<TransformError>(HasSubstr("central difference at order 1")));

@@ -1,5 +1,6 @@
-// What the guides on handlers, effects, threads and compile show and say. Their snippets are lines of this file (readme_test.cpp);
-// each stands in a test of what the guide says about it.
+// The code and the claims of the guides on handlers, effects, threads and compile. The snippets of
+// the guides are lines of this file (readme_test.cpp checks that); each is part of a test of the
+// guide's claim about it.
 #include <thread>
 
 #include <stave/stave.h>
@@ -17,7 +18,7 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::Optional;
 
-// ---- interceptors ----------------------------------------------------------------------------------------------
+// ---- interceptors -------------------------------------------------------------------------------
 
 struct CountOps : Handler {
   int n = 0;
@@ -56,7 +57,7 @@ TEST(HandlersGuide, ErrorsNameWhatStandsAround) {
   EXPECT_THAT(message, HasSubstr("inside counting, inside grad"));
 }
 
-// A program that was seen, to be computed again.
+// A handler that records a program, to compute it again.
 struct Record : Handler {
   std::vector<Call> calls;
   Outputs handle(Call& call) override {
@@ -74,16 +75,17 @@ TEST(HandlersGuide, ACopyOfACallMayBeKept) {
 
   const Tensor xs = tensor({{1., 2.}, {3., 4.}});
   record.calls.clear();
-  with(record, [&] { return vmap([](const Tensor& v) { return sin(v); })(xs); });  // outside vmap: of all lanes
+  // Outside vmap the handler sees one call for all lanes.
+  with(record, [&] { return vmap([](const Tensor& v) { return sin(v); })(xs); });
   EXPECT_THAT(perform(record.calls.back())[0], Equals(sin(xs)));
   vmap([&](const Tensor& v) { return with(record, [&] { return cos(v); }); })(
       xs);  // inside: of a value that ends with it
   EXPECT_THAT(message_of<TransformError>([&] { perform(record.calls.back()); }), HasSubstr("vmap"));
 }
 
-// ---- notes -----------------------------------------------------------------------------------------------------
+// ---- notes --------------------------------------------------------------------------------------
 
-// How many operations, one after another, made a value.
+// A handler that notes on each value how many operations, one after another, produced it.
 struct Depth : Handler {
   Notes<int> depth{"Depth"};
   int of(const Tensor& x) const { return depth.find(x) ? *depth.find(x) : 0; }
@@ -142,7 +144,7 @@ TEST(HandlersGuide, ANotedValueStaysOnItsThread) {
   EXPECT_THAT(message, HasSubstr("Depth"));
 }
 
-// ---- controllers -----------------------------------------------------------------------------------------------
+// ---- controllers --------------------------------------------------------------------------------
 
 struct Yield {
   using Result = void;
@@ -247,7 +249,7 @@ TEST(HandlersGuide, AComputationKeepsItsHandlersAndStandsAboveTheResumers) {
   EXPECT_EQ(second.n, 1);
 }
 
-// ---- cancelling ------------------------------------------------------------------------------------------------
+// ---- cancelling ---------------------------------------------------------------------------------
 
 struct DropAll : Controller {
   void handle(Call&, Resumption<Call> rest) override { rest.drop(); }
@@ -301,7 +303,7 @@ TEST(HandlersGuide, CatchAllMustLetCancelledGo) {
   EXPECT_FALSE(result);
 }
 
-// ---- operations that carry functions ---------------------------------------------------------------------------
+// ---- higher-order operations --------------------------------------------------------------------
 
 struct Names : Handler {
   std::vector<std::string> names;
@@ -380,7 +382,8 @@ TEST(HandlersGuide, CapturesAreDifferentiatedByCheckpointsAndRefusedByRules) {
 TEST(HandlersGuide, RulesOfBatching) {
   const auto solve = custom_vmap([](const Tensor& a, const Tensor& b) { return b / a; },
                                  [](Index lanes, const std::vector<bool>& batched, const Tensor& a, const Tensor& b) {
-                                   const Tensor inverse = 1 / a;  // once for all lanes, where a is the same for each
+                                   // Computed once for all lanes if `a` is the same for each lane.
+                                   const Tensor inverse = 1 / a;
                                    EXPECT_EQ(batched, (std::vector<bool>{false, true}));
                                    EXPECT_EQ(lanes, 2);
                                    return inverse * b;
@@ -396,7 +399,7 @@ TEST(HandlersGuide, LinearizeRunsTheFunctionOnce) {
   EXPECT_THAT(names.names, testing::Not(testing::Contains("sin")));
 }
 
-// ---- pitfalls --------------------------------------------------------------------------------------------------
+// ---- pitfalls -----------------------------------------------------------------------------------
 
 TEST(HandlersGuide, AValueThatEscapesVmapIsAnErrorAndOneOfGradAConstant) {
   Tensor kept;

@@ -1,4 +1,5 @@
-// Values that leave the library: elements read on the host, and foreign code that computes with them.
+// Values that leave the library: elements read on the host, and foreign code that computes with
+// elements.
 #include <numeric>
 #include <sstream>
 
@@ -17,7 +18,7 @@ using testing::HasSubstr;
 
 using T = const Tensor&;
 
-// ---- reading ------------------------------------------------------------------------------------------------
+// ---- reading ------------------------------------------------------------------------------------
 
 Tensor by_elements(T x) { return sum(from(x.to_vector<float>(), x.shape()) * x); }
 
@@ -38,7 +39,8 @@ TEST(Reading, ThatWouldLoseADerivativeIsAnError) {
               loses("to_vector", "grad"));
 }
 
-// What the outer one follows is lost although the inner one has nothing of it.
+// Reading a value that the outer transform traces loses a derivative, although the inner transform
+// does not trace it.
 TEST(Reading, IsAnErrorForEachTransformAroundIt) {
   const Tensor x = tensor({1., 2., 3.});
   const auto inner = [](T outer) { return grad([&](T v) { return by_elements(outer) * sum(v); })(ones({2}))(0); };
@@ -57,7 +59,7 @@ TEST(Reading, OfConstantsAndOfWhatIsStoppedIsAllowed) {
   EXPECT_THAT(grad(captured)(x), Equals(x));
   const auto index = [](T v) { return take(v, from(argsort(v).to_vector<int>(), v.shape()))(0); };
   EXPECT_THAT(grad(index)(x), Equals(tensor({1., 0., 0.})));
-  Tensor kept;  // of a transform that has ended
+  Tensor kept;  // a value of a transform that has ended
   grad([&](T v) { return sum(kept = v * 2.); })(x);
   EXPECT_THAT(kept.to_vector<float>(), ElementsAre(2, 4, 6));
   auto [y, pullback] = vjp([&](T v) { return kept = v * 3.; }, x);
@@ -77,7 +79,8 @@ TEST(Reading, OfSingleElementsAndPrintingAreAllowed) {
   EXPECT_EQ(out.str(), "[1. 2. 3.]\n");
 }
 
-// A handler looks at what passes. Below the transform the derivative goes past it; above, it would be lost.
+// A handler reads the inputs of each operation. Outside the transform (`below`) no derivative is
+// lost; inside it (`above`) the derivative would be lost, which is an error.
 TEST(Reading, InHandlersBelowTheTransformIsAllowed) {
   struct Reads : Handler {
     std::vector<float> seen;
@@ -121,9 +124,9 @@ TEST(Reading, OfALaneLosesNoDerivativeEither) {
               HasSubstr("to_vector: grad differentiates this value (float32 [2,3])"));
 }
 
-// ---- host_call ----------------------------------------------------------------------------------------------
+// ---- host_call ----------------------------------------------------------------------------------
 
-// Sums along the last axis, and how often it was called.
+// Sums along the last axis, and counts its calls.
 struct SumsRows {
   std::shared_ptr<int> calls = std::make_shared<int>(0);
   Tensor operator()(T x) const {

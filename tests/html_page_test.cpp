@@ -1,5 +1,6 @@
-// The page of an HtmlReport as a browser shows it: Chromium without a window runs it, with a script after it that looks at what was
-// drawn, and uses it as a reader would. Skipped where there is no Chromium. What the data are: html_report_test.cpp.
+// The page of an HtmlReport in a browser: headless Chromium runs it with an additional script,
+// which inspects the drawing and uses the page as a reader would. The tests are skipped if there is
+// no Chromium. html_report_test.cpp tests the data.
 #include <sys/wait.h>
 #include <zlib.h>
 
@@ -30,7 +31,7 @@ using testing::HasSubstr;
 using testing::Le;
 using testing::Not;
 
-// "3,2,1"
+// Returns the numbers with commas between them, such as "3,2,1".
 std::string joined(const std::vector<int>& numbers) {
   std::string text;
   for (const int number : numbers) text += (text.empty() ? "" : ",") + std::to_string(number);
@@ -39,7 +40,7 @@ std::string joined(const std::vector<int>& numbers) {
 
 constexpr int width = 1200, height = 1600;
 
-/// "" if there is none.
+/// Returns the path of Chromium; "" if there is none.
 std::string chromium() {
   const char* const path = std::getenv("PATH");
   std::istringstream folders(path ? path : "");
@@ -49,7 +50,7 @@ std::string chromium() {
   return "";
 }
 
-// What a test's script may use: `told` is what the page says of itself.
+// Declarations for the tests' scripts. `told` is what the page reports about itself.
 const char* const words = R"js(
 const told = document.documentElement.dataset;
 const drawn = () => new Promise(go => requestAnimationFrame(() => requestAnimationFrame(go)));
@@ -71,7 +72,8 @@ const colours = (canvas, x, y, w, h) => {
 };
 )js";
 
-/// A picture of eight bits for each of `channels`, as browsers take it: PNG specification (third edition), 9 and 11.
+/// An image of 8 bits per channel, read from the browser's PNG: PNG specification (third edition),
+/// 9 and 11.
 struct Picture {
   unsigned width = 0, height = 0, channels = 0;
   std::vector<std::uint8_t> bytes;
@@ -116,7 +118,7 @@ struct Picture {
       }
   }
 
-  /// In these lines: the share of pixels that are not of the colour which most of them have.
+  /// Returns the share of pixels in these lines that do not have the most frequent colour.
   double ink(unsigned top, unsigned bottom) const {
     std::map<std::uint32_t, unsigned> counts;
     for (std::size_t i = std::size_t{top} * width; i < std::size_t{bottom} * width; ++i)
@@ -133,7 +135,7 @@ class HtmlPage : public testing::Test {
     if (chromium().empty()) GTEST_SKIP() << "there is no chromium in the PATH to show the page";
   }
 
-  /// What `script`, the body of an async function, returns in the page.
+  /// Returns the result of `script`, the body of an async function, in the page.
   Json look(const HtmlReport& report, const std::string& script) {
     std::string page = page_of(report);
     const std::string looking =
@@ -142,7 +144,7 @@ class HtmlPage : public testing::Test {
         "out.id = 'seen'; out.textContent = JSON.stringify({ ...told, ...seen }); "
         "document.body.append(out); } catch (error) { console.error(String(error.stack)); } })();</script>";
     page.insert(page.rfind("</body>"), looking);
-    // Frames as timers, which the browser's time stands still for.
+    // Replaces animation frames by timers, for which the browser's virtual time waits.
     page.insert(page.find("<title>"), "<script>requestAnimationFrame = f => setTimeout(f, 1);</script>");
     std::ofstream(folder_ / "page.html") << page;
     run("--dump-dom");
@@ -337,7 +339,8 @@ TEST_F(HtmlPage, TextsRunNothing) {
   EXPECT_EQ(seen.at("captions").number, static_cast<double>(std::size(hostile)));
 }
 
-// Whatever there is, what is drawn, and kept in the document, is as much as a reader can see.
+// However many operations there are, the page draws, and keeps in the document, only as much as a
+// reader can see.
 TEST_F(HtmlPage, AHundredThousandOperationsStayUsable) {
   HtmlReport report;
   with(report, [] {
@@ -369,7 +372,8 @@ TEST_F(HtmlPage, AHundredThousandOperationsStayUsable) {
     return result;)js");
   EXPECT_EQ(seen.at("errors").text, "0");
   EXPECT_EQ(seen.at("operations").text, std::to_string(report.operations()));
-  // When the operations ran is the machine's affair: in each row a bar ends in each half of a pixel at most.
+  // When the operations ran depends on the machine. In each row at most one bar ends in each half
+  // of a pixel.
   const double most = 2 * seen.at("tall").number / 18 * width;
   EXPECT_THAT(seen.at("all").number, AllOf(Ge(100), Le(most)));
   EXPECT_THAT(seen.at("near").number, AllOf(Ge(1), Le(most)));
@@ -396,7 +400,7 @@ TEST_F(HtmlPage, IsAPageOfNothingToo) {
             "point, last 1");
 }
 
-// ---- what is drawn --------------------------------------------------------------------------------------------------
+// ---- the drawing --------------------------------------------------------------------------------
 
 TEST_F(HtmlPage, TicksTellTimesApartAtEachZoom) {
   HtmlReport report;
@@ -489,7 +493,7 @@ TEST_F(HtmlPage, CurvesShowWhatIsHugeAndMarkWhatIsNotFinite) {
   EXPECT_EQ(seen.at("breaks").text, "100 points, last -0.457536; 1 NaN, 1 infinite, marked, the first at 50");
 }
 
-// Values that are read far away, loops, and many operands.
+// A program with values that are read much later, a loop, and operations with many operands.
 Tensor tangled(const Tensor& x) {
   const Tensor early = label(sin(x), "early");
   Tensor y = early;
@@ -565,7 +569,7 @@ TEST_F(HtmlPage, ParametersOfALayerAreOneBox) {
   EXPECT_THAT(seen.at("title").text, HasSubstr("d:f32[4]")) << "all of them";
 }
 
-// A holder that holds much for a moment, while others do not, is seen however narrow that moment is.
+// A holder that holds much memory only for a moment is visible, however narrow that moment is.
 TEST_F(HtmlPage, MemoryIsTheMostOfEachHolderWithinAPixel) {
   HtmlReport report;
   with(report, [] {
@@ -601,9 +605,9 @@ TEST_F(HtmlPage, MemoryIsTheMostOfEachHolderWithinAPixel) {
   }
 }
 
-// On a screen as narrow as a telephone is.
+// The page on a screen as narrow as a phone's.
 TEST_F(HtmlPage, FitsANarrowWindow) {
-  window_width_ = 500;  // browsers without a window have no narrower one
+  window_width_ = 500;  // headless browsers have no narrower window
   HtmlReport report;
   with(report, [] { steps(20); });
   const Json seen = look(report, R"js(
@@ -620,7 +624,7 @@ TEST_F(HtmlPage, FitsANarrowWindow) {
   EXPECT_EQ(seen.at("outside").text, "");
 }
 
-// An operation that performs others has their time, which counts once.
+// An operation that performs others includes their time, which is counted once.
 TEST_F(HtmlPage, TimeWithinOperationsCountsOnce) {
   struct Twice : Handler {
     Outputs handle(Call& call) override {
@@ -640,7 +644,7 @@ TEST_F(HtmlPage, TimeWithinOperationsCountsOnce) {
               HasSubstr("operations=" + std::to_string(static_cast<long>(time[0] + time[3]))));
 }
 
-// ---- the selection, and what else stands on the page ------------------------------------------------------------------
+// ---- the selection, and other parts of the page -------------------------------------------------
 
 Tensor in_layers(const Tensor& x) {
   Tensor h;
@@ -806,7 +810,8 @@ TEST_F(HtmlPage, ABackwardOperationLeadsToTheOneThatItDerives) {
 }
 
 TEST_F(HtmlPage, TheTableHasRatesAndTheRoofline) {
-  HtmlReport report({.peaks = {{cpu, 1e6, 1e6, 1e6}}});  // so slow that the share is above 1
+  // So low a peak that the share is above 1.
+  HtmlReport report({.peaks = {{cpu, 1e6, 1e6, 1e6}}});
   with(report, [] {
     const Tensor x = reshape(linspace(0, 1, 4096), {64, 64});
     for (int i = 0; i < 4; ++i) matmul(x, x);
@@ -846,7 +851,7 @@ TEST_F(HtmlPage, ComparesWithAnotherReport) {
   HtmlReport here, there;
   run(here, 20, false);
   run(there, 10, true);
-  // In the page, the other file's text: in parts, so that no script ends early.
+  // The other file's text is passed to the page in parts, so that no script ends early.
   std::string other;
   for (const char c : page_of(there)) {
     if (c == '<') other += "\\u003c";
@@ -917,7 +922,8 @@ TEST_F(HtmlPage, ShowsWhetherChainsAgree) {
   EXPECT_GE(std::stol(seen.at("outside").text), 20) << "bins in which a chain has too few or too many";
 }
 
-// What a reader waits for: from the start of the browser to the drawn page, less what it needs for a page of nothing.
+// The time that a reader waits: from the start of the browser to the drawn page, less the same time
+// for an empty page.
 TEST_F(HtmlPage, AMillionOperationsOpenInThreeSeconds) {
   HtmlReport report, nothing;
   with(report, [] {
@@ -934,16 +940,17 @@ TEST_F(HtmlPage, AMillionOperationsOpenInThreeSeconds) {
     run("--screenshot='" + folder_ / "page.png" + "'");
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   };
-  double best = 1e300;  // other work of the machine comes and goes
+  double best = 1e300;  // the least time, as other work of the machine comes and goes
   for (int attempt = 0; attempt < 4 && best > 3; ++attempt) best = std::min(best, seconds(report) - seconds(nothing));
   const Picture picture(bytes_of(folder_ / "page.png"));
   EXPECT_GE(picture.ink(100, height), 0.05) << "and is drawn";
   EXPECT_LE(best, 3);
 }
 
-// ---- as it looks --------------------------------------------------------------------------------------------------
+// ---- appearance ---------------------------------------------------------------------------------
 
-// Each part of the page is drawn, and as high for every run of a program; where it shows no times, with as much in it.
+// Each part of the page is drawn, and has the same height for every run of a program. A part that
+// shows no times has as much ink in each run.
 TEST_F(HtmlPage, PicturesOfTwoRunsAreAlike) {
   struct Part {
     std::string name;
@@ -957,7 +964,8 @@ TEST_F(HtmlPage, PicturesOfTwoRunsAreAlike) {
       await drawn();
       const parts = [...document.querySelectorAll('section')].filter(x => !x.hidden);
       return { parts: parts.map(x => { const r = x.getBoundingClientRect(); return [x.id, Math.ceil(r.top), Math.floor(r.bottom)].join(); }) };)js");
-    report.write_html(folder_ / "page.html");  // as users have it, without what looks
+    // The page as users have it, without the tests' script.
+    report.write_html(folder_ / "page.html");
     run("--screenshot='" + folder_ / "page.png" + "'");
     const Picture picture(bytes_of(folder_ / "page.png"));
     EXPECT_EQ(picture.width, static_cast<unsigned>(width));

@@ -1,4 +1,4 @@
-// What an HtmlReport wrote, for tests: its data, out of the page.
+// Reads the data of an HtmlReport from its page, for tests.
 #pragma once
 
 #include <map>
@@ -20,7 +20,7 @@ inline std::string page_of(const HtmlReport& report) {
   return out.str();
 }
 
-/// Between the tags of its script, as a browser finds it.
+/// Returns the text between the tags of the data's script, as a browser finds it.
 inline std::string data_text_of(const std::string& page) {
   const std::string opens = R"(<script type="application/json" id="data">)";
   const std::size_t begin = page.find(opens) + opens.size();
@@ -35,7 +35,7 @@ struct ReportData {
     for (const Json& item : json.at(table).at(column).items) result.push_back(item.number);
     return result;
   }
-  /// Of columns of what each is after the one before.
+  /// Returns the sums of a column whose entries are differences to the entry before.
   std::vector<double> times(const std::string& table, const std::string& column) const {
     std::vector<double> result = numbers(table, column);
     for (std::size_t i = 1; i < result.size(); ++i) result[i] += result[i - 1];
@@ -54,7 +54,7 @@ struct ReportData {
   }
   std::string path_of_site(double site) const { return site < 0 ? "" : path_of_scope(number("sites", "scope", site)); }
   std::string operation_of_site(double site) const { return site < 0 ? "" : text(number("sites", "operation", site)); }
-  /// "sin", or of a value from outside its notation.
+  /// Returns the operation's name, such as "sin"; for a value from outside, its notation.
   std::string name_of_kind(double kind) const {
     const double site = number("kinds", "site", kind);
     return site < 0 ? text(number("kinds", "outputs", kind)) : operation_of_site(site);
@@ -67,7 +67,7 @@ struct ReportData {
   std::string path_of_operation(std::size_t i) const {
     return path_of_site(number("kinds", "site", numbers("operations", "kind").at(i)));
   }
-  /// "sin -> sum", each with how often.
+  /// Returns the edges as "sin -> sum", each with its count.
   std::map<std::string, double> edges() const {
     std::map<std::string, double> result;
     const auto from = numbers("edges", "from"), to = numbers("edges", "to"), count = numbers("edges", "count");
@@ -75,7 +75,7 @@ struct ReportData {
       result[name_of_kind(from[i]) + " -> " + name_of_kind(to[i])] += count[i];
     return result;
   }
-  /// Bytes of a device that live at the end, and the most that ever did.
+  /// Returns the bytes of a device that are live at the end, and their maximum over time.
   std::pair<double, double> live_and_peak(double device) const {
     std::multimap<double, double> changes;
     const auto made = times("storages", "made"), lived = numbers("storages", "lived"),

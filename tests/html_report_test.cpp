@@ -1,4 +1,5 @@
-// HtmlReport: what stands in its page is what ran, and it changes nothing. How the page shows it: html_page_test.cpp.
+// HtmlReport: the data in its page describe the run, and the report changes no result.
+// html_page_test.cpp tests how the page shows the data.
 #include <chrono>
 #include <cmath>
 #include <limits>
@@ -71,7 +72,8 @@ TEST(HtmlReport, HasWhatProfileCounts) {
   EXPECT_EQ(bytes, static_cast<double>(profile.total().bytes));
 }
 
-// Performs the operation twice more, above the report: so they lie within the time of the first, as it sees it.
+// Performs the operation twice more, outside the report, so that their time lies within the time of
+// the operation that the report sees.
 struct Twice : Handler {
   Outputs handle(Call& call) override {
     perform(call);
@@ -127,7 +129,7 @@ TEST(HtmlReport, KnowsWhatFlowsWhere) {
   EXPECT_EQ(edges.at("number f32[5] -> multiply"), 1);
 }
 
-// ---- memory -----------------------------------------------------------------------------------------------
+// ---- memory -------------------------------------------------------------------------------------
 
 TEST(HtmlReport, MemoryIsWhatTheAllocatorSays) {
   Tensor early = ones({1000}) * 2, later = ones({2000}) * 2;
@@ -154,7 +156,7 @@ TEST(HtmlReport, NamesWhoHolds) {
   with(report, [&] {
     const Scope layer("layer");
     h = label(sin(x), "h");
-    unseen = from(std::vector<float>(77));  // performs nothing
+    unseen = from(std::vector<float>(77));  // performs no operation
   });
   const ReportData data(report);
   const auto bytes = data.numbers("storages", "bytes"), site = data.numbers("storages", "site"),
@@ -191,7 +193,7 @@ TEST(HtmlReport, WatchesUntilItsEndAndNoLonger) {
   x = ones({100}) * 2;
 }
 
-// ---- texts ------------------------------------------------------------------------------------------------
+// ---- texts --------------------------------------------------------------------------------------
 
 TEST(HtmlReport, TextsStayTexts) {
   const std::string hostile[] = {"</script><script>alert(1)</script>",
@@ -214,7 +216,8 @@ TEST(HtmlReport, TextsStayTexts) {
     EXPECT_THAT(inside, Not(HasSubstr("\xe2\x80\xa8")));
     EXPECT_EQ(page.size() - inside.size(), empty.size() - data_text_of(empty).size()) << "the page around is the same";
     const Json data = parse_json(inside);
-    if (text[0] == '\xe2') continue;  // the reader here knows escapes of ASCII alone
+    // The tests' JSON parser knows escapes of ASCII only.
+    if (text[0] == '\xe2') continue;
     const std::string shown = text == "\xff\xc0" ? "\\xff\\xc0" : text;
     std::vector<std::string> texts;
     for (const Json& item : data.at("texts").items) texts.push_back(item.text);
@@ -224,7 +227,7 @@ TEST(HtmlReport, TextsStayTexts) {
   }
 }
 
-// ---- where the time went -----------------------------------------------------------------------------------
+// ---- where the time went ------------------------------------------------------------------------
 
 TEST(HtmlReport, SaysOfWhichProgramAndMachine) {
   HtmlReport report({.title = "A <title>", .peaks = {{cpu, 3e9, 2e9, 1e9}, {cuda(2), 5e12, 0, 4e12}}});
@@ -284,7 +287,8 @@ TEST(HtmlReport, CountsArithmeticAndBytes) {
   EXPECT_GT(found.at("gather").second, 0);
 }
 
-// "cos of sin": each operation of a backward pass, and the one that it derives.
+// Returns entries such as "cos of sin": each operation of a backward pass, and the operation whose
+// derivative it computes.
 std::multiset<std::string> derived(const HtmlReport& report) {
   const ReportData data(report);
   const auto forward = data.numbers("operations", "forward");
@@ -308,7 +312,7 @@ TEST(HtmlReport, KnowsWhichOperationABackwardOneDerives) {
   };
   HtmlReport once, inner;
   with(once, [&] { return with(inner, [&] { return grad(f)(x); }); });
-  for (const HtmlReport* report : {&once, &inner}) {  // observers share the numbers
+  for (const HtmlReport* report : {&once, &inner}) {  // both observers number the operations alike
     EXPECT_EQ(derived(*report).count("cos of sin"), 1u);
     EXPECT_EQ(derived(*report).count("sech_squared of tanh"), 1u);
     EXPECT_EQ(derived(*report).count("cos of tanh"), 0u);
@@ -342,7 +346,7 @@ TEST(HtmlReport, TellsWaitingFromWork) {
   HtmlReport busy;
   with(busy, [&] {
     sin(x);
-    spin(std::chrono::milliseconds(60));  // on its own processor time
+    spin(std::chrono::milliseconds(60));  // the program's own time on the processor
     cos(x);
   });
   const ReportData data(busy);
@@ -352,10 +356,10 @@ TEST(HtmlReport, TellsWaitingFromWork) {
   EXPECT_LT(still, gap - 5e6) << "the processor worked for some of it, whatever else the machine does";
 }
 
-// ---- chains -----------------------------------------------------------------------------------------------
+// ---- chains -------------------------------------------------------------------------------------
 
 TEST(HtmlReport, HasWhatTellsWhetherChainsAgree) {
-  // Two chains that agree on x, and of y one stands above the other.
+  // Two chains that agree on x, but have different levels of y.
   const Index draws = 400;
   const Tensor noise = normal(Key(1), {2, draws, 2}, float64);
   Sampled<NamedTensors> run;
@@ -398,7 +402,7 @@ TEST(HtmlReport, HasWhatTellsWhetherChainsAgree) {
             "HtmlReport: of the divergences of chains, shape [chains, draws] is expected, not [3]");
 }
 
-// ---- curves -----------------------------------------------------------------------------------------------
+// ---- curves -------------------------------------------------------------------------------------
 
 TEST(HtmlReport, HasWhatWasReported) {
   constexpr double inf = std::numeric_limits<double>::infinity(), nan = std::numeric_limits<double>::quiet_NaN();
@@ -424,7 +428,8 @@ TEST(HtmlReport, HasWhatWasReported) {
   EXPECT_EQ(std::vector<double>(mean.begin(), mean.begin() + 6), (std::vector<double>{0.1, 3, 0.5, -2.5, 7, inf}));
   EXPECT_EQ(data.json.at("points").at("mean").items[6].text, "null");
   EXPECT_EQ(mean[7], -inf);
-  EXPECT_EQ(data.numbers("points", "least"), (std::vector<double>{1, 0, 0, 2}));  // of b, c, g (null) and h
+  // For b, c, g (null) and h.
+  EXPECT_EQ(data.numbers("points", "least"), (std::vector<double>{1, 0, 0, 2}));
   EXPECT_EQ(data.numbers("points", "greatest"), (std::vector<double>{5, 1, 0, 2}));
   EXPECT_EQ(data.json.at("points").at("least").items[2].text, "null");
 }
@@ -438,7 +443,7 @@ TEST(HtmlReport, HearsLanesTogetherAndCheckpointsOnce) {
   EXPECT_EQ(data.numbers("points", "elements"), (std::vector<double>{4}));
 }
 
-// ---- nests, devices, errors -------------------------------------------------------------------------------
+// ---- nests, devices, errors ---------------------------------------------------------------------
 
 TEST(HtmlReport, ChangesNothingWhereverItStands) {
   const Tensor x = tensor({{1., 2.}, {3., -4.}}, float64);
@@ -524,7 +529,8 @@ TEST(HtmlReport, RefusesAFileThatCannotBeWritten) {
             "HtmlReport: /no/such/folder/report.html cannot be written");
   const Folder folder;
   report.write_html(folder / "report.html");
-  // Its data says how long it has listened: the file and another page have that apart.
+  // The data contain how long the report has listened, which differs between the file and another
+  // page.
   const std::string written = bytes_of(folder / "report.html"), shown = page_of(report);
   EXPECT_EQ(written.size() - data_text_of(written).size(), shown.size() - data_text_of(shown).size());
   EXPECT_TRUE(parse_json(data_text_of(written)).at("texts").items.empty());

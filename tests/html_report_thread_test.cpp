@@ -1,4 +1,4 @@
-// An HtmlReport of several threads.
+// An HtmlReport that observes several threads.
 #include <algorithm>
 #include <thread>
 
@@ -26,7 +26,8 @@ TEST(HtmlReport, ThreadsShareIt) {
     return y;
   };
   std::thread first([&] { made = with(report, work); }), second([&] { with(report, work); });
-  for (int i = 0; i < 20; ++i) page_of(report);  // meanwhile
+  // Writes the page meanwhile.
+  for (int i = 0; i < 20; ++i) page_of(report);
   first.join();
   second.join();
   with(report, [&] { return exp(made); });

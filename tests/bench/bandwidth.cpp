@@ -1,5 +1,6 @@
-// Operations that are as fast as memory allows: add, exp and sum of 2^24 floats beside copies and reads (streams.h). And of
-// as few as the caches of the cores hold, where the arithmetic alone counts: which of the two binds is the machine's affair.
+// Operations that are as fast as memory allows: add, exp and sum of 2^24 floats beside copies and
+// reads (streams.h). The same operations on as many floats as the caches hold show the time of the
+// arithmetic alone. Whether memory or arithmetic is the limit depends on the machine.
 #include <cmath>
 #include <cstring>
 
@@ -12,7 +13,7 @@ using namespace stave_bench;
 
 constexpr Index count = Index{1} << 24;
 constexpr std::size_t bytes = count * sizeof(float);
-constexpr Index cached = count / 128;  // as bars.cpp knows
+constexpr Index cached = count / 128;  // bars.cpp uses the same ratio
 
 void measure_add(benchmark::State& state, Index n) {
   const Tensor a = full({n}, 1.f), b = full({n}, 2.f);
@@ -29,7 +30,7 @@ void exp_large(benchmark::State& state) { measure_exp(state, count); }
 void exp_cached(benchmark::State& state) { measure_exp(state, cached); }
 void exp_one_thread(benchmark::State& state) { measure_exp(state, 1 << 12); }
 
-// Masks: one byte is written, or read, beside elements of four.
+// Masks: the operation writes or reads one byte for each element of four bytes.
 constexpr Index few = 1 << 14;
 template <class F>
 void measure_few(benchmark::State& state, F f) {
@@ -54,7 +55,8 @@ void measure_sum(benchmark::State& state, Index n) {
 void sum_large(benchmark::State& state) { measure_sum(state, count); }
 void sum_cached(benchmark::State& state) { measure_sum(state, cached); }
 
-/// Between buffers of the allocator that tensors' come from, whose pages are there: both have been written.
+/// Copies between buffers of the tensors' allocator. Both have been written before, so that their
+/// pages are mapped.
 void copy(benchmark::State& state, void (*copy)(float*, const float*, Index)) {
   const StoragePtr from = allocate_storage(cpu, uint8, Shape(bytes), "bench");
   const StoragePtr to = allocate_storage(cpu, uint8, Shape(bytes), "bench");

@@ -1,18 +1,25 @@
-// The bars that benchmarks are held to, and who judges them.
+// The bars (limits) that benchmarks are held to, and the program that judges them.
 //
-//   stave_bars FILTER FILE...          prints the median of each benchmark that the bars need, what they are judged by, and
-//                                      one line for each bar:
-//                                        bar NAME MEASURED LIMIT holds|short|unsure
-//                                        bar NAME - LIMIT skipped           (a peer or a GPU was not there, or there is no limit)
-//   stave_bars --needs FILTER          prints a regular expression that matches these benchmarks' names
+//   stave_bars FILTER FILE...
+//     prints the median of each benchmark that the bars need, details of the judgement, and one
+//     line for each bar:
+//       bar NAME MEASURED LIMIT holds|short|unsure
+//       bar NAME - LIMIT skipped    (a peer or a GPU is missing, or there is no limit)
+//   stave_bars --needs FILTER
+//     prints a regular expression that matches the names of these benchmarks
 //
-// FILTER is a regular expression, of which a bar's name contains a match. The files are JSON of Google Benchmark's layout,
-// with repetitions. Files whose names end alike, from the last '-' on, are of one round: what a bar measures is computed of each
-// round's medians, and the median of the rounds is judged, so that a machine that slows down on the way slows both sides of a
-// ratio. A limit in nanoseconds is a multiple of `reference` (reference.cpp), or of another benchmark, in the same rounds: on
-// a slow machine, or one that others use, it is longer. Where even `reference` was now fast, now slow (the middle half of its
-// samples spans more than a third of their median), nothing can be said: a bar is `unsure`.
-// Exit status: 0 if no bar is short, 1 if one is, 2 for a benchmark that failed or is missing, or for bad arguments.
+// FILTER is a regular expression that matches a part of a bar's name. The files are JSON in Google
+// Benchmark's layout, with repetitions. Files whose names have the same end, from the last '-' on,
+// belong to one round. A bar's value is computed from the medians of each round, and the median
+// over the rounds is judged. So a machine that slows down during the run slows both sides of a
+// ratio.
+//
+// A limit in nanoseconds is a multiple of the time of `reference` (reference.cpp), or of another
+// benchmark, in the same rounds: it is longer on a slow or busy machine. If even `reference` varies
+// (the middle half of its samples spans more than a third of their median), a bar is `unsure`.
+//
+// Exit status: 0 if no bar is short, 1 if one is, 2 for a benchmark that failed or is missing, or
+// for bad arguments.
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -33,7 +40,7 @@
 
 namespace {
 
-// ---- the bars --------------------------------------------------------------------------------------------------
+// ---- the bars -----------------------------------------------------------------------------------
 
 /// Nanoseconds: the medians of a bar's benchmarks, in their order.
 using Times = std::span<const double>;
@@ -44,11 +51,14 @@ struct Bar {
   Side side;
   double limit;
   std::vector<std::string>
-      benchmarks;  // those of peers begin with "torch_" or "jax_", on a GPU with "gpu_", by MPI with "ranks_"; all of these may be missing
+      // Names of peers' benchmarks begin with "torch_" or "jax_", those on a GPU with "gpu_", those
+      // by MPI with "ranks_". All of these may be missing.
+      benchmarks;
   double (*measured)(Times t);
-  const char* unit = nullptr;  // the benchmark whose time the limit counts in, for a bar that measures nanoseconds
-  // Of a bar that compares an operation with memory: the time that it needs for its own reads and writes, with `benchmarks`
-  // as `bounded` wants them.
+  // The benchmark in whose time the limit counts, for a bar that measures nanoseconds.
+  const char* unit = nullptr;
+  // For a bar that compares an operation with memory: the time that its own reads and writes need,
+  // where `benchmarks` are as described at `arithmetic`.
   double (*memory)(Times t) = nullptr;
 };
 
@@ -56,28 +66,29 @@ double first(Times t) { return t[0]; }
 double ratio(Times t) { return t[0] / t[1]; }
 double fastest(Times t) { return *std::min_element(t.begin(), t.end()); }
 
-/// Of a benchmark, the same in PyTorch, and the same in JAX.
+/// Takes the times of a benchmark, of the same in PyTorch, and of the same in JAX.
 double over_faster_peer(Times t) { return t[0] / std::min(t[1], t[2]); }
-/// Of many such threes.
+/// Takes the times of many such triples.
 double geometric_mean_over_peers(Times t) {
   double logarithms = 0;
   for (std::size_t i = 0; i < t.size(); i += 3) logarithms += std::log(over_faster_peer(t.subspan(i, 3)));
   return std::exp(logarithms / (static_cast<double>(t.size()) / 3));
 }
 
-/// Of a kernel on 2^16 elements the time, and of a peer's on as many and on 2^12: what a call costs beside is not compared.
+/// Takes the time of a kernel on 2^16 elements, and a peer's times on 2^16 and on 2^12. The peer's
+/// cost of a call cancels in the difference.
 double over_kernel(Times t) { return t[0] / ((t[1] - t[2]) * 16 / 15); }
 
 constexpr double no_limit = std::numeric_limits<double>::infinity();
 
-// ---- operations as fast as memory, or as their arithmetic ---------------------------------------------------------
-// Of these, the benchmarks are: the operation; the same on a 128th of the elements, which caches hold; a cycle of the clock;
-// and several ways to move the same bytes.
+// ---- operations as fast as memory, or as their arithmetic ---------------------------------------
+// The benchmarks of these bars are, in this order: the operation; the same on a 128th of the
+// elements, which the caches hold; a clock cycle; and several ways to move the same bytes.
 
 constexpr double large_count = 1 << 24, cached_part = 128;
 double arithmetic(Times t) { return cached_part * t[1]; }
 double moved(Times t) { return fastest(t.subspan(3)); }
-double moved_by_add(Times t) { return 1.5 * moved(t); }  // three arrays, while a copy moves two
+double moved_by_add(Times t) { return 1.5 * moved(t); }  // add moves three arrays, a copy two
 template <double (*memory)(Times)>
 double bound_over_time(Times t) {
   return std::max(memory(t), arithmetic(t)) / t[0];
@@ -87,7 +98,8 @@ double time_over_bound(Times t) {
   return 1 / bound_over_time<memory>(t);
 }
 
-/// Cycles for an element, on one thread, by the kernels that Stave chooses here.
+/// Returns the limit in cycles per element, on one thread, for the kernels that Stave chooses on
+/// this machine.
 double exp_cycles_limit() {
   std::string_view isa = "sse2";
 #if defined(__x86_64__)
@@ -98,12 +110,14 @@ double exp_cycles_limit() {
   return isa == "avx512" ? 2.5 : isa == "avx2" ? 4 : no_limit;
 }
 
-// A limit in nanoseconds is the most that its ratio to the reference was in several runs on a busy machine, and a tenth.
+// A limit in nanoseconds is the largest ratio to the reference in several runs on a busy machine,
+// plus a tenth.
 std::vector<Bar> all_bars() {
   using enum Bar::Side;
   // A median that no bar judges is printed with the bar that names it.
   const auto inverse_ratio = [](Times t) { return t[1] / t[0]; };
-  const auto half_a_copy = [](Times t) { return t[1] / t[0] / 2; };  // a copy reads, and writes as much
+  // A copy reads as much and writes as much.
+  const auto half_a_copy = [](Times t) { return t[1] / t[0] / 2; };
   const auto least_product_speed = [](Times t) { return std::min(t[1] / t[0], fastest(t.subspan(3)) / t[2]); };
   const auto worse_of_two = [](Times t) { return std::max(t[0] / t[1], t[2] / t[3]); };
   const char* reference = "reference";
@@ -227,14 +241,15 @@ std::vector<Bar> all_bars() {
       {"hmc_vs_jax", at_most, 1.0, {"compiled_hmc", "jax_hmc"}, ratio},
       {"transformer_step_vs_torch", at_most, 0.8, {"compiled_transformer_step", "torch_transformer_step"}, ratio},
       {"transformer_step_vs_jax", at_most, 0.8, {"compiled_transformer_step", "jax_transformer_step"}, ratio},
-      // sentence_embeddings.cpp: performed at once, and compiled; what its products of weights take alone is printed
+      // sentence_embeddings.cpp: eager and compiled; the time of the products with weights alone is
+      // only printed
       {"sentence_embeddings_vs_torch",
        at_most,
        1.1,
        {"minilm_embeddings_compiled", "torch_minilm_embeddings", "minilm_products"},
        ratio},
       {"sentence_embeddings_eager_vs_torch", at_most, 1.25, {"minilm_embeddings", "torch_minilm_embeddings"}, ratio},
-      // nuts.cpp: of each model, beside the fastest of three ways to run NumPyro's chains
+      // nuts.cpp: each model beside the fastest of three ways to run NumPyro's chains
       {"nuts_vs_numpyro",
        at_least,
        1.0,
@@ -265,7 +280,7 @@ std::vector<Bar> all_bars() {
        }},
       {"paths_every_lane_alone_vs_loop", at_most, 2, {"collatz_paths", "collatz_loop"}, ratio},
       {"gather_rows_ns", at_most, 0.16, {"gather_scalar_rows"}, first, reference},
-      // tape.cpp: of two benchmarks, the figures are no times
+      // tape.cpp: the figures of two benchmarks are no times
       {"tape_memory_mib", at_most, 16, {"tape_peak"}, first},
       {"tape_memory_vs_save_all", at_most, 0.6, {"tape_recomputed", "tape_save_all"}, ratio},
       {"tape_memory_vs_torch", at_most, 0.35, {"tape_recomputed", "torch_squares"}, ratio},
@@ -277,8 +292,8 @@ std::vector<Bar> all_bars() {
 #define X(name) #name, "torch_" #name, "jax_" #name,
           {"operations_vs_peers", at_most, 1.0, {STAVE_COMPARED_OPERATIONS(X)}, geometric_mean_over_peers},
 #undef X
-      // ranks/ranks_bench.cpp: skipped without MPI. Sums of two processes; steps of one, of two, and of four; those without a limit of
-      // their own are printed.
+      // ranks/ranks_bench.cpp: skipped without MPI. Sums of two processes; steps of one, two and
+      // four processes. Benchmarks without a limit are only printed.
       {"ranks_psum_vs_mpi",
        at_least,
        0.9,
@@ -292,7 +307,7 @@ std::vector<Bar> all_bars() {
        1.25,
        {"ranks_step_2", "ranks_step_1", "ranks_step_4", "ranks_step_meanwhile_2", "ranks_step_meanwhile_4"},
        ratio},
-      // gpu.cpp: skipped without a device. The first one's further medians are printed, and nothing is asked of them.
+      // gpu.cpp: skipped without a device. The further medians of the first bar are only printed.
       {"gpu_host_op_ns",
        at_most,
        150,
@@ -325,7 +340,7 @@ std::vector<Bar> bars_matching(const std::string& filter) {
   return bars;
 }
 
-/// Each once, in order; the reference first.
+/// Returns the names of the bars' benchmarks, each once, in order, with the reference first.
 std::vector<std::string> benchmarks_of(std::span<const Bar> bars) {
   std::vector<std::string> names{"reference"};
   const auto add = [&](const std::string& name) {
@@ -338,20 +353,21 @@ std::vector<std::string> benchmarks_of(std::span<const Bar> bars) {
   return names;
 }
 
-// ---- samples ---------------------------------------------------------------------------------------------------
+// ---- samples ------------------------------------------------------------------------------------
 
-/// Nanoseconds, by benchmark: the time for an operation where it has a counter `per_op`, else for an iteration. A counter `norm`, of
-/// what was computed, is that of a benchmark "NAME norm".
+/// Times in nanoseconds by benchmark: the time for an operation if there is a counter `per_op`,
+/// else for an iteration. A counter `norm` of the result becomes the benchmark "NAME norm".
 using Samples = std::map<std::string, std::vector<double>>;
 using Rounds = std::map<std::string, Samples>;
 
-/// What a file's name ends with, from the last '-' on.
+/// Returns the end of the file's name, from the last '-' on.
 std::string round_of(const std::string& path) {
   const std::size_t dash = path.find_last_of("-/");
   return dash == path.npos || path[dash] == '/' ? "" : path.substr(dash);
 }
 
-/// What follows "key": in a line of JSON that has one member a line, as Google Benchmark writes it; without quotes.
+/// Returns the value after "key" in a line of JSON with one member per line, as Google Benchmark
+/// writes it; without quotes.
 std::optional<std::string> member(std::string_view line, const std::string& key) {
   line.remove_prefix(std::min(line.find_first_not_of(' '), line.size()));
   const std::string head = '"' + key + "\": ";
@@ -362,7 +378,7 @@ std::optional<std::string> member(std::string_view line, const std::string& key)
   return std::string(line);
 }
 
-/// Without what Iterations(), UseRealTime() and UseManualTime() append.
+/// Returns the name without the suffixes of Iterations(), UseRealTime() and UseManualTime().
 std::string plain_name(const std::string& name) {
   return name.substr(0, std::min({name.find("/iterations:"), name.find("/real_time"), name.find("/manual_time")}));
 }
@@ -382,7 +398,7 @@ void read_samples(const std::string& path, Samples& samples) {
     if (const auto value = member(line, "time_unit"); value && *value != "ns")
       throw std::runtime_error(path + ": " + name + " is in " + *value + "; expected ns");
     if (const auto value = member(line, "per_op"))
-      time = 1e9 * std::stod(*value);  // a rate of Google Benchmark's: seconds
+      time = 1e9 * std::stod(*value);  // a rate by Google Benchmark, in seconds
     if (const auto value = member(line, "norm")) norm = std::stod(*value);
     const bool ends = line.find('}') != line.npos;
     if (ends && repetition) samples[name].push_back(time);
@@ -392,7 +408,7 @@ void read_samples(const std::string& path, Samples& samples) {
   }
 }
 
-/// The value below which a part of all lies.
+/// Returns the value below which `part` of all values lie.
 double quantile(std::vector<double> values, double part) {
   std::sort(values.begin(), values.end());
   const double at = part * static_cast<double>(values.size() - 1);
@@ -409,12 +425,13 @@ std::vector<double> all_of(const Rounds& rounds, const std::string& benchmark) {
   return all;
 }
 
-// ---- judging ---------------------------------------------------------------------------------------------------
+// ---- judging ------------------------------------------------------------------------------------
 
 bool is_of_peer(const std::string& benchmark) {
   return benchmark.starts_with("torch_") || benchmark.starts_with("jax_");
 }
-/// Those of a peer, of a device, of a model's file, or of MPI, that may not be there.
+/// Returns true for benchmarks that need a peer, a device, a model's file or MPI, which may be
+/// missing.
 bool may_be_missing(const std::string& benchmark) {
   return is_of_peer(benchmark) || benchmark.starts_with("gpu_") || benchmark.starts_with("minilm_") ||
          benchmark.starts_with("ranks_");
@@ -432,11 +449,11 @@ bool is_there(const Bar& bar, const Samples& samples) {
     return may_be_missing(name) && !samples.contains(name);
   });
   for (const std::string& name : bar.benchmarks)
-    if (!may_be_missing(name)) time_of(name, bar, samples);  // throws
+    if (!may_be_missing(name)) time_of(name, bar, samples);  // throws if it is missing
   return complete;
 }
 
-/// Throws where a peer computed something else.
+/// Throws if a peer's result has another norm.
 void check_norms(const Bar& bar, const Samples& samples) {
   const auto norm_of = [&](const std::string& name) {
     const auto found = samples.find(name + " norm");
@@ -452,7 +469,7 @@ void check_norms(const Bar& bar, const Samples& samples) {
   }
 }
 
-/// The median of what the rounds give, by `of`.
+/// Returns the median over the rounds of `of` the benchmarks' times.
 double over_rounds(const Bar& bar, const Rounds& rounds, double (*of)(Times)) {
   std::vector<double> values;
   for (const auto& [round, samples] : rounds) {
@@ -463,7 +480,7 @@ double over_rounds(const Bar& bar, const Rounds& rounds, double (*of)(Times)) {
   return median(values);
 }
 
-/// Which of the two binds an operation, its arithmetic or memory.
+/// Prints whether arithmetic or memory limits an operation.
 void print_bound(const Bar& bar, const Rounds& rounds) {
   const double memory = over_rounds(bar, rounds, bar.memory), arithmetic_alone = over_rounds(bar, rounds, arithmetic);
   const double cycle = over_rounds(bar, rounds, [](Times t) { return t[2]; });
@@ -472,7 +489,7 @@ void print_bound(const Bar& bar, const Rounds& rounds) {
               arithmetic_alone / large_count / cycle, 1 / cycle);
 }
 
-/// Whether it is short.
+/// Prints the bar's line. Returns true if the bar is short.
 bool judge(const Bar& bar, const Rounds& rounds, bool sure) {
   const auto there = [&](const auto& round) { return is_there(bar, round.second); };
   const double unit = bar.unit ? median(all_of(rounds, bar.unit)) : 1;

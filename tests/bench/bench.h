@@ -1,4 +1,4 @@
-// What the benchmarks share.
+// Definitions shared by the benchmarks.
 #pragma once
 
 #include <benchmark/benchmark.h>
@@ -13,14 +13,14 @@ namespace stave_bench {
 
 using namespace stave;
 
-/// The counter `per_op`: the time for each of `count` operations in an iteration.
+/// Sets the counter `per_op`: the time for each of `count` operations in an iteration.
 inline void count_operations(benchmark::State& state, int count) {
   using benchmark::Counter;
   state.counters["per_op"] = Counter(count, Counter::kIsIterationInvariantRate | Counter::kInvert);
 }
 
-/// Waits until no thread of this process works any more. Those of OpenBLAS and oneTBB go on spinning after their work, and
-/// would take the cores from what is measured next.
+/// Waits until no thread of this process works any more. Threads of OpenBLAS and oneTBB spin for a
+/// while after their work, and would take cores from the next measurement.
 inline void settle() {
   constexpr int most_waits = 200;
   for (int i = 0; i < most_waits; ++i) {
@@ -30,11 +30,12 @@ inline void settle() {
   }
 }
 
-/// Times f(), `operations` of them at a time. Its result is destroyed within the measured time.
+/// Measures f(), which performs `operations` operations. The destruction of its result is part of
+/// the measured time.
 template <class F>
 void measure(benchmark::State& state, F&& f, int operations = 1) {
   settle();
-  { [[maybe_unused]] auto first = f(); }  // wakes the threads, fills the caches
+  { [[maybe_unused]] auto first = f(); }  // wakes the threads and fills the caches
   for (auto _ : state) {
     auto result = f();
     benchmark::DoNotOptimize(result);
@@ -42,9 +43,10 @@ void measure(benchmark::State& state, F&& f, int operations = 1) {
   count_operations(state, operations);
 }
 
-/// Numbers from -size / 2 to size / 2 without order, which peers.py makes as well: size ((7919 i mod 1009) / 1009 - 1/2).
+/// Returns numbers from -size / 2 to size / 2 in an irregular order, the same as in peers.py: size
+/// ((7919 i mod 1009) / 1009 - 1/2).
 inline Tensor scattered(const Shape& shape, double size = 1) {
-  const Tensor i = arange(shape.elements()) % 1009;  // so that no product overflows
+  const Tensor i = arange(shape.elements()) % 1009;  // avoids overflow in the product
   return reshape((astype(i * 7919 % 1009, float32) / 1009 - 0.5) * size, shape);
 }
 

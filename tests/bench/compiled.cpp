@@ -1,5 +1,5 @@
-// Programs that were recorded and are replayed (handlers/compile/compile.h), beside JAX, which compiles them (peer_operations.py), and beside
-// the same without compile.
+// Recorded programs that are replayed (handlers/compile/compile.h), beside JAX, which compiles them
+// (peer_operations.py), and beside the same without compile.
 #include "programs.h"
 
 namespace {
@@ -34,7 +34,7 @@ void compiled_squares(benchmark::State& state) {
   measure(state, [&] { return gradient(x); });
 }
 
-// Single numbers: what a replayed operation costs beside its arithmetic.
+// Single numbers: the cost of a replayed operation without its arithmetic.
 constexpr int steps = 500;
 void replay_scalar(benchmark::State& state) {
   const auto chain = compile([](const Tensor& x) {
@@ -47,7 +47,8 @@ void replay_scalar(benchmark::State& state) {
       state, [&] { return chain(x); }, 2 * steps);
 }
 
-// It reads at each step and never meets a value again, so that it is called plainly.
+// A function that reads a value at each step. No value occurs twice, so that compile calls the
+// function itself.
 Tensor logged(const Tensor& x) {
   Tensor y = x;
   for (int i = 0; i < 20; ++i) {
@@ -64,7 +65,7 @@ void measure_logged(benchmark::State& state, const F& f) {
 }
 void never_repeats(benchmark::State& state) { measure_logged(state, logged); }
 void compiled_never_repeats(benchmark::State& state) { measure_logged(state, compile(logged)); }
-// Before it is known that it never does.
+// Measures calls before compile has found that values never repeat.
 template <class Make>
 void measure_first_calls(benchmark::State& state, Make make) {
   const Tensor start = scattered({1024});
@@ -85,8 +86,8 @@ void compiled_first_calls(benchmark::State& state) {
   measure_first_calls(state, [] { return compile(logged); });
 }
 
-// What each of the first calls of a long program costs: it is recorded at the first, made ready at
-// the second, replayed at the third.
+// The cost of each of the first calls of a long program: the first call records it, the second one
+// prepares the replay, the third one replays it.
 Tensor thirty_thousand(const Tensor& x) {
   Tensor y = x;
   for (int i = 0; i < 10'000; ++i) y = tanh(y * 1.01) + x;
@@ -110,7 +111,7 @@ void call_of_thirty_thousand(benchmark::State& state) {
   }
 }
 
-// A path of the system of Lorenz, 1963, by Runge and Kutta's method: a thousand steps of three numbers.
+// A path of the Lorenz system (1963), by a Runge-Kutta method: a thousand steps of three numbers.
 Tensor lorenz(const Tensor& s) {
   const auto [x, y, z] = unstack<3>(s);
   return stack({10. * (y - x), x * (28. - z) - y, x * y - 8. / 3 * z});
@@ -130,10 +131,11 @@ void measure_lorenz(benchmark::State& state, const F& f) {
 }
 void compiled_lorenz(benchmark::State& state) { measure_lorenz(state, compile(lorenz_path)); }
 void compiled_lorenz_grad(benchmark::State& state) { measure_lorenz(state, compile(grad(lorenz_path))); }
-// From the function to its first result.
+// The time from the function to its first replayed result.
 void compiling_lorenz(benchmark::State& state) {
   measure_lorenz(state, [](const Tensor& start) {
-    const auto slope = compile(grad(lorenz_path));  // recorded at the first call, made ready at the second
+    // The first call records the function, the second one prepares the replay.
+    const auto slope = compile(grad(lorenz_path));
     slope(start);
     return slope(start);
   });

@@ -1,5 +1,5 @@
-// Whole models that are compiled, beside JAX and PyTorch (peer_models.py): the gradient of an extended Kalman filter, a transition of
-// Hamiltonian Monte Carlo, a step of training a transformer.
+// Whole compiled models, beside JAX and PyTorch (peer_models.py): the gradient of an extended
+// Kalman filter, a transition of Hamiltonian Monte Carlo, a training step of a transformer.
 #include <cmath>
 #include <tuple>
 #include <vector>
@@ -10,18 +10,19 @@ namespace {
 
 using namespace stave_bench;
 
-/// The counter `norm` is that of what f gives, all leaves together, which the peers' must agree with.
+/// Measures f. The counter `norm` is the norm of f's results, all leaves together; the peers' norms
+/// must agree with it.
 template <class F, class... A>
 void compare(benchmark::State& state, const F& f, const A&... arguments) {
   double squares = 0;
-  f(arguments...);  // recorded; the next one is a replay
+  f(arguments...);  // records f; the next call is a replay
   for (const Tensor& x : tree_leaves(f(arguments...)))
     squares += std::pow(norm(astype(x, float32)).template item<double>(), 2);
   state.counters["norm"] = std::sqrt(squares);
   measure(state, [&] { return f(arguments...); });
 }
 
-// ---- an extended Kalman filter: a robot that turns, by its distance and bearing ----------------------------------
+// ---- an extended Kalman filter: a robot that turns, by its distance and bearing -----------------
 
 constexpr Index measurements = 50;
 constexpr double dt = 0.1;
@@ -56,13 +57,15 @@ void compiled_ekf_gradient(benchmark::State& state) {
   compare(state, compile(grad(log_likelihood)), full({4}, -6.), seen);
 }
 
-// ---- Hamiltonian Monte Carlo: 64 chains on the posterior of a logistic regression -----------------------------
+// ---- Hamiltonian Monte Carlo: 64 chains on the posterior of a logistic regression ---------------
 
-Tensor log_posterior(const Tensor& q, const Tensor& points) {  // points: each by its label, 1 or -1
+// Each row of `points` is a point times its label, 1 or -1.
+Tensor log_posterior(const Tensor& q, const Tensor& points) {
   return -sum(softplus(-matmul(points, q))) - vecdot(q, q) / 2;
 }
 
-// A transition, for its random numbers: ten steps of the leapfrog, and to accept them or not.
+// A transition for given random numbers: ten leapfrog steps, and the decision whether to accept
+// them.
 Tensor transition(const Tensor& q, const Tensor& momentum, const Tensor& chance, const Tensor& points) {
   constexpr double step = 0.05;
   constexpr int steps = 10;
@@ -82,7 +85,7 @@ void compiled_hmc(benchmark::State& state) {
   compare(state, compile(vmap(transition, {.in_axes = {0, 0, 0, unmapped}})), starts, momenta, chances, points);
 }
 
-// ---- a transformer of characters, as in examples/20 -----------------------------------------------------------
+// ---- a transformer of characters, as in examples/20 ---------------------------------------------
 
 constexpr Index length = 64, width = 64, heads = 4, batch_size = 16, characters = 64;
 

@@ -1,5 +1,5 @@
-// What effects cost without tensors: to be answered in place, and to hold the rest of a program: to suspend it and go on, to begin
-// it and end it or drop it.
+// The cost of effects without tensors: an answer in place, and controllers that hold the rest of a
+// program: to suspend and resume a computation, to start and end one, and to drop one.
 #include "bench.h"
 
 namespace {
@@ -27,13 +27,14 @@ struct Drops : Controls<Question> {
 
 constexpr int length = 1000;
 
-[[gnu::noinline]] int converse() {  // apart: the compiler must not see who answers
+// Not inlined, so that the compiler does not see the handler.
+[[gnu::noinline]] int converse() {
   int sum = 0;
   for (int i = 0; i < length; ++i) sum += perform(Question());
   return sum;
 }
 
-/// Under `idle` handlers of another effect.
+/// Runs `converse` under `idle` handlers of another effect.
 int converse_under(int idle) {
   if (idle == 0) return converse();
   Idle handler;

@@ -1,5 +1,6 @@
-// How long the programs of effect_programs.h take, in the suite's sizes. The measure of all is `effects_recursion`, the suite's
-// fibonacci_recursive as a plain function: what calls cost where nothing is handled.
+// The times of the programs of effect_programs.h, in the suite's sizes. They are compared with
+// `effects_recursion`, the suite's fibonacci_recursive as a plain function: the cost of its calls
+// without handlers.
 #include "effect_programs.h"
 
 #include <benchmark/benchmark.h>

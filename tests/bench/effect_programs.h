@@ -1,9 +1,11 @@
-// Programs of the public suite effect-handlers-bench (https://github.com/effect-handlers/effect-handlers-bench), those that need no
-// continuation twice, written anew after its descriptions. Each takes the suite's parameter and returns what the suite expects.
-// effect_programs.cpp times them; effect_programs_test.cpp holds small ones to the suite's answers.
+// Programs of the public suite effect-handlers-bench
+// (https://github.com/effect-handlers/effect-handlers-bench): those that use each continuation at
+// most once, written anew after the suite's descriptions. Each takes the suite's parameter and
+// returns the suite's expected result. effect_programs.cpp measures them; effect_programs_test.cpp
+// compares small sizes with the suite's answers.
 //
-// What performs and what handles are functions apart, as in a program of many files: where the compiler sees both, it makes one
-// loop of them.
+// Performers and handlers are separate functions, as in a program of many files: where the compiler
+// sees both, it turns them into one loop.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +20,7 @@ namespace effect_programs {
 
 using namespace stave;
 
-// ---- answered in place -----------------------------------------------------------------------------------------
+// ---- answered in place --------------------------------------------------------------------------
 
 struct Get {
   using Result = int;
@@ -42,7 +44,7 @@ struct Variable final : Handles<Get, Put> {
   }
 }
 
-/// Counts a variable down that effects read and write.
+/// Counts down a variable that effects read and write.
 inline std::int64_t countdown(int n) {
   Variable variable(n);
   return with(variable, count_down);
@@ -61,7 +63,7 @@ struct Sum final : Handles<Emit> {
   for (int i = 0; i <= n; ++i) perform(Emit{i});
 }
 
-/// Emits a range, and sums it.
+/// Emits a range and returns its sum.
 inline std::int64_t iterator(int n) {
   Sum sum;
   with(sum, [n] { emit_up_to(n); });
@@ -88,13 +90,13 @@ struct NoMultiples final : Handles<IsPrime> {
   return with(sieve, [&] { return sum_primes(i + 1, n, sum + i); });
 }
 
-/// The sum of the primes below n: each one found is a handler more.
+/// Returns the sum of the primes below n; each prime found installs one more handler.
 inline std::int64_t handler_sieve(int n) {
   AllArePrime all;
   return with(all, [n] { return sum_primes(2, n, 0); });
 }
 
-// ---- left early ------------------------------------------------------------------------------------------------
+// ---- left early ---------------------------------------------------------------------------------
 
 struct Stop {
   using Result = void;
@@ -119,11 +121,13 @@ struct List {
   if (!list) return 0;
   if (list->value == 0) stop(0);
   int rest = product(list->rest);
-  asm("" : "+r"(rest));  // or the compiler makes a loop of it, and there are no frames to discard
+  // Keeps the compiler from making a loop of it, which would have no frames to discard.
+  asm("" : "+r"(rest));
   return list->value * rest;
 }
 
-/// n times, the product of a list of 1000, 999, ... 0, which ends at the zero: a thousand calls are left.
+/// Computes n times the product of a list of 1000, 999, ... 0, and leaves a thousand calls at the
+/// zero.
 inline std::int64_t product_early(int n) {
   std::vector<List> list(1001);
   for (std::size_t i = 0; i < list.size(); ++i)
@@ -139,7 +143,7 @@ inline std::int64_t product_early(int n) {
 struct Read {
   using Result = int;
 };
-/// A file of n lines, of which the i-th has i dollars.
+/// A file of n lines, where line i has i dollars.
 struct Feed final : Handles<Read> {
   static constexpr int newline = '\n', dollar = '$', end = 0;
   const int lines;
@@ -167,7 +171,7 @@ struct Feed final : Handles<Read> {
   }
 }
 
-/// Sums what a parser emits: the dollars in each line.
+/// Returns the sum of the numbers that a parser emits: the dollars in each line.
 inline std::int64_t parsing_dollars(int n) {
   Sum sum;
   EndsWithAnswer at_end;
@@ -176,10 +180,10 @@ inline std::int64_t parsing_dollars(int n) {
   return sum.total;
 }
 
-// ---- resumed ---------------------------------------------------------------------------------------------------
+// ---- resumed ------------------------------------------------------------------------------------
 
 struct Tree {
-  const Tree* subtrees;  // both
+  const Tree* subtrees;  // both subtrees
   int value;
 };
 struct Yield {
@@ -194,7 +198,7 @@ struct Yield {
   yield_all(tree->subtrees);
 }
 
-/// The values of a tree, one at a time.
+/// Yields the values of a tree, one at a time.
 struct Generator final : Controls<Yield> {
   int value = 0;
   Resumption<Yield> rest;
@@ -204,7 +208,8 @@ struct Generator final : Controls<Yield> {
   }
 };
 
-/// The sum of a generator's values: those of a complete tree of height n, each node of which is of its height.
+/// Returns the sum of a generator's values, for a complete tree of height n whose nodes hold their
+/// heights.
 inline std::int64_t generator(int n) {
   std::vector<Tree> trees(static_cast<std::size_t>(n));
   for (int i = 0; i < n; ++i)
@@ -223,7 +228,7 @@ struct Operator {
   using Result = void;
   int value;
 };
-/// Computes with the result of the rest.
+/// Computes with the result of the rest of the program.
 struct AfterTheRest final : Controls<Operator> {
   int result;
   explicit AfterTheRest(int result) : result(result) {}
@@ -238,7 +243,8 @@ struct AfterTheRest final : Controls<Operator> {
   for (int i = n; i > 0; --i) perform(Operator{i});
 }
 
-/// A thousand times: n effects, each answered by what the rest of the program is needed for; n resumptions are nested.
+/// A thousand times: performs n effects. Each handler computes its result from the result of the
+/// rest of the program, so that n resumptions are nested.
 inline std::int64_t resume_nontail(int n) {
   int result = 0;
   for (int i = 0; i < 1000; ++i) {
@@ -249,11 +255,11 @@ inline std::int64_t resume_nontail(int n) {
   return result;
 }
 
-// ---- no effect at all ------------------------------------------------------------------------------------------
+// ---- no effect at all ---------------------------------------------------------------------------
 
 inline std::int64_t recursion(int n) { return n < 2 ? 1 : recursion(n - 1) + recursion(n - 2); }
 
-/// Of what a computation's own stack costs where nothing is performed.
+/// The cost of a computation's own stack if it performs no effect.
 inline std::int64_t fibonacci_recursive(int n) {
   EndsWithAnswer idle;
   return with(idle, [n] { return recursion(n); }).value();

@@ -1,4 +1,5 @@
-// What a fiber costs: to make, to switch to and back, and to leave for the thread's own stack.
+// The cost of a fiber: to create it, to switch to it and back, and to run a function on the
+// thread's own stack from it.
 //
 //   build/ci/tests/bench/stave_bench --benchmark_filter=fiber            (cmake --preset ci)
 

@@ -1,5 +1,6 @@
-// Chains of elementwise operations: one after another, and recorded as one (handlers/compile/elementwise_op.h). Beside them JAX, which compiles
-// them, with a fresh result and, where it may, into its argument (peer_operations.py).
+// Chains of elementwise operations: one after another, and recorded as one operation
+// (handlers/compile/elementwise_op.h). Beside them JAX, which compiles them, with a new result and,
+// where possible, with its argument's memory for the result (peer_operations.py).
 #include "bench.h"
 #include "own_functions.h"
 
@@ -15,7 +16,7 @@ using namespace stave_bench;
 
 constexpr Index large = Index{1} << 24, cached = Index{1} << 16;
 
-// Eight operations that take no longer than memory does.
+// Eight operations whose arithmetic takes no longer than the memory transfers.
 const auto cheap = [](const Tensor& x) { return square(maximum((x * 1.5 + 0.25) * x - 0.5, 0)) * x + 1; };
 const auto with_functions = [](const Tensor& x) { return tanh(x * 0.5) * exp(-square(x)) + log(square(x) + 1); };
 const auto fused_cheap_function = elementwise_op("cheap", cheap);
@@ -30,7 +31,7 @@ void measure_chain(benchmark::State& state, F&& f, Index count) {
 
 void eager_cheap(benchmark::State& state) { measure_chain(state, cheap, large); }
 void fused_cheap(benchmark::State& state) { measure_chain(state, fused_cheap_function, large); }
-// Each call takes the result of the one before.
+// Each call takes the result of the call before.
 void fused_cheap_donated(benchmark::State& state) {
   settle();
   Tensor x = scattered({large});
@@ -56,7 +57,7 @@ void fused_sum(benchmark::State& state) {
   state.counters["norm"] = fused(region, {x})[0].item<double>();
 }
 
-// A few elements: what an operation costs beside its arithmetic.
+// A few elements: the cost of an operation without its arithmetic.
 constexpr Index few = 8;
 void eager_few(benchmark::State& state) { measure_chain(state, cheap, few); }
 void fused_few(benchmark::State& state) { measure_chain(state, fused_cheap_function, few); }
@@ -64,7 +65,8 @@ void fused_few(benchmark::State& state) { measure_chain(state, fused_cheap_funct
 void fused_exp(benchmark::State& state) { measure_chain(state, fused_exp_function, large); }
 void fused_exp_cached(benchmark::State& state) { measure_chain(state, fused_exp_function, cached); }
 
-// Operations of one's own beside the built-in ones: recorded, and compiled as loops.
+// User-defined operations beside the built-in ones: recorded functions, and functions compiled as
+// loops.
 const auto open_sigmoid_function = elementwise_op("open_sigmoid", written_sigmoid);
 const auto open_gelu_function = elementwise_op("open_gelu", written_gelu);
 void open_sigmoid(benchmark::State& state) { measure_chain(state, open_sigmoid_function, cached); }
@@ -86,7 +88,7 @@ BENCHMARK(own_gelu)->UseRealTime();
 BENCHMARK(builtin_sigmoid)->UseRealTime();
 BENCHMARK(builtin_gelu)->UseRealTime();
 
-// 2^16 elements on one thread: in parts that are too short for a second one.
+// 2^16 elements on one thread: in parts that are too short for a second thread.
 template <class F>
 void measure_kernel(benchmark::State& state, F&& f, double shift = 0) {
   constexpr Index parts = 4;

@@ -1,5 +1,6 @@
-// A GPU: what an operation costs the host, and what it costs the device beside the device's own copy and cuBLASLt. Built where
-// the CUDA toolkit is; its benchmarks are there where a device is.
+// A GPU: the cost of an operation on the host, and its cost on the device beside the device's own
+// copy and cuBLASLt. This file is built with the CUDA toolkit; its benchmarks are registered if
+// there is a device.
 #include <cublasLt.h>
 #include <cuda_runtime_api.h>
 
@@ -20,9 +21,10 @@ void require(bool succeeded, const char* what) {
 
 const Device device = cuda(0);
 
-// ---- the host ------------------------------------------------------------------------------------------------
+// ---- the host -----------------------------------------------------------------------------------
 
-constexpr int length = 200;  // fewer than what the device lets wait in line: beyond that, the host would wait for it
+// Less than the length of the device's queue; with more, the host would wait for the device.
+constexpr int length = 200;
 
 Tensor chain(const Tensor& x) {
   static const Tensor factor = to(tensor(1.0001f), device);
@@ -31,7 +33,7 @@ Tensor chain(const Tensor& x) {
   return y;
 }
 
-/// The host's time for each operation of f, the device's work apart.
+/// Measures the host's time for each operation of f, without the device's work.
 template <class F>
 void measure_host(benchmark::State& state, const F& f, const Tensor& on_host = tensor(1.f)) {
   const Tensor x = to(on_host, device);
@@ -53,7 +55,7 @@ void gpu_host_grad(benchmark::State& state) { measure_host(state, grad(chain)); 
 void gpu_host_vmap(benchmark::State& state) { measure_host(state, vmap(chain), ones({16})); }
 void gpu_host_vmap_grad(benchmark::State& state) { measure_host(state, vmap(grad(chain)), ones({16})); }
 
-// Small operations from end to end, as PyTorch's are measured.
+// Small operations from end to end, measured in the same way as PyTorch's.
 
 void gpu_scalar_chain(benchmark::State& state) {
   const Tensor x = to(tensor(1.f), device);
@@ -67,12 +69,12 @@ void gpu_scalar_chain_grad(benchmark::State& state) {
       device, state, [&] { return gradient(x); }, length);
 }
 
-// ---- memory --------------------------------------------------------------------------------------------------
+// ---- memory -------------------------------------------------------------------------------------
 
 constexpr Index count = Index{1} << 26, side = Index{1} << 13;
-constexpr int repeats = 10;  // between two waits for the device
+constexpr int repeats = 10;  // between two synchronizations with the device
 
-/// f() many times over, so that the wait at the end does not count.
+/// Calls f() many times, so that the wait at the end is negligible.
 template <class F>
 void measure_stream(benchmark::State& state, F&& f) {
   measure_on(
@@ -130,7 +132,7 @@ void gpu_softmax(benchmark::State& state) {
   measure_stream(state, [&] { return softmax(x); });
 }
 
-// ---- products ------------------------------------------------------------------------------------------------
+// ---- products -----------------------------------------------------------------------------------
 
 constexpr Index n = 4096;
 
@@ -138,9 +140,10 @@ void gpu_matmul(benchmark::State& state) {
   const Tensor a = to(scattered({n, n}), device), b = to(scattered({n, n}), device);
   measure_stream(state, [&] { return matmul(a, b); });
 }
-void gpu_matmul_tf32(benchmark::State& state) { gpu_matmul(state); }  // in a process that asks for it
+// This is registered only in a process that enables TF32.
+void gpu_matmul_tf32(benchmark::State& state) { gpu_matmul(state); }
 
-/// cuBLASLt called directly, by the algorithm that it would choose first.
+/// Calls cuBLASLt directly, with the first algorithm that its heuristic proposes.
 void cublaslt(benchmark::State& state, cublasComputeType_t type) {
   const Tensor a = to(scattered({n, n}), device), b = to(scattered({n, n}), device), c = zeros({n, n}, float32, device);
   constexpr std::size_t workspace_bytes = std::size_t{32} << 20;
@@ -181,7 +184,7 @@ void cublaslt(benchmark::State& state, cublasComputeType_t type) {
 void gpu_cublaslt(benchmark::State& state) { cublaslt(state, CUBLAS_COMPUTE_32F); }
 void gpu_cublaslt_tf32(benchmark::State& state) { cublaslt(state, CUBLAS_COMPUTE_32F_FAST_TF32); }
 
-// ---- programs ------------------------------------------------------------------------------------------------
+// ---- programs -----------------------------------------------------------------------------------
 
 void gpu_mlp_step(benchmark::State& state) { measure_mlp_step(state, device); }
 void gpu_per_example(benchmark::State& state) { measure_per_example(state, gradients_by_vmap, device); }

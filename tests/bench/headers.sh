@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# What Stave's headers cost a program: bash tests/bench/headers.sh [FOLDER of the headers, by default build/release/include]
-# Prints medians of seconds of the processor, and ratios to the standard headers that such a program includes anyway.
+# The compile time of Stave's headers: bash tests/bench/headers.sh [FOLDER]
+# FOLDER has the headers; the default is build/release/include. Prints medians of processor time in
+# seconds, and ratios to the standard headers that such a program includes anyway.
 set -euo pipefail
 CDPATH='' cd -- "$(dirname -- "${BASH_SOURCE[0]}")/../.."
 include=${1:-build/release/include} rounds=${STAVE_BENCH_ROUNDS:-7}

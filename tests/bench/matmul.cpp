@@ -1,4 +1,4 @@
-// Matrix products beside those that BLAS computes when it is called directly, on as many threads.
+// Matrix products beside direct calls of BLAS, on the same number of threads.
 #include <cblas.h>
 #include <tbb/parallel_for.h>
 #include <tbb/task_arena.h>
@@ -7,7 +7,8 @@
 
 #include "bench.h"
 
-// OpenBLAS's; absent in other implementations of CBLAS, which then choose the threads themselves.
+// A function of OpenBLAS. Other implementations of CBLAS do not have it, and choose their number of
+// threads themselves.
 extern "C" __attribute__((weak)) void openblas_set_num_threads(int count);
 
 namespace {
@@ -21,7 +22,7 @@ void use_blas_threads(int count) {
 }
 int all_threads() { return tbb::this_task_arena::max_concurrency(); }
 
-/// batch x [n, n] x [n, n] (no batch: 1).
+/// Operands of [batch, n, n] x [batch, n, n] (no batch: 1).
 struct Operands {
   Index batch, n;
   Tensor a = scattered({batch, n, n}), b = scattered({batch, n, n}) + 0.25;
@@ -31,7 +32,7 @@ void measure_matmul(benchmark::State& state, const Operands& x) {
   measure(state, [&] { return matmul(x.a, x.b); });
 }
 
-/// One product of the batch, by BLAS.
+/// Computes product i of the batch by BLAS.
 void multiply(const Operands& x, Index i, float* out) {
   const int n = static_cast<int>(x.n);
   const Index at = i * x.n * x.n;
@@ -39,7 +40,7 @@ void multiply(const Operands& x, Index i, float* out) {
               x.b.data<float>().data() + at, n, 0, out + at, n);
 }
 
-/// `multiply_all(out)` in place of matmul(a, b).
+/// Measures `multiply_all(out)`, which replaces matmul(a, b).
 template <class F>
 void measure_blas(benchmark::State& state, const Operands& x, F&& multiply_all) {
   std::vector<float> out(static_cast<std::size_t>(x.batch * x.n * x.n));
@@ -59,7 +60,8 @@ void sgemm_1024(benchmark::State& state) {
   measure_blas(state, x, [&](float* out) { multiply(x, 0, out); });
 }
 
-// BLAS has no batch: either product after product, each on the threads of BLAS, or products at a time, each on one.
+// BLAS has no batches. Either it computes one product after another, each on all of its threads, or
+// several products at a time, each on one thread.
 void matmul_batched(benchmark::State& state) { measure_matmul(state, {batch, small}); }
 void sgemm_in_turn(benchmark::State& state) {
   const Operands x{batch, small};

@@ -1,5 +1,7 @@
-// The No-U-Turn Sampler, 128 chains, beside NumPyro's (peer_nuts.py): the time for an effective draw of the coordinate that has the fewest,
-// warm-up included; compilation is, too, but not NumPyro's, which takes longer than the rest. Models are those of examples/27.
+// The No-U-Turn Sampler, 128 chains, beside NumPyro's (peer_nuts.py): the time for an effective
+// draw of the coordinate with the fewest, warm-up included. Stave's time includes compilation;
+// NumPyro's excludes it, because it takes longer than everything else. The models are those of
+// examples/27.
 #include <sched.h>
 
 #include <algorithm>
@@ -23,7 +25,7 @@ struct Schools {
   }
 };
 
-// The digits 3 and 8, by the means of 16 squares of 2x2 pixels.
+// The digits 3 and 8, with the means of 16 squares of 2x2 pixels as features.
 struct Logistic {
   Tensor features, is_eight;
   Logistic() {
@@ -46,7 +48,7 @@ struct Funnel {
   }
 };
 
-/// That this process may use.
+/// Returns the number of cores that this process may use.
 int cores() {
   cpu_set_t allowed;
   return sched_getaffinity(0, sizeof allowed, &allowed) == 0 ? CPU_COUNT(&allowed) : 1;
@@ -59,7 +61,7 @@ void measure_nuts(benchmark::State& state, const NamedTensors& start) {
   const NutsOptions options{.chains = 128, .warmup = 100, .draws = 100, .threads = cores()};
   const auto draws = [&](std::uint64_t seed) { return nuts(log_p, start, Key(seed), options).draws; };
   settle();
-  draws(0);  // recorded, and wakes the threads
+  draws(0);  // records the program and wakes the threads
   double effective = 0;
   std::uint64_t seed = 0;
   for (auto _ : state) {

@@ -1,4 +1,5 @@
-// Operations of operations.h, on the CPU. The counter `norm` is that of their results, which the peers' must agree with.
+// The operations of operations.h on the CPU. The counter `norm` is the norm of their results, with
+// which the peers' norms must agree.
 #include <cmath>
 #include <functional>
 #include <vector>
@@ -11,18 +12,18 @@ namespace {
 using namespace stave_bench;
 
 using Results = std::vector<Tensor>;
-using Computation = std::function<Results()>;  // holds its inputs
+using Computation = std::function<Results()>;  // owns its inputs
 
-// ---- inputs: peer_operations.py makes the same ones ------------------------------------------------------------
+// ---- inputs: peer_operations.py makes the same ones ---------------------------------------------
 
-/// Numbers from -1/2 to 1/2 that do not repeat soon.
+/// Returns numbers from -1/2 to 1/2, with a long period.
 Tensor mixed(const Shape& shape) {
   const Tensor i = arange(0, shape.elements(), 1, int64);
   return reshape(astype((i % 65537) * (i % 65521) % 10007, float32) / 10007 - 0.5, shape);
 }
-/// Each of `count` rows is that of a table, shifted.
+/// Returns `count` rows; each is the same row plus a number of its own.
 Tensor mixed_rows(Index count, Index width) { return mixed({count, 1}) + mixed({width}); }
-/// Places in [0, n) without order.
+/// Returns indices in [0, n) in an irregular order.
 Tensor places(Index count, Index n) { return arange(0, count, 1, int64) * 611953 % 1000003 % n; }
 
 Tensor general(const Shape& shape) {  // matrices that are far from singular
@@ -36,13 +37,13 @@ Tensor positive(const Shape& shape) { return symmetric(shape) + static_cast<doub
 
 Shape stack(Index n) { return n == 3 ? Shape{100000, 3, 3} : n == 16 ? Shape{64, 16, 16} : Shape{n, n}; }
 
-// ---- computations ----------------------------------------------------------------------------------------------
+// ---- computations -------------------------------------------------------------------------------
 
 template <class F, class... X>
 Computation value(F f, X... x) {
   return [=] { return Results{f(x...)}; };
 }
-/// The value, and the cotangents of the inputs.
+/// Returns a computation of the value and the cotangents of the inputs.
 template <class F, class... X>
 Computation gradients(F f, X... x) {
   const Tensor y = f(x...), ct = reshape(mixed({y.size()}), y.shape());
@@ -160,7 +161,7 @@ STAVE_BY_SIZE(eigh)
 STAVE_BY_SIZE(svd)
 #undef STAVE_BY_SIZE
 
-// ---- measuring -------------------------------------------------------------------------------------------------
+// ---- measuring ----------------------------------------------------------------------------------
 
 double norm_of(const Results& results) {
   double squares = 0;

@@ -1,5 +1,5 @@
-// The operations that are compared with PyTorch and JAX: operations.cpp has Stave's side, peer_operations.py theirs, bars.cpp a bar
-// for each.
+// The operations that are compared with PyTorch and JAX. operations.cpp implements Stave's side,
+// peer_operations.py the peers' side, and bars.cpp has a bar for each.
 #pragma once
 
 // clang-format off

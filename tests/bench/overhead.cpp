@@ -1,5 +1,6 @@
-// What an operation costs, by handler: time for each operation of a chain on single numbers, where there is nothing but
-// overhead. The baseline is `plain`: the same chain with no handler.
+// The cost of an operation under each handler: the time for each operation of a chain on single
+// numbers, whose arithmetic is negligible. The baseline is `plain`: the same chain without a
+// handler.
 #include "bench.h"
 
 namespace {
@@ -22,7 +23,7 @@ void measure_chain(benchmark::State& state, const F& f, const Tensor& x = tensor
       state, [&] { return f(x); }, operations);
 }
 
-// ---- no handler ----------------------------------------------------------------------------------------------
+// ---- no handler ---------------------------------------------------------------------------------
 
 void plain(benchmark::State& state) { measure_chain(state, chain); }
 
@@ -52,7 +53,7 @@ void broadcast_add(benchmark::State& state) {
   });
 }
 
-// ---- handlers of one's own -----------------------------------------------------------------------------------
+// ---- user-defined handlers ----------------------------------------------------------------------
 
 struct CountOps : Handler {
   long count = 0;
@@ -69,7 +70,7 @@ struct AnswersQuestions : Handles<Question> {
   int handle(Question&) override { return 42; }
 };
 
-/// f under `depth` handlers of type H.
+/// Runs f under `depth` handlers of type H.
 template <class H, class F>
 Tensor nested(const F& f, const Tensor& x, int depth) {
   if (depth == 0) return f(x);
@@ -87,7 +88,7 @@ void idle_handlers(benchmark::State& state) {
   measure_chain(state, [&](const Tensor& x) { return nested<AnswersQuestions>(chain, x, depth); });
 }
 
-/// Of two computations, each operation of which ends a turn.
+/// Two concurrent computations, where each operation ends a turn.
 void turns(benchmark::State& state) {
   const auto both = [](const Tensor& x) {
     return std::get<0>(concurrently([&] { return chain(x); }, [&] { return chain(x); }));
@@ -98,16 +99,18 @@ void turns(benchmark::State& state) {
 void install(benchmark::State& state) {
   CountOps counting;
   Handler* handler = &counting;
-  benchmark::DoNotOptimize(handler);  // of a type unknown here, so that the call into it stays
+  // Hides the handler's type from the compiler, so that the virtual call stays.
+  benchmark::DoNotOptimize(handler);
   settle();
   for (auto _ : state) with(*handler, [] { benchmark::ClobberMemory(); });
   count_operations(state, 1);
 }
 
-// ---- transforms ----------------------------------------------------------------------------------------------
+// ---- transforms ---------------------------------------------------------------------------------
 
 void grad_chain(benchmark::State& state) { measure_chain(state, grad(chain)); }
-/// As long as a program of many steps: what a tape holds has left the caches by the time the backward pass comes to it.
+/// A chain as long as a program of many steps: the tape has left the caches by the time the
+/// backward pass reads it.
 void grad_chain_100k(benchmark::State& state) {
   constexpr int many = 100'000;
   const auto f = [](const Tensor& x) { return chain_of(many, x); };
@@ -119,8 +122,8 @@ void jvp_chain(benchmark::State& state) {
 void vmap_chain(benchmark::State& state) { measure_chain(state, vmap(chain), ones({16})); }
 void vmap_grad_chain(benchmark::State& state) { measure_chain(state, vmap(grad(chain)), ones({16})); }
 void grad_grad_chain(benchmark::State& state) { measure_chain(state, grad(grad(chain))); }
-/// Of powers of x: the chain above is linear in x, so the outer backward pass finds nothing to do. Here it does: a multiplication
-/// becomes fourteen operations.
+/// Second derivatives of a power of x. The chain above is linear in x, so that its outer backward
+/// pass has nothing to do; here each multiplication becomes fourteen operations.
 void grad_grad_power(benchmark::State& state) {
   const auto power = [](const Tensor& x) {
     Tensor y = x;

@@ -1,4 +1,5 @@
-// Elementwise functions as a program would write them: fused.cpp performs them as recorded regions and as loops (own_operations.cpp).
+// Elementwise functions written as in a user's program. fused.cpp runs them as recorded regions and
+// as loops (own_operations.cpp).
 #pragma once
 
 #include <cmath>

@@ -1,4 +1,4 @@
-// For fused.cpp: operations of one's own, compiled by stave_add_kernels.
+// User-defined operations for fused.cpp, compiled by stave_add_kernels.
 #include <stave/backends/cpu/own_kernels.h>
 
 #include "own_functions.h"

@@ -1,4 +1,5 @@
-// Control flow under vmap: lanes that part, beside a loop over them, masks written by hand, and functions without reads.
+// Control flow under vmap: lanes that split, beside a loop over the lanes, hand-written masks, and
+// functions without reads.
 #include <vector>
 
 #include "bench.h"
@@ -14,7 +15,7 @@ Tensor loop(const F& f, const Tensor& xs) {
   return stack(results);
 }
 
-// ---- Newton's method for square roots, 1,024 lanes -----------------------------------------------------------
+// ---- Newton's method for square roots, 1,024 lanes ----------------------------------------------
 
 Tensor newton(const Tensor& a) {
   Tensor x = a;
@@ -30,7 +31,7 @@ void newton_loop(benchmark::State& state) {
   measure(state, [as = newton_numbers()] { return loop(newton, as); });
 }
 
-// ---- a fixed point of 256 numbers, 512 lanes of different scales ---------------------------------------------
+// ---- a fixed point of 256 numbers, 512 lanes of different scales --------------------------------
 
 struct FixedPoint {
   Tensor weights = scattered({256, 256}, 0.11), xs = scattered({512, 256}, 4) * exp(scattered({512, 1}, 4));
@@ -79,9 +80,9 @@ void fixed_point_gradient_loop(benchmark::State& state) {
   measure(state, [&] { return grad(total)(problem.xs); });
 }
 
-// ---- reads at which nobody parts, and where all do -----------------------------------------------------------
+// ---- reads without a split, and reads at which all lanes split ----------------------------------
 
-// Eight operations a step.
+// Eight operations per step.
 Tensor step(const Tensor& x) {
   Tensor y = x;
   for (int i = 0; i < 4; ++i) y = y * 1.01 + 0.1;
@@ -125,7 +126,7 @@ void collatz_loop(benchmark::State& state) {
   measure(state, [ns = arange(1, 1025)] { return loop(collatz, ns); });
 }
 
-// What narrowing a value of all lanes to some takes, for each that stays.
+// The cost of selecting some lanes of a value of all lanes, for each selected lane.
 void gather_scalar_rows(benchmark::State& state) {
   constexpr int count = 2048;
   const Tensor rows = scattered({2 * count}), places = reshape(arange(count) * 2 + arange(count) % 2, {count, 1});

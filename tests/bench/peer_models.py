@@ -1,5 +1,6 @@
-"""The models of compiled_models.cpp in JAX, which compiles each, and in PyTorch: makers of functions without arguments, by name, as those of
-peer_operations.py."""
+"""The models of compiled_models.cpp in JAX, which compiles each, and in PyTorch.
+
+As in peer_operations.py, these are makers of functions without arguments, by name."""
 import importlib.util
 import os
 
@@ -14,13 +15,13 @@ def scattered(shape, size=1.0):
     return (numbers * np.float32(size)).reshape(shape)
 
 
-# ---- a transformer of characters -------------------------------------------------------------------------------
+# ---- a transformer of characters -----------------------------------------------------------------
 
 LENGTH, WIDTH, HEADS, BATCH, CHARACTERS = 64, 64, 4, 16, 64
 
 
 def transformer():
-    """Its parameters by name."""
+    """Returns the transformer's parameters by name."""
     weights = lambda rows, columns: scattered((rows, columns), 2 / rows ** 0.5)
     ones, zeros = np.ones(WIDTH, np.float32), lambda n: np.zeros(n, np.float32)
     net = {"characters": weights(CHARACTERS, WIDTH), "places": weights(LENGTH, WIDTH), "scale": ones,
@@ -57,7 +58,7 @@ def torch_transformer_step():
         return F.cross_entropy(logits.reshape(-1, CHARACTERS), seen[:, 1:].reshape(-1))
 
     def step():
-        """Each goes on from the one before; the first is what the others do."""
+        """Each step continues from the one before; the first result is compared with the other programs."""
         optimizer.zero_grad()
         value = loss()
         value.backward()
@@ -68,7 +69,7 @@ def torch_transformer_step():
     return step
 
 
-# ---- a published model, by transformers ------------------------------------------------------------------------
+# ---- a published model, by transformers ----------------------------------------------------------
 
 SENTENCES, TOKENS = 32, 32
 
@@ -102,7 +103,7 @@ if importlib.util.find_spec("jax"):
             return lambda: jax.tree.leaves(jax.block_until_ready(function(*given)))
         return make
 
-    # ---- an extended Kalman filter ------------------------------------------------------------------------------
+    # ---- an extended Kalman filter ---------------------------------------------------------------
 
     DT, MEASUREMENTS = 0.1, 50
 
@@ -137,7 +138,7 @@ if importlib.util.find_spec("jax"):
         t = np.arange(MEASUREMENTS, dtype=np.float32)
         return np.stack([3 + np.cos(np.float32(0.1) * t), np.float32(0.02) * t], 1)
 
-    # ---- Hamiltonian Monte Carlo --------------------------------------------------------------------------------
+    # ---- Hamiltonian Monte Carlo -----------------------------------------------------------------
 
     def log_posterior(q, points):
         return -jnp.sum(jax.nn.softplus(-(points @ q))) - q @ q / 2
@@ -156,7 +157,7 @@ if importlib.util.find_spec("jax"):
         return (scattered((64, 8)), scattered((65, 8), 3)[1:], scattered((64,)) + np.float32(0.501),
                 scattered((128, 8), 4))
 
-    # ---- the transformer ----------------------------------------------------------------------------------------
+    # ---- the transformer -------------------------------------------------------------------------
 
     def norm(x, scale, shift):
         centred = x - x.mean(-1, keepdims=True)

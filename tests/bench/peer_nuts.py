@@ -1,5 +1,7 @@
-"""The models of nuts.cpp, sampled by NumPyro's NUTS: all chains as lanes of one program; (..._cores_parallel) a share of them on a device for
-each core; (..._chains_parallel) each on a device of its own."""
+"""The models of nuts.cpp, sampled by NumPyro's NUTS.
+
+All chains are lanes of one program; or (..._cores_parallel) each core has a device, which runs a
+share of the chains; or (..._chains_parallel) each chain has a device of its own."""
 import importlib.util
 import os
 
@@ -45,7 +47,7 @@ if importlib.util.find_spec("numpyro") and importlib.util.find_spec("arviz"):
         return model
 
     class Run:
-        """Samples, when called; compiled at the first call, which MCMC.run alone would be at each."""
+        """Samples when called. It compiles at the first call only, while MCMC.run alone would at each."""
 
         def __init__(self, model, devices):
             def draws_of(key):
@@ -67,7 +69,7 @@ if importlib.util.find_spec("numpyro") and importlib.util.find_spec("arviz"):
             self.draws = jax.block_until_ready(self.all_draws_of(jax.random.key(self.seed)))
 
         def effective(self):
-            """Of the last call, the fewest effective draws of any coordinate."""
+            """Returns the fewest effective draws of any coordinate in the last call."""
             import arviz
             axes = 2 if self.devices == 1 else 3
             draws = {name: np.asarray(x).reshape(CHAINS, DRAWS, *x.shape[axes:]) for name, x in self.draws.items()}

@@ -1,5 +1,7 @@
-"""The operations of operations.h in PyTorch and in JAX, which compiles each: makers of functions without arguments, which are timed, by
-name. Inputs are those of operations.cpp. What a function returns has the norm that Stave's results have."""
+"""The operations of operations.h in PyTorch and in JAX, which compiles each.
+
+These are makers of functions without arguments, by name; the functions are timed. The inputs are
+those of operations.cpp, and the results have the same norm as Stave's results."""
 import importlib.util
 
 import numpy as np
@@ -7,7 +9,7 @@ import torch
 import torch.nn.functional as F
 
 
-# ---- inputs ----------------------------------------------------------------------------------------------------
+# ---- inputs --------------------------------------------------------------------------------------
 
 def mixed(*shape):
     i = np.arange(np.prod(shape), dtype=np.int64)
@@ -65,7 +67,7 @@ def norm_of(results):
     return sum(float(torch.linalg.vector_norm(x)) ** 2 for x in floats) ** 0.5
 
 
-# ---- PyTorch ---------------------------------------------------------------------------------------------------
+# ---- PyTorch -------------------------------------------------------------------------------------
 
 def torch_value(f, inputs, dtype=None):
     def make():
@@ -79,7 +81,9 @@ def torch_value(f, inputs, dtype=None):
 
 
 def torch_gradients(f, inputs, constants=0):
-    """The value and the gradients by all inputs but the last `constants`; a number has the cotangent 1."""
+    """Makes a function that returns the value and the gradients by all inputs but the last `constants`.
+
+    If the result is a number, its cotangent is 1."""
     def make():
         xs = [torch.from_numpy(x) for x in inputs()]
         by = xs[:len(xs) - constants]
@@ -115,7 +119,9 @@ def torch_max_pool(x):
 
 
 def with_both(value, gradients, functions):
-    """By name, in value and gradient: functions, their inputs, and how many of these, at the end, are constants."""
+    """Returns programs by name, for the value and for the gradient.
+
+    `functions` has functions, their inputs, and how many of the last inputs are constants."""
     programs = {}
     for name, (f, inputs, constants) in functions.items():
         programs[name] = value(f, inputs)
@@ -153,7 +159,7 @@ for n, shape in STACKS.items():
     }
 
 
-# ---- JAX -------------------------------------------------------------------------------------------------------
+# ---- JAX -----------------------------------------------------------------------------------------
 
 JAX = {}
 if importlib.util.find_spec("jax"):
@@ -235,7 +241,7 @@ if importlib.util.find_spec("jax"):
         }
 
 
-    # ---- chains of elementwise operations (fused.cpp) -----------------------------------------------------------
+    # ---- chains of elementwise operations (fused.cpp) --------------------------------------------
 
     def scattered(count):
         i = np.arange(count) % 1009
@@ -280,14 +286,16 @@ if importlib.util.find_spec("jax"):
         return make
 
     def jax_cheap_donated():
-        """Each call takes the result of the one before, so that its memory may be used again; the first is that of `cheap`."""
+        """Each call takes the result of the call before, so that its memory may be used again.
+
+        The first result is that of `cheap`."""
         function, state = jax.jit(cheap, donate_argnums=0), [scattered(1 << 24)]
         def run():
             state[0] = jax.block_until_ready(function(state[0]))
             return state[0]
         return run
 
-    # A path of the system of Lorenz, 1963, by Runge and Kutta's method.
+    # A path of the Lorenz system (1963), by a Runge-Kutta method.
     def lorenz(s):
         x, y, z = s
         return jnp.stack([10 * (y - x), x * (28 - z) - y, x * y - 8 / 3 * z])
@@ -309,7 +317,7 @@ if importlib.util.find_spec("jax"):
         return make
 
     def jax_lorenz_compile():
-        """From the function to its first result; what XLA has compiled before is forgotten."""
+        """Each run goes from the function to its first result; XLA's cache is cleared before."""
         s = jnp.ones(3, jnp.float32)
         def run():
             jax.clear_caches()

@@ -35,7 +35,7 @@ def require_near(value, by_numpy, what):
         raise SystemExit(f"peers.py: {what} is {value}, and {by_numpy} by NumPy")
 
 
-# ---- programs: each makes a function without arguments, which is timed -----------------------------------------
+# ---- programs: each makes a function without arguments, which is timed ---------------------------
 
 def mlp_step():
     weights = [scattered((784, 256), 0.2), scattered((256,), 0.2), scattered((256, 256), 0.2),
@@ -114,10 +114,10 @@ def scalar_grad():
     return lambda: torch.autograd.grad(scalar_chain(x), x)[0]
 
 
-# ---- on a GPU --------------------------------------------------------------------------------------------------
+# ---- on a GPU ------------------------------------------------------------------------------------
 
 def on_gpu(program):
-    """The program with its tensors on the GPU; each run waits for it."""
+    """Makes the program with its tensors on the GPU; each run waits for the GPU."""
     def make():
         torch.set_default_device("cuda")
         global FACTOR
@@ -152,7 +152,8 @@ def per_example():
     return lambda: gradients(weights, pixels, labels)
 
 
-# name -> program, and the operations to which its time is divided, or what counts them when it has run
+# name -> the program, and the number of operations by which its time is divided, or a function that
+# counts them after a run
 PROGRAMS = {
     "torch_mlp_step": (mlp_step, 1),
     "torch_elementwise_eager": (elementwise_eager, 1),
@@ -177,12 +178,12 @@ if torch.cuda.is_available():
     }
 
 
-# Set where XLA was started in another way: with one thread, for the programs called ..._kernel; with a device for each chain, for those
-# called ..._parallel.
+# This variable is set in a process that starts XLA differently: with one thread, for the programs
+# named ..._kernel; with a device for each chain, for the programs named ..._parallel.
 APART = "STAVE_BENCH_APART"
 
 
-# ---- timing ----------------------------------------------------------------------------------------------------
+# ---- timing --------------------------------------------------------------------------------------
 
 def seconds_of(function, iterations):
     start = time.perf_counter()
@@ -192,7 +193,7 @@ def seconds_of(function, iterations):
 
 
 def iterations_for(function, min_time):
-    """How many take min_time; the function is warm after it."""
+    """Returns how many iterations take min_time; the function is warm afterwards."""
     iterations = 1
     while (seconds := seconds_of(function, iterations)) < min_time:
         iterations = max(iterations + 1, int(iterations * min(10, 1.2 * min_time / seconds)))
@@ -209,7 +210,7 @@ def measure(names, repetitions, min_time):
     norms = {name: norm_of(function()) for name, function in functions.items() if name in COMPARED}
     iterations = {name: iterations_for(function, min_time) for name, function in functions.items()}
     order = [name for name in names for _ in range(repetitions)]
-    random.shuffle(order)  # so that what the machine does meanwhile strikes all alike
+    random.shuffle(order)  # so that other work of the machine affects all programs alike
     samples = []
     for name in order:
         seconds_of(functions[name], 1)  # wakes the threads
@@ -223,7 +224,7 @@ def measure(names, repetitions, min_time):
 
 
 def measured_apart(names, arguments, flags, cores):
-    """In a process of its own: what threads and devices XLA has is settled when it starts."""
+    """Measures in a process of its own, because XLA's threads and devices are fixed when it starts."""
     if not names:
         return []
     with tempfile.NamedTemporaryFile() as file:

@@ -1,4 +1,5 @@
-// Programs of many operations (programs.h) on the CPU; gradients of each example also beside those batched by hand. And softmax.
+// Programs of many operations (programs.h) on the CPU, per-example gradients beside gradients
+// batched by hand, and softmax.
 #include <algorithm>
 #include <vector>
 
@@ -10,14 +11,15 @@ using namespace stave_bench;
 
 void mlp_step(benchmark::State& state) { measure_mlp_step(state); }
 
-// ---- gradients of each example ---------------------------------------------------------------------------------
+// ---- gradients of each example ------------------------------------------------------------------
 
-/// rows[i] (column) x columns[i] (row), for each example.
+/// Returns rows[i] (column) x columns[i] (row) for each example.
 Tensor outer_products(const Tensor& rows, const Tensor& columns) {
   return matmul(expand_dims(rows, 2), expand_dims(columns, 1));
 }
 
-/// What vmap(grad(loss)) computes, batched and differentiated by hand, with the operations that the rules use.
+/// Computes the same as vmap(grad(loss)), batched and differentiated by hand, with the operations
+/// that the rules use.
 Mlp gradients_by_hand(const Mlp& mlp, const Tensor& pixels, const Tensor& labels) {
   const Tensor h1 = relu(matmul(pixels, mlp.w1) + mlp.b1);
   const Tensor h2 = relu(matmul(h1, mlp.w2) + mlp.b2);
@@ -44,10 +46,11 @@ void per_example_hand(benchmark::State& state) {
   measure_per_example(state, gradients_by_hand);
 }
 
-// ---- elementwise operations ------------------------------------------------------------------------------------
+// ---- elementwise operations ---------------------------------------------------------------------
 
 constexpr Index count = Index{1} << 20;
-constexpr double elementwise_value = 869177, elementwise_gradient_norm = 5587.85;  // by NumPy in float64
+// Computed by NumPy in float64.
+constexpr double elementwise_value = 869177, elementwise_gradient_norm = 5587.85;
 
 void elementwise_eager(benchmark::State& state) {
   const Tensor x = scattered({count});
@@ -63,7 +66,7 @@ void elementwise_grad(benchmark::State& state) {
   measure(state, [&] { return gradient(x); });
 }
 
-// ---- softmax ---------------------------------------------------------------------------------------------------
+// ---- softmax ------------------------------------------------------------------------------------
 
 constexpr double softmax_norm = 6.3244;  // by NumPy in float64
 

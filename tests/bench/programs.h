@@ -1,5 +1,5 @@
-// The programs that are measured on the CPU and, where there is one, on a GPU: a step of training, and a chain of elementwise
-// operations. peers.py has the same ones, and the same numbers that they must give.
+// Programs that are measured on the CPU and, if there is one, on a GPU: a training step, and a
+// chain of elementwise operations. peers.py has the same programs and the same expected results.
 #pragma once
 
 #include <cmath>
@@ -8,7 +8,7 @@
 
 namespace stave_bench {
 
-// ---- a network of 784-256-256-10 -------------------------------------------------------------------------------
+// ---- a network of 784-256-256-10 ----------------------------------------------------------------
 
 struct Mlp {
   Tensor w1, b1, w2, b2, w3, b3;
@@ -29,17 +29,17 @@ inline Tensor logits(const Mlp& mlp, const Tensor& pixels) {
   return matmul(h2, mlp.w3) + mlp.b3;
 }
 
-/// Cross entropy of one example, or the mean of a batch's.
+/// Returns the cross entropy of one example, or the mean over a batch.
 inline Tensor loss(const Mlp& mlp, const Tensor& pixels, const Tensor& labels) {
   const Tensor z = logits(mlp, pixels);
   return mean(logsumexp(z, -1) - sum(labels * z, -1));
 }
 
-// By NumPy in float64, to six digits.
+// Computed by NumPy in float64, to six digits.
 constexpr double mlp_loss = 2.39380, mlp_gradient_norm = 1.62219;
 inline bool near(double a, double b) { return std::abs(a - b) <= 1e-4 * std::abs(b); }
 
-/// f(), and the device's part of it.
+/// Measures f(), including the device's part of it.
 template <class F>
 void measure_on(Device device, benchmark::State& state, F&& f, int operations = 1) {
   measure(
@@ -72,7 +72,7 @@ void measure_per_example(benchmark::State& state, const F& gradients, Device dev
   measure_on(device, state, [&] { return gradients(mlp, pixels, labels); });
 }
 
-// ---- elementwise operations ------------------------------------------------------------------------------------
+// ---- elementwise operations ---------------------------------------------------------------------
 
 inline Tensor elementwise_chain(const Tensor& x) {
   Tensor y = x;
@@ -80,7 +80,7 @@ inline Tensor elementwise_chain(const Tensor& x) {
   return sum(y);
 }
 
-// ---- a long chain, of which a tape that keeps everything keeps 4 GB --------------------------------------------
+// ---- a long chain, for which a tape that saves everything takes 4 GB ----------------------------
 
 inline Tensor make_squared() { return 1 - square(scattered({1 << 20})) * 1e-3; }
 inline Tensor squares(const Tensor& x) {

@@ -1,5 +1,5 @@
-// What the machine itself costs: the measure of all that is told in nanoseconds (bars.cpp), since a slower or busier machine
-// slows both down.
+// The machine's own speed, with which all benchmarks in nanoseconds are compared (bars.cpp): a
+// slower or busier machine slows both.
 #include <atomic>
 #include <cstdlib>
 #include <new>
@@ -22,12 +22,13 @@ struct Successor final : Step {
   std::size_t next(std::size_t x) const override { return x + 1; }
 };
 
-// What an operation cannot do without: memory for its result (64 bytes), a count of its owners, up and down, and a call
-// through a table. Each waits for the one before.
+// The minimum that an operation needs: memory for its result (64 bytes), a reference count, up and
+// down, and a call through a table. Each step waits for the one before.
 void reference(benchmark::State& state) {
   const Successor successor;
   const Step* step = &successor;
-  benchmark::DoNotOptimize(step);  // of a type unknown here, so that the call stays
+  // Hides the type from the compiler, so that the call stays.
+  benchmark::DoNotOptimize(step);
   measure(
       state,
       [step] {
@@ -46,7 +47,7 @@ void reference(benchmark::State& state) {
       length);
 }
 
-// The time of a cycle: an addition takes one, and waits for the one before.
+// The time of a clock cycle: an addition takes one cycle, and waits for the addition before.
 void clock_cycle(benchmark::State& state) {
   std::size_t one = 1;
   benchmark::DoNotOptimize(one);
@@ -58,7 +59,7 @@ void clock_cycle(benchmark::State& state) {
 #pragma GCC unroll 8
           for (int j = 0; j < 8; ++j) {
             x += one;
-            asm("" : "+r"(x));  // or eight additions would be one of 8
+            asm("" : "+r"(x));  // keeps the compiler from adding 8 at once
           }
         }
         return x;

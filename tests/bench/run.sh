@@ -1,16 +1,21 @@
 #!/usr/bin/env bash
 # Measures Stave against its bars (bars.cpp): bash tests/bench/run.sh [FILTER]
 #
-# FILTER is a regular expression that selects bars by name. The output closes with a line for each of them,
+# FILTER is a regular expression that selects bars by name. The output ends with a line for each
+# bar,
 #   bar NAME MEASURED LIMIT holds|short|unsure    or    bar NAME - LIMIT skipped
-# and the exit status is nonzero if one is short. Limits in nanoseconds are ratios to what the machine itself takes in the same
-# rounds (reference.cpp), so that they mean the same on a slow or busy one; where even that varies, a bar is unsure.
+# and the exit status is nonzero if a bar is short. Limits in nanoseconds are ratios to the time of
+# the machine's reference in the same rounds (reference.cpp), so that they mean the same on a slow
+# or busy machine. If even the reference varies, a bar is unsure.
 #
-# Stave is built as a release and installed into build/bench-install; the benchmarks are a project of its own that finds it
-# there. Bars against PyTorch and JAX need a Python that imports them (pip install torch jax; PYTHON chooses which), those against
-# NumPyro one with numpyro and arviz, one against transformers these and a model, which is fetched; they are skipped elsewhere, and so
-# are those of several processes without MPI.
-# The two programs take turns, STAVE_BENCH_ROUNDS times (5), and within a round all benchmarks do, at random.
+# Stave is built as a release and installed into build/bench-install; the benchmarks are a project
+# of their own that finds it there. Bars against PyTorch and JAX need a Python that can import them
+# (pip install torch jax; PYTHON chooses the interpreter). Bars against NumPyro also need numpyro
+# and arviz, and the bar against transformers needs that package and a model, which is fetched. Bars
+# whose needs are missing are skipped, as are bars of several processes without MPI.
+#
+# Stave's and the peers' programs take turns, STAVE_BENCH_ROUNDS times (default 5). Within a round,
+# all benchmarks of a program run in random order.
 set -euo pipefail
 CDPATH='' cd -- "$(dirname -- "${BASH_SOURCE[0]}")/../.."
 source cmake/packages.sh
@@ -22,7 +27,8 @@ repetitions=3 min_time=0.05  # seconds
 python=${PYTHON:-python3}
 prefix=$PWD/build/bench-install samples=build/bench/samples
 
-# On shared cores PyTorch's threads wait for each other at every operation, tens of times longer than they compute.
+# On shared cores, PyTorch's threads wait for each other at every operation, tens of times longer
+# than they compute.
 if [[ -r /proc/loadavg ]] && awk -v cores="$(nproc)" '{ exit !($1 > cores / 2) }' /proc/loadavg; then
   echo "Other programs are busy on this machine: the figures will not be reliable, least of all those against PyTorch" >&2
 fi

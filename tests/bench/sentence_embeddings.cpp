@@ -1,5 +1,6 @@
-// A published model, all-MiniLM-L6-v2, as in examples/32, on 32 sentences of up to 32 tokens, beside transformers in PyTorch (peer_models.py).
-// STAVE_MINILM names the folder with its weights, which run.sh fetches: without it there is nothing to measure.
+// The published model all-MiniLM-L6-v2, as in examples/32, on 32 sentences of up to 32 tokens,
+// beside transformers in PyTorch (peer_models.py). STAVE_MINILM names the folder with its weights,
+// which run.sh fetches; without it no benchmark is registered.
 #include <cblas.h>
 
 #include <cmath>
@@ -32,7 +33,8 @@ Tensor attention(const Bert& bert, const std::string& name, const Tensor& x, con
   return dense(bert, name + ".output.dense", mixed);
 }
 
-// Of one sentence the mean over its tokens, which has a norm to compare: the embedding's is 1.
+// Returns the mean over a sentence's tokens. It is not normalised like the embedding, whose norm of
+// 1 could not be compared.
 Tensor embed(const Bert& bert, const Tensor& tokens, const Tensor& mask) {
   const auto table = [&](const char* what) {
     return bert.at("embeddings." + std::string(what) + "_embeddings.weight");
@@ -57,13 +59,14 @@ void measure_on_sentences(benchmark::State& state, const F& f, const std::string
   const Bert bert = load_safetensors<Bert>(folder + "/model.safetensors");
   const Tensor tokens = reshape(arange(sentences * length) * 7919 % 30522, {sentences, length});
   const Tensor mask = arange(length) < 16 + expand_dims(arange(sentences) % 17, 1);
-  f(bert, tokens, mask);  // compiled, it is recorded; the next one is a replay
+  f(bert, tokens, mask);  // if f is compiled, this call records it; the next one is a replay
   const Tensor means = f(bert, tokens, mask);
   state.counters["norm"] = stave::norm(means).item<double>();
   measure(state, [&] { return f(bert, tokens, mask); });
 }
 
-// What its products of weights take, by BLAS: the rest is what everything else costs.
+// The time of the model's products with weights, by BLAS; the rest of the model's time is
+// everything else.
 void products_alone(benchmark::State& state) {
   constexpr int rows = sentences * length, width = 384, inner = 1536;
   const Tensor x = scattered({rows, inner}), w = scattered({inner, inner});

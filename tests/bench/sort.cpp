@@ -1,4 +1,5 @@
-// Sorting 2^20 random floats, and scanning them. The baseline of the same run: std::sort on a copy.
+// Sorting 2^20 random floats, and cumulative sums of them. The baseline of the same run is
+// std::sort on a copy.
 //
 //   build/ci/tests/stave_bench --benchmark_filter=2_20
 

@@ -11,7 +11,7 @@
 #include <immintrin.h>
 #endif
 
-// The loops are compiled once for each width of registers.
+// The loops are compiled once for each register width.
 #if defined(__x86_64__)
 #define STAVE_BENCH_WIDEST [[gnu::target_clones("avx512f", "avx2", "default")]]
 #else
@@ -28,7 +28,7 @@ constexpr Index line = sizeof(Line) / sizeof(float);
 STAVE_BENCH_WIDEST void copy_lines(Line* out, const Line* in, Index count) {
   for (Index i = 0; i < count; ++i) {
     out[i] = in[i];
-    asm volatile("" ::: "memory");  // or the compiler would call memcpy
+    asm volatile("" ::: "memory");  // keeps the compiler from calling memcpy
   }
 }
 
@@ -49,7 +49,7 @@ float total(const Line& x) {
   return sum;
 }
 
-// Four sums, so that additions need not wait for each other.
+// Uses four sums, so that additions need not wait for each other.
 STAVE_BENCH_WIDEST float read_lines(const Line* in, Index count) {
   Line sums[4] = {};
   Index i = 0;
@@ -76,7 +76,7 @@ STAVE_BENCH_WIDEST float prefetch_lines(const Line* in, Index count) {
 
 using Range = tbb::blocked_range<Index>;
 
-/// Of lines: pieces of 256 KiB at least, shared out as threads come free.
+/// Returns the range of lines, in pieces of at least 256 KiB, which idle threads take.
 Range lines_of(Index n) { return Range(0, n / line, 1 << 12); }
 
 template <class Copy>

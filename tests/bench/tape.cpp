@@ -1,5 +1,5 @@
-// What a tape keeps, and what computing the rest again takes: a thousand squares of a million floats, and the programs of which rules
-// that keep the ends of runs would keep more than the plain tape.
+// The memory of a tape, and the cost of rematerialisation: a thousand squares of a million floats;
+// and programs for which a rule that saves the ends of runs would save more than the plain tape.
 #include <algorithm>
 
 #include "programs.h"
@@ -18,12 +18,12 @@ void tape_save_all(benchmark::State& state) {
   measure(state, [&] { return grad(squares, {.recompute = never})(x); });
 }
 
-// The figure stands where other benchmarks have nanoseconds.
+// Reports the figure in place of other benchmarks' nanoseconds.
 void give(benchmark::State& state, double figure) {
   for (auto _ : state) state.SetIterationTime(figure * 1e-9);
 }
 
-// MiB at the peak, above the input.
+// The peak in MiB, without the input.
 void tape_peak(benchmark::State& state) {
   const Tensor x = make_squared();
   const auto before = static_cast<double>(memory_stats().live_bytes);
@@ -32,7 +32,7 @@ void tape_peak(benchmark::State& state) {
   give(state, (static_cast<double>(memory_stats().peak_bytes) - before) / (1 << 20));
 }
 
-// ---- bytes kept, by those of the plain tape --------------------------------------------------------------------
+// ---- saved bytes, relative to the plain tape ----------------------------------------------------
 
 using Leaves = std::vector<Tensor>;
 using Loss = Tensor (*)(const Leaves&);
@@ -78,7 +78,7 @@ std::size_t kept_by(Loss f, const Leaves& p, Recompute when) {
   return memory_stats().live_bytes - before;
 }
 
-// The largest of these.
+// The largest share of these programs.
 void tape_kept_share(benchmark::State& state) {
   const auto large = [](std::uint64_t key) { return normal(Key(key), {1024, 64}); };
   const auto weight = [](std::uint64_t key) { return normal(Key(key), {64, 64}) * 0.1; };

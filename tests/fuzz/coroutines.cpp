@@ -1,7 +1,8 @@
-// Random programs of effects, controllers and interceptors, played twice from one seed: on the library, and on a model in which
-// each computation is a thread that waits for its turn (threads.h). They must log the same: what each effect is answered by,
-// what unwinds and when, what each `with` returns, what is an error, and which exceptions are in flight or caught at each effect. In
-// the end nothing is left of the program: no handler, no stack, no memory.
+// Random programs of effects, controllers and interceptors, each run twice from one seed: on the
+// library, and on a model in which each computation is a thread that waits for its turn
+// (threads.h). Both must write the same log: the answer of each effect, what unwinds and when, the
+// result of each `with`, the errors, and the exceptions in flight or caught at each effect. At the
+// end nothing of the program is left: no handler, no stack, no memory.
 #include <array>
 #include <cstdlib>
 #include <new>
@@ -32,7 +33,7 @@ namespace {
 
 using namespace stave_fuzz;
 
-// ---- the library, behind the interface that the model has ----------------------------------------------------------
+// ---- the library, behind the model's interface --------------------------------------------------
 
 template <int kind>
 struct Effect {
@@ -72,7 +73,7 @@ struct Library {
   static void concurrently(const std::vector<Body>& bodies) { stave::concurrently(bodies); }
   static void elsewhere(const Body& body) { std::thread(body).join(); }
 
-  /// Of the kinds in the mask. Whether the body came to its end.
+  /// Installs a controller of the effects in the mask. Returns true if the body ran to its end.
   static bool with_controller(int mask, bool shared, Handle handle, Body body) {
     if (mask == 1) return with_kinds<0>(shared, std::move(handle), std::move(body));
     if (mask == 2) return with_kinds<1>(shared, std::move(handle), std::move(body));
@@ -136,13 +137,13 @@ struct Library {
   }
 };
 
-// ---- scripts -----------------------------------------------------------------------------------------------------
+// ---- scripts ------------------------------------------------------------------------------------
 
 struct Action {
   enum Kind { ask, yield, raise, guard, protect, swallow, recover, deep, together, controller, interceptor, use_kept };
   Kind kind;
-  int mask;     // of effects: 1, 2 or 3; of together: how many
-  bool choice;  // of controller: shared; of guard: its end performs
+  int mask;     // effects: 1, 2 or 3; `together`: how many bodies
+  bool choice;  // `controller`: is shared; `guard`: its destructor performs
   std::vector<Action> inside;
 };
 using Script = std::vector<Action>;
@@ -183,7 +184,8 @@ struct Raised {
   int number;
 };
 
-/// A script, played on a world. What is decided on the way is drawn from one seed, in the order of what happens.
+/// Runs a script on a world (the library or the model). Choices on the way are drawn from one seed,
+/// in the order in which they come up.
 template <class World>
 class Play {
  public:
@@ -193,7 +195,7 @@ class Play {
     outermost("program", [&] { run(script); });
     do {
       while (!kept_.empty()) outermost("end", [&] { use_kept(); });
-      // A computation begins: those that were destroyed elsewhere are dropped.
+      // When a computation begins, resumptions that were destroyed on other threads are dropped.
       World::with_controller(
           1, false, [](int, Rest) {}, [] {});
     } while (!kept_.empty());
@@ -274,7 +276,7 @@ class Play {
         } catch (...) {
           return log("swallowed");
         }
-      case Action::recover:  // inside of a catch block
+      case Action::recover:  // runs the body inside a catch block
         try {
           try {
             throw raised();
@@ -302,13 +304,13 @@ class Play {
     }
   }
 
-  // Some 100 KiB.
+  // Calls body about 100 KiB deeper on the stack.
   template <class Body>
   [[gnu::noinline]] static int deep(int depth, const Body& body) {
     std::array<volatile char, 1024> room{};
     if (depth > 0) deep(depth - 1, body);
     else body();
-    return room[0];  // after the call, so that this is no jump
+    return room[0];  // read after the call, so that the call is no tail call
   }
 
   int intercept(int kind) {
@@ -429,7 +431,7 @@ void print(const char* name, const std::string& log, const std::string& other) {
 
 int main(int argc, char** argv) {
   const Options options(argc, argv);
-  stave_detail::set_fiber_stack_size(std::size_t{1} << 20);  // for what is deep in what is deep
+  stave_detail::set_fiber_stack_size(std::size_t{1} << 20);  // room for `deep` within `deep`
   return fuzz(options, [&](std::uint64_t seed) {
     Random random(seed);
     const auto fails = [&](const Script& script) {
@@ -441,7 +443,8 @@ int main(int argc, char** argv) {
     };
     Script script = random_script(random, 5);
     if (!fails(script)) return true;
-    for (std::size_t i = 0; i < script.size();) {  // the least of it, by leaving out actions of the outermost level
+    // Shrinks the script by leaving out actions of the outermost level.
+    for (std::size_t i = 0; i < script.size();) {
       Script less = script;
       less.erase(less.begin() + static_cast<std::ptrdiff_t>(i));
       if (fails(less)) script = less;

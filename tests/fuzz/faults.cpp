@@ -1,6 +1,8 @@
-// Faults put into random programs, one run for each place: user code throws before step n; a handler around all throws at
-// operation n; a controller drops the program there; the n-th allocation of the C++ heap fails; the n-th of the tensors' memory
-// does. Each time the fault comes out as what it is, nothing of the run is left (handlers, notes, memory), and the program works as before.
+// Faults injected into random programs, one run for each place: user code throws before step n; a
+// handler around the program throws at operation n; a controller drops the program there; the n-th
+// allocation on the C++ heap fails; the n-th allocation of tensor memory fails. Each time the fault
+// comes out unchanged, nothing of the run is left (handlers, notes, memory), and the program works
+// as before.
 #include <cstdlib>
 #include <new>
 #include <optional>
@@ -13,9 +15,9 @@
 
 namespace {
 
-// Of this thread: which fault comes when its count is down to 0.
+// A count of this thread, which triggers its fault when it has counted down to 0.
 struct Countdown {
-  long left = -1;  // below 0: none comes
+  long left = -1;  // below 0: no fault
   long met = 0;
   bool hit() {
     ++met;
@@ -23,9 +25,10 @@ struct Countdown {
   }
 };
 thread_local Countdown steps, operations, drops, news, storages;
-thread_local bool counting = false;    // a program runs
-thread_local bool controlled = false;  // under a controller
-thread_local bool cancels = false;     // others, in which a fault is lost
+thread_local bool counting = false;    // true while a program runs
+thread_local bool controlled = false;  // true: it runs under a controller
+// true: it cancels other computations, in which a fault is lost
+thread_local bool cancels = false;
 std::atomic<long> live_news = 0;
 
 void* allocate(std::size_t bytes, std::size_t alignment) {
@@ -76,14 +79,14 @@ struct DropsAtOperation : Controller {
       outputs = perform(std::move(call));
     } catch (const Cancelled&) {
       throw;
-    } catch (...) {  // which the program may catch
+    } catch (...) {  // the program may catch it
       return rest.resume_throwing(std::current_exception());
     }
     rest.resume_last(std::move(outputs));
   }
 };
 
-/// A device whose memory may run out.
+/// A device whose memory can run out.
 class Scarce final : public stave_test::SeparateBackend {
  public:
   using SeparateBackend::SeparateBackend;
@@ -98,7 +101,7 @@ struct Kind {
   Countdown& count;
 };
 
-// One run: its value, with counts of what it met.
+// Returns the value of one run, and counts the places where faults can be injected.
 Tensor run_counted(const RandomProgram& program, const Tensor& x, const Tensor& c) {
   struct WhileItRuns {
     WhileItRuns() {
@@ -123,7 +126,7 @@ Tensor run_counted(const RandomProgram& program, const Tensor& x, const Tensor& 
   });
 }
 
-/// What is wrong after fault n of a kind, or nothing.
+/// Returns the error after fault n of a kind; "" if there is none.
 std::string wrong_after(const Kind& kind, long n, const RandomProgram& program, const Tensor& x, const Tensor& c,
                         const Tensor& value) {
   const std::size_t before = memory_stats(place).live_bytes;
@@ -153,7 +156,8 @@ std::string wrong_after(const Kind& kind, long n, const RandomProgram& program, 
   return "";
 }
 
-constexpr long most_places = 200;  // of a kind, in one program: of more, some at random
+// Places of each kind in a program. If there are more, a random choice of them.
+constexpr long most_places = 200;
 
 std::string wrong(const RandomProgram& program, const Tensor& x, const Tensor& c, Random random) {
   const Tensor value = run_counted(program, x, c);
@@ -163,7 +167,7 @@ std::string wrong(const RandomProgram& program, const Tensor& x, const Tensor& c
     const long places = kind.count.met;
     for (long i = 0; i < std::min(places, most_places); ++i) {
       const long n = places <= most_places ? i : static_cast<long>(below(static_cast<std::size_t>(places), random));
-      run_counted(program, x, c);  // the same caches each time
+      run_counted(program, x, c);  // so that the caches are in the same state each time
       const std::string what = wrong_after(kind, n, program, x, c, value);
       if (!what.empty()) return "after a fault at " + std::string(kind.name) + " " + std::to_string(n) + ", " + what;
     }
@@ -180,7 +184,8 @@ std::string wrong_or_leaks(const RandomProgram& program, const Tensor& x, const 
   return what;
 }
 
-// As documented: a handler computes with what a transform inside of it differentiates.
+// Returns true for a documented error: a handler computes with values that a transform inside it
+// differentiates.
 bool is_refused(const RandomProgram& program, const Tensor& x, const Tensor& c) {
   try {
     static_cast<void>(run(program, Route::library, x, c));
@@ -199,12 +204,13 @@ int main(int argc, char** argv) {
     Random random(seed);
     place = below(2, random) ? cuda(0) : cpu;
     const RandomProgram program = random_program(random, 1 + static_cast<int>(below(2, random)), false);
-    // What stands still in a checkpoint must not do so in a controller of operations.
+    // A computation suspended in a checkpoint must not be under a controller of operations.
     const std::string text = to_cpp(program);
     const auto has = [&](std::string_view word) { return text.find(word) != std::string::npos; };
     const bool stands = has("paused(") || has("dropped(");
     controlled = below(2, random) == 0 && !stands;
-    // Which lanes an error belongs to is found by trials: a pause in one of these stands still with the error, and is dropped.
+    // vmap finds the lanes of an error by trial runs. A pause in such a run suspends the error as
+    // well, and is dropped.
     const bool drops_trials = has("dropped(") && (has("vmap(") || has("hessian(") || has("jac"));
     cancels = has("outrun(") || drops_trials;
     const Tensor x = random_vector(random), c = random_vector(random);

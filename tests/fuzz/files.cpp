@@ -1,8 +1,10 @@
-// Files with damage at random, in each format that Stave reads: the file is read, or there is an error that names it; no memory is
-// taken for what it cannot hold; and what was read is written and read again, the same bits.
+// Randomly damaged files in each format that Stave reads. Either the file is read, or an error
+// names it; reading allocates no memory that the file's size does not justify; and a file that was
+// read is written and read again with the same bits.
 //
-// By itself it makes files from those below by random changes. Built with -DSTAVE_LIBFUZZER and clang's -fsanitize=fuzzer it is led
-// by which lines of core/io a file reaches: run.sh.
+// Alone, the program makes files from the seeds below by random changes. Built with
+// -DSTAVE_LIBFUZZER and clang's -fsanitize=fuzzer, it is guided by the lines of core/io that a file
+// reaches: see run.sh.
 #include <unistd.h>
 
 #include <algorithm>
@@ -32,9 +34,9 @@ namespace fs = std::filesystem;
 using Named = std::map<std::string, Tensor>;
 using Engine = std::mt19937_64;
 
-// ---- files -------------------------------------------------------------------------------------------------
+// ---- files --------------------------------------------------------------------------------------
 
-/// A folder that is removed with all that is in it; in memory where the system has such a place.
+/// A folder that is removed with its contents. It is in memory where the system has such a place.
 struct Folder {
   const std::string path = [] {
     std::string name = (fs::exists("/dev/shm") ? fs::path("/dev/shm") : fs::temp_directory_path()) / "stave-XXXXXX";
@@ -50,14 +52,16 @@ std::string bytes_of(const std::string& path) {
 }
 void put(const std::string& path, std::string_view bytes) { std::ofstream(path, std::ios::binary) << bytes; }
 
-// ---- formats -----------------------------------------------------------------------------------------------
+// ---- formats ------------------------------------------------------------------------------------
 
 struct Format {
-  std::string name;  // of its files
+  std::string name;  // the name of its files
   Named (*load)(const std::string& path);
   void (*save)(const std::string& path, const Named& arrays);  // null: there is no such function
-  std::size_t most_bytes;                                      // of tensors that a byte of a file may come to
-  std::size_t length_at = 0, length_width = 0;  // where a file says how long the header is that follows; 0: nowhere
+  // The most bytes of tensors for one byte of a file.
+  std::size_t most_bytes;
+  // Where a file holds the length of its header, and the width of that number; 0: nowhere.
+  std::size_t length_at = 0, length_width = 0;
   std::vector<std::string> seeds{};
 };
 
@@ -85,10 +89,10 @@ std::vector<Format> formats(const Folder& folder) {
   const auto commas = [](const std::string& path) { return load_csv(path, ','); };
   const auto blanks = [](const std::string& path) { return load_csv(path, ' '); };
   std::vector<Format> all{
-      {"x.npy", load_one, save_one, 2, 8, 2},  // twice: in Fortran order
-      {"x.npz", npz, to_npz, 2 * 1032},        // as much as deflate packs into a byte
+      {"x.npy", load_one, save_one, 2, 8, 2},  // twice the bytes, for Fortran order
+      {"x.npz", npz, to_npz, 2 * 1032},        // the most that deflate packs into a byte
       {"x.safetensors", safetensors, to_safetensors, 1, 0, 8},
-      {"x.json", safetensors, nullptr, 1000},  // which the files have that it names
+      {"x.json", safetensors, nullptr, 1000},  // the named files have the bytes
       {"checkpoint", checkpoint, to_checkpoint, 1, 0, 8},
       {"commas.csv", commas, nullptr, 8},
       {"blanks.csv", blanks, nullptr, 8},
@@ -113,7 +117,7 @@ std::vector<Format> formats(const Folder& folder) {
   return all;
 }
 
-// ---- damage ------------------------------------------------------------------------------------------------
+// ---- damage -------------------------------------------------------------------------------------
 
 const std::string_view words[] = {"0",
                                   "1",
@@ -161,7 +165,7 @@ const std::string_view words[] = {"0",
                                   "\xff",
                                   "../"};
 
-// A number in the text in place of another.
+// Replaces a number in the text.
 void change_number(std::string& bytes, std::size_t at, std::string_view number) {
   const char digits[] = "0123456789";
   const std::size_t begin = bytes.find_first_of(digits, at);
@@ -169,8 +173,9 @@ void change_number(std::string& bytes, std::size_t at, std::string_view number) 
   bytes.replace(begin, std::min(bytes.find_first_not_of(digits, begin), bytes.size()) - begin, number);
 }
 
-// A byte changed, put in or left out; a piece repeated or taken from another file; a word put in, or in place of a number; once or a
-// few times. Then most often the length of the header is made right.
+// Returns the bytes with one or a few changes: a byte changed, inserted or removed; a piece
+// repeated or taken from another file; a word inserted, or put in place of a number. Afterwards the
+// header's length is corrected in most cases.
 std::string damaged(const Format& format, std::string bytes, Engine& engine) {
   const auto below = [&](std::size_t n) { return n ? engine() % n : 0; };
   const auto word = [&] { return words[below(std::size(words))]; };
@@ -202,7 +207,7 @@ std::string damaged(const Format& format, std::string bytes, Engine& engine) {
   return bytes;
 }
 
-// ---- what must hold ----------------------------------------------------------------------------------------
+// ---- invariants ---------------------------------------------------------------------------------
 
 std::string elements_of(const Tensor& x) {
   return visit_dtype(x.dtype(), [&](auto zero) {
@@ -220,14 +225,14 @@ bool same(const Named& a, const Named& b) {
   });
 }
 
-// Names of archives' entries and of tensors that no tree has.
+// Returns false for names of archive entries or tensors that no tree has.
 bool can_be_saved(const Named& arrays) {
   return std::none_of(arrays.begin(), arrays.end(), [](const auto& array) {
     return array.first.empty() || array.first.find('\0') != std::string::npos;
   });
 }
 
-// What is wrong about how these bytes are read; "" if nothing is.
+// Returns the error in how these bytes are read; "" if there is none.
 std::string wrong(const Format& format, const Folder& folder, std::string_view bytes) {
   const std::string path = folder / format.name;
   put(path, bytes);
@@ -272,7 +277,7 @@ const std::vector<Format>& the_formats() {
 
 #ifdef STAVE_LIBFUZZER
 
-// The first byte says which format the others are of.
+// The first byte chooses the format of the other bytes.
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   if (size == 0) return 0;
   const Format& format = the_formats()[data[0] % the_formats().size()];
@@ -301,7 +306,8 @@ extern "C" std::size_t LLVMFuzzerCustomMutator(std::uint8_t* data, std::size_t s
 
 int main(int argc, char** argv) {
   const stave_fuzz::Options options(argc, argv);
-  if (options.threads != 1) stave_fuzz::Options::usage();  // memory is counted
+  // Memory is counted, so that there is only one thread.
+  if (options.threads != 1) stave_fuzz::Options::usage();
   return stave_fuzz::fuzz(options, [&](std::uint64_t seed) {
     Engine engine(seed);
     const Format& format = the_formats()[engine() % the_formats().size()];

@@ -7,17 +7,17 @@ namespace stave_fuzz {
 
 thread_local void (*before_step)() = nullptr;
 
-// ---- making ------------------------------------------------------------------------------------------------------
+// ---- making -------------------------------------------------------------------------------------
 
 namespace {
 
-// What may stand at a place.
+// The steps that are allowed at a place in a program.
 struct Place {
-  int depth;         // nests that may still stand in one another
-  int second_order;  // the same, of those that cost much
+  int depth;         // how many more nests may be inside one another
+  int second_order;  // the same, for expensive nests
   bool smooth, asks, carries, catches;
-  bool answered = false;  // a handler of Ask stands around
-  bool parts = true;      // lanes may part
+  bool answered = false;  // true inside a handler of Ask
+  bool parts = true;      // true: lanes may split
 };
 
 const Row& random_row_of(Row::Kind kind, Random& random) {
@@ -47,7 +47,7 @@ bool may_stand(const Row& row, const Place& place) {
 }
 
 const Row& random_row(Random& random, const Place& place) {
-  // Each as often as it stands here: what goes wrong does so where few kinds meet.
+  // A kind is chosen as often as it occurs here. Most errors occur where a few kinds combine.
   static constexpr Row::Kind nests[] = {
       Row::transform, Row::transform, Row::transform, Row::transform,      Row::second_order, Row::carries,
       Row::saves,     Row::rule,      Row::rule,      Row::catches_around, Row::reads,        Row::traced,
@@ -81,8 +81,8 @@ RandomProgram make(Random& random, const Place& place) {
   for (std::size_t i = 0, count = 1 + below(4, random); i < count; ++i) {
     const Row& row = random_row(random, place);
     const std::size_t values = i + 2;
-    Step step{&row, i > 0 ? values - 1 : below(values, random), below(values, random),
-              nullptr};  // all are in the result
+    // The first operand is the last value, so that the result depends on every step.
+    Step step{&row, i > 0 ? values - 1 : below(values, random), below(values, random), nullptr};
     if (row.nests()) step.f = std::make_shared<RandomProgram>(make(random, inside(row, place)));
     program.steps.push_back(std::move(step));
   }
@@ -91,7 +91,7 @@ RandomProgram make(Random& random, const Place& place) {
 
 constexpr Place everywhere(int depth, bool smooth) { return {depth, 1, smooth, true, true, true}; }
 
-// Shrinking brings steps to places where they may not stand.
+// Shrinking may move steps to places where they are not allowed.
 bool is_legal(const RandomProgram& program, const Place& place) {
   return std::all_of(program.steps.begin(), program.steps.end(), [&](const Step& step) {
     return may_stand(*step.row, place) && (!step.f || is_legal(*step.f, inside(*step.row, place)));
@@ -114,13 +114,13 @@ Tensor random_vector(Random& random) {
   return from(values, place);
 }
 
-// ---- running -----------------------------------------------------------------------------------------------------
+// ---- running ------------------------------------------------------------------------------------
 
 Tensor run(const RandomProgram& program, Route route, const Tensor& x, const Tensor& c) {
   std::vector<Tensor> values{x, c};
   for (const Step& step : program.steps) {
     if (route == Route::library && before_step) before_step();
-    // It may be kept, by a pullback or for a backward pass, so it keeps the program.
+    // A pullback or a backward pass may keep f, so f owns its program.
     const Fn f = [route, of = step.f](const Tensor& a, const Tensor& b) { return run(*of, route, a, b); };
     const Row::Expression expression = route == Route::library ? step.row->library : step.row->plain;
     values.push_back(expression(f, values[step.a], values[step.b]));
@@ -128,7 +128,7 @@ Tensor run(const RandomProgram& program, Route route, const Tensor& x, const Ten
   return values.back();
 }
 
-// ---- printing ----------------------------------------------------------------------------------------------------
+// ---- printing -----------------------------------------------------------------------------------
 
 std::string to_cpp(const RandomProgram& program, int indent) {
   const std::string margin(static_cast<std::size_t>(indent) + 2, ' ');
@@ -161,11 +161,11 @@ std::string to_test(const RandomProgram& program, const Tensor& x, const Tensor&
   return out.str();
 }
 
-// ---- shrinking ---------------------------------------------------------------------------------------------------
+// ---- shrinking ----------------------------------------------------------------------------------
 
 namespace {
 
-// Without step i: what used its result uses its first operand.
+// Returns the program without step i; its result is replaced by its first operand.
 RandomProgram without(const RandomProgram& program, std::size_t i) {
   RandomProgram result;
   const std::size_t gone = i + 2;

@@ -1,6 +1,6 @@
-// Random loops: repeat over states of floats, halves, integers and bools, which captured values and
-// other uses of what they begin as stand beside. Compiled they must be what they are by themselves,
-// bit for bit: values, first gradients, lanes, and both.
+// Random loops: repeat over states of floats, halves, integers and bools, together with captured
+// values and other uses of the initial state. The compiled loop must equal the loop itself bit for
+// bit: in values, first gradients, lanes, and both.
 #include <mutex>
 #include <sstream>
 
@@ -22,18 +22,18 @@ constexpr Dtype others[] = {int32, int64, bool_};
 struct Leaf {
   Dtype dtype;
   bool is_vector;
-  int begins_as = -1;  // a captured float, of the same dtype and shape
+  int begins_as = -1;  // the captured float that it begins as, of the same dtype and shape
 };
-/// The next value of a leaf: operation `kind`, of the leaf and of two values, which are leaves and
-/// then captured ones.
+/// The next value of a leaf: operation `kind` of the leaf and two values, numbered with the leaves
+/// first and then the captured values.
 struct Operation {
   std::size_t kind, a, b;
 };
-/// A loop, and what becomes of it.
+/// A loop, and how its results are used.
 struct Loop {
-  std::vector<Leaf> leaves;  // the first one is a float
+  std::vector<Leaf> leaves;  // the first leaf is a float
   std::vector<Leaf> captured;
-  std::vector<Operation> next;  // of each leaf
+  std::vector<Operation> next;  // one for each leaf
   Index steps, snapshots;
   bool nests, uses_begin, uses_captured, keeps_whole;
 };
@@ -66,7 +66,7 @@ Loop random_loop(Random& random) {
 
 Shape shape_of(const Leaf& leaf) { return leaf.is_vector ? Shape{length} : Shape{}; }
 
-// x in the leaf's dtype and shape.
+// Returns x in the leaf's dtype and shape.
 Tensor fitted(const Tensor& x, const Leaf& leaf) {
   Tensor y = x;
   if (leaf.dtype == bool_ && y.dtype() != bool_) y = y > 0;
@@ -120,7 +120,8 @@ Tensors step(const Loop& loop, const Tensors& state, const Tensors& captured) {
   return next;
 }
 
-/// `given`: captured floats, then floats that leaves begin as; `fixed`: what the others begin as.
+/// Runs the loop. `given` are the captured floats and then the initial floats; `fixed` are the
+/// other initial values.
 Tensors run(const Loop& loop, const Tensors& given, const Tensors& fixed) {
   const Tensors captured(given.begin(), given.begin() + static_cast<std::ptrdiff_t>(loop.captured.size()));
   Tensors begin;
@@ -175,13 +176,14 @@ Tensor random_tensor(const Leaf& leaf, Random& random, Index lanes) {
   return astype(from(values, shape), leaf.dtype);
 }
 
-// The same bits; but cotangents that are zero may differ by their sign, where a tape has none.
+// Returns true for the same bits. Zero cotangents may differ in their sign, where a tape has no
+// cotangent.
 bool is_same(const Tensor& a, const Tensor& b) {
   if (stave_detail::same_bits(a, b)) return true;
   return is_float(a.dtype()) && stave_detail::same_bits(a + 0., b + 0.);
 }
 
-/// Empty, or what f gives by itself and compiled.
+/// Returns "", or the differing results of f itself and of f compiled.
 template <class F>
 std::string wrong(const char* what, const F& f, std::span<const Tensors> points) {
   const auto compiled = compile(f);
@@ -234,7 +236,7 @@ std::string wrong(const Loop& loop, Random random) {
   return what;
 }
 
-// Simpler loops that still fail.
+// Returns a simpler loop that still fails.
 Loop shrunk(Loop loop, const Random& random) {
   const auto keeps_failing = [&](auto change) {
     Loop less = loop;

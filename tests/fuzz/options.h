@@ -1,5 +1,6 @@
-// What the fuzzers are told: --seed N (else a new one each time, which is printed), --seconds S (10), --trials N (as many as there
-// is time for), --threads T (1); --only N: the one trial of that seed.
+// The options of the fuzzers: --seed N (default: a new one each time, which is printed), --seconds
+// S (default 10), --trials N (default: as many as time allows), --threads T (default 1); --only N
+// runs just the trial of that seed.
 #pragma once
 
 #include <unistd.h>
@@ -48,7 +49,7 @@ struct Options {
   }
 };
 
-/// That of this thread. A crash says which it was.
+/// The trial of this thread, which a crash prints.
 inline thread_local std::uint64_t current_trial = 0;
 inline void say_which() {
   std::fprintf(stderr, "This was --only %llu\n", static_cast<unsigned long long>(current_trial));
@@ -59,7 +60,8 @@ inline void end_by_signal(int signal) {
   std::raise(signal);
 }
 
-/// Calls trial(seed) for one seed after another, on each thread, until the time is over or one returns false. The exit status.
+/// Calls trial(seed) for one seed after another, on each thread, until the time is over or a trial
+/// returns false. Returns the exit status.
 template <class Trial>
 int fuzz(const Options& options, Trial trial) {
   std::signal(SIGABRT, end_by_signal);
@@ -70,7 +72,7 @@ int fuzz(const Options& options, Trial trial) {
   std::signal(SIGSEGV, end_by_signal);
   std::signal(SIGBUS, end_by_signal);
 #endif
-  constexpr unsigned longest_trial = 300;  // seconds, under a sanitizer, too
+  constexpr unsigned longest_trial = 300;  // in seconds, including sanitizers
   if (options.only) return trial(options.seed) ? 0 : 1;
   std::printf("seed %llu\n", static_cast<unsigned long long>(options.seed));
   std::fflush(stdout);

@@ -1,5 +1,6 @@
-// Random programs by the library against the same the plain way, and their derivatives against differences. Afterwards no
-// handler stands, no value is annotated, and all memory is back.
+// Random programs: the library's values against the same computed the plain way, and derivatives
+// against finite differences. Afterwards no handler is installed, no value has notes, and all
+// memory is free.
 #include <cmath>
 #include <mutex>
 #include <optional>
@@ -18,7 +19,8 @@ std::string text(const Tensor& x) {
   return out.str();
 }
 
-// By Richardson's extrapolation; nothing if steps of two sizes disagree, where f is too steep for differences.
+// Returns the derivative by Richardson's extrapolation; nullopt if steps of two sizes disagree
+// because f is too steep for differences.
 std::optional<Tensor> difference(const Fn1& f, const Tensor& x, const Tensor& v) {
   const auto central = [&](double h) { return (f(x + v * h) - f(x - v * h)) / (2 * h); };
   const Tensor coarse = central(2e-4), fine = central(1e-4);
@@ -26,8 +28,8 @@ std::optional<Tensor> difference(const Fn1& f, const Tensor& x, const Tensor& v)
   return (4 * fine - coarse) / 3;
 }
 
-/// Whether the plain way says nothing, since rounding or the steps of differences decide: a sort or a maximum of what would be
-/// equal, or a pole.
+/// Returns true if the plain value decides nothing, because rounding or the step of the differences
+/// matters: at a pole, or at a sort or maximum of nearly equal values.
 bool is_unsure(const RandomProgram& program, const Tensor& x, const Tensor& c, const Tensor& plain) {
   take_kinks_near();
   static_cast<void>(run(program, Route::plain, x, c));
@@ -37,7 +39,7 @@ bool is_unsure(const RandomProgram& program, const Tensor& x, const Tensor& c, c
   return false;
 }
 
-/// What is wrong, or nothing.
+/// Returns the error; "" if there is none.
 std::string wrong_value(const RandomProgram& program, const Tensor& x, const Tensor& c) {
   const Tensor plain = run(program, Route::plain, x, c);
   if (!all(isfinite(plain)).item<bool>()) return "";
@@ -64,8 +66,8 @@ std::string wrong_derivative(const RandomProgram& program, const Tensor& x, cons
 std::string wrong_replay(const RandomProgram& program, const Tensor& x, const Tensor& c, bool smooth) {
   const auto f = [&](const Tensor& y) { return run(program, Route::library, y, c); };
   const auto compiled = compile(f);
-  // Second derivatives of loops are summed otherwise, and derivatives of what is compiled within,
-  // where f itself is called for that.
+  // Second derivatives of loops are summed in another order. So are derivatives of compiled
+  // functions inside the program, for which f itself is called.
   const std::string code = to_cpp(program);
   const bool rounds = code.find("repeat(3") != std::string::npos || code.find("compile(f)") != std::string::npos;
   const auto wrong_at = [&](const Tensor& at) -> std::string {
@@ -82,7 +84,8 @@ std::string wrong_replay(const RandomProgram& program, const Tensor& x, const Te
     return "";
   };
   for (const Tensor& at : {x, x, x * 1.25, x}) {
-    Answers answers(tame(at + c));  // to what nobody inside answers
+    // Answers effects that no handler inside answers.
+    Answers answers(tame(at + c));
     if (std::string what = with(answers, [&] { return wrong_at(at); }); !what.empty()) return what;
   }
   return "";
@@ -105,7 +108,8 @@ std::string wrong(const RandomProgram& program, const Tensor& x, const Tensor& c
     if (what.empty() && alone && memory_stats().live_bytes != before) what = "tensors are left in memory";
     return what;
   } catch (const std::exception& error) {
-    if (is_of_halving(error.what()) && to_cpp(program).find("Halves") != std::string::npos) return "";  // as documented
+    // A documented error.
+    if (is_of_halving(error.what()) && to_cpp(program).find("Halves") != std::string::npos) return "";
     return std::string("it throws: ") + error.what();
   }
 }
@@ -114,7 +118,7 @@ std::string wrong(const RandomProgram& program, const Tensor& x, const Tensor& c
 
 int main(int argc, char** argv) {
   const Options options(argc, argv);
-  static const Tensor shared = tensor({0.4, -0.7, 1.1}, float64);  // by all threads
+  static const Tensor shared = tensor({0.4, -0.7, 1.1}, float64);  // used by all threads
   std::mutex printing;
   return fuzz(options, [&](std::uint64_t seed) {
     Random random(seed);

@@ -1,4 +1,5 @@
-// The rows: operations, and nests of transforms, handlers and wrappers around a function f(x, c).
+// The rows of random programs: operations, and nests of transforms, handlers and wrappers around a
+// function f(x, c).
 #include "generator.h"
 
 namespace stave_fuzz {
@@ -10,7 +11,7 @@ namespace {
     (void)f, (void)a, (void)b;                                  \
     return __VA_ARGS__;                                         \
   }
-// An operation: the same in both routes.
+// An operation, the same in both routes.
 #define OPERATION(...) \
   { #__VA_ARGS__, STAVE_EXPRESSION(__VA_ARGS__), STAVE_EXPRESSION(__VA_ARGS__), Row::operation }
 #define KINKED(...) \
@@ -132,7 +133,7 @@ const Row all[] = {
          tame(mean(plain_map(OF_X { return plain_grad(OF_Y { return f(y, b); }, x); }, lanes(a)), 0))),
     NEST(transform, tame(grad([&](const Tensor& c) { return sum(vmap(f, {.in_axes = {0, unmapped}})(lanes(a), c)); })(b)),
          tame(sum(plain_map(OF_X { return plain_grad([&](const Tensor& c) { return f(x, c); }, b); }, lanes(a)), 0))),
-    // Functions that operations carry.
+    // Higher-order operations.
     NEST(transform, tame(grad(OF_X { return sum(f(x, b) * square(x)); }, {.recompute = Recompute::always})(a)),
          tame(plain_grad(OF_X { return f(x, b) * square(x); }, a))),
     NEST(saves, checkpoint(f, products_saveable)(a, b), f(a, b)),
@@ -172,7 +173,7 @@ const Row all[] = {
          tame(jvp(f, std::tuple(a, b), std::tuple(b, a)).second)),
     NEST(reads, tame(mean(vmap(grad([c = compile(f), b](const Tensor& x) { return sum(c(x, b)); }))(lanes(a)), 0)),
          tame(mean(plain_map(OF_X { return plain_grad(OF_Y { return f(y, b); }, x); }, lanes(a)), 0))),
-    // Handlers, controllers, observers. What is lent ends before a backward pass; see Row::lent.
+    // Handlers, controllers, observers. A lent handler ends before a backward pass; see Row::lent.
     NEST(handler, under(std::make_shared<Passes>(), [&] { return f(a, b); }), f(a, b)),
     NEST(handler, under(std::make_shared<Lends>(), [&] { return f(a, b); }), f(a, b)),
     NEST(handler, under(std::make_shared<Notices>(), [&] { return f(a, b); }), f(a, b)),

@@ -1,5 +1,6 @@
-// A model of controllers (stave/core/effects/controller.h) in which each computation is a thread: one runs, the others wait for their turn.
-// What a stack, its exceptions and its thread-local frames are, the system says; the rest is the contract, written once more.
+// A model of controllers (stave/core/effects/controller.h) in which each computation is a thread:
+// one runs, and the others wait for their turn. The operating system provides stacks, exceptions
+// and thread-local frames; the rest is the contract of controllers, implemented once more.
 #pragma once
 
 #include <exception>
@@ -25,7 +26,7 @@ class Threads {
  private:
   struct Frame {
     Frame* below = nullptr;
-    Frame* performer = nullptr;  // of one that hides: what it hides
+    Frame* performer = nullptr;  // for a hiding frame: the frame that performed
     enum { answering, hiding, guard } kind = answering;
     int mask = 0;
     const Answer* answer = nullptr;
@@ -45,7 +46,7 @@ class Threads {
   };
 
  public:
-  /// The rest of a computation, to be used once.
+  /// The rest of a computation, which can be used once.
   class Rest {
    public:
     Rest(std::shared_ptr<Computation> of, int ticket) : of_(std::move(of)), ticket_(ticket) {}
@@ -94,7 +95,7 @@ class Threads {
       const Under under(&hides);
       if (!frame->computation) return (*frame->answer)(kind);
       const int value = frame->computation->suspend(kind, hides);
-      return kind == yields ? perform(yields) : value;  // to those around as well
+      return kind == yields ? perform(yields) : value;  // outer computations take turns as well
     }
     return 100 + kind;
   }
@@ -108,7 +109,8 @@ class Threads {
       throw;
     }
     if (!shared) computation->cancel();
-    else if (!computation->ended && dropped_around()) throw Cancelled();  // it stands still while one around it unwinds
+    // It is suspended while a computation around it unwinds.
+    else if (!computation->ended && dropped_around()) throw Cancelled();
     return computation->ended && !computation->failed && !computation->cancelled;
   }
   static void concurrently(const std::vector<Body>& bodies) {
@@ -130,7 +132,7 @@ class Threads {
       throw;
     }
   }
-  /// On another thread, where no rest can be used.
+  /// Runs body on another thread, where no rest can be used.
   static void elsewhere(const Body& body) {
     std::thread([&] {
       is_elsewhere() = true;
@@ -160,7 +162,7 @@ class Threads {
     static thread_local bool elsewhere = false;
     return elsewhere;
   }
-  /// Those that were destroyed elsewhere, until a computation begins.
+  /// Rests that were destroyed on other threads, to be dropped when a computation begins.
   static std::vector<std::pair<std::shared_ptr<Computation>, int>>& given_up() {
     static std::vector<std::pair<std::shared_ptr<Computation>, int>> list;
     return list;
@@ -185,16 +187,16 @@ class Threads {
     Frame frame;
     std::thread thread;
     std::binary_semaphore to_resumer{0}, to_performer{0};
-    int tickets = 0, pending = 0, kind = 0;  // pending: the ticket of the effect that waits, or 0
-    Frame* hides = nullptr;                  // its frame
-    Frame* at_work = nullptr;                // of the controller
+    int tickets = 0, pending = 0, kind = 0;  // `pending` is the ticket of the waiting effect, or 0
+    Frame* hides = nullptr;                  // the waiting effect's frame
+    Frame* at_work = nullptr;                // the controller's frame while it handles
     int value = 0;
     std::exception_ptr exception, thrown;
     bool goes_on = false, ended = false, failed = false, cancelled = false, unwound_by_another = false;
 
     void run() {
       const auto alive = shared_from_this();
-      if (at_work) at_work->performer = nullptr;  // what it hid goes on
+      if (at_work) at_work->performer = nullptr;  // the hidden frames continue
       do {
         goes_on = false;
         frame.below = top();
@@ -213,7 +215,7 @@ class Threads {
       if (thrown) std::rethrow_exception(std::exchange(thrown, nullptr));
       if (!std::exchange(unwound_by_another, false)) return;
       if (dropped_around()) throw Cancelled();
-      cancelled = true;  // by one around it that is gone
+      cancelled = true;  // cancelled by a computation around it that is gone
     }
     void live() {
       top() = &frame;

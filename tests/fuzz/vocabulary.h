@@ -1,4 +1,5 @@
-// What the random programs are made of, beside Stave itself. A program that a fuzzer prints compiles with this header.
+// The functions and handlers that random programs consist of, in addition to Stave. A program that
+// a fuzzer prints compiles with this header.
 #pragma once
 
 #include <cmath>
@@ -14,27 +15,28 @@ namespace stave_fuzz {
 
 using namespace stave;
 
-// All values are float64 vectors of this length. A function has an argument, and a second value which those who use it pass as
-// an argument, too, or capture.
+// All values are float64 vectors of this length. A function has an argument and a second value,
+// which its callers pass as an argument, too, or capture.
 constexpr Index length = 3;
 using Fn = std::function<Tensor(const Tensor& x, const Tensor& c)>;
 
-/// Where all values live.
+/// The device of all values.
 inline thread_local Device place = cpu;
 
-/// Keeps numbers between -1/2 and 1/2, so that no depth of nesting makes them overflow.
+/// Maps numbers to between -1/2 and 1/2, so that they do not overflow at any depth of nesting.
 inline Tensor tame(const Tensor& x) { return x / (1 + square(x)); }
 inline Tensor vector(std::initializer_list<NestedList> entries) { return tensor(entries, float64, place); }
 inline Tensor indices(std::initializer_list<NestedList> entries) { return tensor(entries, int32, place); }
 inline Tensor matrix() { return vector({{0.5, -0.2, 0.1}, {0.3, 0.4, -0.6}, {-0.1, 0.7, 0.2}}); }
 inline Tensor unit_vector(Index i) { return one_hot(tensor(i, int32, place), length, float64); }
-/// Lanes made of x, along axis 0, of which two go the same way most often: where they part, some are alone, others not.
+/// Four lanes made of x, along axis 0. At a split, two of them usually take the same path, so that
+/// some lanes are alone and others are not.
 inline Tensor lanes(const Tensor& x) { return stack({flip(x) * 0.5, x, x * 0.9, x * -0.6}); }
 #define OF_X [&](const Tensor& x)
 #define OF_Y [&](const Tensor& y)
 inline Tensor both(const std::pair<Tensor, Tensor>& pair) { return tame(pair.first) + pair.second; }
 
-/// A branch, and a loop of branches, on values: under vmap lanes part there.
+/// A branch, and a loop of branches, on values: under vmap lanes split there.
 inline Tensor branched(const Tensor& a, const Tensor& b) {
   const Tensor product = a * b, difference = a - b;
   if (bool(a(0) > b(1))) return tame(product);
@@ -47,7 +49,7 @@ inline Tensor chosen(const Tensor& a, const Tensor& b) {
   return tame(y);
 }
 
-/// An operation throws, each time, and is caught.
+/// An operation that throws each time, and whose error is caught.
 inline Tensor caught(const Tensor& x) {
   try {
     return take(x, astype(x * 0., int32) + length, 0);
@@ -56,8 +58,8 @@ inline Tensor caught(const Tensor& x) {
   }
 }
 
-/// Whether a value came close to where a function takes a step: looked for while the plain way
-/// runs, of which no value is a lane's.
+/// `step_near` is true if a value came close to a step of a function. The plain route looks for
+/// steps, because none of its values belongs to a lane.
 inline thread_local bool looks_for_steps = false, step_near = false;
 inline Tensor floored(const Tensor& x) {
   if (looks_for_steps) {
@@ -78,8 +80,8 @@ Tensor looking_for_steps(F f, const A&... arguments) {
   return result;
 }
 
-/// An operation throws for some lanes, by an index or a matrix, and each catches its error as in a
-/// loop over them.
+/// An operation throws for some lanes, because of an index or a matrix. Each lane catches its error
+/// as in a loop over the lanes.
 inline Tensor caught_by_index(const Tensor& a, const Tensor& b) {
   const Tensor product = a * b;
   try {
@@ -106,7 +108,7 @@ inline Tensor caught_by_either(const Tensor& a, const Tensor& b) {
     }
   return tame(y);
 }
-/// The same of a function that an operation carries, or (`plainly`) does not.
+/// The same as `caught_by_index`, for a function in a checkpoint, or (`plainly`) without one.
 inline Tensor caught_around(const Fn& f, const Tensor& a, const Tensor& b, bool plainly) {
   const Tensor y = sin(a);
   const auto part = [f](const Tensor& x, const Tensor& c) {
@@ -120,9 +122,9 @@ inline Tensor caught_around(const Fn& f, const Tensor& a, const Tensor& b, bool 
   }
 }
 
-// ---- effects and handlers of a user's ---------------------------------------------------------------------------
+// ---- user-defined effects and handlers ----------------------------------------------------------
 
-/// Asks for a value, which is a constant where nobody answers.
+/// An effect that asks for a value; without a handler the answer is a constant.
 struct Ask {
   using Result = Tensor;
   Tensor unhandled() const { return vector({0.3, -0.4, 0.9}); }
@@ -135,7 +137,8 @@ struct Answers : Handles<Ask> {
   std::string describe() const override { return "Answers"; }
 };
 
-/// Hands a value over, and asks for one in its place: the same, where nobody answers.
+/// An effect that hands over a value and asks for another one; without a handler the answer is the
+/// same value.
 struct Hand {
   using Result = Tensor;
   Tensor x;
@@ -149,8 +152,8 @@ struct Exchanges : Handles<Hand> {
   std::string describe() const override { return "Exchanges"; }
 };
 inline Tensor halved(const Tensor& x) { return x * 0.5; }
-/// Answers by what it computes of the value: outside of a transform that differentiates it, an
-/// error where the result depends on it.
+/// Answers by a computation with the value. Outside a transform that differentiates the value, this
+/// is an error if the result depends on the answer.
 struct Halves : Handles<Hand> {
   Tensor handle(Hand& hand) override { return halved(hand.x); }
   std::string describe() const override { return "Halves"; }
@@ -159,8 +162,8 @@ struct HalvesLater : Controls<Hand> {
   void handle(Hand& hand, Resumption<Hand> rest) override { rest.resume_last(halved(hand.x)); }
   std::string describe() const override { return "HalvesLater"; }
 };
-/// Whether an error says that a derivative would be lost so, or that a lane's value was used
-/// outside of vmap.
+/// Returns true if the error says that a derivative would be lost by Halves, or that a lane's value
+/// was used outside vmap.
 inline bool is_of_halving(const std::string& error) {
   return error.find("its derivative would be lost") != std::string::npos ||
          error.find("is used outside of it") != std::string::npos;
@@ -170,7 +173,7 @@ struct Passes : Handler {
   Outputs handle(Call& call) override { return perform(std::move(call)); }
   std::string describe() const override { return "Passes"; }
 };
-/// Passes on what it may still look at.
+/// Performs a copy of the call, so that it can still read the inputs afterwards.
 struct Lends : Handler {
   Outputs handle(Call& call) override {
     Outputs outputs = perform(std::as_const(call));
@@ -179,7 +182,7 @@ struct Lends : Handler {
   }
   std::string describe() const override { return "Lends"; }
 };
-/// Notes on every value how deep the program is that made it.
+/// Notes on every value the depth of the computation that made it.
 struct Notices : Handler {
   Notes<int> depth{"Notices"};
   Outputs handle(Call& call) override {
@@ -196,7 +199,7 @@ struct GoesOn : Controller {
   void handle(Call& call, Resumption<Call> rest) override { rest.resume_last(perform(std::move(call))); }
   std::string describe() const override { return "GoesOn"; }
 };
-/// Goes on within `handle`: each operation stands deeper on the stack, as long as there is much of that.
+/// Resumes within `handle`, so that each operation is deeper on the stack, up to 40 levels.
 struct Deepens : Controller {
   int depth = 0;
   void handle(Call& call, Resumption<Call> rest) override {
@@ -221,7 +224,7 @@ Tensor under(std::shared_ptr<H> handler, Body&& body) {
     return *with(std::move(handler), [&] { return body(); });  // never dropped
   else return with(handler, std::forward<Body>(body));
 }
-/// Every operation performed by a loop, from outside.
+/// Performs every operation of body in a loop outside of it.
 template <class Body>
 Tensor stepped(const Body& body) {
   auto operations = operations_of(body);
@@ -230,12 +233,12 @@ Tensor stepped(const Body& body) {
     if (++n % 2 && !op.call().op().is_higher_order) op.answer(perform(op.call()));
   return *operations.result();
 }
-/// Both, by turns.
+/// Two calls of f that take turns.
 inline Tensor by_turns(const Fn& f, const Tensor& a, const Tensor& b) {
   const auto [first, second] = concurrently([&] { return f(a, b); }, [&] { return yield(), f(b, a); });
   return tame(first + second);
 }
-/// f(a, b), of which others are cancelled in the middle.
+/// Returns f(a, b), which runs concurrently with two computations that are cancelled in the middle.
 inline Tensor outrun(const Fn& f, const Tensor& a, const Tensor& b) {
   struct Enough {};
   const auto again = [&] {
@@ -256,13 +259,14 @@ struct KeepsPause : Controls<Pause> {
   Resumption<Pause> rest;
   void handle(Pause&, Resumption<Pause> given) override { rest = std::move(given); }
   std::string describe() const override { return "KeepsPause"; }
-  /// One that ends, though what it keeps would keep it.
+  /// Ends its controller, although the kept resumption would keep the controller alive.
   struct Ends {
     std::shared_ptr<KeepsPause> keeps = std::make_shared<KeepsPause>();
     ~Ends() { keeps->rest = {}; }
   };
 };
-/// f(a, b), which stands still inside of a checkpoint, and so in the handlers around, while something else is performed.
+/// Returns f(a, b), computed in a checkpoint that is suspended, with the handlers around it, while
+/// another operation is performed.
 inline Tensor paused(const Fn& f, const Tensor& a, const Tensor& b) {
   const KeepsPause::Ends ends;
   Tensor value;
@@ -273,10 +277,11 @@ inline Tensor paused(const Fn& f, const Tensor& a, const Tensor& b) {
     })(a, b);
   });
   const Tensor meanwhile = sin(a) * b;
-  while (ends.keeps->rest) std::exchange(ends.keeps->rest, {}).resume();  // once for each way of lanes
+  // Once for each group of lanes.
+  while (ends.keeps->rest) std::exchange(ends.keeps->rest, {}).resume();
   return tame(value + meanwhile);
 }
-/// The same, dropped there.
+/// The same, but dropped while it is suspended.
 inline Tensor dropped(const Fn& f, const Tensor& a, const Tensor& b) {
   const KeepsPause::Ends ends;
   with(ends.keeps, [&] {
@@ -295,7 +300,7 @@ inline std::ostream& nowhere() {
   return stream;
 }
 
-// ---- derivatives and batches the plain way: jvp along unit vectors, loops over lanes --------------------------------
+// ---- derivatives and batches the plain way: jvp along unit vectors, loops over lanes ------------
 
 using Fn1 = std::function<Tensor(const Tensor&)>;
 
@@ -320,7 +325,7 @@ inline Tensor plain_map(const Fn1& f, const Tensor& xs) {
   return stack(rows);
 }
 
-// ---- rules that call the function whose rule they are --------------------------------------------------------
+// ---- recursive rules ----------------------------------------------------------------------------
 
 inline Tensor endless_exp(const Tensor& x) {
   return custom_jvp([](const Tensor& y) { return exp(y); },
@@ -340,7 +345,7 @@ inline Tensor endless_cos(const Tensor& x) {
       [](const Tensor& y) { return cos(y); },
       [](const Tensor& y, const Tensor& dy) { return std::pair(endless_cos(y), -endless_sin(y) * dy); })(x);
 }
-// y^3 + y = x.
+// Solves y^3 + y = x for y.
 inline Tensor by_newton(const Tensor& x) {
   Tensor y = x;
   for (int i = 0; i < 8; ++i) y = y - (y * y * y + y - x) / (3 * y * y + 1);
@@ -353,7 +358,7 @@ inline Tensor solved(const Tensor& a, const Tensor& b) {
   return custom_linear_solve([](const Tensor& y, const Tensor& d) { return d * y; },
                              [](const Tensor& v, const Tensor& d) { return v / d; })(a, 1.5 + sin(b));
 }
-// x = sin(x) / 4 + c.
+// Solves x = sin(x) / 4 + c for x.
 inline Tensor settled(const Tensor& c) {
   return fixed_point([](const Tensor& x, const Tensor& v) { return sin(x) * 0.25 + v; })(zeros_like(c), c);
 }
@@ -362,14 +367,14 @@ inline Tensor plainly_settled(const Tensor& c) {
   for (int i = 0; i < 30; ++i) x = sin(x) * 0.25 + c;
   return x;
 }
-// exp(-rate / 4) y, in few steps.
+// Returns exp(-rate / 4) y, in a few integration steps.
 inline Tensor decayed(const Tensor& y, const Tensor& rate) {
   const auto path =
       odeint([](const Tensor& z, const Tensor&, const Tensor& r) { return -r * z; }, {.rtol = 1e-7, .atol = 1e-9});
   return path(y, tensor({0., 0.25}, float64, place), rate)(1);
 }
 
-/// What Ask is answered by, without a handler.
+/// Answers to Ask, innermost last, without a handler.
 inline thread_local std::vector<Tensor> plain_answers;
 template <class Body>
 Tensor plainly_answered(const Tensor& answer, const Body& body) {
@@ -379,7 +384,7 @@ Tensor plainly_answered(const Tensor& answer, const Body& body) {
   } answering(answer);
   return body();
 }
-/// Answers to Hand, without a handler.
+/// Answers to Hand, innermost last, without a handler.
 inline thread_local std::vector<std::function<Tensor(const Tensor&)>> plain_hands;
 template <class Body>
 Tensor plainly_handed(std::function<Tensor(const Tensor&)> answer, const Body& body) {

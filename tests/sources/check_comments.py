@@ -3,8 +3,8 @@
 
 python3 tests/sources/check_comments.py
 
-A comment line has at most 100 columns and does not begin with "Of", and comments do not use names that were coined where
-the field has a term.
+A comment line has at most 100 columns and does not begin with "Of". Comments do not use coined names
+where the field has a term.
 """
 import pathlib
 import re
@@ -15,7 +15,7 @@ FOLDERS = ["core", "handlers", "backends"]
 TOKEN = re.compile(
     r'//[^\n]*|/\*.*?\*/|R"(\w*)\(.*?\)\1"|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\'', re.S
 )
-COINED = {  # and the term
+COINED = {  # coined name -> term of the field
     r"\bcarried functions?\b": "higher-order operation",
     r"\bdiscreet\b": "runs no user code",
     r"\bstands? around\b": "is installed",

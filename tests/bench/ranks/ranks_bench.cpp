@@ -1,7 +1,9 @@
-// What ranks cost: psum beside MPI_Allreduce on plain buffers, and a training step whose gradients are summed over the processes, after
-// the backward pass or while it goes on. As so many processes, which mpirun starts; their number is the end of a step's name.
+// The cost of ranks: psum beside MPI_Allreduce on plain buffers, and a training step whose
+// gradients are summed over the processes, after the backward pass or during it. mpirun starts the
+// processes; the name of a step's benchmark ends with their number.
 //
-// An iteration takes as long as the slowest process. The numbers of iterations are fixed, as all must make the same ones.
+// The time of an iteration is that of the slowest process. The numbers of iterations are fixed,
+// because all processes must run the same ones.
 #include <benchmark/benchmark.h>
 #include <mpi.h>
 
@@ -30,7 +32,7 @@ void measure(benchmark::State& state, F f) {
   }
 }
 
-// ---- sums of float32, of so many KiB -----------------------------------------------------------------------------
+// ---- sums of float32 arrays, by their size in KiB -----------------------------------------------
 
 void sum_by_stave(benchmark::State& state, Index kib) {
   const Tensor x = full({kib * 256}, 1.5, float32) + 0;
@@ -44,7 +46,7 @@ void sum_by_mpi(benchmark::State& state, Index kib) {
   });
 }
 
-// ---- a step of 1,024 examples, shared out among the processes ----------------------------------------------------
+// ---- a step on 1,024 examples, which the processes share ----------------------------------------
 
 constexpr int layers = 6;
 constexpr Index width = 512;
