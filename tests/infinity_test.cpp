@@ -1,6 +1,6 @@
-// Composed functions at infinities and where squares overflow. Values and derivatives in both modes
-// must be the limits of the closed forms. Where a closed form has no limit, JAX 0.10 gives NaN, and
-// so does Stave.
+// Composed functions at infinities and where squares overflow. Values and derivatives
+// in both modes must be the limits of the closed forms. Where a closed form has no
+// limit, JAX 0.10 gives NaN, and so does Stave.
 
 #include <limits>
 

@@ -162,21 +162,21 @@ TEST(DamagedNpy, DtypesThatStaveLacks) {
            "), which Stave does not have: convert it in NumPy with astype, to bool, integers or "
            "floats of at most 64 bits";
   };
-  const std::pair<const char*, const char*> types[] = {{"<f16", "longdouble"},
-                                                       {"<c8", "complex64"},
-                                                       {"<c16", "complex128"},
-                                                       {"|O", "Python objects"},
-                                                       {"|S3", "byte strings"},
-                                                       {"<U5", "strings"},
-                                                       {"|V4", "raw bytes"},
-                                                       {"<M8[ns]", "dates"},
-                                                       {"<m8", "time spans"},
-                                                       {"", "an unknown type"},
-                                                       // numpy.save(file, x.astype(ml_dtypes.bfloat16)) writes "<V2".
-                                                       {"<f44", "an unknown type"},
-                                                       {"<V2", "raw bytes, as which NumPy writes bfloat16"},
-                                                       {"|V2", "raw bytes, as which NumPy writes bfloat16"},
-                                                       {"<V1", "raw bytes, as which NumPy writes floats of 8 bits"}};
+  const std::pair<const char*, const char*> types[] = {
+      {"<f16", "longdouble"},
+      {"<c8", "complex64"},
+      {"<c16", "complex128"},
+      {"|O", "Python objects"},
+      {"|S3", "byte strings"},
+      {"<U5", "strings"},
+      {"|V4", "raw bytes"},
+      {"<M8[ns]", "dates"},
+      {"<m8", "time spans"},
+      {"", "an unknown type"},
+      {"<f44", "an unknown type"},
+      {"<V2", "raw bytes, as which NumPy writes bfloat16"},  // x.astype(ml_dtypes.bfloat16)
+      {"|V2", "raw bytes, as which NumPy writes bfloat16"},
+      {"<V1", "raw bytes, as which NumPy writes floats of 8 bits"}};
   for (const auto& [descr, name] : types)
     EXPECT_EQ(npy_fault<DtypeError>(npy(header("(0,)", "'" + std::string(descr) + "'"))), text(descr, name));
   EXPECT_EQ(message_of<DtypeError>([] { load_npy(data + "complex64.npy"); }),
@@ -321,8 +321,8 @@ TEST(DamagedSafetensors, OtherFilesAndCutOffOnes) {
   EXPECT_EQ(safetensors_fault(whole + "x"), ": its tensors have 12 bytes, but 13 follow the header");
 }
 
-// The length of a header is checked before the header is read. This file is sparse: only its first
-// 10 bytes were written.
+// The length of a header is checked before the header is read. This file is sparse:
+// only its first 10 bytes were written.
 TEST(DamagedSafetensors, HeadersThatAreTooLong) {
   const Folder folder;
   const std::string path = with_bytes(folder / "x", stave_detail::Record().u64(100'000'001).text("{}").bytes);

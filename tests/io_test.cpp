@@ -1,6 +1,6 @@
-// Files: arrays are written and read back, NumPy's files are read (make.py in tests/data makes
-// them), and a file is replaced either completely or not at all. io_damage_test.cpp tests damaged
-// files.
+// Files: arrays are written and read back, NumPy's files are read (make.py in tests/data
+// makes them), and a file is replaced either completely or not at all.
+// io_damage_test.cpp tests damaged files.
 
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -281,8 +281,8 @@ TEST(Npz, WritesAndReadsZip64) {
   }
 }
 
-// The offsets in an archive may or may not count the bytes before it. Python's zipfile reads both
-// kinds.
+// The offsets in an archive may or may not count the bytes before it.
+// Python's zipfile reads both kinds.
 TEST(Npz, MayStandBehindOtherBytes) {
   const Folder folder;
   for (const bool compressed : {false, true}) {

@@ -1,5 +1,5 @@
-// A JSON reader (RFC 8259) for tests that check JSON output. Throws std::invalid_argument for text
-// that is not JSON.
+// A JSON reader (RFC 8259) for tests that check JSON output.
+// Throws std::invalid_argument for text that is not JSON.
 #pragma once
 
 #include <cctype>

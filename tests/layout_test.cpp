@@ -48,15 +48,12 @@ TEST(Reshape, KeepsRowMajorOrder) {
 // `x.T.reshape(...).base is x` says so.
 TEST(Reshape, IsAViewWheneverStridesAllow) {
   const Tensor x = counting({4, 6});
-  EXPECT_TRUE(shares_memory(x, reshape(x(slice(none, none, 2)), {2, 2, 3})));  // splits an axis
-  // splits a strided axis
-  EXPECT_TRUE(shares_memory(x, reshape(x(slice(), slice(0, 4)), {2, 2, 4})));
-  EXPECT_TRUE(shares_memory(x, reshape(transpose(x), {3, 2, 4})));     // reshapes a transpose
-  EXPECT_TRUE(shares_memory(x, reshape(transpose(x), {6, 1, 4, 1})));  // inserts axes of length 1
-  // merges the axes after a repeated axis
-  EXPECT_TRUE(shares_memory(x, reshape(broadcast_to(x, {5, 4, 6}), {5, 24})));
-  // merges repeats of one number
-  EXPECT_TRUE(shares_memory(x, reshape(broadcast_to(x(0, 0), {2, 3}), {6})));
+  EXPECT_TRUE(shares_memory(x, reshape(x(slice(none, none, 2)), {2, 2, 3})));   // splits an axis
+  EXPECT_TRUE(shares_memory(x, reshape(x(slice(), slice(0, 4)), {2, 2, 4})));   // a strided axis
+  EXPECT_TRUE(shares_memory(x, reshape(transpose(x), {3, 2, 4})));              // a transpose
+  EXPECT_TRUE(shares_memory(x, reshape(transpose(x), {6, 1, 4, 1})));           // axes of length 1
+  EXPECT_TRUE(shares_memory(x, reshape(broadcast_to(x, {5, 4, 6}), {5, 24})));  // a repeated axis
+  EXPECT_TRUE(shares_memory(x, reshape(broadcast_to(x(0, 0), {2, 3}), {6})));   // a repeated number
   EXPECT_FALSE(shares_memory(x, reshape(transpose(x), {24})));
   EXPECT_FALSE(shares_memory(x, reshape(x(slice(), slice(0, 4)), {16})));
   EXPECT_FALSE(shares_memory(x, reshape(broadcast_to(x, {5, 4, 6}), {120})));

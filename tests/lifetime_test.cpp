@@ -108,8 +108,8 @@ TEST(Notes, EndWithTheirValue) {
   EXPECT_EQ(live(), before);
 }
 
-// The value or the maker, whichever ends last, frees the note, on any thread. The sanitizers check
-// this.
+// The value or the maker, whichever ends last, frees the note,
+// on any thread. The sanitizers check this.
 TEST(Notes, MayEndOnAnotherThread) {
   const std::size_t before = live();
   {
@@ -362,9 +362,9 @@ TEST(Intermediates, ThatNoRuleReadsAreNotKept) {
   EXPECT_GE(product_with([&](T y) { return sin(y); }), 19 * MiB);
 }
 
-// The memory in MiB that the tape of one operation keeps. `differentiated` has a bit for each input
-// of 1 MiB that is differentiated. The function computes the inputs itself, so that only the tape
-// keeps them alive.
+// The memory in MiB that the tape of one operation keeps. `differentiated` has a bit for
+// each input of 1 MiB that is differentiated. The function computes the inputs itself,
+// so that only the tape keeps them alive.
 double kept_of(const std::function<Tensor(T, T)>& f, unsigned differentiated) {
   const Tensor x = full({}, 0.5);
   std::size_t before = 0;
@@ -385,8 +385,8 @@ TEST(Intermediates, AreKeptForTheRulesOfTheInputsThatAreDifferentiated) {
   struct Case {
     const char* operation;
     std::function<Tensor(T, T)> f;
-    // The memory in MiB if a, b, or both are differentiated. The formulas beside the cases show the
-    // values that the rules read.
+    // The memory in MiB if a, b, or both are differentiated. The formulas beside the cases show
+    // the values that the rules read.
     int by_a, by_b, by_both;
   };
   const Case cases[] = {
@@ -397,12 +397,11 @@ TEST(Intermediates, AreKeptForTheRulesOfTheInputsThatAreDifferentiated) {
       {"scale", [](T a, T b) { return scale(a, b); }, 1, 1, 2},  // b; a
       {"a / b", [](T a, T b) { return a / b; }, 1, 2, 2},        // 1 / b; -y / b
       {"a / 3", [](T a, T) { return a / 3.; }, 0, 0, 0},
-      {"a % b", [](T a, T b) { return a % b; }, 0, 2, 2},        // 1; -floor(a / b)
-      {"a ^ b", [](T a, T b) { return pow(a, b); }, 2, 2, 3},    // b a^(b - 1); y log a
-      {"a ^ 2", [](T a, T) { return pow(a, 2.); }, 1, 0, 1},     // 2 a
-      {"atan2", [](T a, T b) { return atan2(a, b); }, 2, 2, 2},  // (b, -a) / (a^2 + b^2)
-      // the mask of the larger operand
-      {"maximum", [](T a, T b) { return maximum(a, b); }, 2, 2, 2},
+      {"a % b", [](T a, T b) { return a % b; }, 0, 2, 2},            // 1; -floor(a / b)
+      {"a ^ b", [](T a, T b) { return pow(a, b); }, 2, 2, 3},        // b a^(b - 1); y log a
+      {"a ^ 2", [](T a, T) { return pow(a, 2.); }, 1, 0, 1},         // 2 a
+      {"atan2", [](T a, T b) { return atan2(a, b); }, 2, 2, 2},      // (b, -a) / (a^2 + b^2)
+      {"maximum", [](T a, T b) { return maximum(a, b); }, 2, 2, 2},  // which is larger
       {"matmul", [](T a, T b) { return matmul(a, matrix_transpose(b)); }, 1, 1, 2},
       {"sin", [](T a, T) { return sin(a); }, 1, 0, 1},
       {"exp", [](T a, T) { return exp(a); }, 1, 0, 1},
@@ -416,7 +415,7 @@ TEST(Intermediates, AreKeptForTheRulesOfTheInputsThatAreDifferentiated) {
       {"sort", [](T a, T) { return sort(a, 0); }, 1, 0, 1},
       {"cumulative_sum", [](T a, T) { return cumulative_sum(a, 0); }, 0, 0, 0},
       {"cumulative_prod", [](T a, T) { return cumulative_prod(a, 0); }, 2, 0, 2},
-      // h and a; a
+      // The rule for a reads h and a. The rule for b reads a.
       {"linear_recurrence", [](T a, T b) { return linear_recurrence(a, b, 0); }, 2, 1, 2},
       {"concat",
        [](T a, T b) {
@@ -638,8 +637,8 @@ TEST(Reuse, NeverUnderAHandlerThatKeepsTheCall) {
   EXPECT_EQ(keeps.before_and_after.size(), 4u);
 }
 
-// A call that was passed on as an rvalue has given its operand away. The operand is then undefined,
-// and never has the new value.
+// A call that was passed on as an rvalue has given its operand away.
+// The operand is then undefined, and never has the new value.
 TEST(Reuse, LeavesNoWrongValueInTheCall) {
   struct ReadsAfterwards : Handler {
     int empty = 0;

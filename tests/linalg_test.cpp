@@ -362,8 +362,8 @@ TEST(Figures, Hilbert) {
                                   1e-15));
 }
 
-// The expected values are those of numpy.linalg.norm, matrix_power, lstsq and pinv, and of
-// scipy.linalg.expm and lu_factor.
+// The expected values are those of numpy.linalg.norm, matrix_power, lstsq and pinv,
+// and of scipy.linalg.expm and lu_factor.
 TEST(Figures, NumpyAndScipy) {
   const std::vector<std::pair<MatrixOrder, double>> norms = {
       {"fro", 5.0990195135927845}, {"nuc", 8.603303031567792}, {infinity, 5}, {-infinity, 3}, {1, 6}, {-1, 4},
@@ -547,8 +547,8 @@ TEST(Repeated, SumsOfEigenvaluesAreSmooth) {
   const Tensor e = symmetric_matrix({5, 5}), p = projection(a), other = eye(5, float64) - p;
   const Tensor expected = matmul(p, e, other) / -2;
   EXPECT_THAT(jvp(projection, a, e).second, IsNear(expected + matrix_transpose(expected), 1e-13));
-  // Compares second derivatives with differences, along a direction that does not split the
-  // eigenvalues.
+  // Compares second derivatives with differences, along a direction that
+  // does not split the eigenvalues.
   const Tensor apart = e - matmul(p, e, p) - matmul(other, e, other) + p * 0.3;
   const auto weighed = [&](const Tensor& t) { return sum(projection(a + t * apart) * random_matrix({5, 5}, 22)); };
   const auto slope = grad(weighed);
@@ -564,8 +564,8 @@ TEST(Repeated, PolarFactorsAreSmooth) {
   };
   // The singular values are 2, 2, 2.
   const Tensor a = eye(4, 3, 0, float64) * 2, e = random_matrix({4, 3}, 23);
-  // The derivative at [2; 0] is the skew part of the square block, divided by 2 + 2, and the rows
-  // below divided by 2.
+  // The derivative at [2; 0] is the skew part of the square block, divided by 2 + 2,
+  // and the rows below divided by 2.
   const Tensor top = e(slice(3)), expected = concat({(top - matrix_transpose(top)) / 4, e(slice(3, none)) / 2});
   EXPECT_THAT(jvp(polar, a, e).second, IsNear(expected, 1e-14));
   EXPECT_THAT(grad([&](const Tensor& x) { return sum(svdvals(x)); })(a), IsNear(eye(4, 3, 0, float64), 1e-14));

@@ -449,9 +449,9 @@ TEST(Loop, DerivativesOfNestedLoops) {
   EXPECT_EQ(count_loops(trace(kept)(x, w0)), 1u);
 }
 
-// A tape of the steps adds the cotangents of a value one by one to those of later operations, and
-// so does a loop that runs steps again. Sums per loop or per inner loop would differ in the last
-// bits.
+// A tape of the steps adds the cotangents of a value one by one to those of later
+// operations, and so does a loop that runs steps again. Sums per loop or per inner loop
+// would differ in the last bits.
 template <class F>
 void expect_gradient_of_steps(const std::string& what, const F& gradient, const std::vector<Tensor>& at) {
   SCOPED_TRACE(what);
@@ -521,8 +521,8 @@ TEST(Loop, CotangentsAreSummedInTheOrderOfTheSteps) {
       }
 }
 
-// The order is the same without snapshots if the saved values of the steps would take more than 64
-// MiB.
+// The order is the same without snapshots if the saved values
+// of the steps would take more than 64 MiB.
 TEST(Loop, CotangentsOfLargeLoopsAreSummedInTheOrderOfTheSteps) {
   using Tensors = std::vector<Tensor>;
   const auto loss = [](const Tensors& v) {

@@ -1,5 +1,5 @@
-// Helpers of several tests: comparing tensors with a tolerance, texts of exceptions, counting
-// operations.
+// Helpers of several tests: comparing tensors with a tolerance,
+// texts of exceptions, counting operations.
 #pragma once
 
 #include <gmock/gmock.h>
@@ -34,8 +34,8 @@ inline bool near(double a, double b, double tolerance) {
   return std::abs(a - b) <= tolerance * (1 + std::abs(b));
 }
 
-/// Matches a tensor of the same shape and dtype whose elements differ by at most tolerance * (1 +
-/// |expected|). NaN matches NaN, and infinity matches infinity.
+/// Matches a tensor of the same shape and dtype whose elements differ by at most tolerance * (1
+/// + |expected|). NaN matches NaN, and infinity matches infinity.
 MATCHER_P2(IsNear, expected, tolerance, "") {
   const Tensor want = expected;
   if (arg.shape() != want.shape() || arg.dtype() != want.dtype()) {
@@ -67,10 +67,10 @@ MATCHER_P(Equals, expected, "") {
   return arg.shape() == want.shape() && arg.dtype() == want.dtype() && values(arg) == values(want);
 }
 
-/// Returns `value`, or a reference to it as a FunctionRef<void()> if it is a function without
-/// arguments, such as a lambda that should throw. EXPECT_THAT compiles about ten classes for each
-/// type of value, and every lambda has its own type, so lambdas would dominate the compile time of
-/// a file.
+/// Returns `value`, or a reference to it as a FunctionRef<void()> if it is a function
+/// without arguments, such as a lambda that should throw. EXPECT_THAT compiles about ten
+/// classes for each type of value, and every lambda has its own type, so lambdas would
+/// dominate the compile time of a file.
 template <class T>
 decltype(auto) matched(T&& value) {
   using Value = std::remove_cvref_t<T>;

@@ -1,5 +1,5 @@
-// NUTS and HMC: known posteriors (tests/data/mcmc.csv), the independence of chains, and the
-// statistics that a run reports.
+// NUTS and HMC: known posteriors (tests/data/mcmc.csv), the independence of chains,
+// and the statistics that a run reports.
 #include <cmath>
 #include <map>
 #include <thread>
@@ -152,8 +152,8 @@ TEST(Nuts, WallAsHighAsTheThresholdBiasesNothing) {
   EXPECT_GT(run.divergences(), 100);
 }
 
-// The chain starts where the density is e^-2000 of its value elsewhere, and must still leave that
-// region.
+// The chain starts where the density is e^-2000 of its value elsewhere,
+// and must still leave that region.
 TEST(Nuts, StartBehindAWallIsLeft) {
   const auto wall = [](const Tensor& x) { return -.5 * square(x) - where(x > 0., 2000., 0.); };
   const auto run = nuts(compile(wall), tensor(.5, float64), Key(1), {.chains = 4, .warmup = 300, .draws = 100});
@@ -223,8 +223,8 @@ TEST(Nuts, AChainIsTheSameAloneAndAmongOthers) {
   const NutsOptions options{.warmup = 60, .draws = 40}, few{.warmup = 0, .draws = 3};
   expect_alone(density_of_schools(float32), start_of_schools(float32), options);
   expect_alone(funnel, start_of_funnel(), options);
-  // A larger batch rounds sums or matrix products differently. The chains then agree only for the
-  // first few draws, and only nearly.
+  // A larger batch rounds sums or matrix products differently. The chains then agree only for
+  // the first few draws, and only nearly.
   expect_alone(density_of_schools(float64), start_of_schools(float64), few, false);
 }
 
@@ -268,8 +268,8 @@ TEST(Nuts, TrajectoriesAreTold) {
   EXPECT_EQ(run.step_size.shape(), Shape({8}));
   EXPECT_THAT(run.log_density, IsNear(-sum(square(run.draws), -1) / 2.));
   EXPECT_NEAR(mean(run.accept_rate).item<double>(), 0.93, 0.04);
-  // A complete tree of depth d has 2^d - 1 steps. A tree whose last subtree turned back has fewer
-  // than twice as many.
+  // A complete tree of depth d has 2^d - 1 steps. A tree whose last subtree turned
+  // back has fewer than twice as many.
   const Tensor whole = astype(pow(2., astype(run.depth, float64)), int32);
   EXPECT_TRUE(bool(all(run.steps >= whole - 1)));
   EXPECT_TRUE(bool(all(run.steps < 2 * whole)));

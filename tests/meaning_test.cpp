@@ -70,8 +70,8 @@ TEST(Kinks, OfTheAngle) {
   for (const auto& [vy, vx] : {std::pair(1., 0.), {0., 1.}, {.5, -2.}})
     EXPECT_THAT(jvp(angle, std::tuple(ys, xs), std::tuple(full_like(ys, vy), full_like(xs, vx))).second,
                 IsNear(scale(dy, vy) + scale(dx, vx)));
-  // The second derivative by y is -2 x y / (x^2 + y^2)^2. At the origin it is 0 in every pair of
-  // modes.
+  // The second derivative by y is -2 x y / (x^2 + y^2)^2.
+  // At the origin it is 0 in every pair of modes.
   const auto along_y = [&](T t) { return angle(t, doubles({0., 2., -1.})); };
   EXPECT_THAT(curvature(along_y, doubles({0., 1., 1.})), IsNear(doubles({0., -4. / 25, .5})));
   // A lane at the origin does not affect the angle of another lane.
@@ -199,8 +199,8 @@ TEST(Pow, ByTheExponent) {
 
 // ---- prod ---------------------------------------------------------------------------------------
 
-// jax.grad(jnp.prod), jax.hessian(jnp.prod) and a calculation by hand give these values: the
-// derivative is the product of all other elements.
+// jax.grad(jnp.prod), jax.hessian(jnp.prod) and a calculation by hand give these values:
+// the derivative is the product of all other elements.
 TEST(Prod, IsExactWithZeros) {
   const auto product = [](T t) { return prod(t); };
   const Tensor one_zero = doubles({2., 0., 3., .5}), two_zeros = doubles({2., 0., 0., .5}),
@@ -421,8 +421,8 @@ TEST(Escaped, ValuesOfGradAndJvpAreConstants) {
   EXPECT_THAT(grad([&](T y) { return sum(leaked) + sum(y); })(x), IsNear(ones({2}, float64)));
   jvp(leak, x, x);
   EXPECT_THAT(jvp([&](T y) { return y * leaked; }, x, ones({2}, float64)).second, IsNear(sin(x)));
-  // The value leaves an inner transform for a running outer one. The note of the outer transform
-  // counts.
+  // The value leaves an inner transform for a running outer one.
+  // The note of the outer transform counts.
   const auto outer = [&](T y) {
     grad([&](T z) {
       leaked = y * z;

@@ -10,8 +10,8 @@
 #include "matchers.h"
 
 // ---- globals ------------------------------------------------------------------------------------
-// These tensors are made before main and destroyed after it, in unspecified order. The address
-// sanitizer checks both.
+// These tensors are made before main and destroyed after it, in unspecified order.
+// The address sanitizer checks both.
 
 namespace globals {
 
@@ -182,8 +182,8 @@ struct ResumesAnLvalue : Controller {
   void handle(Call& call, Resumption<Call> rest) override { rest.resume_last(perform(call)); }
 };
 
-/// Returns true if exp(x) has the address of x after x was given away. Also checks the values of
-/// exp(x).
+/// Returns true if exp(x) has the address of x after x was given away.
+/// Also checks the values of exp(x).
 bool reuses(Tensor x) {
   const std::vector<double> before = values(x);
   const void* const was = address(x);
@@ -309,8 +309,8 @@ TEST(BufferReuse, NotOfViewsSharedStorageOrOtherSizes) {
   EXPECT_NE(address(std::move(row) * fresh()), of_row) << "a result that is larger";
 }
 
-// A handler that reads a call after passing it on sees the old value or gets an error, never the
-// new value.
+// A handler that reads a call after passing it on sees the old value or gets
+// an error, never the new value.
 TEST(BufferReuse, AHandlerThatReadsAfterPerformingSeesTheOldValueOrAnError) {
   struct ReadsAfterwards : Handler {
     std::vector<double> seen;
@@ -338,8 +338,8 @@ TEST(BufferReuse, AHandlerThatReadsAfterPerformingSeesTheOldValueOrAnError) {
 }
 
 // ---- operands -----------------------------------------------------------------------------------
-// A call borrows a named tensor. The tensor must stay valid if a handler keeps the call or assigns
-// to the name.
+// A call borrows a named tensor. The tensor must stay valid if a handler keeps
+// the call or assigns to the name.
 
 /// Calls `meddle` before it passes on an operation of this name.
 struct Meddles : Handler {
@@ -405,8 +405,8 @@ TEST(Operands, SurviveAnAssignmentBeforeTheirTurn) {
   EXPECT_THAT(under_meddling("maximum", [](V v) { return clip(v.one, 0, v.y); }), Equals(full({2}, 5.)));
 }
 
-// A transform passes on operands that it borrowed itself, and its rule reads them after the
-// operation.
+// A transform passes on operands that it borrowed itself,
+// and its rule reads them after the operation.
 TEST(Operands, SurviveAnAssignmentBelowTransforms) {
   const Tensor one = ones({2});
   const auto product = [](Variables& v) {

@@ -92,8 +92,8 @@ TEST(Threads, RunDifferentNestsOverTheSameTensors) {
   EXPECT_EQ(sorted_lines(together.str()), sorted_lines(repeated)) << "debug's lines were torn, or some are missing";
 }
 
-// After a thread's transforms have ended, other threads may read and destroy the values made under
-// them.
+// After a thread's transforms have ended, other threads may read
+// and destroy the values made under them.
 TEST(Threads, HandTensorsOn) {
   std::vector<Tensor> made(8);
   std::vector<std::thread> makers, readers;
@@ -118,8 +118,8 @@ TEST(Threads, HandTensorsOn) {
 
 // ---- pullbacks ----------------------------------------------------------------------------------
 
-/// Runs `body` on `count` threads at the same time and returns the sum of its results, the number
-/// of wrong values.
+/// Runs `body` on `count` threads at the same time and returns the sum of its
+/// results, the number of wrong values.
 template <class Body>
 int wrong_on_threads(int count, Body body) {
   std::atomic<int> wrong{0};
@@ -189,8 +189,8 @@ TEST(Pullbacks, RunWithinTheirOwnPass) {
 
 // ---- notes --------------------------------------------------------------------------------------
 
-// The pullback's Notes end on another thread, while the values that carry the notes end on the
-// thread that made them.
+// The pullback's Notes end on another thread, while the values that carry the notes
+// end on the thread that made them.
 TEST(NotesOnThreads, OfAPullbackThatEndsWhereItsValuesDoNot) {
   const std::size_t before = memory_stats().live_bytes;
   for (int i = 0; i < calls / 10; ++i) {

@@ -23,9 +23,9 @@ using T = const Tensor&;
 Tensor number(double x) { return full({}, x, float64); }
 
 // ---- every sequence of transforms ---------------------------------------------------------------
-// Each transform below maps a function of a number to another such function, so transforms compose
-// in any order. The expected result has a closed form. Starting from s(x) = x sin x, it is a sum of
-// terms c s^(n)(a x), where s^(n) is the n-th derivative:
+// Each transform below maps a function of a number to another such function, so transforms
+// compose in any order. The expected result has a closed form. Starting from s(x) = x sin x,
+// it is a sum of terms c s^(n)(a x), where s^(n) is the n-th derivative:
 //  s^(n)(x) = x sin(x + n pi/2) + n sin(x + (n - 1) pi/2)
 
 Tensor s(T x) { return x * sin(x); }
@@ -308,8 +308,8 @@ TEST(Values, AreRealInNests) {
   EXPECT_THAT(jvp(grad(newton), x, number(1)).second, IsNumber(-0.25 / (1.7 * root), 1e-10));
   EXPECT_THAT(grad([](T t) { return jvp(newton, t, ones_like(t)).second; })(x), IsNumber(-0.25 / (1.7 * root), 1e-10));
   EXPECT_THAT(grad(grad(grad(newton)))(x), IsNumber(0.375 / (1.7 * 1.7 * root), 1e-9));
-  // The sequence is 1.7, 2.55, 3.825, 5.7375 > 5. The result squares 1.5^3 x, so its second
-  // derivative is 2 * 1.5^6.
+  // The sequence is 1.7, 2.55, 3.825, 5.7375 > 5. The result squares 1.5^3 x,
+  // so its second derivative is 2 * 1.5^6.
   EXPECT_THAT(grad(grad([](T t) { return ackermannish(t, 10); }))(x), IsNumber(2 * std::pow(1.5, 6), 1e-11));
 }
 

@@ -336,8 +336,8 @@ TEST(Losses, RefuseOtherShapes) {
               ThrowsMessage<Error>(HasSubstr("epsilon 0 is not positive")));
 }
 
-// The sum of 4096 losses near 40 is beyond the range of float16, and bfloat16 would keep few digits
-// of it.
+// The sum of 4096 losses near 40 is beyond the range of float16,
+// and bfloat16 would keep few digits of it.
 TEST(Losses, RoundHalvesOnce) {
   for (const Dtype half : {float16, bfloat16}) {
     const Tensor x = astype(6 * sin(counted({4096})), half), y = astype(-0.5 * x, half);

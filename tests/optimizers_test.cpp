@@ -1,5 +1,5 @@
-// Optimizers and schedules against Optax's figures (tests/data/optimizers.csv), under transforms,
-// and in edge cases.
+// Optimizers and schedules against Optax's figures (tests/data/optimizers.csv),
+// under transforms, and in edge cases.
 
 #include <map>
 #include <memory>

@@ -1,6 +1,6 @@
-// Compares Stave's functions with results of other libraries. data/oracle_*.py writes these results
-// to data/oracle_*.txt. Each line of such a file is checked in each of its dtypes, with values and
-// gradients.
+// Compares Stave's functions with results of other libraries. data/oracle_*.py writes
+// these results to data/oracle_*.txt. Each line of such a file is checked in each of its
+// dtypes, with values and gradients.
 //
 //  check_oracle("oracle_linalg.txt",
 //               {{"inv", [](Given x, const Options&) { return Results{inv(x[0])}; }}, ...});
@@ -79,8 +79,8 @@ inline Dtype dtype_named(std::string_view name) {
   throw Error("no dtype " + std::string(name));
 }
 
-/// An array as text, such as "T 2,3 1 2 3 4 5 6": dtype, shape and numbers. T means the dtype of
-/// the line.
+/// An array as text, such as "T 2,3 1 2 3 4 5 6": dtype, shape and numbers.
+/// T means the dtype of the line.
 class Written {
  public:
   explicit Written(const std::string& text) {

@@ -124,8 +124,8 @@ TEST_P(OwnKernels, EachFunctionOfTheLibrary) {
   EXPECT_GT(loops, 2 * 60);
 }
 
-/// Calls check(operation with a compiled loop, operation without one, the function, the indices of
-/// its operands) for each function.
+/// Calls check(operation with a compiled loop, operation without one, the function, the indices
+/// of its operands) for each function.
 template <class Check>
 void for_each_function(Check check) {
 #define X(name, operands, ...)                                                        \

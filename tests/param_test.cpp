@@ -139,8 +139,8 @@ TEST(Apply, IsCompiled) {
     expect_near(params, expected);
   }
   EXPECT_EQ(step.recordings(), 1u);
-  // apply answers `param` from outside the compiled function, so each call runs the function
-  // itself.
+  // apply answers `param` from outside the compiled function,
+  // so each call runs the function itself.
   const auto inside = apply(compile(network), params);
   EXPECT_THAT(inside(inputs()), IsNear(by_hand(params, inputs())));
   EXPECT_THAT(inside(2. * inputs()), IsNear(by_hand(params, 2. * inputs())));
@@ -180,16 +180,16 @@ TEST(Param, SaysWhatIsWrong) {
               HasSubstr("glorot_uniform: a kernel has two axes at least, [..., inputs, outputs], not [3]"));
 }
 
-// The variances for a 3 x 3 window with 16 inputs and 32 outputs, within a few standard errors of
-// 4608 draws.
+// The variances for a 3 x 3 window with 16 inputs and 32 outputs,
+// within a few standard errors of 4608 draws.
 TEST(Initializers, HaveTheirVariances) {
   const Shape shape{3, 3, 16, 32};
   const auto variance = [&](const Initializer& make) { return var(make(Key(1), shape)).item<double>(); };
   EXPECT_NEAR(variance(lecun_normal) * 9 * 16, 1, 0.08);
   EXPECT_NEAR(variance(he_normal) * 9 * 16, 2, 0.16);
   EXPECT_NEAR(variance(glorot_uniform) * 9 * (16 + 32), 2, 0.12);
-  // The expected values are those of jax.nn.initializers.glorot_uniform()(jax.random.key(0), (2,
-  // 3)).
+  // The expected values are those of
+  // jax.nn.initializers.glorot_uniform()(jax.random.key(0), (2, 3)).
   EXPECT_THAT(glorot_uniform(Key(0), {2, 3}),
               IsNear(tensor({{0.980789303779602, 1.048516035079956, -0.3674309551715851},
                              {-0.0686439648270607, 0.15311850607395172, -0.732846200466156}}),

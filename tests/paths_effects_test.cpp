@@ -1,5 +1,5 @@
-// Effects of functions under vmap. They are answered once where lanes run together, or as their
-// type declares across lanes.
+// Effects of functions under vmap. They are answered once where lanes run together,
+// or as their type declares across lanes.
 #include <memory>
 
 #include <stave/stave.h>
@@ -59,8 +59,8 @@ Tensor asking(T x) {
 
 TEST(PathsEffects, BeforeLanesPartAreAnsweredOnce) {
   World world;
-  // The path of lane 0 continues first. The answer 1 goes to all lanes, 2 and 3 to the negative
-  // ones, and 4 to the others.
+  // The path of lane 0 continues first. The answer 1 goes to all lanes,
+  // 2 and 3 to the negative ones, and 4 to the others.
   EXPECT_THAT(with(world, [] { return vmap(asking)(xs); }), IsNear(where(xs > 0, xs + 4., xs * 2. + 3.)));
   EXPECT_THAT(world.told, ElementsAre(1, 3, 2));
   World again;
@@ -232,8 +232,8 @@ TEST(PathsAcrossLanes, AnswersThatAreNotAlikeAreErrors) {
               ThrowsMessage<TransformError>(HasSubstr("there are no lanes")));
 }
 
-// By default an effect belongs to no lane. Its tensors pass as they are. If the answer is one of
-// these tensors, each path gets that tensor back.
+// By default an effect belongs to no lane. Its tensors pass as they are.
+// If the answer is one of these tensors, each path gets that tensor back.
 struct Passes {
   using Result = Tensor;
   Tensor x;

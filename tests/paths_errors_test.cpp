@@ -489,7 +489,7 @@ TEST(PathsRepeat, KeysThatAreAdvanced) {
     const Tensor y = x + uniform(now, {}, float64);
     return bool(y > 0) ? y : -y;
   });
-  // the key is used for the first time after the lanes have split
+  // The key is used for the first time after the lanes have split
   expect_refused_everywhere([&](T x) {
     key = fold_in(key, 1);
     const bool positive(x > 0);

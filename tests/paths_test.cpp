@@ -1,5 +1,5 @@
-// Control flow on lanes' values: vmap against a loop over the lanes in every nest, the number of
-// runs, and errors.
+// Control flow on lanes' values: vmap against a loop over the lanes in every nest,
+// the number of runs, and errors.
 #include <algorithm>
 #include <array>
 #include <fstream>
@@ -574,8 +574,8 @@ TEST(PathsRun, OneResultForAllLanes) {
   EXPECT_EQ(vmap(counted)(abs(xs)).steps, 1);
 }
 
-// The log answers operations that cost more than storing their results. A lane that continues alone
-// performs none of them again.
+// The log answers operations that cost more than storing their results.
+// A lane that continues alone performs none of them again.
 TEST(PathsRun, ALaneAloneIsAnsweredFromTheLogWhereThatSavesWork) {
   const Tensor weights = astype(0.11 * sin(reshape(arange(128 * 128), {128, 128}) * 0.7), float64);
   int steps = 0;

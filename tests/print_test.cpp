@@ -84,8 +84,8 @@ TEST(Print, ScientificNotation) {
       {"np.array([1e-10, -1.5, 2e20], f4)", tensor({1e-10, -1.5, 2e20}), "[ 1.0e-10 -1.5e+00  2.0e+20]"},
       {"np.array([1e-100, 1])", tensor({1e-100, 1.}, float64), "[1.e-100 1.e+000]"},
       {"np.array([np.nan, 1e-5], f4)", tensor({nan, 1e-5}), "[   nan 1.e-05]"},
-      // Values on both sides of each bound for exponents: greatest >= 1e6 (float64: 1e8), least <
-      // 1e-4, and greatest / least > 1000.
+      // Values on both sides of each bound for exponents: greatest >= 1e6 (float64: 1e8),
+      // least < 1e-4, and greatest / least > 1000.
       {"np.array([999999, 1e5], f4)", tensor({999999., 1e5}), "[999999. 100000.]"},
       {"np.array([1e6, 1e5], f4)", tensor({1e6, 1e5}), "[1.e+06 1.e+05]"},
       {"np.array([1e6, 1e5])", tensor({1e6, 1e5}, float64), "[1000000.  100000.]"},

@@ -1,5 +1,5 @@
-// Random numbers, compared bit by bit with jax.random 0.10. The expected numbers come from this
-// program:
+// Random numbers, compared bit by bit with jax.random 0.10.
+// The expected numbers come from this program:
 //
 //  import jax, numpy as np, jax.numpy as jnp
 //  r = jax.random; k = r.key(42); f = lambda a: [float(v).hex() for v in np.asarray(a).ravel()]
@@ -46,8 +46,8 @@ const Key key(42);
 TEST(Key, OfASeed) {
   EXPECT_THAT(words(Key(0).data()), ElementsAre(0, 0));
   EXPECT_THAT(words(Key(42).data()), ElementsAre(0, 42));
-  // The expected words are JAX's with 64-bit integers enabled. Without them JAX truncates seeds to
-  // 32 bits.
+  // The expected words are JAX's with 64-bit integers enabled.
+  // Without them JAX truncates seeds to 32 bits.
   EXPECT_THAT(words(Key((1ull << 40) + 5).data()), ElementsAre(256, 5));
   EXPECT_THAT(words(Key(static_cast<std::uint64_t>(-1)).data()), ElementsAre(0xffffffffu, 0xffffffffu));
 }

@@ -1,5 +1,5 @@
-// Functions composed of layout operations: against NumPy, which results are views, and the texts of
-// their errors. tests/table tests every dtype, layout and transform.
+// Functions composed of layout operations: against NumPy, which results are views,
+// and the texts of their errors. tests/table tests every dtype, layout and transform.
 
 #include <stave/stave.h>
 

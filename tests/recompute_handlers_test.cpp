@@ -1,6 +1,6 @@
-// Values that a tape recomputes (handlers/transforms/rematerialization.cpp): which handlers see the
-// recomputation, under which handlers it happens, and values and pullbacks that outlive the
-// function. recompute_test.cpp tests the programs.
+// Values that a tape recomputes (handlers/transforms/rematerialization.cpp): which handlers
+// see the recomputation, under which handlers it happens, and values and pullbacks that
+// outlive the function. recompute_test.cpp tests the programs.
 #include <string>
 #include <thread>
 #include <vector>

@@ -1,6 +1,6 @@
 // Values that a tape recomputes (handlers/transforms/rematerialization.cpp, fused_backward.h):
-// random programs must give the same bits as with a tape that keeps everything, in every nest. Also
-// the memory that a tape keeps. recompute_handlers_test.cpp tests which handlers see the
+// random programs must give the same bits as with a tape that keeps everything, in every nest.
+// Also the memory that a tape keeps. recompute_handlers_test.cpp tests which handlers see the
 // recomputation.
 #include <cstddef>
 #include <functional>
@@ -120,8 +120,8 @@ TEST(Recompute, UnderVmapAndJvpBitForBit) {
   }
 }
 
-// Recomputation changes the order in which an outer transform adds, so the results agree only up to
-// rounding.
+// Recomputation changes the order in which an outer transform adds,
+// so the results agree only up to rounding.
 TEST(Recompute, SecondDerivatives) {
   for (std::uint64_t seed = 0; seed < 60; ++seed) {
     const Tensor x = random_x(seed, float64), v = random_x(seed + 500, float64), row = row_of(float64),

@@ -74,8 +74,8 @@ TEST(Report, UnderTransforms) {
   EXPECT_THAT(heard_of(grad(checkpoint(f)), point()), Equals(point()));
   EXPECT_THAT(heard_of(vmap(grad(checkpoint(f))), xs), Equals(xs));
   EXPECT_THAT(heard_of(compile(f), point()), Equals(point()));
-  // Inside grad, reported values are constants. The handler may have ended when the checkpoint runs
-  // again.
+  // Inside grad, reported values are constants. The handler may have ended
+  // when the checkpoint runs again.
   Heard inside;
   const auto g = [&](T x) { return with(inside, [&] { return checkpoint(f)(x); }); };
   EXPECT_THAT(grad(g)(point()), Equals(2. * point()));
@@ -131,8 +131,8 @@ TEST(CsvReports, WritesAFile) {
 
 // ---- a terminal ---------------------------------------------------------------------------------
 
-/// The lines that a terminal shows after this text. It knows only the control sequences that bars
-/// use.
+/// The lines that a terminal shows after this text. It knows only
+/// the control sequences that bars use.
 std::string shown(const std::string& text) {
   std::vector<std::string> lines(1);
   std::size_t row = 0, column = 0;

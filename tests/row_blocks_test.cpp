@@ -1,5 +1,5 @@
-// Kernels of a compiled program that run over blocks of rows: they must give the same bits as the
-// function itself, for any shape.
+// Kernels of a compiled program that run over blocks of rows: they must give the same bits as
+// the function itself, for any shape.
 #include <stave/core/program/row_blocks.h>
 #include <stave/stave.h>
 

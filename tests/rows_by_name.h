@@ -9,8 +9,8 @@
 
 namespace stave_test {
 
-/// Maps the name of each line of tests/data/`file` to the line's numbers. Lines that begin with #
-/// are comments.
+/// Maps the name of each line of tests/data/`file` to the line's numbers.
+/// Lines that begin with # are comments.
 inline std::map<std::string, std::vector<double>> rows_by_name(const std::string& file) {
   std::map<std::string, std::vector<double>> rows;
   std::ifstream lines(STAVE_SOURCE_DIR "/tests/data/" + file);

@@ -63,8 +63,8 @@ Tensor my_exp_back(const Tensor& x) {
                     },
                     [](const Tensor& e, const Tensor& ct) { return ct * e; })(x);
 }
-// The function and its rules capture a value computed from the argument. stop_gradient stops the
-// derivative by that value.
+// The function and its rules capture a value computed from the argument.
+// stop_gradient stops the derivative by that value.
 Tensor scaled_exp(const Tensor& x, const Tensor& scale) {
   return custom_jvp([scale](const Tensor& y) { return exp(scale * y); },
                     [scale](const Tensor& y, const Tensor& dy) {
@@ -343,8 +343,8 @@ TEST(Rules, OfVmapArePartOfPrograms) {
   EXPECT_THAT(vmap(p, {.in_axes = {unmapped, 0}})(tensor({2., 3.}), xs), IsNear(5. * xs + 1.));
 }
 
-// A rule that calls another function with a rule keeps that function's rule, also under a second
-// derivative.
+// A rule that calls another function with a rule keeps that function's rule,
+// also under a second derivative.
 TEST(Rules, OfCallsInRulesOfForwardModeAreKept) {
   const auto straight =
       custom_vjp([](const Tensor& y) { return round(y); }, [](const Tensor& y) { return std::pair(round(y), y); },

@@ -1,5 +1,5 @@
-// Distributions: draws, supports and transforms of them. Probabilistic programs: sites and their
-// handlers.
+// Distributions: draws, supports and transforms of them.
+// Probabilistic programs: sites and their handlers.
 #include <cmath>
 
 #include <stave/stave.h>
@@ -300,8 +300,8 @@ TEST(Unconstrained, DensitiesHaveTheDeterminants) {
               HasSubstr("a discrete distribution has no map from R^n"));
 }
 
-// The support of x depends on another site. A point of the simplex has one more element than its
-// unconstrained vector.
+// The support of x depends on another site. A point of the simplex has one more element
+// than its unconstrained vector.
 TEST(Unconstrained, OfSupportsThatDepend) {
   const auto model = [] {
     const Tensor high = sample("high", Exponential{1}), x = sample("x", Uniform{0, high});

@@ -1,5 +1,5 @@
-// Scans: accuracy, infinities, exact derivatives where factors are 0, long axes and the texts of
-// errors. table/rows_scan.cpp tests values and derivatives in every dtype and layout.
+// Scans: accuracy, infinities, exact derivatives where factors are 0, long axes and the texts
+// of errors. table/rows_scan.cpp tests values and derivatives in every dtype and layout.
 
 #include <limits>
 

@@ -1,5 +1,5 @@
-// Searching, counting and sets against NumPy's results, results that depend on values under vmap,
-// and errors.
+// Searching, counting and sets against NumPy's results,
+// results that depend on values under vmap, and errors.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -33,8 +33,8 @@ TEST(Nonzero, GivesAVectorOfIndicesForEachAxis) {
               Equals(tensor({{1, 2}, {0, 2}})));
 }
 
-// Rows that are long enough to be split into parts, contiguous and strided, with many equal
-// elements, -0 and NaN.
+// Rows that are long enough to be split into parts, contiguous and strided,
+// with many equal elements, -0 and NaN.
 TEST(Topk, IsTheBeginningOfADescendingSort) {
   for (const Dtype dtype : {float32, bfloat16, int64, uint8}) {
     Tensor x = astype(arange(0, 2 * 150000, 1, int64) * 611953 % 1000003 % 30011 - 15000, float64);

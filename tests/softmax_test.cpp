@@ -1,6 +1,6 @@
-// softmax and log_softmax: values and derivatives against PyTorch in float64, the ends of the
-// range, and the operations that handlers see. tests/table and conformance_softmax_test.cpp test
-// every layout and dtype.
+// softmax and log_softmax: values and derivatives against PyTorch in float64,
+// the ends of the range, and the operations that handlers see. tests/table
+// and conformance_softmax_test.cpp test every layout and dtype.
 
 #include <limits>
 #include <sstream>
@@ -103,8 +103,8 @@ TEST(Softmax, InfinitiesAndNan) {
   }
 }
 
-// Elements masked by -inf have weight 0. No derivative flows to or from them, not even the
-// derivative of their own logarithm.
+// Elements masked by -inf have weight 0. No derivative flows to or from them,
+// not even the derivative of their own logarithm.
 TEST(Softmax, MaskedElementsLeakNoNan) {
   const Tensor x = tensor({-inf, 0., 0.}), ones = tensor({1., 1., 1.}), first = tensor({1., 0., 0.});
   const auto entropy = [](const Tensor& t) { return -sum(scale(log_softmax(t), softmax(t))); };

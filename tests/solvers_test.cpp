@@ -1,5 +1,5 @@
-// Roots, fixed points and linear systems: derivatives against closed forms, differences and
-// `solve`.
+// Roots, fixed points and linear systems: derivatives against closed
+// forms, differences and `solve`.
 
 #include <stave/stave.h>
 

@@ -1,6 +1,6 @@
-// Sorting: the order of NaN, -0 and equal elements, rows of all lengths against std::stable_sort,
-// and the texts of errors. table/rows_sort.cpp tests values and derivatives in every dtype and
-// layout.
+// Sorting: the order of NaN, -0 and equal elements, rows of all lengths against
+// std::stable_sort, and the texts of errors. table/rows_sort.cpp tests values
+// and derivatives in every dtype and layout.
 
 #include <algorithm>
 #include <cmath>

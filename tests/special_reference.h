@@ -8,8 +8,8 @@
 
 namespace stave_test {
 
-/// digamma(x), by the recurrence up to 40 and by the asymptotic series from there. Negative x uses
-/// the reflection formula.
+/// digamma(x), by the recurrence up to 40 and by the asymptotic series from there.
+/// Negative x uses the reflection formula.
 inline long double digamma_reference(long double x) {
   if (x < 0) {
     const long double part = x - std::nearbyint(x);

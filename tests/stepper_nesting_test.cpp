@@ -194,8 +194,8 @@ TEST(Stepper, AStepperInsideAStepper) {
   EXPECT_THAT(all_steps(left), ElementsAre("cos"));
 }
 
-// The inner Stepper cannot unwind here, so its remaining operations run. The outer Stepper sees
-// them like any others.
+// The inner Stepper cannot unwind here, so its remaining operations run.
+// The outer Stepper sees them like any others.
 TEST(Stepper, OneThatIsDroppedInsideDoesNotStandInTheOneAround) {
   Stepper outer(
       [](const Tensor& x) {

@@ -1,5 +1,5 @@
-// Stepper runs functions step by step: the length of a step, breakpoints, answers, and functions
-// that are not finished.
+// Stepper runs functions step by step: the length of a step, breakpoints, answers,
+// and functions that are not finished.
 #include <thread>
 
 #include "stepped.h"
@@ -136,9 +136,9 @@ TEST(Stepper, BreakpointsByWhatAnOperationIs) {
   EXPECT_THAT(stops_of({.label = "w"}), ElementsAre("matmul"));
   EXPECT_THAT(stops_of({.operation = "tanh", .label = "hidden"}), ElementsAre("tanh"));
   EXPECT_THAT(stops_of({.operation = "tanh", .label = "w"}), IsEmpty());
-  // The shape may be that of an operand,
+  // This breakpoint matches the shape of an operand.
   EXPECT_THAT(stops_of({.shape = Shape{2, 3}}), ElementsAre("matmul"));
-  // or that of the output.
+  // This breakpoint matches the shape of the output.
   EXPECT_THAT(stops_of({.operation = "matmul", .shape = Shape{2, 5}}), ElementsAre("matmul"));
   EXPECT_THAT(stops_of({.shape = Shape{7}}), IsEmpty());
   EXPECT_THAT(stops_of({.predicate =
@@ -399,8 +399,8 @@ TEST(Stepper, DroppingUnwinds) {
   }
 }
 
-// The function is dropped while the guard forbids unwinding. The guarded operations run, and then
-// the function unwinds.
+// The function is dropped while the guard forbids unwinding. The guarded operations run,
+// and then the function unwinds.
 TEST(Stepper, DroppedWhereItMustNotThrowItUnwindsLater) {
   bool reached = false;
   Tensor total = ones({2});

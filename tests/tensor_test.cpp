@@ -312,7 +312,7 @@ TEST(Linspace, HasBothEnds) {
   EXPECT_THAT(linspace(0, 1, 4, float32, cpu, false), Equals(tensor({0., 0.25, 0.5, 0.75})));
   EXPECT_THAT(linspace(3, 5, 1), Equals(tensor({3.})));
   EXPECT_EQ(linspace(0, 1, 0).shape(), Shape(0));
-  // the exact end, whatever the rounding
+  // The last element is the exact end, whatever the rounding.
   EXPECT_EQ(linspace(0, 0.7, 8, float64)(7).item<double>(), 0.7);
   EXPECT_THROW(linspace(0, 1, -1), ShapeError);
   EXPECT_THROW(linspace(0, 1, 3, int32), DtypeError);

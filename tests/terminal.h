@@ -46,8 +46,8 @@ class Terminal {
   void press(std::string_view keys) {
     ASSERT_EQ(write(terminal_, keys.data(), keys.size()), static_cast<ssize_t>(keys.size()));
   }
-  /// Returns the output since the last wait, up to and including this text. Fails if the text does
-  /// not come.
+  /// Returns the output since the last wait, up to and including this text.
+  /// Fails if the text does not come.
   std::string until(const std::string& text) {
     constexpr int patience = 20'000;  // milliseconds, for a busy machine
     for (;;) {

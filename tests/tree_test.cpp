@@ -1,5 +1,5 @@
-// Trees: which types are trees, the order of leaves, functions on trees, and trees as arguments and
-// results of transforms.
+// Trees: which types are trees, the order of leaves, functions on trees,
+// and trees as arguments and results of transforms.
 
 #include <deque>
 #include <filesystem>
@@ -239,8 +239,8 @@ TEST(Leaves, OfAggregatesOfUpTo32Members) {
 #undef X
 }
 
-// Members that are no trees are skipped, whatever their type. They are neither copied nor
-// inspected.
+// Members that are no trees are skipped, whatever their type.
+// They are neither copied nor inspected.
 struct PassedOver {
   std::unique_ptr<int> owner;
   Tensor x;
@@ -282,8 +282,8 @@ TEST(Leaves, OfClassesWithTraits) {
   EXPECT_EQ(layers[1].id(), 6);
 }
 
-// Every container of trees is a tree. Its gradient contains gradients, and never shares the
-// argument's own tensors.
+// Every container of trees is a tree. Its gradient contains gradients,
+// and never shares the argument's own tensors.
 struct Owners {
   std::deque<Tensor> deque;
   std::list<Point> list;
@@ -346,8 +346,8 @@ TEST(TreeArguments, GradientsHaveObjectsOfTheirOwn) {
            **o.nested;
   };
   const Owners g = grad(loss)(tree);
-  // A shared object occurs twice in the tree. The gradient of each pointer is that of its own
-  // occurrence.
+  // A shared object occurs twice in the tree. The gradient of each pointer
+  // is that of its own occurrence.
   EXPECT_THAT(leaves(g), ElementsAre(4, 0, 0, 1, 9, 0, 6, 0, 7, 0, 7, 0, 1));
   EXPECT_EQ(g.name, "name");
   EXPECT_NE(g.shared, g.again);

@@ -235,8 +235,8 @@ TEST(NestedVmap, CapturedValuesOfOuterLanes) {
   const Tensor x = tensor({1., 2., 3.}), y = tensor({10., 20.});
   const auto rows = vmap([&](const Tensor& a) { return vmap([&](const Tensor& b) { return a * b; })(y); })(x);
   EXPECT_THAT(rows, Equals(tensor({{10., 20.}, {20., 40.}, {30., 60.}})));
-  // The outer lane is a vector, and the inner lane is a matrix. They are used together and
-  // separately.
+  // The outer lane is a vector, and the inner lane is a matrix.
+  // They are used together and separately.
   const Tensor v = counting({3, 2}), m = counting({4, 2, 2});
   const auto nested = vmap([&](const Tensor& row) {
     const Tensor doubled = 2 * row;
