@@ -159,7 +159,8 @@ TEST(Loop, OutputsMayBeInputsAndEachOther) {
   for (std::size_t i = 0; i < found.size(); ++i) EXPECT_THAT(found[i], Is(expected[i])) << i;
 }
 
-// A loop whose steps differ is unrolled, and its function is called as often as without a recorder.
+// A loop that cannot be recorded as one body is unrolled. Its function is then called as often as
+// without a recorder.
 template <class Body>
 void expect_unrolled(const Body& body, const Tensor& start = x) {
   int calls = 0;

@@ -34,8 +34,8 @@ inline bool near(double a, double b, double tolerance) {
   return std::abs(a - b) <= tolerance * (1 + std::abs(b));
 }
 
-/// Matches a tensor of the same shape and dtype whose elements differ by at most tolerance * (1
-/// + |expected|). NaN matches NaN, and infinity matches infinity.
+/// Matches a tensor of the same shape and dtype whose elements differ by at most
+/// tolerance * (1 + |expected|). NaN matches NaN, and infinity matches infinity.
 MATCHER_P2(IsNear, expected, tolerance, "") {
   const Tensor want = expected;
   if (arg.shape() != want.shape() || arg.dtype() != want.dtype()) {

@@ -26,7 +26,7 @@ Tensor number(double x) { return full({}, x, float64); }
 // Each transform below maps a function of a number to another such function, so transforms
 // compose in any order. The expected result has a closed form. Starting from s(x) = x sin x,
 // it is a sum of terms c s^(n)(a x), where s^(n) is the n-th derivative:
-//  s^(n)(x) = x sin(x + n pi/2) + n sin(x + (n - 1) pi/2)
+//   s^(n)(x) = x sin(x + n pi/2) + n sin(x + (n - 1) pi/2)
 
 Tensor s(T x) { return x * sin(x); }
 

@@ -2,8 +2,8 @@
 // these results to data/oracle_*.txt. Each line of such a file is checked in each of its
 // dtypes, with values and gradients.
 //
-//  check_oracle("oracle_linalg.txt",
-//               {{"inv", [](Given x, const Options&) { return Results{inv(x[0])}; }}, ...});
+//   check_oracle("oracle_linalg.txt",
+//                {{"inv", [](Given x, const Options&) { return Results{inv(x[0])}; }}, ...});
 //
 // Every line must have a function, and every function must have a line.
 #pragma once

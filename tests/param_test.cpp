@@ -59,7 +59,7 @@ TEST(Init, AnotherLayerChangesNoOthers) {
 }
 
 // The key of "w" folds in the 64 bits of FNV-1a, which Python computes by:
-//  h = 0xcbf29ce484222325; h = ((h ^ ord("w")) * 0x100000001b3) % 2**64   ->   0xaf63ea4c86020456
+//   h = 0xcbf29ce484222325; h = ((h ^ ord("w")) * 0x100000001b3) % 2**64   ->   0xaf63ea4c86020456
 TEST(Init, FoldsTheNamesHashIntoTheKey) {
   const auto f = [](T x) { return x * param("w", {2, 2}, glorot_uniform); };
   const Key expected = fold_in(fold_in(Key(5), 0xaf63ea4cu), 0x86020456u);

@@ -404,7 +404,7 @@ struct Draw {
   using Result = Tensor;
   Tensor of;
 };
-// multiplies by n for the n-th question, in the order in which lanes ask
+// Multiplies by n for the n-th question, in the order in which lanes ask.
 struct DrawsUp : Handles<Draw> {
   int n = 0;
   Tensor handle(Draw& draw) override {
@@ -489,7 +489,7 @@ TEST(PathsRepeat, KeysThatAreAdvanced) {
     const Tensor y = x + uniform(now, {}, float64);
     return bool(y > 0) ? y : -y;
   });
-  // The key is used for the first time after the lanes have split
+  // The key is used for the first time after the lanes have split.
   expect_refused_everywhere([&](T x) {
     key = fold_in(key, 1);
     const bool positive(x > 0);

@@ -95,7 +95,7 @@ Tensor checkpointed(T x) {
   const auto f = checkpointed_part(x);
   return f(x) * f(x * x);
 }
-// in the backward pass, lanes split first at the second checkpoint
+// In the backward pass, lanes split first at the second checkpoint.
 Tensor checkpointed_first(T x) {
   const auto f = checkpointed_part(x);
   const Tensor first = f(x), second = f(x * x);
@@ -574,8 +574,8 @@ TEST(PathsRun, OneResultForAllLanes) {
   EXPECT_EQ(vmap(counted)(abs(xs)).steps, 1);
 }
 
-// The log answers operations that cost more than storing their results.
-// A lane that continues alone performs none of them again.
+// An operation that costs more than its answer from the log is not performed again for a lane that
+// continues alone.
 TEST(PathsRun, ALaneAloneIsAnsweredFromTheLogWhereThatSavesWork) {
   const Tensor weights = astype(0.11 * sin(reshape(arange(128 * 128), {128, 128}) * 0.7), float64);
   int steps = 0;

@@ -1,5 +1,5 @@
 // Printing. The expected texts are those of NumPy 2.4, each by str() of the expression beside it
-// (f4 is np.float32). Further tests cover values that NumPy cannot print.
+// (f4 is np.float32). Further tests cover texts without a counterpart in NumPy.
 
 #include <gtest/gtest.h>
 

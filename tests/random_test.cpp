@@ -1,23 +1,23 @@
 // Random numbers, compared bit by bit with jax.random 0.10.
 // The expected numbers come from this program:
 //
-//  import jax, numpy as np, jax.numpy as jnp
-//  r = jax.random; k = r.key(42); f = lambda a: [float(v).hex() for v in np.asarray(a).ravel()]
-//  r.key_data(r.split(r.key(0), 3)), r.key_data(r.fold_in(k, 7))
-//  r.bits(r.key(0), (5,)), r.bits(k, (2, 3))
-//  b = np.asarray(r.bits(k, (1000000,))).astype("u8")
-//  b.sum(), (b * np.arange(1, 1000001, dtype="u8")).sum()
-//  f(r.uniform(k, (4,))), f(r.uniform(k, (6,), minval=-1.3, maxval=2.9)), r.normal(k, (6,))
-//  r.bernoulli(k, 0.3, (16,)), r.bernoulli(k, jnp.linspace(0, 1, 8))
-//  r.permutation(k, 8), r.permutation(k, 5000)
-//  g = lambda a: [float(v) for v in a]; l = jnp.broadcast_to(jnp.log(jnp.arange(1., 7.)), (20, 6))
-//  g(r.gumbel(k, (6,)))
-//  r.categorical(k, l), r.categorical(k, l.T, axis=0)
-//  r.categorical(k, jnp.zeros((4, 5, 3)), axis=1), r.categorical(k, jnp.array([0., 3., 1.]))
-//  # and, with 64 bits:
-//  jax.config.update('jax_enable_x64', True)
-//  g(r.gumbel(k, (4,), jnp.float64)), r.categorical(k, l)
-//  f(r.uniform(k, (4,), dtype=jnp.float64)), r.key_data(r.key(2**40 + 5))
+//   import jax, numpy as np, jax.numpy as jnp
+//   r = jax.random; k = r.key(42); f = lambda a: [float(v).hex() for v in np.asarray(a).ravel()]
+//   r.key_data(r.split(r.key(0), 3)), r.key_data(r.fold_in(k, 7))
+//   r.bits(r.key(0), (5,)), r.bits(k, (2, 3))
+//   b = np.asarray(r.bits(k, (1000000,))).astype("u8")
+//   b.sum(), (b * np.arange(1, 1000001, dtype="u8")).sum()
+//   f(r.uniform(k, (4,))), f(r.uniform(k, (6,), minval=-1.3, maxval=2.9)), r.normal(k, (6,))
+//   r.bernoulli(k, 0.3, (16,)), r.bernoulli(k, jnp.linspace(0, 1, 8))
+//   r.permutation(k, 8), r.permutation(k, 5000)
+//   g = lambda a: [float(v) for v in a]; l = jnp.broadcast_to(jnp.log(jnp.arange(1., 7.)), (20, 6))
+//   g(r.gumbel(k, (6,)))
+//   r.categorical(k, l), r.categorical(k, l.T, axis=0)
+//   r.categorical(k, jnp.zeros((4, 5, 3)), axis=1), r.categorical(k, jnp.array([0., 3., 1.]))
+//   # and, with 64 bits:
+//   jax.config.update('jax_enable_x64', True)
+//   g(r.gumbel(k, (4,), jnp.float64)), r.categorical(k, l)
+//   f(r.uniform(k, (4,), dtype=jnp.float64)), r.key_data(r.key(2**40 + 5))
 
 #include <functional>
 

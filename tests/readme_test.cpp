@@ -2,9 +2,9 @@
 // example, test or source file in the same order, with any indentation. An output is what the
 // program prints. A comment before the block names the file:
 //
-//  <!-- from examples/NAME.cpp -->                 some of its lines; also .h and .py files
-//  <!-- output of examples/NAME.cpp -->            the complete output
-//  <!-- output of examples/NAME.cpp, in part -->   consecutive whole lines of the output
+//   <!-- from examples/NAME.cpp -->                 some of its lines; also .h and .py files
+//   <!-- output of examples/NAME.cpp -->            the complete output
+//   <!-- output of examples/NAME.cpp, in part -->   consecutive whole lines of the output
 //
 // The README fits on one page, and the limits that docs/guides/compile.md lists are the constants
 // of the code. docs/site/check_links.py checks the documents' links.

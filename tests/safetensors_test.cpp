@@ -427,7 +427,7 @@ TEST(Safetensors, ACopyOutlivesWhateverBecomesOfTheFile) {
   EXPECT_GE(memory_stats().live_bytes, before + 40002);
   EXPECT_FALSE(is_mapped(path));
   const Named like = load_safetensors(path, x, {.copy = true});
-  // Reading a mapped file would crash the program now.
+  // After this, reading a mapped file would crash the program.
   fs::resize_file(path, 8);
   for (const Named* read : {&x, &like}) {
     EXPECT_THAT(read->at("a"), Equals(arange(10000.)));

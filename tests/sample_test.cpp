@@ -209,8 +209,8 @@ NamedTensors values() {
 }
 
 // The value comes from scipy.stats:
-//  norm(0, 5).logpdf(mu) + halfcauchy(scale=5).logpdf(tau)
-//  + norm(mu, tau).logpdf(theta).sum() + norm(theta, errors).logpdf(effects).sum()
+//   norm(0, 5).logpdf(mu) + halfcauchy(scale=5).logpdf(tau)
+//   + norm(mu, tau).logpdf(theta).sum() + norm(theta, errors).logpdf(effects).sum()
 constexpr double log_density_of_values = -53.825642406377376;
 
 TEST(LogDensity, IsTheSumOfAllSites) {

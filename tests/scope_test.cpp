@@ -104,8 +104,8 @@ TEST(Scope, NamesTheBackwardPassOfABackwardPass) {
               testing::SizeIs(1));
 }
 
-// A transform's operations need no further name for a scope around the transform. A pullback that
-// is called elsewhere runs in the scopes of its caller.
+// The operations of a transform already run in the scopes around the transform. A pullback that is
+// called elsewhere runs in the scopes of its caller.
 TEST(Scope, AroundTheTransformIsThatOfTheCaller) {
   const Tensor x = tensor({0.5, 1.});
   const std::vector<std::string> lines = trace([&] {

@@ -72,7 +72,7 @@ class SeparateBackend : public stave::Backend {
   std::atomic<int> runs = 0, filled = 0, writes = 0, reads = 0, synchronizations = 0;
 
  protected:
-  /// `take` allocates host memory for a storage, and `give` returns it.
+  /// `take` allocates the host memory of a storage. `give` receives it when the storage is freed.
   virtual stave::StoragePtr take(std::size_t bytes) { return stave::StoragePtr(stave::cpu_backend().allocate(bytes)); }
   virtual void give(stave::StoragePtr /*memory*/) noexcept {}
   /// Computes with addresses that the host can use.

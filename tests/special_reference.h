@@ -25,8 +25,8 @@ inline long double digamma_reference(long double x) {
   return std::isinf(from) ? from : sum + (std::log(from) - 1 / (2 * from) - series);
 }
 
-/// zeta(s, q), the sum of (q + k)^-s over k >= 0, for s > 1. Terms are added up to q + k > 20 + 8
-/// s. The Euler-Maclaurin formula gives the remainder.
+/// zeta(s, q), the sum of (q + k)^-s over k >= 0, for s > 1. Terms are added up to
+/// q + k > 20 + 8 s. The Euler-Maclaurin formula gives the remainder.
 inline long double zeta_reference(long double s, long double q) {
   if (q <= 0 && q == std::floor(q)) return std::numeric_limits<long double>::infinity();
   long double sum = 0, from = q;

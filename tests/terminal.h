@@ -19,7 +19,7 @@
 
 namespace stave_test {
 
-/// Runs a program in a child process at a pseudo-terminal, shows its output, and sends keys to it.
+/// Runs a program in a child process at a pseudo-terminal, collects its output, and sends it keys.
 class Terminal {
  public:
   explicit Terminal(const std::function<void()>& program, unsigned short columns = 100, const char* kind = "xterm") {

@@ -206,7 +206,7 @@ TEST(Passes, WhatACheckpointComputesAgainStays) {
   const auto f = [](const Tensor& a) { return sum(checkpoint([](const Tensor& b) { return sin(sin(sin(b))); })(a)); };
   const auto traced = trace(value_and_grad(f))(x);
   const Program p = optimized(with_calls_inlined(traced));
-  // three, and two of them again in the backward pass
+  // Three sines run in the forward pass, and two of them again in the backward pass.
   EXPECT_EQ(count(p, op_sin) + steps_of(p, op_sin), 5u);
   EXPECT_THAT(traced.with(p)(x).grad, IsNear(grad(f)(x), 0.));
 }

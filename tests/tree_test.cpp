@@ -658,10 +658,10 @@ TEST(Mlp, TrainsInOneLine) {
     mlp = tree_map([](const Tensor& w, const Tensor& g) { return w - 0.1 * g; }, mlp, grad(loss)(mlp, x, y));
 
   // The expected values come from JAX in float64:
-  //  def loss(m, x, y):
-  //    return jnp.mean(jnp.square(jnp.tanh(x @ m['w1'] + m['b1']) @ m['w2'] + m['b2'] - y))
-  //  for _ in range(3):
-  //    m = jax.tree_util.tree_map(lambda w, g: w - .1 * g, m, jax.grad(loss)(m, x, y))
+  //   def loss(m, x, y):
+  //     return jnp.mean(jnp.square(jnp.tanh(x @ m['w1'] + m['b1']) @ m['w2'] + m['b2'] - y))
+  //   for _ in range(3):
+  //     m = jax.tree_util.tree_map(lambda w, g: w - .1 * g, m, jax.grad(loss)(m, x, y))
   EXPECT_NEAR(before, 0.9429172243673875, 1e-6);
   EXPECT_THAT(
       mlp.w1,
