@@ -1,4 +1,4 @@
-// Indexing by tensors: values against loops on the host, errors, and vmap against a loop over the lanes.
+// Indexing by tensors: values and vmap against loops on the host, and errors.
 
 #include <functional>
 
@@ -47,8 +47,8 @@ TEST(Take, OfEveryDtype) {
 }
 
 TEST(Take, OfViews) {
-  const Tensor x =
-      transpose(counting({4, 6}))(slice(none, none, -2), slice(1, none));  // rows 11 17 23, 9 15 21, 7 13 19
+  // The rows are 11 17 23, 9 15 21 and 7 13 19.
+  const Tensor x = transpose(counting({4, 6}))(slice(none, none, -2), slice(1, none));
   EXPECT_THAT(values(take(x, tensor({2, 0}))), ElementsAre(7, 13, 19, 11, 17, 23));
   EXPECT_THAT(values(take(x, flip(tensor({0, 2, 1}))(slice(0, 2)), 1)), ElementsAre(17, 23, 15, 21, 13, 19));
   EXPECT_THAT(values(take(x, broadcast_to(tensor(1), {2}), 1)), ElementsAre(17, 17, 15, 15, 13, 13));
@@ -73,7 +73,8 @@ TEST(TakeAlongAxis, ReadsOneIndexForEachPlace) {
   const Tensor x = counting({2, 3});
   EXPECT_THAT(values(take_along_axis(x, tensor({{2, 0}, {-1, 1}}), 1)), ElementsAre(2, 0, 5, 4));
   EXPECT_THAT(values(take_along_axis(x, tensor({{1, 0, 1}}), 0)), ElementsAre(3, 1, 5));
-  EXPECT_THAT(values(take_along_axis(x, tensor({{2}}), 1)), ElementsAre(2, 5));  // the other axes broadcast
+  // The other axes broadcast.
+  EXPECT_THAT(values(take_along_axis(x, tensor({{2}}), 1)), ElementsAre(2, 5));
   EXPECT_EQ(take_along_axis(counting({2, 3, 4}), zeros({2, 5, 1}, int32), 1).shape(), Shape(2, 5, 4));
   EXPECT_THAT([&] { take_along_axis(x, tensor({0}), 0); },
               ThrowsMessage<ShapeError>("take_along_axis: x [2,3] and indices [1] must have equal ranks"));
@@ -90,7 +91,8 @@ TEST(Gather, AddressesLeadingAxes) {
   EXPECT_THAT(values(gather(x, tensor({{1, 2}}))), ElementsAre(20, 21, 22, 23));
   EXPECT_THAT(values(gather(x, tensor({1, 0, 2}))), ElementsAre(14));
   EXPECT_EQ(gather(x, zeros({5, 6, 1}, int32)).shape(), Shape(5, 6, 3, 4));
-  EXPECT_EQ(values(gather(x, zeros({2, 0}, int32))), values(stack({x, x})));  // no axis addressed: x itself
+  // The indices address no axis, so each entry is x itself.
+  EXPECT_EQ(values(gather(x, zeros({2, 0}, int32))), values(stack({x, x})));
   EXPECT_THAT([&] { gather(x, tensor(1)); },
               ThrowsMessage<ShapeError>(
                   "gather: indices of shape [] need a last axis that counts the axes of x which they address"));
@@ -111,7 +113,7 @@ TEST(ScatterAdd, AccumulatesInAFixedOrder) {
               ElementsAre(0, 6, 5, 0));
   EXPECT_EQ(scatter_add(x, tensor({{0}}), tensor({0.5})).dtype(), float32);
   EXPECT_THAT(values(scatter_add(x, zeros({0, 1}, int32), zeros({0}, int32))), ElementsAre(1, 1, 1));
-  // Rounding depends on the order, which is always the same.
+  // The result is deterministic, though its rounding depends on the order of the additions.
   const Tensor where = zeros({4096, 1}, int32), what = 1 / (1 + arange(4096));
   const float first = scatter_add(zeros({1}), where, what).item<float>();
   for (int run = 0; run < 5; ++run) EXPECT_EQ(scatter_add(zeros({1}), where, what).item<float>(), first);
@@ -144,11 +146,12 @@ TEST(OneHot, MarksTheIndex) {
               ThrowsMessage<DtypeError>("one_hot: indices are float32: convert them to int32 or int64 with astype"));
 }
 
-// ---- under vmap, against a loop over the lanes --------------------------------------------------------------
+// ---- under vmap, against a loop over the lanes --------------------------------------------------
 
 using Binary = std::function<Tensor(const Tensor&, const Tensor&)>;
 
-// f of xs [3, ...] and is [3, ...]: both mapped, either one, and both by two nested vmaps.
+// Compares vmap of f(xs, is) with loops. xs and is have shape [3, ...]. Either argument is mapped,
+// or both, or both by two nested vmaps.
 void expect_lanes(const Binary& f, const Tensor& xs, const Tensor& is) {
   std::vector<Tensor> both, first, second, all_pairs;
   for (int lane = 0; lane < 3; ++lane) {

@@ -1,5 +1,6 @@
-// Functions that the library composes, at infinities and beyond the range of squares: values and derivatives in both modes,
-// by the limits of their closed forms. Where these have none, JAX 0.10 gives NaN, and so does Stave.
+// Composed functions at infinities and where squares overflow. Values and derivatives
+// in both modes must be the limits of the closed forms. Where a closed form has no
+// limit, JAX 0.10 gives NaN, and so does Stave.
 
 #include <limits>
 
@@ -16,7 +17,7 @@ using T = const Tensor&;
 
 constexpr double inf = std::numeric_limits<double>::infinity(), nan = std::numeric_limits<double>::quiet_NaN();
 
-/// f at x, its gradient, and the same by jvp, in float32 and float64.
+/// Checks the value of f at x and its gradient by grad and by jvp, in float32 and float64.
 void check(Tensor (*f)(const Tensor&), std::vector<double> x, double value, std::vector<double> gradient) {
   for (Dtype dtype : {float32, float64}) {
     const Tensor at = astype(from(x), dtype), expected = astype(from(gradient), dtype);

@@ -1,5 +1,6 @@
-// Files that are no .npy, .npz or .safetensors files, that are cut off, or that lie: each gives an error that names the file and the fault,
-// nothing is read past the end, and no memory is taken for what the file cannot hold. Damage at random: fuzz/files.cpp.
+// Files that have another format, are truncated, or contain false sizes. Each gives an error that
+// names the file and the fault. The reader never reads past the end and allocates no memory for
+// contents that the file cannot hold. fuzz/files.cpp damages files at random.
 
 #include <sys/stat.h>
 
@@ -24,7 +25,8 @@ using Named = std::map<std::string, Tensor>;
 
 const std::string data = STAVE_SOURCE_DIR "/tests/data/";
 
-/// What reading a file of these bytes says, after the file's name; that no memory of tensors is taken meanwhile.
+/// Returns the message of the error that reading a file with these bytes throws, without the text
+/// up to the file's name. Also checks that reading allocates no memory for tensors.
 template <class E = FileError, class Load>
 std::string fault_of(const std::string& bytes, const char* name, Load load) {
   const Folder folder;
@@ -48,7 +50,7 @@ std::string header(const std::string& shape, const std::string& descr = "'<f4'",
   return "{'descr': " + descr + ", 'fortran_order': " + order + ", 'shape': " + shape + ", }";
 }
 
-// ---- files ------------------------------------------------------------------------------------------------
+// ---- files --------------------------------------------------------------------------------------
 
 TEST(DamagedFiles, ThatCannotBeOpened) {
   const Folder folder;
@@ -60,7 +62,7 @@ TEST(DamagedFiles, ThatCannotBeOpened) {
             "load_npz: no/such.npz: cannot be opened: No such file or directory");
 }
 
-// A pipe without a writer is not waited for, and a device without an end is not read.
+// A reader does not wait for a pipe that has no writer, and does not read a device that never ends.
 TEST(DamagedFiles, ThatAreNoRegularFiles) {
   const Folder folder;
   ASSERT_EQ(mkfifo((folder / "pipe").c_str(), 0600), 0);
@@ -91,7 +93,7 @@ TEST(DamagedFiles, ThatAreNoRegularFiles) {
   }
 }
 
-// A line without an end would fill all memory. This file is sparse.
+// Reading a line without an end would fill all memory. This file is sparse.
 TEST(DamagedFiles, ThatAreNoText) {
   const Folder folder;
   const std::string path = with_bytes(folder / "x.csv", "1,2\n3");
@@ -108,7 +110,7 @@ TEST(DamagedFiles, ThatMayNotBeRead) {
             "load_npy: " + folder / "x.npy" + ": cannot be opened: Permission denied");
 }
 
-// ---- .npy -------------------------------------------------------------------------------------------------
+// ---- .npy ---------------------------------------------------------------------------------------
 
 TEST(DamagedNpy, OtherFiles) {
   EXPECT_EQ(npy_fault(""), ": is not a .npy file: it is too short");
@@ -172,7 +174,7 @@ TEST(DamagedNpy, DtypesThatStaveLacks) {
       {"<m8", "time spans"},
       {"", "an unknown type"},
       {"<f44", "an unknown type"},
-      {"<V2", "raw bytes, as which NumPy writes bfloat16"},  // numpy.save(file, x.astype(ml_dtypes.bfloat16))
+      {"<V2", "raw bytes, as which NumPy writes bfloat16"},  // x.astype(ml_dtypes.bfloat16)
       {"|V2", "raw bytes, as which NumPy writes bfloat16"},
       {"<V1", "raw bytes, as which NumPy writes floats of 8 bits"}};
   for (const auto& [descr, name] : types)
@@ -187,20 +189,20 @@ TEST(DamagedNpy, DtypesThatStaveLacks) {
                 "by one");
 }
 
-// ---- .npz -------------------------------------------------------------------------------------------------
+// ---- .npz ---------------------------------------------------------------------------------------
 
-/// A good archive of two arrays, "a" and "b".
+/// The bytes of a valid archive of two arrays, "a" and "b".
 std::string archive(bool compressed) {
   const Folder folder;
   save_npz(folder / "x.npz", Named{{"a", arange(40.)}, {"b", tensor({true, false})}}, {.compressed = compressed});
   return bytes_of(folder / "x.npz");
 }
 
-/// Where the directory of an archive begins, and its end record.
+/// The offsets of the archive's directory and of its end record.
 std::size_t directory_of(const std::string& bytes) { return bytes.find(std::string("PK\1\2", 4)); }
 std::size_t end_of(const std::string& bytes) { return bytes.size() - stave_detail::end_length; }
 
-/// The archive with a number of so many bytes put in.
+/// The archive with `width` bytes at offset `at` replaced by the number `value`.
 std::string with(std::string bytes, std::size_t at, std::uint64_t value, int width) {
   return bytes.replace(at, static_cast<std::size_t>(width), stave_detail::Record().put(value, width).bytes);
 }
@@ -211,7 +213,8 @@ TEST(DamagedNpz, OtherFilesAndCutOffOnes) {
   EXPECT_EQ(npz_fault(npy(header("(0,)"))), no_directory);
   const std::string whole = archive(false);
   for (std::size_t n = 0; n < whole.size(); n += 7) EXPECT_EQ(npz_fault(whole.substr(0, n)), no_directory) << n;
-  EXPECT_EQ(npz_fault("0123456789" + whole), "nothing was thrown");  // as of an archive that extracts itself
+  // A self-extracting archive also has other bytes before it.
+  EXPECT_EQ(npz_fault("0123456789" + whole), "nothing was thrown");
 }
 
 TEST(DamagedNpz, Checksums) {
@@ -285,7 +288,7 @@ TEST(DamagedNpz, WhatIsNoArrayOrCannotBeUnpacked) {
           "bzip2.npz: entry 'x.npy': is packed by method 12: only stored (0) and deflated (8) entries can be read");
 }
 
-// ---- .safetensors ----------------------------------------------------------------------------------------
+// ---- .safetensors -------------------------------------------------------------------------------
 
 std::string safetensors(const std::string& header, const std::string& elements = "") {
   return stave_detail::Record().u64(header.size()).text(header).text(elements).bytes;
@@ -318,7 +321,8 @@ TEST(DamagedSafetensors, OtherFilesAndCutOffOnes) {
   EXPECT_EQ(safetensors_fault(whole + "x"), ": its tensors have 12 bytes, but 13 follow the header");
 }
 
-// The length of a header is checked before it is read: this file has no more bytes on the disk than it says.
+// The length of a header is checked before the header is read. This file is sparse:
+// only its first 10 bytes were written.
 TEST(DamagedSafetensors, HeadersThatAreTooLong) {
   const Folder folder;
   const std::string path = with_bytes(folder / "x", stave_detail::Record().u64(100'000'001).text("{}").bytes);
@@ -388,8 +392,8 @@ struct One {
   static constexpr const char* names[] = {"a"};
 };
 
-// Without a tensor of another dtype a file is read (safetensors_test.cpp); its bytes are counted
-// all the same.
+// The file can be read if the program needs no tensor of such a dtype (safetensors_test.cpp). The
+// bytes of such a tensor count towards the file's size nevertheless.
 TEST(DamagedSafetensors, DtypesThatStaveLacks) {
   for (const std::string dtype : {"F8_E4M3", "F4", "C64", "", "f32", "F32\\u0000"}) {
     const std::string bytes = safetensors("{\"a\":" + entry("[1]", "[0,4]", '"' + dtype + '"') + "}", "1234");

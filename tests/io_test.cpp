@@ -1,5 +1,6 @@
-// Files: what is written is read again, NumPy's files are read (tests/data, made by make.py there), and a file is replaced whole
-// or not at all. Files that are damaged: io_damage_test.cpp.
+// Files: arrays are written and read back, NumPy's files are read (make.py in tests/data
+// makes them), and a file is replaced either completely or not at all.
+// io_damage_test.cpp tests damaged files.
 
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -33,7 +34,7 @@ const std::string data = STAVE_SOURCE_DIR "/tests/data/";
 const std::vector<Dtype> dtypes = {bool_, uint8, uint16, uint32,  uint64,  int8,
                                    int16, int32, int64,  float16, float32, float64};
 
-// ---- .npy -------------------------------------------------------------------------------------------------
+// ---- .npy ---------------------------------------------------------------------------------------
 
 TEST(Npy, KeepsEveryDtypeAndLayout) {
   const Folder folder;
@@ -60,7 +61,7 @@ TEST(Npy, KeepsEveryBitOfFloats) {
   EXPECT_EQ(std::memcmp(got.data(), bits.data(), 8 * bits.size()), 0);
 }
 
-// The format as numpy.lib.format documents it.
+// The expected bytes follow the format that numpy.lib.format documents.
 TEST(Npy, IsWrittenAsDocumented) {
   const Folder folder;
   save_npy(folder / "x.npy", tensor({{1, 2}, {3, 4}, {5, 6}}));
@@ -109,7 +110,7 @@ TEST(Npy, IsNoOperation) {
   EXPECT_EQ(count.n, 0);
 }
 
-// ---- .npz -------------------------------------------------------------------------------------------------
+// ---- .npz ---------------------------------------------------------------------------------------
 
 TEST(Npz, ReadsWhatNumpyWrote) {
   const Named arrays = load_npz<Named>(data + "arrays.npz");
@@ -210,9 +211,9 @@ TEST(Npz, KeepsTrees) {
       for (std::size_t i = 0; i < leaves.size(); ++i) EXPECT_THAT(leaves[i], Equals(expected[i]));
     }
     EXPECT_FALSE(built.layers[1].b);
-    EXPECT_EQ(built.layers[0].name, "");  // of T{}
+    EXPECT_EQ(built.layers[0].name, "");  // from T{}
     EXPECT_EQ(built.steps, 3);
-    EXPECT_EQ(filled.layers[0].name, "first");  // of like
+    EXPECT_EQ(filled.layers[0].name, "first");  // from the second argument of load_npz
     EXPECT_EQ(filled.steps, 7);
   }
 }
@@ -250,7 +251,8 @@ TEST(Npz, KeepsNamesThatAreNotAscii) {
   EXPECT_THAT(load_npz<Named>(folder / "x.npz").at("Größe/λ"), Equals(tensor({1})));
 }
 
-// Python's zipfile reads archives written with these limits, and those that are really as large.
+// The limits are lowered so that small archives need Zip64. Python's zipfile reads these archives,
+// and also archives that exceed the real limits.
 TEST(Npz, WritesAndReadsZip64) {
   const Folder folder;
   const std::string first(40, 'a'), second = "b";
@@ -279,7 +281,8 @@ TEST(Npz, WritesAndReadsZip64) {
   }
 }
 
-// Offsets may count the bytes before an archive, or not. Python's zipfile reads both.
+// The offsets in an archive may or may not count the bytes before it.
+// Python's zipfile reads both kinds.
 TEST(Npz, MayStandBehindOtherBytes) {
   const Folder folder;
   for (const bool compressed : {false, true}) {
@@ -291,7 +294,7 @@ TEST(Npz, MayStandBehindOtherBytes) {
       EXPECT_THAT(read.layers.at(1).w, Equals(tensor({3., 3.5})));
       EXPECT_EQ(read.layers.size(), 2u);
     }
-    // With a comment at its end.
+    // This archive ends with a comment.
     std::string commented = "before" + archive + "a comment";
     commented[6 + end + 20] = 9;
     EXPECT_EQ(load_npz<Model>(with_bytes(folder / "y.npz", commented)).layers.size(), 2u);
@@ -331,7 +334,7 @@ TEST(Npz, MayHaveFolders) {
   EXPECT_THAT(read.at("y"), Equals(tensor({0, 1, 2})));
 }
 
-// As numpy.savez(file, x=..., c=complex64, s=structured, o=objects) has them.
+// The archive equals the output of numpy.savez(file, x=..., c=complex64, s=structured, o=objects).
 TEST(Npz, AnArrayOfADtypeThatStaveLacksIsNoHindranceForOthers) {
   const Folder folder;
   const std::string path = folder / "x.npz", start = "load_npz: " + path + ": ";
@@ -362,7 +365,7 @@ TEST(Npz, AnArrayOfADtypeThatStaveLacksIsNoHindranceForOthers) {
             start + "'s' holds elements of a structured dtype, which Stave does not have: save its fields one by one");
 }
 
-// ---- trees that do not fit --------------------------------------------------------------------------------
+// ---- trees that do not fit ----------------------------------------------------------------------
 
 TEST(Npz, SaysWhatDoesNotFit) {
   const Folder folder;
@@ -415,7 +418,7 @@ TEST(Npz, RefusesKeysThatWouldBeMistaken) {
   EXPECT_THAT(folder.names(), IsEmpty());
 }
 
-// ---- under transforms -------------------------------------------------------------------------------------
+// ---- under transforms ---------------------------------------------------------------------------
 
 TEST(Files, AreWrittenUnderGradAndNotUnderVmap) {
   const Folder folder;
@@ -423,15 +426,16 @@ TEST(Files, AreWrittenUnderGradAndNotUnderVmap) {
     save_npz(folder / "x.npz", x * 2);
     return sum(x * load_npz<Tensor>(folder / "x.npz"));
   };
-  EXPECT_THAT(grad(f)(tensor({1., 2.})), Equals(tensor({2., 4.})));  // what is read is a constant
+  // The array that was read is a constant.
+  EXPECT_THAT(grad(f)(tensor({1., 2.})), Equals(tensor({2., 4.})));
   fs::remove(folder / "x.npz");
-  EXPECT_THAT(vmap(f)(tensor({{1., 2.}, {3., 4.}})),
-              Equals(tensor({10., 50.})));  // a file of each lane, one after another
+  // Each lane writes and reads its own file, one lane after another.
+  EXPECT_THAT(vmap(f)(tensor({{1., 2.}, {3., 4.}})), Equals(tensor({10., 50.})));
   fs::remove(folder / "x.npz");
   EXPECT_THAT(folder.names(), IsEmpty());
 }
 
-// ---- writing that fails -----------------------------------------------------------------------------------
+// ---- writing that fails -------------------------------------------------------------------------
 
 TEST(Files, MissingFoldersAndOtherObstacles) {
   const Folder folder;
@@ -445,7 +449,7 @@ TEST(Files, MissingFoldersAndOtherObstacles) {
   EXPECT_THAT(folder.names(), ElementsAre("link"));
 }
 
-// As on a full disk: writing fails in the middle of the file.
+// Writing fails in the middle of the file, as on a full disk.
 TEST(Files, AFileThatDoesNotFitLeavesTheOldOneAndNothingElse) {
   const Folder folder;
   save_npz(folder / "x.npz", tensor({1, 2}));

@@ -1,4 +1,5 @@
-// A JSON reader (RFC 8259) for tests of what is written in it. Throws std::invalid_argument for what is not JSON.
+// A JSON reader (RFC 8259) for tests that check JSON output.
+// Throws std::invalid_argument for text that is not JSON.
 #pragma once
 
 #include <cctype>
@@ -11,7 +12,7 @@
 namespace stave_test {
 
 struct Json {
-  std::string text;  // of a string, or "true", "false", "null"
+  std::string text;  // the value of a string, or "true", "false", "null"
   double number = 0;
   std::vector<Json> items;
   std::map<std::string, Json> members;
@@ -68,7 +69,8 @@ class JsonReader {
       value.text = string();
     } else if (std::isdigit(static_cast<unsigned char>(peek())) || peek() == '-') {
       char* end = nullptr;
-      value.number = std::strtod(text_.c_str() + at_, &end);  // what is too large is infinite
+      // A number that is too large becomes infinite.
+      value.number = std::strtod(text_.c_str() + at_, &end);
       at_ = static_cast<std::size_t>(end - text_.c_str());
     } else {
       for (const char* word : {"true", "false", "null"})
@@ -95,7 +97,7 @@ class JsonReader {
       const std::string escapes = "\"\\/bfnrt", meanings = "\"\\/\b\f\n\r\t";
       if (const std::size_t i = escapes.find(peek()); i != std::string::npos) {
         result += meanings[i];
-      } else if (peek() == 'u') {  // of ASCII alone
+      } else if (peek() == 'u') {  // only ASCII is supported
         result += static_cast<char>(std::stoi(text_.substr(at_ + 1, 4), nullptr, 16));
         at_ += 4;
       } else {

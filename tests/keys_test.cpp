@@ -1,4 +1,4 @@
-// next_key: implicit keys, by order, by scope, by lane.
+// next_key: implicit keys by order, by scope and by lane.
 #include <stave/stave.h>
 
 #include "matchers.h"
@@ -100,7 +100,7 @@ TEST(VmapWithKeys, MasksOfDropoutDifferByLane) {
     EXPECT_THAT(same[i], Equals(same[0]));
     EXPECT_FALSE(array_equal(apart[i], apart[0]));
   }
-  // Its gradient is the mask.
+  // The gradient of dropout is its mask.
   const auto slope = vmap_with_keys(grad([&](T x) { return sum(layer(x)); }));
   EXPECT_THAT(seed(slope, Key(0))(xs), Equals(apart));
 }
@@ -116,7 +116,8 @@ TEST(Keys, DrawOnceInACheckpoint) {
   const auto layer = [](T x) { return sum(square(x * normal(next_key(), x.shape()))); };
   const Tensor x = inputs();
   EXPECT_THAT(seed(grad(checkpoint(layer)), Key(3))(x), IsNear(seed(grad(layer), Key(3))(x)));
-  const auto inside = [&](T v) { return seed(checkpoint(layer), Key(3))(v); };  // ends before the backward pass
+  // The scope of the keys ends before the backward pass.
+  const auto inside = [&](T v) { return seed(checkpoint(layer), Key(3))(v); };
   EXPECT_THAT(grad(inside)(x), IsNear(seed(grad(layer), Key(3))(x)));
   EXPECT_THAT(seed(vmap_with_keys(grad(checkpoint(layer))), Key(3))(rows()),
               IsNear(seed(vmap_with_keys(grad(layer)), Key(3))(rows())));
@@ -130,7 +131,7 @@ TEST(Keys, UnderAndOverCompile) {
   const auto run = [&](auto f) {
     return with(Keys(Key(5)), [&] {
       const Tensor first = f(inputs());
-      return f(first);  // other keys
+      return f(first);  // draws other keys
     });
   };
   EXPECT_THAT(run(inner), IsNear(run(two)));

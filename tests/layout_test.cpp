@@ -1,4 +1,4 @@
-// Layout operations: values, which of them are views, and the texts of their errors.
+// Layout operations: their values, which results are views, and the texts of their errors.
 
 #include <functional>
 #include <limits>
@@ -22,7 +22,7 @@ namespace {
 
 bool shares_memory(const Tensor& a, const Tensor& b) { return a.node().storage == b.node().storage; }
 
-/// 0, 1, 2, ... in a shape.
+/// The numbers 0, 1, 2, ... in this shape.
 Tensor counting(const Shape& shape) { return reshape(arange(shape.elements()), shape); }
 
 template <class F>
@@ -44,15 +44,16 @@ TEST(Reshape, KeepsRowMajorOrder) {
   EXPECT_EQ(reshape(counting({1, 1}), {}).shape(), Shape());
 }
 
-// What NumPy reshapes without a copy is a view here too: x.T.reshape(...).base is x.
+// Wherever NumPy reshapes without a copy, the result is a view here too. In NumPy,
+// `x.T.reshape(...).base is x` says so.
 TEST(Reshape, IsAViewWheneverStridesAllow) {
   const Tensor x = counting({4, 6});
   EXPECT_TRUE(shares_memory(x, reshape(x(slice(none, none, 2)), {2, 2, 3})));   // splits an axis
-  EXPECT_TRUE(shares_memory(x, reshape(x(slice(), slice(0, 4)), {2, 2, 4})));   // splits a strided one
-  EXPECT_TRUE(shares_memory(x, reshape(transpose(x), {3, 2, 4})));              // of a transpose
+  EXPECT_TRUE(shares_memory(x, reshape(x(slice(), slice(0, 4)), {2, 2, 4})));   // a strided axis
+  EXPECT_TRUE(shares_memory(x, reshape(transpose(x), {3, 2, 4})));              // a transpose
   EXPECT_TRUE(shares_memory(x, reshape(transpose(x), {6, 1, 4, 1})));           // axes of length 1
-  EXPECT_TRUE(shares_memory(x, reshape(broadcast_to(x, {5, 4, 6}), {5, 24})));  // behind a repeated axis
-  EXPECT_TRUE(shares_memory(x, reshape(broadcast_to(x(0, 0), {2, 3}), {6})));   // of a repeated number
+  EXPECT_TRUE(shares_memory(x, reshape(broadcast_to(x, {5, 4, 6}), {5, 24})));  // a repeated axis
+  EXPECT_TRUE(shares_memory(x, reshape(broadcast_to(x(0, 0), {2, 3}), {6})));   // a repeated number
   EXPECT_FALSE(shares_memory(x, reshape(transpose(x), {24})));
   EXPECT_FALSE(shares_memory(x, reshape(x(slice(), slice(0, 4)), {16})));
   EXPECT_FALSE(shares_memory(x, reshape(broadcast_to(x, {5, 4, 6}), {120})));
@@ -217,7 +218,7 @@ TEST(Contiguous, CopiesOnlyWhatIsNot) {
   EXPECT_TRUE(shares_memory(x, contiguous(x)));
 }
 
-// ---- basic indexing ---------------------------------------------------------------------------------------
+// ---- basic indexing -----------------------------------------------------------------------------
 
 TEST(Index, IntegersDropAxes) {
   const Tensor x = counting({2, 3, 4});
@@ -237,7 +238,7 @@ TEST(Index, EllipsisAndNewAxis) {
   EXPECT_EQ(x(slice(), newaxis, 0).shape(), Shape(2, 1, 4));
 }
 
-// python3: x = list(range(5)); x[start:stop:step]
+// The expected values are Python's: x = list(range(5)); x[start:stop:step].
 TEST(Index, SlicesLikePython) {
   const Tensor x = arange(5);
   const auto part = [&](SliceBound start, SliceBound stop, SliceBound step = none) {
@@ -266,7 +267,8 @@ TEST(Index, SlicesLikePython) {
 }
 
 TEST(Index, OfViews) {
-  const Tensor x = transpose(counting({4, 6}))(slice(none, none, -2), slice(1, none));  // rows 5 3 1, columns 1 2 3
+  // These are rows 5, 3, 1 and columns 1, 2, 3.
+  const Tensor x = transpose(counting({4, 6}))(slice(none, none, -2), slice(1, none));
   EXPECT_THAT(values(x), ElementsAre(11, 17, 23, 9, 15, 21, 7, 13, 19));
   EXPECT_THAT(values(x(slice(none, none, -1), -1)), ElementsAre(19, 21, 23));
 }
@@ -297,7 +299,7 @@ TEST(Index, Errors) {
   EXPECT_THAT([&] { tensor(1)[0]; }, ThrowsMessage<IndexError>("1 indices are too many for shape []"));
 }
 
-// ---- joining and padding ----------------------------------------------------------------------------------
+// ---- joining and padding ------------------------------------------------------------------------
 
 TEST(Concat, JoinsAlongAnAxis) {
   const Tensor a = counting({2, 2}), b = counting({2, 1}) + 10;
@@ -330,7 +332,7 @@ TEST(Concat, Errors) {
       ThrowsMessage<ShapeError>("concat: a tensor of rank 0 has no axis to join along: use stack"));
 }
 
-// Lengths that wrap around as they are added up or multiplied are no lengths.
+// Lengths whose sum or product overflows are errors.
 TEST(Layout, LengthsThatOverflowAreErrors) {
   constexpr Index large = Index{1} << 59, most = std::numeric_limits<Index>::max();
   const Tensor x = counting({3}), wide = broadcast_to(ones({1}), {large});
@@ -381,7 +383,7 @@ TEST(Pad, SurroundsAndCuts) {
 }
 
 TEST(Pad, KeepsEveryDigitOfANumber) {
-  const std::int64_t number = (std::int64_t{1} << 53) + 1;  // no double
+  const std::int64_t number = (std::int64_t{1} << 53) + 1;  // not representable as a double
   const Tensor x = tensor({std::int64_t{7}, number + 2});
   EXPECT_THAT(pad(x, {{1, 1}}, number), Equals(tensor({number, std::int64_t{7}, number + 2, number})));
   EXPECT_THAT(pad(x, {{-1, 1}}, number), Equals(tensor({number + 2, number})));
@@ -406,7 +408,7 @@ TEST(Pad, Errors) {
       ThrowsMessage<DtypeError>("pad: the value 0.5 is no int32: convert x with astype"));
 }
 
-// ---- under vmap, against a loop over the lanes --------------------------------------------------------------
+// ---- under vmap, against a loop over the lanes --------------------------------------------------
 
 void expect_lanes(const std::function<Tensor(const Tensor&)>& f) {
   const Tensor xs = counting({3, 2, 4});

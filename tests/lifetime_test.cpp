@@ -1,4 +1,4 @@
-// What lives how long: notes, tape entries, buffers. And programs too long for recursion.
+// How long notes, tape entries and buffers live, and programs that are too long for recursion.
 
 #include <pthread.h>
 #include <unistd.h>
@@ -21,11 +21,11 @@ using testing::HasSubstr;
 
 using T = const Tensor&;
 constexpr std::size_t MiB = std::size_t{1} << 20;
-const Shape one_mib{256, 1024};  // of float32
+const Shape one_mib{256, 1024};  // in float32
 
 std::size_t live() { return memory_stats().live_bytes; }
 
-/// The most that body needs beyond what is live before it.
+/// The peak of live bytes while `body` runs, less the bytes that were live before.
 template <class Body>
 std::size_t peak_of(Body&& body) {
   const std::size_t before = live();
@@ -34,7 +34,7 @@ std::size_t peak_of(Body&& body) {
   return memory_stats().peak_bytes - before;
 }
 
-// ---- notes ------------------------------------------------------------------------------------------------
+// ---- notes --------------------------------------------------------------------------------------
 
 struct Payload {
   int value = 0;
@@ -44,7 +44,7 @@ struct Payload {
 TEST(Notes, AreFoundOnTheValueTheyWerePutOn) {
   const Notes<Payload> notes("test");
   const Tensor x = tensor({1., 2.}), noted = notes.put(x, {5, {}});
-  EXPECT_EQ(notes.find(x), nullptr);  // x is shared: a clone was annotated
+  EXPECT_EQ(notes.find(x), nullptr);  // x is shared, so its clone carries the note.
   ASSERT_NE(notes.find(noted), nullptr);
   EXPECT_EQ(notes.find(noted)->value, 5);
   EXPECT_EQ(noted.node().storage, x.node().storage);
@@ -59,7 +59,7 @@ TEST(Notes, AreWrittenInPlaceOnAValueThatNobodyElseOwns) {
   const Node* const node = x.node_ptr().get();
   x = notes.put(std::move(x), {1, {}});
   EXPECT_EQ(x.node_ptr().get(), node);
-  x = notes.put(std::move(x), {2, {}});  // in place of the first
+  x = notes.put(std::move(x), {2, {}});  // replaces the first note
   EXPECT_EQ(x.node_ptr().get(), node);
   EXPECT_EQ(notes.find(x)->value, 2);
   EXPECT_EQ(live_notes(x), 1);
@@ -73,7 +73,7 @@ TEST(Notes, OfSeveralInstallationsStandSideBySide) {
   const Tensor x = a.put(b.put(tensor(1.), {2, {}}), {1, {}});
   EXPECT_EQ(a.find(x)->value, 1);
   EXPECT_EQ(b.find(x)->value, 2);
-  const Tensor kept = x, y = a.strip(x);  // x is shared: the clone keeps the other's note
+  const Tensor kept = x, y = a.strip(x);  // x is shared, so the clone y keeps the other note.
   EXPECT_EQ(a.find(y), nullptr);
   EXPECT_EQ(b.find(y)->value, 2);
   EXPECT_EQ(a.find(kept)->value, 1);
@@ -94,7 +94,7 @@ TEST(Notes, EndWithWhatMadeThem) {
     EXPECT_EQ(live(), before + MiB);
   }
   EXPECT_EQ(live_notes(x), 0);
-  EXPECT_EQ(live(), before);  // the payload went, not only the note
+  EXPECT_EQ(live(), before);  // The payload is freed together with the note.
   EXPECT_EQ(live_notes(clone_node(x)), 0);
 }
 
@@ -108,7 +108,8 @@ TEST(Notes, EndWithTheirValue) {
   EXPECT_EQ(live(), before);
 }
 
-// Whichever of value and maker goes last frees the note, on whatever thread (the sanitizers watch).
+// The value or the maker, whichever ends last, frees the note,
+// on any thread. The sanitizers check this.
 TEST(Notes, MayEndOnAnotherThread) {
   const std::size_t before = live();
   {
@@ -126,7 +127,7 @@ TEST(Notes, MayEndOnAnotherThread) {
   EXPECT_EQ(live(), before);
 }
 
-// A note that holds a value with a note that holds a value ...: no recursion when they end.
+// Notes that hold each other's values in a chain are destroyed without recursion.
 TEST(Notes, ThatHoldEachOtherEndWithTheirMaker) {
   const std::size_t before = live();
   {
@@ -137,7 +138,7 @@ TEST(Notes, ThatHoldEachOtherEndWithTheirMaker) {
   EXPECT_EQ(live(), before);
 }
 
-// A value whose note holds the value before, and so on: a tape of a user's own.
+// The note of each value holds the value's inputs, like the tape of a user.
 struct Parents : Handler {
   Notes<Inputs> parents{"Parents"};
   Outputs handle(Call& call) override {
@@ -167,7 +168,7 @@ TEST(Notes, ThatHoldEachOtherInALongChainEndWithTheirValues) {
   ResumesLast controller;
   EXPECT_TRUE(with(controller, [&] { return with(parents, chain).size() == 3; }));
   EXPECT_EQ(live(), before);
-  // Of two kinds, in turns: the values of a tape with the notes of a handler.
+  // Values of a tape and notes of a handler alternate in the chain.
   EXPECT_THAT(grad([&](T x) { return with(parents, [&] { return sum(chain() * x); }); })(ones({3})),
               Equals(full({3}, 200'001.)));
   const auto under_grad = [&](T x) {
@@ -181,7 +182,7 @@ TEST(Notes, ThatHoldEachOtherInALongChainEndWithTheirValues) {
   EXPECT_EQ(live(), before);
 }
 
-// ---- after a transform, all is as before ------------------------------------------------------------------
+// ---- after a transform, all is as before --------------------------------------------------------
 
 TEST(Memory, IsBackAfterEveryTransform) {
   const Tensor x = linspace(0.1, 1, 300), rows = reshape(x, {30, 10});
@@ -224,7 +225,7 @@ TEST(Memory, IsBackAfterEveryTransform) {
          EXPECT_THROW(with(handler, [&] { grad(f)(x); }), ShapeError);
        }}};
   for (const auto& [name, program] : programs) {
-    program();  // once before, for what is made once
+    program();  // The first run creates the objects that are made once.
     const std::size_t before = live();
     program();
     EXPECT_EQ(live(), before) << name;
@@ -248,7 +249,8 @@ TEST(Memory, AfterAThrowInItsBackwardPassAPullbackStillWorks) {
   const auto [out, pullback] = vjp([](T t) { return sum(sin(t) * t + exp(t)); }, x);
   const Tensor expected = std::get<0>(pullback(tensor(1.)));
   EXPECT_THROW(with(handler, [&pullback = pullback] { pullback(tensor(1.)); }), ShapeError);
-  EXPECT_THAT(std::get<0>(pullback(tensor(1.))), Equals(expected));  // no cotangent was left behind
+  // No cotangent was left behind.
+  EXPECT_THAT(std::get<0>(pullback(tensor(1.))), Equals(expected));
 }
 
 TEST(Memory, ATapeLivesAsLongAsItsPullback) {
@@ -256,7 +258,7 @@ TEST(Memory, ATapeLivesAsLongAsItsPullback) {
   {
     const Tensor x = ones(one_mib);
     auto made = vjp([](T t) { return sum(square(tanh(t))); }, x);
-    EXPECT_GE(live(), before + 2 * MiB);  // x, tanh(x)
+    EXPECT_GE(live(), before + 2 * MiB);  // x and tanh(x)
     auto copy = made.second;
     made.second = copy;
     made.first = Tensor();
@@ -283,14 +285,14 @@ TEST(Memory, AThousandStepsLeaveNoNotes) {
     same = grad(unchanged)(same).second;
     ASSERT_EQ(live_notes(x), 0);
     ASSERT_EQ(live_notes(same), 0);
-    ASSERT_LE(all_notes(same), 1);  // nor do ended ones pile up
+    ASSERT_LE(all_notes(same), 1);  // Ended notes do not accumulate either.
   }
   x = jvp([](T t) { return t * 2; }, x, x).first;
   EXPECT_EQ(live_notes(x), 0);
   EXPECT_LE(live(), before + 2 * 400);
 }
 
-// ---- intermediate values ----------------------------------------------------------------------------------
+// ---- intermediate values ------------------------------------------------------------------------
 
 TEST(Intermediates, AreFreedAsSoonAsNothingNeedsThem) {
   const Tensor x = full(one_mib, 0.5);
@@ -311,7 +313,7 @@ TEST(Intermediates, AreFreedAsSoonAsNothingNeedsThem) {
             8 * MiB);
 }
 
-// Reads how much is live whenever an operation is performed.
+// Records the live bytes after every operation.
 struct Watch : Handler {
   std::size_t last = 0;
   Outputs handle(Call& call) override {
@@ -337,8 +339,9 @@ TEST(Intermediates, AreFreedDuringTheBackwardPass) {
   const Tensor gradient = with(watch, [&] { return grad(chain)(x); });
   EXPECT_GE(forward, before + 20 * MiB);
   EXPECT_LE(memory_stats().peak_bytes, forward + 3 * MiB);
-  EXPECT_LE(watch.last, before + 4 * MiB);  // the tape is all but gone when the last operation ends
-  EXPECT_EQ(live(), before + MiB);          // the gradient
+  // The tape is almost empty when the last operation ends.
+  EXPECT_LE(watch.last, before + 4 * MiB);
+  EXPECT_EQ(live(), before + MiB);  // the gradient
 }
 
 TEST(Intermediates, ThatNoRuleReadsAreNotKept) {
@@ -355,11 +358,13 @@ TEST(Intermediates, ThatNoRuleReadsAreNotKept) {
   EXPECT_LE(product_with([&](T y) { return y * c; }), 4 * MiB);
   EXPECT_LE(product_with([&](T y) { return c * y; }), 4 * MiB);
   EXPECT_LE(product_with([&](T y) { return matmul(y, w); }), 4 * MiB);
-  EXPECT_GE(product_with([&](T y) { return sin(y); }), 19 * MiB);  // here the rule does read them
+  // The rule of sin reads its input.
+  EXPECT_GE(product_with([&](T y) { return sin(y); }), 19 * MiB);
 }
 
-// What the tape of one operation keeps in MiB, where those inputs of 1 MiB are differentiated whose bit is set. They are
-// computed in the function, so that nobody but the tape keeps them.
+// The memory in MiB that the tape of one operation keeps. `differentiated` has a bit for
+// each input of 1 MiB that is differentiated. The function computes the inputs itself,
+// so that only the tape keeps them alive.
 double kept_of(const std::function<Tensor(T, T)>& f, unsigned differentiated) {
   const Tensor x = full({}, 0.5);
   std::size_t before = 0;
@@ -380,7 +385,9 @@ TEST(Intermediates, AreKeptForTheRulesOfTheInputsThatAreDifferentiated) {
   struct Case {
     const char* operation;
     std::function<Tensor(T, T)> f;
-    int by_a, by_b, by_both;  // MiB, where either or both are differentiated; of the formulas
+    // The memory in MiB if a, b, or both are differentiated. The formulas beside the cases show
+    // the values that the rules read.
+    int by_a, by_b, by_both;
   };
   const Case cases[] = {
       {"a", [](T a, T) { return a; }, 0, 0, 0},
@@ -398,8 +405,8 @@ TEST(Intermediates, AreKeptForTheRulesOfTheInputsThatAreDifferentiated) {
       {"matmul", [](T a, T b) { return matmul(a, matrix_transpose(b)); }, 1, 1, 2},
       {"sin", [](T a, T) { return sin(a); }, 1, 0, 1},
       {"exp", [](T a, T) { return exp(a); }, 1, 0, 1},
-      {"sqrt", [](T a, T) { return sqrt(a); }, 1, 0, 1},    // 1 / 2y
-      {"rsqrt", [](T a, T) { return rsqrt(a); }, 2, 0, 2},  // -y / 2a
+      {"sqrt", [](T a, T) { return sqrt(a); }, 1, 0, 1},    // 1 / (2 y)
+      {"rsqrt", [](T a, T) { return rsqrt(a); }, 2, 0, 2},  // -y / (2 a)
       {"floor", [](T a, T) { return floor(a); }, 0, 0, 0},
       {"sum", [](T a, T) { return sum(a, 0); }, 0, 0, 0},
       {"prod", [](T a, T) { return prod(a, 0); }, 1, 0, 1},
@@ -408,7 +415,8 @@ TEST(Intermediates, AreKeptForTheRulesOfTheInputsThatAreDifferentiated) {
       {"sort", [](T a, T) { return sort(a, 0); }, 1, 0, 1},
       {"cumulative_sum", [](T a, T) { return cumulative_sum(a, 0); }, 0, 0, 0},
       {"cumulative_prod", [](T a, T) { return cumulative_prod(a, 0); }, 2, 0, 2},
-      {"linear_recurrence", [](T a, T b) { return linear_recurrence(a, b, 0); }, 2, 1, 2},  // h and a; a
+      // The rule for a reads h and a. The rule for b reads a.
+      {"linear_recurrence", [](T a, T b) { return linear_recurrence(a, b, 0); }, 2, 1, 2},
       {"concat",
        [](T a, T b) {
          return concat({a, b}, 0);
@@ -442,7 +450,7 @@ TEST(Intermediates, OfANestedBackwardPassAreFreed) {
   EXPECT_EQ(live(), before + MiB);
 }
 
-// Entries whose outputs died unconsumed are released at once.
+// A tape entry is released at once when its outputs die unused.
 template <class Transform>
 void expect_small_rejection(Transform transform) {
   const Tensor x = full(one_mib, 0.5);
@@ -465,9 +473,9 @@ TEST(Rejected, CandidatesUnderJvpOfGradStaySmall) {
   expect_small_rejection([](auto f, T x) { jvp(grad(f), x, x); });
 }
 
-// ---- what recording takes ---------------------------------------------------------------------------------------
+// ---- what recording takes -----------------------------------------------------------------------
 
-/// Bytes of the process's memory that are in use: what its objects need, whoever gave it.
+/// The resident memory of the process in bytes, whichever allocator provides it.
 std::size_t resident() {
   std::ifstream file("/proc/self/statm");
   std::size_t all = 0, pages = 0;
@@ -531,14 +539,16 @@ TEST(Views, AllocateNothing) {
   EXPECT_EQ(peak_of([&] { log_softmax(transpose(x)(slice(none, none, -1))); }), MiB);
 }
 
-// ---- reuse of buffers -------------------------------------------------------------------------------------
+// ---- reuse of buffers ---------------------------------------------------------------------------
 
 TEST(Reuse, OfATemporarysBuffer) {
   const Tensor x = ones(one_mib), y = full(one_mib, 2.), z = full(one_mib, 3.);
   EXPECT_EQ(peak_of([&] { EXPECT_EQ(((x * y) + z)(0, 0).item<float>(), 5); }), MiB);
-  EXPECT_EQ(peak_of([&] { EXPECT_EQ((z - (x * y))(0, 0).item<float>(), 1); }), MiB);  // the second operand's
+  // The result takes the buffer of the second operand.
+  EXPECT_EQ(peak_of([&] { EXPECT_EQ((z - (x * y))(0, 0).item<float>(), 1); }), MiB);
   EXPECT_EQ(peak_of([&] { sqrt(exp(sin(x * y) + z) * x); }), MiB);
-  EXPECT_LE(peak_of([&] { where(x > 0, x * y, z); }), MiB + MiB / 4 + 64);  // and the mask, and a number
+  // The mask and the number 7 take memory too.
+  EXPECT_LE(peak_of([&] { where(x > 0, x * y, z); }), MiB + MiB / 4 + 64);
   Tensor mine = x * y;
   EXPECT_LT(peak_of([&] { mine = std::move(mine) + z; }), 64u);
   EXPECT_EQ(mine(255, 1023).item<float>(), 5);
@@ -553,7 +563,7 @@ TEST(Reuse, HappensUnderHandlersThatPassCallsOn) {
   EXPECT_LE(peak_of([&] { vmap(f)(zeros({1})); }), 3 * MiB);
 }
 
-// Whatever anyone else may still look at stays as it was.
+// A tensor that another handle, a view or a tape may still read keeps its elements.
 TEST(Reuse, NeverOfWhatSomebodyHolds) {
   const auto is = [](T x, float value) { return array_equal(x, full_like(x, value)); };
   {
@@ -591,7 +601,8 @@ TEST(Reuse, NeverOfWhatSomebodyHolds) {
   {
     Tensor x = full({1000}, 1.);
     const auto [y, pullback] = vjp([](T t) { return sum(square(t) * exp(std::move(t) * 1)); }, std::move(x));
-    EXPECT_THAT(std::get<0>(pullback(tensor(1.)))(0), IsNumber(3 * std::exp(1.))) << "a saved value";  // (2 + 1) e
+    // The slope is (2 + 1) e.
+    EXPECT_THAT(std::get<0>(pullback(tensor(1.)))(0), IsNumber(3 * std::exp(1.))) << "a saved value";
   }
   {
     Tensor flag = full({1000}, true), number = full({1000}, 5.);
@@ -599,14 +610,15 @@ TEST(Reuse, NeverOfWhatSomebodyHolds) {
     EXPECT_TRUE(is(y, 5));
   }
   {
-    Tensor half = full({1000}, 1.)(slice(0, 500));  // sole owner of storage that is larger than it
+    // `half` is the only owner of storage that is larger than `half`.
+    Tensor half = full({1000}, 1.)(slice(0, 500));
     const Tensor y = std::move(half) + 1.;
     EXPECT_TRUE(is(y, 2));
     EXPECT_EQ(y.node().storage->bytes, 2000u);
   }
 }
 
-// The rule from the handler's side: a call passed on as an lvalue keeps its inputs.
+// A handler that passes a call on as an lvalue keeps the call's inputs.
 TEST(Reuse, NeverUnderAHandlerThatKeepsTheCall) {
   struct Keeps : Handler {
     std::vector<std::pair<float, float>> before_and_after;
@@ -625,7 +637,8 @@ TEST(Reuse, NeverUnderAHandlerThatKeepsTheCall) {
   EXPECT_EQ(keeps.before_and_after.size(), 4u);
 }
 
-// A call passed on as an rvalue gave its operand away: reading that is an error, not the new value.
+// A call that was passed on as an rvalue has given its operand away.
+// The operand is then undefined, and never has the new value.
 TEST(Reuse, LeavesNoWrongValueInTheCall) {
   struct ReadsAfterwards : Handler {
     int empty = 0;
@@ -640,9 +653,9 @@ TEST(Reuse, LeavesNoWrongValueInTheCall) {
   EXPECT_EQ(reads.empty, 1);
 }
 
-// ---- long programs ----------------------------------------------------------------------------------------
+// ---- long programs ------------------------------------------------------------------------------
 
-/// Runs body on a stack of 8 MiB, whatever the machine's limit.
+/// Runs `body` on a stack of 8 MiB, whatever the limit of the machine is.
 void on_an_8_mib_stack(std::function<void()> body) {
   pthread_attr_t attributes;
   pthread_t thread;
@@ -684,7 +697,7 @@ TEST(LongPrograms, ATapeThatNobodyWalksBackOver) {
     };
     EXPECT_THROW(grad(throws)(tensor(1.)), ShapeError);
     EXPECT_EQ(live(), before);
-    Tensor kept;  // its note is the last owner of the tape
+    Tensor kept;  // Its note is the last owner of the tape.
     EXPECT_THROW(grad([&](T x) -> Tensor {
                    kept = chain(x, million / 4);
                    throw ShapeError("here");
@@ -713,7 +726,7 @@ TEST(LongPrograms, InNests) {
   });
 }
 
-// A graph in which every value is used twice: each entry once, not 2^n times.
+// Every value of this graph is used twice. The backward pass visits each entry once, not 2^n times.
 TEST(LongPrograms, SharedValuesAreWalkedOnce) {
   const auto f = [](T x) {
     Tensor y = x;
@@ -725,7 +738,7 @@ TEST(LongPrograms, SharedValuesAreWalkedOnce) {
   EXPECT_LT(count.n, 20000);
 }
 
-// ---- threads ----------------------------------------------------------------------------------------------
+// ---- threads ------------------------------------------------------------------------------------
 
 TEST(Threads, RunTransformsIndependently) {
   const Tensor shared = linspace(0.1, 1, 50);
@@ -741,7 +754,7 @@ TEST(Threads, RunTransformsIndependently) {
   for (const Tensor& result : results) EXPECT_THAT(result, Equals(expected));
 }
 
-// A value under grad that dies elsewhere leaves its note to the tape.
+// A value under grad that dies on another thread leaves its note to the tape.
 TEST(Threads, MayEndValuesOfARunningTransform) {
   const std::size_t before = live();
   const Tensor g = grad([](T x) {

@@ -1,5 +1,6 @@
-// Linear algebra beyond the table: every way a matrix lies in memory, sizes that go to LAPACK, stacks, matrices without elements,
-// what has no result, values that repeat, and figures of NumPy 2.4, SciPy 1.17 and JAX 0.10.
+// Linear algebra beyond the table: every layout of a matrix in memory, sizes that LAPACK computes,
+// stacks, matrices without elements, matrices without a result, repeated eigenvalues and singular
+// values, and reference values of NumPy 2.4, SciPy 1.17 and JAX 0.10.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -34,14 +35,14 @@ Tensor symmetric_matrix(const Shape& shape, Dtype dtype = float64) {
   return (x + matrix_transpose(x)) * 0.5;
 }
 double largest(const Tensor& x) { return x.size() == 0 ? 0 : max(abs(astype(x, float64))).item<double>(); }
-/// |x - y|, in units of epsilon times n.
+/// The largest |x - y| in units of epsilon times n, relative to the largest |y| if that exceeds 1.
 double error_of(const Tensor& x, const Tensor& y, Index n) {
   const double epsilon = x.dtype() == float64 ? 0x1p-52 : 0x1p-23;
   return largest(x - y) / (epsilon * static_cast<double>(n) * std::max(1., largest(y)));
 }
 Tensor from_diagonal(const Tensor& u, const Tensor& s, const Tensor& vh) { return matmul(u * expand_dims(s, -2), vh); }
 
-// ---- every layout, and all sizes ---------------------------------------------------------------------------------------------
+// ---- every layout, and all sizes ----------------------------------------------------------------
 
 using Results = std::vector<Tensor>;
 struct Named {
@@ -49,7 +50,7 @@ struct Named {
   std::function<Results(const Tensor&)> f;
 };
 
-/// Of matrices [..., n, n], whatever else they are: none is singular.
+/// Functions of matrices [..., n, n]. Every finite matrix that they are tested with is nonsingular.
 const std::vector<Named> functions = {
     {"cholesky", [](const Tensor& a) { return Results{cholesky(a)}; }},
     {"solve", [](const Tensor& a) { return Results{solve(a, a * 2 + 1)}; }},
@@ -194,7 +195,8 @@ TEST(Large, ResidualsAreSmall) {
   EXPECT_LE(error_of(sum(log(values)), slogdet(a).second, n), 10);
   const auto [q, r] = qr(a);
   EXPECT_LE(error_of(matmul(q, r), a, n), 1);
-  const Tensor p = positive_matrix({2100, 2100}, float32), l = cholesky(p);  // by BLAS's own threads
+  // BLAS uses its own threads for this size.
+  const Tensor p = positive_matrix({2100, 2100}, float32), l = cholesky(p);
   EXPECT_LE(error_of(matmul(l, matrix_transpose(l)), p, 2100), 1);
 }
 
@@ -207,12 +209,13 @@ TEST(Stacks, OfManyMatrices) {
       1e-12);
   const auto [w, v] = eigh(a);
   EXPECT_LE(largest(from_diagonal(v, w, matrix_transpose(v)) - (a + matrix_transpose(a)) * 0.5), 1e-13);
-  const Tensor middle = symmetric_matrix({30, 40, 40});  // by LAPACK, side by side
+  // LAPACK computes these matrices in parallel.
+  const Tensor middle = symmetric_matrix({30, 40, 40});
   const auto [values, vectors] = eigh(middle);
   EXPECT_LE(largest(from_diagonal(vectors, values, matrix_transpose(vectors)) - middle), 1e-12);
 }
 
-// ---- nothing -----------------------------------------------------------------------------------------------------------------
+// ---- nothing ------------------------------------------------------------------------------------
 
 TEST(Empty, MatricesAndStacks) {
   const Tensor none_by_none = zeros({2, 0, 0});
@@ -253,7 +256,7 @@ TEST(Empty, MatricesAndStacks) {
   }
 }
 
-// ---- no result ---------------------------------------------------------------------------------------------------------------
+// ---- no result ----------------------------------------------------------------------------------
 
 TEST(Errors, SayWhichMatrix) {
   const Tensor one_bad = stack({eye(2), zeros({2, 2}), eye(2)});
@@ -306,7 +309,8 @@ TEST(NotFinite, GivesNanAndComesToAnEnd) {
     for (const Index n : {2, 5, 40}) {
       const Tensor x = where(eye(n, bool_) * (arange(n) == n - 1), bad, eye(n, float64) * 2);
       for (const Named& function : functions) {
-        if (std::string(function.name).starts_with("triangular")) continue;  // by plain arithmetic
+        // The triangular solvers are plain arithmetic and do not turn the whole result into NaN.
+        if (std::string(function.name).starts_with("triangular")) continue;
         const Results found = function.f(stack({x, eye(n, float64) * 2}));
         const bool sides = std::string(function.name) == "right sides";
         if (!sides) {
@@ -337,7 +341,7 @@ TEST(Extremes, NeitherOverflowNorVanish) {
   EXPECT_NEAR(slogdet(eye(300, float64) * 1e-10).second.item<double>(), 300 * std::log(1e-10), 1e-9);
 }
 
-// ---- figures -----------------------------------------------------------------------------------------------------------------
+// ---- figures ------------------------------------------------------------------------------------
 
 Tensor hilbert(Index n) {
   const Tensor i = arange(0, n, 1, float64);
@@ -348,7 +352,7 @@ const Tensor tall = doubles({{1, 2, 0}, {-1, 1, 3}, {2, 0, 1}, {0, 1, -2}});
 const Tensor positive_4 =
     doubles({{6, 1.6, -3.6, 2.2}, {1.6, 2.2, -.8, .6}, {-3.6, -.8, 4.4, -1.6}, {2.2, .6, -1.6, 3}});
 
-// scipy.linalg.invhilbert(6), numpy.linalg.det, eigvalsh
+// The expected values are those of scipy.linalg.invhilbert(6), numpy.linalg.det and eigvalsh.
 TEST(Figures, Hilbert) {
   const Tensor h = hilbert(6);
   EXPECT_NEAR(det(h).item<double>() / 5.367299887358688e-18, 1, 1e-9);  // 1 / 186313420339200000
@@ -358,7 +362,8 @@ TEST(Figures, Hilbert) {
                                   1e-15));
 }
 
-// numpy.linalg.norm, matrix_power, lstsq, pinv; scipy.linalg.expm, lu_factor
+// The expected values are those of numpy.linalg.norm, matrix_power, lstsq and pinv,
+// and of scipy.linalg.expm and lu_factor.
 TEST(Figures, NumpyAndScipy) {
   const std::vector<std::pair<MatrixOrder, double>> norms = {
       {"fro", 5.0990195135927845}, {"nuc", 8.603303031567792}, {infinity, 5}, {-infinity, 3}, {1, 6}, {-1, 4},
@@ -398,7 +403,7 @@ TEST(Figures, OfLessRank) {
   EXPECT_EQ(matrix_rank(zeros({3, 3})).item<int>(), 0);
 }
 
-// jax.grad, jax.hessian in float64
+// The expected values are those of jax.grad and jax.hessian in float64.
 TEST(Figures, JaxDerivatives) {
   const auto of_eigh = [](const Tensor& a) {
     const auto [w, v] = eigh(a);
@@ -449,7 +454,7 @@ TEST(Figures, JaxDerivatives) {
 }
 
 TEST(Expm, OfWhatIsFarFromNormal) {
-  for (const double far : {1e3, 1e6, 1e10}) {  // [e, far sinh(1); 0, 1 / e]
+  for (const double far : {1e3, 1e6, 1e10}) {  // The result is [e, far sinh(1); 0, 1 / e].
     const Tensor x = expm(doubles({{1, far}, {0, -1}}));
     EXPECT_NEAR(x(0, 0).item<double>(), std::exp(1.), 1e-14);
     EXPECT_NEAR(x(0, 1).item<double>() / far, std::sinh(1.), 1e-14);
@@ -459,16 +464,17 @@ TEST(Expm, OfWhatIsFarFromNormal) {
   EXPECT_THAT(expm(doubles({{0, 1e200}, {0, 0}})), Equals(doubles({{1, 1e200}, {0, 1}})));
   EXPECT_THAT(expm(doubles({{-1e80, 0}, {0, -1e80}})), Equals(zeros({2, 2}, float64)));
   EXPECT_THAT(expm(tensor({{-1e30, 1.}, {0., -1e30}})), Equals(zeros({2, 2})));
-  for (const double turns : {1., 100., 1e4}) {  // a rotation, of the norm that it has
+  // The result is a rotation. The error may grow with the norm of the argument.
+  for (const double turns : {1., 100., 1e4}) {
     const double angle = 2 * M_PI * turns + 0.5;
     const Tensor x = expm(doubles({{0, -angle}, {angle, 0}}));
     EXPECT_NEAR(x(1, 0).item<double>(), std::sin(0.5), 1e-14 * std::max(1., angle));
   }
 }
 
-// ---- determinants of singular matrices ---------------------------------------------------------------------------------------
+// ---- determinants of singular matrices ----------------------------------------------------------
 
-// The cofactors, by the determinants of what is left without a row and a column.
+// The matrix of cofactors, from the determinants of `a` without one row and one column.
 Tensor cofactors_of(const Tensor& a) {
   const Index n = a.shape(-1);
   std::vector<Tensor> entries;
@@ -489,7 +495,7 @@ TEST(Det, HasCofactorsAsGradientAtAnyRank) {
     }
 }
 
-// det is a polynomial of degree n along any line: its third derivatives are known from its values.
+// det is a polynomial of degree n along any line, so its values give its first three derivatives.
 TEST(Det, HasHigherDerivativesAtAnyRank) {
   for (const Index n : {3, 4, 5, 7})
     for (const Index rank : {0, 1, 2, 3, 4, 5, 7}) {
@@ -500,7 +506,7 @@ TEST(Det, HasHigherDerivativesAtAnyRank) {
       const auto first = grad(along);
       const auto second = grad(first);
       const auto third = grad(second);
-      // Coefficients by interpolation at n + 1 points.
+      // The coefficients come from interpolation at n + 1 points.
       std::vector<Tensor> powers, values;
       for (Index i = 0; i <= n; ++i) {
         const double t = std::cos(M_PI * (static_cast<double>(i) + 0.5) / static_cast<double>(n + 1));
@@ -524,7 +530,7 @@ TEST(Det, OfNothingAndOfSingular) {
   EXPECT_THAT(grad([](const Tensor& x) { return det(x); })(zeros({0, 0})), Equals(zeros({0, 0})));
 }
 
-// ---- values that repeat ------------------------------------------------------------------------------------------------------
+// ---- values that repeat -------------------------------------------------------------------------
 
 TEST(Repeated, SumsOfEigenvaluesAreSmooth) {
   const Tensor q = qr(random_matrix({5, 5}, 21)).first;
@@ -532,7 +538,8 @@ TEST(Repeated, SumsOfEigenvaluesAreSmooth) {
   const auto trace_of = [](const Tensor& x) { return sum(eigh(x).first); };
   EXPECT_THAT(grad(trace_of)(a), IsNear(eye(5, float64), 1e-13));
   EXPECT_LE(largest(hessian(trace_of)(a)), 1e-12);
-  // The projection onto the space of the value 1: d p = sum over the two values of p_1 e p_3 / (1 - 3), and its transpose.
+  // The projection onto the eigenspace of the value 1 has the derivative dp = p_1 e p_3 / (1 - 3)
+  // plus its transpose, where p_1 and p_3 project onto the two eigenspaces.
   const auto projection = [](const Tensor& x) {
     const Tensor v = eigh(x).second(slice(), slice(3));
     return matmul(v, matrix_transpose(v));
@@ -540,7 +547,8 @@ TEST(Repeated, SumsOfEigenvaluesAreSmooth) {
   const Tensor e = symmetric_matrix({5, 5}), p = projection(a), other = eye(5, float64) - p;
   const Tensor expected = matmul(p, e, other) / -2;
   EXPECT_THAT(jvp(projection, a, e).second, IsNear(expected + matrix_transpose(expected), 1e-13));
-  // Second derivatives along what does not split the values, against differences.
+  // Compares second derivatives with differences, along a direction that
+  // does not split the eigenvalues.
   const Tensor apart = e - matmul(p, e, p) - matmul(other, e, other) + p * 0.3;
   const auto weighed = [&](const Tensor& t) { return sum(projection(a + t * apart) * random_matrix({5, 5}, 22)); };
   const auto slope = grad(weighed);
@@ -554,8 +562,10 @@ TEST(Repeated, PolarFactorsAreSmooth) {
     const auto [u, s, vh] = svd(x, {.full_matrices = false});
     return matmul(u, vh);
   };
-  const Tensor a = eye(4, 3, 0, float64) * 2, e = random_matrix({4, 3}, 23);  // s = 2, 2, 2
-  // At [2; 0]: the skew part of the square block turns, halved by 2 + 2; rows below are divided by 2.
+  // The singular values are 2, 2, 2.
+  const Tensor a = eye(4, 3, 0, float64) * 2, e = random_matrix({4, 3}, 23);
+  // The derivative at [2; 0] is the skew part of the square block, divided by 2 + 2,
+  // and the rows below divided by 2.
   const Tensor top = e(slice(3)), expected = concat({(top - matrix_transpose(top)) / 4, e(slice(3, none)) / 2});
   EXPECT_THAT(jvp(polar, a, e).second, IsNear(expected, 1e-14));
   EXPECT_THAT(grad([&](const Tensor& x) { return sum(svdvals(x)); })(a), IsNear(eye(4, 3, 0, float64), 1e-14));
@@ -574,14 +584,14 @@ TEST(Repeated, ZeroIsFinite) {
   EXPECT_THAT(grad([](const Tensor& x) { return sum(pinv(x)); })(zero), Equals(zero));
 }
 
-// With the rank held, along a direction that holds it.
+// The derivatives are taken along a direction in which the rank stays the same.
 TEST(PseudoInverse, HasTheDerivativeOfItsRank) {
   const Tensor x = random_matrix({5, 2}, 31), y = random_matrix({2, 4}, 32), dx = random_matrix({5, 2}, 33),
                dy = random_matrix({2, 4}, 34);
   const Tensor b = random_matrix({5, 3}, 35);
   const auto along = [&](const Tensor& t) { return matmul(x + t * dx, y + t * dy); };
   const auto solution = [&](const Tensor& t) { return sum(square(lstsq(along(t), b))) + sum(pinv(along(t)) * 0.5); };
-  const auto exact = [&](double t) {  // (x y)^+ = y^+ x^+ of full ranks
+  const auto exact = [&](double t) {  // (x y)^+ = y^+ x^+ if both have full rank
     const Tensor left = x + dx * t, right = y + dy * t;
     const Tensor inverse = matmul(matmul(matrix_transpose(right), inv(matmul(right, matrix_transpose(right)))),
                                   matmul(inv(matmul(matrix_transpose(left), left)), matrix_transpose(left)));
@@ -596,14 +606,14 @@ TEST(PseudoInverse, HasTheDerivativeOfItsRank) {
   EXPECT_NEAR(grad(grad(solution))(zero).item<double>(), second, 1e-3 * std::max(1., std::abs(second)));
 }
 
-// ---- transforms, dtypes ------------------------------------------------------------------------------------------------------
+// ---- transforms, dtypes -------------------------------------------------------------------------
 
 TEST(Solve, OfOneMatrixAndManyLanesIsOneSystem) {
   const Tensor a = random_matrix({5, 5}, 41), b = random_matrix({7, 5}, 42);
   const Tensor each = vmap([&](const Tensor& side) { return solve(a, side); })(b);
   EXPECT_THAT(each, IsNear(matrix_transpose(solve(a, matrix_transpose(b))), 1e-12));
   EXPECT_THAT(solve(a, reshape(b, {7, 5, 1}))(slice(), slice(), 0), IsNear(each, 1e-12));
-  // The matrix has the sum of the lanes' derivatives.
+  // The derivative by the matrix is the sum over the lanes.
   const auto total = [&](const Tensor& m) {
     return sum(square(vmap([&](const Tensor& side) { return solve(m, side); })(b)));
   };

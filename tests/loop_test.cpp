@@ -1,4 +1,4 @@
-// Loops of programs: repeat, recorded, against the loop itself.
+// Loops in programs: a recorded repeat against the loop itself.
 #include <functional>
 #include <sstream>
 
@@ -16,7 +16,7 @@ using testing::ThrowsMessage;
 
 const Tensor x = tensor({0.5, -1.2, 2.3});
 
-// The same bits.
+// Matches a tensor with the same bits.
 MATCHER_P(Is, expected, "") {
   const Tensor want = expected;
   return stave_detail::same_bits(arg, want);
@@ -78,7 +78,7 @@ TEST(Loop, CapturesWhatStaysTheSame) {
   for (int i = 1; i < 4; ++i) EXPECT_THAT(compiled(x, x * i), Is(f(x, x * i)));
 }
 
-// A number that is captured is not the number that is written, though they are the same when the loop is recorded.
+// A captured number and a literal stay distinct, even if both are equal when the loop is recorded.
 TEST(Loop, TellsACapturedNumberFromAWrittenOne) {
   const auto f = [](const Tensor& a, const Tensor& two) {
     return repeat(5, [&](const Tensor& y) { return y * 2. + sin(two) * two + tensor(2.); })(a);
@@ -159,7 +159,8 @@ TEST(Loop, OutputsMayBeInputsAndEachOther) {
   for (std::size_t i = 0; i < found.size(); ++i) EXPECT_THAT(found[i], Is(expected[i])) << i;
 }
 
-// What cannot be one body is unrolled, and its function is called as often as without a recorder.
+// A loop that cannot be recorded as one body is unrolled. Its function is then called as often as
+// without a recorder.
 template <class Body>
 void expect_unrolled(const Body& body, const Tensor& start = x) {
   int calls = 0;
@@ -268,14 +269,15 @@ TEST(Loop, AMillionStepsTakeTheMemoryOfOne) {
   reset_peak_memory();
   EXPECT_THAT(compiled(-x), Is(tensor({2., 2., 2.})));
   const auto after = memory_stats();
-  EXPECT_LT(after.peak_bytes - before.live_bytes, 100'000u);  // of 12 MB
+  // All steps together would take 12 MB.
+  EXPECT_LT(after.peak_bytes - before.live_bytes, 100'000u);
   EXPECT_LT(after.object_bytes, before.object_bytes + 100'000u);
 }
 
-// ---- derivatives and lanes -----------------------------------------------------------------------------------
+// ---- derivatives and lanes ----------------------------------------------------------------------
 
 Tensor scattered_like(const Tensor& y) { return sin(arange(static_cast<double>(y.size())) * 1.7); }
-// Of functions of a state and something captured.
+// Steps of loops: functions of the state y and a captured value w.
 struct Case {
   const char* name;
   std::function<Tensor(const Tensor&, const Tensor&)> step;
@@ -374,7 +376,8 @@ TEST(Loop, LanesAreThoseOfTheSteps) {
   });
 }
 
-// The rows that a path takes of a captured value are taken by the loop as well, though a step took them first, which is forgotten.
+// A path of vmap takes its rows of a captured value, and so must the recorded loop. A step took
+// these rows first while the loop was recorded, but that recording is discarded.
 TEST(Loop, OfLanesThatPartedCapturesValuesOfTheirs) {
   const auto f = [](const Tensor& at) {
     return vmap([](const Tensor& v) {
@@ -447,9 +450,9 @@ TEST(Loop, DerivativesOfNestedLoops) {
   EXPECT_EQ(count_loops(trace(kept)(x, w0)), 1u);
 }
 
-// A tape of the steps adds the cotangents of a value one by one to what later operations gave,
-// those that run again in between. A sum of the loop's own, or of an inner loop's, would have other
-// last bits.
+// A tape of the steps adds the cotangents of a value one by one to those of later
+// operations, and so does a loop that runs steps again. Sums per loop or per inner loop
+// would differ in the last bits.
 template <class F>
 void expect_gradient_of_steps(const std::string& what, const F& gradient, const std::vector<Tensor>& at) {
   SCOPED_TRACE(what);
@@ -474,7 +477,8 @@ TEST(Loop, CotangentsAreSummedInTheOrderOfTheSteps) {
         const RepeatOptions options{.snapshots = snapshots};
         const Tensors at{astype(tensor(0.7), dtype), linspace(-0.5, 0.9, 3, dtype),
                          reshape(linspace(-0.4, 0.5, 9, dtype), {3, 3}), linspace(0.1, 1., 3, dtype)};
-        const auto loss = [=](const Tensors& v) {  // of a number, a vector, a matrix; and what the state begins as
+        // v holds a number, a vector, a matrix, and the first state.
+        const auto loss = [=](const Tensors& v) {
           const auto one = [=](const Tensor& s) {
             return tanh(matmul(v[2], s) + v[1] * v[0]) + 0.3 * v[0] * sin(s) * v[1];
           };
@@ -518,7 +522,8 @@ TEST(Loop, CotangentsAreSummedInTheOrderOfTheSteps) {
       }
 }
 
-// Without snapshots, too, where what the steps leave would take more than 64 MiB.
+// The order is the same without snapshots if the saved values
+// of the steps would take more than 64 MiB.
 TEST(Loop, CotangentsOfLargeLoopsAreSummedInTheOrderOfTheSteps) {
   using Tensors = std::vector<Tensor>;
   const auto loss = [](const Tensors& v) {
@@ -607,7 +612,7 @@ TEST(Loop, SnapshotsBoundTheMemoryOfReverseMode) {
   EXPECT_LT(last, 64u << 14);
 }
 
-// Of steps that are unrolled it is checkpoints, of checkpoints, in programs too.
+// For unrolled steps, snapshots are nested checkpoints, in programs too.
 TEST(Loop, SnapshotsBoundTheMemoryOfUnrolledStepsToo) {
   const Tensor wide = scattered_like(ones({1 << 14}));
   const auto f = [](Index snapshots) {
@@ -644,7 +649,7 @@ TEST(Loop, GraphsJsonAndCostHoldTheBody) {
   EXPECT_LT(all.peak_bytes, 2 * one.peak_bytes);
 }
 
-// The gradient of one start needs neither the end of the path nor what only others need.
+// The result that is used needs neither the other states nor the operations that only they need.
 TEST(Loop, WhatNobodyUsesOfALoopIsNotPerformed) {
   const auto f = [](const std::vector<Tensor>& s) {
     return repeat(5, [](const std::vector<Tensor>& v) {
@@ -661,7 +666,7 @@ TEST(Loop, WhatNobodyUsesOfALoopIsNotPerformed) {
   EXPECT_THAT(shorter(std::vector<Tensor>{-x, x, x})[0], Is(-32. * x));
 }
 
-// A loop and that of its derivative are one, where both are performed.
+// The loop of the value and the forward loop of the derivative are merged if both are performed.
 TEST(Loop, ValueAndGradientWalkForwardOnce) {
   const auto f = [](const Tensor& y) { return sum(repeat(9, step)(y)); };
   const Program p = optimized(trace(value_and_grad(f))(x));
@@ -675,7 +680,7 @@ TEST(Loop, LongLoopsAreWalkedBackInLittleMemory) {
   const auto f = [](const Tensor& y) {
     return sum(repeat(100'000, [](const Tensor& v) { return sin(v) * 1.0001; })(y));
   };
-  const Tensor wide = scattered_like(ones({256}));  // 100 MiB in all
+  const Tensor wide = scattered_like(ones({256}));  // The steps would take 100 MiB together.
   const auto gradient = compile(grad(f));
   gradient(wide);
   reset_peak_memory();

@@ -1,4 +1,5 @@
-// What several tests use: comparing tensors with tolerance, texts of exceptions, counting operations.
+// Helpers of several tests: comparing tensors with a tolerance,
+// texts of exceptions, counting operations.
 #pragma once
 
 #include <gmock/gmock.h>
@@ -21,7 +22,7 @@ namespace stave_test {
 
 using namespace stave;
 
-/// All elements as doubles, read past all handlers.
+/// All elements as doubles, read without any handler.
 inline std::vector<double> values(const Tensor& x) {
   stave_detail::UnderFrame past_all_handlers(nullptr);
   return astype(x, float64).to_vector<double>();
@@ -33,7 +34,8 @@ inline bool near(double a, double b, double tolerance) {
   return std::abs(a - b) <= tolerance * (1 + std::abs(b));
 }
 
-/// Shape, dtype, and every element within tolerance * (1 + |expected|); NaN and infinity equal themselves.
+/// Matches a tensor of the same shape and dtype whose elements differ by at most
+/// tolerance * (1 + |expected|). NaN matches NaN, and infinity matches infinity.
 MATCHER_P2(IsNear, expected, tolerance, "") {
   const Tensor want = expected;
   if (arg.shape() != want.shape() || arg.dtype() != want.dtype()) {
@@ -49,9 +51,9 @@ MATCHER_P2(IsNear, expected, tolerance, "") {
     }
   return true;
 }
-/// Within a few units in the last place of the expected dtype: 2e-6 for float32, 1e-12 for float64.
+/// As above, with a tolerance for the expected dtype: 2e-6 for float32, 1e-12 for float64.
 inline auto IsNear(const Tensor& expected) { return IsNear(expected, expected.dtype() == float64 ? 1e-12 : 2e-6); }
-/// A single number, of any dtype.
+/// Matches a single number of any dtype.
 MATCHER_P2(IsNumber, expected, tolerance, "") {
   const std::vector<double> got = values(arg);
   if (got.size() == 1 && arg.rank() == 0 && near(got[0], expected, tolerance)) return true;
@@ -59,14 +61,16 @@ MATCHER_P2(IsNumber, expected, tolerance, "") {
   return false;
 }
 inline auto IsNumber(double expected) { return IsNumber(expected, 2e-6); }
-/// Bit for bit: shape, dtype and elements.
+/// Matches a tensor of equal shape, dtype and elements.
 MATCHER_P(Equals, expected, "") {
   const Tensor want = expected;
   return arg.shape() == want.shape() && arg.dtype() == want.dtype() && values(arg) == values(want);
 }
 
-/// `value`; a function without arguments, such as a lambda that is to throw, as a reference to it. EXPECT_THAT compiles some ten
-/// classes for each type of value, and every lambda is a type of its own: in a file of many, most of what it takes to compile.
+/// Returns `value`, or a reference to it as a FunctionRef<void()> if it is a function
+/// without arguments, such as a lambda that should throw. EXPECT_THAT compiles about ten
+/// classes for each type of value, and every lambda has its own type, so lambdas would
+/// dominate the compile time of a file.
 template <class T>
 decltype(auto) matched(T&& value) {
   using Value = std::remove_cvref_t<T>;
@@ -77,7 +81,7 @@ decltype(auto) matched(T&& value) {
 #define EXPECT_THAT(value, matcher) \
   EXPECT_PRED_FORMAT1(testing::internal::MakePredicateFormatterFromMatcher(matcher), stave_test::matched(value))
 
-/// What the exception E says that body throws.
+/// Returns the message of the exception E that `body` throws, or "nothing was thrown".
 template <class E, class Body>
 std::string message_of(Body&& body) {
   try {

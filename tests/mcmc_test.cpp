@@ -1,4 +1,5 @@
-// NUTS and HMC: posteriors that are known (tests/data/mcmc.csv), chains that do not know of each other, and what is told.
+// NUTS and HMC: known posteriors (tests/data/mcmc.csv), the independence of chains,
+// and the statistics that a run reports.
 #include <cmath>
 #include <map>
 #include <thread>
@@ -18,7 +19,7 @@ using namespace stave;
 using namespace stave_test;
 using testing::HasSubstr;
 
-// ---- models ---------------------------------------------------------------------------------------------------
+// ---- models -------------------------------------------------------------------------------------
 
 struct Schools {
   Tensor effects, errors;
@@ -38,7 +39,7 @@ NamedTensors start_of_schools(Dtype dtype) {
   return {{"mu", zeros({}, dtype)}, {"tau", zeros({}, dtype)}, {"eta", zeros({8}, dtype)}};
 }
 
-// The digits 3 and 8, by the means of 16 squares of 2x2 pixels.
+// The digits 3 and 8, each by the means of its 16 squares of 2x2 pixels.
 struct Threes {
   Tensor features, is_eight;
 };
@@ -58,7 +59,7 @@ auto density_of_logistic() {
 }
 NamedTensors start_of_logistic() { return {{"bias", zeros({})}, {"weights", zeros({16})}}; }
 
-// Neal, "Slice sampling", 2003.
+// The source is Neal, "Slice sampling", 2003.
 Tensor funnel(const NamedTensors& u) {
   const Tensor &v = u.at("v"), &x = u.at("x");
   return Normal{0., 3.}.log_prob(v) + sum(Normal{0., exp(v / 2)}.log_prob(x));
@@ -67,7 +68,7 @@ NamedTensors start_of_funnel() { return {{"v", zeros({})}, {"x", zeros({9})}}; }
 
 Tensor standard_normal(const Tensor& x) { return -sum(square(x)) / 2; }
 
-// ---- expectations ---------------------------------------------------------------------------------------------
+// ---- expectations -------------------------------------------------------------------------------
 
 struct Reference {
   double mean, sd, error;
@@ -78,7 +79,8 @@ std::map<std::string, Reference> references() {
   return found;
 }
 
-// That the mean of draws is `mean`, and that of their squared distances from it `sd`^2, to 4.5 standard errors.
+// Checks that the mean of the draws is `mean` and that their mean squared distance from it is
+// `sd`^2, both within 4.5 standard errors.
 void expect_moments(const Tensor& draws, const Reference& known, const std::string& name) {
   const Tensor x = astype(draws, float64), squares = square(x - known.mean);
   const auto error = [](const Tensor& t) {
@@ -90,14 +92,15 @@ void expect_moments(const Tensor& draws, const Reference& known, const std::stri
       << name;
 }
 
-// ---- posteriors -----------------------------------------------------------------------------------------------
+// ---- posteriors ---------------------------------------------------------------------------------
 
 TEST(Nuts, EightSchoolsAreThoseOfQuadrature) {
   const auto known = references();
   const auto run = nuts(compile(density_of_schools(float32)), start_of_schools(float32), Key(0),
                         {.chains = 128, .warmup = 200, .draws = 100});
   expect_moments(run.draws.at("mu"), known.at("schools mu"), "mu");
-  expect_moments(run.draws.at("tau"), known.at("schools log tau"), "log tau");  // unconstrained it is log tau
+  // The unconstrained value of tau is log tau.
+  expect_moments(run.draws.at("tau"), known.at("schools log tau"), "log tau");
   for (Index i = 0; i < 8; ++i)
     expect_moments(run.draws.at("eta")(ellipsis, i), known.at("schools eta[" + std::to_string(i) + "]"), "eta");
   for (const auto& [name, r] : rhat(run.draws)) EXPECT_LT(max(r).item<double>(), 1.03) << name;
@@ -114,7 +117,8 @@ TEST(Nuts, LogisticRegressionOfDigitsIsNumPyros) {
   EXPECT_EQ(run.divergences(), 0);
 }
 
-// In the funnel's neck any step size is too large: draws miss it, and are told to. By other parameters it is two normal variables.
+// In the funnel's neck every step size is too large: the draws miss the neck, and the run reports
+// this. After a change of parameters the density is that of independent normal variables.
 TEST(Nuts, FunnelIsToldOrWithoutNeckExact) {
   const NutsOptions options{.chains = 128, .warmup = 150, .draws = 50};
   const auto centred = nuts(compile(funnel), start_of_funnel(), Key(0), options);
@@ -135,9 +139,9 @@ TEST(Nuts, FunnelIsToldOrWithoutNeckExact) {
   EXPECT_THAT(summary_of(run), testing::Not(HasSubstr("diverged")));
 }
 
-// A density that falls by e^-1000, the divergence threshold, at a point: trajectories end there, at
-// energies that are a little above or below it. Whether they end must not depend on which of their
-// points they started from. E|x| = sqrt(2 / pi).
+// The density drops by a factor of e^-1000, the divergence threshold, at a point. Trajectories end
+// there with an energy slightly above or below the threshold. Whether they end must not depend on
+// which of their points they started from. E|x| = sqrt(2 / pi).
 TEST(Nuts, WallAsHighAsTheThresholdBiasesNothing) {
   const auto wall = [](const Tensor& x) { return -.5 * square(x) - where(x > 0., 1000., 0.); };
   const NutsOptions options{.chains = 16, .warmup = 300, .draws = 1500, .max_depth = 6, .spread = .4};
@@ -148,7 +152,8 @@ TEST(Nuts, WallAsHighAsTheThresholdBiasesNothing) {
   EXPECT_GT(run.divergences(), 100);
 }
 
-// From a start where the density is e^-2000 of what it is elsewhere a chain must still come down.
+// The chain starts where the density is e^-2000 of its value elsewhere,
+// and must still leave that region.
 TEST(Nuts, StartBehindAWallIsLeft) {
   const auto wall = [](const Tensor& x) { return -.5 * square(x) - where(x > 0., 2000., 0.); };
   const auto run = nuts(compile(wall), tensor(.5, float64), Key(1), {.chains = 4, .warmup = 300, .draws = 100});
@@ -159,12 +164,14 @@ struct Pair {
   Tensor a, b;
 };
 
-// A normal distribution of standard deviations from 0.01 to 100, correlated: its moments are known, also of trees of two dtypes.
+// A correlated normal distribution with standard deviations from 0.01 to 100. Its moments are
+// known. The draws form a tree with two dtypes.
 TEST(Mcmc, NormalDistributionsOfAnyScale) {
   const Tensor scales = tensor({0.01, 1., 100.}, float64);
   const auto density = [&](const Pair& p) {
     const Tensor x = p.a / scales;
-    return standard_normal(x) - square(astype(p.b, float64) - x(1)) / 2;  // b is x(1) and as much again
+    // b is x(1) plus independent noise e of the same variance.
+    return standard_normal(x) - square(astype(p.b, float64) - x(1)) / 2;
   };
   const Pair start{zeros({3}, float64), zeros({}, float32)};
   const auto expect = [&](const Sampled<Pair>& run, const char* by) {
@@ -172,8 +179,9 @@ TEST(Mcmc, NormalDistributionsOfAnyScale) {
     EXPECT_EQ(run.draws.b.dtype(), float32);
     for (Index i = 0; i < 3; ++i) expect_moments(run.draws.a(ellipsis, i), {0, scales(i).item<double>(), 0}, by);
     expect_moments(run.draws.b, {0, std::sqrt(2.), 0}, by);
-    expect_moments(run.draws.a(ellipsis, 1) * run.draws.b, {1, std::sqrt(3.), 0}, by);  // of x (x + e): 1, and 2 + 1
-    // What warm-up learned of the scales.
+    // x (x + e) has mean 1 and variance 2 + 1.
+    expect_moments(run.draws.a(ellipsis, 1) * run.draws.b, {1, std::sqrt(3.), 0}, by);
+    // The variances that warm-up estimated match the scales.
     const Tensor variance = mean(run.variance.a, 0) / square(scales);
     for (const Index i : {1, 2}) EXPECT_NEAR(variance(i).item<double>(), 1, 0.3) << by;
     EXPECT_EQ(run.variance.b.shape(), Shape({16}));
@@ -191,7 +199,7 @@ TEST(Hmc, EightSchoolsAreThoseOfQuadrature) {
   expect_moments(run.draws.at("eta")(ellipsis, 0), known.at("schools eta[0]"), "eta[0]");
 }
 
-// ---- chains and keys ------------------------------------------------------------------------------------------
+// ---- chains and keys ----------------------------------------------------------------------------
 
 template <class F>
 void expect_alone(const F& density, const NamedTensors& start, NutsOptions options, bool to_the_bit = true) {
@@ -215,7 +223,8 @@ TEST(Nuts, AChainIsTheSameAloneAndAmongOthers) {
   const NutsOptions options{.warmup = 60, .draws = 40}, few{.warmup = 0, .draws = 3};
   expect_alone(density_of_schools(float32), start_of_schools(float32), options);
   expect_alone(funnel, start_of_funnel(), options);
-  // Where sums or products of matrices are rounded otherwise in a larger batch, chains stay together for a while.
+  // A larger batch rounds sums or matrix products differently. The chains then agree only for
+  // the first few draws, and only nearly.
   expect_alone(density_of_schools(float64), start_of_schools(float64), few, false);
 }
 
@@ -229,7 +238,7 @@ TEST(Nuts, ChainsAreTheSameOnSeveralThreads) {
     for (const auto& [name, draws] : one.draws) EXPECT_TRUE(bytes_of(draws) == bytes_of(several.draws.at(name)));
     EXPECT_TRUE(bytes_of(one.step_size) == bytes_of(several.step_size));
   }
-  // An error on any of them comes out.
+  // An error on another thread reaches the caller.
   const auto thread = std::this_thread::get_id();
   const auto fails_elsewhere = [&](const Tensor& x) {
     if (std::this_thread::get_id() != thread) throw std::runtime_error("elsewhere");
@@ -249,7 +258,7 @@ TEST(Nuts, DrawsAreThoseOfTheKey) {
   EXPECT_FALSE(bytes_of(a(0)) == bytes_of(a(1)));
 }
 
-// ---- what is known of trajectories ----------------------------------------------------------------------------
+// ---- what is known of trajectories --------------------------------------------------------------
 
 TEST(Nuts, TrajectoriesAreTold) {
   const auto run = nuts(compile(standard_normal), zeros({20}, float64), Key(0),
@@ -259,12 +268,13 @@ TEST(Nuts, TrajectoriesAreTold) {
   EXPECT_EQ(run.step_size.shape(), Shape({8}));
   EXPECT_THAT(run.log_density, IsNear(-sum(square(run.draws), -1) / 2.));
   EXPECT_NEAR(mean(run.accept_rate).item<double>(), 0.93, 0.04);
-  // A tree of depth d that is whole has 2^d - 1 steps; one that turned back within has fewer than twice as many.
+  // A complete tree of depth d has 2^d - 1 steps. A tree whose last subtree turned
+  // back has fewer than twice as many.
   const Tensor whole = astype(pow(2., astype(run.depth, float64)), int32);
   EXPECT_TRUE(bool(all(run.steps >= whole - 1)));
   EXPECT_TRUE(bool(all(run.steps < 2 * whole)));
   EXPECT_GE(min(run.steps).item<int>(), 1);
-  // Half an orbit, of length pi, is where trajectories turn back.
+  // A trajectory turns back after half an orbit, which has length pi.
   EXPECT_LT(mean(astype(run.steps, float64)).item<double>() * mean(run.step_size).item<double>(), 2 * 3.15);
 
   const auto shallow = nuts(compile(standard_normal), zeros({20}), Key(0), {.warmup = 50, .draws = 50, .max_depth = 1});
@@ -301,7 +311,7 @@ TEST(Mcmc, WithoutWarmUp) {
   EXPECT_TRUE(array_equal(run.variance, ones({64, 2})));
 }
 
-// Where the density is 0, its logarithm -inf, trajectories diverge and no draw lies.
+// Where the density is 0 and its logarithm is -inf, trajectories diverge, so no draw lies there.
 TEST(Mcmc, NoDrawLiesWhereTheDensityIsZero) {
   const auto density = [](const Tensor& x) { return where(x > 0, -x, tensor(-INFINITY)); };
   const auto run = nuts(compile(density), tensor(3.), Key(0), {.chains = 64, .warmup = 100, .draws = 100});
@@ -314,7 +324,8 @@ TEST(Mcmc, NoDrawLiesWhereTheDensityIsZero) {
   EXPECT_LE(max(by_hmc.steps).item<int>(), 20);
 }
 
-// "Warmup" of Stan's reference manual: 75 draws, windows of 25, 50, 100, 200 and 500, 50 draws.
+// The schedule is that of "Warmup" in Stan's reference manual: 75 draws, windows of 25, 50, 100,
+// 200 and 500 draws, and 50 draws.
 TEST(WarmUp, WindowsAreStans) {
   const auto ends = [](Index warmup) {
     stave_detail::mcmc::Windows windows(warmup);
@@ -325,11 +336,11 @@ TEST(WarmUp, WindowsAreStans) {
   };
   EXPECT_THAT(ends(1000), testing::ElementsAre(100, 150, 250, 450, 950));
   EXPECT_THAT(ends(150), testing::ElementsAre(100));
-  EXPECT_THAT(ends(100), testing::ElementsAre(90));  // 15, 75 and 10
+  EXPECT_THAT(ends(100), testing::ElementsAre(90));  // 15, 75 and 10 draws
   EXPECT_THAT(ends(19), testing::IsEmpty());
 }
 
-// ---- what a density may be ------------------------------------------------------------------------------------
+// ---- what a density may be ----------------------------------------------------------------------
 
 struct AskScale {
   using Result = double;
@@ -341,7 +352,7 @@ struct Scale : Handles<AskScale> {
 
 TEST(Mcmc, ADensityBranchesAndAsks) {
   const NutsOptions options{.chains = 32, .warmup = 200, .draws = 300};
-  // Half a normal distribution of scale 1, half one of scale 2.
+  // One half of a normal distribution of scale 1, and one half of scale 2.
   const auto density = [](const Tensor& x) {
     if (x > 0) return -square(x / perform(AskScale())) / 2;
     return -square(x) / 2;
@@ -370,7 +381,7 @@ TEST(Mcmc, OnAnotherDevice) {
   EXPECT_TRUE(bytes_of(to(there.draws, cpu)) == bytes_of(here.draws));
 }
 
-// ---- errors ---------------------------------------------------------------------------------------------------
+// ---- errors -------------------------------------------------------------------------------------
 
 TEST(Mcmc, Errors) {
   const auto run = [](const auto& density, const Tensor& start, const NutsOptions& options = {}) {

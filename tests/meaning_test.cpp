@@ -1,4 +1,4 @@
-// What DESIGN section 6 decides: the cases where systems differ.
+// Cases in which array libraries differ, and the results that section 6 of the design chose.
 
 #include <limits>
 #include <thread>
@@ -20,14 +20,14 @@ const double nan = std::numeric_limits<double>::quiet_NaN(), inf = std::numeric_
 
 Tensor number(double x) { return full({}, x, float64); }
 
-/// f'(x) of a function of numbers, elementwise at x, in both modes; they must agree.
+/// f'(x) for an elementwise function f, in forward and reverse mode. Checks that both agree.
 template <class F>
 Tensor slope(F f, const Tensor& x) {
   const Tensor forward = jvp(f, x, ones_like(x)).second, reverse = grad([&](T t) { return sum(f(t)); })(x);
   EXPECT_THAT(forward, IsNear(reverse, 0)) << "jvp and vjp differ";
   return reverse;
 }
-/// f''(x), in all four pairs of modes.
+/// f''(x) in all four pairs of modes. Checks that all agree.
 template <class F>
 Tensor curvature(F f, const Tensor& x) {
   const auto forward = [&](T t) { return jvp(f, t, ones_like(t)).second; };
@@ -38,7 +38,7 @@ Tensor curvature(F f, const Tensor& x) {
 }
 Tensor doubles(std::initializer_list<NestedList> list) { return tensor(list, float64); }
 
-// ---- kinks and ties ---------------------------------------------------------------------------------------
+// ---- kinks and ties -----------------------------------------------------------------------------
 
 TEST(Kinks, HaveTheDecidedDerivatives) {
   const Tensor x = doubles({-1., 0., 2.});
@@ -64,16 +64,17 @@ TEST(Kinks, OfTheAngle) {
   const Tensor ys = doubles({0., 0., 2., 1., 1e200, 1e-200, 3e-310, inf, 1.});
   const Tensor xs = doubles({0., -2., 0., 2., 1e200, -1e-200, 0., 1., -inf});
   const auto [dy, dx] = grad<0, 1>([&](T y, T x) { return sum(angle(y, x)); })(ys, xs);
-  // x / (x^2 + y^2), -y / (x^2 + y^2)
+  // The derivatives are x / (x^2 + y^2) and -y / (x^2 + y^2).
   EXPECT_THAT(dy, IsNear(doubles({0., -.5, 0., .4, .5e-200, -.5e200, 0., 0., 0.})));
   EXPECT_THAT(dx, IsNear(doubles({0., 0., -.5, -.2, -.5e-200, -.5e200, -1 / 3e-310, 0., 0.})));
   for (const auto& [vy, vx] : {std::pair(1., 0.), {0., 1.}, {.5, -2.}})
     EXPECT_THAT(jvp(angle, std::tuple(ys, xs), std::tuple(full_like(ys, vy), full_like(xs, vx))).second,
                 IsNear(scale(dy, vy) + scale(dx, vx)));
-  // The second derivative by y: -2 x y / (x^2 + y^2)^2; none at the origin, by any pair of modes.
+  // The second derivative by y is -2 x y / (x^2 + y^2)^2.
+  // At the origin it is 0 in every pair of modes.
   const auto along_y = [&](T t) { return angle(t, doubles({0., 2., -1.})); };
   EXPECT_THAT(curvature(along_y, doubles({0., 1., 1.})), IsNear(doubles({0., -4. / 25, .5})));
-  // Where a point is not the origin the angle of another lane does not matter.
+  // A lane at the origin does not affect the angle of another lane.
   EXPECT_THAT(vmap(grad(angle))(doubles({0., 1.}), doubles({0., 2.})), IsNear(doubles({0., .4})));
 }
 
@@ -112,11 +113,11 @@ TEST(Ties, AtAClipsBounds) {
               IsNear(doubles({0., .5, 1., .5, 0.})));
 }
 
-// ---- branches not taken -----------------------------------------------------------------------------------
+// ---- branches not taken -------------------------------------------------------------------------
 
 TEST(Where, LeaksNoNanFromTheBranchNotTaken) {
   const Tensor x = doubles({-4., 0., 4.});
-  // each inner function has a NaN or an infinity where it is not taken
+  // Each inner function is NaN or infinite somewhere on the branch that is not taken.
   const auto root = [](T t) { return where(t > 0, sqrt(t), 0.); };
   EXPECT_THAT(slope(root, x), IsNear(doubles({0., 0., 0.25})));
   EXPECT_THAT(curvature(root, x), IsNear(doubles({0., 0., -1. / 32})));
@@ -130,7 +131,7 @@ TEST(Where, LeaksNoNanFromTheBranchNotTaken) {
   const auto deeper = [](T t) { return where(t > 0, log(sqrt(t)) / sqrt(t), -t); };
   EXPECT_THAT(slope(deeper, x)(slice(0, 2)), IsNear(doubles({-1., -1.})));
   EXPECT_THAT(curvature(deeper, x)(slice(0, 2)), IsNear(doubles({0., 0.})));
-  // third order, in reverse mode
+  // The third derivative, in reverse mode.
   const auto once = [&](T t) { return grad([&](T u) { return sum(root(u)); })(t); };
   EXPECT_THAT(curvature(once, x), IsNear(doubles({0., 0., 3. / 256})));  // 3/8 x^-5/2
 }
@@ -142,9 +143,9 @@ TEST(Where, LeaksNoNanUnderVmap) {
 }
 
 TEST(UntakenBranches, OfOtherKinds) {
-  // maximum takes the constant: the logarithm below it is not looked at
+  // maximum takes the constant, so the logarithm's derivative is not used.
   EXPECT_THAT(slope([](T t) { return maximum(log(t), -10); }, doubles({0., 1.})), IsNear(doubles({0., 1.})));
-  // an element that is sliced away, or masked out of a sum
+  // One element is sliced away, or masked out of a sum.
   EXPECT_THAT(grad([](T t) { return sum(sqrt(t)(slice(1, none))); })(doubles({0., 4.})), IsNear(doubles({0., .25})));
   EXPECT_THAT(grad([](T t) {
                 return sum(sqrt(t) * doubles({0., 1.}));
@@ -163,14 +164,14 @@ TEST(Scale, KeepsTheSecondDerivativeOfProductsThatVanish) {
   EXPECT_THAT(slope([](T t) { return sqrt(square(t)); }, zero), IsNear(doubles({0.})));
 }
 
-// IEEE holds where it is asked for: a NaN that is taken is not swallowed.
+// IEEE rules apply to values that are taken: their NaN is not hidden.
 TEST(Scale, SwallowsNoNanThatIsTaken) {
   EXPECT_THAT(slope([](T t) { return sqrt(t); }, doubles({-1.})), IsNear(doubles({nan})));
   EXPECT_THAT(slope([](T t) { return t * nan; }, doubles({1.})), IsNear(doubles({nan})));
   EXPECT_THAT(doubles({0.}) * nan, IsNear(doubles({nan})));
 }
 
-// ---- pow --------------------------------------------------------------------------------------------------
+// ---- pow ----------------------------------------------------------------------------------------
 
 TEST(Pow, HasTheDecidedDerivatives) {
   EXPECT_THAT(slope([](T t) { return pow(t, 0); }, doubles({0., 2.})), IsNear(doubles({0., 0.})));
@@ -192,13 +193,14 @@ TEST(Pow, ByTheExponent) {
                   doubles({2., 2.})),
               IsNear(doubles({0., 9 * std::log(3.)})));
   EXPECT_THAT(curvature([](T y) { return pow(0., y); }, doubles({2.})), IsNear(doubles({0.})));
-  // x^x by both
+  // x^x has both the base and the exponent as variables.
   EXPECT_THAT(slope([](T x) { return pow(x, x); }, doubles({2.})), IsNear(doubles({4 * (std::log(2.) + 1)})));
 }
 
-// ---- prod -------------------------------------------------------------------------------------------------
+// ---- prod ---------------------------------------------------------------------------------------
 
-// jax.grad(jnp.prod), jax.hessian(jnp.prod), and by hand: the product of all others.
+// jax.grad(jnp.prod), jax.hessian(jnp.prod) and a calculation by hand give these values:
+// the derivative is the product of all other elements.
 TEST(Prod, IsExactWithZeros) {
   const auto product = [](T t) { return prod(t); };
   const Tensor one_zero = doubles({2., 0., 3., .5}), two_zeros = doubles({2., 0., 0., .5}),
@@ -217,7 +219,7 @@ TEST(Prod, IsExactWithZeros) {
   EXPECT_THAT(jvp(product, one_zero, ones({4}, float64)).second, IsNumber(3, 0));
 }
 
-// ---- integers and bools -----------------------------------------------------------------------------------
+// ---- integers and bools -------------------------------------------------------------------------
 
 TEST(Integers, HaveDerivativeZero) {
   const Tensor x = doubles({1.5, -2.5});
@@ -263,7 +265,7 @@ TEST(GradientDtype, IsThatOfTheInput) {
   EXPECT_EQ(grad([](T x) { return sum(x) * 2.5; })(ones({2}, float64)).dtype(), float64);
 }
 
-// ---- sums of floats ---------------------------------------------------------------------------------------
+// ---- sums of floats -----------------------------------------------------------------------------
 
 TEST(Sum, OfManyOnesIsExact) {
   const Tensor x = ones({1 << 25});
@@ -283,7 +285,7 @@ TEST(Sum, OfManyTenthsIsRight) {
   EXPECT_NEAR(sum(transpose(reshape(x, {1 << 12, 1 << 12}))).item<double>() / expected, 1, 1e-6);
 }
 
-// ---- indices ----------------------------------------------------------------------------------------------
+// ---- indices ------------------------------------------------------------------------------------
 
 TEST(Indices, OutOfRangeAreAnErrorThatNamesThem) {
   const Tensor x = zeros({3, 4});
@@ -306,19 +308,19 @@ TEST(ScatterAdd, AccumulatesDuplicates) {
   const Tensor i = tensor({{1}, {0}, {1}, {1}}), updates = tensor({1., 2., 4., 8.});
   EXPECT_THAT(scatter_add(zeros({3}), i, updates), Equals(tensor({2., 13., 0.})));
   EXPECT_THAT(scatter_add(tensor({1, 1}), tensor({{0}, {0}}), tensor({5, 6})), Equals(tensor({12, 1})));
-  // each update's cotangent is its place's; the derivative of a repeated read adds up
+  // The cotangent of each update is that of its place. Derivatives of repeated reads add up.
   EXPECT_THAT(grad([&](T u) {
                 return sum(scatter_add(zeros({3}), i, u) * tensor({1., 10., 100.}));
               })(updates),
               IsNear(tensor({10., 1., 10., 10.})));
   EXPECT_THAT(grad([](T x) { return sum(take(x, tensor({1, 1, 0}))); })(ones({3})), Equals(tensor({1., 2., 0.})));
-  // deterministic, though sums of floats depend on their order
+  // The result is deterministic, although float sums depend on the order of the additions.
   const Tensor many = uniform(Key(1), {100000}), same = zeros({100000, 1}, int32);
   const Tensor first = scatter_add(zeros({1}), same, many);
   for (int run = 0; run < 5; ++run) EXPECT_THAT(scatter_add(zeros({1}), same, many), Equals(first));
 }
 
-// ---- vmap -------------------------------------------------------------------------------------------------
+// ---- vmap ---------------------------------------------------------------------------------------
 
 TEST(Vmap, OfSizeZeroWorks) {
   EXPECT_THAT(vmap([](T x) { return sum(sin(x)) * 2; })(zeros({0, 3})), Equals(zeros({0})));
@@ -340,7 +342,7 @@ TEST(Vmap, CapturedValuesOfOuterLanesBehaveAsThatLanesValue) {
   EXPECT_THAT(result, IsNear(2 * expand_dims(xs * xs, 1) * ys));
 }
 
-// ---- values that leave their transform --------------------------------------------------------------------
+// ---- values that leave their transform ----------------------------------------------------------
 
 TEST(Escaped, ValuesOfLanesAreAnErrorThatNamesTheTransform) {
   Tensor leaked;
@@ -362,10 +364,11 @@ TEST(Escaped, ValuesOfLanesAreAnErrorThatNamesTheTransform) {
   EXPECT_THAT([&] { vmap([](T x) { return x + 1; })(leaked); }, fails);
   EXPECT_THAT([&] { vmap([&](T x) { return x + leaked; })(zeros({3, 2})); }, fails);
   EXPECT_THAT([&] { grad([&](T x) { return sum(x + leaked); })(zeros({2})); }, fails);
-  EXPECT_EQ(leaked.shape(), Shape(2));  // what is known of it without its value stays
+  // The shape does not depend on the value, so it is still known.
+  EXPECT_EQ(leaked.shape(), Shape(2));
 }
 
-// A handler that stands outside of vmap sees all lanes; a lane's value has no business there.
+// A handler outside vmap sees all lanes at once and must not use the value of a lane.
 TEST(Escaped, ValuesOfLanesAreAnErrorBelowTheirVmap) {
   struct Meddles : Handler {
     Tensor* lane = nullptr;
@@ -392,7 +395,7 @@ TEST(Escaped, ValuesOfLanesInNestsNameTheVmap) {
   EXPECT_THAT([&] { leaked + 1; }, ThrowsMessage<TransformError>(HasSubstr("a value of vmap (float32 [2])")));
   vmap([&](T x) { return jvp(leak, x, x).second; })(zeros({3, 2}));
   EXPECT_THAT([&] { leaked + 1; }, ThrowsMessage<TransformError>(HasSubstr("a value of vmap (float32 [2])")));
-  // out of the inner vmap alone, while the outer one runs
+  // The value leaves the inner vmap while the outer vmap runs.
   EXPECT_THAT(
       [&] {
         vmap([&](T row) {
@@ -418,7 +421,8 @@ TEST(Escaped, ValuesOfGradAndJvpAreConstants) {
   EXPECT_THAT(grad([&](T y) { return sum(leaked) + sum(y); })(x), IsNear(ones({2}, float64)));
   jvp(leak, x, x);
   EXPECT_THAT(jvp([&](T y) { return y * leaked; }, x, ones({2}, float64)).second, IsNear(sin(x)));
-  // out of an inner transform into an outer one that runs: its note of the outer one counts
+  // The value leaves an inner transform for a running outer one.
+  // The note of the outer transform counts.
   const auto outer = [&](T y) {
     grad([&](T z) {
       leaked = y * z;
@@ -449,14 +453,15 @@ TEST(Escaped, ValuesUsedOnAnotherThreadAreAnError) {
     check("grad", leaked = x * 2);
     return sum(x);
   })(ones({2}));
-  EXPECT_EQ(elsewhere([&] { leaked * 2; }), "nothing was thrown");  // grad has ended: a constant
+  // grad has ended, so the value is a constant.
+  EXPECT_EQ(elsewhere([&] { leaked * 2; }), "nothing was thrown");
   jvp([&](T x) { return check("jvp", leaked = x * 2), x; }, ones({2}), ones({2}));
   EXPECT_EQ(elsewhere([&] { leaked * 2; }), "nothing was thrown");
   vmap([&](T x) { return check("vmap", leaked = x * 2), x; })(ones({3, 2}));
   EXPECT_THAT(elsewhere([&] { leaked * 2; }), HasSubstr("a value of vmap (float32 [2]) is used outside of it"));
 }
 
-// ---- exceptions -------------------------------------------------------------------------------------------
+// ---- exceptions ---------------------------------------------------------------------------------
 
 TEST(Exceptions, SayWhereInTheNestAndRestoreIt) {
   const auto bad = [](T x) { return sum(x + ones({5})); };

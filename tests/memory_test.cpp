@@ -1,5 +1,6 @@
-// Who owns what, and until when: notes of values that outlive their function, when a buffer becomes a result's and when not,
-// operands while a handler works, and tensors that are global. What transforms and long programs keep: lifetime_test.cpp.
+// Who owns a tensor and for how long: notes of values that outlive their function, the conditions
+// under which a result takes over a buffer, operands while a handler works, and global tensors.
+// lifetime_test.cpp tests the memory of transforms and long programs.
 
 #include <functional>
 #include <optional>
@@ -8,8 +9,9 @@
 
 #include "matchers.h"
 
-// ---- globals ----------------------------------------------------------------------------------------------
-// Made before main and gone after it, in whatever order; the address sanitizer watches both ends.
+// ---- globals ------------------------------------------------------------------------------------
+// These tensors are made before main and destroyed after it, in unspecified order.
+// The address sanitizer checks both.
 
 namespace globals {
 
@@ -19,7 +21,7 @@ const Tensor constant = full({1000}, 2.);
 Tensor assigned;
 thread_local Tensor of_thread = ones({10});
 
-// The last thing that this program does with tensors is to compute with one.
+// The last use of tensors in this program is a computation in this destructor.
 struct ComputesAtExit {
   Tensor x = full({1000}, 3.);
   ~ComputesAtExit() {
@@ -38,7 +40,7 @@ using testing::HasSubstr;
 
 using T = const Tensor&;
 constexpr std::size_t MiB = std::size_t{1} << 20;
-const Shape one_mib{256, 1024};  // of float32
+const Shape one_mib{256, 1024};  // in float32
 
 std::size_t live() { return memory_stats().live_bytes; }
 
@@ -50,14 +52,15 @@ TEST(Globals, AreValuesLikeOthers) {
     return sum(globals::assigned);
   };
   EXPECT_THAT(grad(f)(ones({10})), Equals(full({10}, 2.)));
-  EXPECT_THAT(globals::assigned, Equals(full({10}, 3.)));  // its note ended with the tape
+  EXPECT_THAT(globals::assigned, Equals(full({10}, 3.)));  // Its note ended with the tape.
   EXPECT_EQ(live_notes(globals::assigned), 0);
-  EXPECT_THAT(vmap(f)(ones({3, 10})), Equals(full({3}, 30.)));  // and stays behind, as a lane without a value
+  // The global now holds a lane's value of the ended vmap, which cannot be used.
+  EXPECT_THAT(vmap(f)(ones({3, 10})), Equals(full({3}, 30.)));
   EXPECT_EQ(live_notes(globals::assigned), 0);
   EXPECT_THAT(message_of<TransformError>([] { static_cast<void>(globals::assigned + 1); }), HasSubstr("vmap"));
 }
 
-// ---- notes ------------------------------------------------------------------------------------------------
+// ---- notes --------------------------------------------------------------------------------------
 
 TEST(NotesOfATape, EndWithTheLastPullback) {
   Tensor kept;
@@ -75,10 +78,10 @@ TEST(NotesOfATape, EndWithTheLastPullback) {
     { const auto ends = std::move(made.second); }
     EXPECT_EQ(live_notes(kept), 1);
     copy(tensor(1.));
-    EXPECT_EQ(live_notes(kept), 1);  // it may be called again
+    EXPECT_EQ(live_notes(kept), 1);  // The pullback may be called again.
   }
   EXPECT_EQ(live_notes(kept), 0);
-  EXPECT_EQ(live(), before + MiB);  // kept itself
+  EXPECT_EQ(live(), before + MiB);  // the tensor `kept` itself
   kept = Tensor();
   EXPECT_EQ(live(), before);
 }
@@ -119,7 +122,7 @@ TEST(NotesOfATape, OneNoteForEachTransformThatRuns) {
   EXPECT_EQ(live_notes(kept), 0);
 }
 
-// As training does: the next x is what was computed under grad, and carries what ended before.
+// The next x was computed under grad and carries ended notes, as in training.
 TEST(NotesOfATape, AThousandStepsOfAuxUnderEachNest) {
   const auto step = [](T x) {
     const Tensor next = x * 0.999 + 0.001;
@@ -154,9 +157,10 @@ TEST(NotesOfATape, AThousandStepsOfAuxUnderEachNest) {
   }
 }
 
-// ---- reuse of buffers -------------------------------------------------------------------------------------
-// A buffer is the result's if the call was an rvalue through every handler, and its operand the sole owner of whole, contiguous
-// storage of the result's size. Told by the address: a result that lies where its operand lay took its buffer.
+// ---- reuse of buffers ---------------------------------------------------------------------------
+// A result takes over the buffer of an operand if the call passed every handler as an rvalue and
+// the operand is the only owner of contiguous storage of exactly the result's size. The tests
+// compare addresses: if the result has the operand's address, it took over the buffer.
 
 struct PassesOn : Handler {
   Outputs handle(Call& call) override { return perform(std::move(call)); }
@@ -178,7 +182,8 @@ struct ResumesAnLvalue : Controller {
   void handle(Call& call, Resumption<Call> rest) override { rest.resume_last(perform(call)); }
 };
 
-/// Whether exp of x, given away, lies where x lay; it is exp(x) in any case.
+/// Returns true if exp(x) has the address of x after x was given away.
+/// Also checks the values of exp(x).
 bool reuses(Tensor x) {
   const std::vector<double> before = values(x);
   const void* const was = address(x);
@@ -209,7 +214,7 @@ TEST(BufferReuse, ThroughHandlersThatPassRvaluesOn) {
   EXPECT_TRUE(debug([] { return reuses(fresh()); }, {.print = false})());
   Resumes c;
   EXPECT_TRUE(*with(c, [] { return reuses(fresh()); }));
-  // Transforms that find nothing of theirs on the operands.
+  // These transforms find no notes of theirs on the operands.
   bool reused = false;
   const auto f = [&](T x) {
     reused = reuses(fresh());
@@ -236,7 +241,7 @@ TEST(BufferReuse, NotThroughAHandlerThatKeepsTheCallOrItsInputs) {
   EXPECT_FALSE(*with(controller, [] { return reuses(fresh()); }));
   KeepsInputs keeps;
   EXPECT_FALSE(with(keeps, [] { return reuses(fresh()); }));
-  EXPECT_THAT(keeps.kept.back(), Equals(full({8, 16}, 0.5)));  // what exp was given
+  EXPECT_THAT(keeps.kept.back(), Equals(full({8, 16}, 0.5)));  // the operand of exp
 }
 
 TEST(BufferReuse, NotOfWhatANoteHolds) {
@@ -250,10 +255,10 @@ TEST(BufferReuse, NotOfWhatANoteHolds) {
   {
     Tensor x = fresh();
     const Tensor holder = notes.put(tensor(1.), x);
-    EXPECT_FALSE(reuses(std::move(x)));  // the note is the other owner
+    EXPECT_FALSE(reuses(std::move(x)));  // The note is the other owner.
     EXPECT_THAT(*notes.find(holder), Equals(full({8, 16}, 0.5)));
   }
-  // A tape holds what the rules read: of sin its input.
+  // A tape keeps the values that the rules read. The rule of sin reads its input.
   Tensor saved;
   const auto f = [&](T t) {
     Tensor x = t * 3.;
@@ -262,8 +267,9 @@ TEST(BufferReuse, NotOfWhatANoteHolds) {
     EXPECT_NE(address(saved), was);
     return sum(saved * saved);
   };
-  EXPECT_THAT(grad(f)(full({4}, 0.5)), IsNear(full({4}, 3 * std::sin(3.))));  // d sin^2(3x) = 3 sin(6x)
-  // And only that: of negative nothing is read.
+  // d sin^2(3x) = 3 sin(6x)
+  EXPECT_THAT(grad(f)(full({4}, 0.5)), IsNear(full({4}, 3 * std::sin(3.))));
+  // A tape keeps nothing else. The rule of negative reads no value.
   const auto g = [&](T t) {
     Tensor x = t * 3.;
     const void* const was = address(x);
@@ -276,7 +282,7 @@ TEST(BufferReuse, NotOfWhatANoteHolds) {
 
 TEST(BufferReuse, NotOfViewsSharedStorageOrOtherSizes) {
   const auto reuses_last = [](const std::function<Tensor()>& view) {
-    Tensor x = view();  // what it is a view of is gone now
+    Tensor x = view();  // The tensor that x views has been destroyed.
     return reuses(std::move(x));
   };
   EXPECT_FALSE(reuses_last([] { return transpose(fresh()); })) << "not in row-major order";
@@ -293,7 +299,7 @@ TEST(BufferReuse, NotOfViewsSharedStorageOrOtherSizes) {
   const std::vector<float> mine{1, 2, 3, 4};
   EXPECT_NE(address(from(mine, Shape{4})), mine.data()) << "copied: nothing of the user's can be written to";
 
-  Tensor wide = fresh();  // a bool is a byte long
+  Tensor wide = fresh();  // A bool takes one byte, so the result is smaller.
   const void* const was = address(wide);
   const Tensor flags = std::move(wide) > 0;
   EXPECT_NE(address(flags), was);
@@ -303,7 +309,8 @@ TEST(BufferReuse, NotOfViewsSharedStorageOrOtherSizes) {
   EXPECT_NE(address(std::move(row) * fresh()), of_row) << "a result that is larger";
 }
 
-// Reading a call after it was passed on: the old value, or an error that says so, never the new value.
+// A handler that reads a call after passing it on sees the old value or gets
+// an error, never the new value.
 TEST(BufferReuse, AHandlerThatReadsAfterPerformingSeesTheOldValueOrAnError) {
   struct ReadsAfterwards : Handler {
     std::vector<double> seen;
@@ -324,16 +331,17 @@ TEST(BufferReuse, AHandlerThatReadsAfterPerformingSeesTheOldValueOrAnError) {
   EXPECT_THAT(reads.seen, ElementsAre(0.5));
   with(reads, [&] { return reuses(fresh()); });
   EXPECT_THAT(reads.errors, ElementsAre(HasSubstr("operand 0 is an empty Tensor (default-constructed or moved from)")));
-  PassesOn below;  // and through others
+  PassesOn below;  // `below` is an outer handler that also passes the call on.
   with(below, [&] { return with(reads, [&] { return reuses(fresh()); }); });
   EXPECT_EQ(reads.errors.size(), 2u);
   EXPECT_EQ(reads.seen.size(), 1u);
 }
 
-// ---- operands ---------------------------------------------------------------------------------------------
-// A named tensor is lent to the call. It must outlast whatever a handler does: keep the call, or assign to the name.
+// ---- operands -----------------------------------------------------------------------------------
+// A call borrows a named tensor. The tensor must stay valid if a handler keeps
+// the call or assigns to the name.
 
-/// Calls `meddle` when an operation of this name is performed, before it goes on.
+/// Calls `meddle` before it passes on an operation of this name.
 struct Meddles : Handler {
   std::string name;
   std::function<void()> meddle;
@@ -351,11 +359,12 @@ struct MeddlesAndResumes : Controller {
   }
 };
 
-/// The variables that functions are given, and a handler assigns to.
+/// The variables that the functions read and that a handler assigns to.
 struct Variables {
   Tensor x = full({2}, 2.) * 1, y = full({2}, 5.) * 1, one = tensor(10.) * 1, flags = full({2}, 1) * 1;
+  // The new tensors may get the memory of the old ones.
   void assign() {
-    for (Tensor* variable : {&x, &y, &one, &flags}) *variable = full({2}, -99.) * 1;  // where the old ones lay, too
+    for (Tensor* variable : {&x, &y, &one, &flags}) *variable = full({2}, -99.) * 1;
   }
 };
 
@@ -384,7 +393,7 @@ TEST(Operands, SurviveAnAssignmentToTheirVariable) {
   EXPECT_THAT(under_meddling("where", [](V v) { return where(v.flags > 0, v.x, v.y); }), Equals(full({2}, 2.)));
 }
 
-// Operands of other shapes and dtypes are first made alike, by operations that handlers see.
+// Operands of different shapes and dtypes are first converted by operations that handlers see.
 TEST(Operands, SurviveAnAssignmentBeforeTheirTurn) {
   EXPECT_THAT(under_meddling("broadcast_to", [](V v) { return v.one * v.x; }), Equals(full({2}, 20.)));
   EXPECT_THAT(under_meddling("broadcast_to", [](V v) { return v.x - v.one; }), Equals(full({2}, -8.)));
@@ -396,7 +405,8 @@ TEST(Operands, SurviveAnAssignmentBeforeTheirTurn) {
   EXPECT_THAT(under_meddling("maximum", [](V v) { return clip(v.one, 0, v.y); }), Equals(full({2}, 5.)));
 }
 
-// A transform lends on what it was lent, and its rule reads that when the operation is done.
+// A transform passes on operands that it borrowed itself,
+// and its rule reads them after the operation.
 TEST(Operands, SurviveAnAssignmentBelowTransforms) {
   const Tensor one = ones({2});
   const auto product = [](Variables& v) {
@@ -406,7 +416,7 @@ TEST(Operands, SurviveAnAssignmentBelowTransforms) {
       return v.x * v.y;
     };
   };
-  // (t + 1) (t + 4) at 1
+  // The value is (t + 1) (t + 4) at t = 1.
   const auto expect = [&](const std::string& nest, const Tensor& expected, auto f) {
     Variables v;
     Meddles handler;
@@ -426,7 +436,7 @@ TEST(Operands, SurviveAnAssignmentBelowTransforms) {
          [&](auto f) { return grad([&](T t) { return sum(jvp(f, t, one).second); })(one); });
 }
 
-// A call that a handler keeps, by a copy or by taking it, is its own.
+// A call owns its operands once a handler has copied or moved it.
 TEST(Operands, OfACallThatAHandlerKeepsBelongToIt) {
   struct Keeps : Handler {
     bool takes = false;

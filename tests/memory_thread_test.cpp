@@ -1,5 +1,6 @@
-// Threads that run different nests of handlers at once, over the same tensors. Made for the thread sanitizer: each of these programs
-// has one right result, so what this test asks is mostly that the sanitizer stays silent.
+// Threads that run different nests of handlers over the same tensors at the same time. The test is
+// meant for the thread sanitizer: each program has only one right result, so the main check is that
+// the sanitizer reports nothing.
 
 #include <algorithm>
 #include <atomic>
@@ -20,7 +21,7 @@ using namespace stave;
 using namespace stave_test;
 using T = const Tensor&;
 
-const Tensor shared_x = linspace(0.1, 1, 24) * 1;  // a global
+const Tensor shared_x = linspace(0.1, 1, 24) * 1;  // a global tensor
 const Tensor shared_rows = reshape(shared_x, {4, 6});
 
 Tensor f(T x) { return sum(sin(x) * x + square(x)); }
@@ -56,7 +57,7 @@ std::vector<Program> programs(std::ostream& lines) {
           [] { return jvp([](T x) { return anew::grad(f, x); }, shared_x, shared_x).second; }};
 }
 
-// A part of a run's lines; each was written in one piece.
+// The lines of `text`, sorted. Threads may interleave lines, but each line is written in one piece.
 std::vector<std::string> sorted_lines(const std::string& text) {
   std::vector<std::string> lines;
   std::istringstream stream(text);
@@ -91,7 +92,8 @@ TEST(Threads, RunDifferentNestsOverTheSameTensors) {
   EXPECT_EQ(sorted_lines(together.str()), sorted_lines(repeated)) << "debug's lines were torn, or some are missing";
 }
 
-// Values made under one thread's transforms may be read and may die on others once these have ended.
+// After a thread's transforms have ended, other threads may read
+// and destroy the values made under them.
 TEST(Threads, HandTensorsOn) {
   std::vector<Tensor> made(8);
   std::vector<std::thread> makers, readers;
@@ -114,9 +116,10 @@ TEST(Threads, HandTensorsOn) {
   for (std::thread& thread : readers) thread.join();
 }
 
-// ---- pullbacks ----------------------------------------------------------------------------------------------
+// ---- pullbacks ----------------------------------------------------------------------------------
 
-/// What body finds wrong, on so many threads at once.
+/// Runs `body` on `count` threads at the same time and returns the sum of its
+/// results, the number of wrong values.
 template <class Body>
 int wrong_on_threads(int count, Body body) {
   std::atomic<int> wrong{0};
@@ -130,7 +133,7 @@ constexpr int calls = STAVE_TSAN ? 50 : 1000;
 bool is(T x, double value) { return array_equal(x, full_like(x, value)); }
 
 TEST(Pullbacks, RunOnManyThreadsAtOnce) {
-  // d (x^2 + 3 x) = 2 x + 3: 7 at 2
+  // d (x^2 + 3 x) = 2 x + 3, which is 7 at 2.
   const auto pullback = vjp([](T x) { return x * x + x * 3; }, full({5}, 2.)).second;
   EXPECT_EQ(wrong_on_threads(4,
                              [&](int t) {
@@ -143,7 +146,8 @@ TEST(Pullbacks, RunOnManyThreadsAtOnce) {
 }
 
 TEST(Pullbacks, OfLinearMapsRunOnManyThreadsAtOnce) {
-  const auto [y, df] = linearize([](T x) { return x * x * x; }, full({5}, 2.));  // 12 dx
+  // The derivative is 12 dx.
+  const auto [y, df] = linearize([](T x) { return x * x * x; }, full({5}, 2.));
   EXPECT_EQ(wrong_on_threads(4,
                              [&df = df](int t) {
                                int wrong = 0;
@@ -153,7 +157,7 @@ TEST(Pullbacks, OfLinearMapsRunOnManyThreadsAtOnce) {
             0);
 }
 
-// Each thread has a copy; they end in any order, the last one for the tape.
+// The threads own the pullback together and end in any order. The last one destroys the tape.
 TEST(Pullbacks, RunAndEndOnManyThreads) {
   for (int i = 0; i < calls / 10; ++i) {
     auto pullback = std::make_shared<decltype(vjp(f, shared_x).second)>(vjp(f, shared_x).second);
@@ -167,7 +171,7 @@ TEST(Pullbacks, RunAndEndOnManyThreads) {
   }
 }
 
-// A handler around the backward pass calls the pullback whose pass it is.
+// A handler around the backward pass calls the same pullback again.
 TEST(Pullbacks, RunWithinTheirOwnPass) {
   struct Recurses : Handler {
     std::function<Tensor()> pull;
@@ -183,9 +187,10 @@ TEST(Pullbacks, RunWithinTheirOwnPass) {
   EXPECT_THAT(recurses.found, testing::ElementsAre(Equals(full({5}, 70.))));
 }
 
-// ---- notes ----------------------------------------------------------------------------------------------------
+// ---- notes --------------------------------------------------------------------------------------
 
-// The Notes end on one thread while values that carry them end on the one that made them.
+// The pullback's Notes end on another thread, while the values that carry the notes
+// end on the thread that made them.
 TEST(NotesOnThreads, OfAPullbackThatEndsWhereItsValuesDoNot) {
   const std::size_t before = memory_stats().live_bytes;
   for (int i = 0; i < calls / 10; ++i) {
@@ -250,7 +255,8 @@ TEST(NotesOnThreads, EndAtOnce) {
   Tensor x = notes->put(tensor(1.), zeros({1000}));
   std::thread([&] { notes = nullptr; }).join();
   EXPECT_EQ(live_notes(x), 0);
-  EXPECT_EQ(memory_stats().live_bytes, before + sizeof(float));  // what it held has gone, too
+  // The value that the note held is freed too.
+  EXPECT_EQ(memory_stats().live_bytes, before + sizeof(float));
 }
 
 }  // namespace

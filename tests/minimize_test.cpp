@@ -1,4 +1,4 @@
-// BFGS and L-BFGS: minima that are known.
+// BFGS and L-BFGS on functions with known minima.
 
 #include <cmath>
 
@@ -13,7 +13,7 @@ using testing::ThrowsMessage;
 
 namespace {
 
-// Lowest, 0, where all are 1.
+// The minimum is 0, where all elements are 1.
 Tensor valley(const Tensor& x) {
   const Index n = x.size();
   const Tensor left = x(slice(0, n - 1)), right = x(slice(1, none));
@@ -40,7 +40,7 @@ struct Line {
   Tensor slope, offset;
 };
 
-// Least squares: the minimum is that of the normal equations.
+// Least squares: the minimum is the solution of the normal equations.
 TEST_P(Minimize, OfTreesIsLeastSquares) {
   const Tensor x = linspace(-1, 2, 20, float64), y = 3 * x - 0.5 + 0.1 * sin(9 * x);
   const auto loss = [&](const Line& line) { return sum(square(line.slope * x + line.offset - y)); };
@@ -76,9 +76,10 @@ TEST_P(Minimize, OfFloat32AndOfNothing) {
   EXPECT_TRUE(minimize([](const Tensor& x) { return sum(x); }, zeros({0}, float64), {.method = GetParam()}).converged);
 }
 
-// The minimum as a function of a parameter: a root of the gradient.
+// The minimum as a function of a parameter is a root of the gradient.
 TEST(Minimize, HasDerivativesAsARoot) {
-  const auto loss = [](const Tensor& x, const Tensor& a) { return sum(cosh(x) - a * x); };  // lowest at asinh(a)
+  // The minimum is at asinh(a).
+  const auto loss = [](const Tensor& x, const Tensor& a) { return sum(cosh(x) - a * x); };
   const auto lowest =
       custom_root([&](const Tensor& x, const Tensor& a) { return grad(loss)(x, a); },
                   [&](const Tensor& a) {

@@ -1,4 +1,4 @@
-// Transforms and other handlers in each other, in every order.
+// Transforms and other handlers nested in each other in every order.
 
 #include <functional>
 #include <numbers>
@@ -22,9 +22,11 @@ using T = const Tensor&;
 
 Tensor number(double x) { return full({}, x, float64); }
 
-// ---- every sequence of transforms -------------------------------------------------------------------------
-// Each transform below maps a function of a number to another one, so that they compose in any order. What comes out is known:
-// starting from s(x) = x sin x, it is always a sum of terms c s^(n)(a x), and s^(n)(x) = x sin(x + n pi/2) + n sin(x + (n - 1) pi/2).
+// ---- every sequence of transforms ---------------------------------------------------------------
+// Each transform below maps a function of a number to another such function, so transforms
+// compose in any order. The expected result has a closed form. Starting from s(x) = x sin x,
+// it is a sum of terms c s^(n)(a x), where s^(n) is the n-th derivative:
+//   s^(n)(x) = x sin(x + n pi/2) + n sin(x + (n - 1) pi/2)
 
 Tensor s(T x) { return x * sin(x); }
 
@@ -76,7 +78,7 @@ const Transform transforms[] = {
      [](Terms terms) { return terms; }},
 };
 
-// All sequences of `depth` transforms, outermost first, on top of f.
+// Checks all sequences of `depth` transforms, outermost first, applied to f.
 void expect_all(int depth, const Function& f, const Terms& terms, const std::string& name) {
   if (depth == 0) {
     EXPECT_THAT(f(number(0.4)), IsNumber(at(terms, 0.4), 1e-11)) << name;
@@ -94,7 +96,7 @@ class AllSequences : public testing::TestWithParam<int> {
 TEST_P(AllSequences, GiveTheClosedForm) { expect_all(GetParam(), s, {{1, 0, 1}}, "s"); }
 INSTANTIATE_TEST_SUITE_P(OfLength, AllSequences, testing::Values(1, 2, 3, 4), testing::PrintToStringParamName());
 
-// ---- named nests ------------------------------------------------------------------------------------------
+// ---- named nests --------------------------------------------------------------------------------
 
 const Tensor x3 = tensor({.3, -1.2, 2.5}, float64), v3 = tensor({1., -2., .5}, float64);
 Tensor quartic(T x) { return sum(square(square(x))); }  // gradient 4x^3, Hessian diag(12x^2)
@@ -107,7 +109,7 @@ TEST(Nest, VmapOfGradOfVmap) {  // per-model gradients of a loss over a batch
   EXPECT_THAT(vmap(grad(total))(ws), IsNear(matmul(1 - square(tanh(p)), xs)));
 }
 
-TEST(Nest, GradOfVmapOfJvp) {  // sum of t cos t
+TEST(Nest, GradOfVmapOfJvp) {  // the derivative of the sum of t cos t
   const auto directional = [](T t) { return jvp(sin, t, t).second; };
   EXPECT_THAT(grad([&](T x) { return sum(vmap(directional)(x)); })(x3), IsNear(cos(x3) - x3 * sin(x3)));
 }
@@ -151,19 +153,20 @@ TEST(Nest, JvpOfVmapOfGrad) {  // s'' v
   EXPECT_THAT(jvp(vmap(grad(s)), x3, v3).second, IsNear((2 * cos(x3) - x3 * sin(x3)) * v3));
 }
 
-TEST(Nest, GradOfJvpOfGrad) {  // of v H v
+TEST(Nest, GradOfJvpOfGrad) {  // the gradient of v H v
   EXPECT_THAT(grad([](T x) { return sum(v3 * jvp(grad(quartic), x, v3).second); })(x3), IsNear(24 * v3 * v3 * x3));
-  EXPECT_THAT(grad([](T v) { return sum(v * hvp(quartic, x3, v)); })(v3), IsNear(24 * x3 * x3 * v3));  // by the vector
+  // This is the gradient by the vector.
+  EXPECT_THAT(grad([](T v) { return sum(v * hvp(quartic, x3, v)); })(v3), IsNear(24 * x3 * x3 * v3));
 }
 
-TEST(Nest, VmapOfVmapOfGrad) {  // of a kernel: d/da exp(-(a - b)^2)
+TEST(Nest, VmapOfVmapOfGrad) {  // a kernel: d/da exp(-(a - b)^2)
   const auto kernel = [](T a, T b) { return exp(-square(a - b)); };
   const auto table = vmap(vmap(grad(kernel), {.in_axes = {unmapped, 0}}), {.in_axes = {0, unmapped}});
   const Tensor difference = expand_dims(x3, 1) - v3;
   EXPECT_THAT(table(x3, v3), IsNear(-2 * difference * exp(-square(difference))));
 }
 
-TEST(Nest, GradOfGradOfVmap) {  // of sin x + sin 2x + sin 3x
+TEST(Nest, GradOfGradOfVmap) {  // sin x + sin 2x + sin 3x
   const auto waves = [](T x) { return sum(vmap([&](T k) { return sin(k * x); })(lanes)); };
   double expected = 0;
   for (int k = 1; k <= 3; ++k) expected -= k * k * std::sin(k * 0.7);
@@ -185,7 +188,7 @@ TEST(Nest, FourthDerivativeOfSin) {
   EXPECT_THAT(jacfwd(jacrev(jacfwd(jacrev(sine))))(number(0.8)), IsNumber(std::sin(0.8), 1e-12));
 }
 
-// A function of many operations, by second differences of its value.
+// Compares the Hessians of a function of many operations with second differences of its value.
 TEST(Nest, HessiansInAllModesAgreeWithDifferences) {
   const Tensor x = reshape(sin(arange(0, 8, 1, float64)), {4, 2}), y = cos(arange(0, 12, 1, float64)),
                pick = tensor({2, 0, 2});
@@ -219,20 +222,20 @@ TEST(Nest, HessiansInAllModesAgreeWithDifferences) {
   check_grads(model, w, {.order = 2});
 }
 
-// ---- perturbation confusion -------------------------------------------------------------------------------
+// ---- perturbation confusion ---------------------------------------------------------------------
 
 TEST(PerturbationConfusion, DoesNotHappen) {
   const auto by_grad = [](Function f, T x) { return grad(f)(x); };
   const auto by_jvp = [](Function f, T x) { return jvp(f, x, ones_like(x)).second; };
   const auto check = [](auto outer, auto inner) {
     const Tensor one = number(1), three = number(3);
-    // d/dx [x d/dy (x + y)] = 1 (Siskind and Pearlmutter 2005)
+    // d/dx [x d/dy (x + y)] = 1 (Siskind and Pearlmutter 2005).
     EXPECT_THAT(outer([&](T x) { return x * inner([&](T y) { return x + y; }, one); }, one), IsNumber(1, 0));
-    // d/dx [x d/dy (x y)] = d/dx x^2
+    // d/dx [x d/dy (x y)] = d/dx x^2.
     EXPECT_THAT(outer([&](T x) { return x * inner([&](T y) { return x * y; }, one); }, three), IsNumber(6, 0));
-    // the same tensor as the point of both: d/dx [d/dy (x y^2) at y = x] = d/dx 2x^2
+    // Both derivatives are at the same tensor: d/dx [d/dy (x y^2) at y = x] = d/dx 2x^2.
     EXPECT_THAT(outer([&](T x) { return inner([&](T y) { return x * y * y; }, x); }, three), IsNumber(12, 0));
-    // x hidden in a captured intermediate value
+    // x is hidden in a captured intermediate value.
     EXPECT_THAT(outer(
                     [&](T x) {
                       const Tensor z = x * x;
@@ -240,7 +243,7 @@ TEST(PerturbationConfusion, DoesNotHappen) {
                     },
                     three),
                 IsNumber(8 * 27, 0));
-    // the inner one does not depend on its variable
+    // The inner function does not depend on its variable.
     EXPECT_THAT(outer([&](T x) { return x + inner([&](T) { return x * x; }, x); }, three), IsNumber(1, 0));
   };
   check(by_grad, by_grad);
@@ -252,11 +255,11 @@ TEST(PerturbationConfusion, DoesNotHappen) {
 TEST(PerturbationConfusion, SameFunctionObjectInItself) {
   const auto cube = [](T x) { return x * x * x; };
   const auto d = grad(cube);
-  // d/dx (x^3 times 3x^2) = 15 x^4
+  // d/dx (x^3 times 3x^2) = 15 x^4.
   EXPECT_THAT(grad([&](T x) { return cube(x) * d(x); })(number(2)), IsNumber(15 * 16, 1e-12));
 }
 
-// ---- pullbacks that outlive a transform -------------------------------------------------------------------
+// ---- pullbacks that outlive a transform ---------------------------------------------------------
 
 using Pull = Pullback<Tensor, Tensor>;
 
@@ -268,7 +271,7 @@ TEST(Pullbacks, OfAnInnerVjpWorkAfterTheOuterTransform) {
     return sum(out);
   };
   grad(f)(x3);
-  EXPECT_THAT(std::get<0>((*kept)(v3)), IsNear(v3 * x3 * cos(x3)));  // x has become a constant
+  EXPECT_THAT(std::get<0>((*kept)(v3)), IsNear(v3 * x3 * cos(x3)));  // x has become a constant.
   EXPECT_THAT(grad([&](T ct) { return sum(std::get<0>((*kept)(ct))); })(v3), IsNear(x3 * cos(x3)));
 }
 
@@ -282,12 +285,12 @@ TEST(Pullbacks, OfLanesAreAnErrorOutsideOfTheVmap) {
               ThrowsMessage<TransformError>(HasSubstr("a value of vmap (float64 []) is used outside")));
 }
 
-// ---- values stay real at any depth ------------------------------------------------------------------------
+// ---- values stay real at any depth --------------------------------------------------------------
 
 Tensor newton(T x) {
   Tensor y = x;
   while (std::abs((y * y - x).item<double>()) > 1e-14) y = (y + x / y) / 2;
-  for (int i = 0; i < 3; ++i) y = (y + x / y) / 2;  // derivatives converge after the value
+  for (int i = 0; i < 3; ++i) y = (y + x / y) / 2;  // Derivatives converge after the value.
   return y;
 }
 Tensor ackermannish(T x, int depth) {
@@ -305,7 +308,8 @@ TEST(Values, AreRealInNests) {
   EXPECT_THAT(jvp(grad(newton), x, number(1)).second, IsNumber(-0.25 / (1.7 * root), 1e-10));
   EXPECT_THAT(grad([](T t) { return jvp(newton, t, ones_like(t)).second; })(x), IsNumber(-0.25 / (1.7 * root), 1e-10));
   EXPECT_THAT(grad(grad(grad(newton)))(x), IsNumber(0.375 / (1.7 * 1.7 * root), 1e-9));
-  // 1.7, 2.55, 3.825, 5.7375 > 5: squares 1.5^3 x; second derivative 2 * 1.5^6
+  // The sequence is 1.7, 2.55, 3.825, 5.7375 > 5. The result squares 1.5^3 x,
+  // so its second derivative is 2 * 1.5^6.
   EXPECT_THAT(grad(grad([](T t) { return ackermannish(t, 10); }))(x), IsNumber(2 * std::pow(1.5, 6), 1e-11));
 }
 
@@ -319,7 +323,7 @@ TEST(Values, OfLanesAreReadThroughTheInnermostWhoAnswers) {
   EXPECT_THAT(with(representative, [&] { return vmap(f)(tensor({1., 2.})); }), IsNear(tensor({1., 4.})));
 }
 
-// ---- interceptors -----------------------------------------------------------------------------------------
+// ---- interceptors -------------------------------------------------------------------------------
 
 struct Seen : Handler {
   std::vector<std::string> calls;
@@ -337,8 +341,8 @@ TEST(Interceptor, SeesWhatReachesItsPlace) {
   const Tensor result = with(outside, [&] { return vmap(g)(x); });
   EXPECT_THAT(result, IsNear(cos(x)));
   EXPECT_THAT(inside.calls, ElementsAre("sin[2]", "sum[2]"));
-  EXPECT_THAT(between.calls,
-              testing::IsSupersetOf({"sin[2]", "sum[2]", "cos[2]", "scale[2]"}));  // and the backward pass
+  // The operations of the backward pass are included.
+  EXPECT_THAT(between.calls, testing::IsSupersetOf({"sin[2]", "sum[2]", "cos[2]", "scale[2]"}));
   EXPECT_THAT(outside.calls, testing::IsSupersetOf({"sin[3,2]", "sum[3,2]", "cos[3,2]", "scale[3,2]"}));
 }
 
@@ -351,7 +355,7 @@ TEST(Interceptor, TheSameObjectMayStandAtSeveralPlaces) {
   EXPECT_EQ(thrice.n, 6);
 }
 
-// Answers sin with the very same tensor each time, and abs with its own input.
+// Answers sin with the same tensor each time, and abs with its own input.
 struct Reuses : Handler {
   Tensor cached = number(0.5);
   Outputs handle(Call& call) override {
@@ -365,7 +369,7 @@ TEST(Interceptor, MayAnswerWithATensorThatOthersHold) {
   Reuses reuses;
   const auto f = [](T x, T y) { return sin(x) * sin(y) * abs(x); };
   with(reuses, [&] {
-    // value .25 x; d/dx [sin x sin y |x|] by the rules: cos x * .5 * x + .25
+    // The value is .25 x. By the rules, d/dx [sin x sin y |x|] = cos x * .5 * x + .25.
     const auto [value, gradients] = value_and_grad<0, 1>(f)(number(2), number(3));
     EXPECT_THAT(value, IsNumber(0.5, 1e-12));
     EXPECT_THAT(std::get<0>(gradients), IsNumber(std::cos(2.) * .5 * 2 + .25, 1e-12));
@@ -378,7 +382,8 @@ TEST(Interceptor, MayAnswerWithATensorThatOthersHold) {
   EXPECT_THAT(reuses.cached, IsNumber(0.5, 0));
 }
 
-// What a handler performs inside of grad is differentiated as if written out; outside of it, it is the value.
+// Inside grad, the operations that this handler performs are differentiated themselves. Outside
+// grad, the handler only provides the value of sin, and grad uses the rule of sin.
 struct SinAsCosine : Handler {
   Outputs handle(Call& call) override {
     if (&call.op() != &op_sin) return perform(std::move(call));
@@ -397,7 +402,7 @@ TEST(Interceptor, MayPerformOtherOperations) {
   EXPECT_THAT(vmap(grad(rewritten))(x3), IsNear(cos(x3) * x3 + sin(x3), 1e-11));
 }
 
-// Passes calls on as lvalues, and reads them afterwards: the old values must still be there.
+// Passes calls on as lvalues and reads them afterwards. The old values must still be there.
 struct ReadsAfterwards : Handler {
   std::vector<double> seen;
   Outputs handle(Call& call) override {
@@ -414,7 +419,7 @@ TEST(Interceptor, MayReadTheCallAfterPerforming) {
   EXPECT_THAT(reads.seen, ElementsAre(2, 3, 6, 4));
 }
 
-// A handler is a program like any other: it may differentiate, or compute what it answers more than once.
+// A handler is an ordinary program. It may differentiate, or compute its answer more than once.
 TEST(Interceptor, MayRunTransformsItself) {
   struct AbsBySlope : Handler {
     Outputs handle(Call& call) override {
@@ -429,7 +434,8 @@ TEST(Interceptor, MayRunTransformsItself) {
     }
   } twice;
   const auto f = [](T x) { return abs(x) * x; };
-  const auto g = [&](T x) { return with(slope, [&] { return with(twice, [&] { return f(x); }); }); };  // 2x^2
+  // g(x) = 2x^2.
+  const auto g = [&](T x) { return with(slope, [&] { return with(twice, [&] { return f(x); }); }); };
   EXPECT_THAT(g(number(3)), IsNumber(18, 0));
   EXPECT_THAT(grad(g)(number(3)), IsNumber(12, 0));
   EXPECT_THAT(grad(grad(g))(number(3)), IsNumber(4, 0));
@@ -438,7 +444,7 @@ TEST(Interceptor, MayRunTransformsItself) {
   EXPECT_THAT(with(slope, [&] { return vmap(f)(x3); }), IsNear(2 * x3 * x3));
 }
 
-// ---- an operation of one's own, with two outputs ----------------------------------------------------------
+// ---- an operation of one's own, with two outputs ------------------------------------------------
 
 Outputs sine_and_cosine(T x);
 constexpr auto twice = [](const Call& call, SmallVector<Abstract, 1>& outputs) {
@@ -498,7 +504,7 @@ TEST(SeveralOutputs, WorkUnderEveryTransform) {
   });
 }
 
-// ---- effects of users -------------------------------------------------------------------------------------
+// ---- effects of users ---------------------------------------------------------------------------
 
 struct Strength {
   using Result = Tensor;
@@ -536,7 +542,7 @@ TEST(Effects, AreHandledOutsideOfAnyNest) {
   });
 }
 
-// An answer may be a value that an outer transform works on.
+// An answer may be a value of an outer transform.
 TEST(Effects, MayCarryDifferentiatedValues) {
   const auto by_strength = [](T c) {
     Constant strength(c);
@@ -546,12 +552,14 @@ TEST(Effects, MayCarryDifferentiatedValues) {
   EXPECT_THAT(vmap(by_strength)(tensor({0., 1.}, float64)), IsNear(sum(square(x3)) + tensor({0., 1.6}, float64)));
   const auto mixed = [&](T c) {
     Constant strength(c);
-    return with(strength, [] { return sum(square(grad(regularised)(x3))); });  // sum (2x + c)^2
+    // This is sum (2x + c)^2.
+    return with(strength, [] { return sum(square(grad(regularised)(x3))); });
   };
   EXPECT_THAT(grad(mixed)(number(2)), IsNumber(2 * (2 * 1.6 + 3 * 2), 1e-12));
 }
 
-// One handler may answer operations and effects; what it performs while it answers goes below it, effects too.
+// One handler may answer operations and effects. Operations and effects that it performs while
+// answering go to the handlers outside it.
 TEST(Effects, AndOperationsMayHaveOneHandler) {
   struct Both : Handles<Call, Strength> {
     int operations = 0;
@@ -579,7 +587,7 @@ TEST(Effects, MayTakeIntermediateValuesOut) {
   with(collect, [] { grad(regularised)(x3); });
   ASSERT_EQ(collect.values.size(), 1u);
   EXPECT_THAT(collect.values[0], IsNear(2 * x3));
-  EXPECT_EQ(live_notes(collect.values[0]), 0);  // grad has ended: a constant
+  EXPECT_EQ(live_notes(collect.values[0]), 0);  // grad has ended, so the value is a constant.
 }
 
 }  // namespace nesting_test

@@ -1,5 +1,5 @@
-// Normalisation, looking up and losses against PyTorch's figures (2.15, float64), at the edges of what floats hold, and
-// their errors. Every layout, dtype and transform is the business of tests/table.
+// Normalisation, embedding, dropout and losses against figures of PyTorch 2.15 in float64, at the
+// limits of the float range, and their errors. tests/table tests every layout, dtype and transform.
 
 #include <limits>
 
@@ -21,7 +21,7 @@ Tensor doubles(const std::vector<double>& values) { return from(values); }
 Tensor counted(const Shape& shape) { return reshape(arange(0, shape.elements(), 1, float64), shape); }
 bool all_finite(T x) { return static_cast<bool>(all(isfinite(x))); }
 
-// ---- normalisation ----------------------------------------------------------------------------------------
+// ---- normalisation ------------------------------------------------------------------------------
 
 // x = torch.linspace(-2, 2, 24).reshape(2, 4, 3) + torch.sin(torch.arange(24.)).reshape(2, 4, 3)
 Tensor of_channels() { return reshape(linspace(-2, 2, 24, float64), {2, 4, 3}) + sin(counted({2, 4, 3})); }
@@ -62,14 +62,16 @@ TEST(BatchNorm, StateIsATree) {
   EXPECT_EQ(lanes.variance.shape(), Shape(5, 2));
 }
 
-// The mean is rounded to half a unit in its last place, 2.4e-4; of squares that are subtracted nothing would be left.
+// The mean is rounded by up to half a unit in its last place, which is 2.4e-4. A variance computed
+// as a difference of squares would keep no digits.
 TEST(Norms, AreAccurateFarFromZero) {
   const Tensor near_zero = sin(counted({4, 64})), far = near_zero + 4096;
   const Tensor kept = astype(astype(far, float32), float64);
   EXPECT_THAT(astype(layer_norm(astype(far, float32)), float64), IsNear(layer_norm(kept), 2.5e-4));
 }
 
-// Over an axis that is not the last one it is composed of other operations: rows of many lengths against that, with derivatives.
+// Over an axis that is not the last one, layer_norm is composed of other operations. Rows of many
+// lengths must agree with that form, and so must their derivatives.
 TEST(Norms, OfRowsAreThoseOfColumns) {
   for (const Index length : {1, 15, 200, 1030}) {
     const Tensor x = sin(counted({37, length})) * 3 + 1, w = cos(counted({length})), b = sin(counted({length}));
@@ -89,7 +91,7 @@ TEST(Norms, OfRowsAreThoseOfColumns) {
   }
 }
 
-// A row that no cotangent comes to may hold anything.
+// A row that gets no cotangent may hold any values.
 TEST(Norms, LetNothingFlowFromZeros) {
   const Tensor x = tensor({{1., inf, 3.}, {1., 2., 4.}}), mask = tensor({{0.}, {1.}});
   const auto loss = [&](T y) { return sum(where(mask != 0, layer_norm(y), 0)); };
@@ -103,7 +105,8 @@ TEST(Norms, RoundHalvesOnce) {
     const Tensor x = astype(5 * sin(counted({3, 64})), half), w = astype(cos(counted({64})), half);
     EXPECT_THAT(layer_norm(x, {.weight = w}),
                 Equals(astype(layer_norm(astype(x, float32), {.weight = astype(w, float32)}), half)));
-    EXPECT_THAT(rms_norm(300 * x), Equals(astype(rms_norm(astype(300 * x, float32)), half)));  // squares beyond float16
+    // The squares are beyond the range of float16.
+    EXPECT_THAT(rms_norm(300 * x), Equals(astype(rms_norm(astype(300 * x, float32)), half)));
     EXPECT_EQ(layer_norm(x, {.weight = ones({64})}).dtype(), float32);
   }
 }
@@ -150,7 +153,7 @@ TEST(Norms, RefuseWhatDoesNotFit) {
               ThrowsMessage<TransformError>(HasSubstr("batch_norm: operand 1 is an empty")));
 }
 
-// ---- looking up and leaving out ---------------------------------------------------------------------------
+// ---- looking up and leaving out -----------------------------------------------------------------
 
 TEST(Embedding, GivesNoGradientToPadding) {
   const Tensor table = tensor({{1., 2.}, {3., 4.}, {5., 6.}}), ids = tensor({{2, 0}, {1, 1}});
@@ -190,7 +193,7 @@ TEST(Dropout, LanesLoseWhatTheirKeySays) {
   EXPECT_THAT(apart(2), Equals(f(Key(split(Key(0), 3)[2]), x(2))));
 }
 
-// ---- losses -----------------------------------------------------------------------------------------------
+// ---- losses -------------------------------------------------------------------------------------
 
 const Tensor logits = tensor({{2.0, -1.0, 0.5}, {0.1, 3.0, -2.0}, {1.0, 1.0, 1.0}, {-1.0, 0.0, 4.0}}, float64);
 const Tensor labels = tensor({0, 2, 1, 2}), class_weights = tensor({1.0, 2.0, 0.5}, float64);
@@ -233,7 +236,8 @@ TEST(CrossEntropy, IsFiniteForLargeAndMaskedLogits) {
   EXPECT_THAT(grad(by_label)(masked), IsNear(gradient));
   EXPECT_THAT(grad(by_probability)(masked), IsNear(gradient));
   EXPECT_TRUE(all_finite(hessian(by_label)(masked)));
-  EXPECT_THAT(by_label(tensor({{1., 1., -inf}, {0., 0., 0.}})), IsNumber(inf));  // a label that cannot be
+  // The label has probability 0.
+  EXPECT_THAT(by_label(tensor({{1., 1., -inf}, {0., 0., 0.}})), IsNumber(inf));
 }
 
 TEST(CrossEntropy, IgnoresLabels) {
@@ -286,7 +290,7 @@ TEST(Losses, HaveTheirSecondDerivativeAtZero) {
   const auto huber = [](T x) { return huber_loss(x, zeros({}, x.dtype())); };
   EXPECT_THAT(grad(grad(huber))(tensor(0.)), IsNumber(1));
   EXPECT_THAT(grad(huber)(tensor(1.)), IsNumber(1));
-  EXPECT_THAT(grad(huber)(tensor(1e30)), IsNumber(1));  // its square overflows
+  EXPECT_THAT(grad(huber)(tensor(1e30)), IsNumber(1));  // The square of 1e30 overflows.
 }
 
 TEST(Losses, OfLogitsAreFinite) {
@@ -332,7 +336,8 @@ TEST(Losses, RefuseOtherShapes) {
               ThrowsMessage<Error>(HasSubstr("epsilon 0 is not positive")));
 }
 
-// The mean of 4096 losses near 40 would be beyond float16, and of few digits in bfloat16.
+// The sum of 4096 losses near 40 is beyond the range of float16,
+// and bfloat16 would keep few digits of it.
 TEST(Losses, RoundHalvesOnce) {
   for (const Dtype half : {float16, bfloat16}) {
     const Tensor x = astype(6 * sin(counted({4096})), half), y = astype(-0.5 * x, half);

@@ -1,4 +1,4 @@
-// Profile, Graph and Timeline: what they report is what ran, and they change nothing.
+// Profile, Graph and Timeline report the operations that ran, and they change nothing.
 #include <stave/stave.h>
 
 #include <map>
@@ -43,7 +43,7 @@ struct Refuse : Handler {
   Outputs handle(Call&) override { throw DeviceError("refused"); }
 };
 
-// ---- Profile ----------------------------------------------------------------------------------------------
+// ---- Profile ------------------------------------------------------------------------------------
 
 TEST(Profile, CountsCallsAndBytes) {
   const Tensor x = ones({4, 3}), wide = ones({3}, float64);
@@ -64,7 +64,7 @@ TEST(Profile, CountsCallsAndBytes) {
   EXPECT_EQ(profile.total().bytes, 132u);
 }
 
-// Takes its time over each sine.
+// Sleeps 20 ms at each sine.
 struct Slow : Handler {
   Outputs handle(Call& call) override {
     if (call.op().id == OpId::sin) std::this_thread::sleep_for(std::chrono::milliseconds(20));
@@ -104,7 +104,7 @@ TEST(Profile, AddsUpScopesAndThoseWithinThem) {
   EXPECT_EQ(profile.scope("layer2").calls, 2u);
   EXPECT_EQ(profile.scope("layer2/head").calls, 2u);
   EXPECT_EQ(profile.scope("layer2/head").bytes, 12u);
-  EXPECT_EQ(profile.scope("backward of grad/layer1").calls, 2u);  // cos, scale
+  EXPECT_EQ(profile.scope("backward of grad/layer1").calls, 2u);  // cos and scale
   EXPECT_EQ(profile.scope("backward of grad").calls,
             profile.scope("backward of grad/layer1").calls + profile.scope("backward of grad/layer2").calls);
   EXPECT_EQ(profile.scope("around").calls, 0u);
@@ -156,12 +156,12 @@ TEST(Profile, IsSharedBetweenThreads) {
   EXPECT_EQ(profile.scope("work").bytes, 3200u);
 }
 
-// ---- Graph ------------------------------------------------------------------------------------------------
+// ---- Graph --------------------------------------------------------------------------------------
 
-// A DOT file, as far as Graph writes it.
+// Parses a DOT file in the form that Graph writes.
 struct Dot {
-  std::map<std::string, std::string> label;    // of a node, by its name
-  std::map<std::string, std::string> cluster;  // of a node: the labels from outside in, with slashes
+  std::map<std::string, std::string> label;    // maps a node's name to its label
+  std::map<std::string, std::string> cluster;  // maps a node's name to its scopes, outermost first
   std::multimap<std::string, std::string> edges;
   std::string text;
 
@@ -186,7 +186,7 @@ struct Dot {
       }
     }
   }
-  // The one node whose label begins so.
+  // The only node whose label starts with `begin`.
   std::string node(const std::string& begin) const {
     std::string found;
     for (const auto& [name, text_of_node] : label)
@@ -264,7 +264,8 @@ TEST(Graph, ScopesAreClusters) {
   EXPECT_EQ(dot.cluster.at(dot.node("sin")), "/layer1");
   EXPECT_EQ(dot.cluster.at(dot.node("sum")), "/layer2/head");
   EXPECT_EQ(dot.cluster.at(dot.node("cos")), "/backward of grad/layer1");
-  EXPECT_TRUE(dot.has_edge("f32[2]", "sin"));  // the transform's own copy of x is x
+  // The edge starts at x, though grad makes its own copy of x.
+  EXPECT_TRUE(dot.has_edge("f32[2]", "sin"));
   EXPECT_TRUE(dot.has_edge("f32[2]", "cos"));
   EXPECT_EQ(graph.inputs(), 1u);
 }
@@ -285,7 +286,7 @@ TEST(Graph, FollowsValuesThroughNests) {
   EXPECT_TRUE(in.has_edge("y =", "sin"));
   EXPECT_EQ(out.label.at(out.node("y =")), "y =\\nexp\\nf32[3,2]");
   EXPECT_TRUE(out.has_edge("y =", "sin"));
-  EXPECT_TRUE(out.has_edge("y =", "cos"));  // of the backward pass
+  EXPECT_TRUE(out.has_edge("y =", "cos"));  // the operation of the backward pass
   EXPECT_EQ(outside.inputs(), 1u);
 }
 
@@ -352,7 +353,7 @@ TEST(Graph, HoldsNoResults) {
   EXPECT_LT(memory_stats().live_bytes, before + 4000);
 }
 
-// ---- Timeline ---------------------------------------------------------------------------------------------
+// ---- Timeline -----------------------------------------------------------------------------------
 
 std::vector<Json> events_of(const Timeline& timeline) {
   std::ostringstream out;
@@ -370,10 +371,11 @@ const Json& named(const std::vector<Json>& events, const std::string& name) {
   throw std::out_of_range(name);
 }
 
+// Times are written with three digits.
 bool holds(const Json& outer, const Json& inner) {
   const double end = outer.at("ts").number + outer.at("dur").number;
   return outer.at("ts").number <= inner.at("ts").number &&
-         inner.at("ts").number + inner.at("dur").number <= end + 0.0015;  // three digits are written
+         inner.at("ts").number + inner.at("dur").number <= end + 0.0015;
 }
 
 TEST(Timeline, WritesCompleteEvents) {
@@ -463,7 +465,7 @@ TEST(Timeline, IsSharedBetweenThreads) {
   EXPECT_EQ(timeline.operations(), 200u);
   int sum = 0;
   for (const auto& [thread, count] : by_thread) sum += count;
-  EXPECT_GE(sum, 202);  // each has a scope of its own
+  EXPECT_GE(sum, 202);  // Each thread has a scope of its own.
 }
 
 TEST(Timeline, WithoutOperationsIsAFileToo) {
@@ -472,7 +474,7 @@ TEST(Timeline, WithoutOperationsIsAFileToo) {
   EXPECT_EQ(parse_json(out.str()).at("traceEvents").items.size(), 1u);
 }
 
-// ---- all together -----------------------------------------------------------------------------------------
+// ---- all together -------------------------------------------------------------------------------
 
 TEST(Observers, AreSeenByNobodyAndChangeNothing) {
   const auto f = [](const Tensor& x) {

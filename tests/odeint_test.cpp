@@ -1,4 +1,4 @@
-// odeint: values and derivatives of equations whose solutions are known.
+// odeint: values and derivatives for equations with known solutions.
 
 #include <cmath>
 
@@ -14,7 +14,7 @@ using testing::ThrowsMessage;
 
 namespace {
 
-// y' = a y: y = y0 e^(a (t - t0)).
+// y' = a y has the solution y = y0 e^(a (t - t0)).
 const auto growth = odeint([](const Tensor& y, const Tensor&, const Tensor& a) { return a * y; });
 const Tensor times = tensor({0., 0.3, 1.}, float64), rate = tensor(0.7, float64), start = tensor({2., -1.}, float64);
 
@@ -35,7 +35,7 @@ struct Ball {
   Tensor height, speed;
 };
 
-// A fall with drag that depends on time; trees, and two arguments.
+// A fall with a push that depends on time: the state is a tree, and there are two arguments.
 TEST(Odeint, OfTreesAndTime) {
   const auto fall = odeint([](const Ball& b, const Tensor& t, const Tensor& g, const Tensor& push) {
     return Ball{b.speed, -g + push * t};
@@ -47,7 +47,7 @@ TEST(Odeint, OfTreesAndTime) {
   EXPECT_TRUE(allclose(path.speed, 1. - 9.81 * times + 3 * square(times), 1e-7));
 }
 
-// The pendulum's energy, over many swings.
+// The energy of a pendulum stays constant over many swings.
 TEST(Odeint, KeepsEnergy) {
   const auto swing = odeint([](const Tensor& y, const Tensor&) { return stack({y(1), -sin(y(0))}); });
   const Tensor path = swing(tensor({2., 0.}, float64), linspace(0, 50, 26, float64));
@@ -78,9 +78,10 @@ TEST(Odeint, DerivativesAreThoseOfTheSolution) {
   EXPECT_TRUE(allclose(along(numeric), along(exact), 1e-6));
 }
 
-// f depends on the time: what flows into the first of the times.
+// f depends on the time. Checks the derivatives by all times, including the first one.
 TEST(Odeint, DerivativesByTimes) {
-  const auto rise = odeint([](const Tensor& y, const Tensor& t) { return y * cos(t); });  // y0 e^(sin t - sin t0)
+  // The solution is y0 e^(sin t - sin t0).
+  const auto rise = odeint([](const Tensor& y, const Tensor& t) { return y * cos(t); });
   const Tensor from = tensor({0.4, 1.1, 2.}, float64), y = tensor({1.5}, float64);
   const auto numeric = [&](const Tensor& t) { return sum(square(rise(y, t))); };
   const auto exact = [&](const Tensor& t) { return sum(square(1.5 * exp(sin(t) - sin(t(0))))); };
@@ -138,7 +139,8 @@ TEST(Odeint, WhatIsNotFiniteIsAnErrorBeforeTheFirstStep) {
 }
 
 TEST(Odeint, Errors) {
-  const auto explodes = odeint([](const Tensor& y, const Tensor&) { return y * y; });  // 1 / (1 - t)
+  // The solution 1 / (1 - t) has a pole at 1.
+  const auto explodes = odeint([](const Tensor& y, const Tensor&) { return y * y; });
   EXPECT_THAT(
       [&] {
         explodes(tensor(1., float64), tensor({0., 2.}, float64));

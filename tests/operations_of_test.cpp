@@ -1,4 +1,5 @@
-// operations_of: the operations of a function as a range. Looking, answering, leaving; under transforms and around them.
+// operations_of: the operations of a function as a range. Reading, answering and leaving the range,
+// under transforms and around them.
 #include <ranges>
 
 #include <stave/stave.h>
@@ -29,7 +30,7 @@ std::vector<std::string> names_of(R&& operations) {
 
 const Tensor x3 = tensor({0.5, 1., 2.}, float64);
 
-// ---- looking ---------------------------------------------------------------------------------------------------
+// ---- looking ------------------------------------------------------------------------------------
 
 TEST(OperationsOf, AreThoseOfTheFunctionInTheirOrder) {
   auto operations = operations_of(f, x3);
@@ -94,7 +95,7 @@ TEST(OperationsOf, ALoopOfAMillionNeedsNoStack) {
   EXPECT_EQ(operations.result()->item<float>(), 1);
 }
 
-// ---- answering -------------------------------------------------------------------------------------------------
+// ---- answering ----------------------------------------------------------------------------------
 
 TEST(OperationsOf, AnAnswerStandsInPlaceOfTheOperation) {
   auto operations = operations_of(f, x3);
@@ -164,7 +165,7 @@ TEST(OperationsOf, AfterTheEndNothingWaits) {
   EXPECT_THAT(*operations.result(), Equals(f(x3)));
 }
 
-// ---- leaving ---------------------------------------------------------------------------------------------------
+// ---- leaving ------------------------------------------------------------------------------------
 
 TEST(OperationsOf, TheEndOfTheRangeUnwindsTheRest) {
   int destroyed = 0;
@@ -240,7 +241,7 @@ TEST(OperationsOf, KeepsNothingAlive) {
   EXPECT_EQ(memory_stats().live_bytes, before);
 }
 
-// ---- exceptions ------------------------------------------------------------------------------------------------
+// ---- exceptions ---------------------------------------------------------------------------------
 
 TEST(OperationsOf, ExceptionsOfTheFunctionLeaveTheStep) {
   auto operations = operations_of(
@@ -259,7 +260,7 @@ TEST(OperationsOf, ExceptionsOfTheFunctionLeaveTheStep) {
   EXPECT_TRUE(at_once.begin() == at_once.end());
 }
 
-// Fails at every sine.
+// Throws at every sine.
 struct NoSin : Handler {
   Outputs handle(Call& call) override {
     if (call.op().id == OpId::sin) throw std::domain_error("no sin");
@@ -318,7 +319,7 @@ TEST(OperationsOf, CancelledFromOutsideItUnwinds) {
   EXPECT_EQ(of_loop, 1);
 }
 
-// ---- transforms ------------------------------------------------------------------------------------------------
+// ---- transforms ---------------------------------------------------------------------------------
 
 // f with sin(x) replaced by x, so d sum(x * x) / dx = 2 x, while f' = x cos x + sin x.
 Tensor without_sin(const Tensor& x) {
@@ -353,7 +354,7 @@ TEST(OperationsOf, OfTransforms) {
   EXPECT_THAT(names, testing::Contains("cos"));
   EXPECT_THAT(*gradient.result(), IsNear(x3 * cos(x3) + sin(x3)));
 
-  // An answer to an operation of all lanes: cos in the backward pass becomes 0, which leaves sin x.
+  // An answer applies to all lanes at once: cos in the backward pass becomes 0, which leaves sin x.
   auto batched = operations_of([](const Tensor& x) { return vmap(grad(f))(x); }, xs);
   for (PendingOperation& op : batched)
     if (op.call().op().id == OpId::cos) op.answer(zeros_like(op.call().input(0)));
@@ -366,7 +367,8 @@ TEST(OperationsOf, OfTransforms) {
 
 TEST(OperationsOf, OfARangeInsideARange) {
   auto operations = operations_of(without_sin, x3);
-  EXPECT_THAT(names_of(operations), ElementsAre("multiply", "sum"));  // the inner one answers sin
+  // The inner range answers sin.
+  EXPECT_THAT(names_of(operations), ElementsAre("multiply", "sum"));
   EXPECT_THAT(*operations.result(), IsNumber(5.25));
 }
 
@@ -389,7 +391,7 @@ TEST(OperationsOf, TwoInterleaved) {
 TEST(OperationsOf, TwoUnderDifferentTransforms) {
   const Tensor slope = grad([&](const Tensor& x) {
     auto a = operations_of(f, x);
-    auto b = operations_of(f, x3);  // not differentiated
+    auto b = operations_of(f, x3);  // x3 is a constant here.
     auto j = b.begin();
     for ([[maybe_unused]] PendingOperation& op : a) ++j;
     return *a.result() + *b.result();
@@ -397,7 +399,7 @@ TEST(OperationsOf, TwoUnderDifferentTransforms) {
   EXPECT_THAT(slope, IsNear(x3 * cos(x3) + sin(x3)));
 }
 
-// ---- operations that carry functions ---------------------------------------------------------------------------
+// ---- operations that carry functions ------------------------------------------------------------
 
 TEST(OperationsOf, ACheckpointIsOneOperation) {
   const auto g = [](const Tensor& x) { return cos(checkpoint(f)(x)); };
@@ -408,7 +410,8 @@ TEST(OperationsOf, ACheckpointIsOneOperation) {
   EXPECT_THAT(*operations.result(), Equals(g(x3)));
   EXPECT_EQ(below.n, 1 + 3 + 1);
 
-  // grad inside runs the function again, as ordinary operations of the program; grad outside re-runs it after the end.
+  // With grad inside the program, the function runs again as ordinary operations of the program.
+  // With grad outside, it runs again after the range has ended.
   auto gradient = operations_of([&](const Tensor& x) { return grad(g)(x); }, x3);
   EXPECT_THAT(names_of(gradient), testing::IsSupersetOf({"call", "cos", "sin", "multiply", "sum"}));
   EXPECT_THAT(*gradient.result(), IsNear(grad(g)(x3)));

@@ -1,4 +1,5 @@
-// Optimizers and schedules against Optax's figures (tests/data/optimizers.csv), through transforms, and at the edges.
+// Optimizers and schedules against Optax's figures (tests/data/optimizers.csv),
+// under transforms, and in edge cases.
 
 #include <map>
 #include <memory>
@@ -49,7 +50,8 @@ void expect_optax(const std::string& name, const Optimizer& optimizer, Clip clip
     ASSERT_TRUE(figures.contains(row)) << row;
     const Tensor all = from(figures.at(row));
     const Parameters p = trained(optimizer, clip, start(dtype));
-    const double tolerance = dtype == float64 ? 1e-13 : 2e-5;  // roundings of a hundred steps
+    // The tolerance covers the rounding errors of a hundred steps.
+    const double tolerance = dtype == float64 ? 1e-13 : 2e-5;
     EXPECT_THAT(p.w, IsNear(astype(reshape(all(slice(6)), {2, 3}), dtype), tolerance)) << row;
     EXPECT_THAT(p.b, IsNear(astype(all(slice(6, none)), dtype), tolerance)) << row;
   }
@@ -121,9 +123,9 @@ TEST(Schedules, RefuseWhatIsNoNumber) {
       ThrowsMessage<ShapeError>(HasSubstr("2 schedules and 0 boundaries")));
 }
 
-// ---- transforms -------------------------------------------------------------------------------------------
+// ---- transforms ---------------------------------------------------------------------------------
 
-// The loss after some steps, as a function of the rate.
+// Returns the loss after `steps` steps as a function of the learning rate.
 template <class Make>
 auto after_training(Make make, int steps) {
   return [=](T rate) { return loss(trained(make(rate), as_it_is, start(float64), steps)); };
@@ -149,7 +151,7 @@ TEST(Optimizers, AreDifferentiatedByTheirRateAndMapped) {
   expect_meta_gradient([](T rate) { return lamb({.learning_rate = rate}); });
 }
 
-// sqrt has an infinite derivative at 0, where the second moment begins.
+// The second moment starts at 0, where sqrt has an infinite derivative.
 TEST(Optimizers, HaveFiniteMetaGradientsWhereGradientsAreZero) {
   const auto moved = [](T x) {
     const auto optimizer = adam({.learning_rate = 0.1});
@@ -158,7 +160,7 @@ TEST(Optimizers, HaveFiniteMetaGradientsWhereGradientsAreZero) {
   EXPECT_THAT(grad(moved)(ones({2})), Equals(ones({2})));
 }
 
-// ---- trees and dtypes -------------------------------------------------------------------------------------
+// ---- trees and dtypes ---------------------------------------------------------------------------
 
 struct Model {
   std::vector<Tensor> layers;
@@ -198,7 +200,7 @@ TEST(Optimizers, TakeTreesThatCannotBeCopied) {
   EXPECT_THAT(tree.others["b"], IsNear(zeros({})));
 }
 
-// In float16 every step would be rounded away: 1 - 2^-12 is 1.
+// In float16 every step would be rounded away, because 1 - 2^-12 rounds to 1.
 TEST(Optimizers, KeepMomentsOfHalvesInFloat32) {
   Tensor x = ones({1}, float16);
   const auto optimizer = momentum({.learning_rate = 1, .decay = 1});
@@ -224,7 +226,7 @@ TEST(Clipping, KeepsWhatIsSmallAndBoundsTheRest) {
   EXPECT_THAT(clip_by_value(tree, tensor(2.))[0], Equals(tensor({2., 0.})));
   EXPECT_THAT(clip_by_global_norm(std::vector<Tensor>{zeros({2})}, 1)[0], Equals(zeros({2})));
   EXPECT_THAT(clip_by_global_norm(std::vector<Tensor>{}, 1), testing::IsEmpty());
-  const Tensor large = full({4}, 4e4, float16);  // its norm is beyond float16
+  const Tensor large = full({4}, 4e4, float16);  // The norm is beyond the range of float16.
   EXPECT_THAT(clip_by_global_norm(large, 2), Equals(ones({4}, float16)));
   const auto clipped_sum = [](T x) { return sum(clip_by_global_norm(x, 1)); };
   EXPECT_THAT(grad(clipped_sum)(zeros({3})), Equals(ones({3})));

@@ -1,9 +1,11 @@
-// What others compute (data/oracle_*.txt, by data/oracle_*.py), held against functions of ours: each line of a file, in each of its
-// dtypes, values and gradients.
+// Compares Stave's functions with results of other libraries. data/oracle_*.py writes
+// these results to data/oracle_*.txt. Each line of such a file is checked in each of its
+// dtypes, with values and gradients.
 //
-//   check_oracle("oracle_linalg.txt", {{"inv", [](Given x, const Options&) { return Results{inv(x[0])}; }}, ...});
+//   check_oracle("oracle_linalg.txt",
+//                {{"inv", [](Given x, const Options&) { return Results{inv(x[0])}; }}, ...});
 //
-// Every line must have a function, and every function a line.
+// Every line must have a function, and every function must have a line.
 #pragma once
 
 #include <algorithm>
@@ -77,7 +79,8 @@ inline Dtype dtype_named(std::string_view name) {
   throw Error("no dtype " + std::string(name));
 }
 
-/// "T 2,3 1 2 3 4 5 6": of the line's dtype, if not of its own.
+/// An array as text, such as "T 2,3 1 2 3 4 5 6": dtype, shape and numbers.
+/// T means the dtype of the line.
 class Written {
  public:
   explicit Written(const std::string& text) {
@@ -93,7 +96,7 @@ class Written {
     if (static_cast<Index>(numbers_.size()) != shape_.elements()) throw Error("not " + shape_.str() + ": " + text);
   }
   bool of_line() const { return !dtype_; }
-  /// The numbers as they are written, in float64 or the integers' dtype.
+  /// The numbers as written, in float64, or in the array's own dtype if that is an integer dtype.
   Tensor exact() const {
     if (!dtype_ || is_float(*dtype_)) return of<double>([](auto& word) { return std::strtod(word.c_str(), nullptr); });
     if (is_unsigned(*dtype_)) return astype(of<std::uint64_t>([](auto& word) { return std::stoull(word); }), *dtype_);
@@ -135,7 +138,8 @@ struct Line {
   }
 };
 
-/// How far results may be off, in epsilons of the dtype, of the element or (`scaled`) of the largest one.
+/// The permitted error in epsilons of the dtype, relative to the element, or to the largest element
+/// if `scaled`. Zeros may differ in sign if `scaled` or `either_zero`.
 struct Tolerance {
   double units;
   bool scaled = false, either_zero = false;
@@ -169,7 +173,7 @@ inline void expect_near(const Tensor& got, const Tensor& exact, const Tolerance&
   }
 }
 
-/// (7 i mod 9 - 4) / 2 + 1 / 4 at position i.
+/// The element at position i is (7 i mod 9 - 4) / 2 + 1 / 4.
 inline Tensor weights_like(const Tensor& x) {
   std::vector<double> numbers;
   for (Index i = 0; i < x.size(); ++i) numbers.push_back(static_cast<double>(7 * i % 9 - 4) / 2 + 0.25);
@@ -199,7 +203,8 @@ inline void check_gradients(const Line& line, const Function& f, const std::vect
                 what + ": gradient " + std::to_string(active[k]));
 }
 
-/// `units`: what values may err, in epsilons; gradients eight times as much, of the largest of them. A line's own `units` come first.
+/// Values may differ by `units` epsilons. Gradients may differ by eight times as much, relative to
+/// their largest element. The `units` of a line take precedence.
 inline void check_oracle(const std::string& name, const std::map<std::string, Function>& functions, double units) {
   std::ifstream file(std::string(STAVE_SOURCE_DIR "/tests/data/") + name);
   std::set<std::string> seen;

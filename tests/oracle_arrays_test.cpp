@@ -1,4 +1,5 @@
-// Reductions, scans, sorting, searching, indexing, rearranging and products against NumPy, JAX and PyTorch.
+// Reductions, scans, sorting, searching, indexing,
+// rearranging and products against NumPy, JAX and PyTorch.
 #include "oracle.h"
 
 namespace oracle_arrays_test {
@@ -10,7 +11,8 @@ using Map = std::map<std::string, Function>;
 Axes axes_of(const Options& o) { return o.has("axes") ? Axes(o.list("axes")) : all_axes; }
 KeepDims keep_of(const Options& o) { return KeepDims(o.has("keepdims")); }
 
-// Overloads and default arguments are chosen where the name is called.
+// A macro, because overloads and default arguments are resolved where
+// the function is called by name.
 #define REDUCTION(f)                                                                              \
   {                                                                                               \
     #f, [](Given x, const Options& o) { return Results{stave::f(x[0], axes_of(o), keep_of(o))}; } \

@@ -1,4 +1,4 @@
-// Densities against SciPy, their gradients against JAX.
+// Log densities against SciPy, and their gradients against JAX.
 #include "oracle.h"
 
 namespace oracle_distributions_test {

@@ -1,4 +1,5 @@
-// Elementwise functions against NumPy, SciPy, JAX and PyTorch: where they have cases, and what integers wrap to.
+// Elementwise functions against NumPy, SciPy, JAX and PyTorch, at points where they switch
+// formulas, and with integers that wrap around.
 #include "oracle.h"
 
 namespace oracle_elementwise_test {

@@ -1,4 +1,5 @@
-// Linear algebra against NumPy, SciPy and JAX. Where signs are free, of eigenvectors and singular ones, squares are compared.
+// Linear algebra against NumPy, SciPy and JAX. Eigenvectors and singular vectors have free signs,
+// so the test compares their squares.
 #include "oracle.h"
 
 namespace oracle_linalg_test {

@@ -1,4 +1,5 @@
-// Operations that stave_add_kernels compiles (own_kernels/) give the bits of their steps, with every instruction set, size and layout.
+// Operations that stave_add_kernels compiles (own_kernels/) give the same bits as their steps, with
+// every instruction set, size and layout.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -41,7 +42,7 @@ STAVE_OWN_FUNCTIONS(X)
 
 }  // namespace plain
 
-/// Not which NaN it is: x * y with two of them gives either one.
+/// Replaces every NaN by the same one, because the product of two NaNs may be either of them.
 Tensor one_nan(const Tensor& x) {
   return is_float(x.dtype()) ? where(isnan(x), std::numeric_limits<double>::quiet_NaN(), x) : x;
 }
@@ -50,7 +51,7 @@ MATCHER_P(HasBitsOf, expected, "") {
          bytes_of(one_nan(arg)) == bytes_of(one_nan(expected));
 }
 
-/// The region that an operation performs.
+/// Records the region of a fused call.
 struct SeesRegion : Handler {
   RegionPtr region;
   Outputs handle(Call& call) override {
@@ -65,7 +66,7 @@ bool takes_loop(F f) {
   return sees.region && sees.region->loop(stave_cpu::kernels().isa);
 }
 
-/// Numbers where functions do something of their own.
+/// Numbers near which functions switch formulas, overflow or underflow.
 Tensor special(Dtype dtype) {
   std::vector<double> numbers;
   for (const double x : {0.,         1e-320, 1e-42, 1e-8, 0.25,   0.5,  0.9, 1.,   1.5,  2.,    3.,
@@ -88,7 +89,7 @@ class OwnKernels : public testing::TestWithParam<std::string> {
 INSTANTIATE_TEST_SUITE_P(Isa, OwnKernels, testing::ValuesIn(stave_cpu::built_isas()),
                          [](const auto& isa) { return isa.param; });
 
-/// Whether an operation computes floats, and not something that they are made.
+/// Returns true if a region can apply the operation to float32 operands.
 bool takes_floats(OpId id, std::initializer_list<int> operands) {
   try {
     Region({float32}).add(record_of(id), operands);
@@ -123,7 +124,8 @@ TEST_P(OwnKernels, EachFunctionOfTheLibrary) {
   EXPECT_GT(loops, 2 * 60);
 }
 
-/// check(operation with a loop, the same without, the function, how many operands)
+/// Calls check(operation with a compiled loop, operation without one, the function, the indices
+/// of its operands) for each function.
 template <class Check>
 void for_each_function(Check check) {
 #define X(name, operands, ...)                                                        \
@@ -139,7 +141,8 @@ Tensor call(const F& f, std::span<const Tensor> xs, std::index_sequence<i...>) {
   return f(xs[i]...);
 }
 
-/// On these operands, of which a function takes the first ones: what its operations give, performed one by one.
+/// Checks that each compiled operation gives the same bits as the function's operations performed
+/// one by one. Each function takes the first of these operands.
 void expect_same(const std::vector<Tensor>& xs) {
   for_each_function([&](const auto& with_loop, const auto&, const auto& f, auto operands) {
     const Tensor expected = call(f, xs, operands);
@@ -189,7 +192,7 @@ TEST_P(OwnKernels, NumbersAsOperands) {
   EXPECT_THAT(own::logistic(0.3), HasBitsOf(plain::logistic(0.3)));
 }
 
-// In cached and in streamed sizes, where the results go past the caches.
+// Tests sizes that fit the caches and a size whose results are written by non-temporal stores.
 TEST_P(OwnKernels, IntoItsOperand) {
   for (const Index n : {5, 1000, 1 << 21}) {
     Tensor x = scattered({n}, float32, 1), y = scattered({n}, float32, 2);
@@ -235,7 +238,8 @@ TEST_P(OwnKernels, UnderTransforms) {
   with_all([&](const auto& f) { return compile(grad(total(f))); });
 }
 
-STAVE_ELEMENTWISE_OPERATION(not_added, [](const auto& x) { return x * 2 + 1; });  // no stave_add_kernels for this file
+// This file is not passed to stave_add_kernels.
+STAVE_ELEMENTWISE_OPERATION(not_added, [](const auto& x) { return x * 2 + 1; });
 
 TEST(OwnLoops, AFileThatIsNotAddedHasNone) {
   const Tensor x = scattered({1000}, float32, 1);
@@ -243,7 +247,7 @@ TEST(OwnLoops, AFileThatIsNotAddedHasNone) {
   EXPECT_FALSE(takes_loop([&] { not_added(x); }));
 }
 
-// A loop that can be told from the steps.
+// A loop whose results differ from those of the region's steps.
 void put_sevens(void* out, const void* const*, std::int64_t n) { std::fill_n(static_cast<float*>(out), n, 7.f); }
 
 TEST(OwnLoops, ARegionTakesThoseThatFit) {
@@ -264,7 +268,8 @@ TEST(OwnLoops, ARegionTakesThoseThatFit) {
   EXPECT_THAT(fused(twice({&right, 1}), {x})[0], IsNear(full({1000}, 7.f), 0));
   const stave_detail::Loop wrong[] = {no_isa, two_operands, doubles, condition};
   EXPECT_THAT(fused(twice(wrong), {x})[0], IsNear(full({1000}, 2.f), 0));
-  EXPECT_EQ(twice({&right, 1})->reopened()->loop(isa), nullptr);  // other outputs may follow
+  // A reopened region has no loops, because other outputs may follow.
+  EXPECT_EQ(twice({&right, 1})->reopened()->loop(isa), nullptr);
 }
 
 }  // namespace

@@ -58,7 +58,7 @@ TEST(Init, AnotherLayerChangesNoOthers) {
   EXPECT_FALSE(equal(squares.at("a/w"), squares.at("b/w")));
 }
 
-// The key of "w": FNV-1a's 64 bits, by Python:
+// The key of "w" folds in the 64 bits of FNV-1a, which Python computes by:
 //   h = 0xcbf29ce484222325; h = ((h ^ ord("w")) * 0x100000001b3) % 2**64   ->   0xaf63ea4c86020456
 TEST(Init, FoldsTheNamesHashIntoTheKey) {
   const auto f = [](T x) { return x * param("w", {2, 2}, glorot_uniform); };
@@ -139,7 +139,9 @@ TEST(Apply, IsCompiled) {
     expect_near(params, expected);
   }
   EXPECT_EQ(step.recordings(), 1u);
-  const auto inside = apply(compile(network), params);  // apply answers from outside: it is called itself
+  // apply answers `param` from outside the compiled function,
+  // so each call runs the function itself.
+  const auto inside = apply(compile(network), params);
   EXPECT_THAT(inside(inputs()), IsNear(by_hand(params, inputs())));
   EXPECT_THAT(inside(2. * inputs()), IsNear(by_hand(params, 2. * inputs())));
 }
@@ -178,14 +180,16 @@ TEST(Param, SaysWhatIsWrong) {
               HasSubstr("glorot_uniform: a kernel has two axes at least, [..., inputs, outputs], not [3]"));
 }
 
-// Of a window of 3 x 3, 16 inputs and 32 outputs: the variances, to a few standard errors of 4608 draws.
+// The variances for a 3 x 3 window with 16 inputs and 32 outputs,
+// within a few standard errors of 4608 draws.
 TEST(Initializers, HaveTheirVariances) {
   const Shape shape{3, 3, 16, 32};
   const auto variance = [&](const Initializer& make) { return var(make(Key(1), shape)).item<double>(); };
   EXPECT_NEAR(variance(lecun_normal) * 9 * 16, 1, 0.08);
   EXPECT_NEAR(variance(he_normal) * 9 * 16, 2, 0.16);
   EXPECT_NEAR(variance(glorot_uniform) * 9 * (16 + 32), 2, 0.12);
-  // jax.nn.initializers.glorot_uniform()(jax.random.key(0), (2, 3))
+  // The expected values are those of
+  // jax.nn.initializers.glorot_uniform()(jax.random.key(0), (2, 3)).
   EXPECT_THAT(glorot_uniform(Key(0), {2, 3}),
               IsNear(tensor({{0.980789303779602, 1.048516035079956, -0.3674309551715851},
                              {-0.0686439648270607, 0.15311850607395172, -0.732846200466156}}),

@@ -1,4 +1,5 @@
-// Effects of functions under vmap: answered once where lanes are together, or as their type declares across lanes.
+// Effects of functions under vmap. They are answered once where lanes run together,
+// or as their type declares across lanes.
 #include <memory>
 
 #include <stave/stave.h>
@@ -58,7 +59,8 @@ Tensor asking(T x) {
 
 TEST(PathsEffects, BeforeLanesPartAreAnsweredOnce) {
   World world;
-  // lane 0 goes on: 1 for all, then 2, 3 for the negative ones, and 4 for the others
+  // The path of lane 0 continues first. The answer 1 goes to all lanes,
+  // 2 and 3 to the negative ones, and 4 to the others.
   EXPECT_THAT(with(world, [] { return vmap(asking)(xs); }), IsNear(where(xs > 0, xs + 4., xs * 2. + 3.)));
   EXPECT_THAT(world.told, ElementsAre(1, 3, 2));
   World again;
@@ -74,7 +76,7 @@ TEST(PathsEffects, BeforeLanesPartAreAnsweredOnce) {
 TEST(PathsEffects, OfLanesThatPartTwiceAreAnsweredOnce) {
   const auto f = [](T x) {
     if (x < 0) return x * perform(Ask{});
-    const double a = perform(Ask{});  // for those that part next
+    const double a = perform(Ask{});  // one answer for the lanes that split next
     return bool(x > 2) ? x * a * perform(Ask{}) : -x * a;
   };
   for (const bool again : {false, true}) {
@@ -116,14 +118,14 @@ TEST(PathsEffects, ThatThrowThrowAgain) {
   EXPECT_EQ(refuses.times, 1);
 }
 
-// ---- across lanes ----------------------------------------------------------------------------------------------------
+// ---- across lanes -------------------------------------------------------------------------------
 
 struct Measure {
   static constexpr AcrossLanes across_lanes = AcrossLanes::each;
   using Result = Tensor;
   Tensor where;
 };
-// A field that is known on the host alone.
+// Answers with a field that only the host can compute.
 struct Instrument : Handles<Measure> {
   std::vector<double> asked;
   Tensor handle(Measure& measure) override {
@@ -136,7 +138,7 @@ struct Evaluate {
   using Result = std::pair<Tensor, Tensor>;
   Tensor at, scale;
 };
-// Many at a time: rows of [..., 2], and as many numbers.
+// Answers many lanes at a time: `at` has rows [..., 2], and `scale` has as many numbers.
 struct Server : Handles<Evaluate> {
   std::vector<Index> batches;
   std::pair<Tensor, Tensor> handle(Evaluate& evaluate) override {
@@ -160,8 +162,8 @@ Tensor served_by_the_way(T x) {
   return bool(x > 0) ? y : perform(Evaluate{stack({y, x}), x}).first + scale;
 }
 
-// `computes`: H answers by what it computes of what it is given, whose derivative is lost to
-// transforms inside.
+// `computes` is true if H computes its answer from the tensors that it gets. Transforms inside
+// would lose the derivative of such an answer, which is an error.
 template <class H, class F>
 void expect_loops(F f, bool computes = false) {
   const auto under = [](auto g, T x) { return with(H(), [&] { return g(x); }); };
@@ -191,8 +193,9 @@ TEST(PathsAcrossLanes, EachIsAskedForItself) {
 TEST(PathsAcrossLanes, EachOfAPathIsAskedOnce) {
   expect_loops<Instrument>(measured_by_the_way);
   Instrument instrument;
+  // The five positive lanes ask a second time.
   with(instrument, [] { return vmap(measured_by_the_way)(xs); });
-  EXPECT_EQ(instrument.asked.size(), 8u + 5u);  // those that go on ask again
+  EXPECT_EQ(instrument.asked.size(), 8u + 5u);
 }
 
 TEST(PathsAcrossLanes, TogetherAreAskedAtOnce) {
@@ -229,7 +232,8 @@ TEST(PathsAcrossLanes, AnswersThatAreNotAlikeAreErrors) {
               ThrowsMessage<TransformError>(HasSubstr("there are no lanes")));
 }
 
-// By default an effect is no lane's: its tensors pass as they are, and an answer that is one of them is that again, on each path.
+// By default an effect belongs to no lane. Its tensors pass as they are.
+// If the answer is one of these tensors, each path gets that tensor back.
 struct Passes {
   using Result = Tensor;
   Tensor x;
@@ -269,7 +273,7 @@ TEST(PathsAcrossLanes, TensorsComeBack) {
   expect_tensors_come_back<PassesTogether>();
 }
 
-// ---- sown on several ways --------------------------------------------------------------------------------------------
+// ---- sown on several ways -----------------------------------------------------------------------
 
 Tensor sowing(T x) {
   const Scope scope("layer");

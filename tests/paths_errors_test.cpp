@@ -1,5 +1,5 @@
-// Errors that some lanes of vmap meet, and functions that do not repeat what they did: against
-// loops over the lanes; what runs how often; what messages say.
+// Errors that occur in some lanes of vmap, and functions that do not repeat what they did: against
+// loops over the lanes, with the number of runs and the messages.
 #include <cmath>
 #include <map>
 #include <sstream>
@@ -27,7 +27,7 @@ Tensor loop(F f, T xs) {
 }
 
 const Tensor two = tensor({1., 2.}, float64);
-Tensor of_two(T x) { return take(two, astype(floor(abs(x)), int32)); }  // from 2 on it throws
+Tensor of_two(T x) { return take(two, astype(floor(abs(x)), int32)); }  // throws from 2 on
 Tensor caught(T x) {
   try {
     return of_two(x) * x;
@@ -36,7 +36,7 @@ Tensor caught(T x) {
   }
 }
 
-// Counts what is performed.
+// Counts the operations that are performed.
 struct Counts : Handler {
   std::map<std::string, int> counts;
   int all = 0;
@@ -47,7 +47,7 @@ struct Counts : Handler {
   }
 };
 
-// ---- operations of one's own -------------------------------------------------------------------------------------
+// ---- operations of one's own --------------------------------------------------------------------
 
 struct Negative {
   double value;
@@ -89,7 +89,8 @@ TEST(PathsThrown, OfAnyTypeAreToldApart) {
   EXPECT_THAT(vmap(told_apart)(abs(xs) + 2000.), IsNear(loop(told_apart, abs(xs) + 2000.)));
 }
 
-TEST(PathsThrown, ByFunctionsThatOperationsCarry) {  // any type, as one that fits only some lanes' ways
+// Errors of any type, including an error that occurs only on the path of some lanes.
+TEST(PathsThrown, ByFunctionsThatOperationsCarry) {
   const auto f = [](T x) {
     try {
       return checkpoint([](T y) {
@@ -126,7 +127,7 @@ TEST(PathsThrown, ByHostCalls) {
   EXPECT_THAT(vmap(f)(xs), IsNear(loop(f, xs)));
 }
 
-// ---- what is said ------------------------------------------------------------------------------------------------
+// ---- what is said -------------------------------------------------------------------------------
 
 TEST(PathsThrown, NameTheLanesIfNobodyCatchesThem) {
   const Tensor xs = tensor({0., 5., 1., 7., 9., 11., 13.}, float64);
@@ -156,11 +157,13 @@ TEST(PathsThrown, TheFirstInTheOrderOfPathsIsReported) {
     of_two(x);
     return bool(x < 0) ? throw std::domain_error("negative") : x;
   };
-  EXPECT_THROW(vmap(f)(tensor({-0.5, 4., 1.}, float64)), std::domain_error);  // the first lane goes on
+  // The path of the first lane continues first, so its error is reported.
+  EXPECT_THROW(vmap(f)(tensor({-0.5, 4., 1.}, float64)), std::domain_error);
   EXPECT_THROW(vmap(f)(tensor({4., -0.5, 1.}, float64)), IndexError);
 }
 
-// The outer lanes throw all, the first one for all of its inner lanes.
+// Outer lanes throw for all, some or none of their inner lanes. In the last check every outer lane
+// throws, the first one for all of its inner lanes.
 TEST(PathsThrown, OfAllInnerLanesOfSomeOuterOnes) {
   const Tensor grid = tensor({{3., 4., 5.}, {0.5, 4., 1.}, {0.5, 1., 1.}, {9., 8., 1.}}, float64);
   const auto flat = reshape(loop(caught, reshape(grid, {-1})), {4, 3});
@@ -176,7 +179,8 @@ TEST(PathsThrown, WhereLanesMustNotPart) {
               ThrowsMessage<TransformError>(AllOf(HasSubstr("gather throws for some of the lanes"),
                                                   HasSubstr("use checkpoint without a policy"))));
   EXPECT_THAT(vmap(grad(f))(xs * 0.1), IsNear(loop(grad(f), xs * 0.1)));
-  EXPECT_THAT(vmap(grad(f))(xs + 5.), IsNear(loop(grad(f), xs + 5.)));  // for all of them
+  // The function throws for all lanes.
+  EXPECT_THAT(vmap(grad(f))(xs + 5.), IsNear(loop(grad(f), xs + 5.)));
 }
 
 TEST(PathsThrown, CollectivesNeedAllLanes) {
@@ -192,7 +196,7 @@ TEST(PathsThrown, CollectivesNeedAllLanes) {
   EXPECT_THAT(vmap(after, {.axis_name = "i"})(xs * 0.5), IsNear(zeros({3}, float64) + sum(loop(caught, xs * 0.5))));
 }
 
-// ---- what is no lane's --------------------------------------------------------------------------------------------
+// ---- what is no lane's --------------------------------------------------------------------------
 
 // Throws at the n-th operation.
 template <class E>
@@ -226,10 +230,11 @@ TEST(PathsThrown, WhatIsNoLanesErrorIsAllLanes) {
   };
   Fails<std::bad_alloc> no_memory(1);
   EXPECT_THAT(with(no_memory, [&] { return vmap(tries)(xs); }), IsNear(xs * 2.));
-  EXPECT_EQ(no_memory.left, -2);  // cos, a number, multiply: no trial
+  // Only cos, the number and multiply ran. No lane was tried separately.
+  EXPECT_EQ(no_memory.left, -2);
 }
 
-struct Refuses : Handler {  // what is above 2, in any lane that it sees
+struct Refuses : Handler {  // throws if a lane that it sees is above 2
   Outputs handle(Call& call) override {
     if (std::string(call.op().name) == "cos" && any(call.input(0) > 2).item<bool>()) throw std::range_error("large");
     return perform(std::move(call));
@@ -247,12 +252,13 @@ TEST(PathsThrown, ByHandlersOutsideAreOfTheLanesForWhichTheyThrow) {
   const Tensor xs = tensor({0.5, 3., 1., 4.}, float64);
   Refuses refuses;
   EXPECT_THAT(with(refuses, [&] { return vmap(f)(xs); }), IsNear(with(refuses, [&] { return loop(f, xs); })));
+  // Inside vmap, the handler reads a value that differs between lanes.
   EXPECT_THAT(vmap([&](T x) { return with(refuses, [&] { return f(x); }); })(xs),
-              IsNear(with(refuses, [&] { return loop(f, xs); })));  // by what it reads
+              IsNear(with(refuses, [&] { return loop(f, xs); })));
 }
 
 struct Fault {};
-struct FaultAt : Handler {  // in one operation among all
+struct FaultAt : Handler {  // throws at one operation, number n from 0
   int left;
   explicit FaultAt(int n) : left(n) {}
   Outputs handle(Call& call) override {
@@ -261,7 +267,8 @@ struct FaultAt : Handler {  // in one operation among all
   }
 };
 
-// Wherever it comes: where all lanes are tried, half of them or one, or where the lanes' names are asked for.
+// Returns how many of the faults were lost. A fault may come while all lanes, half of them or one
+// lane are tried, or while vmap determines the lanes for a message.
 template <class F>
 int lost_faults(F f, T xs) {
   for (int n = 0, lost = 0;; ++n) {
@@ -282,7 +289,7 @@ int lost_faults(F f, T xs) {
 
 TEST(PathsThrown, AnErrorThatComesOnceIsNotLost) {
   const Tensor xs = tensor({0.5, -3., 1., 0.25, 7., -0.5, 1.5}, float64);
-  const auto shifted = [](T x) {  // lanes part at several of the factors
+  const auto shifted = [](T x) {  // lanes need different shifts, so they split several times
     for (double shift = 0;; shift += 1) try {
         return sum(cholesky((x + shift) * eye(2, float64)));
       } catch (const LinalgError&) {
@@ -301,13 +308,14 @@ TEST(PathsThrown, AnErrorThatComesOnceIsNotLost) {
   EXPECT_EQ(lost_faults(vmap(grad(shifted)), xs), 0);
   EXPECT_EQ(lost_faults(vmap(grad(carried)), xs), 0);
   EXPECT_EQ(lost_faults(vmap(vmap(shifted)), reshape(concat({xs, -xs}), {2, 7})), 0);
-  const auto branched = [&](T y) {  // outer lanes part by what inner ones read; some operations have no outer lanes
+  // The outer lanes split by values that the inner lanes read. Some operations have no outer lanes.
+  const auto branched = [&](T y) {
     return vmap([&](T x) { return (y > 0).item<bool>() ? sin(x) : (x > y).item<bool>() ? square(x) : x + y; })(xs);
   };
   EXPECT_EQ(lost_faults(vmap(branched), xs), 0);
 }
 
-// ---- what it costs ------------------------------------------------------------------------------------------------
+// ---- what it costs ------------------------------------------------------------------------------
 
 TEST(PathsThrown, FewLanesAreFoundByFewOperations) {
   const Index n = 1024;
@@ -365,7 +373,7 @@ TEST(PathsThrown, ThatAllLanesMeetCostNoTrials) {
 
 TEST(PathsThrown, ManyLanesTakeWhatALoopTakes) {
   const Index n = 512;
-  const Tensor xs = astype(arange(n) % 3, float64);  // every third
+  const Tensor xs = astype(arange(n) % 3, float64);  // every third lane throws
   Counts counts;
   EXPECT_THAT(with(counts, [&] { return vmap(caught)(xs); }), IsNear(loop(caught, xs)));
   EXPECT_LE(counts.counts["gather"], 2 * n);
@@ -382,7 +390,7 @@ TEST(PathsThrown, NothingIsLeftInMemory) {
   EXPECT_EQ(memory_stats().live_bytes, before);
 }
 
-// ---- effects ------------------------------------------------------------------------------------------------------
+// ---- effects ------------------------------------------------------------------------------------
 
 struct Next {
   using Result = int;
@@ -396,7 +404,8 @@ struct Draw {
   using Result = Tensor;
   Tensor of;
 };
-struct DrawsUp : Handles<Draw> {  // the n-th, in the order in which lanes ask
+// Multiplies by n for the n-th question, in the order in which lanes ask.
+struct DrawsUp : Handles<Draw> {
   int n = 0;
   Tensor handle(Draw& draw) override {
     if (draw.of.item<double>() > 3) throw std::domain_error("too large");
@@ -424,7 +433,8 @@ TEST(PathsThrown, EffectsAreAskedOnce) {
     return y + static_cast<double>(perform(Next()));
   };
   const Tensor xs = tensor({0.5, 2.5, 1., 2.25}, float64);
-  // 1 before, 2 inside, 3 after it inside; of the first path, 4 at the end, of the second one 5.
+  // The answers to Next are 1 before the checkpoint and 2 and 3 inside it. At the end, the first
+  // path gets 4 and the second one 5.
   const Tensor expected =
       tensor({0.5 + 1 + 0.5 * 1 * 2 + 3 + 4, 2.5 + 100 + 5, 1. + 2 + 1. * 3 * 2 + 3 + 4, 2.25 + 100 + 5}, float64);
   EXPECT_THAT(with(counts, [&] { return with(draws, [&] { return vmap(f)(xs); }); }), IsNear(expected));
@@ -452,7 +462,7 @@ TEST(PathsThrown, EffectsThatThrowForSomeOfTheLanes) {
               IsNear(flip(tensor({0.5 * 2 + 0.25, 250., 1. + 1, 160.}, float64))));
 }
 
-// ---- functions that do other things when they run again -----------------------------------------------------------
+// ---- functions that do other things when they run again -----------------------------------------
 
 template <class F>
 void expect_refused(F f, T xs = tensor({0.5, -3., 1., -4., 2.}, float64)) {
@@ -463,7 +473,7 @@ void expect_refused(F f, T xs = tensor({0.5, -3., 1., -4., 2.}, float64)) {
 template <class F>
 void expect_refused_everywhere(F f) {
   expect_refused(f);
-  expect_refused(f, tensor({0.5, -3.}, float64));  // each lane is alone
+  expect_refused(f, tensor({0.5, -3.}, float64));  // each path has one lane
   expect_refused(f, tensor({0.5, 1., -3.}, float64));
 }
 
@@ -479,7 +489,8 @@ TEST(PathsRepeat, KeysThatAreAdvanced) {
     const Tensor y = x + uniform(now, {}, float64);
     return bool(y > 0) ? y : -y;
   });
-  expect_refused_everywhere([&](T x) {  // used for the first time after the lanes have parted
+  // The key is used for the first time after the lanes have split.
+  expect_refused_everywhere([&](T x) {
     key = fold_in(key, 1);
     const bool positive(x > 0);
     return x + uniform(key, {}, float64) * (positive ? 1. : 2.);

@@ -1,4 +1,5 @@
-// Control flow on lanes' values: vmap against a loop over the lanes, in every nest; what runs how often; errors.
+// Control flow on lanes' values: vmap against a loop over the lanes in every nest,
+// the number of runs, and errors.
 #include <algorithm>
 #include <array>
 #include <fstream>
@@ -26,7 +27,7 @@ Tensor loop(F f, T xs) {
   return stack(results);
 }
 
-// ---- functions of a number, with control flow ------------------------------------------------------------------------
+// ---- functions of a number, with control flow ---------------------------------------------------
 
 Tensor branch(T x) {
   if (x > 0) return x * x * x;
@@ -55,9 +56,9 @@ Tensor by_data(T x) {
   const Tensor kept = stop_gradient(floor(x));
   const std::span<const double> first = kept.data<double>();
   const Tensor y = bool(x > 1) ? x * 2. : x;
-  return y * first[0] + x;  // the span lives on
+  return y * first[0] + x;  // the span is still valid
 }
-Tensor late(T x) {  // much is computed, and let go of, before lanes part
+Tensor late(T x) {  // many values are computed and released before lanes split
   Tensor y = x;
   for (int i = 0; i < 20; ++i) y = sin(y) + 0.5 * x;
   const Tensor kept = y * x;
@@ -65,7 +66,7 @@ Tensor late(T x) {  // much is computed, and let go of, before lanes part
   const Tensor z = bool(kept > 0.5) ? kept * x : kept + exp(kept);
   return bool(z > 1) ? z * kept : z - x;
 }
-Tensor reread(T x) {  // one value, several times
+Tensor reread(T x) {  // reads one value several times
   const Tensor positive = x > 0, large = abs(x) > 1.5;
   Tensor y = x;
   for (int i = 0; i < 3; ++i) {
@@ -79,7 +80,7 @@ Tensor labelled(T x) {
   const Tensor y = label(x * x, "square"), flag = label(y > 1, "flag");
   return bool(flag) ? label(y * x, "cube") : y;
 }
-Tensor inner_vmap(T x) {  // lanes within a lane, which part as well
+Tensor inner_vmap(T x) {  // lanes within a lane, which split as well
   const Tensor rows = stack({x, -x, x * 2.});
   return sum(vmap([&](T y) { return bool(y > x) ? y * y : y * x; })(rows));
 }
@@ -94,7 +95,8 @@ Tensor checkpointed(T x) {
   const auto f = checkpointed_part(x);
   return f(x) * f(x * x);
 }
-Tensor checkpointed_first(T x) {  // the backward pass parts lanes at the other one
+// In the backward pass, lanes split first at the second checkpoint.
+Tensor checkpointed_first(T x) {
   const auto f = checkpointed_part(x);
   const Tensor first = f(x), second = f(x * x);
   return first * second;
@@ -104,7 +106,7 @@ Tensor checkpointed_last(T x) {
   const Tensor second = f(x * x), first = f(x);
   return first * second;
 }
-Tensor checkpointed_captured(T x) {  // what a part of the lanes gives is another's value
+Tensor checkpointed_captured(T x) {  // the checkpoint returns a captured value for some lanes
   const Tensor cube = x * x * x;
   const auto f = checkpoint([x, cube](T y) { return bool(y > 0.3) ? cube : bool(y > -1) ? y * x : x; });
   const Tensor first = f(x), second = f(x * x), third = f(-x);
@@ -120,11 +122,11 @@ Tensor replayed(T x) {
   return repeat(6, [](T y) { return bool(y > 1) ? 0.5 * y : y * 1.7 + 0.1; })(x);
 }
 
-// ---- errors that some lanes catch ------------------------------------------------------------------------------------
+// ---- errors that some lanes catch ---------------------------------------------------------------
 
 Tensor number(T x) { return astype(floor(abs(x)), int32); }
 const Tensor two = tensor({1., 2.}, float64);
-Tensor of_two(T x) { return take(two, number(x)); }  // from 2 on it throws
+Tensor of_two(T x) { return take(two, number(x)); }  // throws from 2 on
 Tensor definite(T x) { return cholesky(stack({stack({x, x * 0.1}), stack({x * 0.1, x + 1.})})); }
 
 Tensor caught(T x) {
@@ -134,7 +136,8 @@ Tensor caught(T x) {
     return sin(x);
   }
 }
-Tensor caught_after(T x) {  // what was computed before, in the block and outside of it, is used afterwards
+// Values that were computed before the error, inside and outside the block, are used afterwards.
+Tensor caught_after(T x) {
   const Tensor y = cos(x);
   Tensor z = x, last;
   try {
@@ -146,7 +149,7 @@ Tensor caught_after(T x) {  // what was computed before, in the block and outsid
   }
   return z * y + x;
 }
-Tensor tried_again(T x) {  // with more on the diagonal
+Tensor tried_again(T x) {  // tries again with a larger diagonal
   for (double e = 0;; e += 0.8) try {
       return sum(definite(x + e)) * (1. + e);
     } catch (const LinalgError&) {
@@ -202,7 +205,7 @@ Tensor caught_and_parted(T x) {
   }
   return bool(y > 0.5) ? y * x : y;
 }
-Tensor caught_unused(T x) {  // what matters is that it throws
+Tensor caught_unused(T x) {  // the value is not used, only the error
   try {
     of_two(x);
     return x * 2.;
@@ -221,7 +224,8 @@ Tensor caught_around_a_checkpoint(T x) {
     return y * x;
   }
 }
-Tensor caught_around_parts(T x) {  // lanes part within, and throw on one way, each with a type of its own
+// Lanes split inside the checkpoint. Each path throws an exception of another type.
+Tensor caught_around_parts(T x) {
   try {
     return checkpoint([](T y) { return bool(y > 0.3) ? of_two(y) * y : sum(definite(y + 0.5)) * y; })(x) + x;
   } catch (const IndexError&) {
@@ -336,8 +340,10 @@ INSTANTIATE_TEST_SUITE_P(, Paths, testing::ValuesIn(functions), [](const auto& t
 TEST_P(Paths, AreTheLoopOverLanes) {
   const Function f = GetParam().f;
   EXPECT_THAT(vmap(f)(xs), IsNear(loop(f, xs)));
-  EXPECT_THAT(vmap(f)(xs[slice(2, 3)]), IsNear(loop(f, xs[slice(2, 3)])));                  // one lane
-  EXPECT_THAT(vmap(f)(full({5}, 0.7, float64)), IsNear(loop(f, full({5}, 0.7, float64))));  // none parts
+  // Only one lane.
+  EXPECT_THAT(vmap(f)(xs[slice(2, 3)]), IsNear(loop(f, xs[slice(2, 3)])));
+  // No lane splits off.
+  EXPECT_THAT(vmap(f)(full({5}, 0.7, float64)), IsNear(loop(f, full({5}, 0.7, float64))));
 }
 
 TEST_P(Paths, UnderAndAboveDerivatives) {
@@ -401,7 +407,7 @@ struct Passes : Handler {
 struct Slowly : Controller {
   void handle(Call& call, Resumption<Call> rest) override {
     Outputs outputs;
-    std::exception_ptr threw;  // which the program is to get
+    std::exception_ptr threw;  // rethrown in the program
     try {
       outputs = perform(call);
     } catch (...) {
@@ -415,7 +421,8 @@ struct Slowly : Controller {
 TEST_P(Paths, UnderHandlersOfOnesOwn) {
   const Function f = GetParam().f;
   const Tensor values = loop(f, xs), gradients = loop(grad(f), xs);
-  const auto passes = std::make_shared<Passes>();  // functions of rules run again under it
+  // A shared handler, because functions of rules run under it again later.
+  const auto passes = std::make_shared<Passes>();
   EXPECT_THAT(vmap([&](T x) { return with(passes, [&] { return f(x); }); })(xs), IsNear(values));
   EXPECT_THAT(with(passes, [&] { return vmap(grad(f))(xs); }), IsNear(gradients));
   EXPECT_THAT(vmap(grad([&](T x) { return with(passes, [&] { return f(x); }); }))(xs), IsNear(gradients));
@@ -428,7 +435,7 @@ TEST_P(Paths, UnderHandlersOfOnesOwn) {
   EXPECT_THAT(vmap(debug(grad(f), {.out = &text, .values = true, .trap_nan = true}))(xs), IsNear(gradients));
 }
 
-// ---- what runs, and how often ---------------------------------------------------------------------------------------
+// ---- what runs, and how often -------------------------------------------------------------------
 
 TEST(PathsRun, OncePerWay) {
   int runs = 0;
@@ -445,7 +452,7 @@ TEST(PathsRun, OncePerWay) {
   EXPECT_EQ(runs, 1);
 }
 
-// Counts kernels' operations: those that reach the bottom.
+// Counts the operations that reach the kernels.
 struct Counts : Handler {
   std::map<std::string, int> counts;
   Outputs handle(Call& call) override {
@@ -465,7 +472,7 @@ TEST(PathsRun, NoOperationOfSeveralLanesTwice) {
   EXPECT_EQ(counts.counts["sin"], 1);
   EXPECT_EQ(counts.counts["exp"], 1);
   EXPECT_EQ(counts.counts["tanh"], 1);
-  EXPECT_EQ(counts.counts["cos"], 2);  // on the lanes of each path
+  EXPECT_EQ(counts.counts["cos"], 2);  // once for the lanes of each path
 }
 
 TEST(PathsRun, NothingIsKeptAliveByTheLog) {
@@ -480,7 +487,7 @@ TEST(PathsRun, NothingIsKeptAliveByTheLog) {
   EXPECT_LT(memory_stats().peak_bytes - before, std::int64_t{16} << 20);
 }
 
-TEST(PathsRun, OfManyOperationsAgainInFull) {  // more than the log holds
+TEST(PathsRun, OfManyOperationsAgainInFull) {  // more operations than the log holds
   const auto f = [](T x) {
     Tensor y = x;
     for (int i = 0; i < 150'000; ++i) y = y + 1.;
@@ -567,7 +574,8 @@ TEST(PathsRun, OneResultForAllLanes) {
   EXPECT_EQ(vmap(counted)(abs(xs)).steps, 1);
 }
 
-// Operations that cost more than their answers from the log: none is performed again for a lane that is alone.
+// An operation that costs more than its answer from the log is not performed again for a lane that
+// continues alone.
 TEST(PathsRun, ALaneAloneIsAnsweredFromTheLogWhereThatSavesWork) {
   const Tensor weights = astype(0.11 * sin(reshape(arange(128 * 128), {128, 128}) * 0.7), float64);
   int steps = 0;
@@ -594,7 +602,7 @@ TEST(PathsRun, ALaneAloneIsAnsweredFromTheLogWhereThatSavesWork) {
   EXPECT_THAT(with(counts, [&] { return vmap(fixed_point)(all); }), IsNear(expected));
   std::sort(taken.begin(), taken.end());
   EXPECT_EQ(counts.counts["matmul"], taken.back());
-  EXPECT_GE(std::unique(taken.begin(), taken.end()) - taken.begin(), 4);  // ways
+  EXPECT_GE(std::unique(taken.begin(), taken.end()) - taken.begin(), 4);  // different paths
   const auto total = [&](T x) { return sum(square(fixed_point(x))); };
   const Tensor slope = loop(grad(total), all);
   EXPECT_THAT(vmap(grad(total))(all), IsNear(slope));
@@ -605,7 +613,7 @@ TEST(PathsRun, ALaneAloneIsAnsweredFromTheLogWhereThatSavesWork) {
   EXPECT_THAT(vmap(tangent)(all), IsNear(loop(tangent, all)));
 }
 
-// ---- errors ----------------------------------------------------------------------------------------------------------
+// ---- errors -------------------------------------------------------------------------------------
 
 TEST(PathsErrors, NameTheLanes) {
   const auto fails = [](T x) { return bool(x > 3) ? reshape(x, {2}) : x; };
@@ -615,10 +623,10 @@ TEST(PathsErrors, NameTheLanes) {
   EXPECT_THAT([] { vmap([](T x) { return bool(x > 0) ? x : -x; })(zeros({0})); },
               ThrowsMessage<TransformError>(HasSubstr("there are no lanes")));
   EXPECT_EQ(error_context(), "");
-  EXPECT_THAT(vmap(branch)(xs), IsNear(loop(branch, xs)));  // all is as it was
+  EXPECT_THAT(vmap(branch)(xs), IsNear(loop(branch, xs)));  // the handlers are as before
 }
 
-TEST(PathsErrors, OfAnOperationAreThrownAgain) {  // of those lanes for which it threw
+TEST(PathsErrors, OfAnOperationAreThrownAgain) {  // only in the lanes for which it threw
   const auto f = [](T x) {
     Tensor y = x;
     try {
@@ -629,7 +637,8 @@ TEST(PathsErrors, OfAnOperationAreThrownAgain) {  // of those lanes for which it
     return bool(x > 0) ? y : -y;
   };
   EXPECT_THAT(vmap(f)(xs), IsNear(loop(f, xs)));
-  EXPECT_THAT(vmap(f)(xs * 20.), IsNear(where(xs > 0, xs * 2000., xs * -2000.)));  // for all of them
+  // The operation throws for all lanes.
+  EXPECT_THAT(vmap(f)(xs * 20.), IsNear(where(xs > 0, xs * 2000., xs * -2000.)));
 }
 
 TEST(PathsErrors, AFunctionThatDoesOtherThingsTheSecondTime) {
@@ -673,7 +682,7 @@ TEST(PathsErrors, DerivativesAreNotLostByReading) {
               ThrowsMessage<TransformError>(HasSubstr("grad differentiates this value")));
 }
 
-// ---- threads ---------------------------------------------------------------------------------------------------------
+// ---- threads ------------------------------------------------------------------------------------
 
 TEST(PathsThreads, APullbackWhoseRulesPartRunsOnSeveral) {
   const auto [ys, pullback] = vjp([](T all) { return vmap(by_rule)(all); }, xs);

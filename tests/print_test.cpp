@@ -1,4 +1,5 @@
-// Printing: texts by NumPy 2.4, each from str() of the expression beside it (f4 is np.float32); then what NumPy has no word for.
+// Printing. The expected texts are those of NumPy 2.4, each by str() of the expression beside it
+// (f4 is np.float32). Further tests cover texts without a counterpart in NumPy.
 
 #include <gtest/gtest.h>
 
@@ -83,7 +84,8 @@ TEST(Print, ScientificNotation) {
       {"np.array([1e-10, -1.5, 2e20], f4)", tensor({1e-10, -1.5, 2e20}), "[ 1.0e-10 -1.5e+00  2.0e+20]"},
       {"np.array([1e-100, 1])", tensor({1e-100, 1.}, float64), "[1.e-100 1.e+000]"},
       {"np.array([np.nan, 1e-5], f4)", tensor({nan, 1e-5}), "[   nan 1.e-05]"},
-      // Both sides of each bound: greatest >= 1e6 (float64: 1e8), least < 1e-4, greatest / least > 1000.
+      // Values on both sides of each bound for exponents: greatest >= 1e6 (float64: 1e8),
+      // least < 1e-4, and greatest / least > 1000.
       {"np.array([999999, 1e5], f4)", tensor({999999., 1e5}), "[999999. 100000.]"},
       {"np.array([1e6, 1e5], f4)", tensor({1e6, 1e5}), "[1.e+06 1.e+05]"},
       {"np.array([1e6, 1e5])", tensor({1e6, 1e5}, float64), "[1000000.  100000.]"},
@@ -135,7 +137,7 @@ TEST(Print, LongLinesAreBroken) {
        "[0.    0.125 0.25  0.375 0.5   0.625 0.75  0.875 1.    1.125 1.25  1.375\n"
        " 1.5   1.625 1.75  1.875 2.    2.125 2.25  2.375 2.5   2.625 2.75  2.875\n"
        " 3.    3.125 3.25  3.375 3.5   3.625]"},
-      // The widest line that fits, of 74 columns, and one that would not.
+      // The widest line that fits, of 74 columns, and a line that would be too wide.
       {"np.arange(50) % 10", remainder(arange(50), 10),
        "[0 1 2 3 4 5 6 7 8 9 0 1 2 3 4 5 6 7 8 9 0 1 2 3 4 5 6 7 8 9 0 1 2 3 4 5 6\n"
        " 7 8 9 0 1 2 3 4 5 6 7 8 9]"},
@@ -157,7 +159,7 @@ TEST(Print, MoreThanAThousandElementsAreSummarised) {
        " [4.6250e+02 4.6275e+02 4.6300e+02 ... 4.7425e+02 4.7450e+02 4.7475e+02]\n"
        " [4.7500e+02 4.7525e+02 4.7550e+02 ... 4.8675e+02 4.8700e+02 4.8725e+02]\n"
        " [4.8750e+02 4.8775e+02 4.8800e+02 ... 4.9925e+02 4.9950e+02 4.9975e+02]]"},
-      // A short axis is shown whole; the elements left out have no say in the format.
+      // A short axis is printed completely. Elements that are left out do not influence the format.
       {"np.where(np.arange(1200) == 700, 30, 0).reshape(2, 600)", reshape(where(arange(1200) == 700, 30, 0), {2, 600}),
        "[[0 0 0 ... 0 0 0]\n"
        " [0 0 0 ... 0 0 0]]"},
@@ -177,7 +179,7 @@ TEST(Print, ToAStream) {
 
 TEST(Print, AnEmptyTensorThrows) { EXPECT_THROW(Tensor().str(), TransformError); }
 
-// ---- under transforms -------------------------------------------------------------------------------------
+// ---- under transforms ---------------------------------------------------------------------------
 
 struct CountOps : Handler {
   int count = 0;

@@ -1,4 +1,4 @@
-// Progress bars at a terminal: in a child at a pseudo-terminal.
+// Progress bars of a child process at a pseudo-terminal.
 #include <chrono>
 #include <cstdio>
 #include <stdexcept>
@@ -19,16 +19,18 @@ using testing::Not;
 std::size_t columns_of_last_bar(const std::string& shown) {
   std::string bar = shown.substr(0, shown.rfind("\x1b[K"));
   bar.erase(0, bar.rfind('\r') + 1);
-  if (bar.starts_with("\x1b[")) bar.erase(0, bar.find('A') + 1);  // up to where the bar begins
+  // The text before the bar moves the cursor up.
+  if (bar.starts_with("\x1b[")) bar.erase(0, bar.find('A') + 1);
   return bar.size();
 }
 
-// A step whenever a line comes in.
+// Performs a step for each line of input.
 void steps() {
   with(PrintProgress(), [] {
     std::string line;
     for (long i = 1; i <= 4 && std::getline(std::cin, line); ++i) {
-      std::this_thread::sleep_for(std::chrono::milliseconds(120));  // bars are drawn ten times a second at most
+      // Bars are drawn at most ten times a second.
+      std::this_thread::sleep_for(std::chrono::milliseconds(120));
       progress(i, 4, line);
     }
   });
@@ -39,12 +41,13 @@ TEST(ProgressTerminal, ABarIsAsWideAsTheTerminalIsNow) {
   for (const unsigned short columns : {60, 100, 40, 79}) {
     terminal.resize(columns);
     terminal.press("step\n");
-    terminal.until("step\r\n");  // the terminal shows what is typed
+    terminal.until("step\r\n");  // the terminal echoes the input
     std::string bar = terminal.until("/4");
     bar += terminal.until("\x1b[K");
     EXPECT_LT(columns_of_last_bar(bar), columns);
     if (columns != 60) {
-      EXPECT_GT(columns_of_last_bar(bar), columns - 12u);  // where it is new, the time that remains is not known yet
+      // The first bar, at 60 columns, does not show the remaining time yet.
+      EXPECT_GT(columns_of_last_bar(bar), columns - 12u);
     }
   }
   terminal.until("echo 1");
@@ -68,7 +71,8 @@ TEST(ProgressTerminal, TextOfAnyStreamStandsAbove) {
     const std::size_t place = shown.find(text);
     ASSERT_NE(place, std::string::npos) << text;
     EXPECT_LT(first, place);
-    EXPECT_TRUE(shown.substr(0, place).ends_with("\r\x1b[K\r")) << shown;  // where the bar was
+    // The text replaces the bar.
+    EXPECT_TRUE(shown.substr(0, place).ends_with("\r\x1b[K\r")) << shown;
   }
   EXPECT_THAT(shown, HasSubstr("3/3"));
   EXPECT_THAT(shown, HasSubstr("\x1b[K\r\nafterwards\r\n"));

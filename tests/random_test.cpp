@@ -1,15 +1,23 @@
-// Random numbers, bit by bit against jax.random 0.10. The numbers come from this:
+// Random numbers, compared bit by bit with jax.random 0.10.
+// The expected numbers come from this program:
 //
 //   import jax, numpy as np, jax.numpy as jnp
 //   r = jax.random; k = r.key(42); f = lambda a: [float(v).hex() for v in np.asarray(a).ravel()]
-//   r.key_data(r.split(r.key(0), 3)), r.key_data(r.fold_in(k, 7)), r.bits(r.key(0), (5,)), r.bits(k, (2, 3))
-//   b = np.asarray(r.bits(k, (1000000,))).astype("u8"); b.sum(), (b * np.arange(1, 1000001, dtype="u8")).sum()
+//   r.key_data(r.split(r.key(0), 3)), r.key_data(r.fold_in(k, 7))
+//   r.bits(r.key(0), (5,)), r.bits(k, (2, 3))
+//   b = np.asarray(r.bits(k, (1000000,))).astype("u8")
+//   b.sum(), (b * np.arange(1, 1000001, dtype="u8")).sum()
 //   f(r.uniform(k, (4,))), f(r.uniform(k, (6,), minval=-1.3, maxval=2.9)), r.normal(k, (6,))
-//   r.bernoulli(k, 0.3, (16,)), r.bernoulli(k, jnp.linspace(0, 1, 8)), r.permutation(k, 8), r.permutation(k, 5000)
-//   g = lambda a: [float(v) for v in a]; l = jnp.broadcast_to(jnp.log(jnp.arange(1., 7.)), (20, 6)); g(r.gumbel(k, (6,)))
-//   r.categorical(k, l), r.categorical(k, l.T, axis=0), r.categorical(k, jnp.zeros((4, 5, 3)), axis=1)
-//   r.categorical(k, jnp.array([0., 3., 1.])); and, with 64 bits, g(r.gumbel(k, (4,), jnp.float64)), r.categorical(k, l)
-//   jax.config.update('jax_enable_x64', True); f(r.uniform(k, (4,), dtype=jnp.float64)), r.key_data(r.key(2**40 + 5))
+//   r.bernoulli(k, 0.3, (16,)), r.bernoulli(k, jnp.linspace(0, 1, 8))
+//   r.permutation(k, 8), r.permutation(k, 5000)
+//   g = lambda a: [float(v) for v in a]; l = jnp.broadcast_to(jnp.log(jnp.arange(1., 7.)), (20, 6))
+//   g(r.gumbel(k, (6,)))
+//   r.categorical(k, l), r.categorical(k, l.T, axis=0)
+//   r.categorical(k, jnp.zeros((4, 5, 3)), axis=1), r.categorical(k, jnp.array([0., 3., 1.]))
+//   # and, with 64 bits:
+//   jax.config.update('jax_enable_x64', True)
+//   g(r.gumbel(k, (4,), jnp.float64)), r.categorical(k, l)
+//   f(r.uniform(k, (4,), dtype=jnp.float64)), r.key_data(r.key(2**40 + 5))
 
 #include <functional>
 
@@ -38,7 +46,8 @@ const Key key(42);
 TEST(Key, OfASeed) {
   EXPECT_THAT(words(Key(0).data()), ElementsAre(0, 0));
   EXPECT_THAT(words(Key(42).data()), ElementsAre(0, 42));
-  // With 64-bit integers enabled; without them JAX cuts seeds to 32 bits.
+  // The expected words are JAX's with 64-bit integers enabled.
+  // Without them JAX truncates seeds to 32 bits.
   EXPECT_THAT(words(Key((1ull << 40) + 5).data()), ElementsAre(256, 5));
   EXPECT_THAT(words(Key(static_cast<std::uint64_t>(-1)).data()), ElementsAre(0xffffffffu, 0xffffffffu));
 }
@@ -99,7 +108,7 @@ TEST(RandomBits, EqualJax) {
               ThrowsMessage<ShapeError>("random_bits: shape [-1] has a negative length"));
 }
 
-// Whatever is drawn of a key, its first numbers are the same.
+// The first numbers drawn from a key do not depend on how many are drawn.
 TEST(RandomBits, DoNotDependOnHowManyAreDrawn) {
   const std::vector<std::uint32_t> all = words(random_bits(key, {100}));
   for (Index n = 0; n < 100; ++n)
@@ -209,18 +218,19 @@ TEST(Permutation, EqualsJax) {
               ThrowsMessage<ShapeError>("permutation: a tensor of rank 0 has no entries to permute"));
 }
 
-// Three rounds of sorting: r.permutation(k, 3000000)
+// r.permutation(k, 3000000) takes three rounds of sorting.
 TEST(Permutation, OfManyElementsEqualsJax) {
   const std::vector<double> p = values(permutation(key, 3000000));
   EXPECT_THAT(std::vector(p.begin(), p.begin() + 6), ElementsAre(2727, 1589815, 621866, 1520543, 4163, 2943510));
   EXPECT_THAT(std::vector(p.end() - 4, p.end()), ElementsAre(334293, 2390382, 2867352, 2323304));
 }
 
-// ---- under vmap -------------------------------------------------------------------------------------------
+// ---- under vmap ---------------------------------------------------------------------------------
 
 using Draw = std::function<Tensor(const Key&)>;
 
-// Split keys give each lane what a loop gives; one key gives all lanes the same; nested vmaps do likewise.
+// Split keys give each lane the numbers that a loop gives. A single key gives all lanes the same
+// numbers. Nested vmaps behave likewise.
 void expect_lanes(const Draw& draw) {
   const Tensor keys = split(key, 6);
   const auto of = [&](const Tensor& data) { return astype(draw(Key(data)), float64); };

@@ -1,12 +1,13 @@
-// Every program and output in the documents is true: the lines of a program stand in the named example, test or source, in this
-// order (however indented), and the output is what the program prints. A comment before the block names the file:
+// Every program and output in the documents is true. The lines of a program occur in the named
+// example, test or source file in the same order, with any indentation. An output is what the
+// program prints. A comment before the block names the file:
 //
-//   <!-- from examples/NAME.cpp -->                   the lines, leaving out any; also .h and .py, of any folder
-//   <!-- output of examples/NAME.cpp -->              all that it prints
-//   <!-- output of examples/NAME.cpp, in part -->     whole lines of it, one after the other
+//   <!-- from examples/NAME.cpp -->                 some of its lines; also .h and .py files
+//   <!-- output of examples/NAME.cpp -->            the complete output
+//   <!-- output of examples/NAME.cpp, in part -->   consecutive whole lines of the output
 //
-// The README keeps to one page, and the limits that docs/guides/compile.md lists are the constants of the code.
-// docs/site/check_links.py checks the documents' links.
+// The README fits on one page, and the limits that docs/guides/compile.md lists are the constants
+// of the code. docs/site/check_links.py checks the documents' links.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -46,11 +47,11 @@ std::string text_of(const fs::path& path) {
 }
 
 struct Block {
-  std::string program, text;  // "examples/04_debug.cpp"
+  std::string program, text;  // program is a path such as "examples/04_debug.cpp"
   bool in_part;
 };
 
-// All documents of the tree: those of docs and its guides, and the README of each folder.
+// All documents: the pages of docs and its guides, and the README of each top-level folder.
 std::vector<fs::path> pages() {
   std::vector<fs::path> found{"README.md", "HACKING.md"};
   for (const char* const folder : {"docs", "docs/guides"})
@@ -61,7 +62,7 @@ std::vector<fs::path> pages() {
   return found;
 }
 
-// The blocks of a page that a comment of `what` announces.
+// The blocks of a page that follow a comment of the kind `what`, which is "from" or "output of".
 std::vector<Block> blocks_of(const fs::path& page, const std::string& what) {
   const std::regex comment("<!-- (from|output of) ([\\w/]+\\.(?:cpp|h|py))(, in part)? -->");
   std::vector<Block> blocks;
@@ -71,14 +72,14 @@ std::vector<Block> blocks_of(const fs::path& page, const std::string& what) {
     const std::string line = without_indentation(lines[i]);
     if (!std::regex_match(line, match, comment) || match[1] != what) continue;
     Block block{match[2], "", match[3].matched};
-    i += 2;  // past the fence
+    i += 2;  // skips the fence
     for (; i < lines.size() && without_indentation(lines[i]) != "```"; ++i) block.text += lines[i] + "\n";
     blocks.push_back(block);
   }
   return blocks;
 }
 
-// Those of all pages; there are some.
+// The blocks of all pages. There must be some.
 std::vector<Block> blocks_of_pages(const std::string& what) {
   std::vector<Block> blocks;
   for (const fs::path& page : pages())
@@ -115,7 +116,7 @@ TEST(Readme, OutputIsWhatTheExamplesPrint) {
   }
 }
 
-// No document shows a program that nothing compiles.
+// Every C++ program in a document has a comment that names its source.
 TEST(Readme, AllProgramsAreAnnounced) {
   for (const fs::path& page : pages()) {
     std::size_t shown = 0;
@@ -132,7 +133,7 @@ TEST(Readme, IsOnePage) {
   EXPECT_LE(text.size(), 12 * 1024);
 }
 
-// The list of guides leads to every document.
+// The list of guides links to every document.
 TEST(Readme, DocumentsAreListed) {
   const std::string list = text_of(root / "docs/guides/README.md");
   for (const auto& entry : fs::directory_iterator(root / "docs/guides")) {
@@ -149,7 +150,7 @@ TEST(Readme, DocumentsAreListed) {
 TEST(Readme, LimitsOfCompileAreThoseOfTheCode) {
   struct Limit {
     const char *row, *file, *constant;
-    int cell = 0;  // of a row with several numbers
+    int cell = 0;  // the position of the number in a row with several numbers
     bool is_exponent = false;
   };
   const Limit limits[] = {
@@ -180,7 +181,7 @@ TEST(Readme, LimitsOfCompileAreThoseOfTheCode) {
     ASSERT_NE(row, std::string::npos) << "the table of limits has no row: " << limit.row;
     std::string line = table.substr(row, table.find('\n', row) - row);
     std::string shown = line.substr(line.rfind(" | ") + 3);
-    std::erase(shown, ',');  // 1,024
+    std::erase(shown, ',');  // the comma of 1,024
     for (int cell = 0; cell < limit.cell; ++cell) shown.erase(0, shown.find(';') + 1);
     const long long value = std::stoll(number[1]);
     EXPECT_EQ(std::stoll(shown), limit.is_exponent ? 1LL << value : value) << line;

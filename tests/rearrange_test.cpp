@@ -1,5 +1,5 @@
-// Functions composed of layout operations, against NumPy; which of them are views; the texts of their errors. Every dtype,
-// layout and transform: tests/table.
+// Functions composed of layout operations: against NumPy, which results are views,
+// and the texts of their errors. tests/table tests every dtype, layout and transform.
 
 #include <stave/stave.h>
 
@@ -99,7 +99,8 @@ TEST(Roll, WrapsAround) {
   EXPECT_THAT(roll(x, 5), Equals(tensor({{7, 8, 9, 10}, {11, 0, 1, 2}, {3, 4, 5, 6}})));
   EXPECT_THAT(roll(x, 1, {0, 1}), Equals(roll(roll(x, 1, 0), 1, 1)));
   EXPECT_THAT(roll(x, {1, 1}, 0), Equals(roll(x, 2, 0)));
-  EXPECT_THAT(roll(x, std::numeric_limits<Index>::min(), 0), Equals(roll(x, 1, 0)));  // -2^63 is 1 modulo 3
+  // -2^63 is 1 modulo 3.
+  EXPECT_THAT(roll(x, std::numeric_limits<Index>::min(), 0), Equals(roll(x, 1, 0)));
   EXPECT_THAT([&] { roll(x, 1, 2); }, ThrowsMessage<IndexError>("roll: axis 2 is out of range for rank 2"));
   EXPECT_THAT(
       [&] {
@@ -128,10 +129,11 @@ TEST(Repeat, RepeatsEntries) {
       },
       ThrowsMessage<ShapeError>(
           "repeat: 3 counts for axis 0 of shape [2,2]: give one for each of its 2 entries, or a single one"));
-  EXPECT_THAT(repeat(x, std::vector<Index>{2}, 1), Equals(repeat(x, 2, 1)));  // as NumPy
+  // A single count applies to all entries, as in NumPy.
+  EXPECT_THAT(repeat(x, std::vector<Index>{2}, 1), Equals(repeat(x, 2, 1)));
   EXPECT_THAT(repeat(x, std::vector<Index>{2}), Equals(repeat(x, 2)));
   EXPECT_THAT([&] { repeat(x, 2, 2); }, ThrowsMessage<IndexError>("repeat: axis 2 is out of range for rank 2"));
-  // What was repeated is summed.
+  // The gradient sums over the repeated entries.
   EXPECT_THAT(grad([](T t) {
                 return sum(repeat(t, {2, 0, 1}) * tensor({1., 10., 100.}));
               })(ones({3})),

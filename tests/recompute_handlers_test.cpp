@@ -1,5 +1,6 @@
-// Values that a tape computes again (handlers/transforms/rematerialization.cpp): who sees that, and under whom; values and pullbacks that outlive the
-// function. The programs: recompute_test.cpp.
+// Values that a tape recomputes (handlers/transforms/rematerialization.cpp): which handlers
+// see the recomputation, under which handlers it happens, and values and pullbacks that
+// outlive the function. recompute_test.cpp tests the programs.
 #include <string>
 #include <thread>
 #include <vector>
@@ -51,7 +52,7 @@ struct Rounds : Handler {
   }
 };
 
-// What was computed under a handler is not computed again without it, nor the other way round.
+// A value that was computed under a handler is not recomputed without that handler, and vice versa.
 TEST(RecomputeUnderHandlers, OfAPullbackThatIsCalledElsewhere) {
   const Tensor x = random_x(2), one = tensor(1.);
   const auto inside = [&](Recompute when) {
@@ -71,7 +72,7 @@ TEST(RecomputeUnderHandlers, OfAPullbackThatIsCalledElsewhere) {
   EXPECT_EQ(again.names, plain.names);
 }
 
-// An outer derivative goes through what is computed again, a handler between notwithstanding.
+// An outer derivative differentiates through recomputed values, even with a handler in between.
 TEST(RecomputeUnderHandlers, UnderAnotherGradientWithAHandlerBetween) {
   const Tensor x = random_x(3, float64);
   const auto twice = [&](Recompute when) {

@@ -1,5 +1,7 @@
-// Values that a tape computes again (handlers/transforms/rematerialization.cpp, fused_backward.h): random programs against the tape that keeps everything, bit for
-// bit, in every nest; what is kept in memory. Who sees what: recompute_handlers_test.cpp.
+// Values that a tape recomputes (handlers/transforms/rematerialization.cpp, fused_backward.h):
+// random programs must give the same bits as with a tape that keeps everything, in every nest.
+// Also the memory that a tape keeps. recompute_handlers_test.cpp tests which handlers see the
+// recomputation.
 #include <cstddef>
 #include <functional>
 #include <random>
@@ -23,7 +25,7 @@ std::size_t live() { return memory_stats().live_bytes; }
 
 Index pick(Random& random, Index count) { return std::uniform_int_distribution<Index>(0, count - 1)(random); }
 
-// ---- random programs --------------------------------------------------------------------------------------
+// ---- random programs ----------------------------------------------------------------------------
 
 Tensor step(Random& random, T a, T b, T row, T square_matrix) {
   switch (pick(random, 24)) {
@@ -57,12 +59,12 @@ Tensor step(Random& random, T a, T b, T row, T square_matrix) {
   }
 }
 
-// The same for the same seed.
+// The program depends only on the seed.
 Tensor random_program(std::uint64_t seed, T x, T row, T square_matrix) {
   Random random(seed);
   std::vector<Tensor> values{x, x * row};
   const Index steps = 4 + pick(random, 30);
-  const bool chain = pick(random, 2) == 0;  // or a graph
+  const bool chain = pick(random, 2) == 0;  // otherwise a graph
   for (Index i = 0; i < steps; ++i) {
     const auto last = static_cast<Index>(values.size()) - 1;
     T a = values[static_cast<std::size_t>(chain ? last : pick(random, last + 1))];
@@ -118,7 +120,8 @@ TEST(Recompute, UnderVmapAndJvpBitForBit) {
   }
 }
 
-// The order in which an outer transform adds is another there.
+// Recomputation changes the order in which an outer transform adds,
+// so the results agree only up to rounding.
 TEST(Recompute, SecondDerivatives) {
   for (std::uint64_t seed = 0; seed < 60; ++seed) {
     const Tensor x = random_x(seed, float64), v = random_x(seed + 500, float64), row = row_of(float64),
@@ -140,7 +143,7 @@ TEST(Recompute, SecondDerivatives) {
   }
 }
 
-// ---- memory -------------------------------------------------------------------------------------------------
+// ---- memory -------------------------------------------------------------------------------------
 
 struct Kept {
   std::size_t bytes;
@@ -159,7 +162,7 @@ Kept kept_by_tape(F f, const std::vector<Tensor>& xs, Recompute when) {
   return {bytes, found};
 }
 
-// Values of 256 KiB; weights of a few.
+// Values of 256 KiB and weights of 16 KiB.
 Tensor large(std::uint64_t key) { return normal(Key(key), {1024, 64}); }
 Tensor weight(std::uint64_t key) { return normal(Key(key), {64, 64}) * 0.1; }
 Tensor layer_norm_written_out(T x) {
@@ -171,7 +174,7 @@ using Leaves = std::vector<Tensor>;
 struct Row {
   const char* name;
   std::function<Tensor(const Leaves&)> f;
-  bool less;  // something is dropped
+  bool less;  // true if the tape must drop some values
 };
 const std::vector<Row>& rows() {
   static const std::vector<Row> all{{"products added, then exp",
@@ -263,7 +266,7 @@ TEST(TapeMemory, OfRandomProgramsIsNeverMore) {
     const std::vector<Tensor> xs{random_x(seed), row_of(), matrix_of()};
     const auto f = [&](const Leaves& p) { return random_program(seed, p[0], p[1], p[2]); };
     const std::size_t plain = kept_by_tape(f, xs, never).bytes;
-    // a number that an operation reads again may be held: a few bytes
+    // The tape may hold a number that an operation reads again, which takes a few bytes.
     EXPECT_LE(kept_by_tape(f, xs, always).bytes, plain) << "seed " << seed;
   }
 }
@@ -278,7 +281,8 @@ TEST(TapeMemory, OfALongRunIsThatOfAFewValues) {
   reset_peak_memory();
   const std::size_t before = live();
   const Tensor found = grad(f)(x);
-  EXPECT_LE(memory_stats().peak_bytes - before, 11 * MiB);  // begins at 4 MiB
+  // Recomputation begins when the tape keeps 4 MiB.
+  EXPECT_LE(memory_stats().peak_bytes - before, 11 * MiB);
   EXPECT_EQ(bytes_of(found), bytes_of(grad(f, {.recompute = never})(x)));
 }
 

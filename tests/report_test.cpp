@@ -1,4 +1,4 @@
-// report and progress: who hears what, and how it is written down.
+// report and progress: which handlers receive them, and how handlers print them.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -74,7 +74,8 @@ TEST(Report, UnderTransforms) {
   EXPECT_THAT(heard_of(grad(checkpoint(f)), point()), Equals(point()));
   EXPECT_THAT(heard_of(vmap(grad(checkpoint(f))), xs), Equals(xs));
   EXPECT_THAT(heard_of(compile(f), point()), Equals(point()));
-  // Inside of grad its values are constants, and it may have ended when the checkpoint runs again.
+  // Inside grad, reported values are constants. The handler may have ended
+  // when the checkpoint runs again.
   Heard inside;
   const auto g = [&](T x) { return with(inside, [&] { return checkpoint(f)(x); }); };
   EXPECT_THAT(grad(g)(point()), Equals(2. * point()));
@@ -128,9 +129,10 @@ TEST(CsvReports, WritesAFile) {
               HasSubstr("CsvReports: /no/such/folder/x.csv cannot be written"));
 }
 
-// ---- a terminal --------------------------------------------------------------------------------------------
+// ---- a terminal ---------------------------------------------------------------------------------
 
-/// The lines that a terminal shows after this text, of the control sequences that bars use.
+/// The lines that a terminal shows after this text. It knows only
+/// the control sequences that bars use.
 std::string shown(const std::string& text) {
   std::vector<std::string> lines(1);
   std::size_t row = 0, column = 0;
@@ -157,7 +159,7 @@ std::string shown(const std::string& text) {
   return all;
 }
 
-/// What is shown after a body under PrintProgress, of a clock that the body turns.
+/// The output of a body under PrintProgress, with a clock that the body advances.
 struct Drawn {
   std::ostringstream out;
   double now = 0;
@@ -252,7 +254,8 @@ TEST(Progress, NestedLoopsNeedNoNames) {
   const std::string end = drawn.after([&] {
     for (long epoch = 0; epoch < 4; ++epoch) {
       progress(epoch, 4);
-      for (long i = 0; i < 10 + epoch; ++i, drawn.now += 1) progress(i + 1, 10 + epoch);  // another total each time
+      // The total differs each time.
+      for (long i = 0; i < 10 + epoch; ++i, drawn.now += 1) progress(i + 1, 10 + epoch);
     }
     progress(4, 4);
   });
@@ -324,7 +327,7 @@ TEST(Progress, GivesTheStreamBackItsBuffer) {
 }
 
 TEST(Progress, NumbersThatDoNotFitAreNoErrors) {
-  progress(5, 3);  // nobody watches
+  progress(5, 3);  // no handler is installed
   progress(-1, -2);
   Drawn drawn;
   const std::string end = drawn.after([&] {

@@ -1,4 +1,5 @@
-// Kernels of a compiled program that some rows go through at a time: the bits of the function itself, whatever the rows are.
+// Kernels of a compiled program that run over blocks of rows: they must give the same bits as
+// the function itself, for any shape.
 #include <stave/core/program/row_blocks.h>
 #include <stave/stave.h>
 
@@ -11,7 +12,7 @@ using namespace stave_test;
 
 using Function = Tensor (*)(const Tensor&);
 
-// The same bits.
+// Matches a tensor with the same bits.
 MATCHER_P(Is, expected, "") {
   const Tensor want = expected;
   return stave_detail::same_bits(arg, want);
@@ -26,9 +27,9 @@ const Function functions[] = {
       const Tensor c = x - mean(x, -1, keepdims);
       return c * rsqrt(mean(square(c), -1, keepdims) + 1e-5);
     },
-    // Sums over both axes, and between them sums over rows.
+    // Sums over both axes, and sums over rows between them.
     [](const Tensor& x) { return sum(sin(x) * sum(x, -1, keepdims)) + sum(cos(x) - max(x, 0, keepdims)); },
-    // What is made is read across the rows: transposed, reversed, from another row.
+    // Intermediate values are read across the rows: in reverse order, or from another row.
     [](const Tensor& x) {
       const Tensor y = tanh(x * sum(x, -1, keepdims));
       return y + flip(y, 0) * sum(y, -1, keepdims);
@@ -43,7 +44,7 @@ const Function functions[] = {
       const Tensor y = where(mask, x, 0.5 * x) * astype(sum(n, -1, keepdims), x.dtype());
       return y - astype(argmax(y, 1), x.dtype())(ellipsis, newaxis) * prod(tanh(y), -1, keepdims);
     },
-    // Its argument lives on, and what is made twice.
+    // The argument is read again at the end, and an intermediate value is read twice.
     [](const Tensor& x) {
       const Tensor y = exp(-square(x - x(ellipsis, slice(0, 1))));
       return concat({y / sum(y, -1, keepdims), y * any(x > 3., -1, keepdims) + x}, 0);

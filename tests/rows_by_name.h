@@ -1,4 +1,4 @@
-// Reads the figures of peers that are stored as lines "name,number,number,...".
+// Reads reference values from files whose lines have the form "name,number,number,...".
 #pragma once
 
 #include <fstream>
@@ -9,7 +9,8 @@
 
 namespace stave_test {
 
-/// The numbers of each line of tests/data/`file`, by its name. Lines that begin with # are comments.
+/// Maps the name of each line of tests/data/`file` to the line's numbers.
+/// Lines that begin with # are comments.
 inline std::map<std::string, std::vector<double>> rows_by_name(const std::string& file) {
   std::map<std::string, std::vector<double>> rows;
   std::ifstream lines(STAVE_SOURCE_DIR "/tests/data/" + file);

@@ -1,6 +1,6 @@
-// Functions with rules of their own in programs: rules that call the function whose rule they are,
-// or each other's; values that rules capture; rules that read values. Each against the function
-// without trace and compile, or a closed form.
+// Functions with custom rules in programs: rules that call their own function or each other's,
+// rules that capture values, and rules that read values. Each is compared with the function without
+// trace and compile, or with a closed form.
 #include <thread>
 
 #include <stave/stave.h>
@@ -16,7 +16,7 @@ namespace {
 
 using F = std::function<Tensor(const Tensor&)>;
 
-// ---- rules without end -------------------------------------------------------------------------------------------
+// ---- rules without end --------------------------------------------------------------------------
 
 Tensor contraction(const Tensor& a) {
   return fixed_point([](const Tensor& x, const Tensor& c) { return 0.3 * sin(x) + c; })(zeros_like(a), a);
@@ -37,7 +37,7 @@ Tensor decay(const Tensor& a) {
   return odeint([](const Tensor& y, const Tensor&, const Tensor& rate) { return -rate * y; },
                 {.rtol = 1e-3, .atol = 1e-3})(a, tensor({0., 0.5}, float64), a)(1);
 }
-// sin and cos, the rule of each of which calls the other.
+// sin and cos. The rule of each calls the other function.
 Tensor my_cos(const Tensor& x);
 Tensor my_sin(const Tensor& x) {
   return custom_jvp([](const Tensor& y) { return sin(y); },
@@ -63,8 +63,8 @@ Tensor my_exp_back(const Tensor& x) {
                     },
                     [](const Tensor& e, const Tensor& ct) { return ct * e; })(x);
 }
-// What f and its rules capture is computed of the argument, by value; its derivative by that is
-// stopped.
+// The function and its rules capture a value computed from the argument.
+// stop_gradient stops the derivative by that value.
 Tensor scaled_exp(const Tensor& x, const Tensor& scale) {
   return custom_jvp([scale](const Tensor& y) { return exp(scale * y); },
                     [scale](const Tensor& y, const Tensor& dy) {
@@ -77,7 +77,7 @@ Tensor in_checkpoint(const Tensor& x) {
   const Tensor scale = stop_gradient(sum(x));
   return checkpoint([scale](const Tensor& y) { return my_exp(scaled_exp(y, scale) * 0.1) * y; })(x);
 }
-// Rules that have a checkpoint.
+// A function whose rule contains a checkpoint.
 Tensor checkpoint_in_rule(const Tensor& x) {
   return custom_jvp([](const Tensor& y) { return exp(y); },
                     [](const Tensor& y, const Tensor& dy) {
@@ -98,7 +98,7 @@ Tensor batched_exp(const Tensor& x) {
     return stack(each);
   })(x);
 }
-// A rule that reads a value, in which lanes differ.
+// A rule that reads a value that differs between lanes.
 Tensor reads(const Tensor& x) {
   return custom_jvp([](const Tensor& y) { return y * abs(y); },
                     [](const Tensor& y, const Tensor& dy) {
@@ -202,7 +202,7 @@ TEST_P(RuleWithoutEnd, IsCompiledWithItsDerivative) {
 INSTANTIATE_TEST_SUITE_P(Rules, RuleWithoutEnd, testing::ValuesIn(functions),
                          [](const auto& row) { return std::string(row.param.name); });
 
-// ---- when rules are recorded -------------------------------------------------------------------------------------
+// ---- when rules are recorded --------------------------------------------------------------------
 
 int runs = 0;
 Tensor counted(const Tensor& x) {
@@ -226,7 +226,7 @@ TEST(Rules, AreRecordedWhenADerivativeNeedsThem) {
   EXPECT_THAT(by_grad(x), IsNear(exp(x)));
   EXPECT_EQ(runs, 1);
   EXPECT_THAT(by_grad(2. * x), IsNear(exp(2. * x)));
-  EXPECT_EQ(runs, 1);  // it is kept
+  EXPECT_EQ(runs, 1);  // the recorded rule is kept
   EXPECT_THAT(grad([&](const Tensor& y) { return sum(by_grad(y)); })(x), IsNear(exp(x)));
   EXPECT_EQ(runs, 2);
 }
@@ -259,7 +259,7 @@ TEST(Rules, ThatThrowAreNoErrorUntilTheyAreNeeded) {
   EXPECT_THAT([&] { grad([c = compile(f)](const Tensor& y) { return sum(c(y)); })(x); }, has_none);
 }
 
-// ---- what rules capture ------------------------------------------------------------------------------------------
+// ---- what rules capture -------------------------------------------------------------------------
 
 // y = exp(s x) with s = sum(x x), which the rule captures: dy = s y dx.
 TEST(Rules, CapturedValuesAreThoseOfTheReplay) {
@@ -301,7 +301,8 @@ TEST(Rules, CapturedValueThatIsDifferentiatedIsAnErrorAsWithoutProgram) {
   EXPECT_THAT([&] { grad([p = trace(f)(x)](const Tensor& y) { return sum(p(y)); })(x); }, captured);
 }
 
-// By reference, to what ends with the compiled function: it is recorded while that runs.
+// The rule captures local variables of the compiled function by reference. This is valid because
+// the rule is recorded while the function runs.
 TEST(Rules, OfACompiledFunctionMayReferToItsLocals) {
   const auto f = [](const Tensor& x, const Tensor& scale) {
     const Tensor twice = 2. * scale;
@@ -320,7 +321,7 @@ TEST(Rules, OfACompiledFunctionMayReferToItsLocals) {
   }
 }
 
-// ---- rules of vmap -----------------------------------------------------------------------------------------------
+// ---- rules of vmap ------------------------------------------------------------------------------
 
 TEST(Rules, OfVmapArePartOfPrograms) {
   const auto f = custom_vmap([](const Tensor& y) { return sin(y); },
@@ -332,7 +333,7 @@ TEST(Rules, OfVmapArePartOfPrograms) {
   for (int i = 0; i < 2; ++i) EXPECT_THAT(vmap(c)(xs), IsNear(sin(xs) + 1.));
   EXPECT_THAT(trace(vmap(trace(f)(xs(0))))(xs)(2. * xs), IsNear(sin(2. * xs) + 1.));
   EXPECT_THAT(vmap(grad(c))(xs), IsNear(cos(xs)));
-  const auto scaled = [](const Tensor& x) {  // a captured value
+  const auto scaled = [](const Tensor& x) {  // captures a value
     const Tensor s = sum(x);
     return custom_vmap([s](const Tensor& y) { return s * y; },
                        [s](Index, const std::vector<bool>&, const Tensor& y) { return s * y + 1.; });
@@ -342,7 +343,8 @@ TEST(Rules, OfVmapArePartOfPrograms) {
   EXPECT_THAT(vmap(p, {.in_axes = {unmapped, 0}})(tensor({2., 3.}), xs), IsNear(5. * xs + 1.));
 }
 
-// The rule's own call of another function with a rule keeps that, under a second derivative too.
+// A rule that calls another function with a rule keeps that function's rule,
+// also under a second derivative.
 TEST(Rules, OfCallsInRulesOfForwardModeAreKept) {
   const auto straight =
       custom_vjp([](const Tensor& y) { return round(y); }, [](const Tensor& y) { return std::pair(round(y), y); },
@@ -359,7 +361,7 @@ TEST(Rules, OfCallsInRulesOfForwardModeAreKept) {
   EXPECT_THAT(second(trace(f)(x)), IsNear(one));
 }
 
-// ---- threads -----------------------------------------------------------------------------------------------------
+// ---- threads ------------------------------------------------------------------------------------
 
 TEST(Rules, AreRecordedByOneOfManyThreads) {
   const Tensor x = tensor({0.5, -1., 0.25}, float64);
@@ -380,7 +382,7 @@ TEST(Rules, AreRecordedByOneOfManyThreads) {
   }
 }
 
-// ---- names -------------------------------------------------------------------------------------------------------
+// ---- names --------------------------------------------------------------------------------------
 
 struct CountOps : Handler {
   int n = 0;

@@ -1,5 +1,6 @@
-// .safetensors files: what the reference implementation wrote is read (tests/data, made by make_safetensors.py there), what is written
-// has the same bytes as what it writes, and tensors are the mapped file, which nothing writes to. Damaged files: io_damage_test.cpp.
+// .safetensors files. Stave reads the files of the reference implementation (make_safetensors.py in
+// tests/data makes them) and writes the same bytes. Loaded tensors are views of the mapped file,
+// which no operation writes to. io_damage_test.cpp tests damaged files.
 
 #include <cstring>
 #include <fstream>
@@ -28,7 +29,7 @@ const std::string data = STAVE_SOURCE_DIR "/tests/data/";
 const std::vector<Dtype> dtypes = {bool_, uint8, uint16,  uint32,   uint64,  int8,   int16,
                                    int32, int64, float16, bfloat16, float32, float64};
 
-/// A file with this header, as long as it is.
+/// A file with this header, without padding.
 std::string file_of(const std::string& header, const std::string& elements) {
   std::string bytes;
   for (int i = 0; i < 8; ++i) bytes += static_cast<char>(header.size() >> (8 * i));
@@ -45,7 +46,7 @@ bool is_mapped(const std::string& path) {
   return false;
 }
 
-// ---- as the reference implementation ----------------------------------------------------------------------
+// ---- as the reference implementation ------------------------------------------------------------
 
 TEST(Safetensors, ReadsWhatTheReferenceWrote) {
   const Named arrays = load_safetensors<Named>(data + "arrays.safetensors");
@@ -109,7 +110,7 @@ TEST(Safetensors, KeepsEveryBitOfFloats) {
   EXPECT_EQ(std::memcmp(got.data(), bits.data(), 8 * bits.size()), 0);
 }
 
-// ---- trees ------------------------------------------------------------------------------------------------
+// ---- trees --------------------------------------------------------------------------------------
 
 struct Linear {
   Tensor weight, bias;
@@ -191,7 +192,7 @@ TEST(Safetensors, NamesAllThatDoesNotFit) {
   EXPECT_THAT(fault(file, many), EndsWith("\n  and so on: 103 faults in all"));
 }
 
-// ---- several files ----------------------------------------------------------------------------------------
+// ---- several files ------------------------------------------------------------------------------
 
 TEST(Safetensors, ReadsTheFilesOfAnIndex) {
   const Named model = load_safetensors<Named>(data + "sharded.safetensors.index.json");
@@ -230,7 +231,7 @@ TEST(Safetensors, AnIndexSaysWhichTensorsThereAre) {
   EXPECT_EQ(fault(std::string(200, '[')), start + "the index nests more than 100 levels");
 }
 
-// ---- tensors are the file ---------------------------------------------------------------------------------
+// ---- tensors are the file -----------------------------------------------------------------------
 
 TEST(Safetensors, TensorsAreViewsOfTheMappedFile) {
   const Folder folder;
@@ -260,7 +261,7 @@ TEST(Safetensors, ATensorOutlivesTheReplacementOfItsFile) {
   EXPECT_THAT(load_safetensors<Tensor>(folder / "x"), Equals(2 * ones({100})));
 }
 
-// The mapping cannot be written to: an operation that tried would end the program.
+// The mapping is read-only: an operation that wrote to it would crash the program.
 TEST(Safetensors, NoOperationWritesToTheFile) {
   const Folder folder;
   const Tensor ordinals = arange(1., 10001.), one = arange(1., 2.);
@@ -321,12 +322,13 @@ TEST(Safetensors, IsNoOperation) {
     save_safetensors(folder / "x", x * 2);
     return sum(x * load_safetensors<Tensor>(folder / "x"));
   };
-  EXPECT_THAT(grad(f)(tensor({1., 2.})), Equals(tensor({2., 4.})));  // what is read is a constant
+  // The array that was read is a constant.
+  EXPECT_THAT(grad(f)(tensor({1., 2.})), Equals(tensor({2., 4.})));
 }
 
-// ---- dtypes that Stave lacks -------------------------------------------------------------------------------
+// ---- dtypes that Stave lacks --------------------------------------------------------------------
 
-/// A file of two floats, one float of 8 bits, and two more floats.
+/// A file of two float32 numbers, one 8-bit float, and two more float32 numbers.
 std::string with_float8() {
   return file_of(R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]},"b/c":{"dtype":"F8_E4M3","shape":[1,1],)"
                  R"("data_offsets":[8,9]},"b/d":{"dtype":"F32","shape":[2],"data_offsets":[9,17]}})",
@@ -414,7 +416,7 @@ TEST(Safetensors, ListsItsTensors) {
             "list_safetensors: " + folder / "none" + ": cannot be opened: No such file or directory");
 }
 
-// ---- files that others change ------------------------------------------------------------------------------
+// ---- files that others change -------------------------------------------------------------------
 
 TEST(Safetensors, ACopyOutlivesWhateverBecomesOfTheFile) {
   const Folder folder;
@@ -425,7 +427,8 @@ TEST(Safetensors, ACopyOutlivesWhateverBecomesOfTheFile) {
   EXPECT_GE(memory_stats().live_bytes, before + 40002);
   EXPECT_FALSE(is_mapped(path));
   const Named like = load_safetensors(path, x, {.copy = true});
-  fs::resize_file(path, 8);  // a mapped file would end the program
+  // After this, reading a mapped file would crash the program.
+  fs::resize_file(path, 8);
   for (const Named* read : {&x, &like}) {
     EXPECT_THAT(read->at("a"), Equals(arange(10000.)));
     EXPECT_THAT(read->at("b"), Equals(tensor({true, false})));
@@ -436,7 +439,7 @@ TEST(Safetensors, ACopyOutlivesWhateverBecomesOfTheFile) {
   EXPECT_FALSE(is_mapped("sharded-0000"));
 }
 
-// ---- what cannot be written -------------------------------------------------------------------------------
+// ---- what cannot be written ---------------------------------------------------------------------
 
 TEST(Safetensors, RefusesNamesThatTheFormatDoesNotHave) {
   const Folder folder;

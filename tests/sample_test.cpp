@@ -1,4 +1,5 @@
-// Distributions: draws, supports, transforms of them. Probabilistic programs: sites and their handlers.
+// Distributions: draws, supports and transforms of them.
+// Probabilistic programs: sites and their handlers.
 #include <cmath>
 
 #include <stave/stave.h>
@@ -14,9 +15,9 @@ using testing::HasSubstr;
 
 using T = const Tensor&;
 
-// ---- draws --------------------------------------------------------------------------------------------------
+// ---- draws --------------------------------------------------------------------------------------
 
-// Whether the share of draws that are at most `at` is `share`, to 4.5 standard errors.
+// Checks that the share of draws that are at most `at` is `share`, to 4.5 standard errors.
 void expect_share(T drawn, double at, double share, const std::string& what) {
   const double n = static_cast<double>(drawn.size());
   const double got = mean(astype(drawn <= at, float64)).item<double>();
@@ -26,9 +27,9 @@ void expect_share(T drawn, double at, double share, const std::string& what) {
 struct Quantiles {
   const char* name;
   Distribution distribution;
-  double at[5];  // of 0.05, 0.25, 0.5, 0.75, 0.95
+  double at[5];  // the quantiles of 0.05, 0.25, 0.5, 0.75 and 0.95
 };
-// By scipy.stats: norm(1, 2).ppf(0.05) and so on.
+// The quantiles come from scipy.stats: norm(1, 2).ppf(0.05) and so on.
 std::vector<Quantiles> quantiles() {
   return {{"Normal{1, 2}",
            Normal{1., 2.},
@@ -79,7 +80,7 @@ TEST(Draws, HaveTheQuantilesOfSciPy) {
   }
 }
 
-// By scipy.stats.poisson(rate).cdf.
+// The shares come from scipy.stats.poisson(rate).cdf.
 TEST(Draws, OfPoissonHaveTheSharesOfSciPy) {
   const struct {
     double rate, at[3], share[3];
@@ -110,7 +111,7 @@ TEST(Draws, OfVectorsHaveTheirMoments) {
   EXPECT_EQ(x.shape(), Shape({40000, 2}));
   EXPECT_THAT(mean(x, 0), IsNear(m, 0.04));
   EXPECT_THAT(matmul(transpose(x - m), x - m) / 40000., IsNear(matmul(l, transpose(l)), 0.04));
-  // Of Dirichlet(a), with s = sum(a): mean a / s, variance a (s - a) / (s^2 (s + 1)).
+  // Dirichlet(a) with s = sum(a) has mean a / s and variance a (s - a) / (s^2 (s + 1)).
   const Tensor a = tensor({0.25, 1., 4.}), p = Dirichlet{a}.sample(Key(2), {40000});
   EXPECT_THAT(sum(p, -1), IsNear(ones({40000}), 1e-5));
   EXPECT_THAT(mean(p, 0), IsNear(a / 5.25, 0.005));
@@ -187,14 +188,15 @@ TEST(Support, MapsThereAndBack) {
   EXPECT_THAT(sum(p, -1), IsNear(ones({2}, float64)));
   EXPECT_THAT(simplex.unconstrain(p), IsNear(u, 1e-10));
   EXPECT_THAT(simplex.constrain(zeros({3}, float64)), IsNear(full({4}, 0.25, float64)));
-  for (Index i = 0; i < 2; ++i)  // of all parts but the last, which the others give
+  // The Jacobian leaves out the last part, which the other parts determine.
+  for (Index i = 0; i < 2; ++i)
     EXPECT_THAT(simplex.log_det(u[i]), IsNear(slogdet(jacobian_of(simplex, u[i])(slice(none, 3))).second, 1e-10));
   EXPECT_THAT(message_of<TransformError>([&] { Support::discrete().constrain(u); }), HasSubstr("has no map from R^n"));
 }
 
-// ---- programs -----------------------------------------------------------------------------------------------
+// ---- programs -----------------------------------------------------------------------------------
 
-// Rubin, "Estimation in parallel randomized experiments", 1981.
+// The data come from Rubin, "Estimation in parallel randomized experiments", 1981.
 const std::vector<double> effects{28, 8, -3, 7, -1, 1, 18, 12}, errors{15, 10, 16, 11, 9, 11, 10, 18};
 Tensor schools() {
   const Tensor mu = sample("mu", Normal{0, 5}), tau = sample("tau", HalfCauchy{5});
@@ -206,7 +208,9 @@ NamedTensors values() {
   return {{"mu", tensor(1.5, float64)}, {"tau", tensor(2.25, float64)}, {"theta", linspace(-2, 5, 8, float64)}};
 }
 
-// By scipy.stats: norm(0, 5).logpdf(mu) + halfcauchy(scale=5).logpdf(tau) + norm(mu, tau).logpdf(theta).sum() + norm(theta, errors).logpdf(effects).sum()
+// The value comes from scipy.stats:
+//   norm(0, 5).logpdf(mu) + halfcauchy(scale=5).logpdf(tau)
+//   + norm(mu, tau).logpdf(theta).sum() + norm(theta, errors).logpdf(effects).sum()
 constexpr double log_density_of_values = -53.825642406377376;
 
 TEST(LogDensity, IsTheSumOfAllSites) {
@@ -296,7 +300,8 @@ TEST(Unconstrained, DensitiesHaveTheDeterminants) {
               HasSubstr("a discrete distribution has no map from R^n"));
 }
 
-// The support depends on another site, and the vector of a simplex is longer than that of R^n.
+// The support of x depends on another site. A point of the simplex has one more element
+// than its unconstrained vector.
 TEST(Unconstrained, OfSupportsThatDepend) {
   const auto model = [] {
     const Tensor high = sample("high", Exponential{1}), x = sample("x", Uniform{0, high});
@@ -345,16 +350,17 @@ TEST(Sites, UnderVmapAreStacked) {
   EXPECT_THAT(of_lanes.at("x").value, Equals(x));
 }
 
-// ---- factors -------------------------------------------------------------------------------------------------
+// ---- factors ------------------------------------------------------------------------------------
 
-// A coin that shows heads with probability p, p of Beta{3, 2}; thrown seven times, of which one throw was not seen.
+// A coin shows heads with probability p, where p has the prior Beta{3, 2}. It is thrown seven
+// times, and one of the throws was not seen.
 void coin_with_an_unseen_throw() {
   const Tensor p = sample("p", Beta{tensor(3., float64), tensor(2., float64)});
   factor("seen", 4. * log(p) + 2. * log1p(-p));
   const Tensor of_heads = tensor(std::log(0.9), float64), of_tails = tensor(std::log(0.2), float64);
   factor("unseen", logsumexp(stack({log(p) + of_heads, log1p(-p) + of_tails})));
 }
-// log of p^2 (1 - p) / B(3, 2) * p^4 (1 - p)^2 * (0.9 p + 0.2 (1 - p)), where 1 / B(3, 2) = 12
+// log of p^2 (1 - p) / B(3, 2) * p^4 (1 - p)^2 * (0.9 p + 0.2 (1 - p)), where 1 / B(3, 2) = 12.
 double log_density_of_coin(double p) {
   return std::log(12) + 6 * std::log(p) + 3 * std::log(1 - p) + std::log(0.9 * p + 0.2 * (1 - p));
 }
@@ -411,7 +417,7 @@ TEST(Factor, OfArraysLanesAndScopes) {
   EXPECT_THAT(sites_of(model)(x).at("group/array").value, Equals(x));
   EXPECT_THAT(log_density([] { factor("never", tensor(-INFINITY)); }, {})(), IsNumber(-INFINITY));
   CountOps count;
-  with(count, [&] { factor("alone", x); });  // nobody asks
+  with(count, [&] { factor("alone", x); });  // no handler asks for factors
   EXPECT_EQ(count.n, 0);
 }
 
@@ -433,7 +439,7 @@ TEST(Factor, Errors) {
 }
 
 TEST(Factor, IsSampledByHamiltonianMonteCarlo) {
-  // Beta{3, 2} times p^4 (1 - p)^2 is Beta{7, 4}: mean 7 / 11, variance 28 / (121 * 12).
+  // Beta{3, 2} times p^4 (1 - p)^2 is Beta{7, 4}, with mean 7 / 11 and variance 28 / (121 * 12).
   const auto coin = [] {
     const Tensor p = sample("p", Beta{tensor(3., float64), tensor(2., float64)});
     factor("seen", 4. * log(p) + 2. * log1p(-p));
@@ -470,7 +476,8 @@ TEST(Handlers, SubstituteConditionReplayBlock) {
   EXPECT_THAT(again.at("group/b").value, Equals(first.at("group/b").value));
   const auto hidden = sites_of(seed(block_sites(model, {"group/a"}), Key(1)))().second;
   EXPECT_EQ(hidden.size(), 1u);
-  EXPECT_THAT(hidden.at("group/b").value, Equals(first.at("group/b").value));  // the same draws
+  // Both draws are the same.
+  EXPECT_THAT(hidden.at("group/b").value, Equals(first.at("group/b").value));
   EXPECT_TRUE(sites_of(seed(block_sites(model), Key(1)))().second.empty());
   EXPECT_THAT(message_of<Error>([&] {
                 seed(condition(model, {{"a", two}}), Key(1))();
@@ -482,7 +489,7 @@ TEST(Handlers, SubstituteConditionReplayBlock) {
               HasSubstr("condition: no site \"group/a\" is latent here, and without a value"));
 }
 
-// A class of one's own is a distribution as well.
+// A user's class can be a distribution.
 struct Point {
   Tensor at;
   Tensor log_prob(T x) const { return where(x == at, 0., -std::numeric_limits<double>::infinity()); }
@@ -493,8 +500,9 @@ TEST(Sample, OfADistributionOfOnesOwn) {
   EXPECT_THAT(seed([] { return sample("x", Point{tensor(3.)}); }, Key(0))(), IsNumber(3));
 }
 
-// Hamiltonian Monte Carlo of many chains, on what unconstrained_log_density gives: the posterior of a normal mean with a normal prior is
-// known. Its precision is 1 / 4 + 3 / 1, its mean (1 + 2 + 3) / precision.
+// Hamiltonian Monte Carlo of many chains with the density of unconstrained_log_density. The
+// posterior of a normal mean with a normal prior is known. Its precision is 1 / 4 + 3 / 1, and its
+// mean is (1 + 2 + 3) / precision.
 TEST(Programs, AreSampledByHamiltonianMonteCarlo) {
   const auto model = [](T ys) {
     const Tensor m = sample("m", Normal{0, 2});

@@ -1,5 +1,5 @@
-// Scans: accuracy, infinities, exact derivatives where factors are 0, long axes and the texts of errors. Values and derivatives
-// in every dtype and layout: table/rows_scan.cpp.
+// Scans: accuracy, infinities, exact derivatives where factors are 0, long axes and the texts
+// of errors. table/rows_scan.cpp tests values and derivatives in every dtype and layout.
 
 #include <limits>
 
@@ -18,7 +18,7 @@ using T = const Tensor&;
 
 constexpr double inf = std::numeric_limits<double>::infinity(), nan = std::numeric_limits<double>::quiet_NaN();
 
-// ---- values -----------------------------------------------------------------------------------------------
+// ---- values -------------------------------------------------------------------------------------
 
 TEST(CumulativeSum, HasTheOptionsOfTheArrayApi) {
   const Tensor x = tensor({{1, 2, 3}, {4, 5, 6}});
@@ -39,12 +39,14 @@ TEST(CumulativeSum, WidensSmallIntegersAsSumDoes) {
 }
 
 TEST(CumulativeSum, OfFloatsIsAccurate) {
-  const Tensor counts = cumulative_sum(ones({1 << 25}));  // one float32 accumulator stays at 2^24
+  // A single float32 accumulator would stay at 2^24.
+  const Tensor counts = cumulative_sum(ones({1 << 25}));
   EXPECT_EQ(counts(-1).item<float>(), 1 << 25);
-  EXPECT_EQ(counts((1 << 24) + 2).item<float>(), (1 << 24) + 4);  // 2^24 + 3, to even
+  EXPECT_EQ(counts((1 << 24) + 2).item<float>(), (1 << 24) + 4);  // 2^24 + 3, rounded to even
   const Tensor tenths = cumulative_sum(full({1 << 24}, 0.1f));
   EXPECT_NEAR(tenths(-1).item<double>(), 0.1 * (1 << 24), 1e-6 * 0.1 * (1 << 24));
-  const Tensor x = tensor({1e16, 1., 1., -1e16, 1e100, 1., -1e100}, float64);  // by hand
+  // The expected sums are calculated by hand.
+  const Tensor x = tensor({1e16, 1., 1., -1e16, 1e100, 1., -1e100}, float64);
   EXPECT_THAT(cumulative_sum(x), Equals(tensor({1e16, 1e16, 1e16 + 2, 2., 1e100, 1e100, 3.}, float64)));
   EXPECT_THAT(cumulative_sum(stack({x, x}, 1), 0), Equals(stack({cumulative_sum(x), cumulative_sum(x)}, 1)));
 }
@@ -62,11 +64,11 @@ TEST(CumulativeProd, IsIeeeInItsValues) {
   EXPECT_THAT(cumulative_prod(tensor({2., 0., inf, 3.}, float64)), IsNear(tensor({2., 0., nan, nan}, float64)));
 }
 
-// Longer than a block, in both directions, of strides of every sign.
+// The rows are longer than a block. Both directions and strides of every sign are tested.
 TEST(Scans, OfLongAndStridedRows) {
   constexpr Index n = 5000;
   const Tensor x = arange(n);
-  const Tensor sums = astype(square(astype(x, int64)) + x, int64);  // twice 0 + ... + i
+  const Tensor sums = astype(square(astype(x, int64)) + x, int64);  // twice the sum 0 + ... + i
   EXPECT_TRUE(array_equal(2 * cumulative_sum(astype(x, int64)), sums));
   const Tensor columns = broadcast_to(expand_dims(astype(x, int64), 1), {n, 700});
   EXPECT_TRUE(array_equal(2 * cumulative_sum(columns, 0)(ellipsis, 699), sums));
@@ -76,7 +78,7 @@ TEST(Scans, OfLongAndStridedRows) {
   EXPECT_TRUE(array_equal(cumulative_sum(x, 0, {.reverse = true}), flip(cumulative_sum(backwards))));
 }
 
-// A decaying average, and the discounted returns of rewards 1, 2, 3.
+// The recurrences are a decaying average and the discounted returns of the rewards 1, 2, 3.
 TEST(LinearRecurrence, Values) {
   EXPECT_THAT(linear_recurrence(tensor(0.5), 0.5 * tensor({8., 4., 2.}), 0), Equals(tensor({4., 4., 3.})));
   EXPECT_THAT(linear_recurrence(tensor(0.5), tensor({1., 2., 3.}), 0, {.reverse = true}),
@@ -85,9 +87,9 @@ TEST(LinearRecurrence, Values) {
   EXPECT_THAT(linear_recurrence(tensor({1., 0.}), tensor({inf, 1.}), 0), Equals(tensor({inf, 1.})));
 }
 
-// ---- derivatives ------------------------------------------------------------------------------------------
+// ---- derivatives --------------------------------------------------------------------------------
 
-// f = a + ab + abc + abcd
+// f = a + ab + abc + abcd.
 Tensor sum_of_products(T x) { return sum(cumulative_prod(x)); }
 
 TEST(CumulativeProd, HasExactDerivativesAtZeros) {
@@ -101,7 +103,7 @@ TEST(CumulativeProd, HasExactDerivativesAtZeros) {
   EXPECT_THAT(jacrev(grad(sum_of_products))(x), Equals(second));
 }
 
-// d^3 f / (da db dc) = 1 + d
+// d^3 f / (da db dc) = 1 + d.
 TEST(CumulativeProd, HasThirdDerivatives) {
   const auto third = jacfwd(hessian(sum_of_products))(zeros({4}));
   EXPECT_EQ(third(0, 1, 2).item<float>(), 1);
@@ -116,7 +118,7 @@ TEST(CumulativeProd, LeaksNoNanFromWhatHasNoTangent) {
   EXPECT_THAT(grad(first)(x), Equals(tensor({1., 0., 0.})));
 }
 
-// ---- errors -----------------------------------------------------------------------------------------------
+// ---- errors -------------------------------------------------------------------------------------
 
 TEST(Scans, SayWhatIsWrong) {
   const Tensor m = ones({2, 3});

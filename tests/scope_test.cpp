@@ -1,4 +1,4 @@
-// Scopes and labels: what they show, and that they change nothing.
+// Scopes and labels: where they show, and that they change nothing else.
 #include <stave/core/effects/scope.h>
 #include <stave/core/tensor/label.h>
 #include <stave/stave.h>
@@ -45,7 +45,7 @@ Tensor two_layers(const Tensor& x) {
   return sum(exp(h));
 }
 
-// ---- scopes -----------------------------------------------------------------------------------------------
+// ---- scopes -------------------------------------------------------------------------------------
 
 TEST(Scope, OwnsItsName) {
   std::string name = "of a name longer than what a string keeps in place";
@@ -92,7 +92,8 @@ TEST(Scope, NamesTangentsInForwardMode) {
   EXPECT_THAT(only("cos", lines), ElementsAre("    cos f32[2] -> f32[2]  [layer1]"));
 }
 
-// The operation `cos` of the inner backward pass was performed in layer1, within that pass.
+// The inner backward pass performs cos within layer1. The outer backward pass therefore performs
+// sin within layer1 and both backward passes.
 TEST(Scope, NamesTheBackwardPassOfABackwardPass) {
   const auto f = [](const Tensor& x) {
     const Scope layer("layer1");
@@ -103,7 +104,8 @@ TEST(Scope, NamesTheBackwardPassOfABackwardPass) {
               testing::SizeIs(1));
 }
 
-// A scope around the transform is where its operations stand already; a pullback called elsewhere stands there.
+// The operations of a transform already run in the scopes around the transform. A pullback that is
+// called elsewhere runs in the scopes of its caller.
 TEST(Scope, AroundTheTransformIsThatOfTheCaller) {
   const Tensor x = tensor({0.5, 1.});
   const std::vector<std::string> lines = trace([&] {
@@ -172,7 +174,7 @@ TEST(Scope, OneRecordServesAllItsOperations) {
   EXPECT_EQ(paths.seen[1], paths.seen[2]);
 }
 
-// ---- labels -----------------------------------------------------------------------------------------------
+// ---- labels -------------------------------------------------------------------------------------
 
 TEST(Label, NamesAValueInTraces) {
   const Tensor w = label(ones({2}), "w"), x = ones({2});
@@ -200,7 +202,7 @@ TEST(Label, IsNotThatOfAResult) {
   EXPECT_EQ(label_of(permute_dims(w, {1, 0})), "");
   EXPECT_EQ(label_of(w[0]), "");
   Tensor sole = label(contiguous(tensor({1., 2.})) + 1, "sole");
-  EXPECT_EQ(label_of(sin(std::move(sole))), "");  // in the same buffer
+  EXPECT_EQ(label_of(sin(std::move(sole))), "");  // the result uses the same buffer
 }
 
 TEST(Label, OfAnArgumentStaysUnderTransforms) {
@@ -276,7 +278,8 @@ TEST(Debug, CountsBytes) {
   EXPECT_THAT(lane.str(), EndsWith("  60 B\n"));
 }
 
-// What a handler may ask: inside grad it sees the forward pass alone, around it the backward pass as well.
+// Handlers can read scopes() and in_backward_pass(). A handler inside grad sees only the forward
+// pass, and a handler around grad also sees the backward pass.
 TEST(Scopes, AndTheBackwardPassAreKnownToHandlers) {
   struct Asks : Handler {
     std::vector<std::string> seen;

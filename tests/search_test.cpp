@@ -1,4 +1,5 @@
-// Searching, counting and sets against NumPy's answers; what depends on values under vmap; errors.
+// Searching, counting and sets against NumPy's results,
+// results that depend on values under vmap, and errors.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -17,7 +18,7 @@ using testing::ThrowsMessage;
 
 const double nan = std::numeric_limits<double>::quiet_NaN();
 
-// numpy.nonzero
+// The expected values are those of numpy.nonzero.
 TEST(Nonzero, GivesAVectorOfIndicesForEachAxis) {
   const auto places = nonzero(tensor({{3, 0, 0}, {0, 4, 0}, {5, 6, 0}}));
   ASSERT_EQ(places.size(), 2u);
@@ -32,7 +33,8 @@ TEST(Nonzero, GivesAVectorOfIndicesForEachAxis) {
               Equals(tensor({{1, 2}, {0, 2}})));
 }
 
-// Rows that are cut into parts, with many that are equal, -0 and NaN; dense and not.
+// Rows that are long enough to be split into parts, contiguous and strided,
+// with many equal elements, -0 and NaN.
 TEST(Topk, IsTheBeginningOfADescendingSort) {
   for (const Dtype dtype : {float32, bfloat16, int64, uint8}) {
     Tensor x = astype(arange(0, 2 * 150000, 1, int64) * 611953 % 1000003 % 30011 - 15000, float64);
@@ -47,7 +49,7 @@ TEST(Topk, IsTheBeginningOfADescendingSort) {
   }
 }
 
-// numpy.unique_values, unique_counts, unique_inverse
+// The expected values are those of numpy.unique_values, unique_counts and unique_inverse.
 TEST(Unique, HasValuesCountsAndPlaces) {
   const Tensor x = tensor({{3, 1, 3}, {2, 1, 3}});
   EXPECT_THAT(unique_values(x), Equals(tensor({1, 2, 3})));
@@ -58,14 +60,15 @@ TEST(Unique, HasValuesCountsAndPlaces) {
   EXPECT_THAT(inverse, Equals(tensor({{2, 0, 2}, {1, 0, 2}})));
   EXPECT_THAT(take(again, inverse), Equals(x));
   EXPECT_THAT(unique_values(tensor({true, false, true})), Equals(tensor({false, true})));
-  EXPECT_EQ(unique_values(tensor({nan, 1., nan})).str(), "[ 1. nan nan]");  // each NaN is distinct
+  // Each NaN is a distinct value.
+  EXPECT_EQ(unique_values(tensor({nan, 1., nan})).str(), "[ 1. nan nan]");
   EXPECT_EQ(unique_counts(zeros({0})).second.shape(), Shape(0));
   EXPECT_THAT(unique_values(tensor(5)), Equals(tensor({5})));
 }
 
 TEST(Unique, IsDifferentiable) {
   const Tensor g = grad([](const Tensor& x) { return sum(square(unique_values(x))); })(tensor({3., 1., 3.}));
-  EXPECT_THAT(g, Equals(tensor({6., 2., 0.})));  // of equal ones the first stands for all
+  EXPECT_THAT(g, Equals(tensor({6., 2., 0.})));  // the first of equal elements gets the derivative
 }
 
 TEST(Bincount, AddsWeights) {
@@ -88,7 +91,7 @@ TEST(SegmentSum, RefusesOtherShapes) {
   EXPECT_THAT([] { segment_sum(ones({2}), tensor({0, 2}), 2); }, ThrowsMessage<IndexError>(HasSubstr("out of range")));
 }
 
-// numpy.interp, numpy.trapezoid
+// The expected values are those of numpy.interp and numpy.trapezoid.
 TEST(Interp, IsConstantBeyondTheEndsAndKeepsNan) {
   const Tensor xp = tensor({1., 2., 4.}), fp = tensor({10., 20., 0.});
   EXPECT_THAT(interp(tensor({0., 1., 1.5, 2., 3., 4., 9., nan}), xp, fp),

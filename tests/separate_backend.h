@@ -1,6 +1,6 @@
-// A device without a GPU: a backend that computes as the CPU's does, but on memory of its own, whose addresses the host cannot
-// use. Each is moved by `distance`, to where no processor has memory: whoever looks at a device's bytes past the backend
-// crashes.
+// A device without a GPU: a backend that computes like the CPU's, but has its own memory with
+// addresses that the host cannot use. Each address is moved by `distance` to a place where no
+// processor has memory. A host access that bypasses the backend crashes.
 #pragma once
 
 #include <atomic>
@@ -16,7 +16,7 @@ namespace stave_test {
 
 class SeparateBackend : public stave::Backend {
  public:
-  /// Stands in for the CUDA device `index` as long as it lives. So must its tensors.
+  /// Acts as the CUDA device `index` during its lifetime. Its tensors must not outlive it.
   explicit SeparateBackend(int index) : index_(index) { stave_detail::stand_in(index, this); }
   ~SeparateBackend() override { stave_detail::stand_in(index_, nullptr); }
 
@@ -55,7 +55,7 @@ class SeparateBackend : public stave::Backend {
     std::memcpy(to, moved(const_cast<void*>(from), -distance), bytes);
   }
   void synchronize() override { ++synchronizations; }
-  /// Of a clock of its own, by which an operation takes a second.
+  /// A stopwatch whose clock advances by one second per operation.
   std::unique_ptr<stave::BackendStopwatch> stopwatch() override {
     struct CountsRuns final : stave::BackendStopwatch {
       const std::atomic<int>& runs;
@@ -72,10 +72,10 @@ class SeparateBackend : public stave::Backend {
   std::atomic<int> runs = 0, filled = 0, writes = 0, reads = 0, synchronizations = 0;
 
  protected:
-  /// Memory for storage, and what it was.
+  /// `take` allocates the host memory of a storage. `give` receives it when the storage is freed.
   virtual stave::StoragePtr take(std::size_t bytes) { return stave::StoragePtr(stave::cpu_backend().allocate(bytes)); }
   virtual void give(stave::StoragePtr /*memory*/) noexcept {}
-  /// With addresses that the host can use.
+  /// Computes with addresses that the host can use.
   virtual void compute(const stave::Op& op, const stave::Attributes* attributes, std::span<const stave::View> in,
                        std::span<const stave::View> out) {
     stave::cpu_backend().run(op, attributes, in, out);
@@ -85,7 +85,7 @@ class SeparateBackend : public stave::Backend {
   struct Separate : stave::Storage {
     stave::StoragePtr host;
   };
-  // No address of x86-64 or AArch64 has this bit and not those above it.
+  // No valid address of x86-64 or AArch64 has this bit set without the bits above it.
   static constexpr std::intptr_t distance = std::intptr_t{1} << 61;
   static void* moved(void* address, std::intptr_t by) {
     return reinterpret_cast<void*>(reinterpret_cast<std::intptr_t>(address) + by);

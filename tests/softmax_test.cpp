@@ -1,5 +1,6 @@
-// softmax and log_softmax: values and derivatives as PyTorch computes them in float64, the ends of the range, what handlers see.
-// Every layout and dtype is the business of tests/table and conformance_softmax_test.cpp.
+// softmax and log_softmax: values and derivatives against PyTorch in float64,
+// the ends of the range, and the operations that handlers see. tests/table
+// and conformance_softmax_test.cpp test every layout and dtype.
 
 #include <limits>
 #include <sstream>
@@ -19,7 +20,8 @@ const double nan = std::numeric_limits<double>::quiet_NaN(), inf = std::numeric_
 
 using Along = Tensor (*)(const Tensor&, Index);
 
-/// Every fifth element, of an x and a cotangent of shape [2, 3, 4]: y, ct^T dy/dx, and the gradient of |ct^T dy/dx|^2.
+/// Every fifth element of results for an x and a cotangent of shape [2, 3, 4]: y, ct^T dy/dx, and
+/// the gradient of |ct^T dy/dx|^2.
 struct FromPyTorch {
   Along f;
   Index axis;
@@ -101,7 +103,8 @@ TEST(Softmax, InfinitiesAndNan) {
   }
 }
 
-// What is masked by -inf has no weight, and neither takes nor gives a derivative: not even that of its own logarithm.
+// Elements masked by -inf have weight 0. No derivative flows to or from them,
+// not even the derivative of their own logarithm.
 TEST(Softmax, MaskedElementsLeakNoNan) {
   const Tensor x = tensor({-inf, 0., 0.}), ones = tensor({1., 1., 1.}), first = tensor({1., 0., 0.});
   const auto entropy = [](const Tensor& t) { return -sum(scale(log_softmax(t), softmax(t))); };

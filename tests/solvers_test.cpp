@@ -1,4 +1,5 @@
-// Roots, fixed points and linear systems: derivatives against closed forms, differences, and `solve`.
+// Roots, fixed points and linear systems: derivatives against closed
+// forms, differences and `solve`.
 
 #include <stave/stave.h>
 
@@ -14,7 +15,7 @@ namespace {
 
 int searches = 0;
 
-// y^3 + y = a, by a loop that reads values and that nobody could differentiate.
+// Solves y^3 + y = a by a loop that reads values, so that no transform can differentiate it.
 Tensor by_newton(const Tensor& a) {
   ++searches;
   Tensor y = zeros_like(a);
@@ -33,7 +34,7 @@ TEST(CustomRoot, HasTheDerivativesOfTheEquation) {
   const Tensor slope = 1 / (3 * y * y + 1);
   EXPECT_THAT(first(a), IsNear(slope));
   EXPECT_THAT(jvp(cubic, a, tensor({1., 2., -1.}, float64)).second, IsNear(slope * tensor({1., 2., -1.}, float64)));
-  // y'' = -6 y y'^3
+  // The second derivative is y'' = -6 y y'^3.
   const auto second = [&](const Tensor& v) { return grad([&](const Tensor& w) { return sum(first(w)); })(v); };
   EXPECT_THAT(second(a), IsNear(-6 * y * slope * slope * slope));
   EXPECT_THAT(jacfwd(cubic)(a), IsNear(diag(slope)));
@@ -54,7 +55,7 @@ struct Point {
   Tensor x, y;
 };
 
-// Where y = slope x meets the circle: x = sqrt(radius2 / (1 + slope^2)).
+// The point where y = slope x meets the circle: x = sqrt(radius2 / (1 + slope^2)).
 TEST(CustomRoot, OfTrees) {
   const auto meets = custom_root(
       [](const Point& p, const Circle& c) {
@@ -86,7 +87,7 @@ TEST(FixedPoint, StopsWhereNothingMoves) {
                start = zeros({2}, float64);
   const Tensor x = rest(start, w, b);
   EXPECT_THAT(tanh(matmul(w, x) + b), IsNear(x));
-  // dx = D (dw x + w dx + db), D = diag(1 - x^2).
+  // dx = D (dw x + w dx + db) with D = diag(1 - x^2).
   const Tensor d = diag(1 - x * x), inverse = inv(eye(2, float64) - matmul(d, w));
   EXPECT_THAT(jacrev([&](const Tensor& v) { return rest(start, w, v); })(b), IsNear(matmul(inverse, d)));
   EXPECT_THAT(grad([&](const Tensor& v) { return sum(rest(v, w, b)); })(start), Equals(zeros({2}, float64)));
@@ -126,7 +127,7 @@ TEST(FixedPoint, OptionsAndStartMakeSense) {
   EXPECT_THAT(fixed_point(half, {.tolerance = 1e-3, .steps = 20})(one), IsNear(tensor(0., float64), 2e-3));
 }
 
-// ---- linear systems ---------------------------------------------------------------------------------------
+// ---- linear systems -----------------------------------------------------------------------------
 
 Tensor conjugate_gradient(const Tensor& b, const Tensor& a) {
   Tensor x = zeros_like(b), r = b, p = b, rr = sum(r * r);

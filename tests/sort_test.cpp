@@ -1,5 +1,6 @@
-// Sorting: order of NaN, -0 and equal elements, rows of all lengths against std::stable_sort, and the texts of errors. Values
-// and derivatives in every dtype and layout: table/rows_sort.cpp.
+// Sorting: the order of NaN, -0 and equal elements, rows of all lengths against
+// std::stable_sort, and the texts of errors. table/rows_sort.cpp tests values
+// and derivatives in every dtype and layout.
 
 #include <algorithm>
 #include <cmath>
@@ -22,7 +23,7 @@ using T = const Tensor&;
 
 constexpr double inf = std::numeric_limits<double>::infinity(), nan = std::numeric_limits<double>::quiet_NaN();
 
-// jax.numpy.argsort gives these positions for the same array, in both directions.
+// jax.numpy.argsort gives these positions for the same array in both directions.
 TEST(Sort, NanIsTheLargestAndZerosAreEqual) {
   for (const Dtype dtype : {float32, float64}) {
     const Tensor x = tensor({1., nan, -0., 0., 3., nan, 1., 0., -0.}, dtype);
@@ -44,7 +45,7 @@ TEST(Sort, AlongEachAxis) {
   EXPECT_THAT(sort(tensor({true, false, true})), Equals(tensor({false, true, true})));
 }
 
-// ---- every length, against the standard library -----------------------------------------------------------
+// ---- every length, against the standard library -------------------------------------------------
 
 template <class E>
 std::vector<E> random_elements(std::size_t n, int spread, std::mt19937_64& engine) {
@@ -85,7 +86,7 @@ template <class E>
 void check_lengths() {
   std::mt19937_64 engine(7);
   for (const std::size_t n : {1, 2, 3, 63, 64, 65, 255, 256, 257, 511, 512, 513, 20000})
-    for (const int spread : {3, 12, 40, 64})  // bits: many equal elements, or hardly any
+    for (const int spread : {3, 12, 40, 64})  // bits: few bits give many equal elements
       for (const bool descending : {false, true}) {
         const std::vector<E> x = random_elements<E>(n, spread, engine);
         const std::vector<std::int32_t> order = expected_order(x, descending);
@@ -112,7 +113,7 @@ TEST(Sort, OfManyRowsInParallelIsThatOfEachAlone) {
   for (const Index i : {0, 150, 299}) EXPECT_TRUE(array_equal(rows(i), sort(x(i))));
 }
 
-// ---- derivatives, dtypes ----------------------------------------------------------------------------------
+// ---- derivatives, dtypes ------------------------------------------------------------------------
 
 TEST(Sort, SharesNoDerivativeAmongEqualElements) {
   const Tensor x = tensor({2., 1., 2., 1.}), weights = tensor({1., 2., 3., 4.});

@@ -1,4 +1,4 @@
-// sow, harvest and plant: what is gathered under each transform, and in nests of them.
+// sow, harvest and plant: the values gathered under each transform and in nests of transforms.
 #include <sstream>
 
 #include <stave/stave.h>
@@ -111,7 +111,7 @@ TEST(Harvest, OfWhatNoLaneHasPartInIsOnce) {
 }
 
 TEST(Harvest, InsideOfGradHasDerivatives) {
-  // d/dx sum(tanh(x)^3) by what was gathered.
+  // d/dx sum(tanh(x)^3), where tanh(x) was gathered.
   const auto loss = [](T x) {
     const auto [y, sown] = harvest(f)(x);
     return sum(pow(sown.at("hidden"), 3));
@@ -158,7 +158,8 @@ TEST(Harvest, OfNestedCheckpointsAndOfRepeat) {
 TEST(Harvest, OfALoopWithSnapshots) {
   const auto loss_by = [](RepeatOptions options) {
     return [options](T x) {
-      const auto i = std::make_shared<int>(0);  // the body runs again when this function has ended
+      // The body runs again after this function has ended.
+      const auto i = std::make_shared<int>(0);
       const auto steps = repeat(
           6, [i](T y) { return sow("step" + std::to_string((*i)++), sin(y) * 1.5); }, options);
       const auto [y, sown] = harvest(steps)(x);
@@ -195,7 +196,8 @@ TEST(Harvest, OutsideOfGradGivesConstants) {
   const auto [slope, sown] = harvest(grad(f))(point());
   EXPECT_THAT(slope, Equals(grad(f)(point())));
   EXPECT_THAT(sown.at("hidden"), Equals(tanh(point())));
-  EXPECT_EQ(sown.at("hidden").to_vector<double>().size(), 3u);  // no derivative lives: else this is an error
+  // Reading a value that a transform still differentiates would be an error.
+  EXPECT_EQ(sown.at("hidden").to_vector<double>().size(), 3u);
   const auto [hessian_, of_both] = harvest(hessian(f))(point());
   EXPECT_THAT(hessian_, IsNear(hessian(f)(point())));
   const auto [tangents, of_jvp] = harvest([](T x) { return jvp(f, x, ones_like(x)); })(point());
@@ -230,11 +232,13 @@ TEST(Harvest, UnderAndOverCompile) {
   }
   EXPECT_EQ(compiled.recordings(), 1u);
   EXPECT_EQ(compiled_checkpoint.recordings(), 1u);
-  const auto alone = compile(f);  // nobody gathers: it is replayed
+  // No handler gathers, so the recording is replayed.
+  const auto alone = compile(f);
   EXPECT_THAT(alone(point()), Equals(f(point())));
   EXPECT_THAT(alone(2. * point()), IsNear(f(2. * point())));
   EXPECT_EQ(alone.recordings(), 1u);
-  const auto in_a_checkpoint = compile(grad(checkpoint(f)));  // whose log has to ask: it is called itself
+  // The checkpoint's log performs the effect of sow, so each call runs the function itself.
+  const auto in_a_checkpoint = compile(grad(checkpoint(f)));
   EXPECT_THAT(in_a_checkpoint(point()), IsNear(grad(f)(point())));
   EXPECT_THAT(in_a_checkpoint(2. * point()), IsNear(grad(f)(2. * point())));
 }
@@ -273,13 +277,13 @@ TEST(Harvest, SaysWhatItCannotGather) {
               HasSubstr("sow: \"inside\" is sown inside a function of custom_vjp"));
   EXPECT_THAT(message_of<TransformError>([&] { grad([&](T x) { return sum(harvest(ruled)(x).first); })(point()); }),
               HasSubstr("sow: \"inside\" is sown inside a function of custom_vjp"));
-  // Outside of grad, which uses the rules, they are operations like others.
+  // Outside grad, which uses the rules, sown values in rules are gathered like any others.
   const auto slope = grad([&](T x) { return sum(ruled(x)); });
   EXPECT_THAT(harvest(slope)(point()).second.at("inside"), Equals(point()));
   EXPECT_THAT(message_of<Error>([] { sow("a", Tensor()); }), HasSubstr("sow"));
 }
 
-// ---- cotangents ---------------------------------------------------------------------------------------------
+// ---- cotangents ---------------------------------------------------------------------------------
 
 TEST(SowCotangent, IsGatheredOutsideOfGrad) {
   const auto loss = [](T x) { return sum(square(sow_cotangent("dh", sin(x)))); };
@@ -298,7 +302,7 @@ TEST(SowCotangent, OfNestedDerivativesIsTheInnermost) {
   const auto [curvature, sown] = harvest(second)(point());
   EXPECT_THAT(curvature, IsNear(6. * point()));
   EXPECT_THAT(sown.at("dh"), IsNear(3. * square(point())));
-  // Differentiable by who stands outside of the harvest.
+  // A transform outside the harvest can differentiate the gathered cotangents.
   const auto by_cotangent = [&](T x) { return sum(harvest(grad(loss))(x).second.at("dh")); };
   EXPECT_THAT(grad(by_cotangent)(point()), IsNear(6. * point()));
 }
@@ -309,7 +313,7 @@ TEST(SowCotangent, ChangesNothingElse) {
   EXPECT_THAT(loss(point()), Equals(plain(point())));
   EXPECT_THAT(jvp(loss, point(), point()).second, IsNear(jvp(plain, point(), point()).second));
   EXPECT_THAT(hessian(loss)(point()), IsNear(hessian(plain)(point())));
-  // A harvest inside of grad has ended when cotangents come.
+  // A harvest inside grad has ended when the cotangents are computed.
   const auto inside = [&](T x) { return harvest(loss)(x).first; };
   EXPECT_THAT(grad(inside)(point()), IsNear(grad(plain)(point())));
   const auto compiled = compile(grad(loss));
@@ -325,7 +329,7 @@ TEST(SowCotangent, HasTheScopesOfItsPlace) {
   EXPECT_THAT(names_of(harvest(grad(loss))(point()).second), ElementsAre("layer/dh"));
 }
 
-// ---- plant --------------------------------------------------------------------------------------------------
+// ---- plant --------------------------------------------------------------------------------------
 
 TEST(Plant, PutsValuesIn) {
   const Tensor value = tensor({1., 2., 3.}, float64);
@@ -346,7 +350,8 @@ TEST(Plant, IsTheInverseOfHarvest) {
 TEST(Plant, IsAConstantToTransformsInside) {
   const auto g = [](T x) { return sum(sow("a", sin(x)) * x); };
   const Tensor value = tensor({1., 2., 3.}, float64);
-  EXPECT_THAT(plant(grad(g), {{"a", value}})(point()), Equals(value));  // of sum(value x)
+  // The function is sum(value x).
+  EXPECT_THAT(plant(grad(g), {{"a", value}})(point()), Equals(value));
   EXPECT_THAT(plant(grad(checkpoint(g)), {{"a", value}})(point()), Equals(value));
   const auto tangent = [&](T x) { return jvp(g, x, ones_like(x)).second; };
   EXPECT_THAT(plant(tangent, {{"a", value}})(point()), IsNumber(6));

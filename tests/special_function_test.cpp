@@ -1,5 +1,6 @@
-// Bits of integers, special functions and activations: edges, kinks, parameters, and derivatives of higher order. Every
-// operation's values, derivatives and batching are the business of tests/table; how exact they are, of the conformance tests.
+// Bit operations on integers, special functions and activations: edge cases, kinks, parameters and
+// higher derivatives. tests/table tests values, derivatives and batching of every operation, and
+// the conformance tests measure the accuracy.
 
 #include <limits>
 
@@ -16,7 +17,7 @@ using testing::ThrowsMessage;
 
 const double nan = std::numeric_limits<double>::quiet_NaN(), inf = std::numeric_limits<double>::infinity();
 
-// numpy.bitwise_and and so on.
+// The expected values are those of numpy.bitwise_and and similar functions.
 TEST(SpecialFunctions, BitsOfIntegersAndBools) {
   const Tensor a = tensor({12, -7, 255, 0}), b = tensor({10, 6, -1, 5});
   EXPECT_THAT(a & b, Equals(tensor({8, 0, 255, 0})));
@@ -59,7 +60,7 @@ TEST(SpecialFunctions, FloatsHaveNoBits) {
   EXPECT_THAT([&] { bitwise_xor(i, Tensor()); }, testing::Throws<TransformError>());
 }
 
-// Edges, by NumPy, SciPy and the limits of the formulas.
+// Edge cases. The expected values come from NumPy, SciPy and the limits of the formulas.
 TEST(SpecialFunctions, SpecialValuesOfFunctions) {
   EXPECT_THAT(log2(tensor({8., 0., -1., inf})), IsNear(tensor({3., -inf, nan, inf})));
   EXPECT_THAT(log10(tensor({1000., 0., -1., inf})), IsNear(tensor({3., -inf, nan, inf})));
@@ -100,10 +101,10 @@ TEST(SpecialFunctions, SpecialValuesOfFunctions) {
   EXPECT_THAT(nextafter(tensor({1., inf}, float64), 0),
               IsNear(tensor({1 - 0x1p-53, 0x1.fffffffffffffp1023}, float64), 0));
   EXPECT_EQ(nextafter(tensor({1, 2}), 5).dtype(), float32);
-  EXPECT_EQ(hypot(3, 4.), 5.);  // numbers keep their meaning
+  EXPECT_EQ(hypot(3, 4.), 5.);  // plain numbers use the C++ function
 }
 
-// The formulas of torch.nn.functional, by mpmath.
+// The formulas are those of torch.nn.functional, evaluated by mpmath.
 TEST(Activations, OfModerateNumbers) {
   const Tensor x = tensor({-2., -0.5, 0., 0.5, 3.5}, float64);
   const auto expected = [](std::initializer_list<NestedList> list) { return IsNear(tensor(list, float64), 1e-14); };
@@ -123,7 +124,7 @@ TEST(Activations, OfModerateNumbers) {
   EXPECT_EQ(mish(tensor({1, 2})).dtype(), float32);
 }
 
-// Values and derivatives far out are the limits; at a kink the derivative is PyTorch's.
+// Far from 0, values and derivatives are the limits. At a kink the derivative is PyTorch's.
 TEST(Activations, AtInfinityAndAtKinks) {
   using F = Tensor (*)(const Tensor&);
   struct Case {
@@ -205,7 +206,7 @@ TEST(Activations, ParametersHaveDerivatives) {
               IsNear(tensor(std::expm1(-4.) + 4 * std::exp(-4.), float64)));
 }
 
-// Of orders 0 to 3, at x: mpmath's numbers.
+// Compares the derivatives of orders 0 to 3 at x with mpmath's numbers.
 void check_orders(Tensor (*f)(const Tensor&), double x, const std::vector<double>& expected) {
   const auto d0 = [f](const Tensor& t) { return f(t); };
   const auto d1 = grad(d0);
@@ -319,7 +320,8 @@ TEST(SpecialFunctions, DerivativesAtTheEdges) {
   check(copysign, 0, 2, 0, 0);
   check(nextafter, 1, 2, 0, 0);
   const auto twice = [](const Tensor& x) { return sum(logaddexp(x, x * 0)); };
-  EXPECT_THAT(grad(grad(twice))(tensor(0., float64)), IsNear(tensor(0.25, float64)));  // where both are equal, too
+  // The derivative is also right where both operands are equal.
+  EXPECT_THAT(grad(grad(twice))(tensor(0., float64)), IsNear(tensor(0.25, float64)));
   EXPECT_THAT(zeta(3, tensor(2., float64)), IsNear(tensor(0.2020569031595943, float64)));
   for (const bool backward : {false, true}) {
     const auto by_s = [](const Tensor& s) { return zeta(s, 2.); };

@@ -1,5 +1,5 @@
-// Functions that the C++ library lacks, in long double, for what is tested against references: held against mpmath's values of
-// data/special.csv by conformance_special_test.cpp.
+// Functions in long double that the C++ library lacks, as references for tests.
+// conformance_special_test.cpp compares them with mpmath's values in data/special.csv.
 #pragma once
 
 #include <cmath>
@@ -8,7 +8,8 @@
 
 namespace stave_test {
 
-/// By the recurrence up to 40, and from there by the asymptotic series; left of 0 by the reflection.
+/// digamma(x), by the recurrence up to 40 and by the asymptotic series from there.
+/// Negative x uses the reflection formula.
 inline long double digamma_reference(long double x) {
   if (x < 0) {
     const long double part = x - std::nearbyint(x);
@@ -24,7 +25,8 @@ inline long double digamma_reference(long double x) {
   return std::isinf(from) ? from : sum + (std::log(from) - 1 / (2 * from) - series);
 }
 
-/// The sum of (q + k)^-s, term by term up to q + k > 20 + 8 s, then by Euler's and Maclaurin's formula. For s > 1.
+/// zeta(s, q), the sum of (q + k)^-s over k >= 0, for s > 1. Terms are added up to
+/// q + k > 20 + 8 s. The Euler-Maclaurin formula gives the remainder.
 inline long double zeta_reference(long double s, long double q) {
   if (q <= 0 && q == std::floor(q)) return std::numeric_limits<long double>::infinity();
   long double sum = 0, from = q;

@@ -1,4 +1,4 @@
-// Functions to be stepped through, and ways through them: what the tests of Stepper share.
+// Functions to step through, and helpers that step through them, for the tests of Stepper.
 #pragma once
 
 #include <stave/stave.h>
@@ -12,7 +12,7 @@ inline Tensor f(const Tensor& x) {
   return sum(s * x);
 }
 
-// exp; in layer1: sin, in it in inner: cos, then multiply; sum.
+// Performs exp; sin, then cos and tanh in scope inner, then multiply, in scope layer1; sum.
 inline Tensor scoped(const Tensor& x) {
   Tensor y = exp(x);
   {

@@ -1,5 +1,5 @@
-// Stepper in nests: around transforms and under them, in other Steppers, around controllers, into functions that operations carry, and
-// what is seen around.
+// Stepper in nests: around transforms and inside them, in other Steppers, around controllers, and
+// in functions of higher-order operations. Also the handlers and scopes that it shows.
 #include "stepped.h"
 
 namespace {
@@ -8,7 +8,7 @@ using namespace stave_test;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-// ---- transforms ------------------------------------------------------------------------------------------------
+// ---- transforms ---------------------------------------------------------------------------------
 
 TEST(Stepper, AroundGradItSeesBothPasses) {
   Stepper stepper(grad(f), x3);
@@ -28,7 +28,7 @@ TEST(Stepper, NextPassesTheBackwardPass) {
   EXPECT_FALSE(stepper.ended());
 }
 
-// What is performed for an operation in the backward pass is in the scopes of that operation.
+// Operations of the backward pass run in the scopes of the operation that they differentiate.
 TEST(Stepper, FinishInTheBackwardPassLeavesTheScopesOfTheOperation) {
   Stepper stepper([](const Tensor& x) { return grad(scoped)(x); }, x3);
   stepper.break_at({.scope = "inner", .pass = Breakpoint::Pass::backward});
@@ -58,7 +58,7 @@ TEST(Stepper, InsideVmapItSeesOneLaneAndOutsideAll) {
   EXPECT_THAT(stepper.result().value(), IsNear(slopes));
 }
 
-// f with sin(x) replaced by x: x^2.
+// f with sin(x) replaced by x, which is sum(x^2).
 Tensor without_sin(const Tensor& x) {
   Stepper stepper(f, x);
   stepper.break_at({.operation = "sin"});
@@ -88,7 +88,7 @@ TEST(Stepper, UnderTransforms) {
 using Function = std::function<Tensor(const Tensor&)>;
 using Walk = void (*)(stave_detail::AnyStepper&);
 
-// Ways through a function, each to its end.
+// Several ways to step through a function to its end.
 const Walk walks[] = {
     [](stave_detail::AnyStepper& stepper) {
       while (stepper.step()) {
@@ -102,7 +102,8 @@ const Walk walks[] = {
       while (stepper.step() && stepper.finish()) {
       }
     },
-    [](stave_detail::AnyStepper& stepper) {  // those inside of a checkpoint come first
+    // The operations inside a checkpoint come before its result.
+    [](stave_detail::AnyStepper& stepper) {
       while (stepper.step() && (stepper.at().has_outputs() || stepper.perform())) {
       }
     },
@@ -171,7 +172,7 @@ TEST(Stepper, AnyNestGivesWhatItGivesWithoutSteps) {
       walk(both);
       EXPECT_THAT(both.result().value(), IsNear(expected));
     }
-    for (int stop = 1; stop < 12; ++stop) {  // left in the middle
+    for (int stop = 1; stop < 12; ++stop) {  // the Stepper is destroyed in the middle
       Stepper stepper(nest(program), x3);
       for (int i = 0; i < stop && !stepper.ended(); ++i) stepper.step();
     }
@@ -187,13 +188,14 @@ TEST(Stepper, AStepperInsideAStepper) {
       [](const Tensor& x) {
         Stepper inner(f, x);
         inner.step();
-        return cos(x);  // inner is dropped
+        return cos(x);  // `inner` is destroyed here
       },
       x3);
   EXPECT_THAT(all_steps(left), ElementsAre("cos"));
 }
 
-// What it performs where it cannot unwind, the one around sees as any other.
+// The inner Stepper cannot unwind here, so its remaining operations run.
+// The outer Stepper sees them like any others.
 TEST(Stepper, OneThatIsDroppedInsideDoesNotStandInTheOneAround) {
   Stepper outer(
       [](const Tensor& x) {
@@ -221,7 +223,7 @@ TEST(Stepper, TwoInterleaved) {
   EXPECT_THAT(b.result().value(), Equals(grad(f)(x3 + 1)));
 }
 
-// The program has a controller of its own, on whose stack its operations run.
+// The program has its own controller, and its operations run on that controller's stack.
 TEST(Stepper, OfProgramsWithControllersOfTheirOwn) {
   struct Twice : Controller {
     void handle(Call& call, Resumption<Call> rest) override {
@@ -252,7 +254,7 @@ TEST(Stepper, OfProgramsWithControllersOfTheirOwn) {
   EXPECT_THAT(asked.result().value(), Equals(sin(x3) * exp(x3)));
 }
 
-// ---- operations that carry functions ---------------------------------------------------------------------------
+// ---- operations that carry functions ------------------------------------------------------------
 
 Tensor checkpointed(const Tensor& x) { return cos(checkpoint(f)(exp(x))); }
 
@@ -279,7 +281,7 @@ TEST(Stepper, InBackwardPassesCheckpointsRunAgain) {
   EXPECT_EQ(forward, 1);
   EXPECT_GE(backward, 1);
   EXPECT_THAT(stepper.result().value(), IsNear(grad(checkpointed)(x3)));
-  // grad outside: the function runs again when the Stepper is gone.
+  // With grad outside, the function runs again after the Stepper has been destroyed.
   EXPECT_THAT(grad([](const Tensor& x) {
                 Stepper inner(checkpointed, x);
                 while (inner.step()) {
@@ -321,7 +323,7 @@ TEST(Stepper, ABreakpointInACheckpointIsReachedOnce) {
   EXPECT_THAT(stepper.result().value(), IsNear(cos(x3)));
 }
 
-// A breakpoint in what a checkpoint performs, and then the place after it.
+// Stops at a breakpoint inside the checkpoint, and then after the checkpoint.
 TEST(Stepper, PerformingACheckpointMayStandInsideFirst) {
   Stepper stepper(checkpointed, x3);
   stepper.break_at({.operation = "multiply"});
@@ -367,7 +369,7 @@ TEST(Stepper, BreakpointsInCompiledFunctionsCostNothingWhereNobodySteps) {
   });
   compiled(x3);
   compiled(2 * x3);
-  EXPECT_EQ(compiled.recordings(), 1u);  // the second call ran the program
+  EXPECT_EQ(compiled.recordings(), 1u);  // the second call replayed the recording
   Stepper stepper([&](const Tensor& x) { return compiled(x); }, x3 + 1);
   stepper.break_at({.operation = "multiply"});
   ASSERT_TRUE(stepper.go_on());
@@ -376,7 +378,7 @@ TEST(Stepper, BreakpointsInCompiledFunctionsCostNothingWhereNobodySteps) {
   EXPECT_THAT(stepper.result().value(), IsNear(sin(x3 + 1) * (x3 + 1)));
 }
 
-// ---- what stands around ----------------------------------------------------------------------------------------
+// ---- what stands around -------------------------------------------------------------------------
 
 TEST(Stepper, ShowsHandlersAndScopes) {
   struct Outside : Handler {

@@ -1,4 +1,5 @@
-// Stepper: functions run step by step. How far a step goes, breakpoints, answers, and what becomes of a function that is left.
+// Stepper runs functions step by step: the length of a step, breakpoints, answers,
+// and functions that are not finished.
 #include <thread>
 
 #include "stepped.h"
@@ -11,7 +12,7 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
 
-// ---- how far ---------------------------------------------------------------------------------------------------
+// ---- how far ------------------------------------------------------------------------------------
 
 TEST(Stepper, StepsFromOperationToOperation) {
   Stepper stepper(f, x3);
@@ -37,7 +38,7 @@ TEST(Stepper, NextPassesScopesFurtherIn) {
   ASSERT_TRUE(stepper.next());
   EXPECT_EQ(name_at(stepper), "exp");
   ASSERT_TRUE(stepper.next());
-  EXPECT_EQ(name_at(stepper), "sum");  // past layer1
+  EXPECT_EQ(name_at(stepper), "sum");  // skips layer1
   EXPECT_FALSE(stepper.next());
   EXPECT_THAT(stepper.result().value(), Equals(scoped(x3)));
 
@@ -48,7 +49,7 @@ TEST(Stepper, NextPassesScopesFurtherIn) {
   EXPECT_THAT(inside.at().scopes(), ElementsAre("layer1"));
   EXPECT_EQ(inside.at().reason(), "step");
   ASSERT_TRUE(inside.next());
-  EXPECT_EQ(name_at(inside), "multiply");  // past inner
+  EXPECT_EQ(name_at(inside), "multiply");  // skips inner
   EXPECT_EQ(inside.at().reason(), "next");
   ASSERT_TRUE(inside.next());
   EXPECT_EQ(name_at(inside), "sum");  // the scope has ended
@@ -64,10 +65,11 @@ TEST(Stepper, FinishGoesToTheEndOfTheScope) {
   EXPECT_EQ(stepper.at().reason(), "finish");
   ASSERT_TRUE(stepper.finish());
   EXPECT_EQ(name_at(stepper), "sum");
-  EXPECT_FALSE(stepper.finish());  // no scope: to the end of the function
+  // Outside all scopes, finish runs to the end of the function.
+  EXPECT_FALSE(stepper.finish());
 }
 
-// Two scopes of one name, one right after the other, are two.
+// Two consecutive scopes with the same name are different scopes.
 TEST(Stepper, AScopeEndsThoughItsNameIsEnteredAgain) {
   const auto twice = [](Tensor x) {
     for (int i = 0; i < 2; ++i) {
@@ -99,7 +101,7 @@ TEST(Stepper, BreakpointsComeFirstWhateverIsAsked) {
   Stepper stepper(scoped, x3);
   stepper.break_at({.operation = "tanh"});
   stepper.next();
-  ASSERT_TRUE(stepper.next());  // would pass layer1
+  ASSERT_TRUE(stepper.next());  // would skip layer1 without the breakpoint
   EXPECT_EQ(name_at(stepper), "tanh");
   EXPECT_EQ(stepper.at().reason(), "breakpoint 1: tanh");
 }
@@ -115,7 +117,7 @@ TEST(Stepper, ALoopOfAMillionNeedsNoStack) {
   EXPECT_EQ(stepper.result()->item<float>(), 1);
 }
 
-// ---- breakpoints -----------------------------------------------------------------------------------------------
+// ---- breakpoints --------------------------------------------------------------------------------
 
 std::vector<std::string> stops_of(Breakpoint breakpoint) {
   Stepper stepper(
@@ -134,8 +136,10 @@ TEST(Stepper, BreakpointsByWhatAnOperationIs) {
   EXPECT_THAT(stops_of({.label = "w"}), ElementsAre("matmul"));
   EXPECT_THAT(stops_of({.operation = "tanh", .label = "hidden"}), ElementsAre("tanh"));
   EXPECT_THAT(stops_of({.operation = "tanh", .label = "w"}), IsEmpty());
-  EXPECT_THAT(stops_of({.shape = Shape{2, 3}}), ElementsAre("matmul"));                         // of an operand
-  EXPECT_THAT(stops_of({.operation = "matmul", .shape = Shape{2, 5}}), ElementsAre("matmul"));  // of the output
+  // This breakpoint matches the shape of an operand.
+  EXPECT_THAT(stops_of({.shape = Shape{2, 3}}), ElementsAre("matmul"));
+  // This breakpoint matches the shape of the output.
+  EXPECT_THAT(stops_of({.operation = "matmul", .shape = Shape{2, 5}}), ElementsAre("matmul"));
   EXPECT_THAT(stops_of({.shape = Shape{7}}), IsEmpty());
   EXPECT_THAT(stops_of({.predicate =
                             [](const Call& call) { return call.inputs().size() == 2 && call.input(1).shape()[1] == 5; },
@@ -158,9 +162,9 @@ TEST(Stepper, BreakpointsByPass) {
 
 TEST(Stepper, TheFirstNanAndWhereAnotherArises) {
   const auto nans = [](const Tensor& x) {
-    const Tensor a = sqrt(x);     // arises
-    const Tensor b = exp(a);      // has an operand with one
-    const Tensor c = log(x - 3);  // arises
+    const Tensor a = sqrt(x);     // a NaN arises
+    const Tensor b = exp(a);      // an operand has a NaN
+    const Tensor c = log(x - 3);  // a NaN arises
     return sum(b + c);
   };
   Stepper stepper(nans, tensor({-1., 1., 4.}, float64));
@@ -256,7 +260,8 @@ TEST(Stepper, BreakpointsInTheCode) {
     breakpoint();
     return cos(y);
   };
-  EXPECT_THAT(program(x3), Equals(cos(sin(x3))));  // nobody is there
+  // No Stepper is installed.
+  EXPECT_THAT(program(x3), Equals(cos(sin(x3))));
   Stepper stepper(program, x3);
   ASSERT_TRUE(stepper.go_on());
   EXPECT_FALSE(stepper.at().at_operation());
@@ -278,7 +283,7 @@ TEST(Stepper, BreakpointsInTheCode) {
   EXPECT_EQ(batched.at().str(), "at breakpoint between  [outer]");
 }
 
-// ---- answers ---------------------------------------------------------------------------------------------------
+// ---- answers ------------------------------------------------------------------------------------
 
 TEST(Stepper, AnAnswerStandsInPlaceOfTheOperation) {
   Stepper stepper(f, x3);
@@ -302,7 +307,7 @@ TEST(Stepper, PerformStaysAndItsResultMayBeReplaced) {
   EXPECT_EQ(stepper.at().reason(), "performed");
   EXPECT_EQ(name_at(stepper), "sin");
   EXPECT_THAT(stepper.at().outputs()[0], Equals(sin(x3)));
-  EXPECT_THAT(stepper.at().call().input(0), Equals(x3));  // its buffer was not taken
+  EXPECT_THAT(stepper.at().call().input(0), Equals(x3));  // its buffer was not taken over
   EXPECT_THAT(message_of<TransformError>([&] { stepper.perform(); }),
               HasSubstr("Stepper: sin has its outputs already"));
   stepper.at().answer(2. * stepper.at().outputs()[0]);
@@ -342,7 +347,7 @@ TEST(Stepper, SeveralOutputsMayBeAnswered) {
   EXPECT_THAT(stepper.result().value(), Equals(2. * eye(2, float64)));
 }
 
-// ---- the end ---------------------------------------------------------------------------------------------------
+// ---- the end ------------------------------------------------------------------------------------
 
 TEST(Stepper, AfterTheEndNoStepIsLeft) {
   Stepper stepper(f, x3);
@@ -394,7 +399,8 @@ TEST(Stepper, DroppingUnwinds) {
   }
 }
 
-// A destructor that performs, under the guard: the rest unwinds all the same.
+// The function is dropped while the guard forbids unwinding. The guarded operations run,
+// and then the function unwinds.
 TEST(Stepper, DroppedWhereItMustNotThrowItUnwindsLater) {
   bool reached = false;
   Tensor total = ones({2});
@@ -414,7 +420,8 @@ TEST(Stepper, DroppedWhereItMustNotThrowItUnwindsLater) {
     EXPECT_EQ(name_at(stepper), "sin");
   }
   EXPECT_FALSE(reached);
-  EXPECT_THAT(total, Equals(zeros({2})));  // what was under the guard was performed
+  // The guarded operations were performed.
+  EXPECT_THAT(total, Equals(zeros({2})));
 }
 
 TEST(Stepper, WhatIsThrownLeavesTheStep) {
@@ -485,7 +492,7 @@ TEST(Stepper, DestroyedOnAnotherThreadItUnwindsOnItsOwn) {
   stepper->step();
   std::thread([moved = std::move(stepper)]() mutable { moved.reset(); }).join();
   Stepper another(f, x3);
-  another.step();  // begins another computation
+  another.step();  // starts another computation
   EXPECT_EQ(destroyed, 1);
 }
 

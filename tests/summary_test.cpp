@@ -10,7 +10,7 @@ using namespace stave_test;
 using testing::HasSubstr;
 
 TEST(Summary, OfFloats) {
-  // Population's deviation of 1 to 6: sqrt(35 / 12)
+  // std is the population's standard deviation, which is sqrt(35 / 12) for 1 to 6.
   EXPECT_EQ(summary_of(tensor({{1., 2., 3.}, {4., 5., 6.}})), "f32[2,3] min 1 max 6 mean 3.5 std 1.70783 nan 0 inf 0");
   EXPECT_EQ(summary_of(label(tensor({1., 3.}, float64), "w")), "w:f64[2] min 1 max 3 mean 2 std 1 nan 0 inf 0");
   EXPECT_EQ(summary_of(tensor({NAN, INFINITY, 1., 3., -INFINITY})), "f32[5] min -inf max inf mean 2 std 1 nan 1 inf 2");
@@ -52,16 +52,17 @@ TEST(Summary, PicturesOfLines) {
   EXPECT_EQ(picture_of(tensor({7., 7.})), "▅▅\n");
   EXPECT_EQ(picture_of(tensor({-1.7e308, 1.7e308}, float64)), "▁█\n");
   EXPECT_EQ(picture_of(tensor({NAN, INFINITY}), {.columns = 1}), "×\n");
-  EXPECT_EQ(picture_of(arange(16), {.columns = 8}), "▁▂▃▄▅▆▇█\n");  // means of two
+  EXPECT_EQ(picture_of(arange(16), {.columns = 8}), "▁▂▃▄▅▆▇█\n");  // means of two elements
   Tensor one_nan = zeros({1000}).at(517).set(NAN);
   const std::string picture = picture_of(one_nan);
-  EXPECT_EQ(picture.find("×"), 3u * 33);  // 517 * 64 / 1000 = 33.09; the characters before take three bytes
+  // 517 * 64 / 1000 = 33.09. The characters before it take three bytes each.
+  EXPECT_EQ(picture.find("×"), 3u * 33);
 }
 
 TEST(Summary, PicturesOfFields) {
   const Tensor x = reshape(arange(1000 * 1000), {1000, 1000});
   EXPECT_EQ(picture_of(x, {.columns = 3, .rows = 5}), "···\n░░░\n▒▒▒\n▓▓▓\n███\n");
-  // The last two axes, at the first index of those before.
+  // The picture shows the last two axes at the first index of the other axes.
   EXPECT_EQ(picture_of(stack({tensor({{0., 1.}, {2., 4.}}), 9. * ones({2, 2})})), "·░\n▒█\n");
   EXPECT_THAT(message_of<TransformError>([&] { picture_of(x, {.rows = 0}); }),
               HasSubstr("picture_of: 64 columns and 0 rows; it takes at least one of each"));
@@ -81,7 +82,7 @@ TEST(Summary, OfLanesAndBelowTransforms) {
   const int performed = outside.n;
   outside.n = 0;
   with(outside, [&] { vmap(grad([](const Tensor& x) { return sum(x); }))(tensor({{0., 1.}, {2., 4.}})); });
-  EXPECT_EQ(outside.n, performed);  // looking performs nothing
+  EXPECT_EQ(outside.n, performed);  // summaries and pictures perform nothing
 }
 
 }  // namespace

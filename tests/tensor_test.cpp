@@ -1,4 +1,4 @@
-// Tensors as values: making them from data and from rules, reading them, what they share.
+// Tensors as values: making them from data and from rules, reading them, and sharing storage.
 
 #include <complex>
 #include <limits>
@@ -19,9 +19,9 @@ using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::ThrowsMessage;
 
-const Tensor global = tensor({1., 2., 3.});  // made before main, freed after
+const Tensor global = tensor({1., 2., 3.});  // made before main, freed after it
 
-// ---- nested lists -----------------------------------------------------------------------------------------
+// ---- nested lists -------------------------------------------------------------------------------
 
 TEST(NestedLists, GiveTheDtypeOfTheirNumbers) {
   EXPECT_EQ(tensor({1, 2}).dtype(), int32);
@@ -87,7 +87,7 @@ TEST(NestedLists, NumbersMustFitTheDtype) {
   EXPECT_EQ(tensor({2.}, int32).item<int>(), 2);
 }
 
-// ---- from host data ---------------------------------------------------------------------------------------
+// ---- from host data -----------------------------------------------------------------------------
 
 TEST(From, CopiesHostData) {
   std::vector<float> data{1, 2, 3, 4, 5, 6};
@@ -115,7 +115,7 @@ TEST(From, CountMustFillTheShape) {
   EXPECT_THROW(from(std::vector{1.f}, {-1}), ShapeError);
 }
 
-// ---- reading ----------------------------------------------------------------------------------------------
+// ---- reading ------------------------------------------------------------------------------------
 
 TEST(Item, ConvertsAsStaticCast) {
   EXPECT_EQ(tensor(2.75).item<float>(), 2.75f);
@@ -185,9 +185,10 @@ TEST(Data, IsTheContiguousHostMemory) {
   const std::span<const float> data = x.data<float>();
   EXPECT_THAT(std::vector(data.begin(), data.end()), ElementsAre(1, 2, 3, 4));
   EXPECT_EQ(x.data<float>().data(), data.data());
-  EXPECT_EQ(x(1).data<float>().data(), data.data() + 2);  // a view that is contiguous
+  EXPECT_EQ(x(1).data<float>().data(), data.data() + 2);  // a contiguous view
   EXPECT_EQ(reinterpret_cast<std::uintptr_t>(data.data()) % 16, 0u);
-  EXPECT_EQ(reinterpret_cast<std::uintptr_t>(zeros({5}).data<float>().data()) % 64, 0u);  // more than 16 bytes
+  // Storage of more than 16 bytes is aligned to 64 bytes.
+  EXPECT_EQ(reinterpret_cast<std::uintptr_t>(zeros({5}).data<float>().data()) % 64, 0u);
   EXPECT_THAT(
       [&] { transpose(x).data<float>(); },
       ThrowsMessage<ShapeError>(AllOf(HasSubstr("data: the tensor of shape [2,2] is not contiguous (strides [1,2])"),
@@ -195,7 +196,7 @@ TEST(Data, IsTheContiguousHostMemory) {
   EXPECT_THROW(x.data<double>(), DtypeError);
 }
 
-// ---- values -----------------------------------------------------------------------------------------------
+// ---- values -------------------------------------------------------------------------------------
 
 TEST(Tensors, CopiesShareStorageAndAreIndependentValues) {
   Tensor a = tensor({1., 2.});
@@ -257,7 +258,7 @@ TEST(Tensors, MayDieOnAnotherThread) {
   EXPECT_EQ(memory_stats().live_bytes, before);
 }
 
-// ---- from a rule ------------------------------------------------------------------------------------------
+// ---- from a rule --------------------------------------------------------------------------------
 
 TEST(Full, EveryElementIsTheValue) {
   EXPECT_THAT(zeros({2, 2}), Equals(tensor({{0., 0.}, {0., 0.}})));
@@ -289,7 +290,7 @@ TEST(Arange, AsNumpy) {
   EXPECT_EQ(arange(5, 2).shape(), Shape(0));
   EXPECT_THAT([] { arange(0, 3, 0); }, ThrowsMessage<ShapeError>("arange: step is 0"));
   EXPECT_THROW(arange(0, std::numeric_limits<double>::infinity(), 1), ShapeError);
-  // Not summed up step by step: np.arange(0, 1, 0.1)[9] is 9 * 0.1.
+  // Elements are not summed up step by step: np.arange(0, 1, 0.1)[9] is 9 * 0.1.
   EXPECT_EQ(arange(0, 1, 0.1, float64)(9).item<double>(), 9 * 0.1);
 }
 
@@ -311,7 +312,8 @@ TEST(Linspace, HasBothEnds) {
   EXPECT_THAT(linspace(0, 1, 4, float32, cpu, false), Equals(tensor({0., 0.25, 0.5, 0.75})));
   EXPECT_THAT(linspace(3, 5, 1), Equals(tensor({3.})));
   EXPECT_EQ(linspace(0, 1, 0).shape(), Shape(0));
-  EXPECT_EQ(linspace(0, 0.7, 8, float64)(7).item<double>(), 0.7);  // itself, whatever the rounding
+  // The last element is the exact end, whatever the rounding.
+  EXPECT_EQ(linspace(0, 0.7, 8, float64)(7).item<double>(), 0.7);
   EXPECT_THROW(linspace(0, 1, -1), ShapeError);
   EXPECT_THROW(linspace(0, 1, 3, int32), DtypeError);
 }
@@ -338,7 +340,7 @@ TEST(Triangles, KeepOnePartOfEachMatrix) {
   EXPECT_THROW(tril(tensor({1.})), ShapeError);
 }
 
-// ---- numbers keep the meaning that C++ gives them ---------------------------------------------------------
+// ---- numbers keep the meaning that C++ gives them -----------------------------------------------
 
 template <class T>
 inline constexpr bool is_double = std::is_same_v<T, double>;
@@ -351,14 +353,14 @@ static_assert(std::is_same_v<decltype(isnan(0.5)), bool> && std::is_same_v<declt
 static_assert(std::is_same_v<decltype(abs(std::complex<double>())), double>);
 static_assert(std::is_same_v<decltype(sin(Tensor())), Tensor> && std::is_same_v<decltype(pow(Tensor(), 2)), Tensor>);
 static_assert(std::is_same_v<decltype(1 + Tensor()), Tensor> && std::is_same_v<decltype(Tensor() == 1), Tensor>);
-// The larger of two numbers is std::max's business, of two tensors maximum's.
+// The larger of two numbers is std::max, and the larger of two tensors is maximum.
 template <class A, class B>
 concept HasMax = requires(A a, B b) { max(a, b); };
 static_assert(!HasMax<int, int> && !HasMax<double, float> && !HasMax<Tensor, Tensor> && HasMax<Tensor, int>);
 template <class Third>
 concept SumTakes = requires(Tensor x, Third third) { sum(x, third); };
 static_assert(SumTakes<int> && SumTakes<Axes> && SumTakes<std::vector<int>> && !SumTakes<bool> && !SumTakes<double>);
-// No silent way from numbers to tensors or back.
+// Numbers do not convert to tensors implicitly, nor tensors to numbers.
 static_assert(!std::is_convertible_v<double, Tensor> && !std::is_convertible_v<Tensor, double>);
 static_assert(!std::is_convertible_v<Tensor, bool> && std::is_constructible_v<bool, Tensor>);
 
@@ -366,7 +368,7 @@ TEST(Numbers, KeepTheirMeaning) {
   EXPECT_EQ(sin(0.5), std::sin(0.5));
   EXPECT_EQ(pow(2., 10), 1024.);
   EXPECT_EQ(abs(-3), 3);
-  EXPECT_EQ(remainder(5., 3.), -1.);  // <cmath>'s: of the nearest quotient
+  EXPECT_EQ(remainder(5., 3.), -1.);  // remainder of <cmath>, by the nearest quotient
   EXPECT_EQ((tensor(5) % 3).item<int>(), 2);
 }
 

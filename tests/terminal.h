@@ -1,4 +1,4 @@
-// A pseudo-terminal for tests of what people see at one.
+// A pseudo-terminal for tests of interactive output.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -19,7 +19,7 @@
 
 namespace stave_test {
 
-/// A program in a child process at a pseudo-terminal: what it shows there, and keys for it.
+/// Runs a program in a child process at a pseudo-terminal, collects its output, and sends it keys.
 class Terminal {
  public:
   explicit Terminal(const std::function<void()>& program, unsigned short columns = 100, const char* kind = "xterm") {
@@ -41,13 +41,15 @@ class Terminal {
     close(terminal_);
   }
 
-  /// Once a line is read (`ready` was shown): before, the terminal itself takes keys such as ^C and Backspace.
+  /// Sends keys to the program. Call it once the program reads a line (`ready` was shown). Before
+  /// that, the terminal itself handles keys such as ^C and Backspace.
   void press(std::string_view keys) {
     ASSERT_EQ(write(terminal_, keys.data(), keys.size()), static_cast<ssize_t>(keys.size()));
   }
-  /// All that it showed since the last wait, up to this text; fails if that does not come.
+  /// Returns the output since the last wait, up to and including this text.
+  /// Fails if the text does not come.
   std::string until(const std::string& text) {
-    constexpr int patience = 20'000;  // milliseconds: of a busy machine
+    constexpr int patience = 20'000;  // milliseconds, for a busy machine
     for (;;) {
       if (const std::size_t found = shown_.find(text); found != std::string::npos) {
         const std::string before = shown_.substr(0, found + text.size());

@@ -24,7 +24,7 @@ std::size_t count(const Program& program, const Op& op) {
                                                 [&](const auto& step) { return step.op == &op; }));
 }
 
-// Of regions.
+// The number of steps in fused regions that perform `op`.
 std::size_t steps_of(const Program& program, const Op& op) {
   std::size_t found = 0;
   for (const auto& step : program.instructions) {
@@ -92,7 +92,7 @@ TEST(Trace, TransformsOfProgramsAreThoseOfTheFunction) {
 }
 
 TEST(Trace, ATraceUnderTransformsHoldsWhatIsBelowThem) {
-  // Traced inside grad and vmap, with values that they follow.
+  // Traces inside grad and vmap with values that these transforms trace.
   const auto square_by_program = [](const Tensor& a) { return trace([](const Tensor& b) { return b * b; })(a)(a); };
   EXPECT_THAT(grad([&](const Tensor& a) { return sum(square_by_program(a)); })(x), IsNear(2 * x));
   EXPECT_THAT(vmap(square_by_program)(x), IsNear(x * x));
@@ -144,7 +144,7 @@ TEST(Trace, CustomRulesAndCheckpointsStay) {
   const auto forward = custom_jvp([](const Tensor& a) { return sin(a); },
                                   [](const Tensor& a, const Tensor& da) { return std::pair(sin(a), 3 * da * a); });
   EXPECT_THAT(grad(trace([&](const Tensor& a) { return sum(forward(a)); })(at))(x), IsNear(3 * x));
-  // A value that a checkpoint captures is an input of its instruction, with its derivative.
+  // A value that a checkpoint captures is an input of its instruction and has a derivative.
   const auto checkpointed = [](const Tensor& a) {
     const Tensor captured = a * 3;
     return checkpoint([=](const Tensor& b) { return sum(sin(b) * captured); })(a);
@@ -165,7 +165,7 @@ TEST(Trace, DotAndJsonNameWhatIsThere) {
   EXPECT_THAT(json.str(), HasSubstr(R"("op": "sum", "attributes": "axes=[0]")"));
 }
 
-// ---- passes ------------------------------------------------------------------------------------------------
+// ---- passes -------------------------------------------------------------------------------------
 
 TEST(Passes, DeadCodeGoesButForWhatMayThrowOrIsRead) {
   const auto p = trace([](const Tensor& a) {
@@ -196,7 +196,7 @@ TEST(Passes, AZeroIsNotTheOtherZero) {
   const auto different = [](const Tensor& a) { return pad(a, {{1, 0}}, 0.) / pad(a, {{1, 0}}, -0.); };
   const auto p = trace(different)(x);
   EXPECT_EQ(without_repetitions(p).instructions.size(), p.instructions.size());
-  // x - 0 is x; x + 0 is not, for -0.
+  // x - 0 is x, but x + 0 is not x for x = -0.
   const auto q = simplified(trace([](const Tensor& a) { return (a - 0.) + 0.; })(x));
   EXPECT_EQ(count(q, op_subtract), 0u);
   EXPECT_EQ(count(q, op_add), 1u);
@@ -206,7 +206,8 @@ TEST(Passes, WhatACheckpointComputesAgainStays) {
   const auto f = [](const Tensor& a) { return sum(checkpoint([](const Tensor& b) { return sin(sin(sin(b))); })(a)); };
   const auto traced = trace(value_and_grad(f))(x);
   const Program p = optimized(with_calls_inlined(traced));
-  EXPECT_EQ(count(p, op_sin) + steps_of(p, op_sin), 5u);  // three, and for two of them again
+  // Three sines run in the forward pass, and two of them again in the backward pass.
+  EXPECT_EQ(count(p, op_sin) + steps_of(p, op_sin), 5u);
   EXPECT_THAT(traced.with(p)(x).grad, IsNear(grad(f)(x), 0.));
 }
 
@@ -230,7 +231,8 @@ TEST(Passes, ConversionsThatLoseSomethingStay) {
 
 TEST(Passes, ElementwiseOperationsBecomeRegions) {
   const Program p = optimized(trace(loss)(x, x));
-  EXPECT_EQ(p.instructions.size(), 1u);  // and the sum, in which the region ends
+  // The region includes the sum that it ends with.
+  EXPECT_EQ(p.instructions.size(), 1u);
   EXPECT_THAT(p.str(), HasSubstr("fused"));
   EXPECT_THAT(p.str(), HasSubstr("tanh"));
 }

@@ -1,4 +1,5 @@
-// Trees: what counts as one, the order of leaves, functions on trees, and trees as arguments and results of transforms.
+// Trees: which types are trees, the order of leaves, functions on trees,
+// and trees as arguments and results of transforms.
 
 #include <deque>
 #include <filesystem>
@@ -33,7 +34,7 @@ std::vector<float> leaves(const T& tree) {
   return result;
 }
 
-// Classes that stand in trees below.
+// Classes that the trees below contain.
 struct Point {
   Tensor x, y;
 };
@@ -52,7 +53,7 @@ struct Nested {
   std::optional<Point> to;
   Empty nothing;
 };
-struct Arrays {  // of a class, of a class with members, beside others
+struct Arrays {  // arrays of tensors and of a class with members, beside other members
   Tensor first;
   Tensor plain[3];
   std::array<Tensor, 2> library;
@@ -67,7 +68,7 @@ struct ArrayFirst {
 struct OnlyArray {
   Tensor rows[4];
 };
-struct Made {  // of nothing: it cannot be
+struct Made {  // not default-constructible
   explicit Made(int) {}
   Made(const Made&) = default;
 };
@@ -88,7 +89,7 @@ class Opaque {  // no aggregate, no traits
  private:
   Tensor x_;
 };
-class Layer {  // no aggregate, with traits
+class Layer {  // no aggregate, but with traits
  public:
   Layer(Tensor weights, int id) : weights_(std::move(weights)), id_(id) {}
   Tensor& weights() { return weights_; }
@@ -127,7 +128,7 @@ struct stave::TreeTraits<tree_test::Layer> {
 
 namespace tree_test {
 
-// ---- what is a tree ---------------------------------------------------------------------------------------
+// ---- what is a tree -----------------------------------------------------------------------------
 
 static_assert(is_tree<Tensor> && is_tree<const Tensor&>);
 static_assert(is_tree<std::vector<Tensor>> && is_tree<std::array<Tensor, 3>> && is_tree<Tensor[3]>);
@@ -143,7 +144,7 @@ static_assert(!is_tree<std::vector<int>> && !is_tree<std::pair<int, double>> && 
 static_assert(!is_tree<std::ostream> && !is_tree<std::unique_ptr<int>> && !is_tree<std::function<Tensor(Tensor)>>);
 static_assert(!is_tree<Virtual> && !is_tree<Tensor*> && !is_tree<Dtype> && !is_tree<std::set<Tensor>>);
 
-// ---- leaves -----------------------------------------------------------------------------------------------
+// ---- leaves -------------------------------------------------------------------------------------
 
 TEST(Leaves, OfContainersComeInOrder) {
   const Tensor a = number(1), b = number(2), c = number(3);
@@ -154,7 +155,8 @@ TEST(Leaves, OfContainersComeInOrder) {
   EXPECT_THAT(leaves(std::pair(b, c)), ElementsAre(2, 3));
   EXPECT_THAT(leaves(std::pair("name", c)), ElementsAre(3));
   EXPECT_THAT(leaves(std::tuple(c, 5, b, std::string("x"), a)), ElementsAre(3, 2, 1));
-  EXPECT_THAT(leaves(std::map<std::string, Tensor>{{"z", a}, {"a", b}, {"m", c}}), ElementsAre(2, 3, 1));  // by key
+  // The order is that of the keys.
+  EXPECT_THAT(leaves(std::map<std::string, Tensor>{{"z", a}, {"a", b}, {"m", c}}), ElementsAre(2, 3, 1));
   EXPECT_THAT(leaves(std::map<int, Point>{{2, {a, b}}, {1, {c, c}}}), ElementsAre(3, 3, 1, 2));
   EXPECT_THAT(leaves(std::optional(a)), ElementsAre(1));
   EXPECT_THAT(leaves(std::optional<Tensor>()), IsEmpty());
@@ -178,7 +180,7 @@ TEST(Leaves, OfArraysInsideAggregates) {
 }
 
 // clang-format off
-// An aggregate of n tensors, for each n up to 32.
+// Aggregates of n tensors, for each n up to 32.
 #define M1 Tensor t1;
 #define M2 M1 Tensor t2;
 #define M3 M2 Tensor t3;
@@ -226,7 +228,8 @@ void expect_members(std::size_t n) {
   visit_tensors(aggregate, [&](Tensor& member) { member = number(next++); });
   EXPECT_EQ(next, static_cast<int>(n));
   static_assert(sizeof(A) % sizeof(Tensor) == 0);
-  const Tensor* const members = reinterpret_cast<const Tensor*>(&aggregate);  // of one type, so without gaps
+  // All members have one type, so there are no gaps.
+  const Tensor* const members = reinterpret_cast<const Tensor*>(&aggregate);
   for (std::size_t i = 0; i < n; ++i) EXPECT_EQ(members[i].item<int>(), static_cast<int>(i)) << n << " members";
 }
 
@@ -236,7 +239,8 @@ TEST(Leaves, OfAggregatesOfUpTo32Members) {
 #undef X
 }
 
-// What is no tree is passed over, whatever it is: it is neither copied nor looked into.
+// Members that are no trees are skipped, whatever their type.
+// They are neither copied nor inspected.
 struct PassedOver {
   std::unique_ptr<int> owner;
   Tensor x;
@@ -278,7 +282,8 @@ TEST(Leaves, OfClassesWithTraits) {
   EXPECT_EQ(layers[1].id(), 6);
 }
 
-// Every container of trees is one: its gradient has gradients in it, and never the argument's own tensors.
+// Every container of trees is a tree. Its gradient contains gradients,
+// and never shares the argument's own tensors.
 struct Owners {
   std::deque<Tensor> deque;
   std::list<Point> list;
@@ -321,7 +326,8 @@ struct Recursive {
 };
 
 TEST(Leaves, OfEveryContainer) {
-  EXPECT_THAT(leaves(owners()), ElementsAre(1, 2, 3, 4, 6, 5, 9, 10, 7, 8, 7, 8, 11));  // unordered maps by key
+  // Leaves of unordered maps are ordered by key.
+  EXPECT_THAT(leaves(owners()), ElementsAre(1, 2, 3, 4, 6, 5, 9, 10, 7, 8, 7, 8, 11));
   EXPECT_THAT(leaves(unique()), ElementsAre(1, 2, 3, 4, 5, 6, 7, 8, 9));
   Recursive tree{number(1), {}, std::make_unique<Recursive>(Recursive{number(3), {}, nullptr})};
   tree.children.push_back({number(2), {}, nullptr});
@@ -340,11 +346,13 @@ TEST(TreeArguments, GradientsHaveObjectsOfTheirOwn) {
            **o.nested;
   };
   const Owners g = grad(loss)(tree);
-  // What is shared is in the tree twice: a pointer's gradient is that of its own occurrence.
+  // A shared object occurs twice in the tree. The gradient of each pointer
+  // is that of its own occurrence.
   EXPECT_THAT(leaves(g), ElementsAre(4, 0, 0, 1, 9, 0, 6, 0, 7, 0, 7, 0, 1));
   EXPECT_EQ(g.name, "name");
   EXPECT_NE(g.shared, g.again);
-  EXPECT_THAT(leaves(tree), ElementsAre(1, 2, 3, 4, 6, 5, 9, 10, 7, 8, 7, 8, 11));  // and the argument is as it was
+  // The argument is unchanged.
+  EXPECT_THAT(leaves(tree), ElementsAre(1, 2, 3, 4, 6, 5, 9, 10, 7, 8, 7, 8, 11));
   EXPECT_THAT(leaves(grad(loss)(owners())), ElementsAre(4, 0, 0, 1, 9, 0, 6, 0, 7, 0, 7, 0, 1));
   EXPECT_THAT(leaves(jvp(loss, tree, tree).second), ElementsAre(2 * (1 * 4 + 6 * 9 + 7 * 7) + 11));
   EXPECT_THAT(leaves(std::get<0>(vjp(loss, tree).second(number(1)))),
@@ -376,7 +384,7 @@ TEST(TreeArguments, OfContainersUnderVmap) {
   EXPECT_THAT(shared->x, Equals(xs[0]));
 }
 
-// A member that is a reference would be written through.
+// A member that is a reference is refused, because it would be written through.
 struct Reference {
   const Tensor& x;
 };
@@ -386,7 +394,7 @@ TEST(Leaves, OfReferencesAreRefused) {
               testing::ThrowsMessage<TransformError>(HasSubstr("a member of a tree is a reference")));
 }
 
-// ---- functions on trees -----------------------------------------------------------------------------------
+// ---- functions on trees -------------------------------------------------------------------------
 
 TEST(TreeMap, KeepsStructureAndWhatIsNoTensor) {
   const Mixed tree{2, number(1), "mlp", 0.5, number(2), true};
@@ -458,7 +466,7 @@ TEST(Ravel, AndBack) {
   EXPECT_THAT(of_four, testing::ThrowsMessage<ShapeError>(
                            "unravel: the tree has 5 elements, but a tensor of shape [4] was given"));
   EXPECT_EQ(ravel(std::vector<Tensor>()).first.shape(), Shape(0));
-  // In a gradient, too: d sum((2 v)^2) / dv = 8 v.
+  // ravel in a gradient: d sum((2 v)^2) / dv = 8 v.
   const auto loss = [](const Point& q) { return sum(square(2 * ravel(q).first)); };
   EXPECT_THAT(grad(loss)(Point{p.x, number(5)}).x, Equals(8 * p.x));
 }
@@ -471,14 +479,15 @@ TEST(ZerosLike, KeepsShapesAndDtypes) {
 }
 
 TEST(GlobalNorm, IsThatOfAllElements) {
-  EXPECT_THAT(global_norm(Point{tensor({1., 2.}), tensor({{2.}, {4.}})}), IsNumber(5));  // 1 + 4 + 4 + 16
+  // The squares are 1 + 4 + 4 + 16.
+  EXPECT_THAT(global_norm(Point{tensor({1., 2.}), tensor({{2.}, {4.}})}), IsNumber(5));
   EXPECT_THAT(global_norm(tensor({3., -4.})), IsNumber(5));
   EXPECT_THAT(global_norm(std::vector<Tensor>{}), IsNumber(0));
   EXPECT_EQ(global_norm(Point{number(1), zeros({}, float64)}).dtype(), float64);
-  EXPECT_THAT(global_norm(tensor({3, 4})), IsNear(full({}, 5.)));  // of integers: float32
+  EXPECT_THAT(global_norm(tensor({3, 4})), IsNear(full({}, 5.)));  // integers give float32
 }
 
-// ---- under transforms -------------------------------------------------------------------------------------
+// ---- under transforms ---------------------------------------------------------------------------
 
 TEST(TreeArguments, GradientsHaveTheirType) {
   const auto f = [](const Nested& n) { return n.from.x * n.from.y + 3. * n.path[1].x + square(n.to->y); };
@@ -576,7 +585,7 @@ TEST(TreeArguments, OthersPassThroughUntouched) {
   EXPECT_EQ(out.str(), "n=87 n=97 m=21");
 }
 
-// An aggregate that cannot be copied is no obstacle beside the argument that is differentiated.
+// grad accepts an aggregate that cannot be copied as an argument that is not differentiated.
 struct Logger {
   std::unique_ptr<std::string> lines = std::make_unique<std::string>();
   Tensor weight;
@@ -592,7 +601,7 @@ TEST(TreeArguments, AggregatesThatCannotBeCopiedPassThroughGrad) {
   EXPECT_EQ(*logger.lines, "called");
 }
 
-// A key stays as it is where tensors are differentiated or changed, and has a lane's data under vmap.
+// Derivatives and tree_map leave a key as it is. Under vmap a key has the data of one lane.
 struct Noisy {
   Tensor w;
   Key key;
@@ -631,7 +640,7 @@ TEST(TreeKeys, AreMapped) {
   EXPECT_THAT([&] { vmap([](const Noisy& n) { return n.w; })(Noisy{xs, Key(3)}); }, refused);
 }
 
-// ---- a training step --------------------------------------------------------------------------------------
+// ---- a training step ----------------------------------------------------------------------------
 
 struct Mlp {
   Tensor w1, b1, w2, b2;
@@ -648,9 +657,11 @@ TEST(Mlp, TrainsInOneLine) {
   for (int step = 0; step < 3; ++step)
     mlp = tree_map([](const Tensor& w, const Tensor& g) { return w - 0.1 * g; }, mlp, grad(loss)(mlp, x, y));
 
-  // JAX, in float64:
-  //   def loss(m, x, y): return jnp.mean(jnp.square(jnp.tanh(x @ m['w1'] + m['b1']) @ m['w2'] + m['b2'] - y))
-  //   for _ in range(3): m = jax.tree_util.tree_map(lambda w, g: w - .1 * g, m, jax.grad(loss)(m, x, y))
+  // The expected values come from JAX in float64:
+  //   def loss(m, x, y):
+  //     return jnp.mean(jnp.square(jnp.tanh(x @ m['w1'] + m['b1']) @ m['w2'] + m['b2'] - y))
+  //   for _ in range(3):
+  //     m = jax.tree_util.tree_map(lambda w, g: w - .1 * g, m, jax.grad(loss)(m, x, y))
   EXPECT_NEAR(before, 0.9429172243673875, 1e-6);
   EXPECT_THAT(
       mlp.w1,

@@ -1,4 +1,5 @@
-// vmap alone: against loops and closed forms. Nests with other transforms: nesting_test.cpp; errors: errors_test.cpp.
+// vmap alone, against loops and closed forms. nesting_test.cpp tests nests with other transforms,
+// and errors_test.cpp tests errors.
 
 #include <sstream>
 
@@ -12,12 +13,12 @@ using namespace stave;
 using namespace stave_test;
 using testing::ElementsAre;
 
-/// 0, 1, 2, ... in a shape.
+/// The numbers 0, 1, 2, ... in this shape.
 Tensor counting(const Shape& shape) { return reshape(arange(0, shape.elements(), 1, float32), shape); }
 
 Tensor square_sum(const Tensor& x) { return sum(x * x); }
 
-// ---- axes -------------------------------------------------------------------------------------------------
+// ---- axes ---------------------------------------------------------------------------------------
 
 TEST(Vmap, MapsTheFirstAxis) {
   const Tensor x = counting({3, 2});
@@ -50,7 +51,7 @@ TEST(Vmap, InAxes) {
   EXPECT_THAT(mapped(2), IsNear(sum(x * x, {0, 1})));
   EXPECT_THAT(mapped(-1), IsNear(sum(x * x, {0, 1})));
   EXPECT_THAT(mapped({-3}), IsNear(sum(x * x, {1, 2})));
-  // Which axis is the lane, not only how many there are: each lane is x[:, i, :].
+  // The position of the mapped axis matters, not only its length: each lane is x[:, i, :].
   const Tensor lanes = vmap([](const Tensor& lane) { return lane * 1; }, {.in_axes = 1})(x);
   EXPECT_THAT(lanes, Equals(permute_dims(x, {1, 0, 2})));
 }
@@ -73,7 +74,7 @@ TEST(Vmap, AnAxisServesAllTensorsOfATree) {
               Equals(transpose(a + b) + 100 * c));
 }
 
-// As in JAX, axes are given by a prefix of the arguments' tree.
+// As in JAX, a prefix of the arguments' tree gives the axes.
 TEST(Vmap, InAxesByMember) {
   struct Pair {
     Tensor a;
@@ -171,7 +172,7 @@ TEST(Vmap, OfNoLanes) {
   EXPECT_THAT(vmap(grad(square_sum))(zeros({0, 2})), Equals(zeros({0, 2})));
 }
 
-// ---- functions --------------------------------------------------------------------------------------------
+// ---- functions ----------------------------------------------------------------------------------
 
 TEST(Vmap, OfAnythingCallable) {
   const Tensor x = counting({3, 2});
@@ -200,12 +201,12 @@ TEST(Vmap, CapturedValuesAreTheSameInEveryLane) {
   EXPECT_THAT(vmap([&](const Tensor& row) { return matmul(w, row); })(x), IsNear(matmul(x, transpose(w))));
   EXPECT_THAT(vmap([&](const Tensor& row) { return row + w; })(x), Equals(expand_dims(x, 1) + w));
   EXPECT_THAT(vmap([&](const Tensor& i) { return take(w, i); })(tensor({1, 0, 1})), Equals(take(w, tensor({1, 0, 1}))));
-  // Rank differs between the lane and what it meets.
+  // The lane and the captured value have different ranks.
   EXPECT_THAT(vmap([&](const Tensor& number) { return number * w; })(tensor({1., 10.})),
               Equals(tensor({{{1., 2.}, {3., 4.}}, {{10., 20.}, {30., 40.}}})));
 }
 
-// Reading a value that is the same in every lane is reading a tensor.
+// A value that is the same in every lane can be read like any tensor.
 TEST(Vmap, CapturedValuesAreReal) {
   const Tensor n = tensor(3);
   const auto f = [&](const Tensor& x) {
@@ -216,7 +217,7 @@ TEST(Vmap, CapturedValuesAreReal) {
   EXPECT_THAT(vmap(f)(tensor({1., 2.})), Equals(tensor({1., 16.})));
 }
 
-// ---- nested -----------------------------------------------------------------------------------------------
+// ---- nested -------------------------------------------------------------------------------------
 
 TEST(NestedVmap, MapsEveryPair) {
   const Tensor x = tensor({1., 2., 3.}), y = tensor({10., 20.});
@@ -229,12 +230,13 @@ TEST(NestedVmap, MapsEveryPair) {
   EXPECT_THAT(vmap(vmap(vmap([](const Tensor& n) { return n + 1; })))(stacks), Equals(stacks + 1));
 }
 
-// A captured value of an outer lane behaves as that lane's value.
+// A value captured from an outer lane behaves like that lane's value.
 TEST(NestedVmap, CapturedValuesOfOuterLanes) {
   const Tensor x = tensor({1., 2., 3.}), y = tensor({10., 20.});
   const auto rows = vmap([&](const Tensor& a) { return vmap([&](const Tensor& b) { return a * b; })(y); })(x);
   EXPECT_THAT(rows, Equals(tensor({{10., 20.}, {20., 40.}, {30., 60.}})));
-  // The outer lane is a vector, the inner one a matrix; both are used together and apart.
+  // The outer lane is a vector, and the inner lane is a matrix.
+  // They are used together and separately.
   const Tensor v = counting({3, 2}), m = counting({4, 2, 2});
   const auto nested = vmap([&](const Tensor& row) {
     const Tensor doubled = 2 * row;
@@ -243,14 +245,14 @@ TEST(NestedVmap, CapturedValuesOfOuterLanes) {
   ASSERT_EQ(nested.shape(), Shape(3, 4, 2));
   for (int i = 0; i < 3; ++i)
     for (int j = 0; j < 4; ++j) EXPECT_THAT(nested(i, j), IsNear(matmul(m[j], 2 * v[i]) + sum(v[i])));
-  // A result that depends on the outer lane alone.
+  // The result depends only on the outer lane.
   const auto outer_only = vmap([&](const Tensor& a) { return vmap([&](const Tensor&) { return a; })(y); })(x);
   EXPECT_THAT(outer_only, Equals(tensor({{1., 1.}, {2., 2.}, {3., 3.}})));
 }
 
-// ---- operations whose batching is more than one more axis -------------------------------------------------
+// ---- operations whose batching is more than one more axis ---------------------------------------
 
-// vmap against a loop over lanes.
+// Compares vmap with a loop over lanes.
 template <class F>
 void expect_as_loop(F f, const Tensor& x, const Tensor& y) {
   const Tensor mapped = vmap(f)(x, y), half = vmap(f, {.in_axes = {0, unmapped}})(x, y[0]);
@@ -290,19 +292,21 @@ TEST(Vmap, IsTheLoopOverLanes) {
 TEST(Vmap, OfRandomNumbers) {
   const auto draw = [](const Tensor& key) { return normal(Key(key), {4}); };
   const Tensor keys = split(Key(3), 5), lanes = vmap(draw)(keys);
-  for (Index i = 0; i < 5; ++i) EXPECT_THAT(lanes[i], Equals(draw(keys[i])));  // bitwise what a loop gives
+  // A loop gives the same bits.
+  for (Index i = 0; i < 5; ++i) EXPECT_THAT(lanes[i], Equals(draw(keys[i])));
   const Key one(7);
   const Tensor same = vmap([&](const Tensor& x) { return x * 0 + uniform(one, {2}); })(zeros({3, 2}));
-  for (Index i = 0; i < 3; ++i) EXPECT_THAT(same[i], Equals(uniform(one, {2})));  // the same key: the same numbers
+  // The same key gives the same numbers.
+  for (Index i = 0; i < 3; ++i) EXPECT_THAT(same[i], Equals(uniform(one, {2})));
   EXPECT_THAT(vmap([&](const Tensor& i) { return fold_in(one, i).data(); })(tensor({0, 1})),
               Equals(stack({fold_in(one, 0u).data(), fold_in(one, 1u).data()})));
 }
 
-// What a user does not write is not performed: one operation on all lanes for each of f.
+// vmap performs one operation on all lanes for each operation of f, and no others.
 TEST(Vmap, PerformsOneOperationForAllLanes) {
   CountOps count;
   with(count, [] { vmap([](const Tensor& x) { return sin(x) * x; })(zeros({100, 3})); });
-  EXPECT_EQ(count.n, 2 + 1);  // and the zeros
+  EXPECT_EQ(count.n, 2 + 1);  // the third operation is zeros
 }
 
 }  // namespace vmap_test

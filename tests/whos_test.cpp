@@ -1,4 +1,4 @@
-// whos: every value that lives, once, with what it holds.
+// whos lists every live value once, with its memory and notes.
 #include <stave/stave.h>
 
 #include <atomic>
@@ -38,7 +38,7 @@ TEST(Whos, CountsASharedStorageOnce) {
   EXPECT_EQ(live.tensors[0].shape, x.shape());
   EXPECT_EQ(live.tensors[0].storage, live.tensors[1].storage);
   EXPECT_EQ(live.tensors[1].handles, 2u);
-  EXPECT_EQ(live.tensors[1].bytes, 400u);  // the row keeps all of it
+  EXPECT_EQ(live.tensors[1].bytes, 400u);  // the row keeps the whole storage alive
   EXPECT_EQ(live.bytes, 400u);
   EXPECT_EQ(live.storages, 1u);
 }
@@ -97,7 +97,7 @@ TEST(Whos, SeesWhatATapeKeeps) {
   EXPECT_EQ(whos().tensors.size(), 1u);
 }
 
-// Its arena holds two arrays at least, of those between the products.
+// The program's arena holds at least two arrays, the values between the products.
 Tensor twice(const Tensor& a, const Tensor& w) { return matmul(tanh(matmul(a, w) + 1.), w); }
 
 TEST(Whos, ListsWhatCompiledProgramsHold) {
@@ -107,7 +107,7 @@ TEST(Whos, ListsWhatCompiledProgramsHold) {
   const Tensor named = label(a + 0., "points");
   f(named);
   f(named);
-  const std::size_t taken = memory_stats().live_bytes - before - 2000;  // `named`
+  const std::size_t taken = memory_stats().live_bytes - before - 2000;  // without `named`
   const TensorTracking tracking;
   const LiveTensors live = whos();
   ASSERT_EQ(live.programs.size(), 1u) << live;
@@ -115,7 +115,7 @@ TEST(Whos, ListsWhatCompiledProgramsHold) {
   EXPECT_EQ(program.name, "compile(points:f32[25,20])");
   EXPECT_EQ(program.device, cpu);
   EXPECT_EQ(program.arenas, 1u);
-  EXPECT_EQ(program.arena_bytes + 4, taken) << live;  // the number 1
+  EXPECT_EQ(program.arena_bytes + 4, taken) << live;  // 4 bytes for the number 1
   EXPECT_GE(program.arena_bytes, 2u * 2000);
   EXPECT_EQ(program.constant_bytes, 2000u + 1600 + 4);
   EXPECT_EQ(live.program_bytes, program.arena_bytes + program.constant_bytes);
@@ -142,7 +142,7 @@ TEST(Whos, CountsAConstantThatATensorHoldsOnce) {
   EXPECT_THAT(live.str(), HasSubstr(" storages; 1 program, 0 B"));
 }
 
-// A copy that is made when as many runs as `meet` says are at it at once.
+// A copy that ends only when `meet` runs have reached it.
 std::atomic<int> meet{1}, waiting{0};
 const Op op_meeting = define_op({
     .name = "meeting",
@@ -180,7 +180,8 @@ TEST(Whos, CountsTheArenasOfRunsAtOnce) {
 TEST(Whos, NamesAProgramOfManyInputs) {
   const TensorTracking tracking;
   const auto f = compile([](const std::vector<Tensor>& xs) { return xs[0] + xs[1] + xs[2] + xs[3] + xs[4] + xs[5]; });
-  for (int call = 0; call < 2; ++call) f(std::vector<Tensor>(6, ones({2})));  // recorded, then made ready
+  // The first call records the program, and the second one prepares it.
+  for (int call = 0; call < 2; ++call) f(std::vector<Tensor>(6, ones({2})));
   EXPECT_EQ(whos().programs.at(0).name, "compile(f32[2], f32[2], f32[2], f32[2] and 2 more)");
 }
 
@@ -223,7 +224,8 @@ TEST(Whos, ReadsWhileOtherThreadsWork) {
     for (int i = 0; i < 200; ++i) {
       vmap(grad([](const Tensor& x) { return sum(label(sin(x), "s")); }))(zeros({3, 2}) + 1);
       Tensor y = zeros({400}) + 1;
-      for (int j = 0; j < 10; ++j) y = std::move(y) + 1.;  // in the buffer that the value before had
+      // The new value takes over the buffer of the old one.
+      for (int j = 0; j < 10; ++j) y = std::move(y) + 1.;
     }
   };
   std::thread first(work), second(work), reader([&] {

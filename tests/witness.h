@@ -1,4 +1,4 @@
-// Tells the tests when something unwinds.
+// Tells tests whether an object was destroyed, for example by unwinding.
 #pragma once
 
 namespace stave_test {
