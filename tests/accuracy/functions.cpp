@@ -15,7 +15,7 @@ namespace stave_test {
 
 namespace {
 
-// ---- what the functions are exactly -----------------------------------------------------------------------
+// ---- what the functions are exactly ------------------------------------------------------------
 
 Real erfinv_exact(Real x) {  // bisection-free: Newton on erf, or on erfc near the ends
   if (std::abs(x) > 1 || std::isnan(x)) return std::numeric_limits<Real>::quiet_NaN();
@@ -71,7 +71,7 @@ Real logaddexp_exact(Real a, Real b) {
 
 }  // namespace
 
-// ---- the tables -------------------------------------------------------------------------------------------
+// ---- the tables --------------------------------------------------------------------------------
 
 #define EXACT(...) [](Real x) -> Real { return __VA_ARGS__; }
 #define EXACT_OF_TWO(...) [](Real a, Real b) -> Real { return __VA_ARGS__; }
@@ -209,7 +209,7 @@ const std::vector<PairFunction>& pair_functions() {
   return functions;
 }
 
-// ---- errors -----------------------------------------------------------------------------------------------
+// ---- errors ------------------------------------------------------------------------------------
 
 template <class T>
 double ulps(T got, Real exact, double least) {
@@ -241,7 +241,7 @@ double error_of(const FloatFunction& f, T x, T y) {
 template double error_of(const FloatFunction&, float, float);
 template double error_of(const FloatFunction&, double, double);
 
-// ---- the documented bounds ----------------------------------------------------------------------------------
+// ---- the documented bounds ---------------------------------------------------------------------
 
 const std::map<std::string, Bounds>& documented_bounds() {
   static const std::map<std::string, Bounds> bounds = [] {

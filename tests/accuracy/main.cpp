@@ -80,7 +80,7 @@ void for_each_function(int count, F f) {
     f(function.name, function.rounded, worst<float>(function, count), worst<double>(function, count));
 }
 
-// ---- the file ---------------------------------------------------------------------------------------------
+// ---- the file ----------------------------------------------------------------------------------
 
 const char* const head = R"(# Accuracy
 

@@ -76,7 +76,7 @@ struct Operands {
   }
 };
 
-// ---- the formulas ------------------------------------------------------------------------------------------
+// ---- the formulas ------------------------------------------------------------------------------
 
 Tensor wide(const Tensor& x) { return astype(x, float64); }
 Tensor scores_of(const Operands& x, const Case& c, double scale) {

@@ -22,7 +22,7 @@ using stave_test::made_up, stave_test::MadeUp;
 
 MadeUp stave_test::made_up;
 
-// ---- the driver and the compiler ---------------------------------------------------------------------------
+// ---- the driver and the compiler ---------------------------------------------------------------
 
 namespace {
 
@@ -142,7 +142,7 @@ void copy_strided(const Launch&, Placed to, Placed from, std::span<const Index> 
 
 }  // namespace stave_cuda
 
-// ---- the device --------------------------------------------------------------------------------------------
+// ---- the device --------------------------------------------------------------------------------
 
 namespace stave_test {
 

@@ -213,7 +213,7 @@ TEST_F(FusedOnDevice, CopiesWhatIsScatteredInMemoryFirst) {
   EXPECT_EQ(made_up.launches.size(), 1u);
 }
 
-// ---- compiled once -----------------------------------------------------------------------------------------
+// ---- compiled once -----------------------------------------------------------------------------
 
 class CompiledOnce : public FusedOnDevice {
  protected:
@@ -288,7 +288,7 @@ TEST_F(CompiledOnce, WhereNothingCanBeWritten) {
   EXPECT_EQ(made_up.launches.size(), 5u);
 }
 
-// ---- under handlers ----------------------------------------------------------------------------------------
+// ---- under handlers ----------------------------------------------------------------------------
 
 TEST_F(FusedOnDevice, IsAnOperationUnderHandlers) {
   struct Count final : Handler {

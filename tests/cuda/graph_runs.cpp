@@ -13,7 +13,7 @@
 #include <stave/backends/cuda/launch.h>
 #include <stave/core/effects/error.h>
 
-// ---- the driver --------------------------------------------------------------------------------------------
+// ---- the driver --------------------------------------------------------------------------------
 
 namespace {
 
@@ -118,7 +118,7 @@ cudaError_t cudaGraphExecDestroy(cudaGraphExec_t executable) {
 }
 }
 
-// ---- the tests ---------------------------------------------------------------------------------------------
+// ---- the tests ---------------------------------------------------------------------------------
 
 namespace stave_cuda {
 namespace {
@@ -239,7 +239,7 @@ TEST_F(Graphs, TellErrorsOfTheDriver) {
   EXPECT_THROW(graph.launch(stream), stave::Error);
 }
 
-// ---- recordings of operations ------------------------------------------------------------------------------
+// ---- recordings of operations ------------------------------------------------------------------
 
 // Memory of the host, given out by number.
 class Numbered final : public MemorySource {

@@ -374,7 +374,7 @@ TEST(DynamicSlice, BothWaysAgainstTheCpu) {
     }
 }
 
-// ---- indices out of range ---------------------------------------------------------------------------------
+// ---- indices out of range ----------------------------------------------------------------------
 
 void expect_fault(const IndexFault& fault, unsigned ticket, int axis, Index index, Index size) {
   EXPECT_EQ(fault.taken, ticket);

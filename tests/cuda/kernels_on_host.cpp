@@ -31,7 +31,7 @@ OnHost& on_host() {
 
 }  // namespace stave_test
 
-// ---- CUDA --------------------------------------------------------------------------------------------------
+// ---- CUDA --------------------------------------------------------------------------------------
 
 extern "C" {
 cudaError_t cudaGetDevice(int* device) { return *device = 0, cudaSuccess; }
@@ -47,7 +47,7 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaM
 cudaError_t cudaStreamSynchronize(cudaStream_t) { return cudaSuccess; }
 }
 
-// ---- cuSOLVER and cuBLAS: matrices are in columns there, as LAPACK's ---------------------------------------
+// ---- cuSOLVER and cuBLAS: matrices are in columns there, as LAPACK's ---------------------------
 
 namespace {
 
@@ -212,7 +212,7 @@ void check_cublas(cublasStatus_t status, const char* what) {
   if (status != CUBLAS_STATUS_SUCCESS) throw stave::Error(what);
 }
 
-// ---- the other drivers: the CPU's --------------------------------------------------------------------------
+// ---- the other drivers: the CPU's --------------------------------------------------------------
 
 void run_matmul(const Launch&, const stave::View& a, const stave::View& b, const stave::View& out) {
   const stave::View in[] = {a, b};
@@ -234,7 +234,7 @@ void copy_strided(const Launch&, Placed to, Placed from, std::span<const Index> 
   }
 }
 
-// ---- kernels -----------------------------------------------------------------------------------------------
+// ---- kernels -----------------------------------------------------------------------------------
 
 /// Lanes, threads and items run forwards and backwards in turn.
 template <class Work>
@@ -282,7 +282,7 @@ void run_attention_gradient(const Launch&, const stave::AttentionAttributes& att
 
 }  // namespace stave_cuda
 
-// ---- the device --------------------------------------------------------------------------------------------
+// ---- the device --------------------------------------------------------------------------------
 
 namespace stave_test {
 

@@ -64,7 +64,7 @@ Tensor mixed(const Shape& shape, Dtype dtype, int seed = 0) {
   return is_float(dtype) ? astype(round(x), dtype) : astype(floor(abs(x) / 4), dtype);
 }
 
-// ---- more elements than 31 bits count --------------------------------------------------------------------------
+// ---- more elements than 31 bits count ----------------------------------------------------------
 
 /// 0, 1, ... 250, over and over.
 Tensor many_bytes() {
@@ -147,7 +147,7 @@ TEST_F(Large, ManyRandomNumbers) {
   EXPECT_NEAR(mean(x).item<float>(), 0.5, 1e-2);
 }
 
-// ---- long sorts and scans --------------------------------------------------------------------------------------
+// ---- long sorts and scans ----------------------------------------------------------------------
 
 TEST_F(Large, LongSortsOfEveryDtype) {
   for (const Dtype dtype : dtypes) {
@@ -203,7 +203,7 @@ TEST_F(Large, ManyUpdatesOfFewPlaces) {
   }
 }
 
-// ---- many matrices -----------------------------------------------------------------------------------------------
+// ---- many matrices -----------------------------------------------------------------------------
 
 TEST_F(Large, ABatchOfSmallProducts) {
   const Index batch = on_host ? 70 : 70'000;
@@ -218,7 +218,7 @@ TEST_F(Large, ABatchOfSmallProducts) {
   }
 }
 
-// ---- several threads ----------------------------------------------------------------------------------------------
+// ---- several threads ---------------------------------------------------------------------------
 
 // Each with work of its own; one of them takes indices out of range, of which the others hear nothing.
 TEST_F(Large, FourThreads) {
@@ -246,7 +246,7 @@ TEST_F(Large, FourThreads) {
   for (std::thread& thread : threads) thread.join();
 }
 
-// ---- where memory is not aligned ----------------------------------------------------------------------------------
+// ---- where memory is not aligned ---------------------------------------------------------------
 
 TEST_F(Large, SlicesAtOddOffsets) {
   const Index n = on_host ? 1001 : 1'000'001;

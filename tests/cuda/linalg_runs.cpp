@@ -88,7 +88,7 @@ void expect_orthonormal(const Tensor& q, double bound, const std::string& what) 
   expect_close(gram, broadcast_to(eye(x.shape(-1), x.dtype()), gram.shape()), bound, what);
 }
 
-// ---- against the CPU, and what factors are -----------------------------------------------------------------
+// ---- against the CPU, and what factors are -----------------------------------------------------
 
 TEST_F(Linalg, Cholesky) {
   for_squares([&](const Shape& stack, Index n, Dtype dtype) {
@@ -285,7 +285,7 @@ TEST_F(Linalg, Exponentials) {
   }
 }
 
-// ---- errors ------------------------------------------------------------------------------------------------
+// ---- errors ------------------------------------------------------------------------------------
 
 TEST_F(Linalg, ErrorsNameTheFirstMatrix) {
   for (const Index n : {Index{3}, Index{33}}) {

@@ -116,7 +116,7 @@ Shapes random_shapes(Random& random) {
   return s;
 }
 
-// ---- the plan ---------------------------------------------------------------------------------------------
+// ---- the plan ----------------------------------------------------------------------------------
 
 /// The operand's memory for BLAS: itself, or the copy that the driver would make.
 std::vector<double> packed(const View& x, Packed how) {
@@ -262,7 +262,7 @@ TEST(MatmulPlan, BatchesThatNoStepExpressesAreFewLoopsOrCopies) {
   EXPECT_EQ(many.a.packed, Packed::entirely);
 }
 
-// ---- the kernel -------------------------------------------------------------------------------------------
+// ---- the kernel --------------------------------------------------------------------------------
 
 template <class T>
 void check_kernel(Operand<T>& a, Operand<T>& b, const Shape& out_shape, Index blocks) {

@@ -176,7 +176,7 @@ TEST(MemoryCache, ThreadsShareIt) {
   EXPECT_EQ(cache.stats().cached_bytes, source.given_out);
 }
 
-// ---- faults -----------------------------------------------------------------------------------------------
+// ---- faults ------------------------------------------------------------------------------------
 
 std::string raised(Faults& faults) {
   try {

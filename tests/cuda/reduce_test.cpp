@@ -18,7 +18,7 @@ namespace {
 using namespace stave_test;
 using stave::OpId;
 
-// ---- on the host -------------------------------------------------------------------------------------------
+// ---- on the host -------------------------------------------------------------------------------
 
 template <class Fold>
 void reduce_on_host(const ReducePlan& plan, Machine machine) {
@@ -83,7 +83,7 @@ Shape any_axes(const Shape& shape, std::mt19937& random) {
   return axes;
 }
 
-// ---- references: the elements of each output, in row-major order -------------------------------------------
+// ---- references: the elements of each output, in row-major order -------------------------------
 
 template <class T>
 std::vector<std::vector<T>> elements_by_output(Array& x, const Shape& axes) {
@@ -237,7 +237,7 @@ std::string name_of_reduction(const testing::TestParamInfo<OpId>& of) {
 }
 INSTANTIATE_TEST_SUITE_P(All, Reduce, testing::ValuesIn(reductions), name_of_reduction);
 
-// ---- accuracy, empty and large arrays ----------------------------------------------------------------------
+// ---- accuracy, empty and large arrays ----------------------------------------------------------
 
 TEST(ReduceMeaning, sums_of_many_floats_are_exact) {
   Array x = contiguous({1 << 25}, Dtype::float32);
@@ -283,7 +283,7 @@ TEST(ReduceMeaning, nothing_reduced_gives_the_neutral_element) {
   EXPECT_EQ(reduced(OpId::sum, none, {1}, Dtype::float32).shape.elements(), 0);
 }
 
-// ---- dispatch ----------------------------------------------------------------------------------------------
+// ---- dispatch ----------------------------------------------------------------------------------
 
 class NoScratch : public Scratch {
  public:
@@ -313,7 +313,7 @@ TEST(ReduceDispatch, no_kernel_is_an_error_that_says_for_what) {
   }
 }
 
-// ---- plans -------------------------------------------------------------------------------------------------
+// ---- plans -------------------------------------------------------------------------------------
 
 ReducePlan plan_of(const Shape& shape, const Strides& strides, const Shape& axes, Dtype dtype = Dtype::float32) {
   alignas(256) static char memory[256];  // never read

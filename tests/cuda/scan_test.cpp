@@ -21,7 +21,7 @@ using namespace stave_test;
 using stave::OpId;
 using stave::ScanAttributes;
 
-// ---- on the host -------------------------------------------------------------------------------------------
+// ---- on the host -------------------------------------------------------------------------------
 
 template <class Step>
 void scan_on_host(const ScanPlan& plan, Machine machine) {
@@ -87,7 +87,7 @@ Array scanned_by_cpu(OpId op, std::vector<Array>& x, int axis, bool reverse) {
   return out;
 }
 
-// ---- the reference: from element to element ----------------------------------------------------------------
+// ---- the reference: from element to element ----------------------------------------------------
 
 /// W: what is computed in. Also the size of what was added, to which rounding is relative.
 template <class T, class W>
@@ -154,7 +154,7 @@ void expect_scan(OpId op, std::vector<Array>& x, int axis, bool reverse) {
   EXPECT_EQ(scanned(op, x, axis, reverse, small).memory, out.memory) << "depends on the machine";
 }
 
-// ---- inputs ------------------------------------------------------------------------------------------------
+// ---- inputs ------------------------------------------------------------------------------------
 
 /// Factors near 1 in size, among them now and then 0, infinity and NaN.
 template <class T>
@@ -225,7 +225,7 @@ TEST_P(Scan, integers_are_the_cpus) {
 std::string name_of_scan(const testing::TestParamInfo<OpId>& of) { return record_of(of.param).name; }
 INSTANTIATE_TEST_SUITE_P(All, Scan, testing::ValuesIn(scans), name_of_scan);
 
-// ---- where runs of elements leave the range of float64 -----------------------------------------------------
+// ---- where runs of elements leave the range of float64 -----------------------------------------
 
 template <class T>
 std::vector<Array> rows_of(const std::vector<std::vector<double>>& inputs) {
@@ -304,7 +304,7 @@ TEST(ScanSteps, what_maps_do_together_is_what_they_do_in_turn) {
   EXPECT_TRUE(R::fits({.5, 1}, HUGE_VAL));
 }
 
-// ---- dispatch ----------------------------------------------------------------------------------------------
+// ---- dispatch ----------------------------------------------------------------------------------
 
 class NoScratch : public Scratch {
  public:
@@ -331,7 +331,7 @@ TEST(ScanDispatch, no_kernel_is_an_error_that_says_for_what) {
   }
 }
 
-// ---- plans -------------------------------------------------------------------------------------------------
+// ---- plans -------------------------------------------------------------------------------------
 
 ScanPlan plan_of(const Shape& shape, int axis) {
   static char memory[64];  // never read

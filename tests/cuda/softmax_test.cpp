@@ -19,7 +19,7 @@ namespace {
 using namespace stave_test;
 using stave::OpId;
 
-// ---- on the host -------------------------------------------------------------------------------------------
+// ---- on the host -------------------------------------------------------------------------------
 
 template <class E>
 void softmax_on_host(const SoftmaxPlan& plan, Machine machine) {
@@ -48,7 +48,7 @@ Array computed(OpId op, int axis, Array& x, Machine machine = large) {
   return out;
 }
 
-// ---- the definition ----------------------------------------------------------------------------------------
+// ---- the definition ----------------------------------------------------------------------------
 
 /// What is rounded: x - max, which makes its exponential wrong by |x - max| / 2 ulp, the exponential (2 ulp by CUDA), the result; that
 /// of 16 bits once more.
@@ -235,7 +235,7 @@ TEST(Softmax, agrees_with_the_cpu) {
   }
 }
 
-// ---- dispatch ----------------------------------------------------------------------------------------------
+// ---- dispatch ----------------------------------------------------------------------------------
 
 class NoScratch : public Scratch {
  public:
@@ -255,7 +255,7 @@ TEST(SoftmaxDispatch, floats_and_nothing_else) {
   }
 }
 
-// ---- plans -------------------------------------------------------------------------------------------------
+// ---- plans -------------------------------------------------------------------------------------
 
 alignas(256) char memory[256];  // never read
 View view_of(const Shape& shape, const Strides& strides, Dtype dtype = Dtype::float32) {

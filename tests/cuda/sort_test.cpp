@@ -16,7 +16,7 @@ using namespace stave_test;
 using stave::OpId;
 using stave::SortAttributes;
 
-// ---- on the host -------------------------------------------------------------------------------------------
+// ---- on the host -------------------------------------------------------------------------------
 
 /// Keys of which only the lower `bits` count.
 void sort_pairs_on_host(SortArgs& args, int bits) {
@@ -58,7 +58,7 @@ Array sorted(OpId op, Array& x, int axis, bool descending, Dtype positions = Dty
   return out;
 }
 
-// ---- the reference -----------------------------------------------------------------------------------------
+// ---- the reference -----------------------------------------------------------------------------
 
 template <class T>
 bool before(T a, T b) {
@@ -151,7 +151,7 @@ TEST(SortKeys, are_in_the_order_of_elements) {
   EXPECT_LT(key_of(stave::BFloat16(-inf)), key_of(stave::BFloat16(-3e38)));
 }
 
-// ---- plans -------------------------------------------------------------------------------------------------
+// ---- plans -------------------------------------------------------------------------------------
 
 SortPlan plan_of(const Shape& shape, int axis, Dtype dtype, bool descending = false) {
   static char memory[64];  // never read

@@ -195,7 +195,7 @@ TEST(Ranks, AreNamedInErrors) {
   EXPECT_THROW(Ranks(""), TransformError);
 }
 
-// ---- sums while the backward pass goes on ----------------------------------------------------------------------------
+// ---- sums while the backward pass goes on ------------------------------------------------------
 
 Tensor two_layers(const Tensor& w1, const Tensor& w2, const Tensor& x) {
   Tensor h = x;

@@ -140,7 +140,7 @@ std::optional<Dtype> common(Dtype a, Dtype b) {
 
 Dtype promoted(Dtype a, Dtype b) { return common(a, b).value(); }
 
-// ---- between arrays and tensors ---------------------------------------------------------------------------
+// ---- between arrays and tensors ----------------------------------------------------------------
 
 const char* name_of(Layout layout) {
   constexpr const char* names[] = {"contiguous", "transposed", "broadcast", "stepped", "mixed", "zero-size", "rank 0"};

@@ -1,7 +1,8 @@
 // Arrays of long doubles on the host, in which references are written.
 // Stave computes none of their values.
 //
-//   Array y = make(x.dtype, {3, 2}, [&](const Shape& p) { return x({p[1], p[0]}); });   // a transpose
+//   // a transpose
+//   Array y = make(x.dtype, {3, 2}, [&](const Shape& p) { return x({p[1], p[0]}); });
 #pragma once
 
 #include <functional>
@@ -68,7 +69,7 @@ std::optional<Dtype> common(Dtype a, Dtype b);
 /// Like `common`, for dtypes that have a common one.
 Dtype promoted(Dtype a, Dtype b);
 
-// ---- between arrays and tensors ---------------------------------------------------------------------------
+// ---- between arrays and tensors ----------------------------------------------------------------
 
 /// The memory layout of an operand, and two kinds of shapes that need cases of their own.
 /// `mixed`: each operand has a different layout.

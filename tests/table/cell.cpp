@@ -41,7 +41,7 @@ bool differentiates(Transform transform) {
          transform != Transform::compile && transform != Transform::vmap_of_compile;
 }
 
-// ---- random inputs ----------------------------------------------------------------------------------------
+// ---- random inputs -----------------------------------------------------------------------------
 
 namespace {
 
@@ -91,7 +91,7 @@ Arrays Random::weights_like(const Arrays& xs) {
   return result;
 }
 
-// ---- cases ------------------------------------------------------------------------------------------------
+// ---- cases -------------------------------------------------------------------------------------
 
 Case::Case(const Row& row_, const Variant& variant_, Dtype dtype_, Layout layout_)
     : row(row_), variant(variant_), dtype(dtype_), layout(layout_),
@@ -148,7 +148,7 @@ Outputs Case::call_active(std::span<const Tensor> active_inputs) const {
   return variant.call(all);
 }
 
-// ---- cells ------------------------------------------------------------------------------------------------
+// ---- cells -------------------------------------------------------------------------------------
 
 void check_cell(const Case& c, Transform transform) {
   constexpr void (*checks[])(const Case&) = {check_value,
@@ -257,7 +257,7 @@ void check_refusal(const Case& c, Transform transform) {
   throw Mismatch("should be refused with the words \"" + c.variant.refusal + "\", but is computed");
 }
 
-// ---- comparisons ------------------------------------------------------------------------------------------
+// ---- comparisons -------------------------------------------------------------------------------
 
 namespace {
 

@@ -122,7 +122,7 @@ void check_vjp_of_compile(const Case& c);
 void check_vmap_of_compile(const Case& c);
 void check_vjp_of_trace(const Case& c);
 
-// ---- comparisons ------------------------------------------------------------------------------------------
+// ---- comparisons -------------------------------------------------------------------------------
 
 enum class Kind { value, first, second, adjoint, lanes };
 

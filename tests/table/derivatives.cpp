@@ -1,7 +1,8 @@
 // Compares values with the reference, and derivatives with the reference's central differences
 // in long double, element by element.
 //
-// L(x) = sum over outputs k of <w_k, f_k(x)> with weights w that are not uniform; H is its Hessian. Then
+// L(x) = sum over outputs k of <w_k, f_k(x)> with weights w that are not uniform; H is its Hessian.
+// Then
 //   jvp          (f(x + hv) - f(x - hv)) / 2h
 //   vjp          dL/dx, and the adjoint identity <w, Jv> = <J'w, v>
 //   jvp of jvp   (x, v) -> Jv along (u, dv):    f''(u, v) + J dv
@@ -20,7 +21,7 @@
 
 namespace table {
 
-// ---- differences of the reference -------------------------------------------------------------------------
+// ---- differences of the reference --------------------------------------------------------------
 
 namespace {
 
@@ -173,7 +174,7 @@ Arrays sum_of(Arrays a, const Arrays& b) {
 
 }  // namespace
 
-// ---- the checks -------------------------------------------------------------------------------------------
+// ---- the checks --------------------------------------------------------------------------------
 
 void check_value(const Case& c) {
   compare("value", Kind::value, to_arrays(c.call(c.tensors)), c.variant.reference(c.arrays), accuracy_here(c.row));

@@ -43,7 +43,7 @@ batching rule that performs the operation itself on all lanes.
 |---|---|---|---|---|---|---|
 )";
 
-// ---- words ------------------------------------------------------------------------------------------------
+// ---- words -------------------------------------------------------------------------------------
 
 /// "all", "numbers", or the names of the groups and dtypes in the set.
 std::string words_for(std::set<Dtype> dtypes) {
@@ -93,7 +93,7 @@ std::string code(const std::string& name) {
   return "`" + text + "`";
 }
 
-// ---- backends ---------------------------------------------------------------------------------------------
+// ---- backends ----------------------------------------------------------------------------------
 
 bool is_listed(const std::string& name) {
   return std::ranges::any_of(all_ops(), [&](const Op* op) { return op->name == name; });
@@ -145,7 +145,7 @@ class Backends {
   const std::set<std::string> drivers_ = stave_test::cuda_drivers();
 };
 
-// ---- rules ------------------------------------------------------------------------------------------------
+// ---- rules -------------------------------------------------------------------------------------
 
 std::string jvp_of(const Op& op) {
   using enum stave::Derivative;

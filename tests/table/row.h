@@ -16,9 +16,9 @@
 
 namespace table {
 
-/// The distribution of an input's values. Floats lie on a jittered grid in [low,
-/// high] that differs between inputs, and an array has no value twice. So no two values
-/// that are combined are close to a tie, and none is close to 0 unless both bounds are.
+/// The distribution of an input's values. Floats lie on a jittered grid in [low, high] that differs
+/// between inputs, and an array has no value twice. So no two values that are combined are close to
+/// a tie, and none is close to 0 unless both bounds are.
 /// Integers are drawn from those within [low, high] (unsigned ones from 0), bools from both values.
 struct Domain {
   double low = -2, high = 2;

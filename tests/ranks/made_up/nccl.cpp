@@ -82,7 +82,7 @@ ncclResult_t ask(const char* call, const std::string& with, const void* from, vo
   return ncclSuccess;
 }
 
-// ---- groups ------------------------------------------------------------------------------------------------
+// ---- groups ------------------------------------------------------------------------------------
 
 struct Message {
   bool sends;
@@ -113,7 +113,7 @@ void exchange(const std::vector<Message>& all) {
   MPI_Waitall(static_cast<int>(requests.size()), requests.data(), MPI_STATUSES_IGNORE);
 }
 
-// ---- communicators -----------------------------------------------------------------------------------------
+// ---- communicators -----------------------------------------------------------------------------
 
 constexpr int tag = 32001;  // of messages in MPI_COMM_WORLD, where Stave has none
 
