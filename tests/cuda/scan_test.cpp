@@ -1,4 +1,5 @@
-// Scans: plans, and the bodies of the kernels executed on the host, against going from element to element, and the CPU.
+// Tests scans: plans, and the bodies of the kernels executed on the host, against a loop over
+// elements and against the CPU backend.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -89,7 +90,8 @@ Array scanned_by_cpu(OpId op, std::vector<Array>& x, int axis, bool reverse) {
 
 // ---- the reference: from element to element ----------------------------------------------------
 
-/// W: what is computed in. Also the size of what was added, to which rounding is relative.
+/// Compares a scan with one computed in type W. The rounding error is relative to `size`,
+/// the sum of the absolute values of the terms.
 template <class T, class W>
 void expect_scanned(OpId op, std::vector<Array>& x, int axis, bool reverse, Array& out) {
   const auto along = static_cast<std::size_t>(axis);
@@ -122,7 +124,7 @@ void expect_scanned(OpId op, std::vector<Array>& x, int axis, bool reverse, Arra
   });
 }
 
-/// NaN from the first one on.
+/// Compares a cummax or cummin. From the first NaN on, results are NaN.
 template <class T>
 void expect_extremes(OpId op, std::vector<Array>& x, int axis, bool reverse, Array& out) {
   const auto along = static_cast<std::size_t>(axis);
@@ -156,7 +158,7 @@ void expect_scan(OpId op, std::vector<Array>& x, int axis, bool reverse) {
 
 // ---- inputs ------------------------------------------------------------------------------------
 
-/// Factors near 1 in size, among them now and then 0, infinity and NaN.
+/// Factors close to 1 or -1; with `wild`, sometimes 0, infinity or NaN.
 template <class T>
 void fill_with_factors(Array& x, std::mt19937& random, bool wild) {
   for (std::size_t i = 0; i < x.memory.size() / sizeof(T); ++i) {
@@ -281,7 +283,8 @@ TEST(ScanMeaning, what_is_carried_on_is_not_rounded_to_16_bits) {
   auto decay = rows_of<stave::Float16>({runs({{1, 4000}}), runs({{2048, 1}, {1, 1}, {0x1p-24, 3998}})});
   Array states = scanned(OpId::linear_recurrence, decay, 0, false);
   EXPECT_EQ(states.at<stave::Float16>(1), 2048);
-  EXPECT_EQ(states.at<stave::Float16>(2), 2050);  // 2049 + 2^-24
+  // 2049 + 2^-24.
+  EXPECT_EQ(states.at<stave::Float16>(2), 2050);
 }
 
 TEST(ScanMeaning, sums_of_doubles_carry_what_rounding_lost) {

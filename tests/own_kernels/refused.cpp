@@ -1,4 +1,5 @@
-// What a file of operations may not define: compiled for an instruction set, it would be so for the whole program.
+// A definition that files of operations must not contain. The file is compiled for one instruction
+// set, but the definition would be used by the whole program.
 volatile int cell = 1;
 static const int done_at_start = cell;
 __attribute__((noinline)) inline int defined_anywhere(int x) { return x + cell; }
