@@ -46,9 +46,7 @@ struct PairFunction {
 };
 const std::vector<PairFunction>& pair_functions();
 
-///
-/// got - exact
-/// divided by the spacing of T at `exact`, or at `least` if that is larger;
+/// |got - exact| divided by the spacing of T at `exact`, or at `least` if that is larger;
 /// infinity for a wrong NaN, infinity or sign of zero.
 template <class T>
 double ulps(T got, Real exact, double least = 0);

@@ -6,7 +6,6 @@
 // Variants that refuse their inputs, or that have no differentiable float input, are left out.
 // Higher-order operations are included: there the library uses the custom rule,
 // and the reimplemented transforms differentiate the function.
-
 //
 //   anew_table           all operations
 //   anew_table NAME      one of them

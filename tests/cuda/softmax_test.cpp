@@ -51,10 +51,8 @@ Array computed(OpId op, int axis, Array& x, Machine machine = large) {
 
 // ---- the definition ----------------------------------------------------------------------------
 
-/// Compares a result with its exact value. Rounding errors come from x - max,
-/// which changes its exponential by
-/// x - max
-/// / 2 ulp; from the exponential (2 ulp in CUDA); and from the result.
+/// Compares a result with its exact value. Rounding errors come from x - max, which changes its
+/// exponential by |x - max| / 2 ulp; from the exponential (2 ulp in CUDA); and from the result.
 /// A 16-bit result is rounded once more.
 template <class E>
 void expect_one(E result, long double exact, bool logarithm) {

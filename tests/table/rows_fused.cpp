@@ -30,9 +30,7 @@ Outputs two(const Tensor& x, const Tensor& y) {
   return fused(region, {x, y});
 }
 
-// x y summed over rows, the maximum of
-// x y
-// in each row, and x y itself.
+// Three results: x y summed over rows, the maximum of |x y| in each row, and x y itself.
 Outputs ended(const Tensor& x, const Tensor& y) {
   const IntrusivePtr<Region> region(new Region({x.dtype(), y.dtype()}));
   const int product = region->add(op_multiply, {0, 1});
