@@ -34,9 +34,8 @@ struct Driver {
   std::map<std::uintptr_t, Stream> streams;
   // The stream of each event, and whether the event has happened.
   std::map<std::uintptr_t, std::pair<Stream*, bool>> events;
-  std::map<std::uintptr_t, int>
-      // The time of each event, by a clock on which each piece of work takes a millisecond.
-      times;
+  // The time of each event, by a clock on which each piece of work takes a millisecond.
+  std::map<std::uintptr_t, int> times;
   int clock = 0;
   std::uintptr_t next = 1;
   std::size_t limit = std::size_t{1} << 32, given_out = 0;
@@ -378,9 +377,8 @@ TEST(Runtime, AStopwatchMeasuresTheDevicesWork) {
   const auto stopwatch = device.stopwatch();
   const CurrentDevice current(0);
   for (int i = 0; i < 9; ++i)
-    cudaMemcpyAsync(memory, memory, 0, cudaMemcpyDeviceToDevice,
-                    // Nine kernels; the event itself is the tenth.
-                    device.stream());
+    // Nine kernels; the event itself is the tenth.
+    cudaMemcpyAsync(memory, memory, 0, cudaMemcpyDeviceToDevice, device.stream());
   EXPECT_EQ(stopwatch->elapsed(), std::chrono::milliseconds(10));
   device.memory().give(memory, 64);
 }
