@@ -1,4 +1,4 @@
-// Floats at which functions are looked at: where they have cases, in the range where they matter, and of any exponent.
+// Floats at which functions are tested: special cases, moderate values, and values of any exponent.
 #pragma once
 
 #include <cmath>
@@ -11,7 +11,7 @@
 
 namespace stave_test {
 
-/// Floats where functions have cases.
+/// Floats at which functions have special cases.
 template <class T>
 std::vector<T> special_values() {
   using L = std::numeric_limits<T>;
@@ -61,7 +61,8 @@ std::vector<T> special_values() {
   return x;
 }
 
-/// Those, `count` in [low, high], and, if `everywhere`, as many of any exponent.
+/// `count` floats in [low, high] and, if `everywhere`, also the special values and `count` floats
+/// of any exponent.
 template <class T>
 std::vector<T> sampled(std::mt19937_64& random, double low, double high, int count, bool everywhere) {
   std::vector<T> x;

@@ -15,21 +15,22 @@ namespace stave_test {
 
 namespace {
 
-// ---- what the functions are exactly -----------------------------------------------------------------------
+// ---- exact values of the functions -------------------------------------------------------------
 
-Real erfinv_exact(Real x) {  // bisection-free: Newton on erf, or on erfc near the ends
+// Newton's method on erf, or on erfc near the ends; it needs no bisection.
+Real erfinv_exact(Real x) {
   if (std::abs(x) > 1 || std::isnan(x)) return std::numeric_limits<Real>::quiet_NaN();
   if (std::abs(x) == 1) return x * std::numeric_limits<Real>::infinity();
   Real a = std::abs(x), y = a < 0.9L ? a : std::sqrt(-std::log1p(-a));
   for (int i = 0; i < 60; ++i) {
     Real error = a < 0.5L ? std::erf(y) - a : (1 - a) - std::erfc(y);
     Real step = error * std::sqrt(std::acos(-1.0L)) / 2 * std::exp(y * y);
-    y -= step / (1 + y * step);  // Halley
+    y -= step / (1 + y * step);  // Halley's method
     if (std::abs(step) <= std::numeric_limits<Real>::epsilon() * y) break;
   }
   return std::copysign(y, x);
 }
-// What f gives at -infinity by infinity times 0 is its limit there.
+// f(x), but at -infinity, where f would compute infinity times 0, its limit.
 template <class F>
 Real zero_at_minus_infinity(Real x, F f) {
   return std::isinf(x) && x < 0 ? -Real{0} : f(x);
@@ -56,7 +57,7 @@ Real remainder_exact(Real a, Real b) {
   Real r = std::fmod(a, b);
   return r == 0 ? std::copysign(Real{0}, b) : (r < 0) != (b < 0) ? r + b : r;
 }
-/// The quotient less its fraction, which fmod has exactly.
+/// The quotient minus its fraction; fmod gives the remainder exactly.
 Real floor_divide_exact(Real a, Real b) {
   if (b == 0) return a / b;
   Real r = std::fmod(a, b), quotient = std::isinf(b) ? std::copysign(Real{0}, a / b) : std::round((a - r) / b);
@@ -71,7 +72,7 @@ Real logaddexp_exact(Real a, Real b) {
 
 }  // namespace
 
-// ---- the tables -------------------------------------------------------------------------------------------
+// ---- the tables --------------------------------------------------------------------------------
 
 #define EXACT(...) [](Real x) -> Real { return __VA_ARGS__; }
 #define EXACT_OF_TWO(...) [](Real a, Real b) -> Real { return __VA_ARGS__; }
@@ -198,7 +199,8 @@ const std::vector<PairFunction>& pair_functions() {
       {.name = "logaddexp",
        .call = [](Operand a, Operand b) { return stave::logaddexp(std::move(a), std::move(b)); },
        .exact = logaddexp_exact,
-       .least = 1},  // where it is near 0, the operands have cancelled
+       // Where the result is near 0, the terms cancel.
+       .least = 1},
       {OF_TWO(xlogy), EXACT_OF_TWO(a == 0 && !std::isnan(b) ? 0 : a * std::log(b))},
       {OF_TWO(xlog1py), EXACT_OF_TWO(a == 0 && !std::isnan(b) ? 0 : a * std::log1p(b))},
       {.name = "zeta",
@@ -209,7 +211,7 @@ const std::vector<PairFunction>& pair_functions() {
   return functions;
 }
 
-// ---- errors -----------------------------------------------------------------------------------------------
+// ---- errors ------------------------------------------------------------------------------------
 
 template <class T>
 double ulps(T got, Real exact, double least) {
@@ -218,7 +220,8 @@ double ulps(T got, Real exact, double least) {
   T rounded = static_cast<T>(exact);
   if (std::isinf(rounded) || std::isinf(got)) {
     if (rounded == got) return 0;
-    T most = std::numeric_limits<T>::max();  // on the brink of overflow either side is within an ulp
+    // Near overflow, the largest float and infinity are within an ulp of each other.
+    T most = std::numeric_limits<T>::max();
     return (std::abs(got) == most || std::abs(rounded) == most) && std::signbit(got) == std::signbit(rounded) ? 1
                                                                                                               : wrong;
   }
@@ -241,7 +244,7 @@ double error_of(const FloatFunction& f, T x, T y) {
 template double error_of(const FloatFunction&, float, float);
 template double error_of(const FloatFunction&, double, double);
 
-// ---- the documented bounds ----------------------------------------------------------------------------------
+// ---- the documented bounds ---------------------------------------------------------------------
 
 const std::map<std::string, Bounds>& documented_bounds() {
   static const std::map<std::string, Bounds> bounds = [] {

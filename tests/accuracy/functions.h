@@ -1,4 +1,5 @@
-// Functions of floats, what they are exactly, and where they are looked at: of docs/accuracy.md, and of the conformance suite.
+// Functions of floats with their exact values and the ranges in which they are tested,
+// for docs/accuracy.md and the conformance suite.
 #pragma once
 
 #include <map>
@@ -15,36 +16,46 @@ struct FloatFunction {
   const char* name;
   stave::Tensor (*call)(stave::Tensor);
   Real (*exact)(Real);
-  double low, high;        // of the moderate range that is tested densely
-  bool rounded = false;    // by IEEE's arithmetic alone: nothing but rounding errs, on any processor
-  bool everywhere = true;  // and beyond it, at floats of any exponent
-  double least = 0,
-         up_to = 0;  // for x < up_to, errors of results smaller than least are as of it: near zeros they are absolute
-  bool by_x =
-      false;  // a product of x and what may be denormal, for x < 0: errors are also allowed in its spacing, times |x|
+  // The moderate range, which is tested densely.
+  double low, high;
+  // True if IEEE arithmetic determines the result up to rounding, on any processor.
+  bool rounded = false;
+  // True if the function is also tested outside the range, at floats of any exponent.
+  bool everywhere = true;
+  // For x < up_to, the error of a result smaller than `least` is measured in the spacing of floats
+  // at `least`: near its zeros, a function has absolute errors.
+  double least = 0, up_to = 0;
+  // True if, for x < 0, the result is a product of x and a factor that may be denormal. Its error
+  // may then also be measured in the spacing of denormals times |x|.
+  bool by_x = false;
 };
 const std::vector<FloatFunction>& float_functions();
 
-/// Of two operands: all pairs where there are cases, and pairs of moderate ones.
+/// A function of two operands. It is tested at all pairs of special values,
+/// and at pairs of moderate values.
 struct PairFunction {
   const char* name;
   stave::Tensor (*call)(stave::Operand, stave::Operand);
   Real (*exact)(Real, Real);
-  bool rounded = false;      // by IEEE's arithmetic alone
-  bool of_positive = false;  // looked at for x in (1, 100) and y in (0, 3000) alone
-  double least = 0;          // errors of results smaller than this are as of it
+  // True if IEEE arithmetic determines the result up to rounding.
+  bool rounded = false;
+  // True if the function is tested only for x in (1, 100) and y in (0, 3000).
+  bool of_positive = false;
+  // The error of a result smaller than this is measured in the spacing of floats at `least`.
+  double least = 0;
 };
 const std::vector<PairFunction>& pair_functions();
 
-/// |got - exact| in spacings of T at `exact`, or at `least` if that is more; infinite for a wrong NaN, infinity or sign of zero.
+/// |got - exact| divided by the spacing of T at `exact`, or at `least` if that is larger;
+/// infinity for a wrong NaN, infinity or sign of zero.
 template <class T>
 double ulps(T got, Real exact, double least = 0);
 
-/// The error of f at x, which gave y.
+/// The error in ulp of the result y of f at x.
 template <class T>
 double error_of(const FloatFunction& f, T x, T y);
 
-/// By function, the bounds that docs/accuracy.md gives, for float32 and float64.
+/// The bounds that docs/accuracy.md gives for a function, in ulp, for float32 and float64.
 struct Bounds {
   double ulps32, ulps64;
 };

@@ -1,8 +1,10 @@
-// accuracy: how far functions of floats are from what they are exactly, in units in the last place.
+// accuracy: measures the errors of functions of floats, in units in the last place.
 //
-//   accuracy --markdown   docs/accuracy.md: the worst of all instruction sets that run here, rounded up to half a unit
-//   accuracy --check      that nothing is worse than that file says, with the instruction set that STAVE_CPU_ISA names; 77: it is
-//                         not there. It looks at part of what --markdown does, so that what is written down holds.
+//   accuracy --markdown   docs/accuracy.md: the worst error over all instruction sets that run
+//                         here, rounded up to half a unit
+//   accuracy --check      checks that no error exceeds that file's bound, with the instruction set
+//                         that STAVE_CPU_ISA names; exits with 77 if it is not available. It tests
+//                         part of the values of --markdown, so that the file's bounds hold.
 
 #include <cstdio>
 #include <map>
@@ -20,7 +22,7 @@ namespace {
 using namespace stave;
 using namespace stave_test;
 
-/// The worst error of f, over `count` floats of each kind.
+/// The worst error of f, over `count` floats of each kind, in ulp.
 template <class T>
 double worst(const FloatFunction& f, int count) {
   std::mt19937_64 random(7);
@@ -68,10 +70,10 @@ double worst(const PairFunction& f, int count) {
   return error;
 }
 
-/// What the reference is off: long doubles have eleven bits more than doubles.
+/// The error of the reference in ulp: long double has eleven bits more than double.
 constexpr double reference = 0.002;
 
-/// Calls f(name, whether it is rounded, worst error in float32, in float64) for each function.
+/// Calls f(name, `rounded`, worst error in float32, worst error in float64) for each function.
 template <class F>
 void for_each_function(int count, F f) {
   for (const FloatFunction& function : float_functions())
@@ -80,7 +82,7 @@ void for_each_function(int count, F f) {
     f(function.name, function.rounded, worst<float>(function, count), worst<double>(function, count));
 }
 
-// ---- the file ---------------------------------------------------------------------------------------------
+// ---- the file ----------------------------------------------------------------------------------
 
 const char* const head = R"(# Accuracy
 
@@ -103,12 +105,14 @@ hold the functions to these bounds with each instruction set. Written by `accura
 |---|---|---|
 )";
 
-// Less than a whole unit is no promise but for IEEE's arithmetic: another processor's instructions round otherwise.
+// A bound below one ulp is given only where IEEE arithmetic determines the result,
+// because the instructions of other processors round differently.
 double bound_of(double error, bool rounded) {
   return std::max(std::ceil((error - reference) * 2) / 2, rounded ? 0. : 1.);
 }
 
-/// "1.5, avx2 1": the greatest bound, and those that are less.
+/// The text for bounds by instruction set, such as "1.5, avx2 1": the greatest bound,
+/// then the sets with smaller ones.
 std::string cell(const std::map<std::string, double>& by_isa, bool rounded) {
   double greatest = 0;
   for (const auto& [isa, error] : by_isa) greatest = std::max(greatest, bound_of(error, rounded));
@@ -134,7 +138,8 @@ int markdown() {
     const stave_cpu::Kernels* kernels = stave_cpu::kernels_for(isa);
     if (!kernels) continue;
     stave_cpu::use_kernels(kernels);
-    for_each_function(400000, [&](const char* name, bool rounded, double of32, double of64) {  // takes minutes
+    // This takes minutes.
+    for_each_function(400000, [&](const char* name, bool rounded, double of32, double of64) {
       if (!errors.contains(name)) order.emplace_back(name);
       errors[name].rounded = rounded;
       errors[name].of32[isa] = of32;

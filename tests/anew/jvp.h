@@ -1,16 +1,18 @@
-// Forward mode, written anew outside of the library with what any user of it has: a handler, notes, and the rules that the
-// operations' records hold. It stands in any nest, with itself too.
+// Forward mode, reimplemented outside the library with the means that every user has:
+// a handler, notes, and the rules in the operations' records. It can be nested with any transform,
+// and with itself.
 //
 //   auto [y, dy] = anew::jvp(f, x, v);                         // of one argument
 //   auto [outputs, tangents] = anew::jvp(f, primals, along);   // f: a span of tensors -> Outputs
 //
-// A noted value has a tangent; one without a note is a constant. Each operation is performed below, then its derivative:
+// A value with a note has a tangent; a value without one is a constant.
+// Each operation is performed outside this handler, then its derivative:
 //   rules      op.jvp
 //   linear     d op(x) = op(dx)
 //   bilinear   d op(a, b) = op(da, b) + op(a, db)
 //   zero       no tangent
-// Operations that carry functions are run here in place, so it is the function that is differentiated and a custom rule is not
-// asked; checkpoint saves nothing in forward mode anyway.
+// Higher-order operations run here in place. So their function is differentiated,
+// and a custom rule is not used. (checkpoint saves nothing in forward mode.)
 #pragma once
 
 #include <stave/stave.h>
@@ -34,7 +36,8 @@ class Forward : public Handler {
       any |= tangent != nullptr;
     }
     if (!any) return perform(std::move(call));
-    Outputs y = perform(call);  // an lvalue: the rule reads the inputs afterwards
+    // An lvalue, because the rule reads the inputs afterwards.
+    Outputs y = perform(call);
     const Outputs dy = derivative(JvpContext{call, y, dx});
     for (std::size_t i = 0; i < y.size(); ++i)
       y[i] = i < dy.size() && dy[i].defined() && is_float(y[i].dtype()) ? tangents.put(std::move(y[i]), dy[i])
@@ -56,8 +59,10 @@ class Forward : public Handler {
       const Tensor a = part(c.has(0), {c.tangents[0], c.in(1)}), b = part(c.has(1), {c.in(0), c.tangents[1]});
       return a.defined() && b.defined() ? a + b : a.defined() ? a : b;
     }
-    if (!is_float(c.out().dtype())) return {};  // a cast to integers
-    Inputs dx;                                  // those that it is not linear in, such as indices, stay
+    // A cast to integers.
+    if (!is_float(c.out().dtype())) return {};
+    // Inputs in which the operation is not linear, such as indices, keep their values.
+    Inputs dx;
     for (std::size_t i = 0; i < c.tangents.size(); ++i)
       dx.push_back(op.linear_in.has_input(i) ? c.tangent(i) : c.in(i));
     return perform(c.call.with_inputs(std::move(dx)));
@@ -68,7 +73,8 @@ struct Pushed {
   Outputs outputs, tangents;
 };
 
-/// f(primals) and its derivative along `directions` (undefined: zero). Throws ShapeError for directions of other shapes.
+/// f(primals) and its derivative along `directions`; an undefined direction counts as zero.
+/// Throws ShapeError if a direction has another shape than its primal.
 template <class F>
 Pushed jvp(F&& f, std::span<const Tensor> primals, std::span<const Tensor> directions) {
   if (directions.size() != primals.size()) throw ShapeError("anew::jvp: give one direction for each primal");
@@ -79,7 +85,8 @@ Pushed jvp(F&& f, std::span<const Tensor> primals, std::span<const Tensor> direc
     if (!directions[i].defined()) continue;
     if (directions[i].shape() != primals[i].shape() || directions[i].dtype() != primals[i].dtype())
       throw ShapeError("anew::jvp: the direction of primal " + std::to_string(i) + " has another shape or dtype");
-    inputs[i] = forward.tangents.put(primals[i], directions[i]);  // on a clone: an identity of its own
+    // The note is on a clone, which has its own identity.
+    inputs[i] = forward.tangents.put(primals[i], directions[i]);
   }
   Pushed result{with(forward, [&] { return Outputs(f(std::span<const Tensor>(inputs))); }), {}};
   for (Tensor& y : result.outputs) {
@@ -89,7 +96,7 @@ Pushed jvp(F&& f, std::span<const Tensor> primals, std::span<const Tensor> direc
   }
   return result;
 }
-/// The same for one argument.
+/// jvp of a function of one argument.
 template <class F>
 std::pair<Tensor, Tensor> jvp(F&& f, const Tensor& x, const Tensor& direction) {
   const auto of_list = [&](std::span<const Tensor> xs) { return Outputs(f(xs[0])); };

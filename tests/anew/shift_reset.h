@@ -1,17 +1,21 @@
-// Reverse mode in continuation-passing style, without a tape, written anew outside of the library as a controller. After
-// F. Wang et al., "Demystifying Differentiable Programming: Shift/Reset the Penultimate Backpropagator", ICFP 2019:
+// Reverse mode in continuation-passing style, without a tape, reimplemented outside
+// the library as a controller. After F. Wang et al., "Demystifying Differentiable Programming:
+// Shift/Reset the Penultimate Backpropagator", ICFP 2019:
 //
 //   shift (k => { y = op(x); k(y); x.cotangent += op.vjp(y.cotangent) })      at each operation
 //   reset { f(x).cotangent = 1 }                                              around the function
 //
-// `handle` is the shift: `rest` is k. What comes after `resume` runs when the whole rest of the program has run, that of the
-// last operation first, so the call stack is the tape. It grows with the program: some thousand operations on a usual one.
+// `handle` is the shift, and `rest` is k. The code after `resume` runs when the rest
+// of the program has run, in reverse order of the operations, so the call stack is the tape.
+// It grows with the program: the usual stack suffices for some thousand operations.
 //
-//   auto [outputs, cotangents] = anew::vjp(f, primals, seeds);   // f: a span of tensors -> Outputs; seeds: those -> cotangents
+//   // f: a span of tensors -> Outputs; seeds: Outputs -> their cotangents
+//   auto [outputs, cotangents] = anew::vjp(f, primals, seeds);
 //   Tensor g = anew::grad(f, x);
 //
-// Operations that carry functions run below, and once more in the backward pass, under this controller: for checkpoint that is
-// its meaning; of the others the function is differentiated, and a custom rule is not asked.
+// Higher-order operations run outside this controller, and once more in the backward pass,
+// under this controller. For checkpoint, that is its purpose. For the others,
+// the function is differentiated and a custom rule is not used.
 #pragma once
 
 #include <algorithm>
@@ -24,13 +28,16 @@ using namespace stave;
 
 class ShiftReset : public Controller {
  public:
-  Notes<std::shared_ptr<Tensor>> cotangents{"anew::vjp"};  // undefined: zero
+  // An undefined tensor counts as zero.
+  Notes<std::shared_ptr<Tensor>> cotangents{"anew::vjp"};
 
   void handle(Call& performed, Resumption<Call> rest) override {
-    const Call call = performed;  // the program's own is gone when the rest has run
+    // A copy, because the program's call is gone when the rest has run.
+    const Call call = performed;
     const bool carries = call.op().is_higher_order;
     Outputs y = carries ? call.as<FunctionAttributes>().function(call.inputs()) : perform(call);
-    bool varies = carries;  // a function may capture variables
+    // True if a result depends on variables; a function may capture some.
+    bool varies = carries;
     for (const Tensor& x : call.inputs()) varies |= cotangents.find(x) && call.op().derivative != Derivative::zero;
     if (!varies) return rest.resume_last(constants(std::move(y)));
     for (Tensor& x : y) x = is_float(x.dtype()) ? variable(std::move(x)) : cotangents.strip(std::move(x));
@@ -42,7 +49,7 @@ class ShiftReset : public Controller {
   }
   std::string describe() const override { return "anew::vjp"; }
 
-  /// x with room for a cotangent of its own.
+  /// A clone of x with a place for its cotangent.
   Tensor variable(Tensor x) const { return cotangents.put(std::move(x), std::make_shared<Tensor>()); }
   Outputs constants(Outputs y) const {
     for (Tensor& x : y) x = cotangents.strip(std::move(x));
@@ -74,15 +81,18 @@ class ShiftReset : public Controller {
 
 struct Pulled {
   Outputs outputs;
-  std::vector<Tensor> cotangents;  // of the primals
+  // The cotangents of the primals.
+  std::vector<Tensor> cotangents;
 };
 
-/// f(primals), and the cotangents of the primals that seeds(outputs), those of the outputs (undefined: zero), give.
+/// f(primals), and the cotangents of the primals for the cotangents of the outputs
+/// that seeds(outputs) returns; undefined ones count as zero.
 template <class F, class Seeds>
 Pulled vjp(F&& f, std::span<const Tensor> primals, Seeds&& seeds) {
   ShiftReset shift;
   std::vector<Tensor> inputs;
-  for (const Tensor& x : primals) inputs.push_back(shift.variable(x));  // clones: identities of their own
+  // The variables are clones, which have their own identities.
+  for (const Tensor& x : primals) inputs.push_back(shift.variable(x));
   Pulled result;
   with(shift, [&] {
     const Outputs y = f(std::span<const Tensor>(inputs));
@@ -95,7 +105,7 @@ Pulled vjp(F&& f, std::span<const Tensor> primals, Seeds&& seeds) {
   }
   return result;
 }
-/// The gradient of a function of one argument with one result.
+/// The gradient of a function with one argument and one result.
 template <class F>
 Tensor grad(F&& f, const Tensor& x) {
   const auto of_list = [&](std::span<const Tensor> xs) { return Outputs(f(xs[0])); };

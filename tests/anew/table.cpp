@@ -1,10 +1,11 @@
-// anew_table: the two transforms written anew (jvp.h, shift_reset.h) against the library's, on all rows of the table of operations,
-// in each dtype and layout: first derivatives, all pairs of the two modes, and under vmap. The rules are the same, and so is the
-// order of sums up to rounding: results may differ by a few units in the last place of the largest element.
+// anew_table: compares two reimplemented transforms (jvp.h, shift_reset.h) with the library's,
+// on all rows of the table of operations, in each dtype and layout: first derivatives, all pairs
+// of the two modes, and derivatives under vmap. Both use the same rules, and sums in the same order
+// up to rounding, so results may differ by a few units in the last place of the largest element.
 //
-// Left out are variants that refuse their inputs or have none that is a differentiable float. Operations that carry functions
-// are not: there the library asks the custom rule, and anew differentiates the function.
-
+// Variants that refuse their inputs, or that have no differentiable float input, are left out.
+// Higher-order operations are included: there the library uses the custom rule,
+// and the reimplemented transforms differentiate the function.
 //
 //   anew_table           all operations
 //   anew_table NAME      one of them
@@ -25,8 +26,8 @@ namespace {
 using namespace table;
 using Function = std::function<Outputs(std::span<const Tensor>)>;
 
-/// A transform of functions, by the library and anew: of the tangents (cotangents) alone, as functions of the inputs and then
-/// the directions (seeds).
+/// A transform, by the library and reimplemented. It maps f to a function that returns the tangents
+/// (or cotangents) alone; its arguments are the inputs of f, then the directions (or seeds).
 struct Mode {
   const char* name;
   bool forward;
@@ -57,7 +58,7 @@ Function anew_vjp(const Function& f, std::size_t n) {
 
 constexpr Mode modes[] = {{"jvp", true, library_jvp, anew_jvp}, {"vjp", false, library_vjp, anew_vjp}};
 
-/// The case's function of its active inputs; its outputs that are floats.
+/// The function of the case's active inputs that returns its float outputs.
 Function floats_of(const Case& c) {
   return [&c](auto xs) {
     Outputs floats;
@@ -104,7 +105,8 @@ class Comparison {
     ++compared_;
     compare(what, Kind::lanes, to_arrays(got(at)), to_arrays(expected(at)), unit);
   }
-  // Two lanes of the same values, which stay in their domain, and of other directions.
+  // Compares under vmap, over two lanes with equal values, which stay in their domain,
+  // and different directions.
   void expect_equal_lanes(const std::string& what, const Function& got, const Function& expected,
                           const std::vector<Tensor>& at, std::size_t primals) {
     std::vector<Tensor> lanes;
@@ -123,7 +125,8 @@ class Comparison {
     compare(what, Kind::lanes, mapped(got), mapped(expected), unit);
   }
 
-  // 16 epsilons of the largest element: where a rule gives all cotangents at once, sums are taken in another order.
+  // The tolerance is 16 epsilons of the largest element, because a rule that gives all cotangents
+  // at once adds in another order.
   static constexpr Real unit = 1;
   const Case& c_;
   Random random_;
@@ -146,7 +149,7 @@ void run_case(const Case& c, const std::string& where, Total& total) {
   }
 }
 
-/// Under a sanitizer one dtype reaches all memory that others would.
+/// Under a sanitizer, one dtype reaches all memory that the other dtypes would reach.
 bool is_run(Dtype dtype) { return (!STAVE_ASAN && !STAVE_TSAN) || dtype == stave::float32; }
 
 void run_row(const Row& row, Total& total) {

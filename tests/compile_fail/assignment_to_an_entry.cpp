@@ -2,4 +2,5 @@
 #include <stave/stave.h>
 using namespace stave;
 
-void f(Tensor x, const Tensor& y) { x[0] = y; }  // would assign to a temporary: x stays
+// The assignment would be to a temporary, and x would not change.
+void f(Tensor x, const Tensor& y) { x[0] = y; }

@@ -2,4 +2,4 @@
 #include <stave/stave.h>
 using namespace stave;
 
-Tensor x = 1.0;  // write tensor(1.0)
+Tensor x = 1.0;  // tensor(1.0) is correct

@@ -1,4 +1,4 @@
-// Options are given by name alone.
+// Options can be given by name only.
 #include <stave/stave.h>
 using namespace stave;
 

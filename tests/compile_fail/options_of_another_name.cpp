@@ -1,5 +1,5 @@
-// Options that there are not. The type's name in the error says where to look; with it in front of
-// the list, the wrong name is said.
+// Options that do not exist. The error names the options' type; if the type is written before
+// the list, the error names the wrong member.
 #include <stave/stave.h>
 using namespace stave;
 

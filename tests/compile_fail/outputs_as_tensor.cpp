@@ -1,4 +1,4 @@
-// perform() gives the outputs of an operation, of which there may be several.
+// perform() returns the outputs of an operation, which may be several, not a Tensor.
 #include <stave/stave.h>
 using namespace stave;
 

@@ -2,4 +2,5 @@
 #include <stave/stave.h>
 using namespace stave;
 
-Tensor f(const Tensor& x) { return sort(x, true); }  // an axis, then {.descending = true}
+// an axis is expected, then {.descending = true}
+Tensor f(const Tensor& x) { return sort(x, true); }

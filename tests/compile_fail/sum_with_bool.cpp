@@ -2,4 +2,4 @@
 #include <stave/stave.h>
 using namespace stave;
 
-Tensor f(const Tensor& x) { return sum(x, true); }  // keepdims is a value of its own type
+Tensor f(const Tensor& x) { return sum(x, true); }  // keepdims has its own type

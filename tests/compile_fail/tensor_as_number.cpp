@@ -2,4 +2,4 @@
 #include <stave/stave.h>
 using namespace stave;
 
-float f(const Tensor& x) { return x; }  // write float(x) or x.item<float>()
+float f(const Tensor& x) { return x; }  // float(x) or x.item<float>() is correct

@@ -1,4 +1,5 @@
-// What transforms are not given. Each case fails with one error, of these words.
+// Arguments and functions that transforms do not accept. Each case fails with one error,
+// which has the expected text.
 #include <stave/stave.h>
 
 #include <set>

@@ -1,4 +1,5 @@
-// What is no tree, and what must not be in one. Each case fails with one error, of these words.
+// Types that are not trees, and members that a tree must not have. Each case fails with one error,
+// which has the expected text.
 #include <stave/stave.h>
 
 #include <any>
@@ -9,7 +10,7 @@
 #include <stack>
 using namespace stave;
 
-// A tree in which M stands beside a tensor.
+// A tree that has an M beside a tensor.
 template <class M>
 struct With {
   M member;

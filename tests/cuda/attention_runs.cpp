@@ -1,4 +1,5 @@
-// The kernels of attention and its gradient, executed on the host (kernels_on_host.h), against the formulas in float64.
+// Tests the kernels of attention and its gradient, executed on the host (kernels_on_host.h),
+// against the formulas in float64.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -31,7 +32,7 @@ struct Case {
   Index n, m, d, e;
   bool causal = false;
   Mask mask = Mask::none;
-  double size = 1;  // of queries
+  double size = 1;  // scale of the queries
   std::string str() const {
     return batch.str() + Shape(n, m, d, e).str() + (causal ? " causal " : " ") + std::to_string(static_cast<int>(mask));
   }
@@ -70,13 +71,13 @@ struct Operands {
       : q(normal(Key(1), with(c.batch, c.n, c.d), dtype) * c.size), k(normal(Key(2), with(c.batch, c.m, c.d), dtype)),
         v(normal(Key(3), with(c.batch, c.m, c.e), dtype)) {
     const Shape shape = with(c.batch, c.n, c.m);
-    if (c.mask == Mask::boolean)  // of query 1 no key takes part
-      mask = logical_and(uniform(Key(4), shape) < 0.6, expand_dims(arange(0, c.n), 1) != 1);
+    // No key is admitted for query 1.
+    if (c.mask == Mask::boolean) mask = logical_and(uniform(Key(4), shape) < 0.6, expand_dims(arange(0, c.n), 1) != 1);
     if (c.mask == Mask::added) mask = where(uniform(Key(5), shape) < 0.3, -infinite, normal(Key(6), shape, dtype));
   }
 };
 
-// ---- the formulas ------------------------------------------------------------------------------------------
+// ---- the formulas ------------------------------------------------------------------------------
 
 Tensor wide(const Tensor& x) { return astype(x, float64); }
 Tensor scores_of(const Operands& x, const Case& c, double scale) {
@@ -85,7 +86,8 @@ Tensor scores_of(const Operands& x, const Case& c, double scale) {
   if (c.mask == Mask::added) s = s + wide(x.mask);
   return c.causal ? where(arange(0, c.m) <= expand_dims(arange(0, c.n), 1), s, -infinite) : s;
 }
-/// Means and totals.
+/// The two outputs of attention: the weighted means of the values, and the logarithm
+/// of each query's total weight.
 std::pair<Tensor, Tensor> means_of(const Operands& x, const Case& c, double scale) {
   if (c.m == 0)
     return {zeros(with(c.batch, c.n, c.e), float64),
@@ -104,7 +106,8 @@ void expect_close(const Tensor& got, const Tensor& expected, double bound, const
   ASSERT_EQ(got.shape(), expected.shape()) << what;
   EXPECT_TRUE(allclose(astype(to(got, cpu), float64), expected, bound, bound)) << what;
 }
-/// The same, with rows apart, by columns, backwards.
+/// Four layouts of the same matrices: dense, stored by columns, with reversed rows,
+/// and with gaps between elements.
 std::vector<Tensor> layouts(const Tensor& x) {
   const Tensor dense = contiguous(x), twice = contiguous(repeat(dense, 2, -1));
   return {dense, matrix_transpose(contiguous(matrix_transpose(x))), flip(contiguous(flip(dense, -2)), -2),
@@ -164,7 +167,7 @@ TEST_F(Attention, Gradients) {
     }
 }
 
-// The same key, value and mask for all: their steps along the stack are 0.
+// Keys, values and mask that broadcast along the stack: their strides there are 0.
 TEST_F(Attention, OperandsThatRepeat) {
   const Tensor q = normal(Key(1), {4, 3, 20, 8}, float64), k = normal(Key(2), {3, 1, 40, 8}, float64)[0],
                v = normal(Key(3), {40, 5}, float64), mask = normal(Key(4), {3, 1, 40}, float64);
@@ -182,7 +185,7 @@ TEST_F(Attention, OperandsThatRepeat) {
       allclose(to(grad<1>(loss(there))(sent(q), sent(k), sent(v)), cpu), grad<1>(loss(cpu))(q, k, v), 1e-11, 1e-11));
 }
 
-// A value that nobody may look at is infinite: 0 times it would be NaN.
+// The value of a masked key is infinite: multiplied by a weight of 0 it would give NaN.
 TEST_F(Attention, WhatTakesNoPartDoesNotCountInGradients) {
   const Tensor q = normal(Key(1), {3, 4}, float64), k = normal(Key(2), {5, 4}, float64), ct = ones({3, 2}, float64);
   const Tensor v = where(expand_dims(arange(0, 5) == 4, 1), infinite, normal(Key(3), {5, 2}, float64));

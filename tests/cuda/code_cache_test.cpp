@@ -1,4 +1,5 @@
-// Code on disk: whole and one's own, or as if it were not there.
+// Tests the cache of compiled code on disk. A file that is damaged, truncated or made for another
+// text counts as absent.
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -48,8 +49,9 @@ class CodeCache : public testing::Test {
   const std::string code = std::string("code\0with zeros", 15) + std::string(5000, 'x');
 };
 
-// Of eight bytes that say how many follow, and those: computed with Python's integers, as which "a" alone has the published value
-// d228cb696f1a8caf78912b704e4a8964.
+// The expected hashes cover eight bytes with the number of bytes that follow, then those bytes.
+// They were computed with Python's integers; the same computation gives "a" alone its published
+// value d228cb696f1a8caf78912b704e4a8964.
 TEST(Hash, IsFnv1aOf128Bits) {
   EXPECT_EQ(key_of("").hexadecimal(), "9d30c1f78465995be47dda5e4e4e77ed");
   EXPECT_EQ(key_of("a").hexadecimal(), "426d56754e03ad9adb79f299c730f21f");
@@ -65,7 +67,7 @@ TEST_F(CodeCache, GivesWhatWasWritten) {
   EXPECT_FALSE(read());
   write_code(folder, key, code);
   EXPECT_EQ(read(), code);
-  EXPECT_EQ(files(), 1u);  // no other name is left
+  EXPECT_EQ(files(), 1u);  // no temporary file is left
   EXPECT_FALSE(read_code(folder, key_of("another text")));
   write_code(folder, key, "other code");
   EXPECT_EQ(read(), "other code");
@@ -118,11 +120,12 @@ TEST_F(CodeCache, RefusesWhatIsNoFile) {
   fs::remove(own);
   fs::create_directory(own);
   EXPECT_FALSE(read());
-  write_code(folder, key, code);  // cannot be renamed to it
+  write_code(folder, key, code);  // cannot be replaced by a file
   EXPECT_FALSE(read());
   EXPECT_EQ(files(), 1u);
   fs::remove(own);
-  ASSERT_EQ(::mkfifo(own.c_str(), 0600), 0);  // nobody writes into it: who waited for that would wait for ever
+  // Nothing writes to the FIFO, so a reader that waited for it would block for ever.
+  ASSERT_EQ(::mkfifo(own.c_str(), 0600), 0);
   EXPECT_FALSE(read());
 }
 TEST_F(CodeCache, IsSilentWhereNothingCanBeWritten) {
@@ -137,7 +140,7 @@ TEST_F(CodeCache, IsSilentWhereNothingCanBeWritten) {
   fs::remove(in_the_way);
   ASSERT_EQ(::chmod(folder.c_str(), 0500), 0);
   write_code(folder, key, code);
-  EXPECT_TRUE(!read() || ::geteuid() == 0);  // root may write anywhere
+  EXPECT_TRUE(!read() || ::geteuid() == 0);  // root may write everywhere
   ASSERT_EQ(::chmod(folder.c_str(), 0700), 0);
 }
 TEST_F(CodeCache, IsSilentWhereAFileCannotBeRead) {
@@ -146,7 +149,7 @@ TEST_F(CodeCache, IsSilentWhereAFileCannotBeRead) {
   EXPECT_TRUE(!read() || ::geteuid() == 0);
 }
 
-// Writers of one file, and a reader: it sees the code of one of them, whole, or none.
+// Several writers of one file, and a reader: it sees the complete code of one writer, or none.
 TEST_F(CodeCache, IsSharedByProcesses) {
   const auto code_of = [](int writer) { return std::string(200000, static_cast<char>('a' + writer)); };
   constexpr int writers = 4;

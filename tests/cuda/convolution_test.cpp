@@ -1,4 +1,5 @@
-// The bodies of the kernels of convolutions and pooling, executed on the host, against the CPU backend.
+// Tests the bodies of the kernels of convolutions and pooling, executed on the host,
+// against the CPU backend.
 #include <gtest/gtest.h>
 
 #include <random>

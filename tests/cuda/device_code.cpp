@@ -1,7 +1,9 @@
 // device_code CUOBJDUMP LIBRARY ARCHITECTURE...
 //
-// Checks that the library holds device code for each architecture, as CMAKE_CUDA_ARCHITECTURES names them (80-real, 90-virtual),
-// and in each of them a kernel for every elementwise operation on every dtype that it admits, derived from the structs.
+// Checks that the library holds device code for each architecture,
+// named as in CMAKE_CUDA_ARCHITECTURES (80-real, 90-virtual), and that each has a kernel
+// for every elementwise operation on every dtype that the operation admits.
+// The expected kernels are derived from the operations' structs.
 #include <cstdio>
 #include <map>
 #include <memory>
@@ -33,7 +35,7 @@ void expect_kernels(const char* kernel, std::vector<std::string>& names) {
   expect_kernel<S, float>(kernel, names);
   expect_kernel<S, double>(kernel, names);
 }
-/// How the mangled names begin.
+/// The prefixes of the expected mangled names.
 std::vector<std::string> expected_kernels() {
   std::vector<std::string> names;
 #define X(name, Struct) expect_kernels<stave_detail::Struct>("12unary_kernel", names);
@@ -45,7 +47,8 @@ std::vector<std::string> expected_kernels() {
   return names;
 }
 
-/// What `command` prints, by the architecture that its lines "arch = sm_80" name: all words that are names of this library.
+/// The names of this library in the output of `command`, by the architecture of the last line "arch
+/// = sm_80" before them.
 std::map<std::string, Names> names_by_architecture(const std::string& command) {
   std::map<std::string, Names> found;
   const std::unique_ptr<FILE, int (*)(FILE*)> pipe(popen(command.c_str(), "r"), pclose);

@@ -1,4 +1,5 @@
-// Every operation that the CPU has a kernel for has a driver here, and the libraries what drivers call.
+// Tests that every operation with a CPU kernel has a driver in the CUDA backend,
+// and that the CUDA libraries have the functions that drivers call.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -15,7 +16,8 @@ namespace {
 
 using namespace stave;
 
-/// The CPU's word on an operation that it is never asked for. To be called for those alone.
+/// The error text of the CPU backend for an operation that has no CPU kernel.
+/// Call this for such operations only.
 std::string refused_by_cpu(OpId op) {
   const View nothing{nullptr, float32, {}, {}};
   try {
@@ -26,7 +28,7 @@ std::string refused_by_cpu(OpId op) {
   return "";
 }
 
-// Where there is no kernel of these, the functions that perform them are composed of others.
+// Returns true for operations without a CUDA kernel whose functions use other operations instead.
 bool is_composed(OpId op) {
   switch (op) {
     case OpId::softmax_gradient:
@@ -56,7 +58,7 @@ TEST(Dispatch, EveryOperationHasADriver) {
   EXPECT_EQ(drivers, op_count - 12) << "all but those that are views or composed";
 }
 
-// Loading them takes no device.
+// The libraries can be loaded without a device.
 TEST(Dispatch, TheLibrariesHaveWhatIsCalled) {
   try {
     EXPECT_NE(stave_cuda::cublas().Matmul, nullptr);
@@ -68,7 +70,8 @@ TEST(Dispatch, TheLibrariesHaveWhatIsCalled) {
   }
 }
 
-// docs/operations.md says which operations have a kernel here, in builds without CUDA too.
+// docs/operations.md lists the operations with a CUDA kernel from the source,
+// also in builds without CUDA.
 TEST(Dispatch, IsWhatTheSourceSays) {
   const std::set<std::string> said = stave_test::cuda_drivers();
   for (const Op* op : all_ops())

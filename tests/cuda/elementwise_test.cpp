@@ -1,6 +1,7 @@
-// The bodies of elementwise kernels, executed on the host for every operation, dtype and layout, against the CPU backend: the
-// same bits where IEEE arithmetic decides them, else within a few ulp. (There against references in long double: operation_table.)
-// What floats of 16 bits give is what float32 gives, rounded.
+// Tests the bodies of elementwise kernels, executed on the host for every operation, dtype
+// and layout, against the CPU backend: bit for bit where IEEE arithmetic determines the result,
+// else within a few ulp. (operation_table tests the CPU backend against references in long double.)
+// Results in 16-bit floats are those in float32, rounded.
 #include <gtest/gtest.h>
 
 #include <memory>
@@ -17,8 +18,10 @@ using namespace stave_test;
 using stave::Dtype;
 using stave::OpId;
 
-/// The size of the terms that element `i` is a difference of, near whose zeros it is as exact as they can be. Of zeta they are f^-s and
-/// (1-f)^-s for a fraction f near 1/2. The power in b a^(b-1) is rounded to a multiple of the least float before b multiplies it.
+/// The magnitude to which the error of element `i` is relative, if the result
+/// is a difference of terms: near its zeros it cannot be more accurate than the terms.
+/// The terms of zeta are f^-s and (1-f)^-s for a fraction f near 1/2. The power in b a^(b-1)
+/// is rounded to a multiple of the smallest float before it is multiplied by b.
 template <class T>
 double terms_of(OpId op, const std::vector<Buffer>& in, Index i) {
   if constexpr (std::is_floating_point_v<T>) {
@@ -61,7 +64,7 @@ void run_on_cpu(OpId op, const std::vector<Buffer>& in, const Buffer& out) {
   stave::cpu_backend().run(record_of(op), op == OpId::astype ? &dtype : nullptr, views, {&view, 1});
 }
 
-/// All pairs (triples) of the layouts of each group.
+/// Calls f with all pairs (or triples) of the layouts of each group.
 template <class F>
 void for_each_layout(int inputs, F f) {
   for (const auto& group : operand_layouts()) {
@@ -78,7 +81,8 @@ void for_each_layout(int inputs, F f) {
 
 Buffer expected_of(OpId op, const std::vector<Buffer>& in, const stave::Shape& shape, Dtype dtype) {
   if (op == OpId::astype && is_half_float(dtype)) return rounded_to(dtype, in[0], shape);
-  if (op == OpId::nextafter) {  // of which float32's says nothing
+  // The result in float32 does not give the next 16-bit float.
+  if (op == OpId::nextafter) {
     Buffer next(dtype, shape);
     run_on_cpu(op, in, next);
     return next;
@@ -115,7 +119,7 @@ void check_struct(OpId op, bool unary) {
   if constexpr (stave_detail::admits<T>(S::operands)) {
     constexpr Dtype dtype = stave::dtype_of<T>();
     const Dtype out = S::result == stave_detail::Result::boolean ? stave::bool_ : dtype;
-    // What CUDA's functions and SLEEF's, or the host's, may differ by.
+    // The largest difference, in ulp, between CUDA's functions and those of SLEEF or the host.
     const bool differ = is_float(dtype) && S::work == stave_detail::Work::function;
     const double ulps = !differ ? 0 : stave::is_half<T> ? 1 : 4;
     if constexpr (requires(Lane<stave::Computed<T>> x) { S::value(x); }) {
@@ -152,7 +156,8 @@ void check_astype() {
 STAVE_DTYPES(X)
 #undef X
 
-// Numbers beside the middle of two floats of 16 bits, which a first rounding to float would put into it.
+// Numbers close to the middle of two 16-bit floats. Rounding to float first would put them
+// at the middle.
 TEST(Astype, RoundsOnce) {
   EXPECT_EQ(converted<stave::Float16>(2049 + 0x1p-40), 2050);
   EXPECT_EQ(converted<stave::Float16>(-2049 - 0x1p-40), -2050);
@@ -179,9 +184,12 @@ TEST(Astype, SaturatesAndTruncates) {
   EXPECT_EQ(converted<std::uint16_t>(stave::BFloat16(1e9)), 65535);
   EXPECT_EQ(converted<std::int8_t>(stave::Float16(-1.75)), -1);
   EXPECT_EQ(converted<float>(~std::uint64_t{0}), 0x1p64f);
-  volatile double nan = NAN;  // a compiler that knows it may give what it likes
+  // Volatile, because the conversion of a constant NaN is undefined and a compiler may fold
+  // it to any value.
+  volatile double nan = NAN;
   EXPECT_EQ(converted<std::int64_t>(static_cast<double>(nan)), 0);
-  EXPECT_EQ(converted<std::uint8_t>(std::int32_t{-1}), 255);  // integers wrap, as NumPy's astype
+  // integers wrap around, as in NumPy's astype
+  EXPECT_EQ(converted<std::uint8_t>(std::int32_t{-1}), 255);
   EXPECT_EQ(converted<bool>(0.5f), 1);
   EXPECT_EQ(converted<bool>(stave::Float16(0x1p-24)), 1);
   EXPECT_EQ(converted<bool>(stave::Float16(-0.0)), 0);
@@ -194,7 +202,7 @@ TEST(Where, EverySize) {
 #undef X
 }
 
-// The output's buffer may be that of a contiguous input.
+// The output may use the buffer of a contiguous input.
 TEST(Elementwise, InPlace) {
   Buffer a(stave::float32, {1003}), b(stave::float32, {1003});
   for (int i = 0; i < 1003; ++i) a.data<float>()[i] = static_cast<float>(i), b.data<float>()[i] = 0.5f;
@@ -205,7 +213,8 @@ TEST(Elementwise, InPlace) {
   for (int i = 0; i < 1003; ++i) ASSERT_EQ(a.data<float>()[i], static_cast<float>(i) - 0.5f);
 }
 
-// A number in the host's memory, which is gone when the kernel runs: for all of a tensor, whichever way its elements are read.
+// A scalar operand in the host's memory, which is freed before the kernel runs.
+// The kernel uses it for all elements, by vectors or one by one.
 TEST(Elementwise, ANumberTravelsWithTheLaunch) {
   for (const auto& [shape, misaligned_by] : std::vector<std::pair<stave::Shape, std::size_t>>{
            {{1000}, 0}, {{1003}, 0}, {{1003}, 1}, {{7, 64}, 0}, {{7, 63}, 1}, {{}, 0}}) {
@@ -232,7 +241,7 @@ TEST(Elementwise, ANumberTravelsWithTheLaunch) {
   }
 }
 
-// Any of the operands may be one, and all of them.
+// Any subset of the operands can be scalars in the host's memory.
 TEST(Elementwise, NumbersTravelEachByItself) {
   for (const auto& [shape, misaligned_by] :
        std::vector<std::pair<stave::Shape, std::size_t>>{{{1003}, 0}, {{1003}, 1}, {{7, 64}, 0}, {{}, 0}}) {
@@ -273,14 +282,15 @@ TEST(ElementwisePlan, ByVectorsWhereMemoryAllows) {
   };
   EXPECT_TRUE(by_vectors({1001}, {1}, {1}));
   EXPECT_TRUE(by_vectors({1001}, {0}, {1}));
-  EXPECT_FALSE(by_vectors({1001}, {1}, {1}, 1));      // misaligned
-  EXPECT_TRUE(by_vectors({1001}, {0}, {1}, 1));       // but one value may lie anywhere
-  EXPECT_TRUE(by_vectors({8, 64}, {64, 1}, {0, 1}));  // a row broadcast
-  EXPECT_TRUE(by_vectors({8, 64}, {64, 1}, {1, 0}));  // a column broadcast
+  EXPECT_FALSE(by_vectors({1001}, {1}, {1}, 1));  // misaligned
+  // misaligned, but a single value needs no alignment
+  EXPECT_TRUE(by_vectors({1001}, {0}, {1}, 1));
+  EXPECT_TRUE(by_vectors({8, 64}, {64, 1}, {0, 1}));  // a broadcast row
+  EXPECT_TRUE(by_vectors({8, 64}, {64, 1}, {1, 0}));  // a broadcast column
   EXPECT_TRUE(by_vectors({8, 64}, {68, 1}, {64, 1}));
-  EXPECT_FALSE(by_vectors({8, 64}, {66, 1}, {64, 1}));  // rows that start between vectors
+  EXPECT_FALSE(by_vectors({8, 64}, {66, 1}, {64, 1}));  // some rows start between vectors
   EXPECT_FALSE(by_vectors({8, 63}, {63, 1}, {0, 1}));
-  EXPECT_FALSE(by_vectors({8, 63}, {64, 1}, {0, 1}));  // the output's rows do
+  EXPECT_FALSE(by_vectors({8, 63}, {64, 1}, {0, 1}));  // the output's rows start between vectors
   EXPECT_FALSE(by_vectors({8, 64}, {64, 1}, {1, 8}));  // transposed
   EXPECT_FALSE(by_vectors({64}, {-1}, {1}));
 }

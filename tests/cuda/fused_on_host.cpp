@@ -22,13 +22,13 @@ using stave_test::made_up, stave_test::MadeUp;
 
 MadeUp stave_test::made_up;
 
-// ---- the driver and the compiler ---------------------------------------------------------------------------
+// ---- the driver and the compiler ---------------------------------------------------------------
 
 namespace {
 
 thread_local bool has_context = false;
 
-/// By text.
+/// The host functions of the kernels, by kernel text.
 const std::map<std::string, stave_test::RegionKernel>& kernels_by_text() {
   static const auto* const found = [] {
     auto* made = new std::map<std::string, stave_test::RegionKernel>;
@@ -108,7 +108,7 @@ std::vector<std::string> compiled_with(const Nvrtc& nvrtc, const std::string& ta
   return {target, std::to_string(nvrtc.version)};
 }
 
-// The other drivers: the CPU's.
+// The CPU backend in place of the other drivers.
 void run_elementwise(const Launch&, OpId op, std::span<const View> inputs, const View& out) {
   ++made_up.steps;
   cpu_backend().run(record_of(op), nullptr, inputs, {&out, 1});
@@ -142,13 +142,14 @@ void copy_strided(const Launch&, Placed to, Placed from, std::span<const Index> 
 
 }  // namespace stave_cuda
 
-// ---- the device --------------------------------------------------------------------------------------------
+// ---- the device --------------------------------------------------------------------------------
 
 namespace stave_test {
 
 namespace {
 
-/// Memory of which every byte is wrong until it is written.
+/// Scratch memory that is filled with a byte pattern, so that reads of unwritten bytes give wrong
+/// results.
 struct HostScratch final : stave_cuda::Scratch {
   std::vector<std::unique_ptr<char[]>> blocks;
   std::size_t bytes = 0;

@@ -1,5 +1,7 @@
-// A device that computes regions by the CUDA backend's driver of them, over a CUDA driver and a compiler that are made up: a text's code is
-// the text itself, and to launch it runs what the host's compiler made of the same text (region_texts.cpp). All else is the CPU's.
+// A device that computes regions with the CUDA backend's driver, over a simulated CUDA
+// driver and a simulated compiler. The compiled code of a text is the text itself;
+// a launch runs the function that the host's compiler made of the same text (region_texts.cpp).
+// The CPU backend computes everything else.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -18,13 +20,14 @@ struct Launched {
   unsigned blocks, threads;
   cudaStream_t stream;
 };
-/// What the driver and the compiler have, and what they were asked for.
+/// The capabilities of the simulated driver and compiler, and records of their calls.
 struct MadeUp {
   std::mutex mutex;
   int device = 0, capability = 90;
   bool has_compiler = true, compiles = true, takes_code = true;
   stave_cuda::Nvrtc nvrtc{13000, {80, 90}};
-  std::vector<std::string> compiled;  // for which target
+  // The target of each compilation.
+  std::vector<std::string> compiled;
   int loaded = 0, steps = 0, reductions = 0, uploads = 0;
   std::vector<Launched> launches;
 };
@@ -34,7 +37,8 @@ inline const auto the_stream = reinterpret_cast<cudaStream_t>(0x5);
 class FusedOnHost final : public SeparateBackend {
  public:
   using SeparateBackend::SeparateBackend;
-  std::size_t scratch_bytes = 0;  // of the last region
+  // The scratch memory of the last region.
+  std::size_t scratch_bytes = 0;
   int regions = 0;
 
  protected:

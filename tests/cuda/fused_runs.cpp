@@ -1,5 +1,5 @@
-// The driver of regions, on a device that is made up (fused_on_host.h): random regions against their steps on the CPU, launches, and how often
-// the compiler is called.
+// Tests the driver of regions on a simulated device (fused_on_host.h): random regions against their
+// steps on the CPU, the number of launches, and the number of compilations.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -23,7 +23,7 @@ using namespace stave_test;
 using testing::ElementsAre, testing::IsEmpty;
 namespace fs = std::filesystem;
 
-/// Each test has a folder of its own, and a device that nothing was compiled for.
+/// Each test has its own cache folder, and a device for which nothing was compiled yet.
 class FusedOnDevice : public testing::Test {
  protected:
   FusedOnDevice() {
@@ -42,7 +42,7 @@ class FusedOnDevice : public testing::Test {
     made_up.compiled.clear(), made_up.launches.clear();
     made_up.loaded = made_up.steps = made_up.reductions = made_up.uploads = 0;
   }
-  /// As a process that finds what another one left on the disk.
+  /// Simulates a new process, which finds the files that another one left on disk.
   void start_anew() {
     made_up.device += 1000;
     forget();
@@ -58,7 +58,7 @@ Tensor random_values(Random& random, Dtype dtype, const Shape& shape) {
   const Tensor numbers = normal(Key(static_cast<std::uint64_t>(random())), shape, float32) * 2;
   return is_float(dtype) ? astype(numbers, dtype) : dtype == bool_ ? numbers > 0 : astype(abs(numbers) * 20, dtype);
 }
-/// In one of many layouts, or to be broadcast.
+/// A tensor in one of several layouts; some are broadcast.
 Tensor random_input(Random& random, Dtype dtype, const Shape& shape) {
   if (shape.rank() == 0) return moved(random_values(random, dtype, shape));
   switch (pick(random, 0, 4)) {
@@ -96,7 +96,7 @@ void expect_steps(const RegionPtr& region, const std::vector<Tensor>& inputs) {
   }
 }
 
-/// Those of which each step gives the same bits everywhere, and nothing is reduced.
+/// The regions without reductions, each of whose steps gives the same bits on every platform.
 std::vector<RegionPtr> exact_regions() {
   auto regions = regions_of_tests();
   regions.pop_back();
@@ -121,14 +121,15 @@ TEST_F(FusedOnDevice, IsOneLaunch) {
   }
   EXPECT_EQ(made_up.steps, 0);
   EXPECT_EQ(made_up.compiled, std::vector<std::string>(made_up.compiled.size(), "sm_90"));
-  EXPECT_GT(made_up.uploads, 0);  // of axes beyond those that a kernel's parameters hold
+  // Axes that do not fit a kernel's parameters are uploaded.
+  EXPECT_GT(made_up.uploads, 0);
 }
 
 TEST_F(FusedOnDevice, IsItsStepsWithoutACompiler) {
   made_up.has_compiler = false;
   Random random(6);
   auto regions = regions_of_tests();
-  regions.pop_back();  // it reduces
+  regions.pop_back();  // it has reductions
   for (const RegionPtr& region : regions) expect_steps(region, random_inputs(random, *region, one_of(random, shapes)));
   EXPECT_THAT(made_up.launches, IsEmpty());
   EXPECT_GT(made_up.steps, 0);
@@ -149,7 +150,7 @@ TEST_F(FusedOnDevice, IsItsStepsIfTheTextDoesNotCompile) {
   const RegionPtr region = exact_regions().back();
   for (int i = 0; i < 3; ++i) expect_steps(region, random_inputs(random, *region, {5}));
   EXPECT_THAT(made_up.launches, IsEmpty());
-  EXPECT_EQ(made_up.compiled.size(), 1u);  // tried once
+  EXPECT_EQ(made_up.compiled.size(), 1u);  // compiled only once
 }
 TEST_F(FusedOnDevice, IsItsStepsIfTheDriverRefusesTheCode) {
   made_up.takes_code = false;
@@ -178,7 +179,8 @@ TEST_F(FusedOnDevice, OfNoElementsIsNoLaunch) {
   }
   EXPECT_THAT(made_up.launches, IsEmpty());
 }
-// As what a reduction takes, which is written once, and not at all where it is an output, too, or an input.
+// The kernel writes the value that a reduction reads: once if several reductions read it,
+// and not again if it is also an output or an input.
 TEST_F(FusedOnDevice, ReducesWhatTheKernelWrote) {
   Random random(14);
   const RegionPtr region = region_with_reductions();
@@ -213,7 +215,7 @@ TEST_F(FusedOnDevice, CopiesWhatIsScatteredInMemoryFirst) {
   EXPECT_EQ(made_up.launches.size(), 1u);
 }
 
-// ---- compiled once -----------------------------------------------------------------------------------------
+// ---- compiled once -----------------------------------------------------------------------------
 
 class CompiledOnce : public FusedOnDevice {
  protected:
@@ -234,7 +236,8 @@ TEST_F(CompiledOnce, ByThreadsAtOnce) {
   const auto inputs = random_inputs(random, *region, {5});
   std::vector<std::thread> threads;
   for (int i = 0; i < 8; ++i)
-    threads.emplace_back([&] {  // none has a context yet
+    // No thread has a context yet.
+    threads.emplace_back([&] {
       for (int k = 0; k < 20; ++k) expect_steps(region, inputs);
     });
   for (std::thread& thread : threads) thread.join();
@@ -270,7 +273,8 @@ TEST_F(CompiledOnce, ButAgainIfTheFileIsDamaged) {
   perform();
   EXPECT_EQ(made_up.compiled.size(), 1u);
   start_anew();
-  perform();  // what was there is replaced
+  // The damaged file was replaced.
+  perform();
   EXPECT_THAT(made_up.compiled, IsEmpty());
 }
 TEST_F(CompiledOnce, ButAgainIfTheDriverRefusesWhatWasKept) {
@@ -288,7 +292,7 @@ TEST_F(CompiledOnce, WhereNothingCanBeWritten) {
   EXPECT_EQ(made_up.launches.size(), 5u);
 }
 
-// ---- under handlers ----------------------------------------------------------------------------------------
+// ---- under handlers ----------------------------------------------------------------------------
 
 TEST_F(FusedOnDevice, IsAnOperationUnderHandlers) {
   struct Count final : Handler {
@@ -311,7 +315,7 @@ TEST_F(FusedOnDevice, HasDerivativesThatAreRegions) {
   const Tensor x = normal(Key(1), {3, 4}), y = normal(Key(2), {4});
   const auto slope = [&](const Tensor& row) { return grad([&](const Tensor& at) { return sum(f(at, row)); }); };
   EXPECT_TRUE(array_equal(to(slope(moved(y))(moved(x)), cpu), slope(y)(x)));
-  EXPECT_EQ(backend.regions, 2);  // itself, and its cotangent
+  EXPECT_EQ(backend.regions, 2);  // the region, and the one of its cotangent
   const auto curvature = [&](const Tensor& row) { return grad([&](const Tensor& at) { return sum(slope(row)(at)); }); };
   EXPECT_TRUE(array_equal(to(curvature(moved(y))(moved(x)), cpu), curvature(y)(x)));
   const auto rows = [&](const Tensor& at, const Tensor& row) {

@@ -1,4 +1,5 @@
-// The CUDA backend on a GPU: what no host execution shows. Skipped, saying so, where there is none.
+// Tests the CUDA backend on a GPU, for behaviour that execution on the host cannot show.
+// Skipped with a message if there is no GPU.
 #include <gtest/gtest.h>
 
 #include <sys/wait.h>
@@ -59,13 +60,14 @@ TEST_F(Gpu, NothingWaitsUntilAValueIsRead) {
 }
 
 TEST_F(Gpu, WritesOfAnySizeWaitForNothing) {
-  const Tensor host = arange(0, 10'000'001, 1, int32), numbers = to(host, gpu);  // loads what it takes
+  // Loads the necessary kernels.
+  const Tensor host = arange(0, 10'000'001, 1, int32), numbers = to(host, gpu);
   EXPECT_TRUE(array_equal(to(numbers, cpu), host));
   Tensor x = ones({1 << 24}, float32, gpu), written;
   std::vector<Tensor> small;
   {
     const NoWaiting none;
-    for (int i = 0; i < 300; ++i) x = x * 1.5 - x * 0.5;  // a queue of work
+    for (int i = 0; i < 300; ++i) x = x * 1.5 - x * 0.5;  // keeps the queue busy
     written = to(host, gpu);
     for (int i = 0; i < 300; ++i) small.push_back(from(std::vector{i}, gpu));
   }
@@ -96,7 +98,7 @@ TEST_F(Gpu, AConstantUnderHandlersTakesNoMemoryUntilAKernelWantsIt) {
   EXPECT_EQ(row.to_vector<double>(), std::vector<double>(1000, 0.5));
 }
 
-// One that copies, on the stream that it is given; and one without a kernel for devices.
+// Two custom operations: one copies on the given stream, one has no kernel for devices.
 TEST_F(Gpu, AnOperationOfOnesOwn) {
   Op op{
       .name = "copied",
@@ -119,7 +121,7 @@ TEST_F(Gpu, AnOperationOfOnesOwn) {
   EXPECT_THROW(apply(on_cpu, {there}), DeviceError);
 }
 
-// Which are CUDA graphs from the fourth call on.
+// From the fourth call on, compiled programs run as CUDA graphs.
 TEST_F(Gpu, CompiledProgramsGiveWhatTheirFunctionsGive) {
   const auto step = [](const Tensor& w, const Tensor& x) {
     const auto loss = [&](const Tensor& v) {
@@ -248,7 +250,8 @@ TEST_F(Gpu, AMatrixWithoutAResultIsToldAtTheNextRead) {
     } catch (const LinalgError& error) {
       EXPECT_EQ(std::string(error.what()).find("cholesky: matrix [2] of the stack [4] is not positive definite"), 0u);
     }
-    EXPECT_TRUE(static_cast<bool>(all(isfinite(cholesky(to(good, gpu))))));  // told once
+    // The error is reported only once.
+    EXPECT_TRUE(static_cast<bool>(all(isfinite(cholesky(to(good, gpu))))));
     EXPECT_TRUE(static_cast<bool>(all(isnan(cholesky(matrices, {.nan_if_indefinite = true})[3]))));
   }
 }
@@ -262,7 +265,8 @@ TEST_F(Gpu, AnIndexOutOfRangeIsToldAtTheNextRead) {
   } catch (const IndexError& error) {
     EXPECT_EQ(std::string(error.what()).find("gather: index 7 is out of range for axis 0 with size 5"), 0u);
   }
-  EXPECT_EQ(take(x, to(tensor({1, -1}), gpu)).to_vector<std::int32_t>(), (std::vector{1, 4}));  // told once
+  // The error is reported only once.
+  EXPECT_EQ(take(x, to(tensor({1, -1}), gpu)).to_vector<std::int32_t>(), (std::vector{1, 4}));
   static_cast<void>(dynamic_slice(x, {3}, {4}));
   EXPECT_THROW(synchronize(gpu), IndexError);
   EXPECT_NO_THROW(synchronize(gpu));
@@ -271,7 +275,8 @@ TEST_F(Gpu, AnIndexOutOfRangeIsToldAtTheNextRead) {
 TEST_F(Gpu, MemoryIsReusedWhileKernelsStillReadIt) {
   const Tensor x = ones({1 << 22}, float32, gpu);
   Tensor sum = x;
-  for (int i = 0; i < 200; ++i) sum = sum + x * 2 - x;  // temporaries die before their readers have run
+  // Temporaries are freed before the kernels that read them have run.
+  for (int i = 0; i < 200; ++i) sum = sum + x * 2 - x;
   EXPECT_TRUE(static_cast<bool>(all(sum == 201)));
 }
 
@@ -329,7 +334,8 @@ TEST_F(Gpu, MatmulInEveryLayoutEqualsTheCpu) {
   for (const Tensor& left : lefts)
     for (const Tensor& right : rights) {
       const Tensor expected = matmul(left, right);
-      const auto there = [&](const Tensor& x) { return to(x, gpu); };  // dense there, but for repeats
+      // Dense on the device, except for broadcast operands.
+      const auto there = [&](const Tensor& x) { return to(x, gpu); };
       EXPECT_TRUE(allclose(to(matmul(there(left), there(right)), cpu), expected, 1e-12, 1e-12));
       EXPECT_TRUE(allclose(to(matmul(flip(there(flip(left, 1)), 1), flip(there(flip(right, 2)), 2)), cpu), expected,
                            1e-12, 1e-12));
@@ -342,7 +348,7 @@ TEST_F(Gpu, MatmulInEveryLayoutEqualsTheCpu) {
     }
 }
 
-// What tests on the host cannot see: the device converts by instructions of its own.
+// Execution on the host cannot test the device's own conversion instructions.
 template <class T>
 void expect_conversions(const Device& gpu) {
   std::vector<T> every;
@@ -367,7 +373,8 @@ TEST_F(Gpu, FloatsOf16BitsConvertAsOnTheCpu) {
   expect_conversions<BFloat16>(gpu);
 }
 
-// Ones beyond the number of which one more makes no difference, if sums were rounded to the dtype.
+// Sums of so many ones that, if partial sums were rounded to the dtype, adding one more would have
+// no effect.
 TEST_F(Gpu, MatmulOf16BitsIsAddedUpInFloat) {
   for (const Dtype dtype : {float16, bfloat16}) {
     EXPECT_EQ(matmul(ones({4, 8192}, dtype, gpu), ones({8192, 4}, dtype, gpu))(1, 2).item<float>(), 8192);
@@ -378,14 +385,15 @@ TEST_F(Gpu, MatmulOf16BitsIsAddedUpInFloat) {
   }
 }
 
-// With TF32 the factors would be rounded to 11 bits of their 24. Every sum here is a float.
+// TF32 would round the factors to 11 of their 24 bits. Every sum here is exact in float32.
 TEST_F(Gpu, MatmulOfFloatsIsInFullPrecision) {
   const Tensor x = full({256, 256}, 1 + 0x1p-12, float32, gpu), y = full({256, 256}, 1 + 0x1p-23, float32, gpu);
   EXPECT_EQ(matmul(x, ones({256, 256}, float32, gpu))(0, 0).item<float>(), 256 + 0x1p-4);
   EXPECT_EQ(matmul(y, eye(256, 256, 0, float32, gpu))(0, 0).item<float>(), 1 + 0x1p-23);
 }
 
-// Of exact steps the same bits as the CPU's; by the kernel that NVRTC makes, or where there is none by the steps' kernels.
+// A region of exact steps gives the same bits as on the CPU: by the kernel that NVRTC compiles,
+// or without NVRTC by the kernels of the steps.
 TEST_F(Gpu, RegionsAreTheirStepsBitForBit) {
   Random random(17);
   for (int round = 0; round < 40; ++round) {

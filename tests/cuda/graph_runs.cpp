@@ -1,4 +1,5 @@
-// CUDA graphs over a driver that is made up: a stream that is recorded keeps what it is given, and a graph does it when it is launched.
+// Tests CUDA graphs over a simulated driver. A stream in capture mode records its work;
+// a graph runs the recorded work at each launch.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -13,7 +14,7 @@
 #include <stave/backends/cuda/launch.h>
 #include <stave/core/effects/error.h>
 
-// ---- the driver --------------------------------------------------------------------------------------------
+// ---- the driver --------------------------------------------------------------------------------
 
 namespace {
 
@@ -23,23 +24,26 @@ struct Node {
   std::function<void()> work = [] {};
 };
 struct Driver {
-  std::map<cudaStream_t, std::vector<Node>> recording;  // of the streams that are recorded
-  bool broken = false;                                  // the recording
+  // The recorded work of the streams in capture mode.
+  std::map<cudaStream_t, std::vector<Node>> recording;
+  // True if the capture is invalid.
+  bool broken = false;
   cudaError_t instantiates = cudaSuccess, launches = cudaSuccess, last = cudaSuccess;
-  int graphs = 0, executables = 0;  // that live
+  // The numbers of existing objects.
+  int graphs = 0, executables = 0;
   std::set<cudaStream_t> streams = {reinterpret_cast<cudaStream_t>(0x5)};
 };
 Driver driver;
 const auto stream = reinterpret_cast<cudaStream_t>(0x5);
 
-/// Puts work on a stream: done at once, or recorded.
+/// Puts work on a stream, which runs it at once or records it.
 void put(Node node, cudaStream_t at = stream) {
   ASSERT_TRUE(driver.streams.contains(at));
   if (const auto found = driver.recording.find(at); found != driver.recording.end())
     found->second.push_back(std::move(node));
   else node.work();
 }
-/// What is refused while a stream is recorded.
+/// The result of a wait, which fails and invalidates the capture while a stream is recorded.
 cudaError_t wait_for_stream() {
   if (driver.recording.empty()) return cudaSuccess;
   driver.broken = true;
@@ -118,7 +122,7 @@ cudaError_t cudaGraphExecDestroy(cudaGraphExec_t executable) {
 }
 }
 
-// ---- the tests ---------------------------------------------------------------------------------------------
+// ---- the tests ---------------------------------------------------------------------------------
 
 namespace stave_cuda {
 namespace {
@@ -133,12 +137,13 @@ class Graphs : public testing::Test {
     EXPECT_EQ(driver.executables, 0);
     EXPECT_TRUE(driver.recording.empty());
     EXPECT_EQ(driver.streams.size(), 1u);
-    EXPECT_EQ(driver.last, cudaSuccess);  // nothing is left for the next call to meet
+    // No error is left for the next call.
+    EXPECT_EQ(driver.last, cudaSuccess);
   }
   void kernel(int number, cudaStream_t at = stream) {
     put({cudaGraphNodeTypeKernel, cudaMemcpyDefault, [this, number] { done.push_back(number); }}, at);
   }
-  /// What `end` says of a graph with such a node.
+  /// The error text of `end` for a graph with such a node.
   static std::string refusal(cudaGraphNodeType type, cudaMemcpyKind kind = cudaMemcpyDefault) {
     GraphCapture capture(stream);
     put({type, kind});
@@ -203,7 +208,7 @@ TEST_F(Graphs, SayWhatBrokeTheRecording) {
     EXPECT_THAT(error.what(), HasSubstr("cudaErrorStreamCaptureInvalidated"));
   }
   kernel(2);
-  EXPECT_THAT(done, ElementsAre(2));  // the stream is as before
+  EXPECT_THAT(done, ElementsAre(2));  // the stream works as before
 }
 TEST_F(Graphs, AreDroppedWhereTheWorkThrows) {
   for (const bool waits : {false, true}) {
@@ -223,7 +228,7 @@ TEST_F(Graphs, AreRecordedOneAtATime) {
   GraphCapture capture(stream);
   EXPECT_THROW(GraphCapture{stream}, stave::Error);
   kernel(1);
-  EXPECT_EQ(capture.end().size(), 1u);  // the first is as it was
+  EXPECT_EQ(capture.end().size(), 1u);  // the first capture is not affected
   EXPECT_THROW(capture.end(), stave::Error);
 }
 TEST_F(Graphs, TellErrorsOfTheDriver) {
@@ -239,9 +244,9 @@ TEST_F(Graphs, TellErrorsOfTheDriver) {
   EXPECT_THROW(graph.launch(stream), stave::Error);
 }
 
-// ---- recordings of operations ------------------------------------------------------------------------------
+// ---- recordings of operations ------------------------------------------------------------------
 
-// Memory of the host, given out by number.
+// A memory source that gives out consecutive numbers as addresses.
 class Numbered final : public MemorySource {
  public:
   void* take(std::size_t) override { return reinterpret_cast<void*>(static_cast<std::uintptr_t>(++taken) << 20); }
@@ -263,7 +268,8 @@ TEST_F(Recordings, LeaveAloneWhatOthersRunMeanwhile) {
   EXPECT_EQ(Recording::current(), &recording);
   std::thread([] { EXPECT_EQ(Recording::current(), nullptr); }).join();
   kernel(1, recording.stream());
-  kernel(2);  // of another thread: it is done, and no part of the graph
+  // Work of another thread runs at once and is not part of the graph.
+  kernel(2);
   kernel(3, recording.stream());
   EXPECT_THAT(done, ElementsAre(2));
   const RecordedGraph graph = recording.end();
@@ -282,7 +288,8 @@ TEST_F(Recordings, KeepTheirScratchMemoryAndLendItFromOperationToOperation) {
     EXPECT_NE(first, second);
     recording.scratch().end_operation();
     EXPECT_EQ(recording.scratch().allocate(900), first);
-    EXPECT_NE(recording.scratch().allocate(100000), second);  // of another size
+    // Blocks of another size are not shared.
+    EXPECT_NE(recording.scratch().allocate(100000), second);
     return recording.end();
   };
   {
@@ -316,7 +323,8 @@ TEST_F(Recordings, ThatCannotBeRepeatedGiveAllBack) {
   refused([](Recording&) { check(wait_for_stream(), "synchronize"); });
   EXPECT_THAT(done, ElementsAre(2, 2, 2));
 }
-// Their handles' stream is another one, on which the work would run at once, and be missing from the graph.
+// The libraries' handles use another stream. Their work would run at once and be missing
+// from the graph.
 TEST_F(Recordings, RefuseTheSolversHandles) {
   Recording recording(memory);
   const Launch launch{recording.stream(), 1, recording.scratch(), nullptr, 1};

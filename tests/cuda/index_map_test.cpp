@@ -1,4 +1,4 @@
-// Plans and index maps, against plain arithmetic on positions.
+// Tests plans and index maps against plain arithmetic on positions.
 #include <stave/backends/cuda/index_map.h>
 
 #include <gtest/gtest.h>
@@ -12,7 +12,7 @@ namespace {
 using stave::Shape;
 using stave::Strides;
 
-/// Each operand's offset of the element with this row-major index.
+/// An operand's offset of the element with this row-major index.
 Index offset_of(Index index, const Shape& shape, const Strides& strides) {
   Index offset = 0;
   for (std::size_t i = shape.size(); i-- > 0;) {
@@ -27,7 +27,7 @@ struct Case {
   Strides a, b, c;
 };
 
-/// Dense strides of a permutation of the axes, some axes broadcast, reversed or spread.
+/// Dense strides for a permutation of the axes; some axes are broadcast, reversed or have gaps.
 Strides random_strides(const Shape& shape, std::mt19937& random) {
   std::vector<std::size_t> order(shape.size());
   for (std::size_t i = 0; i < order.size(); ++i) order[i] = i;
@@ -103,7 +103,7 @@ TEST(IndexMap, MoreThan31Bits) {
   }
 }
 
-// Few elements, but far apart: the index is narrow and the offset is not.
+// Few elements that are far apart: 32 bits hold each index but not each offset.
 TEST(IndexMap, WideOffsets) {
   Shape shape{3, 4};
   Strides far{Index{1} << 31, -5}, near{4, 1};

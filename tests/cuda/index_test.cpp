@@ -1,4 +1,5 @@
-// The bodies of gather, scatter_add and dynamic slices, executed on the host, against the CPU backend; faults.
+// Tests the bodies of gather, the scatter operations and dynamic slices, executed on the host,
+// against the CPU backend; and index faults.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -62,7 +63,8 @@ struct GatherCase {
   Shape shape;
   Strides strides;
   int batch_dims;
-  Shape indices;  // shape, the tuple last
+  // The shape of the indices, with the tuple axis last.
+  Shape indices;
   Strides index_strides;
   Shape out;
 };
@@ -86,7 +88,8 @@ std::vector<GatherCase> gather_cases() {
 Buffer indices_of(const GatherCase& c, Dtype dtype, std::mt19937_64& random, bool from_end = true) {
   Buffer indices(dtype, c.indices, c.index_strides);
   const Index k = c.indices.back();
-  Index shortest = 1 << 30;  // tuples of any strides: what all axes have
+  // With arbitrary strides, any number may index any axis, so all are below the shortest length.
+  Index shortest = 1 << 30;
   for (Index j = 0; j < k; ++j) shortest = std::min(shortest, c.shape[static_cast<std::size_t>(c.batch_dims + j)]);
   if (k > 0) fill_indices(indices, random, {from_end ? -shortest : 0}, {shortest - 1});
   return indices;
@@ -110,7 +113,8 @@ TEST(Gather, AgainstTheCpu) {
         }
 }
 
-/// The driver's steps, with the standard library's sort for CUB's. `chunk` lanes are sorted at a time.
+/// Runs the steps of the backend's driver, with the standard library's sort instead of CUB's.
+/// Each sort covers `chunk` lanes.
 void scatter_on_host(stave::OpId op, const GatherAttributes& attributes, const View& indices, const View& updates,
                      const View& out, Index chunk, IndexFault& fault, bool wide_keys = false,
                      std::optional<unsigned> part_bits = {}) {
@@ -164,7 +168,7 @@ void scatter_on_host(stave::OpId op, const GatherAttributes& attributes, const V
   }
 }
 
-/// What the CPU makes of it; floats of 16 bits as floats, the results of which are rounded.
+/// The CPU backend's result. 16-bit floats are computed as floats, and the result is rounded.
 Buffer scattered_by_cpu(stave::OpId op, const GatherAttributes& attributes, const Buffer& x, const Buffer& indices,
                         const Buffer& updates, const Shape& shape) {
   Buffer sums(widened(x).dtype(), shape);
@@ -178,7 +182,8 @@ void check_scatter(stave::OpId op, std::mt19937_64& random) {
   constexpr Dtype dtype = stave::dtype_of<T>();
   for (const GatherCase& c : gather_cases())
     for (Index chunk : {Index{1} << 30, Index{4}}) {
-      if (stave::is_half<T> && rounds && chunk == 4) continue;  // each time lanes are sorted results are rounded
+      // Each chunk rounds its results.
+      if (stave::is_half<T> && rounds && chunk == 4) continue;
       Buffer x(dtype, c.shape, c.strides), got(dtype, c.shape);
       fill_with_values<T>(x, random);
       Strides update_strides = contiguous_strides(c.out);
@@ -211,7 +216,7 @@ TEST(Scatter, AgainstTheCpuToTheBit) {
   check_scatter<bool>(OpId::scatter, random);
 }
 
-/// What the parts add up to, one place after the other.
+/// The sums by parts: each place adds up its updates in parts of length `part`.
 std::vector<float> in_parts(std::vector<float> to, const std::vector<std::int32_t>& places,
                             const std::vector<float>& updates, std::size_t part) {
   for (std::size_t place = 0; place < to.size(); ++place) {
@@ -227,7 +232,7 @@ std::vector<float> in_parts(std::vector<float> to, const std::vector<std::int32_
   return to;
 }
 
-/// Of T, which are added as floats, and rounded when all are.
+/// Tests sums of T that are added in float and rounded once at the end.
 template <class T>
 void check_parts() {
   std::mt19937_64 random(4);
@@ -262,7 +267,8 @@ TEST(ScatterAdd, ManyUpdatesOfAPlaceAreAddedInParts) {
   check_parts<stave::BFloat16>();
 }
 
-/// Of many updates to one place the last; and the largest, wherever it stands.
+/// With many updates of one place, scatter keeps the last, and scatter_max the largest,
+/// wherever it is.
 TEST(Scatter, ManyUpdatesOfAPlaceAreMergedInTheirOrder) {
   for (const unsigned bits : {0u, 1u, 3u, 10u})
     for (const Index lanes : {1, 2, 33, 1000}) {
@@ -374,7 +380,7 @@ TEST(DynamicSlice, BothWaysAgainstTheCpu) {
     }
 }
 
-// ---- indices out of range ---------------------------------------------------------------------------------
+// ---- indices out of range ----------------------------------------------------------------------
 
 void expect_fault(const IndexFault& fault, unsigned ticket, int axis, Index index, Index size) {
   EXPECT_EQ(fault.taken, ticket);
@@ -456,7 +462,8 @@ TEST(SlicePlan, TheLargestUnitThatDivides) {
     return SlicePlan::dynamic(attributes, whole.view(), update.view(), starts.view()).unit();
   };
   EXPECT_EQ(unit({24, 8, 1}), 16);
-  EXPECT_EQ(unit({26, 8, 1}), 8);  // the second lane's update is not aligned to 16 bytes
+  // The second lane's update is not aligned to 16 bytes.
+  EXPECT_EQ(unit({26, 8, 1}), 8);
   EXPECT_EQ(unit({25, 8, 1}), 4);
   EXPECT_EQ(unit({24, 9, 1}), 4);
 }

@@ -31,7 +31,7 @@ OnHost& on_host() {
 
 }  // namespace stave_test
 
-// ---- CUDA --------------------------------------------------------------------------------------------------
+// ---- CUDA --------------------------------------------------------------------------------------
 
 extern "C" {
 cudaError_t cudaGetDevice(int* device) { return *device = 0, cudaSuccess; }
@@ -47,13 +47,14 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaM
 cudaError_t cudaStreamSynchronize(cudaStream_t) { return cudaSuccess; }
 }
 
-// ---- cuSOLVER and cuBLAS: matrices are in columns there, as LAPACK's ---------------------------------------
+// ---- cuSOLVER and cuBLAS: matrices are stored by columns, as in LAPACK --------------------------
 
 namespace {
 
 using stave_test::on_host;
 
-constexpr int workspace = 17;  // whatever a library asks for, it is to be given
+// The workspace size that the simulated libraries request, and which the caller has to provide.
+constexpr int workspace = 17;
 
 template <class T>
 constexpr bool is_float = std::is_same_v<T, float>;
@@ -212,7 +213,7 @@ void check_cublas(cublasStatus_t status, const char* what) {
   if (status != CUBLAS_STATUS_SUCCESS) throw stave::Error(what);
 }
 
-// ---- the other drivers: the CPU's --------------------------------------------------------------------------
+// ---- the other drivers: the CPU's --------------------------------------------------------------
 
 void run_matmul(const Launch&, const stave::View& a, const stave::View& b, const stave::View& out) {
   const stave::View in[] = {a, b};
@@ -234,9 +235,9 @@ void copy_strided(const Launch&, Placed to, Placed from, std::span<const Index> 
   }
 }
 
-// ---- kernels -----------------------------------------------------------------------------------------------
+// ---- kernels -----------------------------------------------------------------------------------
 
-/// Lanes, threads and items run forwards and backwards in turn.
+/// Runs lanes, threads and items forwards and backwards in alternate launches.
 template <class Work>
 void launch_teams(const Launch& launch, const Work& work, const char*) {
   ++on_host().launches;
@@ -254,7 +255,7 @@ STAVE_OTHER_WORKS(STAVE_LAUNCH_TEAMS)
 STAVE_LARGE_WORKS(STAVE_LAUNCH_BLOCKS)
 template void launch_teams(const Launch&, const ReportWork&, const char*);
 
-/// On 3 blocks, whatever there is to do.
+/// Runs attention on 3 blocks, whatever its size.
 void launch_attention(const AttentionArgs& args, stave::Dtype dtype) {
   ++on_host().launches;
   stave::visit_dtype(dtype, [&](auto zero) {
@@ -282,13 +283,14 @@ void run_attention_gradient(const Launch&, const stave::AttentionAttributes& att
 
 }  // namespace stave_cuda
 
-// ---- the device --------------------------------------------------------------------------------------------
+// ---- the device --------------------------------------------------------------------------------
 
 namespace stave_test {
 
 namespace {
 
-/// Full of what nobody may read before it is written.
+/// Scratch memory that is filled with 0xff bytes, so that reads of unwritten bytes give wrong
+/// results.
 struct HostScratch final : stave_cuda::Scratch {
   std::vector<std::unique_ptr<char[]>> blocks;
   void* allocate(std::size_t bytes) override {

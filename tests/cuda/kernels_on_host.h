@@ -1,5 +1,6 @@
-// A device whose linear algebra and attention are those of the CUDA backend: its drivers, and the bodies of its kernels, executed on the host,
-// over a cuSOLVER and a cuBLAS that are LAPACK and BLAS. All else is the CPU's.
+// A device whose linear algebra and attention are those of the CUDA backend:
+// its drivers and the bodies of its kernels are executed on the host.
+// LAPACK and BLAS stand in for cuSOLVER and cuBLAS. The CPU backend computes everything else.
 #pragma once
 
 #include <memory>
@@ -8,10 +9,11 @@
 
 namespace stave_test {
 
-/// How often a library was called, and kernels launched.
+/// Counts of library calls and kernel launches.
 struct OnHost {
   int solver_calls = 0, batches = 0, launches = 0;
-  bool iteration_ends = true;  // of the library's eigh and svd
+  // If false, the library's eigh and svd report that their iteration does not converge.
+  bool iteration_ends = true;
 };
 OnHost& on_host();
 

@@ -1,9 +1,10 @@
-// The CUDA backend on a GPU, at sizes at which no host executes kernels: more elements than 31 bits count, long sorts and scans,
-// more matrices than a grid is high, several threads. Against the CPU, or what a formula says. Skipped, saying so, where there is
-// no GPU, or not the memory.
+// Tests the CUDA backend on a GPU at sizes that are too large to execute kernels on the host:
+// more than 2^31 elements, long sorts and scans, more matrices than a grid dimension allows,
+// several threads. Expected results come from the CPU or from a formula.
+// Skipped with a message if there is no GPU, or not enough memory.
 //
-// STAVE_LARGE_ON_HOST=1 has the same computed by the CPU, at sizes a thousand times smaller: so that nothing is wrong with the
-// program itself when there is a GPU at last.
+// With STAVE_LARGE_ON_HOST=1 the CPU computes the same at sizes a thousand times smaller,
+// which tests the program itself without a GPU.
 #include <gtest/gtest.h>
 
 #include <cuda_runtime_api.h>
@@ -43,7 +44,7 @@ class Large : public testing::Test {
   }
 };
 
-/// Whether so many bytes are free, for each of `many` elements.
+/// Returns true if `bytes_each` bytes are free for each of `many` elements.
 bool has_memory(Index bytes_each) {
   if (on_host) return true;
   std::size_t unused = 0, all = 0;
@@ -57,16 +58,16 @@ Tensor there(const Tensor& x) { return to(x, place); }
 Tensor back(const Tensor& x) { return to(x, cpu); }
 std::int64_t whole(const Tensor& x) { return astype(x, int64).item<std::int64_t>(); }
 
-/// The same numbers on every run, with ties; floats of either sign.
+/// Pseudorandom numbers that are the same in every run, with ties; floats have both signs.
 Tensor mixed(const Shape& shape, Dtype dtype, int seed = 0) {
   const Tensor x = uniform(Key(seed), shape, -1000, 1000, float64);
   if (dtype == bool_) return x > 0;
   return is_float(dtype) ? astype(round(x), dtype) : astype(floor(abs(x) / 4), dtype);
 }
 
-// ---- more elements than 31 bits count --------------------------------------------------------------------------
+// ---- more than 2^31 elements -------------------------------------------------------------------
 
-/// 0, 1, ... 250, over and over.
+/// The bytes 0, 1, ... 250, repeated.
 Tensor many_bytes() {
   const Index period = 251, periods = many / period;
   const Tensor row = astype(arange(0, period, 1, int32, place), uint8);
@@ -108,7 +109,8 @@ TEST_F(Large, ManyElementsReduced) {
   EXPECT_TRUE(static_cast<bool>(all(x <= 250)));
   const Tensor marked = dynamic_update_slice(x, there(full({1}, 255, uint8)), {many - 2});
   EXPECT_EQ(whole(argmax(marked)), many - 2);
-  EXPECT_EQ(whole(sum(astype(x == 0, float32))), (many + 250) / 251);  // a count below 2^24, exact
+  // The count is below 2^24, so float32 holds it exactly.
+  EXPECT_EQ(whole(sum(astype(x == 0, float32))), (many + 250) / 251);
   const Tensor columns = sum(astype(reshape(x(slice(0, two_to_31)), {two_to_31 / 2, 2}) == 0, float32), 0);
   EXPECT_EQ(whole(sum(columns)), (two_to_31 + 250) / 251);
 }
@@ -147,13 +149,14 @@ TEST_F(Large, ManyRandomNumbers) {
   EXPECT_NEAR(mean(x).item<float>(), 0.5, 1e-2);
 }
 
-// ---- long sorts and scans --------------------------------------------------------------------------------------
+// ---- long sorts and scans ----------------------------------------------------------------------
 
 TEST_F(Large, LongSortsOfEveryDtype) {
   for (const Dtype dtype : dtypes) {
     const Tensor x = mixed({long_row}, dtype), y = there(x);
     EXPECT_TRUE(array_equal(back(sort(y)), sort(x))) << name_of(dtype);
-    EXPECT_TRUE(array_equal(back(argsort(y)), argsort(x))) << name_of(dtype);  // stable on both
+    // Both sorts are stable.
+    EXPECT_TRUE(array_equal(back(argsort(y)), argsort(x))) << name_of(dtype);
     EXPECT_TRUE(array_equal(back(sort(y, 0, {.descending = true})), sort(x, 0, {.descending = true})))
         << name_of(dtype);
     const Tensor rows = reshape(x, {long_row / 1000, 1000});
@@ -197,13 +200,14 @@ TEST_F(Large, ManyUpdatesOfFewPlaces) {
       EXPECT_TRUE(array_equal(got, scatter_add(zero, places, updates))) << name_of(dtype);
       continue;
     }
-    const Tensor exact = scatter_add(zeros({3}, int64), places, astype(updates, int64));  // they are whole numbers
+    // The updates are whole numbers.
+    const Tensor exact = scatter_add(zeros({3}, int64), places, astype(updates, int64));
     const double tolerance = dtype == bfloat16 ? 2e-2 : 2e-3;
     EXPECT_TRUE(allclose(astype(got, float64), astype(astype(exact, dtype), float64), tolerance, 1)) << name_of(dtype);
   }
 }
 
-// ---- many matrices -----------------------------------------------------------------------------------------------
+// ---- many matrices -----------------------------------------------------------------------------
 
 TEST_F(Large, ABatchOfSmallProducts) {
   const Index batch = on_host ? 70 : 70'000;
@@ -218,9 +222,9 @@ TEST_F(Large, ABatchOfSmallProducts) {
   }
 }
 
-// ---- several threads ----------------------------------------------------------------------------------------------
+// ---- several threads ---------------------------------------------------------------------------
 
-// Each with work of its own; one of them takes indices out of range, of which the others hear nothing.
+// Each thread has its own work. One of them uses indices out of range, and the others see no error.
 TEST_F(Large, FourThreads) {
   const auto work = [](int seed) {
     const Tensor x = mixed({on_host ? 1000 : 300'000}, float32, seed), y = there(x);
@@ -246,7 +250,7 @@ TEST_F(Large, FourThreads) {
   for (std::thread& thread : threads) thread.join();
 }
 
-// ---- where memory is not aligned ----------------------------------------------------------------------------------
+// ---- where memory is not aligned ---------------------------------------------------------------
 
 TEST_F(Large, SlicesAtOddOffsets) {
   const Index n = on_host ? 1001 : 1'000'001;

@@ -1,4 +1,4 @@
-// The bodies of copies, fills and iota, executed on the host, against the CPU backend.
+// Tests the bodies of copies, fills and iota, executed on the host, against the CPU backend.
 #include <gtest/gtest.h>
 
 #include <map>
@@ -15,7 +15,8 @@ using stave::Shape;
 using stave::Strides;
 using Way = CopyPlan::Way;
 
-std::map<Way, int> ways;  // how often each was taken
+// How often each kind of copy was used.
+std::map<Way, int> ways;
 
 template <class T>
 void copy_tiles_on_host(const CopyPlan& plan) {
@@ -148,7 +149,8 @@ void check_iota(stave::Scalar start, stave::Scalar step) {
     const stave::IotaAttributes attributes(n, stave::dtype_of<T>(), start, step);
     Buffer got(attributes.dtype, {n}), expected(attributes.dtype, {n});
     const IotaLoop loop = iota_loop(attributes, got.view());
-    using Written = std::conditional_t<std::is_same_v<T, bool>, bool, Signless<T>>;  // as the kernels have it
+    // The type that the kernels use.
+    using Written = std::conditional_t<std::is_same_v<T, bool>, bool, Signless<T>>;
     for_each_thread((static_cast<std::uint64_t>(n) + block_threads - 1) / block_threads,
                     [&](Position p) { iota<Written>(loop, p); });
     run_on_cpu(stave::OpId::iota, &attributes, {}, expected);
@@ -169,7 +171,7 @@ TEST(Iota, EveryDtype) {
   check_iota<std::int8_t>(-100, 7);
   check_iota<std::int16_t>(32000, 100);
   check_iota<std::uint16_t>(3, -1000);
-  check_iota<std::uint64_t>(Index{-2}, (Index{1} << 60) + 7);  // from 2^64 - 2 on
+  check_iota<std::uint64_t>(Index{-2}, (Index{1} << 60) + 7);  // starts at 2^64 - 2
   check_iota<stave::Float16>(2049 + 0x1p-40, 1);
   check_iota<stave::BFloat16>(0.1, 0.7);
   check_iota<float>(0.1, 0.3);

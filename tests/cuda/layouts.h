@@ -1,4 +1,4 @@
-// Pairs of shape and strides that kernels meet.
+// Shapes and strides of operands, for tests of kernels.
 #pragma once
 
 #include <algorithm>
@@ -12,11 +12,12 @@ struct Layout {
   const char* name;
   stave::Shape shape;
   stave::Strides strides;
-  std::size_t misaligned_by = 0;  // elements
+  // In elements.
+  std::size_t misaligned_by = 0;
 };
 
-/// Layouts of operands for outputs of one shape each: flat, odd lengths, misaligned, broadcast, transposed, reversed, spread,
-/// of more axes than a map holds, empty.
+/// Groups of layouts of operands, one group for each output shape: flat, odd lengths, misaligned,
+/// broadcast, transposed, reversed, with gaps, with more axes than an index map holds, empty.
 inline std::vector<std::vector<Layout>> operand_layouts() {
   using stave::Shape;
   std::vector<std::vector<Layout>> groups;

@@ -1,5 +1,6 @@
-// Linear algebra of the CUDA backend, its kernels executed on the host (kernels_on_host.h): against the CPU backend, and against
-// what the factors have to be. Under the table of operations it runs as well: cuda.table_on_host.
+// Tests the linear algebra of the CUDA backend, with its kernels executed on the host
+// (kernels_on_host.h), against the CPU backend and against the defining properties of the factors.
+// The test cuda.table_on_host runs it under the table of operations as well.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -42,7 +43,7 @@ Tensor positive(std::uint64_t seed, const Shape& stack, Index n, Dtype dtype) {
   const Tensor x = random_matrices(seed, stack, n, n, dtype);
   return matmul(x, matrix_transpose(x)) / static_cast<double>(n) + eye(n, dtype);
 }
-/// Beside a symmetric matrix, what its symmetric part does not have.
+/// A skew-symmetric matrix. Adding it to a symmetric matrix does not change the symmetric part.
 Tensor skew(const Tensor& a) {
   const Tensor x = normal(Key(99), a.shape(), a.dtype());
   return (x - matrix_transpose(x)) * 0.2;
@@ -53,7 +54,8 @@ void expect_close(const Tensor& got, const Tensor& expected, double bound, const
 }
 std::string name_of_case(const Shape& shape, Dtype dtype) { return shape.str() + " " + name_of(dtype); }
 
-/// f(stack, m, n, dtype) for small and large matrices, one, none and many.
+/// Calls f(stack, m, n, dtype) for small and large matrices: single ones, empty stacks,
+/// and stacks of many.
 template <class F>
 void for_shapes(F f) {
   for (const Dtype dtype : {float32, float64}) {
@@ -73,7 +75,7 @@ void for_squares(F f) {
     if (m == n) f(stack, n, dtype);
   });
 }
-/// The same matrices, differently laid out.
+/// Several layouts of the same matrices.
 std::vector<Tensor> layouts(const Tensor& x) {
   const Tensor dense = contiguous(x), twice = contiguous(repeat(dense, 2, -1));
   return {dense, matrix_transpose(contiguous(matrix_transpose(x))), flip(contiguous(flip(dense, -1)), -1),
@@ -88,7 +90,7 @@ void expect_orthonormal(const Tensor& q, double bound, const std::string& what) 
   expect_close(gram, broadcast_to(eye(x.shape(-1), x.dtype()), gram.shape()), bound, what);
 }
 
-// ---- against the CPU, and what factors are -----------------------------------------------------------------
+// ---- against the CPU, and properties of factors ------------------------------------------------
 
 TEST_F(Linalg, Cholesky) {
   for_squares([&](const Shape& stack, Index n, Dtype dtype) {
@@ -264,12 +266,13 @@ TEST_F(Linalg, Exponentials) {
       expect_close(expm(sent(a)), expm(a), 10 * tolerance(dtype), name_of_case(a.shape(), dtype));
     }
   });
-  // exp [0 x; 0 0] = [1 x; 0 1], however large x is; the large one stands in a matrix that is far from normal.
+  // exp [0 x; 0 0] = [1 x; 0 1], however large x is. The large x makes the matrix far from normal.
   for (const Index n : {Index{2}, Index{40}}) {
     const Tensor corner = eye(n, n, n - 1, float64) * 1e6;
     expect_close(expm(sent(corner)), eye(n, float64) + corner, 1e-12, "corner");
   }
-  // exp [1 x; 0 -1] = [e x sinh 1; 0 1/e]: halved by the size of x alone, it would lose seven digits (Al-Mohy and Higham, 2009).
+  // exp [1 x; 0 -1] = [e x sinh 1; 0 1/e]. Scaling by the size of x alone would lose seven digits
+  // (Al-Mohy and Higham, 2009).
   for (const Index n : {Index{2}, Index{34}}) {
     const double x = 1e9;
     const auto corner = [&](double first, double beside, double last) {
@@ -279,13 +282,14 @@ TEST_F(Linalg, Exponentials) {
     expect_close(expm(sent(corner(1, x, -1))), corner(std::exp(1.), x * std::sinh(1.), std::exp(-1.)) + rest, 1e-12,
                  "far from normal");
   }
-  for (const Index n : {Index{3}, Index{34}}) {  // of a stack each as often as it needs
+  // Each matrix of the stack is scaled as often as it needs.
+  for (const Index n : {Index{3}, Index{34}}) {
     const Tensor rates = from(std::vector{0., -1e3, 2., -1e-9}), a = expand_dims(rates, {1, 2}) * eye(n, float64);
     expect_close(expm(sent(a)), expand_dims(exp(rates), {1, 2}) * eye(n, float64), 1e-12, "diagonal");
   }
 }
 
-// ---- errors ------------------------------------------------------------------------------------------------
+// ---- errors ------------------------------------------------------------------------------------
 
 TEST_F(Linalg, ErrorsNameTheFirstMatrix) {
   for (const Index n : {Index{3}, Index{33}}) {
@@ -305,7 +309,8 @@ TEST_F(Linalg, ErrorsNameTheFirstMatrix) {
         },
         "triangular_solve: matrix [1] of the stack [3] is singular: its diagonal has a 0");
     EXPECT_NO_THROW(triangular_solve(sent(some), sent(ones({3, n, 2}, float64)), {.unit_diagonal = true}));
-    EXPECT_NO_THROW(inv(sent(good)));  // told once
+    // The error is reported only once.
+    EXPECT_NO_THROW(inv(sent(good)));
   }
 }
 

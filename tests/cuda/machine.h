@@ -1,9 +1,9 @@
-// The machines whose launches tests imitate on the host.
+// Simulated machines for launches of kernels on the host.
 #pragma once
 
 namespace stave_test {
 
-/// As many blocks as a machine runs at once, and in which order its threads come.
+/// The number of blocks that a machine runs at once, and the order of its threads.
 struct Machine {
   int blocks;
   bool backwards;

@@ -1,5 +1,6 @@
-// The driver of matrix products over a made-up cuBLASLt, which knows nothing of our plans: it multiplies matrices stored by
-// columns, as its descriptions say, on the host. Against the CPU backend.
+// Tests the driver of matrix products over a simulated cuBLASLt. The simulation does not know
+// the driver's plans: it multiplies, on the host, matrices that are stored by columns,
+// as their descriptors say. Results are compared with the CPU backend's.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -20,7 +21,7 @@
 #include <stave/core/ops/reduce.h>
 #include <stave/core/tensor/backend.h>
 
-// ---- the library -------------------------------------------------------------------------------------------
+// ---- the library -------------------------------------------------------------------------------
 
 namespace {
 
@@ -36,8 +37,9 @@ struct Product {
   cublasComputeType_t compute;
   cudaDataType scale;
   cublasOperation_t a = CUBLAS_OP_N, b = CUBLAS_OP_N;
-  std::uint32_t alignment[3] = {};  // that advice was asked for
-  std::uint32_t reductions = 0;     // likewise
+  // The alignments and reduction schemes with which the heuristic was queried.
+  std::uint32_t alignment[3] = {};
+  std::uint32_t reductions = 0;
 };
 struct Preference {
   std::uint32_t alignment[4] = {256, 256, 256, 256};
@@ -47,15 +49,17 @@ struct Preference {
 struct Library {
   int alive = 0, asked = 0, products = 0, tiled = 0;
   bool knows_a_way = true;
-  int refusals = 0;  // of the next products
+  // How many of the next products are refused.
+  int refusals = 0;
   cublasStatus_t refusal = CUBLAS_STATUS_NOT_SUPPORTED;
-  std::vector<int> ways;  // the algorithms of products, refused ones too: which piece of advice each was
+  // The algorithms of products, also of refused ones: the index of each in the heuristic's answer.
+  std::vector<int> ways;
   std::set<cublasComputeType_t> computed_in;
 } library;
 
 Layout& layout_of(cublasLtMatrixLayout_t layout) { return *reinterpret_cast<Layout*>(layout); }
 
-/// Elements of E, calculated with in T.
+/// Multiplies matrices with elements of type E; the arithmetic is in T.
 template <class E, class T>
 void multiply(const Product& product, const void* alpha, const void* a_data, const Layout& a, const void* b_data,
               const Layout& b, const void* beta, void* out_data, const Layout& out) {
@@ -223,7 +227,7 @@ void run_tiled_matmul(const Launch&, const stave::View& a, const stave::View& b,
 
 }  // namespace stave_cuda
 
-// ---- tests -------------------------------------------------------------------------------------------------
+// ---- tests -------------------------------------------------------------------------------------
 
 namespace {
 
@@ -334,10 +338,12 @@ TEST(Matmul, WhatTheLibraryRefusesAfterItsAdviceIsDoneInAnotherWay) {
   const int tiled = library.tiled;
   const Tensor a = normal(Key(1), {17, 23}), b = normal(Key(2), {23, 19});
   EXPECT_EQ(ways_of(a, b, 1), (std::vector{0, 1}));
-  EXPECT_EQ(ways_of(a, b, 0), (std::vector{1}));  // what was refused is not asked again
+  // A refused algorithm is not tried again.
+  EXPECT_EQ(ways_of(a, b, 0), (std::vector{1}));
   EXPECT_EQ(library.tiled, tiled);
   library.refusal = CUBLAS_STATUS_INVALID_VALUE;
-  EXPECT_EQ(ways_of(a, b, 9), (std::vector{1, 2}));  // and our own kernel
+  // Then the backend's own kernel is used.
+  EXPECT_EQ(ways_of(a, b, 9), (std::vector{1, 2}));
   EXPECT_EQ(library.tiled, tiled + 1);
   EXPECT_EQ(ways_of(a, b, 0), (std::vector<int>{}));
   EXPECT_EQ(library.tiled, tiled + 2);

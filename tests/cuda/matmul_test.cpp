@@ -1,5 +1,6 @@
-// Matrix products: how operands of any layout are put to BLAS (the plan, carried out by loops that read memory as BLAS would),
-// and the body of our own kernel, executed on the host; against a product by definition.
+// Tests how operands of any layout are passed to BLAS, and the backend's own kernel. The plan
+// is executed by loops that read memory as BLAS would; the kernel's body is executed on the host.
+// Results are compared with a product by definition.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -29,7 +30,7 @@ struct Operand {
 
 using Random = std::mt19937;
 
-/// Integers in memory that the layout needs: axes in any order, repeated, reversed, with gaps.
+/// An operand of integers in a random layout: axes in any order, broadcast, reversed, with gaps.
 template <class T>
 Operand<T> operand(const Shape& shape, Random& random) {
   Operand<T> x{shape, shape, {}, 0};
@@ -59,7 +60,8 @@ Operand<T> operand(const Shape& shape, Random& random) {
 }
 
 template <class F>
-void for_each_matrix(const Shape& shape, F f) {  // f(position of the leading axes)
+// Calls f(position of the leading axes).
+void for_each_matrix(const Shape& shape, F f) {
   Shape batch(std::span<const Index>(shape.begin(), shape.end() - 2)), at = batch;
   std::fill(at.begin(), at.end(), 0);
   for (Index left = batch.elements(); left > 0; --left) {
@@ -77,7 +79,7 @@ Index offset(const Shape& at, std::span<const Index> strides) {
   return sum;
 }
 
-/// Integers wrap; floats of 16 bits are added up in float, and rounded once.
+/// The type of sums. Integers wrap around; 16-bit floats are added in float and rounded once.
 template <class T>
 using SumType = std::conditional_t<std::is_integral_v<T>, std::uint64_t, stave::Computed<T>>;
 
@@ -116,9 +118,10 @@ Shapes random_shapes(Random& random) {
   return s;
 }
 
-// ---- the plan ---------------------------------------------------------------------------------------------
+// ---- the plan ----------------------------------------------------------------------------------
 
-/// The operand's memory for BLAS: itself, or the copy that the driver would make.
+/// The memory that BLAS gets for an operand: the operand itself, or the copy that the driver would
+/// make.
 std::vector<double> packed(const View& x, Packed how) {
   const PackedLayout layout = packed_layout(x, how);
   std::vector<double> copy(static_cast<std::size_t>(layout.shape.elements()));
@@ -134,7 +137,7 @@ std::vector<double> packed(const View& x, Packed how) {
   return copy;
 }
 
-/// What BLAS reads at (row, column) of matrix i of the batch.
+/// The element that BLAS reads at (row, column) of matrix i of the batch.
 double element(const double* x, const MatmulOperand& operand, Index i, Index row, Index column) {
   const double* matrix = x + i * operand.batch_step;
   return operand.by_columns ? matrix[column * operand.leading + row] : matrix[row * operand.leading + column];
@@ -152,7 +155,8 @@ void carry_out(const MatmulPlan& plan, const double* a, const double* b, double*
       for (Index column = 0; column < plan.n; ++column) {
         double sum = 0;
         for (Index q = 0; q < plan.k; ++q) sum += element(a, plan.a, i, row, q) * element(b, plan.b, i, q, column);
-        out[i * plan.out_step + row * plan.n + column] += sum;  // written once, or the sum is wrong
+        // Each element must be written only once, or the sum is wrong.
+        out[i * plan.out_step + row * plan.n + column] += sum;
       }
 }
 
@@ -213,12 +217,18 @@ TEST(MatmulPlan, SlicesKeepTheirLeadingDimension) {
 }
 
 TEST(MatmulPlan, WhatBlasCannotReadIsCopied) {
-  EXPECT_EQ(plan_of({8, 4}, {8, 2}, {4, 8}, {8, 1}).a.packed, Packed::once);   // every second element
-  EXPECT_EQ(plan_of({8, 4}, {-4, 1}, {4, 8}, {8, 1}).a.packed, Packed::once);  // rows backwards
-  EXPECT_EQ(plan_of({8, 4}, {0, 1}, {4, 8}, {8, 1}).a.packed, Packed::once);   // one row, repeated
-  EXPECT_EQ(plan_of({8, 4}, {4, 1}, {4, 8}, {8, -1}).b.packed, Packed::once);  // columns backwards
-  EXPECT_EQ(plan_of({8, 4}, {2, 1}, {4, 8}, {8, 1}).a.packed, Packed::once);   // rows that overlap
-  EXPECT_EQ(plan_of({1, 4}, {-9, 1}, {4, 1}, {1, -5}).a.packed, Packed::no);   // of one row the step means nothing
+  // Every second element.
+  EXPECT_EQ(plan_of({8, 4}, {8, 2}, {4, 8}, {8, 1}).a.packed, Packed::once);
+  // Reversed rows.
+  EXPECT_EQ(plan_of({8, 4}, {-4, 1}, {4, 8}, {8, 1}).a.packed, Packed::once);
+  // One row, broadcast.
+  EXPECT_EQ(plan_of({8, 4}, {0, 1}, {4, 8}, {8, 1}).a.packed, Packed::once);
+  // Reversed columns.
+  EXPECT_EQ(plan_of({8, 4}, {4, 1}, {4, 8}, {8, -1}).b.packed, Packed::once);
+  // Overlapping rows.
+  EXPECT_EQ(plan_of({8, 4}, {2, 1}, {4, 8}, {8, 1}).a.packed, Packed::once);
+  // With one row, the row stride has no meaning.
+  EXPECT_EQ(plan_of({1, 4}, {-9, 1}, {4, 1}, {1, -5}).a.packed, Packed::no);
   EXPECT_EQ(plan_of({1, 4}, {-9, 1}, {4, 1}, {1, -5}).b.packed, Packed::no);
 }
 
@@ -262,13 +272,14 @@ TEST(MatmulPlan, BatchesThatNoStepExpressesAreFewLoopsOrCopies) {
   EXPECT_EQ(many.a.packed, Packed::entirely);
 }
 
-// ---- the kernel -------------------------------------------------------------------------------------------
+// ---- the kernel --------------------------------------------------------------------------------
 
 template <class T>
 void check_kernel(Operand<T>& a, Operand<T>& b, const Shape& out_shape, Index blocks) {
   using Word = Signless<T>;
   const auto count = static_cast<std::size_t>(out_shape.elements());
-  std::vector<T> result(count + 1000, T(77));  // a block that leaves the result is seen
+  // Extra elements, which show if a block writes outside the result.
+  std::vector<T> result(count + 1000, T(77));
   const Strides dense = stave::contiguous_strides(out_shape);
   const View x = a.view(), y = b.view(), out{result.data(), stave::dtype_of<T>(), out_shape, dense};
   const std::size_t leading = out_shape.size() - 2;
@@ -312,10 +323,11 @@ TEST(TiledProduct, IntegersWrap) {
       tiled_product<std::uint64_t>(a.view(), b.view(), {&out, stave::Dtype::int64, shape, shape}, {});
   ProductTiles<std::uint64_t> shared;
   tiled_product_body(HostBlock{0, 1}, product, shared);
-  EXPECT_EQ(out, static_cast<std::int64_t>((std::uint64_t{1} << 63) + 15));  // 6 * 2^62 = 2^63 (mod 2^64)
+  // 6 * 2^62 = 2^63 (mod 2^64).
+  EXPECT_EQ(out, static_cast<std::int64_t>((std::uint64_t{1} << 63) + 15));
 }
 
-/// The product of a row of `a` and a column of `b`.
+/// The kernel's product of a row of `a` and a column of `b`.
 template <class T>
 T dot(const std::vector<double>& a, const std::vector<double>& b) {
   const auto k = static_cast<Index>(a.size());
@@ -331,17 +343,18 @@ T dot(const std::vector<double>& a, const std::vector<double>& b) {
   return out;
 }
 
-// Two bytes times two bytes are more than an int has.
+// The product of two 16-bit integers can exceed the range of int.
 TEST(TiledProduct, ShortIntegersWrap) {
   EXPECT_EQ(dot<std::uint16_t>({65535, 65535, 2}, {65535, 65534, 5}), 1 + 2 + 10);
   EXPECT_EQ(dot<std::int16_t>({-32768, 300}, {-32768, 300}), 90000 - 65536);
   EXPECT_EQ(dot<std::int8_t>({-128, 100}, {127, 3}), -16256 + 300 + 62 * 256);
 }
 
-// 2048 + 1 + 1 by floats; with each sum rounded to 16 bits it stays 2048.
+// 2048 + 1 + 1 in float. If each sum were rounded to 16 bits, the result would be 2048.
 TEST(TiledProduct, FloatsOf16BitsAreAddedUpInFloat) {
   EXPECT_EQ(dot<stave::Float16>({2048, 1, 1}, {1, 1, 1}), 2050);
-  EXPECT_EQ(dot<stave::Float16>({1000, -1000, 3}, {1000, 999, 1}), 1003);  // 10^6 in between
+  // 10^6 is an intermediate value
+  EXPECT_EQ(dot<stave::Float16>({1000, -1000, 3}, {1000, 999, 1}), 1003);
   EXPECT_EQ(dot<stave::BFloat16>(std::vector<double>(1000, 1), std::vector<double>(1000, 1)), 1000);
 }
 

@@ -1,4 +1,4 @@
-// The cache of a device's memory, over a source that counts.
+// Tests the cache of a device's memory over a source that counts calls.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -18,7 +18,7 @@ namespace {
 
 using namespace stave_cuda;
 
-/// Gives out at most `limit` bytes; addresses are never used.
+/// A source that gives out at most `limit` bytes. Its addresses are never dereferenced.
 struct Source final : MemorySource {
   std::size_t limit = std::size_t{1} << 40, given_out = 0;
   int takes = 0, settles = 0;
@@ -59,7 +59,7 @@ TEST(SizeClass, HoldsWhatIsAskedForAndLittleMore) {
     EXPECT_EQ(size.bytes % 256, 0u);
     EXPECT_GE(size.index, last);
     last = size.index;
-    const SizeClass again = SizeClass::of(size.bytes);  // a class is its own
+    const SizeClass again = SizeClass::of(size.bytes);  // the size of a class is in that class
     EXPECT_EQ(again.index, size.index);
     EXPECT_EQ(again.bytes, size.bytes);
     EXPECT_EQ(SizeClass::at(size.index).bytes, size.bytes);
@@ -81,7 +81,7 @@ TEST(MemoryCache, GivesOutAgainWhatWasFreed) {
   MemoryCache cache(source, "cuda:0");
   void* const first = cache.take(1000);
   cache.give(first, 1000);
-  EXPECT_EQ(cache.take(900), first);  // of the same class
+  EXPECT_EQ(cache.take(900), first);  // the same size class
   EXPECT_NE(cache.take(900), first);
   EXPECT_EQ(source.takes, 2);
 }
@@ -106,7 +106,7 @@ TEST(MemoryCache, Counts) {
 }
 
 TEST(MemoryCache, ReleasesBlocksOfEverySize) {
-  Source source;  // which aborts if a size is not what was taken
+  Source source;  // aborts if a returned size differs from the size taken
   MemoryCache cache(source, "cuda:0");
   std::map<void*, std::size_t> taken;
   for (std::size_t bytes = 0; bytes < (std::size_t{1} << 30); bytes += 1 + bytes / 31) taken[cache.take(bytes)] = bytes;
@@ -121,7 +121,7 @@ TEST(MemoryCache, GivesCachedMemoryBackBeforeItFails) {
   source.limit = 10000;
   MemoryCache cache(source, "cuda:3");
   cache.give(cache.take(8000), 8000);
-  void* const block = cache.take(9000);  // 8192 cached + 9216 do not fit
+  void* const block = cache.take(9000);  // the cached 8192 bytes + 9216 exceed the limit
   EXPECT_EQ(source.settles, 1);
   try {
     cache.take(3 << 20);
@@ -132,7 +132,7 @@ TEST(MemoryCache, GivesCachedMemoryBackBeforeItFails) {
         "cuda:3: out of memory: 3.0 MiB (3145728 bytes) are asked for, tensors hold 0.0 MiB; of 2.0 GiB 0.5 GiB "
         "are free: free tensors, use smaller batches, or checkpoint");
   }
-  EXPECT_EQ(cache.stats().live_bytes, 9000u);  // nothing is lost
+  EXPECT_EQ(cache.stats().live_bytes, 9000u);  // no memory is lost
   cache.give(block, 9000);
   EXPECT_EQ(cache.take(9000), block);
   EXPECT_THROW(cache.take(~std::size_t{0}), stave::DeviceError);
@@ -176,7 +176,7 @@ TEST(MemoryCache, ThreadsShareIt) {
   EXPECT_EQ(cache.stats().cached_bytes, source.given_out);
 }
 
-// ---- faults -----------------------------------------------------------------------------------------------
+// ---- faults ------------------------------------------------------------------------------------
 
 std::string raised(Faults& faults) {
   try {
@@ -230,7 +230,7 @@ TEST(Faults, AreToldToTheThreadWhoseKernelsMetThem) {
   });
   met.get_future().wait();
   EXPECT_EQ(raised(faults), "");
-  *mine = {ticket, 0, 6, 4};  // is not lost behind the other
+  *mine = {ticket, 0, 6, 4};  // this fault is still reported, although the other place has one too
   EXPECT_EQ(raised(faults).substr(0, 32), "gather: index 6 is out of range ");
   asked.set_value();
   other.join();

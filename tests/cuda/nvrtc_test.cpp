@@ -1,4 +1,5 @@
-// What NVRTC makes of the texts of regions, for GPUs that need not be there. Skipped where there is no NVRTC.
+// Tests the code that NVRTC compiles from the texts of regions, also for GPUs that are not present.
+// Skipped if there is no NVRTC.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -42,7 +43,7 @@ TEST_P(Compiles, RandomRegions) {
   for (std::size_t i = 0; i < 8; ++i) expect_code(*regions[regions.size() - 1 - i], GetParam());
 }
 
-// The most that a plan says is what a kernel's parameters may take.
+// The largest argument size that a plan admits is one that a kernel's parameters can have.
 TEST_P(Compiles, AsManyInputsAsAKernelTakes) {
   STAVE_NEEDS_NVRTC();
   const auto bytes_of = [](int inputs) {
@@ -63,7 +64,7 @@ TEST(Nvrtc, TakesEveryOperationOfEveryDtype) {
   for (const stave::Dtype dtype : every_dtype) EXPECT_THAT(ptx_of(*every_operation(dtype)), HasSubstr(".entry region"));
 }
 
-// As the library's own kernels are compiled: cuda.cmake.
+// Compiled with the same rounding options as the library's own kernels (cuda.cmake).
 TEST(Nvrtc, RoundsEachOperationByItself) {
   STAVE_NEEDS_NVRTC();
   const stave::IntrusivePtr<Region> region(new Region({stave::float32, stave::float32}));
@@ -83,7 +84,8 @@ TEST(Nvrtc, ReadsAndWritesSixteenBytesAtOnce) {
   const std::string ptx = ptx_of(*region);
   EXPECT_THAT(ptx, HasSubstr("ld.global.v4.f32"));
   EXPECT_THAT(ptx, HasSubstr("st.global.v4.f32"));
-  EXPECT_THAT(ptx, Not(HasSubstr(".local")));  // what a thread has is in registers
+  // All values of a thread are in registers.
+  EXPECT_THAT(ptx, Not(HasSubstr(".local")));
 }
 
 TEST(Nvrtc, SaysWhatIsWrongWithAText) {

@@ -1,4 +1,4 @@
-// Executing kernels' bodies on the host: blocks and threads as loops.
+// Executes the bodies of kernels on the host, with loops over blocks and threads.
 #pragma once
 
 #include <cmath>
@@ -13,17 +13,19 @@
 
 namespace stave_cuda {
 
-/// body(Position) for all threads of all blocks. The blocks run last to first: nothing may depend on their order.
+/// Calls body(Position) for all threads of all blocks. The blocks run from last to first,
+/// because no result may depend on their order.
 template <class Body>
 void for_each_thread(std::uint64_t blocks, Body body, unsigned threads = block_threads) {
   for (std::uint64_t block = blocks; block-- > 0;)
     for (unsigned thread = 0; thread < threads; ++thread) body(Position{block, thread, threads});
 }
 
-/// Memory with a view of it, aligned as storage is, and bytes around the elements that nothing may write.
+/// Memory with a view of it, aligned as a storage is. Guard bytes around the elements detect writes
+/// outside.
 class Buffer {
  public:
-  /// Elements that strides reach, for a shape that is not empty.
+  /// Holds the elements that the strides reach.
   Buffer(stave::Dtype dtype, const stave::Shape& shape, const stave::Strides& strides, std::size_t misaligned_by = 0)
       : dtype_(dtype), shape_(shape), strides_(strides), size_(stave::size_of(dtype)) {
     Index low = 0, high = 0;
@@ -43,13 +45,13 @@ class Buffer {
   }
   Buffer(stave::Dtype dtype, const stave::Shape& shape) : Buffer(dtype, shape, contiguous_strides(shape)) {}
 
-  /// Another one of the same layout.
+  /// A new buffer with the same layout.
   Buffer like(stave::Dtype dtype) const { return Buffer(dtype, shape_, strides_, (begin_ - guard) / size_); }
 
   View view() const { return {const_cast<char*>(bytes()) + origin_, dtype_, shape_, strides_}; }
   std::size_t elements() const { return elements_; }
   stave::Dtype dtype() const { return dtype_; }
-  /// All elements in memory, whatever the strides.
+  /// The elements in memory order, independent of the strides.
   template <class T>
   T* data() {
     return reinterpret_cast<T*>(bytes_() + begin_);
@@ -92,7 +94,8 @@ class Buffer {
   std::vector<Line> memory_;
 };
 
-/// A value of any kind: small, large, ties, zeros of both signs, the ends of the range, infinities and NaN.
+/// A value of a random kind: small, large, ties, zeros of both signs, the ends of the range,
+/// infinities and NaN.
 template <class T>
 T any_value(std::uint64_t bits) {
   const int kind = static_cast<int>(bits & 15);
@@ -120,7 +123,7 @@ void fill_with_values(Buffer& buffer, std::mt19937_64& random) {
   for (std::size_t i = 0; i < buffer.elements(); ++i) data[i] = any_value<T>(random());
 }
 
-/// All elements as float32 in the place of 16 bits, in the same layout.
+/// A copy as float32 if the dtype is a 16-bit float, in the same layout; else the buffer itself.
 inline Buffer widened(const Buffer& buffer) {
   if (!is_half_float(buffer.dtype())) return buffer;
   Buffer wide = buffer.like(stave::float32);
@@ -131,7 +134,7 @@ inline Buffer widened(const Buffer& buffer) {
   });
   return wide;
 }
-/// The elements of `exact`, row-major, each rounded once to a dtype of 16 bits.
+/// The elements of `exact`, in row-major order, each rounded once to a 16-bit dtype.
 inline Buffer rounded_to(stave::Dtype dtype, const Buffer& exact, const stave::Shape& shape) {
   Buffer result(dtype, shape);
   stave::visit_dtype(exact.dtype(), [&](auto from) {

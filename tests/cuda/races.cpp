@@ -1,7 +1,8 @@
-// Lanes and threads as threads of the host, which meet at barriers, as on a device: for the thread sanitizer, which sees what
-// execution as loops does not: that what stands between phases reads what another lane already writes in the next one.
+// Runs kernels with their lanes and threads as host threads that meet at barriers, as on a device.
+// The thread sanitizer can then detect a race that execution by loops hides: code between two
+// phases that reads a value which another lane already overwrites in the next phase.
 //
-// Prints what it ran. The sanitizer makes the exit status.
+// The program prints what it ran. The sanitizer sets the exit status.
 #include <barrier>
 #include <cmath>
 #include <cstdio>
@@ -48,7 +49,7 @@ struct ThreadBlock {
   }
 };
 
-/// f(number, barrier) on so many threads.
+/// Calls f(number, barrier) on `count` threads.
 template <class F>
 void on_threads(unsigned count, F f) {
   std::barrier<> barrier(count);
@@ -76,11 +77,11 @@ void run_blocks(const Work& work) {
   });
 }
 
-// ---- what runs ---------------------------------------------------------------------------------------------
+// ---- the kernels -------------------------------------------------------------------------------
 
 using T = double;
 
-/// Dense numbers with a view of them.
+/// A dense array with a view of it.
 struct Array {
   stave::Shape shape;
   stave::Strides strides;

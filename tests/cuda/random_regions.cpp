@@ -18,7 +18,7 @@ bool is_function(const stave::Op& op, stave::Dtype dtype) {
 }
 namespace {
 
-/// Whether it shows the sign of a NaN, of which nothing is promised.
+/// Returns true if the result shows the sign of a NaN, which is not specified.
 bool shows_sign(const stave::Op& op) { return op.id == stave::OpId::signbit || op.id == stave::OpId::copysign; }
 std::size_t arity_of(const stave::Op& op) {
   using stave::OpId;
@@ -33,7 +33,7 @@ std::vector<const stave::Op*> region_ops() {
 
 }  // namespace
 
-// Of any earlier values that an operation takes; one that refuses them is drawn again.
+// Each step gets random earlier values. An operation that refuses them is drawn again.
 stave::RegionPtr exact_region(Random& random, std::vector<stave::Dtype> inputs, stave::Index steps) {
   stave::IntrusivePtr<stave::Region> region(new stave::Region(std::move(inputs)));
   const auto ops = region_ops();
@@ -51,7 +51,7 @@ stave::RegionPtr exact_region(Random& random, std::vector<stave::Dtype> inputs, 
       try {
         region->add(op, operands, dtype);
       } catch (const stave::DtypeError&) {
-        continue;  // it does not take them
+        continue;  // the operation does not admit the dtypes
       }
     }
     ++count;
@@ -74,7 +74,7 @@ stave::RegionPtr every_operation(stave::Dtype dtype) {
       else if (op->id == stave::OpId::where) outputs.push_back(region->add(*op, {3, 0, 1}));
       else if (arity_of(*op) == 2) outputs.push_back(region->add(*op, {0, 1}));
       else outputs.push_back(region->add(*op, {2}));
-    } catch (const stave::DtypeError&) {  // it does not take them
+    } catch (const stave::DtypeError&) {  // the operation does not admit the dtype
     }
   }
   region->set_outputs(outputs);

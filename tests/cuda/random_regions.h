@@ -1,4 +1,5 @@
-// Random regions for tests of the text of their kernels: the same ones in the program that writes the texts and in the test that runs them.
+// Random regions for tests of the text of their kernels. The program that writes the texts
+// and the test that runs them get the same regions.
 #pragma once
 
 #include <random>
@@ -26,18 +27,21 @@ inline const std::vector<stave::Dtype> every_dtype = {
 #undef X
 };
 
-/// Whether libraries differ in the last digits of what it gives for these elements.
+/// Returns true if libraries differ in the last digits of the operation's results in this dtype.
 bool is_function(const stave::Op& op, stave::Dtype dtype);
-/// Every operation on inputs of one dtype, each an output: three inputs of it, and a bool for where.
+/// A region with every operation on three inputs of one dtype, and a bool input for `where`.
+/// Each result is an output.
 stave::RegionPtr every_operation(stave::Dtype dtype);
-/// Of what gives the same bits everywhere.
+/// A random region of operations that give the same bits on every platform.
 stave::RegionPtr exact_region(Random& random, std::vector<stave::Dtype> inputs, stave::Index steps);
-/// The sum of so many inputs: 20 are more arguments than kernels had room for before CUDA 12.1.
+/// The sum of `count` inputs. 20 inputs exceed the size of kernel parameters before CUDA 12.1.
 stave::RegionPtr sum_of_inputs(int count = 20);
-/// Of float32, float32, bool: a value, given whole and reduced, one that is only reduced, twice, and an input reduced.
+/// A region with inputs float32, float32 and bool. One value is an output and is also reduced;
+/// one is only reduced, twice; and two inputs are reduced.
 stave::RegionPtr region_with_reductions();
 
-/// That of many inputs, every operation of each dtype, and exact ones.
+/// The regions that tests use: the sum of many inputs, every operation of each dtype,
+/// random exact regions, and one with reductions.
 std::vector<stave::RegionPtr> regions_of_tests();
 
 }  // namespace stave_test

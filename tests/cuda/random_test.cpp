@@ -1,4 +1,5 @@
-// The bodies of random operations, executed on the host: the CPU backend's bits, and known answers of Threefry and JAX.
+// Tests the bodies of random operations, executed on the host: they must give the bits of the CPU
+// backend, and published values of Threefry and JAX.
 #include <gtest/gtest.h>
 
 #include <stave/core/op/all_ops.h>
@@ -22,7 +23,7 @@ void expect_same(const Buffer& got, const Buffer& expected) {
   EXPECT_TRUE(got.guards_are_whole());
 }
 
-/// Keys of any strides for a batch.
+/// Keys in several layouts for a batch.
 std::vector<Buffer> keys_of(const Shape& batch) {
   std::vector<Buffer> keys;
   Shape shape = batch;
@@ -39,7 +40,8 @@ std::vector<Buffer> keys_of(const Shape& batch) {
   return keys;
 }
 
-// The vectors of Random123's kat_vectors, threefry2x32 20: counter, key, result.
+// The vectors of Random123's file kat_vectors for threefry2x32 with 20 rounds:
+// counter, key, result.
 TEST(Threefry, KnownAnswers) {
   auto expect = [](Words x, Words key, Words result) {
     const Words got = threefry(key, x);
@@ -89,13 +91,14 @@ TEST(Draw, BitsAndFloatsOfTheCpu) {
 #undef X
   }
 }
-// Counters beyond 32 bits.
+// Counters that exceed 32 bits.
 TEST(Draw, HighWordOfTheCounter) {
   const Words key{1, 2}, got = words_at(key, (std::uint64_t{5} << 32) + 9), expected = threefry(key, {5, 9});
   EXPECT_EQ(got.w0, expected.w0);
   EXPECT_EQ(got.w1, expected.w1);
 }
-/// jax.random.uniform(jax.random.key(7), (n,), minval=low, maxval=high)
+/// The expected numbers are those of jax.random.uniform(jax.random.key(7), (n,), minval=low,
+/// maxval=high).
 template <class T, std::size_t n>
 void expect_uniform(const BitsOf<T> (&expected)[n], double low = 0, double high = 1) {
   const std::uint32_t words[] = {0, 7};
@@ -118,7 +121,7 @@ TEST(Draw, UniformOfJax) {
   expect_uniform<BFloat16>({0x3e66, 0x3dcd, 0x400e, 0x3f34, 0x3fe4, 0x3fb7, 0x3f9a, 0x3fb7}, 0.1, 3.3);
 }
 
-/// The driver's steps, with the standard library's sort for CUB's.
+/// Runs the steps of the backend's driver, with the standard library's sort instead of CUB's.
 void permute_on_host(const Buffer& keys, Buffer& out, Index rows, Index length, Index at_once) {
   const KeyPlan plan(keys.view());
   const auto most = static_cast<std::size_t>(at_once * length);

@@ -1,4 +1,5 @@
-// Reductions: plans, and the bodies of the kernels executed on the host, against loops over positions and against the CPU.
+// Tests reductions: plans, and the bodies of the kernels executed on the host,
+// against loops over positions and against the CPU backend.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -19,7 +20,7 @@ namespace {
 using namespace stave_test;
 using stave::OpId;
 
-// ---- on the host -------------------------------------------------------------------------------------------
+// ---- on the host -------------------------------------------------------------------------------
 
 template <class Fold>
 void reduce_on_host(const ReducePlan& plan, Machine machine) {
@@ -59,7 +60,7 @@ Shape without(const Shape& shape, const Shape& axes) {
   return rest;
 }
 
-/// What the kernels answer.
+/// The result of the kernels.
 Array reduced(OpId op, Array& x, const Shape& axes, Dtype result, Machine machine = large) {
   Array out = contiguous(without(x.shape, axes), result);
   const ReducePlan plan(op, axes, x.view(), out.view());
@@ -67,7 +68,7 @@ Array reduced(OpId op, Array& x, const Shape& axes, Dtype result, Machine machin
   return out;
 }
 
-/// Factors whose products, in whatever order, stay far from the ends of double's range.
+/// Factors whose products, in any order, stay far from the ends of double's range.
 template <class T>
 void fill_with_factors(Array& x, std::mt19937& random) {
   for (std::size_t i = 0; i < x.memory.size() / sizeof(T); ++i) {
@@ -84,7 +85,7 @@ Shape any_axes(const Shape& shape, std::mt19937& random) {
   return axes;
 }
 
-// ---- references: the elements of each output, in row-major order -------------------------------------------
+// ---- references: the elements of each output, in row-major order -------------------------------
 
 template <class T>
 std::vector<std::vector<T>> elements_by_output(Array& x, const Shape& axes) {
@@ -115,7 +116,8 @@ Index expected_position(const std::vector<T>& x, bool max) {
   return best;
 }
 
-/// Sums and products of floats: of long double, to within the rounding of the result; of integers exactly.
+/// Checks sums and products: integers exactly, floats against long double,
+/// within the rounding of the result.
 template <class T>
 void expect_arithmetic(OpId op, const std::vector<T>& x, T got) {
   if constexpr (!std::is_integral_v<T>) {
@@ -210,8 +212,8 @@ TEST_P(Reduce, any_dtype_axes_and_layout) {
   }
 }
 
-// Of the same views the CPU's kernels make the same: bit by bit where the order does not matter, which for sums of floats it
-// all but never does, as they are wider.
+// The CPU's kernels give the same bits. Where the order of operations could matter,
+// as in sums of floats, it almost never does, because both add in a wider type.
 TEST_P(Reduce, agrees_with_the_cpu) {
   const OpId op = GetParam();
   std::mt19937 random(2);
@@ -238,7 +240,7 @@ std::string name_of_reduction(const testing::TestParamInfo<OpId>& of) {
 }
 INSTANTIATE_TEST_SUITE_P(All, Reduce, testing::ValuesIn(reductions), name_of_reduction);
 
-// ---- accuracy, empty and large arrays ----------------------------------------------------------------------
+// ---- accuracy, empty and large arrays ----------------------------------------------------------
 
 TEST(ReduceMeaning, sums_of_many_floats_are_exact) {
   Array x = contiguous({1 << 25}, Dtype::float32);
@@ -248,7 +250,8 @@ TEST(ReduceMeaning, sums_of_many_floats_are_exact) {
   EXPECT_EQ(reduced(OpId::sum, x, {0}, Dtype::float32).at<float>(0), 33554432.f * .1f);
 }
 
-// What is added up in double is rounded once: 2049 is the middle of two numbers, and a first rounding to float would put it there.
+// A sum in double is rounded once. 2049 is the middle of two float16 numbers,
+// and rounding to float first would give exactly that.
 TEST(ReduceMeaning, sums_and_products_of_16_bits_are_rounded_once) {
   Array x = contiguous({3}, Dtype::float16), y = contiguous({2}, Dtype::bfloat16);
   const double terms[] = {2048, 1, 0x1p-24};
@@ -260,7 +263,8 @@ TEST(ReduceMeaning, sums_and_products_of_16_bits_are_rounded_once) {
   for (Index i = 0; i < ones.shape[0]; ++i) ones.at<stave::BFloat16>(i) = stave::BFloat16(1);
   EXPECT_EQ(reduced(OpId::sum, ones, {0}, Dtype::bfloat16).at<stave::BFloat16>(0), 0x1p20f);
   for (Index i = 0; i < 40; ++i) ones.at<stave::BFloat16>(i) = stave::BFloat16(i < 20 ? 0x1p-30 : 0x1p30);
-  EXPECT_EQ(reduced(OpId::prod, ones, {0}, Dtype::bfloat16).at<stave::BFloat16>(0), 1);  // beyond the range in between
+  // Intermediate products exceed the range of bfloat16.
+  EXPECT_EQ(reduced(OpId::prod, ones, {0}, Dtype::bfloat16).at<stave::BFloat16>(0), 1);
 }
 
 TEST(ReduceMeaning, sums_of_doubles_carry_what_rounding_lost) {
@@ -284,7 +288,7 @@ TEST(ReduceMeaning, nothing_reduced_gives_the_neutral_element) {
   EXPECT_EQ(reduced(OpId::sum, none, {1}, Dtype::float32).shape.elements(), 0);
 }
 
-// ---- dispatch ----------------------------------------------------------------------------------------------
+// ---- dispatch ----------------------------------------------------------------------------------
 
 class NoScratch : public Scratch {
  public:
@@ -314,7 +318,7 @@ TEST(ReduceDispatch, no_kernel_is_an_error_that_says_for_what) {
   }
 }
 
-// ---- plans -------------------------------------------------------------------------------------------------
+// ---- plans -------------------------------------------------------------------------------------
 
 ReducePlan plan_of(const Shape& shape, const Strides& strides, const Shape& axes, Dtype dtype = Dtype::float32) {
   alignas(256) static char memory[256];  // never read
@@ -350,7 +354,7 @@ TEST(ReducePlans, a_transposed_array_is_read_in_the_order_of_its_memory) {
 TEST(ReducePlans, columns_are_read_line_by_line) {
   const ReduceArgs args = plan_of({100000, 64}, {0}).args();
   EXPECT_TRUE(args.columns);
-  EXPECT_EQ(args.lanes(), 8);  // of 32 outputs
+  EXPECT_EQ(args.lanes(), 8);  // a block covers 32 outputs
   EXPECT_GT(args.parts(), 500);
   const ReduceArgs many = plan_of({16, 1 << 20}, {0}).args();
   EXPECT_EQ(many.parts(), 1);

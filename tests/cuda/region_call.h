@@ -1,4 +1,4 @@
-// How the kernels that region_texts.cpp wrote are called: for the source that holds them.
+// Calls the kernels that region_texts.cpp writes; included by the generated source.
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,4 @@
-// The kernels that region_texts.cpp wrote, as functions of the host.
+// The kernels that region_texts.cpp writes, as host functions.
 #pragma once
 
 #include <cstdint>
@@ -6,8 +6,10 @@
 
 namespace stave_test {
 
-/// A thread of the grid, with the addresses of a kernel's arguments, as a launch has them.
+/// Runs one thread of the grid. `arguments` has the addresses of the kernel's arguments,
+/// as in a launch.
 using RegionKernel = void (*)(std::uint64_t thread, void* const* arguments);
-extern const std::vector<RegionKernel> region_kernels;  // in the order of regions_of_tests()
+// In the order of regions_of_tests().
+extern const std::vector<RegionKernel> region_kernels;
 
 }  // namespace stave_test

@@ -1,5 +1,6 @@
-// The text of regions' kernels, compiled by the host's compiler and executed on the host, against the CPU backend's kernels of the steps,
-// one by one: the same bits where IEEE arithmetic decides them, else within a few ulp.
+// Tests the text of regions' kernels, compiled by the host's compiler and executed on the host,
+// against the CPU backend's kernels of the single steps: bit for bit where IEEE arithmetic
+// determines the result, else within a few ulp.
 #include <gtest/gtest.h>
 
 #include <map>
@@ -24,7 +25,7 @@ void run_on_cpu(const stave::Op& op, std::span<const View> in, const View& out) 
   stave::cpu_backend().run(moves, op.id == OpId::astype ? &dtype : nullptr, in, {&out, 1});
 }
 
-/// All values of the region, row-major.
+/// All values of the region, each in row-major order.
 std::vector<Buffer> values_by_steps(const Region& region, const std::vector<Buffer>& inputs,
                                     const stave::Shape& shape) {
   std::vector<Buffer> values(inputs);
@@ -45,7 +46,8 @@ std::vector<Buffer> values_by_steps(const Region& region, const std::vector<Buff
   return values;
 }
 
-/// What a value may differ by in ulp, and of terms of what size it is a difference.
+/// The largest difference in ulp of a value, and the size of its terms if it is a difference
+/// of terms.
 std::pair<double, double> tolerance(const Region& region, int value) {
   if (value < static_cast<int>(region.inputs().size()) || !region.step(value).op) return {0, 0};
   const Region::Step& step = region.step(value);
@@ -146,11 +148,12 @@ TEST(RegionPlan, FindsNeighboursInMemory) {
   EXPECT_EQ(neighbours({1001}, {1}, 1), Neighbours::apart);  // misaligned
   EXPECT_EQ(neighbours({1001}, {0}, 1), Neighbours::still);
   EXPECT_EQ(neighbours({}, {}, 1), Neighbours::still);
-  EXPECT_EQ(neighbours({8, 64}, {0, 1}), Neighbours::packed);   // a row broadcast
-  EXPECT_EQ(neighbours({8, 64}, {1, 0}), Neighbours::still);    // a column
-  EXPECT_EQ(neighbours({8, 64}, {68, 1}), Neighbours::packed);  // rows apart
+  EXPECT_EQ(neighbours({8, 64}, {0, 1}), Neighbours::packed);   // a broadcast row
+  EXPECT_EQ(neighbours({8, 64}, {1, 0}), Neighbours::still);    // a broadcast column
+  EXPECT_EQ(neighbours({8, 64}, {68, 1}), Neighbours::packed);  // rows with gaps between them
   EXPECT_EQ(neighbours({8, 64}, {66, 1}), Neighbours::apart);   // rows that start between vectors
-  EXPECT_EQ(neighbours({8, 63}, {0, 1}), Neighbours::apart);    // a thread's elements are of two rows
+  // The elements of one thread are in two rows.
+  EXPECT_EQ(neighbours({8, 63}, {0, 1}), Neighbours::apart);
   EXPECT_EQ(neighbours({8, 63}, {1, 0}), Neighbours::apart);
   EXPECT_EQ(neighbours({8, 64}, {1, 8}), Neighbours::apart);  // transposed
   EXPECT_EQ(neighbours({64}, {-1}), Neighbours::apart);

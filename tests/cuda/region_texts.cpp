@@ -1,4 +1,5 @@
-// Writes the texts of the kernels of regions_of_tests(), and a table of them, as a source for the host's compiler.
+// Writes the kernel texts of regions_of_tests(), and a table of the kernels,
+// as a source file for the host's compiler.
 #include <fmt/format.h>
 
 #include <cstdio>

@@ -1,4 +1,4 @@
-// The rounding of results, as a reference for all dtypes.
+// Rounding of results, as a reference for all dtypes.
 #pragma once
 
 #include <algorithm>
@@ -17,14 +17,14 @@ constexpr FloatShape shape_of = float_shape(stave::dtype_of<T>());
 template <class T>
 const double epsilon = epsilon_of(stave::dtype_of<T>());
 
-/// x as a T.
+/// x rounded to T.
 template <class T>
 T rounded(long double x) {
   if constexpr (std::is_integral_v<T>) return static_cast<T>(x);
   else return T(static_cast<stave::Computed<T>>(nearest(x, shape_of<T>)));
 }
 
-/// Bit for bit, or both NaN.
+/// Returns true if a and b have the same bits, or if both are NaN.
 template <class T>
 bool same(T a, T b) {
   if constexpr (std::is_integral_v<T>) {
@@ -35,7 +35,8 @@ bool same(T a, T b) {
   }
 }
 
-/// Whether they are the same; floats, if `ulps` is not 0, within so many, of terms of what size they are a difference of.
+/// Like `same`, but if `ulps` is not 0, finite floats may differ by that many ulp of b
+/// or of `terms`, whichever is larger. `terms` is the size of the terms whose difference b is.
 template <class T>
 bool close(T a, T b, double ulps, double terms) {
   if constexpr (!std::is_integral_v<T>) {

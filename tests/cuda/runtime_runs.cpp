@@ -1,5 +1,6 @@
-// The runtime of a device over a driver that is made up: its streams are queues of work that is done as late as can be, when
-// somebody waits for it. So what relies on work that was only asked for gets wrong bytes here.
+// Tests the runtime of a device over a simulated driver.
+// Its streams are queues whose work runs as late as possible, when the host waits for it.
+// So code that relies on work that has not finished gets wrong bytes.
 #include <gtest/gtest.h>
 
 #include <cuda_runtime_api.h>
@@ -20,7 +21,7 @@
 #include <stave/core/effects/error.h>
 #include <stave/core/op/all_ops.h>
 
-// ---- the driver --------------------------------------------------------------------------------------------
+// ---- the driver --------------------------------------------------------------------------------
 
 namespace {
 
@@ -31,25 +32,31 @@ struct Driver {
   };
   std::recursive_mutex mutex;
   std::map<std::uintptr_t, Stream> streams;
-  std::map<std::uintptr_t, std::pair<Stream*, bool>> events;  // where it was recorded, whether that is done
-  std::map<std::uintptr_t, int>
-      times;  // when an event happened, by a clock on which each piece of work takes a millisecond
+  // The stream of each event, and whether the event has happened.
+  std::map<std::uintptr_t, std::pair<Stream*, bool>> events;
+  // The time of each event, by a clock on which each piece of work takes a millisecond.
+  std::map<std::uintptr_t, int> times;
   int clock = 0;
   std::uintptr_t next = 1;
   std::size_t limit = std::size_t{1} << 32, given_out = 0;
   int waits = 0, wrong_device = 0;
-  std::set<int> contexts;                  // devices that something was set up on
-  bool breaks = false;                     // when it is next waited for
-  cudaError_t broken = cudaSuccess;        // what a kernel did: told by every call from then on that could
-  cudaError_t code = cudaSuccess;          // whether there is a kernel for the device
-  std::map<const void*, int> occupancies;  // asked for so many times
+  // The devices on which a context was created.
+  std::set<int> contexts;
+  // If true, the device fails at the next wait.
+  bool breaks = false;
+  // The error of a kernel. From then on, every call that can report it does.
+  cudaError_t broken = cudaSuccess;
+  // An error if there is no kernel code for the device.
+  cudaError_t code = cudaSuccess;
+  // The number of occupancy queries for each kernel.
+  std::map<const void*, int> occupancies;
 };
 Driver driver;
 thread_local int current_device = 0;
 thread_local cudaError_t last_error = cudaSuccess;
 
 cudaError_t fails(cudaError_t error) { return last_error = error; }
-/// A call that reports what went wrong before.
+/// The result of a call that reports earlier errors.
 cudaError_t done() { return driver.broken == cudaSuccess ? cudaSuccess : fails(driver.broken); }
 
 Driver::Stream& stream_of(cudaStream_t stream) {
@@ -58,7 +65,7 @@ Driver::Stream& stream_of(cudaStream_t stream) {
 }
 void expect_current(const Driver::Stream& stream) { driver.wrong_device += stream.device != current_device; }
 
-/// Does the work of a stream until `done` says so.
+/// Runs the work of a stream until `done` returns true.
 template <class F>
 void work_until(Driver::Stream& stream, F done) {
   while (!done() && !stream.work.empty()) {
@@ -209,7 +216,7 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
 
 const void* stave_cuda::any_kernel() { return &driver; }
 
-// ---- tests -------------------------------------------------------------------------------------------------
+// ---- tests -------------------------------------------------------------------------------------
 
 namespace {
 
@@ -243,7 +250,8 @@ TEST(Runtime, TransfersAnySize) {
     {
       std::vector<char> gone = bytes;
       device.write(memory, gone.data(), count);
-      std::fill(gone.begin(), gone.end(), 0);  // the host's memory is free when write returns
+      // The host's memory may be reused when write returns.
+      std::fill(gone.begin(), gone.end(), 0);
     }
     EXPECT_EQ(read(device, memory, count), bytes) << count;
     device.memory().give(memory, count);
@@ -288,7 +296,8 @@ TEST(Runtime, ReusedMemoryIsWrittenAfterItsReaders) {
   device.write(from, bytes_of(1000, 1).data(), 1000);
   {
     const CurrentDevice current(0);
-    cudaMemcpyAsync(to, from, 1000, cudaMemcpyDeviceToDevice, device.stream());  // a kernel
+    // The copy stands for a kernel.
+    cudaMemcpyAsync(to, from, 1000, cudaMemcpyDeviceToDevice, device.stream());
   }
   device.memory().give(from, 1000);
   void* const again = device.memory().take(1000);
@@ -305,7 +314,7 @@ TEST(Runtime, CopiesBetweenDevicesInTheOrderOfBoth) {
   void *const from = a.memory().take(5000), *const to = b.memory().take(5000);
   a.write(from, bytes_of(5000, 1).data(), 5000);
   b.copy_from(a, to, from, 5000);
-  a.write(from, bytes_of(5000, 2).data(), 5000);  // later than the copy
+  a.write(from, bytes_of(5000, 2).data(), 5000);  // runs after the copy
   a.synchronize();
   EXPECT_EQ(read(b, to, 5000), bytes_of(5000, 1));
   EXPECT_EQ(read(a, from, 5000), bytes_of(5000, 2));
@@ -319,10 +328,11 @@ TEST(Runtime, AnotherLibrarysStreamComesAfterTheWork) {
   void *const ours = device.memory().take(1000), *const to = device.memory().take(1000);
   device.write(ours, bytes_of(1000, 1).data(), 1000);
   device.synchronize();
-  device.write(ours, bytes_of(1000, 2).data(), 1000);  // later, if nobody waits
+  // This write is still pending if there is no wait.
+  device.write(ours, bytes_of(1000, 2).data(), 1000);
   {
     const NoWaiting none;
-    device.lead(device.stream());  // its own is in order as it is
+    device.lead(device.stream());  // the device's own stream is in order already
     const CurrentDevice current(0);
     ASSERT_EQ(cudaStreamCreateWithFlags(&theirs, cudaStreamNonBlocking), cudaSuccess);
     device.lead(theirs);
@@ -362,12 +372,13 @@ TEST(Runtime, AStopwatchMeasuresTheDevicesWork) {
   DeviceRuntime& device = runtime_of(0);
   device.synchronize();
   void* const memory = device.memory().take(64);
-  device.write(memory, bytes_of(64, 1).data(), 64);  // before, and done later
+  // queued before the stopwatch, although it runs later
+  device.write(memory, bytes_of(64, 1).data(), 64);
   const auto stopwatch = device.stopwatch();
   const CurrentDevice current(0);
   for (int i = 0; i < 9; ++i)
-    cudaMemcpyAsync(memory, memory, 0, cudaMemcpyDeviceToDevice,
-                    device.stream());  // nine kernels, and the event itself
+    // Nine kernels; the event itself is the tenth.
+    cudaMemcpyAsync(memory, memory, 0, cudaMemcpyDeviceToDevice, device.stream());
   EXPECT_EQ(stopwatch->elapsed(), std::chrono::milliseconds(10));
   device.memory().give(memory, 64);
 }
@@ -388,7 +399,8 @@ TEST(Runtime, OutOfMemoryIsToldWithSizes) {
   void* const cached = device.memory().take(1 << 20);
   device.memory().give(cached, 1 << 20);
   driver.limit = driver.given_out + 1000;
-  void* const block = device.memory().take((1 << 20) - 5000000 / 8);  // only what the cache gives back is there
+  // The only memory left is the block that the cache gives back.
+  void* const block = device.memory().take((1 << 20) - 5000000 / 8);
   EXPECT_NE(block, nullptr);
   EXPECT_EQ(
       text_of<stave::DeviceError>([&] { device.memory().take(8 << 20); })
@@ -460,7 +472,7 @@ TEST(Runtime, ReadingUnderNoWaitingThrowsThoughTheDeviceIsDone) {
   device.memory().give(memory, 64);
 }
 
-// However much is written, and however many writes there are, the kernels before them go on meanwhile.
+// The kernels before a write keep running during it, for any size and number of writes.
 TEST(Runtime, WritesDoNotDrainTheQueue) {
   DeviceRuntime& device = runtime_of(0);
   device.synchronize();
@@ -479,7 +491,7 @@ TEST(Runtime, WritesDoNotDrainTheQueue) {
   EXPECT_TRUE(ran);
   driver.streams.at(reinterpret_cast<std::uintptr_t>(device.stream())).work.emplace_back([] {});
   const std::size_t given_out = driver.given_out;
-  driver.limit = given_out;  // no memory for a detour
+  driver.limit = given_out;  // no memory for a staging buffer
   device.write(big, bytes_of(large, 7).data(), large);
   driver.limit = std::size_t{1} << 32;
   EXPECT_EQ(read(device, big, large), bytes_of(large, 7));
@@ -489,22 +501,23 @@ TEST(Runtime, WritesDoNotDrainTheQueue) {
 
 TEST(Runtime, ADeviceThatNobodyUsedIsNotSetUpByMakingItCurrentAgain) {
   DeviceRuntime& device = runtime_of(1);
-  std::thread([&] {  // which has device 0 current, as every thread at first
+  // In a new thread, device 0 is the current one.
+  std::thread([&] {
     driver.contexts.erase(0);
     void* const memory = device.memory().take(64);
     device.write(memory, bytes_of(64, 3).data(), 64);
     device.memory().give(memory, 64);
     EXPECT_EQ(driver.contexts.count(0), 0u);
     EXPECT_EQ(driver.contexts.count(1), 1u);
-  })
-      .join();
+  }).join();
 }
 
 TEST(Runtime, BlocksAreAsManyAsRunAtOnce) {
   const auto kernel = [](int) {};
   const void* const name = reinterpret_cast<const void*>(+kernel);
   runtime_of(0);
-  for (int i = 0; i < 3; ++i) EXPECT_EQ(blocks_at_once(name), 6);  // 1536 threads, 256 each
+  // 1536 threads, 256 for each block.
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(blocks_at_once(name), 6);
   EXPECT_EQ(driver.occupancies[name], 1);
   struct NoScratch final : Scratch {
     void* allocate(std::size_t) override { return nullptr; }

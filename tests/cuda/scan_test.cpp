@@ -1,4 +1,5 @@
-// Scans: plans, and the bodies of the kernels executed on the host, against going from element to element, and the CPU.
+// Tests scans: plans, and the bodies of the kernels executed on the host, against a loop over
+// elements and against the CPU backend.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -21,7 +22,7 @@ using namespace stave_test;
 using stave::OpId;
 using stave::ScanAttributes;
 
-// ---- on the host -------------------------------------------------------------------------------------------
+// ---- on the host -------------------------------------------------------------------------------
 
 template <class Step>
 void scan_on_host(const ScanPlan& plan, Machine machine) {
@@ -87,9 +88,10 @@ Array scanned_by_cpu(OpId op, std::vector<Array>& x, int axis, bool reverse) {
   return out;
 }
 
-// ---- the reference: from element to element ----------------------------------------------------------------
+// ---- the reference: from element to element ----------------------------------------------------
 
-/// W: what is computed in. Also the size of what was added, to which rounding is relative.
+/// Compares a scan with one computed in type W. The rounding error is relative to `size`,
+/// the sum of the absolute values of the terms.
 template <class T, class W>
 void expect_scanned(OpId op, std::vector<Array>& x, int axis, bool reverse, Array& out) {
   const auto along = static_cast<std::size_t>(axis);
@@ -122,7 +124,7 @@ void expect_scanned(OpId op, std::vector<Array>& x, int axis, bool reverse, Arra
   });
 }
 
-/// NaN from the first one on.
+/// Compares a cummax or cummin. From the first NaN on, results are NaN.
 template <class T>
 void expect_extremes(OpId op, std::vector<Array>& x, int axis, bool reverse, Array& out) {
   const auto along = static_cast<std::size_t>(axis);
@@ -154,9 +156,9 @@ void expect_scan(OpId op, std::vector<Array>& x, int axis, bool reverse) {
   EXPECT_EQ(scanned(op, x, axis, reverse, small).memory, out.memory) << "depends on the machine";
 }
 
-// ---- inputs ------------------------------------------------------------------------------------------------
+// ---- inputs ------------------------------------------------------------------------------------
 
-/// Factors near 1 in size, among them now and then 0, infinity and NaN.
+/// Factors close to 1 or -1; with `wild`, sometimes 0, infinity or NaN.
 template <class T>
 void fill_with_factors(Array& x, std::mt19937& random, bool wild) {
   for (std::size_t i = 0; i < x.memory.size() / sizeof(T); ++i) {
@@ -225,7 +227,7 @@ TEST_P(Scan, integers_are_the_cpus) {
 std::string name_of_scan(const testing::TestParamInfo<OpId>& of) { return record_of(of.param).name; }
 INSTANTIATE_TEST_SUITE_P(All, Scan, testing::ValuesIn(scans), name_of_scan);
 
-// ---- where runs of elements leave the range of float64 -----------------------------------------------------
+// ---- where runs of elements leave the range of float64 -----------------------------------------
 
 template <class T>
 std::vector<Array> rows_of(const std::vector<std::vector<double>>& inputs) {
@@ -281,7 +283,8 @@ TEST(ScanMeaning, what_is_carried_on_is_not_rounded_to_16_bits) {
   auto decay = rows_of<stave::Float16>({runs({{1, 4000}}), runs({{2048, 1}, {1, 1}, {0x1p-24, 3998}})});
   Array states = scanned(OpId::linear_recurrence, decay, 0, false);
   EXPECT_EQ(states.at<stave::Float16>(1), 2048);
-  EXPECT_EQ(states.at<stave::Float16>(2), 2050);  // 2049 + 2^-24
+  // 2049 + 2^-24.
+  EXPECT_EQ(states.at<stave::Float16>(2), 2050);
 }
 
 TEST(ScanMeaning, sums_of_doubles_carry_what_rounding_lost) {
@@ -304,7 +307,7 @@ TEST(ScanSteps, what_maps_do_together_is_what_they_do_in_turn) {
   EXPECT_TRUE(R::fits({.5, 1}, HUGE_VAL));
 }
 
-// ---- dispatch ----------------------------------------------------------------------------------------------
+// ---- dispatch ----------------------------------------------------------------------------------
 
 class NoScratch : public Scratch {
  public:
@@ -331,7 +334,7 @@ TEST(ScanDispatch, no_kernel_is_an_error_that_says_for_what) {
   }
 }
 
-// ---- plans -------------------------------------------------------------------------------------------------
+// ---- plans -------------------------------------------------------------------------------------
 
 ScanPlan plan_of(const Shape& shape, int axis) {
   static char memory[64];  // never read

@@ -1,4 +1,5 @@
-// Softmax: plans, and the body of the kernel executed on the host, against the definition in long double, and the CPU.
+// Tests softmax: plans, and the body of the kernel executed on the host, against the definition
+// in long double and against the CPU backend.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -20,7 +21,7 @@ namespace {
 using namespace stave_test;
 using stave::OpId;
 
-// ---- on the host -------------------------------------------------------------------------------------------
+// ---- on the host -------------------------------------------------------------------------------
 
 template <class E>
 void softmax_on_host(const SoftmaxPlan& plan, Machine machine) {
@@ -49,10 +50,11 @@ Array computed(OpId op, int axis, Array& x, Machine machine = large) {
   return out;
 }
 
-// ---- the definition ----------------------------------------------------------------------------------------
+// ---- the definition ----------------------------------------------------------------------------
 
-/// What is rounded: x - max, which makes its exponential wrong by |x - max| / 2 ulp, the exponential (2 ulp by CUDA), the result; that
-/// of 16 bits once more.
+/// Compares a result with its exact value. Rounding errors come from x - max, which changes its
+/// exponential by |x - max| / 2 ulp; from the exponential (2 ulp in CUDA); and from the result.
+/// A 16-bit result is rounded once more.
 template <class E>
 void expect_one(E result, long double exact, bool logarithm) {
   using T = stave::Computed<E>;
@@ -65,7 +67,8 @@ void expect_one(E result, long double exact, bool logarithm) {
     EXPECT_EQ(got, static_cast<T>(exact));
     return;
   }
-  if constexpr (stave::is_half<E>) {  // as good as exact before it is rounded
+  // The value is nearly exact before it is rounded.
+  if constexpr (stave::is_half<E>) {
     const auto nearest = static_cast<T>(rounded<E>(exact));
     if (nearest == got) return;
     const double least = std::ldexp(epsilon<E>, shape_of<E>.least);
@@ -134,7 +137,7 @@ TEST(Softmax, any_axis_and_layout) {
   }
 }
 
-// Rows that a tile keeps, those that it does not, and those in parts; and columns likewise.
+// Rows that a tile holds, longer rows, and rows that are split into parts; and columns likewise.
 TEST(Softmax, long_rows_and_columns) {
   std::mt19937 random(2);
   for (Dtype dtype : floats)
@@ -149,7 +152,7 @@ TEST(Softmax, long_rows_and_columns) {
       }
 }
 
-// Where the first part of a row has nothing but -inf, where all have, and where one element decides.
+// The first part of a row is all -inf, all parts are, or a single element determines the result.
 TEST(Softmax, infinities_in_parts) {
   for (Dtype dtype : floats)
     for (const Shape& shape : {Shape{1, 40}, Shape{1, 100000}, Shape{100000, 1}, Shape{30000, 2}})
@@ -193,7 +196,7 @@ TEST(Softmax, sums_are_wider_than_elements) {
   EXPECT_EQ(y.at<float>(x.shape[1] - 1), 1 / (3 * 0x1p23f));
 }
 
-// The inverse of a sum, were it rounded to a float, would be wrong in all elements of a row alike.
+// If the inverse of a sum were rounded to float, all weights of the row would have the same error.
 TEST(Softmax, weights_add_up_to_one) {
   std::mt19937 random(6);
   for (Index n : {4000, 20000}) {
@@ -236,7 +239,7 @@ TEST(Softmax, agrees_with_the_cpu) {
   }
 }
 
-// ---- dispatch ----------------------------------------------------------------------------------------------
+// ---- dispatch ----------------------------------------------------------------------------------
 
 class NoScratch : public Scratch {
  public:
@@ -256,7 +259,7 @@ TEST(SoftmaxDispatch, floats_and_nothing_else) {
   }
 }
 
-// ---- plans -------------------------------------------------------------------------------------------------
+// ---- plans -------------------------------------------------------------------------------------
 
 alignas(256) char memory[256];  // never read
 View view_of(const Shape& shape, const Strides& strides, Dtype dtype = Dtype::float32) {
@@ -277,7 +280,8 @@ TEST(SoftmaxPlans, a_row_of_8192_floats_is_read_once_by_a_block) {
   EXPECT_EQ(args.parts, 1);
   EXPECT_TRUE(plan_of({8192, 4096}, 1, Dtype::float64).resident);
   EXPECT_TRUE(plan_of({8192, 8192}, 1, Dtype::float16).resident);
-  EXPECT_FALSE(plan_of({8192, 8193}, 1, Dtype::bfloat16).resident);  // of floats, which a tile keeps
+  // A tile keeps bfloat16 elements as floats.
+  EXPECT_FALSE(plan_of({8192, 8193}, 1, Dtype::bfloat16).resident);
   EXPECT_FALSE(plan_of({8192, 8193}, 1).resident);
   EXPECT_EQ(plan_of({8192, 8193}, 1).parts, 1);
 }
@@ -293,10 +297,10 @@ TEST(SoftmaxPlans, columns_are_read_line_by_line) {
   const SoftmaxArgs args = plan_of({64, 200, 512}, 1);
   EXPECT_TRUE(args.columns);
   EXPECT_TRUE(args.resident);
-  EXPECT_LE(args.lanes(), 8);  // of 32 columns at least
+  EXPECT_LE(args.lanes(), 8);  // at least 32 columns for a block
   const SoftmaxArgs narrow = plan_of({64, 1000, 512}, 1);
   EXPECT_TRUE(narrow.resident);
-  EXPECT_EQ(narrow.lanes(), 32);  // of 8 columns, a sector of each row
+  EXPECT_EQ(narrow.lanes(), 32);  // 8 columns for a block: one sector of each row
   const SoftmaxArgs tall = plan_of({8192, 8192}, 0);
   EXPECT_FALSE(tall.resident);
   EXPECT_EQ(tall.lanes(), 8);

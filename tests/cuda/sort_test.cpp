@@ -1,4 +1,5 @@
-// sort and argsort: plans, keys, and the bodies of the kernels executed on the host, with std::stable_sort for the sort by radix.
+// Tests sort and argsort: plans, keys, and the bodies of the kernels executed on the host,
+// with std::stable_sort instead of the radix sort.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -16,9 +17,9 @@ using namespace stave_test;
 using stave::OpId;
 using stave::SortAttributes;
 
-// ---- on the host -------------------------------------------------------------------------------------------
+// ---- on the host -------------------------------------------------------------------------------
 
-/// Keys of which only the lower `bits` count.
+/// Sorts by the lower `bits` of the keys.
 void sort_pairs_on_host(SortArgs& args, int bits) {
   std::vector<std::pair<std::uint64_t, std::uint32_t>> pairs;
   for (Index i = 0; i < args.count; ++i)
@@ -36,7 +37,7 @@ void place_on_host(OpId op, Dtype dtype, const HostBlock& block, const SortArgs&
   stave::visit_size(stave::size_of(dtype), [&](auto element) { place_elements_body<decltype(element)>(block, args); });
 }
 
-/// The steps of the driver.
+/// Runs the steps of the backend's driver.
 Array sorted(OpId op, Array& x, int axis, bool descending, Dtype positions = Dtype::int32,
              Index most = SortPlan::most_in_batch) {
   Array out = contiguous(x.shape, op == OpId::sort ? x.dtype : positions);
@@ -58,7 +59,7 @@ Array sorted(OpId op, Array& x, int axis, bool descending, Dtype positions = Dty
   return out;
 }
 
-// ---- the reference -----------------------------------------------------------------------------------------
+// ---- the reference -----------------------------------------------------------------------------
 
 template <class T>
 bool before(T a, T b) {
@@ -138,7 +139,7 @@ TEST(SortKeys, are_in_the_order_of_elements) {
   EXPECT_EQ(key_of(-0.f), key_of(0.f));
   EXPECT_EQ(key_of(-nan), key_of(nan));
   EXPECT_EQ(key_of(std::numeric_limits<float>::quiet_NaN()), 0xffffffffu);
-  // All there are, but for NaN.
+  // All float16 values except NaN.
   for (std::uint32_t bits = 0; bits < 0x7c00; ++bits) {
     const auto half = [](std::uint32_t of) {
       return __builtin_bit_cast(stave::Float16, static_cast<std::uint16_t>(of));
@@ -151,7 +152,7 @@ TEST(SortKeys, are_in_the_order_of_elements) {
   EXPECT_LT(key_of(stave::BFloat16(-inf)), key_of(stave::BFloat16(-3e38)));
 }
 
-// ---- plans -------------------------------------------------------------------------------------------------
+// ---- plans -------------------------------------------------------------------------------------
 
 SortPlan plan_of(const Shape& shape, int axis, Dtype dtype, bool descending = false) {
   static char memory[64];  // never read

@@ -1,4 +1,4 @@
-// Strided arrays of any layout, drawn at random, for tests of kernels on the host.
+// Strided arrays with random layouts, for tests of kernels on the host.
 #pragma once
 
 #include <algorithm>
@@ -17,13 +17,14 @@ using stave::Shape;
 using stave::Strides;
 using stave::View;
 
-/// A view into memory of its own.
+/// An array that owns its memory.
 struct Array {
   Dtype dtype = Dtype::float32;
   Shape shape;
   Strides strides;
   std::vector<char> memory;
-  Index origin = 0;  // of element (0, ..., 0), in elements
+  // The offset of element (0, ..., 0), in elements.
+  Index origin = 0;
 
   View view() {
     return {memory.data() + origin * static_cast<Index>(stave::size_of(dtype)), dtype, std::span<const Index>(shape),
@@ -41,8 +42,9 @@ inline Array contiguous(const Shape& shape, Dtype dtype) {
   return array;
 }
 
-/// Axes in any order in memory, with gaps, walked backwards, or broadcast; exactly as large as its elements reach. The first
-/// element may stand anywhere, so that rows begin at any distance from a whole pack.
+/// A random layout: axes in any order in memory, with gaps, reversed or broadcast.
+/// The memory ends at the last element. The first element may be at any offset,
+/// so that rows begin at any distance from an aligned pack.
 inline Array any_layout(const Shape& shape, Dtype dtype, std::mt19937& random) {
   Array array{dtype, shape, shape, {}};
   std::vector<std::size_t> order(shape.size());
@@ -75,7 +77,8 @@ inline Shape any_shape(std::mt19937& random) {
   }
 }
 
-/// Small numbers, so that many are equal; among floats infinities, NaN and -0, seldom or (`wild`) often.
+/// Small numbers, so that many are equal. Floats include infinities, NaN and -0,
+/// seldom or (with `wild`) often.
 template <class T>
 T any_element(std::mt19937& random, bool wild = false) {
   if constexpr (std::is_same_v<T, bool>) {

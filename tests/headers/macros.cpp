@@ -1,6 +1,7 @@
-// All public headers, after the macros of other libraries that are named like ordinary words: none
-// of them may matter. The standard's headers come first, as they do in programs that include such a
-// library before Stave: so libstdc++, which ends some of these macros by itself, does not hide one.
+// Compiles all public headers after the macros of other libraries that are named like ordinary
+// words, none of which may affect the headers. The standard's headers are included first,
+// as in programs that include such a library before Stave. Otherwise libstdc++,
+// which undefines some of these macros, would hide an error.
 #include <pthread.h>
 #include <algorithm>
 #include <any>
@@ -60,7 +61,7 @@
 
 #define BROKEN @a macro of another library @
 
-// Qt, unless QT_NO_KEYWORDS.
+// Qt, unless QT_NO_KEYWORDS is defined.
 #define slots BROKEN
 #define signals BROKEN
 #define emit BROKEN
@@ -68,7 +69,7 @@
 #define forever BROKEN
 #define Q_SLOTS BROKEN
 
-// X11/X.h, Xlib.h, Xutil.h.
+// X11/X.h, Xlib.h and Xutil.h.
 #define None BROKEN
 #define Bool BROKEN
 #define Status BROKEN
@@ -108,11 +109,11 @@
 #define LineSolid BROKEN
 #define GrabModeSync BROKEN
 
-// <complex.h>, of C.
+// <complex.h> of C.
 #define I BROKEN
 #define _Complex_I BROKEN
 
-// <windows.h>, and what it includes.
+// <windows.h> and the headers that it includes.
 #define min(a, b) BROKEN
 #define max(a, b) BROKEN
 #define near BROKEN
@@ -143,7 +144,7 @@
 #define GetMessage BROKEN
 #define ReportEvent BROKEN
 
-// <termios.h>, Arduino.
+// <termios.h> and Arduino.
 #define B0 BROKEN
 #define B1 BROKEN
 #define B50 BROKEN
@@ -162,7 +163,7 @@
 #define bit(b) BROKEN
 #define lowByte(w) BROKEN
 
-// <sys/sysmacros.h>, <sys/param.h>, gnu++20.
+// <sys/sysmacros.h>, <sys/param.h> and gnu++20.
 #define major(device) BROKEN
 #define minor(device) BROKEN
 #define makedev(a, b) BROKEN
@@ -171,7 +172,7 @@
 #define unix BROKEN
 #define linux BROKEN
 
-// AssertMacros.h and Objective-C, of Apple.
+// Apple's AssertMacros.h and Objective-C.
 #define check(x) BROKEN
 #define check_noerr(x) BROKEN
 #define verify(x) BROKEN
@@ -183,7 +184,7 @@
 #define YES BROKEN
 #define NO BROKEN
 
-// <assert.h>, <math.h>, <curses.h>, logging and testing.
+// <assert.h>, <math.h>, <curses.h>, and libraries for logging and testing.
 #undef assert
 #define assert(x) BROKEN
 #define DOMAIN BROKEN

@@ -1,5 +1,5 @@
-// Names that programs give to what is theirs, beside `using namespace stave`: none of them is a
-// name of Stave's, too.
+// Names that programs commonly define, beside `using namespace stave`.
+// None of them may be a name of Stave.
 #include <stave/stave.h>
 using namespace stave;
 

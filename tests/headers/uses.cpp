@@ -1,5 +1,5 @@
-// All public headers, and uses of most of their templates: compiled with the warnings that careful
-// projects have on, none may come.
+// All public headers, and uses of most of their templates, compiled with the warnings that careful
+// projects enable. No warning may appear.
 #include <stave/stave.h>
 
 #include <stave/backends/cpu/own_kernels.h>

@@ -1,4 +1,4 @@
-// Effects without tensors: an interceptor, a controller that stops, a generator.
+// Effects without tensors: an interceptor, a controller that stops the program, and a generator.
 #include <cstdio>
 #include <memory>
 

@@ -1,5 +1,6 @@
-// host MODULE: a program that links Stave, as the module does which it loads. An effect is the same to both by its type, and a
-// handler of either answers what the other performs; what the plugin made goes on when its handlers have ended and it is closed.
+// host MODULE: a program that links Stave and loads a module that links Stave too.
+// Both identify an effect by its type, so a handler of one answers effects that the other performs.
+// Values that the plugin made remain valid when its handlers have ended and it is closed.
 #include <dlfcn.h>
 
 #include <cmath>

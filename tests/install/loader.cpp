@@ -1,4 +1,5 @@
-// loader MODULE: loads a module that links Stave into a program that does not, at its own time, and calls it.
+// loader MODULE: a program that does not link Stave. At run time it loads a module that does,
+// and calls it.
 #include <dlfcn.h>
 
 #include <cstdio>

@@ -4,7 +4,7 @@
 
 using namespace stave;
 
-// An operation of the project's own.
+// An operation that the project defines.
 const Op op_twice = define_op({
     .name = "twice",
     .infer = [](const Call& call, SmallVector<Abstract, 1>& outputs) { outputs.push_back(abstract(call.input(0))); },

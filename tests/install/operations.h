@@ -1,4 +1,4 @@
-// Seen by operations.cpp, too.
+// Also included by operations.cpp.
 #pragma once
 
 #include <stave/backends/cpu/own_kernels.h>

@@ -1,4 +1,4 @@
-// An operation with kernels of its own, from a static library.
+// Uses an operation with its own kernels, from a static library.
 #include <cstdio>
 
 #include <stave/stave.h>

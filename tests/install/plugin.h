@@ -1,4 +1,5 @@
-// What a program may ask of the plugin, and what effects they share. Both are compiled with everything else hidden.
+// The plugin's functions, and the effects that it shares with the program.
+// Everything else in both is compiled with hidden visibility.
 #pragma once
 
 #include <stave/stave.h>
@@ -13,16 +14,16 @@ struct Loud {
   int unhandled() const { return -1; }
 };
 
-/// d(x^2)/dx at 3.
+/// d(x^2)/dx at x = 3.
 PLUGIN double plugin_gradient();
-/// Perform these effects.
+/// Each performs its effect: `plugin_asks_rate` performs Rate, `plugin_asks_loud` performs Loud.
 PLUGIN double plugin_asks_rate();
 PLUGIN int plugin_asks_loud();
-/// body() under a handler of the plugin's that answers Rate by 7.
+/// The result of body() under a handler of the plugin that answers Rate with 7.
 PLUGIN double plugin_answers(double (*body)());
-/// The operations of body that a handler of the plugin's sees.
+/// The number of operations of body() that a handler of the plugin receives.
 PLUGIN int plugin_counts(void (*body)());
-/// Whether a Profile that the plugin installs sees a sin in body.
+/// Returns true if a Profile that the plugin installs records a sin in body().
 PLUGIN bool plugin_profiles_sin(void (*body)());
-/// sin(x), with a note on it that has ended since.
+/// Sets `result` to sin(x) with a note on it. The note's owner has ended when the function returns.
 PLUGIN void plugin_notes(const stave::Tensor& x, stave::Tensor& result);

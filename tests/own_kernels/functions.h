@@ -1,4 +1,5 @@
-// X(name, operands, function): operations that are compared, with kernels of their own, to what the library makes of the function.
+// X(name, operands, function): operations with their own kernels.
+// The test compares each with the library's evaluation of the function.
 #pragma once
 
 #include <stave/core/op/all_ops.h>

@@ -8,7 +8,8 @@ namespace own {
 STAVE_OWN_FUNCTIONS(X)
 #undef X
 
-// Each of the library's. What floats have no kernel for gives something else here, and no loop is taken for it.
+// An operation for each of the library's. Where a function has no kernel for floats,
+// the operation computes something else, and the test does not run a loop for it.
 #define X(name, Struct)                                       \
   STAVE_ELEMENTWISE_OPERATION(own_##name, [](const auto& x) { \
     if constexpr (requires { name(x); }) return name(x);      \

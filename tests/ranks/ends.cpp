@@ -1,4 +1,5 @@
-// A program of several processes that ends as its argument says; tests/ranks/CMakeLists.txt says what it must print, and that it ends.
+// A program of several processes that ends in the way that its argument names.
+// tests/ranks/CMakeLists.txt gives the output that it must print, and checks that it ends.
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>

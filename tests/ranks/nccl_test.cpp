@@ -1,5 +1,5 @@
-// What collectives of tensors on a device ask of NCCL, which is made up (made_up/), as is the device. That the results are right
-// ranks_test says.
+// Tests the NCCL calls that collectives of tensors on a device make.
+// NCCL and the device are simulated (made_up/). ranks_test checks the results.
 #include <dlfcn.h>
 
 #include <cmath>
@@ -34,14 +34,15 @@ Tensor there(const Tensor& x) {
   return to(x, cuda(0));
 }
 
-/// Its calls since this was asked last.
+/// The simulated library's calls since the last call of this function.
 std::string calls() {
   static void* const library = dlopen("libnccl.so.2", RTLD_NOW);
   return reinterpret_cast<const char* (*)()>(dlsym(library, "made_up_calls"))();
 }
 template <class F>
 std::string calls_of(F f) {
-  with(all(), [] { return psum(there(ones({})), "i"); });  // they have met
+  // A first call, which creates the communicator.
+  with(all(), [] { return psum(there(ones({})), "i"); });
   calls();
   f();
   return calls();
@@ -53,7 +54,8 @@ std::string calls_of_psum(Dtype dtype) {
 template <class F>
 std::string error_of(F f) {
   try {
-    with(static_cast<Handles<Call, AxisSize>&>(all()), f);  // not to end all
+    // Handlers other than Ranks' own, so that an exception does not end all processes.
+    with(static_cast<Handles<Call, AxisSize>&>(all()), f);
   } catch (const Error& error) {
     return error.what();
   }
@@ -105,12 +107,12 @@ TEST(Nccl, OnlyThoseWhoGiveOrGetExchange) {
   EXPECT_EQ(found.to_vector<float>(), std::vector<float>(3, place() == 1 ? 1.F : 0.F));
 }
 
-// What is asked for stands in the device's queue, with the work before and after it; memory that is given back meanwhile is not
-// taken before its time.
+// The work of collectives is in the device's queue, in order with the work before and after it.
+// Memory that is freed meanwhile is not reused too early.
 TEST(Nccl, NobodyWaits) {
   const int n = size();
   Tensor x = there(full({1000}, 1.0, float64));
-  with(all(), [&] { return psum(x, "i"); });  // they have met
+  with(all(), [&] { return psum(x, "i"); });  // a first call, which creates the communicator
   late_device().synchronize();
   const int reads = late_device().reads;
   for (int i = 0; i < 20; ++i)
@@ -128,7 +130,8 @@ TEST(Nccl, IsNamed) {
   EXPECT_EQ(all().describe(), fmt::format("Ranks \"i\" (place {} of {}, cuda:0 by NCCL)", place(), size()));
 }
 
-// A place has one device with which it goes by NCCL: which of its devices a tensor is on is nobody else's business.
+// A place uses one device for NCCL. A tensor may be on another of its devices,
+// which does not affect the other places.
 TEST(Nccl, TensorsOfAnotherDeviceGoByTheFirst) {
   static auto& second = *new stave_test::LateDevice(1);
   const Device device = cuda(place() == 0 ? 1 : 0);
@@ -137,8 +140,8 @@ TEST(Nccl, TensorsOfAnotherDeviceGoByTheFirst) {
   const std::string asked = calls_of([&] {
     found = with(all(), [&] {
       Tensor sum = psum(x, "i");
-      // The first place has waited for the others' streams, as its result went to another device. A stream that is made up
-      // goes on only when its place waits too.
+      // The first place has waited for the other places' streams, because its result was copied
+      // to another device. A simulated stream makes progress only when its own place waits.
       late_device().synchronize();
       return sum;
     });
@@ -196,7 +199,7 @@ TEST(Nccl, FailuresSayWhat) {
             std::vector<float>(static_cast<std::size_t>(2 * size()), 1.F));
 }
 
-// What is recorded of a device's work would be launched without NCCL's knowing.
+// A recording of the device's work would be launched without calls of NCCL.
 TEST(Nccl, CompiledProgramsAreNotRecorded) {
   const Tensor x = there(full({4}, 1.0 + place(), float32));
   with(all(), [&] { return psum(x, "i"); });
@@ -219,7 +222,7 @@ TEST(Nccl, CompiledProgramsAreNotRecorded) {
   EXPECT_EQ(late_device().refusals, 1);
 }
 
-// By the thread that sows, among the other collectives.
+// The thread that sows makes the NCCL calls, in order with the other collectives.
 TEST(Nccl, CotangentSumsDoNotWait) {
   const Tensor w = there(full({4}, 2.0, float32));
   with(all(), [&] { return psum(w, "i"); });

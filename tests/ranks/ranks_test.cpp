@@ -1,6 +1,6 @@
-// Ranks under mpirun: each function beside the same one by vmap over all places' data. Run by
-// tests/ranks/CMakeLists.txt with 1, 2, 4 and 9 processes, of tensors on the CPU and on devices
-// that are made up; by run_gpu.sh of tensors on a GPU.
+// Tests Ranks under mpirun. Each function is compared with the same function under vmap over
+// the data of all places. tests/ranks/CMakeLists.txt runs it with 1, 2, 4 and 9 processes,
+// with tensors on the CPU and on simulated devices; run_gpu.sh runs it with tensors on a GPU.
 #include <cmath>
 #include <cstring>
 #include <vector>
@@ -34,7 +34,7 @@ testing::Environment* const no_device_no_tests = testing::AddGlobalTestEnvironme
 
 Tensor there(const Tensor& x) { return to(x, device_of_tests()); }
 
-// Numbers for each place, the same in all processes: [places, ...].
+// Numbers for each place, with shape [places, ...]; all processes have the same ones.
 Tensor data(const Shape& shape, Dtype dtype) {
   Shape every = shape;
   every.insert(every.begin(), all().size());
@@ -45,7 +45,8 @@ Tensor data(const Shape& shape, Dtype dtype) {
 
 using Function = std::function<Tensor(const Tensor&)>;
 
-// f of this place's data is what f has there as a lane, to rounding: and bit for bit the same again.
+// Checks that f of this place's data equals this place's lane of vmap(f), up to rounding,
+// and that a second run gives the same bits.
 void expect_as_lanes(const Function& f, const Tensor& x, double tolerance, const std::string& what) {
   const Tensor expected = vmap(f, {.axis_name = "i"})(x)[all().place()];
   const Tensor found = with(all(), [&] { return f(x[all().place()]); });
@@ -125,7 +126,8 @@ TEST(Ranks, DerivativesAreThoseOfAllPlaces) {
   }
 }
 
-// Transforms may stand around Ranks, too: what they see exchanges by itself, in the backward pass and of all lanes.
+// Transforms may also be outside Ranks: the operations that they perform are exchanged
+// automatically, in the backward pass and for all lanes.
 TEST(Ranks, TransformsAroundThemSeeTheSame) {
   const Index n = all().size();
   for (const Named& collective : collectives()) {
@@ -195,7 +197,7 @@ TEST(Ranks, AreNamedInErrors) {
   EXPECT_THROW(Ranks(""), TransformError);
 }
 
-// ---- sums while the backward pass goes on ----------------------------------------------------------------------------
+// ---- sums during the backward pass -------------------------------------------------------------
 
 Tensor two_layers(const Tensor& w1, const Tensor& w2, const Tensor& x) {
   Tensor h = x;
@@ -255,7 +257,7 @@ TEST(CotangentSums, RefuseWhatTheyCannotTake) {
   EXPECT_THROW(vmap(inside)(ones({2, 3})), TransformError);
 }
 
-// More than one of MPI's counts holds is not tried here; a large one is.
+// Tests one large tensor, but none with more elements than an MPI count can hold.
 TEST(Ranks, LargeTensors) {
   const Tensor x = there(full({1 << 22}, static_cast<double>(all().place() + 1), float64));
   const double n = static_cast<double>(all().size());

@@ -115,7 +115,8 @@ Array lane(const Array& x, Index axis, Index index) {
 
 std::optional<Dtype> common(Dtype a, Dtype b) {
   constexpr Dtype B = bool_, u8 = uint8, u16 = uint16, u32 = uint32, u64 = uint64, i8 = int8, i16 = int16, i32 = int32,
-                  i64 = int64, h = float16, bf = bfloat16, f = float32, d = float64, __ = bool_;  // __: there is none
+                  // `__` marks pairs that have no common dtype.
+      i64 = int64, h = float16, bf = bfloat16, f = float32, d = float64, __ = bool_;
   // clang-format off
   constexpr Dtype dtypes[dtype_count][dtype_count] = {
       //  B   u8   u16  u32  u64  i8   i16  i32  i64  h   bf  f  d
@@ -139,7 +140,7 @@ std::optional<Dtype> common(Dtype a, Dtype b) {
 
 Dtype promoted(Dtype a, Dtype b) { return common(a, b).value(); }
 
-// ---- between arrays and tensors ---------------------------------------------------------------------------
+// ---- between arrays and tensors ----------------------------------------------------------------
 
 const char* name_of(Layout layout) {
   constexpr const char* names[] = {"contiguous", "transposed", "broadcast", "stepped", "mixed", "zero-size", "rank 0"};
@@ -175,7 +176,8 @@ Tensor repeated(const Array& x, Index axis) {
   return broadcast_to(to_tensor(make(x.dtype, once, x)), x.shape);
 }
 
-// Every second element of the last axis, between others; the first of several axes reversed.
+// A view of every second element of the last axis. The array behind it has other elements between
+// them; if there are several axes, the first is reversed.
 Tensor stepped(const Array& x) {
   Shape wide = x.shape;
   wide.back() = 2 * wide.back() + 1;
@@ -193,7 +195,7 @@ Tensor stepped(const Array& x) {
 }  // namespace
 
 Tensor to_tensor(const Array& x, Layout layout, Index axis) {
-  if (x.shape.rank() == 0) {  // an element in the middle of a vector
+  if (x.shape.rank() == 0) {  // A rank-0 operand is an element in the middle of a vector.
     return layout == Layout::contiguous ? to_tensor(x) : to_tensor(Array{x.dtype, {3}, {1, x.values[0], 1}})(1);
   }
   const Tensor result = layout == Layout::transposed  ? transposed(x)

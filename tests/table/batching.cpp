@@ -1,6 +1,6 @@
-// vmap against a loop over lanes. The loop gets each lane's values as contiguous tensors of their own; vmap gets all lanes in
-// one array that lies as the layout says, with the lanes along the first, the last or the second last axis, and with every
-// choice of operands left unmapped.
+// Compares vmap with a loop over lanes. The loop gets each lane's values as separate contiguous
+// tensors. vmap gets all lanes in one array in the case's layout, with the lanes along the first,
+// last or second last axis, and with every choice of operands left unmapped.
 
 #include <algorithm>
 
@@ -16,16 +16,17 @@ namespace {
 
 using Function = std::function<Outputs(std::span<const Tensor>)>;
 
-/// Along which axis each input has the lanes, and where the results get them.
+/// The axes along which the inputs have the lanes, and the axis along which the results get them.
 struct Mapping {
   std::vector<MapAxis> in;
   Index out = 0;
 };
 
-/// -2 where there are two axes with the lanes', else -1.
+/// The axis number -2 if the tensor with lanes has at least two axes, else -1.
 Index second_last(int rank) { return rank >= 1 ? -2 : -1; }
 
-/// All inputs along one axis; then every proper subset of them (of many: each one alone), first and last axes in turn.
+/// All inputs mapped along one axis; then every proper subset of them (of many inputs:
+/// each one alone), along the first and last axes in turn.
 std::vector<Mapping> mappings(const Case& c) {
   const std::size_t n = c.arrays.size();
   const auto all_along = [&](auto axis_of) {
@@ -59,7 +60,7 @@ std::string text(const Mapping& mapping) {
   return "in_axes " + text(mapping.in) + ", out_axes " + std::to_string(mapping.out);
 }
 
-/// `out` for a result of this rank: -2 becomes -1 where there is one axis only.
+/// `out` for a result of this rank: -2 becomes -1 if the result with lanes has only one axis.
 Index out_axis(Index out, int rank) { return out == -2 ? second_last(rank) : out; }
 
 /// vmap(f) with the lanes of all results along `out`.
@@ -90,7 +91,8 @@ Arrays out_lanes(const Arrays& results, Index out, Index index) {
   return lanes;
 }
 
-/// The inputs of a case for vmap: values and tensors, with an axis of `size` lanes in each mapped one.
+/// The inputs of a case for vmap, as values and as tensors; each mapped input has an axis of `size`
+/// lanes.
 struct Batch {
   Arrays arrays;
   std::vector<Tensor> tensors;
@@ -100,7 +102,7 @@ Shape batched(const Shape& shape, MapAxis axis, Index size) {
   return axis.mapped ? with_axis(shape, axis.axis, size) : shape;
 }
 
-// Where axis `repeat` of a shape is after `axis` has been put into it.
+// The number of axis `repeat` of a shape after `axis` has been inserted.
 Index shifted(Index repeat, const Shape& shape, MapAxis axis) {
   if (!axis.mapped) return repeat;
   const Index at = axis.axis < 0 ? axis.axis + shape.rank() + 1 : axis.axis;
@@ -139,7 +141,7 @@ void compare_lanes(const Case& c, const std::string& what, const Arrays& got, co
   compare(what, Kind::lanes, got, expected, c.row.bitwise ? 0 : 1);
 }
 
-// Results over no lanes have the shapes and dtypes of one lane's, and an axis of length 0.
+// Results over no lanes have the shapes and dtypes of one lane's results, and an axis of length 0.
 void check_no_lanes(const Case& c, const Mapping& mapping) {
   const Function f = [&](auto xs) { return c.call(xs); };
   const Arrays results = to_arrays(vmapped(f, mapping.in, mapping.out, 0)(draw_batch(c, mapping.in, 0).tensors));
@@ -163,12 +165,12 @@ void check_vmap(const Case& c) {
   }
 }
 
-// ---- with derivatives -------------------------------------------------------------------------------------
-// Derivatives of a lane are what the cells without vmap have checked.
+// ---- with derivatives --------------------------------------------------------------------------
+// The expected derivatives of a lane were checked by the cells without vmap.
 
 namespace {
 
-/// The function of the active inputs, where all inputs are `all`.
+/// f as a function of the active inputs; the other inputs have their values in `all`.
 auto by_active(const Case& c, const std::vector<Tensor>& all, const Function& f) {
   return [&c, &all, &f](std::span<const Tensor> xs) {
     std::vector<Tensor> inputs = all;
@@ -195,7 +197,7 @@ Function pullback_of(const Case& c, const Function& f) {
   };
 }
 
-/// The inputs of the two functions above for all lanes, drawn for one mapping.
+/// The inputs of `pushforward_of` and `pullback_of` for all lanes, drawn for one mapping.
 struct Derivation {
   Derivation(const Case& c, const Mapping& mapping)
       : batch(draw_batch(c, mapping.in, lane_count)), in(mapping.in), active(c.active_of(mapping.in)) {
@@ -213,7 +215,8 @@ struct Derivation {
   }
 
   Batch batch;
-  std::vector<MapAxis> in, active, out;  // along which axes inputs, active inputs and outputs have the lanes
+  // The axes along which inputs, active inputs and outputs have the lanes.
+  std::vector<MapAxis> in, active, out;
   Arrays tangents, cotangents;
 };
 
@@ -221,7 +224,7 @@ std::string in_lane(const Mapping& mapping, Index b, const char* what) {
   return text(mapping) + ", lane " + std::to_string(b) + ": " + what;
 }
 
-/// vmap of a derivative: each lane has what the derivative gives for it alone.
+/// vmap of a derivative: each lane's result equals the derivative of that lane alone.
 void check_vmap_of(const Case& c, Function (*derivative_of)(const Case&, const Function&), bool forward) {
   const Function f = [&](auto xs) { return c.call(xs); };
   const Function derivative = derivative_of(c, f);
@@ -254,7 +257,8 @@ void check_jvp_of_vmap(const Case& c) {
   }
 }
 
-// The cotangent of a mapped input has each lane's in its place; that of an unmapped one is the sum over the lanes.
+// The cotangent of a mapped input contains each lane's cotangent;
+// that of an unmapped input is the sum over the lanes.
 void check_vjp_of_vmap(const Case& c) {
   const Function f = [&](auto xs) { return c.call(xs); };
   for (const Mapping& mapping : mappings(c)) {
@@ -276,7 +280,7 @@ void check_vjp_of_vmap(const Case& c) {
   }
 }
 
-// ---- twice ------------------------------------------------------------------------------------------------
+// ---- twice -------------------------------------------------------------------------------------
 
 namespace {
 
@@ -284,7 +288,8 @@ struct Nest {
   Mapping outer, inner;
 };
 
-/// Both levels on all inputs, along equal and different axes; and inputs that only one level maps.
+/// Both levels map all inputs, along equal and along different axes;
+/// then some inputs are mapped by one level only.
 std::vector<Nest> nests(const Case& c) {
   const std::size_t n = c.arrays.size();
   const auto all = [&](Index axis) { return std::vector<MapAxis>(n, MapAxis(axis)); };
@@ -307,7 +312,7 @@ std::vector<Nest> nests(const Case& c) {
           {{first_only(), 0}, {all(0), 0}}};
 }
 
-// -2 of a rank that has only one axis with the lanes' is -1.
+// Replaces -2 by -1 where a tensor with lanes has only one axis.
 std::vector<MapAxis> within_rank(std::vector<MapAxis> axes, const std::vector<Shape>& shapes) {
   for (std::size_t i = 0; i < axes.size(); ++i)
     if (axes[i].mapped && axes[i].axis == -2) axes[i].axis = second_last(shapes[i].rank());

@@ -41,7 +41,7 @@ bool differentiates(Transform transform) {
          transform != Transform::compile && transform != Transform::vmap_of_compile;
 }
 
-// ---- random inputs ----------------------------------------------------------------------------------------
+// ---- random inputs -----------------------------------------------------------------------------
 
 namespace {
 
@@ -66,10 +66,12 @@ Array Random::values(const Input& input, const Shape& shape, std::size_t number)
     if (!is_float(input.dtype)) {
       const double low = std::ceil(is_signed(input.dtype) ? domain.low : std::max(domain.low, 0.0));
       const double high = std::floor(input.dtype == bool_ ? std::min(domain.high, 1.0) : domain.high);
-      const auto count = static_cast<std::size_t>(std::max(high - low + 1, 1.0));  // if there is none, the next
+      // If the interval has no integer, `low` is the number.
+      const auto count = static_cast<std::size_t>(std::max(high - low + 1, 1.0));
       return static_cast<Real>(low) + static_cast<Real>(below(count));
     }
-    const std::size_t i = used++ % slots;  // a shuffle, as far as it is needed
+    // A partial Fisher-Yates shuffle.
+    const std::size_t i = used++ % slots;
     std::swap(order[i], order[i + below(slots - i)]);
     const double at = static_cast<double>(order[i]) + 0.2 + 0.13 * static_cast<double>(number % 5) + 0.05 * uniform();
     return rounded(domain.low + (domain.high - domain.low) * at / slots, input.dtype);
@@ -89,7 +91,7 @@ Arrays Random::weights_like(const Arrays& xs) {
   return result;
 }
 
-// ---- cases ------------------------------------------------------------------------------------------------
+// ---- cases -------------------------------------------------------------------------------------
 
 Case::Case(const Row& row_, const Variant& variant_, Dtype dtype_, Layout layout_)
     : row(row_), variant(variant_), dtype(dtype_), layout(layout_),
@@ -112,7 +114,8 @@ Layout Case::layout_of(std::size_t i) const {
 
 namespace {
 
-// The axis that is repeated: the one asked for, or else the first that is longer than 1.
+// The axis that layout `broadcast` repeats: the requested one, or the first axis longer than 1
+// if the requested one has length 1.
 Index repeated_axis(const Shape& shape, Index asked) {
   if (shape[static_cast<std::size_t>(asked)] > 1) return asked;
   const auto* found = std::find_if(shape.begin(), shape.end(), [](Index length) { return length > 1; });
@@ -145,7 +148,7 @@ Outputs Case::call_active(std::span<const Tensor> active_inputs) const {
   return variant.call(all);
 }
 
-// ---- cells ------------------------------------------------------------------------------------------------
+// ---- cells -------------------------------------------------------------------------------------
 
 void check_cell(const Case& c, Transform transform) {
   constexpr void (*checks[])(const Case&) = {check_value,
@@ -192,7 +195,7 @@ Function vjp_of(Function f) {
   };
 }
 
-// Two lanes of the same.
+// vmap of f over two equal lanes.
 Function vmap_of(Function f) {
   return [f](std::span<const Tensor> xs) {
     std::vector<Tensor> twice;
@@ -254,22 +257,24 @@ void check_refusal(const Case& c, Transform transform) {
   throw Mismatch("should be refused with the words \"" + c.variant.refusal + "\", but is computed");
 }
 
-// ---- comparisons ------------------------------------------------------------------------------------------
+// ---- comparisons -------------------------------------------------------------------------------
 
 namespace {
 
-// How far results may lie from what is expected: `units` of the dtype's epsilon, relative to the element, or to 1 and the
-// largest element of the array. The derivatives in float64 are limited by the central differences, in float32 by the rules.
+// The largest allowed difference between a result and its reference: `units` of the dtype's
+// epsilon, relative to the element, or to the larger of 1 and the largest element of the array.
+// For derivatives, central differences limit the accuracy in float64, and the rules in float32.
 struct Tolerance {
-  Real half, float32_, float64_;  // in epsilons
+  // In epsilons.
+  Real half, float32_, float64_;
   bool by_element;
 };
 constexpr Tolerance tolerances[] = {
-    {1, 1, 1, true},         // value: times the row's accuracy
+    {1, 1, 1, true},         // value: multiplied by the row's accuracy
     {16, 128, 2e6, false},   // first derivatives: 1.5e-5 and 4e-10
     {64, 1024, 1e9, false},  // second derivatives: 1.2e-4 and 2e-7
     {64, 64, 64, false},     // the adjoint identity and the symmetry of second derivatives
-    {16, 16, 16, false},     // lanes that are not bitwise equal
+    {16, 16, 16, false},     // vmap lanes that need not be bitwise equal
 };
 
 Real tolerance_of(Kind kind, Dtype dtype) {

@@ -14,7 +14,7 @@ enum class Transform {
   value,
   jvp,
   vjp,
-  vmap,  // and all pairs of the last three:
+  vmap,  // the next members are all pairs of jvp, vjp and vmap
   jvp_of_jvp,
   jvp_of_vjp,
   jvp_of_vmap,
@@ -33,21 +33,22 @@ enum class Transform {
 };
 inline constexpr int transform_count = static_cast<int>(Transform::vjp_of_trace) + 1;
 const char* name_of(Transform transform);
-/// Whether derivatives are taken.
+/// Returns true if the transform takes derivatives.
 bool differentiates(Transform transform);
 
-/// What a cell that disagrees throws.
+/// The error that a cell throws when a result differs from its reference.
 struct Mismatch : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-/// The same numbers in every run and with every standard library.
+/// A random number generator that gives the same numbers in every run and with every standard
+/// library.
 class Random {
  public:
   explicit Random(const std::string& seed);
   double uniform() { return static_cast<double>(engine_() >> 11) * 0x1p-53; }
   std::size_t below(std::size_t n) { return static_cast<std::size_t>(engine_() % n); }
-  /// Values of an input, for shape `shape`; `number` sets inputs apart.
+  /// Values of an input, with shape `shape`. `number` makes the values of different inputs differ.
   Array values(const Input& input, const Shape& shape, std::size_t number);
   /// Weights, tangents and cotangents: not uniform, of both signs, rounded to the dtype.
   Array weights(Dtype dtype, const Shape& shape);
@@ -57,31 +58,34 @@ class Random {
   std::mt19937_64 engine_;
 };
 
-/// What the cells of one variant in one dtype and layout have in common: the inputs.
+/// The inputs that all cells of one variant in one dtype and layout share.
 struct Case {
   const Row& row;
   const Variant& variant;
   Dtype dtype;
   Layout layout;
-  std::string seed;  // of this case's random numbers
+  // The seed of this case's random numbers.
+  std::string seed;
   Arrays arrays = {};
   std::vector<Tensor> tensors = {};
-  std::vector<std::size_t> active = {};  // the inputs by which derivatives are taken
+  // The inputs with respect to which derivatives are taken.
+  std::vector<std::size_t> active = {};
 
   Case(const Row& row, const Variant& variant, Dtype dtype, Layout layout);
 
-  /// Values for input i, in a shape that is its own or has axes of lanes in it too; `repeat` is the input's, in that shape.
+  /// Values for input i, with its own shape or with axes of lanes added.
+  /// `repeat` is the input's repeated axis, counted in `shape`.
   Array draw(Random& random, std::size_t i, const Shape& shape, Index repeat) const;
-  /// A tensor of these values, lying as input i does in this case's layout.
+  /// A tensor of these values in the layout that input i has in this case.
   Tensor placed(const Array& values, std::size_t i, Index repeat) const;
-  /// The layout of input i: `mixed` resolved.
+  /// The layout of input i, with `mixed` resolved to one layout.
   Layout layout_of(std::size_t i) const;
 
-  /// The function, of all inputs.
+  /// The function of all inputs.
   Outputs call(std::span<const Tensor> inputs) const { return variant.call(inputs); }
-  /// The function of the active inputs; the others are captured.
+  /// The function of the active inputs; the other inputs are captured.
   Outputs call_active(std::span<const Tensor> active_inputs) const;
-  /// Those of a list that are active.
+  /// The entries of a list, one for each input, that belong to active inputs.
   template <class T>
   std::vector<T> active_of(const std::vector<T>& all) const {
     std::vector<T> result;
@@ -90,14 +94,14 @@ struct Case {
   }
 };
 
-/// Runs a cell; throws Mismatch, or whatever Stave throws.
+/// Runs a cell. Throws Mismatch, or any error that Stave throws.
 void check_cell(const Case& c, Transform transform);
-/// For a variant that is not differentiable: its derivatives are zero, in both modes.
+/// Checks that the derivatives of a variant that is not differentiable are zero, in both modes.
 void check_zero_derivative(const Case& c);
-/// For a variant that refuses its inputs: it does so under the transform too.
+/// Checks that a variant that refuses its inputs also refuses them under the transform.
 void check_refusal(const Case& c, Transform transform);
 
-// The transforms, by file: derivatives.cpp, batching.cpp, programs.cpp.
+// The checks of the transforms are in derivatives.cpp, batching.cpp and programs.cpp.
 void check_value(const Case& c);
 void check_jvp(const Case& c);
 void check_vjp(const Case& c);
@@ -118,25 +122,26 @@ void check_vjp_of_compile(const Case& c);
 void check_vmap_of_compile(const Case& c);
 void check_vjp_of_trace(const Case& c);
 
-// ---- comparisons ------------------------------------------------------------------------------------------
+// ---- comparisons -------------------------------------------------------------------------------
 
 enum class Kind { value, first, second, adjoint, lanes };
 
-/// Throws Mismatch unless dtypes and shapes are equal and elements as close as the table of tolerances asks. `unit` scales it.
+/// Throws Mismatch unless dtypes and shapes are equal and elements differ by no more
+/// than the tolerance of `kind`. The tolerance is multiplied by `unit`.
 void compare(const std::string& what, Kind kind, const Array& got, const Array& expected, Real unit = 1);
 void compare(const std::string& what, Kind kind, const Arrays& got, const Arrays& expected, Real unit = 1);
-/// The same for two numbers of a computation in `dtype`, whose terms add up to `size` in absolute value.
+/// Compares two numbers computed in `dtype`, whose terms add up to `size` in absolute value.
 void compare(const std::string& what, Kind kind, Dtype dtype, Real got, Real expected, Real size);
 
-/// The row's accuracy; on a CUDA device, with what CUDA's functions may err beyond it.
+/// The row's accuracy. On a CUDA device it includes the additional error of CUDA's functions.
 Real accuracy_here(const Row& row);
 
-/// Cotangents of outputs: none for those that are not floats.
+/// Cotangents of outputs; undefined tensors for outputs that are not floats.
 std::vector<Tensor> cotangents_for(const Arrays& outputs, const Arrays& weights);
 
 Arrays to_arrays(std::span<const Tensor> tensors);
 std::vector<Tensor> to_tensors(const Arrays& arrays);
-/// a's elements, then b's.
+/// The elements of a, then those of b.
 template <class List>
 List joined(List a, const List& b) {
   a.insert(a.end(), b.begin(), b.end());

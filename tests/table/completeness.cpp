@@ -1,4 +1,5 @@
-// What makes the table complete, found out anew in each run: nothing here lists operations or functions.
+// Checks that the table is complete. Operations and functions are found anew in each run;
+// no list of them is kept here.
 
 #include <algorithm>
 #include <cstdio>
@@ -25,7 +26,8 @@ const std::map<std::string, std::string> exceptions = {
     {"unique_inverse", "a shape of values: search_test"},
 };
 
-// A declaration at the start of a line whose result has a Tensor or Key in it: `Tensor sin(`, `std::pair<Tensor, Tensor> qr(`.
+// Matches a declaration at the start of a line whose result contains a Tensor or Key:
+// `Tensor sin(`, `std::pair<Tensor, Tensor> qr(`.
 const std::regex declaration(
     R"(^(?:inline )?(?:const )?(?:[\w:]+<.*\b(?:Tensor|Key)\b.*>|Tensor|Key)&? (operator[^\s\w(]+|\w+)\(.*)");
 const std::regex reduction(R"(^STAVE_REDUCTION\((\w+)\).*)");
@@ -44,7 +46,7 @@ void scan(const std::filesystem::path& header, std::map<std::string, std::string
   }
 }
 
-/// Calls everything that a row tests. What comes out, and what throws, is other tests' business.
+/// Calls every variant of a row. Results and errors are ignored here; other tests check them.
 void perform_all(const Row& row) {
   for (Dtype dtype : row.dtypes)
     for (const Variant& variant : row.variants(dtype))
@@ -57,8 +59,8 @@ void perform_all(const Row& row) {
       }
 }
 
-/// Every row has each layout: some variant is tested in it, or is refused in words that the row gives. Where there is no
-/// operand there are no views of it, and often no result of rank 0.
+/// Checks that some variant of the row is tested in each layout. Functions without operands need
+/// only the layouts `contiguous` and `zero_size`; `mixed` needs two operands.
 void check_layouts(const Row& row, Report& report) {
   std::set<Layout> seen;
   std::size_t operands = 0;

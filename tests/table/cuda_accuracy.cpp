@@ -1,4 +1,4 @@
-// How much more a function may err on a GPU, where it is CUDA's.
+// The additional error that a function may have on a GPU, where it is computed by CUDA's functions.
 #include <algorithm>
 #include <string_view>
 
@@ -12,12 +12,15 @@ namespace {
 
 struct Documented {
   std::string_view function;
-  Real ulps;  // from the correctly rounded result: the greater of the two for float and double
+  // The maximum error relative to the correctly rounded result, in ulp:
+  // the greater of those for float and double.
+  Real ulps;
 };
 
-// CUDA C++ Programming Guide, "Mathematical Functions", "Standard Functions": the tables of maximum errors
-// (https://docs.nvidia.com/cuda/cuda-c-programming-guide/#standard-functions). None is below what LLVM's conformance tests found
-// of CUDA's functions, over every float and 2^32 doubles (https://libc.llvm.org/headers/math/, "GPU Conformance").
+// From the tables of maximum errors in the CUDA C++ Programming Guide, "Mathematical Functions",
+// "Standard Functions" (https://docs.nvidia.com/cuda/cuda-c-programming-guide/#standard-functions).
+// None is below the errors that LLVM's conformance tests found for CUDA's functions,
+// over every float and 2^32 doubles (https://libc.llvm.org/headers/math/, "GPU Conformance").
 constexpr Documented documented[] = {
     {"exp", 2},
     {"exp2", 2},
@@ -44,7 +47,7 @@ constexpr Documented documented[] = {
     {"lgamma", 6},
     {"hypot", 3},
     {"pow", 4},
-    // What consists of those above, none of which it makes worse.
+    // Functions composed of those above, none of which increases their error.
     {"sigmoid", 2},           // exp
     {"softplus", 3},          // log1p of exp
     {"erfinv", 1},            // log1p

@@ -1,6 +1,8 @@
-// Values against the reference, and derivatives against its central differences in long double, element by element.
+// Compares values with the reference, and derivatives with the reference's central differences
+// in long double, element by element.
 //
-// L(x) = sum over outputs k of <w_k, f_k(x)> with weights w that are not uniform; H is its Hessian. Then
+// L(x) = sum over outputs k of <w_k, f_k(x)> with weights w that are not uniform; H is its Hessian.
+// Then
 //   jvp          (f(x + hv) - f(x - hv)) / 2h
 //   vjp          dL/dx, and the adjoint identity <w, Jv> = <J'w, v>
 //   jvp of jvp   (x, v) -> Jv along (u, dv):    f''(u, v) + J dv
@@ -19,11 +21,11 @@
 
 namespace table {
 
-// ---- differences of the reference -------------------------------------------------------------------------
+// ---- differences of the reference --------------------------------------------------------------
 
 namespace {
 
-/// <a, b>, and the sum of the terms' absolute values.
+/// The inner product <a, b>, and the sum of its terms' absolute values.
 struct Inner {
   Real value = 0, size = 0;
 };
@@ -37,7 +39,7 @@ Inner inner(const Arrays& a, const Arrays& b) {
   return result;
 }
 
-/// Central differences of a case's reference by its active inputs.
+/// Central differences of a case's reference with respect to its active inputs.
 class Differences {
  public:
   explicit Differences(const Case& c) : c_(c) {}
@@ -72,7 +74,8 @@ class Differences {
   static constexpr Real epsilon = std::numeric_limits<Real>::epsilon();
   struct Step {
     Real length;
-    const Arrays* direction;  // of the active inputs
+    // One array for each active input.
+    const Arrays* direction;
   };
 
   Arrays at(std::initializer_list<Step> steps) const {
@@ -89,7 +92,7 @@ class Differences {
     int sign;
     Arrays outputs;
   };
-  // The sum of the terms, divided; of outputs that are no floats, zeros.
+  // The weighted sum of the terms, divided by `divisor`. Outputs that are not floats give zeros.
   static Arrays combined(const std::vector<Term>& terms, Real divisor) {
     Arrays result = terms[0].outputs;
     for (std::size_t k = 0; k < result.size(); ++k)
@@ -101,7 +104,7 @@ class Differences {
     return result;
   }
 
-  // f of each unit vector.
+  // The result of f for each unit vector.
   template <class F>
   Arrays for_each_element(F f) const {
     Arrays unit = c_.active_of(c_.arrays), result = unit;
@@ -118,7 +121,8 @@ class Differences {
   const Case& c_;
 };
 
-/// The active inputs, and everything that the checks of their derivatives draw.
+/// The active inputs, and the random directions and weights that the checks of their derivatives
+/// use.
 struct Derivation {
   explicit Derivation(const Case& c)
       : differences(c), primals(c.active_of(c.tensors)), outputs(to_arrays(c.call(c.tensors))) {
@@ -131,7 +135,8 @@ struct Derivation {
     weights_direction = random.weights_like(outputs);
   }
 
-  // What follows takes elements of outputs and of the reference together.
+  // Checks the shapes first, because the checks below pair elements of outputs
+  // and of the reference.
   void expect_shapes(const Case& c) const {
     const Arrays expected = c.variant.reference(c.arrays);
     bool agree = outputs.size() == expected.size();
@@ -143,11 +148,13 @@ struct Derivation {
   Differences differences;
   std::vector<Tensor> primals;
   Arrays outputs;
-  Arrays direction, other_direction;  // of the primals
-  Arrays weights, weights_direction;  // of the outputs
+  // Directions of the primals.
+  Arrays direction, other_direction;
+  // Weights of the outputs, and their direction.
+  Arrays weights, weights_direction;
 };
 
-/// The coarsest of the floats that a derivative goes through.
+/// The float dtype with the lowest precision that a derivative passes through.
 Dtype precision_of(const Case& c, const Derivation& d) {
   Dtype coarsest = float64;
   for (const Array& x : joined(c.active_of(c.arrays), d.outputs))
@@ -167,7 +174,7 @@ Arrays sum_of(Arrays a, const Arrays& b) {
 
 }  // namespace
 
-// ---- the checks -------------------------------------------------------------------------------------------
+// ---- the checks --------------------------------------------------------------------------------
 
 void check_value(const Case& c) {
   compare("value", Kind::value, to_arrays(c.call(c.tensors)), c.variant.reference(c.arrays), accuracy_here(c.row));

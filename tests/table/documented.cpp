@@ -1,4 +1,5 @@
-// docs/operations.md: what each function and each operation admits, as it is found by trying. Start reading at `markdown`.
+// Generates docs/operations.md: what each function and operation admits, found by trying.
+// Start reading at `markdown`.
 
 #include <algorithm>
 #include <cstdio>
@@ -42,9 +43,9 @@ batching rule that performs the operation itself on all lanes.
 |---|---|---|---|---|---|---|
 )";
 
-// ---- words ------------------------------------------------------------------------------------------------
+// ---- words -------------------------------------------------------------------------------------
 
-/// "all", "numbers", or the groups and dtypes that there are.
+/// "all", "numbers", or the names of the groups and dtypes in the set.
 std::string words_for(std::set<Dtype> dtypes) {
   const auto take = [&](const std::vector<Dtype>& group) {
     const auto has = [&](Dtype dtype) { return dtypes.contains(dtype); };
@@ -85,14 +86,14 @@ std::string line(std::initializer_list<std::string> cells) {
   return text + "\n";
 }
 
-/// In a cell, where a bar would end it.
+/// The name as code in a table cell, where an unescaped bar would end the cell.
 std::string code(const std::string& name) {
   std::string text;
   for (char c : name) text += c == '|' ? std::string("\\|") : std::string(1, c);
   return "`" + text + "`";
 }
 
-// ---- backends ---------------------------------------------------------------------------------------------
+// ---- backends ----------------------------------------------------------------------------------
 
 bool is_listed(const std::string& name) {
   return std::ranges::any_of(all_ops(), [&](const Op* op) { return op->name == name; });
@@ -100,7 +101,8 @@ bool is_listed(const std::string& name) {
 
 class Backends {
  public:
-  /// An operation's. One that has a view, and never asks for a kernel, needs none.
+  /// The word for an operation. An operation that has a view, and never requests a kernel,
+  /// needs no kernel.
   std::string cpu(const Op& op) const {
     if (op.is_higher_order) return "composed";
     return op.view && !elsewhere_.anywhere(op.name) ? "view" : "kernel";
@@ -110,7 +112,7 @@ class Backends {
     return on_cpu != "kernel" || drivers_.contains(op.name) ? on_cpu : "none";
   }
 
-  /// A function's.
+  /// The word for a function.
   std::string cpu(const Row& row, const Tried& tried) const {
     if (is_region(tried)) return "kernel";
     return words(row, tried, [this](const Op& op) { return cpu(op); });
@@ -119,7 +121,8 @@ class Backends {
     for (const std::string& operation : elsewhere_.of(row))
       if (!drivers_.contains(operation)) return "none";
     if (is_region(tried)) return "kernel";
-    // A function may perform others where there is no kernel of the operation that it is on the CPU.
+    // Where the operation that a function performs on the CPU has no kernel,
+    // the function may perform other operations.
     return words(row, tried, [this](const Op& op) { return cuda(op) == "none" ? "composed" : cuda(op); });
   }
 
@@ -142,7 +145,7 @@ class Backends {
   const std::set<std::string> drivers_ = stave_test::cuda_drivers();
 };
 
-// ---- rules ------------------------------------------------------------------------------------------------
+// ---- rules -------------------------------------------------------------------------------------
 
 std::string jvp_of(const Op& op) {
   using enum stave::Derivative;

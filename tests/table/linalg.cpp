@@ -21,7 +21,7 @@ Matrix matrix_at(const Array& x, const Shape& at) {
   return y;
 }
 
-/// What is added to random numbers in [-1, 1].
+/// The well-conditioned matrix that is added to random numbers in [-1, 1].
 Array base(Dtype dtype, Index m, Index n, bool turned) {
   const Index k = std::min(m, n);
   return make(dtype, {m, n},
@@ -34,7 +34,8 @@ const std::vector<Shape> squares_of = {{3, 3}, {2, 4, 4}, {1, 1}, {0, 3, 3}, {0,
 
 Arrays of_stacks(Dtype dtype, std::span<const Array> xs, std::vector<int> kept, const OfMatrices& f) {
   Shape stack;
-  Matrices sample;  // of an empty stack: zeros tell the shapes
+  // One matrix of each stack. For an empty stack it is zero; it gives the shapes.
+  Matrices sample;
   for (const Array& x : xs) {
     stack = broadcast_shape(stack, stack_of(x));
     sample.push_back(identity(x.shape[x.shape.size() - 2], x.shape.back()));
@@ -64,7 +65,8 @@ Arrays of_stacks(Dtype dtype, std::span<const Array> xs, std::vector<int> kept, 
 
 Domain besides(Dtype dtype) {
   if (!is_half_float(dtype)) return {-1, 1};
-  Domain eighths;  // so that half floats add them exactly
+  // Multiples of 1/8, which half floats add exactly.
+  Domain eighths;
   for (int i = 1; i <= 8; ++i) eighths.choices.insert(eighths.choices.end(), {i / 8.0L, -i / 8.0L});
   return eighths;
 }

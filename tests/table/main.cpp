@@ -1,17 +1,20 @@
-// operation_table: every public tensor function, under each transform, in each dtype and layout, against references that owe
-// Stave nothing (row.h); derivatives against central differences (derivatives.cpp), vmap against a loop (batching.cpp).
+// operation_table: tests every public tensor function, under each transform,
+// in each dtype and layout, against references that do not use Stave (row.h);
+// derivatives against central differences (derivatives.cpp), vmap against a loop (batching.cpp).
 //
 //   operation_table                  everything
 //   operation_table --list           the names of the operations, one a line
-//   operation_table --op NAME        one of them
-//   operation_table --all-values     all of them, values only: for each instruction set (STAVE_CPU_ISA); 77 if it is not there
-//   operation_table --completeness   that no operation and no public function is without a row
+//   operation_table --op NAME        one operation
+//   operation_table --all-values     values of all operations: for each instruction set
+//                                    (STAVE_CPU_ISA); exits with 77 if the set is not available
+//   operation_table --completeness   checks that every operation and public function has a row
 //   operation_table --markdown       docs/operations.md: what each admits, found by trying
-//   operation_table --documented     that this is what that file says
+//   operation_table --documented     checks that docs/operations.md is up to date
 //
-// Before these, `--device cuda` has everything computed on the first CUDA device (77 if there is none), `--device separate` on
-// a device that is the CPU with memory of its own (separate_backend.h), or in cuda_table_on_host with the bodies of CUDA's kernels for
-// linear algebra (cuda/kernels_on_host.h).
+// A device can be given before these options. `--device cuda` computes everything on the first
+// CUDA device (exits with 77 if there is none). `--device separate` uses a device that is the CPU
+// with separate memory (separate_backend.h); in cuda_table_on_host its linear algebra runs
+// the bodies of CUDA's kernels (cuda/kernels_on_host.h).
 
 #include <cstdio>
 #include <memory>
@@ -54,7 +57,7 @@ int run_one(std::string_view name) {
   return 2;
 }
 
-/// The part that "K/N" names: the rows K, K + N, ..., counted from 1.
+/// Runs the rows that "K/N" names: K, K + N, ..., counted from 1.
 int run_part(const std::string& part) {
   int k = 0, n = 0, end = 0;
   if (std::sscanf(part.c_str(), "%d/%d%n", &k, &n, &end) != 2 || part.size() != static_cast<std::size_t>(end) ||
@@ -82,7 +85,7 @@ int completeness() {
   return report.failures ? 1 : 0;
 }
 
-/// Whether kernels for the instruction set that STAVE_CPU_ISA names can run here.
+/// Returns true if kernels for the instruction set that STAVE_CPU_ISA names can run here.
 bool instruction_set_is_there() {
   try {
     static_cast<void>(Tensor(1) + Tensor(1));

@@ -57,7 +57,7 @@ Matrix solved(const Matrix& a, const Matrix& b) {
   return x;
 }
 
-/// Jacobi: eigenvalues ascending, and the vectors as columns.
+/// Jacobi's method: the eigenvalues ascending, and the eigenvectors as columns.
 std::pair<std::vector<Real>, Matrix> eigen(Matrix a) {
   const Index n = a.rows;
   Matrix v = identity(n, n);
@@ -88,7 +88,7 @@ std::pair<std::vector<Real>, Matrix> eigen(Matrix a) {
   return {values, vectors};
 }
 
-/// What projects out of the span of x's orthonormal columns.
+/// I - x x^T: the projection onto the complement of the span of x's orthonormal columns.
 Matrix outside(const Matrix& x) {
   Matrix y = x * transposed(x);
   for (Index r = 0; r < y.rows; ++r)
@@ -117,7 +117,8 @@ Matrix cholesky_of(const Matrix& x) {
   return l;
 }
 
-/// By reflections, where there is something below the diagonal: they turn the sign of what is on it.
+/// QR by Householder reflections, in columns that have nonzero entries below the diagonal.
+/// A reflection flips the sign of its diagonal entry.
 std::pair<Matrix, Matrix> qr_of(const Matrix& a) {
   Matrix q = identity(a.rows, a.rows), r = a;
   for (Index k = 0; k < std::min(a.rows - 1, a.columns); ++k) {

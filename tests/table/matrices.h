@@ -1,5 +1,5 @@
-// Matrices of long doubles and textbook algorithms on them: elimination, Jacobi's rotations, reflections, series. What the references of
-// linear algebra are written with.
+// Matrices of long doubles and textbook algorithms on them: elimination, Jacobi's rotations,
+// reflections, series. The references of linear algebra are written with these.
 #pragma once
 
 #include <utility>
@@ -27,19 +27,21 @@ Matrix columns_of(const Matrix& x, Index count);
 Matrix symmetric(const Matrix& x);
 Matrix number(Real x);
 Matrix solved(const Matrix& a, const Matrix& b);
-/// Jacobi: eigenvalues ascending, and the vectors as columns.
+/// Jacobi's method: the eigenvalues ascending, and the eigenvectors as columns.
 std::pair<std::vector<Real>, Matrix> eigen(Matrix a);
-/// What projects out of the span of x's orthonormal columns.
+/// I - x x^T: the projection onto the complement of the span of x's orthonormal columns.
 Matrix outside(const Matrix& x);
 Matrix squares(Matrix x);
 Matrix column(const std::vector<Real>& xs);
 Matrix cholesky_of(const Matrix& x);
-/// By reflections, where there is something below the diagonal: they turn the sign of what is on it.
+/// QR by Householder reflections, in columns that have nonzero entries below the diagonal.
+/// A reflection flips the sign of its diagonal entry.
 std::pair<Matrix, Matrix> qr_of(const Matrix& a);
 Matrix exponential(Matrix x);
 Matrix pseudo_inverse(const Matrix& a);
 
-/// p a = l u by partial pivoting, packed; where each row came from, the row that each was exchanged with, and the sign of p.
+/// The packed factors of p a = l u by partial pivoting; the original index of each row,
+/// the row with which each row was exchanged, and the sign of p.
 struct Elimination {
   Matrix packed;
   std::vector<Index> order, exchanges;
@@ -68,7 +70,8 @@ struct Elimination {
   }
 };
 
-/// Of a matrix of full rank, by the eigenvalues of x^T x: singular values descending, and the vectors as columns.
+/// Singular values descending, and singular vectors as columns, of a matrix of full rank:
+/// by the eigenvalues of x^T x.
 struct Singular {
   std::vector<Real> values;
   Matrix u, v;

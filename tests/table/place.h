@@ -1,4 +1,4 @@
-// Where the table's operations are computed.
+// The device on which the table's operations are computed.
 #pragma once
 
 #include <stave/core/op/op.h>
@@ -7,7 +7,8 @@
 
 namespace table {
 
-/// Has all operations performed at place(): values that were made elsewhere go there first, and the results come back to them.
+/// Performs all operations at place(): values from other devices are copied there first,
+/// and the results are copied back.
 class AtPlace : public Handler {
  public:
   Outputs handle(Call& call) override;

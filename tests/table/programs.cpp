@@ -1,5 +1,5 @@
-// Programs: what is recorded, optimised and replayed gives what the function gives, bit for bit: for the values with which it was
-// recorded, and for others.
+// Checks that a recorded, optimised and replayed function gives the function's results bit for bit,
+// for the values with which it was recorded and for others.
 #include <stave/core/program/passes/passes.h>
 #include <stave/handlers/compile/compile.h>
 #include <stave/handlers/transforms/jvp_flat.h>
@@ -14,7 +14,7 @@ namespace {
 using Tensors = std::vector<Tensor>;
 using Function = std::function<Tensors(const Tensors&)>;
 
-/// Other values for the inputs, which lie as they do.
+/// Other values for the inputs, in the same layouts.
 Tensors other_inputs(const Case& c) {
   Random random(c.seed + "/again");
   Tensors inputs;
@@ -41,7 +41,7 @@ Function values(const Case& c) {
   };
 }
 
-/// f of the active inputs; the others are `all`.
+/// f as a function of the active inputs; the other inputs have their values in `all`.
 auto by_active(const Case& c, const Function& f, const Tensors& all) {
   return [&c, &f, &all](std::span<const Tensor> active) {
     Tensors inputs = all;
@@ -51,7 +51,7 @@ auto by_active(const Case& c, const Function& f, const Tensors& all) {
   };
 }
 
-/// Gradients by the active inputs, of the sum of all outputs that are floats.
+/// Gradients of the sum of all float outputs, with respect to the active inputs.
 Function gradients(const Case& c, const Function& f) {
   return [&c, f](const Tensors& xs) {
     FlatVjp vjp = vjp_flat(by_active(c, f, xs), c.active_of(xs), "vjp");
@@ -62,7 +62,7 @@ Function gradients(const Case& c, const Function& f) {
   };
 }
 
-/// Tangents of the outputs, along the inputs themselves.
+/// Tangents of the outputs, where each active input is its own tangent.
 Function tangents(const Case& c, const Function& f) {
   return [&c, f](const Tensors& xs) {
     const Outputs found = jvp_flat(by_active(c, f, xs), c.active_of(xs), c.active_of(xs)).tangents;
@@ -70,7 +70,7 @@ Function tangents(const Case& c, const Function& f) {
   };
 }
 
-/// Of two lanes, of which one has other values.
+/// vmap of f over two lanes: the given values and other values.
 Function lanes(const Case& c, const Function& f) {
   return [f, others = other_inputs(c)](const Tensors& xs) {
     Tensors both;

@@ -1,6 +1,7 @@
-// What a VJP rule reads, by its record: a tape keeps this and nothing else. For each call that a row performs and each input
-// that has a cotangent, the rule is run on what it is said to read alone, and must give what it gives with all values there;
-// and once more without each of these, which it must miss.
+// Checks the fields of an operation's record that declare which values its VJP rule reads;
+// a tape keeps only those. For each call that a row performs and each input that has a cotangent,
+// the rule runs with only the declared values, and must give the same result as with all values.
+// It then runs once more without each declared value, which must fail.
 
 #include <optional>
 #include <utility>
@@ -13,7 +14,8 @@ namespace {
 
 using stave::Abstract, stave::Derivative, stave::ValueSet;
 
-static_assert(!ValueSet(0b1).has_input(32) && !ValueSet(0b1).has_input(40));  // a shift by as much would begin anew
+// Input numbers beyond the mask's bits: a shift by that much would wrap around.
+static_assert(!ValueSet(0b1).has_input(32) && !ValueSet(0b1).has_input(40));
 static_assert(ValueSet(~0u).has_input(40) && !ValueSet(ValueSet::outputs).has_input(31));
 
 /// One call and its results.
@@ -25,7 +27,8 @@ class Rule {
     cotangents_ = cotangents_for(to_arrays(outputs), random.weights_like(to_arrays(outputs)));
   }
 
-  /// The cotangent of input i, where the rule is given these values; none if it misses one.
+  /// The cotangent of input i if the rule gets only the `given` values;
+  /// nullopt if the rule fails without another value.
   std::optional<Array> cotangent(std::size_t i, ValueSet given) const {
     std::vector<Tensor> inputs(call_.inputs().begin(), call_.inputs().end());
     for (std::size_t j = 0; j < inputs.size(); ++j)
@@ -45,7 +48,8 @@ class Rule {
            (op.derivative != Derivative::linear || op.linear_in.has_input(i)) && !refuses(i);
   }
 
-  /// Whether the rule says that the function has no derivative by input i.
+  /// Returns true if the rule throws an error that says that the function has no derivative
+  /// by input i.
   bool refuses(std::size_t i) const {
     try {
       call_.op().vjp({call_.op(), call_.attributes(), call_.inputs(), outputs_, abstracts_, cotangents_},
@@ -56,7 +60,7 @@ class Rule {
     return false;
   }
 
-  /// What is wrong with the record's word on input i; empty if nothing is.
+  /// An error text if the record's declaration for input i is wrong, else an empty string.
   std::string fault(std::size_t i) const {
     const ValueSet said = call_.op().reads_for(i);
     const std::optional<Array> all = cotangent(i, ~0u), declared = cotangent(i, said);

@@ -1,4 +1,5 @@
-// What the references of several families share: formulas applied to elements, rows and broadcast operands.
+// Helpers that the references of several families share: formulas applied to elements,
+// rows and broadcast operands.
 #pragma once
 
 #include <cmath>
@@ -13,7 +14,8 @@
 
 namespace table {
 
-/// Floats where functions have cases: zeros, infinities, NaN, halves, and what integers do not hold.
+/// Floats at which functions have special cases: zeros, infinities, NaN, halves,
+/// and values that integers cannot hold.
 inline const std::vector<Real> special_values = {0,
                                                  -0.0L,
                                                  0.5,
@@ -27,7 +29,7 @@ inline const std::vector<Real> special_values = {0,
                                                  -std::numeric_limits<Real>::infinity(),
                                                  std::numeric_limits<Real>::quiet_NaN()};
 
-/// The sum of some elements, and the size of its terms, to which its rounding errors are relative.
+/// The sum of some elements, and the sum of their sizes, to which its rounding errors are relative.
 inline Real sum_of(const std::vector<Real>& elements) {
   return std::accumulate(elements.begin(), elements.end(), Real(0));
 }
@@ -41,7 +43,7 @@ Array mapped(Dtype dtype, const Array& x, F f) {
   return make(dtype, x.shape, [&](const Shape& p) -> Real { return f(x(p)); });
 }
 
-/// f of corresponding elements of two broadcast operands.
+/// f of corresponding elements of two operands, which broadcast.
 template <class F>
 Array mapped(Dtype dtype, const Array& x, const Array& y, F f) {
   return make(dtype, broadcast_shape(x.shape, y.shape), [&](const Shape& p) -> Real {
@@ -49,7 +51,7 @@ Array mapped(Dtype dtype, const Array& x, const Array& y, F f) {
   });
 }
 
-/// x, of which rounding errors are relative to terms of this size.
+/// x with `size` as the magnitude to which rounding errors are relative.
 inline Array sized(Array x, Real size) {
   x.magnitude.assign(x.values.size(), size);
   return x;
@@ -57,13 +59,13 @@ inline Array sized(Array x, Real size) {
 
 Real erfinv_reference(Real x);
 
-/// The words with which operations on bits refuse floats.
+/// The error text with which bitwise operations refuse floats.
 inline const std::string no_bits = "has no bits to work on";
 
-/// The position in the input that a position of the result shows.
+/// Maps a position of the result to the position of the input whose element it shows.
 using Source = std::function<Shape(const Shape&)>;
 
-/// A function of one input whose result has elements of it.
+/// A variant of one input, each element of whose result is an element of the input.
 inline Variant view_of(const std::string& name, Dtype dtype, const Shape& shape,
                        std::function<Tensor(const Tensor&)> call, const Shape& result, Source source) {
   return {.name = name + shape.str(),

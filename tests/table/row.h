@@ -1,5 +1,6 @@
-// The rows of the table: for each public function its inputs, the dtypes that it admits, and a reference that owes Stave
-// nothing. Start reading at `Row`; rows_elementwise.cpp has the plainest ones.
+// The rows of the table. A row gives, for one public function, its inputs,
+// the dtypes that it admits, and a reference that does not use Stave. Start reading at `Row`;
+// rows_elementwise.cpp has the simplest rows.
 #pragma once
 
 #include <array>
@@ -15,12 +16,14 @@
 
 namespace table {
 
-/// Where the values of an input come from. Floats lie on a jittered grid in [low, high], another one for each input, and an
-/// array repeats none: no two values that meet are close to a tie, and none is close to 0 unless both bounds are.
-/// Integers are drawn from those within [low, high] (unsigned ones from 0), bools from both.
+/// The distribution of an input's values. Floats lie on a jittered grid in [low, high] that differs
+/// between inputs, and an array has no value twice. So no two values that are combined are close to
+/// a tie, and none is close to 0 unless both bounds are.
+/// Integers are drawn from those within [low, high] (unsigned ones from 0), bools from both values.
 struct Domain {
   double low = -2, high = 2;
-  std::vector<Real> choices = {};  // if any: values are drawn from these
+  // If not empty, values are drawn from these.
+  std::vector<Real> choices = {};
 };
 inline const Domain positive{0.3, 3};
 
@@ -29,24 +32,27 @@ struct Input {
   Dtype dtype;
   Shape shape;
   Domain domain = {};
-  bool differentiable = true;  // asked only of floats
-  Index repeat = 0;            // the axis along which the layout `broadcast` repeats it
+  // Used for floats only.
+  bool differentiable = true;
+  // The axis along which the layout `broadcast` repeats the input.
+  Index repeat = 0;
 };
 
-/// One use of the function: attributes and shapes. Its layout is that of its shapes, if these are zero-size or the first is
-/// rank 0; else it is tested in each of the other layouts.
+/// One use of the function: attributes and shapes. If the shapes are zero-size or the first has
+/// rank 0, the variant is tested in that layout; else it is tested in each of the other layouts.
 struct Variant {
   std::string name;
   std::vector<Input> inputs;
   /// Calls the function.
   std::function<Outputs(std::span<const Tensor>)> call = {};
-  /// What it should give.
+  /// The expected results.
   std::function<Arrays(std::span<const Array>)> reference = {};
-  /// The reference for derivatives, if it is another: near `at`, without the kinks that values which tie have there.
+  /// The reference for derivatives, if it differs from `reference`.
+  /// Near `at` it is smooth where `reference` has kinks because values tie.
   std::function<Arrays(std::span<const Array> at, std::span<const Array>)> smooth = {};
-  /// False: piecewise constant; the derivative must be zero.
+  /// False for a piecewise constant function, whose derivative must be zero.
   bool differentiable = true;
-  /// If any: the function does not admit these inputs, and its error says this.
+  /// If not empty, the function refuses these inputs with an error that contains this text.
   std::string refusal = {};
 };
 
@@ -55,12 +61,18 @@ struct Row {
   std::string name;
   std::vector<Dtype> dtypes;
   std::function<std::vector<Variant>(Dtype)> variants;
-  std::vector<std::string> also = {};  // other public names that the variants call
-  Real accuracy = 4;                   // of values, in units in the last place
-  bool bitwise = true;                 // a lane of vmap computes exactly what a call for itself does
-  /// Operands by which there is no derivative, or one that is zero everywhere, though they and the result are floats; and why.
+  // Other public names that the variants call.
+  std::vector<std::string> also = {};
+  // The accuracy of values, in units in the last place.
+  Real accuracy = 4;
+  // True if a lane of vmap computes exactly the same bits as a separate call.
+  bool bitwise = true;
+  /// Operands, which are floats like the result, that have no derivative or one that is zero
+  /// everywhere; and the reason.
   std::map<std::size_t, std::string> no_derivative = {};
-  std::string family = {};  // set by all_rows: core/ops/<family>.h, or what has no header there
+  // The family: the header core/ops/<family>.h, or another name for functions without one.
+  // all_rows sets it.
+  std::string family = {};
 };
 
 inline const std::vector<Dtype> integer_dtypes = {uint8, uint16, uint32, uint64, int8, int16, int32, int64};
@@ -70,7 +82,8 @@ inline const std::vector<Dtype> number_dtypes = {uint8, uint16, uint32,  uint64,
 inline const std::vector<Dtype> all_dtypes = {bool_, uint8, uint16,  uint32,   uint64,  int8,   int16,
                                               int32, int64, float16, bfloat16, float32, float64};
 
-/// The dtypes in which parts of networks are tested: they compute in floats, whatever they are given.
+/// The dtypes in which neural-network functions are tested. They compute in floats for every input
+/// dtype.
 inline const std::vector<Dtype> network_dtypes = {float16, bfloat16, float32, float64, int32};
 
 /// The dtype in which integers are summed.
@@ -78,11 +91,11 @@ inline Dtype summed_in(Dtype dtype) {
   if (dtype == bool_ || dtype == int8 || dtype == int16) return int32;
   return dtype == uint8 || dtype == uint16 ? uint32 : dtype;
 }
-/// The dtypes in which functions of floats, and of numbers, compute.
+/// `as_float` and `as_number`: the dtypes in which functions of floats, and of numbers, compute.
 inline Dtype as_float(Dtype dtype) { return is_float(dtype) ? dtype : float32; }
 inline Dtype as_number(Dtype dtype) { return dtype == bool_ ? int32 : dtype; }
 
-// The rows, by the header that declares the functions.
+// Each function adds the rows of one header's functions.
 void add_create_rows(std::vector<Row>& rows);
 void add_elementwise_rows(std::vector<Row>& rows);
 void add_binary_rows(std::vector<Row>& rows);
@@ -114,7 +127,7 @@ void add_collective_rows(std::vector<Row>& rows);
 void add_function_rows(std::vector<Row>& rows);
 void add_fused_rows(std::vector<Row>& rows);
 
-/// All of them.
+/// All rows.
 const std::vector<Row>& all_rows();
 
 }  // namespace table

@@ -1,4 +1,4 @@
-// x.at(index...), as value and as target.
+// Rows of x.at(index...), read and updated.
 
 #include <algorithm>
 #include <cmath>
@@ -15,7 +15,7 @@ namespace table {
 
 namespace {
 
-/// An index with tensors: what it makes of x, and which place of x a position of what is read shows.
+/// An index with tensors: its result for x, and the position in x of each element of the result.
 struct Indexed {
   const char* name;
   Shape shape;
@@ -167,7 +167,7 @@ std::vector<Variant> update_variants(Dtype dtype) {
       };
     }
 
-  // A mask over the last two axes, of one value for each entry of the first.
+  // A mask over the last two axes, with one value for each entry of the first axis.
   variants.push_back({.name = "a mask",
                       .inputs = {{dtype, {2, 3, 2}}, {dtype, {2, 1}}, {bool_, {3, 2}}},
                       .call = [](auto xs) { return (xs[0].at(slice(), xs[2]).*update)(xs[1]); },

@@ -1,4 +1,4 @@
-// Attention, and its gradient. References are the formulas, summed in long double.
+// Rows of attention and its gradient. References are the formulas, summed in long double.
 
 #include <algorithm>
 #include <cmath>
@@ -138,7 +138,7 @@ std::vector<Variant> attention_gradient_variants(Dtype dtype) {
     return variant;
   };
   std::vector<Variant> variants;
-  // Few matrices, and enough of them that each is one thread's.
+  // Stacks of few matrices, and one of so many that each thread computes whole matrices.
   for (const Variant& variant :
        {of(2, 3, 4, false, Mask::none), of(1, 4, 3, true, Mask::added), of(2, 3, 3, false, Mask::boolean),
         of(40, 2, 2, true, Mask::none), of(0, 2, 3, false, Mask::none), of(1, 0, 3, false, Mask::none),

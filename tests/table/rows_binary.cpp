@@ -1,4 +1,5 @@
-// Elementwise functions of two and three operands: broadcasting, promotion, and C++ numbers as operands.
+// Rows of elementwise functions of two and three operands: broadcasting, promotion,
+// and C++ numbers as operands.
 
 #include <algorithm>
 #include <cmath>
@@ -18,15 +19,16 @@ namespace {
 using Call = Tensor (*)(Operand, Operand);
 using Formula = Real (*)(Real, Real);
 
-// In what the function computes: bool becomes int32 for `numbers` and `integers`, which floats are refused by, as by `bits`; or that
-// it answers in bool.
+// The kind of result. `numbers` and `integers` compute bool operands as int32; `truth` gives bool;
+// `bits` keeps the operands' dtype. `integers` and `bits` refuse floats.
 enum class Gives { numbers, floats, truth, integers, bits };
 
-// Operands of their own, for a variant more.
+// An additional variant with other domains for its operands.
 struct Extra {
   const char* name = nullptr;
   Domain left = {}, right = {};
-  bool by_right = true;  // differentiable by the right operand
+  // True if the variant is differentiable with respect to the right operand.
+  bool by_right = true;
 };
 
 struct Binary {
@@ -40,10 +42,13 @@ struct Binary {
   Gives gives = Gives::numbers;
   Domain left = {}, right = {};
   Extra extra = {};
-  bool differentiable = gives == Gives::numbers || gives == Gives::floats;  // false: piecewise constant
-  bool by_left = true, by_right = true;                                     // false: no derivative by that operand
+  // False for a piecewise constant function.
+  bool differentiable = gives == Gives::numbers || gives == Gives::floats;
+  // False if there is no derivative with respect to that operand.
+  bool by_left = true, by_right = true;
   Real accuracy = 2;
-  Formula quotient = nullptr;  // near any a, b the function is a - b * quotient, of which this is constant
+  // Near any a, b the function is a - b * quotient, where `quotient` is constant.
+  Formula quotient = nullptr;
   std::map<std::size_t, std::string> no_derivative = {};
 
   bool refuses(Dtype operands) const {
@@ -62,7 +67,8 @@ const std::vector<std::pair<Shape, Shape>> shapes = {
     {{2, 3}, {2, 3}},    {{2, 3}, {3}}, {{2, 1}, {1, 3}}, {{2, 3}, {}}, {{2, 37}, {2, 1}}, {{2, 37}, {37}},
     {{3, 1, 2}, {2, 1}}, {{0, 3}, {3}}, {{2, 0}, {2, 1}}, {{}, {}},     {{}, {2, 3}}};
 
-// Where operands of few bits lie on a jump, differences would see it.
+// The reference for derivatives. Operands of few bits may lie on a jump of the function,
+// where central differences of the function itself would be wrong.
 std::function<Arrays(std::span<const Array>, std::span<const Array>)> smooth_of(const Binary& f, Dtype result) {
   if (!f.quotient) return {};
   return [quotient = f.quotient, result](auto at, auto xs) {
@@ -84,7 +90,8 @@ Variant variant_of(const Binary& f, Call call, const std::string& name, const In
           .refusal = f.refuses(promoted(left.dtype, right.dtype)) ? no_bits : ""};
 }
 
-// A C++ number on either side: it takes the tensor's dtype, within its kind.
+// Variants with a C++ number on either side. The number takes the tensor's dtype unless
+// it is of a higher kind.
 template <class Number>
 void add_numbers(std::vector<Variant>& variants, const Binary& f, Dtype dtype, Number number, Dtype met) {
   const Dtype result = result_of(f, met);
@@ -135,10 +142,11 @@ std::vector<Variant> variants_of(const Binary& f, Dtype dtype) {
   return variants;
 }
 
-// So few that some are equal, and some 0.
+// So few values that some operands are equal, and some are 0.
 const Domain few{.choices = {-1, 0, 0.5, 2}};
 
-// Integers as 64 bits, and back: of the narrower and unsigned ones what is too much wraps away.
+// The two's-complement bits of an integer in 64 bits, and back. For narrower and unsigned dtypes
+// the excess bits wrap away when the result is rounded.
 std::uint64_t bits_of(Real x) { return x < 0 ? ~static_cast<std::uint64_t>(-1 - x) : static_cast<std::uint64_t>(x); }
 Real number_of(std::uint64_t bits) { return static_cast<Real>(static_cast<std::int64_t>(bits)); }
 
@@ -171,7 +179,7 @@ std::vector<Binary> functions() {
        .no_derivative = {{0, "piecewise constant"}, {1, "piecewise constant"}}},
       {CALL(remainder), FORMULA(a - std::floor(a / b) * b), OPERATOR(%), .left = {-5, 5}, .right = {1, 3},
        .extra = {"negative divisor", {-5, 5}, {-3, -1}}, .quotient = [](Real a, Real b) { return std::floor(a / b); }},
-      // Powers of integers truncate towards 0: 2^-1 is 0.
+      // Powers of integers are truncated towards 0: 2^-1 is 0.
       {CALL(pow), FORMULA(std::pow(a, b)), .left = {0.4, 2.6}, .right = {-2, 2.9},
        .extra = {"negative base, whole exponent", {-3, 3}, {.choices = {0, 1, 2, 3}}, false}},
       {CALL(atan2), FORMULA(std::atan2(a, b)), .gives = Gives::floats, .right = {0.4, 2.6},
@@ -222,9 +230,10 @@ std::vector<Binary> functions() {
 #undef BITS
 }
 
-// ---- nextafter --------------------------------------------------------------------------------------------
+// ---- nextafter ---------------------------------------------------------------------------------
 
-/// Where the C++ library has none: a step of the last digit, which below a power of two is half of that above.
+/// The next float of a dtype for which the C++ library has no nextafter.
+/// A step is one unit in the last digit; it is half as large just below a power of two.
 Real next_of_shape(const FloatShape& shape, Real x, Real y) {
   if (std::isnan(x) || std::isnan(y)) return x + y;
   if (x == y) return y;
@@ -240,7 +249,8 @@ Real next_of_shape(const FloatShape& shape, Real x, Real y) {
   return rounded(x < y ? x + step : x - step, shape.digits == 11 ? float16 : bfloat16);
 }
 
-/// By the C++ library's of the dtype: a float64 that follows a float32 is another.
+/// The next float of `dtype`, by the C++ library where it has that dtype.
+/// The successor depends on the dtype: float32 and float64 differ.
 Real next_in(Dtype dtype, Real x, Real y) {
   if (size_of(dtype) == 2) return next_of_shape(float_shape(dtype), x, y);
   if (dtype == float32) return std::nextafter(static_cast<float>(x), static_cast<float>(y));
@@ -270,7 +280,7 @@ std::vector<Variant> nextafter_variants(Dtype dtype) {
   return variants;
 }
 
-// ---- three operands ---------------------------------------------------------------------------------------
+// ---- three operands ----------------------------------------------------------------------------
 
 /// Shapes of three operands that broadcast.
 const std::vector<std::array<Shape, 3>> triples = {
@@ -301,7 +311,8 @@ std::vector<Variant> where_variants(Dtype dtype) {
   for (Dtype other : all_dtypes)
     if (common(dtype, other)) variants.push_back(where_of({bool_, {2, 3}}, {dtype, {2, 3}}, {other, {3}}));
   variants.push_back(
-      where_of({int32, {2, 3}, {0, 1}}, {dtype, {2, 3}}, {dtype, {3}}));  // a number is true where it is not 0
+      // A number is true if it is not 0.
+      where_of({int32, {2, 3}, {0, 1}}, {dtype, {2, 3}}, {dtype, {3}}));
   variants.push_back({.name = "C++ numbers",
                       .inputs = {{bool_, {2, 3}}, {dtype, {2, 3}}},
                       .call = [](auto xs) { return where(xs[0], xs[1], 2); },
@@ -346,7 +357,7 @@ std::vector<std::string> operators_of(const Binary& f) {
 
 void add_binary_rows(std::vector<Row>& rows) {
   for (const Binary& f : functions()) {
-    // Of bools there would be 0^-1, and the pole zeta(1, q).
+    // Bools would include 0^-1 and the pole zeta(1, q).
     const bool numbers = f.call == static_cast<Call>(stave::pow) || f.call == static_cast<Call>(stave::zeta);
     rows.push_back({.name = f.name,
                     .dtypes = numbers ? number_dtypes : all_dtypes,

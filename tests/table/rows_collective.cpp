@@ -1,4 +1,5 @@
-// Collectives over the lanes of a vmap along axis 0: each reference says what place i has, of x of all of them.
+// Rows of collectives over the lanes of a vmap along axis 0. Each reference gives the result
+// of place i, from the values of x of all places.
 
 #include <algorithm>
 #include <cmath>
@@ -28,7 +29,7 @@ Shape inserted(Shape p, std::size_t axis, Index i) {
   return p;
 }
 
-/// What f makes of x at these positions: one in each place.
+/// The result of f for the values of x at this position, one from each place.
 template <class F>
 Real folded(const Array& x, const Shape& p, F f) {
   std::vector<Real> values;
@@ -75,7 +76,7 @@ std::vector<Variant> extremes(Dtype dtype, Collective f, Choose choose) {
                            return folded(xs[0], of_place(p), [&](const auto& values) { return *choose(values); });
                          })};
                        },
-                   .smooth = [=](auto at, auto xs) {  // the mean of those that tie
+                   .smooth = [=](auto at, auto xs) {  // The mean of the values that tie.
                      return Arrays{make(dtype, shape, [&](const Shape& p) {
                        const Shape q = of_place(p);
                        const Real chosen = folded(at[0], q, [&](const auto& values) { return *choose(values); });
@@ -91,7 +92,8 @@ std::vector<Variant> extremes(Dtype dtype, Collective f, Choose choose) {
   return all;
 }
 
-/// What has, at a position of the result, the element of x that `source` says; `summed`: the sum of those that have it in all places.
+/// A variant whose result has, at each position, the element of x that `source` names;
+/// with `summed`, the sum of such elements over all places.
 Variant moved(const std::string& name, Dtype dtype, const Shape& shape, Collective f, const Shape& result,
               Source source, bool summed = false) {
   return {.name = name + shape.str(),
@@ -188,7 +190,8 @@ std::vector<Variant> exchanges(Dtype dtype) {
     } else {
       result = inserted(without_axis(each, static_cast<Index>(split)), concat, n);
     }
-    const Index length = each[concat] / (tiled && split == concat ? n : 1);  // of what comes from one place
+    // The length of the part that comes from one place.
+    const Index length = each[concat] / (tiled && split == concat ? n : 1);
     return moved(
         (tiled ? "tiled " : "") + std::to_string(split) + " to " + std::to_string(concat) + " ", dtype, shape,
         [=](const Tensor& x) {

@@ -1,4 +1,4 @@
-// Contractions.
+// Rows of contractions: matmul, tensordot, outer, einsum.
 
 #include <cmath>
 #include <map>
@@ -14,7 +14,8 @@ namespace {
 
 const Domain entries{-3, 3};
 
-/// A sum of products for each position of the result, and how large it would be if no term cancelled another.
+/// A sum of products for each position of the result. Its magnitude is the sum of the products'
+/// absolute values.
 template <class Terms>
 Arrays contracted(Dtype dtype, const Shape& shape, Index terms, Terms term) {
   const auto add_up = [&](const Shape& p, bool absolute) {
@@ -27,9 +28,10 @@ Arrays contracted(Dtype dtype, const Shape& shape, Index terms, Terms term) {
   return {y};
 }
 
-// ---- matmul -----------------------------------------------------------------------------------------------
+// ---- matmul ------------------------------------------------------------------------------------
 
-/// Vectors are a row on the left, a column on the right; then all are stacks of matrices, which broadcast.
+/// A vector becomes a row on the left, a column on the right. Then both operands are stacks
+/// of matrices, whose leading axes broadcast.
 Arrays matmul_reference(const Array& a, const Array& b) {
   const Shape left = a.shape.rank() == 1 ? with_axis(a.shape, 0, 1) : a.shape,
               right = b.shape.rank() == 1 ? with_axis(b.shape, 1, 1) : b.shape;
@@ -80,7 +82,7 @@ std::vector<Variant> matmul_variants(Dtype dtype) {
   return variants;
 }
 
-// ---- tensordot, outer -------------------------------------------------------------------------------------
+// ---- tensordot, outer --------------------------------------------------------------------------
 
 Variant tensordot_of(const Shape& a, const Shape& b, Dtype dtype, int axes) {
   const Shape free = part(a, 0, a.rank() - axes), summed = part(b, 0, axes), rest = part(b, axes, b.rank());
@@ -145,10 +147,10 @@ std::vector<Variant> outer_variants(Dtype dtype) {
           outer_of({2, 0}, {0}, dtype), outer_of({}, {}, dtype)};
 }
 
-// ---- einsum -----------------------------------------------------------------------------------------------
+// ---- einsum ------------------------------------------------------------------------------------
 
-/// The sum, written out: over all values of all labels that are not in the output. `labels` and `output` name every axis,
-/// those of an ellipsis too.
+/// The sum of products over all values of all labels that are not in the output.
+/// `labels` and `output` name every axis, also those that an ellipsis stands for.
 Arrays einsum_reference(Dtype dtype, std::span<const Array> xs, const std::vector<std::string>& labels,
                         const std::string& output) {
   std::map<char, Index> lengths;

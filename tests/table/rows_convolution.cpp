@@ -1,4 +1,4 @@
-// Convolutions and pooling: sums over windows, written out.
+// Rows of convolutions and pooling. References are sums over windows.
 
 #include <algorithm>
 #include <cmath>
@@ -14,9 +14,10 @@ namespace {
 
 const Domain entries{-3, 3};
 
-/// Where windows stand, all lists as long as there are spatial axes.
+/// The positions of windows. Each list has one entry for each spatial axis.
 struct Windows {
-  Shape window, stride, low, high, dilation, apart;  // apart: input dilation
+  // `low` and `high` are padding; `apart` is the input dilation.
+  Shape window, stride, low, high, dilation, apart;
   bool channels_last = false;
 
   std::size_t axes() const { return window.size(); }
@@ -24,7 +25,8 @@ struct Windows {
     const Index all = (length - 1) * apart[axis] + 1 + low[axis] + high[axis];
     return (all - ((window[axis] - 1) * dilation[axis] + 1)) / stride[axis] + 1;
   }
-  /// The element of an axis that the window at place p has as its k-th; none: -1.
+  /// The index in the input of element k of the window at place p, along one axis;
+  /// -1 if it is padding.
   Index element(std::size_t axis, Index length, Index p, Index k) const {
     const Index i = p * stride[axis] + k * dilation[axis] - low[axis];
     if (i < 0 || i % apart[axis] != 0 || i / apart[axis] >= length) return -1;
@@ -37,7 +39,7 @@ Windows windows_of(const Shape& window) {
   return {window, all(1), all(0), all(0), all(1), all(1)};
 }
 
-/// A shape [lead..., channels, lengths...] with the channels last.
+/// The shape [lead..., channels, lengths...] with the channels axis moved to the end.
 Shape channels_last(const Shape& shape, std::size_t axes) {
   Shape result = without_axis(shape, shape.rank() - static_cast<Index>(axes) - 1);
   result.push_back(shape[shape.size() - axes - 1]);
@@ -64,9 +66,10 @@ Array channels_last(const Array& x, std::size_t axes) {
 
 Padding padding_of(const Windows& w) { return Padding(w.low, w.high); }
 
-// ---- conv -------------------------------------------------------------------------------------------------
+// ---- conv --------------------------------------------------------------------------------------
 
-/// x [batch..., channels, lengths...], w [out, channels / groups, windows...].
+/// The convolution of x [batch..., channels, lengths...] with w
+/// [out, channels / groups, windows...].
 Array convolved(Dtype dtype, const Array& x, const Array& w, const Windows& windows, Index groups) {
   const auto axes = static_cast<Index>(windows.axes());
   const Index leading = x.shape.rank() - axes - 1, out = w.shape[0], taken = w.shape[1];
@@ -138,7 +141,8 @@ Variant conv_of(Dtype dtype, const Shape& x, const Shape& w, Windows windows, In
               }};
 }
 
-/// Every stride, padding, dilation of both sides and number of groups with each other, along one axis.
+/// All combinations of stride, padding, dilation of both operands and number of groups,
+/// along one axis.
 std::vector<Variant> all_of_one_axis(Dtype dtype) {
   std::vector<Variant> variants;
   for (const Index stride : {1, 2, 3})
@@ -178,17 +182,17 @@ std::vector<Variant> conv_variants(Dtype dtype) {
     w.channels_last = true;
   };
   add({2, 2, 5}, {3, 2, 3}, plain);
-  add({2, 5}, {3, 2, 3}, plain);           // no batch
-  add({2, 2, 2, 5}, {3, 2, 2}, plain);     // two axes of it
-  add({2, 3, 4, 3}, {2, 3, 1, 1}, plain);  // a product of matrices
+  add({2, 5}, {3, 2, 3}, plain);           // no batch axis
+  add({2, 2, 2, 5}, {3, 2, 2}, plain);     // two batch axes
+  add({2, 3, 4, 3}, {2, 3, 1, 1}, plain);  // a matrix product
   add({2, 2, 4, 4}, {2, 2, 3, 3}, padded);
   add({1, 2, 5, 6}, {2, 1, 2, 3}, all, 2);
   add({1, 2, 3, 3, 4}, {2, 2, 2, 2, 2}, all);
-  add({2, 3, 4, 5}, {3, 1, 3, 2}, padded, 3);  // each channel by itself
-  add({2, 2, 3, 5}, {4, 1, 2, 3}, padded, 2);  // twice
+  add({2, 3, 4, 5}, {3, 1, 3, 2}, padded, 3);  // each channel separately (depthwise)
+  add({2, 2, 3, 5}, {4, 1, 2, 3}, padded, 2);  // two outputs for each channel
   add({2, 2, 4, 3}, {3, 2, 3, 2}, last);
   add({2, 4, 4}, {2, 2, 3}, last, 2);
-  add({1, 8, 35}, {7, 8, 3}, padded);  // beyond vectors, blocks of results
+  add({1, 8, 35}, {7, 8, 3}, padded);  // longer than SIMD vectors and blocks of results
   add({0, 2, 4}, {3, 2, 2}, plain);
   add({2, 0, 4}, {3, 0, 2}, plain);
   add({2, 2, 4}, {0, 2, 2}, plain);
@@ -199,9 +203,10 @@ std::vector<Variant> conv_variants(Dtype dtype) {
   return variants;
 }
 
-// ---- conv_transpose ---------------------------------------------------------------------------------------
+// ---- conv_transpose ----------------------------------------------------------------------------
 
-/// What each element of x adds: x[n, c, i] w[c, o, k] to the result at i * stride + k * dilation - low.
+/// Each element x[n, c, i] adds x[n, c, i] w[c, o, k] to the result at i * stride + k * dilation -
+/// low.
 Array transposed(Dtype dtype, const Array& x, const Array& w, const Windows& windows, const Shape& more, Index groups) {
   const auto axes = static_cast<Index>(windows.axes());
   const Index leading = x.shape.rank() - axes - 1, channels = w.shape[0], each = w.shape[1];
@@ -282,11 +287,11 @@ std::vector<Variant> transpose_variants(Dtype dtype) {
   return variants;
 }
 
-// ---- pooling ----------------------------------------------------------------------------------------------
+// ---- pooling -----------------------------------------------------------------------------------
 
 enum class Pool { sum, mean, own_mean, max, argmax };
 
-/// Calls f(position in x, its place in the spatial axes) for each element of a window.
+/// Calls f(position in x, row-major index among the spatial axes) for each element of a window.
 template <class F>
 void for_each_element(const Windows& windows, const Shape& x, const Shape& p, F f) {
   const std::size_t leading = x.size() - windows.axes();
@@ -303,7 +308,8 @@ void for_each_element(const Windows& windows, const Shape& x, const Shape& p, F 
   });
 }
 
-/// Of maxima, those that `at` has.
+/// The reference of pooling. A maximum is the element of x at the position where `at`
+/// has its maximum.
 Array pooled(Pool pool, Dtype dtype, const Array& at, const Array& x, const Windows& windows) {
   Shape shape = x.shape;
   for (std::size_t axis = 0; axis < windows.axes(); ++axis) {
@@ -387,14 +393,15 @@ std::vector<Variant> pool_variants(Pool pool, Dtype dtype) {
   const Windows one = windows_of({2}), two = windows_of({3, 2}), three = windows_of({2, 1, 2}),
                 five = windows_of({5, 5});
   std::vector<Variant> variants = {
-      pool_of(pool, dtype, {2, 2, 5}, one),
-      pool_of(pool, dtype, {6}, one),
+      pool_of(pool, dtype, {2, 2, 5}, one), pool_of(pool, dtype, {6}, one),
       pool_of(pool, dtype, {2, 1, 5, 4}, with_choices(two, {2, 1}, {1, 1}, {1, 0}, {1, 1})),
       pool_of(pool, dtype, {1, 7, 6}, with_choices(two, {1, 2}, {1, 1}, {2, 0}, {2, 3})),
       pool_of(pool, dtype, {2, 4, 6}, with_choices(two, {1, 3}, {-1, 0}, {0, -1}, {1, 1})),
       pool_of(pool, dtype, {1, 3, 2, 4}, with_choices(three, {1, 2, 2}, {1, 0, 0}, {0, 0, 1}, {1, 1, 1})),
-      pool_of(pool, dtype, {2, 3, 2}, windows_of({3, 2})),                                  // all there is
-      pool_of(pool, dtype, {1, 6, 7}, with_choices(five, {1, 2}, {2, 1}, {2, 1}, {1, 1})),  // axis by axis
+      // one window covers all elements
+      pool_of(pool, dtype, {2, 3, 2}, windows_of({3, 2})),
+      // a different setting for each axis
+      pool_of(pool, dtype, {1, 6, 7}, with_choices(five, {1, 2}, {2, 1}, {2, 1}, {1, 1})),
       pool_of(pool, dtype, {2, 3, 5, 4}, with_choices(two, {2, 1}, {1, 0}, {1, 0}, {1, 1}, true)),
       pool_of(pool, dtype, {0, 5}, one),
       refused(

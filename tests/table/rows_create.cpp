@@ -1,5 +1,5 @@
-// Making tensors. Most of these functions have no tensors for inputs: their cells are the value, and under vmap that every
-// lane gets it.
+// Rows of functions that create tensors. Most of them have no tensor inputs.
+// Their cells check the value, and that vmap gives it to every lane.
 
 #include <cmath>
 #include <string_view>
@@ -23,7 +23,7 @@ Variant made(const std::string& name, std::function<Tensor()> call, Dtype dtype,
           .differentiable = false};
 }
 
-// ---- data at hand -----------------------------------------------------------------------------------------
+// ---- data at hand ------------------------------------------------------------------------------
 
 std::vector<Variant> tensor_variants(Dtype dtype) {
   const auto entry = [](const Shape& p) -> Real { return p[0] * 2 + p[1]; };
@@ -125,7 +125,7 @@ std::vector<Variant> from_bytes_variants(Dtype dtype) {
   return {of({2, 3}), of({0, 3}), of({})};
 }
 
-// ---- equal elements ---------------------------------------------------------------------------------------
+// ---- equal elements ----------------------------------------------------------------------------
 
 const std::vector<Shape> shapes = {{2, 3}, {4}, {0, 3}, {}};
 
@@ -164,7 +164,7 @@ std::vector<Variant> full_variants(Dtype dtype) {
   return variants;
 }
 
-// ---- ranges, matrices -------------------------------------------------------------------------------------
+// ---- ranges, matrices --------------------------------------------------------------------------
 
 std::vector<Variant> arange_variants(Dtype dtype) {
   const auto range = [&](const std::string& name, std::function<Tensor()> call, Index count, Real start, Real step) {

@@ -1,4 +1,4 @@
-// Elementwise functions of one operand.
+// Rows of elementwise functions of one operand.
 
 #include <stave/core/ops/elementwise.h>
 
@@ -15,7 +15,8 @@ namespace table {
 
 Real erfinv_reference(Real x) {
   if (std::abs(x) == 1) return std::copysign(std::numeric_limits<Real>::infinity(), x);
-  Real low = -10, high = 10;  // erf rises: bisection, then Newton's iteration
+  // erf increases: bisection, then Newton's iteration.
+  Real low = -10, high = 10;
   for (int i = 0; i < 20; ++i) (std::erf((low + high) / 2) < x ? low : high) = (low + high) / 2;
   Real y = (low + high) / 2;
   for (int i = 0; i < 6; ++i) y -= (std::erf(y) - x) * std::sqrt(std::numbers::pi_v<Real>) / 2 * std::exp(y * y);
@@ -27,14 +28,15 @@ namespace {
 using Call = Tensor (*)(Tensor);
 using Formula = Real (*)(Real);
 
-/// Shapes that every elementwise function admits; the long one fills SIMD vectors and leaves a rest.
+/// Shapes that every elementwise function admits. The long one fills SIMD vectors and leaves
+/// a remainder.
 const std::vector<Shape> shapes = {{2, 3}, {5}, {2, 1, 3}, {2, 37}, {0, 3}, {2, 0}, {}};
 
 enum class Of {
   floats,
   numbers,
   any
-};  // in what the function computes: float32 for integers; int32 for bool; as it comes
+};  // the dtype of the computation: float32 for integers; int32 for bool; the operand's dtype
 
 struct Unary {
   const char* name;
@@ -183,9 +185,9 @@ std::vector<Unary> functions() {
 #undef PREDICATE
 }
 
-// ---- bitwise_invert -----------------------------------------------------------------------------------------
+// ---- bitwise_invert ----------------------------------------------------------------------------
 
-// -1 - x, which wraps for unsigned integers; of bool the other.
+// -1 - x, which wraps around for unsigned integers; the negation for bool.
 std::vector<Variant> invert_variants(Dtype dtype) {
   const Unary f{.name = "bitwise_invert",
                 .call = static_cast<Call>(stave::bitwise_invert),
@@ -201,9 +203,10 @@ std::vector<Variant> invert_variants(Dtype dtype) {
   return variants;
 }
 
-// ---- astype, stop_gradient --------------------------------------------------------------------------------
+// ---- astype, stop_gradient ---------------------------------------------------------------------
 
-// Floats to integers: truncated, saturating, NaN to 0. Integers to narrower ones wrap around.
+// A cast. Floats become integers by truncation that saturates; NaN becomes 0.
+// Integers wrap around when cast to narrower ones.
 Real cast(Real x, Dtype from, Dtype to) {
   if (!is_float(from) || !is_integer(to)) return x;
   if (std::isnan(x)) return 0;
@@ -213,7 +216,8 @@ Real cast(Real x, Dtype from, Dtype to) {
   return std::clamp(std::trunc(x), low, high);
 }
 
-// Numbers that `from` holds near the middle of two floats of sixteen bits, where rounding twice would go wrong, and near their ends.
+// Numbers of dtype `from` close to the middle between two 16-bit floats, where rounding twice would
+// give a wrong result, and numbers near the ends of their ranges.
 std::vector<Real> near_middles(Dtype from) {
   if (!is_float(from))
     return size_of(from) == 8

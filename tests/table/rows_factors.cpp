@@ -1,4 +1,4 @@
-// Factors of matrices, eigenvalues and singular values.
+// Rows of factorisations, eigenvalues and singular values.
 
 #include <algorithm>
 #include <cmath>
@@ -15,7 +15,8 @@ namespace table {
 
 namespace {
 
-/// Vectors are known but for their signs: their squares are compared, which have derivatives as they have.
+/// Eigenvectors are determined up to their signs only. Their squares are compared instead;
+/// these are differentiable wherever the eigenvectors are.
 Outputs eigh_without_signs(const Tensor& a) {
   const auto [w, v] = eigh(a);
   return {w, square(v)};
@@ -24,7 +25,7 @@ Outputs svd_without_signs(const Tensor& a, bool full) {
   const auto [u, s, vh] = svd(a, {.full_matrices = full});
   return {square(u), s, square(vh)};
 }
-/// Of full matrices the first columns, and projections onto the others.
+/// For full matrices: the first k columns, and the projections onto the span of the other columns.
 Outputs full_svd_without_signs(const Tensor& a) {
   const auto [u, s, vh] = svd(a);
   const Index k = s.shape(-1);
@@ -45,7 +46,7 @@ std::vector<Variant> qr_variants(Dtype dtype) {
       const Index k = std::min(q.rows, r.columns);
       return Matrices{columns_of(q, k), transposed(columns_of(transposed(r), k))};
     }));
-  // Of q's columns beyond n the projection onto what they span.
+  // The columns of q beyond n are compared through the projection onto their span.
   const auto complete = [](const Tensor& a) -> Outputs {
     const auto [q, r] = qr(a, {.complete = true});
     const Index k = std::min(a.shape(-1), a.shape(-2));

@@ -1,4 +1,5 @@
-// Operations that carry functions: all of them as sin(a) b, so that only the way to it differs.
+// Rows of higher-order operations. All compute sin(a) b, so that they differ only in the operation
+// that carries the function.
 
 #include <cmath>
 
@@ -43,7 +44,8 @@ Tensor with_vmap(const Tensor& a, const Tensor& b) {
                        return plain(lanes_x, batched[1] ? y : expand_dims(y, 0));
                      })(a, b);
 }
-Tensor linearized(const Tensor& a, const Tensor& b) {  // d cos(x) at a along -b
+// The derivative of cos(x) at a along -b.
+Tensor linearized(const Tensor& a, const Tensor& b) {
   return linearize([](const Tensor& x) { return cos(x); }, a).second(negative(b));
 }
 

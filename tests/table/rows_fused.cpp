@@ -1,4 +1,5 @@
-// elementwise_op, fused: recorded functions of one and of several operands, and several results.
+// Rows of elementwise_op and fused: recorded functions of one and of several operands,
+// and with several results.
 
 #include <cmath>
 
@@ -21,7 +22,7 @@ const auto blend = elementwise_op(
     "blend", [](const Tensor& x, const Tensor& y) { return maximum(x, y) + 0.25 * x * astype(y, x.dtype()); });
 Real blend_of(Real x, Real y) { return std::max(x, y) + 0.25L * x * y; }
 
-// x y and x - y.
+// Two results: x y and x - y.
 Outputs two(const Tensor& x, const Tensor& y) {
   const IntrusivePtr<Region> region(new Region({x.dtype(), y.dtype()}));
   const int product = region->add(op_multiply, {0, 1}), difference = region->add(op_subtract, {0, 1});
@@ -29,7 +30,7 @@ Outputs two(const Tensor& x, const Tensor& y) {
   return fused(region, {x, y});
 }
 
-// x y summed over rows, |x y| at its largest in each row, and x y itself.
+// Three results: x y summed over rows, the maximum of |x y| in each row, and x y itself.
 Outputs ended(const Tensor& x, const Tensor& y) {
   const IntrusivePtr<Region> region(new Region({x.dtype(), y.dtype()}));
   const int product = region->add(op_multiply, {0, 1});
@@ -38,7 +39,7 @@ Outputs ended(const Tensor& x, const Tensor& y) {
   return fused(region, {x, y});
 }
 
-// The product over rows of the larger ones, and the smallest of x - y in each row.
+// The product of max(x, y) over rows, and the minimum of x - y in each row.
 Outputs ended_otherwise(const Tensor& x, const Tensor& y) {
   const IntrusivePtr<Region> region(new Region({x.dtype(), y.dtype()}));
   const int difference = region->add(op_subtract, {0, 1});
@@ -47,7 +48,7 @@ Outputs ended_otherwise(const Tensor& x, const Tensor& y) {
   return fused(region, {x, y});
 }
 
-// Whether x < y anywhere, and everywhere, in each row.
+// Whether x < y holds anywhere, and everywhere, in each row.
 Outputs ended_in_truth(const Tensor& x, const Tensor& y) {
   const IntrusivePtr<Region> region(new Region({x.dtype(), y.dtype()}));
   const int less = region->add(op_less, {0, 1});
@@ -57,7 +58,7 @@ Outputs ended_in_truth(const Tensor& x, const Tensor& y) {
 
 enum class Axis { rows, columns };
 
-// f(so far, next), over the rows or the columns of a matrix.
+// The fold f(accumulated value, next element) over the rows or the columns of a matrix.
 template <class F>
 Array folded(const Array& x, Axis over, bool keep, Dtype dtype, F f) {
   const Index rows = x.shape[0], columns = x.shape[1], kept = over == Axis::rows ? columns : rows;

@@ -1,4 +1,5 @@
-// Entries along an axis, slices that begin anywhere, and ones at indices.
+// Rows of functions that take entries along an axis, of slices with a variable start,
+// and of one_hot.
 
 #include <algorithm>
 #include <cmath>
@@ -115,7 +116,7 @@ std::vector<Variant> put_along_axis_variants(Dtype dtype) {
   return variants;
 }
 
-// ---- one_hot ----------------------------------------------------------------------------------------------
+// ---- one_hot -----------------------------------------------------------------------------------
 
 std::vector<Variant> one_hot_variants(Dtype dtype) {
   std::vector<Variant> variants;
@@ -135,9 +136,10 @@ std::vector<Variant> one_hot_variants(Dtype dtype) {
   return variants;
 }
 
-// ---- dynamic_slice, dynamic_update_slice ------------------------------------------------------------------
+// ---- dynamic_slice, dynamic_update_slice -------------------------------------------------------
 
-/// Starts of slices of these sizes, one for each axis: what none of the axes refuses, of both signs where the dtype has two.
+/// Start indices, one for each axis, of slices of these sizes. They are valid on every axis,
+/// and of both signs if the dtype is signed.
 Input starts(Dtype dtype, const Shape& shape, const Shape& sizes) {
   Index room = 100, shortest = 100, largest = 0;
   for (std::size_t axis = 0; axis < shape.size(); ++axis) {
@@ -168,7 +170,7 @@ Variant dynamic_slice_of(Dtype dtype, const Shape& shape, const Shape& sizes, Dt
               }};
 }
 
-// One index for each axis: tensors of two dtypes, and a C++ integer.
+// One index for each axis: tensors of two dtypes and a C++ integer.
 Variant dynamic_slice_at_numbers(Dtype dtype) {
   return {.name = "at single indices",
           .inputs = {{dtype, {4, 3, 5}}, {uint8, {}, {0, 2}}, {int64, {}, {-3, 3}}},

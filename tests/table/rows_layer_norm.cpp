@@ -1,5 +1,6 @@
-// The gradient of layer_norm, itself: on a device without a kernel of it, the function is composed of others. References are the formulas,
-// summed in long double.
+// Rows of the operation that computes the gradient of layer_norm.
+// On a device that has no kernel for it, the gradient is composed of other operations.
+// References are the formulas, summed in long double.
 
 #include <algorithm>
 #include <cmath>

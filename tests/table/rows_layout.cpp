@@ -1,4 +1,4 @@
-// Layout: each reference says which element of the input stands at a position of the result.
+// Rows of layout operations. Each reference gives the input element at each position of the result.
 
 #include <algorithm>
 
@@ -23,7 +23,7 @@ Variant relabelled(const std::string& name, Dtype dtype, const Shape& shape, std
               }};
 }
 
-// ---- shapes -----------------------------------------------------------------------------------------------
+// ---- shapes ------------------------------------------------------------------------------------
 
 std::vector<Variant> reshape_variants(Dtype dtype) {
   const auto to = [&](const Shape& shape, const Shape& asked, const Shape& result) {
@@ -102,7 +102,7 @@ std::vector<Variant> contiguous_variants(Dtype dtype) {
   return variants;
 }
 
-// ---- orders of axes ---------------------------------------------------------------------------------------
+// ---- orders of axes ----------------------------------------------------------------------------
 
 /// Axis i of the result is axis order[i] of x.
 Variant permuted(const std::string& name, Dtype dtype, const Shape& shape, const std::vector<int>& order,
@@ -165,7 +165,7 @@ std::vector<Variant> moveaxis_variants(Dtype dtype) {
               "", dtype, {}, [](const Tensor& x) { return moveaxis(x, 0, 0); }, "out of range")};
 }
 
-// ---- repeats, reversals, parts ----------------------------------------------------------------------------
+// ---- repeats, reversals, parts -----------------------------------------------------------------
 
 std::vector<Variant> broadcast_to_variants(Dtype dtype) {
   const auto to = [&](const Shape& shape, const Shape& result) {
@@ -203,7 +203,7 @@ std::vector<Variant> flip_variants(Dtype dtype) {
               {2, 0}, {true, false}, [](const Tensor& x) { return flip(x, 0); }, "0 ")};
 }
 
-// Tensor::operator(), operator[].
+// Tensor::operator() and operator[].
 std::vector<Variant> index_variants(Dtype dtype) {
   const auto of = [&](const std::string& name, const Shape& shape, std::function<Tensor(const Tensor&)> call,
                       const Shape& result,
@@ -245,7 +245,7 @@ std::vector<Variant> index_variants(Dtype dtype) {
   };
 }
 
-// ---- joining, padding -------------------------------------------------------------------------------------
+// ---- joining, padding --------------------------------------------------------------------------
 
 std::vector<Tensor> list(std::span<const Tensor> xs) { return {xs.begin(), xs.end()}; }
 
@@ -255,7 +255,7 @@ Dtype promoted_all(std::span<const Array> xs) {
   return dtype;
 }
 
-/// The inputs one after another along an axis counted from the front.
+/// The inputs concatenated along an axis, which is counted from the front.
 Array joined_along(std::span<const Array> xs, Index axis) {
   const auto along = static_cast<std::size_t>(axis);
   Shape shape = xs[0].shape;
@@ -292,7 +292,8 @@ std::vector<Variant> concat_variants(Dtype dtype) {
                                    of({{dtype, {0, 3}}, {dtype, {2, 3}}}, 0),
                                    of({{dtype, {2, 3}}}, 1),
                                    none};
-  std::vector<Input> many(40, {dtype, {1}});  // more than a mask of 32 bits has bits
+  // More inputs than a 32-bit mask has bits.
+  std::vector<Input> many(40, {dtype, {1}});
   many[33].shape = {2};
   variants.push_back(of(many, 0));
   for (Dtype other : all_dtypes)
@@ -309,7 +310,8 @@ std::vector<Variant> stack_variants(Dtype dtype) {
                    .reference = [axis](auto xs) { return Arrays{stacked(xs, axis)}; }};
   };
   const Input matrix{dtype, {2, 3}}, empty{dtype, {0, 2}}, number{dtype, {}};
-  const std::vector<Input> many(40, {dtype, {2}});  // more than a mask of 32 bits has bits
+  // More inputs than a 32-bit mask has bits.
+  const std::vector<Input> many(40, {dtype, {2}});
   return {of({matrix, matrix}, 0),
           of({matrix, matrix, matrix}, -1),
           of({matrix, matrix}, 1),

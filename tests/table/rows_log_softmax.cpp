@@ -1,6 +1,7 @@
-// The gradients of softmax and log_softmax along a last axis, themselves: on a device without a
-// kernel of them, they are composed of others. The references are the formulas, summed in long
-// double. That of softmax is given the result, of rows that add up to 1.
+// Rows of the operations that compute the gradients of softmax and log_softmax along a last axis.
+// On a device that has no kernels for them, the gradients are composed of other operations.
+// References are the formulas, summed in long double. The gradient of softmax gets the result
+// of softmax, whose rows add up to 1.
 
 #include <cmath>
 
@@ -13,7 +14,7 @@ namespace table {
 
 namespace {
 
-// The sum of f(position) over the row of a position.
+// The sum of f(position) over the row that contains a position.
 template <class F>
 Real sum_over_row(const Shape& row, Index length, F f) {
   Real sum = 0;
@@ -56,7 +57,8 @@ Real log_softmax_gradient(const Array& x, const Array& ct, const Shape& at, Inde
   return ct(at) - std::exp(x(at)) / weights * total;
 }
 
-// For any y, of which one is the winner if it is more than 1/2.
+// The gradient of softmax, also for rows y that do not add up to 1.
+// It subtracts the cotangent of the element that is more than 1/2, if there is one.
 Real softmax_gradient(const Array& y, const Array& ct, const Shape& at, Index length) {
   const Real winner = sum_over_row(at, length, [&](const Shape& p) { return y(p) > 0.5L ? ct(p) : 0; });
   const Real mean = sum_over_row(at, length, [&](const Shape& p) { return y(p) * (ct(p) - winner); });

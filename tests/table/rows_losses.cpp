@@ -1,4 +1,4 @@
-// Losses. References are the formulas, summed in long double.
+// Rows of losses. References are the formulas, summed in long double.
 
 #include <algorithm>
 #include <cmath>
@@ -17,10 +17,10 @@ namespace {
 
 using Formula = std::function<Real(Real, Real)>;
 
-/// Of which the dtype has some.
+/// Probabilities, which integers and bools can represent only as 0 and 1.
 Domain probabilities(Dtype dtype) { return is_float(dtype) ? Domain{0.1, 0.9} : Domain{0, 1}; }
 
-// ---- losses of classes ------------------------------------------------------------------------------------
+// ---- losses of classes -------------------------------------------------------------------------
 
 Array log_weights(const Array& x, std::size_t axis) {
   return make(float64, x.shape, [&](const Shape& p) {
@@ -51,7 +51,8 @@ struct Labels {
   bool weighted = false;
 };
 
-/// By integer labels; of logits, or of what is already their logarithm.
+/// A variant of a loss by integer labels: of logits (cross_entropy), or of log-probabilities
+/// (nll_loss).
 Variant by_labels(Dtype dtype, const Labels& labels, bool of_logits) {
   const auto axis = static_cast<std::size_t>(labels.axis < 0 ? labels.axis + labels.shape.rank() : labels.axis);
   const Index count = labels.shape[axis];
@@ -183,7 +184,7 @@ std::vector<Variant> kl_divergence_variants(Dtype dtype) {
           "", dtype, {}, [](const Tensor& x) { return kl_divergence(x, x); }, "axis -1 is out of range for rank 0")};
 }
 
-// ---- losses of numbers ------------------------------------------------------------------------------------
+// ---- losses of numbers -------------------------------------------------------------------------
 
 using Loss = std::function<Tensor(const Tensor&, const Tensor&, Reduction)>;
 
@@ -209,7 +210,7 @@ std::vector<Variant> number_variants(Dtype dtype, const Loss& loss, const Formul
               "", dtype, {2, 3}, [=](const Tensor& x) { return loss(x, zeros({3}), mean); }, "must have one shape")};
 }
 
-/// What takes options with a reduction in them alone, or with other members.
+/// The loss as a function of its reduction. `options` sets the other members of its options.
 template <class Options>
 Loss with_reduction(Tensor (*loss)(const Tensor&, const Tensor&, Options), Options options = {}) {
   return [=](const Tensor& x, const Tensor& y, Reduction reduction) {

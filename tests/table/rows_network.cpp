@@ -1,4 +1,4 @@
-// Looking up rows of a table.
+// Rows of functions that look up rows of a table.
 
 #include <stave/core/ops/create.h>
 #include <stave/core/ops/network.h>

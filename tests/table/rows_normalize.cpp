@@ -1,4 +1,4 @@
-// Normalisation. References are the formulas, summed in long double.
+// Rows of normalisation functions. References are the formulas, summed in long double.
 
 #include <algorithm>
 #include <cmath>
@@ -14,7 +14,7 @@ namespace table {
 
 namespace {
 
-/// The mean of f over all positions that agree with p but for `axes`.
+/// The mean of f over all positions that equal p outside `axes`.
 template <class F>
 Real mean_over(const Shape& shape, const Shape& p, const std::vector<Index>& axes, F f) {
   Shape lengths;
@@ -34,7 +34,8 @@ Shape picked(const Shape& p, const std::vector<Index>& axes) {
   return result;
 }
 
-/// (x - mean) / sqrt(variance + epsilon) times weight plus bias, which have the lengths of `affine`.
+/// (x - mean) / sqrt(variance + epsilon) * weight + bias. The axes `affine` of x are those
+/// of weight and bias.
 Array standardized(const Array& x, const std::vector<Index>& axes, Real epsilon, const Array& weight, const Array& bias,
                    const std::vector<Index>& affine) {
   return sized(make(as_float(x.dtype), x.shape,
@@ -124,7 +125,7 @@ std::vector<Variant> group_norm_variants(Dtype dtype) {
             [=](auto xs) { return group_norm(xs[0], groups, {.weight = xs[1], .bias = xs[2], .channels_last = last}); },
         .reference =
             [=](auto xs) {
-              // Channels as [groups, channels of each].
+              // The channels axis is split into [groups, channels per group].
               Shape split = shape;
               split[axis] = groups;
               split.insert(split.begin() + static_cast<std::ptrdiff_t>(axis) + 1, shape[axis] / groups);

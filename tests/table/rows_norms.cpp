@@ -1,4 +1,4 @@
-// Numbers of matrices: determinants, rank, norms.
+// Rows of functions that map a matrix to a number: determinants, rank, norms.
 
 #include <algorithm>
 #include <cmath>
@@ -45,10 +45,10 @@ std::vector<Variant> matrix_norm_variants(Dtype dtype) {
   return variants;
 }
 
-// Signs are not seen.
+// x with its sign flipped, to which norms are invariant.
 Tensor signed_of(const Tensor& x) { return is_float(x.dtype()) ? -x : x; }
 
-/// Elements that tie at `at` share the infinite norms.
+/// A vector norm. Elements that tie at `at` share the derivative of the infinite norms.
 Array vector_norm_of(Dtype dtype, const Array& at, const Array& x, double order, std::optional<Index> axis) {
   const auto over = [&](const Shape& p) {
     std::vector<Real> sizes, there;
@@ -66,7 +66,8 @@ Array vector_norm_of(Dtype dtype, const Array& at, const Array& x, double order,
     for (std::size_t i = 0; i < sizes.size(); ++i) {
       if (std::isinf(order) && there[i] != extreme) continue;
       sum += std::isinf(order) ? sizes[i] : std::pow(sizes[i], static_cast<Real>(order));
-      count += 1;  // none is 0
+      // Norms of order 0 count all elements, because none is 0.
+      count += 1;
     }
     if (std::isinf(order)) return sum / count;
     return order == 0 ? count : std::pow(sum, 1 / static_cast<Real>(order));

@@ -1,4 +1,4 @@
-// Powers and exponentials of matrices, and products of vectors.
+// Rows of powers and exponentials of matrices, and of products of vectors.
 
 #include <algorithm>
 #include <cmath>
@@ -24,7 +24,7 @@ std::vector<Variant> matrix_power_variants(Dtype dtype) {
   std::vector<Variant> variants;
   for (const Index n : {-2, -1, 0, 1, 3, 6})
     for (const Shape& shape : {Shape{2, 2}, Shape{2, 3, 3}, Shape{0, 2, 2}}) {
-      if (is_half_float(dtype) && n > 3) continue;  // float16 has no such numbers
+      if (is_half_float(dtype) && n > 3) continue;  // the results exceed the range of float16
       Variant variant = of_matrix(
           std::to_string(n) + " ", dtype, shape, {2}, [=](const Tensor& x) { return matrix_power(x, n); },
           [=](auto xs) { return Matrices{power_of(xs[0], n)}; });

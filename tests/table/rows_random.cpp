@@ -1,5 +1,6 @@
-// Random numbers, against another Threefry-2x32: written from Salmon et al., "Parallel random numbers: as easy as 1, 2, 3"
-// (SC 2011), section 5.3 and its reference code; that these are jax.random's numbers is tested in random_test.cpp.
+// Rows of random numbers. The reference is an independent Threefry-2x32, written from Salmon et
+// al., "Parallel random numbers: as easy as 1, 2, 3" (SC 2011), section 5.3 and its reference code.
+// random_test.cpp checks that the numbers equal those of jax.random.
 
 #include <algorithm>
 #include <cmath>
@@ -43,7 +44,7 @@ std::uint32_t bits(Words key, std::uint32_t counter) {
   return words[0] ^ words[1];
 }
 
-/// In [0, 1), of as many bits as the significand holds after its first.
+/// A number in [0, 1) with as many random bits as the significand stores after its leading bit.
 Real unit(Words key, std::uint32_t counter, Dtype dtype) {
   if (dtype == float32) return static_cast<Real>(bits(key, counter) >> 9) * 0x1p-23L;
   if (dtype == float16) return static_cast<Real>((bits(key, counter) & 0xffff) >> 6) * 0x1p-10L;
@@ -52,7 +53,8 @@ Real unit(Words key, std::uint32_t counter, Dtype dtype) {
   return static_cast<Real>((std::uint64_t{words[0]} << 32 | words[1]) >> 12) * 0x1p-52L;
 }
 
-/// u (high - low) + low, as computed in the dtype: in sixteen bits the product is rounded by itself.
+/// u (high - low) + low, rounded as in the dtype. In 16-bit floats the product is rounded
+/// separately.
 Real uniform_number(Words key, std::uint32_t counter, Real low, Real high, Dtype dtype) {
   low = rounded(low, dtype);
   const Real range = rounded(rounded(high, dtype) - low, dtype);
@@ -60,7 +62,7 @@ Real uniform_number(Words key, std::uint32_t counter, Real low, Real high, Dtype
   return std::max(low, rounded((size_of(dtype) == 2 ? rounded(product, dtype) : product) + low, dtype));
 }
 
-/// f of each element's number in row-major order.
+/// The array with f(row-major number of the element) as elements.
 template <class F>
 Array counted(Dtype dtype, const Shape& shape, F f) {
   std::uint32_t counter = 0;
@@ -83,7 +85,7 @@ std::vector<Index> permutation_of(Words key, Index n) {
   return order;
 }
 
-// ---- variants ---------------------------------------------------------------------------------------------
+// ---- variants ----------------------------------------------------------------------------------
 
 const Input key_input{uint32, {2}, {0, 4294967295.0}};
 
@@ -95,7 +97,7 @@ Variant drawn(const std::string& name, std::function<Tensor(const Key&)> call, s
           .differentiable = false};
 }
 
-/// A key that is a number, or has other than two words.
+/// A variant that refuses a key whose shape is not [2].
 Variant no_key(const Shape& shape, std::function<Tensor(const Key&)> call) {
   return {.name = "key of shape " + shape.str(),
           .inputs = {{uint32, shape}},
@@ -146,7 +148,7 @@ std::vector<Variant> fold_in_variants(Dtype dtype) {
   return variants;
 }
 
-/// The shapes to draw, and a key that is none.
+/// Variants for several shapes to draw, and for invalid keys.
 std::vector<Variant> for_shapes(const std::function<Tensor(const Key&, const Shape&)>& call,
                                 const std::function<Array(Words, const Shape&)>& reference) {
   std::vector<Variant> variants;
@@ -186,7 +188,8 @@ std::vector<Variant> uniform_variants(Dtype dtype) {
 }
 
 std::vector<Variant> normal_variants(Dtype dtype) {
-  const Real low = std::ldexp(Real(1), -float_shape(dtype).digits) - 1;  // the next number after -1
+  // The next number after -1.
+  const Real low = std::ldexp(Real(1), -float_shape(dtype).digits) - 1;
   return for_shapes([=](const Key& key, const Shape& shape) { return normal(key, shape, dtype); },
                     [=](Words key, const Shape& shape) {
                       return counted(dtype, shape, [&](auto i) {
@@ -195,7 +198,7 @@ std::vector<Variant> normal_variants(Dtype dtype) {
                     });
 }
 
-/// -log(-log(u)) of a uniform number in (0, 1).
+/// -log(-log(u)) for a uniform number u in (0, 1).
 Real gumbel_number(Words key, std::uint32_t counter, Dtype dtype) {
   return -std::log(-std::log(uniform_number(key, counter, std::ldexp(Real(1), float_shape(dtype).least), 1, dtype)));
 }
@@ -209,7 +212,7 @@ std::vector<Variant> gumbel_variants(Dtype dtype) {
                     });
 }
 
-/// Where the largest of x + Gumbel numbers stands along an axis.
+/// The positions of the maximum of x + Gumbel noise along an axis.
 Array drawn_positions(Words key, const Array& x, Index axis) {
   const Dtype dtype = x.dtype == float64 ? float64 : float32;
   const Array noise = counted(dtype, x.shape, [&](auto i) { return gumbel_number(key, i, dtype); });
@@ -240,7 +243,8 @@ std::vector<Variant> categorical_variants(Dtype dtype) {
                                    no_key({}, [](const Key& key) {
                                      return categorical(key, tensor({1., 2.}));
                                    })};
-  for (const Shape& shape : {Shape(), Shape(2, 0)})  // no axis, no classes
+  // No axis; no classes.
+  for (const Shape& shape : {Shape(), Shape(2, 0)})
     variants.push_back({.name = shape.str(),
                         .inputs = {key_input, {dtype, shape}},
                         .call = [](auto xs) { return categorical(Key(xs[0]), xs[1]); },

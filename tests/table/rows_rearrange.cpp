@@ -1,4 +1,5 @@
-// Functions composed of layout operations: each reference says which element of the input stands at a position of the result.
+// Rows of functions composed of layout operations. Each reference gives the input element
+// at each position of the result.
 
 #include <cmath>
 
@@ -27,9 +28,10 @@ Shape position_of(Index i, const Shape& shape) {
   return p;
 }
 
-// ---- diagonal, trace --------------------------------------------------------------------------------------
+// ---- diagonal, trace ---------------------------------------------------------------------------
 
-/// Where the diagonals of a shape lie: the shape of the result, and the way back.
+/// The diagonals of a shape: the shape of the result, and the map from its positions to those
+/// of the input.
 struct Diagonal {
   Shape shape, result;
   std::size_t rows, columns;
@@ -127,7 +129,7 @@ std::vector<Variant> trace_variants(Dtype dtype) {
               "", dtype, {}, [](const Tensor& x) { return trace(x); }, "fewer than 2 axes")};
 }
 
-// ---- taking apart -----------------------------------------------------------------------------------------
+// ---- taking apart ------------------------------------------------------------------------------
 
 std::vector<Variant> unstack_variants(Dtype dtype) {
   const auto of = [&](const Shape& shape, Index axis) {
@@ -155,7 +157,8 @@ std::vector<Variant> unstack_variants(Dtype dtype) {
               "", dtype, {}, [](const Tensor& x) { return unstack(x)[0]; }, "rank 0")};
 }
 
-/// n times the differences of neighbours, and what their rounding errors are relative to.
+/// The differences of neighbours, taken n times, and the magnitude to which their rounding errors
+/// are relative.
 Arrays differences(Array x, Index n, std::size_t axis) {
   Array size = mapped(float64, x, [](Real v) { return std::abs(v); });
   for (; n > 0 && x.shape[axis] > 0; --n) {
@@ -195,7 +198,7 @@ std::vector<Variant> diff_variants(Dtype dtype) {
               "", dtype, {}, [](const Tensor& x) { return diff(x); }, "out of range")};
 }
 
-// ---- moving and repeating ---------------------------------------------------------------------------------
+// ---- moving and repeating ----------------------------------------------------------------------
 
 Index wrapped(Index i, Index length) { return (i % length + length) % length; }
 
@@ -251,7 +254,8 @@ std::vector<Variant> tile_variants(Dtype dtype) {
           of({0, 3}, {2, 2}, {0, 6}),       of({2, 0}, {1, 2}, {2, 0}), of({2, 3}, {0, 1}, {0, 3})};
 }
 
-/// Entries of the sources along one axis, or of the flattened input (axis -100).
+/// A variant whose result has the entries `sources` along one axis, or of the flattened input
+/// if `axis` is `flat`.
 constexpr Index flat = -100;
 Variant repeat_of(Dtype dtype, const Shape& shape, Index axis, const std::vector<Index>& sources,
                   const std::string& name, std::function<Tensor(const Tensor&)> call) {
@@ -295,7 +299,7 @@ std::vector<Variant> repeat_variants(Dtype dtype) {
           each({}, {2}, flat)};
 }
 
-// ---- meshgrid ---------------------------------------------------------------------------------------------
+// ---- meshgrid ----------------------------------------------------------------------------------
 
 std::vector<Variant> meshgrid_variants(Dtype dtype) {
   const auto of = [&](const std::vector<Input>& inputs, const std::string& indexing) {
@@ -326,7 +330,8 @@ std::vector<Variant> meshgrid_variants(Dtype dtype) {
                        }};
   };
   const Input two{dtype, {2}}, three{dtype, {3}}, number{dtype, {}}, none{dtype, {0}};
-  const Input other{is_float(dtype) ? float64 : int64, {4}};  // each result keeps its own dtype
+  // Each result keeps its own dtype.
+  const Input other{is_float(dtype) ? float64 : int64, {4}};
   return {of({two, three}, ""),    of({two, three}, "ij"),  of({two, three, other}, "xy"), of({three}, "xy"),
           of({number, two}, "ij"), of({none, three}, "ij"), of({number, number}, "xy")};
 }

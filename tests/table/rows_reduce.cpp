@@ -1,4 +1,4 @@
-// Reductions: over all axes, one, several and none.
+// Rows of reductions over all axes, one axis, several axes and no axis.
 
 #include <algorithm>
 #include <cmath>
@@ -13,13 +13,14 @@ namespace table {
 
 namespace {
 
-/// What a reduction goes over. No list: all axes.
+/// The shape and the axes of a reduction. Without a list it reduces all axes.
 struct Over {
   Shape shape;
   std::optional<std::vector<Index>> axes = {};
   bool keep = false;
 
-  std::vector<bool> reduced() const {  // for each axis of the shape
+  // One entry for each axis of the shape.
+  std::vector<bool> reduced() const {
     std::vector<bool> result(shape.size(), !axes);
     if (axes)
       for (Index axis : *axes) result[static_cast<std::size_t>(axis < 0 ? axis + shape.rank() : axis)] = true;
@@ -33,7 +34,7 @@ struct Over {
     }
     return result;
   }
-  /// An axis that stays, for `broadcast` to repeat; if there is none, the first.
+  /// An axis that is not reduced, which layout `broadcast` repeats; if there is none, axis 0.
   Index kept_axis() const {
     const std::vector<bool> is_reduced = reduced();
     for (std::size_t axis = 0; axis < shape.size(); ++axis)
@@ -47,7 +48,8 @@ struct Over {
   }
 };
 
-/// f of the elements (row-major) that each element of the result is made of.
+/// The array whose elements are f of the elements of x (in row-major order)
+/// that are reduced to them.
 template <class F>
 Array reduced(const Array& x, const Over& over, Dtype dtype, F f) {
   const Shape kept = over.result_shape(true);
@@ -105,7 +107,8 @@ Real sum_magnitude(const Elements& x) {
 Real mean_magnitude(const Elements& x) { return sum_magnitude(x) / static_cast<Real>(x.size()); }
 Real logsumexp_magnitude(const Elements& x) { return std::abs(logsumexp_of(x)) + largest_of(x) + 1; }
 
-enum class Gives { same, wide, floats, truth, index };  // wide: of integers, at least 32 bits
+// The dtype of the result. `wide`: integers have at least 32 bits.
+enum class Gives { same, wide, floats, truth, index };
 
 Dtype result_of(Gives gives, Dtype dtype) {
   switch (gives) {
@@ -123,14 +126,17 @@ struct Reduction {
   Tensor (*over_all)(const Tensor&);
   Tensor (*over)(const Tensor&, const Axes&, KeepDims);
   Formula formula;
-  Formula magnitude = nullptr;  // of rounding errors; null: the result's own
+  // The magnitude to which rounding errors are relative. If null, it is the result itself.
+  Formula magnitude = nullptr;
   Gives gives = Gives::same;
   Domain domain = {};
-  bool of_nothing = true;    // defined for no elements
-  bool shares_ties = false;  // max, min
+  // True if the reduction of no elements is defined.
+  bool of_nothing = true;
+  // True for max and min.
+  bool shares_ties = false;
 };
 
-/// Near `at` the extreme value is the mean of the elements that are extreme there: ties share.
+/// The mean of the elements that are extreme at `at`: elements that tie share the derivative.
 Array tied(const Array& at, const Array& x, const Over& over, Formula extreme) {
   const Array extremes = reduced(at, {over.shape, over.axes, true}, x.dtype, extreme);
   const auto is_extreme = [&](const Shape& p) { return at(p) == extremes(broadcast_position(extremes.shape, p)); };
@@ -163,7 +169,7 @@ Variant variant_of(const Reduction& f, Dtype dtype, const Over& over) {
   return variant;
 }
 
-// The long ones fill SIMD vectors and leave a rest.
+// The long ones fill SIMD vectors and leave a remainder.
 const std::vector<Over> everywhere = {{{2, 3}},
                                       {{2, 37}, {{1}}},
                                       {{37, 2}, {{0}}},
@@ -186,7 +192,7 @@ std::vector<Variant> variants_of(const Reduction& f, Dtype dtype) {
   for (const Over& over : everywhere) variants.push_back(variant_of(f, dtype, over));
   for (const Over& over : nothing) {
     variants.push_back(variant_of(f, dtype, over));
-    // bool has a largest of nothing: false, as any of nothing.
+    // In bool, max of no elements is false, as any is; so such variants are left out for bool.
     if (!f.of_nothing && dtype != bool_) variants.back().refusal = "no elements to choose from";
     if (!f.of_nothing && dtype == bool_) variants.pop_back();
   }
@@ -206,7 +212,8 @@ std::vector<Reduction> reductions() {
   };
 }
 
-// Those that divide by the number of elements, or take logarithms, have values but no useful derivatives of nothing.
+// Reductions that divide by the number of elements or take logarithms.
+// For no elements they have values but no useful derivatives.
 std::vector<Reduction> composed_reductions() {
   return {
       {CALLS(mean), mean_of, mean_magnitude, Gives::floats},
@@ -222,7 +229,7 @@ std::vector<Variant> composed_variants_of(const Reduction& f, Dtype dtype) {
   return variants;
 }
 
-// ---- var, std ---------------------------------------------------------------------------------------------
+// ---- var, std ----------------------------------------------------------------------------------
 
 using Spread = Tensor (*)(const Tensor&, const Axes&, KeepDims, double);
 
@@ -258,7 +265,7 @@ std::vector<Variant> spread_variants(Dtype dtype, Tensor (*over_all)(const Tenso
   return variants;
 }
 
-// ---- argmax, argmin ---------------------------------------------------------------------------------------
+// ---- argmax, argmin ----------------------------------------------------------------------------
 
 std::vector<Variant> position_variants(Dtype dtype, Tensor (*over_all)(const Tensor&),
                                        Tensor (*along)(const Tensor&, Index, KeepDims), Formula formula) {

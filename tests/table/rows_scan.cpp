@@ -1,4 +1,4 @@
-// Cumulative sums and products, and linear recurrences.
+// Rows of cumulative sums and products, and of linear recurrences.
 
 #include <algorithm>
 #include <cmath>
@@ -17,19 +17,21 @@ std::size_t counted(const Shape& shape, Index axis) {
   return static_cast<std::size_t>(axis < 0 ? axis + shape.rank() : axis);
 }
 
-/// An axis other than the scan's for `broadcast` to repeat, so that it repeats no element that meets itself; if there is none, it.
+/// An axis other than the scan's, which layout `broadcast` repeats, so that no element is combined
+/// with a copy of itself; if there is none, axis 0.
 Index other_axis(const Shape& shape, Index axis) {
   for (int i = 0; i < shape.rank(); ++i)
     if (static_cast<std::size_t>(i) != counted(shape, axis) && shape[static_cast<std::size_t>(i)] > 1) return i;
   return 0;
 }
 
-/// What is scanned, and how.
+/// The shape, axis and options of a scan.
 struct Along {
   Shape shape;
   Index axis;
   CumulativeOptions options = {};
-  bool whole = false;  // without an axis
+  // True if the function is called without an axis.
+  bool whole = false;
 
   std::string str() const {
     return shape.str() + (whole ? "" : " along " + std::to_string(axis)) + (options.include_initial ? " initial" : "") +
@@ -40,7 +42,7 @@ struct Along {
 using Cumulative = Tensor (*)(const Tensor&, Index, CumulativeOptions);
 using CumulativeOfVector = Tensor (*)(const Tensor&);
 
-/// f of the elements, from the end where the scan begins, that come before the place `p` and at it.
+/// f of the elements up to and including place `p`, counted from the end where the scan begins.
 template <class F>
 Array scanned(const Array& x, const Along& along, Dtype dtype, F f) {
   const std::size_t axis = counted(along.shape, along.axis);
@@ -80,7 +82,7 @@ Variant cumulative_of(Dtype dtype, CumulativeOfVector of_vector, Cumulative of, 
   return variant;
 }
 
-// Lengths beyond a SIMD vector and a block; the axis first, in the middle and last.
+// Lengths beyond a SIMD vector and a block, with the axis first, in the middle and last.
 const std::vector<Along> everywhere = {{{5}, 0},
                                        {{5}, 0, {}, true},
                                        {{2, 3}, 1},
@@ -120,7 +122,7 @@ std::vector<Variant> cumulative_variants(Dtype dtype, CumulativeOfVector of_vect
   return variants;
 }
 
-// ---- cummax, cummin, logcumsumexp -------------------------------------------------------------------------
+// ---- cummax, cummin, logcumsumexp --------------------------------------------------------------
 
 using Scanned = Tensor (*)(const Tensor&, Index, ScanOptions);
 using Folded = Real (*)(const std::vector<Real>&);
@@ -150,7 +152,8 @@ std::vector<Variant> scan_variants(Dtype dtype) {
                         .reference =
                             [=](auto xs) {
                               Array y = scanned(xs[0], along, result, folded);
-                              // Of log(e^x + ...) the errors of its terms, which may cancel.
+                              // The errors of log(e^x + ...) are relative to its terms,
+                              // which may cancel.
                               if (exponentials)
                                 y.magnitude = scanned(xs[0], along, float64, [](const std::vector<Real>& x) {
                                                 return std::max<Real>(1, std::abs(largest_of(x)));
@@ -191,9 +194,9 @@ std::vector<Variant> scan_variants(Dtype dtype) {
   return variants;
 }
 
-// ---- linear_recurrence ------------------------------------------------------------------------------------
+// ---- linear_recurrence -------------------------------------------------------------------------
 
-/// f(h of the place before, a, b) at each place, in the order of the scan.
+/// The recurrence h = f(previous h, a, b) along an axis, in the order of the scan.
 template <class F>
 Array recurred(const Array& a, const Array& b, std::size_t axis, bool reverse, Dtype dtype, F f) {
   const Shape shape = broadcast_shape(a.shape, b.shape);
@@ -232,7 +235,8 @@ Variant recurrence_of(Dtype dtype, const Shape& a, const Shape& b, Index axis, b
 }
 
 std::vector<Variant> recurrence_variants(Dtype dtype) {
-  const Real least = dtype == uint64 ? 3 : -2;  // as uint64 it would have products that no Real holds
+  // With lower bounds, products in uint64 would exceed what a Real can hold.
+  const Real least = dtype == uint64 ? 3 : -2;
   return {recurrence_of(dtype, {4}, {4}, 0, false),
           recurrence_of(dtype, {2, 3}, {2, 3}, 1, false),
           recurrence_of(dtype, {3, 2}, {3, 2}, 0, true),

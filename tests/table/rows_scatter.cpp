@@ -1,4 +1,4 @@
-// Gathering, scattering, and sums and the like of segments.
+// Rows of gather, scatter, and reductions of segments.
 
 #include <algorithm>
 #include <cmath>
@@ -15,7 +15,7 @@ namespace table {
 
 namespace {
 
-/// The position in x that entry `p` of the result of gather shows, for indices [batch..., at..., k].
+/// The position in x that entry `p` of gather's result shows, for indices [batch..., at..., k].
 Shape addressed(const Array& index, const Shape& x, const Shape& p, Index batch = 0) {
   const Index at = index.shape.rank() - 1, k = index.shape.back();
   Shape in = part(p, 0, batch);
@@ -28,7 +28,8 @@ Shape gathered_shape(const Shape& x, const Shape& index, Index batch = 0) {
   return concatenated(part(index, 0, index.rank() - 1), part(x, batch + index.back(), x.rank()));
 }
 
-/// The shortest of the axes that indices of this shape address bounds all of them.
+/// The length of the shortest axis that indices of this shape address;
+/// it bounds the indices of all of them.
 Index shortest(const Shape& x, const Shape& index, Index batch = 0) {
   Index length = 100;
   for (Index i = 0; i < index.back(); ++i) length = std::min(length, x[static_cast<std::size_t>(batch + i)]);
@@ -111,7 +112,7 @@ std::vector<Variant> scatter_variants(Dtype dtype) {
   return variants;
 }
 
-// ---- segments ---------------------------------------------------------------------------------------------
+// ---- segments ----------------------------------------------------------------------------------
 
 using Segments = Tensor (*)(const Tensor&, const Tensor&, Index);
 
@@ -164,7 +165,8 @@ std::vector<Variant> segment_variants(Dtype dtype) {
   };
   add({7}, {2, 0, 0, 1, 2, 2, 0}, 3);
   add({4, 3}, {1, 1, 0, 1}, 2);
-  add({4, 2}, {3, 3, 0, 3}, 5, sums);  // some of nothing: an infinity has no differences
+  // some segments are empty: their infinities have no differences
+  add({4, 2}, {3, 3, 0, 3}, 5, sums);
   add({0, 2}, {}, 2, sums);
 
   variants.push_back(refused(

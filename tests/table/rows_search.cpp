@@ -1,4 +1,4 @@
-// Searching, counting, and functions given by samples.
+// Rows of searching, counting, and interpolation in samples.
 
 #include <stave/core/ops/search.h>
 
@@ -18,7 +18,7 @@ namespace table {
 
 namespace {
 
-/// NaN is the largest.
+/// Compares numbers so that NaN is the largest.
 bool before(Real a, Real b) { return std::isnan(b) ? !std::isnan(a) : a < b; }
 
 Array in_order(const Array& x) {
@@ -29,7 +29,7 @@ Array in_order(const Array& x) {
 
 const Domain few{.choices = {-1, 0, 1, 2}};
 
-// ---- counting --------------------------------------------------------------------------------------------
+// ---- counting ----------------------------------------------------------------------------------
 
 std::vector<Variant> count_nonzero_variants(Dtype dtype) {
   const auto of = [&](const Shape& shape, std::optional<Index> axis) -> Variant {
@@ -90,9 +90,9 @@ std::vector<Variant> histogram_variants(Dtype dtype) {
           of({3}, {1}, "have nothing between them")};
 }
 
-// ---- order -----------------------------------------------------------------------------------------------
+// ---- order -------------------------------------------------------------------------------------
 
-// Where the k largest of each row along an axis stand.
+// The positions of the k largest elements of each row along an axis.
 Array largest_in(const Array& x, std::size_t axis, Index k) {
   Shape result = x.shape;
   result[axis] = k;
@@ -132,7 +132,7 @@ std::vector<Variant> topk_variants(Dtype dtype) {
       const Array places = largest_in(xs[0], along, k);
       return Arrays{of_places ? places : taken(xs[0], places, along)};
     };
-    // Equal elements keep their order, however little they are moved.
+    // Near `at`, equal elements keep the order that they have at `at`.
     variant.smooth = [=](auto at, auto xs) { return Arrays{taken(xs[0], largest_in(at[0], along, k), along)}; };
     return variant;
   };
@@ -200,9 +200,9 @@ std::vector<Variant> isin_variants(Dtype dtype) {
   return variants;
 }
 
-// ---- functions given by samples --------------------------------------------------------------------------
+// ---- functions given by samples ----------------------------------------------------------------
 
-// xp are 0, 1, 2, ... plus a little, as a function of what is drawn.
+// Sample points xp: 0, 1, 2, ... plus a small multiple of the drawn values.
 Tensor ascending(const Tensor& x) {
   return arange(0, x.size(), 1, x.dtype()) + (is_float(x.dtype()) ? 0.1 * x : 0 * x);
 }

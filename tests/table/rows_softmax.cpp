@@ -1,4 +1,4 @@
-// softmax, log_softmax.
+// Rows of softmax and log_softmax.
 
 #include <algorithm>
 #include <cmath>
@@ -40,7 +40,8 @@ Variant along(Dtype dtype, Along softmax, bool logarithm, const Shape& shape, In
               }};
 }
 
-// Lengths beyond those of short rows, of SIMD vectors and of groups of rows; the axis first, in the middle and last.
+// Lengths beyond those of short rows, of SIMD vectors and of groups of rows, with the axis first,
+// in the middle and last.
 std::vector<Variant> variants_of(Dtype dtype, Along softmax, bool logarithm) {
   std::vector<Variant> variants;
   const auto add = [&](const Shape& shape, Index axis) {

@@ -1,4 +1,4 @@
-// sort and argsort.
+// Rows of sort and argsort.
 
 #include <algorithm>
 #include <cmath>
@@ -15,14 +15,15 @@ namespace {
 
 struct Sorted {
   Shape shape;
-  std::optional<Index> axis = {};  // none: the last
+  // If there is no value, the call has no axis and sorts along the last one.
+  std::optional<Index> axis = {};
   bool descending = false;
 
   std::size_t along() const {
     const Index a = axis.value_or(-1);
     return static_cast<std::size_t>(a < 0 ? a + shape.rank() : a);
   }
-  /// An axis that is not sorted, for `broadcast` to repeat; if there is none, the first.
+  /// An axis that is not sorted, which layout `broadcast` repeats; if there is none, axis 0.
   Index other_axis() const {
     for (int i = 0; i < shape.rank(); ++i)
       if (static_cast<std::size_t>(i) != along() && shape[static_cast<std::size_t>(i)] > 1) return i;
@@ -33,13 +34,13 @@ struct Sorted {
   }
 };
 
-/// Whether a comes before b: NaN is the largest, -0 equals 0.
+/// Returns true if a comes before b. NaN is the largest, and -0 equals 0.
 bool before(Real a, Real b, bool descending) {
   if (descending) std::swap(a, b);
   return std::isnan(b) ? !std::isnan(a) : a < b;
 }
 
-/// Where the elements of each sorted row stand in `at`: an array of positions along the axis.
+/// The sorted order of each row of `at`, as positions along the axis.
 Array order_of(const Array& at, const Sorted& sorted, Dtype dtype) {
   const std::size_t axis = sorted.along();
   Array order = make(dtype, sorted.shape, [](const Shape&) { return Real(0); });
@@ -84,7 +85,7 @@ Variant variant_of(Dtype dtype, OfLast of_last, Along of, bool positions, const 
     const Array order = order_of(xs[0], sorted, int32);
     return Arrays{positions ? order : taken(xs[0], order, sorted.along())};
   };
-  // Equal elements keep their order, however little they are moved.
+  // Near `at`, equal elements keep the order that they have at `at`.
   variant.smooth = [=](auto at, auto xs) {
     return Arrays{taken(xs[0], order_of(at[0], sorted, int32), sorted.along())};
   };

@@ -1,4 +1,4 @@
-// Systems of linear equations, inverses and least squares.
+// Rows of systems of linear equations, inverses and least squares.
 
 #include <algorithm>
 #include <cmath>
@@ -12,7 +12,8 @@ namespace table {
 
 namespace {
 
-/// f of a stack of matrices and right sides; `turned`: pivots are needed.
+/// A row of f of a stack of matrices and right-hand sides. With `turned`, the matrices need
+/// pivoting.
 Row of_systems(const std::string& name, bool square, const std::function<Tensor(const Tensor&, const Tensor&)>& f,
                const std::function<Matrix(const Matrix&, const Matrix&)>& reference, bool turned) {
   return matrix_row(name, {}, [=](Dtype dtype) {

@@ -1,4 +1,5 @@
-// Between devices: there and back, from wherever the table's values live (main.cpp's --device).
+// Rows of transfers between devices: to another device and back, from the device of the table's
+// values (main.cpp's --device).
 
 #include <stave/core/ops/transfer.h>
 

@@ -66,10 +66,12 @@ bool has(const Row& row, Dtype dtype) {
 
 Dtype first_float(const Row& row) { return has(row, stave::float32) ? stave::float32 : row.dtypes.front(); }
 
-/// Whether a transform is run in this dtype. Kernels differ by dtype, and the values reach them all; rules seldom do. So pairs are
-/// run where differences are the most exact, single transforms in the other floats, and in int32 and bool, which have no
-/// derivatives. Under a sanitizer, vjp and vmap in one dtype reach all memory that others would: jvp's rules are performed by the
-/// same operations, and pairs are made of these.
+/// Returns true if a transform runs in this dtype. Values run in every dtype,
+/// because kernels differ by dtype; derivative rules seldom do.
+/// So pairs of transforms run in the dtype with the most exact central differences. Single
+/// transforms also run in the other floats, and in int32 and bool, which have no derivatives.
+/// Under a sanitizer, vjp and vmap in one dtype reach all memory that the other cells would reach:
+/// jvp rules perform the same operations, and pairs are made of the same rules.
 bool is_run(const Row& row, Dtype dtype, Transform transform) {
   using enum Transform;
   if (transform == value) return true;
@@ -82,7 +84,7 @@ bool is_run(const Row& row, Dtype dtype, Transform transform) {
   return alone && (is_float(dtype) || dtype == stave::int32 || dtype == stave::bool_);
 }
 
-/// Runs one cell, or counts why it is skipped.
+/// Runs one cell, or counts the reason why it is skipped.
 void run_cell(const Case& c, Transform transform, Report& report) {
   const bool derivative = differentiates(transform);
   if (derivative && c.active.empty()) {

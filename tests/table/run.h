@@ -1,4 +1,4 @@
-// Running rows, and what is known of the table as a whole.
+// Running rows of the table, and checks of the table as a whole.
 #pragma once
 
 #include <map>
@@ -10,22 +10,25 @@
 
 namespace table {
 
-/// What has been run, and what came out.
+/// Counts of operations, cells and failures.
 struct Report {
   int operations = 0, cells = 0, failures = 0;
-  int not_differentiable = 0, integer = 0;  // the only reasons to skip a cell
+  // The number of skipped cells, by reason; there are no other reasons.
+  int not_differentiable = 0, integer = 0;
 
   void fail(const std::string& where, const std::string& what);
-  /// "operations 95  cells 12345  skips 678 (not differentiable 300, integer 378)"
+  /// A line such as
+  /// "operations 95  cells 12345  skips 678 (not differentiable 300, integer 378)".
   std::string summary() const;
 };
 
 enum class Columns { all, values };
 
-/// All cells of a row; failures are printed.
+/// Runs all cells of a row and prints failures.
 void run_row(const Row& row, Columns columns, Report& report);
 
-/// Sees which operations are performed, and that their VJP rules read what their records say (reads.cpp).
+/// Records which operations are performed, and checks that their VJP rules read exactly the values
+/// that their records declare (reads.cpp).
 class ReadsCheck : public Handler {
  public:
   explicit ReadsCheck(Report& report) : report_(report) {}
@@ -37,18 +40,21 @@ class ReadsCheck : public Handler {
   Report& report_;
 };
 
-/// That the table is complete: every row has each layout, every operation of all_ops() is performed by some row, and its VJP
-/// rule reads what its record says; every public tensor function has a row.
+/// Checks that the table is complete: every row has each layout; some row performs every
+/// operation of all_ops(), and its VJP rule reads exactly the values that its record declares;
+/// every public tensor function has a row.
 void check_completeness(Report& report);
 
-/// What docs/operations.md is to say, and whether it does; if not, where it differs is printed.
+/// `markdown` returns the expected text of docs/operations.md. `is_documented` returns true
+/// if the file has that text; else it prints the differences.
 std::string markdown();
 bool is_documented();
 
-/// Public functions that need no row, and why.
+/// Public functions that need no row, each with the reason.
 const std::map<std::string, std::string>& functions_without_rows();
 
-/// The names of the tensor functions that the headers in core/ops declare, with the header: read from the sources.
+/// The names of the tensor functions that the headers in core/ops declare, each with its header.
+/// They are read from the sources.
 std::map<std::string, std::string> public_functions();
 
 /// The layouts in which a variant is tested.

@@ -18,7 +18,8 @@ namespace table {
 
 namespace {
 
-/// Sees what is performed, in which dtype: of elementwise operations the last input's, for the first of `where` is a condition.
+/// Records the operations that are performed, and their dtypes. An elementwise operation counts
+/// with its last input's dtype, because the first operand of `where` is a condition.
 class Observer : public Handler {
  public:
   explicit Observer(PerformedByOperation& seen) : seen_(seen) {}
@@ -39,14 +40,16 @@ class Observer : public Handler {
   PerformedByOperation& seen_;
 };
 
-/// Whether the variant is of this dtype: some have others only, whichever is asked for.
+/// Returns true if an input or output has this dtype. Some variants have other dtypes only,
+/// whichever dtype is requested.
 bool is_of(Dtype dtype, const Variant& variant, const Outputs& outputs) {
   const auto same = [&](const auto& x) { return x.dtype == dtype; };
   if (std::ranges::any_of(variant.inputs, same)) return true;
   return std::ranges::any_of(outputs, [&](const Tensor& x) { return x.dtype() == dtype; });
 }
 
-/// Calls f for every variant in a dtype, in one layout. What the function refuses is passed over.
+/// Calls f for every variant in a dtype, in one layout. Variants that the function refuses
+/// are skipped.
 void for_each_case(const Row& row, Dtype dtype, const std::function<void(const Case&)>& f) {
   for (const Variant& variant : row.variants(dtype)) try {
       f(Case(row, variant, dtype, layouts_of(variant).front()));
@@ -54,7 +57,7 @@ void for_each_case(const Row& row, Dtype dtype, const std::function<void(const C
     }
 }
 
-/// Whether some of these are not zero, but for rounding where terms cancel.
+/// Returns true if some tangent differs from zero by more than rounding where terms cancel.
 bool is_derivative(std::span<const Tensor> tangents) {
   for (const Tensor& tangent : tangents)
     if (tangent.defined() && is_float(tangent.dtype()))
@@ -63,7 +66,7 @@ bool is_derivative(std::span<const Tensor> tangents) {
   return false;
 }
 
-/// What the transforms give by input i alone.
+/// The derivatives with respect to input i alone, by jvp and by vjp.
 Derivatives derivatives_by(const Case& c, std::size_t i) {
   const auto function = [&](std::span<const Tensor> xs) {
     std::vector<Tensor> inputs = c.tensors;
@@ -87,7 +90,7 @@ Derivatives derivatives_by(const Case& c, std::size_t i) {
   return found;
 }
 
-/// Two lanes of the same.
+/// Computes the variant under vmap, over two equal lanes. Returns true, or throws.
 bool batches(const Case& c) {
   std::vector<Tensor> twice;
   for (const Tensor& x : c.tensors) twice.push_back(broadcast_to(x, with_axis(x.shape(), 0, 2)));
@@ -115,20 +118,21 @@ void try_transforms(const Row& row, Tried& result) {
   });
 }
 
-/// Stands in for the first CUDA device, and remembers which operations ask it for a kernel.
+/// A stand-in for the first CUDA device. It records the operations that request a kernel from it.
 class Asked : public stave_test::SeparateBackend {
  public:
   Asked() : SeparateBackend(0) {}
   void run(const Op& op, const stave::Attributes* attributes, std::span<const stave::View> inputs,
            std::span<const stave::View> outputs) override {
-    const bool is_region = dynamic_cast<const stave::FusedAttributes*>(attributes);  // by any name
+    // A region counts as "fused", whatever its name.
+    const bool is_region = dynamic_cast<const stave::FusedAttributes*>(attributes);
     operations.insert(is_region ? "fused" : op.name);
     SeparateBackend::run(op, attributes, inputs, outputs);
   }
   std::set<std::string> operations;
 };
 
-/// Has the table's values there for a while.
+/// Sets the table's device for the life of this object.
 struct Placed {
   explicit Placed(Device device) { place() = device; }
   ~Placed() { place() = stave::cpu; }

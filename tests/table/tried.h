@@ -1,4 +1,4 @@
-// What is found out of a row by trying it: nothing here is a list that somebody keeps.
+// Properties of a row that are found by trying it; no list is kept by hand.
 #pragma once
 
 #include <map>
@@ -10,32 +10,39 @@
 
 namespace table {
 
-/// Of one operand, or of a whole function: whether some input gave a derivative that is not zero.
+/// Whether some input gives a nonzero derivative, by jvp and by vjp; for one operand,
+/// or for a whole function.
 struct Derivatives {
   bool jvp = false, vjp = false;
   bool operator==(const Derivatives&) const = default;
 };
 
 struct Tried {
-  std::set<Dtype> dtypes;                         // that some variant admits
-  std::map<std::size_t, Derivatives> by_operand;  // of the floats among them
+  // The dtypes that some variant admits.
+  std::set<Dtype> dtypes;
+  // The derivatives with respect to each operand that is a float.
+  std::map<std::size_t, Derivatives> by_operand;
   bool float_results = false;
-  bool batches = false;             // it has been computed under vmap
-  std::set<std::string> performed;  // operations, on the CPU
+  // True if a variant was computed under vmap.
+  bool batches = false;
+  // The operations that are performed on the CPU.
+  std::set<std::string> performed;
 };
 
-/// How an operation has been performed.
+/// The dtypes in which an operation was performed.
 struct Performed {
   std::set<Dtype> dtypes;
-  bool operands = false;  // there were some
+  // True if some call had operands.
+  bool operands = false;
 };
 using PerformedByOperation = std::map<std::string, Performed>;
 
-/// Tries all dtypes, and transforms in float64 (if the row has it, else in its first dtype). `operations`, if given, learns which
-/// operations are performed.
+/// Tries a row in all dtypes, and under transforms in float64 (if the row has it, else in its first
+/// dtype). If `operations` is given, the operations that are performed are added to it.
 Tried tried(const Row& row, PerformedByOperation* operations = nullptr);
 
-/// The operations that ask the backend of a device that is not the CPU for a kernel, by row; those that do not give views.
+/// For each row, the operations that request a kernel from the backend of a device
+/// that is not the CPU. Operations that give views are not among them.
 class Elsewhere {
  public:
   Elsewhere();
@@ -46,7 +53,8 @@ class Elsewhere {
   std::map<std::string, std::set<std::string>> kernels_;
 };
 
-/// That a row says why there is no derivative by an operand where there is none, and nowhere else: what is wrong, empty if nothing.
+/// Checks that a row gives a reason for each operand without a derivative,
+/// and for no other operand. Returns the errors; the list is empty if there are none.
 std::vector<std::string> faults_of_derivatives(const Row& row, const Tried& tried);
 
 }  // namespace table

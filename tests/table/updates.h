@@ -1,4 +1,4 @@
-// Indices, and updates of the places where they point.
+// Indices, and updates of the positions to which they point.
 #pragma once
 
 #include <algorithm>
@@ -9,12 +9,12 @@ namespace table {
 
 inline Index from_end(Real index, Index length) { return static_cast<Index>(index) + (index < 0 ? length : 0); }
 
-/// Indices of an axis of this length: of both signs, where the dtype has two.
+/// Indices for an axis of this length; they have both signs if the dtype is signed.
 inline Input indices(Dtype dtype, const Shape& shape, Index length) {
   return {dtype, shape, {-static_cast<double>(length), static_cast<double>(length) - 1}};
 }
 
-/// What stands in a place, with an update.
+/// A function that combines the value of a position with an update.
 using Combine = Real (*)(Real, Real);
 inline Real put(Real, Real update) { return update; }
 inline Real plus(Real x, Real update) { return x + update; }
@@ -22,13 +22,15 @@ inline Real times(Real x, Real update) { return x * update; }
 inline Real least(Real x, Real update) { return std::min(x, update); }
 inline Real greatest(Real x, Real update) { return std::max(x, update); }
 
-/// An array of places where updates meet. Of a minimum or maximum its derivative is that of the mean of those that are it.
+/// An array to whose positions updates are applied. The derivative of a minimum or maximum
+/// is that of the mean of the elements that tie for it.
 class Met {
  public:
   Met(const Array& at, const Array& x, Combine combine)
       : combine_(combine), best_(mapped(float64, at, [](Real v) { return v; })),
         sum_(mapped(float64, x, [](Real v) { return v; })), count_(mapped(float64, x, [](Real) { return Real(1); })) {}
-  /// An update: where the derivative is asked for, and near there.
+  /// Applies an update: `at` is its value where the derivative is taken, `value` the value near
+  /// there.
   void put(const Shape& to, Real at, Real value) {
     const Real next = combine_(best_(to), at);
     if (at != next) return;

@@ -7,7 +7,8 @@ using namespace stave;
 
 int main() {
   Ranks ranks("places");
-  const Tensor sum = with(ranks, [&] { return psum(tensor(double(ranks.place() + 1)), "places"); });  // 1 + ... + n
+  // 1 + ... + n
+  const Tensor sum = with(ranks, [&] { return psum(tensor(double(ranks.place() + 1)), "places"); });
   const double n = double(ranks.size());
   if (sum.item<double>() == n * (n + 1) / 2) return 0;
   std::puts("the sum over all processes is wrong");

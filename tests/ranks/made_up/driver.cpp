@@ -1,4 +1,5 @@
-// A libcuda.so.1 that is made up: each process has a GPU of its own; under MADE_UP_GPUS=n those of n processes in turn are the same.
+// A simulated libcuda.so.1. Each process has its own GPU; with MADE_UP_GPUS=n,
+// processes whose numbers are equal modulo n share one.
 #include <cuda.h>
 
 #include <cstdlib>

@@ -1,6 +1,6 @@
-// A CUDA device of which all is made up, for tests of what is put on its stream: memory that the host cannot use (separate_backend.h),
-// and a stream that is a queue of work, done as late as can be, when somebody reads or waits. NCCL and the driver are made up beside it
-// (nccl.cpp, driver.cpp).
+// A simulated CUDA device for tests of the work that is put on its stream. The host cannot use
+// its memory (separate_backend.h). Its stream is a queue whose work runs as late as possible, when
+// the host reads or waits. NCCL and the CUDA driver are simulated beside it (nccl.cpp, driver.cpp).
 #pragma once
 
 #include <array>
@@ -29,14 +29,14 @@ class LateDevice final : public SeparateBackend {
       if (recording_) throw stave::Error("it cannot be recorded");
       return op.cuda(&queue, attributes, inputs, outputs);
     }
-    // A region's may stand on the stack of who asks.
+    // The attributes of a region may be on the caller's stack, so they are copied.
     const auto* const region = dynamic_cast<const stave::FusedAttributes*>(attributes);
     const stave::AttributesPtr kept(region ? new stave::FusedAttributes(*region) : attributes);
     (recording_ ? *recording_ : queue.work).push_back([this, &op, kept, in = Views(inputs), out = Views(outputs)] {
       SeparateBackend::run(op, kept.get(), in.views, out.views);
     });
   }
-  /// With the rule of the CUDA backend: kernels of an operation's own (`cuda`) are none that it records.
+  /// Records work as the CUDA backend does: an operation's own kernels (`cuda`) cannot be recorded.
   std::unique_ptr<stave::RecordedWork> record(stave::FunctionRef<void()> work) override {
     struct Recorded final : stave::RecordedWork {
       explicit Recorded(LateDevice& device) : device(device) {}
@@ -78,7 +78,8 @@ class LateDevice final : public SeparateBackend {
   int recordings = 0, refusals = 0;
 
  private:
-  // Views and what they point at but for memory of the device: the caller's is gone later.
+  // Copies of views and of their shapes, strides and host numbers, because the caller's are gone
+  // when the work runs.
   struct Views {
     explicit Views(std::span<const stave::View> given) : views(given.begin(), given.end()) {
       for (stave::View& view : views) {
@@ -100,9 +101,11 @@ class LateDevice final : public SeparateBackend {
   std::deque<std::function<void()>>* recording_ = nullptr;
 };
 
-/// Where the tests' tensors are, as STAVE_TEST_DEVICE says: the CPU, `made_up`, or a GPU (`gpu`).
+/// The device of the tests' tensors, as STAVE_TEST_DEVICE says: the CPU, `made_up`,
+/// or a GPU (`gpu`).
 inline LateDevice& late_device() {
-  static auto& device = *new LateDevice(0);  // tensors may be globals
+  // Never destroyed, because tensors may be globals.
+  static auto& device = *new LateDevice(0);
   return device;
 }
 inline stave::Device device_of_tests() {

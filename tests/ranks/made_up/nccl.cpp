@@ -1,8 +1,8 @@
-// A libnccl.so.2 that is made up: over MPI, on the memory of a device that is (late_device.h). What is asked for is done when the stream
-// comes to it. In the environment:
+// A simulated libnccl.so.2, which uses MPI on the memory of a simulated device (late_device.h).
+// A call's work runs when the stream reaches it. Environment variables:
 //
 //   MADE_UP_FAILS=AllReduce   that call fails
-//   MADE_UP_LATE_FAILURE=1    ncclCommGetAsyncError tells that something did meanwhile
+//   MADE_UP_LATE_FAILURE=1    ncclCommGetAsyncError reports an error
 #include <mpi.h>
 #include <nccl.h>
 
@@ -23,7 +23,7 @@ namespace {
 
 std::string calls;
 
-// As NCCL has globals: when they go, all communicators are to be gone.
+// NCCL has global state too: when it is destroyed, no communicator may be left.
 struct Globals {
   int communicators = 0;
   bool gone = false;
@@ -47,7 +47,7 @@ struct Type {
   std::size_t bytes;
   MPI_Datatype mpi;
 };
-// Those that Stave is to use: there are no others.
+// The types that Stave may use; for any other type, null.
 const Type* type_of(ncclDataType_t type) {
   static const Type int8{"int8", 1, MPI_INT8_T}, uint8{"uint8", 1, MPI_UINT8_T}, int32{"int32", 4, MPI_INT32_T},
       uint32{"uint32", 4, MPI_UINT32_T}, int64{"int64", 8, MPI_INT64_T}, uint64{"uint64", 8, MPI_UINT64_T},
@@ -70,7 +70,7 @@ MPI_Op op_of(ncclRedOp_t op) { return op == ncclSum ? MPI_SUM : op == ncclMax ? 
 void put(cudaStream_t stream, std::function<void()> work) {
   reinterpret_cast<MadeUpStream*>(stream)->work.push_back(std::move(work));
 }
-/// A call of all places on two blocks of memory.
+/// A collective call with one block of memory to read and one to write.
 template <class F>
 ncclResult_t ask(const char* call, const std::string& with, const void* from, void* to, cudaStream_t stream, F work) {
   note(std::string(call) + " " + with);
@@ -82,7 +82,7 @@ ncclResult_t ask(const char* call, const std::string& with, const void* from, vo
   return ncclSuccess;
 }
 
-// ---- groups ------------------------------------------------------------------------------------------------
+// ---- groups ------------------------------------------------------------------------------------
 
 struct Message {
   bool sends;
@@ -113,14 +113,15 @@ void exchange(const std::vector<Message>& all) {
   MPI_Waitall(static_cast<int>(requests.size()), requests.data(), MPI_STATUSES_IGNORE);
 }
 
-// ---- communicators -----------------------------------------------------------------------------------------
+// ---- communicators -----------------------------------------------------------------------------
 
-constexpr int tag = 32001;  // of messages in MPI_COMM_WORLD, where Stave has none
+// The tag of messages in MPI_COMM_WORLD, where Stave sends none.
+constexpr int tag = 32001;
 
 }  // namespace
 
 extern "C" {
-/// What was called since this was asked last.
+/// The calls since the last call of this function.
 const char* made_up_calls() {
   static std::string told;
   told = std::exchange(calls, {});
@@ -133,7 +134,7 @@ ncclResult_t ncclGetUniqueId(ncclUniqueId* id) {
   std::memcpy(id->internal, &first, sizeof first);
   return begin("GetUniqueId");
 }
-// The first learns who the others are, and tells all.
+// The first place learns the ranks of the other places and sends them to all.
 ncclResult_t ncclCommInitRank(ncclComm_t* comm, int places, ncclUniqueId id, int place) {
   if (const ncclResult_t result = begin("CommInitRank"); result != ncclSuccess) return result;
   int first = 0, mine = 0;
@@ -186,7 +187,7 @@ ncclResult_t ncclAllReduce(const void* from, void* to, std::size_t count, ncclDa
                            ncclComm_t comm, cudaStream_t stream) {
   const Type* const type = type_of(dtype);
   if (!type) return ncclInvalidArgument;
-  // What NCCL makes of NaN it does not say: nobody is to ask.
+  // NCCL does not specify max and min for NaN, so Stave must not request them for floats.
   if (op != ncclSum && (dtype == ncclFloat32 || dtype == ncclFloat64)) return ncclInvalidArgument;
   return ask("AllReduce", std::to_string(count) + " " + type->name + " " + name_of(op), from, to, stream,
              [=, all = comm->all](const void* x, void* y) {

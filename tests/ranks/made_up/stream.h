@@ -1,4 +1,4 @@
-// What a cudaStream_t of the made-up device points at.
+// The object behind a cudaStream_t of the simulated device.
 #pragma once
 
 #include <cstdint>
@@ -7,7 +7,8 @@
 #include <utility>
 
 struct MadeUpStream {
-  std::deque<std::function<void()>> work;  // that nobody has waited for yet
+  // Work that has not run yet.
+  std::deque<std::function<void()>> work;
 
   void finish() {
     while (!work.empty()) {
@@ -18,9 +19,10 @@ struct MadeUpStream {
   }
 };
 
-/// Addresses of its memory are moved by this from those that the host can use (separate_backend.h).
+/// The distance between an address of the device's memory and the address at which the host can use
+/// it (separate_backend.h).
 constexpr std::intptr_t made_up_distance = std::intptr_t{1} << 61;
-/// One that the host can use; null: it was none of the device.
+/// The address at which the host can use this memory; null if `address` is not on the device.
 inline void* on_host(const void* address) {
   const auto number = reinterpret_cast<std::intptr_t>(address);
   return number & made_up_distance ? reinterpret_cast<void*>(number - made_up_distance) : nullptr;
