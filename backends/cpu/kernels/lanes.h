@@ -144,7 +144,8 @@ struct OwnLoop {
   }
 };
 
-/// Returns the loop of F. k... are the operands found so far, and X... as many Lanes.
+/// Returns the loop of F. It finds the number of operands that F takes by adding one at a time:
+/// k... are the indices of the operands so far, and X... is a list of as many Lanes<T>.
 template <class T, class F, class... X, int... k>
 constexpr stave_detail::Loop loop_of(F f, std::integer_sequence<int, k...> = {}) {
   constexpr int next = sizeof...(k);

@@ -1,5 +1,5 @@
-// Primitives for any processor: vectors of 16 bytes as compilers implement them, and functions
-// one lane at a time.
+// Primitives for any processor: vectors of 16 bytes as compilers implement them,
+// and functions that compute one lane at a time.
 #pragma once
 
 #define STAVE_VECTOR_BYTES 16
@@ -76,8 +76,9 @@ using generic::load_uint16;
 using generic::store_float16;
 using generic::store_uint16;
 
-/// can_stream is true if there are stores past the caches. stream stores 16 bytes to a multiple
-/// of 16, and order_streams is a fence between these and later stores.
+/// can_stream is true if there are non-temporal stores, which bypass the caches. stream(to,
+/// from) copies 16 bytes with such a store to an address that is a multiple of 16.
+/// order_streams is a fence between these and later stores.
 using generic::can_stream;
 using generic::order_streams;
 using generic::stream;
