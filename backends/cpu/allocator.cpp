@@ -133,7 +133,7 @@ void lose_other_pools() {
   if (thread_pool.state == Pool::State::open) shared.pools = &thread_pool;
 }
 const auto shared_over_fork = [] {
-  // Code that frees memory under this lock also takes the pool's lock.
+  // Code that frees memory while it holds shared_mutex also locks the pool for small objects.
   stave_detail::hold_pool_over_fork();
   return stave_detail::HeldOverFork<shared_mutex, lose_other_pools>();
 }();

@@ -217,7 +217,7 @@ class Attention {
     return std::any_of(sums, sums + lanes, [](T sum) { return sum != 0; });
   }
   /// weigh_keys computes term_ = weights x, and weigh_queries computes term_ = weights^T x. Weights
-  /// of excluded keys are 0, and elements of x that belong to these must not count, even if they
+  /// of excluded keys are 0, and elements of x for excluded keys must not count, even if they
   /// are infinite or NaN. So results that became NaN are summed again without excluded keys.
   void weigh_keys(const Block<T>& weights, const Matrix& x, const Place& place) {
     multiply(term_, weights.matrix(), x);

@@ -36,7 +36,7 @@ void run_one(const Convolution& p) {
     if (p.window[2] > p.out[2]) {
       const bool few =
           // True if there are few result channels (o). ConvolutionProducts copies the window of
-          // each place, for all result channels. This pays only if there are many of them.
+          // each place once for all result channels. This pays only if there are many channels.
           p.o <= 4 * volume(p.out);
       const bool near = (p.out[1] - 1) * p.stride[1] <= 64 && (p.out[2] - 1) * p.stride[2] <= 64;
       return few && near && fills(p.window[2]) ? ConvolutionSums<T>(p).run() : ConvolutionProducts<T>(p).run();

@@ -1,4 +1,4 @@
-// The CPU backend. CpuBackend::run, where to start, calls the driver of each operation:
+// The CPU backend. Start with CpuBackend::run. It calls the driver of an operation:
 // the function that divides the work into blocks and calls kernels on these.
 #include <stave/backends/cpu/cpu_backend.h>
 

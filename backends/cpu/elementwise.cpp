@@ -163,8 +163,9 @@ class TiledLoop {
     const char* holds[most_operands] = {};  // the row that the buffer repeats, and its length
     Index columns[most_operands] = {};
   };
-  /// Returns the row axis of a tile, beside the innermost axis. It is the next axis, or the longest
-  /// axis if a tile would otherwise be too small to be worthwhile. Returns -1 if there is none.
+  /// Returns the row axis of a tile, whose column axis is the innermost one. It is the next axis,
+  /// or the longest axis if a tile would otherwise be too small to be worthwhile. Returns -1
+  /// if there is none.
   int companion_axis() const {
     int axis = inner_ - 1;
     auto length = [&](int a) { return axes_[static_cast<std::size_t>(a)].length; };

@@ -159,8 +159,8 @@ class Exponential {
       }
     }
   }
-  /// Computes b = a^-1 b. The two commute, so LAPACK may see their transposes: a^-T b^T
-  /// is b^T a^-T.
+  /// Computes b = a^-1 b. Both are polynomials in one matrix, so they commute. LAPACK,
+  /// which reads the transposes, computes a^-T b^T = b^T a^-T, the transpose of a^-1 b.
   void divide(T* a, T* b) {
     if (n_ > small) return void(gesv(static_cast<lapack_int>(n_), a, pivots_.get(), b));
     const SmallLinalg& linalg = small_linalg<T>();

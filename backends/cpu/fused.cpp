@@ -114,8 +114,8 @@ class Reductions {
       to[destination] = rooms_.front().get();
     }
   }
-  /// Computes and reduces the folded outputs in one pass. Returns false if there are none; it then
-  /// computes nothing.
+  /// Computes and reduces the outputs of kind `folded` in one pass. If there are none,
+  /// it computes nothing and returns false.
   bool run_folded(const Tiles& tiles) const {
     std::vector<Fold> folds;
     std::vector<int> destinations;
@@ -131,7 +131,7 @@ class Reductions {
     run_reduce(folds, reduced_axes(*last, shape_.size()), shape_, FoldedArrays(tiles, std::move(destinations)));
     return true;
   }
-  /// Computes the reductions of complete values, inputs and numbers.
+  /// Computes the reductions of values that are complete in memory, of inputs and of numbers.
   void run_rest(std::span<char* const> to) const {
     const stave::Strides dense = stave::contiguous_strides(Shape(shape_));
     stave::Strides still;

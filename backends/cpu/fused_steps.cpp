@@ -84,7 +84,7 @@ class Planner {
   void add_link(int value, int& x) {
     const Region::Step& step = region_.step(value);
     const int first = step.operands.front(), second = step.operands.back();
-    if (first != x && second != x) {  // x becomes an operand; a number is better read as y
+    if (first != x && second != x) {  // loads an operand as x, preferably one that is not a number
       x = is_number(first) ? second : first;
       plan_.links.push_back({is_number(x) ? LinkCode::load_number : LinkCode::load_array, x, -1});
       is_kept_[at(x)] = true;

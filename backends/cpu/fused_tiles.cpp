@@ -77,7 +77,8 @@ Tiles::Tiles(const PreparedRegion& region, std::span<const View> inputs, std::sp
 // Finds inputs that only links read and that are constant over a tile, or would be if tiles ended
 // where they change. Links read these as numbers.
 void Tiles::take_numbers() {
-  // With shorter runs, the short tiles would take longer than filling tiles with copies.
+  // For shorter runs of one number, the tiles would be so short that it is faster to fill buffers
+  // with copies of the number.
   constexpr Index least = 512;
   const auto is_same = [&](std::size_t i) {
     return region_.links_alone[i] && sources_[i].repeats() >= std::min(least, n_);

@@ -30,7 +30,7 @@
 #define STAVE_DECLARE_LOOPS(name, isa) \
   extern __attribute__((visibility("hidden"))) const ::stave_detail::Loop STAVE_LOOPS(name, isa)[];
 
-#ifdef STAVE_ISA  // true if the file is compiled once more for an instruction set
+#ifdef STAVE_ISA  // defined if the file is compiled once more, for one instruction set
 
 #include <stave/backends/cpu/kernels/lanes.h>
 

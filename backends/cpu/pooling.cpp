@@ -155,7 +155,7 @@ void pool_planes(const PoolAttributes& a, const View& x, const View& out) {
 namespace {
 
 /// Calls f(x, out) with a dense x, which is converted to float32 if it has sixteen-bit floats.
-/// If the results are elements, `out` is converted likewise.
+/// If the results are elements, `out` then is a float32 buffer, too, and is rounded afterwards.
 template <class F>
 void with_dense(const View& x, const View& out, F f) {
   if (is_half_float(x.dtype)) {

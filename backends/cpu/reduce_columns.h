@@ -28,7 +28,7 @@ class Columns {
         elements_(length_of(plan.kept) * plan.inner.length * folded_.count() * rows_.length),
         split_(kept_.count(), folded_.count() * chunks_, elements_) {
     // If there are many short rows that follow each other in memory, several are joined to a
-    // long one. Columns of this that belong to one output are added up at the end.
+    // long one. The columns of the long row that belong to one output are added up at the end.
     if (rows_.length * width_ >= 2048 && dense_ && kept_.count() == length_of(plan.kept) && width_ <= 64 &&
         rows_.step[0] == width_)
       while (2 * joined_ * width_ <= most_joined && 2 * joined_ <= rows_.length) joined_ *= 2;

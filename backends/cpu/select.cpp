@@ -89,8 +89,8 @@ void argtopk_rows(std::size_t axis, Index k, const View& in, const View& out) {
   stave::Shape shape(in.shape);
   shape[axis] = 1;
   const TileWalk rows(merged_axes(shape, strides, sizes), 2, -1, 1, 1);
-  // A long row is cut into parts, and the first k of each part are candidates. The order is strict,
-  // so the result does not depend on the cuts.
+  // A long row is divided into parts, and the first k items of each part are candidates.
+  // No two items are equal in the order, so the result does not depend on the division.
   constexpr Index part = Index{1} << 16;
   const Index parts = k < part / 8 ? (length + part - 1) / part : 1;
   std::vector<Best<Item>> found(static_cast<std::size_t>(rows.count() * parts), Best<Item>(k));

@@ -4,8 +4,8 @@
 // Code that differs between sets is in one folder per set, in files of equal names:
 //
 //   machine.h       the width of a vector, and the primitives that compilers do not derive from
-//                   vector operators; portable/machine.h describes them, and generic.h has those
-//                   that several sets share
+//                   vector operators; portable/machine.h describes the primitives, and generic.h
+//                   has implementations that several sets share
 //   supported.cpp   whether the processor has the set; compiled for any processor
 //
 // All code of a set is in the namespace STAVE_KERNELS, so that the linker can never pick an AVX-512

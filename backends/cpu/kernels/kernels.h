@@ -99,7 +99,8 @@ using SoftmaxGradient = void (*)(const void* x, const void* ct, Index rows, Inde
 /// (core/op/attributes.h).
 struct Normalization {
   void (*rows)(const void* x, const void* weight, const void* bias, Index rows, Index n, double epsilon, void* out);
-  /// Computes the gradient of x and adds those of weight and bias to ct_weight and ct_bias.
+  /// Computes the gradient of x, and adds the gradients of weight and bias to ct_weight
+  /// and ct_bias.
   /// `work` has room for 2 n elements.
   void (*gradient)(const void* x, const void* weight, const void* ct, Index rows, Index n, double epsilon, void* out,
                    double* ct_weight, double* ct_bias, void* work);
@@ -170,12 +171,13 @@ struct Kernels {
   void (*tiny_matmul[dtype_count])(void* out, const void* a, const void* b, Index m, Index k, Index n, Index a_stride,
                                    Index b_stride);
   SmallLinalg small_linalg[dtype_count];  // float32 and float64
-  /// Computes rows of a convolution: out[r * out_step + j] = the sum over t < taps of w[t * results
-  /// + r] * x[offsets[t] + j], for r < results and j < n, wrapping in integers. If `accumulate`
-  /// is true, it adds the sum to `out` instead. `results` is at most `weighed_results` for floats,
-  /// so that the sums fit into the registers, and 1 for integers. The kernel loads up
-  /// to two whole vectors of x from each position where it needs at least one element,
-  /// so that much must be readable. There are no kernels for bool and for sixteen-bit floats.
+  /// Computes rows of a convolution: out[r * out_step + j] = the sum over t < taps
+  /// of w[t * results + r] * x[offsets[t] + j], for r < results and j < n, wrapping in integers.
+  /// If `accumulate` is true, it adds the sum to `out` instead. `results` is at most
+  /// `weighed_results` for floats, so that the sums fit into the registers, and 1 for integers.
+  /// The kernel loads up to two whole vectors of x from each position where it needs at least one
+  /// element, so that much must be readable. There are no kernels for bool and for sixteen-bit
+  /// floats.
   Index weighed_results;
   void (*weigh_rows[dtype_count])(void* out, Index out_step, const void* x, const void* w, const Index* offsets,
                                   Index taps, Index results, Index n, bool accumulate);

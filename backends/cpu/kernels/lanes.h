@@ -57,7 +57,8 @@ struct Lanes {
   Vec<T> values;
 
   STAVE_INLINE Lanes(Vec<T> values) : values(values) {}
-  /// Makes an operand of a number. As an operand of a tensor, it takes the dtype T.
+  /// Converts a number to an operand of dtype T, as a tensor converts a number operand
+  /// to its dtype.
   template <class N>
     requires(std::is_arithmetic_v<N>)
   STAVE_INLINE Lanes(N number) : values(static_cast<T>(static_cast<double>(number))) {}
