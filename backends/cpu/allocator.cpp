@@ -29,13 +29,13 @@ constexpr bool caching = !STAVE_ASAN && !STAVE_TSAN;
 constexpr std::size_t line = 64;
 constexpr std::size_t huge_page = std::size_t{2} << 20;
 constexpr std::size_t header_bytes = line;
-constexpr std::size_t tiny_payload = 16;  // a few numbers: at the end of the header
+constexpr std::size_t tiny_payload = 16;  // the payload of a few numbers, at the end of the header
 static_assert(sizeof(Storage) <= header_bytes - tiny_payload && std::is_trivially_destructible_v<Storage>);
 
 // ---- memory from the system ---------------------------------------------------------------------
 
-/// Maps memory in huge pages, or returns null. Huge pages spare the TLB, and the first touch
-/// of fresh memory costs a fault per 2 MiB.
+/// Maps memory in huge pages, or returns null. Huge pages cause fewer TLB misses,
+/// and the first use of fresh memory causes one page fault for every 2 MiB only.
 void* map_huge(std::size_t bytes) noexcept {
   std::size_t mapped = bytes + huge_page;
   void* raw = mmap(nullptr, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -107,15 +107,15 @@ struct Pool {
   enum class State : std::uint8_t { fresh, open, closed };
   State state = State::fresh;
   FreeList lists[small_classes];
-  // The bytes that this thread allocated less those that it freed since its last report
-  // to the process, and the maximum of that difference. Only this thread writes them, so that they
-  // cost plain moves.
+  // The bytes that this thread has allocated, less those that it has freed, since its last
+  // report to the process, and the maximum of that difference. Only this thread writes them,
+  // so relaxed loads and stores suffice, which compile to ordinary move instructions.
   std::atomic<std::int64_t> pending{0}, most_pending{0};
   Pool* next = nullptr;  // in the list of open pools
 };
 [[gnu::tls_model("initial-exec")]] constinit thread_local Pool thread_pool;
 
-constinit std::mutex shared_mutex;  // guards all of `shared` but the atomics
+constinit std::mutex shared_mutex;  // guards all members of `shared` except the atomics
 struct Shared {
   FreeList small[small_classes];
   FreeList large[large_classes];
@@ -124,8 +124,8 @@ struct Shared {
   std::atomic<std::int64_t> live{0}, peak{0};
 };
 constinit Shared shared;
-// Removes the pools of other threads in a child of fork(): their lists are lost, but
-// their counts stay true.
+// Removes the pools of other threads in a child of fork(). The blocks in their lists are lost,
+// but their counts are added to the live bytes.
 void lose_other_pools() {
   for (const Pool* pool = std::exchange(shared.pools, nullptr); pool; pool = pool->next)
     if (pool != &thread_pool) shared.live += pool->pending.load(std::memory_order_relaxed);
@@ -133,13 +133,14 @@ void lose_other_pools() {
   if (thread_pool.state == Pool::State::open) shared.pools = &thread_pool;
 }
 const auto shared_over_fork = [] {
-  // Code that frees memory under this lock also takes the pool's lock.
+  // Code that frees memory while it holds shared_mutex also locks the pool for small objects.
   stave_detail::hold_pool_over_fork();
   return stave_detail::HeldOverFork<shared_mutex, lose_other_pools>();
 }();
 
-constexpr std::int64_t most_untold = 64 << 10;  // how far other threads' view of live_bytes may lag
-// Blocks in a thread's list before half goes to the others.
+// The number of bytes that a thread may allocate or free before it reports them.
+constexpr std::int64_t most_untold = 64 << 10;
+// The number of blocks in a thread's list beyond which half of them go to the shared list.
 constexpr std::uint32_t most_kept = 512;
 constexpr std::int64_t always_cached = std::int64_t{256} << 20;
 
@@ -199,8 +200,8 @@ void open(Pool& pool) noexcept {
 
 std::size_t small_bytes(int c) { return header_bytes + static_cast<std::size_t>(c) * line; }
 
-// Headers without a payload, as those of single numbers, come from the pool for small objects;
-// malloc would need as much again to align them to a line.
+// Headers without a payload, such as those of single numbers, come from the pool for small objects.
+// malloc would need twice the memory to align them to a cache line.
 void* new_small(int c) noexcept {
   if (c > 0) return take_from_system(small_bytes(c));
   try {
@@ -290,7 +291,8 @@ Storage* make_storage(void* block, Backend* owner, void* data, std::size_t bytes
   return storage;
 }
 
-/// Allocates for sanitizers: header and payload apart, the payload of exactly the requested size.
+/// Allocates for sanitizers: the header and the payload separately, and the payload with exactly
+/// the requested size.
 Storage* allocate_plain(Backend* owner, std::size_t bytes) {
   void* data = take_from_system(std::max<std::size_t>(bytes, 1));
   void* block = data ? take_from_system(header_bytes) : nullptr;

@@ -3,14 +3,16 @@
 //
 //   small (payload up to 1 KiB)  Header and payload are one block from a free list of the thread.
 //                                There is no lock and no atomic read-modify-write; to allocate and
-//                                free one takes about 10 ns. Up to 16 bytes, it is one cache line.
+//                                free one takes about 10 ns. With up to 16 bytes of payload, a
+//                                block is one cache line.
 //   large                        The payload comes from a process-wide cache of size classes, at
 //                                most 12.5 % larger than requested, under a mutex. From 2 MiB on
 //                                it is mapped in huge pages.
 //
-// Tensors may be globals, and a thread may free a tensor that another thread made. So nothing
-// here is ever destroyed, and a thread that ends gives its lists to the others. Under the address
-// and thread sanitizers nothing is cached, so that they see every use after free and every leak.
+// Tensors may be globals, and a thread may free a tensor that another thread made.
+// So the state of the allocator is never destroyed, and a thread that ends moves its free blocks
+// to lists that all threads share. Under the address and thread sanitizers nothing is cached,
+// so that they detect every use after free and every leak.
 #pragma once
 
 #include <stave/core/tensor/backend.h>

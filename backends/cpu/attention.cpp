@@ -1,14 +1,16 @@
-// Attention and its gradient. BLAS computes the scores s = scale q k^T + mask for a block
-// of queries and a block of keys at a time, and they are used at once. A thread keeps two such
-// blocks, never a matrix of them.
+// Attention and its gradient. q, k and v are stacks of matrices, for example one for each head
+// of each entry of the batch. BLAS computes the scores s = scale q k^T + mask for a block
+// of queries and a block of keys at a time, and the block is used before the next one is computed.
+// A thread stores two such blocks, and never all scores of a matrix.
 //
 // Forward, each block of queries visits the blocks of keys one after the other, with a running
-// maximum and sum (Milakov and Gimelshein, "Online normalizer calculation for softmax",
-// 2018; Dao et al., "FlashAttention", 2022). Backward, p = exp(s - total) is computed again.
-// If there are enough matrices for all threads, each thread computes all gradients of a matrix.
-// Otherwise the outer loop is over blocks of queries for the gradient of q, and over blocks
-// of keys for those of k and v, so that each thread has results of its own. Neither the blocks nor
-// the order in which they are summed depends on the number of threads.
+// maximum and sum (Milakov and Gimelshein, "Online normalizer calculation for softmax", 2018;
+// Dao et al., "FlashAttention", 2022). The total of a query is the logarithm of its sum of exp(s).
+// Backward, the weights p = exp(s - total) are computed again. If there are enough matrices
+// for all threads, each thread computes all gradients of a matrix. Otherwise the outer loop
+// is over blocks of queries for the gradient of q, and over blocks of keys for those of k and v,
+// so that no two threads write the same results. Neither the blocks nor the order in which they
+// are summed depends on the number of threads.
 #include <stave/backends/cpu/attention.h>
 
 #include <algorithm>
@@ -32,10 +34,10 @@ using stave::View;
 
 namespace {
 
-// The size of a block, whose scores fit into the L2 cache.
+// The size of a block. Its scores fit into the L2 cache.
 constexpr Index most_queries = 128, most_keys = 256;
 
-/// The computation of one thread: the inputs, and its blocks.
+/// The inputs of attention, and the blocks of one thread.
 template <class T>
 class Attention {
  public:
@@ -74,7 +76,7 @@ class Attention {
   struct Cotangents {
     const View &total, &ct, &shift;
   };
-  /// Computes the gradient of some queries: scale t k.
+  /// Computes the gradient of some queries: scale t k, where t is the cotangent of the scores.
   void gradient_of_queries(Index matrix, Index first, Index count, const Cotangents& c, const View& out) {
     load_queries(matrix, first, count, c);
     sum_.resize(count, q_.shape.back());
@@ -97,8 +99,8 @@ class Attention {
     });
     end_keys(matrix, key, width, of_k, of_v);
   }
-  /// Computes all three gradients of a matrix, with one computation of the scores. Blocks
-  /// and the order of sums are those of the two functions above.
+  /// Computes all three gradients of a matrix, with one computation of the scores.
+  /// The blocks and the order of sums are those of gradient_of_queries and gradient_of_keys.
   void gradient_of_matrix(Index matrix, const Cotangents& c, std::span<const View> out) {
     queries_sum_.resize(queries(), q_.shape.back());
     queries_sum_.fill(0);
@@ -122,7 +124,7 @@ class Attention {
   static constexpr T infinity = std::numeric_limits<T>::infinity();
   static constexpr int dtype = static_cast<int>(stave::dtype_of<T>());
 
-  /// Calls f(first key, how many) for the blocks of keys that the causal mask does
+  /// Calls f(first key, number of keys) for the blocks of keys that the causal mask does
   /// not exclude entirely.
   template <class F>
   void for_keys(Index first, Index count, F f) const {
@@ -130,7 +132,8 @@ class Attention {
     for (Index key = 0; key < end; key += most_keys) f(key, std::min(most_keys, end - key));
   }
 
-  /// Calls f(first query, how many, how many of the keys they attend to) for blocks of queries.
+  /// Calls f(first query, number of queries, number of the keys that they attend to) for blocks
+  /// of queries.
   template <class F>
   void for_queries(Index key, Index width, F f) const {
     for (Index first = 0; first < queries(); first += most_queries) {
@@ -200,8 +203,8 @@ class Attention {
     parts_.resize(static_cast<std::size_t>(count));
     for (Index i = 0; i < count; ++i) find_part(place, place.query + i, width, parts_[static_cast<std::size_t>(i)]);
   }
-  /// Returns true if an element is infinite or NaN. It works on lanes, so that the compiler can
-  /// vectorise it.
+  /// Returns true if an element is infinite or NaN. It uses several sums, so that the compiler can
+  /// vectorise the loop.
   static bool has_infinite(const Block<T>& x) {
     constexpr Index lanes = 16;
     T sums[lanes] = {};
@@ -213,9 +216,9 @@ class Attention {
     for (; i < n; ++i) sums[0] += from[i] * 0;
     return std::any_of(sums, sums + lanes, [](T sum) { return sum != 0; });
   }
-  /// Computes term_ = weights x, or weights^T x. Weights of excluded keys are 0, and the values
-  /// of x there must not count, even if they are infinite or NaN. So elements that became NaN
-  /// are summed again without excluded keys.
+  /// weigh_keys computes term_ = weights x, and weigh_queries computes term_ = weights^T x. Weights
+  /// of excluded keys are 0, and elements of x for excluded keys must not count, even if they
+  /// are infinite or NaN. So results that became NaN are summed again without excluded keys.
   void weigh_keys(const Block<T>& weights, const Matrix& x, const Place& place) {
     multiply(term_, weights.matrix(), x);
     if (!excludes() || !has_infinite(term_)) return;
@@ -255,12 +258,13 @@ class Attention {
     reduction.rows(scores_.elements.data(), scores_.rows, scores_.columns, scores_.columns, accumulator_.data());
     reduction.finish(accumulator_.data(), scores_.rows, result.data());
   }
-  /// Subtracts the new maxima from the scores. The sums so far must then be multiplied by decay_.
+  /// Updates the maxima of the rows and subtracts them from the scores. The sums of earlier blocks
+  /// must then be multiplied by decay_.
   void shift_by_largest() {
     reduce(OpId::max, found_);
     decay_.resize(largest_.size());
     for (std::size_t r = 0; r < largest_.size(); ++r) {
-      // NaN is the largest.
+      // NaN counts as the largest number.
       const T before = largest_[r], now = found_[r] <= before ? before : found_[r];
       largest_[r] = now;
       decay_[r] = now == before ? 1 : std::exp(before - now);
@@ -269,8 +273,9 @@ class Attention {
       for (Index j = 0; j < scores_.columns; ++j) row[j] -= shift;
     }
   }
-  /// Computes the weights, of which the largest is 1. Weights near the smallest normal number do
-  /// not matter and become 0, because denormal ones would cost a hundred cycles each.
+  /// Replaces the scores by their exponentials, the weights, which are at most 1.
+  /// Weights near the smallest normal number do not matter and become 0, because each denormal
+  /// number would cost a hundred cycles.
   void exponentials() {
     // `least` is log(2 smallest).
     constexpr T smallest = std::numeric_limits<T>::min(), least = sizeof(T) == 4 ? -86.6 : -707.7;
@@ -281,7 +286,8 @@ class Attention {
     kernels().elementwise[OpId::exp][dtype](x, in, count);
     for (Index i = 0; i < count; ++i) x[i] = x[i] < 4 * smallest ? 0 : x[i];
   }
-  /// Adds the block of weights in scores_ to the sums and means.
+  /// Adds the weights of a block to the running sums of weights, and the weighted values in term_
+  /// to the running sums of these.
   void fold() {
     reduce(OpId::sum, found_);
     for (std::size_t r = 0; r < found_.size(); ++r) {
@@ -296,15 +302,15 @@ class Attention {
     q_block_ = load(MatrixRows(q_, matrix, first, count), q_copy_);
     g_block_ = load(MatrixRows(c.ct, matrix, first, count), g_copy_);
   }
-  /// Computes scores_ = p = exp(s - total), and cotangents_ = t = p (ct v^T + shift), which
-  /// is 0 where p is.
+  /// Computes scores_ = p = exp(s - total), and cotangents_ = t = p (ct v^T + shift),
+  /// which is 0 where p is 0.
   void weigh(Index matrix, Index first, Index key, Index width, const Cotangents& c) {
     scores(matrix, q_block_, first, key, width);
     for_each_query(c.total, matrix, first, q_block_.rows, [&](Index i, T of_row) {
       T* const row = scores_.row(i);
       for (Index j = 0; j < width; ++j) {
         const T less = row[j] - of_row;
-        row[j] = row[j] == -infinity ? -infinity : less;  // whatever the total is
+        row[j] = row[j] == -infinity ? -infinity : less;  // even if the total is infinite or NaN
       }
     });
     exponentials();
@@ -367,8 +373,8 @@ class Attention {
 
 Index matrices_of(const View& x) { return element_count(x.shape.first(x.shape.size() - 2)); }
 
-/// Calls f(thread's own state, matrix, first, count) for all blocks of at most `most`
-/// of the `length` rows of each matrix.
+/// Calls f(state of the thread, matrix, first row, number of rows) in parallel,
+/// for all blocks of at most `most` rows of each matrix, which has `length` rows.
 template <class T, class F>
 void for_blocks(const Attention<T>& attention, Index matrices, Index length, Index most, F f) {
   const Index each = (length + most - 1) / most;

@@ -1,5 +1,5 @@
-// Blocks of the matrices of attention: parts of stacks as BLAS reads them, and dense ones
-// that one thread owns.
+// Blocks of the matrices of attention: rows of a matrix in a stack, which BLAS reads in place if it
+// can, and dense matrices that one thread owns.
 #pragma once
 
 #include <algorithm>
@@ -54,8 +54,8 @@ struct Block {
 
 inline Matrix transposed(const Matrix& x) { return {x.data, x.columns, x.rows, x.column_step, x.row_step}; }
 
-/// Returns a part of rows as a matrix of T that BLAS reads: in place, or a copy in `copy`.
-/// Sixteen-bit floats are copied as floats.
+/// Returns columns [column, column + width) of x as a matrix of T that BLAS can read: in place,
+/// or copied into `copy`. Sixteen-bit floats are converted to float32 in the copy.
 template <class T>
 Matrix load(const MatrixRows& x, Index column, Index width, Block<T>& copy) {
   stave::Shape shape;
@@ -89,7 +89,7 @@ void store(const MatrixRows& to, const Block<T>& from) {
   convert({const_cast<T*>(from.elements.data()), stave::dtype_of<T>(), shape, dense}, part);
 }
 
-/// Computes out = a b; elements without terms are 0.
+/// Computes out = a b. If the sums have no terms, out is 0.
 template <class T>
 void multiply(Block<T>& out, const Matrix& a, const Matrix& b) {
   T* const to = out.resize(a.rows, b.columns);

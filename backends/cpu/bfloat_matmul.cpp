@@ -34,13 +34,13 @@ namespace {
 using Half = std::uint16_t;
 using Pair = std::uint32_t;
 
-constexpr Index height = 6, panel = 64;  // the sums that the registers hold
+constexpr Index height = 6, panel = 64;  // rows and columns of the sums that the registers hold
 constexpr Index k_block = 512;           // the length of a block of k
 constexpr Index tile_rows = 16 * height, tile_columns = 4 * panel;
 
 Index rounded_up(Index n, Index unit) { return (n + unit - 1) / unit * unit; }
 
-/// A matrix of a stack. Its steps are in elements.
+/// One bfloat16 matrix of a stack. Its steps are in elements.
 struct Halves {
   const Half* data;
   Index rows, columns, row_step, column_step;
@@ -167,7 +167,7 @@ Halves matrix_at(const View& x, Index offset) {
 }  // namespace
 
 bool is_bfloat_product(const View& a, const View& b) {
-  constexpr Index least = Index{1} << 15;  // multiplications that pay for packing
+  constexpr Index least = Index{1} << 15;  // the number of multiplications that is worth packing
   if (a.dtype != stave::bfloat16 || a.shape[a.shape.size() - 2] * a.shape.back() * b.shape.back() < least) return false;
   static const bool has = __builtin_cpu_supports("avx512bf16");
   return has && std::string_view(kernels().isa) == "avx512";

@@ -25,7 +25,7 @@ constinit int guards = 0, threads_before = 1;
 
 constexpr Index most_int = std::numeric_limits<int>::max();
 
-/// A matrix as the arguments of a BLAS call.
+/// The arguments of a BLAS call that describe the layout of a matrix.
 struct BlasMatrix {
   CBLAS_TRANSPOSE transpose = CblasNoTrans;
   int leading = 0;

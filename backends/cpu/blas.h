@@ -29,8 +29,8 @@ class SingleThreadedBlas {
 /// Returns true if BLAS can read the matrix in place: row-major or column-major, with any distance
 /// between rows or columns.
 bool blas_reads(const Matrix& x);
-/// The same, but for matrices whose sizes exceed BLAS's integers. BLAS can read parts of such
-/// a matrix, if not always in place.
+/// Like blas_reads, but also returns true for matrices whose sizes exceed BLAS's integers.
+/// BLAS can read small parts of such a matrix, but not always in place.
 bool blas_reads_parts(const Matrix& x);
 
 /// Computes out = a b for matrices that BLAS reads. Rows of `out` are `out_step` elements apart,

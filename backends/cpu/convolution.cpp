@@ -1,14 +1,16 @@
-// Convolutions that never build the whole matrix of windows.
+// The driver of convolutions. It chooses among four algorithms, none of which builds the whole
+// im2col matrix. The last three run one convolution without input dilation each.
 //
-//   phases    If x is dilated, results are grouped by the remainder of their position. The results
-//             of one remainder need every so many-th element of w, and see x without the zeros in
-//             between. So the other algorithms have no input dilation.
+//   phases    If x is dilated, results are grouped by the remainder of their position, and each
+//             group is a convolution of its own. It uses every n-th element of w for some n, and
+//             x without the zeros of the dilation, so the other algorithms need none.
 //   rows      For few channels or wide rows, and for integers. A padded copy of some rows of x
 //             stays in the L2 cache. A row of results is a weighted sum of shifted rows of the
-//             copy, in registers (kernels/convolution.cpp).
-//   sums      For large windows, which give few results: rows of w times shifted rows of x.
-//   products  For all others: tiles of the matrix of windows are laid out in the L2 cache, and
-//             BLAS multiplies them.
+//             copy, computed in registers (kernels/convolution.cpp).
+//   sums      For large windows, which give few results. Each result is a sum of products of rows
+//             of w and shifted rows of x.
+//   products  For all other convolutions. Tiles of the im2col matrix are built in a buffer that
+//             stays in the L2 cache, and BLAS multiplies them.
 #include <stave/backends/cpu/convolution.h>
 
 #include <algorithm>
@@ -33,8 +35,8 @@ void run_one(const Convolution& p) {
     const auto fills = [&](Index row) { return row * p.size >= vector_part; };
     if (p.window[2] > p.out[2]) {
       const bool few =
-          // A product lays out a copy of the window for each place, which serves all results;
-          // this pays only if there are many results.
+          // True if there are few result channels (o). ConvolutionProducts copies the window of
+          // each place once for all result channels. This pays only if there are many channels.
           p.o <= 4 * volume(p.out);
       const bool near = (p.out[1] - 1) * p.stride[1] <= 64 && (p.out[2] - 1) * p.stride[2] <= 64;
       return few && near && fills(p.window[2]) ? ConvolutionSums<T>(p).run() : ConvolutionProducts<T>(p).run();
@@ -51,11 +53,12 @@ void run_phase(const Convolution& p) {
   });
 }
 
-/// Restricts `p` to the results whose place along `axis` has remainder r, and to the part of w
-/// that meets x there. With s, d and e the stride, dilation and input dilation:
-///   place r + j e / gcd(s, e) and window element k + t e / gcd(d, e) meet element
+/// Restricts `p` to the results whose place along `axis` has remainder r, and to the elements
+/// of w that are multiplied by elements of x there. Let s, d and e be the stride,
+/// dilation and input dilation. At place
+///   r + j e / gcd(s, e), window element k + t e / gcd(d, e) is multiplied by element
 ///   (r s + k d - low) / e + j s / gcd(s, e) + t d / gcd(d, e) of x,
-/// where k is the first index for which the first quotient is an integer. Returns false if there
+/// where k is the first index for which (r s + k d - low) / e is an integer. Returns false if there
 /// is no such k; the sums are then empty.
 bool take_phase(Convolution& p, std::size_t axis, Index apart, Index r) {
   const Index results = apart / std::gcd(p.stride[axis], apart), taps = apart / std::gcd(p.dilation[axis], apart);
@@ -91,7 +94,7 @@ void run_phases(const Convolution& p, const Triple& apart, std::size_t axis) {
 bool run_as_product(const Convolution& p, const View& out) {
   const Operand &x = p.x, &w = p.w;
   if (volume(p.window) != 1 || p.stride != Triple{1, 1, 1} || p.low != Triple{} || p.in != p.out) return false;
-  Index each = 0, step = 0;  // of the places that are merged so far: how many, and how far apart
+  Index each = 0, step = 0;  // the number of places that are merged so far, and their distance
   for (std::size_t axis = 3; axis-- > 0;) {
     if (p.in[axis] == 1) continue;
     if (each == 0) step = x.step[axis], each = p.in[axis];

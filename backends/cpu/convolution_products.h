@@ -1,5 +1,5 @@
-// Convolutions as products of matrices: tiles of the matrix of windows are laid out
-// and multiplied by BLAS.
+// Convolutions as matrix products: tiles of the im2col matrix are built in a buffer and multiplied
+// by BLAS. The im2col matrix has one column for each place, with the elements of x in its window.
 #pragma once
 
 #include <algorithm>
@@ -16,10 +16,10 @@
 
 namespace stave_cpu {
 
-/// Computes out [o, (n, places)] = w [o, (c, window)] times the matrix of windows, for each group,
-/// in tiles of some columns. Long sums are computed in pieces, which are added in double.
-/// If there are few tiles, several strands share the pieces of each tile. The number of strands,
-/// like everything that affects the order of summation, depends on the shapes alone.
+/// Computes out [o, (n, places)] = w [o, (c, window)] times the im2col matrix, for each group,
+/// in tiles of some columns. Long sums are computed in pieces, which are added in double. If there
+/// are few tiles, the pieces of each tile are divided among several tasks, its strands. The number
+/// of strands, like everything that affects the order of summation, depends on the shapes alone.
 template <class T>
 class ConvolutionProducts {
  public:
@@ -105,7 +105,7 @@ class ConvolutionProducts {
   Index image_blocks() const { return (p_.n + images_ - 1) / images_; }
   Index tiles() const { return tiles_ * image_blocks(); }
 
-  /// Lays out w as a matrix [o, terms] for each group, or uses it in place if it is one.
+  /// Copies w to a matrix [o, terms] for each group, or uses it in place if it has this layout.
   void pack_weights() {
     const Operand& w = p_.w;
     stave::Shape shape{p_.groups, p_.o, p_.c, p_.window[0], p_.window[1], p_.window[2]};
@@ -123,7 +123,7 @@ class ConvolutionProducts {
     return {reinterpret_cast<const char*>(weights_ + group * p_.o * terms_ + first), p_.o, count, terms_, 1};
   }
 
-  /// Returns true if the columns of a tile are contiguous in the result, too.
+  /// Returns true if the columns of a tile are also contiguous in the result.
   bool in_place(const Tile& tile) const {
     return tile.one_image && p_.y.step[2] == p_.size && (p_.out[1] == 1 || p_.y.step[1] == p_.out[2] * p_.size) &&
            (p_.out[0] == 1 || p_.y.step[0] == p_.out[1] * p_.out[2] * p_.size) &&
@@ -191,8 +191,8 @@ class ConvolutionProducts {
       if (++term.k[axis] < p_.window[axis]) return;
     ++term.c;
   }
-  /// Returns the row of x that a window sees at (at, k) along the first two axes, or null
-  /// if it is padding.
+  /// Returns the row of x that holds a term of the result at place `at`, by the first two spatial
+  /// axes, or null if that row is padding.
   const char* row_of(Index n, Index group, const Triple& at, const Term& term) const {
     const Operand& x = p_.x;
     const char* row = x.data + n * x.lead[0] + group * x.lead[1] + term.c * x.lead[2];
@@ -204,7 +204,7 @@ class ConvolutionProducts {
     return row;
   }
 
-  /// Lays out panel[term, column], in runs of places.
+  /// Fills panel[term, column], in runs of places.
   void lay_rows(T* panel, const Tile& tile, Index first, Index count) const {
     Term term = term_at(first);
     for (Index i = 0; i < count; ++i, next(term))
@@ -216,7 +216,7 @@ class ConvolutionProducts {
         else std::fill(to, to + run.count, T{});
       }
   }
-  /// Lays out panel[column, term], in runs along the window.
+  /// Fills panel[column, term], in runs along the window.
   void lay_columns(T* panel, const Tile& tile, Index first, Index count) const {
     for (const Run& run : tile.runs) {
       Term term = term_at(first);

@@ -19,8 +19,8 @@ using stave::View;
 
 using Triple = std::array<Index, 3>;
 
-inline constexpr Index paying = Index{1} << 17;  // multiplications that pay for a task of their own
-inline constexpr Index vector_part = 48;         // bytes of a row from which on vectors pay
+inline constexpr Index paying = Index{1} << 17;  // multiplications that are worth a separate task
+inline constexpr Index vector_part = 48;         // bytes of a row that are worth using vectors
 inline constexpr Index first_cache = Index{1} << 14,
                        // The part of each cache that one task uses, in bytes.
     second_cache = Index{1} << 18;
@@ -38,16 +38,15 @@ struct Operand {
 /// x is not dilated.
 struct Convolution {
   Dtype dtype;
-  Index size;             // of an element
-  Index n, groups, o, c;  // o and c: of each group
+  Index size;             // bytes of an element
+  Index n, groups, o, c;  // images, groups, and channels of the result and of x in each group
   Triple in, window, out, stride, dilation, low;
   Operand x, w, y;  // x [n, groups, c, in], w [groups, o, c, window], y [n, groups, o, out]
   Index terms() const { return c * volume(window); }
   Index work() const { return n * groups * o * terms() * volume(out); }
 };
 
-/// Returns the last `axes` entries of a list, preceded by `fill` for the axes that it
-/// does not have.
+/// Returns the last `axes` entries of `all`, preceded by `fill` for the missing axes.
 inline Triple spatial(std::span<const Index> all, std::size_t axes, Index fill) {
   Triple result{fill, fill, fill};
   std::copy(all.end() - static_cast<std::ptrdiff_t>(axes), all.end(), result.end() - static_cast<std::ptrdiff_t>(axes));

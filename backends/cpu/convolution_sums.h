@@ -13,11 +13,11 @@
 
 namespace stave_cpu {
 
-/// Computes few places with a large window, as in cotangents of weights. Each result is a sum over
-/// rows of w times rows of x, shifted by the position of the result. A task copies padded rows
-/// of x as ConvolutionRows does, but with remainders by the dilation. A block of images and results
-/// is one task, or several strands share it, each for some channels. The number of strands depends
-/// on the shapes alone.
+/// Computes few places with a large window, as in cotangents of weights. Each result is a sum
+/// over rows of w times rows of x, shifted by the position of the result. A task copies padded
+/// rows of x as ConvolutionRows does, but groups columns by the remainder by the dilation instead
+/// of the stride. A block of images and result channels is one task, or several tasks, its strands,
+/// each of which sums over some channels. The number of strands depends on the shapes alone.
 template <class T>
 class ConvolutionSums {
  public:
@@ -114,9 +114,9 @@ class ConvolutionSums {
                  p_.dilation[2], p_.in[2], columns_);
     }
   }
-  /// Multiplies some rows of the window for all images and results and the places of one depth,
-  /// from `place` on. A few rows of w stay in the L1 cache meanwhile. The partial sums
-  /// are in the order in which they are computed:
+  /// Adds the products of some rows of the window, for all images and results of a block
+  /// and for the places of one depth, from `place` on. A few rows of w stay in the L1 cache
+  /// meanwhile. The partial sums are stored in the order in which they are computed:
   ///   [images][results by multiplied_results][places by multiplied_taps][result][place][sum_lanes]
   void multiply(const Block& block, double* lanes, Index place, const T* rows, const char* w, Index count) const {
     const auto multiply_rows = kernels().multiply_rows[static_cast<int>(p_.dtype)];
@@ -152,7 +152,7 @@ class ConvolutionSums {
                 sums[(i * results_ + r) * places + place] = std::accumulate(lanes, lanes + sum_lanes, 0.0);
           }
   }
-  /// Adds the strands' sums to those of the first, and writes the results.
+  /// Adds the sums of all strands to those of the first strand, and writes the results.
   void write(const Block& block, double* sums, std::size_t apart) const {
     for (Index strand = 1; strand < strands_; ++strand)
       for (std::size_t i = 0; i < apart; ++i) sums[i] += sums[static_cast<std::size_t>(strand) * apart + i];

@@ -1,4 +1,5 @@
-// The CPU backend finds the driver of each operation. Start with CpuBackend::run.
+// The CPU backend. Start with CpuBackend::run. It calls the driver of an operation:
+// the function that divides the work into blocks and calls kernels on these.
 #include <stave/backends/cpu/cpu_backend.h>
 
 #include <cstring>
@@ -40,8 +41,8 @@ using stave_detail::as;
 
 namespace {
 
-/// The grain of each elementwise operation. An operation that takes several times as long
-/// as its memory traffic uses a second thread for fewer elements.
+/// The grain of each elementwise operation: the number of elements that is worth a second thread.
+/// It is smaller for an operation that takes several times as long as its memory traffic.
 constexpr Index grains[] = {
 #define X(name, Struct) stave_detail::Struct::work == stave_detail::Work::arithmetic ? cheap_grain : cheap_grain / 4,
     STAVE_UNARY_OPS(X) STAVE_BINARY_OPS(X)

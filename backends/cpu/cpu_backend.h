@@ -1,4 +1,4 @@
-// The CPU backend: it finds the driver of each operation and owns the memory of CPU tensors.
+// The CPU backend: it calls the driver of each operation and owns the memory of CPU tensors.
 #pragma once
 
 #include <stave/core/tensor/backend.h>

@@ -1,4 +1,4 @@
-// The choice of kernels at run time.
+// The choice of the kernel table of an instruction set at run time.
 #include <stave/backends/cpu/dispatch.h>
 
 #include <cstdlib>
@@ -10,7 +10,7 @@
 #include <stave/core/effects/error.h>
 #include <stave/core/effects/fork.h>
 
-// The instruction sets of this build, from best to plainest. CMake writes the list.
+// The instruction sets of this build, from the best to the most basic one. CMake writes the list.
 #define STAVE_ISA(name)                         \
   namespace stave_kernels_##name {              \
     bool supported();                           \

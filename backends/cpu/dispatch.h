@@ -21,13 +21,13 @@ inline const Kernels& kernels() {
   return table ? *table : choose_kernels();
 }
 
-/// Returns the names of the sets of this build, from the best to the plainest.
+/// Returns the names of the instruction sets of this build, from the best to the most basic one.
 std::vector<std::string> built_isas();
-/// Returns the table of one set by name ("avx2"), or null if this build or processor lacks
-/// it. For tests.
+/// Returns the kernel table of an instruction set by its name ("avx2"), or null if this build
+/// or processor lacks the set. For tests.
 const Kernels* kernels_for(std::string_view isa);
-/// Makes every later operation use `table`. If it is null, the next operation chooses
-/// again. For tests.
+/// Makes every later operation use `table`. If `table` is null, the next operation calls
+/// choose_kernels again. For tests.
 void use_kernels(const Kernels* table);
 
 }  // namespace stave_cpu

@@ -1,5 +1,6 @@
-// The driver of elementwise kernels. It has three paths, from the fastest: all operands
-// are contiguous; each is contiguous or one repeated value; strided tiles.
+// The driver of elementwise kernels. It has three paths. The fastest one is for contiguous
+// operands. The second one is for operands that are contiguous or one repeated value.
+// The third one divides strided operands into tiles.
 #include <stave/backends/cpu/elementwise.h>
 
 #include <algorithm>
@@ -18,8 +19,8 @@ using stave::View;
 namespace {
 
 constexpr int most_inputs = most_operands - 1;
-constexpr Index block_bytes = 8192;  // of a buffer: well inside the L1 cache
-constexpr Index most_block = 1024;   // elements
+constexpr Index block_bytes = 8192;  // the size of a buffer, several of which fit into the L1 cache
+constexpr Index most_block = 1024;   // the largest number of elements of a block
 
 /// The operands of a call. Operand 0 is the output, the others are the inputs.
 struct Operands {
@@ -27,9 +28,9 @@ struct Operands {
   bool in_place = false;
   char* data[most_operands] = {};
   Index size[most_operands];
-  bool repeated[most_operands] = {};  // one value for all elements
+  bool repeated[most_operands] = {};  // true if the operand is one value for all elements
 
-  /// The number of elements of any operand that fit into a buffer.
+  /// The number of elements that fit into a buffer, for every operand.
   Index block() const { return std::min(most_block, block_bytes / *std::max_element(size, size + count)); }
 };
 
@@ -39,9 +40,10 @@ bool is_repeated(std::span<const Index> shape, std::span<const Index> strides) {
   return true;
 }
 
-/// Computes n consecutive elements. Results that are streamed past the caches are computed in short
-/// bursts. With longer bursts, memory would be read and written in turns instead of at once
-/// (measured on Zen 5: bursts of 256 bytes take four fifths of the time of 4 KiB).
+/// Computes n consecutive elements. If `stream` is true, the results are written
+/// with non-temporal stores and computed in short bursts. With longer bursts,
+/// memory would be read and written alternately instead of simultaneously (measured on Zen 5:
+/// bursts of 256 bytes take four fifths of the time of bursts of 4 KiB).
 void compute(BlockKernel kernel, const Operands& operands, char* out, const void* const* in, Index n, bool stream) {
   if (!stream) return kernel(out, in, n);
   constexpr Index line = 64, burst = 4 * line;
@@ -57,8 +59,8 @@ void compute(BlockKernel kernel, const Operands& operands, char* out, const void
   }
 }
 
-/// Computes operands that are contiguous or one repeated value. A repeated value fills a buffer,
-/// once for each thread's part.
+/// Runs a kernel on operands that are contiguous or one repeated value. A buffer is filled
+/// with a repeated value once for each part of the loop.
 void run_flat(BlockKernel kernel, const Operands& operands, Index n, Index grain, bool by_blocks) {
   Index size = operands.size[0];
   const Index block = operands.block();
@@ -83,7 +85,7 @@ void run_flat(BlockKernel kernel, const Operands& operands, Index n, Index grain
 
 // Up to this number of elements, planning a loop over tiles costs more than the arithmetic.
 constexpr Index small_count = 256;
-constexpr Index most_bytes = sizeof(stave::Bytes16);  // of an element
+constexpr Index most_bytes = sizeof(stave::Bytes16);  // the largest size of an element
 
 /// Copies a small strided operand into a contiguous buffer.
 void gather(char* to, const View& from, Index size) {
@@ -105,7 +107,7 @@ void gather(char* to, const View& from, Index size) {
   }
 }
 
-/// Computes few elements; strided operands are copied first.
+/// Runs a kernel on few elements; strided operands are copied first.
 void run_small(BlockKernel kernel, const Operands& operands, std::span<const View> inputs, Index n) {
   alignas(64) char buffers[most_inputs][small_count * most_bytes];
   const void* in[most_inputs];
@@ -132,7 +134,8 @@ class TiledLoop {
     columns_ = std::min<Index>(axes.back().length, transposing ? 64 : block);
     if (!transposing) row_axis_ = companion_axis();
     Index widest = *std::max_element(operands.size, operands.size + operands.count);
-    Index most = transposing ? tile_bytes / widest : block;  // long runs of memory along both axes
+    // A tile to transpose is larger, so that it has long runs of memory along both axes.
+    Index most = transposing ? tile_bytes / widest : block;
     if (row_axis_ >= 0) rows_ = std::min(axes[static_cast<std::size_t>(row_axis_)].length, most / columns_);
     Index bytes = operands.size[0];
     for (const Axis& axis : axes) bytes *= axis.length;
@@ -160,8 +163,9 @@ class TiledLoop {
     const char* holds[most_operands] = {};  // the row that the buffer repeats, and its length
     Index columns[most_operands] = {};
   };
-  /// Returns the other axis of a tile: the neighbour, or the longest axis if a tile would be too
-  /// small to pay for itself.
+  /// Returns the row axis of a tile, whose column axis is the innermost one. It is the next axis,
+  /// or the longest axis if a tile would otherwise be too small to be worthwhile. Returns -1
+  /// if there is none.
   int companion_axis() const {
     int axis = inner_ - 1;
     auto length = [&](int a) { return axes_[static_cast<std::size_t>(a)].length; };
@@ -173,7 +177,8 @@ class TiledLoop {
   Index row_step(int k) const { return row_axis_ < 0 ? 0 : axes_[static_cast<std::size_t>(row_axis_)].step[k]; }
   Index column_step(int k) const { return axes_.back().step[k]; }
 
-  /// Returns where operand k's rows are to be read, and sets `step` to their distance.
+  /// Returns the address from which the kernel reads operand k's rows, and sets `step`
+  /// to their distance.
   const char* rows_of(int k, const TileWalk& walk, Buffers& buffers, Index& step) const {
     const char* at = operands_.data[k] + walk.offset(k);
     Index size = operands_.size[k], rows = walk.rows(), columns = walk.columns();
@@ -187,7 +192,7 @@ class TiledLoop {
     if (row_step(k) != 0) {
       copy_tile(buffer, step, size, at, row_step(k), column_step(k), rows, columns, size);
     } else if (buffers.holds[k] != at ||
-               // The buffer holds the same row for every tile row, and often has it already.
+               // A buffer repeats one row for all rows of the tile, and often holds it already.
                buffers.columns[k] != columns) {
       if (column_step(k) == 0) fill_elements(buffer, at, rows_ * columns, size);
       else copy_tile(buffer, step, size, at, 0, column_step(k), rows_, columns, size);
@@ -220,9 +225,11 @@ class TiledLoop {
   const Axes& axes_;
   int inner_, row_axis_;
   Index rows_ = 1, columns_ = 1;
-  // The output's tile is contiguous; its rows are long enough for one call each.
+  // whole_: the output's tile is contiguous. by_rows_: the kernel is called once for each row.
   bool whole_, by_rows_;
-  bool stream_, down_;  // the output is streamed; tiles follow each other along row_axis_
+  // stream_: the output is written with non-temporal stores. down_: consecutive tiles follow
+  // each other along row_axis_.
+  bool stream_, down_;
 };
 
 }  // namespace

@@ -9,8 +9,9 @@ namespace stave_cpu {
 /// Computes out = kernel(inputs...) elementwise. Each thread gets parts of at least about `grain`
 /// elements. The inputs have the output's shape, and there are at most three of them.
 void run_elementwise(BlockKernel kernel, std::span<const stave::View> inputs, const stave::View& out, Index grain);
-/// The same for elements of any size up to 16 bytes, whatever dtypes the views have. `sizes` holds
-/// the element size of `out`, then those of the inputs, in bytes.
+/// Computes out = kernel(inputs...) like run_elementwise, for elements of any size up to 16 bytes,
+/// and ignores the dtypes of the views. `sizes` holds the element size of `out`,
+/// then those of the inputs, in bytes.
 void run_elementwise_sized(BlockKernel kernel, std::span<const stave::View> inputs, const stave::View& out,
                            const Index* sizes, Index grain);
 

@@ -1,4 +1,5 @@
-// The driver of fused regions. Tiles run in parallel, or as the reductions read them.
+// The driver of fused regions. Without reductions, tiles run in parallel. With reductions,
+// tiles run when a reduction reads their elements.
 #include <stave/core/program/fused.h>
 
 #include <algorithm>
@@ -40,7 +41,8 @@ const Reduction& kernels_of(const Region& region, const Region::Reduction& reduc
   return kernels().reduce[reduction.op->id][static_cast<int>(region.dtype(reduction.value))];
 }
 
-/// The arrays that are reduced together while they are computed.
+/// The arrays of a region that are reduced together while they are computed,
+/// as arguments of run_reduce.
 class FoldedArrays final : public Computed {
  public:
   FoldedArrays(const Tiles& tiles, std::vector<int> destinations)
@@ -65,7 +67,8 @@ class FoldedArrays final : public Computed {
       for (const int k : arrays_.destinations_) size += element_size(k);
       data_ = scratch<char>(static_cast<std::size_t>(size * room_));
     }
-    // `whole` is true if this row is all that the reader returns now.
+    // Computes n elements from `offset` on. `whole` is true if they are all elements that read()
+    // returns.
     void read_row(Index offset, Index n, Index place, const char** arrays, bool whole) {
       char* room = data_.get();
       for (std::size_t k = 0; k < arrays_.destinations_.size(); ++k) {
@@ -102,7 +105,7 @@ class Reductions {
              std::span<const View> outputs)
       : region_(region), prepared_(prepared), inputs_(inputs), outputs_(outputs), shape_(inputs[0].shape) {}
 
-  /// Allocates room for values that must exist completely before they are reduced.
+  /// Allocates memory for the values that are computed completely before they are reduced.
   void make_room(std::span<char*> to, Index n) {
     for (const Output& output : prepared_.outputs) {
       if (output.kind != Output::whole) continue;
@@ -111,8 +114,8 @@ class Reductions {
       to[destination] = rooms_.front().get();
     }
   }
-  /// Computes and reduces the folded outputs in one pass. Returns false if there are none; it then
-  /// computes nothing.
+  /// Computes and reduces the outputs of kind `folded` in one pass. If there are none,
+  /// it computes nothing and returns false.
   bool run_folded(const Tiles& tiles) const {
     std::vector<Fold> folds;
     std::vector<int> destinations;
@@ -128,7 +131,7 @@ class Reductions {
     run_reduce(folds, reduced_axes(*last, shape_.size()), shape_, FoldedArrays(tiles, std::move(destinations)));
     return true;
   }
-  /// Computes the reductions of complete values, inputs and numbers.
+  /// Computes the reductions of values that are complete in memory, of inputs and of numbers.
   void run_rest(std::span<char* const> to) const {
     const stave::Strides dense = stave::contiguous_strides(Shape(shape_));
     stave::Strides still;

@@ -119,8 +119,8 @@ decltype(Code::run) code_of(OpId id, Dtype dtype) {
 
 // ---- two operations at once ---------------------------------------------------------------------
 // An operation whose result only one other operation reads is performed together with that one.
-// This saves a call, and the result goes through no memory. Each of the two rounds
-// as it does alone.
+// This saves a call, and the result of the first stays in a register. Each of the two operations
+// rounds as it does alone.
 
 template <class First, class Second, bool left, class T>
 void pair(Register* values, const Code& code) {
@@ -206,8 +206,8 @@ struct SingleRegion final : Region::Prepared {
     for (const Region::Step& step : region.steps())
       for (const int operand : step.operands) ++reads[static_cast<std::size_t>(operand)];
     for (const int output : region.outputs()) ++reads[static_cast<std::size_t>(output)];
-    // For each value with one reader: the code that computes it, if it can become
-    // the first of a pair.
+    // For each value with one reader: the code that computes it, if it can become the first
+    // of a pair.
     std::vector<Code*> alone(values);
     for (Code& code : codes) {
       const Region::Step& step = region.steps()[code.result - inputs];
@@ -223,7 +223,7 @@ struct SingleRegion final : Region::Prepared {
         if (!run) continue;
         code = {run, {first->operands[0], first->operands[1], code.operands[1 - i]}, code.result, nullptr};
         first->run = nullptr;
-        alone[code.result] = nullptr;  // it is a pair already
+        alone[code.result] = nullptr;  // `code` is a pair already
         break;
       }
     }

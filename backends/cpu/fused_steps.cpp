@@ -1,6 +1,6 @@
-// How a region is computed. Chains (kernels/chain.h) compute the operations that they have,
-// and kernels compute the others. This file also decides which values go through memory.
-// A value between the links of a chain does not, unless something else reads it.
+// Prepares fused regions: it assigns each operation to a chain (kernels/chain.h) or, if chains
+// do not have the operation, to a kernel. It also decides which values are stored in memory.
+// The result of a link stays in registers, unless something other than the next link reads it.
 #include <algorithm>
 #include <numeric>
 
@@ -77,14 +77,14 @@ class Planner {
 
   void add_chain(std::size_t first, std::size_t end) {
     const std::size_t first_link = plan_.links.size();
-    int x = -1;  // the value so far
+    int x = -1;  // the value that the last link computes
     for (std::size_t i = first; i < end; ++i) add_link(values_[i], x);
     plan_.steps.push_back({x, nullptr, {}, 0, chain_of(x), first_link, plan_.links.size() - first_link});
   }
   void add_link(int value, int& x) {
     const Region::Step& step = region_.step(value);
     const int first = step.operands.front(), second = step.operands.back();
-    if (first != x && second != x) {  // a number as the other operand needs no load
+    if (first != x && second != x) {  // loads an operand as x, preferably one that is not a number
       x = is_number(first) ? second : first;
       plan_.links.push_back({is_number(x) ? LinkCode::load_number : LinkCode::load_array, x, -1});
       is_kept_[at(x)] = true;
@@ -103,14 +103,14 @@ class Planner {
     for (int value = inputs_; value < plan_.values; ++value) {
       const Region::Step& step = region_.step(value);
       if (step.op) continue;
-      // A slot of its own: the number is there before the first step.
+      // No other value uses the slot of a number, because it is filled before the first step.
       const int slot = is_spread_[at(value)] ? slots_++ : -1;
       plan_.numbers.push_back({&step.bytes, bytes_of(step.dtype), value, slot});
     }
   }
 
-  // Assigns a slot to each value that goes through memory. A slot is free again after its last
-  // reader; an output's slot stays in use.
+  // Assigns a slot, a buffer of one tile, to each value that is stored in memory.
+  // The slot is free again after the value's last reader; an output's slot stays in use.
   void place() {
     std::vector<int> free, slots(last_.size(), -1);
     for (const int value : values_) {
@@ -139,12 +139,12 @@ class Planner {
   const Kernels& table_;
   const int inputs_;
   std::vector<int> values_;  // the values that steps compute, in order
-  // For each value: the position after its last link, or 0 if a kernel computes it.
+  // For each value: the position after the link that computes it, or 0 if no link does.
   std::vector<std::size_t> ends_;
-  std::vector<bool> is_kept_;  // the value goes through memory
+  std::vector<bool> is_kept_;  // true if the value is stored in memory
   std::vector<bool>
-      // True if not only links read the value. Then even a number needs an element
-      // for each of a tile's.
+      // True if a kernel reads the value, or if it is an output. Then even a number must fill
+      // a whole tile.
       is_spread_;
   std::vector<int> last_;  // the last reader
   int slots_ = 0;

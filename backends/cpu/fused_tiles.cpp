@@ -12,8 +12,10 @@ using stave::size_of;
 
 namespace {
 
-constexpr Index most_elements = 1024, least_elements = 128;  // of a tile; powers of two
-constexpr Index tile_bytes = 32768;  // of all values together, unless that makes tiles too short
+// The limits for the elements of a tile; powers of two.
+constexpr Index most_elements = 1024, least_elements = 128;
+// The limit for the buffers of all values together, unless it makes tiles too short.
+constexpr Index tile_bytes = 32768;
 
 }  // namespace
 
@@ -75,7 +77,8 @@ Tiles::Tiles(const PreparedRegion& region, std::span<const View> inputs, std::sp
 // Finds inputs that only links read and that are constant over a tile, or would be if tiles ended
 // where they change. Links read these as numbers.
 void Tiles::take_numbers() {
-  // With shorter runs, the short tiles would take longer than filling tiles with copies.
+  // For shorter runs of one number, the tiles would be so short that it is faster to fill buffers
+  // with copies of the number.
   constexpr Index least = 512;
   const auto is_same = [&](std::size_t i) {
     return region_.links_alone[i] && sources_[i].repeats() >= std::min(least, n_);
@@ -144,8 +147,8 @@ void Tiles::run(Index first, Index last, State& state) const {
 }
 
 void Tiles::run_tile(Index first, Index count, State& state) const {
-  // Without prefetches the processor waits for each tile anew (measured: half as long again
-  // for the sum of eight operations).
+  // Without prefetches, the processor waits for memory at the start of each tile (measured:
+  // the sum of eight operations takes half as long again).
   const Index next = first + (ahead_ ? ahead_ : count), asked = std::min(ahead_ ? count : length_, n_ - next);
   for (const Source& source : sources_) source.prefetch(next, asked);
   for (std::size_t i = 0; i < region_.inputs; ++i)

@@ -1,5 +1,5 @@
-// Regions run tile by tile: a tile has as many elements as the L1 cache holds of all values,
-// and goes through all steps before the next tile.
+// Fused regions that run tile by tile. A tile has as many elements as the L1 cache can hold of all
+// values together. All steps are computed for a tile before the next tile begins.
 #pragma once
 
 #include <vector>
@@ -14,8 +14,8 @@ namespace stave_cpu {
 /// Returns the kernel that computes a step, which is not a number.
 BlockKernel kernel_of(const stave::Region& region, const stave::Region::Step& step, const Kernels& table);
 
-/// A region prepared for the kernels: how its values are computed, and where they
-/// are kept meanwhile.
+/// A region prepared for the kernels: how its values are computed, and in which buffers they
+/// are stored.
 struct PreparedRegion final : stave::Region::Prepared {
   PreparedRegion(const stave::Region& region, const Kernels& table);
   static constexpr int most_operands = stave_detail::Loop::most_operands;
@@ -31,10 +31,10 @@ struct PreparedRegion final : stave::Region::Prepared {
   struct Number {
     const void* bytes;
     Index size;
-    // The slot is -1 if only chains read the number; they read it directly.
+    // The slot is -1 if only chains read the number, because these need no buffer.
     int value, slot;
   };
-  /// A value that goes through memory, and its slot.
+  /// A value that is stored in memory, and its slot: the number of its buffer.
   struct Kept {
     int value, slot;
   };
@@ -42,33 +42,34 @@ struct PreparedRegion final : stave::Region::Prepared {
   struct Destination {
     int value;
     Index size;
-    // True if the step of this value writes here directly. False if the value is copied, because
-    // no step computes it or an earlier destination takes it.
+    // True if the step that computes the value writes to this destination directly.
+    // False if the value is copied, because no step computes it or because the step writes
+    // to an earlier destination.
     bool is_made_there = false;
   };
   /// The source of an output of the region.
   struct Output {
     enum Kind {
-      elements,  // it is a destination
-      folded,    // the reduction of a destination, together with the others over the same axes
-      whole,     // the reduction of a destination that must be complete before
+      elements,  // the output is a destination
+      folded,    // the reduction of a destination, while its tiles are computed
+      whole,     // the reduction of a destination, after all its tiles have been computed
       given      // the reduction of an input or a number
     } kind;
-    int destination, value;  // or -1
+    int destination, value;  // -1 if the kind has none
   };
 
   std::vector<Step> steps;
-  std::vector<Link> links;  // of chains; arrays and results are numbered as values
+  std::vector<Link> links;  // the links of all chains; their arrays are numbered as values
   std::vector<Number> numbers;
   std::vector<Kept> kept;
   std::vector<Destination> destinations;  // the outputs that are values come first
   std::vector<Output> outputs;
   std::vector<int> last_readers;  // for each input: the last value that is computed from it, or -1
-  std::vector<bool> links_alone;  // for each input: only links read it
+  std::vector<bool> links_alone;  // for each input: true if only links read it
   std::size_t inputs;
   int values, buffers, plain = 0;  // plain: the number of destinations that are outputs
-  // The number of operations of the region; a compiled loop of the program performs them
-  // in one step.
+  // The number of operations of the region. If the program has a compiled loop for the region
+  // (own_kernels.h), one step performs all of them.
   int operations = 0;
   Index widest = 1;  // the size of the largest element, in bytes
 
@@ -81,13 +82,13 @@ struct PreparedRegion final : stave::Region::Prepared {
 /// Returns the region prepared for the kernels that this process uses.
 const PreparedRegion& prepared_region(const stave::Region& region);
 
-/// An input, whose elements are found by their position in the output.
+/// An input of a region. Its elements are addressed by their position in the output.
 class Source {
  public:
   Source(const View& view, Index n);
   bool repeated() const { return step_ == 0 && length_ == n_; }
   bool contiguous() const { return length_ == n_ && step_ == size_; }
-  /// How many consecutive elements are the same; 1 if none are.
+  /// The number of consecutive elements that are one repeated number; 1 if there are none.
   Index repeats() const { return step_ == 0 ? length_ : 1; }
   const void* data() const { return data_; }
   Index size() const { return size_; }
@@ -100,7 +101,8 @@ class Source {
   /// Returns the address of row `index`, that is, of element index * length of the last axis,
   /// or of the number repeated there.
   const char* row(Index index) const;
-  /// Prefetches elements first, ..., if they are contiguous and too many for a cache of one core.
+  /// Prefetches `count` elements from `first` on, if the input is contiguous and too large
+  /// for the caches of one core.
   void prefetch(Index first, Index count) const {
     constexpr Index line = 64, many = Index{1} << 20;
     if (!contiguous() || n_ * size_ < many) return;
@@ -119,8 +121,8 @@ class Source {
 /// A call of a region: the state that is the same for all tiles.
 class Tiles {
  public:
-  /// `to` says where each destination's elements go. For null entries each thread calls
-  /// State::send.
+  /// `to` has the address of each destination's elements. For a null entry, each thread sets
+  /// an address by State::send.
   Tiles(const PreparedRegion& region, std::span<const View> inputs, std::span<char* const> to, Index n);
 
   /// The buffers and destinations of one thread.
@@ -128,7 +130,8 @@ class Tiles {
    public:
     explicit State(const Tiles& tiles);
     State(const State&) = delete;
-    /// Writes a destination's elements from index `origin` on to `to`.
+    /// Sets the address of a destination's elements: element `origin` is written to `to`,
+    /// and later elements follow.
     void send(int destination, char* to, Index origin) { to_[static_cast<std::size_t>(destination)] = {to, origin}; }
 
    private:
@@ -147,7 +150,7 @@ class Tiles {
   };
 
   /// Declares that a destination is the memory of an input. It is written after the input's last
-  /// reader, and not past the caches, which hold it already.
+  /// reader, and not with non-temporal stores, because the caches hold this memory already.
   void lies_in(int destination, std::size_t input) {
     not_before_[static_cast<std::size_t>(destination)] = region_.last_readers[input];
     stream_ = false;
@@ -160,8 +163,9 @@ class Tiles {
   }
   void run(Index first, Index last, State& state) const;
   const PreparedRegion& region() const { return region_; }
-  /// Returns where the elements of this destination are written anyway, that is, the memory
-  /// of an output that is the same value. Null if there is none.
+  /// Returns the memory of an output that is the same value as this destination,
+  /// so that the elements need not be written twice. Returns null if there is none,
+  /// or if outputs are written with non-temporal stores.
   char* lies_at(int destination) const;
 
  private:
@@ -183,18 +187,19 @@ class Tiles {
 
   const PreparedRegion& region_;
   const Link* links_;
-  std::vector<Link> own_links_;  // replace the region's links if some inputs are numbers
-  std::vector<bool> is_number_;  // for each input; empty: none is a number
+  std::vector<Link> own_links_;  // used instead of the region's links if some inputs are numbers
+  std::vector<bool> is_number_;  // for each input: true if links read it as a number; or empty
   // The number of consecutive elements for which inputs read as numbers stay the same. No tile
   // crosses such a boundary. 0: they never change.
   Index row_ = 0;
   stave::SmallVector<Source, 4> sources_;
   std::span<char* const> to_;
-  // For each destination: the first value that may be written there.
+  // For each destination: the index of the first value that may be written to its memory,
+  // which an input may share.
   stave::SmallVector<int, 4> not_before_;
   Index n_, length_, buffer_bytes_, bytes_;
   Index ahead_ = 0;      // how far ahead of a tile's start inputs are prefetched; 0: the next tile
-  bool stream_ = false;  // outputs go past the caches
+  bool stream_ = false;  // outputs are written with non-temporal stores
 };
 
 }  // namespace stave_cpu

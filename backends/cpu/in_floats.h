@@ -29,7 +29,8 @@ inline void convert(const stave::View& from, const stave::View& to) {
   run_elementwise(kernels().convert[static_cast<int>(from.dtype)][static_cast<int>(to.dtype)], in, to, cheap_grain);
 }
 
-/// Calls run(inputs, output) as they are, or on float32 copies if they are sixteen-bit floats.
+/// Calls run(inputs, output). If the output is of sixteen-bit floats, `run` gets float32 copies
+/// of the inputs and a float32 buffer, and its result is rounded to `out`.
 template <std::size_t count, class Run>
 void in_floats(const stave::View (&inputs)[count], const stave::View& out, Run run) {
   if (!is_half_float(out.dtype)) return run(inputs, out);

@@ -1,8 +1,8 @@
 // Drivers of gather, scatter, dynamic_slice and dynamic_update_slice.
 //
-// Index tuples become byte offsets and are checked at the same time. Scatter checks all of them
-// first, so that an error leaves the output untouched. Slices are copied, or combined in the order
-// of the updates, so that the rounding of duplicates is fixed.
+// Index tuples are converted to byte offsets and checked at the same time. scatter checks all
+// tuples first, so that an error leaves the output untouched. Slices are copied, or combined
+// in the order of the updates, so that updates of one element are always rounded in the same way.
 #include <stave/backends/cpu/index.h>
 
 #include <algorithm>
@@ -34,7 +34,7 @@ std::int64_t read_index(const char* at, Dtype dtype) {
   }
 }
 
-/// The part of a shape or of strides that belongs to one slice.
+/// Returns the part of a shape or of strides that belongs to the axes of one slice.
 std::span<const Index> rest_of(std::span<const Index> all, const IndexLayout& layout) { return all.last(layout.rest); }
 
 /// Sets to[i] = from[indices[i] * step] for indices in [-wrap, length). Returns false if an index
@@ -109,7 +109,7 @@ std::unique_ptr<Index[]> all_offsets(const SliceOffsets& slices) {
   return all;
 }
 
-/// Walks the updates and gives each as a dense slice: in place, or copied.
+/// Visits the updates one after the other and returns each as a dense slice, in place or copied.
 class UpdateWalk {
  public:
   UpdateWalk(const View& updates, const IndexLayout& layout)
@@ -158,12 +158,12 @@ BlockKernel combining(OpId scatter, Dtype dtype) {
 /// A range of updates and a range of the output. Only updates that address this part of the output
 /// are applied.
 struct UpdateRange {
-  Index first, last;  // updates
-  Index begin, end;   // bytes
-  bool whole;         // all these updates address this part
+  Index first, last;  // the range of updates
+  Index begin, end;   // the range of the output, in bytes
+  bool whole;         // true if all updates of the range address this part of the output
 };
 
-/// Calls f(to, update) for the updates of a part, in their order.
+/// Calls f(address in the output, update) for the updates of an UpdateRange, in their order.
 template <class F>
 void for_updates(const Index* offsets, const View& updates, const IndexLayout& layout, Index bytes,
                  const UpdateRange& part, char* to, F f) {
@@ -182,8 +182,8 @@ void for_updates(const Index* offsets, const View& updates, const IndexLayout& l
     if (offsets[i] >= part.begin && offsets[i] < part.end) f(to + offsets[i], walk.update());
 }
 
-/// Applies updates of one element each, without a kernel call for each. Returns false if it does
-/// not support the operation and dtype.
+/// Applies updates of one element each without kernel calls. Returns false if it does not support
+/// the operation and dtype.
 template <class Each>
 bool put_elements(OpId scatter, Dtype dtype, Each each) {
   const auto put = [&]<class T>(T) {
@@ -206,7 +206,8 @@ bool put_elements(OpId scatter, Dtype dtype, Each each) {
   return true;
 }
 
-// From this size of a slice on, in bytes, it pays that several threads look at all indices.
+// The size of a slice, in bytes, from which on several threads share the updates.
+// Each of them reads all indices, which would cost too much for smaller slices.
 constexpr Index shared_bytes = 64;
 
 }  // namespace
@@ -235,8 +236,8 @@ void run_scatter(OpId scatter, const stave::GatherAttributes& attributes, const 
       combine(place, in, elements);
     });
   };
-  // No two entries of the batch overlap. If there is one entry only, each thread owns a part
-  // of the output and looks at all updates.
+  // Entries of the batch do not overlap, so each thread computes some of them. If there is only
+  // one entry, each thread owns a part of the output and reads the offsets of all updates.
   const Index entries = element_count(x.shape.first(layout.batch)), whole = element_count(out.shape) * size;
   if (entries > 1) {
     const Index updates_each = count / entries, bytes_each = whole / entries;
@@ -256,8 +257,8 @@ void run_scatter(OpId scatter, const stave::GatherAttributes& attributes, const 
 
 namespace {
 
-/// Returns where in `whole` [batch, dims] the slice of each lane of the batch starts, in bytes.
-/// Throws IndexError if a slice is out of range.
+/// Returns the offset in `whole` [batch, dims], in bytes, at which the slice of each lane
+/// of the batch starts. Throws IndexError if a slice is out of range.
 std::vector<Index> slice_offsets(const char* operation, const stave::DynamicSliceAttributes& attributes,
                                  const View& starts, const View& whole) {
   const std::span<const Index> batch = whole.shape.first(static_cast<std::size_t>(attributes.batch_dims));

@@ -7,8 +7,8 @@
 namespace stave_cpu {
 
 /// Runs gather, as declared in core/op/attributes.h. Throws stave::IndexError if an index is out
-/// of range; it may have written a part of `out` by then. The other functions here throw it before
-/// they write anything.
+/// of range, perhaps after it has written a part of `out`. The other functions of this header throw
+/// it before they write anything.
 void run_gather(const stave::GatherAttributes& attributes, const stave::View& x, const stave::View& indices,
                 const stave::View& out);
 /// Runs scatter, scatter_add, scatter_multiply, scatter_min or scatter_max.

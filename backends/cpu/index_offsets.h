@@ -12,8 +12,10 @@
 
 namespace stave_cpu {
 
-/// The parts of the shapes: x is [batch, indexed, rest], indices are [batch, at, k], and the result
-/// is [batch, at, rest].
+/// The groups of axes in the shapes of gather and scatter: x is [batch, indexed, rest],
+/// the indices are [batch, at, k], and the result is [batch, at, rest]. There is one index
+/// tuple for each element of [batch, at]. It has k indices, one for each indexed axis of x,
+/// and addresses a slice of shape `rest`. The members `batch`, `at` and `rest` are numbers of axes.
 struct IndexLayout {
   std::size_t batch, at, k, rest;
   bool from_end;  // negative indices count from the end
@@ -36,12 +38,13 @@ class SliceOffsets {
         blocks_(axes_, 2, -1, 1, block) {
     count_ = element_count(indices.shape.first(layout.batch + layout.at));
   }
-  /// The number of slices: the elements of [batch, at].
+  /// The number of slices: the number of elements of [batch, at].
   Index count() const { return count_; }
 
   /// Calls f(first, offsets, n) for blocks of slices, in parallel. `moved` is the number
-  /// of elements that f moves for each slice. After all blocks it throws IndexError for the first
-  /// index out of range; f is not called for blocks with such an index.
+  /// of elements that f moves for each slice. f is not called for blocks that have an index out
+  /// of range. If there are any, the function throws IndexError for the first such index after all
+  /// blocks.
   template <class F>
   void for_each_block(Index moved, F f) const {
     std::atomic<Index> bad{count_};
@@ -95,8 +98,9 @@ class SliceOffsets {
     }
     return in_range;
   }
-  /// The offset to which an index adds: the sum for the indices before it (`others`),
-  /// or the position along the batch axes.
+  /// The offset to which the contribution of an index is added. If `others` is true,
+  /// it is the sum of the contributions of the tuple's earlier indices. Otherwise it
+  /// is the position along the batch axes.
   struct Start {
     Index offset, step;
     bool others;
@@ -109,7 +113,7 @@ class SliceOffsets {
     const Index length = x_.shape[layout_.batch + j], stride = x_strides_[layout_.batch + j] * x_size_;
     const Index wrap = layout_.from_end ? length : 0, from = start.offset, batch_step = start.step;
     const auto dense = reinterpret_cast<const I*>(indices);
-    using Wrapping = std::uint64_t;  // an index may be far out of range
+    using Wrapping = std::uint64_t;  // an index far out of range may overflow
     const auto run = [=](auto index_of, auto before) {
       bool beyond = false;
       for (Index i = 0; i < n; ++i) {
@@ -162,8 +166,7 @@ class SliceOffsets {
   const View &x_, &indices_;
   std::span<const Index> x_strides_;
   Index x_size_;
-  // The axes of [batch, at]: operand 0 walks the indices, operand 1 walks x (along
-  // the batch axes only).
+  // The axes [batch, at]. Operand 0 is the indices. Operand 1 is x, with step 0 along `at`.
   Axes axes_;
   TileWalk blocks_;
   Index count_ = 0;

@@ -1,6 +1,7 @@
-// Drivers of linear algebra. To LAPACK, a row-major matrix is its transpose. Where the transpose
-// serves as well (cholesky, det, eigh, svd), nothing is transposed. No iteration gets a matrix
-// with NaN or infinity, because it might not end; the results of such a matrix are NaN.
+// Drivers of linear algebra. LAPACK reads a row-major matrix as its transpose. If the result
+// can be computed from the transpose as well (cholesky, det, eigh, svd), nothing is transposed.
+// Iterative functions get no matrix with NaN or infinity, because they might not end;
+// the results for such a matrix are NaN.
 #include <stave/backends/cpu/linalg.h>
 
 #include <algorithm>
@@ -26,7 +27,8 @@ constexpr const char* singular = "is singular";
 
 // ---- cholesky -----------------------------------------------------------------------------------
 
-/// Factors a in place. To LAPACK, row-major l is the upper factor.
+/// Replaces a by its Cholesky factor l. Returns false if a is not positive definite.
+/// LAPACK sees the row-major l as an upper factor.
 template <class T>
 bool factor_cholesky(T* a, Index n) {
   if (n <= small) return small_linalg<T>().cholesky(a, n);
@@ -43,8 +45,8 @@ Factored cholesky_of(const Stack<const T>& a, Index i, T* l) {
   return factor_cholesky(l, a.rows) ? Factored::whole : Factored::indefinite;
 }
 
-/// The same for a size n that the compiler knows: loops and calls would cost more
-/// than the arithmetic.
+/// Computes the Cholesky factor of matrix i for a size n that the compiler knows.
+/// For such small matrices, loops and calls would cost more than the arithmetic.
 template <class T, Index n>
 Factored cholesky_of(const Stack<const T>& a, Index i, T* out) {
   const T* const x = a[i];
@@ -92,7 +94,7 @@ void run_cholesky(bool nan_if_indefinite, const View& in, const View& out) {
 
 // ---- lu -----------------------------------------------------------------------------------------
 
-/// Computes the packed factors of matrix i, row-major, and the exchanges.
+/// Computes the packed factors of matrix i, row-major, and the row exchanges.
 template <class T>
 void factor_lu(const Stack<const T>& a, Index i, T* packed, std::int32_t* exchanges) {
   const Index m = a.rows, n = a.columns;
@@ -179,7 +181,7 @@ double tiny_determinant(const T* a, Index n) {
   const double det = n == 1   ? at(0, 0)
                      : n == 2 ? at(0, 0) * at(1, 1) - at(0, 1) * at(1, 0)
                               : at(0, 0) * minor(1, 2) - at(0, 1) * minor(0, 2) + at(0, 2) * minor(0, 1);
-  constexpr double least = 0x1p-900;  // far from where digits are lost
+  constexpr double least = 0x1p-900;  // far above the numbers that lose digits by underflow
   return std::abs(det) > least ? det : not_a_number<double>;
 }
 
@@ -224,7 +226,8 @@ void trsm(CBLAS_UPLO uplo, CBLAS_TRANSPOSE transpose, CBLAS_DIAG diag, int n, in
   cblas_dtrsm(CblasRowMajor, CblasLeft, uplo, transpose, diag, n, k, 1, t, step, b, k);
 }
 
-/// A triangle of a dense matrix, and how it is used.
+/// A triangle t of a dense matrix: the lower or the upper one, perhaps transposed,
+/// perhaps with a diagonal of ones (`unit`) that is not stored.
 template <class T>
 struct Triangle {
   const T* data;
@@ -254,7 +257,7 @@ void run_triangular_solve(const stave::TriangularAttributes& of, const View& mat
   Stack<const T> a(matrices);
   const Stack<const T> b(sides);
   const Index n = a.rows, k = b.columns;
-  // A column-major matrix is its transpose, row-major.
+  // A column-major matrix is read as its transpose, which is row-major.
   const bool by_columns = !a.dense() && a.row_step == 1 && a.column_step == n;
   if (by_columns) std::swap(a.row_step, a.column_step);
   Failure failure;
@@ -277,8 +280,8 @@ void run_triangular_solve(const stave::TriangularAttributes& of, const View& mat
 
 // ---- solve --------------------------------------------------------------------------------------
 
-/// Solves with a[order] = l u. For a x = b: x = u^-1 l^-1 b[order]. For a^T x = b:
-/// x[order] = l^-T u^-T b.
+/// Solves a x = b or, if `transpose`, a^T x = b, given the factors a[order] = l u. The solution
+/// of a x = b is x = u^-1 l^-1 b[order]. The solution of a^T x = b is x[order] = l^-T u^-T b.
 template <class T>
 void run_solve(bool transpose, std::span<const View> in, const View& out) {
   const Stack<const T> b(in[1]), packed(in[2]);
@@ -316,7 +319,7 @@ void run_solve(bool transpose, std::span<const View> in, const View& out) {
   failure.check("solve", b.shape(), singular);
 }
 
-/// Computes x = vh^T diag(inverse) u^T b.
+/// Computes the least-squares solution x = vh^T diag(inverse) u^T b from the factors of the svd.
 template <class T>
 void run_lstsq(std::span<const View> in, const View& out) {
   const auto transposed = [](const View& view, Shape& shape, stave::Strides& strides) {
@@ -341,7 +344,7 @@ void run_lstsq(std::span<const View> in, const View& out) {
 }
 
 /// Sets the factors of matrices without elements to identities: u and vh of matrices without rows
-/// or columns, and q of those without columns.
+/// or columns, and q of matrices without columns.
 template <class T>
 void set_identities(const View& out) {
   const Stack<T> x(out);

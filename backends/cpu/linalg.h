@@ -1,5 +1,5 @@
-// Linear algebra of stacks of matrices: loops of the library for small matrices, LAPACK
-// for the others.
+// The driver of linear algebra on stacks of matrices. Small matrices are computed by the library's
+// own loops, the others by LAPACK.
 #pragma once
 
 #include <stave/core/tensor/backend.h>

@@ -1,5 +1,6 @@
-// Orthogonal factors. LAPACK wants columns, and the small kernels want rows. For eigh and svd,
-// the rows of a matrix serve LAPACK as columns.
+// Orthogonal factors: qr, eigh and svd. LAPACK needs column-major matrices,
+// and the kernels for small matrices row-major ones. For eigh and svd, LAPACK reads the row-major
+// matrix as its transpose, which is sufficient.
 #include <stave/backends/cpu/linalg_orthogonal.h>
 
 #include <stave/backends/cpu/linalg_stack.h>
@@ -85,7 +86,7 @@ bool large_eigh(T* a, Index n, T* w, bool vectors) {
          }) == 0;
 }
 
-/// Transposes x in place: the rows of x, which are vectors, become columns.
+/// Transposes x in place, so that the eigenvectors, which are its rows, become columns.
 template <class T>
 void transpose_square(T* x, Index n) {
   constexpr Index tile = 32;
@@ -137,8 +138,8 @@ struct SvdResults {
   Index p, q;
 };
 
-/// Computes the svd by LAPACK. To LAPACK, row-major a is a^T = vh^T diag(s) u^T. Its left factor,
-/// column-major, is row-major vh, and its right factor is u.
+/// Computes the svd by LAPACK, which reads the row-major a as a^T = vh^T diag(s) u^T. LAPACK's left
+/// factor, column-major, is the row-major vh, and its right factor is the row-major u.
 template <class T>
 bool large_svd(T* a, Index m, Index n, const SvdResults<T>& to) {
   const lapack_int rows = to_int(m, "svd"), columns = to_int(n, "svd");
@@ -158,8 +159,8 @@ void transpose_into(T* to, const T* from, Index rows, Index columns) {
     for (Index c = 0; c < columns; ++c) to[c * rows + r] = from[r * columns + c];
 }
 
-/// Computes the svd of a small matrix. If m <= n, the rows of a are rotated; otherwise those
-/// of a^T, whose u and v are exchanged. `buffer` has room for 2 * 32 * 32 numbers.
+/// Computes the svd of a small matrix. If m <= n, the rows of a are rotated. Otherwise the rows
+/// of a^T are rotated, and u and v are exchanged. `buffer` has room for 2 * 32 * 32 numbers.
 template <class T>
 bool small_svd(const T* a, Index m, Index n, const SvdResults<T>& to, T* buffer) {
   const SmallLinalg& kernels = small_linalg<T>();
@@ -173,7 +174,7 @@ bool small_svd(const T* a, Index m, Index n, const SvdResults<T>& to, T* buffer)
   if (!kernels.svd(x, k, longer, y, to.s)) return false;
   scale_by(to.s, k, 1 / factor);
   if (!y) return true;
-  const Index wide = tall ? to.p : to.q;  // rows of the longer side's vectors
+  const Index wide = tall ? to.p : to.q;  // the number of singular vectors of the longer side
   kernels.complete(x, k, wide, longer);
   if (tall) {
     transpose_into(to.u, x, wide, longer);

@@ -5,15 +5,15 @@
 
 namespace stave_cpu {
 
-// T: float or double. `op` names the operation in errors.
+// In these functions, T is float or double, and `op` names the operation in error messages.
 
 /// Computes q and r of each matrix, which has no more columns than rows.
 template <class T>
 void run_qr(const stave::View& in, std::span<const stave::View> out);
-/// Computes w and v, or w alone.
+/// Computes the eigenvalues w and the eigenvectors v, or w alone if there is one output.
 template <class T>
 void run_eigh(const char* op, const stave::View& in, std::span<const stave::View> out);
-/// Computes u, s and vh, or s alone.
+/// Computes the factors u, s and vh of the svd, or s alone if there is one output.
 template <class T>
 void run_svd(const char* op, const stave::View& in, std::span<const stave::View> out);
 

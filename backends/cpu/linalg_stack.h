@@ -23,7 +23,7 @@ namespace stave_cpu {
 using stave::Shape;
 using stave::View;
 
-/// Up to this size a matrix is not worth a call of LAPACK.
+/// The largest number of rows and columns of a matrix that is not worth a call of LAPACK.
 inline constexpr Index small = 32;
 
 /// The matrices, or vectors, of a stack in their original layout. Steps are in elements.
@@ -107,7 +107,8 @@ const T* dense_matrix(const Stack<const T>& from, Index i, std::unique_ptr<T[]>&
   return buffer.get();
 }
 
-/// Collects the matrices of a stack that have no result. at() is called once for each of them.
+/// Collects the failures of the matrices of a stack. at(i) must be called once for each matrix i
+/// that has no result; threads may call it concurrently.
 class Failure {
  public:
   void at(Index i) {
@@ -138,8 +139,9 @@ class Failure {
 /// `work` multiplications, and none has a side longer than `side`. If `side` is at least 2048
 /// and there are fewer matrices than threads, the matrices are computed one after the other,
 /// each by all of BLAS's threads. This limit is high because BLAS's threads wait for each other.
-/// If another program uses the cores, they wait for longer than they work (measured: 8 ms instead
-/// of 0.5 at size 256, 900 instead of 160 at 1024). On two idle cores they save a third at 1024.
+/// If another program uses the cores, BLAS's threads wait for longer than they compute (measured:
+/// 8 ms instead of 0.5 ms at size 256, 900 ms instead of 160 ms at 1024). On two idle cores they
+/// save a third of the time at 1024.
 inline void over_stack(Index count, Index work, Index side, RangeBody body) {
   constexpr Index paying = Index{1} << 17, threaded = 2048;
   stave_detail::on_thread_stack([&] {
@@ -173,7 +175,8 @@ lapack_int with_work(Index least, const char* op, F call) {
   return call(work.get(), to_int(count, op));
 }
 
-/// Writes (a + a^T) / 2, dense. Returns false if an element of it is not finite.
+/// Writes (a + a^T) / 2, where a is matrix i, to `to`, dense. Returns false if an element
+/// of the result is not finite.
 template <class T>
 bool load_symmetric(const Stack<const T>& a, Index i, T* to) {
   constexpr Index tile = 32;

@@ -2,8 +2,9 @@
 // and integers.
 //
 // BLAS reads row-major and column-major matrices with any distance between rows or columns,
-// so transposed and sliced operands are passed in place; others are packed first. A batch
-// with one matrix b for all entries becomes one tall product.
+// so transposed and sliced operands are passed in place. Operands of other layouts are copied
+// first. If all entries of a batch have the same matrix b, the batch is computed as one product
+// with a taller matrix a.
 #include <stave/backends/cpu/matmul.h>
 
 #include <algorithm>
@@ -28,7 +29,7 @@ using stave::View;
 namespace {
 
 constexpr Index tiny = 16;
-constexpr Index paying = Index{1} << 19;  // multiplications that pay for a task of their own
+constexpr Index paying = Index{1} << 19;  // multiplications that are worth a separate task
 constexpr Index largest_tile = 1024, smallest_tile = 64;
 
 /// A batched product: the first matrix of each operand, and the batch axes (steps in bytes;
@@ -63,8 +64,8 @@ Product make_product(const View& a, const View& b, const View& out) {
   return p;
 }
 
-/// Merges batch axes into the rows of one taller product if b is constant along them and a's rows
-/// continue evenly.
+/// Merges batch axes into the rows of one taller product. It merges an axis if b is constant along
+/// it and if the rows of all its matrices a have one distance.
 void merge_batch_into_rows(Product& p) {
   while (!p.batch.empty()) {
     const Axis& axis = p.batch.back();
@@ -73,7 +74,7 @@ void merge_batch_into_rows(Product& p) {
     Matrix taller = p.a;
     if (p.m() == 1) taller.row_step = axis.step[1] / p.size;
     taller.rows *= axis.length;
-    if (!blas_reads_parts(taller)) return;  // rows that overlap, or run backwards
+    if (!blas_reads_parts(taller)) return;  // its rows overlap, or have a negative distance
     p.a = taller;
     p.batch.pop_back();
   }
@@ -81,7 +82,8 @@ void merge_batch_into_rows(Product& p) {
 
 // ---- tiny products, and integers ----------------------------------------------------------------
 
-/// Multiplies matrices of at most 16 x 16. Those whose rows are not dense are copied to the stack.
+/// Multiplies matrices of at most 16 x 16. Operands whose rows are not dense are copied into
+/// buffers.
 void multiply_tiny(const Product& p, char* out, Matrix a, Matrix b) {
   alignas(64) char buffers[2][tiny * tiny * 8];
   char* buffer = buffers[0];
@@ -139,8 +141,8 @@ void multiply_outer(const View& a, const View& b, const View& out) {
 
 bool is_tiny(const Product& p) { return p.m() <= tiny && p.k() <= tiny && p.n() <= tiny; }
 
-/// Returns dense copies of all matrices of an operand that BLAS cannot read in place, or null if it
-/// can. For vectors it returns null, too; parts of these are copied later.
+/// Returns dense copies of all matrices of an operand, or null if BLAS can read them in place.
+/// It also returns null for vectors; multiply_part copies these if needed.
 std::unique_ptr<char[]> pack(const Product& p, const Matrix& x, const View& view) {
   if (x.rows == 1 || x.columns == 1 || blas_reads_parts(x)) return nullptr;
   Index count = element_count(view.shape);
@@ -158,20 +160,21 @@ Matrix dense(const Matrix& x, Index size, std::unique_ptr<char[]>& copy) {
   return {copy.get(), x.rows, x.columns, x.columns, 1};
 }
 
-/// Computes out = a b in one call of BLAS, for sums that are not long.
+/// Computes out = a b in one call of BLAS, for sums that need not be computed in pieces.
 template <class T>
 void multiply_part(T* out, Index out_step, Matrix a, Matrix b) {
   std::unique_ptr<char[]> copies[2];
-  // BLAS reads the left one of two vectors as a matrix of one row if it is dense. Otherwise it
-  // reads a matrix of many columns, which it adds up one by one; so a dense copy is made.
+  // In the product of two vectors, BLAS reads the left one as a matrix of one row if it is dense.
+  // Otherwise it would read a matrix with many columns, and add the terms one by one. So a dense
+  // copy is made.
   bool scattered_row = a.rows == 1 && b.columns == 1 && a.columns > 1 && a.column_step != 1;
   if (scattered_row || !blas_reads(a)) a = dense(a, sizeof(T), copies[0]);
   if (!blas_reads(b)) b = dense(b, sizeof(T), copies[1]);
   multiply_floats(out, out_step, a, b);
 }
 
-/// Computes out = a b. Long sums are computed in pieces, which are added in double. So they
-/// are accurate for any layout of the operands and of any length.
+/// Computes out = a b. Long sums are computed in pieces, which are added in double.
+/// So sums of any length are accurate, for any layout of the operands.
 template <class T>
 void multiply_pieces(T* out, Index out_step, const Matrix& a, const Matrix& b) {
   constexpr Index most_int = std::numeric_limits<int>::max();
@@ -192,12 +195,13 @@ void multiply_pieces(T* out, Index out_step, const Matrix& a, const Matrix& b) {
       out[row * out_step + column] = static_cast<T>(sums[static_cast<std::size_t>(row * b.columns + column)]);
 }
 
-/// Products of floats: tiles of each product run on all threads. A tile's sums run over all of k,
-/// so the tiling does not change the order of summation.
+/// A batch of products of floats, each of which is divided into tiles that run on all threads.
+/// The sums of a tile run over all of k, so the tiling does not change the order of summation.
 class FloatProducts {
  public:
-  // BLAS packs its operands; fewer and squarer tiles need less packing. So there are no more tiles
-  // than the threads share evenly, or so many that it does not matter.
+  // BLAS packs its operands, and fewer and squarer tiles need less packing. So tiles are divided
+  // only until the threads can share them evenly, or until there are so many that an uneven share
+  // does not matter.
   explicit FloatProducts(const Product& p)
       : p_(p), batch_(p.batch, 3, -1, 1, 1), rows_(std::min(largest_tile, p.m())),
         columns_(std::min(largest_tile, p.n())) {
@@ -241,7 +245,7 @@ class FloatProducts {
 
   const Product& p_;
   TileWalk batch_;
-  Index rows_, columns_;  // of a tile
+  Index rows_, columns_;  // the size of a tile
 };
 
 void multiply_others(const Product& p) {

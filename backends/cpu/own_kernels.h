@@ -13,10 +13,10 @@
 // // file and not <stave/stave.h>
 // extern const stave::ElementwiseOperation<1> hardshrink;  // of one operand
 //
-// Without stave_add_kernels the operation is the same, but has no compiled loops. The results
-// are the same, bit for bit. If all operands are float32, or all are float64, the loop computes
-// them. The region computes other operands, derivatives, and operations that `compile` fuses
-// with their neighbours.
+// Without stave_add_kernels the operation has no compiled loops, but gives the same results,
+// bit for bit. A compiled loop computes the operation if all operands are float32,
+// or all are float64. The recorded region computes operands of other dtypes, derivatives,
+// and operations that `compile` fuses with their neighbours.
 //
 // The function is generic, captures nothing, and depends on nothing that changes. It may use
 // numbers, the operators and the functions of one and two operands that ops/elementwise.h has
@@ -30,7 +30,7 @@
 #define STAVE_DECLARE_LOOPS(name, isa) \
   extern __attribute__((visibility("hidden"))) const ::stave_detail::Loop STAVE_LOOPS(name, isa)[];
 
-#ifdef STAVE_ISA  // the file is compiled for an instruction set
+#ifdef STAVE_ISA  // defined if the file is compiled once more, for one instruction set
 
 #include <stave/backends/cpu/kernels/lanes.h>
 

@@ -1,5 +1,5 @@
-// The largest elements of windows, and their positions. Among equal elements, the first
-// in the row-major order of the plane counts.
+// Drivers of max pooling, which finds the largest elements of windows or their positions.
+// Among equal elements, the first one in the row-major order of the plane is chosen.
 #include <stave/backends/cpu/pooling.h>
 
 #include <algorithm>
@@ -23,7 +23,8 @@ namespace {
 /// The parameters of a window along one axis.
 struct PoolAxis {
   Index length = 1, window = 1, stride = 1, dilation = 1, low = 0, results = 1;
-  /// The distance from the first element that some window covers to the last one, padding included.
+  /// The number of elements from the first one that a window covers to the last one,
+  /// padding included.
   Index covered() const { return (results - 1) * stride + (window - 1) * dilation + 1; }
 };
 
@@ -31,8 +32,8 @@ template <class T>
 constexpr T lowest =
     std::numeric_limits<T>::has_infinity ? -std::numeric_limits<T>::infinity() : std::numeric_limits<T>::lowest();
 
-/// Returns true if a is larger than b; NaN is the largest. It has no branches, so that loops can
-/// be vectorised.
+/// Returns true if a is larger than b; NaN counts as the largest number. It has no branches,
+/// so that loops can be vectorised.
 template <class T>
 inline bool beats(T a, T b) {
   if constexpr (std::is_floating_point_v<T>) return !(a <= b) & (b == b);
@@ -44,10 +45,10 @@ inline bool equals(T a, T b) {
   else return a == b;
 }
 
-/// One dense plane of up to three axes. For each row of results it first computes, element
-/// by element, the maxima of the rows that the windows cover, and then the maxima of neighbours
-/// within these. With `places`, results are positions, of type I; otherwise they are elements,
-/// of type I = T.
+/// Pools one dense plane of up to three axes. For each row of results, `cover` first
+/// computes one row: the maxima, element by element, of the rows that the windows cover.
+/// Then `neighbours` computes the maxima of neighbouring elements of this row. If `places` is true,
+/// results are positions, of type I. Otherwise they are elements, and I is T.
 template <class T, class I, bool places>
 class Plane {
  public:
@@ -60,7 +61,7 @@ class Plane {
     last_ = std::max(first_, std::min(wide.length, wide.covered() - wide.low));
     const auto covered = static_cast<std::size_t>(wide.covered());
     largest_.assign(covered, lowest<T>);
-    // Padding comes after all equal elements.
+    // Padding has the last position, so that an equal element of x is preferred.
     if constexpr (places) at_.assign(covered, std::numeric_limits<I>::max());
     best_.resize(places ? static_cast<std::size_t>(wide.results) : 0);
   }
@@ -153,8 +154,8 @@ void pool_planes(const PoolAttributes& a, const View& x, const View& out) {
 
 namespace {
 
-/// Calls f(x, out) with a dense x of a dtype that has arithmetic. If the results are elements,
-/// `out` has that dtype, too.
+/// Calls f(x, out) with a dense x, which is converted to float32 if it has sixteen-bit floats.
+/// If the results are elements, `out` then is a float32 buffer, too, and is rounded afterwards.
 template <class F>
 void with_dense(const View& x, const View& out, F f) {
   if (is_half_float(x.dtype)) {

@@ -14,7 +14,7 @@ using stave::View;
 
 namespace {
 
-// Twenty rounds cost about as much as four cheap operations.
+// The 20 rounds of Threefry cost about as much as four cheap operations.
 constexpr Index hash_grain = cheap_grain / 4;
 
 struct KeyWords {
@@ -53,7 +53,8 @@ KeyWords hash(KeyWords key, std::uint64_t counter) {
   return {static_cast<std::uint32_t>(word >> 32), static_cast<std::uint32_t>(word)};
 }
 
-/// Calls fill(key, position in the output, counter, n) for runs of elements that have the same key.
+/// Calls fill(key, position in the output, counter, n) for runs of n elements that have one key.
+/// `counter` is the counter of the first element.
 template <class F>
 void for_runs(const View& keys_view, const View& out, F fill) {
   Index total = element_count(out.shape);
@@ -71,8 +72,8 @@ void for_runs(const View& keys_view, const View& out, F fill) {
 
 // ---- permutations -------------------------------------------------------------------------------
 
-/// Sorts by the upper 32 bits of each entry and keeps the order of equal ones. `scratch` has n
-/// entries, too.
+/// Sorts n entries by their upper 32 bits, and keeps the order of entries with equal upper bits.
+/// `scratch` has room for n entries.
 void sort_by_key(std::uint64_t* entries, std::uint64_t* scratch, Index n) {
   if (n <= 64) {
     for (Index i = 1; i < n; ++i) {
@@ -83,7 +84,7 @@ void sort_by_key(std::uint64_t* entries, std::uint64_t* scratch, Index n) {
     }
     return;
   }
-  constexpr int digit_bits = 11;  // three passes
+  constexpr int digit_bits = 11;  // so that three passes cover 32 bits
   for (int shift = 32; shift < 64; shift += digit_bits) {
     std::uint32_t starts[1 << digit_bits] = {};
     auto digit = [&](std::uint64_t entry) { return entry >> shift & ((1u << digit_bits) - 1); };

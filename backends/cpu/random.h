@@ -1,5 +1,5 @@
-// Drivers of random numbers: Threefry-2x32 under given keys. core/op/attributes.h defines
-// the number at each position.
+// Drivers of random numbers, which Threefry-2x32 computes from keys and counters.
+// core/op/attributes.h defines the number at each position.
 #pragma once
 
 #include <stave/core/tensor/backend.h>

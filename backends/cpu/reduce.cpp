@@ -1,11 +1,11 @@
 // Reductions over any axes of a strided input. Each input is read once and in memory order,
 // and only the result is written.
 //
-// The axes are sorted by their distance in memory and merged. If the innermost one is reduced,
-// contiguous rows fold into one value each; if it is kept, rows add up to columns.
-// Work is split over outputs, and over parts of the reduced elements where outputs are few.
-// The cuts depend on shapes alone, and parts are merged in order, so results do not depend
-// on the number of threads.
+// The axes are sorted by their strides and merged. If the innermost axis is reduced,
+// each contiguous row is reduced to one value. If it is kept, rows are added up elementwise,
+// to the results of columns. Work is split over outputs and, if there are few outputs, also over
+// parts of the reduced elements. The split depends on shapes alone, and parts are merged in order,
+// so results do not depend on the number of threads.
 #include <stave/backends/cpu/reduce.h>
 
 #include <stave/backends/cpu/reduce_columns.h>

@@ -26,15 +26,16 @@ class Computed {
    public:
     virtual ~Reader() = default;
     /// Computes elements offset + r * row_step + i of each array, for r < rows and i < n,
-    /// and points arrays[k] to them. The rows of array k are contiguous, one after the other.
+    /// and sets arrays[k] to their address. There the rows of array k are contiguous and follow
+    /// each other without gaps.
     virtual void read(Index offset, Index rows, Index row_step, Index n, const char** arrays) = 0;
   };
   virtual ~Computed() = default;
   virtual std::unique_ptr<Reader> reader() const = 0;
 };
 
-/// Reduces each of the arrays and reads every element once. The results are, bit for bit, those
-/// of run_reduce on the same arrays in memory.
+/// Reduces arrays that are computed on demand, array k by folds[k], and computes every element
+/// once. The results are, bit for bit, those of the other run_reduce on arrays in memory.
 void run_reduce(std::span<const Fold> folds, const stave::Shape& axes, std::span<const Index> shape,
                 const Computed& arrays);
 

@@ -15,8 +15,8 @@ inline Axis take_rows(Axes& folded) {
 }
 
 class Columns {
-  static constexpr Index most_columns = 2048;     // their accumulators stay in the L2 cache
-  static constexpr Index gathered_columns = 128;  // of rows that must first be copied together
+  static constexpr Index most_columns = 2048;     // the L2 cache holds their accumulators
+  static constexpr Index gathered_columns = 128;  // the limit for rows that are not contiguous
   static constexpr Index most_joined = 512;
 
  public:
@@ -27,8 +27,8 @@ class Columns {
         row_chunk_(std::max<Index>(64, cheap_grain / width_)), chunks_((rows_.length + row_chunk_ - 1) / row_chunk_),
         elements_(length_of(plan.kept) * plan.inner.length * folded_.count() * rows_.length),
         split_(kept_.count(), folded_.count() * chunks_, elements_) {
-    // If there are many narrow contiguous rows, they are joined to wide ones, whose columns
-    // are then folded.
+    // If there are many short rows that follow each other in memory, several are joined to a
+    // long one. The columns of the long row that belong to one output are added up at the end.
     if (rows_.length * width_ >= 2048 && dense_ && kept_.count() == length_of(plan.kept) && width_ <= 64 &&
         rows_.step[0] == width_)
       while (2 * joined_ * width_ <= most_joined && 2 * joined_ <= rows_.length) joined_ *= 2;
@@ -108,7 +108,8 @@ class Columns {
     fold.kernels.columns(buffer, rows, n, n, accumulator);
   }
 
-  /// Treats joined_ rows as one wide row, whose columns c, c + n, c + 2 n, ... belong together.
+  /// Treats joined_ rows of n elements as one wide row. Its columns c, c + n, c + 2 n, ...
+  /// belong to output c.
   void fold_joined(Reader& reader, const TileWalk& kept, Index first, Index last,
                    const Accumulators& accumulators) const {
     const Index n = kept.columns(), wide = n * joined_;
@@ -139,7 +140,8 @@ class Columns {
       std::copy_n(part + p * rest * bytes, rest * bytes, padded + p * wide * bytes);
     kernels.merge(joined, padded, wide);
   }
-  /// Adds the second half of the columns to the first, until n columns are left.
+  /// Adds the second half of the columns to the first half, again and again,
+  /// until n columns are left.
   static void fold_columns(const Reduction& kernels, char* joined, Index wide, Index n, char* accumulator) {
     for (; wide > n; wide /= 2) {
       alignas(64) char halves[2][most_joined / 2 * 16];

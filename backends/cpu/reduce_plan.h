@@ -1,4 +1,4 @@
-// The plan of a reduction: how it is cut into pieces, and where it reads and writes.
+// The plan of a reduction: how it is divided into pieces, and in which order it reads and writes.
 #pragma once
 
 #include <algorithm>
@@ -22,9 +22,9 @@ inline constexpr Index read_elements = 1 << 13;
 /// reduced axes); steps are in elements.
 struct Plan {
   std::span<const Fold> folds;
-  const Computed* computed;  // null: the input is in memory, with one fold
+  const Computed* computed;  // null if the input is in memory; there is one fold then
   const char* in;
-  Axes kept, folded;  // outermost first; without the innermost axis
+  Axes kept, folded;  // the kept and the reduced axes, outermost first, without `inner`
   Axis inner;
   bool inner_kept;
 
@@ -33,7 +33,7 @@ struct Plan {
   Index accumulators_before(std::size_t fold) const {
     Index bytes = 0;
     for (std::size_t k = 0; k < fold; ++k)
-      bytes += (bytes_of(folds[k].kernels) + 7) / 8 * 8;  // all are aligned to 8 bytes
+      bytes += (bytes_of(folds[k].kernels) + 7) / 8 * 8;  // accumulators are aligned to 8 bytes
     return bytes;
   }
   static Index bytes_of(const Reduction& reduction) { return Index{reduction.planes} * reduction.plane_bytes; }
@@ -103,8 +103,9 @@ inline Index distance(
   return step == 0 ? std::numeric_limits<Index>::max() : step;
 }
 
-/// Returns the axes from the farthest to the nearest in memory, without those of length 1.
-/// Reduced axes are walked upwards in memory; `first` becomes the offset of their lowest element.
+/// Returns the axes in descending order of their strides, without axes of length 1.
+/// Reduced axes with negative strides are reversed, so that memory is read upwards,
+/// and their offset is added to `first`.
 inline SortedAxes sorted_axes(std::span<const Index> shape, std::span<const Index> strides, const Shape& reduced,
                               Index& first) {
   SortedAxes axes;
@@ -173,8 +174,9 @@ inline Plan make_plan(std::span<const Fold> folds, const Shape& reduced, std::sp
 
 // ---- splitting work -----------------------------------------------------------------------------
 
-/// How a reduction is split: outputs (or tiles of them) times parts of the pieces that fold into
-/// each. The split depends on the shape alone.
+/// The division of a reduction into tasks. Each output, or tile of outputs,
+/// is reduced from `pieces` pieces, which are divided into `parts` parts. One task computes
+/// one part of one output. The division depends on the shape alone.
 struct Split {
   Index outputs, pieces, parts;
   Split(Index results, Index divisible, Index elements) : outputs(results), pieces(divisible), parts(1) {

@@ -1,4 +1,4 @@
-// Reductions whose innermost axis is reduced: each row folds into one value.
+// Reductions whose innermost axis is reduced: each row is reduced to one value.
 #pragma once
 
 #include <stave/backends/cpu/reduce_plan.h>
@@ -6,7 +6,7 @@
 namespace stave_cpu::reducing {
 
 class Rows {
-  static constexpr Index row_piece = 1 << 15;  // elements that are never split
+  static constexpr Index row_piece = 1 << 15;  // the elements of a piece, which is not split
   static constexpr Index buffer_elements = 1024;
 
  public:
@@ -83,8 +83,8 @@ class Rows {
     }
   }
 
-  // Rows of up to some thousand elements would spend their time in calls, so one call takes many
-  // of them. Rows of a few elements are transposed in a buffer and added up as columns.
+  // For rows of up to some thousand elements, kernel calls would take most of the time, so one call
+  // reduces many rows. Rows of a few elements are transposed in a buffer and reduced as columns.
   static constexpr Index few = 16, short_row = 2048, together = 128;
   bool short_rows() const {
     bool dense = plan_.inner.step[0] == 1 && plan_.inner.length <= short_row;

@@ -1,5 +1,5 @@
-// Several operations run on a few rows at a time, so that the rows stay in cache from one operation
-// to the next.
+// Row blocking: runs several operations on a few rows at a time, so that the rows stay in a cache
+// from one operation to the next.
 #include <algorithm>
 
 #include <stave/backends/cpu/cpu_backend.h>
@@ -16,9 +16,11 @@ namespace {
 // The limit for the rows of all arrays that are in use at a time, in bytes; they fit into
 // the L2 cache.
 constexpr Index cached_bytes = 1 << 18;
-// The same for the L1 cache, which must also hold the temporary data of kernels (measured).
+// The limit for rows that are to fit into the L1 cache, which must also hold the temporary data
+// of kernels (measured).
 constexpr Index first_cached_bytes = 1 << 14;
-// The limit for the elements of one array, so that no operation divides its work.
+// The limit for the elements of one array in a block, so that no operation splits its work among
+// threads.
 constexpr Index most_array_elements = cheap_grain - 1;
 
 Index elements_in_row(const View& view) {
@@ -29,7 +31,7 @@ Index elements_in_row(const View& view) {
 }
 
 struct Row {
-  Index bytes, elements;  // of all arrays together, and of the longest one
+  Index bytes, elements;  // the bytes of all arrays together, and the elements of the longest one
 };
 Row row_of(std::span<const Backend::Step> steps) {
   SmallVector<const void*, 16> seen;
@@ -77,7 +79,7 @@ struct RowBlock {
 void CpuBackend::run_row_blocks(std::span<const Step> steps, Index rows) {
   const Row row = row_of(steps);
   if (run_planned(steps, rows, row)) return;
-  // At least two rows, because operations reduce a single row in another order than several.
+  // A block has at least two rows, because operations reduce a single row in another order.
   const Index at_a_time = std::min(cached_bytes / row.bytes, most_array_elements / row.elements);
   if (at_a_time < 2) return Backend::run_row_blocks(steps, rows);
   const Index blocks = std::max<Index>(1, rows / at_a_time);

@@ -1,4 +1,4 @@
-// The plans of operations that run on a few rows at a time.
+// The plans of operations that run on a few rows at a time: one subclass of RowStep for each form.
 #include <stave/backends/cpu/row_steps.h>
 
 #include <algorithm>
@@ -19,8 +19,8 @@ using stave_detail::as;
 
 namespace {
 
-// The range of row lengths for which a reduction takes rows one by one, from left to right.
-// Shorter rows become columns, and longer ones are cut into pieces.
+// The range of row lengths for which a reduction processes each row from left to right.
+// It would process shorter rows as columns, and divide longer rows into pieces.
 constexpr Index least_length = 128, most_length = 8192;
 
 Index elements_of(const View& view) { return element_count(view.shape.subspan(1)); }
@@ -46,7 +46,7 @@ class FoldedRows {
 
  private:
   const Reduction& kernels_;
-  const Index length_, given_, made_;  // bytes of an element, and of a result
+  const Index length_, given_, made_;  // elements of a row, bytes of an element and of a result
   char* const out_;
 };
 
@@ -152,7 +152,7 @@ class RegionStep final : public RowStep {
   struct Folded {
     FoldedRows rows;
     int destination;
-    Index results;  // of a row of axis 0
+    Index results;  // the number of results for each row of axis 0
   };
   const Index row_;
   stave::SmallVector<char*, 4> to_;
@@ -195,7 +195,7 @@ std::unique_ptr<RowStep> region_step(const Backend::Step& step, Index at_a_time)
   for (const PreparedRegion::Output& output : prepared.outputs)
     if (output.kind != PreparedRegion::Output::elements && output.kind != PreparedRegion::Output::folded)
       return nullptr;
-  // A call copies other inputs as a whole.
+  // An operation would copy an input with another last stride as a whole.
   for (const View& input : step.inputs)
     if (input.strides.back() != 0 && input.strides.back() != 1) return nullptr;
   return std::make_unique<RegionStep>(region, prepared, step, at_a_time);

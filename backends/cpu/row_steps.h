@@ -18,11 +18,12 @@ class RowStep {
   virtual void run(Index first, Index count) const = 0;
 };
 
-/// Plans one operation, or returns null if it is not one of the supported forms. These are dense
-/// elementwise operations, perhaps with one value per row, reductions of the last axis, and regions
-/// whose outputs are elements or reductions of the last axis. The results are, bit for bit, those
-/// of a call of the whole operation. `at_a_time` is the number of rows that each run() computes;
-/// a region prefetches its inputs that far ahead.
+/// Plans one operation, or returns null if it does not have one of the supported forms.
+/// These are elementwise operations on dense operands, or on a dense operand and one value per row;
+/// reductions of the last axis; and regions whose outputs are elements or reductions of the last
+/// axis. The results are, bit for bit, those of running the operation on all rows. `at_a_time`
+/// is the number of rows that each run() computes. A region prefetches the inputs of the next rows,
+/// at_a_time rows ahead.
 std::unique_ptr<RowStep> row_step(const stave::Backend::Step& step, Index at_a_time);
 
 }  // namespace stave_cpu

@@ -9,7 +9,7 @@
 namespace stave_cpu {
 
 std::optional<RowValues> RowValues::of(OpId op, std::span<const View> inputs, const View& out) {
-  constexpr Index least = 128;  // elements of a row that are worth a call
+  constexpr Index least = 128;  // elements of a row that are worth a call of the chain kernel
   if (inputs.size() != 2 || out.shape.empty() || out.shape.back() < least) return std::nullopt;
   const auto is_row_value = [](const View& view) { return view.strides.back() == 0; };
   if (is_row_value(inputs[0]) == is_row_value(inputs[1])) return std::nullopt;
@@ -39,7 +39,7 @@ void RowValues::run(Index first_row, Index end_row) const {
 }
 
 void RowValues::run_all(Index grain) const {
-  constexpr Index most = 4096;  // of a piece: a few rows may be all of the work
+  constexpr Index most = 4096;  // elements of a piece; a few long rows may be all of the work
   const Index pieces = (length() + most - 1) / most;
   parallel_for(n_ / length() * pieces, std::max<Index>(1, grain / std::min(length(), most)),
                [&](Index begin, Index end) {

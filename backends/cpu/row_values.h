@@ -1,5 +1,5 @@
 // Elementwise operations on a dense array and one value per row, such as x / sum(x, -1, keepdims).
-// The values are read as numbers and need no expanded buffer.
+// Chains (kernels/chain.h) read the row's value as a number, which is not expanded to an array.
 #pragma once
 
 #include <optional>
@@ -10,8 +10,8 @@ namespace stave_cpu {
 
 class RowValues {
  public:
-  /// Returns nothing if the operation is of another form, if chains do not have it, or if the rows
-  /// are too short.
+  /// Returns std::nullopt if the operation has another form, if chains do not have it,
+  /// or if the rows are too short.
   static std::optional<RowValues> of(OpId op, std::span<const View> inputs, const View& out);
   /// The number of elements of a row, all of which use the same value.
   Index length() const { return values_.repeats(); }

@@ -1,7 +1,7 @@
-// Scans over strided operands: along rows if the axis is the innermost one, or else over many
-// columns side by side, so that memory is read in its own order. Each column is computed in one go,
-// from its first element to its last. So the result depends neither on the number of threads nor
-// on the neighbouring columns.
+// The driver of scans over strided operands. If the scanned axis is the innermost one,
+// it scans one row at a time, and otherwise many adjacent columns together, so that memory is read
+// in order. Each row or column is computed by one thread from its first element to its last,
+// so the result depends neither on the number of threads nor on neighbouring columns.
 #include <stave/backends/cpu/scan.h>
 
 #include <algorithm>
@@ -95,8 +95,8 @@ class ScanLoop {
   const Scan& scan_;
   int inputs_;
   Index size_, length_;
-  char* data_[most_inputs + 1];  // where the scan begins; the output is the last operand
-  Index step_[most_inputs + 1];  // along the axis, in the scan's direction
+  char* data_[most_inputs + 1];  // the scan's first element; the output is the last operand
+  Index step_[most_inputs + 1];  // bytes from an element to the next one in the scan's direction
   Axes kept_;
 };
 

@@ -1,5 +1,6 @@
-// Temporary buffers of drivers, taken from the cache of tensor memory. malloc returns fresh pages
-// for large buffers, and clearing these may cost more than the use of the buffer.
+// Temporary buffers of drivers, from the cache of tensor memory (allocator.h).
+// malloc returns fresh pages for large buffers. The system must clear these, which may cost more
+// than the use of the buffer.
 #pragma once
 
 #include <memory>

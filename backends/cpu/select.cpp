@@ -1,5 +1,6 @@
-// argtopk selects the largest entries of rows in one pass that keeps a few candidates. searchsorted
-// bisects sorted vectors. Both use keys (sort_keys.h).
+// Drivers of argtopk and searchsorted. argtopk selects the largest entries of rows in one pass
+// that keeps a few candidates. searchsorted bisects sorted vectors. Both compare keys instead
+// of elements (sort_keys.h).
 #include <stave/backends/cpu/select.h>
 
 #include <algorithm>
@@ -19,8 +20,8 @@ namespace {
 
 // ---- the largest entries ------------------------------------------------------------------------
 
-/// The first k items of those offered, ordered by key and then by position. It keeps at most about
-/// twice as many.
+/// Collects the first k of the items that are offered, ordered by key and then by position.
+/// It holds at most about 2 k items at a time.
 template <class Item>
 class Best {
  public:
@@ -49,8 +50,8 @@ class Best {
   bool bounded_ = false;
 };
 
-/// Returns true if none of n dense elements is larger than `bound` or NaN. It may return false
-/// without need.
+/// Returns true if none of n dense elements is larger than `bound` or NaN. If `bound` is NaN,
+/// it returns false.
 template <class T>
 bool none_beyond(const T* x, Index n, T bound) {
   using C = stave::Computed<T>;
@@ -59,7 +60,8 @@ bool none_beyond(const T* x, Index n, T bound) {
   return beyond == 0;
 }
 
-/// Selects the largest entries at positions [first, last) of a row, as the smallest flipped keys.
+/// Selects the largest entries at positions [first, last) of a row. The bits of keys are inverted,
+/// so that the largest entries have the smallest keys.
 template <class T, class Item>
 void select_part(const char* row, Index step, Index first, Index last, Best<Item>& best) {
   using K = KeyOf<T>;
@@ -87,8 +89,8 @@ void argtopk_rows(std::size_t axis, Index k, const View& in, const View& out) {
   stave::Shape shape(in.shape);
   shape[axis] = 1;
   const TileWalk rows(merged_axes(shape, strides, sizes), 2, -1, 1, 1);
-  // A long row is cut into parts, and the first k of each part are candidates. The order is strict,
-  // so the result does not depend on the cuts.
+  // A long row is divided into parts, and the first k items of each part are candidates.
+  // No two items are equal in the order, so the result does not depend on the division.
   constexpr Index part = Index{1} << 16;
   const Index parts = k < part / 8 ? (length + part - 1) / part : 1;
   std::vector<Best<Item>> found(static_cast<std::size_t>(rows.count() * parts), Best<Item>(k));
@@ -119,10 +121,12 @@ void argtopk_rows(std::size_t axis, Index k, const View& in, const View& out) {
 
 // ---- search -------------------------------------------------------------------------------------
 
-constexpr Index together = 16;  // values whose steps do not wait for each other
+// The number of values that are searched together. Their steps do not depend on each other.
+constexpr Index together = 16;
 
-/// Counts, for each of `count` values, how many of n ascending keys are less, or (right)
-/// not greater. All values take the same steps, without branches.
+/// Sets result[i] to the number of the n ascending keys that are less than values[i] or,
+/// if `right`, not greater than values[i], for i < count. All searches take the same steps,
+/// without branches.
 template <bool right, class K>
 void count_before(const K* keys, Index n, const K* values, Index count, Index* result) {
   const auto before = [](K key, K value) { return right ? key <= value : key < value; };
@@ -141,7 +145,8 @@ void search(const stave::SearchAttributes& attributes, const View& sorted, const
   const auto batch = static_cast<std::size_t>(attributes.batch_dims);
   const Index n = sorted.shape[batch], lanes = element_count(sorted.shape.first(batch)),
               each = element_count(out.shape) / lanes, sizes[] = {Index{sizeof(T)}, Index{sizeof(P)}};
-  // All keys are computed first, then all values. Operands that are not dense are walked.
+  // The keys of the sorted vectors are computed first, then those of the values.
+  // A TileWalk visits the elements of operands that are not dense.
   const auto keys = std::make_unique_for_overwrite<K[]>(static_cast<std::size_t>(lanes * n));
   const auto walk_of = [&](const View& view) {
     const Index* strides[] = {view.strides.data()};
@@ -157,7 +162,8 @@ void search(const stave::SearchAttributes& attributes, const View& sorted, const
     TileWalk at = start;
     at.seek(first);
     for (Index i = first; i < last;) {
-      const Index count = std::min({together, last - i, each - i % each});  // of one lane
+      // The values searched together belong to one lane.
+      const Index count = std::min({together, last - i, each - i % each});
       K some[together];
       Index found[together];
       for (Index j = 0; j < count; ++j) {

@@ -9,8 +9,8 @@ namespace stave_cpu {
 /// Runs softmax or log_softmax along `axis`. `out` has `in`'s shape.
 void run_softmax(const Softmax& softmax, int axis, const stave::View& in, const stave::View& out);
 
-/// Runs softmax_gradient, where `x` is y, or log_softmax_gradient along the last axis, in float32
-/// or float64. `out` is contiguous.
+/// Runs softmax_gradient or log_softmax_gradient along the last axis, in float32 or float64.
+/// For softmax_gradient, `x` is the result of softmax. `out` is contiguous.
 void run_softmax_gradient(SoftmaxGradient kernel, const stave::View& x, const stave::View& ct, const stave::View& out);
 
 }  // namespace stave_cpu

@@ -1,6 +1,7 @@
-// sort and argsort, one row at a time. Elements become unsigned keys with the same order.
-// Radix sort, which is stable and linear, sorts the keys: at 2^20 floats it is ten times faster
-// than comparisons. Short rows are sorted by comparison.
+// Drivers of sort and argsort, which sort one row at a time. Elements are converted
+// to unsigned keys that have the order of the elements. Radix sort, which is stable and linear,
+// sorts the keys: for 2^20 floats it is ten times faster than a sort by comparison.
+// Short rows are sorted by comparison.
 //
 // Equal keys are equal elements, with two exceptions: -0 has the key of 0, and every NaN has
 // the largest key. argsort sorts positions together with the keys. sort turns sorted keys back into
@@ -44,7 +45,7 @@ K key_in(const KeyAt<K, P>& item) {
 
 // ---- sorting ------------------------------------------------------------------------------------
 
-/// Sorts arrays of `Item`, each of at most the given length, in memory of its own.
+/// Sorts arrays of `Item`, each of at most the given length, in buffers that the sorter owns.
 template <class Item>
 class Sorter {
   using K = decltype(key_in(std::declval<Item>()));
@@ -79,8 +80,8 @@ class Sorter {
   }
   Index* counts(int d) { return counts_.get() + static_cast<std::size_t>(d) * radix; }
 
-  // Sorts from the last digit to the first one; each pass keeps the order of the one before.
-  // A digit that all items share is skipped.
+  // Sorts by one digit after the other, from the lowest to the highest; each pass is stable.
+  // A digit that is equal in all items is skipped.
   void sort_by_radix(Index n) {
     std::fill_n(counts_.get(), digits * radix, 0);
     for (Index i = 0; i < n; ++i)
@@ -106,8 +107,8 @@ class Sorter {
 
 // ---- rows ---------------------------------------------------------------------------------------
 
-/// The rows along the sorted axis: the axes to walk their starts in `in` and `out`, and the steps
-/// along a row.
+/// The rows along the sorted axis: the steps along a row, and the other axes, along which the rows
+/// start in `in` and `out`.
 struct SortedRows {
   Index length, in_step, out_step;
   Axes others;
@@ -138,8 +139,9 @@ struct SortedRows {
   }
 };
 
-/// Restores the run of elements that have the key of `like`: they follow each other in the output,
-/// in their order in x.
+/// Writes the elements of x that have the key of `like`, in their order in x,
+/// to the run of the output that belongs to this key. `flip` is the mask by which keys are inverted
+/// for a descending order.
 template <class T>
 void restore_run(const SortedRows& rows, const char* x, const KeyOf<T>* sorted, KeyOf<T> flip, T like, char* out) {
   const KeyOf<T> key = key_of(like), flipped = static_cast<KeyOf<T>>(key ^ flip);

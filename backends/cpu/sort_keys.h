@@ -1,5 +1,5 @@
-// Elements as unsigned integers that have the order of sort, for all code that sorts, selects
-// or searches.
+// Sort keys: unsigned integers that have the order of the elements, for all code that sorts,
+// selects or searches.
 #pragma once
 
 #include <bit>

@@ -1,10 +1,10 @@
-// Loops over strided operands. Dimensions are merged where the memory layout allows it, and then
-// walked in two-dimensional tiles.
+// Loops over strided operands. Axes are merged where the memory layout allows it,
+// and then visited in two-dimensional tiles.
 //
-// A tile is `rows` x `columns` elements of two chosen axes, small enough for the L1 cache.
-// Drivers handle one tile at a time. They copy what is not contiguous into short buffers
-// (copy_tile), and never make a copy of a whole operand. Strides are in bytes here, so
-// that operands may have different dtypes.
+// A tile is `rows` x `columns` elements of two chosen axes, small enough for the L1 cache. Drivers
+// process one tile at a time. They copy operands that are not contiguous tile by tile into short
+// buffers (copy_tile), and never make a copy of a whole operand. Steps along axes are in bytes,
+// so that operands may have different dtypes.
 #pragma once
 
 #include <memory>
@@ -27,11 +27,12 @@ struct Axis {
 using Axes = stave::SmallVector<Axis, 6>;
 
 /// Returns the loop axes over `shape`, outermost first, for operands with these strides (in
-/// elements of `sizes` bytes). Axes of length 1 are dropped, and neighbours are merged where every
-/// operand steps evenly across them. An empty iteration space gives one axis of length 0.
+/// elements of `sizes` bytes). Axes of length 1 are dropped. Two neighbouring axes are merged
+/// if every operand can visit the elements of both with a single step. An empty iteration space
+/// gives one axis of length 0.
 Axes merged_axes(std::span<const Index> shape, std::span<const Index* const> strides, const Index* sizes);
 
-/// Walks tiles and gives the offset of each operand and the size of the tile there.
+/// An iterator over tiles, which gives the offset of each operand and the size of the current tile.
 class TileWalk {
  public:
   /// Makes tiles of at most rows x columns over row_axis (-1: none) and the last axis. Consecutive
@@ -65,26 +66,27 @@ class TileWalk {
   int operands_, row_digit_ = 0, column_digit_ = 0;
 };
 
-/// Looks in [first, operands) for an operand that is densest along another axis than the last one,
-/// and returns that axis. Returns -1 if every operand is dense or constant along the last axis, or
-/// is densest along it.
+/// Finds the first of operands [first, operands) that is densest along another axis than the last
+/// one, and returns that axis. Returns -1 if every operand is dense, constant or densest along
+/// the last axis.
 int dense_axis(const Axes& axes, int first, int operands, const Index* sizes);
 
 /// Copies a tile: dst[r, c] = src[r, c] for elements of a size that visit_size supports.
-/// If `stream` is set, the copy goes past the caches where dense rows allow it.
+/// If `stream` is true, the copy uses non-temporal stores, which bypass the caches, for dense rows.
 void copy_tile(char* dst, Index dst_row, Index dst_column, const char* src, Index src_row, Index src_column, Index rows,
                Index columns, Index size, bool stream = false);
 
-/// Returns true if a result of `bytes` bytes is written past the caches, that is, if it has at
-/// least `from` bytes and the kernels can do so. It pays (measured) from `stream_contiguous` bytes
-/// on for contiguous writes, and from `stream_scattered` bytes on for pieces that are far apart.
+/// Returns true if a result of `bytes` bytes should be written with non-temporal stores,
+/// which bypass the caches: if it has at least `from` bytes and the instruction set has such
+/// stores. They pay (measured) from `stream_contiguous` bytes on for contiguous writes,
+/// and from `stream_scattered` bytes on for pieces that are far apart.
 bool streams(Index bytes, Index from);
 inline constexpr Index stream_contiguous = Index{32} << 20, stream_scattered = Index{4} << 20;
 
 /// Sets dst[0 .. n) to the element at `value`.
 void fill_elements(void* dst, const void* value, Index n, Index size);
 
-/// An operand of a strided copy: data, and strides of its own that differ from those of a view.
+/// An operand of a strided copy: the address of the first element, and the strides.
 struct Placed {
   char* data;
   std::span<const Index> strides;  // in elements

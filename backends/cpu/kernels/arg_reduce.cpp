@@ -1,4 +1,5 @@
-// Kernels of argmax and argmin. NaN is the extreme, and the first occurrence wins, as in NumPy.
+// Kernels of argmax and argmin. As in NumPy, NaN is more extreme than every number,
+// and the first of equal elements is chosen.
 #include <stave/backends/cpu/kernels/fill.h>
 #include <stave/backends/cpu/kernels/half.h>
 
@@ -42,8 +43,8 @@ struct Arg {
     return best;
   }
 
-  /// Finds the extreme of each block by a vector loop, and searches only a block that beats all
-  /// before.
+  /// Computes the extreme of each block by a vector loop. It searches for the position only
+  /// in blocks whose extreme beats that of all earlier blocks.
   static Index row(const void* in, Index n, void* value) {
     constexpr Index block = 1024;
     const T* x = static_cast<const T*>(in);

@@ -1,5 +1,5 @@
-// The operations of chains, and their encoding as links, for the kernel and for the code
-// that builds chains.
+// Chains and their encoding. A chain is a sequence of fused elementwise operations that one kernel
+// interprets (chain.cpp), and a link is one instruction of it. fused_steps.cpp builds chains.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,8 @@ namespace stave_cpu {
 
 using stave::OpId;
 
-// Operations on floats that take no longer than a store and a load of a vector.
+// The operations that a link may have: those that take no longer than a store and a load
+// of a vector of floats. All others have kernels of their own.
 // clang-format off
 #define STAVE_CHAINED_UNARY_OPS(X)                                                                                 \
   X(abs, Abs) X(negative, Negative) X(sign, Sign) X(sqrt, Sqrt) X(rsqrt, Rsqrt) X(square, Square)                  \
@@ -21,8 +22,9 @@ using stave::OpId;
   X(minimum, Minimum) X(copysign, Copysign) X(scale_by_inverse, ScaleByInverse)
 // clang-format on
 
-/// The operation of a link: x is the result so far, y the operand, which is an array or one number
-/// for all elements.
+/// The operation of a link. x is the result of the link before. y is the other operand: an array,
+/// or a number, which is one value for all elements. For example, subtract_array_x computes x = y
+/// - x for an array y.
 enum class LinkCode : std::uint16_t {
   load_array,   // x = y
   load_number,  // x = y
@@ -37,9 +39,9 @@ enum class LinkCode : std::uint16_t {
 /// The form of an operand of a link.
 enum class LinkOperand { x, array, number };
 
-/// Returns the link code of an operation and its operands, of which at least one is x.
-/// For an operation of one operand, both are the same. Returns nothing if chains do not have
-/// the operation.
+/// Returns the link code of an operation and the forms of its operands, at least one of which is x.
+/// For a unary operation, `first` and `second` are both x. Returns std::nullopt if links do
+/// not have the operation.
 constexpr std::optional<LinkCode> link_code(OpId id, LinkOperand first, LinkOperand second) {
   const auto chosen = [&](LinkCode x_array, LinkCode array_x, LinkCode x_number, LinkCode number_x, LinkCode x_x) {
     if (second != LinkOperand::x) return second == LinkOperand::array ? x_array : x_number;
@@ -60,7 +62,8 @@ constexpr std::optional<LinkCode> link_code(OpId id, LinkOperand first, LinkOper
   }
 }
 
-/// Returns the link code that reads one number where `code` reads an array, or else `code`.
+/// Returns the link code that reads a number where `code` reads an array. Returns `code` itself
+/// if it reads no array.
 constexpr LinkCode of_number(LinkCode code) {
   switch (code) {
     case LinkCode::load_array: return LinkCode::load_number;
@@ -73,11 +76,11 @@ constexpr LinkCode of_number(LinkCode code) {
   }
 }
 
-/// One operation of a chain.
+/// One instruction of a chain.
 struct Link {
   LinkCode code;
-  int operand;  // the index of y: an array, or a number
-  int to;       // the array that also receives the result; -1: none
+  int operand;  // the index in `arrays` of y, whether it is an array or a number
+  int to;       // the index of the array that the result is stored in; -1: it is not stored
 };
 
 }  // namespace stave_cpu

@@ -1,4 +1,5 @@
-// Makes block kernels from an elementwise operation's struct: one for each dtype that `operands`
+// Instantiates block kernels from the struct of an elementwise operation
+// (core/ops/elementwise_ops.h): one kernel for each dtype that the struct's member `operands`
 // admits.
 #pragma once
 
@@ -48,8 +49,8 @@ STAVE_INLINE void put_first(Mask<Computed<T>> v, void* to, Index n) {
   }
 }
 
-/// Computes fewer elements than a vector has, by the same function on a padded vector, so
-/// that results do not depend on the position.
+/// Computes fewer elements than a vector has. It applies the function of vectors to a padded
+/// vector, so that the result for an element does not depend on its position.
 template <class S, class T, int arity>
 void short_block(void* out, const void* const* in, Index n) {
   using V = VecOf<T>;
@@ -89,7 +90,8 @@ void block(void* out, const void* const* in, Index n) {
   put<T>(apply<S>(last_a, last_b, tag), to + last * result_size);
 }
 
-/// nextafter of sixteen-bit floats. Computed in float, the next number would be rounded away.
+/// Computes nextafter of sixteen-bit floats. It does not compute in float32 like the other kernels,
+/// because rounding to sixteen bits would turn the next float32 into x again.
 template <class T>
 void nextafter_half(void* out, const void* const* in, Index n) {
   const auto *x = static_cast<const T*>(in[0]), *y = static_cast<const T*>(in[1]);
@@ -102,7 +104,8 @@ constexpr BlockKernel kernel_of() {
   else return block<S, T, arity>;
 }
 
-/// Fills one row of the table with the kernels of S.
+/// Fills the row of the kernel table that belongs to the operation of S: one kernel for each dtype
+/// that S admits.
 template <class S, int arity>
 void fill_row(BlockKernel* row) {
 #define X(name, type)                                    \

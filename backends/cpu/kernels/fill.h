@@ -1,4 +1,5 @@
-// The functions by which each file of kernels fills its part of the table.
+// The functions by which each source file of kernels fills its part of the kernel table
+// (kernels.h).
 #pragma once
 
 #include <stave/backends/cpu/kernels/isa.h>

@@ -34,7 +34,8 @@ STAVE_INLINE F64 fma(F64 a, F64 b, F64 c) {
   return c;
 }
 
-// Adding 2^23 (2^52) leaves no bits for a fraction. Larger numbers are integers.
+// rint adds 2^23 (2^52 for double), which leaves no bits for a fraction, and subtracts it again.
+// Numbers that are larger are integers already.
 template <class T>
   requires is_real<T>
 STAVE_INLINE Vec<T> rint(Vec<T> x) {
@@ -65,7 +66,7 @@ STAVE_INLINE F32 clamp(F32 low, F32 x, F32 high) {
   return select(x < low, low, x);
 }
 
-/// Loads and stores sixteen bits per lane, in the low half of the lane.
+/// Load sixteen-bit integers into 32-bit lanes, and store the low halves of the lanes.
 STAVE_INLINE Vec<std::uint32_t> load_uint16(const void* from) {
   typedef std::uint16_t Half __attribute__((vector_size(STAVE_VECTOR_BYTES / 2), aligned(2), may_alias));
   return {__builtin_convertvector(*static_cast<const Half*>(from), Vec<std::uint32_t>::Raw)};
@@ -75,7 +76,7 @@ STAVE_INLINE void store_uint16(Vec<std::uint32_t> v, void* to) {
   *static_cast<Half*>(to) = __builtin_convertvector(v.raw, Half);
 }
 
-/// Converts float16 as core/tensor/half.h does, one vector at a time.
+/// Convert float16 from and to float32, with the results of core/tensor/half.h, a vector at a time.
 STAVE_INLINE F32 load_float16(const void* from) {
   using Bits = Vec<std::uint32_t>;
   const Bits half = load_uint16(from);

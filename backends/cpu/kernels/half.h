@@ -1,5 +1,6 @@
-// Loads and stores of vectors of every dtype. The load widens sixteen-bit floats to floats,
-// and the store rounds them to the nearest. Every other dtype has vectors of its own.
+// Loads and stores of vectors of every dtype. The load widens sixteen-bit floats to float32,
+// and the store rounds float32 to the nearest sixteen-bit float. Vectors of every other dtype
+// have elements of that dtype.
 #pragma once
 
 #include <machine.h>
@@ -62,7 +63,7 @@ STAVE_INLINE void store_first(VecOf<T> v, void* to, std::int64_t n) {
   }
 }
 
-/// Converts n elements to floats, and floats to elements.
+/// Convert n elements of T to float32, and float32 to elements of T.
 template <class T>
 STAVE_INLINE void widen(const T* from, std::int64_t n, float* to) {
   std::int64_t i = 0;

@@ -1,11 +1,11 @@
-// One source for every instruction set. Each file in this folder is compiled once
-// for each of STAVE_CPU_ISAS, with that set's compiler flags, STAVE_ISA as its name, and its folder
-// as the place of <machine.h>. What differs between sets is in one folder per set, in files
-// of the same names:
+// The scheme by which one source serves every instruction set. Each source file in this folder
+// is compiled once for each instruction set in STAVE_CPU_ISAS: with the set's compiler flags, with
+// STAVE_ISA defined as its name, and with its folder on the include path, which has <machine.h>.
+// Code that differs between sets is in one folder per set, in files of equal names:
 //
 //   machine.h       the width of a vector, and the primitives that compilers do not derive from
-//                   vector operators; portable/machine.h describes them, and generic.h has those
-//                   that several sets share
+//                   vector operators; portable/machine.h describes the primitives, and generic.h
+//                   has implementations that several sets share
 //   supported.cpp   whether the processor has the set; compiled for any processor
 //
 // All code of a set is in the namespace STAVE_KERNELS, so that the linker can never pick an AVX-512
@@ -13,10 +13,11 @@
 // light headers only: an std:: template instantiated here would be a weak symbol, and the linker
 // keeps any one of its copies.
 //
-// Highway could replace vec.h, generic.h and the folders, some 450 lines, by a dependency.
-// It was rejected for these reasons. Its vectors are types without a size, which cannot be members
-// or the `T` of elementwise_ops.h, where one formula serves the CPU and CUDA. It has neither pow,
-// erf, tan nor atan2, and its functions are off by up to 4 ulp, so SLEEF would stay.
+// The library Highway could replace vec.h, generic.h and the folders, some 450 lines.
+// It was rejected for these reasons. Its vectors are types without a fixed size, which cannot
+// be members of a class or the `T` of elementwise_ops.h, where one formula serves the CPU and CUDA.
+// Highway has neither pow, erf, tan nor atan2, and its functions have errors of up to 4 ulp,
+// so SLEEF would still be needed.
 #pragma once
 
 #include <cstddef>

@@ -1,9 +1,9 @@
-// The table of kernels that one instruction set exports, and nothing else: plain function pointers
-// over contiguous data.
+// The table of kernels that each instruction set exports. Its entries are plain function pointers,
+// and they work on contiguous data.
 //
-// A kernel knows neither shapes nor threads. The drivers in backends/cpu merge dimensions,
-// gather strided operands into short contiguous blocks, and split the work. A null entry means
-// that the operation does not admit the dtype.
+// A kernel knows neither shapes nor threads. A driver, the function in backends/cpu that runs an
+// operation, merges dimensions, gathers strided operands into short contiguous blocks, and splits
+// the work among threads. A null entry means that the operation does not admit the dtype.
 #pragma once
 
 #include <cstdint>
@@ -42,13 +42,13 @@ struct Reduction {
   void (*finish)(const void* accumulator, Index n, void* out);
 };
 
-/// The kernels of argmax or argmin for one dtype. NaN is the extreme, and the first
-/// occurrence wins.
+/// The kernels of argmax or argmin for one dtype. NaN is more extreme than every number,
+/// and the first of equal elements is chosen.
 struct ArgReduction {
   /// Returns the position of the first extreme of in[0 .. n), and writes this element to `value`.
   Index (*row)(const void* in, Index n, void* value);
-  /// Returns true if `a` is strictly more extreme than `b`, that is, comes first whatever
-  /// their positions.
+  /// Returns true if the element at `a` is strictly more extreme than the one at `b`,
+  /// so that it is chosen whatever their positions are.
   bool (*beats)(const void* a, const void* b);
   /// Updates columns c < n: where in[c] beats best[c], it sets best[c] = in[c]
   /// and where[c] = position.
@@ -56,7 +56,7 @@ struct ArgReduction {
 };
 
 /// A scan's kernels for one operation and dtype. The state holds the running value of n columns,
-/// as `planes` arrays of n values of `plane_bytes` bytes. `out` is none of the inputs.
+/// as `planes` arrays of n values of `plane_bytes` bytes. `out` must not overlap the inputs.
 struct Scan {
   int planes, plane_bytes;
   /// Sets the state of n columns to the value before the first element.
@@ -68,8 +68,8 @@ struct Scan {
 };
 
 /// The statistics of a row, or of a part of it, that softmax needs: its largest element,
-/// and the sum of exp(x - max). The sum has two parts: `lost` is what rounding lost, or would lose,
-/// in `sum`. If all elements are -inf, or there are none, the sum is 0.
+/// and the sum of exp(x - max). The sum is sum + lost, where `lost` holds the digits that rounding
+/// removes, or would remove, from `sum`. If all elements are -inf, or there are none, the sum is 0.
 struct SoftmaxTotal {
   double max = -__builtin_inf(), sum = 0, lost = 0;
 };
@@ -79,7 +79,7 @@ struct SoftmaxTotal {
 struct Softmax {
   /// Computes whole rows of n elements.
   void (*rows)(const void* in, Index in_stride, Index rows, Index n, void* out, Index out_stride);
-  /// Computes whole columns of `rows` elements; n <= softmax_columns of them lie side by side.
+  /// Computes n adjacent whole columns of `rows` elements each; n <= softmax_columns.
   void (*columns)(const void* in, Index in_stride, Index rows, Index n, void* out, Index out_stride);
   /// Kernels for a row that is too long for a cache. `fold` adds its next n elements to its total,
   /// `merge` adds the total of a later part, and `finish` computes the next n results
@@ -90,28 +90,30 @@ struct Softmax {
 };
 inline constexpr Index softmax_columns = 512;
 
-/// Computes softmax_gradient, where `x` is y = softmax(x), or log_softmax_gradient of dense rows
-/// [rows, n]; core/ops/softmax.cpp has the formulas. `out` is neither of the inputs.
+/// Computes softmax_gradient or log_softmax_gradient for dense rows [rows, n].
+/// For softmax_gradient, the argument `x` is the result of softmax. core/ops/softmax.cpp
+/// has the formulas. `out` must not be one of the inputs.
 using SoftmaxGradient = void (*)(const void* x, const void* ct, Index rows, Index n, void* out);
 
 /// The kernels of layer_norm and layer_norm_gradient for dense rows of n elements
 /// (core/op/attributes.h).
 struct Normalization {
   void (*rows)(const void* x, const void* weight, const void* bias, Index rows, Index n, double epsilon, void* out);
-  /// Computes the gradient of x and adds those of weight and bias to ct_weight and ct_bias.
+  /// Computes the gradient of x, and adds the gradients of weight and bias to ct_weight
+  /// and ct_bias.
   /// `work` has room for 2 n elements.
   void (*gradient)(const void* x, const void* weight, const void* ct, Index rows, Index n, double epsilon, void* out,
                    double* ct_weight, double* ct_bias, void* work);
 };
 
 /// Factorizations of one small matrix of float32 or float64, row-major without gaps. Elements
-/// are finite. For qr, eigh and svd they are also of moderate size, so that squares neither
-/// overflow nor vanish.
+/// are finite. For qr, eigh and svd they are also of moderate size, so that their squares neither
+/// overflow nor underflow.
 struct SmallLinalg {
   /// Replaces the lower triangle of a [n, n] by l, where a = l l^T, and the upper one by 0.
   /// Returns false if a is not positive definite.
   bool (*cholesky)(void* a, Index n);
-  /// Replaces a [m, n] by its packed factors. Row i was exchanged with row exchanges[i].
+  /// Replaces a [m, n] by its packed factors. Step i exchanged row i with row exchanges[i].
   void (*lu)(void* a, Index m, Index n, std::int32_t* exchanges);
   /// Replaces b [n, k] by t^-1 b for a triangular matrix t with the given steps.
   void (*triangular_solve)(const void* t, Index row_step, Index column_step, bool lower, bool unit, Index n, void* b,
@@ -126,8 +128,8 @@ struct SmallLinalg {
   /// and the rows of y [k, k] those of u^T. A null y means that u is not needed. Returns false
   /// if the iteration does not converge.
   bool (*svd)(void* x, Index k, Index n, void* y, void* s);
-  /// Fills the rows of x [rows, n] from `known` on with vectors that are orthonormal to each other
-  /// and to the rows before, which are orthonormal.
+  /// Fills rows known, known + 1, ... of x [rows, n] with vectors that extend the rows before them,
+  /// which are orthonormal, to an orthonormal set.
   void (*complete)(void* x, Index known, Index rows, Index n);
 };
 
@@ -149,9 +151,9 @@ struct Kernels {
   ByOp<BlockKernel, OpId::abs, OpId::full> elementwise;
   BlockKernel convert[dtype_count][dtype_count];  // [from][to]
   BlockKernel where[dtype_count];                 // in: condition, x, y
-  /// Runs a chain: the links one after the other on elements i < n of `arrays`. The first link
-  /// loads. Each element is read and written at its own index only, so the same array may be read
-  /// and written. For float32 and float64.
+  /// Interprets a chain (chain.h): applies its links in order to elements i < n of `arrays`.
+  /// The first link must load a value. Element i of a result depends on elements i only,
+  /// so one array may be both read and written. For float32 and float64.
   void (*chain[dtype_count])(const Link* links, Index count, char* const* arrays, Index n);
   ByOp<Reduction, OpId::sum, OpId::argmax> reduce;
   ByOp<ArgReduction, OpId::argmax, OpId::softmax> arg_reduce;
@@ -169,11 +171,13 @@ struct Kernels {
   void (*tiny_matmul[dtype_count])(void* out, const void* a, const void* b, Index m, Index k, Index n, Index a_stride,
                                    Index b_stride);
   SmallLinalg small_linalg[dtype_count];  // float32 and float64
-  /// Computes rows of a convolution: out[r * out_step + j] (+)= the sum over t < taps
+  /// Computes rows of a convolution: out[r * out_step + j] = the sum over t < taps
   /// of w[t * results + r] * x[offsets[t] + j], for r < results and j < n, wrapping in integers.
-  /// `results` is at most `weighed_results` for floats, which fit into the registers,
-  /// and 1 for integers. The kernel reads up to two vectors of x where there is one element.
-  /// Not for bool, nor for sixteen-bit floats.
+  /// If `accumulate` is true, it adds the sum to `out` instead. `results` is at most
+  /// `weighed_results` for floats, so that the sums fit into the registers, and 1 for integers.
+  /// The kernel loads up to two whole vectors of x from each position where it needs at least one
+  /// element, so that much must be readable. There are no kernels for bool and for sixteen-bit
+  /// floats.
   Index weighed_results;
   void (*weigh_rows[dtype_count])(void* out, Index out_step, const void* x, const void* w, const Index* offsets,
                                   Index taps, Index results, Index n, bool accumulate);
@@ -187,13 +191,16 @@ struct Kernels {
   /// Sets out[i] to the word of `key` at 64-bit counter first + i: the exclusive or of both halves
   /// of Threefry-2x32.
   void (*random_bits)(std::uint32_t* out, std::uint32_t key0, std::uint32_t key1, std::uint64_t first, Index n);
-  /// The same, but keeps both halves, the first one in the high word.
+  /// Sets out[i] to both halves of the Threefry-2x32 block of `key` at counter first + i,
+  /// the first half in the high word.
   void (*random_words)(std::uint64_t* out, std::uint32_t key0, std::uint32_t key1, std::uint64_t first, Index n);
-  /// Computes floats in [low, high) from the same counters, as UniformAttributes defines them.
+  /// Computes n floats in [low, high) from the counters first, first + 1, ...,
+  /// as UniformAttributes specifies.
   void (*random_uniform[dtype_count])(void* out, std::uint32_t key0, std::uint32_t key1, std::uint64_t first, Index n,
                                       double low, double high);
-  /// Copies past the caches. The writer calls end_streams() before others may read. Null if the set
-  /// has no such store.
+  /// Copies with non-temporal stores, which bypass the caches. The writing thread must call
+  /// end_streams() before other threads read the data. Both functions are null if the instruction
+  /// set has no such stores.
   void (*stream_bytes)(char* to, const char* from, Index bytes);
   void (*end_streams)();
 };

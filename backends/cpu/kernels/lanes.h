@@ -57,7 +57,8 @@ struct Lanes {
   Vec<T> values;
 
   STAVE_INLINE Lanes(Vec<T> values) : values(values) {}
-  /// Makes an operand of a number. As an operand of a tensor, it takes the dtype T.
+  /// Converts a number to an operand of dtype T, as a tensor converts a number operand
+  /// to its dtype.
   template <class N>
     requires(std::is_arithmetic_v<N>)
   STAVE_INLINE Lanes(N number) : values(static_cast<T>(static_cast<double>(number))) {}
@@ -144,7 +145,8 @@ struct OwnLoop {
   }
 };
 
-/// Returns the loop of F. k... are the operands found so far, and X... as many Lanes.
+/// Returns the loop of F. It finds the number of operands that F takes by adding one at a time:
+/// k... are the indices of the operands so far, and X... is a list of as many Lanes<T>.
 template <class T, class F, class... X, int... k>
 constexpr stave_detail::Loop loop_of(F f, std::integer_sequence<int, k...> = {}) {
   constexpr int next = sizeof...(k);

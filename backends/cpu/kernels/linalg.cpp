@@ -3,7 +3,7 @@
 // qr and the reduction to tridiagonal form use Householder reflections, with the signs of LAPACK's
 // dlarfg. Eigenvalues of tridiagonal matrices use implicit QL steps (Bowdler, Martin, Reinsch,
 // Wilkinson 1968). svd uses one-sided Jacobi rotations (Hestenes 1958; the order of de Rijk 1989),
-// which need neither another form nor a second method for the vectors.
+// which need neither a reduction to another form nor a second method for the singular vectors.
 #include <stave/backends/cpu/kernels/fill.h>
 
 namespace STAVE_KERNELS {
@@ -33,7 +33,7 @@ struct Small {
       y[i] = t;
     }
   }
-  /// Returns the dot product. It has eight partial sums, so that they fit a vector.
+  /// Returns the dot product. It uses eight partial sums, so that compilers can vectorise the loop.
   static STAVE_INLINE T dot(const T* x, const T* y, Index n) {
     T sums[8] = {};
     Index i = 0;
@@ -204,7 +204,7 @@ struct Small {
         for (; i >= first; --i) {
           const T f = s * e[i], b = c * e[i], length = root(f * f + g * g);
           e[i + 1] = length;
-          if (length == 0) {  // the matrix has split here
+          if (length == 0) {  // the matrix splits into two blocks here
             d[i + 1] -= p;
             e[last] = 0;
             break;
@@ -266,7 +266,7 @@ struct Small {
         squares[i] = dot(x + i * n, x + i * n, n);
         largest = squares[i] > largest ? squares[i] : largest;
       }
-      // The square of a row that is only rounding errors.
+      // A row whose squared length is at most this consists of rounding errors.
       const T rounding = largest * epsilon * epsilon;
       for (Index i = 0; i < k; ++i) {
         Index longest = i;
@@ -295,9 +295,9 @@ struct Small {
     return true;
   }
 
-  /// Makes orthogonal rows, given with their squares, orthonormal, and computes their lengths
-  /// in descending order. A row that is only rounding error relative to the longest has
-  /// no direction; it gets one.
+  /// Scales orthogonal rows to unit length, orders them by descending length, and replaces their
+  /// squared lengths by their lengths. A row that is only rounding error relative to the longest
+  /// has no direction of its own. Unless y is null, such rows are replaced by `complete`.
   static void finish(T* x, Index k, Index n, T* y, T* squares) {
     for (Index i = 0; i < k; ++i) {
       Index longest = i;
@@ -325,7 +325,7 @@ struct Small {
     T* const x = static_cast<T*>(matrix);
     for (Index i = known; i < rows; ++i) {
       T* const row = x + i * n;
-      // The part of each axis that lies in the span of the rows before.
+      // Sets row[j] to the squared length of the part of axis j in the span of the rows before.
       for (Index j = 0; j < n; ++j) row[j] = 0;
       for (Index r = 0; r < i; ++r)
         for (Index j = 0; j < n; ++j) row[j] += x[r * n + j] * x[r * n + j];

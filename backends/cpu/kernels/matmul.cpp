@@ -20,7 +20,7 @@ void multiply_add(void* out, const void* a, const void* b, Index n) {
   for (; j < n; ++j) to[j] = (V(to[j]) + V(factor) * V(from[j]))[0];
 }
 
-/// Multiplies each row of a by b, whose rows are in `width` registers each.
+/// Multiplies each row of a by b. Each row of b is held in `width` registers.
 template <class T, int width>
 STAVE_INLINE void tiny_rows(T* out, const T* a, const T* b, Index m, Index k, Index n, Index a_stride, Index b_stride) {
   using V = Vec<T>;

@@ -1,7 +1,7 @@
-// Kernels that normalise rows by their own mean and variance, and the gradient. A row is read
-// from memory once; after its first sum it is in a cache. Sums of floats are computed in pieces
-// that are added in double. A row whose squares overflow or vanish is normalised in units
-// of its largest element.
+// Kernels of layer_norm, which normalises each row by its own mean and variance,
+// and of its gradient. A row is read from memory once; after its first sum it is in a cache.
+// Sums of floats are computed in pieces that are added in double. A row whose squares overflow
+// or underflow is normalised in units of its largest element.
 #include <cstdint>
 #include <limits>
 
@@ -20,7 +20,7 @@ template <class T>
 struct Rows {
   using V = Vec<T>;
   static constexpr int lanes = V::lanes;
-  static constexpr Index piece = 64 * lanes;  // elements
+  static constexpr Index piece = 64 * lanes;  // the elements that are summed in T
   static constexpr int ways = 4;
 
   /// Returns the first n lanes of v, and 0 in the others.
@@ -29,9 +29,8 @@ struct Rows {
     v.store(values);
     return load_some<T>(values, n);
   }
-  static STAVE_INLINE V product(V a, V b) {  // 0 where either is
-    return select((a == V(0)) | (b == V(0)), V(0), a * b);
-  }
+  // Returns a b, and 0 where a or b is 0, even if the other is infinite or NaN.
+  static STAVE_INLINE V product(V a, V b) { return select((a == V(0)) | (b == V(0)), V(0), a * b); }
   static STAVE_INLINE double across(V v) {
     T all[lanes];
     v.store(all);
@@ -73,14 +72,15 @@ struct Rows {
     return total;
   }
 
-  /// The statistics of a row: h = (scale x - near) inverse + offset, where `scale` is a power
-  /// of two. `near` is the mean of scale x as first summed, and the mean difference from it gives
-  /// the correction `offset`.
+  /// The statistics of a row x. The normalised row is h = (scale x - near) inverse + offset,
+  /// where `scale` is a power of two. `near` is the mean of scale x, rounded to T,
+  /// and the mean of scale x - near gives the correction `offset`.
   struct Statistics {
     T scale, near, inverse, offset;
-    double spread;  // variance and epsilon, of scale x
+    double spread;  // variance + epsilon, for scale x
     STAVE_INLINE V h(V v) const { return multiply_add(v * V(scale) - V(near), V(inverse), V(offset)); }
-    STAVE_INLINE T slope() const { return inverse * scale; }  // 1 / sqrt(variance + epsilon), of x
+    // Returns 1 / sqrt(variance + epsilon), for x itself.
+    STAVE_INLINE T slope() const { return inverse * scale; }
   };
   static STAVE_INLINE Statistics statistics(const T* x, Index n, double epsilon, T scale) {
     const auto count = static_cast<double>(n);
@@ -95,19 +95,20 @@ struct Rows {
     const double inverse = spread == 0 ? 1 : 1 / __builtin_sqrt(spread);
     return {scale, near, static_cast<T>(inverse), static_cast<T>(-off * inverse), spread};
   }
-  /// Computes the statistics of x times about 1 / its largest element, for rows whose squares
-  /// or sums overflow, or whose squares vanish although epsilon does not outweigh them.
+  /// Computes the statistics of a row whose squares or sums overflow, or whose squares underflow
+  /// although epsilon does not outweigh them. `scale` is then a power of two near 1 / the largest
+  /// element.
   static Statistics rescaled(const T* x, Index n, double epsilon, const Statistics& plain) {
     constexpr double finite = static_cast<double>(std::numeric_limits<T>::max());
     double largest = 0;
     for (Index i = 0; i < n; ++i) {
       const double size = __builtin_fabs(static_cast<double>(x[i]));
-      if (!(size <= finite)) return plain;  // infinite or NaN: so are the results
+      if (!(size <= finite)) return plain;  // x[i] is infinite or NaN, and so are the results
       largest = size > largest ? size : largest;
     }
     if (largest == 0) return plain;
     constexpr int bias = 1023,
-                  // The reciprocal is a normal number, too.
+                  // The largest exponent for which the reciprocal is a normal number, too.
         most = std::numeric_limits<T>::max_exponent - 2;
     const int exponent = static_cast<int>(__builtin_bit_cast(std::uint64_t, largest) >> 52) - bias;
     const int by = exponent > most ? -most : exponent < -most ? most : -exponent;
@@ -140,10 +141,12 @@ struct Rows {
 
   // ---- the gradient -----------------------------------------------------------------------------
 
-  /// The sums of one row. Its contributions to the sums over rows are added in place.
+  /// The sums along one row that the gradient of x needs, where u = weight ct and h
+  /// is the normalised row. sums_of_row adds the row's terms of the gradients of weight and bias,
+  /// which are sums over rows, directly to gh_sum and g_sum.
   struct Sums {
-    double u = 0, uh = 0;  // u = weight ct
-    bool any = false;      // some u is not 0
+    double u = 0, uh = 0;  // the sums of u and of u h
+    bool any = false;      // true if some u is not 0
   };
   static STAVE_INLINE Sums sums_of_row(const T* x, const T* w, const T* g, Index n, Statistics s, T* gh_sum, T* g_sum) {
     Sums total;
@@ -194,7 +197,8 @@ struct Rows {
 
   static void gradient(const void* in, const void* weight, const void* ct, Index rows, Index n, double epsilon,
                        void* out, double* ct_weight, double* ct_bias, void* work) {
-    constexpr Index group = 16;  // rows whose sums are added in T, not in double
+    // The number of rows whose terms are summed in T before they are added in double.
+    constexpr Index group = 16;
     const T* const w = static_cast<const T*>(weight);
     T *const gh_sum = static_cast<T*>(work), *const g_sum = gh_sum + n;
     for (Index first = 0; first < rows; first += group) {

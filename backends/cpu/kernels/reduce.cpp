@@ -2,8 +2,8 @@
 //
 // Accuracy: float32 and sixteen-bit floats accumulate in double. float64 sums are compensated:
 // groups of eight are added as a tree, and the rounding errors of the running sum (Knuth's TwoSum)
-// are summed separately. Both are about as fast as memory delivers. The way in which the work
-// is split changes neither by more than the last bit of that wider sum.
+// are summed separately. Both methods are about as fast as memory delivers the elements.
+// The way in which the work is split changes the accumulated sum by at most its last bit.
 #include <stave/backends/cpu/kernels/fill.h>
 #include <stave/backends/cpu/kernels/half.h>
 #include <stave/backends/cpu/kernels/two_sum.h>
@@ -60,7 +60,7 @@ struct MaxOf {
   template <class V>
   static STAVE_INLINE V both(V a, V b) {
     return select((a > b) | (a != a), a, b);
-  }  // NaN stays
+  }  // a NaN in a or b is the result
   template <class V>
   static STAVE_INLINE V of_numbers(V a, V b) {
     return select(a > b, a, b);
@@ -81,7 +81,8 @@ struct MinOf {
     return select(a < b, a, b);
   }
 };
-/// The same for numbers without NaN: one instruction, which may lose a NaN.
+/// A faster form of C, for elements none of which is NaN. Its `both` is a single minimum or maximum
+/// instruction, which does not propagate NaN.
 template <class C>
 struct OfNumbers {
   template <class V>
@@ -108,12 +109,12 @@ template <class T, class A>
 STAVE_INLINE Vec<A> load_as(const T* from) {
   if constexpr (sizeof(T) == sizeof(A)) {
     return Vec<A>::load(from);
-  } else {  // float as double: half a register of input
+  } else {  // float to double: the input fills half a register
     typedef T Half __attribute__((vector_size(STAVE_VECTOR_BYTES / 2), aligned(alignof(T)), may_alias));
     return {__builtin_convertvector(*reinterpret_cast<const Half*>(from), typename Vec<A>::Raw)};
   }
 }
-/// Prefetches the elements that come 2 KiB after these n. The processor alone prefetches too
+/// Prefetches the n elements that begin 2 KiB after x. The processor by itself prefetches too
 /// late (measured: up to a fifth of the time of reading from memory; no effect if the data
 /// is in a cache).
 template <Index n, class T>
@@ -160,7 +161,8 @@ struct Plain {
     }
     return fold_ways<C>(sums);
   }
-  /// The same, but detects NaN separately, because otherwise all steps would wait for it.
+  /// Like fold_groups, but detects NaN separately. A check for NaN in each step would make all
+  /// later steps wait for it.
   static STAVE_INLINE A fold_groups_of_numbers(const T* x, Index n, Index& i) {
     V sums[ways], nan[2] = {V(0), V(0)};
     for (V& sum : sums) sum = V(C::template neutral<A>());
@@ -348,7 +350,8 @@ void set(Reduction* row, Dtype dtype) {
   using R = std::conditional_t<is_half<T>, Widened<C, T, A>, Plain<C, T, A>>;
   row[static_cast<int>(dtype)] = reduction<R>(1, sizeof(A));
 }
-/// Sums and products of signed integers have the same bits as those of unsigned ones.
+/// Sets the kernels of sums or products. Signed integers are computed as unsigned ones,
+/// which gives the same bits.
 template <class C>
 void fill_arithmetic(Reduction* row) {
 #define X(name, type) set<C, stave::BitsOf<type>, stave::BitsOf<type>>(row, Dtype::name);

@@ -1,9 +1,9 @@
-// Scan kernels. They process one element of a column after the other; columns side by side
-// are vector loops.
+// Scan kernels. They process the elements of a column one after the other, and adjacent columns
+// together, in vector loops.
 //
-// Accuracy: float32 and sixteen-bit floats are computed in double. float64 sums carry the sum
-// of their rounding errors (Neumaier, "Rundungsfehleranalyse einiger Verfahren zur Summation
-// endlicher Summen", 1974; the error by Knuth's TwoSum).
+// Accuracy: float32 and sixteen-bit floats are computed in double. float64 sums are compensated:
+// the rounding errors of the running sum are summed separately (Neumaier, "Rundungsfehleranalyse
+// einiger Verfahren zur Summation endlicher Summen", 1974). Knuth's TwoSum gives each error.
 #include <limits>
 
 #include <stave/backends/cpu/kernels/fill.h>

@@ -1,9 +1,9 @@
-// Softmax and log_softmax of rows, of columns side by side, and of long rows by pieces.
+// Kernels of softmax and log_softmax, for rows, for adjacent columns, and for long rows in pieces.
 //
-// Accuracy: exp(x - max) is computed in the dtype. float32 is summed in double. float64 sums
-// carry their rounding errors, as those of `sum` do. If one element has all of the weight,
-// the result is the logarithm of the sum, 1 + rest, alone. log1p(rest) has the digits of the rest,
-// which is therefore summed separately.
+// Accuracy: the weights exp(x - max) are computed in the dtype. float32 is summed in double.
+// float64 sums are compensated, as those of the operation `sum` (reduce.cpp). If one element has
+// almost all of the weight, its log_softmax is -log(1 + rest), where `rest` is the sum of the other
+// weights. log1p(rest) keeps the digits of `rest`, which is therefore summed separately.
 //
 // -inf needs care in one place. If all elements of a part of a row are -inf, 0 is subtracted
 // instead of the maximum, so that the part's sum is 0 and not NaN. If this is true for a whole row,
@@ -35,7 +35,7 @@ STAVE_INLINE Vec<T> load_rest(const T* x, Index n) {
   return select(given, load_some<T>(x, n), Vec<T>(-__builtin_inf()));
 }
 
-/// Returns the larger value. It may lose a NaN in x, whose exponential makes the sum NaN anyway.
+/// Returns the larger value. It may drop a NaN in x, whose exponential makes the sum NaN anyway.
 template <class X>
 STAVE_INLINE X larger(X x, X max) {
   return select(x > max, x, max);
@@ -94,8 +94,8 @@ struct Sums<double> {
   }
 };
 
-/// The same for a logarithm: the second part keeps what the first, near 1, would round away.
-/// For float64 this is the sum of the rounding errors.
+/// Running sums of weights for a logarithm, in two parts. The second part keeps the digits
+/// that the first part, near 1, would round away. For float64 it is the sum of the rounding errors.
 template <class T>
 struct SumsForLogarithm : Sums<T> {};
 /// For float32, the first part is the number of weights that are 1, and the second part is the sum
@@ -131,9 +131,10 @@ struct SumsForLogarithm<float> {
 
 // ---- the results of elements --------------------------------------------------------------------
 
-/// softmax: the weights exp(x - max), which are stored in the result until their sum is known,
-/// divided by it. If there is a fused multiply-add, floats are multiplied by the inverse in two
-/// parts. This is faster, and avoids the error that a rounded sum would give to a whole row.
+/// The elements of softmax: the weights exp(x - max), divided by their sum.
+/// The weights are stored in the result until their sum is known. If there is a fused multiply-add,
+/// a float32 weight is multiplied by the inverse of the sum, which is held in two parts.
+/// This is faster, and avoids the error that a rounded sum would give to all elements of a row.
 template <class T>
 struct OfWeights {
   using V = Vec<T>;
@@ -157,7 +158,7 @@ struct OfWeights {
   }
 };
 
-/// log_softmax, computed from the elements themselves.
+/// The elements of log_softmax: x - max - log(sum), computed from x; no weights are stored.
 template <class T>
 struct OfLogarithms {
   using V = Vec<T>;
@@ -196,8 +197,9 @@ struct Kernel {
     return all[0];
   }
 
-  /// Returns the sum of exp(x - max). If `keep`, the weights are stored in `weights`, and those
-  /// that do not fill a vector in `rest`. It prefetches the elements at `next`.
+  /// Returns the maximum and the sum of the weights exp(x - max). If `keep` is true,
+  /// it stores the weights of whole vectors in `weights`. `rest` receives the weights that do
+  /// not fill a vector. It prefetches n elements from `next` on.
   template <bool keep>
   static STAVE_INLINE SoftmaxTotal weigh(const T* x, Index n, const T* next, [[maybe_unused]] T* weights, V& rest) {
     SoftmaxTotal total;
@@ -250,7 +252,7 @@ struct Kernel {
     total->lost += next->lost * after;
   }
   static void fold(const void* in, Index n, SoftmaxTotal* total) {
-    constexpr Index block = 2048;  // it stays in the L1 cache from its maximum to its sum
+    constexpr Index block = 2048;  // the L1 cache holds a block while it is read twice
     const T* x = static_cast<const T*>(in);
     for (Index i = 0; i < n; i += block) {
       const Index count = n - i < block ? n - i : block;
@@ -284,7 +286,7 @@ struct Kernel {
     body(
         c, [=](const T* x) { return load_some<T>(x, rest); }, [=](V v, T* to) { store_some(v, to, rest); });
   }
-  /// The running maxima and sums of columns side by side.
+  /// The running maxima and sums of adjacent columns.
   struct Totals {
     alignas(64) T max[softmax_columns];
     alignas(64) double sums[softmax_columns], losts[S::planes == 2 ? softmax_columns : 1];
@@ -305,8 +307,8 @@ struct Kernel {
     for (; r + 4 <= rows; r += 4) body.template operator()<4>(r);
     for (; r < rows; ++r) body.template operator()<1>(r);
   }
-  /// Updates the maxima with more rows, and rescales the sums so far to exp(x - max)
-  /// for the new maxima.
+  /// Updates the maxima of columns with more rows, and rescales the sums so far,
+  /// so that they become sums of exp(x - max) with the new maxima.
   static STAVE_INLINE void raise(const T* x, Index stride, Index rows, Index n, Totals& totals) {
     alignas(64) T before[softmax_columns];
     __builtin_memcpy(before, totals.max, sizeof before);
@@ -376,7 +378,8 @@ struct Kernel {
 };
 
 // ---- gradients ----------------------------------------------------------------------------------
-// The rows are dense. core/ops/softmax.cpp has the formulas and defines a winner.
+// The rows are dense. core/ops/softmax.cpp has the formulas. A winner is an element with more
+// than half of the weight; sums that include it would lose digits, so it is treated separately.
 
 template <class T>
 struct Gradients {
@@ -403,7 +406,8 @@ struct Gradients {
   }
   static STAVE_INLINE V scaled(V a, V b) { return select((a == V(0)) | (b == V(0)), V(0), a * b); }
 
-  /// Computes y (e - sum(y e)), where e is ct minus the winner's cotangent.
+  /// Computes y (e - sum(y e)), where e = ct - ct[k] and k is the element with y > 0.5, the winner.
+  /// If there is none, e = ct. The subtraction avoids cancellation.
   static void softmax_row(const T* y, const T* ct, Index n, T* to) {
     const V winner(static_cast<T>(sum_of(y, ct, n, [](V p, V c) { return select(p > V(0.5), c, V(0)); })));
     const auto weigh = [&](V p, V c) { return scaled(c - winner, p); };
@@ -412,7 +416,7 @@ struct Gradients {
   }
 
   /// Computes ct - p sum(ct) with p = softmax(x). For the winner, whose weight exp(x - max) is 1,
-  /// it is (ct r - c) / (1 + r), where r is the sum of the other weights and c that of the other
+  /// this is (ct r - c) / (1 + r), where r is the sum of the other weights and c that of the other
   /// cotangents.
   static void log_softmax_row(const T* x, const T* ct, Index n, T* to) {
     const T max = Kernel<OfLogarithms, T>::max_of(x, n);
@@ -431,7 +435,7 @@ struct Gradients {
       winner = static_cast<T>(((own == 0 ? 0 : own * rest) - others) / (1 + rest));
     }
     const V share(total == 0 ? T(0) : static_cast<T>(total / weights));
-    // 0 / 0 and inf / inf are not weights: the results are NaN.
+    // If the sum of the weights is 0 or NaN, the results are NaN.
     const V nothing(weights > 0 ? T(0) : static_cast<T>(__builtin_nan("")));
     map(to, ct, n, to, [&](V weight, V c) { return c - scaled(weight + nothing, share); });
     if (at >= 0) to[at] = winner;

@@ -1,5 +1,6 @@
-// Copies past the caches, for results that are too large to stay in a cache. A normal store
-// that misses would first read the line that it overwrites.
+// Copies with non-temporal stores, which bypass the caches, for results that are too large
+// to stay in a cache. A normal store that misses the cache would first read the cache line that it
+// overwrites.
 #include <stave/backends/cpu/kernels/fill.h>
 
 #include <machine.h>

@@ -1,4 +1,5 @@
-// The kernels of elementwise operations of one operand, derived from their structs.
+// Kernels of the unary elementwise operations, instantiated from the struct of each operation,
+// which has its formula (core/ops/elementwise_ops.h).
 #include <stave/backends/cpu/kernels/elementwise_kernel.h>
 #include <stave/backends/cpu/kernels/fill.h>
 

@@ -3,8 +3,8 @@
 // Elementwise operations use it as their `T` (core/ops/elementwise_ops.h). It has arithmetic
 // that wraps for integers, comparisons that give a Mask, select(mask, a, b), and the functions
 // of vec_math.h. bool is a byte of 0 or 1. Float16 and BFloat16 have no vectors of their own:
-// half.h loads them as floats and stores floats as them. The instruction set's machine.h includes
-// this file and defines the width of a register.
+// half.h converts them to float32 on load and back on store. The instruction set's machine.h
+// includes this file and defines the width of a register.
 #pragma once
 
 #include <type_traits>
@@ -119,14 +119,14 @@ struct Vec {
   friend STAVE_INLINE Vec select(Mask<T> mask, Vec a, Vec b) { return {mask.bits ? a.raw : b.raw}; }
 };
 
-/// The scalar case, so that a formula over Vec also compiles for a scalar.
+/// Selects between two scalars, so that a formula for Vec also compiles for a scalar.
 template <class T>
 STAVE_INLINE T select(bool condition, T a, T b) {
   return condition ? a : b;
 }
 
-/// Returns a * b, wrapping for integers. It computes in unsigned integers, because narrow ones
-/// would be multiplied as int, which may overflow.
+/// Returns a * b, wrapping for integers. It computes in unsigned integers, because C++ would
+/// multiply narrow integers as int, which may overflow.
 template <class T>
 STAVE_INLINE T times(T a, T b) {
   if constexpr (std::is_integral_v<T>) return static_cast<T>(1u * a * b);
@@ -147,7 +147,7 @@ template <class Halves, class Raw, int... lane>
 STAVE_INLINE Halves low_halves(Raw a, Raw b, std::integer_sequence<int, lane...>) {
   return __builtin_shufflevector(reinterpret_cast<Halves>(a), reinterpret_cast<Halves>(b), (2 * lane)...);
 }
-/// Returns the low byte of each lane, in one vector, for as many vectors as a lane has bytes.
+/// Returns one vector that has the low byte of each lane of sizeof(Lane) vectors.
 /// Compilers would narrow a single vector one lane at a time.
 template <class Lane, class Raw>
 STAVE_INLINE auto low_bytes(const Raw* vectors) {
@@ -163,7 +163,7 @@ STAVE_INLINE auto low_bytes(const Raw* vectors) {
     return low_bytes<Half>(halves);
   }
 }
-/// The same for as many masks as a lane has bytes.
+/// Stores as many masks as a lane has bytes, as bytes of 0 and 1, one for each lane.
 template <class T>
 STAVE_INLINE void store_booleans(const Mask<T>* masks, void* to) {
   constexpr int group = sizeof(typename Mask<T>::Lane);

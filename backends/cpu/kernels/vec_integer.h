@@ -1,4 +1,5 @@
-// Bits, remainders, and powers of integers.
+// Functions of Vec<T> for operations on bits, remainders, floored quotients,
+// and powers of integers.
 #pragma once
 
 #include <stave/backends/cpu/kernels/vec_polynomial.h>
@@ -13,7 +14,7 @@ STAVE_INLINE Mask<T> signbit(Vec<T> x) {
   return {reinterpret_cast<typename Mask<T>::Raw>(x.raw) < typename Mask<T>::Raw{}};
 }
 /// Returns the float that follows x in the direction of y, or y if they are equal. Floats
-/// of one sign have the order of their bits.
+/// of one sign are ordered like their bits, so the bits of neighbours differ by 1 as integers.
 template <class T>
   requires is_real<T>
 STAVE_INLINE Vec<T> nextafter(Vec<T> x, Vec<T> y) {
@@ -84,8 +85,9 @@ STAVE_INLINE Vec<T> fmod_by_lanes(Vec<T> a, Vec<T> b) {
   for (int i = 0; i < Vec<T>::lanes; ++i) r.raw[i] = fmod_of(a.raw[i], b.raw[i]);
   return r;
 }
-/// Returns C's fmod, exactly. If the quotient is below 2^22, a - trunc(a / b) b is exact with one
-/// rounding. The quotient is too large by one at most, if a / b was rounded up to an integer.
+/// Returns C's fmod, exactly. If the quotient is below 2^22, a - trunc(a / b) b is exact when
+/// it is computed with one rounding. trunc(a / b) is too large by one if a / b was rounded up
+/// to an integer; the remainder then has the wrong sign and is corrected.
 template <class T>
 STAVE_INLINE Vec<T> fmod(Vec<T> a, Vec<T> b) {
   if constexpr (!has_fma) return fmod_by_lanes(a, b);
@@ -96,7 +98,7 @@ STAVE_INLINE Vec<T> fmod(Vec<T> a, Vec<T> b) {
   Mask<T> crossed = ((r < Vec<T>(0)) & (a > Vec<T>(0))) | ((r > Vec<T>(0)) & (a < Vec<T>(0)));
   return select(crossed, r + copysign(b, a), r);
 }
-/// Returns Python's %: it has the sign of b, even if it is zero.
+/// Returns Python's a % b: a remainder that has the sign of b, even if it is zero.
 template <class T>
   requires is_real<T>
 STAVE_INLINE Vec<T> remainder(Vec<T> a, Vec<T> b) {
@@ -104,8 +106,8 @@ STAVE_INLINE Vec<T> remainder(Vec<T> a, Vec<T> b) {
   Vec<T> moved = select((r < zero) ^ (b < zero), r + b, r);
   return select(r == zero, copysign(zero, b), moved);
 }
-/// The same for integers. The remainder by 0 is 0. INT_MIN % -1 would trap, so it computes % 1
-/// instead of % -1; both are 0.
+/// Returns Python's a % b for integers. The remainder by 0 is 0. INT_MIN % -1 would trap,
+/// so the function computes a % 1 instead of a % -1; both are 0.
 template <class T>
   requires(!is_real<T>)
 STAVE_INLINE Vec<T> remainder(Vec<T> a, Vec<T> b) {
@@ -119,8 +121,8 @@ STAVE_INLINE Vec<T> remainder(Vec<T> a, Vec<T> b) {
 
 // ---- floor_divide -------------------------------------------------------------------------------
 
-/// Rounds the quotient down. The float quotient is an integer or lies between two. If it
-/// is an integer, but the remainder is at least half of b, the exact quotient is below it and was
+/// Returns a / b, rounded down to an integer. If the float quotient is an integer,
+/// but the remainder is at least half of b, the exact quotient is below this integer and was
 /// rounded up (a quotient of floats never lies halfway between two integers). From 2^24 (2^53) on,
 /// the result is the rounded quotient.
 template <class T>
@@ -128,12 +130,12 @@ template <class T>
 STAVE_INLINE Vec<T> floor_divide(Vec<T> a, Vec<T> b) {
   Vec<T> quotient = a / b, whole = floor(quotient), r = abs(remainder(a, b));
   Mask<T> rounded = (whole == quotient) & (abs(whole) <= Vec<T>(sizeof(T) == 4 ? 0x1p24 : 0x1p53));
-  rounded = rounded & ~(abs(b) - r > r);  // also if both are infinite: -1 / inf rounds to -1
+  rounded = rounded & ~(abs(b) - r > r);  // also true for infinite b and r: floor(-1 / inf) is -1
   whole = select(rounded, whole - Vec<T>(1), whole);
   return select(b == Vec<T>(0), quotient, select(isfinite(a), whole, a - a));
 }
-/// The same for integers. The quotient by 0 is 0. INT_MIN / -1 would trap, so it computes -a
-/// instead of a / -1, which wraps.
+/// Returns a / b for integers, rounded down. The quotient by 0 is 0. INT_MIN / -1 would trap,
+/// so the function computes -a, which wraps, instead of a / -1.
 template <class T>
   requires(!is_real<T>)
 STAVE_INLINE Vec<T> floor_divide(Vec<T> a, Vec<T> b) {

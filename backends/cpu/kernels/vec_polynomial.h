@@ -1,4 +1,6 @@
-// Rounding, and the helpers of formulas of floats.
+// Functions of Vec<T> that the approximations of exp, log and other functions use:
+// a fused multiply-add and the evaluation of polynomials. The file also has isinf, isfinite,
+// and the rounding functions of integer vectors, which return their argument.
 #pragma once
 
 #include <stave/backends/cpu/kernels/isa.h>

@@ -17,7 +17,7 @@ STAVE_INLINE Vec<T> erfinv_argument(Vec<T> x) {
   Vec<T> one(1);
   return -select(abs(x) < Vec<T>(0.5), log1p(-(x * x)), log((one - abs(x)) * (one + abs(x))));
 }
-/// Returns ±inf at ±1 and NaN outside.
+/// Returns `inside` where |x| < 1, ±inf at x = ±1, and NaN elsewhere.
 template <class T>
 STAVE_INLINE Vec<T> erfinv_ends(Vec<T> x, Vec<T> inside) {
   Vec<T> infinity(__builtin_inf());
@@ -41,8 +41,8 @@ STAVE_INLINE F64 erfinv(F64 x) {
 }
 
 // ---- functions related to the gamma function ---------------------------------------------------
-// digamma and zeta use core/ops/polygamma.h, in double precision. So for floats the only error
-// is the last rounding.
+// digamma and zeta use core/ops/polygamma.h, in double precision. For float32,
+// the only relevant error is the final rounding.
 
 /// Returns both halves of a vector, rounded to float.
 STAVE_INLINE F32 narrow(F64 low, F64 high) {

@@ -1,11 +1,12 @@
 // Exponentials, logarithms, trigonometric functions, erf.
 //
 // Most of these functions are SLEEF's. Their error bound is 1.0 ulp unless their name has another
-// one. They are called by the name of the instruction set, without SLEEF's own dispatcher.
-// Stave uses SLEEF's deterministic variants (finz, cinz). The others choose a path by the whole
-// vector, so that sin(x) could depend on the neighbours of x, and a vmap'ed program could differ
-// from the loop in the last bit. tests/cpu_backend_test.cpp measures the errors against quadruple
-// precision. Where SLEEF's error is larger, the fix is next to the call.
+// one. Stave calls the functions of its instruction set by name, without SLEEF's own dispatcher.
+// It uses SLEEF's deterministic variants (finz, cinz). The other variants choose a path
+// by the whole vector, so that sin(x) could depend on the neighbours of x, and a program under
+// vmap could differ from the same program in a loop in the last bit. tests/cpu_backend_test.cpp
+// measures the errors against quadruple precision. Where SLEEF's error is larger than the bound,
+// the fix is next to the call.
 #pragma once
 
 #include <stave/backends/cpu/kernels/vec_polynomial.h>

@@ -1,5 +1,5 @@
-// The levels of x86-64 as the psABI defines them, as far as compilers name their features.
-// LZCNT comes with BMI.
+// Checks for the levels of x86-64 that the psABI defines. They cover the features that compilers
+// can name. LZCNT is not checked, because it comes with BMI.
 #pragma once
 
 namespace stave_cpu {

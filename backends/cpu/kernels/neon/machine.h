@@ -46,8 +46,8 @@ STAVE_INLINE void store_float16(F32 x, void* to) {
   vst1_u16(static_cast<std::uint16_t*>(to), vreinterpret_u16_f16(vcvt_f16_f32(x.raw)));
 }
 
-// GCC has no store past the caches except in assembly, and these processors detect long runs
-// of stores themselves.
+// GCC has no intrinsic for non-temporal stores, and ARM processors detect long runs of stores
+// themselves.
 using generic::can_stream;
 using generic::order_streams;
 using generic::stream;

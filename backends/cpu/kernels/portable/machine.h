@@ -1,5 +1,5 @@
-// Primitives for any processor: vectors of 16 bytes as compilers implement them, and functions
-// one lane at a time.
+// Primitives for any processor: vectors of 16 bytes as compilers implement them,
+// and functions that compute one lane at a time.
 #pragma once
 
 #define STAVE_VECTOR_BYTES 16
@@ -12,8 +12,8 @@
 namespace STAVE_KERNELS {
 
 // These macros name SLEEF's functions for vec_math.h, by bound and name:
-// STAVE_SLEEF_WITHIN_F32(u10, exp)(raw) gives each lane's exponential to 1.0 ulp. A machine without
-// SLEEF uses libm, whose bounds are those of the C library.
+// STAVE_SLEEF_WITHIN_F32(u10, exp)(raw) returns the exponential of each lane, with an error
+// of at most 1.0 ulp. A build without SLEEF uses libm, with the error bounds of the C library.
 template <class V, class F, class... Raw>
 STAVE_INLINE V by_lanes(F f, Raw... x) {
   V y{};
@@ -51,8 +51,8 @@ STAVE_INLINE F64 sqrt(F64 x) {
   return {by_lanes<F64::Raw>([](double lane) { return __builtin_sqrt(lane); }, x.raw)};
 }
 
-/// fma is a b + c, rounded once. has_fma is true if that is an instruction; otherwise it takes
-/// longer than two roundings.
+/// fma is a b + c, rounded once. has_fma is true if the machine has an instruction for it;
+/// otherwise fma takes longer than a multiplication and an addition.
 inline constexpr bool has_fma = false;
 using generic::fma;
 
@@ -76,8 +76,9 @@ using generic::load_uint16;
 using generic::store_float16;
 using generic::store_uint16;
 
-/// can_stream is true if there are stores past the caches. stream stores 16 bytes to a multiple
-/// of 16, and order_streams is a fence between these and later stores.
+/// can_stream is true if there are non-temporal stores, which bypass the caches.
+/// stream(to, from) copies 16 bytes with such a store to an address that is a multiple of 16.
+/// order_streams is a fence between these and later stores.
 using generic::can_stream;
 using generic::order_streams;
 using generic::stream;
