@@ -25,12 +25,14 @@ struct MatmulOperand {
   Index batch_step = 0;
 };
 
-/// A plan of products out[i] = a[i] b[i] for i in a batch, repeated for each position of the loops.
+/// A plan of products out[i] = a[i] b[i]. One call of BLAS computes those for i in a batch. There
+/// is one call for each position of the axes `loops`.
 struct MatmulPlan {
   Index m = 0, n = 0, k = 0;
   MatmulOperand a, b;
   Index batch = 1, out_step = 0;
-  // The axes that do not fit into a batch of even steps. Operands: out, a, b (after packing).
+  // The leading axes that are not part of BLAS's batch, whose matrices have a constant step. Their
+  // steps are those of out, a and b, after packing.
   LoopAxes<3> loops;
 };
 
