@@ -3,8 +3,8 @@
 //
 // A freed block may be reused immediately, even if kernels that read it still wait on the stream.
 // All work of a device goes to one stream, so the next use of the block runs after these kernels.
-// This also holds if another thread takes the block: its launches come later on the stream than
-// the launches before the free.
+// This also holds if another thread frees or takes the block: the launches of its next user come
+// later on the stream than the launches before the free.
 #pragma once
 
 #include <array>
