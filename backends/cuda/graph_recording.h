@@ -21,7 +21,7 @@
 
 namespace stave_cuda {
 
-/// Scratch memory shared by several operations that run one after the other.
+/// Scratch memory that operations share, which run one after the other.
 class GraphScratch final : public Scratch {
  public:
   explicit GraphScratch(MemoryCache& memory) : memory_(memory) {}
