@@ -5,7 +5,7 @@
 
 namespace stave_cuda {
 
-/// Records a fault. The first one is kept.
+/// Records a fault, unless a fault is recorded already.
 STAVE_BOTH inline void report(IndexFault* fault, unsigned ticket, int axis, Index index, Index size) {
 #ifdef __CUDA_ARCH__
   if (atomicCAS_system(&fault->taken, 0u, ticket) != 0) return;  // the host accesses it too
