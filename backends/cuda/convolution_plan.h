@@ -124,7 +124,7 @@ class ConvolutionPlan {
 struct PoolLoop {
   const void* from;
   void* to;
-  bool wide;  // true: positions are int64; false: int32
+  bool wide;  // true if positions are int64, false if they are int32
   std::uint64_t elements;
   Divider places[3];  // lengths of the axes of window positions, innermost first
   Index length[3], window[3], stride[3], dilation[3], low[3];

@@ -38,14 +38,14 @@ struct SliceLoop {
   const void* indices = nullptr;
   bool wide_indices = false;  // true if indices are int64, false if they are int32
   bool from_end = true;       // negative indices count from the end
-  int tuple = 0;              // number of indices per lane
+  int tuple = 0;              // the number of indices per lane
   // The axis of `whole` that the first index selects on; errors name the axes by their numbers.
   int first_axis = 0;
   Index tuple_step = 0;
   IndexedAxis axes[inline_indexed_axes];
-  const IndexedAxis* more = nullptr;  // axes that do not fit in `axes`
-  IndexMap<3> lanes;                  // offsets in the indices, in whole and in part
-  IndexMap<2> slice;                  // offsets in whole and in part
+  const IndexedAxis* more = nullptr;  // the axes that do not fit in `axes`
+  IndexMap<3> lanes;                  // maps a lane to offsets in the indices, `whole` and `part`
+  IndexMap<2> slice;                  // maps a unit of a slice to offsets in `whole` and `part`
   std::uint64_t lane_count = 0;
   Divider slice_units;
   void* whole = nullptr;
@@ -60,8 +60,8 @@ class SlicePlan {
     std::size_t batch, at;         // the numbers of axes of each kind
     std::span<const Index> shape;  // the shape of a slice
     std::vector<IndexedAxis> indexed;
-    // Strides of `whole`: `whole_lanes` has those of the batch axes,
-    // `whole_slice` those of the slice.
+    // The strides of `whole` along the batch axes (`whole_lanes`) and along the axes of a slice
+    // (`whole_slice`).
     std::span<const Index> whole_lanes, whole_slice;
     std::span<const Index> part_strides;
   };
@@ -209,7 +209,7 @@ struct ScatterLoop {
   // The updates of one destination are divided into parts of 2^part_bits. The updates of each part
   // are merged first, and then the parts.
   unsigned part_bits;
-  void* partials;  // [parts, elements of a slice]
+  void* partials;  // the merged parts: [parts(), elements of a slice]
 
   /// Returns the number of slices in `partials`. Each part of a destination, except its first, is
   /// merged into a slice. If the part begins at sorted lane j, this is slice j >> part_bits. No two

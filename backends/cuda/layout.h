@@ -11,7 +11,7 @@ namespace stave_cuda {
 
 void run_full(const Launch& launch, const stave::FullAttributes& attributes, const stave::View& out);
 void run_iota(const Launch& launch, const stave::IotaAttributes& attributes, const stave::View& out);
-/// Copies the elements of `in` in row-major order, whatever the shape of `out`.
+/// Copies the elements of `in` to `out` in row-major order. The shapes may differ.
 void run_copy(const Launch& launch, const stave::View& in, const stave::View& out);
 void run_pad(const Launch& launch, const stave::PadAttributes& attributes, const stave::View& in,
              const stave::View& out);

@@ -10,7 +10,7 @@ namespace stave_cuda {
 
 /// How an operand is passed to BLAS.
 enum class Packed : std::uint8_t {
-  no,  // in place
+  no,  // BLAS reads the operand in place.
   // Copied to dense memory. Leading axes along which it is broadcast stay broadcast.
   once,
   // Copied to dense memory with broadcasts written out. Its leading axes then form one axis.
@@ -20,8 +20,8 @@ enum class Packed : std::uint8_t {
 struct MatmulOperand {
   Packed packed = Packed::no;
   bool by_columns = false;  // a matrix is stored column after column
-  Index leading = 0;        // elements from one row (column) to the next
-  // Elements from one matrix of the batch to the next; 0 if it is the same matrix.
+  Index leading = 0;        // the number of elements from one row (or column) to the next
+  // The number of elements from one matrix of the batch to the next; 0 for one repeated matrix.
   Index batch_step = 0;
 };
 

@@ -21,7 +21,7 @@ class KeyPlan {
   /// The keys as a kernel receives them.
   struct Keys {
     const std::uint32_t* words;
-    Index second;  // offset of the second word from the first
+    Index second;  // the offset of a key's second word from its first word
     IndexMap<1> lead;
   };
   Keys with(const IndexMap<1>& lead) const { return {words_, second_, lead}; }
@@ -42,7 +42,7 @@ struct FoldLoop {
 struct DrawLoop {
   KeyPlan::Keys keys;
   std::uint64_t elements;
-  Divider each;  // numbers per key
+  Divider each;  // the number of random numbers per key
   void* out;
   double low, high;
 };

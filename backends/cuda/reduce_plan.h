@@ -43,9 +43,9 @@ struct ReduceArgs {
   unsigned lane_bits, row_lane_bits;
   // The mask of the fold, from extreme_mask().
   std::uint64_t mask;
-  bool columns;  // neighbouring threads have neighbouring outputs
+  bool columns;  // true if neighbouring threads have neighbouring outputs
   bool vectors;
-  bool wide_positions;  // positions are int64
+  bool wide_positions;  // true if positions are int64, false if they are int32
 
   STAVE_BOTH unsigned lanes() const { return 1u << lane_bits; }
   STAVE_BOTH unsigned row_lanes() const { return 1u << row_lane_bits; }

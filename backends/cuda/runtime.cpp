@@ -75,7 +75,7 @@ bool has_context(int index) {
   unsigned flags = 0;
   int active = 0;
   return !get_state || get_state(index, &flags, &active) != CUDA_SUCCESS ||
-         active != 0;  // if unknown, assume a context
+         active != 0;  // If the state is unknown, this assumes that there is a context.
 }
 
 }  // namespace
@@ -432,7 +432,8 @@ void expect_code(int index) {
   switch (status) {
     case cudaErrorNoKernelImageForDevice:
     case cudaErrorInvalidDeviceFunction:
-    // The library has PTX for the driver to translate, but the driver is older than the compiler.
+    // The library contains PTX, but the CUDA driver is older than the compiler that made it, and
+    // cannot translate it.
     case cudaErrorUnsupportedPtxVersion:
     case cudaErrorJitCompilerNotFound:
       cudaGetLastError();

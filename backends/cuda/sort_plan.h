@@ -42,7 +42,7 @@ struct SortArgs {
   std::uint32_t* keys;
   // The place (the index in the batch) of each element, in the order that the sorts so far give.
   std::uint32_t* places;
-  bool wide_positions;  // positions are int64
+  bool wide_positions;  // true if positions are int64, false if they are int32
 };
 
 class SortPlan {

@@ -22,7 +22,7 @@ namespace stave_cuda {
 
 template <class T>
 struct AttentionShared {
-  // One extra column, so that threads that walk down a column use different banks.
+  // One extra column, so that threads that access a column together use different banks.
   T left[score_tile][score_tile + 1], right[score_tile][result_columns<T> + 1];
   T scores[score_tile][score_tile + 1], cotangents[score_tile][score_tile + 1];
   T sum[score_tile][result_columns<T> + 1];

@@ -24,7 +24,7 @@
 
 namespace stave_cuda {
 
-/// The logarithm of the number of threads of a block.
+/// The base-2 logarithm of the number of threads of a block.
 inline constexpr unsigned block_bits = 8;
 static_assert(block_threads == 1u << block_bits);
 

@@ -37,7 +37,7 @@ struct TiledProduct {
 
 template <class T>
 struct ProductTiles {
-  // One extra column, so that threads that walk down a column use different banks.
+  // One extra column, so that threads that access a column together use different banks.
   Factor<T> a[product_tile][product_tile + 1], b[product_tile][product_tile + 1], sums[product_tile][product_tile + 1];
 };
 

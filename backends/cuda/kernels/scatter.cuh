@@ -56,8 +56,8 @@ STAVE_BOTH inline void sort_destinations(const ScatterLoop& loop, Position p) {
   const std::uint64_t i = p.block * p.threads + p.thread;
   if (i < loop.lanes) loop.sorted[i] = loop.destination[loop.order[i]];
 }
-// How each scatter merges a value with an update, or two updates. `a` comes before `b`.
-
+/// How a scatter merges a value with an update, or two updates. `a` comes before `b`. This struct
+/// serves scatter_add, and the following ones the other scatter operations.
 struct Adding {
   template <class S>
   static STAVE_BOTH S merge(S a, S b) {

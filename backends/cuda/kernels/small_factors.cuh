@@ -1,5 +1,5 @@
 // Factorizations of one small matrix by a team (team.cuh). The algorithms are those of
-// backends/cpu/kernels/linalg.cpp, with each step's rows or columns divided among the lanes.
+// backends/cpu/kernels/linalg.cpp. In each step the lanes share the rows or columns of the matrix.
 // Matrices are row-major, and rows are `step` elements apart.
 #pragma once
 
