@@ -1,5 +1,5 @@
-// Parameters of the attention kernels. A block computes one tile, which is some rows and some
-// columns of one matrix of a result.
+// Parameters of the attention kernels. A task is one tile: up to `score_tile` rows and
+// `result_columns` columns of one matrix of the result. A block computes tasks in turn.
 #pragma once
 
 #include <algorithm>
@@ -12,15 +12,15 @@ namespace stave_cuda {
 
 using stave::View;
 
-/// The number of queries, and of keys, in a block of scores.
+/// The number of queries, and of keys, in a tile of scores.
 inline constexpr int score_tile = 32;
-/// The number of columns of a result that a block computes.
+/// The number of columns of the result in a tile.
 template <class T>
 inline constexpr int result_columns = sizeof(T) == 8 ? 32 : 64;
 
 enum class AttentionResult { of_queries, of_keys, of_values, means };
 
-/// One operand, a stack of matrices. Steps are in elements.
+/// One operand, which is a batch of matrices. Steps are in elements.
 struct AttentionOperand {
   const void* data = nullptr;
   Index rows = 0, columns = 0, row_step = 0, column_step = 0;
@@ -30,7 +30,7 @@ struct AttentionArgs {
   enum Operand { q, k, v, total, ct, shift, mask, operands };
 
   AttentionOperand operand[operands];
-  // Maps the number of a matrix to the offset where it begins in each operand.
+  // Maps the index of a matrix in the batch to the offset where it begins in each operand.
   IndexMap<operands> stack;
   bool has_mask, mask_is_bool, causal;
   double scale;
@@ -38,7 +38,7 @@ struct AttentionArgs {
   void* out;
   void* totals;
   Index rows, columns;  // the size of one matrix of the result
-  // The number of tiles along the rows and columns of a matrix, and the number of matrices.
+  // The number of tiles along the rows and the columns of a matrix, and the number of matrices.
   Index row_tiles, column_tiles, matrices;
 
   STAVE_BOTH Index tasks() const { return matrices * row_tiles * column_tiles; }
@@ -46,8 +46,8 @@ struct AttentionArgs {
 
 class AttentionPlan {
  public:
-  /// Plans one kernel. `in` is the inputs of the operation, in its order. `out` is the
-  /// means or one of the gradients.
+  /// Plans one kernel. `in` is the inputs of the operation, in the order of attention.h. `out` is
+  /// the means or one of the gradients.
   AttentionPlan(const stave::AttentionAttributes& attention, AttentionResult result, std::span<const View> in,
                 const View& out)
       : plan_(stack(in[0].shape, 2), strides_of(in, result)) {
@@ -77,7 +77,7 @@ class AttentionPlan {
   static constexpr int operands = AttentionArgs::operands;
 
   static std::span<const Index> stack(std::span<const Index> x, std::size_t kept) { return x.first(x.size() - kept); }
-  /// Returns the strides of the stack axes of each operand. An absent operand gets those of q.
+  /// Returns the strides of each operand's batch axes. An absent operand gets the strides of q.
   static OperandStrides<operands> strides_of(std::span<const View> in, AttentionResult result) {
     const std::size_t given = result == AttentionResult::means ? 3 : 6;
     OperandStrides<operands> strides;

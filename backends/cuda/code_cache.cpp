@@ -29,7 +29,7 @@ std::string Hash::hexadecimal() const { return fmt::format("{:016x}{:016x}", wor
 
 namespace {
 
-/// The first bytes of a file. The code follows.
+/// The header of a cache file. The compiled code follows it.
 struct Head {
   std::array<char, 8> kind{'s', 't', 'a', 'v', 'e', ' ', '1', '\n'};
   std::array<std::uint64_t, 2> key{}, checksum{};

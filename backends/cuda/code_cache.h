@@ -32,8 +32,8 @@ class Hash {
 };
 
 /// Returns the cache folder: $STAVE_CACHE, else $XDG_CACHE_HOME/stave, else ~/.cache/stave.
-/// A variable without an absolute path is ignored. The path is empty if no variable is
-/// left, and then nothing is cached.
+/// A variable whose value is not an absolute path is ignored. The result is empty if no variable
+/// remains; then nothing is cached.
 std::filesystem::path code_folder();
 
 /// Returns the code stored under this key, or nothing if there is no intact file.

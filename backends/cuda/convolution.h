@@ -1,4 +1,4 @@
-// Drivers of convolution and of the positions of maxima in windows.
+// Host functions that compute convolution and the positions of the maxima in pooling windows.
 #pragma once
 
 #include <stave/backends/cuda/launch.h>
@@ -7,8 +7,8 @@
 
 namespace stave_cuda {
 
-/// Computes a convolution. For some images at a time it writes the matrix of windows (im2col) into
-/// scratch memory and multiplies it by run_matmul. `out` is contiguous.
+/// Computes a convolution by im2col. For some images at a time it writes the im2col matrices into
+/// scratch memory and multiplies the weights by them with run_matmul. `out` is contiguous.
 void run_convolution(const Launch& launch, const stave::ConvolutionAttributes& attributes, const stave::View& x,
                      const stave::View& w, const stave::View& out);
 

@@ -1,4 +1,5 @@
-// The plan of convolution and pooling kernels: plain arithmetic, tested without a device.
+// The plans of the convolution and pooling kernels. This is host arithmetic, tested without a
+// device.
 #pragma once
 
 #include <algorithm>
@@ -13,11 +14,11 @@ namespace stave_cuda {
 
 using stave::View;
 
-/// One number per spatial axis. An operation with fewer than three axes has
-/// axes of length 1 before its own.
+/// One number per spatial axis. If an operation has fewer than three spatial axes, axes of length 1
+/// precede its own.
 using Spatial = std::array<Index, 3>;
 
-/// Returns the last `axes` entries of a list, preceded by `fill`.
+/// Returns the last `axes` entries of `all`; the entries before them are `fill`.
 inline Spatial spatial(std::span<const Index> all, std::size_t axes, Index fill) {
   Spatial result{fill, fill, fill};
   std::copy(all.end() - static_cast<std::ptrdiff_t>(axes), all.end(), result.end() - static_cast<std::ptrdiff_t>(axes));
@@ -25,17 +26,18 @@ inline Spatial spatial(std::span<const Index> all, std::size_t axes, Index fill)
 }
 constexpr Index volume(const Spatial& lengths) { return lengths[0] * lengths[1] * lengths[2]; }
 
-/// One axis of the matrix of windows. It either steps through x, or moves the window or an element
-/// of it along a spatial axis.
+/// One axis of the im2col matrices. It enumerates images, groups or channels of x, or, along one
+/// spatial axis, the positions of the window or the elements within the window.
 struct WindowAxis {
   Divider length;
-  Index step = 0;  // step in x, in elements
+  Index step = 0;  // for images, groups and channels: the step in x, in elements
   int spatial = -1;
-  Index scale = 0;  // positions along the spatial axis
+  // Along a spatial axis: the number of positions of x by which one step of this axis moves.
+  Index scale = 0;
 };
 
-/// Parameters of the window kernel. For i < elements, element i of the
-/// matrix is an element of x, or zero.
+/// Parameters of the kernel that fills the im2col matrices. For 0 <= i < elements, it sets to[i] to
+/// an element of x, or to 0 in the padding.
 struct WindowLoop {
   void* to;
   const void* from;
@@ -44,11 +46,12 @@ struct WindowLoop {
   Index low[3], apart[3], length[3], step[3];
 };
 
-/// The plan of the matrices of windows, which are built for some images at a time.
-/// The number of images is bounded by the bytes of their matrices. If an image has
-/// many output places, the layout is
+/// The plan of the im2col matrices. They are built for some images at a time, because their size in
+/// bytes is limited. A place is a position in the output of an image. A term is one product of the
+/// sum at a place: an input channel and an element of the window. If an image has many places, the
+/// layout is
 ///  [images, groups, terms, places]
-/// else it is the following, so that one product covers the places of all images:
+/// Otherwise one matrix product covers the places of all these images, and the layout is
 ///  [groups, terms, images, places]
 class ConvolutionPlan {
  public:
@@ -81,7 +84,8 @@ class ConvolutionPlan {
   Index size() const { return size_; }
   bool empty() const { return terms() == 0 || volume(length_) == 0; }
 
-  /// Returns the loop that fills the matrices of images [first, first + count).
+  /// Returns the parameters of the kernel that fills the im2col matrices of images
+  /// [first, first + count).
   WindowLoop loop(void* to, Index first, Index count) const {
     WindowLoop loop{};
     loop.to = to;
@@ -115,11 +119,12 @@ class ConvolutionPlan {
   bool images_inside_;
 };
 
-/// Parameters of the pooling kernel, which searches windows in dense planes of x.
+/// Parameters of the pooling kernel, which finds the maximum of each window of contiguous x. A
+/// plane is the spatial axes of one image and channel.
 struct PoolLoop {
   const void* from;
   void* to;
-  bool wide;  // true: positions are int64; false: int32
+  bool wide;  // true if positions are int64, false if they are int32
   std::uint64_t elements;
   Divider places[3];  // lengths of the axes of window positions, innermost first
   Index length[3], window[3], stride[3], dilation[3], low[3];

@@ -37,8 +37,8 @@ namespace {
 
 using Inputs = std::span<const View>;
 
-// Makes the driver of an operation, which takes what its function needs from a call. Every lambda
-// has Driver's parameters.
+// Makes the driver of an operation: a lambda with the parameters of `Driver` that passes on those
+// that the operation's function takes.
 #define STAVE_DRIVER(...)                                                                           \
   [](const Launch& launch, [[maybe_unused]] OpId op, [[maybe_unused]] const Attributes* attributes, \
      [[maybe_unused]] Inputs in, std::span<const View> outputs) {                                   \
@@ -118,23 +118,23 @@ class Table {
 };
 constexpr Table drivers;
 
-/// Returns the driver of an operation outside the table. An operation that runs a region may have
-/// any name, so its attributes identify it.
+/// Returns the driver of an operation that is not in the table `drivers`. An operation that runs a
+/// region may have any name, so its attributes identify it.
 Driver driver_by(const Attributes* attributes) {
   if (!dynamic_cast<const stave::FusedAttributes*>(attributes)) return nullptr;
   return STAVE_DRIVER(run_fused(launch, *as<stave::FusedAttributes>(attributes).region, in, outputs));
 }
 #undef STAVE_DRIVER
 
-/// Returns the axes before those of the matrices.
+/// Returns the shape of the batch axes, which are all axes but the last two.
 stave::Shape stack_of(const View& matrices) { return stave::Shape(matrices.shape.first(matrices.shape.size() - 2)); }
 
 // ---- memory -----------------------------------------------------------------------------------
 
 struct DeviceStorage final : Storage, stave_detail::Pooled {};
 
-// The scratch memory of one operation. It is given back once all kernels are launched, because the
-// next user of a block launches its work later.
+// The scratch memory of one operation. It goes back to the cache as soon as all kernels are
+// launched: the next user of a block launches its kernels later on the same stream.
 class OperationScratch final : public Scratch {
  public:
   explicit OperationScratch(MemoryCache& memory) : memory_(memory) {}
@@ -220,8 +220,8 @@ void CudaBackend::record_operation(Recording& recording, const stave::Op& op, co
   recording.scratch().end_operation();
 }
 
-// Returns null on any error. Running the work without a graph either meets the same
-// error or is not affected by it.
+// Returns null on any error. The caller then runs the work without a graph, which either reports
+// the same error or is not affected by it.
 std::unique_ptr<stave::RecordedWork> CudaBackend::record(stave::FunctionRef<void()> work) {
   try {
     const CurrentDevice current(runtime_.index());

@@ -1,5 +1,6 @@
-// The CUDA backend, which maps each operation to its driver. Start with
-// CudaBackend::run, then `drivers`.
+// The CUDA backend. Each operation has a host function that launches its kernels, called its driver
+// here (not to be confused with NVIDIA's CUDA driver). Start with CudaBackend::run, then read the
+// table `drivers` (cuda_backend.cpp).
 #pragma once
 
 #include <stave/backends/cuda/launch.h>

@@ -35,9 +35,9 @@ CuBlas load_cublas() {
   return functions;
 }
 
-/// Returns the handle of the current device, which is never destroyed. All its work is on
-/// the device's only stream. A recording uses another stream and would miss that work, so
-/// this throws stave::Error then.
+/// Returns the library's handle for the current device. The handle is never destroyed. All its work
+/// is on the device's only stream. A recording (graph_recording.h) captures another stream and
+/// would miss this work, so the function throws stave::Error during a recording.
 template <class Handle, class Make>
 Handle handle_of(Make make) {
   if (Recording::current()) fail<stave::Error>("{}: the work of cuSOLVER cannot be recorded", user);
@@ -55,7 +55,8 @@ Handle handle_of(Make make) {
 }  // namespace
 
 const CuSolver& cusolver() {
-  static const CuSolver functions = load_cusolver();  // If it throws, the next call tries again.
+  // If load_cusolver() throws, the next call tries again.
+  static const CuSolver functions = load_cusolver();
   return functions;
 }
 const CuBlas& cublas_of_solver() {

@@ -32,15 +32,16 @@ struct CuBlas {
 #undef X
 };
 
-/// Both throw DeviceError, which says what to install, if the library cannot be loaded.
+/// Return the loaded libraries. They throw DeviceError, which says what to install, if a library
+/// cannot be loaded.
 const CuSolver& cusolver();
 const CuBlas& cublas_of_solver();
 
-/// Both return the handle of the current device, set to the stream of this launch.
+/// Return the library's handle for the current device, set to the stream of `launch`.
 cusolverDnHandle_t cusolver_handle(const Launch& launch);
 cublasHandle_t cublas_handle(const Launch& launch);
 
-/// Both throw stave::Error, which names `what`, if the status is not success.
+/// Throw stave::Error, which names `what`, if the status is not success.
 void check(cusolverStatus_t status, const char* what);
 void check_cublas(cublasStatus_t status, const char* what);
 

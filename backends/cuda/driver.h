@@ -1,5 +1,5 @@
 // Functions of the CUDA driver that the runtime API does not offer. They are looked up by name. The
-// backend is not linked to the driver, because machines without a GPU do not have one.
+// backend is not linked to the CUDA driver, because machines without a GPU do not have one.
 #pragma once
 
 #include <cuda.h>
@@ -7,7 +7,7 @@
 
 namespace stave_cuda {
 
-/// Returns the driver function of this name, or null if the driver has none.
+/// Returns the CUDA driver's function of this name, or null if the driver has no such function.
 void* driver_function(const char* name);
 
 template <class F>

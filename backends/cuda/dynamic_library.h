@@ -18,7 +18,8 @@ class DynamicLibrary {
   /// Throws DeviceError, which says what to install, if the library cannot be loaded.
   DynamicLibrary(const char* user, const char* file, const char* name, const char* of);
 
-  /// Sets `function` to the library's function `symbol`. Throws DeviceError if there is none.
+  /// Sets `function` to the library's function `symbol`. Throws DeviceError if the library has no
+  /// such function.
   template <class F>
   void find(F& function, const char* symbol) const {
     function = reinterpret_cast<F>(find(symbol));

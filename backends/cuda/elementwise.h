@@ -1,5 +1,5 @@
-// Drivers of elementwise kernels. Inputs may have any strides. The output is contiguous and may be
-// the buffer of a contiguous input.
+// Host functions that launch the elementwise kernels. Inputs may have any strides. The output is
+// contiguous and may be the buffer of a contiguous input.
 #pragma once
 
 #include <span>

@@ -1,5 +1,5 @@
-// The plan of a loop over strided inputs into one contiguous output: plain
-// arithmetic, tested without a device.
+// The plan of a loop over strided inputs into one contiguous output. This is host arithmetic,
+// tested without a device.
 //
 // A thread computes `lanes` elements of the output, 16 bytes of the
 // widest operand, in one of two ways:
@@ -34,8 +34,8 @@ constexpr unsigned blocks_for(std::uint64_t threads) {
 /// operand. A thread takes 16 bytes, or 8 elements of one byte, which need as many registers.
 constexpr int lanes_of(std::size_t widest) { return widest == 1 ? 8 : static_cast<int>(16 / widest); }
 
-/// The position of a thread in the grid. On the host it is the state of
-/// a loop over blocks and threads.
+/// The position of a thread in the grid. Tests on the host pass the positions of all threads in a
+/// loop.
 struct Position {
   std::uint64_t block;
   // The thread's index in the block, and the number of threads of a block.
@@ -46,17 +46,18 @@ struct Position {
 template <int inputs>
 struct ElementwiseLoop {
   void* out = nullptr;
-  const void* in[inputs] = {};         // null: a number, passed with the launch
-  stave::Bytes16 number[inputs] = {};  // the number's value
+  const void* in[inputs] = {};         // null: the input is a scalar, whose value is in `number`
+  stave::Bytes16 number[inputs] = {};  // the values of scalar inputs
   std::uint64_t elements = 0;
   bool by_vectors = false;
-  bool flat = false;  // by vectors: all inputs are contiguous
-  // By vectors: the input is constant along the innermost axis.
+  bool flat = false;  // set only by vectors: all inputs are contiguous
+  // Set only by vectors: the input is constant along the innermost axis.
   bool repeated[inputs] = {};
-  // Maps the index of a vector, or of an element, to an offset in each input.
+  // Maps the index of a vector (by vectors) or of an element to an offset in each input.
   IndexMap<inputs> map;
 
-  /// The first element of this thread. `stride` is the distance between its elements.
+  /// Returns the index of this thread's first element. `stride` is the distance between its
+  /// elements.
   STAVE_BOTH std::uint64_t first(Position p, unsigned lanes) const {
     std::uint64_t vector = p.block * p.threads + p.thread;
     return by_vectors ? vector * lanes : p.block * p.threads * lanes + p.thread;

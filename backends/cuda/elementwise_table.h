@@ -1,5 +1,5 @@
-// The table of elementwise kernels. The functions in kernels/*.cu fill
-// it, and drivers launch from it.
+// The table of elementwise kernels. The functions in kernels/*.cu fill it. The host functions of
+// elementwise.h launch kernels from it.
 #pragma once
 
 #include <stave/core/op/all_ops.h>
@@ -7,14 +7,15 @@
 
 namespace stave_cuda {
 
-/// The kernels for one dtype, indexed by operation. Null: the operation does not accept the dtype.
+/// The kernels for one dtype, indexed by operation. A kernel is null if the operation does not
+/// accept the dtype.
 using KernelRow = const void * [stave::op_count];
 
 struct ElementwiseKernels {
   KernelRow by_dtype[stave::dtype_count] = {};
-  /// Indexed as astype[from][to].
+  /// The kernels of astype, indexed as astype[from][to].
   const void* astype[stave::dtype_count][stave::dtype_count] = {};
-  /// Kernels of `where`, which copies bits. Indexed by the size of an element in bytes.
+  /// The kernels of `where`, which copies bits: they are indexed by the bytes of an element.
   const void* where[17] = {};
 };
 

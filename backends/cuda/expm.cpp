@@ -1,6 +1,7 @@
-// The matrix exponential. One kernel computes the exponentials of small matrices. Large ones are
-// multiplied by cuBLASLt, and the host reads how often the most halved matrix must be squared. This
-// is the only operation that waits for the device.
+// The matrix exponential by scaling and squaring. One kernel computes the exponentials of small
+// matrices. Large matrices are multiplied by cuBLASLt. For these the host reads how often each
+// matrix was halved, in order to know the number of squarings. This is the only operation that
+// waits for the device.
 #include <vector>
 
 #include <stave/backends/cuda/linalg_drivers.h>
@@ -80,10 +81,11 @@ class LargeExponential {
     launch_teams(launch_, KeepWork<T>{count_ * n_, team_width(n_), n_, x, squares, halvings_, done}, "expm");
   }
 
-  /// x = (v - u)^-1 (v + u), where u has the odd powers of x, and v the even ones.
+  /// Replaces x by its Pade approximant (v - u)^-1 (v + u), where u is the sum of the odd powers of
+  /// x and v that of the even powers.
   void approximate(T* x) {
     T *const inner = matrices_[3], *const product = matrices_[4], *const u = matrices_[5], *const v = matrices_[6];
-    // x^6 is factored out of the terms of order 13, 11, 9 and 12, 10, 8.
+    // x^6 is factored out of the terms with b13, b11, b9 and b12, b10, b8, which saves products.
     if constexpr (order == 13) {
       combine(inner, 0, {{b(9), power(1)}, {b(11), power(2)}, {b(13), power(3)}});
       multiply(power(3), inner, product);
@@ -101,7 +103,7 @@ class LargeExponential {
     combine(product, 0, {{1, v}, {1, u}});
     divide(inner, product, x);
   }
-  /// x = a^-1 b
+  /// Computes x = a^-1 b.
   void divide(T* a, T* b, T* x) {
     T* const packed = matrices_[5];
     auto *const exchanges = room<std::int32_t>(launch_, count_ * n_), *const order =

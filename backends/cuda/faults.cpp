@@ -12,9 +12,9 @@ namespace stave_cuda {
 
 namespace {
 
-// Numbers of living threads. Each thread takes the lowest free number. So numbers stay small, and a
-// new thread takes over the faults that an ended thread left. The last number is shared and never
-// taken by one thread alone.
+// The numbers of living threads. Each thread takes the lowest free number. So numbers stay small,
+// and a new thread takes over the faults that the ended thread of that number left. All threads
+// that find no free number share the last number.
 constexpr std::size_t shared_number = Faults::most_threads - 1;
 constinit std::array<std::atomic<bool>, shared_number> living{};
 constinit std::atomic<std::size_t> numbers_used = 0;
@@ -34,7 +34,8 @@ struct Numbered {
   }
   ~Numbered() {
     if (number != shared_number) living[number] = false;
-    // Destructors that run after this one may still launch kernels; these use the shared number.
+    // Destructors that run after this one may still launch kernels. Such kernels use the shared
+    // number.
     number = shared_number;
   }
 };

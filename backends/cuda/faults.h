@@ -14,24 +14,26 @@
 
 namespace stave_cuda {
 
-/// The faults of one device. A thread receives the faults of its own kernels and those left by
-/// threads that have ended, which would otherwise never be reported.
+/// The faults of one device. A thread receives the faults of its own kernels and the faults that
+/// ended threads left, which would otherwise never be reported.
 class Faults {
  public:
   /// The number of threads that have a place of their own at one time. Any further threads share
   /// the last place, and every thread receives the faults recorded there.
   static constexpr std::size_t most_threads = 1024;
 
-  /// `places` is memory that kernels write and the host reads. It has
-  /// at most `most_threads` elements.
+  /// `places` is memory that kernels write and the host reads, one element per thread. It has at
+  /// most `most_threads` elements.
   explicit Faults(std::span<IndexFault> places) : places_(places) {}
 
-  /// Returns the place for faults of kernels that this thread launches.
+  /// Returns the element where kernels that this thread launches record a fault.
   IndexFault* place() const;
-  /// Returns a ticket, which is never 0, for a launch of `op`.
+  /// Returns a ticket, which is never 0, for a launch of `op`. A kernel records the ticket with a
+  /// fault, so that the error can name the operation.
   unsigned ticket(stave::OpId op);
-  /// Returns a ticket for an operation of linear algebra on a stack of this shape. The fault's
-  /// index is then the number of a matrix, and `failure` describes that matrix in the error.
+  /// Returns a ticket for an operation of linear algebra. `stack` is the shape of the batch of
+  /// matrices. The fault's index is then the linear index of a matrix in the batch, and `failure`
+  /// describes that matrix in the error.
   unsigned ticket(stave::OpId op, stave::Shape stack, const char* failure);
   /// Throws IndexError or LinalgError if a kernel has recorded a fault since the last call. Call it
   /// after the device has finished its work.

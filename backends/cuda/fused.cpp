@@ -34,8 +34,9 @@ bool run_as_kernel(const Launch& on, const Region& region, std::span<const View>
   return true;
 }
 
-/// Runs the steps of a region one after another. Each value goes to the output where it is written,
-/// or to scratch memory, allocated by the region's slots.
+/// Runs the steps of a region one after another. A written value goes to its place in `written`.
+/// Any other value goes to scratch memory, where values with the same slot share a block, one after
+/// the other.
 class Steps {
  public:
   Steps(const Launch& launch, const Region& region, std::span<const View> inputs, std::span<const View> written)

@@ -71,7 +71,7 @@ GraphCapture::~GraphCapture() {
   if (!open_) return;
   cudaGraph_t graph = nullptr;
   if (cudaStreamEndCapture(stream_, &graph) == cudaSuccess && graph) cudaGraphDestroy(graph);
-  // The exception that ended the recording reports this error.
+  // Clears the error of the capture: the exception that ended the recording reports it.
   cudaGetLastError();
 }
 

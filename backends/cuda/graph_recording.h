@@ -21,7 +21,7 @@
 
 namespace stave_cuda {
 
-/// Scratch memory shared by several operations that run one after the other.
+/// Scratch memory shared by several operations, which run one after the other.
 class GraphScratch final : public Scratch {
  public:
   explicit GraphScratch(MemoryCache& memory) : memory_(memory) {}
@@ -41,15 +41,17 @@ class GraphScratch final : public Scratch {
   std::vector<Block> blocks_;
 };
 
-/// A recorded graph and its scratch memory. It may be destroyed while the device still runs it:
-/// CUDA destroys the graph when it is done, and later uses of its memory follow on the stream.
+/// A recorded graph and its scratch memory. It may be destroyed while the device still runs the
+/// graph: CUDA destroys the graph when it has run, and later uses of the memory follow on the
+/// stream.
 class RecordedGraph {
  public:
   RecordedGraph(std::unique_ptr<Graph> graph, std::unique_ptr<GraphScratch> scratch)
       : graph_(std::move(graph)), scratch_(std::move(scratch)) {}
   void launch(cudaStream_t stream) const { graph_->launch(stream); }
   std::size_t size() const noexcept { return graph_->size(); }
-  /// Drops both members without releasing anything. For a child of fork(), which does not own them.
+  /// Drops the graph and the memory without releasing them. A child of fork(), which does not own
+  /// them, calls it.
   void abandon() noexcept;
 
  private:

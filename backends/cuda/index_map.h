@@ -1,14 +1,15 @@
 // A map from a linear index to the offsets of several strided operands of one shape.
 //
-//   plan    on the host: drops axes of length 1 and merges neighbouring axes across which every
-//           operand has an even step
-//   map     __host__ __device__, a kernel's parameter: index -> offset of each operand, in elements
+//   IndexPlan   on the host: drops axes of length 1, and merges neighbouring axes that every
+//               operand traverses with one constant step
+//   IndexMap    a kernel's parameter, for host and device: maps an index to the offset of each
+//               operand, in elements
 //
 // Indices run row-major over the shape, which is the order of an output's memory: pass the output
 // as operand 0, or omit it. The rank is unlimited. A map holds its innermost axes itself, which
 // keeps a kernel's parameters short. Any further axes are in an array that on_device() uploads to
-// scratch memory. This case is so rare that its cost does not matter, and no kernel or driver needs
-// a second code path for it.
+// scratch memory. This case is so rare that its cost does not matter. Neither the kernels nor the
+// host functions that launch them need a second code path for it.
 #pragma once
 
 #include <array>
@@ -60,7 +61,7 @@ LoopAxes<operands> merged_axes(std::span<const Index> shape, const OperandStride
   return axes;
 }
 
-/// The host's description of a loop, and the source of the map for its kernel.
+/// The axes of a loop, on the host. It makes the IndexMap for the loop's kernel.
 template <int operands>
 class IndexPlan {
  public:
@@ -87,7 +88,7 @@ class IndexPlan {
   bool is_contiguous(int operand) const {
     return axes_.empty() || elements_ == 0 || (axes_.size() == 1 && step(axes_[0], operand) == 1);
   }
-  /// Returns true if the operand has one value for all indices.
+  /// Returns true if the operand has the same element at every index.
   bool is_scalar(int operand) const {
     for (const LoopAxis<operands>& axis : axes_)
       if (step(axis, operand) != 0) return elements_ == 0;

@@ -1,10 +1,14 @@
-// The plan of copies between `part`, a tensor, and slices of `whole`, at
-// positions given by an integer tensor.
+// The plan of copies between slices of a tensor `whole` and a tensor `part`, at positions that an
+// integer tensor of indices [batch, at, tuple] gives. `batch`, `at`, `indexed` and `rest` stand for
+// any number of axes.
 //
-//   gather        whole = x [batch, indexed, rest],  part = out [batch, at, rest]
-//   scatter ...   whole = out,                       part = updates
-//   dynamic_slice and dynamic_update_slice           the same without `at`: a slice has all axes
-//                                                    of whole, with shorter lengths
+//   gather                 whole = x [batch, indexed, rest],  part = out [batch, at, rest]
+//   scatter ...            whole = out,                       part = updates
+//   dynamic_slice          whole = x,                         part = out
+//   dynamic_update_slice   whole = out,                       part = update
+//
+// In the last two there are no axes `at`, and a slice has all axes of `whole`, with shorter
+// lengths.
 //
 // A lane is an element of [batch, at]. It has one tuple of indices and one slice.
 #pragma once
@@ -20,7 +24,7 @@
 
 namespace stave_cuda {
 
-/// An axis of `whole` that one index of a tuple selects a position on.
+/// An axis of `whole` on which one index of the tuple selects a position.
 struct IndexedAxis {
   // The axis has `length` positions, and a slice takes `taken` of them.
   Index length, taken;
@@ -28,19 +32,20 @@ struct IndexedAxis {
 };
 inline constexpr int inline_indexed_axes = 4;
 
-/// Parameters of the slice kernels. Offsets are in units, which are one or more elements.
+/// Parameters of the kernels that copy slices. Offsets are in units; a unit is one or more
+/// elements.
 struct SliceLoop {
   const void* indices = nullptr;
-  bool wide_indices = false;  // true: int64; false: int32
+  bool wide_indices = false;  // true if indices are int64, false if they are int32
   bool from_end = true;       // negative indices count from the end
-  int tuple = 0;              // number of indices per lane
+  int tuple = 0;              // the number of indices per lane
   // The axis of `whole` that the first index selects on; errors name the axes by their numbers.
   int first_axis = 0;
   Index tuple_step = 0;
   IndexedAxis axes[inline_indexed_axes];
-  const IndexedAxis* more = nullptr;  // axes that do not fit in `axes`
-  IndexMap<3> lanes;                  // offsets in the indices, in whole and in part
-  IndexMap<2> slice;                  // offsets in whole and in part
+  const IndexedAxis* more = nullptr;  // the axes that do not fit in `axes`
+  IndexMap<3> lanes;                  // maps a lane to offsets in the indices, `whole` and `part`
+  IndexMap<2> slice;                  // maps a unit of a slice to offsets in `whole` and `part`
   std::uint64_t lane_count = 0;
   Divider slice_units;
   void* whole = nullptr;
@@ -52,11 +57,11 @@ struct SliceLoop {
 class SlicePlan {
  public:
   struct Parts {
-    std::size_t batch, at;         // numbers of axes
+    std::size_t batch, at;         // the numbers of axes of each kind
     std::span<const Index> shape;  // the shape of a slice
     std::vector<IndexedAxis> indexed;
-    // Strides of `whole`: `whole_lanes` has those of the batch axes,
-    // `whole_slice` those of the slice.
+    // The strides of `whole` along the batch axes (`whole_lanes`) and along the axes of a slice
+    // (`whole_slice`).
     std::span<const Index> whole_lanes, whole_slice;
     std::span<const Index> part_strides;
   };
@@ -149,7 +154,7 @@ class SlicePlan {
       if (odd(slice_axes_[i].step[0]) || odd(slice_axes_[i].step[1])) return false;
     for (const auto& axis : lane_axes_)
       if (odd(axis.step[1]) || odd(axis.step[2])) return false;
-    // Along an axis that a slice takes whole, the only position is 0.
+    // If a slice covers a whole axis, its only position on that axis is 0, so any step will do.
     return std::none_of(parts_.indexed.begin(), parts_.indexed.end(),
                         [&](const auto& axis) { return axis.taken != axis.length && odd(axis.step); });
   }
@@ -185,13 +190,13 @@ class SlicePlan {
 
 // ---- scatter ----------------------------------------------------------------------------------
 
-/// Lanes are sorted in batches of this size, so that their numbers fit in 32 bits. Batches run in
-/// order, so batching does not change the result.
+/// The number of lanes that are sorted together, so that their indices fit in 32 bits. Further
+/// lanes are sorted and merged afterwards, in order, so this limit does not change the result.
 inline constexpr Index most_sorted = Index{1} << 30;
 
-/// Parameters of the scatter kernels, which work on `lanes` lanes of `slices` from
-/// `first_lane` on. A destination is the number of a slice of the result, which is contiguous,
-/// or `nowhere` for an index out of range.
+/// Parameters of the scatter kernels, which process lanes [first_lane, first_lane + lanes) of
+/// `slices`. The result is contiguous. The destination of a lane is the number of the slice of the
+/// result that the lane updates, or `nowhere` if an index is out of range.
 struct ScatterLoop {
   SliceLoop slices;
   std::uint64_t first_lane, lanes;
@@ -201,28 +206,28 @@ struct ScatterLoop {
   std::uint32_t* lane;         // the lane, relative to first_lane
   const std::uint32_t* order;  // lanes sorted by destination
   std::uint64_t* sorted;       // destinations in sorted order
-  // 2^part_bits updates of one destination make a part. Parts are
-  // merged first inside, then together.
+  // The updates of one destination are divided into parts of 2^part_bits. The updates of each part
+  // are merged first, and then the parts.
   unsigned part_bits;
-  void* partials;  // [parts, elements of a slice]
+  void* partials;  // the merged parts: [parts(), elements of a slice]
 
-  /// The number of slices in `partials`. Each part of a destination except its first has
-  /// its own slice. Such parts of successive destinations start more than one part
-  /// apart, so no two share a slice.
+  /// Returns the number of slices in `partials`. Each part of a destination, except its first, is
+  /// merged into a slice. If the part begins at sorted lane j, this is slice j >> part_bits. No two
+  /// parts share a slice: two parts that are not first begin at least 2^part_bits lanes apart.
   STAVE_BOTH std::uint64_t parts() const { return ((lanes - 1) >> part_bits) + 1; }
 };
 
-/// Returns the logarithm of the number of updates per part. If all updates have one destination,
-/// the steps within its parts and the steps over its parts are about as many. A destination with
-/// few updates has one part, which is added in the CPU's order. The result depends on shapes alone,
-/// so results do not depend on the machine.
+/// Returns the base-2 logarithm of the number of updates per part. If all updates have one
+/// destination, a part has about as many updates as there are parts. A destination with few updates
+/// has one part, which is merged in the CPU's order. The number depends on shapes alone, so the
+/// results of scatter do not depend on the machine.
 inline unsigned scatter_part_bits(Index lanes) {
   unsigned bits = 6;
   while ((lanes >> bits) > (Index{1} << bits)) ++bits;
   return bits;
 }
 
-/// Returns the parameters without the arrays and lanes, which the caller sets.
+/// Returns the parameters, except for the arrays, `first_lane` and `lanes`, which the caller sets.
 inline ScatterLoop scatter_loop(const SlicePlan& plan, const SliceLoop& slices, const View& out) {
   Index elements = 1;
   for (Index length : out.shape) elements *= length;

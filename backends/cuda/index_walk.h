@@ -16,7 +16,7 @@ using Index = std::int64_t;
 struct Divider {
   std::uint64_t divisor = 1;
   std::uint64_t multiplier64 = 1;
-  std::uint32_t multiplier32 = 1;  // for divisors of 31 bits
+  std::uint32_t multiplier32 = 1;  // the multiplier of `narrow`, for divisors of 31 bits
   std::uint32_t shift = 0;
 
   Divider() = default;
@@ -92,8 +92,8 @@ struct IndexMap {
     for (int i = inline_axes; i < rank; ++i) step_along(offsets, more[i - inline_axes], rest, i + 1 == rank);
     return offsets;
   }
-  /// Adds the offset along one axis. `rest` is the linear index over this axis and all axes outside
-  /// it; for the outermost axis it is the position itself.
+  /// Adds the offset along one axis. `rest` is the linear index over this axis and all outer axes;
+  /// for the outermost axis it is the position on the axis.
   template <class Word>
   STAVE_BOTH static void step_along(Offsets<operands>& offsets, const MapAxis<operands>& a, Word& rest,
                                     bool outermost) {

@@ -1,9 +1,9 @@
-// The context in which a driver launches kernels: the stream, the size of the machine, scratch
-// memory, and the place where a kernel records an error.
+// The context in which a host function launches kernels: the stream, the number of multiprocessors,
+// scratch memory, and the place where a kernel records an error.
 //
-// Drivers (elementwise.h, reduce.h, ...) are host functions of views, as on the CPU. Each first
-// plans (index maps and launch configurations, in plain host code that is tested without a device)
-// and then launches. No driver waits for the device, except that of expm.
+// Each operation has a host function of views (elementwise.h, reduce.h, ...), as on the CPU. The
+// function first plans (index maps and launch configurations, in plain host code that is tested
+// without a device) and then launches kernels. Only that of expm waits for the device.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -18,11 +18,12 @@ namespace stave_cuda {
 
 using stave::Index;
 
-/// The first fault since the host last looked: an index out of range or a matrix without a result.
-/// It lives in memory that both host and device access. The kernel that finds it fills in the other
-/// fields. No kernel reads or writes at an invalid index, whatever its value.
+/// The first fault since the host last read this record: an index out of range or a matrix without
+/// a result. The record is in memory that both host and device access. The kernel that finds the
+/// fault sets `taken` and then the other fields. No kernel reads or writes at an invalid index.
 struct IndexFault {
-  // 0, or the ticket of the launch. Kernels set it by atomicCAS, so the first fault is kept.
+  // 0 if there is no fault, else the ticket of the launch. Kernels set it by atomicCAS, so the
+  // first fault is kept.
   unsigned taken = 0;
   int axis = 0;
   std::int64_t index = 0;

@@ -1,4 +1,4 @@
-// Drivers of operations that create, move or place elements.
+// Host functions that launch the operations that create, copy or place elements.
 #pragma once
 
 #include <span>
@@ -11,13 +11,13 @@ namespace stave_cuda {
 
 void run_full(const Launch& launch, const stave::FullAttributes& attributes, const stave::View& out);
 void run_iota(const Launch& launch, const stave::IotaAttributes& attributes, const stave::View& out);
-/// Copies the elements of `in` in row-major order, whatever the shape of `out`.
+/// Copies the elements of `in` to `out` in row-major order. The shapes may differ.
 void run_copy(const Launch& launch, const stave::View& in, const stave::View& out);
 void run_pad(const Launch& launch, const stave::PadAttributes& attributes, const stave::View& in,
              const stave::View& out);
 void run_concat(const Launch& launch, int axis, std::span<const stave::View> inputs, const stave::View& out);
 
-/// Elements in memory with strides of their own.
+/// The address and the strides of elements in memory.
 struct Placed {
   void* data;
   std::span<const Index> strides;  // in elements
@@ -25,10 +25,10 @@ struct Placed {
 /// Copies `from` to `to` elementwise, over `shape`, with elements of `size` bytes. The elements of
 /// `to` are distinct and do not overlap `from`.
 void copy_strided(const Launch& launch, Placed to, Placed from, std::span<const Index> shape, Index size);
-/// Copies a transposed input to scratch memory by tiles, if that pays. If the contiguous direction
-/// of the input crosses that of the output, an elementwise read fetches eight times the memory it
-/// uses. The input is copied only if it is too large for a cache to hide this. `in` then refers to
-/// the copy, and `dense` holds its strides.
+/// Copies a transposed input to scratch memory by tiles, if that is faster than reading it in
+/// place. If the input is contiguous along another axis than the output, an elementwise read
+/// fetches eight times the bytes that it uses. A cache hides this for small inputs, so only large
+/// ones are copied. `in` then refers to the copy, and `dense` holds the strides of the copy.
 void lay_out(const Launch& launch, stave::View& in, stave::Strides& dense);
 
 }  // namespace stave_cuda

@@ -1,10 +1,11 @@
-// The plan of copies: plain arithmetic, tested without a device.
+// The plan of copies. This is host arithmetic, tested without a device.
 //
-//   flat      both sides are contiguous: the driver's own copy
+//   flat      both sides are contiguous: cudaMemcpyAsync copies them
 //   units     each thread moves four units; a unit has 16, 8, 4, 2 or 1 bytes, the largest size
 //             that divides the contiguous runs of both sides
-//   tiles     the source is dense along another axis than the destination (a transpose): 32 x 32
-//             elements at a time go through shared memory, so both sides are accessed in runs
+//   tiles     the source is contiguous along another axis than the destination (a transpose):
+//             32 x 32 elements at a time go through shared memory, so both sides are accessed in
+//             contiguous runs
 #pragma once
 
 #include <algorithm>
@@ -20,7 +21,7 @@ namespace stave_cuda {
 
 inline constexpr int units_per_thread = 4;
 inline constexpr int tile_side = 32;
-// Rows of a tile that a block moves at once.
+// The number of rows of a tile that the threads of a block move in one step.
 inline constexpr unsigned tile_rows = block_threads / tile_side;
 
 /// Parameters of the copy kernels. Operand 0 is the destination and operand 1 the source.
@@ -35,9 +36,9 @@ struct TileLoop {
   const void* from;
   // Maps a tile's number to its offsets and to its first row and column.
   IndexMap<4> map;
-  // The size of the whole matrix of tiles.
+  // The size of the matrix that the tiles cover, in elements.
   Index rows, columns;
-  // Steps in elements. The source is dense along rows.
+  // Steps in elements. `from_row` and `to_column` are 1 or -1.
   Index to_row, from_row;
   Index to_column, from_column;
 };
@@ -71,8 +72,9 @@ class CopyPlan {
   const IndexPlan<4>& tile_plan() const { return *tiles_; }
 
  private:
-  /// Finds an axis along which the source is dense while the destination is dense along the last
-  /// axis. Returns false if there is none, or if the tiles would be mostly empty.
+  /// Finds the row axis of the tiles: the source has step 1 or -1 along it, and the destination has
+  /// step 1 or -1 along the last axis. Returns false if there is no such axis, or if the tiles
+  /// would be mostly empty.
   bool find_rows() {
     constexpr Index least = 8;
     const LoopAxis<2>& inner = axes_.back();
@@ -133,7 +135,7 @@ class CopyPlan {
   std::optional<IndexPlan<4>> tiles_;
 };
 
-/// The position where pad writes its input.
+/// The elements of the output where pad writes its input: their first address and strides.
 struct PadPlace {
   void* data;
   stave::Strides strides;
@@ -184,7 +186,7 @@ inline Pattern pattern_of(stave::Dtype dtype, stave::Scalar value) {
   });
   return pattern;
 }
-/// Returns the pattern of a number in host memory.
+/// Returns the pattern of a scalar that lies in host memory.
 inline Pattern pattern_of(const View& number) {
   Pattern pattern;
   const std::size_t size = stave::size_of(number.dtype);

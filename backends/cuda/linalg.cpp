@@ -151,7 +151,7 @@ void permute_rows(const Launch& launch, const View& b, const View& order, bool s
                "solve");
 }
 
-/// x = vh^T diag(inverse) u^T b
+/// Computes x = vh^T diag(inverse) u^T b.
 template <class T>
 void run_lstsq(const Launch& launch, Inputs in, const View& out) {
   const Transposed u(in[2]), v(in[4]);

@@ -1,5 +1,6 @@
-// Drivers of linear algebra on stacks of matrices. Small matrices use Stave's own kernels, with a
-// team of lanes for each matrix. Larger ones use cuSOLVER and cuBLAS.
+// Host functions that launch linear algebra on batches of matrices. Stave's own kernels compute
+// small matrices, each with a team of lanes (threads of one warp). cuSOLVER and cuBLAS compute
+// larger ones.
 #pragma once
 
 #include <stave/backends/cuda/launch.h>
@@ -13,7 +14,8 @@ namespace stave_cuda {
 void run_linalg(const Launch& launch, stave::OpId op, const stave::Attributes* attributes,
                 std::span<const stave::View> in, std::span<const stave::View> out);
 
-/// Returns the error text for a matrix without a result, or null if every matrix has a result.
+/// Returns the error text for a matrix for which the operation has no result, or null if the
+/// operation has a result for every matrix.
 const char* linalg_failure(stave::OpId op);
 
 }  // namespace stave_cuda

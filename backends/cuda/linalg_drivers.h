@@ -1,4 +1,5 @@
-// Functions shared by the drivers of linear algebra. T is float or double. Outputs are dense.
+// Functions shared by the host functions that launch linear algebra. T is float or double. Outputs
+// are dense.
 #pragma once
 
 #include <algorithm>
@@ -29,7 +30,7 @@ inline Index element_count(std::span<const Index> shape) {
 inline Index rows_of(const View& x) { return x.shape[x.shape.size() - 2]; }
 inline Index columns_of(const View& x) { return x.shape.back(); }
 
-/// A view of dense memory of this shape.
+/// A view of dense row-major memory, and the shape and strides that the view refers to.
 struct Dense {
   stave::Shape shape;
   stave::Strides strides;
@@ -52,8 +53,8 @@ struct Transposed {
   Transposed(const Transposed&) = delete;
 };
 
-/// Copies matrices to `to`, where each begins `apart` elements after the previous one. The copy is
-/// row-major, or column-major if `by_columns`.
+/// Copies matrices to `to`, where each matrix begins `apart` elements after the previous one. The
+/// copy is row-major, or column-major if `by_columns` is true.
 template <class T>
 void copy_matrices(const Launch& launch, const View& from, T* to, Index apart, bool by_columns) {
   const std::size_t rank = from.shape.size();
@@ -66,8 +67,8 @@ void copy_matrices(const Launch& launch, const View& from, T* to, Index apart, b
   copy_strided(launch, {to, strides}, {from.data, from.strides}, shape, Index{sizeof(T)});
 }
 
-/// The place where kernels record the first matrix without a result. `report`
-/// passes it on after all work is done.
+/// The place where kernels record the first matrix without a result. After all other work is
+/// launched, `report` launches a kernel that reports this matrix in launch.fault.
 class FailurePlace {
  public:
   /// If `asked` is false, failures are not recorded.
@@ -99,8 +100,8 @@ template <class T>
 void large_eigh(const Launch& launch, const View& in, std::span<const View> out, const FirstFailure& failure);
 template <class T>
 void large_svd(const Launch& launch, const View& in, std::span<const View> out, const FirstFailure& failure);
-/// Replaces b [count, n, k], which is dense, by t^-1 b for each of the triangles t of matrices
-/// [count..., n, n] in turn.
+/// Replaces dense b [count, n, k] by t^-1 b for each entry of `triangles` in turn, where t is that
+/// triangle of `matrices` [count..., n, n].
 template <class T>
 void large_substitute(const Launch& launch, const View& matrices, std::span<const Triangle> triangles, T* b, Index k);
 

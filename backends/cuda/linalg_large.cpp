@@ -1,7 +1,8 @@
-// Large matrices, by cuSOLVER and cuBLAS. These libraries read a row-major matrix as its transpose.
-// Where the transpose serves as well (cholesky, eigh, svd of matrices with no more rows than
-// columns), no data is transposed. A matrix with NaN or infinity is zeroed before an iteration,
-// which might not end otherwise, and its results are NaN.
+// Linear algebra on large matrices with cuSOLVER and cuBLAS. These libraries read a row-major
+// matrix as its transpose. If the factors of the transpose serve as well (cholesky, eigh, and svd
+// of matrices with no more rows than columns), no data is transposed. A matrix with NaN or infinity
+// is set to 0 before the call of the library, whose iteration might not end otherwise. Its results
+// are NaN.
 #include <mutex>
 #include <type_traits>
 #include <vector>
@@ -28,14 +29,14 @@ int to_int(Index n, const char* op) {
   return static_cast<int>(n);
 }
 
-/// The mutex of the handles, which only one thread at a time may use.
+/// Returns the mutex that guards the library handles. Only one thread at a time may use a handle.
 std::mutex& of_handles() {
   static auto* const mutex = new std::mutex;
   return *mutex;
 }
 
-/// Stacks of matrices up to this size are passed to a library as one
-/// batch, if it has a batched function.
+/// Matrices with up to this number of rows are passed to a library as one batch, if the library has
+/// a batched function.
 constexpr Index most_in_batch = 256;
 bool in_batch(Index n, Index count) { return count > 1 && n <= most_in_batch; }
 
@@ -50,8 +51,8 @@ T** places(const Launch& launch, T* first, Index apart, Index count) {
   return there;
 }
 
-/// Prepares matrices that lie dense at x, and stores which of them are finite and the factor by
-/// which each was multiplied.
+/// Prepares dense matrices at x for a library (PrepareWork). Stores which of them are finite and
+/// the factor by which each matrix was multiplied.
 template <class T>
 struct Prepared {
   int* finite;
@@ -65,8 +66,8 @@ struct Prepared {
   }
 };
 
-/// Returns the remaining work for one result, with `size` elements per matrix. The caller may add
-/// further results. Without `infos`, no failure is reported.
+/// Returns the work that follows the library call, for one result with `size` elements per matrix.
+/// The caller may add further results. Failures are reported only if `infos` is given.
 template <class T>
 FinishWork<T> finish_work(Index count, const Prepared<T>& prepared, T* result, Index size, const int* infos = nullptr,
                           const FirstFailure& failure = {}) {
@@ -85,7 +86,7 @@ FinishWork<T> finish_work(Index count, const Prepared<T>& prepared, T* result, I
 
 // ---- cholesky ---------------------------------------------------------------------------------
 
-/// cuSOLVER reads rows as columns, so l is its upper factor.
+/// cuSOLVER reads rows as columns, so its upper factor is l in row-major order.
 template <class T>
 void large_cholesky(const Launch& launch, const View& in, const View& out, const FirstFailure& failure) {
   const Index n = rows_of(in), count = StackPlan(in).count();
@@ -220,10 +221,10 @@ void large_eigh(const Launch& launch, const View& in, std::span<const View> out,
 
 // ---- svd --------------------------------------------------------------------------------------
 
-/// gesvd requires no more columns than rows. A row-major matrix with no more rows than
-/// columns is read as a^T, which fulfils this. The left vectors of a^T, in columns, are vh in
-/// rows, and its right vectors are u. Other matrices are copied in column-major order, and
-/// their vectors are transposed back.
+/// gesvd requires no more columns than rows. It reads a row-major matrix as a^T. So a matrix with
+/// no more rows than columns needs no transpose. The left singular vectors of a^T, stored in
+/// columns, are the rows of vh, and its right singular vectors are u. Matrices with more rows than
+/// columns are copied in column-major order, and their vectors are transposed back.
 template <class T>
 void large_svd(const Launch& launch, const View& in, std::span<const View> out, const FirstFailure& failure) {
   const Index m = rows_of(in), n = columns_of(in), k = std::min(m, n), longer = std::max(m, n),
@@ -269,8 +270,8 @@ void large_svd(const Launch& launch, const View& in, std::span<const View> out, 
 
 // ---- triangles --------------------------------------------------------------------------------
 
-/// cuBLAS reads rows as columns, so t x = b becomes x^T t^T = b^T. There t^T is on the right and is
-/// the opposite triangle.
+/// cuBLAS reads rows as columns, so t x = b becomes x^T t^T = b^T. Therefore the triangle is passed
+/// to cuBLAS as a right factor, with lower and upper exchanged.
 template <class T>
 void large_substitute(const Launch& launch, const View& matrices, std::span<const Triangle> triangles, T* b, Index k) {
   const Index n = rows_of(matrices), count = StackPlan(matrices).count();

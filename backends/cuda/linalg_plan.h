@@ -1,4 +1,4 @@
-// Stacks of matrices as the kernels of linear algebra receive them.
+// Stacks, which are batches of matrices, as the kernels of linear algebra receive them.
 #pragma once
 
 #include <stave/backends/cuda/index_map.h>
@@ -6,11 +6,12 @@
 
 namespace stave_cuda {
 
-/// The largest side of a matrix that Stave's own kernels process, with a
-/// team of lanes (kernels/team.cuh).
+/// The largest number of rows or columns of a matrix that Stave's own kernels compute with a team
+/// of lanes (kernels/team.cuh).
 inline constexpr Index most_small = 32;
 
-/// A stack of strided matrices, or of vectors as matrices of one row. Steps are in elements.
+/// A batch of strided matrices, or of vectors, which count as matrices of one row. Steps are in
+/// elements. `stack` maps the index of a matrix in the batch to the offset where it begins.
 template <class T>
 struct MatrixStack {
   const T* data = nullptr;

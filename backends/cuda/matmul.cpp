@@ -1,6 +1,6 @@
-// Products by cuBLASLt, which reads column-major matrices. A row of ours is a column to it, so it
-// computes the transpose of the result, out^T = b^T a^T. Its first factor is our b, and a row-major
-// operand needs no transpose.
+// Products by cuBLASLt, which reads matrices in column-major order. A row-major matrix read that
+// way is its transpose. So cuBLASLt computes out^T = b^T a^T: its first factor is b, and a
+// row-major operand needs no transpose.
 #include <stave/backends/cuda/matmul.h>
 
 #include <algorithm>
@@ -33,7 +33,8 @@ namespace {
 /// bytes, so there is no padding.
 struct Key {
   Index m, n, k, a_leading, b_leading, a_step, b_step, out_step, batch;
-  std::uint32_t a_alignment, b_alignment, out_alignment;  // bytes, for every pointer
+  // The alignment in bytes of every matrix of the batch.
+  std::uint32_t a_alignment, b_alignment, out_alignment;
   std::int32_t device;
   std::uint8_t dtype, a_by_columns, b_by_columns, tf32;
   std::uint32_t unused = 0;
@@ -52,8 +53,8 @@ struct KeyHash {
   }
 };
 
-/// The reply of cuBLASLt's heuristic for a product: its descriptors, and the suggested algorithms,
-/// best first. There are none if cuBLASLt does not support the product.
+/// The reply of cuBLASLt's heuristic for a product: the descriptors of the product, and the
+/// suggested algorithms, best first. The list is empty if cuBLASLt does not support the product.
 struct Advice {
   struct Way {
     cublasLtMatmulAlgo_t algorithm;
@@ -76,7 +77,7 @@ struct Advice {
 using AdvicePtr = std::shared_ptr<const Advice>;
 
 constexpr std::size_t most_ways = 4;
-// The size that NVIDIA recommends for Hopper.
+// The size of the workspace in bytes that NVIDIA recommends for Hopper.
 constexpr std::size_t most_workspace = std::size_t{32} << 20;
 
 cudaDataType_t type_of(Dtype dtype) {
@@ -121,7 +122,7 @@ void describe(const Key& key, Advice& advice) {
   };
   transpose(CUBLASLT_MATMUL_DESC_TRANSA, key.b_by_columns);
   transpose(CUBLASLT_MATMUL_DESC_TRANSB, key.a_by_columns);
-  // Layouts as stored: our row is its column.
+  // The layouts of the operands as they are stored, where a row is a column of cuBLASLt.
   advice.a = key.a_by_columns ? layout_of(key, key.m, key.k, key.a_leading, key.a_step)
                               : layout_of(key, key.k, key.m, key.a_leading, key.a_step);
   advice.b = key.b_by_columns ? layout_of(key, key.k, key.n, key.b_leading, key.b_step)
@@ -158,7 +159,7 @@ void ask(cublasLtHandle_t handle, const Key& key, Advice& advice) {
 
 // ---- caches -----------------------------------------------------------------------------------
 
-/// Caches handles by device, and heuristic results by product. Never destroyed.
+/// Caches handles by device, and heuristic results by product. It is never destroyed.
 class Advisor {
  public:
   AdvicePtr advice_on(const Key& key) {
@@ -270,7 +271,7 @@ bool multiply(const Launch& launch, const MatmulPlan& plan, Dtype dtype, const P
   return false;
 }
 
-/// Splits the batch into parts whose count fits cuBLASLt's 32-bit integers.
+/// Splits the batch into parts, because cuBLASLt counts the matrices of a batch in 32 bits.
 bool multiply_batch(const Launch& launch, const MatmulPlan& plan, Dtype dtype, Pointers at) {
   constexpr Index most = std::numeric_limits<std::int32_t>::max();
   const auto size = static_cast<Index>(stave::size_of(dtype));

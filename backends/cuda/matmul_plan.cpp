@@ -8,7 +8,7 @@ using stave::Shape, stave::Strides, stave::View;
 
 namespace {
 
-// Up to this number of launches costs less than a copy of an operand.
+// Up to this number of launches cost less than a copy of an operand.
 constexpr Index most_loops = 16;
 
 /// The layout of one matrix of an operand.
@@ -37,8 +37,8 @@ MatmulOperand operand_of(const Matrix& x) {
 
 std::span<const Index> batch_part(std::span<const Index> all) { return all.first(all.size() - 2); }
 
-// Returns true if the operand's leading axes form one axis of even steps, or if it is a single
-// matrix. Such an operand does not prevent batching.
+// Returns true if the operand's leading axes form one axis with a constant step, or if the operand
+// is a single matrix. Such an operand does not prevent batching.
 bool is_even(const View& x) { return merged_axes<1>(batch_part(x.shape), {batch_part(x.strides)}).size() <= 1; }
 
 LoopAxes<3> batch_axes(const View& out, std::span<const Index> a_strides, std::span<const Index> b_strides) {
@@ -62,8 +62,8 @@ Packed packing_of(const View& x) {
   return reads_rows(matrix) || reads_columns(matrix) ? Packed::no : Packed::once;
 }
 
-// Merges matrices of a into one tall matrix if they follow one another as its rows do and all
-// multiply the same matrix b.
+// Merges the matrices of a along a leading axis into one tall matrix, if all of them multiply the
+// same matrix b and the step from one matrix to the next continues the step between rows.
 void merge_into_rows(MatmulPlan& plan, LoopAxes<3>& axes) {
   while (!axes.empty() && !plan.a.by_columns) {
     const LoopAxis<3>& axis = axes.back();

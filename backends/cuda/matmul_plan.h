@@ -10,7 +10,7 @@ namespace stave_cuda {
 
 /// How an operand is passed to BLAS.
 enum class Packed : std::uint8_t {
-  no,  // in place
+  no,  // BLAS reads the operand in place.
   // Copied to dense memory. Leading axes along which it is broadcast stay broadcast.
   once,
   // Copied to dense memory with broadcasts written out. Its leading axes then form one axis.
@@ -20,17 +20,19 @@ enum class Packed : std::uint8_t {
 struct MatmulOperand {
   Packed packed = Packed::no;
   bool by_columns = false;  // a matrix is stored column after column
-  Index leading = 0;        // elements from one row (column) to the next
-  // Elements from one matrix of the batch to the next; 0 if it is the same matrix.
+  Index leading = 0;        // the number of elements from one row (or column) to the next
+  // The number of elements from one matrix of the batch to the next; 0 for one repeated matrix.
   Index batch_step = 0;
 };
 
-/// A plan of products out[i] = a[i] b[i] for i in a batch, repeated for each position of the loops.
+/// A plan of products out[i] = a[i] b[i]. One call of BLAS computes those for i in a batch. There
+/// is one call for each position of the axes `loops`.
 struct MatmulPlan {
   Index m = 0, n = 0, k = 0;
   MatmulOperand a, b;
   Index batch = 1, out_step = 0;
-  // The axes that do not fit into a batch of even steps. Operands: out, a, b (after packing).
+  // The leading axes that are not part of BLAS's batch, whose matrices have a constant step. Their
+  // steps are those of out, a and b, after packing.
   LoopAxes<3> loops;
 };
 

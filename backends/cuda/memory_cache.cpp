@@ -22,8 +22,8 @@ std::string in_words(std::size_t bytes) {
 
 namespace {
 
-// A range of size classes with 2^bits sizes per power of two. The first
-// of them are above 2^(power - 1).
+// A range of size classes with 2^bits sizes per power of two. All of its sizes are greater than
+// 2^(power - 1).
 struct Octaves {
   int first_index, power, bits;
 };
@@ -43,7 +43,7 @@ SizeClass SizeClass::of(std::size_t bytes) {
   // 2^(power - 1) < bytes <= 2^power
   const int power = std::bit_width(bytes - 1), each = 1 << octaves.bits;
   const std::size_t step = std::size_t{1} << (power - 1 - octaves.bits);
-  const std::size_t steps = (bytes + step - 1) / step;  // each + 1 ... 2 each
+  const std::size_t steps = (bytes + step - 1) / step;  // from each + 1 to 2 each
   return {octaves.first_index + each * (power - octaves.power) + static_cast<int>(steps) - each - 1, steps * step};
 }
 

@@ -1,10 +1,10 @@
 // A cache of device memory by size: a request reuses a freed block of its size class without a call
-// to the driver. Plain host code over a MemorySource, so that it is tested without a device.
+// to the CUDA driver. This is host code over a MemorySource, so it is tested without a device.
 //
-// A freed block may be reused at once, even if kernels that read it still wait on the stream. All
-// work of a device goes to one stream, so the next use of the block runs after them. This also
-// holds if another thread frees or takes the block: its launches come later on the stream than
-// those before the free.
+// A freed block may be reused immediately, even if kernels that read it still wait on the stream.
+// All work of a device goes to one stream, so the next use of the block runs after these kernels.
+// This also holds if another thread frees or takes the block: the launches of its next user come
+// later on the stream than the launches before the free.
 #pragma once
 
 #include <array>
@@ -32,9 +32,10 @@ class MemorySource {
   ~MemorySource() = default;
 };
 
-/// Size classes: multiples of 256 bytes up to 4 KiB; then eight sizes per power of two, which waste
-/// at most an eighth; and above 16 MiB, where an eighth is much and blocks are few, 128 sizes,
-/// which waste less than a hundredth.
+/// A size class. Up to 4 KiB the sizes are the multiples of 256 bytes. Above, there are eight sizes
+/// per power of two, which waste at most an eighth of a block. Above 16 MiB, where an eighth is
+/// much and blocks are few, there are 128 sizes per power of two, which waste less than a
+/// hundredth.
 struct SizeClass {
   int index;
   std::size_t bytes;
@@ -48,8 +49,9 @@ class MemoryCache {
  public:
   MemoryCache(MemorySource& source, std::string device) : source_(source), device_(std::move(device)) {}
 
-  /// Returns a block of at least `bytes` bytes, aligned as the source's blocks. If there is no
-  /// memory it releases the cache and tries again, then throws DeviceError with the sizes.
+  /// Returns a block of at least `bytes` bytes, aligned as the source's blocks are. If there is no
+  /// memory, it releases the cached blocks and tries again. If that fails too, it throws
+  /// DeviceError with the sizes.
   void* take(std::size_t bytes);
   /// Gives back a block that `take(bytes)` returned.
   void give(void* block, std::size_t bytes) noexcept;

@@ -74,7 +74,7 @@ bool is_translated(const std::string& target) { return target.starts_with("compu
 
 std::vector<std::string> options_for(const std::string& target) {
   return {"--gpu-architecture=" + target, "--std=c++20",
-          // As for all kernels: see cuda.cmake.
+          // All kernels are compiled with this option; cuda.cmake gives the reason.
           "--fmad=false",
           // Makes constexpr functions of headers device functions too.
           "--device-as-default-execution-space",

@@ -1,5 +1,5 @@
-// Drivers of random numbers: Threefry-2x32 with given keys (core/op/attributes.h defines the order
-// of the numbers). The bits equal those of the CPU.
+// Host functions that launch the random-number kernels: Threefry-2x32 with given keys
+// (core/op/attributes.h defines the order of the numbers). The bits equal those of the CPU.
 #pragma once
 
 #include <stave/backends/cuda/launch.h>

@@ -21,7 +21,7 @@ class KeyPlan {
   /// The keys as a kernel receives them.
   struct Keys {
     const std::uint32_t* words;
-    Index second;  // offset of the second word from the first
+    Index second;  // the offset of a key's second word from its first word
     IndexMap<1> lead;
   };
   Keys with(const IndexMap<1>& lead) const { return {words_, second_, lead}; }
@@ -35,20 +35,20 @@ class KeyPlan {
 struct FoldLoop {
   KeyPlan::Keys keys;
   const std::uint32_t* data;
-  IndexMap<1> places;  // offsets in `data`
+  IndexMap<1> places;  // maps an element to its offset in `data`
   std::uint64_t elements;
   std::uint32_t* out;
 };
 struct DrawLoop {
   KeyPlan::Keys keys;
   std::uint64_t elements;
-  Divider each;  // numbers per key
+  Divider each;  // the number of random numbers per key
   void* out;
   double low, high;
 };
 
-/// Parameters of random_permutation. It sorts the rows of several keys at once: by their
-/// bits, then stably by their rows.
+/// Parameters of the random_permutation kernels. Each key permutes one row. The rows of several
+/// keys are sorted together: first by random bits drawn for each element, then stably by row.
 struct PermutationLoop {
   KeyPlan::Keys keys;
   std::uint64_t first_row = 0, elements = 0;
@@ -61,7 +61,7 @@ struct PermutationLoop {
   const std::int32_t* from = nullptr;
   std::int32_t* to = nullptr;
 };
-/// Returns the number of rows of one pass, so that positions in a pass fit in 32 bits.
+/// Returns the number of rows that are sorted together, so that positions in them fit in 32 bits.
 inline Index rows_at_once(Index rows, Index length) {
   return std::min(rows, std::max<Index>(1, (Index{1} << 30) / length));
 }

@@ -1,4 +1,4 @@
-// Drivers of the reductions.
+// Host functions that launch the reductions.
 #pragma once
 
 #include <stave/backends/cuda/launch.h>

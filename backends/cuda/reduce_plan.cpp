@@ -11,17 +11,17 @@ namespace stave_cuda {
 
 namespace {
 
-// Units that one thread folds although other threads could share the work.
+// A thread folds up to this number of units alone, if there are enough threads without sharing.
 constexpr Index most_serial_units = 8;
-// Enough threads to hide the latency of memory.
+// The number of threads that hides the latency of memory.
 constexpr Index enough_threads = 1 << 15;
 // With this many tasks every multiprocessor has blocks, so outputs are not split.
 constexpr Index enough_tasks = 512;
-// The number of tasks aimed at if outputs are split: several per block, for balance.
+// The desired number of tasks if outputs are split. Several tasks per block balance the load.
 constexpr Index most_tasks = 2048;
-// The least units of a part per thread.
+// The least number of units of a part that each thread folds.
 constexpr Index least_units_per_thread = 16;
-// The logarithm of how many threads read one line of memory together.
+// The base-2 logarithm of the number of threads that read one cache line together.
 constexpr unsigned line_bits = 5;
 
 struct SortedAxis {
@@ -30,15 +30,16 @@ struct SortedAxis {
 };
 using SortedAxes = stave::SmallVector<SortedAxis, 6>;
 
-/// Returns the distance of neighbouring elements. Broadcast axes count as farthest, so that the
-/// axes inside them are read contiguously.
+/// Returns the distance in memory of neighbouring elements along the axis. Broadcast axes count as
+/// farthest: they become the outermost axes, and each pass over the other axes reads contiguously.
 Index distance(const SortedAxis& axis) {
   Index step = axis.in < 0 ? -axis.in : axis.in;
   return step == 0 ? std::numeric_limits<Index>::max() : step;
 }
 
-/// Returns the axes without those of length 1, outermost in memory first. Reduced axes are walked
-/// upwards in memory, starting from `origin`.
+/// Returns the axes without those of length 1, outermost in memory first. A reduced axis with a
+/// negative stride is reversed. `origin` becomes the offset of the element at which the axes then
+/// start, and `first_position` its position.
 SortedAxes sorted_axes(const View& in, const Shape& reduced, Index& origin, Index& first_position) {
   SortedAxes axes;
   Index out_step = 1, position_step = 1;
@@ -70,7 +71,8 @@ void push_merged(LoopAxes<2>& axes, LoopAxis<2> axis) {
   axes.back() = axis;
 }
 
-/// Returns the logarithm of the smallest power of two that is at least n, but at most `most`.
+/// Returns the base-2 logarithm of the smallest power of two that is at least n, but at most
+/// `most`.
 unsigned bits_for(Index n, unsigned most) {
   unsigned bits = 0;
   while (bits < most && (Index{1} << bits) < n) ++bits;
@@ -88,7 +90,7 @@ struct ReducePlan::Loops {
   bool columns = false;
 
   Loops(stave::OpId op, const Shape& reduced, const View& in) {
-    // Without positions, more axes merge.
+    // Only these two need positions. Without positions, more axes merge.
     const bool positions = op == stave::OpId::argmax || op == stave::OpId::argmin;
     const SortedAxes axes = sorted_axes(in, reduced, origin, first_position);
     for (const SortedAxis& axis : axes) {
@@ -117,8 +119,8 @@ ReducePlan::ReducePlan(const Loops& loops, const View& in, const View& out) : ke
   args_.row_step = loops.row.step[0];
   args_.row_position_step = loops.row.step[1];
   args_.first_position = loops.first_position;
-  // Rows may begin at any alignment. Their ends are read element by element, so rows must be long
-  // enough that the ends do not matter.
+  // Rows may begin at any alignment. The elements before the first and after the last aligned unit
+  // are read one by one. So rows must be long enough that the time for these does not matter.
   args_.columns = loops.columns;
   args_.vectors = args_.row_step == 1 && !args_.columns && args_.row_length >= 4 * pack;
   args_.row_units = args_.vectors ? args_.row_length / pack : args_.row_length;
@@ -128,8 +130,8 @@ ReducePlan::ReducePlan(const Loops& loops, const View& in, const View& out) : ke
 }
 
 void ReducePlan::choose_lanes() {
-  // With columns, threads read enough neighbouring outputs together to fill
-  // a line, if there are that many.
+  // With `columns`, a block has enough neighbouring outputs, if there are that many, that its
+  // threads together read whole cache lines.
   const unsigned most = args_.columns ? block_bits - bits_for(args_.outputs, line_bits) : block_bits;
   const Index units = args_.row_units * args_.rows;
   while (args_.lane_bits < most && args_.lanes() < units &&
@@ -144,7 +146,9 @@ void ReducePlan::choose_parts() {
   if (args_.tiles < enough_tasks && args_.tiles > 0)
     parts = std::min(quotient_up(most_tasks, args_.tiles),
                      std::max<Index>(1, args_.row_units * args_.rows / (args_.lanes() * least_units_per_thread)));
-  const auto split = [](Index n, Index into, Index multiple) {  // Returns the length of a part.
+  // Returns the length of a part if n is split into `into` parts; a length is a multiple of
+  // `multiple`.
+  const auto split = [](Index n, Index into, Index multiple) {
     return std::max<Index>(1, quotient_up(quotient_up(n, into), multiple)) * multiple;
   };
   args_.rows_per_part =

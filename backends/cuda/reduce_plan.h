@@ -1,5 +1,5 @@
-// The plan of a reduction: which elements a thread reads, which threads share an output, and what
-// remains for a second kernel.
+// The plan of a reduction. It decides which elements a thread reads, which threads share an output,
+// and which partial results a second kernel merges.
 //
 // The axes are sorted by their distance in memory and merged, as on the CPU. If the innermost axis
 // is reduced, neighbouring threads read along it. If it is kept (`columns`), they read neighbouring
@@ -7,8 +7,9 @@
 // share these rows, `row_lanes` of them side by side along a row, and then combine their results in
 // a tree. A unit of a row is one element or, if rows are contiguous and long, 16 aligned bytes.
 //
-// A task is a tile of outputs times one part of the elements folded into each. If outputs have
-// several parts, each part writes a partial accumulator, and a second kernel merges these in order.
+// A task computes a tile of outputs over one part of the elements that are folded into each output.
+// If outputs have several parts, each task writes partial accumulators, and a second kernel merges
+// them.
 // The plan depends on shape, strides and alignment only, so results depend neither on the machine
 // nor on the number of blocks.
 #pragma once
@@ -24,7 +25,7 @@ using stave::View;
 
 /// Parameters of all reduction kernels. Offsets and steps are in elements.
 struct ReduceArgs {
-  const void* in;  // element (0, ..., 0) of the axes below
+  const void* in;  // the element at which the axes `kept`, `folded` and the row start
   void* out;       // contiguous
   // Accumulators [parts, outputs], if there are several parts.
   void* partials;
@@ -33,18 +34,18 @@ struct ReduceArgs {
   IndexMap<2> folded;  // maps a row to its offset in `in` and its position
   Index outputs, rows;
   Index row_length, row_units, row_step;
-  // Positions count row-major over the reduced axes.
+  // The position of an element is its row-major index over the reduced axes.
   Index row_position_step, first_position;
-  Index row_parts, units_per_part;  // split of one row
-  Index rows_parts, rows_per_part;  // split of the rows
+  Index row_parts, units_per_part;  // how each row is split into parts
+  Index rows_parts, rows_per_part;  // how the rows of an output are split into parts
   Index tiles;
-  // Logarithms of the threads per output, and of those of them along a row.
+  // The base-2 logarithms of lanes() and row_lanes().
   unsigned lane_bits, row_lane_bits;
   // The mask of the fold, from extreme_mask().
   std::uint64_t mask;
-  bool columns;  // neighbouring threads have neighbouring outputs
+  bool columns;  // true if neighbouring threads have neighbouring outputs
   bool vectors;
-  bool wide_positions;  // positions are int64
+  bool wide_positions;  // true if positions are int64, false if they are int32
 
   STAVE_BOTH unsigned lanes() const { return 1u << lane_bits; }
   STAVE_BOTH unsigned row_lanes() const { return 1u << row_lane_bits; }
@@ -64,7 +65,7 @@ class ReducePlan {
   ReduceArgs on_host() const;
   ReduceArgs on_device(const Launch& launch) const;
 
-  const ReduceArgs& args() const { return args_; }  // without maps
+  const ReduceArgs& args() const { return args_; }  // the parameters without the maps
   const IndexPlan<2>& kept() const { return kept_; }
   const IndexPlan<2>& folded() const { return folded_; }
   /// Returns the number of partial accumulators.
@@ -81,12 +82,15 @@ class ReducePlan {
   IndexPlan<2> folded_;
 };
 
-/// Returns the bits of elements to flip (XOR) so that the extreme element becomes the largest
-/// unsigned number. For a minimum these are all bits of an integer, or the sign of a float. For
-/// signed integers the sign is flipped as well. For `all` it is the bit that swaps true and false.
+/// Returns the bits to flip (XOR) in each element so that the extreme element becomes the largest
+/// one, where integers are compared as unsigned numbers:
+///   max of floats           none           min of floats           the sign
+///   max of unsigned         none           min of unsigned         all bits
+///   max of signed           the sign       min of signed           all bits but the sign
+///   any                     none           all                     the bit of true and false
 std::uint64_t extreme_mask(stave::OpId op, stave::Dtype dtype);
 
-/// Returns the logarithm of the number of threads that merge the parts of one output.
+/// Returns the base-2 logarithm of the number of threads that merge the parts of one output.
 unsigned merge_lane_bits(Index parts);
 
 }  // namespace stave_cuda

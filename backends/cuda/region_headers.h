@@ -7,7 +7,7 @@
 namespace stave_cuda {
 
 struct RegionHeader {
-  const char* name;  // the name in the #include
+  const char* name;  // the path by which the kernel source includes the header
   const char* text;
 };
 std::span<const RegionHeader> region_headers();

@@ -8,14 +8,15 @@
 
 namespace stave_cuda {
 
-inline constexpr unsigned region_threads = 256;  // threads of a block
+inline constexpr unsigned region_threads = 256;  // the number of threads of a block
 
-/// The positions in an input of the elements of one thread, which are neighbours in the output.
+/// The places in an input of the elements that one thread loads. In the output these elements are
+/// neighbours.
 enum class Neighbours : std::uint8_t {
-  flat,    // at the same offsets as in the output
-  packed,  // also contiguous, from the offset that the map gives
-  still,   // all the same element
-  apart    // each at its own offset
+  flat,    // The elements are at the same offsets as in the output.
+  packed,  // The elements are contiguous, and the map gives the offset of the first one.
+  still,   // All are one element of the input, which is broadcast.
+  apart    // The map gives the offset of each element.
 };
 
 struct RegionInput {

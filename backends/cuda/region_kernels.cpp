@@ -23,8 +23,8 @@ int attribute(cudaDeviceAttr which, int device) {
   return value;
 }
 
-/// The driver's functions work in the context that is current on the thread. The runtime API makes
-/// one current on first use.
+/// Makes a context current on this thread, if there is none. The functions of the CUDA driver API
+/// require one. The call of the runtime API makes one current.
 void expect_context() {
   CUcontext context = nullptr;
   if (modules()->CtxGetCurrent(&context) != CUDA_SUCCESS || !context) check(cudaFree(nullptr), "a context");
@@ -37,8 +37,8 @@ CUfunction function_in(const std::string& code) {
   return modules()->ModuleGetFunction(&function, module, "region") == CUDA_SUCCESS ? function : nullptr;
 }
 
-/// Loads the function from the disk cache if it is there and the driver
-/// accepts it. Otherwise compiles it.
+/// Loads the function from the disk cache, if its code is there and the CUDA driver accepts it.
+/// Otherwise compiles it.
 CUfunction make_function(const Nvrtc& nvrtc, const std::string& text, const std::string& target) {
   Hash key;
   for (const std::string& part : compiled_with(nvrtc, target)) key.add(part);
@@ -89,7 +89,7 @@ const RegionKernel& region_kernel(const stave::Region& region) {
     std::optional<RegionKernel> kernel;
   };
   static auto* const entries =
-      // Never destroyed, like the device's state.
+      // This map is never destroyed, like the state of the devices (runtime.h).
       new std::map<std::pair<int, std::string>, Entry>;
   static auto* const mutex = new std::mutex;
   int device = 0;
@@ -109,7 +109,7 @@ void launch(const RegionKernel& kernel, unsigned blocks, cudaStream_t stream, st
   expect_context();
   const CUresult status = modules()->LaunchKernel(kernel.function, blocks, 1, 1, region_threads, 1, 1, 0, stream,
                                                   arguments.data(), nullptr);
-  // The runtime's errors have the driver's numbers.
+  // Errors have the same numbers in the driver API and in the runtime API.
   check(static_cast<cudaError_t>(status), "fused");
 }
 

@@ -13,7 +13,7 @@ namespace {
 Neighbours neighbours_in(const View& in, const LoopAxes<1>& axes, Index lanes) {
   if (axes.empty()) return Neighbours::still;
   const LoopAxis<1>& inner = axes.back();
-  // No thread's elements cross the end of the axis.
+  // True if the elements of no thread cross the end of the innermost axis.
   const bool fits = axes.size() == 1 || inner.length % lanes == 0;
   if (inner.step[0] == 0) return fits ? Neighbours::still : Neighbours::apart;
   const auto pack = static_cast<std::uintptr_t>(lanes) * stave::size_of(in.dtype);
@@ -54,7 +54,7 @@ std::vector<void*> RegionPlan::arguments() {
   for (RegionInput& input : inputs_) found.push_back(&input);
   for (void*& output : outputs_) found.push_back(&output);
   for (const stave::Region::Step& step : region_.steps())
-    // The kernel only reads it.
+    // The kernel only reads its arguments, so the const_cast is safe.
     if (!step.op) found.push_back(const_cast<stave::Bytes16*>(&step.bytes));
   return found;
 }

@@ -1,4 +1,5 @@
-// The launch plan of a region's kernel on given arrays: plain arithmetic, tested without a device.
+// The plan of launching a region's kernel on given arrays. This is host arithmetic, tested without
+// a device.
 #pragma once
 
 #include <vector>
@@ -18,13 +19,13 @@ class RegionPlan {
 
   Index elements() const { return elements_; }
   unsigned blocks() const;
-  /// Returns the size in bytes of all arguments together.
+  /// Returns the total size of the arguments in bytes.
   std::size_t argument_bytes() const;
   const RegionInput& input(std::size_t i) const { return inputs_[i]; }
   /// Returns pointers to the kernel's arguments in the order of its parameters, for a kernel on the
   /// host. They are valid while the plan lives.
   std::vector<void*> on_host();
-  /// Returns the same for a kernel of this launch.
+  /// Returns pointers to the arguments, in the same order, for a kernel of this launch.
   std::vector<void*> on_device(const Launch& launch);
 
  private:

@@ -70,8 +70,8 @@ int region_lanes(const Region& region) {
   std::size_t widest = 1;
   for (const Dtype dtype : region.inputs()) widest = std::max(widest, stave::size_of(dtype));
   for (const int value : written_values(region)) widest = std::max(widest, stave::size_of(region.dtype(value)));
-  // With many steps memory is not the bottleneck, and each lane repeats all steps, which costs
-  // compile time and registers.
+  // The source repeats all steps for each lane, which costs compile time and registers. With many
+  // steps memory is not the bottleneck, so one lane is enough.
   constexpr std::size_t many_steps = 64;
   return region.steps().size() > many_steps ? 1 : lanes_of(widest);
 }
@@ -84,7 +84,7 @@ std::string region_text(const Region& region, std::string_view name) {
   text += fmt::format("STAVE_REGION_KERNEL {}({}) {{\n", name, parameters(region, written));
   text += fmt::format("  constexpr int lanes = {};\n", region_lanes(region));
   text += "  const Run run = run_of<lanes>(STAVE_REGION_THREAD, elements);\n  if (run.count == 0) return;\n";
-  // Many inlined loads would take the compiler seconds.
+  // The compiler would need seconds for many inlined loads.
   const char* const load = inputs <= 8 ? "load" : "load_by_call";
   for (std::size_t i = 0; i < inputs; ++i)
     text +=

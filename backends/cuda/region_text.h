@@ -2,9 +2,9 @@
 //
 // The kernel applies each operation by the struct of core/ops/elementwise_ops.h that the
 // operation's own kernel uses, and rounds each value as that kernel would store it. So a region
-// gives the same bits as its steps run one by one. Numbers are parameters. Therefore regions that
-// differ only in numbers share a kernel, and no compiler evaluates a function of a constant by
-// other means than the device's.
+// gives the same bits as its steps run one by one. Scalar constants are parameters of the kernel.
+// Therefore regions that differ only in constants share a kernel, and the compiler cannot evaluate
+// a function of a constant, which could give other bits than the device.
 #pragma once
 
 #include <string>
@@ -24,7 +24,7 @@ std::vector<int> written_values(const stave::Region& region);
 ///   the number of elements
 ///   a RegionInput for each input
 ///   a pointer for each written value
-///   an element for each number among the steps
+///   an element for each scalar constant among the steps
 std::string region_text(const stave::Region& region, std::string_view name = "region");
 /// Returns the number of elements per thread, a power of two. The source uses the same number.
 int region_lanes(const stave::Region& region);

@@ -30,7 +30,7 @@ constinit std::atomic<bool> has_devices = false, forked = false;
 const Found& found() {
   static const Found* const result = [] {
     auto* made = new Found;
-    // Set before the driver starts, because another thread may fork at any time.
+    // This is set before the CUDA driver starts, because another thread may fork at any time.
     has_devices = true;
     pthread_atfork(nullptr, nullptr, [] { forked = has_devices.load(); });
     const cudaError_t status = cudaGetDeviceCount(&made->count);
@@ -67,20 +67,21 @@ void refuse_child(int index) {
     fail<stave::DeviceError>("cuda:{}: no CUDA device can be used: {}", index, why_none());
 }
 
-// Returns true if the device has a context, as the driver's cuDevicePrimaryCtxGetState reports.
+// Returns true if the device has a context, as cuDevicePrimaryCtxGetState of the CUDA driver
+// reports.
 bool has_context(int index) {
   static const auto get_state =
       reinterpret_cast<decltype(&cuDevicePrimaryCtxGetState)>(driver_function("cuDevicePrimaryCtxGetState"));
   unsigned flags = 0;
   int active = 0;
   return !get_state || get_state(index, &flags, &active) != CUDA_SUCCESS ||
-         active != 0;  // if unknown, assume a context
+         active != 0;  // If the state is unknown, this assumes that there is a context.
 }
 
 }  // namespace
 
-// cudaGetDevice reads a thread-local variable of the runtime. It is as cheap as a variable of our
-// own, which could be out of date.
+// cudaGetDevice reads a thread-local variable of the CUDA runtime. This is as cheap as a
+// thread-local variable here would be, and that variable could be out of date.
 CurrentDevice::CurrentDevice(int index) : index_(index) {
   refuse_child(index);
   check(cudaGetDevice(&before_), "cudaGetDevice");
@@ -107,17 +108,17 @@ StreamMemory::StreamMemory(int index, cudaStream_t stream) : index_(index), stre
 // Returns null if memory is exhausted. Any other failure is usually the error of an earlier kernel,
 // and is thrown as such.
 void* StreamMemory::take(std::size_t bytes) {
-  // For sizes that no device has, the driver returns another error.
+  // For sizes that no device has, cudaMallocAsync returns another error than exhausted memory.
   if (bytes > all_) return nullptr;
   void* block = nullptr;
   const cudaError_t status = cudaMallocFromPoolAsync(&block, bytes, pool_, stream_);
   if (status != cudaErrorMemoryAllocation) return check(status, "allocating memory"), block;
-  // Null reports this error, so the next call must not report it too.
+  // Clears the error: the result null reports it, and the next call must not report it again.
   cudaGetLastError();
   return nullptr;
 }
 
-// This also runs at the end of the process, when the driver has freed everything. Then
+// This also runs at the end of the process, when the CUDA driver has freed all memory. Then
 // cudaErrorCudartUnloading is ignored.
 void StreamMemory::give(void* block, std::size_t) noexcept {
   cudaFreeAsync(block, stream_);
@@ -155,9 +156,9 @@ int attribute(cudaDeviceAttr which, int index) {
   return value;
 }
 
-// A pool for writes that go through separate memory. The driver may not reuse a block
-// by adding a dependency of its own, because that would be a dependency on the stream
-// that the write must not wait for.
+// Makes the memory pool for writes that go through separate memory. The CUDA driver must not add
+// dependencies between streams in order to reuse a block: the write would then wait for the stream
+// that it must not wait for.
 cudaMemPool_t new_pool(int index) {
   cudaMemPoolProps properties{};
   properties.allocType = cudaMemAllocationTypePinned;
@@ -176,7 +177,7 @@ void order(cudaStream_t earlier, int earlier_device, cudaStream_t later) {
   check(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "cudaEventCreate");
   const cudaError_t recorded = cudaEventRecord(event, earlier);
   const cudaError_t ordered = recorded == cudaSuccess ? cudaStreamWaitEvent(later, event, 0) : recorded;
-  cudaEventDestroy(event);  // takes effect once the event has happened
+  cudaEventDestroy(event);  // CUDA frees the event once it has happened.
   check(ordered, "cudaStreamWaitEvent");
 }
 
@@ -212,7 +213,7 @@ void DeviceRuntime::wait(cudaEvent_t event, const char* what) {
   const cudaError_t status = cudaEventQuery(event);
   if (status == cudaSuccess) return;
   if (status != cudaErrorNotReady) check(status, what);
-  // Otherwise the next launch would report cudaErrorNotReady.
+  // Clears cudaErrorNotReady, so that the next launch does not report it.
   cudaGetLastError();
   expect_waiting(what);
   check(cudaEventSynchronize(event), what);
@@ -221,7 +222,7 @@ void DeviceRuntime::wait(cudaEvent_t event, const char* what) {
 template <std::size_t n>
 DeviceRuntime::Buffer& DeviceRuntime::Ring<n>::next() {
   Buffer& buffer = buffers[turn++ % n];
-  // Only here may a write wait for the device, because CUDA waits when it pins memory.
+  // Here a write may wait for the device, because CUDA waits when it pins memory.
   if (!buffer.data) {
     check(cudaEventCreateWithFlags(&buffer.event, cudaEventDisableTiming), "cudaEventCreate");
     check(cudaHostAlloc(&buffer.data, bytes, cudaHostAllocDefault), "cudaHostAlloc");
@@ -259,8 +260,9 @@ void DeviceRuntime::write(void* to, const void* from, std::size_t bytes) {
   if (waits_for_nothing(bytes) || !write_by_way(to, from, bytes)) write_straight(to, from, bytes);
 }
 
-/// Returns true if there are enough free buffers, or if the stream is idle, so that the write would
-/// wait only for its own parts.
+/// Returns true if a write of `bytes` need not wait for earlier work: enough pinned buffers are
+/// free, or the stream is idle. A large write may still wait until its own first parts are copied,
+/// so that it can reuse their buffers.
 bool DeviceRuntime::waits_for_nothing(std::size_t bytes) const {
   const std::size_t parts = (bytes + large_bytes - 1) / large_bytes;
   if (bytes <= small_bytes ? small_.are_free(1) : parts <= large_count && large_.are_free(parts)) return true;
@@ -280,9 +282,9 @@ void DeviceRuntime::write_straight(void* to, const void* from, std::size_t bytes
   }
 }
 
-// Writes through separate memory. Earlier work on the stream may still read the destination, so the
-// last copy runs on that stream; until then the value waits in memory that nothing else uses.
-// Returns false if there is no such memory.
+// Writes a value through separate memory: the second stream copies it from the host to a new block
+// on the device, and then `stream_` copies the block to the destination, which earlier work on
+// `stream_` may still read. Returns false if there is no memory for the block.
 bool DeviceRuntime::write_by_way(void* to, const void* from, std::size_t bytes) {
   void* memory = nullptr;
   const cudaError_t status = cudaMallocFromPoolAsync(&memory, bytes, way_, copies_);
@@ -292,7 +294,8 @@ bool DeviceRuntime::write_by_way(void* to, const void* from, std::size_t bytes) 
     const std::size_t part = std::min(bytes - done, large_bytes);
     Buffer& buffer = on_the_way_.next();
     check(cudaEventSynchronize(buffer.event),
-          // This waits only for the transfer before the previous one.
+          // This waits only for the last transfer from the same buffer, the one before the
+          // previous.
           "writing to the device");
     copy_in(buffer, static_cast<char*>(memory) + done, static_cast<const char*>(from) + done, part, copies_);
     done += part;
@@ -318,8 +321,8 @@ void DeviceRuntime::finish_reading(void* to, const Part& part) {
   std::memcpy(static_cast<char*>(to) + part.at, part.buffer->data, part.bytes);
 }
 
-// Reads a value in parts. The device copies one part while the host copies the
-// previous part out of the other buffer.
+// Reads a value in parts. While the device copies one part into a buffer, the host copies the
+// previous part out of another buffer.
 void DeviceRuntime::read(void* to, const void* from, std::size_t bytes) {
   expect_waiting("reading a value");
   const CurrentDevice current(index_);
@@ -342,7 +345,8 @@ void DeviceRuntime::copy_from(DeviceRuntime& other, void* to, const void* from, 
     const CurrentDevice current(index_);
     check(cudaMemcpyPeerAsync(to, index_, from, other.index_, bytes, stream_), "copying between devices");
   }
-  // Otherwise the other device could reuse its memory too early.
+  // Makes the other device's stream wait for the copy: otherwise that device could reuse `from` too
+  // early.
   order(stream_, index_, other.stream_);
 }
 
@@ -428,7 +432,8 @@ void expect_code(int index) {
   switch (status) {
     case cudaErrorNoKernelImageForDevice:
     case cudaErrorInvalidDeviceFunction:
-    // The library has PTX for the driver to translate, but the driver is older than the compiler.
+    // The library contains PTX, but the CUDA driver is older than the compiler that made it, and
+    // cannot translate it.
     case cudaErrorUnsupportedPtxVersion:
     case cudaErrorJitCompilerNotFound:
       cudaGetLastError();

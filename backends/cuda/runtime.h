@@ -6,13 +6,14 @@
 // - The host waits when a value is read, in synchronize(), while a pinned buffer of a transfer is
 //   still in use, and before it reports that memory is exhausted. A test can forbid waiting with
 //   NoWaiting.
-// - A write does not wait for earlier work. If no buffer is free, it goes through separate memory
-//   on the device, on a second stream that does nothing else. There are two exceptions: the device
-//   has no such memory left, or a pinned buffer is allocated for the first time.
-// - A child of fork() has no devices, because the driver does not work there (DeviceError says so).
-//   It leaves the inherited state untouched.
-// - Nothing here is ever destroyed, because tensors may be globals, which outlive everything,
-//   including the driver's own state.
+// - A write does not wait for earlier work. If no pinned buffer is free, the write goes through
+//   separate memory on the device, on a second stream that does nothing else. A write waits in two
+//   cases only: the device has no memory left for this, or a pinned buffer is allocated for the
+//   first time.
+// - A child of fork() has no devices, because the CUDA driver does not work there (DeviceError says
+//   so). It leaves the inherited state untouched.
+// - The state of a device is never destroyed, because tensors may be globals, which may outlive
+//   even the state of the CUDA driver.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -71,7 +72,7 @@ class StreamMemory final : public MemorySource {
   int index_;
   cudaStream_t stream_;
   cudaMemPool_t pool_ = nullptr;
-  std::size_t all_ = 0;  // bytes of the device
+  std::size_t all_ = 0;  // the total memory of the device in bytes
 };
 
 class DeviceRuntime {
@@ -86,7 +87,8 @@ class DeviceRuntime {
 
   void write(void* to, const void* from, std::size_t bytes);
   void read(void* to, const void* from, std::size_t bytes);
-  /// Copies from memory of another device, in the order of both streams.
+  /// Copies from memory of another device. The copy runs after the earlier work and before the
+  /// later work of both devices' streams.
   void copy_from(DeviceRuntime& other, void* to, const void* from, std::size_t bytes);
   void synchronize();
   /// Orders another stream after this one: work put on `stream` from now on runs after all
@@ -105,28 +107,28 @@ class DeviceRuntime {
     void* data = nullptr;
     cudaEvent_t event = nullptr;
   };
-  // The part of a value being read that a buffer holds: bytes [at, at + bytes).
+  // Bytes [at, at + bytes) of a value that is being read. `buffer` holds them.
   struct Part {
     Buffer* buffer = nullptr;
     std::size_t at = 0, bytes = 0;
   };
-  // There are many small buffers, so that numbers written in
-  // succession do not wait for earlier work.
+  // There are many small buffers, so that a series of scalars can be written without waiting for
+  // earlier work.
   static constexpr std::size_t small_bytes = 16 << 10, large_bytes = 4 << 20, large_count = 2;
 
-  // Buffers used in rotation.
+  // n buffers, which are used in rotation.
   template <std::size_t n>
   struct Ring {
     std::array<Buffer, n> buffers{};
     std::size_t turn = 0;
-    const std::size_t bytes;  // of each buffer
+    const std::size_t bytes;  // the size of each buffer
     explicit Ring(std::size_t each) : bytes(each) {}
     Buffer& next();
     /// Returns true if the transfers of the next `count` buffers are done.
     bool are_free(std::size_t count) const;
   };
 
-  // The caller of these functions holds the mutex.
+  // The caller of the following functions holds the mutex `transfers_`.
   bool waits_for_nothing(std::size_t bytes) const;
   void write_straight(void* to, const void* from, std::size_t bytes);
   bool write_by_way(void* to, const void* from, std::size_t bytes);
@@ -147,7 +149,7 @@ class DeviceRuntime {
   std::mutex transfers_;  // guards the members below
   Ring<64> small_{small_bytes};
   Ring<large_count> large_{large_bytes};
-  // For writes that go through separate memory.
+  // The stream, memory pool and buffers of writes that go through separate memory.
   const cudaStream_t copies_;
   const cudaMemPool_t way_;
   Ring<2> on_the_way_{large_bytes};

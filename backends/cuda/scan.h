@@ -1,4 +1,4 @@
-// Driver of the scans.
+// The host function that launches the scans.
 #pragma once
 
 #include <span>

@@ -8,13 +8,13 @@ namespace stave_cuda {
 
 namespace {
 
-// One thread scans a shorter row.
+// A row shorter than this is scanned by one thread.
 constexpr Index least_tiled = 64;
-// Enough threads to hide the latency of memory, without tiles.
+// Without tiles: the number of threads that hides the latency of memory.
 constexpr Index enough_threads = 1 << 17;
-// The least elements of a part that one thread scans.
+// Without tiles: the least number of elements of a part.
 constexpr Index least_serial = 64;
-// With tiles, enough blocks to keep the device busy.
+// With tiles: the number of blocks that keeps the device busy.
 constexpr Index enough_blocks = 2048;
 // The number of parts is limited because their carries are computed one after the other.
 constexpr Index most_parts = 512;

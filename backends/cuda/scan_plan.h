@@ -1,9 +1,9 @@
 // The plan of a scan.
 //
-// If rows along the axis are long and contiguous in the output, a block takes a row, or a
-// part of one, tile by tile (`tiles`). Otherwise a thread takes a row, element by element,
-// and neighbouring threads have neighbouring rows; memory is then read in lines if the
-// axis is not the innermost one.
+// If rows along the axis are long and contiguous in the output, a block scans a row, or a part of a
+// row, tile by tile (`tiles`). Otherwise a thread scans a row, element by element, and neighbouring
+// threads have neighbouring rows. They read whole cache lines together, unless the axis is the
+// innermost one.
 //
 // If there are few rows, they are split into parts and scanned in three stages:
 //   summaries   the effect of each part on the state that enters it
@@ -23,7 +23,8 @@ using stave::View;
 
 /// Parameters of all scan kernels. Steps are in elements, in the direction of the scan.
 struct ScanArgs {
-  // The first element of the first row of each input. An operation with one input has it twice.
+  // The first element of the first row of each input. If the operation has one input, both are
+  // equal.
   const void* in[2];
   void* out;
   // Maps a row to the offsets where it begins in the inputs and the output.
@@ -31,7 +32,8 @@ struct ScanArgs {
   Index row_count, length;
   Index step[3];
   Index parts, per_part;
-  // States [parts, rows], if there are several parts. `carries` likewise.
+  // Two arrays [parts, rows], used if there are several parts: the effect of each part on the state
+  // (Step::Map), and the state that enters each part (Step::State).
   void* summaries;
   void* carries;
   bool tiles;
@@ -39,7 +41,8 @@ struct ScanArgs {
 
 enum class ScanStage { summaries, carries, scan };
 
-/// The length of a part is a multiple of this number, which is a multiple of every tile.
+/// With tiles, the length of a part is a multiple of this number. The number is a multiple of the
+/// length of every tile.
 inline constexpr Index scan_part = 2048;
 
 class ScanPlan {
@@ -51,7 +54,7 @@ class ScanPlan {
   ScanArgs on_host() const;
   ScanArgs on_device(const Launch& launch) const;
 
-  const ScanArgs& args() const { return args_; }  // without the map
+  const ScanArgs& args() const { return args_; }  // the parameters without the map
   /// Returns the number of summaries, which is also the number of carries.
   Index partials() const { return args_.parts > 1 ? args_.parts * args_.row_count : 0; }
   /// Returns the number of blocks that a stage keeps busy.

@@ -16,8 +16,8 @@ void run_softmax(const Launch& launch, OpId op, int axis, const View& in, const 
                                           stave::all_ops()[static_cast<std::size_t>(op)]->name, in.dtype);
   for (const stave::Index length : out.shape)
     if (length == 0) return;
-  // An input that would not be read in lines is first copied to the output,
-  // and softmax is computed in place.
+  // If neighbouring threads would not read neighbouring elements of the input, the input is first
+  // copied to the output, and softmax is computed there in place.
   const bool laid_out = !reads_lines(in, out);
   if (laid_out) run_copy(launch, in, out);
   const SoftmaxPlan plan(op, axis, laid_out ? out : in, out);

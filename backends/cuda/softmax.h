@@ -1,4 +1,4 @@
-// Driver of softmax and log_softmax.
+// The host function that launches softmax and log_softmax.
 #pragma once
 
 #include <stave/backends/cuda/launch.h>

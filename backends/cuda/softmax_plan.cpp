@@ -9,17 +9,18 @@ namespace stave_cuda {
 
 namespace {
 
-// Elements of one thread while other threads could share the row.
+// A thread has up to this number of elements, if there are enough threads without sharing the row
+// further.
 constexpr Index most_serial = 16;
-// The logarithm of the elements in the smallest memory access, a sector.
+// The base-2 logarithm of the number of elements in the smallest memory access, a sector.
 constexpr unsigned sector_bits = 3;
-// The logarithm of the elements in the best memory access, a line.
+// The base-2 logarithm of the number of elements in the best memory access, a cache line.
 constexpr unsigned line_bits = 5;
 constexpr Index enough_threads = 1 << 15;
-constexpr Index enough_tasks = 2048;  // the number of tasks if rows are split
-// The least elements of a part per thread.
+constexpr Index enough_tasks = 2048;  // the desired number of tasks if rows are split
+// The least number of elements of a part that each thread has.
 constexpr Index least_part_serial = 32;
-// The most totals of parts that one thread merges.
+// The largest number of totals that one thread merges.
 constexpr Index most_merged = 16;
 
 stave::Shape without(std::span<const Index> all, std::size_t axis) {
@@ -44,7 +45,8 @@ std::size_t innermost(const View& view) {
   return axis;
 }
 
-/// Returns the logarithm of the smallest power of two that is at least n, but at most `most`.
+/// Returns the base-2 logarithm of the smallest power of two that is at least n, but at most
+/// `most`.
 unsigned bits_for(Index n, unsigned most) {
   unsigned bits = 0;
   while (bits < most && (Index{1} << bits) < n) ++bits;
@@ -70,7 +72,7 @@ SoftmaxPlan::SoftmaxPlan(stave::OpId op, int axis, const View& in, const View& o
   args_.out_step = out.strides[along];
   args_.logarithm = op == stave::OpId::log_softmax;
   args_.columns = innermost(out) != along;
-  // A tile holds elements in the type of the arithmetic.
+  // A tile in shared memory holds elements in the type of the arithmetic.
   const auto kept = std::max(sizeof(float), stave::size_of(out.dtype));
   choose_lanes(softmax_tile_bytes / static_cast<Index>(kept) / block_threads);
   choose_parts();
@@ -81,7 +83,8 @@ void SoftmaxPlan::choose_lanes(Index items) {
     return args_.columns ? block_bits - bits_for(args_.row_count, neighbours) : block_bits;
   };
   const auto fits = [&](unsigned lane_bits) { return args_.length <= items << lane_bits; };
-  // Columns that fit in shared memory only if they are one sector wide are still read once.
+  // If tiles of columns fit in shared memory with the width of a sector but not of a cache line,
+  // the width of a sector is used, so that the input is still read once.
   const bool narrow = !fits(most_for(line_bits)) && fits(most_for(sector_bits));
   const unsigned most = most_for(narrow ? sector_bits : line_bits);
   const unsigned least = args_.columns ? 0 : bits_for(args_.length, sector_bits);

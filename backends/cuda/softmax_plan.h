@@ -3,12 +3,13 @@
 // A row is the set of elements that one sum covers. `lanes` threads of a block share a row, each
 // with every lanes-th element, and several rows share a block. If the axis is the innermost one of
 // the output, neighbouring threads have the lanes of one row. Otherwise (`columns`) they have the
-// same lane of neighbouring rows. So memory is accessed in lines.
+// same lane of neighbouring rows. So neighbouring threads access whole cache lines together.
 //
 // A tile of rows that fits in the block's shared memory (`resident`) is read once. Otherwise the
-// input is read twice: once for the maxima and sums together, then for the result. If there are few
-// rows, this happens in parts and in two stages, with the totals of all parts between them. The
-// plan depends on shape and strides only, so results do not depend on the machine.
+// input is read twice: first for the maxima and sums together, then for the result. If there are
+// then few rows, each row is split into parts. One kernel computes the total of each part (its
+// maximum and sum), and a second kernel the result. The plan depends on shape and strides only, so
+// results do not depend on the machine.
 #pragma once
 
 #include <stave/backends/cuda/index_map.h>
@@ -23,7 +24,7 @@ using stave::View;
 struct SoftmaxArgs {
   const void* in;
   void* out;  // may be `in`
-  // Totals [parts, rows], if there are several parts.
+  // The totals [parts, rows] of the parts, used if there are several parts.
   void* partials;
   // Maps a row to the offsets where it begins in `in` and `out`.
   IndexMap<2> rows;
@@ -39,8 +40,8 @@ struct SoftmaxArgs {
   STAVE_BOTH Index tasks() const { return tiles * parts; }
 };
 
-/// `whole` computes everything. `partials` computes the total of each
-/// part, and then `finish` the result.
+/// The work of one kernel. `whole` computes the result. If rows are split, `partials` computes the
+/// total of each part, and then `finish` computes the result.
 enum class SoftmaxStage { whole, partials, finish };
 
 /// The largest size of a resident tile in bytes.
@@ -55,8 +56,8 @@ class SoftmaxPlan {
   SoftmaxArgs on_host() const;
   SoftmaxArgs on_device(const Launch& launch) const;
 
-  const SoftmaxArgs& args() const { return args_; }  // without the map
-  /// Returns the number of totals of parts.
+  const SoftmaxArgs& args() const { return args_; }  // the parameters without the map
+  /// Returns the number of totals in `partials`.
   Index partials() const { return args_.parts > 1 ? args_.parts * args_.row_count : 0; }
 
  private:

@@ -1,4 +1,4 @@
-// Drivers of sort and argsort.
+// Host functions that launch sort and argsort.
 #pragma once
 
 #include <stave/backends/cuda/launch.h>

@@ -34,8 +34,8 @@ std::uint32_t length_of(const stave::SortAttributes& attributes, const View& in)
   return static_cast<std::uint32_t>(length);
 }
 
-/// Returns the bits of keys to flip. Signed integers have the order of unsigned ones with the sign
-/// bit flipped. Descending order is the order of the complements.
+/// Returns the bits to flip in every key. Flipping the sign bit of signed integers gives unsigned
+/// integers in the same order. Flipping all bits gives descending order.
 std::uint64_t key_mask(bool descending, stave::Dtype dtype) {
   const int bits = 8 * static_cast<int>(stave::size_of(dtype));
   return (descending ? ~std::uint64_t{0} >> (64 - bits) : 0) ^ (is_signed(dtype) ? std::uint64_t{1} << (bits - 1) : 0);
@@ -58,7 +58,7 @@ SortPlan::SortPlan(const stave::SortAttributes& attributes, const View& in, cons
 }
 
 void SortPlan::choose_passes(int key_bits, int row_bits) {
-  if (args_.length == 1) row_bits = key_bits = 0;  // already sorted
+  if (args_.length == 1) row_bits = key_bits = 0;  // Such rows are sorted already.
   for (int shift = 0; shift < key_bits; shift += 32) {
     const int bits = std::min(32, key_bits - shift);
     passes_[pass_count_++] = {.shift = shift, .bits = bits, .element_bits = bits};

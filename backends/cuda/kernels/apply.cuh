@@ -21,7 +21,8 @@ struct Apply {
   static STAVE_BOTH auto apply(Element<T> a) { return stored(S::template value<L>(L(computed(a)))); }
   static STAVE_BOTH auto apply(Element<T> a, Element<T> b) {
     if constexpr (std::is_same_v<S, stave_detail::Nextafter> && stave::is_half<T>)
-      return stave_detail::next_half(a, b);  // computed as a float, it would be lost in rounding
+      // If the next number were computed as a float, rounding to 16 bits would lose it.
+      return stave_detail::next_half(a, b);
     else return stored(S::template value<L>(L(computed(a)), L(computed(b))));
   }
 };
@@ -37,8 +38,8 @@ inline constexpr bool ignores_sign =
                            stave_detail::Scale, stave_detail::Equal, stave_detail::NotEqual, stave_detail::BitwiseAnd,
                            stave_detail::BitwiseOr, stave_detail::BitwiseXor, stave_detail::BitwiseInvert,
                            stave_detail::BitwiseLeftShift>;
-/// The type whose kernel serves T. bool uses the kernel of bytes, except in an operation that
-/// inverts its truth value.
+/// The type whose kernel of S computes elements of T. bool uses the kernel of bytes, except in
+/// bitwise_invert, which inverts the truth value of a bool.
 template <class S, class T>
 using KernelType =
     std::conditional_t<std::is_same_v<T, bool>,

@@ -1,15 +1,17 @@
 // The kernels of attention and its gradient, as bodies that run on the device and on
 // the host (see attention_plan.h).
 //
-// Scores are computed tile by tile in shared memory and never stored. The means take one pass over
-// the keys. It keeps the largest score so far, the sum of weights and the sum of weighted values,
-// and scales these sums down when a larger score appears (Milakov and Gimelshein, "Online
-// normalizer calculation for softmax", 2018). The gradient recomputes the weights from the totals:
+// Scores are computed tile by tile in shared memory and never stored in global memory. The weighted
+// means take one pass over the keys. The pass keeps the largest score so far, the sum of weights
+// and the sum of weighted values, and scales these sums down when a larger score appears (Milakov
+// and Gimelshein, "Online normalizer calculation for softmax", 2018). The gradient recomputes the
+// weights p of the keys from the scores s and the total (log-sum-exp) of each query:
 //
 //   p = exp(s - total), t = p (ct v^T + shift)
 //   gradient of q: scale t k,  of k: scale t^T q,  of v: p^T ct
 //
-// float16 and bfloat16 are computed in float. Weights are summed in double.
+// The gradients of k and v sum over queries, that of q over keys. float16 and bfloat16 are computed
+// in float. Weights are summed in double.
 #pragma once
 
 #include <stave/backends/cuda/attention_plan.h>
@@ -20,7 +22,7 @@ namespace stave_cuda {
 
 template <class T>
 struct AttentionShared {
-  // One extra column, so that threads that walk down a column use different banks.
+  // One extra column, so that threads that access a column together use different banks.
   T left[score_tile][score_tile + 1], right[score_tile][result_columns<T> + 1];
   T scores[score_tile][score_tile + 1], cotangents[score_tile][score_tile + 1];
   T sum[score_tile][result_columns<T> + 1];
@@ -28,8 +30,8 @@ struct AttentionShared {
   double weight[score_tile];
 };
 
-/// The part of a tile that one thread computes. Threads form a grid of 16 x 16. Each has 2 rows of
-/// the tile and every sixteenth column.
+/// The part of a tile that one thread computes. The threads of a block form a grid of 16 x 16. Each
+/// thread has 2 adjacent rows of the tile, and every sixteenth column.
 struct TilePart {
   int row, column;
   STAVE_BOTH explicit TilePart(unsigned thread)
@@ -37,9 +39,10 @@ struct TilePart {
 };
 static_assert(block_threads == 16 * score_tile / 2);
 
-/// Computes sum[r, c] = factor(r) sum[r, c] + the sum of a(r, i) b(i, c) over a tile's rows i, for
-/// a thread's part of `columns`. If meets(r, i) is false, a(r, i) is 0 and b(i, c) is ignored, even
-/// if it is infinite or NaN: an entry that becomes NaN is summed again without it.
+/// Computes sum[r, c] = factor(r) sum[r, c] + the sum of a(r, i) b(i, c) over 0 <= i < score_tile,
+/// for the rows r and the columns c < `columns` of this thread. If meets(r, i) is false, a(r, i) is
+/// 0, and b(i, c) has no effect even if it is infinite or NaN: an entry that becomes NaN is summed
+/// again without such terms.
 template <int columns, class T, int width, class Factor, class A, class B, class Meets>
 STAVE_BOTH void multiply_part(unsigned thread, T (&sum)[score_tile][width], Factor factor, A a, B b, Meets meets) {
   const TilePart part(thread);
@@ -77,7 +80,7 @@ struct AttentionTile {
   const Block& block;
   const Args& args;
   AttentionShared<T>& shared;
-  // The number of the matrix, and the tile's first row and column of the result.
+  // The index of the matrix in the batch, and the first row and column of the tile in the result.
   Index matrix, row, column;
   Offsets<Args::operands> start;
 
@@ -86,7 +89,8 @@ struct AttentionTile {
   STAVE_BOTH const N* data(int operand) const {
     return static_cast<const N*>(args.operand[operand].data) + start[operand];
   }
-  // A number per query, such as its total.
+  // Returns entry i of an operand with one number per query, such as the totals. It is 0 past the
+  // end.
   STAVE_BOTH T number(int operand, Index i) const {
     const AttentionOperand& x = args.operand[operand];
     return i < x.rows ? data<T>(operand)[i * x.row_step] : T(0);
@@ -101,7 +105,8 @@ struct AttentionTile {
         for (int j = 0; j < 2; ++j) f(part.row + r, part.column + 16 * j);
     });
   }
-  /// Sets to[r, c] = x[first_row + r, first_column + c], or 0 outside of x. Part of a phase.
+  /// Sets to[r, c] = x[first_row + r, first_column + c], or 0 outside of x, where x is the operand.
+  /// All threads of a phase call this function (block.cuh).
   template <int wide, int width>
   STAVE_BOTH void load(unsigned thread, T (&to)[score_tile][width], int operand, Index first_row,
                        Index first_column) const {
@@ -113,8 +118,8 @@ struct AttentionTile {
     }
   }
 
-  /// Sets to[r, c] to the product of row `first` + r of operand `of` and
-  /// row `other` + c of operand `by`.
+  /// Sets to[r, c] to the dot product of row `first` + r of operand `of` and row `other` + c of
+  /// operand `by`.
   STAVE_BOTH void products(T (&to)[score_tile][score_tile + 1], int of, Index first, int by, Index other) const {
     for_scores([&](int r, int c) { to[r][c] = 0; });
     for (Index from = 0; from < args.operand[of].columns; from += score_tile) {
@@ -141,8 +146,8 @@ struct AttentionTile {
     return computed(data<E>(Args::mask)[at]);
   }
   STAVE_BOTH bool meet(Index query, Index key) const { return bias(query, key) != -infinity(); }
-  /// Returns the score s of a query and a key. It is -inf if the query does not attend to the key,
-  /// whatever the product is.
+  /// Returns the score s of a query and a key, whose dot product is `product`. The score is -inf if
+  /// the query does not attend to the key, even if the product is infinite or NaN.
   STAVE_BOTH T masked(T product, Index query, Index key) const {
     const T added = bias(query, key);
     return added == -infinity() ? added : product * static_cast<T>(args.scale) + added;
@@ -160,7 +165,7 @@ struct AttentionTile {
       shared.weight[t] = 0;
     });
   }
-  /// Writes out = of(row of the tile, sum).
+  /// Writes of(r, sum[r, c]) to the output for all entries of the tile that are in the result.
   template <class F>
   STAVE_BOTH void store(F of) const {
     block.for_threads([&](unsigned t) {
@@ -184,7 +189,7 @@ struct AttentionTile {
       const T before = shared.largest[t];
       T now = before;
       for (int c = 0; c < score_tile; ++c)
-        // A NaN is skipped here; it makes the sum of weights NaN.
+        // The comparison skips a NaN. Its weight makes the sum of weights NaN.
         if (shared.scores[t][c] > now) now = shared.scores[t][c];
       shared.largest[t] = now;
       shared.decay[t] = now == before ? T(1) : exponential(before - now);
@@ -231,7 +236,7 @@ struct AttentionTile {
 
   // ---- the gradient ---------------------------------------------------------------------------
 
-  /// Replaces the scores by p if the result is the gradient of v, else by t.
+  /// Computes the scores and replaces them by p if the result is the gradient of v, else by t.
   STAVE_BOTH void weights(Index query, Index key) const {
     const bool of_values = args.result == AttentionResult::of_values;
     scores(query, key);

@@ -24,14 +24,15 @@
 
 namespace stave_cuda {
 
-/// The logarithm of the number of threads of a block.
+/// The base-2 logarithm of the number of threads of a block.
 inline constexpr unsigned block_bits = 8;
 static_assert(block_threads == 1u << block_bits);
 
 STAVE_BOTH inline Index least_of(Index a, Index b) { return a < b ? a : b; }
 
-/// The assignment of a block's threads to lanes of outputs. By default neighbouring threads have
-/// the lanes of one output. With `columns` they have the same lane of neighbouring outputs.
+/// The assignment of a block's threads to outputs. The threads that share an output are its lanes.
+/// By default neighbouring threads are the lanes of one output. With `columns` they are the same
+/// lane of neighbouring outputs.
 struct Lanes {
   unsigned bits;
   bool columns;
@@ -40,13 +41,14 @@ struct Lanes {
   }
   STAVE_BOTH unsigned output(unsigned thread) const { return columns ? thread & (outputs() - 1) : thread >> bits; }
   STAVE_BOTH unsigned outputs() const { return block_threads >> bits; }
-  // The distance in threads between two lanes of an output.
+  // The distance in threads between successive lanes of an output.
   STAVE_BOTH unsigned step() const { return columns ? outputs() : 1; }
-  // Lane 0 of this thread's output.
+  // The thread that is lane 0 of the output of `thread`.
   STAVE_BOTH unsigned first(unsigned thread) const { return thread - lane(thread) * step(); }
 };
 
-/// Calls merge(thread, another) for all lanes of each output, in a tree whose result is in lane 0.
+/// Reduces the lanes of each output to lane 0 in a tree. merge(thread, other) must merge the data
+/// of `other` into that of `thread`.
 template <class Block, class Merge>
 STAVE_BOTH void merge_lanes(const Block& block, Lanes lanes, Merge merge) {
   STAVE_UNROLL(1)
@@ -56,8 +58,8 @@ STAVE_BOTH void merge_lanes(const Block& block, Lanes lanes, Merge merge) {
     });
 }
 
-/// One block, executed on the host. The threads of a phase have no defined order, and a body must
-/// not depend on it. Tests run them forwards and backwards.
+/// One block, executed on the host. A body must not depend on the order in which the threads of a
+/// phase run. Tests run them forwards and backwards.
 struct HostBlock {
   std::int64_t index_ = 0, count_ = 1;
   bool backwards_ = false;

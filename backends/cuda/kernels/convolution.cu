@@ -20,7 +20,8 @@ void* scratch(const Launch& launch, Index elements, Index size) {
   return launch.scratch.allocate(static_cast<std::size_t>(elements * size));
 }
 
-/// Returns w as matrices [groups, o, terms], row-major.
+/// Returns the data of w as contiguous matrices [groups, output channels, terms], copied if w is
+/// not contiguous.
 const void* matrices_of(const Launch& launch, const View& w, Index size) {
   const stave::Shape shape(w.shape);
   if (stave::is_contiguous(shape, stave::Strides(w.strides))) return w.data;

@@ -29,8 +29,8 @@ STAVE_BOTH void lay_windows(const WindowLoop& loop, Position p) {
   static_cast<Unit*>(loop.to)[i] = inside ? static_cast<const Unit*>(loop.from)[offset] : Unit{};
 }
 
-/// Writes the position of the first of the largest elements of a
-/// window. A NaN counts as the largest.
+/// Writes the position, within the plane, of the first of the largest elements of a window. A NaN
+/// counts as the largest element.
 template <class E>
 STAVE_BOTH void find_largest(const PoolLoop& loop, Position p) {
   using T = stave::Computed<E>;

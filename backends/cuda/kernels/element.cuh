@@ -12,8 +12,8 @@ namespace stave_cuda {
 
 using stave::BitsOf;
 
-/// The type that kernels are compiled for if signs do not matter, for example if integers wrap. All
-/// integers of one size share a kernel, and bool uses that of bytes.
+/// The type that a kernel is compiled for if the sign of integers does not matter, for example in a
+/// sum that wraps. All integers of one size share a kernel, and bool uses the kernel of bytes.
 template <class T>
 using Signless = std::conditional_t<std::is_integral_v<T>, BitsOf<T>, T>;
 
@@ -21,7 +21,8 @@ using Signless = std::conditional_t<std::is_integral_v<T>, BitsOf<T>, T>;
 template <class T>
 using Element = std::conditional_t<std::is_same_v<T, bool>, std::uint8_t, T>;
 
-// Float16 and BFloat16 convert by integer arithmetic. A device has instructions for that instead.
+// On the host, Float16 and BFloat16 convert by integer arithmetic. A device has instructions for
+// it.
 
 /// Converts an element to the type of the arithmetic.
 template <class T>
@@ -35,7 +36,7 @@ STAVE_BOTH stave::Computed<T> computed(T x) {
 #endif
     return static_cast<stave::Computed<T>>(x);
 }
-/// Converts a result to an element, rounded once.
+/// Converts a result of the arithmetic to an element, with one rounding.
 template <class T, class N>
 STAVE_BOTH T element_of(N x) {
 #ifdef __CUDA_ARCH__

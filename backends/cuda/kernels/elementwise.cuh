@@ -97,7 +97,7 @@ STAVE_BOTH Inputs<lanes, In...> load_vectors(const ElementwiseLoop<sizeof...(In)
   });
   return in;
 }
-/// Loads elements one by one. An element past the end is 0.
+/// Loads elements one by one. It sets elements past the end to 0.
 template <int lanes, class... In>
 STAVE_BOTH Inputs<lanes, In...> load_elements(const ElementwiseLoop<sizeof...(In)>& loop, std::uint64_t first,
                                               unsigned stride) {
@@ -106,7 +106,7 @@ STAVE_BOTH Inputs<lanes, In...> load_elements(const ElementwiseLoop<sizeof...(In
     if (!loop.in[k]) input.number(loop.number[k]);
   });
   Offsets<sizeof...(In)> at;
-  // The last, incomplete vector of a flat loop.
+  // A loop by vectors comes here only for its last, incomplete vector.
   if (loop.by_vectors) at = locate(loop.map, first / lanes);
   for (int j = 0; j < lanes; ++j) {
     const std::uint64_t i = first + j * std::uint64_t{stride};
@@ -125,7 +125,7 @@ STAVE_BOTH STAVE_OUTLINE void store_elements(Out* to, std::uint64_t elements, st
     if (std::uint64_t i = first + j * std::uint64_t{stride}; i < elements) to[i] = out.lane[j];
 }
 
-/// Computes out = F::apply(in...). The types are those of elements in memory, the output's first.
+/// Computes out = F::apply(in...). `Out` and `In` are the types of elements in memory.
 template <int lanes, class F, class Out, class... In>
 struct ElementwiseBody {
   static constexpr int inputs = sizeof...(In);
@@ -156,9 +156,9 @@ template <class S, class T>
 using BinaryBody = ElementwiseBody<lanes_of(sizeof(T)), Apply<S, T>, OutOf<S, T>, Element<T>, Element<T>>;
 
 #ifdef __CUDACC__
-// This number of blocks per multiprocessor hides the latency of memory while each thread loads 16
+// The number of blocks per multiprocessor that hides the latency of memory, if each thread loads 16
 // bytes of each input. (Six blocks leave 40 registers per thread, which the longest unary kernel
-// needs. Eight floats, from elements of two bytes, need a few more.)
+// needs. With elements of two bytes a thread holds eight floats, which need a few more registers.)
 template <class S, class T>
 __global__ void __launch_bounds__(block_threads, sizeof(T) == 2 ? 5 : 6)
     unary_kernel(const __grid_constant__ ElementwiseLoop<1> loop) {

@@ -1,6 +1,6 @@
-// The matrix exponential by teams, with the algorithm of backends/cpu/expm.cpp. Small matrices are
-// computed entirely here. For large ones, whose products a library computes (expm.cpp), this finds
-// the number of halvings.
+// The matrix exponential by teams (team.cuh), with the algorithm of backends/cpu/expm.cpp. Small
+// matrices are computed entirely in these kernels. For large matrices, whose products cuBLASLt
+// computes (../expm.cpp), the kernels halve the matrices and find how often.
 #pragma once
 
 #include <stave/backends/expm_approximants.h>
@@ -28,8 +28,8 @@ struct BlockTeam {
   }
 };
 
-/// Finds how often a dense n x n matrix of any size is halved. `rows` has room for 2 n doubles, and
-/// `partial` for one double per lane of the team.
+/// Finds how often a dense n x n matrix of any size must be halved. `rows` has room for 2 n
+/// doubles, and `partial` for one double per lane of the team.
 template <class T, class Team>
 struct Halvings {
   const Team& team;
@@ -53,7 +53,8 @@ struct Halvings {
       return most;
     });
   }
-  /// Returns the largest sum of a column's absolute values. It is not finite if x is not finite.
+  /// Returns the 1-norm of x, the largest sum of the absolute values of a column. It is not finite
+  /// if x is not finite.
   STAVE_BOTH double norm(const T* x) const {
     return largest([&](Index c) {
       double sum = 0;
@@ -67,8 +68,9 @@ struct Halvings {
     return times > 0 ? static_cast<int>(times) : 0;
   }
 
-  /// Returns the number of halvings by the norm of x, or by the norms of x^4 and x^6 if these
-  /// require fewer, because needless halvings lose digits.
+  /// Returns the number of halvings that the norm of x requires, or the number that the norms of
+  /// x^4 and x^6 require if it is smaller, because needless halvings lose digits. `length` is the
+  /// norm of x.
   STAVE_BOTH int operator()(const T* x, const T* fourth, const T* sixth, double length, const Approximant& of) const {
     const int by_norm = halvings(length, of.bound);
     const double size4 = norm(fourth), size6 = norm(sixth);
@@ -78,14 +80,15 @@ struct Halvings {
     const int all = by_powers + extra(x, length, by_powers, of.order);
     return all < by_norm ? all : by_norm;
   }
-  /// Returns the halvings beyond `before` that rounding requires, from the norm of |x|^m, where m =
-  /// 2 order + 1. The norm is computed by multiplying a row of ones by |x| m times.
+  /// Returns how many more halvings than `before` the rounding error requires. The estimate needs
+  /// the 1-norm of |x|^m, where m = 2 order + 1. This is the largest element of a row of ones that
+  /// was multiplied by |x| m times.
   STAVE_BOTH int extra(const T* x, double length, int before, int order) const {
     double *row = rows, *next = rows + n, logarithm = 0;
     team.for_lanes([&](int lane) {
       for (Index c = lane; c < n; c += team.width) row[c] = 1;
     });
-    double scale = 1;  // the factor of the row
+    double scale = 1;  // the factor that keeps the elements of the row at most 1
     for (int i = 0; i < 2 * order + 1; ++i) {
       const double most = largest([&](Index c) {
         double sum = 0;
@@ -106,9 +109,9 @@ struct Halvings {
 
 // ---- small matrices ---------------------------------------------------------------------------
 
-inline constexpr int expm_room = 10;  // the number of matrices of room
+inline constexpr int expm_room = 10;  // the number of matrices in a slot of memory
 
-/// Computes one dense matrix at a time in a slot of memory.
+/// Computes the exponential of one dense matrix at a time, in a slot of memory.
 template <class T, class Team>
 struct SmallExponential {
   const Team& team;
@@ -135,8 +138,8 @@ struct SmallExponential {
     multiply(x, x, matrix(1));
     for (int i = 2; i <= stave_detail::expm_powers(order); ++i) multiply(matrix(i - 1), matrix(1), matrix(i));
   }
-  /// Sets to = [plus +] the sum of `count` terms b_(first + 2 i) times
-  /// power first_power + i of x^2.
+  /// Sets to = plus + the sum of b_(first + 2 i) (x^2)^(first_power + i) over 0 <= i < count. If
+  /// `plus` is null, it counts as 0.
   STAVE_BOTH void sum_powers(int order, int first, int count, int first_power, const T* plus, T* to) const {
     set(to, [&](int at) {
       T sum = plus ? plus[at] : T(0);
@@ -149,11 +152,12 @@ struct SmallExponential {
       return sum;
     });
   }
-  /// x = (v - u)^-1 (v + u), where u has the odd powers of x, and v the even ones.
+  /// Replaces x by its Pade approximant (v - u)^-1 (v + u), where u is the sum of the odd powers of
+  /// x and v that of the even powers.
   STAVE_BOTH void approximate(T* x, int order) const {
     const int powers = stave_detail::expm_powers(order);
     T *const u = matrix(5), *const v = matrix(6), *const inner = matrix(7), *const product = matrix(8);
-    // x^6 is factored out of the terms of order 13, 11, 9 and 12, 10, 8.
+    // x^6 is factored out of the terms with b13, b11, b9 and b12, b10, b8, which saves products.
     if (order == 13) {
       sum_powers(order, 9, 3, 1, nullptr, inner);
       multiply(matrix(3), inner, product);
@@ -231,7 +235,7 @@ struct HalveWork {
   Index items, n;
   T* x;
   const T *fourth, *sixth;
-  double* rows;  // 2 n for each item
+  double* rows;  // room for 2 n doubles per item
   int* halvings;
 
   template <class Block>
@@ -255,8 +259,8 @@ struct HalveWork {
   }
 };
 
-/// Replaces a matrix by its square if it must be squared more than `done` times. At the end,
-/// replaces by NaN a matrix that was not finite. An item is a row.
+/// Replaces a matrix by its square if it must be squared more than `done` times. If `squares` is
+/// null, replaces each matrix that was not finite by NaN. An item is a row.
 template <class T>
 struct KeepWork {
   using Value = T;
@@ -265,7 +269,7 @@ struct KeepWork {
   int width;
   Index n;
   T* x;
-  const T* squares;  // null at the end
+  const T* squares;  // null after the last squaring
   const int* halvings;
   int done;
 

@@ -5,10 +5,11 @@
 
 namespace stave_cuda {
 
-/// Records a fault. The first one is kept.
+/// Records a fault, unless a fault is recorded already.
 STAVE_BOTH inline void report(IndexFault* fault, unsigned ticket, int axis, Index index, Index size) {
 #ifdef __CUDA_ARCH__
-  if (atomicCAS_system(&fault->taken, 0u, ticket) != 0) return;  // the host accesses it too
+  // The atomic operation has system scope, because the host accesses `taken` too.
+  if (atomicCAS_system(&fault->taken, 0u, ticket) != 0) return;
 #else
   if (fault->taken != 0) return;
   fault->taken = ticket;

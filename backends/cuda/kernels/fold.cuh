@@ -1,11 +1,12 @@
-// The folds of reductions: the accumulator of each operation and dtype, and how elements enter it.
-// The semantics are those of the CPU. Floats of 16 and 32 bits accumulate in float64. A sum of
-// float64 also accumulates the rounding errors. Signed integers are added and multiplied as
-// unsigned ones, with the same bits. NaN is both the largest and the smallest element.
+// The folds of reductions. A fold defines the accumulator of an operation and dtype, and how an
+// element enters it. The semantics are those of the CPU backend. Floats of 16 and 32 bits
+// accumulate in float64. A sum of float64 also accumulates its rounding errors. Signed integers are
+// added and multiplied as unsigned integers, which gives the same bits. If an element is NaN, both
+// the maximum and the minimum are NaN.
 //
-// A fold has Element, Accumulator, start(), add(accumulator, element, position),
-// merge(accumulator, another) and store(accumulator, out, offset). merge is associative, so
-// that threads can share the work.
+// A fold has the types Element and Accumulator, and the functions start(), add(accumulator,
+// element, position), merge(accumulator, another) and store(accumulator, out, offset). merge is
+// associative (sums of floats up to rounding), so threads can share the work.
 #pragma once
 
 #include <cstdint>
@@ -49,11 +50,12 @@ struct Product {
   STAVE_BOTH void store(A total, void* out, Index offset) const { static_cast<T*>(out)[offset] = element_of<T>(total); }
 };
 
-/// A sum and the accumulated rounding error. sum + lost is the exact sum,
-/// except for the rounding of `lost`.
+/// A compensated sum: the rounded sum, and the accumulated rounding error `lost`. sum + lost is the
+/// exact sum, except for rounding errors in `lost`.
 struct WithLost {
   double sum, lost;
-  /// Adds x by Knuth's TwoSum: the new sum and its error together equal the old sum and x exactly.
+  /// Adds x by Knuth's TwoSum, which finds the rounding error exactly: new sum + error = old sum +
+  /// x.
   STAVE_BOTH void add(double x) {
     const double total = sum + x, added = total - sum;
     lost += (sum - (total - added)) + (x - added);
@@ -101,8 +103,8 @@ STAVE_BOTH constexpr T lowest_of_all() {
   else return 0;
 }
 
-/// The largest element. If the bits of extreme_mask() are flipped on the way in and out, it is the
-/// smallest element, or the extreme of signed integers.
+/// The fold that finds the largest element. It flips the bits of `mask` in elements that it reads
+/// and in the result. With extreme_mask() this also gives minima, and extremes of signed integers.
 template <class T>
 struct Extreme {
   using Element = T;
@@ -118,8 +120,8 @@ struct Extreme {
   }
 };
 
-/// True if any element is true. With a mask of 1, true if all elements are: it finds any false
-/// element and inverts the result.
+/// The fold of `any` and `all`. With mask 0 it tells whether any element is true. With mask 1 it
+/// finds whether any element is false and inverts the result, which tells whether all are true.
 struct Logical {
   using Element = std::uint8_t;
   using Accumulator = std::uint32_t;
@@ -141,8 +143,9 @@ struct Best {
   std::int64_t position;
 };
 
-/// The position of the extreme element. NaN is the extreme. The first of equal elements wins,
-/// whatever the order of merging. The mask is that of Extreme.
+/// The fold that finds the position of the extreme element. A NaN counts as the extreme. Among
+/// equal elements the first is chosen, in whatever order threads merge. The mask is that of
+/// Extreme.
 template <class T>
 struct ArgExtreme {
   using Element = T;

@@ -1,4 +1,4 @@
-// Bodies of the kernels that gather, scatter and slice at computed positions (index_plan.h).
+// Bodies of the kernels that copy slices at positions given by a tensor (index_plan.h).
 #pragma once
 
 #include <stave/backends/cuda/index_plan.h>
@@ -13,8 +13,8 @@ struct SlicePlace {
   Index whole, part;
 };
 
-/// Moves `place` along an axis by the j-th index of the tuple at `from`. Returns false, and reports
-/// the index, if it is out of range.
+/// Moves place.whole along an axis by the j-th index of the tuple that starts at offset `from`. If
+/// the index is out of range, reports it and returns false.
 STAVE_BOTH inline bool go_along(const SliceLoop& loop, const IndexedAxis& axis, int j, Index from, SlicePlace& place) {
   from += j * loop.tuple_step;
   const Index index = loop.wide_indices ? static_cast<const std::int64_t*>(loop.indices)[from]
@@ -27,8 +27,8 @@ STAVE_BOTH inline bool go_along(const SliceLoop& loop, const IndexedAxis& axis, 
   place.whole += first * axis.step;
   return true;
 }
-/// Reads the lane's indices and returns its place. The place is invalid if an index is out of
-/// range. There are two loops for the reason given in IndexMap::walk.
+/// Reads the indices of a lane and returns the place of its slice. The place is invalid if an index
+/// is out of range. There are two loops for the reason given in IndexMap::walk.
 STAVE_BOTH inline SlicePlace place_of(const SliceLoop& loop, std::uint64_t lane) {
   const Offsets<3> at = loop.lanes(lane);
   SlicePlace place{true, at[1], at[2]};
@@ -55,7 +55,7 @@ STAVE_BOTH void move_slices(const SliceLoop& loop, Position p) {
   else *whole = *part;
 }
 
-/// Checks the indices of slices without elements.
+/// Checks the indices of a lane whose slice has no elements.
 STAVE_BOTH inline void check_place(const SliceLoop& loop, Position p) {
   const std::uint64_t lane = p.block * p.threads + p.thread;
   if (lane < loop.lane_count) place_of(loop, lane);

@@ -1,5 +1,5 @@
-// Lane<T>: the scalar type that elementwise operations use as their `T`
-// (core/ops/elementwise_ops.h) on a device, and on the host where tests execute kernels.
+// Lane<T>: the scalar type in which the structs of elementwise operations
+// (core/ops/elementwise_ops.h) compute on a device, and on the host where tests execute kernels.
 //
 // It has arithmetic that wraps for integers, comparisons that give a Truth, select(truth, a, b),
 // and the functions that the structs call, found by ADL. The semantics are those of
@@ -82,9 +82,10 @@ concept Whole = !Real<T>;
 
 // ---- functions of floats ----------------------------------------------------------------------
 
-// Float functions use the names with suffix f, so they do not depend on the overloads that a host's
-// library adds. Long functions are not inlined. The call is cheap compared to them, and four copies
-// in each kernel would dominate the compile time of device code.
+// Functions of float call the C functions with suffix f, so they do not depend on the overloads
+// that the host's standard library adds. Long functions are not inlined: the time of the call is
+// small compared to theirs, and four copies in each kernel would dominate the compile time of
+// device code.
 #define STAVE_LANE_FUNCTION(outline32, outline64, name)                           \
   STAVE_BOTH outline32 inline F32 name(F32 x) { return F32(::name##f(x.value)); } \
   STAVE_BOTH outline64 inline F64 name(F64 x) { return F64(::name(x.value)); }
@@ -147,15 +148,15 @@ template <Real T>
 STAVE_BOTH Truth signbit(Lane<T> x) {
   return {copysign(Lane<T>(1), x).value < 0};
 }
-/// Returns a b - product exactly, where product is a b rounded.
+/// Returns a * b - product exactly, where `product` is the rounded value of a * b.
 template <Real T>
 STAVE_BOTH Lane<T> lost_of_product(Lane<T> a, Lane<T> b, Lane<T> product) {
   return fma(a, b, -product);
 }
-/// Returns erfc(x / sqrt(2)). erfc magnifies the rounding error of the quotient by about x^2. So
-/// the error is computed, and corrected by the derivative at z, which is approximated:
+/// Returns erfc(x / sqrt(2)). erfc magnifies the rounding error of z = x / sqrt(2) by about x^2. So
+/// the error of z is computed, and the result is corrected by this error times the derivative of
+/// erfc at z. The derivative is approximated, with a relative error below 1/7 for positive z:
 ///   -2 / sqrt(pi) exp(-z^2) = about -(z + sqrt(z^2 + 1.6)) erfc(z)
-/// The approximation is off by less than a seventh for positive z.
 template <Real T>
 STAVE_BOTH Lane<T> erfc_of_root_half(Lane<T> x) {
   const Lane<T> root(sizeof(T) == 4 ? 0x1.6a09e6p-1 : 0x1.6a09e667f3bcdp-1);
@@ -176,14 +177,14 @@ STAVE_BOTH Lane<T> polynomial(Lane<T> x, const T (&c)[n]) {
   for (int i = 1; i < n; ++i) sum = fma(sum, x, Lane<T>(c[i]));
   return sum;
 }
-/// Returns -log(1 - x^2). Near 1 the square would lose the significant
-/// digits, while 1 - |x| is exact.
+/// Returns -log(1 - x^2). For |x| near 1, 1 - x^2 would lose significant digits by cancellation,
+/// whereas 1 - |x| is exact.
 template <class T>
 STAVE_BOTH Lane<T> erfinv_argument(Lane<T> x) {
   Lane<T> one(1), a = abs(x);
   return a.value < T(0.5) ? -log1p(-(x * x)) : -log((one - a) * (one + a));
 }
-/// Returns ±inf at ±1, NaN outside, and `inside` elsewhere.
+/// Returns `inside` if |x| < 1, ±inf at ±1, and NaN if |x| > 1.
 template <class T>
 STAVE_BOTH Lane<T> erfinv_ends(Lane<T> x, Lane<T> inside) {
   Lane<T> infinity(HUGE_VAL), a = abs(x);
@@ -214,23 +215,24 @@ STAVE_BOTH inline F32 zeta(F32 s, F32 q) { return F32(zeta(F64(s.value), F64(q.v
 
 // ---- remainder and floor_divide of floats -----------------------------------------------------
 
-/// Python's %. The result has the sign of b, even if it is zero.
+/// Returns a % b as Python defines it. The result has the sign of b, even if the result is zero.
 template <Real T>
 STAVE_BOTH STAVE_OUTLINE Lane<T> remainder(Lane<T> a, Lane<T> b) {
   Lane<T> zero(0), r = fmod(a, b);
   Lane<T> moved = select((r < zero) ^ (b < zero), r + b, r);
   return select(r == zero, copysign(zero, b), moved);
 }
-/// Python's //. The rounded quotient is an integer or lies between two. If it is an integer
-/// although the remainder is more than half of |b|, the exact quotient lies just below it and was
-/// rounded up. (A quotient of floats is never midway between two adjacent floats.) Beyond 2^24
-/// (2^53), the rounded quotient is the result.
+/// Returns a // b as Python defines it: the floor of the exact quotient. The floor of the rounded
+/// quotient is too large only if the quotient was rounded up to an integer. This is the case if the
+/// rounded quotient is an integer although the remainder is more than half of |b|. (A quotient of
+/// floats is never midway between two adjacent floats.) Beyond 2^24 for float, or 2^53 for double,
+/// the result is the rounded quotient.
 template <Real T>
 STAVE_BOTH STAVE_OUTLINE Lane<T> floor_divide(Lane<T> a, Lane<T> b) {
   Lane<T> quotient = a / b, whole = floor(quotient), r = abs(remainder(a, b));
   Truth rounded = (whole == quotient) & (abs(whole) <= Lane<T>(sizeof(T) == 4 ? 0x1p24 : 0x1p53));
-  // If |b| and r are infinite, the difference is NaN and the quotient
-  // counts as rounded: -1 / inf is -1.
+  // If |b| and r are infinite, the difference is NaN, and the quotient counts as rounded up: -1 //
+  // inf is -1.
   rounded = rounded & ~(abs(b) - r > r);
   whole = select(rounded, whole - Lane<T>(1), whole);
   return select(b == Lane<T>(0), quotient, select(isfinite(a), whole, a - a));
@@ -250,13 +252,14 @@ template <Whole T>
 STAVE_BOTH Lane<T> operator^(Lane<T> a, Lane<T> b) {
   return Lane<T>(a.value ^ b.value);
 }
-/// Inverts all bits; for bool, the truth value.
+/// Inverts all bits of an integer, or the truth value of a bool.
 template <Whole T>
 STAVE_BOTH Lane<T> operator~(Lane<T> a) {
   if constexpr (std::is_same_v<T, bool>) return a ^ Lane<T>(1);
   else return Lane<T>(~a.wrapping());
 }
-/// Returns true if `places` is not a valid shift of T: negative, or at least its number of bits.
+/// Returns true if `places` is not a valid shift of T: it is negative, or at least the number of
+/// bits of T.
 template <Whole T>
 STAVE_BOTH bool too_far(Lane<T> places) {
   return static_cast<std::make_unsigned_t<T>>(places.value) >= 8 * sizeof(T);
@@ -293,27 +296,28 @@ template <Whole T>
 STAVE_BOTH Lane<T> trunc(Lane<T> x) {
   return x;
 }
-/// Returns true for -1. Division by -1 is avoided, because the quotient of the least integer
-/// overflows, whereas its negative wraps.
+/// Returns true if x is -1. Callers negate instead of dividing by -1: the quotient of the least
+/// integer by -1 overflows, whereas negation wraps.
 template <Whole T>
 STAVE_BOTH bool is_minus_one(Lane<T> x) {
   if constexpr (std::is_signed_v<T>) return x.value == -1;
   else return false;
 }
-/// Returns true if the truncated quotient of a by b with remainder r is one above the floored one.
+/// Returns true if the truncated quotient of a division by b with remainder r is one more than the
+/// floor of the quotient.
 template <Whole T>
 STAVE_BOTH bool truncates_up(Lane<T> r, Lane<T> b) {
   if constexpr (std::is_signed_v<T>) return r.value != 0 && (r.value < 0) != (b.value < 0);
   else return false;
 }
-/// The remainder with the sign of b. It is 0 if b is 0.
+/// Returns the remainder with the sign of b. It is 0 if b is 0.
 template <Whole T>
 STAVE_BOTH STAVE_OUTLINE Lane<T> remainder(Lane<T> a, Lane<T> b) {
   if (b.value == 0 || is_minus_one(b)) return Lane<T>(0);
   Lane<T> r(a.value % b.value);
   return truncates_up(r, b) ? r + b : r;
 }
-/// The floored quotient. It is 0 if b is 0.
+/// Returns the floor of the quotient. It is 0 if b is 0.
 template <Whole T>
 STAVE_BOTH STAVE_OUTLINE Lane<T> floor_divide(Lane<T> a, Lane<T> b) {
   if (b.value == 0) return Lane<T>(0);
@@ -321,9 +325,9 @@ STAVE_BOTH STAVE_OUTLINE Lane<T> floor_divide(Lane<T> a, Lane<T> b) {
   Lane<T> quotient(a.value / b.value);
   return truncates_up(a - quotient * b, b) ? quotient - Lane<T>(1) : quotient;
 }
-/// Repeated squaring, which wraps. A negative exponent gives the truncated 1 / a^|b|.
-/// This is 0, except for a = 1 and a = -1; their squares are 1, so the bits of the
-/// exponent give the right power too.
+/// Returns a^b by repeated squaring, which wraps. A negative exponent gives 1 / a^|b|, truncated.
+/// This is 0, except for a = 1 and a = -1. Since the squares of these are 1, the bits of a negative
+/// exponent, read as unsigned, give the right power too.
 template <Whole T>
 STAVE_BOTH STAVE_OUTLINE Lane<T> pow(Lane<T> a, Lane<T> b) {
   if constexpr (std::is_signed_v<T>)
@@ -345,8 +349,8 @@ template <class I>
 inline constexpr I least = std::is_signed_v<I> ? static_cast<I>(std::uint64_t{1} << (8 * sizeof(I) - 1)) : I{0};
 
 /// Converts a float to an integer by truncation. A value out of range saturates and NaN becomes 0,
-/// so every result is defined. 2^31 - 1 and similar limits are no floats, so the comparison uses
-/// the power of two above.
+/// so every result is defined. Limits such as 2^31 - 1 are not representable as floats, so x is
+/// compared to the power of two above the limit.
 template <class To, class From>
 STAVE_BOTH To saturate(From x) {
   constexpr From above = static_cast<From>(greatest<To> / 2 + 1) * 2;
@@ -355,7 +359,7 @@ STAVE_BOTH To saturate(From x) {
   if (x <= static_cast<From>(least<To>)) return least<To>;
   return static_cast<To>(x);
 }
-/// astype of one element. A bool is read and written as a byte of 0 or 1.
+/// Converts one element as astype does. A bool is read and written as a byte of 0 or 1.
 template <class To, class From>
 STAVE_BOTH Element<To> converted(From element) {
   const stave::Computed<From> x = computed(element);

@@ -12,7 +12,7 @@ STAVE_BOTH void copy_units(const UnitLoop& loop, Position p) {
   const std::uint64_t first = p.block * p.threads * units_per_thread + p.thread;
   Unit held[units_per_thread];
   Index to[units_per_thread];
-  // All loads are issued before the first result is needed.
+  // All loads are issued before the first store needs a loaded value.
   for (int j = 0; j < units_per_thread; ++j) {
     const std::uint64_t i = first + j * std::uint64_t{p.threads};
     if (i >= loop.units) break;
@@ -24,12 +24,13 @@ STAVE_BOTH void copy_units(const UnitLoop& loop, Position p) {
     if (first + j * std::uint64_t{p.threads} < loop.units) static_cast<Unit*>(loop.to)[to[j]] = held[j];
 }
 
-/// One column more than is used, so that the threads of a column use different banks.
+/// A tile in shared memory. One column is unused, so that threads that access a column together use
+/// different banks.
 template <class T>
 using Tile = T[tile_side][tile_side + 1];
 
-/// First phase, followed by a barrier. Neighbouring threads read neighbouring rows,
-/// along which the source is dense.
+/// The first phase of a tile, which a barrier must follow. Neighbouring threads read elements of
+/// neighbouring rows, which are adjacent in the source.
 template <class T>
 STAVE_BOTH void read_tile(const TileLoop& loop, Position p, Tile<T>& tile) {
   const Offsets<4> at = loop.map(p.block);
@@ -38,7 +39,8 @@ STAVE_BOTH void read_tile(const TileLoop& loop, Position p, Tile<T>& tile) {
     if (at[2] + r < loop.rows && at[3] + c < loop.columns)
       tile[r][c] = static_cast<const T*>(loop.from)[at[1] + r * loop.from_row + c * loop.from_column];
 }
-/// Second phase. Neighbouring threads write neighbouring columns.
+/// The second phase of a tile. Neighbouring threads write elements of neighbouring columns, which
+/// are adjacent in the destination.
 template <class T>
 STAVE_BOTH void write_tile(const TileLoop& loop, Position p, const Tile<T>& tile) {
   const Offsets<4> at = loop.map(p.block);

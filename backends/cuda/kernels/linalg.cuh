@@ -1,5 +1,5 @@
-// Work of teams (team.cuh) on matrices: the parameters of kernels and the body for each item.
-// Outputs are contiguous.
+// Work types for teams (team.cuh) that factorize matrices. A work type has the parameters of a
+// kernel and the body that processes one item. Outputs are contiguous.
 #pragma once
 
 #include <stave/backends/cuda/linalg_plan.h>
@@ -7,7 +7,8 @@
 
 namespace stave_cuda {
 
-/// The first matrix of a stack without a result. If `first` is null, failures are not recorded.
+/// Records the index of the first matrix of a batch without a result. If `first` is null, failures
+/// are not recorded.
 struct FirstFailure {
   static constexpr unsigned long long none = ~0ull;
   unsigned long long* first = nullptr;
@@ -36,7 +37,7 @@ STAVE_BOTH void load(const Team& team, const MatrixStack<T>& from, Index i, T* t
       to[r * step + c] = x[r * from.row_step + c * from.column_step];
   });
 }
-/// Sets to [rows, columns] = of(row, column).
+/// Sets to[r, c] = of(r, c) for all entries of `to`, which is dense with shape [rows, columns].
 template <class T, class Team, class F>
 STAVE_BOTH void store(const Team& team, T* to, Index rows, Index columns, F of) {
   team.for_lanes([&](int c) {
@@ -143,7 +144,7 @@ struct EighWork {
   Index items;
   int width;
   MatrixStack<T> a;
-  T *w, *v;  // If v is null, only the values are computed.
+  T *w, *v;  // If v is null, only the eigenvalues are computed.
   FirstFailure failure;
 
   template <class Team>
@@ -169,8 +170,9 @@ struct EighWork {
   }
 };
 
-/// Rotates the rows of a matrix until they are orthogonal. If the matrix has more rows than
-/// columns, this uses its transpose, and u and v change places.
+/// Computes the singular value decomposition by rotating the rows of a matrix until they are
+/// orthogonal. If the matrix has more rows than columns, its transpose is used, and u and v are
+/// exchanged.
 template <class T>
 struct SvdWork {
   using Value = T;
@@ -178,7 +180,7 @@ struct SvdWork {
   Index items;
   int width;
   MatrixStack<T> a;
-  // u [m, p], vh [q, n]. If they are null, only the values are computed.
+  // u is [m, p] and vh is [q, n]. If they are null, only the singular values are computed.
   T *u, *s, *vh;
   Index p, q;
   FirstFailure failure;

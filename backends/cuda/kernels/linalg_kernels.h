@@ -1,5 +1,5 @@
-// Launches of the linear algebra kernels, for the drivers. Each template is instantiated for the
-// works listed in its .cu file.
+// Launches of the linear algebra kernels. linalg_small.cu and linalg_large.cu instantiate the
+// templates for the work types that linalg_works.h lists.
 #pragma once
 
 #include <algorithm>
@@ -8,8 +8,8 @@
 
 namespace stave_cuda {
 
-/// Returns how many teams of this width work at a time. Each has a slot
-/// of memory if the work needs it.
+/// Returns how many teams of `width` lanes run concurrently. If the work needs memory per team,
+/// there is one slot of memory for each of them.
 inline Index team_slots(const Launch& launch, Index items, int width) {
   const Index together = 32 / width, blocks = (items + together - 1) / together;
   return together * std::clamp<Index>(blocks, 1, Index{launch.multiprocessors} * 16);

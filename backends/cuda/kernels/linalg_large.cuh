@@ -1,5 +1,5 @@
-// Work on large matrices before and after a library factorizes them, with one block per matrix.
-// Matrices are dense. finite[i] is true if matrix i has only finite elements.
+// Work on large matrices before and after cuSOLVER or cuBLAS factorizes them. One block processes a
+// matrix. Matrices are dense. finite[i] is true if matrix i has only finite elements.
 #pragma once
 
 #include <stave/backends/cuda/kernels/linalg_solve.cuh>
@@ -20,7 +20,8 @@ STAVE_BOTH void for_each(const Block& block, Index count, F f) {
   });
 }
 
-/// The largest |x|, and whether all x are finite. Every thread gets the same values.
+/// The largest absolute value of the elements, and whether all elements are finite. Every thread
+/// gets the same values.
 template <class T>
 struct Extent {
   T largest;
@@ -49,14 +50,15 @@ STAVE_BOTH Extent<T> extent_of(const Block& block, const T* x, Index count, Larg
   return extent;
 }
 
-/// Work before the library call. It takes the symmetric part, scales numbers to a moderate size,
-/// and sets a matrix that is not finite to 0, because iterations might not end otherwise.
+/// The work before the library call. If `symmetric`, it replaces a matrix by its symmetric part. If
+/// `moderates`, it scales the elements to a moderate size. It sets a matrix that is not finite to
+/// 0, because an iteration of the library might not end otherwise.
 template <class T>
 struct PrepareWork {
   using Value = T;
   Index items;
   T* x;
-  Index rows, columns, apart;  // `apart` elements from one matrix to the next
+  Index rows, columns, apart;  // `apart` is the number of elements from one matrix to the next
   bool symmetric, moderates;
   int* finite;
   // The factors that the matrices were multiplied by; null if they are not stored.
@@ -83,16 +85,16 @@ struct PrepareWork {
   }
 };
 
-/// Work after eigh, svd and qr. Divides the first result by the factors. If a matrix was not
-/// finite, sets all its results to NaN.
+/// The work after eigh, svd and qr. It divides the first result by the factors that PrepareWork
+/// stored. It sets all results of a matrix that was not finite to NaN.
 template <class T>
 struct FinishWork {
   using Value = T;
   Index items;
   T* results[3];
   Index sizes[3];
-  const int *finite, *infos;  // infos null: nothing fails
-  const T* factors;           // null: no factors
+  const int *finite, *infos;  // If infos is null, no failure is reported.
+  const T* factors;           // If null, the result is not divided.
   FirstFailure failure;
 
   template <class Block>
@@ -137,7 +139,8 @@ struct FinishLuWork {
   using Value = T;
   Index items, m, n;
   T* packed;
-  std::int32_t *exchanges, *order;  // the library counts rows from 1
+  // The library counts rows from 1; this work changes `exchanges` to count from 0.
+  std::int32_t *exchanges, *order;
 
   template <class Block>
   STAVE_BOTH void body(const Block& block, Index i, LargeShared<T>& shared) const {
@@ -156,8 +159,8 @@ struct FinishLuWork {
   }
 };
 
-/// Copies r [p, n] from the upper triangle of the first n columns of a library's column-major
-/// result, for a matrix of m rows.
+/// Copies r [p, n] from the upper triangle of the first n columns of `by_columns`, the column-major
+/// result of the library, which has m rows.
 template <class T>
 struct TakeTriangleWork {
   using Value = T;

@@ -1,4 +1,5 @@
-// More work of teams (linalg.cuh): systems of equations, determinants and the report of errors.
+// Work types for teams (team.cuh) that solve systems of equations, compute determinants and report
+// errors.
 #pragma once
 
 #include <stave/backends/cuda/kernels/fault.cuh>
@@ -12,9 +13,9 @@ struct Triangle {
   bool lower, transpose, unit;
 };
 
-/// Computes x = t^-1 b for one or two triangles of a matrix, one after the other. `order` is a
-/// permutation of the rows. The work uses b[order] or, if the first triangle is transposed, writes
-/// x[order]. An item is as many columns as a team has lanes.
+/// Computes x = t^-1 b for one or two triangles t of a matrix, one after the other. `order` is a
+/// permutation of the rows. The work reads b[order] or, if the first triangle is transposed, writes
+/// x[order]. An item is a group of columns of b, one column per lane of a team.
 template <class T>
 struct SubstituteWork {
   using Value = T;
@@ -25,8 +26,8 @@ struct SubstituteWork {
   T* out;
   Triangle triangles[2];
   int triangle_count;
-  MatrixStack<std::int32_t> order;  // without data: no permutation
-  Index groups;                     // groups of columns per matrix
+  MatrixStack<std::int32_t> order;  // If its data is null, rows are not permuted.
+  Index groups;                     // the number of groups of columns per matrix
   FirstFailure failure;
 
   template <class Team>
@@ -66,7 +67,7 @@ struct SubstituteWork {
   }
 };
 
-/// Reports a failure of each matrix whose diagonal has a 0.
+/// Records a failure for each matrix whose diagonal has a 0.
 template <class T>
 struct DiagonalWork {
   using Value = T;
@@ -86,7 +87,7 @@ struct DiagonalWork {
   }
 };
 
-/// Permutes the rows of b as SubstituteWork does. An item is a row.
+/// Permutes the rows of b by `order`, as SubstituteWork does. An item is a row.
 template <class T>
 struct PermuteWork {
   using Value = T;
@@ -109,7 +110,7 @@ struct PermuteWork {
   }
 };
 
-/// Multiplies each row of contiguous matrices by a number. An item is a row.
+/// Multiplies each row of contiguous matrices by the row's entry of `factors`. An item is a row.
 template <class T>
 struct ScaleRowsWork {
   using Value = T;
@@ -130,8 +131,8 @@ struct ScaleRowsWork {
   }
 };
 
-/// Computes to = `identity` times the identity matrix + the sum of factors[j] terms[j], for dense
-/// matrices. An item is a row.
+/// Computes to = identity * I + the sum of factors[j] terms[j] over j < count, for dense matrices,
+/// where I is the identity matrix. An item is a row.
 template <class T>
 struct CombineWork {
   using Value = T;
@@ -175,8 +176,8 @@ struct DeterminantProduct {
 };
 
 /// Returns the determinant of a matrix of up to 3 x 3, computed in double. Returns NaN if the
-/// result is NaN or its magnitude is at most 2^-900, because products may then have lost digits.
-/// The caller then uses the LU factors. An overflow gives infinity.
+/// result is NaN or its magnitude is at most 2^-900, because products may then have lost digits. An
+/// overflow gives infinity. If the value is not finite, the caller uses the LU factors instead.
 template <class T>
 STAVE_BOTH double tiny_determinant(const MatrixStack<T>& a, Index i) {
   const T* const x = a(i);
@@ -185,7 +186,7 @@ STAVE_BOTH double tiny_determinant(const MatrixStack<T>& a, Index i) {
   const double det = a.rows == 1   ? at(0, 0)
                      : a.rows == 2 ? at(0, 0) * at(1, 1) - at(0, 1) * at(1, 0)
                                    : at(0, 0) * minor(1, 2) - at(0, 1) * minor(0, 2) + at(0, 2) * minor(0, 1);
-  // The bound is far above the numbers that lose digits.
+  // Products that lose digits by underflow are far smaller than this bound.
   return ::fabs(det) > 0x1p-900 ? det : not_a_number<double>();
 }
 
@@ -198,7 +199,7 @@ struct DeterminantWork {
   MatrixStack<T> a;
   const T* packed;
   const std::int32_t* exchanges;
-  T *value, *sign, *logarithm;  // either value, or sign and logarithm
+  T *value, *sign, *logarithm;  // Either `value`, or `sign` and `logarithm`, are not null.
 
   template <class Team>
   STAVE_BOTH void body(const Team& team, Index i, Index, TeamPart<double, matrices> part) const {
@@ -232,7 +233,7 @@ struct DeterminantWork {
 
 // ---- errors -----------------------------------------------------------------------------------
 
-/// Reports the first failure after the work on all matrices.
+/// Reports the first failure in the fault record of the launch, after the work on all matrices.
 struct ReportWork {
   using Value = float;
   static constexpr int matrices = 1;

@@ -1,5 +1,6 @@
-// All work of the linear algebra kernels (linalg.cuh, linalg_solve.cuh, linalg_large.cuh,
-// expm.cuh), grouped by the file that compiles it. Each is compiled for float and double.
+// The list of all work types of the linear algebra kernels (linalg.cuh, linalg_solve.cuh,
+// linalg_large.cuh, expm.cuh), grouped by the .cu file that compiles them. Each type is compiled
+// for float and double.
 #pragma once
 
 // clang-format off

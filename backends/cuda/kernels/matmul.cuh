@@ -11,7 +11,7 @@
 
 namespace stave_cuda {
 
-// The rows and columns of the result that a block computes at a time.
+// The number of rows, and of columns, of the result in the tile that a block computes at a time.
 inline constexpr int product_tile = 32;
 
 /// The type in which elements of T are multiplied and added. Floats use at least float. Integers
@@ -19,29 +19,29 @@ inline constexpr int product_tile = 32;
 template <class T>
 using Factor = decltype(stave::Computed<T>() + 0u);
 
-/// Parameters of the kernel. For integers, T is an unsigned type.
+/// Parameters of the tiled product kernel. For integers, T is an unsigned type.
 template <class T>
 struct TiledProduct {
   const T *a, *b;
   T* out;
   Index m, n, k;
-  Index a_row, a_column, b_row, b_column;  // in elements
-  // True if neighbours in memory belong to one column.
+  Index a_row, a_column, b_row, b_column;  // steps in elements
+  // True if neighbouring elements in memory belong to the same column.
   bool a_by_columns, b_by_columns;
-  // The number of tiles in a row of tiles, and of all matrices together.
+  // The number of tiles along a row of the result, and the number of tiles of all matrices.
   Index across, tasks;
-  Index tiles;  // tiles of one matrix
-  // Maps a matrix to the offsets where it starts in a and b.
+  Index tiles;  // the number of tiles of one matrix
+  // Maps the index of a matrix in the batch to the offsets where it begins in a and b.
   IndexMap<2> batch;
 };
 
 template <class T>
 struct ProductTiles {
-  // One extra column, so that threads that walk down a column use different banks.
+  // One extra column, so that threads that access a column together use different banks.
   Factor<T> a[product_tile][product_tile + 1], b[product_tile][product_tile + 1], sums[product_tile][product_tile + 1];
 };
 
-/// The position of element i of a tile that threads load or store together.
+/// The row and column of element i of a tile, in the order in which threads load or store the tile.
 struct TilePlace {
   int row, column;
   STAVE_BOTH TilePlace(int i, bool by_columns)
@@ -101,7 +101,7 @@ STAVE_BOTH void tiled_product_body(const Block& block, const TiledProduct<T>& p,
   }
 }
 
-/// Returns the parameters for operands as the frontend passes them. None of their lengths is 0.
+/// Returns the parameters for operands as run_matmul receives them (matmul.h). No length may be 0.
 template <class T>
 TiledProduct<T> tiled_product(const stave::View& a, const stave::View& b, const stave::View& out, IndexMap<2> batch) {
   const std::size_t rank = out.shape.size();

@@ -48,7 +48,8 @@ void launch_draw(const Launch& launch, const View& keys_view, const View& out, d
   check_launch(what);
 }
 
-/// Permutes the rows of `loop` in several rounds, the last of which writes to `out`.
+/// Permutes rows in several rounds. Each round sorts the rows by new random bits, and the last
+/// round writes to `out`.
 class Permutation {
  public:
   Permutation(const Launch& launch, Index elements)

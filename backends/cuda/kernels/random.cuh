@@ -48,7 +48,7 @@ STAVE_BOTH inline void fold_in(const FoldLoop& loop, Position p) {
 }
 
 /// Returns the bits of a number in [1, 2), with the exponent of 1 and a random mantissa. float16
-/// takes its mantissa from the upper bits of 16, and bfloat16 from the upper bits of 8.
+/// takes its mantissa from the upper bits of 16 random bits, and bfloat16 from those of 8.
 template <class T>
 STAVE_BOTH BitsOf<T> bits_from_one(Words words) {
   const std::uint32_t word = words.w0 ^ words.w1;

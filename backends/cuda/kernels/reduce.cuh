@@ -9,7 +9,7 @@ namespace stave_cuda {
 
 // ---- the fold of one thread -------------------------------------------------------------------
 
-/// 16 bytes of elements, read at once.
+/// The elements in 16 bytes, which one memory access reads.
 template <class T>
 struct alignas(vector_bytes) Pack {
   static constexpr int count = static_cast<int>(vector_bytes / sizeof(T));
@@ -56,8 +56,8 @@ STAVE_BOTH void fold_packs(const Fold& fold, typename Fold::Accumulator& total, 
   }
 }
 
-/// The elements of a contiguous row outside of whole packs: `head`
-/// before them and `tail` after them.
+/// How a contiguous row divides into `head` elements before the first aligned pack, `packs` packs,
+/// and `tail` elements after them.
 struct RowEnds {
   Index head, packs, tail;
   STAVE_BOTH RowEnds(const void* row, Index length, Index size, Index count) {
@@ -69,8 +69,8 @@ struct RowEnds {
   }
 };
 
-/// Folds one thread's elements of units [first, last) of a row: every
-/// `stride`-th unit from unit `lane` on.
+/// Folds the elements of one thread in units [first, last) of a row. The thread has every
+/// row_lanes()-th unit, from unit first + `lane` on.
 template <class Fold>
 STAVE_BOTH void fold_row(const Fold& fold, typename Fold::Accumulator& total, const ReduceArgs& args,
                          const typename Fold::Element* row, Index position, Index first, Index last, unsigned lane) {
@@ -80,8 +80,8 @@ STAVE_BOTH void fold_row(const Fold& fold, typename Fold::Accumulator& total, co
   const RowEnds ends(row, args.row_length, sizeof *row, count);
   fold_packs(fold, total, args, row + ends.head, position + ends.head * args.row_position_step, first + lane,
              least_of(last, ends.packs), stride);
-  // There are at most row_units whole packs. The threads that have the
-  // first unit also fold the ends.
+  // The threads of the first part of the row also fold the elements outside of the packs. The row
+  // has at most row_units packs, so the parts cover all packs.
   if (first != 0) return;
   STAVE_UNROLL(1)
   for (Index e = lane; e < ends.head + ends.tail; e += stride) {
@@ -90,7 +90,7 @@ STAVE_BOTH void fold_row(const Fold& fold, typename Fold::Accumulator& total, co
   }
 }
 
-/// Folds the share of lane `lane` in one part of an output whose elements begin at `in`.
+/// Returns the accumulator of one lane for one part of an output, whose elements begin at `in`.
 template <class Fold>
 STAVE_BOTH typename Fold::Accumulator fold_part(const Fold& fold, const ReduceArgs& args,
                                                 const typename Fold::Element* in, Index part, unsigned lane) {
@@ -118,7 +118,8 @@ STAVE_BOTH void merge_lanes(const Block& block, const Fold& fold, Lanes lanes, t
   merge_lanes(block, lanes, [&](unsigned t, unsigned other) { fold.merge(shared[t], shared[other]); });
 }
 
-/// `shared` has block_threads accumulators.
+/// Reduces the elements of each output, or of each part of it. `shared` is an array of
+/// block_threads accumulators.
 template <class Fold, class Block>
 STAVE_BOTH void reduce_body(const Block& block, const ReduceArgs& args, typename Fold::Accumulator* shared) {
   const Fold fold(args);
@@ -127,7 +128,7 @@ STAVE_BOTH void reduce_body(const Block& block, const ReduceArgs& args, typename
   const Index parts = args.parts();
   STAVE_UNROLL(1)
   for (Index task = block.index(); task < args.tasks(); task += block.count()) {
-    // Neighbouring tasks read neighbouring memory.
+    // Tasks are numbered so that neighbouring tasks read neighbouring memory.
     const Index part = parts == 1 ? 0 : args.columns ? task / args.tiles : task % parts;
     const Index tile = parts == 1 ? task : args.columns ? task % args.tiles : task / parts;
     block.for_threads([&](unsigned t) {

@@ -1,6 +1,6 @@
-// Functions and macros that the source of a region's kernel uses (region_text.h). A thread computes
-// `lanes` neighbouring elements of the outputs. It runs all steps for one element before the next,
-// in registers. Each value is rounded as the step's own kernel would store it.
+// Functions and macros that the generated source of a region's kernel uses (region_text.h). A
+// thread computes `lanes` neighbouring elements of the outputs. It runs all steps for one element
+// before the next, in registers. Each value is rounded as the step's own kernel would store it.
 #pragma once
 
 #include <stave/backends/cuda/region_input.h>
@@ -8,10 +8,10 @@
 
 namespace stave_cuda {
 
-/// The elements of a thread.
+/// The range of elements that a thread computes: `count` elements from index `first` on.
 struct Run {
   std::uint64_t first;
-  int count;  // less than `lanes` at the end
+  int count;  // less than `lanes` only at the end of the outputs
 };
 template <int lanes>
 STAVE_BOTH Run run_of(std::uint64_t thread, std::uint64_t elements) {
@@ -50,7 +50,7 @@ STAVE_BOTH Pack<T, lanes> load(const RegionInput& in, Run run) {
   }
   return pack;
 }
-/// A load that is not inlined, for kernels of many inputs.
+/// Loads as `load` does, but is not inlined. Kernels with many inputs call it.
 template <class T, int lanes>
 STAVE_BOTH STAVE_OUTLINE Pack<T, lanes> load_by_call(const RegionInput& in, Run run) {
   return load<T, lanes>(in, run);
@@ -79,8 +79,8 @@ STAVE_BOTH OutOf<S, T> step(Element<T> a, Element<T> b) {
 
 }  // namespace stave_cuda
 
-// On a device a region is a kernel. On the host it is a function of one thread, whose number in the
-// grid the caller sets first.
+// On a device the generated source defines a kernel. On the host, for tests, it defines a function
+// that does the work of one thread. The caller first sets the number of this thread in the grid.
 #ifdef __CUDACC__
 #define STAVE_REGION_KERNEL extern "C" __global__ void __launch_bounds__(stave_cuda::region_threads)
 #define STAVE_PARAMETER const __grid_constant__

@@ -7,7 +7,7 @@
 
 namespace stave_cuda {
 
-/// The position in memory of one row's elements.
+/// Where the elements of one row are in memory.
 template <class Step>
 struct ScanRow {
   using T = typename Step::Element;
@@ -28,8 +28,8 @@ struct ScanRow {
 
 // ---- one thread per row -----------------------------------------------------------------------
 
-/// Calls f(i, x, y) for the elements [first, last) of a row in order. Elements are read a few at a
-/// time in advance, so reads do not wait for the writes of f.
+/// Calls f(i, x, y) for the elements [first, last) of a row, in order. It reads a few elements
+/// before it calls f for them, so reads do not wait for the writes of f.
 template <class Step, class F>
 STAVE_BOTH void for_elements(const ScanRow<Step>& row, Index first, Index last, F f) {
   constexpr int ahead = 4;
@@ -55,7 +55,8 @@ STAVE_BOTH typename Step::Map summary_of(const ScanRow<Step>& row, Index first, 
   return map;
 }
 
-/// Returns the state after elements [first, last). If `write` is set, it also writes the output.
+/// Returns the state after elements [first, last), where `state` is the state before them. If
+/// `write` is true, it also writes the output.
 template <class Step>
 STAVE_BOTH typename Step::State walk(const ScanRow<Step>& row, Index first, Index last, typename Step::State state,
                                      bool write) {
@@ -107,13 +108,14 @@ STAVE_BOTH void scan_rows_body(const Block& block, const ScanArgs& args, ScanSta
 template <class Step>
 struct ScanShared {
   using T = typename Step::Element;
-  // Adjacent elements per thread.
+  // The number of adjacent elements that a thread scans.
   static constexpr unsigned items = sizeof(T) * Step::inputs >= 16 ? 4 : 8;
   static constexpr unsigned tile = items * block_threads;
   static_assert(scan_part % tile == 0);
 
   T x[tile + block_threads], y[Step::inputs == 2 ? tile + block_threads : 1];
-  // The maps of each thread's items, then of all items up to them.
+  // First the map of each thread's items, then the map of the items of all threads up to it. Passes
+  // alternate between the two arrays.
   typename Step::Map maps[2][block_threads];
   typename Step::Map part_summaries[block_threads];
   typename Step::Map total;
@@ -121,14 +123,14 @@ struct ScanShared {
   bool serial;
   unsigned fitting;
 
-  /// The padded position of element i. Threads read elements that are `items` apart; without
-  /// padding these would all be in the same banks.
+  /// Returns the padded position of element i in x and y. Threads read elements that are `items`
+  /// apart. Without padding, these elements would be in few banks.
   STAVE_BOTH static unsigned place(unsigned i) { return i + i / items; }
   STAVE_BOTH T second(unsigned i) const { return Step::inputs == 2 ? y[place(i)] : T(0); }
 };
 
-/// Reads `count` elements from `first` on. Afterwards maps[0][t] is the effect of
-/// the items of all threads up to t.
+/// Reads a tile: `count` elements from `first` on. Afterwards maps[0][t] is the effect, on the
+/// state before the tile, of the items of threads 0, ..., t.
 template <class Step, class Block>
 STAVE_BOTH void read_tile(const Block& block, const ScanRow<Step>& row, Index first, unsigned count,
                           ScanShared<Step>& shared) {
@@ -162,8 +164,8 @@ STAVE_BOTH void read_tile(const Block& block, const ScanRow<Step>& row, Index fi
   static_assert(block_bits % 2 == 0, "an even number of passes ends where it began");
 }
 
-/// Scans a tile that was read, starting from shared.carry. Sets the new carry and, if `write` is
-/// set, writes the output.
+/// Scans a tile that read_tile has read, from the state shared.carry. Sets shared.carry to the
+/// state after the tile. If `write` is true, writes the output.
 template <class Step, class Block>
 STAVE_BOTH void scan_tile(const Block& block, const ScanRow<Step>& row, Index first, unsigned count, bool write,
                           ScanShared<Step>& shared) {
@@ -192,8 +194,8 @@ STAVE_BOTH void scan_tile(const Block& block, const ScanRow<Step>& row, Index fi
   });
 }
 
-/// Processes a part of a row, tile by tile. Stores its summary in shared.total, or
-/// scans it from shared.carry on.
+/// Processes a part of a row, tile by tile. In the stage `summaries`, stores the effect of the part
+/// in shared.total. In the other stages, scans the part from the state shared.carry.
 template <class Step, class Block>
 STAVE_BOTH void go_through(const Block& block, const ScanArgs& args, const ScanRow<Step>& row, Index part,
                            ScanStage stage, ScanShared<Step>& shared) {
@@ -213,9 +215,9 @@ STAVE_BOTH void go_through(const Block& block, const ScanArgs& args, const ScanR
   }
 }
 
-/// Stores the states that enter the parts from `part` on. One thread applies summary after summary,
-/// up to a part whose summary does not fit. Returns that part, which must then be scanned by its
-/// elements, or args.parts.
+/// Stores the states that enter the parts from `part` on. One thread applies their summaries in
+/// order, up to the first summary that does not fit (scan_steps.cuh). Returns the part of that
+/// summary, whose elements must then be scanned, or args.parts if all fit.
 template <class Step, class Block>
 STAVE_BOTH Index carry_while_fitting(const Block& block, const ScanArgs& args, Index row_index, Index part,
                                      ScanShared<Step>& shared) {
@@ -259,7 +261,7 @@ STAVE_BOTH void scan_tiles_body(const Block& block, const ScanArgs& args, ScanSt
     });
     const Index end = carries ? args.parts : part + 1;
     STAVE_UNROLL(1)
-    // One part, or, for carries, each part whose summary does not fit.
+    // This loop scans one part or, in the stage `carries`, each part whose summary does not fit.
     for (; part < end; ++part) {
       if (carries) part = carry_while_fitting(block, args, row_index, part, shared);
       if (part < end) go_through(block, args, row, part, stage, shared);

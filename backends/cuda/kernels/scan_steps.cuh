@@ -1,16 +1,17 @@
-// The steps of scans: the state carried from element to element, and the
-// combination of runs of elements.
+// The steps of scans. A step defines the state that a scan carries from element to element, and how
+// the effects of successive elements are combined.
 //
-// A step has Element and the number of `inputs`. It has State, with start(), next(state, x, y) and
-// value(state). It has Map, the effect of a run of elements on the state that enters it, with
-// identity(), of(x, y), then(first, second) and apply(state, map). The arithmetic is that of the
-// CPU. Floats of 16 and 32 bits are computed in float64. Sums of float64 also accumulate the
-// rounding errors. Integers wrap.
+// A step has the type Element and the number of `inputs`. It has the type State, with the functions
+// start(), next(state, x, y) and value(state). It has the type Map, the effect of successive
+// elements on the state that enters them, with the functions identity(), of(x, y), then(first,
+// second) and apply(state, map). The arithmetic is that of the CPU backend. Floats of 16 and 32
+// bits are computed in float64. Sums of float64 also accumulate their rounding errors. Integers
+// wrap.
 //
-// Combining runs changes the association of operations. If a map left the range of float64, the
-// result could differ by more than rounding. Then fits() returns false, and the run is scanned
-// element by element. The underflow of a product below 2^-1022 is not detected: the product counts
-// as 0, unless it is multiplied by an infinity.
+// A scan that combines maps associates operations in another order. If a map leaves the range of
+// float64, the result could differ by more than rounding. Then fits() returns false, and the
+// elements of the map are scanned one by one. The underflow of a product below 2^-1022 is not
+// detected: the product counts as 0, unless it is multiplied by an infinity.
 #pragma once
 
 #include <stave/backends/cuda/kernels/fold.cuh>
@@ -22,9 +23,9 @@ template <class S>
 STAVE_BOTH bool is_finite(S x) {
   return x - x == 0;
 }
-/// Returns true if map * state is the same as with the exact value of map. It is false
-/// if map overflowed. If map underflowed, it is true only for states up to 2^200, for
-/// which the lost part is negligible.
+/// Returns true if map * state equals the product with the exact value of `map`, up to a negligible
+/// error. It returns false if `map` overflowed. If `map` underflowed, it returns true only for
+/// |state| <= 2^200.
 STAVE_BOTH inline bool fits_factor(double map, double state) {
   if (!is_finite(map)) return false;
   const bool small = map > -std::numeric_limits<double>::min() && map < std::numeric_limits<double>::min();
@@ -90,7 +91,8 @@ struct RunningProduct {
   }
 };
 
-/// The largest or smallest element so far. Once NaN occurs, the result stays NaN.
+/// The step of cummax and cummin: the largest or smallest element so far. After a NaN the result
+/// stays NaN.
 template <class T, bool largest>
 struct RunningExtreme {
   using Element = T;
@@ -122,10 +124,11 @@ struct AffineMap {
   S a, b;
 };
 
-/// The step h = scale(a, h) + b. A factor of 0 gives 0, even with infinity and NaN (DESIGN, section
-/// 2). The maps h -> a h + b and then h -> c h + d combine to h -> c a h + (c b + d). This uses
-/// IEEE products, in which 0 times infinity is NaN. Either factor may stand for a number out of
-/// range, so such a map does not fit.
+/// The step h = scale(a, h) + b of linear_recurrence. A factor of 0 gives 0, even with infinity and
+/// NaN (DESIGN, section 2). The map h -> a h + b followed by h -> c h + d is h -> c a h + (c b +
+/// d). Maps are combined with IEEE products, in which 0 times infinity is NaN. A 0 or an infinity
+/// in them may stand for a number that left the range of float64, so a map with infinity or NaN
+/// does not fit.
 template <class T>
 struct Recurrence {
   using Element = T;

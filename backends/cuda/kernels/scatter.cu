@@ -47,8 +47,8 @@ void launch_merges_as(const Launch& launch, const ScatterLoop& loop) {
   merge_updates_kernel<How, T><<<blocks_for(loop.lanes * units), block_threads, 0, launch.stream>>>(loop);
   check_launch("a scatter");
 }
-/// Merges all updates that add_at_once does not add. Where signs do not matter,
-/// integers of one size share a kernel.
+/// Merges all updates that add_at_once does not add. If the sign does not matter, all integers of
+/// one size share a kernel.
 template <class T>
 void launch_merges_of(const Launch& launch, OpId op, const ScatterLoop& loop) {
   using Wrapping = Signless<T>;
@@ -64,8 +64,8 @@ void launch_merges(const Launch& launch, OpId op, stave::Dtype dtype, const Scat
   stave::visit_dtype(dtype, [&](auto zero) { launch_merges_of<decltype(zero)>(launch, op, loop); });
 }
 
-/// Adds integers atomically. They wrap, so signed ones are added as unsigned ones. Returns false
-/// for elements of fewer than four bytes, for which a device has no atomic addition.
+/// Adds integers atomically. Sums wrap, so signed integers are added as unsigned ones. Returns
+/// false for elements of fewer than four bytes, for which a device has no atomic addition.
 bool add_at_once(const Launch& launch, const SlicePlan& plan) {
   const SliceLoop loop = plan.on_device(launch);
   if (plan.unit() == 4) add_slices_kernel<std::uint32_t><<<plan.blocks(), block_threads, 0, launch.stream>>>(loop);

@@ -30,8 +30,9 @@ STAVE_BOTH void add_slices(const SliceLoop& loop, Position p) {
 }
 
 // ---- the other scatters -----------------------------------------------------------------------
-// They take five steps: find destinations, sort stably by them, store the sorted destinations,
-// merge the later parts of each destination, merge the updates of each destination.
+// They take five steps: find the destination of each lane, sort the lanes stably by destination,
+// store the sorted destinations, merge each later part of a destination to a partial result, and
+// merge the first part and the partial results into the destination.
 
 STAVE_BOTH inline void find_destinations(const ScatterLoop& loop, Position p) {
   const std::uint64_t i = p.block * p.threads + p.thread;
@@ -43,8 +44,8 @@ STAVE_BOTH inline void find_destinations(const ScatterLoop& loop, Position p) {
   loop.key[i] = static_cast<std::uint32_t>(destination);
   loop.lane[i] = static_cast<std::uint32_t>(i);
 }
-/// Makes keys for a second pass of the sort: the upper halves of the
-/// destinations, in the order so far.
+/// Makes the keys of the second sort, which are the upper 32 bits of the destinations. Lanes are in
+/// the order that the first sort, by the lower 32 bits, has given.
 STAVE_BOTH inline void take_upper_keys(const ScatterLoop& loop, Position p) {
   const std::uint64_t i = p.block * p.threads + p.thread;
   if (i >= loop.lanes) return;
@@ -55,7 +56,8 @@ STAVE_BOTH inline void sort_destinations(const ScatterLoop& loop, Position p) {
   const std::uint64_t i = p.block * p.threads + p.thread;
   if (i < loop.lanes) loop.sorted[i] = loop.destination[loop.order[i]];
 }
-/// The ways to merge the value at a place with an update, or two updates. `a` comes before `b`.
+/// How a scatter merges a value with an update, or two updates. `a` comes before `b`. This struct
+/// serves scatter_add, and the following ones the other scatter operations.
 struct Adding {
   template <class S>
   static STAVE_BOTH S merge(S a, S b) {
@@ -87,17 +89,18 @@ struct Latest {
   }
 };
 
-/// The type in which updates of T are merged. The result is rounded from it.
+/// The type in which updates of T are merged. The complete result is rounded to T.
 template <class T>
 using Merged = Lane<stave::Computed<T>>;
-/// Returns the update of the j-th sorted lane.
+/// Returns element `unit` of the update of the j-th sorted lane.
 template <class T>
 STAVE_BOTH Merged<T> update_of(const ScatterLoop& loop, std::uint64_t j, std::uint64_t unit) {
   const SliceLoop& slices = loop.slices;
   const T* updates = static_cast<const T*>(slices.part) + slices.slice(unit)[1];
   return Merged<T>(computed(updates[slices.lanes(loop.first_lane + loop.order[j])[2]]));
 }
-/// Merges `state` with the updates of a destination from the j-th sorted lane up to `end`.
+/// Merges `state` with the updates of sorted lanes j, j + 1, ..., end - 1 that have the same
+/// destination as sorted lane j - 1. It merges element `unit` only.
 template <class How, class T>
 STAVE_BOTH Merged<T> merge_part(const ScatterLoop& loop, std::uint64_t j, std::uint64_t end, std::uint64_t unit,
                                 Merged<T> state) {
@@ -106,7 +109,7 @@ STAVE_BOTH Merged<T> merge_part(const ScatterLoop& loop, std::uint64_t j, std::u
     state = How::merge(state, update_of<T>(loop, j, unit));
   return state;
 }
-/// Returns the first sorted lane with the destination of the j-th one.
+/// Returns the index of the first sorted lane that has the same destination as the j-th one.
 STAVE_BOTH inline std::uint64_t head_of(const ScatterLoop& loop, std::uint64_t j) {
   const std::uint64_t destination = loop.sorted[j];
   std::uint64_t low = 0;
@@ -117,10 +120,11 @@ STAVE_BOTH inline std::uint64_t head_of(const ScatterLoop& loop, std::uint64_t j
   }
   return j;
 }
-/// Merges a destination's second and later parts. Each begins a whole number of parts after the
-/// destination's first lane. The sorted lanes are divided into stretches of one part's length, from
-/// 0 on. At most one such part begins in each stretch, and it belongs to the destination of the
-/// stretch's first lane. There is a thread for each element of each stretch.
+/// Merges the second and later parts of destinations to partial results. Such a part begins a
+/// multiple of 2^part_bits lanes after the first sorted lane of its destination. The sorted lanes
+/// are divided into stretches of 2^part_bits lanes. At most one such part begins in a stretch, and
+/// it belongs to the destination of the first lane of the stretch. There is a thread for each
+/// stretch and each element of a slice.
 template <class How, class T>
 STAVE_BOTH void merge_parts(const ScatterLoop& loop, Position p) {
   const std::uint64_t i = p.block * p.threads + p.thread, stretch = loop.slices.slice_units.wide(i);
@@ -133,8 +137,9 @@ STAVE_BOTH void merge_parts(const ScatterLoop& loop, Position p) {
   static_cast<Merged<T>*>(loop.partials)[i] =
       merge_part<How, T>(loop, begin + 1, begin + whole + 1, unit, update_of<T>(loop, begin, unit));
 }
-/// Merges all updates of a destination. The thread of its first lane merges the updates of the
-/// first part, and then the other parts in order. There is a thread for each element.
+/// Merges all updates into the destinations. There is a thread for each sorted lane and each
+/// element of a slice. If the lane is the first of its destination, the thread merges the updates
+/// of the first part, and then the partial results of the other parts in order.
 template <class How, class T>
 STAVE_BOTH void merge_updates(const ScatterLoop& loop, Position p) {
   const std::uint64_t units = loop.slices.slice_units.divisor;

@@ -5,7 +5,7 @@
 
 namespace stave_cuda {
 
-/// Copies elements as bits. Bits is a type of their size.
+/// The body of `where`. It copies elements as bits; `Bits` is a type of the size of an element.
 template <class Bits>
 using WhereBody = ElementwiseBody<lanes_of(sizeof(Bits)), Choose, Bits, std::uint8_t, Bits, Bits>;
 
@@ -20,8 +20,9 @@ template <class From, class To>
 using AstypeBody = ElementwiseBody<lanes_of(sizeof(From) > sizeof(To) ? sizeof(From) : sizeof(To)), Convert<To>,
                                    Element<To>, Element<From>>;
 
-// The types whose kernel serves a conversion from From to To. Between integers the sign matters
-// only if the integer becomes wider. An element that keeps its type is copied as bits.
+// ReadAs and WrittenAs are the types whose kernel serves a conversion from From to To, so that
+// conversions share kernels. Between integers the sign matters only if the integer becomes wider.
+// An element that keeps its type is copied as bits.
 template <class From, class To>
 inline constexpr bool stays = std::is_same_v<From, To>;
 template <class From, class To>

@@ -1,5 +1,5 @@
 // Factorizations of one small matrix by a team (team.cuh). The algorithms are those of
-// backends/cpu/kernels/linalg.cpp, with each step's rows or columns divided among the lanes.
+// backends/cpu/kernels/linalg.cpp. In each step the lanes share the rows or columns of the matrix.
 // Matrices are row-major, and rows are `step` elements apart.
 #pragma once
 
@@ -51,8 +51,8 @@ STAVE_BOTH bool all_finite(const Team& team, const T* x, int step, int rows, int
   });
 }
 
-/// Returns the power of two that scales numbers up to `largest` to a moderate
-/// size, or 1 if they already have it.
+/// Returns a power of two that scales a matrix to a moderate size, where `largest` is its largest
+/// absolute value. Returns 1 if the size is moderate already.
 template <class T>
 STAVE_BOTH T moderating(T largest) {
   const T big = sizeof(T) == 8 ? T(0x1p+400) : T(0x1p+50);
@@ -61,7 +61,7 @@ STAVE_BOTH T moderating(T largest) {
   const int power = -::ilogb(static_cast<double>(largest));
   return by_power_of_two(T(1), power < least ? least : power > most ? most : power);
 }
-/// Multiplies a finite matrix by the moderating factor and returns the factor.
+/// Multiplies a finite matrix by the factor that `moderating` gives, and returns the factor.
 template <class T, class Team>
 STAVE_BOTH T moderate(const Team& team, T* x, int step, int rows, int columns, T* maxima) {
   team.for_lanes([&](int r) {
@@ -110,8 +110,8 @@ STAVE_BOTH bool cholesky(const Team& team, T* a, int step, int n, T* column) {
   return true;
 }
 
-/// LU factors with partial pivoting. l and u replace a, and exchanges[k]
-/// is the row exchanged with row k.
+/// Computes the LU factors of a with partial pivoting. l and u replace a. exchanges[k] is the row
+/// that was exchanged with row k in step k.
 template <class T, class Team>
 STAVE_BOTH void lu(const Team& team, T* a, int step, int m, int n, int* exchanges) {
   const int steps = m < n ? m : n;
@@ -136,7 +136,7 @@ STAVE_BOTH void lu(const Team& team, T* a, int step, int m, int n, int* exchange
     });
   }
 }
-/// Computes the order of the rows of a that the exchanges give.
+/// Computes the order of the rows after the exchanges: row i of l u is row order[i] of a.
 template <class Team>
 STAVE_BOTH void order_of(const Team& team, const int* exchanges, int steps, int* order, int m) {
   team.for_lanes([&](int lane) {
@@ -146,7 +146,8 @@ STAVE_BOTH void order_of(const Team& team, const int* exchanges, int steps, int*
   });
 }
 
-/// Replaces one lane's column x of n elements, `x_step` apart, by t^-1 x.
+/// Replaces a column x by t^-1 x, where t is a triangle. x has n elements, `x_step` apart. One lane
+/// does all the work.
 template <class T>
 STAVE_BOTH void substitute(const T* t, int row_step, int column_step, bool lower, bool unit, int n, T* x, int x_step) {
   for (int i = 0; i < n; ++i) {
@@ -159,8 +160,8 @@ STAVE_BOTH void substitute(const T* t, int row_step, int column_step, bool lower
 
 // ---- reflections ------------------------------------------------------------------------------
 
-/// A reflection 1 - tau v v^T with v = (1, scale x), which maps (first, x) to
-/// (head, 0). `squares` is |x|^2.
+/// The Householder reflection 1 - tau v v^T with v = (1, scale x), which maps the vector (first, x)
+/// to (head, 0). `squares` is |x|^2.
 template <class T>
 struct Reflection {
   T tau = 0, head, scale = 1;
@@ -173,7 +174,7 @@ struct Reflection {
   }
 };
 
-/// Replaces one lane's column x by (1 - tau v v^T) x, where v = (1, ...).
+/// Replaces a column x by (1 - tau v v^T) x, where v[0] counts as 1. One lane does all the work.
 template <class T>
 STAVE_BOTH void reflect(T* x, int x_step, const T* v, int v_step, int n, T tau) {
   const T along = -tau * (x[0] + dot(x + x_step, x_step, v + v_step, v_step, n - 1));
@@ -181,7 +182,8 @@ STAVE_BOTH void reflect(T* x, int x_step, const T* v, int v_step, int n, T tau) 
   for (int i = 1; i < n; ++i) x[i * x_step] += v[i * v_step] * along;
 }
 
-/// QR factors for m >= n. r replaces the upper triangle of a, and q gets the first p columns of q.
+/// Computes the QR factors of a for m >= n. r replaces the upper triangle of a. The first p columns
+/// of the orthogonal factor are written to q.
 template <class T, class Team>
 STAVE_BOTH void qr(const Team& team, T* a, int step, int m, int n, T* q, int p, T* taus) {
   for (int k = 0; k < n; ++k) {
@@ -205,8 +207,8 @@ STAVE_BOTH void qr(const Team& team, T* a, int step, int m, int n, T* q, int p, 
 
 // ---- eigenvalues ------------------------------------------------------------------------------
 
-/// Reduces a = q t q^T to tridiagonal t, with diagonal d and off-diagonal e. The vector of step k
-/// stays in row k, right of column k.
+/// Reduces symmetric a = q t q^T to tridiagonal t, with diagonal d and off-diagonal e. Step k is a
+/// reflection, whose vector v stays in row k, right of column k.
 template <class T, class Team>
 STAVE_BOTH void tridiagonal(const Team& team, T* a, int step, int n, T* d, T* e, T* taus, T* w) {
   for (int k = 0; k + 1 < n; ++k) {
@@ -236,8 +238,9 @@ STAVE_BOTH void tridiagonal(const Team& team, T* a, int step, int n, T* d, T* e,
   d[n - 1] = team.agree([&] { return a[(n - 1) * (step + 1)]; });
 }
 
-/// Computes the eigenvalues of a tridiagonal matrix, unordered, in d. `turn(i, c, s)` rotates
-/// vectors i and i + 1. Returns false if the iteration does not converge.
+/// Computes the eigenvalues of a tridiagonal matrix in d, unordered. It calls turn(i, c, s) to
+/// rotate the eigenvectors i and i + 1 by cosine c and sine s. Returns false if the iteration does
+/// not converge.
 template <class T, class Turn>
 STAVE_BOTH bool ql(T* d, T* e, int n, Turn turn) {
   const T epsilon = rounding_unit<T>, nothing = epsilon * epsilon * epsilon;
@@ -256,7 +259,7 @@ STAVE_BOTH bool ql(T* d, T* e, int n, Turn turn) {
       for (; i >= first; --i) {
         const T f = s * e[i], b = c * e[i], length = root(f * f + g * g);
         e[i + 1] = length;
-        if (length == 0) {  // the matrix splits here
+        if (length == 0) {  // The matrix splits into two tridiagonal matrices.
           d[i + 1] -= p;
           e[last] = 0;
           break;
@@ -278,8 +281,8 @@ STAVE_BOTH bool ql(T* d, T* e, int n, Turn turn) {
   return true;
 }
 
-/// Computes the eigenvalues in d, ascending. Each lane has its own copy of d. The columns of q are
-/// the eigenvectors; q is null if only the eigenvalues are needed.
+/// Computes the eigenvalues in d, ascending. Each lane has its own copy of d. The eigenvectors are
+/// written to the columns of q, unless q is null.
 template <class T, class Team>
 STAVE_BOTH bool eigh(const Team& team, T* a, int step, int n, T* q, T* d, T* taus, T* w) {
   T e[most_lanes];

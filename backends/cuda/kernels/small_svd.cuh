@@ -23,8 +23,8 @@ STAVE_BOTH void rotate_rows(const Team& team, T* x, int step, int n, int i, int 
   });
 }
 
-/// Exchanges rows of x and y so that the longest row of x from i on is at i.
-/// `squares` has the squared lengths.
+/// Exchanges two rows of x, and the same rows of y, so that row i is the longest of the rows of x
+/// from i on. `squares` holds the squared lengths of the rows.
 template <class T, class Team>
 STAVE_BOTH void bring_longest(const Team& team, T* x, T* y, int step, int k, int n, T* squares, int i) {
   int longest = i;
@@ -36,14 +36,14 @@ STAVE_BOTH void bring_longest(const Team& team, T* x, T* y, int step, int k, int
   if (y) exchange_rows(team, y, step, k, i, longest);
 }
 
-/// Sets the rows from `known` on to unit vectors that are orthogonal to
-/// each other and to the rows before.
+/// Sets the rows from `known` on to unit vectors that are orthogonal to each other and to the
+/// earlier rows.
 template <class T, class Team>
 STAVE_BOTH void complete(const Team& team, T* x, int step, int known, int rows, int n) {
   for (int i = known; i < rows; ++i) {
     T* const row = x + i * step;
     team.for_lanes([&](int j) {
-      // The part of axis j that the previous rows span.
+      // The squared length of the projection of unit vector j onto the span of the previous rows.
       if (j < n) row[j] = dot(x + j, step, x + j, step, i);
     });
     const int axis = team.agree([&] {
@@ -86,11 +86,11 @@ STAVE_BOTH bool turn_pair(const Team& team, T* x, T* y, int step, int k, int n, 
   return true;
 }
 
-/// Rotates the k rows of x until they are orthogonal, and the rows of y (unless null) with them.
-/// Then scales the rows of x to unit length and orders them by descending length. `values` are the
-/// lengths; each lane has its own copy. A row that is only rounding error of the longest has no
-/// direction of its own and gets one that is orthogonal to the others. Returns false if the
-/// iteration does not converge.
+/// Rotates the k rows of x until they are orthogonal, and the rows of y in the same way, unless y
+/// is null. Orders the rows of x by descending length and scales them to unit length. `values` are
+/// the lengths; each lane has its own copy. A row whose length is only rounding error of the
+/// longest row has no meaningful direction. If y is given, it is replaced by a unit vector
+/// orthogonal to the others. Returns false if the iteration does not converge.
 template <class T, class Team>
 STAVE_BOTH bool svd(const Team& team, T* x, T* y, int step, int k, int n, T* values) {
   const T epsilon = rounding_unit<T>;

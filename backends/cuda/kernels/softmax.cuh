@@ -1,12 +1,12 @@
 // The kernel of softmax and log_softmax, as a body that runs on the device and on
 // the host (see softmax_plan.h).
 //
-// The accuracy is that of the CPU. exp(x - max) is computed in the dtype. float32 is summed in
-// double, and float64 with its accumulated rounding errors. The logarithm of a sum near 1 is log1p
-// of the rest, which is summed separately, because it is all that remains of the result. If all
-// elements are -inf, 0 is subtracted instead of the maximum, so that the sum of a part is 0 and not
-// NaN. float16 and bfloat16 are converted to float32 when read and back when written: E is an
-// element in memory, T the type of the arithmetic.
+// The accuracy is that of the CPU backend. The weight exp(x - max) is computed in T. Weights of
+// float32 are summed in double, and weights of float64 with the accumulated rounding errors. The
+// logarithm of a sum is computed as log1p(sum - 1). sum - 1 is summed separately, because it alone
+// determines the result if the sum is near 1. If all elements are -inf, 0 is subtracted instead of
+// the maximum, so that the sum of a part is 0 and not NaN. E is the type of an element in memory
+// and T the type of the arithmetic, which is float32 for float16 and bfloat16.
 #pragma once
 
 #include <stave/backends/cuda/softmax_plan.h>
@@ -18,8 +18,8 @@ namespace stave_cuda {
 
 // ---- sums of weights --------------------------------------------------------------------------
 
-/// A sum of weights in two parts, so that a small rest beside a weight of 1 is not rounded away.
-/// For floats, the parts are the number of weights that are 1 and the sum of the others. For
+/// A sum of weights in two parts, so that small weights beside a weight of 1 are not rounded away.
+/// For float, the parts are the sum of the weights that are 1 and the sum of the others. For
 /// double, they are the sum and its accumulated rounding error.
 template <class T>
 struct WeightSum {
@@ -59,7 +59,8 @@ template <class T>
 STAVE_BOTH T exponential(T x) {
   return exp(Lane<T>(x)).value;
 }
-/// Returns the larger number and ignores NaN, whose exponential makes the sum NaN anyway.
+/// Returns the larger of x and max, or max if x is NaN. The exponential of NaN makes the sum NaN
+/// anyway.
 template <class T>
 STAVE_BOTH T larger_of(T x, T max) {
   return x > max ? x : max;
@@ -76,8 +77,9 @@ STAVE_BOTH double rescaling(T from, T max) {
 
 // ---- the result -------------------------------------------------------------------------------
 
-/// Computes results from weights or, with `logarithm`, from elements. For floats the inverse of the
-/// sum has two parts, because one rounded inverse would shift a whole row the same way.
+/// Computes results from weights or, with `logarithm`, from elements. For float the inverse of the
+/// sum is stored in two parts, `first` and `second`, because the rounding error of one float would
+/// change all results of a row in the same direction.
 template <class T>
 struct SoftmaxResult {
   T subtracted, first, second;
@@ -95,7 +97,8 @@ struct SoftmaxResult {
       second = static_cast<T>(inverse - static_cast<double>(first));
     }
   }
-  /// Returns the result for a number that the tile holds.
+  /// Returns the result for a number that a resident tile holds: a weight, or an element with
+  /// `logarithm`.
   STAVE_BOTH T finished(T kept) const {
     if (logarithm) return (kept - subtracted) - first;
     if constexpr (sizeof(T) == 8) return kept / first;
@@ -108,26 +111,27 @@ struct SoftmaxResult {
 
 template <class T>
 struct SoftmaxShared {
-  // items per thread
+  // The number of items of a thread.
   static constexpr unsigned items = softmax_tile_bytes / sizeof(T) / block_threads;
-  // The numbers of different threads lie side by side, which avoids bank conflicts.
+  // Item k of thread t is kept[k * block_threads + t]. Neighbouring threads access neighbouring
+  // numbers, which avoids bank conflicts.
   T kept[items * block_threads];
   T own[block_threads];  // the maximum of a thread's own elements
   T max[block_threads];
   WeightSum<T> sum[block_threads];
 };
 
-/// The number of loads of a thread that are in flight at a time.
+/// The number of elements that a thread loads before it uses the first of them.
 inline constexpr unsigned softmax_loads = 8;
 
-/// The share of one thread in the work on a row.
+/// The elements of a row, or of a part of a row, that one thread processes.
 template <class E>
 struct SoftmaxLane {
   using T = stave::Computed<E>;
   const E* in;
   E* out;
   Index in_step, out_step;
-  Index first, last, stride;  // this thread's elements
+  Index first, last, stride;  // The thread has elements first, first + stride, ... before last.
 
   STAVE_BOTH SoftmaxLane(const SoftmaxArgs& args, Index row, Index part, unsigned lane)
       : in_step(args.in_step), out_step(args.out_step), stride(args.lanes()) {
@@ -138,7 +142,8 @@ struct SoftmaxLane {
     last = least_of((part + 1) * args.per_part, args.length);
   }
 
-  /// Calls f(loaded, the number of the first of them). Past the last element, -inf is loaded.
+  /// Calls f(loaded, number) for each softmax_loads successive elements of the thread, where
+  /// `number` counts the elements of the thread before them. Past the last element, -inf is loaded.
   template <class F>
   STAVE_BOTH void read(F f) const {
     unsigned number = 0;
@@ -168,7 +173,8 @@ STAVE_BOTH T largest_of(const T (&x)[softmax_loads]) {
   return larger_of(max, lowest_of_all<T>());  // x[0] may be NaN
 }
 
-/// Computes the total in one pass. The sum is always that of exp(x - max) for the maximum so far.
+/// Computes the total of a thread's elements in one pass. During the pass the sum is that of
+/// exp(x - max) for the maximum so far.
 template <class E>
 STAVE_BOTH SoftmaxTotal<stave::Computed<E>> online_total(const SoftmaxLane<E>& lane) {
   using T = stave::Computed<E>;
@@ -185,7 +191,7 @@ STAVE_BOTH SoftmaxTotal<stave::Computed<E>> online_total(const SoftmaxLane<E>& l
 
 // ---- the body ---------------------------------------------------------------------------------
 
-/// One tile of rows, or a part of one.
+/// The work on one tile of rows, or on one part of these rows.
 template <class E, class Block>
 struct SoftmaxTile {
   using T = stave::Computed<E>;
@@ -203,7 +209,7 @@ struct SoftmaxTile {
   }
   STAVE_BOTH SoftmaxLane<E> lane(unsigned t) const { return {args, row(t), part, lanes.lane(t)}; }
 
-  /// Calls f(total) for the parts of thread t's row that thread t merges.
+  /// Calls f(total) for the totals of the parts, in thread t's row, that thread t merges.
   template <class F>
   STAVE_BOTH void for_partials(unsigned t, F f) const {
     STAVE_UNROLL(1)
@@ -235,8 +241,8 @@ struct SoftmaxTile {
                 [&](unsigned t, unsigned other) { shared.max[t] = larger_of(shared.max[other], shared.max[t]); });
   }
 
-  /// Computes the sums relative to the row's maximum. In a resident tile the weights replace the
-  /// elements, unless the logarithm is computed.
+  /// Computes the sum of exp(x - max) of each row, where max is the maximum of the row. In a
+  /// resident tile the weights replace the elements, unless the logarithm is computed.
   STAVE_BOTH void find_sums() const {
     block.for_threads([&](unsigned t) {
       if (row(t) >= args.row_count) return;
@@ -292,7 +298,7 @@ STAVE_BOTH void softmax_body(const Block& block, const SoftmaxArgs& args, Softma
   const Lanes lanes{args.lane_bits, args.columns};
   STAVE_UNROLL(1)
   for (Index task = block.index(); task < args.tasks(); task += block.count()) {
-    // Neighbouring tasks read neighbouring memory.
+    // Tasks are numbered so that neighbouring tasks read neighbouring memory.
     const Index part = args.parts == 1 ? 0 : args.columns ? task / args.tiles : task % args.parts;
     const Index tile = args.parts == 1 ? task : args.columns ? task % args.tiles : task / args.parts;
     const SoftmaxTile<E, Block> on{block, args, stage, shared, lanes, tile * lanes.outputs(), part};

@@ -1,4 +1,4 @@
-// The softmax kernels, for the driver.
+// The softmax kernels by dtype. The host function of softmax.h launches them.
 #pragma once
 
 #include <stave/backends/cuda/softmax_plan.h>

@@ -40,7 +40,7 @@ PlaceKernel place_elements_of(Dtype dtype) {
                            [](auto element) -> PlaceKernel { return place_elements<decltype(element)>; });
 }
 
-/// Keys and places, each with a second array for the sorted ones.
+/// The arrays of keys and places, each with a second array into which they are sorted.
 struct Pairs {
   std::uint32_t *keys, *sorted_keys, *places, *sorted_places;
   Pairs(const Launch& launch, Index count) {

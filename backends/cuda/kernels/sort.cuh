@@ -1,5 +1,5 @@
-// The kernels before and after sorts of pairs, as bodies that run on the device and
-// on the host (see sort_plan.h).
+// The kernels that make the pairs of a sort and that move elements after it, as bodies that run on
+// the device and on the host (see sort_plan.h).
 #pragma once
 
 #include <cstring>
@@ -11,8 +11,8 @@
 
 namespace stave_cuda {
 
-/// Returns an element as a key. NaN is the largest key, and -0 has the key of 0. The
-/// bits of positive floats have the order of the floats, and those of negative
+/// Returns the key of an element. NaN has the largest key, and -0 has the key of 0. The bits of
+/// positive floats, read as unsigned numbers, have the order of the floats. The bits of negative
 /// floats have the reverse order.
 template <class T>
 STAVE_BOTH std::uint64_t key_of(T element) {
@@ -40,8 +40,8 @@ STAVE_BOTH void for_each_index(const Block& block, Index count, F f) {
     });
 }
 
-/// Makes the keys of a pass for the places in their current order. For
-/// integers, T is an unsigned type.
+/// Makes the keys of one sort, for the places in their current order. For integers, T is an
+/// unsigned type.
 template <class T, class Block>
 STAVE_BOTH void make_keys_body(const Block& block, const SortArgs& args, const SortPass& pass) {
   for_each_index(block, args.count, [&](Index i) {
@@ -56,7 +56,7 @@ STAVE_BOTH void make_keys_body(const Block& block, const SortArgs& args, const S
   });
 }
 
-/// Numbers the places in the order of the input.
+/// Sets the places to 0, 1, ..., the order of the input.
 template <class Block>
 STAVE_BOTH void number_places_body(const Block& block, const SortArgs& args) {
   for_each_index(block, args.count, [&](Index i) { args.places[i] = static_cast<std::uint32_t>(i); });

@@ -1,6 +1,6 @@
 // The parts of the standard library that the headers of kernels use, for NVRTC, which has no
-// standard library. NVRTC finds this text under the name of each standard header that they include
-// (region_headers.cmake).
+// standard library. NVRTC receives this file under the name of each standard header that these
+// headers include (region_headers.cmake).
 #ifndef STAVE_STANDARD_CUH
 #define STAVE_STANDARD_CUH
 

@@ -18,7 +18,8 @@ namespace stave_cuda {
 
 inline constexpr int most_lanes = 32;
 
-/// Returns the number of lanes for work that up to `most` lanes can share.
+/// Returns the number of lanes of a team for work that up to `most` lanes can share: the next power
+/// of two, but at most 32.
 inline int team_width(Index most) {
   return static_cast<int>(std::bit_ceil(static_cast<unsigned>(std::clamp<Index>(most, 1, most_lanes))));
 }
@@ -61,8 +62,8 @@ struct DeviceTeam {
 };
 #endif
 
-/// Shared memory for the teams of a warp. Each team has `matrices` matrices of up to width x width
-/// elements, and some vectors.
+/// The shared memory of all teams of a warp. Each team has `matrices` matrices of up to width x
+/// width elements, and some vectors, where width is its number of lanes.
 template <class T, int matrices>
 struct TeamRoom {
   T elements[matrices][most_lanes * (most_lanes + 1)];
@@ -70,8 +71,8 @@ struct TeamRoom {
   int numbers[2][most_lanes];
 };
 
-/// A team's part of the shared memory. Rows are an odd number of elements apart, so that lanes that
-/// walk down a column use different banks.
+/// One team's part of the shared memory. Rows are width + 1 elements apart, so that lanes that
+/// access a column together use different banks.
 template <class T, int matrices>
 struct TeamPart {
   TeamRoom<T, matrices>& room;
@@ -83,14 +84,14 @@ struct TeamPart {
   STAVE_BOTH int* numbers(int i) const { return room.numbers[i] + number * width; }
 };
 
-// A Work is the parameter of a kernel:
+// A work type is the type of a kernel's parameter. It has the members
 //
 //   Value, matrices                the shared memory that it needs
 //   items                          the number of items
 //   width                          the number of lanes that process one item
 //   body(team, item, slot, part)   processes one item
 //
-// No two teams work in one slot at a time.
+// `slot` is the index of the team's slot of memory. No two running teams have the same slot.
 
 template <class Work>
 void run_teams_on_host(const Work& work, int teams, bool backwards = false) {
