@@ -76,8 +76,8 @@ class FileError : public Error {
   using Error::Error;
 };
 
-/// The handlers around this point of the program, from inside out: a line break and "inside vmap (axis
-/// size 3), inside grad"; "" if there are none.
+/// The handlers around this point of the program, from inside out, as a line of an error message:
+/// "inside vmap (axis size 3), inside grad" after a line break. Empty if there are none.
 std::string error_context();
 
 }  // namespace stave
