@@ -247,7 +247,8 @@ class Reader {
   }
   static std::string word(std::string_view rest) {
     const auto belongs = [](char c) {
-      return std::isalnum(static_cast<unsigned char>(c)) || c == '_' || c == '.' || c == ':' || c == '@' || c < 0;
+      const auto byte = static_cast<unsigned char>(c);  // from 0x80 on: part of a longer character
+      return std::isalnum(byte) || c == '_' || c == '.' || c == ':' || c == '@' || byte >= 0x80;
     };
     return std::string(rest.begin(), std::find_if_not(rest.begin(), rest.end(), belongs));
   }
