@@ -353,14 +353,14 @@ class PathRun final : public Handles<Call, ReadStorage, WhichPath, AxisSize> {
   const RowsPtr lanes_;
   const Of what_;
   const InstallationId id_ = next_installation_id();
-  int paths_ = 0;                // so far
-  int went_alone_ = 0;           // how often a running path was left with one lane
+  int paths_ = 0;                  // so far
+  int went_alone_ = 0;             // how often a running path was left with one lane
   std::exception_ptr threw_anew_;  // the last one by an operation, the same for all lanes, that did not throw before
-  std::size_t first_joint_ = 0;  // number of the first collective in it
-  LanePath* path_ = nullptr;     // that runs
-  const Rows* named_ = nullptr;  // whom errors name, where one lane stands for them; null: those that run
-  bool repeats_ = false;         // an operation whose functions ran already, and threw
-  int partings_ = 0;             // so far
+  std::size_t first_joint_ = 0;    // number of the first collective in it
+  LanePath* path_ = nullptr;       // that runs
+  const Rows* named_ = nullptr;    // whom errors name, where one lane stands for them; null: those that run
+  bool repeats_ = false;           // an operation whose functions ran already, and threw
+  int partings_ = 0;               // so far
   std::vector<std::unique_ptr<LanePath>> aside_;     // for later; the last one is next
   std::vector<PathEffects::OfPath> before_parting_;  // of lanes that parted
 };
