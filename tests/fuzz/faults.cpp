@@ -212,7 +212,9 @@ int main(int argc, char** argv) {
     // vmap finds the lanes of an error by trial runs. A pause in such a run suspends the error as
     // well, and is dropped.
     const bool drops_trials = has("dropped(") && (has("vmap(") || has("hessian(") || has("jac"));
-    cancels = has("outrun(") || drops_trials;
+    // A rule is recorded by a trial, too: one that throws is called as a function from then on.
+    const bool records_rules = (has("custom_vjp(") || has("custom_jvp(")) && (has("trace(") || has("compile("));
+    cancels = has("outrun(") || drops_trials || records_rules;
     const Tensor x = random_vector(random), c = random_vector(random);
     if (has("Halves") && is_refused(program, x, c)) return true;
     const std::string what = wrong_or_leaks(program, x, c, seed);
