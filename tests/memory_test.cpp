@@ -1,4 +1,4 @@
-// Who owns a tensor and for how long: notes of values that outlive their function, the conditions
+// Tests of the ownership and lifetime of tensors: notes of values that outlive their function, the conditions
 // under which a result takes over a buffer, operands while a handler works, and global tensors.
 // lifetime_test.cpp tests the memory of transforms and long programs.
 

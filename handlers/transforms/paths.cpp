@@ -350,14 +350,20 @@ void PathRun::part(std::vector<Part> parts) {
   path.log = std::move(own_log);
 }
 
+// Calls f with the run of each outer vmap, from inside out.
+template <class F>
+void PathRun::for_runs_below(F f) {
+  for (const Frame* frame = current; frame; frame = frame->below)
+    if (frame->operations)
+      if (const auto* const below = dynamic_cast<const PathRun*>(frame->handler)) f(*below);
+}
+
 // Returns a number that changes when a path of an outer vmap is left with one lane, which then
 // computes on real values. The layouts of real values differ from those of lanes' values, so an
 // operation on them may perform other operations. The log then no longer matches.
 int PathRun::alone_below() noexcept {
   int times = 0;
-  for (const Frame* frame = current; frame; frame = frame->below)
-    if (frame->operations)
-      if (const auto* const below = dynamic_cast<const PathRun*>(frame->handler)) times += below->went_alone_;
+  for_runs_below([&](const PathRun& below) { times += below.went_alone_; });
   return times;
 }
 
@@ -365,11 +371,9 @@ int PathRun::alone_below() noexcept {
 // succeeded in the first run. Then a handler outside of that vmap threw the error, and trials would
 // not repeat the operations of that path.
 bool PathRun::throws_anew_below(const std::exception_ptr& threw) noexcept {
-  for (const Frame* frame = current; frame; frame = frame->below)
-    if (frame->operations)
-      if (const auto* const below = dynamic_cast<const PathRun*>(frame->handler); below && below->threw_anew_ == threw)
-        return true;
-  return false;
+  bool throws = false;
+  for_runs_below([&](const PathRun& below) { throws |= below.threw_anew_ == threw; });
+  return throws;
 }
 
 std::unique_ptr<PathRun::LanePath> PathRun::parted(Part part, bool checks) const {

@@ -351,6 +351,8 @@ class PathRun final : public Handles<Call, ReadStorage, WhichPath, AxisSize> {
   Tensor divided(const Lanes& read, const Tensor& x);
   void part(std::vector<Part> parts);
   std::unique_ptr<LanePath> parted(Part part, bool checks) const;
+  template <class F>
+  static void for_runs_below(F f);
   static int alone_below() noexcept;
   static bool throws_anew_below(const std::exception_ptr& threw) noexcept;
 
