@@ -29,7 +29,8 @@ constexpr bool caching = !STAVE_ASAN && !STAVE_TSAN;
 constexpr std::size_t line = 64;
 constexpr std::size_t huge_page = std::size_t{2} << 20;
 constexpr std::size_t header_bytes = line;
-constexpr std::size_t tiny_payload = 16;  // the payload of a few numbers, at the end of the header
+// The last bytes of the header's cache line, which hold payloads of up to this size.
+constexpr std::size_t tiny_payload = 16;
 static_assert(sizeof(Storage) <= header_bytes - tiny_payload && std::is_trivially_destructible_v<Storage>);
 
 // ---- memory from the system ---------------------------------------------------------------------
@@ -66,8 +67,8 @@ constexpr int small_classes = static_cast<int>(small_payload / line) + 1;
 
 constexpr std::size_t page = 4096;
 constexpr int large_classes = 8 * 50;
-/// A size class for large payloads: eight for each power of two, and whole pages for the sizes
-/// that mmap provides.
+/// The size class of a large payload. There are eight classes for each power of two. Payloads that
+/// mmap provides have a whole number of pages.
 struct LargeClass {
   int index;
   std::size_t bytes;
@@ -101,14 +102,14 @@ struct FreeList {
 
 // ---- state of threads and of the process --------------------------------------------------------
 
-/// A thread's lists and counts. It is trivially destructible, because it must outlive every
-/// destructor that may still free a tensor.
+/// The free lists of one thread, and the counts of its allocations. A pool is trivially
+/// destructible, because it must outlive every destructor that may still free a tensor.
 struct Pool {
   enum class State : std::uint8_t { fresh, open, closed };
   State state = State::fresh;
   FreeList lists[small_classes];
-  // The bytes that this thread has allocated, less those that it has freed, since its last
-  // report to the process, and the maximum of that difference. Only this thread writes them,
+  // The bytes that this thread has allocated, less those that it has freed, since its last report
+  // to the counts of the process, and the maximum of that difference. Only this thread writes them,
   // so relaxed loads and stores suffice, which compile to ordinary move instructions.
   std::atomic<std::int64_t> pending{0}, most_pending{0};
   Pool* next = nullptr;  // in the list of open pools
@@ -124,8 +125,8 @@ struct Shared {
   std::atomic<std::int64_t> live{0}, peak{0};
 };
 constinit Shared shared;
-// Removes the pools of other threads in a child of fork(). The blocks in their lists are lost,
-// but their counts are added to the live bytes.
+// Called in a child of fork(), where only one thread exists: removes the pools of all other
+// threads. The blocks in their lists are lost, but their counts are added to the live bytes.
 void lose_other_pools() {
   for (const Pool* pool = std::exchange(shared.pools, nullptr); pool; pool = pool->next)
     if (pool != &thread_pool) shared.live += pool->pending.load(std::memory_order_relaxed);
@@ -133,14 +134,16 @@ void lose_other_pools() {
   if (thread_pool.state == Pool::State::open) shared.pools = &thread_pool;
 }
 const auto shared_over_fork = [] {
-  // Code that frees memory while it holds shared_mutex also locks the pool for small objects.
+  // While a thread frees memory under shared_mutex, it also locks the pool for small objects. So
+  // fork() must hold that pool's mutex as well.
   stave_detail::hold_pool_over_fork();
   return stave_detail::HeldOverFork<shared_mutex, lose_other_pools>();
 }();
 
-// The number of bytes that a thread may allocate or free before it reports them.
+// The number of bytes that a thread may allocate or free before it reports them to the process.
 constexpr std::int64_t most_untold = 64 << 10;
-// The number of blocks in a thread's list beyond which half of them go to the shared list.
+// The maximal length of a thread's free list. A longer list gives half of its blocks to the shared
+// list.
 constexpr std::uint32_t most_kept = 512;
 constexpr std::int64_t always_cached = std::int64_t{256} << 20;
 
@@ -149,7 +152,7 @@ void raise_peak(std::int64_t candidate) noexcept {
   while (candidate > peak && !shared.peak.compare_exchange_weak(peak, candidate, std::memory_order_relaxed)) {
   }
 }
-/// Reports the thread's count, and `bytes` more, to the process.
+/// Adds the thread's count, and `bytes` more, to the counts of the process.
 void tell(Pool& pool, std::int64_t bytes) noexcept {
   std::int64_t pending = pool.pending.load(std::memory_order_relaxed);
   std::int64_t before = shared.live.fetch_add(pending + bytes, std::memory_order_relaxed);
@@ -165,8 +168,8 @@ void count(Pool& pool, std::int64_t bytes) noexcept {
     pool.most_pending.store(pending, std::memory_order_relaxed);
 }
 
-/// Gives the pool's lists to the other threads and removes it from the list of pools. The caller
-/// holds the mutex.
+/// Moves the pool's free blocks to the shared lists, and removes the pool from the list of pools.
+/// The caller holds the mutex.
 void close(Pool& pool) noexcept {
   for (int c = 0; c < small_classes; ++c)
     while (pool.lists[c].count) shared.small[c].push(pool.lists[c].pop());
@@ -175,7 +178,7 @@ void close(Pool& pool) noexcept {
   if (*link) *link = pool.next;
   pool.state = Pool::State::closed;
 }
-/// Opens the pool of a thread, and closes it when the thread ends.
+/// Opens the pool of a thread when constructed, and closes it when the thread ends.
 struct ThreadExit {
   ThreadExit() noexcept {
     std::lock_guard lock(shared_mutex);
@@ -200,8 +203,9 @@ void open(Pool& pool) noexcept {
 
 std::size_t small_bytes(int c) { return header_bytes + static_cast<std::size_t>(c) * line; }
 
-// Headers without a payload, such as those of single numbers, come from the pool for small objects.
-// malloc would need twice the memory to align them to a cache line.
+// Allocates a block of size class c. Blocks of class 0 have the size of a header, such as those of
+// scalars, and come from the pool for small objects. malloc would need twice the memory to align
+// them to a cache line.
 void* new_small(int c) noexcept {
   if (c > 0) return take_from_system(small_bytes(c));
   try {
@@ -214,8 +218,8 @@ void delete_small(void* block, int c) noexcept {
   c > 0 ? give_to_system(block, small_bytes(c)) : stave_detail::pool_free(block, small_bytes(0));
 }
 
-/// Takes a block from the shared lists, with some more for this thread's list, or allocates one.
-/// Returns null if there is no memory.
+/// Returns a block of class c when the thread's list is empty: from the shared list, which also
+/// refills the thread's list, or newly allocated. Returns null if memory is exhausted.
 [[gnu::noinline]] void* small_miss(Pool& pool, int c) noexcept {
   open(pool);
   {
@@ -238,7 +242,8 @@ void* take_small(Pool& pool, int c) {
   if (void* block = small_miss(pool, c)) return block;
   throw std::bad_alloc();
 }
-/// Gives blocks to the shared lists, because the thread has too many or is ending.
+/// Moves blocks of class c to the shared list, because the thread's list is full or the thread is
+/// ending.
 [[gnu::noinline]] void share_small(Pool& pool, int c, void* block) noexcept {
   open(pool);
   if (pool.state == Pool::State::open && pool.lists[c].count < most_kept) return pool.lists[c].push(block);
@@ -268,8 +273,8 @@ void* take_large(LargeClass size) {
   if (void* data = take_from_system(size.bytes)) return data;
   throw std::bad_alloc();
 }
-/// Caches a payload, unless the cache would then hold more than the peak of live bytes, or 256 MiB
-/// if that is more.
+/// Caches a payload, unless the cache would then hold more bytes than the peak of live bytes, or
+/// more than 256 MiB if the peak is lower.
 void give_large(void* data, LargeClass size) noexcept {
   auto limit = static_cast<std::size_t>(std::max(always_cached, shared.peak.load(std::memory_order_relaxed)));
   {
@@ -291,8 +296,8 @@ Storage* make_storage(void* block, Backend* owner, void* data, std::size_t bytes
   return storage;
 }
 
-/// Allocates for sanitizers: the header and the payload separately, and the payload with exactly
-/// the requested size.
+/// Allocates in a build with sanitizers: the header and the payload separately, and the payload
+/// with exactly the requested size.
 Storage* allocate_plain(Backend* owner, std::size_t bytes) {
   void* data = take_from_system(std::max<std::size_t>(bytes, 1));
   void* block = data ? take_from_system(header_bytes) : nullptr;

@@ -1,5 +1,5 @@
-// The memory of CPU tensors. Freed memory is cached, because fresh pages for every result cost 5
-// to 8 times the arithmetic on them.
+// The memory of CPU tensors. Freed memory is cached, because mapping fresh pages for every result
+// would take 5 to 8 times as long as the arithmetic on them.
 //
 //   small (payload up to 1 KiB)  Header and payload are one block from a free list of the thread.
 //                                There is no lock and no atomic read-modify-write; to allocate and
@@ -9,10 +9,10 @@
 //                                most 12.5 % larger than requested, under a mutex. From 2 MiB on
 //                                it is mapped in huge pages.
 //
-// Tensors may be globals, and a thread may free a tensor that another thread made.
-// So the state of the allocator is never destroyed, and a thread that ends moves its free blocks
-// to lists that all threads share. Under the address and thread sanitizers nothing is cached,
-// so that they detect every use after free and every leak.
+// Tensors may be globals, and a thread may free a tensor that another thread made. So the
+// allocator's state is never destroyed, and a thread that ends moves its free blocks to lists that
+// all threads share. Under the address and thread sanitizers nothing is cached, so that they detect
+// every use after free and every leak.
 #pragma once
 
 #include <stave/core/tensor/backend.h>

@@ -17,8 +17,8 @@ constexpr Index block_length = 1024;
 constexpr Index most_columns = 512;
 constexpr Index most_parts = 64;
 
-/// Returns the merged axes of `in` that are reduced or, if `reduced` is false, those that are kept.
-/// Operand 0 is the input, operand 1 the output.
+/// Returns the reduced axes of `in`, merged; if `reduced` is false, the axes that are kept. Operand
+/// 0 is the input, operand 1 the output.
 Axes axes_where(bool reduced, const Shape& axes, const View& in, Index size, Index out_size) {
   stave::Shape lengths, in_strides, out_strides;
   Index out_stride = 1;
@@ -92,8 +92,8 @@ class ArgReduce {
       if (part.position >= 0 && reduction_.beats(part.value, best.value)) best = part;
     return best.position;
   }
-  /// Finds the most extreme of elements [first, last), counted in row-major order over the reduced
-  /// axes.
+  /// Finds the largest (argmin: smallest) of elements [first, last), counted in row-major order
+  /// over the reduced axes.
   void search(const char* in, Index first, Index last, Best& best) const {
     Index inner = reduced_.empty() ? 1 : reduced_.back().length,
           step = reduced_.empty() ? size_ : reduced_.back().step[0];

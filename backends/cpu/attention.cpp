@@ -1,15 +1,16 @@
-// Attention and its gradient. q, k and v are stacks of matrices, for example one for each head
-// of each entry of the batch. BLAS computes the scores s = scale q k^T + mask for a block
-// of queries and a block of keys at a time, and the block is used before the next one is computed.
-// A thread stores two such blocks, and never all scores of a matrix.
+// Attention and its gradient. q, k and v are stacks of matrices, for example one for each head of
+// each entry of the batch. BLAS computes the scores s = scale q k^T + mask for one block of queries
+// and one block of keys at a time. A block of scores is used before the next one is computed, so a
+// thread stores two blocks, and never all scores of a matrix.
 //
 // Forward, each block of queries visits the blocks of keys one after the other, with a running
-// maximum and sum (Milakov and Gimelshein, "Online normalizer calculation for softmax", 2018;
-// Dao et al., "FlashAttention", 2022). The total of a query is the logarithm of its sum of exp(s).
-// Backward, the weights p = exp(s - total) are computed again. If there are enough matrices
-// for all threads, each thread computes all gradients of a matrix. Otherwise the outer loop
-// is over blocks of queries for the gradient of q, and over blocks of keys for those of k and v,
-// so that no two threads write the same results. Neither the blocks nor the order in which they
+// maximum and sum (Milakov and Gimelshein, "Online normalizer calculation for softmax", 2018; Dao
+// et al., "FlashAttention", 2022). The "total" of a query is the logarithm of its sum of exp(s).
+// Backward, the weights p = exp(s - total) are computed again. If there are enough matrices for all
+// threads, each thread computes all gradients of a matrix. Otherwise two loops run in parallel over
+// blocks: over blocks of queries for the gradient of q, and over blocks of keys for those of k and
+// v. So no two threads write the same results. The blocks and the order in which they are summed do
+// not depend on the number of threads.
 // are summed depends on the number of threads.
 #include <stave/backends/cpu/attention.h>
 
@@ -34,7 +35,7 @@ using stave::View;
 
 namespace {
 
-// The size of a block. Its scores fit into the L2 cache.
+// The numbers of queries and keys of a block, whose scores fit into the L2 cache.
 constexpr Index most_queries = 128, most_keys = 256;
 
 /// The inputs of attention, and the blocks of one thread.
@@ -49,7 +50,7 @@ class Attention {
   Index keys() const { return k_.shape[k_.shape.size() - 2]; }
 
   /// Computes out = softmax(s) v and the totals, for queries first, ..., first + count - 1
-  /// of a matrix.
+  /// of one matrix.
   void means(Index matrix, Index first, Index count, const View& out, T* totals) {
     const Matrix q = load(MatrixRows(q_, matrix, first, count), q_copy_);
     sum_.resize(count, v_.shape.back());
@@ -76,7 +77,8 @@ class Attention {
   struct Cotangents {
     const View &total, &ct, &shift;
   };
-  /// Computes the gradient of some queries: scale t k, where t is the cotangent of the scores.
+  /// Computes the gradient of a block of queries: scale t k, where t is the cotangent of the
+  /// scores.
   void gradient_of_queries(Index matrix, Index first, Index count, const Cotangents& c, const View& out) {
     load_queries(matrix, first, count, c);
     sum_.resize(count, q_.shape.back());
@@ -89,7 +91,7 @@ class Attention {
     scale_elements(sum_);
     store(MatrixRows(out, matrix, first, count), sum_);
   }
-  /// Computes the gradients of some keys, scale t^T q, and of their values, p^T ct.
+  /// Computes the gradients of a block of keys, scale t^T q, and of their values, p^T ct.
   void gradient_of_keys(Index matrix, Index key, Index width, const Cotangents& c, const View& of_k, const View& of_v) {
     begin_keys(width);
     for_queries(key, width, [&](Index first, Index count, Index meeting) {
@@ -124,16 +126,16 @@ class Attention {
   static constexpr T infinity = std::numeric_limits<T>::infinity();
   static constexpr int dtype = static_cast<int>(stave::dtype_of<T>());
 
-  /// Calls f(first key, number of keys) for the blocks of keys that the causal mask does
-  /// not exclude entirely.
+  /// Calls f(first key, number of keys) for each block of keys. Blocks that the causal mask
+  /// excludes entirely are skipped.
   template <class F>
   void for_keys(Index first, Index count, F f) const {
     const Index end = attributes_.causal ? std::min(keys(), first + count) : keys();
     for (Index key = 0; key < end; key += most_keys) f(key, std::min(most_keys, end - key));
   }
 
-  /// Calls f(first query, number of queries, number of the keys that they attend to) for blocks
-  /// of queries.
+  /// Calls f(first query, number of queries, number of keys) for each block of queries, where the
+  /// keys are those of [key, key + width) that these queries may attend to.
   template <class F>
   void for_queries(Index key, Index width, F f) const {
     for (Index first = 0; first < queries(); first += most_queries) {
@@ -143,7 +145,7 @@ class Attention {
     }
   }
 
-  /// Computes scores_ = scale q k^T + mask, and -inf for excluded keys.
+  /// Computes scores_ = scale q k^T + mask. The scores of excluded keys are -inf.
   void scores(Index matrix, const Matrix& q, Index first, Index key, Index width) {
     multiply(scores_, q, transposed(load(MatrixRows(k_, matrix, key, width), k_copy_)));
     const T scale = static_cast<T>(attributes_.scale);
@@ -171,19 +173,18 @@ class Attention {
       for (Index j = 0; j < width; ++j) {
         const T bias = from[i * added.row_step + j * added.column_step];
         const T biased = row[j] + bias;
-        // -inf excludes the key, whatever the score is.
+        // A bias of -inf excludes the key, even if the score is inf or NaN.
         row[j] = bias == -infinity ? -infinity : biased;
       }
     }
   }
 
-  /// The position of a block of scores.
+  /// The position of a block of scores: its matrix, first query and first key.
   struct Place {
     Index matrix, query, key;
   };
   bool excludes() const { return mask_ || attributes_.causal; }
-  /// Sets found[j], for a query and the keys from place.key on, to whether the query
-  /// attends to the key.
+  /// Sets found[j] to whether the query attends to key place.key + j, for j < width.
   void find_part(const Place& place, Index query, Index width, std::vector<char>& found) {
     found.assign(static_cast<std::size_t>(width), 1);
     if (mask_) {
@@ -198,13 +199,13 @@ class Attention {
     if (attributes_.causal)
       std::fill(found.begin() + std::clamp<Index>(query + 1 - place.key, 0, width), found.end(), char{0});
   }
-  /// Finds which queries of a block attend to which keys, as [query, key].
+  /// Sets parts_[i][j] to whether query i of a block attends to key j of the block.
   void find_parts(const Place& place, Index count, Index width) {
     parts_.resize(static_cast<std::size_t>(count));
     for (Index i = 0; i < count; ++i) find_part(place, place.query + i, width, parts_[static_cast<std::size_t>(i)]);
   }
-  /// Returns true if an element is infinite or NaN. It uses several sums, so that the compiler can
-  /// vectorise the loop.
+  /// Returns true if an element is infinite or NaN. It computes several sums, so that the compiler
+  /// can vectorise the loop.
   static bool has_infinite(const Block<T>& x) {
     constexpr Index lanes = 16;
     T sums[lanes] = {};
@@ -217,8 +218,8 @@ class Attention {
     return std::any_of(sums, sums + lanes, [](T sum) { return sum != 0; });
   }
   /// weigh_keys computes term_ = weights x, and weigh_queries computes term_ = weights^T x. Weights
-  /// of excluded keys are 0, and elements of x for excluded keys must not count, even if they
-  /// are infinite or NaN. So results that became NaN are summed again without excluded keys.
+  /// of excluded keys are 0, but 0 times an infinite or NaN element of x is NaN. So results that
+  /// are NaN are summed again without excluded keys.
   void weigh_keys(const Block<T>& weights, const Matrix& x, const Place& place) {
     multiply(term_, weights.matrix(), x);
     if (!excludes() || !has_infinite(term_)) return;
@@ -248,7 +249,7 @@ class Attention {
       }
   }
 
-  /// Reduces each row of scores_ to one number.
+  /// Reduces each row of scores_ to one number, result[row].
   void reduce(OpId op, std::vector<T>& result) {
     const Reduction& reduction = kernels().reduce[op][dtype];
     const auto rows = static_cast<std::size_t>(scores_.rows);
@@ -258,8 +259,8 @@ class Attention {
     reduction.rows(scores_.elements.data(), scores_.rows, scores_.columns, scores_.columns, accumulator_.data());
     reduction.finish(accumulator_.data(), scores_.rows, result.data());
   }
-  /// Updates the maxima of the rows and subtracts them from the scores. The sums of earlier blocks
-  /// must then be multiplied by decay_.
+  /// Updates the running maxima of the rows, and subtracts them from the scores. Sums over earlier
+  /// blocks used the previous maxima, so they must be multiplied by decay_.
   void shift_by_largest() {
     reduce(OpId::max, found_);
     decay_.resize(largest_.size());
@@ -273,11 +274,11 @@ class Attention {
       for (Index j = 0; j < scores_.columns; ++j) row[j] -= shift;
     }
   }
-  /// Replaces the scores by their exponentials, the weights, which are at most 1.
-  /// Weights near the smallest normal number do not matter and become 0, because each denormal
-  /// number would cost a hundred cycles.
+  /// Replaces the scores by their exponentials, the weights, which are at most 1. Weights near the
+  /// smallest normal number become 0: they do not affect the result, and each denormal number would
+  /// cost a hundred cycles.
   void exponentials() {
-    // `least` is log(2 smallest).
+    // `least` is log(2 `smallest`).
     constexpr T smallest = std::numeric_limits<T>::min(), least = sizeof(T) == 4 ? -86.6 : -707.7;
     T* const x = scores_.elements.data();
     const Index count = scores_.rows * scores_.columns;
@@ -287,7 +288,7 @@ class Attention {
     for (Index i = 0; i < count; ++i) x[i] = x[i] < 4 * smallest ? 0 : x[i];
   }
   /// Adds the weights of a block to the running sums of weights, and the weighted values in term_
-  /// to the running sums of these.
+  /// to the running sums of weighted values.
   void fold() {
     reduce(OpId::sum, found_);
     for (std::size_t r = 0; r < found_.size(); ++r) {
@@ -302,15 +303,16 @@ class Attention {
     q_block_ = load(MatrixRows(q_, matrix, first, count), q_copy_);
     g_block_ = load(MatrixRows(c.ct, matrix, first, count), g_copy_);
   }
-  /// Computes scores_ = p = exp(s - total), and cotangents_ = t = p (ct v^T + shift),
-  /// which is 0 where p is 0.
+  /// Computes scores_ = p = exp(s - total), and cotangents_ = t = p (ct v^T + shift). Where p is 0,
+  /// t is 0.
   void weigh(Index matrix, Index first, Index key, Index width, const Cotangents& c) {
     scores(matrix, q_block_, first, key, width);
     for_each_query(c.total, matrix, first, q_block_.rows, [&](Index i, T of_row) {
       T* const row = scores_.row(i);
       for (Index j = 0; j < width; ++j) {
         const T less = row[j] - of_row;
-        row[j] = row[j] == -infinity ? -infinity : less;  // even if the total is infinite or NaN
+        // Excluded keys keep -inf, even if the total is infinite or NaN.
+        row[j] = row[j] == -infinity ? -infinity : less;
       }
     });
     exponentials();
@@ -342,7 +344,8 @@ class Attention {
     store(MatrixRows(of_k, matrix, key, width), keys_sum_);
     store(MatrixRows(of_v, matrix, key, width), values_sum_);
   }
-  /// Calls f(i, numbers[..., first + i]) for i < count.
+  /// Calls f(i, number) for i < count, where `number` is the entry of `numbers` for the matrix and
+  /// for query first + i.
   template <class F>
   static void for_each_query(const View& numbers, Index matrix, Index first, Index count, F f) {
     Index offset = first * numbers.strides.back();
@@ -373,13 +376,13 @@ class Attention {
 
 Index matrices_of(const View& x) { return element_count(x.shape.first(x.shape.size() - 2)); }
 
-/// Calls f(state of the thread, matrix, first row, number of rows) in parallel,
-/// for all blocks of at most `most` rows of each matrix, which has `length` rows.
+/// Divides each matrix, which has `length` rows, into blocks of at most `most` rows. Calls
+/// f(state of the thread, matrix, first row, number of rows) for all blocks in parallel.
 template <class T, class F>
 void for_blocks(const Attention<T>& attention, Index matrices, Index length, Index most, F f) {
   const Index each = (length + most - 1) / most;
   SingleThreadedBlas guard;
-  stave_detail::on_thread_stack([&] {  // BLAS may need more stack than a fiber has
+  stave_detail::on_thread_stack([&] {  // BLAS may need more stack than a fiber has.
     const Index work = std::min(length, most) * attention.keys();
     parallel_for(matrices * each, std::max<Index>(1, cheap_grain / std::max<Index>(1, work)),
                  [&](Index begin, Index end) {

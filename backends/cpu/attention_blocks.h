@@ -1,5 +1,5 @@
-// Blocks of the matrices of attention: rows of a matrix in a stack, which BLAS reads in place if it
-// can, and dense matrices that one thread owns.
+// Blocks of the matrices of attention: a block is some rows of a matrix in a stack, which BLAS
+// reads in place if it can, or a dense matrix that one thread owns.
 #pragma once
 
 #include <algorithm>
@@ -11,10 +11,10 @@
 
 namespace stave_cpu {
 
-/// Rows of one matrix of a stack.
+/// Consecutive rows of one matrix of a stack.
 struct MatrixRows {
   const View& view;
-  // The offset is in elements.
+  // `offset` is the first element's position in the view's memory, in elements.
   Index offset, first, count;
 
   MatrixRows(const View& view, Index matrix, Index first, Index count)
@@ -89,7 +89,7 @@ void store(const MatrixRows& to, const Block<T>& from) {
   convert({const_cast<T*>(from.elements.data()), stave::dtype_of<T>(), shape, dense}, part);
 }
 
-/// Computes out = a b. If the sums have no terms, out is 0.
+/// Computes out = a b. If the inner dimension is 0, `out` is 0.
 template <class T>
 void multiply(Block<T>& out, const Matrix& a, const Matrix& b) {
   T* const to = out.resize(a.rows, b.columns);

@@ -1,11 +1,11 @@
-// Products of bfloat16 matrices by AVX512_BF16: vdpbf16ps adds the products of two pairs
-// to each of sixteen sums in float32.
+// Products of bfloat16 matrices with the AVX512_BF16 instruction vdpbf16ps. It computes sixteen
+// float32 sums: each is increased by the products of two pairs of bfloat16 numbers.
 //
-// Both operands are packed, so that the pairs along k are adjacent: b once, into panels of `panel`
-// columns, and a by each task, into panels of `height` rows. A task computes a tile of the result
-// in floats, over blocks of k, and rounds it. The sums of the blocks are added to each other,
-// so that sums of any length stay accurate. (Goto and van de Geijn, "Anatomy of high-performance
-// matrix multiplication", 2008.)
+// Both operands are packed, so that the two numbers of a pair, which are neighbours along k, are
+// adjacent: b is packed once, into panels of `panel` columns, and a by each task, into panels of
+// `height` rows. A task computes a tile of the result in floats, over blocks of k, and rounds it.
+// The sums of the blocks are added to each other, so that sums of any length are accurate. (Goto
+// and van de Geijn, "Anatomy of high-performance matrix multiplication", 2008.)
 #include <stave/backends/cpu/bfloat_matmul.h>
 
 #include <algorithm>
@@ -34,8 +34,8 @@ namespace {
 using Half = std::uint16_t;
 using Pair = std::uint32_t;
 
-constexpr Index height = 6, panel = 64;  // rows and columns of the sums that the registers hold
-constexpr Index k_block = 512;           // the length of a block of k
+constexpr Index height = 6, panel = 64;  // The rows and columns of the sums that registers hold.
+constexpr Index k_block = 512;           // The number of terms of a sum over one block of k.
 constexpr Index tile_rows = 16 * height, tile_columns = 4 * panel;
 
 Index rounded_up(Index n, Index unit) { return (n + unit - 1) / unit * unit; }
@@ -51,7 +51,8 @@ struct Halves {
 
 Pair pair_of(Half low, Half high) { return static_cast<Pair>(low) | static_cast<Pair>(high) << 16; }
 
-/// Interleaves rows k and k + 1 of b from `column` on, so that each pair is along k.
+/// Packs columns `column`, `column` + 1, ... of b at rows k and k + 1. A pair has one column's two
+/// elements.
 void pack_columns(const Halves& b, Index k, Index column, Pair* to) {
   const Index whole = std::min(panel, b.columns - column);
   if (b.column_step == 1 && k + 1 < b.rows) {
@@ -63,8 +64,8 @@ void pack_columns(const Halves& b, Index k, Index column, Pair* to) {
   }
 }
 
-/// Packs rows of a from `row` on, for `pairs` pairs from k on; the pairs of all rows
-/// at one position are side by side.
+/// Packs rows `row`, `row` + 1, ... of a from column k on, as `pairs` pairs for each row. The pairs
+/// of all rows at one position along k are side by side.
 void pack_rows(const Halves& a, Index row, Index k, Index pairs, Pair* to) {
   if (a.column_step == 1 && row + height <= a.rows && k + 2 * pairs <= a.columns) {
     for (Index i = 0; i < height; ++i) {
@@ -78,8 +79,7 @@ void pack_rows(const Halves& a, Index row, Index k, Index pairs, Pair* to) {
       to[p * height + i] = pair_of(a.at(row + i, k + 2 * p), a.at(row + i, k + 2 * p + 1));
 }
 
-/// Computes sums [height, panel] += the products of the panels. The rows of `sums`
-/// are `step` apart.
+/// Computes sums [height, panel] += a b for two packed panels. The rows of `sums` are `step` apart.
 __attribute__((target("avx512f,avx512bw,avx512vl,avx512bf16"))) void multiply_panels(const Pair* a, const Pair* b,
                                                                                      Index pairs, float* sums,
                                                                                      Index step) {
@@ -105,7 +105,7 @@ __attribute__((target("avx512f,avx512bw,avx512vl,avx512bf16"))) void multiply_pa
     }
 }
 
-/// One product, whose result is cut into tiles.
+/// One matrix product, whose result is divided into tiles.
 class BfloatProduct {
  public:
   BfloatProduct(const Halves& a, const Halves& b, Half* out) : a_(a), b_(b), out_(out) {
@@ -167,7 +167,8 @@ Halves matrix_at(const View& x, Index offset) {
 }  // namespace
 
 bool is_bfloat_product(const View& a, const View& b) {
-  constexpr Index least = Index{1} << 15;  // the number of multiplications that is worth packing
+  // The number of multiplications from which on packing pays.
+  constexpr Index least = Index{1} << 15;
   if (a.dtype != stave::bfloat16 || a.shape[a.shape.size() - 2] * a.shape.back() * b.shape.back() < least) return false;
   static const bool has = __builtin_cpu_supports("avx512bf16");
   return has && std::string_view(kernels().isa) == "avx512";

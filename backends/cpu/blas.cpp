@@ -9,7 +9,7 @@
 
 #include <stave/core/effects/fork.h>
 
-// These functions are OpenBLAS's; other implementations of CBLAS do not have them.
+// OpenBLAS has these functions; other implementations of CBLAS do not.
 extern "C" {
 __attribute__((weak)) void openblas_set_num_threads(int count);
 __attribute__((weak)) int openblas_get_num_threads();
@@ -25,18 +25,18 @@ constinit int guards = 0, threads_before = 1;
 
 constexpr Index most_int = std::numeric_limits<int>::max();
 
-/// The arguments of a BLAS call that describe the layout of a matrix.
+/// The arguments of a BLAS call that describe one matrix.
 struct BlasMatrix {
   CBLAS_TRANSPOSE transpose = CblasNoTrans;
   int leading = 0;
 };
 
-/// Describes x for BLAS. Returns false if neither rows nor columns are dense, if they overlap,
-/// or if a size exceeds `most`.
+/// Describes x for BLAS. Returns false if neither its rows nor its columns are dense, if they
+/// overlap, or if a size exceeds `most`.
 bool describe(const Matrix& x, BlasMatrix& blas, Index most = most_int) {
   if (std::max(x.rows, x.columns) > most) return false;
   auto fits = [most](Index leading, Index least) { return leading >= std::max<Index>(1, least) && leading <= most; };
-  // The step along an axis of length 1 does not matter; any that BLAS accepts will do.
+  // The step along an axis of length 1 does not matter, so it is set to one that BLAS accepts.
   Index row_step = x.rows == 1 ? std::max<Index>(1, x.columns) : x.row_step;
   Index column_step = x.columns == 1 ? 1 : x.column_step;
   if (column_step == 1 && fits(row_step, x.columns)) {
@@ -71,7 +71,7 @@ void gemv(double* out, int out_step, CBLAS_TRANSPOSE transpose, int rows, int co
               reinterpret_cast<const double*>(x), step, 0, out, out_step);
 }
 
-/// Computes out = x v, or x^T v.
+/// Computes the product of a matrix and a vector: out = x v, or out = x^T v.
 template <class T>
 void times_vector(T* out, Index out_step, const Matrix& x, bool transposed, const char* v, Index step) {
   BlasMatrix blas;

@@ -7,7 +7,7 @@ namespace stave_cpu {
 
 using stave::Index;
 
-/// A matrix in memory. Its steps are in elements.
+/// A matrix in memory. Steps (distances of neighbouring rows or columns) are in elements.
 struct Matrix {
   const char* data;
   Index rows, columns, row_step, column_step;
@@ -16,9 +16,9 @@ struct Matrix {
   }
 };
 
-/// While a guard of this class exists, BLAS runs on the thread that calls it. Stave's own loops
-/// split the work, and two pools of threads would only compete for the cores. The last guard
-/// restores the previous setting.
+/// While an object of this class exists, BLAS runs on the thread that calls it. Stave's own loops
+/// split the work, and two pools of threads would only compete for the cores. The last object that
+/// is destroyed restores the previous setting.
 class SingleThreadedBlas {
  public:
   SingleThreadedBlas();
@@ -29,13 +29,13 @@ class SingleThreadedBlas {
 /// Returns true if BLAS can read the matrix in place: row-major or column-major, with any distance
 /// between rows or columns.
 bool blas_reads(const Matrix& x);
-/// Like blas_reads, but also returns true for matrices whose sizes exceed BLAS's integers.
-/// BLAS can read small parts of such a matrix, but not always in place.
+/// Returns true if BLAS can read parts of the matrix in place. Unlike blas_reads, it accepts
+/// matrices whose sizes exceed BLAS's integers.
 bool blas_reads_parts(const Matrix& x);
 
 /// Computes out = a b for matrices that BLAS reads. Rows of `out` are `out_step` elements apart,
-/// at most INT_MAX. BLAS determines the order of summation; for a vector, terms are added one after
-/// the other. T is float or double.
+/// at most INT_MAX. BLAS determines the order of summation. In products with a vector, it adds the
+/// terms one after the other. T is float or double.
 template <class T>
 void multiply_floats(T* out, Index out_step, const Matrix& a, const Matrix& b);
 

@@ -1,16 +1,17 @@
-// The driver of convolutions. It chooses among four algorithms, none of which builds the whole
-// im2col matrix. The last three run one convolution without input dilation each.
+// Convolutions on the CPU: run_convolution chooses among four algorithms. None of them builds the
+// whole im2col matrix. `phases` removes input dilation, and the other three compute a convolution
+// without it.
 //
 //   phases    If x is dilated, results are grouped by the remainder of their position, and each
 //             group is a convolution of its own. It uses every n-th element of w for some n, and
-//             x without the zeros of the dilation, so the other algorithms need none.
+//             x without the zeros of the dilation.
 //   rows      For few channels or wide rows, and for integers. A padded copy of some rows of x
 //             stays in the L2 cache. A row of results is a weighted sum of shifted rows of the
 //             copy, computed in registers (kernels/convolution.cpp).
 //   sums      For large windows, which give few results. Each result is a sum of products of rows
 //             of w and shifted rows of x.
 //   products  For all other convolutions. Tiles of the im2col matrix are built in a buffer that
-//             stays in the L2 cache, and BLAS multiplies them.
+//             stays in the L2 cache, and BLAS multiplies them by w.
 #include <stave/backends/cpu/convolution.h>
 
 #include <algorithm>
@@ -35,8 +36,9 @@ void run_one(const Convolution& p) {
     const auto fills = [&](Index row) { return row * p.size >= vector_part; };
     if (p.window[2] > p.out[2]) {
       const bool few =
-          // True if there are few result channels (o). ConvolutionProducts copies the window of
-          // each place once for all result channels. This pays only if there are many channels.
+          // ConvolutionProducts copies the window of each position of the result once for all o
+          // result channels. With few result channels, the copies would take more time than the
+          // products.
           p.o <= 4 * volume(p.out);
       const bool near = (p.out[1] - 1) * p.stride[1] <= 64 && (p.out[2] - 1) * p.stride[2] <= 64;
       return few && near && fills(p.window[2]) ? ConvolutionSums<T>(p).run() : ConvolutionProducts<T>(p).run();
@@ -53,11 +55,11 @@ void run_phase(const Convolution& p) {
   });
 }
 
-/// Restricts `p` to the results whose place along `axis` has remainder r, and to the elements
-/// of w that are multiplied by elements of x there. Let s, d and e be the stride,
-/// dilation and input dilation. At place
-///   r + j e / gcd(s, e), window element k + t e / gcd(d, e) is multiplied by element
-///   (r s + k d - low) / e + j s / gcd(s, e) + t d / gcd(d, e) of x,
+/// Restricts `p` to one phase: the results whose position along `axis` has remainder r, and the
+/// elements of w that are multiplied by elements of x there. Let s, d and e be the stride, dilation
+/// and input dilation. At position r + j e / gcd(s, e) of the result, window element k + t e /
+/// gcd(d, e) is multiplied by the element of x with the index
+///   (r s + k d - low) / e + j s / gcd(s, e) + t d / gcd(d, e),
 /// where k is the first index for which (r s + k d - low) / e is an integer. Returns false if there
 /// is no such k; the sums are then empty.
 bool take_phase(Convolution& p, std::size_t axis, Index apart, Index r) {
@@ -78,8 +80,8 @@ bool take_phase(Convolution& p, std::size_t axis, Index apart, Index r) {
   return true;
 }
 
-/// Runs all phases along `axis` and the axes after it. Results that no phase computes
-/// are already zero.
+/// Runs all phases along `axis` and the axes after it. Results that belong to no phase are already
+/// zero.
 void run_phases(const Convolution& p, const Triple& apart, std::size_t axis) {
   if (axis == 3) return run_phase(p);
   const Index phases = std::min(apart[axis] / std::gcd(p.stride[axis], apart[axis]), p.out[axis]);
@@ -89,12 +91,14 @@ void run_phases(const Convolution& p, const Triple& apart, std::size_t axis) {
   }
 }
 
-/// Runs a convolution with a window of one element as the product of matrices [o, c] and
-/// [c, places]. Returns false if it is not of this form, or if the places of x cannot be merged.
+/// Runs a convolution with a window of one element as the product of the matrices [o, c] and [c,
+/// positions]. Returns false if the window has more elements, or if the spatial axes of x cannot be
+/// merged to one.
 bool run_as_product(const Convolution& p, const View& out) {
   const Operand &x = p.x, &w = p.w;
   if (volume(p.window) != 1 || p.stride != Triple{1, 1, 1} || p.low != Triple{} || p.in != p.out) return false;
-  Index each = 0, step = 0;  // the number of places that are merged so far, and their distance
+  // The number of positions that are merged so far, and their distance in memory.
+  Index each = 0, step = 0;
   for (std::size_t axis = 3; axis-- > 0;) {
     if (p.in[axis] == 1) continue;
     if (each == 0) step = x.step[axis], each = p.in[axis];

@@ -1,12 +1,12 @@
-// The driver of convolutions.
+// Convolutions on the CPU.
 #pragma once
 
 #include <stave/core/tensor/backend.h>
 
 namespace stave_cpu {
 
-/// Computes the convolution of x and w, which have one dtype other than sixteen-bit floats.
-/// `out` is contiguous (core/op/attributes.h).
+/// Computes the convolution of x and w, as ConvolutionAttributes (core/op/attributes.h) describes
+/// it. x and w have one dtype other than sixteen-bit floats, and `out` is contiguous.
 void run_convolution(const stave::ConvolutionAttributes& attributes, const stave::View& x, const stave::View& w,
                      const stave::View& out);
 

@@ -1,5 +1,6 @@
 // Convolutions as matrix products: tiles of the im2col matrix are built in a buffer and multiplied
-// by BLAS. The im2col matrix has one column for each place, with the elements of x in its window.
+// by BLAS. The im2col matrix has one column for each place (position of the result), with the
+// elements of x in its window.
 #pragma once
 
 #include <algorithm>
@@ -16,10 +17,10 @@
 
 namespace stave_cpu {
 
-/// Computes out [o, (n, places)] = w [o, (c, window)] times the im2col matrix, for each group,
-/// in tiles of some columns. Long sums are computed in pieces, which are added in double. If there
-/// are few tiles, the pieces of each tile are divided among several tasks, its strands. The number
-/// of strands, like everything that affects the order of summation, depends on the shapes alone.
+/// Computes out [o, (n, places)] = w [o, (c, window)] times the im2col matrix, for each group, in
+/// tiles of some columns. Long sums are computed in pieces, which are added in double. If there are
+/// few tiles, several tasks share the pieces of each tile; these tasks are called the strands of
+/// the tile. The number of strands and the order of summation depend on the shapes alone.
 template <class T>
 class ConvolutionProducts {
  public:
@@ -37,7 +38,7 @@ class ConvolutionProducts {
     std::vector<Scratch<double>> sums(static_cast<std::size_t>(strands_ > 1 ? p_.groups * tiles() * strands_ : 0));
     const Index tasks = p_.groups * tiles() * strands_;
     SingleThreadedBlas guard;
-    stave_detail::on_thread_stack([&] {  // BLAS may need more stack than a fiber has
+    stave_detail::on_thread_stack([&] {  // BLAS may need more stack than a fiber has.
       const Index each = std::max<Index>(1, p_.work() / tasks);
       parallel_for(tasks, std::max<Index>(1, paying / each), [&](Index first, Index last) {
         Buffers buffers(*this);
@@ -62,13 +63,14 @@ class ConvolutionProducts {
   }
 
  private:
-  /// A part of a row of results: `count` places from (n; at) on, which are columns `column`,
-  /// `column` + 1, ... of a tile.
+  /// A part of a row of results: `count` places from position `at` of image n on. They are columns
+  /// `column`, `column` + 1, ... of a tile.
   struct Run {
     Index n, column, count;
     Triple at;
   };
-  /// A tile of columns: some whole images, or some places of one image.
+  /// A tile of columns of the im2col matrix: all places of some images, or some places of one
+  /// image.
   struct Tile {
     Index group, n, columns;
     bool one_image;
@@ -162,7 +164,7 @@ class ConvolutionProducts {
     }
     return sums;
   }
-  /// Multiplies terms [first, first + count) of a tile's columns.
+  /// Multiplies the weights of terms [first, first + count) by these terms of a tile's columns.
   void multiply(T* out, Index out_step, const Tile& tile, Index first, Index count, Buffers& buffers) const {
     T* panel = buffers.panel.get();
     const bool along_window = p_.window[2] > p_.out[2];
@@ -177,7 +179,8 @@ class ConvolutionProducts {
     multiply_floats(out, out_step, weights(tile.group, first, count), windows);
   }
 
-  /// A term of the sums: its channel, and its position in the window.
+  /// A term of the sums: its channel and its position in the window. It is a row of the im2col
+  /// matrix.
   struct Term {
     Index c;
     Triple k;
@@ -191,8 +194,8 @@ class ConvolutionProducts {
       if (++term.k[axis] < p_.window[axis]) return;
     ++term.c;
   }
-  /// Returns the row of x that holds a term of the result at place `at`, by the first two spatial
-  /// axes, or null if that row is padding.
+  /// Returns the row of x that holds a term of the result whose first two spatial coordinates are
+  /// those of `at`. Returns null if that row is padding.
   const char* row_of(Index n, Index group, const Triple& at, const Term& term) const {
     const Operand& x = p_.x;
     const char* row = x.data + n * x.lead[0] + group * x.lead[1] + term.c * x.lead[2];
@@ -204,7 +207,7 @@ class ConvolutionProducts {
     return row;
   }
 
-  /// Fills panel[term, column], in runs of places.
+  /// Fills panel[term, column], a part of the im2col matrix, in runs of places.
   void lay_rows(T* panel, const Tile& tile, Index first, Index count) const {
     Term term = term_at(first);
     for (Index i = 0; i < count; ++i, next(term))
@@ -216,7 +219,8 @@ class ConvolutionProducts {
         else std::fill(to, to + run.count, T{});
       }
   }
-  /// Fills panel[column, term], in runs along the window.
+  /// Fills panel[column, term], the transpose of a part of the im2col matrix, in runs along the
+  /// window.
   void lay_columns(T* panel, const Tile& tile, Index first, Index count) const {
     for (const Run& run : tile.runs) {
       Term term = term_at(first);
@@ -238,9 +242,9 @@ class ConvolutionProducts {
 
   const Convolution& p_;
   Index terms_, places_;
-  // The number of terms that one product sums, and how many products there are.
+  // The number of terms of a piece, and the number of pieces of a sum.
   Index piece_, pieces_;
-  Index images_, tiles_;  // a tile is `images_` images, or one of `tiles_` parts of an image
+  Index images_, tiles_;  // A tile is `images_` whole images, or one of `tiles_` parts of an image.
   Index strands_;
   Scratch<T> packed_;
   const T* weights_;

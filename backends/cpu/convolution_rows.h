@@ -12,11 +12,12 @@
 
 namespace stave_cpu {
 
-/// Computes rows of results from padded rows of x. A task computes some rows of results. For some
-/// channels at a time, it copies the rows of x that these results depend on, in this layout:
+/// Computes rows of results from padded copies of rows of x. A task computes several rows of
+/// results. It copies the rows of x that these results depend on, for several channels at a time,
+/// in this layout:
 ///   [channels][window's depth][rows][remainders by the stride][columns]
-/// In the copy, the elements for neighbouring results of a row are neighbours,
-/// whatever the stride is.
+/// Elements of x whose column indices are equal modulo the stride are neighbours in the copy. So
+/// neighbouring results of a row use neighbouring elements, whatever the stride is.
 template <class T>
 class ConvolutionRows {
  public:
@@ -25,9 +26,9 @@ class ConvolutionRows {
     blocks_ = (p.o + most - 1) / most;
     columns_ = (p.out[2] - 1) + ((p.window[2] - 1) * p.dilation[2]) / p.stride[2] + 1;
     pitch_ = columns_ * std::min(p.stride[2], (p.window[2] - 1) * p.dilation[2] + 1);
-    // Some hundred terms are summed before the sum is added to that of other channels, as in
-    // BLAS. For windows with a large dilation, a task computes one row of results and copies
-    // only the rows of x that this row uses.
+    // As in BLAS, a few hundred terms are summed before this sum is added to the result. For
+    // windows with a large dilation, a task computes one row of results and copies only the rows of
+    // x that this row uses.
     sparse_ = reach(1) > 4 * p.window[1];
     const Index seen = sparse_ ? p.window[1] : reach(1), one = p.window[0] * seen * pitch_ * p.size;
     channels_ = std::clamp<Index>(std::min(512 / volume(p.window), 4 * second_cache / one), 1, p.c);
@@ -52,7 +53,7 @@ class ConvolutionRows {
   }
 
  private:
-  /// The number of elements from the first one that a window covers to the last one.
+  /// The length of the range of x that a window covers, with the gaps of the dilation.
   Index reach(std::size_t axis) const { return (p_.window[axis] - 1) * p_.dilation[axis] + 1; }
   Index bands() const { return (p_.out[1] + rows_ - 1) / rows_; }
   Index tasks() const { return p_.n * p_.groups * p_.out[0] * bands(); }
@@ -85,7 +86,7 @@ class ConvolutionRows {
                                                   i * w.step[0] + j * w.step[1] + k * w.step[2]);
   }
 
-  /// Computes some rows of results, for all result channels of a group.
+  /// Computes rows_ rows of results, for all result channels of a group.
   void band(Index task, T* rows, T* sums, Index* offsets) const {
     const Index q = task % bands() * rows_, r = task / bands(), depth = r % p_.out[0], g = r / p_.out[0] % p_.groups,
                 n = r / p_.out[0] / p_.groups;
@@ -150,8 +151,8 @@ class ConvolutionRows {
       weigh_rows(to + o * o_step + row * row_step, o_step, rows + row * p_.stride[1] * pitch_, weights(g, c, block),
                  offsets, taps, block_first(block + 1) - o, p_.out[2], c > 0);
     };
-    // If the weights exceed this part of the cache, the outer loop is over blocks of weights,
-    // so that the L1 cache loads each block only once.
+    // If the weights are larger than an eighth of the L2 cache's part, the outer loop is over
+    // blocks of weights, so that the L1 cache loads each block only once.
     if (p_.o * taps * p_.size <= second_cache / 8) {
       for (Index row = 0; row < count; ++row)
         for (Index block = 0; block < blocks_; ++block) some(row, block);

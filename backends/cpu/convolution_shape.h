@@ -1,6 +1,6 @@
 // The parameters of a convolution for its algorithms: lengths along three spatial axes,
-// and the layout of the operands. In these files, a place is a position of the result along
-// the spatial axes, a tap is an element of the window, and a term is a tap of one channel.
+// and the layout of the operands. In these files, a "place" is a position of the result along
+// the spatial axes, a "tap" is an element of the window, and a "term" is a tap of one channel.
 #pragma once
 
 #include <algorithm>
@@ -19,23 +19,24 @@ using stave::View;
 
 using Triple = std::array<Index, 3>;
 
-inline constexpr Index paying = Index{1} << 17;  // multiplications that are worth a separate task
-inline constexpr Index vector_part = 48;         // bytes of a row that are worth using vectors
+// The number of multiplications from which on a separate task pays.
+inline constexpr Index paying = Index{1} << 17;
+inline constexpr Index vector_part = 48;  // The number of bytes of a row from which on vectors pay.
 inline constexpr Index first_cache = Index{1} << 14,
                        // The part of each cache that one task uses, in bytes.
     second_cache = Index{1} << 18;
 
 inline Index volume(const Triple& lengths) { return lengths[0] * lengths[1] * lengths[2]; }
 
-/// x, w or the result: its data, and its steps in bytes along the first three axes (`lead`)
-/// and the spatial axes (`step`).
+/// One operand, x, w or the result: its address, and its steps in bytes along its first three axes
+/// (`lead`) and its spatial axes (`step`).
 struct Operand {
   char* data;
   Triple lead, step;
 };
 
-/// A convolution with three spatial axes, of which the first ones may have length 1.
-/// x is not dilated.
+/// The parameters of a convolution with three spatial axes. A convolution with fewer axes has
+/// leading axes of length 1. x is not dilated.
 struct Convolution {
   Dtype dtype;
   Index size;             // bytes of an element
@@ -46,7 +47,7 @@ struct Convolution {
   Index work() const { return n * groups * o * terms() * volume(out); }
 };
 
-/// Returns the last `axes` entries of `all`, preceded by `fill` for the missing axes.
+/// Returns the last `axes` entries of `all`. Missing leading entries are `fill`.
 inline Triple spatial(std::span<const Index> all, std::size_t axes, Index fill) {
   Triple result{fill, fill, fill};
   std::copy(all.end() - static_cast<std::ptrdiff_t>(axes), all.end(), result.end() - static_cast<std::ptrdiff_t>(axes));

@@ -13,11 +13,13 @@
 
 namespace stave_cpu {
 
-/// Computes few places with a large window, as in cotangents of weights. Each result is a sum
-/// over rows of w times rows of x, shifted by the position of the result. A task copies padded
-/// rows of x as ConvolutionRows does, but groups columns by the remainder by the dilation instead
-/// of the stride. A block of images and result channels is one task, or several tasks, its strands,
-/// each of which sums over some channels. The number of strands depends on the shapes alone.
+/// Computes convolutions with few places (positions of the result) and a large window, such as
+/// cotangents of weights. Each result is a sum over rows of w times rows of x, shifted by the
+/// position of the result. A task copies padded rows of x as ConvolutionRows does, but groups
+/// columns by the remainder by the dilation instead of the stride. The results are divided into
+/// blocks of images and result channels. A block is computed by one task or by several tasks,
+/// called its strands, each of which sums over some channels of x. The number of strands depends on
+/// the shapes alone.
 template <class T>
 class ConvolutionSums {
  public:
@@ -66,7 +68,7 @@ class ConvolutionSums {
     }
   };
 
-  /// Makes the rows of w dense, if they are not.
+  /// Copies w if its rows are not dense.
   void pack_weights() {
     w_ = p_.w;
     if (w_.step[2] == p_.size) return;
@@ -83,7 +85,7 @@ class ConvolutionSums {
     }
   }
 
-  /// Adds the channels of one strand.
+  /// Adds the sums over the channels of one strand to `lanes`.
   void add(const Block& block, Index strand, T* rows, double* lanes) const {
     for (Index c = strand * p_.c / strands_; c < (strand + 1) * p_.c / strands_; ++c)
       for (Index depth = 0; depth < p_.window[0]; ++depth)
@@ -114,9 +116,10 @@ class ConvolutionSums {
                  p_.dilation[2], p_.in[2], columns_);
     }
   }
-  /// Adds the products of some rows of the window, for all images and results of a block
-  /// and for the places of one depth, from `place` on. A few rows of w stay in the L1 cache
-  /// meanwhile. The partial sums are stored in the order in which they are computed:
+  /// Adds the products of `count` rows of the window to the partial sums `lanes`, for all images
+  /// and result channels of a block and for the places of one depth, the first of which is `place`.
+  /// The L1 cache holds these rows of w meanwhile. The partial sums are stored in the order in
+  /// which they are computed:
   ///   [images][results by multiplied_results][places by multiplied_taps][result][place][sum_lanes]
   void multiply(const Block& block, double* lanes, Index place, const T* rows, const char* w, Index count) const {
     const auto multiply_rows = kernels().multiply_rows[static_cast<int>(p_.dtype)];
@@ -139,7 +142,7 @@ class ConvolutionSums {
           }
     }
   }
-  /// Adds up the partial sums to sums [images, results, places].
+  /// Adds the sum_lanes partial sums of each result: sums [images, results, places].
   void add_lanes(const Block& block, const double* lanes, double* sums) const {
     const Index parts = ceil_divide(p_.out[2], multiplied_taps), places = volume(p_.out);
     for (Index i = 0; i < block.images; ++i)
@@ -152,7 +155,8 @@ class ConvolutionSums {
                 sums[(i * results_ + r) * places + place] = std::accumulate(lanes, lanes + sum_lanes, 0.0);
           }
   }
-  /// Adds the sums of all strands to those of the first strand, and writes the results.
+  /// Adds the sums of all strands of a block, which are `apart` numbers apart, and writes the
+  /// results.
   void write(const Block& block, double* sums, std::size_t apart) const {
     for (Index strand = 1; strand < strands_; ++strand)
       for (std::size_t i = 0; i < apart; ++i) sums[i] += sums[static_cast<std::size_t>(strand) * apart + i];

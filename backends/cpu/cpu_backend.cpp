@@ -1,5 +1,5 @@
-// The CPU backend. Start with CpuBackend::run. It calls the driver of an operation:
-// the function that divides the work into blocks and calls kernels on these.
+// The CPU backend. Start with CpuBackend::run. It calls the driver of an operation: the function
+// that divides the operation's work into blocks and calls kernels on them.
 #include <stave/backends/cpu/cpu_backend.h>
 
 #include <cstring>
@@ -41,8 +41,9 @@ using stave_detail::as;
 
 namespace {
 
-/// The grain of each elementwise operation: the number of elements that is worth a second thread.
-/// It is smaller for an operation that takes several times as long as its memory traffic.
+/// The grain of each elementwise operation: the number of elements from which on a second thread
+/// pays. It is smaller for an operation whose arithmetic takes several times as long as its memory
+/// traffic.
 constexpr Index grains[] = {
 #define X(name, Struct) stave_detail::Struct::work == stave_detail::Work::arithmetic ? cheap_grain : cheap_grain / 4,
     STAVE_UNARY_OPS(X) STAVE_BINARY_OPS(X)
@@ -151,7 +152,7 @@ void CpuBackend::run(const Op& op, const Attributes* attributes, std::span<const
   }
   BlockKernel kernel = kernels().elementwise[op.id][static_cast<int>(inputs[0].dtype)];
   if (!kernel) no_kernel(op, std::string("no kernel for ") + name_of(inputs[0].dtype));
-  if (outputs[0].shape.empty()) {  // a scalar: there is nothing to plan
+  if (outputs[0].shape.empty()) {  // A scalar needs no plan.
     const void* in[] = {inputs[0].data, inputs.back().data};
     return kernel(outputs[0].data, in, 1);
   }
@@ -174,8 +175,8 @@ void CpuBackend::release_cached_memory() { stave_cpu::release_cached_memory(); }
 namespace stave {
 
 namespace {
-/// The backend is never destroyed, because tensors may be globals that are freed after
-/// everything else.
+/// A union whose destructor does not destroy the backend: tensors may be globals, which are freed
+/// after everything else.
 union Immortal {
   stave_cpu::CpuBackend backend;
   constexpr Immortal() : backend() {}

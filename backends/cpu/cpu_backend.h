@@ -1,4 +1,4 @@
-// The CPU backend: it calls the driver of each operation and owns the memory of CPU tensors.
+// The CPU backend. It performs operations on CPU tensors and owns their memory.
 #pragma once
 
 #include <stave/core/tensor/backend.h>

@@ -1,5 +1,5 @@
-// The choice of the instruction set of this process: the best one that the processor has,
-// or the one named by STAVE_CPU_ISA.
+// The choice of the instruction set that this process uses: the best one that the processor
+// supports, or the one named by the environment variable STAVE_CPU_ISA.
 #pragma once
 
 #include <atomic>
@@ -21,7 +21,7 @@ inline const Kernels& kernels() {
   return table ? *table : choose_kernels();
 }
 
-/// Returns the names of the instruction sets of this build, from the best to the most basic one.
+/// Returns the names of the instruction sets of this build, best first.
 std::vector<std::string> built_isas();
 /// Returns the kernel table of an instruction set by its name ("avx2"), or null if this build
 /// or processor lacks the set. For tests.

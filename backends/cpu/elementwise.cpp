@@ -1,5 +1,5 @@
-// The driver of elementwise kernels. It has three paths. The fastest one is for contiguous
-// operands. The second one is for operands that are contiguous or one repeated value.
+// Runs elementwise kernels on whole operands. There are three paths. The fastest one is for
+// contiguous operands. The second one is for operands that are contiguous or one repeated value.
 // The third one divides strided operands into tiles.
 #include <stave/backends/cpu/elementwise.h>
 
@@ -19,7 +19,7 @@ using stave::View;
 namespace {
 
 constexpr int most_inputs = most_operands - 1;
-constexpr Index block_bytes = 8192;  // the size of a buffer, several of which fit into the L1 cache
+constexpr Index block_bytes = 8192;  // The size of a buffer. The L1 cache holds several buffers.
 constexpr Index most_block = 1024;   // the largest number of elements of a block
 
 /// The operands of a call. Operand 0 is the output, the others are the inputs.
@@ -28,7 +28,8 @@ struct Operands {
   bool in_place = false;
   char* data[most_operands] = {};
   Index size[most_operands];
-  bool repeated[most_operands] = {};  // true if the operand is one value for all elements
+  // True if the operand is one value that is repeated for all elements.
+  bool repeated[most_operands] = {};
 
   /// The number of elements that fit into a buffer, for every operand.
   Index block() const { return std::min(most_block, block_bytes / *std::max_element(size, size + count)); }
@@ -40,10 +41,10 @@ bool is_repeated(std::span<const Index> shape, std::span<const Index> strides) {
   return true;
 }
 
-/// Computes n consecutive elements. If `stream` is true, the results are written
-/// with non-temporal stores and computed in short bursts. With longer bursts,
-/// memory would be read and written alternately instead of simultaneously (measured on Zen 5:
-/// bursts of 256 bytes take four fifths of the time of bursts of 4 KiB).
+/// Computes n consecutive elements. If `stream` is true, the results are written with non-temporal
+/// stores, in bursts of 256 bytes. With longer bursts, memory would be read and written alternately
+/// instead of simultaneously (measured on Zen 5: bursts of 256 bytes take four fifths of the time
+/// of bursts of 4 KiB).
 void compute(BlockKernel kernel, const Operands& operands, char* out, const void* const* in, Index n, bool stream) {
   if (!stream) return kernel(out, in, n);
   constexpr Index line = 64, burst = 4 * line;
@@ -59,8 +60,8 @@ void compute(BlockKernel kernel, const Operands& operands, char* out, const void
   }
 }
 
-/// Runs a kernel on operands that are contiguous or one repeated value. A buffer is filled
-/// with a repeated value once for each part of the loop.
+/// Runs a kernel on operands that are contiguous or one repeated value. For a repeated value,
+/// each part of the loop fills a buffer with copies of the value.
 void run_flat(BlockKernel kernel, const Operands& operands, Index n, Index grain, bool by_blocks) {
   Index size = operands.size[0];
   const Index block = operands.block();
@@ -101,7 +102,7 @@ void gather(char* to, const View& from, Index size) {
     for (std::size_t axis = rank - 2; rank > 2 && axis-- > 0;) {
       at += from.strides[axis] * size;
       if (++position[axis] < from.shape[axis]) break;
-      // Go back to the start of the axis.
+      // The position along this axis goes back to 0, and the next axis advances.
       at -= from.strides[axis] * size * std::exchange(position[axis], 0);
     }
   }
@@ -122,8 +123,9 @@ void run_small(BlockKernel kernel, const Operands& operands, std::span<const Vie
   kernel(operands.data[0], in, n);
 }
 
-/// One loop over tiles. An input is read in place if its rows are dense, and otherwise copied into
-/// a buffer. An output whose rows are too short for one call each is computed into a buffer, too.
+/// A loop over tiles. An input is read in place if its rows are dense, and otherwise copied into a
+/// buffer. The output is also computed into a buffer if its rows are too short for one kernel call
+/// per row.
 class TiledLoop {
  public:
   TiledLoop(BlockKernel kernel, const Operands& operands, const Axes& axes)
@@ -134,7 +136,7 @@ class TiledLoop {
     columns_ = std::min<Index>(axes.back().length, transposing ? 64 : block);
     if (!transposing) row_axis_ = companion_axis();
     Index widest = *std::max_element(operands.size, operands.size + operands.count);
-    // A tile to transpose is larger, so that it has long runs of memory along both axes.
+    // A tile to transpose is larger, so that both operands are read and written in long runs.
     Index most = transposing ? tile_bytes / widest : block;
     if (row_axis_ >= 0) rows_ = std::min(axes[static_cast<std::size_t>(row_axis_)].length, most / columns_);
     Index bytes = operands.size[0];
@@ -160,12 +162,13 @@ class TiledLoop {
   static constexpr Index tile_bytes = 2 * block_bytes;
   struct Buffers {
     alignas(64) char bytes[most_operands][tile_bytes];
-    const char* holds[most_operands] = {};  // the row that the buffer repeats, and its length
+    // The address and the length of the row that the buffer holds repeatedly.
+    const char* holds[most_operands] = {};
     Index columns[most_operands] = {};
   };
-  /// Returns the row axis of a tile, whose column axis is the innermost one. It is the next axis,
-  /// or the longest axis if a tile would otherwise be too small to be worthwhile. Returns -1
-  /// if there is none.
+  /// Returns the row axis of a tile, whose column axis is the innermost one. It is the axis before
+  /// the innermost one, or the longest axis if tiles would otherwise be too small. Returns -1 if
+  /// there is none.
   int companion_axis() const {
     int axis = inner_ - 1;
     auto length = [&](int a) { return axes_[static_cast<std::size_t>(a)].length; };
@@ -178,7 +181,7 @@ class TiledLoop {
   Index column_step(int k) const { return axes_.back().step[k]; }
 
   /// Returns the address from which the kernel reads operand k's rows, and sets `step`
-  /// to their distance.
+  /// to the distance between the rows.
   const char* rows_of(int k, const TileWalk& walk, Buffers& buffers, Index& step) const {
     const char* at = operands_.data[k] + walk.offset(k);
     Index size = operands_.size[k], rows = walk.rows(), columns = walk.columns();
@@ -192,7 +195,8 @@ class TiledLoop {
     if (row_step(k) != 0) {
       copy_tile(buffer, step, size, at, row_step(k), column_step(k), rows, columns, size);
     } else if (buffers.holds[k] != at ||
-               // A buffer repeats one row for all rows of the tile, and often holds it already.
+               // A buffer repeats one row for all rows of a tile. The previous tile often had the
+               // same row.
                buffers.columns[k] != columns) {
       if (column_step(k) == 0) fill_elements(buffer, at, rows_ * columns, size);
       else copy_tile(buffer, step, size, at, 0, column_step(k), rows_, columns, size);

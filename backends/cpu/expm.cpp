@@ -1,5 +1,5 @@
-// The driver of the matrix exponential, by scaling and squaring. A matrix is halved until a Pade
-// approximant is exact up to rounding, and the result is squared as many times.
+// The matrix exponential, by scaling and squaring: a matrix is halved until a Pade approximant of
+// its exponential is exact up to rounding, and the result is squared as many times.
 #include <stave/backends/cpu/expm.h>
 
 #include <algorithm>
@@ -78,10 +78,10 @@ class Exponential {
       for (Index i = 0; i < size_; ++i) matrix(power)[i] = std::ldexp(matrix(power)[i], -2 * power * times);
   }
 
-  /// Returns the number of times that x must be halved. Norms of powers of x may be much
-  /// smaller than powers of its norm, and needless halvings lose digits, so the number depends
-  /// on the norms of x^4 and x^6. Only the approximants of the highest orders, 7 and 13,
-  /// are used for halved matrices, and both compute x^6.
+  /// Returns the number of times that x must be halved. Norms of powers of x may be much smaller
+  /// than powers of its norm, and needless halvings lose digits. So the number depends on the norms
+  /// of x^4 and x^6. Only the approximants of the highest orders, 7 and 13, are used for halved
+  /// matrices, and both compute x^6.
   int halvings_for(const T* x, double length, const Approximant& of) {
     const auto halvings = [](double size, double bound) {
       return std::max(0, static_cast<int>(std::ceil(std::log2(size / bound))));
@@ -92,8 +92,8 @@ class Exponential {
     const int by_powers = size > 0 ? halvings(size, expm_bound_by_powers(of)) : 0;
     return std::min(by_norm, by_powers + extra(x, length, by_powers, of.order));
   }
-  /// Returns the number of halvings, in addition to `halvings`, that the rounding error requires.
-  /// It depends on the 1-norm of |x|^(2m + 1), where m is the order. This is the largest element
+  /// Returns the number of halvings that the rounding error requires in addition to `halvings`. It
+  /// depends on the 1-norm of |x|^(2m + 1), where m is the order. This norm is the largest element
   /// of a row of ones multiplied 2m + 1 times by |x|, which takes no matrix product.
   int extra(const T* x, double length, int halvings, int order) {
     const int power = 2 * order + 1;
@@ -121,7 +121,7 @@ class Exponential {
   void approximate(T* x, int order) {
     const int powers = stave_detail::expm_powers(order);
     T *const u = matrix(5), *const v = matrix(6), *const inner = matrix(7), *const product = matrix(8);
-    // x^6 is factored out of the terms of degrees 13, 11, 9 and 12, 10, 8.
+    // In degree 13, x^6 is factored out of the terms of degrees 13, 11, 9 and 12, 10, 8.
     if (order == 13) {
       sum_powers(order, 9, 3, 1, inner);
       multiply(matrix(3), inner, product);
@@ -159,8 +159,9 @@ class Exponential {
       }
     }
   }
-  /// Computes b = a^-1 b. Both are polynomials in one matrix, so they commute. LAPACK,
-  /// which reads the transposes, computes a^-T b^T = b^T a^-T, the transpose of a^-1 b.
+  /// Computes b = a^-1 b. Both are polynomials in one matrix, so they commute. LAPACK reads
+  /// row-major matrices as their transposes: it computes a^-T b^T = b^T a^-T, the transpose of a^-1
+  /// b.
   void divide(T* a, T* b) {
     if (n_ > small) return void(gesv(static_cast<lapack_int>(n_), a, pivots_.get(), b));
     const SmallLinalg& linalg = small_linalg<T>();

@@ -1,4 +1,4 @@
-// The driver of the matrix exponential.
+// The matrix exponential on the CPU.
 #pragma once
 
 #include <stave/core/tensor/backend.h>

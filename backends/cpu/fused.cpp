@@ -1,5 +1,5 @@
-// The driver of fused regions. Without reductions, tiles run in parallel. With reductions,
-// tiles run when a reduction reads their elements.
+// Runs fused regions tile by tile (fused_tiles.h). Without reductions, tiles run in parallel. With
+// reductions, a tile runs when a reduction reads its elements.
 #include <stave/core/program/fused.h>
 
 #include <algorithm>
@@ -20,8 +20,8 @@ namespace {
 
 using Output = PreparedRegion::Output;
 
-/// Returns true if neighbours in the output are far apart in this view, so that a tile would read
-/// a cache line per element.
+/// Returns true if neighbouring elements of the output are far apart in this view. A tile would
+/// then read a cache line for each element.
 bool is_scattered(const View& view, Index n) {
   constexpr Index line = 64, few = 4096;
   if (n <= few) return false;
@@ -41,8 +41,8 @@ const Reduction& kernels_of(const Region& region, const Region::Reduction& reduc
   return kernels().reduce[reduction.op->id][static_cast<int>(region.dtype(reduction.value))];
 }
 
-/// The arrays of a region that are reduced together while they are computed,
-/// as arguments of run_reduce.
+/// The arrays of a region that are computed and reduced together, tile by tile, as an argument of
+/// run_reduce.
 class FoldedArrays final : public Computed {
  public:
   FoldedArrays(const Tiles& tiles, std::vector<int> destinations)
@@ -62,13 +62,13 @@ class FoldedArrays final : public Computed {
 
    private:
     void make_room(Index elements) {
-      room_ = (elements + 63) / 64 * 64;  // each array is aligned
+      room_ = (elements + 63) / 64 * 64;  // The size is rounded up so that each array is aligned.
       Index size = 0;
       for (const int k : arrays_.destinations_) size += element_size(k);
       data_ = scratch<char>(static_cast<std::size_t>(size * room_));
     }
-    // Computes n elements from `offset` on. `whole` is true if they are all elements that read()
-    // returns.
+    // Computes n elements from `offset` on, as a part of read(): they are elements `place`,
+    // `place` + 1, ... of its result. `whole` is true if they are the whole result.
     void read_row(Index offset, Index n, Index place, const char** arrays, bool whole) {
       char* room = data_.get();
       for (std::size_t k = 0; k < arrays_.destinations_.size(); ++k) {
@@ -105,7 +105,7 @@ class Reductions {
              std::span<const View> outputs)
       : region_(region), prepared_(prepared), inputs_(inputs), outputs_(outputs), shape_(inputs[0].shape) {}
 
-  /// Allocates memory for the values that are computed completely before they are reduced.
+  /// Allocates memory for the values that must be complete before they are reduced.
   void make_room(std::span<char*> to, Index n) {
     for (const Output& output : prepared_.outputs) {
       if (output.kind != Output::whole) continue;
@@ -114,8 +114,8 @@ class Reductions {
       to[destination] = rooms_.front().get();
     }
   }
-  /// Computes and reduces the outputs of kind `folded` in one pass. If there are none,
-  /// it computes nothing and returns false.
+  /// Computes and reduces all outputs of kind `folded` in one pass. Returns false if there are
+  /// none.
   bool run_folded(const Tiles& tiles) const {
     std::vector<Fold> folds;
     std::vector<int> destinations;
@@ -131,7 +131,7 @@ class Reductions {
     run_reduce(folds, reduced_axes(*last, shape_.size()), shape_, FoldedArrays(tiles, std::move(destinations)));
     return true;
   }
-  /// Computes the reductions of values that are complete in memory, of inputs and of numbers.
+  /// Reduces what run_folded does not: values that are complete in memory, inputs and constants.
   void run_rest(std::span<char* const> to) const {
     const stave::Strides dense = stave::contiguous_strides(Shape(shape_));
     stave::Strides still;

@@ -1,4 +1,4 @@
-// The interpreter of regions of one element.
+// The interpreter of regions whose arrays have one element.
 #include <stave/backends/cpu/fused_single.h>
 
 #include <cmath>
@@ -30,7 +30,7 @@ struct Register {
   void set(T value) {
     std::memcpy(bytes, &value, sizeof value);
   }
-  // Copies an element of `size` bytes. The sizes of floats and most integers need no call.
+  // Copies an element of `size` bytes. The common sizes of 4 and 8 bytes need no call of memcpy.
   static void copy(void* to, const void* from, std::size_t size) {
     if (size == 4) std::memcpy(to, from, 4);
     else if (size == 8) std::memcpy(to, from, 8);
@@ -41,10 +41,12 @@ struct Register {
 struct Code {
   void (*run)(Register*, const Code&);
   std::uint16_t operands[3], result;
-  BlockKernel kernel;  // for an operation that is computed as a block of one
+  // The kernel of an operation that has no function in `arithmetic`: `as_block` calls it for one
+  // element.
+  BlockKernel kernel;
 };
 
-/// A number with the interface that the structs of elementwise_ops.h need for arithmetic.
+/// A number with the interface that the structs of elementwise_ops.h expect of their argument.
 template <class T>
 struct One {
   T x;
@@ -92,7 +94,8 @@ void as_block(Register* values, const Code& code) {
   code.kernel(&values[code.result], in, 1);
 }
 
-/// Returns the function of an operation, or null if its kernel computes it.
+/// Returns the function that computes an operation, or null if the operation's kernel must be
+/// called.
 // clang-format off
 template <class T>
 decltype(Code::run) arithmetic(OpId id) {
@@ -118,9 +121,8 @@ decltype(Code::run) code_of(OpId id, Dtype dtype) {
 }
 
 // ---- two operations at once ---------------------------------------------------------------------
-// An operation whose result only one other operation reads is performed together with that one.
-// This saves a call, and the result of the first stays in a register. Each of the two operations
-// rounds as it does alone.
+// If only one operation reads the result of another, the two are performed together. This saves a
+// call, and the first result stays in a register. Both operations round as they do alone.
 
 template <class First, class Second, bool left, class T>
 void pair(Register* values, const Code& code) {
@@ -206,8 +208,8 @@ struct SingleRegion final : Region::Prepared {
     for (const Region::Step& step : region.steps())
       for (const int operand : step.operands) ++reads[static_cast<std::size_t>(operand)];
     for (const int output : region.outputs()) ++reads[static_cast<std::size_t>(output)];
-    // For each value with one reader: the code that computes it, if it can become the first
-    // of a pair.
+    // For each value: the code that computes it, if it can become the first of a pair; otherwise
+    // null. Such a value has only one reader.
     std::vector<Code*> alone(values);
     for (Code& code : codes) {
       const Region::Step& step = region.steps()[code.result - inputs];
@@ -223,7 +225,8 @@ struct SingleRegion final : Region::Prepared {
         if (!run) continue;
         code = {run, {first->operands[0], first->operands[1], code.operands[1 - i]}, code.result, nullptr};
         first->run = nullptr;
-        alone[code.result] = nullptr;  // `code` is a pair already
+        // `code` is a pair already, and cannot be the first of another pair.
+        alone[code.result] = nullptr;
         break;
       }
     }

@@ -1,5 +1,5 @@
-// Regions of one element: an interpreter keeps each value in a variable and calls a function
-// for each step.
+// Regions whose arrays have one element: an interpreter keeps each value in a variable, and calls a
+// function for each operation.
 #pragma once
 
 #include <span>
@@ -12,7 +12,8 @@ using stave::View;
 
 /// Returns true if run_single supports the region: it has no reductions and fewer than 2^16 values.
 bool is_single(const stave::Region& region);
-/// Runs the region on inputs of one element. The results are, bit for bit, those of the tiled loop.
+/// Runs the region on inputs of one element. The results are, bit for bit, those of Tiles
+/// (fused_tiles.h).
 void run_single(const stave::Region& region, std::span<const View> inputs, std::span<const View> outputs);
 
 }  // namespace stave_cpu

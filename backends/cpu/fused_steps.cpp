@@ -1,6 +1,7 @@
-// Prepares fused regions: it assigns each operation to a chain (kernels/chain.h) or, if chains
-// do not have the operation, to a kernel. It also decides which values are stored in memory.
-// The result of a link stays in registers, unless something other than the next link reads it.
+// Prepares fused regions. Each operation becomes a link of a chain (an instruction of an
+// interpreter that keeps results in registers, kernels/chain.h) or, if chains do not support the
+// operation, a call of its kernel. Links and kernel calls exchange values in memory. The result of
+// a link stays in registers, unless something other than the next link reads it.
 #include <algorithm>
 #include <numeric>
 
@@ -77,14 +78,15 @@ class Planner {
 
   void add_chain(std::size_t first, std::size_t end) {
     const std::size_t first_link = plan_.links.size();
-    int x = -1;  // the value that the last link computes
+    int x = -1;  // The value that the last link computed; it is in registers.
     for (std::size_t i = first; i < end; ++i) add_link(values_[i], x);
     plan_.steps.push_back({x, nullptr, {}, 0, chain_of(x), first_link, plan_.links.size() - first_link});
   }
   void add_link(int value, int& x) {
     const Region::Step& step = region_.step(value);
     const int first = step.operands.front(), second = step.operands.back();
-    if (first != x && second != x) {  // loads an operand as x, preferably one that is not a number
+    // If no operand is x, one is loaded as x, preferably one that is not a constant.
+    if (first != x && second != x) {
       x = is_number(first) ? second : first;
       plan_.links.push_back({is_number(x) ? LinkCode::load_number : LinkCode::load_array, x, -1});
       is_kept_[at(x)] = true;
@@ -103,14 +105,14 @@ class Planner {
     for (int value = inputs_; value < plan_.values; ++value) {
       const Region::Step& step = region_.step(value);
       if (step.op) continue;
-      // No other value uses the slot of a number, because it is filled before the first step.
+      // The slot of a constant is filled before the first step, so no other value may use it.
       const int slot = is_spread_[at(value)] ? slots_++ : -1;
       plan_.numbers.push_back({&step.bytes, bytes_of(step.dtype), value, slot});
     }
   }
 
-  // Assigns a slot, a buffer of one tile, to each value that is stored in memory.
-  // The slot is free again after the value's last reader; an output's slot stays in use.
+  // Assigns a slot, a buffer for one tile, to each value that is stored in memory.
+  // The slot is free again after the value's last reader. An output's slot stays in use.
   void place() {
     std::vector<int> free, slots(last_.size(), -1);
     for (const int value : values_) {
@@ -125,8 +127,8 @@ class Planner {
         plan_.kept.push_back({value, slot});
         if (const std::size_t end = ends_[at(value)]) plan_.links[end - 1].to = value;
       }
-      // A result never shares memory with an operand of the same step, whose elements may
-      // be of another size.
+      // A result never uses the slot of an operand of the same step, because their elements may
+      // differ in size.
       for (const int operand : region_.step(value).operands)
         if (last_[at(operand)] == value && slots[at(operand)] >= 0)
           free.push_back(std::exchange(slots[at(operand)], -1));
@@ -143,10 +145,10 @@ class Planner {
   std::vector<std::size_t> ends_;
   std::vector<bool> is_kept_;  // true if the value is stored in memory
   std::vector<bool>
-      // True if a kernel reads the value, or if it is an output. Then even a number must fill
-      // a whole tile.
+      // True if a kernel reads the value, or if it is an output. If such a value is a number, its
+      // buffer must be filled with copies.
       is_spread_;
-  std::vector<int> last_;  // the last reader
+  std::vector<int> last_;  // The last value that is computed from each value.
   int slots_ = 0;
 };
 

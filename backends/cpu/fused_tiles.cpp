@@ -12,9 +12,9 @@ using stave::size_of;
 
 namespace {
 
-// The limits for the elements of a tile; powers of two.
+// The largest and the smallest number of elements of a tile; powers of two.
 constexpr Index most_elements = 1024, least_elements = 128;
-// The limit for the buffers of all values together, unless it makes tiles too short.
+// The limit for the buffers of all values together, in bytes, unless tiles would become too short.
 constexpr Index tile_bytes = 32768;
 
 }  // namespace
@@ -26,7 +26,7 @@ Source::Source(const View& view, Index n)
       step_(size_) {
   if (n == 1) step_ = 0;
   if (n == 1 || is_contiguous(view.shape, view.strides)) return;
-  // The positions of elements in the output, as strides.
+  // The strides of the output, which determine the positions of elements.
   const stave::Strides places = stave::contiguous_strides(stave::Shape(view.shape));
   const Index sizes[] = {1, size_};
   const Index* const strides[] = {places.data(), view.strides.data()};
@@ -74,11 +74,11 @@ Tiles::Tiles(const PreparedRegion& region, std::span<const View> inputs, std::sp
     stream_ |= streams(n * region.destinations[static_cast<std::size_t>(k)].size, stream_contiguous);
 }
 
-// Finds inputs that only links read and that are constant over a tile, or would be if tiles ended
-// where they change. Links read these as numbers.
+// Finds the inputs that links can read as numbers instead of arrays. Such an input is read by links
+// only, and it is constant over a tile; tiles may end where its value changes.
 void Tiles::take_numbers() {
-  // For shorter runs of one number, the tiles would be so short that it is faster to fill buffers
-  // with copies of the number.
+  // If the value changes after fewer elements, tiles would be so short that it is faster to fill
+  // buffers with copies of the value.
   constexpr Index least = 512;
   const auto is_same = [&](std::size_t i) {
     return region_.links_alone[i] && sources_[i].repeats() >= std::min(least, n_);

@@ -1,5 +1,6 @@
-// Fused regions that run tile by tile. A tile has as many elements as the L1 cache can hold of all
-// values together. All steps are computed for a tile before the next tile begins.
+// Fused regions that run tile by tile. A tile is as many elements as the L1 cache can hold of all
+// values together. All steps are computed for a tile before the next tile begins. A "number" is a
+// constant or an input that has one value for all elements of a tile.
 #pragma once
 
 #include <vector>
@@ -11,63 +12,66 @@
 
 namespace stave_cpu {
 
-/// Returns the kernel that computes a step, which is not a number.
+/// Returns the kernel that computes a step. The step must be an operation and not a number.
 BlockKernel kernel_of(const stave::Region& region, const stave::Region::Step& step, const Kernels& table);
 
-/// A region prepared for the kernels: how its values are computed, and in which buffers they
-/// are stored.
+/// A region prepared for the kernels: the steps that compute its values, and the buffers that hold
+/// the values.
 struct PreparedRegion final : stave::Region::Prepared {
   PreparedRegion(const stave::Region& region, const Kernels& table);
   static constexpr int most_operands = stave_detail::Loop::most_operands;
   using Chain = std::remove_reference_t<decltype(Kernels::chain[0])>;
 
   struct Step {
-    int value;                           // the value that it computes; for a chain, the last one
-    BlockKernel kernel;                  // null: the step is a chain
-    int operands[most_operands], count;  // the operands of a kernel, as values
+    int value;                           // The computed value; for a chain, its last value.
+    BlockKernel kernel;                  // Null if the step is a chain.
+    int operands[most_operands], count;  // The operands of a kernel, as indices of values.
     Chain chain;
     std::size_t first_link, links;
   };
   struct Number {
     const void* bytes;
     Index size;
-    // The slot is -1 if only chains read the number, because these need no buffer.
+    // The slot is -1 if only chains read the number, because they need no buffer for it.
     int value, slot;
   };
-  /// A value that is stored in memory, and its slot: the number of its buffer.
+  /// A value that is stored in memory, and its slot: the index of its buffer.
   struct Kept {
     int value, slot;
   };
-  /// A value that is written element by element.
+  /// A complete array in memory that receives the elements of a value: an output, or a value to
+  /// reduce.
   struct Destination {
     int value;
     Index size;
-    // True if the step that computes the value writes to this destination directly.
-    // False if the value is copied, because no step computes it or because the step writes
-    // to an earlier destination.
+    // True if the step that computes the value writes directly to this destination. Otherwise the
+    // value is copied, because it is an input or a number, or because the step writes directly to
+    // an earlier destination.
     bool is_made_there = false;
   };
-  /// The source of an output of the region.
+  /// How an output of the region is computed.
   struct Output {
     enum Kind {
-      elements,  // the output is a destination
-      folded,    // the reduction of a destination, while its tiles are computed
-      whole,     // the reduction of a destination, after all its tiles have been computed
-      given      // the reduction of an input or a number
+      elements,  // The output is a destination itself.
+      folded,    // The output reduces a destination tile by tile, as soon as each tile is computed.
+      whole,     // The output reduces a destination after all its tiles have been computed.
+      given      // The output reduces an input or a number.
     } kind;
-    int destination, value;  // -1 if the kind has none
+    // The destination and the value of the output; -1 if the kind has none.
+    int destination, value;
   };
 
   std::vector<Step> steps;
-  std::vector<Link> links;  // the links of all chains; their arrays are numbered as values
+  std::vector<Link> links;  // The links of all chains. Their arrays have the indices of values.
   std::vector<Number> numbers;
   std::vector<Kept> kept;
-  std::vector<Destination> destinations;  // the outputs that are values come first
+  std::vector<Destination> destinations;  // Destinations that are outputs come first.
   std::vector<Output> outputs;
   std::vector<int> last_readers;  // for each input: the last value that is computed from it, or -1
-  std::vector<bool> links_alone;  // for each input: true if only links read it
+  std::vector<bool> links_alone;  // For each input: true if only links read it, and no kernel does.
   std::size_t inputs;
-  int values, buffers, plain = 0;  // plain: the number of destinations that are outputs
+  // `plain` is the number of destinations that are outputs; the others are reduced.
+  int values, buffers, plain = 0;
   // The number of operations of the region. If the program has a compiled loop for the region
   // (own_kernels.h), one step performs all of them.
   int operations = 0;
@@ -98,8 +102,8 @@ class Source {
     if (contiguous()) return data_ + first * size_;
     return gather(first, count, buffer);
   }
-  /// Returns the address of row `index`, that is, of element index * length of the last axis,
-  /// or of the number repeated there.
+  /// Returns the address of row `index` along the last axis, whose first element is element
+  /// index * length, or of the number that the row repeats.
   const char* row(Index index) const;
   /// Prefetches `count` elements from `first` on, if the input is contiguous and too large
   /// for the caches of one core.
@@ -114,15 +118,15 @@ class Source {
   const char* gather(Index first, Index count, char* buffer) const;
 
   const char* data_;
-  Index size_, n_, length_, step_;  // length and step, in bytes, of the last axis
+  Index size_, n_, length_, step_;  // The length of the last axis, and the step along it in bytes.
   stave::SmallVector<Axis, 1> outer_;
 };
 
-/// A call of a region: the state that is the same for all tiles.
+/// One call of a region: the state that all tiles share.
 class Tiles {
  public:
-  /// `to` has the address of each destination's elements. For a null entry, each thread sets
-  /// an address by State::send.
+  /// `to` has the address of each destination. For a null entry, each thread sets an address by
+  /// State::send.
   Tiles(const PreparedRegion& region, std::span<const View> inputs, std::span<char* const> to, Index n);
 
   /// The buffers and destinations of one thread.
@@ -130,8 +134,8 @@ class Tiles {
    public:
     explicit State(const Tiles& tiles);
     State(const State&) = delete;
-    /// Sets the address of a destination's elements: element `origin` is written to `to`,
-    /// and later elements follow.
+    /// Sets the address of a destination: element `origin` is written to `to`, and later elements
+    /// follow.
     void send(int destination, char* to, Index origin) { to_[static_cast<std::size_t>(destination)] = {to, origin}; }
 
    private:
@@ -149,13 +153,14 @@ class Tiles {
     stave::SmallVector<To, 4> to_;
   };
 
-  /// Declares that a destination is the memory of an input. It is written after the input's last
-  /// reader, and not with non-temporal stores, because the caches hold this memory already.
+  /// Declares that a destination shares the memory of an input. The destination is then written
+  /// after the input's last reader, and without non-temporal stores, because the memory is in the
+  /// caches.
   void lies_in(int destination, std::size_t input) {
     not_before_[static_cast<std::size_t>(destination)] = region_.last_readers[input];
     stream_ = false;
   }
-  /// Keeps outputs in the caches, because they are read again soon, and prefetches inputs `ahead`
+  /// Keeps outputs in the caches, because they are read again soon. Inputs are prefetched `ahead`
   /// elements before they are read.
   void stay_in_caches(Index ahead) {
     stream_ = false;
@@ -163,9 +168,9 @@ class Tiles {
   }
   void run(Index first, Index last, State& state) const;
   const PreparedRegion& region() const { return region_; }
-  /// Returns the memory of an output that is the same value as this destination,
-  /// so that the elements need not be written twice. Returns null if there is none,
-  /// or if outputs are written with non-temporal stores.
+  /// Returns the memory of an output that holds the same value as this destination, so that the
+  /// elements need not be written twice. Returns null if there is no such output, or if outputs are
+  /// written with non-temporal stores.
   char* lies_at(int destination) const;
 
  private:
@@ -187,19 +192,22 @@ class Tiles {
 
   const PreparedRegion& region_;
   const Link* links_;
-  std::vector<Link> own_links_;  // used instead of the region's links if some inputs are numbers
-  std::vector<bool> is_number_;  // for each input: true if links read it as a number; or empty
-  // The number of consecutive elements for which inputs read as numbers stay the same. No tile
-  // crosses such a boundary. 0: they never change.
+  // The links that replace the region's links if some inputs are read as numbers.
+  std::vector<Link> own_links_;
+  // For each input: true if links read it as a number. Empty if this is true for no input.
+  std::vector<bool> is_number_;
+  // Inputs that are read as numbers keep their value for this number of consecutive elements, and
+  // no tile crosses such a boundary. 0 means that they never change.
   Index row_ = 0;
   stave::SmallVector<Source, 4> sources_;
   std::span<char* const> to_;
-  // For each destination: the index of the first value that may be written to its memory,
-  // which an input may share.
+  // For each destination: the index of the first value that may be written to it. An input may
+  // share the destination's memory, and earlier values are computed from that input.
   stave::SmallVector<int, 4> not_before_;
   Index n_, length_, buffer_bytes_, bytes_;
-  Index ahead_ = 0;      // how far ahead of a tile's start inputs are prefetched; 0: the next tile
-  bool stream_ = false;  // outputs are written with non-temporal stores
+  // The distance from a tile's start at which inputs are prefetched; 0 means the next tile.
+  Index ahead_ = 0;
+  bool stream_ = false;  // True if outputs are written with non-temporal stores.
 };
 
 }  // namespace stave_cpu

@@ -1,5 +1,5 @@
-// Operations on whole operands that have no kernels for sixteen-bit floats run on float32 copies,
-// and their result is rounded.
+// Support for operations that have no kernels for sixteen-bit floats: they run on float32 copies of
+// the operands, and their result is rounded.
 #pragma once
 
 #include <memory>
@@ -11,8 +11,8 @@
 
 namespace stave_cpu {
 
-/// A dense float32 buffer of a view's shape, for a copy of its elements or for a result.
-/// The constructor does not fill it.
+/// A dense float32 buffer of a view's shape. It is uninitialised, and receives a copy of the view's
+/// elements or a result.
 struct FloatCopy {
   std::unique_ptr<float[]> elements;
   stave::Strides strides;
@@ -29,8 +29,8 @@ inline void convert(const stave::View& from, const stave::View& to) {
   run_elementwise(kernels().convert[static_cast<int>(from.dtype)][static_cast<int>(to.dtype)], in, to, cheap_grain);
 }
 
-/// Calls run(inputs, output). If the output is of sixteen-bit floats, `run` gets float32 copies
-/// of the inputs and a float32 buffer, and its result is rounded to `out`.
+/// Calls run(inputs, output). If the output has sixteen-bit floats, `run` gets float32 copies of
+/// the inputs and a float32 buffer, whose contents are then rounded to `out`.
 template <std::size_t count, class Run>
 void in_floats(const stave::View (&inputs)[count], const stave::View& out, Run run) {
   if (!is_half_float(out.dtype)) return run(inputs, out);

@@ -1,8 +1,9 @@
-// Drivers of gather, scatter, dynamic_slice and dynamic_update_slice.
+// gather, scatter, dynamic_slice and dynamic_update_slice on the CPU.
 //
 // Index tuples are converted to byte offsets and checked at the same time. scatter checks all
-// tuples first, so that an error leaves the output untouched. Slices are copied, or combined
-// in the order of the updates, so that updates of one element are always rounded in the same way.
+// tuples before it writes, so that an error leaves the output untouched. Slices are copied, or
+// combined in the order of the updates. So several updates of one element are always rounded in the
+// same way.
 #include <stave/backends/cpu/index.h>
 
 #include <algorithm>
@@ -34,11 +35,11 @@ std::int64_t read_index(const char* at, Dtype dtype) {
   }
 }
 
-/// Returns the part of a shape or of strides that belongs to the axes of one slice.
+/// Returns the entries of a shape or of strides that belong to the axes of one slice.
 std::span<const Index> rest_of(std::span<const Index> all, const IndexLayout& layout) { return all.last(layout.rest); }
 
-/// Sets to[i] = from[indices[i] * step] for indices in [-wrap, length). Returns false if an index
-/// is out of range; it then reads element 0 instead.
+/// Sets to[i] = from[indices[i] * step] for indices in [-wrap, length). For an index out of range,
+/// it reads element 0 instead and returns false.
 template <class T, class I>
 bool gather_numbers(const T* from, Index step, Index length, Index wrap, const I* indices, Index n, T* to) {
   bool in_range = true;
@@ -50,8 +51,8 @@ bool gather_numbers(const T* from, Index step, Index length, Index wrap, const I
   }
   return in_range;
 }
-/// Gathers numbers from a vector by dense indices and checks the indices as it reads. Returns false
-/// if an index is out of range.
+/// Gathers numbers from a vector by dense indices, and checks the indices as it reads them. Returns
+/// false if an index is out of range.
 bool gather_from_vector(const View& x, const View& indices, bool from_end, const View& out) {
   const Index length = x.shape[0], step = x.strides[0], n = element_count(out.shape);
   std::atomic<bool> in_range{true};
@@ -102,14 +103,14 @@ void run_gather(const stave::GatherAttributes& attributes, const View& x, const 
 
 namespace {
 
-/// Returns the offsets of all slices. Throws IndexError if one is out of range.
+/// Returns the offsets of all slices. Throws IndexError if an index is out of range.
 std::unique_ptr<Index[]> all_offsets(const SliceOffsets& slices) {
   auto all = std::make_unique_for_overwrite<Index[]>(static_cast<std::size_t>(slices.count()));
   slices.for_each_block(1, [&](Index first, const Index* offsets, Index n) { std::copy_n(offsets, n, &all[first]); });
   return all;
 }
 
-/// Visits the updates one after the other and returns each as a dense slice, in place or copied.
+/// Visits the updates one after the other. Each is a dense slice, read in place or copied.
 class UpdateWalk {
  public:
   UpdateWalk(const View& updates, const IndexLayout& layout)
@@ -155,15 +156,15 @@ BlockKernel combining(OpId scatter, Dtype dtype) {
   }
 }
 
-/// A range of updates and a range of the output. Only updates that address this part of the output
-/// are applied.
+/// A range of updates and a range of the output. Updates that address other parts of the output are
+/// skipped.
 struct UpdateRange {
   Index first, last;  // the range of updates
   Index begin, end;   // the range of the output, in bytes
   bool whole;         // true if all updates of the range address this part of the output
 };
 
-/// Calls f(address in the output, update) for the updates of an UpdateRange, in their order.
+/// Calls f(address in the output, update) for the updates of an UpdateRange, in order.
 template <class F>
 void for_updates(const Index* offsets, const View& updates, const IndexLayout& layout, Index bytes,
                  const UpdateRange& part, char* to, F f) {
@@ -182,8 +183,8 @@ void for_updates(const Index* offsets, const View& updates, const IndexLayout& l
     if (offsets[i] >= part.begin && offsets[i] < part.end) f(to + offsets[i], walk.update());
 }
 
-/// Applies updates of one element each without kernel calls. Returns false if it does not support
-/// the operation and dtype.
+/// Applies updates whose slices have one element, without kernel calls. Returns false if it does
+/// not support the operation and dtype.
 template <class Each>
 bool put_elements(OpId scatter, Dtype dtype, Each each) {
   const auto put = [&]<class T>(T) {
@@ -200,14 +201,14 @@ bool put_elements(OpId scatter, Dtype dtype, Each each) {
   else if (dtype == Dtype::float32) add(float());
   else if (dtype == Dtype::float64) add(double());
   else
-    stave::visit_size(stave::size_of(dtype), [&](auto element) {  // integers wrap
+    stave::visit_size(stave::size_of(dtype), [&](auto element) {  // Sums of integers wrap.
       if constexpr (std::is_integral_v<decltype(element)>) add(element);
     });
   return true;
 }
 
-// The size of a slice, in bytes, from which on several threads share the updates.
-// Each of them reads all indices, which would cost too much for smaller slices.
+// The least size of a slice in bytes for which several threads share the updates. Each thread reads
+// all indices, which would cost too much for smaller slices.
 constexpr Index shared_bytes = 64;
 
 }  // namespace
@@ -236,8 +237,8 @@ void run_scatter(OpId scatter, const stave::GatherAttributes& attributes, const 
       combine(place, in, elements);
     });
   };
-  // Entries of the batch do not overlap, so each thread computes some of them. If there is only
-  // one entry, each thread owns a part of the output and reads the offsets of all updates.
+  // Entries of the batch do not overlap, so they are divided among threads. If there is only one
+  // entry, each thread writes a part of the output and reads the offsets of all updates.
   const Index entries = element_count(x.shape.first(layout.batch)), whole = element_count(out.shape) * size;
   if (entries > 1) {
     const Index updates_each = count / entries, bytes_each = whole / entries;
@@ -257,8 +258,8 @@ void run_scatter(OpId scatter, const stave::GatherAttributes& attributes, const 
 
 namespace {
 
-/// Returns the offset in `whole` [batch, dims], in bytes, at which the slice of each lane
-/// of the batch starts. Throws IndexError if a slice is out of range.
+/// Returns the offset in bytes at which the slice of each entry of the batch starts in
+/// `whole` [batch, dims]. Throws IndexError if a slice is out of range.
 std::vector<Index> slice_offsets(const char* operation, const stave::DynamicSliceAttributes& attributes,
                                  const View& starts, const View& whole) {
   const std::span<const Index> batch = whole.shape.first(static_cast<std::size_t>(attributes.batch_dims));

@@ -1,4 +1,4 @@
-// Drivers of gather and scatter (indexing by integer tensors) and of slices at computed positions.
+// gather and scatter (indexing by integer tensors), and slices at computed positions, on the CPU.
 #pragma once
 
 #include <stave/core/op/op_id.h>
@@ -6,9 +6,9 @@
 
 namespace stave_cpu {
 
-/// Runs gather, as declared in core/op/attributes.h. Throws stave::IndexError if an index is out
+/// Runs gather, as core/op/attributes.h describes it. Throws stave::IndexError if an index is out
 /// of range, perhaps after it has written a part of `out`. The other functions of this header throw
-/// it before they write anything.
+/// IndexError before they write anything.
 void run_gather(const stave::GatherAttributes& attributes, const stave::View& x, const stave::View& indices,
                 const stave::View& out);
 /// Runs scatter, scatter_add, scatter_multiply, scatter_min or scatter_max.

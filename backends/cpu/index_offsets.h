@@ -41,9 +41,9 @@ class SliceOffsets {
   /// The number of slices: the number of elements of [batch, at].
   Index count() const { return count_; }
 
-  /// Calls f(first, offsets, n) for blocks of slices, in parallel. `moved` is the number
-  /// of elements that f moves for each slice. f is not called for blocks that have an index out
-  /// of range. If there are any, the function throws IndexError for the first such index after all
+  /// Calls f(first, offsets, n) for blocks of n slices, in parallel. `moved` is the number of
+  /// elements that f moves for each slice. Blocks with an index out of range are skipped. If there
+  /// are such blocks, the function throws IndexError for the first such index, after all other
   /// blocks.
   template <class F>
   void for_each_block(Index moved, F f) const {
@@ -98,14 +98,14 @@ class SliceOffsets {
     }
     return in_range;
   }
-  /// The offset to which the contribution of an index is added. If `others` is true,
-  /// it is the sum of the contributions of the tuple's earlier indices. Otherwise it
-  /// is the position along the batch axes.
+  /// The offset to which the contribution of an index is added. If `others` is true, it is the sum
+  /// of the contributions of the tuple's earlier indices. Otherwise it is the position along the
+  /// batch axes.
   struct Start {
     Index offset, step;
     bool others;
   };
-  /// Adds the contribution of index j of each tuple to the offsets. Returns false if one is
+  /// Adds the contribution of index j of each tuple to the offsets. Returns false if an index is
   /// out of range.
   template <class I>
   bool add(const char* indices, std::size_t j, Index n, const Start& start, Index* offsets) const {
@@ -113,7 +113,8 @@ class SliceOffsets {
     const Index length = x_.shape[layout_.batch + j], stride = x_strides_[layout_.batch + j] * x_size_;
     const Index wrap = layout_.from_end ? length : 0, from = start.offset, batch_step = start.step;
     const auto dense = reinterpret_cast<const I*>(indices);
-    using Wrapping = std::uint64_t;  // an index far out of range may overflow
+    // An index far out of range may overflow, so offsets are computed as unsigned integers.
+    using Wrapping = std::uint64_t;
     const auto run = [=](auto index_of, auto before) {
       bool beyond = false;
       for (Index i = 0; i < n; ++i) {
@@ -131,7 +132,7 @@ class SliceOffsets {
     if (step == Index{sizeof(I)}) return run_from([=](Index i) { return Index{dense[i]}; });
     return run_from([=](Index i) { return Index{*reinterpret_cast<const I*>(indices + i * step)}; });
   }
-  /// Returns index j of the tuple at the walk's position, and whether it is out of range.
+  /// Returns index j of the tuple at the walk's position, and true if this index is out of range.
   std::pair<Index, bool> index_at(const TileWalk& walk, std::size_t j) const {
     const char* const at = indices_at(walk, j);
     const Index index = indices_.dtype == stave::int64 ? *reinterpret_cast<const std::int64_t*>(at)
@@ -149,7 +150,8 @@ class SliceOffsets {
     }
     return true;
   }
-  /// Throws for the first index out of range at or after slice `from`, whose block contains one.
+  /// Throws IndexError for the first index out of range at or after slice `from`. The caller has
+  /// found that there is one.
   [[noreturn]] void refuse(Index from) const {
     TileWalk walk(axes_, 2, -1, 1, 1);
     walk.seek(from);

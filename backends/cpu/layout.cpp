@@ -1,4 +1,5 @@
-// Drivers that create, copy, pad and concatenate: all but iota are fills and strided copies.
+// Creates, copies, pads and concatenates tensors. All operations but iota are fills and strided
+// copies.
 #include <stave/backends/cpu/layout.h>
 
 #include <stave/backends/cpu/parallel.h>

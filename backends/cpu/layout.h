@@ -1,4 +1,4 @@
-// Drivers of operations that create, move or place elements.
+// Operations that create, move or place elements, on the CPU.
 #pragma once
 
 #include <stave/core/op/attributes.h>

@@ -1,7 +1,7 @@
-// Drivers of linear algebra. LAPACK reads a row-major matrix as its transpose. If the result
-// can be computed from the transpose as well (cholesky, det, eigh, svd), nothing is transposed.
-// Iterative functions get no matrix with NaN or infinity, because they might not end;
-// the results for such a matrix are NaN.
+// Linear algebra on the CPU. LAPACK reads a row-major matrix as its transpose. If the result can be
+// computed from the transpose as well (cholesky, det, eigh, svd), nothing is transposed. A matrix
+// with NaN or infinity is not passed to iterative functions, because they might not end; its
+// results are NaN.
 #include <stave/backends/cpu/linalg.h>
 
 #include <algorithm>
@@ -28,7 +28,7 @@ constexpr const char* singular = "is singular";
 // ---- cholesky -----------------------------------------------------------------------------------
 
 /// Replaces a by its Cholesky factor l. Returns false if a is not positive definite.
-/// LAPACK sees the row-major l as an upper factor.
+/// LAPACK reads the row-major l as the column-major upper factor.
 template <class T>
 bool factor_cholesky(T* a, Index n) {
   if (n <= small) return small_linalg<T>().cholesky(a, n);
@@ -172,8 +172,8 @@ Determinant determinant(const Stack<const T>& a, Index i, T* buffer, std::int32_
   return det;
 }
 
-/// Returns the determinant of a matrix of up to 3 x 3, in double. The result is not finite if
-/// the determinant is 0 or tiny, or if a product overflows.
+/// Returns the determinant of a matrix of up to 3 x 3, computed in double. Returns NaN if the
+/// determinant is 0 or tiny. The result is not finite if a product overflows.
 template <class T>
 double tiny_determinant(const T* a, Index n) {
   const auto at = [&](Index r, Index c) { return static_cast<double>(a[r * n + c]); };
@@ -181,7 +181,8 @@ double tiny_determinant(const T* a, Index n) {
   const double det = n == 1   ? at(0, 0)
                      : n == 2 ? at(0, 0) * at(1, 1) - at(0, 1) * at(1, 0)
                               : at(0, 0) * minor(1, 2) - at(0, 1) * minor(0, 2) + at(0, 2) * minor(0, 1);
-  constexpr double least = 0x1p-900;  // far above the numbers that lose digits by underflow
+  // Products that lose digits by underflow are far smaller than this bound.
+  constexpr double least = 0x1p-900;
   return std::abs(det) > least ? det : not_a_number<double>;
 }
 
@@ -226,8 +227,8 @@ void trsm(CBLAS_UPLO uplo, CBLAS_TRANSPOSE transpose, CBLAS_DIAG diag, int n, in
   cblas_dtrsm(CblasRowMajor, CblasLeft, uplo, transpose, diag, n, k, 1, t, step, b, k);
 }
 
-/// A triangle t of a dense matrix: the lower or the upper one, perhaps transposed,
-/// perhaps with a diagonal of ones (`unit`) that is not stored.
+/// A triangle t of a dense matrix, which is lower or upper, and may be transposed. If `unit`, its
+/// diagonal is 1 and not stored.
 template <class T>
 struct Triangle {
   const T* data;

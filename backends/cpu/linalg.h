@@ -1,5 +1,5 @@
-// The driver of linear algebra on stacks of matrices. Small matrices are computed by the library's
-// own loops, the others by LAPACK.
+// Linear algebra on stacks (batches) of matrices. The library's own loops compute small matrices,
+// and LAPACK all others.
 #pragma once
 
 #include <stave/core/tensor/backend.h>

@@ -5,7 +5,7 @@
 
 namespace stave_cpu {
 
-// In these functions, T is float or double, and `op` names the operation in error messages.
+// T is float or double. `op` names the operation in error messages.
 
 /// Computes q and r of each matrix, which has no more columns than rows.
 template <class T>

@@ -1,5 +1,5 @@
-// Matrix products: BLAS multiplies floats, and loops of the library multiply tiny matrices
-// and integers.
+// Matrix products. BLAS multiplies floats, and the library's own loops multiply tiny matrices and
+// integers.
 //
 // BLAS reads row-major and column-major matrices with any distance between rows or columns,
 // so transposed and sliced operands are passed in place. Operands of other layouts are copied
@@ -29,11 +29,12 @@ using stave::View;
 namespace {
 
 constexpr Index tiny = 16;
-constexpr Index paying = Index{1} << 19;  // multiplications that are worth a separate task
+// The number of multiplications from which on a separate task pays.
+constexpr Index paying = Index{1} << 19;
 constexpr Index largest_tile = 1024, smallest_tile = 64;
 
-/// A batched product: the first matrix of each operand, and the batch axes (steps in bytes;
-/// operands out, a, b).
+/// A batched product: the first matrix of each operand, and the batch axes. The operands of these
+/// axes are out, a and b, and their steps are in bytes.
 struct Product {
   Dtype dtype;
   Index size;
@@ -74,7 +75,8 @@ void merge_batch_into_rows(Product& p) {
     Matrix taller = p.a;
     if (p.m() == 1) taller.row_step = axis.step[1] / p.size;
     taller.rows *= axis.length;
-    if (!blas_reads_parts(taller)) return;  // its rows overlap, or have a negative distance
+    // The taller matrix would have rows that overlap, or that have a negative distance.
+    if (!blas_reads_parts(taller)) return;
     p.a = taller;
     p.batch.pop_back();
   }
@@ -128,7 +130,7 @@ void multiply_integers(const Product& p, char* out, const Matrix& a, Matrix b) {
 
 // ---- choosing -----------------------------------------------------------------------------------
 
-/// Multiplies for k = 1: the elementwise product of a column and a row.
+/// Multiplies matrices with k = 1, as the elementwise product of a column and a row.
 void multiply_outer(const View& a, const View& b, const View& out) {
   std::size_t rank = out.shape.size();
   stave::Shape a_strides(a.strides), b_strides(b.strides);
@@ -141,8 +143,8 @@ void multiply_outer(const View& a, const View& b, const View& out) {
 
 bool is_tiny(const Product& p) { return p.m() <= tiny && p.k() <= tiny && p.n() <= tiny; }
 
-/// Returns dense copies of all matrices of an operand, or null if BLAS can read them in place.
-/// It also returns null for vectors; multiply_part copies these if needed.
+/// Returns dense copies of all matrices of an operand. Returns null if BLAS can read them in place,
+/// or if they are vectors, which multiply_part copies if necessary.
 std::unique_ptr<char[]> pack(const Product& p, const Matrix& x, const View& view) {
   if (x.rows == 1 || x.columns == 1 || blas_reads_parts(x)) return nullptr;
   Index count = element_count(view.shape);
@@ -152,7 +154,7 @@ std::unique_ptr<char[]> pack(const Product& p, const Matrix& x, const View& view
   return copy;
 }
 
-/// Copies the matrix into `copy` and returns the dense copy.
+/// Copies the matrix into `copy`, and returns the dense copy.
 Matrix dense(const Matrix& x, Index size, std::unique_ptr<char[]>& copy) {
   copy = std::make_unique_for_overwrite<char[]>(static_cast<std::size_t>(x.rows * x.columns * size));
   copy_tile(copy.get(), x.columns * size, size, x.data, x.row_step * size, x.column_step * size, x.rows, x.columns,
@@ -160,12 +162,12 @@ Matrix dense(const Matrix& x, Index size, std::unique_ptr<char[]>& copy) {
   return {copy.get(), x.rows, x.columns, x.columns, 1};
 }
 
-/// Computes out = a b in one call of BLAS, for sums that need not be computed in pieces.
+/// Computes out = a b in one call of BLAS; the sums are short enough to need no pieces.
 template <class T>
 void multiply_part(T* out, Index out_step, Matrix a, Matrix b) {
   std::unique_ptr<char[]> copies[2];
-  // In the product of two vectors, BLAS reads the left one as a matrix of one row if it is dense.
-  // Otherwise it would read a matrix with many columns, and add the terms one by one. So a dense
+  // To multiply two vectors, BLAS computes a dot product if the left one is dense. Otherwise it
+  // would read the left one as a matrix with many columns, and add the terms one by one. So a dense
   // copy is made.
   bool scattered_row = a.rows == 1 && b.columns == 1 && a.columns > 1 && a.column_step != 1;
   if (scattered_row || !blas_reads(a)) a = dense(a, sizeof(T), copies[0]);
@@ -173,12 +175,13 @@ void multiply_part(T* out, Index out_step, Matrix a, Matrix b) {
   multiply_floats(out, out_step, a, b);
 }
 
-/// Computes out = a b. Long sums are computed in pieces, which are added in double.
-/// So sums of any length are accurate, for any layout of the operands.
+/// Computes out = a b. Long sums are computed in pieces, which are added in double, so that sums of
+/// any length are accurate, for any layout of the operands.
 template <class T>
 void multiply_pieces(T* out, Index out_step, const Matrix& a, const Matrix& b) {
   constexpr Index most_int = std::numeric_limits<int>::max();
-  // BLAS adds the terms of vectors one by one, and those of matrices in groups of some hundred.
+  // The number of terms of a piece. In a product with a vector, BLAS adds the terms one by one, and
+  // otherwise in groups of some hundred, with smaller rounding errors.
   Index longest = a.rows == 1 || b.columns == 1 ? 1024 : 4096;
   if (a.columns <= longest && out_step <= most_int) return multiply_part(out, out_step, a, b);
   auto count = static_cast<std::size_t>(a.rows * b.columns);
@@ -195,13 +198,14 @@ void multiply_pieces(T* out, Index out_step, const Matrix& a, const Matrix& b) {
       out[row * out_step + column] = static_cast<T>(sums[static_cast<std::size_t>(row * b.columns + column)]);
 }
 
-/// A batch of products of floats, each of which is divided into tiles that run on all threads.
-/// The sums of a tile run over all of k, so the tiling does not change the order of summation.
+/// A batch of products of floats. Each product is divided into tiles, which all threads share.
+/// The sums of a tile run over all of k, so the division into tiles does not change the order of
+/// summation.
 class FloatProducts {
  public:
   // BLAS packs its operands, and fewer and squarer tiles need less packing. So tiles are divided
-  // only until the threads can share them evenly, or until there are so many that an uneven share
-  // does not matter.
+  // only until they can be shared evenly among the threads, or until there are so many that an
+  // uneven share does not matter.
   explicit FloatProducts(const Product& p)
       : p_(p), batch_(p.batch, 3, -1, 1, 1), rows_(std::min(largest_tile, p.m())),
         columns_(std::min(largest_tile, p.n())) {
@@ -222,7 +226,7 @@ class FloatProducts {
       }
     };
     SingleThreadedBlas guard;
-    stave_detail::on_thread_stack([&] {  // BLAS may need more stack than a fiber has
+    stave_detail::on_thread_stack([&] {  // BLAS may need more stack than a fiber has.
       parallel_for(batch_.count() * each, std::max<Index>(1, paying / work), multiply_tiles);
     });
   }

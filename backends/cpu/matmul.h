@@ -1,4 +1,4 @@
-// The driver of matrix products.
+// Matrix products on the CPU.
 #pragma once
 
 #include <stave/core/tensor/backend.h>

@@ -1,6 +1,6 @@
-// Drivers of layer_norm and its gradient. Rows are divided among threads.
-// The gradients of weight and bias are sums over rows. They are computed in parts,
-// and the division into parts depends on the number of rows alone.
+// layer_norm and its gradient on the CPU. Rows are divided among threads. The gradients of weight
+// and bias are sums over rows. They are computed in parts, and the division into parts depends on
+// the number of rows alone.
 #include <stave/backends/cpu/normalize.h>
 
 #include <algorithm>
@@ -24,7 +24,7 @@ char* row_at(const View& x, Index row) {
 }
 Index row_grain(Index n) { return std::max<Index>(1, cheap_grain / 4 / n); }
 
-/// Computes out [n] as the sum of `parts` rows of `sums`, each [n].
+/// Computes out [n], the sum of the rows of `sums` [parts, n].
 void add_parts(const std::vector<double>& sums, Index parts, Index n, const View& out) {
   const auto store = [&]<class T>(T) {
     parallel_for(n, std::max<Index>(1, cheap_grain / 4 / parts), [&](Index first, Index last) {

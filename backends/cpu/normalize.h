@@ -1,4 +1,4 @@
-// Drivers of layer_norm and its gradient.
+// layer_norm and its gradient on the CPU.
 #pragma once
 
 #include <stave/core/tensor/backend.h>

@@ -15,8 +15,8 @@ namespace stave_cpu {
 
 namespace {
 
-// oneTBB's worker threads do not exist in a child of fork(), and oneTBB does not detect this.
-// So a child of a process that had workers computes on one thread.
+// In a child of fork(), oneTBB's worker threads do not exist, and oneTBB does not detect this.
+// So if the parent had workers, the child computes on one thread.
 constinit std::atomic<bool> has_workers{false}, alone{false};
 [[maybe_unused]] const int registered = pthread_atfork(nullptr, nullptr, [] { alone = has_workers.load(); });
 
@@ -25,8 +25,8 @@ constinit std::atomic<bool> has_workers{false}, alone{false};
 int thread_count() { return alone ? 1 : tbb::this_task_arena::max_concurrency(); }
 
 // The loop is isolated: while this thread waits for other threads, it may run parts of this loop
-// only. Otherwise it could run a task of a oneTBB loop of the user's, whose operations would
-// then be performed under this thread's handlers. The loop never runs on a fiber's stack,
+// only. Otherwise it could run a task of a oneTBB loop in the user's program, whose operations
+// would then be performed under this thread's handlers. The loop never runs on a fiber's stack,
 // where oneTBB would wait without running tasks itself (measured: 0 of 100 tasks).
 void parallel_for_split(Index n, Index grain, RangeBody body) {
   if (alone) return body(0, n);

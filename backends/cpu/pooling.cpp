@@ -1,5 +1,5 @@
-// Drivers of max pooling, which finds the largest elements of windows or their positions.
-// Among equal elements, the first one in the row-major order of the plane is chosen.
+// Max pooling: finds the largest element of each window, or its position. Among equal elements, the
+// first one in the row-major order of the plane is chosen.
 #include <stave/backends/cpu/pooling.h>
 
 #include <algorithm>
@@ -23,8 +23,7 @@ namespace {
 /// The parameters of a window along one axis.
 struct PoolAxis {
   Index length = 1, window = 1, stride = 1, dilation = 1, low = 0, results = 1;
-  /// The number of elements from the first one that a window covers to the last one,
-  /// padding included.
+  /// The length of the range that all windows together cover, padding included.
   Index covered() const { return (results - 1) * stride + (window - 1) * dilation + 1; }
 };
 
@@ -32,7 +31,7 @@ template <class T>
 constexpr T lowest =
     std::numeric_limits<T>::has_infinity ? -std::numeric_limits<T>::infinity() : std::numeric_limits<T>::lowest();
 
-/// Returns true if a is larger than b; NaN counts as the largest number. It has no branches,
+/// Returns true if a is larger than b, where NaN counts as the largest number. It has no branches,
 /// so that loops can be vectorised.
 template <class T>
 inline bool beats(T a, T b) {
@@ -45,10 +44,10 @@ inline bool equals(T a, T b) {
   else return a == b;
 }
 
-/// Pools one dense plane of up to three axes. For each row of results, `cover` first
-/// computes one row: the maxima, element by element, of the rows that the windows cover.
-/// Then `neighbours` computes the maxima of neighbouring elements of this row. If `places` is true,
-/// results are positions, of type I. Otherwise they are elements, and I is T.
+/// Pools one dense plane of up to three axes. For each row of results, `cover` first takes the
+/// elementwise maximum of the rows of x that the windows cover. Then `neighbours` takes the maximum
+/// of neighbouring elements of this one row. If `places` is true, results are positions, of type I.
+/// Otherwise they are elements, and I is T.
 template <class T, class I, bool places>
 class Plane {
  public:
@@ -61,7 +60,8 @@ class Plane {
     last_ = std::max(first_, std::min(wide.length, wide.covered() - wide.low));
     const auto covered = static_cast<std::size_t>(wide.covered());
     largest_.assign(covered, lowest<T>);
-    // Padding has the last position, so that an equal element of x is preferred.
+    // The position of padding is larger than all others, so that an equal element of x is
+    // preferred.
     if constexpr (places) at_.assign(covered, std::numeric_limits<I>::max());
     best_.resize(places ? static_cast<std::size_t>(wide.results) : 0);
   }
@@ -131,7 +131,7 @@ class Plane {
   }
 
   PoolAxis axes_[3];
-  Index first_, last_;  // the part of a row that windows cover
+  Index first_, last_;  // The range of a row of x that windows cover.
   std::vector<T> largest_, best_;
   std::vector<I> at_;
 };
@@ -154,8 +154,8 @@ void pool_planes(const PoolAttributes& a, const View& x, const View& out) {
 
 namespace {
 
-/// Calls f(x, out) with a dense x, which is converted to float32 if it has sixteen-bit floats.
-/// If the results are elements, `out` then is a float32 buffer, too, and is rounded afterwards.
+/// Calls f(x, out) with dense x. Sixteen-bit floats of x are converted to float32. If the results
+/// are elements, `out` is then a float32 buffer, too, and its contents are rounded afterwards.
 template <class F>
 void with_dense(const View& x, const View& out, F f) {
   if (is_half_float(x.dtype)) {

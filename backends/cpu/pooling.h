@@ -1,4 +1,4 @@
-// Drivers of max pooling: the largest elements of windows, and their positions.
+// Max pooling on the CPU: the largest elements of windows, and their positions.
 #pragma once
 
 #include <stave/core/tensor/backend.h>

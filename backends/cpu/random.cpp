@@ -1,4 +1,4 @@
-// Drivers of random numbers: loops over keys and counters around the Threefry kernels.
+// Random numbers on the CPU: loops over keys and counters that call the Threefry kernels.
 #include <stave/backends/cpu/random.h>
 
 #include <algorithm>
@@ -14,7 +14,8 @@ using stave::View;
 
 namespace {
 
-// The 20 rounds of Threefry cost about as much as four cheap operations.
+// The grain of loops that compute random numbers: 20 rounds of Threefry take about as long as four
+// cheap operations.
 constexpr Index hash_grain = cheap_grain / 4;
 
 struct KeyWords {
@@ -53,7 +54,7 @@ KeyWords hash(KeyWords key, std::uint64_t counter) {
   return {static_cast<std::uint32_t>(word >> 32), static_cast<std::uint32_t>(word)};
 }
 
-/// Calls fill(key, position in the output, counter, n) for runs of n elements that have one key.
+/// Calls fill(key, position in the output, counter, n) for runs of n elements with the same key.
 /// `counter` is the counter of the first element.
 template <class F>
 void for_runs(const View& keys_view, const View& out, F fill) {
@@ -72,7 +73,7 @@ void for_runs(const View& keys_view, const View& out, F fill) {
 
 // ---- permutations -------------------------------------------------------------------------------
 
-/// Sorts n entries by their upper 32 bits, and keeps the order of entries with equal upper bits.
+/// Sorts n entries by their upper 32 bits. Entries with equal upper bits keep their order.
 /// `scratch` has room for n entries.
 void sort_by_key(std::uint64_t* entries, std::uint64_t* scratch, Index n) {
   if (n <= 64) {
@@ -84,7 +85,7 @@ void sort_by_key(std::uint64_t* entries, std::uint64_t* scratch, Index n) {
     }
     return;
   }
-  constexpr int digit_bits = 11;  // so that three passes cover 32 bits
+  constexpr int digit_bits = 11;  // With 11 bits, three passes cover 32 bits.
   for (int shift = 32; shift < 64; shift += digit_bits) {
     std::uint32_t starts[1 << digit_bits] = {};
     auto digit = [&](std::uint64_t entry) { return entry >> shift & ((1u << digit_bits) - 1); };

@@ -1,4 +1,4 @@
-// Drivers of random numbers, which Threefry-2x32 computes from keys and counters.
+// Random numbers on the CPU, computed from keys and counters by Threefry-2x32.
 // core/op/attributes.h defines the number at each position.
 #pragma once
 

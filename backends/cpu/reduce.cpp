@@ -1,11 +1,12 @@
 // Reductions over any axes of a strided input. Each input is read once and in memory order,
 // and only the result is written.
 //
-// The axes are sorted by their strides and merged. If the innermost axis is reduced,
-// each contiguous row is reduced to one value. If it is kept, rows are added up elementwise,
-// to the results of columns. Work is split over outputs and, if there are few outputs, also over
-// parts of the reduced elements. The split depends on shapes alone, and parts are merged in order,
-// so results do not depend on the number of threads.
+// The axes are sorted by their strides and merged. If the innermost axis is reduced, each
+// contiguous row is reduced to one value (reduce_rows.h). If it is kept, rows are added
+// elementwise, so that each column gives one result (reduce_columns.h). The work is divided into
+// outputs and, if there are few outputs, also into parts of the reduced elements. The division
+// depends on shapes alone, and parts are merged in order, so results do not depend on the number of
+// threads.
 #include <stave/backends/cpu/reduce.h>
 
 #include <stave/backends/cpu/reduce_columns.h>
@@ -24,7 +25,7 @@ void fill_neutral(const Fold& fold, Index outputs) {
   for (Index i = 0; i < outputs; ++i) fold.kernels.finish(accumulator, 1, fold.out + i * fold.size);
 }
 
-/// Folds a short contiguous vector to one value, without a plan.
+/// Reduces a short contiguous vector to one value, without a plan.
 void fold_small(const Fold& fold, const char* in, Index n) {
   alignas(16) char accumulator[16];
   fold.kernels.start(accumulator, 1);

@@ -1,11 +1,12 @@
-// Reductions whose innermost axis is kept: rows add up to columns.
+// Reductions that keep the innermost axis: rows are added elementwise, and each column gives one
+// result.
 #pragma once
 
 #include <stave/backends/cpu/reduce_plan.h>
 
 namespace stave_cpu::reducing {
 
-/// Removes the innermost reduced axis, whose rows one kernel call adds up, and returns it.
+/// Removes the innermost reduced axis and returns it. One kernel call adds rows along this axis.
 inline Axis take_rows(Axes& folded) {
   Axis rows;
   if (folded.empty()) return rows;
@@ -15,8 +16,9 @@ inline Axis take_rows(Axes& folded) {
 }
 
 class Columns {
-  static constexpr Index most_columns = 2048;     // the L2 cache holds their accumulators
-  static constexpr Index gathered_columns = 128;  // the limit for rows that are not contiguous
+  // The L2 cache holds the accumulators of this number of columns.
+  static constexpr Index most_columns = 2048;
+  static constexpr Index gathered_columns = 128;  // The limit for rows that are not contiguous.
   static constexpr Index most_joined = 512;
 
  public:
@@ -27,8 +29,8 @@ class Columns {
         row_chunk_(std::max<Index>(64, cheap_grain / width_)), chunks_((rows_.length + row_chunk_ - 1) / row_chunk_),
         elements_(length_of(plan.kept) * plan.inner.length * folded_.count() * rows_.length),
         split_(kept_.count(), folded_.count() * chunks_, elements_) {
-    // If there are many short rows that follow each other in memory, several are joined to a
-    // long one. The columns of the long row that belong to one output are added up at the end.
+    // If there are many short rows that follow each other in memory, several are treated as one
+    // long row. At the end, the columns of the long row that belong to one output are added.
     if (rows_.length * width_ >= 2048 && dense_ && kept_.count() == length_of(plan.kept) && width_ <= 64 &&
         rows_.step[0] == width_)
       while (2 * joined_ * width_ <= most_joined && 2 * joined_ <= rows_.length) joined_ *= 2;
@@ -73,7 +75,7 @@ class Columns {
     const Accumulators accumulators(plan_, width_, accumulator);
     if (joined_ > 1) return fold_joined(reader, kept, first, last, accumulators);
     accumulators.start(kept.columns());
-    // Kernels take eight rows together, so all pieces of a chunk but the last one are multiples
+    // Kernels add eight rows at a time, so all pieces of a chunk but the last one have a multiple
     // of eight rows.
     const Index n = kept.columns(), at_once = dense_ ? std::max<Index>(8, read_elements / n / 8 * 8) : 8;
     for_pieces(reader, kept, first, last, at_once, [&](Index rows, Index apart) {
@@ -81,7 +83,7 @@ class Columns {
         add(plan_.folds[k], reader.array(k), rows, apart, n, accumulators[k]);
     });
   }
-  /// Calls f(rows, row step) for each piece of at most `at_once` rows.
+  /// Divides the rows into pieces of at most `at_once` rows, and calls f(rows, row step) for each.
   template <class F>
   void for_pieces(Reader& reader, const TileWalk& kept, Index first, Index last, Index at_once, F f) const {
     TileWalk folded = folded_;
@@ -108,8 +110,8 @@ class Columns {
     fold.kernels.columns(buffer, rows, n, n, accumulator);
   }
 
-  /// Treats joined_ rows of n elements as one wide row. Its columns c, c + n, c + 2 n, ...
-  /// belong to output c.
+  /// Treats joined_ rows of n elements as one long row of joined_ * n columns. Columns c, c + n,
+  /// c + 2 n, ... belong to output c.
   void fold_joined(Reader& reader, const TileWalk& kept, Index first, Index last,
                    const Accumulators& accumulators) const {
     const Index n = kept.columns(), wide = n * joined_;
@@ -130,7 +132,7 @@ class Columns {
     const Index wide = n * joined_, whole = rows / joined_, rest = rows % joined_ * n;
     kernels.columns(in, whole, wide, wide, joined);
     if (rest == 0) return;
-    // The remaining rows form a wide row of their own, padded with neutral elements.
+    // The remaining rows, fewer than joined_, are padded with neutral elements to a long row.
     alignas(64) char part[most_joined * 16], padded[most_joined * 16];
     kernels.start(part, rest);
     kernels.columns(in + whole * wide * fold.size, 1, rest, rest, part);
@@ -140,8 +142,8 @@ class Columns {
       std::copy_n(part + p * rest * bytes, rest * bytes, padded + p * wide * bytes);
     kernels.merge(joined, padded, wide);
   }
-  /// Adds the second half of the columns to the first half, again and again,
-  /// until n columns are left.
+  /// Adds the second half of the columns to the first half, and repeats this until n columns are
+  /// left.
   static void fold_columns(const Reduction& kernels, char* joined, Index wide, Index n, char* accumulator) {
     for (; wide > n; wide /= 2) {
       alignas(64) char halves[2][most_joined / 2 * 16];

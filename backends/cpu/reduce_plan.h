@@ -13,18 +13,18 @@ namespace stave_cpu::reducing {
 
 using stave::Shape;
 
-// With at least this many outputs, there is work for all threads without splitting outputs.
+// With at least this many outputs, all threads have work even if outputs are not split.
 inline constexpr Index few_outputs = 64;
-// The number of elements of several rows that are read together; they stay in the L1 cache.
+// The number of elements of several rows that are read at a time; the L1 cache holds them.
 inline constexpr Index read_elements = 1 << 13;
 
-/// A reduction with its sorted axes. Operand 0 is the input, operand 1 the output (step 0 along
-/// reduced axes); steps are in elements.
+/// A reduction with its sorted axes. Operand 0 is the input, and operand 1 is the output, whose
+/// step along reduced axes is 0. Steps are in elements. The last axis, `inner`, is kept or reduced.
 struct Plan {
   std::span<const Fold> folds;
-  const Computed* computed;  // null if the input is in memory; there is one fold then
+  const Computed* computed;  // Null if the input is in memory; there is then one fold.
   const char* in;
-  Axes kept, folded;  // the kept and the reduced axes, outermost first, without `inner`
+  Axes kept, folded;  // The kept and the reduced axes without `inner`, outermost first.
   Axis inner;
   bool inner_kept;
 
@@ -33,7 +33,7 @@ struct Plan {
   Index accumulators_before(std::size_t fold) const {
     Index bytes = 0;
     for (std::size_t k = 0; k < fold; ++k)
-      bytes += (bytes_of(folds[k].kernels) + 7) / 8 * 8;  // accumulators are aligned to 8 bytes
+      bytes += (bytes_of(folds[k].kernels) + 7) / 8 * 8;  // Accumulators are aligned to 8 bytes.
     return bytes;
   }
   static Index bytes_of(const Reduction& reduction) { return Index{reduction.planes} * reduction.plane_bytes; }
@@ -45,8 +45,8 @@ class Reader {
   explicit Reader(const Plan& plan) : in_(plan.in), size_(plan.folds[0].size), arrays_(plan.folds.size()) {
     if (plan.computed) computed_ = plan.computed->reader();
   }
-  /// Provides `rows` rows of n elements that are row_step apart in the input. Returns the distance
-  /// of the rows that array() points to.
+  /// Provides `rows` rows of n elements that are row_step apart in the input; array() then points
+  /// to them. Returns the distance between the rows there.
   Index read(Index offset, Index rows, Index row_step, Index n) {
     if (!computed_) {
       arrays_[0] = in_ + offset * size_;
@@ -97,15 +97,16 @@ struct SortedAxis : Axis {
 using SortedAxes = stave::SmallVector<SortedAxis, 6>;
 
 inline Index distance(
-    // Broadcast axes count as the farthest, so that the axes inside them are read contiguously.
+    // The step of a broadcast axis counts as the largest, so that the axes inside of it are read
+    // contiguously.
     const Axis& axis) {
   Index step = axis.step[0] < 0 ? -axis.step[0] : axis.step[0];
   return step == 0 ? std::numeric_limits<Index>::max() : step;
 }
 
-/// Returns the axes in descending order of their strides, without axes of length 1.
-/// Reduced axes with negative strides are reversed, so that memory is read upwards,
-/// and their offset is added to `first`.
+/// Returns the axes in descending order of their strides, without axes of length 1. Reduced axes
+/// with negative strides are reversed, so that memory is read in ascending order. `first` becomes
+/// the offset of the element at which the axes then start.
 inline SortedAxes sorted_axes(std::span<const Index> shape, std::span<const Index> strides, const Shape& reduced,
                               Index& first) {
   SortedAxes axes;
@@ -174,9 +175,9 @@ inline Plan make_plan(std::span<const Fold> folds, const Shape& reduced, std::sp
 
 // ---- splitting work -----------------------------------------------------------------------------
 
-/// The division of a reduction into tasks. Each output, or tile of outputs,
-/// is reduced from `pieces` pieces, which are divided into `parts` parts. One task computes
-/// one part of one output. The division depends on the shape alone.
+/// The division of a reduction into tasks. The elements that are reduced to one output, or to one
+/// tile of outputs, are divided into `pieces` pieces, and the pieces into `parts` parts. A task
+/// computes one part of one output. The division depends on the shape alone.
 struct Split {
   Index outputs, pieces, parts;
   Split(Index results, Index divisible, Index elements) : outputs(results), pieces(divisible), parts(1) {
@@ -187,7 +188,7 @@ struct Split {
   Index first_piece(Index part) const { return pieces * part / parts; }
 };
 
-/// Runs all tasks of a split. With one part per output, it calls finish(first output, last output),
+/// Runs all tasks of a split. If outputs have one part, it calls finish(first output, last output),
 /// which computes whole outputs. Otherwise it calls fold(output, first piece, last piece,
 /// accumulator) for each part, and then finish(output, accumulators) for each output.
 template <class Fold, class Finish>

@@ -1,4 +1,4 @@
-// Reductions whose innermost axis is reduced: each row is reduced to one value.
+// Reductions over the innermost axis: each row is reduced to one value.
 #pragma once
 
 #include <stave/backends/cpu/reduce_plan.h>
@@ -6,7 +6,8 @@
 namespace stave_cpu::reducing {
 
 class Rows {
-  static constexpr Index row_piece = 1 << 15;  // the elements of a piece, which is not split
+  // The number of elements of a piece. Pieces are not split.
+  static constexpr Index row_piece = 1 << 15;
   static constexpr Index buffer_elements = 1024;
 
  public:
@@ -21,7 +22,7 @@ class Rows {
     run_split(split_, elements_, plan_.accumulator_bytes(), *this, *this);
   }
 
-  /// Folds pieces [first, last) of one output into a fresh accumulator.
+  /// Reduces pieces [first, last) of one output into a new accumulator.
   void operator()(Index output, Index first, Index last, char* accumulator) const {
     TileWalk kept = kept_;
     kept.seek(output);
@@ -83,8 +84,9 @@ class Rows {
     }
   }
 
-  // For rows of up to some thousand elements, kernel calls would take most of the time, so one call
-  // reduces many rows. Rows of a few elements are transposed in a buffer and reduced as columns.
+  // For rows of up to a few thousand elements, kernel calls would take most of the time, so one
+  // call reduces many rows. Rows of a few elements are transposed in a buffer and reduced as
+  // columns.
   static constexpr Index few = 16, short_row = 2048, together = 128;
   bool short_rows() const {
     bool dense = plan_.inner.step[0] == 1 && plan_.inner.length <= short_row;

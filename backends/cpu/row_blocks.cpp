@@ -13,14 +13,14 @@ using namespace stave;
 
 namespace {
 
-// The limit for the rows of all arrays that are in use at a time, in bytes; they fit into
-// the L2 cache.
+// The limit in bytes for the rows of all arrays that are in use at a time. They fit into the L2
+// cache.
 constexpr Index cached_bytes = 1 << 18;
-// The limit for rows that are to fit into the L1 cache, which must also hold the temporary data
-// of kernels (measured).
+// The limit in bytes for rows that must fit into the L1 cache together with the temporary data of
+// kernels (measured).
 constexpr Index first_cached_bytes = 1 << 14;
-// The limit for the elements of one array in a block, so that no operation splits its work among
-// threads.
+// The limit for the number of elements of one array in a block. No operation splits so few elements
+// among threads.
 constexpr Index most_array_elements = cheap_grain - 1;
 
 Index elements_in_row(const View& view) {
@@ -31,7 +31,8 @@ Index elements_in_row(const View& view) {
 }
 
 struct Row {
-  Index bytes, elements;  // the bytes of all arrays together, and the elements of the longest one
+  // The size of one row of all arrays together, and the number of elements of the longest row.
+  Index bytes, elements;
 };
 Row row_of(std::span<const Backend::Step> steps) {
   SmallVector<const void*, 16> seen;
@@ -49,8 +50,8 @@ Row row_of(std::span<const Backend::Step> steps) {
   return row;
 }
 
-// Plans all operations and runs them on as many rows as the L1 cache holds, at least one.
-// Returns false if one of them cannot be planned, or if a row is too long.
+// Plans all operations and runs them on as many rows at a time as the L1 cache holds, at least one.
+// Returns false if an operation cannot be planned, or if a row is too long.
 bool run_planned(std::span<const Backend::Step> steps, Index rows, const Row& row) {
   if (row.bytes > cached_bytes) return false;
   const Index at_a_time = std::max<Index>(1, first_cached_bytes / row.bytes);
@@ -68,7 +69,7 @@ bool run_planned(std::span<const Backend::Step> steps, Index rows, const Row& ro
   return true;
 }
 
-// A few rows of an array.
+// Some consecutive rows of an array.
 struct RowBlock {
   View view;
   Shape shape;

@@ -1,4 +1,5 @@
-// The plans of operations that run on a few rows at a time: one subclass of RowStep for each form.
+// Plans of operations that run on a few rows at a time: a subclass of RowStep for each form of
+// operation.
 #include <stave/backends/cpu/row_steps.h>
 
 #include <algorithm>
@@ -20,7 +21,7 @@ using stave_detail::as;
 namespace {
 
 // The range of row lengths for which a reduction processes each row from left to right.
-// It would process shorter rows as columns, and divide longer rows into pieces.
+// A reduction processes shorter rows as columns, and divides longer rows into pieces.
 constexpr Index least_length = 128, most_length = 8192;
 
 Index elements_of(const View& view) { return element_count(view.shape.subspan(1)); }
@@ -46,7 +47,8 @@ class FoldedRows {
 
  private:
   const Reduction& kernels_;
-  const Index length_, given_, made_;  // elements of a row, bytes of an element and of a result
+  // The number of elements of a row, and the bytes of an element and of a result.
+  const Index length_, given_, made_;
   char* const out_;
 };
 
@@ -195,7 +197,7 @@ std::unique_ptr<RowStep> region_step(const Backend::Step& step, Index at_a_time)
   for (const PreparedRegion::Output& output : prepared.outputs)
     if (output.kind != PreparedRegion::Output::elements && output.kind != PreparedRegion::Output::folded)
       return nullptr;
-  // An operation would copy an input with another last stride as a whole.
+  // An input with another last stride would be copied as a whole.
   for (const View& input : step.inputs)
     if (input.strides.back() != 0 && input.strides.back() != 1) return nullptr;
   return std::make_unique<RegionStep>(region, prepared, step, at_a_time);

@@ -1,6 +1,7 @@
-// Operations whose rows are independent: they are planned once for all rows and run on a few
-// rows at a time. Analysing the shapes of a call takes longer than the arithmetic of a few rows,
-// and only a few rows stay in the L1 cache from one operation to the next.
+// Operations whose rows are independent. They are planned once for all rows, and then run on a few
+// rows at a time, so that the rows stay in the L1 cache from one operation to the next. Planning
+// once matters, because analysing the shapes of a call takes longer than the arithmetic of a few
+// rows.
 #pragma once
 
 #include <memory>
@@ -18,12 +19,12 @@ class RowStep {
   virtual void run(Index first, Index count) const = 0;
 };
 
-/// Plans one operation, or returns null if it does not have one of the supported forms.
-/// These are elementwise operations on dense operands, or on a dense operand and one value per row;
+/// Plans one operation, or returns null if the operation does not have one of the supported forms:
+/// elementwise operations on dense operands, or on a dense operand and one value per row;
 /// reductions of the last axis; and regions whose outputs are elements or reductions of the last
-/// axis. The results are, bit for bit, those of running the operation on all rows. `at_a_time`
-/// is the number of rows that each run() computes. A region prefetches the inputs of the next rows,
-/// at_a_time rows ahead.
+/// axis. The results are, bit for bit, those of running the operation on all rows. `at_a_time` is
+/// the number of rows that each run() computes. A region prefetches the inputs of the next
+/// at_a_time rows.
 std::unique_ptr<RowStep> row_step(const stave::Backend::Step& step, Index at_a_time);
 
 }  // namespace stave_cpu

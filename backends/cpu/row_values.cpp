@@ -9,11 +9,12 @@
 namespace stave_cpu {
 
 std::optional<RowValues> RowValues::of(OpId op, std::span<const View> inputs, const View& out) {
-  constexpr Index least = 128;  // elements of a row that are worth a call of the chain kernel
+  // The number of elements of a row from which on the chain kernel pays.
+  constexpr Index least = 128;
   if (inputs.size() != 2 || out.shape.empty() || out.shape.back() < least) return std::nullopt;
   const auto is_row_value = [](const View& view) { return view.strides.back() == 0; };
   if (is_row_value(inputs[0]) == is_row_value(inputs[1])) return std::nullopt;
-  const bool first = is_row_value(inputs[1]);  // the array is the first operand
+  const bool first = is_row_value(inputs[1]);  // True if the array is the first operand.
   const auto code =
       link_code(op, first ? LinkOperand::x : LinkOperand::number, first ? LinkOperand::number : LinkOperand::x);
   const View &array = inputs[first ? 0 : 1], &values = inputs[first ? 1 : 0];
@@ -39,7 +40,9 @@ void RowValues::run(Index first_row, Index end_row) const {
 }
 
 void RowValues::run_all(Index grain) const {
-  constexpr Index most = 4096;  // elements of a piece; a few long rows may be all of the work
+  // The number of elements of a piece. Rows are divided, because a few long rows may be all of the
+  // work.
+  constexpr Index most = 4096;
   const Index pieces = (length() + most - 1) / most;
   parallel_for(n_ / length() * pieces, std::max<Index>(1, grain / std::min(length(), most)),
                [&](Index begin, Index end) {

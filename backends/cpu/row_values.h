@@ -10,13 +10,14 @@ namespace stave_cpu {
 
 class RowValues {
  public:
-  /// Returns std::nullopt if the operation has another form, if chains do not have it,
-  /// or if the rows are too short.
+  /// Returns std::nullopt if the operation has another form, if chains do not support it, or if the
+  /// rows are too short.
   static std::optional<RowValues> of(OpId op, std::span<const View> inputs, const View& out);
-  /// The number of elements of a row, all of which use the same value.
+  /// The number of elements of a row. One value applies to all of them.
   Index length() const { return values_.repeats(); }
   void run(Index first_row, Index end_row) const;
-  /// Computes all rows. Each thread gets parts of at least about `grain` elements.
+  /// Computes all rows. The work is divided among threads in parts of at least about `grain`
+  /// elements.
   void run_all(Index grain) const;
 
  private:

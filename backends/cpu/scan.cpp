@@ -1,7 +1,7 @@
-// The driver of scans over strided operands. If the scanned axis is the innermost one,
-// it scans one row at a time, and otherwise many adjacent columns together, so that memory is read
-// in order. Each row or column is computed by one thread from its first element to its last,
-// so the result depends neither on the number of threads nor on neighbouring columns.
+// Scans over strided operands. If the scanned axis is the innermost one, one row is scanned at a
+// time; otherwise many adjacent columns are scanned together, so that memory is read in order. One
+// thread computes a row or column from its first element to its last, so the result depends neither
+// on the number of threads nor on neighbouring columns.
 #include <stave/backends/cpu/scan.h>
 
 #include <algorithm>
@@ -18,7 +18,8 @@ namespace {
 constexpr Index chunk_length = 1024;
 constexpr Index most_columns = 512;
 constexpr int most_inputs = 2;
-constexpr Index scan_grain = cheap_grain / 4;  // each element waits for the one before it
+// Scans are slower than cheap operations, because each element waits for the one before it.
+constexpr Index scan_grain = cheap_grain / 4;
 
 class ScanLoop {
  public:
@@ -57,8 +58,8 @@ class ScanLoop {
   }
 
  private:
-  /// Returns n elements of operand k from `from` on, `step` apart, as a dense array: in place,
-  /// or gathered into `buffer`.
+  /// Returns n elements of operand k as a dense array: in place, or gathered into `buffer`. In
+  /// memory they begin at `from`, and are `step` apart.
   const char* dense(const char* from, Index step, Index n, char* buffer) const {
     if (step == size_) return from;
     copy_tile(buffer, 0, size_, from, 0, step, 1, n, size_);
@@ -95,8 +96,10 @@ class ScanLoop {
   const Scan& scan_;
   int inputs_;
   Index size_, length_;
-  char* data_[most_inputs + 1];  // the scan's first element; the output is the last operand
-  Index step_[most_inputs + 1];  // bytes from an element to the next one in the scan's direction
+  // The first element in the direction of the scan. The output is the last operand.
+  char* data_[most_inputs + 1];
+  // The distance in bytes of neighbouring elements, in the direction of the scan.
+  Index step_[most_inputs + 1];
   Axes kept_;
 };
 

@@ -1,4 +1,4 @@
-// The driver of scans.
+// Scans (cumulative operations) on the CPU.
 #pragma once
 
 #include <stave/backends/cpu/kernels/kernels.h>

@@ -1,6 +1,6 @@
-// Temporary buffers of drivers, from the cache of tensor memory (allocator.h).
-// malloc returns fresh pages for large buffers. The system must clear these, which may cost more
-// than the use of the buffer.
+// Temporary buffers of operations, from the cache of tensor memory (allocator.h). For large
+// buffers, malloc returns fresh pages. The system must clear such pages, which may take longer than
+// the use of the buffer.
 #pragma once
 
 #include <memory>

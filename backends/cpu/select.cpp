@@ -1,6 +1,6 @@
-// Drivers of argtopk and searchsorted. argtopk selects the largest entries of rows in one pass
-// that keeps a few candidates. searchsorted bisects sorted vectors. Both compare keys instead
-// of elements (sort_keys.h).
+// argtopk and searchsorted. argtopk selects the largest entries of rows in one pass that keeps a
+// few candidates. searchsorted does a binary search in sorted vectors. Both compare keys instead of
+// elements (sort_keys.h).
 #include <stave/backends/cpu/select.h>
 
 #include <algorithm>
@@ -20,16 +20,16 @@ namespace {
 
 // ---- the largest entries ------------------------------------------------------------------------
 
-/// Collects the first k of the items that are offered, ordered by key and then by position.
-/// It holds at most about 2 k items at a time.
+/// Collects items and keeps the first k of them in the order of their keys, and then of their
+/// positions. It stores at most about 2 k items at a time.
 template <class Item>
 class Best {
  public:
   explicit Best(Index k) : k_(static_cast<std::size_t>(k)) {}
   std::vector<Item>& kept() { return kept_; }
   bool full() const { return kept_.size() >= k_ && bounded_; }
-  /// An item with a later position and a key that is not less than this bound is not among
-  /// the first k.
+  /// Returns a bound: an item with a later position whose key is not less than this bound is not
+  /// among the first k.
   auto bound() const { return bound_; }
   void offer(const Item& item) {
     kept_.push_back(item);
@@ -50,8 +50,8 @@ class Best {
   bool bounded_ = false;
 };
 
-/// Returns true if none of n dense elements is larger than `bound` or NaN. If `bound` is NaN,
-/// it returns false.
+/// Returns true if no element is larger than `bound` or NaN, for n dense elements. Returns false if
+/// `bound` is NaN.
 template <class T>
 bool none_beyond(const T* x, Index n, T bound) {
   using C = stave::Computed<T>;
@@ -60,8 +60,8 @@ bool none_beyond(const T* x, Index n, T bound) {
   return beyond == 0;
 }
 
-/// Selects the largest entries at positions [first, last) of a row. The bits of keys are inverted,
-/// so that the largest entries have the smallest keys.
+/// Selects the largest entries at positions [first, last) of a row. The bits of their keys are
+/// inverted, so that the largest entries have the smallest keys.
 template <class T, class Item>
 void select_part(const char* row, Index step, Index first, Index last, Best<Item>& best) {
   using K = KeyOf<T>;
@@ -89,8 +89,8 @@ void argtopk_rows(std::size_t axis, Index k, const View& in, const View& out) {
   stave::Shape shape(in.shape);
   shape[axis] = 1;
   const TileWalk rows(merged_axes(shape, strides, sizes), 2, -1, 1, 1);
-  // A long row is divided into parts, and the first k items of each part are candidates.
-  // No two items are equal in the order, so the result does not depend on the division.
+  // A long row is divided into parts, and the first k items of each part are candidates. The order
+  // has no equal items, so the result does not depend on the division.
   constexpr Index part = Index{1} << 16;
   const Index parts = k < part / 8 ? (length + part - 1) / part : 1;
   std::vector<Best<Item>> found(static_cast<std::size_t>(rows.count() * parts), Best<Item>(k));
@@ -121,12 +121,11 @@ void argtopk_rows(std::size_t axis, Index k, const View& in, const View& out) {
 
 // ---- search -------------------------------------------------------------------------------------
 
-// The number of values that are searched together. Their steps do not depend on each other.
+// The number of values that are searched together, so that their memory accesses overlap.
 constexpr Index together = 16;
 
-/// Sets result[i] to the number of the n ascending keys that are less than values[i] or,
-/// if `right`, not greater than values[i], for i < count. All searches take the same steps,
-/// without branches.
+/// For i < count, sets result[i] to the number of keys that are less than values[i] or, if `right`,
+/// not greater. The n keys are ascending. All searches take the same steps, without branches.
 template <bool right, class K>
 void count_before(const K* keys, Index n, const K* values, Index count, Index* result) {
   const auto before = [](K key, K value) { return right ? key <= value : key < value; };

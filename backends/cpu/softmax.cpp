@@ -1,12 +1,12 @@
-// The drivers of softmax and log_softmax over a strided input. The input is read from memory once
-// if the elements along the softmax axis fit into a cache.
+// softmax and log_softmax over a strided input. The input is read from memory once if the elements
+// along the softmax axis fit into a cache.
 //
 // If the softmax axis is the innermost one, the kernel computes whole rows. Otherwise it computes
-// many adjacent columns together. An input that the kernels cannot read in place is first copied
-// into the result, and computed there. Very short rows are transposed in a buffer and computed
-// as columns. Long rows are read twice, piece by piece: once for the sums and once for the results.
-// The division of a row into parts and the order in which these are merged depend on the shape
-// alone, so results do not depend on the number of threads.
+// many adjacent columns together. An input that the kernels cannot read in place is first copied to
+// the result, and computed there. Very short rows are transposed in a buffer and computed as
+// columns. Long rows are read twice, piece by piece: once for the sums and once for the results.
+// The division of a row into parts, and the order in which the parts are merged, depend on the
+// shape alone, so results do not depend on the number of threads.
 #include <stave/backends/cpu/softmax.h>
 
 #include <algorithm>
@@ -22,14 +22,15 @@ using stave::View;
 
 namespace {
 
-constexpr Index softmax_grain = cheap_grain / 4;  // the number of exponentials
+// The number of exponentials from which on a second thread pays.
+constexpr Index softmax_grain = cheap_grain / 4;
 // The bytes of rows or columns that one kernel call computes; they stay in the L2 cache.
 constexpr Index tile_bytes = Index{1} << 18;
-// The number of elements that a cache line has at most. Columns are divided into multiples of it,
-// and rows that must be copied are copied by as many at a time.
+// The largest number of elements in a cache line. Columns are divided into multiples of this
+// number, and this many rows are copied at a time.
 constexpr Index line = 16;
 constexpr Index short_row = 32;
-constexpr Index most_beside = 7;  // the number of adjacent columns that do not fill a vector
+constexpr Index most_beside = 7;  // Up to this number of adjacent columns do not fill a vector.
 constexpr Index least_part = Index{1} << 15, most_parts = 64;
 
 class SoftmaxLoop {
@@ -53,11 +54,12 @@ class SoftmaxLoop {
   }
 
  private:
-  /// The distance in operand k of neighbours along the innermost axis other than the softmax axis.
+  /// The distance, in operand k, of neighbours along the innermost of the axes other than the
+  /// softmax axis.
   Index apart(int k) const { return kept_.empty() ? 0 : kept_.back().step[k]; }
 
-  /// Calls f(walk) for all tiles of `neighbours` neighbours along the innermost axis other
-  /// than the softmax axis.
+  /// Calls f(walk) for all tiles. A tile has `neighbours` neighbours along the innermost of the
+  /// axes other than the softmax axis.
   template <class F>
   void for_tiles(Index neighbours, F f) const {
     const TileWalk tiles(kept_, 2, -1, 1, neighbours);
@@ -70,8 +72,9 @@ class SoftmaxLoop {
   }
 
   void run_columns() const {
-    // Tiles are wide enough for contiguous reads, but narrow enough that every thread gets some.
-    // Results do not depend on the width. If a cache holds all columns, they are one tile.
+    // Tiles are wide enough for contiguous reads, but narrow enough that every thread gets some
+    // tiles. Results do not depend on the width. If a cache holds all columns, one tile has all
+    // columns.
     const Index columns = kept_.back().length, enough = softmax_grain / length_ + line;
     const Index share = std::min(columns / (2 * thread_count()), enough) / line * line;
     const bool whole = columns <= softmax_columns && columns * length_ * size_ <= tile_bytes;
@@ -112,8 +115,8 @@ class SoftmaxLoop {
 
   using Totals = std::array<SoftmaxTotal, most_beside>;
 
-  /// Computes long rows, and columns that are too few for a vector. If there are few rows,
-  /// each is divided into parts, whose totals are merged in order.
+  /// Computes long rows, and columns that are too few to fill a vector. If there are few rows,
+  /// each row is divided into parts, whose totals are merged in order.
   void run_pieces() const {
     const Index beside = beside_, count = TileWalk(kept_, 2, -1, 1, beside).count();
     const Index parts = std::clamp<Index>(length_ / least_part, 1, std::max<Index>(1, most_parts / count));
@@ -148,8 +151,8 @@ class SoftmaxLoop {
 
   bool dense() const { return beside_ == 1 && in_step_ == size_ && out_step_ == size_; }
 
-  /// Calls f(rows, distance of the rows, first element, number of elements) for blocks of elements
-  /// [first, last) of a tile, which are gathered in a buffer.
+  /// Copies elements [first, last) of a tile's rows into a buffer, block by block, and calls
+  /// f(rows, distance of the rows, first element, number of elements) for each block.
   template <class F>
   void for_blocks(const TileWalk& tile, Index first, Index last, F f) const {
     constexpr Index elements = 2048;
@@ -181,7 +184,7 @@ class SoftmaxLoop {
 
   const Softmax& softmax_;
   Index size_, length_;
-  Index in_step_, out_step_;  // along the softmax axis, in bytes
+  Index in_step_, out_step_;  // Steps along the softmax axis, in bytes.
   const char* in_;
   char* out_;
   Axes kept_;

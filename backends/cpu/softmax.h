@@ -1,4 +1,4 @@
-// Drivers of softmax and log_softmax and their gradients.
+// softmax, log_softmax and their gradients on the CPU.
 #pragma once
 
 #include <stave/backends/cpu/kernels/kernels.h>

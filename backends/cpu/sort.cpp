@@ -1,11 +1,12 @@
-// Drivers of sort and argsort, which sort one row at a time. Elements are converted
-// to unsigned keys that have the order of the elements. Radix sort, which is stable and linear,
-// sorts the keys: for 2^20 floats it is ten times faster than a sort by comparison.
-// Short rows are sorted by comparison.
+// sort and argsort, which sort one row at a time. Elements are converted to unsigned keys that have
+// the order of the elements. Radix sort, which is stable and takes linear time, sorts the keys: for
+// 2^20 floats it is ten times faster than a sort by comparison. Short rows are sorted by
+// comparison.
 //
-// Equal keys are equal elements, with two exceptions: -0 has the key of 0, and every NaN has
-// the largest key. argsort sorts positions together with the keys. sort turns sorted keys back into
-// elements; if x has a -0 or a NaN, the runs of these two keys are read from x again.
+// Elements with equal keys are equal, with two exceptions: -0 has the key of 0, and every NaN has
+// the largest key. argsort sorts positions together with the keys. sort converts sorted keys back
+// to elements. If x has a -0 or a NaN, the elements with one of these two keys are copied from x
+// instead.
 #include <stave/backends/cpu/sort.h>
 
 #include <algorithm>
@@ -27,7 +28,7 @@ namespace {
 
 // ---- keys ---------------------------------------------------------------------------------------
 
-/// Returns true if the key of x does not determine x: x is -0 or NaN.
+/// Returns true if the key of x does not determine x, because x is -0 or NaN.
 template <class T>
 bool is_ambiguous(T x) {
   if constexpr (!std::is_integral_v<T>) return x != x || (x == 0 && std::bit_cast<KeyOf<T>>(x) != 0);
@@ -52,7 +53,7 @@ class Sorter {
   static constexpr int digit_bits = sizeof(K) <= 2 ? 8 : 11;
   static constexpr int digits = (8 * static_cast<int>(sizeof(K)) + digit_bits - 1) / digit_bits;
   static constexpr std::size_t radix = std::size_t{1} << digit_bits;
-  // For shorter arrays the digit counts cost more than comparisons (measured).
+  // In shorter arrays, counting digits would take longer than a sort by comparison (measured).
   static constexpr Index least = sizeof(K) == 1 ? 64 : sizeof(K) <= 4 ? 256 : 512;
 
  public:
@@ -64,7 +65,7 @@ class Sorter {
 
   /// The buffer for the items to sort.
   Item* items() { return items_.get(); }
-  /// Sorts the first n items and returns them. From now on items() returns the sorted buffer.
+  /// Sorts the first n items and returns them. Afterwards, items() returns the sorted buffer.
   Item* sort(Index n) {
     if (n < least) std::sort(items_.get(), items_.get() + n);
     else sort_by_radix(n);
@@ -80,8 +81,8 @@ class Sorter {
   }
   Index* counts(int d) { return counts_.get() + static_cast<std::size_t>(d) * radix; }
 
-  // Sorts by one digit after the other, from the lowest to the highest; each pass is stable.
-  // A digit that is equal in all items is skipped.
+  // Sorts by the digits of the keys, from the lowest to the highest. Each pass is stable. A digit
+  // that is equal in all items is skipped.
   void sort_by_radix(Index n) {
     std::fill_n(counts_.get(), digits * radix, 0);
     for (Index i = 0; i < n; ++i)
@@ -107,8 +108,8 @@ class Sorter {
 
 // ---- rows ---------------------------------------------------------------------------------------
 
-/// The rows along the sorted axis: the steps along a row, and the other axes, along which the rows
-/// start in `in` and `out`.
+/// The rows along the sorted axis: the steps along a row, and the other axes, which determine where
+/// each row starts in `in` and `out`.
 struct SortedRows {
   Index length, in_step, out_step;
   Axes others;
@@ -139,9 +140,9 @@ struct SortedRows {
   }
 };
 
-/// Writes the elements of x that have the key of `like`, in their order in x,
-/// to the run of the output that belongs to this key. `flip` is the mask by which keys are inverted
-/// for a descending order.
+/// Copies the elements of x that have the same key as `like`, in their order in x, to the place of
+/// this key in the sorted output. `flip` is the mask by which keys are inverted for a descending
+/// order.
 template <class T>
 void restore_run(const SortedRows& rows, const char* x, const KeyOf<T>* sorted, KeyOf<T> flip, T like, char* out) {
   const KeyOf<T> key = key_of(like), flipped = static_cast<KeyOf<T>>(key ^ flip);

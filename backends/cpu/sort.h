@@ -1,4 +1,4 @@
-// Drivers of sort and argsort.
+// sort and argsort on the CPU.
 #pragma once
 
 #include <stave/core/op/attributes.h>

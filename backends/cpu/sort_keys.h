@@ -1,4 +1,4 @@
-// Sort keys: unsigned integers that have the order of the elements, for all code that sorts,
+// Sort keys: unsigned integers in the same order as the elements. They serve all code that sorts,
 // selects or searches.
 #pragma once
 
@@ -16,8 +16,8 @@ template <class K>
 constexpr K top_bit = static_cast<K>(K{1} << (8 * sizeof(K) - 1));
 
 /// Returns the key of an element: x sorts before y if and only if key_of(x) < key_of(y). NaN has
-/// the largest key. The bits of positive floats are in the order of the floats, those of negative
-/// ones in the reverse order.
+/// the largest key. Read as integers, positive floats have the order of the floats, and negative
+/// floats the reverse order.
 template <class T>
 inline KeyOf<T> key_of(T x) {
   using K = KeyOf<T>;
@@ -37,7 +37,8 @@ inline T element_of(KeyOf<T> key) {
     return std::bit_cast<T>(key & top_bit<K> ? static_cast<K>(key ^ top_bit<K>) : static_cast<K>(~key));
   else return static_cast<T>(std::is_signed_v<T> ? static_cast<K>(key ^ top_bit<K>) : key);
 }
-/// A key and the position of its element. Among equal keys the first position comes first.
+/// A key and the position of its element. Items with equal keys are in the order of their
+/// positions.
 template <class K, class P>
 struct KeyAt {
   K key;
@@ -46,7 +47,7 @@ struct KeyAt {
     return a.key != b.key ? a.key < b.key : a.position < b.position;
   }
 };
-/// The type of an element in memory: bool is stored as a byte.
+/// The type with which an element is stored: bool is stored as a byte.
 template <class T>
 using Stored = std::conditional_t<std::is_same_v<T, bool>, std::uint8_t, T>;
 

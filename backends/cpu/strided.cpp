@@ -125,7 +125,7 @@ void TileWalk::next() {
 
 namespace {
 
-// Fills by doubling: it copies the part that is filled already to the elements after it.
+// Fills by doubling: the part that is filled already is copied to the elements after it.
 // memcpy uses the widest instructions available.
 template <class T>
 void fill_with(void* dst, const void* value, Index n) {
@@ -166,9 +166,9 @@ void copy_bytes(char* dst, const char* src, Index bytes, bool stream) {
   else std::memcpy(dst, src, static_cast<std::size_t>(bytes));
 }
 
-/// Transposes side x side elements through a buffer, so that each cache line of source
-/// and destination is accessed once. If the distance of rows is a power of two, all these lines map
-/// to one set of the cache, which holds about a dozen lines, so a second access would miss.
+/// Transposes side x side elements through a buffer, so that each cache line of source and
+/// destination is accessed once. If the distance of rows is a power of two, all these lines map to
+/// one set of the cache, which holds about a dozen lines, so a second access to a line would miss.
 template <class T, Index side>
 void transpose_square(char* dst, Index dst_row, const char* src, Index src_column, bool stream) {
   constexpr Index size = sizeof(T), row = side * size;
@@ -202,7 +202,8 @@ template <class T>
 void copy_elements(char* dst, Index dst_row, Index dst_column, const char* src, Index src_row, Index src_column,
                    Index rows, Index columns, bool stream) {
   constexpr Index size = sizeof(T);
-  if constexpr (size <= 8) {  // larger elements use cache lines well without a blocked transpose
+  // Larger elements use cache lines well even without a blocked transpose.
+  if constexpr (size <= 8) {
     const bool large = rows >= 4 && columns >= 4;
     if (large && dst_column == size && src_row == size && src_column != size && src_column != 0)
       return transpose_tile<T>(dst, dst_row, src, src_column, rows, columns, stream);

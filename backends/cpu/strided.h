@@ -1,10 +1,10 @@
 // Loops over strided operands. Axes are merged where the memory layout allows it,
 // and then visited in two-dimensional tiles.
 //
-// A tile is `rows` x `columns` elements of two chosen axes, small enough for the L1 cache. Drivers
-// process one tile at a time. They copy operands that are not contiguous tile by tile into short
-// buffers (copy_tile), and never make a copy of a whole operand. Steps along axes are in bytes,
-// so that operands may have different dtypes.
+// A tile is `rows` x `columns` elements of two chosen axes, small enough for the L1 cache. The code
+// of an operation processes one tile at a time. It copies operands that are not contiguous tile by
+// tile into short buffers (copy_tile), and never copies a whole operand. Steps along axes are in
+// bytes, so that operands may have different dtypes.
 #pragma once
 
 #include <memory>
@@ -26,17 +26,18 @@ struct Axis {
 };
 using Axes = stave::SmallVector<Axis, 6>;
 
-/// Returns the loop axes over `shape`, outermost first, for operands with these strides (in
-/// elements of `sizes` bytes). Axes of length 1 are dropped. Two neighbouring axes are merged
-/// if every operand can visit the elements of both with a single step. An empty iteration space
-/// gives one axis of length 0.
+/// Returns the loop axes over `shape`, outermost first, for operands with these strides, which are
+/// in elements of `sizes` bytes. Axes of length 1 are dropped. Two neighbouring axes are merged if
+/// a single step per operand visits the elements of both. If the shape has no elements, the result
+/// is one axis of length 0.
 Axes merged_axes(std::span<const Index> shape, std::span<const Index* const> strides, const Index* sizes);
 
 /// An iterator over tiles, which gives the offset of each operand and the size of the current tile.
 class TileWalk {
  public:
-  /// Makes tiles of at most rows x columns over row_axis (-1: none) and the last axis. Consecutive
-  /// tiles follow each other along the last axis or, if `down`, along row_axis.
+  /// Makes tiles of at most rows x columns over row_axis and the last axis; row_axis is -1 for
+  /// tiles of one row. Consecutive tiles follow each other along the last axis or, if `down`, along
+  /// row_axis.
   TileWalk(const Axes& axes, int operands, int row_axis, Index rows, Index columns, bool down = false);
   /// The number of tiles.
   Index count() const { return count_; }
@@ -49,8 +50,8 @@ class TileWalk {
 
  private:
   struct Digit {
-    Index position, count;  // tiles (or elements) along this axis
-    Index tile, length;     // elements of a tile, and of the whole axis
+    Index position, count;  // Position and number of tiles (or elements) along this axis.
+    Index tile, length;     // Elements of a tile, and of the whole axis.
     Index step[most_operands];
   };
   Index extent(int d) const {
@@ -66,9 +67,9 @@ class TileWalk {
   int operands_, row_digit_ = 0, column_digit_ = 0;
 };
 
-/// Finds the first of operands [first, operands) that is densest along another axis than the last
-/// one, and returns that axis. Returns -1 if every operand is dense, constant or densest along
-/// the last axis.
+/// Finds the first of operands [first, operands) whose smallest step is along another axis than the
+/// last one, and returns that axis. Returns -1 if every operand is dense along the last axis,
+/// constant along it, or has its smallest step there.
 int dense_axis(const Axes& axes, int first, int operands, const Index* sizes);
 
 /// Copies a tile: dst[r, c] = src[r, c] for elements of a size that visit_size supports.
@@ -76,10 +77,10 @@ int dense_axis(const Axes& axes, int first, int operands, const Index* sizes);
 void copy_tile(char* dst, Index dst_row, Index dst_column, const char* src, Index src_row, Index src_column, Index rows,
                Index columns, Index size, bool stream = false);
 
-/// Returns true if a result of `bytes` bytes should be written with non-temporal stores,
-/// which bypass the caches: if it has at least `from` bytes and the instruction set has such
-/// stores. They pay (measured) from `stream_contiguous` bytes on for contiguous writes,
-/// and from `stream_scattered` bytes on for pieces that are far apart.
+/// Returns true if a result of `bytes` bytes should be written with non-temporal stores, which
+/// bypass the caches: if it has at least `from` bytes, and the instruction set has such stores.
+/// Such stores pay (measured) from `stream_contiguous` bytes on for contiguous writes, and from
+/// `stream_scattered` bytes on for pieces that are far apart.
 bool streams(Index bytes, Index from);
 inline constexpr Index stream_contiguous = Index{32} << 20, stream_scattered = Index{4} << 20;
 
@@ -98,7 +99,7 @@ void copy_strided(Placed dst, Placed src, std::span<const Index> shape, Index si
 class Dense {
  public:
   explicit Dense(const View& x);
-  Dense(const Dense&) = delete;  // the view refers to the strides
+  Dense(const Dense&) = delete;  // The view refers to the strides, which are members.
   const View& view() const { return view_; }
 
  private:

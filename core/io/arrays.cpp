@@ -1,4 +1,4 @@
-// .npy and .npz files: implementation of io.h.
+// The functions of io.h for .npy and .npz files.
 #include <stave/core/io/io.h>
 
 #include <stave/core/io/elements.h>
@@ -50,7 +50,7 @@ NamedArrays read_npz(const std::string& path) {
   const InputFile file("load_npz", path);
   const ZipReader zip(file);
   for (const ZipEntry& entry : zip.entries()) {
-    if (entry.name.ends_with('/') && entry.size == 0) continue;  // a folder, which archivers add
+    if (entry.name.ends_with('/') && entry.size == 0) continue;  // a folder, which zip programs add
     if (!entry.name.ends_with(suffix))
       fail<FileError>("{}: entry '{}' is not an array: its name does not end with {}", file.where(), shown(entry.name),
                       suffix);

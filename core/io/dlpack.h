@@ -1,17 +1,17 @@
 // DLPack: exchange of arrays with other libraries without a copy. NumPy, PyTorch, JAX, CuPy and
 // others support it.
 //
-//   // Their memory; the last tensor that views it gives it back:
+//   // Memory of another library, which gets it back when the last tensor that views it dies:
 //   const Tensor x = from_dlpack(theirs);
-//   // Our memory; it stays until the structure's deleter is called:
+//   // Memory of Stave, which stays until the structure's deleter is called:
 //   DLManagedTensorVersioned* ours = to_dlpack(f(x));
 //
 // The two structures are those of dlpack.h, any version 1.x. Include that header only to access
 // their members.
 //
-// - Tensors are immutable. Stave reads memory of others and never writes to it, and memory_stats()
-//   does not count it. Transforms and compiled functions treat it as constant, so a library that
-//   goes on writing to its memory must pass a copy.
+// - Tensors are immutable. Stave reads memory of other libraries and never writes to it, and
+//   memory_stats() does not count it. Transforms and compiled functions treat it as constant, so a
+//   library that goes on writing to its memory must pass a copy.
 // - Other libraries may only read the memory of a tensor. A flag of the versioned structure says
 //   so. The older structure has no such flag: for a library that may write, export a copy.
 // - Bools are bytes of 0 and 1. Every other byte counts as true, as in NumPy's and PyTorch's
@@ -23,8 +23,8 @@
 // - Neither function is an operation that handlers see. to_dlpack reads its tensor as data() does:
 //   it throws where a transform traces the derivative, vmap splits lanes there, and compile records
 //   a read of the value.
-// - For memory on a device, both functions return without waiting for the device, except for the
-//   import of bools: streams wait for one another instead. Operations on a tensor run on
+// - For memory on a device, both functions return without waiting for the device, except that the
+//   import of bools waits. Streams wait for one another instead. Operations on a tensor run on
 //   dlpack_stream(device). The other library's export must make its memory ready for that stream
 //   (obj.__dlpack__(stream=...)). When the last tensor over memory of another library ends, the
 //   host waits until the device no longer reads that memory.
@@ -43,12 +43,12 @@ struct DLManagedTensorVersioned;
 
 namespace stave {
 
-/// Returns a tensor over the memory of a DLPack structure. It takes ownership in any case: if this
-/// function throws, it calls the structure's deleter first; otherwise the thread that drops the
-/// last tensor over the memory does. Throws DtypeError for an element type that Stave lacks,
-/// DeviceError for memory without a backend, ShapeError for lengths and strides that describe no
-/// array, and Error for a version that is not 1.x, for elements that are not aligned to their size,
-/// and for a null pointer.
+/// Returns a tensor over the memory of a DLPack structure, and takes ownership of the structure. If
+/// this function throws, it calls the structure's deleter first; otherwise the thread that drops
+/// the last tensor over the memory calls it. Throws DtypeError for an element type that Stave
+/// lacks, DeviceError for memory without a backend, ShapeError for lengths and strides that
+/// describe no array, and Error for a version that is not 1.x, for elements that are not aligned to
+/// their size, and for a null pointer.
 Tensor from_dlpack(DLManagedTensorVersioned* managed);
 Tensor from_dlpack(DLManagedTensor* managed);
 

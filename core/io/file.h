@@ -47,15 +47,15 @@ class InputFile {
   std::uint64_t size_;
 };
 
-/// A file that is being written, beside the one that it will replace. Without finish() nothing
-/// remains of it. The constructor removes files that killed processes have left for the same
-/// target.
+/// A file that is being written under a temporary name, in the folder of the file that it will
+/// replace. If finish() is not called, the destructor removes it. The constructor removes temporary
+/// files that killed processes have left for the same target.
 ///
 /// A file in progress is called NAME.stave-0.part, or has the first higher number that is free.
 /// Its process holds a lock on it (flock), which ends with the process. So a file that can be
-/// locked was left by a killed process. A process id in the name would not tell: in a container
-/// that starts again, the new process may have the id of the killed one. On a file system without
-/// locks, the files of killed processes stay, and new files get free numbers.
+/// locked was left by a killed process. A process id in the name would not show this: in a
+/// container that starts again, the new process may have the id of the killed one. On a file system
+/// without locks, the files of killed processes stay, and new files get free numbers.
 class OutputFile {
  public:
   OutputFile(std::string operation, const std::string& path);
@@ -90,11 +90,11 @@ bool remove_dead_part(const std::string& name);
 /// The text of errno, such as "No such file or directory".
 std::string system_error_text();
 
-/// Returns the beginning of a text as error messages show it, with "\xNN" for bytes that do not
-/// print. The text was read from a file, or is to be written to one.
+/// Returns the beginning of a text from a file, as error messages show it: with "\xNN" for bytes
+/// that cannot be printed.
 std::string shown(std::string_view text);
 
-/// A stream of bytes: a part of a file, or the unpacked contents of one.
+/// A stream of bytes: a part of a file, or the unpacked contents of a compressed part.
 class Source {
  public:
   virtual ~Source() = default;

@@ -12,10 +12,10 @@
 // it is complete and on the disk. Neither an error nor a crash, of the program or of the machine,
 // leaves half a file. A crash may leave NAME.stave-*.part, which the next save of NAME removes.
 //
-// Files to read must be regular files: pipes and devices are an error, and nothing waits for them.
-// Readers check the contents, and check sizes before they allocate. A file that does not fit
-// throws FileError (or ShapeError, DtypeError), which names the file and the fault. Readers return
-// contiguous tensors on the CPU.
+// Files to read must be regular files: pipes and devices are an error, and no function waits for
+// them. Readers check the contents, and check sizes before they allocate. For a file that is
+// malformed or does not fit they throw FileError (or ShapeError, DtypeError), which names the file
+// and the fault. Readers return contiguous tensors on the CPU.
 //
 // Neither reading nor writing is an operation that handlers see. Values are written as to_vector()
 // reads them, so writing the value of a lane under vmap throws.
@@ -45,8 +45,8 @@ namespace stave {
 /// suffix.
 void save_npy(const std::string& path, const Tensor& x);
 /// Reads one array of .npy format 1.0, 2.0 or 3.0, in C or Fortran order and either byte order.
-/// Throws DtypeError for an element type that Stave lacks; bfloat16 is one here, because NumPy
-/// writes it as raw bytes.
+/// Throws DtypeError for an element type that Stave lacks, and for bfloat16, which NumPy writes as
+/// raw bytes.
 Tensor load_npy(const std::string& path);
 
 struct NpzOptions {
@@ -191,7 +191,7 @@ class NamedArrays {
   // to the end of the name, otherwise to the next "/".
   std::set<std::string> keys_below(const std::string& name, bool whole) const;
   Tensor take(const std::string& name);
-  // Takes an array that must have the shape and dtype of `like`. If it has not, finish() throws.
+  // Takes an array that must have the shape and dtype of `like`. If it does not, finish() throws.
   Tensor take_like(const std::string& name, const Tensor& like);
   // Throws if an array did not fit, or was not taken.
   void finish();

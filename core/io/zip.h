@@ -52,7 +52,7 @@ class ZipReader::Stream : public Source {
 class ZipWriter {
  public:
   /// Sizes and offsets from `most_32_bit` on, and numbers of entries from `most_16_bit` on,
-  /// are written in zip64 fields. Tests use other values.
+  /// are written in zip64 fields. Tests use lower values, so that small archives have such fields.
   explicit ZipWriter(OutputFile& file, std::uint64_t most_32_bit = 0xffffffff, std::size_t most_16_bit = 0xffff)
       : file_(file), most_32_bit_(most_32_bit), most_16_bit_(most_16_bit) {}
 

@@ -1,4 +1,5 @@
-// Records of zip archives: their signatures and lengths, and numbers in little-endian bytes.
+// Records of zip archives: their signatures and lengths, and functions that read and write numbers
+// in little-endian bytes. Numbers in brackets are sections of APPNOTE.TXT (zip.h).
 #pragma once
 
 #include <stave/core/effects/settings.h>

@@ -30,7 +30,7 @@
 
 namespace stave {
 
-/// One part of an index.
+/// One part of an index: an integer, a slice, `ellipsis`, `newaxis`, or a tensor.
 struct AnyIndex {
   template <class OneIndex>
     requires std::is_constructible_v<Tensor::Subscript, const OneIndex&>
@@ -44,9 +44,9 @@ class At {
  public:
   At(Tensor x, std::vector<AnyIndex> index) : x_(std::move(x)), index_(std::move(index)) {}
 
-  /// Returns the entries.
+  /// Returns the selected entries.
   Tensor get() const;
-  /// Returns the entries, with `fill` for those that an integer tensor selects out of range.
+  /// Returns the selected entries, with `fill` where an index of an integer tensor is out of range.
   Tensor get(const Operand& fill) const;
 
   /// A copy of x in which the entries are replaced by `values` (set), added to (add), multiplied

@@ -81,13 +81,14 @@ Tensor narrow(const Tensor& x, const Tensor& like) { return astype(x, like.dtype
 Tensor column(const Tensor& x) { return expand_dims(x, -1); }
 Tensor by_transposed(const Tensor& a, const Tensor& b) { return matmul(a, matrix_transpose(b)); }
 
-// Returns null if there is no mask.
+// Returns the mask, which is the input at `place`; null if there is none.
 const Tensor* mask_of(std::span<const Tensor> inputs, std::size_t place) {
   return inputs.size() > place ? &inputs[place] : nullptr;
 }
 bool adds(const Tensor* mask) { return mask && is_float(mask->dtype()); }
 
-// Returns which keys take part, [..., n, m]. Undefined means all keys.
+// Returns bools [..., n, m]: whether query i attends to key j. Returns an undefined tensor if every
+// query attends to all keys.
 Tensor parts(const Tensor& q, const Tensor& k, const Tensor* mask, const AttentionAttributes& attention) {
   Tensor found;
   if (mask) found = given(*mask, "attention", 3).dtype() == bool_ ? *mask : *mask != -infinity;
@@ -98,12 +99,12 @@ Tensor parts(const Tensor& q, const Tensor& k, const Tensor* mask, const Attenti
   return found.defined() ? logical_and(found, before) : before;
 }
 
-// x where a key takes part, else `otherwise`, even if x is NaN there.
+// Returns x where `part` is true, else `otherwise`, even if x is NaN there.
 Tensor where_part(const Tensor& part, const Tensor& x, double otherwise) {
   return part.defined() ? where(part, x, otherwise) : x;
 }
 
-// exp(scale q k^T + mask - total), and 0 where a key does not take part.
+// Returns exp(scale q k^T + mask - total), and 0 where `part` is false.
 Tensor weights(const Tensor& q, const Tensor& k, const Tensor* mask, const Tensor& part, const Tensor& total,
                const AttentionAttributes& attention) {
   Tensor s = by_transposed(q, k) * attention.scale;
@@ -111,14 +112,14 @@ Tensor weights(const Tensor& q, const Tensor& k, const Tensor* mask, const Tenso
   return where_part(part, exp(where_part(part, s - column(total), -infinity)), 0);
 }
 
-// w x, for a w that is 0 where `part` is false. Elements of x are ignored where `part` is false.
-// A sum in which an infinite or NaN element of x takes part is NaN.
+// Returns the matrix product w x, in which terms are left out where `part` is false (w is 0 there),
+// even if the element of x is infinite or NaN. If it is so in another term, the sum is NaN.
 Tensor weighed(const Tensor& w, const Tensor& x, const Tensor& part) {
   if (!part.defined()) return matmul(w, x);
   const Tensor finite = isfinite(x), spoilt = matmul(astype(part, w.dtype()), astype(logical_not(finite), w.dtype()));
   return where(spoilt > 0, std::numeric_limits<double>::quiet_NaN(), matmul(w, where(finite, x, 0)));
 }
-// w^T x, with the same treatment of elements that are not finite.
+// Returns w^T x, where infinite and NaN elements of x are treated as in `weighed`.
 Tensor weighed_by_queries(const Tensor& w, const Tensor& x, const Tensor& part) {
   return weighed(matrix_transpose(w), x, part.defined() ? matrix_transpose(part) : part);
 }

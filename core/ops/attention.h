@@ -16,8 +16,9 @@ struct AttentionOptions {
   bool causal = false;            ///< query i attends only to the keys 0, ..., i
   std::optional<double> scale{};  ///< a factor of the scores; 1 / sqrt(d) if it is not given
 };
-/// softmax(scale q k^T + mask) v, for q [..., queries, d], k [..., keys, d], v [..., keys, e]
-/// and a mask: [..., queries, e]. Leading axes broadcast. A query without any key gets zeros.
+/// Returns softmax(scale q k^T + mask) v [..., queries, e], for q [..., queries, d],
+/// k [..., keys, d] and v [..., keys, e]. Leading axes broadcast. The result is 0 for a query that
+/// attends to no key.
 /// This is PyTorch's scaled_dot_product_attention, and JAX's dot_product_attention with
 /// the heads before the sequence.
 ///

@@ -1,6 +1,6 @@
 // Basic indexing, x(1, slice(2, none), ellipsis, newaxis): one slice, then a reshape that removes
-// the axes of integers and adds the new axes. Both are views. An operation that would change
-// nothing is not performed.
+// the axes of integers and adds the new axes. Both are views. If the slice or the reshape would
+// change nothing, it is not performed.
 
 #include <algorithm>
 

@@ -1,5 +1,5 @@
-// BasicIndex: the slice and the reshape that an index of integers, slices and new axes means. For
-// the .cpp files of core/ops.
+// BasicIndex: the slice and the reshape that carry out an index of integers, slices and new axes.
+// For the .cpp files of core/ops.
 #pragma once
 
 #include <algorithm>
@@ -13,7 +13,7 @@ namespace stave_detail {
 
 using namespace stave;
 
-/// The slice and the reshape that subscripts mean, built axis by axis.
+/// The slice and the reshape that carry out basic indexing, built subscript by subscript.
 struct BasicIndex {
   const Shape& shape;
   std::size_t axis = 0;  // the axis of x to which the next subscript applies

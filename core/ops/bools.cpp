@@ -1,4 +1,4 @@
-// Checks and conversion of bools.
+// Checks whether bytes are valid bools, and converts bytes to bools.
 #include <stave/core/ops/bools.h>
 
 #include <algorithm>
@@ -11,7 +11,7 @@
 namespace stave_detail {
 
 bool are_bools(const char* data, std::size_t bytes) noexcept {
-  unsigned char all = 0;  // without a branch, so that the compiler vectorises the loop
+  unsigned char all = 0;  // the loop has no branch, so that the compiler vectorises it
   for (std::size_t i = 0; i < bytes; ++i) all |= static_cast<unsigned char>(data[i]);
   return all <= 1;
 }

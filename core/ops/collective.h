@@ -1,5 +1,5 @@
-// Collectives: operations across a named axis. Each lane of a vmap, or each process of a cluster,
-// is one place of the axis.
+// Collectives: operations across a named axis, each entry of which is called a place. A place is
+// one lane of a vmap, or one process of a cluster.
 //
 //   // lanes
 //   auto step = vmap([](const Tensor& x) { return x / psum(x, "batch"); }, {.axis_name = "batch"});
@@ -31,58 +31,64 @@
 
 namespace stave {
 
-/// The number of places of the axis. Throws TransformError if no installed handler has an axis
-/// of that name.
+/// Returns the number of places (lanes or processes) of the axis. Throws TransformError if no
+/// installed handler has an axis of that name.
 Index axis_size(const std::string& axis_name);
-/// The number of this place on the axis: an int32 scalar.
+/// Returns the position of this place (lane or process) on the axis: an int32 scalar.
 Tensor axis_index(const std::string& axis_name, Device device = cpu);
 
-/// The sum over all places, in each of them. The dtype stays, except that bools are summed
-/// in int32.
+/// Returns, in every place of the axis, the sum of x over all places (lanes or processes). The
+/// dtype stays, except that bools are summed in int32.
 Tensor psum(const Tensor& x, const std::string& axis_name);
-/// The mean over all places, in each of them. Integers and bools are averaged in default_dtype().
+/// Returns, in every place of the axis, the mean of x over all places (lanes or processes).
+/// Integers and bools are averaged in default_dtype().
 Tensor pmean(const Tensor& x, const std::string& axis_name);
-/// The maximum over all places, in each of them; for bools, whether any is true. The result is NaN
-/// if x is NaN in any place. Places that have the maximum share the derivative equally.
+/// Returns, in every place of the axis, the maximum of x over all places (lanes or processes); for
+/// bools, whether any is true. The result is NaN if x is NaN in any place. Places that have the
+/// maximum share the derivative equally.
 Tensor pmax(const Tensor& x, const std::string& axis_name);
-/// The minimum over all places, in each of them; for bools, whether all are true.
+/// Returns, in every place of the axis, the minimum of x over all places (lanes or processes); for
+/// bools, whether all are true.
 Tensor pmin(const Tensor& x, const std::string& axis_name);
 
 struct GatherOptions {
   [[no_unique_address]] ByName by_name{};
-  Index axis = 0;      ///< the axis of the result along which the places lie
+  Index axis = 0;      ///< the axis of the result that has one entry per place
   bool tiled = false;  ///< concatenates along an axis of x instead of stacking along a new one
 };
-/// x of all places, stacked along a new axis, in each of them: shape [..., places, ...].
+/// Gathers x from all places (lanes or processes) of the axis, and returns in every place the
+/// results stacked along a new axis: shape [..., places, ...].
 Tensor all_gather(const Tensor& x, const std::string& axis_name, GatherOptions options = {});
 
 struct ScatterOptions {
   [[no_unique_address]] ByName by_name{};
   Index axis = 0;  ///< the axis of x that is distributed over the places
-  /// Each place gets a part of the axis, instead of one element without the axis.
+  /// Gives each place a part of the axis that may be longer than 1, and keeps the axis.
   bool tiled = false;
 };
-/// The sum over all places, of which each place gets its part, as JAX's psum_scatter.
-/// Place i gets element i along the axis, whose length is the number of places or, with `tiled`,
-/// a multiple of it.
+/// Sums x over all places (lanes or processes) of the axis, and returns to each place one part of
+/// the sum, as JAX's psum_scatter. Place i gets element i along `axis`, whose length is the number
+/// of places or, with `tiled`, a multiple of that number.
 Tensor reduce_scatter(const Tensor& x, const std::string& axis_name, ScatterOptions options = {});
 
 struct ExchangeOptions {
   [[no_unique_address]] ByName by_name{};
   Index split_axis = 0;   ///< axis of x: element j along it goes to place j
   Index concat_axis = 0;  ///< axis of the result: its element j came from place j
-  /// Exchanges parts of axes that stay, instead of elements of axes that are removed and added.
+  /// Splits and concatenates along axes that stay. Otherwise split_axis is removed from x, and
+  /// concat_axis is a new axis of the result.
   bool tiled = false;
 };
-/// x exchanged such that each place sends one part of it to each place.
+/// Sends one part of x from each place (lane or process) of the axis to each place, and returns the
+/// parts that this place received.
 Tensor all_to_all(const Tensor& x, const std::string& axis_name, ExchangeOptions options = {});
 
-/// x of another place: for each pair {from, to}, x of `from` goes to `to`.
-/// A place that receives nothing has zeros. A place may occur only once as `from` and once as `to`;
-/// otherwise IndexError is thrown.
+/// Returns the x of another place (lane or process): for each pair {from, to}, x of `from` is sent
+/// to `to`. A place that receives nothing gets zeros. Throws IndexError if a place occurs twice as
+/// `from` or twice as `to`.
 Tensor ppermute(const Tensor& x, const std::string& axis_name, const std::vector<std::pair<Index, Index>>& pairs);
 
-/// Applies the collective to all tensors of a tree.
+/// Applies the collective to every tensor of a tree.
 #define STAVE_COLLECTIVE(name)                                                  \
   template <class Tree>                                                         \
     requires(!std::is_convertible_v<const Tree&, Tensor>)                       \
@@ -95,8 +101,8 @@ STAVE_COLLECTIVE(pmax)
 STAVE_COLLECTIVE(pmin)
 #undef STAVE_COLLECTIVE
 
-/// The effect that requests the number of places of an axis, and so finds out whether a handler has
-/// that axis. If no handler answers, the result is nullopt.
+/// The effect that requests the number of places of an axis. The result is nullopt if no installed
+/// handler has that axis.
 struct AxisSize {
   using Result = std::optional<Index>;
   std::string name;

@@ -1,8 +1,8 @@
 // Convolutions: one bilinear operation with an axis of groups, so that both of its cotangents are
 // the same operation on permuted views.
 //
-// JAX's conv_general_dilated counts groups in an attribute. For the cotangent of w with several
-// groups it needs a second kind of groups, those of batches. Here groups are an axis of both
+// In JAX's conv_general_dilated, the number of groups is an attribute (feature_group_count), and
+// the cotangent of w needs a second one (batch_group_count). Here groups are an axis of both
 // operands. Splitting channels into groups is a view, and so is exchanging summed axes with others.
 
 #include <stave/core/ops/convolution.h>
@@ -94,7 +94,9 @@ Padding::Padding(std::initializer_list<std::pair<Index, Index>> each) : low_(0),
 
 namespace {
 
-constexpr std::size_t first_spatial = 3;  // after [n, groups, c], [groups, o, c], [n, groups, o]
+// The first spatial axis comes after three axes, in x [n, groups, c, ...], w [groups, o, c, ...]
+// and the result [n, groups, o, ...].
+constexpr std::size_t first_spatial = 3;
 
 Shape spatial(const Shape& shape) { return Shape(std::span(shape.begin(), shape.end()).subspan(first_spatial)); }
 
@@ -147,7 +149,7 @@ Tensor reordered(const Tensor& x, Index first, Index second, Index third) {
 }
 
 // Let L, K and P be the lengths of x, w and the result, each dilated (P by the stride).
-// Then L + low + high - K is P - 1 plus a remainder that the last stride left over.
+// Then L + low + high - K is P - 1 plus the number of elements that the last window does not reach.
 //
 // The cotangent of x is ct, dilated by the stride, convolved with the reversed w whose channel axes
 // are exchanged. Its low padding is K - 1 - low.
@@ -162,7 +164,8 @@ Tensor vjp_convolution(const VjpContext& c, int input) {
   const Shape lengths = dilated(spatial(x), a.input_dilations, "convolution");
   const Shape windows = dilated(spatial(w), a.dilations, "convolution");
   const Shape places = spatial(c.ct().shape()), results = dilated(places, a.strides, "convolution");
-  if (input == 1 && places.elements() == 0) return c.zeros(1);  // ct would be an empty window.
+  // Without results ct is empty and cannot serve as a window.
+  if (input == 1 && places.elements() == 0) return c.zeros(1);
   Pads pads{a.low, a.low};
   for (std::size_t axis = 0; axis < lengths.size(); ++axis) {
     if (input == 0) pads.low[axis] = windows[axis] - 1 - a.low[axis];
@@ -176,7 +179,7 @@ Tensor vjp_convolution(const VjpContext& c, int input) {
   return reordered(to_w, 1, 2, 0);
 }
 
-// Merges axes i and i + 1.
+// Returns x with axes i and i + 1 merged into one.
 Tensor merged(const Tensor& x, std::size_t i) {
   Shape shape = x.shape();
   shape[i] *= shape[i + 1];
@@ -184,7 +187,7 @@ Tensor merged(const Tensor& x, std::size_t i) {
   return reshape(x, shape);
 }
 
-// Splits axis i into two axes, the first of which has `count` entries.
+// Returns x with axis i split into two axes, the first of which has length `count`.
 Tensor split(const Tensor& x, std::size_t i, Index count) {
   Shape shape = x.shape();
   shape[i] = count == 0 ? 0 : shape[i] / count;
@@ -192,8 +195,9 @@ Tensor split(const Tensor& x, std::size_t i, Index count) {
   return reshape(x, shape);
 }
 
-// Lanes of x alone become part of n, lanes of w alone part of the results o, and lanes of both part
-// of the groups. Each case is one convolution.
+// If only x has lanes, they are merged into its axis n. If only w has lanes, they are merged into
+// its axis o. If both have lanes, they are merged into the axes of groups. Each case is one
+// convolution.
 Outputs batch_convolution(const BatchContext& c) {
   const auto all = [&](const Tensor& x, const Tensor& w) { return apply(op_convolution, {x, w}, c.attributes()); };
   if (c.size == 0) {
@@ -316,7 +320,7 @@ Tensor conv_transpose(const Tensor& x, const Tensor& w, const ConvTransposeOptio
           if (more[axis] >= std::max(strides[axis], dilations[axis]))
             fail<ShapeError>("{}: output_padding {} must be less than stride {} or dilation {}", function, more[axis],
                              strides[axis], dilations[axis]);
-          if (options.padding.is_same()) {  // the padding of an input of length x * stride
+          if (options.padding.is_same()) {  // the padding that conv adds to a length x * stride
             const Index all = windows[axis] - strides[axis];
             pads.low[axis] = std::max<Index>(all, 0) / 2;
             pads.high[axis] = all - pads.low[axis];

@@ -5,10 +5,10 @@
 //   w: [out, channels / groups, windows...],
 //      or with channels_last [windows..., channels / groups, out]
 //
-//   conv(x, w)                                            as far as the window fits
+//   conv(x, w)                                            no padding: the window lies within x
 //   conv(x, w, {.stride = 2, .padding = Padding::same})   one result for every second element
-//   conv(x, w, {.padding = {{1, 2}, {0, 1}}})             before and behind, for each axis
-//   conv(x, w, {.groups = 8})                             of each eighth of the channels
+//   conv(x, w, {.padding = {{1, 2}, {0, 1}}})             zeros before and after x, for each axis
+//   conv(x, w, {.groups = 8})                             each eighth of the channels by itself
 //
 // The number of spatial axes is the rank of w minus two. The axes before the channels of x are the
 // batch; there may be any number of them, or none. Dtypes are promoted to one, which is the dtype
@@ -30,8 +30,8 @@ namespace stave {
 /// A number for each spatial axis, or one number for all of them: 2, {2, 1}.
 class PerAxis {
  public:
-  /// An entry of a list. It converts from any integer type; a list of Index would not take
-  /// a std::size_t.
+  /// An entry of a list, which converts from any integer type. (A std::initializer_list<Index>
+  /// would not accept a std::size_t.)
   struct Length {
     Index value;
     template <std::integral Integer>
@@ -51,8 +51,8 @@ class PerAxis {
   bool empty() const noexcept { return list_.empty(); }
   /// The number of entries in the list; 0 if one number applies to all axes.
   int axes() const noexcept { return for_all_ ? 0 : list_.rank(); }
-  /// One number for each of `axes` axes, each at least `least`. Otherwise throws ShapeError,
-  /// which names the function and the parameter (`what`).
+  /// Returns one number for each of `axes` axes. Throws ShapeError, which names the function and
+  /// the parameter (`what`), if the list has another length or a number is less than `least`.
   Shape over(int axes, Index least, const char* function, const char* what) const;
 
  private:
@@ -103,8 +103,9 @@ struct ConvOptions {
 };
 /// The convolution of x with w:
 ///   out[n, o, p] = the sum over c and k of x[n, c, p * stride + k * dilation - padding] w[o, c, k]
-/// With several groups, the first out / groups results take the first channels / groups channels,
-/// and so on. Throws ShapeError if lengths do not agree or the window does not fit.
+/// With several groups, the first out / groups channels of the result are computed from the first
+/// channels / groups channels of x, and so on. Throws ShapeError if lengths do not agree or if the
+/// window is larger than the padded x.
 /// Bools count as 0 and 1 of int32.
 Tensor conv(const Tensor& x, const Tensor& w, const ConvOptions& options = {});
 
@@ -118,7 +119,7 @@ struct ConvTransposeOptions {
   bool channels_last = false;
 };
 /// The transpose of conv with the same w and options, as a linear function of x.
-/// Its result has the shape of that conv's input. So w is [channels, out / groups, windows...],
+/// The result has the shape of that conv's input. So w is [channels, out / groups, windows...],
 /// or with channels_last [windows..., out / groups, channels], where x has `channels` channels.
 ///
 /// Each length of the result is (length - 1) * stride - padding before and after + dilation *

@@ -1,4 +1,4 @@
-// Functions that make tensors from data or from a rule.
+// Functions that make tensors from host data, or by a formula, such as full, arange and eye.
 #pragma once
 
 #include <initializer_list>
@@ -65,8 +65,9 @@ Tensor from(const std::vector<bool>& values, Device device = cpu);
 
 Tensor zeros(const Shape& shape, Dtype dtype = default_dtype(), Device device = cpu);
 Tensor ones(const Shape& shape, Dtype dtype = default_dtype(), Device device = cpu);
-/// A tensor whose elements are all `value`. Without a dtype, the result has the dtype of the number
-/// alone: default_dtype(), int32 (int64, uint64) or bool.
+/// A tensor whose elements are all `value`. Without a dtype, the result has the dtype of the C++
+/// number: default_dtype() for floats, int32 for integers (int64 or uint64 if int32 is too small),
+/// bool for bools.
 Tensor full(const Shape& shape, Scalar value);
 Tensor full(const Shape& shape, Scalar value, Dtype dtype, Device device = cpu);
 Tensor zeros_like(const Tensor& x);

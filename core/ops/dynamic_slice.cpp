@@ -59,7 +59,7 @@ void infer_dynamic_update_slice(const Call& call, SmallVector<Abstract, 1>& outp
   outputs.push_back({x.shape(), x.dtype()});
 }
 
-// The cotangent of the slice goes to the slice's place in x, and the rest is zero.
+// The cotangent of x is the cotangent of the slice at the slice's position, and 0 elsewhere.
 Tensor vjp_dynamic_slice(const VjpContext& c, int) {
   return updated_at(c.zeros(0), c.ct(), c.in(1), AttributesPtr(c.attributes));
 }

@@ -5,7 +5,7 @@
 // the buffer of a temporary. Results are contiguous.
 //
 // Unary functions of floats convert integers to default_dtype(), which is float32. If all arguments
-// are C++ numbers, a name that <cmath> also has keeps its meaning there: sin(0.5) is a double.
+// are C++ numbers, a function that <cmath> also has is the one of <cmath>: sin(0.5) is a double.
 #pragma once
 
 #include <cmath>
@@ -108,8 +108,7 @@ Tensor copysign(Operand x, Operand y);
 /// The number of the common dtype that follows x in the direction of y; y where both are equal.
 /// The derivative is 0, as in JAX.
 Tensor nextafter(Operand x, Operand y);
-/// x log(y), and 0 where x is 0 and y is not NaN. The values and derivatives are those
-/// of scipy.special.xlogy.
+/// x log(y), and 0 where x is 0 and y is not NaN, as scipy.special.xlogy.
 Tensor xlogy(Operand x, Operand y);
 Tensor xlog1py(Operand x, Operand y);  ///< x log1p(y), and 0 where x is 0 and y is not NaN
 /// The Hurwitz zeta function, the sum of (q + k)^-s over the integers k >= 0.
@@ -124,9 +123,9 @@ Tensor scale(Operand a, Operand b);
 /// without an inverse that could overflow or lose digits.
 Tensor scale_by_inverse(Operand a, Operand b);
 
-// The functions below are factors in the derivatives of the functions above. Each is accurate
+// The next functions are factors in the derivatives of the functions above. Each is accurate
 // wherever its result is a normal number. Their own derivatives are made of the same functions,
-// so these are accurate too.
+// and so are accurate too.
 
 Tensor sech_squared(Tensor x);      ///< 1 / cosh(x)^2, the derivative of tanh
 Tensor logistic_density(Tensor x);  ///< e^-x / (1 + e^-x)^2, the derivative of sigmoid
@@ -218,7 +217,7 @@ inline Tensor operator~(Tensor x) { return bitwise_invert(std::move(x)); }
 /// For C++'s operator with short circuit write bool(all(a)) && bool(all(b)).
 inline Tensor operator&&(Tensor a, Tensor b) { return logical_and(std::move(a), std::move(b)); }
 inline Tensor operator||(Tensor a, Tensor b) { return logical_or(std::move(a), std::move(b)); }
-/// Assigns a + b to a. Other handles that share the old value of a keep it.
+/// Assigns a + b to the variable a. Other tensors that share the old value of a keep it.
 Tensor& operator+=(Tensor& a, Operand b);
 Tensor& operator-=(Tensor& a, Operand b);
 Tensor& operator*=(Tensor& a, Operand b);

@@ -41,7 +41,7 @@
 
 namespace stave_detail {
 
-/// The dtypes that an operation computes on. For `floats`, integers become float32.
+/// The dtypes that an operation computes on. For `floats`, integers become default_dtype().
 /// For `numbers` and `integers`, bool becomes int32. For `bools`, everything becomes bool.
 /// `integers` and `bits` reject floats; `bits` takes bool as it is.
 enum class Operands { floats, numbers, any, bools, integers, bits };
@@ -60,8 +60,8 @@ constexpr bool admits(Operands in) {
   return true;
 }
 enum class Result { same, boolean };
-/// The cost of an element. All kinds but `arithmetic` take several times as long as the memory
-/// access. Results of a `function` may differ between libraries in the last digits.
+/// The cost of computing one element. All kinds but `arithmetic` take several times as long as the
+/// memory access. Results of a `function` may differ between libraries in the last digits.
 enum class Work { arithmetic, remainder, function };
 
 #define STAVE_VALUE(...) \
@@ -169,9 +169,10 @@ struct Tan : FloatFunction {
   STAVE_VALUE(T x) { return tan(x); }
   STAVE_PARTIAL(partial0, const X&, const X& y) { return 1 + square(y); }
 };
-/// Returns `value` with the derivatives of `like`, which differs from it by a constant. A product
-/// of factors keeps digits that the equal difference loses, but the derivative of the product would
-/// again be a difference. So the product gives the value and the difference gives the derivative.
+/// Returns `value` with the derivatives of `like`, which differs from `value` by a constant. For
+/// example (1 - x) (1 + x) keeps digits that 1 - x^2 loses, but its derivative would be a
+/// difference that loses digits again. So the product gives the value, and -x^2 gives the
+/// derivative.
 template <class X>
 constexpr X with_derivative_of(const X& like, const X& value) {
   return stop_gradient(value) + (like - stop_gradient(like));
@@ -290,7 +291,8 @@ struct Softplus : FloatFunction {
   STAVE_VALUE(T x) { return select(x < T(0), T(0), x) + log1p(exp(-abs(x))); }
   STAVE_PARTIAL(partial0, const X& x, const X&) { return sigmoid(x); }
 };
-/// x times a `part` that falls to 0 faster than x grows, also at -inf.
+/// Returns x times `part`, and -0 where `part` is 0, even for x = -inf: as x goes to -inf, `part`
+/// falls to 0 faster than x grows.
 template <class T>
 STAVE_HOST_DEVICE T share_of(T x, T part) {
   return select(part == T(0), T(-0.0), x * part);
@@ -303,7 +305,8 @@ struct Silu : FloatFunction {
     T e = exp(select(far, x + T(64), -abs(x))), unit = select(far, T(1.603810890548638e-28), T(1));
     return share_of(x, select(x < T(0), e, T(1)) / (T(1) + e * unit)) * unit;
   }
-  // s(x) + x s(x) s(-x). `scale` drops an infinite x where the density is 0.
+  // sigmoid(x) + x sigmoid(x) sigmoid(-x). `scale` gives 0 where x is infinite, since the density
+  // is 0 there.
   STAVE_PARTIAL(partial0, const X& x, const X&) { return sigmoid(x) + scale(x, logistic_density(x)); }
 };
 /// x Phi(x), with Phi(x) = erfc(-x / sqrt(2)) / 2 of the standard normal distribution.
@@ -384,7 +387,7 @@ struct Multiply : Numbers {
 /// product, so that no NaN or infinity leaks from a branch that was not taken. It is bilinear,
 /// so its derivatives are again this product.
 struct Scale : Numbers {
-  // One product under a mask.
+  // One multiplication and one selection by a mask.
   STAVE_VALUE(T a, T b) { return select((a != T(0)) & (b != T(0)), a * b, T(0)); }
   STAVE_PARTIAL(partial0, const X&, const X& b, const X&) { return b; }
   STAVE_PARTIAL(partial1, const X& a, const X&, const X&) { return a; }
@@ -419,7 +422,7 @@ struct FloorDivide : Elementwise<Operands::numbers, Work::remainder, Result::sam
   STAVE_VALUE(T a, T b) { return floor_divide(a, b); }
 };
 struct Remainder : Elementwise<Operands::numbers, Work::remainder> {
-  // The sign of b, as Python's %; an integer modulo 0 is 0.
+  // The result has the sign of b, as Python's %. An integer modulo 0 is 0.
   STAVE_VALUE(T a, T b) { return remainder(a, b); }
   STAVE_PARTIAL(tangent0, const X& da) { return da; }
   STAVE_PARTIAL(partial1, const X& a, const X& b, const X&) { return -floor(a / b); }
@@ -454,7 +457,8 @@ struct OverSquaredRadius : Floats {
     return select((larger == T(0)) | isinf(larger), T(0), a / (a * a + b * b) / larger);
   }
   STAVE_PARTIAL(times0, const X& factor, const X& x, const X& y, const X& u) {
-    // The derivative of (v - u) (v + u) would be a difference that cancels.
+    // Two terms instead of (v - u) (v + u), whose derivative would be a difference that loses
+    // digits.
     const X v = over_squared_radius(y, x);
     return scale(scale(factor, v), v) - scale(scale(factor, u), u);
   }
@@ -468,8 +472,8 @@ struct Atan2 : FloatFunction {
   STAVE_PARTIAL(partial0, const X& y, const X& x, const X&) { return over_squared_radius(x, y); }
   STAVE_PARTIAL(partial1, const X& y, const X& x, const X&) { return -over_squared_radius(y, x); }
 };
-/// 1 where `wins` is true, 1/2 where `ties` is true, else 0: operands that tie
-/// share the derivative equally.
+/// Returns an operand's share of the derivative of maximum or minimum: 1 where the operand is the
+/// result (`wins`), 1/2 where both operands are equal (`ties`), else 0.
 template <class X>
 constexpr X share(const X& wins, const X& ties, const X& like) {
   return where(ties, 0.5, astype(wins, like.dtype()));
@@ -552,7 +556,7 @@ struct Zeta : FloatFunction {
 };
 struct Copysign : Floats {
   STAVE_VALUE(T x, T y) { return copysign(x, y); }
-  // 0 at 0, as for |x|
+  // The derivative is 0 at x = 0, as for |x|.
   STAVE_PARTIAL(partial0, const X& x, const X& y, const X&) { return sign(x) * copysign(1, y); }
   STAVE_PARTIAL(partial1, const X&, const X& y, const X&) { return scale(y, 0); }  // 0
 };
@@ -595,8 +599,8 @@ struct BitwiseOr : Bitwise {
 struct BitwiseXor : Bitwise {
   STAVE_VALUE(T a, T b) { return a ^ b; }
 };
-// A shift by at least as many places as there are bits leaves only copies of the sign.
-// A negative number of places, read as unsigned, counts as such a shift.
+// A shift by at least as many places as the type has bits leaves only copies of the sign.
+// A negative number of places, read as unsigned, is such a shift.
 struct BitwiseLeftShift : Shift {
   STAVE_VALUE(T a, T places) { return shifted_left(a, places); }
 };

@@ -26,8 +26,8 @@ inline void check_given(std::span<const Tensor> xs, const char* function) {
   for (std::size_t i = 0; i < xs.size(); ++i) given(xs[i], function, i);
 }
 
-/// Returns the number converted to `dtype`: an integer for integer dtypes, a bool for bool,
-/// which accepts every number. Throws DtypeError if an integer dtype cannot hold the number.
+/// Returns the number converted to `dtype`. Every number converts to bool. Throws DtypeError if an
+/// integer dtype cannot hold the number.
 Scalar held(Scalar value, Dtype dtype);
 /// Writes the number as one element of `dtype`. Throws DtypeError if that dtype cannot hold it.
 void write_number(void* to, Scalar value, Dtype dtype);
@@ -40,20 +40,20 @@ Tensor constant(Scalar value, Dtype dtype, const Shape& shape, Device device);
 /// to `device`.
 Tensor as_tensor(Operand&& x, Dtype dtype, const Shape* shape, Device device);
 
-/// Returns another view of x's storage, which is a node of its own without notes.
-/// This is not an operation.
+/// Returns another view of x's storage: a new node, without notes. This is not an operation, so
+/// handlers do not see it.
 Tensor view_of(const Tensor& x, Shape shape, Strides strides, Index offset);
 inline Tensor view_of(const Tensor& x) { return view_of(x, x.shape(), x.strides(), x.node().offset); }
 
-/// Returns x broadcast to a shape that x is known to broadcast to. Performs broadcast_to if a
-/// handler could see it; else makes the view without an operation.
+/// Returns x broadcast to `shape`, to which x must be known to broadcast. Performs the operation
+/// broadcast_to if a handler is installed that could see it; else only makes a view.
 Tensor broadcast_quietly(const Tensor& x, const Shape& shape);
 
-/// Returns the shape of a reduction's result. Throws the same errors as the operation.
+/// Returns the shape of a reduction's result. Throws the errors that the reduction would throw.
 Shape infer_reduced(const Op& op, const Shape& shape, const ReduceAttributes& reduce);
 
-/// Converts integers to the dtype in which they are summed: those of less than 32 bits to int32
-/// or uint32, bool to int32.
+/// Returns x in the dtype in which its elements are summed: integers of less than 32 bits become
+/// int32 or uint32, and bool becomes int32.
 Tensor widened(const Tensor& x);
 
 /// Returns the dtype in which elements of `dtype` are multiplied and added by * and +.
@@ -88,7 +88,7 @@ Tensor in_floats(F f, const T&... xs) {
 
 /// Returns the dtype of positions up to `count`: int32, or int64 if int32 is too small.
 inline Dtype positions_dtype(Index count) { return count > (std::numeric_limits<std::int32_t>::max)() ? int64 : int32; }
-/// Converts indices of any integer dtype to int32 or int64. A uint64 that int64 cannot hold becomes
+/// Returns indices of any integer dtype as int32 or int64. A uint64 that int64 cannot hold becomes
 /// an index that is out of range. Throws DtypeError for other dtypes.
 Tensor as_indices(const Tensor& indices, const char* operation);
 /// Throws DtypeError for indices that are neither int32 nor int64.

@@ -1,9 +1,9 @@
-// Layout operations: their records, with shape inference, derivatives, batching,
-// and the views that make them free of cost. The functions of layout.h are in layout_functions.cpp
+// The records of layout operations: shape inference, derivatives, batching, and the views by which
+// most of them copy nothing. The functions of layout.h are in layout_functions.cpp
 // and rearrange.cpp, basic indexing is in basic_index.cpp.
 //
-// All operations are linear (pad up to its constant), and come in pairs of transposes: slice
-// and pad, broadcast_to and sum, a permutation and its inverse.
+// All operations are linear, except that pad adds a constant. They come in pairs of transposes:
+// slice and pad, broadcast_to and sum, a permutation and its inverse.
 
 #include <stave/core/ops/layout.h>
 
@@ -56,7 +56,7 @@ void infer_reshape(const Call& call, SmallVector<Abstract, 1>& outputs) {
 std::optional<Strides> reshaped_strides(const Shape& shape, const Strides& strides, const Shape& target) {
   if (target.elements() == 0 || shape.empty()) return contiguous_strides(target);
   Strides result = repeated(target.rank(), 0);
-  std::size_t next = target.size();  // New axes from here on are done.
+  std::size_t next = target.size();  // the new axes from this one on have strides already
   Index base = strides.back();       // the stride of the chunk's innermost axis
   Index chunk = 1, tiled = 1;        // elements of the chunk, and of the new axes that tile it
   for (std::size_t axis = shape.size(); axis-- > 0;) {
@@ -123,7 +123,7 @@ void infer_broadcast_to(const Call& call, SmallVector<Abstract, 1>& outputs) {
   outputs.push_back({to, x.dtype()});
 }
 
-// An axis that repeats has stride 0.
+// Returns a view in which an axis that repeats has stride 0.
 Tensor broadcast_view(const Tensor& x, const Shape& to) {
   const Node& from = x.node();
   const std::size_t extra = to.size() - from.shape.size();

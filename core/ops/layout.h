@@ -11,7 +11,7 @@
 #include <stave/core/tensor/tensor.h>
 
 namespace stave_detail {
-/// Throws ShapeError unless unstack<n> finds n entries.
+/// Throws ShapeError unless `found`, the length of the axis, is the n of unstack<n>.
 void check_entries(const stave::Tensor& x, stave::Index axis, std::size_t found, std::size_t n);
 }  // namespace stave_detail
 
@@ -40,7 +40,7 @@ inline Tensor::Slice slice(SliceBound start, SliceBound stop, SliceBound step = 
 
 /// The elements of x in row-major order in another shape; one length may be -1 and is inferred.
 Tensor reshape(const Tensor& x, const Shape& shape);
-/// x with its axes permuted: axis i of the result is axis axes[i] of x.
+/// Returns x with its axes permuted: axis i of the result is axis axes[i] of x.
 Tensor permute_dims(const Tensor& x, const Shape& axes);
 /// x with its axes in reverse order.
 Tensor transpose(const Tensor& x);
@@ -59,7 +59,8 @@ Tensor broadcast_to(const Tensor& x, const Shape& shape);
 /// x with the order of its elements reversed along axes, by default along all.
 Tensor flip(const Tensor& x);
 Tensor flip(const Tensor& x, const Axes& axes);
-/// x[..., i, i + offset] along a new last axis, for the matrices that two axes of x form.
+/// The diagonals x[..., i, i + offset] of the matrices that two axes of x form, along a new last
+/// axis.
 /// The result is a view if these matrices are contiguous.
 Tensor diagonal(const Tensor& x, Index offset = 0, Index axis1 = -2, Index axis2 = -1);
 /// For a vector, the matrix that has it on the k-th diagonal above the main one and zeros
@@ -96,11 +97,12 @@ std::array<Tensor, n> unstack(const Tensor& x, Index axis = 0) {
 /// whether neighbours differ.
 Tensor diff(const Tensor& x, Index n = 1, Index axis = -1);
 /// x with its entries moved by `shift` places along an axis; entries pushed out at one end enter
-/// at the other. Without an axis, the flattened tensor is rolled. One shift may serve several axes.
+/// at the other. Without an axis, the flattened tensor is rolled. A single shift applies to all
+/// given axes.
 Tensor roll(const Tensor& x, Index shift);
 Tensor roll(const Tensor& x, const Shape& shifts, const Shape& axes);
-/// x repeated as one block, counts[axis] times along each axis. The shorter of x's shape and
-/// `counts` is padded with ones in front.
+/// x repeated as a whole, counts[axis] times along each axis, as NumPy's tile. The shorter of x's
+/// shape and `counts` is padded with ones in front.
 Tensor tile(const Tensor& x, const Shape& counts);
 /// x with entry i repeated counts[i] times along an axis; a single count applies to all entries.
 /// Without an axis, the entries are those of the flattened tensor.

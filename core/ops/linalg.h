@@ -104,7 +104,8 @@ std::tuple<Tensor, Tensor, Tensor> lu_factor(const Tensor& a);
 
 struct QrOptions {
   [[no_unique_address]] ByName by_name{};
-  /// q [..., m, m] and r [..., m, n], else only min(m, n) columns of q and rows of r.
+  /// True: returns q [..., m, m] and r [..., m, n]. False: returns only min(m, n) columns of q and
+  /// rows of r.
   bool complete = false;
 };
 /// q with orthonormal columns and upper triangular r, where a = q r. Signs are those of LAPACK.
@@ -133,7 +134,8 @@ Tensor eigvalsh(const Tensor& a);
 
 struct SvdOptions {
   [[no_unique_address]] ByName by_name{};
-  /// u [..., m, m] and vh [..., n, n], else only min(m, n) columns of u and rows of vh.
+  /// True: returns u [..., m, m] and vh [..., n, n]. False: returns only min(m, n) columns of u and
+  /// rows of vh.
   bool full_matrices = true;
 };
 /// u, s, vh with a = u diag(s) vh. The columns of u and the rows of vh are orthonormal,
@@ -147,8 +149,8 @@ Tensor svdvals(const Tensor& a);
 
 // ---- numbers --------------------------------------------------------------------------------
 
-/// The determinant. Its gradient is the matrix of cofactors, for derivatives of any order
-/// and for singular matrices of any rank.
+/// The determinant. Its gradient is the matrix of cofactors, which exists for singular matrices of
+/// any rank, and has derivatives of any order.
 Tensor det(const Tensor& a);
 /// The sign of the determinant and the logarithm of its absolute value. For a singular matrix they
 /// are 0 and -infinity, and derivatives throw LinalgError.

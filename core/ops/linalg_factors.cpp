@@ -163,7 +163,7 @@ constinit const Op op_lu{
 
 namespace {
 
-// The p x p matrix whose first columns are x's strictly lower triangle, minus its transpose.
+// Returns t - t^T for the p x p matrix t whose first columns are x's strictly lower triangle.
 Tensor skew(const Tensor& x, Index p) {
   const Tensor lower = tril(x, -1);
   if (x.shape(-1) == p) return lower - transposed(lower);
@@ -172,7 +172,7 @@ Tensor skew(const Tensor& x, Index p) {
   return wide - transposed(wide);
 }
 
-// x r^-1, with the square matrix of r's first rows.
+// Returns x r^-1, where only r's first rows are used, which form a square matrix.
 Tensor over_triangle(const Tensor& x, const Tensor& r) {
   return transposed(triangular_solve(rows(r, 0, r.shape(-1)), transposed(x), {.transpose = true}));
 }
@@ -300,7 +300,10 @@ struct Gaps {
   }
 };
 
-// dx of x = [x1 x2], orthogonal: dx1 = x1 turn + away, dx2 = -x1 away^T x2.
+// Returns the derivative of an orthogonal x = [x1 x2], where x1 are the first columns. `turn` is
+// the part of dx1 within the span of x1, and `away` the part outside it:
+//   dx1 = x1 turn + away
+//   dx2 = -x1 away^T x2
 Tensor turned(const Tensor& x, const Tensor& turn, const Tensor& away) {
   const Index k = turn.shape(-1), beyond = x.shape(-1) - k;
   const Tensor x1 = columns(x, 0, k), dx1 = away.defined() ? matmul(x1, turn) + away : matmul(x1, turn);
@@ -327,7 +330,8 @@ Outputs jvp_svd(const JvpContext& c) {
   return {turned(u, even + odd, away_u), diagonal(p), transposed(turned(v, even - odd, away_v))};
 }
 
-// The cotangent of `away` in turned(), without its part within the span of x1.
+// Returns the cotangent of `away` in turned(x, turn, away), projected onto the complement of the
+// span of x1.
 Tensor ct_of_away(const Tensor& x, Index k, const Tensor& ct) {
   const Tensor x1 = columns(x, 0, k), ct1 = columns(ct, 0, k);
   const Tensor outside = ct1 - matmul(x1, matmul(transposed(x1), ct1));

@@ -26,11 +26,14 @@ inline Shape stacked(Shape stack, std::initializer_list<Index> lengths) {
   return stack;
 }
 
-/// Returns input i of the call, which must be matrices of float32 or float64; for `infer`.
+/// Returns input i of the call. Throws unless it is a stack of matrices of float32 or float64.
+/// Shape inference calls it.
 const Tensor& matrices(const Call& call, std::size_t i);
-/// Returns input i of the call, which must be square matrices of float32 or float64.
+/// Returns input i of the call. Throws unless it is a stack of square matrices of float32 or
+/// float64.
 const Tensor& square_matrices(const Call& call, std::size_t i);
-/// Returns b of a system a x = b, which must have the rows, the stack and the dtype of a.
+/// Returns b of the system a x = b. Throws unless b has the number of rows, the leading axes and
+/// the dtype of a.
 const Tensor& right_sides(const Call& call);
 
 inline Tensor transposed(const Tensor& x) { return matrix_transpose(x); }
@@ -42,17 +45,19 @@ Tensor as_diagonal(const Tensor& v);
 /// The columns first, ..., first + count - 1 of x.
 inline Tensor columns(const Tensor& x, Index first, Index count) { return entries(x, x.rank() - 1, first, count); }
 inline Tensor rows(const Tensor& x, Index first, Index count) { return entries(x, x.rank() - 2, first, count); }
-/// Returns x, or zeros like y if x is empty, for the cotangent of one of several outputs.
+/// Returns x, or zeros like y if x is undefined. An output that is not used has an undefined
+/// cotangent x.
 inline Tensor or_zeros(const Tensor& x, const Tensor& y) { return x.defined() ? x : zeros_like(y); }
 
 /// 1 / x, and 0 where |x| is at most `least`.
 Tensor inverse_above(const Tensor& x, const Tensor& least);
-/// The rounding error of differences of `values`: `length` epsilons of the largest |value|,
-/// with an axis of length 1.
+/// Returns a bound of the rounding error of differences of `values` along their last axis, which
+/// keeps length 1: `length` epsilons of the largest |value|.
 Tensor rounding_of(const Tensor& values, Index length);
 
-/// Moves lanes into the columns of right sides, for a system with one matrix, and back:
-///   lanes_as_columns: [lanes, ..., n, k] -> [..., n, lanes k]
+/// Moves lanes into the columns of right sides, for a system with one matrix for all lanes:
+///   lanes_as_columns: [lanes, ..., n, k] -> [..., n, lanes * k]
+/// columns_as_lanes moves them back.
 Tensor lanes_as_columns(const Tensor& b);
 Tensor columns_as_lanes(const Tensor& x, Index lanes);
 

@@ -27,16 +27,16 @@ struct CrossEntropyOptions {
   Index axis = -1;  ///< the axis of the classes
   /// The fraction of each label that is spread evenly over all classes.
   double label_smoothing = 0;
-  std::optional<Index> ignored{};  ///< an integer label whose examples do not count
-  /// [classes]: the weight of the label's class, or of each class for probabilities.
+  std::optional<Index> ignored{};  ///< examples with this integer label contribute nothing
+  /// The weight of each class: [classes].
   Tensor weights{};
   Reduction reduction = Reduction::mean;
 };
 /// -log softmax(logits)[label], for logits with an axis of classes. Labels are either integers,
 /// of the logits' shape without that axis, or floats of the whole shape, which are a probability
 /// for each class. With integer labels the mean is weighted by the weights of the labels that
-/// count; it is 0 if none counts. With probabilities it is over all examples. This is PyTorch's
-/// cross_entropy, except for `axis`, and for the NaN that PyTorch returns if no label counts.
+/// are not ignored; it is 0 if all are. With probabilities it is over all examples. This is
+/// PyTorch's cross_entropy, except for `axis`, and that PyTorch returns NaN if all are ignored.
 ///
 /// A logit of -inf masks a class: the class has no derivative and contributes nothing
 /// if its probability is 0. With label_smoothing, which gives each class some probability, the loss
@@ -46,8 +46,8 @@ Tensor cross_entropy(const Tensor& logits, const Tensor& labels, CrossEntropyOpt
 struct NllOptions {
   [[no_unique_address]] ByName by_name{};
   Index axis = -1;                 ///< the axis of the classes
-  std::optional<Index> ignored{};  ///< a label whose examples do not count
-  Tensor weights{};                ///< [classes]
+  std::optional<Index> ignored{};  ///< examples with this label contribute nothing
+  Tensor weights{};                ///< the weight of each class: [classes]
   Reduction reduction = Reduction::mean;
 };
 /// -log_probabilities[label], for integer labels: cross_entropy of the results of log_softmax.
@@ -106,7 +106,7 @@ Tensor kl_divergence(const Tensor& log_predictions, const Tensor& targets, KlDiv
 struct CosineSimilarityOptions {
   [[no_unique_address]] ByName by_name{};
   Index axis = -1;
-  double epsilon = 1e-8;  ///< the least value by which a vector's norm is divided
+  double epsilon = 1e-8;  ///< a vector is divided by its norm, or by epsilon if that is larger
 };
 /// sum(a b) / (norm(a) norm(b)) along an axis: the cosine of the angle between vectors, 0 if one
 /// of them is 0. The operands broadcast. This is PyTorch's cosine_similarity.

@@ -1,5 +1,5 @@
 // Declarations for handlers that answer collectives (collective.h): the attributes of collectives,
-// and communicators.
+// and communicators, which exchange data between processes.
 #pragma once
 
 #include <string>
@@ -12,9 +12,9 @@ namespace stave {
 
 struct CollectiveAttributes;
 
-/// Exchanges data between places that are not in this process. A collective that carries a
-/// communicator is performed outside all handlers. This holds in derivatives too, regardless of
-/// where the handler that bound it was installed.
+/// Exchanges data between the places of an axis that are separate processes. A collective with a
+/// communicator in its attributes is performed outside all handlers. This holds for derivatives
+/// too, regardless of where the handler that set the communicator was installed.
 class Communicator : public RefCounted {
  public:
   virtual ~Communicator() = default;
@@ -35,7 +35,7 @@ struct CollectiveAttributes final : ValueAttributes<CollectiveAttributes, Placed
   std::string axis_name;
   Index size;
   Pairs pairs = {};              // for ppermute
-  CommunicatorPtr by = nullptr;  // null: the handler that has the axis answers
+  CommunicatorPtr by = nullptr;  // null: the handler that has the axis answers the collective
 
   CollectiveAttributes(std::string axis_name, Index size, Device device = cpu)
       : ValueAttributes(device), axis_name(std::move(axis_name)), size(size) {}
@@ -58,8 +58,8 @@ extern const Op op_psum, op_pmax, op_pmin, op_all_gather, op_reduce_scatter, op_
 /// null if the call is not such a collective.
 const CollectiveAttributes* unbound_collective(const Op& op, const Attributes* attributes) noexcept;
 
-/// The result of a collective in all places, given x of all places along axis 0. If `same` is true,
-/// the result is the same in all places and has no axis of places.
+/// The results of a collective for all places, as vmap computes them. Axis 0 has one entry per
+/// place, except if `same` is true: then the result is the same in all places and lacks that axis.
 struct OfAllPlaces {
   Tensor result;
   bool same;

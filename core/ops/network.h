@@ -1,4 +1,4 @@
-// Layers of networks that look up or drop values. They are composed of other operations.
+// Layers of neural networks: embedding and dropout. They are composed of other operations.
 #pragma once
 
 #include <optional>
@@ -11,7 +11,7 @@ namespace stave {
 
 struct EmbeddingOptions {
   [[no_unique_address]] ByName by_name{};
-  std::optional<Index> padding{};  ///< a row that is a constant to derivatives
+  std::optional<Index> padding{};  ///< a row of the table that gets no gradient
 };
 /// The rows `ids` of a table [rows, ...]: table[ids], of shape ids.shape + table.shape[1:]. The ids
 /// may have any integer dtype. An id outside [0, rows), negative ones included, throws IndexError.

@@ -30,8 +30,8 @@ Shape lengths_of(const Shape& shape, const Shape& axes) {
   return lengths;
 }
 
-// Returns a parameter, whose shape is the lengths of `axes`, in a shape that broadcasts with an x
-// of this shape. An undefined parameter stays undefined.
+// Returns a parameter (a weight or a bias) in a shape that broadcasts with an x of shape `shape`.
+// The parameter's own shape must be the lengths of `axes`. An undefined parameter stays undefined.
 Tensor beside(const Tensor& parameter, const Shape& shape, const Shape& axes, const char* function, const char* name) {
   if (!parameter.defined()) return parameter;
   if (const Shape lengths = lengths_of(shape, axes); parameter.shape() != lengths)
@@ -50,16 +50,17 @@ Tensor affine(Tensor y, const Tensor& weight, const Tensor& bias) {
   return y;
 }
 
-// sqrt(mean_square + epsilon), and 1 where that is 0. A value that would be divided by the root 0
-// is 0 and stays 0, so its derivative is finite even without epsilon.
+// Returns sqrt(mean_square + epsilon), or 1 where this root is 0. There all values that the caller
+// divides by the root are 0. So the quotients are 0, and derivatives are finite even without
+// epsilon.
 Tensor root(const Tensor& mean_square, const Operand& epsilon) {
   const Tensor sum = mean_square + epsilon;
   return sqrt(where(sum == 0, 1, sum));
 }
 
-// x divided by the root of its mean square plus epsilon. The unit is chosen such that squares
-// neither overflow nor underflow, and that epsilon does not overflow. If epsilon is denormal
-// in this unit, it is negligible beside the squares.
+// x divided by sqrt(mean(x^2) + epsilon). x is first divided by a unit (unit.h), so that squares
+// neither overflow nor underflow and epsilon does not overflow. If epsilon is denormal in this
+// unit, it is negligible beside the squares.
 struct Scaled {
   Tensor unit, values, mean_square, root;
 
@@ -76,7 +77,7 @@ Tensor standardized(const Tensor& x, const Shape& axes, double epsilon) {
 
 // ---- layer_norm of rows ---------------------------------------------------------------------
 
-// Sums over all axes but the last one and the first `kept` ones.
+// Returns x summed over all axes but the last one and the first `kept` ones.
 Tensor over_rows(const Tensor& x, int kept = 0) {
   Shape axes;
   for (int axis = kept; axis + 1 < x.rank(); ++axis) axes.push_back(axis);
@@ -84,10 +85,11 @@ Tensor over_rows(const Tensor& x, int kept = 0) {
 }
 Tensor row_mean(const Tensor& x) { return mean(x, -1, keepdims); }
 
-// The derivatives of normalised rows. h = (x - mean) r are the rows, and r is 1 / root. With
+// The derivatives of normalised rows h = (x - mean) r, where r is 1 / sqrt(variance + epsilon).
+// With
 //   D(u) = r (u - mean(u) - h mean(h u)),
-// dh = D(dx). D is symmetric, so cotangents are mapped by D too. The derivative of D(u) by x
-// in a direction d is
+// dh = D(dx). D is symmetric, so D also maps the cotangent of h to that of x. The derivative of
+// D(u) by x in a direction d is
 //   B(u, d) = -r (mean(h d) D(u) + mean(h u) D(d) + h mean(d D(u))).
 // sum(a B(u, d)) is symmetric in a, u and d.
 struct NormalRows {
@@ -148,7 +150,7 @@ Outputs jvp_layer_norm(const JvpContext& c) {
   return dy;
 }
 
-// If only x has lanes, the lanes are rows.
+// If only x has lanes, the rows of all lanes are normalised together.
 Outputs batch_layer_norm(const BatchContext& c) {
   if (!c.batched[1] && !c.batched[2]) return rows_normalized(c.in(0), c.in(1), c.in(2), c.attributes());
   const Tensor x = c.batched_in(0), h = rows_normalized(x, ones_of(x), zeros_of(x), c.attributes());
@@ -156,7 +158,7 @@ Outputs batch_layer_norm(const BatchContext& c) {
   return h * beside(1) + beside(2);
 }
 
-// Each lane sums its own rows for the gradients of weight and bias.
+// The gradients of weight and bias are sums over rows, which each lane computes for itself.
 Outputs batch_layer_norm_gradient(const BatchContext& c) {
   const Tensor x = c.batched_in(0), ct = c.batched_in(2);
   const Tensor h = rows_normalized(x, ones_of(x), zeros_of(x), c.attributes());
@@ -317,7 +319,7 @@ Tensor group_norm(const Tensor& x, Index groups, GroupNormOptions options) {
 
 namespace {
 
-// normalized(x), multiplied by the weight and shifted by the bias of each channel.
+// Returns normalized(x), multiplied by the weight and shifted by the bias of each channel.
 // The result is rounded once to the common dtype of x, weight and bias.
 template <class F>
 Tensor by_channel(const Tensor& x, int axis, const BatchNormOptions& options, const char* function, F normalized) {

@@ -19,8 +19,8 @@ struct DigammaDouble {
       0.060135621060196744,   -0.2118137106407303,     0.9510558760318328};
   // root + root_rest is the positive root of digamma.
   double root = 0x1.762d86356be3fp+0, root_rest = 0x1.b86a722197829p-54;
-  // B_2k / 2k for k = 8, ..., 1: digamma(x) is log x - 1 / (2 x) - the sum of these / x^2k
-  // (Abramowitz and Stegun 6.3.18).
+  // B_2k / 2k for k = 8, ..., 1, where B_n are the Bernoulli numbers: digamma(x) is
+  // log x - 1 / (2 x) - the sum of B_2k / (2k x^2k) over k (Abramowitz and Stegun 6.3.18).
   double tail[8] = {-0.44325980392156862745,   0.083333333333333333333,   -0.021092796092796092796,
                     0.0075757575757575757576,  -0.0041666666666666666667, 0.003968253968253968254,
                     -0.0083333333333333333333, 0.083333333333333333333};
@@ -59,7 +59,7 @@ STAVE_HOST_DEVICE T digamma_of(T x) {
 
 struct ZetaDouble {
   static constexpr int terms = 10;
-  // B_2k / (2 k)! for k = 9, ..., 1
+  // B_2k / (2 k)! for k = 9, ..., 1, where B_n are the Bernoulli numbers.
   double tail[9] = {8.5860620562778445641e-15,  -3.3896802963225828668e-13, 1.3382536530684678833e-11,
                     -5.2841901386874931848e-10, 2.0876756987868098979e-8,   -8.2671957671957671958e-7,
                     3.3068783068783068783e-5,   -0.0013888888888888888889,  0.083333333333333333333};

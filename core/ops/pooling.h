@@ -14,7 +14,7 @@ namespace stave {
 
 struct PoolOptions {
   [[no_unique_address]] ByName by_name{};
-  PerAxis stride = {};  // empty: the window
+  PerAxis stride = {};  // empty: the lengths of the window
   Padding padding = 0;
   PerAxis dilation = 1;
   bool channels_last = false;  // whether x is [batch..., lengths..., channels]
@@ -25,10 +25,10 @@ Tensor sum_pool(const Tensor& x, const PerAxis& window, const PoolOptions& optio
 
 struct AvgPoolOptions {
   [[no_unique_address]] ByName by_name{};
-  PerAxis stride = {};  // empty: the window
+  PerAxis stride = {};  // empty: the lengths of the window
   Padding padding = 0;
   PerAxis dilation = 1;
-  bool count_include_pad = true;  // if false, the mean is over x's own elements
+  bool count_include_pad = true;  // if false, elements of the padding do not count for the mean
   bool channels_last = false;
 };
 /// The mean of each window, in floats. Throws ShapeError if the window does not fit,
@@ -41,8 +41,8 @@ Tensor avg_pool(const Tensor& x, const PerAxis& window, const AvgPoolOptions& op
 /// never chosen: throws ShapeError if the window does not fit or contains no element of x.
 Tensor argmax_pool(const Tensor& x, const PerAxis& window, const PoolOptions& options = {});
 /// The largest element of each window: the element at the position that argmax_pool returns.
-/// So the derivative goes to the first of equal elements, where `max` shares it. The reasons are
-/// that windows overlap, and that networks were trained with this derivative. This is
+/// So the derivative goes to the first of equal elements, while `max` shares it among them. The
+/// reasons are that windows overlap, and that networks were trained with this derivative. This is
 /// torch.nn.functional.max_pool2d. Derivatives of any order are computed by gather and scatter_add.
 Tensor max_pool(const Tensor& x, const PerAxis& window, const PoolOptions& options = {});
 

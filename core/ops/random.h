@@ -43,7 +43,8 @@ class Key {
 
 namespace stave_detail {
 
-// Access for transforms, which replace the data of a key by the data of one lane or of all lanes.
+// Gives transforms access to the data of a key, which they replace by the data of one lane or of
+// all lanes.
 struct KeyData {
   static stave::Tensor& of(stave::Key& key) { return key.data_; }
   static const stave::Tensor& of(const stave::Key& key) { return key.data_; }

@@ -75,14 +75,14 @@ void infer_choice(const Call& call, SmallVector<Abstract, 1>& outputs) {
   infer_reduction<gives>(call, outputs);
 }
 
-// Broadcasts a reduced value back over the reduced axes.
+// Returns a reduced tensor, broadcast over the reduced axes to the shape before the reduction.
 Tensor spread(const Tensor& reduced, const Shape& shape, const ReduceAttributes& reduce) {
   return broadcast_to(reshape(reduced, reduced_shape(shape, reduce.axes, true)), shape);
 }
 
-// d max(x) / dx: equal shares for all elements that equal the maximum. The count and the shares are
-// computed in a dtype that holds the count: float16 ends at 65504, and bfloat16 has no whole number
-// between 256 and 258.
+// d max(x) / dx: all elements that equal the maximum share the derivative equally. They are counted
+// in a dtype that holds the count: float16 ends at 65504, and bfloat16 has no whole number between
+// 256 and 258.
 template <class Context>
 Tensor extreme_shares(const Context& c) {
   const Tensor& x = c.in(0);
@@ -91,9 +91,9 @@ Tensor extreme_shares(const Context& c) {
   return winners / sum(winners, reduce.axes, keepdims);
 }
 
-// The product of all other elements along the last axis, exact even where some are 0.
-// Neighbours are multiplied in pairs, and the function is applied to these products, half as many.
-// Each element gets the result of its pair, times its partner. This takes log2(n) steps.
+// Returns, for each element, the product of all other elements along the last axis; exact even
+// where some are 0. Neighbours are multiplied in pairs, and the function calls itself on the n / 2
+// products. Each element gets the result of its pair, times its partner. This takes log2(n) steps.
 Tensor product_of_others(const Tensor& x) {
   const Index n = x.shape(-1);
   if (n == 1) return ones_like(x);
@@ -109,7 +109,8 @@ Tensor product_of_others(const Tensor& x) {
   return n % 2 ? result(ellipsis, slice(n)) : result;
 }
 
-// The product of all other elements over several axes, which are moved to the end and merged.
+// Returns, for each element, the product of all other elements along several axes. These are moved
+// to the end and merged.
 Tensor product_of_others(const Tensor& x, const Shape& axes) {
   if (reduced_count(x.shape(), axes) == 0) return x;
   Shape order, moved, flat;
@@ -133,15 +134,15 @@ Tensor other_factors(const Context& c) {
   return product_of_others(c.in(0), c.template as<ReduceAttributes>().axes);
 }
 
-// The sum of the tangents multiplied by weights, which may be of a wider dtype. The sum is rounded
-// once.
+// Returns the tangent of a reduction: the sum of the input's tangents times the weights, which may
+// be of a wider dtype. The sum is rounded once.
 Outputs jvp_weighted(const JvpContext& c, const Tensor& weights) {
   const Tensor& tangent = c.tangents[0];
   const Tensor parts = scale(astype(tangent, weights.dtype()), weights);
   return astype(apply(op_sum, {parts}, c.call.attributes_ptr()), tangent.dtype());
 }
 
-// The cotangent of each element: its weight times the cotangent of the result.
+// Returns the cotangent of each element: its weight times the cotangent of the result.
 Tensor vjp_weighted(const VjpContext& c, const Tensor& weights) {
   const Tensor ct = astype(spread(c.ct(), c.shape(0), c.as<ReduceAttributes>()), weights.dtype());
   return astype(scale(ct, weights), c.dtype(0));
@@ -159,12 +160,12 @@ constexpr Op extreme_op(OpId id, const char* name) {
   };
 }
 
-// With one reduced axis, the batch only shifts the axis. If all axes are reduced, each lane is
-// flattened first.
+// If one axis is reduced, the axis of lanes in front only shifts its position. If all axes are
+// reduced, each lane is flattened first.
 Outputs batch_arg_reduction(const BatchContext& c) {
   const auto& reduce = c.as<ReduceAttributes>();
   if (reduce.axes.size() == 1) return batch_in_front(c);
-  // Not -1, because there may be no lanes.
+  // The length is not given as -1: it could not be inferred if there are no lanes.
   const Tensor flat = reshape(c.in(0), {c.size, c.call.input(0).size()});
   const Tensor positions = apply(c.call.op(), {flat}, make_intrusive<ReduceAttributes>(Shape(1), false));
   Shape shape(c.size);
@@ -261,8 +262,8 @@ Tensor mean(const Tensor& x, const Axes& axes, KeepDims keep) {
 
 namespace {
 
-// Returns x with its reduced axes merged into one, which is the last; a single reduced axis stays
-// where it is. Stores its position in `axis`.
+// Returns x with its reduced axes merged into one at the end; a single reduced axis stays where it
+// is. Stores the position of the reduced axis in `axis`.
 Tensor with_one_axis(const Tensor& x, const Shape& reduced, int& axis) {
   if (reduced.size() == 1) {
     axis = static_cast<int>(reduced[0]);
@@ -304,9 +305,9 @@ namespace {
 
 Tensor deviations(const Tensor& x, const Axes& axes) { return x - mean(x, axes, keepdims); }
 
-// Deviations from the mean, divided by a power of two near sqrt(n) before they are squared
-// and summed. So their sum overflows only if the mean of the squares does. `rest` is the remaining
-// divisor.
+// Deviations from the mean (`parts`), divided by `divisor`, a power of two near sqrt(n), before
+// they are squared and summed. So the sum overflows only if the mean of the squares does. The
+// variance is the sum divided by the square of `rest`.
 struct Spread {
   Tensor parts;
   double divisor = 1, rest;

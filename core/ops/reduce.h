@@ -26,7 +26,7 @@ class Axes {
   Axes(const std::vector<Integer>& axes) : list_(Shape(axes)) {}
   Axes(Shape axes) : list_(std::move(axes)) {}
   Axes(bool) = delete;  // sum(x, true): write sum(x, axes, keepdims)
-  /// No axes: sum(x, {}) sums over no axes, as NumPy's axis=().
+  /// Makes an empty list: sum(x, {}) sums over no axes, as NumPy's axis=().
   Axes() : list_(Shape()) {}
   static Axes all() {
     Axes axes;
@@ -45,7 +45,7 @@ inline const Axes all_axes = Axes::all();
 
 struct KeepDims {
   bool value;
-  /// Takes only a bool: otherwise {0} would convert to KeepDims, and sum(x, {0}) would be
+  /// Accepts no type but bool: otherwise {0} would convert to KeepDims, and sum(x, {0}) would be
   /// ambiguous.
   template <std::same_as<bool> Truth>
   explicit constexpr KeepDims(Truth value_) : value(value_) {}
@@ -97,8 +97,8 @@ Tensor norm(const Tensor& x);
 Tensor norm(const Tensor& x, KeepDims keep);
 Tensor norm(const Tensor& x, const Axes& axes, KeepDims keep = drop_dims);
 
-// max of two operands is not a reduction. The overloads are templates, so that `max` in grad(max)
-// still means the function of one tensor.
+// max(a, b) of two operands is not a reduction, so it is deleted. The overloads are templates, so
+// that `max` in grad(max) still means the function of one tensor.
 template <class A, class B>
 concept TwoNumbers =
     (std::is_arithmetic_v<A> && std::is_arithmetic_v<B>) || (std::same_as<A, Tensor> && std::same_as<B, Tensor>);

@@ -1,6 +1,6 @@
-// Scans. The derivatives of linear recurrences are linear recurrences: this holds
-// for their tangents and cotangents, and for those of cumulative products. The rules do not divide,
-// so they are exact where factors are 0.
+// Scans. The tangents and cotangents of linear recurrences are computed by linear recurrences, and
+// so are those of cumulative products. The rules do not divide, so they are exact where factors
+// are 0.
 
 #include <stave/core/ops/scan.h>
 
@@ -40,8 +40,8 @@ void infer_recurrence(const Call& call, SmallVector<Abstract, 1>& outputs) {
   infer_scan(call, outputs);
 }
 
-// Returns x moved by one position along the axis: element i becomes element i - 1 of x (`later`)
-// or i + 1. `fill` becomes the element at the free end.
+// Returns x moved by one position along the axis: element i of the result is element i - 1 of x
+// (`later`) or i + 1. The element at the free end is `fill`.
 Tensor moved(const Tensor& x, int axis, bool later, Scalar fill) {
   if (x.shape(axis) == 0) return x;
   std::vector<std::pair<Index, Index>> widths(x.shape().size(), {0, 0});
@@ -55,7 +55,8 @@ Tensor previous(const Tensor& y, const ScanAttributes& scan, int initial) {
 }
 Tensor next(const Tensor& x, const ScanAttributes& scan) { return moved(x, scan.axis, scan.reverse, 0); }
 
-// Returns the position of the latest element that equals the extreme up to each element.
+// Returns, for each element i, the position of the latest element up to i that equals the extreme
+// y_i (the maximum or minimum of the elements up to i).
 Tensor latest_extreme(const Tensor& x, const Tensor& y, const ScanAttributes& scan) {
   Shape line(std::vector<Index>(x.shape().size(), 1));
   const Index length = line[static_cast<std::size_t>(scan.axis)] = x.shape(scan.axis);
@@ -69,7 +70,8 @@ void infer_extreme(const Call& call, SmallVector<Abstract, 1>& outputs) {
   outputs.push_back({call.input(0).shape(), call.input(0).dtype()});
 }
 
-// y_i = x_p(i), so dy_i = dx_p(i), and the cotangent of y_i is added to that of x_p(i).
+// y_i = x_p(i), where p(i) is the position of the extreme. So dy_i = dx_p(i), and the cotangent of
+// y_i is added to that of x_p(i).
 constexpr Op cumulative_extreme(OpId id, const char* name) {
   return Op{
       .id = id,

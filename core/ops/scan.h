@@ -13,7 +13,7 @@ namespace stave {
 
 struct CumulativeOptions {
   [[no_unique_address]] ByName by_name{};
-  /// Starts with one more element, the sum or product of no elements.
+  /// Puts one more element first: the sum of no elements, 0, or the product of none, 1.
   bool include_initial = false;
   bool reverse = false;  ///< scans from the last element to the first one
 };

@@ -1,4 +1,4 @@
-// Scoped names, and the keys made of names.
+// Makes scoped names, and random keys from names.
 #include <stave/core/ops/scoped_name.h>
 
 #include <stave/core/effects/scope.h>

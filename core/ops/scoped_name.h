@@ -1,5 +1,5 @@
-// Scoped names of a library's effects: an effect named "w" that is performed in Scope("layer1") has
-// the name "layer1/w".
+// Names of effects with the scopes around them: an effect named "w" that is performed in
+// Scope("layer1") has the name "layer1/w".
 #pragma once
 
 #include <cstdint>
@@ -9,13 +9,13 @@
 
 namespace stave_detail {
 
-/// Returns the name prefixed by the scopes (scope.h) that were entered inside the
-/// answering handler, joined by "/". In a backward pass the scopes are those of the
-/// operation that is differentiated.
+/// Returns the name with the scopes (scope.h) in front that were entered inside the handler that
+/// answers the effect, joined by "/". In a backward pass the scopes are those of the operation that
+/// is differentiated.
 std::string scoped_name(const std::string& name);
 
-/// Returns a key made of a key and a name. Different names give different keys, which are the same
-/// on every machine.
+/// Returns a random key made of a key and a name. Different names give different keys, which are
+/// the same on every machine.
 stave::Key fold_in_name(const stave::Key& key, const std::string& name);
 
 /// Returns "a, b, c", the keys of a map; "none" if the map is empty.

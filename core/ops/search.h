@@ -1,10 +1,11 @@
-// Searching, counting, sets, and functions given by samples. All functions but searchsorted and,
-// on the CPU, topk are composed of other operations: handlers see those, and derivatives of any
-// order follow. Positions are int32, or int64 where int32 does not hold all of them.
+// Searching, counting and sets; interpolation and integration of functions given by samples.
+// searchsorted and, on the CPU, topk are operations. All other functions are composed of
+// operations, which handlers see, and have derivatives of any order. Positions are int32, or int64
+// where int32 does not hold all of them.
 //
 // The shapes of the results of nonzero and of the unique_ functions depend on values, which are
-// read on the host. Under vmap each lane would have a different shape, so they throw TransformError
-// there.
+// read on the host. Under vmap each lane would have a different shape, so these functions throw
+// TransformError there.
 #pragma once
 
 #include <utility>
@@ -44,9 +45,9 @@ Tensor isin(const Tensor& x, const Tensor& values);
 /// [0, length), negative ones included.
 Tensor bincount(const Tensor& x, Index length);
 Tensor bincount(const Tensor& x, Index length, const Tensor& weights);
-/// The number of elements of x between neighbours of `edges`, an ascending vector:
-/// in [edges[i], edges[i + 1]), and in the closed interval for the last two edges.
-/// Other elements are not counted. This is NumPy's histogram, without the edges.
+/// The number of elements of x in each bin [edges[i], edges[i + 1]), where `edges` is an ascending
+/// vector. The last bin includes its upper edge. Elements outside all bins are not counted. This is
+/// NumPy's histogram, which returns the edges as well.
 Tensor histogram(const Tensor& x, const Tensor& edges);
 
 /// The distinct elements in ascending order; each NaN is distinct.

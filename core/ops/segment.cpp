@@ -1,4 +1,4 @@
-// Segments and one_hot: functions that scatter values into new tensors.
+// The segment functions and one_hot, which scatter values into new tensors.
 
 #include <stave/core/ops/index.h>
 
@@ -19,7 +19,8 @@ namespace {
 
 AttributesPtr from_rows(int batch_dims) { return make_intrusive<GatherAttributes>(batch_dims, false); }
 
-// Scatters the data into a tensor that holds `initial` for each segment.
+// Returns the data combined by segment: `op`, a kind of scatter, combines them with a tensor that
+// holds `initial` for each segment.
 template <class Initial>
 Tensor in_segments(const char* function, const Op& op, const Tensor& data, const Tensor& ids, Index count,
                    Initial initial) {
@@ -65,8 +66,8 @@ Tensor segment_max(const Tensor& data, const Tensor& ids, Index count) {
   return extremes("segment_max", op_scatter_max, data, ids, count);
 }
 
-// A one is put into each of x.size() rows of zeros. So indices out of range are found by scatter,
-// as for other functions, in every transform.
+// scatter puts a one into each of x.size() rows of zeros. So scatter finds indices out of range, as
+// for other functions, under every transform.
 Tensor one_hot(const Tensor& x, Index n, Dtype dtype) {
   if (n < 0) fail<ShapeError>("one_hot: {} classes", n);
   return named(

@@ -1,6 +1,6 @@
 // Softmax and its logarithm are operations of their own, so that a backend reads the input once.
-// On the CPU, along a last axis, so are the gradients of both; the gradient of log_softmax is also
-// that of cross entropy.
+// The gradients of both are operations too, on the CPU and along the last axis. The gradient of
+// log_softmax also serves cross_entropy.
 //
 // The dominant element (`winner` in names) is the one with p > 1/2. If almost all of the weight is
 // on that element, its 1 - p loses digits by rounding, and so do sums that include it. The
@@ -33,11 +33,12 @@ void infer_softmax(const Call& call, SmallVector<Abstract, 1>& outputs) {
   outputs.push_back({x.shape(), x.dtype()});
 }
 
-// Conversions to the dtype in which 16-bit floats are computed, and back.
+// `wide` converts 16-bit floats to float32, in which they are computed, and `narrow` converts back.
 Tensor wide(const Tensor& x) { return astype(x, computed_in(x.dtype())); }
 Tensor narrow(const Tensor& x, Dtype dtype) { return astype(x, dtype); }
 
-// Returns whether the kernels of the gradients apply, which compute rows on the CPU.
+// Returns whether the operations for gradients can be used: they work on the CPU, along the last
+// axis.
 bool is_of_rows(const Tensor& y, int axis) { return y.device() == cpu && axis + 1 == y.rank(); }
 
 Tensor sum_along(const Tensor& x, int axis) { return sum(x, axis, keepdims); }
@@ -115,13 +116,14 @@ constinit const Op op_softmax_gradient{
 
 namespace {
 
-// dx - sum(p dx)
+// Returns dx - sum(p dx), the derivative of log_softmax in the direction dx, where p is the
+// softmax.
 Tensor through_log_softmax(const Tensor& p, const Tensor& dx, int axis) {
   const Tensor relative = relative_to_winner(p, dx, axis);
   return relative - sum_along(scale(relative, p), axis);
 }
 
-// ct - p sum(ct), whose elements add up to 0.
+// Returns ct - p sum(ct), the cotangent of log_softmax's input. Its elements add up to 0.
 Tensor back_through_log_softmax(const Tensor& p, const Tensor& ct, int axis) {
   const Tensor wins = p > 0.5, others = where(wins, 0, ct - scale(sum_along(ct, axis), p));
   return where(wins, -sum_along(others, axis), others);

@@ -1,5 +1,6 @@
 // The operation `to`. It has no kernel, because two backends take part: they copy through host
-// memory, or directly (Backend::copy_from). Axes along which a value repeats are copied once.
+// memory, or directly (Backend::copy_from). Only one entry is copied of an axis along which a
+// broadcast value repeats.
 
 #include <stave/core/ops/transfer.h>
 
@@ -26,7 +27,7 @@ void infer_to(const Call& call, SmallVector<Abstract, 1>& outputs) {
   outputs.push_back({x.shape(), x.dtype()});
 }
 
-// Returns x with each axis that repeats cut to its first entry.
+// Returns x with each axis along which it repeats (stride 0) cut to the first entry.
 Tensor without_repeats(const Tensor& x) {
   Shape shape = x.shape();
   for (std::size_t axis = 0; axis < shape.size(); ++axis)

@@ -53,8 +53,8 @@ namespace stave_detail {
 
 [[noreturn]] void fail_reference_member();
 
-// Fails to compile if T is not a tree but reaches tensors that the walk cannot follow.
-// The error appears once for each type.
+// Does not compile if T is not a tree but may hold tensors that visit_children cannot reach, for
+// example behind a pointer. The error appears once for each type.
 template <class T>
 constexpr bool check_passed_over() {
   constexpr bool followed = tree_kind<T> != TreeKind::unseen || !holds_tensors<T>;
@@ -89,8 +89,8 @@ decltype(auto) with_children(T& tree, F&& f) {
   else return with_members(tree, f);
 }
 
-// Throws unless a member of an aggregate that holds tensors lies within the aggregate: a reference
-// member does not.
+// Throws if a member that holds tensors is not stored within its aggregate, that is, if it is a
+// reference.
 template <class S, class M>
 void check_member([[maybe_unused]] const S& aggregate, [[maybe_unused]] const M& member) {
   if constexpr (!std::is_move_assignable_v<S> && holds_tensors<M>) {
@@ -116,13 +116,13 @@ void visit_children(T& tree, F&& f) {
   else with_members(tree, [&](auto&... child) { ((check_member(tree, child), f(child)), ...); });
 }
 
-// The data of a key, which may also be the data of an array of keys.
+// Returns the uint32 tensor of a random Key, which holds one key or an array of keys.
 template <class K>
 auto& key_data(K& key) {
   return KeyData::of(key);
 }
 
-/// Wraps a visitor that also wants the data of keys.
+/// Wraps a visitor that visit_tensors calls on the tensors of random Keys, too.
 template <class F>
 class WithKeys {
  public:
@@ -143,7 +143,8 @@ inline constexpr bool visits_keys = false;
 template <class F>
 inline constexpr bool visits_keys<WithKeys<F>> = true;
 
-// The library's own visitors have few types, so that the walk over a tree is compiled few times.
+// The library's own visitors are these named types rather than lambdas, so that visit_tensors is
+// compiled only a few times for each tree.
 struct CollectLeaves {
   std::vector<Tensor>& leaves;
   void operator()(const Tensor& leaf) const { leaves.push_back(leaf); }
@@ -192,7 +193,7 @@ namespace stave_detail {
 
 // ---- copies ---------------------------------------------------------------------------------
 
-// Whether a T may hold smart pointers whose objects two copies would share; a custom tree may.
+// Whether copies of a T may share objects, because T holds a shared_ptr or a custom tree.
 template <class T>
 inline constexpr bool may_share = Contains<TreeKind::shared, TreeKind::custom>::template in<T>();
 
@@ -210,7 +211,7 @@ void unshare([[maybe_unused]] T& tree) {
   }
 }
 
-// Assigns a copy of `from` to `to`, part by part.
+// Assigns a copy of `from` to `to`, one child after the other.
 template <class T>
 void assign_copy(T& to, const T& from) {
   constexpr TreeKind kind = tree_kind<T>;
@@ -269,7 +270,7 @@ T with_leaves(const T& tree, const Tensors& leaves) {
   return result;
 }
 
-/// A copy of `tree` with empty tensors: its structure, into which other tensors are put.
+/// A copy of `tree` with empty tensors in place of its tensors.
 template <class T>
 T structure_of(const T& tree) {
   T structure = copy_tree(tree);
@@ -279,7 +280,7 @@ T structure_of(const T& tree) {
 
 // ---- trees that correspond ------------------------------------------------------------------
 
-/// Throws ShapeError unless `same`.
+/// Throws ShapeError unless `same` is true. `what` begins the text of the error.
 void check_same_structure(bool same, const char* what);  // "tree_map: the trees"
 
 // Whether two trees of type T may differ in structure.
@@ -384,7 +385,7 @@ auto tree_map(F&& f, const T& tree, const Rest&... rest) {
   }
 }
 
-/// A tree like the given one, with zeros in place of its tensors.
+/// A copy of `tree` with zeros in place of its tensors.
 template <class T>
   requires(is_tree<T> && !std::is_same_v<T, Tensor>)
 T zeros_like(const T& tree) {

@@ -90,13 +90,13 @@ struct NodeOver {
 
 // ---- the contents of std::optional, std::tuple and the like ---------------------------------
 
-// The kind of a class template's instance by its template arguments, for templates without a kind
-// of their own: std::stack<Tensor>, std::reference_wrapper<Tensor>.
+// False for template arguments that cannot hold a tensor because they are stateless, as std::less.
 template <class A>
-// Excludes stateless arguments such as std::less.
 inline constexpr bool is_stateful = std::is_object_v<A> && !requires { requires std::is_empty_v<A>; };
 template <class A>
 using ArgumentOf = std::conditional_t<is_stateful<A>, std::remove_extent_t<A>, std::nullptr_t>;
+// The kind of an instance of a class template that has no kind of its own, such as
+// std::stack<Tensor> or std::reference_wrapper<Tensor>. It follows from the template arguments.
 template <class T>
 struct ByArguments : NodeOver<TreeKind::none> {};
 template <template <class...> class Template, class... A>
@@ -142,8 +142,8 @@ constexpr bool is_standard() {
   return name_of_type<T>().starts_with("std::") || name_of_type<T>().starts_with("__gnu_cxx::");
 }
 
-// Whether T is plain data that with_members cannot decompose: it has a
-// base class or too many members.
+// Whether T is trivially copyable, so that it holds no tensors, but has a base class or too many
+// members, so that with_members cannot decompose it.
 template <class T>
 constexpr bool is_unwalkable_data() {
   if constexpr (std::is_trivially_copyable_v<T>) return has_base<T> || member_count<T> > most_members;

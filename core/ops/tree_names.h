@@ -34,7 +34,8 @@ inline std::string path_below(const std::string& name, const std::string& key) {
   return name.empty() ? key : name + "/" + key;
 }
 
-// Whether a node holds one tree or none, which has the same name as the node.
+// Whether a node of this kind adds nothing to names: it holds at most one tree, which has the same
+// name as the node.
 constexpr bool is_transparent(TreeKind kind) {
   return kind == TreeKind::optional || kind == TreeKind::variant || kind == TreeKind::unique ||
          kind == TreeKind::shared;
@@ -82,7 +83,7 @@ std::string ExactKeys::name(const K& key, bool whole) {
   }
 }
 
-// A struct that names its members.
+// A struct with an array `names`, which names its members.
 template <class T>
 concept NamesMembers = tree_kind<T> == TreeKind::aggregate && requires {
   std::string_view(T::names[0]);

@@ -1,4 +1,5 @@
-// unit_of: a scale in which squares neither overflow nor underflow. For the .cpp files of core/ops.
+// unit_of: a divisor of values whose squares would otherwise overflow or underflow. For the .cpp
+// files of core/ops.
 #pragma once
 
 #include <stave/core/tensor/tensor.h>
@@ -11,8 +12,8 @@ using namespace stave;
 /// It is at least a power of two near `least`, and large enough to have a reciprocal.
 /// It is 1 where the largest |x| is infinite or NaN, and, if `least` is 0, where it is 0.
 ///
-/// Division by the unit is exact, except for denormal results. The unit has no derivative: a value
-/// that is computed in units of it and multiplied by it again is the same in every unit.
+/// Division by this unit is exact, except for denormal results. The unit has no derivative: a
+/// result that is computed from x / unit and multiplied by the unit does not depend on the unit.
 Tensor unit_of(const Tensor& x, const Shape& axes, double least = 0);
 
 }  // namespace stave_detail

@@ -10,8 +10,8 @@ using namespace stave;
 /// Returns the distance from the first to the last of `length` elements that are `dilation` apart,
 /// plus 1. Throws ShapeError if that is too large.
 Index dilated(Index length, Index dilation, const char* function);
-/// Returns the number of positions of a window of `window` elements in `length` elements,
-/// `stride` apart.
+/// Returns how many positions, `stride` apart, a window of `window` elements has within `length`
+/// elements.
 constexpr Index places(Index length, Index window, Index stride) {
   return length < window ? 0 : (length - window) / stride + 1;
 }
@@ -24,7 +24,7 @@ struct Pads {
 Pads pads_of(const Padding& padding, const Shape& lengths, const Shape& windows, const Shape& strides,
              const char* function);
 
-/// Returns the lengths, dilated.
+/// Returns dilated(length, dilation, function) for each axis.
 Shape dilated(const Shape& lengths, const Shape& dilations, const char* function);
 
 /// Returns the number of positions of windows along each axis. Throws ShapeError if there is none.

@@ -7,13 +7,13 @@
 //     shape and one dtype (where: bool, then one        zero for broadcasts) and any rank, also
 //     dtype)                                            without elements
 //   - outputs are allocated, with the inferred shape  - fill each output, which is contiguous and
-//     and dtype; an elementwise output may be the       row-major
-//     very buffer of a contiguous input of its size   - hide the handler stack from its worker
-//   - views (transposes, slices, reshapes without a     threads, and perform nothing
+//     and dtype; an elementwise output may share        row-major
+//     the buffer of a contiguous input of its size    - hide the handler stack from its worker
+//   - views (transposes, slices, reshapes without a     threads, and perform no operations
 //     copy) and `to` never reach run                  - throw IndexError for an index out of range,
 //   - all views are of memory on this device, except    before it writes; an asynchronous backend
 //     numbers (View); the host accesses that memory     throws at the next read or synchronize(),
-//     by read and write only (except the CPU's)         and reads and writes nothing there
+//     by read and write only (except the CPU's)         and accesses no memory at that index
 //                                                     - throw nothing but stave::Error and
 //                                                       std::bad_alloc
 //                                                     - keep the order of requests, deallocation
@@ -42,19 +42,21 @@ struct Attributes;
 struct Op;
 
 /// Bytes on a device, shared by the tensors that view them. `data` is aligned to 64 bytes, or to 16
-/// if the storage has at most 16 bytes; memory of another library to the size of an element.
+/// if the storage has at most 16 bytes. Memory that another library lends is aligned only to the
+/// size of an element.
 struct Storage : RefCounted {
-  // A constant on a device: one element in the host's memory, without bytes on the device.
+  // True for a constant on a device: its one element is in the host's memory, and no bytes are on
+  // the device.
   bool number = false;
-  // Null: memory that no result may reuse, which belongs to a number or to another
-  // library (storage.h).
+  // The backend that allocated the memory. Null if the memory belongs to a number or to another
+  // library (storage.h); then no result may reuse it.
   Backend* owner = nullptr;
   void* data = nullptr;
   std::size_t bytes = 0;     // requested bytes
   std::size_t capacity = 0;  // allocated bytes
 };
 using StoragePtr = IntrusivePtr<Storage>;
-void destroy(Storage* storage) noexcept;  // returns it to its owner
+void destroy(Storage* storage) noexcept;  // returns the storage to its owner
 
 /// A strided view, as a kernel receives it: `data` points at element (0, ..., 0);
 /// strides count elements.
@@ -63,7 +65,8 @@ struct View {
   Dtype dtype;
   std::span<const Index> shape;
   std::span<const Index> strides;
-  bool number = false;  // one element for all positions, in the host's memory until run() returns
+  // True if one element, in the host's memory until run() returns, is repeated at all positions.
+  bool number = false;
 };
 
 /// The memory of a backend: allocated and cached. All numbers are bytes.
@@ -85,7 +88,7 @@ class BackendStopwatch {
   virtual std::chrono::nanoseconds elapsed() = 0;
 };
 
-/// Recorded operations of a backend, which one call requests together.
+/// Operations of a backend that were recorded, so that one call of repeat() requests them all.
 class RecordedWork {
  public:
   virtual ~RecordedWork() = default;
@@ -114,7 +117,7 @@ class Backend {
   };
   /// Runs a sequence of operations that are independent by rows: each computes row i of its
   /// outputs from row i of its inputs, where row i is index i of axis 0 of length `rows`.
-  /// So one part of the rows may pass through all operations before the next part does.
+  /// So a backend may pass some rows through all operations before it starts on the next rows.
   virtual void run_row_blocks(std::span<const Step> steps, Index rows);
   /// Records the operations that `work` requests by run() on this thread, without running them.
   /// `work` does nothing else, and its operations have run before, with views of the same layouts.
@@ -129,8 +132,8 @@ class Backend {
   virtual bool copy_from(Backend&, void*, const void*, std::size_t) { return false; }
   /// Waits until all requested work is done; throws errors that occurred meanwhile.
   virtual void synchronize() = 0;
-  // For other libraries that work on the same device, on streams of their own (dlpack.h).
-  // A synchronous backend has no stream.
+  // The next three functions order work between this backend and other libraries, which use the
+  // same device on streams of their own (dlpack.h). A synchronous backend has no stream.
   /// The stream on which this backend works, numbered as in Python's array API; 0: none.
   virtual std::intptr_t stream() { return 0; }
   /// Makes later work on `stream` wait for all work that was requested here.

@@ -1,4 +1,4 @@
-// Puts names of functions into errors.
+// Puts the names of public functions into the texts of errors.
 #include <stave/core/tensor/fail.h>
 
 #include <string>

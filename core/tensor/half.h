@@ -35,7 +35,8 @@ STAVE_ALWAYS_INLINE float to_odd_float(N x) {
   if constexpr (std::is_same_v<N, float> || std::is_same_v<N, bool> || (std::is_integral_v<N> && sizeof(N) <= 2)) {
     return static_cast<float>(x);
   } else if constexpr (std::is_integral_v<N> && sizeof(N) == 8) {
-    // Beyond 53 bits, any set low bit has the same effect as one set bit.
+    // A double holds 53 bits. For rounding it only matters whether any lower bit is set, so the
+    // 11 lowest bits are replaced by one sticky bit that the double can hold.
     constexpr N below = 0x7ff, end = N{1} << 53;
     bool wide = x > end;
     if constexpr (std::is_signed_v<N>) wide = wide || x < -end;

@@ -1,4 +1,4 @@
-// Labels, stored as notes.
+// The implementation of labels, each of which is a note (note.h) on the value's node.
 #include <stave/core/tensor/label.h>
 
 #include <stave/core/tensor/note.h>

@@ -1,6 +1,6 @@
 // A register of objects that hold memory without being tensors, such as compiled programs,
-// for whos() (handlers/observe/whos.h). A registered object pays only when it is made and when
-// it dies.
+// for whos() (handlers/observe/whos.h). Registration costs time only when the object is made and
+// when it is destroyed.
 #pragma once
 
 #include <functional>
@@ -20,19 +20,19 @@ namespace stave_detail {
 
 using namespace stave;
 
-/// The registration of an object that holds memory without being a tensor. It is in the register
-/// as long as it lives.
+/// The registration of an object that holds memory without being a tensor. The object is in the
+/// register as long as its MemoryHolder lives.
 class MemoryHolder {
  public:
   struct Held {
     std::string name;
     Device device;
-    // Memory of its own: the number of pieces, and their total size.
+    // The arenas, which the object does not share: their number, and their total size.
     std::size_t arenas = 0, arena_bytes = 0;
-    std::vector<const Storage*> constants;  // tensors may hold these as well
+    std::vector<const Storage*> constants;  // storage that tensors may share
   };
-  /// Any thread may call `held`, also while this object is destroyed. `held` may neither make nor
-  /// drop a tensor.
+  /// `held` describes the memory at the time of the call. Any thread may call it, even when the
+  /// destructor of this object has begun. It may neither make nor drop a tensor.
   explicit MemoryHolder(std::function<Held()> held);
   ~MemoryHolder();
   MemoryHolder(const MemoryHolder&) = delete;

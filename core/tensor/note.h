@@ -33,32 +33,35 @@ void keep_module_of(const void* address) noexcept;
 
 namespace stave {
 
-/// The maker of notes. It outlives them all and identifies them.
+/// The common properties of the notes that one installation of a handler makes. It outlives these
+/// notes and identifies them.
 struct NoteOwner : RefCounted {
   const InstallationId id = next_installation_id();
   const char* const name;    // the transform's name, for errors
-  const void* const thread;  // the thread on which it runs; null: none
+  const void* const thread;  // the thread on which the transform runs; null: none
   const AnyHandler* const
       // The handler whose derivatives the notes describe; null: the notes are of another kind.
       differentiates;
-  std::atomic<bool> running{true};  // false when the body that it handles has ended
-  std::atomic<bool> ended{false};   // true: the notes count as absent
-  // The Notes object cannot end on another thread. Used only on the owner's thread, as is `first`.
+  // True while the transform runs its function: then values with its notes may not be used on
+  // other threads than `thread`.
+  std::atomic<bool> running{true};
+  std::atomic<bool> ended{false};  // true: the notes count as absent
+  // True if the Notes object cannot end on another thread. Used only on the owner's thread.
   bool confined = false;
-  Note* first = nullptr;  // the list of its notes
+  Note* first = nullptr;  // the first note of the owner's list
 
   NoteOwner(const char* transform, const AnyHandler* differentiates) noexcept;
-  /// For notes that belong to no transform: they work on any thread, as long as the program runs.
+  /// Makes the owner of notes that belong to no transform. They can be used on any thread.
   explicit NoteOwner(const char* kind) noexcept;
   /// Ends all notes. May be called on any thread.
   void end() noexcept;
-  /// Counts a note and adds it to the list.
+  /// Adds a note to the list, and counts its reference to this object.
   void add(Note& note) noexcept;
-  /// Takes a note out of the list and takes back its reference. Returns false if the notes
-  /// have ended.
+  /// Removes a note from the list and gives its reference back. Returns false, and does nothing,
+  /// if end() has been called.
   bool unlink(Note& note) noexcept;
 
-  /// While this object lives, the notes do not end.
+  /// While this object lives, end() on another thread waits, so that the notes stay live.
   class Hold {
    public:
     explicit Hold(NoteOwner& owner) noexcept;
@@ -76,11 +79,10 @@ struct NoteOwner : RefCounted {
   void lock() noexcept;
   void unlock() noexcept;
 
-  // Each note counts as an owner of this object. References are taken `lot` at a
-  // time, so that counting a note needs no locked instruction on this thread, where
-  // most notes are made and freed.
+  // Each note holds a reference to this object. The count is raised by `lot` in advance, so a note
+  // that this thread makes or frees, as most are, needs no locked instruction.
   static constexpr std::uint32_t lot = 1 << 16;
-  std::uint32_t paid_ = 0;  // references taken in advance that no note uses yet
+  std::uint32_t paid_ = 0;  // references that are counted in advance and that no note holds yet
   std::atomic<bool> locked_{false};
 };
 
@@ -96,11 +98,12 @@ struct Note : stave_detail::Pooled {
 
   explicit Note(NoteOwner* maker) noexcept : owner(maker) { owner->add(*this); }
   virtual ~Note() = default;
-  /// A copy of this note, for a clone of the node.
+  /// Returns a copy of this note, for a clone of the node.
   virtual Note* clone() const = 0;
   /// Releases the contents of the note.
   virtual void drop() noexcept = 0;
-  /// The value that provides the storage for a node without storage; null if this note knows none.
+  /// The value that provides the storage for a node without storage: the batch of all lanes. Null
+  /// if this note has no such value.
   virtual const Tensor* physical() const noexcept { return nullptr; }
   /// Returns true if notes of this kind have a `physical()` value while they live.
   virtual bool has_physical() const noexcept { return false; }
@@ -127,9 +130,9 @@ int live_notes(const Tensor& x);
 bool has_note(const Tensor& x, InstallationId id) noexcept;
 
 /// Throws TransformError, naming `what` and `remedy`, if a transform around this point
-/// differentiates this value. For reads that bypass all operations: the derivative would be lost. A
-/// handler that is installed outside that transform may read the value, since the derivative does
-/// not pass through the handler.
+/// differentiates this value. Reads that perform no operation call this function, since they would
+/// lose the derivative. A handler that is installed outside that transform may read the value,
+/// since the derivative does not pass through the handler.
 void check_not_differentiated(const Node& node, const char* what, const char* remedy);
 
 /// Notifies the live notes on x that the program reads it.
@@ -138,8 +141,8 @@ void tell_read(const Tensor& x);
 /// The memory in bytes that this value keeps alive.
 std::size_t bytes_kept_by(const Node& x) noexcept;
 
-/// Throws TransformError if x has no storage, or carries a note of a handler that runs on
-/// another thread.
+/// Throws TransformError if the value has escaped from its transform: the node has no storage, or
+/// carries a note of a handler that runs on another thread.
 void check_not_escaped(const Node& node);
 
 /// The notes of one installation, with payloads of type P. P is copied when a node is cloned.
@@ -206,7 +209,7 @@ class Notes {
   }
 
  private:
-  // An address in the program or library whose code the notes run.
+  // Its address identifies the program or shared library that contains the code of these notes.
   static inline char module_mark = 0;
   struct NoteOf final : Note {
     P payload;

@@ -14,13 +14,13 @@
 namespace stave_detail {
 namespace {
 
-// Sanitizers should see each block being allocated and freed.
+// Under a sanitizer there is no pool, so that the sanitizer sees each allocation.
 constexpr bool pooling = !STAVE_ASAN && !STAVE_TSAN;
 
 constexpr std::size_t granule = 16;
 constexpr std::size_t largest = 256;
 constexpr std::size_t sizes = largest / granule + 1;
-constexpr std::uint32_t chain_length = 256;  // blocks that change their owner together
+constexpr std::uint32_t chain_length = 256;  // the number of blocks in a full chain
 
 // ---- slabs: where blocks come from --------------------------------------------------------------
 
@@ -31,8 +31,8 @@ constexpr std::size_t region_bytes = 16 * slab_bytes;  // bytes requested from t
 /// address gives its slab.
 struct Slab {
   std::uint32_t blocks;
-  std::uint32_t free;   // used while memory is released
-  Slab* next_to_unmap;  // used while memory is released
+  std::uint32_t free;   // the number of free blocks; valid only while memory is released
+  Slab* next_to_unmap;  // links the slabs that are returned to the system
 };
 constexpr std::size_t slab_header = 64;
 static_assert(sizeof(Slab) <= slab_header);
@@ -130,7 +130,7 @@ void set(std::atomic<std::uint32_t>& count, std::uint32_t value) noexcept {
   count.store(value, std::memory_order_relaxed);
 }
 
-/// Gives the lists of a thread to the other threads. The caller holds the mutex.
+/// Moves the lists of a thread to the shared chains. The caller holds the mutex.
 void give_all(Pool& pool) noexcept {
   for (std::size_t size = 0; size < sizes; ++size) {
     if (Block* const first = std::exchange(pool.first[size], nullptr))
@@ -187,7 +187,8 @@ void open(Pool& pool) noexcept {
   return chain;
 }
 
-/// Frees a block when the thread has a whole chain of this size, or keeps no blocks.
+/// Frees a block when the thread's list of this size is a full chain, or when the thread has ended
+/// and its pool is closed.
 [[gnu::noinline]] void put_aside(Pool& pool, std::size_t size, void* block) noexcept {
   open(pool);
   if (pool.state == Pool::State::closed) {
@@ -208,7 +209,7 @@ void open(Pool& pool) noexcept {
   set(pool.count[size], count_of(pool.count[size]) + 1);
 }
 
-/// For a child of fork(): the lists of the other threads are lost to it.
+/// Runs in a child of fork(): forgets the lists of the other threads, which do not exist there.
 void lose_other_threads() noexcept {
   thread_pool.next = nullptr;
   shared.pools = thread_pool.state == Pool::State::open ? &thread_pool : nullptr;

@@ -1,10 +1,10 @@
 // A memory pool for small objects. Nodes, notes and tape entries are made and freed for each
 // operation, and malloc would cost more than the operation's arithmetic.
 //
-//   lists of a thread    one per block size, of up to two chains of blocks; they need no lock and
-//                        no atomic read-modify-write
-//   shared chains        surplus chains of threads, and chains of new blocks; a whole chain changes
-//                        its owner under a mutex
+//   lists of a thread    one list of free blocks per block size, with up to two chains; using it
+//                        needs no lock and no atomic read-modify-write
+//   shared chains        surplus chains of threads, and chains of new blocks; a whole chain moves
+//                        to or from a thread's list under a mutex
 //   slabs                64 KiB each, with blocks of one size; they return to the system when
 //                        memory is released
 //

@@ -213,11 +213,12 @@ class FloatFormat {
     fraction_ = std::max(fraction_, parts.fraction.size());
     if (is_scientific_) exponent_ = std::max(exponent_, parts.exponent.size() - 1);
   }
-  // The width right of the point.
+  // Returns the width of everything right of the point.
   std::size_t right() const { return fraction_ + (is_scientific_ ? exponent_ + 2 : 0); }
 
   bool is_scientific_;
-  // Widths: with the sign, without the point, without "e+".
+  // Widths in characters: of the integer part with its sign, of the digits after the point, and of
+  // the digits of the exponent.
   std::size_t left_ = 0, fraction_ = 0, exponent_ = 0;
 };
 

@@ -1,4 +1,4 @@
-// Reading the storage of a value that has none of its own is an effect, which a handler may answer.
+// The effect by which the program reads a value that has no storage of its own, as under vmap.
 #pragma once
 
 #include <vector>
@@ -12,7 +12,8 @@ namespace stave {
 /// The effect of item(), to_vector() and data() on a value without storage
 /// (a value of a lane under vmap). The answer has storage, and the same shape and dtype.
 /// vmap answers: it splits lanes whose values differ into groups. Without a handler it is an error
-/// that names the transform. A function that runs again, such as a checkpoint's, reads again.
+/// that names the transform. Answers are not recorded (`remembered` is false): a function that runs
+/// a second time, as under checkpoint, performs the effect again.
 struct ReadStorage {
   using Result = Tensor;
   static constexpr bool remembered = false;
@@ -27,9 +28,9 @@ namespace stave_detail {
 
 using namespace stave;
 
-/// Calls around a read of a device by the host, which waits for the device. Between them nothing
-/// is requested of the device. So if several computations reach a read, the first one waits
-/// for the work of all.
+/// The host calls begin_read before it reads from a device, and end_read afterwards. begin_read
+/// lets other computations run first, until they read as well (handlers/transforms/concurrently.h).
+/// So the first read waits for the work of all computations, and the others find their work done.
 inline void begin_read(Device device) {
   if (device != cpu) perform(YieldPoint{.waits = true});
 }
@@ -41,22 +42,21 @@ inline void end_read(Device device) {
 /// for a value of a lane.
 Tensor read_value(const Tensor& x, bool stays = false);
 
-/// As read_value, for a caller that goes on reading the memory of the value, and does not wait for
-/// a device. Throws TransformError, naming `what`, if a transform differentiates the value: its
-/// derivative would be lost.
+/// Returns a value with storage, as read_value does, for a caller that keeps reading its memory
+/// later. Does not wait for a device. Throws TransformError, naming `what`, if a transform
+/// differentiates the value, since the read would lose the derivative.
 Tensor read_in_place(const Tensor& x, const char* what, const char* remedy);
 
-/// One step of a path through functions whose lanes were split. A path has one step per surrounding
-/// run of lanes, from outside in. `run` identifies the run; `number` is that of the path,
-/// and the first lane's path has number 0.
+/// One step of the current path. When vmap runs a function, it splits the lanes into paths. There
+/// is one step for each such run around this point, the outermost run first.
 struct PathStep {
-  InstallationId run;
-  int number;
-  bool carried;  // the run is inside a function of a higher-order operation
+  InstallationId run;  // identifies the run
+  int number;          // the number of the path within the run; the first lane's path has number 0
+  bool carried;        // true if the run's function belongs to a higher-order operation
 };
 using Path = std::vector<PathStep>;
 
-/// The effect that returns the current path; it is empty if nothing splits.
+/// The effect that returns the current path, which is empty outside vmap.
 struct WhichPath {
   using Result = Path;
   static constexpr bool remembered = false;

@@ -1,4 +1,4 @@
-// Contiguity, broadcasting and axes.
+// The functions of shape.h that are not inline: contiguity, broadcasting and axes.
 #include <stave/core/tensor/shape.h>
 
 #include <stave/core/tensor/fail.h>

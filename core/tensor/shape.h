@@ -75,8 +75,8 @@ inline Strides contiguous_strides(const Shape& shape) {
 /// elements, do not matter.
 bool is_contiguous(const Shape& shape, const Strides& strides);
 
-/// NumPy's broadcasting: returns the shape to which both extend. Throws ShapeError
-/// naming `operation`.
+/// Returns the shape to which both shapes broadcast, by NumPy's rules. Throws ShapeError, naming
+/// `operation`, if there is none.
 Shape broadcast_shapes(const Shape& a, const Shape& b, const char* operation);
 
 /// Returns the axis counted from the front, for -rank <= axis < rank. Throws IndexError
@@ -86,6 +86,6 @@ int normalize_axis(Index axis, int rank, const char* operation);
 }  // namespace stave
 
 namespace stave_detail {
-/// The lengths of all parts, concatenated.
+/// The shape that consists of the lengths of all parts, one part after the other.
 stave::Shape joined(std::initializer_list<std::span<const stave::Index>> parts);
 }  // namespace stave_detail

@@ -25,7 +25,7 @@ class SmallVector {
   using const_iterator = const T*;
 
   SmallVector() noexcept {
-    // all bytes are copied, the unused ones too
+    // Copies include the unused bytes, so these must be initialised.
     if constexpr (bytewise) std::memset(bytes_, 0, sizeof bytes_);
   }
   explicit SmallVector(std::size_t size, const T& value = T()) : SmallVector() { resize(size, value); }

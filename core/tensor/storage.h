@@ -23,7 +23,7 @@ void copy_storage(Device to_device, void* to, Device from_device, const void* fr
 /// as reading a value does: IndexError for an index out of range. The CPU has no pending work.
 void synchronize(Device device = cpu);
 
-/// Returns storage for one element of a constant on a device.
+/// Returns storage for a constant on a device: one element, in the host's memory.
 StoragePtr number_storage();
 
 /// The memory of tensors on `device`, and of the objects that describe and record them.
@@ -43,8 +43,8 @@ namespace stave_detail {
 [[noreturn]] void fail_memory(const char* operation, stave::Dtype dtype, const stave::Shape& shape,
                               stave::Device device);
 
-// Memory that another library lends. Tensors view it, and nothing writes to it. It is returned
-// when no tensor views it any more and, on a device, when all requested reads of it are done.
+// Memory that another library lends. Tensors view it, and nothing writes to it. The library gets it
+// back when no tensor views it any more and, on a device, when all requested reads of it are done.
 // This may happen on any thread.
 struct ForeignStorage final : stave::Storage, Pooled {
   using Lender = std::unique_ptr<void, void (*)(void*)>;
@@ -56,7 +56,7 @@ struct ForeignStorage final : stave::Storage, Pooled {
   Lender lender_;
 };
 
-// allocate_storage for a caller that already has the device's backend.
+// Like allocate_storage above, for a caller that already has the device's backend.
 stave::StoragePtr allocate_storage(stave::Backend& backend, stave::Device device, stave::Dtype dtype,
                                    const stave::Shape& shape, const char* operation);
 

@@ -12,14 +12,14 @@ namespace stave_detail {
 class StorageWatcher {
  public:
   virtual ~StorageWatcher() = default;
-  /// Called for new storage. Its exceptions reach the code that allocates. Neither function may
-  /// allocate or free storage.
+  /// Called for new storage. An exception that it throws reaches the code that allocates. Neither
+  /// `made` nor `freed` may allocate or free storage.
   virtual void made(const stave::Storage& storage, stave::Device device) = 0;
   virtual void freed(const stave::Storage& storage) noexcept = 0;
 };
 
-/// While this object lives, `watcher` is notified. A child of fork() stops the notifications,
-/// since a thread that the child lacks may hold the watcher's locks.
+/// While this object lives, `watcher` is notified. In a child of fork() the notifications stop,
+/// since a thread that does not exist in the child may hold the watcher's locks.
 class WatchingStorage {
  public:
   [[nodiscard]] explicit WatchingStorage(StorageWatcher& watcher);

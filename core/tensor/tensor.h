@@ -122,7 +122,8 @@ class Tensor {
   Tensor(Tensor&&) noexcept = default;
   Tensor& operator=(const Tensor&) & noexcept = default;
   Tensor& operator=(Tensor&&) & noexcept = default;
-  // x[i] = y would change no x, so it is deleted. Compilers show the line below in the error.
+  // x[i] = y would assign to a temporary tensor and not change x, so it is deleted. Compilers show
+  // the line below in the error.
   template <class T = Tensor>
   // clang-format off
   void operator=(T&&) && = delete;  // x = x.at(i).set(y), or x.at(i).add(y)
@@ -181,8 +182,8 @@ class Tensor {
   /// Reads the single element of a tensor. For larger tensors, as in `if (x == y)`, it throws
   /// ShapeError and recommends array_equal and allclose.
   explicit operator bool() const;
-  // A tensor is read only on request, so the implicit conversion is deleted. Compilers show
-  // the line below in the error.
+  // Reading a tensor must be explicit, so the implicit conversion to bool is deleted. Compilers
+  // show the line below in the error.
   // clang-format off
   template <std::same_as<bool> Truth>
   operator Truth() const = delete;  // bool ok = bool(all(a)) && bool(all(b)); a && b is a tensor
@@ -193,7 +194,7 @@ class Tensor {
     return item<T>();
   }
 
-  // Basic indices.
+  // The kinds of basic indices; `Subscript` holds one of them, or an integer.
   struct NoneType {};
   struct Ellipsis {};
   struct NewAxis {};
@@ -300,8 +301,9 @@ template <std::same_as<Shape> S>
 std::ostream& operator<<(std::ostream& out, const S& shape);
 extern template std::ostream& operator<<(std::ostream& out, const Shape& shape);
 
-/// An operand: a tensor, or a C++ number, which is weak (see Scalar). It is for parameters only:
-/// it refers to a named tensor. A temporary tensor is owned, and the result may reuse its buffer.
+/// An operand: a tensor, or a C++ number, which is weak (see Scalar). Use it for parameters only:
+/// an Operand made of a named tensor refers to that tensor. One made of a temporary tensor owns it,
+/// and the result may reuse its buffer.
 class Operand {
  public:
   template <class T>

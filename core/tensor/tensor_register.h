@@ -32,7 +32,7 @@ using namespace stave;
 
 extern constinit std::atomic<int> trackings;  // the number of live TensorTracking objects
 void track(const Node& node);
-/// Removes a node that dies.
+/// Removes a node from the register; the node's destructor calls it.
 void forget(const Node& node) noexcept;
 /// Calls visit with each registered live node. visit may neither make nor drop a tensor.
 void visit_tracked(FunctionRef<void(const Node&)> visit);

@@ -40,7 +40,8 @@ namespace stave_detail {
 struct StandStill {
   using Result = void;
   const Stepping* stepping;
-  // Called if the function was dropped but cannot unwind here; the function continues.
+  // Does nothing, so that the function continues. Called if the Stepper has dropped the function
+  // while it is at a point where no exception may be thrown to unwind its stack.
   void unhandled() const {}
 };
 
@@ -64,8 +65,8 @@ class AnyStepper {
   /// Performs the current operation and stops after it, with its outputs. If it is of higher order,
   /// breakpoints inside of it stop first. Throws TransformError if it has its outputs already.
   bool perform();
-  /// Drops the rest of the function, which unwinds. Rethrows exceptions that the function throws
-  /// meanwhile.
+  /// Ends the function without running the rest of it: its stack is unwound, as by an exception.
+  /// Rethrows an exception that the function throws meanwhile.
   void drop();
 
   /// Returns the current stop, which is valid until the next step. Throws TransformError before

@@ -1,5 +1,5 @@
-// Quality of the draws of Markov chains: rank-normalized split R-hat, and effective sample sizes
-// of the bulk and the tails.
+// Diagnostics of the draws of Markov chains: rank-normalized split R-hat, and effective sample
+// sizes of the bulk and the tails.
 //
 //   // a tree of the draws' structure: near 1 if all chains agree; above 1.01 they do not
 //   rhat(run.draws)
@@ -25,16 +25,17 @@
 
 namespace stave {
 
-/// Returns R-hat of each element of draws [chains, draws, ...] as float64 [...]. The draws are real
-/// numbers. Throws ShapeError for fewer than 4 draws per chain.
+/// Returns R-hat of each element of draws [chains, draws, ...] as float64 [...]. The draws must be
+/// real numbers. Throws ShapeError for fewer than 4 draws per chain.
 Tensor rhat(const Tensor& draws);
 /// Returns the effective sample size for the middle of the distribution: the number of independent
 /// draws that would give an estimate of the same precision. Shapes and errors are those of rhat.
 Tensor ess_bulk(const Tensor& draws);
-/// Returns the smaller effective sample size of the quantiles 0.05 and 0.95.
+/// Returns the smaller of the effective sample sizes for the 0.05 and 0.95 quantiles. Shapes and
+/// errors are those of rhat.
 Tensor ess_tail(const Tensor& draws);
 
-/// Returns R-hat of each tensor of a tree.
+/// Returns R-hat of each tensor of a tree, as a tree of the same structure.
 template <class T>
   requires(is_tree<T> && !std::is_same_v<T, Tensor>)
 T rhat(const T& draws) {
@@ -57,10 +58,10 @@ namespace stave_detail {
 
 using LeavesByName = std::vector<std::pair<std::string, Tensor>>;
 
-/// Returns a table with a row for each element: mean, standard deviation, quantiles and the three
-/// diagnostics. Values that need more draws are "-".
+/// Returns a table with a row for each element: mean, standard deviation, quantiles, R-hat and the
+/// two effective sample sizes. "-" stands for a value that needs more draws.
 std::string table_of_draws(const LeavesByName& draws);
-/// Returns one line on the trajectories, and a warning if some of them diverged.
+/// Returns one line about the trajectories, and a warning if some of them diverged.
 std::string notes_on_chains(const Tensor& accept_rate, const Tensor& steps, const Tensor& diverged,
                             const Tensor& step_size);
 
@@ -68,11 +69,12 @@ std::string notes_on_chains(const Tensor& accept_rate, const Tensor& steps, cons
 
 namespace stave {
 
-/// Returns a table of the draws, followed by notes on divergences and other properties
-/// of the trajectories. `draws` is the tree run.draws, or a tree that a function computed from it
-/// (for example constrain, to show constrained values). Rows are named by their path in the tree
-/// (tree_names.h) and their position in a tensor: "eta[3]", "layers/0/w[1,2]". Rows of a single
-/// tensor are "x[3]". Values that need more draws are "-"; the diagnostics need 4 draws per chain.
+/// Returns a table of the draws, followed by lines about the trajectories, such as the number of
+/// divergences. `draws` is the tree run.draws, or a tree that a function computed from it (for
+/// example constrain, to show constrained values). A row is named by its path in the tree
+/// (tree_names.h) and its position in a tensor: "eta[3]", "layers/0/w[1,2]". Rows of a single
+/// tensor are "x[3]". "-" stands for a value that needs more draws; the diagnostics need 4 draws
+/// per chain.
 template <class T, class Draws>
   requires is_tree<Draws>
 std::string summary_of(const Sampled<T>& run, const Draws& draws) {

@@ -1,4 +1,4 @@
-// Distributions: plain values that compute the logarithm of their density and draw samples.
+// Distributions: classes that compute the logarithm of their density, and draw samples.
 //
 //   const Normal prior{0, tensor({1., 2.})};
 //   prior.log_prob(x)                         // of each element; parameters and x broadcast
@@ -6,13 +6,14 @@
 //
 // - Parameters are tensors, or C++ numbers that take the dtype of the other operands.
 //   Densities are those of SciPy, and log_prob is -inf outside of the support.
-//   float16 and bfloat16 are computed in float32. Parameters are not checked: invalid ones give
-//   NaN.
+//   float16 and bfloat16 are computed in float32. Parameters are not checked: invalid parameters
+//   give NaN.
 // - For MultivariateNormal, Dirichlet and Categorical, the last axis of the parameter belongs
 //   to a single draw. The other axes are a batch of distributions.
-// - A draw is differentiable by parameters of which it is a smooth function. Derivatives of draws
-//   of Gamma, Beta, StudentT and Dirichlet by concentrations (degrees of freedom) throw
-//   TransformError. Draws of discrete distributions are integers or bools.
+// - A draw is differentiable with respect to the parameters of which it is a smooth function.
+//   Derivatives of draws of Gamma, Beta, StudentT and Dirichlet with respect to concentrations
+//   (degrees of freedom) throw TransformError. Draws of discrete distributions are integers or
+//   bools.
 // - A distribution is a tree of its parameters. Any class with log_prob(x), sample(key, shape)
 //   and support() converts to Distribution.
 #pragma once
@@ -59,20 +60,20 @@ struct TreeTraits<NumberOrTensor> {
 /// The support of a distribution, and the map from R^n onto it (biject_to in PyTorch and NumPyro).
 class Support {
  public:
-  /// All of R; the map is the identity.
+  /// The real numbers; u is mapped to itself.
   static Support real();
-  /// The positive numbers; the map is exp.
+  /// The positive numbers; u is mapped to exp(u).
   static Support positive();
-  /// The numbers between low and high; the map is low + (high - low) sigmoid(u).
+  /// The numbers between low and high; u is mapped to low + (high - low) sigmoid(u).
   static Support interval(NumberOrTensor low, NumberOrTensor high);
-  /// Probability vectors; the map takes [..., n - 1] to [..., n] by Stan's stick breaking.
+  /// Probability vectors; u of shape [..., n - 1] is mapped to [..., n] by Stan's stick breaking.
   static Support simplex();
-  /// Integers or bools; there is no map, and the functions below throw TransformError.
+  /// Integers or bools. They have no map, so the three functions below throw TransformError.
   static Support discrete();
 
   /// Returns the point of the support that u in R^n is mapped to.
   Tensor constrain(const Tensor& u) const;
-  /// Returns the u that is mapped to a point inside of the support.
+  /// Returns the u that is mapped to the point x inside of the support.
   Tensor unconstrain(const Tensor& x) const;
   /// Returns log |det(d constrain(u) / d u)| for each element; for the simplex, for each vector.
   Tensor log_det(const Tensor& u) const;

@@ -12,16 +12,18 @@
 // NUTS follows Hoffman and Gelman, "The No-U-Turn Sampler", 2014. The choice among the points
 // of a trajectory and the termination criterion are those of Betancourt, "A Conceptual Introduction
 // to Hamiltonian Monte Carlo", 2017. Warm-up is that of Stan: dual averaging adapts the step size,
-// and windows of doubling length adapt the scale of each coordinate. Each chain adapts by itself.
+// and windows of doubling length adapt the scale of each coordinate. Each chain adapts
+// independently.
 //
-// A chain is a plain recursion (nuts.h) that performs an effect when it needs the density and its
-// gradient. The handler suspends each chain at this effect until all chains have performed it,
-// and computes the density for all of them in one batch, by vmap. So chains may take different
-// numbers of steps, and no density is computed for a chain that does not need it.
+// The code of a chain is a plain recursion (nuts.h) that performs an effect when it needs the
+// density and its gradient. The handler suspends each chain at this effect until all chains have
+// performed it, and computes the density for all of them in one batch, by vmap. So chains may take
+// different numbers of steps, and no density is computed for a chain that does not need it.
 //
-// - The log density is a function of a tree of floats that returns the logarithm of the density,
-//   of rank 0, up to a constant. Chains are kept in float64. The density is computed in the dtypes
-//   of `start` and on its devices. `compile` saves the cost of its transforms.
+// - The log density is a function of a tree of floats. It returns the logarithm of the density up
+//   to an additive constant, as a tensor of rank 0. Chains are kept in float64. The density is
+//   computed in the dtypes of `start` and on its devices. A log density made by `compile` is
+//   faster, because its transforms are recorded only once.
 // - Chain i depends on the key and on i, not on the number of other chains:
 //   {.chains = 1, .first_chain = i} runs that chain alone. (Sums and matrix products may be rounded
 //   differently in a batch of another size, and a chain amplifies the difference.)
@@ -48,7 +50,7 @@ namespace stave {
 
 struct NutsOptions {
   [[no_unique_address]] ByName by_name{};
-  /// The numbers of chains, and of warm-up steps and draws per chain.
+  /// The number of chains, and the numbers of warm-up steps and draws of each chain.
   Index chains = 4, warmup = 1000, draws = 1000;
   /// The acceptance rate for which warm-up adapts the step size; between 0 and 1.
   double target_accept = 0.8;
@@ -66,8 +68,8 @@ struct HmcOptions {
   [[no_unique_address]] ByName by_name{};
   Index chains = 4, warmup = 1000, draws = 1000;
   double target_accept = 0.8;
-  /// The mean length of trajectories, in standard deviations; each has a random length of 0.5
-  /// to 1.5 times it.
+  /// The mean length of trajectories, in standard deviations. Each trajectory has a random length
+  /// of 0.5 to 1.5 times this value.
   double length = 1.5;
   /// The maximal number of steps of a trajectory.
   int max_steps = 1000;
@@ -76,25 +78,25 @@ struct HmcOptions {
   int threads = 1;
 };
 
-/// Draws, and properties of the trajectories that led to them. Axis 0 is the chain. Axis 1
-/// is the draw, except for step_size and variance.
+/// The draws, and properties of the trajectories that led to them. Axis 0 of each tensor is the
+/// chain. Axis 1 is the draw, except for step_size and variance.
 template <class T>
 struct Sampled {
   /// The draws, as a tree with the structure of `start`.
   T draws;
   /// The log density at each draw; float64.
   Tensor log_density;
-  /// The mean acceptance probability over the trajectory; float64.
+  /// The mean acceptance probability over the points of the trajectory; float64.
   Tensor accept_rate;
   /// The number of evaluations of the density and its gradient; int32.
   Tensor steps;
-  /// How often NUTS doubled the trajectory; int32.
+  /// The number of times that NUTS doubled the trajectory; int32.
   Tensor depth;
-  /// Whether the trajectory diverged: the error of its energy exceeded 1000; bool.
+  /// True if the trajectory diverged: the error of its energy exceeded 1000; bool.
   Tensor diverged;
   /// The step size of each chain; float64.
   Tensor step_size;
-  /// The variance of each coordinate that warm-up estimated: the inverse of the mass.
+  /// The variance of each coordinate, estimated in warm-up: the inverse of its mass.
   T variance;
   Index divergences() const;
 };
@@ -105,22 +107,23 @@ namespace stave_detail {
 
 using namespace stave;
 
-/// Returns the function `made`, which is derived from f. It is compiled if f is a compiled function
-/// (the overload in handlers/compile/compile.h).
+/// Returns `made`, a function derived from f. If f is a compiled function, the overload in
+/// handlers/compile/compile.h compiles `made`, too.
 template <class F, class Made>
 Made compiled_like(const F&, Made made) {
   return made;
 }
 
-/// Maps leaves with rows of points to the log densities, [rows], and the gradients.
+/// Computes the log densities, [rows], and their gradients for leaves whose rows are points.
 using DensityOfRows = std::function<Outputs(std::span<const Tensor> leaves)>;
 
-/// Sampled, with leaves in place of trees.
+/// Sampled<T>, with the list of a tree's leaves in place of each tree.
 struct SampledLeaves {
   std::vector<Tensor> draws, variance;
   Tensor log_density, accept_rate, steps, depth, diverged, step_size;
 };
-/// HMC's trajectories. sample_chains runs NUTS if none are given; otherwise it ignores max_depth.
+/// The parameters of HMC's trajectories. Without them, sample_chains runs NUTS; with them, it
+/// ignores max_depth.
 struct Trajectories {
   double length;
   int max_steps;
@@ -171,7 +174,7 @@ Sampled<T> nuts(const F& log_density, const T& start, const Key& key, const Nuts
   return stave_detail::sampled("nuts", log_density, start, key, options);
 }
 
-/// Returns draws by Hamiltonian Monte Carlo, with trajectories of a given length: Neal,
+/// Returns draws by Hamiltonian Monte Carlo with trajectories of a given mean length: Neal,
 /// "MCMC using Hamiltonian dynamics", 2011. Arguments and errors are those of nuts.
 template <class F, class T>
 Sampled<T> hmc(const F& log_density, const T& start, const Key& key, const HmcOptions& options = {}) {

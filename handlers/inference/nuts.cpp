@@ -26,7 +26,7 @@ double RandomNumbers::next(Vector& block, bool normal) {
 IntrusivePtr<Point> Points::make() {
   if (free_.empty()) {
     all_.push_back(std::make_unique<Point>(*this, size_));
-    // Reserves memory, because `destroy` must not allocate.
+    // `destroy` must not allocate, so the memory for its list is reserved here.
     free_.reserve(all_.size());
     free_.push_back(all_.back().get());
   }
@@ -89,8 +89,8 @@ double Dynamics::reasonable_step_size(const Point& from, RandomNumbers& random) 
 
 namespace {
 
-// The error of the energy above which the integrator counts as having left the true trajectory:
-// Hoffman and Gelman's value.
+// If the energy rises by more than this, the integrator is considered to have left the true
+// trajectory (Hoffman and Gelman's value).
 constexpr double divergence = 1000;
 
 double log_add_exp(double a, double b) {
@@ -100,13 +100,13 @@ double log_add_exp(double a, double b) {
 
 Vector vector(std::span<const double> x) { return {x.begin(), x.end()}; }
 
-/// A contiguous part of a trajectory, from its first to its last point in time, and one of its
-/// points, drawn with weights exp(-energy).
+/// A contiguous part of a trajectory, from its first to its last point in time. `drawn` is one of
+/// its points, chosen with a probability proportional to exp(-energy).
 struct Stretch {
   PointPtr first, last, drawn;
   // The sum of the momenta of all points.
   Vector momentum;
-  // log(sum(exp(-energy))) over all points, with energies relative to that at the start.
+  // log(sum(exp(energy at the start - energy))) over all points.
   double log_weight;
   const Point& end(bool forward) const { return forward ? *last : *first; }
 };
@@ -133,7 +133,7 @@ class Trajectory {
   }
 
  private:
-  /// Makes 2^depth steps from a point. Returns nothing if they make a U-turn or diverge.
+  /// Takes 2^depth leapfrog steps from a point. Returns nothing if they make a U-turn or diverge.
   std::optional<Stretch> build_tree(const Point& from, bool forward, int depth) {
     if (depth == 0) return leaf(from, forward);
     std::optional<Stretch> tree = build_tree(from, forward, depth - 1);
@@ -162,14 +162,15 @@ class Trajectory {
     return Stretch{point, point, point, std::move(momentum), log_weight};
   }
 
-  /// Returns whether the trajectory ends before a point of this energy because it diverges.
+  /// Returns whether the trajectory diverges, and ends, before a point of this energy.
   ///
-  /// The result must not depend on the point at which the trajectory started, or a move and its
-  /// reverse have different probabilities. So the energies of all points are compared with each
-  /// other. A comparison with the energy at the start alone is not reversible: it biases densities
-  /// that fall by a factor of e^-1000 somewhere. The exception is a start of so high an energy that
-  /// a chain in equilibrium never gets there (at a weight of e^-500). From such a start the energy
-  /// may fall by any amount.
+  /// The result must not depend on the point at which the trajectory started: otherwise a move and
+  /// its reverse have different probabilities, and the draws are biased. So the highest and the
+  /// lowest energy of the trajectory are compared with each other. A comparison with the energy at
+  /// the start alone would bias the draws where the density varies by a factor of e^1000. There is
+  /// one exception: the energy may fall by any amount from a start whose energy is more than 500
+  /// above the lowest. A chain in equilibrium visits such a point with a probability of about
+  /// e^-500.
   bool diverges(double energy) {
     if (!(energy - energy_ <= divergence)) return true;  // Includes infinities.
     lowest_ = std::min(lowest_, energy);
@@ -177,19 +178,19 @@ class Trajectory {
     return highest_ - lowest_ > divergence && energy_ - lowest_ <= divergence / 2;
   }
 
-  /// How a join chooses its point: by weight, or with a bias to the new stretch,
-  /// which mixes better at the top level (Betancourt, A.3.2).
+  /// How `join` chooses between two drawn points. `fair` uses the weights of the two parts;
+  /// `biased` prefers the new part, which mixes better at the top level (Betancourt, A.3.2).
   enum class Choice { fair, biased };
 
-  /// Appends `rest` to the front or the back of `tree`, and may move the drawn point
-  /// to that of `rest`. Returns false if the joined trajectory makes a U-turn.
+  /// Appends `rest` to the front or the back of `tree`. The drawn point of `rest` may replace that
+  /// of `tree`. Returns false if the joined trajectory makes a U-turn.
   bool join(Stretch& tree, Stretch&& rest, bool forward, Choice choice) {
     const double log_weight = log_add_exp(tree.log_weight, rest.log_weight);
     const double log_chance = rest.log_weight - (choice == Choice::fair ? log_weight : tree.log_weight);
     const Stretch &early = forward ? tree : rest, &late = forward ? rest : tree;
-    // Betancourt's criterion is tested for the whole trajectory and, as in Stan, from each end to
-    // the first point beyond the middle. The test of the whole trajectory alone misses one that
-    // turns round twice.
+    // Betancourt's criterion is tested three times, as in Stan: for the whole trajectory, and from
+    // each end to the first point beyond the middle. The whole trajectory alone would not detect a
+    // trajectory that turns round twice.
     const bool turns = turns_back(early.momentum, late.momentum, *early.first, *late.last) ||
                        turns_back(early.momentum, late.first->p(), *early.first, *late.first) ||
                        turns_back(early.last->p(), late.momentum, *early.last, *late.last);
@@ -201,8 +202,8 @@ class Trajectory {
     return !turns;
   }
 
-  /// Returns whether the sum of the momenta, given in two parts, points away from the velocity
-  /// at either end.
+  /// Returns whether the sum of the momenta points away from the velocity at either end. The sum is
+  /// given as two terms, `momentum` and `more`.
   bool turns_back(std::span<const double> momentum, std::span<const double> more, const Point& first,
                   const Point& last) const {
     double at_first = 0, at_last = 0;
@@ -220,7 +221,7 @@ class Trajectory {
   double lowest_, highest_;
   RandomNumbers& random_;
   Stretch all_;
-  // Unused vectors, kept to reuse their memory.
+  // Vectors that are not in use, kept so that their memory can be reused.
   std::vector<Vector> spare_;
   Transition transition_;
 };
@@ -233,7 +234,8 @@ Transition nuts_transition(const Dynamics& dynamics, const Point& from, int max_
 
 Transition hmc_transition(const Dynamics& dynamics, const Point& from, double length, int max_steps,
                           RandomNumbers& random) {
-  // The length is random, so that trajectories do not return to their start: Neal, section 5.4.3.2.
+  // The length is random, because trajectories of a fixed length may return to their start: Neal,
+  // section 5.4.3.2.
   const double steps =
       std::clamp(std::round(length * (0.5 + random.uniform()) / dynamics.step_size), 1., double(max_steps));
   const PointPtr start = dynamics.with_new_momentum(from, random);

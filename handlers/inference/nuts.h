@@ -1,9 +1,9 @@
-// One chain of Hamiltonian Monte Carlo, for mcmc.cpp: trajectories, and the choice of one of their
-// points. Start reading at `nuts_transition`.
+// One chain of Hamiltonian Monte Carlo, for mcmc.cpp: its trajectories, and the choice of a point
+// of each trajectory. Start reading at `nuts_transition`.
 //
-// Everything is computed in plain numbers. When a chain needs the density, it performs
-// LogDensityAt. A controller that handles this effect may suspend the chain, and answer many chains
-// in one batch.
+// A chain computes with C++ doubles rather than tensors. When it needs the density, it performs
+// LogDensityAt. A controller that handles this effect may suspend the chain, and then compute the
+// density of many chains in one batch.
 #pragma once
 
 #include <memory>
@@ -19,15 +19,15 @@ using namespace stave;
 
 using Vector = std::vector<double>;
 
-/// The effect that requests the log density at a point. The handler returns it,
-/// and writes the gradient to `gradient`.
+/// The effect that requests the log density at a point. The handler returns the log density, and
+/// writes its gradient to `gradient`.
 struct LogDensityAt {
   using Result = double;
   std::span<const double> point;
   std::span<double> gradient;
 };
 
-/// The random numbers of one chain.
+/// The random numbers of one chain. They are generated in blocks.
 class RandomNumbers {
  public:
   explicit RandomNumbers(Key key) : key_(std::move(key)) {}
@@ -39,7 +39,7 @@ class RandomNumbers {
   double next(Vector& block, bool normal);
   const Key key_;
   std::uint32_t blocks_ = 0;
-  // Blocks of unused numbers, taken from the back.
+  // The unused numbers of the current blocks; the last one is used next.
   Vector uniforms_, normals_;
 };
 
@@ -68,13 +68,14 @@ class Point : public ThreadCounted {
   const std::size_t size_;
 };
 using PointPtr = IntrusivePtr<const Point>;
-/// Returns the point to its Points; called when the last owner is gone. Both overloads exist
-/// because a template would be a better match for const Point.
+/// Returns the point to its pool (class Points); called when the last owner is gone. The overload
+/// for const Point is necessary, because overload resolution would otherwise prefer the template
+/// `destroy` of IntrusivePtr.
 void destroy(Point* point) noexcept;
 inline void destroy(const Point* point) noexcept { destroy(const_cast<Point*>(point)); }
 
-/// The pool of a chain's points. Points without an owner are reused, because a chain makes one
-/// at each step.
+/// The pool of a chain's points. A chain makes a point at each step, so points without an owner are
+/// reused.
 class Points {
  public:
   explicit Points(std::size_t size) : size_(size) {}
@@ -96,12 +97,12 @@ struct Dynamics {
   Vector variance;
   double step_size = 1;
 
-  /// Returns the energy; infinity if it is not a number.
+  /// Returns the energy, or infinity in place of NaN.
   double energy(const Point& point) const;
   PointPtr with_new_momentum(const Point& point, RandomNumbers& random) const;
-  /// Makes a leapfrog step of this length.
+  /// Returns the point after one leapfrog step of the given length.
   PointPtr step(const Point& from, double length) const;
-  /// Returns a step size at which single steps are accepted with a probability of about 0.8.
+  /// Returns a step size for which a single step is accepted with a probability of about 0.8.
   double reasonable_step_size(const Point& from, RandomNumbers& random) const;
 };
 

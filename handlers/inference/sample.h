@@ -1,4 +1,5 @@
-// sample, observe, factor: the sites of probabilistic programs, and handlers for them.
+// sample, observe, factor: the sites (named random variables) of probabilistic programs, and
+// handlers for sites.
 //
 //   void model(const Tensor& x, const Tensor& y) {
 //     const Tensor slope = sample("slope", Normal{0, 10}), noise = sample("noise", HalfNormal{1});
@@ -9,21 +10,22 @@
 //   Tensor log_p = log_density(model, values)(x, y);
 //   auto [drawn, sites] = sites_of(seed(model_with_a_result, Key(0)))(x, y);
 //
-// (The ideas and names are those of Pyro and NumPyro.) A site needs a value from a handler, or the
-// handler `seed`. These functions install handlers that change sites:
+// The ideas and names are those of Pyro and NumPyro. A site needs a value from a handler such as
+// `substitute`, or a draw by `seed`. These functions install handlers that change sites:
 //
-//   seed(f, key)              draws sites without a value, by next_key (keys.h)
-//   substitute(f, values)     gives these sites these values; they stay latent
-//   condition(f, values)      makes these sites observed, with these values
-//   replay(f, sites)          gives latent sites the values that they had in another run, if any
-//   block_sites(f, names)     hides these sites from handlers outside (by default all sites)
+//   seed(f, key)              draws values for sites that have none, with next_key (keys.h)
+//   substitute(f, values)     gives the named sites these values; the sites stay latent
+//   condition(f, values)      makes the named sites observed, with these values
+//   replay(f, sites)          gives each latent site its value in another run, if it has one there
+//   block_sites(f, names)     hides the named sites from outer handlers (by default all sites)
 //   sites_of(f)               returns the result of f, and its sites
 //   log_density(f, values)    returns the sum of the log densities of all sites
 //
-// - Names are joined with the scopes entered since the handler was installed: "group/slope".
-//   A name identifies one site.
-// - A site in a vmap inside of the handler is a site of each lane: its densities are added,
-//   and its values are stacked. A value that the handler supplies is the same for all lanes.
+// - The name of a site includes the scopes entered since the handler was installed: "group/slope".
+//   Each name must belong to one site.
+// - A site within a vmap inside of the handler is one site, with a value for each lane: their
+//   densities are added, and their values are stacked. A value that the handler supplies is the
+//   same for all lanes.
 // - HMC and similar samplers work in unconstrained space: see unconstrained_log_density,
 //   constrain and unconstrain.
 #pragma once
@@ -47,10 +49,10 @@ Tensor sample(const std::string& name, const Distribution& distribution);
 /// Returns `value`, and marks it as an observed draw from the distribution.
 Tensor observe(const std::string& name, const Distribution& distribution, const Tensor& value);
 
-/// Adds a term to the log density: the sum of the elements of `log_density`. These are real numbers
-/// that may depend on sites and may be -infinity. A factor expresses a density that is no
-/// distribution of the library: a constraint, a likelihood up to a constant, a discrete site
-/// that is summed out. Handlers see it as an observed site whose value is `log_density`.
+/// Adds a term to the log density: the sum of the elements of `log_density`. The elements are real
+/// numbers that may depend on sites and may be -infinity. A factor expresses a density for which
+/// the library has no distribution: a constraint, a likelihood up to a constant, or a discrete site
+/// that is summed out. Handlers see the factor as an observed site whose value is `log_density`.
 /// Throws DtypeError for integers.
 ///
 ///   // the side on which the coin fell is unknown, so both cases are summed
@@ -58,7 +60,7 @@ Tensor observe(const std::string& name, const Distribution& distribution, const 
 ///   factor("coin", logsumexp(stack({log(p) + of_heads, log1p(-p) + of_tails})));
 void factor(const std::string& name, const Tensor& log_density);
 
-/// The value and log density of a site in one run.
+/// The value and log density of one site in one run.
 struct SampleSite {
   /// log_prob is the sum over all elements of one lane.
   Tensor value, log_prob;
@@ -72,12 +74,13 @@ namespace stave_detail {
 
 using namespace stave;
 
-/// The effect of sample and observe: describes a site. Handlers modify it, the innermost first.
+/// The effect of sample and observe, which describes a site. Handlers may modify it; the innermost
+/// handler modifies it first.
 struct Sampling {
   struct Result {
     std::optional<Tensor> value;
-    // The log determinant of the map from an unconstrained value to this value; empty if the value
-    // was not computed by such a map.
+    // The log determinant of the map from an unconstrained value to `value`; empty if `value` was
+    // not computed by such a map.
     std::optional<Tensor> log_det;
     bool observed = false;
   };
@@ -89,7 +92,7 @@ struct Sampling {
 
 class SampleHandler : public Handles<Sampling> {
  public:
-  /// Throws Error if a value was given for a site that did not occur.
+  /// Throws Error if this handler has a value for a site that did not occur.
   virtual void check_all_used() const {}
 };
 
@@ -110,7 +113,7 @@ class Substitute final : public SampleHandler {
   std::set<std::string> used_;
 };
 
-// A handler that throws Error for a latent site without a value.
+// Handler that throws Error for a latent site without a value.
 class NeedsValues final : public SampleHandler {
  public:
   explicit NeedsValues(const char* by) : by_(by) {}
@@ -134,7 +137,7 @@ class BlockSites final : public Handles<Sampling, Sowing> {
   const std::set<std::string> names_;
 };
 
-/// Returns a callable that runs f under a handler; `make` makes a new one for each call.
+/// Returns a callable that runs f under a new handler for each call; `make` returns the handler.
 template <class F, class Make>
 auto under_sample_handler(F f, Make make) {
   return [ f = std::move(f), make = std::move(make) ]<class... A>(A && ... args)
@@ -159,7 +162,7 @@ auto substituted(F f, const char* by, NamedTensors values, Substitute::As as, bo
     return std::make_shared<Substitute>(by, values, as, strict);
   });
 }
-/// Returns f with these values for its sites. A call throws Error for a latent site without a
+/// Returns f with the given values for its sites. A call throws Error for a latent site without a
 /// value.
 template <class F>
 auto with_all_values(F f, const char* by, NamedTensors values, Substitute::As as) {
@@ -167,7 +170,7 @@ auto with_all_values(F f, const char* by, NamedTensors values, Substitute::As as
                               [by] { return std::make_shared<NeedsValues>(by); });
 }
 
-/// The tags of the values that each site sows.
+/// The tags under which each site sows its values (see sow.h).
 inline constexpr const char *log_prob_tag = "log_prob", *latent_tag = "latent", *observed_tag = "observed",
                             *unconstrained_tag = "unconstrained";
 
@@ -176,7 +179,7 @@ template <class R>
 NamedTensors& sown_of(std::pair<R, NamedTensors>& harvested) {
   return harvested.second;
 }
-/// Returns a callable with the arguments of f that returns the values f sows under this tag.
+/// Returns a callable with the arguments of f that returns the values which f sows under this tag.
 template <class F>
 auto sown_by(F f, const char* tag) {
   return [harvested = harvest(std::move(f), {.tag = tag})]<class... A>(A && ... args)
@@ -186,7 +189,7 @@ auto sown_by(F f, const char* tag) {
     return NamedTensors(std::move(sown_of(result)));
   };
 }
-/// Returns the sum of all elements of all densities, of rank 0.
+/// Returns the sum of all elements of all densities; its rank is 0.
 Tensor add_densities(const NamedTensors& densities);
 SampleSites join_sites(const NamedTensors& latent, const NamedTensors& observed, const NamedTensors& log_probs);
 NamedTensors latent_values(const SampleSites& sites);
@@ -195,30 +198,30 @@ NamedTensors latent_values(const SampleSites& sites);
 
 namespace stave {
 
-/// Returns f with these values for the sites of these names. The result, like that of condition,
-/// replay and block_sites, is a callable with the arguments and result of f. It throws Error for a
-/// value that has no site.
+/// Returns f with the given values for the sites of these names. The result, like that of
+/// condition, replay and block_sites, is a callable with the arguments and result of f. A call
+/// throws Error if `values` has a name without a site.
 template <class F>
 auto substitute(F f, NamedTensors values) {
   return stave_detail::substituted(std::move(f), "substitute", std::move(values), stave_detail::Substitute::As::latent);
 }
 
-/// Returns f with the sites of these names observed, with these values. Throws Error for a value
-/// that has no site.
+/// Returns f in which the sites with these names are observed, with the given values. A call throws
+/// Error if `values` has a name without a site.
 template <class F>
 auto condition(F f, NamedTensors values) {
   return stave_detail::substituted(std::move(f), "condition", std::move(values),
                                    stave_detail::Substitute::As::observed);
 }
 
-/// Returns f whose latent sites get the values of the sites of the same name in `sites`.
+/// Returns f in which latent sites have the values of the sites of the same name in `sites`.
 template <class F>
 auto replay(F f, const SampleSites& sites) {
   return stave_detail::substituted(std::move(f), "replay", stave_detail::latent_values(sites),
                                    stave_detail::Substitute::As::latent, false);
 }
 
-/// Returns f with the sites of these names, or all sites, hidden from handlers outside.
+/// Returns f in which the sites with these names, or all sites, are hidden from outer handlers.
 template <class F>
 auto block_sites(F f, std::set<std::string> names = {}) {
   return stave_detail::under_sample_handler(
@@ -244,7 +247,7 @@ auto sites_of(F f) {
   };
 }
 
-/// Returns the log of the joint density of all sites, latent and observed, of rank 0.
+/// Returns the logarithm of the joint density of all sites, latent and observed; its rank is 0.
 /// Throws Error for a latent site without a value, and for a value without a site.
 template <class F>
 auto log_density(F f, NamedTensors values) {
@@ -259,9 +262,9 @@ auto log_density(F f, NamedTensors values) {
 }
 
 /// Returns the log density as a function of unconstrained values in R^n, one for each latent site.
-/// The support of the site maps each of them to the site's value. The log determinants of these
-/// maps are included, so the result is a density of the unconstrained values.
-/// Gradient-based samplers take this function.
+/// The support of a site maps the unconstrained value to the site's value. The log determinants of
+/// these maps are included, so the result is the density of the unconstrained values.
+/// Gradient-based samplers such as nuts need this function.
 template <class F>
 auto unconstrained_log_density(F f, NamedTensors values) {
   using namespace stave_detail;
@@ -275,7 +278,8 @@ auto unconstrained_log_density(F f, NamedTensors values) {
   };
 }
 
-/// Returns the values of the latent sites for unconstrained values: constrain(f, values)(args...).
+/// Returns a callable that maps unconstrained values to the values of the latent sites of f:
+/// constrain(f, values)(args...), where `args` are the arguments of f.
 template <class F>
 auto constrain(F f, NamedTensors values) {
   using namespace stave_detail;
@@ -283,8 +287,8 @@ auto constrain(F f, NamedTensors values) {
                  latent_tag);
 }
 
-/// Returns the unconstrained values for the values of the latent sites of f:
-/// unconstrain(f, values)(args...).
+/// Returns a callable that maps values of the latent sites of f to unconstrained values:
+/// unconstrain(f, values)(args...), where `args` are the arguments of f.
 template <class F>
 auto unconstrain(F f, NamedTensors values) {
   using namespace stave_detail;

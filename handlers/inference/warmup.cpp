@@ -55,7 +55,7 @@ bool Windows::ends_with(Index draw) {
   if (!covers(draw) || draw + 1 != next_) return false;
   window_ *= 2;
   next_ += window_;
-  // Extends the last window, so that no short one follows it.
+  // The last window is extended if the next one would not fit, so that no short window follows it.
   if (next_ + 2 * window_ > end_) next_ = end_;
   return true;
 }

@@ -1,20 +1,20 @@
-// Warm-up of a chain of mcmc.cpp: adapts its step size and the scales of its coordinates as Stan
-// does (Stan Reference Manual, "HMC algorithm parameters").
+// The warm-up of a chain of mcmc.cpp. It adapts the chain's step size and the scales of its
+// coordinates as Stan does (Stan Reference Manual, "HMC algorithm parameters").
 #pragma once
 
 #include <stave/handlers/inference/nuts.h>
 
 namespace stave_detail::mcmc {
 
-/// Searches for the step size at which transitions are accepted at the target rate:
-/// dual averaging, Hoffman and Gelman, section 3.2.
+/// Searches for the step size at which transitions have the target acceptance rate, by dual
+/// averaging: Hoffman and Gelman, section 3.2.
 class StepSizeSearch {
  public:
   StepSizeSearch(double first, double target);
   void learn(double accept_rate);
   double now() const noexcept { return now_; }
-  /// Returns the weighted mean of the step sizes so far, in which later ones count more;
-  /// used after warm-up.
+  /// Returns the weighted mean of the step sizes so far, in which later step sizes have more
+  /// weight. A chain uses this step size after warm-up.
   double mean() const noexcept;
 
  private:
@@ -22,12 +22,12 @@ class StepSizeSearch {
   double learned_ = 0, mean_lack_ = 0, mean_log_ = 0;
 };
 
-/// Variances of the added values in one pass: Welford, 1962.
+/// The variances of vectors added one at a time, computed in one pass: Welford, 1962.
 class RunningVariance {
  public:
   explicit RunningVariance(std::size_t size) : mean_(size), squares_(size) {}
   void add(std::span<const double> x);
-  /// Returns the variances, shrunk towards 1e-3, because few draws determine them poorly.
+  /// Returns the variances, shrunk towards 1e-3. A few draws determine a variance poorly.
   Vector regularized() const;
 
  private:
@@ -35,9 +35,9 @@ class RunningVariance {
   Vector mean_, squares_;
 };
 
-/// The schedule of a warm-up: the draws from which variances are estimated. There are none in an
-/// initial and a final phase. Between these phases there are windows, each twice as long as the one
-/// before.
+/// The schedule of a warm-up: which draws estimate variances. An initial and a final phase estimate
+/// none. Between these phases there are windows, each twice as long as the one before, and each
+/// estimates the variances anew.
 class Windows {
  public:
   explicit Windows(Index warmup);
@@ -49,8 +49,8 @@ class Windows {
   Index start_, end_, window_, next_;
 };
 
-/// Runs the warm-up of a chain. Returns its last point, and leaves the adapted values
-/// in `dynamics`. `transition` makes one transition with the current dynamics.
+/// Runs the warm-up of a chain. Returns its last point, and stores the adapted step size and
+/// variances in `dynamics`. `transition` makes one transition with the current dynamics.
 template <class MakeTransition>
 PointPtr warm_up(Index warmup, double target, PointPtr at, Dynamics& dynamics, RandomNumbers& random,
                  MakeTransition transition) {

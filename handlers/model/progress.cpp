@@ -48,7 +48,7 @@ class Loops {
       if (loops_.size() == most) loops_.pop_back();
       loop = &loops_.emplace_back(Loop{name, done, total, done, now, now});
     }
-    if (done < loop->done) {  // The loop begins again.
+    if (done < loop->done) {  // the loop has started again
       loop->first = done;
       loop->began = now;
     }
@@ -63,8 +63,8 @@ class Loops {
   void clear() { loops_.clear(); }
 
  private:
-  // Returns the loop that a report belongs to, or null if it is a new one. Loops with a name
-  // are identified by it. Loops without a name are identified by their total. If that total changes
+  // Returns the loop that a report belongs to, or null if the loop is new. A loop with a name is
+  // identified by its name. A loop without a name is identified by its total. If that total changes
   // between two runs of the loop, as the number of batches per epoch may, the innermost loop
   // is reused if it has at most one step left.
   Loop* find(const std::string& name, long done, long total) {
@@ -203,7 +203,7 @@ std::vector<std::string> drawn(const std::vector<Loop>& loops, std::size_t colum
 
 // ---- uncaught exceptions ----------------------------------------------------------------
 
-// The number of PrintProgress objects whose terminal has a bar as its last line. If there are any,
+// The number of PrintProgress objects whose terminal has a bar as its last line. If it is not 0,
 // the terminate handler begins a new line before std::terminate prints its message.
 constinit std::atomic<int> bars_in_line = 0;
 constinit std::mutex terminates;

@@ -33,7 +33,7 @@ struct MinimizeOptions {
   /// The number of steps that L-BFGS keeps; at least 1.
   int memory = 10;
 };
-/// The result of a search: the last point, and how the search went.
+/// The result of minimize(): the last point, and how the search ended.
 template <class X>
 struct Minimum {
   X x;

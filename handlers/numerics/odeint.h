@@ -44,7 +44,7 @@ namespace stave_detail {
 using namespace stave;
 
 using Dynamics = std::function<Tensor(const Tensor& y, const Tensor& t, const Tensor& parameters)>;
-/// y at all times, [times, n], for y0 [n] and parameters [m].
+/// Returns y at all times, [times, n], for y0 [n] and parameters [m].
 Tensor odeint_flat(const Dynamics& f, const Tensor& y0, const Tensor& times, const Tensor& parameters,
                    const OdeOptions& options);
 

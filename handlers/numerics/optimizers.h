@@ -59,7 +59,7 @@ class Schedule {
 /// it is constant before and after.
 Schedule linear_schedule(double from, double to, Index steps, Index begin = 0);
 /// Returns a cosine schedule:
-/// from (1 - alpha) ((1 + cos(pi step / steps)) / 2)^exponent + from alpha.
+/// `from` * ((1 - alpha) * ((1 + cos(pi step / steps)) / 2)^exponent + alpha).
 /// It is constant after `steps`. Loshchilov and Hutter, "SGDR", 2017.
 Schedule cosine_schedule(double from, Index steps, double alpha = 0, double exponent = 1);
 /// Returns a schedule that rises linearly from `from` to `peak`, then falls to `end` by a cosine.
@@ -72,10 +72,10 @@ struct ExponentialOptions {
   Index begin = 0;
   /// Whether the exponent is rounded down, so that the value changes only every `steps` steps.
   bool staircase = false;
-  /// The bound at which the value stops: the least if it falls, the greatest if it rises.
+  /// The bound at which the value stops: its minimum if it falls, its maximum if it rises.
   std::optional<double> end{};
 };
-/// Returns an exponential schedule: from rate^(step / steps).
+/// Returns an exponential schedule: `from` * rate^(step / steps).
 Schedule exponential_schedule(double from, Index steps, double rate, ExponentialOptions options = {});
 /// Returns the schedule that starts at `from` and is multiplied by the factor of each pair (step,
 /// factor) from that step on.
@@ -202,7 +202,7 @@ struct AdamWOptions {
   Schedule learning_rate = 1e-3;
   double beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8;
   Schedule weight_decay = 1e-4;
-  /// Returns whether a parameter decays; empty means that all do.
+  /// Returns whether weight decay applies to a parameter; empty means that it applies to all.
   std::function<bool(const Tensor&)> decays{};
 };
 struct LambOptions {
@@ -210,7 +210,7 @@ struct LambOptions {
   Schedule learning_rate = 1e-3;
   double beta1 = 0.9, beta2 = 0.999, epsilon = 1e-6;
   Schedule weight_decay = 0;
-  /// Returns whether a parameter decays; empty means that all do.
+  /// Returns whether weight decay applies to a parameter; empty means that it applies to all.
   std::function<bool(const Tensor&)> decays{};
 };
 template <class Tree>

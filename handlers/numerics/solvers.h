@@ -119,8 +119,8 @@ struct FixedPointOptions {
 /// Returns the solution x of x = f(x, args...) as a function (start, args...): applies f until no
 /// element changes by more than the tolerance. Throws Error if it does not converge, if a step
 /// gives a value that is not finite, and if the start is not finite. Derivatives are those of
-/// custom_root; the derivative by `start` is zero. The loop reads values, so for lanes of vmap
-/// write it with custom_root.
+/// custom_root; the derivative by `start` is zero. The loop reads values, which differ between the
+/// lanes of vmap; to map a fixed point over lanes, write it with custom_root.
 template <class F>
 auto fixed_point(F f, FixedPointOptions options = {}) {
   return [f = std::move(f), options](const auto& start, const auto&... args) {

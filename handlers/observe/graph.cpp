@@ -29,7 +29,8 @@ std::string number(const Tensor& observed) {
 
 }  // namespace
 
-// `running = false` keeps the notes from tying a value to this thread. Only this Graph reads them.
+// `running = false` permits values with notes of this Graph on other threads, as only this Graph
+// reads the notes. (Values with notes of a running transform may be used only on its own thread.)
 Graph::Graph() { sources_.owner().running = false; }
 
 Outputs Graph::handle(Call& call) {

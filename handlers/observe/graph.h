@@ -89,7 +89,7 @@ class Graph : public Handler {
 
   Notes<Source> sources_{"graph"};
   std::vector<GraphNode> nodes_;
-  // The first one is the root, outside of all scopes.
+  // scopes_[0] is the root: operations outside of all scopes belong to it.
   std::vector<ScopeNode> scopes_{{}};
   std::map<std::pair<std::size_t, std::string>, std::size_t> scope_index_;
   std::map<std::pair<const Storage*, ViewKey>, std::size_t> input_index_;

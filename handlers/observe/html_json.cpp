@@ -27,7 +27,8 @@ std::string in_script_quotes(const std::string& text) {
 
 }  // namespace
 
-// JSON has no NaN. A number that is too large for a double is read as infinity.
+// JSON has neither NaN nor infinity. Parsers read a number that is too large for a double, such as
+// 1e999, as infinity.
 std::string in_json(double number) {
   if (std::isnan(number)) return "null";
   if (std::isinf(number)) return number > 0 ? "1e999" : "-1e999";

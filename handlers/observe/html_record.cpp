@@ -26,7 +26,8 @@ class HtmlRecord::Listener final : public ReportListener {
   HtmlRecord& record_;
 };
 
-// `running = false` keeps the notes from tying a value to this thread. Only this record reads them.
+// `running = false` permits values with notes of this record on other threads, as only this record
+// reads the notes. (Values with notes of a running transform may be used only on its own thread.)
 HtmlRecord::Thread::Thread(HtmlRecord& record, int number)
     : number(number), listener(std::make_unique<Listener>(record)) {
   sources.owner().running = false;
@@ -73,7 +74,8 @@ void HtmlRecord::notice_end(Thread& thread, Clock::time_point ended) {
 
 // ---- operations --------------------------------------------------------------------------
 
-// A report() is not recorded as an operation, because without a listener none is performed.
+// Records an operation, except that a report() becomes a point of a curve. It is not recorded as an
+// operation, since the program would perform none for it without this record.
 Outputs HtmlRecord::handle(Call& call) {
   if (&call.op() == &op_sow)
     if (Listener& listener = listener_here(); listener.hears(call)) return listener.handle(call);
@@ -201,7 +203,8 @@ std::size_t HtmlRecord::operations() const {
   return operations_.size();
 }
 
-// Scopes are compared by identity, so two scopes of the same name are two instances.
+// Returns the number of the current stay in the innermost scope (its instance). Scopes are compared
+// by identity, so two scopes of the same name have different instances.
 int HtmlRecord::instance_of(Thread& thread, const std::vector<NamePtr>& scopes) {
   auto& open = thread.scopes;
   const auto name = [&](std::size_t depth) -> const NamePtr& { return scopes[scopes.size() - 1 - depth]; };
@@ -229,8 +232,8 @@ int HtmlRecord::kind_of(const std::array<int, 5>& kind, std::uint64_t bytes) {
   return number;
 }
 
-// Creating the notation takes longer than everything else here, and most notations exist already,
-// so they are cached by the properties that determine them.
+// Formatting tensors takes longer than all other work of this record, and most texts exist already.
+// So the texts are cached by the properties of the tensors that determine them.
 int HtmlRecord::notation_number(std::span<const Tensor> xs, const char* before) {
   std::string key = before;
   const auto add = [&](const auto& value) { key.append(reinterpret_cast<const char*>(&value), sizeof value); };

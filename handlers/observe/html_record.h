@@ -2,7 +2,7 @@
 // and to each other by number. The page reads the tables column by column, as html_record_json.cpp
 // writes them.
 //
-//   site      (scope, name of an operation)
+//   site      (scope, name of an operation): where in the program operations are performed
 //   kind      (site, attributes, operands, outputs, device): operations with the same text
 //   instance  one stay in a scope: a scope that is entered twice has two instances
 //   lane      (thread, device): a row of the timeline
@@ -109,11 +109,12 @@ class HtmlRecord final : public StorageWatcher {
     const int number;
     const std::unique_ptr<Listener> listener;
     const Notes<Source> sources{"HTML report"};
-    // The scopes of the last operation, outermost first, each with its instance.
+    // The scopes of the last operation, outermost first, each with its instance: the number of this
+    // stay in the scope.
     std::vector<std::pair<NamePtr, int>> scopes;
     // The number of operations that have begun and not ended.
     int open = 0;
-    // The site of the innermost of these operations.
+    // The site (scope and operation name) of the innermost operation that has not ended.
     int site = none;
     // The time that this record spent between operations.
     Nanoseconds own = 0;
@@ -127,7 +128,7 @@ class HtmlRecord final : public StorageWatcher {
   struct Begun {
     Thread* thread = nullptr;
     int site = none, outer_site = none, instance = none, operands = none, attributes = none, device = none;
-    // The kind and output number that each operand comes from.
+    // For each operand, the kind of the operation that yielded it, and the number of the output.
     std::vector<Pair> sources;
     Clock::time_point entered, start;
     // The operation's number, that of the operation whose derivative rule performed it, and bytes.
@@ -166,7 +167,7 @@ class HtmlRecord final : public StorageWatcher {
   const Clock::time_point origin_ = Clock::now();
   mutable std::mutex mutex_;
   Numbers<std::unordered_map<std::string, int>> texts_;
-  // Numbers of texts, by the properties of the tensors that they describe.
+  // Maps the properties of tensors to the number of the text that describes them.
   std::unordered_map<std::string, int> notations_;
   // Keys: (number of the enclosing scope, name).
   Numbers<std::map<Pair, int>> scopes_;
@@ -185,7 +186,7 @@ class HtmlRecord final : public StorageWatcher {
   std::vector<double> kind_flops_;
   // Keys: (thread, device).
   Numbers<std::map<Pair, int>> lanes_;
-  // Entries: (enclosing instance, scope).
+  // Each entry is one stay in a scope: (instance of the enclosing scope, number of the scope).
   std::vector<Pair> instances_;
   // The operations, in the order in which they ended.
   std::deque<Operation> operations_;
@@ -198,7 +199,7 @@ class HtmlRecord final : public StorageWatcher {
   std::deque<StorageRow> storages_;
   std::unordered_map<const Storage*, int> living_;
   std::vector<Point> points_;
-  std::vector<std::string> chains_;  // JSON.
+  std::vector<std::string> chains_;  // The sections of add_chains(), as JSON.
   std::map<const void*, Thread> threads_;
   // This is the last member, so it is destroyed first: no storage is reported to a destroyed
   // member.

@@ -97,7 +97,7 @@ void HtmlRecord::write_head(std::ostream& out, const HtmlReportOptions& options)
       "},\n",
       in_json(options.title), in_json(head.program), in_json(head.version), in_json(head.system),
       in_json(head.processor), head.threads, in_json(head.date));
-  // No peak is needed if no operation ran.
+  // The page needs no peak rates of the CPU if no operation ran.
   std::vector<DevicePeak> peaks = options.peaks;
   std::string how = "given by the program";
   if (!operations_.empty() && !gives_peak_of_cpu(options)) {

@@ -39,8 +39,8 @@ void HtmlReport::write_html(std::ostream& out) const {
   if (!out) fail<FileError>("HtmlReport: the stream cannot be written");
 }
 
-// A regular file appears completely or not at all. Other targets, such as pipes, are written to
-// directly.
+// If `path` is a regular file or new, the file appears completely or not at all. Other targets,
+// such as pipes, are written to directly.
 void HtmlReport::write_html(const std::string& path) const {
   std::error_code none;
   if (std::filesystem::is_regular_file(path, none) || !std::filesystem::exists(path, none)) {

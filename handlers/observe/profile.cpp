@@ -106,7 +106,7 @@ std::string Profile::operations_table() const {
 std::string Profile::scopes_table() const {
   const auto faster = [&](std::size_t a, std::size_t b) { return scopes_[a].totals.time < scopes_[b].totals.time; };
   std::vector<Row> rows{heading("scope")};
-  std::vector<std::size_t> waiting{0};  // A stack: the scope shown next is the last.
+  std::vector<std::size_t> waiting{0};  // A stack of scopes; the last one is shown next.
   while (!waiting.empty()) {
     const ScopeTotals& scope = scopes_[waiting.back()];
     if (waiting.back() != 0) rows.push_back(row(std::string(2 * scope.depth, ' ') + scope.name, scope.totals, total_));

@@ -64,7 +64,7 @@ class Profile : public Handler {
   /// Returns the totals of a scope. `path` joins the names from the outermost scope inward
   /// by slashes: "backward of grad/layer1". Zero if there was no such scope.
   Totals scope(std::string_view path) const;
-  /// Returns the tables above.
+  /// Returns two tables as text, one of operations and one of scopes, as at the top of this file.
   std::string str() const;
   void reset();
 
@@ -83,7 +83,7 @@ class Profile : public Handler {
   mutable std::mutex mutex_;
   Totals total_, outside_;  // outside_: outside of all scopes.
   std::map<std::string_view, Totals> operations_;
-  // The first one is the root, outside of all scopes.
+  // scopes_[0] is the root, which encloses all scopes.
   std::vector<ScopeTotals> scopes_{{"", "", 0, {}, {}}};
   std::map<std::pair<std::size_t, std::string>, std::size_t> index_;
 };

@@ -121,8 +121,8 @@ class ForwardLinks {
 
  private:
   struct Link {
-    // Identifies the notes of the handler that recorded the entry. The second run of a checkpoint
-    // has a handler of its own for the same tape.
+    // Identifies the installation of grad that recorded the entry. Tape and number of the entry do
+    // not suffice: the second run of a checkpoint has another installation for the same tape.
     InstallationId recorder;
     std::uint64_t number;
   };
@@ -236,8 +236,7 @@ class Stepping : public Handles<Call, BreakpointReached> {
   /// Removes a breakpoint. Returns false if there is none of this number.
   bool remove(int number);
   const std::vector<Numbered>& breakpoints() const noexcept { return breakpoints_; }
-  /// Ignores a breakpoint for the next `times` times. Returns false if there is none of this
-  /// number.
+  /// Ignores the next `times` stops at a breakpoint. Returns false if there is none of this number.
   bool ignore(int number, int times);
 
   void go(Until until);

@@ -68,8 +68,8 @@ void Timeline::write_json(std::ostream& out) const {
   out << "\n]}\n";
 }
 
-// A contiguous sequence of operations in one scope is one bar. Scopes are compared by identity,
-// so two scopes of the same name are two bars.
+// Writes a bar for each contiguous sequence of operations in one scope. Scopes are compared by
+// identity, so two scopes of the same name are two bars.
 void Timeline::write_scopes(std::ostream& out, const std::vector<const Event*>& events) const {
   struct Bar {
     NamePtr name;

@@ -9,10 +9,10 @@
 //   with(sums, [&] { return grad(loss)(m, my_part); });
 //   NamedTensors gradients = sums.take();              // "w1", "w2": summed over all processes
 //
-// The backward pass reaches the last layer first. A separate thread exchanges the cotangents sown
-// there, while the layers before it are computed. For tensors on devices that use NCCL,
-// the sowing thread itself enqueues the sum on the device's stream, and the host does not wait for
-// it.
+// The backward pass reaches the last layer first. A separate thread sums the last layer's
+// cotangents over the processes, while this thread computes those of earlier layers. Tensors on
+// devices that use NCCL need no second thread: the thread that sows them enqueues the sum on the
+// device's stream, and the host does not wait for it.
 #pragma once
 
 #include <memory>
@@ -22,17 +22,18 @@
 
 namespace stave {
 
-/// Sums the cotangents that sow_cotangent sows under a tag. Install it outside of grad.
-/// Lanes and derivatives of the sown values are not supported: an outer transform that traces them
-/// is an error. All processes of the axis must create it, and must sow the same names in the same
-/// order.
+/// Handler that sums the cotangents of sow_cotangent(name, x, tag) over all processes, for one tag.
+/// Install it outside of grad. Lanes and derivatives of the sown values are not supported: an outer
+/// transform that traces them is an error. All processes of the axis must create a CotangentSums,
+/// and must sow the same names in the same order.
 class CotangentSums final : public SownHandler {
  public:
   explicit CotangentSums(const Ranks& ranks, const std::string& tag = "");
   ~CotangentSums() override;
 
-  /// Returns the sums by name, including scopes, and waits for those in progress.
-  /// Afterwards the object is empty and can be used again. Rethrows errors of the exchange.
+  /// Waits for the sums in progress, and returns all sums by name: "scope/name" within a Scope.
+  /// Afterwards the object is empty and can be used again. Rethrows errors of the
+  /// exchange between processes.
   NamedTensors take();
 
   std::string describe() const override { return "CotangentSums"; }

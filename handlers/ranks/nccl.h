@@ -1,9 +1,9 @@
 // Collectives of tensors on CUDA devices by NCCL. This header is internal to ranks;
 // without_nccl.cpp implements it for a build without nccl.h.
 //
-// Collectives are enqueued on the backend's own stream, after its earlier work, and the host does
-// not wait for them. The libraries of NCCL and of the CUDA driver are loaded when a tensor on a
-// device is first exchanged.
+// Collectives are enqueued on the stream of the CUDA backend, after its earlier work, and the host
+// does not wait for them. The libraries of NCCL and of the CUDA driver are loaded when a tensor on
+// a device is first exchanged. A "place" is the index of a process along the axis.
 #pragma once
 
 #include <array>
@@ -14,27 +14,27 @@ struct ncclComm;
 
 namespace stave_detail {
 
-/// The data that each place sends to all others before they decide together whether to use NCCL.
+/// The data that each process sends to all others before they decide together whether to use NCCL.
 struct NcclOffer {
-  // The reason why this place cannot use NCCL; empty if it can.
+  // The reason why this process cannot use NCCL; empty if it can.
   std::array<char, 200> why_not{};
   // The UUID of the GPU, which is unique among all machines.
   std::array<unsigned char, 16> gpu{};
-  // NCCL's unique id of a communicator. All places use the one of place 0.
+  // NCCL's unique id for a new communicator. All processes use the id of place 0.
   std::array<char, 128> meeting{};
 };
 NcclOffer nccl_offer(Device device, bool is_first) noexcept;
 
-/// The NCCL communicator of one axis, with one device per place.
+/// The NCCL communicator of one axis, with one device per process.
 class Nccl {
  public:
-  /// `first` is the offer of place 0; all places must have offered to use NCCL.
+  /// `first` is the offer of place 0. Every process must have offered to use NCCL.
   Nccl(Device device, const NcclOffer& first, int place, int size);
   ~Nccl();
   Nccl(const Nccl&) = delete;
-  /// Performs a collective, like Communicator's exchange on a device. The first call connects all
-  /// places. Throws Error for failures of this call, and of earlier ones that ended since the last
-  /// call.
+  /// Performs a collective of tensors on the device, as Communicator::exchange_on_device specifies.
+  /// The first call connects all processes. Throws Error if this call fails, and if a collective
+  /// enqueued earlier has failed since the last call.
   void exchange(void* stream, const Op& op, const CollectiveAttributes& attributes, const View& x, const View& result);
 
   const Device device;
@@ -47,7 +47,8 @@ class Nccl {
   ncclComm* communicator_ = nullptr;
 };
 
-/// Aborts all collectives in progress, because the other processes will not take part.
+/// Aborts all NCCL collectives of this process that are in progress.
+/// Called before the process ends all others, which then cannot complete them.
 void abort_nccl() noexcept;
 
 }  // namespace stave_detail

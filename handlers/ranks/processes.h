@@ -1,4 +1,5 @@
-// The processes of an axis, and the exchange between them. This header is internal to ranks.
+// The processes of an axis, and the exchange of data between them. This header is internal to
+// ranks. A "place" is the index of a process along the axis: its rank in the axis's communicator.
 #pragma once
 
 #include <mpi.h>
@@ -20,41 +21,43 @@ namespace stave_detail {
 /// Writes the reason to stderr, and ends all processes.
 [[noreturn]] void end_all(const std::string& why) noexcept;
 
-/// The number of running `with(ranks, ...)` in this process. If the process exits meanwhile,
-/// it ends all others.
+/// The number of running `with(ranks, ...)` in this process. If the process exits while this is
+/// positive, it ends all other processes.
 extern std::atomic<int> open_withs;
 
-/// Formats a collective for error messages.
+/// Returns a description of a collective for error messages.
 std::string in_words(const Op& op, const CollectiveAttributes& attributes, Dtype dtype, const Shape& shape,
                      Device device);
 
 class Processes final : public Communicator {
  public:
-  /// Creates an axis of all processes, of a communicator, or of a group, according to the options.
+  /// Creates an axis of all processes, of those of a communicator, or of a group (see
+  /// RanksOptions).
   Processes(const std::string& axis_name, const RanksOptions& options);
   ~Processes() override;
 
   void exchange(const Op& op, const CollectiveAttributes& attributes, const View& x, const View& result) override;
   void exchange_on_device(void* stream, const Op& op, const CollectiveAttributes& attributes, const View& x,
                           const View& result) override;
-  /// Returns the device on which a tensor of this device is exchanged: the CPU, or the device
-  /// with which this place uses NCCL. All places must call it before an exchange; `what`
-  /// is as for check_alike.
+  /// Returns the device whose memory is used to exchange a tensor on `device`: the GPU that this
+  /// process uses with NCCL, or else the CPU. All processes must call this function before an
+  /// exchange. `what(device)` describes the collective for the error of check_alike.
   Device exchanges_on(Device device, FunctionRef<std::string(Device)> what);
-  /// Describes the transport of tensors on devices; empty until it is decided.
+  /// Describes how tensors on devices are exchanged; empty until the processes have decided it.
   std::string way() const;
-  /// Compares the digests of what() and the scopes on all processes. If they differ, each process
-  /// throws a TransformError that lists what() and the scopes of every process.
+  /// Compares the text what() and the scopes between all processes, by their digests. If they
+  /// differ, each process throws a TransformError that lists what() and the scopes of every
+  /// process.
   void check_alike(FunctionRef<std::string()> what);
-  /// Checks in this way that all processes are at the end of a `with`, if there was a collective
-  /// since the last `with` ended.
+  /// Checks with check_alike that all processes are at the end of a `with`, if there was a
+  /// collective since the last `with` ended.
   void end();
-  /// Formats this place for messages: rank 1 of 4 of "batch".
+  /// Returns this process's description for messages: rank 1 of 4 of "batch".
   std::string str() const;
-  /// Returns the same processes with a separate communicator, for use by another thread.
-  /// All processes must call it.
+  /// Returns an axis of the same processes with a separate communicator, for use by another thread.
+  /// All processes must call this function.
   IntrusivePtr<Processes> again() const;
-  /// Returns whether several threads may exchange at the same time.
+  /// Returns whether several threads may exchange data at the same time.
   static bool takes_threads() noexcept;
 
   const std::string name;
@@ -72,11 +75,13 @@ class Processes final : public Communicator {
   void decide(Device device);
 
   MPI_Comm communicator_ = MPI_COMM_NULL;
-  // If there are few places: the records that all places exchanged last, in the order of the places
-  // (digest and small operand; see record_bytes in processes.cpp).
+  // With few processes: the records that all processes exchanged last, in the order of the places.
+  // A record is a digest and a small operand; see record_bytes in processes.cpp.
   std::vector<std::byte> records_;
-  // Whether there was a collective since the last `with` ended.
+  // True if there was a collective since the last `with` ended.
   bool exchanged_ = false;
+  // met_: the processes have compared their first collective. decided_: they know whether to use
+  // NCCL.
   bool met_ = false, decided_ = false;
   // The reason why NCCL is not used.
   std::string why_not_;

@@ -1,32 +1,34 @@
-// Ranks: makes the processes of a cluster or of one machine the places of a named axis, by MPI.
+// Ranks: makes the processes of a cluster or of one machine the places (indices) of a named axis,
+// by MPI.
 //
 //   int main() {                                       // mpirun -np 4 program
 //     Ranks ranks("batch");
 //     with(ranks, [] { train(); });         // psum(x, "batch") inside sums over all four processes
 //   }
 //
-// The function is the same as for vmap(f, {.axis_name = "batch"}). Values and derivatives are equal
-// up to rounding, and bitwise equal from run to run. Each process has its own part of the data,
-// and performs the same collectives in the same order. Transforms inside and outside of Ranks
-// (grad, vmap, checkpoint ...) compose as with any operation.
+// The processes together compute what vmap(f, {.axis_name = "batch"}) computes in one process.
+// Values and derivatives are equal up to rounding, and bitwise equal from run to run. Each process
+// has its own part of the data, and performs the same collectives in the same order. Transforms
+// (grad, vmap, checkpoint ...) may be applied inside of `with(ranks, ...)` and outside of it, as
+// with any handler.
 //
 // Tensors on CUDA devices are exchanged by NCCL: the exchange is enqueued on the device's stream,
-// and the host does not wait for it. All places decide together, at the first collective of a
-// tensor on a device, whether to use NCCL. All use the host's memory instead if one place has its
-// tensor on the CPU, has no libnccl.so.2, or shares its GPU with another place. describe() tells
-// the decision and its reason. Afterwards each collective must have tensors on devices in all
-// places, or on the CPU in all places. A place uses NCCL for the device of its tensor in that first
-// collective.
+// and the host does not wait for it. All processes decide together, at the first collective of a
+// tensor on a device, whether to use NCCL. All use the host's memory instead if one process has its
+// tensor on the CPU, has no libnccl.so.2, or shares its GPU with another process. describe()
+// returns the decision and its reason. Afterwards the tensors of a collective must be on devices in
+// all processes, or on the CPU in all processes. A process uses NCCL with the device of its tensor
+// in that first collective.
 //
-// A process that is started without mpirun is the only place of each axis.
+// A process that is started without mpirun is the only one on each axis.
 //
 // - An exception that leaves `with` prints its message and ends all processes,
-//   because the others would wait for this one for ever. A process that exits inside of `with` ends
-//   all processes, too.
+//   because the others would wait for this process for ever. A process that exits inside of `with`
+//   ends all processes, too.
 // - Before each collective the processes compare operation, dtype, shape, device and scopes.
 //   If these differ, each process throws an error that lists the collectives of all processes. With
-//   up to eight processes, an operand of up to 1 KiB is sent in the message for this comparison.
-//   Otherwise the comparison costs an additional short message.
+//   up to eight processes, the message for this comparison also carries an operand of up to 1 KiB.
+//   In all other cases the comparison costs an additional short message.
 // - A process that waits for the others for longer than STAVE_RANKS_TIMEOUT seconds reports
 //   the collective on stderr, and continues to wait. The default is 60; 0 disables the report.
 // - The first Ranks initialises MPI if necessary. MPI is finalised at the end of the program.
@@ -53,16 +55,17 @@ namespace stave {
 
 struct RanksOptions {
   [[no_unique_address]] ByName by_name{};
-  /// Processes with the same number have an axis of their own, in the order of their ranks.
-  /// Example: Ranks rows("rows", {.group = rank / 4}).
+  /// Divides the processes: those with the same number form an axis of their own, in the order of
+  /// their ranks. Example: Ranks rows("rows", {.group = rank / 4}).
   std::optional<Index> group{};
   /// The communicator whose processes form the axis, as MPI_Comm_c2f returns it;
   /// by default all processes.
   std::optional<int> communicator{};
 };
 
-/// Handles collectives over one axis: place i is the process of rank i. All processes
-/// of the communicator must create their Ranks in the same order.
+/// Handler that performs collectives over one axis between processes: the process of rank i is at
+/// index i (its place). All processes of the communicator must create their Ranks in the same
+/// order.
 class Ranks final : public Handles<Call, AxisSize> {
  public:
   /// Throws Error if MPI cannot be initialised, or was finalised already.
@@ -71,18 +74,17 @@ class Ranks final : public Handles<Call, AxisSize> {
   Ranks(const Ranks&) = delete;
   Ranks& operator=(const Ranks&) = delete;
 
-  Index size() const noexcept;   ///< The number of processes.
-  Index place() const noexcept;  ///< The place of this process.
+  Index size() const noexcept;   ///< The number of processes on the axis.
+  Index place() const noexcept;  ///< The index of this process along the axis.
 
   Outputs handle(Call& call) override;
   std::optional<Index> handle(AxisSize& axis) override;
   std::string describe() const override;
 
-  /// Begins the part that the processes perform together. Until `end`, a process that exits ends
-  /// all.
+  /// Called when a `with` begins. Until `end` is called, a process that exits ends all processes.
   void begin() const noexcept;
-  /// Ends this part. Throws TransformError if some processes are about to perform a collective
-  /// instead.
+  /// Called when a `with` ends. Throws TransformError if other processes are about to perform a
+  /// collective instead of ending theirs.
   void end() const;
   /// Writes the exception's message to stderr, and ends all processes.
   [[noreturn]] void abort(const std::exception_ptr& why) const noexcept;

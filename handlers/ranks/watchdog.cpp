@@ -61,13 +61,13 @@ class Watchdog {
   std::condition_variable changed_;
   Waiting* first_ = nullptr;
   bool ends_ = false;
-  // The last member, because the thread uses the others.
+  // The last member, so that the other members exist for as long as the thread runs.
   std::thread thread_;
 };
 
 namespace {
 
-// Null if reports are disabled, and after stop_watchdog.
+// The running watchdog. It is null if reports are disabled, and after stop_watchdog.
 Watchdog* watchdog = nullptr;
 
 Seconds timeout() {

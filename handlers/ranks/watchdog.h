@@ -1,11 +1,11 @@
-// The watchdog reports on stderr if this process has waited long for the others.
+// The watchdog reports on stderr when this process has waited long for other processes.
 // This header is internal to ranks.
 //
-// A process that waits inside MPI cannot report anything itself, so a separate thread does.
-// The first report comes after STAVE_RANKS_TIMEOUT seconds, an environment variable;
-// the default is 60, and 0 disables reports. Further reports come after twice, four times ...
-// that time. The wait continues, because another process may be busy with a long task,
-// such as writing a file.
+// A process that waits inside MPI cannot report anything itself, so a separate thread does. The
+// first report comes after the number of seconds in the environment variable STAVE_RANKS_TIMEOUT.
+// The default is 60, and 0 disables reports. Further reports come after twice, four times ... that
+// time. The wait continues, because another process may be busy with a long task, such as writing a
+// file.
 #pragma once
 
 #include <chrono>
@@ -20,11 +20,12 @@ void start_watchdog();
 /// Ends the thread; called before the process ends.
 void stop_watchdog() noexcept;
 
-/// Exists while this thread waits for other processes. It costs two uncontended locks of a mutex.
+/// An object of this class exists while this thread waits for other processes. It costs two
+/// uncontended locks of a mutex.
 class Waiting {
  public:
-  /// `say` returns the text of a report for a duration: "rank 0 of 2 of "batch" ...
-  /// in psum of float32 [3]". The watchdog's thread calls it while this thread waits.
+  /// `say(duration)` returns the text of a report: "rank 0 of 2 of "batch" ... in psum of float32
+  /// [3]". The watchdog's thread calls `say` while this thread waits.
   explicit Waiting(stave::FunctionRef<std::string(const std::string& duration)> say);
   ~Waiting();
   Waiting(const Waiting&) = delete;

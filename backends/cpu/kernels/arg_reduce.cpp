@@ -1,5 +1,5 @@
-// Kernels of argmax and argmin. As in NumPy, NaN is more extreme than every number,
-// and the first of equal elements is chosen.
+// Kernels of argmax and argmin. As in NumPy, NaN counts as larger (argmin: smaller) than every
+// number, and the first of equal elements is chosen.
 #include <stave/backends/cpu/kernels/fill.h>
 #include <stave/backends/cpu/kernels/half.h>
 
@@ -10,7 +10,8 @@ using stave_cpu::Dtype;
 using stave_cpu::Index;
 using stave_cpu::OpId;
 
-/// Returns true if a is strictly more extreme than b, for Vec and for scalars.
+/// Returns true if a is strictly larger than b (`max`), or strictly smaller (not `max`), where NaN
+/// counts as extreme. a and b are vectors or scalars.
 template <bool max, class V>
 STAVE_INLINE auto before(V a, V b) {
   if constexpr (max) return (a > b) | ((a != a) & (b == b));
@@ -43,8 +44,8 @@ struct Arg {
     return best;
   }
 
-  /// Computes the extreme of each block by a vector loop. It searches for the position only
-  /// in blocks whose extreme beats that of all earlier blocks.
+  /// Computes the largest (or smallest) element of each block by a vector loop. It searches for the
+  /// element's position only if the element beats those of all earlier blocks.
   static Index row(const void* in, Index n, void* value) {
     constexpr Index block = 1024;
     const T* x = static_cast<const T*>(in);

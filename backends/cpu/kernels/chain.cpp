@@ -1,8 +1,8 @@
-// The kernel that interprets chains: sequences of fused elementwise operations (chain.h).
-// A few vectors of elements go through all operations before the next vectors are loaded.
-// They stay in registers between operations, and only results that are read elsewhere are stored.
-// The interpreter selects an operation once for several vectors, so that the selection takes
-// no longer than the computation.
+// The kernel that interprets chains: sequences of fused elementwise operations (chain.h). A few
+// vectors of elements go through all operations before the next vectors are loaded. They stay in
+// registers between operations. Only results that something outside the chain reads are stored. The
+// interpreter dispatches an operation once for several vectors, so that dispatching takes no longer
+// than the computation.
 #include <stave/backends/cpu/kernels/fill.h>
 #include <stave/backends/cpu/kernels/vec_math.h>
 #include <stave/core/ops/elementwise_ops.h>
@@ -14,12 +14,12 @@ using stave_cpu::Index;
 using stave_cpu::Link;
 using stave_cpu::LinkCode;
 
-// The number of vectors that are processed together: half of the registers.
+// The number of vectors that are processed together. They use half of the registers.
 constexpr int most_ways = STAVE_VECTOR_BYTES == 64 ? 16 : 8;
 #define STAVE_EACH_WAY _Pragma("GCC unroll 16") for (int way = 0; way < ways; ++way)
 
-/// Runs a chain on `ways` vectors of elements at, at + 1, .... If `ways` is 1,
-/// the vector may be partial and has n elements.
+/// Runs a chain on `ways` vectors, from element `at` on. If `ways` is 1, the vector may be partial
+/// and has n elements.
 template <class T, int ways>
 STAVE_INLINE void run_links(const Link* links, Index count, char* const* arrays, Index at, Index n) {
   using V = Vec<T>;
@@ -28,8 +28,8 @@ STAVE_INLINE void run_links(const Link* links, Index count, char* const* arrays,
   for (const Link* link = links; link != links + count; ++link) {
     const auto array = [&](int number) __attribute__((always_inline)) {
       T* from = reinterpret_cast<T*>(arrays[number]) + at;
-      // This hides the address from GCC, which would otherwise keep one offset for each vector,
-      // and there are not enough registers for that.
+      // The statement hides the address from GCC. Otherwise GCC would keep one offset for each
+      // vector in a register, and there are not enough registers.
       __asm__("" : "+r"(from));
       return from;
     };

@@ -11,8 +11,8 @@ namespace stave_cpu {
 
 using stave::OpId;
 
-// The operations that a link may have: those that take no longer than a store and a load
-// of a vector of floats. All others have kernels of their own.
+// The operations that links support: those that take no longer than a store and a load of a vector
+// of floats. All other operations run their own kernels.
 // clang-format off
 #define STAVE_CHAINED_UNARY_OPS(X)                                                                                 \
   X(abs, Abs) X(negative, Negative) X(sign, Sign) X(sqrt, Sqrt) X(rsqrt, Rsqrt) X(square, Square)                  \
@@ -22,9 +22,9 @@ using stave::OpId;
   X(minimum, Minimum) X(copysign, Copysign) X(scale_by_inverse, ScaleByInverse)
 // clang-format on
 
-/// The operation of a link. x is the result of the link before. y is the other operand: an array,
-/// or a number, which is one value for all elements. For example, subtract_array_x computes x = y
-/// - x for an array y.
+/// The instruction code of a link. x is the result of the previous link. y is the other operand: an
+/// array, or a number, which is one value for all elements. For example, subtract_array_x computes
+/// x = y - x for an array y.
 enum class LinkCode : std::uint16_t {
   load_array,   // x = y
   load_number,  // x = y
@@ -39,9 +39,9 @@ enum class LinkCode : std::uint16_t {
 /// The form of an operand of a link.
 enum class LinkOperand { x, array, number };
 
-/// Returns the link code of an operation and the forms of its operands, at least one of which is x.
-/// For a unary operation, `first` and `second` are both x. Returns std::nullopt if links do
-/// not have the operation.
+/// Returns the code of a link for an operation and the forms of its operands, at least one of which
+/// is x. For a unary operation, `first` and `second` are both x. Returns std::nullopt if links do
+/// not support the operation.
 constexpr std::optional<LinkCode> link_code(OpId id, LinkOperand first, LinkOperand second) {
   const auto chosen = [&](LinkCode x_array, LinkCode array_x, LinkCode x_number, LinkCode number_x, LinkCode x_x) {
     if (second != LinkOperand::x) return second == LinkOperand::array ? x_array : x_number;
@@ -79,8 +79,8 @@ constexpr LinkCode of_number(LinkCode code) {
 /// One instruction of a chain.
 struct Link {
   LinkCode code;
-  int operand;  // the index in `arrays` of y, whether it is an array or a number
-  int to;       // the index of the array that the result is stored in; -1: it is not stored
+  int operand;  // The index in `arrays` of operand y, which is an array or a number.
+  int to;       // The index of the array that stores the result; -1 if it is not stored.
 };
 
 }  // namespace stave_cpu

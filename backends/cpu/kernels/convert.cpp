@@ -17,9 +17,9 @@ inline constexpr I least = static_cast<I>(-1) > 0
                                ? 0
                                : static_cast<I>(static_cast<std::uint64_t>(1) << (8 * sizeof(I) - 1));
 
-/// Converts a float to an integer by truncation. Values that do not fit saturate, and NaN becomes
-/// 0, so that no conversion is undefined. A limit such as 2^31 - 1 is not representable as a float,
-/// so x is compared with the next power of two, which is.
+/// Converts a float to an integer by truncation. Values out of range saturate, and NaN becomes 0,
+/// so that no conversion is undefined. A limit such as 2^31 - 1 is not representable as a float,
+/// so x is compared with the next power of two, which is representable.
 template <class To, class From>
 STAVE_INLINE To saturate(From x) {
   constexpr From above = static_cast<From>(greatest<To> / 2 + 1) * 2;
@@ -38,7 +38,7 @@ template <class To, class From>
 void convert(void* out, const void* const* in, Index n) {
   auto* to = static_cast<Element<To>*>(out);
   auto* from = static_cast<const Element<From>*>(in[0]);
-  // True if a float represents every From exactly.
+  // True if a float represents every value of From exactly.
   constexpr bool exact = sizeof(From) <= 2 || std::is_same_v<From, float>;
   if constexpr (is_half<From> || (is_half<To> && exact)) {
     constexpr Index block = 256;
@@ -63,11 +63,11 @@ void where(void* out, const void* const* in, Index n) {
   auto* x = static_cast<const T*>(in[1]);
   auto* y = static_cast<const T*>(in[2]);
   auto* to = static_cast<T*>(out);
-#ifndef __clang__  // Clang checks this at run time
-#pragma GCC ivdep  // `out` overlaps no input, or is exactly one of them
+#ifndef __clang__  // Clang checks for overlap at run time.
+#pragma GCC ivdep  // `out` overlaps no input, or is exactly one of the inputs.
 #endif
   for (Index i = 0; i < n; ++i) {
-    const T a = x[i], b = y[i];  // loads both, so that no load is conditional
+    const T a = x[i], b = y[i];  // Both values are loaded, so that no load is conditional.
     to[i] = condition[i] ? a : b;
   }
 }

@@ -1,5 +1,5 @@
-// The inner loops of direct convolutions, which build no im2col matrix. weigh_rows computes a row
-// of results as a weighted sum of shifted rows of x. multiply_rows sums products of rows of w
+// The inner loops of direct convolutions, which do not build an im2col matrix. weigh_rows computes
+// a row of results as a weighted sum of shifted rows of x. multiply_rows sums products of rows of w
 // and rows of x, for convolutions with large windows.
 #include <stave/backends/cpu/kernels/fill.h>
 
@@ -10,8 +10,8 @@ namespace STAVE_KERNELS {
 using stave_cpu::Dtype;
 using stave_cpu::Index;
 
-/// Computes `vectors` vectors of each of `count` rows of results. The sums stay in registers over
-/// all taps. The last vector of a row has `last` valid lanes.
+/// Computes `vectors` vectors of each of `count` rows of results. The sums stay in registers for
+/// all taps (elements of the window). The last vector of a row has `last` valid lanes.
 template <class T, int count, int vectors>
 STAVE_INLINE void weigh_block(T* out, Index out_step, const T* x, const T* w, const Index* offsets, Index taps,
                               bool accumulate, Index last) {
@@ -55,8 +55,8 @@ STAVE_INLINE void weigh(T* out, Index out_step, const T* x, const T* w, const In
   if (j < n) weigh_block<T, count, 1>(out + j, out_step, x + j, w, offsets, taps, accumulate, n - j);
 }
 
-// True for AVX-512, which has 32 vector registers. Six rows of results would leave half of them
-// unused, so up to eight rows are computed together.
+// True if there are 32 vector registers, as in AVX-512. Six rows of results would leave half of
+// them unused, so up to eight rows are computed together.
 constexpr bool many_registers = STAVE_VECTOR_BYTES == 64;
 
 template <class T>
@@ -99,14 +99,14 @@ STAVE_INLINE void multiply_columns(Vec<T> (&sums)[results * taps], const T* x, c
 }
 
 /// Computes the sums of a block of results and taps in registers, and adds them to `sums`.
-/// Lane i of a register sums columns i, i + lanes, i + 2 lanes, ....
+/// Lane i of a register sums columns i, i + lanes, i + 2 lanes, ... of the rows.
 template <class T, int results, int taps>
 STAVE_INLINE void multiply_block(double* sums, const T* x, Index x_row, const Index* offsets, const T* w, Index w_row,
                                  Index w_step, Index rows, Index n) {
   using V = Vec<T>;
   constexpr Index lanes = V::lanes;
   V parts[results * taps];
-#pragma GCC unroll 12  // otherwise GCC keeps `parts` in memory
+#pragma GCC unroll 12  // Without unrolling, GCC keeps `parts` in memory.
   for (int i = 0; i < results * taps; ++i) parts[i] = V(0);
   for (Index row = 0; row < rows; ++row, x += x_row, w += w_row) {
     Index j = 0;

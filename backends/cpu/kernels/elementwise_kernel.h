@@ -49,8 +49,9 @@ STAVE_INLINE void put_first(Mask<Computed<T>> v, void* to, Index n) {
   }
 }
 
-/// Computes fewer elements than a vector has. It applies the function of vectors to a padded
-/// vector, so that the result for an element does not depend on its position.
+/// Computes the last n elements, fewer than a vector has. They are padded to a vector, so that the
+/// same vector function computes every element, and a result does not depend on the element's
+/// position.
 template <class S, class T, int arity>
 void short_block(void* out, const void* const* in, Index n) {
   using V = VecOf<T>;
@@ -75,8 +76,8 @@ void block(void* out, const void* const* in, Index n) {
   const auto* a = static_cast<const Element<T>*>(in[0]);
   const auto* b = static_cast<const Element<T>*>(in[arity - 1]);
   char* to = static_cast<char*>(out);
-  // The last elements are one overlapping vector. It is loaded first, before an in-place call could
-  // overwrite its elements.
+  // The last elements are computed as one vector that overlaps the previous one. The vector is
+  // loaded first, because an in-place call overwrites its elements.
   Index last = n - V::lanes, i = 0;
   V last_a = load<T>(a + last), last_b = load<T>(b + last);
   if constexpr (constexpr int group = sizeof(typename V::Lane); S::result == Result::boolean && group > 1)
@@ -90,8 +91,8 @@ void block(void* out, const void* const* in, Index n) {
   put<T>(apply<S>(last_a, last_b, tag), to + last * result_size);
 }
 
-/// Computes nextafter of sixteen-bit floats. It does not compute in float32 like the other kernels,
-/// because rounding to sixteen bits would turn the next float32 into x again.
+/// Computes nextafter of sixteen-bit floats. Unlike the other kernels, it does not compute in
+/// float32: the float32 next to x would be rounded to x again.
 template <class T>
 void nextafter_half(void* out, const void* const* in, Index n) {
   const auto *x = static_cast<const T*>(in[0]), *y = static_cast<const T*>(in[1]);
@@ -104,8 +105,8 @@ constexpr BlockKernel kernel_of() {
   else return block<S, T, arity>;
 }
 
-/// Fills the row of the kernel table that belongs to the operation of S: one kernel for each dtype
-/// that S admits.
+/// Fills the row of the kernel table for the operation of struct S: one kernel for each dtype that
+/// S admits.
 template <class S, int arity>
 void fill_row(BlockKernel* row) {
 #define X(name, type)                                    \

@@ -1,4 +1,4 @@
-// Primitives for instruction sets that have no instruction for them.
+// Portable versions of primitives, for instruction sets that have no instruction for them.
 #pragma once
 
 #include <stave/backends/cpu/kernels/vec.h>
@@ -24,7 +24,7 @@ STAVE_INLINE bool any(Mask<T> mask) {
   for (int i = 0; i < static_cast<int>(STAVE_VECTOR_BYTES / 8); ++i) all |= words[i];
   return all != 0;
 }
-/// Returns a b + c, rounded once, one lane at a time.
+/// Returns a b + c with one rounding, computed one lane at a time.
 STAVE_INLINE F32 fma(F32 a, F32 b, F32 c) {
   for (int i = 0; i < F32::lanes; ++i) c.raw[i] = __builtin_fmaf(a.raw[i], b.raw[i], c.raw[i]);
   return c;
@@ -35,7 +35,7 @@ STAVE_INLINE F64 fma(F64 a, F64 b, F64 c) {
 }
 
 // rint adds 2^23 (2^52 for double), which leaves no bits for a fraction, and subtracts it again.
-// Numbers that are larger are integers already.
+// Numbers that are larger than this are integers already.
 template <class T>
   requires is_real<T>
 STAVE_INLINE Vec<T> rint(Vec<T> x) {
@@ -66,7 +66,7 @@ STAVE_INLINE F32 clamp(F32 low, F32 x, F32 high) {
   return select(x < low, low, x);
 }
 
-/// Load sixteen-bit integers into 32-bit lanes, and store the low halves of the lanes.
+/// Load sixteen-bit integers into 32-bit lanes, and store the lower halves of 32-bit lanes.
 STAVE_INLINE Vec<std::uint32_t> load_uint16(const void* from) {
   typedef std::uint16_t Half __attribute__((vector_size(STAVE_VECTOR_BYTES / 2), aligned(2), may_alias));
   return {__builtin_convertvector(*static_cast<const Half*>(from), Vec<std::uint32_t>::Raw)};

@@ -12,11 +12,12 @@ using stave::Computed;
 using stave::Float16;
 using stave::is_half;
 
-/// The type of an element of T in memory.
+/// The type with which an element of T is stored in memory.
 template <class T>
 using Element = typename LaneOf<T>::Type;
 
-/// The vector type in which elements of T are computed.
+/// The vector type in which elements of T are computed: for sixteen-bit floats, a vector of
+/// float32.
 template <class T>
 using VecOf = Vec<Computed<T>>;
 

@@ -1,9 +1,10 @@
 // The table of kernels that each instruction set exports. Its entries are plain function pointers,
 // and they work on contiguous data.
 //
-// A kernel knows neither shapes nor threads. A driver, the function in backends/cpu that runs an
-// operation, merges dimensions, gathers strided operands into short contiguous blocks, and splits
-// the work among threads. A null entry means that the operation does not admit the dtype.
+// A kernel does not depend on shapes or threads. Its caller is a driver: the function in
+// backends/cpu that runs an operation. The driver merges dimensions, gathers strided operands into
+// short contiguous blocks, and splits the work among threads. A null entry means that the operation
+// does not support the dtype.
 #pragma once
 
 #include <cstdint>
@@ -22,41 +23,43 @@ using stave::OpId;
 /// out[i] = f(in[0][i], in[1][i], ...) for i < n. `out` may be one of the inputs.
 using BlockKernel = void (*)(void* out, const void* const* in, Index n);
 
-/// A reduction's kernels for one operation and dtype. An accumulator holds one value
-/// for each of `n` columns, wider than the dtype where accuracy needs it. It consists of `planes`
-/// arrays, one after the other, each of n values of `plane_bytes` bytes.
+/// The kernels of a reduction for one operation and dtype. An accumulator holds one value for each
+/// of `n` columns, in a wider type than the dtype where accuracy requires it. It consists of
+/// `planes` arrays, one after the other. Each array has n values of `plane_bytes` bytes.
 struct Reduction {
   int planes, plane_bytes;
   /// Sets n columns to the neutral element.
   void (*start)(void* accumulator, Index n);
-  /// Reduces into one column: accumulator += in[0], ..., in[n - 1].
+  /// Reduces n elements into one column: accumulator += in[0], ..., in[n - 1].
   void (*row)(const void* in, Index n, void* accumulator);
-  /// Reduces rows into one column each: accumulator[r] += in[r * stride], ...,
+  /// Reduces each row into a column of its own: accumulator[r] += in[r * stride], ...,
   /// in[r * stride + n - 1], for r < rows.
   void (*rows)(const void* in, Index rows, Index stride, Index n, void* accumulator);
-  /// Reduces into n columns: accumulator[c] += in[r * stride + c], for r < rows.
+  /// Reduces rows into n columns: accumulator[c] += in[r * stride + c], for r < rows and c < n.
   void (*columns)(const void* in, Index rows, Index stride, Index n, void* accumulator);
-  /// Merges another accumulator: accumulator[c] += other[c].
+  /// Merges another accumulator into this one: accumulator[c] += other[c].
   void (*merge)(void* accumulator, const void* other, Index n);
-  /// Writes the results of n columns, in the dtype.
+  /// Writes the results of n columns to `out`, as elements of the dtype.
   void (*finish)(const void* accumulator, Index n, void* out);
 };
 
-/// The kernels of argmax or argmin for one dtype. NaN is more extreme than every number,
+/// The kernels of argmax or argmin for one dtype. NaN counts as more extreme than every number,
 /// and the first of equal elements is chosen.
 struct ArgReduction {
-  /// Returns the position of the first extreme of in[0 .. n), and writes this element to `value`.
+  /// Returns the position of the first extreme element of in[0 .. n), and writes this element to
+  /// `value`.
   Index (*row)(const void* in, Index n, void* value);
-  /// Returns true if the element at `a` is strictly more extreme than the one at `b`,
-  /// so that it is chosen whatever their positions are.
+  /// Returns true if the element at `a` is strictly more extreme than the one at `b`. It is then
+  /// chosen, whatever the positions of the two elements are.
   bool (*beats)(const void* a, const void* b);
   /// Updates columns c < n: where in[c] beats best[c], it sets best[c] = in[c]
   /// and where[c] = position.
   void (*columns)(const void* in, Index n, Index position, void* best, Index* where);
 };
 
-/// A scan's kernels for one operation and dtype. The state holds the running value of n columns,
-/// as `planes` arrays of n values of `plane_bytes` bytes. `out` must not overlap the inputs.
+/// The kernels of a scan for one operation and dtype. The state holds the running value of n
+/// columns, as `planes` arrays of n values of `plane_bytes` bytes. `out` must not overlap the
+/// inputs.
 struct Scan {
   int planes, plane_bytes;
   /// Sets the state of n columns to the value before the first element.
@@ -67,9 +70,9 @@ struct Scan {
   void (*columns)(const void* const* in, Index n, void* state, void* out);
 };
 
-/// The statistics of a row, or of a part of it, that softmax needs: its largest element,
-/// and the sum of exp(x - max). The sum is sum + lost, where `lost` holds the digits that rounding
-/// removes, or would remove, from `sum`. If all elements are -inf, or there are none, the sum is 0.
+/// The statistics of a row, or of a part of a row, that softmax needs: its largest element, and the
+/// sum of exp(x - max) in two parts. The sum is sum + lost, where `lost` holds the digits that
+/// rounding removes from `sum`. If all elements are -inf, or there are no elements, the sum is 0.
 struct SoftmaxTotal {
   double max = -__builtin_inf(), sum = 0, lost = 0;
 };
@@ -81,9 +84,9 @@ struct Softmax {
   void (*rows)(const void* in, Index in_stride, Index rows, Index n, void* out, Index out_stride);
   /// Computes n adjacent whole columns of `rows` elements each; n <= softmax_columns.
   void (*columns)(const void* in, Index in_stride, Index rows, Index n, void* out, Index out_stride);
-  /// Kernels for a row that is too long for a cache. `fold` adds its next n elements to its total,
-  /// `merge` adds the total of a later part, and `finish` computes the next n results
-  /// from the final total.
+  /// Kernels for a row that is too long for a cache. `fold` adds the next n elements of the row to
+  /// its total, `merge` adds the total of a later part, and `finish` computes the next n results
+  /// from the complete total.
   void (*fold)(const void* in, Index n, SoftmaxTotal* total);
   void (*merge)(SoftmaxTotal* total, const SoftmaxTotal* next);
   void (*finish)(const void* in, Index n, const SoftmaxTotal* total, void* out);
@@ -95,8 +98,8 @@ inline constexpr Index softmax_columns = 512;
 /// has the formulas. `out` must not be one of the inputs.
 using SoftmaxGradient = void (*)(const void* x, const void* ct, Index rows, Index n, void* out);
 
-/// The kernels of layer_norm and layer_norm_gradient for dense rows of n elements
-/// (core/op/attributes.h).
+/// The kernels of layer_norm and layer_norm_gradient for dense rows of n elements;
+/// core/op/attributes.h describes the operations.
 struct Normalization {
   void (*rows)(const void* x, const void* weight, const void* bias, Index rows, Index n, double epsilon, void* out);
   /// Computes the gradient of x, and adds the gradients of weight and bias to ct_weight
@@ -106,9 +109,9 @@ struct Normalization {
                    double* ct_weight, double* ct_bias, void* work);
 };
 
-/// Factorizations of one small matrix of float32 or float64, row-major without gaps. Elements
-/// are finite. For qr, eigh and svd they are also of moderate size, so that their squares neither
-/// overflow nor underflow.
+/// Factorizations of one small matrix of float32 or float64, row-major without gaps. Elements must
+/// be finite. For qr, eigh and svd they must also be of moderate size, so that their squares
+/// neither overflow nor underflow.
 struct SmallLinalg {
   /// Replaces the lower triangle of a [n, n] by l, where a = l l^T, and the upper one by 0.
   /// Returns false if a is not positive definite.
@@ -124,17 +127,17 @@ struct SmallLinalg {
   /// its rows by the eigenvectors. `work` has room for n * n + 3 * n numbers. Returns false
   /// if the iteration does not converge.
   bool (*eigh)(void* a, Index n, void* w, bool vectors, void* work);
-  /// Computes x = u diag(s) v, s descending. The rows of x [k, n], k <= n, become those of v,
-  /// and the rows of y [k, k] those of u^T. A null y means that u is not needed. Returns false
-  /// if the iteration does not converge.
+  /// Computes the singular value decomposition x = u diag(s) v with descending s. The rows of x [k,
+  /// n], k <= n, become those of v, and the rows of y [k, k] those of u^T. A null y means that u is
+  /// not needed. Returns false if the iteration does not converge.
   bool (*svd)(void* x, Index k, Index n, void* y, void* s);
-  /// Fills rows known, known + 1, ... of x [rows, n] with vectors that extend the rows before them,
-  /// which are orthonormal, to an orthonormal set.
+  /// Fills rows known, known + 1, ... of x [rows, n]. The earlier rows must be orthonormal, and all
+  /// rows together become orthonormal.
   void (*complete)(void* x, Index known, Index rows, Index n);
 };
 
-/// Kernels by operation and dtype, for the operations that all_ops.h lists from `first` up to,
-/// but not including, `end`.
+/// A table of kernels by operation, from `first` up to, but not including, `end` in the order of
+/// all_ops.h.
 template <class Kernel, OpId first, OpId end>
 struct ByOp {
   Kernel rows[static_cast<int>(end) - static_cast<int>(first)][dtype_count];
@@ -149,15 +152,15 @@ inline constexpr Index multiplied_results = 4, multiplied_taps = 3, sum_lanes = 
 struct Kernels {
   const char* isa;
   ByOp<BlockKernel, OpId::abs, OpId::full> elementwise;
-  BlockKernel convert[dtype_count][dtype_count];  // [from][to]
-  BlockKernel where[dtype_count];                 // in: condition, x, y
+  BlockKernel convert[dtype_count][dtype_count];  // Indexed as convert[from][to].
+  BlockKernel where[dtype_count];                 // The inputs are condition, x and y.
   /// Interprets a chain (chain.h): applies its links in order to elements i < n of `arrays`.
   /// The first link must load a value. Element i of a result depends on elements i only,
   /// so one array may be both read and written. For float32 and float64.
   void (*chain[dtype_count])(const Link* links, Index count, char* const* arrays, Index n);
   ByOp<Reduction, OpId::sum, OpId::argmax> reduce;
   ByOp<ArgReduction, OpId::argmax, OpId::softmax> arg_reduce;
-  /// softmax, softmax_gradient and layer_norm have kernels for float32 and float64.
+  /// These operations have kernels for float32 and float64 only.
   ByOp<Softmax, OpId::softmax, OpId::softmax_gradient> softmax;
   ByOp<SoftmaxGradient, OpId::softmax_gradient, OpId::cumulative_sum> softmax_gradient;
   Normalization layer_norm[dtype_count];

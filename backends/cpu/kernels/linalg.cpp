@@ -1,4 +1,4 @@
-// Factorizations of one small matrix: plain loops along rows, which compilers vectorise.
+// Factorizations of one small matrix: simple loops along rows, which compilers vectorise.
 //
 // qr and the reduction to tridiagonal form use Householder reflections, with the signs of LAPACK's
 // dlarfg. Eigenvalues of tridiagonal matrices use implicit QL steps (Bowdler, Martin, Reinsch,

@@ -1,7 +1,7 @@
-// Kernels of layer_norm, which normalises each row by its own mean and variance,
-// and of its gradient. A row is read from memory once; after its first sum it is in a cache.
-// Sums of floats are computed in pieces that are added in double. A row whose squares overflow
-// or underflow is normalised in units of its largest element.
+// Kernels of layer_norm, which normalises each row by its own mean and variance, and of its
+// gradient. A row is read from memory once: the first sum brings it into a cache. Sums of floats
+// are computed in pieces that are added in double. A row whose squares overflow or underflow is
+// divided by a power of two near its largest element first.
 #include <cstdint>
 #include <limits>
 
@@ -20,7 +20,8 @@ template <class T>
 struct Rows {
   using V = Vec<T>;
   static constexpr int lanes = V::lanes;
-  static constexpr Index piece = 64 * lanes;  // the elements that are summed in T
+  // The number of elements that are summed in T before the sum is added in double.
+  static constexpr Index piece = 64 * lanes;
   static constexpr int ways = 4;
 
   /// Returns the first n lanes of v, and 0 in the others.
@@ -39,7 +40,7 @@ struct Rows {
     return static_cast<double>(all[0]);
   }
 
-  /// The sums of first(x[i]) and, if `both`, of second(x[i]).
+  /// The sum of first(x[i]) and, if `both` is true, that of second(x[i]).
   struct Pair {
     double first = 0, second = 0;
   };
@@ -96,8 +97,8 @@ struct Rows {
     return {scale, near, static_cast<T>(inverse), static_cast<T>(-off * inverse), spread};
   }
   /// Computes the statistics of a row whose squares or sums overflow, or whose squares underflow
-  /// although epsilon does not outweigh them. `scale` is then a power of two near 1 / the largest
-  /// element.
+  /// so that the error matters in spite of epsilon. `scale` is then a power of two near
+  /// 1 / (the largest element).
   static Statistics rescaled(const T* x, Index n, double epsilon, const Statistics& plain) {
     constexpr double finite = static_cast<double>(std::numeric_limits<T>::max());
     double largest = 0;
@@ -108,7 +109,8 @@ struct Rows {
     }
     if (largest == 0) return plain;
     constexpr int bias = 1023,
-                  // The largest exponent for which the reciprocal is a normal number, too.
+                  // The largest exponent whose power of two has a reciprocal that is a normal
+        // number.
         most = std::numeric_limits<T>::max_exponent - 2;
     const int exponent = static_cast<int>(__builtin_bit_cast(std::uint64_t, largest) >> 52) - bias;
     const int by = exponent > most ? -most : exponent < -most ? most : -exponent;
@@ -141,9 +143,9 @@ struct Rows {
 
   // ---- the gradient -----------------------------------------------------------------------------
 
-  /// The sums along one row that the gradient of x needs, where u = weight ct and h
-  /// is the normalised row. sums_of_row adds the row's terms of the gradients of weight and bias,
-  /// which are sums over rows, directly to gh_sum and g_sum.
+  /// The sums along one row that the gradient of x needs, where u = weight ct, and h is the
+  /// normalised row. The gradients of weight and bias are sums over rows; sums_of_row adds the
+  /// row's terms of these sums to gh_sum and g_sum.
   struct Sums {
     double u = 0, uh = 0;  // the sums of u and of u h
     bool any = false;      // true if some u is not 0

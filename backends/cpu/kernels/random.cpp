@@ -26,7 +26,7 @@ struct KeySchedule {
   STAVE_INLINE KeySchedule(std::uint32_t k0, std::uint32_t k1) : k{k0, k1, k0 ^ k1 ^ 0x1BD11BDAu} {}
 };
 
-/// Replaces the counters (x0, x1) by the two words of their blocks.
+/// Replaces each 64-bit counter (x0, x1) by the two words of its Threefry block.
 STAVE_INLINE void threefry(const KeySchedule& key, Word& x0, Word& x1) {
   x0 = x0 + Word(key.k[0]);
   x1 = x1 + Word(key.k[1]);
@@ -117,8 +117,8 @@ void random_uniform(void* out, std::uint32_t key0, std::uint32_t key1, std::uint
   }
 }
 
-/// Draws sixteen-bit floats. It draws whole bytes from the low end of each word, and their highest
-/// bits become the mantissa. Each step is rounded to T, as in jax.random.
+/// Draws sixteen-bit floats. Each takes whole bytes from the low end of a random word, and the
+/// highest bits of these bytes become its mantissa. Each step is rounded to T, as in jax.random.
 template <class T>
 void random_uniform_half(void* out, std::uint32_t key0, std::uint32_t key1, std::uint64_t first, Index n, double low,
                          double high) {

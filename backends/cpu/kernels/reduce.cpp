@@ -3,7 +3,7 @@
 // Accuracy: float32 and sixteen-bit floats accumulate in double. float64 sums are compensated:
 // groups of eight are added as a tree, and the rounding errors of the running sum (Knuth's TwoSum)
 // are summed separately. Both methods are about as fast as memory delivers the elements.
-// The way in which the work is split changes the accumulated sum by at most its last bit.
+// The division of the work changes the accumulated sum by at most its last bit.
 #include <stave/backends/cpu/kernels/fill.h>
 #include <stave/backends/cpu/kernels/half.h>
 #include <stave/backends/cpu/kernels/two_sum.h>
@@ -60,7 +60,7 @@ struct MaxOf {
   template <class V>
   static STAVE_INLINE V both(V a, V b) {
     return select((a > b) | (a != a), a, b);
-  }  // a NaN in a or b is the result
+  }  // If a or b is NaN, the result is NaN.
   template <class V>
   static STAVE_INLINE V of_numbers(V a, V b) {
     return select(a > b, a, b);
@@ -81,7 +81,7 @@ struct MinOf {
     return select(a < b, a, b);
   }
 };
-/// A faster form of C, for elements none of which is NaN. Its `both` is a single minimum or maximum
+/// A faster form of C for elements without NaN. Its function `both` is a single minimum or maximum
 /// instruction, which does not propagate NaN.
 template <class C>
 struct OfNumbers {
@@ -109,7 +109,7 @@ template <class T, class A>
 STAVE_INLINE Vec<A> load_as(const T* from) {
   if constexpr (sizeof(T) == sizeof(A)) {
     return Vec<A>::load(from);
-  } else {  // float to double: the input fills half a register
+  } else {  // From float to double, the input fills half a register.
     typedef T Half __attribute__((vector_size(STAVE_VECTOR_BYTES / 2), aligned(alignof(T)), may_alias));
     return {__builtin_convertvector(*reinterpret_cast<const Half*>(from), typename Vec<A>::Raw)};
   }
@@ -142,7 +142,8 @@ struct Plain {
     for (Index c = 0; c < n; ++c) sums[c] = C::template neutral<A>();
   }
 
-  static constexpr int ways = 8;  // hides the latency of the combining instruction
+  // Several accumulators hide the latency of the combining instruction.
+  static constexpr int ways = 8;
   static constexpr Index group = ways * V::lanes;
 
   template <class Both>
@@ -151,7 +152,8 @@ struct Plain {
       for (int w = 0; w < half; ++w) sums[w] = Both::both(sums[w], sums[w + half]);
     return fold<Both, A>(sums[0]);
   }
-  /// Combines whole groups of vectors and sets `i` to their end.
+  /// Combines the elements in whole groups of vectors. `i` becomes the index of the first other
+  /// element.
   static STAVE_INLINE A fold_groups(const T* x, Index n, Index& i) {
     V sums[ways];
     for (V& sum : sums) sum = V(C::template neutral<A>());

@@ -34,7 +34,7 @@ struct ProdUpTo {
     return times(product, x);
   }
 };
-// A NaN stays in all later results.
+// The step of cummax and cummin. After a NaN, all results are NaN.
 struct MaxUpTo {
   static constexpr int inputs = 1;
   template <class S>
@@ -66,8 +66,8 @@ struct Recurrence {
   }
 };
 
-/// A scan of elements of T that is computed in S. Signed integers are computed as unsigned ones,
-/// which gives the same bits.
+/// A scan of elements of T that is computed in type S. Signed integers are computed as unsigned
+/// integers, which gives the same bits.
 template <class F, class T, class S>
 struct Running {
   static void start(void* state, Index n) {
@@ -102,7 +102,8 @@ struct CompensatedUpTo {
     const double total = sum + x, added = total - sum;
     lost += (sum - (total - added)) + (x - added);
     sum = total;
-    return total - total == 0 ? total + lost : total;  // infinity and NaN are not corrected
+    // A sum that is infinite or NaN is not corrected.
+    return total - total == 0 ? total + lost : total;
   }
   static void start(void* state, Index n) {
     __builtin_memset(state, 0, static_cast<std::size_t>(2 * n) * sizeof(double));

@@ -1,13 +1,12 @@
 // Kernels of softmax and log_softmax, for rows, for adjacent columns, and for long rows in pieces.
 //
 // Accuracy: the weights exp(x - max) are computed in the dtype. float32 is summed in double.
-// float64 sums are compensated, as those of the operation `sum` (reduce.cpp). If one element has
-// almost all of the weight, its log_softmax is -log(1 + rest), where `rest` is the sum of the other
+// float64 sums are compensated, as in the operation `sum` (reduce.cpp). If one element has almost
+// all of the weight, its log_softmax is -log(1 + rest), where `rest` is the sum of the other
 // weights. log1p(rest) keeps the digits of `rest`, which is therefore summed separately.
 //
-// -inf needs care in one place. If all elements of a part of a row are -inf, 0 is subtracted
-// instead of the maximum, so that the part's sum is 0 and not NaN. If this is true for a whole row,
-// the result is 0 / 0.
+// If all elements of a part of a row are -inf, 0 is subtracted instead of the maximum, so that the
+// part's sum is 0 and not NaN. If all elements of a whole row are -inf, the result is 0 / 0 = NaN.
 #include <stave/backends/cpu/kernels/fill.h>
 #include <stave/backends/cpu/kernels/two_sum.h>
 #include <stave/backends/cpu/kernels/vec_math.h>
@@ -23,8 +22,8 @@ using stave_cpu::SoftmaxTotal;
 
 // ---- vectors ------------------------------------------------------------------------------------
 
-/// Loads the first n < lanes elements, and -inf in the other lanes: -inf is never the maximum,
-/// and its weight is 0.
+/// Loads the first n < lanes elements, and -inf in the other lanes. -inf does not affect the
+/// maximum, and its weight is 0.
 template <class T>
 STAVE_INLINE Vec<T> load_rest(const T* x, Index n) {
   using Lane = typename Mask<T>::Lane;
@@ -35,7 +34,8 @@ STAVE_INLINE Vec<T> load_rest(const T* x, Index n) {
   return select(given, load_some<T>(x, n), Vec<T>(-__builtin_inf()));
 }
 
-/// Returns the larger value. It may drop a NaN in x, whose exponential makes the sum NaN anyway.
+/// Returns the larger value. It may drop a NaN in x, because the exponential of x makes the sum
+/// NaN.
 template <class X>
 STAVE_INLINE X larger(X x, X max) {
   return select(x > max, x, max);
@@ -94,8 +94,9 @@ struct Sums<double> {
   }
 };
 
-/// Running sums of weights for a logarithm, in two parts. The second part keeps the digits
-/// that the first part, near 1, would round away. For float64 it is the sum of the rounding errors.
+/// Running sums of weights whose logarithm is needed, in two parts. The second part keeps the
+/// digits that would be lost if they were added to the first part, which is near 1. For float64 it
+/// is the sum of the rounding errors.
 template <class T>
 struct SumsForLogarithm : Sums<T> {};
 /// For float32, the first part is the number of weights that are 1, and the second part is the sum
@@ -197,9 +198,9 @@ struct Kernel {
     return all[0];
   }
 
-  /// Returns the maximum and the sum of the weights exp(x - max). If `keep` is true,
-  /// it stores the weights of whole vectors in `weights`. `rest` receives the weights that do
-  /// not fill a vector. It prefetches n elements from `next` on.
+  /// Returns the maximum and the sum of the weights exp(x - max). If `keep` is true, it stores the
+  /// weights in `weights`, except for the last ones, which do not fill a vector; `rest` receives
+  /// these. It prefetches n elements from `next` on.
   template <bool keep>
   static STAVE_INLINE SoftmaxTotal weigh(const T* x, Index n, const T* next, [[maybe_unused]] T* weights, V& rest) {
     SoftmaxTotal total;
@@ -252,7 +253,7 @@ struct Kernel {
     total->lost += next->lost * after;
   }
   static void fold(const void* in, Index n, SoftmaxTotal* total) {
-    constexpr Index block = 2048;  // the L1 cache holds a block while it is read twice
+    constexpr Index block = 2048;  // The L1 cache holds a block, which is read twice.
     const T* x = static_cast<const T*>(in);
     for (Index i = 0; i < n; i += block) {
       const Index count = n - i < block ? n - i : block;
@@ -274,7 +275,7 @@ struct Kernel {
 
   // ---- columns ----------------------------------------------------------------------------------
 
-  /// Calls body(c, load, store) for vectors of columns; the last one may be shorter.
+  /// Calls body(c, load, store) for vectors of columns. The last vector may be shorter.
   template <class Body>
   static STAVE_INLINE void for_columns(Index n, Body body) {
     Index c = 0;
@@ -299,8 +300,8 @@ struct Kernel {
       if constexpr (S::planes == 2) totals.losts[c] = 0;
     }
   }
-  /// Calls body.operator()<group>(r) for groups of rows, so that the state of a column is loaded
-  /// and stored less often.
+  /// Calls body.operator()<group>(r) for each group of `group` rows from row r on. With groups, the
+  /// state of a column is loaded and stored less often.
   template <class Body>
   static STAVE_INLINE void for_groups(Index rows, Body body) {
     Index r = 0;
@@ -326,7 +327,7 @@ struct Kernel {
       S::rescale(totals.sums[c], lost, factor);
     }
   }
-  /// Adds exp(x - max) to the sums, and writes it to y if `keep`.
+  /// Adds exp(x - max) to the sums. If `keep` is true, it also writes exp(x - max) to y.
   template <bool keep>
   static STAVE_INLINE void weigh_columns(const T* x, Index stride, Index rows, Index n, Totals& totals,
                                          [[maybe_unused]] T* y, [[maybe_unused]] Index out_stride) {
@@ -378,8 +379,9 @@ struct Kernel {
 };
 
 // ---- gradients ----------------------------------------------------------------------------------
-// The rows are dense. core/ops/softmax.cpp has the formulas. A winner is an element with more
-// than half of the weight; sums that include it would lose digits, so it is treated separately.
+// The rows are dense. core/ops/softmax.cpp has the formulas. The "winner" of a row is an element
+// with more than half of the weight, if there is one. Sums that include its weight would lose
+// digits, so it is treated separately.
 
 template <class T>
 struct Gradients {
@@ -406,8 +408,8 @@ struct Gradients {
   }
   static STAVE_INLINE V scaled(V a, V b) { return select((a == V(0)) | (b == V(0)), V(0), a * b); }
 
-  /// Computes y (e - sum(y e)), where e = ct - ct[k] and k is the element with y > 0.5, the winner.
-  /// If there is none, e = ct. The subtraction avoids cancellation.
+  /// Computes y (e - sum(y e)), where e = ct - ct[k] and k is the winner, the element with y > 0.5.
+  /// If there is no winner, e = ct. The subtraction avoids cancellation.
   static void softmax_row(const T* y, const T* ct, Index n, T* to) {
     const V winner(static_cast<T>(sum_of(y, ct, n, [](V p, V c) { return select(p > V(0.5), c, V(0)); })));
     const auto weigh = [&](V p, V c) { return scaled(c - winner, p); };
@@ -416,8 +418,8 @@ struct Gradients {
   }
 
   /// Computes ct - p sum(ct) with p = softmax(x). For the winner, whose weight exp(x - max) is 1,
-  /// this is (ct r - c) / (1 + r), where r is the sum of the other weights and c that of the other
-  /// cotangents.
+  /// this is (ct r - c) / (1 + r), where r is the sum of the other weights, and c is the sum of the
+  /// other cotangents.
   static void log_softmax_row(const T* x, const T* ct, Index n, T* to) {
     const T max = Kernel<OfLogarithms, T>::max_of(x, n);
     const V subtracted(subtracted_for(max));

@@ -5,8 +5,7 @@
 
 namespace STAVE_KERNELS {
 
-/// Computes sum += x and adds the rounding error to `lost`. (Knuth's TwoSum: the exact error
-/// of one addition.)
+/// Computes sum += x and adds the exact rounding error of this addition to `lost` (Knuth's TwoSum).
 template <class X>
 STAVE_INLINE void add_exactly(X& sum, X& lost, X x) {
   X total = sum + x;

@@ -17,13 +17,13 @@
 #error "include <machine.h> in place of vec.h"
 #endif
 
-// Passing vectors by value is an ABI question only between functions that are not inlined, and all
-// functions here are inlined.
+// Passing vectors by value between functions depends on the ABI, unless the functions are inlined.
+// All functions here are inlined.
 #pragma GCC diagnostic ignored "-Wpsabi"
 
 namespace STAVE_KERNELS {
 
-/// The type of an element of T in memory, and the integers of its size.
+/// The type of an element of T in memory, and the integer types of the same size.
 template <class T>
 struct LaneOf {
   using Unsigned = stave::BitsOf<T>;
@@ -79,8 +79,8 @@ struct Vec {
 
   Vec() = default;
   STAVE_INLINE Vec(Raw r) : raw(r) {}
-  /// Sets every lane to `value`. (It computes value - 0, because x - 0 is x for every x, -0 and NaN
-  /// too; x + 0 is not.)
+  /// Sets every lane to `value`. It computes value - 0, because x - 0 is x for every x; x + 0 is
+  /// not x for x = -0.
   template <class N>
     requires(__is_same(N, int) || __is_same(N, double) || __is_same(N, Lane))
   STAVE_INLINE explicit Vec(N value) : raw(static_cast<Lane>(value) - Raw{}) {}
@@ -89,7 +89,7 @@ struct Vec {
   STAVE_INLINE void store(void* to) const { *static_cast<Unaligned*>(to) = raw; }
   STAVE_INLINE Lane operator[](int lane) const { return raw[lane]; }
 
-  // Integers wrap: they are computed as unsigned numbers, for which overflow is defined.
+  // Integers wrap: they are computed as unsigned integers, whose overflow is defined.
   static STAVE_INLINE Unsigned wrapping(Vec v) { return reinterpret_cast<Unsigned>(v.raw); }
   friend STAVE_INLINE Vec operator+(Vec a, Vec b) {
     if constexpr (is_real<T>) return {a.raw + b.raw};
@@ -142,7 +142,7 @@ STAVE_INLINE void store_booleans(Mask<T> mask, void* to) {
   __builtin_memcpy(to, &bytes, static_cast<std::size_t>(lanes));
 }
 
-/// Returns the low half of each lane of two vectors, in one vector.
+/// Returns one vector with the low half of each lane of two vectors.
 template <class Halves, class Raw, int... lane>
 STAVE_INLINE Halves low_halves(Raw a, Raw b, std::integer_sequence<int, lane...>) {
   return __builtin_shufflevector(reinterpret_cast<Halves>(a), reinterpret_cast<Halves>(b), (2 * lane)...);
@@ -163,7 +163,7 @@ STAVE_INLINE auto low_bytes(const Raw* vectors) {
     return low_bytes<Half>(halves);
   }
 }
-/// Stores as many masks as a lane has bytes, as bytes of 0 and 1, one for each lane.
+/// Stores as many masks as a lane has bytes. Each lane becomes a byte of 0 or 1.
 template <class T>
 STAVE_INLINE void store_booleans(const Mask<T>* masks, void* to) {
   constexpr int group = sizeof(typename Mask<T>::Lane);

@@ -18,9 +18,9 @@ STAVE_INLINE Mask<T> signbit(Vec<T> x) {
 template <class T>
   requires is_real<T>
 STAVE_INLINE Vec<T> nextafter(Vec<T> x, Vec<T> y) {
-  using Bits = typename Vec<T>::Unsigned;  // unsigned numbers wrap
+  using Bits = typename Vec<T>::Unsigned;  // Unsigned integers wrap.
   const Vec<T> zero(0), least(sizeof(T) == 4 ? 0x1p-149 : 0x1p-1074);
-  const Mask<T> away = (x < y) ^ (x < zero);  // away from 0
+  const Mask<T> away = (x < y) ^ (x < zero);  // True where the next float is farther from 0 than x.
   const Bits moved = reinterpret_cast<Bits>(x.raw) - 1 - 2 * reinterpret_cast<Bits>(away.bits);
   Vec<T> next = select(x == zero, copysign(least, y), Vec<T>(reinterpret_cast<typename Vec<T>::Raw>(moved)));
   next = select(x == y, y, next);
@@ -50,8 +50,8 @@ STAVE_INLINE Vec<T> operator~(Vec<T> a) {
   else return {~a.raw};
 }
 
-/// Returns true where `places` is not a valid shift of T: at least the number of its bits,
-/// or negative.
+/// Returns true where `places` is not a valid shift of T: negative, or not less than the number of
+/// bits.
 template <class T>
 STAVE_INLINE Mask<T> too_far(Vec<T> places) {
   const typename Vec<T>::Unsigned bits =
@@ -65,7 +65,7 @@ STAVE_INLINE Vec<T> shifted_left(Vec<T> a, Vec<T> places) {
   const auto bits = Vec<T>::wrapping(a) << Vec<T>::wrapping(select(far, Vec<T>(0), places));
   return select(far, Vec<T>(0), Vec<T>(reinterpret_cast<typename Vec<T>::Raw>(bits)));
 }
-/// Shifts right. For signed integers, the sign bit moves in.
+/// Shifts right. For signed integers, copies of the sign bit move in.
 template <class T>
   requires(!is_real<T>)
 STAVE_INLINE Vec<T> shifted_right(Vec<T> a, Vec<T> places) {
@@ -121,16 +121,17 @@ STAVE_INLINE Vec<T> remainder(Vec<T> a, Vec<T> b) {
 
 // ---- floor_divide -------------------------------------------------------------------------------
 
-/// Returns a / b, rounded down to an integer. If the float quotient is an integer,
-/// but the remainder is at least half of b, the exact quotient is below this integer and was
-/// rounded up (a quotient of floats never lies halfway between two integers). From 2^24 (2^53) on,
-/// the result is the rounded quotient.
+/// Returns a / b, rounded down to an integer. If the rounded quotient is an integer although the
+/// remainder is at least half of b, the exact quotient is below this integer and was rounded up. (A
+/// quotient of floats never lies halfway between two integers.) From 2^24 (2^53 for double) on, the
+/// result is the rounded quotient.
 template <class T>
   requires is_real<T>
 STAVE_INLINE Vec<T> floor_divide(Vec<T> a, Vec<T> b) {
   Vec<T> quotient = a / b, whole = floor(quotient), r = abs(remainder(a, b));
   Mask<T> rounded = (whole == quotient) & (abs(whole) <= Vec<T>(sizeof(T) == 4 ? 0x1p24 : 0x1p53));
-  rounded = rounded & ~(abs(b) - r > r);  // also true for infinite b and r: floor(-1 / inf) is -1
+  // This is also true if b and r are infinite: floor(-1 / inf) is -1.
+  rounded = rounded & ~(abs(b) - r > r);
   whole = select(rounded, whole - Vec<T>(1), whole);
   return select(b == Vec<T>(0), quotient, select(isfinite(a), whole, a - a));
 }
@@ -166,7 +167,7 @@ STAVE_INLINE Vec<T> pow(Vec<T> a, Vec<T> b) {
     rest = rest >> 1;
   }
   if constexpr (static_cast<T>(-1) > 0) return result;
-  // The lowest bit of b is its parity, so `result` is already right for 1 and -1, whose
+  // The lowest bit of a negative b is its parity. So `result` is right for a = 1 and a = -1, whose
   // squares are 1.
   return select((b < zero) & (a != one) & (a != V(-1)), zero, result);
 }

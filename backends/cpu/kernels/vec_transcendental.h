@@ -1,10 +1,10 @@
 // Exponentials, logarithms, trigonometric functions, erf.
 //
-// Most of these functions are SLEEF's. Their error bound is 1.0 ulp unless their name has another
-// one. Stave calls the functions of its instruction set by name, without SLEEF's own dispatcher.
-// It uses SLEEF's deterministic variants (finz, cinz). The other variants choose a path
-// by the whole vector, so that sin(x) could depend on the neighbours of x, and a program under
-// vmap could differ from the same program in a loop in the last bit. tests/cpu_backend_test.cpp
+// Most of these functions are SLEEF's. Their error bound is 1.0 ulp, unless their name contains
+// another bound. Stave calls the functions of its instruction set by name, without SLEEF's own
+// dispatcher. It uses SLEEF's deterministic variants (finz, cinz). The other variants choose a path
+// by the whole vector, so that sin(x) could depend on the neighbours of x. A program under vmap
+// could then differ in the last bit from the same program in a loop. tests/cpu_backend_test.cpp
 // measures the errors against quadruple precision. Where SLEEF's error is larger than the bound,
 // the fix is next to the call.
 #pragma once
@@ -34,23 +34,23 @@ STAVE_FROM_SLEEF(atan)
 STAVE_INLINE F32 power_of_two(Vec<std::int32_t> n) {
   return {reinterpret_cast<F32::Raw>((n + Vec<std::int32_t>(127)).raw << 23)};
 }
-/// e^x = 2^power (1 + rest) with |rest| < 0.42. Here x = power log 2 + r, and the polynomial
-/// of SLEEF's expf gives e^r.
+/// e^x = 2^power (1 + rest) with |rest| < 0.42. With x = power log 2 + r, the polynomial of SLEEF's
+/// expf gives e^r.
 struct Exponential {
   Vec<std::int32_t> power;
   F32 rest;
 };
 STAVE_INLINE Exponential exponential(F32 x) {
   F32 n = rint(x * F32(1.44269504088896341));
-  // log 2 has two parts, of which the first has 16 bits.
+  // log 2 is given in two parts. The first part has 16 bits, so its product with n is exact.
   F32 r = fma(n, F32(-1.42860677e-6f), fma(n, F32(-0.693145752f), x));
   constexpr float c[] = {1.98527617612853646e-4f, 1.39304355252534151e-3f, 8.33336077630519867e-3f,
                          4.16664853692054749e-2f, 0.166666671633720398f,   0.5f};
   return {{__builtin_convertvector(n.raw, Vec<std::int32_t>::Raw)}, fma(polynomial(r, c), r * r, r)};
 }
 /// Returns y 2^n where some results are denormal. Processors calculate with denormals a hundred
-/// times slower. So the bits of these results are computed as the integer nearest to y 2^(n + 149),
-/// by adding 2^23.
+/// times more slowly. So the bits of these results are computed as the integer nearest to
+/// y 2^(n + 149), by adding 2^23.
 [[maybe_unused]] __attribute__((noinline)) static F32 exp_below(F32 y, Vec<std::int32_t> n, Mask<float> small) {
   const Vec<std::int32_t> zero(0), shifted = n + Vec<std::int32_t>(149);
   const Mask<std::int32_t> below{small.bits};
@@ -60,20 +60,21 @@ STAVE_INLINE Exponential exponential(F32 x) {
   const F32 result = y * power_of_two(half) * power_of_two(normal - half);
   return select(small, F32{reinterpret_cast<F32::Raw>(bits.raw)}, result);
 }
-/// Stave's own exp if there is a fused multiply-add, because exp is the hottest function.
+/// Stave's own exp, used if there is a fused multiply-add, because exp is called most often.
 /// Its error is at most 0.988 ulp, measured over every third float.
 STAVE_INLINE F32 exp(F32 x) {
   if constexpr (!has_fma) return {F32::Raw(STAVE_SLEEF_F32(exp)(x.raw))};
-  x = clamp(F32(-104), x, F32(89));  // beyond, the result is 0 or infinity anyway
+  x = clamp(F32(-104), x, F32(89));  // Outside of this range the result is 0 or infinity.
   const Exponential e = exponential(x);
   const F32 y = e.rest + F32(1);
   if (const Mask<float> small = x < F32(-87.3365448f); any(small)) [[unlikely]]
     return exp_below(y, e.power, small);
-  const Vec<std::int32_t> half{e.power.raw >> 1};  // 2^n in two steps, so that neither overflows
+  // 2^n is multiplied in two steps, because 2^n itself may overflow.
+  const Vec<std::int32_t> half{e.power.raw >> 1};
   return y * power_of_two(half) * power_of_two(e.power - half);
 }
-/// SLEEF's exp overflows 2e-6 early. Numbers so close to the bound are rare, and libm
-/// computes them.
+/// SLEEF's exp overflows too early, by 2e-6 of x. libm computes results so close to the bound,
+/// which are rare.
 STAVE_INLINE F64 exp(F64 x) {
   F64 y{F64::Raw(STAVE_SLEEF_F64(exp)(x.raw))};
   Mask<double> brink = (x > F64(709.7827)) & (x < F64(709.7828));
@@ -83,38 +84,39 @@ STAVE_INLINE F64 exp(F64 x) {
   return y;
 }
 
-/// Returns log(x 2^scale) of positive normal x. Here x = 2^k (1 + f) with 1 + f
-/// in [sqrt(1/2), sqrt(2)), and log(1 + f) = f - f^2/2 + f^3 P(f), where P is a minimax fit.
+/// Returns log(x 2^scale) of positive normal x. With x = 2^k (1 + f), where 1 + f is in
+/// [sqrt(1/2), sqrt(2)), log(1 + f) = f - f^2/2 + f^3 P(f), where P is a minimax fit.
 STAVE_INLINE F32 log_of_normal(F32 x, Vec<std::int32_t> scale) {
   using Bits = Vec<std::int32_t>;
   const Bits bits{reinterpret_cast<Bits::Raw>(x.raw)};
-  const Bits k{(bits - Bits(0x3f3504f3)).raw >> 23};  // from the bits of sqrt(1/2)
+  const Bits k{(bits - Bits(0x3f3504f3)).raw >> 23};  // 0x3f3504f3 is sqrt(1/2) as bits.
   const F32 f =
       // The subtraction wraps if x is not positive and normal.
       F32(reinterpret_cast<F32::Raw>((bits - Bits(k.raw << 23)).raw)) - F32(1);
   const F32 n{__builtin_convertvector((k + scale).raw, F32::Raw)};
   constexpr float c[] = {-0.0763450290965327f,  0.12761577348054695f, -0.1316018046633975f,  0.1420175799828562f,
                          -0.16623357534961455f, 0.200012268730962f,   -0.25000821028533193f, 0.33333331707789743f};
-  const F32 high(0.693145752f), low(1.42860677e-6f);  // log 2; n times the first part is exact
+  // log 2 in two parts; the product of n and the first part is exact.
+  const F32 high(0.693145752f), low(1.42860677e-6f);
   const F32 sum = fma(n, high, f), lost = f - fma(-n, high, sum), square = f * f;
   return sum + fma(square, F32(-0.5f), fma(square * f, polynomial(f, c), fma(n, low, lost)));
 }
-/// Stave's own log if there is a fused multiply-add, twice as fast as SLEEF's. Its error is at most
-/// 0.87 ulp, measured over every third float.
+/// Stave's own log, used if there is a fused multiply-add, is twice as fast as SLEEF's. Its error
+/// is at most 0.87 ulp, measured over every third float.
 STAVE_INLINE F32 log(F32 x) {
   if constexpr (!has_fma) return {F32::Raw(STAVE_SLEEF_F32(log)(x.raw))};
   using Bits = Vec<std::int32_t>;
   const F32 least(0x1p-126f), infinity(__builtin_inff());
   const Bits bits{reinterpret_cast<Bits::Raw>(x.raw)};
   const Mask<std::int32_t> special =
-      // x is outside of [0x00800000, 0x7f800000), as bits.
+      // True if x, as bits, is outside of [0x00800000, 0x7f800000): it is not positive and normal.
       bits + Bits(0x7f800000) >= Bits(-0x01000000);
   if (!any(special)) return log_of_normal(x, Bits(0));
   const Mask<float> denormal = x < least;
   F32 y = log_of_normal(select(denormal, x * F32(0x1p25f), x), Bits(denormal.bits & -25));
   y = select(x == F32(0), -infinity, y);
   y = select(x < F32(0), infinity - infinity, y);
-  return select(x < infinity, y, x);  // infinity and NaN
+  return select(x < infinity, y, x);  // The logarithm of infinity or NaN is x itself.
 }
 STAVE_INLINE F64 log(F64 x) { return {F64::Raw(STAVE_SLEEF_F64(log)(x.raw))}; }
 
@@ -124,9 +126,9 @@ STAVE_INLINE Mask<T> is_tiny(Vec<T> x) {
   return abs(x) < Vec<T>(sizeof(T) == 4 ? 0x1p-13 : 0x1p-27);
 }
 
-/// Stave's own tanh if there is a fused multiply-add, four times as fast as SLEEF's:
-/// x + x^3 P(x^2), where P is a minimax fit, and 1 - 2 / (e^2x + 1) from 0.9 on. Its error
-/// is at most 0.994 ulp, measured over every third float.
+/// Stave's own tanh, used if there is a fused multiply-add, is four times as fast as SLEEF's. It is
+/// x + x^3 P(x^2), where P is a minimax fit, and 1 - 2 / (e^2x + 1) from 0.9 on. Its error is at
+/// most 0.994 ulp, measured over every third float.
 STAVE_INLINE F32 tanh(F32 x) {
   if constexpr (!has_fma) return select(is_tiny(x), x, F32(F32::Raw(STAVE_SLEEF_F32(tanh)(x.raw))));
   const F32 square = x * x, size = abs(x);
@@ -139,7 +141,7 @@ STAVE_INLINE F32 tanh(F32 x) {
   const F32 power = power_of_two(e.power), far = F32(1) - F32(2) / (fma(power, e.rest, power) + F32(1));
   return copysign(select(size < F32(0.9), near, far), x);
 }
-/// tanh x = x - x^3/3 + ...; SLEEF's error is a little more than 1 ulp for tiny x.
+/// For tiny x, where SLEEF's error is a little more than 1 ulp, tanh x = x - x^3/3 + ... is x.
 STAVE_INLINE F64 tanh(F64 x) { return select(is_tiny(x), x, F64(F64::Raw(STAVE_SLEEF_F64(tanh)(x.raw)))); }
 
 STAVE_INLINE F32 sleef_atanh(F32 x) { return {F32::Raw(STAVE_SLEEF_F32(atanh)(x.raw))}; }
@@ -160,7 +162,7 @@ STAVE_INLINE Vec<T> atan2(Vec<T> y, Vec<T> x) {
 }
 
 /// Defines a function as `value`, an expression of x and SLEEF's result y. Where `rare` is true,
-/// libm computes it in the next wider float.
+/// libm computes the function in the next wider floating-point type.
 #define STAVE_FROM_SLEEF_BUT(name, value, rare)                                                                    \
   STAVE_INLINE F32 sleef_##name(F32 x) { return {F32::Raw(STAVE_SLEEF_F32(name)(x.raw))}; }                        \
   STAVE_INLINE F64 sleef_##name(F64 x) { return {F64::Raw(STAVE_SLEEF_F64(name)(x.raw))}; }                        \
@@ -183,7 +185,7 @@ template <class T>
 STAVE_INLINE Mask<T> near_overflow_of_sinh(Vec<T> x) {
   return (abs(x) > Vec<T>(sizeof(T) == 4 ? 88 : 709)) & (abs(x) < Vec<T>(sizeof(T) == 4 ? 90 : 711));
 }
-// SLEEF's asinh and acosh are infinite where x^2 is.
+// SLEEF's asinh and acosh return infinity where x^2 overflows.
 template <class T>
 STAVE_INLINE Vec<T> root_of_largest() {
   return Vec<T>(sizeof(T) == 4 ? 0x1p63 : 0x1p511);
@@ -222,8 +224,8 @@ STAVE_INLINE Vec<T> log1p(Vec<T> x) {
 }
 
 STAVE_INLINE F32 pow(F32 x, F32 y) { return {F32::Raw(STAVE_SLEEF_F32(pow)(x.raw, y.raw))}; }
-/// SLEEF's pow overflows early, by 3e-6 of the exponent. Results that overflow are rare, and libm
-/// computes them.
+/// SLEEF's pow overflows too early, by 3e-6 of the exponent. libm computes results that overflow,
+/// which are rare.
 STAVE_INLINE F64 pow(F64 x, F64 y) {
   F64 z{F64::Raw(STAVE_SLEEF_F64(pow)(x.raw, y.raw))};
   Mask<double> overflow = isinf(z) & isfinite(x) & isfinite(y) & (x != F64(0));
@@ -233,9 +235,9 @@ STAVE_INLINE F64 pow(F64 x, F64 y) {
   return z;
 }
 
-/// Returns a b - product, exactly, where `product` is a b rounded. Without fma it multiplies halves
-/// of a and b (Dekker, "A floating-point technique for extending the available precision", 1971),
-/// and returns NaN where these overflow.
+/// Returns a b - product exactly, where `product` is the rounded a b. Without fma it splits a and b
+/// into halves and multiplies these (Dekker, "A floating-point technique for extending the
+/// available precision", 1971). It returns NaN where these products overflow.
 template <class T>
 STAVE_INLINE Vec<T> lost_of_product(Vec<T> a, Vec<T> b, Vec<T> product) {
   if constexpr (has_fma) return fma(a, b, -product);
@@ -259,9 +261,9 @@ STAVE_INLINE Vec<T> erfc_of_quotient(Vec<T> x) {
   return select((z > Vec<T>(0)) & isfinite(lost * slope), moved, y);
 }
 STAVE_INLINE F64 erfc_of_root_half(F64 x) { return erfc_of_quotient(x); }
-/// Stave's own function if there is a fused multiply-add, four times as fast: for positive x,
-/// e^(-x^2 / 2) t (1 + P(t - 1/2)) with t = k / (x + k), where P is a minimax fit. The rounding
-/// errors of x^2, x + k, t and the product before the last are corrected.
+/// Stave's own function, used if there is a fused multiply-add, is four times as fast. For positive
+/// x it is e^(-x^2 / 2) t (1 + P(t - 1/2)) with t = k / (x + k), where P is a minimax fit. The
+/// rounding errors of x^2, x + k, t and the product before the last one are corrected.
 STAVE_INLINE F32 erfc_of_root_half(F32 x) {
   if constexpr (!has_fma) return erfc_of_quotient(x);
   // Beyond 14.5, the result is 0.

@@ -1,5 +1,5 @@
-// Checks for the levels of x86-64 that the psABI defines. They cover the features that compilers
-// can name. LZCNT is not checked, because it comes with BMI.
+// Checks whether the processor supports a level of x86-64 as the psABI defines it. They test the
+// features that compilers can name. LZCNT is not tested, because every processor with BMI has it.
 #pragma once
 
 namespace stave_cpu {

@@ -1,4 +1,4 @@
-// x86-64-v3: AVX2 and fused multiply-add.
+// Primitives for x86-64-v3, the level with AVX2 and fused multiply-add.
 #pragma once
 
 #define STAVE_VECTOR_BYTES 32
@@ -13,7 +13,7 @@ namespace STAVE_KERNELS {
 using generic::load_some;
 using generic::store_some;
 
-// From the generic version, GCC 12 makes code that extracts the words of a register one by one.
+// GCC 12 compiles the generic version to code that extracts the words of a register one by one.
 template <class T>
 STAVE_INLINE bool any(Mask<T> mask) {
   const __m256i bits = reinterpret_cast<__m256i>(mask.bits);
@@ -38,11 +38,11 @@ STAVE_ROUNDING(trunc, _MM_FROUND_TO_ZERO)
 // The result is x where x is NaN, because both instructions return their second operand then.
 STAVE_INLINE F32 clamp(F32 low, F32 x, F32 high) { return {_mm256_max_ps(low.raw, _mm256_min_ps(high.raw, x.raw))}; }
 
-// From plain vector code, GCC 12 makes code that converts a quarter of a register at a time.
+// GCC 12 compiles plain vector code to code that converts a quarter of a register at a time.
 STAVE_INLINE F64 low_half(F32 x) { return {_mm256_cvtps_pd(_mm256_castps256_ps128(x.raw))}; }
 STAVE_INLINE F64 high_half(F32 x) { return {_mm256_cvtps_pd(_mm256_extractf128_ps(x.raw, 1))}; }
 
-// From the generic version, GCC 12 makes code that narrows 32 bits to 16 in several steps.
+// GCC 12 compiles the generic version to code that narrows 32 bits to 16 in several steps.
 STAVE_INLINE Vec<std::uint32_t> load_uint16(const void* from) {
   return {reinterpret_cast<Vec<std::uint32_t>::Raw>(
       _mm256_cvtepu16_epi32(_mm_loadu_si128(static_cast<const __m128i*>(from))))};

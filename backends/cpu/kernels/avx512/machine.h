@@ -1,6 +1,6 @@
-// x86-64-v4: AVX-512 F, BW, CD, DQ and VL. Some intrinsics are called in their masked form,
-// with a full mask. They compile to the unmasked instructions, and GCC 12 does not give the false
-// warnings about source operands that the unmasked forms cause.
+// Primitives for x86-64-v4, the level with AVX-512 F, BW, CD, DQ and VL. Some intrinsics are called
+// in their masked form with a full mask. They compile to the unmasked instructions, and avoid the
+// false warnings about source operands that GCC 12 gives for the unmasked forms.
 #pragma once
 
 #define STAVE_VECTOR_BYTES 64
@@ -35,7 +35,7 @@ STAVE_INLINE void store_some(Vec<T> v, void* to, std::int64_t n) {
   else _mm512_mask_storeu_epi64(to, static_cast<__mmask8>(mask), raw);
 }
 
-// From the generic version, GCC 12 makes code that extracts the words of a register one by one.
+// GCC 12 compiles the generic version to code that extracts the words of a register one by one.
 template <class T>
 STAVE_INLINE bool any(Mask<T> mask) {
   const __m512i bits = reinterpret_cast<__m512i>(mask.bits);
@@ -62,7 +62,7 @@ STAVE_INLINE F32 clamp(F32 low, F32 x, F32 high) {
   return {_mm512_maskz_max_ps(0xffff, low.raw, _mm512_maskz_min_ps(0xffff, high.raw, x.raw))};
 }
 
-// From plain vector code, GCC 12 makes code that converts a quarter of a register at a time.
+// GCC 12 compiles plain vector code to code that converts a quarter of a register at a time.
 template <int which>
 STAVE_INLINE F64 half(F32 x) {
   return {_mm512_maskz_cvtps_pd(0xff, _mm512_maskz_extractf32x8_ps(0xff, x.raw, which))};

@@ -11,9 +11,9 @@
 
 namespace STAVE_KERNELS {
 
-// These macros name SLEEF's functions for vec_math.h, by bound and name:
-// STAVE_SLEEF_WITHIN_F32(u10, exp)(raw) returns the exponential of each lane, with an error
-// of at most 1.0 ulp. A build without SLEEF uses libm, with the error bounds of the C library.
+// STAVE_SLEEF_WITHIN_F32(u10, exp)(raw), which vec_math.h uses, returns the exponential of each
+// lane by the SLEEF function of this error bound (here 1.0 ulp) and name. A build without SLEEF
+// uses libm, with the error bounds of the C library.
 template <class V, class F, class... Raw>
 STAVE_INLINE V by_lanes(F f, Raw... x) {
   V y{};
@@ -51,12 +51,12 @@ STAVE_INLINE F64 sqrt(F64 x) {
   return {by_lanes<F64::Raw>([](double lane) { return __builtin_sqrt(lane); }, x.raw)};
 }
 
-/// fma is a b + c, rounded once. has_fma is true if the machine has an instruction for it;
+/// fma is a b + c with one rounding. has_fma is true if the machine has an instruction for it;
 /// otherwise fma takes longer than a multiplication and an addition.
 inline constexpr bool has_fma = false;
 using generic::fma;
 
-/// Round to an integer. rint rounds to the nearest, and ties to even.
+/// Functions that round to an integer. rint rounds to the nearest integer, and ties to even.
 using generic::ceil;
 using generic::floor;
 using generic::rint;
@@ -65,20 +65,20 @@ using generic::trunc;
 /// Returns max(low, min(x, high)), or NaN where x is NaN.
 using generic::clamp;
 
-/// Return the lanes of each half as doubles.
+/// low_half and high_half return the lanes of one half of x as doubles.
 STAVE_INLINE F64 low_half(F32 x) { return {F64::Raw{x.raw[0], x.raw[1]}}; }
 STAVE_INLINE F64 high_half(F32 x) { return {F64::Raw{x.raw[2], x.raw[3]}}; }
 
-/// Load and store sixteen bits, as the low half of a lane, and IEEE's sixteen-bit floats, rounded
-/// to the nearest, ties to even.
+/// Loads and stores of sixteen-bit numbers. Integers become the lower half of a 32-bit lane. IEEE's
+/// sixteen-bit floats become float32, and are rounded to the nearest, ties to even, on store.
 using generic::load_float16;
 using generic::load_uint16;
 using generic::store_float16;
 using generic::store_uint16;
 
 /// can_stream is true if there are non-temporal stores, which bypass the caches.
-/// stream(to, from) copies 16 bytes with such a store to an address that is a multiple of 16.
-/// order_streams is a fence between these and later stores.
+/// stream(to, from) copies 16 bytes with such a store; `to` must be a multiple of 16.
+/// order_streams is a fence between non-temporal stores and later stores.
 using generic::can_stream;
 using generic::order_streams;
 using generic::stream;
