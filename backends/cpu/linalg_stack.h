@@ -1,4 +1,4 @@
-// Stacks of matrices, and loops over them, shared by the drivers of linear algebra.
+// Stacks of matrices, and loops over them, shared by the operations of linear algebra.
 #pragma once
 
 #include <algorithm>

@@ -39,7 +39,7 @@ struct Plan {
   static Index bytes_of(const Reduction& reduction) { return Index{reduction.planes} * reduction.plane_bytes; }
 };
 
-/// Reads rows of the arrays, for one thread.
+/// Reads rows of the arrays that are reduced, for one thread.
 class Reader {
  public:
   explicit Reader(const Plan& plan) : in_(plan.in), size_(plan.folds[0].size), arrays_(plan.folds.size()) {

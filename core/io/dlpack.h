@@ -23,8 +23,8 @@
 // - Neither function is an operation that handlers see. to_dlpack reads its tensor as data() does:
 //   it throws where a transform traces the derivative, vmap splits lanes there, and compile records
 //   a read of the value.
-// - For memory on a device, both functions return without waiting for the device, except that the
-//   import of bools waits. Streams wait for one another instead. Operations on a tensor run on
+// - For memory on a device, both functions return without waiting for the device: streams wait for
+//   one another instead. Only the import of bools waits. Operations on a tensor run on
 //   dlpack_stream(device). The other library's export must make its memory ready for that stream
 //   (obj.__dlpack__(stream=...)). When the last tensor over memory of another library ends, the
 //   host waits until the device no longer reads that memory.

@@ -149,8 +149,9 @@ Tensor svdvals(const Tensor& a);
 
 // ---- numbers --------------------------------------------------------------------------------
 
-/// The determinant. Its gradient is the matrix of cofactors, which exists for singular matrices of
-/// any rank, and has derivatives of any order.
+/// The determinant. Its gradient is the matrix of cofactors, also for singular matrices. For a rank
+/// of at least n - 3, derivatives of any order are right. For a lower rank, those up to the third
+/// are right, and higher ones are 0.
 Tensor det(const Tensor& a);
 /// The sign of the determinant and the logarithm of its absolute value. For a singular matrix they
 /// are 0 and -infinity, and derivatives throw LinalgError.

@@ -220,8 +220,8 @@ namespace stave_detail {
 // in the last corner d of b, which is 3 x 3. Where p is regular,
 //   adj [p q; r d] = det p [det m w + w q adj m r w, -w q adj m; -adj m r w, adj m],
 //   w = p^-1, m = d - r w q,
-// and adj m is a polynomial. If p is singular, a has lost 4 ranks, and det p is 0, which is correct
-// up to the third derivative.
+// and adj m is a polynomial. If p is singular, a has lost 4 ranks, and det p is 0. That is right
+// for the derivatives of det a up to the third; higher ones are 0, which is wrong.
 Tensor cofactors(const Tensor& a) {
   const Index n = a.shape(-1), k = n - 3;
   if (k <= 0) return small_cofactors(a);

@@ -48,7 +48,8 @@ struct NoteOwner : RefCounted {
   std::atomic<bool> ended{false};  // true: the notes count as absent
   // True if the Notes object cannot end on another thread. Used only on the owner's thread.
   bool confined = false;
-  Note* first = nullptr;  // the first note of the owner's list
+  // The first note of the owner's list. Used only on the owner's thread.
+  Note* first = nullptr;
 
   NoteOwner(const char* transform, const AnyHandler* differentiates) noexcept;
   /// Makes the owner of notes that belong to no transform. They can be used on any thread.

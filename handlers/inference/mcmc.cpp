@@ -189,7 +189,8 @@ void run_chains(const Settings& settings, const DensityOfRows& density, const st
     answered.clear();
     std::swap(waiting, answered);
     answer(answered, density, like);
-    // The progress reaches a handler only on the thread of the caller; other threads have none.
+    // The caller's handlers are installed on the caller's thread only, so progress reports of other
+    // threads reach no handler.
     if (const long made = settings.transitions; made < settings.all_transitions)
       progress(made, settings.all_transitions);
   }

@@ -29,8 +29,8 @@ std::string number(const Tensor& observed) {
 
 }  // namespace
 
-// `running = false` permits values with notes of this Graph on other threads, as only this Graph
-// reads the notes. (Values with notes of a running transform may be used only on its own thread.)
+// `running = false` (note.h) permits values with these notes on other threads, as only this Graph
+// reads the notes.
 Graph::Graph() { sources_.owner().running = false; }
 
 Outputs Graph::handle(Call& call) {

@@ -26,8 +26,8 @@ class HtmlRecord::Listener final : public ReportListener {
   HtmlRecord& record_;
 };
 
-// `running = false` permits values with notes of this record on other threads, as only this record
-// reads the notes. (Values with notes of a running transform may be used only on its own thread.)
+// `running = false` (note.h) permits values with these notes on other threads, as only this record
+// reads the notes.
 HtmlRecord::Thread::Thread(HtmlRecord& record, int number)
     : number(number), listener(std::make_unique<Listener>(record)) {
   sources.owner().running = false;

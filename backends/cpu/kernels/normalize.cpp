@@ -108,10 +108,9 @@ struct Rows {
       largest = size > largest ? size : largest;
     }
     if (largest == 0) return plain;
-    constexpr int bias = 1023,
-                  // The largest exponent whose power of two has a reciprocal that is a normal
-        // number.
-        most = std::numeric_limits<T>::max_exponent - 2;
+    constexpr int bias = 1023;
+    // The largest exponent whose power of two has a reciprocal that is a normal number.
+    constexpr int most = std::numeric_limits<T>::max_exponent - 2;
     const int exponent = static_cast<int>(__builtin_bit_cast(std::uint64_t, largest) >> 52) - bias;
     const int by = exponent > most ? -most : exponent < -most ? most : -exponent;
     const double scale = __builtin_bit_cast(double, static_cast<std::uint64_t>(bias + by) << 52);

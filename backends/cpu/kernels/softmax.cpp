@@ -308,8 +308,8 @@ struct Kernel {
     for (; r + 4 <= rows; r += 4) body.template operator()<4>(r);
     for (; r < rows; ++r) body.template operator()<1>(r);
   }
-  /// Updates the maxima of columns with more rows, and rescales the sums so far,
-  /// so that they become sums of exp(x - max) with the new maxima.
+  /// Updates the maxima of columns by further rows, and rescales the sums so far, so that they
+  /// become sums of exp(x - max) with the new maxima.
   static STAVE_INLINE void raise(const T* x, Index stride, Index rows, Index n, Totals& totals) {
     alignas(64) T before[softmax_columns];
     __builtin_memcpy(before, totals.max, sizeof before);
