@@ -1,5 +1,5 @@
-# A toolchain file: compiles for 64-bit ARM on another machine, against the Debian packages that tests/run_aarch64.sh unpacks, and
-# runs what comes out of it under emulation.
+# A toolchain file that compiles for 64-bit ARM on another machine, with the Debian packages that
+# tests/run_aarch64.sh unpacks, and runs the programs under emulation.
 set(CMAKE_SYSTEM_NAME Linux)
 set(CMAKE_SYSTEM_PROCESSOR aarch64)
 set(CMAKE_LIBRARY_ARCHITECTURE aarch64-linux-gnu)

@@ -1,6 +1,6 @@
 # cmake -DTEXT=preprocessed -DHEADER=file -P built_with.cmake
 #
-# Writes <stave/built_with.h> from what cmake/built_with.cpp is when it has been preprocessed as the library is compiled.
+# Writes <stave/built_with.h> from cmake/built_with.cpp, preprocessed with the library's options.
 file(READ "${TEXT}" text)
 string(REGEX REPLACE "\n#[^\n]*" "" text "${text}")    # where lines come from
 string(REGEX REPLACE "[ \t\r\n]+" " " text "${text}")  # compilers join lines, or part them

@@ -1,8 +1,8 @@
 # cmake -DCOMPILE=compiler;options -DHEADER=stave.h -DMOST=9500 -P check_headers_cost.cmake
 #
-# Fails if <stave/HEADER> includes a header of the standard library that takes long to compile, or more than MOST lines of
-# Stave's own code; comments do not count.
-# What it takes in seconds, beside the standard headers that any program includes: tests/bench/headers.sh.
+# Fails if <stave/HEADER> includes a standard header that takes long to compile, or more than MOST
+# lines of Stave's own code without comments. tests/bench/headers.sh measures the compile time in
+# seconds.
 cmake_policy(VERSION 3.23)
 set(costly complex filesystem format future iomanip iostream random ranges regex syncstream thread valarray)
 set(source "${CMAKE_CURRENT_BINARY_DIR}/headers_cost_${HEADER}.cpp")

@@ -1,13 +1,14 @@
 # cmake -DFOLDER=sources -P check_layers.cmake
 #
-# Fails if a file includes a header of a folder that its own folder is not built upon.
+# Fails if a file includes a header of a folder that its own folder must not depend on.
 cmake_policy(VERSION 3.23)
 
-# The folders, from the lowest to the highest. A file may include headers of its own folder and of those before it.
+# The folders from the lowest to the highest. A file may include headers of its own folder and of
+# lower ones.
 set(layers core/effects core/tensor core/op core/ops core/program core/io
   handlers/transforms handlers/compile handlers/model handlers/inference handlers/numerics handlers/observe handlers/debugger
   handlers/ranks)
-# These sources implement what their headers declare by operations, which stand above them.
+# These sources implement their headers with operations, which are in a higher folder.
 set(by_operations core/tensor/tensor.cpp core/tensor/print.cpp core/op/call.cpp core/op/function.cpp)
 
 set(wrong "")
@@ -32,5 +33,5 @@ endforeach()
 
 if(wrong)
   list(JOIN wrong "\n  " text)
-  message(FATAL_ERROR "Includes that climb:\n  ${text}")
+  message(FATAL_ERROR "Includes of headers in a higher folder:\n  ${text}")
 endif()

@@ -1,11 +1,13 @@
 # cmake -DFOLDER=sources -P check_settings.cmake
 #
-# Fails unless each public header includes core/effects/settings.h before anything else of Stave's, by itself or by the first header of
-# Stave's that it includes: so that whichever comes first says how a program must be compiled.
+# Fails unless each public header includes core/effects/settings.h before all other headers of
+# Stave, directly or through the first such header. So whichever header a program includes first
+# checks how the program is compiled.
 cmake_policy(VERSION 3.23)
 file(GLOB_RECURSE headers RELATIVE "${FOLDER}" "${FOLDER}/core/*.h" "${FOLDER}/handlers/*.h" "${FOLDER}/programs/*.h" "${FOLDER}/ranks/*.h")
 list(APPEND headers core.h stave.h backends/cpu/own_kernels.h)
-# Numbers and names alone, which CUDA's kernels include at run time, where there is no standard library.
+# These headers have only numbers and names. CUDA's kernels include them at run time, where there is
+# no standard library.
 set(exempt core/effects/settings.h core/tensor/half.h core/tensor/dtype.h core/ops/elementwise_ops.h core/ops/erfinv.h core/ops/polygamma.h
   core/op/op_id.h core/effects/sanitize.h core/program/kernel_loop.h)
 

@@ -16,7 +16,7 @@ foreach(library IN LISTS LIBRARIES)
   string(REGEX MATCHALL "[^\n]*TP(OFF|REL)[^\n]*" relocations "${relocations}")
   foreach(relocation IN LISTS relocations)
     if(NOT relocation MATCHES " ([A-Za-z_][A-Za-z0-9_.$]*)(@[^ ]*)?( \\+ [0-9a-f]+)?$")
-      continue()  # one of its own that it does not show
+      continue()  # a variable of its own that is not exported
     endif()
     set(symbol "${CMAKE_MATCH_1}")
     if(NOT symbol MATCHES "^_Z(Z*N[KRO]*|TH[A-Z]*N)(5stave|12stave_detail|9stave_cpu|10stave_cuda)")
@@ -24,7 +24,8 @@ foreach(library IN LISTS LIBRARIES)
     endif()
   endforeach()
   execute_process(COMMAND "${READELF}" --dynamic --program-headers --wide "${library}" OUTPUT_VARIABLE headers COMMAND_ERROR_IS_FATAL ANY)
-  # A library without that flag gets its variables when a thread first reads them, elsewhere: stave_cuda, with those of CUDA's runtime.
+  # Without that flag, a library's variables are allocated elsewhere when a thread first reads them:
+  # stave_cuda, with the variables of CUDA's runtime.
   if(headers MATCHES "STATIC_TLS" AND headers MATCHES "\n +TLS +0x[0-9a-f]+ 0x[0-9a-f]+ 0x[0-9a-f]+ 0x[0-9a-f]+ (0x[0-9a-f]+)")
     math(EXPR total "${total} + ${CMAKE_MATCH_1}")
   endif()

@@ -1,24 +1,25 @@
 # cmake -DSOURCE=file -DCOMPILE="c++;-fsyntax-only;..." -P expect_compile_error.cmake
 #
-# Passes if SOURCE does not compile and the compiler's words match the first line of it, `// expect: REGEX` (CMake's dialect).
-# Its second line may be `// with: -OPTION;-OPTION`, further options of the compiler's.
-# A file of several cases has `#if CASE == 1`, each followed by a line `// expect: REGEX`: it is compiled once for each of them,
-# and a case that expects a static_assert of Stave's must fail by that one error.
+# Passes if SOURCE does not compile and the compiler's output matches its first line, `// expect:
+# REGEX` (CMake's dialect). The second line may be `// with: -OPTION;-OPTION`, further options of
+# the compiler. A file of several cases has `#if CASE == 1` and so on, each followed by a line `//
+# expect: REGEX`. It is compiled once for each case, and a case that expects a static_assert of
+# Stave must produce that one error only.
 file(READ "${SOURCE}" text)
 set(ENV{LC_ALL} C)  # English, and plain quotation marks
 
-function(expect_error expected)  # the further arguments are the compiler's
+function(expect_error expected)  # further arguments are options of the compiler
   execute_process(COMMAND ${COMPILE} ${ARGN} "${SOURCE}" RESULT_VARIABLE status OUTPUT_VARIABLE output ERROR_VARIABLE output)
   string(REGEX MATCHALL "error: " errors "${output}")
   list(LENGTH errors count)
   if(status EQUAL 0)
-    message(SEND_ERROR "This compiles, and must not: ${SOURCE} ${ARGN}")
+    message(SEND_ERROR "This compiles, but must not: ${SOURCE} ${ARGN}")
   elseif(NOT output MATCHES "${expected}")
     message("${output}")
-    message(SEND_ERROR "The compiler's words do not match `${expected}`: ${SOURCE} ${ARGN}")
+    message(SEND_ERROR "The compiler's output does not match `${expected}`: ${SOURCE} ${ARGN}")
   elseif(ARGN AND expected MATCHES "^stave: " AND count GREATER 1)
     message("${output}")
-    message(SEND_ERROR "There are ${count} errors in place of one, `${expected}`: ${SOURCE} ${ARGN}")
+    message(SEND_ERROR "There are ${count} errors instead of one, `${expected}`: ${SOURCE} ${ARGN}")
   endif()
 endfunction()
 

@@ -1,11 +1,15 @@
 # stave_show_namespaces(target)
 #
-# A shared library shows its namespaces: `stave` and `stave_detail`, whose inline functions are compiled into programs, and those of
-# the backends, which the tests and the other library call. Hidden are kernels, and what templates of the standard library, {fmt} and
-# oneTBB become here. By a version script and not by attributes, so there is no macro on each declaration to forget.
+# A shared library exports its namespaces: `stave` and `stave_detail`, whose inline functions are
+# compiled into programs, and those of the backends, which the tests and the other library call.
+# Hidden are kernels, and instances of templates of the standard library, {fmt} and oneTBB. A
+# version script is used instead of attributes, because a macro on each declaration could be
+# forgotten.
 
-# By mangled names: the demangled one of a template begins with its return type. An entity's name begins with N, followed by its
-# qualifiers; before that may stand what it is of: a vtable (TV), typeinfo (TI, TS), a thunk (Th, Tv), a local variable (Z), a guard (GV).
+# The patterns match mangled names, because the demangled name of a template begins with its return
+# type. An entity's mangled name begins with N and its qualifiers. A prefix may say what belongs to
+# the entity: a vtable (TV), typeinfo (TI, TS), a thunk (Th, Tv), a local variable (Z), a guard
+# (GV).
 set(patterns "")
 foreach(namespace 5stave 12stave_detail 9stave_cpu 10stave_cuda)
   foreach(kind TV TI TS TT TC TW TH Th*_ Tv*_ GV GR)

@@ -1,5 +1,5 @@
-# Sets FOUND to what this machine's processor needs of `isas`, which go from best to plainest: the best one that it has, by
-# backends/cpu/kernels/x86_levels.h, and the plainest one.
+# Sets FOUND to two elements of `isas`, which is sorted from best to simplest: the best one that
+# this machine's processor supports, by backends/cpu/kernels/x86_levels.h, and the simplest one.
 function(stave_find_native_isas found isas)
   list(GET isas -1 plainest)
   set(${found} "${isas}" PARENT_SCOPE)

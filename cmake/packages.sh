@@ -1,19 +1,22 @@
 # Sourced by examples/run.sh, tests/run.sh and .ci/run: installs what Stave needs and this machine lacks, and says so; builds.
-# A machine that has everything is asked nothing and changes nothing; the network is not touched.
+# If nothing is missing, the script changes nothing and does not use the network.
 #
-#   require_packages [package...]    the packages below, and these
+#   require_packages [package...]    installs the packages listed below, and these
 #   quietly MESSAGE command...       runs a command; its output is shown only if it fails
-#   configure PRESET argument...     cmake, which says what it chose
-#   build PRESET target...           cmake --build, on all cores; in a terminal with its moving line of progress
+#   configure PRESET argument...     runs cmake, and prints its choices
+#   build PRESET target...           runs cmake --build on all cores, in a terminal with progress
 #
-# STAVE_PACKAGES=mine in the environment: who calls sees to the packages, and nothing is looked for or installed.
+# With STAVE_PACKAGES=mine in the environment, the caller provides the packages, and nothing is
+# looked for or installed.
 
-# What a build needs, by the names of Debian 12 and Ubuntu 24.04, and what tests need besides.
+# The packages that a build needs, by their names in Debian 12 and Ubuntu 24.04, and those that
+# tests need as well.
 stave_packages=(g++ cmake ninja-build pkg-config libtbb-dev libopenblas-pthread-dev liblapacke-dev libfmt-dev libsleef-dev
   libboost-context-dev zlib1g-dev nlohmann-json3-dev)
 stave_test_packages=(libgtest-dev libgmock-dev)
 
-# Packages are recognised by what they bring, so that a newer CMake or a library built by hand will do.
+# Packages are recognised by their files, so a newer CMake or a library built by hand counts as
+# well.
 stave_has_package() {
   case $1 in
     g++) command -v "${CXX:-c++}" ;;
@@ -41,7 +44,7 @@ stave_has_package() {
     doxygen-awesome-css) test -e /usr/share/doxygen-awesome-css/doxygen-awesome.css ;;
     g++-aarch64-linux-gnu) command -v aarch64-linux-gnu-g++ ;;
     qemu-user) command -v qemu-aarch64 ;;
-    *) command -v "$1" ;;  # the package is named as its program
+    *) command -v "$1" ;;  # the package has its program's name
   esac >/dev/null 2>&1
 }
 
@@ -67,15 +70,16 @@ require_packages() {
   if ((EUID != 0)); then
     command -v sudo >/dev/null || stave_cannot_install "this takes root:"$'\n'"  su -c '$by_hand'"
     by_hand="sudo sh -c '$by_hand'"
-    # Without a terminal nobody can type a password: sudo then works at once or not at all.
+    # Without a terminal no password can be typed: sudo works immediately or not at all.
     as_root=(sudo)
     [[ -t 0 ]] || as_root+=(-n)
     "${as_root[@]}" true || stave_cannot_install "this takes root:"$'\n'"  $by_hand"
   fi
-  # Nobody is there to answer questions, nothing may be removed, and no service needs a restart for a header.
+  # Questions get the default answer, nothing may be removed, and no service needs a restart for a
+  # header.
   as_root+=(env DEBIAN_FRONTEND=noninteractive NEEDRESTART_SUSPEND=1)
-  local lock=(-o DPkg::Lock::Timeout=300)  # a fresh machine may be updating itself
-  # A repository that cannot be read may be one that is not needed: only the installation decides.
+  local lock=(-o DPkg::Lock::Timeout=300)  # a fresh machine may be installing updates
+  # A repository that cannot be read may not be needed: only the result of the installation counts.
   quietly "Reading the lists of packages" "${as_root[@]}" apt-get update "${lock[@]}" || true
   quietly "Installing ${missing[*]}" \
     "${as_root[@]}" apt-get install --yes --no-install-recommends --no-remove "${lock[@]}" "${missing[@]}" ||
@@ -87,7 +91,7 @@ stave_cannot_install() {
   exit 1
 }
 
-# Messages go to stderr: stdout is for the program that is run in the end.
+# Messages go to stderr: stdout is for the program that runs in the end.
 quietly() {
   local message=$1 log status=0
   shift
@@ -114,7 +118,7 @@ build() {
   local preset=$1 minutes message command log status=0
   shift
   command=(cmake --build "build/$preset" --parallel "$(nproc)" --target "${@:-all}")
-  # What a file takes on one core: 4 s, a group of the library's 10, one for the device 10.
+  # Compile times on one core: a file 4 s, a group of the library 10 s, a file for the device 10 s.
   minutes=$(ninja -C "build/$preset" -t commands "${@:-all}" | awk -v cores="$(nproc)" \
     '/ -c .*[.]cu / || / -c .*unity_/ { s += 10; next } / -c .*[.]cpp$/ { s += 4 } END { print int(s / cores / 60 + 0.9) }')
   message="Building on $(nproc) cores (the first time some $minutes minutes)"
@@ -123,7 +127,7 @@ build() {
     "${command[@]}" >&2
     return
   fi
-  # Without a terminal: twice a minute how far it is.
+  # Without a terminal, prints the progress twice a minute.
   echo "$message ..." >&2
   log=$(mktemp)
   while sleep 30; do grep -Eo '^\[[0-9]+/[0-9]+\]' "$log" | tail -n 1 >&2; done &

@@ -1,15 +1,17 @@
-# Packages for Debian and Ubuntu: `cpack -G DEB` in a build folder that was configured with -DCMAKE_INSTALL_PREFIX=/usr
-# -DCMAKE_SKIP_INSTALL_RPATH=ON (tests/packages/run.sh does it all). Included by the project's CMakeLists.txt.
+# Packages for Debian and Ubuntu: `cpack -G DEB` in a build folder that was configured with
+# -DCMAKE_INSTALL_PREFIX=/usr -DCMAKE_SKIP_INSTALL_RPATH=ON (tests/packages/run.sh does all steps).
+# The project's CMakeLists.txt includes this file.
 #
-#   libstave0.1          libstave and libstave_effects; the name changes with the soname, so that two of them can be installed
-#   libstave-dev         headers, CMake's and pkg-config's files, and what the linker looks for
-#   libstave-ranks0.1    libstave_ranks, which brings MPI
-#   libstave-ranks-dev   what programs of several processes are built with
+#   libstave0.1          libstave and libstave_effects; the name changes with the soname, so that
+#                        two versions can be installed side by side
+#   libstave-dev         headers, files for CMake and pkg-config, and links for the linker
+#   libstave-ranks0.1    libstave_ranks, which depends on MPI
+#   libstave-ranks-dev   headers and other files to build programs of several processes
 #
-# A build with the CUDA backend makes libstave0.1-cuda and libstave-cuda-dev of the first two: its libstave is linked to libstave_cuda, so
-# it is another libstave, which takes the place of the one without. It needs no package of CUDA's to start: the runtime is linked
-# statically, and cuBLAS, cuSOLVER and NVRTC are looked for when they are used.
-# There are none of a static build, which `cmake --install` installs.
+# A build with the CUDA backend produces libstave0.1-cuda and libstave-cuda-dev instead of the first
+# two, because its libstave is linked to libstave_cuda. It starts without any CUDA package: the
+# runtime is linked statically, and cuBLAS, cuSOLVER and NVRTC are loaded when they are used.
+# A static build has no packages; use `cmake --install`.
 if(NOT BUILD_SHARED_LIBS)
   return()
 endif()
@@ -37,7 +39,7 @@ set(CPACK_DEBIAN_PACKAGE_CONTROL_STRICT_PERMISSION ON)
 set(version "${PROJECT_VERSION}-${CPACK_DEBIAN_PACKAGE_RELEASE}")
 
 # stave_package(component name section summary [DEPENDS package...] [RECOMMENDS package...] [PLAIN name])
-# PLAIN: the package's name without CUDA, whose place it takes if that is another.
+# PLAIN is the package's name without CUDA. A package with another name replaces that one.
 function(stave_package component name section summary)
   cmake_parse_arguments(PARSE_ARGV 4 package "" "PLAIN" "DEPENDS;RECOMMENDS")
   string(TOUPPER "${component}" key)
@@ -56,7 +58,7 @@ function(stave_package component name section summary)
   endwhile()
   set(CPACK_DEBIAN_${key}_DESCRIPTION "${summary}\n${description}" PARENT_SCOPE)
   set(CPACK_COMPONENTS_ALL ${CPACK_COMPONENTS_ALL} ${component} PARENT_SCOPE)
-  # Only where it is asked for by its component: in a prefix of one's own nobody looks for it there.
+  # The licence is installed only with its component, not by a plain `cmake --install`.
   install(FILES "${PROJECT_SOURCE_DIR}/LICENSE" DESTINATION "${CMAKE_INSTALL_DATAROOTDIR}/doc/${name}" RENAME copyright
     COMPONENT ${component} EXCLUDE_FROM_ALL)
 endfunction()
@@ -65,10 +67,10 @@ string(CONCAT description "Stave is a C++20 runtime for programs of tensors. Gra
   "derivatives, batching, tracing and compilation are handlers of operations,\n"
   "which nest freely, and those of a program's own take a few lines.")
 set(runtime "libstave${soversion}${suffix}")
-# What is found by dpkg-shlibdeps in the libraries, except for each other.
+# Folders in which dpkg-shlibdeps finds the libraries of this build.
 set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS_PRIVATE_DIRS "${PROJECT_BINARY_DIR}")
 stave_package(runtime ${runtime} libs "tensors whose every operation can be intercepted" PLAIN libstave${soversion})
-# SLEEF: for stave_add_kernels, which says so where it is absent.
+# stave_add_kernels needs SLEEF, and says so if it is missing.
 stave_package(dev libstave${suffix}-dev libdevel "tensors whose every operation can be intercepted: headers"
   PLAIN libstave-dev DEPENDS "${runtime} (= ${version})" RECOMMENDS libsleef-dev)
 if(STAVE_HAVE_MPI)

@@ -1,7 +1,9 @@
 # stave_install_pkg_config(name component DESCRIPTION text LIBS -l... [REQUIRES ...] [REQUIRES_PRIVATE ...] [LIBS_PRIVATE ...])
 #
-# Installs name.pc. What is private is what a static library links to: a shared one brings it by itself, and those who use it need none
-# of that installed. REQUIRES_PRIVATE are what has a .pc on all systems; LIBS_PRIVATE may be targets, and are named by their files.
+# Installs name.pc. The private entries are for a static library; a shared library loads its
+# dependencies itself, so its users need none of them installed. REQUIRES_PRIVATE lists packages
+# that have a .pc file on all systems. LIBS_PRIVATE may list targets, which are named by their
+# files.
 function(stave_install_pkg_config pc_name component)
   cmake_parse_arguments(PARSE_ARGV 2 pc "" "DESCRIPTION" "LIBS;REQUIRES;REQUIRES_PRIVATE;LIBS_PRIVATE")
   if(BUILD_SHARED_LIBS)
@@ -9,7 +11,7 @@ function(stave_install_pkg_config pc_name component)
     set(pc_LIBS_PRIVATE "")
   endif()
   set(folder "${CMAKE_INSTALL_LIBDIR}/pkgconfig")
-  # From where the file is, so that what is installed can be moved.
+  # The prefix is relative to the file, so that the installation can be moved.
   cmake_path(RELATIVE_PATH CMAKE_INSTALL_PREFIX BASE_DIRECTORY "${CMAKE_INSTALL_PREFIX}/${folder}" OUTPUT_VARIABLE prefix_from_pc)
   cmake_path(SET prefix_from_pc NORMALIZE "${prefix_from_pc}")
   string(REGEX REPLACE "/$" "" prefix_from_pc "${prefix_from_pc}")

@@ -1,16 +1,19 @@
 # stave_add_kernels(target file.cpp...)
 #
-# Compiles the elementwise operations that these files define (stave/backends/cpu/own_kernels.h) for each instruction set that the
-# library has kernels for, beside the files themselves, which become sources of the target if they are not. Which one runs is chosen at run time.
+# Compiles the elementwise operations that these files define (stave/backends/cpu/own_kernels.h)
+# once for each instruction set of the library's kernels. The files also become sources of the
+# target. The instruction set is chosen at run time.
 
-# What kernels are compiled with, the library's and others.
+# Sets the options with which the library's kernels and the user's kernels are compiled.
 function(stave_compile_for_isa target isa)
   set(flags_avx2 -march=x86-64-v3)
   set(flags_avx512 -march=x86-64-v4)
   target_compile_definitions(${target} PRIVATE STAVE_ISA=${isa})
-  # -Wno-psabi: how wide vectors are passed differs between the instruction sets, and no such call leaves its object.
-  # Optimised in debug builds too: what is inlined leaves no weak symbol, and unoptimised vector code is useless to step through.
-  # No contraction: fused only where the source says so, or a value would depend on its place in the array and on the machine.
+  # -Wno-psabi: the calling convention for wide vectors depends on the instruction set, but no such
+  # call leaves its object file. Debug builds are optimised, too: inlined functions leave no weak
+  # symbols, and unoptimised vector code is useless in a debugger. Contraction is off, so that only
+  # explicit FMAs are fused. Otherwise a value would depend on its place in the array and on the
+  # machine.
   target_compile_options(${target} PRIVATE
     ${flags_${isa}} -fno-math-errno -fno-trapping-math -ffp-contract=off -Wno-psabi $<IF:$<CONFIG:Debug>,-O2,-O3>)
 endfunction()
@@ -61,7 +64,8 @@ function(stave_add_kernels_library target isa)
   target_include_directories(${kernels} PRIVATE "${machine}")
   target_sources(${target} PRIVATE $<TARGET_OBJECTS:${kernels}>)
 
-  # By path: what find_package defines is not seen in every folder in which the target may be linked.
+  # SLEEF is added by path, because the target that find_package defines is not visible in every
+  # folder that may link to this target.
   list(PREPEND CMAKE_MODULE_PATH "${CMAKE_CURRENT_FUNCTION_LIST_DIR}")
   find_package(SLEEF QUIET)
   if(SLEEF_FOUND)

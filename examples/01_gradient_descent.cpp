@@ -1,5 +1,6 @@
-// Gradient descent. grad(loss) is a function of the same arguments as loss, and returns the gradient by the first of them:
-// a Line for a Line, since any plain struct of tensors will do as parameters.
+// Gradient descent. grad(loss) takes the same arguments as loss, and returns the gradient with
+// respect to the first one. The gradient has that argument's type, here Line: any plain struct of
+// tensors can hold parameters.
 #include <iostream>
 
 #include <stave/stave.h>

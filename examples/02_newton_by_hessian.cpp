@@ -1,5 +1,5 @@
-// Newton's method. A hessian is forward mode over reverse mode, so hessian(f) is no more than jacfwd(jacrev(f)); and hvp
-// multiplies it with a vector without forming it.
+// Newton's method. A Hessian is forward mode over reverse mode: hessian(f) is jacfwd(jacrev(f)).
+// hvp multiplies the Hessian by a vector without computing the matrix.
 #include <iostream>
 
 #include <stave/stave.h>
@@ -8,7 +8,7 @@
 
 using namespace stave;
 
-// Rosenbrock's valley: curved, narrow, lowest at (1, 1).
+// Rosenbrock's function: a curved, narrow valley whose minimum is at (1, 1).
 Tensor valley(const Tensor& x) { return square(1 - x[0]) + 100 * square(x[1] - square(x[0])); }
 
 int main() {

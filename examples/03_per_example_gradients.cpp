@@ -1,6 +1,6 @@
-// Per-example gradients. The loss is written for one example; grad differentiates it, vmap applies that to a batch. Where
-// one differentiates the loss of the whole batch, only the mean of these gradients comes out. See private_training.cpp for
-// what they are good for.
+// Per-example gradients. The loss is written for one example; grad differentiates it, and vmap
+// applies the result to a batch. Differentiating the loss of the whole batch would give only the
+// mean of these gradients. private_training.cpp shows an application.
 #include <iostream>
 
 #include <stave/stave.h>

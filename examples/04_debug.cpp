@@ -1,5 +1,6 @@
-// Debugging. debug(f) is f, with a line for every operation that reaches it; so its place among the transforms says what it
-// shows: inside vmap one example, outside all of them; outside grad the backward pass as well.
+// Debugging. debug(f) computes what f does, and prints a line for every operation that reaches it.
+// Its place among the transforms decides what it shows: inside vmap one example, outside vmap all
+// of them; outside grad also the backward pass.
 #include <iostream>
 #include <sstream>
 #include <string>
@@ -35,7 +36,7 @@ int main() {
             "    scale f32[5,3], f32[5,3] -> f32[5,3]  [backward of grad]\n",
         "the operations of the gradient on all examples");
 
-  // The first NaN can be an error that says where it arose.
+  // With trap_nan, the first NaN throws an error that says where it arose.
   std::string message;
   try {
     debug([](const Tensor& x) { return log(x - 1); }, {.trap_nan = true, .print = false})(xs);

@@ -1,6 +1,7 @@
-// Control flow. Under grad and jvp a tensor has its value, so if, while, recursion and item() are those of C++. Under vmap it stands
-// for the values of many examples, which part where they differ in what the program asks for: the function runs once for each way
-// that some of them take together.
+// Control flow. Under grad and jvp a tensor has a value, so if, while, recursion and item() work as
+// in C++. Under vmap a tensor holds the values of many examples. Where a branch depends on a value
+// that differs between them, the examples are split into groups: the function runs once for each
+// path that a group takes.
 #include <iostream>
 
 #include <stave/stave.h>
@@ -9,14 +10,14 @@
 
 using namespace stave;
 
-// Heron's method: as many steps as x needs.
+// Computes a square root by Heron's method, in as many steps as x needs.
 Tensor heron(const Tensor& x) {
   Tensor root = x;
   while (bool(abs(root * root - x) > 1e-12 * x)) root = (root + x / root) / 2;
   return root;
 }
 
-// x^n by recursion.
+// Computes x^n by recursion.
 Tensor power(const Tensor& x, int n) {
   if (n == 0) return ones_like(x);
   const Tensor half = power(x, n / 2);

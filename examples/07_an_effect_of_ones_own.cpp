@@ -1,5 +1,6 @@
-// An effect of one's own. Deep inside, a function asks for something or says something by performing an effect. Whoever
-// answers stands outside, and nothing in between knows of it: no argument is passed through, no global is set.
+// An effect of your own. Code deep inside a function requests a value or reports one by performing
+// an effect. A handler outside answers it. No function in between needs to know: no argument is
+// passed through, and no global variable is set.
 #include <iostream>
 #include <sstream>
 #include <string>
@@ -10,13 +11,13 @@
 
 using namespace stave;
 
-// Asks for a number, which is 1 where nobody answers.
+// Requests a number. Without a handler the answer is 1.
 struct Temperature {
   using Result = double;
   double unhandled() const { return 1; }
 };
 
-// Says something; where nobody listens, nothing happens.
+// Reports a value. Without a handler nothing happens.
 struct Report {
   using Result = void;
   std::string name;
@@ -49,7 +50,7 @@ int main() {
   check(allclose(gradients, softmax(w * xs / 2) * xs / 2), "the gradients of logsumexp(w x / 2)");
   check(allclose(per_example_gradients(w, xs), softmax(w * xs) * xs), "without an answer the temperature is 1");
 
-  // The loss runs once for all examples: there is one report, of the values of all.
+  // The loss runs once for all examples, so there is one report, which holds the values of all.
   Listener listener;
   with(listener, [&] { return per_example_gradients(w, xs); });
   std::cout << listener.text.str();

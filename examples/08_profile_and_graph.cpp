@@ -1,5 +1,6 @@
-// Where the time goes, and what ran: Profile, Graph and Timeline look at a program from outside, like debug. Scopes and labels
-// are the program's own names for what they show; the backward pass is attributed to the scopes of the forward pass.
+// Where the time goes, and which operations ran: Profile, Graph and Timeline observe a program from
+// outside, as debug does. Scopes and labels give names to its parts. The backward pass is
+// attributed to the scopes of the forward pass.
 #include <iostream>
 #include <sstream>
 

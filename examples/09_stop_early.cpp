@@ -1,5 +1,6 @@
-// Stopping early. A controller is given each operation together with the rest of the program, as a value: a resumption. It
-// goes on with it, or drops it: then the program unwinds from where it stands, and `with` returns without a result.
+// Stopping early. A controller receives each operation together with the rest of the program as a
+// value, the resumption. It resumes the program or drops the resumption. A dropped program unwinds
+// from its current point, and `with` returns without a result.
 #include <iostream>
 #include <optional>
 #include <string>
@@ -23,7 +24,8 @@ struct StopAtNan : Controller {
   }
 };
 
-int alive = 0;  // of the tables that each descent keeps
+// The number of tables that exist. Each descent holds one.
+int alive = 0;
 
 struct Table {
   Table() { ++alive; }
@@ -32,7 +34,7 @@ struct Table {
 
 Tensor loss(const Tensor& x) { return sum(pow(x, 4)); }
 
-// Nothing in here looks for NaN, nor knows how to stop.
+// This function neither looks for NaN nor knows how to stop.
 Tensor descend(double rate) {
   const Table table;
   Tensor x = tensor({1., 2.}, float64);

@@ -1,5 +1,6 @@
-// The operations of a function, as a range: the function stands still at each of them while the body of the loop runs. Look
-// at one, answer it in place of computing it, or leave the loop. Built on a controller (09_stop_early.cpp).
+// The operations of a function as a range. The function is suspended at each operation while the
+// body of the loop runs. The body can look at the operation, answer it instead of computing it, or
+// leave the loop. The range is built on a controller (09_stop_early.cpp).
 #include <iostream>
 #include <vector>
 
@@ -13,7 +14,7 @@ const Tensor w1 = tensor({{1., -1.}, {0.5, 2.}, {-1., 1.}}), w2 = tensor({1., 2.
 
 Tensor network(const Tensor& x) { return matmul(w2, relu(matmul(w1, x))); }
 
-// What the network yields when only those of its hidden units work where `mask` is 1.
+// Returns the network's output with each hidden unit multiplied by its element of `mask`.
 Tensor masked(const Tensor& mask, const Tensor& x) {
   auto operations = operations_of(network, x);
   for (PendingOperation& op : operations)
@@ -21,7 +22,7 @@ Tensor masked(const Tensor& mask, const Tensor& x) {
   return *operations.result();
 }
 
-// The hidden units before relu; what comes after is not computed.
+// Returns the hidden units before relu. The operations after that are not computed.
 Tensor hidden(const Tensor& x) {
   auto operations = operations_of(network, x);
   for (PendingOperation& op : operations)
@@ -36,7 +37,8 @@ int main() {
   std::cout << "\nhidden units " << hidden(x) << "\n";
   check(array_equal(hidden(x), matmul(w1, x)), "the loop is left with an input of relu");
 
-  // An ordinary function: one unit at a time, all at once; and what moves the output by way of the unit.
+  // `masked` is an ordinary function, so transforms apply: vmap computes the part of the output
+  // that each hidden unit contributes, and its gradient.
   const Tensor parts = vmap(masked, {.in_axes = {0, unmapped}})(eye(3), x);
   const Tensor gradients = vmap(grad<1>(masked), {.in_axes = {0, unmapped}})(eye(3), x);
   std::cout << "parts of the output " << parts << "\nand their gradients\n" << gradients << "\n";

@@ -1,6 +1,6 @@
-// Checkpoints and rules of one's own. checkpoint(f) remembers, of all that f computes, its arguments alone, and computes it
-// again for the derivative. custom_vjp and custom_jvp say what a derivative is, where the chain rule finds nothing of use, or
-// finds it wastefully. All are functions like any other: they nest with every transform.
+// Checkpoints and custom derivative rules. checkpoint(f) saves only the arguments of f, and
+// computes f again for the derivative. custom_vjp and custom_jvp define a derivative where the
+// chain rule gives a useless or a wasteful one. The resulting functions nest with every transform.
 #include <iostream>
 
 #include <stave/stave.h>
@@ -14,7 +14,7 @@ Tensor layers(Tensor x) {
   return x;
 }
 
-// The most memory that `body` occupies at a time, in MiB.
+// Returns the largest memory that `body` occupies at a time, in MiB.
 template <class Body>
 std::size_t peak(Body body) {
   const std::size_t before = memory_stats().live_bytes;
@@ -23,8 +23,8 @@ std::size_t peak(Body body) {
   return (memory_stats().peak_bytes - before) >> 20;
 }
 
-// The sign of x, whose derivative is zero, so that nothing could be learned through it. The rule passes the cotangent straight
-// through where |x| <= 1: Hubara et al., Binarized Neural Networks, 2016.
+// The sign of x. Its derivative is zero, so nothing could be learned through it. The rule passes
+// the cotangent through unchanged where |x| <= 1: Hubara et al., Binarized Neural Networks, 2016.
 const auto binary =
     custom_vjp([](const Tensor& x) { return sign(x); }, [](const Tensor& x) { return std::pair(sign(x), x); },
                [](const Tensor& x, const Tensor& cotangent) { return where(abs(x) <= 1, cotangent, 0); });
@@ -35,7 +35,7 @@ Tensor root(const Tensor& a) {
   for (int step = 0; step < 30; ++step) r -= (r * r * r + r - a) / (3 * r * r + 1);
   return r;
 }
-// (3 r^2 + 1) dr = da, by the implicit function theorem: the thirty steps are not differentiated.
+// By the implicit function theorem, (3 r^2 + 1) dr = da: the thirty steps are not differentiated.
 const auto implicit_root = custom_jvp(root, [](const Tensor& a, const Tensor& da) {
   const Tensor r = root(a);
   return std::pair(r, da / (3 * r * r + 1));

@@ -1,5 +1,6 @@
-// Two devices. A function runs where its tensors live, and `to` moves them: an operation like any other, so a derivative goes back
-// the way that the value came. Without a GPU both halves run on the CPU.
+// Two devices. A function runs where its tensors are stored. `to` moves a tensor and is an
+// operation like any other, so its derivative moves the cotangent back. Without a GPU both halves
+// run on the CPU.
 #include <iostream>
 #include <sstream>
 
@@ -11,7 +12,7 @@ using namespace stave;
 
 const Device gpu = cuda_available() ? cuda() : cpu;
 
-// The features of x, on the CPU; what is made of them, on the GPU.
+// Computes the features of x on the CPU, and the rest on the GPU.
 Tensor f(const Tensor& x, const Tensor& w) {
   const Tensor features = concat({sin(x), cos(x)}, 1);
   const Tensor there = to(features, gpu);
@@ -34,7 +35,7 @@ int main() {
   check_grads([&](const Tensor& at) { return f(at, w); }, x);
   check_grads([&](const Tensor& at) { return f(x, at); }, w);
 
-  // The same on one device.
+  // The reference computes the same on one device.
   const auto [expected_dx, expected_dw] = grad<0, 1>(on_cpu)(x, to(w, cpu));
   check(allclose(dx, expected_dx, 1e-4, 1e-5), "dx is that of the CPU");
   check(allclose(to(dw, cpu), expected_dw, 1e-4, 1e-5), "dw is that of the CPU");

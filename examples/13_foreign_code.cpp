@@ -1,5 +1,6 @@
-// Foreign code. What works on arrays in memory (LAPACK, a simulator, a table look-up) knows nothing of tensors, lanes or
-// derivatives. host_call makes a function of it that vmap can call for each lane; custom_vjp says what its derivative is.
+// Foreign code. A function on arrays in memory (LAPACK, a simulator, a table look-up) knows nothing
+// of tensors, lanes or derivatives. host_call turns it into a function that vmap can call for each
+// lane; custom_vjp gives it a derivative.
 #include <cmath>
 #include <iostream>
 #include <span>
@@ -11,7 +12,7 @@
 
 using namespace stave;
 
-// Solves a x = b in place: Gaussian elimination with pivots, as a library of numerics might offer it.
+// Solves a x = b in place by Gaussian elimination with pivots, as a numerical library might.
 void solve_in_place(std::vector<double>& a, std::vector<double>& b) {
   const std::size_t n = b.size();
   for (std::size_t k = 0; k < n; ++k) {
@@ -32,7 +33,7 @@ void solve_in_place(std::vector<double>& a, std::vector<double>& b) {
   }
 }
 
-// The same as a function of tensors, which no transform can look into.
+// The same solver as a function of tensors. Transforms cannot look into it.
 Tensor solve_on_host(const Tensor& a, const Tensor& b) {
   const auto on_arrays = [](const Tensor& matrix, const Tensor& right) {
     std::vector<double> m = matrix.to_vector<double>(), x = right.to_vector<double>();
@@ -42,8 +43,8 @@ Tensor solve_on_host(const Tensor& a, const Tensor& b) {
   return host_call(on_arrays, {{b.shape(), float64}})(a, b);
 }
 
-// With x = a^-1 b and the cotangent g of x: that of b is u = a^-T g, that of a is -u x^T. The rules solve by this function
-// again, and so have derivatives themselves.
+// For x = a^-1 b and the cotangent g of x, the cotangent of b is u = a^-T g, and that of a is -u
+// x^T. The rules call this function themselves, so they can be differentiated, too.
 Tensor solution_of(const Tensor& a, const Tensor& b) {
   static const auto with_rules = custom_vjp(
       solve_on_host,
@@ -64,7 +65,8 @@ int main() {
   check(allclose(matmul(a, solution_of(a, b)), b), "a x = b");
 
   const auto energy = [](const Tensor& matrix, const Tensor& right) { return sum(square(solution_of(matrix, right))); };
-  check_grads(energy, std::tuple(a, b), {.order = 2});  // against differences, both modes
+  // Compares both modes with finite differences.
+  check_grads(energy, std::tuple(a, b), {.order = 2});
   const auto [da, db] = grad<0, 1>(energy)(a, b);
   std::cout << "d/da " << da << "\nd/db " << db << "\n";
 

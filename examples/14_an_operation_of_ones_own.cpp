@@ -1,5 +1,6 @@
-// Operations of one's own. The library has no solver of tridiagonal systems: this program gives it one, with a kernel, and every
-// transform and handler treats it as it treats the library's. An elementwise operation takes no more than a function.
+// Operations of your own. The library has no solver of tridiagonal systems. This program adds one
+// with a kernel, and every transform and handler treats it like an operation of the library. An
+// elementwise operation needs only a function.
 #include <iostream>
 #include <tuple>
 
@@ -9,10 +10,11 @@
 
 using namespace stave;
 
-// x with lower[i] x[i-1] + diagonal[i] x[i] + upper[i] x[i+1] = b[i], along the last axis. All tensors have one shape.
+// Returns x with lower[i] x[i-1] + diagonal[i] x[i] + upper[i] x[i+1] = b[i], along the last axis.
+// All tensors have the same shape.
 Tensor solve_tridiagonal(const Tensor& lower, const Tensor& diagonal, const Tensor& upper, const Tensor& b);
 
-// Thomas' algorithm: elimination downwards, then substitution upwards.
+// Thomas' algorithm: forward elimination, then back substitution.
 template <class T>
 void thomas(std::span<const T> lower, std::span<const T> diagonal, std::span<const T> upper, std::span<const T> b,
             std::span<T> x) {
@@ -48,7 +50,7 @@ void infer(const Call& call, SmallVector<Abstract, 1>& outputs) {
   outputs.push_back(abstract(call.input(3)));
 }
 
-// x[i-1] and x[i+1]; 0 beyond the ends.
+// before(x)[i] is x[i-1] and after(x)[i] is x[i+1]; beyond the ends they are 0.
 Tensor before(const Tensor& x) {
   const Tensor edge = zeros_like(x(ellipsis, slice(0, 1)));
   return concat({edge, x(ellipsis, slice(0, -1))}, -1);
@@ -65,7 +67,8 @@ Outputs jvp_rule(const JvpContext& c) {
   return solve_tridiagonal(c.in(0), c.in(1), c.in(2), c.tangent(3) - moved);
 }
 
-// With the cotangent g of x: A^T w = g is that of b, and -w x^T that of A, of which the diagonals are wanted.
+// For the cotangent g of x, the cotangent of b is w with A^T w = g, and that of A is -w x^T, of
+// which only the three diagonals are needed.
 Tensor vjp_rule(const VjpContext& c, int input) {
   const Tensor w = solve_tridiagonal(before(c.in(2)), c.in(1), after(c.in(0)), c.ct()), x = c.out();
   if (input == 3) return w;
@@ -75,11 +78,11 @@ Tensor vjp_rule(const VjpContext& c, int input) {
 constexpr unsigned diagonals_and_x = 0b0111 | ValueSet::outputs;
 const Op op_solve_tridiagonal = define_op({
     .name = "solve_tridiagonal",
-    .infer = infer,                               // validates; shapes and dtypes of the outputs
-    .reads = {diagonals_and_x, diagonals_and_x},  // what the VJP rule reads: a tape keeps nothing else
+    .infer = infer,                               // checks the inputs; returns shapes and dtypes
+    .reads = {diagonals_and_x, diagonals_and_x},  // the values that the VJP rule reads
     .jvp = jvp_rule,
     .vjp = vjp_rule,
-    .batch = batch_in_front,  // lanes are one more axis in front, of which the kernel knows already
+    .batch = batch_in_front,  // lanes are leading axes, which the kernel supports
     .cpu = run_on_cpu,
 });
 
@@ -90,7 +93,7 @@ Tensor solve_tridiagonal(const Tensor& lower, const Tensor& diagonal, const Tens
 const auto hardshrink = elementwise_op("hardshrink", [](const Tensor& x) { return where(abs(x) > 0.5, x, 0); });
 
 int main() {
-  // Heat along a rod of 64 cells: an implicit step solves (1 + 2 k) x[i] - k x[i-1] - k x[i+1] = b[i].
+  // Heat in a rod of 64 cells. An implicit step solves (1 + 2 k) x[i] - k x[i-1] - k x[i+1] = b[i].
   const Index cells = 64;
   const auto step = [&](const Tensor& heat, const Tensor& k) {
     const Tensor side = -k * ones({cells}, float64);
@@ -110,12 +113,14 @@ int main() {
   std::cout << "at three conductivities: " << -each << "\n";
   check(allclose(each(1), slope), "a lane is what it is alone");
 
-  // Record and kernel, held against each other: other strides, derivatives, lanes in each input.
+  // Checks the record and the kernel against each other: strides, derivatives, and lanes in each
+  // input.
   const Tensor b = tensor({1., -2., 3., 0.5}, float64), side = tensor({0.3, -0.2, 0.4, 0.1}, float64);
   check_op(op_solve_tridiagonal, {{.inputs = {side, b + 8., 2. * side, b}}});
 
   const Tensor noisy = tensor({-2.f, 0.1f, 0.7f});
   std::cout << "shrunk: " << hardshrink(noisy) << "\n";
-  debug([](const Tensor& x) { return hardshrink(x); })(noisy);  // hardshrink {abs greater where} f32[3] -> f32[3]
+  // hardshrink {abs greater where} f32[3] -> f32[3]
+  debug([](const Tensor& x) { return hardshrink(x); })(noisy);
   check_grads([](const Tensor& x) { return sum(square(hardshrink(x))); }, astype(noisy, float64), {.order = 2});
 }

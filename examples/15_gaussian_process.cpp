@@ -1,5 +1,6 @@
-// Regression by a Gaussian process: the three parameters of its kernel are those that make the data likeliest. Adam comes near, by
-// gradients through a Cholesky factor; Newton's method arrives, by the Hessian of the same function.
+// Regression by a Gaussian process. The three parameters of its kernel maximise the likelihood of
+// the data. Adam comes close, by gradients through a Cholesky factor; then Newton's method
+// converges, by the Hessian of the same function.
 #include <cmath>
 #include <iostream>
 #include <numbers>
@@ -14,8 +15,9 @@ struct Data {
   Tensor x, y;
 };
 
-// -log p(y), where y is normal with the covariance s^2 exp(-(x - x')^2 / 2 l^2), and noise^2 on the diagonal; `p` has the logarithms of
-// l, s and noise. Rasmussen and Williams, Gaussian Processes for Machine Learning, 2006, algorithm 2.1.
+// Returns -log p(y). y is normal with the covariance s^2 exp(-(x - x')^2 / 2 l^2), plus noise^2 on
+// the diagonal. `p` holds the logarithms of l, s and noise. Rasmussen and Williams, Gaussian
+// Processes for Machine Learning, 2006, algorithm 2.1.
 Tensor negative_log_likelihood(const Tensor& p, const Data& data) {
   const Index n = data.x.size();
   const Tensor distance2 = square(expand_dims(data.x, 1) - data.x), scales2 = exp(2 * p);
@@ -35,7 +37,7 @@ int main() {
   auto state = optimizer.init(p);
   for (int step = 0; step < 100; ++step) std::tie(p, state) = optimizer.update(p, grad(loss)(p), state);
   std::cout << "adam, 100 steps: " << exp(p) << ", -log p(y) = " << loss(p) << "\n";
-  // What JAX 0.10.2 and Optax 0.2.8 come to.
+  // Results of JAX 0.10.2 and Optax 0.2.8.
   check(allclose(p, tensor({-0.35749348305655304, 0.17881335855436878, -2.5931436885313857}, float64), 1e-9),
         "a hundred steps of Adam are Optax's");
 

@@ -1,6 +1,6 @@
-// An extended Kalman filter: a robot is followed by its distance and bearing from a beacon. What is linearised, how it moves and what is
-// seen of it, is written as plain functions; jacfwd gives their matrices. And the filter is a function too: grad says how
-// likely its measurements are under other noise.
+// An extended Kalman filter tracks a robot by its distance and bearing from a beacon. Motion and
+// measurement are plain functions, and jacfwd linearises them to matrices. The filter is a
+// function, too: grad tells how the likelihood of the measurements changes with the noise.
 #include <cmath>
 #include <iostream>
 #include <numbers>
@@ -64,7 +64,7 @@ int main() {
 
   const auto [log_likelihood, belief] = follow(measurements, tensor(-6., float64));
   std::cout << "the robot is at " << robot << "\nbelieved to be at " << belief.state << "\n";
-  // Figures of JAX 0.10.2.
+  // Results of JAX 0.10.2.
   check(allclose(log_likelihood, tensor(333.29539822638407, float64), 1e-10), "the likelihood is JAX's");
   check(
       allclose(belief.state,

@@ -1,5 +1,6 @@
-// A neural differential equation: a small network says how a point moves, and is trained so that the path which this makes is a given
-// one. odeint chooses its steps as it goes; the gradient comes by the adjoint equation, so that no step is remembered.
+// A neural differential equation: a small network gives the velocity of a point, and is trained
+// until the point follows a given path. odeint chooses its step sizes as it integrates. The
+// gradient comes from the adjoint equation, so no step is stored.
 #include <iostream>
 
 #include <stave/stave.h>
@@ -29,7 +30,7 @@ int main() {
   std::cout << "before: " << loss(net) << "\n";
   for (int step = 0; step < 100; ++step) std::tie(net, state) = optimizer.update(net, grad(loss)(net), state);
   std::cout << "after 100 steps: " << loss(net) << "\n";
-  // What JAX 0.10.2 and Optax 0.2.8 come to with the same tolerances.
+  // Results of JAX 0.10.2 and Optax 0.2.8 with the same tolerances.
   check(allclose(loss(net), tensor(0.003112781305144678, float64), 1e-9), "the loss is JAX's after 100 steps");
   check(allclose(global_norm(net), tensor(3.5340120018655647, float64), 1e-9), "and so is the size of the network");
 }

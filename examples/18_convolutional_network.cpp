@@ -1,5 +1,6 @@
-// A convolutional network learns to read handwritten digits: two layers that look for small shapes wherever they are, each followed by
-// the maxima of 2 x 2 neighbours, and a matrix. All parts are the library's, and the loss is JAX's in every step.
+// A convolutional network learns to read handwritten digits: two convolutions, each followed by max
+// pooling over 2 x 2 neighbours, and a matrix. All parts are functions of the library, and the loss
+// equals JAX's in every step.
 #include <cmath>
 #include <iostream>
 #include <tuple>
@@ -12,7 +13,7 @@
 
 using namespace stave;
 
-// Aggregates are trees: gradients and the optimizer's state are networks as well.
+// Aggregates are trees of tensors, so gradients and the optimizer's state are networks as well.
 struct Cnn {
   Tensor w1, b1, w2, b2, w3, b3;
 };
@@ -22,7 +23,7 @@ Tensor layer(const Tensor& x, const Tensor& w, const Tensor& b) {
   return max_pool(relu(conv(x, w, {.padding = Padding::same}) + reshape(b, {-1, 1, 1})), 2);
 }
 
-// Of images [n, 1, 8, 8] a number for each digit: [n, 10].
+// Maps images [n, 1, 8, 8] to one logit per digit, [n, 10].
 Tensor logits(const Cnn& cnn, const Tensor& images) {
   const Tensor features = layer(layer(images, cnn.w1, cnn.b1), cnn.w2, cnn.b2);
   return matmul(reshape(features, {images.shape()[0], -1}), cnn.w3) + cnn.b3;
@@ -32,7 +33,8 @@ Tensor loss(const Cnn& cnn, const Tensor& images, const Tensor& labels) {
   return cross_entropy(logits(cnn, images), labels);
 }
 
-// Such that layers keep the size of what goes through them: He et al., "Delving deep into rectifiers", 2015.
+// Initial weights with which layers keep the variance of their inputs: He et al., "Delving deep
+// into rectifiers", 2015.
 Tensor weights(const Key& key, const Shape& shape, Index fan_in) {
   return std::sqrt(6. / static_cast<double>(fan_in)) * uniform(key, shape, -1, 1);
 }

@@ -1,12 +1,14 @@
-// The norm of each example's gradient, without the gradients: "ghost clipping". Private training (private_training.cpp) weighs examples by
-// these norms; vmap(grad(loss)) would write down the gradients of all parameters for each example to find them.
+// The norm of each example's gradient, without the gradients: "ghost clipping". Private training
+// (private_training.cpp) weighs examples by these norms. vmap(grad(loss)) would store the gradients
+// of all parameters for each example to compute them.
 //
-// A matrix w that takes x to matmul(x, w) has, for one example, the gradient x^T g, where g is the cotangent of the product. Its norm
-// follows from x and g: |x^T g|^2 = sum((x x^T) * (g g^T)), which of a single row x is |x|^2 |g|^2. So a handler looks at the products
-// that the model performs, and at the cotangents that come back to them. The model knows nothing of it.
+// A matrix w in matmul(x, w) has, for one example, the gradient x^T g, where g is the cotangent of
+// the product. Its norm follows from x and g: |x^T g|^2 = sum((x x^T) * (g g^T)), which for a
+// single row x is |x|^2 |g|^2. So a handler looks at the products that the model performs, and at
+// their cotangents in the backward pass. The model knows nothing of the handler.
 //
-// Goodfellow, "Efficient per-example gradient computations", 2015; Li et al., "Large language models can be strong differentially
-// private learners", 2022.
+// Goodfellow, "Efficient per-example gradient computations", 2015; Li et al., "Large language
+// models can be strong differentially private learners", 2022.
 #include <sys/resource.h>
 
 #include <algorithm>
@@ -25,13 +27,14 @@
 
 using namespace stave;
 
-// ---- the handler ------------------------------------------------------------------------------------------
+// ---- the handler --------------------------------------------------------------------------------
 
-// Adds up |d loss / d w|^2 over the watched parameters w while a loss that was computed under it is differentiated. It speaks of one
-// example: for those of a batch, vmap what uses it.
+// Adds up |d loss / d w|^2 over the watched parameters w, while a loss that was computed under this
+// handler is differentiated. The sum is for one example: for a batch, apply vmap to the function
+// that uses the handler.
 class GradientNorm : public Handler {
  public:
-  // The same parameters, as values that the handler knows again.
+  // Returns the same parameters with a mark by which the handler recognises them.
   template <class Tree>
   Tree watch(const Tree& parameters) {
     return tree_map([&](const Tensor& w) { return number_.put(w, ++watched_); }, parameters);
@@ -40,7 +43,8 @@ class GradientNorm : public Handler {
   std::string describe() const override { return "gradient norm"; }
 
   Outputs handle(Call& call) override {
-    std::vector<std::size_t> parameters;  // which inputs are some
+    // The inputs that are watched parameters.
+    std::vector<std::size_t> parameters;
     for (std::size_t i = 0; i < call.inputs().size(); ++i) {
       const int* number = number_.find(call.input(i));
       if (!number) continue;
@@ -52,9 +56,10 @@ class GradientNorm : public Handler {
     if (parameters.empty()) return perform(std::move(call));
 
     Inputs constant(call.inputs());
-    for (const std::size_t i : parameters) constant[i] = stop_gradient(constant[i]);  // nobody computes their gradients
+    // their gradients are not computed
+    for (const std::size_t i : parameters) constant[i] = stop_gradient(constant[i]);
     const Tensor output = apply(call.with_inputs(constant));
-    // The cotangent that comes back to the output is looked at, and goes on as it is.
+    // Reads the cotangent of the output in the backward pass, and passes it on unchanged.
     const auto look = custom_vjp(
         [](const Tensor& y, const Inputs&) { return y; },
         [](const Tensor& y, const Inputs& xs) { return std::pair(y, xs); },
@@ -66,11 +71,12 @@ class GradientNorm : public Handler {
   }
 
  private:
-  // Of the cotangent of input i, where g is that of the output.
+  // Returns the squared norm of the cotangent of input i, for the cotangent g of the output.
   static Tensor squared_norm(const Op& op, const AttributesPtr& attributes, Inputs xs, std::size_t i, const Tensor& g) {
     if (op.id == OpId::matmul && i == 1)
       return sum(matmul(xs[0], matrix_transpose(xs[0])) * matmul(g, matrix_transpose(g)));
-    // For other operations, such as the addition of a bias, it is computed, and soon forgotten.
+    // For other operations, such as the addition of a bias, the gradient itself is computed and
+    // then released.
     const auto of_parameter = [&](const Tensor& w) {
       xs[i] = w;
       return apply(op, xs, attributes);
@@ -86,13 +92,14 @@ class GradientNorm : public Handler {
   Tensor squared_ = tensor(0.);
 };
 
-// ---- a model of one example --------------------------------------------------------------------------------
+// ---- a model of one example ---------------------------------------------------------------------
 
 struct Net {
   Tensor w1, b1, w2, b2, w3, b3;
 };
 
-// Each row of the image goes through the same matrix; what the rows give, through two more.
+// Each row of the image is multiplied by the same matrix; the results of all rows pass through two
+// more matrices.
 Tensor loss(const Net& net, const Tensor& image, const Tensor& label) {
   const Tensor strokes = tanh(matmul(image, net.w1) + net.b1);
   const Tensor hidden = tanh(matmul(reshape(strokes, {-1}), net.w2) + net.b2);
@@ -107,7 +114,7 @@ Net random_net(const Key& key1, const Key& key2, const Key& key3) {
           weights(key3, 512, 10), zeros({10})};
 }
 
-// ---- clipping ----------------------------------------------------------------------------------------------
+// ---- clipping -----------------------------------------------------------------------------------
 
 constexpr double clip_norm = 1;
 const VmapOptions over_examples{.in_axes = {unmapped, 0, 0}};
@@ -118,13 +125,14 @@ Tensor norm_of_gradient(const Net& net, const Tensor& image, const Tensor& label
   return sqrt(norm.squared());
 }
 
-// The mean of all examples' gradients, each scaled to a norm of at most clip_norm: the gradient of a weighted mean of their losses.
+// Returns the mean of all examples' gradients, each scaled to a norm of at most clip_norm. This is
+// the gradient of a weighted mean of their losses.
 Net clipped_by_norms(const Net& net, const Tensor& images, const Tensor& labels) {
   const Tensor factors = minimum(1, clip_norm / vmap(norm_of_gradient, over_examples)(net, images, labels));
   return grad([&](const Net& n) { return mean(factors * vmap(loss, over_examples)(n, images, labels)); })(net);
 }
 
-// The same by all gradients.
+// Computes the same from the gradients of all examples.
 Net clipped_by_gradients(const Net& net, const Tensor& images, const Tensor& labels) {
   const auto clipped = [](const Net& n, const Tensor& image, const Tensor& label) {
     return clip_by_global_norm(grad(loss)(n, image, label), clip_norm);
@@ -133,7 +141,7 @@ Net clipped_by_gradients(const Net& net, const Tensor& images, const Tensor& lab
   return tree_map([](const Tensor& g) { return mean(g, 0); }, all);
 }
 
-// ---- what is reported --------------------------------------------------------------------------------------
+// ---- what is reported ---------------------------------------------------------------------------
 
 template <class Gradient>
 void report_cost(const char* name, Gradient gradient, const Net& net, const Tensor& images, const Tensor& labels) {

@@ -1,5 +1,6 @@
-// A small transformer learns four sonnets, character by character, and recites what it remembers. All parts are the library's: embedding,
-// layer_norm, scaled_dot_product_attention, gelu; adamw with a schedule, and clipped gradients. The loss is JAX's and PyTorch's in every step.
+// A small transformer learns four sonnets, character by character, and recites them. All parts are
+// functions of the library: embedding, layer_norm, scaled_dot_product_attention, gelu; adamw with a
+// schedule, and clipped gradients. The loss equals JAX's and PyTorch's in every step.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -18,12 +19,14 @@
 
 using namespace stave;
 
-constexpr Index length = 32, width = 64, heads = 4;  // how far back it looks; numbers for each character
+// `length` is the context in characters, `width` the number of features of each character.
+constexpr Index length = 32, width = 64, heads = 4;
 constexpr Index batch_size = 32, steps = 240;
 
-// ---- the model: of one sequence ----------------------------------------------------------------------------
+// ---- the model: of one sequence -----------------------------------------------------------------
 
-// Aggregates are trees, however nested: gradients and the optimizer's state are of the same types.
+// Aggregates are trees of tensors, however nested: gradients and the optimizer's state have the
+// same types.
 struct Norm {
   Tensor scale, shift;
 };
@@ -48,7 +51,7 @@ Tensor apply_norm(const Norm& norm, const Tensor& x) {
 }
 Tensor apply_dense(const Dense& dense, const Tensor& x) { return matmul(x, dense.w) + dense.b; }
 
-// Of x [n, width]: each place takes from itself and those before it what its queries find.
+// Causal self-attention over x [n, width].
 Tensor attention(const Block& block, const Tensor& x) {
   const Index n = x.shape()[0];
   const Tensor all = reshape(matmul(x, block.qkv), {n, 3, heads, width / heads});
@@ -57,7 +60,7 @@ Tensor attention(const Block& block, const Tensor& x) {
   return matmul(reshape(moveaxis(found, 0, 1), {n, width}), block.out);
 }
 
-// Of ids [n], n <= length: for each place a number for each character that may come next: [n, characters].
+// Maps ids [n], n <= length, to logits [n, characters] of the next character at each place.
 Tensor logits(const Transformer& net, const Tensor& ids) {
   Tensor x = embedding(net.characters, ids) + net.places(slice(ids.size()));
   for (const Block& block : net.blocks) {
@@ -67,7 +70,8 @@ Tensor logits(const Transformer& net, const Tensor& ids) {
   return matmul(apply_norm(net.norm, x), net.next);
 }
 
-// What comes next is what stands one place further. Of several windows [n, length + 1].
+// The mean loss over several windows [n, length + 1]. The target at each place is the next
+// character of the window.
 Tensor loss(const Transformer& net, const Tensor& windows) {
   const auto of_one = [](const Transformer& t, const Tensor& window) {
     return cross_entropy(logits(t, window(slice(-1))), window(slice(1, none)));
@@ -75,7 +79,7 @@ Tensor loss(const Transformer& net, const Tensor& windows) {
   return mean(vmap(of_one, {.in_axes = {unmapped, 0}})(net, windows));
 }
 
-// ---- where it starts ---------------------------------------------------------------------------------------
+// ---- where it starts ----------------------------------------------------------------------------
 
 Tensor weights(const Key& key, Index rows, Index columns, Index fan_in) {
   return uniform(key, {rows, columns}, -1, 1) / std::sqrt(static_cast<double>(fan_in));
@@ -102,11 +106,11 @@ Transformer random_transformer(Index characters, const std::array<Key, 6>& keys)
           .next = weights(keys[4], width, characters)};
 }
 
-// ---- text --------------------------------------------------------------------------------------------------
+// ---- text ---------------------------------------------------------------------------------------
 
 struct Text {
   std::string alphabet;  // the characters that occur, in order
-  Tensor ids;            // of each character of the text its place in there
+  Tensor ids;            // the index in `alphabet` of each character of the text
 };
 
 Text read_text(const std::string& path) {
@@ -120,7 +124,8 @@ Text read_text(const std::string& path) {
   return {alphabet, from(ids)};
 }
 
-// `count` characters after those of `ids`, drawn with probabilities in proportion to exp(2 logits): the likely ones likelier still.
+// Returns the `count` characters that follow `ids`, drawn with probabilities proportional to exp(2
+// logits), which favours the likely ones.
 std::string recite(const Transformer& net, const Text& text, Tensor ids, Index count, const Key& key) {
   std::string said;
   for (Index i = 0; i < count; ++i) {

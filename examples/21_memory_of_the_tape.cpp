@@ -1,6 +1,7 @@
-// What reverse mode keeps in memory, and how to say how much. By itself the tape keeps what rules read, but for what a few cheap
-// operations make again of the rest; checkpoint and its policies say what runs again; repeat walks back over a long loop from a
-// few of its states. All gradients are the same bits.
+// What reverse mode keeps in memory, and how to control it. By default the tape keeps the values
+// that the VJP rules read, except those that a few cheap operations can compute again. checkpoint
+// and its policies say which operations run again; repeat keeps a few states of a long loop. All
+// variants give bitwise equal gradients.
 #include <cstdio>
 
 #include <stave/stave.h>
@@ -9,7 +10,7 @@
 
 using namespace stave;
 
-// The most memory that `body` occupies at a time, in MiB.
+// Returns the largest memory that `body` occupies at a time, in MiB.
 template <class Body>
 double peak(Body body) {
   const std::size_t before = memory_stats().live_bytes;
@@ -18,7 +19,7 @@ double peak(Body body) {
   return static_cast<double>(memory_stats().peak_bytes - before) / (1 << 20);
 }
 
-// A thousand squares: a run of cheap operations, of which the tape keeps a value in 512.
+// A thousand squares are a chain of cheap operations. The tape keeps one value in 512.
 Tensor squares(const Tensor& x) {
   Tensor b = x;
   for (int i = 0; i < 1000; ++i) b = b * b;
@@ -46,7 +47,8 @@ int main() {
   check(plain > 1000 && anchors < 12, "the tape keeps a few values");
   check(array_equal(kept, again), "the gradient is the same");
 
-  const Tensor h = normal(Key(1), {1024, 256}), w = normal(Key(2), {256, 256}) * 0.05;  // h is 1 MiB
+  // h is 1 MiB
+  const Tensor h = normal(Key(1), {1024, 256}), w = normal(Key(2), {256, 256}) * 0.05;
   const Tensor expected = grad<1>(loss_by(everything_saveable))(h, w);
   const auto with_policy = [&](const char* name, const CheckpointPolicy& policy) {
     Tensor found;

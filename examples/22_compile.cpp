@@ -1,6 +1,7 @@
-// Programs. trace(f) gives what f performs, as a list; compile(f) records it at its first call and replays it from then on, forward
-// and backward pass as one. What f reads of its values is a branch: a line search, with its `while`, is recorded once for each way
-// that it goes.
+// Programs. trace(f) returns the operations that f performs as a list. compile(f) records f at its
+// first call and replays the recording afterwards, with forward and backward pass as one program. A
+// value that f reads is a branch of the recording: a line search, with its `while`, is recorded
+// once for each path that it takes.
 #include <algorithm>
 #include <chrono>
 #include <iostream>
@@ -20,7 +21,7 @@ Tensor loss(const Model& m, const Tensor& x, const Tensor& y) {
   return mean(square(tanh(matmul(x, m.w) + m.b) - y));
 }
 
-// Steepest descent; each step is halved until the function falls far enough (Armijo's condition).
+// Steepest descent. Each step is halved until the function falls far enough (Armijo's condition).
 Tensor descend(const Tensor& start) {
   const auto f = [](const Tensor& x) { return sum(square(square(x) - 2)); };
   Tensor x = start;
@@ -52,7 +53,7 @@ int main() {
 
   std::cout << trace(loss)(model, x, y) << "\n";
 
-  // A training step: plain C++, whose gradient, update and all are one program.
+  // A training step in plain C++. Its gradient, its update and the rest become one program.
   const auto step = [](const Model& m, const Tensor& inputs, const Tensor& targets) {
     const Model slope = grad(loss)(m, inputs, targets);
     return Model{m.w - 0.1 * slope.w, m.b - 0.1 * slope.b};
@@ -76,7 +77,7 @@ int main() {
   std::cout << "ways of the line search: " << search.recordings() << "\n";
   check(search.recordings() == 3, "one way for each start");
 
-  // Its square, as a program, under transforms.
+  // The square of x as a program, under transforms.
   const auto p = trace([](const Tensor& v) { return v * v; })(tensor(3.));
   check(grad(p)(tensor(5.)).item<float>() == 10, "a program has a derivative");
   check(array_equal(vmap(p)(tensor({1., 2.})), tensor({1., 4.})), "and lanes");

@@ -1,6 +1,7 @@
-// A network as a plain function: layers ask for their parameters by name, for keys when they draw, say what they have computed, and nobody
-// passes any of it along. Who answers stands outside, and so do the transforms: the same function is initialised, trained, watched, made an
-// ensemble.
+// A network as a plain function. Layers request their parameters by name, request keys when they
+// draw random numbers, and report what they have computed; no argument is passed through. Handlers
+// and transforms outside answer: the same function is initialised, trained, observed and turned
+// into an ensemble.
 #include <cstdint>
 #include <iostream>
 #include <string>
@@ -24,7 +25,7 @@ Tensor network(const Tensor& x, bool training) {  // of one example
   return dense("out", h, 10);
 }
 
-// Each example loses features of its own.
+// Each example drops features of its own.
 Tensor loss(const NamedTensors& params, const Tensor& xs, const Tensor& labels) {
   const auto examples = vmap_with_keys(network, {.in_axes = {0, unmapped}});
   return cross_entropy(apply(examples, params)(xs, true), labels);
@@ -82,7 +83,7 @@ int main() {
   std::cout << "loss " << last.values.at("loss") << ", accuracy " << alone << "\n";
   check(alone > 0.9, "the network reads digits");
 
-  // What it computes on the way, and what becomes of it without.
+  // The intermediate values of the network, and the output without one of them.
   const auto [scores, sown] = harvest(apply(network, params))(test_xs, false);
   const NamedTensors nothing{{"features", zeros_like(sown.at("features"))}};
   const Tensor without = plant(apply(network, params), nothing)(test_xs, false);
@@ -90,7 +91,7 @@ int main() {
         "features are those of the hidden layer");
   check(array_equal(without[0], params.at("out/b")), "without features only the bias is left");
 
-  // Masks differ by lane, and are what a loop over examples draws.
+  // The dropout masks differ between lanes, and equal those of a loop over examples.
   const auto drop = [](const Tensor& x) { return dropout(next_key(), x, 0.5); };
   const Tensor masks = seed(vmap_with_keys(drop), Key(3))(ones({4, 8}));
   const Tensor keys = split(Key(split(Key(3), 1)[0]), 4);
@@ -98,7 +99,7 @@ int main() {
     check(array_equal(masks[i], seed(drop, Key(keys[i]))(ones({8}))), "each lane draws what a loop gives it");
   check(!array_equal(masks[0], masks[1]), "masks differ by lane");
 
-  // An ensemble is a map over parameters.
+  // An ensemble is a vmap over parameters.
   const NamedTensors other = train(Key(7));
   const NamedTensors both = tree_map([](const Tensor& a, const Tensor& b) { return stack({a, b}); }, params, other);
   const Tensor votes = vmap(logits, {.in_axes = {0, unmapped}})(both, test_xs);

@@ -1,6 +1,7 @@
-// A probabilistic program: eight schools (Rubin, "Estimation in parallel randomized experiments", 1981). The model says what is drawn and
-// what was observed; handlers outside make of it draws, a density, its gradient. Hamiltonian Monte Carlo is a plain function of one chain,
-// and vmap runs many.
+// A probabilistic program: eight schools (Rubin, "Estimation in parallel randomized experiments",
+// 1981). The model says which values are drawn and which are observed. Handlers outside turn it
+// into draws, a density, or the density's gradient. Hamiltonian Monte Carlo is a plain function of
+// one chain, and vmap runs many chains.
 #include <cmath>
 #include <cstdint>
 #include <iostream>
@@ -24,7 +25,8 @@ Tensor schools(const Schools& data) {
   return theta;
 }
 
-// The leapfrog steps of Hamilton's equations, and a choice that keeps the density. Neal, "MCMC using Hamiltonian dynamics", 2011.
+// Leapfrog steps of Hamilton's equations, and an acceptance step that preserves the density. Neal,
+// "MCMC using Hamiltonian dynamics", 2011.
 template <class LogDensity>
 NamedTensors transition(const LogDensity& log_p, const NamedTensors& start, const Key& key, double step, int steps) {
   const auto [momentum_key, choice_key] = split(key);
@@ -45,7 +47,7 @@ NamedTensors transition(const LogDensity& log_p, const NamedTensors& start, cons
 int main() {
   const Schools data{tensor({28., 8., -3., 7., -1., 1., 18., 12.}), tensor({15., 10., 16., 11., 9., 11., 10., 18.})};
 
-  // Drawn from the prior: a key is all that it takes.
+  // Draws from the prior need only a key.
   const auto [theta, sites] = sites_of(seed(schools, Key(0)))(data);
   std::cout << "sites:";
   for (const auto& [name, site] : sites) std::cout << " " << name << (site.observed ? " (observed)" : "");
@@ -53,13 +55,14 @@ int main() {
   check(sites.size() == 4 && sites.at("y").observed && array_equal(sites.at("y").value, data.effects), "four sites");
   check(allclose(theta, sites.at("mu").value + sites.at("tau").value * sites.at("eta").value), "theta is of the sites");
 
-  // The density of given values; scipy.stats: norm(0, 5).logpdf(1.5) + halfcauchy(scale=5).logpdf(2.25) + ...
+  // The log density of given values. scipy.stats: norm(0, 5).logpdf(1.5) +
+  // halfcauchy(scale=5).logpdf(2.25) + ...
   const NamedTensors values{{"mu", tensor(1.5)}, {"tau", tensor(2.25)}, {"eta", linspace(-1, 1, 8)}};
   const Tensor density = log_density(schools, values)(data);
   std::cout << "log density " << density << "\n";
   check(allclose(density, tensor(-44.80720565530797), 1e-6), "the density is SciPy's");
 
-  // In unconstrained space tau is exp(u): all of R^10 is allowed.
+  // In unconstrained space tau is exp(u), so the density is defined on all of R^10.
   const auto log_p = [&](const NamedTensors& u) { return unconstrained_log_density(schools, u)(data); };
   const NamedTensors slope = grad(log_p)(unconstrain(schools, values)(data));
   std::cout << "its gradient by log tau " << slope.at("tau") << "\n";
@@ -79,6 +82,7 @@ int main() {
   }
   const double mu = mean(stack(mus)).item<double>(), log_tau = mean(stack(taus)).item<double>();
   std::cout << "posterior means: mu " << mu << ", log tau " << log_tau << "\n";
-  // By quadrature over mu and tau, theta summed out: 4.3968 and 0.8021, with standard deviations of 3.3 and 1.2.
+  // By quadrature over mu and tau, with theta integrated out, the means are 4.3968 and 0.8021, and
+  // the standard deviations 3.3 and 1.2.
   check(std::abs(mu - 4.3968) < 0.2 && std::abs(log_tau - 0.8021) < 0.1, "the posterior is that of quadrature");
 }

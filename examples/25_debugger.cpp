@@ -1,5 +1,6 @@
-// Stepping through a program. debugger(f) is f under a debugger at the terminal: this one is given its commands by a stream. A
-// Stepper is the same without a terminal: its steps are functions, and what it finds may be answered.
+// Stepping through a program. debugger(f) is f under a debugger at the terminal; here a stream
+// provides its commands. A Stepper does the same without a terminal: its steps are function calls,
+// and the program can answer the operation at a stop.
 #include <iostream>
 #include <sstream>
 
@@ -9,7 +10,7 @@
 
 using namespace stave;
 
-// The entropy of what relu leaves of the scores, as shares of their sum. Where a share is 0, 0 log 0 is NaN.
+// The entropy of relu(scores), normalised to sum 1. Where a share is 0, 0 log 0 is NaN.
 Tensor entropy(const Tensor& scores) {
   Tensor p;
   {
@@ -33,10 +34,10 @@ back 3
 where
 continue
 )");
-  // Compiled with -g, each stop would show its line of this file as well.
+  // If the program were compiled with -g, each stop would also show its line of this file.
   debugger(vmap(entropy), {.in = &commands, .out = &std::cout, .source = false})(scores);
 
-  // Whatever becomes NaN is made 0, as the limit of p log p is.
+  // Replaces each NaN by 0, the limit of p log p.
   Stepper stepper(vmap(entropy), scores);
   stepper.break_at({.operation = "multiply", .label = "p", .nan = true});
   while (stepper.go_on()) {

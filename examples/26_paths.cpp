@@ -1,5 +1,6 @@
-// Control flow under vmap: plain functions with if, while and recursion on values, mapped over a batch, and held to a loop over it.
-// Lanes that go the same way are computed together; the further they part, the more it is like the loop.
+// Control flow under vmap: plain functions with if, while and recursion on values are mapped over a
+// batch, and compared with a loop over it. Lanes that take the same path are computed together. The
+// more paths there are, the closer the cost is to that of the loop.
 #include <chrono>
 #include <iostream>
 #include <string>
@@ -11,14 +12,14 @@
 
 using namespace stave;
 
-// The root of x^3 + x = a.
+// Returns the root of x^3 + x = a.
 Tensor newton(const Tensor& a) {
   Tensor x = a;
   while (bool(abs(x * x * x + x - a) > 1e-9 * (1. + abs(a)))) x = x - (x * x * x + x - a) / (3. * x * x + 1.);
   return x;
 }
 
-// A number in [0, 1) with density proportional to exp(-8 (x - 0.3)^2), by rejection.
+// Draws a number in [0, 1) with density proportional to exp(-8 (x - 0.3)^2), by rejection.
 Tensor rejection(Key key) {
   for (;;) {
     const auto [next, for_x, for_u] = split<3>(key);
@@ -28,8 +29,8 @@ Tensor rejection(Key key) {
   }
 }
 
-// A network that reads a sentence as its parse tree says: row i of `children` names the two nodes below node i; below a leaf there
-// is none, but its word.
+// A network that follows the parse tree of a sentence. Row i of `children` names the two nodes
+// below node i. A leaf has no children, but a word.
 struct Composer {
   Tensor left, right, bias;
 };
@@ -43,15 +44,15 @@ Tensor tree_loss(const Composer& c, const Tensor& children, const Tensor& words)
   return sum(square(meaning(c, children, words, 0)));
 }
 
-// Huber's loss, as it is defined.
+// Huber's loss, written as its definition.
 Tensor huber(const Tensor& w, const Tensor& x, const Tensor& y) {
   const Tensor error = sum(w * x) - y;
   if (abs(error) < 1.) return 0.5 * square(error);
   return abs(error) - 0.5;
 }
 
-// Van der Pol's oscillator from t = 0 to 2 by the pair of orders 3 and 2 of Bogacki and Shampine, whose steps are as long as the error
-// allows. (Appl. Math. Lett. 2, 1989)
+// Van der Pol's oscillator from t = 0 to 2, by the pair of orders 3 and 2 of Bogacki and Shampine
+// (Appl. Math. Lett. 2, 1989). The error estimate controls the step size.
 Tensor oscillator(const Tensor& stiffness) {
   const auto slope = [&](const Tensor& y) { return stack({y[1], stiffness * (1. - square(y[0])) * y[1] - y[0]}); };
   Tensor y = tensor({2., 0.}, float64), t = zeros({}, float64), h = full({}, 0.125, float64);
@@ -71,7 +72,7 @@ Tensor oscillator(const Tensor& stiffness) {
   return y;
 }
 
-// f over the first axis of xs, one after another.
+// Applies f to the entries along the first axis of xs, one after another.
 template <class F>
 Tensor loop(F f, const Tensor& xs) {
   std::vector<Tensor> results;
@@ -82,7 +83,8 @@ Tensor loop(F f, const Tensor& xs) {
 template <class F, class G>
 void compare(const std::string& name, F together, G one_by_one) {
   const auto timed = [](auto& run) {
-    run();  // threads wake, memory is there
+    // The first run wakes the threads and allocates memory.
+    run();
     const auto start = std::chrono::steady_clock::now();
     const Tensor result = run();
     return std::pair(result, std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
@@ -104,7 +106,7 @@ int main() {
   const auto drawn = [&] { return vmap(rejection)(keys); };
   compare("rejection", drawn, [&] { return loop([](const Tensor& key) { return rejection(Key(key)); }, keys); });
 
-  // Sentences of four words: ((a b) (c d)) and (a (b (c d))).
+  // Parse trees of sentences of four words: ((a b) (c d)) and (a (b (c d))).
   const Tensor balanced = tensor({{1, 2}, {3, 4}, {5, 6}, {-1, -1}, {-1, -1}, {-1, -1}, {-1, -1}});
   const Tensor to_the_right = tensor({{1, 2}, {-1, -1}, {3, 4}, {-1, -1}, {5, 6}, {-1, -1}, {-1, -1}});
   std::vector<Tensor> trees;

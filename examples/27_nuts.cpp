@@ -1,6 +1,7 @@
-// Three posteriors by the No-U-Turn Sampler, 128 chains each: eight schools, a logistic regression of handwritten digits, and a funnel, whose
-// neck the sampler cannot enter, and says so. Chains are plain recursions, each at a place of its own in its own tree; the density is
-// computed for all that wait for it at once.
+// Three posteriors by the No-U-Turn Sampler, in 128 chains each: eight schools, a logistic
+// regression of handwritten digits, and a funnel, whose neck the sampler cannot enter, which it
+// reports. Each chain is a plain recursion with a tree of its own. The density is computed together
+// for all chains that wait for it.
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -15,7 +16,7 @@
 
 using namespace stave;
 
-// ---- models -----------------------------------------------------------------------------------------------------
+// ---- models -------------------------------------------------------------------------------------
 
 // Rubin, "Estimation in parallel randomized experiments", 1981.
 struct Schools {
@@ -34,7 +35,7 @@ void logistic(const Digits16& data) {
   const Tensor bias = sample("bias", Normal{0, 2}), weights = sample("weights", Normal{zeros({16}), 1});
   observe("y", Bernoulli{matmul(data.features, weights) + bias}, data.is_eight);
 }
-// The digits 3 and 8, each by the means of 16 squares of 2x2 pixels.
+// The digits 3 and 8. Each image is reduced to the means of 16 squares of 2x2 pixels.
 Digits16 threes_and_eights() {
   const Digits digits = read_digits(STAVE_EXAMPLE_DATA "/digits.csv");
   const Tensor places = nonzero(logical_or(digits.labels == 3, digits.labels == 8))[0];
@@ -42,20 +43,20 @@ Digits16 threes_and_eights() {
   return {reshape(mean(pixels, {2, 4}), {places.size(), 16}), take(digits.labels, places, 0) == 8};
 }
 
-// Neal, "Slice sampling", 2003. The scale of x falls with v, without end.
+// Neal, "Slice sampling", 2003. The scale of x falls with v without bound.
 void funnel() {
   const Tensor v = sample("v", Normal{0, 3});
   sample("x", Normal{zeros({9}), exp(v / 2)});
 }
-// The same: x = exp(v / 2) z.
+// The same distribution in the coordinates z, with x = exp(v / 2) z.
 void funnel_without_neck() {
   sample("v", Normal{0, 3});
   sample("z", Normal{zeros({9}), 1});
 }
 
-// ---- inference ----------------------------------------------------------------------------------------------------
+// ---- inference ----------------------------------------------------------------------------------
 
-// The posterior's draws, of which the model says what they stand for: tau, not its logarithm.
+// Returns the posterior's draws in the model's own parameters: tau, not its logarithm.
 NamedTensors infer(const char* title, const std::function<void()>& model, const NamedTensors& start,
                    const NutsOptions& options) {
   const auto log_p = [&](const NamedTensors& u) { return unconstrained_log_density(model, u)(); };
@@ -83,7 +84,7 @@ void infer_all() {
   const Schools data{tensor({28., 8., -3., 7., -1., 1., 18., 12.}), tensor({15., 10., 16., 11., 9., 11., 10., 18.})};
   const NamedTensors drawn = infer(
       "eight schools", [&] { schools(data); }, {{"mu", zeros({})}, {"tau", zeros({})}, {"eta", zeros({8})}}, options);
-  // By quadrature: tests/data/mcmc.py.
+  // The expected values come from quadrature: tests/data/mcmc.py.
   check_mean(drawn.at("mu"), 4.3968, 3.3177, "mu is that of quadrature");
   check_mean(log(drawn.at("tau")), 0.8021, 1.1712, "log tau is that of quadrature");
   for (const auto& [name, r] : rhat(drawn)) check(max(r).item<double>() < 1.02, "all chains found the same");

@@ -1,5 +1,6 @@
-// Several computations on one thread, which take turns at their operations: each is written as if it were alone. Where there is a
-// GPU they run on it, and while it computes for one, the others ask it for more.
+// Several computations on one thread, which take turns at their operations; each is written as if
+// it ran alone. With a GPU they run on it: while it works for one computation, the others submit
+// more work.
 #include <algorithm>
 #include <deque>
 #include <functional>
@@ -37,9 +38,10 @@ Batch make_batch(int number) {
   return {x, astype(uniform(for_y, {64}, float64) < sigmoid(matmul(x, w)), float64)};
 }
 
-// ---- a race ----------------------------------------------------------------------------------------------------
+// ---- a race -------------------------------------------------------------------------------------
 
-// The loss after 200 steps at this rate; nothing, if after some steps another rate is far ahead.
+// Returns the loss after 200 steps at this rate. Returns nothing if another rate is far ahead after
+// some steps.
 std::optional<double> train(double rate, std::map<int, double>& best_after) {
   Model m;
   for (int i = 1; i <= 200; ++i) {
@@ -48,15 +50,15 @@ std::optional<double> train(double rate, std::map<int, double>& best_after) {
     const double value = loss(m, make_batch(0)).item<double>();
     double& best = best_after.try_emplace(i, value).first->second;
     best = std::min(best, value);
-    yield();  // until the others have come here
+    yield();  // until the other computations have come here
     if (value > 1.5 * best) return std::nullopt;
   }
   return loss(m, make_batch(0)).item<double>();
 }
 
-// ---- a pipeline ------------------------------------------------------------------------------------------------
+// ---- a pipeline ---------------------------------------------------------------------------------
 
-// What one computation makes, and another one uses.
+// Passes values from one computation to another.
 template <class T>
 class Channel {
  public:
@@ -105,7 +107,7 @@ int main() {
   for (int i = 1; i <= 50; ++i) expected = step(expected, make_batch(i), 0.5);
   check(array_equal(m.w, expected.w) && array_equal(m.b, expected.b), "turns change no bit of the result");
 
-  // Under a transform: the gradient of what two computations make together.
+  // Under a transform: the gradient of a result that two computations produce together.
   const auto together = [](const Tensor& v) {
     const auto [a, b] = concurrently([&] { return sum(sin(v) * v); }, [&] { return sum(exp(-square(v))); });
     return a * b;

@@ -1,5 +1,6 @@
-// A training that is ended goes on from its last checkpoint, and comes to the same parameters, bit for bit, as one that is not. The
-// parameters go to other programs as .safetensors.
+// A training run that is interrupted resumes from its last checkpoint, and reaches the same
+// parameters, bit for bit, as an uninterrupted one. Other programs can read the parameters from
+// .safetensors files.
 #include <unistd.h>
 
 #include <filesystem>
@@ -39,7 +40,7 @@ Training update(const Training& now) {
   return {model, state, next};
 }
 
-// Ends after `patience` steps of its own, if that is before it has done all.
+// Ends after `patience` steps, if that comes before all steps are done.
 Training train(const std::string& folder, Index steps, Index patience) {
   const Model model{zeros({3}), zeros({})};
   Training now{model, optimizer.init(model), Key(1)};

@@ -1,4 +1,5 @@
-// A report to look at: what a training did, when, in what memory, and how its loss fell, as one HTML file for any browser.
+// An HTML report of a training run: its operations, their times and memory, and the loss, as one
+// file for any browser.
 //   build/release/examples/30_report report.html
 #include <filesystem>
 #include <iostream>
@@ -37,11 +38,11 @@ double train(int steps) {
     };
     const auto& [w1, b1, w2, b2] = net;
     const auto [value, gradients] = value_and_grad<0, 1, 2, 3>(loss)(w1, b1, w2, b2);
-    report("loss", value);  // anywhere inside
+    report("loss", value);  // works at any depth inside
     const Scope update("update");
     const float rate = 0.02f;
     const auto& [g1, g2, g3, g4] = gradients;
-    report("gradient", g1);  // of many numbers: their mean, between the least and the greatest
+    report("gradient", g1);  // for many numbers, the page shows mean, least and greatest
     net = {label(w1 - rate * g1, "w1"), label(b1 - rate * g2, "b1"), label(w2 - rate * g3, "w2"),
            label(b2 - rate * g4, "b2")};
     last = value.item<double>();

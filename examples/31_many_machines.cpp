@@ -1,5 +1,5 @@
-// Many machines: functions of one place's part of the work, in which collectives are of all places. As lanes of vmap, in one process;
-// or as processes, which MPI connects:
+// Many machines. Each function is written for one place's part of the work, and collectives combine
+// the places. The places are lanes of vmap in one process, or processes that MPI connects:
 //
 //   build/release/examples/31_many_machines
 //   mpirun -np 4 build/release/examples/31_many_machines
@@ -16,7 +16,7 @@
 
 using namespace stave;
 
-// ---- the same function, everywhere ------------------------------------------------------------------------
+// ---- the same function, everywhere --------------------------------------------------------------
 
 #ifdef STAVE_EXAMPLE_WITH_RANKS
 Ranks& ranks() {
@@ -32,8 +32,9 @@ const Index places = processes() > 1 ? processes() : 4;
 
 double largest(const Tensor& x) { return max(abs(x)).item<double>(); }
 
-// f of each place's parts, which are along axis 0 of `all`: its results, along axis 0. Where there are processes, what this one gets
-// from the others is compared with what it gets as a lane among lanes.
+// Applies f to each place's part, where the parts are along axis 0 of `all`, and returns the
+// results along axis 0. If there are processes, the result of this process is compared with that of
+// its lane.
 template <class F, class... Tensors>
 Tensor everywhere(const char* what, F f, const Tensors&... all) {
   const Tensor lanes = vmap(f, {.axis_name = "places"})(all...);
@@ -51,7 +52,7 @@ Tensor everywhere(const char* what, F f, const Tensors&... all) {
   return lanes;
 }
 
-// Equal parts along an axis, stacked as axis 0.
+// Splits an axis into equal parts, one for each place, and stacks them as axis 0.
 Tensor parts(const Tensor& x, int axis) {
   Shape shape = x.shape();
   shape[axis] /= places;
@@ -59,7 +60,7 @@ Tensor parts(const Tensor& x, int axis) {
   return moveaxis(reshape(x, shape), axis, 0);
 }
 
-// ---- data: private training -------------------------------------------------------------------------------
+// ---- data: private training ---------------------------------------------------------------------
 
 // Each place has its share of every batch, and the whole model.
 Tensor logits(const Tensor& w, const Tensor& pixels) { return matmul(pixels, w); }
@@ -74,7 +75,8 @@ Tensor clipped_gradient(const Tensor& w, const Tensor& pixels, const Tensor& lab
 constexpr Index batch = 96;
 constexpr int steps = 60;
 
-// From this place's [steps, share of a batch, ...]. The noise, drawn by all from one key, is added once.
+// Trains on this place's data, [steps, share of a batch, ...]. All places draw the noise from the
+// same key, and it is added once.
 Tensor trained(const Tensor& pixels, const Tensor& labels) {
   Tensor w = zeros({64, 10});
   for (int step = 0; step < steps; ++step) {
@@ -102,9 +104,9 @@ void train_on_shares() {
   check(accuracy > 0.85, "it has learned the digits");
 }
 
-// ---- model: a product in shards ---------------------------------------------------------------------------
+// ---- model: a product in shards -----------------------------------------------------------------
 
-// Columns of the first matrix and rows of the second: one sum for two layers.
+// Each place has columns of the first matrix and rows of the second: one sum for two layers.
 Tensor two_layers(const Tensor& x, const Tensor& columns, const Tensor& rows) {
   return psum(matmul(relu(matmul(x, columns)), rows), "places");
 }
@@ -117,14 +119,14 @@ void multiply_in_shards() {
   check(largest(y - matmul(relu(matmul(x, w1)), w2)) < 1e-4, "shards give the product of the whole");
 }
 
-// ---- layers: a pipeline -----------------------------------------------------------------------------------
+// ---- layers: a pipeline -------------------------------------------------------------------------
 
 constexpr Index microbatches = 6;
 
 Tensor layer(const Tensor& w, const Tensor& x) { return tanh(matmul(x, w)); }
 
-// Place i is layer i. In each tick it works on what came from the place before, and passes on what it has made; so the last place
-// has microbatch t done at tick t + places - 1.
+// Place i is layer i. In each tick it processes the output of the place before it, and passes on
+// its own. So the last place has finished microbatch t at tick t + places - 1.
 Tensor loss_of_pipeline(const Tensor& w, const Tensor& xs, const Tensor& targets) {
   std::vector<std::pair<Index, Index>> onward;
   for (Index i = 0; i + 1 < places; ++i) onward.emplace_back(i, i + 1);
@@ -135,7 +137,7 @@ Tensor loss_of_pipeline(const Tensor& w, const Tensor& xs, const Tensor& targets
     if (tick >= places - 1) total = total + sum(square(y - targets[tick - places + 1]));
     received = ppermute(y, "places", onward);
   }
-  return where(place == places - 1, total, 0);  // the others have nothing to say of it
+  return where(place == places - 1, total, 0);  // only the last place has a loss
 }
 
 void train_in_stages() {

@@ -1,8 +1,11 @@
-// A model as others published it: all-MiniLM-L6-v2, which puts sentences that mean the like near each other, from its own .safetensors
-// and vocabulary, held to what Hugging Face's transformers compute (data/32_sentence_embeddings.py). It is a plain function, so all that there is for
-// functions is there for it: lanes, gradients of each example, what attends to what, products of low precision, the place of a NaN.
+// A published model: all-MiniLM-L6-v2, which maps sentences of similar meaning to vectors near each
+// other. It is loaded from its own .safetensors and vocabulary, and compared with the results of
+// Hugging Face's transformers (data/32_sentence_embeddings.py). The model is a plain function, so
+// everything that works on functions works on it: lanes, per-example gradients, attention weights,
+// products of low precision, the origin of a NaN.
 //
-// The model is not part of Stave: STAVE_MINILM names the folder with its model.safetensors and vocab.txt. data/fetch_minilm.sh brings it.
+// The model is not part of Stave. STAVE_MINILM names the folder with its model.safetensors and
+// vocab.txt; data/fetch_minilm.sh downloads them.
 #include <cctype>
 #include <cmath>
 #include <cstdlib>
@@ -19,7 +22,7 @@
 
 using namespace stave;
 
-// ---- the model, by the names that its parameters have in the file ----------------------------------------------
+// ---- the model, by the names that its parameters have in the file -------------------------------
 
 using Bert = NamedTensors;
 
@@ -30,7 +33,7 @@ Tensor norm(const Bert& bert, const std::string& name, const Tensor& x) {
   return layer_norm(x, {.weight = bert.at(name + ".weight"), .bias = bert.at(name + ".bias"), .epsilon = 1e-12});
 }
 
-// [tokens, features] in twelve heads: [heads, tokens, features of a head].
+// Splits [tokens, features] into twelve heads: [heads, tokens, features of a head].
 Tensor heads(const Tensor& x) { return permute_dims(reshape(x, {x.shape(0), 12, -1}), {1, 0, 2}); }
 
 Tensor attention(const Bert& bert, const std::string& name, const Tensor& x, const Tensor& mask) {
@@ -42,7 +45,7 @@ Tensor attention(const Bert& bert, const std::string& name, const Tensor& x, con
   return dense(bert, name + ".output.dense", mixed);
 }
 
-// Of one sentence: tokens, and which of them are no padding. A vector of length 1.
+// Maps the tokens of one sentence to a vector of length 1. `mask` is false for padding.
 Tensor embed(const Bert& bert, const Tensor& tokens, const Tensor& mask) {
   const auto table = [&](const char* what) {
     return bert.at("embeddings." + std::string(what) + "_embeddings.weight");
@@ -60,11 +63,12 @@ Tensor embed(const Bert& bert, const Tensor& tokens, const Tensor& mask) {
   return total / vector_norm(total);
 }
 
-// ---- the tokens -----------------------------------------------------------------------------------------------
+// ---- the tokens ---------------------------------------------------------------------------------
 
 using Vocabulary = std::map<std::string, Index>;
 
-// Words, and marks one by one, in lower case. Of ASCII: other writing systems have rules of their own.
+// Splits the text into lower-case words and single punctuation marks. Only ASCII is supported,
+// because other writing systems have rules of their own.
 std::vector<std::string> words_of(const std::string& text) {
   std::vector<std::string> words;
   bool goes_on = false;
@@ -78,7 +82,7 @@ std::vector<std::string> words_of(const std::string& text) {
   return words;
 }
 
-// WordPiece: again and again the longest piece that there is.
+// WordPiece: takes the longest piece in the vocabulary, again and again.
 std::vector<Index> pieces_of(const std::string& word, const Vocabulary& vocabulary) {
   const std::vector<Index> unknown{vocabulary.at("[UNK]")};
   std::vector<Index> pieces;
@@ -102,9 +106,9 @@ Tensor tokens_of(const std::string& text, const Vocabulary& vocabulary) {
   return astype(from(tokens), int32);
 }
 
-// ---- a handler ------------------------------------------------------------------------------------------------
+// ---- a handler ----------------------------------------------------------------------------------
 
-// Each row in 255 steps, from minus its largest number to that.
+// Quantises each row to 255 levels, from minus its largest magnitude to that magnitude.
 Tensor quantised(const Tensor& x) {
   const Tensor scale = maximum(max(abs(x), -1, keepdims), 1e-30) / 127.;
   return round(x / scale) * scale;
@@ -128,7 +132,7 @@ int main() {
   std::ifstream lines(std::string(folder) + "/vocab.txt");
   for (std::string line; std::getline(lines, line);) vocabulary.emplace(line, static_cast<Index>(vocabulary.size()));
 
-  // Tokens and embeddings are those of the reference.
+  // Checks tokens and embeddings against the reference.
   const auto reference = load_safetensors<NamedTensors>(STAVE_EXAMPLE_DATA "/32_sentence_embeddings.safetensors");
   constexpr Index longest = 32;  // with padding
   std::vector<Tensor> tokens, masks, embeddings;
@@ -144,7 +148,7 @@ int main() {
   }
   std::cout << tokens.size() << " sentences, tokens as the reference has them, embeddings within 1e-5\n";
 
-  // All at once, with padding.
+  // All sentences at once, with padding.
   const Tensor ids = stack(tokens), mask = stack(masks), one_by_one = stack(embeddings);
   const auto embed_all = vmap(embed, {.in_axes = {unmapped, 0, 0}});
   const Tensor together = embed_all(bert, ids, mask);
@@ -153,10 +157,11 @@ int main() {
   std::cout << "cat and kitten " << alike(0, 1) << ", cat and bank " << alike(0, 2) << "\n";
   check((alike(0, 1) > 0.5).item<bool>() && (alike(0, 2) < 0.1).item<bool>(), "what means the like is near");
 
-  // How the last layer would make each sentence more like the first: a gradient for each.
+  // The gradients of the last layer's parameters that would bring each sentence closer to the
+  // first, one for each sentence.
   const std::string weight = "encoder.layer.5.output.dense.weight", bias = "encoder.layer.5.output.dense.bias";
   const auto nearness = [&](NamedTensors changed, const Tensor& sentence, const Tensor& present) {
-    changed.insert(bert.begin(), bert.end());  // the others
+    changed.insert(bert.begin(), bert.end());  // adds the parameters that do not change
     return sum(embed(changed, sentence, present) * one_by_one[0]);
   };
   const NamedTensors last{{weight, bert.at(weight)}, {bias, bert.at(bias)}};
@@ -165,20 +170,20 @@ int main() {
   std::cout << "gradients " << slopes.at(weight).shape() << "\n";
   check(allclose(slopes.at(weight)[1], slope.at(weight), 1e-4, 1e-7), "a lane's gradient is the sentence's own");
 
-  // Whom the heads of each layer look at.
+  // The attention weights of each layer's heads.
   const auto [again, sown] = harvest(embed)(bert, tokens[0](slice(10)), ones({10}, bool_));
   const Tensor weights = sown.at("layer5/weights");
   std::cout << sown.size() << " layers attend, the last by " << weights.shape() << "\n";
   check(allclose(sum(weights, -1), ones({12, 10})), "weights of attention are shares");
 
-  // With products of eight bits.
+  // With matrix products of eight bits.
   Quantised handler;
   const Tensor rough = with(handler, [&] { return embed_all(bert, ids, mask); });
   const Tensor cosines = sum(rough * together, -1);
   check(all(cosines > 0.99).item<bool>() && !array_equal(rough, together), "eight bits are enough, and are seen");
   std::cout << "cosines to embeddings by products of eight bits are above 0.99\n";
 
-  // Where a broken weight first makes a NaN.
+  // The operation in which a broken weight first makes a NaN.
   Bert broken = bert;
   Tensor& shift = broken.at("encoder.layer.3.intermediate.dense.bias");
   shift = shift.at(7).set(std::numeric_limits<float>::infinity());

@@ -1,4 +1,5 @@
-// A training program that was PyTorch's: docs/guides/porting_from_pytorch.md has both side by side, and says what differs.
+// A training program ported from PyTorch. docs/guides/porting_from_pytorch.md shows both programs
+// side by side, and explains the differences.
 #include <cstdio>
 #include <filesystem>
 #include <iostream>
@@ -12,7 +13,7 @@
 
 using namespace stave;
 
-// ---- the model --------------------------------------------------------------------------------------------
+// ---- the model ----------------------------------------------------------------------------------
 
 struct Dense {
   Tensor weight, bias;  // [out, in], as in PyTorch, and [out]
@@ -28,7 +29,7 @@ struct Mlp {
 
 Tensor loss(const Mlp& model, const Tensor& x, const Tensor& y) { return cross_entropy(model(x), y); }
 
-// Uniform in +-1 / sqrt(in), as PyTorch begins.
+// Uniform in +-1 / sqrt(in), PyTorch's initialisation.
 Dense dense(const Key& key, Index in, Index out) {
   const auto [for_weight, for_bias] = split<2>(key);
   const double bound = 1 / std::sqrt(static_cast<double>(in));
@@ -40,7 +41,7 @@ Mlp random_model(const Key& key) {
   return {dense(for_hidden, 64, 32), dense(for_out, 32, 10)};
 }
 
-// Numbers that a program in another language makes as well, to compare.
+// Numbers that a program in another language can generate as well, for comparison.
 Mlp known_model() {
   const auto numbers = [](const Shape& shape) {
     return astype(0.1 * sin(arange(0, shape.elements(), 1, float64)), float32);
@@ -51,7 +52,7 @@ Mlp known_model() {
   return {layer(64, 32), layer(32, 10)};
 }
 
-// ---- training ---------------------------------------------------------------------------------------------
+// ---- training -----------------------------------------------------------------------------------
 
 constexpr Index batch = 64, steps = 40, training = 1438;
 
@@ -72,7 +73,7 @@ float accuracy(const Mlp& model, const Tensor& x, const Tensor& y) {
   return mean(astype(argmax(model(x), 1) == y, float32)).item<float>();
 }
 
-// ---- what differs in meaning ------------------------------------------------------------------------------
+// ---- what differs in meaning --------------------------------------------------------------------
 
 void differences() {
   const Tensor x = tensor({1., 2., 4.}), i = tensor({1, 2, 3});

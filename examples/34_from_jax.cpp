@@ -1,4 +1,5 @@
-// What was JAX's, and what is simpler here: docs/guides/porting_from_jax.md has both side by side, and says what differs.
+// Code ported from JAX, and code that is simpler here. docs/guides/porting_from_jax.md shows both
+// side by side, and explains the differences.
 #include <iostream>
 #include <utility>
 
@@ -8,9 +9,9 @@
 
 using namespace stave;
 
-// ---- control flow that asks a value -----------------------------------------------------------------------
+// ---- control flow that asks a value -------------------------------------------------------------
 
-// The x for which x exp(x) is a, by Newton's method.
+// Returns the x for which x exp(x) is a, by Newton's method.
 Tensor lambert(const Tensor& a) {
   Tensor x = log1p(a), step = ones_like(a);
   while (abs(step) > 1e-10) {
@@ -28,7 +29,7 @@ void loops() {
   std::cout << xs << "\n";
 }
 
-// ---- programs ---------------------------------------------------------------------------------------------
+// ---- programs -----------------------------------------------------------------------------------
 
 void programs() {
   const auto f = [](const Tensor& x) {
@@ -36,7 +37,7 @@ void programs() {
     return sum(x);
   };
   const auto compiled = compile(f);
-  for (const double sign : {1., -1., 1., -1.}) {  // recorded once for each way, then replayed
+  for (const double sign : {1., -1., 1., -1.}) {  // recorded once for each path, then replayed
     const Tensor x = sign * tensor({1., 2., 3.});
     check(array_equal(compiled(x), f(x)), "a program branches where the function does");
   }
@@ -46,7 +47,7 @@ void programs() {
         "what comes beside a value may be anything");
 }
 
-// ---- what differs in meaning ------------------------------------------------------------------------------
+// ---- what differs in meaning --------------------------------------------------------------------
 
 void differences() {
   const Tensor x = arange(0., 3.);

@@ -1,6 +1,7 @@
-// Functions of C (c/cluster.h), of which nothing is known but what they do to arrays, as operations: the energy of a cluster of
-// particles, with its first and second derivatives as functions of C as well, by hand; and by Enzyme, where clang has its plugin.
-// All transforms and handlers take them as they take the library's own.
+// C functions on arrays (c/cluster.h) as operations: the energy of a cluster of particles, with its
+// first and second derivatives, which are C functions as well. The derivatives are written by hand
+// or, if clang has the plugin, made by Enzyme. All transforms and handlers treat them like
+// operations of the library.
 #include <cmath>
 #include <iostream>
 
@@ -17,7 +18,7 @@ struct Derivatives {
 };
 constexpr Derivatives by_hand{cluster_gradient, cluster_hessian_product};
 
-// ---- what the three operations share: positions are float64 [n, 3], or stacks of such -----------------------------
+// ---- what the three operations share: positions are float64 [n, 3], or stacks of such -----------
 
 void check_positions(const Call& call) {
   for (const Tensor& input : call.inputs()) {
@@ -37,14 +38,15 @@ void infer_positions(const Call& call, SmallVector<Abstract, 1>& outputs) {
   outputs.push_back(abstract(call.input(0)));
 }
 
-// f(which, particles, its first coordinate), for each of a stack.
+// Calls f(index of the cluster, its number of particles, index of its first coordinate) for each
+// cluster of a stack.
 template <class F>
 void for_each_cluster(const View& positions, F f) {
   const auto n = static_cast<std::size_t>(positions.shape.end()[-2]), all = elements<const double>(positions).size();
   for (std::size_t i = 0; i * 3 * n < all; ++i) f(i, static_cast<long>(n), i * 3 * n);
 }
 
-// ---- the operations, for whoever differentiates -------------------------------------------------------------------
+// ---- the operations, for whoever differentiates -------------------------------------------------
 
 template <const Derivatives& by>
 struct Cluster {
@@ -81,7 +83,8 @@ const Op Cluster<by>::op_gradient = define_op({
     .infer = infer_positions,
     .reads = {0b1},
     .jvp = [](const JvpContext& c) -> Outputs { return hessian_product(c.in(0), c.tangent(0)); },
-    .vjp = [](const VjpContext& c, int) { return hessian_product(c.in(0), c.ct()); },  // it is symmetric
+    // The Hessian is symmetric.
+    .vjp = [](const VjpContext& c, int) { return hessian_product(c.in(0), c.ct()); },
     .batch = batch_in_front,
     .cpu =
         [](const Attributes*, std::span<const View> in, std::span<const View> out) {
@@ -91,7 +94,8 @@ const Op Cluster<by>::op_gradient = define_op({
         },
 });
 
-// Of the third derivative nothing is known: who asks for it is told so.
+// The third derivative is not known, and differentiating this operation by x throws an error that
+// says so.
 template <const Derivatives& by>
 const Op Cluster<by>::op_hessian_product = define_op({
     .name = "cluster_hessian_product",
@@ -109,12 +113,13 @@ const Op Cluster<by>::op_hessian_product = define_op({
         },
 });
 
-// ---- what users do with them --------------------------------------------------------------------------------------
+// ---- what users do with them --------------------------------------------------------------------
 
 template <const Derivatives& by>
 double run(const char* who) {
   using Energies = Cluster<by>;
-  // An icosahedron and its middle, not quite: the vertices are (0, +-1, +-phi) and what turning round makes of that.
+  // A perturbed icosahedron with a particle at its centre. The vertices are the cyclic permutations
+  // of (0, +-1, +-phi).
   std::vector<double> vertices{0, 0, 0};
   for (const double a : {-1., 1.})
     for (const double b : {-1.618, 1.618})
@@ -123,15 +128,18 @@ double run(const char* who) {
   const Tensor start = 0.6 * from(vertices, {13, 3}) + 0.02 * normal(Key(0), {13, 3}, float64);
 
   check_op(Energies::op_energy, {{.inputs = {start}}});
-  check_op(Energies::op_gradient, {{.inputs = {start}}}, {.order = 1});  // there is no third derivative
-  check_grads(Energies::energy, start, {.order = 2});                    // against differences, forwards and backwards
+  // Order 1, because there is no third derivative.
+  check_op(Energies::op_gradient, {{.inputs = {start}}}, {.order = 1});
+  // Compares forward and reverse mode with finite differences.
+  check_grads(Energies::energy, start, {.order = 2});
 
-  // Thirteen particles settle.
+  // Thirteen particles reach a minimum of the energy.
   const auto [x, least, slope, steps, evaluations, converged] = minimize(Energies::energy, start);
   check(converged, "the search ends where the forces do");
   std::cout << who << ": energy " << least;
 
-  // Vibrations: eigenvalues of the Hessian, of which six are 0, as the cluster may move and turn as one.
+  // Vibrations are eigenvalues of the Hessian. Six are 0, because the cluster can move and rotate
+  // as a whole.
   const Tensor frequencies = eigvalsh(reshape(hessian(Energies::energy)(x), {39, 39}));
   std::cout << ", the softest vibration " << frequencies(6) << "\n";
 

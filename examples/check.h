@@ -1,5 +1,5 @@
-// check(holds, "what should hold"): the examples are tests as well. Where it does not, the program says so and ends with 1.
-// throws<E>(f): whether f throws an E.
+// check(holds, "what should hold") makes the examples tests as well: if `holds` is false, the
+// program prints the text and ends with exit code 1. throws<E>(f) returns whether f throws an E.
 #pragma once
 
 #include <cstdlib>

@@ -1,4 +1,5 @@
-// The handwritten digits of data/digits.csv: on each line 64 pixels, from 0 to 16, and the digit that they show.
+// The handwritten digits of data/digits.csv. Each line has 64 pixels, from 0 to 16, and the digit
+// that they show.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +13,7 @@ struct Digits {
   stave::Tensor labels;  ///< int32 [n], from 0 to 9
 };
 
-/// Throws stave::Error, naming the file, the line and the column, if there is anything else in the file than digits.
+/// Throws stave::Error with file, line and column if the file contains anything but digits.
 inline Digits read_digits(const std::string& path) {
   using namespace stave;
   constexpr int pixel_count = 64, column_count = pixel_count + 1, darkest = 16, largest_digit = 9;

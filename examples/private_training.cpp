@@ -1,14 +1,17 @@
-// Private training: a network learns to read digits, and no one image leaves more than a faint trace in it.
+// Private training: a network learns to read digits, and the influence of each single image on it
+// is limited.
 //
-// This is DP-SGD (Abadi et al., "Deep Learning with Differential Privacy", CCS 2016). In each step the gradient of every
-// example is clipped to a norm of at most 1, over all parameters together; these are summed, and noise is added that hides
-// the part of any one of them. So it takes the gradient of each example, where plain training gets by with their mean. Here
-// the loss is a plain function of one example, and the gradients of all are vmap(grad(loss)).
+// This is DP-SGD (Abadi et al., "Deep Learning with Differential Privacy", CCS 2016). In each step,
+// the gradient of every example is clipped to a norm of at most 1, over all parameters together.
+// The clipped gradients are summed, and noise that hides the contribution of each example is added.
+// So the algorithm needs the gradient of each example, while plain training needs only their mean.
+// Here the loss is a plain function of one example, and vmap(grad(loss)) gives the gradients of
+// all.
 //
-// How private the result is, as an epsilon and a delta, is not computed here; the theory has batches drawn at random,
-// independently, where these are the parts of a random order.
+// The privacy of the result, as an epsilon and a delta, is not computed here. The theory assumes
+// batches that are drawn at random and independently; here they are the parts of a random order.
 //
-//   private_training [file]      the digits: data/digits.csv beside this file, unless another file is given
+//   private_training [file]      default: data/digits.csv beside this source file
 #include <unistd.h>
 
 #include <algorithm>
@@ -29,7 +32,7 @@ struct Mlp {
   Tensor w1, b1, w2, b2;
 };
 
-// ---- the model, for one example ---------------------------------------------------------------------------
+// ---- the model, for one example -----------------------------------------------------------------
 
 Tensor logits(const Mlp& mlp, const Tensor& pixels) {
   const Tensor hidden = tanh(matmul(pixels, mlp.w1) + mlp.b1);
@@ -45,9 +48,9 @@ Mlp random_mlp(const Key& key) {
   return {normal(key1, {64, 64}) / 8, zeros({64}), normal(key2, {64, 10}) / 8, zeros({10})};
 }
 
-// ---- training ---------------------------------------------------------------------------------------------
+// ---- training -----------------------------------------------------------------------------------
 
-// The learning rate was chosen by cross-validation within the training digits.
+// The learning rate was chosen by cross-validation on the training digits.
 constexpr Index batch_size = 128;
 constexpr int passes = 20;
 constexpr double learning_rate = 0.25, clip_norm = 1;
@@ -58,7 +61,8 @@ Mlp clipped_gradient(const Mlp& mlp, const Tensor& pixels, const Tensor& label) 
   return tree_map([&](const Tensor& g) { return factor * g; }, gradient);
 }
 
-// The noise has a standard deviation of noise_multiplier times what one example can at most contribute.
+// The standard deviation of the noise is noise_multiplier times the largest contribution of one
+// example.
 Mlp private_gradient(const Mlp& mlp, const Digits& batch, double noise_multiplier, const Key& key) {
   const Mlp clipped = vmap(clipped_gradient, {.in_axes = {unmapped, 0, 0}})(mlp, batch.pixels, batch.labels);
   std::uint32_t leaf = 0;
@@ -99,9 +103,9 @@ double accuracy(const Mlp& mlp, const Digits& digits) {
   return mean(astype(guesses == digits.labels, float32)).item<double>();
 }
 
-// ---- what is reported -------------------------------------------------------------------------------------
+// ---- what is reported ---------------------------------------------------------------------------
 
-// What the gradient of one example performs: the first of its operations, and the last.
+// Prints the first and the last operations that the gradient of one example performs.
 void show_operations(const Mlp& mlp, const Tensor& pixels, const Tensor& label) {
   constexpr std::size_t shown = 4;
   std::stringstream trace;
@@ -118,7 +122,7 @@ struct Accuracies {
   double without_noise = 0, with_noise = 0;
 };
 
-// Means over several trainings from different keys.
+// Returns the mean accuracies of several training runs from different keys.
 Accuracies train_and_test(const Digits& training, const Digits& test) {
   constexpr int keys = 5;
   int done = 0;
@@ -137,7 +141,8 @@ const auto per_example_gradients = vmap(grad(loss), {.in_axes = {unmapped, 0, 0}
 
 double largest(const Tensor& x) { return max(abs(x)).item<double>(); }
 
-// Of all parameters' gradients, for each example: vmap against one call after another. Relative to the largest gradient.
+// Compares all parameters' gradients for each example by vmap with those of a loop of calls.
+// Returns the largest difference relative to the largest gradient.
 double largest_difference_to_a_loop(const Mlp& mlp, const Digits& batch) {
   const std::vector<Tensor> all = tree_leaves(per_example_gradients(mlp, batch.pixels, batch.labels));
   double difference = 0, gradient = 0;
@@ -151,7 +156,7 @@ double largest_difference_to_a_loop(const Mlp& mlp, const Digits& batch) {
   return difference / gradient;
 }
 
-// The median over the batches of one second.
+// Returns the median rate over the batches of one second.
 double gradients_per_second(const Mlp& mlp, const Digits& batch) {
   using Clock = std::chrono::steady_clock;
   using Seconds = std::chrono::duration<double>;

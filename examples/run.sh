@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Builds Stave and its main example, and runs it: bash examples/run.sh [its arguments]
-# Works on a bare Debian 12 or Ubuntu 24.04, from any folder; the program runs in the root of the tree. The library gets CPU kernels for
-# this machine's processor, and the CUDA backend where there is a GPU.
+# Works on a bare Debian 12 or Ubuntu 24.04, from any folder. The program runs in the root of the
+# tree. The library gets CPU kernels for this machine's processor, and the CUDA backend if there is
+# a GPU.
 set -euo pipefail
 CDPATH='' cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.."
 source cmake/packages.sh

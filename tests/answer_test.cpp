@@ -286,7 +286,7 @@ TEST(Attributes, AreAskedForAsWhatTheyAre) {
       if (call.op().id == OpId::reshape) {
         EXPECT_EQ(call.as<ShapeAttributes>().shape, (Shape{3, 1}));
         EXPECT_THAT([&] { call.as<DtypeAttributes>(); },
-                    ThrowsMessage<TransformError>(HasSubstr("reshape: its attributes were asked for as")));
+                    ThrowsMessage<TransformError>(HasSubstr("reshape: its attributes were requested as")));
       }
       return perform(std::move(call));
     }

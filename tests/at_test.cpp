@@ -191,7 +191,7 @@ TEST(At, Errors) {
   EXPECT_EQ(message([&] { x.at(5, tensor({0})).set(1); }),
             "at: index 5 is out of range for axis 0 of length 2 (shape [2,3])");
   EXPECT_EQ(message([&] { x(ones({3}, bool_)); }),
-            "at: a mask of shape [3] stands for axes of lengths [2] (of shape [2,3])");
+            "at: a mask of shape [3] cannot index axes of lengths [2] (of shape [2,3]): they must be equal");
   EXPECT_EQ(message([&] { x(tensor({0.5})); }), "at: indices are float32: convert them to int32 or int64 with astype");
   EXPECT_THAT(message([&] { x.at(tensor({0, 1})).set(zeros({4})); }), HasSubstr("at: "));
   EXPECT_THAT(message([&] { x(tensor({0, 1}), tensor({0, 1, 2})); }), HasSubstr("at: "));

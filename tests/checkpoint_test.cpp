@@ -165,7 +165,7 @@ TEST(CheckpointPolicies, OfAFunctionThatDoesSomethingElseAgain) {
   const Tensor x = normal(Key(10), {3, 3});
   EXPECT_THAT(
       message_of<TransformError>([&] { grad([&](T a) { return sum(checkpoint(f, products_saveable)(a)); })(x); }),
-      HasSubstr("performed other operations when it ran again"));
+      HasSubstr("performed different operations when it ran again"));
 }
 
 // ---- repeat -------------------------------------------------------------------------------------
@@ -315,8 +315,8 @@ TEST(Repeat, AnswersEffectsAsAtFirst) {
 }
 
 TEST(Repeat, Errors) {
-  EXPECT_THAT(message_of<TransformError>([] { repeat(-1, sin); }), HasSubstr("cannot be applied -1 times"));
-  EXPECT_THAT(message_of<TransformError>([] { repeat(1, sin, {.snapshots = -2}); }), HasSubstr("-2 snapshots"));
+  EXPECT_THAT(message_of<TransformError>([] { repeat(-1, sin); }), HasSubstr("n is -1"));
+  EXPECT_THAT(message_of<TransformError>([] { repeat(1, sin, {.snapshots = -2}); }), HasSubstr("snapshots is -2"));
 }
 
 }  // namespace checkpoint_test

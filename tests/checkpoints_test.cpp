@@ -183,13 +183,13 @@ TEST(Checkpoints, NameAllThatDoesNotFit) {
   EXPECT_EQ(message_of<FileError>([&] { load_checkpoint(path, state); }),
             "load_checkpoint: " + path +
                 ": does not fit the tree:\n"
-                "  'params/0/bias' has shape [33], where [34] is expected\n"
-                "  'params/1/bias' is float32, where float64 is expected: load it without `like` and convert it with "
+                "  'params/0/bias' has shape [33], but [34] is expected\n"
+                "  'params/1/bias' is float32, but float64 is expected: load it without `like` and convert it with "
                 "astype\n"
                 "  has no array 'params/2/weight'\n"
                 "  has no array 'params/2/bias'\n"
-                "  has an array 'optimizer/1/1/bias', for which the tree has no place\n"
-                "  has an array 'optimizer/1/1/weight', for which the tree has no place");
+                "  has an array 'optimizer/1/1/bias', which the tree does not have\n"
+                "  has an array 'optimizer/1/1/weight', which the tree does not have");
 }
 
 TEST(Checkpoints, HaveAVersion) {
@@ -197,10 +197,11 @@ TEST(Checkpoints, HaveAVersion) {
   const std::string path = folder / "x", start = "load_checkpoint: " + path + ": ";
   const auto fault = [&] { return message_of<FileError>([&] { load_checkpoint(path, ones({1})); }); };
   save_safetensors(path, ones({1}));
-  EXPECT_EQ(fault(),
-            start + "is no checkpoint, as its metadata have no 'stave.checkpoint': load_safetensors may read it");
+  EXPECT_EQ(
+      fault(),
+      start + "is not a checkpoint, because its metadata have no 'stave.checkpoint': load_safetensors may read it");
   save_safetensors(path, ones({1}), {.metadata = {{"stave.checkpoint", "2"}}});
-  EXPECT_EQ(fault(), start + "is a checkpoint of version '2', and this library reads version 1");
+  EXPECT_EQ(fault(), start + "is a checkpoint of version '2', but this library reads version 1");
   fs::remove(path);
   EXPECT_EQ(fault(), start + "cannot be opened: No such file or directory");
 }
@@ -238,12 +239,12 @@ TEST(Checkpoints, SayWhatTheyCannotDo) {
   const Folder folder;
   const Checkpoints checkpoints(folder.path);
   EXPECT_EQ(message_of<FileError>([&] { checkpoints.save(-1, ones({1})); }),
-            "Checkpoints: " + folder.path + ": -1 is no step: they count from 0");
+            "Checkpoints: " + folder.path + ": -1 is not a step: steps count from 0");
   EXPECT_EQ(message_of<FileError>([&] { Checkpoints(folder.path, {.keep = -1}); }),
-            "Checkpoints: " + folder.path + ": -1 checkpoints cannot be kept: 0 keeps all");
+            "Checkpoints: " + folder.path + ": `keep` is -1: give a positive number, or 0 to keep all checkpoints");
   with_bytes(folder / "file", "");
   EXPECT_THAT(message_of<FileError>([&] { Checkpoints{folder / "file/run"}; }),
-              StartsWith("Checkpoints: " + folder / "file/run" + ": cannot be made a folder: "));
+              StartsWith("Checkpoints: " + folder / "file/run" + ": the folder cannot be created: "));
   EXPECT_THAT(message_of<FileError>([&] { checkpoints.load(5, ones({1})); }), HasSubstr("step-000000000005"));
 }
 

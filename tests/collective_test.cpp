@@ -136,8 +136,9 @@ TEST(Collective, WhatLanesSeeTogetherDoesNotPartThem) {
 TEST(Collective, LanesThatPartedCannotMeetAgain) {
   const auto f = [](const Tensor& y) { return y > 1.5 ? psum(y, "i") : y; };
   const std::string error = message_of<Error>([&] { vmap(f, {.axis_name = "i"})(numbers({1, 2, 3, 4})); });
-  EXPECT_THAT(error,
-              HasSubstr("psum: all 4 lanes of \"i\" take part, but they have parted, and lanes 1, 2, 3 came here"));
+  EXPECT_THAT(
+      error,
+      HasSubstr("psum: all 4 lanes of \"i\" must take part, but they have split, and only lanes 1, 2, 3 came here"));
   const auto alone = [](const Tensor& y) { return y > 3.5 ? pmax(y, "i") : y; };
   EXPECT_THAT(message_of<Error>([&] {
                 vmap(alone, {.axis_name = "i"})(numbers({1, 2, 3, 4}));
@@ -282,7 +283,7 @@ TEST(Collective, BeforeLanesPartAreGivenAgain) {
   EXPECT_THAT(message_of<TransformError>([&] {
                 vmap([&](const Tensor& y) { return psum(g(checkpoint(same)(y)), "i"); }, {.axis_name = "i"})(x);
               }),
-              HasSubstr("they have parted"));
+              HasSubstr("they have split"));
 }
 
 TEST(Collective, InsideOfARepeat) {
@@ -311,9 +312,9 @@ TEST(Collective, AnAxisThatNobodyHasIsAnError) {
        {message_of<Error>([&] { psum(x, "batch"); }),
         message_of<Error>([&] { vmap([](const Tensor& y) { return psum(y, "batch"); }, {.axis_name = "other"})(x); }),
         message_of<Error>([&] { vmap([](const Tensor& y) { return psum(y, "batch"); })(x); })})
-    EXPECT_THAT(error, HasSubstr("psum: nobody here has an axis named \"batch\": stand inside of vmap(f, {.axis_name = "
+    EXPECT_THAT(error, HasSubstr("psum: no axis named \"batch\" exists here: call it inside vmap(f, {.axis_name = "
                                  "\"batch\"})"));
-  EXPECT_THAT(message_of<Error>([&] { axis_size("batch"); }), HasSubstr("axis_size: nobody here"));
+  EXPECT_THAT(message_of<Error>([&] { axis_size("batch"); }), HasSubstr("axis_size: no axis named"));
   EXPECT_THAT(message_of<Error>([&] { psum(Tensor(), "batch"); }), HasSubstr("psum"));
 }
 

@@ -474,7 +474,8 @@ TEST(CompileEffects, ForeignCodeReadsItsArguments) {
   for (int again = 0; again < 2; ++again)
     for (const double scale : {1., 2., 0.5, 3.}) EXPECT_THAT(f(x * scale), Is(plain(x * scale)));
   EXPECT_EQ(runs, 4);
-  EXPECT_THAT(message_of<TransformError>([&] { trace(plain)(x)(x * 0.5); }), HasSubstr("looked at a value"));
+  EXPECT_THAT(message_of<TransformError>([&] { trace(plain)(x)(x * 0.5); }),
+              HasSubstr("the traced function read a value"));
 }
 
 TEST(CompileEffects, AWayMayPartWhileAReplayAsks) {

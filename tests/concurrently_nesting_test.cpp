@@ -352,7 +352,7 @@ TEST(ConcurrentlyNested, WhatStandsStillInAnOperationOfOneEndsWithThat) {
                [&] {
                  EXPECT_EQ(destroyed, 1);
                  EXPECT_THAT(message_of<TransformError>([&] { keeps->rest.resume(1); }),
-                             HasSubstr("stood still inside concurrently, which has ended"));
+                             HasSubstr("was suspended inside concurrently, which has ended"));
                  keeps->rest = {};
                });
 }

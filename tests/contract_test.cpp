@@ -215,7 +215,8 @@ TEST(Tensordot, SumsOverPairsOfAxes) {
       [&] { tensordot(a, b, {0}, {0}); },
       ThrowsMessage<ShapeError>("tensordot: axes [0] of shape [2,3,4] and axes [0] of shape [3,4,5] differ in length"));
   EXPECT_THAT([&] { tensordot(a, b, {0}, {}); },
-              ThrowsMessage<ShapeError>("tensordot: 1 axes of the left are to be paired with 0 of the right"));
+              ThrowsMessage<ShapeError>(
+                  "tensordot: 1 axes of the left operand cannot be paired with 0 axes of the right operand"));
   EXPECT_THAT([&] { tensordot(a, b[0], 3); },
               ThrowsMessage<ShapeError>("tensordot: shapes [2,3,4] and [4,5] do not both have 3 axes"));
 }

@@ -48,7 +48,7 @@ void expect_end_with(const char* name, Function function, Transform transform) {
   EXPECT_EQ(destroyed, 1) << name;  // it unwound when the transform ended
   EXPECT_FALSE(went_on) << name;
   EXPECT_THAT([&] { std::exchange(keeper->rest, {}).resume(); },
-              ThrowsMessage<TransformError>(HasSubstr(std::string("stood still inside ") + name)));
+              ThrowsMessage<TransformError>(HasSubstr(std::string("was suspended inside ") + name)));
 }
 
 TEST(Outlives, ATransformInWhoseHandleItStandsStill) {
@@ -99,7 +99,7 @@ TEST(Outlives, AUsersHandler) {
     Passes lent;
     with(lent, [&] { with(keeper, [&] { return checkpoint(body)(tensor(1.)); }); });
     EXPECT_THAT([&] { std::exchange(keeper->rest, {}).resume(); },
-                ThrowsMessage<TransformError>(HasSubstr("stood still inside passes, which has ended")));
+                ThrowsMessage<TransformError>(HasSubstr("was suspended inside passes, which has ended")));
   }
   const auto keeper = std::make_shared<Keeper>();
   const auto shared = std::make_shared<Passes>();
@@ -136,7 +136,7 @@ TEST(Outlives, AControllerThatPassesTheOperationOn) {
   }
   EXPECT_EQ(destroyed, 1);
   EXPECT_THAT([&] { keeper->rest.resume(); },
-              ThrowsMessage<TransformError>(HasSubstr("stood still inside Other, which has ended")));
+              ThrowsMessage<TransformError>(HasSubstr("was suspended inside Other, which has ended")));
   keeper->rest = {};
 }
 

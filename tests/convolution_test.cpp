@@ -325,14 +325,15 @@ TEST(Pool, RefusesWhatDoesNotFit) {
   EXPECT_REFUSAL(ShapeError, max_pool(ones({2, 3, 4}), {5}),
                  "max_pool: a window of 5 elements does not fit into spatial axis 0, which has 4 and padding 0 and 0");
   EXPECT_REFUSAL(ShapeError, max_pool(ones({2, 3}), {2, 2, 2}),
-                 "max_pool: x [2,3] has not the 3 spatial axes of the window");
+                 "max_pool: x [2,3] does not have the 3 spatial axes of the window");
   EXPECT_REFUSAL(ShapeError, max_pool(ones({2, 3}), 2),
-                 "max_pool: x [2,3] with 0 spatial axes, where 1, 2 or 3 are pooled");
+                 "max_pool: x [2,3] has 0 spatial axes: only 1, 2 or 3 can be pooled");
   EXPECT_REFUSAL(ShapeError, max_pool(ones({4}), {2}, {.padding = 2}),
-                 "max_pool: padding 2 and 2 of spatial axis 0, which has length 4, is so wide that a window of 2 sees "
-                 "nothing else");
+                 "max_pool: padding 2 and 2 of spatial axis 0, which has length 4, is so wide that a window of 2 can "
+                 "lie entirely in the padding");
   EXPECT_REFUSAL(ShapeError, max_pool(ones({1}), {2}, {.stride = 1, .padding = 1, .dilation = 3}), "does not fit");
-  EXPECT_REFUSAL(ShapeError, max_pool(ones({1}), {2}, {.stride = 1, .padding = 2, .dilation = 3}), "sees nothing else");
+  EXPECT_REFUSAL(ShapeError, max_pool(ones({1}), {2}, {.stride = 1, .padding = 2, .dilation = 3}),
+                 "can lie entirely in the padding");
   EXPECT_REFUSAL(ShapeError, avg_pool(ones({4}), {2}, {.padding = 2, .count_include_pad = false}),
                  "avg_pool: padding 2 and 2");
   EXPECT_REFUSAL(ShapeError, sum_pool(ones({4}), {0}), "sum_pool: window 0 must not be less than 1");

@@ -72,7 +72,8 @@ TEST(Csv, PassesOverBlankLinesAndComments) {
   EXPECT_EQ(fault_of("1\t2\n\t\n", {.delimiter = '\t'}), ":2: column 1: expected a number, found ''");
   EXPECT_EQ(fault_of("# x\n\n"), ": has no numbers in it");
   EXPECT_EQ(message_of<FileError>([] { read_csv("x.csv", {.delimiter = '#'}); }),
-            "read_csv: '#' cannot be delimiter and beginning of comments: name another comment, or '\\0'");
+            "read_csv: '#' cannot be both the delimiter and the beginning of comments: choose another `comment`, or "
+            "'\\0' for none");
 }
 
 TEST(Csv, ReadsStreams) {

@@ -271,7 +271,7 @@ TEST(Debug, TrapsTheFirstNan) {
     return y + z;
   };
   EXPECT_EQ(message_of<TransformError>([&] { with(Debug({.out = &out, .trap_nan = true, .print = false}), f); }),
-            "log: NaN in 2 of 3 elements of the result (log f32[3] -> f32[3]). No operand has one: it arises here\n"
+            "log: NaN in 2 of 3 elements of the result (log f32[3] -> f32[3]). No operand has a NaN: it arises here\n"
             "  inside debug");
   EXPECT_EQ(out.str(), "");
   EXPECT_THROW(with(Debug({.out = &out, .trap_nan = true}), f), TransformError);
@@ -283,7 +283,7 @@ TEST(Debug, TheTrapTellsANanThatWasGiven) {
   EXPECT_THAT(
       message_of<TransformError>([&] { with(Debug({.trap_nan = true, .print = false}), [&] { return y * x; }); }),
       HasSubstr("multiply: NaN in 1 of 2 elements of the result (multiply f32[2], f32[2] -> f32[2]). Operand 1 has NaN "
-                "already, and no operation seen here yields it: it came in from outside"));
+                "already, but no operation that was observed here produced it: it came from outside"));
 }
 
 TEST(Debug, TheTrapLetsOtherValuesPass) {

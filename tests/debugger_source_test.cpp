@@ -114,7 +114,7 @@ TEST(DebuggerSource, WithoutAddr2lineNothingIsShown) {
   const std::string text = transcript("bt\nlist\nup\nstep\n", program::loss, x3);
   setenv("PATH", path.c_str(), 1);
   EXPECT_THAT(text, testing::StartsWith("before sin f32[3] -> f32[3]\n(stave) bt\n"
-                                        "debugger: no function of the program is known here: it takes addr2line"));
+                                        "debugger: no function of the program is known here: this needs addr2line"));
   EXPECT_THAT(text, HasSubstr("(stave) step\nbefore multiply hidden:f32[3], f32[3] -> f32[3]\n"));
 }
 

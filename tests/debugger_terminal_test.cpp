@@ -130,7 +130,7 @@ TEST(DebuggerTerminal, LinesAreEdited) {
   terminal.until("before multiply");
   terminal.until(ready);
   terminal.press(control('D'));
-  terminal.until("no more commands: the program runs on");
+  terminal.until("no more commands: the program continues");
   terminal.until("echo 1");
   EXPECT_EQ(terminal.exit_status(), 0);
 }

@@ -46,7 +46,7 @@ TEST(Debugger, IsTheFunctionAndEndsWithItsCommands) {
   std::ostringstream out;
   const auto debugged = debugger(layered, {.in = &none, .out = &out, .source = false});
   EXPECT_THAT(debugged(x3), Equals(layered(x3)));
-  EXPECT_EQ(out.str(), "before sin f32[3] -> f32[3]  [layer1]\n(stave) \nno more commands: the program runs on\n");
+  EXPECT_EQ(out.str(), "before sin f32[3] -> f32[3]  [layer1]\n(stave) \nno more commands: the program continues\n");
   out.str("");
   EXPECT_THAT(grad(debugged)(x3), Equals(grad(layered)(x3)));
   EXPECT_THAT(vmap(debugged)(stack({x3, x3})), Equals(vmap(layered)(stack({x3, x3}))));
@@ -80,7 +80,7 @@ TEST(Debugger, Prints) {
             "      ▁▇█\n"
             "[0.47942555 0.84147096 0.9092974 ]\n"
             "(stave) \n"
-            "no more commands: the program runs on\n");
+            "no more commands: the program continues\n");
 }
 
 TEST(Debugger, ShowsWhatStandsAround) {
@@ -131,7 +131,7 @@ TEST(Debugger, Breakpoints) {
             "before multiply hidden:f32[3], f32[3] -> f32[3]  [layer1]\n"
             "(stave) delete\n"
             "(stave) breakpoints\n"
-            "there are none\n"
+            "there are no breakpoints\n"
             "(stave) c\n"
             "the function has returned\n");
 }
@@ -175,7 +175,7 @@ TEST(Debugger, StopsInTheCode) {
             "(stave) where\n"
             "handler  debugger, at work\n"
             "(stave) print\n"
-            "debugger: the program stands at a breakpoint() in its code, and no operation waits\n"
+            "debugger: the program is stopped at a breakpoint() in its code, not at an operation\n"
             "(stave) c\n"
             "the function has returned\n");
 }
@@ -235,15 +235,15 @@ TEST(Debugger, ValuesThatDoNotFit) {
   for (const auto& [command, message] : {
            std::pair("skip [1, 2]",
                      "sin: debugger answered with float32 [2] on cpu for output 0, which is float32 [3] on cpu"),
-           std::pair("skip [[1], [2, 3]]", "debugger: `[[1], [2, 3]]` is no value: give a number, a list"),
-           std::pair("skip [1, [2]]", "`[1, [2]]` is no value"),
-           std::pair("skip [1, 2", "`[1, 2` is no value"),
-           std::pair("skip 1x", "`1x` is no value"),
+           std::pair("skip [[1], [2, 3]]", "debugger: `[[1], [2, 3]]` is not a value: give a number, a list"),
+           std::pair("skip [1, [2]]", "`[1, [2]]` is not a value"),
+           std::pair("skip [1, 2", "`[1, 2` is not a value"),
+           std::pair("skip 1x", "`1x` is not a value"),
            std::pair("skip", "debugger: `skip` takes one value, for all outputs"),
-           std::pair("skip in1", "debugger: sin has 1 operands, in here, from 0"),
+           std::pair("skip in1", "debugger: sin has 1 operands, in here, counted from 0"),
            std::pair("skip absent.npy", "absent.npy"),
            std::pair("replace 1", "debugger: there are no outputs yet: `perform` it first, or `skip` it with a value"),
-           std::pair("print y", "debugger: `y` is no value here; values are in0, in1, ..., out0, ..."),
+           std::pair("print y", "debugger: `y` is not a value here; values are in0, in1, ..., out0, ..."),
        }) {
     const Skipped tried = skipped(command, x3);
     EXPECT_THAT(tried.said, HasSubstr(message));
@@ -263,9 +263,10 @@ TEST(Debugger, OneOfSeveralOutputs) {
       },
       {.in = &in, .out = &out, .source = false})(tensor({{1., 2.}, {3., 4.}}));
   EXPECT_THAT(y, Equals(2. * eye(2)));
-  EXPECT_THAT(out.str(),
-              HasSubstr("debugger: `replace` takes a value, or which output and a value, as out1 0.5; there are 2"));
-  EXPECT_THAT(out.str(), HasSubstr("debugger: it has its outputs already: `replace` one"));
+  EXPECT_THAT(
+      out.str(),
+      HasSubstr("debugger: `replace` takes a value, or an output and a value, such as out1 0.5; there are 2 outputs"));
+  EXPECT_THAT(out.str(), HasSubstr("debugger: the operation has its outputs already: `replace` one"));
 }
 
 // ---- conditions, and breakpoints that pass ------------------------------------------------------
@@ -338,10 +339,11 @@ TEST(Debugger, ConditionsThatCannotBeReadOrComputed) {
       "b sqrt if in0 - [1] > 0\nbreakpoints\nb sqrt if in0[7] > 0\nc\n",
       roots, x3);
   for (const char* said :
-       {"debugger: what comes after `if`?", "debugger: `max >` ends too early\n",
-        "debugger: `(max > 3` ends too early\n", "debugger: `max > 3 4` cannot be read, from `4` on\n",
-        "debugger: `in0[` ends too early\n", "debugger: `3 $ 4` cannot be read, from `$ 4` on\n", "from `[1] > 0` on\n",
-        "there are none\n", "a condition does not hold where it cannot be computed: in0[7] > 0: "})
+       {"debugger: `if` needs an argument", "debugger: `max >` ends too early\n",
+        "debugger: `(max > 3` ends too early\n", "debugger: `max > 3 4` cannot be parsed, from `4` on\n",
+        "debugger: `in0[` ends too early\n", "debugger: `3 $ 4` cannot be parsed, from `$ 4` on\n",
+        "from `[1] > 0` on\n", "there are no breakpoints\n",
+        "a condition is false where it cannot be evaluated: in0[7] > 0: "})
     EXPECT_THAT(text, HasSubstr(said));
   EXPECT_THAT(text, HasSubstr("the function has returned"));
 }
@@ -513,14 +515,15 @@ TEST(Debugger, PrintsExpressions) {
   for (const auto& [wrong, said] : {
            std::pair("in0[5]", "out of"),
            std::pair("in0[0, 0, 0]", "3 indices are too many"),
-           std::pair("in9", "debugger: atan2 has 2 operands, in here, from 0"),
+           std::pair("in9", "debugger: atan2 has 2 operands, in here, counted from 0"),
            std::pair("in0 +", "debugger: `in0 +` ends too early"),
-           std::pair("sin(in0)", "debugger: `sin` is no function here; there are max, min, mean,"),
+           std::pair("sin(in0)", "debugger: `sin` is not a function of the debugger; there are max, min, mean,"),
            std::pair("max", "debugger: `max` of what? Write max(in0)"),
-           std::pair("unknown", "debugger: `unknown` is no value here; values are in0, in1, ..., out0, ..."),
+           std::pair("unknown", "debugger: `unknown` is not a value here; values are in0, in1, ..., out0, ..."),
        })
     EXPECT_THAT(printed(wrong), HasSubstr(said)) << wrong;
-  EXPECT_THAT(printed(std::string(1000, '(') + "in0"), HasSubstr("debugger: an expression may be 200 deep"));
+  EXPECT_THAT(printed(std::string(1000, '(') + "in0"),
+              HasSubstr("debugger: an expression can be nested 200 levels deep"));
 }
 
 TEST(Debugger, ExpressionsTakeTheDtypeOfOperands) {
@@ -561,11 +564,11 @@ TEST(Debugger, WrongArgumentsAreSaid) {
       layered, x3);
   for (const char* said :
        {"debugger: a breakpoint must say where: an operation, scope, label, shape, predicate, NaN or pass.",
-        "debugger: what comes after `in`?", "debugger: `3` is no shape; write it as [2,3]",
-        "debugger: `[2.5]` is no shape",
-        "debugger: `cos` after the operation is none of in, label, shape, nan, forward, backward, if",
-        "no operation of the library is called `matmull`; the nearest is `matmul`. It is kept for one of the program's "
-        "own",
+        "debugger: `in` needs an argument", "debugger: `3` is not a shape; write it as [2,3]",
+        "debugger: `[2.5]` is not a shape",
+        "debugger: `cos` after the operation is not one of in, label, shape, nan, forward, backward, if",
+        "no operation of the library is called `matmull`; the nearest is `matmul`. The breakpoint waits for an "
+        "operation of the program with this name",
         "debugger: there is no breakpoint 7", "debugger: there is no breakpoint x",
         "there is no command `stpe`; did you mean `step`?", "(stave) # nothing\n(stave) \n"})
     EXPECT_THAT(text, HasSubstr(said));
@@ -577,10 +580,12 @@ TEST(Debugger, HelpShowsAllCommands) {
                            "breakpoints", "delete", "back",    "list",     "backtrace", "up",     "down",  "info",
                            "where",       "print",  "perform", "skip",     "replace",   "drop",   "help"})
     EXPECT_THAT(text, HasSubstr("\n" + std::string(name) + " ")) << name;
-  EXPECT_THAT(text,
-              HasSubstr("(stave) help next\n"
-                        "next         n                           to the next one that is not in a scope further in\n"
-                        "(stave) \n"));
+  EXPECT_THAT(
+      text,
+      HasSubstr(
+          "(stave) help next\n"
+          "next         n                           goes to the next operation that is not in a scope inside this one\n"
+          "(stave) \n"));
 }
 
 TEST(Debugger, DropThrowsThroughTheFunction) {

@@ -190,7 +190,7 @@ TEST(OwnOperation, HasNoDerivativeByInputsInWhichItIsNotLinear) {
   check_op(op_scaled, {{.inputs = {by, x}}});
   EXPECT_TRUE(array_equal(grad([&](const Tensor& y) { return sum(scaled(by, y)); })(x), by));
   const auto in_by = [&](const Tensor& y) { return sum(scaled(y, x)); };
-  const std::string why = "the operation scaled has no derivative by input 0, in which its record says";
+  const std::string why = "the operation scaled has no derivative with respect to input 0, in which it is not linear";
   EXPECT_THAT([&] { grad(in_by)(by); }, ThrowsMessage<TransformError>(HasSubstr(why)));
   EXPECT_THAT([&] { jvp(in_by, by, x); }, ThrowsMessage<TransformError>(HasSubstr(why)));
   EXPECT_THAT([&] { grad(compile(in_by))(by); }, ThrowsMessage<TransformError>(HasSubstr(why)));
@@ -237,7 +237,7 @@ TEST(DefineOp, RefusesARecordThatCannotBePerformed) {
   EXPECT_THAT(refusal(op), HasSubstr("power: its id is one of the library's"));
   op = op_power;
   op.elementwise = true;
-  EXPECT_THAT(refusal(op), HasSubstr("batch_elementwise is a rule for yours"));
+  EXPECT_THAT(refusal(op), HasSubstr("use batch_elementwise as batching rule"));
   EXPECT_THAT(message_of<DeviceError>([] {
                 Op no_cpu = op_power;
                 no_cpu.cpu = nullptr;

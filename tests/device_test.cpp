@@ -397,8 +397,8 @@ TEST_F(Devices, OperandsOnTwoDevicesAreRefused) {
 TEST(Device, IndexOutOfRange) {
   EXPECT_EQ(cuda().str(), "cuda:0");
   EXPECT_EQ(cuda(255).str(), "cuda:255");
-  EXPECT_EQ(refusal([] { cuda(-1); }), "cuda: -1 is no index of a device: they count from 0");
-  EXPECT_EQ(refusal([] { cuda(256); }), "cuda: 256 is no index of a device: they count from 0");
+  EXPECT_EQ(refusal([] { cuda(-1); }), "cuda: -1 is not an index of a device: indices count from 0");
+  EXPECT_EQ(refusal([] { cuda(256); }), "cuda: 256 is not an index of a device: indices count from 0");
 }
 
 // If the CUDA build or the device is missing, the error says which, and no tensor is made.

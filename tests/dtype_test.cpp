@@ -238,7 +238,7 @@ TEST(Halves, AreDifferentiatedInTheirDtype) {
 TEST(Halves, AreNotKeptInFilesThatHaveNoNameForThem) {
   const Folder folder;
   EXPECT_THAT([&] { save_npy(folder / "x.npy", ones({2}, bfloat16)); },
-              ThrowsMessage<DtypeError>(HasSubstr("bfloat16 has no place in .npy files")));
+              ThrowsMessage<DtypeError>(HasSubstr("bfloat16 cannot be stored in .npy files")));
   EXPECT_TRUE(folder.names().empty());
 }
 

@@ -101,11 +101,11 @@ TEST(Einsum, ErrorsOfSubscripts) {
   EXPECT_THAT([] { einsum("ij"); }, ThrowsMessage<ShapeError>("einsum: \"ij\" names 1 operands, but there are 0"));
   EXPECT_THAT(
       [] { einsum("i1", a); },
-      ThrowsMessage<ShapeError>("einsum: '1' in \"i1\" is no label: write letters, \"...\", \",\" and one \"->\""));
+      ThrowsMessage<ShapeError>("einsum: '1' in \"i1\" is not a label: write letters, \"...\", \",\" and one \"->\""));
   EXPECT_THAT([] { einsum("ij->i->", a); },
               ThrowsMessage<ShapeError>(
-                  "einsum: '-' in \"ij->i->\" is no label: write letters, \"...\", \",\" and one \"->\""));
-  EXPECT_THAT([] { einsum("i.j", a); }, ThrowsMessage<ShapeError>(testing::HasSubstr("'.' in \"i.j\" is no label")));
+                  "einsum: '-' in \"ij->i->\" is not a label: write letters, \"...\", \",\" and one \"->\""));
+  EXPECT_THAT([] { einsum("i.j", a); }, ThrowsMessage<ShapeError>(testing::HasSubstr("'.' in \"i.j\" is not a label")));
   EXPECT_THAT([] { einsum("...i...", a); },
               ThrowsMessage<ShapeError>("einsum: \"...i...\" has two ellipses in \"...i...\""));
   EXPECT_THAT([] { einsum("ij->iz", a); },

@@ -42,17 +42,17 @@ TEST(ElementwiseOp, WhatCannotBeRecordedSaysWhy) {
   const auto expect = [&](const auto& f, const char* words) {
     EXPECT_THAT(message_of<TransformError>([&] { elementwise_op("f", f)(x); }), HasSubstr(words));
   };
-  expect([](const Tensor& t) { return t / sum(t); }, "sum is no elementwise operation");
-  expect([](const Tensor& t) { return t.item<float>() > 0 ? t : -t; }, "use where(condition, a, b) in place of if");
+  expect([](const Tensor& t) { return t / sum(t); }, "sum is not an elementwise operation");
+  expect([](const Tensor& t) { return t.item<float>() > 0 ? t : -t; }, "use where(condition, a, b) instead of if");
   expect([](const Tensor& t) { return t * (t.to_vector<float>().empty() ? 1 : 2); }, "is read on the host");
   expect([&](const Tensor& t) { return t * x; },
-         "with a tensor of shape [2], where each element is by itself: make it an argument");
-  expect([](const Tensor&) { return Tensor(); }, "gives an empty Tensor");
+         "with a tensor of shape [2], but it sees one element at a time: make the tensor an argument");
+  expect([](const Tensor&) { return Tensor(); }, "returns an empty Tensor");
   Tensor kept;
   elementwise_op("f", [&](const Tensor& t) { return kept = t; })(x);
   EXPECT_THAT(message_of<TransformError>([&] { kept + 1; }), HasSubstr("used outside of it"));
   grad([&](const Tensor& outer) {
-    expect([&](const Tensor& t) { return t * outer; }, "captures a value that a transform follows");
+    expect([&](const Tensor& t) { return t * outer; }, "captures a value that a transform traces");
     return sum(outer);
   })(Tensor(1.f));
   const Tensor scale(3.f);

@@ -88,7 +88,7 @@ TEST(Operations, NameDtypesThatDoNotFit) {
               HasSubstr("to_vector: the tensor is float32 [3], not float64"));
   EXPECT_THAT(error<DtypeError>([] { take(x, x); }), HasSubstr("take: indices are float32"));
   EXPECT_THAT(error<DtypeError>([] { i + 3000000000L; }), StartsWith("add: the number 3000000000 does not fit int32"));
-  EXPECT_THAT(error<DtypeError>([] { pad(i, {{1, 1}}, 0.5); }), HasSubstr("pad: the value 0.5 is no int32"));
+  EXPECT_THAT(error<DtypeError>([] { pad(i, {{1, 1}}, 0.5); }), HasSubstr("pad: the value 0.5 does not fit int32"));
   EXPECT_THAT(error<DtypeError>([] { linspace(0, 1, 3, int64); }),
               HasSubstr("linspace: int64 is not a floating dtype"));
 }
@@ -218,7 +218,7 @@ TEST(Operations, NameOperandsThatAreEmpty) {
     EXPECT_EQ(error<TransformError>(use), std::string(name) + ": operand " + std::to_string(operand) +
                                               " is an empty Tensor (default-constructed or moved from)");
   const std::string hint =
-      ": what stands on its left is an empty Tensor (default-constructed or moved from): begin with "
+      ": the left operand is an empty Tensor (default-constructed or moved from): begin with "
       "zeros(shape) or zeros_like(x)";
   Tensor total;
   EXPECT_EQ(error<TransformError>([&] { total += x; }), "+=" + hint);
@@ -310,7 +310,7 @@ TEST(Grad, InputsMustBeFloats) {
       error<DtypeError>([] { grad(loss)(i); }),
       "grad: argument 0 is int32 [2], which has no derivative: make it a floating tensor (write 1. instead of 1, or "
       "astype(x, "
-      "float32)), or capture it in the function instead of differentiating by it");
+      "float32)), or capture it in the function instead of differentiating with respect to it");
   EXPECT_THAT(error<DtypeError>([] { grad<0, 1>([](T a, T b) { return sum(a * b); })(ones({2}), i); }),
               HasSubstr("grad: argument 1 is int32 [2]"));
   EXPECT_THAT(

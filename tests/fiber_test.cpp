@@ -207,36 +207,37 @@ TEST(Fiber, LocalsDieWhenTheComputationEndsNotBefore) {
 
 TEST(FiberErrors, Resume) {
   Task *self = nullptr, *outer = nullptr;
-  Task task([&] { EXPECT_THAT(error_of([&] { (*self)->resume(); }), HasSubstr("is running, and this is inside it")); });
+  Task task(
+      [&] { EXPECT_THAT(error_of([&] { (*self)->resume(); }), HasSubstr("is running, and this call is inside it")); });
   self = &task;
   task->resume();
-  EXPECT_THAT(error_of([&] { task->resume(); }), HasSubstr("the computation has ended; it runs once"));
+  EXPECT_THAT(error_of([&] { task->resume(); }), HasSubstr("the computation has ended, and a Fiber runs only once"));
 
   Task inner([&] {
-    EXPECT_THAT(error_of([&] { (*outer)->resume(); }), HasSubstr("is running, and this is inside it"));
+    EXPECT_THAT(error_of([&] { (*outer)->resume(); }), HasSubstr("is running, and this call is inside it"));
     (*outer)->suspend();
   });
   Task chain([&] { inner->resume(); });
   outer = &chain;
   chain->resume();
-  EXPECT_THAT(error_of([&] { inner->resume(); }), HasSubstr("waits for another one, which it resumed"));
+  EXPECT_THAT(error_of([&] { inner->resume(); }), HasSubstr("waits for a computation that it resumed"));
   EXPECT_FALSE(inner->suspended());
   chain->resume();
 }
 
 TEST(FiberErrors, Suspend) {
   Task other([] {});
-  EXPECT_THAT(error_of([&] { other->suspend(); }), HasSubstr("this is not inside the computation"));
+  EXPECT_THAT(error_of([&] { other->suspend(); }), HasSubstr("this call is not inside the computation"));
   Task* self = nullptr;
   Task task([&] {
-    EXPECT_THAT(error_of([&] { other->suspend(); }), HasSubstr("this is not inside the computation"));
+    EXPECT_THAT(error_of([&] { other->suspend(); }), HasSubstr("this call is not inside the computation"));
     (*self)->suspend();
   });
   self = &task;
   task->resume();
-  EXPECT_THAT(error_of([&] { task->suspend(); }), HasSubstr("this is not inside the computation"));
+  EXPECT_THAT(error_of([&] { task->suspend(); }), HasSubstr("this call is not inside the computation"));
   task->resume();
-  EXPECT_THAT(error_of([&] { task->suspend(); }), HasSubstr("this is not inside the computation"));
+  EXPECT_THAT(error_of([&] { task->suspend(); }), HasSubstr("this call is not inside the computation"));
 }
 
 TEST(FiberErrors, AnotherThread) {
@@ -247,8 +248,9 @@ TEST(FiberErrors, AnotherThread) {
   EXPECT_TRUE(task->on_its_thread());
   std::thread([&] {
     EXPECT_FALSE(task->on_its_thread());
-    EXPECT_THAT(error_of([&] { task->resume(); }), HasSubstr("was started on another thread, and stays there"));
-    EXPECT_THAT(error_of([&] { task->suspend(); }), HasSubstr("this is not inside the computation"));
+    EXPECT_THAT(error_of([&] { task->resume(); }),
+                HasSubstr("was started on another thread; resume it on that thread"));
+    EXPECT_THAT(error_of([&] { task->suspend(); }), HasSubstr("this call is not inside the computation"));
   }).join();
   task->resume();
   EXPECT_TRUE(task->finished());

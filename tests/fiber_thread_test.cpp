@@ -131,9 +131,10 @@ TEST(ThreadStack, WhatWaitsForItCannotBeSuspended) {
   Task task([&] {
     on_thread_stack([&] {
       const char* text =
-          "waits for a function that on_thread_stack runs, and this is inside it; return from the function";
+          "waits for a function that on_thread_stack runs, and this call is inside that function; return";
       EXPECT_THAT(error_of([&] { (*self)->suspend(); }), HasSubstr(text));
-      EXPECT_THAT(error_of([&] { (*self)->resume(); }), HasSubstr("or for a function on the thread's own stack"));
+      EXPECT_THAT(error_of([&] { (*self)->resume(); }),
+                  HasSubstr("or for a function that runs on the thread's own stack"));
       Task inner([&] { EXPECT_THAT(error_of([&] { (*self)->suspend(); }), HasSubstr(text)); });
       inner->resume();
     });
@@ -142,7 +143,7 @@ TEST(ThreadStack, WhatWaitsForItCannotBeSuspended) {
   self = &task;
   task->resume();
   EXPECT_TRUE(task->suspended());
-  EXPECT_THAT(error_of([&] { task->suspend(); }), HasSubstr("this is not inside the computation"));
+  EXPECT_THAT(error_of([&] { task->suspend(); }), HasSubstr("this call is not inside the computation"));
   task->resume();
 }
 

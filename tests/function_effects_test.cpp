@@ -146,8 +146,8 @@ TEST(Effects, OfABackwardRuleWhoseHandlerHasEndedAreErrors) {
     for (const auto& f : {under_lent, under_lent_controller})
       EXPECT_THAT([&] { another ? with(ten, [&] { return grad(f)(x); }) : grad(f)(x); },
                   ThrowsMessage<TransformError>(
-                      HasSubstr(f == under_lent ? "but answers, which stood around it and would answer, has ended"
-                                                : "but the controller, which stood around it and would answer")));
+                      HasSubstr(f == under_lent ? "but the handler that answered it, answers, has ended"
+                                                : "but the handler that answered it, the controller, has ended")));
 }
 
 // ---- derivatives of answers ---------------------------------------------------------------------
@@ -245,7 +245,8 @@ TEST(Answers, OfAnIntermediateValueItselfKeepTheirDerivatives) {
 TEST(Answers, MadeOfAnIntermediateValueAreErrorsWhereTheyMatter) {
   const auto f = checkpoint([](const Tensor& v) { return sum(v * perform(Same{sin(v)})); });
   Square square_of;
-  const auto error = ThrowsMessage<TransformError>(HasSubstr("a value that a checkpoint's function computed left it"));
+  const auto error =
+      ThrowsMessage<TransformError>(HasSubstr("a value that a checkpoint's function computed left the function"));
   EXPECT_THAT([&] { grad([&](const Tensor& v) { return with(square_of, [&] { return f(v); }); })(x); }, error);
   EXPECT_THAT([&] { with(square_of, [&] { return grad(f)(x); }); },
               ThrowsMessage<TransformError>(HasSubstr("its derivative would be lost")));

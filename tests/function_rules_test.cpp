@@ -115,7 +115,7 @@ TEST(Checkpoint, GivesTheSameTensorsEachTime) {
   runs = 0;
   const auto more = checkpoint([&](const Tensor& a) { return ++runs == 1 ? List{sin(a)} : List{sin(a), cos(a)}; });
   EXPECT_THAT([&] { grad([&](const Tensor& a) { return sum(more(a)[0]); })(x); },
-              ThrowsMessage<TransformError>(HasSubstr("checkpoint: the function returned 1 tensors at first, and 2")));
+              ThrowsMessage<TransformError>(HasSubstr("checkpoint: the function returned 1 tensors at first, but 2")));
   const auto nothing = checkpoint([](const Tensor&) { return List(); });
   EXPECT_TRUE(array_equal(grad([&](const Tensor& a) {
                             nothing(a);

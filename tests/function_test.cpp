@@ -310,7 +310,7 @@ TEST(Checkpoint, UnderControllers) {
     with(keeps, [&] { return f(number(2)); });
     FAIL();
   } catch (const TransformError& error) {
-    EXPECT_THAT(error.what(), HasSubstr("a controller kept the rest of a function that an operation runs"));
+    EXPECT_THAT(error.what(), HasSubstr("a controller kept the continuation of a function that an operation runs"));
   }
 }
 

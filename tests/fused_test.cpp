@@ -288,16 +288,17 @@ TEST(Fused, ABadRegionSaysWhatIsWrong) {
   EXPECT_THAT(message_of<TransformError>([&] { region.add(op_exp, {7}); }), HasSubstr("there is no value 7"));
   EXPECT_THAT(message_of<TransformError>([&] { region.add(op_exp, {0, 0}); }), HasSubstr("takes 1 operands, not 2"));
   EXPECT_THAT(message_of<TransformError>([&] { region.add(op_sum, {0}); }),
-              HasSubstr("sum is no elementwise operation"));
+              HasSubstr("sum is not an elementwise operation"));
   EXPECT_THAT(message_of<DtypeError>([&] { region.add(Scalar(300), uint8); }), HasSubstr("300"));
   EXPECT_THAT(message_of<TransformError>([&] { region.set_outputs({4}); }), HasSubstr("no value 4"));
   EXPECT_THAT(message_of<TransformError>([&] { region.set_outputs({-1}); }), HasSubstr("no value -1"));
-  EXPECT_THAT(message_of<TransformError>([&] { region.reduce(op_exp, 0, {-1}); }), HasSubstr("which is no reduction"));
+  EXPECT_THAT(message_of<TransformError>([&] { region.reduce(op_exp, 0, {-1}); }),
+              HasSubstr("which is not a reduction"));
   EXPECT_THAT(message_of<TransformError>([&] { region.reduce(op_sum, 9, {-1}); }), HasSubstr("no value 9"));
   EXPECT_THAT(message_of<DtypeError>([&] { region.reduce(op_sum, 1, {-1}); }),
               HasSubstr("does not take a value of bool"));
   EXPECT_THAT(message_of<DtypeError>([&] { region.reduce(op_any, 0, {-1}); }), HasSubstr("of float32"));
-  EXPECT_THAT(message_of<IndexError>([&] { region.reduce(op_sum, 0, {0}); }), HasSubstr("does not count from behind"));
+  EXPECT_THAT(message_of<IndexError>([&] { region.reduce(op_sum, 0, {0}); }), HasSubstr("axis 0 is not negative"));
   EXPECT_THAT(message_of<ShapeError>([&] { region.reduce(op_sum, 0, {-1, -1}); }), HasSubstr("given twice"));
   const IntrusivePtr<Region> product(new Region({float32, float32}));
   product->set_outputs({product->add(op_multiply, {0, 1})});

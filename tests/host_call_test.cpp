@@ -219,13 +219,13 @@ TEST(HostCall, ThatReturnsSomethingElseThanAnnouncedIsAnError) {
     return [=] { host_call([=](T) { return y; }, {announced})(x); };
   };
   EXPECT_EQ(message_of<ShapeError>(returning(ones({2}), number)),
-            "host_call: result 0 of the function has shape [2], but [] was announced");
+            "host_call: result 0 of the function has shape [2], but [] was declared");
   EXPECT_EQ(message_of<DtypeError>(returning(full({}, 1), number)),
-            "host_call: result 0 of the function is int32, but float32 was announced");
+            "host_call: result 0 of the function is int32, but float32 was declared");
   EXPECT_THAT(message_of<TransformError>(returning(Tensor(), number)),
               HasSubstr("result 0 of the function is an empty"));
   EXPECT_THAT(message_of<TransformError>([&] { host_call([](T v) { return std::pair(v, v); }, {number})(x); }),
-              HasSubstr("returned 2 tensors, but 1 were announced"));
+              HasSubstr("returned 2 tensors, but 1 were declared"));
 }
 
 TEST(HostCall, IsSeenByHandlersAndWhatItComputesIsNot) {

@@ -93,9 +93,10 @@ TEST(Gather, AddressesLeadingAxes) {
   EXPECT_EQ(gather(x, zeros({5, 6, 1}, int32)).shape(), Shape(5, 6, 3, 4));
   // The indices address no axis, so each entry is x itself.
   EXPECT_EQ(values(gather(x, zeros({2, 0}, int32))), values(stack({x, x})));
-  EXPECT_THAT([&] { gather(x, tensor(1)); },
-              ThrowsMessage<ShapeError>(
-                  "gather: indices of shape [] need a last axis that counts the axes of x which they address"));
+  EXPECT_THAT(
+      [&] { gather(x, tensor(1)); },
+      ThrowsMessage<ShapeError>(
+          "gather: indices of shape [] need a last axis whose length is the number of axes of x that they address"));
   EXPECT_THAT(
       [&] {
         gather(x, zeros({2, 4}, int32));

@@ -99,7 +99,7 @@ TEST(DamagedFiles, ThatAreNoText) {
   const std::string path = with_bytes(folder / "x.csv", "1,2\n3");
   fs::resize_file(path, std::uintmax_t{1} << 40);
   EXPECT_THAT(message_of<FileError>([&] { read_csv(path); }),
-              StartsWith("read_csv: " + path + ":2: is not text: it has zero bytes, and no end of the line in "));
+              StartsWith("read_csv: " + path + ":2: is not text: it contains zero bytes, and no end of line within "));
 }
 
 TEST(DamagedFiles, ThatMayNotBeRead) {
@@ -208,7 +208,7 @@ std::string with(std::string bytes, std::size_t at, std::uint64_t value, int wid
 }
 
 TEST(DamagedNpz, OtherFilesAndCutOffOnes) {
-  const std::string no_directory = ": is not a .npz file: a zip archive ends with its directory, and this has none";
+  const std::string no_directory = ": is not a .npz file: a zip archive ends with a directory, and this file has none";
   EXPECT_EQ(npz_fault(""), no_directory);
   EXPECT_EQ(npz_fault(npy(header("(0,)"))), no_directory);
   const std::string whole = archive(false);
@@ -248,7 +248,7 @@ TEST(DamagedNpz, DirectoriesThatLie) {
     EXPECT_EQ(npz_fault(with(with(good, end + 8, 1000, 2), end + 10, 1000, 2)),
               start + "its directory is too short for all its entries");
     EXPECT_EQ(npz_fault(with(with(good, end + 8, 1, 2), end + 10, 1, 2)),
-              start + "its directory has other entries than it counts");
+              start + "its directory does not have as many entries as it says");
     EXPECT_EQ(fault(directory + 20, 0xfffffff0, 4), start + "an entry does not lie within the file");
     EXPECT_EQ(fault(directory + 24, 0xfffffff0, 4), start + "an entry has an impossible size");
     EXPECT_EQ(fault(directory + 20, 0xffffffff, 4), start + "an entry does not lie within the file");

@@ -376,22 +376,22 @@ TEST(Npz, SaysWhatDoesNotFit) {
   EXPECT_EQ(message_of<FileError>([&] {
               load_npz(path, Named{{"a", ones({2})}});
             }),
-            start + "has an array 'b', for which the tree has no place");
+            start + "has an array 'b', which the tree does not have");
   EXPECT_EQ(message_of<FileError>([&] { load_npz<std::vector<Tensor>>(path); }),
             start +
                 "does not fit the tree:\n"
-                "  has an array 'a', for which the tree has no place\n"
-                "  has an array 'b', for which the tree has no place");
+                "  has an array 'a', which the tree does not have\n"
+                "  has an array 'b', which the tree does not have");
   EXPECT_EQ(message_of<ShapeError>([&] {
               load_npz(path, Named{{"a", ones({3})}, {"b", tensor({1, 2})}});
             }),
-            start + "'a' has shape [2], where [3] is expected");
+            start + "'a' has shape [2], but [3] is expected");
   EXPECT_EQ(message_of<DtypeError>([&] {
               load_npz(path, Named{{"a", ones({2})}, {"b", ones({2})}});
             }),
-            start + "'b' is int32, where float32 is expected: load it without `like` and convert it with astype");
+            start + "'b' is int32, but float32 is expected: load it without `like` and convert it with astype");
   EXPECT_EQ(message_of<FileError>([&] { load_npz<std::map<int, Tensor>>(path); }),
-            start + "'a' is no key of a map by these integers");
+            start + "'a' is not a key of a map with these integer keys");
   save_npz(path, std::vector<Tensor>{});
   EXPECT_EQ(message_of<FileError>([&] { load_npz<Tensor>(path); }), start + "has no array '0', but none at all");
 }
@@ -442,10 +442,11 @@ TEST(Files, MissingFoldersAndOtherObstacles) {
   const auto fault = [](const std::string& path) { return message_of<FileError>([&] { save_npy(path, ones({2})); }); };
   const std::string nowhere = folder / "no/such/x.npy";
   EXPECT_EQ(fault(nowhere), "save_npy: " + nowhere + ": cannot be written: No such file or directory");
-  EXPECT_EQ(fault(folder.path), "save_npy: " + folder.path + ": is a folder, and not replaced by a file");
-  EXPECT_EQ(fault("/dev/null"), "save_npy: /dev/null: is not a regular file, and not replaced by a file");
+  EXPECT_EQ(fault(folder.path), "save_npy: " + folder.path + ": is a folder, and is not overwritten by a file");
+  EXPECT_EQ(fault("/dev/null"), "save_npy: /dev/null: is not a regular file, and is not overwritten by a file");
   fs::create_symlink("nothing", folder / "link");
-  EXPECT_EQ(fault(folder / "link"), "save_npy: " + folder / "link" + ": is a link that leads nowhere");
+  EXPECT_EQ(fault(folder / "link"),
+            "save_npy: " + folder / "link" + ": is a symbolic link to a file that does not exist");
   EXPECT_THAT(folder.names(), ElementsAre("link"));
 }
 

@@ -28,7 +28,7 @@ TEST(NextKey, GivesTheRowsOfSplitInOrder) {
 
 TEST(NextKey, WithoutKeysIsAnError) {
   EXPECT_THAT(message_of<Error>([] { next_key(); }),
-              HasSubstr("next_key: nobody gives keys: call the function by seed"));
+              HasSubstr("next_key: no handler provides keys: call the function by seed"));
 }
 
 TEST(NextKey, OfAScopeDependsOnNoOther) {

@@ -405,7 +405,7 @@ TEST(Pad, Errors) {
       [&] {
         pad(x, {{1, 1}, {0, 0}}, 0.5);
       },
-      ThrowsMessage<DtypeError>("pad: the value 0.5 is no int32: convert x with astype"));
+      ThrowsMessage<DtypeError>("pad: the value 0.5 does not fit int32: convert x with astype"));
 }
 
 // ---- under vmap, against a loop over the lanes --------------------------------------------------

@@ -185,7 +185,7 @@ TEST(Loop, WhatReadsIsUnrolled) {
   };
   const auto p = trace(reads_captured)(x, x);
   EXPECT_EQ(count_loops(p), 0u);
-  EXPECT_THAT(([&] { p(x, -x); }), ThrowsMessage<TransformError>(HasSubstr("looked at a value")));
+  EXPECT_THAT(([&] { p(x, -x); }), ThrowsMessage<TransformError>(HasSubstr("the traced function read a value")));
   const auto compiled = compile(reads_captured);
   for (const Tensor& w : {x, -x, x}) EXPECT_THAT(compiled(x, w), Is(reads_captured(x, w)));
 }
@@ -244,9 +244,10 @@ TEST(Loop, AValueThatLeavesByACapturedVariableIsRefused) {
     const Tensor y = repeat(5, [&](const Tensor& v) { return last = sum(v), sin(v); })(a);
     return y * last;
   };
-  EXPECT_THAT(([&] { trace(f)(x); }), ThrowsMessage<TransformError>(HasSubstr("left it through a captured variable")));
+  EXPECT_THAT(([&] { trace(f)(x); }),
+              ThrowsMessage<TransformError>(HasSubstr("left the function through a captured variable")));
   EXPECT_THAT(([&] { compile(f)(x); }),
-              ThrowsMessage<TransformError>(HasSubstr("left it through a captured variable")));
+              ThrowsMessage<TransformError>(HasSubstr("left the function through a captured variable")));
 }
 
 TEST(Loop, ExceptionsAreThoseOfTheSteps) {

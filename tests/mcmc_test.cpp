@@ -407,7 +407,7 @@ TEST(Mcmc, Errors) {
         NutsOptions{.threads = 0}})
     EXPECT_THAT(run(standard_normal, zeros({}), options), HasSubstr("nuts: "));
   EXPECT_THAT(message_of<Error>([] { hmc(standard_normal, zeros({}), Key(0), {.length = 0}); }),
-              HasSubstr("hmc: trajectories are of length 0, and of 1000 steps at most; both must be positive"));
+              HasSubstr("hmc: trajectories have length 0, and at most 1000 steps; both must be positive"));
   const NamedTensors misspelt{{"mu", zeros({})}, {"tua", zeros({})}, {"eta", zeros({8})}};
   EXPECT_THAT(message_of<Error>([&] { nuts(density_of_schools(float32), misspelt, Key(0)); }), HasSubstr("\"tau\""));
 }

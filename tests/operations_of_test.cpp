@@ -135,9 +135,9 @@ TEST(OperationsOf, AnswersOfAnyLayoutAndDtype) {
 TEST(OperationsOf, WrongAnswersAreErrorsAndChangeNothing) {
   auto operations = operations_of(f, x3);
   auto op = operations.begin();
-  EXPECT_THAT(message_of<TransformError>([&] { op->answer(zeros({2}, float64)); }),
-              HasSubstr("operations_of: sin yields 1 output(s), the first float64 [3]; the answer has 1, the first "
-                        "float64 [2]"));
+  EXPECT_THAT(
+      message_of<TransformError>([&] { op->answer(zeros({2}, float64)); }),
+      HasSubstr("operations_of: sin has 1 output(s), the first float64 [3]; the answer has 1, the first float64 [2]"));
   EXPECT_THAT(message_of<TransformError>([&] { op->answer(zeros({3}, float32)); }),
               HasSubstr("the answer has 1, the first float32 [3]"));
   EXPECT_THAT(message_of<TransformError>([&] { op->answer(Outputs{}); }),
@@ -157,7 +157,7 @@ TEST(OperationsOf, AfterTheEndNothingWaits) {
   auto operations = operations_of(f, x3);
   auto op = operations.begin();
   while (op != operations.end()) ++op;
-  const auto ended = HasSubstr("operations_of: the function has ended, and no operation waits");
+  const auto ended = HasSubstr("operations_of: the function has ended, and there is no current operation");
   EXPECT_THAT(message_of<TransformError>([&] { op->call(); }), ended);
   EXPECT_THAT(message_of<TransformError>([&] { op->answer(x3); }), ended);
   EXPECT_THAT(message_of<TransformError>([&] { ++op; }), ended);
@@ -439,9 +439,9 @@ TEST(OperationsOf, ACustomRuleIsOneOperation) {
 TEST(OperationsOf, ACheckpointCannotBeAnswered) {
   auto operations = operations_of(checkpoint(f), x3);
   auto op = operations.begin();
-  EXPECT_THAT(message_of<TransformError>([&] { op->answer(Tensor(1.)); }),
-              HasSubstr("operations_of: call carries a function, and what it yields is known when that has run: "
-                        "perform it"));
+  EXPECT_THAT(
+      message_of<TransformError>([&] { op->answer(Tensor(1.)); }),
+      HasSubstr("operations_of: call calls a function, and its outputs are known only after that has run: perform it"));
 }
 
 }  // namespace

@@ -114,7 +114,7 @@ TEST(Schedules, RefuseWhatIsNoNumber) {
   EXPECT_THAT([] { linear_schedule(1, 0, 0); }, ThrowsMessage<Error>(HasSubstr("linear_schedule: 0 steps")));
   EXPECT_THAT([] { cosine_schedule(1, -1); }, ThrowsMessage<Error>(HasSubstr("cosine_schedule: -1 steps")));
   EXPECT_THAT([] { warmup_cosine_schedule(0, 1, 10, 10); },
-              ThrowsMessage<Error>(HasSubstr("10 steps of which 10 are for warming up")));
+              ThrowsMessage<Error>(HasSubstr("10 steps, 10 of which are for warming up")));
   EXPECT_THAT([] { exponential_schedule(1, 10, 0); }, ThrowsMessage<Error>(HasSubstr("rate 0 is not positive")));
   EXPECT_THAT(
       [] {

@@ -154,30 +154,30 @@ TEST(Param, OfOneNameIsOne) {
   EXPECT_THAT(apply(twice, params)(inputs()), IsNear(matmul(tanh(matmul(inputs(), w)), w)));
   const auto misshapen = [](T x) { return dense("layer", tanh(dense("layer", x, 4)), 2); };
   EXPECT_THAT(message_of<ShapeError>([&] { init_params(misshapen)(Key(0), inputs()); }),
-              HasSubstr("param \"layer/w\": it was made before with shape [3,4], and [4,2] is asked for"));
+              HasSubstr("param \"layer/w\": it was made before with shape [3,4], but [4,2] is requested"));
 }
 
 TEST(Param, SaysWhatIsWrong) {
   NamedTensors params = some_params();
-  EXPECT_THAT(message_of<Error>([] { network(inputs()); }), HasSubstr("param: nobody gives \"w\""));
+  EXPECT_THAT(message_of<Error>([] { network(inputs()); }), HasSubstr("param: no handler provides \"w\""));
   EXPECT_THAT(message_of<ShapeError>([&] {
                 apply(network, params)(zeros({5, 2}));
               }),
-              HasSubstr("param \"hidden/w\": apply was given shape [3,4], and [2,4] is asked for"));
+              HasSubstr("param \"hidden/w\": apply was given shape [3,4], but [2,4] is requested"));
   params["more"] = tensor(1.);
   EXPECT_THAT(message_of<Error>([&] { apply(network, params)(inputs()); }),
-              HasSubstr("apply: the function asks for no param \"more\""));
+              HasSubstr("apply: the function does not request the param \"more\""));
   params.erase("more");
   params.erase("hidden/w");
   EXPECT_THAT(message_of<Error>([&] { apply(network, params)(inputs()); }),
-              HasSubstr("param \"hidden/w\": it is none of those that apply was given: hidden/b, out/b, out/w"));
+              HasSubstr("param \"hidden/w\": it is not among the parameters given to apply: hidden/b, out/b, out/w"));
   const auto wrong = [](T x) {
     return x * param("w", {2}, [](const Key& key, const Shape&) { return normal(key, {3}); });
   };
   EXPECT_THAT(message_of<ShapeError>([&] { init_params(wrong)(Key(0), tensor(1.)); }),
-              HasSubstr("param \"w\": its initializer gives shape [3], and [2] is asked for"));
+              HasSubstr("param \"w\": its initializer gives shape [3], but [2] is requested"));
   EXPECT_THAT(message_of<ShapeError>([] { glorot_uniform(Key(0), {3}); }),
-              HasSubstr("glorot_uniform: a kernel has two axes at least, [..., inputs, outputs], not [3]"));
+              HasSubstr("glorot_uniform: a kernel needs at least two axes, [..., inputs, outputs], but has shape [3]"));
 }
 
 // The variances for a 3 x 3 window with 16 inputs and 32 outputs,

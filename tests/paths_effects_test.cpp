@@ -227,7 +227,7 @@ TEST(PathsAcrossLanes, AnswersThatAreNotAlikeAreErrors) {
     std::pair<Tensor, Tensor> handle(Evaluate&) override { return {tensor(1.), tensor(1.)}; }
   };
   EXPECT_THAT([] { with(Drops(), [] { return vmap(served)(xs); }); },
-              ThrowsMessage<ShapeError>(HasSubstr("is to carry 8 lanes as axis 0, not []")));
+              ThrowsMessage<ShapeError>(HasSubstr("must have the 8 lanes as axis 0, but has shape []")));
   EXPECT_THAT([] { with(Instrument(), [] { return vmap(measured)(zeros({0})); }); },
               ThrowsMessage<TransformError>(HasSubstr("there are no lanes")));
 }
@@ -333,7 +333,7 @@ TEST(PathsSown, Errors) {
       [] {
         plant(vmap(sowing_alike), {{"h", xs}})(xs);
       },
-      ThrowsMessage<TransformError>(HasSubstr("\"h\" has its place where lanes of vmap have parted")));
+      ThrowsMessage<TransformError>(HasSubstr("\"h\" is sown where lanes of vmap have split")));
 }
 
 }  // namespace

@@ -192,7 +192,7 @@ TEST(PathsThrown, CollectivesNeedAllLanes) {
   EXPECT_THAT(vmap(before, {.axis_name = "i"})(xs), IsNear(loop(caught, xs) + 4.5));
   const auto after = [](T x) { return psum(caught(x), "i"); };
   EXPECT_THAT([&] { vmap(after, {.axis_name = "i"})(xs); },
-              ThrowsMessage<TransformError>(HasSubstr("all 3 lanes of \"i\" take part, but they have parted")));
+              ThrowsMessage<TransformError>(HasSubstr("all 3 lanes of \"i\" must take part, but they have split")));
   EXPECT_THAT(vmap(after, {.axis_name = "i"})(xs * 0.5), IsNear(zeros({3}, float64) + sum(loop(caught, xs * 0.5))));
 }
 
@@ -467,8 +467,8 @@ TEST(PathsThrown, EffectsThatThrowForSomeOfTheLanes) {
 template <class F>
 void expect_refused(F f, T xs = tensor({0.5, -3., 1., -4., 2.}, float64)) {
   EXPECT_THAT([&] { vmap(f)(xs); },
-              ThrowsMessage<TransformError>(AllOf(HasSubstr("the function ran again for lanes that go another way"),
-                                                  HasSubstr("must do the same each time"))));
+              ThrowsMessage<TransformError>(AllOf(HasSubstr("the function ran again for lanes that take another path"),
+                                                  HasSubstr("must do the same in each run"))));
 }
 template <class F>
 void expect_refused_everywhere(F f) {

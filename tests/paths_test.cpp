@@ -543,7 +543,7 @@ TEST(PathsRun, ShapesMadeOfValues) {
       [] {
         vmap([](T n) { return std::vector<Tensor>(static_cast<std::size_t>(n.item<int>()), n); })(tensor({1, 2}));
       },
-      ThrowsMessage<TransformError>(HasSubstr("results differ in what is no tensor, or in their structure")));
+      ThrowsMessage<TransformError>(HasSubstr("results differ in a part that is not a tensor, or in their structure")));
 }
 
 TEST(PathsRun, OnArgumentsThatAreMoved) {
@@ -570,7 +570,7 @@ TEST(PathsRun, OneResultForAllLanes) {
   };
   const auto counted = [](T x) { return Counted{x, bool(x > 0) ? 1 : 2}; };
   EXPECT_THAT([&] { vmap(counted)(xs); },
-              ThrowsMessage<TransformError>(HasSubstr("return tensors for what lanes have of their own")));
+              ThrowsMessage<TransformError>(HasSubstr("return tensors for values that differ between lanes")));
   EXPECT_EQ(vmap(counted)(abs(xs)).steps, 1);
 }
 
@@ -665,7 +665,7 @@ TEST(PathsErrors, AValueOfAnotherPath) {
     kept = y * 3.;
     return y;
   };
-  EXPECT_THAT([&] { vmap(f)(xs); }, ThrowsMessage<TransformError>(HasSubstr("which went another way")));
+  EXPECT_THAT([&] { vmap(f)(xs); }, ThrowsMessage<TransformError>(HasSubstr("which took another path")));
 }
 
 TEST(PathsErrors, PoliciesSaveOneWay) {

@@ -412,7 +412,7 @@ TEST(CompileNameDeathTest, IsInExplanationsAsIsTheHandlerThatStandsAround) {
         std::exit(count.n == 6 ? 0 : 1);
       },
       testing::ExitedWithCode(0),
-      "stave: compile\\(ik\\): the function itself is called: .*CountOps stands around it, and is to see each "
+      "stave: compile\\(ik\\): the function itself is called: .*CountOps is installed around it and must see each "
       "operation.* put the handler inside");
   EXPECT_EXIT(
       {

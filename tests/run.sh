@@ -1,11 +1,13 @@
 #!/usr/bin/env bash
 # Builds Stave with its tests and runs them: bash tests/run.sh [--all] [ctest arguments]
-# Without --all: the table of operations and the tests of the core and of all transforms, which find nearly everything. With it: all
-# that CI runs, too, such as examples, fuzzers, other instruction sets, installed packages, processes, and, where nvcc is, the CUDA
-# backend as far as it can be tested without a GPU. One example needs a model, which is fetched into build/models
+# Without --all it runs the table of operations and the tests of the core and of all transforms,
+# which find nearly all errors. With --all it runs all tests of CI: also examples, fuzzers, other
+# instruction sets, installed packages, processes and, if nvcc is installed, the CUDA backend as far
+# as it can be tested without a GPU. One example needs a model, which is downloaded to build/models
 # (examples/data/fetch_minilm.sh).
-# STAVE_PRESET chooses another preset than release, such as asan; sanitizers leave out the examples: of what these are made, the
-# tests are. Works on a bare Debian 12 or Ubuntu 24.04, from any folder.
+# STAVE_PRESET chooses another preset than release, such as asan. Sanitizer builds skip the
+# examples, because the tests cover the same code. The script works on a bare Debian 12 or Ubuntu
+# 24.04, from any folder.
 set -euo pipefail
 CDPATH='' cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.."
 source cmake/packages.sh

@@ -1,8 +1,10 @@
 #!/usr/bin/env bash
-# On an x86-64 Debian: builds Stave for 64-bit ARM, and runs under emulation what depends on the processor: bash tests/run_aarch64.sh
+# On an x86-64 Debian, builds Stave for 64-bit ARM, and runs the tests that depend on the processor
+# under emulation: bash tests/run_aarch64.sh
 #
-# That is the kernels of both instruction sets (neon, portable), the effects with their fibers, and a slice of the operation table.
-# The packages for ARM are unpacked into build/aarch64-packages, beside the system, never over it. (On ARM: tests/run.sh.)
+# These are the kernels of both instruction sets (neon, portable), the effects with their fibers,
+# and a part of the operation table. The packages for ARM are unpacked into build/aarch64-packages,
+# never into the system. (On ARM, use tests/run.sh.)
 set -euo pipefail
 CDPATH='' cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.."
 source cmake/packages.sh
@@ -10,7 +12,7 @@ source cmake/packages.sh
 require_packages g++-aarch64-linux-gnu qemu-user
 build=build/aarch64 root=$PWD/build/aarch64-packages
 
-# What Stave needs, with all that it needs itself, for the other processor: by a package database of its own.
+# Stave's dependencies for the other processor, with a package database of its own.
 unpack_packages() {
   local state=$root.state link
   rm -rf -- "$root" "$state"
@@ -23,11 +25,11 @@ unpack_packages() {
     libgtest-dev libgmock-dev
   local package
   for package in "$state"/archives/*.deb; do dpkg-deb --extract "$package" "$root"; done
-  # Links to absolute paths would lead out of the folder.
+  # Links to absolute paths would point outside the folder.
   while IFS= read -r -d '' link; do
     ln -sfn -- "$root$(readlink -- "$link")" "$link"
   done < <(find "$root" -type l -lname '/*' -print0)
-  # What Debian's alternatives would link.
+  # The links that Debian's alternatives would make.
   for link in "$root"/usr/{lib,include}/aarch64-linux-gnu/openblas-pthread/*; do ln -sfr -t "$(dirname -- "$link")/.." -- "$link"; done
   rm -rf -- "$state"
   touch -- "$root/complete"
@@ -50,8 +52,9 @@ run() {  # "PROGRAM arguments"
   quietly "  ${1%% --gtest_filter=*}" qemu-aarch64 -L "$root" "$build/tests/${words[0]}" "${words[@]:1}"
 }
 export -f run
-# Left out is what has long references, softmax's suite too (ARM's long double is emulated even where ARM is not: minutes), and the
-# limit of a process's memory, which the emulator does not keep.
+# Tests with long references are left out, also softmax's suite (long double is emulated on ARM
+# itself, so they take minutes), as is the limit of a process's memory, which the emulator does not
+# enforce.
 left_out='*/cuda:*/separate:*Large*:*.Matmul/*:FiberStack.NoMemory*'
 echo "Running under emulation:" >&2
 {

@@ -1,18 +1,21 @@
 #!/usr/bin/env bash
-# All that takes a GPU: bash tests/run_gpu.sh [--packages FOLDER] [PART...]
+# Runs everything that needs a GPU: bash tests/run_gpu.sh [--packages FOLDER] [PART...]
 #
-#   build                                       Stave with CUDA for this machine's GPU alone, and what the other parts run
-#   tests                                       the tests labelled `gpu`
-#   large                                       what takes gigabytes: tests/cuda/large_runs.cpp
-#   memcheck racecheck initcheck synccheck      the tests again, each under one tool of compute-sanitizer
-#   bench bench_tf32                            tests/bench/run.sh '^gpu_'
+#   build                                    Stave with CUDA for this machine's GPU, and all programs
+#                                            of the other parts
+#   tests                                    the tests labelled `gpu`
+#   large                                    tests/cuda/large_runs.cpp, which needs gigabytes
+#   memcheck racecheck initcheck synccheck   the tests again, under a tool of compute-sanitizer each
+#   bench bench_tf32                         tests/bench/run.sh '^gpu_'
 #
-# Without a PART all of them, in this order. Every part runs, whatever became of those before, but for the build; the exit status
-# is nonzero if one failed. A part that takes longer than STAVE_GPU_SECONDS (450) is ended, and has failed: so each fits a call
-# of eight minutes on a machine that is lent by the call. Logs stay in build/gpu-logs ($OUT, if that is set).
+# Without a PART it runs all parts in this order. A failed part does not stop the parts after it,
+# except for `build`; the exit status is nonzero if one failed. A part that takes longer than
+# STAVE_GPU_SECONDS (450) is ended and has failed, so that each part fits into a call of eight
+# minutes on a machine that is lent by the call. Logs stay in build/gpu-logs ($OUT, if that is set).
 #
-# FOLDER holds .deb files, for a machine that reaches no package registry. They are unpacked into build/gpu-packages, beside the
-# system, never over it, where later calls find them by themselves. On Debian 12 this gathers them:
+# FOLDER holds .deb files, for a machine without access to a package registry. They are unpacked
+# into build/gpu-packages, never into the system, and later calls find them there. On Debian 12 this
+# gathers them:
 #   mkdir packages && cd packages && apt-get download libboost1.74-dev libboost-context1.74-dev libboost-context1.74.0 \
 #     libtbb-dev libtbb12 libtbbbind-2-5 libtbbmalloc2 libhwloc15 libopenblas-pthread-dev libopenblas0-pthread liblapacke-dev \
 #     liblapacke libtmglib3 libgfortran5 libquadmath0 libgtest-dev libgmock-dev libbenchmark-dev libbenchmark1debian libfmt-dev \
@@ -41,8 +44,8 @@ unpack() {  # FOLDER
   rm -rf -- "$unpacked"
   mkdir -p -- "$unpacked"
   for package in "$1"/*.deb; do dpkg -x "$package" "$unpacked"; done
-  # libz.so and others lead to the system's /lib. There nothing is, and the linker would take libz.a instead, which no shared
-  # library can hold.
+  # libz.so and others point to the system's /lib, where these libraries are missing. The linker
+  # would then take libz.a, which cannot be linked into a shared library.
   while IFS= read -r -d '' link; do
     target=$(readlink -- "$link")
     for folder in "$unpacked" "$unpacked/usr"; do
@@ -50,7 +53,7 @@ unpack() {  # FOLDER
     done
   done < <(find "$unpacked" -type l -lname '/*' -print0)
 }
-# The compiler, the linker, the loader, CMake and pkg-config each have their own way to be told.
+# The compiler, the linker, the loader, CMake and pkg-config each need the folder in their own way.
 use_unpacked() {
   local name=$1 usr=$unpacked/usr
   local headers=$usr/include/$name libraries=$usr/lib/$name
@@ -72,10 +75,11 @@ source cmake/packages.sh
 conformance() { basename -s .cpp -a tests/conformance_*_test.cpp; }
 
 run_build() {
-  # Only what has to do with a GPU: the hundred other tests would take longer than all that follows.
+  # Builds only the GPU tests, because the hundred other tests would take longer than all parts
+  # after this one.
   local targets=(stave cuda_gpu_runs cuda_large_runs operation_table)
   mapfile -t -O "${#targets[@]}" targets < <(conformance)
-  # -U: for the GPUs that are here, whatever an earlier build was for.
+  # -U resets the architectures of an earlier build to those of this machine's GPUs.
   cmake --preset release -U STAVE_CUDA_ARCHITECTURES -DSTAVE_CUDA=ON -DSTAVE_BUILD_TESTS=ON -DSTAVE_TESTS=all || return
   [[ ! -d build/release/tests/ranks ]] || targets+=(ranks_test)  # where MPI is
   cmake --build build/release --parallel "$(nproc)" --target "${targets[@]}"
@@ -83,14 +87,17 @@ run_build() {
 run_tests() { ctest --preset release --label-regex gpu --exclude-regex '^cuda[.]Large[.]' --parallel 8; }
 run_large() { ctest --preset release --tests-regex '^cuda[.]Large[.]' --timeout "$seconds"; }
 
-# What one tool says of each program: they run some tens of times slower, so side by side, and none waits for another to be heard.
+# Runs all programs under one tool. They run some tens of times slower, so they run side by side,
+# and each prints its result when it ends.
 run_under() {  # TOOL
   local tool=$1 none='' programs=() name op
   local table='build/release/tests/operation_table --device cuda --op'
   case $tool in
-    # A request for more memory than there is, an event that has not happened yet: such answers are no errors.
+    # A request for too much memory, or an event that has not happened yet, is a normal answer of
+    # the API and not an error.
     memcheck) tool+=' --report-api-errors no' ;;
-    # What takes an index out of range leaves its place unwritten, and the test that asks for it copies it to the host.
+    # An operation with an index out of range leaves its element unwritten, and the test for it
+    # copies that element to the host.
     initcheck) none='-*OutOfRange*' ;;
   esac
   programs+=("build/release/tests/cuda/cuda_gpu_runs --gtest_filter=*$none")

@@ -157,14 +157,16 @@ TEST(Safetensors, SeparatesTheNamesOfOthersByWhatTheyDo) {
   EXPECT_THAT(load_safetensors<Named>(folder / "x").at("head.bias"), Equals(model.head.bias));
   EXPECT_THAT(load_safetensors(folder / "x", model, {.separator = '.'}).embed.weight, Equals(model.embed.weight));
 
-  const std::string end = "' between the parts of names would be mistaken";
+  const std::string end = "' between the parts of names when that is replaced";
   EXPECT_EQ(message_of<FileError>([&] {
               save_safetensors(folder / "y", Named{{"a.b", ones({1})}}, {.separator = '.'});
             }),
-            "save_safetensors: " + folder / "y" + ": the name 'a.b' has a '.', with which '/" + end);
+            "save_safetensors: " + folder / "y" +
+                ": the name 'a.b' contains a '.', which would be confused with the '/" + end);
   save_safetensors(folder / "y", Named{{"a/b", ones({1})}});
   EXPECT_EQ(message_of<FileError>([&] { load_safetensors<Named>(folder / "y", {.separator = '.'}); }),
-            "load_safetensors: " + folder / "y" + ": the name 'a/b' has a '/', with which '." + end);
+            "load_safetensors: " + folder / "y" +
+                ": the name 'a/b' contains a '/', which would be confused with the '." + end);
 }
 
 TEST(Safetensors, NamesAllThatDoesNotFit) {
@@ -178,18 +180,18 @@ TEST(Safetensors, NamesAllThatDoesNotFit) {
   EXPECT_EQ(fault(file, {{"a", ones({3})}, {"b", ones({2, 1})}, {"d", ones({2})}}),
             start +
                 "does not fit the tree:\n"
-                "  'a' has shape [2], where [3] is expected\n"
-                "  'b' has shape [2], where [2,1] is expected\n"
-                "  'b' is int32, where float32 is expected: load it without `like` and convert it with astype\n"
+                "  'a' has shape [2], but [3] is expected\n"
+                "  'b' has shape [2], but [2,1] is expected\n"
+                "  'b' is int32, but float32 is expected: load it without `like` and convert it with astype\n"
                 "  has no array 'd'\n"
-                "  has an array 'c', for which the tree has no place");
+                "  has an array 'c', which the tree does not have");
   EXPECT_EQ(fault(static_cast<ShapeError*>(nullptr), {{"a", ones({3})}, {"b", tensor({1, 2})}, {"c", ones({2})}}),
-            start + "'a' has shape [2], where [3] is expected");
+            start + "'a' has shape [2], but [3] is expected");
   EXPECT_EQ(fault(file, {{"a", ones({2})}, {"b", tensor({1, 2})}, {"c", ones({2})}, {"d", ones({2})}}),
             start + "has no array 'd', but 'a', 'b', 'c'");
   Named many;
   for (int i = 0; i < 100; ++i) many["x" + std::to_string(i)] = ones({1});
-  EXPECT_THAT(fault(file, many), EndsWith("\n  and so on: 103 faults in all"));
+  EXPECT_THAT(fault(file, many), EndsWith("\n  and more: 103 differences in all"));
 }
 
 // ---- several files ------------------------------------------------------------------------------
@@ -371,7 +373,7 @@ TEST(Safetensors, ATensorOfADtypeThatStaveLacksIsNoHindranceForOthers) {
   EXPECT_EQ(message_of<DtypeError>([&] { load_safetensors(path, like); }), start + lacks("b/c"));
   const Whole unlike{ones({3}), {ones({1, 1}), ones({2})}};
   EXPECT_EQ(message_of<FileError>([&] { load_safetensors(path, unlike); }),
-            start + "does not fit the tree:\n  'a' has shape [2], where [3] is expected\n  " + lacks("b/c"));
+            start + "does not fit the tree:\n  'a' has shape [2], but [3] is expected\n  " + lacks("b/c"));
   const auto other = load_safetensors<Other>(path);
   EXPECT_EQ(other.b.size(), 1u);
   EXPECT_FALSE(other.none);

@@ -159,7 +159,7 @@ TEST(Draws, HaveDerivativesWhereTheyAreSmooth) {
   EXPECT_THAT(by_rate(tensor(2.)), IsNear(-sum(Gamma{2., 1}.sample(Key(1), {4})) / 4., 1e-5));
   const auto by_concentration = grad([](T a) { return sum(Gamma{a, 1}.sample(Key(1), {4})); });
   EXPECT_THAT(message_of<TransformError>([&] { by_concentration(tensor(2.)); }),
-              HasSubstr("a draw of a gamma distribution has no derivative by its concentration"));
+              HasSubstr("a draw of a gamma distribution has no derivative with respect to its concentration"));
 }
 
 TEST(Distributions, AreTreesAndHaveLanes) {
@@ -274,7 +274,7 @@ TEST(LogDensity, SaysWhatIsMissing) {
   EXPECT_THAT(message_of<Error>([&] { log_density(schools, less)(); }),
               HasSubstr("log_density: the site \"tau\" is latent, and is given no value"));
   EXPECT_THAT(message_of<Error>([&] { log_density(schools, more)(); }),
-              HasSubstr("log_density: no site \"rho\" is latent here, and without a value"));
+              HasSubstr("log_density: there is no latent site \"rho\" without a value here"));
   const auto twice = [] { return sample("x", Normal{}) + sample("x", Normal{}); };
   EXPECT_THAT(message_of<Error>([&] { log_density(twice, {{"x", tensor(0.)}})(); }), HasSubstr("\"x\" is sown twice"));
 }
@@ -400,7 +400,7 @@ TEST(Factor, IsAnObservedSite) {
   EXPECT_THAT(message_of<Error>([] {
                 condition(coin_with_an_unseen_throw, {{"p", ones({})}, {"seen", ones({})}})();
               }),
-              HasSubstr("no site \"seen\" is latent here"));
+              HasSubstr("there is no latent site \"seen\" without a value"));
 }
 
 TEST(Factor, OfArraysLanesAndScopes) {
@@ -453,7 +453,7 @@ TEST(Factor, IsSampledByHamiltonianMonteCarlo) {
 }
 
 TEST(Sample, WithoutAKeyIsAnError) {
-  EXPECT_THAT(message_of<Error>([] { schools(); }), HasSubstr("next_key: nobody gives keys"));
+  EXPECT_THAT(message_of<Error>([] { schools(); }), HasSubstr("next_key: no handler provides keys"));
 }
 
 TEST(Handlers, SubstituteConditionReplayBlock) {
@@ -482,11 +482,11 @@ TEST(Handlers, SubstituteConditionReplayBlock) {
   EXPECT_THAT(message_of<Error>([&] {
                 seed(condition(model, {{"a", two}}), Key(1))();
               }),
-              HasSubstr("condition: no site \"a\" is latent here"));
+              HasSubstr("condition: there is no latent site \"a\" without a value"));
   EXPECT_THAT(message_of<Error>([&] {
                 seed(condition(condition(model, {{"group/a", two}}), {{"group/a", two}}), Key(1))();
               }),
-              HasSubstr("condition: no site \"group/a\" is latent here, and without a value"));
+              HasSubstr("condition: there is no latent site \"group/a\" without a value here"));
 }
 
 // A user's class can be a distribution.

@@ -79,7 +79,7 @@ TEST(Bincount, AddsWeights) {
       [] {
         bincount(tensor({0, 1}), 4, tensor({1.}));
       },
-      ThrowsMessage<ShapeError>(HasSubstr("bincount: weights [1] for elements [2]")));
+      ThrowsMessage<ShapeError>(HasSubstr("bincount: weights have shape [1], elements [2]")));
 }
 
 TEST(SegmentSum, RefusesOtherShapes) {

@@ -387,15 +387,15 @@ TEST(Plant, SaysWhatDoesNotFit) {
   EXPECT_THAT(message_of<Error>([] {
                 plant(f, {{"hiden", point()}})(point());
               }),
-              HasSubstr("plant: \"hiden\" has no place: nothing is sown under that name"));
+              HasSubstr("plant: nothing is sown under the name \"hiden\""));
   EXPECT_THAT(message_of<ShapeError>([] {
                 plant(f, {{"hidden", tensor(1., float64)}})(point());
               }),
-              HasSubstr("plant: \"hidden\" has shape [], and what is sown there [3]"));
+              HasSubstr("plant: \"hidden\" has shape [], but the value sown there has [3]"));
   EXPECT_THAT(message_of<DtypeError>([] {
                 plant(f, {{"hidden", astype(point(), float32)}})(point());
               }),
-              HasSubstr("plant: \"hidden\" is float32, and what is sown there float64"));
+              HasSubstr("plant: \"hidden\" is float32, but the value sown there is float64"));
 }
 
 TEST(Sow, IsShownByDebug) {

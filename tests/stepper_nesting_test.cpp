@@ -344,7 +344,7 @@ TEST(Stepper, ACheckpointIsAnsweredAfterItWasPerformed) {
   EXPECT_EQ(stepper.at().str(), "before call checkpoint f64[3] -> ?");
   EXPECT_THAT(
       message_of<TransformError>([&] { stepper.at().answer(Tensor(1.)); }),
-      HasSubstr("Stepper: call carries a function, and what it yields is known when that has run: perform it first"));
+      HasSubstr("Stepper: call calls a function, and its outputs are known only after that has run: perform it first"));
   ASSERT_TRUE(stepper.perform());
   EXPECT_EQ(stepper.at().str(), "after call checkpoint f64[3] -> f64[]");
   EXPECT_THAT(

@@ -26,7 +26,7 @@ TEST(Stepper, NothingRunsBeforeTheFirstStep) {
   bool ran = false;
   {
     Stepper stepper([&](const Tensor& x) { return ran = true, sin(x); }, x3);
-    EXPECT_THAT(message_of<TransformError>([&] { stepper.at(); }), HasSubstr("it has not begun; take a step"));
+    EXPECT_THAT(message_of<TransformError>([&] { stepper.at(); }), HasSubstr("it has not begun: take a step"));
     auto moved = std::move(stepper);
     EXPECT_FALSE(moved.result());
   }
@@ -267,9 +267,9 @@ TEST(Stepper, BreakpointsInTheCode) {
   EXPECT_FALSE(stepper.at().at_operation());
   EXPECT_EQ(stepper.at().str(), "at breakpoint between  [outer]");
   EXPECT_THAT(message_of<TransformError>([&] { stepper.at().call(); }),
-              HasSubstr("Stepper: the program stands at a breakpoint() in its code, and no operation waits"));
-  EXPECT_THAT(message_of<TransformError>([&] { stepper.at().answer(x3); }), HasSubstr("no operation waits"));
-  EXPECT_THAT(message_of<TransformError>([&] { stepper.perform(); }), HasSubstr("no operation waits"));
+              HasSubstr("Stepper: the program is stopped at a breakpoint() in its code, not at an operation"));
+  EXPECT_THAT(message_of<TransformError>([&] { stepper.at().answer(x3); }), HasSubstr("not at an operation"));
+  EXPECT_THAT(message_of<TransformError>([&] { stepper.perform(); }), HasSubstr("not at an operation"));
   ASSERT_TRUE(stepper.go_on());
   EXPECT_EQ(stepper.at().str(), "at breakpoint  [outer]");
   ASSERT_TRUE(stepper.step());
@@ -365,7 +365,7 @@ TEST(Stepper, AStepInsideTheFunctionItselfIsAnError) {
   Stepper stepper([&](const Tensor& x) { return self->step(), sin(x); }, x3);
   self = &stepper;
   EXPECT_THAT(message_of<TransformError>([&] { stepper.step(); }),
-              HasSubstr("Stepper: a step is taken inside the function while it runs"));
+              HasSubstr("Stepper: this step is taken inside the function, while it runs"));
 }
 
 TEST(Stepper, DroppingUnwinds) {

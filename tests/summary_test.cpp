@@ -65,7 +65,7 @@ TEST(Summary, PicturesOfFields) {
   // The picture shows the last two axes at the first index of the other axes.
   EXPECT_EQ(picture_of(stack({tensor({{0., 1.}, {2., 4.}}), 9. * ones({2, 2})})), "·░\n▒█\n");
   EXPECT_THAT(message_of<TransformError>([&] { picture_of(x, {.rows = 0}); }),
-              HasSubstr("picture_of: 64 columns and 0 rows; it takes at least one of each"));
+              HasSubstr("picture_of: 64 columns and 0 rows; at least one of each is needed"));
 }
 
 TEST(Summary, OfLanesAndBelowTransforms) {

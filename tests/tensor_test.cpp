@@ -68,12 +68,12 @@ TEST(NestedLists, RaggedIsAnError) {
       [] {
         tensor({{1, 2}, 3});
       },
-      ThrowsMessage<ShapeError>(HasSubstr("tensor: ragged list: a number stands where")));
+      ThrowsMessage<ShapeError>(HasSubstr("tensor: ragged list: found a number, expected")));
   EXPECT_THAT(
       [] {
         tensor({1, {2, 3}});
       },
-      ThrowsMessage<ShapeError>(HasSubstr("tensor: ragged list: a list stands where a number")));
+      ThrowsMessage<ShapeError>(HasSubstr("tensor: ragged list: found a list, expected a number")));
 }
 
 TEST(NestedLists, NumbersMustFitTheDtype) {

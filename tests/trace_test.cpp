@@ -118,7 +118,7 @@ TEST(Trace, AReplayThatWouldReadAnotherValueThrows) {
   const auto p = trace(f)(x);
   EXPECT_THAT(p.str(), HasSubstr("read b: 2.0"));
   EXPECT_THAT(p(tensor({2., 1., -1.})), IsNear(tensor({4., 2., -2.})));
-  EXPECT_THAT(([&] { p(-x); }), ThrowsMessage<TransformError>(HasSubstr("went on as for 2.0, but now it is -2.0")));
+  EXPECT_THAT(([&] { p(-x); }), ThrowsMessage<TransformError>(HasSubstr("that was 2.0, but now it is -2.0")));
   EXPECT_THAT(vmap(p)(stack({x, x})), IsNear(stack({x * 2, x * 2})));
   EXPECT_THAT(([&] { vmap(p)(stack({x, -x})); }), ThrowsMessage<TransformError>(HasSubstr("inside vmap, lane 1 of 2")));
 }
@@ -126,10 +126,10 @@ TEST(Trace, AReplayThatWouldReadAnotherValueThrows) {
 TEST(Trace, OtherShapesDtypesAndCountsAreRefused) {
   const auto p = trace(loss)(x, x);
   EXPECT_THAT(([&] { p(ones({4}), x); }),
-              ThrowsMessage<ShapeError>(HasSubstr("input 0 is float32 [4] on cpu, and was float32 [3]")));
+              ThrowsMessage<ShapeError>(HasSubstr("input 0 is float32 [4] on cpu, but was float32 [3]")));
   EXPECT_THAT(([&] { p(x, astype(x, float64)); }), ThrowsMessage<DtypeError>(HasSubstr("input 1 is float64")));
   EXPECT_THAT(([&] { p(x); }),
-              ThrowsMessage<TransformError>(HasSubstr("it was recorded for 2 tensors, and is given 1")));
+              ThrowsMessage<TransformError>(HasSubstr("it was recorded for 2 tensors, but 1 are given")));
 }
 
 TEST(Trace, CustomRulesAndCheckpointsStay) {
@@ -290,7 +290,7 @@ TEST(Passes, SayThatARegionEndsInAReductionAlready) {
   const auto p = trace([](const Tensor& a) { return sum(a * 2., 0); })(ones({3, 4}));
   const auto regions = p.with(optimized(p));
   const auto around = [&](const Tensor& a) { return exp(regions(sin(a))); };
-  EXPECT_THAT(fusion_report(trace(around)(ones({3, 4}))), ElementsAre("fused of [3,4] ends in a reduction already"));
+  EXPECT_THAT(fusion_report(trace(around)(ones({3, 4}))), ElementsAre("fused of [3,4] already ends in a reduction"));
 }
 
 TEST(Passes, SayWhatIsReadOtherwiseThanItLies) {
@@ -300,7 +300,8 @@ TEST(Passes, SayWhatIsReadOtherwiseThanItLies) {
   const auto turned = [](const Tensor& b) { return permute_dims(sin(b), {1, 0}) + permute_dims(sin(b), {1, 0}) * 2.; };
   EXPECT_THAT(
       fusion_report(trace(turned)(ones({3, 4}))),
-      ElementsAre("sin of [3,4] is read through permute_dims, as [4,3]: a region reads its values as they lie"));
+      ElementsAre(
+          "sin of [3,4] is read through permute_dims, as [4,3]: a region cannot read its values through a view"));
 }
 
 TEST(Passes, SayWhichRegionWasPerformedBefore) {
@@ -310,34 +311,36 @@ TEST(Passes, SayWhichRegionWasPerformedBefore) {
     return std::pair(product, e + 1.);
   };
   EXPECT_THAT(fusion_report(trace(both)(ones({3, 3}))),
-              ElementsAre("add of [3,3] reads exp after matmul did: that region was performed by then"));
+              ElementsAre("add of [3,3] reads exp after matmul did, which ended the region that computes that value"));
   const auto summed = [](const Tensor& b) {
     const Tensor e = exp(b);
     const Tensor product = matmul(b, e);
     return std::pair(product, sum(e));
   };
   EXPECT_THAT(fusion_report(trace(summed)(ones({3, 3}))),
-              ElementsAre("sum of [] reads exp after matmul did: that region was performed by then"));
+              ElementsAre("sum of [] reads exp after matmul did, which ended the region that computes that value"));
 }
 
 TEST(Passes, SayThatACheckpointAndARegionsLimitsPart) {
   const auto again = [](const Tensor& a) { return checkpoint([](const Tensor& b) { return sin(sin(b)); })(a * 2.); };
   EXPECT_THAT(fusion_report(with_calls_inlined(trace(grad([&](const Tensor& a) { return sum(again(a)); }))(x))),
-              Contains(HasSubstr("of another epoch: what a checkpoint computes again stays apart")));
+              Contains(HasSubstr("across a rematerialisation barrier: operations that a checkpoint runs again")));
   const auto long_one = [](const Tensor& a) {
     Tensor y = a;
     for (int i = 0; i < 3000; ++i) y = sin(y);
     return y;
   };
-  EXPECT_THAT(fusion_report(trace(long_one)(x)),
-              ElementsAre("sin of [3] begins another region: that of sin holds as much as a region may"));
+  EXPECT_THAT(
+      fusion_report(trace(long_one)(x)),
+      ElementsAre("sin of [3] begins another region, because the region of sin has the largest size that is allowed"));
   const auto many = [](const Tensor& a) {
     std::vector<Tensor> results;
     for (int i = 0; i < 70; ++i) results.push_back(a * (2. + i));
     return results;
   };
-  EXPECT_THAT(fusion_report(trace(many)(x)),
-              ElementsAre("a region of 70 operations, of which something else reads 70, more than 64, is divided"));
+  EXPECT_THAT(
+      fusion_report(trace(many)(x)),
+      ElementsAre("a region of 70 operations, of whose values other operations read 70, more than 64, is divided"));
 }
 
 TEST(Passes, SayNothingOfWhatIsWholeOrNeedNotBe) {

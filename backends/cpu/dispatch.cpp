@@ -1,4 +1,4 @@
-// The choice of the kernel table of an instruction set at run time.
+// Chooses, at run time, the kernel table of an instruction set.
 #include <stave/backends/cpu/dispatch.h>
 
 #include <cstdlib>
@@ -10,7 +10,7 @@
 #include <stave/core/effects/error.h>
 #include <stave/core/effects/fork.h>
 
-// The instruction sets of this build, from the best to the most basic one. CMake writes the list.
+// The instruction sets of this build, best first. CMake writes the list.
 #define STAVE_ISA(name)                         \
   namespace stave_kernels_##name {              \
     bool supported();                           \
@@ -53,7 +53,7 @@ const Kernels* filled(int i) {
   for (const Isa& isa : isas)
     if (isa.supported()) usable += (usable.empty() ? "" : ", ") + std::string(isa.name);
   throw stave::Error("STAVE_CPU_ISA=" + std::string(wanted) +
-                     ": no such instruction set in this build, or not this processor's; usable here: " + usable);
+                     ": this build or this processor does not have that instruction set; usable here: " + usable);
 }
 
 }  // namespace
@@ -82,7 +82,8 @@ const Kernels& choose_kernels() {
     if (isas[i].supported()) table = filled(i);
   if (!table)
     throw stave::Error(
-        "this processor has no instruction set that the library was built for; build it with another STAVE_CPU_ISAS");
+        "this processor supports none of the instruction sets that the library was built for; build it with another "
+        "STAVE_CPU_ISAS");
   use_kernels(table);
   return *table;
 }

@@ -9,7 +9,7 @@ namespace stave_cpu {
 
 namespace {
 
-constexpr const char* endless = "has no factors that the iteration finds";
+constexpr const char* endless = "has a factorization that did not converge";
 
 }  // namespace
 

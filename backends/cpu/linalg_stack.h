@@ -23,7 +23,7 @@ namespace stave_cpu {
 using stave::Shape;
 using stave::View;
 
-/// The largest number of rows and columns of a matrix that is not worth a call of LAPACK.
+/// Matrices with at most this number of rows and columns are computed without LAPACK.
 inline constexpr Index small = 32;
 
 /// The matrices, or vectors, of a stack in their original layout. Steps are in elements.
@@ -108,7 +108,7 @@ const T* dense_matrix(const Stack<const T>& from, Index i, std::unique_ptr<T[]>&
 }
 
 /// Collects the failures of the matrices of a stack. at(i) must be called once for each matrix i
-/// that has no result; threads may call it concurrently.
+/// that has no result. Threads may call at(i) concurrently.
 class Failure {
  public:
   void at(Index i) {
@@ -135,13 +135,13 @@ class Failure {
   std::atomic<Index> first_{none}, count_{0};
 };
 
-/// Runs body(first, last) over a stack, in parallel over its matrices. Each matrix takes
-/// `work` multiplications, and none has a side longer than `side`. If `side` is at least 2048
-/// and there are fewer matrices than threads, the matrices are computed one after the other,
-/// each by all of BLAS's threads. This limit is high because BLAS's threads wait for each other.
-/// If another program uses the cores, BLAS's threads wait for longer than they compute (measured:
-/// 8 ms instead of 0.5 ms at size 256, 900 ms instead of 160 ms at 1024). On two idle cores they
-/// save a third of the time at 1024.
+/// Runs body(first, last) over a stack, in parallel over its matrices. Each matrix takes `work`
+/// multiplications, and no side of a matrix is longer than `side`. If `side` is at least 2048 and
+/// there are fewer matrices than threads, the matrices are computed one after the other, each by
+/// all of BLAS's threads. On two idle cores this saves a third of the time at size 1024. The limit
+/// is higher, because BLAS's threads wait for each other: if another program uses the cores, they
+/// wait for longer than they compute (measured: 8 ms instead of 0.5 ms at size 256, 900 ms instead
+/// of 160 ms at 1024).
 inline void over_stack(Index count, Index work, Index side, RangeBody body) {
   constexpr Index paying = Index{1} << 17, threaded = 2048;
   stave_detail::on_thread_stack([&] {
@@ -159,8 +159,7 @@ void fill_nan(T* x, Index n) {
 
 inline lapack_int to_int(Index n, const char* op) {
   if (n > std::numeric_limits<lapack_int>::max())
-    stave_detail::fail<stave::ShapeError>("{}: a matrix is larger than LAPACK's integers, which have 32 bits, can say",
-                                          op);
+    stave_detail::fail<stave::ShapeError>("{}: a matrix is too large for LAPACK's integers, which have 32 bits", op);
   return static_cast<lapack_int>(n);
 }
 
@@ -191,8 +190,8 @@ bool load_symmetric(const Stack<const T>& a, Index i, T* to) {
   return all_finite(to, n * n);
 }
 
-/// Returns the power of two that scales a matrix of finite numbers to moderate size, or 1 if it has
-/// moderate size already.
+/// Returns a power of two that scales a matrix of finite numbers to moderate size. Returns 1 if the
+/// size is moderate already.
 template <class T>
 T moderating(const T* x, Index n) {
   T largest = 0;

@@ -1,6 +1,6 @@
 // Elementwise operations of a user's program, compiled as one loop for the CPU. They are as fast
-// as the library's own operations. A recorded region (handlers/compile/elementwise_op.h) may take
-// three times as long.
+// as the library's own operations. A recorded region (handlers/compile/elementwise_op.h), which an
+// interpreter runs, may take three times as long.
 //
 // // operations.cpp, which has nothing else in it
 // #include <stave/backends/cpu/own_kernels.h>
@@ -15,8 +15,8 @@
 //
 // Without stave_add_kernels the operation has no compiled loops, but gives the same results,
 // bit for bit. A compiled loop computes the operation if all operands are float32,
-// or all are float64. The recorded region computes operands of other dtypes, derivatives,
-// and operations that `compile` fuses with their neighbours.
+// or all are float64. In all other cases the recorded region is used: for operands of other dtypes,
+// for derivatives, and for operations that `compile` fuses with their neighbours.
 //
 // The function is generic, captures nothing, and depends on nothing that changes. It may use
 // numbers, the operators and the functions of one and two operands that ops/elementwise.h has
@@ -30,7 +30,7 @@
 #define STAVE_DECLARE_LOOPS(name, isa) \
   extern __attribute__((visibility("hidden"))) const ::stave_detail::Loop STAVE_LOOPS(name, isa)[];
 
-#ifdef STAVE_ISA  // defined if the file is compiled once more, for one instruction set
+#ifdef STAVE_ISA  // Defined in the additional compilations, one for each instruction set.
 
 #include <stave/backends/cpu/kernels/lanes.h>
 
@@ -52,27 +52,28 @@ class ElementwiseOperation;
 
 namespace stave_detail {
 
-/// Returns how many tensors F takes, given that X are the first ones.
+/// Returns the number of tensors that F takes, given that X are the first ones.
 template <class F, class... X>
 consteval int operands_of() {
   constexpr int next = sizeof...(X) + 1;
   constexpr bool takes_as_many = std::is_invocable_v<F, X..., const Tensor&>;
   static_assert(takes_as_many || next < Loop::most_operands,
-                "stave: the function takes no number of operands from one to eight, or does with them what it cannot");
+                "stave: the function must take one to eight operands, and apply only the supported operations to them");
   if constexpr (takes_as_many || next == Loop::most_operands) return next;
   else return operands_of<F, X..., const Tensor&>();
 }
 
 template <class F>
 ElementwiseOperation<operands_of<F>()> own_operation(const char* name, F, std::vector<Loop> loops) {
-  static_assert(std::is_empty_v<F>, "stave: the function captures something, which its kernels cannot see");
+  static_assert(std::is_empty_v<F>,
+                "stave: the function must not capture anything, because its kernels do not get the captured values");
   const auto of_tensors = [](const auto&... xs) { return Tensor(F{}(xs...)); };
   return {name, of_tensors, std::move(loops)};
 }
 
 }  // namespace stave_detail
 
-#ifndef STAVE_ADDED_ISAS  // X(name, isa) for each instruction set, set by stave_add_kernels
+#ifndef STAVE_ADDED_ISAS  // X(name, isa) for each instruction set; stave_add_kernels defines it.
 #define STAVE_ADDED_ISAS(X, name)
 #endif
 #define STAVE_LIST_LOOPS(name, isa) STAVE_LOOPS(name, isa)[0], STAVE_LOOPS(name, isa)[1],

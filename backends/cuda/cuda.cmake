@@ -1,9 +1,10 @@
-# The CUDA backend, where there are a GPU and nvcc (STAVE_CUDA=OFF leaves it out, ON insists). Included by the project's CMakeLists.txt;
-# what it adds goes into the library. Without it `backend_of(cuda)` throws a DeviceError that says how to get it.
+# Builds the CUDA backend if this machine has a GPU and nvcc. STAVE_CUDA=OFF disables it, ON
+# requires it. The project's CMakeLists.txt includes this file, and the backend's sources go into
+# the library. Without the backend, `backend_of(cuda)` throws a DeviceError that says how to get it.
 set(STAVE_CUDA AUTO CACHE STRING "Build the CUDA backend: AUTO (if this machine has a GPU and nvcc), ON, OFF")
 set_property(CACHE STAVE_CUDA PROPERTY STRINGS AUTO ON OFF)
 
-# The GPUs of this machine; where there is none, what a release needs.
+# The architectures of this machine's GPUs, or those of a release if there is no GPU.
 set(architectures 80-real 90-real 90-virtual)
 execute_process(COMMAND nvidia-smi --query-gpu=compute_cap --format=csv,noheader
   RESULT_VARIABLE status OUTPUT_VARIABLE capabilities ERROR_QUIET)
@@ -18,7 +19,8 @@ else()
 endif()
 set(STAVE_CUDA_ARCHITECTURES "${architectures}" CACHE STRING "What device code is made for, as CMAKE_CUDA_ARCHITECTURES")
 
-# Where Python's packages keep CUDA's headers: nvidia/cublas/include, from CUDA 13 on nvidia/cu13/include.
+# Folders of CUDA's headers in Python packages: nvidia/cublas/include, and from CUDA 13 on
+# nvidia/cu13/include.
 function(stave_python_cuda_includes found)
   set(includes "")
   find_program(STAVE_PYTHON3 NAMES python3 python)
@@ -33,8 +35,9 @@ function(stave_python_cuda_includes found)
   set(${found} "${includes}" PARENT_SCOPE)
 endfunction()
 
-# Sets STAVE_<NAME>_INCLUDE, empty where the toolkit's own folder has the header, and returns whether it compiles. A toolkit may come
-# without these libraries, of which only the headers are needed here: a program looks for the libraries when it has use for them.
+# Sets STAVE_<NAME>_INCLUDE, which is empty if the header is in the toolkit's own folder. Returns
+# whether the header compiles. A toolkit may come without these libraries, and only the headers are
+# needed here: a program loads the libraries when it uses them.
 function(stave_find_header found name header)
   set(probe "${CMAKE_CURRENT_BINARY_DIR}/${name}_probe.cpp")
   file(WRITE "${probe}" "#include <${header}>\nint main() { return ${name}_VER_MAJOR; }\n")
@@ -63,7 +66,8 @@ macro(stave_find_cuda)
   if(NOT STAVE_NVCC)
     set(why_not "nvcc was not found")
   else()
-    # C++20 on the host and the device, with this compiler: seen by compiling, since many pairs of versions do not go together.
+    # Tests whether nvcc and this compiler support C++20 on host and device by compiling, because
+    # many pairs of versions do not.
     set(probe "${CMAKE_CURRENT_BINARY_DIR}/cuda_probe.cu")
     file(WRITE "${probe}" "#include <cuda_runtime.h>\n#include <concepts>\n#include <span>\n"
       "template <std::floating_point T> __global__ void twice(T* x) { *x += *x; }\n"
@@ -90,7 +94,7 @@ endmacro()
 
 if(STAVE_CUDA STREQUAL "AUTO" AND NOT gpu_is_here)
   set(STAVE_HAVE_CUDA FALSE)
-  message(STATUS "Stave: no CUDA: this machine has no GPU (-DSTAVE_CUDA=ON builds the backend all the same)")
+  message(STATUS "Stave: no CUDA, because this machine has no GPU (-DSTAVE_CUDA=ON builds the backend anyway)")
 elseif(STAVE_CUDA)
   stave_find_cuda()
   if(STAVE_HAVE_CUDA)
@@ -111,18 +115,19 @@ elseif(STAVE_CUDA)
   endif()
 else()
   set(STAVE_HAVE_CUDA FALSE)
-  message(STATUS "Stave: no CUDA, as STAVE_CUDA=${STAVE_CUDA} says")
+  message(STATUS "Stave: no CUDA, because of STAVE_CUDA=${STAVE_CUDA}")
 endif()
 
 if(NOT STAVE_HAVE_CUDA)
   return()
 endif()
 
-# Host code is C++ for the project's own compiler; only kernels/ is nvcc's.
-# Beside a shared Stave it is a library of its own. The CUDA runtime, which is linked statically so that programs start where no
-# CUDA is installed, has 4 KiB of thread-locals on a page of their own; in the library itself, whose thread-locals are initial-exec,
-# they would have to fit into what a program has left for them at its start, and nobody could load the library by dlopen.
-# It takes what it needs of Stave from the library that loads it.
+# The project's own compiler compiles the host code; only kernels/ is for nvcc. With a shared Stave,
+# the backend is a library of its own. It links to the CUDA runtime statically, so that programs
+# start on machines without CUDA. The runtime has 4 KiB of thread-locals. In the main library, whose
+# thread-locals are initial-exec, these would have to fit into the space that a process has left at
+# its start, and dlopen could not load the library. The backend's library uses Stave's symbols from
+# the library that loads it.
 file(GLOB cuda_sources CONFIGURE_DEPENDS "${CMAKE_CURRENT_LIST_DIR}/*.cpp")
 file(GLOB cuda_kernel_sources CONFIGURE_DEPENDS "${CMAKE_CURRENT_LIST_DIR}/kernels/*.cu")
 include("${CMAKE_CURRENT_LIST_DIR}/region_headers.cmake")
@@ -138,7 +143,7 @@ if(BUILD_SHARED_LIBS)
   set_target_properties(stave_cuda PROPERTIES LINKER_LANGUAGE CXX
     VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR})
   target_link_libraries(stave_cuda PRIVATE CUDA::cudart_static)
-  # Ours is no runtime for others in the process, nor theirs for us.
+  # The static runtime must not serve other libraries of the process, nor their runtime this one.
   target_link_options(stave_cuda PRIVATE -Wl,-Bsymbolic-functions -Wl,--exclude-libs,libcudart_static.a)
   stave_show_namespaces(stave_cuda)
   target_link_libraries(stave PRIVATE stave_cuda)
@@ -154,12 +159,14 @@ target_include_directories(stave_cuda PRIVATE ${include_dirs})
 add_dependencies(stave_cuda stave_built_with)
 target_include_directories(stave_cuda SYSTEM PRIVATE ${CUDAToolkit_INCLUDE_DIRS} ${STAVE_CUBLAS_INCLUDE} ${STAVE_CUSOLVER_INCLUDE})
 target_link_libraries(stave_cuda PRIVATE fmt::fmt)
-# -std: CMake 3.25 knows no CUDA_STANDARD 20.
-# No contraction: a value is the CPU's to the last bit where the arithmetic is IEEE, and fused only where the source says so.
+# -std is given because CMake 3.25 does not know CUDA_STANDARD 20.
+# Contraction is off, so that only explicit FMAs are fused. A value then equals the CPU's bit for
+# bit wherever IEEE defines the arithmetic.
 target_compile_options(stave_cuda PRIVATE
   $<$<COMPILE_LANGUAGE:CXX>:-Wall;-Wextra;-Wpedantic;$<$<BOOL:${STAVE_WERROR}>:-Werror>>
   $<$<COMPILE_LANGUAGE:CUDA>:-std=c++20;-fmad=false;--expt-relaxed-constexpr;-Xcompiler=-Wall,-Wextra$<$<BOOL:${STAVE_WERROR}>:;-Werror=all-warnings;-Xcompiler=-Werror>>)
-# Where the libraries may be, for machines whose loader does not know: beside their headers, in the toolkit, among Python's packages.
+# Folders for machines whose loader does not find the libraries: beside their headers, in the
+# toolkit, and in Python packages.
 stave_python_cuda_includes(includes)
 set(library_folders "${CUDAToolkit_LIBRARY_DIR}")
 foreach(include IN LISTS includes)

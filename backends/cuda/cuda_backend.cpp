@@ -214,7 +214,8 @@ void CudaBackend::run(const stave::Op& op, const Attributes* attributes, std::sp
 
 void CudaBackend::record_operation(Recording& recording, const stave::Op& op, const Attributes* attributes,
                                    std::span<const View> inputs, std::span<const View> outputs) {
-  if (op.cuda || op.index_name || linalg_failure(op.id)) fail<stave::Error>("{}: it cannot be recorded", op.name);
+  if (op.cuda || op.index_name || linalg_failure(op.id))
+    fail<stave::Error>("{}: the operation cannot be recorded in a graph", op.name);
   const Launch launch{recording.stream(), runtime_.multiprocessors(), recording.scratch(), nullptr, 1};
   expect_driver(op, attributes)(launch, op.id, attributes, inputs, outputs);
   recording.scratch().end_operation();

@@ -40,7 +40,7 @@ CuBlas load_cublas() {
 /// would miss this work, so the function throws stave::Error during a recording.
 template <class Handle, class Make>
 Handle handle_of(Make make) {
-  if (Recording::current()) fail<stave::Error>("{}: the work of cuSOLVER cannot be recorded", user);
+  if (Recording::current()) fail<stave::Error>("{}: operations of cuSOLVER cannot be recorded in a graph", user);
   static auto* const handles = new std::map<int, Handle>;
   static auto* const mutex = new std::mutex;
   int device = 0;

@@ -69,7 +69,7 @@ unsigned Faults::remember(Launched launched) {
 namespace {
 
 [[noreturn]] void fail_at_matrix(const char* op, Index matrix, const stave::Shape& stack, const char* failure) {
-  constexpr const char* when = "(the device found it, and this is the first wait for it since)";
+  constexpr const char* when = "(found on the device, and reported by the first wait for the device since then)";
   if (stack.empty()) stave_detail::fail<stave::LinalgError>("{}: the matrix {} {}", op, failure, when);
   stave::Shape position = stack;
   for (std::size_t axis = stack.size(); axis-- > 0; matrix /= stack[axis]) position[axis] = matrix % stack[axis];
@@ -106,8 +106,8 @@ void Faults::raise(IndexFault& place) {
     }
   }
   stave_detail::fail<stave::IndexError>(
-      "{}: {} {} is out of range for axis {} with size {} (the device found it, and this is the first wait for it "
-      "since)",
+      "{}: {} {} is out of range for axis {} with size {} (found on the device, and reported by the first wait for the "
+      "device since then)",
       operation, index, found.index, found.axis, found.size);
 }
 

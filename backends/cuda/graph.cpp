@@ -26,11 +26,11 @@ const char* why_not_repeated(cudaGraphNode_t node) {
     case cudaGraphNodeTypeEmpty: return nullptr;
     case cudaGraphNodeTypeMemcpy: break;
     case cudaGraphNodeTypeMemAlloc:
-    case cudaGraphNodeTypeMemFree: return "it takes or gives back memory";
-    case cudaGraphNodeTypeHost: return "it calls a function of the host";
+    case cudaGraphNodeTypeMemFree: return "it allocates or frees memory";
+    case cudaGraphNodeTypeHost: return "it calls a function on the host";
     case cudaGraphNodeTypeEventRecord:
     case cudaGraphNodeTypeWaitEvent: return "it records an event, or waits for one";
-    default: return "it holds work of a kind that Stave has none of";
+    default: return "it contains work of a kind that Stave does not use";
   }
   cudaMemcpy3DParms copy{};
   check(cudaGraphMemcpyNodeGetParams(node, &copy), "cudaGraphMemcpyNodeGetParams");
@@ -76,15 +76,15 @@ GraphCapture::~GraphCapture() {
 }
 
 Graph GraphCapture::end() {
-  if (!open_) fail<stave::Error>("cuda: graph: this recording has ended");
+  if (!open_) fail<stave::Error>("cuda: graph: this recording has ended already");
   open_ = false;
   cudaGraph_t graph = nullptr;
   const cudaError_t status = cudaStreamEndCapture(stream_, &graph);
   if (status != cudaSuccess) {
     cudaGetLastError();
     fail<stave::Error>(
-        "cuda: graph: what was recorded cannot be repeated: something in it waits for the device, or asks for what can "
-        "only be done at once: {} ({})",
+        "cuda: graph: what was recorded cannot be repeated: something in it waits for the device, or cannot be "
+        "deferred: {} ({})",
         cudaGetErrorString(status), cudaGetErrorName(status));
   }
   const Recorded recorded(graph);

@@ -17,7 +17,7 @@ const char* linalg_failure(OpId op) {
     case OpId::eigh:
     case OpId::eigvalsh:
     case OpId::svd:
-    case OpId::svdvals: return "has no factors that the iteration finds";
+    case OpId::svdvals: return "has a factorization that did not converge";
     default: return nullptr;
   }
 }

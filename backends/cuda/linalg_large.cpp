@@ -24,8 +24,7 @@ auto by_dtype(F single, D twice) {
 
 int to_int(Index n, const char* op) {
   if (n > std::numeric_limits<int>::max())
-    stave_detail::fail<stave::ShapeError>(
-        "{}: a matrix is larger than cuSOLVER's integers, which have 32 bits, can say", op);
+    stave_detail::fail<stave::ShapeError>("{}: a matrix is too large for cuSOLVER's integers, which have 32 bits", op);
   return static_cast<int>(n);
 }
 

@@ -126,7 +126,7 @@ void MemoryCache::reset_peak() {
 
 void MemoryCache::fail(std::size_t bytes) const {
   stave_detail::fail<stave::DeviceError>(
-      "{}: out of memory: {} ({} bytes) are asked for, tensors hold {}; {}: free tensors, use smaller batches, or "
+      "{}: out of memory: {} ({} bytes) are requested, tensors hold {}; {}: free tensors, use smaller batches, or "
       "checkpoint",
       device_, in_words(bytes), bytes, in_words(stats().live_bytes), source_.free_memory());
 }

@@ -37,7 +37,7 @@ const Found& found() {
     if (status == cudaSuccess && made->count > 0) return made;
     has_devices = false;
     made->count = 0;
-    made->why_none = status == cudaSuccess ? "the driver lists none" : cudaGetErrorString(status);
+    made->why_none = status == cudaSuccess ? "the driver lists no device" : cudaGetErrorString(status);
     cudaGetLastError();
     return made;
   }();
@@ -206,7 +206,7 @@ MemoryCache& DeviceRuntime::memory() {
 }
 
 void DeviceRuntime::expect_waiting(const char* what) const {
-  if (forbidding > 0) fail<stave::Error>("cuda:{}: {} waits for the device where NoWaiting stands", index_, what);
+  if (forbidding > 0) fail<stave::Error>("cuda:{}: {} waits for the device inside NoWaiting", index_, what);
 }
 
 void DeviceRuntime::wait(cudaEvent_t event, const char* what) {

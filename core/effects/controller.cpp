@@ -18,12 +18,13 @@
 namespace stave_detail {
 
 void throw_used_resumption() {
-  fail_transform("resume: this resumption was used or moved from; a computation goes on from one point only once");
+  fail_transform(
+      "resume: this resumption was used or moved from; a computation can be resumed from one point only once");
 }
 
 void throw_no_exception() {
   fail_transform(
-      "resume_throwing: no exception is given; std::current_exception() has one inside of a catch block only");
+      "resume_throwing: no exception is given; std::current_exception() returns one only inside a catch block");
 }
 
 constinit Handling<Call>* passing_on = nullptr;
@@ -417,7 +418,7 @@ Suspension& Computation::waiting(const void* ticket) {
 namespace {
 [[noreturn, gnu::noinline]] void throw_stack_is_nearly_full() {
   fail_transform(
-      "resume: the stack is nearly full. Each resume in `handle` runs the rest of the program inside of it: end "
+      "resume: the stack is nearly full. Each resume in `handle` runs the rest of the program inside `handle`: end "
       "`handle` with resume_last instead, which needs no stack");
 }
 }  // namespace
@@ -431,19 +432,21 @@ Suspension& Computation::pending(const void* ticket) {
 }
 
 void Computation::throw_not_waiting() const {
-  if (!home_->is_here()) fail_transform("resume: the computation began on another thread, and can only go on there");
+  if (!home_->is_here())
+    fail_transform("resume: the computation began on another thread, and can be resumed only there");
   if (!ended_with_.empty())
-    fail_transform(
-        "resume: the computation stood still inside " + ended_with_ +
-        ", which has ended, and ended with it; a handler that is given to `with` as a std::shared_ptr lives on");
+    fail_transform("resume: the computation was suspended inside " + ended_with_ +
+                   ", which has ended, and the computation with it; give that handler to `with` as a std::shared_ptr "
+                   "to keep it alive");
   fail_transform(
-      "resume: the computation was cancelled when `with` of its controller ended; for computations that go on later, "
-      "give `with` a std::shared_ptr of the controller");
+      "resume: the computation was cancelled when `with` of its controller ended; to resume it later, give `with` a "
+      "std::shared_ptr of the controller");
 }
 
 void Computation::throw_not_in_handle(const void* ticket) {
   static_cast<void>(waiting(ticket));
-  fail_transform("resume_last: `handle` has returned; it is for the end of `handle`, use resume elsewhere");
+  fail_transform(
+      "resume_last: `handle` has returned; call resume_last only at the end of `handle`, and resume elsewhere");
 }
 
 // ---- with ---------------------------------------------------------------------------------------
@@ -471,8 +474,8 @@ void run_to_its_end(Computation& computation) {
   if (computation.ended()) return;
   computation.cancel_quietly();
   fail_transform(
-      "a controller kept the rest of a function that an operation runs, such as a checkpoint's: it must resume or drop "
-      "it before `handle` returns");
+      "a controller kept the continuation of a function that an operation runs, such as a checkpoint's: it must resume "
+      "or drop the continuation before `handle` returns");
 }
 
 }  // namespace stave_detail

@@ -103,8 +103,8 @@ void throw_not_copyable(const std::type_info& effect) {
 }
 
 void throw_other_effect(const std::type_info& effect) {
-  fail_transform("the function performed other effects when it ran again than at first, " + type_name(effect) +
-                 " among them: it must do the same each time");
+  fail_transform("the function performed different effects when it ran again, " + type_name(effect) +
+                 " among them: it must perform the same effects each time it runs");
 }
 
 void throw_unhandled(const std::type_info& effect) {

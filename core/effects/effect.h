@@ -486,8 +486,8 @@ template <class E>
 constexpr AcrossLanes across_lanes_of() noexcept {
   if constexpr (requires { E::across_lanes; }) {
     static_assert(keeps_effect<E>(),
-                  "stave: an effect that says what it is across lanes, and its answer, must be what can be "
-                  "copied and compared (stave/core/effects/kept.h)");
+                  "stave: an effect with a member across_lanes, and its answer, must be copyable and comparable "
+                  "(stave/core/effects/kept.h says how)");
     return E::across_lanes;
   } else {
     return AcrossLanes::shared;

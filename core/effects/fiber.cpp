@@ -106,24 +106,25 @@ bool contains(const State* innermost, const State* state) noexcept {
 }
 
 [[noreturn, gnu::noinline]] void throw_cannot_resume(const State* state) {
-  if (!state) throw stave::Error("Fiber::resume: the computation has ended; it runs once: make another Fiber");
+  if (!state)
+    throw stave::Error("Fiber::resume: the computation has ended, and a Fiber runs only once: make another Fiber");
   if (state->thread != fiber_thread.id)
-    throw stave::Error(
-        "Fiber::resume: the computation was started on another thread, and stays there; resume it there");
+    throw stave::Error("Fiber::resume: the computation was started on another thread; resume it on that thread");
   if (contains(fiber_thread.innermost, state))
-    throw stave::Error("Fiber::resume: the computation is running, and this is inside it; suspend it first");
+    throw stave::Error("Fiber::resume: the computation is running, and this call is inside it; suspend it first");
   throw stave::Error(
-      "Fiber::resume: the computation waits for another one, which it resumed and in which all were suspended, or for "
-      "a function on the thread's own stack; resume the outer one, or return from the function");
+      "Fiber::resume: the computation waits for a computation that it resumed, or for a function that runs on the "
+      "thread's own stack; resume the outermost computation, or return from the function");
 }
 
 [[noreturn, gnu::noinline]] void throw_cannot_suspend(const State* state) {
   for (const Hop* hop = fiber_thread.running; hop; hop = hop->outer)
     if (contains(hop->innermost, state))
       throw stave::Error(
-          "Fiber::suspend: the computation waits for a function that on_thread_stack runs, and this is inside it; "
-          "return from the function first");
-  throw stave::Error("Fiber::suspend: this is not inside the computation; only what runs inside it can suspend it");
+          "Fiber::suspend: the computation waits for a function that on_thread_stack runs, and this call is inside "
+          "that function; return from the function first");
+  throw stave::Error(
+      "Fiber::suspend: this call is not inside the computation; only code that runs inside it can suspend it");
 }
 
 }  // namespace

@@ -14,11 +14,11 @@
 #include <stave/older_than_cpp20>  // stops the compilation
 #endif
 #ifndef __cpp_exceptions
-#error "stave: errors are exceptions, and so is what ends a program early: compile without -fno-exceptions"
+#error "stave: the library reports errors and ends programs early by exceptions: compile without -fno-exceptions"
 #include <stave/without_exceptions>
 #endif
 #ifndef __cpp_rtti
-#error "stave: effects and handlers are known by their types at run time: compile without -fno-rtti"
+#error "stave: the library identifies effects and handlers by their types at run time: compile without -fno-rtti"
 #include <stave/without_rtti>
 #endif
 
@@ -92,36 +92,36 @@
 
 #if STAVE_WITH_GLIBCXX_DEBUG && !STAVE_BUILT_WITH_GLIBCXX_DEBUG
 #error \
-    "stave: _GLIBCXX_DEBUG changes how containers lie in memory, and the library was built without it: compile without it, or build Stave with it as well (cmake -DCMAKE_CXX_FLAGS=-D_GLIBCXX_DEBUG)"
+    "stave: _GLIBCXX_DEBUG changes the memory layout of containers, and the library was built without it: compile without it, or build Stave with it as well (cmake -DCMAKE_CXX_FLAGS=-D_GLIBCXX_DEBUG)"
 #include <stave/other_layout>
 #elif !STAVE_WITH_GLIBCXX_DEBUG && STAVE_BUILT_WITH_GLIBCXX_DEBUG
 #error \
-    "stave: _GLIBCXX_DEBUG changes how containers lie in memory, and the library was built with it: compile with -D_GLIBCXX_DEBUG, or build Stave without it"
+    "stave: _GLIBCXX_DEBUG changes the memory layout of containers, and the library was built with it: compile with -D_GLIBCXX_DEBUG, or build Stave without it"
 #include <stave/other_layout>
 #endif
 
 #if STAVE_WITH_CXX11_ABI != STAVE_BUILT_WITH_CXX11_ABI
 #error \
-    "stave: _GLIBCXX_USE_CXX11_ABI changes how strings and lists lie in memory, and the library was built with another value: give both the same one"
+    "stave: _GLIBCXX_USE_CXX11_ABI changes the memory layout of strings and lists, and the library was built with another value: use the same value for both"
 #include <stave/other_layout>
 #endif
 
 #if STAVE_WITH_LIBCPP_DEBUG != STAVE_BUILT_WITH_LIBCPP_DEBUG || \
     STAVE_WITH_LIBCPP_LAYOUT != STAVE_BUILT_WITH_LIBCPP_LAYOUT
 #error \
-    "stave: _LIBCPP_ENABLE_DEBUG_MODE, _LIBCPP_DEBUG and _LIBCPP_ABI_... change how containers and iterators lie in memory, and the library was built with other values: give both the same ones"
+    "stave: _LIBCPP_ENABLE_DEBUG_MODE, _LIBCPP_DEBUG and _LIBCPP_ABI_... change the memory layout of containers and iterators, and the library was built with other values: use the same values for both"
 #include <stave/other_layout>
 #endif
 
 #if STAVE_WITH_SANITIZED_VECTORS != STAVE_BUILT_WITH_SANITIZED_VECTORS
 #error \
-    "stave: _GLIBCXX_SANITIZE_VECTOR under AddressSanitizer marks what vectors have reserved, and all who grow one must do it: compile this program and Stave alike, both with it (and -fsanitize=address) or both without"
+    "stave: _GLIBCXX_SANITIZE_VECTOR under AddressSanitizer marks the reserved memory of vectors, and all code that grows a vector must do so: compile this program and Stave alike, both with it (and -fsanitize=address) or both without"
 #include <stave/other_layout>
 #endif
 
 #if STAVE_WITH_BOOST_CONTEXT != STAVE_BUILT_WITH_BOOST_CONTEXT
 #error \
-    "stave: STAVE_BOOST_CONTEXT changes what a suspended computation is, and the library was built otherwise: define it for both, or for neither"
+    "stave: STAVE_BOOST_CONTEXT changes how a computation is suspended, and the library was built with the other choice: define it for both, or for neither"
 #include <stave/other_layout>
 #endif
 
@@ -131,8 +131,8 @@ struct PacksMembers {
   void* second;
 };
 static_assert(sizeof(PacksMembers) == 2 * sizeof(void*),
-              "stave: members of classes are packed, by -fpack-struct or by a #pragma pack that was not ended: the "
-              "library's are not");
+              "stave: -fpack-struct, or a #pragma pack that was not ended, packs the members of classes; the library "
+              "was built without packing");
 }  // namespace stave_detail
 
 #endif

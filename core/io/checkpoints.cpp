@@ -1,4 +1,4 @@
-// Implementation of checkpoints.h.
+// The functions of checkpoints.h that are not templates.
 #include <stave/core/io/checkpoints.h>
 
 #include <algorithm>
@@ -30,10 +30,10 @@ NamedArrays read_checkpoint(const std::string& path) {
   const SafetensorsHeader header = read_safetensors_header(file);
   const auto found = header.metadata.find(version_name);
   if (found == header.metadata.end())
-    fail<FileError>("{}: is no checkpoint, as its metadata have no '{}': load_safetensors may read it", file.where(),
-                    version_name);
+    fail<FileError>("{}: is not a checkpoint, because its metadata have no '{}': load_safetensors may read it",
+                    file.where(), version_name);
   if (found->second != version)
-    fail<FileError>("{}: is a checkpoint of version '{}', and this library reads version {}", file.where(),
+    fail<FileError>("{}: is a checkpoint of version '{}', but this library reads version {}", file.where(),
                     shown(found->second), version);
   return {file.where(), copy_tensors(file, header)};
 }
@@ -64,10 +64,12 @@ std::optional<Index> step_of_name(const std::string& name) {
 
 Checkpoints::Checkpoints(std::string folder, CheckpointsOptions options)
     : folder_(std::move(folder)), keep_(options.keep) {
-  if (keep_ < 0) fail<FileError>("Checkpoints: {}: {} checkpoints cannot be kept: 0 keeps all", folder_, keep_);
+  if (keep_ < 0)
+    fail<FileError>("Checkpoints: {}: `keep` is {}: give a positive number, or 0 to keep all checkpoints", folder_,
+                    keep_);
   std::error_code error;
   fs::create_directories(folder_, error);
-  if (error) fail<FileError>("Checkpoints: {}: cannot be made a folder: {}", folder_, error.message());
+  if (error) fail<FileError>("Checkpoints: {}: the folder cannot be created: {}", folder_, error.message());
 }
 
 std::vector<Index> Checkpoints::steps() const {
@@ -87,7 +89,7 @@ std::optional<Index> Checkpoints::latest() const {
 }
 
 std::string Checkpoints::path(Index step) const {
-  if (step < 0) fail<FileError>("Checkpoints: {}: {} is no step: they count from 0", folder_, step);
+  if (step < 0) fail<FileError>("Checkpoints: {}: {} is not a step: steps count from 0", folder_, step);
   return (fs::path(folder_) / name_of_step(step)).string();
 }
 

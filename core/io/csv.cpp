@@ -1,4 +1,4 @@
-// read_csv: implementation of io.h.
+// The function read_csv of io.h.
 #include <algorithm>
 #include <charconv>
 #include <istream>
@@ -59,7 +59,7 @@ Parsed parse(std::string_view field, T& value) {
   if (field.starts_with('+') && !field.starts_with("+-")) field.remove_prefix(1);
   std::errc error = parse_all(field, value);
   if constexpr (std::is_floating_point_v<T>) {
-    long double wide = 0;  // a value out of T's range becomes the nearest T: 0 or infinity
+    long double wide = 0;  // a value out of T's range becomes 0 or infinity
     if (error == std::errc::result_out_of_range && (error = parse_all(field, wide)) == std::errc())
       value = static_cast<T>(wide);
   }
@@ -67,8 +67,8 @@ Parsed parse(std::string_view field, T& value) {
   return error == std::errc::result_out_of_range ? Parsed::too_large : Parsed::no_number;
 }
 
-// Parses a float16 or bfloat16 as a double, then rounds it to its type. Digits beyond the precision
-// of a double do not affect the result.
+// Parses a float16 or bfloat16 as a double, then rounds the double to T. Digits beyond the
+// precision of a double do not affect the result.
 template <class T>
   requires is_half<T>
 Parsed parse(std::string_view field, T& value) {
@@ -115,7 +115,7 @@ class Lines {
   // check, a line that never ends would fill all memory.
   void check_text(const std::string& line) const {
     if (line.size() >= buffer_.size() && line.find('\0', line.size() - buffer_.size()) != line.npos)
-      fail<FileError>("{}:{}: is not text: it has zero bytes, and no end of the line in {} bytes", where_, number_,
+      fail<FileError>("{}:{}: is not text: it contains zero bytes, and no end of line within {} bytes", where_, number_,
                       line.size());
   }
 
@@ -187,8 +187,10 @@ void check(const CsvOptions& options) {
     fail<ShapeError>("read_csv: skip_lines {} and columns {} must not be negative", options.skip_lines,
                      options.columns);
   if (options.comment && options.comment == options.delimiter)
-    fail<FileError>("read_csv: '{}' cannot be delimiter and beginning of comments: name another comment, or '\\0'",
-                    shown({&options.comment, 1}));
+    fail<FileError>(
+        "read_csv: '{}' cannot be both the delimiter and the beginning of comments: choose another `comment`, or '\\0' "
+        "for none",
+        shown({&options.comment, 1}));
 }
 
 Tensor read(ReadBytes bytes, const std::string& where, const CsvOptions& options) {

@@ -159,7 +159,7 @@ Device device_of(const Array& array) {
 Shape shape_of(const Array& array) {
   if (array.rank < 0) fail<ShapeError>("from_dlpack: the array has {} axes", array.rank);
   if (array.rank > 0 && !array.shape)
-    fail<ShapeError>("from_dlpack: the array has {} axes, but no lengths of them", array.rank);
+    fail<ShapeError>("from_dlpack: the array has {} axes, but its shape is a null pointer", array.rank);
   const Shape shape(std::span<const std::int64_t>(array.shape, static_cast<std::size_t>(array.rank)));
   for (const Index length : shape)
     if (length < 0) fail<ShapeError>("from_dlpack: shape {} has a negative length", shape);
@@ -171,7 +171,7 @@ struct Reach {
   Index lowest = 0, highest = 0;
 };
 Reach reach_of(const Shape& shape, const Strides& strides) {
-  constexpr Index most = Index{1} << 58;  // their bytes then fit in an Index
+  constexpr Index most = Index{1} << 58;  // so that offsets in bytes fit in an Index, too
   Reach reach;
   for (std::size_t axis = 0; axis < shape.size(); ++axis) {
     Index last = 0;
@@ -199,8 +199,8 @@ Tensor view_of_foreign(const Array& array, stave_detail::ForeignStorage::Lender 
   char* const first = static_cast<char*>(array.data) + array.byte_offset;
   if (reinterpret_cast<std::uintptr_t>(first) % size_of(dtype) != 0)
     fail<Error>(
-        "from_dlpack: elements of {} begin at an address that is no multiple of {}: hand over a copy of the array",
-        dtype, size);
+        "from_dlpack: elements of {} begin at an address that is not a multiple of {}: pass a copy of the array", dtype,
+        size);
   StoragePtr storage(new stave_detail::ForeignStorage(
       device, first + reach.lowest * size, static_cast<std::size_t>((reach.highest - reach.lowest + 1) * size),
       std::move(lender)));
@@ -217,7 +217,8 @@ Tensor import(typename Managed::Public* managed) {
   if constexpr (std::is_same_v<Managed, Versioned>)
     if (given.version.major != 1)
       fail<Error>(
-          "from_dlpack: the structure is of DLPack {}.{}, of which only the version can be read: ask for one of 1.x "
+          "from_dlpack: the structure has the version DLPack {}.{}, which this library cannot read: ask for version "
+          "1.x "
           "(max_version=(1, 0) in Python)",
           given.version.major, given.version.minor);
   return view_of_foreign(given.array, std::move(lender));
@@ -243,8 +244,9 @@ typename Managed::Public* export_to(const Tensor& x, const DlpackOptions& option
   const Device device = stave_detail::given(x, function).device();
   const bool waits = device != cpu && options.stream != -1;
   if (waits && options.stream == 0)
-    fail<DeviceError>("{}: stream 0 may be one or the other: 1 is the default stream, 2 that of each thread, -1 none",
-                      function);
+    fail<DeviceError>(
+        "{}: stream 0 is ambiguous: give 1 for the default stream, 2 for the per-thread default stream, or -1 for none",
+        function);
   const Tensor value = stave_detail::read_in_place(x, function, "export stop_gradient(x), which is a constant");
   const bool copies = options.copy || value.node().memory() != device;
   const Tensor lent = copies ? copied(value) : value;

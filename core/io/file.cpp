@@ -65,7 +65,8 @@ InputFile::InputFile(std::string operation, const std::string& path)
 
 void InputFile::read(std::uint64_t offset, void* to, std::size_t n) const {
   if (offset > size_ || n > size_ - offset)
-    fail<FileError>("{}: ends after {} bytes, where {} more from byte {} on should follow", where_, size_, n, offset);
+    fail<FileError>("{}: the file ends after {} bytes, but {} bytes are expected from byte {} on", where_, size_, n,
+                    offset);
   for (char* at = static_cast<char*>(to); n > 0;) {
     const ssize_t got = ::pread(file_.get(), at, std::min(n, most_at_once), static_cast<off_t>(offset));
     if (got < 0 && errno == EINTR) continue;
@@ -87,11 +88,11 @@ std::string target_of(const std::string& path, const std::string& where) {
   std::error_code error;
   const fs::file_status status = fs::status(path, error);
   if (fs::exists(status) && !fs::is_regular_file(status))
-    fail<FileError>("{}: is {}, and not replaced by a file", where,
+    fail<FileError>("{}: is {}, and is not overwritten by a file", where,
                     fs::is_directory(status) ? "a folder" : "not a regular file");
   if (!fs::is_symlink(fs::symlink_status(path, error))) return path;
   const fs::path target = fs::canonical(path, error);
-  if (error) fail<FileError>("{}: is a link that leads nowhere", where);
+  if (error) fail<FileError>("{}: is a symbolic link to a file that does not exist", where);
   return target.string();
 }
 
@@ -145,8 +146,8 @@ bool is_on_disk(int fd) { return ::fsync(fd) == 0 || errno == EINVAL || errno ==
 
 bool is_part(std::string_view name) { return name.ends_with(part_suffix); }
 
-// Only the holder of the lock renames or removes the file. So a file that still has this name after
-// this function has taken the lock keeps the name, and the right file is removed.
+// Only the process that holds a file's lock may rename or remove the file. So if the locked file
+// still has this name, no other process can replace it, and the right file is removed.
 bool remove_dead_part(const std::string& name) {
   const Descriptor part(open_to_lock(name));
   struct stat status {};
@@ -158,8 +159,9 @@ bool remove_dead_part(const std::string& name) {
 
 namespace {
 
-// Creates a new file and locks it. Returns nothing if there is a file of this name, or if another
-// process took the new file for one of a killed process before it was locked.
+// Creates a new file and locks it. Returns nothing if there is a file of this name. Also returns
+// nothing if another process locked the new file first, and so took it for one that a killed
+// process had left.
 std::optional<Descriptor> create_locked(const std::string& name, const std::string& target, const std::string& where) {
   Descriptor file(create(name, target));
   if (file.get() < 0 && errno == EEXIST) return std::nullopt;
@@ -179,7 +181,7 @@ OutputFile::Part OutputFile::create_part(const std::string& target, const std::s
   std::optional<Descriptor> file;
   for (int number = 0, free = 0; !file || free < most_free; ++number) {
     if (number == most_taken)
-      fail<FileError>("{}: cannot be written: all names beside it are taken, up to {}", where,
+      fail<FileError>("{}: cannot be written: all names for a temporary file beside it are in use, up to {}", where,
                       name_of_part(target, number - 1));
     std::string numbered = name_of_part(target, number);
     const bool is_free = !exists(numbered) || remove_dead_part(numbered);
@@ -228,7 +230,7 @@ void OutputFile::finish() {
 // ---- Source -------------------------------------------------------------------------------------
 
 void Source::read(void* to, std::size_t n) {
-  if (n > left_) fail<FileError>("{}: ends too early: {} bytes should follow where {} are left", where_, n, left_);
+  if (n > left_) fail<FileError>("{}: ends too early: {} bytes should follow, but {} are left", where_, n, left_);
   do_read(static_cast<char*>(to), n);
   left_ -= n;
 }

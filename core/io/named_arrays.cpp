@@ -1,4 +1,4 @@
-// NamedArrays: the arrays of a file while a tree takes them (io.h).
+// NamedArrays (io.h): the arrays of a file, from which the tensors of a tree are taken by name.
 #include <stave/core/io/named_arrays.h>
 
 #include <algorithm>
@@ -54,9 +54,9 @@ Tensor NamedArrays::take_like(const std::string& name, const Tensor& like) {
   if (!like.defined()) return x;
   if (x.shape() != like.shape())
     faults_.push_back(
-        {Fault::shape, fmt::format("'{}' has shape {}, where {} is expected", shown(name), x.shape(), like.shape())});
+        {Fault::shape, fmt::format("'{}' has shape {}, but {} is expected", shown(name), x.shape(), like.shape())});
   if (x.dtype() != like.dtype())
-    faults_.push_back({Fault::dtype, fmt::format("'{}' is {}, where {} is expected: load it without `like` and convert "
+    faults_.push_back({Fault::dtype, fmt::format("'{}' is {}, but {} is expected: load it without `like` and convert "
                                                  "it with astype",
                                                  shown(name), x.dtype(), like.dtype())});
   const UnderFrame past_all_handlers(nullptr);
@@ -67,7 +67,7 @@ void NamedArrays::finish() {
   const bool missing = faults_.size() == 1 && faults_[0].kind == Fault::names;
   for (const auto& [name, x] : arrays_)
     if (!taken_.contains(name))
-      faults_.push_back({Fault::names, fmt::format("has an array '{}', for which the tree has no place", shown(name))});
+      faults_.push_back({Fault::names, fmt::format("has an array '{}', which the tree does not have", shown(name))});
   if (faults_.empty()) return;
   if (faults_.size() == 1) {
     const auto& [kind, text] = faults_[0];
@@ -79,7 +79,7 @@ void NamedArrays::finish() {
   constexpr std::size_t most = 50;
   std::string list;
   for (std::size_t i = 0; i < std::min(faults_.size(), most); ++i) list += "\n  " + faults_[i].text;
-  if (faults_.size() > most) list += fmt::format("\n  and so on: {} faults in all", faults_.size());
+  if (faults_.size() > most) list += fmt::format("\n  and more: {} differences in all", faults_.size());
   fail<FileError>("{}: does not fit the tree:{}", where_, list);
 }
 
@@ -91,7 +91,7 @@ std::string NamedArrays::some_names() const {
 }
 
 void NamedArrays::refuse_key(const std::string& key) const {
-  fail<FileError>("{}: '{}' is no key of a map by these integers", where_, shown(key));
+  fail<FileError>("{}: '{}' is not a key of a map with these integer keys", where_, shown(key));
 }
 
 void check_names(const std::vector<NamedTensor>& arrays, const std::string& where) {

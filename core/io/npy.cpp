@@ -31,7 +31,7 @@ std::string type_code(Dtype dtype) {
 
 // ---- dtypes -------------------------------------------------------------------------------------
 
-// NumPy's name of a type that Stave lacks.
+// Returns NumPy's name of a type that Stave lacks.
 std::string numpy_name(std::string_view code) {
   constexpr std::pair<std::string_view, const char*> names[] = {
       {"f16", "longdouble"}, {"c8", "complex64"}, {"c16", "complex128"}, {"c32", "clongdouble"}};
@@ -49,7 +49,7 @@ std::string numpy_name(std::string_view code) {
 
 struct ElementType {
   Dtype dtype;
-  bool swapped;  // the file does not have the byte order of this machine
+  bool swapped;  // true if the file has the other byte order than this machine
 };
 
 // Thrown for elements of a dtype that Stave lacks.
@@ -77,7 +77,7 @@ ElementType element_type(std::string_view descr) {
 
 struct Header {
   ElementType type;
-  bool fortran;  // the first axis is contiguous
+  bool fortran;  // true if the array is column-major, so that the first axis is contiguous
   Shape shape;
 };
 
@@ -105,7 +105,7 @@ class HeaderParser {
   [[noreturn]] void refuse() const {
     fail<FileError>("{}: the header is not that of a .npy file: {}", where_, shown(all_));
   }
-  // The next character that is not blank; 0 at the end.
+  // Returns the next character that is not blank; 0 at the end.
   char peek() {
     text_.remove_prefix(std::min(text_.find_first_not_of(" \t\n"), text_.size()));
     return text_.empty() ? '\0' : text_[0];
@@ -215,7 +215,7 @@ Strides fortran_strides(const Shape& shape) {
 
 std::string npy_header(Dtype dtype, const Shape& shape) {
   if (type_code(dtype).empty())
-    fail<DtypeError>("{} has no place in .npy files: convert it with astype(x, float32), which keeps every value",
+    fail<DtypeError>("{} cannot be stored in .npy files: convert it with astype(x, float32), which keeps every value",
                      dtype);
   const std::string lengths = fmt::format("{}{}", fmt::join(shape, ", "), shape.size() == 1 ? "," : "");
   const char order = size_of(dtype) == 1 ? '|' : native_order;

@@ -1,4 +1,4 @@
-// .safetensors files: implementation of io.h.
+// The functions of io.h for .safetensors files.
 #include <stave/core/io/safetensors.h>
 
 #include <algorithm>
@@ -27,8 +27,10 @@ constexpr const char* metadata_name = "__metadata__";
 std::string with_parts(std::string name, char separator, char wanted, const std::string& where) {
   if (separator == wanted) return name;
   if (name.find(wanted) != name.npos)
-    fail<FileError>("{}: the name '{}' has a '{}', with which '{}' between the parts of names would be mistaken", where,
-                    shown(name), wanted, separator);
+    fail<FileError>(
+        "{}: the name '{}' contains a '{}', which would be confused with the '{}' between the parts of names when that "
+        "is replaced",
+        where, shown(name), wanted, separator);
   std::replace(name.begin(), name.end(), separator, wanted);
   return name;
 }

@@ -39,7 +39,7 @@ class DirectoryReader {
     std::vector<ZipEntry> entries;
     std::size_t at = 0;
     for (std::uint64_t i = 0; i < directory.count; ++i) entries.push_back(read_entry(bytes, at));
-    if (at != bytes.size()) refuse("its directory has other entries than it counts");
+    if (at != bytes.size()) refuse("its directory does not have as many entries as it says");
     for (ZipEntry& entry : entries) {
       check(entry, directory);
       entry.offset += directory.prefix();
@@ -69,7 +69,8 @@ class DirectoryReader {
       if (read16(&bytes[at + 20]) != left - end_length) continue;
       return from_end(&bytes[at], file_.size() - left);
     }
-    fail<FileError>("{}: is not a .npz file: a zip archive ends with its directory, and this has none", file_.where());
+    fail<FileError>("{}: is not a .npz file: a zip archive ends with a directory, and this file has none",
+                    file_.where());
   }
 
   Directory from_end(const char* end, std::uint64_t at) const {

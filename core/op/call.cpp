@@ -79,7 +79,7 @@ void Call::count_borrowed() noexcept {
 }
 
 void Call::throw_no_input(std::size_t i) const {
-  fail<IndexError>("{}: input {} was asked for, but the call has {}", op_->name, i, inputs_.size());
+  fail<IndexError>("{}: input {} was requested, but the call has {} inputs", op_->name, i, inputs_.size());
 }
 
 namespace {
@@ -293,7 +293,7 @@ void check_answer_closely(const Call& call, const Outputs& outputs, const AnyHan
 }
 
 void throw_other_attributes(const Op& op, const std::type_info& asked) {
-  fail<TransformError>("{}: its attributes were asked for as {}, and are of another type", op.name, type_name(asked));
+  fail<TransformError>("{}: its attributes were requested as {}, but have another type", op.name, type_name(asked));
 }
 
 Outputs perform_with_care(Call& call) {

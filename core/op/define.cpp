@@ -16,9 +16,9 @@ Op define_op(const Op& op) {
   if (op.id != OpId::own) refuse("its id is one of the library's operations: leave it out");
   if (op.is_higher_order || op.elementwise)
     refuse(
-        "`elementwise` and `is_higher_order` are of the library's operations: leave them out (batch_elementwise is "
-        "a rule for yours)");
-  if (!op.infer) refuse("it lacks `infer`, which says shapes and dtypes of its outputs");
+        "`elementwise` and `is_higher_order` are only for the library's own operations: leave them out (use "
+        "batch_elementwise as batching rule)");
+  if (!op.infer) refuse("it lacks `infer`, which returns the shapes and dtypes of its outputs");
   if (!op.cpu && !op.cuda && !op.view) refuse("nothing computes it: give it a kernel (`cpu`, `cuda`), or a `view`");
   return op;
 }
@@ -33,7 +33,7 @@ std::size_t count_elements(const View& view, Dtype dtype) {
   const Shape shape(view.shape);
   if (view.dtype != dtype) fail<DtypeError>("elements: the view is {} {}, not {}", view.dtype, shape, dtype);
   if (!is_contiguous(shape, Strides(view.strides)))
-    fail<ShapeError>("elements: the view of shape {} is not row-major: walk it by its strides", shape);
+    fail<ShapeError>("elements: the view of shape {} is not row-major: use its strides", shape);
   return static_cast<std::size_t>(shape.elements());
 }
 

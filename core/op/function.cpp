@@ -42,7 +42,8 @@ class LogHandler final : public Remembers {
     if (!replays_) return nullptr;
     if (next_ == run_.answers.size())
       fail<TransformError>(
-          "checkpoint: the function performed more effects when it ran again than at first, which were {}", next_);
+          "checkpoint: the function performed more effects when it ran again than in its first run, which performed {}",
+          next_);
     return &run_.answers[next_++];
   }
   void remember(std::any answer) override { run_.answers.push_back(std::move(answer)); }
@@ -190,12 +191,13 @@ Outputs call_function(FunctionAttributes functions, Inputs inputs) {
 
 void fail_unknown_results(const char* name) {
   fail<TransformError>(
-      "{}: a handler answered the call without running its function, so what it would return is not known: perform it",
+      "{}: a handler answered the call without running its function, so the form of the outputs is not known: perform "
+      "the call",
       name);
 }
 void fail_other_results(const char* name, std::size_t expected, std::size_t got) {
-  fail<TransformError>("{}: the function returned {} tensors at first, and {} another time or by another rule", name,
-                       expected, got);
+  fail<TransformError>("{}: the function returned {} tensors at first, but {} in another run or from another rule",
+                       name, expected, got);
 }
 
 Tensor broadcast_lanes(const Tensor& x, Index lanes) {

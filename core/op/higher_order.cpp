@@ -56,8 +56,8 @@ class Ended final : public AnyHandler {
   void* handling(const EffectType& effect) override {
     if (!answers_ || !answers_(effect)) return nullptr;
     fail<TransformError>(
-        "a function runs again (that of a rule, in the backward pass) and performs {}, but {}, which stood around it "
-        "and would answer, has ended: install it outside of grad, or give `with` a std::shared_ptr of it",
+        "a function runs again (that of a rule, in the backward pass) and performs {}, but the handler that answered "
+        "it, {}, has ended: install it outside of grad, or give `with` a std::shared_ptr of it",
         type_name(effect.type), name_);
   }
 
@@ -83,8 +83,8 @@ class UnderLent : public Copied<UnderLent> {
     if (only_observes_) return body();
     if (sees_operations_)
       fail<TransformError>(
-          "a function runs again (that of a checkpoint, in the backward pass), but {}, which stood around it and sees "
-          "its operations, has ended: install it outside of grad, or give `with` a std::shared_ptr of it",
+          "a function runs again (that of a checkpoint, in the backward pass), but the handler that sees its "
+          "operations, {}, has ended: install it outside of grad, or give `with` a std::shared_ptr of it",
           name_);
     Ended ended(name_, answers_);
     stand_under(&ended, nullptr, body);

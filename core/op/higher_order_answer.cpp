@@ -70,7 +70,8 @@ void check_higher_order_answer(const FunctionAttributes& functions, std::span<co
   const auto expected = told->results->get();
   if (!expected)
     fail<TransformError>(
-        "{}: {} answered the call without running its function, so what it would return is not known: perform it",
+        "{}: {} answered the call without running its function, so the form of the outputs is not known: perform the "
+        "call",
         functions.name, name);
   if (outputs.size() != expected->size())
     fail<TransformError>("{}: {} answered with {} output(s) instead of {}", functions.name, name, outputs.size(),

@@ -53,9 +53,9 @@ void* AnsweredOutside::handling(const EffectType& effect) {
 
 void fail_lost(const char* transform, const std::string& effect) {
   fail<TransformError>(
-      "{0}: {1} was answered outside of {0} by what was computed there from values that {0} differentiates, and the "
+      "{0}: {1} was answered outside of {0} with a value computed there from values that {0} differentiates, and the "
       "result depends on it: its derivative would be lost. Compute it inside of {0} (install the handler there, or "
-      "answer with the values that were given), or write stop_gradient(x) if a constant is meant",
+      "answer with the tensors of the effect themselves), or write stop_gradient(x) if a constant is meant",
       transform, effect);
 }
 

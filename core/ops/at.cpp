@@ -1,6 +1,7 @@
-// x.at(index...): reading and updating by any index. The integers, slices and new axes of an index
-// select a box, which is a slice of x. Within the box the tensors of the index address axes,
-// for gather and scatter. An update computes the new box and puts it back into x.
+// x.at(index...): reading and updating by any index, in two steps. The integers, slices and new
+// axes of an index (NumPy's basic indices) select a part of x, which is called the box. The tensors
+// of the index (NumPy's advanced indices) select entries of the box by gather and scatter. An
+// update computes a new box and puts it back into x.
 
 #include <stave/core/ops/at.h>
 
@@ -28,7 +29,8 @@ constexpr const char* function = "at";
 
 // ---- the parts of an index ------------------------------------------------------------------
 
-// A tensor of the index, and the first axis of the box that it indexes.
+// A tensor of the index, and the first axis of the box (the part of x that the basic indices
+// select) that the tensor indexes.
 struct Addressing {
   Tensor tensor;
   Index axis;
@@ -38,9 +40,10 @@ struct Addressing {
 struct Places {
   BasicIndex box;
   std::vector<Addressing> tensors = {};
-  // The next three members describe the tensors and the integers beside them.
+  // The next three members describe the advanced indices: the tensors, and the integers beside
+  // them.
   bool adjacent = true;  // no other part of the index is between them
-  Index front = 0;       // the number of axes of the box before the first of them
+  Index front = 0;       // the number of axes of the box before the first advanced index
   bool integers = false;
 
   Places(const Tensor& x, std::span<const AnyIndex> index) : box{x.shape()} {
@@ -98,8 +101,8 @@ struct Places {
     const auto rank = tensor.shape().size();
     const std::span<const Index> stands_for = std::span<const Index>(box.shape).subspan(box.axis, rank);
     if (!std::equal(stands_for.begin(), stands_for.end(), tensor.shape().begin()))
-      fail<IndexError>("{}: a mask of shape {} stands for axes of lengths {} (of shape {})", function, tensor.shape(),
-                       Shape(stands_for), box.shape);
+      fail<IndexError>("{}: a mask of shape {} cannot index axes of lengths {} (of shape {}): they must be equal",
+                       function, tensor.shape(), Shape(stands_for), box.shape);
     if (rank > 0) return box.whole_axes(rank);
     box.result.push_back(1);  // A mask of rank 0 applies to a new axis of length 1.
     tensors.back().tensor = reshape(tensor, {1});
@@ -108,14 +111,14 @@ struct Places {
 
 // ---- the box --------------------------------------------------------------------------------
 
-// The part of x that the integers, slices and new axes select, in the shape that they give it.
+// Returns the box: the part of x that the integers, slices and new axes select, in their shape.
 Tensor box_of(const Tensor& x, const BasicIndex& box) {
   if (box.everything()) return reshape(x, box.result);
   const Tensor part = apply(op_slice, {x}, make_intrusive<SliceAttributes>(box.starts, box.lengths, box.steps));
   return reshape(part, box.result);
 }
 
-// A copy of x in which `value` replaces the box.
+// Returns a copy of x in which `value` replaces the box (the part that the basic indices select).
 Tensor with_box(const Tensor& x, const BasicIndex& box, const Tensor& value) {
   const Tensor part = reshape(value, box.lengths);
   if (box.everything() || part.size() == 0) return part.size() == 0 ? x : part;
@@ -137,8 +140,9 @@ Tensor is_within(const Tensor& index, Index length) {
   return logical_and(wide >= -length, wide < length);
 }
 
-// The integer tensors of an index, broadcast to one shape, and the axes of the box that they index.
-// The class permutes the axes of the box for gather and scatter.
+// The integer tensors of an index, which broadcast to one shape, and the axes that they index.
+// These are axes of the box, the part of x that the basic indices select. The class permutes the
+// axes of the box for gather and scatter.
 class Addressed {
  public:
   Addressed(const Places& places) : front_(static_cast<int>(places.front)), adjacent_(places.adjacent) {
@@ -153,8 +157,8 @@ class Addressed {
     for (const Tensor& index : indices_) at_ = broadcast_shapes(at_, index.shape(), function);
   }
 
-  // Returns the box with the addressed axes after the `batch` axes that precede them, or in front
-  // if the tensors of the index are not adjacent.
+  // Returns the box with the axes that the tensors index behind its `batch` leading axes, or in
+  // front of all axes if the tensors are not adjacent in the index.
   Tensor arranged(const Tensor& box) const { return adjacent_ ? box : moveaxis(box, axes_, leading()); }
   Tensor restored(const Tensor& box) const { return adjacent_ ? box : moveaxis(box, leading(), axes_); }
   Index batch() const { return adjacent_ ? front_ : 0; }
@@ -217,10 +221,11 @@ class Addressed {
 
 // ---- updates --------------------------------------------------------------------------------
 
-// How an update combines values with old elements: entry by entry, and at positions that may be
-// selected twice.
+// How an update combines values with old elements.
 struct Update {
+  // Combines entries with values elementwise.
   Tensor (*entries)(const Tensor& old, const Tensor& values);
+  // Combines values with the elements of x at positions, which may occur twice.
   Tensor (*places)(const Tensor& x, const Tensor& indices, const Tensor& updates, Index batch_axes);
   bool computes;  // whether the update computes with numbers, so that bools become int32
 };
@@ -242,8 +247,8 @@ std::optional<Tensor> one_for_all(const Places& places, const Tensor& values) {
   return reshape(values, shape);
 }
 
-// Returns the mask in a shape that broadcasts to the box: its own axes,
-// and 1 for the axes after them.
+// Returns the mask in a shape that broadcasts to the box: the axes of the mask, then axes of
+// length 1.
 Tensor over_box(const Addressing& mask, const Shape& box) {
   Shape shape = mask.tensor.shape();
   shape.resize(box.size() - static_cast<std::size_t>(mask.axis), 1);
@@ -274,8 +279,8 @@ Tensor updated(const Tensor& x, std::span<const AnyIndex> index, const Operand& 
   });
 }
 
-// Returns the entries: the box itself, or the result of `read` if tensors address positions
-// in the box.
+// Returns the entries that an index selects: the box itself if the index has no tensors, else the
+// result of `read`, which selects entries of the box.
 template <class Read>
 Tensor entries_of(const Tensor& x, std::span<const AnyIndex> index, Read read) {
   given(x, function, 0);

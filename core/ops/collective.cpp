@@ -1,5 +1,6 @@
-// The collective operations. All but pmax and pmin are linear, and transposes of collectives are
-// collectives: a place that sent a value to many places receives the sum of their cotangents.
+// The collective operations, between the places (lanes or processes) of a named axis. All but pmax
+// and pmin are linear, and their transposes are collectives too: a place that sent a value to many
+// places receives the sum of the cotangents of these.
 #include <stave/core/ops/collective.h>
 
 #include <algorithm>
@@ -24,8 +25,8 @@ using C = CollectiveAttributes;
 
 [[noreturn]] void fail_nobody(const char* what, const std::string& axis_name) {
   fail<TransformError>(
-      "{}: nobody here has an axis named \"{}\": stand inside of vmap(f, {{.axis_name = \"{}\"}}), or, in a program of "
-      "several processes, of Ranks(\"{}\")",
+      "{}: no axis named \"{}\" exists here: call it inside vmap(f, {{.axis_name = \"{}\"}}), or, in a program of "
+      "several processes, inside Ranks(\"{}\")",
       what, axis_name, axis_name, axis_name);
 }
 
@@ -54,15 +55,15 @@ Outputs batch_places(const BatchContext& c) {
 
 // ---- execution ------------------------------------------------------------------------------
 
-// Throws for a collective that reaches the backend without a communicator, because no handler has
-// the axis.
+// Throws if the collective has no communicator. Such a collective only reaches the backend if no
+// handler has the axis.
 Tensor check_bound(const Call& call) {
   const auto& c = call.as<C>();
   if (!c.by) fail_nobody(call.op().name, c.axis_name);
   return {};
 }
 
-// The record with kernels, which pass the views to the communicator.
+// Returns the record with kernels that pass the views to the communicator.
 template <const Op& op>
 constexpr Op exchanged(Op record) {
   record.cpu = [](const Attributes* attributes, std::span<const View> inputs, std::span<const View> outputs) {
@@ -80,8 +81,8 @@ constexpr Op exchanged(Op record) {
 
 Tensor again(const Op& op, Tensor x, const C& c) { return apply(op, {std::move(x)}, AttributesPtr(&c)); }
 
-// d pmax(x) / dx: equal shares for all places that have the maximum. They are counted in float32 if
-// x has 16-bit floats, which cannot represent large counts.
+// d pmax(x) / dx: places (lanes or processes) that have the maximum share the derivative equally.
+// They are counted in float32 if x has 16-bit floats, which cannot represent large counts.
 template <class Context>
 Tensor shares(const Context& c) {
   const Tensor winner = astype(c.in(0) == c.out(), computed_in(c.in(0).dtype()));
@@ -135,7 +136,8 @@ constinit const Op op_all_to_all =
     exchanged<op_all_to_all>(linear_op("all_to_all", infer_same, by<op_all_to_all>, batch_places<true, true>));
 constinit const Op op_ppermute =
     exchanged<op_ppermute>(linear_op("ppermute", infer_same, transposed_permutation, batch_in_front));
-// axis_index has no kernel: the handler that answers knows the number, and nothing is exchanged.
+// axis_index has no kernel: the handler that answers knows the place's number, so no data is
+// exchanged.
 constinit const Op op_axis_index{
     .name = "axis_index", .infer = infer_index, .derivative = Derivative::zero, .view = check_bound};
 
@@ -164,7 +166,8 @@ const CollectiveAttributes* unbound_collective(const Op& op, const Attributes* a
 
 namespace {
 
-// Row `to` of the result is row `from` of x; a row that receives none is 0.
+// Returns x with its rows permuted: for each pair {from, to} row `to` of the result is row `from`
+// of x. All other rows are 0.
 Tensor permuted(const Tensor& x, const C& c) {
   std::vector<std::int32_t> sources(static_cast<std::size_t>(c.size), static_cast<std::int32_t>(c.size));
   for (const auto& [from, to] : c.pairs) sources[static_cast<std::size_t>(to)] = static_cast<std::int32_t>(from);
@@ -233,8 +236,8 @@ Tensor pmin(const Tensor& x, const std::string& axis_name) { return same_shape(o
 
 namespace {
 
-// Moves the axis to the front as the axis of places: [places, ...]. The axis has one element
-// for each place or, with `tiled`, a part for each place.
+// Returns x with axis `along` in front, divided among the places (lanes or processes): [places,
+// ...]. The axis has one element for each place or, with `tiled`, several neighbours for each.
 Tensor dealt(const char* name, const Tensor& x, Index along, bool tiled, const C& c) {
   const int axis = normalize_axis(along, given(x, name).rank(), name);
   Shape shape = x.shape();
@@ -248,8 +251,8 @@ Tensor dealt(const char* name, const Tensor& x, Index along, bool tiled, const C
   return moveaxis(reshape(x, shape), axis, 0);
 }
 
-// Moves axis 0, the axis of places, to another position or, with `tiled`, merges it into the axis
-// at that position.
+// Returns x with axis 0, which has one entry per place (lane or process), moved to position `to`
+// or, with `tiled`, merged into the axis at that position.
 Tensor collected(const char* name, const Tensor& x, Index to, bool tiled) {
   const int axis = normalize_axis(to, x.rank() - tiled, name);
   const Tensor moved = moveaxis(x, 0, axis);
@@ -290,7 +293,7 @@ Tensor ppermute(const Tensor& x, const std::string& axis_name, const std::vector
       fail<IndexError>("ppermute: the pair {{{}, {}}} names a place that the {} of \"{}\" do not have", from, to, size,
                        axis_name);
     if (gives[static_cast<std::size_t>(from)] || gets[static_cast<std::size_t>(to)])
-      fail<IndexError>("ppermute: in the pair {{{}, {}}} a place gives, or gets, a second time", from, to);
+      fail<IndexError>("ppermute: in the pair {{{}, {}}} a place sends, or receives, a second time", from, to);
     gives[static_cast<std::size_t>(from)] = gets[static_cast<std::size_t>(to)] = true;
   }
   attributes->pairs = pairs;

@@ -1,5 +1,5 @@
-// Contractions: one operation, matmul of stacks of matrices, and the functions that arrange their
-// operands for it.
+// Contractions: the operation matmul, on stacks of matrices, and the functions that arrange their
+// operands for this operation.
 
 #include <stave/core/ops/contract.h>
 
@@ -22,7 +22,7 @@ Shape batch_of(const Shape& matrices) { return Shape(std::span<const Index>(matr
 Index rows_of(const Tensor& x) { return x.shape(-2); }
 Index columns_of(const Tensor& x) { return x.shape(-1); }
 
-// Checks the summed lengths of a [..., m, k] or [k] and b [..., k, n] or [k].
+// Throws unless the lengths k agree in a [..., m, k] or [k] and b [..., k, n] or [k].
 void check_inner(const Shape& a, const Shape& b) {
   const Index left = a.back(), right = b[b.size() - std::min<std::size_t>(b.size(), 2)];
   if (left != right)
@@ -59,8 +59,8 @@ bool transposes_are_contiguous(const Tensor& x) {
   return is_contiguous(shape, strides);
 }
 
-// [B..., m, k] x [k, n]: a stack of matrices times one matrix is a single product of two matrices,
-// and so are its derivatives.
+// [B..., m, k] x [k, n]: a stack of matrices times one matrix is computed as a single product of
+// two matrices, and so are its derivatives.
 Tensor stack_by_matrix(const Tensor& a, const Tensor& b) {
   Shape shape = a.shape();
   shape.back() = columns_of(b);
@@ -114,7 +114,7 @@ constinit const Op op_matmul{
     .infer = infer_matmul,
     .derivative = Derivative::bilinear,
     .vjp = vjp_matmul,
-    // The operand without the batch has one axis less, so it broadcasts.
+    // An operand that is the same in all lanes lacks the batch axis, so matmul broadcasts it.
     .batch = [](const BatchContext& c) { return Outputs(matmul(c.in(0), c.in(1))); },
 };
 
@@ -137,12 +137,12 @@ Tensor matmul(const Tensor& a, const Tensor& b) {
 Tensor tensordot(const Tensor& a, const Tensor& b, const Shape& a_axes, const Shape& b_axes) {
   given(a, "tensordot", 0), given(b, "tensordot", 1);
   if (a_axes.size() != b_axes.size())
-    fail<ShapeError>("tensordot: {} axes of the left are to be paired with {} of the right", a_axes.size(),
-                     b_axes.size());
+    fail<ShapeError>("tensordot: {} axes of the left operand cannot be paired with {} axes of the right operand",
+                     a_axes.size(), b_axes.size());
   Shape left = a_axes, right = b_axes;
   for (Index& axis : left) axis = normalize_axis(axis, a.rank(), "tensordot");
   for (Index& axis : right) axis = normalize_axis(axis, b.rank(), "tensordot");
-  if (repeats(left) || repeats(right)) fail<ShapeError>("tensordot: axes {} and {} name one twice", left, right);
+  if (repeats(left) || repeats(right)) fail<ShapeError>("tensordot: axes {} and {} name an axis twice", left, right);
   if (lengths_of(a, left) != lengths_of(b, right))
     fail<ShapeError>("tensordot: axes {} of shape {} and axes {} of shape {} differ in length", left, a.shape(), right,
                      b.shape());

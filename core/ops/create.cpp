@@ -1,4 +1,5 @@
-// Tensors from data and from rules; conversion of dtypes.
+// Functions that make tensors from host data or by a formula, such as full, arange and eye; and
+// astype.
 
 #include <stave/core/ops/create.h>
 
@@ -101,7 +102,7 @@ Tensor stop_gradient(const Tensor& x) { return apply(op_stop_gradient, {x}); }
 
 namespace {
 
-// The common dtype of numbers without tensors. Integers have uint64 if one of them fits only
+// Returns the common dtype of C++ numbers. For integers it is uint64 if one of them fits only
 // uint64.
 Dtype dtype_together(Dtype a, Dtype b) {
   if (is_integer(a) && is_integer(b) && (a == uint64 || b == uint64)) return uint64;
@@ -240,13 +241,13 @@ namespace {
 void infer_list(const NestedList& list, std::size_t depth, Shape& shape, Dtype& dtype) {
   if (!list.is_list()) {
     if (depth != shape.size())
-      fail<ShapeError>("tensor: ragged list: a number stands where a list of {} should", shape[depth]);
+      fail<ShapeError>("tensor: ragged list: found a number, expected a list of {}", shape[depth]);
     const Dtype alone = list.scalar().alone();
     dtype = dtype_together(dtype, list.wide() && alone == int32 ? int64 : alone);
     return;
   }
   const auto length = static_cast<Index>(list.entries().size());
-  if (depth == shape.size()) fail<ShapeError>("tensor: ragged list: a list stands where a number should");
+  if (depth == shape.size()) fail<ShapeError>("tensor: ragged list: found a list, expected a number");
   if (length != shape[depth])
     fail<ShapeError>("tensor: ragged list: {} entries where the first list of axis {} has {}", length, depth,
                      shape[depth]);
@@ -347,7 +348,7 @@ Wide wide(const Scalar& number) {
   return number.beyond_int64 ? Wide{static_cast<std::uint64_t>(number.integer)} : Wide{number.integer};
 }
 
-// How many of the numbers start, start + step, ... come before stop.
+// Returns how many of the numbers start, start + step, ... come before stop.
 Index count_of_range(Scalar start, Scalar stop, Scalar step) {
   const auto floating = [](const Scalar& number) { return number.kind == Scalar::Kind::floating; };
   if (!floating(start) && !floating(stop) && !floating(step)) {
@@ -364,14 +365,14 @@ Index count_of_range(Scalar start, Scalar stop, Scalar step) {
   return length <= 0 ? 0 : Shape(static_cast<Index>(std::min(length, 0x1p62))).elements();
 }
 
-// Converts a number to an integer dtype; a float is truncated.
+// Returns the number converted to an integer dtype; a float is truncated.
 Scalar truncated(Scalar number, Dtype dtype) {
   if (number.kind == Scalar::Kind::floating) number = std::trunc(number.floating);
   return held(number, dtype);
 }
 
-// Throws if the last of `count` numbers does not fit the dtype. If the first and the last number
-// fit, so do all between them.
+// Throws if the last of the `count` numbers start, start + step, ... does not fit the dtype. If the
+// first and the last number fit, so do all between them.
 void check_last(Scalar start, Scalar step, Index count, Dtype dtype) {
   if (start.kind == Scalar::Kind::floating || step.kind == Scalar::Kind::floating) {
     held(std::trunc(start.floating + static_cast<double>(count - 1) * step.floating), dtype);
@@ -424,8 +425,8 @@ Tensor linspace(double start, double stop, Index count, Dtype dtype, Device devi
 
 namespace {
 
-// The column of the k-th diagonal (k columns to the right of the main one) in each row: [rows, 1].
-// A k beyond the matrix is clamped to its edge, which gives the same result.
+// Returns, for each row, the column that the k-th diagonal has there: [rows, 1]. (The diagonal is k
+// columns to the right of the main one.) A k beyond the matrix is clamped, which changes no result.
 Tensor on_diagonal(Index rows, Index columns, Index k, Device device) {
   const Index start = std::clamp(k, -rows, columns);
   return expand_dims(arange(start, start + rows, 1, positions_dtype(rows + columns), device), 1);
@@ -453,7 +454,7 @@ Tensor tril(const Tensor& x, Index k) {
       [&] {
         check_matrix(x, "tril");
         const Tensor bound = on_diagonal(x.shape(-2), x.shape(-1), k, x.device());
-        // False is a zero of any dtype.
+        // `false` is converted to a zero of x's dtype.
         return where(positions(x.shape(-1), x.device()) <= bound, x, false);
       },
       x);

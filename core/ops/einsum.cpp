@@ -29,7 +29,8 @@ using stave_detail::fail;
 
 namespace {
 
-// A letter, or the position from the end, -1, -2, ..., of an axis of an ellipsis.
+// The label of an axis: a letter, or for an axis of an ellipsis -1, -2, ..., its position from the
+// end of the ellipsis.
 using Label = int;
 using Labels = std::vector<Label>;
 
@@ -75,7 +76,7 @@ Term parsed_term(std::string_view term, const std::string& text) {
       result.ellipsis = true;
       i += 2;
     } else {
-      fail<ShapeError>("einsum: '{}' in \"{}\" is no label: write letters, \"...\", \",\" and one \"->\"", term[i],
+      fail<ShapeError>("einsum: '{}' in \"{}\" is not a label: write letters, \"...\", \",\" and one \"->\"", term[i],
                        text);
     }
   }
@@ -98,7 +99,8 @@ Subscripts parsed(std::string_view text) {
   return result;
 }
 
-// Returns the labels of each operand's axes. Throws if an operand's rank does not fit its term.
+// Returns the labels of each operand's axes. Throws if an operand's rank does not fit its term in
+// the subscripts.
 std::vector<Labels> labels_of(const Subscripts& subscripts, const std::vector<Tensor>& operands) {
   if (subscripts.operands.size() != operands.size())
     fail<ShapeError>("einsum: \"{}\" names {} operands, but there are {}", subscripts.text, subscripts.operands.size(),
@@ -115,8 +117,8 @@ std::vector<Labels> labels_of(const Subscripts& subscripts, const std::vector<Te
   return result;
 }
 
-// The output without an arrow: the axes of the ellipsis, then the letters that occur once,
-// in alphabetical order.
+// Returns the labels of the output if the subscripts have no arrow: the axes of the ellipsis, then
+// the letters that occur once, in alphabetical order.
 Labels implicit_output(const std::vector<Labels>& inputs, std::size_t ellipsis_axes) {
   Labels all, once;
   for (const Labels& labels : inputs) all.insert(all.end(), labels.begin(), labels.end());
@@ -187,7 +189,8 @@ void check_lengths(const std::vector<Factor>& factors, const std::string& text) 
       }
 }
 
-// Removes axes of length 1 whose label is longer in another operand, because such axes broadcast.
+// Returns the factor without axes of length 1 whose label has another length in another factor.
+// Such an axis broadcasts, so the product does not need it.
 Factor without_repeating_axes(const Factor& factor, const std::vector<Factor>& all) {
   Factor result{factor.value, {}};
   Shape dropped;
@@ -204,7 +207,7 @@ Factor without_repeating_axes(const Factor& factor, const std::vector<Factor>& a
   return result;
 }
 
-// Leaves every label once: an operand that has a label twice is replaced by its diagonal.
+// Replaces a factor that has a label twice by its diagonal, so that every label occurs once.
 void take_diagonals(Factor& factor) {
   for (std::size_t i = 0; i < factor.labels.size();) {
     const Label label = factor.labels[i];
@@ -221,7 +224,7 @@ void take_diagonals(Factor& factor) {
   }
 }
 
-// Sums over the labels that nothing else needs.
+// Sums over the labels that are not in `needed`.
 void sum_alone(Factor& factor, const Labels& needed) {
   Shape axes;
   Labels kept;
@@ -244,9 +247,10 @@ Labels needed_beside(const std::vector<Factor>& factors, std::size_t i, std::siz
 
 // The roles of the labels of two factors in their product.
 struct Roles {
-  // shared: in both factors and in the result; left and right: in one factor.
+  // `shared` are in both factors and in the result, `left` only in the first factor, and `right`
+  // only in the second one.
   Labels shared, left, right;
-  Labels summed;  // in both factors, and not needed afterwards
+  Labels summed;  // in both factors, but not in the result
   Roles(const Factor& a, const Factor& b, const Labels& needed) {
     for (Label label : a.labels)
       (!contains(b.labels, label) ? left : contains(needed, label) ? shared : summed).push_back(label);
@@ -335,9 +339,10 @@ class CheapestOrder {
  private:
   using Set = std::size_t;
   struct Plan {
-    std::uint64_t labels = 0;  // the labels that the output or another factor needs
+    std::uint64_t labels = 0;  // the labels that the output or a factor outside the set needs
     double multiplications = 0;
-    // the set's product is the product of this subset times that of its other factors
+    // The set's product is the product of the factors in `left` times the product of its other
+    // factors.
     Set left = 0;
   };
 
@@ -358,8 +363,8 @@ class CheapestOrder {
     for (; labels != 0; labels &= labels - 1) product *= lengths_[static_cast<std::size_t>(std::countr_zero(labels))];
     return product;
   }
-  // Plans a set. Its subsets are smaller numbers, so they are already planned. The lowest factor is
-  // in the left subset, so each pair of subsets is tried once.
+  // Finds the cheapest plan of a set. Its subsets are smaller numbers, so they have plans already.
+  // The set's lowest factor is always in `left`, so each pair of subsets is tried once.
   void plan(Set set) {
     const Set lowest = set & (~set + 1), others = set ^ lowest;
     if (others == 0) return;
@@ -392,7 +397,7 @@ class CheapestOrder {
   bool possible_ = true;
 };
 
-// Contracts all factors into one.
+// Returns the product of all factors, with the labels that the output needs.
 Factor contracted(std::vector<Factor> factors, const Labels& output) {
   if (factors.size() > 2 && factors.size() <= CheapestOrder::most_factors)
     if (const CheapestOrder order(factors, output); order.possible()) return order.contracted();

@@ -56,12 +56,14 @@ void infer_elementwise(const Call& call, SmallVector<Abstract, 1>& outputs) {
 const Op& op_of(const JvpContext& c) { return c.call.op(); }
 const Op& op_of(const VjpContext& c) { return c.op; }
 [[noreturn]] void fail_no_rule(const Op& op, int operand) {
-  fail<TransformError>("the operation {} has no derivative by operand {}: cut that off with stop_gradient", op.name,
-                       operand);
+  fail<TransformError>(
+      "the operation {} has no derivative with respect to operand {}: cut that operand off with stop_gradient", op.name,
+      operand);
 }
 
-// Partial i of S at the operands of `c`, times `factor`: scale(factor, dS/dx_i).
-// A struct may define the product itself: a linear struct as tangent0, others as times0.
+// Returns the partial derivative of S by operand i, at the operands of `c`, times `factor`:
+// scale(factor, dS/dx_i). A struct may define this product itself: a linear struct as tangent0,
+// others as times0.
 template <class S, int i, class X, class Context>
 constexpr X product_with_partial(const X& factor, const Context& c) {
   if constexpr (i == 0) {
@@ -119,7 +121,7 @@ struct TracedCall {
 template <class S, int i>
 constexpr Traced traced_partial = product_with_partial<S, i>(Traced(1), TracedCall());
 
-// The values of a call, converted to float32, that partial i of S reads.
+// The operands and the result of a call, as partial i of S reads them: converted to float32.
 template <class S, int i, class Context>
 struct Widened {
   const Context& c;
@@ -133,8 +135,9 @@ const Op& op_of(const Widened<S, i, Context>& widened) {
   return op_of(widened.c);
 }
 
-// Two operations on 16-bit floats round twice, which is within the precision of these floats.
-// A partial with more operations is computed in float32, in which it does not overflow either.
+// Returns the partial derivative by operand i times `factor`. A partial of at most two operations
+// is computed in the dtype of its operands, even for 16-bit floats, since two roundings do little
+// harm. One with more operations is computed in float32, where it does not overflow either.
 template <class S, int i, class Context>
 Tensor times_partial(const Tensor& factor, const Context& c) {
   if constexpr (traced_partial<S, i>.operations > 2)
@@ -217,7 +220,7 @@ const Shape& shape_of(const Operand& x) {
   return scalar;
 }
 
-// Returns the device of the first tensor, to which numbers go.
+// Returns the device of the first tensor, on which numbers are stored as well.
 Device device_of(std::initializer_list<const Operand*> operands) {
   for (const Operand* x : operands)
     if (!x->is_scalar()) return x->tensor().device();
@@ -225,7 +228,7 @@ Device device_of(std::initializer_list<const Operand*> operands) {
 }
 
 // Makes an operand own its tensor. If a function performs several operations, a handler
-// of the first one may assign to the variable to which a later operand refers.
+// of the first one may assign to the variable to which an operand of a later one refers.
 void keep(Operand& x) {
   if (current && !x.is_scalar() && !x.owns()) x = x.tensor();
 }
@@ -252,7 +255,7 @@ bool joins(const Op& op, const Operand& number, const Operand& other, Operands d
 }
 
 Tensor fit_and_apply(const Op& op, Operands domain, Operand& a, Operand& b) {
-  if (!a.is_scalar() && !b.is_scalar()) {  // The common case: no operand needs conversion.
+  if (!a.is_scalar() && !b.is_scalar()) {  // in the common case no operand needs conversion
     const Node &x = given(a.tensor(), op.name, 0).node(), &y = given(b.tensor(), op.name, 1).node();
     if (x.dtype == y.dtype && admit(op, domain, x.dtype) == x.dtype && x.shape == y.shape)
       return apply_binary(op, std::move(a), std::move(b));
@@ -327,12 +330,12 @@ X(^, bitwise_xor, BitwiseXor)
 
 namespace {
 
-// The old value is kept until the new one is computed, so that nothing is lost if the operation
-// throws.
+// Assigns a `operation` b to a. The old value of a is kept until the new one is computed, so a is
+// unchanged if the operation throws.
 Tensor& assign(const char* symbol, Tensor (*operation)(Operand, Operand), Tensor& a, Operand&& b) {
   if (!a.defined())
     fail<TransformError>(
-        "{}: what stands on its left is an empty Tensor (default-constructed or moved from): begin with zeros(shape) "
+        "{}: the left operand is an empty Tensor (default-constructed or moved from): begin with zeros(shape) "
         "or zeros_like(x)",
         symbol);
   return a = operation(a, std::move(b));
@@ -393,8 +396,8 @@ Tensor clip(Operand x, Operand low, Operand high) {
 
 namespace {
 
-// Calls the body with x as floats. The other operands become owned first, because handlers may
-// assign to the caller's variables during the body.
+// Calls the body with x converted to floats. First the other operands become owners of their
+// tensors, because handlers may assign to the caller's variables while the body runs.
 template <class Body, class... Operands>
 Tensor of_floats(const char* function, const Tensor& x, Body&& body, Operands&... operands) {
   check_given(function, {&operands...}, 1);
@@ -405,8 +408,8 @@ Tensor of_floats(const char* function, const Tensor& x, Body&& body, Operands&..
 
 Dtype dtype_with(Dtype dtype, const Operand& x) { return x.is_scalar() ? dtype : promote(dtype, x.tensor().dtype()); }
 
-// Like of_floats, for bodies of several operations, in which 16-bit floats would be rounded
-// repeatedly: they are computed in float32, and the result is rounded once.
+// Like of_floats, for bodies of several operations, which would round 16-bit floats repeatedly.
+// The body computes them in float32, and the result is rounded once.
 template <class Body, class... Operands>
 Tensor of_wide_floats(const char* function, const Tensor& x, Body&& body, Operands&... operands) {
   const auto widened = [&](const Tensor& t) {
@@ -459,8 +462,8 @@ Tensor hardswish(Tensor x) {
 Tensor mish(Tensor x) {
   return of_wide_floats("mish", x, [](const Tensor& t) {
     const Tensor y = scale(t, tanh(softplus(t)));  // 0 at -inf
-    // In the far left tail the value is silu(x), which keeps the digits of a product
-    // with a denormal factor. The derivatives do not keep them.
+    // For x < -40 the value is that of silu(x), since tanh(softplus(x)) may be denormal there and
+    // has lost digits. The derivatives are those of y, and have lost these digits.
     return y + stop_gradient(where(t < -40, silu(minimum(t, -40)) - y, 0));
   });
 }

@@ -1,5 +1,5 @@
-// gather and its counterpart scatter, which puts, adds, multiplies or compares updates;
-// and functions that are composed of them.
+// The operations gather and scatter, and functions that are composed of them. The kinds of scatter
+// replace elements by updates, add or multiply updates to them, or take the minimum or maximum.
 //
 // x and indices share leading batch axes, so the batch of a vmap becomes one more of these.
 
@@ -47,8 +47,9 @@ AttributesPtr batched_by(int batch_dims) { return make_intrusive<GatherAttribute
 Shape gathered_shape(const Shape& x, const Shape& indices, int batch_dims, const char* operation) {
   const auto batch = static_cast<std::size_t>(batch_dims);
   if (indices.size() <= batch)
-    fail<ShapeError>("{}: indices of shape {} need a last axis that counts the axes of x which they address", operation,
-                     indices);
+    fail<ShapeError>(
+        "{}: indices of shape {} need a last axis whose length is the number of axes of x that they address", operation,
+        indices);
   const auto addressed = static_cast<std::size_t>(indices.back());
   if (x.size() < batch + addressed)
     fail<ShapeError>("{}: indices of shape {} address {} axes, x has shape {}", operation, indices, addressed, x);
@@ -83,12 +84,13 @@ void infer_gather(const Call& call, SmallVector<Abstract, 1>& outputs) {
       {gathered_shape(x.shape(), indices.shape(), call.as<GatherAttributes>().batch_dims, "gather"), x.dtype()});
 }
 
-// The cotangents of all reads of an element are added to its cotangent.
+// The cotangent of an element of x is the sum of the cotangents of all entries that read it.
 Tensor vjp_gather(const VjpContext& c, int) {
   return scatter_as(op_scatter_add, c.zeros(0), c.in(1), c.ct(), AttributesPtr(c.attributes));
 }
 
-// If x is the same for all lanes, the lanes become one more axis of `at`.
+// If x is the same for all lanes, the axis of lanes becomes one of the axes at... of the indices
+// [at..., k].
 Outputs batch_gather(const BatchContext& c) {
   const auto& attributes = c.as<GatherAttributes>();
   if (c.batched[0] || attributes.batch_dims > 0) return batch_in_front(c);
@@ -102,7 +104,8 @@ void infer_scatter(const Call& call, SmallVector<Abstract, 1>& outputs) {
   const char* const operation = call.op().name;
   check_indices(indices, operation);
   if (x.dtype() == bool_ && call.op().id != OpId::scatter)
-    fail<DtypeError>("{}: bool is not computed with: convert x to an integer dtype with astype", operation);
+    fail<DtypeError>("{}: updates cannot be combined with a bool x: convert x to an integer dtype with astype",
+                     operation);
   if (x.dtype() != updates.dtype())
     fail<DtypeError>("{}: x is {}, updates are {}: convert with astype", operation, x.dtype(), updates.dtype());
   const Shape expected = gathered_shape(x.shape(), indices.shape(), call.as<GatherAttributes>().batch_dims, operation);
@@ -116,8 +119,8 @@ Tensor vjp_scatter_add(const VjpContext& c, int input) {
   return input == 0 ? c.ct() : gather_as(c.ct(), c.in(1), AttributesPtr(c.attributes));
 }
 
-// Returns which updates no later update replaces: bools [batch..., at..., 1...]. Each update writes
-// its number to its position; the number that remains is that of the last one.
+// Returns bools [batch..., at..., 1...]: whether no later update replaces this one. Each update
+// writes its number to its position; the number that remains there is that of the last update.
 Tensor last_of_each_place(const Tensor& indices, const Shape& x, const Shape& updates, AttributesPtr attributes) {
   const auto batch = static_cast<std::size_t>(static_cast<const GatherAttributes&>(*attributes).batch_dims);
   const std::span<const Index> all(indices.shape().begin(), indices.shape().end() - 1), at = all.subspan(batch);
@@ -139,8 +142,9 @@ Tensor vjp_scatter(const VjpContext& c, int input) {
   return where(last_of_each_place(c.in(1), c.shape(0), c.shape(2), attributes), flow, 0);
 }
 
-// d min or d max: equal shares for x's element and all updates that equal the result.
-// They are counted one by one, in a dtype that holds the count, and returned in `dtype`.
+// The shares of x's element and of the updates in the derivative of a minimum or maximum. All that
+// equal the result share the derivative equally. They are counted in a dtype that holds the count,
+// and the shares are returned in `dtype`.
 struct Shares {
   Tensor of_x, of_updates;
 };
@@ -155,7 +159,7 @@ Shares extreme_shares(const Context& c, const AttributesPtr& attributes, Dtype d
   return {astype(x_has / count, dtype), astype(update_has / gather_as(count, indices, attributes), dtype)};
 }
 
-// Shares of tangents are also added one by one, so they are computed in float64.
+// The tangents times their shares are added one by one, so they are computed in float64.
 Outputs jvp_scatter_extreme(const JvpContext& c) {
   const AttributesPtr& attributes = c.call.attributes_ptr();
   const Shares shares = extreme_shares(c, attributes, float64);
@@ -174,8 +178,8 @@ Tensor vjp_scatter_extreme(const VjpContext& c, int input) {
                 c.dtype(0));
 }
 
-// Returns the number of the position that each tuple of indices addresses, in x's row-major order:
-// [batch * at].
+// Returns, for each tuple of indices, the number of the position that it addresses, where the
+// positions of x are numbered in row-major order: [batch * at].
 Tensor place_numbers(const Tensor& indices, const Shape& x, const GatherAttributes& attributes) {
   const auto batch = static_cast<std::size_t>(attributes.batch_dims);
   const Shape all(std::span<const Index>(indices.shape().begin(), indices.shape().end() - 1));
@@ -215,7 +219,7 @@ Tensor product_of_others(const Context& c, const AttributesPtr& attributes) {
   const Tensor order = argsort(numbers), places = take(numbers, order);
   const Tensor sorted = take(reshape(updates, {count, width}), order);
   const Tensor same = broadcast_to(expand_dims(entries(places, 0, 1, count - 1) == entries(places, 0, 0, count - 1), 1),
-                                   {count - 1, width});  // same position as the one before
+                                   {count - 1, width});  // has the same position as the one before
   const auto beside = [&](bool before) {
     const std::vector<std::pair<Index, Index>> one{
         before ? std::pair<Index, Index>{1, 0} : std::pair<Index, Index>{0, 1}, {0, 0}};
@@ -309,7 +313,7 @@ constinit const Op op_scatter_add{
 
 // ---- index.h --------------------------------------------------------------------------------
 
-// The axes before `axis` become batch axes, for which the indices are repeated (as a view).
+// The axes before `axis` become batch axes of gather, and a view repeats the indices for them.
 // So the result needs no transpose.
 Tensor take(const Tensor& x, const Tensor& indices, Index axis) {
   return named(
@@ -325,8 +329,8 @@ Tensor take(const Tensor& x, const Tensor& indices, Index axis) {
 
 namespace {
 
-// x with the axis moved to the end; all other axes are batch axes. The axis of the indices is moved
-// to the end too, and the indices are broadcast.
+// The operands of gather along one axis: x and the indices with this axis at the end. All other
+// axes are batch axes, to which the indices are broadcast.
 struct AlongAxis {
   Tensor values, places;  // [batch..., n], [batch..., k]
   int axis;

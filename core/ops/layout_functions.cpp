@@ -18,7 +18,7 @@ using namespace stave_detail;
 
 namespace {
 
-// Returns the shape with -1 replaced by the length with which it holds `count` elements.
+// Returns the shape with -1 replaced by the length that gives `count` elements in all.
 Shape inferred(Shape shape, Index count) {
   Index* unknown = std::find(shape.begin(), shape.end(), Index{-1});
   if (unknown == shape.end()) return shape;
@@ -104,7 +104,8 @@ Tensor flip(const Tensor& x, const Axes& axes) {
   return named("flip", [&] { return slice_of(x, std::move(starts), x.shape(), std::move(steps)); });
 }
 
-// The value of a lane has no storage of its own, so its strides say nothing about its layout.
+// A value of a lane under vmap has no storage of its own, so its strides do not show whether it is
+// contiguous.
 Tensor contiguous(const Tensor& x) {
   if (given(x, "contiguous").is_contiguous() && x.node().storage) return x;
   return named("contiguous", [&] { return apply(op_copy, {x}); });
@@ -137,7 +138,7 @@ Tensor stack(const std::vector<Tensor>& xs, Index axis) {
 
 namespace {
 
-// Returns the sum, or the nearest number that Index holds.
+// Returns a + b, or on overflow the nearest number that Index holds.
 Index plus(Index a, Index b) {
   Index sum;
   if (!__builtin_add_overflow(a, b, &sum)) return sum;
@@ -150,7 +151,7 @@ Tensor pad(const Tensor& x, const std::vector<std::pair<Index, Index>>& widths, 
   if (widths.size() != given(x, "pad").shape().size())
     fail<ShapeError>("pad: {} pairs of widths for shape {}: give one for each axis", widths.size(), x.shape());
   if (value.kind == Scalar::Kind::floating && !is_float(x.dtype()))
-    fail<DtypeError>("pad: the value {} is no {}: convert x with astype", value.floating, x.dtype());
+    fail<DtypeError>("pad: the value {} does not fit {}: convert x with astype", value.floating, x.dtype());
   value = stave_detail::naming("pad", [&] { return stave_detail::held(value, x.dtype()); });
   Shape kept = x.shape(), first = repeated(x.rank(), 0), padded = x.shape(), starts = first;
   const Shape ones = repeated(x.rank(), 1);

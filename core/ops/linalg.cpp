@@ -1,5 +1,5 @@
-// The functions of linear algebra. Their operations and the derivatives of these are
-// in linalg_factors.cpp and linalg_solve.cpp. The functions here are composed of these operations.
+// The functions of linear algebra, composed of operations. The operations and their derivatives
+// are in linalg_factors.cpp and linalg_solve.cpp.
 
 #include <stave/core/ops/linalg.h>
 
@@ -32,8 +32,8 @@ std::tuple<Tensor, Tensor, Tensor> rounded(const std::tuple<Tensor, Tensor, Tens
   return {rounded(x, dtype), rounded(y, dtype), rounded(z, dtype)};
 }
 
-// Calls f with x as floats; errors name the function. Unlike in_floats, it supports results
-// of several tensors, and of integers.
+// Calls f with x as floats; errors name the function. Unlike in_floats, this function supports an f
+// that returns several tensors, or integers.
 template <class F>
 auto of_floats(const char* function, const Tensor& x, F f) -> decltype(f(x)) {
   return named(
@@ -58,15 +58,16 @@ void check_square(const Tensor& x, const char* function) {
   if (x.shape(-1) != x.shape(-2)) fail<ShapeError>("{}: shape {} is not of square matrices", function, x.shape());
 }
 
-// Broadcasts x over the stack; the last `kept` axes of x do not belong to the stack.
+// Returns x with its leading axes broadcast to the shape `stack`; the last `kept` axes stay.
 Tensor over_stack(const Tensor& x, const Shape& stack, std::size_t kept = 2) {
   Shape shape = stack;
   shape.append(x.shape().end() - static_cast<std::ptrdiff_t>(kept), x.shape().end());
   return x.shape() == shape ? x : broadcast_to(x, shape);
 }
 
-// Calls solved(a, b) with the conventions of a x = b: a vector b is one column. For a single matrix
-// a, the right sides of a whole stack become columns.
+// Returns the solution x of a x = b by solved(a, b), for every form of b: a vector b becomes a
+// matrix of one column. If a is a single matrix and b is a stack, the matrices of the stack become
+// columns of one right side.
 template <class F>
 Tensor for_right_sides(const char* function, const Tensor& a, const Tensor& b, F solved) {
   check_matrices(a, function);
@@ -132,7 +133,7 @@ Tensor triangular_solve(const Tensor& a, const Tensor& b, TriangularOptions opti
 
 namespace {
 
-// Returns the size up to which singular values s [..., k] of a count as 0: [..., 1].
+// Returns the threshold [..., 1] up to which the singular values s [..., k] of a count as 0.
 // The axes of `rtol` broadcast with those of a's stack.
 Tensor rank_threshold(const Tensor& s, const Tensor& a, const RankTolerance& rtol, const char* function) {
   const Tensor& values = rtol.values();
@@ -162,7 +163,7 @@ RankTolerance::RankTolerance(Tensor values) : values_(std::move(values)) { given
 
 Tensor lstsq(const Tensor& a, const Tensor& b, RankOptions options) {
   return of_floats("lstsq", a, b, [&](const Tensor& one_or_more, const Tensor& y) {
-    // One matrix with several tolerances becomes as many matrices.
+    // A single matrix is repeated if there are several tolerances.
     const Tensor& rtol = options.rtol.values();
     const bool repeats = rtol.defined() && one_or_more.rank() == 2;
     const Tensor x = repeats ? over_stack(one_or_more, rtol.shape()) : one_or_more;
@@ -214,7 +215,8 @@ std::pair<Tensor, Tensor> tall_qr(const Tensor& a, bool complete) {
 
 }  // namespace
 
-// For a matrix with more columns than rows, q is that of its first columns, which form a square.
+// If a has more columns than rows, q is computed from its first columns, which form a square
+// matrix.
 std::pair<Tensor, Tensor> qr(const Tensor& a, QrOptions options) {
   return of_floats("qr", a, [&](const Tensor& x) -> std::pair<Tensor, Tensor> {
     check_matrices(x, "qr");
@@ -267,12 +269,13 @@ Tensor matrix_rank(const Tensor& a, RankOptions options) {
 MatrixOrder::MatrixOrder(const char* name) {
   if (std::string_view(name) == "fro") kind_ = Kind::frobenius;
   else if (std::string_view(name) == "nuc") kind_ = Kind::nuclear;
-  else fail<Error>("matrix_norm: there is no order \"{}\": \"fro\", \"nuc\", infinity, 1, 2 or their negatives", name);
+  else
+    fail<Error>("matrix_norm: there is no order \"{}\": use \"fro\", \"nuc\", infinity, 1, 2 or their negatives", name);
 }
 MatrixOrder::MatrixOrder(double order) : number_(order) {
   const double size = std::abs(order);
   if (size != 1 && size != 2 && !std::isinf(size))
-    fail<Error>("matrix_norm: there is no order {}: \"fro\", \"nuc\", infinity, 1, 2 or their negatives", order);
+    fail<Error>("matrix_norm: there is no order {}: use \"fro\", \"nuc\", infinity, 1, 2 or their negatives", order);
 }
 
 namespace {
@@ -309,13 +312,13 @@ Tensor matrix_norm(const Tensor& x, MatrixOrder order, KeepDims keep) {
 
 namespace {
 
-// The norm, computed in units of the largest |x| (the smallest, for a negative order),
-// as in `norm`.
+// Returns the norm. x is divided by the largest |x| (for a negative order, by the smallest) before
+// its powers are computed, so that these neither overflow nor underflow.
 Tensor power_norm(const Tensor& x, double order, const Axes& axes) {
   const Tensor size = abs(x), unit_or_zero = stop_gradient(extreme(size, order > 0, axes, keepdims));
   const double least = x.dtype() == float64 ? std::numeric_limits<double>::min() : std::numeric_limits<float>::min();
   const Tensor none = logical_or(unit_or_zero == 0, isinf(unit_or_zero));
-  // The reciprocal of the unit is not infinite.
+  // `unit` is at least the smallest normal number, so its reciprocal is finite.
   const Tensor unit = where(none, 1, maximum(unit_or_zero, least));
   const Tensor powers = sum(pow(where(none, 1, size / unit), order), axes, keepdims);
   return where(none, extreme(size, order > 0, axes, keepdims), pow(powers, 1 / order) * unit);

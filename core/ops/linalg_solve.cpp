@@ -11,7 +11,8 @@
 namespace stave_detail {
 
 void fail_no_derivative(const Op& op, int input) {
-  fail<TransformError>("{} has no derivative by operand {}: it is a factor of operand 0", op.name, input);
+  fail<TransformError>("{} has no derivative with respect to operand {}, which is a factor of operand 0", op.name,
+                       input);
 }
 
 Tensor lanes_as_columns(const Tensor& b) {
@@ -43,8 +44,8 @@ void infer_right_sides(const Call& call, SmallVector<Abstract, 1>& outputs) {
   outputs.push_back({b.shape(), b.dtype()});
 }
 
-// One matrix with the right sides of many lanes is one system with the columns of all lanes.
-// Otherwise each lane has a system of its own. Operand 1 is b.
+// Operand 1 is the right side b. If only b has lanes, the columns of all lanes become the right
+// sides of one system. Otherwise each lane has a system of its own.
 Outputs batch_right_sides(const BatchContext& c) {
   for (std::size_t i = 0; i < c.inputs.size(); ++i)
     if (c.batched[i] != (i == 1) || c.size == 0) return batch_in_front(c);
@@ -101,7 +102,7 @@ constinit const Op op_triangular_solve{
 
 namespace {
 
-// The operands are a, b, the packed factors of a, and the permutation of a's rows.
+// Performs solve. Its operands are a, b, the packed factors of a, and the permutation of a's rows.
 Tensor solve_again(const Tensor& a, const Tensor& b, const Tensor& packed, const Tensor& order, bool transpose) {
   return apply(op_solve, {a, b, packed, order}, make_intrusive<SolveAttributes>(transpose));
 }
@@ -139,7 +140,7 @@ constinit const Op op_solve{
 
 namespace {
 
-// a^+ y, and the transpose of a^+ times y, where a = u diag(s) vh and `inverse` is 1 / s.
+// The pseudoinverse a^+ of a = u diag(s) vh, where `inverse` is 1 / s.
 struct PseudoInverse {
   const Tensor &a, &u, &inverse, &vh;
 

@@ -30,7 +30,7 @@ void check_one_shape(const Tensor& predictions, const Tensor& targets, const cha
                      predictions.shape(), targets.shape());
 }
 
-// A loss of each pair of elements, computed in their common floating dtype and reduced.
+// Returns a loss that is computed elementwise, in the common floating dtype, and then reduced.
 template <class F>
 Tensor elementwise_loss(const char* function, const Tensor& predictions, const Tensor& targets, Reduction reduction,
                         F loss) {
@@ -50,7 +50,8 @@ Tensor elementwise_loss(const char* function, const Tensor& predictions, const T
 
 namespace {
 
-// The axis of classes, and what the losses by class have in common.
+// The properties that cross_entropy and nll_loss share: the axis of classes, the number of classes
+// and their weights.
 struct Classes {
   const char* function;
   Index axis, count;
@@ -77,8 +78,8 @@ Tensor entries_of(const Tensor& x, const Tensor& labels, int shared) {
   return apply(op_gather, {x, expand_dims(labels, -1)}, make_intrusive<GatherAttributes>(shared, false));
 }
 
-// The losses of integer labels; the loss of an ignored label is 0. The mean is weighted
-// by the weights of the labels that count.
+// Returns the losses of integer labels, reduced. The loss of an ignored label is 0. The mean is
+// weighted by the weights of the other labels.
 Tensor loss_of_labels(const Classes& classes, const Tensor& log_p, const Tensor& weights, const Tensor& labels,
                       std::optional<Index> ignored, double smoothing, Reduction reduction) {
   Shape expected = log_p.shape();
@@ -128,8 +129,9 @@ Tensor cross_entropy(const Tensor& logits, const Tensor& labels, CrossEntropyOpt
       [&] {
         Classes classes("cross_entropy", logits, options.axis, options.weights);
         if (is_float(labels.dtype()) && options.ignored)
-          fail<DtypeError>("cross_entropy: labels are {}, probabilities, of which none is ignored: give integers",
-                           labels.dtype());
+          fail<DtypeError>(
+              "cross_entropy: `ignored` needs integer labels, but labels are {} (probabilities): give integers",
+              labels.dtype());
         if (!is_float(labels.dtype()))
           return in_floats(
               [&](const Tensor& x, const Tensor& weights) {
@@ -259,7 +261,7 @@ Tensor binary_cross_entropy_with_logits(const Tensor& logits, const Tensor& targ
                      });
 }
 
-// Each vector is divided by its own norm first, so that no product overflows.
+// Each vector is divided by its own norm before the product, so that no product overflows.
 Tensor cosine_similarity(const Tensor& a, const Tensor& b, CosineSimilarityOptions options) {
   if (!(options.epsilon > 0)) fail<Error>("cosine_similarity: epsilon {} is not positive", options.epsilon);
   return named(

@@ -1,4 +1,4 @@
-// Layers of networks that look up or drop values.
+// The functions embedding and dropout.
 
 #include <stave/core/ops/network.h>
 
@@ -24,7 +24,7 @@ Tensor embedding(const Tensor& table, const Tensor& ids, EmbeddingOptions option
         if (!options.padding) return rows;
         const Index padding = *options.padding, count = table.shape(0);
         if (padding < 0 || padding >= count)
-          fail<IndexError>("embedding: the padding row {} is none of the {} rows", padding, count);
+          fail<IndexError>("embedding: the padding row {} is not one of the {} rows", padding, count);
         Shape beside = places.shape();
         beside.resize(rows.shape().size(), 1);
         return where(reshape(places == padding, beside), stop_gradient(rows), rows);
@@ -33,7 +33,7 @@ Tensor embedding(const Tensor& table, const Tensor& ids, EmbeddingOptions option
 }
 
 Tensor dropout(const Key& key, const Tensor& x, double rate) {
-  if (!(rate >= 0 && rate <= 1)) fail<Error>("dropout: rate {} is no probability: it must lie in [0, 1]", rate);
+  if (!(rate >= 0 && rate <= 1)) fail<Error>("dropout: rate {} is not a probability: it must lie in [0, 1]", rate);
   return named(
       "dropout",
       [&] {

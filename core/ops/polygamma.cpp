@@ -1,4 +1,4 @@
-// polygamma: (-1)^(n+1) n! zeta(n+1, x), computed in double precision and rounded once.
+// polygamma(n, x) = (-1)^(n+1) n! zeta(n+1, x), computed in double precision and rounded once.
 
 #include <stave/core/ops/polygamma.h>
 
@@ -21,8 +21,8 @@ using namespace stave_detail;
 
 namespace {
 
-// n! / c^(n+1) for a power of two c = 2^exponent. The terms n! (x + k)^-(n+1) are about 1
-// where x + k is near c.
+// The factor n! / c^(n+1) for a power of two c = 2^exponent. The exponent is chosen so that the
+// terms n! (x + k)^-(n+1) are about 1 where x + k is near c.
 struct ScaledFactorial {
   int exponent;
   double value;
@@ -41,10 +41,10 @@ struct ScaledFactorial {
 };
 
 // n! zeta(n+1, x) for finite x > 0 of float64. It is computed like zeta_of_positive (polygamma.h),
-// but from the terms n! / c^s ((x + k) / c)^-s. They are within range where the result is,
-// while (x + k)^-s alone underflows much earlier. Each term is root * factor * root, with two roots
-// of the power. The terms lie along a new last axis. The last term is the one at which the sum ends
-// and the formula of Euler and Maclaurin begins.
+// but from the terms n! / c^s ((x + k) / c)^-s with s = n + 1. These are within range where the
+// result is, while (x + k)^-s alone underflows much earlier. Each term is root * factor * root,
+// where root^2 is the power ((x + k) / c)^-s. The terms lie along a new last axis. The last one is
+// where the sum ends and the formula of Euler and Maclaurin begins.
 Tensor scaled_sum(int n, const Tensor& x) {
   constexpr ZetaDouble zeta;
   constexpr int terms = ZetaDouble::terms, order = static_cast<int>(std::size(zeta.tail));
@@ -65,8 +65,8 @@ Tensor scaled_sum(int n, const Tensor& x) {
   return sum(entries(powers, x.rank(), 0, terms), -1) + beyond;
 }
 
-// n! zeta(n+1, x). For small n, n! is so small that the product loses digits only where it is
-// within some powers of ten of the smallest number.
+// Returns n! zeta(n+1, x). For small n it is computed as this product, which loses digits only if
+// the result is within a few powers of ten of the smallest normal number.
 Tensor product(int n, const Tensor& x) {
   constexpr int few = 8;
   if (n <= few) return std::tgamma(n + 1.0) * zeta(n + 1, x);
@@ -80,7 +80,7 @@ Tensor product(int n, const Tensor& x) {
 }  // namespace
 
 Tensor polygamma(int n, Tensor x) {
-  if (n < 0) fail<IndexError>("polygamma: there is no derivative of order {}", n);
+  if (n < 0) fail<IndexError>("polygamma: the order {} is negative", n);
   return named(
       "polygamma",
       [&] {

@@ -1,6 +1,6 @@
-// Pooling. Sums are convolutions with ones. Maxima are the elements at the positions that
-// argmax_pool returns. On the CPU max_pool is an operation of its own, which needs no positions;
-// its derivatives compute them by argmax_pool.
+// Pooling. sum_pool and avg_pool are convolutions with ones. max_pool takes the elements at the
+// positions that argmax_pool returns. On the CPU max_pool is an operation of its own, which needs
+// no positions; its derivatives compute them by argmax_pool.
 
 #include <stave/core/ops/pooling.h>
 
@@ -31,7 +31,7 @@ Shape leading(const Shape& shape, std::size_t axes) {
 
 // ---- argmax_pool ----------------------------------------------------------------------------
 
-// Returns whether the window at some position along an axis contains only padding.
+// Returns whether there is a position along an axis at which the window contains only padding.
 bool sees_nothing(Index length, Index window, Index dilation, Index stride, Index low, Index results) {
   for (Index place = 0; place < results; ++place) {
     const Index first = place * stride - low, last = first + (window - 1) * dilation;
@@ -46,8 +46,8 @@ void check_sights(const Shape& lengths, const Shape& windows, const Shape& dilat
   for (std::size_t axis = 0; axis < lengths.size(); ++axis)
     if (sees_nothing(lengths[axis], windows[axis], dilations[axis], strides[axis], pads.low[axis], results[axis]))
       fail<ShapeError>(
-          "{}: padding {} and {} of spatial axis {}, which has length {}, is so wide that a window of {} sees nothing "
-          "else",
+          "{}: padding {} and {} of spatial axis {}, which has length {}, is so wide that a window of {} can lie "
+          "entirely in the padding",
           function, pads.low[axis], pads.high[axis], axis, lengths[axis], windows[axis]);
 }
 
@@ -76,7 +76,8 @@ Tensor planes_of(const Tensor& x, std::size_t axes) {
   return reshape(x, joined({leading(x.shape(), axes), Shape{spatial(x.shape(), axes).elements()}}));
 }
 
-// Returns x[..., places], where `places` are positions in each plane, in the shape of the result.
+// Returns the elements of x at `places`, which are positions in each plane (the spatial axes, in
+// row-major order). The result has the shape of `places`.
 Tensor elements_at(const Tensor& x, const Tensor& places, std::size_t axes) {
   return reshape(take_along_axis(planes_of(x, axes), planes_of(places, axes), -1), places.shape());
 }
@@ -142,9 +143,9 @@ struct Windows {
       : function(function), channels_last(options.channels_last) {
     const int axes = window.axes() ? window.axes() : given(x_, function).rank() - 2;
     if (axes < 1 || axes > 3)
-      fail<ShapeError>("{}: x {} with {} spatial axes, where 1, 2 or 3 are pooled", function, x_.shape(), axes);
+      fail<ShapeError>("{}: x {} has {} spatial axes: only 1, 2 or 3 can be pooled", function, x_.shape(), axes);
     if (given(x_, function).rank() < axes + channels_last)
-      fail<ShapeError>("{}: x {} has not the {} spatial axes of the window{}", function, x_.shape(), axes,
+      fail<ShapeError>("{}: x {} does not have the {} spatial axes of the window{}", function, x_.shape(), axes,
                        channels_last ? " and one of channels" : "");
     x = channels_last ? moveaxis(x_, -1, x_.rank() - axes - 1) : x_;
     lengths = spatial(x.shape(), static_cast<std::size_t>(axes));
@@ -187,7 +188,8 @@ Tensor summed(const Tensor& x, const Windows& w, std::size_t first, std::size_t 
   return reshape(y, joined({others, spatial(y.shape(), w.axes())}));
 }
 
-// Sums a large window axis by axis: a + b + c additions instead of a * b * c.
+// Returns the sums of windows. A large window of lengths a, b, c is summed axis by axis, which
+// takes a + b + c additions per result instead of a * b * c.
 Tensor window_sums(const Tensor& x, const Windows& w) {
   if (!w.padded() && w.windows == w.lengths) {
     Shape axes;

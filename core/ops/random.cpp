@@ -1,5 +1,5 @@
-// Random numbers. The operations hash counters under keys, as attributes.h describes.
-// All other functions are composed of them.
+// Random numbers. The operations hash counters with a key, as attributes.h describes. All other
+// functions are composed of these operations.
 //
 // Keys may have leading batch axes, so the batch of a vmap becomes one more of these.
 // With split keys each lane gets the numbers that a loop over the keys would get.
@@ -34,7 +34,8 @@ Shape batch_of(const Tensor& keys, const char* operation) {
   return batch;
 }
 
-// Infers a result [batch..., shape...] of `dtype`.
+// Adds the inferred result to `outputs`: `dtype` with the shape [batch..., shape...], where
+// batch... are the leading axes of the keys.
 void infer_drawn(const Call& call, const Shape& shape, Dtype dtype, SmallVector<Abstract, 1>& outputs) {
   Shape result = batch_of(call.input(0), call.op().name);
   for (Index length : shape) {
@@ -67,7 +68,7 @@ void infer_random_uniform(const Call& call, SmallVector<Abstract, 1>& outputs) {
 void infer_random_permutation(const Call& call, SmallVector<Abstract, 1>& outputs) {
   const Shape& shape = call.as<RandomAttributes>().shape;
   if (shape.rank() != 1 || shape[0] > std::numeric_limits<std::int32_t>::max())
-    fail<ShapeError>("random_permutation: {} is not one length that int32 holds", shape);
+    fail<ShapeError>("random_permutation: {} is not a single length that int32 can hold", shape);
   infer_drawn(call, shape, int32, outputs);
 }
 
@@ -94,7 +95,7 @@ Key::Key(Tensor data) : data_(std::move(data)) {
                      data_.dtype(), data_.shape());
 }
 
-// Key i is fold_in(key, i).
+// Row i of the result is the key fold_in(key, i).
 Tensor split(const Key& key, Index n) {
   if (n < 0) fail<ShapeError>("split: {} keys", n);
   if (key.data().rank() != 1) fail<ShapeError>("split: an array of keys {}: vmap over it", key.data().shape());
@@ -129,7 +130,8 @@ Tensor uniform(const Key& key, const Shape& shape, double low, double high, Dtyp
 
 Tensor uniform(const Key& key, const Shape& shape, Dtype dtype) { return uniform(key, shape, 0, 1, dtype); }
 
-// u is in (-1, 1). -1 is excluded because erfinv is infinite there.
+// The result is sqrt(2) erfinv(u) of a uniform u in (-1, 1). u begins slightly above -1, because
+// erfinv(-1) is infinite.
 Tensor normal(const Key& key, const Shape& shape, Dtype dtype) {
   const double digits = dtype == float64 ? 53 : dtype == float32 ? 24 : dtype == float16 ? 11 : 8;
   const double low = std::exp2(-digits) - 1;

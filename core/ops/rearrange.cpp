@@ -39,7 +39,7 @@ namespace {
 Tensor rolled(const Tensor& x, Index shift, int axis) {
   const Index length = x.shape(axis);
   if (length == 0 || shift % length == 0) return x;
-  // How many of the last entries come first.
+  // The number of entries that move from the end to the front.
   const Index moved = (shift % length + length) % length;
   return concat({entries(x, axis, length - moved, moved), entries(x, axis, 0, length - moved)}, axis);
 }
@@ -120,7 +120,7 @@ Tensor trace(const Tensor& x, Index offset, Index axis1, Index axis2) {
 }
 
 Tensor diff(const Tensor& x, Index n, Index axis) {
-  if (n < 0) fail<ShapeError>("diff: taken {} times", n);
+  if (n < 0) fail<ShapeError>("diff: n is {}: it must not be negative", n);
   const int along = normalize_axis(axis, given(x, "diff").rank(), "diff");
   return named("diff", [&] {
     Tensor result = x;
@@ -157,7 +157,7 @@ Tensor roll(const Tensor& x, const Shape& shifts, const Shape& axes) {
   });
 }
 
-// For every axis at once: [d] -> [1, d] -> [count, d] -> [count * d].
+// All axes are repeated together, each as follows: [d] -> [1, d] -> [count, d] -> [count * d].
 Tensor tile(const Tensor& x, const Shape& counts) {
   for (Index count : counts)
     if (count < 0) fail<ShapeError>("tile: counts {} have a negative one", counts);
@@ -179,7 +179,8 @@ Tensor tile(const Tensor& x, const Shape& counts) {
 
 namespace {
 
-// [..., d, ...] -> [..., d, 1, ...] -> [..., d, count, ...] -> [..., d * count, ...]
+// Returns x with each entry along the axis repeated `count` times:
+//   [..., d, ...] -> [..., d, 1, ...] -> [..., d, count, ...] -> [..., d * count, ...]
 Tensor repeat_each(const Tensor& x, Index count, Index axis) {
   if (count < 0) fail<ShapeError>("repeat: the count {} is negative", count);
   const int along = normalize_axis(axis, given(x, "repeat").rank(), "repeat");
@@ -220,7 +221,7 @@ Tensor repeat(const Tensor& x, const Shape& counts, Index axis) {
 }
 
 std::vector<Tensor> unstack(const Tensor& x, Index axis) {
-  if (given(x, "unstack").rank() == 0) fail<ShapeError>("unstack: a tensor of rank 0 has no axis to take apart");
+  if (given(x, "unstack").rank() == 0) fail<ShapeError>("unstack: a tensor of rank 0 has no axis to unstack");
   const int along = normalize_axis(axis, x.rank(), "unstack");
   Shape shape = x.shape();
   shape.erase(shape.begin() + along);

@@ -1,4 +1,4 @@
-// Searching, counting, sets, and functions given by samples.
+// Searching, counting and sets; interpolation and integration of functions given by samples.
 
 #include <stave/core/ops/search.h>
 
@@ -72,7 +72,8 @@ Tensor bincount(const Tensor& x, Index length, const Tensor& weights) {
       "bincount",
       [&] {
         if (weights.shape() != x.shape())
-          fail<ShapeError>("bincount: weights {} for elements {}: one for each is needed", weights.shape(), x.shape());
+          fail<ShapeError>("bincount: weights have shape {}, elements {}: one weight for each element is needed",
+                           weights.shape(), x.shape());
         return segment_sum(flattened(weights), flattened(x), length);
       },
       x, weights);
@@ -84,10 +85,10 @@ Tensor histogram(const Tensor& x, const Tensor& edges) {
       [&] {
         check_vector(edges, "histogram", "edges");
         const Index bins = edges.size() - 1;
-        if (bins < 1) fail<ShapeError>("histogram: {} edges have nothing between them", edges.size());
+        if (bins < 1) fail<ShapeError>("histogram: {} edges enclose no bin: give at least 2", edges.size());
         const Tensor last = edges(bins);
         const Tensor after = where(x == last, bins, searchsorted(edges, x, {.right = true}));
-        // Elements outside of all bins go to one more bin, which is dropped.
+        // An element outside all bins is counted in one more bin, which is dropped.
         const Tensor in_one = logical_and(after > 0, after <= bins);
         return bincount(where(in_one, after - 1, bins), bins + 1)(slice(bins));
       },
@@ -99,7 +100,7 @@ Tensor histogram(const Tensor& x, const Tensor& edges) {
 std::pair<Tensor, Tensor> topk(const Tensor& x, Index k, Index axis) {
   const int along = normalize_axis(axis, given(x, "topk").rank(), "topk");
   if (k < 0 || k > x.shape(along))
-    fail<ShapeError>("topk: {} entries are asked for of axis {} with size {}", k, along, x.shape(along));
+    fail<ShapeError>("topk: {} entries are requested along axis {}, which has size {}", k, along, x.shape(along));
   return named("topk", [&] {
     const Tensor order = x.device() == cpu ? apply(op_argtopk, {x}, make_intrusive<TopkAttributes>(along, k))
                                            : entries(argsort(x, along, {.descending = true}), along, 0, k);
@@ -114,21 +115,21 @@ void infer_searchsorted(const Call& call, SmallVector<Abstract, 1>& outputs) {
   const auto batch = static_cast<std::size_t>(call.as<SearchAttributes>().batch_dims);
   const Shape &s = sorted.shape(), &v = values.shape();
   if (s.size() != batch + 1 || v.size() < batch || !std::equal(s.begin(), s.end() - 1, v.begin()))
-    fail<ShapeError>("searchsorted: what is sorted {} and values {} must share {} axes", s, v, batch);
+    fail<ShapeError>("searchsorted: the sorted tensor {} and values {} must share {} axes", s, v, batch);
   if (sorted.dtype() != values.dtype())
-    fail<DtypeError>("searchsorted: what is sorted is {}, values are {}: convert with astype", sorted.dtype(),
+    fail<DtypeError>("searchsorted: the sorted tensor is {}, values are {}: convert with astype", sorted.dtype(),
                      values.dtype());
   outputs.push_back({v, positions_dtype(s.back())});
 }
 
-// If the vector is the same for all lanes, the lanes become one more axis of the values.
+// If the sorted vector is the same for all lanes, the lanes become one more axis of the values.
 Outputs batch_searchsorted(const BatchContext& c) {
   if (c.batched[0] || c.as<SearchAttributes>().batch_dims > 0) return batch_in_front(c);
   return perform(Call(op_searchsorted, {c.in(0), c.in(1)}, c.attributes()));
 }
 
-// Bisection composed of other operations. The result is between low and high, and each step halves
-// this range.
+// Returns the result of searchsorted, found by bisection with other operations. Each step halves
+// the range between `low` and `high`, which contains the result.
 Tensor searched_by_steps(const Tensor& sorted, const Tensor& values, bool right) {
   const Index length = sorted.size();
   const Dtype dtype = positions_dtype(length);
@@ -158,7 +159,7 @@ Tensor searchsorted(const Tensor& sorted, const Tensor& values, SearchOptions op
   return named(
       "searchsorted",
       [&] {
-        check_vector(sorted, "searchsorted", "what is sorted");
+        check_vector(sorted, "searchsorted", "the sorted tensor");
         if (values.device() != cpu) return searched_by_steps(sorted, values, options.right);
         const Dtype dtype = promote(sorted.dtype(), values.dtype());
         return apply(op_searchsorted, {astype(sorted, dtype), astype(values, dtype)},
@@ -216,7 +217,7 @@ std::pair<Tensor, Tensor> unique_inverse(const Tensor& x) {
       "unique_inverse",
       [&] {
         const Tensor flat = flattened(x), order = argsort(flat), sorted = take(flat, order), first = begins(sorted);
-        // The index of each sorted element in the set.
+        // The position of each sorted element among the distinct ones.
         const Tensor set = cumulative_sum(astype(first, order.dtype()), 0) - 1;
         const Tensor inverse = scatter_add(zeros_like(order), expand_dims(order, 1), set);
         return std::pair(take(sorted, places_of(first)), reshape(inverse, x.shape()));
@@ -239,7 +240,8 @@ Tensor interp(const Tensor& x, const Tensor& xp, const Tensor& fp) {
         const Tensor right = clip(searchsorted(xp, x, {.right = true}), 1, last), left = right - 1;
         const Tensor x0 = take(xp, left), f0 = take(fp, left), f1 = take(fp, right), width = take(xp, right) - x0,
                      rise = f1 - f0;
-        const Tensor jump = width == 0;  // two samples at one position: the left one counts
+        // True where two samples have the same position; the left one gives the value.
+        const Tensor jump = width == 0;
         const Tensor share = (x - x0) / where(jump, 1, width);
         // If one sample is infinite, the line is computed from the other one.
         // At that sample its rise is 0.
@@ -254,7 +256,7 @@ Tensor interp(const Tensor& x, const Tensor& xp, const Tensor& fp) {
 
 namespace {
 
-// Returns the sums of neighbours along an axis.
+// Returns y[i] + y[i + 1] along an axis.
 Tensor pairs_along(const Tensor& y, Index axis) {
   const int along = normalize_axis(axis, y.rank(), "trapezoid");
   const Index length = y.shape(along), count = std::max<Index>(length - 1, 0);

@@ -1,5 +1,5 @@
-// sort, argsort and argtopk. The derivative of sort computes the permutation by argsort when it is
-// needed.
+// sort, argsort and argtopk. sort does not return a permutation; its derivative computes the
+// permutation by argsort.
 
 #include <stave/core/ops/sort.h>
 
@@ -22,14 +22,14 @@ Tensor permutation(const Tensor& x, const SortAttributes& attributes) {
   return apply(op_argsort, {x}, AttributesPtr(&attributes));
 }
 
-// y_i = x_p(i), so dy_i = dx_p(i).
+// y_i = x_p(i) with the permutation p, so dy_i = dx_p(i).
 Outputs jvp_sort(const JvpContext& c) {
   const auto& attributes = c.as<SortAttributes>();
   return take_along_axis(c.tangents[0], permutation(c.in(0), attributes), attributes.axis);
 }
 
-// The cotangent of y_i is added to that of x_p(i). All axes but the sorted one are batch axes
-// of a scatter.
+// The cotangent of y_i goes to x_p(i), by a scatter. All axes but the sorted one are batch axes of
+// this scatter.
 Tensor vjp_sort(const VjpContext& c, int) {
   const auto& attributes = c.as<SortAttributes>();
   const Tensor ct = moveaxis(c.ct(), attributes.axis, -1);
@@ -76,8 +76,8 @@ constinit const Op op_argtopk{
           const auto& attributes = call.as<TopkAttributes>();
           const Index length = x.shape(attributes.axis);
           if (attributes.k < 0 || attributes.k > length)
-            stave_detail::fail<ShapeError>("topk: {} entries are asked for of axis {} with size {}", attributes.k,
-                                           attributes.axis, length);
+            stave_detail::fail<ShapeError>("topk: {} entries are requested along axis {}, which has size {}",
+                                           attributes.k, attributes.axis, length);
           Shape shape = x.shape();
           shape[static_cast<std::size_t>(attributes.axis)] = attributes.k;
           outputs.push_back({std::move(shape), positions_dtype(length)});

@@ -1,4 +1,4 @@
-// The parts of trees that are not templates: errors, and vectors of leaves.
+// The functions on trees that are not templates: they throw errors, or work on vectors of leaves.
 #include <stave/core/ops/tree.h>
 
 #include <stave/core/ops/elementwise.h>
@@ -8,7 +8,7 @@
 namespace stave_detail {
 
 void fail_reference_member() {
-  fail<TransformError>("a member of a tree is a reference, to tensors that are not the tree's own: hold them by value");
+  fail<TransformError>("a member of a tree is a reference to tensors that the tree does not own: hold them by value");
 }
 
 void check_same_structure(bool same, const char* what) {

@@ -52,7 +52,7 @@ void infer(const Op& op, const Region& region, std::span<const Tensor> inputs, S
       fail<DtypeError>("{}: input {} of its region is {}, not {} {}", op.name, i, region.inputs()[i], input.dtype(),
                        input.shape());
     if (input.shape() != shape)
-      fail<ShapeError>("{}: inputs 0 and {} have the shapes {} and {}, which must be one here", op.name, i, shape,
+      fail<ShapeError>("{}: inputs 0 and {} have the shapes {} and {}, which must be equal here", op.name, i, shape,
                        input.shape());
   }
   for (const int output : region.outputs()) {

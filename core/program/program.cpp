@@ -31,9 +31,8 @@ void check_met(const Program::Instruction& read, const Tensor& value) {
   const Tensor found = read_value(value);
   if (!same_bits(found, read.met))
     fail<TransformError>(
-        "program: the function looked at a value ({} {}) and went on as for {}, but now it is {}: trace it for this "
-        "value, "
-        "or compile(f), which records each way that f goes",
+        "program: the traced function read a value ({} {}) that was {}, but now it is {}: trace the function for this "
+        "value, or use compile(f), which records each path that f takes",
         value.dtype(), value.shape(), read.met.str(), observed(found).str());
   tell_read(found);
 }
@@ -76,7 +75,7 @@ Outputs RecordedFunctions::perform(Inputs inputs) const {
 
 void fail_too_long() {
   fail<TransformError>(
-      "trace: the function performs more than a million operations, loops counted as often as they run");
+      "trace: the function performs more than a million operations, where a loop counts once per iteration");
 }
 
 std::vector<int> last_reads(const Program& program) {
@@ -158,7 +157,7 @@ bool same_bits(const Tensor& a, const Tensor& b) {
 
 void check_arguments(const Program& program, std::span<const Tensor> given, std::span<const int> last) {
   if (given.size() != program.inputs.size())
-    fail<TransformError>("program: it was recorded for {} tensors, and is given {}", program.inputs.size(),
+    fail<TransformError>("program: it was recorded for {} tensors, but {} are given", program.inputs.size(),
                          given.size());
   for (std::size_t i = 0; i < given.size(); ++i) {
     const Program::Variable& wanted = program.variable(program.inputs[i]);
@@ -167,9 +166,11 @@ void check_arguments(const Program& program, std::span<const Tensor> given, std:
       fail<TransformError>("program: input {} is an empty Tensor", i);
     }
     const auto differs = [&]<class E>(std::type_identity<E>) {
-      fail<E>("program: input {} is {} {} on {}, and was {} {} on {} when the program was recorded: trace it for these",
-              i, given[i].dtype(), given[i].shape(), given[i].device().str(), wanted.dtype, wanted.shape,
-              wanted.device.str());
+      fail<E>(
+          "program: input {} is {} {} on {}, but was {} {} on {} when the program was recorded: trace the function for "
+          "these inputs",
+          i, given[i].dtype(), given[i].shape(), given[i].device().str(), wanted.dtype, wanted.shape,
+          wanted.device.str());
     };
     if (given[i].shape() != wanted.shape) differs(std::type_identity<ShapeError>());
     if (given[i].dtype() != wanted.dtype) differs(std::type_identity<DtypeError>());

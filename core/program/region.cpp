@@ -44,7 +44,9 @@ bool Region::admits(const Op& op) {
 int Region::add(const Op& op, std::span<const int> operands, Dtype to) {
   const auto values = static_cast<int>(inputs_.size() + steps_.size());
   if (!admits(op))
-    fail<TransformError>("region: {} is no elementwise operation of the library, and a region has no others", op.name);
+    fail<TransformError>(
+        "region: {} is not an elementwise operation of the library, and a region can have no other operations",
+        op.name);
   if (operands.size() != arity(op))
     fail<TransformError>("region: {} takes {} operands, not {}", op.name, arity(op), operands.size());
   Step step{.op = &op, .operands = {}, .dtype = to, .number = 0};
@@ -72,7 +74,7 @@ int Region::add(Scalar number, Dtype dtype) {
 bool Region::admits_reduction(const Op& op) { return op.id >= OpId::sum && op.id <= OpId::any; }
 
 int Region::reduce(const Op& op, int value, Shape axes, bool keepdims) {
-  if (!admits_reduction(op)) fail<TransformError>("region: it cannot end in {}, which is no reduction", op.name);
+  if (!admits_reduction(op)) fail<TransformError>("region: it cannot end in {}, which is not a reduction", op.name);
   if (value < 0 || value >= static_cast<int>(inputs_.size() + steps_.size()))
     fail<TransformError>("region: {}: there is no value {} to reduce", op.name, value);
   const bool logical = op.id == OpId::all || op.id == OpId::any;
@@ -80,7 +82,8 @@ int Region::reduce(const Op& op, int value, Shape axes, bool keepdims) {
     fail<DtypeError>("region: {} does not take a value of {}", op.name, dtype(value));
   std::sort(axes.begin(), axes.end());
   if (!axes.empty() && axes.back() >= 0)
-    fail<IndexError>("region: {}: axis {} does not count from behind", op.name, axes.back());
+    fail<IndexError>("region: {}: axis {} is not negative: count axes from the last one, which is -1", op.name,
+                     axes.back());
   if (std::adjacent_find(axes.begin(), axes.end()) != axes.end())
     fail<ShapeError>("region: {}: an axis is given twice in {}", op.name, axes);
   reductions_.push_back({&op, value, std::move(axes), keepdims});
@@ -91,7 +94,7 @@ void Region::set_outputs(std::vector<int> values) {
   const auto count = static_cast<int>(inputs_.size() + steps_.size());
   for (const int value : values)
     if (value < -static_cast<int>(reductions_.size()) || value >= count)
-      fail<TransformError>("region: there is no value {} to give", value);
+      fail<TransformError>("region: there is no value {} to return", value);
   outputs_ = std::move(values);
   drop_unused_reductions();
   drop_unused();

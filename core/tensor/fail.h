@@ -1,5 +1,5 @@
-// Functions that throw errors with formatted texts and the surrounding transforms. For .cpp files
-// only, since it needs {fmt}.
+// Functions that throw errors. The text of an error is formatted, and names the transforms around
+// the point of failure. For .cpp files only, since this header needs {fmt}.
 #pragma once
 
 #include <cstddef>
@@ -13,7 +13,7 @@
 
 namespace stave_detail {
 
-/// Throws E with the formatted text and the handlers around this point.
+/// Throws an E whose text is the formatted text and the handlers around this point.
 template <class E, class... A>
 [[noreturn]] void fail(fmt::format_string<A...> text, A&&... args) {
   E error(fmt::format(text, std::forward<A>(args)...) + stave::error_context());
@@ -25,17 +25,17 @@ template <class E, class... A>
 /// of a function that it called. Errors of transforms, and errors that a handler of the user
 /// throws, keep their text.
 void name_function(stave::Error& error, const char* function, bool rename);
-/// Throws TransformError: this operand is an empty Tensor.
+/// Throws TransformError, which says that this operand of `function` is an empty Tensor.
 [[noreturn]] void fail_empty(const char* function, std::size_t operand);
 
-/// Runs the body of a public function that is composed of other functions. Errors name this
-/// function, and an operand that is an empty Tensor.
+/// Runs the body of a public function that is composed of other functions. Its errors name this
+/// function. If the body fails and an operand is an empty Tensor, the error names that operand.
 template <class Body, class... Operands>
 auto named(const char* function, Body&& body, const Operands&... operands) -> decltype(body()) {
   try {
     return body();
   } catch (const std::bad_alloc&) {
-    fail<stave::MemoryError>("{}: there is not enough memory for what it needs beside its result", function);
+    fail<stave::MemoryError>("{}: there is not enough memory for its temporary values", function);
   } catch (stave::Error& error) {
     std::size_t place = 0;
     ((operands.defined() ? void(++place) : fail_empty(function, place)), ...);
@@ -44,7 +44,8 @@ auto named(const char* function, Body&& body, const Operands&... operands) -> de
   }
 }
 
-/// Runs the body of a function that is one operation. Errors that name no function get this name.
+/// Runs the body of a function that is one operation. An error that names no function gets the
+/// name `function`.
 template <class Body>
 auto naming(const char* function, Body&& body) -> decltype(body()) {
   try {

@@ -1,4 +1,5 @@
-// Notes: their lists, their end, clones of nodes, and checks for escaped values.
+// The implementation of notes: lists of notes, how notes end, clones of nodes, and checks for
+// values that have escaped from their transform.
 #include <stave/core/tensor/note.h>
 
 #include <dlfcn.h>
@@ -33,11 +34,12 @@ const auto notes_over_fork = [] {
   return stave_detail::HeldOverFork<for_others>();
 }();
 
-// A payload may hold a value with notes, and so on: these notes wait in a list instead
-// of a recursion.
+// Deletes the note. Its payload may hold a value that has notes, and so on. These notes wait in a
+// list, so that a long chain does not overflow the stack.
 void free_note(Note* note) noexcept { stave_detail::delete_in_loop<&Note::next>(note); }
 
-// The node and the end of the Notes object leave a note one after the other; the last one frees it.
+// Records that the note's node has died (by_node) or that its Notes object has ended (by_owner).
+// The later of the two events frees the note.
 void leave(Note& note, std::uint8_t who) noexcept {
   if ((note.ended.fetch_or(who, std::memory_order_acq_rel) | who) != (by_node | by_owner)) return;
   const auto counted = IntrusivePtr<NoteOwner>::adopt(note.owner);
@@ -70,7 +72,9 @@ NoteOwner::Hold::Hold(NoteOwner& owner) noexcept
 }
 
 void NoteOwner::add(Note& note) noexcept {
-  if (thread != id_of_this_thread()) {  // it is not listed, so it counts as left by the owner
+  // A note that another thread makes is in no list, so `end` does not find it. It is marked as
+  // ended by the owner from the start.
+  if (thread != id_of_this_thread()) {
     references.fetch_add(1, std::memory_order_relaxed);
     note.ended.store(by_owner, std::memory_order_relaxed);
     return;
@@ -98,7 +102,7 @@ void NoteOwner::end() noexcept {
   Note* left = std::exchange(first, nullptr);
   const std::uint32_t unused = std::exchange(paid_, 0);
   unlock();
-  // The calling Notes object has one more reference.
+  // The count does not reach 0: the Notes object that calls this function holds a reference.
   references.fetch_sub(unused, std::memory_order_acq_rel);
   while (left) {
     Note* const note = std::exchange(left, left->next_of_owner);
@@ -137,8 +141,8 @@ namespace {
     // only notes of vmap have a physical value: this skips a grad or jvp that ran inside the vmap
     if (note->has_physical()) transform = note->owner->name;
   stave_detail::fail<TransformError>(
-      "a value of {} ({} {}) is used outside of it: it stands for the value of each lane and has none of its own. "
-      "Return it from the function that {} maps instead of storing it",
+      "a value of {} ({} {}) is used outside of it: it has a value in each lane and none of its own. Return it from "
+      "the function that {} maps instead of storing it",
       transform, name_of(node.dtype), node.shape, transform);
 }
 

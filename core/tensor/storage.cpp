@@ -1,4 +1,4 @@
-// Devices and their backends, storage, and observers of storage.
+// Finds the backends of devices, allocates and copies storage, and notifies observers of storage.
 #include <stave/core/tensor/storage.h>
 
 #include <algorithm>
@@ -75,7 +75,7 @@ std::string Device::str() const { return kind == Kind::cpu ? "cpu" : fmt::format
 
 Device cuda(int index) {
   if (index < 0 || index >= most_devices)
-    fail<DeviceError>("cuda: {} is no index of a device: they count from 0", index);
+    fail<DeviceError>("cuda: {} is not an index of a device: indices count from 0", index);
   return {Device::Kind::cuda, static_cast<std::uint8_t>(index)};
 }
 
@@ -92,8 +92,8 @@ int cuda_backend_count() { return 0; }
 
 Backend& cuda_backend(int index) {
   fail<DeviceError>(
-      "cuda:{}: this library was built without CUDA: build it where nvcc is found (cmake says what it misses under "
-      "-DSTAVE_CUDA=ON), or use the CPU",
+      "cuda:{}: this library was built without CUDA: build it where nvcc is found (cmake -DSTAVE_CUDA=ON says what is "
+      "missing), or use the CPU",
       index);
 }
 #endif
@@ -191,8 +191,8 @@ ForeignStorage::~ForeignStorage() {
 
 void fail_memory(const char* operation, stave::Dtype dtype, const stave::Shape& shape, stave::Device device) {
   fail<stave::MemoryError>(
-      "{}: not enough memory on {} for {} {} ({} bytes) and what computing it takes: tensors have {} bytes there. Free "
-      "some of them, or compute in parts",
+      "{}: not enough memory on {} for {} {} ({} bytes) and the temporary values of its computation: tensors have {} "
+      "bytes there. Free some of them, or compute in parts",
       operation, device.str(), dtype, shape, static_cast<std::size_t>(shape.elements()) * size_of(dtype),
       stave::memory_stats(device).live_bytes);
 }

@@ -1,4 +1,4 @@
-// Members of Tensor: they read values, return single elements and throw errors.
+// The members of Tensor that read values or throw errors, and the functions of read_storage.h.
 
 #include <stave/core/tensor/tensor.h>
 
@@ -34,8 +34,8 @@ Index Tensor::shape(Index axis) const {
 
 namespace {
 
-// A contiguous copy, computed outside all handlers: a read only observes a value
-// and is no part of the program.
+// Returns x in a contiguous layout. The copy is made outside all handlers, since a read only
+// observes a value and is not part of the program.
 Tensor laid_out(const Tensor& x) {
   stave_detail::UnderFrame below_all(nullptr);
   return contiguous(x);
@@ -59,7 +59,7 @@ To convert(From from) {
 
 void check_dtype(const Tensor& x, Dtype dtype, const char* what) {
   if (x.dtype() != dtype)
-    fail<DtypeError>("{}: the tensor is {} {}, not {}: convert it with astype, or ask for its own type", what,
+    fail<DtypeError>("{}: the tensor is {} {}, not {}: convert it with astype, or read it with its own type", what,
                      x.dtype(), x.shape(), dtype);
 }
 
@@ -75,10 +75,9 @@ void check_reads_no_derivative(const Tensor& x, const char* what, const char* re
 Tensor ReadStorage::unhandled() const {
   for (const Note* note = value.node().notes; note; note = note->next)
     if (note->live() && note->physical())
-      fail<TransformError>(
-          "a value of {} ({} {}) is read on the host where {} does not stand around: each lane has its own",
-          note->owner->name, value.dtype(), value.shape(), note->owner->name);
-  check_not_escaped(value.node());  // throws: its transform has ended
+      fail<TransformError>("a value of {} ({} {}) is read on the host outside of {}: each lane has its own value",
+                           note->owner->name, value.dtype(), value.shape(), note->owner->name);
+  check_not_escaped(value.node());  // throws if the value's transform has ended
   return value;
 }
 
@@ -100,7 +99,7 @@ void Tensor::stave_detail_read(Dtype dtype, void* values) const {
   check_dtype(*this, dtype, "to_vector");
   stave_detail::begin_read(device());
   const Tensor x = laid_out(stave_detail::read_value(*this));
-  check_reads_no_derivative(*this, "to_vector", "write stop_gradient(x).to_vector() where it is to be a constant");
+  check_reads_no_derivative(*this, "to_vector", "write stop_gradient(x).to_vector() if a constant is meant");
   const auto bytes = static_cast<std::size_t>(x.size()) * size_of(dtype);
   read_storage(x.node().memory(), values, x.node().data(), bytes);
   stave_detail::end_read(device());
@@ -115,7 +114,7 @@ const void* Tensor::stave_detail_data(Dtype dtype) const {
     fail<ShapeError>(
         "data: the tensor of shape {} is not contiguous (strides {}): use data of contiguous(x), or to_vector", shape(),
         strides());
-  return stave_detail::read_in_place(*this, "data", "write stop_gradient(x).data() where it is to be a constant")
+  return stave_detail::read_in_place(*this, "data", "write stop_gradient(x).data() if a constant is meant")
       .node()
       .data();
 }

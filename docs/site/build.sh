@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Builds the site of guides, operations and headers, build/site/html: bash docs/site/build.sh [folder]
-# Its looks are those of doxygen-awesome-css, and doxygen's own where that is not installed. A warning of doxygen is an error: a
-# link that leads nowhere, a command that it does not know.
+# The style is that of doxygen-awesome-css, or doxygen's own if that is not installed. A warning of
+# doxygen is an error, such as a broken link or an unknown command.
 set -euo pipefail
 CDPATH='' cd -- "$(dirname -- "${BASH_SOURCE[0]}")/../.."
 source cmake/packages.sh

@@ -1,10 +1,10 @@
-// The examples on the site's page of each operation: what is written here, and what it prints.
+// The examples on the site's page of each operation: their source, and the output it prints.
 //
 //   operation_examples                  prints every example and its output
-//   operation_examples --check FILE     compares these with FILE; numbers may differ by 1e-4 of their size
+//   operation_examples --check FILE     compares them with FILE, numbers up to 1e-4 relatively
 //
-// docs/site/operation_examples.txt holds the output. A test holds the two together, and operation_pages.py
-// takes the examples from the text, so that the site is built without a compiler. After a change:
+// docs/site/operation_examples.txt holds the output, and a test compares it. operation_pages.py
+// reads the examples from that file, so the site is built without a compiler. After a change, run:
 //
 //   build/release/tests/operation_examples > docs/site/operation_examples.txt
 #include <stave/stave.h>
@@ -362,7 +362,8 @@ void functions() {
 }
 // clang-format on
 
-/// The first line in which two texts differ by more than the last digits of a number; empty if none does.
+/// Returns the first line in which two texts differ by more than the last digits of a number.
+/// Returns an empty text if there is no such line.
 std::string difference(const std::string& is, const std::string& expected) {
   std::istringstream a(is), b(expected);
   std::string line, other;

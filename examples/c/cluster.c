@@ -1,4 +1,4 @@
-/* The energy, and its derivatives by hand. With s = 1 / r^2 a pair's energy is 4 (s^6 - s^3). */
+/* The energy, with derivatives by hand. For s = 1 / r^2 a pair's energy is 4 (s^6 - s^3). */
 #include "cluster.h"
 
 static double dot(const double* a, const double* b) { return a[0] * b[0] + a[1] * b[1] + a[2] * b[2]; }
@@ -14,7 +14,8 @@ double cluster_energy(const double* x, long n) {
   return energy;
 }
 
-/* A pair's energy is u(r^2): its gradient is 2 u' d, and that times a vector 2 u' w + 4 u'' d (d w). */
+/* A pair's energy is u(r^2) for the difference d of its positions. The gradient is 2 u' d, and the
+ * Hessian times w is 2 u' w + 4 u'' d (d w). */
 void cluster_gradient(const double* x, long n, double* g) {
   for (long k = 0; k < 3 * n; ++k) g[k] = 0;
   for (long i = 0; i < n; ++i)

@@ -1,5 +1,6 @@
-/* The derivatives by Enzyme (https://enzyme.mit.edu), which makes them of what the compiler made of the energy: compiled by clang with
- * Enzyme's plugin. The first is made backwards, the second forwards through it. */
+/* Derivatives by Enzyme (https://enzyme.mit.edu), which differentiates the compiler's intermediate
+ * code. This file needs clang with Enzyme's plugin. The gradient is reverse mode, and the Hessian
+ * product is forward mode over it. */
 #include "cluster.c"
 
 extern int enzyme_dup, enzyme_const;

@@ -1,4 +1,4 @@
-// Stave from scratch, of nothing but the standard library: docs/guides/from_scratch.md explains it from top to bottom.
+// Stave from scratch, on the standard library alone. docs/guides/from_scratch.md explains it.
 #include <algorithm>
 #include <any>
 #include <cmath>
@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-// ---- effects and handlers ---------------------------------------------------------------------------------
+// ---- effects and handlers -----------------------------------------------------------------------
 struct AnyHandler {
   virtual ~AnyHandler() = default;
 };
@@ -25,7 +25,7 @@ struct Frame {
 };
 thread_local Frame* current = nullptr;
 
-// Makes a frame the top of the stack, and restores what was: exceptions included.
+// Makes a frame the top of the stack, and restores the old top, also after an exception.
 struct UnderFrame {
   Frame* const saved;
   explicit UnderFrame(Frame* top) : saved(current) { current = top; }
@@ -42,20 +42,20 @@ template <class E>
 typename E::Result perform(E effect) {
   for (Frame* frame = current; frame; frame = frame->below) {
     if (auto* const answering = dynamic_cast<Handles<E>*>(frame->handler)) {
-      const UnderFrame interception(frame->below);  // what it performs goes to those below it
+      const UnderFrame interception(frame->below);  // what it performs goes to the outer frames
       return answering->handle(effect);
     }
   }
   return effect.unhandled();
 }
 
-// ---- tensors, and notes on them ---------------------------------------------------------------------------
+// ---- tensors, and notes on them -----------------------------------------------------------------
 using Shape = std::vector<int>;
 using Data = std::vector<double>;
 struct Node {
   Shape shape;
-  std::shared_ptr<const Data> data;             // null: a lane of vmap
-  std::vector<std::pair<int, std::any>> notes;  // by the number of the handler that remembers them
+  std::shared_ptr<const Data> data;             // null for a lane of vmap
+  std::vector<std::pair<int, std::any>> notes;  // keys: the numbers of the handlers
 };
 struct Tensor {
   std::shared_ptr<const Node> node;
@@ -72,7 +72,7 @@ Tensor full(const Shape& shape, double x) { return Tensor(shape, Data(size_of(sh
 
 int next_id = 0;
 template <class P>
-struct Notes {  // what one handler remembers of values
+struct Notes {  // a handler's notes on values
   const int id = next_id++;
   const P* find(const Tensor& x) const {
     for (const auto& [owner, payload] : x.node->notes)
@@ -82,16 +82,16 @@ struct Notes {  // what one handler remembers of values
   bool any(const Tensors& xs) const {
     return std::any_of(xs.begin(), xs.end(), [&](const Tensor& x) { return find(x) != nullptr; });
   }
-  Tensor put(const Tensor& x, P payload) const {  // on a clone, with the elements and the other notes of x
+  Tensor put(const Tensor& x, P payload) const {  // on a copy of x, with its other notes
     Node clone = *x.node;
     clone.notes.emplace_back(id, std::move(payload));
     return Tensor(std::move(clone));
   }
 };
 
-// ---- operations -------------------------------------------------------------------------------------------
+// ---- operations ---------------------------------------------------------------------------------
 struct Call;
-struct Op {  // all that is known of an operation
+struct Op {  // the record of an operation
   const char* name;
   Tensor (*kernel)(const Call& call);
   Tensor (*jvp)(const Call& call, const Tensors& tangents);
@@ -99,7 +99,7 @@ struct Op {  // all that is known of an operation
   Call (*batch)(const Call& call, const Tensors& lanes);
 };
 extern const Op op_add, op_multiply, op_exp, op_sum, op_expand;
-struct Call {  // one use of it, which is an effect: where nobody handles it, the kernel computes
+struct Call {  // one use of an operation, an effect; unhandled, the kernel runs
   using Result = Tensor;
   const Op* op;
   Tensors inputs;
@@ -109,7 +109,7 @@ struct Call {  // one use of it, which is an effect: where nobody handles it, th
 Tensor exp(const Tensor& x) { return perform(Call{&op_exp, {x}}); }
 Tensor sum(const Tensor& x, int axis) { return perform(Call{&op_sum, {x}, axis}); }
 Tensor expand(const Tensor& x, int axis, int length) { return perform(Call{&op_expand, {x}, axis, length}); }
-// The operand of lower rank repeats along axes in front.
+// The operand of lower rank is repeated along leading axes.
 Tensor binary(const Op& op, const Tensor& a, const Tensor& b) {
   if (a.rank() > b.rank()) return binary(op, a, expand(b, 0, a.shape()[a.rank() - b.rank() - 1]));
   if (a.rank() < b.rank()) return binary(op, expand(a, 0, b.shape()[b.rank() - a.rank() - 1]), b);
@@ -119,14 +119,14 @@ Tensor binary(const Op& op, const Tensor& a, const Tensor& b) {
 Tensor operator+(const Tensor& a, const Tensor& b) { return binary(op_add, a, b); }
 Tensor operator*(const Tensor& a, const Tensor& b) { return binary(op_multiply, a, b); }
 
-template <auto value>  // of two operands; of one, b is a
+template <auto value>  // of two operands; with one operand, b is a
 Tensor elementwise(const Call& call) {
   const Data &a = call.inputs.front().data(), &b = call.inputs.back().data();
   Data out;
   for (std::size_t i = 0; i < a.size(); ++i) out.push_back(value(a[i], b[i]));
   return Tensor(call.inputs[0].shape(), out);
 }
-// Of [before, length, after] and [before, after]: the one gains the axis in the middle, the other loses it.
+// expand maps [before, after] to [before, length, after], and sum maps it back.
 Tensor expand_kernel(const Call& call) {
   Shape shape = call.inputs[0].shape();
   const int after = size_of(Shape(shape.begin() + call.axis, shape.end())), block = call.length * after;
@@ -144,7 +144,7 @@ Tensor sum_kernel(const Call& call) {
     out[i / block * after + i % after] += call.inputs[0].data()[i];
   return Tensor(shape, out);
 }
-// Rules, of tangents d and cotangents c, made of operations. A linear operation is its own derivative.
+// Derivative rules are made of operations. d is a tangent, c a cotangent.
 Tensor linear(const Call& call, const Tensors& d) { return perform(Call{call.op, d, call.axis, call.length}); }
 Tensor multiply_jvp(const Call& call, const Tensors& d) { return d[0] * call.inputs[1] + call.inputs[0] * d[1]; }
 Tensor exp_jvp(const Call& call, const Tensors& d) { return exp(call.inputs[0]) * d[0]; }
@@ -161,7 +161,7 @@ const Op op_exp{"exp", elementwise<[](double x, double) { return std::exp(x); }>
 const Op op_sum{"sum", sum_kernel, linear, sum_vjp, batch_in_front};
 const Op op_expand{"expand", expand_kernel, linear, expand_vjp, batch_in_front};
 
-// ---- jvp: a tangent beside each value ---------------------------------------------------------------------
+// ---- jvp: a tangent beside each value -----------------------------------------------------------
 struct Jvp : Handles<Call> {
   Notes<Tensor> tangents;
   Tensor tangent_of(const Tensor& x) const { return tangents.find(x) ? *tangents.find(x) : full(x.shape(), 0); }
@@ -180,7 +180,7 @@ std::pair<Tensor, Tensor> jvp(F f, const Tensor& x, const Tensor& dx) {
   return {y, handler.tangent_of(y)};
 }
 
-// ---- vmap: one value that stands for all lanes ------------------------------------------------------------
+// ---- vmap: one value that stands for all lanes --------------------------------------------------
 struct Vmap : Handles<Call> {
   const int lanes;
   Notes<Tensor> all;  // the lanes, along axis 0
@@ -204,10 +204,10 @@ auto vmap(F f) {
   };
 }
 
-// ---- grad: a tape -----------------------------------------------------------------------------------------
+// ---- grad: a tape -------------------------------------------------------------------------------
 struct Entry {
   int order;
-  Call call;  // its inputs carry the entries that they come from; no operation: the input of the function
+  Call call;  // its inputs carry their entries; without an operation: the function's input
 };
 struct Grad : Handles<Call> {
   Notes<std::shared_ptr<Entry>> entries;
@@ -225,7 +225,7 @@ auto grad(F f) {
   return [f](const Tensor& x) {
     Grad tape;
     const Tensor y = with(tape, [&] { return f(tape.record(x, {})); });
-    std::map<int, std::pair<std::shared_ptr<Entry>, Tensor>, std::greater<>> pending;  // the last one first
+    std::map<int, std::pair<std::shared_ptr<Entry>, Tensor>, std::greater<>> pending;  // last first
     const auto add = [&](const Tensor& value, const Tensor& cotangent) {
       const auto* const entry = tape.entries.find(value);
       if (!entry) return;  // a constant
@@ -243,8 +243,8 @@ auto grad(F f) {
   };
 }
 
-// ---- what it does -----------------------------------------------------------------------------------------
-struct Debug : Handles<Call> {  // writes down the operations that reach it, and the ranks of what they yield
+// ---- what it does -------------------------------------------------------------------------------
+struct Debug : Handles<Call> {  // prints the operations that reach it, and the ranks of the results
   std::string seen;
   Tensor handle(Call& call) override {
     const Tensor y = perform(call);
@@ -252,7 +252,7 @@ struct Debug : Handles<Call> {  // writes down the operations that reach it, and
     return y;
   }
 };
-struct Temperature {  // an effect that is no operation: asks for a number
+struct Temperature {  // an effect that is not an operation: requests a number
   using Result = double;
   double unhandled() const { return 1; }
 };
@@ -270,7 +270,7 @@ void check(const char* what, const Tensor& x, const Data& expected) {
 Tensor power(const Tensor& x, const Tensor& y) { return y.data()[0] > 100 ? y : power(x, y * x); }
 int main() {
   const double e = std::exp(1);
-  const auto f = [](const Tensor& x) { return x * exp(x); };  // f' = (1 + x) exp(x), f'' = (2 + x) exp(x)
+  const auto f = [](const Tensor& x) { return x * exp(x); };  // f' = (1 + x) e^x, f'' = (2 + x) e^x
   const auto slope = [&](const Tensor& x) { return jvp(f, x, 1.).second; };
   check("jvp", slope(1.), {2 * e});
   check("jvp of jvp", jvp(slope, 1., 1.).second, {3 * e});

@@ -1,5 +1,6 @@
-// Arrays between Python and Stave, where they lie: the methods __dlpack__ and __dlpack_device__ of Python's array API.
-// Source: https://data-apis.org/array-api/latest/API_specification/generated/array_api.array.__dlpack__.html
+// Exchanges arrays between Python and Stave without copies: the methods __dlpack__ and
+// __dlpack_device__ of Python's array API.
+// Source: https://data-apis.org/array-api/latest/API_specification, array.__dlpack__
 #pragma once
 
 #include <pybind11/pybind11.h>
@@ -17,7 +18,7 @@ namespace arrays {
 namespace py = pybind11;
 using namespace stave;
 
-// ---- capsules: a structure by its name, and by another one when somebody has taken it ------------------------
+// ---- capsules: a structure by its name, and by another one when somebody has taken it -----------
 
 template <class Managed>
 struct Names;
@@ -50,12 +51,12 @@ Tensor taken(const py::object& capsule) {
   return from_dlpack(managed);
 }
 
-// ---- what Python sees of a tensor ----------------------------------------------------------------------------
+// ---- what Python sees of a tensor ---------------------------------------------------------------
 
 using DeviceNumbers = std::pair<int, int>;
 constexpr int on_cpu = 1, on_cuda = 2;
 
-/// Memory of the host, as NumPy takes it. NumPy keeps this object as long as its array, and does
+/// Host memory in NumPy's array interface. NumPy keeps this object as long as its array, and does
 /// not write to the memory.
 struct Memory {
   Tensor value;
@@ -66,7 +67,7 @@ struct Memory {
     std::vector<Index> strides;
     for (const Index stride : value.strides()) strides.push_back(stride * size);
     const char kind = dtype == bool_       ? 'b'
-                      : dtype == bfloat16  ? 'V'  // which NumPy does not have
+                      : dtype == bfloat16  ? 'V'  // NumPy has no bfloat16
                       : is_float(dtype)    ? 'f'
                       : is_unsigned(dtype) ? 'u'
                                            : 'i';
@@ -86,8 +87,8 @@ struct Memory {
 struct Array {
   Tensor value;
 
-  /// NumPy's dtype; ml_dtypes' for bfloat16, which NumPy lacks. Its name where they are not
-  /// installed.
+  /// NumPy's dtype; for bfloat16, which NumPy lacks, the dtype of ml_dtypes. Returns the dtype's
+  /// name if these packages are not installed.
   py::object dtype() const {
     const py::str name(name_of(value.dtype()));
     try {
@@ -122,7 +123,8 @@ struct Array {
     return value.device() == cpu ? DeviceNumbers(on_cpu, 0) : DeviceNumbers(on_cuda, value.device().index);
   }
 
-  /// Memory that others may read. Who asks for a structure without a version has no way to know that it may not write: it gets a copy.
+  /// Memory that other libraries may read. A caller that requests a structure without a version
+  /// cannot know that it must not write, so it gets a copy.
   py::object dlpack(std::optional<std::intptr_t> stream, std::optional<std::pair<int, int>> max_version,
                     std::optional<DeviceNumbers> there, std::optional<bool> copy) const {
     const bool moves = there && *there != device(), versioned = max_version && max_version->first >= 1;
@@ -137,7 +139,7 @@ struct Array {
   }
 };
 
-/// The memory of any array that has these methods. Nothing writes to it.
+/// The memory of any array that has these methods. Stave does not write to it.
 inline Tensor tensor_of(const py::object& array) {
   if (py::isinstance<Array>(array)) return array.cast<const Array&>().value;
   if (!py::hasattr(array, "__dlpack__"))
@@ -148,7 +150,7 @@ inline Tensor tensor_of(const py::object& array) {
   py::object capsule;
   try {
     capsule = array.attr("__dlpack__")(py::arg("max_version") = std::pair(1, 0), **arguments);
-  } catch (py::error_already_set& error) {  // a library that knows no versions
+  } catch (py::error_already_set& error) {  // a library without versions
     if (!error.matches(PyExc_TypeError)) throw;
     capsule = array.attr("__dlpack__")(**arguments);
   }

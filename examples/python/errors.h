@@ -13,9 +13,9 @@ namespace arrays {
 
 namespace py = pybind11;
 
-/// Adds the exceptions to the module, and from now on raises them in place of Stave's errors.
+/// Adds the exceptions to the module. From then on they are raised instead of Stave's errors.
 inline void add_errors(py::module_& module) {
-  // They live as long as the interpreter.
+  // The exceptions live as long as the interpreter.
   static struct {
     PyObject *error, *shape, *dtype, *device, *transform, *index, *linalg, *memory, *file;
   } all;

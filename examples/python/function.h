@@ -1,5 +1,5 @@
-// A function of tensors for Python: it takes and gives arrays. Its derivatives, forward and
-// reverse, and its lanes are functions again.
+// A function of tensors for Python. It takes and returns arrays. Its derivatives, forward and
+// reverse, and its batched version are functions of the same type.
 #pragma once
 
 #include <concepts>
@@ -20,7 +20,8 @@ class Function {
  public:
   using Body = std::function<Tensors(const Tensors&)>;
 
-  /// A compiled one. `like`: for each result, the number of the argument whose shape and dtype it has.
+  /// Compiles `body`. `like` holds, for each result, the number of the argument whose shape and
+  /// dtype it has.
   Function(std::size_t arguments, std::vector<std::size_t> like, const Body& body)
       : arguments_(arguments), like_(std::move(like)), body_(compile(body)) {}
 
@@ -40,7 +41,8 @@ class Function {
 
   const std::vector<std::size_t>& like() const { return like_; }
 
-  /// Of arguments and cotangents of the results: cotangents of the arguments.
+  /// Returns the function that maps arguments and cotangents of the results to cotangents of the
+  /// arguments.
   std::shared_ptr<Function> pullback() {
     if (pullback_) return pullback_;
     std::vector<std::size_t> same(arguments_);
@@ -53,7 +55,7 @@ class Function {
                                           });
   }
 
-  /// The function of arguments and tangents of them that gives tangents of the results.
+  /// Returns the function that maps arguments and their tangents to tangents of the results.
   std::shared_ptr<Function> pushforward() {
     if (pushforward_) return pushforward_;
     return pushforward_ = std::make_shared<Function>(
@@ -62,7 +64,8 @@ class Function {
                });
   }
 
-  /// Of many examples at once: axis 0 of the arguments that are mapped, and of all results.
+  /// Returns the function of many examples at once. The lanes are axis 0 of the mapped arguments,
+  /// and of all results.
   std::shared_ptr<Function> lanes(const std::vector<bool>& mapped) {
     std::shared_ptr<Function>& known = lanes_[mapped];
     if (known) return known;
@@ -79,7 +82,7 @@ class Function {
   std::map<std::vector<bool>, std::shared_ptr<Function>> lanes_;
 };
 
-/// f, whose result has the shape and dtype of argument `like`.
+/// Returns f as a Function. Its result has the shape and dtype of argument `like`.
 template <std::same_as<Tensor>... X>
 std::shared_ptr<Function> function(Tensor (*f)(const X&...), std::size_t like) {
   return std::make_shared<Function>(sizeof...(X), std::vector{like}, [f](const Tensors& xs) {

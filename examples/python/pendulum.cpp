@@ -1,10 +1,12 @@
-// A function of tensors as a Python module: `import pendulum`. What it takes and gives are arrays of NumPy, PyTorch, JAX and others.
+// A function of tensors as a Python module: `import pendulum`. It takes and returns arrays of
+// NumPy, PyTorch, JAX and other libraries.
 #include "errors.h"
 #include "function.h"
 
 using namespace stave;
 
-// The state [2], angle and speed, after a second; the pendulum [2] is its length in metres, and its friction. By Runge and Kutta's method.
+// Returns the state [2], angle and speed, after one second, by the method of Runge and Kutta. The
+// pendulum [2] is given by its length in metres and its friction.
 Tensor swing(const Tensor& state, const Tensor& pendulum) {
   const auto rate = [&](const Tensor& s) {
     return stack({s[1], -9.81 / pendulum[0] * sin(s[0]) - pendulum[1] * s[1]});
@@ -21,7 +23,8 @@ PYBIND11_MODULE(pendulum, module) {
   arrays::add_errors(module);
   arrays::add_array(module);
   arrays::add_function(module);
-  module.attr("swing") = arrays::function(swing, 0);  // the result is shaped as argument 0
+  // the result has the shape and dtype of argument 0
+  module.attr("swing") = arrays::function(swing, 0);
   module.def(
       "live_bytes", [] { return memory_stats().live_bytes; }, "What tensors occupy on the CPU.");
 }

@@ -36,7 +36,7 @@ std::shared_ptr<AnyHandler> AskedOutside::answering(AskedOutside asked) {
 }
 
 void AskedOutside::refuse(const EffectType& effect, const char* why) {
-  refused = fmt::format("it performs {}, which something outside answers: {}", type_name(effect.type), why);
+  refused = fmt::format("it performs {}, which a handler outside answers: {}", type_name(effect.type), why);
   if (at_example_) throw TransformError(fmt::format("{}: {}", name_, refused));
 }
 
@@ -57,9 +57,9 @@ const AskedOutside::Asked& AskedOutside::ask(const EffectType& type, std::any ef
     all_.resize(next_);
     if (at_example_ && (holds || deferred_)) {
       if (deferred_ || type.kept->has_answer)
-        refuse(
-            type,
-            "under a transform, an effect that holds tensors, and is answered or followed by others, is not recorded");
+        refuse(type,
+               "under a transform, an effect that holds tensors cannot be recorded if it has an answer or if other "
+               "effects follow");
       deferred_ = true;
       none_ = {&type, std::move(bare)};
       return none_;

@@ -147,14 +147,14 @@ bool Recordings::Entry::may_keep(const Recording& recording) {
   const auto failed_by = [&](const std::string& why) { return failed(why), false; };
   if (recording.too_long) return demoted_by("it performs more than a million operations");
   if (recording.quotes) return failed_by("it asked for the text of an error that it caught");
-  if (recording.caught) return failed_by("something threw, and the function went on");
-  if (recording.follows) return failed_by("it captures a value that a transform outside follows");
+  if (recording.caught) return failed_by("the function caught an error and continued");
+  if (recording.follows) return failed_by("it captures a value that a transform outside traces");
   for (const auto& step : recording.program.instructions)
     if (step.is_read() && static_cast<std::size_t>(step.met.size()) * size_of(step.met.dtype()) > most_bytes_read)
-      return demoted_by(fmt::format("it reads more than {} MiB at once ({} {})", most_bytes_read >> 20,
+      return demoted_by(fmt::format("it reads more than {} MiB in one operation ({} {})", most_bytes_read >> 20,
                                     step.met.dtype(), step.met.shape()));
   if (signature.followed && calls_read(recording.program))
-    return demoted_by("a function that it calls with rules of its own reads a value");
+    return demoted_by("it calls a function with derivative rules of its own that reads a value");
   return true;
 }
 
@@ -167,8 +167,11 @@ bool Recordings::Entry::missed(bool is_new) {
   if (++misses < most_misses) return false;
   const std::lock_guard lock(resting);
   if (misses < most_misses) return false;  // another thread was first
-  explain(name, fmt::format("the next {} calls are the function's own: calls in a row met what was not met before",
-                            next_rest));
+  explain(
+      name,
+      fmt::format(
+          "the function itself runs in the next {} calls: several calls in a row found values that were not recorded",
+          next_rest));
   misses = most_misses - misses_after_rest;
   rest = std::exchange(next_rest, std::min(2 * next_rest, longest_rest));
   return false;
@@ -191,12 +194,15 @@ void Recordings::Entry::merge(std::unique_ptr<TraceNode> path) {
   std::string difference;
   switch (stave_detail::merge(*begin, *path, most_values_observed, difference)) {
     case Merged::known: break;  // another thread added it
-    case Merged::added: explain(name, fmt::format("recorded way {}, for what was not met before", ++nodes)); break;
+    case Merged::added:
+      explain(name, fmt::format("recorded path {}, for a value that was not recorded before", ++nodes));
+      break;
     case Merged::differs:
-      failed("the function did something else than at its first call, with the same values: " + difference);
+      failed("the function behaved differently than in its first call, with the same values: " + difference);
       break;
     case Merged::full:
-      failed(fmt::format("it met more than {} values at one read, or answers to one effect", most_values_observed));
+      failed(fmt::format("it found more than {} different values at one read, or answers to one effect",
+                         most_values_observed));
   }
 }
 
@@ -214,7 +220,7 @@ void Recordings::Entry::add(Recording recording, const std::shared_ptr<const voi
   any_unasked = !unasked.empty();
   ++version;
   merge(std::move(path));
-  if (nodes > most_paths) demote(fmt::format("it has more than {} ways", most_paths));
+  if (nodes > most_paths) demote(fmt::format("it has more than {} paths", most_paths));
   for (TraceNode* node : find_needs_below(*begin)) most_variables = std::max(most_variables, node->end());
   // The root, with which each call begins, is prepared in two stages, shorten and prepare, so that
   // the second call takes no longer than the first.
@@ -243,15 +249,16 @@ const char* Recordings::name() const noexcept { return state_->name; }
 void Recordings::explain_call() const {
   if (!explains()) return;
   const std::string who = describe_handler_without_closed_calls();
-  const std::string why =
-      !current || !current->nearest ? "a transform that does not run here follows its arguments"
-      : !takes_closed_calls()
-          ? fmt::format(
-                "{} stands around it, and is to see each operation. To compile, put the handler inside: compile a "
-                "function that installs it",
-                who.empty() ? "a handler of operations" : who)
-          : fmt::format("{} stands around it, and follows none of its arguments, but may what the function captures",
-                        current->nearest->handler->describe());
+  const std::string why = !current || !current->nearest ? "a transform that does not run here traces its arguments"
+                          : !takes_closed_calls()
+                              ? fmt::format(
+                                    "{} is installed around it and must see each operation. To compile, put the "
+                                    "handler inside: compile a function that installs it",
+                                    who.empty() ? "a handler of operations" : who)
+                              : fmt::format(
+                                    "{} is installed around it and traces none of its arguments, but it may trace a "
+                                    "value that the function captures",
+                                    current->nearest->handler->describe());
   const std::lock_guard lock(state_->mutex);
   if (state_->explained.insert(why).second) explain(state_->name, "the function itself is called: " + why);
 }
@@ -334,7 +341,7 @@ class AtExamples final : public Handles<Call, ReadStorage> {
     return false;
   }
   [[noreturn]] static void fail_captured() {
-    fail<TransformError>("compile: the function captures a value that a transform outside follows");
+    fail<TransformError>("compile: the function captures a value that a transform outside traces");
   }
 };
 
@@ -524,8 +531,7 @@ void check_replay(const char* name, const Outputs& replayed, const Outputs& perf
            (!replayed[i].defined() || same_bits(replayed[i], performed[i]));
   if (!same)
     fail<TransformError>(
-        "{}: the replay gives another result than the function itself: what it computes depends on more than its "
-        "arguments "
+        "{}: the replay gives another result than the function itself: its result depends on more than its arguments "
         "(a captured variable that changed, a counter, a clock)",
         name);
 }

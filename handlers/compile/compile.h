@@ -147,8 +147,9 @@ class Compiled {
     if constexpr (can_call<Returns::anything, const F, Selected, A...>) {
       using Result = typename Calls<const F, Selected, A...>::Result;
       static_assert(may_pass<Result>,
-                    "stave: compile: the function returns what holds tensors where transforms cannot follow");
-      static_assert(std::is_copy_constructible_v<Result>, "stave: compile: the function returns what cannot be copied");
+                    "stave: compile: the function returns a type that holds tensors where transforms cannot find them");
+      static_assert(std::is_copy_constructible_v<Result>,
+                    "stave: compile: the function returns a type that cannot be copied");
       return run<Result>(std::forward<A>(args)...);
     } else {
       return Refused();

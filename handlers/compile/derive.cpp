@@ -36,9 +36,9 @@ Program traced(const char* name, FlatFunction transformed, std::span<const Tenso
   Recording recording = record(name, transformed, given);
   if (recording.too_long) fail_too_long();
   if (reads_values(recording.program))
-    fail<TransformError>("{}: a rule reads a value: the program would hold for that value alone", name);
+    fail<TransformError>("{}: a rule reads a value: the program would be right for that value alone", name);
   if (recording.asked || !recording.unasked.empty())
-    fail<TransformError>("{}: a rule performs an effect, which the program would not", name);
+    fail<TransformError>("{}: a rule performs an effect, which the program cannot perform", name);
   return with_constants_folded(without_dead_code(std::move(recording.program)));
 }
 
@@ -61,7 +61,8 @@ class Partitioner {
         backward_(reaching(results_, Mask(steps().size()), forward_)) {
     for (std::size_t k = 0; k < steps().size(); ++k)
       if (forward_[k] && waits_[k] && steps()[k].barrier == 0)
-        fail<TransformError>("programs: a first output waits for an input of the rest, by {}", steps()[k].op->name);
+        fail<TransformError>("programs: {} makes an output of the known part depend on an input of the unknown part",
+                             steps()[k].op->name);
     find_residuals();
   }
 
@@ -238,7 +239,7 @@ Tensor example_of(const Tensor& x) {
   const auto levels = static_cast<std::size_t>(all.rank() - x.rank());
   const std::span<const Index> shape = all.shape(), strides = all.strides();
   if (std::ranges::find(shape.first(levels), 0) != shape.first(levels).end())
-    fail<ShapeError>("vmap: there are no lanes, of which one would be an example");
+    fail<ShapeError>("vmap: the function cannot be recorded, because there are no lanes");
   return view_of(all, Shape(shape.subspan(levels)), Strides(strides.subspan(levels)), all.node().offset);
 }
 

@@ -123,9 +123,9 @@ void* Recorder::handling(const EffectType& effect) {
   left.asked = true;
   if (makes_turns())
     asked_->refuse(effect,
-                   "it, or its answer, cannot be copied and compared (stave/core/effects/kept.h says what can)");
+                   "it, or its answer, cannot be copied and compared (stave/core/effects/kept.h says which types can)");
   else if (asked_ && what_ == Of::carried)
-    asked_->refuse(effect, "it is performed by a function that an operation carries with its rules");
+    asked_->refuse(effect, "it is performed by a function that has rules of its own");
   return nullptr;
 }
 

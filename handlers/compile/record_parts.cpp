@@ -119,9 +119,8 @@ void Recorder::check_stays(int variable) const {
   };
   if (std::any_of(forgotten_.begin(), forgotten_.end(), holds))
     fail<TransformError>(
-        "{}: a value that the function of a repeat computed left it through a captured variable, and is used: it is "
-        "that of an "
-        "early step. Return it from the function",
+        "{}: a value that the function of a repeat computed left the function through a captured variable and is used "
+        "later: it would be the value of an early step. Return it from the function",
         name_);
 }
 

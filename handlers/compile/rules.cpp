@@ -102,7 +102,7 @@ int RecordedRules::number_of(const Tensor& x) const {
   if (is_other)
     fail<TransformError>(
         "{}: a rule uses a value ({} {}) that the recorded function computed after the call, and that the program does "
-        "not give to it: pass it as an argument",
+        "not pass to the rule: pass it as an argument",
         functions_.name, x.dtype(), x.shape());
   return -1;
 }

@@ -303,7 +303,7 @@ std::string difference_of(const TraceNode& a, const TraceNode& b) {
   for (std::size_t k = 0; k < most; ++k) {
     if (k < a.steps.size() && k < b.steps.size() && compute_the_same(a.steps[k], b.steps[k])) continue;
     const std::string was = said(a, k), is = said(b, k);
-    if (was != is) return fmt::format("operation {} was {}, and is {}", k, was, is);
+    if (was != is) return fmt::format("operation {} was {}, and is now {}", k, was, is);
     return fmt::format("operation {}, {}, has other operands or attributes", k, is);
   }
   for (std::size_t i = 0; i < std::min(a.constants.size(), b.constants.size()); ++i)

@@ -66,7 +66,8 @@ class Session final : public DebuggerSession {
         edited_(!options.in && !options.out && LineReader::at_terminal()) {
     if (options.record.empty()) return;
     record_.open(options.record);
-    if (!record_) fail<FileError>("debugger: {} cannot be written, to record commands", options.record);
+    if (!record_)
+      fail<FileError>("debugger: the file {}, in which commands are recorded, cannot be written", options.record);
   }
   std::string describe() const override { return "debugger"; }
 
@@ -212,7 +213,7 @@ class Session final : public DebuggerSession {
     return true;
   }
   void run_on() {
-    out_ << "no more commands: the program runs on" << std::endl;
+    out_ << "no more commands: the program continues" << std::endl;
     stood_ = false;
     go(Until::end);
   }
@@ -222,7 +223,7 @@ class Session final : public DebuggerSession {
   bool proceed(const Words&) { return go_on(Until::breakpoint); }
   bool drop(const Words&) { return dropped_ = true; }
   bool perform_here(const Words&) {
-    if (at()->call(); at()->has_outputs()) fail<TransformError>("debugger: it has its outputs already");
+    if (at()->call(); at()->has_outputs()) fail<TransformError>("debugger: the operation has its outputs already");
     perform_and_stay();
     return true;
   }
@@ -237,7 +238,7 @@ class Session final : public DebuggerSession {
     for (std::size_t i = 1; i < words.size(); ++i) {
       const std::string& word = words[i];
       const auto argument = [&] {
-        if (i + 1 == words.size()) fail<TransformError>("debugger: what comes after `{}`?", word);
+        if (i + 1 == words.size()) fail<TransformError>("debugger: `{}` needs an argument", word);
         return words[++i];
       };
       if (word == "in") breakpoint.scope = argument();
@@ -254,7 +255,7 @@ class Session final : public DebuggerSession {
       } else if (breakpoint.operation.empty()) breakpoint.operation = word;
       else
         fail<TransformError>(
-            "debugger: `{}` after the operation is none of in, label, shape, nan, forward, backward, if", word);
+            "debugger: `{}` after the operation is not one of in, label, shape, nan, forward, backward, if", word);
     }
     const std::string text = breakpoint.str(), operation = breakpoint.operation;
     const int number = add(std::move(breakpoint));
@@ -270,8 +271,7 @@ class Session final : public DebuggerSession {
     return text;
   }
   void set_condition(Breakpoint& breakpoint, const std::string& text) {
-    if (text.empty())
-      fail<TransformError>("debugger: what comes after `if`? A condition, as max > 3 or in0[0] < in1[0]");
+    if (text.empty()) fail<TransformError>("debugger: `if` needs a condition, such as max > 3 or in0[0] < in1[0]");
     const auto condition = std::make_shared<const Expression>(Expression::read_all(text));
     breakpoint.condition = condition->text();
     if (condition->has_outputs())
@@ -293,7 +293,7 @@ class Session final : public DebuggerSession {
     } catch (const Error& error) {
       const std::string text = error.what();
       const std::string said = condition.text() + ": " + text.substr(0, text.find('\n'));
-      if (complaints_.insert(said).second) view_.say("a condition does not hold where it cannot be computed: " + said);
+      if (complaints_.insert(said).second) view_.say("a condition is false where it cannot be evaluated: " + said);
       return false;
     }
   }
@@ -345,7 +345,7 @@ class Session final : public DebuggerSession {
   }
   static Shape shape_of(const std::string& text) {
     const std::optional<Shape> shape = read_shape(text);
-    if (!shape) fail<TransformError>("debugger: `{}` is no shape; write it as [2,3]", text);
+    if (!shape) fail<TransformError>("debugger: `{}` is not a shape; write it as [2,3]", text);
     return *shape;
   }
   void note_unknown(const std::string& operation) {
@@ -354,7 +354,7 @@ class Session final : public DebuggerSession {
     const std::string nearest = nearest_to(operation, names);
     view_.say("no operation of the library is called `" + operation + "`" +
               (nearest.empty() ? "" : "; the nearest is `" + nearest + "`") +
-              ". It is kept for one of the program's own");
+              ". The breakpoint waits for an operation of the program with this name");
   }
   bool delete_breakpoints(const Words& words) {
     if (words.size() == 1)
@@ -364,7 +364,7 @@ class Session final : public DebuggerSession {
     return false;
   }
   bool list_breakpoints(const Words&) {
-    if (breakpoints().empty()) out_ << "there are none" << std::endl;
+    if (breakpoints().empty()) out_ << "there are no breakpoints" << std::endl;
     for (const Numbered& of : breakpoints()) {
       std::string text = fmt::format("{}  {}", of.number, of.breakpoint.str());
       if (of.breakpoint.once) text += ", once";
@@ -410,7 +410,7 @@ class Session final : public DebuggerSession {
     for (const char* kind : {"in", "out"})
       if (index_after(kind, name)) {
         const bool in = *kind == 'i';
-        fail<TransformError>("debugger: {} has {} {} here, from 0", at()->call().op().name,
+        fail<TransformError>("debugger: {} has {} {} here, counted from 0", at()->call().op().name,
                              in ? at()->call().inputs().size() : at()->outputs().size(),
                              in ? "operands, in" : "outputs, out");
       }
@@ -494,7 +494,8 @@ class Session final : public DebuggerSession {
     return read_value(word, shape, dtype, inputs.empty() ? cpu : inputs[0].device());
   }
   bool skip(const Words& words) {
-    if (at()->call(); at()->has_outputs()) fail<TransformError>("debugger: it has its outputs already: `replace` one");
+    if (at()->call(); at()->has_outputs())
+      fail<TransformError>("debugger: the operation has its outputs already: `replace` one");
     if (words.size() != 2) fail<TransformError>("debugger: `skip` takes one value, for all outputs");
     Outputs outputs;
     for (const Abstract& output : at()->call().abstract_outputs())
@@ -506,8 +507,9 @@ class Session final : public DebuggerSession {
       fail<TransformError>("debugger: there are no outputs yet: `perform` it first, or `skip` it with a value");
     const auto which = words.size() == 3 ? index_after("out", words[1]) : std::optional<std::size_t>(0);
     if ((words.size() != 2 && words.size() != 3) || !which || *which >= at()->outputs().size())
-      fail<TransformError>("debugger: `replace` takes a value, or which output and a value, as out1 0.5; there are {}",
-                           at()->outputs().size());
+      fail<TransformError>(
+          "debugger: `replace` takes a value, or an output and a value, such as out1 0.5; there are {} outputs",
+          at()->outputs().size());
     Outputs outputs;
     for (const Tensor& output : at()->outputs()) outputs.push_back(output);
     outputs[*which] = given(words.back(), outputs[*which].shape(), outputs[*which].dtype());
@@ -564,31 +566,34 @@ class Session final : public DebuggerSession {
 
 const std::vector<Session::Command>& Session::commands() {
   static const std::vector<Command> list{
-      {"step", "s", "", "to the next operation", &Session::step},
-      {"next", "n", "", "to the next one that is not in a scope further in", &Session::next},
-      {"finish", "f", "", "to the end of this scope", &Session::finish},
-      {"continue", "c", "", "to the next breakpoint", &Session::proceed},
+      {"step", "s", "", "goes to the next operation", &Session::step},
+      {"next", "n", "", "goes to the next operation that is not in a scope inside this one", &Session::next},
+      {"finish", "f", "", "goes to the end of this scope", &Session::finish},
+      {"continue", "c", "", "goes to the next breakpoint", &Session::proceed},
       {"break", "b", "[OPERATION] [WHERE]",
-       "in SCOPE, label NAME, shape [2,3], nan, nan arises, forward, backward, if max > 3", &Session::set_breakpoint},
-      {"tbreak", "tb", "[OPERATION] [WHERE]", "the same for one stop", &Session::set_temporary_breakpoint},
-      {"watch", "", "LABEL", "stops where the value of this label is another one", &Session::watch},
-      {"ignore", "", "NUMBER TIMES", "passes a breakpoint so many times", &Session::ignore_breakpoint},
-      {"breakpoints", "", "", "lists them", &Session::list_breakpoints},
-      {"delete", "d", "[NUMBER]", "a breakpoint, or all", &Session::delete_breakpoints},
-      {"back", "", "[NUMBER]", "the operations that ran before", &Session::back},
-      {"list", "l", "[LINES]", "the source around this place", &Session::list},
-      {"backtrace", "bt", "", "functions of the program at work, from inside out", &Session::backtrace},
-      {"up", "", "[NUMBER]", "to the function that called this one, for `list`", &Session::up},
-      {"down", "", "[NUMBER]", "to the function that this one called", &Session::down},
-      {"info", "i", "", "why the program stands here, and what is known", &Session::info},
-      {"where", "w", "", "handlers and scopes around, from inside out", &Session::where},
-      {"print", "p", "[in0|LABEL|in0 - in1]", "operands and outputs; of one, or of an expression, also the elements",
-       &Session::print},
-      {"perform", "", "", "the operation, and stays after it", &Session::perform_here},
-      {"skip", "", "VALUE", "gives it in place of performing the operation: 0.5, [1, 2], in0, x.npy", &Session::skip},
-      {"replace", "r", "[out1] VALUE", "gives it in place of an output", &Session::replace},
-      {"drop", "quit", "", "the rest of the function does not run", &Session::drop},
-      {"help", "h", "[COMMAND]", "an empty line repeats what went on; # begins a comment", &Session::help},
+       "stops at an operation: in SCOPE, label NAME, shape [2,3], nan, nan arises, forward, backward, if max > 3",
+       &Session::set_breakpoint},
+      {"tbreak", "tb", "[OPERATION] [WHERE]", "like break, for one stop", &Session::set_temporary_breakpoint},
+      {"watch", "", "LABEL", "stops where the value of this label has changed", &Session::watch},
+      {"ignore", "", "NUMBER TIMES", "passes a breakpoint this many times", &Session::ignore_breakpoint},
+      {"breakpoints", "", "", "lists the breakpoints", &Session::list_breakpoints},
+      {"delete", "d", "[NUMBER]", "deletes a breakpoint, or all", &Session::delete_breakpoints},
+      {"back", "", "[NUMBER]", "lists the operations that ran before", &Session::back},
+      {"list", "l", "[LINES]", "shows the source around this place", &Session::list},
+      {"backtrace", "bt", "", "lists the running functions of the program, innermost first", &Session::backtrace},
+      {"up", "", "[NUMBER]", "selects the function that called this one, for `list`", &Session::up},
+      {"down", "", "[NUMBER]", "selects the function that this one called", &Session::down},
+      {"info", "i", "", "says why the program stopped here, and the state of the debugger", &Session::info},
+      {"where", "w", "", "lists the handlers and scopes around this place, innermost first", &Session::where},
+      {"print", "p", "[in0|LABEL|in0 - in1]",
+       "shows operands and outputs; for one of them, or an expression, also the elements", &Session::print},
+      {"perform", "", "", "performs the operation, and stops after it", &Session::perform_here},
+      {"skip", "", "VALUE", "uses this value instead of performing the operation: 0.5, [1, 2], in0, x.npy",
+       &Session::skip},
+      {"replace", "r", "[out1] VALUE", "uses this value instead of an output", &Session::replace},
+      {"drop", "quit", "", "ends the function without running the rest", &Session::drop},
+      {"help", "h", "[COMMAND]", "an empty line repeats the last command that continued; # begins a comment",
+       &Session::help},
   };
   return list;
 }

@@ -23,7 +23,7 @@ namespace stave_detail {
 
 namespace {
 
-// A value outside of all handlers; its first `lanes` axes are lanes of vmap.
+// A value, as it is outside all handlers. Its first `lanes` axes are the lanes of nested vmaps.
 struct Value {
   Tensor x;
   int lanes = 0;
@@ -148,7 +148,7 @@ class Reader {
   [[noreturn]] void fail_here() {
     const std::string_view rest = this->rest();
     if (rest.empty()) fail<TransformError>("debugger: `{}` ends too early", text_);
-    fail<TransformError>("debugger: `{}` cannot be read, from `{}` on", text_, rest);
+    fail<TransformError>("debugger: `{}` cannot be parsed, from `{}` on", text_, rest);
   }
 
   bool has_outputs = false, has_statistics = false, is_name = false;
@@ -195,7 +195,7 @@ class Reader {
       int& depth;
       ~Deeper() { --depth; }
     } deeper{depth_};
-    if (++depth_ > 200) fail<TransformError>("debugger: an expression may be 200 deep");
+    if (++depth_ > 200) fail<TransformError>("debugger: an expression can be nested 200 levels deep");
     if (accept("-"))
       return [of = unary()](const ExpressionValues& values) {
         const Value value = of(values);
@@ -232,8 +232,8 @@ class Reader {
       if (is_among(statistics, name)) return of_each(name);
     }
     if (accept("("))
-      fail<TransformError>("debugger: `{}` is no function here; there are {} and {}", name, fmt::join(statistics, ", "),
-                           fmt::join(functions, ", "));
+      fail<TransformError>("debugger: `{}` is not a function of the debugger; there are {} and {}", name,
+                           fmt::join(statistics, ", "), fmt::join(functions, ", "));
     return named(name);
   }
   Evaluate number() {
@@ -260,8 +260,9 @@ class Reader {
     is_name = true;
     return [name = std::move(name)](const ExpressionValues& values) {
       if (const std::optional<Tensor> found = values.find(name)) return value_of(*found);
-      throw NoValue("debugger: `" + name +
-                    "` is no value here; values are in0, in1, ..., out0, ..., and what was seen under a label");
+      throw NoValue(
+          "debugger: `" + name +
+          "` is not a value here; values are in0, in1, ..., out0, ..., and the labels of operands seen so far");
     };
   }
   Evaluate of_each(const std::string& name) {
@@ -330,7 +331,7 @@ Expression Expression::read(std::string_view& text) {
 Expression Expression::read_all(std::string_view text) {
   std::string_view rest = text;
   Expression expression = read(rest);
-  if (!rest.empty()) fail<TransformError>("debugger: `{}` cannot be read, from `{}` on", text, rest);
+  if (!rest.empty()) fail<TransformError>("debugger: `{}` cannot be parsed, from `{}` on", text, rest);
   return expression;
 }
 

@@ -90,8 +90,8 @@ std::vector<SourceFrame> DebuggerView::frames_of(const StopPoint& at) {
   std::vector<SourceFrame> frames = lines_.frames_of(StopDetails::stack(at));
   if (frames.empty())
     fail<TransformError>(
-        "debugger: no function of the program is known here: it takes addr2line, of binutils, and a "
-        "program that was not stripped");
+        "debugger: no function of the program is known here: this needs addr2line, of binutils, and a program that was "
+        "not stripped");
   return frames;
 }
 
@@ -117,7 +117,7 @@ void DebuggerView::choose(const StopPoint& at, std::size_t frame, const char* en
 
 bool DebuggerView::show_lines(const StopPoint& at, std::size_t around) {
   const std::vector<SourceFrame> all = frames_of(at);
-  // Without a choice of the user, this is the innermost function whose line is known.
+  // If the user has chosen no function, the innermost one whose line is known is shown.
   std::size_t chosen = std::min(frame_, all.size() - 1);
   while (frame_ == 0 && chosen + 1 < all.size() && all[chosen].file.empty()) ++chosen;
   const SourceFrame& frame = all[chosen];

@@ -166,8 +166,8 @@ Tensor read_value(const std::string& text, const Shape& shape, Dtype dtype, Devi
   const NestedNumbers list(text);
   if (!list.fits())
     fail<TransformError>(
-        "debugger: `{}` is no value: give a number, a list as [[1, 2], [3, 4]], in0, out0 or a file "
-        "that ends in .npy",
+        "debugger: `{}` is not a value: give a number, a list such as [[1, 2], [3, 4]], in0, out0 or a file that ends "
+        "in .npy",
         text);
   // The value is a constant to all handlers.
   UnderFrame past_all_handlers(nullptr);

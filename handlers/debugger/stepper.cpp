@@ -8,13 +8,13 @@ namespace stave_detail {
 // because functions of checkpoints may run again after the end of the Stepper.
 class Looking final : public Stepping {
  public:
-  bool running = false;  // A step is in progress.
+  bool running = false;  // true while a step is in progress
   bool dropped = false;
 
   std::string describe() const override { return "Stepper"; }
   Outputs handle(Call& call) override {
-    // A dropped computation that could not unwind immediately does so at the next operation at
-    // which it can.
+    // If a dropped computation could not unwind its stack immediately, it does so at the next
+    // operation at which an exception may be thrown.
     if (dropped) stand();
     return running ? Stepping::handle(call) : stave::perform(std::move(call));
   }
@@ -81,7 +81,7 @@ AnyStepper::~AnyStepper() {
 
 bool AnyStepper::go(Until until) {
   if (computation_->looking->running)
-    fail<TransformError>("Stepper: a step is taken inside the function while it runs");
+    fail<TransformError>("Stepper: this step is taken inside the function, while it runs");
   if (computation_->ended()) fail<TransformError>("Stepper: the function has ended, and no step is left");
   computation_->looking->go(until);
   return SteppedComputation::go(computation_);
@@ -101,8 +101,8 @@ void AnyStepper::drop() {
 
 StopPoint& AnyStepper::at() const {
   if (!computation_->stands())
-    fail<TransformError>("Stepper: the function stands nowhere: {}",
-                         computation_->ended() ? "it has ended" : "it has not begun; take a step");
+    fail<TransformError>("Stepper: the function is not at a stop: {}",
+                         computation_->ended() ? "it has ended" : "it has not begun: take a step");
   return *computation_->looking->at();
 }
 

@@ -29,7 +29,7 @@ struct Chains {
   double operator()(std::size_t chain, std::size_t draw) const { return values[chain * length + draw]; }
 };
 
-/// Splits each chain into its first and second half, without the middle draw if the number is odd.
+/// Splits each chain into its first and second half, and omits the middle draw of an odd number.
 /// If a chain drifts, its halves differ.
 Chains split(const Chains& chains) {
   Chains halves{2 * chains.count, chains.length / 2, {}};
@@ -49,7 +49,7 @@ Chains rank_normalized(Chains chains) {
   std::vector<std::size_t> order(x.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
   std::sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return x[a] < x[b]; });
-  // The argument of erfinv: 2 (rank - 3/8) / (n + 1/4) - 1.
+  // erfinv is applied to 2 (rank - 3/8) / (n + 1/4) - 1.
   Vector argument(x.size());
   const double n = static_cast<double>(x.size());
   for (std::size_t begin = 0, end; begin < order.size(); begin = end) {
@@ -66,8 +66,8 @@ Vector sorted(Vector x) {
   return x;
 }
 
-/// Returns a quantile of sorted numbers by linear interpolation between the two nearest,
-/// like numpy.quantile.
+/// Returns the quantile of sorted numbers for a probability, by linear interpolation between the
+/// two nearest numbers, like numpy.quantile.
 double quantile(const Vector& x, double share) {
   const double place = share * static_cast<double>(x.size() - 1);
   const std::size_t below = static_cast<std::size_t>(place), above = std::min(below + 1, x.size() - 1);
@@ -89,7 +89,8 @@ double variance_of(const Vector& x) {
   return squares / static_cast<double>(x.size() - 1);
 }
 
-/// The variances between and within chains: formulas (1) to (3) of the paper.
+/// The variances between and within chains: formulas (1) to (3) of the paper that diagnostics.h
+/// cites.
 struct Variances {
   Vector means, within;
   double mean_within, pooled;
@@ -111,9 +112,10 @@ double rhat_of(const Chains& chains) {
   return std::sqrt(variances.pooled / variances.mean_within);
 }
 
-/// Returns the effective sample size: formulas (10) to (13) of the paper. Sums the autocorrelations
-/// of all chains up to the lag where noise dominates: the sums of neighbouring pairs must be
-/// positive and decrease (Geyer, "Practical Markov chain Monte Carlo", 1992).
+/// Returns the effective sample size: formulas (10) to (13) of the paper that diagnostics.h cites.
+/// The autocorrelations of all chains are summed up to the lag where noise dominates. Before this
+/// lag, the sums of neighbouring pairs are positive and decrease (Geyer, "Practical Markov chain
+/// Monte Carlo", 1992).
 double ess_of(const Chains& chains) {
   const std::size_t n = chains.length;
   const double count = static_cast<double>(chains.values.size());
@@ -155,7 +157,8 @@ double ess_tail_of_draws(const Chains& chains) {
   return std::min(of_quantile(0.05), of_quantile(0.95));
 }
 
-/// Applies `statistic` to each element of draws [chains, draws, ...]. Elements with a NaN give NaN.
+/// Applies `statistic` to each element of draws [chains, draws, ...]. The result is NaN for an
+/// element with a NaN among its draws.
 Tensor of_each_element(const char* function, const Tensor& draws, double (*statistic)(const Chains&)) {
   if (!draws.defined()) fail_empty(function, 0);
   if (draws.rank() < 2)
@@ -231,8 +234,8 @@ std::string notes_on_chains(const Tensor& accept_rate, const Tensor& steps, cons
       mean(accept_rate).item<double>(), mean(step_size).item<double>(), mean(astype(steps, float64)).item<double>());
   if (divergences > 0)
     notes += fmt::format(
-        "{} draws of {} after trajectories that diverged: where the density curves most, it may not be reached; take a "
-        "higher target_accept, or other parameters\n",
+        "{} draws of {} after trajectories that diverged: regions of high curvature may be missing from the sample; "
+        "use a higher target_accept, or other parameters\n",
         divergences, diverged.size());
   return notes;
 }

@@ -35,8 +35,8 @@ Tensor density(T x, F f, const P&... parameters) {
   return astype(f(astype(x, computed), parameters.in(computed, x.device())...), dtype);
 }
 
-// Returns f(shape, dtype, parameters...) for a draw whose shape is `shape` followed
-// by the broadcast shape of the parameters.
+// Returns f(shape, dtype, parameters...), where `shape` is followed by the broadcast shape of the
+// parameters. f makes the draw.
 template <class F, std::same_as<NumberOrTensor>... P>
 Tensor draw(const Key& key, const Shape& shape, F f, const P&... parameters) {
   const Dtype dtype = common_float(parameters.tensor()...), computed = computed_in(dtype);
@@ -262,14 +262,15 @@ Support Dirichlet::support() const { return Support::simplex(); }
 
 namespace {
 
-// Returns log(n - 1), ..., log(1): for each break of a stick into n parts, the logarithm
-// of the number of parts after it. Subtracting it makes u = 0 give n equal parts.
+// Returns log(n), ..., log(1) for u of shape [..., n]. Stick breaking divides a stick into n + 1
+// parts by n breaks, and n, ..., 1 parts follow them. Subtracting these logarithms from u makes u =
+// 0 give equal parts.
 Tensor log_parts_left(T u) {
   const Index n = u.shape(-1);
   return log(arange(n, 0, -1, u.dtype(), u.device()));
 }
 [[noreturn]] void fail_discrete() {
-  fail<TransformError>("Support: a discrete distribution has no map from R^n: sum it out, or condition on it");
+  fail<TransformError>("Support: a discrete distribution has no map from R^n: sum over its values, or condition on it");
 }
 
 }  // namespace
@@ -285,8 +286,8 @@ Support Support::interval(NumberOrTensor low, NumberOrTensor high) {
   return support;
 }
 
-// The simplex map is x_k = z_k (1 - x_0 - ... - x_{k-1}) with z_k = sigmoid(u_k - log(parts left)).
-// (Stan Reference Manual, 10.7)
+// The map onto the simplex is x_k = z_k (1 - x_0 - ... - x_{k-1}), where
+// z_k = sigmoid(u_k - log(number of parts after break k)): Stan Reference Manual, 10.7.
 Tensor Support::constrain(T u) const {
   switch (kind_) {
     case Kind::real: return u;

@@ -15,9 +15,9 @@ using T = const Tensor&;
 Tensor log_uniform(const Key& key, const Shape& shape, Dtype dtype) { return log1p(-uniform(key, shape, dtype)); }
 
 // Draws by Marsaglia and Tsang, "A simple method for generating gamma variables", 2000. For a >= 1
-// a round accepts with a probability of at least 0.95. So all twelve rounds fail for one element
-// in 10^15, which then gets the value d, near the mode. For a < 1, a draw for a + 1 is multiplied
-// by u^(1/a).
+// a round accepts with a probability of at least 0.95. All twelve rounds fail for one element in
+// 10^15, which then gets the value d, near the mode. For a < 1, the draw is one for a + 1,
+// multiplied by u^(1/a).
 Tensor draw_log_gamma(const Key& key, T concentration, const Shape& shape) {
   constexpr int rounds = 12;
   const Dtype dtype = concentration.dtype();
@@ -38,7 +38,7 @@ Tensor draw_log_gamma(const Key& key, T concentration, const Shape& shape) {
 
 // Draws by Hormann, "The transformed rejection method for generating Poisson random variables",
 // 1993 (PTRS), for rates of at least 10. A round accepts with a probability of at least 0.7.
-// So all 30 rounds fail for one element in 10^15, which then gets the rate, rounded down.
+// All 30 rounds fail for one element in 10^15, which then gets the rate, rounded down.
 Tensor poisson_by_rejection(const Key& key, T rate) {
   constexpr int rounds = 30;
   const Tensor b = 0.931 + 2.53 * sqrt(rate), a = -0.059 + 0.02483 * b, v_r = 0.9277 - 3.6224 / (b - 2);
@@ -58,8 +58,8 @@ Tensor poisson_by_rejection(const Key& key, T rate) {
   return k;
 }
 
-// Draws by inversion: counts the partial sums of the probabilities that are at most a uniform
-// number. For rates below 10, the terms after the first 64 sum to 10^-28.
+// Draws by inversion: a draw is the number of partial sums of the probabilities that are at most a
+// uniform number. 64 terms suffice, because for rates below 10 the later terms sum to 10^-28.
 Tensor poisson_by_inversion(const Key& key, T rate) {
   const Tensor u = uniform(key, rate.shape(), float64);
   Tensor probability = exp(-rate), total = probability, k = zeros_like(rate);
@@ -77,7 +77,7 @@ Tensor log_standard_gamma(const Key& key, const Tensor& concentration, const Sha
   const auto drawn = [key, shape](T a) { return draw_log_gamma(key, a, shape); };
   return custom_jvp(drawn, [](T, T) -> std::pair<Tensor, Tensor> {
     fail<TransformError>(
-        "sample: a draw of a gamma distribution has no derivative by its concentration: pass "
+        "sample: a draw of a gamma distribution has no derivative with respect to its concentration: pass "
         "stop_gradient(concentration), or differentiate log_prob");
   })(concentration);
 }
@@ -87,7 +87,7 @@ Tensor standard_gamma(const Key& key, const Tensor& concentration, const Shape& 
 }
 
 Tensor poisson(const Key& key, const Tensor& rate, const Shape& shape) {
-  // The draws are integers and have no derivative by the rate.
+  // The draws are integers, and have no derivative with respect to the rate.
   const Tensor wide = broadcast_to(astype(stop_gradient(rate), float64), shape), small = wide < 10;
   const auto [first, second] = split(key);
   const Tensor few = poisson_by_inversion(first, where(small, wide, 1));

@@ -47,7 +47,7 @@ Sampling::Result Substitute::handle(Sampling& sampling) {
 void Substitute::check_all_used() const {
   for (const auto& [name, value] : values_)
     if (strict_ && !used_.contains(name))
-      fail<Error>("{}: no site \"{}\" is latent here, and without a value", by_, name);
+      fail<Error>("{}: there is no latent site \"{}\" without a value here", by_, name);
 }
 
 Sampling::Result NeedsValues::handle(Sampling& sampling) {

@@ -6,7 +6,8 @@
 namespace stave {
 
 Key NextKey::unhandled() const {
-  stave_detail::fail<Error>("next_key: nobody gives keys: call the function by seed(f, key)(args...), or under Keys");
+  stave_detail::fail<Error>(
+      "next_key: no handler provides keys: call the function by seed(f, key)(args...), or under Keys");
 }
 
 Key next_key() { return perform(NextKey()); }

@@ -12,7 +12,7 @@ namespace {
 void check_shape(const std::string& name, const Shape& asked, const Tensor& value, const char* from) {
   if (!value.defined()) fail<Error>("param \"{}\": {} an empty Tensor", name, from);
   if (value.shape() != asked)
-    fail<ShapeError>("param \"{}\": {} shape {}, and {} is asked for", name, from, value.shape(), asked);
+    fail<ShapeError>("param \"{}\": {} shape {}, but {} is requested", name, from, value.shape(), asked);
 }
 
 struct Fans {
@@ -20,7 +20,8 @@ struct Fans {
 };
 Fans fans_of(const Shape& shape, const char* initializer) {
   if (shape.rank() < 2)
-    fail<ShapeError>("{}: a kernel has two axes at least, [..., inputs, outputs], not {}", initializer, shape);
+    fail<ShapeError>("{}: a kernel needs at least two axes, [..., inputs, outputs], but has shape {}", initializer,
+                     shape);
   double window = 1;
   for (int axis = 0; axis + 2 < shape.rank(); ++axis) window *= static_cast<double>(shape[axis]);
   return {window * static_cast<double>(shape[shape.rank() - 2]), window * static_cast<double>(shape[shape.rank() - 1])};
@@ -30,8 +31,8 @@ Fans fans_of(const Shape& shape, const char* initializer) {
 
 Tensor Param::unhandled() const {
   fail<Error>(
-      "param: nobody gives \"{}\": make parameters by init_params(f)(key, args...), and give them by "
-      "apply(f, params)(args...)",
+      "param: no handler provides \"{}\": make parameters by init_params(f)(key, args...), and pass them by apply(f, "
+      "params)(args...)",
       name);
 }
 
@@ -50,7 +51,7 @@ Tensor GiveParams::handle(Param& param) {
   const std::string name = scoped_name(param.name);
   const auto found = params_.find(name);
   if (found == params_.end())
-    fail<Error>("param \"{}\": it is none of those that apply was given: {}", name, listed_keys(params_));
+    fail<Error>("param \"{}\": it is not among the parameters given to apply: {}", name, listed_keys(params_));
   used_.insert(name);
   check_shape(name, param.shape, found->second, "apply was given");
   return found->second;
@@ -58,7 +59,7 @@ Tensor GiveParams::handle(Param& param) {
 
 void GiveParams::check_all_used() const {
   for (const auto& [name, value] : params_)
-    if (!used_.contains(name)) fail<Error>("apply: the function asks for no param \"{}\"", name);
+    if (!used_.contains(name)) fail<Error>("apply: the function does not request the param \"{}\"", name);
 }
 
 }  // namespace stave_detail

@@ -182,7 +182,7 @@ Tensor first_plane(const Tensor& x) {
 
 std::string picture_of(const Tensor& x, PictureOptions options) {
   if (options.columns < 1 || options.rows < 1)
-    fail<TransformError>("picture_of: {} columns and {} rows; it takes at least one of each", options.columns,
+    fail<TransformError>("picture_of: {} columns and {} rows; at least one of each is needed", options.columns,
                          options.rows);
   if (!x.defined()) return "";
   const Tensor values = observed(x);

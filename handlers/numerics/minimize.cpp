@@ -22,8 +22,8 @@ double dot(const Tensor& a, const Tensor& b) { return sum(a * b).item<double>();
 
 // ---- line search -------------------------------------------------------------------------
 
-/// A point of the line along which a search goes, at the start plus `a` times the direction: the
-/// value of f there, and the slope, which is the derivative of the value by a.
+/// A point on the line of a line search, at the start plus `a` times the direction: the value of f
+/// at the point, and the slope, which is the derivative of the value by a.
 struct LinePoint {
   double a, value, slope;
   // `gradient` is the gradient of f at x, and `tensor` is f(x) as a tensor.
@@ -31,8 +31,8 @@ struct LinePoint {
 };
 
 /// Searches for a step that satisfies the strong Wolfe conditions: the value decreases by at least
-/// 1e-4 of the decrease that the slope at the start predicts, and the slope shrinks to at most 0.9
-/// of its size.
+/// 1e-4 of the decrease that the slope at the start predicts, and the absolute value of the slope
+/// shrinks to at most 0.9 of that at the start.
 class LineSearch {
  public:
   LineSearch(const ValueAndGradient& f, const LinePoint& start, const Tensor& direction, Index& evaluations)
@@ -67,8 +67,8 @@ class LineSearch {
   }
   bool is_lower(const LinePoint& p) const { return p.value <= start_.value + decrease * p.a * start_.slope; }
   bool is_flat(const LinePoint& p) const { return std::abs(p.slope) <= -flatness * start_.slope; }
-  // Returns the minimum of the cubic through both points, (3.59), if it is well inside
-  // of the interval; otherwise the middle.
+  // Returns the position of the minimum of the cubic through both points, (3.59), if it is well
+  // inside the interval; otherwise the middle of the interval.
   static double inside(const LinePoint& p, const LinePoint& q) {
     const double d1 = p.slope + q.slope - 3 * (p.value - q.value) / (p.a - q.a), root = d1 * d1 - p.slope * q.slope;
     const double d2 = std::copysign(std::sqrt(std::max(root, 0.)), q.a - p.a);
@@ -89,7 +89,8 @@ class LineSearch {
       if (here.slope * (high.a - low.a) >= 0) high = low;
       low = here;
     }
-    // If rounding prevents the conditions, a point that is at least lower than the start will do.
+    // If rounding prevents the conditions from being met, a point that is lower than the start is
+    // accepted.
     return low.a > 0 && low.value < start_.value ? std::optional(low) : std::nullopt;
   }
 
@@ -142,7 +143,8 @@ class Model {
   }
 
  private:
-  // The BFGS update: (1 - s y^T / c) H (1 - y s^T / c) + s s^T / c
+  // The BFGS update, with the step s, the change y of the gradient, and c = s^T y:
+  //   (1 - s y^T / c) H (1 - y s^T / c) + s s^T / c
   //   = H + (1 + y^T H y / c) s s^T / c - (H y s^T + s (H y)^T) / c.
   void update(const Change& change) {
     const auto& [s, y, c] = change;
@@ -162,7 +164,7 @@ bool is_small(const Tensor& gradient, double gtol) {
 
 void check_options(const MinimizeOptions& options) {
   if (!(options.gtol >= 0 && std::isfinite(options.gtol)))
-    fail<Error>("minimize: gtol is {}; it is a number, and not negative", options.gtol);
+    fail<Error>("minimize: gtol is {}; it must be a number that is not negative", options.gtol);
   if (options.steps < 0)
     fail<Error>("minimize: at most {} steps: give a positive number, or 0 for the default", options.steps);
   if (options.memory < 1) fail<Error>("minimize: L-BFGS is to keep {} steps: it must keep at least 1", options.memory);
@@ -189,7 +191,7 @@ Minimum<Tensor> minimize_flat(const ValueAndGradient& f, const Tensor& start, co
   for (; !converged && steps < most; ++steps) {
     Tensor direction = -model.times(here.gradient);
     here.slope = dot(direction, here.gradient);
-    if (!(here.slope < 0)) {  // Rounding can cause this.
+    if (!(here.slope < 0)) {  // rounding can make the direction point uphill
       model.forget();
       direction = -here.gradient;
       here.slope = dot(direction, here.gradient);

@@ -23,10 +23,12 @@ namespace {
 
 // ---- one interval ------------------------------------------------------------------------
 
-// The last stage of a step is the first stage of the next one.
+// The coefficients of the method of Dormand and Prince. The last stage of a step is the first stage
+// of the next one.
 constexpr int stages = 7;
 constexpr double nodes[stages] = {0, 1. / 5, 3. / 10, 4. / 5, 8. / 9, 1, 1};
-// The last row also gives y at the end of the step.
+// Row i gives the y at which stage i is evaluated. The last row also gives y at the end of the
+// step.
 constexpr double weights[stages][stages - 1] = {{},
                                                 {1. / 5},
                                                 {3. / 40, 9. / 40},
@@ -60,14 +62,14 @@ class Integration {
             t, number, where_);
     if (step_ == 0) step_ = first_step(y, t, k[0], direction);
     for (Index taken = 0; t != end; ++taken, ++taken_) {
-      if (taken == options_.steps) fail_at(t, "there were {} steps since the last of the times");
+      if (taken == options_.steps) fail_at(t, "there were {} steps since the last of the requested times");
       const double left = std::abs(end - t), length = std::min(step_, left);
       if (!(t + direction * length != t)) fail_at(t, "no step is short enough for the tolerances");
       const double h = direction * length;
       const Tensor next = take_step(y, t, h, k);
       const double error = size(combined(errors, stages, k) * h, y, next);
-      // A step is 1/8 to 10 times as long as the one before, and 10 % shorter than the error
-      // estimate allows.
+      // A step is 10 % shorter than the error estimate allows, and 1/8 to 10 times as long as the
+      // one before.
       const double factor = error == 0 ? 10 : std::clamp(0.9 * std::pow(error, -0.2), 0.125, 10.);
       if (error <= 1) {
         y = next;
@@ -115,8 +117,8 @@ class Integration {
     return step == step ? std::min(100 * guess, step) : guess;
   }
   [[noreturn]] void fail_at(double t, const char* why) const {
-    fail<Error>("odeint: at t = {:.6g}{} {}: the solution may grow without bound there, or the equation be stiff", t,
-                where_, fmt::format(fmt::runtime(why), options_.steps));
+    fail<Error>("odeint: at t = {:.6g}{} {}: the solution may grow without bound there, or the equation may be stiff",
+                t, where_, fmt::format(fmt::runtime(why), options_.steps));
   }
 
   const Dynamics& f_;
@@ -133,8 +135,9 @@ class Integration {
 void check_options(const OdeOptions& options) {
   const auto is_tolerance = [](double x) { return x >= 0 && std::isfinite(x); };
   if (!is_tolerance(options.rtol) || !is_tolerance(options.atol) || options.rtol + options.atol == 0)
-    fail<Error>("odeint: the tolerances are rtol = {} and atol = {}: they are numbers, not negative, and not both 0",
-                options.rtol, options.atol);
+    fail<Error>(
+        "odeint: the tolerances are rtol = {} and atol = {}: they must be numbers that are not negative and not both 0",
+        options.rtol, options.atol);
   if (options.steps < 1) fail<Error>("odeint: at most {} steps: there must be at least 1", options.steps);
 }
 
@@ -144,12 +147,12 @@ Tensor integrated(const Dynamics& f, const Tensor& y0, const Tensor& times, cons
                   const OdeOptions& options, const std::string& where) {
   const std::vector<double> at = astype(times, float64).to_vector<double>();
   for (std::size_t i = 0; i < at.size(); ++i)
-    if (!std::isfinite(at[i])) fail<Error>("odeint: time {} is {}{}: times are finite numbers", i, at[i], where);
+    if (!std::isfinite(at[i])) fail<Error>("odeint: time {} is {}{}: times must be finite numbers", i, at[i], where);
   if (const char* const number = not_finite(y0))
     fail<Error>("odeint: the start has an element that is {}{}", number, where);
   for (std::size_t i = 2; i < at.size(); ++i)
     if ((at[i] - at[i - 1]) * (at[1] - at[0]) < 0)
-      fail<Error>("odeint: times neither rise nor fall: {}, {}, {}", at[i - 2], at[i - 1], at[i]);
+      fail<Error>("odeint: times must rise or fall throughout: {}, {}, {}", at[i - 2], at[i - 1], at[i]);
   Integration integration(f, times, parameters, options, where);
   std::vector<Tensor> path{y0};
   for (std::size_t i = 1; i < at.size(); ++i) path.push_back(integration.advanced(path.back(), at[i - 1], at[i]));

@@ -31,7 +31,7 @@ Tensor Schedule::operator()(const Tensor& step) const {
 namespace {
 
 void check_steps(Index steps, const char* schedule) {
-  if (steps <= 0) fail<Error>("{}: {} steps: it needs one at least", schedule, steps);
+  if (steps <= 0) fail<Error>("{}: {} steps: at least one is needed", schedule, steps);
 }
 
 Tensor as_number(const Tensor& step) { return astype(step, float64); }
@@ -57,7 +57,7 @@ Schedule cosine_schedule(double from, Index steps, double alpha, double exponent
 Schedule warmup_cosine_schedule(double from, double peak, Index warmup_steps, Index steps, double end,
                                 double exponent) {
   if (warmup_steps < 0 || steps <= warmup_steps)
-    fail<Error>("warmup_cosine_schedule: {} steps of which {} are for warming up: some must be left", steps,
+    fail<Error>("warmup_cosine_schedule: {} steps, {} of which are for warming up: some must be left", steps,
                 warmup_steps);
   const Schedule decay = cosine_schedule(peak, steps - warmup_steps, peak == 0 ? 0 : end / peak, exponent);
   if (warmup_steps == 0) return decay;
@@ -118,7 +118,7 @@ void check_gradient(const char* optimizer, const Tensor& x, const Tensor& gradie
 // Returns x + step, rounded once to the dtype of x.
 Tensor moved(const Tensor& x, const Tensor& step) { return astype(wide(x) + step, x.dtype()); }
 
-// beta m + (1 - beta) g
+// Returns the running mean beta m + (1 - beta) g.
 Tensor running_mean(double beta, const Tensor& m, const Tensor& g) { return (1 - beta) * g + beta * m; }
 
 }  // namespace

@@ -19,7 +19,8 @@ const char* not_finite(const Tensor& x) {
 
 void check_fixed_point(double tolerance, Index steps, const std::vector<Tensor>& start) {
   if (!(tolerance >= 0 && tolerance < std::numeric_limits<double>::infinity()))
-    fail<Error>("fixed_point: the tolerance is {}; it is a positive number, or 0: 16 epsilons of the dtype", tolerance);
+    fail<Error>("fixed_point: the tolerance is {}; it must be a positive number, or 0 for 16 epsilons of the dtype",
+                tolerance);
   if (steps < 1) fail<Error>("fixed_point: at most {} steps: there must be at least 1", steps);
   for (std::size_t i = 0; i < start.size(); ++i)
     if (const char* const number = not_finite(start[i]))
@@ -29,7 +30,7 @@ void check_fixed_point(double tolerance, Index steps, const std::vector<Tensor>&
 
 bool has_settled(const std::vector<Tensor>& next, const std::vector<Tensor>& x, double tolerance, Index step_number,
                  double& moved) {
-  check_same_structure(next.size() == x.size(), "fixed_point: what f returns and what it is given");
+  check_same_structure(next.size() == x.size(), "fixed_point: the result of f and its argument");
   bool settled = true;
   moved = 0;
   for (std::size_t i = 0; i < x.size(); ++i) {
@@ -39,8 +40,7 @@ bool has_settled(const std::vector<Tensor>& next, const std::vector<Tensor>& x, 
       const char* const number = not_finite(next[i]);
       fail<Error>(
           "fixed_point: step {} gave an element that is {}, from values that are finite: the function does not "
-          "contract "
-          "there, or is given an argument that is not finite",
+          "contract there, or has an argument that is not finite",
           step_number + 1, number ? number : "too large");
     }
     moved = std::max(moved, step);

@@ -75,9 +75,9 @@ void write_line(std::ostream* out, std::string line) {
 std::string origin_of_nan(const Call& call) {
   for (std::size_t i = 0; i < call.inputs().size(); ++i)
     if (nans_in(call.input(i)))
-      return fmt::format("Operand {} has NaN already, and no operation seen here yields it: it came in from outside",
-                         i);
-  return "No operand has one: it arises here";
+      return fmt::format(
+          "Operand {} has NaN already, but no operation that was observed here produced it: it came from outside", i);
+  return "No operand has a NaN: it arises here";
 }
 
 void trap_nan(const Call& call, const Outputs& outputs) {
@@ -102,14 +102,15 @@ auto past_all(Body body) {
 
 }  // namespace
 
-// Tracks which zeros were chosen, not computed. Values that operations computed carry a note:
-// a tensor `live` that is 0 at chosen zeros and 1 elsewhere, or an undefined tensor if no zero was
-// chosen. For linear operations and products, the chosen zeros of the result are found by applying
-// the operation to the `live` tensors of the operands.
+// Tracks which zeros were chosen, as by where or relu, rather than computed by arithmetic
+// (debug.h). Values that operations computed carry a note: a tensor `live` that is 0 at chosen
+// zeros and 1 elsewhere, or an undefined tensor if no zero was chosen. For linear operations and
+// products, the chosen zeros of the result are found by applying the operation to the `live`
+// tensors of the operands.
 class ChosenZeros {
  public:
-  // `running = false` permits the use of noted values on any thread. Zeros are tracked only on the
-  // thread that made this object.
+  // `running = false` permits values with notes of this object on any thread. Zeros are tracked
+  // only on the thread that made this object.
   ChosenZeros() { live_.owner().running = false; }
 
   void follow(const Call& call, Outputs& outputs) {
@@ -124,7 +125,8 @@ class ChosenZeros {
   bool followed(const Call& call, const Tensor& output) const {
     if (call.op().is_higher_order || id_of_this_thread() != live_.owner().thread || !output.node().storage)
       return false;
-    // A view of a value that this Debug did not see being computed counts as such a value, too.
+    // If this Debug did not see a value being computed, a view of the value does not count as
+    // computed either.
     bool computed = !call.op().view;
     for (const Tensor& input : call.inputs()) {
       if (!input.node().storage) return false;
@@ -224,8 +226,8 @@ class ChosenZeros {
     if (swallowed)
       fail<TransformError>(
           "scale: in {} of {} elements a zero swallows an infinity or NaN ({}{}): the derivative there is 0 by the "
-          "rule for branches not taken, but arithmetic made this zero. Write the function so that it does not "
-          "overflow, or choose the branch by where",
+          "rule for branches not taken, but this zero is the result of arithmetic. Write the function so that it does "
+          "not overflow, or select the branch by where",
           swallowed, output.size(), left_side(call), notation({&output, 1}));
   }
 

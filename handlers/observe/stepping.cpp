@@ -36,7 +36,7 @@ StopPoint::StopPoint(Stepping& stepping, Call* call, std::string name)
 
 const Call& StopPoint::call() const {
   if (!call_)
-    fail<TransformError>("{}: the program stands at a breakpoint() in its code, and no operation waits",
+    fail<TransformError>("{}: the program is stopped at a breakpoint() in its code, not at an operation",
                          stepping_.describe());
   return *call_;
 }
@@ -50,18 +50,19 @@ void StopPoint::answer(Outputs outputs) {
   const char* const name = call().op().name;
   const bool carries = call().op().is_higher_order;
   if (carries && !outputs_)
-    fail<TransformError>("{}: {} carries a function, and what it yields is known when that has run: perform it first",
+    fail<TransformError>("{}: {} calls a function, and its outputs are known only after that has run: perform it first",
                          who, name);
   check_answer_closely(call(), outputs, &stepping_);
-  // The operation is of higher order, so only its real outputs tell what an answer must look like.
+  // The operation is of higher order, so the shapes and dtypes of an answer can only be compared
+  // with those of its real outputs.
   if (carries) {
     if (outputs.size() != outputs_->size())
-      fail<TransformError>("{}: {} yielded {} output(s), and the answer has {}", who, name, outputs_->size(),
+      fail<TransformError>("{}: {} returned {} output(s), but the answer has {}", who, name, outputs_->size(),
                            outputs.size());
     for (std::size_t i = 0; i < outputs.size(); ++i) {
       const Tensor &was = (*outputs_)[i], &is = outputs[i];
       if (is.shape() != was.shape() || is.dtype() != was.dtype() || is.device() != was.device())
-        fail<TransformError>("{}: output {} of {} is {}, and the answer {}", who, i, name, notation({&was, 1}),
+        fail<TransformError>("{}: output {} of {} is {}, but the answer is {}", who, i, name, notation({&was, 1}),
                              notation({&is, 1}));
     }
   }
@@ -185,7 +186,7 @@ int Stepping::add(Breakpoint breakpoint) {
       breakpoint.pass == Breakpoint::Pass::any)
     fail<TransformError>(
         "{}: a breakpoint must say where: an operation, scope, label, shape, predicate, NaN or pass. "
-        "To stand at every operation, step",
+        "To stop at every operation, step",
         describe());
   breakpoints_.push_back({++last_number_, std::move(breakpoint)});
   return last_number_;
@@ -272,8 +273,8 @@ bool asks_for_outputs(const Breakpoint& breakpoint) {
 
 }  // namespace
 
-// Returns the reason for a stop at a breakpoint whose conditions hold; empty if this time
-// is ignored.
+// Returns the reason for a stop at a breakpoint whose conditions hold; empty if the breakpoint
+// ignores this stop.
 std::string Stepping::reason_of(Numbered& numbered) {
   ++numbered.stops;
   if (numbered.breakpoint.ignore > 0) return --numbered.breakpoint.ignore, "";
@@ -316,7 +317,8 @@ std::string Stepping::reason_after(const StopPoint& here, std::uint64_t number) 
       if (!yielded) yielded = any_nan(here.outputs());
       if (!*yielded) continue;
       if (!brought) brought = any_nan(here.call_->inputs());
-      // Whether the NaN was reported inside of this operation.
+      // Whether this operation is of higher order and an operation inside it has yielded a NaN
+      // already.
       const bool known = std::exchange(numbered.nan_at, operations_) > number;
       const bool first = !std::exchange(numbered.seen_nan, true);
       if (known || (*brought && (breakpoint.nan_arises || !first))) continue;
@@ -355,8 +357,8 @@ void Stepping::stand_at(StopPoint& here, std::string reason) {
   stand();
 }
 
-// Performs an operation in the handlers outside of this one. A higher-order operation is a scope of
-// the operations that its functions perform.
+// Performs an operation in the handlers outside of this one. While a higher-order operation runs,
+// it counts as a scope of the operations that its functions perform.
 Outputs Stepping::perform_below(Call&& call, const ScopeNames& scopes) {
   if (!call.op().is_higher_order) return perform(std::move(call));
   struct Leave {

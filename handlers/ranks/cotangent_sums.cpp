@@ -21,9 +21,9 @@ namespace stave {
 using namespace stave_detail;
 
 // The queue of sums, and the thread that performs them by MPI, in the order of the queue. If MPI
-// does not allow several threads, the sowing thread performs them itself. Sums by NCCL are not
-// queued: the sowing thread enqueues them on the device's stream like other collectives, and the
-// host does not wait for them.
+// does not allow several threads, the thread that calls sow_cotangent performs the sum itself. Sums
+// by NCCL are not queued: that thread enqueues them on the device's stream like other collectives,
+// and the host does not wait for them.
 class CotangentSums::Exchange {
  public:
   explicit Exchange(IntrusivePtr<Processes> axis)
@@ -53,7 +53,7 @@ class CotangentSums::Exchange {
       on_device_.emplace(name, astype(to(all, x.device()), x.dtype()));
       return;
     }
-    // The storage of a constant may hold a single element; a copy has all elements.
+    // The storage of a constant may hold a single element; a copy stores all elements.
     if (mine.node().view().number) mine = apply(op_copy, {mine});
     Sum sum{name, mine, apply(op_copy, {mine}), x.dtype(), x.device()};
     if (!thread_.joinable()) {
@@ -88,7 +88,8 @@ class CotangentSums::Exchange {
   };
 
   void exchange(const Sum& sum) {
-    const Scope named(sum.name);  // The scopes are compared between processes.
+    // The processes compare their scopes before an exchange, and so the names of their sums.
+    const Scope named(sum.name);
     processes_->exchange(op_psum, attributes_, sum.mine.node().view(), sum.all.node().view());
   }
 
@@ -97,7 +98,7 @@ class CotangentSums::Exchange {
     for (;;) {
       changed_.wait(lock, [&] { return ends_ || done_ < sums_.size(); });
       if (done_ == sums_.size() || threw_) return;
-      // `sums_` is a deque, so the element keeps its address.
+      // `sums_` is a deque, so later additions do not move this element.
       const Sum& next = sums_[done_];
       lock.unlock();
       std::exception_ptr threw;
@@ -135,7 +136,7 @@ NamedTensors CotangentSums::take() { return exchange_->take(); }
 Tensor CotangentSums::sown(const SownValue& sown) {
   if (!sown.value.node().storage)
     fail<TransformError>(
-        "CotangentSums: \"{}\" is a value that a transform outside follows: install CotangentSums outside of it",
+        "CotangentSums: \"{}\" is a value that a transform outside traces: install CotangentSums outside of it",
         sown.name);
   if (!sown.again) exchange_->add(sown.name, sown.value);
   return sown.value;

@@ -25,7 +25,7 @@ static_assert(sizeof(ncclUniqueId) == sizeof(NcclOffer::meeting) && sizeof(CUuui
 
 // ---- the libraries ---------------------------------------------------------------------
 
-// The folders with NCCL on the build machine, separated by colons.
+// The directories that contained NCCL on the build machine, separated by colons.
 #ifndef STAVE_NCCL_FOLDERS
 #define STAVE_NCCL_FOLDERS ""
 #endif
@@ -58,7 +58,7 @@ struct Driver {
   }
 };
 const Driver& driver() {
-  // If the constructor throws, the next call tries again.
+  // A static whose constructor throws is constructed anew by the next call, so loading is retried.
   static const Driver functions;
   return functions;
 }
@@ -96,23 +96,23 @@ void check(const Op& op, ncclResult_t result, ncclComm_t communicator, const cha
 
 // ---- live communicators ----------------------------------------------------------------
 
-// The list of live communicators. A global Ranks is destroyed after NCCL's own globals, so an
-// atexit handler destroys all live communicators before NCCL's globals. In a child of fork()
-// nothing is destroyed, because the communicators belong to the parent.
+// The list of live communicators. An atexit handler destroys them before NCCL's own globals are
+// destroyed; a global Ranks would do so too late. In a child of fork() nothing is destroyed,
+// because the communicators belong to the parent.
 class Living;
 Living& living();
 
 class Living {
  public:
   void add(ncclComm_t communicator) {
-    // NCCL has been loaded at this point, so this handler runs before the destruction of its
-    // globals.
+    // NCCL has been loaded at this point. Exit handlers run in reverse order, so this one runs
+    // before NCCL's globals are destroyed.
     static const int at_exit = std::atexit([] { living().end(nccl().CommDestroy); });
     static_cast<void>(at_exit);
     const std::lock_guard lock(mutex_);
     communicators_.insert(communicator);
   }
-  /// Destroys a communicator, unless it has ended already.
+  /// Destroys a communicator, unless `end` has done so already.
   void destroy(ncclComm_t communicator) {
     if (take(communicator) && process_ == getpid()) nccl().CommDestroy(communicator);
   }
@@ -136,7 +136,8 @@ class Living {
   const pid_t process_ = getpid();
 };
 Living& living() {
-  static auto& all = *new Living;  // This object is never destroyed.
+  // The object is leaked, so that it exists until the process ends.
+  static auto& all = *new Living;
   return all;
 }
 
@@ -163,7 +164,7 @@ char* part_of(const View& view, int part, std::size_t bytes) {
   return static_cast<char*>(view.data) + static_cast<std::size_t>(part) * bytes;
 }
 
-// A group of sends and receives that run at the same time.
+// An NCCL group: its sends and receives run at the same time.
 class Messages {
  public:
   Messages(ncclComm_t communicator, cudaStream_t stream) : communicator_(communicator), stream_(stream) {
@@ -188,7 +189,7 @@ class Messages {
   ncclResult_t result_;
 };
 
-/// Starts the messages of a permutation. Returns whether this place receives something.
+/// Starts the sends and receives of a permutation. Returns whether this process receives something.
 bool permute(Messages& messages, const C::Pairs& pairs, int place, const View& x, const View& result) {
   bool gets = false;
   for (const auto& [from, to] : pairs) {
@@ -208,7 +209,7 @@ NcclOffer nccl_offer(Device device, bool is_first) noexcept {
     CUdevice number = 0;
     CUuuid uuid{};
     if (driver().device_of(&number, device.index) != CUDA_SUCCESS || driver().uuid_of(&uuid, number) != CUDA_SUCCESS)
-      refuse(fmt::format("the driver does not tell which GPU {} is", device.str()));
+      refuse(fmt::format("the driver does not say which GPU {} is", device.str()));
     std::memcpy(offer.gpu.data(), &uuid, sizeof uuid);
     ncclUniqueId id{};
     const Functions& functions = nccl();

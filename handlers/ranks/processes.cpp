@@ -22,7 +22,7 @@ using C = CollectiveAttributes;
 
 // ---- MPI -------------------------------------------------------------------------------
 
-bool ended = false;  // end_all was called: no more messages can be sent to other processes.
+bool ended = false;  // True after end_all: no more messages can be sent to other processes.
 // Whether this library initialised MPI, and must finalise it.
 bool finalises = true;
 int threads = MPI_THREAD_SINGLE;
@@ -42,18 +42,18 @@ std::string this_process() {
   return fmt::format("process {} of {}", rank, processes);
 }
 
-// Runs at the end of the process. MPI_Finalize waits for all processes, so a process that exits
-// alone would wait for ever.
+// Exit handler that finalises MPI. MPI_Finalize waits for all processes. If this process exits
+// inside with(ranks, ...), the others never get there, so `finalise` ends all of them.
 void finalise() {
   int done = 0;
   MPI_Finalized(&done);
   if (!done && !ended && open_withs > 0)
     end_all(this_process() +
-            " ends all: it exits inside with(ranks, ...), where the others would wait for it for ever");
+            " ends all processes: it exits inside with(ranks, ...), where the others would wait for it for ever");
   if (!done && !ended && finalises) {
     const auto say = [who = this_process()](const std::string& duration) {
-      return fmt::format("{} has waited {} at its end, in MPI_Finalize: the others have not come to theirs", who,
-                         duration);
+      return fmt::format("{} has waited {} in MPI_Finalize, at its end: other processes have not reached their end",
+                         who, duration);
     };
     const Waiting waiting(say);
     MPI_Finalize();
@@ -64,7 +64,7 @@ void finalise() {
 void initialise() {
   int done = 0;
   MPI_Finalized(&done);
-  if (done) fail<Error>("Ranks: MPI was finalised: make Ranks before, and once for all");
+  if (done) fail<Error>("Ranks: MPI was finalised already: make Ranks before that, and only once");
   start_watchdog();
   static bool initialised = false;
   if (initialised) return;
@@ -89,12 +89,12 @@ MPI_Datatype type_of(Dtype dtype) {
     case int64: return MPI_INT64_T;
     case float32: return MPI_FLOAT;
     case float64: return MPI_DOUBLE;
-    default: fail<DtypeError>("Ranks: {} is not exchanged by itself", dtype);
+    default: fail<DtypeError>("Ranks: values of {} cannot be exchanged directly", dtype);
   }
 }
 
-// An MPI reduction to the greater or lesser element, or to NaN if either element is NaN. MPI_MAX
-// and MPI_MIN do not specify NaN.
+// A custom MPI reduction to the greater (or lesser) of two elements; NaN if either is NaN. MPI_MAX
+// and MPI_MIN do not specify their result for NaN.
 template <class T, bool largest>
 void choose(void* in, void* inout, int* length, MPI_Datatype*) {
   const T* const a = static_cast<const T*>(in);
@@ -118,7 +118,7 @@ MPI_Op choosing(Dtype dtype) {
   return largest ? MPI_MAX : MPI_MIN;
 }
 
-// An MPI type of a number of bytes as one element, because MPI counts elements with int.
+// An MPI type that treats a number of bytes as one element, because MPI counts elements with int.
 class Block {
  public:
   explicit Block(std::size_t bytes) {
@@ -145,8 +145,8 @@ class Block {
   MPI_Datatype type_ = MPI_DATATYPE_NULL;
 };
 
-// Calls f(first element, count) for consecutive parts of the elements, each with a count that fits
-// into an int.
+// Splits the range of elements into consecutive parts whose counts fit into an int, and calls
+// f(first element, count) for each part.
 template <class F>
 void in_parts(Index elements, F f) {
   constexpr Index most = Index{1} << 30;
@@ -169,8 +169,8 @@ bool reduces(const Op& op) { return &op == &op_psum || &op == &op_pmax || &op ==
 
 // ---- comparison of collectives ---------------------------------------------------------
 
-// The hash is FNV-1a: http://www.isthe.com/chongo/tech/comp/fnv. It is equal on all hosts,
-// unlike std::hash.
+// A hash by FNV-1a: http://www.isthe.com/chongo/tech/comp/fnv. Unlike std::hash, it is equal on all
+// hosts.
 class Digest {
  public:
   void add(std::string_view text) noexcept {
@@ -187,7 +187,7 @@ class Digest {
   std::uint64_t state_ = 0xcbf29ce484222325U;
 };
 
-// Adds the names of the scopes, innermost first.
+// Adds the names of the open scopes, innermost first.
 void add_scopes(Digest& digest) {
   if (open_scopes > 0)
     visit_frames(current, nullptr, [&](const Frame& frame) {
@@ -217,12 +217,12 @@ std::uint64_t digest_of(const Op& op, const C& attributes, const View& x, Device
   return digest.value();
 }
 
-// Before each collective, all places exchange records in one message. The record of a place holds a
-// digest (hash) of the collective that the place is about to perform, and the operand if it is
-// small. All records have the same size, so places that disagree can still read them. If operands
-// are small, this message replaces that of the collective itself; otherwise the collective needs a
-// second message. With many places, only the digests are exchanged, because all records together
-// would be long.
+// Before each collective, all processes exchange records in one message. A record holds a digest
+// (hash) of the collective that its process is about to perform, and the operand if it is small.
+// All records have the same size, so processes that disagree can still read them. If operands are
+// small, this message replaces the collective's own message; otherwise a second message is
+// necessary. With more than `few_places` processes, only the digests are exchanged, because all
+// records together would be long.
 //
 //   record = digest (8 bytes), padding (8 bytes), operand (1024 bytes)
 constexpr std::size_t header_bytes = 16, small_bytes = 1024, record_bytes = header_bytes + small_bytes;
@@ -252,7 +252,7 @@ Processes::Processes(const std::string& axis_name, const RanksOptions& options) 
   const MPI_Comm all = options.communicator ? MPI_Comm_f2c(*options.communicator) : MPI_COMM_WORLD;
   if (options.group) {
     if (*options.group < 0 || *options.group > std::numeric_limits<int>::max())
-      fail<IndexError>("Ranks: the group {} is none: it is a number from 0 to 2147483647", *options.group);
+      fail<IndexError>("Ranks: {} is not a group: a group is a number from 0 to 2147483647", *options.group);
     check(MPI_Comm_split(all, static_cast<int>(*options.group), 0, &communicator_), "MPI_Comm_split");
   } else {
     check(MPI_Comm_dup(all, &communicator_), "MPI_Comm_dup");
@@ -288,15 +288,15 @@ void Processes::exchange_on_device(void* stream, const Op& op, const C& attribut
   if (count_of(x) != 0 || count_of(result) != 0) nccl_->exchange(stream, op, attributes, x, result);
 }
 
-// Compares the digest with those of all places, and throws if they differ. x is the operand of this
-// place, or null. Returns whether records_ now has the operands of all places; this is the same on
-// all places.
+// Compares the digest with those of all other processes, and throws if they differ. x is this
+// process's operand, or null. Returns true if records_ now holds the operands of all processes; the
+// result is equal on all processes.
 bool Processes::agree(std::uint64_t digest, const View* x, FunctionRef<std::string()> what) {
   exchanged_ = true;
   if (size == 1) return false;
   const Frame* const performer = current;
   const auto say = [&](const std::string& duration) {
-    return fmt::format("{} has waited {} in {}: not all processes have come to it", str(), duration,
+    return fmt::format("{} has waited {} in {}: not all processes have reached it", str(), duration,
                        in_scopes(what(), performer));
   };
   const Waiting waiting(say);
@@ -325,8 +325,8 @@ const std::byte* Processes::operand(int i) const noexcept {
   return records_.data() + record_bytes * static_cast<std::size_t>(i) + header_bytes;
 }
 
-// Computes the collective from the operands of all places that `agree` has received in records_.
-// Sums are computed in the order of the places.
+// Computes the collective from the operands in records_, which `agree` received from all processes.
+// Sums add the operands in the order of the places.
 void Processes::combine(const Op& op, const C& attributes, const View& x, const View& result) const {
   const std::size_t bytes = bytes_in(result);
   if (&op == &op_ppermute) {
@@ -348,10 +348,11 @@ void Processes::combine(const Op& op, const C& attributes, const View& x, const 
   }
 }
 
-// All places agree on the transport at the first collective, wherever their tensors are,
-// so that a place without a device is detected. They agree once more at the first collective
-// of a tensor on a device, if that comes later. Afterwards all places must use the same kind
-// of device in each collective, just as they must use the same shapes.
+// All processes agree on the transport (NCCL or the host's memory) at the first collective, even if
+// its tensors are on the CPU, so that a process without a device is detected. They agree once more
+// at the first collective of a tensor on a device, if that comes later. Afterwards the tensors of a
+// collective must be on devices in all processes or on the CPU in all, just as their shapes must be
+// equal.
 Device Processes::exchanges_on(Device device, FunctionRef<std::string(Device)> what) {
   if (!decided_ && (!met_ || device != cpu)) {
     check_alike([&] { return what(met_ ? device : cpu); });
@@ -378,15 +379,15 @@ void Processes::decide(Device device) {
     if (!offer->on_device) why_not_ = fmt::format("the tensor of place {} is on the CPU", number);
     else if (offer->nccl.why_not[0]) why_not_ = fmt::format("place {}: {}", number, offer->nccl.why_not.data());
     else if (same != offer)
-      why_not_ = fmt::format("places {} and {} share a GPU, which NCCL refuses: give each its own", same - all.begin(),
-                             number);
+      why_not_ = fmt::format("places {} and {} share a GPU, which NCCL does not support: give each its own GPU",
+                             same - all.begin(), number);
   }
   if (why_not_.empty()) nccl_ = std::make_unique<Nccl>(device, all[0].nccl, place, size);
 }
 
 std::string Processes::way() const {
   if (nccl_) return fmt::format(", {} by NCCL", nccl_->device.str());
-  return decided_ ? fmt::format(", devices by way of the host's memory: {}", why_not_) : "";
+  return decided_ ? fmt::format(", devices through the host's memory: {}", why_not_) : "";
 }
 
 void Processes::check_alike(FunctionRef<std::string()> what) {
@@ -397,14 +398,14 @@ void Processes::check_alike(FunctionRef<std::string()> what) {
 }
 
 void Processes::end() {
-  if (exchanged_) check_alike([] { return std::string("nothing more: it has left Ranks"); });
+  if (exchanged_) check_alike([] { return std::string("no further collective: it has left Ranks"); });
   exchanged_ = false;
 }
 
 std::string Processes::str() const { return fmt::format("rank {} of {} of \"{}\"", place, size, name); }
 
-// Throws an error that lists the collectives of all places. All places call this function together
-// and exchange these texts.
+// Throws an error that lists the collective that each process is about to perform. All processes
+// call this function together, and exchange these texts.
 void Processes::fail_unlike(const std::string& mine) const {
   int length = static_cast<int>(mine.size());
   const auto n = static_cast<std::size_t>(size);

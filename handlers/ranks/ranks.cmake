@@ -1,4 +1,5 @@
-# stave::ranks, where MPI is found (STAVE_MPI=OFF leaves it out, ON insists). Included by the project's CMakeLists.txt.
+# Builds stave::ranks if MPI is found. STAVE_MPI=OFF disables it, ON requires it. The project's
+# CMakeLists.txt includes this file.
 set(STAVE_MPI AUTO CACHE STRING "Build stave::ranks: AUTO (if MPI is found), ON, OFF")
 set_property(CACHE STAVE_MPI PROPERTY STRINGS AUTO ON OFF)
 
@@ -20,7 +21,8 @@ endif()
 set(STAVE_HAVE_MPI TRUE)
 message(STATUS "Stave: ranks by MPI ${MPI_CXX_VERSION}")
 
-# Tensors on CUDA devices go by NCCL, of which only the header is needed here: a program looks for the library when it has use for it.
+# Tensors on CUDA devices are exchanged by NCCL. Only its header is needed here: programs load the
+# library when they use it.
 set(STAVE_HAVE_NCCL FALSE)
 set(by_nccl handlers/ranks/without_nccl.cpp)
 if(STAVE_HAVE_CUDA)
@@ -30,7 +32,7 @@ if(STAVE_HAVE_CUDA)
     set(STAVE_HAVE_NCCL TRUE)
     set(by_nccl handlers/ranks/nccl.cpp)
   else()
-    message(STATUS "Stave: ranks on CUDA by way of the host's memory: nccl.h was not found; apt-get install libnccl-dev, or pip's nvidia-nccl, "
+    message(STATUS "Stave: ranks on CUDA through the host's memory, because nccl.h was not found: apt-get install libnccl-dev, or pip's nvidia-nccl, "
       "or set STAVE_NCCL_INCLUDE to its folder")
   endif()
 endif()
@@ -45,14 +47,16 @@ set_target_properties(stave_ranks PROPERTIES EXPORT_NAME ranks)
 if(STAVE_HAVE_NCCL)
   target_include_directories(stave_ranks SYSTEM PRIVATE ${CUDAToolkit_INCLUDE_DIRS} "${STAVE_NCCL_INCLUDE}")
   target_link_libraries(stave_ranks PRIVATE ${CMAKE_DL_LIBS})
-  # Where the library may be, for machines whose loader does not know: beside its header, or in the toolkit.
+  # Folders for machines whose loader does not find the library: beside the header, and in the
+  # toolkit.
   cmake_path(GET STAVE_NCCL_INCLUDE PARENT_PATH beside)
   set_property(SOURCE handlers/ranks/nccl.cpp APPEND PROPERTY
     COMPILE_DEFINITIONS "STAVE_NCCL_FOLDERS=\"${beside}/lib:${CUDAToolkit_LIBRARY_DIR}\"")
   message(STATUS "Stave: ranks on CUDA by NCCL, of ${STAVE_NCCL_INCLUDE}")
 endif()
 
-# A test that runs a program as so many processes on this machine, whatever it has of cores.
+# Adds a test that runs a program as the given number of processes on this machine, whatever the
+# number of its cores.
 function(stave_add_test_of_processes name processes)
   add_test(NAME ${name} COMMAND ${MPIEXEC_EXECUTABLE} ${MPIEXEC_NUMPROC_FLAG} ${processes} --oversubscribe --bind-to none ${ARGN})
   set_tests_properties(${name} PROPERTIES LABELS ranks TIMEOUT 120 PROCESSORS 2 ENVIRONMENT

@@ -33,9 +33,9 @@ namespace {
 
 bool is_extreme(const Op& op) { return &op == &op_pmax || &op == &op_pmin; }
 
-// Returns the dtype of the exchange. MPI and NCCL do not compute with float16 and bfloat16 as this
-// library does, and NCCL does not compute with 16-bit integers. Collectives that only move data
-// keep the dtype.
+// Returns the dtype in which a tensor is exchanged. Collectives that compute need another dtype in
+// two cases: MPI and NCCL do not compute with float16 and bfloat16 as this library does, and NCCL
+// does not compute with 16-bit integers. Collectives that only move data keep the dtype.
 Dtype exchanged_in(const Op& op, Dtype dtype, Device device) {
   const bool computes = is_extreme(op) || &op == &op_psum || &op == &op_reduce_scatter;
   if (computes && device != cpu && (dtype == int16 || dtype == uint16)) return dtype == int16 ? int32 : uint32;
@@ -55,8 +55,8 @@ Outputs Ranks::handle(Call& call) {
   const Device device = processes_->exchanges_on(
       x.device(), [&](Device where) { return in_words(op, *attributes, x.dtype(), x.shape(), where); });
   const AttributesPtr bound = attributes->bound(processes_);
-  // The result must be NaN if an operand is NaN, which NCCL does not guarantee. So all values are
-  // gathered and then reduced.
+  // pmax and pmin must return NaN if an operand is NaN, which NCCL does not guarantee. So the
+  // operands of all processes are gathered, and each process reduces them.
   if (device != cpu && is_extreme(op) && is_float(x.dtype()))
     return {on(x.device(), all_places(op, *attributes, apply(op_all_gather, {on(device, x)}, bound)).result)};
   const Tensor result = apply(op, {on(device, astype(x, exchanged_in(op, x.dtype(), device)))}, bound);
@@ -71,14 +71,14 @@ void Ranks::end() const {
 }
 
 void Ranks::abort(const std::exception_ptr& why) const noexcept {
-  std::string text = "an exception that is no std::exception";
+  std::string text = "an exception that is not a std::exception";
   try {
     std::rethrow_exception(why);
   } catch (const std::exception& error) {
     text = error.what();
   } catch (...) {
   }
-  end_all(fmt::format("{} ends all: {}", processes_->str(), text));
+  end_all(fmt::format("{} ends all processes: {}", processes_->str(), text));
 }
 
 }  // namespace stave

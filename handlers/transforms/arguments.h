@@ -110,12 +110,11 @@ struct CallCheck;
 template <Returns returns, class F, bool... selected, class... A>
 struct CallCheck<returns, F, Selection<selected...>, A...> {
   static constexpr bool numbers = ((selected && std::is_arithmetic_v<Decayed<A>>) || ...);
-  static_assert(!numbers, "stave: an argument by which is differentiated is a number: give a tensor, as tensor(2.)");
+  static_assert(!numbers, "stave: a differentiated argument is a number: give a tensor, such as tensor(2.)");
   static constexpr bool trees = ((!selected || is_tree<A>)&&...);
   static_assert(trees || numbers,
-                "stave: an argument by which is differentiated is not a tree of tensors: give a tensor, a container of "
-                "such, or a "
-                "struct with public members alone, without constructors and bases (see stave/core/ops/tree.h)");
+                "stave: a differentiated argument is not a tree of tensors: give a tensor, a container of tensors, or "
+                "a struct with public members only, without constructors and bases (see stave/core/ops/tree.h)");
   static constexpr bool arrays = ((selected && std::is_array_v<std::remove_reference_t<A>>) || ...);
   static_assert(!arrays,
                 "stave: an argument is a C array of tensors, which transforms cannot copy: give a std::array or "
@@ -123,7 +122,7 @@ struct CallCheck<returns, F, Selection<selected...>, A...> {
   static constexpr bool passing = (may_pass<A> && ...);
   static_assert(
       passing,
-      "stave: an argument holds tensors where transforms cannot follow (a reference, view, set, std::any ...): "
+      "stave: an argument holds tensors where transforms cannot find them (a reference, view, set, std::any ...): "
       "hold them by value, in a container or in a smart pointer (see stave/core/ops/tree.h)");
 
   static constexpr bool callable = [] {
@@ -164,7 +163,7 @@ struct NumbersCheck<returns, F, Numbers<argnums...>, A...> {
     int previous = -1;
     return ((std::exchange(previous, argnums) < argnums) && ...);
   }();
-  static_assert(rising, "stave: argument numbers must rise, as in grad<0, 2>");
+  static_assert(rising, "stave: argument numbers must be in rising order, as in grad<0, 2>");
   static constexpr bool valid = [] {
     if constexpr (in_range && rising) return can_call<returns, F, Select<sizeof...(A), argnums...>, A...>;
     else return false;

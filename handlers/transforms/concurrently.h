@@ -133,9 +133,9 @@ template <class... F>
 auto concurrently(ConcurrentlyOptions options, F&&... functions) {
   constexpr bool of_functions = (std::invocable<F&> && ...);
   constexpr bool of_range = sizeof...(F) == 1 && (stave_detail::RangeOfFunctions<F&> && ...);
-  static_assert(
-      of_functions || of_range,
-      "stave: concurrently: each argument must be a function without parameters, or the only one a range of such");
+  static_assert(of_functions || of_range,
+                "stave: concurrently: each argument must be a function without parameters, or the only argument a "
+                "range of such functions");
   if constexpr (of_functions) return stave_detail::results_of(options, functions...);
   else if constexpr (of_range) return stave_detail::results_of_range(options, functions...);
 }

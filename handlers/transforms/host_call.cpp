@@ -16,15 +16,15 @@ namespace {
 
 void check_results(const Outputs& outputs, const std::vector<Abstract>& expected) {
   if (outputs.size() != expected.size())
-    fail<TransformError>("host_call: the function returned {} tensors, but {} were announced", outputs.size(),
+    fail<TransformError>("host_call: the function returned {} tensors, but {} were declared", outputs.size(),
                          expected.size());
   for (std::size_t i = 0; i < outputs.size(); ++i) {
     if (!outputs[i].defined()) fail<TransformError>("host_call: result {} of the function is an empty Tensor", i);
     if (outputs[i].shape() != expected[i].shape)
-      fail<ShapeError>("host_call: result {} of the function has shape {}, but {} was announced", i, outputs[i].shape(),
+      fail<ShapeError>("host_call: result {} of the function has shape {}, but {} was declared", i, outputs[i].shape(),
                        expected[i].shape);
     if (outputs[i].dtype() != expected[i].dtype)
-      fail<DtypeError>("host_call: result {} of the function is {}, but {} was announced", i, outputs[i].dtype(),
+      fail<DtypeError>("host_call: result {} of the function is {}, but {} was declared", i, outputs[i].dtype(),
                        expected[i].dtype);
   }
 }
@@ -32,10 +32,9 @@ void check_results(const Outputs& outputs, const std::vector<Abstract>& expected
 // Calls the function outside of all handlers.
 Outputs run_on_host(const HostCall& host, std::span<const Tensor> inputs) {
   for (const Tensor& input : inputs) {
-    check_not_differentiated(
-        input.node(), "host_call",
-        "of foreign code no derivative is known: give it one by custom_vjp or custom_jvp, or write "
-        "stop_gradient(x) for the argument");
+    check_not_differentiated(input.node(), "host_call",
+                             "the derivative of the called function is not known: give it one by custom_vjp or "
+                             "custom_jvp, or write stop_gradient(x) for the argument");
     check_not_escaped(input.node());
     tell_read(input);
   }

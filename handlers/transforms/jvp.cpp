@@ -217,7 +217,7 @@ void check_tangent(std::size_t i, InputNames names, const Tensor& primal, const 
   if (!is_float(primal.dtype()))
     fail<DtypeError>(
         "jvp: {} is {} {}, which has no derivative: make it a floating tensor, or capture it in the "
-        "function instead of differentiating by it",
+        "function instead of differentiating with respect to it",
         names(i), primal.dtype(), primal.shape());
   if (tangent.shape() != primal.shape())
     fail<ShapeError>("jvp: the tangent of {} has shape {}, the input {}", names(i), tangent.shape(), primal.shape());

@@ -50,7 +50,7 @@ auto jvp(F&& f, const P& primal, const P& tangent) {
   constexpr bool tree = is_tree<P>;
   static_assert(tree || std::is_arithmetic_v<P>,
                 "stave: jvp: the primal is not a tree of tensors (see stave/core/ops/tree.h)");
-  static_assert(!std::is_arithmetic_v<P>, "stave: jvp: the primal is a number: give a tensor, as tensor(2.)");
+  static_assert(!std::is_arithmetic_v<P>, "stave: jvp: the primal is a number: give a tensor, such as tensor(2.)");
   if constexpr (tree) return jvp<F>(std::forward<F>(f), std::tuple<const P&>(primal), std::tuple<const P&>(tangent));
 }
 

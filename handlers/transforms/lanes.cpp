@@ -46,7 +46,7 @@ std::vector<std::int32_t> Rows::rows_within(const Rows& all) const {
 void Rows::check_has(const Rows& all, Index row, std::int32_t lane) {
   if (row < all.size_ && all.lane(row) == lane) return;
   fail<TransformError>(
-      "vmap: a value of {} is used by lane {}, which went another way: return it from the function instead of storing "
+      "vmap: a value of {} is used by lane {}, which took another path: return it from the function instead of storing "
       "it",
       all.str(), lane);
 }
@@ -99,9 +99,8 @@ bool HostRows::agree() const noexcept {
 Tensor LaneValue::of(const RowsPtr& lanes, bool alone, const Rows& all, bool keep) {
   if (hollow)
     fail<TransformError>(
-        "vmap: the function ran again for lanes that go another way, and uses a value ({} {}) that it had let go of "
-        "when "
-        "it ran first: apart from the values of its lanes it must do the same each time",
+        "vmap: the function ran again for lanes that take another path, and uses a value ({} {}) that its first run "
+        "had released: apart from the values of its lanes it must do the same each time",
         batched.dtype(), lane_shape(batched));
   if (rows == lanes && !alone) return batched;
   if (taken_for == lanes) return taken;

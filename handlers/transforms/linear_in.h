@@ -21,8 +21,8 @@ inline bool lacks_derivative_by(const Op& op, std::size_t i) noexcept {
 /// is not linear.
 [[noreturn]] inline void fail_not_linear(std::string_view transform, const Op& op, std::size_t i) {
   fail<TransformError>(
-      "{}: the operation {} has no derivative by input {}, in which its record says that it is not linear: give it "
-      "rules for all inputs, or cut that input off with stop_gradient",
+      "{}: the operation {} has no derivative with respect to input {}, in which it is not linear according to its "
+      "record: give it rules for all inputs, or cut that input off with stop_gradient",
       transform, op.name, i);
 }
 

@@ -7,7 +7,7 @@ namespace stave {
 using stave_detail::fail;
 
 Call& PendingOperation::call() const {
-  if (!rest_) fail<TransformError>("operations_of: the function has ended, and no operation waits");
+  if (!rest_) fail<TransformError>("operations_of: the function has ended, and there is no current operation");
   return *call_;
 }
 
@@ -15,7 +15,7 @@ void PendingOperation::answer(Outputs outputs) {
   const char* const name = call().op().name;
   if (call().op().is_higher_order)
     fail<TransformError>(
-        "operations_of: {} carries a function, and what it yields is known when that has run: perform it", name);
+        "operations_of: {} calls a function, and its outputs are known only after that has run: perform it", name);
   const auto expected = call().abstract_outputs();
   bool fits = outputs.size() == expected.size();
   for (std::size_t i = 0; i < outputs.size(); ++i) {
@@ -24,8 +24,8 @@ void PendingOperation::answer(Outputs outputs) {
     fits = fits && outputs[i].shape() == expected[i].shape && outputs[i].dtype() == expected[i].dtype;
   }
   if (!fits)
-    fail<TransformError>("operations_of: {} yields {} output(s), the first {} {}; the answer has {}, the first {}",
-                         name, expected.size(), expected[0].dtype, expected[0].shape, outputs.size(),
+    fail<TransformError>("operations_of: {} has {} output(s), the first {} {}; the answer has {}, the first {}", name,
+                         expected.size(), expected[0].dtype, expected[0].shape, outputs.size(),
                          outputs.empty() ? "none" : fmt::format("{} {}", outputs[0].dtype(), outputs[0].shape()));
   answer_ = std::move(outputs);
 }

@@ -296,8 +296,7 @@ Tensor PathRun::divided(const Lanes& read, const Tensor& x) {
   const LaneValuePtr value = read.value;
   const auto count = static_cast<std::size_t>(path.lanes->size());
   if (count == 0)
-    fail<TransformError>("vmap: a value ({} {}) is read on the host, but there are no lanes that would have one",
-                         x.dtype(), x.shape());
+    fail<TransformError>("vmap: a value ({} {}) is read on the host, but there are no lanes", x.dtype(), x.shape());
   const HostRows rows(rows_of(read, path), path.lanes->size());
   const auto answer = [&](std::size_t row) { return tensor_of(rows[row], x.dtype(), x.shape()); };
   Tensor first = answer(0);
@@ -307,8 +306,8 @@ Tensor PathRun::divided(const Lanes& read, const Tensor& x) {
   }
   if (what_ == Of::undivided_call)
     fail<TransformError>(
-        "vmap: lanes part at a value ({} {}) within a checkpoint that saves what a policy says, which differs by the "
-        "way that a lane goes: use checkpoint without a policy, or where in place of if",
+        "vmap: lanes split at a value ({} {}) inside a checkpoint with a policy, and the saved values would differ "
+        "between the paths: use checkpoint without a policy, or where instead of if",
         x.dtype(), x.shape());
   std::vector<Part> parts;
   for (const std::vector<std::size_t>& of : classes_of(rows, count)) {

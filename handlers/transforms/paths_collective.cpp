@@ -49,9 +49,8 @@ Outputs PathRun::collected(const Call& call, const PathLog::Given& given, PathEf
     return known_collective(call, given, outermost->joint[outermost->next_joint]);
   if (path.lanes->size() != vmap_->size)
     fail<TransformError>(
-        "{}: all {} lanes of \"{}\" take part, but they have parted, and {} came here: use where in place of if, or "
-        "let "
-        "lanes part after it",
+        "{}: all {} lanes of \"{}\" must take part, but they have split, and only {} came here: use where instead of "
+        "if, or let lanes split after it",
         op.name, vmap_->size, vmap_->axis_name, path.lanes->str());
   if (path.log) path.log->joint = true;
   const auto& attributes = call.as<CollectiveAttributes>();

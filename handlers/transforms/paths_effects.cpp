@@ -190,8 +190,7 @@ Outputs PathRun::sown(const Call& sow) {
   Sown value{scoped_name(attributes.name), IntrusivePtr<const SowAttributes>(&attributes), sow.input(0),
              attributes.answer.places};
   if (attributes.answer.planted)
-    fail<TransformError>("plant: \"{}\" has its place where lanes of vmap have parted: give it one before they do",
-                         value.name);
+    fail<TransformError>("plant: \"{}\" is sown where lanes of vmap have split: sow it before they split", value.name);
   const PathRun::Sown* const known = find_sown(path_->sown, value);
   if (known && known->places != value.places) fail_sown_twice(value.name);
   // A value that is known already is sown again by a lane of an inner vmap that runs again alone.
@@ -212,7 +211,8 @@ std::vector<PathRun::Sown> PathRun::take_sown(std::span<const std::unique_ptr<La
       const Sown* const found = find_sown(path->sown, sown);
       if (!found)
         fail<TransformError>(
-            "sow: \"{}\" is sown by lanes of vmap that parted, but not by {}: sow it on each way, or before lanes part",
+            "sow: \"{}\" is sown by some lanes of vmap that have split, but not by {}: sow it on each path, or before "
+            "lanes split",
             sown.name, path->lanes->str());
       const Tensor &a = sown.value, &b = found->value;
       if (a.shape() != b.shape() || a.dtype() != b.dtype())
@@ -493,12 +493,12 @@ void PathEffects::check_alike(const EffectType& effect, const OfLane& a, const O
     fail<TransformError>("vmap: the answers to {} in lanes {} and {} have {}", type_name(effect.type), a_lane, b_lane,
                          what);
   };
-  if (!effect.kept->same_answer(a.answer, b.answer)) fail_differ("not the same beside their tensors");
+  if (!effect.kept->same_answer(a.answer, b.answer)) fail_differ("parts other than tensors that differ");
   for (std::size_t i = 0; i < a.tensors.size(); ++i) {
     const Tensor &x = a.tensors[i], &y = b.tensors[i];
     const bool like =
         x.defined() == y.defined() && (!x.defined() || (x.shape() == y.shape() && x.dtype() == y.dtype()));
-    if (!like) fail_differ("tensors of other shapes or dtypes");
+    if (!like) fail_differ("tensors of different shapes or dtypes");
   }
 }
 
@@ -515,8 +515,8 @@ PathEffects::KeptAnswer PathEffects::answer_together(const EffectType& effect, s
     if (kept.passed.emplace_back(x.defined() ? given.passed({&x, 1}) : -1) >= 0) return void(x = Tensor());
     if (!x.defined()) return;
     if (x.rank() == 0 || x.shape(0) != size)
-      fail<ShapeError>("vmap: the answer to {} is to carry {} lanes as axis 0, not {}", type_name(effect.type), size,
-                       x.shape());
+      fail<ShapeError>("vmap: the answer to {} must have the {} lanes as axis 0, but has shape {}",
+                       type_name(effect.type), size, x.shape());
     x = alone_ ? x[0] : losing(run_.vmap.lane(x, lanes_), {&x, 1});
   });
   return kept;

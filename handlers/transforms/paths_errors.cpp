@@ -59,8 +59,8 @@ bool are_alike(const std::exception_ptr& a, const std::exception_ptr& b) {
 
 [[noreturn]] void fail_undivided(const std::string& what) {
   fail<TransformError>(
-      "vmap: {} throws for some of the lanes, which part there, within a checkpoint that saves what a policy says, "
-      "which differs by the way that a lane goes: use checkpoint without a policy",
+      "vmap: {} throws for some of the lanes, which split there, inside a checkpoint with a policy, and the saved "
+      "values would differ between the paths: use checkpoint without a policy",
       what);
 }
 

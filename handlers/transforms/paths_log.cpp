@@ -32,10 +32,10 @@ LaneValuePtr hollow(PathLog& log, std::size_t step, const Abstract& lane, Device
 
 [[noreturn]] void fail_other_values(const Op& op) {
   fail<TransformError>(
-      "vmap: the function ran again for lanes that go another way, and performed {} of other values, or with other "
-      "attributes, than when it ran first. It changes something outside of itself, such as a counter, or a key that it "
-      "advances, which changes once for each way that lanes go: up to where they part it must do the same each time. "
-      "Make such a value from the arguments, as fold_in(key, i) is, or take it as an argument and return the next one",
+      "vmap: the function ran again for lanes that take another path, and performed {} of other values, or with other "
+      "attributes, than in its first run. It changes something outside of itself, such as a counter, or a key that it "
+      "advances, and this changes once for each path: up to where lanes split it must do the same in each run. Make "
+      "such a value from the arguments, as by fold_in(key, i), or take it as an argument and return the next one",
       op.name);
 }
 
@@ -91,8 +91,8 @@ constexpr std::size_t most_told = 32;
 
 [[noreturn]] void fail_other_way(const std::string& performed, const std::string& logged) {
   fail<TransformError>(
-      "vmap: the function ran again for lanes that go another way, and performed {} where it had performed {}: up to "
-      "where they part it must do the same each time",
+      "vmap: the function ran again for lanes that take another path, and performed {} where it had performed {}: up "
+      "to where lanes split it must do the same in each run",
       performed, logged);
 }
 

@@ -37,7 +37,7 @@ class Recorder final : public Handles<Call, ReadStorage, WhichFloat> {
     for (const Abstract& output : call.abstract_outputs())
       if (output.shape.rank() > 0) fail_shape(output.shape);
     if (!Region::admits(op))
-      fail<TransformError>("{}: {} is no elementwise operation, of which alone such a function is made", name_,
+      fail<TransformError>("{}: {} is not an elementwise operation: such a function can have only those", name_,
                            op.name);
     std::vector<int> operands;
     for (const Tensor& input : inputs) operands.push_back(value_of(input));
@@ -45,7 +45,8 @@ class Recorder final : public Handles<Call, ReadStorage, WhichFloat> {
   }
   Tensor handle(ReadStorage& read) override {
     fail<TransformError>(
-        "{}: a value ({}) is read on the host, but each element has its own: use where(condition, a, b) in place of if",
+        "{}: a value ({}) is read on the host, but each element has its own value: use where(condition, a, b) instead "
+        "of if",
         name_, read.value.dtype());
   }
   // Passes the effect to the caller's handlers only if the function performs it. If the effect were
@@ -74,10 +75,10 @@ class Recorder final : public Handles<Call, ReadStorage, WhichFloat> {
 
  private:
   int value_of(const Tensor& x) {
-    if (!x.defined()) fail<TransformError>("{}: it gives an empty Tensor", name_);
+    if (!x.defined()) fail<TransformError>("{}: it returns an empty Tensor", name_);
     if (const RegionValue* found = notes.find(x)) return found->value;
     if (!x.node().storage || live_notes(x) > 0)
-      fail<TransformError>("{}: it captures a value that a transform follows ({} {}): make it an argument", name_,
+      fail<TransformError>("{}: it captures a value that a transform traces ({} {}): make it an argument", name_,
                            x.dtype(), x.shape());
     if (!repeats_one_element(x)) fail_shape(x.shape());
     return region_->add(number_of(x), x.dtype());
@@ -85,8 +86,8 @@ class Recorder final : public Handles<Call, ReadStorage, WhichFloat> {
 
   [[noreturn]] void fail_shape(const Shape& shape) const {
     fail<TransformError>(
-        "{}: it computes with a tensor of shape {}, where each element is by itself: make it an argument", name_,
-        shape);
+        "{}: it computes with a tensor of shape {}, but it sees one element at a time: make the tensor an argument",
+        name_, shape);
   }
 
   const char* const name_;

@@ -74,8 +74,8 @@ Index LoopKeeper::take(Index n, Index snapshots, FlatFunction step, const bool& 
 }
 
 void check_repeat(Index n, Index snapshots) {
-  if (n < 0) fail<TransformError>("repeat: a function cannot be applied {} times", n);
-  if (snapshots < 0) fail<TransformError>("repeat: there cannot be {} snapshots", snapshots);
+  if (n < 0) fail<TransformError>("repeat: n is {}: it must not be negative", n);
+  if (snapshots < 0) fail<TransformError>("repeat: snapshots is {}: it must not be negative", snapshots);
 }
 
 }  // namespace stave_detail

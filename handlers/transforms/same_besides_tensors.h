@@ -51,10 +51,9 @@ bool same_besides_tensors(const T& a, const T& b) {
     return true;
   } else if constexpr (!is_tree_kind(kind)) {
     constexpr bool comparable = comparable_by_value<T>();
-    static_assert(
-        comparable,
-        "stave: compile: an argument, or a member of one, is no tensor and cannot be compared by == (or is a pointer, "
-        "behind which all may change): let the function capture it");
+    static_assert(comparable,
+                  "stave: compile: an argument, or a member of one, is not a tensor and cannot be compared by == (or "
+                  "is a pointer, whose target may change): let the function capture it");
     if constexpr (!comparable) return false;
     else if constexpr (std::is_empty_v<T>) return true;
     else return bool(a == b);

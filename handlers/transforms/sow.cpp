@@ -41,7 +41,7 @@ class Refusing final : public Handles<Sowing> {
   Sowing::Result handle(Sowing& sowing) override {
     if (sowing.tag == tag_)
       fail<TransformError>(
-          "sow: \"{}\" is sown inside a function of {}, so what is gathered of it would have no derivative: sow it "
+          "sow: \"{}\" is sown inside a function of {}, so the harvested value would have no derivative: sow it "
           "outside, as a result of that function",
           sowing.name, rule_);
     return perform_if_answered(sowing);
@@ -56,7 +56,8 @@ class Refusing final : public Handles<Sowing> {
 
 void fail_sown_twice(const std::string& name) {
   fail<Error>(
-      "harvest: \"{}\" is sown twice: give each a name of its own, by Scope(\"...\") around it, or by a number in it",
+      "harvest: \"{}\" is sown twice: give each value a name of its own, by Scope(\"...\") around it, or by a number "
+      "in it",
       name);
 }
 
@@ -206,15 +207,15 @@ Tensor Plant::sown(const SownValue& sown) {
   used_.insert(name);
   const Tensor& value = given(found->second, "plant");
   if (value.shape() != x.shape())
-    fail<ShapeError>("plant: \"{}\" has shape {}, and what is sown there {}", name, value.shape(), x.shape());
+    fail<ShapeError>("plant: \"{}\" has shape {}, but the value sown there has {}", name, value.shape(), x.shape());
   if (value.dtype() != x.dtype())
-    fail<DtypeError>("plant: \"{}\" is {}, and what is sown there {}", name, value.dtype(), x.dtype());
+    fail<DtypeError>("plant: \"{}\" is {}, but the value sown there is {}", name, value.dtype(), x.dtype());
   return value;
 }
 
 void Plant::check_all_used() const {
   for (const auto& [name, value] : values_)
-    if (!used_.contains(name)) fail<Error>("plant: \"{}\" has no place: nothing is sown under that name", name);
+    if (!used_.contains(name)) fail<Error>("plant: nothing is sown under the name \"{}\"", name);
 }
 
 }  // namespace stave_detail

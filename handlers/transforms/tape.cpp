@@ -182,8 +182,8 @@ void GradHandler::check_recorded(const Slot* slot) const {
   if (!slot || slot->entry) return;
   if (slot->output == Slot::outside) fail_lost(notes.owner().name, root().lost_by_);
   fail<TransformError>(
-      "{}: a value that a checkpoint's function computed left it, through a captured variable or an effect, and "
-      "the result depends on it: its derivative would be lost. Return it from the function",
+      "{}: a value that a checkpoint's function computed left the function through a captured variable or an effect, "
+      "and the result depends on it: its derivative would be lost. Return it from the function",
       notes.owner().name);
 }
 

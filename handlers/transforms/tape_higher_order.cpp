@@ -48,8 +48,8 @@ class CaptureGuard final : public Handler {
       for (const InstallationId id : ids_)
         if (x.defined() && has_note(x, id))
           fail<TransformError>(
-              "{}: its function captures a value that {} transforms, and the rule says nothing of it: pass it as an "
-              "argument",
+              "{}: its function captures a value that {} transforms, and the rule gives no derivative for it: pass it "
+              "as an argument",
               what_, transform_);
   }
 
@@ -275,8 +275,7 @@ const Outputs* Replay::next(const Call& call) {
   bool same = saved.op == &call.op() && expected.size() == saved.outputs.size();
   for (std::size_t i = 0; same && i < expected.size(); ++i)
     same = saved.outputs[i].shape() == expected[i].shape && saved.outputs[i].dtype() == expected[i].dtype;
-  if (!same)
-    fail<TransformError>("checkpoint: the function performed other operations when it ran again than at first");
+  if (!same) fail<TransformError>("checkpoint: the function performed different operations when it ran again");
   return &saved.outputs;
 }
 
@@ -391,7 +390,7 @@ Recorded run_again(Entry& entry) {
   bool same = recorded.outputs.size() == first.size();
   for (std::size_t i = 0; same && i < first.size(); ++i)
     same = recorded.outputs[i].shape() == first[i].shape && recorded.outputs[i].dtype() == first[i].dtype;
-  if (!same) fail<TransformError>("checkpoint: the function gave other results when it ran again than at first");
+  if (!same) fail<TransformError>("checkpoint: the function returned different results when it ran again");
   return recorded;
 }
 

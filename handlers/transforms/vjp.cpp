@@ -349,7 +349,7 @@ FlatVjp vjp_flat(FlatFunction f, std::span<const Tensor> primals, const char* tr
     if (!is_float(primal.dtype()))
       fail<DtypeError>(
           "{}: {} is {} {}, which has no derivative: make it a floating tensor (write 1. instead of 1, or "
-          "astype(x, float32)), or capture it in the function instead of differentiating by it",
+          "astype(x, float32)), or capture it in the function instead of differentiating with respect to it",
           transform, names(i), primal.dtype(), primal.shape());
     record->input_abstracts.push_back({primal.shape(), primal.dtype()});
     record->input_devices.push_back(primal.device());

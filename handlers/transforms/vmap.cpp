@@ -47,18 +47,16 @@ Index lane_count(std::span<const Tensor> inputs, std::span<const MapAxis> in_axe
 void fail_other_lanes(bool comparable) {
   if (comparable)
     fail<TransformError>(
-        "vmap: lanes went different ways, and the function's results differ in what is no tensor, or in their "
-        "structure: "
-        "return tensors for what lanes have of their own");
+        "vmap: lanes took different paths, and the function's results differ in a part that is not a tensor, or in "
+        "their structure: return tensors for values that differ between lanes");
   fail<TransformError>(
-      "vmap: lanes went different ways, and the function's result holds what is no tensor and cannot be compared by "
-      "==: "
-      "it would be one lane's");
+      "vmap: lanes took different paths, and the function's result holds a part that is not a tensor and cannot be "
+      "compared by ==: that part would be the value of a single lane");
 }
 
 void fail_used_up() {
   fail<TransformError>(
-      "vmap: lanes go different ways, so the function runs again, but an argument was moved into it that cannot be "
+      "vmap: lanes take different paths, so the function runs again, but an argument was moved into it that cannot be "
       "copied: pass it by reference, or let the function capture it");
 }
 

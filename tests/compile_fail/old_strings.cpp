@@ -1,4 +1,4 @@
-// expect: stave: _GLIBCXX_USE_CXX11_ABI changes how strings and lists lie in memory.*other_layout.*(terminated|file not found)
+// expect: stave: _GLIBCXX_USE_CXX11_ABI changes the memory layout of strings and lists.*other_layout.*(terminated|file not found)
 // with: -D_GLIBCXX_USE_CXX11_ABI=0
 #include <stave/core/tensor/tensor.h>
 

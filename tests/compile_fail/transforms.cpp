@@ -36,19 +36,19 @@ void f() {
   // expect: stave: an argument number is out of range of the call's arguments
   grad<1>(one)(x);
 #elif CASE == 9
-  // expect: stave: argument numbers must rise, as in grad<0, 2>
+  // expect: stave: argument numbers must be in rising order, as in grad<0, 2>
   grad<1, 0>(two)(x, x);
 #elif CASE == 10
   // expect: stave: grad: argument numbers are template arguments: grad<0, 1>
   grad(two, {0, 1});
 #elif CASE == 11
-  // expect: stave: an argument by which is differentiated is a number: give a tensor, as tensor
+  // expect: stave: a differentiated argument is a number: give a tensor, such as tensor
   grad(one)(2.0);
 #elif CASE == 12
-  // expect: stave: jvp: the primal is a number: give a tensor, as tensor
+  // expect: stave: jvp: the primal is a number: give a tensor, such as tensor
   jvp(one, 2., 1.);
 #elif CASE == 13
-  // expect: stave: an argument by which is differentiated is not a tree of tensors
+  // expect: stave: a differentiated argument is not a tree of tensors
   grad([](const std::string&, const Tensor& y) { return sum(y); })(std::string(), x);
 #elif CASE == 14
   // expect: stave: the function must return Tensor or std::pair<Tensor, Aux>

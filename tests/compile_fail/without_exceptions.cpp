@@ -1,4 +1,4 @@
-// expect: stave: errors are exceptions, and so is what ends a program early: compile without -fno-exceptions.*without_exceptions.*(terminated|file not found)
+// expect: stave: the library reports errors and ends programs early by exceptions: compile without -fno-exceptions.*without_exceptions.*(terminated|file not found)
 // with: -fno-exceptions
 #include <stave/stave.h>
 

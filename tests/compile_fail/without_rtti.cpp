@@ -1,4 +1,4 @@
-// expect: stave: effects and handlers are known by their types at run time: compile without -fno-rtti.*without_rtti.*(terminated|file not found)
+// expect: stave: the library identifies effects and handlers by their types at run time: compile without -fno-rtti.*without_rtti.*(terminated|file not found)
 // with: -fno-rtti
 #include <stave/stave.h>
 

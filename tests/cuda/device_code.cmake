@@ -1,4 +1,5 @@
-# What the library holds for the device, as cuobjdump lists it. Architectures by other words than numbers ("all") are not checked.
+# Checks the library's device code, as cuobjdump lists it. Architectures that are not given as
+# numbers ("all") are not checked.
 find_program(STAVE_CUOBJDUMP cuobjdump HINTS "${CUDAToolkit_BIN_DIR}")
 set(numbered ${STAVE_CUDA_ARCHITECTURES})
 list(FILTER numbered INCLUDE REGEX "^[0-9]+[af]?(-real|-virtual)?$")

@@ -1,4 +1,5 @@
-# What runs on a GPU, and says so where there is none. What takes gigabytes has a program of its own.
+# Tests that run on a GPU, and are skipped without one. Tests that need gigabytes have a program of
+# their own.
 add_executable(cuda_gpu_runs "${CMAKE_CURRENT_LIST_DIR}/gpu_runs.cpp")
 stave_set_cuda_test_defaults(cuda_gpu_runs)
 gtest_discover_tests(cuda_gpu_runs TEST_PREFIX cuda. DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 60 PROPERTIES LABELS gpu)

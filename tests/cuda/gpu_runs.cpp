@@ -300,7 +300,7 @@ TEST_F(Gpu, TooMuchMemoryIsAClearError) {
     zeros({Index{1} << 43}, float32, gpu);
   } catch (const DeviceError& error) {
     EXPECT_EQ(std::string(error.what())
-                  .find("zeros: cuda:0: out of memory: 32768.0 GiB (35184372088832 bytes) are asked for"),
+                  .find("zeros: cuda:0: out of memory: 32768.0 GiB (35184372088832 bytes) are requested"),
               0u)
         << error.what();
   }

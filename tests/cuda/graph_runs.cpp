@@ -190,11 +190,11 @@ TEST_F(Graphs, RefuseWhatWouldBeOtherWorkWhenItIsRepeated) {
   };
   for (const auto kind : {cudaMemcpyHostToDevice, cudaMemcpyDeviceToHost, cudaMemcpyDefault})
     EXPECT_EQ(refusal(cudaGraphNodeTypeMemcpy, kind), refused("it copies from or to the host's memory"));
-  EXPECT_EQ(refusal(cudaGraphNodeTypeMemAlloc), refused("it takes or gives back memory"));
-  EXPECT_EQ(refusal(cudaGraphNodeTypeMemFree), refused("it takes or gives back memory"));
-  EXPECT_EQ(refusal(cudaGraphNodeTypeHost), refused("it calls a function of the host"));
+  EXPECT_EQ(refusal(cudaGraphNodeTypeMemAlloc), refused("it allocates or frees memory"));
+  EXPECT_EQ(refusal(cudaGraphNodeTypeMemFree), refused("it allocates or frees memory"));
+  EXPECT_EQ(refusal(cudaGraphNodeTypeHost), refused("it calls a function on the host"));
   EXPECT_EQ(refusal(cudaGraphNodeTypeEventRecord), refused("it records an event, or waits for one"));
-  EXPECT_EQ(refusal(cudaGraphNodeTypeGraph), refused("it holds work of a kind that Stave has none of"));
+  EXPECT_EQ(refusal(cudaGraphNodeTypeGraph), refused("it contains work of a kind that Stave does not use"));
 }
 TEST_F(Graphs, SayWhatBrokeTheRecording) {
   GraphCapture capture(stream);

@@ -1,5 +1,5 @@
-# Attention, and the drivers of linear algebra with the sources themselves, since the library's are linked to the real CUDA: by themselves, and
-# under the table of operations.
+# Attention and the drivers of linear algebra, tested alone and under the table of operations. They
+# are compiled from their sources, because the library's are linked to the real CUDA.
 set(cuda_folder "${PROJECT_SOURCE_DIR}/backends/cuda")
 add_library(cuda_kernels_on_host OBJECT "${CMAKE_CURRENT_LIST_DIR}/kernels_on_host.cpp" "${cuda_folder}/linalg.cpp"
   "${cuda_folder}/linalg_large.cpp" "${cuda_folder}/expm.cpp" "${cuda_folder}/faults.cpp" "${cuda_folder}/launch.cpp")

@@ -1,7 +1,8 @@
-# Kernels read their parameters, index maps among them, as the constants that they are: PTX says of each load which memory it is
-# from, and a load that does not is one through a pointer to anywhere. (Functions that kernels call are another matter.)
+# Checks that kernels read their parameters, including index maps, from constant memory. PTX names
+# the memory of each load, and a load that does not is through a generic pointer. (Functions that
+# kernels call are not checked.)
 #
-# Included by CMakeLists.txt; run as a script it compiles SOURCES to PTX and looks.
+# CMakeLists.txt includes this file. Run as a script, it compiles SOURCES to PTX and checks it.
 if(NOT CMAKE_SCRIPT_MODE_FILE)
   set(kernels "${PROJECT_SOURCE_DIR}/backends/cuda/kernels")
   add_test(NAME cuda.maps_by_value COMMAND "${CMAKE_COMMAND}" "-DNVCC=${STAVE_NVCC}" "-DCXX=${CMAKE_CXX_COMPILER}"
@@ -28,7 +29,7 @@ foreach(source IN LISTS SOURCES)
       set(kernel "")
     elseif(kernel AND NOT line MATCHES "[ \t]ld[.](param|global|shared|const|local)")
       string(STRIP "${line}" line)
-      message(SEND_ERROR "${kernel} reads from anywhere: ${line}")
+      message(SEND_ERROR "${kernel} reads through a generic pointer: ${line}")
       set(kernel "")  # once for each
     endif()
   endforeach()

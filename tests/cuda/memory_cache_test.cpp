@@ -129,7 +129,7 @@ TEST(MemoryCache, GivesCachedMemoryBackBeforeItFails) {
   } catch (const stave::DeviceError& error) {
     EXPECT_STREQ(
         error.what(),
-        "cuda:3: out of memory: 3.0 MiB (3145728 bytes) are asked for, tensors hold 0.0 MiB; of 2.0 GiB 0.5 GiB "
+        "cuda:3: out of memory: 3.0 MiB (3145728 bytes) are requested, tensors hold 0.0 MiB; of 2.0 GiB 0.5 GiB "
         "are free: free tensors, use smaller batches, or checkpoint");
   }
   EXPECT_EQ(cache.stats().live_bytes, 9000u);  // no memory is lost
@@ -195,10 +195,9 @@ TEST(Faults, NameTheOperationOnce) {
   EXPECT_NE(first, second);
   EXPECT_EQ(raised(faults), "");
   fault = {first, 2, -7, 5};
-  EXPECT_EQ(
-      raised(faults),
-      "gather: index -7 is out of range for axis 2 with size 5 (the device found it, and this is the first wait for "
-      "it since)");
+  EXPECT_EQ(raised(faults),
+            "gather: index -7 is out of range for axis 2 with size 5 (found on the device, and reported by the first "
+            "wait for the device since then)");
   EXPECT_EQ(raised(faults), "");
   fault = {second, 0, 9, 4};
   EXPECT_EQ(raised(faults).substr(0, 83),

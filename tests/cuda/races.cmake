@@ -1,4 +1,4 @@
-# Bodies of kernels with threads in the place of lanes, under the thread sanitizer, whatever the others are built with.
+# Bodies of kernels with a thread for each lane, always under the thread sanitizer.
 add_executable(cuda_races "${CMAKE_CURRENT_LIST_DIR}/races.cpp")
 stave_set_cuda_test_defaults(cuda_races)
 set_target_properties(cuda_races PROPERTIES LINK_LIBRARIES "")

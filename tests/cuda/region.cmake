@@ -1,4 +1,4 @@
-# Kernels of regions: texts that a program writes, compiled here by the host's compiler.
+# Kernels of regions. A program writes their source, and the host's compiler compiles it here.
 add_library(cuda_random_regions OBJECT "${CMAKE_CURRENT_LIST_DIR}/random_regions.cpp")
 stave_set_cuda_test_defaults(cuda_random_regions)
 set_target_properties(cuda_random_regions PROPERTIES LINK_LIBRARIES "")
@@ -21,7 +21,8 @@ stave_set_cuda_test_defaults(cuda_region_test)
 target_link_libraries(cuda_region_test PRIVATE cuda_random_regions cuda_region_kernels)
 gtest_discover_tests(cuda_region_test TEST_PREFIX cuda. DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 60)
 
-# The driver of regions, with the sources themselves, since the library's are linked to the real CUDA.
+# The driver of regions is compiled from its sources, because the library's is linked to the real
+# CUDA.
 set(cuda_folder "${PROJECT_SOURCE_DIR}/backends/cuda")
 add_executable(cuda_fused_test "${CMAKE_CURRENT_LIST_DIR}/fused_runs.cpp" "${CMAKE_CURRENT_LIST_DIR}/fused_on_host.cpp"
   "${cuda_folder}/fused.cpp" "${cuda_folder}/region_kernels.cpp" "${cuda_folder}/region_plan.cpp" "${cuda_folder}/region_text.cpp"

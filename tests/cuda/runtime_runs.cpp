@@ -278,14 +278,14 @@ TEST(Runtime, WritingWaitsForNothingAndReadingDoes) {
     const NoWaiting none;
     for (unsigned i = 0; i < 64; ++i) device.write(memory, bytes_of(64, i).data(), 64);
     EXPECT_EQ(text_of<stave::Error>([&] { device.synchronize(); }),
-              "cuda:0: synchronize() waits for the device where NoWaiting stands");
+              "cuda:0: synchronize() waits for the device inside NoWaiting");
   }
   EXPECT_EQ(driver.waits, before);
   EXPECT_EQ(read(device, memory, 64), bytes_of(64, 63));
   {
     const NoWaiting none;
     EXPECT_EQ(text_of<stave::Error>([&] { read(device, memory, 64); }),
-              "cuda:0: reading a value waits for the device where NoWaiting stands");
+              "cuda:0: reading a value waits for the device inside NoWaiting");
   }
   device.memory().give(memory, 64);
 }
@@ -405,14 +405,14 @@ TEST(Runtime, OutOfMemoryIsToldWithSizes) {
   EXPECT_EQ(
       text_of<stave::DeviceError>([&] { device.memory().take(8 << 20); })
           .find(
-              "cuda:1: out of memory: 8.0 MiB (8388608 bytes) are asked for, tensors hold 0.4 MiB; of 2.0 GiB 1.0 GiB "
+              "cuda:1: out of memory: 8.0 MiB (8388608 bytes) are requested, tensors hold 0.4 MiB; of 2.0 GiB 1.0 GiB "
               "are free"),
       0u);
   driver.limit = std::size_t{1} << 32;
   device.memory().give(block, (1 << 20) - 5000000 / 8);
   EXPECT_EQ(text_of<stave::DeviceError>([&] {
               device.memory().take(std::size_t{1} << 40);
-            }).find("cuda:1: out of memory: 1024.0 GiB (1099511627776 bytes) are asked for"),
+            }).find("cuda:1: out of memory: 1024.0 GiB (1099511627776 bytes) are requested"),
             0u);
 }
 
@@ -468,7 +468,7 @@ TEST(Runtime, ReadingUnderNoWaitingThrowsThoughTheDeviceIsDone) {
   device.synchronize();
   const NoWaiting none;
   EXPECT_EQ(text_of<stave::Error>([&] { read(device, memory, 0); }),
-            "cuda:0: reading a value waits for the device where NoWaiting stands");
+            "cuda:0: reading a value waits for the device inside NoWaiting");
   device.memory().give(memory, 64);
 }
 

@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # [CXX=compiler] bash pkg_config.sh FOLDER [--static]
 #
-# Builds main.cpp and effects.cpp in FOLDER by what pkg-config says of Stave, and runs them. PKG_CONFIG_PATH tells where that is
-# installed; --static: as a static library. A shared one is linked by the plain command of the README, too.
+# Builds main.cpp and effects.cpp in FOLDER with the flags that pkg-config gives for Stave, and runs
+# them. PKG_CONFIG_PATH names the folder of the installed .pc files. --static links to a static
+# library. A shared one is also linked by the plain command of the README.
 set -euo pipefail
 sources=$(dirname -- "${BASH_SOURCE[0]}") folder=$1
 shift

@@ -1,14 +1,16 @@
 #!/usr/bin/env bash
 # Builds the packages for Debian and tries them in a clean Debian: bash tests/packages/run.sh
 #
-#   1. cpack, in build/packages, or in STAVE_BUILD.
-#   2. A Debian of its own in a temporary folder, by mmdebstrap, with compilers and none of what Stave is built with.
-#   3. Installs the packages there, by apt; builds and runs the project of tests/install by find_package and by pkg-config, and by
-#      find_package one that asks for stave::ranks.
-#   4. Removes the dev packages: the programs run on. Removes the others: they do not, and nothing is left of Stave.
+#   1. Runs cpack in build/packages, or in STAVE_BUILD.
+#   2. Makes a clean Debian in a temporary folder with mmdebstrap. It has compilers, but none of
+#      Stave's dependencies.
+#   3. Installs the packages there with apt. Builds and runs the project of tests/install with
+#      find_package and with pkg-config, and a project with find_package that requires stave::ranks.
+#   4. Removes the dev packages: the programs still run. Removes the others: the programs do not
+#      run, and nothing of Stave is left.
 #
-# Takes root, the network, and a Debian, whose release the clean one has as well. STAVE_CUDA=ON: packages with the CUDA backend. The packages
-# stay in the build folder.
+# Needs root, the network, and a Debian, whose release the clean one gets as well. STAVE_CUDA=ON
+# builds packages with the CUDA backend. The packages stay in the build folder.
 set -euo pipefail
 CDPATH='' cd -- "$(dirname -- "${BASH_SOURCE[0]}")/../.."
 source cmake/packages.sh
@@ -30,7 +32,7 @@ root=$(mktemp -d)
 trap 'rm -rf -- "$root"' EXIT
 chmod 755 "$root"
 quietly "Making a Debian ($suite)" mmdebstrap --variant=apt --include=g++,cmake,ninja-build,pkg-config,ca-certificates "$suite" "$root"
-for mark in stave fmt/ tbb/ openblas lapacke; do  # or the rest would prove nothing
+for mark in stave fmt/ tbb/ openblas lapacke; do  # otherwise the steps below would prove nothing
   [[ -z $(find "$root/usr/include" "$root/usr/lib" -path "*$mark*" -not -path '*/cmake/*' -print -quit) ]] || {
     echo "the clean Debian is not: it has $mark" >&2
     exit 1

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Runs a program as processes on two hosts: bash tests/ranks/network.sh MPIEXEC PROCESSES PROGRAM [argument...]
-# The hosts are network namespaces of this machine, with names and addresses of their own, joined by a cable (veth). What the
-# processes say to each other goes over TCP: between the hosts, and on each of them. Takes root; ends with 77 where that cannot be.
+# The hosts are network namespaces of this machine, with names and addresses of their own, joined by
+# a virtual cable (veth). The processes communicate by TCP, between the hosts and on each host.
+# Needs root; exits with 77 if it cannot run.
 set -euo pipefail
 mpiexec=$1 processes=$2
 shift 2
@@ -32,7 +33,8 @@ for host in 1 2; do
   echo "10.77.0.$host slots=$processes" >>"$folder/hosts"
 done
 
-# As ssh does: an address, and a command for its shell. Under names of their own: on hosts of one name, MPI would share memory.
+# Like ssh, takes an address and a command for its shell. The hosts have names of their own, because
+# MPI would use shared memory between hosts of one name.
 cat >"$folder/on" <<END
 #!/usr/bin/env bash
 host=\${1##*.}

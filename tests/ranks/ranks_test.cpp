@@ -182,7 +182,7 @@ TEST(Ranks, SayWhichWayDevicesGo) {
   with(all(), [] { return psum(there(ones({2})), "i"); });
   std::printf("%s\n", all().describe().c_str());
   EXPECT_EQ(all().describe().find("cuda:0 by NCCL") != std::string::npos ||
-                all().describe().find("by way of the host's memory") != std::string::npos,
+                all().describe().find("through the host's memory") != std::string::npos,
             device_of_tests() != cpu);
 }
 
@@ -191,7 +191,7 @@ TEST(Ranks, AreNamedInErrors) {
     with(static_cast<Handles<Call, AxisSize>&>(all()), [] { return psum(ones({2}), "other"); });
     FAIL();
   } catch (const TransformError& error) {
-    EXPECT_THAT(error.what(), HasSubstr("nobody here has an axis named \"other\""));
+    EXPECT_THAT(error.what(), HasSubstr("no axis named \"other\" exists here"));
     EXPECT_THAT(error.what(), HasSubstr("inside Ranks \"i\" (place "));
   }
   EXPECT_THROW(Ranks(""), TransformError);

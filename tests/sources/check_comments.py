@@ -11,7 +11,10 @@ import re
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-FOLDERS = ["core", "handlers", "backends"]
+FOLDERS = [
+    "core", "handlers", "backends", "examples", "docs/site",
+    "tests/bench", "tests/table", "tests/fuzz", "tests/install",
+]
 TOKEN = re.compile(
     r'//[^\n]*|/\*.*?\*/|R"(\w*)\(.*?\)\1"|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\'', re.S
 )
@@ -48,7 +51,7 @@ def main():
     wrong = 0
     for folder in FOLDERS:
         for path in sorted((ROOT / folder).rglob("*")):
-            if path.suffix in (".h", ".cpp", ".cu", ".cuh"):
+            if path.suffix in (".h", ".cpp", ".c", ".cu", ".cuh"):
                 for line, what in findings(path):
                     print(f"{path.relative_to(ROOT)}:{line}: {what}")
                     wrong += 1

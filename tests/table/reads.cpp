@@ -55,7 +55,8 @@ class Rule {
       call_.op().vjp({call_.op(), call_.attributes(), call_.inputs(), outputs_, abstracts_, cotangents_},
                      static_cast<int>(i));
     } catch (const stave::TransformError& error) {
-      return std::string(error.what()).find("has no derivative by operand " + std::to_string(i)) != std::string::npos;
+      return std::string(error.what()).find("has no derivative with respect to operand " + std::to_string(i)) !=
+             std::string::npos;
     }
     return false;
   }

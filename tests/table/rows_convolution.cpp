@@ -405,7 +405,7 @@ std::vector<Variant> pool_variants(Pool pool, Dtype dtype) {
       pool_of(pool, dtype, {2, 3, 5, 4}, with_choices(two, {2, 1}, {1, 0}, {1, 0}, {1, 1}, true)),
       pool_of(pool, dtype, {0, 5}, one),
       refused(
-          "", dtype, {}, [](const Tensor& x) { return sum_pool(x, {2}); }, "has not the 1 spatial axes")};
+          "", dtype, {}, [](const Tensor& x) { return sum_pool(x, {2}); }, "does not have the 1 spatial axes")};
   if (is_float(dtype) && pool == Pool::argmax)
     variants.push_back(pool_of(pool, dtype, {4, 12}, one, {.choices = special_values}));
   return variants;

@@ -99,7 +99,7 @@ std::vector<Variant> recorded(Dtype dtype) {
                         .reference = [](auto xs) { return Arrays{of_both(xs[0].dtype, xs[0], xs[1], blend_of)}; }});
   variants.push_back(refused(
       "sum", dtype, {2}, [](const Tensor& x) { return elementwise_op("total", [](auto t) { return sum(t); })(x); },
-      "sum is no elementwise operation"));
+      "sum is not an elementwise operation"));
   return variants;
 }
 

@@ -86,8 +86,7 @@ std::vector<Variant> histogram_variants(Dtype dtype) {
             .differentiable = false,
             .refusal = refusal};
   };
-  return {of({12}, {4}, ""), of({3, 4}, {2}, ""), of({0}, {3}, ""), of({}, {3}, ""),
-          of({3}, {1}, "have nothing between them")};
+  return {of({12}, {4}, ""), of({3, 4}, {2}, ""), of({0}, {3}, ""), of({}, {3}, ""), of({3}, {1}, "enclose no bin")};
 }
 
 // ---- order -------------------------------------------------------------------------------------
@@ -141,7 +140,7 @@ std::vector<Variant> topk_variants(Dtype dtype) {
     for (const Variant& variant :
          {of(of_places, {6}, 2, 0, ""), of(of_places, {2, 4}, 3, -1, ""), of(of_places, {4, 2}, 2, 0, ""),
           of(of_places, {2, 3, 2}, 1, 1, ""), of(of_places, {0, 3}, 2, 1, ""), of(of_places, {2, 3}, 0, 1, ""),
-          of(of_places, {2, 3}, 4, 1, "4 entries are asked for")})
+          of(of_places, {2, 3}, 4, 1, "4 entries are requested")})
       variants.push_back(variant);
   variants.push_back(refused(
       "", dtype, {}, [](const Tensor& x) { return topk(x, 1).first; }, "axis -1 is out of range for rank 0"));

@@ -1,4 +1,4 @@
-// Lanes<T>: the argument of a program's elementwise function when it is compiled as a loop
+// Lanes<T>: the type of the arguments when a user's elementwise function is compiled as a loop
 // (own_kernels.h). It is a vector of elements that behaves like a tensor of dtype T. It computes
 // the same values as the kernels, because it uses the same structs.
 #pragma once
@@ -45,8 +45,9 @@ struct Truths {
   template <class A, class B>
     requires(std::is_arithmetic_v<A> && std::is_arithmetic_v<B>)
   friend Lanes<T> where(Truths a, A, B) {
-    static_assert(!sizeof(A),
-                  "stave: where(condition, 1, 0) would not have the operands' dtype: astype(condition, x.dtype()) has");
+    static_assert(
+        !sizeof(A),
+        "stave: where(condition, 1, 0) would not have the operands' dtype: write astype(condition, x.dtype())");
     return astype(a, LanesDtype<T>());
   }
   friend STAVE_INLINE Lanes<T> astype(Truths a, LanesDtype<T>) { return where(a, Lanes<T>(1), Lanes<T>(0)); }
@@ -57,8 +58,7 @@ struct Lanes {
   Vec<T> values;
 
   STAVE_INLINE Lanes(Vec<T> values) : values(values) {}
-  /// Converts a number to an operand of dtype T, as a tensor converts a number operand
-  /// to its dtype.
+  /// Converts a C++ number to an operand of dtype T, as operations on tensors do.
   template <class N>
     requires(std::is_arithmetic_v<N>)
   STAVE_INLINE Lanes(N number) : values(static_cast<T>(static_cast<double>(number))) {}
@@ -129,11 +129,11 @@ STAVE_INLINE void store_lanes(Truths<T> y, void* out, std::int64_t i, std::int64
   __builtin_memcpy(to, booleans, static_cast<std::size_t>(n - i));
 }
 
-/// The loop of F, a function of operands k..., for elements of T.
+/// The loop that applies F, a function of the operands with the indices k..., to elements of T.
 template <class T, class F, int... k>
 struct OwnLoop {
-  // `flatten` inlines all calls: a vector that is passed in memory takes longer than the work
-  // on it.
+  // `flatten` inlines all calls. Otherwise vectors would be passed in memory, which takes longer
+  // than the work on them.
   __attribute__((flatten)) static void run(void* out, const void* const* in, std::int64_t n) {
     for (std::int64_t i = 0; i < n; i += Vec<T>::lanes) {
       const auto load = [&](int operand) {
@@ -145,19 +145,19 @@ struct OwnLoop {
   }
 };
 
-/// Returns the loop of F. It finds the number of operands that F takes by adding one at a time:
-/// k... are the indices of the operands so far, and X... is a list of as many Lanes<T>.
+/// Returns the loop of F. It finds the number of operands that F takes by trying one more at a
+/// time: k... are the indices of the operands so far, and X... is a list of as many Lanes<T>.
 template <class T, class F, class... X, int... k>
 constexpr stave_detail::Loop loop_of(F f, std::integer_sequence<int, k...> = {}) {
   constexpr int next = sizeof...(k);
   constexpr bool takes_as_many = std::is_invocable_v<F, X..., Lanes<T>>;
   static_assert(takes_as_many || next + 1 < stave_detail::Loop::most_operands,
-                "stave: the function takes no number of operands from one to eight, or does with them what it cannot");
+                "stave: the function must take one to eight operands, and apply only the supported operations to them");
   if constexpr (takes_as_many) {
     using Result = std::remove_cvref_t<std::invoke_result_t<F, X..., Lanes<T>>>;
     constexpr bool is_condition = std::is_same_v<Result, Truths<T>>;
     static_assert(is_condition || std::is_same_v<Result, Lanes<T>>,
-                  "stave: the function gives neither what it computed of its operands nor a condition on them");
+                  "stave: the function must return a value computed from its operands, or a condition on them");
     constexpr stave::Dtype dtype = stave::dtype_of<T>();
     return {STAVE_QUOTE(STAVE_ISA), next + 1, dtype, is_condition ? stave::bool_ : dtype,
             OwnLoop<T, F, k..., next>::run};

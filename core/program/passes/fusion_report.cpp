@@ -46,8 +46,8 @@ void FusionReport::joined(const Program::Instruction& step, FunctionRef<bool(int
 }
 
 void FusionReport::divided(std::size_t operations, std::size_t values, std::size_t most) {
-  tell(fmt::format("a region of {} operations, of which something else reads {}, more than {}, is divided", operations,
-                   values, most),
+  tell(fmt::format("a region of {} operations, of whose values other operations read {}, more than {}, is divided",
+                   operations, values, most),
        {});
 }
 
@@ -80,8 +80,8 @@ std::string FusionReport::why_view(const Program::Instruction& made, const Progr
   if (given.elements() > 0 && as.elements() > given.elements())
     return fmt::format("{} is broadcast to {}: it would be computed {} times", said(made), as,
                        as.elements() / given.elements());
-  return fmt::format("{} is read through {}, as {}: a region reads its values as they lie", said(made), view.op->name,
-                     as);
+  return fmt::format("{} is read through {}, as {}: a region cannot read its values through a view", said(made),
+                     view.op->name, as);
 }
 
 std::string FusionReport::why_not_elementwise(const Program::Instruction& step) const {
@@ -92,19 +92,21 @@ std::string FusionReport::why_not_elementwise(const Program::Instruction& step) 
   for (const int input : step.inputs) shapes += (shapes.empty() ? "" : " and ") + program_.variable(input).shape.str();
   const bool is_region = dynamic_cast<const FusedAttributes*>(step.attributes.get());
   return fmt::format("{} of {} {}", step.op->name, shapes,
-                     is_region ? "ends in a reduction already" : "is not elementwise");
+                     is_region ? "already ends in a reduction" : "is not elementwise");
 }
 
 std::string FusionReport::why_not_with(const Program::Instruction& step, const Program::Instruction& made,
                                        int read) const {
   if (step.barrier != made.barrier)
     return fmt::format(
-        "{} reads {} of another epoch: what a checkpoint computes again stays apart from what it repeats", said(step),
-        made.op->name);
+        "{} reads {} across a rematerialisation barrier: operations that a checkpoint runs again are not fused with "
+        "those of the first run",
+        said(step), made.op->name);
   if (const Program::Instruction* const before = maker_[static_cast<std::size_t>(read)].ended_by)
-    return fmt::format("{} reads {} after {} did: that region was performed by then", said(step), made.op->name,
-                       before->op ? before->op->name : "the function itself");
-  return fmt::format("{} begins another region: that of {} holds as much as a region may", said(step), made.op->name);
+    return fmt::format("{} reads {} after {} did, which ended the region that computes that value", said(step),
+                       made.op->name, before->op ? before->op->name : "the function itself");
+  return fmt::format("{} begins another region, because the region of {} has the largest size that is allowed",
+                     said(step), made.op->name);
 }
 
 void FusionReport::tell(std::string line, const Program::Instruction& of) {

@@ -1,4 +1,4 @@
-// ---- Chains: draws of Markov chains -------------------------------------------------------------------------------------------
+// ---- Chains: draws of Markov chains -------------------------------------------------------------
 
 const chains = (() => {
   const place = document.getElementById('runs'), pageLength = 12, height = 116, left = 4, tall = 84, most = 1.01, least = 400;
@@ -6,8 +6,9 @@ const chains = (() => {
   const shown = x => x === null ? 'nan' : Number.isFinite(x) ? String(Number(x.toPrecision(4))) : inDigits(x);
   const chainColour = chain => lineColour(chain);
 
-  // Of a parameter: how often the ranks of each chain's draws among all fall into each of the bins. Where chains agree, each line stays
-  // near the middle: a fair share of ranks, give or take three standard deviations of a binomial, is the band.
+  // Draws the ranks of a parameter: for each chain, how many of its draws fall into each bin of the
+  // ranks among all draws. If chains agree, each line stays in the band around an equal share. The
+  // band is three standard deviations of a binomial distribution wide on each side.
   function drawRanks(run, parameter, canvas) {
     const { context, width } = surface(canvas, height), bins = run.bins, n = run.draws, share = n / bins, off = 3 * Math.sqrt(share * (1 - 1 / bins));
     const greatest = Math.max(share + 1.3 * off, ...parameter.ranks), y = count => 4 + (1 - count / greatest) * tall, x = bin => left + bin / bins * (width - 2 * left);
@@ -34,7 +35,8 @@ const chains = (() => {
     context.textAlign = 'left';
     parameter.outside = outside;
   }
-  // The draws in turn, a line for each chain; below them a tick where a trajectory diverged.
+  // Draws the values in order, one line for each chain. Ticks below mark draws whose trajectory
+  // diverged.
   function drawTrace(run, parameter, canvas) {
     const { context, width } = surface(canvas, height), points = Math.ceil(run.draws / parameter.every), values = parameter.trace.filter(Number.isFinite);
     const low = values.reduce((a, b) => Math.min(a, b), Infinity), high = values.reduce((a, b) => Math.max(a, b), -Infinity);

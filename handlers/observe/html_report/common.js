@@ -1,6 +1,7 @@
-// ---- What all parts of the page use -------------------------------------------------------------------------------------
+// ---- What all parts of the page use -------------------------------------------------------------
 
-// For whoever asks whether the page works: errors, and what was drawn, as attributes of the document.
+// Facts for tests of the page, as attributes of the document: the number of errors, and what was
+// drawn.
 const told = document.documentElement.dataset;
 told.errors = '0';
 addEventListener('error', () => { told.errors = String(Number(told.errors) + 1); });
@@ -12,7 +13,7 @@ function doubles(column) {
   for (let i = 0; i < column.length; ++i) if (column[i] === null) result[i] = NaN;
   return result;
 }
-// Each time is written as its distance from the one before.
+// Decodes a column of times. Each time is stored as the difference to the one before.
 function times(column) {
   const result = new Float64Array(column);
   for (let i = 1; i < result.length; ++i) result[i] += result[i - 1];
@@ -38,7 +39,7 @@ const edges = { count: data.edges.from.length, from: ints(data.edges.from), outp
   operand: ints(data.edges.operand), times: doubles(data.edges.count) };
 const deviceNames = data.devices.name;
 
-// Calls, time and the longest of each kind.
+// Calls, total time and longest time of each kind of operation.
 kinds.calls = new Float64Array(kinds.count);
 kinds.time = new Float64Array(kinds.count);
 kinds.longest = new Float64Array(kinds.count);
@@ -49,10 +50,12 @@ for (let i = 0; i < operations.count; ++i) {
   kinds.longest[kind] = Math.max(kinds.longest[kind], operations.time[i]);
 }
 
-// Their time without that of the operations which they perform: these begin and end within them, in the same lane.
+// The time of each kind without that of the operations that it performs. These begin and end within
+// it, in the same lane.
 kinds.self = kinds.time.slice();
 {
-  const open = Array.from(lanes.thread, () => []);  // for each lane the operations that have not ended
+  // For each lane, the operations that have not ended.
+  const open = Array.from(lanes.thread, () => []);
   for (let i = 0; i < operations.count; ++i) {
     const around = open[operations.lane[i]], end = operations.start[i] + operations.time[i];
     while (around.length && operations.start[around[around.length - 1]] + operations.time[around[around.length - 1]] < end) around.pop();
@@ -62,7 +65,7 @@ kinds.self = kinds.time.slice();
 }
 
 const scopeOfKind = kind => kinds.site[kind] < 0 ? -1 : sites.scope[kinds.site[kind]];
-// Whether a scope is that of a backward pass, or stands in one.
+// `isBackward[s]` is 1 if scope s is that of a backward pass, or inside one.
 const isBackward = new Uint8Array(scopes.outer.length);
 for (let s = 0; s < isBackward.length; ++s) isBackward[s] = data.scopes.backward[s] || (scopes.outer[s] >= 0 && isBackward[scopes.outer[s]]) ? 1 : 0;
 const hasBackward = isBackward.includes(1);
@@ -94,7 +97,7 @@ function inBytes(bytes) {
 const inDigits = x => Number.isFinite(x) ? String(Number(x.toPrecision(6))) : Number.isNaN(x) ? 'nan' : x > 0 ? 'inf' : '-inf';
 const counted = (count, what) => `${count.toLocaleString('en')} ${what}${count === 1 ? '' : 's'}`;
 
-// An element; texts of the user's become nothing but text.
+// Creates an element. Text of the user is inserted as plain text, never as markup.
 function element(name, attributes = {}, ...content) {
   const result = name === 'svg' || element.inSvg.has(name) ? document.createElementNS('http://www.w3.org/2000/svg', name)
     : document.createElement(name);
@@ -105,7 +108,7 @@ function element(name, attributes = {}, ...content) {
 element.inSvg = new Set(['g', 'rect', 'text', 'path', 'title', 'circle', 'line']);
 const part = (section, selector) => document.querySelector(`#${section} ${selector}`);
 
-// ---- Drawing ------------------------------------------------------------------------------------------------------------
+// ---- Drawing ------------------------------------------------------------------------------------
 
 let colours = {};
 function readColours() {
@@ -113,15 +116,16 @@ function readColours() {
   for (const name of ['ground', 'panel', 'ink', 'faint', 'line', 'accent', 'scope', 'forward', 'backward', 'bad']) colours[name] = style.getPropertyValue(`--${name}`);
   colours.dark = matchMedia('(prefers-color-scheme: dark)').matches;
 }
-// Colour i of 36: twelve hues, neighbours in the list far apart, and then the same lighter and darker. Names on them can be read.
+// Returns colour i of 36: twelve hues, then the same hues lighter and darker. Neighbours in the
+// list have distant hues. Text on these colours is readable.
 function distinct(i) {
   const tier = Math.floor(i / 12) % 3, hue = (255 + 30 * (5 * i % 12) + 10 * tier) % 360;
   const [light, chroma] = (colours.dark ? [[0.5, 0.12], [0.38, 0.09], [0.62, 0.1]] : [[0.76, 0.13], [0.89, 0.09], [0.65, 0.15]])[tier];
   return `oklch(${light} ${chroma} ${hue})`;
 }
-// The same for lines, which are thin.
+// The same colours for thin lines.
 const lineColour = i => `oklch(${colours.dark ? 0.75 : 0.6} 0.15 ${(255 + 30 * (5 * i % 12) + 10 * (Math.floor(i / 12) % 3)) % 360})`;
-// Operations by name: those that take the most time have the first colours.
+// Ranks operations by name. The names that take the most time get the first colours.
 const ranks = (() => {
   const sums = new Map();
   for (let k = 0; k < kinds.count; ++k)
@@ -130,10 +134,11 @@ const ranks = (() => {
 })();
 const colourOf = name => distinct(ranks.get(name) ?? 0);
 const mostBands = 12;
-const leftOfCanvas = innerWidth < 600 ? 70 : 130;  // what stands beside axes of time
+// The width of the labels beside time axes, in pixels.
+const leftOfCanvas = innerWidth < 600 ? 70 : 130;
 const paletteColour = i => i < mostBands ? distinct(i) : colours.faint;
 
-// Makes the canvas as sharp as the screen; gives its context, in CSS pixels.
+// Gives the canvas the screen's resolution. Returns its context, in CSS pixels.
 function surface(canvas, height) {
   const width = canvas.clientWidth, scale = devicePixelRatio || 1;
   canvas.style.height = `${height}px`;
@@ -148,7 +153,8 @@ function surface(canvas, height) {
   context.textBaseline = 'middle';
   return { context, width, height };
 }
-// 1, 2 or 5 times a power of ten, of which `most` cover the length.
+// Returns the smallest 1, 2 or 5 times a power of ten such that at most `most` steps cover the
+// length.
 function step(length, most) {
   const least = length / Math.max(most, 1), power = 10 ** Math.floor(Math.log10(least));
   return [1, 2, 5, 10].map(x => x * power).find(x => x >= least) || least;
@@ -162,7 +168,7 @@ function fit(context, text, width) {
   return '';
 }
 
-// The stretch of time that timeline and memory show, and who draws it again when it changes.
+// The interval of time that timeline and memory show. The listeners draw it again when it changes.
 const view = { from: 0, to: 1, end: 1, listeners: [], waiting: false };
 view.end = Math.max(1, data.end);
 view.from = operations.count ? operations.start[0] : 0;
@@ -187,7 +193,7 @@ function redraw() {
     for (const listener of view.listeners) listener();
   });
 }
-// The first of the sorted numbers that is greater.
+// Returns the index of the first of the sorted numbers that is greater than `number`.
 function firstAfter(sorted, number) {
   let low = 0, high = sorted.length;
   while (low < high) {
@@ -197,8 +203,9 @@ function firstAfter(sorted, number) {
   }
   return low;
 }
-// What stands at ticks `every` ns apart: as many digits as tell neighbours apart. Where these would be many, the first tick of the axis
-// has the time, and those after it what is added: "167.2 ms", "+20 ns".
+// Returns the labels of ticks `every` ns apart, with enough digits to tell neighbours apart. If
+// these labels would be long, the first tick has the time, and the others the difference to it:
+// "167.2 ms", "+20 ns".
 function tickTexts(from, to, every) {
   const first = Math.ceil(from / every), count = Math.floor(to / every) - first + 1;
   const most = Math.max(Math.abs(from), Math.abs(to)), [size, unit] = unitsOfTime.find(([size]) => most >= size) || [1, 'ns'];
@@ -215,14 +222,15 @@ function drawTimes(context, left, width, height) {
   context.strokeStyle = colours.line;
   context.fillStyle = colours.faint;
   context.textAlign = 'left';
-  let free = left;  // from here on nothing has been written
+  let free = left;  // the labels end before this x
   for (const { time, text } of ticks) {
     const x = left + (time - view.from) / length * width, wide = context.measureText(text).width;
     context.beginPath();
     context.moveTo(x, 0);
     context.lineTo(x, height);
     context.stroke();
-    const at = x + 3 + wide <= left + width ? x + 3 : x - 3 - wide;  // the last stands on the left of its line
+    // The label of the last tick is on its left.
+    const at = x + 3 + wide <= left + width ? x + 3 : x - 3 - wide;
     if (at < free) continue;
     context.fillText(text, at, 8);
     free = at + wide + 6;
@@ -230,8 +238,8 @@ function drawTimes(context, left, width, height) {
   told.tickEnd = String(free - 6);
   told.ticks = ticks.map(tick => tick.text).join('|');
 }
-// The order of numbers, none below 0, from the least: the permutation that sorts them, equal ones as they stand. Digit by digit, for
-// millions.
+// Returns the permutation that sorts the numbers, which are not negative. It is stable. A radix
+// sort, because there may be millions of numbers.
 function orderOf(numbers) {
   let order = new Uint32Array(numbers.length), next = new Uint32Array(numbers.length), most = 0;
   for (let i = 0; i < order.length; ++i) {
@@ -249,19 +257,20 @@ function orderOf(numbers) {
   return order;
 }
 
-// ---- The selection --------------------------------------------------------------------------------------------------------
+// ---- The selection ------------------------------------------------------------------------------
 
-// What is selected, in all views at once: kinds of operations, and among them, it may be, one operation.
+// The selection, shared by all views: kinds of operations, and possibly one operation of them.
 const selection = { text: '', kinds: null, scopes: null, operation: -1, listeners: [] };
 const isSelected = kind => !selection.kinds || selection.kinds[kind] === 1;
 const inScope = (inner, outer) => { for (let s = inner; s >= 0; s = scopes.outer[s]) if (s === outer) return true; return outer < 0; };
 
-// Selects the kinds that `holds` says; null: everything, as at the beginning.
+// Selects the kinds for which `holds` is true. null selects everything, as at the beginning.
 function select(text, holds, operation = -1) {
   selection.text = text;
   selection.operation = operation;
   selection.kinds = holds && new Uint8Array(kinds.count);
-  selection.scopes = holds && new Uint8Array(scopes.outer.length);  // with a selected kind in them, or further in
+  // 1 for scopes that contain a selected kind, directly or further inside.
+  selection.scopes = holds && new Uint8Array(scopes.outer.length);
   for (let k = 0; holds && k < kinds.count; ++k) {
     if (kinds.site[k] < 0 || !holds(k)) continue;
     selection.kinds[k] = 1;

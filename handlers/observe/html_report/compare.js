@@ -1,11 +1,12 @@
-// ---- Comparison with another report -----------------------------------------------------------------------------------------
+// ---- Comparison with another report -------------------------------------------------------------
 
 const compare = (() => {
   const input = document.getElementById('other'), said = document.getElementById('compared'), rowsAre = document.getElementById('compare-by');
   const table = part('compare', 'table'), forget = document.getElementById('forget');
   let other = null;
 
-  // The data of a report's file: the text of its script, which no "<" can end early.
+  // Reads the data of a report's file: the text of its script element. The text contains no "<", so
+  // nothing ends it early.
   function read(text) {
     const opens = '<script type="application/json" id="data">', begin = text.indexOf(opens);
     if (begin < 0) throw new Error('no report of Stave');
@@ -13,7 +14,7 @@ const compare = (() => {
     if (read.version !== data.version) throw new Error(`a report of version ${read.version}, and this one is of ${data.version}`);
     return read;
   }
-  // Calls and time by operations' names, or by scopes with all that is in them.
+  // Returns calls and time by operation name, or by scope with everything inside it.
   function sumsOf(given) {
     const sums = new Map(), paths = [], by = rowsAre.value;
     given.scopes.outer.forEach((outer, s) => { paths[s] = (outer < 0 ? '' : `${paths[outer]}/`) + given.texts[given.scopes.name[s]]; });

@@ -1,10 +1,10 @@
-// ---- Curves -------------------------------------------------------------------------------------------------------------
+// ---- Curves -------------------------------------------------------------------------------------
 
 const curves = (() => {
   const charts = part('curves', '.charts'), over = document.getElementById('over'), how = document.getElementById('scale');
   const more = document.getElementById('more-curves'), pageLength = 40, height = 190, left = 60, bottom = 20;
 
-  // A curve for each name, in the order of their first points.
+  // Returns a curve for each name, in the order of their first points.
   function curvesOf(given, texts) {
     const byName = new Map(), when = times(given.when), mean = doubles(given.mean), least = doubles(given.least), greatest = doubles(given.greatest);
     let range = 0;
@@ -23,13 +23,14 @@ const curves = (() => {
   const all = curvesOf(data.points, texts);
   const drawn = [];
 
-  // Scales: y(value) is where a value stands. Where the largest point is more than a thousand times as far from 0 as a quarter of all
-  // points, the scale is logarithmic; where some are not above 0, it is sign(v) log10(1 + |v| / c), which is linear near 0.
+  // Scales. y(value) is the position of a value. If the largest point is more than a thousand times
+  // as far from 0 as the first quartile, the scale is logarithmic. If, in addition, some points are
+  // not positive, it is sign(v) log10(1 + |v| / c), which is linear near 0.
   const linear = { name: 'linear', y: value => value };
   const logScale = { name: 'logarithmic', y: value => Math.log10(value) };
   const symlog = c => ({ name: 'symmetric logarithmic', c, y: value => Math.sign(value) * (Math.log10(c + Math.abs(value)) - Math.log10(c)) });
   function scaleOf(curve) {
-    const sizes = [];  // of each point
+    const sizes = [];  // the largest magnitude of each point
     let positive = true;
     const both = curve.other ? [curve, curve.other] : [curve];
     for (const { mean, least, greatest } of both) for (let i = 0; i < mean.length; ++i) {
@@ -42,7 +43,8 @@ const curves = (() => {
     const is = how.value !== 'automatic' ? how.value : !(largest > 1000 * most) ? 'linear' : positive ? 'logarithmic' : 'symlog';
     if (is === 'logarithmic') return logScale;
     if (is === 'symlog') return small;
-    return largest > 1e300 ? { ...linear, y: value => value / largest, unit: largest } : linear;  // differences stay finite
+    // The division keeps differences finite.
+    return largest > 1e300 ? { ...linear, y: value => value / largest, unit: largest } : linear;
   }
   function prepare(curve) {
     const scale = scaleOf(curve), y = scale.y, fits = value => Number.isFinite(value) && Number.isFinite(y(value));
@@ -55,7 +57,7 @@ const curves = (() => {
     const count = curve.mean.length, first = x(0), last = Math.max(x(count - 1), !curve.other ? 0 : over.value === 'time' ? curve.other.when[curve.other.when.length - 1] : curve.other.mean.length - 1);
     return { ...scale, fits, x, low, high, count, first, length: last - first || 1 };
   }
-  // { at, text } of the ticks of values, `at` on the scale.
+  // Returns the ticks { at, text } of the value axis. `at` is a position on the scale.
   function ticksOf(scale) {
     const { low, high, name, c } = scale;
     if (name === 'linear' || (name === 'logarithmic' && high - low < 1)) {
@@ -74,7 +76,8 @@ const curves = (() => {
     return inside.filter((_, i) => (i - zero) % every === 0).map(value => ({ at: scale.y(value), text: value ? value.toExponential(0).replace('e+', 'e').replace(/e0$/, '') : '0' }));
   }
 
-  // Points that are not finite: a cross at the bottom where it is NaN, a triangle at the top or the bottom where it is infinite.
+  // Marks a point that is not finite: a cross at the bottom for NaN, a triangle at the top or
+  // bottom for an infinity.
   function mark(context, x, value, tall) {
     const y = value === Infinity ? 14 : 6 + tall;
     context.beginPath();
@@ -89,7 +92,8 @@ const curves = (() => {
     context.stroke();
   }
 
-  // The points of one pixel are one column: its least and greatest are drawn, and what is hidden lies between. A gap is null.
+  // Merges the points of one pixel into a column from their least to their greatest value. A gap is
+  // null.
   function columnsOf(curve, scale, px, py) {
     const columns = [], marks = [], marked = new Set(), count = { nan: 0, infinite: 0, outside: 0 };
     for (let i = 0; i < scale.count; ++i) {
@@ -162,7 +166,8 @@ const curves = (() => {
     }
     context.stroke();
     context.setLineDash([]);
-    for (const [i, column] of columns.entries())  // a point between gaps has no line
+    // A point between gaps has no line, so it is drawn by itself.
+    for (const [i, column] of columns.entries())
       if (column && !columns[i - 1] && !columns[i + 1]) context.fillRect(column.x - 2, column.first - 2, 4, 4);
     context.lineWidth = 1;
   }
@@ -183,7 +188,8 @@ const curves = (() => {
     context.lineWidth = 1.5;
     for (const { x, value } of marks) mark(context, x, value, tall);
     context.lineWidth = 1;
-    if (selection.operation >= 0 && scale.count > 1) {  // the moment of the selected operation
+    // Marks the time of the selected operation.
+    if (selection.operation >= 0 && scale.count > 1) {
       const i = Math.max(0, firstAfter(curve.when, operations.start[selection.operation]) - 1);
       context.strokeStyle = colours.accent;
       context.beginPath();
@@ -261,7 +267,7 @@ const curves = (() => {
       over.onchange = how.onchange = drawAll;
     },
     drawAll,
-    // Draws curves of the same names, of another report, beside these; null: no longer.
+    // Draws the curves of another report beside those of the same names. null removes them.
     compare(other) {
       const byName = new Map(other ? curvesOf(other.points, other.texts).map(curve => [curve.name, curve]) : []);
       for (const curve of all) curve.other = byName.get(curve.name);

@@ -1,8 +1,9 @@
-// ---- Flame graph of scopes ------------------------------------------------------------------------------------------------
+// ---- Flame graph of scopes ----------------------------------------------------------------------
 
 const flame = (() => {
   const canvas = part('flame', 'canvas'), output = part('flame', 'output'), all = document.getElementById('flame-all'), rowHeight = 20;
-  // A frame is a scope with all that is in it, or all operations of one name that stand in no further scope; as wide as their time.
+  // A frame is a scope with everything inside it, or all operations of one name directly in a
+  // scope. Its width is its time.
   const root = { name: 'all', scope: -1, time: 0, calls: 0, inner: [], depth: 0, backward: false };
   const frames = new Map([[-1, root]]);
   for (let s = 0; s < scopes.outer.length; ++s) {
@@ -30,7 +31,8 @@ const flame = (() => {
     depth = Math.max(depth, frame.depth);
   }
 
-  let top = root, drawn = [];  // the frame that is as wide as the picture; { frame, x, y, width }
+  // `top` is the frame that has the full width. `drawn` has entries { frame, x, y, width }.
+  let top = root, drawn = [];
   const holds = frame => !selection.kinds || (frame.operation ? frame.kinds.some(isSelected) : frame.scope < 0 || selection.scopes[frame.scope] === 1);
 
   function draw() {

@@ -1,14 +1,15 @@
-// ---- Graph --------------------------------------------------------------------------------------------------------------
+// ---- Graph --------------------------------------------------------------------------------------
 
 const graph = (() => {
-  const most = 80;  // boxes of a drawing: the rest is one
+  // The largest number of boxes in a drawing. All others are merged into one box.
+  const most = 80;
 
-  // Scopes, and kinds of operations, in each scope; -1 stands around all.
+  // The scopes and the kinds of operations directly in each scope. Scope -1 is the outermost.
   const inner = new Map([[-1, { scopes: [], kinds: [] }]]);
   for (let s = 0; s < scopes.outer.length; ++s) inner.set(s, { scopes: [], kinds: [] });
   for (let s = 0; s < scopes.outer.length; ++s) inner.get(scopes.outer[s]).scopes.push(s);
   for (let k = 0; k < kinds.count; ++k) if (kinds.site[k] >= 0) inner.get(scopeOfKind(k)).kinds.push(k);
-  // Of a scope with all that is in it: calls, time, and which operation was the first.
+  // For each scope with everything inside it: calls, time, and the number of its first operation.
   const calls = new Float64Array(scopes.outer.length + 1), time = new Float64Array(scopes.outer.length + 1);
   const firstOfKind = new Float64Array(kinds.count).fill(-1), first = new Float64Array(scopes.outer.length + 1).fill(Infinity);
   for (let i = operations.count; i-- > 0;) firstOfKind[operations.kind[i]] = i;
@@ -22,11 +23,12 @@ const graph = (() => {
     }
   }
 
-  // The value that an edge carries, as its reader sees it: "h:f32[2,3]".
+  // Returns the value that an edge carries, as its reader sees it: "h:f32[2,3]".
   const listed = text => texts[text].split(/, (?=[^\]]*(?:\[|$))/);
   const valueOf = e => listed(kinds.operands[edges.to[e]])[edges.operand[e]] || listed(kinds.outputs[edges.from[e]])[edges.output[e]] || '';
 
-  // What is drawn of a scope: boxes, and between them the edges, each as often as values went there.
+  // Returns the drawing of a scope: boxes, and the links between them, with the number of values
+  // that each link carried.
   function level(scope) {
     const { scopes: scopesHere, kinds: kindsHere } = inner.get(scope), boxes = [], box = new Map();
     const add = (key, of) => {
@@ -39,7 +41,7 @@ const graph = (() => {
     const tooMany = scopesHere.length + kindsHere.length > most;
     const ranked = scopesHere.map(s => ({ key: `s${s}`, scope: s, name: texts[scopes.name[s]], calls: calls[s + 1], time: time[s + 1], first: first[s + 1] }));
     const keyOfKind = new Map();
-    if (tooMany) {  // operations of one name are one box
+    if (tooMany) {  // merges operations of one name into one box
       const names = new Map();
       for (const k of kindsHere) {
         const name = nameOfKind(k), sum = names.get(name) || { key: `n${name}`, name, calls: 0, time: 0, first: Infinity };
@@ -65,7 +67,8 @@ const graph = (() => {
       rest.time += of.time;
       rest.first = Math.min(rest.first, of.first);
     }
-    // The box of a kind of operation, here or further in; what is outside has one for each scope, or kind of value.
+    // Returns the key of the box for a kind of operation, in this scope or further inside. Kinds
+    // outside have one box for each scope, or for each kind of value.
     const found = new Map();
     const keyOf = kind => {
       if (found.has(kind)) return found.get(kind);
@@ -78,7 +81,8 @@ const graph = (() => {
       found.set(kind, key);
       return key;
     };
-    // From outside, and to it, stands a box for each scope there and each kind of value; of very many, one.
+    // Returns the box for values that come from outside or go there. There is one for each outer
+    // scope and each kind of value, or a single one if there are very many.
     const outside = (key, kind, fromThere) => {
       const way = fromThere ? 'from' : 'to', place = box.has(way + key) || boxes.length < 2 * most ? key : 'elsewhere';
       add(way + place, { name: place, outside: true, first: fromThere ? -1 : Infinity,
@@ -97,10 +101,11 @@ const graph = (() => {
     return { boxes, links: [...links.values()] };
   }
 
-  // Of things that go to the same readers, so many are drawn as one.
+  // At least so many things with the same readers are drawn as one.
   const alike = 3;
   const listOf = names => names.length > alike ? `${names.slice(0, alike).join(', ')} and ${names.length - alike} more` : names.join(', ');
-  // Values from outside that the same boxes read, as parameters of a layer, are one box.
+  // Merges values from outside that the same boxes read, such as the parameters of a layer, into
+  // one box.
   function grouped({ boxes, links }) {
     const readers = boxes.map(() => []), groups = new Map();
     for (const link of links) readers[link.from].push(link.to);
@@ -125,13 +130,15 @@ const graph = (() => {
     return { boxes: boxes.filter((_, b) => !gone.has(b)), links: links.map(link => ({ ...link, from: number[into[link.from]], to: number[into[link.to]] })) };
   }
 
-  // Under each box the names of the values that it gives, side by side. Several that go the same way are one; so are all of very many.
+  // Puts the names of a box's outputs side by side under the box. Several outputs with the same
+  // readers share a name, and so do all outputs if there are very many.
   const mostValues = 4;
   const cut = (text, most) => text.length > most ? `${text.slice(0, most - 1)}…` : text;
   function nameValues(boxes, links) {
     for (const [b, box] of boxes.entries()) {
       const mine = links.filter(link => link.from === b), counts = new Map();
-      const readers = new Map(), ways = new Map();  // of each value; the values of each set of readers
+      // `readers` holds the readers of each value; `ways` holds the values of each set of readers.
+      const readers = new Map(), ways = new Map();
       for (const link of mine) readers.set(link.value, (readers.get(link.value) || new Set()).add(link.to));
       for (const [value, to] of readers) {
         const way = [...to].sort((a, c) => a - c).join();
@@ -142,7 +149,8 @@ const graph = (() => {
         for (const link of mine) if (all.has(link.value)) [link.value, link.about] = [name, names];
       };
       let number = 0;
-      for (const values of ways.values()) if (values.length >= alike) join(values, `${counted(values.length, 'value')}${'\u200b'.repeat(number++)}`);  // names that differ
+      // Zero-width spaces make the names different.
+      for (const values of ways.values()) if (values.length >= alike) join(values, `${counted(values.length, 'value')}${'\u200b'.repeat(number++)}`);
       if (new Set(mine.map(link => link.value)).size > mostValues) join(mine.map(link => link.value), counted(readers.size, 'value'));
       for (const link of mine) counts.set(link.value, (counts.get(link.value) || 0) + link.count);
       box.values = [...counts].map(([value, count]) => ({ value, text: `${cut(value, 30)}${count > 1 ? ` ×${count.toLocaleString('en')}` : ''}` }));
@@ -158,7 +166,7 @@ const graph = (() => {
       for (const link of mine) link.port = box.values.find(value => value.value === link.value).port;
     }
   }
-  // Links of which nothing tells any difference are one.
+  // Merges links with the same ends and the same value.
   function merged(links) {
     const result = new Map();
     for (const link of links) {
@@ -169,7 +177,7 @@ const graph = (() => {
     return [...result.values()];
   }
 
-  // Boxes that have been drawn, each with the kinds of operations in it.
+  // The boxes that were drawn, each with the kinds of operations inside it.
   const drawnBoxes = [];
   function showSelection() {
     for (const { g, holds } of drawnBoxes) {
@@ -226,14 +234,14 @@ const graph = (() => {
     showSelection();
     told.boxes = String(Number(told.boxes || 0) + boxes.length);
     const drawing = element('div', { class: 'drawing', tabindex: '0' }, svg), start = boxes.filter(box => box.first >= 0).sort((a, b) => a.first - b.first)[0];
-    // Of a large drawing that part is seen at first where the program begins.
+    // Scrolls a large drawing to the beginning of the program.
     drawing.reveal = () => {
       if (start) drawing.scrollTo(start.x + start.width / 2 - drawing.clientWidth / 2, start.y - drawing.clientHeight / 2);
     };
     return drawing;
   }
 
-  // A scope, drawn when it is first unfolded, as are those in it.
+  // A scope that is drawn when the user first unfolds it, as are the scopes inside it.
   function details(scope, name) {
     const result = element('details', {}, element('summary', {}, name,
       element('small', {}, `${counted(calls[scope + 1], 'operation')}, ${inUnits(time[scope + 1])}`)));

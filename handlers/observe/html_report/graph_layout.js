@@ -1,16 +1,19 @@
-// ---- Layout of graphs ----------------------------------------------------------------------------------------------------
+// ---- Layout of graphs ---------------------------------------------------------------------------
 
-// Places boxes in layers from top to bottom, and draws a line for each value between them, in the manner of Sugiyama, Tagawa and Toda,
-// "Methods for visual understanding of hierarchical system structures", 1981. Lines cross layers only where a bend keeps a place free for
-// them among the boxes, and elsewhere run between layers: so no line crosses a box.
+// Places boxes in layers from top to bottom, and draws a line for each value between them, in the
+// manner of Sugiyama, Tagawa and Toda, "Methods for visual understanding of hierarchical system
+// structures", 1981. A line crosses a layer only at a bend, which reserves a place among the boxes,
+// and elsewhere runs between layers. So no line crosses a box.
 //
-//   boxes  { width, first, outside }: those are changed, to have x (the left), y and layer
-//   links  { from, to, value }: numbers of boxes; lines of one box and value share their way. They come to have back (the reader began
-//          before the box that gives) and up (it stands no lower)
+//   boxes  { width, first, outside }: the function adds x (of the left edge), y and layer
+//   links  { from, to, value }: numbers of boxes. Lines of one box and value share their path.
+//          The function adds back (the reader began before the source) and up (the reader is
+//          not in a lower layer).
 const graphLayout = (() => {
   const boxHeight = 38, labelHeight = 16, gap = 52, apart = 18, rowHeight = boxHeight + labelHeight + gap;
 
-  // Each box stands below all whose values it reads and that began before it. What goes to a box that began earlier goes back up.
+  // Assigns layers. Each box is below all boxes that it reads and that began before it. A link to a
+  // box that began earlier goes back up.
   function findLayers(boxes, links) {
     const out = boxes.map(() => []);
     for (const link of links) {
@@ -20,14 +23,16 @@ const graphLayout = (() => {
     for (const box of boxes) box.layer = 0;
     const inOrder = boxes.map((_, b) => b).sort((a, b) => boxes[a].first - boxes[b].first || 0);
     for (const b of inOrder) for (const link of out[b]) boxes[link.to].layer = Math.max(boxes[link.to].layer, boxes[b].layer + 1);
-    for (const b of inOrder.reverse())  // a box that only gives stands right above its first reader
+    // A box that reads nothing is directly above its first reader.
+    for (const b of inOrder.reverse())
       if (out[b].length && !links.some(link => link.to === b && !link.back)) boxes[b].layer = Math.min(...out[b].map(link => boxes[link.to].layer)) - 1;
     const least = Math.min(...boxes.map(box => box.layer));
     for (const box of boxes) box.layer -= least;
     for (const link of links) link.up = boxes[link.to].layer <= boxes[link.from].layer;
   }
 
-  // Nodes are boxes and bends. Bends of one value, one in each layer that its line crosses, hang together.
+  // Adds bends. Nodes are boxes and bends. A value has one bend in each layer that its line
+  // crosses, and its bends are connected.
   function addBends(boxes, links) {
     const nodes = boxes.map(box => ({ box, width: box.width, layer: box.layer, near: [] })), bends = new Map();
     const join = (a, b) => { a.near.push(b); b.near.push(a); };
@@ -51,15 +56,15 @@ const graphLayout = (() => {
     return nodes;
   }
 
-  // Puts the nodes of a row, in their order, as near to where they wish to stand as their widths let them: least squares, by pooling
-  // neighbours that would overlap (isotonic regression).
+  // Places the nodes of a row in their order, as near to their preferred positions as their widths
+  // allow: least squares, by pooling neighbours that would overlap (isotonic regression).
   function place(row) {
     const pools = [];
     let offset = 0;
     row.forEach((node, i) => {
       if (i > 0) offset += (row[i - 1].width + node.width) / 2 + (row[i - 1].box || node.box ? apart : 8);
       node.offset = offset;
-      const weight = node.box ? 1 : 4;  // lines are to be straight
+      const weight = node.box ? 1 : 4;  // a larger weight keeps lines straight
       pools.push({ sum: weight * (node.wish - offset), weight, count: 1 });
       while (pools.length > 1 && pools[pools.length - 2].sum / pools[pools.length - 2].weight >= pools[pools.length - 1].sum / pools[pools.length - 1].weight) {
         const last = pools.pop(), pool = pools[pools.length - 1];
@@ -103,7 +108,7 @@ const graphLayout = (() => {
   }
 
   const curve = (x1, y1, x2, y2) => `C${x1},${(y1 + y2) / 2} ${x2},${(y1 + y2) / 2} ${x2},${y2}`;
-  // The line of a link, from under its value's name to the top of the box that reads it.
+  // Returns the path of a link, from below its value's name to the top of the box that reads it.
   function line(link, boxes) {
     const from = boxes[link.from], to = boxes[link.to], bottom = boxHeight + labelHeight;
     let x = from.x + link.port, y = from.y + bottom, path = `M${x},${from.y + boxHeight} L${x},${y}`;
@@ -123,7 +128,7 @@ const graphLayout = (() => {
     return `${path} ${curve(x, y, x2, to.y)}`;
   }
 
-  // Where lines enter boxes: side by side, in the order of where they come from.
+  // Spreads the ends of lines along the top of each box, in the order of their sources.
   function spread(boxes, links) {
     const entering = boxes.map(() => []);
     for (const link of links) entering[link.to].push(link);

@@ -1,4 +1,4 @@
-// ---- Memory -------------------------------------------------------------------------------------------------------------
+// ---- Memory -------------------------------------------------------------------------------------
 
 const memory = (() => {
   const canvas = part('memory', 'canvas'), output = part('memory', 'output'), body = part('memory', 'tbody');
@@ -6,7 +6,8 @@ const memory = (() => {
   const left = leftOfCanvas, height = 200, mostRows = 30;
   const given = data.storages, count = given.made.length, rest = deviceNames.length;
 
-  // Storages; after them, for each device, the bytes that were made before the record began and never seen.
+  // The storages. After them, one entry for each device: the bytes that were allocated before the
+  // recording began and never seen.
   const made = new Float64Array(count + rest), freed = new Float64Array(count + rest).fill(Infinity);
   const bytes = new Float64Array(count + rest);
   made.set(times(given.made));
@@ -15,7 +16,8 @@ const memory = (() => {
   for (let i = 0; i < rest; ++i) bytes[count + i] = data.devices.bytes[i];
   for (let i = 0; i < count; ++i) if (given.earlier[i]) bytes[count + given.device[i]] -= bytes[i];
 
-  // Storages in the order of time as they are made, and, as complements, freed. At one moment the made come first.
+  // Allocations and frees in order of time. A free is the complement of the storage's number. At
+  // equal times allocations come first.
   const events = new Int32Array(2 * (count + rest));
   let eventCount = 0;
   {
@@ -29,7 +31,7 @@ const memory = (() => {
 
   const earlier = '(made before)', outside = '(outside of operations)';
   const isEarlier = i => i >= count || given.earlier[i];
-  // What holds a storage: a number for each holder, and the name that stands for the number.
+  // The holder of a storage: `of` returns a number for the holder, and `name` the holder's name.
   const holders = {
     scope: { of: i => isEarlier(i) ? -3 : given.site[i] < 0 ? -2 : sites.scope[given.site[i]],
       name: n => n === -3 ? earlier : n === -2 ? outside : pathOfScope(n), select: n => selectScope(n) },
@@ -39,7 +41,9 @@ const memory = (() => {
       name: n => n < 0 ? '(no label)' : texts[n] },
     device: { of: i => i < count ? given.device[i] : i - count, name: n => deviceNames[n] },
   };
-  let groups;  // { names, keys, sites, of: the group of each storage }, those that hold most, for longest, first
+  // { names, keys, sites, of: the group of each storage }. Groups are sorted by bytes times
+  // lifetime, the largest first.
+  let groups;
   function group() {
     const holder = holders[by.value], keys = new Int32Array(count + rest), sums = new Map(), sitesOf = new Map();
     for (let i = 0; i < count + rest; ++i) {
@@ -57,7 +61,7 @@ const memory = (() => {
     if (holders[by.value].select && key >= -1) holders[by.value].select(key);
     else select(`memory of ${groups.names[number]}`, k => held.has(kinds.site[k]));
   };
-  // Whether an operation that is selected made storage of this group.
+  // Returns whether a selected operation allocated storage of this group.
   function holdsSelected(number) {
     if (!selection.kinds) return true;
     for (let k = 0; k < kinds.count; ++k) if (selection.kinds[k] && groups.sites[number].has(kinds.site[k])) return true;
@@ -75,7 +79,8 @@ const memory = (() => {
   }
   let moment = peakTime;
 
-  // For each pixel the most that each group holds within it, and the greatest sum. Groups after `mostBands` are one.
+  // Returns, for each pixel, the largest number of bytes of each group within it, and the largest
+  // sum. Groups from number `mostBands` on are merged.
   function columns(width) {
     const bands = Math.min(groups.names.length, mostBands + 1), now = new Float64Array(bands);
     const result = new Float64Array(width * bands), sums = new Float64Array(width), scale = width / (view.to - view.from);
@@ -109,7 +114,8 @@ const memory = (() => {
     for (let band = 0; band < bands; ++band) {
       context.fillStyle = paletteColour(band);
       context.globalAlpha = holdsSelected(band) ? 1 : 0.25;
-      for (let x = 0, from = 0; x < inner; x = from) {  // columns of one height are one rectangle
+      // Neighbouring columns of equal height are one rectangle.
+      for (let x = 0, from = 0; x < inner; x = from) {
         const own = result[x * bands + band], base = below[x];
         for (from = x; from < inner && result[from * bands + band] === own && below[from] === base; ++from) below[from] += own;
         if (own > 0) context.fillRect(left + x, height - (base + own) * scale, from - x, own * scale);
@@ -143,7 +149,7 @@ const memory = (() => {
       context.lineWidth = 1;
     }
     slider.value = String(Math.round((moment - view.from) / (view.to - view.from) * 1000));
-    // For whoever asks whether the picture is right: the greatest sum that is drawn, and the most of each holder.
+    // Facts for tests: the largest sum that is drawn, and the largest value of each holder.
     told.drawnPeak = String(sums.reduce((a, b) => Math.max(a, b), 0));
     told.drawnHolders = Array.from({ length: bands }, (_, band) => result.reduce((most, value, i) => i % bands === band ? Math.max(most, value) : most, 0)).join();
   }

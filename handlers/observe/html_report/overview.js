@@ -1,4 +1,4 @@
-// ---- Head, and where the time went ----------------------------------------------------------------------------------------
+// ---- Head, and where the time went --------------------------------------------------------------
 
 const overview = (() => {
   const head = data.head, mostThreads = 16, mostGaps = 5;
@@ -11,7 +11,8 @@ const overview = (() => {
     { key: 'after', name: 'After the last operation', about: 'until the report was written' },
   ];
 
-  // For each thread the length of each part, which add up to all time; and the longest times between operations.
+  // For each thread, the time in each part, which add up to the total time; and the longest gaps
+  // between operations.
   const threads = [], gaps = [];
   for (let i = 0; i < operations.count; ++i) {
     const number = lanes.thread[operations.lane[i]], start = operations.start[i], end = start + operations.time[i];
@@ -87,7 +88,7 @@ const overview = (() => {
       drawBars();
       listGaps();
     },
-    // What stands above all.
+    // Writes the head of the page.
     writeHead() {
       const title = head.title || 'Stave report';
       document.title = title;
@@ -99,12 +100,12 @@ const overview = (() => {
   };
 })();
 
-// The bar of the selection, below the links: what is selected, and how much that is.
+// The bar below the links shows the selection: its name, calls and time.
 const selectionBar = (() => {
   const bar = document.getElementById('selection'), text = document.getElementById('selected');
   const clear = document.getElementById('clear'), forward = document.getElementById('to-forward'), backward = document.getElementById('to-backward');
   const forwardOf = i => i >= 0 && operations.forward.length ? operations.forward[i] : -1;
-  // The next operation that a backward pass performed for operation i, after `after`.
+  // Returns the first operation that a backward pass performed for operation i.
   const backwardOf = i => i >= 0 && operations.forward.length ? operations.forward.indexOf(i) : -1;
   function draw() {
     bar.hidden = !selection.kinds;

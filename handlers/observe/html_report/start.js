@@ -1,4 +1,4 @@
-// ---- The page -----------------------------------------------------------------------------------------------------------
+// ---- The page -----------------------------------------------------------------------------------
 
 readColours();
 overview.writeHead();
@@ -14,7 +14,7 @@ const threads = new Set(lanes.thread).size, devices = new Set(lanes.device).size
 document.getElementById('totals').textContent = [counted(operations.count, 'operation'), counted(threads, 'thread'),
   counted(devices, 'device'), `${inUnits(data.end)} in all`, `at most ${inBytes(memory.peak)}`].join(', ');
 for (const legend of document.querySelectorAll('.legend')) legend.hidden = !hasBackward;
-// The link to the part that is on the screen.
+// Marks the link to the part of the page that is on the screen.
 const links = new Map([...document.querySelectorAll('nav a')].map(link => [link.hash.slice(1), link])), onScreen = new Set();
 const watcher = new IntersectionObserver(entries => {
   for (const { target, isIntersecting } of entries) onScreen[isIntersecting ? 'add' : 'delete'](target.id);

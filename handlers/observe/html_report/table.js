@@ -1,4 +1,4 @@
-// ---- Table of operations ------------------------------------------------------------------------------------------------
+// ---- Table of operations ------------------------------------------------------------------------
 
 const table = (() => {
   const pageLength = 100, rowsAre = document.getElementById('rows-are'), search = document.getElementById('search');
@@ -22,8 +22,10 @@ const table = (() => {
     for (const [size, prefix] of [[1e12, 'T'], [1e9, 'G'], [1e6, 'M'], [1e3, 'k']]) if (x >= size) return `${Number((x / size).toPrecision(3))} ${prefix}${unit}`;
     return `${Number(x.toPrecision(3))} ${unit}`;
   };
-  const least = row => row.unknown ? '≥ ' : '';  // of some operations the arithmetic is not known
-  // The least time, in ns, that the device's peaks allow one operation of a kind; undefined where a peak is not known.
+  // The arithmetic of some operations is not known, so the number is a lower bound.
+  const least = row => row.unknown ? '≥ ' : '';
+  // Returns the shortest time, in ns, that the device's peak rates allow for one operation of a
+  // kind. Returns undefined if a peak is not known.
   const peaks = new Map(data.peaks.device.map((device, i) => [device, i]));
   const isFloat64 = kind => /\bf64\[/.test(texts[kinds.outputs[kind]]);
   function leastTime(kind) {
@@ -36,7 +38,8 @@ const table = (() => {
   const total = kinds.self.reduce((sum, time) => sum + time, 0);
   let rows = [], sortedBy = 'time', descending = true, length = pageLength;
 
-  // Rows that the kinds add up to: each under one key, or, of scopes, under those around it, too.
+  // Sums the kinds into rows. A kind counts under one key or, with rows for scopes, under each
+  // scope around it.
   function collect() {
     const sums = new Map();
     const add = (key, kind, of) => {
@@ -82,7 +85,7 @@ const table = (() => {
     const button = element('button', { type: 'button', class: 'plain' }, text);
     button.onclick = row.choose;
     if (!row.operation) return button;
-    const swatch = element('span', { class: 'swatch' });  // the colour of its bars
+    const swatch = element('span', { class: 'swatch' });  // the colour of the operation's bars
     swatch.style.background = colourOf(row.operation);
     return element('span', { class: 'chooser' }, swatch, button);
   }

@@ -1,20 +1,24 @@
-// ---- Timeline -----------------------------------------------------------------------------------------------------------
+// ---- Timeline -----------------------------------------------------------------------------------
 
 const timeline = (() => {
   const canvas = part('timeline', 'canvas'), output = part('timeline', 'output');
   const rowHeight = 18, top = 18, left = leftOfCanvas, mostRows = 60;
 
-  // Rows of bars; the bars of a row follow each other. A bar is an operation, or an instance of a scope: ids below 0.
-  const tracks = [];       // { lane, row, start, end, id } of bars
-  const placeTrack = new Int32Array(operations.count), placeIndex = new Int32Array(operations.count);  // of each operation's bar
+  // Rows of bars. The bars of a row do not overlap. A bar is an operation, or an instance of a
+  // scope, which has a negative id.
+  const tracks = [];  // entries { lane, row, start, end, id }: the bars of a row
+  // The position of each operation's bar.
+  const placeTrack = new Int32Array(operations.count), placeIndex = new Int32Array(operations.count);
   const laneTops = [];
   let rows = 0;
 
   const depths = new Int32Array(instances.outer.length);
   for (let s = 0; s < depths.length; ++s) depths[s] = instances.outer[s] < 0 ? 0 : depths[instances.outer[s]] + 1;
-  const ends = new Float64Array(instances.outer.length), laneOf = new Int32Array(instances.outer.length).fill(-1);  // of instances, in one lane
+  // The end of each instance in the lane `laneOf`.
+  const ends = new Float64Array(instances.outer.length), laneOf = new Int32Array(instances.outer.length).fill(-1);
 
-  // Each bar stands under all that have not ended when it begins: the scopes around it, and operations that perform it.
+  // Places each bar below all bars that have not ended when it begins: the scopes around it, and
+  // operations that perform it.
   function stack(lane, mine) {
     for (const i of mine) {
       const end = operations.start[i] + operations.time[i];
@@ -69,7 +73,7 @@ const timeline = (() => {
   const nameOfLane = lane => innerWidth < 600 ? `${lanes.thread[lane] + 1}, ${deviceNames[lanes.device[lane]]}`
     : `thread ${lanes.thread[lane] + 1}, ${deviceNames[lanes.device[lane]]}`;
   const height = () => top + Math.max(rows, 1) * rowHeight + 4;
-  let selected = null;  // { track, index }
+  let selected = null;  // { track, index } or null
   const isBright = id => !selection.kinds || (id < 0 ? selection.scopes[instances.scope[-1 - id]] === 1 : isSelected(operations.kind[id]));
 
   function drawTrack(context, track, width) {
@@ -96,7 +100,7 @@ const timeline = (() => {
       }
       context.globalAlpha = 1;
       ++drawn;
-      // Bars that end within this pixel show nothing more.
+      // Skips bars that end within the pixel that was drawn last.
       const next = firstAfter(track.end, view.from + (Math.max(right, x) - left + 0.5) / scale);
       i = Math.max(i + 1, next);
     }
@@ -146,7 +150,8 @@ const timeline = (() => {
     }
   }
   const bar = operation => [tracks[placeTrack[operation]], placeIndex[operation]];
-  // A click on an operation of a backward pass goes to the operation that it derives: both are shown, with a line between them.
+  // A click on an operation of a backward pass shows the operation whose derivative it computes,
+  // with a line between the two.
   function showForward(operation) {
     const forward = selectionBar.forwardOf(operation);
     if (forward < 0) return;
@@ -168,7 +173,7 @@ const timeline = (() => {
     context.stroke();
     context.lineWidth = 1;
   }
-  // Another view may have chosen the selection.
+  // Follows a selection that was made in another view.
   function follow() {
     const id = selected ? selected.track.id[selected.index] : -1;
     if (selection.operation >= 0 && selection.operation !== id) {
@@ -189,7 +194,7 @@ const timeline = (() => {
     const index = firstAfter(track.end, time - perPixel);
     return index < track.id.length && track.start[index] <= time + perPixel ? { track, index } : null;
   }
-  // The operation `by` operations later: they are numbered as they began.
+  // Selects the operation that began `by` operations later.
   function walk(by) {
     const id = selected ? selected.track.id[selected.index] : by > 0 ? -1 : operations.count;
     const from = selected && id < 0 ? firstAfter(operations.start, selected.track.start[selected.index]) - 1 : id;
