@@ -4,7 +4,7 @@
 #   build                                    Stave with CUDA for this machine's GPU, and all programs
 #                                            of the other parts
 #   tests                                    the tests labelled `gpu`
-#   large                                    tests/cuda/large_runs.cpp, which needs gigabytes
+#   large                                    tests/backends/cuda/large_runs.cpp, which needs gigabytes
 #   memcheck racecheck initcheck synccheck   the tests again, under a tool of compute-sanitizer each
 #   bench bench_tf32                         tests/bench/run.sh '^gpu_'
 #
@@ -72,7 +72,7 @@ source cmake/packages.sh
 
 # ---- parts -------------------------------------------------------------------------------------------------
 
-conformance() { basename -s .cpp -a tests/conformance_*_test.cpp; }
+conformance() { basename -s .cpp -a tests/backends/conformance_*_test.cpp; }
 
 run_build() {
   # Builds only the GPU tests, because the hundred other tests would take longer than all parts
@@ -81,7 +81,7 @@ run_build() {
   mapfile -t -O "${#targets[@]}" targets < <(conformance)
   # -U resets the architectures of an earlier build to those of this machine's GPUs.
   cmake --preset release -U STAVE_CUDA_ARCHITECTURES -DSTAVE_CUDA=ON -DSTAVE_BUILD_TESTS=ON -DSTAVE_TESTS=all || return
-  [[ ! -d build/release/tests/ranks ]] || targets+=(ranks_test)  # where MPI is
+  [[ ! -d build/release/tests/handlers/ranks ]] || targets+=(ranks_test)  # where MPI is
   cmake --build build/release --parallel "$(nproc)" --target "${targets[@]}"
 }
 run_tests() { ctest --preset release --label-regex gpu --exclude-regex '^cuda[.]Large[.]' --parallel 8; }
@@ -100,7 +100,7 @@ run_under() {  # TOOL
     # copies that element to the host.
     initcheck) none='-*OutOfRange*' ;;
   esac
-  programs+=("build/release/tests/cuda/cuda_gpu_runs --gtest_filter=*$none")
+  programs+=("build/release/tests/backends/cuda/cuda_gpu_runs --gtest_filter=*$none")
   for name in $(conformance); do programs+=("build/release/tests/$name --gtest_filter=*/cuda$none"); done
   if [[ $tool == racecheck ]]; then  # the kernels with the most phases in shared memory
     for op in cumulative_sum cumulative_prod linear_recurrence sort argsort dynamic_slice \

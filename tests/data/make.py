@@ -1,4 +1,4 @@
-"""Writes the files of this folder, as NumPy has them; io_test.cpp says what should be read from them.
+"""Writes the files of this folder, as NumPy has them; core/io/npy_test.cpp says what should be read from them.
 
     python3 tests/data/make.py
 """

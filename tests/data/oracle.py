@@ -1,4 +1,4 @@
-"""How oracles are written down: what others compute of given inputs, a line each, read by tests/oracle.h.
+"""How oracles are written down: what others compute of given inputs, a line each, read by tests/support/oracle.h.
 
     function | options | dtypes | inputs | outputs | gradients
 

@@ -8,7 +8,7 @@
 #include <optional>
 #include <string_view>
 
-#include "../separate_backend.h"
+#include "separate_backend.h"
 
 #include "generator.h"
 #include "options.h"

@@ -83,9 +83,8 @@ const std::map<std::string, std::string>& functions_without_rows() { return exce
 std::map<std::string, std::string> public_functions() {
   std::map<std::string, std::string> found;
   for (const auto& entry : std::filesystem::directory_iterator(STAVE_SOURCE_DIR "/core/ops"))
-    // tests/tree_test.cpp tests trees.
-    if (entry.path().extension() == ".h" && entry.path().filename() != "tree.h")
-      scan(entry.path(), found);
+    // tests/core/ops/tree_test.cpp tests trees.
+    if (entry.path().extension() == ".h" && entry.path().filename() != "tree.h") scan(entry.path(), found);
   return found;
 }
 

@@ -1,5 +1,8 @@
-// The rows of the table. A row gives, for one public function, its inputs,
-// the dtypes that it admits, and a reference that does not use Stave. Start reading at `Row`;
+// The rows of the table of operations, which tests what every operation means: its values in every
+// dtype and layout, and its derivatives and lanes under every transform and pair of transforms. A
+// row gives, for one public function, its inputs, the dtypes that it admits, and a reference that
+// does not use Stave. (Conformance tests test the kernels of each backend below the operations;
+// oracle tests compare with other libraries' results at hard points.) Start reading at `Row`;
 // rows_elementwise.cpp has the simplest rows.
 #pragma once
 

@@ -4,9 +4,9 @@
 // another bound. Stave calls the functions of its instruction set by name, without SLEEF's own
 // dispatcher. It uses SLEEF's deterministic variants (finz, cinz). The other variants choose a path
 // by the whole vector, so that sin(x) could depend on the neighbours of x. A program under vmap
-// could then differ in the last bit from the same program in a loop. tests/cpu_backend_test.cpp
-// measures the errors against quadruple precision. Where SLEEF's error is larger than the bound,
-// the fix is next to the call.
+// could then differ in the last bit from the same program in a loop.
+// tests/backends/cpu/cpu_backend_test.cpp measures the errors against quadruple precision. Where
+// SLEEF's error is larger than the bound, the fix is next to the call.
 #pragma once
 
 #include <stave/backends/cpu/kernels/vec_polynomial.h>
