@@ -4,7 +4,6 @@
 
 #include <optional>
 
-#include <stave/core/op/higher_order_answer.h>
 #include <stave/core/ops/create.h>
 #include <stave/core/ops/frontend.h>
 #include <stave/core/tensor/fail.h>
@@ -113,13 +112,14 @@ class LogHandler final : public Remembers {
   std::optional<Notes<std::size_t>> marks_;
 };
 
-Outputs run_logged(const FunctionArgument& function, EffectLog& log, std::span<const Tensor> xs) {
-  EffectLog::Run& run = log.run();
-  LogHandler handler(log, run);
+Outputs run_logged(FunctionRef<FunctionResults(const FunctionInputs&)> run, EffectLog& log,
+                   const FunctionInputs& given) {
+  EffectLog::Run& logged = log.run();
+  LogHandler handler(log, logged);
   HandlerFrame frame(current, &handler);
   UnderFrame install(&frame);
-  Outputs outputs = function(xs);
-  if (!run.complete) run.complete = true;
+  Outputs outputs = run(given);
+  if (!logged.complete) logged.complete = true;
   return outputs;
 }
 
@@ -140,52 +140,39 @@ Outputs checked_cotangents(Outputs cotangents, std::span<const Abstract> inputs)
 
 }  // namespace
 
-Outputs with_tangents(Outputs outputs, const Outputs& tangents) {
+FunctionResults with_tangents(Outputs outputs, Outputs tangents) {
   if (outputs.size() != tangents.size())
     fail<TransformError>("custom_jvp: the rule gave {} results and {} tangents", outputs.size(), tangents.size());
   check_defined("custom_jvp", "result", outputs);
-  Outputs both = outputs;
   for (std::size_t i = 0; i < outputs.size(); ++i) {
     const Tensor& output = outputs[i];
-    const bool zero = !tangents[i].defined() || !is_float(output.dtype());
-    both.push_back(zero ? zeros_like(output) : tangents[i]);
-    if (both.back().shape() != output.shape() || both.back().dtype() != output.dtype())
+    Tensor& tangent = tangents[i];
+    if (!tangent.defined() || !is_float(output.dtype())) tangent = zeros_like(output);
+    if (tangent.shape() != output.shape() || tangent.dtype() != output.dtype())
       fail<TransformError>("the JVP rule of custom_jvp gave a tangent {} {} for result {}, which is {} {}",
-                           both.back().dtype(), both.back().shape(), i, output.dtype(), output.shape());
+                           tangent.dtype(), tangent.shape(), i, output.dtype(), output.shape());
   }
-  return both;
+  return {std::move(outputs), std::move(tangents)};
 }
 
 Outputs call_function(FunctionAttributes functions, Inputs inputs) {
-  const char* const name = functions.name;
   if (functions.rematerializes) functions.log = make_intrusive<EffectLog>();
-  const auto checked = [name, log = functions.log](FunctionArgument& carried) {
-    if (!carried) return;
-    const auto* const told = carried.target<ToldFunction>();
-    const auto known = told ? told->results : nullptr;
-    carried = [name, function = std::move(carried), log](auto xs) {
-      Outputs outputs = log ? run_logged(function, *log, xs) : function(xs);
-      check_defined(name, "result", outputs);
-      return outputs;
-    };
-    if (known) carried = ToldFunction{std::move(carried), known};
-  };
-  checked(functions.function);
-  checked(functions.again);
-  if (functions.forward)
-    functions.forward = [name, forward = std::move(functions.forward)](auto xs) {
-      ForwardResults both = forward(xs);
-      check_defined(name, "result", both.outputs);
-      check_defined(name, "residual", both.residuals);
-      return both;
-    };
-  if (functions.backward) {
-    SmallVector<Abstract, 2> abstracts;
+  SmallVector<Abstract, 2> abstracts;
+  if (functions.backward)
     for (const Tensor& input : inputs) abstracts.emplace_back(input.shape(), input.dtype());
-    functions.backward = [backward = std::move(functions.backward), abstracts](auto xs) {
-      return checked_cotangents(backward(xs), abstracts);
-    };
-  }
+  const auto check = [name = functions.name, log = functions.log, abstracts](
+                         FunctionRole role, const FunctionInputs& given, auto run) -> FunctionResults {
+    if (role == FunctionRole::backward) return checked_cotangents(run(given), abstracts);
+    const bool is_rule = role != FunctionRole::function && role != FunctionRole::again;
+    FunctionResults results = log && !is_rule ? FunctionResults(run_logged(run, *log, given)) : run(given);
+    if (role == FunctionRole::tangents || role == FunctionRole::batch) return results;
+    check_defined(name, "result", results);
+    check_defined(name, "residual", results.more);
+    return results;
+  };
+  const auto results = functions.results;
+  functions = lifted(std::move(functions), check);
+  functions.results = results;
   return perform_functions(std::move(inputs), std::move(functions));
 }
 

@@ -12,9 +12,9 @@ namespace stave_detail {
 /// shape or dtype does not match.
 Outputs call_function(FunctionAttributes functions, Inputs inputs);
 
-/// Combines outputs and tangents to the result of a forward-mode rule: outputs, then a tangent
-/// for each; an undefined tangent becomes zeros. Throws like call_function.
-Outputs with_tangents(Outputs outputs, const Outputs& tangents);
+/// Combines outputs and their tangents to the results of a forward-mode rule. An undefined tangent
+/// becomes zeros. Throws like call_function.
+FunctionResults with_tangents(Outputs outputs, Outputs tangents);
 
 [[noreturn]] void fail_unknown_results(const char* name);
 [[noreturn]] void fail_other_results(const char* name, std::size_t expected, std::size_t got);

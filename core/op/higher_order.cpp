@@ -150,6 +150,24 @@ EffectLog::Run& EffectLog::run() {
   return runs_[path];
 }
 
+FunctionAttributes lifted(FunctionAttributes functions, Lift lift) {
+  const auto shared = std::make_shared<const Lift>(std::move(lift));
+  for (const FunctionRole role : function_roles) {
+    FunctionArgument& function = functions[role];
+    if (!function) continue;
+    function = [shared, role, own = std::move(function), around = functions.around](const FunctionInputs& given) {
+      return (*shared)(role, given, [&](const FunctionInputs& xs) {
+        FunctionResults results;
+        CapturedHandlers::run(around.get(), [&] { results = own(xs); });
+        return results;
+      });
+    };
+  }
+  functions.around = nullptr;
+  functions.results = nullptr;
+  return functions;
+}
+
 // Passes the call outwards to the next handler of operations. The functions will run
 // under the frames that the call passes, and under every handler that received the
 // call and now performs it again.
@@ -174,7 +192,7 @@ Outputs carry(Call& call) {
     // The captured handler stack has all frames now, so the function runs under that stack alone.
     Interception below_all(current);
     UnderFrame nothing(&below_all);
-    return functions_of(next).run(functions_of(next).function, next.inputs());
+    return functions_of(next).run(FunctionRole::function, next.inputs());
   }
   return answered(frame, next);
 }
@@ -191,3 +209,31 @@ void check_defined(const char* name, const char* what, std::span<const Tensor> r
 }
 
 }  // namespace stave_detail
+
+namespace stave {
+
+Inputs FunctionInputs::flat() const {
+  Inputs all(inputs.begin(), inputs.end());
+  all.append(derivatives.begin(), derivatives.end());
+  return all;
+}
+
+Outputs FunctionResults::flat() && {
+  Outputs all = std::move(static_cast<Outputs&>(*this));
+  all.append(more.begin(), more.end());
+  return all;
+}
+
+FunctionResults FunctionResults::split(Outputs all, std::size_t outputs) {
+  Outputs more(all.begin() + static_cast<std::ptrdiff_t>(outputs), all.end());
+  all.resize(outputs);
+  return {std::move(all), std::move(more)};
+}
+
+FunctionResults FunctionAttributes::run(FunctionRole role, const FunctionInputs& given) const {
+  FunctionResults results;
+  stave_detail::CapturedHandlers::run(around.get(), [&] { results = (*this)[role](given); });
+  return results;
+}
+
+}  // namespace stave

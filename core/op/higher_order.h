@@ -18,6 +18,7 @@
 #pragma once
 
 #include <any>
+#include <array>
 #include <functional>
 #include <map>
 #include <memory>
@@ -81,18 +82,55 @@ class EffectLog : public RefCounted {
   std::map<std::vector<int>, Run> runs_;
 };
 
+class HigherOrderResults;
+
 }  // namespace stave_detail
 
 namespace stave {
 
-/// A function from a flat list of tensors to a flat list of tensors. Copies share its
-/// captured values.
-using FunctionArgument = std::function<Outputs(std::span<const Tensor>)>;
+/// The functions that a higher-order operation carries: the function itself, its replacement when
+/// it runs again, and the rules of transforms.
+enum class FunctionRole : std::uint8_t { function, again, forward, backward, tangents, batch };
+inline constexpr std::array function_roles{FunctionRole::function, FunctionRole::again,    FunctionRole::forward,
+                                           FunctionRole::backward, FunctionRole::tangents, FunctionRole::batch};
 
-/// The results of a custom rule in the forward pass.
-struct ForwardResults {
-  Outputs outputs, residuals;
+/// The arguments of such a function, in packs:
+///   backward   `inputs`: the residuals; `derivatives`: a cotangent for each output
+///   tangents   `inputs`: the primals; `derivatives`: a tangent for each of them
+///   batch      `inputs`; the number of lanes; batched[i]: input i has the lanes as axis 0
+///   others     `inputs`
+struct FunctionInputs {
+  std::span<const Tensor> inputs, derivatives;
+  Index lanes = 0;
+  std::span<const bool> batched;
+
+  FunctionInputs(std::span<const Tensor> given, std::span<const Tensor> of_derivatives = {}, Index lane_count = 0,
+                 std::span<const bool> are_batched = {})
+      : inputs(given), derivatives(of_derivatives), lanes(lane_count), batched(are_batched) {}
+  /// All tensors as one list: the inputs, then the derivatives.
+  Inputs flat() const;
+  /// The same packs of other tensors, which are given as one list.
+  FunctionInputs with(std::span<const Tensor> all) const {
+    return {all.first(inputs.size()), all.subspan(inputs.size()), lanes, batched};
+  }
 };
+
+/// The results of such a function: its outputs, or for `backward` a cotangent for each input, where
+/// an empty Tensor means zero. `more` has the residuals for `forward`, and for `tangents` a tangent
+/// for each output.
+struct FunctionResults : Outputs {
+  Outputs more;
+
+  FunctionResults() = default;
+  FunctionResults(Outputs outputs, Outputs others = {}) : Outputs(std::move(outputs)), more(std::move(others)) {}
+  /// All tensors as one list: the outputs, then `more`.
+  Outputs flat() &&;
+  /// Makes results with this number of outputs from such a list.
+  static FunctionResults split(Outputs all, std::size_t outputs);
+};
+
+/// A function that a higher-order operation carries. Copies share its captured values.
+using FunctionArgument = std::function<FunctionResults(const FunctionInputs&)>;
 
 /// The values of a function that are saved and not computed again when it runs again:
 /// the results of these operations, and values with one of these labels (label.h).
@@ -116,40 +154,31 @@ struct FunctionAttributes final : Attributes {
   /// After its results, the function returns intermediate values, which belong to one path through
   /// it. Lanes must not be split inside it.
   bool gives_more = false;
-  /// Reverse mode: computes the outputs, and the residuals for the backward pass.
-  std::function<ForwardResults(std::span<const Tensor>)> forward;
-  /// Residuals, then cotangents of the outputs -> a cotangent for each input; undefined: zero.
-  FunctionArgument backward;
-  /// Forward mode: primals, then tangents -> outputs, then a tangent for each output.
-  FunctionArgument tangents;
-  /// Batching: the number of lanes, which inputs have them as axis 0, inputs -> outputs, which have
-  /// the lanes as axis 0.
-  std::function<Outputs(Index, std::span<const bool>, std::span<const Tensor>)> batch;
+  // The rules. Reverse mode: `forward` computes the outputs, and the residuals for `backward`.
+  FunctionArgument forward, backward;
+  FunctionArgument tangents;  // forward mode
+  FunctionArgument batch;     // vmap: the outputs have the lanes as axis 0
+  /// vmap uses `batch` even where derivative rules exist. The operations of `batch` have the same
+  /// derivatives.
+  bool batches_first = false;
 
   stave_detail::CapturedHandlersPtr around;  // the captured handler stack of all these functions
   // The frames that received this call: a handler that performs it again only passes it on.
   std::vector<const Frame*> received;
+  // The properties of the outputs, for checks of an answer (higher_order_answer.h); null: unknown.
+  std::shared_ptr<stave_detail::HigherOrderResults> results;
 
   std::string str() const override { return name; }
+  FunctionArgument& operator[](FunctionRole role) noexcept {
+    FunctionArgument* const all[] = {&function, &again, &forward, &backward, &tangents, &batch};
+    return *all[static_cast<std::size_t>(role)];
+  }
+  const FunctionArgument& operator[](FunctionRole role) const noexcept {
+    return const_cast<FunctionAttributes&>(*this)[role];
+  }
+  bool has_derivative_rule() const noexcept { return backward || tangents; }
   /// Runs one of the functions under the captured handler stack.
-  template <class R, class... A>
-  R run(const std::function<R(A...)>& rule, std::type_identity_t<A>... args) const {
-    R result;
-    stave_detail::CapturedHandlers::run(around.get(), [&] { result = rule(args...); });
-    return result;
-  }
-  /// Calls f with each of the rules, as a pointer to the member.
-  template <class F>
-  static void for_rules(F f) {
-    f(&FunctionAttributes::forward);
-    f(&FunctionAttributes::backward);
-    f(&FunctionAttributes::tangents);
-    f(&FunctionAttributes::batch);
-  }
-  /// A copy of these attributes in which `run` runs each function. `run` receives a function
-  /// without arguments and returns its result.
-  template <class Run>
-  FunctionAttributes lifted(Run run) const;
+  FunctionResults run(FunctionRole role, const FunctionInputs& given) const;
 };
 
 }  // namespace stave
@@ -159,6 +188,14 @@ namespace stave_detail {
 inline const FunctionAttributes& functions_of(const Call& call) {
   return static_cast<const FunctionAttributes&>(*call.attributes());
 }
+
+/// Runs a function of a call for a handler that takes part in it: converts the arguments, calls
+/// `run` under that handler, and converts the results. `run` runs the function itself under its
+/// captured handler stack.
+using Lift = std::function<FunctionResults(FunctionRole role, const FunctionInputs& given,
+                                           FunctionRef<FunctionResults(const FunctionInputs&)> run)>;
+/// Returns these attributes with each function lifted.
+FunctionAttributes lifted(FunctionAttributes functions, Lift lift);
 
 /// Performs a call of a higher-order operation.
 Outputs carry(Call& call);
@@ -170,23 +207,3 @@ Outputs perform_functions(Inputs inputs, FunctionAttributes functions);
 void check_defined(const char* name, const char* what, std::span<const Tensor> results);
 
 }  // namespace stave_detail
-
-namespace stave {
-
-template <class Run>
-FunctionAttributes FunctionAttributes::lifted(Run run) const {
-  const auto self = std::make_shared<const FunctionAttributes>(*this);
-  FunctionAttributes result = *this;
-  result.around = nullptr;
-  const auto lift = [&](auto member) {
-    if (!(*self.*member)) return;
-    result.*
-        member = [self, run, member](auto... args) { return run([&] { return self->run(*self.*member, args...); }); };
-  };
-  lift(&FunctionAttributes::function);
-  lift(&FunctionAttributes::again);
-  for_rules(lift);
-  return result;
-}
-
-}  // namespace stave

@@ -29,29 +29,14 @@ std::optional<SmallVector<HigherOrderResults::Result, 1>> HigherOrderResults::ge
 
 void tell_results(FunctionAttributes& functions) {
   const auto results = std::make_shared<HigherOrderResults>();
-  if (const auto* const told = functions.function.target<ToldFunction>())
-    if (auto known = told->results->get()) results->set(std::move(*known));
-  functions.function = ToldFunction{std::move(functions.function), results};
-  if (functions.again) functions.again = ToldFunction{std::move(functions.again), results};
-  if (functions.forward)
-    functions.forward = [forward = std::move(functions.forward), results](std::span<const Tensor> xs) {
-      ForwardResults both = forward(xs);
-      results->set(both.outputs);
-      return both;
-    };
-  if (functions.tangents)
-    functions.tangents = [tangents = std::move(functions.tangents), results](std::span<const Tensor> xs) {
-      Outputs both = tangents(xs);
-      results->set(std::span<const Tensor>(both).first(both.size() / 2));
-      return both;
-    };
-  if (functions.batch)
-    functions.batch = [batch = std::move(functions.batch), results](Index lanes, std::span<const bool> batched,
-                                                                    std::span<const Tensor> xs) {
-      Outputs outputs = batch(lanes, batched, xs);
-      results->set(outputs, true);
-      return outputs;
-    };
+  if (functions.results)
+    if (auto known = functions.results->get()) results->set(std::move(*known));
+  functions = lifted(std::move(functions), [results](FunctionRole role, const FunctionInputs& given, auto run) {
+    FunctionResults found = run(given);
+    if (role != FunctionRole::backward) results->set(found, role == FunctionRole::batch);
+    return found;
+  });
+  functions.results = results;
 }
 
 std::string in_words(const Tensor& x) {
@@ -65,9 +50,8 @@ void check_higher_order_answer(const FunctionAttributes& functions, std::span<co
   for (std::size_t i = 0; i < outputs.size(); ++i)
     if (!outputs[i].defined())
       fail<TransformError>("{}: {} answered with an empty Tensor for output {}", functions.name, name, i);
-  const auto* const told = functions.function.target<ToldFunction>();
-  if (!told) return;
-  const auto expected = told->results->get();
+  if (!functions.results) return;
+  const auto expected = functions.results->get();
   if (!expected)
     fail<TransformError>(
         "{}: {} answered the call without running its function, so the form of the outputs is not known: perform the "

@@ -29,17 +29,6 @@ class HigherOrderResults {
   std::optional<SmallVector<Result, 1>> results_;
 };
 
-/// A function that records the description of its results.
-struct ToldFunction {
-  FunctionArgument function;
-  std::shared_ptr<HigherOrderResults> results;
-  Outputs operator()(std::span<const Tensor> xs) const {
-    Outputs outputs = function(xs);
-    results->set(outputs);
-    return outputs;
-  }
-};
-
 /// Makes all functions of a call record the description of their results, for a check
 /// of its answer.
 void tell_results(FunctionAttributes& functions);

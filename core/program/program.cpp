@@ -39,8 +39,8 @@ void check_met(const Program::Instruction& read, const Tensor& value) {
 
 FunctionArgument replayed(const std::shared_ptr<const Program>& program, const Inputs& captured) {
   if (!program) return nullptr;
-  return [program, captured](std::span<const Tensor> xs) {
-    std::vector<Tensor> all(xs.begin(), xs.end());
+  return [program, captured](const FunctionInputs& given) {
+    std::vector<Tensor> all(given.inputs.begin(), given.inputs.end());
     all.insert(all.end(), captured.begin(), captured.end());
     return (*program)(all);
   };

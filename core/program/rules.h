@@ -79,21 +79,25 @@ class RecordedRules : public std::enable_shared_from_this<RecordedRules> {
   /// value that was computed after the call.
   int number_of(const Tensor& x) const;
 
-  /// A rule, which is a C++ function until it is recorded.
+  /// A recorded rule. A rule for vmap is recorded for each number of lanes and each set of inputs
+  /// that have lanes.
   struct Rule {
-    // The program's inputs are the arguments of the rule, then the captured values.
+    FunctionRole role;
+    Index lanes;
+    std::vector<bool> batched;
+    // The program's inputs are the arguments of the rule, then the captured values. Null: the rule
+    // is not recorded yet, and is a C++ function.
     std::shared_ptr<const Program> program = {};
     // The rule cannot be recorded, because it reads values or the like. It is called at each use.
     bool stays_function = false;
-    bool is_known() const noexcept { return program || stays_function; }
   };
-  /// The derivative rules. They may be recorded while the call itself is recorded; later changes
-  /// require the mutex.
-  mutable Rule forward, backward, tangents;
+  /// Returns the rule that is used with these arguments. Its members may be set while the call
+  /// itself is recorded; later changes require the mutex.
+  Rule& rule(FunctionRole role, const FunctionInputs& given) const;
   /// Returns true if a rule is still a C++ function.
   bool keeps_functions() const;
   /// Returns true if there is a rule for a derivative.
-  bool has_derivative() const { return functions_.forward || functions_.tangents; }
+  bool has_derivative() const { return functions_.has_derivative_rule(); }
   /// Returns true if all rules of this object and of `other` are programs, and the programs are
   /// equal. An object with a rule that is a C++ function equals only itself.
   bool equals(const RecordedRules& other) const;
@@ -104,16 +108,9 @@ class RecordedRules : public std::enable_shared_from_this<RecordedRules> {
   void add_to(FunctionAttributes& call, const Inputs& values) const;
 
  private:
-  struct Batched {
-    Index lanes;
-    std::vector<bool> given;
-    Rule rule;
-  };
-  static constexpr std::size_t most_batched = 8;
-
-  Outputs run(Rule& rule, const FunctionArgument& function, std::span<const Tensor> xs, const Inputs& values) const;
-  Rule recorded(const FunctionArgument& function, std::span<const Tensor> xs) const;
-  Rule& batched(Index lanes, std::vector<bool> given) const;
+  FunctionResults run(FunctionRole role, const FunctionInputs& given, const Inputs& values) const;
+  void record(Rule& rule, const FunctionInputs& given) const;
+  const Program* program_of(FunctionRole role) const;
 
   FunctionAttributes functions_;
   const std::size_t outputs_;
@@ -121,7 +118,7 @@ class RecordedRules : public std::enable_shared_from_this<RecordedRules> {
   // recursive, because a rule may call functions that were recorded before it. The order of locks
   // has no cycle: rules call only what was recorded before them.
   mutable std::recursive_mutex mutex_;
-  mutable std::list<Batched> batched_;
+  mutable std::list<Rule> rules_;
 };
 
 /// A program with open calls. The values that the rules of an open call capture are not known until

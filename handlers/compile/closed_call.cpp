@@ -196,9 +196,11 @@ Outputs ClosedCall::call(std::span<const Tensor> inputs, const Mask& wanted) con
   const auto self = shared_from_this();
   FunctionAttributes functions;
   functions.name = name_;
-  functions.function = [self](std::span<const Tensor> xs) { return self->run(xs); };
-  functions.batch = [self](Index lanes, std::span<const bool> carry, std::span<const Tensor> xs) {
-    return (*self->batched({lanes, Mask(carry.begin(), carry.end())}, xs))(xs);
+  functions.function = [self](const FunctionInputs& given) { return self->run(given.inputs); };
+  functions.batches_first = true;
+  functions.batch = [self](const FunctionInputs& given) {
+    return (*self->batched({given.lanes, Mask(given.batched.begin(), given.batched.end())}, given.inputs))(
+        given.inputs);
   };
   if (!contains(wanted, true)) return call_function(std::move(functions), Inputs(inputs.begin(), inputs.end()));
   add_derivatives(functions, wanted);
@@ -215,37 +217,30 @@ void ClosedCall::add_derivatives(FunctionAttributes& functions, const Mask& want
   const auto self = shared_from_this();
   // The backward pass. The rule `forward` sets it.
   const auto made = std::make_shared<ClosedCallPtr>();
-  functions.forward = [self, wanted, made](std::span<const Tensor> xs) {
-    const Partitioned passes = self->reverse(wanted, xs);
+  functions.forward = [self, wanted, made](const FunctionInputs& given) {
+    const Partitioned passes = self->reverse(wanted, given.inputs);
     *made = passes.rest;
-    const Outputs all = (*passes.first)(xs);
-    const auto* const end = all.begin() + self->program_.outputs.size();
-    return ForwardResults{Outputs(all.begin(), end), Outputs(end, all.end())};
+    return FunctionResults::split((*passes.first)(given.inputs), self->program_.outputs.size());
   };
-  functions.backward = [self, wanted, made](std::span<const Tensor> xs) {
+  functions.backward = [self, wanted, made](const FunctionInputs& given) {
     const std::vector<int>& outputs = self->program_.outputs;
-    const std::size_t residuals = xs.size() - outputs.size();
-    std::vector<Tensor> given(xs.begin(), xs.begin() + static_cast<std::ptrdiff_t>(residuals));
+    std::vector<Tensor> inputs(given.inputs.begin(), given.inputs.end());
     for (std::size_t i = 0; i < outputs.size(); ++i)
-      if (is_float(self->program_.variable(outputs[i]).dtype)) given.push_back(xs[residuals + i]);
-    const Outputs found = (**made)(given);
+      if (is_float(self->program_.variable(outputs[i]).dtype)) inputs.push_back(given.derivatives[i]);
+    const Outputs found = (**made)(inputs);
     Outputs cotangents;
     std::size_t next = 0;
     for (const bool wants : wanted) cotangents.push_back(wants ? found[next++] : Tensor());
     return cotangents;
   };
-  functions.tangents = [self, wanted](std::span<const Tensor> xs) {
-    const std::span<const Tensor> primals = xs.first(wanted.size());
-    const Partitioned parts = self->tangents(wanted, primals);
-    Outputs all = (*parts.first)(primals);
-    const auto* const end = all.begin() + self->program_.outputs.size();
-    std::vector<Tensor> given(end, static_cast<const Tensor*>(all.end()));
+  functions.tangents = [self, wanted](const FunctionInputs& given) {
+    const Partitioned parts = self->tangents(wanted, given.inputs);
+    auto results = FunctionResults::split((*parts.first)(given.inputs), self->program_.outputs.size());
+    std::vector<Tensor> inputs(results.more.begin(), results.more.end());
     for (std::size_t i = 0; i < wanted.size(); ++i)
-      if (wanted[i]) given.push_back(xs[wanted.size() + i]);
-    const Outputs tangents = (*parts.rest)(given);
-    Outputs both(all.begin(), all.begin() + self->program_.outputs.size());
-    both.append(tangents.begin(), tangents.end());
-    return both;
+      if (wanted[i]) inputs.push_back(given.derivatives[i]);
+    results.more = (*parts.rest)(inputs);
+    return results;
   };
 }
 

@@ -241,46 +241,40 @@ Outputs zeros_of(std::span<const Tensor> xs) {
 
 Outputs Recorder::handle_higher_order(Call& call) {
   const FunctionAttributes& functions = functions_of(call);
-  const auto inputs = call.inputs();
+  const FunctionInputs inputs = call.inputs();
   if (calls_ == HigherOrderCalls::inlined)
-    return with(*this, [&] { return functions.run(functions.function, inputs); });
+    return with(*this, [&] { return functions.run(FunctionRole::function, inputs); });
   const auto recorded = make_intrusive<RecordedFunctions>();
   recorded->name = functions.name;
   recorded->rematerializes = functions.rematerializes;
   recorded->saves = functions.saves;
   Rules rules(name_, *this, left);
-  Outputs outputs = rules.record(
-      recorded->function, orders_, [&](auto xs) { return functions.run(functions.function, xs); }, inputs);
-  if (functions.again)
-    rules.record(
-        recorded->again, orders_, [&](auto xs) { return functions.run(functions.again, xs); }, inputs);
-  if (functions.forward || functions.tangents || functions.batch)
-    recorded->rules = std::make_shared<RecordedRules>(functions, outputs.size());
-  const int inner_orders = orders_ - 1;
-  if (functions.forward && orders_ > 0) {
-    const auto forward = [&](std::span<const Tensor> xs) {
-      ForwardResults both = functions.run(functions.forward, xs);
-      Outputs all = std::move(both.outputs);
-      all.append(both.residuals.begin(), both.residuals.end());
-      return all;
+  const auto record = [&](FunctionRole role, std::shared_ptr<const Program>& to, int orders,
+                          const FunctionInputs& given) {
+    std::size_t count = 0;
+    const auto flat = [&](std::span<const Tensor> xs) {
+      FunctionResults results = functions.run(role, given.with(xs));
+      count = results.size();
+      return std::move(results).flat();
     };
-    const Outputs all = rules.record(recorded->rules->forward.program, inner_orders, forward, inputs);
-    Outputs given(all.begin() + outputs.size(), all.end());
-    for (const Tensor& zero : zeros_of(outputs)) given.push_back(zero);
-    rules.record(
-        recorded->rules->backward.program, inner_orders, [&](auto xs) { return functions.run(functions.backward, xs); },
-        given);
+    Outputs all = rules.record(to, orders, flat, given.flat());
+    return FunctionResults::split(std::move(all), count);
+  };
+  Outputs outputs = record(FunctionRole::function, recorded->function, orders_, inputs);
+  if (functions.again) record(FunctionRole::again, recorded->again, orders_, inputs);
+  if (functions.has_derivative_rule() || functions.batch)
+    recorded->rules = std::make_shared<RecordedRules>(functions, outputs.size());
+  const auto record_rule = [&](FunctionRole role, const FunctionInputs& given) {
+    return record(role, recorded->rules->rule(role, given).program, orders_ - 1, given);
+  };
+  if (functions.forward && orders_ > 0) {
+    const FunctionResults forward = record_rule(FunctionRole::forward, inputs);
+    record_rule(FunctionRole::backward, {forward.more, zeros_of(outputs)});
   }
-  if (functions.tangents && orders_ > 0) {
-    Outputs given(inputs.begin(), inputs.end());
-    for (const Tensor& zero : zeros_of(inputs)) given.push_back(zero);
-    rules.record(
-        recorded->rules->tangents.program, inner_orders, [&](auto xs) { return functions.run(functions.tangents, xs); },
-        given);
-  }
+  if (functions.tangents && orders_ > 0) record_rule(FunctionRole::tangents, {inputs.inputs, zeros_of(inputs.inputs)});
   if (left.too_long) return outputs;
   Program::Instruction step{&call.op(), recorded};
-  for (const Tensor& input : inputs) step.inputs.push_back(variable_of(input));
+  for (const Tensor& input : inputs.inputs) step.inputs.push_back(variable_of(input));
   auto [captured, programs] = rules.end();
   recorded->captured = captured.size();
   for (const int variable : captured) step.inputs.push_back(variable);

@@ -38,12 +38,6 @@ std::vector<int> VariableNotes::living() const {
 
 namespace {
 
-Outputs joined(ForwardResults both) {
-  Outputs all = std::move(both.outputs);
-  all.append(both.residuals.begin(), both.residuals.end());
-  return all;
-}
-
 // Returns a tensor with the properties of x. If x has lanes, they are those of one lane.
 Tensor value_like(const Tensor& x) {
   const Tensor all = observed(x);
@@ -66,28 +60,32 @@ RecordedRules::RecordedRules(const FunctionAttributes& functions, std::size_t ou
 }
 
 bool RecordedRules::keeps_functions() const {
-  const auto is_function = [](const auto& function, const Rule& rule) { return function && !rule.program; };
-  return functions_.batch || is_function(functions_.forward, forward) || is_function(functions_.backward, backward) ||
-         is_function(functions_.tangents, tangents);
+  return functions_.batch || std::any_of(function_roles.begin(), function_roles.end(),
+                                         [&](FunctionRole role) { return functions_[role] && !program_of(role); });
+}
+
+const Program* RecordedRules::program_of(FunctionRole role) const {
+  for (const Rule& rule : rules_)
+    if (rule.role == role) return rule.program.get();
+  return nullptr;
 }
 
 bool RecordedRules::equals(const RecordedRules& other) const {
   if (this == &other) return true;
   const std::scoped_lock lock(mutex_, other.mutex_);
   if (keeps_functions() || other.keeps_functions()) return false;
-  const auto same = [&](Rule RecordedRules::*rule) {
-    const auto &a = (this->*rule).program, &b = (other.*rule).program;
-    return a == b || (a && b && same_program(*a, *b));
-  };
-  return outputs_ == other.outputs_ && same(&RecordedRules::forward) && same(&RecordedRules::backward) &&
-         same(&RecordedRules::tangents);
+  return outputs_ == other.outputs_ &&
+         std::all_of(function_roles.begin(), function_roles.end(), [&](FunctionRole role) {
+           const Program *const a = program_of(role), *const b = other.program_of(role);
+           return a == b || (a && b && same_program(*a, *b));
+         });
 }
 
 std::vector<std::shared_ptr<const Program>> RecordedRules::programs() const {
   const std::lock_guard lock(mutex_);
   std::vector<std::shared_ptr<const Program>> found;
-  for (const Rule* rule : {&forward, &backward, &tangents})
-    if (rule->program) found.push_back(rule->program);
+  for (const Rule& rule : rules_)
+    if (rule.program) found.push_back(rule.program);
   return found;
 }
 
@@ -108,67 +106,51 @@ int RecordedRules::number_of(const Tensor& x) const {
 }
 
 void RecordedRules::add_to(FunctionAttributes& call, const Inputs& values) const {
-  const auto self = shared_from_this();
-  if (functions_.forward)
-    call.forward = [self, values](std::span<const Tensor> xs) {
-      const FunctionArgument all_of = [&](std::span<const Tensor> given) {
-        return joined(self->functions_.forward(given));
+  for (const FunctionRole role : function_roles)
+    if (functions_[role])
+      call[role] = [self = shared_from_this(), role, values](const FunctionInputs& given) {
+        return self->run(role, given, values);
       };
-      const Outputs all = self->run(self->forward, all_of, xs, values);
-      const auto* const end = all.begin() + self->outputs_;
-      return ForwardResults{Outputs(all.begin(), end), Outputs(end, all.end())};
-    };
-  const auto add = [&](FunctionArgument FunctionAttributes::*function, Rule RecordedRules::*rule) {
-    if (functions_.*function)
-      call.*function = [self, values, function, rule](std::span<const Tensor> xs) {
-        return self->run(const_cast<RecordedRules&>(*self).*rule, self->functions_.*function, xs, values);
-      };
-  };
-  add(&FunctionAttributes::backward, &RecordedRules::backward);
-  add(&FunctionAttributes::tangents, &RecordedRules::tangents);
-  if (functions_.batch)
-    call.batch = [self, values](Index lanes, std::span<const bool> given, std::span<const Tensor> xs) {
-      const FunctionArgument of_lanes = [&](std::span<const Tensor> ys) {
-        return self->functions_.batch(lanes, given, ys);
-      };
-      return self->run(self->batched(lanes, {given.begin(), given.end()}), of_lanes, xs, values);
-    };
 }
 
-RecordedRules::Rule& RecordedRules::batched(Index lanes, std::vector<bool> given) const {
+RecordedRules::Rule& RecordedRules::rule(FunctionRole role, const FunctionInputs& given) const {
   const std::lock_guard lock(mutex_);
-  for (Batched& it : batched_)
-    if (it.lanes == lanes && it.given == given) return it.rule;
-  return batched_.emplace_back(Batched{lanes, std::move(given), {}}).rule;
+  for (Rule& it : rules_)
+    if (it.role == role && it.lanes == given.lanes && std::ranges::equal(it.batched, given.batched)) return it;
+  return rules_.emplace_back(Rule{role, given.lanes, {given.batched.begin(), given.batched.end()}});
 }
 
-Outputs RecordedRules::run(Rule& rule, const FunctionArgument& function, std::span<const Tensor> xs,
-                           const Inputs& values) const {
+FunctionResults RecordedRules::run(FunctionRole role, const FunctionInputs& given, const Inputs& values) const {
   std::shared_ptr<const Program> program;
   {
     const std::lock_guard lock(mutex_);
-    if (!rule.is_known()) rule = recorded(function, xs);
-    program = rule.program;
+    Rule& used = rule(role, given);
+    if (!used.program && !used.stays_function) record(used, given);
+    program = used.program;
   }
-  if (!program) return functions_.run(function, xs);
-  std::vector<Tensor> all(xs.begin(), xs.end());
-  all.insert(all.end(), values.begin(), values.end());
-  return (*program)(all);
+  if (!program) return functions_.run(role, given);
+  Inputs all = given.flat();
+  all.append(values.begin(), values.end());
+  Outputs found = (*program)(all);
+  const bool has_more = role == FunctionRole::forward || role == FunctionRole::tangents;
+  const std::size_t count = has_more ? outputs_ : found.size();
+  return FunctionResults::split(std::move(found), count);
 }
 
 // Records a rule on examples, without any handlers. A rule that reads a value, performs an effect
 // or the like, which a program cannot represent, stays a C++ function, unless it uses captured
 // values, which differ between replays.
-RecordedRules::Rule RecordedRules::recorded(const FunctionArgument& function, std::span<const Tensor> xs) const {
+void RecordedRules::record(Rule& rule, const FunctionInputs& given) const {
   UnderFrame past_all_handlers(nullptr);
   Recorder recorder(functions_.name, *this);
   std::vector<Tensor> inputs;
-  for (const Tensor& x : xs) inputs.push_back(recorder.input(value_like(x), cpu));
+  for (const Tensor& x : given.flat()) inputs.push_back(recorder.input(value_like(x), cpu));
   try {
-    recorder.run([&](std::span<const Tensor> given) { return functions_.run(function, given); }, inputs);
+    recorder.run([&](std::span<const Tensor> xs) { return functions_.run(rule.role, given.with(xs)).flat(); }, inputs);
   } catch (...) {
     if (recorder.uses_captured()) throw;
-    return {.stays_function = true};
+    rule.stays_function = true;
+    return;
   }
   inputs.clear();
   const bool uses_captured = recorder.uses_captured();
@@ -176,9 +158,10 @@ RecordedRules::Rule RecordedRules::recorded(const FunctionArgument& function, st
   Recording recording = recorder.take_recording();
   const bool holds_all = !reads(recording.program) && !recording.asked && !recording.caught && !recording.too_long &&
                          !recording.follows && recording.unasked.empty();
-  if (!holds_all && !uses_captured) return {.stays_function = true};
+  rule.stays_function = !holds_all && !uses_captured;
+  if (rule.stays_function) return;
   if (recording.too_long) fail_too_long();
-  return {.program = std::make_shared<const Program>(std::move(recording.program))};
+  rule.program = std::make_shared<const Program>(std::move(recording.program));
 }
 
 // ---- closing calls ------------------------------------------------------------------------------

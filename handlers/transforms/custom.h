@@ -57,13 +57,12 @@ struct VjpRule {
     static_assert(std::is_invocable_v<const Backward&, Residuals, Result>,
                   "stave: custom_vjp: the backward rule cannot be called with residuals and a cotangent of the result");
     const ResultStructure<Residuals> residuals(name);
-    functions.forward = [rules = rules, kept, results, residuals](std::span<const Tensor> xs) {
-      const Pair both = kept.call(rules->first, xs);
-      return ForwardResults{results.flat(both.first), residuals.flat(both.second)};
+    functions.forward = [rules = rules, kept, results, residuals](const FunctionInputs& given) {
+      const Pair both = kept.call(rules->first, given.inputs);
+      return FunctionResults(results.flat(both.first), residuals.flat(both.second));
     };
-    functions.backward = [rules = rules, results, residuals](std::span<const Tensor> xs) {
-      return flat_outputs(
-          rules->second(residuals.tree(xs.first(residuals.leaves())), results.tree(xs.subspan(residuals.leaves()))));
+    functions.backward = [rules = rules, results, residuals](const FunctionInputs& given) {
+      return flat_outputs(rules->second(residuals.tree(given.inputs), results.tree(given.derivatives)));
     };
   }
 };
@@ -76,8 +75,8 @@ struct JvpRule {
 
   template <class Result, class Kept>
   void add(FunctionAttributes& functions, const Kept& kept, const ResultStructure<Result>& results) const {
-    functions.tangents = [rule = rule, kept, results](std::span<const Tensor> xs) {
-      const auto both = kept.call_twice(*rule, xs);
+    functions.tangents = [rule = rule, kept, results](const FunctionInputs& given) {
+      const auto both = kept.call_with_tangents(*rule, given.inputs, given.derivatives);
       static_assert(std::is_same_v<std::remove_cvref_t<decltype(both)>, std::pair<Result, Result>>,
                     "stave: custom_jvp: the rule must return std::pair of the function's result and its tangent");
       return with_tangents(results.flat(both.first), flat_outputs(both.second));
@@ -92,11 +91,10 @@ struct VmapRule {
   std::shared_ptr<const Rule> rule;
 
   void add(FunctionAttributes& functions, const auto& kept, const auto& results) const {
-    functions.batch = [rule = rule, kept, results](Index lanes, std::span<const bool> given,
-                                                   std::span<const Tensor> xs) {
+    functions.batch = [rule = rule, kept, results](const FunctionInputs& given) {
       // Clang 14 captures no structured binding.
-      const auto by_arguments = by_argument(kept, lanes, given, xs);
-      const auto call = [&](auto&&... arguments) { return (*rule)(lanes, by_arguments.first, arguments...); };
+      const auto by_arguments = by_argument(kept, given);
+      const auto call = [&](auto&&... arguments) { return (*rule)(given.lanes, by_arguments.first, arguments...); };
       return results.flat(kept.call(call, by_arguments.second));
     };
   }
@@ -105,19 +103,18 @@ struct VmapRule {
   // An argument counts as batched if one of its tensors is. The other tensors of such an argument
   // are broadcast to all lanes.
   template <class Kept>
-  static std::pair<std::vector<bool>, std::vector<Tensor>> by_argument(const Kept& kept, Index lanes,
-                                                                       std::span<const bool> given,
-                                                                       std::span<const Tensor> xs) {
+  static std::pair<std::vector<bool>, std::vector<Tensor>> by_argument(const Kept& kept, const FunctionInputs& given) {
     std::vector<bool> batched;
     std::vector<Tensor> inputs;
     kept.for_trees([&](const auto& tree) {
       std::size_t count = 0;
       bool any = false;
-      visit_tensors(tree, [&](const Tensor&) { any |= given[inputs.size() + count++]; });
+      visit_tensors(tree, [&](const Tensor&) { any |= given.batched[inputs.size() + count++]; });
       batched.push_back(any);
       for (std::size_t i = 0; i < count; ++i) {
         const std::size_t at = inputs.size();
-        inputs.push_back(any && !given[at] ? broadcast_lanes(xs[at], lanes) : xs[at]);
+        const Tensor& x = given.inputs[at];
+        inputs.push_back(any && !given.batched[at] ? broadcast_lanes(x, given.lanes) : x);
       }
     });
     return {std::move(batched), std::move(inputs)};

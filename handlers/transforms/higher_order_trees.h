@@ -39,11 +39,14 @@ class KeptCall {
         [&](auto&... args) { return call_with_leaves(Selected(), f, tensors, static_cast<A&>(passed(args))...); },
         *kept_);
   }
-  /// Returns g(arguments..., tangents...). `tensors` lists the tensors of the arguments and of the
-  /// tangents. There are tangents only for the arguments that are trees.
+  /// Returns g(arguments..., tangents...). Only arguments that are trees have tangents.
   template <class G>
-  auto call_twice(G& g, std::span<const Tensor> tensors) const {
-    return call_second(g, tensors, std::index_sequence_for<A...>());
+  auto call_with_tangents(G& g, std::span<const Tensor> primals, std::span<const Tensor> tangents) const {
+    auto trees = trees_of(tangents);
+    const auto both = [&](auto&&... args) {
+      return std::apply([&](auto&... tangent) { return std::invoke(g, args..., tangent...); }, trees);
+    };
+    return call(both, primals);
   }
   /// Calls f(tree) for each argument that is a tree.
   template <class F>
@@ -59,9 +62,8 @@ class KeptCall {
 
  private:
   // Returns the arguments that are trees as a tuple, filled with these tensors.
-  template <std::size_t... i>
-  auto tangents(std::span<const Tensor> tensors, std::index_sequence<i...>) const {
-    auto trees = std::tuple_cat(tree_of(std::get<i>(*kept_))...);
+  auto trees_of(std::span<const Tensor> tensors) const {
+    auto trees = std::apply([](const auto&... args) { return std::tuple_cat(tree_of(args)...); }, *kept_);
     std::size_t next = 0;
     visit_tensors(trees, [&](Tensor& leaf) { leaf = tensors[next++]; });
     return trees;
@@ -71,17 +73,7 @@ class KeptCall {
     if constexpr (is_tree<T>) return std::tuple<T>(copy_tree(arg));
     else return std::tuple<>();
   }
-  template <class G, std::size_t... i>
-  auto call_second(G& g, std::span<const Tensor> tensors, std::index_sequence<i...> indices) const {
-    auto trees = tangents(tensors.subspan(leaves_count_), indices);
-    const auto with_tangents = [&](auto&&... args) {
-      return std::apply([&](auto&... tangent) { return std::invoke(g, args..., tangent...); }, trees);
-    };
-    return call(with_tangents, tensors.first(leaves_count_));
-  }
-
   std::shared_ptr<std::tuple<KeptArgument<A>...>> kept_;
-  std::size_t leaves_count_ = leaves.size();
 };
 
 // The structure of a function's results. It is known once the function has run, and must be
@@ -141,8 +133,8 @@ class WithRule {
       kept.leaves.clear();
       const ResultStructure<Result> results(Rule::name);
       FunctionAttributes functions;
-      functions.function = [f = shared_, kept, results](std::span<const Tensor> xs) {
-        return results.flat(kept.call(f->plain(), xs));
+      functions.function = [f = shared_, kept, results](const FunctionInputs& given) {
+        return results.flat(kept.call(f->plain(), given.inputs));
       };
       shared_->add_rules(functions, kept, results);
       return results.tree(call_function(std::move(functions), std::move(inputs)));

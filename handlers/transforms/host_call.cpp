@@ -53,28 +53,30 @@ Abstract with_lanes(Abstract one, Index lanes) {
   return one;
 }
 
-Outputs one_by_one(const HostCall& host, Index lanes, std::span<const bool> batched, std::span<const Tensor> inputs) {
+Outputs one_by_one(const HostCall& host, const FunctionInputs& given) {
+  const auto inputs = given.inputs;
   std::vector<std::vector<Tensor>> results(host.results.size());
-  for (Index lane = 0; lane < lanes; ++lane) {
+  for (Index lane = 0; lane < given.lanes; ++lane) {
     Inputs of_lane;
-    for (std::size_t i = 0; i < inputs.size(); ++i) of_lane.push_back(batched[i] ? inputs[i](lane) : inputs[i]);
+    for (std::size_t i = 0; i < inputs.size(); ++i) of_lane.push_back(given.batched[i] ? inputs[i](lane) : inputs[i]);
     const Outputs outputs = host_call_flat(host, std::move(of_lane));
     for (std::size_t i = 0; i < outputs.size(); ++i) results[i].push_back(outputs[i]);
   }
   Outputs stacked;
   for (std::size_t i = 0; i < results.size(); ++i) {
-    const Abstract all = with_lanes(host.results[i], lanes);
-    stacked.push_back(lanes == 0 ? zeros(all.shape, all.dtype, inputs[0].device()) : stack(results[i]));
+    const Abstract all = with_lanes(host.results[i], given.lanes);
+    stacked.push_back(given.lanes == 0 ? zeros(all.shape, all.dtype, inputs[0].device()) : stack(results[i]));
   }
   return stacked;
 }
 
-Outputs all_at_once(HostCall host, Index lanes, std::span<const bool> batched, std::span<const Tensor> inputs) {
-  for (Abstract& result : host.results) result = with_lanes(std::move(result), lanes);
+Outputs all_at_once(const HostCall& host, const FunctionInputs& given) {
+  HostCall for_lanes = host;
+  for (Abstract& result : for_lanes.results) result = with_lanes(std::move(result), given.lanes);
   Inputs all;
-  for (std::size_t i = 0; i < inputs.size(); ++i)
-    all.push_back(batched[i] ? inputs[i] : broadcast_lanes(inputs[i], lanes));
-  return host_call_flat(host, std::move(all));
+  for (std::size_t i = 0; i < given.inputs.size(); ++i)
+    all.push_back(given.batched[i] ? given.inputs[i] : broadcast_lanes(given.inputs[i], given.lanes));
+  return host_call_flat(for_lanes, std::move(all));
 }
 
 }  // namespace
@@ -86,10 +88,11 @@ Outputs host_call_flat(const HostCall& host, Inputs inputs) {
   SmallVector<HigherOrderResults::Result, 1> results;
   for (const Abstract& result : host.results) results.push_back({result, std::nullopt});
   announced->set(std::move(results));
-  functions.function = ToldFunction{[host](std::span<const Tensor> xs) { return run_on_host(host, xs); }, announced};
-  functions.batch = [host](Index lanes, std::span<const bool> batched, std::span<const Tensor> xs) {
+  functions.results = announced;
+  functions.function = [host](const FunctionInputs& given) { return run_on_host(host, given.inputs); };
+  functions.batch = [host](const FunctionInputs& given) {
     const bool at_once = host.options.vmap_method == VmapMethod::broadcast_all;
-    return at_once ? all_at_once(host, lanes, batched, xs) : one_by_one(host, lanes, batched, xs);
+    return (at_once ? all_at_once : one_by_one)(host, given);
   };
   return call_function(std::move(functions), std::move(inputs));
 }

@@ -40,7 +40,7 @@ struct HostCallOptions {
 namespace stave_detail {
 
 struct HostCall {
-  FunctionArgument function;
+  std::function<Outputs(std::span<const Tensor>)> function;
   std::vector<Abstract> results;
   HostCallOptions options;
 };
@@ -58,7 +58,7 @@ class HostCallOf {
       using Result = typename HigherOrderCall<const F, A...>::Result;
       const KeptCall<A...> kept(std::forward<A>(args)...);
       const ResultStructure<Result> results("host_call");
-      const FunctionArgument function = [f = f_, kept, results](std::span<const Tensor> xs) {
+      const auto function = [f = f_, kept, results](std::span<const Tensor> xs) {
         return results.flat(kept.call(std::as_const(*f), xs));
       };
       const Outputs outputs = host_call_flat({function, results_, options_}, kept.inputs());

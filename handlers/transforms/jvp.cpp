@@ -81,9 +81,9 @@ class JvpHandler final : public Handler, public FollowsDerivatives, public std::
         std::any_of(call.inputs().begin(), call.inputs().end(), [&](const Tensor& x) { return notes.find(x); });
     // The function has no derivative rule, only one for vmap, so the function itself is
     // differentiated.
-    if (!functions.backward && !functions.tangents) {
+    if (!functions.has_derivative_rule()) {
       if (!any) return perform(std::move(call));
-      return with(*this, [&] { return functions.run(functions.function, call.inputs()); });
+      return with(*this, [&] { return functions.run(FunctionRole::function, call.inputs()); });
     }
     FunctionAttributes guarded = without_captures(functions, {notes.id()}, "jvp");
     if (!any) return perform_functions(Inputs(call.inputs()), std::move(guarded));
@@ -93,65 +93,59 @@ class JvpHandler final : public Handler, public FollowsDerivatives, public std::
   // Passes one checkpoint on to the outer handlers: that of a function of primals and tangents.
   // Captured values keep their tangents.
   Outputs checkpoint(Call& call) {
-    Inputs both = primals(call);
-    const std::size_t count = both.size();
-    for (const Tensor& input : call.inputs()) both.push_back(tangent(input));
-    FunctionAttributes lifted = functions_of(call);
-    lifted.around = nullptr;
-    const auto lift = [&](FunctionArgument FunctionAttributes::*function) {
-      return
-          [self = shared_from_this(), attributes = call.attributes_ptr(), count, function](std::span<const Tensor> xs) {
-            const auto& functions = static_cast<const FunctionAttributes&>(*attributes);
-            Inputs inputs;
-            for (std::size_t i = 0; i < count; ++i)
-              inputs.push_back(is_float(xs[i].dtype()) ? self->notes.put(clone_node(xs[i]), xs[count + i]) : xs[i]);
-            const Outputs outputs = with(self, [&] { return functions.run(functions.*function, inputs); });
-            Outputs all;
-            for (const Tensor& output : outputs) all.push_back(self->notes.strip(output));
-            for (const Tensor& output : outputs) all.push_back(self->tangent(output));
-            return all;
-          };
+    const auto lift = [self = shared_from_this(), count = call.inputs().size()](
+                          FunctionRole, const FunctionInputs& given, auto run) -> FunctionResults {
+      Inputs inputs;
+      for (std::size_t i = 0; i < count; ++i) {
+        const Tensor& x = given.inputs[i];
+        inputs.push_back(is_float(x.dtype()) ? self->notes.put(clone_node(x), given.inputs[count + i]) : x);
+      }
+      FunctionResults results = with(self, [&] { return run({inputs}); });
+      for (Tensor& output : results) {
+        results.more.push_back(self->tangent(output));
+        output = self->notes.strip(std::move(output));
+      }
+      return std::move(results).flat();
     };
-    lifted.function = lift(&FunctionAttributes::function);
-    if (lifted.again) lifted.again = lift(&FunctionAttributes::again);
-    return with_tangents(perform_functions(std::move(both), std::move(lifted)));
+    const Inputs both = FunctionInputs(primals(call), tangents(call)).flat();
+    Outputs all = perform_functions(both, lifted(functions_of(call), lift));
+    const std::size_t outputs = all.size() / 2;
+    return with_tangents(FunctionResults::split(std::move(all), outputs));
   }
 
   // Performs the custom rule in place of the function.
   Outputs custom_jvp(Call& call, const FunctionAttributes& functions) {
-    Inputs both = primals(call);
-    for (const Tensor& input : call.inputs()) both.push_back(tangent(input));
-    return with_tangents(functions.run(functions.tangents, both));
+    return with_tangents(functions.run(FunctionRole::tangents, {primals(call), tangents(call)}));
   }
 
   // Transposes the rule. It maps cotangents back and is linear in them, so its transpose
   // maps tangents forward.
   Outputs custom_vjp(Call& call, const FunctionAttributes& functions) {
-    const ForwardResults forward = functions.run(functions.forward, primals(call));
+    FunctionResults forward = functions.run(FunctionRole::forward, {primals(call)});
     std::vector<Tensor> zero;  // cotangents of the floating outputs
-    for (const Tensor& output : forward.outputs)
+    for (const Tensor& output : forward)
       if (is_float(output.dtype())) zero.push_back(zeros_like(output));
     const auto backward = [&](std::span<const Tensor> cotangents) {
-      Inputs arguments(forward.residuals.begin(), forward.residuals.end());
+      Inputs all;
       std::size_t next = 0;
-      for (const Tensor& output : forward.outputs)
-        arguments.push_back(is_float(output.dtype()) ? cotangents[next++] : zeros_like(output));
-      const Outputs found = functions.run(functions.backward, arguments);
+      for (const Tensor& output : forward)
+        all.push_back(is_float(output.dtype()) ? cotangents[next++] : zeros_like(output));
+      const Outputs found = functions.run(FunctionRole::backward, {forward.more, all});
       Outputs wanted;
       for (std::size_t i = 0; i < call.inputs().size(); ++i)
         if (notes.find(call.inputs()[i]))
           wanted.push_back(found[i].defined() ? found[i] : zeros_like(call.inputs()[i]));
       return wanted;
     };
-    Inputs tangents;
+    Inputs given;
     for (const Tensor& input : call.inputs())
-      if (notes.find(input)) tangents.push_back(tangent(input));
-    const std::vector<Tensor> found = vjp_flat(backward, zero, "custom_vjp").pullback(tangents);
-    Outputs both = forward.outputs;
+      if (notes.find(input)) given.push_back(tangent(input));
+    const std::vector<Tensor> found = vjp_flat(backward, zero, "custom_vjp").pullback(given);
+    forward.more.clear();
     std::size_t next = 0;
-    for (const Tensor& output : forward.outputs)
-      both.push_back(is_float(output.dtype()) ? found[next++] : zeros_like(output));
-    return with_tangents(std::move(both));
+    for (const Tensor& output : forward)
+      forward.more.push_back(is_float(output.dtype()) ? found[next++] : zeros_like(output));
+    return with_tangents(std::move(forward));
   }
 
   Inputs primals(const Call& call) const {
@@ -159,15 +153,19 @@ class JvpHandler final : public Handler, public FollowsDerivatives, public std::
     for (const Tensor& input : call.inputs()) inputs.push_back(notes.strip(input));
     return inputs;
   }
-  // Returns the first half of `both`, with the second half as tangents.
-  Outputs with_tangents(Outputs both) const {
-    const std::size_t count = both.size() / 2;
-    Outputs outputs;
-    for (std::size_t i = 0; i < count; ++i) {
-      Tensor output = notes.strip(std::move(both[i]));
-      outputs.push_back(is_float(output.dtype()) ? notes.put(std::move(output), both[count + i]) : std::move(output));
+  Inputs tangents(const Call& call) const {
+    Inputs found;
+    for (const Tensor& input : call.inputs()) found.push_back(tangent(input));
+    return found;
+  }
+  // Returns the outputs, with `more` as their tangents.
+  Outputs with_tangents(FunctionResults results) const {
+    for (std::size_t i = 0; i < results.size(); ++i) {
+      Tensor& output = results[i];
+      output = notes.strip(std::move(output));
+      if (is_float(output.dtype())) output = notes.put(std::move(output), results.more[i]);
     }
-    return outputs;
+    return results;
   }
 
   // ---- ordinary operations ----

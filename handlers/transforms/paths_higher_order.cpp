@@ -18,21 +18,11 @@ bool contains(const std::vector<bool>& mask, bool value) {
   return std::find(mask.begin(), mask.end(), value) != mask.end();
 }
 
-// Broadcasts all results to the lanes if one of them carries the lanes, or if `all` is true. Sets
-// `all` to true in these cases.
-Outputs alike(PathRun::Results results, bool& all, Index lanes) {
-  all |= contains(results.batched, true);
-  for (std::size_t i = 0; all && i < results.outputs.size(); ++i)
-    if (!results.batched[i] && results.outputs[i].defined())
-      results.outputs[i] = broadcast_lanes(results.outputs[i], lanes);
-  return std::move(results.outputs);
-}
-
 Outputs batched_by_rule(const Vmap& vmap, Index lanes, const FunctionAttributes& functions,
                         const std::vector<bool>& batched, std::span<const Tensor> xs) {
   const SmallVector<bool, 4> given(batched.begin(), batched.end());
   const FunctionAttributes guarded = without_captures(functions, {vmap.notes.id()}, "vmap");
-  const Outputs outputs = guarded.run(guarded.batch, lanes, given, xs);
+  Outputs outputs = guarded.run(FunctionRole::batch, {xs, {}, lanes, given});
   check_defined("custom_vmap", "result", outputs);
   for (const Tensor& output : outputs)
     if (output.rank() == 0 || output.shape()[0] != lanes)
@@ -40,88 +30,63 @@ Outputs batched_by_rule(const Vmap& vmap, Index lanes, const FunctionAttributes&
   return outputs;
 }
 
+// Returns the cotangents of the inputs. Every lane read the same unbatched input, so the cotangents
+// of the lanes are added.
+Outputs summed(PathRun::Results found, const std::vector<bool>& batched, bool outputs_batched, Index lanes) {
+  for (std::size_t i = 0; i < found.outputs.size(); ++i) {
+    Tensor& cotangent = found.outputs[i];
+    if (!cotangent.defined()) continue;
+    if (!found.batched[i] && (batched[i] || outputs_batched)) cotangent = broadcast_lanes(cotangent, lanes);
+    else if (found.batched[i] && !batched[i] && !outputs_batched)
+      fail<TransformError>("custom_vjp: under vmap, the cotangents differ between lanes, but the results do not");
+    if (!batched[i] && outputs_batched) cotangent = sum(cotangent, 0);
+  }
+  return std::move(found.outputs);
+}
+
 }  // namespace
 
 FunctionAttributes PathRun::lifted(const FunctionAttributes& functions, std::vector<bool> batched,
                                    std::shared_ptr<bool> outputs_batched, std::shared_ptr<bool> repeats) const {
   const IntrusivePtr<const FunctionAttributes> of(&functions);
-  const auto residuals_batched = std::make_shared<std::vector<bool>>();
-  const Index size = path_->lanes->size();
-  // Runs one of the functions on the lanes of `xs`.
-  const auto run_lanes = [vmap = vmap_, lanes = path_->lanes, of](FlatFunction function, std::span<const Tensor> xs,
-                                                                  const std::vector<bool>& given) {
-    return PathRun(vmap, lanes, of->gives_more ? Of::undivided_call : Of::call)(function, xs, given);
-  };
-  const auto lift = [=](const FunctionArgument& rule, std::vector<bool> given) -> FunctionArgument {
-    if (!rule) return nullptr;
-    return [=, &rule](std::span<const Tensor> xs) {  // the rule is owned by `of`
-      const FunctionArgument anew = [&](std::span<const Tensor> values) {
-        of->log->run() = {};
-        return rule(values);
-      };
-      const FunctionArgument& function = *repeats && of->log ? anew : rule;
-      const auto run = [&](std::span<const Tensor> values) { return of->run(function, values); };
-      return alike(run_lanes(run, xs, given), *outputs_batched, size);
-    };
-  };
   const bool by_rule = of->batch && contains(batched, true);
-  FunctionAttributes lifted = *of;
-  lifted.around = nullptr;
+  const auto residuals_batched = std::make_shared<std::vector<bool>>();
+  const auto lift = [=, vmap = vmap_, lanes = path_->lanes](FunctionRole role, const FunctionInputs& given,
+                                                            auto run) -> FunctionResults {
+    const Index size = lanes->size();
+    if (role == FunctionRole::function && by_rule) return batched_by_rule(*vmap, size, *of, batched, given.inputs);
+    if (role == FunctionRole::batch) return without_captures(*of, {vmap->notes.id()}, "vmap").run(role, given);
+    const bool is_backward = role == FunctionRole::backward, is_forward = role == FunctionRole::forward;
+    std::vector<bool> carry = is_backward ? *residuals_batched : batched;
+    if (is_backward) carry.resize(given.inputs.size() + given.derivatives.size(), *outputs_batched);
+    else if (!given.derivatives.empty()) carry.insert(carry.end(), batched.begin(), batched.end());
+    std::size_t count = 0;
+    const auto one_path = [&](std::span<const Tensor> values) {
+      const bool is_function = role == FunctionRole::function || role == FunctionRole::again;
+      if (*repeats && of->log && is_function) of->log->run() = {};
+      FunctionResults results = run(given.with(values));
+      count = results.size();
+      return std::move(results).flat();
+    };
+    PathRun paths(vmap, lanes, of->gives_more ? Of::undivided_call : Of::call);
+    Results found = paths(one_path, given.flat(), carry);
+    if (is_backward) return summed(std::move(found), batched, *outputs_batched, size);
+    // If one output or tangent carries the lanes, all do. This does not hold for residuals.
+    const auto end = found.batched.begin() + static_cast<std::ptrdiff_t>(is_forward ? count : found.batched.size());
+    if (is_forward && !std::equal(end, found.batched.end(), residuals_batched->begin(), residuals_batched->end()))
+      *residuals_batched = {end, found.batched.end()};
+    *outputs_batched |= std::find(found.batched.begin(), end, true) != end;
+    for (auto carries = found.batched.begin(); *outputs_batched && carries != end; ++carries)
+      if (Tensor& output = found.outputs[static_cast<std::size_t>(carries - found.batched.begin())];
+          !*carries && output.defined())
+        output = broadcast_lanes(output, size);
+    return FunctionResults::split(std::move(found.outputs), count);
+  };
+  FunctionAttributes result = stave_detail::lifted(functions, lift);
   // The custom rule maps the lanes of this vmap. If no input carries a lane, an outer vmap may use
   // it.
-  lifted.batch = nullptr;
-  lifted.function = lift(of->function, batched);
-  if (by_rule)
-    lifted.function = [vmap = vmap_, size, of, batched](std::span<const Tensor> xs) {
-      return batched_by_rule(*vmap, size, *of, batched, xs);
-    };
-  lifted.again = lift(of->again, batched);
-  std::vector<bool> twice = batched;
-  twice.insert(twice.end(), batched.begin(), batched.end());
-  lifted.tangents = lift(of->tangents, twice);
-  if (of->forward)
-    lifted.forward = [=](std::span<const Tensor> xs) {
-      std::size_t count = 0;
-      const auto function = [&](std::span<const Tensor> values) {
-        ForwardResults one = of->run(of->forward, values);
-        count = one.outputs.size();
-        one.outputs.append(one.residuals.begin(), one.residuals.end());
-        return std::move(one.outputs);
-      };
-      Results both = run_lanes(function, xs, batched);
-      Results outputs, residuals;
-      for (std::size_t i = 0; i < both.outputs.size(); ++i) {
-        Results& to = i < count ? outputs : residuals;
-        to.outputs.push_back(std::move(both.outputs[i]));
-        to.batched.push_back(both.batched[i]);
-      }
-      if (residuals.batched != *residuals_batched) *residuals_batched = std::move(residuals.batched);
-      return ForwardResults{alike(std::move(outputs), *outputs_batched, size), std::move(residuals.outputs)};
-    };
-  if (of->backward)
-    lifted.backward = [=](std::span<const Tensor> xs) {
-      std::vector<bool> given = *residuals_batched;
-      given.resize(xs.size(), *outputs_batched);
-      const auto function = [&](std::span<const Tensor> values) { return of->run(of->backward, values); };
-      Results found = run_lanes(function, xs, given);
-      Outputs& cotangents = found.outputs;
-      for (std::size_t i = 0; i < cotangents.size(); ++i) {
-        Tensor& cotangent = cotangents[i];
-        if (!cotangent.defined()) continue;
-        const bool carries = found.batched[i];
-        if (!carries && (batched[i] || *outputs_batched)) cotangent = broadcast_lanes(cotangent, size);
-        else if (carries && !batched[i] && !*outputs_batched)
-          fail<TransformError>("custom_vjp: under vmap, the cotangents differ between lanes, but the results do not");
-        // Every lane read the same argument, so the cotangents of the lanes are added.
-        if (!batched[i] && *outputs_batched) cotangent = sum(cotangent, 0);
-      }
-      return std::move(cotangents);
-    };
-  if (of->batch && !by_rule)
-    lifted.batch = [guarded = without_captures(*of, {vmap_->notes.id()}, "vmap")](auto lanes, auto given, auto xs) {
-      return guarded.run(guarded.batch, lanes, given, xs);
-    };
-  return lifted;
+  if (by_rule) result.batch = nullptr;
+  return result;
 }
 
 Outputs PathRun::handle_higher_order(Call& call) {
@@ -136,7 +101,8 @@ Outputs PathRun::handle_higher_order(Call& call) {
   const auto outputs_batched = std::make_shared<bool>(contains(batched, true));
   const FunctionAttributes& functions = functions_of(call);
   const RowsPtr lanes = path.lanes;
-  const bool by_rule = *outputs_batched && functions.batch && !functions.backward && !functions.tangents;
+  const bool by_rule =
+      *outputs_batched && functions.batch && (functions.batches_first || !functions.has_derivative_rule());
   // `*repeats` says that the operation is repeated. It becomes false once the operation has been
   // performed, so it is false when the functions run later.
   const auto repeats = std::make_shared<bool>(repeats_);

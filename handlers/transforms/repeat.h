@@ -159,11 +159,11 @@ class RepeatOf {
     FunctionAttributes functions;
     functions.name = "repeat";
     functions.rematerializes = true;
-    functions.function = [=](std::span<const Tensor> xs) {
-      return results.flat(loop(*body, n, with_leaves(*kept, xs)));
+    functions.function = [=](const FunctionInputs& given) {
+      return results.flat(loop(*body, n, with_leaves(*kept, given.inputs)));
     };
-    functions.again = [=](std::span<const Tensor> xs) {
-      return results.flat(reversed(body, n, snapshots, with_leaves(*kept, xs)));
+    functions.again = [=](const FunctionInputs& given) {
+      return results.flat(reversed(body, n, snapshots, with_leaves(*kept, given.inputs)));
     };
     { const Tree ended = std::move(state); }
     return results.tree(call_function(std::move(functions), Inputs(leaves.begin(), leaves.end())));

@@ -141,34 +141,28 @@ NamedTensors Harvest::take() {
 // The values that a function sows become additional results of the function, so transforms give
 // them lanes and derivatives. This includes a checkpoint, whose function runs unrecorded at first.
 Outputs Harvest::handle_higher_order(Call& call) {
-  const IntrusivePtr<const FunctionAttributes> of(&functions_of(call));
-  if (of->forward || of->tangents || of->batch) return handle_with_rules(call);
+  const FunctionAttributes& functions = functions_of(call);
+  if (functions.has_derivative_rule() || functions.batch) return handle_with_rules(call);
   struct Gathered {
     std::size_t results = 0;
     std::vector<SownValue> sown;
     bool known = false;
   };
   const auto gathered = std::make_shared<Gathered>();
-  const auto gathering = [of, gathered, tag = tag()](FunctionArgument FunctionAttributes::*function) {
-    return [of, gathered, tag, function](std::span<const Tensor> xs) {
-      // The current scopes are entered again inside the function.
-      const auto inside = std::make_shared<Harvest>(tag);
-      Outputs outputs = with(inside, [&] { return of->run(*of.*function, xs); });
-      Gathered found{outputs.size(), {}, true};
-      for (const SownValue& sown : inside->gathered()) {
-        found.sown.push_back({sown.name, Tensor(), sown.places});
-        outputs.push_back(sown.value);
-      }
-      inside->take();
-      if (!gathered->known) *gathered = std::move(found);
-      return outputs;
-    };
+  const auto gather = [gathered, tag = tag()](FunctionRole, const FunctionInputs& given, auto run) {
+    // The current scopes are entered again inside the function.
+    const auto inside = std::make_shared<Harvest>(tag);
+    FunctionResults results = with(inside, [&] { return run(given); });
+    Gathered found{results.size(), {}, true};
+    for (const SownValue& sown : inside->gathered()) {
+      found.sown.push_back({sown.name, Tensor(), sown.places});
+      results.push_back(sown.value);
+    }
+    inside->take();
+    if (!gathered->known) *gathered = std::move(found);
+    return results;
   };
-  FunctionAttributes functions = *of;
-  functions.around = nullptr;
-  functions.function = gathering(&FunctionAttributes::function);
-  if (of->again) functions.again = gathering(&FunctionAttributes::again);
-  Outputs outputs = perform_functions(Inputs(call.inputs()), std::move(functions));
+  Outputs outputs = perform_functions(Inputs(call.inputs()), lifted(functions, gather));
   if (!gathered->known) return outputs;
   for (std::size_t i = 0; i < gathered->sown.size(); ++i) {
     const SownValue& sown = gathered->sown[i];
@@ -179,23 +173,12 @@ Outputs Harvest::handle_higher_order(Call& call) {
 }
 
 Outputs Harvest::handle_with_rules(const Call& call) {
-  const IntrusivePtr<const FunctionAttributes> of(&functions_of(call));
-  FunctionAttributes functions = *of;
-  functions.around = nullptr;
-  const auto refusing = std::make_shared<Refusing>(tag(), of->name);
-  const auto refuse = [&](auto member) {
-    if (*of.*member)
-      functions.*member = [of, member, refusing](auto... args) {
-        return with(refusing, [&] { return of->run(*of.*member, args...); });
-      };
+  const FunctionAttributes& functions = functions_of(call);
+  const auto refusing = std::make_shared<Refusing>(tag(), functions.name);
+  const auto refuse = [refusing](FunctionRole role, const FunctionInputs& given, auto run) {
+    return role == FunctionRole::backward ? run(given) : with(refusing, [&] { return run(given); });
   };
-  refuse(&FunctionAttributes::function);
-  refuse(&FunctionAttributes::again);
-  refuse(&FunctionAttributes::forward);
-  refuse(&FunctionAttributes::tangents);
-  refuse(&FunctionAttributes::batch);
-  if (of->backward) functions.backward = [of](std::span<const Tensor> xs) { return of->run(of->backward, xs); };
-  return perform_functions(Inputs(call.inputs()), std::move(functions));
+  return perform_functions(Inputs(call.inputs()), lifted(functions, refuse));
 }
 
 // ---- plant --------------------------------------------------------------------------------------

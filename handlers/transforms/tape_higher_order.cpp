@@ -39,10 +39,6 @@ class CaptureGuard final : public Handler {
   }
   std::string describe() const override { return fmt::format("{} of {}", what_, transform_); }
   bool takes_closed_calls() const noexcept override { return true; }
-  void check(const ForwardResults& results) const {
-    check(results.outputs);
-    check(results.residuals);
-  }
   void check(std::span<const Tensor> xs) const {
     for (const Tensor& x : xs)
       for (const InstallationId id : ids_)
@@ -117,14 +113,14 @@ class Unrecorded final : public Handler,
 
   /// Runs the function on inputs with the notes of `arguments`. The saved values
   /// follow the results.
-  Outputs run(const FunctionAttributes& functions, const FunctionArgument& function, std::span<const Tensor> xs,
+  Outputs run(FunctionRef<FunctionResults(const FunctionInputs&)> function, std::span<const Tensor> xs,
               std::span<const Tensor> arguments) {
     if (saves_) saving_ = std::make_shared<Saving>(Saving{.what = saves_});
     const GradHandler* const grad = running();
     Inputs inputs(xs.begin(), xs.end());
     for (std::size_t i = 0; grad && i < inputs.size(); ++i)
       if (const Slot* slot = grad->find(arguments[i])) inputs[i] = grad->notes.put(clone_node(inputs[i]), *slot);
-    Outputs outputs = with(shared_from_this(), [&] { return functions.run(function, inputs); });
+    Outputs outputs = with(shared_from_this(), [&] { return function({inputs}); });
     // An output that is an argument or a captured value may carry a note of grad.
     make_bare(outputs);
     if (touched) *any_touched_ = true;
@@ -150,23 +146,19 @@ class Unrecorded final : public Handler,
     touched |= is_known(*grad, xs);
     for (Tensor& x : xs) x = grad->without_notes(std::move(x));
   }
-  void make_bare(ForwardResults& results) {
-    make_bare(results.outputs);
-    make_bare(results.residuals);
-  }
   // Outer handlers keep additional results of rules, such as tangents, beside the results of the
   // call. These must leave the checkpoint without notes.
   Call with_bare_rules(const Call& call) {
-    auto bare = make_intrusive<FunctionAttributes>(functions_of(call));
-    FunctionAttributes::for_rules([&](auto member) {
-      auto& rule = *bare.*member;
-      if (!rule) return;
-      rule = [self = shared_from_this(), rule = std::move(rule)](auto... arguments) {
-        auto results = rule(arguments...);
-        self->make_bare(results);
-        return results;
-      };
-    });
+    const FunctionAttributes& functions = functions_of(call);
+    auto bare = make_intrusive<FunctionAttributes>(
+        lifted(functions, [self = shared_from_this()](FunctionRole role, const FunctionInputs& given, auto run) {
+          FunctionResults results = run(given);
+          if (role == FunctionRole::function || role == FunctionRole::again) return results;
+          self->make_bare(results);
+          self->make_bare(results.more);
+          return results;
+        }));
+    bare->results = functions.results;
     return call.with_attributes(std::move(bare));
   }
   // Returns the outputs of an operation, and saves copies that share their storage if
@@ -259,9 +251,10 @@ Outputs with_zeros(std::span<const Tensor> cotangents, const HigherOrderOutputs&
 FunctionAttributes without_captures(const FunctionAttributes& functions, std::vector<InstallationId> ids,
                                     const char* transform) {
   const auto guard = std::make_shared<CaptureGuard>(std::move(ids), transform, functions.name);
-  return functions.lifted([guard](auto call) {
-    auto results = with(guard, call);
+  return lifted(functions, [guard](FunctionRole, const FunctionInputs& given, auto run) {
+    FunctionResults results = with(guard, [&] { return run(given); });
     guard->check(results);
+    guard->check(results.more);
     return results;
   });
 }
@@ -290,9 +283,9 @@ Outputs GradHandler::handle_higher_order(Call& call) {
   const FunctionAttributes& functions = functions_of(call);
   if (functions.rematerializes) return checkpoint(call);
   const bool any = is_noted(call);
-  if (!functions.backward && !functions.tangents) {
+  if (!functions.has_derivative_rule()) {
     if (!any) return perform(std::move(call));
-    return with(*this, [&] { return functions.run(functions.function, call.inputs()); });
+    return with(*this, [&] { return functions.run(FunctionRole::function, call.inputs()); });
   }
   FunctionAttributes guarded = without_captures(functions, ids(), notes.owner().name);
   if (!any) return perform_functions(Inputs(call.inputs()), std::move(guarded));
@@ -304,19 +297,14 @@ Outputs GradHandler::handle_higher_order(Call& call) {
 }
 
 Outputs GradHandler::checkpoint(Call& call) {
-  FunctionAttributes first = functions_of(call);
-  const auto unrecorded = std::make_shared<Unrecorded>(*this, first);
-  first.around = nullptr;
+  const auto unrecorded = std::make_shared<Unrecorded>(*this, functions_of(call));
+  FunctionAttributes first = lifted(functions_of(call),
+                                    [unrecorded, arguments = Inputs(call.inputs())](
+                                        FunctionRole, const FunctionInputs& given, auto run) -> FunctionResults {
+                                      return unrecorded->for_a_run()->run(run, given.inputs, arguments);
+                                    });
   first.gives_more |= first.saves != nullptr;
   first.saves = nullptr;
-  const auto run_by = [&](FunctionArgument FunctionAttributes::*function) {
-    return [unrecorded, function, carried = call.attributes_ptr(), arguments = Inputs(call.inputs())](auto xs) {
-      const auto& functions = static_cast<const FunctionAttributes&>(*carried);
-      return unrecorded->for_a_run()->run(functions, functions.*function, xs, arguments);
-    };
-  };
-  first.function = run_by(&FunctionAttributes::function);
-  if (first.again) first.again = run_by(&FunctionAttributes::again);
   Outputs outputs = perform_functions(without_notes(call.inputs()), std::move(first));
   const auto again = make_intrusive<RunAgainAttributes>();
   auto kept = std::make_unique<HigherOrderOutputs>();
@@ -335,11 +323,11 @@ Outputs GradHandler::checkpoint(Call& call) {
 
 Outputs GradHandler::custom_vjp(Call& call, FunctionAttributes functions) {
   const EntryPtr entry = record(call);
-  ForwardResults forward = functions.run(functions.forward, without_notes(call.inputs()));
+  FunctionResults forward = functions.run(FunctionRole::forward, {without_notes(call.inputs())});
   entry->attributes = make_intrusive<FunctionAttributes>(std::move(functions));
   entry->carried = std::make_unique<HigherOrderOutputs>();
-  entry->carried->residuals.append(forward.residuals.begin(), forward.residuals.end());
-  return noted(without_notes(std::move(forward.outputs)), entry);
+  entry->carried->residuals.append(forward.more.begin(), forward.more.end());
+  return noted(without_notes(std::move(forward)), entry);
 }
 
 Outputs GradHandler::custom_jvp(Call& call, const FunctionAttributes& functions) {
@@ -353,13 +341,12 @@ Outputs GradHandler::custom_jvp(Call& call, const FunctionAttributes& functions)
   Outputs outputs;
   FlatVjp transposed = vjp_flat(
       [&](std::span<const Tensor> given) {
-        Inputs all = primals;
+        Inputs all;
         for (std::size_t i = 0, next = 0; i < primals.size(); ++i)
           all.push_back(pullback->differentiated[i] ? given[next++] : zeros_like(primals[i]));
-        const Outputs both = functions.run(functions.tangents, all);
-        const std::size_t count = both.size() / 2;
-        outputs = Outputs(both.begin(), both.begin() + count);
-        return Outputs(both.begin() + count, both.end());
+        FunctionResults both = functions.run(FunctionRole::tangents, {primals, all});
+        outputs = std::move(both);
+        return std::move(both.more);
       },
       tangents, "custom_jvp");
   pullback->pullback = std::move(transposed.pullback);
@@ -381,11 +368,11 @@ Recorded run_again(Entry& entry) {
   const auto& functions = static_cast<const FunctionAttributes&>(*attributes.functions);
   const auto recorder =
       std::make_shared<GradHandler>(attributes.recorder, entry.sequence + 1, saved_of(entry, attributes));
-  const RematerializationBarrier epoch;
+  const RematerializationBarrier barrier;
   Recorded recorded{{}, recorder};
-  const FunctionArgument& function = functions.again ? functions.again : functions.function;
+  const FunctionRole role = functions.again ? FunctionRole::again : FunctionRole::function;
   recorded.outputs =
-      recorder->notes.run([&] { return with(recorder, [&] { return functions.run(function, entry.inputs()); }); });
+      recorder->notes.run([&] { return with(recorder, [&] { return functions.run(role, {entry.inputs()}); }); });
   const auto& first = entry.carried->abstracts;
   bool same = recorded.outputs.size() == first.size();
   for (std::size_t i = 0; same && i < first.size(); ++i)
@@ -396,11 +383,8 @@ Recorded run_again(Entry& entry) {
 
 Outputs custom_cotangents(Entry& entry, std::span<const Tensor> cotangents, bool consume) {
   const Outputs full = with_zeros(cotangents, *entry.carried);
-  if (const auto* functions = dynamic_cast<const FunctionAttributes*>(entry.attributes.get())) {
-    Inputs arguments(entry.carried->residuals.begin(), entry.carried->residuals.end());
-    arguments.append(full.begin(), full.end());
-    return functions->run(functions->backward, arguments);
-  }
+  if (const auto* functions = dynamic_cast<const FunctionAttributes*>(entry.attributes.get()))
+    return functions->run(FunctionRole::backward, {entry.carried->residuals, full});
   const auto& rule = static_cast<const PullbackAttributes&>(*entry.attributes);
   FlatPullback pullback = rule.pullback;
   const std::vector<Tensor> found = consume ? pullback.consume(full) : pullback(full);

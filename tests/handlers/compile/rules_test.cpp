@@ -343,6 +343,73 @@ TEST(Rules, OfVmapArePartOfPrograms) {
   EXPECT_THAT(vmap(p, {.in_axes = {unmapped, 0}})(tensor({2., 3.}), xs), IsNear(5. * xs + 1.));
 }
 
+// The rule of vmap is part of a compiled function in any nest of transforms. f(x) = sin(x), by its
+// rule 2 sin(x): so the results show where vmap uses the rule.
+TEST(Rules, OfVmapArePartOfCompiledFunctionsUnderTransforms) {
+  const auto f = custom_vmap([](const Tensor& y) { return sin(y); },
+                             [](Index, const std::vector<bool>&, const Tensor& y) { return 2. * sin(y); });
+  const Tensor x = tensor({0.5, 1., 1.5}, float64), xs = stack({x, 2. * x}), one = ones_like(x);
+  const auto lanes = [](const auto& g) { return F([g](const Tensor& y) { return vmap(g)(y); }); };
+  const auto slope = [](const auto& g) {
+    return F([g](const Tensor& y) { return grad([&](const Tensor& z) { return sum(g(z)); })(y); });
+  };
+  const auto tangent = [](const auto& g) { return F([g](const Tensor& y) { return jvp(g, y, ones_like(y)).second; }); };
+  const auto check = [&](const auto& g, const char* what) {
+    for (int call = 0; call < 2; ++call) {
+      EXPECT_THAT(lanes(g)(x), IsNear(2. * sin(x))) << what;
+      EXPECT_THAT(slope(lanes(g))(x), IsNear(2. * cos(x))) << what;
+      EXPECT_THAT(tangent(lanes(g))(x), IsNear(2. * cos(x))) << what;
+      EXPECT_THAT(slope(slope(lanes(g)))(x), IsNear(-2. * sin(x))) << what;
+      // The derivative inside of vmap is that of the function.
+      EXPECT_THAT(lanes(slope(g))(x), IsNear(cos(x))) << what;
+      EXPECT_THAT(slope(lanes(slope(g)))(x), IsNear(-sin(x))) << what;
+      EXPECT_THAT(lanes(lanes(g))(xs), IsNear(2. * sin(xs))) << what;
+      EXPECT_THAT(lanes(slope(lanes(g)))(xs), IsNear(2. * cos(xs))) << what;
+      EXPECT_THAT(slope(lanes(lanes(g)))(xs), IsNear(2. * cos(xs))) << what;
+    }
+  };
+  check(f, "f");
+  check(compile(f), "compile(f)");
+  check(compile(compile(f)), "compile(compile(f))");
+  check(trace(f)(x(0)), "trace(f)");
+  for (int call = 0; call < 2; ++call) {
+    EXPECT_THAT(compile(lanes(compile(f)))(x), IsNear(2. * sin(x)));
+    EXPECT_THAT(slope(compile(lanes(compile(f))))(x), IsNear(2. * cos(x)));
+    EXPECT_THAT(compile(slope(lanes(compile(f))))(x), IsNear(2. * cos(x)));
+    EXPECT_THAT(compile(lanes(slope(compile(f))))(x), IsNear(cos(x)));
+    EXPECT_THAT(lanes(compile(slope(compile(f))))(x), IsNear(cos(x)));
+    EXPECT_THAT(lanes(compile(slope(lanes(compile(f)))))(xs), IsNear(2. * cos(xs)));
+  }
+}
+
+// f(a, x) = a sin(x) has rules for a derivative and for vmap, each of which scales the result.
+TEST(Rules, OfVmapAndOfADerivativeCombineInCompiledFunctions) {
+  const auto rules = custom_jvp([](const Tensor& a, const Tensor& x) { return a * sin(x); },
+                                [](const Tensor& a, const Tensor& x, const Tensor& da, const Tensor& dx) {
+                                  return std::pair(a * sin(x), 3. * (da * sin(x) + a * cos(x) * dx));
+                                });
+  std::vector<bool> masks;
+  const auto f = custom_vmap(rules, [&](Index, const std::vector<bool>& batched, const Tensor& a, const Tensor& x) {
+    masks = batched;
+    return 2. * a * sin(x);
+  });
+  const Tensor a = tensor(0.5, float64), x = tensor({0.5, 1., 1.5}, float64);
+  const auto check = [&](const auto& g, const char* what) {
+    const auto lanes = [g](const Tensor& y, const Tensor& z) { return vmap(g, {.in_axes = {unmapped, 0}})(y, z); };
+    const auto total = [&](const Tensor& y, const Tensor& z) { return sum(lanes(y, z)); };
+    masks.clear();
+    for (int call = 0; call < 2; ++call) {
+      EXPECT_THAT(lanes(a, x), IsNear(2. * a * sin(x))) << what;
+      EXPECT_THAT(grad(total)(a, x), IsNear(3. * sum(sin(x)))) << what;
+      EXPECT_THAT(vmap(grad(g), {.in_axes = {unmapped, 0}})(a, x), IsNear(3. * sin(x))) << what;
+    }
+    EXPECT_EQ(masks, (std::vector{false, true})) << what;
+  };
+  check(f, "f");
+  check(trace(f)(a, x(0)), "trace(f)");
+  check(compile(f), "compile(f)");
+}
+
 // A rule that calls another function with a rule keeps that function's rule,
 // also under a second derivative.
 TEST(Rules, OfCallsInRulesOfForwardModeAreKept) {

@@ -150,7 +150,7 @@ TEST(Debugger, ConditionsThatCannotBeReadOrComputed) {
       "b sqrt if in0 - [1] > 0\nbreakpoints\nb sqrt if in0[7] > 0\nc\n",
       roots, x3);
   for (const char* said :
-       {"debugger: `if` needs an argument", "debugger: `max >` ends too early\n",
+       {"debugger: `if` needs a condition", "debugger: `max >` ends too early\n",
         "debugger: `(max > 3` ends too early\n", "debugger: `max > 3 4` cannot be parsed, from `4` on\n",
         "debugger: `in0[` ends too early\n", "debugger: `3 $ 4` cannot be parsed, from `$ 4` on\n",
         "from `[1] > 0` on\n", "there are no breakpoints\n",

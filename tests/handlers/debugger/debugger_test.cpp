@@ -392,7 +392,7 @@ TEST(Debugger, FilesThatCannotBeUsedAreErrors) {
   EXPECT_THAT(message_of<FileError>([] { debugger(layered, {.script = "/dev/zero"}); }),
               HasSubstr("debugger: the script /dev/zero cannot be read"));
   EXPECT_THAT(message_of<FileError>([] { debugger(layered, {.record = "/absent/record"}); }),
-              HasSubstr("debugger: /absent/record cannot be written"));
+              HasSubstr("debugger: the file /absent/record, in which commands are recorded, cannot be written"));
 }
 
 TEST(Debugger, OfNamesAndInsideEachOther) {

@@ -143,7 +143,7 @@ TEST(Collective, LanesThatPartedCannotMeetAgain) {
   EXPECT_THAT(message_of<Error>([&] {
                 vmap(alone, {.axis_name = "i"})(numbers({1, 2, 3, 4}));
               }),
-              HasSubstr("and lane 3 came here"));
+              HasSubstr("and only lane 3 came here"));
 }
 
 TEST(Collective, LanesOfAnotherVmapMayPartAroundIt) {
