@@ -1,7 +1,7 @@
 # cmake -DFOLDER=sources -P check_layers.cmake
 #
 # Fails if a file includes a header of a folder that its own folder must not depend on
-# (layers.cmake).
+# (layers.cmake), or if a file of core/effects names values or transforms of the layers above.
 cmake_policy(VERSION 3.23)
 include("${CMAKE_CURRENT_LIST_DIR}/layers.cmake")
 
@@ -33,4 +33,20 @@ endforeach()
 if(wrong)
   list(JOIN wrong "\n  " text)
   message(FATAL_ERROR "Includes of headers in a higher folder:\n  ${text}")
+endif()
+
+# The library of effects is useful without tensors, so neither its code nor its comments mention
+# them.
+file(GLOB files RELATIVE "${FOLDER}" "${FOLDER}/core/effects/*.h" "${FOLDER}/core/effects/*.cpp" "${FOLDER}/core/effects/*.md")
+set(words "[Tt]ensors?|Call|vmap|checkpoints?|lanes?|compiled functions?")
+foreach(file IN LISTS files)
+  file(STRINGS "${FOLDER}/${file}" lines REGEX "(^|[^A-Za-z_])(${words})([^A-Za-z_]|$)")
+  foreach(line IN LISTS lines)
+    list(APPEND wrong "${file}: ${line}")
+  endforeach()
+endforeach()
+
+if(wrong)
+  list(JOIN wrong "\n  " text)
+  message(FATAL_ERROR "Words of the layers above in core/effects:\n  ${text}")
 endif()

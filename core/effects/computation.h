@@ -51,8 +51,8 @@ class Controlled : public RefCounted {
   /// Marks the end of the `with`: a controller that it only borrowed may no longer exist.
   void end_with() noexcept { with_ended_ = true; }
   /// Runs another body under the controller, as a computation of its own. Throws Cancelled if
-  /// that computation is dropped.
-  virtual void run_nested(stave::FunctionRef<void()> body) = 0;
+  /// that computation is dropped. Returns false if the controller did not let the body end.
+  virtual bool run_nested(stave::FunctionRef<void()> body) = 0;
 
  private:
   const std::shared_ptr<AnyController> owner_;  // null: the controller is borrowed
@@ -158,7 +158,7 @@ class Computation : public ThreadCounted, public SuspendedInside {
  protected:
   virtual void body() = 0;
   virtual ControlledPtr make_controlled(std::shared_ptr<AnyController> owner) = 0;
-  void install(AnyHandler* handler, Handling<Call>* operations) noexcept;
+  void install(AnyHandler* handler, SlotHandling slot) noexcept;
 
  private:
   friend class Home;
@@ -167,7 +167,7 @@ class Computation : public ThreadCounted, public SuspendedInside {
     Computation& computation;
     bool unwinding = false;  // an exception is in flight where the computation was resumed
     explicit ControllerFrame(Computation& of) noexcept
-        : HandlerFrame(nullptr, nullptr, nullptr, Kind::computation), computation(of) {}
+        : HandlerFrame(nullptr, nullptr, {}, Kind::computation), computation(of) {}
   };
   struct Hosts;
   void enter() noexcept;

@@ -27,7 +27,7 @@ void throw_no_exception() {
       "resume_throwing: no exception is given; std::current_exception() returns one only inside a catch block");
 }
 
-constinit Handling<Call>* passing_on = nullptr;
+constinit SlotHandling passing_on;
 
 // ---- a thread and its computations --------------------------------------------------------------
 
@@ -168,9 +168,9 @@ void Computation::give_up(Computation* computation, const void* ticket) noexcept
 
 // ---- running ------------------------------------------------------------------------------------
 
-void Computation::install(AnyHandler* handler, Handling<Call>* operations) noexcept {
+void Computation::install(AnyHandler* handler, SlotHandling slot) noexcept {
   frame_.handler = handler;
-  frame_.operations = operations;
+  frame_.slot = slot;
   frame_.nearest = &frame_;
 }
 
@@ -468,14 +468,12 @@ void run_with(Computation& computation) {
   if (!computation.ended() && computation.dropped_around()) throw Cancelled{.in_progress = true};
 }
 
-void run_to_its_end(Computation& computation) {
+bool run_to_its_end(Computation& computation) {
   computation.run();
   if (computation.cancelled()) throw Cancelled();
-  if (computation.ended()) return;
+  if (computation.ended()) return true;
   computation.cancel_quietly();
-  fail_transform(
-      "a controller kept the continuation of a function that an operation runs, such as a checkpoint's: it must resume "
-      "or drop the continuation before `handle` returns");
+  return false;
 }
 
 }  // namespace stave_detail

@@ -5,14 +5,15 @@
 // It may resume the computation now, later or from another place, with any answer; it may throw
 // into the computation; or it may never resume it:
 //
-//   struct StopAtNan : Controller {                              // looks at every tensor operation
-//     void handle(Call& call, Resumption<Call> rest) override {
-//       Outputs outputs = perform(call);
-//       if (any(isnan(outputs[0]))) return rest.drop();  // unwinds: its destructors run
-//       rest.resume_last(std::move(outputs));
+//   struct Next { using Result = double; };
+//   struct StopAtNan : Controls<Next> {
+//     void handle(Next& next, Resumption<Next> rest) override {
+//       const double x = perform(next);       // the handlers outside answer
+//       if (std::isnan(x)) return rest.drop();  // unwinds: its destructors run
+//       rest.resume_last(x);
 //     }
 //   };
-//   std::optional<Tensor> y = with(stop_at_nan, [&] { return f(x); });   // empty if it was dropped
+//   std::optional<double> y = with(stop_at_nan, [&] { return f(); });   // empty if it was dropped
 //
 // The body of such a `with` runs on a stack of its own (fiber.h). When it performs an effect
 // of the controller, the computation is suspended with all handlers installed inside it.
@@ -209,9 +210,6 @@ class Controls : public AnyController, public Controlling<Es>... {
   using Controlling<Es>::handle...;
 };
 
-/// A controller of tensor operations.
-using Controller = Controls<Call>;
-
 }  // namespace stave
 
 namespace stave_detail {
@@ -233,11 +231,11 @@ struct SuspensionOf final : Suspension {
   }
 };
 
-// Passes a call on to the outer handlers. The search for a handler of calls stops at the frame
-// of each computation, since the handlers outside it change with its resumer. A computation
-// whose controller does not handle calls installs this handler. core/op/call.cpp, which knows
-// Call, sets it when it is loaded.
-extern constinit Handling<Call>* passing_on;
+// The Handling<E> of the slot effect E that passes it on to the outer handlers. The search for a
+// handler of the slot effect stops at the frame of each computation, since the handlers outside it
+// change with its resumer. A computation whose controller does not handle the slot effect installs
+// this handler. The layer that defines the slot effect sets it when it is loaded.
+extern constinit SlotHandling passing_on;
 
 // The handler in a computation's frame: it answers the effects Es by suspending the computation.
 template <class Handler, class... Es>
@@ -287,7 +285,7 @@ class ComputationOf final : public Computation {
                 Body&& body, Place place)
       : Computation(std::move(owner), std::move(controlled)), handler_(controller, *this),
         body_(std::forward<Body>(body)), place_(std::move(place)) {
-    install(&handler_, handler_.handling_calls() ? handler_.handling_calls() : passing_on);
+    install(&handler_, handler_.slot() ? handler_.slot() : passing_on);
   }
 
  private:
@@ -312,9 +310,9 @@ using ResultOf = std::conditional_t<std::is_void_v<std::invoke_result_t<Body&>>,
 
 // Runs the computation. When this returns, no computation that needs this scope is suspended.
 void run_with(Computation& computation);
-// Runs a computation that is a part of another one. Throws Cancelled if the part is dropped, and
-// TransformError if it is still suspended at the end.
-void run_to_its_end(Computation& computation);
+// Runs a computation that is a part of another one. Throws Cancelled if the part is dropped. If the
+// part is still suspended at the end, cancels it and returns false.
+bool run_to_its_end(Computation& computation);
 
 template <class Body, class Place, class... Es>
 ComputationPtr computation_of(Controls<Es...>& controller, std::shared_ptr<AnyController> owner,
@@ -328,9 +326,9 @@ class ControlledBy final : public Controlled {
  public:
   ControlledBy(Controls<Es...>& controller, std::shared_ptr<AnyController> owner) noexcept
       : Controlled(std::move(owner)), controller_(controller) {}
-  void run_nested(stave::FunctionRef<void()> body) override {
+  bool run_nested(stave::FunctionRef<void()> body) override {
     std::optional<std::monostate> done;
-    run_to_its_end(*computation_of(controller_, nullptr, ControlledPtr(this), body, &done));
+    return run_to_its_end(*computation_of(controller_, nullptr, ControlledPtr(this), body, &done));
   }
 
  private:

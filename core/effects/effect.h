@@ -1,5 +1,5 @@
 // Effects and handlers: the mechanism on which the whole library is built. It knows nothing
-// of tensors.
+// of what programs compute with.
 //
 // A program *performs* an effect: a value of some type E with a member type `Result`.
 // The innermost installed *handler* of E answers it with an E::Result. While a handler runs, only
@@ -18,9 +18,9 @@
 // that installed it. One thread-local pointer names the top, which is the innermost frame; `below`
 // leads to the next outer frame. There are three kinds of frames: an installed handler, the
 // controller of a computation (controller.h), and an interception, which is a running
-// `handle`. `Call`, the effect of a tensor operation, has a slot of its own in each
-// frame, which saves a look-up: a program of tensors performs millions of calls. Start
-// reading at `Frame`, then `perform`.
+// `handle`. One type of effects, which programs perform millions of times, is the slot effect: its
+// handlers have a slot in each frame, which saves a look-up. Start reading at `Frame`, then
+// `perform`.
 #pragma once
 
 #include <stave/core/effects/settings.h>
@@ -36,8 +36,8 @@
 #include <vector>
 
 #include <stave/core/effects/intrusive.h>
-#include <stave/core/effects/kept.h>
 #include <stave/core/effects/name.h>
+#include <stave/core/effects/recordable.h>
 
 namespace stave_detail {
 
@@ -62,7 +62,10 @@ inline constexpr std::uint64_t bits_of_effect =
 
 namespace stave {
 
-struct Call;  // the effect with a slot of its own, defined in op.h
+/// The slot effect: the one type of effects with a member `static constexpr bool has_slot = true`.
+/// The layer that defines this type also performs it, through the frames' `slot`.
+template <class E>
+concept SlotEffect = requires { requires E::has_slot; };
 
 /// Identifies one installation of a handler, or another owner of notes. An id is unique
 /// in the process, is never reused and is never 0.
@@ -79,25 +82,31 @@ class Handling {
   ~Handling() = default;
 };
 
-struct KeptEffect;
+/// The Handling<E> of the slot effect E, or none.
+class SlotHandling {
+ public:
+  constexpr SlotHandling() noexcept = default;
+  template <SlotEffect E>
+  constexpr SlotHandling(Handling<E>* handling) noexcept : handling_(handling) {}
+  explicit operator bool() const noexcept { return handling_; }
+  template <SlotEffect E>
+  Handling<E>& as() const noexcept {
+    return *static_cast<Handling<E>*>(handling_);
+  }
 
-/// How vmap treats an effect that its function performs. The effect's type declares it in a member
-/// `across_lanes`, and must then be recordable (kept.h).
-///   struct Measure {
-///     static constexpr AcrossLanes across_lanes = AcrossLanes::each;
-///     using Result = Tensor;
-///     Tensor where;
-///   };
-enum class AcrossLanes : std::uint8_t {
-  /// The effect happens once, and all lanes have the same answer; its tensors pass unchanged.
-  /// The default.
-  shared,
-  /// The effect happens once per lane, in lane order, with that lane's tensors; each lane has its
-  /// own answer.
-  each,
-  /// The effect happens once; its tensors and those of the answer carry the lanes as axis 0.
-  together,
+ private:
+  void* handling_ = nullptr;
 };
+
+/// What a layer above has declared about effects of type E: a number, whose meaning is known to
+/// that layer alone. The layer specialises this template for types that have a member of one of the
+/// layer's own types, so that a specialisation is visible wherever such a type can be written.
+template <class E>
+struct EffectTraits {
+  static constexpr std::uint8_t value = 0;
+};
+
+struct RecordableEffect;
 
 /// The run-time description of a type of effects. Programs, libraries and plugins agree on it
 /// whatever the visibility of the type's symbols: where the addresses of two descriptions differ,
@@ -107,9 +116,11 @@ struct EffectType {
   // The Handling<E> of handlers that remember answers (`Remembers`); null: each run performs
   // the effect anew.
   void* remembering;
-  const KeptEffect* kept;  // null: the effect or its answer is not recordable
-  std::uint64_t hash;      // a hash of the type's name; names are compared only if the hashes agree
-  AcrossLanes lanes;
+  // Null: the effect or its answer is not recordable.
+  const RecordableEffect* recordable;
+  // A hash of the type's name; names are compared only if the hashes agree.
+  std::uint64_t hash;
+  std::uint8_t traits;  // EffectTraits<E>::value
   friend bool operator==(const EffectType& a, const EffectType& b) noexcept {
     return &a == &b || (a.hash == b.hash && a.type == b.type);
   }
@@ -119,15 +130,35 @@ const EffectType& effect_type() noexcept;
 
 /// How a recording copies, compares and performs effects of one type E and their answers.
 /// An answer of type void is an empty std::any.
-struct KeptEffect {
-  void* handling;  // the Handling<E> that forwards to AnyHandler::answer_kept
+struct RecordableEffect {
+  void* handling;  // the Handling<E> that forwards to AnyHandler::answer_recordable
   bool (*same_effect)(const std::any&, const std::any&);
   bool (*same_answer)(const std::any&, const std::any&);
-  void (*visit_effect)(std::any&, FunctionRef<void(Tensor&)>);
-  void (*visit_answer)(std::any&, FunctionRef<void(Tensor&)>);
+  void (*visit_effect)(std::any&, FunctionRef<void(stave_detail::Leaf)>);
+  void (*visit_answer)(std::any&, FunctionRef<void(stave_detail::Leaf)>);
   bool has_answer;
   /// Performs the effect as `stave::perform` does.
   std::any (*perform)(std::any& effect);
+};
+
+/// What a handler promises. By default it promises nothing.
+struct HandlerProperties {
+  /// The handler runs no user code while it handles, and it answers each slot effect as its
+  /// performer expects. Then the performer's values do not change while the handler runs, and the
+  /// answers need no check. Only for the library's own handlers.
+  bool runs_no_user_code : 1 = false;
+  /// The handler accepts a recorded program as one slot effect (a closed call). Other handlers see
+  /// each effect of the program separately.
+  bool takes_closed_calls : 1 = false;
+  /// Nothing that the program computes depends on this handler. A function that runs again after
+  /// the handler's end may then run without it.
+  bool only_observes : 1 = false;
+  /// The handler identifies slot effects by their number, so it must see each one.
+  bool counts_slot_effects : 1 = false;
+  /// The handler records a loop as one slot effect.
+  bool records_loops : 1 = false;
+  /// The handler replays answers in their order, so it must see each effect.
+  bool replays_answers : 1 = false;
 };
 
 /// Base class of all handlers, as a frame sees them.
@@ -137,32 +168,20 @@ class AnyHandler {
   /// The bits (bits_of_effect) of the effects that this handler may answer. All bits are set if
   /// `handling` alone decides.
   const std::uint64_t effects;
-  /// The handler's name in errors and traces: "vmap", "grad". By default it is the name
-  /// of the class.
+  /// The handler's name in errors and traces. By default it is the name of the class.
   virtual std::string describe() const;
-  /// Returns true if the handler promises two things: it runs no user code while it handles, and it
-  /// answers each operation with the inferred shapes and dtypes. Then the caller's
-  /// tensors do not change while the handler runs, and the answers need no check. Only
-  /// for the library's own handlers.
-  virtual bool runs_no_user_code() const noexcept { return false; }
-  /// Returns true if the handler accepts the call of a compiled function as one closed call,
-  /// an operation that has rules for all transforms. Other handlers see each operation
-  /// of the function separately.
-  virtual bool takes_closed_calls() const noexcept { return false; }
+  virtual HandlerProperties properties() const noexcept { return {}; }
   /// This handler's Handling<E> as a void pointer, or null; `effect` is effect_type<E>().
   virtual void* handling(const EffectType& effect) = 0;
   /// The answer to a recordable effect, for a handler whose `handling`
-  /// returned `effect.kept->handling`.
-  virtual std::any answer_kept(const EffectType& effect, std::any performed);
-  /// The counterpart of `handling` for Call.
-  virtual Handling<Call>* handling_calls() noexcept { return nullptr; }
+  /// returned `effect.recordable->handling`.
+  virtual std::any answer_recordable(const EffectType& effect, std::any performed);
+  /// The counterpart of `handling` for the slot effect.
+  virtual SlotHandling slot() noexcept { return {}; }
   /// A function that says whether handlers of this type answer an effect. The function may be
   /// called after the handler's end. Null: handlers of this type answer none.
   using Answers = bool (*)(const EffectType&) noexcept;
   virtual Answers answered_effects() const noexcept { return nullptr; }
-  /// Returns true if nothing that the program computes depends on this handler. A function
-  /// that runs again after the handler's end may then run without it.
-  virtual bool only_observes() const noexcept { return false; }
   /// The name of a scope; null for other handlers.
   virtual const NamePtr* scope_name() const noexcept { return nullptr; }
 
@@ -178,15 +197,19 @@ template <class... Es>
 class Handles : public AnyHandler, public Handling<Es>... {
  public:
   using Handling<Es>::handle...;
-  Handles() noexcept : AnyHandler(((is_call<Es> ? 0 : stave_detail::bits_of_effect<Es>) | ... | 0)) {}
+  Handles() noexcept : AnyHandler(((SlotEffect<Es> ? 0 : stave_detail::bits_of_effect<Es>) | ... | 0)) {}
   void* handling(const EffectType& effect) override {
     void* found = nullptr;
     static_cast<void>(((is_itself<Es>(effect) && (found = static_cast<Handling<Es>*>(this))) || ...));
     return found ? found : handling_by_name(effect);
   }
-  Handling<Call>* handling_calls() noexcept override {
-    if constexpr ((std::is_same_v<Es, Call> || ...)) return this;
-    else return nullptr;
+  SlotHandling slot() noexcept override {
+    SlotHandling found;
+    const auto look = [&]<class E>(Handling<E>* handling) {
+      if constexpr (SlotEffect<E>) found = handling;
+    };
+    (look(static_cast<Handling<Es>*>(this)), ...);
+    return found;
   }
   Answers answered_effects() const noexcept override {
     return [](const EffectType& effect) noexcept { return (is<Es>(effect) || ...); };
@@ -197,15 +220,13 @@ class Handles : public AnyHandler, public Handling<Es>... {
 
  private:
   template <class E>
-  static constexpr bool is_call = std::is_same_v<E, Call>;  // Call has its own slot
-  template <class E>
   static bool is_itself(const EffectType& effect) noexcept {
-    if constexpr (is_call<E>) return false;
+    if constexpr (SlotEffect<E>) return false;
     else return &effect == &effect_type<E>();
   }
   template <class E>
   static bool is(const EffectType& effect) noexcept {
-    if constexpr (is_call<E>) return false;
+    if constexpr (SlotEffect<E>) return false;
     else return effect == effect_type<E>();
   }
   [[gnu::noinline]] void* handling_by_name(const EffectType& effect) noexcept {
@@ -232,12 +253,12 @@ struct Frame {
   enum class Kind : std::uint8_t { handler, computation, interception };
 
   Frame* below;
-  // The innermost frame that answers tensor operations: this one, or the nearest one outside it.
+  // The innermost frame that answers the slot effect: this one, or the nearest one outside it.
   Frame* nearest;
-  AnyHandler* handler;         // null for an interception
-  Handling<Call>* operations;  // the handler of tensor operations; null: they skip this frame
+  AnyHandler* handler;  // null for an interception
+  SlotHandling slot;    // none: the slot effect skips this frame
   Kind kind;
-  bool answers_need_no_check;  // the handler `runs_no_user_code()` and answers tensor operations
+  bool answers_need_no_check;  // the handler `runs_no_user_code` and answers the slot effect
   // `answers_need_no_check` holds for `nearest` and for all such frames outside it
   bool runs_no_user_code;
 
@@ -246,11 +267,11 @@ struct Frame {
 
  protected:
   explicit Frame(Frame* below_) noexcept  // an interception
-      : below(below_), nearest(nearest_of(below_)), handler(nullptr), operations(nullptr), kind(Kind::interception),
+      : below(below_), nearest(nearest_of(below_)), handler(nullptr), kind(Kind::interception),
         answers_need_no_check(false), runs_no_user_code(false) {}
-  Frame(Frame* below_, Kind kind_, AnyHandler* handler_, Handling<Call>* operations_) noexcept
-      : below(below_), nearest(operations_ ? this : nearest_of(below_)), handler(handler_), operations(operations_),
-        kind(kind_), answers_need_no_check(operations_ && handler_->runs_no_user_code()),
+  Frame(Frame* below_, Kind kind_, AnyHandler* handler_, SlotHandling slot_) noexcept
+      : below(below_), nearest(slot_ ? this : nearest_of(below_)), handler(handler_), slot(slot_), kind(kind_),
+        answers_need_no_check(slot_ && handler_->properties().runs_no_user_code),
         runs_no_user_code(answers_need_no_check && (!nearest_of(below_) || nearest_of(below_)->runs_no_user_code)) {}
   ~Frame() = default;
   static Frame* nearest_of(Frame* frame) noexcept { return frame ? frame->nearest : nullptr; }
@@ -268,10 +289,9 @@ struct HandlerFrame : Frame {
   // The captured handler stack that reinstalled this handler; else null.
   const stave_detail::CapturedHandlers* again = nullptr;
 
-  HandlerFrame(Frame* below_, AnyHandler* handler_) noexcept
-      : HandlerFrame(below_, handler_, handler_->handling_calls()) {}
-  HandlerFrame(Frame* below_, AnyHandler* handler_, Handling<Call>* operations_, Kind kind_ = Kind::handler) noexcept
-      : Frame(below_, kind_, handler_, operations_) {}
+  HandlerFrame(Frame* below_, AnyHandler* handler_) noexcept : HandlerFrame(below_, handler_, handler_->slot()) {}
+  HandlerFrame(Frame* below_, AnyHandler* handler_, SlotHandling slot_, Kind kind_ = Kind::handler) noexcept
+      : Frame(below_, kind_, handler_, slot_) {}
   ~HandlerFrame() {
     if (known) end();
   }
@@ -352,8 +372,8 @@ inline typename E::Result perform_from(Frame* frame, E& effect) {
 }
 
 // Base class of handlers that answer all effects of a function that runs more than once.
-// In the first run the outer handlers answer; later runs get the same answers. Tensor operations do
-// not count as effects here.
+// In the first run the outer handlers answer; later runs get the same answers. Slot effects do not
+// count as effects here.
 class Remembers : public AnyHandler {
  public:
   void* handling(const EffectType& effect) override { return effect.remembering; }
@@ -429,37 +449,37 @@ class Remembering final : public Handling<E> {
 template <class E>
 inline constinit Remembering<E> remembering{};
 
-// Hands effects to handlers that do not know the effects' types, by AnyHandler::answer_kept.
+// Hands effects to handlers that do not know the effects' types, by AnyHandler::answer_recordable.
 template <class E>
 class Keeping final : public Handling<E> {
  public:
   typename E::Result handle(E& effect) override {
     AnyHandler& handler = *static_cast<Interception*>(current)->answering->handler;
-    std::any answer = handler.answer_kept(effect_type<E>(), effect);
+    std::any answer = handler.answer_recordable(effect_type<E>(), effect);
     if constexpr (!std::is_void_v<typename E::Result>) return std::any_cast<typename E::Result>(std::move(answer));
   }
 };
 
 template <class E>
-constexpr bool keeps_effect() {
+constexpr bool is_recordable_effect() {
   using R = typename E::Result;
-  if constexpr (!is_kept<E>()) return false;
-  else return std::is_void_v<R> || is_kept<R>();
+  if constexpr (!is_recordable<E>()) return false;
+  else return std::is_void_v<R> || is_recordable<R>();
 }
 
 template <class E>
 inline constinit Keeping<E> keeping{};
 
 template <class E>
-struct KeptOf {
+struct RecordableEffectOf {
   template <class T>
   static bool same(const std::any& a, const std::any& b) {
     if constexpr (std::is_void_v<T>) return true;
-    else return same_kept(*std::any_cast<T>(&a), *std::any_cast<T>(&b));
+    else return same_besides_leaves(*std::any_cast<T>(&a), *std::any_cast<T>(&b));
   }
   template <class T>
-  static void visit(std::any& kept, FunctionRef<void(Tensor&)> f) {
-    if constexpr (!std::is_void_v<T>) visit_kept(*std::any_cast<T>(&kept), f);
+  static void visit(std::any& recorded, FunctionRef<void(Leaf)> f) {
+    if constexpr (!std::is_void_v<T>) visit_leaves(*std::any_cast<T>(&recorded), f);
   }
   static std::any perform(std::any& effect) {
     E& performed = *std::any_cast<E>(&effect);
@@ -467,13 +487,13 @@ struct KeptOf {
     else return perform_from(current, performed);
   }
   using R = typename E::Result;
-  static constexpr KeptEffect value{
+  static constexpr RecordableEffect value{
       static_cast<Handling<E>*>(&keeping<E>), same<E>, same<R>, visit<E>, visit<R>, !std::is_void_v<R>, perform};
 };
 
 template <class E>
-constexpr const KeptEffect* kept_effect() {
-  if constexpr (keeps_effect<E>()) return &KeptOf<E>::value;
+constexpr const RecordableEffect* recordable_effect() {
+  if constexpr (is_recordable_effect<E>()) return &RecordableEffectOf<E>::value;
   else return nullptr;
 }
 
@@ -483,19 +503,8 @@ constexpr void* remembering_of() noexcept {
   else return static_cast<Handling<E>*>(&remembering<E>);
 }
 template <class E>
-constexpr AcrossLanes across_lanes_of() noexcept {
-  if constexpr (requires { E::across_lanes; }) {
-    static_assert(keeps_effect<E>(),
-                  "stave: an effect with a member across_lanes, and its answer, must be copyable and comparable "
-                  "(stave/core/effects/kept.h says how)");
-    return E::across_lanes;
-  } else {
-    return AcrossLanes::shared;
-  }
-}
-template <class E>
-inline constinit const EffectType effect_type_storage{typeid(E), remembering_of<E>(), kept_effect<E>(),
-                                                      hash_of_type<E>(), across_lanes_of<E>()};
+inline constinit const EffectType effect_type_storage{typeid(E), remembering_of<E>(), recordable_effect<E>(),
+                                                      hash_of_type<E>(), EffectTraits<E>::value};
 
 }  // namespace stave_detail
 
@@ -509,7 +518,7 @@ const EffectType& effect_type() noexcept {
 /// Performs a user's effect: the innermost handler of E answers it. Without a handler
 /// E::unhandled() answers if it exists; else TransformError is thrown.
 template <class E>
-  requires(!std::is_same_v<E, Call>)
+  requires(!SlotEffect<E>)
 inline typename E::Result perform(E effect) {
   return stave_detail::perform_from(stave_detail::current, effect);
 }
@@ -525,8 +534,8 @@ decltype(auto) with(H&& handler, Body&& body) {
   return std::forward<Body>(body)();
 }
 
-/// Runs body with a shared handler installed. Code that later runs again under this handler, such
-/// as a checkpoint's function, keeps it alive.
+/// Runs body with a shared handler installed. Code that later runs again under this handler keeps
+/// it alive.
 template <class H, class Body>
   requires std::is_base_of_v<AnyHandler, H>
 decltype(auto) with(const std::shared_ptr<H>& handler, Body&& body) {
@@ -537,8 +546,8 @@ decltype(auto) with(const std::shared_ptr<H>& handler, Body&& body) {
   return std::forward<Body>(body)();
 }
 
-/// The names of the handlers around this point of the program, from inside out: "vmap, backward
-/// of grad, grad"; "" if there are none.
+/// The names of the handlers around this point of the program, from inside out, separated by
+/// commas; "" if there are none.
 std::string current_handlers();
 
 }  // namespace stave

@@ -50,7 +50,7 @@ class ShapeError : public Error {
 class DtypeError : public Error {
   using Error::Error;
 };
-/// Tensors on different devices, or a device that does not exist.
+/// Operands on different devices, or a device that does not exist.
 class DeviceError : public Error {
   using Error::Error;
 };
@@ -77,7 +77,7 @@ class FileError : public Error {
 };
 
 /// The handlers around this point of the program, from inside out, as a line of an error message:
-/// "inside vmap (axis size 3), inside grad" after a line break. Empty if there are none.
+/// "inside Outer, inside Main" after a line break. Empty if there are none.
 std::string error_context();
 
 }  // namespace stave

@@ -1,4 +1,4 @@
-// Access to the members of aggregates (struct Mlp { Tensor w1, b1, w2, b2; }) without a macro,
+// Access to the members of aggregates (struct Point { double x, y; }) without a macro,
 // a base class or a dependency.
 //
 // The number of members is the largest number of initialisers that S{...} takes. Each initialiser

@@ -1,4 +1,4 @@
-// A text that all its owners share: the name of a scope, the label of a tensor.
+// A text that all its owners share: the name of a scope, the label of a value.
 #pragma once
 
 #include <string>

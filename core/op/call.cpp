@@ -268,7 +268,7 @@ struct PassOn final : Handling<Call> {
   Outputs handle(Call& call) override { return perform(std::move(call)); }
 };
 constinit PassOn pass_on;
-[[maybe_unused]] const bool given = (passing_on = &pass_on);
+[[maybe_unused]] const bool given = (passing_on = &pass_on, true);
 
 }  // namespace
 

@@ -34,8 +34,9 @@ class LogHandler final : public Remembers {
     if (!replays_) run_.answers.clear();
   }
   std::string describe() const override { return "the log of a checkpoint's effects"; }
+  HandlerProperties properties() const noexcept override { return {.replays_answers = true}; }
   void* handling(const EffectType& effect) override {
-    return effect.kept && effect.remembering ? effect.kept->handling : effect.remembering;
+    return effect.recordable && effect.remembering ? effect.recordable->handling : effect.remembering;
   }
   const std::any* next_answer() override {
     if (!replays_) return nullptr;
@@ -49,9 +50,9 @@ class LogHandler final : public Remembers {
   void forget(const std::type_info& effect) override { throw_not_copyable(effect); }
   int* at_work() noexcept override { return &log_.answering; }
 
-  std::any answer_kept(const EffectType& effect, std::any performed) override {
+  std::any answer_recordable(const EffectType& effect, std::any performed) override {
     const std::any* const known = next_answer();
-    effect.kept->visit_effect(performed, [&](Tensor& x) {
+    effect.recordable->visit_effect(performed, [&](Tensor& x) {
       given_.push_back(x);
       if (known || !x.defined()) return;
       if (!marks_) marks_.emplace(make_intrusive<NoteOwner>("checkpoint"));
@@ -65,12 +66,12 @@ class LogHandler final : public Remembers {
           explicit AtWork(int& at_work) : count(at_work) { ++count; }
           ~AtWork() { --count; }
         } at_work(log_.answering);
-        logged.answer = effect.kept->perform(performed);
+        logged.answer = effect.recordable->perform(performed);
       } catch (...) {
         remember(Threw{std::current_exception()});
         throw;
       }
-      effect.kept->visit_answer(logged.answer, [&](Tensor& x) {
+      effect.recordable->visit_answer(logged.answer, [&](Tensor& x) {
         const std::size_t* const number = marks_ ? marks_->find(x) : nullptr;
         logged.given.push_back(number ? std::optional(*number) : std::nullopt);
         if (number) x = Tensor();
@@ -95,7 +96,7 @@ class LogHandler final : public Remembers {
   std::any answered(const Logged& logged) const {
     std::any answer = logged.answer;
     auto number = logged.given.begin();
-    logged.type->kept->visit_answer(answer, [&](Tensor& x) {
+    logged.type->recordable->visit_answer(answer, [&](Tensor& x) {
       const std::optional<std::size_t> given = *number++;
       if (given && *given >= given_.size()) throw_other_effect(logged.type->type);
       if (given) x = given_[*given];

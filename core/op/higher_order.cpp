@@ -72,14 +72,14 @@ class Ended final : public AnyHandler {
 class UnderLent : public Copied<UnderLent> {
  public:
   explicit UnderLent(HandlerFrame& frame)
-      : handler_(frame.handler), standing_(&frame.standing()), sees_operations_(handler_->handling_calls()),
-        only_observes_(handler_->only_observes()), answers_(handler_->answered_effects()), name_(handler_->describe()) {
-  }
+      : handler_(frame.handler), standing_(&frame.standing()), sees_operations_(handler_->slot()),
+        only_observes_(handler_->properties().only_observes), answers_(handler_->answered_effects()),
+        name_(handler_->describe()) {}
 
  protected:
   bool stands() const noexcept { return standing_->stands; }
   void stand(FunctionRef<void()> body) const override {
-    if (stands()) return stand_under(handler_, handler_->handling_calls(), body);
+    if (stands()) return stand_under(handler_, handler_->slot(), body);
     if (only_observes_) return body();
     if (sees_operations_)
       fail<TransformError>(
@@ -87,10 +87,10 @@ class UnderLent : public Copied<UnderLent> {
           "operations, {}, has ended: install it outside of grad, or give `with` a std::shared_ptr of it",
           name_);
     Ended ended(name_, answers_);
-    stand_under(&ended, nullptr, body);
+    stand_under(&ended, {}, body);
   }
-  void stand_under(AnyHandler* handler, Handling<Call>* operations, FunctionRef<void()> body) const {
-    HandlerFrame frame(current, handler, operations);
+  void stand_under(AnyHandler* handler, SlotHandling slot, FunctionRef<void()> body) const {
+    HandlerFrame frame(current, handler, slot);
     frame.again = this;
     UnderFrame install(&frame);
     body();
@@ -116,9 +116,12 @@ class UnderController final : public UnderLent {
  private:
   IntrusivePtr<CapturedHandlers> copy() const override { return make_intrusive<UnderController>(*this); }
   void stand(FunctionRef<void()> body) const override {
-    if (stands() && !handler_->handling_calls() && computation_->running()) return stand_under(handler_, nullptr, body);
-    if (controlled_->stands()) return controlled_->run_nested(body);
-    UnderLent::stand(body);
+    if (stands() && !handler_->slot() && computation_->running()) return stand_under(handler_, {}, body);
+    if (!controlled_->stands()) return UnderLent::stand(body);
+    if (!controlled_->run_nested(body))
+      fail<TransformError>(
+          "a controller kept the continuation of a function that an operation runs, such as a checkpoint's: it must "
+          "resume or drop the continuation before `handle` returns");
   }
   Computation* const computation_;  // valid while its frame exists
   const ControlledPtr controlled_;
@@ -181,7 +184,7 @@ Outputs carry(Call& call) {
     return std::find(functions->received.begin(), functions->received.end(), frame) != functions->received.end();
   };
   Frame* frame = current;
-  for (; frame && !frame->operations; frame = frame->below) {
+  for (; frame && !frame->slot; frame = frame->below) {
     if (frame->kind != Frame::Kind::interception) pass(*frame);
     else if (Frame* answering = static_cast<Interception*>(frame)->answering; received(answering)) pass(*answering);
   }

@@ -58,7 +58,7 @@ class AnsweredOutside final : public Remembers {
   void remember(std::any) override {}
   void forget(const std::type_info&) override {}
   int* at_work() noexcept override { return &answered_outside; }
-  bool only_observes() const noexcept override { return true; }
+  HandlerProperties properties() const noexcept override { return {.only_observes = true}; }
   /// The name of the last effect, for errors.
   std::string effect() const { return effect_ ? type_name(effect_->type) : "an effect"; }
 

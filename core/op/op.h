@@ -40,6 +40,9 @@ struct Outputs : SmallVector<Tensor, 1> {
 struct Call;
 struct Op;
 
+template <class... Es>
+class Controls;  // core/effects/controller.h
+
 }  // namespace stave
 
 namespace stave_detail {
@@ -84,6 +87,7 @@ namespace stave {
 /// A tensor operation that is being performed.
 struct Call {
   using Result = Outputs;
+  static constexpr bool has_slot = true;  // the slot effect (effect.h)
 
   /// Validates the inputs and infers the outputs.
   Call(const Op& op, Inputs inputs, AttributesPtr attributes = nullptr);
@@ -171,13 +175,14 @@ inline bool fits(const Call& call, const Outputs& outputs) {
 // A complete check, which throws TransformError naming the handler that answered
 // (null: a resumption).
 void check_answer_closely(const Call& call, const Outputs& outputs, const AnyHandler* who);
-// Lets the frame's handler answer. The answer is checked unless the handler `runs_no_user_code()`.
+// Lets the frame's handler answer. The answer is checked unless the handler `runs_no_user_code`.
 inline Outputs answered(Frame* frame, Call& call) {
   Intercept intercept(frame);
-  if (frame->answers_need_no_check) return frame->operations->handle(call);
+  Handling<Call>& operations = frame->slot.as<Call>();
+  if (frame->answers_need_no_check) return operations.handle(call);
   // The frame may end while the call is suspended, if others share the handler.
   const AnyHandler* const who = frame->handler;
-  Outputs outputs = frame->operations->handle(call);
+  Outputs outputs = operations.handle(call);
   if (!fits(call, outputs)) [[unlikely]]
     check_answer_closely(call, outputs, who);
   return outputs;
@@ -218,6 +223,15 @@ inline Tensor apply(const Op& op, Inputs inputs, AttributesPtr attributes = null
 ///     Outputs handle(Call& call) override { ++n; return perform(std::move(call)); }
 ///   };
 using Handler = Handles<Call>;
+/// A controller of tensor operations (core/effects/controller.h).
+///   struct StopAtNan : Controller {
+///     void handle(Call& call, Resumption<Call> rest) override {
+///       Outputs outputs = perform(call);
+///       if (any(isnan(outputs[0]))) return rest.drop();
+///       rest.resume_last(std::move(outputs));
+///     }
+///   };
+using Controller = Controls<Call>;
 
 /// The arguments of a JVP rule: primal inputs and outputs, and the tangents of the inputs
 /// that have one.

@@ -50,7 +50,7 @@ struct KeyData {
   static const stave::Tensor& of(const stave::Key& key) { return key.data_; }
 };
 template <>
-struct TensorOf<stave::Key> : KeyData {};
+struct LeafOf<stave::Key> : KeyData {};
 
 }  // namespace stave_detail
 

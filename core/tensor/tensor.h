@@ -276,9 +276,9 @@ class Tensor {
 namespace stave_detail {
 
 template <class T>
-struct TensorOf;  // effects/kept.h
+struct LeafOf;  // effects/recordable.h
 template <>
-struct TensorOf<stave::Tensor> {
+struct LeafOf<stave::Tensor> {
   static stave::Tensor& of(stave::Tensor& x) noexcept { return x; }
 };
 

@@ -18,9 +18,9 @@ class AnswersAgain final : public AnyHandler {
  public:
   explicit AnswersAgain(AskedOutside asked) : asked_(std::move(asked)) {}
   void* handling(const EffectType& effect) override {
-    return effect.kept && !is_of_the_library(effect) ? effect.kept->handling : nullptr;
+    return effect.recordable && !is_of_the_library(effect) ? effect.recordable->handling : nullptr;
   }
-  std::any answer_kept(const EffectType& effect, std::any performed) override {
+  std::any answer_recordable(const EffectType& effect, std::any performed) override {
     return asked_.answer(effect, std::move(performed));
   }
   std::string describe() const override { return ""; }
@@ -41,14 +41,14 @@ void AskedOutside::refuse(const EffectType& effect, const char* why) {
 }
 
 bool AskedOutside::is_next(const EffectType& type, const std::any& bare) const {
-  return next_ < all_.size() && *all_[next_].type == type && type.kept->same_effect(all_[next_].effect, bare);
+  return next_ < all_.size() && *all_[next_].type == type && type.recordable->same_effect(all_[next_].effect, bare);
 }
 
 const AskedOutside::Asked& AskedOutside::ask(const EffectType& type, std::any effect) {
   const std::size_t first = passed_.size();
   std::any bare = effect;
   bool holds = false;
-  type.kept->visit_effect(bare, [&](Tensor& x) {
+  type.recordable->visit_effect(bare, [&](Tensor& x) {
     holds |= x.defined();
     passed_.push_back(std::exchange(x, Tensor()));
   });
@@ -56,7 +56,7 @@ const AskedOutside::Asked& AskedOutside::ask(const EffectType& type, std::any ef
     // The run differs from what is logged, so the rest of the log is dropped.
     all_.resize(next_);
     if (at_example_ && (holds || deferred_)) {
-      if (deferred_ || type.kept->has_answer)
+      if (deferred_ || type.recordable->has_answer)
         refuse(type,
                "under a transform, an effect that holds tensors cannot be recorded if it has an answer or if other "
                "effects follow");
@@ -107,7 +107,7 @@ class AskedOutside::Marks {
 // whose notes transforms inside the function may need.
 AskedOutside::Asked AskedOutside::performed(const EffectType& type, std::any effect, std::any bare, std::size_t first) {
   auto number = static_cast<int>(first);
-  type.kept->visit_effect(effect, [&](Tensor& x) {
+  type.recordable->visit_effect(effect, [&](Tensor& x) {
     if (!marks_) marks_ = std::make_shared<Marks>(name_);
     if (x.defined()) x = marks_->number(x, number);
     ++number;
@@ -117,14 +117,14 @@ AskedOutside::Asked AskedOutside::performed(const EffectType& type, std::any eff
     const std::shared_ptr<const Marks> marks = marks_;
     std::optional<Marks::Spreading> spreading;
     if (marks) spreading.emplace(*marks);
-    asked.answer = type.kept->perform(effect);
+    asked.answer = type.recordable->perform(effect);
   } catch (const Cancelled&) {
     throw;
   } catch (...) {
     asked.error = std::current_exception();
     return asked;
   }
-  type.kept->visit_answer(asked.answer, [&](Tensor& x) {
+  type.recordable->visit_answer(asked.answer, [&](Tensor& x) {
     const Marks::Mark* const mark = marks_ ? marks_->find(x) : nullptr;
     const bool passed = mark && mark->number >= 0;
     asked.passed_before.push_back(passed ? mark->number : -1);
@@ -149,7 +149,7 @@ std::any AskedOutside::answer(const EffectType& type, std::any effect) {
   const Asked& asked = ask(type, std::move(effect));
   std::any answer = asked.answer;
   std::size_t next = 0;
-  type.kept->visit_answer(answer, [&](Tensor& x) { x = tensor(asked, next++); });
+  type.recordable->visit_answer(answer, [&](Tensor& x) { x = tensor(asked, next++); });
   return answer;
 }
 

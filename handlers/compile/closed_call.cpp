@@ -43,14 +43,14 @@ bool contains(const std::vector<bool>& mask, bool value) {
 bool takes_closed_calls() noexcept {
   for (const Frame* frame = current ? current->nearest : nullptr; frame;
        frame = frame->below ? frame->below->nearest : nullptr)
-    if (!frame->handler || !frame->handler->takes_closed_calls()) return false;
+    if (!frame->handler || !frame->handler->properties().takes_closed_calls) return false;
   return true;
 }
 
 std::string describe_handler_without_closed_calls() {
   for (const Frame* frame = current ? current->nearest : nullptr; frame;
        frame = frame->below ? frame->below->nearest : nullptr)
-    if (!frame->handler || !frame->handler->takes_closed_calls())
+    if (!frame->handler || !frame->handler->properties().takes_closed_calls)
       return frame->handler ? frame->handler->describe() : "a handler";
   return "";
 }

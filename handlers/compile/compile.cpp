@@ -326,8 +326,9 @@ class AtExamples final : public Handles<Call, ReadStorage> {
     return perform(std::move(call));
   }
   Tensor handle(ReadStorage&) override { fail_captured(); }
-  bool runs_no_user_code() const noexcept override { return true; }
-  bool takes_closed_calls() const noexcept override { return true; }
+  HandlerProperties properties() const noexcept override {
+    return {.runs_no_user_code = true, .takes_closed_calls = true};
+  }
   std::string describe() const override { return ""; }
 
  private:
@@ -452,7 +453,7 @@ class Recordings::Replay {
     const std::shared_ptr<const EffectGuard> question = node_->effect_guard;
     std::any effect = question->effect;
     auto next_input = question->inputs.begin();
-    question->type->kept->visit_effect(effect, [&](Tensor& x) {
+    question->type->recordable->visit_effect(effect, [&](Tensor& x) {
       if (const int variable = *next_input++; variable >= 0)
         x = relabel(value(variable), node_->variable(variable).label);
     });

@@ -25,8 +25,8 @@
 // - Effects of your own types that a handler outside of f answers happen in each call, once, in
 //   order, and the handlers that are installed around that call answer them. A replay passes them
 //   the tensors that it computes. Tensors in an answer are inputs. Everything else in an answer,
-//   and the shapes, dtypes and strides of its tensors, is a guard. core/effects/kept.h says which
-//   types effects and answers may have.
+//   and the shapes, dtypes and strides of its tensors, is a guard. core/effects/recordable.h says
+//   which types effects and answers may have.
 // - Errors: an operation that throws an error which f catches is a guard, by the error's type.
 //   If f reads the error's text, the recording is not kept.
 // - A recording is valid for arguments of the shapes, dtypes, strides and structure that it was

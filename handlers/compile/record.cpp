@@ -118,22 +118,23 @@ void Recorder::add_turn(Turn turn) {
 // ---- effects ------------------------------------------------------------------------------------
 
 void* Recorder::handling(const EffectType& effect) {
-  if (is_of_the_library(effect)) return nullptr;
-  if (makes_turns() && effect.kept) return effect.kept->handling;
+  if (is_of_the_library(effect)) return Handles::handling(effect);
+  if (makes_turns() && effect.recordable) return effect.recordable->handling;
   left.asked = true;
   if (makes_turns())
-    asked_->refuse(effect,
-                   "it, or its answer, cannot be copied and compared (stave/core/effects/kept.h says which types can)");
+    asked_->refuse(
+        effect,
+        "it, or its answer, cannot be copied and compared (stave/core/effects/recordable.h says which types can)");
   else if (asked_ && what_ == Of::carried)
     asked_->refuse(effect, "it is performed by a function that has rules of its own");
   return nullptr;
 }
 
-std::any Recorder::answer_kept(const EffectType& effect, std::any performed) {
+std::any Recorder::answer_recordable(const EffectType& effect, std::any performed) {
   if (left.too_long) return asked_->answer(effect, std::move(performed));
   Turn turn;
-  effect.kept->visit_effect(performed,
-                            [&](Tensor& x) { turn.step.inputs.push_back(x.defined() ? variable_of(x) : -1); });
+  effect.recordable->visit_effect(performed,
+                                  [&](Tensor& x) { turn.step.inputs.push_back(x.defined() ? variable_of(x) : -1); });
   turn.variables = static_cast<int>(program.variables.size());
   turn.asked = &effect;
   struct Quietly {
@@ -150,7 +151,7 @@ std::any Recorder::answer_kept(const EffectType& effect, std::any performed) {
   turn.effect = asked->effect;
   turn.answer = asked->answer;
   std::any answer = asked->answer;
-  effect.kept->visit_answer(answer, [&](Tensor& x) {
+  effect.recordable->visit_answer(answer, [&](Tensor& x) {
     const std::size_t i = turn.tensors.size();
     const Tensor given = asked_->tensor(*asked, i);
     const bool is_new = asked->passed_before[i] < 0;

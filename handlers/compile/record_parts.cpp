@@ -143,7 +143,9 @@ std::optional<std::vector<Tensor>> Recorder::record_step(FlatFunction step, Outp
   return captured;
 }
 
-Index Recorder::take(Index n, Index snapshots, FlatFunction step, const bool& changes, Outputs& state) {
+Index Recorder::handle(RecordLoop& loop) {
+  const UnderFrame at_loop(loop.performer);
+  const auto& [n, snapshots, step, changes, state, performer] = loop;
   const bool any_empty = std::any_of(state.begin(), state.end(), [](const Tensor& x) { return !x.defined(); });
   if (left.too_long || state.empty() || any_empty) return n;
   const std::vector<Mark> before = marks();
@@ -188,7 +190,7 @@ class Rules {
     std::vector<Tensor> inputs;
     for (const Tensor& x : given) inputs.push_back(rule.input(x, cpu));
     Outputs outputs = rule.run(f, inputs);
-    for (const EffectType* type : rule.left.unasked) outer_.unasked(*type);
+    left_.unasked.insert(rule.left.unasked.begin(), rule.left.unasked.end());
     left_.asked |= rule.left.asked;
     left_.caught |= rule.left.caught;
     left_.too_long |= rule.left.too_long;

@@ -23,7 +23,7 @@
 
 namespace stave_detail {
 
-class Recorder final : public Handler, public KeepsLoops, public NotesUnasked {
+class Recorder final : public Handles<Call, RecordLoop, Unanswered> {
  public:
   // The object that is recorded: a function, the function of a higher-order operation (carried), or
   // a step of a loop, which `outer` records as well. A step is recorded inside of the transforms
@@ -55,14 +55,17 @@ class Recorder final : public Handler, public KeepsLoops, public NotesUnasked {
   Outputs handle(Call& call) override;
   // Effects that reach the recorder are answered by outer handlers, and recorded as guards.
   void* handling(const EffectType& effect) override;
-  std::any answer_kept(const EffectType& effect, std::any performed) override;
+  std::any answer_recordable(const EffectType& effect, std::any performed) override;
   std::string describe() const override { return name_; }
-  bool runs_no_user_code() const noexcept override { return true; }
-  bool only_observes() const noexcept override { return what_ == Of::step; }
+  HandlerProperties properties() const noexcept override {
+    return {.runs_no_user_code = true, .only_observes = what_ == Of::step, .records_loops = true};
+  }
 
-  void unasked(const EffectType& effect) override { left.unasked.insert(&effect); }
-
-  Index take(Index n, Index snapshots, FlatFunction step, const bool& changes, Outputs& state) override;
+  void handle(Unanswered& unanswered) override {
+    left.unasked.insert(&unanswered.effect);
+    perform(unanswered);
+  }
+  Index handle(RecordLoop& loop) override;
 
   void labelled(int variable, const NamePtr& label) {
     if (left.too_long || asking_) return;
@@ -138,7 +141,7 @@ class Recorder final : public Handler, public KeepsLoops, public NotesUnasked {
   void add_turn(Turn turn);
   Recorder(const char* name, HigherOrderCalls calls, Of what, Recorder* outer, int orders, const RecordedRules* rules,
            AskedOutside* asked)
-      : Handler(all_effects), name_(name), calls_(calls), what_(what), outer_(outer), orders_(orders), rules_(rules),
+      : Handles(all_effects), name_(name), calls_(calls), what_(what), outer_(outer), orders_(orders), rules_(rules),
         asked_(asked), home_(std::make_shared<VariableNotes>(name, this)) {}
 
   bool makes_turns() const noexcept { return asked_ && what_ == Of::function; }

@@ -94,7 +94,7 @@ namespace {
 
 bool same_met(const TraceNode& node, const Observed& a, const Observed& b) {
   if (node.effect_guard)
-    return a.tensors == b.tensors && node.effect_guard->type->kept->same_answer(a.answer, b.answer);
+    return a.tensors == b.tensors && node.effect_guard->type->recordable->same_answer(a.answer, b.answer);
   if (node.exception_guard) return a.threw == b.threw || (a.threw && b.threw && *a.threw == *b.threw);
   return a.bytes == b.bytes;
 }
@@ -105,7 +105,7 @@ bool same_turn(const TraceNode& a, const TraceNode& b) {
     return false;
   if (a.effect_guard)
     return *a.effect_guard->type == *b.effect_guard->type && a.effect_guard->inputs == b.effect_guard->inputs &&
-           a.effect_guard->type->kept->same_effect(a.effect_guard->effect, b.effect_guard->effect);
+           a.effect_guard->type->recordable->same_effect(a.effect_guard->effect, b.effect_guard->effect);
   return !a.exception_guard || compute_the_same(a.exception_guard->step, b.exception_guard->step);
 }
 
@@ -149,7 +149,7 @@ bool TraceNode::was_observed_before(const Tensor& value, std::size_t most) const
 
 TraceNode* TraceNode::after_answer(const AskedOutside::Asked& asked) const {
   const auto is_met = [&](const Observed& met) {
-    if (!effect_guard->type->kept->same_answer(met.answer, asked.answer)) return false;
+    if (!effect_guard->type->recordable->same_answer(met.answer, asked.answer)) return false;
     for (std::size_t i = 0; i < met.tensors.size(); ++i) {
       const int passed = asked.passed_before[i];
       if (met.tensors[i].passed_before != passed || met.tensors[i].made_of != asked.made_of[i]) return false;

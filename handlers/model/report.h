@@ -44,7 +44,7 @@ void report(const std::string& name, double value);
 class ReportListener : public SownHandler {
  public:
   ReportListener();
-  bool only_observes() const noexcept override { return true; }
+  HandlerProperties properties() const noexcept override { return {.only_observes = true}; }
 
  protected:
   /// Receives one report. `value` is a constant to the transforms outside of this handler.
@@ -137,7 +137,7 @@ class PrintProgress final : public Handles<Progress> {
   explicit PrintProgress(std::ostream& out, const ProgressOptions& options = {});
   ~PrintProgress() override;
   void handle(Progress& progress) override;
-  bool only_observes() const noexcept override { return true; }
+  HandlerProperties properties() const noexcept override { return {.only_observes = true}; }
   std::string describe() const override { return "progress bar"; }
 
  private:

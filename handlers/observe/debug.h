@@ -90,7 +90,7 @@ class Debug : public Handler {
   explicit Debug(DebugOptions options = {});
   Outputs handle(Call& call) override;
   std::string describe() const override { return "debug"; }
-  bool only_observes() const noexcept override { return true; }
+  HandlerProperties properties() const noexcept override { return {.only_observes = true}; }
 
  private:
   Outputs traced(Call& call);

@@ -42,7 +42,7 @@ class Graph : public Handler {
   Graph& operator=(const Graph&) = delete;
   Outputs handle(Call& call) override;
   std::string describe() const override { return "graph"; }
-  bool only_observes() const noexcept override { return true; }
+  HandlerProperties properties() const noexcept override { return {.only_observes = true}; }
 
   /// Writes the graph in the DOT language of Graphviz.
   void write_dot(std::ostream& out) const;

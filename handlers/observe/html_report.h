@@ -89,7 +89,7 @@ class HtmlReport final : public Handles<Call, stave_detail::Sowing> {
   Outputs handle(Call& call) override;
   stave_detail::Sowing::Result handle(stave_detail::Sowing& sowing) override;
   std::string describe() const override { return "HTML report"; }
-  bool only_observes() const noexcept override { return true; }
+  HandlerProperties properties() const noexcept override { return {.only_observes = true}; }
 
   /// Writes the page with everything seen so far. Throws FileError if the file cannot be written.
   void write_html(const std::string& path) const;

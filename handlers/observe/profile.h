@@ -56,7 +56,7 @@ class Profile : public Handler {
 
   Outputs handle(Call& call) override;
   std::string describe() const override { return "profile"; }
-  bool only_observes() const noexcept override { return true; }
+  HandlerProperties properties() const noexcept override { return {.only_observes = true}; }
 
   Totals total() const;
   /// Returns the totals of an operation, by its name; zero if it was not performed.

@@ -30,7 +30,7 @@ class Timeline : public Handler {
  public:
   Outputs handle(Call& call) override;
   std::string describe() const override { return "timeline"; }
-  bool only_observes() const noexcept override { return true; }
+  HandlerProperties properties() const noexcept override { return {.only_observes = true}; }
 
   void write_json(std::ostream& out) const;
   /// Returns the number of operations that the timeline has seen.

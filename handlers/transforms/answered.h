@@ -7,20 +7,18 @@
 
 namespace stave_detail {
 
-/// Interface of handlers that record which effects were skipped because no handler would answer
-/// them.
-class NotesUnasked {
- public:
-  virtual void unasked(const stave::EffectType& effect) = 0;
-
- protected:
-  ~NotesUnasked() = default;
+/// Performed where an effect is skipped because no handler would answer it. A handler of this
+/// effect also passes it on.
+struct Unanswered {
+  static constexpr bool remembered = false;
+  using Result = void;
+  const stave::EffectType& effect;
+  static void unhandled() noexcept {}
 };
 
-/// Returns true if an installed handler may answer the effect. Otherwise calls `unasked` of every
-/// installed NotesUnasked handler. The effect log of a checkpoint counts as a handler that answers:
-/// it replays its answers in order, so it must see the effect each time the checkpoint's function
-/// runs.
+/// Returns true if an installed handler may answer the effect; otherwise performs Unanswered.
+/// The effect log of a checkpoint counts as a handler that answers: it replays its answers in
+/// order, so it must see the effect each time the checkpoint's function runs.
 bool may_be_answered(const stave::EffectType& effect);
 
 /// Returns perform(effect) if a handler may answer it, and otherwise the effect's default.

@@ -23,14 +23,14 @@ struct Turn final : Suspension {
 // one turn, which ends when it has been performed.
 struct RunsUndivided final : Controlled {
   RunsUndivided() noexcept : Controlled(nullptr) {}
-  void run_nested(FunctionRef<void()> body) override { body(); }
+  bool run_nested(FunctionRef<void()> body) override { return body(), true; }
 };
 
 class Concurrent final : public Computation, public Handles<Call, YieldPoint> {
  public:
   Concurrent(FunctionRef<void()> body, bool at_operations)
       : Computation(nullptr, make_intrusive<RunsUndivided>()), body_(body), at_operations_(at_operations) {
-    install(this, this);
+    install(this, slot());
   }
 
   bool reads_next() const noexcept { return reads_next_; }
@@ -72,7 +72,7 @@ class Concurrent final : public Computation, public Handles<Call, YieldPoint> {
   }
 
   std::string describe() const override { return "concurrently"; }
-  bool only_observes() const noexcept override { return true; }
+  HandlerProperties properties() const noexcept override { return {.only_observes = true}; }
 
   const FunctionRef<void()> body_;
   const bool at_operations_;

@@ -48,7 +48,7 @@ class FusedBackward final : public Handler {
 
   Outputs handle(Call& call) override;
   std::string describe() const override { return "grad"; }
-  bool runs_no_user_code() const noexcept override { return true; }
+  HandlerProperties properties() const noexcept override { return {.runs_no_user_code = true}; }
 
  private:
   struct Value {

@@ -50,8 +50,9 @@ class JvpHandler final : public Handler, public FollowsDerivatives, public std::
     return outputs;
   }
   std::string describe() const override { return "jvp"; }
-  bool runs_no_user_code() const noexcept override { return true; }
-  bool takes_closed_calls() const noexcept override { return true; }
+  HandlerProperties properties() const noexcept override {
+    return {.runs_no_user_code = true, .takes_closed_calls = true};
+  }
   Tensor lost(Tensor x) const override {
     if (lost_by_.empty()) lost_by_ = outside_.effect();
     return is_float(x.dtype()) ? notes.put(std::move(x), Tensor()) : x;

@@ -69,7 +69,7 @@ class PathRun::Alone final : public AnyHandler {
   explicit Alone(const PathRun& run) : AnyHandler(0), run_(run) {}
   void* handling(const EffectType&) override { return nullptr; }
   std::string describe() const override { return run_.describe(); }
-  bool only_observes() const noexcept override { return true; }
+  HandlerProperties properties() const noexcept override { return {.only_observes = true}; }
 
  private:
   const PathRun& run_;
@@ -102,9 +102,9 @@ PathRun::Results PathRun::operator()(FlatFunction f, std::span<const Tensor> inp
   aside_.back()->lanes = lanes_;
   aside_.back()->alone = is_alone(*lanes_);
   // Not null inside the function of a higher-order operation.
-  PathEffects* const around = PathEffects::around(*vmap_);
+  PathEffects* const around = stave::perform(FindPathEffects{*vmap_, false});
   const std::size_t answered = around ? around->call_begins() : 0;
-  PathEffects* const outermost = PathEffects::outermost(*vmap_);
+  PathEffects* const outermost = stave::perform(FindPathEffects{*vmap_, true});
   first_joint_ = outermost ? outermost->next_joint : 0;
   std::size_t end_joint = first_joint_;
   std::vector<PathEffects::OfPath> answers;
@@ -349,12 +349,16 @@ void PathRun::part(std::vector<Part> parts) {
   path.log = std::move(own_log);
 }
 
-// Calls f with the run of each outer vmap, from inside out.
-template <class F>
-void PathRun::for_runs_below(F f) {
-  for (const Frame* frame = current; frame; frame = frame->below)
-    if (frame->operations)
-      if (const auto* const below = dynamic_cast<const PathRun*>(frame->handler)) f(*below);
+// The steps of the loop may be discarded. When the lanes run again, the recorder may record them in
+// another way than in this run.
+Index PathRun::handle(RecordLoop& loop) {
+  path_->log = nullptr;
+  struct Restore {
+    bool& keeps_rows;
+    const bool before = std::exchange(keeps_rows, false);
+    ~Restore() { keeps_rows = before; }
+  } restore{keeps_rows_};
+  return stave::perform(loop);
 }
 
 // Returns a number that changes when a path of an outer vmap is left with one lane, which then
@@ -362,7 +366,7 @@ void PathRun::for_runs_below(F f) {
 // operation on them may perform other operations. The log then no longer matches.
 int PathRun::alone_below() noexcept {
   int times = 0;
-  for_runs_below([&](const PathRun& below) { times += below.went_alone_; });
+  stave::perform(VisitRuns{[&](const PathRun& below) { times += below.went_alone_; }});
   return times;
 }
 
@@ -371,7 +375,7 @@ int PathRun::alone_below() noexcept {
 // not repeat the operations of that path.
 bool PathRun::throws_anew_below(const std::exception_ptr& threw) noexcept {
   bool throws = false;
-  for_runs_below([&](const PathRun& below) { throws |= below.threw_anew_ == threw; });
+  stave::perform(VisitRuns{[&](const PathRun& below) { throws |= below.threw_anew_ == threw; }});
   return throws;
 }
 
@@ -411,7 +415,7 @@ Tensor PathRun::part_of(const LanePath& path, const Tensor& output) const {
 }
 
 Tensor PathRun::rows_of(const Lanes& lanes, const LanePath& path) const {
-  return lanes.value->of(path.lanes, path.alone, *lanes_, keeps_rows);
+  return lanes.value->of(path.lanes, path.alone, *lanes_, keeps_rows_);
 }
 
 PathRun::Results PathRun::joined(std::span<const std::unique_ptr<LanePath>> done) const {

@@ -48,6 +48,7 @@
 #include <stave/core/op/higher_order.h>
 #include <stave/core/ops/collective.h>
 #include <stave/handlers/transforms/lanes.h>
+#include <stave/handlers/transforms/record_loop.h>
 #include <stave/handlers/transforms/sow.h>
 #include <stave/handlers/transforms/vjp_flat.h>
 
@@ -140,9 +141,27 @@ std::string kind_of_error(const std::exception_ptr& threw);
 
 class PathRun;
 
+/// Calls `visit` with the run of each vmap around the place where it is performed, from inside out.
+struct VisitRuns {
+  static constexpr bool remembered = false;
+  using Result = void;
+  const FunctionRef<void(const PathRun&)> visit;
+  static void unhandled() noexcept {}
+};
+
+class PathEffects;
+/// Finds the innermost or the outermost installed PathEffects of a vmap; null if there is none.
+struct FindPathEffects {
+  static constexpr bool remembered = false;
+  using Result = PathEffects*;
+  const Vmap& vmap;
+  const bool outermost;
+  static PathEffects* unhandled() noexcept { return nullptr; }
+};
+
 /// The log of the answers to a path's effects. The answers from before the path's lanes split from
 /// others are known, and are replayed.
-class PathEffects final : public Remembers, public Handling<Sowing> {
+class PathEffects final : public Remembers, public Handling<Sowing>, public Handling<FindPathEffects> {
  public:
   using Answers = std::vector<std::any>;
   /// The run of a function for these lanes.
@@ -161,8 +180,9 @@ class PathEffects final : public Remembers, public Handling<Sowing> {
   const std::any* next_answer() override;
   void remember(std::any answer) override;
   void forget(const std::type_info&) override { remember(Forgotten()); }
-  std::any answer_kept(const EffectType& effect, std::any performed) override;
+  std::any answer_recordable(const EffectType& effect, std::any performed) override;
   Sowing::Result handle(Sowing& sowing) override;
+  PathEffects* handle(FindPathEffects& find) override;
 
   /// The results of collectives of all lanes, in order. Lanes that split later may run again from
   /// the start without a log, and then get the same results. The outermost run of the vmap keeps
@@ -174,8 +194,6 @@ class PathEffects final : public Remembers, public Handling<Sowing> {
   };
   std::vector<Joint> joint;
   std::size_t next_joint = 0;
-  /// Returns the outermost PathEffects of a vmap, or null if there is none.
-  static PathEffects* outermost(const Vmap& vmap) noexcept;
 
   /// Returns the answers that these lanes have received so far. Of the answers inside a
   /// higher-order operation's function, it includes those that all of these lanes received
@@ -196,8 +214,6 @@ class PathEffects final : public Remembers, public Handling<Sowing> {
   /// state, so another run from the mark receives them again.
   State state_at(const Mark& mark) const;
   void restore(State state);
-  /// Returns the innermost installed PathEffects of a vmap, or null if there is none.
-  static PathEffects* around(const Vmap& vmap) noexcept;
   struct OfPath {
     RowsPtr lanes;
     Answers answers;
@@ -247,7 +263,7 @@ class PathEffects final : public Remembers, public Handling<Sowing> {
 };
 
 /// Runs a function for some lanes, path by path.
-class PathRun final : public Handles<Call, ReadStorage, WhichPath, AxisSize> {
+class PathRun final : public Handles<Call, ReadStorage, WhichPath, AxisSize, RecordLoop, VisitRuns> {
  public:
   /// A value that lanes sow after a split. Its name includes the scopes that the function entered.
   struct Sown {
@@ -275,8 +291,14 @@ class PathRun final : public Handles<Call, ReadStorage, WhichPath, AxisSize> {
   Tensor handle(ReadStorage& read) override;
   Path handle(WhichPath&) override;
   std::optional<Index> handle(AxisSize& axis) override;
-  bool runs_no_user_code() const noexcept override { return true; }
-  bool takes_closed_calls() const noexcept override { return true; }
+  Index handle(RecordLoop& loop) override;
+  void handle(VisitRuns& runs) override {
+    runs.visit(*this);
+    stave::perform(runs);
+  }
+  HandlerProperties properties() const noexcept override {
+    return {.runs_no_user_code = true, .takes_closed_calls = true};
+  }
   std::string describe() const override;
   /// A group of lanes for which an effect was answered alike, with the answer. Lanes split if the
   /// answers differ.
@@ -285,11 +307,6 @@ class PathRun final : public Handles<Call, ReadStorage, WhichPath, AxisSize> {
     std::any answer;
   };
   void part_by_answers(const EffectType& effect, std::vector<Way> ways);
-  /// Drops the log, so that the operations of the running path cannot be replayed.
-  void end_log() noexcept { path_->log = nullptr; }
-  /// True if rows that paths take from values may be cached. It is false where a recorder may
-  /// discard the operation that took them.
-  bool keeps_rows = true;
 
  private:
   struct LanePath {
@@ -351,8 +368,6 @@ class PathRun final : public Handles<Call, ReadStorage, WhichPath, AxisSize> {
   Tensor divided(const Lanes& read, const Tensor& x);
   void part(std::vector<Part> parts);
   std::unique_ptr<LanePath> parted(Part part, bool checks) const;
-  template <class F>
-  static void for_runs_below(F f);
   static int alone_below() noexcept;
   static bool throws_anew_below(const std::exception_ptr& threw) noexcept;
 
@@ -409,6 +424,9 @@ class PathRun final : public Handles<Call, ReadStorage, WhichPath, AxisSize> {
   const Rows* named_ = nullptr;
   // True while an operation is repeated whose functions have already run and thrown.
   bool repeats_ = false;
+  // True if rows that paths take from values may be cached. It is false where a recorder may
+  // discard the operation that took them.
+  bool keeps_rows_ = true;
   int partings_ = 0;                                 // number of splits so far
   std::vector<std::unique_ptr<LanePath>> aside_;     // paths set aside; the last one runs next
   std::vector<PathEffects::OfPath> before_parting_;  // answers of the lanes before each split

@@ -20,7 +20,7 @@ bool PathRun::answers(const Call& call) const {
 
 Outputs PathRun::collective(const Call& call) {
   LanePath& path = *path_;
-  PathEffects* const outermost = PathEffects::outermost(*vmap_);
+  PathEffects* const outermost = stave::perform(FindPathEffects{*vmap_, true});
   const auto counted = [&](Outputs outputs) {
     if (outermost) ++outermost->next_joint;
     return outputs;

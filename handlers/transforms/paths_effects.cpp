@@ -8,6 +8,7 @@
 #include <stave/core/ops/layout.h>
 #include <stave/core/ops/scoped_name.h>
 #include <stave/core/tensor/fail.h>
+#include <stave/handlers/transforms/across_lanes.h>
 #include <stave/handlers/transforms/answered.h>
 #include <stave/handlers/transforms/paths.h>
 
@@ -26,9 +27,10 @@ const PathRun::Sown* find_sown(std::span<const PathRun::Sown> sown, const PathRu
 
 void* PathEffects::handling(const EffectType& effect) {
   if (effect == effect_type<Sowing>()) return static_cast<Handling<Sowing>*>(this);
+  if (effect == effect_type<FindPathEffects>()) return static_cast<Handling<FindPathEffects>*>(this);
   // No handler between the function and vmap changes the answer to WhichFloat.
   if (effect == effect_type<WhichFloat>()) return nullptr;
-  return effect.kept && effect.remembering ? effect.kept->handling : effect.remembering;
+  return effect.recordable && effect.remembering ? effect.recordable->handling : effect.remembering;
 }
 
 // The answers to effects inside the function of a higher-order operation, if lanes split there. A
@@ -39,8 +41,9 @@ struct PathEffects::Branches {
 };
 
 // A tensor as the answer to an effect of a type whose answers cannot be decomposed into tensors and
-// other parts (EffectType::kept is null). `followed` lists the transforms that differentiate the
-// tensor, by their positions among the transforms that the effect passed on its way to the handler.
+// other parts (EffectType::recordable is null). `followed` lists the transforms that differentiate
+// the tensor, by their positions among the transforms that the effect passed on its way to the
+// handler.
 // When the function runs again, these transforms have lost the derivative of the tensor.
 struct PathEffects::OpaqueAnswer {
   Tensor answer;
@@ -122,29 +125,18 @@ void PathEffects::restore(State state) {
   given_ = std::move(state.given);
   next_ = state.next;
   calls_ = state.calls;
-  if (PathEffects* const found = outermost(run_.vmap)) found->next_joint = state.joint;
+  if (PathEffects* const found = stave::perform(FindPathEffects{run_.vmap, true})) found->next_joint = state.joint;
 }
 
 std::size_t PathEffects::joint_so_far() const noexcept {
-  const PathEffects* const found = outermost(run_.vmap);
+  const PathEffects* const found = stave::perform(FindPathEffects{run_.vmap, true});
   return found ? found->next_joint : 0;
 }
 
-PathEffects* PathEffects::around(const Vmap& vmap) noexcept {
-  for (const Frame* frame = current; frame; frame = frame->below)
-    if (frame->handler && !frame->operations)
-      if (auto* const found = dynamic_cast<PathEffects*>(frame->handler); found && &found->run_.vmap == &vmap)
-        return found;
-  return nullptr;
-}
-
-PathEffects* PathEffects::outermost(const Vmap& vmap) noexcept {
-  PathEffects* outermost = nullptr;
-  for (const Frame* frame = current; frame; frame = frame->below)
-    if (frame->handler && !frame->operations)
-      if (auto* const found = dynamic_cast<PathEffects*>(frame->handler); found && &found->run_.vmap == &vmap)
-        outermost = found;
-  return outermost;
+PathEffects* PathEffects::handle(FindPathEffects& find) {
+  const bool is_of_vmap = &find.vmap == &run_.vmap;
+  PathEffects* const outer = is_of_vmap && !find.outermost ? nullptr : stave::perform(find);
+  return outer || !is_of_vmap ? outer : this;
 }
 
 std::size_t PathEffects::call_begins() {
@@ -256,7 +248,7 @@ struct PathEffects::KeptAnswer {
     const auto transforms = transforms_passed();
     followed.clear();
     if (transforms.empty()) return;
-    type->kept->visit_answer(answer, [&](Tensor& x) {
+    type->recordable->visit_answer(answer, [&](Tensor& x) {
       auto& by = followed.emplace_back();
       for (std::size_t i = 0; x.defined() && i < transforms.size(); ++i)
         if (transforms[i]->follows(x)) by.push_back(i);
@@ -268,7 +260,7 @@ struct PathEffects::KeptAnswer {
     if (followed.empty()) return;
     const auto transforms = transforms_passed();
     auto by = followed.begin();
-    type->kept->visit_answer(again, [&](Tensor& x) {
+    type->recordable->visit_answer(again, [&](Tensor& x) {
       for (const std::size_t i : *by++)
         if (x.defined() && i < transforms.size()) x = transforms[i]->lost(std::move(x));
     });
@@ -279,14 +271,14 @@ struct PathEffects::KeptAnswer {
 class PathEffects::Tensors {
  public:
   Tensors(const EffectType& effect, std::any& performed) {
-    effect.kept->visit_effect(performed, [&](Tensor& x) { tensors_.push_back(x); });
+    effect.recordable->visit_effect(performed, [&](Tensor& x) { tensors_.push_back(x); });
   }
   const Tensor& operator[](int i) const { return tensors_[static_cast<std::size_t>(i)]; }
   /// Calls `replace` on each defined tensor of the effect, and marks the result.
   template <class Replace>
   void visit(const EffectType& effect, std::any& performed, Replace replace) const {
     int number = 0;
-    effect.kept->visit_effect(performed, [&](Tensor& x) {
+    effect.recordable->visit_effect(performed, [&](Tensor& x) {
       if (x.defined()) x = marks_.put(clone_node(replace(x)), number);
       ++number;
     });
@@ -322,17 +314,17 @@ const PathEffects* PathEffects::asking() const noexcept {
   return nullptr;
 }
 
-std::any PathEffects::answer_kept(const EffectType& effect, std::any performed) {
-  const bool shared = effect.lanes == AcrossLanes::shared;
+std::any PathEffects::answer_recordable(const EffectType& effect, std::any performed) {
+  const bool shared = across_lanes(effect) == AcrossLanes::shared;
   if (const PathEffects* const inner = shared ? nullptr : asking())
-    return inner->known_outside_ ? inner->part_of_known(effect) : effect.kept->perform(performed);
+    return inner->known_outside_ ? inner->part_of_known(effect) : effect.recordable->perform(performed);
   const Tensors given(effect, performed);
   if (const std::any* known = next_answer()) {
     std::any answer = known_answer(effect, *known, given);
     std::any_cast<KeptAnswer>(known)->lose_derivatives(answer);
     return answer;
   }
-  PathEffects* const outer = shared ? nullptr : around(run_.vmap);
+  PathEffects* const outer = shared ? nullptr : stave::perform(FindPathEffects{run_.vmap, false});
   known_outside_ = outer ? outer->next_answer() : nullptr;
   const auto remember_everywhere = [&](const std::any& answer) {
     remember(answer);
@@ -340,9 +332,10 @@ std::any PathEffects::answer_kept(const EffectType& effect, std::any performed) 
     known_outside_ = nullptr;
   };
   try {
-    KeptAnswer answer = shared                                  ? answer_once(effect, std::move(performed), given)
-                        : effect.lanes == AcrossLanes::together ? answer_together(effect, std::move(performed), given)
-                                                                : answer_for_each(effect, performed, given);
+    KeptAnswer answer = shared ? answer_once(effect, std::move(performed), given)
+                        : across_lanes(effect) == AcrossLanes::together
+                            ? answer_together(effect, std::move(performed), given)
+                            : answer_for_each(effect, performed, given);
     answer.look_who_follows();
     remember_everywhere(answer);
     return known_answer(effect, answer, given);
@@ -360,7 +353,7 @@ std::any PathEffects::known_answer(const EffectType& effect, const std::any& kno
   if (!kept || !(*kept->type == effect)) throw_other_effect(effect.type);
   std::any answer = kept->answer;
   auto passed = kept->passed.begin();
-  effect.kept->visit_answer(answer, [&](Tensor& x) {
+  effect.recordable->visit_answer(answer, [&](Tensor& x) {
     if (const int number = *passed++; number >= 0) x = given[number];
     else if (const Lanes* const lanes = alone_ && x.defined() ? run_.vmap.notes.find(x) : nullptr)
       x = clone_node(lanes->value->of(lanes_, true, run_.lanes));
@@ -375,10 +368,10 @@ std::any PathEffects::part_of_known(const EffectType& effect) const {
   const auto* const kept = std::any_cast<KeptAnswer>(known_outside_);
   if (!kept || !(*kept->type == effect)) throw_other_effect(effect.type);
   std::any answer = kept->answer;
-  effect.kept->visit_answer(answer, [&](Tensor& x) {
+  effect.recordable->visit_answer(answer, [&](Tensor& x) {
     const Lanes* const lanes = x.defined() ? run_.vmap.notes.find(x) : nullptr;
     if (!lanes) return;
-    if (effect.lanes == AcrossLanes::each)
+    if (across_lanes(effect) == AcrossLanes::each)
       x = lanes->value->of(make_intrusive<const Rows>(std::vector{asked_lane_}), true, run_.lanes);
     else if (alone_) x = expand_dims(lanes->value->of(lanes_, true, run_.lanes), 0);
     else x = lanes->value->of(lanes_, false, run_.lanes);
@@ -389,8 +382,8 @@ std::any PathEffects::part_of_known(const EffectType& effect) const {
 
 PathEffects::KeptAnswer PathEffects::answer_once(const EffectType& effect, std::any performed, const Tensors& given) {
   given.visit(effect, performed, [](const Tensor& x) { return x; });
-  KeptAnswer kept{&effect, effect.kept->perform(performed)};
-  effect.kept->visit_answer(kept.answer, [&](Tensor& x) {
+  KeptAnswer kept{&effect, effect.recordable->perform(performed)};
+  effect.recordable->visit_answer(kept.answer, [&](Tensor& x) {
     if (kept.passed.emplace_back(x.defined() ? given.passed({&x, 1}) : -1) >= 0) x = Tensor();
   });
   return kept;
@@ -407,7 +400,7 @@ struct PathEffects::OfLane {
 PathEffects::KeptAnswer PathEffects::answer_for_each(const EffectType& effect, const std::any& performed,
                                                      const Tensors& given) {
   const Index size = lanes_->size();
-  if (size == 0 && effect.kept->has_answer)
+  if (size == 0 && effect.recordable->has_answer)
     fail<TransformError>("vmap: {} is answered lane by lane, but there are no lanes", type_name(effect.type));
   std::vector<OfLane> lanes;
   for (Index row = 0; row < size; ++row) lanes.push_back(ask_for(effect, performed, given, row));
@@ -452,13 +445,13 @@ PathEffects::OfLane PathEffects::ask_for(const EffectType& effect, const std::an
   asked_lane_ = lanes_->lane(row);
   OfLane found;
   try {
-    found.answer = effect.kept->perform(of_lane);
+    found.answer = effect.recordable->perform(of_lane);
   } catch (...) {
     found.threw = std::current_exception();
     if (whose_error(found.threw, nullptr) == Whose::of_all) throw;
     return found;
   }
-  effect.kept->visit_answer(found.answer, [&](Tensor& x) { found.tensors.push_back(x); });
+  effect.recordable->visit_answer(found.answer, [&](Tensor& x) { found.tensors.push_back(x); });
   return found;
 }
 
@@ -477,7 +470,7 @@ PathEffects::KeptAnswer PathEffects::kept_of(const EffectType& effect, std::span
   const bool alone = alone_ || (parted->size() == 1 && run_.vmap.size > 1);
   KeptAnswer kept{&effect, first.answer};
   std::size_t next = 0;
-  effect.kept->visit_answer(kept.answer, [&](Tensor& x) {
+  effect.recordable->visit_answer(kept.answer, [&](Tensor& x) {
     std::vector<Tensor> values;
     for (const std::size_t row : rows) values.push_back(lanes[row].tensors[next]);
     ++next;
@@ -493,7 +486,7 @@ void PathEffects::check_alike(const EffectType& effect, const OfLane& a, const O
     fail<TransformError>("vmap: the answers to {} in lanes {} and {} have {}", type_name(effect.type), a_lane, b_lane,
                          what);
   };
-  if (!effect.kept->same_answer(a.answer, b.answer)) fail_differ("parts other than tensors that differ");
+  if (!effect.recordable->same_answer(a.answer, b.answer)) fail_differ("parts other than tensors that differ");
   for (std::size_t i = 0; i < a.tensors.size(); ++i) {
     const Tensor &x = a.tensors[i], &y = b.tensors[i];
     const bool like =
@@ -510,8 +503,8 @@ PathEffects::KeptAnswer PathEffects::answer_together(const EffectType& effect, s
     if (alone_) return losing(expand_dims(lanes ? lanes->value->of(lanes_, true, run_.lanes) : x, 0), {&x, 1});
     return losing(lanes ? lanes->value->of(lanes_, false, run_.lanes) : broadcast_lanes(x, size), {&x, 1});
   });
-  KeptAnswer kept{&effect, effect.kept->perform(performed)};
-  effect.kept->visit_answer(kept.answer, [&](Tensor& x) {
+  KeptAnswer kept{&effect, effect.recordable->perform(performed)};
+  effect.recordable->visit_answer(kept.answer, [&](Tensor& x) {
     if (kept.passed.emplace_back(x.defined() ? given.passed({&x, 1}) : -1) >= 0) return void(x = Tensor());
     if (!x.defined()) return;
     if (x.rank() == 0 || x.shape(0) != size)

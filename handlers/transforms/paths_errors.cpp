@@ -141,7 +141,7 @@ class PathRun::Narrowed {
  public:
   Narrowed(PathRun& run, std::span<const std::int32_t> lanes, bool alone, const Rows* named)
       : run_(run), path_(*run.path_), lanes_(path_.lanes), log_(std::move(path_.log)), alone_(path_.alone),
-        keeps_rows_(std::exchange(run.keeps_rows, false)), repeats_(std::exchange(run.repeats_, true)) {
+        keeps_rows_(std::exchange(run.keeps_rows_, false)), repeats_(std::exchange(run.repeats_, true)) {
     path_.log = nullptr;
     path_.lanes = make_intrusive<const Rows>(std::vector<std::int32_t>(lanes.begin(), lanes.end()));
     path_.alone = alone;
@@ -149,7 +149,7 @@ class PathRun::Narrowed {
   }
   ~Narrowed() {
     run_.named_ = nullptr;
-    run_.keeps_rows = keeps_rows_;
+    run_.keeps_rows_ = keeps_rows_;
     run_.repeats_ = repeats_;
     path_.alone = alone_;
     path_.lanes = std::move(lanes_);

@@ -5,8 +5,6 @@
 #include <utility>
 
 #include <stave/core/tensor/fail.h>
-#include <stave/handlers/transforms/paths.h>
-#include <stave/handlers/transforms/tape.h>
 
 namespace stave_detail {
 
@@ -36,41 +34,16 @@ Index steps_to_snapshot(Index n, Index snapshots) {
   return std::min(most_steps(snapshots, r - 1), n - most_steps(snapshots - 1, r - 1));
 }
 
-// Finds the innermost handler that records loops. Handlers inside of it are passed over if their
-// answers need no check (Frame::answers_need_no_check), as those of transforms: they see the loop
-// as one operation, for which they have rules.
-LoopKeeper keeper_of_loops() {
-  LoopKeeper found;
+bool is_loop_recorded() noexcept {
   for (const Frame* frame = current; frame; frame = frame->below) {
     // The computation may continue more than once.
-    if (frame->kind == Frame::Kind::computation) return {};
-    if (!frame->operations) continue;
-    if ((found.keeper = dynamic_cast<KeepsLoops*>(frame->handler))) {
-      // When the lanes run again, the keeper may record the steps in another way than in this run.
-      for (PathRun* run : found.paths) run->end_log();
-      return found;
-    }
-    if (auto* const run = dynamic_cast<PathRun*>(frame->handler)) found.paths.push_back(run);
-    if (!frame->answers_need_no_check) return {};
-    if (const auto* const counts = dynamic_cast<CountsOperations*>(frame->handler); counts && counts->counts())
-      return {};
+    if (frame->kind == Frame::Kind::computation) return false;
+    if (!frame->slot) continue;
+    const HandlerProperties handler = frame->handler->properties();
+    if (handler.records_loops) return true;
+    if (!frame->answers_need_no_check || handler.counts_slot_effects) return false;
   }
-  return {};
-}
-
-Index LoopKeeper::take(Index n, Index snapshots, FlatFunction step, const bool& changes, Outputs& state) const {
-  struct KeepNoRows {
-    std::vector<PathRun*> paths;
-    explicit KeepNoRows(std::vector<PathRun*> of) : paths(std::move(of)) {
-      std::erase_if(paths,
-                    // The enclosing scope that cleared the flag of these runs restores it.
-                    [](PathRun* run) { return !std::exchange(run->keeps_rows, false); });
-    }
-    ~KeepNoRows() {
-      for (PathRun* run : paths) run->keeps_rows = true;
-    }
-  } until_taken(paths);
-  return keeper->take(n, snapshots, step, changes, state);
+  return false;
 }
 
 void check_repeat(Index n, Index snapshots) {

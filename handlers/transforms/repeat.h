@@ -29,6 +29,7 @@
 
 #include <stave/core/tensor/options.h>
 #include <stave/handlers/transforms/higher_order_trees.h>
+#include <stave/handlers/transforms/record_loop.h>
 #include <stave/handlers/transforms/same_besides_tensors.h>
 
 namespace stave {
@@ -49,29 +50,6 @@ namespace stave_detail {
 Index steps_to_snapshot(Index n, Index snapshots);
 void check_repeat(Index n, Index snapshots);
 
-/// A handler that records a loop as one operation: a recorder of programs.
-class KeepsLoops {
- public:
-  /// Performs some or all of n steps from `state`, and returns how many are left. `step` sets
-  /// `changes` when the steps have changed anything in the state other than its tensors.
-  virtual Index take(Index n, Index snapshots, FlatFunction step, const bool& changes, Outputs& state) = 0;
-
- protected:
-  ~KeepsLoops() = default;
-};
-class PathRun;
-
-/// A KeepsLoops handler, and the vmap runs that are installed inside of it.
-struct LoopKeeper {
-  KeepsLoops* keeper = nullptr;
-  std::vector<PathRun*> paths;
-  /// Calls keeper->take(...). The keeper may perform steps and discard them.
-  Index take(Index n, Index snapshots, FlatFunction step, const bool& changes, Outputs& state) const;
-};
-/// Returns the innermost handler that can record a loop. `keeper` is null if there is none, or if a
-/// handler inside of it has to see each step.
-LoopKeeper keeper_of_loops();
-
 template <class Body>
 class RepeatOf {
  public:
@@ -86,7 +64,7 @@ class RepeatOf {
       static_assert(std::is_same_v<Result, Tree>, "stave: repeat: the function must return what it takes");
       Tree state = hold<true, Carry>(std::forward<Carry>(carry));
       const bool handled = current && current->nearest;
-      const Index left = handled ? left_by_keeper(state) : n_;
+      const Index left = handled ? left_by_recorder(state) : n_;
       return snapshots_ > 0 && handled ? reversed(body_, left, snapshots_, std::move(state))
                                        : loop(*body_, left, std::move(state));
     } else {
@@ -110,10 +88,9 @@ class RepeatOf {
 
   // Returns how many steps are left to run, after those that a recorder took as a loop.
   template <class Tree>
-  Index left_by_keeper(Tree& state) const {
+  Index left_by_recorder(Tree& state) const {
     if constexpr (comparable_besides_tensors<Tree>()) {
-      const LoopKeeper keeper = n_ > 2 ? keeper_of_loops() : LoopKeeper();
-      if (!keeper.keeper) return n_;
+      if (n_ <= 2 || !is_loop_recorded()) return n_;
       Outputs leaves = flat_outputs<true>(state);
       put<Tree>(state, nullptr);
       bool changes = false;
@@ -127,7 +104,7 @@ class RepeatOf {
         state = std::move(next);
         return made;
       };
-      const Index left = keeper.take(n_, snapshots_, flat, changes, leaves);
+      const Index left = perform(RecordLoop{n_, snapshots_, flat, changes, leaves});
       put<Tree>(state, leaves.data());
       return left;
     } else {

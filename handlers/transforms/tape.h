@@ -179,18 +179,7 @@ class Replay {
   std::size_t number_ = 0, next_ = 0;
 };
 
-/// A handler that may count operations. counts() is true if outputs are saved or restored by the
-/// number of their operation; a loop must then be performed step by step.
-class CountsOperations {
- public:
-  virtual bool counts() const noexcept = 0;
-
- protected:
-  ~CountsOperations() = default;
-};
-
 class GradHandler final : public Handler,
-                          public CountsOperations,
                           public FollowsDerivatives,
                           public std::enable_shared_from_this<GradHandler> {
  public:
@@ -205,11 +194,11 @@ class GradHandler final : public Handler,
 
   Outputs handle(Call& call) override;
   std::string describe() const override { return notes.owner().name; }
-  bool runs_no_user_code() const noexcept override { return true; }
   // A checkpoint that runs again accepts no closed calls, because it must perform the same
-  // operations as in its first run.
-  bool takes_closed_calls() const noexcept override { return !base_; }
-  bool counts() const noexcept override { return replay_.has_value(); }
+  // operations as in its first run. Saved outputs are identified by the number of their operation.
+  HandlerProperties properties() const noexcept override {
+    return {.runs_no_user_code = true, .takes_closed_calls = !base_, .counts_slot_effects = replay_.has_value()};
+  }
   EntryPtr entry_of_input() { return Entry::of_input(sequence_++); }
   /// Returns the origin of x; null for constants. A slot without an entry marks a value from inside
   /// a checkpoint, where nothing was recorded, or a value whose derivative is lost.

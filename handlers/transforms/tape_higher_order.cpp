@@ -38,7 +38,7 @@ class CaptureGuard final : public Handler {
     return perform(std::move(call));
   }
   std::string describe() const override { return fmt::format("{} of {}", what_, transform_); }
-  bool takes_closed_calls() const noexcept override { return true; }
+  HandlerProperties properties() const noexcept override { return {.takes_closed_calls = true}; }
   void check(std::span<const Tensor> xs) const {
     for (const Tensor& x : xs)
       for (const InstallationId id : ids_)
@@ -75,7 +75,6 @@ struct Candidate {
 
 // The handler that takes the place of grad while a checkpoint's function runs for the first time.
 class Unrecorded final : public Handler,
-                         public CountsOperations,
                          public StandsForTransform,
                          public std::enable_shared_from_this<Unrecorded> {
  public:
@@ -106,9 +105,10 @@ class Unrecorded final : public Handler,
     return outputs;
   }
   // grad runs no user code either, and is installed here when the function runs again.
-  bool runs_no_user_code() const noexcept override { return true; }
+  HandlerProperties properties() const noexcept override {
+    return {.runs_no_user_code = true, .counts_slot_effects = saves_ != nullptr};
+  }
   std::string describe() const override { return ""; }
-  bool counts() const noexcept override { return saves_ != nullptr; }
   const AnyHandler* stands_for() const noexcept override { return owner_->differentiates; }
 
   /// Runs the function on inputs with the notes of `arguments`. The saved values

@@ -31,6 +31,7 @@
 #include <optional>
 
 #include <stave/core/tensor/options.h>
+#include <stave/handlers/transforms/across_lanes.h>
 #include <stave/handlers/transforms/arguments.h>
 #include <stave/handlers/transforms/same_besides_tensors.h>
 #include <stave/handlers/transforms/vmap_flat.h>
