@@ -363,6 +363,15 @@ struct Op {
   /// For an operation on indices: the name of an index in errors about an index out of range.
   /// Kernels of other operations throw no such error.
   const char* index_name = nullptr;
+  /// The kernel may throw for other reasons: see may_throw.
+  bool kernel_throws = false;
+  /// Each element of the output is an element of an input, or padding, and the attributes alone
+  /// determine which one.
+  bool moves_elements = false;
+  /// Computing the outputs again takes no longer than reading them from memory would.
+  bool is_cheap_arithmetic = false;
+  /// Returns the number of floating-point operations; null: see flops_of.
+  std::uint64_t (*flops)(const Attributes*, std::span<const Shape> inputs, const Shape& output) = nullptr;
 
   /// The values that the VJP rule reads for the cotangent of input i, so that a tape keeps no
   /// others alive. A linear operation reads no input in which it is linear; a bilinear one reads
@@ -377,6 +386,26 @@ struct Op {
   constexpr bool reads_outputs() const noexcept { return reads_for(0).has_outputs() || reads_for(1).has_outputs(); }
   /// The dtype of an elementwise operation's output, given the dtype of its last input.
   Dtype result_dtype(Dtype input) const noexcept { return boolean ? bool_ : input; }
+  /// Returns true if the operation may throw even if shapes and dtypes of its inputs are right.
+  constexpr bool may_throw() const noexcept {
+    return id == OpId::own || is_higher_order || index_name || kernel_throws;
+  }
+  /// Returns true if the output may be a view of the first input's storage.
+  constexpr bool may_be_view() const noexcept { return view && id != OpId::to; }
+  /// Returns true if the operation is a view, or if computing it again takes no longer than reading
+  /// its result from memory would, as for elementwise arithmetic.
+  constexpr bool is_cheap() const noexcept { return is_cheap_arithmetic || may_be_view(); }
+  /// Returns the number of floating-point operations: one per element of an elementwise operation
+  /// (per element and step if several are fused) and per element that is reduced; 2 n m k for a
+  /// matrix product, and likewise for a convolution; 0 for operations that only move or select
+  /// elements. Returns nothing for an operation whose record has no such formula, such as a
+  /// factorisation, sorting, attention, or an operation that the user defined.
+  std::optional<std::uint64_t> flops_of(const Attributes* attributes, std::span<const Shape> inputs,
+                                        const Shape& output) const {
+    if (flops) return flops(attributes, inputs, output);
+    if (elementwise) return static_cast<std::uint64_t>(output.elements());
+    return moves_elements ? std::optional<std::uint64_t>(0) : std::nullopt;
+  }
 };
 
 // The records of all operations: op_sin, op_matmul, ...

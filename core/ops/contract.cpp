@@ -116,6 +116,10 @@ constinit const Op op_matmul{
     .vjp = vjp_matmul,
     // An operand that is the same in all lanes lacks the batch axis, so matmul broadcasts it.
     .batch = [](const BatchContext& c) { return Outputs(matmul(c.in(0), c.in(1))); },
+    .flops =
+        [](const Attributes*, std::span<const Shape> inputs, const Shape& output) {
+          return 2 * static_cast<std::uint64_t>(output.elements()) * static_cast<std::uint64_t>(inputs[0].back());
+        },
 };
 
 Tensor matmul(const Tensor& a, const Tensor& b) {

@@ -219,6 +219,12 @@ constinit const Op op_convolution{
     .derivative = Derivative::bilinear,
     .vjp = vjp_convolution,
     .batch = batch_convolution,
+    .flops =
+        [](const Attributes*, std::span<const Shape> inputs, const Shape& output) {
+          const Shape& weights = inputs[1];  // [groups, o, c, windows...]
+          const Index out = weights[0] * weights[1];
+          return out ? 2 * static_cast<std::uint64_t>(output.elements() * (weights.elements() / out)) : 0;
+        },
 };
 
 // ---- convolution.h --------------------------------------------------------------------------

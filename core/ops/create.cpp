@@ -34,6 +34,7 @@ constinit const Op op_full{
           outputs.push_back({full.shape, full.dtype});
         },
     .derivative = Derivative::zero,
+    .flops = no_flops,
 };
 
 constinit const Op op_iota{
@@ -45,6 +46,7 @@ constinit const Op op_iota{
           outputs.push_back({Shape(iota.length), iota.dtype});
         },
     .derivative = Derivative::zero,
+    .flops = no_flops,
 };
 
 namespace {
@@ -67,6 +69,8 @@ constinit const Op op_astype{
     .derivative = Derivative::linear,
     .vjp = [](const VjpContext& c, int) { return astype(c.ct(), c.dtype(0)); },
     .batch = batch_in_front,
+    .is_cheap_arithmetic = true,
+    .flops = no_flops,
 };
 
 constinit const Op op_stop_gradient{
@@ -76,6 +80,7 @@ constinit const Op op_stop_gradient{
     .derivative = Derivative::zero,
     .batch = batch_in_front,
     .view = [](const Call& call) { return view_of(call.input(0)); },
+    .flops = no_flops,
 };
 
 constinit const Op op_copy{
@@ -85,6 +90,7 @@ constinit const Op op_copy{
     .derivative = Derivative::linear,
     .vjp = [](const VjpContext& c, int) { return c.ct(); },
     .batch = batch_in_front,
+    .flops = no_flops,
 };
 
 Tensor astype(const Tensor& x, Dtype dtype) {

@@ -82,6 +82,7 @@ constinit const Op op_dynamic_slice{
     .vjp = vjp_dynamic_slice,
     .batch = batch_in_front,
     .index_name = "a slice that starts at index",
+    .flops = no_flops,
 };
 
 constinit const Op op_dynamic_update_slice{
@@ -93,6 +94,7 @@ constinit const Op op_dynamic_update_slice{
     .vjp = vjp_dynamic_update_slice,
     .batch = batch_in_front,
     .index_name = "a slice that starts at index",
+    .flops = no_flops,
 };
 
 Tensor SliceStarts::tensor(const char* operation, Device device) const {

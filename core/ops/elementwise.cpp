@@ -23,19 +23,6 @@ Tensor add_tangents(Tensor a, Tensor b) {
   return b.defined() ? add(std::move(a), std::move(b)) : a;
 }
 
-bool is_cheap(const Op& op) {
-  switch (op.id) {
-#define X(name, Struct) \
-  case OpId::name: return stave_detail::Struct::work == Work::arithmetic;
-    STAVE_UNARY_OPS(X)
-    STAVE_BINARY_OPS(X)
-#undef X
-    case OpId::where:
-    case OpId::astype: return true;
-    default: return op.view && op.id != OpId::to;
-  }
-}
-
 namespace {
 
 // ---- operation records derived from structs -------------------------------------------------
@@ -169,6 +156,7 @@ template <class S, bool binary>
 constexpr Op elementwise_op(OpId id, const char* name) {
   Op op{.id = id, .name = name, .infer = infer_elementwise, .elementwise = true, .batch = batch_elementwise};
   op.boolean = S::result == Result::boolean;
+  op.is_cheap_arithmetic = S::work == Work::arithmetic;
   if constexpr (S::zero_derivative) {
     op.derivative = Derivative::zero;
   } else {
@@ -368,6 +356,7 @@ constinit const Op op_where{
     .vjp = [](const VjpContext& c,
               int input) { return input == 1 ? where(c.in(0), c.ct(), 0) : where(c.in(0), 0, c.ct()); },
     .batch = batch_elementwise,
+    .is_cheap_arithmetic = true,
 };
 
 Tensor where(Operand condition, Operand a, Operand b) {

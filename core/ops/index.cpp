@@ -271,6 +271,7 @@ constinit const Op op_gather{
     .vjp = vjp_gather,
     .batch = batch_gather,
     .index_name = "index",
+    .flops = no_flops,
 };
 
 constinit const Op op_scatter{
@@ -283,6 +284,7 @@ constinit const Op op_scatter{
     .vjp = vjp_scatter,
     .batch = batch_in_front,
     .index_name = "index",
+    .flops = no_flops,
 };
 
 constinit const Op op_scatter_multiply{

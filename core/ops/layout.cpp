@@ -253,6 +253,7 @@ constinit const Op op_reshape{
     .vjp = [](const VjpContext& c, int) { return reshape(c.ct(), c.shape(0)); },
     .batch = batch_in_front,
     .view = view_reshape,
+    .moves_elements = true,
 };
 
 constinit const Op op_permute_dims{
@@ -263,6 +264,7 @@ constinit const Op op_permute_dims{
     .vjp = vjp_permute_dims,
     .batch = batch_in_front,
     .view = view_permute_dims,
+    .moves_elements = true,
 };
 
 constinit const Op op_broadcast_to{
@@ -273,6 +275,7 @@ constinit const Op op_broadcast_to{
     .vjp = vjp_broadcast_to,
     .batch = batch_broadcast_to,
     .view = view_broadcast_to,
+    .moves_elements = true,
 };
 
 constinit const Op op_slice{
@@ -283,6 +286,7 @@ constinit const Op op_slice{
     .vjp = vjp_slice,
     .batch = batch_in_front,
     .view = view_slice,
+    .moves_elements = true,
 };
 
 constinit const Op op_pad{
@@ -293,6 +297,7 @@ constinit const Op op_pad{
     .jvp = jvp_pad,
     .vjp = vjp_pad,
     .batch = batch_in_front,
+    .moves_elements = true,
 };
 
 constinit const Op op_concat{
@@ -302,6 +307,7 @@ constinit const Op op_concat{
     .derivative = Derivative::linear,
     .vjp = vjp_concat,
     .batch = batch_in_front,
+    .moves_elements = true,
 };
 
 }  // namespace stave

@@ -101,6 +101,7 @@ constinit const Op op_cholesky{
     .jvp = jvp_cholesky,
     .vjp = vjp_cholesky,
     .batch = batch_in_front,
+    .kernel_throws = true,
 };
 
 // ---- lu -------------------------------------------------------------------------------------
@@ -157,6 +158,7 @@ constinit const Op op_lu{
     .jvp = jvp_lu,
     .vjp = vjp_lu,
     .batch = batch_in_front,
+    .kernel_throws = true,
 };
 
 // ---- qr -------------------------------------------------------------------------------------
@@ -223,6 +225,7 @@ constinit const Op op_qr{
     .jvp = jvp_qr,
     .vjp = vjp_qr,
     .batch = batch_in_front,
+    .kernel_throws = true,
 };
 
 // ---- eigh -----------------------------------------------------------------------------------
@@ -265,6 +268,7 @@ constinit const Op op_eigh{
     .jvp = jvp_eigh,
     .vjp = vjp_eigh,
     .batch = batch_in_front,
+    .kernel_throws = true,
 };
 
 constinit const Op op_eigvalsh{
@@ -282,6 +286,7 @@ constinit const Op op_eigvalsh{
           return matmul(times_diagonal(v, c.ct()), transposed(v));
         },
     .batch = batch_in_front,
+    .kernel_throws = true,
 };
 
 // ---- svd ------------------------------------------------------------------------------------
@@ -378,6 +383,7 @@ constinit const Op op_svd{
     .jvp = jvp_svd,
     .vjp = vjp_svd,
     .batch = batch_in_front,
+    .kernel_throws = true,
 };
 
 constinit const Op op_svdvals{
@@ -399,6 +405,7 @@ constinit const Op op_svdvals{
           return matmul(times_diagonal(u, c.ct()), vh);
         },
     .batch = batch_in_front,
+    .kernel_throws = true,
 };
 
 }  // namespace stave

@@ -96,6 +96,7 @@ constinit const Op op_triangular_solve{
     .jvp = jvp_triangular_solve,
     .vjp = vjp_triangular_solve,
     .batch = batch_right_sides,
+    .kernel_throws = true,
 };
 
 // ---- solve ----------------------------------------------------------------------------------
@@ -134,6 +135,7 @@ constinit const Op op_solve{
     .jvp = jvp_solve,
     .vjp = vjp_solve,
     .batch = batch_right_sides,
+    .kernel_throws = true,
 };
 
 // ---- lstsq ----------------------------------------------------------------------------------
@@ -187,6 +189,7 @@ constinit const Op op_lstsq{
     .jvp = jvp_lstsq,
     .vjp = vjp_lstsq,
     .batch = batch_right_sides,
+    .kernel_throws = true,
 };
 
 // ---- determinants ---------------------------------------------------------------------------
@@ -267,6 +270,7 @@ constinit const Op op_det{
     .jvp = [](const JvpContext& c) -> Outputs { return inner_product(cofactors(c.in(0)), c.tangents[0]); },
     .vjp = [](const VjpContext& c, int) { return over_matrices(c.ct(), cofactors(c.in(0))); },
     .batch = batch_in_front,
+    .kernel_throws = true,
 };
 
 constinit const Op op_slogdet{
@@ -286,6 +290,7 @@ constinit const Op op_slogdet{
           return over_matrices(c.ct(1), inverse_transposed(c.in(0)));
         },
     .batch = batch_in_front,
+    .kernel_throws = true,
 };
 
 // ---- expm -----------------------------------------------------------------------------------
@@ -312,6 +317,7 @@ constinit const Op op_expm{
     .jvp = [](const JvpContext& c) -> Outputs { return expm_tangent(c.in(0), c.tangents[0]); },
     .vjp = [](const VjpContext& c, int) { return expm_tangent(transposed(c.in(0)), c.ct()); },
     .batch = batch_in_front,
+    .kernel_throws = true,
 };
 
 }  // namespace stave

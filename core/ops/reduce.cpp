@@ -148,6 +148,10 @@ Tensor vjp_weighted(const VjpContext& c, const Tensor& weights) {
   return astype(scale(ct, weights), c.dtype(0));
 }
 
+std::uint64_t flops_per_input(const Attributes*, std::span<const Shape> inputs, const Shape&) {
+  return static_cast<std::uint64_t>(inputs[0].elements());
+}
+
 constexpr Op extreme_op(OpId id, const char* name) {
   return Op{
       .id = id,
@@ -157,6 +161,7 @@ constexpr Op extreme_op(OpId id, const char* name) {
       .jvp = [](const JvpContext& c) { return jvp_weighted(c, extreme_shares(c)); },
       .vjp = [](const VjpContext& c, int) { return vjp_weighted(c, extreme_shares(c)); },
       .batch = batch_in_front,
+      .flops = flops_per_input,
   };
 }
 
@@ -200,6 +205,7 @@ constinit const Op op_sum{
     .derivative = Derivative::linear,
     .vjp = [](const VjpContext& c, int) { return spread(c.ct(), c.shape(0), c.as<ReduceAttributes>()); },
     .batch = batch_in_front,
+    .flops = flops_per_input,
 };
 
 constinit const Op op_prod{
@@ -210,6 +216,7 @@ constinit const Op op_prod{
     .jvp = [](const JvpContext& c) { return jvp_weighted(c, other_factors(c)); },
     .vjp = [](const VjpContext& c, int) { return vjp_weighted(c, other_factors(c)); },
     .batch = batch_in_front,
+    .flops = flops_per_input,
 };
 
 constinit const Op op_max = extreme_op(OpId::max, "max");

@@ -61,6 +61,8 @@ constinit const Op op_to{
           const Device device = call.as<TransferAttributes>().device;
           return call.input(0).device() == device ? view_of(call.input(0)) : transferred(call.input(0), device);
         },
+    .kernel_throws = true,
+    .flops = no_flops,
 };
 
 Tensor to(const Tensor& x, Device device) {

@@ -75,6 +75,15 @@ bool reuses_fused(const Attributes* attributes, std::size_t input) {
                       [&](int output) { return region.given(region.value_behind(output)) == static_cast<int>(input); });
 }
 
+// One operation per element for each step that computes, and for each reduction.
+std::uint64_t flops_fused(const Attributes* attributes, std::span<const Shape> inputs, const Shape&) {
+  const Region& region = *static_cast<const FusedAttributes*>(attributes)->region;
+  const auto& steps = region.steps();
+  const auto computing = std::count_if(steps.begin(), steps.end(), [](const auto& step) { return step.op != nullptr; });
+  return static_cast<std::uint64_t>(inputs[0].elements()) *
+         (static_cast<std::uint64_t>(computing) + region.reductions().size());
+}
+
 // ---- derivatives --------------------------------------------------------------------------------
 // The derivatives of the values of a region are regions too. The reductions in which a region ends
 // are differentiated by their own rules.
@@ -231,7 +240,8 @@ const Op& fused_op(std::string_view name) {
                        .batch = batch_elementwise,
                        .cpu = run_fused,
                        .takes_strides = true,
-                       .reuses = reuses_fused};
+                       .reuses = reuses_fused,
+                       .flops = flops_fused};
   }
   return found->second;
 }

@@ -6,6 +6,7 @@
 #include <stave/core/ops/create.h>
 #include <stave/core/ops/frontend.h>
 #include <stave/core/ops/layout.h>
+#include <stave/core/program/dataflow.h>
 #include <stave/core/program/executable.h>
 #include <stave/core/program/passes/passes.h>
 #include <stave/core/tensor/fail.h>
@@ -45,12 +46,12 @@ void infer_loop(const Call& call, SmallVector<Abstract, 1>& outputs) {
 
 // Adds a copy of each output that does not have an array of its own.
 Program with_outputs_apart(Program program) {
-  std::vector<bool> is_own(program.variables.size());
+  PerVariable<bool> is_own(program);
   for (const auto& step : program.instructions)
-    for (const int output : step.outputs) is_own[static_cast<std::size_t>(output)] = !is_view(step);
+    for (const int output : step.outputs) is_own[output] = !is_view(step);
   for (int& output : program.outputs) {
-    if (is_own[static_cast<std::size_t>(output)]) {
-      is_own[static_cast<std::size_t>(output)] = false;
+    if (is_own[output]) {
+      is_own[output] = false;
       continue;
     }
     const Program::Variable it = program.variable(output);

@@ -106,6 +106,20 @@ Program::Instruction instruction_of(IntrusivePtr<const LoopAttributes> loop);
 /// empty Tensor.
 bool may_be_body(const Program& program);
 
+/// Marks further states in `from` until it has all states that reached(from) has, and returns
+/// reached(from): a state after one step is a state before the next one. `reached` maps a mask of
+/// the body's inputs to a mask of its outputs, or the reverse.
+template <class F>
+std::vector<bool> reached_in_all_steps(const LoopAttributes& loop, std::vector<bool>& from, F reached) {
+  for (;;) {
+    std::vector<bool> found = reached(std::as_const(from));
+    bool grows = false;
+    for (std::size_t k = 0; k < loop.states; ++k)
+      if (found[k] && !from[k]) from[k] = grows = true;
+    if (!grows) return found;
+  }
+}
+
 // Derivative and batching rules, defined in handlers/compile/loop_rules.cpp.
 Outputs loop_jvp(const JvpContext& c);
 Tensor loop_vjp(const VjpContext& c, int input);

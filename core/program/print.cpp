@@ -2,6 +2,7 @@
 #include <ostream>
 
 #include <stave/core/op/notation.h>
+#include <stave/core/program/dataflow.h>
 #include <stave/core/program/fused.h>
 #include <stave/core/program/loop.h>
 #include <stave/core/tensor/fail.h>
@@ -16,12 +17,12 @@ namespace {
 
 class Writer {
  public:
-  explicit Writer(const Program& program) : program_(program), names_(program.variables.size()) {
+  explicit Writer(const Program& program) : program_(program), names_(program) {
     int next = 0;
     for (const Program::Constant& constant : program.constants)
-      if (is_one_number(constant.value)) name(constant.variable) = number(constant.value);
+      if (is_one_number(constant.value)) names_[constant.variable] = number(constant.value);
     const auto give = [&](int variable) {
-      if (std::string& given = name(variable); given.empty()) given = name_of_value(next++);
+      if (std::string& given = names_[variable]; given.empty()) given = name_of_value(next++);
     };
     for (const int input : program.inputs) give(input);
     for (const Program::Constant& constant : program.constants) give(constant.variable);
@@ -37,7 +38,7 @@ class Writer {
       if (!is_one_number(constant.value)) lines += fmt::format("{}  {} = constant\n", indent, typed(constant.variable));
     for (const auto& step : program_.instructions) lines += line(step, indent + "  ");
     lines += indent + "  in";
-    for (const int output : program_.outputs) lines += " " + (output < 0 ? "nothing" : name(output));
+    for (const int output : program_.outputs) lines += " " + (output < 0 ? "nothing" : names_[output]);
     return lines + "\n";
   }
 
@@ -48,22 +49,22 @@ class Writer {
     };
     for (const int input : program_.inputs) oval(input, "");
     for (const Program::Constant& constant : program_.constants) oval(constant.variable, "constant ");
-    std::vector<std::string> made_by(program_.variables.size());
-    for (const int input : program_.inputs) made_by[index(input)] = fmt::format("v{}", input);
+    PerVariable<std::string> made_by(program_);
+    for (const int input : program_.inputs) made_by[input] = fmt::format("v{}", input);
     for (const Program::Constant& constant : program_.constants)
-      made_by[index(constant.variable)] = fmt::format("v{}", constant.variable);
+      made_by[constant.variable] = fmt::format("v{}", constant.variable);
     for (std::size_t k = 0; k < program_.instructions.size(); ++k) {
       const auto& step = program_.instructions[k];
       std::string box = what(step);
       for (const int output : step.outputs) box += "\n" + typed(output);
       out << "  n" << k << " [shape=box, label=" << in_dot_quotes(box) << "];\n";
-      for (const int input : step.inputs) out << "  " << made_by[index(input)] << " -> n" << k << ";\n";
-      for (const int output : step.outputs) made_by[index(output)] = fmt::format("n{}", k);
+      for (const int input : step.inputs) out << "  " << made_by[input] << " -> n" << k << ";\n";
+      for (const int output : step.outputs) made_by[output] = fmt::format("n{}", k);
     }
     for (std::size_t i = 0; i < program_.outputs.size(); ++i)
       if (const int output = program_.outputs[i]; output >= 0)
         out << "  o" << i << " [shape=oval, label=" << in_dot_quotes(fmt::format("result {}", i)) << "];\n  "
-            << made_by[index(output)] << " -> o" << i << ";\n";
+            << made_by[output] << " -> o" << i << ";\n";
     out << "}\n";
   }
 
@@ -88,13 +89,9 @@ class Writer {
   }
 
  private:
-  static std::size_t index(int variable) { return static_cast<std::size_t>(variable); }
-  std::string& name(int variable) { return names_[index(variable)]; }
-  const std::string& name(int variable) const { return names_[index(variable)]; }
-
   std::string typed(int variable) const {
     const Program::Variable& it = program_.variable(variable);
-    return fmt::format("{}:{}{}", name(variable), notation(nullptr, it.dtype, it.shape, it.device),
+    return fmt::format("{}:{}{}", names_[variable], notation(nullptr, it.dtype, it.shape, it.device),
                        it.label ? fmt::format(" \"{}\"", it.label->text) : "");
   }
   static std::string number(const Tensor& value) {
@@ -116,12 +113,12 @@ class Writer {
   std::string line(const Program::Instruction& step, const std::string& indent) const {
     std::string text = indent;
     if (step.is_read()) {
-      text += fmt::format("read {}: {}", name(step.inputs[0]),
+      text += fmt::format("read {}: {}", names_[step.inputs[0]],
                           step.met.size() <= 8 ? step.met.str() : "an array of that time");
     } else {
       for (const int output : step.outputs) text += typed(output) + " ";
       text += fmt::format("= {}", step.op->name);
-      for (const int input : step.inputs) text += " " + name(input);
+      for (const int input : step.inputs) text += " " + names_[input];
       if (step.attributes)
         if (const std::string attributes = step.attributes->str(); !attributes.empty()) text += " " + attributes;
     }
@@ -153,7 +150,7 @@ class Writer {
   }
 
   const Program& program_;
-  std::vector<std::string> names_;
+  PerVariable<std::string> names_;
 };
 
 }  // namespace

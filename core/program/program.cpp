@@ -5,6 +5,7 @@
 
 #include <stave/core/op/function.h>
 #include <stave/core/ops/frontend.h>
+#include <stave/core/program/dataflow.h>
 #include <stave/core/program/loop.h>
 #include <stave/core/program/rules.h>
 #include <stave/core/tensor/fail.h>
@@ -46,6 +47,31 @@ FunctionArgument replayed(const std::shared_ptr<const Program>& program, const I
   };
 }
 
+// Throws if the `given` tensors do not match the program's inputs. An input that is never read may
+// be an empty Tensor.
+void check_arguments(const Program& program, std::span<const Tensor> given, const PerVariable<int>& last) {
+  if (given.size() != program.inputs.size())
+    fail<TransformError>("program: it was recorded for {} tensors, but {} are given", program.inputs.size(),
+                         given.size());
+  for (std::size_t i = 0; i < given.size(); ++i) {
+    const Program::Variable& wanted = program.variable(program.inputs[i]);
+    if (!given[i].defined()) {
+      if (last[program.inputs[i]] < 0) continue;
+      fail<TransformError>("program: input {} is an empty Tensor", i);
+    }
+    const auto differs = [&]<class E>(std::type_identity<E>) {
+      fail<E>(
+          "program: input {} is {} {} on {}, but was {} {} on {} when the program was recorded: trace the function for "
+          "these inputs",
+          i, given[i].dtype(), given[i].shape(), given[i].device().str(), wanted.dtype, wanted.shape,
+          wanted.device.str());
+    };
+    if (given[i].shape() != wanted.shape) differs(std::type_identity<ShapeError>());
+    if (given[i].dtype() != wanted.dtype) differs(std::type_identity<DtypeError>());
+    if (given[i].device() != wanted.device) differs(std::type_identity<DeviceError>());
+  }
+}
+
 }  // namespace
 
 bool RecordedFunctions::equals(const Attributes& other) const {
@@ -78,25 +104,15 @@ void fail_too_long() {
       "trace: the function performs more than a million operations, where a loop counts once per iteration");
 }
 
-std::vector<int> last_reads(const Program& program) {
-  std::vector<int> last(program.variables.size(), -1);
-  const auto set = [&](int variable, std::size_t k) {
-    if (variable >= 0) last[static_cast<std::size_t>(variable)] = static_cast<int>(k);
-  };
-  for (std::size_t k = 0; k < program.instructions.size(); ++k)
-    for (const int input : program.instructions[k].inputs) set(input, k);
-  for (const int output : program.outputs) set(output, program.instructions.size());
-  return last;
-}
-
-bool may_throw(const Op& op) {
-  return op.id == OpId::own || op.is_higher_order || op.index_name || is_linalg(op.id) || op.id == OpId::to;
-}
 bool may_throw(const Program::Instruction& instruction) {
   const LoopAttributes* const loop = loop_of(instruction);
-  if (!loop) return may_throw(*instruction.op);
+  if (!loop) return instruction.op->may_throw();
   return std::any_of(loop->body->instructions.begin(), loop->body->instructions.end(),
                      [](const auto& step) { return may_throw(step); });
+}
+
+bool has_read(std::span<const Program::Instruction> instructions) {
+  return std::any_of(instructions.begin(), instructions.end(), [](const auto& step) { return step.is_read(); });
 }
 
 bool compute_the_same(const Program::Instruction& a, const Program::Instruction& b) {
@@ -155,29 +171,6 @@ bool same_bits(const Tensor& a, const Tensor& b) {
   });
 }
 
-void check_arguments(const Program& program, std::span<const Tensor> given, std::span<const int> last) {
-  if (given.size() != program.inputs.size())
-    fail<TransformError>("program: it was recorded for {} tensors, but {} are given", program.inputs.size(),
-                         given.size());
-  for (std::size_t i = 0; i < given.size(); ++i) {
-    const Program::Variable& wanted = program.variable(program.inputs[i]);
-    if (!given[i].defined()) {
-      if (last[static_cast<std::size_t>(program.inputs[i])] < 0) continue;
-      fail<TransformError>("program: input {} is an empty Tensor", i);
-    }
-    const auto differs = [&]<class E>(std::type_identity<E>) {
-      fail<E>(
-          "program: input {} is {} {} on {}, but was {} {} on {} when the program was recorded: trace the function for "
-          "these inputs",
-          i, given[i].dtype(), given[i].shape(), given[i].device().str(), wanted.dtype, wanted.shape,
-          wanted.device.str());
-    };
-    if (given[i].shape() != wanted.shape) differs(std::type_identity<ShapeError>());
-    if (given[i].dtype() != wanted.dtype) differs(std::type_identity<DtypeError>());
-    if (given[i].device() != wanted.device) differs(std::type_identity<DeviceError>());
-  }
-}
-
 }  // namespace stave_detail
 
 namespace stave {
@@ -190,21 +183,19 @@ int Program::add_variable(Shape shape, Dtype dtype, Device device, NamePtr label
 }
 
 Outputs Program::operator()(std::span<const Tensor> given) const {
-  const std::vector<int> last = last_reads(*this);
+  const PerVariable<int> last = last_reads(*this);
   check_arguments(*this, given, last);
-  std::vector<Tensor> values(variables.size());
-  const auto value = [&](int variable) -> Tensor& { return values[static_cast<std::size_t>(variable)]; };
-  for (std::size_t i = 0; i < given.size(); ++i) value(inputs[i]) = given[i];
-  for (const Constant& constant : constants) value(constant.variable) = constant.value;
+  PerVariable<Tensor> values(*this);
+  for (std::size_t i = 0; i < given.size(); ++i) values[inputs[i]] = given[i];
+  for (const Constant& constant : constants) values[constant.variable] = constant.value;
   for (std::size_t k = 0; k < instructions.size(); ++k) {
     const Instruction& step = instructions[k];
     Inputs operands;
     for (std::size_t i = 0; i < step.inputs.size(); ++i) {
       const int variable = step.inputs[i];
       const bool again = std::find(step.inputs.begin() + i + 1, step.inputs.end(), variable) != step.inputs.end();
-      if (last[static_cast<std::size_t>(variable)] == static_cast<int>(k) && !again)
-        operands.push_back(std::move(value(variable)));
-      else operands.push_back(value(variable));
+      if (last[variable] == static_cast<int>(k) && !again) operands.push_back(std::move(values[variable]));
+      else operands.push_back(values[variable]);
     }
     if (step.is_read()) {
       check_met(step, operands[0]);
@@ -212,11 +203,11 @@ Outputs Program::operator()(std::span<const Tensor> given) const {
     }
     Outputs found = performed(step, std::move(operands));
     for (std::size_t i = 0; i < step.outputs.size(); ++i)
-      if (const int output = step.outputs[i]; last[static_cast<std::size_t>(output)] >= 0)
-        value(output) = relabel(std::move(found[i]), variable(output).label);
+      if (const int output = step.outputs[i]; last[output] >= 0)
+        values[output] = relabel(std::move(found[i]), variable(output).label);
   }
   Outputs results;
-  for (const int output : outputs) results.push_back(output < 0 ? Tensor() : value(output));
+  for (const int output : outputs) results.push_back(output < 0 ? Tensor() : values[output]);
   return results;
 }
 

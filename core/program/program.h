@@ -100,25 +100,21 @@ namespace stave_detail {
 /// Throws the TransformError for a program of more than a million operations.
 [[noreturn]] void fail_too_long();
 
-/// Returns for each variable the index of the last instruction that reads it. The index is the
-/// number of instructions for a program's output, and -1 for a variable that nothing reads.
-std::vector<int> last_reads(const Program& program);
-
 /// Returns true if the instruction's output may be a view of its first input's storage.
-bool is_view(const Program::Instruction& instruction);
+inline bool is_view(const Program::Instruction& instruction) {
+  return !instruction.is_read() && instruction.op->may_be_view();
+}
 
-/// Returns true if the operation may throw even if shapes and dtypes of its inputs are right.
-bool may_throw(const Op& op);
-/// Returns true if the instruction, which must not be a read, may throw in this way.
+/// Returns true if the instruction, which must not be a read, may throw even if shapes and dtypes
+/// of its inputs are right.
 bool may_throw(const Program::Instruction& instruction);
+
+/// Returns true if one of the instructions is a read. Called functions are not searched.
+bool has_read(std::span<const Program::Instruction> instructions);
 
 /// Returns true if both instructions compute the same: one operation, on the same variables, with
 /// equal attributes and behind the same barrier.
 bool compute_the_same(const Program::Instruction& a, const Program::Instruction& b);
-
-/// Throws if the `given` tensors do not match the program's inputs. An input that is never read
-/// (`last` is the result of last_reads) may be an empty Tensor.
-void check_arguments(const Program& program, std::span<const Tensor> given, std::span<const int> last);
 
 /// Returns true if x is one number, repeated or not, in memory that the host can read.
 bool is_one_number(const Tensor& x);

@@ -117,18 +117,8 @@ const Loop* Region::loop(std::string_view isa) const {
 }
 
 bool Region::is_same_as(const Region& other) const {
-  const auto same_step = [](const Step& a, const Step& b) {
-    return a.op == b.op && a.operands == b.operands && a.dtype == b.dtype && a.bytes.words[0] == b.bytes.words[0] &&
-           a.bytes.words[1] == b.bytes.words[1];
-  };
-  const auto same_reduction = [](const Reduction& a, const Reduction& b) {
-    return a.op == b.op && a.value == b.value && a.axes == b.axes && a.keepdims == b.keepdims;
-  };
-  return this == &other ||
-         (inputs_ == other.inputs_ && outputs_ == other.outputs_ &&
-          std::equal(steps_.begin(), steps_.end(), other.steps_.begin(), other.steps_.end(), same_step) &&
-          std::equal(reductions_.begin(), reductions_.end(), other.reductions_.begin(), other.reductions_.end(),
-                     same_reduction));
+  return this == &other || (inputs_ == other.inputs_ && outputs_ == other.outputs_ && steps_ == other.steps_ &&
+                            reductions_ == other.reductions_);
 }
 
 IntrusivePtr<Region> Region::reopened() const {
@@ -245,3 +235,82 @@ std::string Region::str() const {
 }
 
 }  // namespace stave
+
+namespace stave_detail {
+
+std::size_t RegionBuilder::HashOfStep::operator()(const Region::Step& step) const noexcept {
+  std::size_t hash = std::hash<const Op*>()(step.op) + static_cast<std::size_t>(step.dtype);
+  const auto add = [&](std::size_t word) { hash = hash * 0x9e3779b97f4a7c15u + word; };
+  for (const int operand : step.operands) add(static_cast<std::size_t>(operand));
+  for (const std::uint64_t word : step.bytes.words) add(word);
+  return hash ^ hash >> 32;
+}
+
+int RegionBuilder::push(Value value) {
+  values_.push_back(std::move(value));
+  return static_cast<int>(values_.size()) - 1;
+}
+
+int RegionBuilder::find_or_push(Region::Step step) {
+  const auto [found, is_new] = known_.try_emplace(step, -1);
+  if (is_new) found->second = push({std::move(step)});
+  return found->second;
+}
+
+int RegionBuilder::input(Dtype dtype) {
+  inputs_.push_back(dtype);
+  return push({{.op = nullptr, .operands = {}, .dtype = dtype, .number = 0}, static_cast<int>(inputs_.size()) - 1});
+}
+
+int RegionBuilder::number(Scalar number, Dtype dtype) {
+  Region::Step step{.op = nullptr, .operands = {}, .dtype = dtype, .number = number};
+  write_number(&step.bytes, number, dtype);
+  return find_or_push(std::move(step));
+}
+
+int RegionBuilder::add(const Op& op, std::span<const int> operands, Dtype dtype) {
+  Region::Step step{.op = &op, .operands = SmallVector<int, 3>(operands), .dtype = dtype, .number = 0};
+  return merges_ ? find_or_push(std::move(step)) : push({std::move(step)});
+}
+
+int RegionBuilder::reduce(const Op& op, int value, Shape axes, bool keepdims) {
+  reductions_.push_back({&op, value, std::move(axes), keepdims});
+  return push({{.op = &op, .operands = {value}, .dtype = dtype(value), .number = 0},
+               -1,
+               static_cast<int>(reductions_.size()) - 1});
+}
+
+std::vector<int> RegionBuilder::append(const Region& region, std::span<const int> inputs) {
+  std::vector<int> values(inputs.begin(), inputs.end()), outputs;
+  for (const Region::Step& step : region.steps()) {
+    SmallVector<int, 3> operands;
+    for (const int operand : step.operands) operands.push_back(values[static_cast<std::size_t>(operand)]);
+    values.push_back(step.op ? add(*step.op, operands, step.dtype) : number(step.number, step.dtype));
+  }
+  for (const int output : region.outputs()) outputs.push_back(values[static_cast<std::size_t>(output)]);
+  return outputs;
+}
+
+RegionPtr RegionBuilder::region(std::span<const int> outputs) const {
+  const auto region = make_intrusive<Region>(inputs_);
+  std::vector<int> numbers;  // the number in the region of each value
+  const auto number_in_region = [&](int value) { return numbers[static_cast<std::size_t>(value)]; };
+  for (const auto& [step, input, reduction] : values_) {
+    SmallVector<int, 3> operands;
+    for (const int operand : step.operands) operands.push_back(number_in_region(operand));
+    if (input >= 0) {
+      numbers.push_back(input);
+    } else if (reduction >= 0) {
+      const Region::Reduction& it = reductions_[static_cast<std::size_t>(reduction)];
+      numbers.push_back(region->reduce(*it.op, operands[0], it.axes, it.keepdims));
+    } else {
+      numbers.push_back(step.op ? region->add(*step.op, operands, step.dtype) : region->add(step.number, step.dtype));
+    }
+  }
+  std::vector<int> ends;
+  for (const int output : outputs) ends.push_back(number_in_region(output));
+  region->set_outputs(std::move(ends));
+  return region;
+}
+
+}  // namespace stave_detail

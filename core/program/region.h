@@ -14,6 +14,7 @@
 #include <atomic>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -38,6 +39,11 @@ class Region : public RefCounted {
     Scalar number;
     Bytes16 bytes{};  // the number as an element of this dtype
     int slot = -1;    // the slot that holds the value: see set_outputs
+
+    bool operator==(const Step& other) const {
+      return op == other.op && operands == other.operands && dtype == other.dtype &&
+             bytes.words[0] == other.bytes.words[0] && bytes.words[1] == other.bytes.words[1];
+    }
   };
 
   /// A reduction of a value over some axes, which count from the end: -1 is the last axis.
@@ -46,6 +52,8 @@ class Region : public RefCounted {
     int value;
     Shape axes;  // sorted
     bool keepdims;
+
+    bool operator==(const Reduction& other) const = default;
   };
 
   /// Base of data that a backend computes once for a region and keeps with it.
@@ -171,3 +179,59 @@ class Region : public RefCounted {
 };
 
 }  // namespace stave
+
+namespace stave_detail {
+
+using namespace stave;
+
+/// The treatment of an operation that repeats an earlier one, on the same operands. A region that
+/// is differentiated must keep repetitions: two values have two cotangents, and one value would
+/// have their sum, which rounds differently.
+enum class Repetitions { kept, merged };
+
+/// Builds a region whose inputs need not be known before its steps.
+///   int x = builder.input(float32), y = builder.add(op_square, {{x}}, float32);
+///   int z = builder.add(op_add, {{y, builder.input(float32)}}, float32);
+///   RegionPtr region = builder.region({{z}});  // has two inputs
+/// The builder numbers values in the order of their creation; `region` numbers them anew.
+class RegionBuilder {
+ public:
+  explicit RegionBuilder(Repetitions repetitions) : merges_(repetitions == Repetitions::merged) {}
+
+  int input(Dtype dtype);
+  /// Returns the value of a number. Numbers with equal bits are one value.
+  int number(Scalar number, Dtype dtype);
+  /// Adds an operation with a result of this dtype.
+  int add(const Op& op, std::span<const int> operands, Dtype dtype);
+  /// Adds a reduction, in which the region may end: see Region::reduce.
+  int reduce(const Op& op, int value, Shape axes, bool keepdims);
+  /// Adds the steps of a region without reductions, for these inputs. Returns its outputs.
+  std::vector<int> append(const Region& region, std::span<const int> inputs);
+
+  bool empty() const noexcept { return values_.empty(); }
+  Dtype dtype(int value) const { return values_[static_cast<std::size_t>(value)].step.dtype; }
+  /// The index of an input among the inputs of the region; -1 for another value.
+  int input_index(int value) const { return values_[static_cast<std::size_t>(value)].input; }
+  /// Returns the region with these outputs. Throws the errors of Region::add and Region::reduce.
+  RegionPtr region(std::span<const int> outputs) const;
+
+ private:
+  struct Value {
+    Region::Step step;
+    int input = -1;      // the index of an input
+    int reduction = -1;  // the index in `reductions_`
+  };
+  struct HashOfStep {
+    std::size_t operator()(const Region::Step& step) const noexcept;
+  };
+  int push(Value value);
+  int find_or_push(Region::Step step);
+
+  const bool merges_;
+  std::vector<Value> values_;
+  std::vector<Dtype> inputs_;
+  std::vector<Region::Reduction> reductions_;
+  std::unordered_map<Region::Step, int, HashOfStep> known_;  // numbers, and steps if `merges_`
+};
+
+}  // namespace stave_detail

@@ -91,34 +91,10 @@ Outputs ClosedCall::operator()(std::span<const Tensor> inputs) const {
   return call(inputs, wanted);
 }
 
-// Returns for each output whether it depends on these inputs.
-ClosedCall::Mask ClosedCall::depending(const Mask& inputs) const {
-  Mask depends(program_.variables.size());
-  const auto at = [](int variable) { return static_cast<std::size_t>(variable); };
-  for (std::size_t i = 0; i < inputs.size(); ++i) depends[at(program_.inputs[i])] = inputs[i];
-  for (const Program::Instruction& step : program_.instructions) {
-    const bool does = std::any_of(step.inputs.begin(), step.inputs.end(), [&](int v) { return depends[at(v)]; });
-    for (const int output : step.outputs) depends[at(output)] = does;
-  }
-  Mask found;
-  for (const int output : program_.outputs) found.push_back(depends[at(output)]);
-  return found;
-}
-
-ClosedCall::Mask ClosedCall::moved_by(const Mask& inputs) const {
+Mask ClosedCall::differentiable_in(const Mask& inputs) const {
   const std::lock_guard lock(mutex_);
-  return moved_.find(inputs, [&] {
-    Mask moved(program_.variables.size());
-    const auto at = [](int variable) { return static_cast<std::size_t>(variable); };
-    for (std::size_t i = 0; i < inputs.size(); ++i) moved[at(program_.inputs[i])] = inputs[i];
-    for (const Program::Instruction& step : program_.instructions) {
-      if (step.op->derivative == Derivative::zero) continue;
-      const bool moves = std::any_of(step.inputs.begin(), step.inputs.end(), [&](int v) { return moved[at(v)]; });
-      for (const int output : step.outputs) moved[at(output)] = moves && is_float(program_.variable(output).dtype);
-    }
-    Mask found;
-    for (const int output : program_.outputs) found.push_back(moved[at(output)]);
-    return found;
+  return differentiable_.find(inputs, [&] {
+    return reach_derivatives(program_, select(inputs, program_.inputs), Direction::forward).at(program_.outputs);
   });
 }
 
@@ -175,7 +151,8 @@ ClosedCall::Partitioned ClosedCall::tangents(const Mask& wanted, std::span<const
 std::shared_ptr<const ClosedCall::LaneFree> ClosedCall::lane_free_part(const Mask& lanes) const {
   const std::lock_guard lock(mutex_);
   return lane_free_.find(lanes, [&]() -> std::shared_ptr<const LaneFree> {
-    Mask without = lanes, outputs = depending(lanes);
+    Mask without = lanes;
+    Mask outputs = reach(program_, select(lanes, program_.inputs), Direction::forward).variables.at(program_.outputs);
     without.flip();
     outputs.flip();
     if (!contains(outputs, true)) return nullptr;
@@ -207,9 +184,9 @@ Outputs ClosedCall::call(std::span<const Tensor> inputs, const Mask& wanted) con
   Outputs outputs = call_function(std::move(functions), Inputs(inputs.begin(), inputs.end()));
   // An output through which no derivative flows, such as the result of a stop_gradient,
   // is not traced, as if the operations were performed one by one.
-  const Mask moved = moved_by(wanted);
+  const Mask differentiable = differentiable_in(wanted);
   for (std::size_t i = 0; i < outputs.size(); ++i)
-    if (!moved[i] && is_float(outputs[i].dtype())) outputs[i] = stop_gradient(std::move(outputs[i]));
+    if (!differentiable[i] && is_float(outputs[i].dtype())) outputs[i] = stop_gradient(std::move(outputs[i]));
   return outputs;
 }
 

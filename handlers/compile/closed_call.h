@@ -39,7 +39,6 @@ class ClosedCall : public std::enable_shared_from_this<ClosedCall> {
   Outputs operator()(std::span<const Tensor> inputs) const;
 
  private:
-  using Mask = std::vector<bool>;
   // A partition of the program as two closed calls.
   struct Partitioned {
     ClosedCallPtr first, rest;  // the known and the unknown part of a Partition
@@ -73,9 +72,8 @@ class ClosedCall : public std::enable_shared_from_this<ClosedCall> {
   // Computes the outputs that depend on no lane separately, so that the caller may read their
   // values, as it may without compile.
   static Outputs run_lane_free(const LaneFree& apart, std::span<const Tensor> inputs, const Mask& lanes);
-  Mask depending(const Mask& inputs) const;
   // The outputs to which a derivative flows from these inputs.
-  Mask moved_by(const Mask& inputs) const;
+  Mask differentiable_in(const Mask& inputs) const;
   // Performs the program as the operation `call`, with derivatives with respect to the wanted
   // inputs.
   Outputs call(std::span<const Tensor> inputs, const Mask& wanted) const;
@@ -94,7 +92,7 @@ class ClosedCall : public std::enable_shared_from_this<ClosedCall> {
   mutable Kept<std::vector<Strides>, std::shared_ptr<const Executable>> executables_;
   mutable Kept<Mask, Partitioned> reverse_, tangents_;
   mutable Kept<Mask, std::shared_ptr<const LaneFree>> lane_free_;
-  mutable Kept<Mask, Mask> moved_;
+  mutable Kept<Mask, Mask> differentiable_;
   mutable Kept<Lanes, ClosedCallPtr> batched_;
 };
 

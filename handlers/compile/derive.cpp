@@ -19,17 +19,6 @@ namespace stave_detail {
 
 namespace {
 
-using Mask = std::vector<bool>;
-
-// Returns the entries at which the mask equals `says`.
-template <class List>
-auto where(const Mask& mask, const List& list, bool says = true) {
-  std::vector<std::decay_t<decltype(list[0])>> found;
-  for (std::size_t i = 0; i < mask.size(); ++i)
-    if (mask[i] == says) found.push_back(list[i]);
-  return found;
-}
-
 // Records the operations that `transformed` performs.
 Program traced(const char* name, FlatFunction transformed, std::span<const Tensor> given) {
   UnderFrame past_all_handlers(nullptr);
@@ -54,11 +43,10 @@ Program shortened(Program program) { return without_repetitions(simplified(std::
 class Partitioner {
  public:
   Partitioner(const Program& program, const Mask& first_inputs, const Mask& first_outputs)
-      : program_(program), inputs_(where(first_inputs, program.inputs)),
-        later_(where(first_inputs, program.inputs, false)), outputs_(where(first_outputs, program.outputs)),
-        results_(where(first_outputs, program.outputs, false)), waits_(waiting()),
-        forward_(reaching(outputs_, may_throw_early(), Mask(steps().size()))),
-        backward_(reaching(results_, Mask(steps().size()), forward_)) {
+      : program_(program), inputs_(select(first_inputs, program.inputs)),
+        later_(select(first_inputs, program.inputs, false)), outputs_(select(first_outputs, program.outputs)),
+        results_(select(first_outputs, program.outputs, false)), waits_(waiting()), producers_(producers(program)),
+        forward_(known()), backward_(unknown()) {
     for (std::size_t k = 0; k < steps().size(); ++k)
       if (forward_[k] && waits_[k] && steps()[k].barrier == 0)
         fail<TransformError>("programs: {} makes an output of the known part depend on an input of the unknown part",
@@ -80,53 +68,37 @@ class Partitioner {
   static constexpr int most_steps_again = 16;
   static constexpr std::uint64_t small = std::uint64_t{16} << 10;
 
-  static std::size_t at(int variable) { return static_cast<std::size_t>(variable); }
   const std::vector<Program::Instruction>& steps() const { return program_.instructions; }
 
   // Returns a mask of the instructions that depend on inputs of the rest, or that a checkpoint
   // computes again (`barrier` is not 0).
   Mask waiting() const {
-    Mask late(program_.variables.size()), found(steps().size());
-    for (const int variable : later_) late[at(variable)] = true;
-    for (std::size_t k = 0; k < steps().size(); ++k) {
-      const auto& step = steps()[k];
-      found[k] =
-          step.barrier != 0 || std::any_of(step.inputs.begin(), step.inputs.end(), [&](int v) { return late[at(v)]; });
-      for (const int output : step.outputs) late[at(output)] = found[k];
-    }
-    return found;
+    return reach(program_, later_, Direction::forward,
+                 [&](std::size_t k) { return steps()[k].barrier != 0 ? Flow::begins : Flow::passes; })
+        .instructions;
   }
-
-  Mask may_throw_early() const {
-    Mask found(steps().size());
-    for (std::size_t k = 0; k < steps().size(); ++k) found[k] = !waits_[k] && may_throw(steps()[k]);
-    return found;
+  // Returns a mask of the instructions of the known part: its outputs need them, or they may throw
+  // and do not wait.
+  Mask known() const {
+    return reach(program_, outputs_, Direction::backward,
+                 [&](std::size_t k) { return !waits_[k] && may_throw(steps()[k]) ? Flow::begins : Flow::passes; })
+        .instructions;
   }
-
-  // Adds to `kept` the instructions that compute these variables, and all instructions that those
-  // depend on, except the instructions in `others`.
-  Mask reaching(const std::vector<int>& variables, Mask kept, const Mask& others) const {
-    Mask needed(program_.variables.size());
-    for (const int variable : variables) needed[at(variable)] = true;
-    for (std::size_t k = steps().size(); k-- > 0;) {
-      const auto& step = steps()[k];
-      if (others[k]) continue;
-      for (const int output : step.outputs) kept[k] = kept[k] || needed[at(output)];
-      if (kept[k])
-        for (const int input : step.inputs) needed[at(input)] = true;
-    }
-    return kept;
+  // Returns a mask of the instructions that the other outputs need besides the known part.
+  Mask unknown() const {
+    return reach(program_, results_, Direction::backward,
+                 [&](std::size_t k) { return forward_[k] ? Flow::stops : Flow::passes; })
+        .instructions;
+  }
+  bool is_known(int variable) const {
+    return producers_[variable] >= 0 && forward_[static_cast<std::size_t>(producers_[variable])];
   }
 
   void find_residuals() {
-    std::vector<int> producers(program_.variables.size(), -1);
-    for (std::size_t k = 0; k < steps().size(); ++k)
-      if (forward_[k])
-        for (const int output : steps()[k].outputs) producers[at(output)] = static_cast<int>(k);
-    Mask given(program_.variables.size());
-    for (const int input : inputs_) given[at(input)] = true;
+    PerVariable<bool> given(program_);
+    for (const int input : inputs_) given[input] = true;
     const auto read = [&](int variable) {
-      if (given[at(variable)] || producers[at(variable)] >= 0) residuals_.insert(variable);
+      if (given[variable] || is_known(variable)) residuals_.insert(variable);
     };
     for (std::size_t k = 0; k < steps().size(); ++k)
       if (backward_[k])
@@ -136,35 +108,33 @@ class Partitioner {
     std::map<int, int> again;  // for each rematerialised residual, the number of operations
     const std::vector<int> first(residuals_.begin(), residuals_.end());
     for (const int variable : first) {
-      if (producers[at(variable)] < 0) continue;
-      const auto k = static_cast<std::size_t>(producers[at(variable)]);
+      if (!is_known(variable)) continue;
+      const auto k = static_cast<std::size_t>(producers_[variable]);
       const auto& step = steps()[k];
-      if (!is_cheap(*step.op) || (!is_view(step) && program_.variable(variable).bytes() < small)) continue;
+      if (!step.op->is_cheap() || (!is_view(step) && program_.variable(variable).bytes() < small)) continue;
       int count = is_view(step) ? 0 : 1;
       bool possible = true;
       for (const int input : std::set<int>(step.inputs.begin(), step.inputs.end())) {
         if (const auto found = again.find(input); found != again.end()) count += found->second;
-        else possible = possible && (producers[at(input)] < 0 || residuals_.contains(input));
+        else possible = possible && (!is_known(input) || residuals_.contains(input));
       }
       if (!possible || count > most_steps_again) continue;
       again[variable] = count;
       residuals_.erase(variable);
       backward_[k] = true;
       for (const int input : step.inputs)
-        if (given[at(input)]) residuals_.insert(input);
+        if (given[input]) residuals_.insert(input);
     }
   }
 
   Program part(const std::vector<int>& inputs, const Mask& kept, const std::vector<int>& outputs) const {
-    Program part{program_.variables, inputs, program_.constants, {}, outputs};
-    for (std::size_t k = 0; k < steps().size(); ++k)
-      if (kept[k]) part.instructions.push_back(steps()[k]);
-    return without_dead_code(std::move(part));
+    return without_dead_code({program_.variables, inputs, program_.constants, select(kept, steps()), outputs});
   }
 
   const Program& program_;
   const std::vector<int> inputs_, later_, outputs_, results_;
   const Mask waits_;  // for each instruction, whether it waits for inputs of the rest
+  const PerVariable<int> producers_;
   // Entry k is true if the first part (forward_) or the rest (backward_) has instruction k. A
   // rematerialised instruction is in both.
   Mask forward_, backward_;
@@ -195,7 +165,7 @@ Partition vjp_of(const Program& program, const Mask& wanted, std::span<const Ten
         if (wanted[i]) inputs[i] = by[next++];
       return program(inputs);
     };
-    FlatVjp found = vjp_flat(by_wanted, where(wanted, xs), "vjp", numbered_inputs, {.recompute = Recompute::never});
+    FlatVjp found = vjp_flat(by_wanted, select(wanted, xs), "vjp", numbered_inputs, {.recompute = Recompute::never});
     std::vector<Tensor> cotangents;
     auto next = xs.begin() + static_cast<std::ptrdiff_t>(examples.size());
     for (const Tensor& output : found.outputs) cotangents.push_back(is_float(output.dtype()) ? *next++ : Tensor());
@@ -210,7 +180,7 @@ Partition vjp_of(const Program& program, const Mask& wanted, std::span<const Ten
 
 Program jvp_of(const Program& program, const Mask& wanted, std::span<const Tensor> examples) {
   std::vector<Tensor> given(examples.begin(), examples.end());
-  for (const Tensor& x : where(wanted, examples)) given.push_back(zeros_like(x));
+  for (const Tensor& x : select(wanted, examples)) given.push_back(zeros_like(x));
   const auto both = [&](std::span<const Tensor> xs) {
     std::vector<Tensor> tangents;
     auto next = xs.begin() + static_cast<std::ptrdiff_t>(examples.size());
@@ -243,10 +213,7 @@ Tensor example_of(const Tensor& x) {
   return view_of(all, Shape(shape.subspan(levels)), Strides(strides.subspan(levels)), all.node().offset);
 }
 
-bool reads_values(const Program& program) {
-  const auto is_read = [](const Program::Instruction& step) { return step.is_read(); };
-  return calls_read(program) || std::any_of(program.instructions.begin(), program.instructions.end(), is_read);
-}
+bool reads_values(const Program& program) { return calls_read(program) || has_read(program.instructions); }
 
 bool calls_read(const Program& program) {
   for (const Program::Instruction& step : program.instructions)

@@ -5,7 +5,7 @@
 // and the result is a program from which derivatives can be made again.
 #pragma once
 
-#include <stave/core/program/program.h>
+#include <stave/core/program/dataflow.h>
 
 namespace stave_detail {
 

@@ -34,7 +34,6 @@ namespace stave_detail {
 
 namespace {
 
-using Mask = std::vector<bool>;
 using LoopPtr = IntrusivePtr<const LoopAttributes>;
 
 constexpr std::uint64_t most_stacked = std::uint64_t{64} << 20;  // bytes of residuals
@@ -85,44 +84,10 @@ std::vector<Tensor> examples_of(const LoopAttributes& loop, std::span<const Tens
   return examples;
 }
 
-// Finds the variables that derivatives reach: forward from inputs in the mask, or backward from
-// outputs in the mask.
-class Reached {
- public:
-  static Mask outputs_from(const Program& program, const Mask& inputs) {
-    Reached reached(program, program.inputs, inputs);
-    for (const auto& step : program.instructions) reached.pass(step, step.inputs, step.outputs);
-    return reached.of(program.outputs);
-  }
-  static Mask inputs_to(const Program& program, const Mask& outputs) {
-    Reached reached(program, program.outputs, outputs);
-    for (auto step = program.instructions.rbegin(); step != program.instructions.rend(); ++step)
-      reached.pass(*step, step->outputs, step->inputs);
-    return reached.of(program.inputs);
-  }
-
- private:
-  Reached(const Program& program, const std::vector<int>& from, const Mask& mask)
-      : program_(program), mask_(program.variables.size()) {
-    for (std::size_t i = 0; i < from.size(); ++i)
-      if (mask[i]) mask_[static_cast<std::size_t>(from[i])] = true;
-  }
-  bool at(int variable) const { return mask_[static_cast<std::size_t>(variable)]; }
-  void pass(const Program::Instruction& step, std::span<const int> from, std::span<const int> to) {
-    if (step.op->derivative == Derivative::zero) return;
-    if (std::none_of(from.begin(), from.end(), [&](int variable) { return at(variable); })) return;
-    for (const int variable : to)
-      if (is_float_in(program_, variable)) mask_[static_cast<std::size_t>(variable)] = true;
-  }
-  Mask of(const std::vector<int>& variables) const {
-    Mask found;
-    for (const int variable : variables) found.push_back(at(variable));
-    return found;
-  }
-
-  const Program& program_;
-  Mask mask_;
-};
+// Returns a mask of the inputs to which cotangents flow from these outputs.
+Mask inputs_by(const Program& body, const Mask& outputs) {
+  return reach_derivatives(body, select(outputs, body.outputs), Direction::backward).at(body.inputs);
+}
 
 // ---- forward mode -------------------------------------------------------------------------------
 
@@ -155,15 +120,10 @@ struct Tangents {
 
 Tangents tangents_of(const LoopAttributes& loop, Mask by, std::span<const Tensor> inputs) {
   const Program& body = *loop.body;
-  Mask of;
-  for (bool grows = true; grows;) {
-    grows = false;
-    of = Reached::outputs_from(body, by);
-    for (std::size_t k = 0; k < loop.states; ++k) {
-      if (of[k] && !by[k]) by[k] = grows = true;
-      of[k] = by[k];
-    }
-  }
+  Mask of = reached_in_all_steps(loop, by, [&](const Mask& marked) {
+    return reach_derivatives(body, select(marked, body.inputs), Direction::forward).at(body.outputs);
+  });
+  std::copy_n(by.begin(), loop.states, of.begin());
   Program both = jvp_of(body, by, examples_of(loop, inputs));
   std::vector<int> variables(both.inputs.begin(), both.inputs.begin() + static_cast<std::ptrdiff_t>(by.size()));
   for (std::size_t i = 0, next = by.size(); i < by.size(); ++i) variables.push_back(by[i] ? both.inputs[next++] : -1);
@@ -248,12 +208,8 @@ class ReverseMaker {
  public:
   ReverseMaker(const LoopAttributes& loop, Mask of, std::span<const Tensor> inputs) : loop_(loop) {
     made_.of = std::move(of);
-    for (bool grows = true; grows;) {
-      grows = false;
-      made_.by = Reached::inputs_to(*loop.body, made_.of);
-      for (std::size_t k = 0; k < loop.states; ++k)
-        if (made_.by[k] && !made_.of[k]) made_.of[k] = grows = true;
-    }
+    made_.by =
+        reached_in_all_steps(loop, made_.of, [&](const Mask& outputs) { return inputs_by(*loop.body, outputs); });
     const Program body = to_differentiate(loop, made_.of, made_.by);
     parts_ = vjp_of(body, made_.by, examples_of(loop, inputs));
     sort_residuals(body.outputs.size());
@@ -423,7 +379,7 @@ class FirstStep {
     std::vector<Tensor> given(of_states.begin(), of_states.begin() + static_cast<std::ptrdiff_t>(loop_.states));
     Mask of;
     for (const Tensor& cotangent : given) of.push_back(cotangent.defined());
-    const Mask by = Reached::inputs_to(*loop_.body, of);
+    const Mask by = inputs_by(*loop_.body, of);
     const Cotangents before = sums_of_the_rest(loop_, sums_);
     given.resize(tape_.outputs.size());
     Mask has(place_.size());

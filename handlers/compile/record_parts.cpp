@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include <stave/core/ops/create.h>
+#include <stave/core/program/dataflow.h>
 #include <stave/core/program/loop.h>
 #include <stave/handlers/compile/recorder.h>
 
@@ -39,6 +40,7 @@ class LoopMaker {
     body_.inputs = body_.outputs = {};
     std::vector<Tensor> values = states_;
     values.insert(values.end(), captured_.begin(), captured_.end());
+    Renaming renamed(body_);
     Inputs given;
     const auto give = [&](std::size_t i) {
       body_.inputs.push_back(variables[i]);
@@ -56,8 +58,10 @@ class LoopMaker {
       const auto same = std::find_if(given.begin() + static_cast<std::ptrdiff_t>(loop.states), given.end(),
                                      [&](const Tensor& x) { return x.node_ptr() == values[k].node_ptr(); });
       if (same == given.end()) give(k);
-      else rename(variables[k], body_.inputs[static_cast<std::size_t>(same - given.begin())]);
+      else renamed.set(variables[k], body_.inputs[static_cast<std::size_t>(same - given.begin())]);
     }
+    for (Program::Instruction& step : body_.instructions) renamed.apply(step.inputs);
+    renamed.apply(body_.outputs);
     loop.body = std::make_shared<const Program>(std::move(body_));
     return given;
   }
@@ -71,12 +75,6 @@ class LoopMaker {
   }
 
  private:
-  void rename(int variable, int to) {
-    const auto in = [&](auto& variables) { std::replace(variables.begin(), variables.end(), variable, to); };
-    for (Program::Instruction& step : body_.instructions) in(step.inputs);
-    in(body_.outputs);
-  }
-
   Program body_;
   const std::vector<Tensor> states_, captured_;
   std::vector<bool> passed_;
@@ -94,10 +92,7 @@ std::vector<Recorder::Mark> Recorder::marks() const {
 
 bool Recorder::any_read_since(std::span<const Mark> marks) const {
   if (left.too_long || left.turns.size() > marks[0].turns) return true;
-  const auto& steps = program.instructions;
-  const auto is_read = [](const Program::Instruction& step) { return step.is_read(); };
-  if (std::any_of(steps.begin() + static_cast<std::ptrdiff_t>(marks[0].instructions), steps.end(), is_read))
-    return true;
+  if (has_read(std::span(program.instructions).subspan(marks[0].instructions))) return true;
   return outer_ && outer_->any_read_since(marks.subspan(1));
 }
 

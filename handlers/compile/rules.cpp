@@ -44,11 +44,6 @@ Tensor value_like(const Tensor& x) {
   return all.size() == 0 && x.size() > 0 ? zeros(x.shape(), x.dtype(), x.device()) : example_of(x);
 }
 
-bool reads(const Program& program) {
-  return std::any_of(program.instructions.begin(), program.instructions.end(),
-                     [](const auto& step) { return step.is_read(); });
-}
-
 }  // namespace
 
 RecordedRules::RecordedRules(const FunctionAttributes& functions, std::size_t outputs)
@@ -156,8 +151,8 @@ void RecordedRules::record(Rule& rule, const FunctionInputs& given) const {
   const bool uses_captured = recorder.uses_captured();
   recorder.take_captured_of(*this);
   Recording recording = recorder.take_recording();
-  const bool holds_all = !reads(recording.program) && !recording.asked && !recording.caught && !recording.too_long &&
-                         !recording.follows && recording.unasked.empty();
+  const bool holds_all = !has_read(recording.program.instructions) && !recording.asked && !recording.caught &&
+                         !recording.too_long && !recording.follows && recording.unasked.empty();
   rule.stays_function = !holds_all && !uses_captured;
   if (rule.stays_function) return;
   if (recording.too_long) fail_too_long();

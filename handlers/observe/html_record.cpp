@@ -7,7 +7,6 @@
 #include <limits>
 #include <new>
 
-#include <stave/core/program/flops.h>
 #include <stave/core/tensor/label.h>
 #include <stave/core/tensor/print.h>
 #include <stave/core/tensor/storage.h>
@@ -121,7 +120,7 @@ std::optional<std::uint64_t> flops_of(const Call& call) {
   if (outputs.empty()) return std::nullopt;
   SmallVector<Shape, 3> shapes;
   for (const Tensor& input : call.inputs()) shapes.push_back(input.shape());
-  return stave_detail::flops_of(call.op(), call.attributes(), shapes, outputs[0].shape);
+  return call.op().flops_of(call.attributes(), shapes, outputs[0].shape);
 }
 
 }  // namespace

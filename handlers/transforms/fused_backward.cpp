@@ -1,7 +1,6 @@
 #include <stave/handlers/transforms/fused_backward.h>
 
 #include <algorithm>
-#include <cstring>
 
 #include <stave/core/ops/create.h>
 #include <stave/core/ops/frontend.h>
@@ -54,7 +53,7 @@ Tensor computed_again(const GradHandler& handler, const Slot& slot) {
 
 bool FusedBackward::takes(Entry& entry) {
   if (!is_elementwise(entry, shape_)) return false;
-  if (values_.empty()) return true;
+  if (builder_.empty()) return true;
   std::size_t more = 0;  // entries to recompute
   for (std::size_t i = 0; i < entry.input_count; ++i)
     if (entry.drops(i))
@@ -73,9 +72,9 @@ Outputs FusedBackward::handle(Call& call) {
   const auto inputs = call.inputs();
   if (std::none_of(inputs.begin(), inputs.end(), [&](const Tensor& x) { return stands_in(x); }))
     return perform(std::move(call));
-  Value value{.op = &call.op(), .operands = {}, .dtype = call.abstract_outputs()[0].dtype};
-  for (const Tensor& input : inputs) value.operands.push_back(*notes_.find(stand_in(input)));
-  return tensor(add(std::move(value)));
+  SmallVector<int, 3> operands;
+  for (const Tensor& input : inputs) operands.push_back(*notes_.find(stand_in(input)));
+  return tensor(builder_.add(call.op(), operands, call.abstract_outputs()[0].dtype));
 }
 
 Tensor FusedBackward::stand_in(const Tensor& x) {
@@ -91,13 +90,8 @@ Tensor FusedBackward::output(Entry& entry, std::size_t i) {
   return entry.keeps_outputs ? tensor(given(entry.outputs()[i])) : Tensor();
 }
 
-int FusedBackward::add(Value value) {
-  values_.push_back(std::move(value));
-  return static_cast<int>(values_.size()) - 1;
-}
-
 Tensor FusedBackward::tensor(int value) {
-  Tensor stands(NodePtr(new Node(values_[static_cast<std::size_t>(value)].dtype, cpu, {}, {}, nullptr)));
+  Tensor stands(NodePtr(new Node(builder_.dtype(value), cpu, {}, {}, nullptr)));
   return notes_.put(std::move(stands), value);
 }
 
@@ -105,19 +99,12 @@ int FusedBackward::given(const Tensor& x) {
   const auto [found, is_new] = given_.emplace(&x.node(), 0);
   if (!is_new) return found->second;
   inputs_.push_back(x);
-  return found->second = add({.operands = {}, .dtype = x.dtype(), .input = static_cast<int>(inputs_.size()) - 1});
+  return found->second = builder_.input(x.dtype());
 }
 
 int FusedBackward::number(const Tensor& x) {
   const UnderFrame unseen(nullptr);
-  const Scalar number = number_of(x);
-  std::vector<unsigned char> bytes(size_of(x.dtype()));
-  Bytes16 element;
-  write_number(&element, number, x.dtype());
-  std::memcpy(bytes.data(), &element, bytes.size());
-  const auto [found, is_new] = numbers_.emplace(std::pair(x.dtype(), std::move(bytes)), 0);
-  if (is_new) found->second = add({.operands = {}, .dtype = x.dtype(), .number = number});
-  return found->second;
+  return builder_.number(number_of(x), x.dtype());
 }
 
 int FusedBackward::operand(Entry& entry, std::size_t i) {
@@ -134,12 +121,11 @@ int FusedBackward::again(const Slot& slot) {
   if (const auto found = again_.find(&entry); found != again_.end()) return found->second;
   int value = 0;
   if (is_elementwise(entry, shape_)) {
-    Value step{.op = entry.op, .operands = {}};
-    for (std::size_t i = 0; i < entry.input_count; ++i) step.operands.push_back(operand(entry, i));
-    const Dtype of_last = values_[static_cast<std::size_t>(step.operands.back())].dtype;
-    step.dtype = entry.op->id == OpId::astype ? static_cast<const DtypeAttributes&>(*entry.attributes).dtype
-                                              : entry.op->result_dtype(of_last);
-    value = add(std::move(step));
+    SmallVector<int, 3> operands;
+    for (std::size_t i = 0; i < entry.input_count; ++i) operands.push_back(operand(entry, i));
+    const Dtype dtype = entry.op->id == OpId::astype ? static_cast<const DtypeAttributes&>(*entry.attributes).dtype
+                                                     : entry.op->result_dtype(builder_.dtype(operands.back()));
+    value = builder_.add(*entry.op, operands, dtype);
   } else {
     value = given(computed_again(handler_, slot));
   }
@@ -149,28 +135,6 @@ int FusedBackward::again(const Slot& slot) {
 }
 
 // ---- performing ---------------------------------------------------------------------------------
-
-RegionPtr FusedBackward::region(const std::vector<int>& outputs) const {
-  std::vector<Dtype> dtypes;
-  for (const Tensor& input : inputs_) dtypes.push_back(input.dtype());
-  const IntrusivePtr<Region> region(new Region(std::move(dtypes)));
-  std::vector<int> numbers;
-  for (const Value& value : values_) {
-    if (value.input >= 0) {
-      numbers.push_back(value.input);
-    } else if (!value.op) {
-      numbers.push_back(region->add(value.number, value.dtype));
-    } else {
-      SmallVector<int, 3> operands;
-      for (const int operand : value.operands) operands.push_back(numbers[static_cast<std::size_t>(operand)]);
-      numbers.push_back(region->add(*value.op, operands, value.dtype));
-    }
-  }
-  std::vector<int> values;
-  for (const int output : outputs) values.push_back(numbers[static_cast<std::size_t>(output)]);
-  region->set_outputs(std::move(values));
-  return region;
-}
 
 // Returns true if a transform differentiates an input of the region.
 bool FusedBackward::is_followed() const {
@@ -185,17 +149,17 @@ std::vector<Tensor> FusedBackward::values_of(std::span<const Tensor> stand_ins) 
   std::unordered_map<int, std::size_t> places;
   for (const Tensor& x : stand_ins)
     if (const int value = *notes_.find(x);
-        values_[static_cast<std::size_t>(value)].input < 0 && places.emplace(value, outputs.size()).second)
+        builder_.input_index(value) < 0 && places.emplace(value, outputs.size()).second)
       outputs.push_back(value);
   Outputs found;
   if (!outputs.empty()) {
     if (inputs_.empty()) given(constant(0, float32, shape_, cpu));  // gives the region its shape
-    const RegionPtr steps = region(outputs);
+    const RegionPtr steps = builder_.region(outputs);
     found = is_followed() && inputs_.size() > few_inputs ? perform_steps(*steps, inputs_) : fused(steps, inputs_);
   }
   std::vector<Tensor> results;
   for (const Tensor& x : stand_ins) {
-    const int value = *notes_.find(x), input = values_[static_cast<std::size_t>(value)].input;
+    const int value = *notes_.find(x), input = builder_.input_index(value);
     results.push_back(input >= 0 ? inputs_[static_cast<std::size_t>(input)] : found[places.at(value)]);
   }
   return results;

@@ -7,7 +7,6 @@
 // order as an unfused backward pass, so the cotangents have the same bits.
 #pragma once
 
-#include <map>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -51,29 +50,19 @@ class FusedBackward final : public Handler {
   HandlerProperties properties() const noexcept override { return {.runs_no_user_code = true}; }
 
  private:
-  struct Value {
-    const Op* op = nullptr;  // null: the value is a number or an input
-    SmallVector<int, 3> operands;
-    Dtype dtype = bool_;
-    Scalar number = 0;
-    int input = -1;
-  };
-  int add(Value value);
   int number(const Tensor& x);
   int given(const Tensor& x);
   int operand(Entry& entry, std::size_t i);
   int again(const Slot& slot);
   Tensor tensor(int value);
-  RegionPtr region(const std::vector<int>& outputs) const;
   bool is_followed() const;
 
   const GradHandler& handler_;
   const Shape shape_;
   Notes<int> notes_;
-  std::vector<Value> values_;
+  RegionBuilder builder_{Repetitions::kept};
   std::vector<Tensor> inputs_;
   std::unordered_map<const Node*, int> given_;
-  std::map<std::pair<Dtype, std::vector<unsigned char>>, int> numbers_;
   std::unordered_map<const Entry*, int> again_;
   std::vector<EntryPtr> entries_;  // keeps the entries of again_ alive
   int taken_ = 0, results_ = 0;

@@ -4,6 +4,7 @@
 
 #include <stave/core/ops/create.h>
 #include <stave/core/ops/frontend.h>
+#include <stave/core/program/region.h>
 #include <stave/core/tensor/default_dtype.h>
 #include <stave/core/tensor/fail.h>
 #include <stave/core/tensor/note.h>
@@ -26,8 +27,7 @@ struct RegionValue {
 
 class Recorder final : public Handles<Call, ReadStorage, WhichFloat> {
  public:
-  Recorder(const char* name, std::span<const Dtype> inputs, Frame* around)
-      : notes(name), name_(name), around_(around), region_(new Region({inputs.begin(), inputs.end()})) {}
+  Recorder(const char* name, Frame* around) : notes(name), name_(name), around_(around) {}
 
   Outputs handle(Call& call) override {
     const auto recorded = [&](const Tensor& x) { return notes.find(x) != nullptr; };
@@ -41,7 +41,7 @@ class Recorder final : public Handles<Call, ReadStorage, WhichFloat> {
                            op.name);
     std::vector<int> operands;
     for (const Tensor& input : inputs) operands.push_back(value_of(input));
-    return value(region_->add(op, operands, op.id == OpId::astype ? call.as<DtypeAttributes>().dtype : bool_));
+    return value(builder_.add(op, operands, call.abstract_outputs()[0].dtype));
   }
   Tensor handle(ReadStorage& read) override {
     fail<TransformError>(
@@ -57,23 +57,24 @@ class Recorder final : public Handles<Call, ReadStorage, WhichFloat> {
   }
   std::string describe() const override { return name_; }
 
-  /// Returns a placeholder for a value of the region.
-  Tensor value(int number) const {
-    const Dtype dtype = region_->dtype(number);
-    Tensor stands(NodePtr(new Node(dtype, cpu, {}, {}, nullptr)));
-    return notes.put(std::move(stands), {number, constant(0, dtype, {}, cpu)});
-  }
+  /// Returns a placeholder for an input that is added to the region.
+  Tensor input(Dtype dtype) { return value(builder_.input(dtype)); }
 
   RegionPtr end(std::span<const Tensor> outputs) {
     std::vector<int> values;
     for (const Tensor& output : outputs) values.push_back(value_of(output));
-    region_->set_outputs(std::move(values));
-    return region_;
+    return builder_.region(values);
   }
 
   Notes<RegionValue> notes;
 
  private:
+  // Returns a placeholder for a value of the region.
+  Tensor value(int number) const {
+    const Dtype dtype = builder_.dtype(number);
+    Tensor stands(NodePtr(new Node(dtype, cpu, {}, {}, nullptr)));
+    return notes.put(std::move(stands), {number, constant(0, dtype, {}, cpu)});
+  }
   int value_of(const Tensor& x) {
     if (!x.defined()) fail<TransformError>("{}: it returns an empty Tensor", name_);
     if (const RegionValue* found = notes.find(x)) return found->value;
@@ -81,7 +82,7 @@ class Recorder final : public Handles<Call, ReadStorage, WhichFloat> {
       fail<TransformError>("{}: it captures a value that a transform traces ({} {}): make it an argument", name_,
                            x.dtype(), x.shape());
     if (!repeats_one_element(x)) fail_shape(x.shape());
-    return region_->add(number_of(x), x.dtype());
+    return builder_.number(number_of(x), x.dtype());
   }
 
   [[noreturn]] void fail_shape(const Shape& shape) const {
@@ -92,7 +93,7 @@ class Recorder final : public Handles<Call, ReadStorage, WhichFloat> {
 
   const char* const name_;
   Frame* const around_;  // the caller's handlers, which choose the floating dtype for integers
-  const IntrusivePtr<Region> region_;
+  RegionBuilder builder_{Repetitions::kept};
 };
 
 }  // namespace
@@ -106,10 +107,10 @@ Scalar number_of(const Tensor& x) {
 }
 
 RegionPtr record_region(const char* name, FlatFunction f, std::span<const Dtype> inputs) {
-  Recorder recorder(name, inputs, current);
+  Recorder recorder(name, current);
   UnderFrame below_all(nullptr);
   std::vector<Tensor> values;
-  for (std::size_t i = 0; i < inputs.size(); ++i) values.push_back(recorder.value(static_cast<int>(i)));
+  for (const Dtype input : inputs) values.push_back(recorder.input(input));
   const Outputs outputs = recorder.notes.run([&] { return with(recorder, [&] { return f(values); }); });
   return recorder.end(outputs);
 }

@@ -35,7 +35,7 @@ bool is_view(const Op& op) { return op.view != nullptr; }
 // Such an entry can be recomputed only from its own inputs.
 BackwardSlice slice_of_kept(Entry& entry) {
   BackwardSlice slice = entry.slice;
-  if (slice.size || entry.dropped || !is_cheap(*entry.op)) return slice;
+  if (slice.size || entry.dropped || !entry.op->is_cheap()) return slice;
   for (const Tensor& input : entry.inputs())
     if (!input.defined()) return slice;
   slice.size = 1;
@@ -92,7 +92,7 @@ SmallVector<Entry*, 16> nearby(Entry& entry) {
     for (std::size_t i = 0; i < found[k]->input_count; ++i) {
       Entry* const producer = found[k]->producers()[i].entry.get();
       if (found[k]->inputs()[i].defined() || !producer || !producer->op) continue;
-      if (!is_cheap(*producer->op) || producer->keeps_outputs) continue;
+      if (!producer->op->is_cheap() || producer->keeps_outputs) continue;
       if (std::find(found.begin(), found.end(), producer) == found.end()) found.push_back(producer);
     }
   std::sort(found.begin(), found.end(), [](Entry* a, Entry* b) { return a->sequence > b->sequence; });
@@ -145,7 +145,7 @@ void Rematerialization::plan(Entry& entry, const Call& call, const Rematerializa
       if (Entry& producer = *producers[i].entry; is_own(producer)) producer.slice.kept = true;
     }
   }
-  if (!drops || !is_cheap(*entry.op) || entry.keeps_outputs) return;
+  if (!drops || !entry.op->is_cheap() || entry.keeps_outputs) return;
   hold_numbers(entry, call);
   const Abstract& output = call.abstract_outputs()[0];
   entry.slice = slice_of(entry, bytes_of(output), of_primals);

@@ -1,4 +1,4 @@
-// A helper of passes that drop instructions.
+// Helpers of passes that drop instructions.
 #pragma once
 
 #include <cstddef>
@@ -29,5 +29,13 @@ class Compaction {
   std::vector<Program::Instruction>& steps_;
   std::size_t count_ = 0;
 };
+
+/// Removes the instructions for which `kept` is false.
+inline void compact(Program& program, const std::vector<bool>& kept) {
+  Compaction compaction(program);
+  for (std::size_t k = 0; k < kept.size(); ++k)
+    if (kept[k]) compaction.keep(program.instructions[k]);
+  compaction.end();
+}
 
 }  // namespace stave_detail

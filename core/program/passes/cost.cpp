@@ -1,14 +1,8 @@
 #include <algorithm>
 
-#include <stave/core/program/flops.h>
+#include <stave/core/program/dataflow.h>
 #include <stave/core/program/loop.h>
 #include <stave/core/program/program.h>
-
-namespace stave_detail {
-
-bool is_view(const Program::Instruction& step) { return !step.is_read() && step.op->view && step.op->id != OpId::to; }
-
-}  // namespace stave_detail
 
 namespace stave {
 
@@ -19,25 +13,21 @@ namespace {
 std::uint64_t flops_of(const Program& program, const Program::Instruction& step) {
   SmallVector<Shape, 3> inputs;
   for (const int input : step.inputs) inputs.push_back(program.variable(input).shape);
-  return stave_detail::flops_of(*step.op, step.attributes.get(), inputs, program.variable(step.outputs[0]).shape)
-      .value_or(0);
+  return step.op->flops_of(step.attributes.get(), inputs, program.variable(step.outputs[0]).shape).value_or(0);
 }
 
 }  // namespace
 
 ProgramCost cost_of(const Program& program) {
   ProgramCost total;
-  const auto at = [](int variable) { return static_cast<std::size_t>(variable); };
-  const std::vector<int> last = last_reads(program);
-  std::vector<int> base(program.variables.size());  // the variable in whose storage a variable lies
-  // the last instruction that reads each storage
-  std::vector<int> reader(program.variables.size(), -1);
-  for (std::size_t v = 0; v < base.size(); ++v) base[v] = static_cast<int>(v);
+  const PerVariable<int> last = last_reads(program);
+  Renaming base(program);  // the variable in whose storage a variable lies
   for (const auto& step : program.instructions)
-    if (is_view(step)) base[at(step.outputs[0])] = base[at(step.inputs[0])];
-  for (std::size_t v = 0; v < base.size(); ++v) reader[at(base[v])] = std::max(reader[at(base[v])], last[v]);
-  std::vector<bool> is_number(program.variables.size());
-  for (const auto& [variable, value] : program.constants) is_number[at(variable)] = is_one_number(value);
+    if (is_view(step)) base.set(step.outputs[0], base[step.inputs[0]]);
+  PerVariable<int> reader(program, -1);  // the last instruction that reads each storage
+  for (int v = 0; v < last.size(); ++v) reader[base[v]] = std::max(reader[base[v]], last[v]);
+  PerVariable<bool> is_number(program);
+  for (const auto& [variable, value] : program.constants) is_number[variable] = is_one_number(value);
   // the bytes that are freed after each instruction
   std::vector<std::uint64_t> freed(program.instructions.size() + 1);
   std::uint64_t live = 0;
@@ -45,7 +35,7 @@ ProgramCost cost_of(const Program& program) {
     for (const int output : step.outputs) {
       const std::uint64_t bytes = program.variable(output).bytes();
       live += bytes;
-      freed[std::max(k, static_cast<std::size_t>(std::max(reader[at(output)], 0)))] += bytes;
+      freed[std::max(k, static_cast<std::size_t>(std::max(reader[output], 0)))] += bytes;
     }
   };
   for (std::size_t k = 0; k < program.instructions.size(); ++k) {
@@ -62,8 +52,8 @@ ProgramCost cost_of(const Program& program) {
       ++total.operations;
       if (!step.outputs.empty() && !step.op->is_higher_order) total.flops += flops_of(program, step);
       for (const int input : step.inputs)
-        if (!is_number[at(base[at(input)])])
-          total.bytes += std::min(program.variable(input).bytes(), program.variable(base[at(input)]).bytes());
+        if (!is_number[base[input]])
+          total.bytes += std::min(program.variable(input).bytes(), program.variable(base[input]).bytes());
       for (const int output : step.outputs) total.bytes += program.variable(output).bytes();
       make_room(step, k);
       total.peak_bytes = std::max(total.peak_bytes, live);

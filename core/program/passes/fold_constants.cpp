@@ -2,6 +2,7 @@
 
 #include <stave/core/ops/create.h>
 #include <stave/core/ops/frontend.h>
+#include <stave/core/program/dataflow.h>
 #include <stave/core/program/passes/compaction.h>
 #include <stave/core/program/passes/passes.h>
 #include <stave/core/tensor/note.h>
@@ -31,10 +32,9 @@ bool may_fold(const Program& program, const Program::Instruction& step) {
 }  // namespace
 
 Program with_constants_folded(Program program) {
-  std::vector<Tensor> known(program.variables.size());
+  PerVariable<Tensor> known(program);
   for (const auto& [variable, value] : program.constants)
-    if (live_notes(value) == 0 && value.node().storage) known[static_cast<std::size_t>(variable)] = value;
-  const auto value_of = [&](int variable) -> Tensor& { return known[static_cast<std::size_t>(variable)]; };
+    if (live_notes(value) == 0 && value.node().storage) known[variable] = value;
   UnderFrame past_all_handlers(nullptr);
   Compaction kept(program);
   for (Program::Instruction& step : program.instructions) {
@@ -43,16 +43,16 @@ Program with_constants_folded(Program program) {
       const auto& full = static_cast<const FullAttributes&>(*step.attributes);
       values.push_back(constant(full.value, full.dtype, full.shape, full.device));
     } else if (may_fold(program, step) &&
-               std::all_of(step.inputs.begin(), step.inputs.end(), [&](int x) { return value_of(x).defined(); })) {
+               std::all_of(step.inputs.begin(), step.inputs.end(), [&](int x) { return known[x].defined(); })) {
       Inputs inputs;
-      for (const int input : step.inputs) inputs.push_back(value_of(input));
+      for (const int input : step.inputs) inputs.push_back(known[input]);
       values = perform(Call(*step.op, std::move(inputs), step.attributes));
     } else {
       kept.keep(step);
       continue;
     }
     for (std::size_t i = 0; i < values.size(); ++i) {
-      value_of(step.outputs[i]) = values[i];
+      known[step.outputs[i]] = values[i];
       program.constants.push_back({step.outputs[i], values[i]});
     }
   }

@@ -10,11 +10,11 @@
 namespace stave_detail {
 
 void FusionReport::add(const Program::Instruction& step, bool elementwise) {
-  for (const int output : step.outputs) maker_[static_cast<std::size_t>(output)] = {&step, elementwise, nullptr};
+  for (const int output : step.outputs) maker_[output] = {&step, elementwise, nullptr};
 }
 
 void FusionReport::ended(std::span<const int> values, const Program::Instruction& reader) {
-  for (const int value : values) maker_[static_cast<std::size_t>(value)].ended_by = &reader;
+  for (const int value : values) maker_[value].ended_by = &reader;
 }
 
 // Two elementwise operations may be separated by a view or by an operation that is not elementwise.
@@ -102,7 +102,7 @@ std::string FusionReport::why_not_with(const Program::Instruction& step, const P
         "{} reads {} across a rematerialisation barrier: operations that a checkpoint runs again are not fused with "
         "those of the first run",
         said(step), made.op->name);
-  if (const Program::Instruction* const before = maker_[static_cast<std::size_t>(read)].ended_by)
+  if (const Program::Instruction* const before = maker_[read].ended_by)
     return fmt::format("{} reads {} after {} did, which ended the region that computes that value", said(step),
                        made.op->name, before->op ? before->op->name : "the function itself");
   return fmt::format("{} begins another region, because the region of {} has the largest size that is allowed",

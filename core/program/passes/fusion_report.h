@@ -8,7 +8,7 @@
 #include <vector>
 
 #include <stave/core/effects/function_ref.h>
-#include <stave/core/program/program.h>
+#include <stave/core/program/dataflow.h>
 
 namespace stave_detail {
 
@@ -16,7 +16,7 @@ namespace stave_detail {
 /// must outlive this object.
 class FusionReport {
  public:
-  explicit FusionReport(const Program& program) : program_(program), maker_(program.variables.size()) {}
+  explicit FusionReport(const Program& program) : program_(program), maker_(program) {}
 
   /// Registers the next instruction, before `joined` examines what it reads. `elementwise` is true
   /// if the instruction can join a region.
@@ -35,10 +35,8 @@ class FusionReport {
   std::vector<std::string> lines() const;
 
  private:
-  const Program::Instruction* maker(int variable) const { return maker_[static_cast<std::size_t>(variable)].step; }
-  bool is_elementwise(const Program::Instruction* step) const {
-    return step && maker_[static_cast<std::size_t>(step->outputs[0])].elementwise;
-  }
+  const Program::Instruction* maker(int variable) const { return maker_[variable].step; }
+  bool is_elementwise(const Program::Instruction* step) const { return step && maker_[step->outputs[0]].elementwise; }
   // Returns the instruction that computes the variable; if views lie between, it is the instruction
   // before the first view. Sets `view` to the first view, the one that reads this instruction.
   const Program::Instruction* computing(int variable, const Program::Instruction*& view) const;
@@ -55,7 +53,7 @@ class FusionReport {
     const Program::Instruction* ended_by = nullptr;
   };
   const Program& program_;
-  std::vector<Maker> maker_;  // for each variable, the instruction that computes it
+  PerVariable<Maker> maker_;  // for each variable, the instruction that computes it
   // what was explained already: (instruction, number of elements that its reader sees)
   std::set<std::pair<const Program::Instruction*, Index>> told_;
   std::vector<std::string> order_;

@@ -7,6 +7,7 @@
 #include <stave/core/ops/create.h>
 #include <stave/core/ops/frontend.h>
 #include <stave/core/ops/layout.h>
+#include <stave/core/program/dataflow.h>
 #include <stave/core/program/passes/passes.h>
 #include <stave/core/program/region.h>
 
@@ -18,18 +19,6 @@ namespace {
 
 constexpr Index most_elements = 8;
 
-bool moves_elements(const Op& op) {
-  switch (op.id) {
-    case OpId::reshape:
-    case OpId::permute_dims:
-    case OpId::broadcast_to:
-    case OpId::slice:
-    case OpId::concat:
-    case OpId::pad: return true;
-    default: return false;
-  }
-}
-
 // Returns true if the pass applies to the program: all arrays are small and on the CPU, all
 // operations are elementwise or move elements, and there is a slice, a concat or a pad.
 bool is_of_numbers(const Program& program) {
@@ -39,7 +28,7 @@ bool is_of_numbers(const Program& program) {
   std::vector<int> used = program.inputs;
   bool any = false;
   for (const auto& step : program.instructions) {
-    if (step.is_read() || !(moves_elements(*step.op) || Region::admits(*step.op))) return false;
+    if (step.is_read() || !(step.op->moves_elements || Region::admits(*step.op))) return false;
     used.insert(used.end(), step.inputs.begin(), step.inputs.end());
     used.insert(used.end(), step.outputs.begin(), step.outputs.end());
     any |= step.op->id == OpId::slice || step.op->id == OpId::concat || step.op->id == OpId::pad;
@@ -58,7 +47,7 @@ class Splitter {
 
   Program run() {
     for (const auto& step : from_.instructions)
-      elements_[step.outputs[0]] = moves_elements(*step.op) ? moved(step) : computed(step);
+      elements_[step.outputs[0]] = step.op->moves_elements ? moved(step) : computed(step);
     for (const int output : from_.outputs) {
       const bool is_given =
           output < 0 || std::find(from_.inputs.begin(), from_.inputs.end(), output) != from_.inputs.end();

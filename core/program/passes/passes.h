@@ -48,39 +48,4 @@ namespace stave_detail {
 /// derivative, which runs the body too.
 Program with_loops_joined(Program program);
 
-/// A mapping from variables to the variables that replace them.
-class Renaming {
- public:
-  explicit Renaming(const Program& program) : to_(program.variables.size()) {
-    for (std::size_t i = 0; i < to_.size(); ++i) to_[i] = static_cast<int>(i);
-  }
-  int operator[](int variable) const {
-    const auto at = static_cast<std::size_t>(variable);
-    return variable < 0 || at >= to_.size() ? variable : to_[at];
-  }
-  /// Replaces `variable` by `other`, which is not replaced itself.
-  void set(int variable, int other) { to_[static_cast<std::size_t>(variable)] = other; }
-  template <class Variables>
-  void apply(Variables& variables) const {
-    for (int& variable : variables) variable = (*this)[variable];
-  }
-
- private:
-  std::vector<int> to_;
-};
-
-/// The constants of a program by variable. `find` returns null for a variable that is not a
-/// constant.
-class Constants {
- public:
-  explicit Constants(const Program& program);
-  const Tensor* find(int variable) const {
-    const auto at = static_cast<std::size_t>(variable);
-    return at < values_.size() && values_[at].defined() ? &values_[at] : nullptr;
-  }
-
- private:
-  std::vector<Tensor> values_;
-};
-
 }  // namespace stave_detail

@@ -2,6 +2,7 @@
 #include <functional>
 #include <utility>
 
+#include <stave/core/program/dataflow.h>
 #include <stave/core/program/passes/compaction.h>
 #include <stave/core/program/passes/passes.h>
 

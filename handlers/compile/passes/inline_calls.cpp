@@ -1,3 +1,4 @@
+#include <stave/core/program/dataflow.h>
 #include <stave/core/program/passes/passes.h>
 #include <stave/core/program/rules.h>
 
@@ -14,23 +15,22 @@ class Inliner {
   /// Appends the instructions of a called program, applied to these variables. Returns the
   /// variables of its outputs.
   std::vector<int> append(const Program& from, std::span<const int> inputs) {
-    std::vector<int> renamed(from.variables.size(), -1);
-    const auto at = [&](int variable) -> int& { return renamed[static_cast<std::size_t>(variable)]; };
+    PerVariable<int> renamed(from, -1);
     const auto fresh = [&](int variable) {
       const Program::Variable& it = from.variable(variable);
-      return at(variable) = to_.add_variable(it.shape, it.dtype, it.device, it.label);
+      return renamed[variable] = to_.add_variable(it.shape, it.dtype, it.device, it.label);
     };
     const Constants constants(from);
     const auto value = [&](int variable) {  // Constants are numbered at their first use.
-      if (at(variable) < 0) to_.constants.push_back({fresh(variable), *constants.find(variable)});
-      return at(variable);
+      if (renamed[variable] < 0) to_.constants.push_back({fresh(variable), *constants.find(variable)});
+      return renamed[variable];
     };
-    for (std::size_t i = 0; i < inputs.size(); ++i) at(from.inputs[i]) = inputs[i];
+    for (std::size_t i = 0; i < inputs.size(); ++i) renamed[from.inputs[i]] = inputs[i];
     for (Program::Instruction step : from.instructions) {
       for (int& input : step.inputs) input = value(input);
       if (const Program* called = called_by(step)) {
         const std::vector<int> found = append(*called, std::vector<int>(step.inputs.begin(), step.inputs.end()));
-        for (std::size_t i = 0; i < step.outputs.size(); ++i) at(step.outputs[i]) = found[i];
+        for (std::size_t i = 0; i < step.outputs.size(); ++i) renamed[step.outputs[i]] = found[i];
         continue;
       }
       for (int& output : step.outputs) output = fresh(output);

@@ -4,15 +4,15 @@
 // A region may end in reductions of its values.
 #include <algorithm>
 #include <list>
-#include <map>
 #include <optional>
 #include <unordered_map>
-#include <unordered_set>
 
 #include <stave/core/ops/frontend.h>
+#include <stave/core/program/dataflow.h>
 #include <stave/core/program/fused.h>
 #include <stave/core/program/passes/fusion_report.h>
 #include <stave/core/program/passes/passes.h>
+#include <stave/core/program/region.h>
 #include <stave/handlers/transforms/record_region.h>
 
 namespace stave {
@@ -23,88 +23,55 @@ namespace {
 
 constexpr std::size_t most_steps = 2048, most_inputs = 64, most_outputs = 64;
 
-/// Builds a region of instructions. A computation that occurs twice is done once; within a tile,
-/// keeping its value takes no memory.
-class Builder {
+// Builds a region of instructions. A computation that occurs twice is done once; within a tile,
+// keeping its value takes no memory.
+class Members {
  public:
-  Builder(const Program& program, const Constants& constants, std::span<const int> inputs)
-      : program_(program), constants_(constants) {
-    std::vector<Dtype> dtypes;
-    for (const int input : inputs) {
-      values_[input] = static_cast<int>(dtypes.size());
-      dtypes.push_back(program.variable(input).dtype);
-    }
-    region_ = make_intrusive<Region>(std::move(dtypes));
-  }
+  Members(const Program& program, const Constants& constants) : program_(program), constants_(constants) {}
 
   /// `inner` is the region of an instruction that performs one, or null for a single operation.
   void add(const Program::Instruction& member, const Region* inner) {
     std::vector<int> operands;
     for (const int input : member.inputs) operands.push_back(value_of(input));
-    if (inner) append(*inner, std::move(operands), member);
-    else if (Region::admits_reduction(*member.op)) values_[member.outputs[0]] = reduced(member, operands[0]);
-    else values_[member.outputs[0]] = step(member.op, operands, program_.variable(member.outputs[0]).dtype);
+    if (inner) {
+      const std::vector<int> results = builder_.append(*inner, operands);
+      for (std::size_t i = 0; i < results.size(); ++i) values_[member.outputs[i]] = results[i];
+    } else if (Region::admits_reduction(*member.op)) {
+      values_[member.outputs[0]] = reduced(member, operands[0]);
+    } else {
+      values_[member.outputs[0]] = builder_.add(*member.op, operands, program_.variable(member.outputs[0]).dtype);
+    }
   }
-  RegionPtr end(std::span<const int> outputs) {
-    std::vector<int> ends;
-    for (const int output : outputs) ends.push_back(values_.at(output));
-    region_->set_outputs(std::move(ends));
-    return region_;
+  /// The variables that the members read and that no member computes.
+  const std::vector<int>& inputs() const { return inputs_; }
+  RegionPtr region(std::span<const int> outputs) const {
+    std::vector<int> values;
+    for (const int output : outputs) values.push_back(values_.at(output));
+    return builder_.region(values);
   }
 
  private:
   int value_of(int variable) {
     const auto [found, is_new] = values_.try_emplace(variable, -1);
-    if (is_new) found->second = number(number_of(*constants_.find(variable)), program_.variable(variable).dtype);
-    return found->second;
-  }
-  int step(const Op* op, const std::vector<int>& operands, Dtype dtype) {
-    const auto [found, is_new] = steps_.try_emplace(Step{op, operands, dtype}, -1);
-    if (is_new) found->second = region_->add(*op, operands, dtype);
-    return found->second;
-  }
-  int number(const Scalar& number, Dtype dtype) {
-    Bytes16 bytes{};
-    write_number(&bytes, number, dtype);
-    const auto [found, is_new] = numbers_.try_emplace({bytes.words[0], bytes.words[1], dtype}, -1);
-    if (is_new) found->second = region_->add(number, dtype);
-    return found->second;
+    if (!is_new) return found->second;
+    const Dtype dtype = program_.variable(variable).dtype;
+    const Tensor* const value = constants_.find(variable);
+    if (value && is_one_number(*value)) return found->second = builder_.number(number_of(*value), dtype);
+    inputs_.push_back(variable);
+    return found->second = builder_.input(dtype);
   }
   int reduced(const Program::Instruction& member, int value) {
     const auto& attributes = static_cast<const ReduceAttributes&>(*member.attributes);
     Shape axes = attributes.axes;
     for (Index& axis : axes) axis -= program_.variable(member.inputs[0]).shape.rank();
-    return region_->reduce(*member.op, value, std::move(axes), attributes.keepdims);
-  }
-  void append(const Region& inner, std::vector<int> numbers, const Program::Instruction& member) {
-    for (const Region::Step& it : inner.steps()) {
-      std::vector<int> operands;
-      for (const int operand : it.operands) operands.push_back(numbers[static_cast<std::size_t>(operand)]);
-      numbers.push_back(it.op ? step(it.op, operands, it.dtype) : number(it.number, it.dtype));
-    }
-    for (std::size_t i = 0; i < member.outputs.size(); ++i)
-      values_[member.outputs[i]] = numbers[static_cast<std::size_t>(inner.outputs()[i])];
+    return builder_.reduce(*member.op, value, std::move(axes), attributes.keepdims);
   }
 
   const Program& program_;
   const Constants& constants_;
-  IntrusivePtr<Region> region_;
-  struct Step {
-    const Op* op;
-    std::vector<int> operands;
-    Dtype dtype;
-    friend bool operator==(const Step&, const Step&) = default;
-  };
-  struct HashOfStep {
-    std::size_t operator()(const Step& step) const noexcept {
-      std::size_t hash = std::hash<const Op*>()(step.op) + static_cast<std::size_t>(step.dtype);
-      for (const int operand : step.operands) hash = hash * 0x9e3779b97f4a7c15u + static_cast<std::size_t>(operand);
-      return hash ^ hash >> 32;
-    }
-  };
-  std::unordered_map<int, int> values_;  // values of the region, by variable
-  std::unordered_map<Step, int, HashOfStep> steps_;
-  std::map<std::tuple<std::uint64_t, std::uint64_t, Dtype>, int> numbers_;
+  RegionBuilder builder_{Repetitions::merged};
+  std::vector<int> inputs_;
+  std::unordered_map<int, int> values_;  // values of the builder, by variable
 };
 
 // Goes through a program and forms its regions.
@@ -113,14 +80,8 @@ class Former {
   /// `apart` is the fusion report, which explains which operations do not become one region; it may
   /// be null.
   Former(Program& program, FusionReport* apart)
-      : program_(program), apart_(apart), constants_(program), reads_(program.variables.size()),
-        reads_inside_(program.variables.size()), is_reduction_of_(program.variables.size()),
-        home_(program.variables.size()) {
-    for (const Program::Instruction& step : program.instructions)
-      for (const int input : step.inputs) ++reads_[static_cast<std::size_t>(input)];
-    for (const int output : program.outputs)
-      if (output >= 0) ++reads_[static_cast<std::size_t>(output)];
-  }
+      : program_(program), apart_(apart), constants_(program), reads_(read_counts(program)), reads_inside_(program),
+        is_reduction_of_(program), home_(program) {}
 
   void run() {
     auto steps = std::move(program_.instructions);
@@ -133,8 +94,8 @@ class Former {
         continue;
       }
       if (Open* region = reduced_in(step)) {
-        home(step.outputs[0]) = region;
-        is_reduction_of_[static_cast<std::size_t>(step.outputs[0])] = true;
+        home_[step.outputs[0]] = region;
+        is_reduction_of_[step.outputs[0]] = true;
         region->members.push_back(taken(step));
         ++region->steps;
         continue;
@@ -157,7 +118,6 @@ class Former {
   const Program::Variable& variable(int number) const { return program_.variable(number); }
   // The fusion report reads the instruction later, so it is copied if there is a report.
   Program::Instruction taken(Program::Instruction& step) const { return apart_ ? step : std::move(step); }
-  Open*& home(int variable) { return home_[static_cast<std::size_t>(variable)]; }
 
   // Returns the region of an operation that is itself a region (elementwise_op) and has no
   // reductions; else null.
@@ -180,29 +140,27 @@ class Former {
   // Returns the open region that holds the value which the step reduces; null if there is none.
   Open* reduced_in(const Program::Instruction& step) {
     if (step.is_read() || !is_reduction(step)) return nullptr;
-    Open* const region = home(step.inputs[0]);
+    Open* const region = home_[step.inputs[0]];
     if (!region || region->members.size() >= most_steps || region->members[0].barrier != step.barrier) return nullptr;
     const Program::Variable &whole = variable(region->members[0].outputs[0]), &reduced = variable(step.inputs[0]);
     return whole.shape == reduced.shape && !is_reduced(*region, step.inputs[0]) ? region : nullptr;
   }
   // Returns true if the variable is a reduction in which the open region ends.
   bool is_reduced(const Open& region, int variable) const {
-    const auto v = static_cast<std::size_t>(variable);
-    return is_reduction_of_[v] && home_[v] == &region;
+    return is_reduction_of_[variable] && home_[variable] == &region;
   }
 
   // Returns the members' outputs that instructions other than the members read, or that are results
   // of the program.
   std::vector<int> needed(std::span<const Program::Instruction> members) {
-    const auto reads_inside = [&](int variable) -> int& { return reads_inside_[static_cast<std::size_t>(variable)]; };
     for (const Program::Instruction& member : members)
-      for (const int input : member.inputs) ++reads_inside(input);
+      for (const int input : member.inputs) ++reads_inside_[input];
     std::vector<int> found;
     for (const Program::Instruction& member : members)
       for (const int output : member.outputs)
-        if (reads_[static_cast<std::size_t>(output)] > reads_inside(output)) found.push_back(output);
+        if (reads_[output] > reads_inside_[output]) found.push_back(output);
     for (const Program::Instruction& member : members)
-      for (const int input : member.inputs) reads_inside(input) = 0;
+      for (const int input : member.inputs) reads_inside_[input] = 0;
     return found;
   }
 
@@ -214,18 +172,18 @@ class Former {
       if (fits(open, step, steps)) region = &open;
     if (region && std::any_of(step.inputs.begin(), step.inputs.end(), [&](int x) { return is_reduced(*region, x); }))
       region = nullptr;
-    if (apart_) apart_->joined(step, [&](int input) { return region && home(input) == region; });
+    if (apart_) apart_->joined(step, [&](int input) { return region && home_[input] == region; });
     // Other open regions that the step reads must be performed before it. They are behind another
     // barrier, or full.
     for (const int input : step.inputs)
-      if (home(input) && home(input) != region) close_for(input, step);
+      if (home_[input] && home_[input] != region) close_for(input, step);
     if (!region) region = &open_.emplace_back();
     for (const int input : step.inputs)
-      if (!home(input) && !is_number(input) &&
+      if (!home_[input] && !is_number(input) &&
           std::find(region->inputs.begin(), region->inputs.end(), input) == region->inputs.end())
         region->inputs.push_back(input);
     region->steps += steps;
-    for (const int output : step.outputs) home(output) = region;
+    for (const int output : step.outputs) home_[output] = region;
     region->members.push_back(taken(step));
   }
 
@@ -243,7 +201,7 @@ class Former {
   }
 
   void close_for(int variable, const Program::Instruction& reader) {
-    Open* const region = home(variable);
+    Open* const region = home_[variable];
     if (!region) return;
     if (apart_)
       for (const Program::Instruction& member : region->members) apart_->ended(member.outputs, reader);
@@ -253,7 +211,7 @@ class Former {
   void close(Place place) {
     Open region = std::move(*place);
     for (const Program::Instruction& member : region.members)
-      for (const int output : member.outputs) home(output) = nullptr;
+      for (const int output : member.outputs) home_[output] = nullptr;
     open_.erase(place);
     emit(region.members);
   }
@@ -271,18 +229,6 @@ class Former {
     }
   }
 
-  // Returns the variables that the members read and that no member computes.
-  std::vector<int> inputs_of(std::span<const Program::Instruction> members) const {
-    std::vector<int> inputs;
-    std::unordered_set<int> known;
-    for (const Program::Instruction& member : members) {
-      for (const int input : member.inputs)
-        if (!is_number(input) && known.insert(input).second) inputs.push_back(input);
-      known.insert(member.outputs.begin(), member.outputs.end());
-    }
-    return inputs;
-  }
-
   // Removes repeated steps from the region of a single operation. Keeps the operation if that
   // changes nothing, because it may have loops compiled ahead of time.
   Program::Instruction without_repeated_steps(const Program::Instruction& step, const std::vector<int>& outputs) const {
@@ -293,12 +239,11 @@ class Former {
   }
 
   Program::Instruction performed(std::span<const Program::Instruction> members, const std::vector<int>& outputs) const {
-    const std::vector<int> inputs = inputs_of(members);
-    Builder builder(program_, constants_, inputs);
-    for (const Program::Instruction& member : members) builder.add(member, region_of(member));
+    Members built(program_, constants_);
+    for (const Program::Instruction& member : members) built.add(member, region_of(member));
     Program::Instruction step{.op = &fused_op("fused"),
-                              .attributes = make_intrusive<FusedAttributes>(builder.end(outputs))};
-    for (const int input : inputs) step.inputs.push_back(input);
+                              .attributes = make_intrusive<FusedAttributes>(built.region(outputs))};
+    for (const int input : built.inputs()) step.inputs.push_back(input);
     for (const int output : outputs) step.outputs.push_back(output);
     step.scopes = members[0].scopes;
     step.barrier = members[0].barrier;
@@ -308,11 +253,11 @@ class Former {
   Program& program_;
   FusionReport* const apart_;
   const Constants constants_;
-  std::vector<int> reads_;  // for each variable, how many times it is read
+  const PerVariable<int> reads_;
   // For each variable, how many times members of the current region read it; 0 between calls.
-  std::vector<int> reads_inside_;
-  std::vector<bool> is_reduction_of_;  // the variable is a reduction in which a region ends
-  std::vector<Open*> home_;
+  PerVariable<int> reads_inside_;
+  PerVariable<bool> is_reduction_of_;  // the variable is a reduction in which a region ends
+  PerVariable<Open*> home_;            // the open region that computes each variable, or null
   std::list<Open> open_;
 };
 

@@ -1,3 +1,4 @@
+#include <stave/core/program/dataflow.h>
 #include <stave/core/program/passes/compaction.h>
 #include <stave/core/program/passes/passes.h>
 
@@ -8,14 +9,6 @@
 #include <stave/core/ops/frontend.h>
 #include <stave/handlers/transforms/record_region.h>
 
-namespace stave_detail {
-
-Constants::Constants(const Program& program) : values_(program.variables.size()) {
-  for (const auto& [variable, value] : program.constants) values_[static_cast<std::size_t>(variable)] = value;
-}
-
-}  // namespace stave_detail
-
 namespace stave {
 
 using namespace stave_detail;
@@ -25,7 +18,7 @@ namespace {
 class Simplifier {
  public:
   explicit Simplifier(Program& program)
-      : program_(program), constants_(program), renamed_(program), made_by_(program.variables.size()) {}
+      : program_(program), constants_(program), renamed_(program), kept_producers_(program) {}
 
   void run() {
     for (Program::Instruction& step : program_.instructions) {
@@ -37,8 +30,7 @@ class Simplifier {
         continue;
       }
       const Program::Instruction& last = kept_.keep(step);
-      for (const int output : last.outputs)
-        made_by_[static_cast<std::size_t>(output)] = static_cast<int>(kept_.count());
+      for (const int output : last.outputs) kept_producers_[output] = static_cast<int>(kept_.count());
     }
     kept_.end();
     renamed_.apply(program_.outputs);
@@ -49,7 +41,7 @@ class Simplifier {
   // Returns the instruction that computes the variable, if it has this operation and the barrier of
   // `reader`; else null.
   const Program::Instruction* given_by(int variable, OpId id, const Program::Instruction& reader) const {
-    const int at = made_by_[static_cast<std::size_t>(variable)];
+    const int at = kept_producers_[variable];
     if (at == 0) return nullptr;
     const Program::Instruction& step = program_.instructions[static_cast<std::size_t>(at) - 1];
     return !step.is_read() && step.op->id == id && step.barrier == reader.barrier ? &step : nullptr;
@@ -133,7 +125,7 @@ class Simplifier {
   Renaming renamed_;
   // For each variable, 1 + the index of its instruction in `kept_`; 0 if no kept instruction
   // computes it.
-  std::vector<int> made_by_;
+  PerVariable<int> kept_producers_;
   Compaction kept_{program_};
 };
 
