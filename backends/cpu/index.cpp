@@ -321,7 +321,8 @@ void run_dynamic_update_slice(const stave::DynamicSliceAttributes& attributes, c
                               const View& starts, const View& out) {
   std::vector<Index> offsets = slice_offsets("dynamic_update_slice", attributes, starts, out);
   Index size = static_cast<Index>(stave::size_of(x.dtype));
-  copy_strided({static_cast<char*>(out.data), out.strides}, {static_cast<char*>(x.data), x.strides}, x.shape, size);
+  if (out.data != x.data)
+    copy_strided({static_cast<char*>(out.data), out.strides}, {static_cast<char*>(x.data), x.strides}, x.shape, size);
   copy_slices(out, offsets, update, static_cast<std::size_t>(attributes.batch_dims), false);
 }
 

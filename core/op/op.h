@@ -346,6 +346,11 @@ struct Op {
   Outputs (*jvp)(const JvpContext&) = nullptr;
   /// Computes the cotangent of one input.
   Tensor (*vjp)(const VjpContext&, int input) = nullptr;
+  /// For an operation that reads a part of input 0, at positions of its other inputs or attributes:
+  /// returns `sum` plus the cotangent of input 0. It adds in place if no other code sees `sum`, so
+  /// that many reads of one tensor cost as much as the parts that they read, and not as much as
+  /// the whole tensor each. Null: the tape adds what `vjp` returns.
+  Tensor (*vjp_onto)(const VjpContext&, Tensor sum) = nullptr;
   /// Computes the outputs of all lanes, each with the batch as axis 0.
   Outputs (*batch)(const BatchContext&) = nullptr;
   /// Returns the output without a kernel, as a view of the input (for `to`: a copy on the other

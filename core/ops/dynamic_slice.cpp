@@ -6,8 +6,10 @@
 
 #include <stave/core/op/op.h>
 #include <stave/core/ops/create.h>
+#include <stave/core/ops/elementwise.h>
 #include <stave/core/ops/frontend.h>
 #include <stave/core/ops/layout.h>
+#include <stave/core/ops/layout_rules.h>
 #include <stave/core/tensor/fail.h>
 
 namespace stave {
@@ -20,8 +22,8 @@ Tensor slice_at(const Tensor& x, const Tensor& starts, AttributesPtr attributes)
   return apply(op_dynamic_slice, {x, starts}, std::move(attributes));
 }
 
-Tensor updated_at(const Tensor& x, const Tensor& update, const Tensor& starts, AttributesPtr attributes) {
-  return apply(op_dynamic_update_slice, {x, update, starts}, std::move(attributes));
+Tensor updated_at(Tensor x, Tensor update, const Tensor& starts, AttributesPtr attributes) {
+  return apply(op_dynamic_update_slice, moved(std::move(x), std::move(update), starts), std::move(attributes));
 }
 
 // The shape [batch..., sizes...] of a slice of x [batch..., dims...] at starts
@@ -64,6 +66,11 @@ Tensor vjp_dynamic_slice(const VjpContext& c, int) {
   return updated_at(c.zeros(0), c.ct(), c.in(1), AttributesPtr(c.attributes));
 }
 
+Tensor vjp_onto_dynamic_slice(const VjpContext& c, Tensor sum) {
+  Tensor part = add(slice_at(sum, c.in(1), AttributesPtr(c.attributes)), c.ct());
+  return updated_at(std::move(sum), std::move(part), c.in(1), AttributesPtr(c.attributes));
+}
+
 // The update replaces a part of x, so the cotangent of x is zero there.
 Tensor vjp_dynamic_update_slice(const VjpContext& c, int input) {
   AttributesPtr attributes(c.attributes);
@@ -80,6 +87,7 @@ constinit const Op op_dynamic_slice{
     .derivative = Derivative::linear,
     .linear_in = 0b01,
     .vjp = vjp_dynamic_slice,
+    .vjp_onto = vjp_onto_dynamic_slice,
     .batch = batch_in_front,
     .index_name = "a slice that starts at index",
     .flops = no_flops,
@@ -93,6 +101,7 @@ constinit const Op op_dynamic_update_slice{
     .linear_in = 0b011,
     .vjp = vjp_dynamic_update_slice,
     .batch = batch_in_front,
+    .reuses = reuses_first,
     .index_name = "a slice that starts at index",
     .flops = no_flops,
 };

@@ -102,4 +102,14 @@ inline std::uint64_t no_flops(const Attributes*, std::span<const Shape>, const S
 /// Returns a + b, where an undefined tensor counts as zero.
 Tensor add_tangents(Tensor a, Tensor b);
 
+/// The inputs of a call, moved and not copied as a braced list would copy them. A kernel may write
+/// its result into the memory of an input only if no other tensor shares that memory.
+inline Inputs moved(Tensor first, Tensor second, Tensor third) {
+  Inputs inputs;
+  inputs.push_back(std::move(first));
+  inputs.push_back(std::move(second));
+  inputs.push_back(std::move(third));
+  return inputs;
+}
+
 }  // namespace stave_detail

@@ -13,6 +13,7 @@
 #include <stave/core/ops/elementwise.h>
 #include <stave/core/ops/frontend.h>
 #include <stave/core/ops/layout.h>
+#include <stave/core/ops/layout_rules.h>
 #include <stave/core/ops/scan.h>
 #include <stave/core/ops/sort.h>
 #include <stave/core/tensor/fail.h>
@@ -87,6 +88,10 @@ void infer_gather(const Call& call, SmallVector<Abstract, 1>& outputs) {
 // The cotangent of an element of x is the sum of the cotangents of all entries that read it.
 Tensor vjp_gather(const VjpContext& c, int) {
   return scatter_as(op_scatter_add, c.zeros(0), c.in(1), c.ct(), AttributesPtr(c.attributes));
+}
+
+Tensor vjp_onto_gather(const VjpContext& c, Tensor sum) {
+  return apply(op_scatter_add, moved(std::move(sum), c.in(1), c.ct()), AttributesPtr(c.attributes));
 }
 
 // If x is the same for all lanes, the axis of lanes becomes one of the axes at... of the indices
@@ -256,6 +261,7 @@ constexpr Op scatter_extreme(OpId id, const char* name) {
       .jvp = jvp_scatter_extreme,
       .vjp = vjp_scatter_extreme,
       .batch = batch_in_front,
+      .reuses = reuses_first,
       .index_name = "index",
   };
 }
@@ -269,6 +275,7 @@ constinit const Op op_gather{
     .derivative = Derivative::linear,
     .linear_in = 0b01,
     .vjp = vjp_gather,
+    .vjp_onto = vjp_onto_gather,
     .batch = batch_gather,
     .index_name = "index",
     .flops = no_flops,
@@ -283,6 +290,7 @@ constinit const Op op_scatter{
     .reads = {0b010, 0b010},
     .vjp = vjp_scatter,
     .batch = batch_in_front,
+    .reuses = reuses_first,
     .index_name = "index",
     .flops = no_flops,
 };
@@ -295,6 +303,7 @@ constinit const Op op_scatter_multiply{
     .jvp = jvp_scatter_multiply,
     .vjp = vjp_scatter_multiply,
     .batch = batch_in_front,
+    .reuses = reuses_first,
     .index_name = "index",
 };
 
@@ -310,6 +319,7 @@ constinit const Op op_scatter_add{
     .reads = {0, 0b010},
     .vjp = vjp_scatter_add,
     .batch = batch_in_front,
+    .reuses = reuses_first,
     .index_name = "index",
 };
 

@@ -188,6 +188,16 @@ Tensor vjp_slice(const VjpContext& c, int) {
   return pad_into(c.ct(), c.shape(0), attributes.starts, attributes.steps, 0);
 }
 
+Tensor vjp_onto_slice(const VjpContext& c, Tensor sum) {
+  const auto& attributes = c.as<SliceAttributes>();
+  if (std::ranges::any_of(attributes.steps, [](Index step) { return step != 1; }))
+    return add(std::move(sum), vjp_slice(c, 0));
+  Tensor part = add(slice_of(sum, attributes.starts, attributes.lengths, attributes.steps), c.ct());
+  Tensor starts = from<Index>(attributes.starts, Shape(sum.rank()), sum.device());
+  return apply(op_dynamic_update_slice, moved(std::move(sum), std::move(part), std::move(starts)),
+               make_intrusive<DynamicSliceAttributes>(0, attributes.lengths));
+}
+
 void infer_pad(const Call& call, SmallVector<Abstract, 1>& outputs) {
   const Tensor& x = call.input(0);
   const auto& attributes = call.as<PadAttributes>();
@@ -284,6 +294,7 @@ constinit const Op op_slice{
     .infer = infer_slice,
     .derivative = Derivative::linear,
     .vjp = vjp_slice,
+    .vjp_onto = vjp_onto_slice,
     .batch = batch_in_front,
     .view = view_slice,
     .moves_elements = true,

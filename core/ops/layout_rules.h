@@ -30,4 +30,7 @@ inline Tensor pad_into(const Tensor& x, Shape shape, Shape starts, Shape steps, 
                make_intrusive<PadAttributes>(std::move(shape), std::move(starts), std::move(steps), value));
 }
 
+/// For Op::reuses: the result may take the memory of input 0, a part of which it replaces.
+inline bool reuses_first(const Attributes*, std::size_t input) { return input == 0; }
+
 }  // namespace stave_detail

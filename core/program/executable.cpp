@@ -140,8 +140,10 @@ class Executable::Planner {
     }
   }
 
-  void run() {
+  void run(std::span<const int> over) {
     for (const auto& step : program_.instructions) add(step);
+    for (std::size_t i = 0; i < over.size(); ++i)
+      if (over[i] >= 0) compute_in_input(at(program_.outputs[i]), over[i]);
     for (const int output : program_.outputs)
       if (output >= 0) make_result(base_[at(output)]);
     plan_.outputs_ = program_.outputs;
@@ -285,6 +287,41 @@ class Executable::Planner {
     return std::span<const int>(plan_.viewed_).subspan(kernel.first + kernel.inputs, kernel.outputs);
   }
 
+  // Computes an output in the memory of an input, if a chain of kernels leads from the input to the
+  // output, each of which may write over what the one before it made, and one of which changes
+  // only a part of it. If all of them compute the whole array, other memory is as good.
+  void compute_in_input(std::size_t output, int input) {
+    std::vector<std::size_t> chain;
+    bool changes_part = false;
+    for (std::size_t v = at(program_.inputs[static_cast<std::size_t>(input)]); v != output; v = chain.back()) {
+      if (last_[v] < 0) return;
+      const Kernel& kernel = plan_.kernels_[static_cast<std::size_t>(last_[v])];
+      const std::span<const int> read = read_by(kernel), made = made_by(kernel);
+      const auto operand =
+          static_cast<std::size_t>(std::find(read.begin(), read.end(), static_cast<int>(v)) - read.begin());
+      const auto reads = std::count_if(read.begin(), read.end(), [&](int other) { return base_[at(other)] == v; });
+      if (operand == read.size() || reads != 1 || !may_write_over(kernel, operand)) return;
+      const auto is_like_input = [&](int m) {
+        return base_[at(m)] == at(m) && !is_part_[at(m)] && place_of(m).home == Home::arena &&
+               variable(at(m)).shape == variable(v).shape && variable(at(m)).dtype == variable(v).dtype;
+      };
+      const auto next = std::find_if(made.begin(), made.end(), is_like_input);
+      if (next == made.end()) return;
+      changes_part = changes_part || kernel.op->id != OpId::own;
+      chain.push_back(at(*next));
+    }
+    const auto is_it = [&](int other) { return other >= 0 && base_[at(other)] == output; };
+    if (!changes_part || std::count_if(program_.outputs.begin(), program_.outputs.end(), is_it) != 1) return;
+    for (const std::size_t v : chain) {
+      plan_.places_[v].home = Home::input;
+      plan_.places_[v].number = input;
+    }
+  }
+  bool may_write_over(const Kernel& kernel, std::size_t input) const {
+    return kernel.op->elementwise ||
+           (kernel.op->reuses && plan_.device_ == cpu && kernel.op->reuses(kernel.attributes.get(), input));
+  }
+
   // Makes the storage of an output a result, which each run allocates.
   void make_result(std::size_t base) {
     Place& place = plan_.places_[base];
@@ -313,7 +350,10 @@ class Executable::Planner {
     if (!computes_rows_separately(*kernel.op, kernel.attributes.get(), shape.rank())) return 0;
     // The rows of an array that is part of another are not rows of that other array.
     const auto is_part = [&](int v) { return bool(is_part_[at(v)]); };
-    if (const auto made = made_by(kernel); std::any_of(made.begin(), made.end(), is_part)) return 0;
+    const std::span<const int> made = made_by(kernel);
+    if (std::any_of(made.begin(), made.end(), is_part)) return 0;
+    // Other kernels may still need the next rows of an input that this kernel overwrites.
+    if (std::any_of(made.begin(), made.end(), [&](int v) { return place_of(v).home == Home::input; })) return 0;
     const auto has_them = [&](int v) {
       const Shape& other = place_of(v).layout.shape();
       return other.rank() > 0 && other[0] == shape[0];
@@ -430,11 +470,9 @@ class Executable::Planner {
   template <class HasRoom>
   std::size_t donor_for(std::size_t k, std::size_t made, const HasRoom& has_room) const {
     const Kernel& kernel = plan_.kernels_[k];
-    const Op& op = *kernel.op;
     const std::span<const int> read = read_by(kernel);
     for (std::size_t i = 0; i < read.size(); ++i) {
-      const bool reuses = op.reuses && plan_.device_ == cpu && op.reuses(kernel.attributes.get(), i);
-      if (!op.elementwise && !reuses) continue;
+      if (!may_write_over(kernel, i)) continue;
       const std::size_t base = base_[at(read[i])];
       if (base != at(read[i]) || plan_.places_[base].home != Home::arena) continue;
       if (ends_[base] != static_cast<int>(k) || !has_room(base)) continue;
@@ -479,9 +517,10 @@ bool Executable::admits(const Program& program) {
   });
 }
 
-Executable::Executable(const Program& program, std::span<const Strides> strides, const char* called)
+Executable::Executable(const Program& program, std::span<const Strides> strides, const char* called,
+                       std::span<const int> over)
     : device_(program.variables.empty() ? cpu : program.variables[0].device) {
-  Planner(*this, program, strides).run();
+  Planner(*this, program, strides).run(over);
   // A loop runs many kernels and allocates memory, so a program that holds one is not recorded.
   const bool any_loop = std::any_of(program.instructions.begin(), program.instructions.end(),
                                     [](const auto& step) { return loop_of(step); });
@@ -567,6 +606,7 @@ void Executable::run(Backend& backend, Activation& active) const {
 Executable::Steps::Steps(const Executable& executable)
     : executable_(executable), active_(executable.take()), output_of_(executable.results_.size()) {
   for (std::size_t i = 0; i < executable.outputs_.size(); ++i) {
+    if (executable.is_in_input(i)) continue;
     const Place& place = executable.places_[static_cast<std::size_t>(executable.outputs_[i])];
     output_of_[static_cast<std::size_t>(place.number)] = i;
   }

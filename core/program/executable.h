@@ -29,7 +29,12 @@ class Executable {
  public:
   /// Plans a program that `admits` accepts, for inputs of these strides. The program should be
   /// `optimized` (passes/passes.h). Memory reports (whos) call the executable by `name`.
-  Executable(const Program& program, std::span<const Strides> strides, const char* name = "compile");
+  ///
+  /// over[i] is the index of an input in whose memory output i may be computed, or -1. The output
+  /// then is computed there if only a part of the input changes, as dynamic_update_slice does.
+  /// `over` is only for runs by `Steps`, and is empty if no output may be.
+  Executable(const Program& program, std::span<const Strides> strides, const char* name = "compile",
+             std::span<const int> over = {});
   ~Executable();
   Executable(const Executable&) = delete;
 
@@ -51,7 +56,8 @@ class Executable {
     ~Steps();
     Steps(const Steps&) = delete;
     /// Runs the program once, with the addresses of its inputs and outputs, whose elements are
-    /// row-major. Throws what the program's operations throw.
+    /// row-major. The address of an output that is computed in an input is not used. Throws what
+    /// the program's operations throw.
     void run(std::span<void* const> inputs, std::span<void* const> outputs);
 
    private:
@@ -59,6 +65,11 @@ class Executable {
     std::unique_ptr<Activation> active_;
     std::vector<std::size_t> output_of_;  // for each result, the index of the program's output
   };
+
+  /// Returns true if output i is computed in the memory of input over[i].
+  bool is_in_input(std::size_t output) const {
+    return places_[static_cast<std::size_t>(outputs_[output])].home == Home::input;
+  }
 
   /// The size of the arena in bytes; results are not part of it.
   std::size_t arena_bytes() const noexcept { return arena_bytes_; }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <mutex>
+#include <numeric>
 
 #include <stave/core/ops/create.h>
 #include <stave/core/ops/frontend.h>
@@ -65,7 +66,8 @@ Program with_outputs_apart(Program program) {
 }
 
 // One run of a loop. The states alternate between the caller's output arrays, where the last states
-// must end up, and memory of the loop.
+// must end up, and memory of the loop. A state of which each step changes only a part stays in the
+// caller's array.
 class RunningLoop {
  public:
   RunningLoop(const LoopAttributes& loop, std::span<const View> in, std::span<const View> out)
@@ -81,10 +83,16 @@ class RunningLoop {
   void run() {
     Executable::Steps body(loop_.executable());
     std::vector<void*> inputs = begins_of(in_), outputs = begins_of(out_);
+    for (std::size_t k = 0; k < loop_.states; ++k) {
+      if (!loop_.executable().is_in_input(k)) continue;
+      backend_of(loop_.device()).run(op_copy, nullptr, in_.subspan(k, 1), out_.subspan(k, 1));
+      inputs[k] = out_[k].data;
+    }
     const std::vector<Stack> read = stacks_of(in_.first(loop_.states + loop_.rows)), given = stacks_of(out_);
     for (Index step = 0; step < loop_.steps; ++step) {
       const Index row = loop_.reverse ? loop_.steps - 1 - step : step;
       for (std::size_t k = 0; k < loop_.states; ++k) {
+        if (loop_.executable().is_in_input(k)) continue;
         if (step > 0) inputs[k] = outputs[k];
         outputs[k] = state(k, step);
       }
@@ -230,7 +238,9 @@ const Executable& LoopAttributes::executable() const {
     const Program program = with_outputs_apart(optimized(*body));
     std::vector<Strides> strides;
     for (const int input : program.inputs) strides.push_back(contiguous_strides(program.variable(input).shape));
-    executable_ = std::make_unique<const Executable>(program, strides);
+    std::vector<int> over(program.outputs.size(), -1);  // the next states may take the memory of the last
+    std::iota(over.begin(), over.begin() + static_cast<std::ptrdiff_t>(states), 0);
+    executable_ = std::make_unique<const Executable>(program, strides, "compile", over);
     made_.store(executable_.get(), std::memory_order_release);
   }
   return *executable_;

@@ -175,8 +175,12 @@ class BackwardPass {
     if (entry.op->id == OpId::own)
       if (const auto* const adds = dynamic_cast<const AddsToCotangents*>(entry.attributes.get()))
         return adding_step(entry, *adds, context);
-    for (std::size_t i = 0; i < abstracts.size(); ++i)
-      if (entry.producers()[i].entry) add_cotangent(entry.producers()[i], rule(context, i));
+    for (std::size_t i = 0; i < abstracts.size(); ++i) {
+      Slot& producer = entry.producers()[i];
+      if (!producer.entry) continue;
+      Tensor sum = i == 0 && entry.op->vjp_onto ? take_cotangent(producer) : Tensor();
+      add_cotangent(producer, sum.defined() ? rule_onto(context, std::move(sum)) : rule(context, i));
+    }
   }
 
   // Performs a rule that itself adds its cotangents to the sums so far (AddsToCotangents).
@@ -261,6 +265,13 @@ class BackwardPass {
     Tensor cotangent = context.op.vjp(context, static_cast<int>(i));
     check(context.op, cotangent, context.input_abstracts[i], i);
     return cotangent;
+  }
+
+  Tensor rule_onto(const VjpContext& context, Tensor sum) const {
+    if (lacks_derivative_by(context.op, 0)) fail_not_linear(record_.handler.describe(), context.op, 0);
+    sum = context.op.vjp_onto(context, std::move(sum));
+    check(context.op, sum, context.input_abstracts[0], 0);
+    return sum;
   }
 
   // Removes and returns the sum of cotangents so far; undefined: there is none.
