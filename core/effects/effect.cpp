@@ -29,7 +29,9 @@ InstallationId next_installation_id() noexcept {
   return next++;
 }
 
-std::any AnyHandler::answer_recordable(const EffectType& effect, std::any) { stave_detail::throw_unhandled(effect.type); }
+std::any AnyHandler::answer_recordable(const EffectType& effect, std::any) {
+  stave_detail::throw_unhandled(effect.type);
+}
 
 std::string AnyHandler::describe() const { return stave_detail::type_name(typeid(*this)); }
 

@@ -238,7 +238,8 @@ const Executable& LoopAttributes::executable() const {
     const Program program = with_outputs_apart(optimized(*body));
     std::vector<Strides> strides;
     for (const int input : program.inputs) strides.push_back(contiguous_strides(program.variable(input).shape));
-    std::vector<int> over(program.outputs.size(), -1);  // the next states may take the memory of the last
+    // The next states may take the memory of the last.
+    std::vector<int> over(program.outputs.size(), -1);
     std::iota(over.begin(), over.begin() + static_cast<std::ptrdiff_t>(states), 0);
     executable_ = std::make_unique<const Executable>(program, strides, "compile", over);
     made_.store(executable_.get(), std::memory_order_release);

@@ -179,9 +179,7 @@ class Replay {
   std::size_t number_ = 0, next_ = 0;
 };
 
-class GradHandler final : public Handler,
-                          public FollowsDerivatives,
-                          public std::enable_shared_from_this<GradHandler> {
+class GradHandler final : public Handler, public FollowsDerivatives, public std::enable_shared_from_this<GradHandler> {
  public:
   GradHandler(const char* transform, Recompute recompute) : notes(transform, this), rematerialization(recompute) {}
   /// Records a checkpoint's function that runs again. This handler knows the values that `base`

@@ -104,11 +104,29 @@ std::set<std::string> names_where(bool (*has)(const Op&)) {
 // Factorisations and solvers throw for singular matrices, operations on indices for an index out of
 // range, `to` where the device is missing, `call` for its function.
 TEST(OperationFacts, MayThrow) {
-  EXPECT_EQ(names_where([](const Op& op) { return op.may_throw(); }),
-            (std::set<std::string>{"call", "cholesky", "det", "dynamic_slice",
-                                   "dynamic_update_slice", "eigh", "eigvalsh", "expm", "gather", "lstsq", "lu", "qr",
-                                   "scatter", "scatter_add", "scatter_max", "scatter_min", "scatter_multiply",
-                                   "slogdet", "solve", "svd", "svdvals", "to", "triangular_solve"}));
+  EXPECT_EQ(names_where([](const Op& op) { return op.may_throw(); }), (std::set<std::string>{"call",
+                                                                                             "cholesky",
+                                                                                             "det",
+                                                                                             "dynamic_slice",
+                                                                                             "dynamic_update_slice",
+                                                                                             "eigh",
+                                                                                             "eigvalsh",
+                                                                                             "expm",
+                                                                                             "gather",
+                                                                                             "lstsq",
+                                                                                             "lu",
+                                                                                             "qr",
+                                                                                             "scatter",
+                                                                                             "scatter_add",
+                                                                                             "scatter_max",
+                                                                                             "scatter_min",
+                                                                                             "scatter_multiply",
+                                                                                             "slogdet",
+                                                                                             "solve",
+                                                                                             "svd",
+                                                                                             "svdvals",
+                                                                                             "to",
+                                                                                             "triangular_solve"}));
 }
 
 TEST(OperationFacts, MoveElements) {
@@ -134,9 +152,9 @@ TEST(OperationFacts, FlopsFollowFromShapes) {
   // weights [groups, o, c, window], batch 5 with 6 outputs of 3 places
   EXPECT_EQ(op_convolution.flops_of(nullptr, std::vector{Shape{5, 2, 2, 9}, Shape{2, 3, 2, 7}}, {5, 6, 3}),
             2u * (5 * 6 * 3) * (2 * 7));
-  for (const Op* op : {&op_full, &op_iota, &op_astype, &op_stop_gradient, &op_copy, &op_reshape, &op_permute_dims,
-                       &op_broadcast_to, &op_slice, &op_pad, &op_concat, &op_gather, &op_scatter, &op_dynamic_slice,
-                       &op_dynamic_update_slice, &op_to})
+  for (const Op* op :
+       {&op_full, &op_iota, &op_astype, &op_stop_gradient, &op_copy, &op_reshape, &op_permute_dims, &op_broadcast_to,
+        &op_slice, &op_pad, &op_concat, &op_gather, &op_scatter, &op_dynamic_slice, &op_dynamic_update_slice, &op_to})
     EXPECT_EQ(op->flops_of(nullptr, std::vector{a}, a), 0u) << op->name;
   for (const Op* op : {&op_cholesky, &op_sort, &op_attention, &op_all, &op_argmax, &op_softmax, &op_scatter_add})
     EXPECT_EQ(op->flops_of(nullptr, std::vector{a}, a), std::nullopt) << op->name;
