@@ -141,7 +141,7 @@ const auto shared_over_fork = [] {
 }();
 
 // The number of bytes that a thread may allocate or free before it reports them to the process.
-constexpr std::int64_t most_untold = 64 << 10;
+constexpr std::int64_t report_threshold = 64 << 10;
 // The maximal length of a thread's free list. A longer list gives half of its blocks to the shared
 // list.
 constexpr std::uint32_t most_kept = 512;
@@ -162,7 +162,8 @@ void tell(Pool& pool, std::int64_t bytes) noexcept {
 }
 void count(Pool& pool, std::int64_t bytes) noexcept {
   std::int64_t pending = pool.pending.load(std::memory_order_relaxed) + bytes;
-  if (pending > most_untold || pending < -most_untold || pool.state != Pool::State::open) return tell(pool, bytes);
+  if (pending > report_threshold || pending < -report_threshold || pool.state != Pool::State::open)
+    return tell(pool, bytes);
   pool.pending.store(pending, std::memory_order_relaxed);
   if (pending > pool.most_pending.load(std::memory_order_relaxed))
     pool.most_pending.store(pending, std::memory_order_relaxed);

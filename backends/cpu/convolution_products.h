@@ -30,34 +30,36 @@ class ConvolutionProducts {
     images_ = std::clamp<Index>(fit / std::max<Index>(places_, 1), 1, p.n);
     tiles_ = (places_ + fit - 1) / fit;
     pieces_ = (terms_ + piece_ - 1) / piece_;
-    strands_ = std::clamp<Index>(16 / (p.groups * tiles()), 1, pieces_);
+    tasks_per_tile_ = std::clamp<Index>(16 / (p.groups * tiles()), 1, pieces_);
     pack_weights();
   }
 
   void run() const {
-    std::vector<Scratch<double>> sums(static_cast<std::size_t>(strands_ > 1 ? p_.groups * tiles() * strands_ : 0));
-    const Index tasks = p_.groups * tiles() * strands_;
+    std::vector<Scratch<double>> sums(
+        static_cast<std::size_t>(tasks_per_tile_ > 1 ? p_.groups * tiles() * tasks_per_tile_ : 0));
+    const Index tasks = p_.groups * tiles() * tasks_per_tile_;
     SingleThreadedBlas guard;
     stave_detail::on_thread_stack([&] {  // BLAS may need more stack than a fiber has.
       const Index each = std::max<Index>(1, p_.work() / tasks);
       parallel_for(tasks, std::max<Index>(1, paying / each), [&](Index first, Index last) {
         Buffers buffers(*this);
         for (Index task = first; task < last; ++task) {
-          const Tile tile(*this, task / strands_);
+          const Tile tile(*this, task / tasks_per_tile_);
           if (pieces_ == 1) multiply_once(tile, buffers);
-          else if (strands_ == 1) write(tile, add_pieces(tile, 0, pieces_, buffers).get());
+          else if (tasks_per_tile_ == 1) write(tile, add_pieces(tile, 0, pieces_, buffers).get());
           else
-            sums[static_cast<std::size_t>(task)] = add_pieces(tile, task % strands_ * pieces_ / strands_,
-                                                              (task % strands_ + 1) * pieces_ / strands_, buffers);
+            sums[static_cast<std::size_t>(task)] =
+                add_pieces(tile, task % tasks_per_tile_ * pieces_ / tasks_per_tile_,
+                           (task % tasks_per_tile_ + 1) * pieces_ / tasks_per_tile_, buffers);
         }
       });
     });
-    for (Index tile = 0; tile * strands_ < static_cast<Index>(sums.size()); ++tile) {
-      double* first = sums[static_cast<std::size_t>(tile * strands_)].get();
+    for (Index tile = 0; tile * tasks_per_tile_ < static_cast<Index>(sums.size()); ++tile) {
+      double* first = sums[static_cast<std::size_t>(tile * tasks_per_tile_)].get();
       const Tile at(*this, tile);
-      for (Index s = 1; s < strands_; ++s)
+      for (Index s = 1; s < tasks_per_tile_; ++s)
         for (Index i = 0; i < p_.o * at.columns; ++i)
-          first[i] += sums[static_cast<std::size_t>(tile * strands_ + s)][static_cast<std::size_t>(i)];
+          first[i] += sums[static_cast<std::size_t>(tile * tasks_per_tile_ + s)][static_cast<std::size_t>(i)];
       write(at, first);
     }
   }
@@ -245,7 +247,7 @@ class ConvolutionProducts {
   // The number of terms of a piece, and the number of pieces of a sum.
   Index piece_, pieces_;
   Index images_, tiles_;  // A tile is `images_` whole images, or one of `tiles_` parts of an image.
-  Index strands_;
+  Index tasks_per_tile_;
   Scratch<T> packed_;
   const T* weights_;
 };

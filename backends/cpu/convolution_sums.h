@@ -27,7 +27,7 @@ class ConvolutionSums {
     images_ = std::min<Index>(8, p.n);
     results_ = std::min<Index>(64, p.o);
     blocks_ = p.groups * ceil_divide(p.n, images_) * ceil_divide(p.o, results_);
-    strands_ = std::clamp<Index>(16 / blocks_, 1, p.c);
+    tasks_per_tile_ = std::clamp<Index>(16 / blocks_, 1, p.c);
     columns_ = (p.window[2] - 1) + ((p.out[2] - 1) * p.stride[2]) / p.dilation[2] + 1;
     pitch_ = columns_ * std::min(p.dilation[2], (p.out[2] - 1) * p.stride[2] + 1);
     rows_ = std::clamp<Index>(first_cache / (multiplied_results * p.window[2] * p.size), 1, p.window[1]);
@@ -36,7 +36,7 @@ class ConvolutionSums {
   }
 
   void run() const {
-    const Index tasks = blocks_ * strands_, places = volume(p_.out);
+    const Index tasks = blocks_ * tasks_per_tile_, places = volume(p_.out);
     const auto sums_of_one = static_cast<std::size_t>(images_ * results_ * places);
     const auto sums = std::make_unique<double[]>(static_cast<std::size_t>(tasks) * sums_of_one);
     const Index each = std::max<Index>(1, p_.work() / tasks);
@@ -44,14 +44,15 @@ class ConvolutionSums {
       const auto rows = scratch<T>(static_cast<std::size_t>(images_ * held_ * pitch_));
       const auto lanes = scratch<double>(sums_of_one * sum_lanes);
       for (Index task = first; task < last; ++task) {
-        const Block block(*this, task / strands_);
+        const Block block(*this, task / tasks_per_tile_);
         std::fill(lanes.get(), lanes.get() + sums_of_one * sum_lanes, 0.0);
-        add(block, task % strands_, rows.get(), lanes.get());
+        add(block, task % tasks_per_tile_, rows.get(), lanes.get());
         add_lanes(block, lanes.get(), sums.get() + static_cast<std::size_t>(task) * sums_of_one);
       }
     });
     for (Index block = 0; block < blocks_; ++block)
-      write(Block(*this, block), sums.get() + static_cast<std::size_t>(block * strands_) * sums_of_one, sums_of_one);
+      write(Block(*this, block), sums.get() + static_cast<std::size_t>(block * tasks_per_tile_) * sums_of_one,
+            sums_of_one);
   }
 
  private:
@@ -87,7 +88,7 @@ class ConvolutionSums {
 
   /// Adds the sums over the channels of one strand to `lanes`.
   void add(const Block& block, Index strand, T* rows, double* lanes) const {
-    for (Index c = strand * p_.c / strands_; c < (strand + 1) * p_.c / strands_; ++c)
+    for (Index c = strand * p_.c / tasks_per_tile_; c < (strand + 1) * p_.c / tasks_per_tile_; ++c)
       for (Index depth = 0; depth < p_.window[0]; ++depth)
         for (Index row = 0; row < p_.window[1]; row += rows_)
           for (Index q = 0; q < p_.out[0]; ++q) {
@@ -158,7 +159,7 @@ class ConvolutionSums {
   /// Adds the sums of all strands of a block, which are `apart` numbers apart, and writes the
   /// results.
   void write(const Block& block, double* sums, std::size_t apart) const {
-    for (Index strand = 1; strand < strands_; ++strand)
+    for (Index strand = 1; strand < tasks_per_tile_; ++strand)
       for (std::size_t i = 0; i < apart; ++i) sums[i] += sums[static_cast<std::size_t>(strand) * apart + i];
     const Operand& y = p_.y;
     for (Index i = 0; i < block.images; ++i)
@@ -173,7 +174,7 @@ class ConvolutionSums {
   }
 
   const Convolution& p_;
-  Index images_, results_, blocks_, strands_;
+  Index images_, results_, blocks_, tasks_per_tile_;
   Index columns_, pitch_, rows_, held_;
   Operand w_;
   Scratch<T> packed_;

@@ -9,7 +9,7 @@ namespace stave_cpu {
 
 namespace {
 
-constexpr const char* endless = "has a factorization that did not converge";
+constexpr const char* not_converged = "has a factorization that did not converge";
 
 }  // namespace
 
@@ -121,7 +121,7 @@ void run_eigh(const char* op, const View& in, std::span<const View> out) {
       if (vectors) transpose_square(v, n);
     }
   });
-  failure.check(op, a.shape(), endless);
+  failure.check(op, a.shape(), not_converged);
 }
 
 template void run_eigh<float>(const char*, const View&, std::span<const View>);
@@ -212,7 +212,7 @@ void run_svd(const char* op, const View& in, std::span<const View> out) {
       if (!(large ? large_svd(matrix.get(), m, n, to) : small_svd(matrix.get(), m, n, to, buffer.get()))) failure.at(i);
     }
   });
-  failure.check(op, a.shape(), endless);
+  failure.check(op, a.shape(), not_converged);
 }
 template void run_svd<float>(const char*, const View&, std::span<const View>);
 template void run_svd<double>(const char*, const View&, std::span<const View>);

@@ -55,7 +55,7 @@ class LogHandler final : public Remembers {
     effect.recordable->visit_effect(performed, [&](Tensor& x) {
       given_.push_back(x);
       if (known || !x.defined()) return;
-      if (!marks_) marks_.emplace(make_intrusive<NoteOwner>("checkpoint"));
+      if (!marks_) marks_.emplace(make_intrusive<NotesState>("checkpoint"));
       x = marks_->put(clone_node(x), given_.size() - 1);
     });
     if (!known) {

@@ -37,7 +37,7 @@ bool sees(const AnyHandler* transform) noexcept {
   return at_work;
 }
 
-const FollowsDerivatives* transform_of(const NoteOwner& owner) noexcept {
+const FollowsDerivatives* transform_of(const NotesState& owner) noexcept {
   if (!owner.differentiates || owner.thread != id_of_this_thread()) return nullptr;
   if (!owner.running.load(std::memory_order_acquire)) return nullptr;
   return dynamic_cast<const FollowsDerivatives*>(owner.differentiates);
@@ -84,15 +84,15 @@ void Unseen::look_for_transforms(std::span<const Tensor> inputs) {
   for (const Tensor& x : inputs)
     for (const Note* note = x.defined() ? x.node_ptr()->notes : nullptr; note; note = note->next) {
       if (!note->live() || !transform_of(*note->owner)) continue;
-      const auto is_it = [&](const IntrusivePtr<NoteOwner>& known) { return known.get() == note->owner; };
+      const auto is_it = [&](const IntrusivePtr<NotesState>& known) { return known.get() == note->owner; };
       if (std::any_of(transforms_.begin(), transforms_.end(), is_it) || sees(note->owner->differentiates)) continue;
-      transforms_.push_back(IntrusivePtr<NoteOwner>(note->owner));
+      transforms_.push_back(IntrusivePtr<NotesState>(note->owner));
     }
 }
 
 Tensor Unseen::marked(Tensor x) const {
   if (!x.defined() || !is_float(x.dtype())) return x;
-  for (const IntrusivePtr<NoteOwner>& owner : transforms_)
+  for (const IntrusivePtr<NotesState>& owner : transforms_)
     if (const FollowsDerivatives* const transform = transform_of(*owner)) x = transform->lost(std::move(x));
   for (const auto& [tracker, sources] : trackers_)
     for (const TracksValues* at = trackers; at; at = at->next_)  // the tracker may have ended

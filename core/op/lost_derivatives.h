@@ -106,7 +106,7 @@ class Unseen {
   void look_for_transforms(std::span<const Tensor> inputs);
   Tensor marked(Tensor x) const;
 
-  SmallVector<IntrusivePtr<NoteOwner>, 2> transforms_;
+  SmallVector<IntrusivePtr<NotesState>, 2> transforms_;
   SmallVector<std::pair<TracksValues*, std::uint64_t>, 1> trackers_;
 };
 

@@ -23,7 +23,7 @@ namespace {
 
 using C = CollectiveAttributes;
 
-[[noreturn]] void fail_nobody(const char* what, const std::string& axis_name) {
+[[noreturn]] void fail_no_axis(const char* what, const std::string& axis_name) {
   fail<TransformError>(
       "{}: no axis named \"{}\" exists here: call it inside vmap(f, {{.axis_name = \"{}\"}}), or, in a program of "
       "several processes, inside Ranks(\"{}\")",
@@ -59,7 +59,7 @@ Outputs batch_places(const BatchContext& c) {
 // handler has the axis.
 Tensor check_bound(const Call& call) {
   const auto& c = call.as<C>();
-  if (!c.by) fail_nobody(call.op().name, c.axis_name);
+  if (!c.by) fail_no_axis(call.op().name, c.axis_name);
   return {};
 }
 
@@ -202,7 +202,7 @@ namespace {
 
 Index size_of_axis(const char* asking, const std::string& axis_name) {
   const std::optional<Index> size = perform(AxisSize{axis_name});
-  if (!size) fail_nobody(asking, axis_name);
+  if (!size) fail_no_axis(asking, axis_name);
   return *size;
 }
 
@@ -238,7 +238,7 @@ namespace {
 
 // Returns x with axis `along` in front, divided among the places (lanes or processes): [places,
 // ...]. The axis has one element for each place or, with `tiled`, several neighbours for each.
-Tensor dealt(const char* name, const Tensor& x, Index along, bool tiled, const C& c) {
+Tensor split_along(const char* name, const Tensor& x, Index along, bool tiled, const C& c) {
   const int axis = normalize_axis(along, given(x, name).rank(), name);
   Shape shape = x.shape();
   Index& length = shape[static_cast<std::size_t>(axis)];
@@ -253,7 +253,7 @@ Tensor dealt(const char* name, const Tensor& x, Index along, bool tiled, const C
 
 // Returns x with axis 0, which has one entry per place (lane or process), moved to position `to`
 // or, with `tiled`, merged into the axis at that position.
-Tensor collected(const char* name, const Tensor& x, Index to, bool tiled) {
+Tensor merge_along(const char* name, const Tensor& x, Index to, bool tiled) {
   const int axis = normalize_axis(to, x.rank() - tiled, name);
   const Tensor moved = moveaxis(x, 0, axis);
   if (!tiled) return moved;
@@ -268,20 +268,20 @@ Tensor collected(const char* name, const Tensor& x, Index to, bool tiled) {
 Tensor all_gather(const Tensor& x, const std::string& axis_name, GatherOptions options) {
   const auto attributes = over("all_gather", axis_name);
   normalize_axis(options.axis, given(x, "all_gather").rank() + !options.tiled, "all_gather");
-  return collected("all_gather", apply(op_all_gather, {x}, attributes), options.axis, options.tiled);
+  return merge_along("all_gather", apply(op_all_gather, {x}, attributes), options.axis, options.tiled);
 }
 
 Tensor reduce_scatter(const Tensor& x, const std::string& axis_name, ScatterOptions options) {
   const auto attributes = over("reduce_scatter", axis_name);
-  const Tensor parts = dealt("reduce_scatter", x, options.axis, options.tiled, *attributes);
+  const Tensor parts = split_along("reduce_scatter", x, options.axis, options.tiled, *attributes);
   return apply(op_reduce_scatter, {x.dtype() == bool_ ? astype(parts, int32) : parts}, attributes);
 }
 
 Tensor all_to_all(const Tensor& x, const std::string& axis_name, ExchangeOptions options) {
   const auto attributes = over("all_to_all", axis_name);
-  const Tensor parts = dealt("all_to_all", x, options.split_axis, options.tiled, *attributes);
+  const Tensor parts = split_along("all_to_all", x, options.split_axis, options.tiled, *attributes);
   normalize_axis(options.concat_axis, x.rank(), "all_to_all");
-  return collected("all_to_all", apply(op_all_to_all, {parts}, attributes), options.concat_axis, options.tiled);
+  return merge_along("all_to_all", apply(op_all_to_all, {parts}, attributes), options.concat_axis, options.tiled);
 }
 
 Tensor ppermute(const Tensor& x, const std::string& axis_name, const std::vector<std::pair<Index, Index>>& pairs) {

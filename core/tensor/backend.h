@@ -164,6 +164,6 @@ namespace stave_detail {
 
 /// Makes `backend` the backend of a CUDA device, whether the device exists or not; null undoes it.
 /// Tests use it to check on any machine that only a backend touches a device's memory.
-void stand_in(int index, stave::Backend* backend) noexcept;
+void set_backend_for_tests(int index, stave::Backend* backend) noexcept;
 
 }  // namespace stave_detail

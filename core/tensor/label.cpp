@@ -24,7 +24,7 @@ namespace {
 
 // The notes are never destroyed: a tensor may be a global variable that dies last.
 const Notes<NamePtr>& labels() {
-  static const auto& notes = *new Notes<NamePtr>(make_intrusive<NoteOwner>("label"));
+  static const auto& notes = *new Notes<NamePtr>(make_intrusive<NotesState>("label"));
   return notes;
 }
 

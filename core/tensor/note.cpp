@@ -42,7 +42,7 @@ void free_note(Note* note) noexcept { stave_detail::delete_in_loop<&Note::next>(
 // The later of the two events frees the note.
 void leave(Note& note, std::uint8_t who) noexcept {
   if ((note.ended.fetch_or(who, std::memory_order_acq_rel) | who) != (by_node | by_owner)) return;
-  const auto counted = IntrusivePtr<NoteOwner>::adopt(note.owner);
+  const auto counted = IntrusivePtr<NotesState>::adopt(note.owner);
   free_note(&note);
 }
 
@@ -50,28 +50,28 @@ void leave(Note& note, std::uint8_t who) noexcept {
 
 const void* id_of_this_thread() noexcept { return &stave_detail::current; }
 
-NoteOwner::NoteOwner(const char* transform, const AnyHandler* handler) noexcept
+NotesState::NotesState(const char* transform, const AnyHandler* handler) noexcept
     : name(transform), thread(id_of_this_thread()), differentiates(handler) {}
-NoteOwner::NoteOwner(const char* kind) noexcept
+NotesState::NotesState(const char* kind) noexcept
     : name(kind), thread(nullptr), differentiates(nullptr), running(false) {}
 
-void NoteOwner::lock() noexcept {
+void NotesState::lock() noexcept {
   if (thread != id_of_this_thread()) for_others.lock();
   while (locked_.exchange(true, std::memory_order_acquire)) std::this_thread::yield();
 }
 
-void NoteOwner::unlock() noexcept {
+void NotesState::unlock() noexcept {
   const bool other = thread != id_of_this_thread();
   locked_.store(false, std::memory_order_release);
   if (other) for_others.unlock();
 }
 
-NoteOwner::Hold::Hold(NoteOwner& owner) noexcept
-    : owner_(owner.thread == id_of_this_thread() && owner.confined ? nullptr : &owner) {
+NotesState::Hold::Hold(NotesState& owner) noexcept
+    : owner_(owner.thread == id_of_this_thread() && owner.ends_on_this_thread ? nullptr : &owner) {
   if (owner_) owner_->lock();
 }
 
-void NoteOwner::add(Note& note) noexcept {
+void NotesState::add(Note& note) noexcept {
   // A note that another thread makes is in no list, so `end` does not find it. It is marked as
   // ended by the owner from the start.
   if (thread != id_of_this_thread()) {
@@ -79,28 +79,28 @@ void NoteOwner::add(Note& note) noexcept {
     note.ended.store(by_owner, std::memory_order_relaxed);
     return;
   }
-  if (paid_ == 0) references.fetch_add(paid_ = lot, std::memory_order_relaxed);
-  --paid_;
+  if (prepaid_references_ == 0) references.fetch_add(prepaid_references_ = lot, std::memory_order_relaxed);
+  --prepaid_references_;
   note.next_of_owner = first;
   if (first) first->previous_of_owner = &note;
   first = &note;
 }
 
-bool NoteOwner::unlink(Note& note) noexcept {
+bool NotesState::unlink(Note& note) noexcept {
   const Hold hold(*this);
   if (!note.live()) return false;
   (note.previous_of_owner ? note.previous_of_owner->next_of_owner : first) = note.next_of_owner;
   if (note.next_of_owner) note.next_of_owner->previous_of_owner = note.previous_of_owner;
-  ++paid_;
+  ++prepaid_references_;
   return true;
 }
 
-void NoteOwner::end() noexcept {
+void NotesState::end() noexcept {
   running.store(false, std::memory_order_release);
   lock();
   ended.store(true, std::memory_order_release);
   Note* left = std::exchange(first, nullptr);
-  const std::uint32_t unused = std::exchange(paid_, 0);
+  const std::uint32_t unused = std::exchange(prepaid_references_, 0);
   unlock();
   // The count does not reach 0: the Notes object that calls this function holds a reference.
   references.fetch_sub(unused, std::memory_order_acq_rel);
@@ -160,7 +160,7 @@ Tensor clone_node(const Tensor& x) {
   for (const Note* note = node.notes; note; note = note->next) {
     if (!note->live()) continue;
     if (runs_on_other_thread(*note)) fail_on_other_thread(node, note->owner->name);
-    const NoteOwner::Hold hold(*note->owner);
+    const NotesState::Hold hold(*note->owner);
     if (!note->live()) continue;
     Note* const copy = note->clone();
     {

@@ -10,7 +10,7 @@
 // absent and release their contents; an empty note stays on its node. The later of the two,
 // node or Notes, frees the note.
 //
-// A NoteOwner keeps a list of the notes that its own thread made. Other threads do not touch that
+// A NotesState keeps a list of the notes that its own thread made. Other threads do not touch that
 // list, except when the Notes object ends on one of them. Therefore the list changes under a lock.
 // The owner's thread needs no lock while it knows that the Notes object cannot end elsewhere
 // (`run`): then it adds and removes notes without a locked instruction.
@@ -35,7 +35,7 @@ namespace stave {
 
 /// The common properties of the notes that one installation of a handler makes. It outlives these
 /// notes and identifies them.
-struct NoteOwner : RefCounted {
+struct NotesState : RefCounted {
   const InstallationId id = next_installation_id();
   const char* const name;    // the transform's name, for errors
   const void* const thread;  // the thread on which the transform runs; null: none
@@ -47,13 +47,13 @@ struct NoteOwner : RefCounted {
   std::atomic<bool> running{true};
   std::atomic<bool> ended{false};  // true: the notes count as absent
   // True if the Notes object cannot end on another thread. Used only on the owner's thread.
-  bool confined = false;
+  bool ends_on_this_thread = false;
   // The first note of the owner's list. Used only on the owner's thread.
   Note* first = nullptr;
 
-  NoteOwner(const char* transform, const AnyHandler* differentiates) noexcept;
+  NotesState(const char* transform, const AnyHandler* differentiates) noexcept;
   /// Makes the owner of notes that belong to no transform. They can be used on any thread.
-  explicit NoteOwner(const char* kind) noexcept;
+  explicit NotesState(const char* kind) noexcept;
   /// Ends all notes. May be called on any thread.
   void end() noexcept;
   /// Adds a note to the list, and counts its reference to this object.
@@ -65,7 +65,7 @@ struct NoteOwner : RefCounted {
   /// While this object lives, end() on another thread waits, so that the notes stay live.
   class Hold {
    public:
-    explicit Hold(NoteOwner& owner) noexcept;
+    explicit Hold(NotesState& owner) noexcept;
     ~Hold() {
       if (owner_) owner_->unlock();
     }
@@ -73,7 +73,7 @@ struct NoteOwner : RefCounted {
     Hold& operator=(const Hold&) = delete;
 
    private:
-    NoteOwner* const owner_;
+    NotesState* const owner_;
   };
 
  private:
@@ -83,7 +83,8 @@ struct NoteOwner : RefCounted {
   // Each note holds a reference to this object. The count is raised by `lot` in advance, so a note
   // that this thread makes or frees, as most are, needs no locked instruction.
   static constexpr std::uint32_t lot = 1 << 16;
-  std::uint32_t paid_ = 0;  // references that are counted in advance and that no note holds yet
+  // References that are counted in advance and that no note holds yet.
+  std::uint32_t prepaid_references_ = 0;
   std::atomic<bool> locked_{false};
 };
 
@@ -94,10 +95,10 @@ struct Note : stave_detail::Pooled {
   Note* next = nullptr;  // the next note on the same node
   Note* previous_of_owner = nullptr;
   Note* next_of_owner = nullptr;
-  NoteOwner* const owner;
+  NotesState* const owner;
   std::atomic<std::uint8_t> ended{0};
 
-  explicit Note(NoteOwner* maker) noexcept : owner(maker) { owner->add(*this); }
+  explicit Note(NotesState* maker) noexcept : owner(maker) { owner->add(*this); }
   virtual ~Note() = default;
   /// Returns a copy of this note, for a clone of the node.
   virtual Note* clone() const = 0;
@@ -153,11 +154,11 @@ class Notes {
   /// `differentiates`: the handler, if the notes describe derivatives; null for notes
   /// of another kind.
   explicit Notes(const char* transform, const AnyHandler* differentiates = nullptr)
-      : Notes(make_intrusive<NoteOwner>(transform, differentiates)) {}
-  explicit Notes(IntrusivePtr<NoteOwner> owner) : owner_(std::move(owner)) {
+      : Notes(make_intrusive<NotesState>(transform, differentiates)) {}
+  explicit Notes(IntrusivePtr<NotesState> owner) : owner_(std::move(owner)) {
     // Empty notes outlive this object on values that other code holds, and their
     // virtual functions must stay loaded.
-    [[maybe_unused]] static const bool stays = [] {
+    [[maybe_unused]] static const bool keeps_module = [] {
       stave_detail::keep_module_of(&module_mark);
       return true;
     }();
@@ -168,18 +169,18 @@ class Notes {
   }
 
   InstallationId id() const noexcept { return owner_->id; }
-  NoteOwner& owner() const noexcept { return *owner_; }
+  NotesState& owner() const noexcept { return *owner_; }
 
   /// Runs the transform's function `body` on the owner's thread and returns its result.
   /// The caller keeps this object alive meanwhile.
   template <class Body>
   auto run(Body&& body) const {
     struct Running {
-      NoteOwner& owner;
-      explicit Running(NoteOwner& notes) noexcept : owner(notes) { owner.confined = true; }
+      NotesState& owner;
+      explicit Running(NotesState& notes) noexcept : owner(notes) { owner.ends_on_this_thread = true; }
       ~Running() {
         owner.running.store(false, std::memory_order_release);
-        owner.confined = false;
+        owner.ends_on_this_thread = false;
       }
     } running(*owner_);
     return std::forward<Body>(body)();
@@ -214,7 +215,7 @@ class Notes {
   static inline char module_mark = 0;
   struct NoteOf final : Note {
     P payload;
-    NoteOf(NoteOwner* of, P value) : Note(of), payload(std::move(value)) {}
+    NoteOf(NotesState* of, P value) : Note(of), payload(std::move(value)) {}
     Note* clone() const override { return new NoteOf(owner, payload); }
     void drop() noexcept override {
       [[maybe_unused]] P dropped = std::move(payload);
@@ -256,7 +257,7 @@ class Notes {
     }
   }
 
-  IntrusivePtr<NoteOwner> owner_;
+  IntrusivePtr<NotesState> owner_;
 };
 
 }  // namespace stave

@@ -18,7 +18,7 @@ struct ReadStorage {
   using Result = Tensor;
   static constexpr bool remembered = false;
   Tensor value;
-  bool stays = false;  // the answer must live as long as the program may read the value
+  bool keep_alive = false;  // the answer must live as long as the program may read the value
   Tensor unhandled() const;
 };
 
@@ -40,7 +40,7 @@ inline void end_read(Device device) {
 
 /// Returns x as a value with storage, for a read by the program: x itself, or a handler's answer
 /// for a value of a lane.
-Tensor read_value(const Tensor& x, bool stays = false);
+Tensor read_value(const Tensor& x, bool keep_alive = false);
 
 /// Returns a value with storage, as read_value does, for a caller that keeps reading its memory
 /// later. Does not wait for a device. Throws TransformError, naming `what`, if a transform

@@ -209,7 +209,7 @@ stave::StoragePtr allocate_storage(stave::Backend& backend, stave::Device device
   }
 }
 
-void stand_in(int index, stave::Backend* backend) noexcept {
+void set_backend_for_tests(int index, stave::Backend* backend) noexcept {
   stave::stand_ins[static_cast<std::size_t>(index)].store(backend, std::memory_order_release);
 }
 

@@ -132,10 +132,10 @@ Tensor::operator bool() const {
 
 namespace stave_detail {
 
-Tensor read_value(const Tensor& x, bool stays) {
+Tensor read_value(const Tensor& x, bool keep_alive) {
   const bool stored = static_cast<bool>(x.node().storage);
   if (stored) check_not_escaped(x.node());
-  Tensor found = stored ? x : perform(ReadStorage{x, stays});
+  Tensor found = stored ? x : perform(ReadStorage{x, keep_alive});
   if (found.node().notes) tell_read(found);
   return found;
 }

@@ -27,7 +27,7 @@ namespace {
 
 constexpr std::size_t most_signatures = 64, most_values_observed = 16, most_paths = 1024;
 constexpr std::size_t most_bytes_read = std::size_t{16} << 20;
-constexpr std::size_t most_unused = 48, few_ways = 3;
+constexpr std::size_t most_unused = 48, few_paths = 3;
 // recorded_at_once is the number of values of one array read that are recorded when they are first
 // observed. A further value is recorded when it occurs for the second time.
 constexpr std::size_t recorded_at_once = 4, most_remembered = 4096;
@@ -83,8 +83,9 @@ struct Recordings::Entry {
   std::size_t nodes = 0;
   int most_variables = 0;
   std::mutex resting;
-  std::set<const EffectType*> unasked;  // types of effects that no handler answered, of all paths
-  std::atomic<bool> any_unasked{false};
+  // The types of effects that no handler answered, of all paths.
+  std::set<const EffectType*> unanswered;
+  std::atomic<bool> any_unanswered{false};
   std::atomic<bool> demoted{false};
   std::atomic<int> failures{0};
   // The numbers of guards and of paths that were recorded since a replay last reached its end.
@@ -163,7 +164,7 @@ bool Recordings::Entry::may_keep(const Recording& recording) {
 // (`is_new`). If this happens in call after call, the next calls are calls of f: `first_rest` of
 // them at first, and twice as many each further time, until a replay reaches its end.
 bool Recordings::Entry::missed(bool is_new) {
-  if (!is_new && (unused < most_unused || unused_nodes < few_ways)) return true;
+  if (!is_new && (unused < most_unused || unused_nodes < few_paths)) return true;
   if (++misses < most_misses) return false;
   const std::lock_guard lock(resting);
   if (misses < most_misses) return false;  // another thread was first
@@ -180,9 +181,10 @@ bool Recordings::Entry::missed(bool is_new) {
 // Returns true if an effect that was not performed when f was recorded, because no handler answered
 // it, would be answered now.
 bool Recordings::Entry::anybody_is_to_hear() const {
-  if (!any_unasked) return false;
+  if (!any_unanswered) return false;
   const std::shared_lock lock(mutex);
-  return std::any_of(unasked.begin(), unasked.end(), [](const EffectType* type) { return may_be_answered(*type); });
+  return std::any_of(unanswered.begin(), unanswered.end(),
+                     [](const EffectType* type) { return may_be_answered(*type); });
 }
 
 void Recordings::Entry::merge(std::unique_ptr<TraceNode> path) {
@@ -213,11 +215,11 @@ void Recordings::Entry::add(Recording recording, const std::shared_ptr<const voi
   const auto reads = std::count_if(steps.begin(), steps.end(), [](const auto& step) { return step.is_read(); });
   unused += 1 + recording.turns.size() + static_cast<std::size_t>(reads);
   ++unused_nodes;
-  std::set<const EffectType*> heard_by_nobody = std::move(recording.unasked);
+  std::set<const EffectType*> unanswered_here = std::move(recording.unanswered);
   std::unique_ptr<TraceNode> path = cut(std::move(recording), structure);
   const std::unique_lock lock(mutex);
-  unasked.merge(heard_by_nobody);
-  any_unasked = !unasked.empty();
+  unanswered.merge(unanswered_here);
+  any_unanswered = !unanswered.empty();
   ++version;
   merge(std::move(path));
   if (nodes > most_paths) demote(fmt::format("it has more than {} paths", most_paths));
@@ -299,7 +301,7 @@ std::size_t Recordings::count() const {
   return nodes;
 }
 
-Outputs Recordings::record(const EntryPtr& entry, FlatFunction f, std::span<const Tensor> leaves, AskedOutside& asked,
+Outputs Recordings::record(const EntryPtr& entry, FlatFunction f, std::span<const Tensor> leaves, CallEffectLog& asked,
                            FunctionRef<std::shared_ptr<const void>()> structure) {
   const HigherOrderCalls calls = entry->signature.followed ? HigherOrderCalls::kept : HigherOrderCalls::inlined;
   if (!asked.at_example()) asked.begin();
@@ -348,7 +350,7 @@ class AtExamples final : public Handles<Call, ReadStorage> {
 
 }  // namespace
 
-void Recordings::record_example(const EntryPtr& entry, std::span<const Tensor> leaves, AskedOutside& asked,
+void Recordings::record_example(const EntryPtr& entry, std::span<const Tensor> leaves, CallEffectLog& asked,
                                 FunctionRef<void(std::span<const Tensor>)> record) {
   asked.begin_example();
   try {
@@ -370,7 +372,7 @@ void Recordings::record_example(const EntryPtr& entry, std::span<const Tensor> l
 // this replay later.
 class Recordings::Replay {
  public:
-  Replay(Entry& entry, std::span<const Tensor> leaves, AskedOutside& asked)
+  Replay(Entry& entry, std::span<const Tensor> leaves, CallEffectLog& asked)
       : entry_(entry), asked_(asked), lock_(entry.mutex), version_(entry.version), node_(entry.begin.get()),
         arguments_(static_cast<int>(leaves.size())) {
     values_.reserve(static_cast<std::size_t>(entry.most_variables));
@@ -458,7 +460,7 @@ class Recordings::Replay {
         x = relabel(value(variable), node_->variable(variable).label);
     });
     lock_.unlock();
-    const AskedOutside::Asked* const asked = asked_by_performer(*question, std::move(effect));
+    const CallEffectLog::LoggedEffect* const asked = asked_by_performer(*question, std::move(effect));
     lock_.lock();
     if (!asked || entry_.version != version_) return nullptr;
     TraceNode* const next = node_->after_answer(*asked);
@@ -471,7 +473,7 @@ class Recordings::Replay {
   }
   // Performs the effect. Returns null if the handler throws: f itself is then called, and gets the
   // error.
-  const AskedOutside::Asked* asked_by_performer(const EffectGuard& question, std::any effect) {
+  const CallEffectLog::LoggedEffect* asked_by_performer(const EffectGuard& question, std::any effect) {
     const ReenteredScopes scopes(question.scopes.get());
     try {
       return &asked_.ask(*question.type, std::move(effect));
@@ -507,7 +509,7 @@ class Recordings::Replay {
   }
 
   Entry& entry_;
-  AskedOutside& asked_;
+  CallEffectLog& asked_;
   std::shared_lock<std::shared_mutex> lock_;
   const std::uint64_t version_;
   TraceNode* node_;
@@ -518,7 +520,7 @@ class Recordings::Replay {
 };
 
 std::optional<Recordings::Answer> Recordings::replay(const EntryPtr& entry, std::span<const Tensor> leaves,
-                                                     AskedOutside& asked, bool& may_learn) {
+                                                     CallEffectLog& asked, bool& may_learn) {
   Replay replay(*entry, leaves, asked);
   std::optional<Answer> answer = replay.run();
   may_learn = replay.may_learn;

@@ -65,7 +65,7 @@
 #include <functional>
 #include <memory>
 
-#include <stave/handlers/compile/asked.h>
+#include <stave/handlers/compile/call_effect_log.h>
 #include <stave/handlers/compile/trace.h>
 #include <stave/handlers/transforms/same_besides_tensors.h>
 
@@ -110,15 +110,15 @@ class Recordings {
   };
   /// Replays the recordings. Returns nothing if no recorded path fits. `may_learn` then says
   /// whether the path should be recorded.
-  static std::optional<Answer> replay(const EntryPtr& entry, std::span<const Tensor> leaves, AskedOutside& asked,
+  static std::optional<Answer> replay(const EntryPtr& entry, std::span<const Tensor> leaves, CallEffectLog& asked,
                                       bool& may_learn);
   /// Runs f, records it, and returns its results without notes. `structure` is called once f has
   /// run.
-  Outputs record(const EntryPtr& entry, FlatFunction f, std::span<const Tensor> leaves, AskedOutside& asked,
+  Outputs record(const EntryPtr& entry, FlatFunction f, std::span<const Tensor> leaves, CallEffectLog& asked,
                  FunctionRef<std::shared_ptr<const void>()> structure);
   /// For a call whose tensors transforms trace: runs `record` at examples of these tensors.
   /// An error in it is not thrown, because f itself is called next and throws it.
-  static void record_example(const EntryPtr& entry, std::span<const Tensor> leaves, AskedOutside& asked,
+  static void record_example(const EntryPtr& entry, std::span<const Tensor> leaves, CallEffectLog& asked,
                              FunctionRef<void(std::span<const Tensor>)> record);
 
   std::size_t count() const;
@@ -174,7 +174,7 @@ class Compiled {
         leaves, same, [&]() -> std::unique_ptr<StaticArguments> { return std::make_unique<Static>(args...); });
     const auto plainly = [&]() -> Result { return std::invoke(f_, std::forward<A>(args)...); };
     if (!entry) return plainly();
-    AskedOutside asked(recordings_->name());  // the effects of this call
+    CallEffectLog asked(recordings_->name());  // the effects of this call
     bool may_learn = true;
     auto answer = Recordings::replay(entry, leaves, asked, may_learn);
     if (!answer && !may_learn) return std::move(asked).run(plainly);
@@ -199,7 +199,7 @@ class Compiled {
 
   // Runs f, and records it.
   template <class Result, class... A>
-  Result learn(const Recordings::EntryPtr& entry, std::span<const Tensor> leaves, AskedOutside& asked,
+  Result learn(const Recordings::EntryPtr& entry, std::span<const Tensor> leaves, CallEffectLog& asked,
                A&&... args) const {
     std::optional<Result> result;
     const auto flat = [&](std::span<const Tensor> inputs) {

@@ -142,7 +142,7 @@ std::any Recorder::answer_recordable(const EffectType& effect, std::any performe
     const bool before = std::exchange(asking, true);
     ~Quietly() { asking = before; }
   };
-  const AskedOutside::Asked* asked = nullptr;
+  const CallEffectLog::LoggedEffect* asked = nullptr;
   unrecorded([&] {
     const Quietly quietly{asking_};
     asked = &asked_->ask(effect, std::move(performed));
@@ -177,7 +177,7 @@ bool is_followed(const Tensor& x) {
 }
 
 Recording record(const char* name, FlatFunction f, std::span<const Tensor> given, HigherOrderCalls calls,
-                 AskedOutside* asked, int orders) {
+                 CallEffectLog* asked, int orders) {
   Recorder recorder(name, calls, orders, asked);
   std::vector<Tensor> inputs;
   const auto first = std::find_if(given.begin(), given.end(), [](const Tensor& x) { return x.defined(); });

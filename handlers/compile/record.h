@@ -7,7 +7,7 @@
 
 #include <stave/core/program/program.h>
 #include <stave/core/tensor/note.h>
-#include <stave/handlers/compile/asked.h>
+#include <stave/handlers/compile/call_effect_log.h>
 #include <stave/handlers/transforms/vjp_flat.h>
 
 namespace stave_detail {
@@ -60,7 +60,7 @@ struct Recording {
   std::vector<Turn> turns;  // guards that are not in the program
   // Types of effects that the function did not perform, because no handler would have answered
   // them.
-  std::set<const EffectType*> unasked;
+  std::set<const EffectType*> unanswered;
   // The function performed an effect of a user type that is not a guard.
   bool asked = false;
   bool quotes = false;       // the function read the text of an error that it caught
@@ -85,6 +85,6 @@ enum class HigherOrderCalls { kept, inlined };
 /// higher orders when they are needed (rules.h). If f also stores its results elsewhere, these
 /// places should be empty when f returns: results that are still stored count as held by a rule.
 Recording record(const char* name, FlatFunction f, std::span<const Tensor> given,
-                 HigherOrderCalls calls = HigherOrderCalls::kept, AskedOutside* asked = nullptr, int orders = 0);
+                 HigherOrderCalls calls = HigherOrderCalls::kept, CallEffectLog* asked = nullptr, int orders = 0);
 
 }  // namespace stave_detail

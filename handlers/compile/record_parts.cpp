@@ -185,7 +185,7 @@ class Rules {
     std::vector<Tensor> inputs;
     for (const Tensor& x : given) inputs.push_back(rule.input(x, cpu));
     Outputs outputs = rule.run(f, inputs);
-    left_.unasked.insert(rule.left.unasked.begin(), rule.left.unasked.end());
+    left_.unanswered.insert(rule.left.unanswered.begin(), rule.left.unanswered.end());
     left_.asked |= rule.left.asked;
     left_.caught |= rule.left.caught;
     left_.too_long |= rule.left.too_long;

@@ -29,7 +29,7 @@ class Recorder final : public Handles<Call, RecordLoop, Unanswered> {
   // a step of a loop, which `outer` records as well. A step is recorded inside of the transforms
   // around the loop, which its operations reach next.
   enum class Of : std::uint8_t { function, carried, step };
-  Recorder(const char* name, HigherOrderCalls calls, int orders, AskedOutside* asked = nullptr)
+  Recorder(const char* name, HigherOrderCalls calls, int orders, CallEffectLog* asked = nullptr)
       : Recorder(name, calls, Of::function, nullptr, orders, nullptr, asked) {}
   /// Creates a recorder inside of another one.
   Recorder(const char* name, HigherOrderCalls calls, Of what, Recorder& outer, int orders = 0)
@@ -62,7 +62,7 @@ class Recorder final : public Handles<Call, RecordLoop, Unanswered> {
   }
 
   void handle(Unanswered& unanswered) override {
-    left.unasked.insert(&unanswered.effect);
+    left.unanswered.insert(&unanswered.effect);
     perform(unanswered);
   }
   Index handle(RecordLoop& loop) override;
@@ -140,7 +140,7 @@ class Recorder final : public Handles<Call, RecordLoop, Unanswered> {
   bool is_followed_outside(const Tensor& x) const;
   void add_turn(Turn turn);
   Recorder(const char* name, HigherOrderCalls calls, Of what, Recorder* outer, int orders, const RecordedRules* rules,
-           AskedOutside* asked)
+           CallEffectLog* asked)
       : Handles(all_effects), name_(name), calls_(calls), what_(what), outer_(outer), orders_(orders), rules_(rules),
         asked_(asked), home_(std::make_shared<VariableNotes>(name, this)) {}
 
@@ -256,7 +256,7 @@ class Recorder final : public Handles<Call, RecordLoop, Unanswered> {
   // The number of orders of derivatives whose rules are recorded with their calls.
   const int orders_;
   const RecordedRules* const rules_;  // the rules of which this recorder records one; else null
-  AskedOutside* const asked_;
+  CallEffectLog* const asked_;
   const std::shared_ptr<VariableNotes> home_;
   std::vector<OpenCall> open_;
   // True while an outer handler answers an effect. The handler may read the effect's tensors, and

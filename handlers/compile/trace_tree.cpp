@@ -147,7 +147,7 @@ bool TraceNode::was_observed_before(const Tensor& value, std::size_t most) const
   return false;
 }
 
-TraceNode* TraceNode::after_answer(const AskedOutside::Asked& asked) const {
+TraceNode* TraceNode::after_answer(const CallEffectLog::LoggedEffect& asked) const {
   const auto is_met = [&](const Observed& met) {
     if (!effect_guard->type->recordable->same_answer(met.answer, asked.answer)) return false;
     for (std::size_t i = 0; i < met.tensors.size(); ++i) {

@@ -113,7 +113,7 @@ struct TraceNode {
   /// Returns true if this value was found at this node's read before. Remembers values by their
   /// hashes, up to `most`.
   bool was_observed_before(const Tensor& value, std::size_t most) const;
-  TraceNode* after_answer(const AskedOutside::Asked& asked) const;
+  TraceNode* after_answer(const CallEffectLog::LoggedEffect& asked) const;
   TraceNode* after_exception_guard(const std::type_info* threw) const;
   TraceNode* find(const Observed& met) const;
 };

@@ -72,11 +72,11 @@ class Session final : public DebuggerSession {
   std::string describe() const override { return "debugger"; }
 
   void call_begins() override {
-    stood_ = dropped_ = false;
+    shown_ = dropped_ = false;
     if (until() == Until::same_scope || until() == Until::end_of_scope) go(Until::operation);
   }
   void call_ends(bool thrown) override {
-    if (stood_) out_ << (thrown ? "an exception has left the function" : "the function has returned") << std::endl;
+    if (shown_) out_ << (thrown ? "an exception has left the function" : "the function has returned") << std::endl;
     if (dropped_) go(Until::operation);
     dropped_ = false;
     history_.forget_values();
@@ -92,13 +92,13 @@ class Session final : public DebuggerSession {
 
   void stand() override {
     if (dropped_) throw_dropped();
-    stood_ = true;
+    shown_ = true;
     view_.choose_innermost();
     show_stop();
     for (;;) {
       const std::optional<std::string> line = next_line();
       if (!line) return run_on();
-      if (obey(*line)) break;
+      if (execute(*line)) break;
     }
     if (dropped_) throw_dropped();
   }
@@ -132,7 +132,7 @@ class Session final : public DebuggerSession {
   }
 
   // Runs a command. Returns whether the program continues.
-  bool obey(const std::string& line) {
+  bool execute(const std::string& line) {
     Words words = words_of(line);
     written_ = words_of(line, true);
     if (words.empty() && line.find('#') == std::string::npos) words = again_;
@@ -214,7 +214,7 @@ class Session final : public DebuggerSession {
   }
   void run_on() {
     out_ << "no more commands: the program continues" << std::endl;
-    stood_ = false;
+    shown_ = false;
     go(Until::end);
   }
   bool step(const Words&) { return go_on(Until::operation); }
@@ -561,7 +561,7 @@ class Session final : public DebuggerSession {
   Words again_;
   // Whether the current call of the debugged function has stopped at least once, and whether the
   // user has dropped the rest of it.
-  bool stood_ = false, dropped_ = false;
+  bool shown_ = false, dropped_ = false;
 };
 
 const std::vector<Session::Command>& Session::commands() {

@@ -6,7 +6,7 @@ namespace stave_detail {
 
 // The handler that examines a function's operations during a step. It is shared,
 // because functions of checkpoints may run again after the end of the Stepper.
-class Looking final : public Stepping {
+class StepByStep final : public Stepping {
  public:
   bool running = false;  // true while a step is in progress
   bool dropped = false;
@@ -23,41 +23,41 @@ class Looking final : public Stepping {
   }
 
  private:
-  void stand() override { stave::perform(StandStill{this}); }
+  void stand() override { stave::perform(PauseStepping{this}); }
 };
 
 // Runs the function as a coroutine with its own call stack. It is the controller that suspends the
 // function at a stop.
-class SteppedComputation final : public Controls<StandStill> {
+class SteppedComputation final : public Controls<PauseStepping> {
  public:
   explicit SteppedComputation(std::function<void()> body) : body_(std::move(body)) {}
 
   static bool go(const std::shared_ptr<SteppedComputation>& self);
   void drop() {
-    looking->dropped = true;
+    stepping->dropped = true;
     std::exchange(rest_, {}).drop();
   }
   void drop_quietly() noexcept {
-    looking->dropped = stands();
+    stepping->dropped = stands();
     body_ = nullptr;
     rest_ = {};
   }
   bool stands() const noexcept { return static_cast<bool>(rest_); }
-  bool ended() const noexcept { return !rest_ && !body_ && !looking->running; }
+  bool ended() const noexcept { return !rest_ && !body_ && !stepping->running; }
   std::string describe() const override { return ""; }
 
-  const std::shared_ptr<Looking> looking = std::make_shared<Looking>();
+  const std::shared_ptr<StepByStep> stepping = std::make_shared<StepByStep>();
 
  private:
   // Suspends the function. Instead, the function continues immediately if no step is in progress
   // because it runs again, or if the effect belongs to another Stepper, which was dropped.
-  void handle(StandStill& still, Resumption<StandStill> rest) override {
-    if (looking->running && still.stepping == looking.get()) rest_ = std::move(rest);
+  void handle(PauseStepping& still, Resumption<PauseStepping> rest) override {
+    if (stepping->running && still.stepping == stepping.get()) rest_ = std::move(rest);
     else rest.resume_last();
   }
 
   std::function<void()> body_;  // Null after the start.
-  Resumption<StandStill> rest_;
+  Resumption<PauseStepping> rest_;
 };
 
 bool SteppedComputation::go(const std::shared_ptr<SteppedComputation>& self) {
@@ -65,9 +65,9 @@ bool SteppedComputation::go(const std::shared_ptr<SteppedComputation>& self) {
     bool& running;
     explicit Running(bool& of) : running(of) { running = true; }
     ~Running() { running = false; }
-  } until_it_stands(self->looking->running);
+  } until_it_stands(self->stepping->running);
   if (auto body = std::exchange(self->body_, nullptr))
-    with(self, [looking = self->looking, body = std::move(body)] { with(looking, body); });
+    with(self, [stepping = self->stepping, body = std::move(body)] { with(stepping, body); });
   else std::exchange(self->rest_, {}).resume();
   return self->stands();
 }
@@ -80,17 +80,17 @@ AnyStepper::~AnyStepper() {
 }
 
 bool AnyStepper::go(Until until) {
-  if (computation_->looking->running)
+  if (computation_->stepping->running)
     fail<TransformError>("Stepper: this step is taken inside the function, while it runs");
   if (computation_->ended()) fail<TransformError>("Stepper: the function has ended, and no step is left");
-  computation_->looking->go(until);
+  computation_->stepping->go(until);
   return SteppedComputation::go(computation_);
 }
 
 bool AnyStepper::perform() {
   if (at().call(), at().has_outputs())
     fail<TransformError>("Stepper: {} has its outputs already", at().call().op().name);
-  computation_->looking->perform_and_stay();
+  computation_->stepping->perform_and_stay();
   return SteppedComputation::go(computation_);
 }
 
@@ -103,15 +103,15 @@ StopPoint& AnyStepper::at() const {
   if (!computation_->stands())
     fail<TransformError>("Stepper: the function is not at a stop: {}",
                          computation_->ended() ? "it has ended" : "it has not begun: take a step");
-  return *computation_->looking->at();
+  return *computation_->stepping->at();
 }
 
 bool AnyStepper::ended() const noexcept { return computation_->ended(); }
 
-int AnyStepper::break_at(Breakpoint breakpoint) { return computation_->looking->add(std::move(breakpoint)); }
+int AnyStepper::break_at(Breakpoint breakpoint) { return computation_->stepping->add(std::move(breakpoint)); }
 
 void AnyStepper::remove_breakpoint(int number) {
-  if (!computation_->looking->remove(number)) fail<TransformError>("Stepper: there is no breakpoint {}", number);
+  if (!computation_->stepping->remove(number)) fail<TransformError>("Stepper: there is no breakpoint {}", number);
 }
 
 }  // namespace stave_detail

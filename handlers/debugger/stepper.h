@@ -37,7 +37,7 @@
 namespace stave_detail {
 
 // The effect by which a stepped function is suspended.
-struct StandStill {
+struct PauseStepping {
   using Result = void;
   const Stepping* stepping;
   // Does nothing, so that the function continues. Called if the Stepper has dropped the function

@@ -70,8 +70,8 @@ struct Waiting {
 };
 
 /// Suspends each chain that requests the density, and appends it to `waiting`.
-struct LetWait : Controls<LogDensityAt> {
-  LetWait(const char* by, std::vector<Waiting>& waiting) : by_(by), waiting_(waiting) {}
+struct SuspendAtDensity : Controls<LogDensityAt> {
+  SuspendAtDensity(const char* by, std::vector<Waiting>& waiting) : by_(by), waiting_(waiting) {}
   void handle(LogDensityAt& at, Resumption<LogDensityAt> rest) override { waiting_.push_back({&at, std::move(rest)}); }
   std::string describe() const override { return by_; }
 
@@ -125,7 +125,7 @@ struct Settings {
   const long all_transitions = options.chains * (options.warmup + options.draws);
 };
 
-PointPtr first_point(const Settings& settings, Index chain, Points& points, RandomNumbers& random) {
+PointPtr first_point(const Settings& settings, Index chain, PointPool& points, RandomNumbers& random) {
   constexpr int attempts = 100;
   const double spread = settings.options.spread;
   const IntrusivePtr<Point> point = points.make();
@@ -148,7 +148,7 @@ PointPtr first_point(const Settings& settings, Index chain, Points& points, Rand
 Trace run_chain(const Settings& settings, Index chain, const Key& key) {
   const NutsOptions& options = settings.options;
   RandomNumbers random(fold_in(key, static_cast<std::uint32_t>(chain)));
-  Points points(settings.start.size());
+  PointPool points(settings.start.size());
   Dynamics dynamics(points, settings.start.size());
   const auto transition = [&](const Point& from) {
     settings.transitions.fetch_add(1, std::memory_order_relaxed);
@@ -180,7 +180,7 @@ void run_chains(const Settings& settings, const DensityOfRows& density, const st
                 Index first, std::span<Trace> traces) {
   std::vector<Eventual<Trace>> ends;
   std::vector<Waiting> waiting, answered;
-  const auto let_wait = std::make_shared<LetWait>(settings.by, waiting);
+  const auto let_wait = std::make_shared<SuspendAtDensity>(settings.by, waiting);
   for (std::size_t i = 0; i < traces.size(); ++i)
     ends.push_back(with(let_wait, [&settings, &key, chain = first + static_cast<Index>(i)] {
       return run_chain(settings, chain, key);

@@ -23,7 +23,7 @@ double RandomNumbers::next(Vector& block, bool normal) {
 
 // ---- points ------------------------------------------------------------------------------
 
-IntrusivePtr<Point> Points::make() {
+IntrusivePtr<Point> PointPool::make() {
   if (free_.empty()) {
     all_.push_back(std::make_unique<Point>(*this, size_));
     // `destroy` must not allocate, so the memory for its list is reserved here.
@@ -35,7 +35,7 @@ IntrusivePtr<Point> Points::make() {
   return point;
 }
 
-IntrusivePtr<Point> Points::copy(const Point& point) {
+IntrusivePtr<Point> PointPool::copy(const Point& point) {
   IntrusivePtr<Point> copied = make();
   copied->assign(point);
   return copied;
@@ -102,7 +102,7 @@ Vector vector(std::span<const double> x) { return {x.begin(), x.end()}; }
 
 /// A contiguous part of a trajectory, from its first to its last point in time. `drawn` is one of
 /// its points, chosen with a probability proportional to exp(-energy).
-struct Stretch {
+struct Segment {
   PointPtr first, last, drawn;
   // The sum of the momenta of all points.
   Vector momentum;
@@ -120,7 +120,7 @@ class Trajectory {
   Transition run(int max_depth) && {
     for (; transition_.depth < max_depth; ++transition_.depth) {
       const bool forward = random_.uniform() < 0.5;
-      std::optional<Stretch> grown = build_tree(all_.end(forward), forward, transition_.depth);
+      std::optional<Segment> grown = build_tree(all_.end(forward), forward, transition_.depth);
       if (!grown) break;
       if (!join(all_, std::move(*grown), forward, Choice::biased)) {
         ++transition_.depth;
@@ -134,17 +134,17 @@ class Trajectory {
 
  private:
   /// Takes 2^depth leapfrog steps from a point. Returns nothing if they make a U-turn or diverge.
-  std::optional<Stretch> build_tree(const Point& from, bool forward, int depth) {
+  std::optional<Segment> build_tree(const Point& from, bool forward, int depth) {
     if (depth == 0) return leaf(from, forward);
-    std::optional<Stretch> tree = build_tree(from, forward, depth - 1);
+    std::optional<Segment> tree = build_tree(from, forward, depth - 1);
     if (!tree) return std::nullopt;
-    std::optional<Stretch> rest = build_tree(tree->end(forward), forward, depth - 1);
+    std::optional<Segment> rest = build_tree(tree->end(forward), forward, depth - 1);
     if (!rest) return std::nullopt;
     if (!join(*tree, std::move(*rest), forward, Choice::fair)) return std::nullopt;
     return tree;
   }
 
-  std::optional<Stretch> leaf(const Point& from, bool forward) {
+  std::optional<Segment> leaf(const Point& from, bool forward) {
     PointPtr point = dynamics_.step(from, forward ? dynamics_.step_size : -dynamics_.step_size);
     const double energy = dynamics_.energy(*point), log_weight = energy_ - energy;
     ++transition_.steps;
@@ -159,7 +159,7 @@ class Trajectory {
       spare_.pop_back();
     }
     momentum.assign(point->p().begin(), point->p().end());
-    return Stretch{point, point, point, std::move(momentum), log_weight};
+    return Segment{point, point, point, std::move(momentum), log_weight};
   }
 
   /// Returns whether the trajectory diverges, and ends, before a point of this energy.
@@ -184,16 +184,16 @@ class Trajectory {
 
   /// Appends `rest` to the front or the back of `tree`. The drawn point of `rest` may replace that
   /// of `tree`. Returns false if the joined trajectory makes a U-turn.
-  bool join(Stretch& tree, Stretch&& rest, bool forward, Choice choice) {
+  bool join(Segment& tree, Segment&& rest, bool forward, Choice choice) {
     const double log_weight = log_add_exp(tree.log_weight, rest.log_weight);
     const double log_chance = rest.log_weight - (choice == Choice::fair ? log_weight : tree.log_weight);
-    const Stretch &early = forward ? tree : rest, &late = forward ? rest : tree;
+    const Segment &early = forward ? tree : rest, &late = forward ? rest : tree;
     // Betancourt's criterion is tested three times, as in Stan: for the whole trajectory, and from
     // each end to the first point beyond the middle. The whole trajectory alone would not detect a
     // trajectory that turns round twice.
-    const bool turns = turns_back(early.momentum, late.momentum, *early.first, *late.last) ||
-                       turns_back(early.momentum, late.first->p(), *early.first, *late.first) ||
-                       turns_back(early.last->p(), late.momentum, *early.last, *late.last);
+    const bool turns = makes_u_turn(early.momentum, late.momentum, *early.first, *late.last) ||
+                       makes_u_turn(early.momentum, late.first->p(), *early.first, *late.first) ||
+                       makes_u_turn(early.last->p(), late.momentum, *early.last, *late.last);
     tree.log_weight = log_weight;
     for (std::size_t i = 0; i < tree.momentum.size(); ++i) tree.momentum[i] += rest.momentum[i];
     (forward ? tree.last : tree.first) = std::move(forward ? rest.last : rest.first);
@@ -204,8 +204,8 @@ class Trajectory {
 
   /// Returns whether the sum of the momenta points away from the velocity at either end. The sum is
   /// given as two terms, `momentum` and `more`.
-  bool turns_back(std::span<const double> momentum, std::span<const double> more, const Point& first,
-                  const Point& last) const {
+  bool makes_u_turn(std::span<const double> momentum, std::span<const double> more, const Point& first,
+                    const Point& last) const {
     double at_first = 0, at_last = 0;
     for (std::size_t i = 0; i < momentum.size(); ++i) {
       const double velocity = (momentum[i] + more[i]) * dynamics_.variance[i];
@@ -220,7 +220,7 @@ class Trajectory {
   const double energy_;
   double lowest_, highest_;
   RandomNumbers& random_;
-  Stretch all_;
+  Segment all_;
   // Vectors that are not in use, kept so that their memory can be reused.
   std::vector<Vector> spare_;
   Transition transition_;

@@ -43,12 +43,12 @@ class RandomNumbers {
   Vector uniforms_, normals_;
 };
 
-class Points;
+class PointPool;
 
 /// A point of phase space: position, momentum, and the log density with its gradient.
 class Point : public ThreadCounted {
  public:
-  Point(Points& home, std::size_t size) : home(home), numbers_(3 * size), size_(size) {}
+  Point(PointPool& home, std::size_t size) : home(home), numbers_(3 * size), size_(size) {}
   std::span<double> q() noexcept { return {numbers_.data(), size_}; }
   std::span<double> p() noexcept { return {numbers_.data() + size_, size_}; }
   std::span<double> gradient() noexcept { return {numbers_.data() + 2 * size_, size_}; }
@@ -61,7 +61,7 @@ class Point : public ThreadCounted {
   }
 
   double log_density = 0;
-  Points& home;
+  PointPool& home;
 
  private:
   Vector numbers_;
@@ -76,9 +76,9 @@ inline void destroy(const Point* point) noexcept { destroy(const_cast<Point*>(po
 
 /// The pool of a chain's points. A chain makes a point at each step, so points without an owner are
 /// reused.
-class Points {
+class PointPool {
  public:
-  explicit Points(std::size_t size) : size_(size) {}
+  explicit PointPool(std::size_t size) : size_(size) {}
   IntrusivePtr<Point> make();
   IntrusivePtr<Point> copy(const Point& point);
 
@@ -91,9 +91,9 @@ class Points {
 
 /// Hamilton's equations for the energy -log_density(q) + sum(variance p^2) / 2.
 struct Dynamics {
-  explicit Dynamics(Points& points, std::size_t size) : points(points), variance(size, 1) {}
+  explicit Dynamics(PointPool& points, std::size_t size) : points(points), variance(size, 1) {}
 
-  Points& points;
+  PointPool& points;
   Vector variance;
   double step_size = 1;
 

@@ -378,11 +378,11 @@ Outputs Stepping::handle(Call& call) {
   const std::uint64_t number = ++operations_;
   if (std::string reason = reason_before(here); !reason.empty()) stand_at(here, std::move(reason));
   if (here.outputs_) return *std::move(here.outputs_);
-  const bool stays = std::exchange(stay_, false);
-  if (!stays && !watches_outputs()) return perform_below(std::move(call), here.scopes_);
+  const bool keep_alive = std::exchange(stay_, false);
+  if (!keep_alive && !watches_outputs()) return perform_below(std::move(call), here.scopes_);
   here.outputs_ = perform_below(Call(call), here.scopes_);
   std::string reason = reason_after(here, number);
-  if (reason.empty() && stays) reason = "performed";
+  if (reason.empty() && keep_alive) reason = "performed";
   if (!reason.empty()) stand_at(here, std::move(reason));
   return *std::move(here.outputs_);
 }

@@ -354,9 +354,9 @@ void Processes::combine(const Op& op, const C& attributes, const View& x, const 
 // collective must be on devices in all processes or on the CPU in all, just as their shapes must be
 // equal.
 Device Processes::exchanges_on(Device device, FunctionRef<std::string(Device)> what) {
-  if (!decided_ && (!met_ || device != cpu)) {
-    check_alike([&] { return what(met_ ? device : cpu); });
-    met_ = true;
+  if (!decided_ && (!compared_first_collective_ || device != cpu)) {
+    check_alike([&] { return what(compared_first_collective_ ? device : cpu); });
+    compared_first_collective_ = true;
     decide(device);
   }
   return nccl_ && device != cpu ? nccl_->device : cpu;

@@ -80,9 +80,9 @@ class Processes final : public Communicator {
   std::vector<std::byte> records_;
   // True if there was a collective since the last `with` ended.
   bool exchanged_ = false;
-  // met_: the processes have compared their first collective. decided_: they know whether to use
-  // NCCL.
-  bool met_ = false, decided_ = false;
+  // compared_first_collective_: the processes have compared their first collective. decided_: they
+  // know whether to use NCCL.
+  bool compared_first_collective_ = false, decided_ = false;
   // The reason why NCCL is not used.
   std::string why_not_;
   // Null if NCCL is not used.

@@ -73,11 +73,11 @@ Outputs FusedBackward::handle(Call& call) {
   if (std::none_of(inputs.begin(), inputs.end(), [&](const Tensor& x) { return stands_in(x); }))
     return perform(std::move(call));
   SmallVector<int, 3> operands;
-  for (const Tensor& input : inputs) operands.push_back(*notes_.find(stand_in(input)));
+  for (const Tensor& input : inputs) operands.push_back(*notes_.find(add_operand(input)));
   return tensor(builder_.add(call.op(), operands, call.abstract_outputs()[0].dtype));
 }
 
-Tensor FusedBackward::stand_in(const Tensor& x) {
+Tensor FusedBackward::add_operand(const Tensor& x) {
   if (stands_in(x)) return x;
   return tensor(x.rank() == 0 && shape_.rank() > 0 && is_number(x) ? number(x) : given(x));
 }

@@ -31,7 +31,7 @@ class FusedBackward final : public Handler {
   /// region has reached its size limits.
   bool takes(Entry& entry);
   /// Returns the placeholder for x. x has the region's shape, or is a constant that a rule uses.
-  Tensor stand_in(const Tensor& x);
+  Tensor add_operand(const Tensor& x);
   /// Returns the placeholder for an input or output that an entry saved or dropped. It is undefined
   /// if the rule does not read the value.
   Tensor input(Entry& entry, std::size_t i);

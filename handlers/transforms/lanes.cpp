@@ -97,7 +97,7 @@ bool HostRows::agree() const noexcept {
 }
 
 Tensor LaneValue::of(const RowsPtr& lanes, bool alone, const Rows& all, bool keep) {
-  if (hollow)
+  if (is_dead)
     fail<TransformError>(
         "vmap: the function ran again for lanes that take another path, and uses a value ({} {}) that its first run "
         "had released: apart from the values of its lanes it must do the same each time",
@@ -114,10 +114,10 @@ Tensor LaneValue::of(const RowsPtr& lanes, bool alone, const Rows& all, bool kee
 
 void Lanes::labelled(const NamePtr& name) {
   auto labelled = make_intrusive<LaneValue>(value->batched, value->rows);
-  labelled->hollow = value->hollow;
+  labelled->is_dead = value->is_dead;
   labelled->bytes_of_gone = value->bytes_of_gone;
   labelled->unlabelled = value;
-  if (!labelled->hollow) labelled->batched = relabel(std::move(labelled->batched), name);
+  if (!labelled->is_dead) labelled->batched = relabel(std::move(labelled->batched), name);
   value = std::move(labelled);
 }
 

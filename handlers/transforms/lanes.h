@@ -113,15 +113,15 @@ struct LaneValue : RefCounted, Pooled {
   // dead value for which it stands.
   PathLog* log = nullptr;
   std::uint32_t step = 0;
-  bool hollow = false;  // this object is a placeholder for a dead value
+  bool is_dead = false;  // this object is a placeholder for a dead value
   std::size_t bytes_of_gone = 0;
   IntrusivePtr<LaneValue> unlabelled;  // this value without its label
 
   LaneValue(Tensor batched, RowsPtr rows) : batched(std::move(batched)), rows(std::move(rows)) {}
   ~LaneValue() {
-    if (log && !hollow) leave_log();
+    if (log && !is_dead) leave_log();
   }
-  std::size_t bytes() const noexcept { return hollow ? bytes_of_gone : bytes_kept_by(batched.node()); }
+  std::size_t bytes() const noexcept { return is_dead ? bytes_of_gone : bytes_kept_by(batched.node()); }
   /// Returns the rows of these lanes, in a run for the lanes `all`. If `alone`, returns the value
   /// of the single lane without the axis of lanes. The rows are cached for the next call if the
   /// value was computed in this run. The rows of a value that an operation's function captures are

@@ -265,7 +265,7 @@ Tensor PathRun::handle(ReadStorage& read) {
   Tensor answer = path.replaying() ? replayed_read(value)
                   : path.alone     ? read_value(rows_of(*lanes, path))
                                    : this->read(*lanes, read.value);
-  if (!read.stays) return answer;
+  if (!read.keep_alive) return answer;
   UnderFrame past_all_handlers(nullptr);
   path.kept.push_back(contiguous(view_of(answer)));
   return path.kept.back();
@@ -342,7 +342,7 @@ void PathRun::part(std::vector<Part> parts) {
   aside_.reserve(aside_.size() + others.size());
   // No statement throws from here on: either all lanes continue, or none has split.
   for (auto& other : others) aside_.push_back(std::move(other));
-  path.pinned.clear();
+  path.kept_alive.clear();
   path.alone = is_alone(*own);
   went_alone_ += path.alone;
   path.lanes = std::move(own);
@@ -398,7 +398,7 @@ std::unique_ptr<PathRun::LanePath> PathRun::parted(Part part, bool checks) const
   for (PathLogPtr segment = part.event ? other->log : path.log; segment; segment = segment->before)
     other->replays.push_back(segment);
   std::reverse(other->replays.begin(), other->replays.end());
-  other->pinned = path.pinned;
+  other->kept_alive = path.kept_alive;
   other->alive = path.alive;
   if (other->alone) other->log = nullptr;  // a single lane does not split
   return other;

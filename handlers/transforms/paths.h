@@ -319,7 +319,7 @@ class PathRun final : public Handles<Call, ReadStorage, WhichPath, AxisSize, Rec
     std::vector<PathLogPtr> replays;
     std::size_t segment = 0, step = 0, event = 0;
     // Values that were live when the lanes split, kept alive during the replay.
-    std::vector<LaneValuePtr> pinned;
+    std::vector<LaneValuePtr> kept_alive;
     // The steps of earlier logs whose values are live. The values of all other steps are dead.
     std::vector<std::pair<PathLog*, std::size_t>> alive;
     int errors = 0;        // number of operations that threw so far

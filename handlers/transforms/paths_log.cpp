@@ -19,11 +19,11 @@ constexpr std::size_t longest_log = std::size_t{1} << 18;
 
 // Returns a placeholder for a dead value: it holds zeros, and an operation that computes with it
 // throws TransformError.
-LaneValuePtr hollow(PathLog& log, std::size_t step, const Abstract& lane, Device device) {
+LaneValuePtr is_dead(PathLog& log, std::size_t step, const Abstract& lane, Device device) {
   Shape shape = lane.shape;
   shape.insert(shape.begin(), log.lanes->size());
   auto value = make_intrusive<LaneValue>(constant(0, lane.dtype, shape, device), log.lanes);
-  value->hollow = true;
+  value->is_dead = true;
   value->log = &log;
   value->step = static_cast<std::uint32_t>(step);
   value->bytes_of_gone = log.steps[step].bytes;
@@ -177,7 +177,7 @@ void PathRun::LanePath::pin() {
   const auto keep = [&](PathLog& of, std::size_t number) {
     LaneValue* const value = of.steps[number].value;
     if (!value) return;
-    pinned.emplace_back(value);
+    kept_alive.emplace_back(value);
     still.emplace_back(&of, number);
   };
   for (const auto& [of, number] : alive) keep(*of, number);
@@ -206,7 +206,7 @@ const PathLog::Step& PathRun::LanePath::next_step() {
 
 void PathRun::LanePath::end_replay() {
   replays.clear();
-  pinned.clear();
+  kept_alive.clear();
 }
 
 // ---- runs from the log --------------------------------------------------------------------------
@@ -240,7 +240,7 @@ Outputs PathRun::replayed(Call& call) {
     LaneValuePtr value(logged->value);
     if (!value) {
       const Device device = op.id == OpId::to ? call.as<TransferAttributes>().device : call.input(0).device();
-      value = hollow(*path.replays[path.segment], path.step - 1, expected[i], device);
+      value = is_dead(*path.replays[path.segment], path.step - 1, expected[i], device);
     }
     if (!has_lanes_of(value->batched, expected[i])) fail_other_way(fmt::format("{} of other shapes", op.name), op.name);
     outputs.push_back(vmap_->lane(std::move(value), expected[i].shape));

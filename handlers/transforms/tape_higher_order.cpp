@@ -189,7 +189,7 @@ class Unrecorded final : public Handler, public StandsForTransform, public std::
     }
   }
   GradHandler* const grad_;  // valid while grad runs
-  const IntrusivePtr<NoteOwner> owner_;
+  const IntrusivePtr<NotesState> owner_;
   const IntrusivePtr<EffectLog> log_;
   const std::shared_ptr<const Saveable> saves_;
   const Notes<Candidate> candidates_;

@@ -209,11 +209,11 @@ class BackwardPass {
       for (std::size_t i = 0; i < entry.outputs().size(); ++i) outputs.push_back(joint_->output(entry, i));
       SmallVector<Abstract, 2> elements = entry.input_abstracts();
       for (Abstract& element : elements) element.shape = Shape();
-      const Tensor cotangent = joint_->stand_in(cotangents[0]);
+      const Tensor cotangent = joint_->add_operand(cotangents[0]);
       Outputs shared;
       const VjpContext context{*entry.op, entry.attributes.get(), inputs, outputs, elements, {&cotangent, 1}, &shared};
       for (std::size_t i = 0; i < elements.size(); ++i)
-        if (entry.producers()[i].entry) add_cotangent(entry.producers()[i], joint_->stand_in(rule(context, i)));
+        if (entry.producers()[i].entry) add_cotangent(entry.producers()[i], joint_->add_operand(rule(context, i)));
     });
     joint_->count_step();
   }
@@ -292,7 +292,7 @@ class BackwardPass {
     }
     Tensor& sum = place.cotangents[output];
     if (joint_ && !sum.defined()) joint_->count_result(entry);
-    else if (joint_) sum = joint_->stand_in(sum);
+    else if (joint_) sum = joint_->add_operand(sum);
     sum = add_tangents(std::move(sum), std::move(cotangent));
     if (consume_) place.kept = std::move(slot.entry);
     else if (keeps_) place.kept = slot.entry;
@@ -342,9 +342,9 @@ std::vector<Tensor> FlatPullback::operator()(std::span<const Tensor> cotangents)
 std::vector<Tensor> FlatPullback::consume(std::span<const Tensor> cotangents) {
   const IntrusivePtr<Record> last = std::move(record_);
   if (!last.unique()) return run_backward(*last, cotangents, false);
-  NoteOwner& owner = last->handler.notes.owner();
+  NotesState& owner = last->handler.notes.owner();
   // The notes of the handler end in this call, and so on this thread.
-  if (owner.thread == id_of_this_thread()) owner.confined = true;
+  if (owner.thread == id_of_this_thread()) owner.ends_on_this_thread = true;
   return run_backward(*last, cotangents, true);
 }
 

@@ -17,8 +17,8 @@ namespace stave_test {
 class SeparateBackend : public stave::Backend {
  public:
   /// Acts as the CUDA device `index` during its lifetime. Its tensors must not outlive it.
-  explicit SeparateBackend(int index) : index_(index) { stave_detail::stand_in(index, this); }
-  ~SeparateBackend() override { stave_detail::stand_in(index_, nullptr); }
+  explicit SeparateBackend(int index) : index_(index) { stave_detail::set_backend_for_tests(index, this); }
+  ~SeparateBackend() override { stave_detail::set_backend_for_tests(index_, nullptr); }
 
   const char* name() const override { return "separate"; }
   stave::Storage* allocate(std::size_t bytes) override {

@@ -411,10 +411,10 @@ struct Gradients {
   /// Computes y (e - sum(y e)), where e = ct - ct[k] and k is the winner, the element with y > 0.5.
   /// If there is no winner, e = ct. The subtraction avoids cancellation.
   static void softmax_row(const T* y, const T* ct, Index n, T* to) {
-    const V winner(static_cast<T>(sum_of(y, ct, n, [](V p, V c) { return select(p > V(0.5), c, V(0)); })));
-    const auto weigh = [&](V p, V c) { return scaled(c - winner, p); };
+    const V dominant(static_cast<T>(sum_of(y, ct, n, [](V p, V c) { return select(p > V(0.5), c, V(0)); })));
+    const auto weigh = [&](V p, V c) { return scaled(c - dominant, p); };
     const V mean(static_cast<T>(sum_of(y, ct, n, weigh)));
-    map(y, ct, n, to, [&](V p, V c) { return scaled((c - winner) - mean, p); });
+    map(y, ct, n, to, [&](V p, V c) { return scaled((c - dominant) - mean, p); });
   }
 
   /// Computes ct - p sum(ct) with p = softmax(x). For the winner, whose weight exp(x - max) is 1,
@@ -426,7 +426,7 @@ struct Gradients {
     map(x, ct, n, to, [&](V a, V) { return exp(a - subtracted); });
     const auto first = [](V a, V) { return a; };
     const double weights = sum_of(to, to, n, first), total = sum_of(ct, ct, n, first);
-    T winner = 0;
+    T dominant = 0;
     Index at = -1;
     if (weights >= 1 && weights < 2) {
       for (at = 0; at < n - 1 && to[at] != T(1);) ++at;
@@ -434,13 +434,13 @@ struct Gradients {
         return sum_of(a, a, at, first) + sum_of(a + at + 1, a + at + 1, n - at - 1, first);
       };
       const double rest = without(to), others = without(ct), own = static_cast<double>(ct[at]);
-      winner = static_cast<T>(((own == 0 ? 0 : own * rest) - others) / (1 + rest));
+      dominant = static_cast<T>(((own == 0 ? 0 : own * rest) - others) / (1 + rest));
     }
     const V share(total == 0 ? T(0) : static_cast<T>(total / weights));
     // If the sum of the weights is 0 or NaN, the results are NaN.
     const V nothing(weights > 0 ? T(0) : static_cast<T>(__builtin_nan("")));
     map(to, ct, n, to, [&](V weight, V c) { return c - scaled(weight + nothing, share); });
-    if (at >= 0) to[at] = winner;
+    if (at >= 0) to[at] = dominant;
   }
 
   template <void (*row)(const T*, const T*, Index, T*)>

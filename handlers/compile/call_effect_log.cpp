@@ -1,4 +1,4 @@
-#include <stave/handlers/compile/asked.h>
+#include <stave/handlers/compile/call_effect_log.h>
 
 #include <optional>
 
@@ -16,7 +16,7 @@ namespace {
 
 class AnswersAgain final : public AnyHandler {
  public:
-  explicit AnswersAgain(AskedOutside asked) : asked_(std::move(asked)) {}
+  explicit AnswersAgain(CallEffectLog asked) : asked_(std::move(asked)) {}
   void* handling(const EffectType& effect) override {
     return effect.recordable && !is_of_the_library(effect) ? effect.recordable->handling : nullptr;
   }
@@ -26,25 +26,25 @@ class AnswersAgain final : public AnyHandler {
   std::string describe() const override { return ""; }
 
  private:
-  AskedOutside asked_;
+  CallEffectLog asked_;
 };
 
 }  // namespace
 
-std::shared_ptr<AnyHandler> AskedOutside::answering(AskedOutside asked) {
+std::shared_ptr<AnyHandler> CallEffectLog::answering(CallEffectLog asked) {
   return std::make_shared<AnswersAgain>(std::move(asked));
 }
 
-void AskedOutside::refuse(const EffectType& effect, const char* why) {
+void CallEffectLog::refuse(const EffectType& effect, const char* why) {
   refused = fmt::format("it performs {}, which a handler outside answers: {}", type_name(effect.type), why);
   if (at_example_) throw TransformError(fmt::format("{}: {}", name_, refused));
 }
 
-bool AskedOutside::is_next(const EffectType& type, const std::any& bare) const {
+bool CallEffectLog::is_next(const EffectType& type, const std::any& bare) const {
   return next_ < all_.size() && *all_[next_].type == type && type.recordable->same_effect(all_[next_].effect, bare);
 }
 
-const AskedOutside::Asked& AskedOutside::ask(const EffectType& type, std::any effect) {
+const CallEffectLog::LoggedEffect& CallEffectLog::ask(const EffectType& type, std::any effect) {
   const std::size_t first = passed_.size();
   std::any bare = effect;
   bool holds = false;
@@ -66,19 +66,19 @@ const AskedOutside::Asked& AskedOutside::ask(const EffectType& type, std::any ef
     }
     all_.push_back(performed(type, std::move(effect), std::move(bare), first));
   }
-  const Asked& asked = all_[next_++];
+  const LoggedEffect& asked = all_[next_++];
   if (asked.error) std::rethrow_exception(asked.error);
   return asked;
 }
 
 // Marks on the tensors that effects passed outside, and on values computed from these tensors.
-class AskedOutside::Marks {
+class CallEffectLog::Marks {
  public:
   struct Mark {
     int number = -1;  // -1: not one of these tensors
     std::uint64_t sources = 0;
   };
-  explicit Marks(const char* name) : notes_(make_intrusive<NoteOwner>(name)) {}
+  explicit Marks(const char* name) : notes_(make_intrusive<NotesState>(name)) {}
   Tensor number(const Tensor& x, int number) const {
     return notes_.put(clone_node(x), {number, TracksValues::source(static_cast<std::size_t>(number))});
   }
@@ -105,14 +105,15 @@ class AskedOutside::Marks {
 // Performs the effect, which the handlers around the call answer. The effect's tensors are marked,
 // so that they are recognised in the answer. They are then replaced by the tensors of the function,
 // whose notes transforms inside the function may need.
-AskedOutside::Asked AskedOutside::performed(const EffectType& type, std::any effect, std::any bare, std::size_t first) {
+CallEffectLog::LoggedEffect CallEffectLog::performed(const EffectType& type, std::any effect, std::any bare,
+                                                     std::size_t first) {
   auto number = static_cast<int>(first);
   type.recordable->visit_effect(effect, [&](Tensor& x) {
     if (!marks_) marks_ = std::make_shared<Marks>(name_);
     if (x.defined()) x = marks_->number(x, number);
     ++number;
   });
-  Asked asked{&type, std::move(bare)};
+  LoggedEffect asked{&type, std::move(bare)};
   try {
     const std::shared_ptr<const Marks> marks = marks_;
     std::optional<Marks::Spreading> spreading;
@@ -135,7 +136,7 @@ AskedOutside::Asked AskedOutside::performed(const EffectType& type, std::any eff
   return asked;
 }
 
-Tensor AskedOutside::tensor(const Asked& asked, std::size_t i) const {
+Tensor CallEffectLog::tensor(const LoggedEffect& asked, std::size_t i) const {
   if (const int passed = asked.passed_before[i]; passed >= 0) return passed_[static_cast<std::size_t>(passed)];
   const std::uint64_t sources = asked.made_of[i];
   if (sources == 0) return asked.tensors[i];
@@ -145,8 +146,8 @@ Tensor AskedOutside::tensor(const Asked& asked, std::size_t i) const {
   return losing(asked.tensors[i], made_of);
 }
 
-std::any AskedOutside::answer(const EffectType& type, std::any effect) {
-  const Asked& asked = ask(type, std::move(effect));
+std::any CallEffectLog::answer(const EffectType& type, std::any effect) {
+  const LoggedEffect& asked = ask(type, std::move(effect));
   std::any answer = asked.answer;
   std::size_t next = 0;
   type.recordable->visit_answer(answer, [&](Tensor& x) { x = tensor(asked, next++); });

@@ -20,13 +20,13 @@ namespace stave_detail {
 /// Returns true if effects of this type are the library's own, which are not recorded.
 bool is_of_the_library(const EffectType& effect) noexcept;
 
-class AskedOutside {
+class CallEffectLog {
  public:
   /// `name` is the name of the compiled function in errors; it is not copied.
-  explicit AskedOutside(const char* name) : name_(name) {}
+  explicit CallEffectLog(const char* name) : name_(name) {}
 
   /// A logged effect and its answer, both without their tensors.
-  struct Asked {
+  struct LoggedEffect {
     const EffectType* type = nullptr;
     std::any effect, answer = {};
     std::vector<Tensor> tensors = {};  // tensors of the answer
@@ -58,11 +58,11 @@ class AskedOutside {
   /// Returns the logged effect and answer, if this effect is the next one of the call's last replay
   /// or run. Otherwise performs the effect now. Rethrows the exception that the effect's handler
   /// throws. The result is valid until the next call.
-  const Asked& ask(const EffectType& type, std::any effect);
+  const LoggedEffect& ask(const EffectType& type, std::any effect);
   /// Returns tensor i of an answer. If the tensor is one of those of the call's effects, returns it
   /// with the notes that it has in the current replay or run. If a handler computed it from such
   /// tensors, the transforms inside the function that trace them have lost its derivative.
-  Tensor tensor(const Asked& asked, std::size_t i) const;
+  Tensor tensor(const LoggedEffect& asked, std::size_t i) const;
   /// Returns the answer that `ask` returns, with its tensors.
   std::any answer(const EffectType& type, std::any effect);
 
@@ -80,18 +80,18 @@ class AskedOutside {
   void refuse(const EffectType& effect, const char* why);
 
  private:
-  static std::shared_ptr<AnyHandler> answering(AskedOutside asked);
+  static std::shared_ptr<AnyHandler> answering(CallEffectLog asked);
   bool is_next(const EffectType& type, const std::any& bare) const;
-  Asked performed(const EffectType& type, std::any effect, std::any bare, std::size_t first);
+  LoggedEffect performed(const EffectType& type, std::any effect, std::any bare, std::size_t first);
 
   const char* name_;
-  std::vector<Asked> all_;
+  std::vector<LoggedEffect> all_;
   std::size_t next_ = 0;
   class Marks;
   std::vector<Tensor> passed_;    // the tensors of the effects so far
   std::shared_ptr<Marks> marks_;  // numbers these tensors, as outer handlers see them
   bool at_example_ = false, deferred_ = false;
-  Asked none_;
+  LoggedEffect none_;
 };
 
 }  // namespace stave_detail
