@@ -1,4 +1,4 @@
-// Systems of equations, determinants, and the matrix exponential.
+// Systems of equations, and the matrix exponential.
 //
 // The operations solve and lstsq take a matrix and its factors. Values are computed
 // from the factors, which have no derivative. Derivatives flow through the matrix, by implicit
@@ -189,107 +189,6 @@ constinit const Op op_lstsq{
     .jvp = jvp_lstsq,
     .vjp = vjp_lstsq,
     .batch = batch_right_sides,
-    .kernel_throws = true,
-};
-
-// ---- determinants ---------------------------------------------------------------------------
-
-namespace {
-
-Tensor row(const Tensor& x, Index i) { return squeeze(rows(x, i, 1), -2); }
-
-// The cofactors of matrices up to 3 x 3, computed as polynomials.
-Tensor small_cofactors(const Tensor& a) {
-  const Index n = a.shape(-1);
-  if (n <= 1) return ones_like(a);
-  if (n == 3) return stack({cross(row(a, 1), row(a, 2)), cross(row(a, 2), row(a, 0)), cross(row(a, 0), row(a, 1))}, -2);
-  return flip(a, {-2, -1}) * tensor({{1, -1}, {-1, 1}}, a.dtype(), a.device());
-}
-
-Tensor small_det(const Tensor& a) { return sum(rows(a, 0, 1) * rows(small_cofactors(a), 0, 1), {-2, -1}); }
-
-Tensor det_by_logarithm(const Tensor& a) {
-  const auto [sign, logarithm] = slogdet(a);
-  return sign * exp(logarithm);
-}
-
-}  // namespace
-
-}  // namespace stave
-
-namespace stave_detail {
-
-// With a = u s vh, b = u^T a vh^T has the value diag(s) and the derivatives of a.
-// The cofactors of a are those of b, multiplied by u and vh. The singular values that may be 0 are
-// in the last corner d of b, which is 3 x 3. Where p is regular,
-//   adj [p q; r d] = det p [det m w + w q adj m r w, -w q adj m; -adj m r w, adj m],
-//   w = p^-1, m = d - r w q,
-// and adj m is a polynomial. If p is singular, a has lost 4 ranks, and det p is 0. That is right
-// for the derivatives of det a up to the third; higher ones are 0, which is wrong.
-Tensor cofactors(const Tensor& a) {
-  const Index n = a.shape(-1), k = n - 3;
-  if (k <= 0) return small_cofactors(a);
-  const auto [u, s, vh] = svd(stop_gradient(a));
-  const Tensor moving = matmul(transposed(u), a, transposed(vh));
-  const double least = a.dtype() == float64 ? std::numeric_limits<double>::min() : std::numeric_limits<float>::min();
-  const Tensor s1 = entries(s, s.rank() - 1, 0, k), dead = s1 < least;
-  Tensor b = moving - stop_gradient(moving) + as_diagonal(s);
-  const Tensor top = rows(b, 0, k), bottom = rows(b, k, 3);
-  const Tensor p = columns(top, 0, k) + as_diagonal(astype(dead, a.dtype()));
-  const Tensor q = columns(top, k, 3), r = columns(bottom, 0, k), d = columns(bottom, k, 3);
-  const Tensor w = inv(p), wq = matmul(w, q), rw = matmul(r, w), m = d - matmul(r, wq);
-  const Tensor adjugate = transposed(small_cofactors(m)), lower = -matmul(adjugate, rw);
-  const Tensor det_m = expand_dims(small_det(m), {-2, -1});
-  const Tensor above = concat({det_m * w - matmul(wq, lower), -matmul(wq, adjugate)}, -1);
-  const Tensor det_p = where(any(dead, -1), 0, det_by_logarithm(p)) * slogdet(u).first * slogdet(vh).first;
-  const Tensor inner = concat({above, concat({lower, adjugate}, -1)}, -2) * expand_dims(det_p, {-2, -1});
-  return matmul(u, transposed(inner), vh);
-}
-
-}  // namespace stave_detail
-
-namespace stave {
-
-namespace {
-
-Shape stack_of_squares(const Call& call) { return stack_of(square_matrices(call, 0).shape()); }
-Tensor over_matrices(const Tensor& numbers, const Tensor& x) { return expand_dims(numbers, {-2, -1}) * x; }
-Tensor inner_product(const Tensor& x, const Tensor& y) { return sum(x * y, {-2, -1}); }
-Tensor inverse_transposed(const Tensor& a) { return transposed(inv(a)); }
-
-}  // namespace
-
-constinit const Op op_det{
-    .id = OpId::det,
-    .name = "det",
-    .infer =
-        [](const Call& call, auto& outputs) {
-          outputs.push_back({stack_of_squares(call), call.input(0).dtype()});
-        },
-    .reads = {0b1},
-    .jvp = [](const JvpContext& c) -> Outputs { return inner_product(cofactors(c.in(0)), c.tangents[0]); },
-    .vjp = [](const VjpContext& c, int) { return over_matrices(c.ct(), cofactors(c.in(0))); },
-    .batch = batch_in_front,
-    .kernel_throws = true,
-};
-
-constinit const Op op_slogdet{
-    .id = OpId::slogdet,
-    .name = "slogdet",
-    .infer =
-        [](const Call& call, auto& outputs) {
-          for (int i = 0; i < 2; ++i) outputs.push_back({stack_of_squares(call), call.input(0).dtype()});
-        },
-    .reads = {0b1},
-    .jvp = [](const JvpContext& c) -> Outputs {
-      return {Tensor(), inner_product(inverse_transposed(c.in(0)), c.tangents[0])};
-    },
-    .vjp =
-        [](const VjpContext& c, int) {
-          if (!c.ct(1).defined()) return c.zeros(0);
-          return over_matrices(c.ct(1), inverse_transposed(c.in(0)));
-        },
-    .batch = batch_in_front,
     .kernel_throws = true,
 };
 

@@ -1,6 +1,8 @@
 // Derivatives of linear algebra at singular matrices and at repeated eigenvalues, and matrices
 // under transforms.
+#include <algorithm>
 #include <cmath>
+#include <functional>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -38,17 +40,14 @@ TEST(Det, HasCofactorsAsGradientAtAnyRank) {
     }
 }
 
-// det is a polynomial of degree n along any line, so its values give its first three derivatives.
+// det is a polynomial of degree n along any line, so its values give its derivatives.
 TEST(Det, HasHigherDerivativesAtAnyRank) {
-  for (const Index n : {3, 4, 5, 7})
+  for (const Index n : {3, 4, 5, 6, 7, 9})
     for (const Index rank : {0, 1, 2, 3, 4, 5, 7}) {
       if (rank > n) continue;
       const Tensor a = matmul(random_matrix({n, rank}, 13), random_matrix({rank, n}, 14)),
                    e = random_matrix({n, n}, 15);
       const auto along = [&](const Tensor& t) { return det(a + t * e); };
-      const auto first = grad(along);
-      const auto second = grad(first);
-      const auto third = grad(second);
       // The coefficients come from interpolation at n + 1 points.
       std::vector<Tensor> powers, values;
       for (Index i = 0; i <= n; ++i) {
@@ -59,10 +58,29 @@ TEST(Det, HasHigherDerivativesAtAnyRank) {
       const Tensor c = solve(stack(powers), stack(values));
       const double scale = std::max(1., largest(c)), tolerance = 1e-9 * scale;
       const Tensor zero = tensor(0., float64);
-      EXPECT_NEAR(first(zero).item<double>(), c(1).item<double>(), tolerance) << n << " " << rank;
-      EXPECT_NEAR(second(zero).item<double>(), 2 * c(2).item<double>(), tolerance) << n << " " << rank;
-      EXPECT_NEAR(third(zero).item<double>(), 6 * c(3).item<double>(), tolerance) << n << " " << rank;
+      std::function<Tensor(const Tensor&)> derivative = along;
+      double factorial = 1;
+      for (Index order = 1; order <= std::min<Index>(n, 6); ++order) {
+        derivative = grad(derivative);
+        factorial *= static_cast<double>(order);
+        EXPECT_NEAR(derivative(zero).item<double>() / factorial, c(order).item<double>(), tolerance)
+            << n << " " << rank << " " << order;
+      }
     }
+}
+
+// det(t I) = t^n.
+TEST(Det, HasTheDerivativesOfAPowerAtZero) {
+  for (const Index n : {4, 5, 6}) {
+    std::function<Tensor(const Tensor&)> derivative = [&](const Tensor& t) { return det(t * eye(n, float64)); };
+    double factorial = 1;
+    for (Index order = 1; order <= n; ++order) {
+      derivative = [f = derivative](const Tensor& t) { return jvp(f, t, ones_like(t)).second; };
+      factorial *= static_cast<double>(order);
+      EXPECT_NEAR(derivative(tensor(0., float64)).item<double>(), order == n ? factorial : 0, 1e-9)
+          << n << " " << order;
+    }
+  }
 }
 
 TEST(Det, OfNothingAndOfSingular) {
