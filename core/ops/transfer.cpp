@@ -62,7 +62,7 @@ constinit const Op op_to{
           return call.input(0).device() == device ? view_of(call.input(0)) : transferred(call.input(0), device);
         },
     .kernel_throws = true,
-    .flops = no_flops,
+    .flops = stave_detail::no_flops,
 };
 
 Tensor to(const Tensor& x, Device device) {

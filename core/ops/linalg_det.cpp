@@ -1,0 +1,209 @@
+// Determinants.
+
+#include <array>
+#include <limits>
+
+#include <stave/core/op/op.h>
+#include <stave/core/ops/index.h>
+#include <stave/core/ops/linalg_rules.h>
+
+namespace stave {
+
+using namespace stave_detail;
+
+namespace {
+
+// ---- cofactors of small matrices, as polynomials --------------------------------------------------
+
+Tensor row(const Tensor& x, Index i) { return squeeze(rows(x, i, 1), -2); }
+
+// Laplace's expansion of matrices 6 x 6 along the first three and the last three rows: the
+// determinant is the sum over the sets S of three columns of
+//   (-1)^(sum of S + 3) minor(rows 0 1 2, columns S) minor(rows 3 4 5, the other columns).
+// The tables number the pairs and the triples of columns in lexicographic order.
+struct Expansion {
+  static constexpr int n = 6, pairs = 15, triples = 20;
+  std::array<std::array<int, pairs>, 2> pair{};      // [k][p]: column k of pair p
+  std::array<std::array<int, triples>, 3> triple{};  // [k][t]: column k of triple t
+  std::array<std::array<int, triples>, 3> rest{};    // [k][t]: the pair of the columns but column k
+  // [p * n + j]: the triple of the columns that neither are j nor belong to pair p, and the sign of
+  // its minor in the cofactor of column j. The sign is 0 if j belongs to p.
+  std::array<int, pairs * n> other{}, sign{};
+};
+
+constexpr Expansion make_expansion() {
+  Expansion made;
+  std::array<int, 64> number{};  // of a pair or triple, by the bits of its columns
+  int pairs = 0, triples = 0;
+  for (int a = 0; a < Expansion::n; ++a)
+    for (int b = a + 1; b < Expansion::n; ++b) {
+      number[1 << a | 1 << b] = pairs;
+      made.pair[0][pairs] = a;
+      made.pair[1][pairs++] = b;
+      for (int c = b + 1; c < Expansion::n; ++c) {
+        number[1 << a | 1 << b | 1 << c] = triples;
+        made.triple[0][triples] = a;
+        made.triple[1][triples] = b;
+        made.triple[2][triples++] = c;
+      }
+    }
+  for (int t = 0; t < triples; ++t) {
+    const int a = made.triple[0][t], b = made.triple[1][t], c = made.triple[2][t];
+    made.rest[0][t] = number[1 << b | 1 << c];
+    made.rest[1][t] = number[1 << a | 1 << c];
+    made.rest[2][t] = number[1 << a | 1 << b];
+  }
+  for (int p = 0; p < pairs; ++p)
+    for (int j = 0; j < Expansion::n; ++j) {
+      const int first = made.pair[0][p], second = made.pair[1][p];
+      if (j == first || j == second) continue;
+      const int place = (first < j) + (second < j), sum = first + second + j;
+      made.other[p * Expansion::n + j] = number[63 & ~(1 << first | 1 << second | 1 << j)];
+      made.sign[p * Expansion::n + j] = (place + sum + 3) % 2 == 0 ? 1 : -1;
+    }
+  return made;
+}
+
+constexpr Expansion expansion = make_expansion();
+
+template <std::size_t N>
+Tensor columns_at(const Tensor& x, const std::array<int, N>& at) {
+  return take(x, from(std::span<const int>(at), {static_cast<Index>(N)}, x.device()), -1);
+}
+
+// The minors [3, 15] of two of the three rows of x: entry i, p has the rows after i, cyclically.
+Tensor minors_of_pairs(const Tensor& x) {
+  const Tensor first = columns_at(x, expansion.pair[0]), second = columns_at(x, expansion.pair[1]);
+  const auto from_row = [](const Tensor& m, Index i) { return concat({rows(m, i, 3 - i), rows(m, 0, i)}, -2); };
+  return from_row(first, 1) * from_row(second, 2) - from_row(second, 1) * from_row(first, 2);
+}
+
+// The minors [20] of all three rows of x, from those of two.
+Tensor minors_of_triples(const Tensor& x, const Tensor& of_pairs) {
+  const Tensor first = row(x, 0), rest = row(of_pairs, 0);
+  const auto term = [&](std::size_t k) {
+    return columns_at(first, expansion.triple[k]) * columns_at(rest, expansion.rest[k]);
+  };
+  return term(0) - term(1) + term(2);
+}
+
+// The cofactors [3, 6] of three rows, from their minors of pairs and the other rows' of triples.
+Tensor cofactors_of_half(const Tensor& of_pairs, const Tensor& of_triples) {
+  const std::span<const int> sign(expansion.sign);
+  const Tensor signs = astype(from(sign, {static_cast<Index>(sign.size())}, of_pairs.device()), of_pairs.dtype());
+  Shape shape = stack_of(of_pairs.shape());
+  return matmul(of_pairs, reshape(columns_at(of_triples, expansion.other) * signs,
+                                  stacked(std::move(shape), {Expansion::pairs, Expansion::n})));
+}
+
+Tensor cofactors_6x6(const Tensor& a) {
+  const Tensor top = rows(a, 0, 3), bottom = rows(a, 3, 3);
+  const Tensor top_pairs = minors_of_pairs(top), bottom_pairs = minors_of_pairs(bottom);
+  return concat({cofactors_of_half(top_pairs, minors_of_triples(bottom, bottom_pairs)),
+                 -cofactors_of_half(bottom_pairs, minors_of_triples(top, top_pairs))},
+                -2);
+}
+
+// The cofactors of matrices up to 6 x 6, computed as polynomials. They are exact for diagonal
+// matrices, and have derivatives of any order.
+Tensor small_cofactors(const Tensor& a) {
+  const Index n = a.shape(-1), added = Expansion::n - n;
+  if (n <= 1) return ones_like(a);
+  if (n == 2) return flip(a, {-2, -1}) * tensor({{1, -1}, {-1, 1}}, a.dtype(), a.device());
+  if (n == 3) return stack({cross(row(a, 1), row(a, 2)), cross(row(a, 2), row(a, 0)), cross(row(a, 0), row(a, 1))}, -2);
+  if (added == 0) return cofactors_6x6(a);
+  // [a 0; 0 1] has the cofactors of a in its first corner.
+  std::vector<std::pair<Index, Index>> widths(static_cast<std::size_t>(a.rank()), {0, 0});
+  widths.back() = widths[widths.size() - 2] = {0, added};
+  const Tensor ones_below = concat({zeros({n}, a.dtype(), a.device()), ones({added}, a.dtype(), a.device())}, 0);
+  return columns(rows(cofactors_6x6(pad(a, widths) + as_diagonal(ones_below)), 0, n), 0, n);
+}
+
+Tensor small_det(const Tensor& a) { return sum(rows(a, 0, 1) * rows(small_cofactors(a), 0, 1), {-2, -1}); }
+
+Tensor det_by_logarithm(const Tensor& a) {
+  const auto [sign, logarithm] = slogdet(a);
+  return sign * exp(logarithm);
+}
+
+}  // namespace
+
+}  // namespace stave
+
+namespace stave_detail {
+
+// With a = u s vh, b = u^T a vh^T has the value diag(s) and the derivatives of a.
+// The cofactors of a are those of b, multiplied by u and vh. The singular values that may be 0 are
+// in the last corner d of b, which is 6 x 6. Where p is regular,
+//   adj [p q; r d] = det p [det m w + w q adj m r w, -w q adj m; -adj m r w, adj m],
+//   w = p^-1, m = d - r w q,
+// and adj m is a polynomial. If p is singular, a has lost 7 ranks, and det p is 0. That is right
+// for the derivatives of det a up to the sixth; higher ones are 0, which is wrong.
+Tensor cofactors(const Tensor& a) {
+  const Index n = a.shape(-1), corner = Expansion::n, k = n - corner;
+  if (k <= 0) return small_cofactors(a);
+  const auto [u, s, vh] = svd(stop_gradient(a));
+  const Tensor moving = matmul(transposed(u), a, transposed(vh));
+  const double least = a.dtype() == float64 ? std::numeric_limits<double>::min() : std::numeric_limits<float>::min();
+  const Tensor s1 = entries(s, s.rank() - 1, 0, k), dead = s1 < least;
+  Tensor b = moving - stop_gradient(moving) + as_diagonal(s);
+  const Tensor top = rows(b, 0, k), bottom = rows(b, k, corner);
+  const Tensor p = columns(top, 0, k) + as_diagonal(astype(dead, a.dtype()));
+  const Tensor q = columns(top, k, corner), r = columns(bottom, 0, k), d = columns(bottom, k, corner);
+  const Tensor w = inv(p), wq = matmul(w, q), rw = matmul(r, w), m = d - matmul(r, wq);
+  const Tensor adjugate = transposed(small_cofactors(m)), lower = -matmul(adjugate, rw);
+  const Tensor det_m = expand_dims(small_det(m), {-2, -1});
+  const Tensor above = concat({det_m * w - matmul(wq, lower), -matmul(wq, adjugate)}, -1);
+  const Tensor det_p = where(any(dead, -1), 0, det_by_logarithm(p)) * slogdet(u).first * slogdet(vh).first;
+  const Tensor inner = concat({above, concat({lower, adjugate}, -1)}, -2) * expand_dims(det_p, {-2, -1});
+  return matmul(u, transposed(inner), vh);
+}
+
+}  // namespace stave_detail
+
+namespace stave {
+
+namespace {
+
+Shape stack_of_squares(const Call& call) { return stack_of(square_matrices(call, 0).shape()); }
+Tensor over_matrices(const Tensor& numbers, const Tensor& x) { return expand_dims(numbers, {-2, -1}) * x; }
+Tensor inner_product(const Tensor& x, const Tensor& y) { return sum(x * y, {-2, -1}); }
+Tensor inverse_transposed(const Tensor& a) { return transposed(inv(a)); }
+
+}  // namespace
+
+constinit const Op op_det{
+    .id = OpId::det,
+    .name = "det",
+    .infer =
+        [](const Call& call, auto& outputs) {
+          outputs.push_back({stack_of_squares(call), call.input(0).dtype()});
+        },
+    .reads = {0b1},
+    .jvp = [](const JvpContext& c) -> Outputs { return inner_product(cofactors(c.in(0)), c.tangents[0]); },
+    .vjp = [](const VjpContext& c, int) { return over_matrices(c.ct(), cofactors(c.in(0))); },
+    .batch = batch_in_front,
+    .kernel_throws = true,
+};
+
+constinit const Op op_slogdet{
+    .id = OpId::slogdet,
+    .name = "slogdet",
+    .infer =
+        [](const Call& call, auto& outputs) {
+          for (int i = 0; i < 2; ++i) outputs.push_back({stack_of_squares(call), call.input(0).dtype()});
+        },
+    .reads = {0b1},
+    .jvp = [](const JvpContext& c) -> Outputs {
+      return {Tensor(), inner_product(inverse_transposed(c.in(0)), c.tangents[0])};
+    },
+    .vjp =
+        [](const VjpContext& c, int) {
+          if (!c.ct(1).defined()) return c.zeros(0);
+          return over_matrices(c.ct(1), inverse_transposed(c.in(0)));
+        },
+    .batch = batch_in_front,
+    .kernel_throws = true,
+};
+
+}  // namespace stave
