@@ -150,7 +150,7 @@ Tensor svdvals(const Tensor& a);
 // ---- numbers --------------------------------------------------------------------------------
 
 /// The determinant. Its gradient is the matrix of cofactors, also for singular matrices. For a rank
-/// of at least n - 3, derivatives of any order are right. For a lower rank, those up to the third
+/// of at least n - 6, derivatives of any order are right. For a lower rank, those up to the sixth
 /// are right, and higher ones are 0.
 Tensor det(const Tensor& a);
 /// The sign of the determinant and the logarithm of its absolute value. For a singular matrix they

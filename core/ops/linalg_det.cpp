@@ -13,7 +13,7 @@ using namespace stave_detail;
 
 namespace {
 
-// ---- cofactors of small matrices, as polynomials --------------------------------------------------
+// ---- cofactors of small matrices, as polynomials ------------------------------------------------
 
 Tensor row(const Tensor& x, Index i) { return squeeze(rows(x, i, 1), -2); }
 

@@ -173,6 +173,8 @@ struct Reverse {
   std::size_t stacked = 0;
   // The numbers of those inputs of the loop that are residuals: stacks (`rows`) and still values.
   std::vector<std::size_t> rows, still;
+  // A mask of the inputs to whose cotangent a step adds in part: it reads a part of the input.
+  Mask adds_in_part;
   // The bytes of residuals per step.
   std::uint64_t bytes = 0;
 };
@@ -295,6 +297,11 @@ class ReverseMaker {
       body.inputs.push_back(sums_[i]);
       body.outputs.push_back(of_inputs_[i]);
     }
+    made_.adds_in_part.assign(made_.by.size(), false);
+    for (const auto& step : body.instructions)
+      for (std::size_t i = end_of_rows(loop_); i < made_.by.size(); ++i)
+        if (made_.by[i] && step.op->reuses && !step.op->elementwise && step.inputs[0] == sums_[i])
+          made_.adds_in_part[i] = true;
     const std::size_t states = body.inputs.size();
     for (const auto* list : {&stacks_, &rows_}) body.inputs.insert(body.inputs.end(), list->begin(), list->end());
     for (std::size_t i = loop_.states; i < results; ++i)
@@ -326,8 +333,11 @@ class ReverseMaker {
 
 Tensor or_zeros(const Tensor& x, const Tensor& like) { return x.defined() ? x : zeros_like(like); }
 // Returns x, or -0 if nothing was added to the sum x yet: a cotangent keeps its bits when it is
-// added to -0, even if it is -0 itself.
-Tensor or_nothing(const Tensor& x, const Tensor& like) { return x.defined() ? x : full_like(like, -0.); }
+// added to -0, even if it is -0 itself. Where steps add to parts of the sum, it is 0, as in a tape:
+// the first part that a tape adds is padded with zeros.
+Tensor or_nothing(const Tensor& x, const Tensor& like, bool in_part = false) {
+  return x.defined() ? x : full_like(like, in_part ? 0. : -0.);
+}
 
 // Returns the sums to which the steps after the first one add. If a state begins as the same tensor
 // as a still value, the sum of that state becomes the sum of the still value.
@@ -417,7 +427,7 @@ Cotangents pull_back(const LoopAttributes& loop, const Reverse& reverse, const I
   for (std::size_t k = 0; k < loop.states; ++k)
     if (reverse.of[k]) given.push_back(or_nothing(cotangents[k], results[k]));
   for (std::size_t i = end_of_rows(loop); i < inputs.size(); ++i)
-    if (reverse.by[i]) given.push_back(or_nothing(before[i], inputs[i]));
+    if (reverse.by[i]) given.push_back(or_nothing(before[i], inputs[i], reverse.adds_in_part[i]));
   for (const Tensor& stack : std::span(results.end() - static_cast<std::ptrdiff_t>(reverse.stacked), reverse.stacked))
     given.push_back(first_apart ? entries(stack, 0, 1, loop.steps - 1) : stack);
   for (const std::size_t i : reverse.rows) given.push_back(inputs[i]);

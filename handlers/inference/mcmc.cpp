@@ -37,12 +37,14 @@ Vector flat(const std::vector<Tensor>& leaves) {
   return all;
 }
 
-/// Copies a few numbers. Most leaves are small, and a call of memmove takes longer than this loop.
+/// Copies a few numbers. Most leaves are small, and this loop is then faster than a call of
+/// memmove.
 void copy_few(const double* from, std::size_t count, double* to) {
   for (std::size_t i = 0; i < count; ++i) to[i] = from[i];
 }
 
-/// Converts rows of points to leaves with `axes` before their own axes; `row(i)` is point i.
+/// Converts points to leaves: `row(i)` gives the numbers of point i, and leaf k of the result has
+/// the shape `axes` followed by that of like[k].
 template <class Row>
 std::vector<Tensor> leaves_of(const std::vector<Tensor>& like, const Shape& axes, Row row) {
   const std::size_t rows = static_cast<std::size_t>(axes.elements());
@@ -80,9 +82,8 @@ struct SuspendAtDensity : Controls<LogDensityAt> {
   std::vector<Waiting>& waiting_;
 };
 
-/// Computes the density for all suspended chains in one batch, and resumes them. The number of rows
-/// is rounded up to a power of two by copies of the first point, so that batches have few different
-/// shapes.
+/// Computes the density for all suspended chains in one batch, and resumes the chains. Copies of
+/// the first point fill the batch up to a power of two, so that batches have few different shapes.
 void answer(std::vector<Waiting>& waiting, const DensityOfRows& density, const std::vector<Tensor>& like) {
   std::size_t rows = 1;
   while (rows < waiting.size()) rows *= 2;
@@ -136,7 +137,7 @@ PointPtr first_point(const Settings& settings, Index chain, PointPool& points, R
     const bool smooth = std::all_of(gradient.begin(), gradient.end(), [](double g) { return std::isfinite(g); });
     if (std::isfinite(point->log_density) && smooth) return point;
   }
-  // The absolute value removes the sign of a NaN, which would be printed.
+  // Printing NaN shows its sign; the absolute value removes it.
   const double found = point->log_density, value = std::isnan(found) ? std::abs(found) : found;
   const char* what = std::isfinite(value) ? "its gradient is not finite" : "it is not finite";
   if (spread > 0)
@@ -174,8 +175,7 @@ Trace run_chain(const Settings& settings, Index chain, const Key& key) {
   return trace;
 }
 
-/// Runs as many chains as `traces` has entries, beginning with chain number `first`,
-/// on this thread.
+/// Runs the chains `first`, `first` + 1 ... on this thread, one for each entry of `traces`.
 void run_chains(const Settings& settings, const DensityOfRows& density, const std::vector<Tensor>& like, const Key& key,
                 Index first, std::span<Trace> traces) {
   std::vector<Eventual<Trace>> ends;
@@ -207,7 +207,7 @@ std::vector<Trace> run_all_chains(const Settings& settings, const DensityOfRows&
     run_chains(settings, density, like, key, settings.options.first_chain + begin,
                std::span(traces).subspan(static_cast<std::size_t>(begin), static_cast<std::size_t>(end - begin)));
   };
-  // Exceptions of the threads. Futures are not used; CMakeLists.txt gives the reason.
+  // The exceptions of the threads. CMakeLists.txt gives the reason why std::future is not used.
   std::vector<std::exception_ptr> faults(static_cast<std::size_t>(threads));
   const auto run_apart = [&](Index share) {
     try {
@@ -257,17 +257,19 @@ void check_options(const char* by, const NutsOptions& options, const std::option
   if (options.chains < 1) fail<Error>("{}: {} chains: there must be at least 1", by, options.chains);
   if (options.draws < 1) fail<Error>("{}: {} draws: there must be at least 1", by, options.draws);
   if (options.threads < 1) fail<Error>("{}: {} threads: there must be at least 1", by, options.threads);
-  if (options.warmup < 0) fail<Error>("{}: the warm-up is of {} draws", by, options.warmup);
+  if (options.warmup < 0)
+    fail<Error>("{}: the warm-up has {} draws: the number must not be negative", by, options.warmup);
   if (!(options.target_accept > 0 && options.target_accept < 1))
-    fail<Error>("{}: the target of the acceptance rate is {}; it lies between 0 and 1", by, options.target_accept);
+    fail<Error>("{}: the target of the acceptance rate is {}; it must lie between 0 and 1", by, options.target_accept);
   if (options.max_depth < 1 || options.max_depth > 30)
-    fail<Error>("{}: the maximal depth is {}; it lies from 1 to 30", by, options.max_depth);
+    fail<Error>("{}: the maximal depth is {}; it must lie between 1 and 30", by, options.max_depth);
   if (hmc && !(hmc->length > 0 && std::isfinite(hmc->length) && hmc->max_steps > 0))
-    fail<Error>("{}: trajectories are of length {}, and of {} steps at most; both must be positive numbers", by,
-                hmc->length, hmc->max_steps);
+    fail<Error>("{}: trajectories have length {}, and at most {} steps; both must be positive numbers", by, hmc->length,
+                hmc->max_steps);
   if (!(options.spread >= 0 && std::isfinite(options.spread)))
-    fail<Error>("{}: the spread is {}; it is a number, and not negative", by, options.spread);
-  if (options.first_chain < 0) fail<Error>("{}: the first chain is {}", by, options.first_chain);
+    fail<Error>("{}: the spread is {}; it must be a number that is not negative", by, options.spread);
+  if (options.first_chain < 0)
+    fail<Error>("{}: the first chain is {}; it must not be negative", by, options.first_chain);
 }
 
 }  // namespace

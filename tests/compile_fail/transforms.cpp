@@ -78,10 +78,10 @@ void f() {
   // expect: stave: jvp: tangents must have the types of the primals
   jvp(two, std::tuple(x, x), std::tuple(x));
 #elif CASE == 23
-  // expect: stave: an argument holds tensors where transforms cannot follow
+  // expect: stave: an argument holds tensors where transforms cannot find them
   vmap([](const Tensor& y, const std::set<Tensor>&) { return y; })(x, std::set<Tensor>());
 #elif CASE == 24
-  // expect: stave: an argument holds tensors where transforms cannot follow
+  // expect: stave: an argument holds tensors where transforms cannot find them
   vmap([](const Tensor& y, std::span<const Tensor>) { return y; })(x, std::span<const Tensor>());
 #endif
 }
