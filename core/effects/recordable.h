@@ -1,12 +1,13 @@
 // Recordable values: effects and answers that a recording copies and compares, and whose leaves
 // it replaces.
 //
-// Leaves are the values that a layer above treats itself, such as arrays of numbers. Recordable
-// are leaves; numbers and enumerations; strings, containers, std::optional, variant, pair, tuple
-// and complex of recordable types; and aggregates of up to 32 recordable members. Other classes
-// are recordable if they have == and are trivially copyable, or if stave::TreeTraits
-// (core/ops/tree.h) says that they hold no leaves. Not recordable are pointers, references and
-// views, whose targets may change or end, and classes whose members are not visible. An aggregate
+// Leaves are the values that a layer above treats itself, such as arrays of numbers. These types
+// are recordable: leaves; numbers and enumerations; strings, containers, std::optional, variant,
+// pair, tuple and complex of recordable types; and aggregates of up to 32 recordable members. Other
+// classes are recordable if they have == and are trivially copyable, or if stave::TreeTraits
+// (core/ops/tree.h) says that they hold no leaves. Pointers, references and views are not
+// recordable, since their targets may change or end; nor are classes with private members. An
+// aggregate
 // with an anonymous union cannot be decomposed, and does not compile without TreeTraits. Whether a
 // type is recordable depends on the type alone, not on the included headers: a type that holds
 // leaves cannot be written without the header of the leaf's type, which specialises LeafOf.
