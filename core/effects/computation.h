@@ -177,8 +177,8 @@ class Computation : public ThreadCounted, public SuspendedInside {
   void go_on(Frame* resumer) noexcept;
   void finish();
   void end_installation() noexcept;
-  // Runs the controller's `handle`. The frames outside the controller's frame are current meanwhile;
-  // errors also list the handlers around the code that performed the effect.
+  // Runs the controller's `handle`. Meanwhile the frames outside the controller's frame are
+  // current; errors also list the handlers around the code that performed the effect.
   template <class Expected>
   [[gnu::always_inline]] void give_to_controller(Frame* resumer) {
     Interception at_work(static_cast<Interception*>(top_)->performer, &frame_);

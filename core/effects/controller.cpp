@@ -260,8 +260,8 @@ void Computation::controller_threw() {
   try {
     throw;
   } catch (const Cancelled& dropped) {
-    // A Cancelled that unwinds an enclosing computation is rethrown below. Any other one is expected
-    // if code that `handle` ran has cancelled this computation: then it ends here.
+    // A Cancelled that unwinds an enclosing computation is rethrown below. Any other Cancelled ends
+    // here if code that `handle` ran has cancelled this computation.
     if (!dropped.in_progress && cancelled_ && ended()) return;
   } catch (...) {
   }

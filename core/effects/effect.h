@@ -362,7 +362,8 @@ inline typename E::Result perform_from(Frame* frame, E& effect) {
     if (!frame->handler || (frame->handler->effects & bits) != bits) continue;
     if (void* handling = frame->handler->handling(effect_type<E>())) {
       Interception interception(current, frame);
-      // Separate from `interception`, so that its copy of the performer can stay in a register.
+      // `install` duplicates `interception.performer`, because a copy in an object whose address
+      // does not escape can stay in a register.
       const UnderFrame install(&interception);
       return static_cast<Handling<E>*>(handling)->handle(effect);
     }

@@ -54,8 +54,9 @@ class DtypeError : public Error {
 class DeviceError : public Error {
   using Error::Error;
 };
-/// A misuse of transforms or handlers: an argument that a transform does not accept, a value that is
-/// used after its transform has ended, an effect without a handler, a resumption that is used twice.
+/// A misuse of transforms or handlers: an argument that a transform does not accept, a value that
+/// is used after its transform has ended, an effect without a handler, a resumption that is used
+/// twice.
 class TransformError : public Error {
   using Error::Error;
 };

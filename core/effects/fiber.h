@@ -86,7 +86,7 @@ bool stack_is_nearly_full() noexcept;
 /// Runs `function` on the thread's own stack: a plain call if that is the current stack. Its
 /// exceptions are rethrown here. It serves code that needs much stack, and oneTBB, which measures
 /// the depth of nested waits by the address of the stack: on a fiber's stack oneTBB would not run
-/// other tasks while it waits. While `function` runs, the fibers that called it cannot be suspended;
+/// other tasks while it waits. While `function` runs, its calling fibers cannot be suspended;
 /// `function` may run other fibers. Repeated calls need no more of the thread's stack than one.
 void on_thread_stack(stave::FunctionRef<void()> function);
 

@@ -122,8 +122,8 @@ template <class... T>
 struct KnownRecordable<std::tuple<T...>> : RecordableAs<RecordableKind::tuple, T...> {};
 template <class A, class B>
 struct KnownRecordable<std::pair<A, B>> : RecordableAs<RecordableKind::tuple, A, B> {};
-// std::complex, and any type that consists of a real and an imaginary part.
-// (The header <complex> would include all streams.)
+// std::complex, and any type that consists of a real and an imaginary part. The concept makes the
+// header <complex> unnecessary, which would include all streams.
 template <class T>
   requires requires(const T& z) {
     { z.real() } -> std::floating_point;
@@ -253,8 +253,8 @@ bool same_besides_leaves([[maybe_unused]] const T& a, [[maybe_unused]] const T& 
   else if constexpr (kind == RecordableKind::complex)
     return same_number(a.real(), b.real()) && same_number(a.imag(), b.imag());
   else if constexpr (kind == RecordableKind::equal) {
-    // == does not suffice for sixteen-bit floats, as for other floats: -0 equals 0, and NaN differs
-    // from itself.
+    // Bytes are compared where they determine the value, since == does not suffice for sixteen-bit
+    // floats: -0 equals 0, and NaN differs from itself.
     if constexpr (std::has_unique_object_representations_v<T>) return std::memcmp(&a, &b, sizeof(T)) == 0;
     else return bool(a == b);
   } else if constexpr (kind == RecordableKind::range) {
