@@ -221,8 +221,8 @@ class Computation : public ThreadCounted, public SuspendedInside {
   Frame* top_ = &frame_;              // the top frame while the computation is suspended
   Suspension* pending_ = nullptr;     // the effect whose answer the computation waits for
   Interception* handling_ = nullptr;  // the controller's running `handle`
-  // The handlers outside the controller inside whose running `handle` this computation is suspended;
-  // null if there are none.
+  // The handlers outside the controller inside whose running `handle` this computation is
+  // suspended; null if there are none.
   Hosts* hosts_ = nullptr;
   std::exception_ptr answer_;  // the answer to the waiting effect, if it is an exception
   std::exception_ptr thrown_;  // the exception that left the body

@@ -25,9 +25,9 @@ class AddsToCotangents {
     // The index of the first input with the same value: they share its sum.
     std::vector<std::size_t> same_as;
   };
-  /// Returns the new sums: for each input, the old sum plus the operation's cotangents, added in the
-  /// order in which its steps would. An undefined sum means that there is no cotangent yet. Inputs
-  /// with the same value share one sum.
+  /// Returns the new sums: for each input, the old sum plus the operation's cotangents, added in
+  /// the order in which its steps would. An undefined sum means that there is no cotangent yet.
+  /// Inputs with the same value share one sum.
   virtual std::vector<Tensor> pull_back(const VjpContext& c, const Sums& sums) const = 0;
 
  protected:

@@ -379,8 +379,9 @@ struct Op {
   /// Returns the number of floating-point operations; null: see flops_of.
   std::uint64_t (*flops)(const Attributes*, std::span<const Shape> inputs, const Shape& output) = nullptr;
 
-  /// The values that the VJP rule reads for the cotangent of input i. A tape keeps only these alive.
-  /// A linear operation reads no input in which it is linear; a bilinear one reads the other input.
+  /// The values that the VJP rule reads for the cotangent of input i. A tape keeps only these
+  /// alive. A linear operation reads no input in which it is linear; a bilinear one reads the other
+  /// input.
   constexpr ValueSet reads_for(std::size_t i) const noexcept {
     const unsigned declared = reads[i > 0].mask;
     if (derivative == Derivative::linear) return declared & ~(linear_in.mask | ValueSet::outputs);
