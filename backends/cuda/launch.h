@@ -3,7 +3,7 @@
 //
 // Each operation has a host function of views (elementwise.h, reduce.h, ...), as on the CPU. The
 // function first plans (index maps and launch configurations, in plain host code that is tested
-// without a device) and then launches kernels. Only that of expm waits for the device.
+// without a device) and then launches kernels. Only the function of expm waits for the device.
 #pragma once
 
 #include <cuda_runtime_api.h>
