@@ -205,7 +205,7 @@ MemoryCache& DeviceRuntime::memory() {
   return memory_;
 }
 
-void DeviceRuntime::expect_waiting(const char* what) const {
+void DeviceRuntime::check_may_wait(const char* what) const {
   if (forbidding > 0) fail<stave::Error>("cuda:{}: {} waits for the device inside NoWaiting", index_, what);
 }
 
@@ -215,7 +215,7 @@ void DeviceRuntime::wait(cudaEvent_t event, const char* what) {
   if (status != cudaErrorNotReady) check(status, what);
   // Clears cudaErrorNotReady, so that the next launch does not report it.
   cudaGetLastError();
-  expect_waiting(what);
+  check_may_wait(what);
   check(cudaEventSynchronize(event), what);
 }
 
@@ -324,7 +324,7 @@ void DeviceRuntime::finish_reading(void* to, const Part& part) {
 // Reads a value in parts. While the device copies one part into a buffer, the host copies the
 // previous part out of another buffer.
 void DeviceRuntime::read(void* to, const void* from, std::size_t bytes) {
-  expect_waiting("reading a value");
+  check_may_wait("reading a value");
   const CurrentDevice current(index_);
   {
     const std::lock_guard lock(transfers_);
@@ -352,7 +352,7 @@ void DeviceRuntime::copy_from(DeviceRuntime& other, void* to, const void* from, 
 
 void DeviceRuntime::synchronize() {
   refuse_child(index_);
-  expect_waiting("synchronize()");
+  check_may_wait("synchronize()");
   check(cudaStreamSynchronize(stream_), "synchronize");
   faults_.raise();
 }

@@ -128,7 +128,7 @@ class DeviceRuntime {
     bool are_free(std::size_t count) const;
   };
 
-  // The callers of the following functions, except for expect_waiting(), hold the mutex
+  // The callers of the following functions, except for check_may_wait(), hold the mutex
   // `transfers_`.
   bool waits_for_nothing(std::size_t bytes) const;
   void write_directly(void* to, const void* from, std::size_t bytes);
@@ -139,7 +139,7 @@ class DeviceRuntime {
   void finish_reading(void* to, const Part& part);
   void wait(cudaEvent_t event, const char* what);
   /// Throws if a NoWaiting object exists on this thread.
-  void expect_waiting(const char* what) const;
+  void check_may_wait(const char* what) const;
 
   const int index_;
   const cudaStream_t stream_;
