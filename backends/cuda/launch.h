@@ -53,7 +53,8 @@ struct Launch {
 /// code for all kernels or for none.
 const void* any_kernel();
 
-/// Throws stave::Error, which names `what`, or std::bad_alloc for cudaErrorMemoryAllocation.
+/// Throws if the status is not success: std::bad_alloc for cudaErrorMemoryAllocation, else
+/// stave::Error, which names `what`.
 void check(cudaError_t status, const char* what);
 /// Checks the launch of the kernel `what`.
 inline void check_launch(const char* what) { check(cudaGetLastError(), what); }

@@ -115,8 +115,8 @@ class Unseen {
 /// see the calling code.
 Tensor losing(Tensor y, std::span<const Tensor> xs);
 
-/// The transforms that the effect which the calling handler is answering has passed, from inside
-/// out.
+/// For a handler that is answering an effect: the transforms that are installed between the code
+/// that performed the effect and this handler, from inside out.
 std::vector<const FollowsDerivatives*> transforms_passed();
 
 }  // namespace stave_detail

@@ -89,7 +89,7 @@ class CallEffectLog {
   std::size_t next_ = 0;
   class Marks;
   std::vector<Tensor> passed_;    // the tensors of the effects so far
-  std::shared_ptr<Marks> marks_;  // numbers these tensors, as outer handlers see them
+  std::shared_ptr<Marks> marks_;  // the marks on the tensors that outer handlers receive
   bool at_example_ = false, deferred_ = false;
   LoggedEffect none_;
 };

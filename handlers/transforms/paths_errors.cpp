@@ -211,9 +211,9 @@ void PathRun::find_outcomes(Call& call, std::span<const std::int32_t> lanes, std
   found.other = other == found.threw.end() ? error : thrown_once(call, other->lanes.back(), other->first, error, found);
 }
 
-// Returns the error that occurs only once. A lane threw `a` and, in another attempt, `b`, which is
-// of another type. So one of the two errors occurred only once, as the error of an outer handler
-// may, and must not be lost.
+// A lane threw `a` and, in another attempt, `b`, which is of another type. So one of the two errors
+// occurs only once (an outer handler may throw such an error). Returns that error, which must not
+// be lost.
 std::exception_ptr PathRun::thrown_once(Call& call, std::int32_t lane, const std::exception_ptr& a,
                                         const std::exception_ptr& b, const Outcomes& found) {
   if (found.effects) path_->effects->restore(*found.effects);
