@@ -78,8 +78,9 @@ class FileError : public Error {
   using Error::Error;
 };
 
-/// The handlers around this point of the program, from inside out, as a line of an error message:
-/// "inside Outer, inside Main" after a line break. Empty if there are none.
+/// The handlers around this point of the program, from inside out, as a line of an error message.
+/// The text is a line break and then, for vmap inside grad, "  inside vmap, inside grad"; it is
+/// empty if there are no handlers.
 std::string error_context();
 
 }  // namespace stave

@@ -205,8 +205,8 @@ inline Outputs perform(Call&& call) {
 }
 inline Outputs perform(const Call& call) { return perform(Call(call)); }
 
-/// Throws TransformError if an answer has not the inferred shapes, dtypes and device. Resumption
-/// calls this for the answers of controllers.
+/// Throws TransformError if an answer does not have the inferred shapes, dtypes and device.
+/// Resumption calls this for the answers of controllers.
 inline void check_answer(const Call& call, const Outputs& outputs) {
   if (!stave_detail::fits(call, outputs)) stave_detail::check_answer_closely(call, outputs, nullptr);
 }
