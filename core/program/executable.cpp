@@ -500,11 +500,10 @@ class Executable::Planner {
   std::vector<std::size_t> base_;
   // For each base, the other variables in its storage.
   std::map<std::size_t, std::vector<std::size_t>> others_in_;
-  // For each base, the last kernel that reads or writes its storage.
-  std::vector<int> ends_;
-  // For each base, the last kernel before which its storage must not be reused: the kernel in ends_
-  // or, if that kernel belongs to a row block, the last kernel of the block.
-  std::vector<int> last_;
+  // ends_: for each base, the last kernel that reads or writes its storage. last_: for each base,
+  // the kernel until whose end its storage must not be reused, which is the kernel in ends_ or, if
+  // that kernel belongs to a row block, the last kernel of the block.
+  std::vector<int> ends_, last_;
   // True for a variable that is computed in a part of the storage of another variable.
   std::vector<bool> is_part_;
   std::vector<Program::Variable> extra_;
