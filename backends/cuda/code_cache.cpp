@@ -122,7 +122,7 @@ void write_code(const fs::path& folder, const Hash& key, std::string_view code) 
     const bool written =
         file.write(reinterpret_cast<const char*>(&head), sizeof head) && file.write(code.data(), code.size());
     if (!written || ::rename(name.c_str(), file_of(folder, key).c_str()) != 0) ::unlink(name.c_str());
-  } catch (const std::exception&) {  // out of memory
+  } catch (const std::exception&) {  // memory is exhausted: the code is not cached
   }
 }
 

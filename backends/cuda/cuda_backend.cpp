@@ -277,7 +277,7 @@ int cuda_backend_count() { return stave_cuda::device_count(); }
 
 Backend& cuda_backend(int index) {
   using stave_cuda::CudaBackend;
-  // Never destroyed, because tensors may be globals.
+  // The backends are never destroyed, because tensors may be globals.
   static constinit std::array<std::atomic<CudaBackend*>, 256> backends{};
   static constinit std::mutex making;
   std::atomic<CudaBackend*>& place = backends[static_cast<std::size_t>(index)];

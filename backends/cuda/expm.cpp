@@ -31,9 +31,9 @@ class LargeExponential {
     for (const int halvings : read_halvings()) most = std::max(most, halvings);
     for (int done = 0; done < most; ++done) {
       multiply(x, x, room_for_product());
-      keep(x, room_for_product(), done);
+      take_squares(x, room_for_product(), done);
     }
-    keep(x, nullptr, 0);
+    take_squares(x, nullptr, 0);
   }
 
  private:
@@ -77,7 +77,7 @@ class LargeExponential {
     launch_teams(launch_, work, "expm");
   }
   static T b(int j) { return static_cast<T>(stave_detail::expm_coefficient(order, j)); }
-  void keep(T* x, const T* squares, int done) {
+  void take_squares(T* x, const T* squares, int done) {
     launch_teams(launch_, KeepWork<T>{count_ * n_, team_width(n_), n_, x, squares, halvings_, done}, "expm");
   }
 

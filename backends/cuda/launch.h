@@ -3,7 +3,7 @@
 //
 // Each operation has a host function of views (elementwise.h, reduce.h, ...), as on the CPU. The
 // function first plans (index maps and launch configurations, in plain host code that is tested
-// without a device) and then launches kernels. Only that of expm waits for the device.
+// without a device) and then launches kernels. Only the function of expm waits for the device.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -53,7 +53,8 @@ struct Launch {
 /// code for all kernels or for none.
 const void* any_kernel();
 
-/// Throws stave::Error, which names `what`, or std::bad_alloc for cudaErrorMemoryAllocation.
+/// Throws if the status is not success: std::bad_alloc for cudaErrorMemoryAllocation, else
+/// stave::Error, which names `what`.
 void check(cudaError_t status, const char* what);
 /// Checks the launch of the kernel `what`.
 inline void check_launch(const char* what) { check(cudaGetLastError(), what); }

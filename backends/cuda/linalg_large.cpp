@@ -1,8 +1,8 @@
 // Linear algebra on large matrices with cuSOLVER and cuBLAS. These libraries read a row-major
 // matrix as its transpose. If the factors of the transpose serve as well (cholesky, eigh, and svd
 // of matrices with no more rows than columns), no data is transposed. A matrix with NaN or infinity
-// is set to 0 before the call of the library, whose iteration might not end otherwise. Its results
-// are NaN.
+// is set to 0 before the call of the library, whose iteration might not end otherwise; afterwards
+// the results for that matrix are set to NaN.
 #include <mutex>
 #include <type_traits>
 #include <vector>

@@ -56,13 +56,13 @@ struct KeyHash {
 /// The reply of cuBLASLt's heuristic for a product: the descriptors of the product, and the
 /// suggested algorithms, best first. The list is empty if cuBLASLt does not support the product.
 struct Advice {
-  struct Way {
+  struct Candidate {
     cublasLtMatmulAlgo_t algorithm;
     std::size_t workspace;
   };
   cublasLtMatmulDesc_t product = nullptr;
   cublasLtMatrixLayout_t a = nullptr, b = nullptr, out = nullptr;
-  std::vector<Way> ways;
+  std::vector<Candidate> candidates;
   // How many of the first algorithms failed when they were tried.
   mutable std::atomic<std::size_t> refused = 0;
 
@@ -76,7 +76,7 @@ struct Advice {
 };
 using AdvicePtr = std::shared_ptr<const Advice>;
 
-constexpr std::size_t most_ways = 4;
+constexpr std::size_t most_candidates = 4;
 // The size of the workspace in bytes that NVIDIA recommends for Hopper.
 constexpr std::size_t most_workspace = std::size_t{32} << 20;
 
@@ -147,14 +147,14 @@ void ask(cublasLtHandle_t handle, const Key& key, Advice& advice) {
   set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, key.a_alignment);
   set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, key.out_alignment);
   set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, key.out_alignment);
-  std::array<cublasLtMatmulHeuristicResult_t, most_ways> results{};
+  std::array<cublasLtMatmulHeuristicResult_t, most_candidates> results{};
   int found = 0;
   const cublasStatus_t status =
       cublas().MatmulAlgoGetHeuristic(handle, advice.product, advice.b, advice.a, advice.out, advice.out, made,
                                       static_cast<int>(results.size()), results.data(), &found);
   if (status != CUBLAS_STATUS_SUCCESS) return;
   for (const auto& result : std::span(results).first(static_cast<std::size_t>(found)))
-    if (result.state == CUBLAS_STATUS_SUCCESS) advice.ways.push_back({result.algo, result.workspaceSize});
+    if (result.state == CUBLAS_STATUS_SUCCESS) advice.candidates.push_back({result.algo, result.workspaceSize});
 }
 
 // ---- caches -----------------------------------------------------------------------------------
@@ -256,13 +256,13 @@ bool multiply(const Launch& launch, const MatmulPlan& plan, Dtype dtype, const P
   const double one = 1, zero = 0;
   const float single_one = 1, single_zero = 0;
   const bool doubles = dtype == Dtype::float64;
-  for (std::size_t i = advice->refused; i < advice->ways.size(); ++i) {
-    const Advice::Way& way = advice->ways[i];
-    void* const workspace = way.workspace ? launch.scratch.allocate(way.workspace) : nullptr;
+  for (std::size_t i = advice->refused; i < advice->candidates.size(); ++i) {
+    const Advice::Candidate& candidate = advice->candidates[i];
+    void* const workspace = candidate.workspace ? launch.scratch.allocate(candidate.workspace) : nullptr;
     const cublasStatus_t status = cublas().Matmul(
         advisor().handle_of(key.device), advice->product, doubles ? static_cast<const void*>(&one) : &single_one, at.b,
         advice->b, at.a, advice->a, doubles ? static_cast<const void*>(&zero) : &single_zero, at.out, advice->out,
-        at.out, advice->out, &way.algorithm, workspace, way.workspace, launch.stream);
+        at.out, advice->out, &candidate.algorithm, workspace, candidate.workspace, launch.stream);
     if (!is_refusal(status)) return check(status, "Matmul"), true;
     // Clears an error of this attempt, so that the next launch does not report it.
     cudaGetLastError();

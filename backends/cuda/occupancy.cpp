@@ -11,7 +11,7 @@ namespace stave_cuda {
 
 int blocks_at_once(const void* kernel) {
   static auto* const known = new std::map<std::pair<int, const void*>, int>;
-  // Neither is ever destroyed, because tensors may be globals.
+  // The mutex and the map are never destroyed, because tensors may be globals.
   static auto* const mutex = new std::mutex;
   int device = 0;
   check(cudaGetDevice(&device), "cudaGetDevice");

@@ -90,7 +90,7 @@ struct ReducePlan::Loops {
   bool columns = false;
 
   Loops(stave::OpId op, const Shape& reduced, const View& in) {
-    // Only these two need positions. Without positions, more axes merge.
+    // Only argmax and argmin need positions. Without positions, more axes merge.
     const bool positions = op == stave::OpId::argmax || op == stave::OpId::argmin;
     const SortedAxes axes = sorted_axes(in, reduced, origin, first_position);
     for (const SortedAxis& axis : axes) {

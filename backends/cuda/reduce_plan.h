@@ -60,12 +60,15 @@ class ReducePlan {
  public:
   ReducePlan(stave::OpId op, const Shape& reduced, const View& in, const View& out);
 
-  /// Both return parameters with pointers into host or device memory of this
-  /// plan. The caller sets `partials`.
+  /// Return the kernel's parameters, for a kernel on the host or on the device. Their index maps
+  /// may point to memory of this plan or, on the device, to scratch memory of the launch. The
+  /// caller sets `partials`.
   ReduceArgs on_host() const;
   ReduceArgs on_device(const Launch& launch) const;
 
-  const ReduceArgs& args() const { return args_; }  // the parameters without the maps
+  /// Returns the parameters, except for the index maps `kept` and `folded`, which on_host() and
+  /// on_device() set.
+  const ReduceArgs& args() const { return args_; }
   const IndexPlan<2>& kept() const { return kept_; }
   const IndexPlan<2>& folded() const { return folded_; }
   /// Returns the number of partial accumulators.
@@ -77,7 +80,7 @@ class ReducePlan {
   void choose_lanes();
   void choose_parts();
 
-  ReduceArgs args_{};
+  ReduceArgs args_{};  // its index maps are not set: see args()
   IndexPlan<2> kept_;
   IndexPlan<2> folded_;
 };

@@ -42,11 +42,11 @@ unsigned RegionPlan::blocks() const {
 }
 
 std::size_t RegionPlan::argument_bytes() const {
-  constexpr std::size_t number = sizeof(std::uint64_t);
+  constexpr std::size_t word_bytes = sizeof(std::uint64_t);
   const auto numbers =
       std::count_if(region_.steps().begin(), region_.steps().end(), [](const auto& s) { return !s.op; });
-  return number + inputs_.size() * sizeof(RegionInput) + outputs_.size() * sizeof(void*) +
-         static_cast<std::size_t>(numbers) * number;
+  return word_bytes + inputs_.size() * sizeof(RegionInput) + outputs_.size() * sizeof(void*) +
+         static_cast<std::size_t>(numbers) * word_bytes;
 }
 
 std::vector<void*> RegionPlan::arguments() {

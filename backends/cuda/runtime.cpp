@@ -198,14 +198,14 @@ std::span<IndexFault> new_faults(int index) {
 DeviceRuntime::DeviceRuntime(int index)
     : index_(index), stream_(new_stream(index)), multiprocessors_(attribute(cudaDevAttrMultiProcessorCount, index)),
       source_(index, stream_), memory_(source_, fmt::format("cuda:{}", index)), faults_(new_faults(index)),
-      copies_(new_stream(index)), way_(new_pool(index)) {}
+      staging_stream_(new_stream(index)), staging_pool_(new_pool(index)) {}
 
 MemoryCache& DeviceRuntime::memory() {
   refuse_child(index_);
   return memory_;
 }
 
-void DeviceRuntime::expect_waiting(const char* what) const {
+void DeviceRuntime::check_may_wait(const char* what) const {
   if (forbidding > 0) fail<stave::Error>("cuda:{}: {} waits for the device inside NoWaiting", index_, what);
 }
 
@@ -215,7 +215,7 @@ void DeviceRuntime::wait(cudaEvent_t event, const char* what) {
   if (status != cudaErrorNotReady) check(status, what);
   // Clears cudaErrorNotReady, so that the next launch does not report it.
   cudaGetLastError();
-  expect_waiting(what);
+  check_may_wait(what);
   check(cudaEventSynchronize(event), what);
 }
 
@@ -257,7 +257,7 @@ void DeviceRuntime::copy_in(Buffer& buffer, void* to, const void* from, std::siz
 void DeviceRuntime::write(void* to, const void* from, std::size_t bytes) {
   const CurrentDevice current(index_);
   const std::lock_guard lock(transfers_);
-  if (waits_for_nothing(bytes) || !write_by_way(to, from, bytes)) write_straight(to, from, bytes);
+  if (waits_for_nothing(bytes) || !write_staged(to, from, bytes)) write_directly(to, from, bytes);
 }
 
 /// Returns true if a write of `bytes` need not wait for earlier work: enough pinned buffers are
@@ -272,7 +272,7 @@ bool DeviceRuntime::waits_for_nothing(std::size_t bytes) const {
   return false;
 }
 
-void DeviceRuntime::write_straight(void* to, const void* from, std::size_t bytes) {
+void DeviceRuntime::write_directly(void* to, const void* from, std::size_t bytes) {
   for (std::size_t done = 0; done < bytes;) {
     const std::size_t part = std::min(bytes - done, large_bytes);
     Buffer& buffer = buffer_for(part);
@@ -285,22 +285,22 @@ void DeviceRuntime::write_straight(void* to, const void* from, std::size_t bytes
 // Writes a value through separate memory: the second stream copies it from the host to a new block
 // on the device, and then `stream_` copies the block to the destination, which earlier work on
 // `stream_` may still read. Returns false if there is no memory for the block.
-bool DeviceRuntime::write_by_way(void* to, const void* from, std::size_t bytes) {
+bool DeviceRuntime::write_staged(void* to, const void* from, std::size_t bytes) {
   void* memory = nullptr;
-  const cudaError_t status = cudaMallocFromPoolAsync(&memory, bytes, way_, copies_);
+  const cudaError_t status = cudaMallocFromPoolAsync(&memory, bytes, staging_pool_, staging_stream_);
   if (status == cudaErrorMemoryAllocation) return cudaGetLastError(), false;
   check(status, "allocating memory");
   for (std::size_t done = 0; done < bytes;) {
     const std::size_t part = std::min(bytes - done, large_bytes);
-    Buffer& buffer = on_the_way_.next();
+    Buffer& buffer = staging_buffers_.next();
     check(cudaEventSynchronize(buffer.event),
-          // This waits only for the last transfer from the same buffer, the one before the
-          // previous.
+          // This waits only for the last transfer from the same buffer, which is the second last
+          // transfer of all.
           "writing to the device");
-    copy_in(buffer, static_cast<char*>(memory) + done, static_cast<const char*>(from) + done, part, copies_);
+    copy_in(buffer, static_cast<char*>(memory) + done, static_cast<const char*>(from) + done, part, staging_stream_);
     done += part;
   }
-  order(copies_, index_, stream_);
+  order(staging_stream_, index_, stream_);
   check(cudaMemcpyAsync(to, memory, bytes, cudaMemcpyDeviceToDevice, stream_), "writing to the device");
   check(cudaFreeAsync(memory, stream_), "cudaFreeAsync");
   return true;
@@ -324,7 +324,7 @@ void DeviceRuntime::finish_reading(void* to, const Part& part) {
 // Reads a value in parts. While the device copies one part into a buffer, the host copies the
 // previous part out of another buffer.
 void DeviceRuntime::read(void* to, const void* from, std::size_t bytes) {
-  expect_waiting("reading a value");
+  check_may_wait("reading a value");
   const CurrentDevice current(index_);
   {
     const std::lock_guard lock(transfers_);
@@ -352,7 +352,7 @@ void DeviceRuntime::copy_from(DeviceRuntime& other, void* to, const void* from, 
 
 void DeviceRuntime::synchronize() {
   refuse_child(index_);
-  expect_waiting("synchronize()");
+  check_may_wait("synchronize()");
   check(cudaStreamSynchronize(stream_), "synchronize");
   faults_.raise();
 }

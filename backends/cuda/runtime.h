@@ -128,17 +128,18 @@ class DeviceRuntime {
     bool are_free(std::size_t count) const;
   };
 
-  // The caller of the following functions holds the mutex `transfers_`.
+  // The callers of the following functions, except for check_may_wait(), hold the mutex
+  // `transfers_`.
   bool waits_for_nothing(std::size_t bytes) const;
-  void write_straight(void* to, const void* from, std::size_t bytes);
-  bool write_by_way(void* to, const void* from, std::size_t bytes);
+  void write_directly(void* to, const void* from, std::size_t bytes);
+  bool write_staged(void* to, const void* from, std::size_t bytes);
   void copy_in(Buffer& buffer, void* to, const void* from, std::size_t bytes, cudaStream_t stream);
   Buffer& buffer_for(std::size_t bytes);
   Part start_reading(const void* from, std::size_t at, std::size_t bytes);
   void finish_reading(void* to, const Part& part);
   void wait(cudaEvent_t event, const char* what);
   /// Throws if a NoWaiting object exists on this thread.
-  void expect_waiting(const char* what) const;
+  void check_may_wait(const char* what) const;
 
   const int index_;
   const cudaStream_t stream_;
@@ -149,10 +150,10 @@ class DeviceRuntime {
   std::mutex transfers_;  // guards the members below
   Ring<64> small_{small_bytes};
   Ring<large_count> large_{large_bytes};
-  // The stream, memory pool and buffers of writes that go through separate memory.
-  const cudaStream_t copies_;
-  const cudaMemPool_t way_;
-  Ring<2> on_the_way_{large_bytes};
+  // The stream, memory pool and pinned buffers of writes that go through separate memory.
+  const cudaStream_t staging_stream_;
+  const cudaMemPool_t staging_pool_;
+  Ring<2> staging_buffers_{large_bytes};
 };
 
 /// Returns the runtime of a device, created at the first call. Throws stave::DeviceError if the

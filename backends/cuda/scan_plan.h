@@ -49,12 +49,14 @@ class ScanPlan {
  public:
   ScanPlan(const stave::ScanAttributes& attributes, std::span<const View> inputs, const View& out);
 
-  /// Both return parameters with pointers into host or device memory of this plan. The caller sets
-  /// `summaries` and `carries`.
+  /// Return the kernel's parameters, for a kernel on the host or on the device. Their index map may
+  /// point to memory of this plan or, on the device, to scratch memory of the launch. The caller
+  /// sets `summaries` and `carries`.
   ScanArgs on_host() const;
   ScanArgs on_device(const Launch& launch) const;
 
-  const ScanArgs& args() const { return args_; }  // the parameters without the map
+  /// Returns the parameters, except for the index map `rows`, which on_host() and on_device() set.
+  const ScanArgs& args() const { return args_; }
   /// Returns the number of summaries, which is also the number of carries.
   Index partials() const { return args_.parts > 1 ? args_.parts * args_.row_count : 0; }
   /// Returns the number of blocks that a stage keeps busy.
@@ -63,7 +65,7 @@ class ScanPlan {
  private:
   void choose_parts();
 
-  ScanArgs args_{};
+  ScanArgs args_{};  // its index map is not set: see args()
   IndexPlan<3> rows_;
 };
 

@@ -51,12 +51,14 @@ class SoftmaxPlan {
  public:
   SoftmaxPlan(stave::OpId op, int axis, const View& in, const View& out);
 
-  /// Both return parameters with pointers into host or device memory of this
-  /// plan. The caller sets `partials`.
+  /// Return the kernel's parameters, for a kernel on the host or on the device. Their index map may
+  /// point to memory of this plan or, on the device, to scratch memory of the launch. The caller
+  /// sets `partials`.
   SoftmaxArgs on_host() const;
   SoftmaxArgs on_device(const Launch& launch) const;
 
-  const SoftmaxArgs& args() const { return args_; }  // the parameters without the map
+  /// Returns the parameters, except for the index map `rows`, which on_host() and on_device() set.
+  const SoftmaxArgs& args() const { return args_; }
   /// Returns the number of totals in `partials`.
   Index partials() const { return args_.parts > 1 ? args_.parts * args_.row_count : 0; }
 
@@ -64,7 +66,7 @@ class SoftmaxPlan {
   void choose_lanes(Index items);
   void choose_parts();
 
-  SoftmaxArgs args_{};
+  SoftmaxArgs args_{};  // its index map is not set: see args()
   IndexPlan<2> rows_;
 };
 

@@ -95,7 +95,7 @@ class Computation : public ThreadCounted, public SuspendedInside {
   [[gnu::always_inline]] void run() {
     Frame* const resumer = current;
     const Departure departure = begin_run();
-    if (!stands_still(departure.leave(), resumer)) return;
+    if (!finish_run(departure.leave(), resumer)) return;
     give_to_controller<Expected>(resumer);
     if (state_ == State::answered) [[unlikely]]
       run_answered(resumer);
@@ -139,11 +139,11 @@ class Computation : public ThreadCounted, public SuspendedInside {
   bool waits_for(const void* ticket) const noexcept { return pending_ == ticket; }
   bool cancelled() const noexcept { return cancelled_; }
   bool ended() const noexcept { return state_ == State::ended; }
-  /// Returns true if the calling code runs on its stack.
+  /// Returns true if the calling code runs on this computation's stack.
   bool running() const noexcept { return fiber_.running(); }
-  /// Returns true if a computation around the calling code was dropped.
+  /// Returns true if one of the computations that the calling code runs in was dropped.
   bool dropped_around() const noexcept;
-  /// Returns true if it may outlive the `with` that began it.
+  /// Returns true if this computation may outlive the `with` that began it.
   bool shared() const noexcept { return static_cast<bool>(owner_); }
   Controlled& controlled() {
     if (!controlled_) controlled_ = make_controlled(owner_);
@@ -172,13 +172,13 @@ class Computation : public ThreadCounted, public SuspendedInside {
   struct Hosts;
   void enter() noexcept;
   Departure begin_run();
-  bool stands_still(Context* left, Frame* resumer);
+  bool finish_run(Context* left, Frame* resumer);
   void run_answered(Frame* resumer);
   void go_on(Frame* resumer) noexcept;
   void finish();
   void end_installation() noexcept;
-  // While `handle` runs, the frames outside the controller's are current. Errors also show the
-  // frames that performed the effect.
+  // Runs the controller's `handle`. Meanwhile the frames outside the controller's frame are
+  // current; errors also list the handlers around the code that performed the effect.
   template <class Expected>
   [[gnu::always_inline]] void give_to_controller(Frame* resumer) {
     Interception at_work(static_cast<Interception*>(top_)->performer, &frame_);
@@ -208,25 +208,25 @@ class Computation : public ThreadCounted, public SuspendedInside {
   Departure begin_suspend(Suspension& suspension);
   Outcome finish_suspend(Suspension& suspension, Context* left);
   Outcome finish_unanswered(Suspension& suspension);
-  void stand_still(Suspension& suspension) noexcept;
-  void stand_still_inside_others(Suspension& suspension);
+  void mark_suspended(Suspension& suspension) noexcept;
+  void suspend_inside_others(Suspension& suspension);
   void installation_ends(const std::string& handler, bool shared) noexcept override;
   bool may_throw() const noexcept;
   [[noreturn]] void throw_not_in_handle(const void* ticket);
   [[noreturn]] void throw_not_waiting() const;
 
-  // The outermost frame on its stack; the frames outside it belong to the code
-  // that resumes the computation.
+  // The outermost frame on the computation's stack. The frames outside it belong to the code that
+  // resumes the computation.
   ControllerFrame frame_{*this};
-  Frame* top_ = &frame_;              // the top frame while it is suspended
-  Suspension* pending_ = nullptr;     // the effect that it waits for
+  Frame* top_ = &frame_;              // the top frame while the computation is suspended
+  Suspension* pending_ = nullptr;     // the effect whose answer the computation waits for
   Interception* handling_ = nullptr;  // the controller's running `handle`
-  // The running handlers that are installed outside its controller and inside whose
-  // `handle` it is suspended; else null.
+  // The handlers outside the controller inside whose running `handle` this computation is
+  // suspended; null if there are none.
   Hosts* hosts_ = nullptr;
   std::exception_ptr answer_;  // the answer to the waiting effect, if it is an exception
   std::exception_ptr thrown_;  // the exception that left the body
-  std::string ended_with_;     // the name of the handler whose end cancelled it
+  std::string ended_with_;     // the name of the handler whose end cancelled this computation
   const std::shared_ptr<AnyController> owner_;
   ControlledPtr controlled_;  // null until `controlled()` is called
   State state_ = State::ready;
@@ -234,8 +234,8 @@ class Computation : public ThreadCounted, public SuspendedInside {
   // the body was left by the Cancelled exception of an enclosing computation
   bool unwound_by_another_ = false;
   Fiber fiber_;
-  Home* const home_;                                   // its thread's Home; lives as long
-  Computation *previous_ = nullptr, *next_ = nullptr;  // in the list of its Home
+  Home* const home_;  // the Home of the computation's thread; lives at least as long as this
+  Computation *previous_ = nullptr, *next_ = nullptr;  // neighbours in the list of home_
 };
 using ComputationPtr = IntrusivePtr<Computation>;
 

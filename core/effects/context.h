@@ -36,8 +36,8 @@ struct Context {
   std::uint32_t floats;
   std::uint16_t x87_floats;
 
-  /// Describes a stack below `high` that has not begun. It begins
-  /// with entry(the context that was left), and with the rounding mode and masks of that context.
+  /// Makes this the start of a new stack, which grows downwards from `high`. The first exchange to
+  /// it calls entry(the context that was left), with the rounding mode and masks of that context.
   void begin_at(char* high, std::size_t, void (*entry)(Context*)) noexcept {
     void** const top = reinterpret_cast<void**>(high - reinterpret_cast<std::uintptr_t>(high) % 16) - 1;
     *top = nullptr;  // a null return address, at which unwinders stop

@@ -48,7 +48,7 @@ class Home : public RefCounted {
     first_ = &computation;
   }
   void leave(Computation& computation) noexcept {
-    if (!is_here()) return uncount_for_one();  // its thread has ended
+    if (!is_here()) return uncount_for_one();  // the computation's thread has ended
     (computation.previous_ ? computation.previous_->next_ : first_) = computation.next_;
     if (computation.next_) computation.next_->previous_ = computation.previous_;
   }
@@ -119,7 +119,7 @@ class Home : public RefCounted {
   struct FreeBlock {
     FreeBlock* next;
   };
-  // Under ASan no block is cached, so that it sees which memory is free.
+  // Under ASan no block is cached, so that ASan knows which memory is free.
   static constexpr std::size_t block_bytes = STAVE_ASAN ? 0 : 512, most_free = 64;
   FreeBlock* free_ = nullptr;
   std::size_t free_count_ = 0;
@@ -197,7 +197,7 @@ __attribute__((no_sanitize("thread"))) Departure Computation::begin_run() {
 }
 
 /// Returns true if the computation is suspended, false if it has ended.
-bool Computation::stands_still(Context* left, Frame* resumer) {
+bool Computation::finish_run(Context* left, Frame* resumer) {
   fiber_.finish_resume(left);
   current = resumer;
   if (!ended()) return true;
@@ -216,8 +216,8 @@ void Computation::run_answered(Frame* resumer) {
   } while (state_ == State::answered);
 }
 
-// Ends the frame's installation while the controller still exists and can be named: this object may
-// outlive it.
+// Ends the frame's installation now, while the controller still exists and error messages can name
+// it: this object may outlive the controller.
 void Computation::end_installation() noexcept {
   std::destroy_at(&frame_);
   std::construct_at(&frame_, *this);
@@ -228,7 +228,7 @@ void Computation::end_installation() noexcept {
   if (thrown_) std::rethrow_exception(std::exchange(thrown_, nullptr));
   if (!std::exchange(unwound_by_another_, false)) return;
   if (dropped_around()) throw Cancelled{.in_progress = true};
-  cancelled_ = true;  // a computation around it that no longer exists was dropped
+  cancelled_ = true;  // the enclosing computation that was dropped no longer exists
 }
 
 struct Computation::Hosts {
@@ -260,8 +260,8 @@ void Computation::controller_threw() {
   try {
     throw;
   } catch (const Cancelled& dropped) {
-    // The Cancelled of a surrounding computation goes on. Otherwise a computation nested
-    // in the operation may have dropped this one.
+    // A Cancelled that unwinds an enclosing computation is rethrown below. Any other Cancelled ends
+    // here if code that `handle` ran has cancelled this computation.
     if (!dropped.in_progress && cancelled_ && ended()) return;
   } catch (...) {
   }
@@ -275,8 +275,8 @@ void Computation::controller_threw() {
 __attribute__((no_sanitize("thread"))) Departure Computation::begin_suspend(Suspension& suspension) {
   if (cancelled_) return {};
   if (static_cast<Interception*>(current)->answering != &frame_) [[unlikely]]
-    return stand_still_inside_others(suspension), Departure{};
-  stand_still(suspension);
+    return suspend_inside_others(suspension), Departure{};
+  mark_suspended(suspension);
   return fiber_.begin_suspend();
 }
 
@@ -292,7 +292,7 @@ Computation::Outcome Computation::finish_unanswered(Suspension& suspension) {
   return may_throw() ? Outcome::cancelled : Outcome::below;
 }
 
-void Computation::stand_still(Suspension& suspension) noexcept {
+void Computation::mark_suspended(Suspension& suspension) noexcept {
   pending_ = &suspension;
   state_ = State::waiting;
   top_ = current;
@@ -322,7 +322,7 @@ bool find_hiding(Frame* first, const Frame* last, const Frame* sought, FunctionR
 
 }  // namespace
 
-void Computation::stand_still_inside_others(Suspension& suspension) {
+void Computation::suspend_inside_others(Suspension& suspension) {
   Hosts hosts;
   struct Register {
     Computation& computation;
@@ -343,7 +343,7 @@ void Computation::stand_still_inside_others(Suspension& suspension) {
     hosts.list.push_back({&static_cast<HandlerFrame*>(at_work.answering)->standing(), &at_work});
   });
   const Register until_it_goes_on(*this, hosts);
-  stand_still(suspension);
+  mark_suspended(suspension);
   fiber_.suspend_here();
 }
 

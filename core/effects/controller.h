@@ -1,6 +1,6 @@
 // Controllers: handlers that receive the rest of the program as a value.
 //
-// An interceptor (effect.h) answers an effect by returning. A controller receives,
+// An ordinary handler (effect.h) answers an effect by returning. A controller receives,
 // with each effect that it handles, the rest of the computation as a value, a `Resumption`.
 // It may resume the computation now, later or from another place, with any answer; it may throw
 // into the computation; or it may never resume it:
@@ -137,7 +137,7 @@ class Resumption {
     if (computation_) stave_detail::Computation::give_up(computation_.release(), ticket_);
   }
 
-  /// Returns true if it can still be used.
+  /// Returns true if this resumption was neither used nor moved from.
   explicit operator bool() const noexcept { return static_cast<bool>(computation_); }
 
   /// Continues the computation with the answer. Returns when the computation has ended
@@ -308,7 +308,8 @@ template <class Body>
 using ResultOf = std::conditional_t<std::is_void_v<std::invoke_result_t<Body&>>, std::monostate,
                                     std::decay_t<std::invoke_result_t<Body&>>>;
 
-// Runs the computation. When this returns, no computation that needs this scope is suspended.
+// Runs the computation of a `with`. When this returns, no suspended computation refers to the
+// caller's local variables.
 void run_with(Computation& computation);
 // Runs a computation that is a part of another one. Throws Cancelled if the part is dropped. If the
 // part is still suspended at the end, cancels it and returns false.

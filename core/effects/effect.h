@@ -14,9 +14,10 @@
 //   Constant constant;
 //   with(constant, [] { return perform(LearningRate{}); });            // 0.1f
 //
-// The stack of handlers is a linked list of frames. Each frame is a local variable of the `with`
-// that installed it. One thread-local pointer names the top, which is the innermost frame; `below`
-// leads to the next outer frame. There are three kinds of frames: an installed handler, the
+// The stack of handlers is a linked list of frames. The frame of a handler is a local variable of
+// the `with` that installed the handler; the frame of a controller is a member of its computation.
+// A thread-local pointer, `current`, points to the top, which is the innermost frame; `below`
+// points to the next outer frame. There are three kinds of frames: an installed handler, the
 // controller of a computation (controller.h), and an interception, which is a running
 // `handle`. One type of effects, which programs perform millions of times, is the slot effect: its
 // handlers have a slot in each frame, which saves a look-up. Start reading at `Frame`, then
@@ -247,8 +248,7 @@ class SuspendedInside {
   ~SuspendedInside() = default;
 };
 
-/// An entry of a thread's handler stack. Frames live in the C++ stack frames of the code
-/// that made them.
+/// An entry of a thread's handler stack.
 struct Frame {
   enum class Kind : std::uint8_t { handler, computation, interception };
 
@@ -362,7 +362,8 @@ inline typename E::Result perform_from(Frame* frame, E& effect) {
     if (!frame->handler || (frame->handler->effects & bits) != bits) continue;
     if (void* handling = frame->handler->handling(effect_type<E>())) {
       Interception interception(current, frame);
-      // Separate from `interception`, so that its copy of the performer can stay in a register.
+      // `install` duplicates `interception.performer`, because a copy in an object whose address
+      // does not escape can stay in a register.
       const UnderFrame install(&interception);
       return static_cast<Handling<E>*>(handling)->handle(effect);
     }
@@ -383,8 +384,8 @@ class Remembers : public AnyHandler {
   virtual void remember(std::any answer) = 0;
   /// Called in place of `remember` if the next answer cannot be copied.
   virtual void forget(const std::type_info& effect) = 0;
-  /// A counter of the effects that outer handlers are answering now;
-  /// null: this handler needs no count.
+  /// A pointer to this handler's count of the effects that outer handlers are answering now; null
+  /// if the handler keeps no count.
   virtual int* at_work() noexcept { return nullptr; }
 
   struct Threw {
@@ -534,8 +535,8 @@ decltype(auto) with(H&& handler, Body&& body) {
   return std::forward<Body>(body)();
 }
 
-/// Runs body with a shared handler installed. Code that later runs again under this handler keeps
-/// it alive.
+/// Runs body with a shared handler installed. A handler stack that is captured inside body owns the
+/// handler as well, so code that runs under that stack after body has ended still finds it.
 template <class H, class Body>
   requires std::is_base_of_v<AnyHandler, H>
 decltype(auto) with(const std::shared_ptr<H>& handler, Body&& body) {

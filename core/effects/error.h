@@ -18,7 +18,7 @@ namespace stave_detail {
 
 void mark_as_ours(stave::Error& error) noexcept;
 void name_function(stave::Error& error, const char* function, bool rename);
-/// From now on *asked becomes true when `what()` is called.
+/// Sets *asked to true as soon as `what()` of the error is called.
 void watch_text(stave::Error& error, std::shared_ptr<bool> asked) noexcept;
 
 }  // namespace stave_detail
@@ -54,7 +54,9 @@ class DtypeError : public Error {
 class DeviceError : public Error {
   using Error::Error;
 };
-/// A transform whose argument it cannot transform, or a value that escaped its transform.
+/// A misuse of transforms or handlers: an argument that a transform does not accept, a value that
+/// is used after its transform has ended, an effect without a handler, a resumption that is used
+/// twice.
 class TransformError : public Error {
   using Error::Error;
 };
@@ -67,7 +69,7 @@ class IndexError : public Error {
 class LinalgError : public Error {
   using Error::Error;
 };
-/// An operation needs more memory than there is. Everything is as before the operation.
+/// An operation needs more memory than there is. The operation has then changed nothing.
 class MemoryError : public Error {
   using Error::Error;
 };
@@ -76,8 +78,9 @@ class FileError : public Error {
   using Error::Error;
 };
 
-/// The handlers around this point of the program, from inside out, as a line of an error message:
-/// "inside Outer, inside Main" after a line break. Empty if there are none.
+/// The handlers around this point of the program, from inside out, as a line of an error message.
+/// The text is a line break and then, for vmap inside grad, "  inside vmap, inside grad"; it is
+/// empty if there are no handlers.
 std::string error_context();
 
 }  // namespace stave

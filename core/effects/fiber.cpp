@@ -199,7 +199,7 @@ void Fiber::check_inside() const {
 }
 
 bool Fiber::started() const noexcept { return !state_ || state_->activity != Activity::fresh; }
-bool Fiber::suspended() const noexcept { return stands_still(); }
+bool Fiber::suspended() const noexcept { return is_suspended(); }
 bool Fiber::running() const noexcept { return state_ && contains(fiber_thread.innermost, state_); }
 bool Fiber::on_its_thread() const noexcept { return !state_ || !state_->thread || state_->thread == fiber_thread.id; }
 

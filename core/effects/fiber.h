@@ -42,24 +42,24 @@ class Fiber {
   /// is running, or belongs to another thread.
   void resume();
   /// Suspends this fiber and all fibers that were resumed inside it and still run.
-  /// It is called from inside, at any depth. Throws stave::Error if the calling code does not run
-  /// inside this fiber.
+  /// The caller runs inside this fiber, in a function or an inner fiber at any depth. Throws
+  /// stave::Error if it does not.
   void suspend();
 
   bool started() const noexcept;
   bool finished() const noexcept { return !state_; }
-  /// Returns true if resume() would continue it: it has started, has not ended, and was suspended
-  /// itself (not as part of an outer fiber).
+  /// Returns true if resume() would continue this fiber: it has started, has not ended, and was
+  /// suspended itself, not as a part of an outer fiber.
   bool suspended() const noexcept;
   /// Returns true if the calling code runs inside this fiber.
   bool running() const noexcept;
-  /// Returns true if it started on this thread, and also before it starts and after it has ended.
+  /// Returns false if this fiber was started on another thread and has not ended.
   bool on_its_thread() const noexcept;
 
   struct State;
 
-  /// resume and suspend as inline functions (fiber_state.h), and each in two parts, between which
-  /// the caller leaves the stack.
+  /// Inline forms of resume and suspend (fiber_state.h). Each also exists as two functions, begin_
+  /// and finish_, between which the caller leaves the stack.
   void resume_here();
   void suspend_here();
   Departure begin_resume();
@@ -68,12 +68,12 @@ class Fiber {
   void finish_suspend(Context* left) noexcept;
 
  private:
-  bool stands_still() const noexcept;
+  bool is_suspended() const noexcept;
   void prepare_first();
   void check_inside() const;
   void hop_or_end();
 
-  State* state_;  // at the high end of its stack; null when it has ended
+  State* state_;  // stored at the high end of the fiber's stack; null when the fiber has ended
 };
 
 /// Returns true if the calling code runs on a fiber's stack.
@@ -85,9 +85,9 @@ bool stack_is_nearly_full() noexcept;
 
 /// Runs `function` on the thread's own stack: a plain call if that is the current stack. Its
 /// exceptions are rethrown here. It serves code that needs much stack, and oneTBB, which measures
-/// the depth of nested waits by the address of the stack: on a fiber's stack it would not run other
-/// tasks while it waits. While `function` runs, the fibers that called it cannot be suspended;
-/// it may run other fibers. Any number of such calls takes no room on the thread's stack.
+/// the depth of nested waits by the address of the stack: on a fiber's stack oneTBB would not run
+/// other tasks while it waits. While `function` runs, its calling fibers cannot be suspended;
+/// `function` may run other fibers. Repeated calls need no more of the thread's stack than one.
 void on_thread_stack(stave::FunctionRef<void()> function);
 
 /// Sets the usable size of the stacks of fibers that are made from now on,

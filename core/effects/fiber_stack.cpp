@@ -107,7 +107,8 @@ struct CachedStack {
   FiberStack stack;
 };
 
-// Trivially destructible: fibers may be thread-local or global objects, and end after all others.
+// This type is trivially destructible, because fibers may be thread-local or global objects and may
+// end after all other objects.
 struct Cache {
   CachedStack* first;
   unsigned count;

@@ -26,7 +26,7 @@ struct FiberStack {
   StackSlab* slab;  // null: the stack is guarded
 
   char* high() const noexcept { return low + size; }
-  /// Returns true if the canary is untouched. Only for stacks of slabs.
+  /// Returns true if the canary is untouched. May be called only for stacks that lie in a slab.
   bool intact() const noexcept;
 };
 
@@ -39,7 +39,7 @@ void release_cached_stacks() noexcept;
 [[noreturn]] void terminate_overflown(const FiberStack& stack) noexcept;
 
 /// Sets how many stacks of the process, cached ones included, may have a guard. The default
-/// is 16,000, which leaves half of the mappings to other code. For tests.
+/// is 16,000, which leaves half of the mappings to other code. Only tests call this.
 void set_most_guarded_stacks(std::size_t count) noexcept;
 
 }  // namespace stave_detail

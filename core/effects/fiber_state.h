@@ -1,5 +1,5 @@
 // The implementation of fiber.h: the state of a fiber, the state of a thread, and the
-// switch between two stacks, which is inlined where every nanosecond counts. Start at
+// switch between two stacks, which is inlined because it takes few nanoseconds. Start at
 // `Point`, then `Fiber::resume_here`.
 #pragma once
 
@@ -55,13 +55,13 @@ struct Fiber::State {
   void* argument;
   FiberStack stack;
   Activity activity = Activity::fresh;
-  std::uint64_t thread = 0;  // the id of the thread that started it; 0: it has not been started
-  // The fiber that resumed it; null: it was resumed on the thread's own stack.
+  std::uint64_t thread = 0;  // the id of the thread that started this fiber; 0: not started yet
+  // The fiber that resumed this one; null: code on the thread's own stack resumed it.
   State* resumer = nullptr;
   // While suspended: the fiber that continues, this one or one that was resumed inside it.
   State* innermost = this;
-  Point continues{};        // while suspended: the point where it continues
-  Point resumer_continues;  // while active: the point in its resumer's resume()
+  Point continues{};        // while suspended: the point where this fiber continues
+  Point resumer_continues;  // while active: the point in resume() where the resumer continues
 };
 
 struct Hop;  // a function that is to run on the thread's own stack
@@ -143,10 +143,10 @@ inline void arrive(const Point& here, Context* left) noexcept {
 
 // ---- fibers -------------------------------------------------------------------------------------
 
-inline bool Fiber::stands_still() const noexcept { return state_ && state_->activity == State::Activity::suspended; }
+inline bool Fiber::is_suspended() const noexcept { return state_ && state_->activity == State::Activity::suspended; }
 
 [[gnu::always_inline]] inline Departure Fiber::begin_resume() {
-  if (!stands_still() || state_->thread != fiber_thread.id) [[unlikely]]
+  if (!is_suspended() || state_->thread != fiber_thread.id) [[unlikely]]
     prepare_first();
   State& state = *state_;
   state.activity = State::Activity::active;
@@ -160,7 +160,7 @@ inline bool Fiber::stands_still() const noexcept { return state_ && state_->acti
 
 [[gnu::always_inline]] inline void Fiber::finish_resume(Context* left) {
   arrive(state_->resumer_continues, left);
-  if (!stands_still()) [[unlikely]]
+  if (!is_suspended()) [[unlikely]]
     hop_or_end();
 }
 

@@ -1,12 +1,13 @@
 // Recordable values: effects and answers that a recording copies and compares, and whose leaves
 // it replaces.
 //
-// Leaves are the values that a layer above treats itself, such as arrays of numbers. Recordable
-// are leaves; numbers and enumerations; strings, containers, std::optional, variant, pair, tuple
-// and complex of recordable types; and aggregates of up to 32 recordable members. Other classes
-// are recordable if they have == and are trivially copyable, or if stave::TreeTraits
-// (core/ops/tree.h) says that they hold no leaves. Not recordable are pointers, references and
-// views, whose targets may change or end, and classes whose members are not visible. An aggregate
+// Leaves are the values that a layer above treats itself, such as arrays of numbers. These types
+// are recordable: leaves; numbers and enumerations; strings, containers, std::optional, variant,
+// pair, tuple and complex of recordable types; and aggregates of up to 32 recordable members. Other
+// classes are recordable if they have == and are trivially copyable, or if stave::TreeTraits
+// (core/ops/tree.h) says that they hold no leaves. Pointers, references and views are not
+// recordable, since their targets may change or end; nor are classes with private members. An
+// aggregate
 // with an anonymous union cannot be decomposed, and does not compile without TreeTraits. Whether a
 // type is recordable depends on the type alone, not on the included headers: a type that holds
 // leaves cannot be written without the header of the leaf's type, which specialises LeafOf.
@@ -121,8 +122,8 @@ template <class... T>
 struct KnownRecordable<std::tuple<T...>> : RecordableAs<RecordableKind::tuple, T...> {};
 template <class A, class B>
 struct KnownRecordable<std::pair<A, B>> : RecordableAs<RecordableKind::tuple, A, B> {};
-// std::complex, and any type that consists of a real and an imaginary part.
-// (The header <complex> would include all streams.)
+// std::complex, and any type that consists of a real and an imaginary part. The concept makes the
+// header <complex> unnecessary, which would include all streams.
 template <class T>
   requires requires(const T& z) {
     { z.real() } -> std::floating_point;
@@ -252,8 +253,8 @@ bool same_besides_leaves([[maybe_unused]] const T& a, [[maybe_unused]] const T& 
   else if constexpr (kind == RecordableKind::complex)
     return same_number(a.real(), b.real()) && same_number(a.imag(), b.imag());
   else if constexpr (kind == RecordableKind::equal) {
-    // == does not suffice for sixteen-bit floats, as for other floats: -0 equals 0, and NaN differs
-    // from itself.
+    // Bytes are compared where they determine the value, since == does not suffice for sixteen-bit
+    // floats: -0 equals 0, and NaN differs from itself.
     if constexpr (std::has_unique_object_representations_v<T>) return std::memcmp(&a, &b, sizeof(T)) == 0;
     else return bool(a == b);
   } else if constexpr (kind == RecordableKind::range) {

@@ -1,5 +1,5 @@
-// The list of all operations, the only place that enumerates them. Backends have a kernel for each,
-// the generated test has a row for each, and a new operation starts with a line here.
+// The list of all operations, the only place that enumerates them. To add an operation, start with
+// a line here; its record, its kernels and its row in the table of tests follow.
 #pragma once
 
 #include <stave/core/effects/settings.h>

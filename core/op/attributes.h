@@ -302,7 +302,7 @@ struct SolveAttributes final : ValueAttributes<SolveAttributes> {
   std::string str() const override;
 };
 
-/// qr, svd: if `full` is set, orthogonal matrices are square; else they have min(m, n) columns
+/// qr, svd: if `full` is set, the orthogonal factors are square; else they have min(m, n) columns
 /// (or rows).
 struct FactorAttributes final : ValueAttributes<FactorAttributes> {
   bool full;

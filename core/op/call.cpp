@@ -38,7 +38,8 @@ void Call::validate() {
     if (!inputs_[i].defined()) [[unlikely]]
       fail<TransformError>("{}: operand {} is an empty Tensor (default-constructed or moved from)", op_->name, i);
   if (op_->is_higher_order || stave_detail::answered_outside != 0) [[unlikely]]
-    // An effect is being answered outside of a transform, which may have to know of this operation.
+    // If an effect is being answered outside of a transform, this operation may lose a derivative
+    // (lost_derivatives.h).
     care_ |= carries;
   op_->infer(*this, outputs_);
 }
@@ -61,8 +62,8 @@ Call Call::lent() const {
   return copy;
 }
 
-// Adds an input without counting a reference, if the mask has room for it: an uncounted input must
-// not be destroyed.
+// Adds an input. Its reference is not counted if x does not own it and the mask has a bit for it;
+// the mask keeps the destructor from releasing an uncounted reference.
 [[gnu::always_inline]] inline void Call::lend(Operand&& x) {
   if (x.owns() || inputs_.size() >= most_lent) return inputs_.push_back(std::move(x).tensor());
   care_ |= 1u << inputs_.size();
@@ -92,15 +93,15 @@ namespace {
   fail<DeviceError>("{}: operands live on {} and {}: move one with to(x, device)", op.name, a.str(), b.str());
 }
 
-// Checks that the value of an input may be read here, and is on the device of the others.
+// Checks that an input may be read here, and that it is on `device`, the device of the others.
 void check_input(const Op& op, const Node& node, const Device& device) {
   if (node.notes || !node.storage) check_not_escaped(node);
   if (node.device != device) [[unlikely]]
     fail_devices(op, device, node.device);
 }
 
-// The device of all inputs, which is that of the first input and valid while it lives.
-// Without inputs the attributes name the device.
+// Checks all inputs and returns their device: a reference into the first input, valid while that
+// input lives.
 const Device& check_inputs(const Op& op, std::span<const Tensor> inputs) {
   const Device& device = inputs[0].node_ptr()->device;
   for (const Tensor& input : inputs) check_input(op, *input.node_ptr(), device);
@@ -108,7 +109,7 @@ const Device& check_inputs(const Op& op, std::span<const Tensor> inputs) {
 }
 
 // ---- elementwise operations ---------------------------------------------------------------------
-// These are most operations that programs perform. They are computed without lists of inputs
+// Most operations that programs perform are elementwise. They are computed without lists of inputs
 // and outputs.
 
 // Returns true if the result may take the storage of x: a backend's storage of the right size,
@@ -149,7 +150,7 @@ Tensor run_elementwise(const Op& op, Dtype dtype, const Node& like, std::span<co
   return result;
 }
 
-// As above, for a caller that owns all inputs except those in the mask `lent`.
+// The same, for a caller that owns all inputs except those in the mask `lent`.
 template <std::size_t... i>
 Tensor run_elementwise(const Op& op, Dtype dtype, Tensor* inputs, unsigned lent, std::index_sequence<i...>) {
   const Node& like = inputs[0].node();
@@ -179,7 +180,8 @@ namespace stave_detail {
 
 namespace {
 
-// Copies a number to the device for a kernel that needs it there, for as long as `kept` lives.
+// Copies a number to the device, for a kernel that needs it there, and points `view` to the copy.
+// `kept` owns the copy.
 void move_number(View& view, Device device, Tensor& kept) {
   Backend& backend = backend_of(device);
   kept = Tensor(NodePtr(new Node(view.dtype, device, {}, allocate_storage(backend, device, view.dtype, {}, "full"))));
@@ -193,9 +195,9 @@ void move_number(View& view, Device device, Tensor& kept) {
 
 namespace {
 
-// The storage for an output of an operation that can write over its inputs: that of an input
-// that no other code can see. The input moves to `donors`. Null: there is none. The mask `lent`
-// marks inputs with another owner.
+// Returns the storage of an input that the operation can write its output over and that no other
+// code can see; null if there is no such input. The input moves to `donors`. The mask `lent` marks
+// inputs with another owner.
 StoragePtr reused(const Op& op, const Attributes* attributes, std::span<Tensor> inputs, unsigned lent,
                   const Abstract& output, SmallVector<Tensor, 1>& donors) {
   for (std::size_t i = 0; i < inputs.size(); ++i) {
@@ -214,7 +216,7 @@ Outputs run_kernel(const Op& op, const Attributes* attributes, std::span<Tensor>
   SmallVector<View, 3> input_views;
   SmallVector<View, 2> output_views;
   const bool by_rows = op.id == OpId::own && !op.takes_strides;
-  SmallVector<Tensor, 1> made;  // temporary tensors of this call
+  SmallVector<Tensor, 1> made;  // temporary tensors, and inputs whose storage became an output's
   for (const Tensor& input : inputs) {
     const bool as_it_is = !by_rows || input.is_contiguous();
     View& view = input_views.emplace_back((as_it_is ? input : made.emplace_back(contiguous(input))).node().view());
@@ -230,7 +232,7 @@ Outputs run_kernel(const Op& op, const Attributes* attributes, std::span<Tensor>
   }
   try {
     backend.run(op, attributes, input_views, output_views);
-  } catch (const std::bad_alloc&) {  // the workspace of a kernel
+  } catch (const std::bad_alloc&) {  // no memory for the kernel's workspace
     fail_memory(op.name, abstract_outputs[0].dtype, abstract_outputs[0].shape, device);
   }
   return outputs;
@@ -308,7 +310,6 @@ Outputs perform_with_care(Call& call) {
   return unseen(performed());
 }
 
-// Without a handler no Call is made.
 Tensor apply_elementwise(const Op& op, std::span<Tensor> inputs) {
   if ((!current || !current->nearest) && answered_outside == 0)
     return run_elementwise(op, op.result_dtype(inputs.back().dtype()), inputs);

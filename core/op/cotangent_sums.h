@@ -1,9 +1,9 @@
-// Operations that stand for many steps, whose cotangents a tape would add one by one to a running
-// sum for each value.
+// Operations that stand for many steps, such as a loop, and add their cotangents to running sums.
 //
-// If the operation summed the cotangents of its own steps first and added the result at the end,
-// the last bits would differ: (s + a) + b is not s + (a + b). So the backward pass (vjp.cpp) passes
-// the running sums to such an operation, and takes them back.
+// If the steps were performed one by one, a tape would add their cotangents one by one to a running
+// sum for each value. If the operation summed the cotangents of its steps first, the last bits
+// would differ: (s + a) + b is not s + (a + b). So the backward pass (vjp.cpp) passes the running
+// sums to such an operation, and takes them back.
 #pragma once
 
 #include <cstddef>
@@ -25,9 +25,9 @@ class AddsToCotangents {
     // The index of the first input with the same value: they share its sum.
     std::vector<std::size_t> same_as;
   };
-  /// Returns the new sums. The operation adds its cotangents to each in the order in which
-  /// its steps would. Undefined: there is no cotangent yet. For inputs with the same value
-  /// the cotangents go to the same sum.
+  /// Returns the new sums: for each input, the old sum plus the operation's cotangents, added in
+  /// the order in which its steps would. An undefined sum means that there is no cotangent yet.
+  /// Inputs with the same value share one sum.
   virtual std::vector<Tensor> pull_back(const VjpContext& c, const Sums& sums) const = 0;
 
  protected:

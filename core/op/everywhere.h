@@ -8,9 +8,9 @@
 
 namespace stave_detail {
 
-/// A second base of an error that every entry of an operation's operands causes by itself:
-/// each matrix of a stack, each index. Then every part of the operands, such as a lane of vmap,
-/// causes it, and no code needs to try which one. Other code sees an error of type `type`.
+/// A second base of an error that every entry of an operation's operands causes by itself, such as
+/// each matrix of a stack or each index. Every lane of vmap then causes the error, so vmap need not
+/// run the lanes one by one to find the cause. Other code sees an error of type `type`.
 class FailsEverywhere {
  public:
   explicit FailsEverywhere(const std::type_info& type) noexcept : type(type) {}

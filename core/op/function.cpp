@@ -1,5 +1,5 @@
-// The operation `call`: checks of its rules' results, and the effect log of functions
-// that run again.
+// The operation `call`: checks of the results of its rules, and the effect log of functions that
+// run again.
 #include <stave/core/op/function.h>
 
 #include <optional>
@@ -25,9 +25,9 @@ constinit const Op op_call{
 namespace stave_detail {
 namespace {
 
-// Answers effects of later runs as in the first run. If a tensor of an effect comes back in its
-// answer, the log holds the tensor's number instead of the tensor. A later run replaces the number
-// by the tensor that it passes itself.
+// Gives the effects of later runs the answers of the first run. If an answer contains a tensor that
+// came with an effect, the log holds the number of that tensor. A later run puts its own tensor of
+// that number there.
 class LogHandler final : public Remembers {
  public:
   LogHandler(EffectLog& log, EffectLog::Run& run) noexcept : log_(log), run_(run), replays_(run.complete) {
@@ -89,8 +89,8 @@ class LogHandler final : public Remembers {
   struct Logged {
     const EffectType* type;
     std::any answer;
-    // For each tensor of the answer: its number among the tensors of all effects so far,
-    // if it is one of these.
+    // For each tensor of the answer: its number among the tensors that came with the effects so
+    // far, if it is one of them.
     std::vector<std::optional<std::size_t>> given;
   };
   std::any answered(const Logged& logged) const {
@@ -109,7 +109,7 @@ class LogHandler final : public Remembers {
   const bool replays_;
   std::size_t next_ = 0;
   std::vector<Tensor> given_;  // the tensors of the effects of this run
-  // The numbers of these tensors, as notes on the tensors that the handlers outside see.
+  // The numbers of the tensors in given_, as notes on the tensors that the outer handlers receive.
   std::optional<Notes<std::size_t>> marks_;
 };
 

@@ -22,7 +22,7 @@ class UnderScope final : public Copied<UnderScope> {
   explicit UnderScope(NamePtr name) : name_(std::move(name)) {}
 
  private:
-  void stand(FunctionRef<void()> body) const override {
+  void install_and_run(FunctionRef<void()> body) const override {
     const Scope scope(name_);
     body();
   }
@@ -30,7 +30,7 @@ class UnderScope final : public Copied<UnderScope> {
 };
 
 class UnderGuard final : public Copied<UnderGuard> {
-  void stand(FunctionRef<void()> body) const override {
+  void install_and_run(FunctionRef<void()> body) const override {
     const Uncancellable guard;
     body();
   }
@@ -41,13 +41,13 @@ class UnderShared final : public Copied<UnderShared> {
   explicit UnderShared(std::shared_ptr<AnyHandler> handler) : handler_(std::move(handler)) {}
 
  private:
-  void stand(FunctionRef<void()> body) const override {
+  void install_and_run(FunctionRef<void()> body) const override {
     with(handler_, [&] { body(); });
   }
   const std::shared_ptr<AnyHandler> handler_;
 };
 
-// A handler that has ended and answered effects of some types. Performing such an effect
+// Takes the place of a handler that has ended. An effect of a type that the ended handler answered
 // is an error, since no other handler may answer it.
 class Ended final : public AnyHandler {
  public:
@@ -66,9 +66,10 @@ class Ended final : public AnyHandler {
   const Answers answers_;
 };
 
-// A handler, or the controller of a computation, that may end. It is used as long as its frame
-// exists. After its end a function still runs if the handler only observed, and cannot run if the
-// handler saw operations; else only an effect that it answered is an error.
+// Captures a handler, or the controller of a computation, that is not shared and may end. While its
+// frame exists, the handler is installed again. After its end, a function runs without a handler
+// that only observed, and cannot run without one that handled operations. Without any other
+// handler, the function runs until it performs an effect that the handler answered.
 class UnderLent : public Copied<UnderLent> {
  public:
   explicit UnderLent(HandlerFrame& frame)
@@ -77,9 +78,9 @@ class UnderLent : public Copied<UnderLent> {
         name_(handler_->describe()) {}
 
  protected:
-  bool stands() const noexcept { return standing_->stands; }
-  void stand(FunctionRef<void()> body) const override {
-    if (stands()) return stand_under(handler_, handler_->slot(), body);
+  bool is_installed() const noexcept { return standing_->stands; }
+  void install_and_run(FunctionRef<void()> body) const override {
+    if (is_installed()) return run_under(handler_, handler_->slot(), body);
     if (only_observes_) return body();
     if (sees_operations_)
       fail<TransformError>(
@@ -87,9 +88,9 @@ class UnderLent : public Copied<UnderLent> {
           "operations, {}, has ended: install it outside of grad, or give `with` a std::shared_ptr of it",
           name_);
     Ended ended(name_, answers_);
-    stand_under(&ended, {}, body);
+    run_under(&ended, {}, body);
   }
-  void stand_under(AnyHandler* handler, SlotHandling slot, FunctionRef<void()> body) const {
+  void run_under(AnyHandler* handler, SlotHandling slot, FunctionRef<void()> body) const {
     HandlerFrame frame(current, handler, slot);
     frame.again = this;
     UnderFrame install(&frame);
@@ -105,9 +106,9 @@ class UnderLent : public Copied<UnderLent> {
   const std::string name_;
 };
 
-// A controller. If the program runs on the controller's computation and the controller handles no
-// operations, it may suspend that computation. Otherwise each run of a function is a computation
-// of its own.
+// Captures a controller. If the calling code runs on the controller's computation and the
+// controller handles no operations, the function becomes a part of that computation, which the
+// controller may suspend. Otherwise each run of the function is a new computation.
 class UnderController final : public UnderLent {
  public:
   explicit UnderController(HandlerFrame& frame)
@@ -115,15 +116,15 @@ class UnderController final : public UnderLent {
 
  private:
   IntrusivePtr<CapturedHandlers> copy() const override { return make_intrusive<UnderController>(*this); }
-  void stand(FunctionRef<void()> body) const override {
-    if (stands() && !handler_->slot() && computation_->running()) return stand_under(handler_, {}, body);
-    if (!controlled_->stands()) return UnderLent::stand(body);
+  void install_and_run(FunctionRef<void()> body) const override {
+    if (is_installed() && !handler_->slot() && computation_->running()) return run_under(handler_, {}, body);
+    if (!controlled_->stands()) return UnderLent::install_and_run(body);
     if (!controlled_->run_nested(body))
       fail<TransformError>(
           "a controller kept the continuation of a function that an operation runs, such as a checkpoint's: it must "
           "resume or drop the continuation before `handle` returns");
   }
-  Computation* const computation_;  // valid while its frame exists
+  Computation* const computation_;  // valid while the captured frame exists
   const ControlledPtr controlled_;
 };
 
@@ -143,12 +144,12 @@ IntrusivePtr<CapturedHandlers> captured_handlers_of(HandlerFrame& frame) {
 EffectLog::EffectLog() : around_(perform(WhichPath{})) {}
 
 EffectLog::Run& EffectLog::run() {
-  const auto stood_around = [&](const PathStep& step) {
+  const auto is_around = [&](const PathStep& step) {
     return std::any_of(around_.begin(), around_.end(), [&](const PathStep& known) { return known.run == step.run; });
   };
   std::vector<int> path;
   for (const PathStep& step : perform(WhichPath{}))
-    if (stood_around(step) || step.carried) path.push_back(stood_around(step) ? 0 : step.number);
+    if (is_around(step) || step.carried) path.push_back(is_around(step) ? 0 : step.number);
   const std::lock_guard lock(mutex_);
   return runs_[path];
 }

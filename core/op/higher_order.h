@@ -32,8 +32,8 @@
 
 namespace stave_detail {
 
-/// A captured handler stack: one frame that is installed again, and
-/// inside it the rest of the stack.
+/// A captured handler stack, as a linked list: a frame that is installed again, and the stack of
+/// frames inside it.
 class CapturedHandlers : public RefCounted {
  public:
   virtual ~CapturedHandlers() = default;
@@ -49,11 +49,11 @@ class CapturedHandlers : public RefCounted {
   static void run(const CapturedHandlers* outermost, FunctionRef<void()> body) {
     if (!outermost) return body();
     const auto rest = [&] { run(outermost->inside_.get(), body); };
-    outermost->stand(rest);
+    outermost->install_and_run(rest);
   }
 
  private:
-  virtual void stand(FunctionRef<void()> body) const = 0;
+  virtual void install_and_run(FunctionRef<void()> body) const = 0;
 
   IntrusivePtr<const CapturedHandlers> inside_;
 };
@@ -75,8 +75,8 @@ class EffectLog : public RefCounted {
   int answering = 0;  // the number of handlers that are computing an answer now
 
  private:
-  // The path on which the operation was performed. When reverse mode runs the function again inside
-  // the same runs of lanes, each of them counts as on the path of its first lane, number 0.
+  // The path on which the operation was performed. The runs of vmap on this path are outside the
+  // function, so `run` replaces the numbers of their steps by 0.
   const Path around_;
   std::mutex mutex_;
   std::map<std::vector<int>, Run> runs_;
@@ -132,8 +132,8 @@ struct FunctionResults : Outputs {
 /// A function that a higher-order operation carries. Copies share its captured values.
 using FunctionArgument = std::function<FunctionResults(const FunctionInputs&)>;
 
-/// The values of a function that are saved and not computed again when it runs again:
-/// the results of these operations, and values with one of these labels (label.h).
+/// The values of a function that reverse mode saves, and does not compute again when the function
+/// runs again: the results of these operations, and values with one of these labels (label.h).
 struct Saveable {
   bool (*operations)(const Op&) = nullptr;
   std::vector<std::string> labels;
@@ -141,7 +141,7 @@ struct Saveable {
 
 /// The attributes of `call`: a function, and the rules that replace it.
 struct FunctionAttributes final : Attributes {
-  const char* name = "";  // the name of the transform that made it: "checkpoint"
+  const char* name = "";  // the name of the transform that made this call: "checkpoint"
   FunctionArgument function;
   /// Reverse mode saves only the inputs and runs the function again; user effects in it get
   /// the same answers.
@@ -151,8 +151,8 @@ struct FunctionAttributes final : Attributes {
   /// which reverse mode records. Null: the function itself.
   FunctionArgument again;
   IntrusivePtr<stave_detail::EffectLog> log;
-  /// After its results, the function returns intermediate values, which belong to one path through
-  /// it. Lanes must not be split inside it.
+  /// The function returns intermediate values after its results. They belong to one path through
+  /// the function, so vmap must not split lanes inside it.
   bool gives_more = false;
   // The rules. Reverse mode: `forward` computes the outputs, and the residuals for `backward`.
   FunctionArgument forward, backward;

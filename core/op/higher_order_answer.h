@@ -19,8 +19,8 @@ class HigherOrderResults {
     std::optional<Device> device;  // nothing: any device
   };
   void set(SmallVector<Result, 1> results);
-  /// Stores the description of these outputs; with `of_lanes`, that of one lane, where the lanes
-  /// are axis 0.
+  /// Stores the shapes, dtypes and devices of these outputs. `of_lanes`: axis 0 of the outputs are
+  /// lanes, and the shapes of one lane are stored.
   void set(std::span<const Tensor> outputs, bool of_lanes = false);
   std::optional<SmallVector<Result, 1>> get() const;
 
@@ -29,8 +29,8 @@ class HigherOrderResults {
   std::optional<SmallVector<Result, 1>> results_;
 };
 
-/// Makes all functions of a call record the description of their results, for a check
-/// of its answer.
+/// Wraps all functions of a call so that they store the shapes, dtypes and devices of their results
+/// in `functions.results`, against which the call's answer is checked.
 void tell_results(FunctionAttributes& functions);
 
 /// Throws TransformError if an answer does not match the results of the call's function,

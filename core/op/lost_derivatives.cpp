@@ -95,7 +95,7 @@ Tensor Unseen::marked(Tensor x) const {
   for (const IntrusivePtr<NotesState>& owner : transforms_)
     if (const FollowsDerivatives* const transform = transform_of(*owner)) x = transform->lost(std::move(x));
   for (const auto& [tracker, sources] : trackers_)
-    for (const TracksValues* at = trackers; at; at = at->next_)  // the tracker may have ended
+    for (const TracksValues* at = trackers; at; at = at->next_)  // `tracker` may no longer exist
       if (at == tracker) x = tracker->made_of(std::move(x), sources);
   return x;
 }

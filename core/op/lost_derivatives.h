@@ -6,8 +6,8 @@
 // tensors come back in the answer:
 //
 //   a tensor of the effect        it is unchanged and keeps its derivative
-//   a tensor computed from one    its derivative is unknown to the transform: it is `lost`, and
-//                                 an error if the result depends on it
+//   a tensor computed from it     its derivative is unknown to the transform: it is `lost`, and
+//                                 it is an error if the transform's result depends on it
 //   any other tensor              a constant to the transform; outer transforms differentiate it
 //
 // Operations distinguish the kinds. While an effect is answered outside of a transform,
@@ -70,8 +70,8 @@ class AnsweredOutside final : public Remembers {
 /// of it to answer an effect.
 [[noreturn]] void fail_lost(const char* transform, const std::string& effect);
 
-/// While this object lives, the numbers of values spread to the results of operations on them,
-/// even if no handler sees these operations.
+/// Tracks which results depend on which of some numbered values. While this object lives, each
+/// operation marks its results with the numbers of its inputs, even if no handler sees it.
 class TracksValues {
  public:
   TracksValues() noexcept;
@@ -93,10 +93,11 @@ class TracksValues {
   TracksValues* next_;
 };
 
-/// The marks that the results of an operation get if transforms or trackers do not see it.
+/// Marks the results of one operation: as lost for the transforms that do not see the operation,
+/// and with the numbers of the tracked values that it reads.
 class Unseen {
  public:
-  /// Must be made before the operation takes its inputs.
+  /// Reads the inputs, so it is constructed before the operation may move from them.
   Unseen(const Op& op, std::span<const Tensor> inputs);
   Outputs operator()(Outputs outputs) const;
 
@@ -110,12 +111,12 @@ class Unseen {
   SmallVector<std::pair<TracksValues*, std::uint64_t>, 1> trackers_;
 };
 
-/// Marks y as computed from xs, for transforms that differentiate xs
-/// and do not see the calling code.
+/// Marks y, which was computed from xs, as lost for the transforms that differentiate xs and do not
+/// see the calling code.
 Tensor losing(Tensor y, std::span<const Tensor> xs);
 
-/// The transforms that an effect passed on its way to the handler that is answering it here,
-/// from inside out.
+/// For a handler that is answering an effect: the transforms that are installed between the code
+/// that performed the effect and this handler, from inside out.
 std::vector<const FollowsDerivatives*> transforms_passed();
 
 }  // namespace stave_detail

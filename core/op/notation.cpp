@@ -74,7 +74,7 @@ std::string in_units(Clock::duration duration) {
     const char* name;
   };
   for (Unit unit : {Unit{1e9, "s"}, Unit{1e6, "ms"}, Unit{1e3, "us"}})
-    if (ns >= 0.9995 * unit.ns)  // three digits round it up to this unit
+    if (ns >= 0.9995 * unit.ns)  // rounded to three digits, the duration is at least one unit
       return fmt::format("{:.3g} {}", ns / unit.ns, unit.name);
   return fmt::format("{:.0f} ns", ns);
 }
@@ -85,7 +85,7 @@ std::string in_bytes(std::uint64_t bytes) {
   double amount = static_cast<double>(bytes) / 1024;
   std::size_t unit = 0;
   for (; amount >= 1023.95 && unit + 1 < std::size(names); ++unit)
-    amount /= 1024;  // one decimal would round it up to 1024
+    amount /= 1024;  // from 1023.95 on, one decimal would show "1024.0"
   return fmt::format("{:.1f} {}", amount, names[unit]);
 }
 

@@ -34,7 +34,7 @@ std::string attributes_of(const Call& call);
 std::string notation(const Call& call);
 /// The device that computes the call: of several devices, the one that is not the CPU.
 Device device_of(const Call& call);
-/// Starts a stopwatch for the work of the call's device.
+/// Starts a stopwatch that measures the work of the call's device.
 std::unique_ptr<BackendStopwatch> stopwatch_of(const Call& call);
 /// A duration as text: "1.23 us".
 std::string in_units(Clock::duration duration);

@@ -55,13 +55,13 @@ Outputs run(Call& call);
 // an effect is being answered outside of a transform (lost_derivatives.h).
 Outputs perform_with_care(Call& call);
 
-// Computes an operation that has inputs and kernels without making a Call. The function may take
-// the inputs.
+// Computes an operation that has inputs and kernels without making a Call. The inputs may be moved
+// from.
 Outputs run_without_call(const Op& op, const Attributes& attributes, std::span<Tensor> inputs,
                          std::span<const Abstract> outputs);
 
-// Performs an elementwise operation on inputs of one shape and dtype (where: a bool and two of one
-// dtype). Without a handler no Call is made. The function may take the inputs.
+// Performs an elementwise operation on inputs of one shape and dtype (for `where`: a bool and two
+// inputs of one dtype). Without a handler no Call is made. The inputs may be moved from.
 Tensor apply_elementwise(const Op& op, std::span<Tensor> inputs);
 // Performs an elementwise operation on two operands. One of them may be a number, which takes
 // the other's shape and dtype. Without a handler the reference counts of the operands are not
@@ -130,7 +130,8 @@ struct Call {
   void own() noexcept {
     if (care_ & ~carries) count_borrowed();
   }
-  // For the backend: it reuses an input's buffer for the result if no other code can see it.
+  // The inputs for `run`, which gives the buffer of an input to the result if no other code can see
+  // that input.
   Inputs& mutable_inputs() noexcept { return inputs_; }
   /// Returns true if the call counts as an owner of input i.
   bool owns(std::size_t i) const noexcept { return i >= most_lent || !(care_ >> i & 1); }
@@ -150,8 +151,8 @@ struct Call {
   friend Tensor stave_detail::apply_binary(const Op& op, Operand&& a, Operand&& b);
 
   const Op* op_;
-  // A mask of the borrowed inputs; the bit `carries` marks a call that needs perform_with_care
-  // for another reason.
+  // A mask of the borrowed inputs. The bit `carries` is set if the call needs perform_with_care for
+  // another reason.
   unsigned care_ = 0;
   Inputs inputs_;
   AttributesPtr attributes_;
@@ -204,8 +205,8 @@ inline Outputs perform(Call&& call) {
 }
 inline Outputs perform(const Call& call) { return perform(Call(call)); }
 
-/// Throws TransformError for an answer of another shape, dtype or device. Controllers' answers
-/// to a Resumption are checked by it.
+/// Throws TransformError if an answer does not have the inferred shapes, dtypes and device.
+/// Resumption calls this for the answers of controllers.
 inline void check_answer(const Call& call, const Outputs& outputs) {
   if (!stave_detail::fits(call, outputs)) stave_detail::check_answer_closely(call, outputs, nullptr);
 }
@@ -328,7 +329,7 @@ enum class Derivative : std::uint8_t {
 
 struct Op {
   OpId id = OpId::own;
-  // Its attributes hold functions (higher_order.h), and no outputs are inferred.
+  // The attributes hold functions (higher_order.h), and no outputs are inferred.
   bool is_higher_order = false;
   const char* name = nullptr;
   /// Validates a call, and appends the shapes and dtypes of its outputs. It is the only place
@@ -362,13 +363,13 @@ struct Op {
   void (*cpu)(const Attributes*, std::span<const View> inputs, std::span<const View> outputs) = nullptr;
   void (*cuda)(void* stream, const Attributes*, std::span<const View> inputs, std::span<const View> outputs) = nullptr;
   bool takes_strides = false;
-  /// Returns true if the CPU kernel may write an output over this input, if that is contiguous
-  /// and of the same size; null: over no input.
+  /// Returns true if the CPU kernel may write an output over input `input`, provided that the input
+  /// is contiguous and of the same size. Null: the kernel writes over no input.
   bool (*reuses)(const Attributes*, std::size_t input) = nullptr;
   /// For an operation on indices: the name of an index in errors about an index out of range.
   /// Kernels of other operations throw no such error.
   const char* index_name = nullptr;
-  /// The kernel may throw for other reasons: see may_throw.
+  /// The kernel may throw for another reason than an index out of range (see may_throw).
   bool kernel_throws = false;
   /// Each element of the output is an element of an input, or padding, and the attributes alone
   /// determine which one.
@@ -378,9 +379,9 @@ struct Op {
   /// Returns the number of floating-point operations; null: see flops_of.
   std::uint64_t (*flops)(const Attributes*, std::span<const Shape> inputs, const Shape& output) = nullptr;
 
-  /// The values that the VJP rule reads for the cotangent of input i, so that a tape keeps no
-  /// others alive. A linear operation reads no input in which it is linear; a bilinear one reads
-  /// the other input.
+  /// The values that the VJP rule reads for the cotangent of input i. A tape keeps only these
+  /// alive. A linear operation reads no input in which it is linear; a bilinear one reads the other
+  /// input.
   constexpr ValueSet reads_for(std::size_t i) const noexcept {
     const unsigned declared = reads[i > 0].mask;
     if (derivative == Derivative::linear) return declared & ~(linear_in.mask | ValueSet::outputs);

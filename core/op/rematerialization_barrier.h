@@ -12,7 +12,7 @@ namespace stave_detail {
 /// subexpressions must not share them across barriers.
 std::uint64_t current_rematerialization_barrier() noexcept;
 
-/// While this object lives, the code that runs is behind a new barrier.
+/// While this object lives, the calling thread's code counts as a new rerun.
 class RematerializationBarrier {
  public:
   RematerializationBarrier() noexcept;

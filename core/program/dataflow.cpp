@@ -6,7 +6,7 @@ namespace stave_detail {
 
 namespace {
 
-// carries(v) is false for a variable at which a sweep ends.
+// Finds what the sweep reaches. It does not go beyond variables for which carries(v) is false.
 template <class FlowOf, class Carries>
 Reached sweep(const Program& program, std::span<const int> seeds, Direction direction, FlowOf flow, Carries carries) {
   const auto& steps = program.instructions;

@@ -76,20 +76,20 @@ enum class Direction { forward, backward };
 
 /// The part that an instruction has in a sweep.
 enum class Flow {
-  passes,  // it is reached if one of the variables on its near side is
-  begins,  // it is always reached
-  stops    // it is never reached
+  passes,  // the instruction is reached if one of its inputs is (forward), or one of its outputs
+  begins,  // the instruction is always reached
+  stops    // the instruction is never reached
 };
 
-/// Finds what depends on the seeds (forward), or what the seeds depend on (backward). An
-/// instruction that is reached passes this on to the variables on its far side. flow(k) is the part
-/// of instruction k. Seeds of -1 are skipped.
+/// Finds what depends on the seeds (forward), or what the seeds depend on (backward). If an
+/// instruction is reached, so are its outputs (forward) or its inputs (backward). flow(k) says how
+/// instruction k takes part. Seeds of -1 are skipped.
 Reached reach(const Program& program, std::span<const int> seeds, Direction direction,
               FunctionRef<Flow(std::size_t)> flow);
 Reached reach(const Program& program, std::span<const int> seeds, Direction direction);
 
-/// Finds the variables to which derivatives flow: like `reach`, but passes neither operations whose
-/// derivative is zero nor variables that are not floats. Seeds are reached in any case.
+/// Finds the variables to which derivatives flow: like `reach`, but the sweep ends at operations
+/// whose derivative is zero, and at variables that are not floats. Seeds are always reached.
 PerVariable<bool> reach_derivatives(const Program& program, std::span<const int> seeds, Direction direction);
 
 // ---- replaced variables and constants -----------------------------------------------------------
@@ -100,7 +100,7 @@ class Renaming {
   explicit Renaming(const Program& program) : to_(program) {
     for (int variable = 0; variable < to_.size(); ++variable) to_[variable] = variable;
   }
-  /// The replacement of a variable, which may have been replaced in its turn.
+  /// The last replacement of a variable: replacements may themselves have been replaced.
   int operator[](int variable) const {
     if (variable < 0) return variable;
     while (to_[variable] != variable) variable = to_[variable];

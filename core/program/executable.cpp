@@ -13,7 +13,7 @@
 
 namespace stave_detail {
 
-/// The memory and addresses of one run at a time.
+/// The arena, the addresses and the recordings of a run. Later runs reuse them, one run at a time.
 struct Executable::Activation {
   StoragePtr arena;
   std::vector<View> views;
@@ -31,8 +31,8 @@ struct Executable::Activation {
 namespace {
 
 constexpr std::size_t alignment = 64, most_recorded = 8;
-// The most recordings over the lifetime of an Executable. Recordings belong to an arena,
-// and arenas come and go when several runs happen at the same time.
+// The most recordings that an Executable ever makes. A recording belongs to an arena, so programs
+// whose runs overlap, and that make and free arenas, would record again and again.
 constexpr int most_recordings = 64;
 
 // A placeholder storage for tensors that serve only as layouts.
@@ -59,8 +59,8 @@ std::string name_for(const Program& program, const char* name) {
 
 bool is_number(const Tensor& x) { return x.defined() && x.node().storage->number; }
 
-// Returns x, or, if x is a number on a device, an array there with the same layout. The backend
-// accepts a number only as an operand of elementwise operations.
+// Returns x or, if x is a number without memory on its device, an array on the device with the same
+// layout. A backend accepts such a number only as an operand of elementwise operations.
 Tensor as_array(const Tensor& x) {
   if (!is_number(x)) return x;
   const UnderFrame past_all_handlers(nullptr);
@@ -88,7 +88,7 @@ class Gaps {
       if (length > bytes) gaps_.emplace(offset + bytes, length - bytes);
       return offset;
     }
-    if (!gaps_.empty()) {  // A gap at the end of the arena can be enlarged.
+    if (!gaps_.empty()) {  // a gap at the end of the arena can be enlarged
       const auto last = std::prev(gaps_.end());
       if (last->first + last->second == end_) {
         const std::size_t offset = last->first;
@@ -166,7 +166,7 @@ class Executable::Planner {
       if (Tensor view = step.op->view(Call(*step.op, std::move(layouts), step.attributes)); view.defined()) {
         const std::size_t base = base_[at(step.inputs[0])];
         base_[at(step.outputs[0])] = base;
-        lying_in_[base].push_back(at(step.outputs[0]));
+        others_in_[base].push_back(at(step.outputs[0]));
         place_of(step.outputs[0]) = plan_.places_[base];
         place_of(step.outputs[0]).layout = std::move(view);
         return;
@@ -182,10 +182,10 @@ class Executable::Planner {
   }
 
   // Places the operands of a concat in the storage of its result, so that no copy is needed.
-  // Returns false if that is not possible. It requires that the operands follow each other in the
-  // result, and that each is a whole array that a kernel computes and that is not an output of the
-  // program. Since kernels write aligned arrays or single elements, each operand must begin at a
-  // multiple of the alignment or have one element.
+  // Returns false if that is not possible. The operands must follow each other in the result. Each
+  // must be a whole array that a kernel computes and that is not an output of the program. Since
+  // kernels write aligned arrays or single elements, each operand must begin at a multiple of the
+  // alignment or have one element.
   bool joins_in_place(const Program::Instruction& concat) {
     const auto result = at(concat.outputs[0]);
     const Shape& shape = program_.variable(concat.outputs[0]).shape;
@@ -210,16 +210,17 @@ class Executable::Planner {
     place_of(concat.outputs[0]) = {Home::arena, 0, 0,
                                    layout_of(program_.variable(concat.outputs[0]), contiguous_strides(shape))};
     last_[result] = -1;
-    std::vector<std::size_t>& lying = lying_in_[result];
+    std::vector<std::size_t>& others = others_in_[result];
     Index offset = 0;
-    std::size_t next = 0;  // the index in `lying` of the next value to move
+    std::size_t next = 0;  // the index in `others` of the next value to move
     for (const std::size_t base : bases) {
       const Index elements = variable(base).shape.elements();
       last_[result] = std::max(last_[result], last_[base]);
       is_part_[base] = true;
-      lying.push_back(base);
-      if (auto moved = lying_in_.extract(base)) lying.insert(lying.end(), moved.mapped().begin(), moved.mapped().end());
-      while (next < lying.size()) move_into(lying[next++], result, offset);
+      others.push_back(base);
+      if (auto moved = others_in_.extract(base))
+        others.insert(others.end(), moved.mapped().begin(), moved.mapped().end());
+      while (next < others.size()) move_into(others[next++], result, offset);
       offset += elements;
     }
     return true;
@@ -231,8 +232,9 @@ class Executable::Planner {
     base_[v] = result;
   }
 
-  // Returns a variable with the same value for an operation that is not elementwise. If `variable`
-  // is a number on a device, this is a new constant, an array on that device.
+  // Returns a variable with the same value, which an operation that is not elementwise can read:
+  // `variable`, or a new constant, an array on the device, if `variable` is a number without
+  // memory.
   int on_device(int variable) {
     const Tensor layout = place_of(variable).layout;
     if (!layout.node().storage->number) return variable;
@@ -288,8 +290,9 @@ class Executable::Planner {
   }
 
   // Computes an output in the memory of an input, if a chain of kernels leads from the input to the
-  // output, each of which may write over what the one before it made, and one of which changes
-  // only a part of it. If all of them compute the whole array, other memory is as good.
+  // output and each kernel may write over its operand in the chain. At least one kernel must be no
+  // fused or user-defined operation, as dynamic_update_slice, which changes only a part of its
+  // operand: for kernels that compute whole arrays, other memory is as good.
   void compute_in_input(std::size_t output, int input) {
     std::vector<std::size_t> chain;
     bool changes_part = false;
@@ -322,7 +325,7 @@ class Executable::Planner {
            (kernel.op->reuses && plan_.device_ == cpu && kernel.op->reuses(kernel.attributes.get(), input));
   }
 
-  // Makes the storage of an output a result, which each run allocates.
+  // Places the storage of an output among the results, which each run allocates.
   void make_result(std::size_t base) {
     Place& place = plan_.places_[base];
     if (place.home != Home::arena) return;
@@ -348,7 +351,7 @@ class Executable::Planner {
         std::span<const int>(plan_.viewed_).subspan(kernel.first, kernel.inputs + kernel.outputs);
     const Shape& shape = place_of(views[0]).layout.shape();
     if (!computes_rows_separately(*kernel.op, kernel.attributes.get(), shape.rank())) return 0;
-    // The rows of an array that is part of another are not rows of that other array.
+    // An array that is a part of another array may have other rows than that array.
     const auto is_part = [&](int v) { return bool(is_part_[at(v)]); };
     const std::span<const int> made = made_by(kernel);
     if (std::any_of(made.begin(), made.end(), is_part)) return 0;
@@ -415,7 +418,7 @@ class Executable::Planner {
 
   void lay_out() {
     Gaps gaps;
-    // For each base, its bytes in the arena. They are 0 before the base has a place, and after the
+    // For each base, its bytes in the arena: 0 before the base has a place, and after the
     // place was freed or taken over by another base.
     std::vector<std::size_t> room(plan_.places_.size());
     std::vector<std::vector<std::size_t>> ending(plan_.kernels_.size());
@@ -447,8 +450,8 @@ class Executable::Planner {
       }
   }
 
-  // If a kernel may compute a result of the program in place of one of its inputs, moves that input
-  // from the arena to the memory of the result.
+  // If a kernel may compute a result of the program in the memory of one of the kernel's inputs,
+  // moves that input from the arena to the memory of the result.
   void start_in_results() {
     for (std::size_t k = plan_.kernels_.size(); k-- > 0;)
       for (const int made : made_by(plan_.kernels_[k])) {
@@ -493,13 +496,15 @@ class Executable::Planner {
 
   Executable& plan_;
   const Program& program_;
-  std::vector<std::size_t> base_;  // The variable in whose storage each variable lies.
-  // For a base, the other variables in it.
-  std::map<std::size_t, std::vector<std::size_t>> lying_in_;
-  // ends_: for a base, the last kernel that reads or writes it. last_: the same, or the last kernel
-  // of its row block if it belongs to one.
+  // For each variable, its base: the variable in whose storage it lies, often the variable itself.
+  std::vector<std::size_t> base_;
+  // For each base, the other variables in its storage.
+  std::map<std::size_t, std::vector<std::size_t>> others_in_;
+  // ends_: for each base, the last kernel that reads or writes its storage. last_: for each base,
+  // the kernel until whose end its storage must not be reused, which is the kernel in ends_ or, if
+  // that kernel belongs to a row block, the last kernel of the block.
   std::vector<int> ends_, last_;
-  // True for a variable that is computed in a part of the storage of another, its base.
+  // True for a variable that is computed in a part of the storage of another variable.
   std::vector<bool> is_part_;
   std::vector<Program::Variable> extra_;
   // For each kernel, the first kernel of its row block, or `none`.
@@ -575,8 +580,9 @@ void Executable::run_kernels(Backend& backend, const Activation& active) const {
   }
 }
 
-// Runs the kernels. The second run with the same addresses records them, and later runs repeat the
-// recording. If the backend cannot record, all later runs run the kernels one by one.
+// Runs the kernels. The second run with the same addresses records the kernels, and later runs with
+// these addresses repeat the recording. If the backend cannot record, or after most_recordings
+// recordings, runs without a recording run the kernels one by one.
 void Executable::run(Backend& backend, Activation& active) const {
   auto& recorded = active.recorded;
   const bool may_record = recordings_left_ > 0;

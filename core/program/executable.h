@@ -30,9 +30,9 @@ class Executable {
   /// Plans a program that `admits` accepts, for inputs of these strides. The program should be
   /// `optimized` (passes/passes.h). Memory reports (whos) call the executable by `name`.
   ///
-  /// over[i] is the index of an input in whose memory output i may be computed, or -1. The output
-  /// then is computed there if only a part of the input changes, as dynamic_update_slice does.
-  /// `over` is only for runs by `Steps`, and is empty if no output may be.
+  /// over[i] is the index of an input in whose memory output i may be computed, or -1. Output i is
+  /// computed there if the program changes only a part of the input, as dynamic_update_slice does.
+  /// `over` is only for runs by `Steps`; it may be empty.
   Executable(const Program& program, std::span<const Strides> strides, const char* name = "compile",
              std::span<const int> over = {});
   ~Executable();
@@ -50,8 +50,8 @@ class Executable {
   /// Consecutive runs whose results go to addresses that the caller chooses.
   class Steps {
    public:
-    /// Each output of the program must be an array that an instruction makes, and not a view of
-    /// one. The executable must outlive this object.
+    /// Each output of the program must be an array that an instruction computes, not a view. The
+    /// executable must outlive this object.
     explicit Steps(const Executable& executable);
     ~Steps();
     Steps(const Steps&) = delete;

@@ -75,7 +75,7 @@ bool reuses_fused(const Attributes* attributes, std::size_t input) {
                       [&](int output) { return region.given(region.value_behind(output)) == static_cast<int>(input); });
 }
 
-// One operation per element for each step that computes, and for each reduction.
+// Counts one operation per element for each step that is not a number, and for each reduction.
 std::uint64_t flops_fused(const Attributes* attributes, std::span<const Shape> inputs, const Shape&) {
   const Region& region = *static_cast<const FusedAttributes*>(attributes)->region;
   const auto& steps = region.steps();
@@ -88,7 +88,7 @@ std::uint64_t flops_fused(const Attributes* attributes, std::span<const Shape> i
 // The derivatives of the values of a region are regions too. The reductions in which a region ends
 // are differentiated by their own rules.
 
-// Returns the region without its reductions: it has the reduced values themselves as outputs.
+// Returns the region without its reductions. Its outputs are the values before the reductions.
 RegionPtr values_of(const Region& region) {
   return region.derived("values", [&] {
     const auto values = region.reopened();
@@ -226,7 +226,7 @@ Tensor fused_vjp(const VjpContext& c, int input) {
 
 const Op& fused_op(std::string_view name) {
   static std::mutex mutex;
-  // never freed: recorded operations may point to it
+  // The map is never freed, since recorded operations may point to its records.
   static auto& records = *new std::map<std::string, Op, std::less<>>;
   const std::lock_guard lock(mutex);
   auto found = records.find(name);

@@ -31,7 +31,7 @@ inline Outputs fused(const RegionPtr& region, std::span<const Tensor> inputs) {
 struct FusedAttributes final : Attributes {
   RegionPtr region;
   explicit FusedAttributes(RegionPtr region_) : region(std::move(region_)) {}
-  /// "{multiply add tanh}"; of a long region only the beginning.
+  /// The names of the operations: "{multiply add tanh}". Only the first 8 steps are listed.
   std::string str() const override;
   bool equals(const Attributes& other) const override {
     return region->is_same_as(*static_cast<const FusedAttributes&>(other).region);

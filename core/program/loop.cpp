@@ -45,7 +45,7 @@ void infer_loop(const Call& call, SmallVector<Abstract, 1>& outputs) {
 
 // ---- the kernel ---------------------------------------------------------------------------------
 
-// Adds a copy of each output that does not have an array of its own.
+// Replaces each output that is a view, an input, a constant or a repeated output by a copy.
 Program with_outputs_apart(Program program) {
   PerVariable<bool> is_own(program);
   for (const auto& step : program.instructions)
@@ -65,9 +65,9 @@ Program with_outputs_apart(Program program) {
   return program;
 }
 
-// One run of a loop. The states alternate between the caller's output arrays, where the last states
-// must end up, and memory of the loop. A state of which each step changes only a part stays in the
-// caller's array.
+// One run of a loop. Each step writes its states alternately to the caller's output arrays and to
+// memory of the loop, so that the last step writes to the caller's arrays. If each step changes
+// only a part of a state, the state stays in the caller's array.
 class RunningLoop {
  public:
   RunningLoop(const LoopAttributes& loop, std::span<const View> in, std::span<const View> out)
@@ -238,7 +238,7 @@ const Executable& LoopAttributes::executable() const {
     const Program program = with_outputs_apart(optimized(*body));
     std::vector<Strides> strides;
     for (const int input : program.inputs) strides.push_back(contiguous_strides(program.variable(input).shape));
-    // The next states may take the memory of the last.
+    // A step may compute a state in the memory of the old state.
     std::vector<int> over(program.outputs.size(), -1);
     std::iota(over.begin(), over.begin() + static_cast<std::ptrdiff_t>(states), 0);
     executable_ = std::make_unique<const Executable>(program, strides, "compile", over);

@@ -32,13 +32,12 @@ struct LoopAttributes final : Attributes, stave_detail::AddsToCotangents {
 
   /// The number of steps.
   Index steps = 0;
-  bool reverse = false;  // rows are read and written from the last to the first
-  // how many of the body's inputs and outputs are states; they are the first
-  std::size_t states = 0;
-  std::size_t rows = 0;  // how many of the body's inputs are rows; they follow the states
-  // How many steps' states reverse mode keeps at a time; 0: as many as memory permits.
+  bool reverse = false;    // rows are read and written from the last to the first
+  std::size_t states = 0;  // the first inputs, and the first outputs, of the body are states
+  std::size_t rows = 0;    // the number of the body's inputs that are rows; they follow the states
+  // Reverse mode keeps the states of at most this many steps at a time; 0: no limit but the memory.
   Index snapshots = 0;
-  bool again = false;  // reverse mode computes intermediate values again instead of keeping them
+  bool again = false;  // reverse mode keeps no intermediate values but computes them again
   ProgramPtr body;
 
   LoopAttributes();
@@ -106,9 +105,10 @@ Program::Instruction instruction_of(IntrusivePtr<const LoopAttributes> loop);
 /// empty Tensor.
 bool may_be_body(const Program& program);
 
-/// Marks further states in `from` until it has all states that reached(from) has, and returns
-/// reached(from): a state after one step is a state before the next one. `reached` maps a mask of
-/// the body's inputs to a mask of its outputs, or the reverse.
+/// Finds what is reached after any number of steps, and returns reached(from). Adds to `from` every
+/// state that reached(from) has, until none is new, since a state after one step is a state before
+/// the next one. `reached` maps a mask of the body's inputs to a mask of its outputs, or the
+/// reverse.
 template <class F>
 std::vector<bool> reached_in_all_steps(const LoopAttributes& loop, std::vector<bool>& from, F reached) {
   for (;;) {

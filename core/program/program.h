@@ -36,8 +36,9 @@ struct Program {
     std::uint64_t bytes() const { return static_cast<std::uint64_t>(shape.elements()) * size_of(dtype); }
   };
   struct Instruction {
-    /// Null for a read. The recorded function read the value of its one input, and went on as for
-    /// the value `met`. A replay throws an error if the value differs from `met` in any bit.
+    /// Null for a read. There the recorded function read the value of the instruction's one input,
+    /// found `met`, and may have branched on it. A replay throws an error if the value differs from
+    /// `met` in any bit.
     const Op* op = nullptr;
     AttributesPtr attributes = nullptr;
     SmallVector<int, 3> inputs{};
@@ -122,8 +123,8 @@ bool is_one_number(const Tensor& x);
 /// Returns true if both tensors have the same dtype, shape and bits.
 bool same_bits(const Tensor& a, const Tensor& b);
 
-/// Returns true if two constants are equal: they view the same storage in the same way, as a
-/// captured tensor does, or have equal bits, as a tensor that each run makes anew does.
+/// Returns true if two constants are equal: they view the same storage in the same way, as two
+/// captures of one tensor do, or have equal bits, as tensors that each recording makes anew do.
 bool same_constant(const Tensor& a, const Tensor& b);
 
 /// A section of a program.

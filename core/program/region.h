@@ -31,7 +31,7 @@ using RegionPtr = IntrusivePtr<const Region>;
 
 class Region : public RefCounted {
  public:
-  /// One step: an operation on earlier values, or a number.
+  /// One step: an operation on earlier values, or a scalar constant (a number).
   struct Step {
     const Op* op;  // null for a number
     SmallVector<int, 3> operands;
@@ -56,7 +56,7 @@ class Region : public RefCounted {
     bool operator==(const Reduction& other) const = default;
   };
 
-  /// Base of data that a backend computes once for a region and keeps with it.
+  /// Base class of data that a backend computes once for a region and that the region owns.
   struct Prepared {
     virtual ~Prepared() = default;
     std::unique_ptr<const Prepared> next = nullptr;
@@ -71,7 +71,7 @@ class Region : public RefCounted {
   /// astype and stop_gradient.
   static bool admits(const Op& op);
 
-  /// Adds a step and returns the number of its value. Only astype uses `to`, its result dtype.
+  /// Adds a step and returns the index of its value. Only astype uses `to`, its result dtype.
   /// Throws TransformError for an operation that a region cannot perform, a wrong number of
   /// operands, or an operand that does not exist. Throws DtypeError for an operand dtype that the
   /// operation does not take.
@@ -79,17 +79,18 @@ class Region : public RefCounted {
   int add(const Op& op, std::initializer_list<int> operands, Dtype to = bool_) {
     return add(op, std::span<const int>(operands.begin(), operands.size()), to);
   }
-  /// Adds a number and returns the number of its value. Throws DtypeError if dtype cannot hold it.
+  /// Adds a scalar constant and returns the index of its value. Throws DtypeError if dtype cannot
+  /// hold the constant.
   int add(Scalar number, Dtype dtype);
   /// Returns true if a region can end in the operation: sum, prod, max, min, all, any.
   static bool admits_reduction(const Op& op);
-  /// Adds a reduction of a value over axes (-1 is the last), and returns the number by which
+  /// Adds a reduction of a value over axes (-1 is the last), and returns a negative index, by which
   /// set_outputs names it. Throws TransformError for an operation that is not a reduction or a
   /// value that does not exist. Throws DtypeError for a dtype that the operation does not take:
   /// all and any take bool, the others any other dtype. Throws IndexError for an axis that is not
   /// negative, and ShapeError for an axis that is given twice.
   int reduce(const Op& op, int value, Shape axes, bool keep = false);
-  /// Ends the region: `values` are its outputs, numbers of values and reductions. Steps that no
+  /// Ends the region: `values` are its outputs, indices of values and reductions. Steps that no
   /// output needs are dropped, and the others are renumbered. Each step's result gets a slot, which
   /// is free again after the last step that reads it; slots of numbers and outputs are not reused.
   void set_outputs(std::vector<int> values);
@@ -105,8 +106,8 @@ class Region : public RefCounted {
   }
   /// The value of an output, before its reduction if there is one.
   int value_behind(int output) const { return output < 0 ? reduction(output)->value : output; }
-  /// The input or number that a value equals, through steps that change nothing; -1 if it is
-  /// computed.
+  /// The input or number from which a value results by steps that change nothing; -1 if there is
+  /// none.
   int given(int value) const;
   Dtype dtype(int value) const {
     if (value < 0) value = value_behind(value);
@@ -184,9 +185,9 @@ namespace stave_detail {
 
 using namespace stave;
 
-/// The treatment of an operation that repeats an earlier one, on the same operands. A region that
-/// is differentiated must keep repetitions: two values have two cotangents, and one value would
-/// have their sum, which rounds differently.
+/// What a builder does with an operation that repeats an earlier one on the same operands. A region
+/// that is differentiated must keep repetitions: two values have a cotangent each, whereas one
+/// value would have the sum of the two, which rounds differently.
 enum class Repetitions { kept, merged };
 
 /// Builds a region whose inputs need not be known before its steps.
@@ -199,7 +200,7 @@ class RegionBuilder {
   explicit RegionBuilder(Repetitions repetitions) : merges_(repetitions == Repetitions::merged) {}
 
   int input(Dtype dtype);
-  /// Returns the value of a number. Numbers with equal bits are one value.
+  /// Returns the value of a scalar constant. Constants with equal bits share one value.
   int number(Scalar number, Dtype dtype);
   /// Adds an operation with a result of this dtype.
   int add(const Op& op, std::span<const int> operands, Dtype dtype);
@@ -210,7 +211,7 @@ class RegionBuilder {
 
   bool empty() const noexcept { return values_.empty(); }
   Dtype dtype(int value) const { return values_[static_cast<std::size_t>(value)].step.dtype; }
-  /// The index of an input among the inputs of the region; -1 for another value.
+  /// The index of a value among the inputs of the region; -1 if the value is no input.
   int input_index(int value) const { return values_[static_cast<std::size_t>(value)].input; }
   /// Returns the region with these outputs. Throws the errors of Region::add and Region::reduce.
   RegionPtr region(std::span<const int> outputs) const;

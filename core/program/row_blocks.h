@@ -11,8 +11,7 @@ namespace stave_detail {
 /// its inputs. `rank` is the rank of the inputs.
 bool computes_rows_separately(const Op& op, const Attributes* attributes, int rank);
 
-/// Returns true if row i of `value`, which lies in the row-major storage of `storage`, lies in row
-/// i of `storage`.
+/// Returns true if, for each i, row i of `value` lies in row i of the row-major array `storage`.
 bool rows_agree(const Node& value, const Node& storage);
 
 }  // namespace stave_detail

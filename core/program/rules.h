@@ -88,11 +88,11 @@ class RecordedRules : public std::enable_shared_from_this<RecordedRules> {
     // The program's inputs are the arguments of the rule, then the captured values. Null: the rule
     // is not recorded yet, and is a C++ function.
     std::shared_ptr<const Program> program = {};
-    // The rule cannot be recorded, because it reads values or the like. It is called at each use.
+    // The rule cannot be recorded, for example because it reads values. It is called at each use.
     bool stays_function = false;
   };
-  /// Returns the rule that is used with these arguments. Its members may be set while the call
-  /// itself is recorded; later changes require the mutex.
+  /// Returns the rule that is used with these arguments. Its members may be set without the mutex
+  /// while the call itself is recorded, and under the mutex later.
   Rule& rule(FunctionRole role, const FunctionInputs& given) const;
   /// Returns true if a rule is still a C++ function.
   bool keeps_functions() const;
@@ -121,8 +121,8 @@ class RecordedRules : public std::enable_shared_from_this<RecordedRules> {
   mutable std::list<Rule> rules_;
 };
 
-/// A program with open calls. The values that the rules of an open call capture are not known until
-/// the outermost recording ends.
+/// A program with open calls. A call is open while its captured values are unknown: until the
+/// outermost recording ends.
 struct OpenProgram;
 struct OpenCall {
   std::size_t instruction;
@@ -137,8 +137,9 @@ struct OpenProgram {
 };
 /// Captured values, each with its variable in the program that captures it.
 using Outside = std::vector<std::pair<RecordedRules::Captured, int>>;
-/// Closes the open calls of a program. Each call gets all values that its rules may capture as
-/// further inputs: the values of `outside`, and the program's own values that are still alive.
+/// Adds the captured values to the inputs of the open calls of a program. Each call gets all values
+/// that its rules may capture: those of `outside`, and the program's own values that are still
+/// alive.
 void close_calls(Program& program, const std::shared_ptr<const VariableNotes>& notes, std::vector<OpenCall>& calls,
                  const Outside& outside);
 

@@ -66,12 +66,12 @@ const CallEffectLog::LoggedEffect& CallEffectLog::ask(const EffectType& type, st
     }
     all_.push_back(performed(type, std::move(effect), std::move(bare), first));
   }
-  const LoggedEffect& asked = all_[next_++];
-  if (asked.error) std::rethrow_exception(asked.error);
-  return asked;
+  const LoggedEffect& logged = all_[next_++];
+  if (logged.error) std::rethrow_exception(logged.error);
+  return logged;
 }
 
-// Marks on the tensors that effects passed outside, and on values computed from these tensors.
+// Marks on the tensors that effects passed to outer handlers, and on values computed from them.
 class CallEffectLog::Marks {
  public:
   struct Mark {
@@ -103,8 +103,8 @@ class CallEffectLog::Marks {
 };
 
 // Performs the effect, which the handlers around the call answer. The effect's tensors are marked,
-// so that they are recognised in the answer. They are then replaced by the tensors of the function,
-// whose notes transforms inside the function may need.
+// so that they are recognised in the answer. `tensor` later returns the function's own tensors in
+// their place, whose notes transforms inside the function may need.
 CallEffectLog::LoggedEffect CallEffectLog::performed(const EffectType& type, std::any effect, std::any bare,
                                                      std::size_t first) {
   auto number = static_cast<int>(first);
@@ -113,44 +113,44 @@ CallEffectLog::LoggedEffect CallEffectLog::performed(const EffectType& type, std
     if (x.defined()) x = marks_->number(x, number);
     ++number;
   });
-  LoggedEffect asked{&type, std::move(bare)};
+  LoggedEffect logged{&type, std::move(bare)};
   try {
     const std::shared_ptr<const Marks> marks = marks_;
     std::optional<Marks::Spreading> spreading;
     if (marks) spreading.emplace(*marks);
-    asked.answer = type.recordable->perform(effect);
+    logged.answer = type.recordable->perform(effect);
   } catch (const Cancelled&) {
     throw;
   } catch (...) {
-    asked.error = std::current_exception();
-    return asked;
+    logged.error = std::current_exception();
+    return logged;
   }
-  type.recordable->visit_answer(asked.answer, [&](Tensor& x) {
+  type.recordable->visit_answer(logged.answer, [&](Tensor& x) {
     const Marks::Mark* const mark = marks_ ? marks_->find(x) : nullptr;
     const bool passed = mark && mark->number >= 0;
-    asked.passed_before.push_back(passed ? mark->number : -1);
-    asked.made_of.push_back(mark && !passed ? mark->sources : 0);
-    asked.tensors.push_back(passed ? Tensor() : x);
+    logged.passed_before.push_back(passed ? mark->number : -1);
+    logged.made_of.push_back(mark && !passed ? mark->sources : 0);
+    logged.tensors.push_back(passed ? Tensor() : x);
     x = Tensor();
   });
-  return asked;
+  return logged;
 }
 
-Tensor CallEffectLog::tensor(const LoggedEffect& asked, std::size_t i) const {
-  if (const int passed = asked.passed_before[i]; passed >= 0) return passed_[static_cast<std::size_t>(passed)];
-  const std::uint64_t sources = asked.made_of[i];
-  if (sources == 0) return asked.tensors[i];
+Tensor CallEffectLog::tensor(const LoggedEffect& logged, std::size_t i) const {
+  if (const int passed = logged.passed_before[i]; passed >= 0) return passed_[static_cast<std::size_t>(passed)];
+  const std::uint64_t sources = logged.made_of[i];
+  if (sources == 0) return logged.tensors[i];
   std::vector<Tensor> made_of;
   for (std::size_t number = 0; number < passed_.size(); ++number)
     if (sources & TracksValues::source(number)) made_of.push_back(passed_[number]);
-  return losing(asked.tensors[i], made_of);
+  return losing(logged.tensors[i], made_of);
 }
 
 std::any CallEffectLog::answer(const EffectType& type, std::any effect) {
-  const LoggedEffect& asked = ask(type, std::move(effect));
-  std::any answer = asked.answer;
+  const LoggedEffect& logged = ask(type, std::move(effect));
+  std::any answer = logged.answer;
   std::size_t next = 0;
-  type.recordable->visit_answer(answer, [&](Tensor& x) { x = tensor(asked, next++); });
+  type.recordable->visit_answer(answer, [&](Tensor& x) { x = tensor(logged, next++); });
   return answer;
 }
 

@@ -62,7 +62,7 @@ class CallEffectLog {
   /// Returns tensor i of an answer. If the tensor is one of those of the call's effects, returns it
   /// with the notes that it has in the current replay or run. If a handler computed it from such
   /// tensors, the transforms inside the function that trace them have lost its derivative.
-  Tensor tensor(const LoggedEffect& asked, std::size_t i) const;
+  Tensor tensor(const LoggedEffect& logged, std::size_t i) const;
   /// Returns the answer that `ask` returns, with its tensors.
   std::any answer(const EffectType& type, std::any effect);
 
@@ -89,7 +89,7 @@ class CallEffectLog {
   std::size_t next_ = 0;
   class Marks;
   std::vector<Tensor> passed_;    // the tensors of the effects so far
-  std::shared_ptr<Marks> marks_;  // numbers these tensors, as outer handlers see them
+  std::shared_ptr<Marks> marks_;  // the marks on the tensors that outer handlers receive
   bool at_example_ = false, deferred_ = false;
   LoggedEffect none_;
 };

@@ -68,7 +68,7 @@ ClosedCall::ClosedCall(Program program, const char* name) : program_(std::move(p
 
 template <class Key, class Value>
 template <class Make>
-Value ClosedCall::Kept<Key, Value>::find(const Key& key, Make make) {
+Value ClosedCall::RecentResults<Key, Value>::find(const Key& key, Make make) {
   for (const auto& [known, value] : kept_)
     if (known == key) return value;
   Value value = make();

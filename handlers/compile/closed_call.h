@@ -58,7 +58,7 @@ class ClosedCall : public std::enable_shared_from_this<ClosedCall> {
   };
   /// A cache of the last few results.
   template <class Key, class Value>
-  class Kept {
+  class RecentResults {
    public:
     template <class Make>
     Value find(const Key& key, Make make);
@@ -89,11 +89,11 @@ class ClosedCall : public std::enable_shared_from_this<ClosedCall> {
   const char* const name_;
   mutable std::mutex mutex_;
   mutable std::shared_ptr<const Program> optimized_;  // null: not made yet
-  mutable Kept<std::vector<Strides>, std::shared_ptr<const Executable>> executables_;
-  mutable Kept<Mask, Partitioned> reverse_, tangents_;
-  mutable Kept<Mask, std::shared_ptr<const LaneFree>> lane_free_;
-  mutable Kept<Mask, Mask> differentiable_;
-  mutable Kept<Lanes, ClosedCallPtr> batched_;
+  mutable RecentResults<std::vector<Strides>, std::shared_ptr<const Executable>> executables_;
+  mutable RecentResults<Mask, Partitioned> reverse_, tangents_;
+  mutable RecentResults<Mask, std::shared_ptr<const LaneFree>> lane_free_;
+  mutable RecentResults<Mask, Mask> differentiable_;
+  mutable RecentResults<Lanes, ClosedCallPtr> batched_;
 };
 
 }  // namespace stave_detail

@@ -58,8 +58,8 @@ const char* lasting_name(const std::string& name) {
 struct Recordings::Signature {
   std::vector<Layout> leaves;
   Dtype floats = float32;
-  bool followed = false;  // transforms trace the arguments, and receive closed calls
-  int orders = 0;         // the number of derivatives that they take at once
+  bool followed = false;  // true if transforms trace the arguments, and receive closed calls
+  int orders = 0;         // the number of derivatives that these transforms take at once
 
   Signature(std::span<const Tensor> tensors, bool are_followed, int derivatives)
       : floats(default_dtype()), followed(are_followed), orders(derivatives) {
@@ -79,7 +79,7 @@ struct Recordings::Entry {
   std::unique_ptr<StaticArguments> arguments;
   mutable std::shared_mutex mutex;  // protects the tree; replays hold it shared
   std::unique_ptr<TraceNode> begin;
-  std::uint64_t version = 0;  // the version of the tree
+  std::uint64_t version = 0;  // counts the changes of the tree
   std::size_t nodes = 0;
   int most_variables = 0;
   std::mutex resting;
@@ -88,14 +88,15 @@ struct Recordings::Entry {
   std::atomic<bool> any_unanswered{false};
   std::atomic<bool> demoted{false};
   std::atomic<int> failures{0};
-  // The numbers of guards and of paths that were recorded since a replay last reached its end.
+  // `unused` counts the guards, and `unused_nodes` the paths, that were recorded since a replay
+  // last reached its end.
   std::atomic<std::size_t> unused{0}, unused_nodes{0};
-  // The number of calls since then that observed a value which was not recorded.
+  // The number of calls since a replay last reached its end that observed an unrecorded value.
   std::atomic<int> misses{0};
-  // The recordings serve all orders of derivatives, because f calls no functions with derivative
-  // rules that are still to be recorded.
+  // True if the recordings serve all orders of derivatives, because f calls no function with a
+  // derivative rule that is not recorded yet.
   std::atomic<bool> serves_all_orders{false};
-  std::atomic<int> rest{0};  // the number of next calls that call f itself
+  std::atomic<int> rest{0};  // this many of the next calls run f itself
   int next_rest = first_rest;
 
   Entry(const char* called, Signature of, std::unique_ptr<StaticArguments> statics)
@@ -113,10 +114,10 @@ struct Recordings::Entry {
     if (failures.fetch_add(1) + 1 >= most_failures) demote(why);
   }
   bool may_keep(const Recording& recording);
-  bool anybody_is_to_hear() const;
+  bool any_would_be_answered() const;
   bool missed(bool is_new);
-  void met_again() {
-    // In the usual case, nothing is written that other threads read.
+  void reset_misses() {
+    // Usually both are 0. Then nothing is written, so threads do not contend for the cache line.
     if (unused_nodes == 0 && misses == 0) return;
     unused = unused_nodes = 0;
     misses = 0;
@@ -161,13 +162,13 @@ bool Recordings::Entry::may_keep(const Recording& recording) {
 
 // Returns true if a path that the tree lacks should be recorded. It should not if many paths were
 // recorded since a replay last reached its end, nor if the observed value may never occur again
-// (`is_new`). If this happens in call after call, the next calls are calls of f: `first_rest` of
-// them at first, and twice as many each further time, until a replay reaches its end.
+// (`is_new`). If this happens in call after call, the next calls run f itself: `first_rest` calls
+// at first, and twice as many each further time, until a replay reaches its end.
 bool Recordings::Entry::missed(bool is_new) {
   if (!is_new && (unused < most_unused || unused_nodes < few_paths)) return true;
   if (++misses < most_misses) return false;
   const std::lock_guard lock(resting);
-  if (misses < most_misses) return false;  // another thread was first
+  if (misses < most_misses) return false;  // another thread has set `rest` meanwhile
   explain(
       name,
       fmt::format(
@@ -180,7 +181,7 @@ bool Recordings::Entry::missed(bool is_new) {
 
 // Returns true if an effect that was not performed when f was recorded, because no handler answered
 // it, would be answered now.
-bool Recordings::Entry::anybody_is_to_hear() const {
+bool Recordings::Entry::any_would_be_answered() const {
   if (!any_unanswered) return false;
   const std::shared_lock lock(mutex);
   return std::any_of(unanswered.begin(), unanswered.end(),
@@ -195,7 +196,7 @@ void Recordings::Entry::merge(std::unique_ptr<TraceNode> path) {
   }
   std::string difference;
   switch (stave_detail::merge(*begin, *path, most_values_observed, difference)) {
-    case Merged::known: break;  // another thread added it
+    case Merged::known: break;  // another thread added the path
     case Merged::added:
       explain(name, fmt::format("recorded path {}, for a value that was not recorded before", ++nodes));
       break;
@@ -229,7 +230,7 @@ void Recordings::Entry::add(Recording recording, const std::shared_ptr<const voi
   if (nodes > 1 || begin->shortened) return;
   try {
     make(shorten, *begin);
-  } catch (const std::exception&) {  // A replay will get this error again.
+  } catch (const std::exception&) {  // the first replay will meet this error again
   }
 }
 
@@ -282,7 +283,7 @@ Recordings::EntryPtr Recordings::find(std::span<const Tensor> leaves, Same same,
     if (at != entries.begin()) entries.splice(entries.begin(), entries, at);
     const EntryPtr& found = entries.front();
     if (found->demoted.load(std::memory_order_relaxed) || found->rests()) return nullptr;
-    return found->anybody_is_to_hear() ? nullptr : found;
+    return found->any_would_be_answered() ? nullptr : found;
   }
   entries.push_front(std::make_shared<Entry>(state_->name, Signature(leaves, followed, orders), arguments()));
   if (entries.size() > most_signatures) entries.pop_back();
@@ -315,9 +316,9 @@ Outputs Recordings::record(const EntryPtr& entry, FlatFunction f, std::span<cons
 namespace {
 
 // The handler that is installed around a recording on examples. It hides the operations of the
-// recording from the outer handlers: a path of vmap that logged them would later answer from a log
-// of operations that the function does not perform when it runs again. It throws if the function
-// captures a value that an outer transform traces.
+// recording from the outer handlers: if a path of vmap logged them, its replay would expect them,
+// but the function does not perform them when it runs again. It throws if the function captures a
+// value that an outer transform traces.
 class AtExamples final : public Handles<Call, ReadStorage> {
  public:
   Outputs handle(Call& call) override {
@@ -390,12 +391,12 @@ class Recordings::Replay {
         if (!node_->ready && !prepare()) return std::nullopt;
         perform();
         if (node_->returns()) break;
-        if (next_ = turn(); !next_) {
+        if (next_ = evaluate_guard(); !next_) {
           if (entry_.version == version_) may_learn = entry_.missed(is_new_);
           return std::nullopt;
         }
       }
-      entry_.met_again();
+      entry_.reset_misses();
     } catch (const std::exception& error) {
       if (entry_.signature.followed) entry_.failed(error.what());
       return std::nullopt;  // f itself will throw the error, and may catch it
@@ -433,14 +434,14 @@ class Recordings::Replay {
   }
 
   // Evaluates the guard and returns the child node; null if there is none (side exit).
-  TraceNode* turn() {
-    TraceNode* const next = node_->read >= 0 ? read() : node_->effect_guard ? ask() : try_it();
+  TraceNode* evaluate_guard() {
+    TraceNode* const next = node_->read >= 0 ? read_value() : node_->effect_guard ? answer_effect() : try_operation();
     if (!next) return nullptr;
     for (const int variable : node_->over) value(variable) = Tensor();
     return next;
   }
 
-  TraceNode* read() {
+  TraceNode* read_value() {
     const Tensor& x = value(node_->read);
     if (!x.node().storage) return nullptr;  // the value may differ between lanes
     TraceNode* const next = node_->after_reading(x);
@@ -451,7 +452,7 @@ class Recordings::Replay {
     return next;
   }
 
-  TraceNode* ask() {
+  TraceNode* answer_effect() {
     const std::shared_ptr<const EffectGuard> question = node_->effect_guard;
     std::any effect = question->effect;
     auto next_input = question->inputs.begin();
@@ -460,7 +461,7 @@ class Recordings::Replay {
         x = relabel(value(variable), node_->variable(variable).label);
     });
     lock_.unlock();
-    const CallEffectLog::LoggedEffect* const asked = asked_by_performer(*question, std::move(effect));
+    const CallEffectLog::LoggedEffect* const asked = performed_effect(*question, std::move(effect));
     lock_.lock();
     if (!asked || entry_.version != version_) return nullptr;
     TraceNode* const next = node_->after_answer(*asked);
@@ -473,7 +474,7 @@ class Recordings::Replay {
   }
   // Performs the effect. Returns null if the handler throws: f itself is then called, and gets the
   // error.
-  const CallEffectLog::LoggedEffect* asked_by_performer(const EffectGuard& question, std::any effect) {
+  const CallEffectLog::LoggedEffect* performed_effect(const EffectGuard& question, std::any effect) {
     const ReenteredScopes scopes(question.scopes.get());
     try {
       return &asked_.ask(*question.type, std::move(effect));
@@ -484,7 +485,7 @@ class Recordings::Replay {
     }
   }
 
-  TraceNode* try_it() {
+  TraceNode* try_operation() {
     const ExceptionGuard& trial = *node_->exception_guard;
     Outputs made;
     try {

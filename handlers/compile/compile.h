@@ -16,7 +16,7 @@
 // A zero in the first gradient of a `repeat` with snapshots, or of one inside another, may have the
 // other sign.
 //
-// - Control flow: values are real while f is recorded, so if, while and item() work. Each value
+// - Control flow: values are concrete while f is recorded: if, while and item() work. Each value
 //   that f reads is a guard. A replay that finds another value runs f again and adds its path to
 //   a tree of recorded paths, for up to 16 values of a read. A path is not added where many were
 //   added since the last replay that reached the end; and from the fifth value of an array on,
@@ -47,10 +47,10 @@
 //   for as many orders of derivatives as are taken at once. A higher order is another recording;
 //   therefore a rule may call the function whose rule it is. Rules of custom_vmap are recorded at
 //   their first use.
-// - When 16 calls in a row find something that was not recorded, the next 16 calls are calls of f,
-//   at no further cost. If calls after that still find nothing recorded, the next 32 calls are,
-//   then 64 and so on. f is called from then on where no recording can serve: it reads more than 16
-//   MiB at once, performs effects that cannot be kept, or captures values that a transform outside
+// - When 16 calls in a row find something that was not recorded, the next 16 calls run f itself, at
+//   no further cost. If calls after that still find nothing recorded, the next 32 calls run f, then
+//   64 and so on. f itself runs from then on if no recording can serve: if f reads more than 16 MiB
+//   at once, performs effects that cannot be recorded, or captures values that an outer transform
 //   traces.
 // - Cost: the first call runs f, records it and shortens the recording. The second call
 //   plans the recording. From the third call on only kernels are called. For 30,000 small

@@ -70,8 +70,8 @@ class Partitioner {
 
   const std::vector<Program::Instruction>& steps() const { return program_.instructions; }
 
-  // Returns a mask of the instructions that depend on inputs of the rest, or that a checkpoint
-  // computes again (`barrier` is not 0).
+  // Returns a mask of the instructions that cannot be in the known part: they depend on inputs of
+  // the rest, or a checkpoint computes them again (`barrier` is not 0).
   Mask waiting() const {
     return reach(program_, later_, Direction::forward,
                  [&](std::size_t k) { return steps()[k].barrier != 0 ? Flow::begins : Flow::passes; })
@@ -133,7 +133,7 @@ class Partitioner {
 
   const Program& program_;
   const std::vector<int> inputs_, later_, outputs_, results_;
-  const Mask waits_;  // for each instruction, whether it waits for inputs of the rest
+  const Mask waits_;  // the result of waiting()
   const PerVariable<int> producers_;
   // Entry k is true if the first part (forward_) or the rest (backward_) has instruction k. A
   // rematerialised instruction is in both.

@@ -1,8 +1,8 @@
 // Programs of derivatives and batched programs, made by tracing a transform of a Program.
 //
-// They compute the same as the transforms themselves, bit for bit. Each is traced with examples,
-// real values of the program's inputs, none of which may be read. Thus rules run once,
-// and the result is a program from which derivatives can be made again.
+// These programs compute the same as the transforms themselves, bit for bit. Each is traced on
+// examples, which are concrete values of the program's inputs; the trace must not read any value.
+// Thus rules run once, and the result is a program from which derivatives can be made again.
 #pragma once
 
 #include <stave/core/program/dataflow.h>

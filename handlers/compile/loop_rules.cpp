@@ -91,8 +91,8 @@ Mask inputs_by(const Program& body, const Mask& outputs) {
 
 // ---- forward mode -------------------------------------------------------------------------------
 
-// Returns the numbers 0, 1, ... up to the first end, then those of them in the mask, plus
-// mask.size(); then likewise up to each further end.
+// Numbers inputs and their tangents, in groups: for each group, the numbers up to its end, then
+// mask.size() plus each of these numbers that is in the mask (the tangents).
 //   mask = {1, 0, 1}, ends = {2, 3}  ->  0 1 3 2 5
 std::vector<std::size_t> with_tangents(const Mask& mask, std::initializer_list<std::size_t> ends) {
   std::vector<std::size_t> order;
@@ -323,8 +323,10 @@ class ReverseMaker {
   Partition parts_;
   Reverse made_;
   std::size_t residuals_ = 0;
-  std::vector<int> stacked_;                // variables of parts_.first
-  std::vector<int> stacks_, rows_, still_;  // variables of parts_.rest
+  // Residuals: variables of parts_.first that are stacked, and variables of parts_.rest that are
+  // rows of these stacks, rows of the loop's own stacks, or still values.
+  std::vector<int> stacked_;
+  std::vector<int> stacks_, rows_, still_;
   std::vector<int> of_outputs_, of_inputs_;
   // For a still value, the variable of `parts_.rest` that is the sum of its cotangents so far; else
   // -1.
@@ -339,8 +341,8 @@ Tensor or_nothing(const Tensor& x, const Tensor& like, bool in_part = false) {
   return x.defined() ? x : full_like(like, in_part ? 0. : -0.);
 }
 
-// Returns the sums to which the steps after the first one add. If a state begins as the same tensor
-// as a still value, the sum of that state becomes the sum of the still value.
+// Returns the sums to which the steps after the first one add. If the initial value of a state is
+// the same tensor as a still value, the sum of that state becomes the sum of the still value.
 Cotangents sums_of_the_rest(const LoopAttributes& loop, const Sums& sums) {
   Cotangents rest = sums.so_far;
   for (std::size_t i = loop.states; i < rest.size(); ++i)
@@ -350,7 +352,7 @@ Cotangents sums_of_the_rest(const LoopAttributes& loop, const Sums& sums) {
 }
 
 // Adds the cotangents of the states to the sums.
-Cotangents states_of(const LoopAttributes& loop, const Cotangents& cotangents, Cotangents sums) {
+Cotangents with_states_added(const LoopAttributes& loop, const Cotangents& cotangents, Cotangents sums) {
   for (std::size_t k = 0; k < loop.states; ++k) {
     if (!sums[k].defined()) sums[k] = cotangents[k];
     else if (cotangents[k].defined()) sums[k] = sums[k] + cotangents[k];
@@ -374,7 +376,8 @@ class FirstStep {
       for (std::size_t i = 0; i < given.size(); ++i)
         if (place_[i] >= 0) given[i] = xs[static_cast<std::size_t>(place_[i])];
       Outputs all = (*loop.body)(given);
-      all.append(xs.begin(), xs.end());  // the cotangents of these outputs are the sums so far
+      // The inputs are outputs too, and the sums so far are the cotangents of these outputs.
+      all.append(xs.begin(), xs.end());
       return all;
     };
     tape_ = vjp_flat(step, values, "repeat", numbered_inputs, {.recompute = Recompute::never});
@@ -419,13 +422,13 @@ class FirstStep {
 // step.
 Cotangents pull_back(const LoopAttributes& loop, const Reverse& reverse, const Inputs& inputs,
                      const Cotangents& cotangents, const Sums& sums, bool first_apart) {
-  if (loop.steps == 0) return states_of(loop, cotangents, sums.so_far);
+  if (loop.steps == 0) return with_states_added(loop, cotangents, sums.so_far);
   const Cotangents before = first_apart ? sums_of_the_rest(loop, sums) : sums.so_far;
   if (loop.steps == 1 && first_apart) return FirstStep(loop, inputs, sums).pull_back(cotangents, before);
   const Outputs results = perform_loop(reverse.forward, inputs);
   Inputs given;
   for (std::size_t k = 0; k < loop.states; ++k)
-    if (reverse.of[k]) given.push_back(or_nothing(cotangents[k], results[k]));
+    if (reverse.of[k]) given.push_back(or_minus_zero(cotangents[k], results[k]));
   for (std::size_t i = end_of_rows(loop); i < inputs.size(); ++i)
     if (reverse.by[i]) given.push_back(or_nothing(before[i], inputs[i], reverse.adds_in_part[i]));
   for (const Tensor& stack : std::span(results.end() - static_cast<std::ptrdiff_t>(reverse.stacked), reverse.stacked))
@@ -524,7 +527,8 @@ Cotangents pull_back_split(const LoopAttributes& loop, const SplitLoop& two, con
   Inputs of_many = part(inputs, loop.states, end_of_rows(loop), false);
   const Outputs between = perform_loop(two.few, of_few);
   std::copy_n(between.begin(), loop.states, of_many.begin());
-  Sums first = sums;  // the states between the two parts have no other readers
+  // The states between the two parts are read only by the second part, so their sums are empty.
+  Sums first = sums;
   std::fill_n(first.so_far.begin(), loop.states, Tensor());
   std::iota(first.same_as.begin(), first.same_as.end(), std::size_t{0});
   const Cotangents late = pull_back(*two.many, of_many, part(cotangents, loop.states, cotangents.size(), false), first);
@@ -581,8 +585,8 @@ Cotangents pull_back(const LoopAttributes& loop, const Inputs& inputs, const Cot
 
 }  // namespace
 
-// A step reads a row of a stack, which is not a value of its own on the tape. So the cotangents of
-// stacks are stacks, which are added to the sums so far.
+// The rows that a step reads have no sums of their own, only the whole stack has. So the cotangent
+// of a stack is computed as a stack, and then added to the sum so far.
 std::vector<Tensor> loop_pull_back(const VjpContext& c, Sums sums) {
   const auto& loop = c.as<LoopAttributes>();
   std::optional<RematerializationBarrier> apart;
@@ -610,7 +614,8 @@ Tensor loop_vjp(const VjpContext& c, int input) {
 
 // ---- lanes --------------------------------------------------------------------------------------
 
-// All states are batched. The steps remain axis 0 of stacks.
+// The rule for vmap. All states are batched. The steps remain axis 0 of stacks, and the lanes are
+// axis 1.
 Outputs loop_batch(const BatchContext& c) {
   const auto& loop = c.as<LoopAttributes>();
   Mask batched(c.batched.begin(), c.batched.end());

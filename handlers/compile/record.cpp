@@ -48,9 +48,10 @@ Outputs Recorder::handle(Call& call) {
     program = {};
     return pass_on();
   }
-  // The outer transforms have rules for it.
+  // A loop's step must not perform higher-order operations (record_step): the outer transforms have
+  // rules for these, so the loop is unrolled.
   if (call.op().is_higher_order && what_ == Of::step) {
-    carries_ = true;
+    has_higher_order_ = true;
     return pass_on();
   }
   if (call.op().is_higher_order && calls_ == HigherOrderCalls::inlined) return handle_higher_order(call);
@@ -79,7 +80,7 @@ Outputs Recorder::performed(Call& call, const Program::Instruction& step) {
   try {
     return perform(std::move(call));
   } catch (Error& error) {
-    if (!makes_turns() || step.op->id == OpId::to) {
+    if (!makes_guards() || step.op->id == OpId::to) {
       left.caught = true;
       throw;
     }
@@ -89,8 +90,8 @@ Outputs Recorder::performed(Call& call, const Program::Instruction& step) {
     turn.variables = static_cast<int>(program.variables.size());
     turn.threw = &typeid(error);
     for (const Abstract& it : outputs) turn.outputs.push_back({it.shape, it.dtype, device, nullptr});
-    add_turn(std::move(turn));
-    watch_text(error, texts_.emplace_back(std::make_shared<bool>(false)));
+    add_guard(std::move(turn));
+    watch_text(error, texts_read_.emplace_back(std::make_shared<bool>(false)));
     throw;
   } catch (...) {
     left.caught = true;
@@ -98,18 +99,18 @@ Outputs Recorder::performed(Call& call, const Program::Instruction& step) {
   }
 }
 
-// Returns true if a transform that was installed before this recorder traces x. The recorded
-// operations would lose its trace.
+// Returns true if a transform that was installed before this recorder traces x, and would not see
+// the recorded operations.
 bool Recorder::is_followed_outside(const Tensor& x) const {
-  // Unless a rule is recorded, or the function on examples, the operations are also performed by
-  // the outer transforms, so no trace is lost.
+  // The outer transforms see the operations, except while a rule is recorded or the function is
+  // recorded on examples.
   if (!rules_ && !(asked_ && asked_->at_example())) return false;
   for (const Note* note = x.node().notes; note; note = note->next)
     if (note->owner->thread && note->live() && note->owner->id < home_->notes.id()) return true;
   return false;
 }
 
-void Recorder::add_turn(Turn turn) {
+void Recorder::add_guard(Turn turn) {
   turn.at = program.instructions.size();
   turn.step.scopes = scopes_of_performer(last_scopes_);
   left.turns.push_back(std::move(turn));
@@ -119,9 +120,9 @@ void Recorder::add_turn(Turn turn) {
 
 void* Recorder::handling(const EffectType& effect) {
   if (is_of_the_library(effect)) return Handles::handling(effect);
-  if (makes_turns() && effect.recordable) return effect.recordable->handling;
+  if (makes_guards() && effect.recordable) return effect.recordable->handling;
   left.asked = true;
-  if (makes_turns())
+  if (makes_guards())
     asked_->refuse(
         effect,
         "it, or its answer, cannot be copied and compared (stave/core/effects/recordable.h says which types can)");
@@ -144,7 +145,7 @@ std::any Recorder::answer_recordable(const EffectType& effect, std::any performe
   };
   const CallEffectLog::LoggedEffect* asked = nullptr;
   unrecorded([&] {
-    const Quietly quietly{asking_};
+    const Quietly quietly{answering_};
     asked = &asked_->ask(effect, std::move(performed));
     return Outputs();
   });
@@ -158,7 +159,7 @@ std::any Recorder::answer_recordable(const EffectType& effect, std::any performe
     turn.tensors.push_back({asked->passed_before[i], asked->made_of[i], is_new ? Layout(given) : Layout()});
     x = is_new && given.defined() ? answered(given) : given;
   });
-  add_turn(std::move(turn));
+  add_guard(std::move(turn));
   return answer;
 }
 
@@ -192,7 +193,7 @@ Recording record(const char* name, FlatFunction f, std::span<const Tensor> given
 
 Recording Recorder::take_recording() {
   Recording recording = std::move(left);
-  recording.quotes = std::any_of(texts_.begin(), texts_.end(), [](const auto& asked) { return *asked; });
+  recording.quotes = std::any_of(texts_read_.begin(), texts_read_.end(), [](const auto& asked) { return *asked; });
   for (Program::Constant& constant : program.constants) {
     constant.value = home_->notes.strip(std::move(constant.value));
     recording.follows |= is_followed(constant.value);

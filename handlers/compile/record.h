@@ -40,13 +40,13 @@ struct Answered {
 /// A guard of a recorded function other than a read: the answer to an effect, or an error of an
 /// operation that the function caught.
 struct Turn {
-  std::size_t at = 0;  // the index of the instruction that follows it
-  // The number of variables before it. The new tensors of the answer are the next variables.
+  std::size_t at = 0;  // the index of the instruction that follows this guard
+  // The number of variables before this guard. The new tensors of the answer are the next ones.
   int variables = 0;
   // The operation that threw. For an effect: its tensors as inputs (-1: an empty tensor), and its
   // scopes.
   Program::Instruction step = {};
-  std::vector<Program::Variable> outputs = {};  // outputs that the operation would have had
+  std::vector<Program::Variable> outputs = {};  // the outputs of the operation, had it not thrown
   const std::type_info* threw = nullptr;
   const EffectType* asked = nullptr;
   std::any effect = {}, answer = {};
@@ -61,13 +61,13 @@ struct Recording {
   // Types of effects that the function did not perform, because no handler would have answered
   // them.
   std::set<const EffectType*> unanswered;
-  // The function performed an effect of a user type that is not a guard.
-  bool asked = false;
-  bool quotes = false;       // the function read the text of an error that it caught
-  bool caught = false;       // it caught an error for which there is no guard, and went on
-  bool too_long = false;     // more than a million operations; the program is dropped
-  bool keeps_rules = false;  // it calls a function with a rule that is not recorded yet
-  bool follows = false;      // it captures a value that an outer transform traces
+  // True if the function:
+  bool asked = false;        // performed an effect of a user's type that is not a guard
+  bool quotes = false;       // read the text of an error that it caught
+  bool caught = false;       // caught an error for which there is no guard, and went on
+  bool too_long = false;     // performed more than a million operations; the program is dropped
+  bool keeps_rules = false;  // called a function with a rule that is not recorded yet
+  bool follows = false;      // captured a value that an outer transform traces
 };
 
 /// Returns true if a transform traces x, for its derivative or its lanes. Labels do not count.
@@ -77,13 +77,13 @@ bool is_followed(const Tensor& x);
 /// their rules, or `inlined` as the operations that they perform.
 enum class HigherOrderCalls { kept, inlined };
 
-/// Runs f at `given` once, for real, and records it. The recorder is outside of all handlers
-/// that f installs. Values are real, and a value that f reads becomes a read of the program.
+/// Runs f at `given` once and records it. The recorder is outside of all handlers that f installs.
+/// Values are concrete, and a value that f reads becomes a read of the program.
 /// Values that depend on no input are computed now, and are constants. With `asked`,
 /// effects that outer handlers answer, and errors of operations that f catches, become guards.
-/// Rules of functions with rules are recorded for `orders` orders of derivatives, and those of
-/// higher orders when they are needed (rules.h). If f also stores its results elsewhere, these
-/// places should be empty when f returns: results that are still stored count as held by a rule.
+/// The rules of functions that f calls are recorded for `orders` orders of derivatives, and those
+/// of higher orders when they are needed (rules.h). f should not leave copies of its results in
+/// variables outside: such results would count as captured by a rule.
 Recording record(const char* name, FlatFunction f, std::span<const Tensor> given,
                  HigherOrderCalls calls = HigherOrderCalls::kept, CallEffectLog* asked = nullptr, int orders = 0);
 

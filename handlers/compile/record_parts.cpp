@@ -125,7 +125,7 @@ std::optional<std::vector<Tensor>> Recorder::record_step(FlatFunction step, Outp
   std::vector<Tensor> inputs;
   for (const Tensor& x : state) inputs.push_back(input(x, cpu));
   state = run(step, inputs);
-  if (carries_ || left.asked || left.caught || left.too_long) return std::nullopt;
+  if (has_higher_order_ || left.asked || left.caught || left.too_long) return std::nullopt;
   std::vector<Tensor> captured = take_captured();
   if (!may_be_body(program)) return std::nullopt;
   const auto alike = [&](int a, int b) {
@@ -161,7 +161,7 @@ Index Recorder::handle(RecordLoop& loop) {
   try {
     state = maker.states_after(perform_loop(attributes, std::move(inputs)));
     return 0;
-  } catch (const Error&) {  // The function may catch this error in each step.
+  } catch (const Error&) {  // the function may catch this error in each step
     left.caught = true;
     state = std::move(begin);
     return n;
@@ -291,7 +291,7 @@ OpenProgram Recorder::take_open() { return {std::make_shared<Program>(std::move(
 void Recorder::close() {
   if (!left.too_long) close_calls(program, home_, open_, {});
   open_.clear();
-  home_->values.clear();  // rules may keep the notes, but do not need the values
+  home_->values.clear();  // rules may own the notes, but do not need the values
 }
 
 void Recorder::take_captured_of(const RecordedRules& rules) {

@@ -68,11 +68,11 @@ class Recorder final : public Handles<Call, RecordLoop, Unanswered> {
   Index handle(RecordLoop& loop) override;
 
   void labelled(int variable, const NamePtr& label) {
-    if (left.too_long || asking_) return;
+    if (left.too_long || answering_) return;
     program.variables[static_cast<std::size_t>(variable)].label = label;
   }
   void read(int variable, const Tensor& x) {
-    if (left.too_long || asking_) return;
+    if (left.too_long || answering_) return;
     check_stays(variable);
     if (!read_.insert(variable).second) return;
     Program::Instruction step{nullptr, nullptr};
@@ -82,7 +82,7 @@ class Recorder final : public Handles<Call, RecordLoop, Unanswered> {
     program.instructions.push_back(std::move(step));
   }
 
-  /// Returns the variable that x is. Adds a constant if x is not known yet.
+  /// Returns the variable of x. Adds a constant if x has no variable yet.
   int variable_of(const Tensor& x) {
     if (!x.defined()) fail<TransformError>("{}: an operation is given an empty Tensor", name_);
     const VariableNote* const found = home_->find(x);
@@ -92,8 +92,8 @@ class Recorder final : public Handles<Call, RecordLoop, Unanswered> {
     return found->variable;
   }
 
-  /// Removes the captured values from the constants, and returns them. They become inputs of a
-  /// step, in this order.
+  /// Removes the captured values from the constants, and returns them. In a loop's step they become
+  /// inputs, in this order.
   std::vector<Tensor> take_captured() {
     std::vector<Tensor> values;
     std::erase_if(program.constants, [&](const Program::Constant& constant) {
@@ -111,7 +111,7 @@ class Recorder final : public Handles<Call, RecordLoop, Unanswered> {
     return std::any_of(program.constants.begin(), program.constants.end(),
                        [&](const Program::Constant& constant) { return is_captured(constant.value); });
   }
-  /// Makes inputs of all values that the rules captured, used or not.
+  /// Adds all values that the rules captured to the inputs, whether the program reads them or not.
   void take_captured_of(const RecordedRules& rules);
   /// Takes the program of an inner function. The calls in it stay open (OpenProgram).
   OpenProgram take_open();
@@ -131,20 +131,20 @@ class Recorder final : public Handles<Call, RecordLoop, Unanswered> {
     try {
       return perform();
     } catch (...) {
-      left.caught = true;  // matters only if the function returns
+      left.caught = true;  // the recording is used only if the function catches the error
       throw;
     }
   }
   // Performs an operation that becomes an instruction. An error becomes a guard.
   Outputs performed(Call& call, const Program::Instruction& step);
   bool is_followed_outside(const Tensor& x) const;
-  void add_turn(Turn turn);
+  void add_guard(Turn turn);
   Recorder(const char* name, HigherOrderCalls calls, Of what, Recorder* outer, int orders, const RecordedRules* rules,
            CallEffectLog* asked)
       : Handles(all_effects), name_(name), calls_(calls), what_(what), outer_(outer), orders_(orders), rules_(rules),
         asked_(asked), home_(std::make_shared<VariableNotes>(name, this)) {}
 
-  bool makes_turns() const noexcept { return asked_ && what_ == Of::function; }
+  bool makes_guards() const noexcept { return asked_ && what_ == Of::function; }
   // Makes a new value of the program from a tensor of an answer.
   Tensor answered(const Tensor& x);
 
@@ -159,7 +159,7 @@ class Recorder final : public Handles<Call, RecordLoop, Unanswered> {
   std::uint64_t barrier() {
     const std::uint64_t now = current_rematerialization_barrier();
     if (now == 0) return 0;
-    return epochs_.try_emplace(now, epochs_.size() + 1).first->second;
+    return barriers_.try_emplace(now, barriers_.size() + 1).first->second;
   }
 
   // Returns true if the value depends on inputs of this recorder or of an outer one. In a loop's
@@ -168,7 +168,8 @@ class Recorder final : public Handles<Call, RecordLoop, Unanswered> {
     if (const VariableNote* found = home_->find(x)) return found->variable >= 0;
     return is_captured(x);
   }
-  // Returns true for a value that this recorder does not record and that is not a constant.
+  // Returns true for a captured value: this recorder has not recorded it, and it differs between
+  // replays.
   bool is_captured(const Tensor& x) const {
     if (what_ == Of::step) return !x.node().storage || live_notes(x) > 0;
     return outer_ ? outer_->depends(x) : rules_ && rules_->number_of(x) >= 0;
@@ -259,18 +260,18 @@ class Recorder final : public Handles<Call, RecordLoop, Unanswered> {
   CallEffectLog* const asked_;
   const std::shared_ptr<VariableNotes> home_;
   std::vector<OpenCall> open_;
-  // True while an outer handler answers an effect. The handler may read the effect's tensors, and
-  // such a read is not one of the function.
-  bool asking_ = false;
+  // True while an outer handler answers an effect. If the handler reads the effect's tensors, the
+  // function itself has read nothing.
+  bool answering_ = false;
   // For each error that is a guard, whether the function read its text.
-  std::vector<std::shared_ptr<bool>> texts_;
-  bool carries_ = false;
+  std::vector<std::shared_ptr<bool>> texts_read_;
+  bool has_higher_order_ = false;
   std::vector<std::pair<int, int>> forgotten_;  // ranges of variables, [first, second)
   std::vector<Creation> creations_;
   std::map<ConstantKey, int> constants_;
   std::vector<int> captured_;
   std::unordered_set<int> read_;
-  std::map<std::uint64_t, std::uint64_t> epochs_;
+  std::map<std::uint64_t, std::uint64_t> barriers_;
   ScopePathPtr last_scopes_;
 };
 

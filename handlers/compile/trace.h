@@ -9,7 +9,7 @@
 //   values, are constants. A Program is called only with those arguments that are trees.
 // - Transforms that the function applies are part of the recording: trace(grad(loss)) holds the
 //   forward and the backward pass.
-// - Values are real, so if, while and item() work. The Program holds the path that was taken,
+// - Values are concrete: if, while and item() work. The Program holds the path that was taken,
 //   and the values that were read on it. A replay that reads another value throws an error, so it
 //   never computes something else than the function would. compile (compile.h) records all paths.
 // - checkpoint, custom_vjp, custom_jvp and custom_vmap stay one instruction, with their rules.

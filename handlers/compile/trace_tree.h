@@ -28,10 +28,10 @@ std::string bytes_of(const Tensor& x);
 
 /// Instructions prepared to run, as a program of their own.
 struct Piece {
-  // The variables of the tree that are the program's inputs and outputs.
+  // The tree's variables for the program's inputs (`given`) and outputs (`made`).
   std::vector<int> given, made;
   Program program;
-  std::unique_ptr<Executable> executable;  // null: the program is performed
+  std::unique_ptr<Executable> executable;  // null: the program's operations are performed
   // The program as one differentiable operation, which is used if transforms trace the call.
   ClosedCallPtr whole;
 
@@ -70,8 +70,8 @@ struct TraceNode {
   };
 
   TraceNode* from = nullptr;
-  int first = 0;  // variables from here on belong to this node
-  // How many of this node's variables were produced by the guard that led to it.
+  int first = 0;  // the number of this node's first variable
+  // How many of this node's variables were produced by the guard that led to this node.
   int arrived = 0;
   // The strides of the variables that came from a handler's answer to an effect.
   std::vector<Strides> strides;
@@ -140,7 +140,8 @@ struct PieceOptions {
 };
 /// Makes the node's program, and applies passes to it.
 void shorten(TraceNode& node, const PieceOptions& options);
-/// Shortens the node if it is not shortened, and plans its program. Both take about the same time.
+/// Shortens the node if `shorten` was not called, and plans its program. Shortening and planning
+/// take about the same time.
 void prepare(TraceNode& node, const PieceOptions& options);
 
 }  // namespace stave_detail

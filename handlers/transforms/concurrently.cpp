@@ -1,6 +1,6 @@
-// Each computation runs under a handler that performs its operations, on the computation's own
-// stack, and then suspends the computation. The outer handlers are those of the caller of
-// concurrently. So no operation is in progress in any computation when another one continues.
+// Each computation runs under a handler that performs each operation on the computation's own
+// stack, under the handlers of the caller of concurrently, and then suspends the computation. So no
+// operation is in progress in any computation when another one continues.
 #include <stave/handlers/transforms/concurrently.h>
 
 #include <algorithm>
@@ -12,7 +12,7 @@ namespace stave_detail {
 
 namespace {
 
-// The suspension of a computation until its next turn. Its answer is there when the turn begins.
+// The suspension of a computation until its next turn, at whose start the answer is ready.
 struct Turn final : Suspension {
   Turn() noexcept : Suspension(type()) {}
   static const EffectType& type() noexcept { return stave::effect_type<YieldPoint>(); }

@@ -11,10 +11,9 @@
 //               and has been performed, and at yield(). A higher-order operation, such as a
 //               checkpoint, is one operation. An operation that throws does not end a turn.
 //   devices     A read of a value on a device (item, to_vector, bool, `to` the CPU) waits
-//               until the device has finished its work. So a read is deferred until all
-//               other computations read as well, or have ended, but for at most 64 turns.
-//               A read is a turn of its own: of several computations that read at the same time,
-//               one waits at a time.
+//               until the device has finished its work. So a read is deferred until each of the
+//               other computations waits for a read as well, or has ended, but for at most 64
+//               turns. A read is a turn of its own, so only one computation waits at a time.
 //   order       The computations start and take their turns in the order in which they are given.
 //               The order does not depend on time: the same functions on the same values
 //               take the same turns.
@@ -26,11 +25,11 @@
 //               The other computations are cancelled (core/effects/controller.h), in order;
 //               exceptions that they throw meanwhile are dropped.
 //
-// Computations may call concurrently themselves: an operation then ends a turn of the inner one
-// and of the outer one. They share captured variables as functions that call one another do:
-// no locks are needed, but only the code between two turns runs undivided. So do not hold a mutex
-// over an operation, and do not initialise a static local variable by one, if another computation
-// may reach the same code. A computation's stack has 256 KiB.
+// A computation may itself call concurrently: an operation of an inner computation then ends its
+// turn and the turn of the outer computation. Computations share captured variables without locks,
+// but only the code between two operations runs without interruption. So do not hold a mutex during
+// an operation, and do not initialise a static local variable by an operation, if another
+// computation may reach the same code. A computation's stack has 256 KiB.
 //
 // A function that calls concurrently may be compiled. A function that `compile` returned
 // is performed operation by operation inside a computation, as it is under other handlers.

@@ -13,10 +13,11 @@ namespace stave_detail {
 namespace {
 
 // One region performs the rules of at most this many entries, and recomputes at most this many.
-constexpr int longest = 512;
+constexpr int most_entries = 512;
 constexpr int few_results = 4;
-// The VJP of a region is one region for each input, each of which computes all values from the
-// inputs again.
+// If a transform differentiates a region with more inputs than this, the region's steps are
+// performed one by one: the VJP of a region is one region for each input, and each of these
+// computes all values again.
 constexpr std::size_t few_inputs = 8;
 
 /// Returns the innermost frame from which operations reach no user's handler.
@@ -58,7 +59,7 @@ bool FusedBackward::takes(Entry& entry) {
   for (std::size_t i = 0; i < entry.input_count; ++i)
     if (entry.drops(i))
       if (Entry& producer = *entry.producers()[i].entry; !again_.contains(&producer)) more += producer.slice.size;
-  if (taken_ >= longest || again_.size() + more > longest) return false;
+  if (taken_ >= most_entries || again_.size() + more > most_entries) return false;
   return results_ <= few_results + static_cast<int>(again_.size());
 }
 
@@ -103,7 +104,7 @@ int FusedBackward::given(const Tensor& x) {
 }
 
 int FusedBackward::number(const Tensor& x) {
-  const UnderFrame unseen(nullptr);
+  const UnderFrame past_all_handlers(nullptr);
   return builder_.number(number_of(x), x.dtype());
 }
 
@@ -114,7 +115,8 @@ int FusedBackward::operand(Entry& entry, std::size_t i) {
   return again(slot);
 }
 
-// The recursion is as deep as the run of elementwise operations is long.
+// Returns the recomputed value of a slot. The recursion is as deep as the run of elementwise
+// operations is long.
 int FusedBackward::again(const Slot& slot) {
   Entry& entry = *slot.entry;
   if (!entry.op || entry.keeps_outputs) return given(computed_again(handler_, slot));

@@ -8,7 +8,7 @@
 //   auto kept = grad(loss, {.recompute = Recompute::never})(w, x, y);
 //
 // Arguments and results are trees (core/ops/tree.h). An argument that is not a tree is passed to f
-// unchanged. Under grad, values stay real: item(), printing, if, while and recursion work inside f.
+// unchanged. Under grad, values stay concrete: item(), printing, if, while and recursion work in f.
 // The mechanism is in vjp_flat.h.
 #pragma once
 

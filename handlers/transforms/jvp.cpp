@@ -91,8 +91,8 @@ class JvpHandler final : public Handler, public FollowsDerivatives, public std::
     return functions.tangents ? custom_jvp(call, guarded) : custom_vjp(call, guarded);
   }
 
-  // Passes one checkpoint on to the outer handlers: that of a function of primals and tangents.
-  // Captured values keep their tangents.
+  // Passes a checkpoint on to the outer handlers as a checkpoint of another function, which maps
+  // primals and tangents to outputs and their tangents. Captured values keep their tangents.
   Outputs checkpoint(Call& call) {
     const auto lift = [self = shared_from_this(), count = call.inputs().size()](
                           FunctionRole, const FunctionInputs& given, auto run) -> FunctionResults {
@@ -119,8 +119,8 @@ class JvpHandler final : public Handler, public FollowsDerivatives, public std::
     return with_tangents(functions.run(FunctionRole::tangents, {primals(call), tangents(call)}));
   }
 
-  // Transposes the rule. It maps cotangents back and is linear in them, so its transpose
-  // maps tangents forward.
+  // Transposes the backward rule. The rule is linear in the cotangents, so its transpose maps
+  // tangents forward.
   Outputs custom_vjp(Call& call, const FunctionAttributes& functions) {
     FunctionResults forward = functions.run(FunctionRole::forward, {primals(call)});
     std::vector<Tensor> zero;  // cotangents of the floating outputs
@@ -180,8 +180,8 @@ class JvpHandler final : public Handler, public FollowsDerivatives, public std::
                          op.name);
   }
 
-  // Performs the operation itself on the tangents. Inputs in which it is not linear keep their
-  // values.
+  // Performs the operation itself on the tangents. For inputs in which the operation is not linear,
+  // which must have no tangent, it gets their primals.
   static Outputs linear(const JvpContext& c) {
     // A cast from floats to integers, or of integers, has derivative zero.
     if (!is_float(c.out().dtype())) return Outputs(c.outputs.size(), Tensor());

@@ -4,8 +4,8 @@
 //   // several arguments
 //   auto [out, tangent] = jvp(f, std::make_tuple(x, y), std::make_tuple(dx, dy));
 //
-// Primals, tangents and results are trees. Values stay real under jvp. The mechanism is
-// in jvp_flat.h.
+// Primals, tangents and results are trees. Values stay concrete under jvp: item(), printing and
+// control flow work. The mechanism is in jvp_flat.h.
 #pragma once
 
 #include <optional>

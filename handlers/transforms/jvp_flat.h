@@ -2,7 +2,7 @@
 //
 // While the function runs, the `jvp` handler passes each operation on to the outer handlers. If an
 // input carries a tangent, it also performs the operation's JVP rule. The tangent of the result is
-// a note on the result. Values stay real.
+// a note on the result. Values stay concrete, so the function can read them.
 #pragma once
 
 #include <span>

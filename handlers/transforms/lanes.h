@@ -65,8 +65,8 @@ class Rows : public RefCounted {
   const Index size_;
   const std::vector<std::int32_t> lanes_;  // empty: all lanes
   const void* const thread_ = id_of_this_thread();
-  // The places that were requested last. Only the thread that created the set reads and writes
-  // them; other threads, on which rules may run, compute them anew.
+  // A cache of the last results. Only the thread that created this set reads and writes it; other
+  // threads, on which rules may run, compute their results anew.
   mutable std::unique_ptr<std::array<Places, 4>> known_;
   mutable std::size_t next_ = 0;
 };
@@ -109,8 +109,8 @@ struct LaneValue : RefCounted, Pooled {
   // `rows`.
   RowsPtr taken_for;
   Tensor taken;
-  // Step `step` of `log` produced this value. For a placeholder (`hollow`), that step produced the
-  // dead value for which it stands.
+  // Step `step` of `log` produced this value. For a placeholder (`is_dead`), that step produced the
+  // dead value that the placeholder represents.
   PathLog* log = nullptr;
   std::uint32_t step = 0;
   bool is_dead = false;  // this object is a placeholder for a dead value

@@ -14,8 +14,8 @@
 // transforms, and f may catch the error that the operation throws. Leaving the loop leaves f
 // suspended. Destroying the range drops the rest of f, and the destructors of f's local variables
 // run. A checkpoint, or a function with a custom rule, is one operation here: the operations inside
-// it are performed but not shown. stepper.h goes from breakpoint to breakpoint, and steps over
-// scopes.
+// it are performed but not shown. The stepper (handlers/debugger/stepper.h) runs to breakpoints,
+// and steps over scopes.
 #pragma once
 
 #include <functional>

@@ -128,7 +128,7 @@ PathRun::Results PathRun::operator()(FlatFunction f, std::span<const Tensor> inp
     done.push_back(std::move(path));
   }
   if (outermost) outermost->next_joint = end_joint;
-  if (around) around->call_ends(answered, std::move(before_parting_), std::move(answers));
+  if (around) around->call_ends(answered, std::move(before_splits_), std::move(answers));
   if (threw) std::rethrow_exception(threw);
   const std::vector<Sown> sown = take_sown(done);
   Results results = joined(done);
@@ -315,24 +315,24 @@ Tensor PathRun::divided(const Lanes& read, const Tensor& x) {
     for (const std::size_t row : of) part.lanes.push_back(path.lanes->lane(static_cast<Index>(row)));
     part.event = event_of_read(value, parts.size() == 1 ? first : answer(of[0]));
   }
-  part(std::move(parts));
+  split(std::move(parts));
   return first;
 }
 
 // Splits the running path. The first part continues at once; the others are set aside.
-void PathRun::part(std::vector<Part> parts) {
+void PathRun::split(std::vector<Part> parts) {
   LanePath& path = *path_;
-  if (what_ != Of::vmap) before_parting_.push_back({path.lanes, path.effects->of(*path.lanes)});
+  if (what_ != Of::vmap) before_splits_.push_back({path.lanes, path.effects->of(*path.lanes)});
   path.pin();
   const PathLogPtr log = path.log;
   // Single lanes run from the start on their real values, without a check against the log.
   // As an exception, some of the lanes that run next, and the last one, are checked:
   // these runs detect state that the function changes outside of itself.
-  const bool checks_next = partings_ < 4 || std::has_single_bit(static_cast<unsigned>(partings_));
-  ++partings_;
+  const bool checks_next = splits_ < 4 || std::has_single_bit(static_cast<unsigned>(splits_));
+  ++splits_;
   std::vector<std::unique_ptr<LanePath>> others;
   for (std::size_t i = parts.size(); i-- > 1;)
-    others.push_back(parted(std::move(parts[i]), (i == 1 && checks_next) || (aside_.empty() && others.empty())));
+    others.push_back(new_path(std::move(parts[i]), (i == 1 && checks_next) || (aside_.empty() && others.empty())));
   RowsPtr own = make_intrusive<const Rows>(std::move(parts[0].lanes));
   PathLogPtr own_log = log && !is_alone(*own) ? make_intrusive<PathLog>(log, own) : nullptr;
   if (own_log && parts[0].event) {
@@ -344,7 +344,7 @@ void PathRun::part(std::vector<Part> parts) {
   for (auto& other : others) aside_.push_back(std::move(other));
   path.kept_alive.clear();
   path.alone = is_alone(*own);
-  went_alone_ += path.alone;
+  times_alone_ += path.alone;
   path.lanes = std::move(own);
   path.log = std::move(own_log);
 }
@@ -361,25 +361,25 @@ Index PathRun::handle(RecordLoop& loop) {
   return stave::perform(loop);
 }
 
-// Returns a number that changes when a path of an outer vmap is left with one lane, which then
-// computes on real values. The layouts of real values differ from those of lanes' values, so an
-// operation on them may perform other operations. The log then no longer matches.
+// Returns a number that changes when a path of an outer vmap is left with one lane. That lane then
+// computes on its own values without the axis of lanes. Their layouts differ, so an operation on
+// them may perform other operations, and a log from before no longer matches.
 int PathRun::alone_below() noexcept {
   int times = 0;
-  stave::perform(VisitRuns{[&](const PathRun& below) { times += below.went_alone_; }});
+  stave::perform(VisitRuns{[&](const PathRun& below) { times += below.times_alone_; }});
   return times;
 }
 
 // Returns true if a path of an outer vmap threw this error in a replay, at an operation that
-// succeeded in the first run. Then a handler outside of that vmap threw the error, and trials would
-// not repeat the operations of that path.
+// succeeded in the first run. Then a handler outside of that vmap threw the error. To perform the
+// operation again for some of the lanes would not repeat the operations of that path.
 bool PathRun::throws_anew_below(const std::exception_ptr& threw) noexcept {
   bool throws = false;
   stave::perform(VisitRuns{[&](const PathRun& below) { throws |= below.threw_anew_ == threw; }});
   return throws;
 }
 
-std::unique_ptr<PathRun::LanePath> PathRun::parted(Part part, bool checks) const {
+std::unique_ptr<PathRun::LanePath> PathRun::new_path(Part part, bool checks) const {
   const LanePath& path = *path_;
   auto other = std::make_unique<LanePath>();
   other->lanes = make_intrusive<const Rows>(std::move(part.lanes));

@@ -242,12 +242,12 @@ class PathEffects final : public Remembers, public Handling<Sowing>, public Hand
   std::any known_answer(const EffectType& effect, const std::any& known, const Tensors& given) const;
   std::any part_of_known(const EffectType& effect) const;
   struct OfLane;
-  OfLane ask_for(const EffectType& effect, const std::any& performed, const Tensors& given, Index row);
+  OfLane answer_for_lane(const EffectType& effect, const std::any& performed, const Tensors& given, Index row);
   KeptAnswer kept_of(const EffectType& effect, std::span<const OfLane> lanes, const std::vector<std::size_t>& rows,
                      const Tensors& given) const;
   void check_alike(const EffectType& effect, const OfLane& a, const OfLane& b, std::int32_t a_lane,
                    std::int32_t b_lane) const;
-  const PathEffects* asking() const noexcept;
+  const PathEffects* inner_performer() const noexcept;
   std::size_t joint_so_far() const noexcept;
 
   const Run run_;
@@ -256,7 +256,7 @@ class PathEffects final : public Remembers, public Handling<Sowing>, public Hand
   Answers known_;
   std::size_t next_ = 0, calls_ = 0;
   // The current lane while an effect is performed lane by lane.
-  std::int32_t asked_lane_ = 0;
+  std::int32_t current_lane_ = 0;
   // The answer to the current effect if the outer PathEffects of this vmap knows it; else null.
   const std::any* known_outside_ = nullptr;
   Answers given_;
@@ -366,8 +366,8 @@ class PathRun final : public Handles<Call, ReadStorage, WhichPath, AxisSize, Rec
   Outputs performed(Call& call, PathLog::Given& given);
   Tensor read(const Lanes& read, const Tensor& x);
   Tensor divided(const Lanes& read, const Tensor& x);
-  void part(std::vector<Part> parts);
-  std::unique_ptr<LanePath> parted(Part part, bool checks) const;
+  void split(std::vector<Part> parts);
+  std::unique_ptr<LanePath> new_path(Part part, bool checks) const;
   static int alone_below() noexcept;
   static bool throws_anew_below(const std::exception_ptr& threw) noexcept;
 
@@ -413,8 +413,8 @@ class PathRun final : public Handles<Call, ReadStorage, WhichPath, AxisSize, Rec
   const RowsPtr lanes_;
   const Of what_;
   const InstallationId id_ = next_installation_id();
-  int paths_ = 0;       // number of paths so far
-  int went_alone_ = 0;  // how often a running path was left with one lane
+  int paths_ = 0;        // number of paths so far
+  int times_alone_ = 0;  // how often a running path was left with one lane
   // The last error that an operation threw in a replay although it did not throw in the first run.
   // The operation uses no lane's value.
   std::exception_ptr threw_anew_;
@@ -427,9 +427,9 @@ class PathRun final : public Handles<Call, ReadStorage, WhichPath, AxisSize, Rec
   // True if rows that paths take from values may be cached. It is false where a recorder may
   // discard the operation that took them.
   bool keeps_rows_ = true;
-  int partings_ = 0;                                 // number of splits so far
-  std::vector<std::unique_ptr<LanePath>> aside_;     // paths set aside; the last one runs next
-  std::vector<PathEffects::OfPath> before_parting_;  // answers of the lanes before each split
+  int splits_ = 0;                                  // number of splits so far
+  std::vector<std::unique_ptr<LanePath>> aside_;    // paths set aside; the last one runs next
+  std::vector<PathEffects::OfPath> before_splits_;  // answers of the lanes before each split
 };
 
 }  // namespace stave_detail

@@ -80,7 +80,7 @@ void PathEffects::remember(std::any answer) {
 // Returns the next answer in `branches` for the lanes of the inner PathEffects that performs an
 // effect now; null if there is none.
 const std::any* PathEffects::answer_on(const Branches& branches) const {
-  const PathEffects* const inner = asking();
+  const PathEffects* const inner = inner_performer();
   if (!inner || branches.call != calls_) return nullptr;
   const OfPath* const path = find_path(branches.paths, branches.before, *inner->lanes_);
   const std::size_t number = inner->given_.size();
@@ -244,7 +244,7 @@ struct PathEffects::KeptAnswer {
   std::vector<std::vector<std::size_t>> followed = {};
 
   /// Sets `followed`, in the first run.
-  void look_who_follows() {
+  void set_followed() {
     const auto transforms = transforms_passed();
     followed.clear();
     if (transforms.empty()) return;
@@ -303,7 +303,7 @@ class PathEffects::Tensors {
 // function of a higher-order operation. The inner one performs the effect for its lanes. The outer
 // one remembers the answers for all lanes, and gives each lane its own answer when the function
 // runs again.
-const PathEffects* PathEffects::asking() const noexcept {
+const PathEffects* PathEffects::inner_performer() const noexcept {
   for (const Frame* at = current; at && at->kind == Frame::Kind::interception;) {
     const auto& working = static_cast<const Interception&>(*at);
     const auto* const found =
@@ -316,7 +316,7 @@ const PathEffects* PathEffects::asking() const noexcept {
 
 std::any PathEffects::answer_recordable(const EffectType& effect, std::any performed) {
   const bool shared = across_lanes(effect) == AcrossLanes::shared;
-  if (const PathEffects* const inner = shared ? nullptr : asking())
+  if (const PathEffects* const inner = shared ? nullptr : inner_performer())
     return inner->known_outside_ ? inner->part_of_known(effect) : effect.recordable->perform(performed);
   const Tensors given(effect, performed);
   if (const std::any* known = next_answer()) {
@@ -336,7 +336,7 @@ std::any PathEffects::answer_recordable(const EffectType& effect, std::any perfo
                         : across_lanes(effect) == AcrossLanes::together
                             ? answer_together(effect, std::move(performed), given)
                             : answer_for_each(effect, performed, given);
-    answer.look_who_follows();
+    answer.set_followed();
     remember_everywhere(answer);
     return known_answer(effect, answer, given);
   } catch (...) {
@@ -372,7 +372,7 @@ std::any PathEffects::part_of_known(const EffectType& effect) const {
     const Lanes* const lanes = x.defined() ? run_.vmap.notes.find(x) : nullptr;
     if (!lanes) return;
     if (across_lanes(effect) == AcrossLanes::each)
-      x = lanes->value->of(make_intrusive<const Rows>(std::vector{asked_lane_}), true, run_.lanes);
+      x = lanes->value->of(make_intrusive<const Rows>(std::vector{current_lane_}), true, run_.lanes);
     else if (alone_) x = expand_dims(lanes->value->of(lanes_, true, run_.lanes), 0);
     else x = lanes->value->of(lanes_, false, run_.lanes);
   });
@@ -403,7 +403,7 @@ PathEffects::KeptAnswer PathEffects::answer_for_each(const EffectType& effect, c
   if (size == 0 && effect.recordable->has_answer)
     fail<TransformError>("vmap: {} is answered lane by lane, but there are no lanes", type_name(effect.type));
   std::vector<OfLane> lanes;
-  for (Index row = 0; row < size; ++row) lanes.push_back(ask_for(effect, performed, given, row));
+  for (Index row = 0; row < size; ++row) lanes.push_back(answer_for_lane(effect, performed, given, row));
   std::vector<std::vector<std::size_t>> ways;
   std::vector<std::string> kinds;
   for (std::size_t row = 0; row < lanes.size(); ++row) {
@@ -423,7 +423,7 @@ PathEffects::KeptAnswer PathEffects::answer_for_each(const EffectType& effect, c
       continue;
     }
     KeptAnswer answer = kept_of(effect, lanes, way, given);
-    answer.look_who_follows();
+    answer.set_followed();
     part.answer = std::move(answer);
   }
   const std::any first = parts[0].answer;
@@ -432,8 +432,8 @@ PathEffects::KeptAnswer PathEffects::answer_for_each(const EffectType& effect, c
   return std::any_cast<KeptAnswer>(first);
 }
 
-PathEffects::OfLane PathEffects::ask_for(const EffectType& effect, const std::any& performed, const Tensors& given,
-                                         Index row) {
+PathEffects::OfLane PathEffects::answer_for_lane(const EffectType& effect, const std::any& performed,
+                                                 const Tensors& given, Index row) {
   std::any of_lane = performed;
   given.visit(effect, of_lane, [&](const Tensor& x) {
     const Lanes* const lanes = run_.vmap.notes.find(x);
@@ -442,7 +442,7 @@ PathEffects::OfLane PathEffects::ask_for(const EffectType& effect, const std::an
         alone_ ? lanes->value->of(lanes_, true, run_.lanes) : lanes->value->of(lanes_, false, run_.lanes)[row],
         {&x, 1});
   });
-  asked_lane_ = lanes_->lane(row);
+  current_lane_ = lanes_->lane(row);
   OfLane found;
   try {
     found.answer = effect.recordable->perform(of_lane);

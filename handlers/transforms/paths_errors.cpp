@@ -18,8 +18,8 @@ namespace stave_detail {
 namespace {
 
 // Returns the first line of an error's text without numbers, and without the name of the function
-// at its beginning, because handlers on the way may change that name. Lanes whose errors differ
-// only in these take one path.
+// at its beginning, because handlers may change that name while the error passes them. Lanes whose
+// errors differ only in numbers or in that name take one path.
 std::string without_numbers(std::string_view text) {
   const std::size_t name = text.find_first_not_of("abcdefghijklmnopqrstuvwxyz_0123456789");
   if (name != text.npos && text.substr(name).starts_with(": ")) text.remove_prefix(name + 2);
@@ -39,8 +39,8 @@ std::string without_numbers(std::string_view text) {
 // Returns the operation; null for a higher-order one, whose functions may throw any error.
 const Op* operation_of(const Call& call) { return call.op().is_higher_order ? nullptr : &call.op(); }
 
-// Converts an error that says that every entry of the operands fails to one that says that some
-// entry fails. In one lane every entry may fail, but not in the other lanes.
+// Returns the error without the information that every entry of the operands causes it
+// (FailsEverywhere): every entry of one lane may fail, but not those of other lanes.
 std::exception_ptr of_some_entries(const std::exception_ptr& threw) {
   try {
     std::rethrow_exception(threw);
@@ -211,9 +211,9 @@ void PathRun::find_outcomes(Call& call, std::span<const std::int32_t> lanes, std
   found.other = other == found.threw.end() ? error : thrown_once(call, other->lanes.back(), other->first, error, found);
 }
 
-// Returns the error that occurs only once. A lane threw `a` and, in another attempt, `b`, which is
-// of another type. So one of the two errors occurred only once, as the error of an outer handler
-// may, and must not be lost.
+// A lane threw `a` and, in another attempt, `b`, which is of another type. So one of the two errors
+// occurs only once (an outer handler may throw such an error). Returns that error, which must not
+// be lost.
 std::exception_ptr PathRun::thrown_once(Call& call, std::int32_t lane, const std::exception_ptr& a,
                                         const std::exception_ptr& b, const Outcomes& found) {
   if (found.effects) path_->effects->restore(*found.effects);
@@ -301,7 +301,7 @@ Outputs PathRun::divided_by_error(Call& call, PathLog::Given given, std::excepti
   if (what_ == Of::undivided_call) fail_undivided(call.op().name);
   const std::exception_ptr error = parts[0].threw;
   if (mark) path.log = nullptr;
-  part(std::move(parts));
+  split(std::move(parts));
   if (error) {
     ++path.errors;
     std::rethrow_exception(error);
@@ -322,7 +322,7 @@ void PathRun::part_by_answers(const EffectType& effect, std::vector<Way> ways) {
     parts.push_back({std::move(way.lanes)});
     parts.back().answer = std::move(way.answer);
   }
-  part(std::move(parts));
+  split(std::move(parts));
 }
 
 }  // namespace stave_detail

@@ -1,6 +1,6 @@
 // The higher-order operation `call` under vmap. It is passed on to the outer handlers as one call
 // on all lanes of the path. The functions of that call take batched tensors, run for the lanes,
-// path by path, and return batched tensors. So captured values of lanes stay such values, and the
+// path by path, and return batched tensors. So captured values of lanes keep their lanes, and the
 // outer handlers may run the functions again.
 #include <algorithm>
 

@@ -19,7 +19,7 @@ constexpr std::size_t longest_log = std::size_t{1} << 18;
 
 // Returns a placeholder for a dead value: it holds zeros, and an operation that computes with it
 // throws TransformError.
-LaneValuePtr is_dead(PathLog& log, std::size_t step, const Abstract& lane, Device device) {
+LaneValuePtr dead_placeholder(PathLog& log, std::size_t step, const Abstract& lane, Device device) {
   Shape shape = lane.shape;
   shape.insert(shape.begin(), log.lanes->size());
   auto value = make_intrusive<LaneValue>(constant(0, lane.dtype, shape, device), log.lanes);
@@ -85,7 +85,7 @@ std::uint32_t identity(const LaneValue& value) noexcept {
 }
 
 // The largest number of inputs of one operation that are checked.
-constexpr std::size_t most_told = 32;
+constexpr std::size_t most_checked = 32;
 
 }  // namespace
 
@@ -104,7 +104,7 @@ PathLog::Event event_of_read(const LaneValuePtr& value, Tensor answer) {
 }
 
 void PathLog::Given::add(std::size_t i, const Tensor& input, const Lanes* lane) noexcept {
-  if (i >= most_told) return;
+  if (i >= most_checked) return;
   if (!lane) {
     unread |= !is_readable(input.node());
     if (!unread) outside = mixed(outside, sampled(input.node()));
@@ -124,7 +124,7 @@ PathLog::Given PathRun::given_of(const Call& call) const {
 void PathRun::check_given(const Call& call, const PathLog::Given& first) const {
   PathLog::Given given;
   const std::span<const Tensor> inputs = call.inputs();
-  for (std::size_t i = 0; i < inputs.size() && i < most_told; ++i) {
+  for (std::size_t i = 0; i < inputs.size() && i < most_checked; ++i) {
     const Lanes* const lanes = vmap_->notes.find(inputs[i]);
     // In a run of a single lane, answers to effects are real values, which were lanes' values in
     // the first run.
@@ -240,7 +240,7 @@ Outputs PathRun::replayed(Call& call) {
     LaneValuePtr value(logged->value);
     if (!value) {
       const Device device = op.id == OpId::to ? call.as<TransferAttributes>().device : call.input(0).device();
-      value = is_dead(*path.replays[path.segment], path.step - 1, expected[i], device);
+      value = dead_placeholder(*path.replays[path.segment], path.step - 1, expected[i], device);
     }
     if (!has_lanes_of(value->batched, expected[i])) fail_other_way(fmt::format("{} of other shapes", op.name), op.name);
     outputs.push_back(vmap_->lane(std::move(value), expected[i].shape));

@@ -19,8 +19,7 @@ namespace {
 // The note on a placeholder: the value of the region that it stands for.
 struct RegionValue {
   int value = -1;
-  // A tensor with one element. It is the physical tensor of the placeholder, which shows that the
-  // placeholder has one.
+  // A tensor with one element, which `physical` returns as the tensor behind the placeholder.
   Tensor shown;
   const Tensor* physical() const noexcept { return shown.defined() ? &shown : nullptr; }
 };

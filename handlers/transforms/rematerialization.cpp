@@ -7,10 +7,10 @@
 // alive hold all of these. So the tape keeps a subset of what it would keep without
 // rematerialisation. Any other value is saved: entries that read it later save it, too.
 //
-// At most 4 operations, counted from saved values, are a few. In a run of elementwise operations of
-// one shape, which the backward pass fuses (fused_backward.h), values that are recomputed in any
-// case do not count. But no run is recomputed for more than 512 operations, so that the tiles of
-// its values fit in the level-2 cache.
+// "A few" means at most 4 operations, counted from saved values. In a run of elementwise operations
+// of one shape, which the backward pass fuses (fused_backward.h), values that are recomputed in any
+// case do not count. But at most 512 operations of a run are recomputed for one value, so that the
+// tiles of all values fit in the level-2 cache.
 #include <algorithm>
 
 #include <stave/core/ops/frontend.h>
@@ -42,10 +42,10 @@ BackwardSlice slice_of_kept(Entry& entry) {
   return slice;
 }
 
-// Returns how many operations, without views, recompute an entry's output; some number
-// beyond `most_cheap` if there are more. If `beyond`, operations whose values are recomputed
-// in any case do not count.
-int operations_again(Entry& entry, bool beyond) {
+// Returns how many operations, not counting views, recompute an entry's output; any number greater
+// than `most_cheap` if there are more than that. If `beyond`, operations whose values are
+// recomputed in any case do not count.
+int operations_to_recompute(Entry& entry, bool beyond) {
   constexpr std::size_t most_seen = 16;
   SmallVector<Entry*, 8> seen;
   seen.push_back(&entry);
@@ -64,7 +64,7 @@ int operations_again(Entry& entry, bool beyond) {
 }
 
 // Saves constants that no rule reads, but that a recomputation of the operation needs.
-void hold_numbers(Entry& entry, const Call& call) {
+void save_constants(Entry& entry, const Call& call) {
   for (std::size_t i = 0; i < entry.input_count; ++i) {
     const Tensor& x = call.input(i);
     if (!entry.producers()[i].entry && x.node().storage && x.node().storage->bytes <= sizeof(Bytes16))
@@ -72,8 +72,8 @@ void hold_numbers(Entry& entry, const Call& call) {
   }
 }
 
-// Returns true if the inputs have several producers.
-bool joins(Entry& entry) {
+// Returns true if the entry's inputs were computed by different entries.
+bool has_several_producers(Entry& entry) {
   const Entry* first = nullptr;
   for (const Slot& slot : entry.producers()) {
     if (first && slot.entry && slot.entry.get() != first) return true;
@@ -82,8 +82,8 @@ bool joins(Entry& entry) {
   return false;
 }
 
-// Returns an entry and a few entries from which its inputs may be recomputed,
-// the last recorded first.
+// Returns an entry and up to 15 entries from which its inputs may be recomputed, the last recorded
+// first.
 SmallVector<Entry*, 16> nearby(Entry& entry) {
   constexpr std::size_t few = 16;
   SmallVector<Entry*, 16> found;
@@ -146,10 +146,10 @@ void Rematerialization::plan(Entry& entry, const Call& call, const Rematerializa
     }
   }
   if (!drops || !entry.op->is_cheap() || entry.keeps_outputs) return;
-  hold_numbers(entry, call);
+  save_constants(entry, call);
   const Abstract& output = call.abstract_outputs()[0];
   entry.slice = slice_of(entry, bytes_of(output), of_primals);
-  if (joins(entry)) search_nearby(entry, of_primals);
+  if (has_several_producers(entry)) search_nearby(entry, of_primals);
 }
 
 // Returns true once the tape drops values. The tape starts to drop them when the kept values reach
@@ -161,7 +161,7 @@ bool Rematerialization::begins(Entry& entry, std::size_t bytes) {
   run_ = entry.sequence;
   if (entry.input_count == 0) return true;
   shape_ = entry.input_abstracts()[0].shape;
-  // The operations just before may belong to the run of this entry.
+  // The operations that were recorded just before this one may belong to its run.
   Entry* earlier = entry.producers()[0].entry.get();
   while (earlier && earlier->op && earlier->sequence + 1 == run_ && Region::admits(*earlier->op) &&
          earlier->input_abstracts()[0].shape == shape_) {
@@ -182,11 +182,11 @@ bool Rematerialization::may_drop(const Op& reader, Entry& producer, const Tensor
   if (reader.is_higher_order || bytes_kept_by(x.node()) < least_) return false;
   const BackwardSlice slice = slice_of_kept(producer);
   if (!slice.size || slice.size > longest) return false;
-  const int cheap = operations_again(producer, false);
+  const int cheap = operations_to_recompute(producer, false);
   if (cheap == 0) return false;  // dropping a view saves no memory
   if (cheap <= most_cheap) return true;
   return Region::admits(reader) && slice.back != BackwardSlice::too_far && producer.sequence - slice.back >= run_ &&
-         operations_again(producer, true) <= most_cheap;
+         operations_to_recompute(producer, true) <= most_cheap;
 }
 
 BackwardSlice Rematerialization::slice_of(Entry& entry, std::size_t bytes, const Rematerialization& of_primals) {

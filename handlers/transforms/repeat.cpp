@@ -36,7 +36,7 @@ Index steps_to_snapshot(Index n, Index snapshots) {
 
 bool is_loop_recorded() noexcept {
   for (const Frame* frame = current; frame; frame = frame->below) {
-    // The computation may continue more than once.
+    // A controller may suspend or drop the computation in the middle of the loop.
     if (frame->kind == Frame::Kind::computation) return false;
     if (!frame->slot) continue;
     const HandlerProperties handler = frame->handler->properties();

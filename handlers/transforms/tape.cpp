@@ -92,7 +92,7 @@ Outputs GradHandler::handle(Call& call) {
     return handle_higher_order(call);
   const Outputs* const saved = replay_ ? replay_->next(call) : nullptr;
   bool known = false;
-  std::optional<int> lost;  // `output` of a lost input's slot
+  std::optional<int> lost;  // if an input has lost its derivative: the `output` of its slot
   for (const Tensor& input : call.inputs())
     if (const Slot* slot = find(input)) {
       known = true;

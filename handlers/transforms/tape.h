@@ -119,14 +119,13 @@ class Rematerialization {
         first_(first) {}
   Recompute when() const noexcept { return when_; }
 
-  /// Sets the transform's inputs; those that are needed are kept. `stay`: the caller keeps
-  /// the inputs in any case.
+  /// Sets the transform's inputs (primals). Those that a recomputation needs are kept. `stay`: the
+  /// caller keeps all of them alive in any case.
   void set_primals(std::span<const Tensor> primals, bool stay);
   void release_primals();
   const Tensor& primal(const Entry& input) const { return primals_[input.sequence]; }
 
-  /// Returns true if plan() must be called for a new entry that saves x. Most values
-  /// are too small for that.
+  /// Returns true if x is large enough that plan() must be called for a new entry that saves x.
   bool minds(const Tensor& x) const noexcept {
     const Storage* const storage = x.node_ptr()->storage.get();
     return !storage || storage->bytes >= least_;

@@ -28,7 +28,8 @@ namespace stave_detail {
 
 namespace {
 
-// Throws TransformError if a function uses values with certain notes, which it must have captured.
+// Throws TransformError if a function reads a value with a note of one of the handlers `ids`. The
+// function's arguments carry no such notes, so it must have captured the value.
 class CaptureGuard final : public Handler {
  public:
   CaptureGuard(std::vector<InstallationId> ids, const char* transform, const char* what)
@@ -128,7 +129,7 @@ class Unrecorded final : public Handler, public StandsForTransform, public std::
   /// Returns true if any run computed a value that depends on values known to grad.
   /// There are several runs if the lanes of a vmap split: one for each path.
   bool any_touched() const noexcept { return *any_touched_; }
-  bool touched = false;  // whether this run did
+  bool touched = false;  // true if this run computed a value that depends on values known to grad
   std::vector<SavedOutputs> saved_outputs;
 
  private:
@@ -144,8 +145,8 @@ class Unrecorded final : public Handler, public StandsForTransform, public std::
     touched |= is_known(*grad, xs);
     for (Tensor& x : xs) x = grad->without_notes(std::move(x));
   }
-  // Outer handlers keep additional results of rules, such as tangents, beside the results of the
-  // call. These must leave the checkpoint without notes.
+  // Returns the call with rules whose additional results, such as tangents, carry no notes. Outer
+  // handlers keep these results beside the results of the call.
   Call with_bare_rules(const Call& call) {
     const FunctionAttributes& functions = functions_of(call);
     auto bare = make_intrusive<FunctionAttributes>(
@@ -200,7 +201,7 @@ class Unrecorded final : public Handler, public StandsForTransform, public std::
 
 struct RunAgainAttributes final : Attributes {
   AttributesPtr functions;
-  std::shared_ptr<const GradHandler> recorder;  // not owned, if it is the first recorder
+  std::shared_ptr<const GradHandler> recorder;  // does not own the first recorder
   // The saved operations, without their outputs, which the entry holds. counts[i] is the number of
   // outputs of saved[i].
   std::vector<SavedOutputs> saved;

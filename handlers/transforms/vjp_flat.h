@@ -3,7 +3,7 @@
 //
 // While the function runs, the `grad` handler passes each operation on to the outer handlers. It
 // records an operation on a differentiated value on a tape: the operation, the values that its VJP
-// rule reads, and the producers of its inputs. The values themselves stay real. Later the pullback
+// rule reads, and the producers of its inputs. Values stay concrete. Later the pullback
 // walks the tape backwards and performs the VJP rules. The rules are made of ordinary operations,
 // which the handlers around the call of the pullback can transform, so derivatives of derivatives
 // work.

@@ -125,10 +125,9 @@ struct AffineMap {
 };
 
 /// The step h = scale(a, h) + b of linear_recurrence. A factor of 0 gives 0, even with infinity and
-/// NaN (DESIGN, section 2). The map h -> a h + b followed by h -> c h + d is h -> c a h + (c b +
-/// d). Maps are combined with IEEE products, in which 0 times infinity is NaN. A 0 or an infinity
-/// in them may stand for a number that left the range of float64, so a map with infinity or NaN
-/// does not fit.
+/// NaN. The map h -> a h + b followed by h -> c h + d is h -> c a h + (c b + d). Maps are combined
+/// with IEEE products, in which 0 times infinity is NaN. A 0 or an infinity in them may be the
+/// result of an underflow or overflow of float64, so a map with infinity or NaN does not fit.
 template <class T>
 struct Recurrence {
   using Element = T;

@@ -15,8 +15,8 @@ namespace {
 
 constexpr std::uint64_t most_bytes = 64 << 10;
 
-// Returns true for a `full` whose result is not an output of the program. It repeats one number, so
-// it needs no array; an output of the program does.
+// Returns true for a `full` whose result is not an output of the program. Its result repeats one
+// number and needs no array, whereas an output of the program needs one.
 bool is_number(const Program& program, const Program::Instruction& step) {
   return step.op->id == OpId::full &&
          std::find(program.outputs.begin(), program.outputs.end(), step.outputs[0]) == program.outputs.end();

@@ -39,7 +39,7 @@ void FusionReport::joined(const Program::Instruction& step, FunctionRef<bool(int
     }
     far = true;
     const Index read_as = is_elementwise(made) ? program_.variable(input).shape.elements() : 0;
-    if (!told_.emplace(made, read_as).second) continue;
+    if (!explained_.emplace(made, read_as).second) continue;
     tell(is_elementwise(made) ? why_view(*made, *view, input) : why_not_elementwise(*made), *made);
   }
   if (!far && !near.empty()) tell(std::move(near), step);

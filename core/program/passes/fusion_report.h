@@ -37,8 +37,8 @@ class FusionReport {
  private:
   const Program::Instruction* maker(int variable) const { return maker_[variable].step; }
   bool is_elementwise(const Program::Instruction* step) const { return step && maker_[step->outputs[0]].elementwise; }
-  // Returns the instruction that computes the variable; if views lie between, it is the instruction
-  // before the first view. Sets `view` to the first view, the one that reads this instruction.
+  // Returns the instruction that computes the variable or, if the variable is a view, the array
+  // that it views. Sets `view` to the first view of that array, if there is one.
   const Program::Instruction* computing(int variable, const Program::Instruction*& view) const;
 
   std::string said(const Program::Instruction& step) const;
@@ -54,8 +54,8 @@ class FusionReport {
   };
   const Program& program_;
   PerVariable<Maker> maker_;  // for each variable, the instruction that computes it
-  // what was explained already: (instruction, number of elements that its reader sees)
-  std::set<std::pair<const Program::Instruction*, Index>> told_;
+  // The explanations given so far: (instruction, number of elements that its reader sees).
+  std::set<std::pair<const Program::Instruction*, Index>> explained_;
   std::vector<std::string> order_;
   std::map<std::string, int> times_;
 };

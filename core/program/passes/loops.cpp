@@ -10,7 +10,7 @@ namespace stave_detail {
 
 namespace {
 
-// Joins each loop with a later loop that also computes its results (LoopAttributes::performs).
+// Removes each loop whose results a later loop also computes (LoopAttributes::performs).
 class Joiner {
  public:
   explicit Joiner(Program& program) : program_(program), renamed_(program), producers_(producers(program)) {}
@@ -42,8 +42,8 @@ class Joiner {
   }
 
   // Replaces the first loop by the later one. If all inputs of the later loop are computed before
-  // the first loop, the later loop moves to that place. Otherwise it stays in its own place, and no
-  // instruction between the two may read results of the first loop. Returns false if one does.
+  // the first loop, the later loop moves to the place of the first. Otherwise it stays in its own
+  // place; then returns false if an instruction between the two reads results of the first loop.
   bool join(const LoopAttributes& loop, std::size_t later, std::size_t first) {
     const auto& inputs = steps()[later].inputs;
     const auto& outputs = steps()[first].outputs;

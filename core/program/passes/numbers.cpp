@@ -21,7 +21,7 @@ constexpr Index most_elements = 8;
 
 // Returns true if the pass applies to the program: all arrays are small and on the CPU, all
 // operations are elementwise or move elements, and there is a slice, a concat or a pad.
-bool is_of_numbers(const Program& program) {
+bool can_be_split(const Program& program) {
   const auto is_small = [](const Program::Variable& it) {
     return it.device == cpu && it.shape.elements() > 0 && it.shape.elements() <= most_elements;
   };
@@ -42,7 +42,7 @@ class Splitter {
     to_.variables = from.variables;
     to_.inputs = from.inputs;
     for (const int input : from.inputs)
-      if (!elements_.contains(input)) elements_[input] = taken_apart(input);
+      if (!elements_.contains(input)) elements_[input] = split(input);
   }
 
   Program run() {
@@ -51,7 +51,7 @@ class Splitter {
     for (const int output : from_.outputs) {
       const bool is_given =
           output < 0 || std::find(from_.inputs.begin(), from_.inputs.end(), output) != from_.inputs.end();
-      to_.outputs.push_back(is_given ? output : put_together(output));
+      to_.outputs.push_back(is_given ? output : joined(output));
     }
     return std::move(to_);
   }
@@ -74,7 +74,7 @@ class Splitter {
     return variable;
   }
 
-  Elements taken_apart(int input) {
+  Elements split(int input) {
     const Index n = to_.variable(input).shape.elements();
     const Dtype dtype = to_.variable(input).dtype;
     if (to_.variable(input).shape.empty()) return {input};
@@ -85,7 +85,7 @@ class Splitter {
           add({&op_slice, make_intrusive<SliceAttributes>(Shape{i}, Shape{1}, Shape{1}), {flat}}, {1}, dtype), {}));
     return elements;
   }
-  int put_together(int output) {
+  int joined(int output) {
     const Program::Variable it = from_.variable(output);
     const Elements& elements = of(output);
     if (it.shape.empty()) return static_cast<int>(elements[0]);
@@ -138,7 +138,7 @@ class Splitter {
 }  // namespace
 
 Program with_small_arrays_split(Program program) {
-  if (!is_of_numbers(program)) return program;
+  if (!can_be_split(program)) return program;
   const UnderFrame past_all_handlers(nullptr);
   return without_dead_code(without_repetitions(simplified(with_constants_folded(Splitter(program).run()))));
 }

@@ -77,10 +77,10 @@ class Members {
 // Goes through a program and forms its regions.
 class Former {
  public:
-  /// `apart` is the fusion report, which explains which operations do not become one region; it may
+  /// `report` receives the reasons why operations do not become one region; it may
   /// be null.
-  Former(Program& program, FusionReport* apart)
-      : program_(program), apart_(apart), constants_(program), reads_(read_counts(program)), reads_inside_(program),
+  Former(Program& program, FusionReport* report)
+      : program_(program), report_(report), constants_(program), reads_(read_counts(program)), reads_inside_(program),
         is_reduction_of_(program), home_(program) {}
 
   void run() {
@@ -88,7 +88,7 @@ class Former {
     program_.instructions.clear();
     for (Program::Instruction& step : steps) {
       const bool may_join = joins(step);
-      if (apart_) apart_->add(step, may_join);
+      if (report_) report_->add(step, may_join);
       if (may_join) {
         join(step);
         continue;
@@ -100,7 +100,7 @@ class Former {
         ++region->steps;
         continue;
       }
-      if (apart_ && !step.is_read() && is_reduction(step)) apart_->joined(step, [](int) { return false; });
+      if (report_ && !step.is_read() && is_reduction(step)) report_->joined(step, [](int) { return false; });
       for (const int input : step.inputs) close_for(input, step);
       program_.instructions.push_back(taken(step));
     }
@@ -117,7 +117,7 @@ class Former {
 
   const Program::Variable& variable(int number) const { return program_.variable(number); }
   // The fusion report reads the instruction later, so it is copied if there is a report.
-  Program::Instruction taken(Program::Instruction& step) const { return apart_ ? step : std::move(step); }
+  Program::Instruction taken(Program::Instruction& step) const { return report_ ? step : std::move(step); }
 
   // Returns the region of an operation that is itself a region (elementwise_op) and has no
   // reductions; else null.
@@ -128,7 +128,7 @@ class Former {
   bool joins(const Program::Instruction& step) const {
     if (step.is_read() || step.inputs.empty()) return false;
     if (step.op->id == OpId::stop_gradient)
-      return false;  // a view without a derivative; a region's derivative would be zeros
+      return false;  // its result has no derivative, whereas a region's derivative would be zeros
     if (!Region::admits(*step.op) && !region_of(step)) return false;
     const Program::Variable& result = variable(step.outputs[0]);
     return result.shape.elements() > 0;
@@ -172,9 +172,9 @@ class Former {
       if (fits(open, step, steps)) region = &open;
     if (region && std::any_of(step.inputs.begin(), step.inputs.end(), [&](int x) { return is_reduced(*region, x); }))
       region = nullptr;
-    if (apart_) apart_->joined(step, [&](int input) { return region && home_[input] == region; });
-    // Other open regions that the step reads must be performed before it. They are behind another
-    // barrier, or full.
+    if (report_) report_->joined(step, [&](int input) { return region && home_[input] == region; });
+    // Other open regions that the step reads cannot take it, because they are full or behind
+    // another barrier. They must be performed before the step.
     for (const int input : step.inputs)
       if (home_[input] && home_[input] != region) close_for(input, step);
     if (!region) region = &open_.emplace_back();
@@ -203,8 +203,8 @@ class Former {
   void close_for(int variable, const Program::Instruction& reader) {
     Open* const region = home_[variable];
     if (!region) return;
-    if (apart_)
-      for (const Program::Instruction& member : region->members) apart_->ended(member.outputs, reader);
+    if (report_)
+      for (const Program::Instruction& member : region->members) report_->ended(member.outputs, reader);
     close(std::find_if(open_.begin(), open_.end(), [&](const Open& open) { return &open == region; }));
   }
 
@@ -221,7 +221,7 @@ class Former {
     if (members.size() == 1) {
       program_.instructions.push_back(without_repeated_steps(members[0], outputs));
     } else if (outputs.size() > most_outputs) {
-      if (apart_) apart_->divided(members.size(), outputs.size(), most_outputs);
+      if (report_) report_->divided(members.size(), outputs.size(), most_outputs);
       emit(members.first(members.size() / 2));
       emit(members.subspan(members.size() / 2));
     } else if (!outputs.empty()) {
@@ -251,7 +251,7 @@ class Former {
   }
 
   Program& program_;
-  FusionReport* const apart_;
+  FusionReport* const report_;
   const Constants constants_;
   const PerVariable<int> reads_;
   // For each variable, how many times members of the current region read it; 0 between calls.
@@ -264,10 +264,10 @@ class Former {
 }  // namespace
 
 Program with_regions(Program program, std::vector<std::string>* fusion_report) {
-  std::optional<FusionReport> apart;
-  if (fusion_report) apart.emplace(program);
-  Former(program, apart ? &*apart : nullptr).run();
-  if (fusion_report) *fusion_report = apart->lines();
+  std::optional<FusionReport> report;
+  if (fusion_report) report.emplace(program);
+  Former(program, report ? &*report : nullptr).run();
+  if (fusion_report) *fusion_report = report->lines();
   return program;
 }
 

@@ -94,7 +94,7 @@ class Simplifier {
     return inner && (is(inner->inputs[0], 0) || is(inner->inputs[1], 0));
   }
 
-  // Returns true if a conversion from the one dtype to the other, and back, keeps every value.
+  // Returns true if a conversion from `from` to `to` and back keeps every value.
   static bool keeps_all(Dtype from, Dtype to) {
     if (is_float(from)) return is_float(to) && !is_half_float(to) && size_of(to) >= size_of(from);
     if (is_integer(from) && is_integer(to))
