@@ -79,8 +79,8 @@ class FileError : public Error {
 };
 
 /// The handlers around this point of the program, from inside out, as a line of an error message.
-/// The text is a line break and then, for vmap inside grad, "  inside vmap, inside grad"; it is
-/// empty if there are no handlers.
+/// The text is a line break and then, for f inside of g, "  inside f, inside g"; it is empty if
+/// there are no handlers.
 std::string error_context();
 
 }  // namespace stave

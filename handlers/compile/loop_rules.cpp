@@ -334,10 +334,10 @@ class ReverseMaker {
 };
 
 Tensor or_zeros(const Tensor& x, const Tensor& like) { return x.defined() ? x : zeros_like(like); }
-// Returns x, or -0 if nothing was added to the sum x yet: a cotangent keeps its bits when it is
-// added to -0, even if it is -0 itself. Where steps add to parts of the sum, it is 0, as in a tape:
-// the first part that a tape adds is padded with zeros.
-Tensor or_nothing(const Tensor& x, const Tensor& like, bool in_part = false) {
+// Returns the sum x; if x is undefined, the value from which a sum starts. That is -0, because any
+// cotangent keeps its bits when it is added to -0, even -0 itself. Where steps add to parts of the
+// sum it is 0, as in a tape: there the first part is padded with zeros.
+Tensor or_start(const Tensor& x, const Tensor& like, bool in_part = false) {
   return x.defined() ? x : full_like(like, in_part ? 0. : -0.);
 }
 
@@ -428,9 +428,9 @@ Cotangents pull_back(const LoopAttributes& loop, const Reverse& reverse, const I
   const Outputs results = perform_loop(reverse.forward, inputs);
   Inputs given;
   for (std::size_t k = 0; k < loop.states; ++k)
-    if (reverse.of[k]) given.push_back(or_minus_zero(cotangents[k], results[k]));
+    if (reverse.of[k]) given.push_back(or_start(cotangents[k], results[k]));
   for (std::size_t i = end_of_rows(loop); i < inputs.size(); ++i)
-    if (reverse.by[i]) given.push_back(or_nothing(before[i], inputs[i], reverse.adds_in_part[i]));
+    if (reverse.by[i]) given.push_back(or_start(before[i], inputs[i], reverse.adds_in_part[i]));
   for (const Tensor& stack : std::span(results.end() - static_cast<std::ptrdiff_t>(reverse.stacked), reverse.stacked))
     given.push_back(first_apart ? entries(stack, 0, 1, loop.steps - 1) : stack);
   for (const std::size_t i : reverse.rows) given.push_back(inputs[i]);
