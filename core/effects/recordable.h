@@ -7,10 +7,9 @@
 // classes are recordable if they have == and are trivially copyable, or if stave::TreeTraits
 // (core/ops/tree.h) says that they hold no leaves. Pointers, references and views are not
 // recordable, since their targets may change or end; nor are classes with private members. An
-// aggregate
-// with an anonymous union cannot be decomposed, and does not compile without TreeTraits. Whether a
-// type is recordable depends on the type alone, not on the included headers: a type that holds
-// leaves cannot be written without the header of the leaf's type, which specialises LeafOf.
+// aggregate with an anonymous union cannot be decomposed, and does not compile without TreeTraits.
+// Whether a type is recordable depends on the type alone, not on the included headers: a type that
+// holds leaves cannot be written without the header of the leaf's type, which specialises LeafOf.
 #pragma once
 
 #include <algorithm>

@@ -5,6 +5,7 @@
 
 #include <stave/core/op/notation.h>
 #include <stave/core/ops/frontend.h>
+#include <stave/core/ops/layout_rules.h>
 #include <stave/core/program/fused.h>
 #include <stave/core/program/loop.h>
 #include <stave/core/program/row_blocks.h>
@@ -290,9 +291,9 @@ class Executable::Planner {
   }
 
   // Computes an output in the memory of an input, if a chain of kernels leads from the input to the
-  // output and each kernel may write over its operand in the chain. At least one kernel must be no
-  // fused or user-defined operation, as dynamic_update_slice, which changes only a part of its
-  // operand: for kernels that compute whole arrays, other memory is as good.
+  // output and each kernel may write over its operand in the chain. At least one kernel must
+  // replace only a part of its operand: for kernels that compute whole arrays, other memory is as
+  // good.
   void compute_in_input(std::size_t output, int input) {
     std::vector<std::size_t> chain;
     bool changes_part = false;
@@ -310,7 +311,7 @@ class Executable::Planner {
       };
       const auto next = std::find_if(made.begin(), made.end(), is_like_input);
       if (next == made.end()) return;
-      changes_part = changes_part || kernel.op->id != OpId::own;
+      changes_part = changes_part || replaces_part(*kernel.op);
       chain.push_back(at(*next));
     }
     const auto is_it = [&](int other) { return other >= 0 && base_[at(other)] == output; };

@@ -26,6 +26,7 @@
 #include <stave/core/ops/create.h>
 #include <stave/core/ops/frontend.h>
 #include <stave/core/ops/layout.h>
+#include <stave/core/ops/layout_rules.h>
 #include <stave/core/program/loop.h>
 #include <stave/handlers/compile/derive.h>
 #include <stave/handlers/transforms/vjp_flat.h>
@@ -300,8 +301,7 @@ class ReverseMaker {
     made_.adds_in_part.assign(made_.by.size(), false);
     for (const auto& step : body.instructions)
       for (std::size_t i = end_of_rows(loop_); i < made_.by.size(); ++i)
-        if (made_.by[i] && step.op->reuses && !step.op->elementwise && step.inputs[0] == sums_[i])
-          made_.adds_in_part[i] = true;
+        if (made_.by[i] && replaces_part(*step.op) && step.inputs[0] == sums_[i]) made_.adds_in_part[i] = true;
     const std::size_t states = body.inputs.size();
     for (const auto* list : {&stacks_, &rows_}) body.inputs.insert(body.inputs.end(), list->begin(), list->end());
     for (std::size_t i = loop_.states; i < results; ++i)
