@@ -166,8 +166,7 @@ class Computation : public ThreadCounted, public SuspendedInside {
   struct ControllerFrame : HandlerFrame {
     Computation& computation;
     bool unwinding = false;  // an exception is in flight where the computation was resumed
-    explicit ControllerFrame(Computation& of) noexcept
-        : HandlerFrame(nullptr, nullptr, {}, Kind::computation), computation(of) {}
+    explicit ControllerFrame(Computation& of) noexcept : HandlerFrame(Kind::computation), computation(of) {}
   };
   struct Hosts;
   void enter() noexcept;

@@ -266,11 +266,11 @@ struct Frame {
   Frame& operator=(const Frame&) = delete;
 
  protected:
-  explicit Frame(Frame* below_) noexcept  // an interception
-      : below(below_), nearest(nearest_of(below_)), handler(nullptr), kind(Kind::interception),
-        answers_need_no_check(false), runs_no_user_code(false) {}
-  Frame(Frame* below_, Kind kind_, AnyHandler* handler_, SlotHandling slot_) noexcept
-      : below(below_), nearest(slot_ ? this : nearest_of(below_)), handler(handler_), slot(slot_), kind(kind_),
+  Frame(Frame* below_, Kind kind_) noexcept  // without a handler
+      : below(below_), nearest(nearest_of(below_)), handler(nullptr), kind(kind_), answers_need_no_check(false),
+        runs_no_user_code(false) {}
+  Frame(Frame* below_, AnyHandler* handler_, SlotHandling slot_) noexcept
+      : below(below_), nearest(slot_ ? this : nearest_of(below_)), handler(handler_), slot(slot_), kind(Kind::handler),
         answers_need_no_check(slot_ && handler_->properties().runs_no_user_code),
         runs_no_user_code(answers_need_no_check && (!nearest_of(below_) || nearest_of(below_)->runs_no_user_code)) {}
   ~Frame() = default;
@@ -290,8 +290,8 @@ struct HandlerFrame : Frame {
   const stave_detail::CapturedHandlers* again = nullptr;
 
   HandlerFrame(Frame* below_, AnyHandler* handler_) noexcept : HandlerFrame(below_, handler_, handler_->slot()) {}
-  HandlerFrame(Frame* below_, AnyHandler* handler_, SlotHandling slot_, Kind kind_ = Kind::handler) noexcept
-      : Frame(below_, kind_, handler_, slot_) {}
+  HandlerFrame(Frame* below_, AnyHandler* handler_, SlotHandling slot_) noexcept : Frame(below_, handler_, slot_) {}
+  explicit HandlerFrame(Kind kind_) noexcept : Frame(nullptr, kind_) {}  // `handler` and `slot` are set later
   ~HandlerFrame() {
     if (known) end();
   }
@@ -309,9 +309,10 @@ struct Interception : Frame {
   Frame* performer;  // the top of the stack when the effect was performed
   Frame* answering;  // the handler's frame; null: the code runs outside all handlers
 
-  explicit Interception(Frame* performer_) noexcept : Frame(nullptr), performer(performer_), answering(nullptr) {}
+  explicit Interception(Frame* performer_) noexcept
+      : Frame(nullptr, Kind::interception), performer(performer_), answering(nullptr) {}
   Interception(Frame* performer_, Frame* answering_) noexcept
-      : Frame(answering_->below), performer(performer_), answering(answering_) {}
+      : Frame(answering_->below, Kind::interception), performer(performer_), answering(answering_) {}
 };
 
 }  // namespace stave
