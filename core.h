@@ -64,6 +64,7 @@
 #include <stave/handlers/transforms/jacobian.h>
 #include <stave/handlers/transforms/jvp.h>
 #include <stave/handlers/transforms/linearize.h>
+#include <stave/handlers/transforms/loop.h>
 #include <stave/handlers/transforms/operations_of.h>
 #include <stave/handlers/transforms/repeat.h>
 #include <stave/handlers/transforms/sow.h>

@@ -1,6 +1,6 @@
 // What reverse mode keeps in memory, and how to control it. By default the tape keeps the values
 // that the VJP rules read, except those that a few cheap operations can compute again. checkpoint
-// and its policies say which operations run again; repeat keeps a few states of a long loop. All
+// and its policies say which operations run again; loop keeps a few states of a long loop. All
 // variants give bitwise equal gradients.
 #include <cstdio>
 
@@ -66,7 +66,7 @@ int main() {
 
   const auto decay = [](const Tensor& y) { return y - 1e-3 * sin(y); };
   const auto in_loop = [&](Index snapshots) {
-    return grad([=](const Tensor& y) { return sum(repeat(5000, decay, {.snapshots = snapshots})(y)); });
+    return grad([=](const Tensor& y) { return sum(loop(5000, decay, {.snapshots = snapshots})(y)); });
   };
   const Tensor y = normal(Key(3), {4096});  // 16 KiB
   Tensor by_loop, by_schedule;

@@ -78,7 +78,7 @@ class LargeExponential {
   }
   static T b(int j) { return static_cast<T>(stave_detail::expm_coefficient(order, j)); }
   void take_squares(T* x, const T* squares, int done) {
-    launch_teams(launch_, KeepWork<T>{count_ * n_, team_width(n_), n_, x, squares, halvings_, done}, "expm");
+    launch_teams(launch_, TakeSquaresWork<T>{count_ * n_, team_width(n_), n_, x, squares, halvings_, done}, "expm");
   }
 
   /// Replaces x by its Pade approximant (v - u)^-1 (v + u), where u is the sum of the odd powers of

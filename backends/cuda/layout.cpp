@@ -12,7 +12,7 @@ void lay_out(const Launch& launch, stave::View& in, stave::Strides& dense) {
   if (bytes < least_bytes) return;
   dense = contiguous_strides(stave::Shape(in.shape));
   const CopyPlan plan({nullptr, dense}, {in.data, in.strides}, in.shape, size);
-  if (plan.way() != CopyPlan::Way::tiles) return;
+  if (plan.kind() != CopyPlan::CopyKind::tiles) return;
   void* copy = launch.scratch.allocate(static_cast<std::size_t>(bytes));
   copy_strided(launch, {copy, dense}, {in.data, in.strides}, in.shape, size);
   in.data = copy;

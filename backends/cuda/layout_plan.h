@@ -45,18 +45,19 @@ struct TileLoop {
 
 class CopyPlan {
  public:
-  enum class Way { nothing, flat, units, tiles };
+  enum class CopyKind { nothing, flat, units, tiles };
 
   CopyPlan(Placed to, Placed from, std::span<const Index> shape, Index size)
       : to_(to.data), from_(from.data), size_(size), axes_(merged_axes<2>(shape, {to.strides, from.strides})) {
     for (const LoopAxis<2>& axis : axes_) elements_ *= axis.length;
-    if (elements_ == 0) way_ = Way::nothing;
-    else if (axes_.empty() || (axes_.size() == 1 && axes_[0].step == std::array<Index, 2>{1, 1})) way_ = Way::flat;
+    if (elements_ == 0) kind_ = CopyKind::nothing;
+    else if (axes_.empty() || (axes_.size() == 1 && axes_[0].step == std::array<Index, 2>{1, 1}))
+      kind_ = CopyKind::flat;
     else if (find_rows()) plan_tiles();
     else plan_units();
   }
 
-  Way way() const { return way_; }
+  CopyKind kind() const { return kind_; }
   Index bytes() const { return elements_ * size_; }
   /// The size of a unit in bytes. A unit may be several elements.
   Index unit() const { return unit_; }
@@ -85,7 +86,7 @@ class CopyPlan {
     return false;
   }
   void plan_tiles() {
-    way_ = Way::tiles;
+    kind_ = CopyKind::tiles;
     LoopAxes<4> axes;
     for (std::size_t i = 0; i < axes_.size(); ++i) {
       const LoopAxis<2>& axis = axes_[i];
@@ -112,7 +113,7 @@ class CopyPlan {
     return true;
   }
   void plan_units() {
-    way_ = Way::units;
+    kind_ = CopyKind::units;
     for (unit_ = 16; unit_ > size_ && !divides(unit_);) unit_ /= 2;
     const Index ratio = unit_ / size_;
     LoopAxes<2> axes = axes_;
@@ -129,7 +130,7 @@ class CopyPlan {
   Index size_, elements_ = 1, unit_ = 0;
   LoopAxes<2> axes_;
   std::size_t row_axis_ = 0;
-  Way way_ = Way::nothing;
+  CopyKind kind_ = CopyKind::nothing;
   unsigned blocks_ = 0;
   std::optional<IndexPlan<2>> units_;
   std::optional<IndexPlan<4>> tiles_;

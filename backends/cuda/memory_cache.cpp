@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::size_t unit = 256, small_bytes = 4096, most_bytes = std::size_t{1} << 46;
 
-std::string in_words(std::size_t bytes) {
+std::string description_of(std::size_t bytes) {
   constexpr double gib = 1 << 30, mib = 1 << 20;
   const auto size = static_cast<double>(bytes);
   return size >= gib ? fmt::format("{:.1f} GiB", size / gib) : fmt::format("{:.1f} MiB", size / mib);
@@ -128,7 +128,7 @@ void MemoryCache::fail(std::size_t bytes) const {
   stave_detail::fail<stave::DeviceError>(
       "{}: out of memory: {} ({} bytes) are requested, tensors hold {}; {}: free tensors, use smaller batches, or "
       "checkpoint",
-      device_, in_words(bytes), bytes, in_words(stats().live_bytes), source_.free_memory());
+      device_, description_of(bytes), bytes, description_of(stats().live_bytes), source_.free_memory());
 }
 
 }  // namespace stave_cuda

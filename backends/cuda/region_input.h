@@ -13,15 +13,15 @@ inline constexpr unsigned region_threads = 256;  // the number of threads of a b
 /// The places in an input of the elements that one thread loads. In the output these elements are
 /// neighbours.
 enum class Neighbours : std::uint8_t {
-  flat,    // The elements are at the same offsets as in the output.
-  packed,  // The elements are contiguous, and the map gives the offset of the first one.
-  still,   // All are one element of the input, which is broadcast.
-  apart    // The map gives the offset of each element.
+  flat,       // The elements are at the same offsets as in the output.
+  packed,     // The elements are contiguous, and the map gives the offset of the first one.
+  broadcast,  // All are one element of the input, which is broadcast.
+  scattered   // The map gives the offset of each element.
 };
 
 struct RegionInput {
   const void* data = nullptr;
-  Neighbours neighbours = Neighbours::apart;
+  Neighbours neighbours = Neighbours::scattered;
   // Maps an element of the output to an element of the input.
   IndexMap<1> map;
 };

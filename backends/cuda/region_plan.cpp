@@ -11,15 +11,15 @@ using stave::View;
 namespace {
 
 Neighbours neighbours_in(const View& in, const LoopAxes<1>& axes, Index lanes) {
-  if (axes.empty()) return Neighbours::still;
+  if (axes.empty()) return Neighbours::broadcast;
   const LoopAxis<1>& inner = axes.back();
   // True if the elements of no thread cross the end of the innermost axis.
   const bool fits = axes.size() == 1 || inner.length % lanes == 0;
-  if (inner.step[0] == 0) return fits ? Neighbours::still : Neighbours::apart;
+  if (inner.step[0] == 0) return fits ? Neighbours::broadcast : Neighbours::scattered;
   const auto pack = static_cast<std::uintptr_t>(lanes) * stave::size_of(in.dtype);
   bool aligned = reinterpret_cast<std::uintptr_t>(in.data) % pack == 0;
   for (std::size_t i = 0; i + 1 < axes.size(); ++i) aligned &= axes[i].step[0] % lanes == 0;
-  if (inner.step[0] != 1 || !fits || !aligned) return Neighbours::apart;
+  if (inner.step[0] != 1 || !fits || !aligned) return Neighbours::scattered;
   return axes.size() == 1 ? Neighbours::flat : Neighbours::packed;
 }
 

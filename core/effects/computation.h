@@ -24,7 +24,7 @@ class AnyController;
 namespace stave_detail {
 
 class Computation;
-class Home;
+class ThreadComputations;
 
 // An effect that waits for its answer. It lives on the stack of the computation that performed it.
 struct Suspension {
@@ -47,7 +47,7 @@ class Controlled : public RefCounted {
   /// Returns true if a computation may outlive the `with` that began it.
   bool shared() const noexcept { return static_cast<bool>(owner_); }
   /// Returns true if the controller still exists.
-  bool stands() const noexcept { return shared() || !with_ended_; }
+  bool exists() const noexcept { return shared() || !with_ended_; }
   /// Marks the end of the `with`: a controller that it only borrowed may no longer exist.
   void end_with() noexcept { with_ended_ = true; }
   /// Runs another body under the controller, as a computation of its own. Throws Cancelled if
@@ -161,7 +161,7 @@ class Computation : public ThreadCounted, public SuspendedInside {
   void install(AnyHandler* handler, SlotHandling slot) noexcept;
 
  private:
-  friend class Home;
+  friend class ThreadComputations;
   enum class State : std::uint8_t { ready, running, waiting, handled, answered, ended };
   struct ControllerFrame : HandlerFrame {
     Computation& computation;
@@ -233,7 +233,8 @@ class Computation : public ThreadCounted, public SuspendedInside {
   // the body was left by the Cancelled exception of an enclosing computation
   bool unwound_by_another_ = false;
   Fiber fiber_;
-  Home* const home_;  // the Home of the computation's thread; lives at least as long as this
+  // The computations of this one's thread; they live at least as long.
+  ThreadComputations* const thread_;
   Computation *previous_ = nullptr, *next_ = nullptr;  // neighbours in the list of home_
 };
 using ComputationPtr = IntrusivePtr<Computation>;

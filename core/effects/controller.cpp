@@ -33,10 +33,10 @@ constinit SlotHandling passing_on;
 
 // The computations of one thread. They live and end on that thread; their resumptions may be
 // destroyed on any thread.
-class Home : public RefCounted {
+class ThreadComputations : public RefCounted {
  public:
-  /// The Home of this thread.
-  static Home& here();
+  /// The computations of this thread.
+  static ThreadComputations& here();
   bool is_here() const noexcept { return this == here_; }
   /// Memory for a computation. malloc and free took a fifth of the life of a short computation.
   static void* take(std::size_t bytes);
@@ -82,7 +82,7 @@ class Home : public RefCounted {
 
  private:
   struct EndWithThread {
-    IntrusivePtr<Home> home;
+    IntrusivePtr<ThreadComputations> home;
     ~EndWithThread() { home->end(); }
   };
   void end() noexcept {
@@ -98,7 +98,7 @@ class Home : public RefCounted {
       }
       const std::lock_guard lock(mutex_);
       if (given_up_.empty()) {
-        // Each computation keeps this Home alive now.
+        // Each computation keeps this object alive now.
         for (const Computation* left = first_; left; left = left->next_) count(*this);
         ended_ = true;
         break;
@@ -107,9 +107,9 @@ class Home : public RefCounted {
     here_ = nullptr;
     while (free_) ::operator delete(std::exchange(free_, free_->next));
   }
-  void uncount_for_one() noexcept { IntrusivePtr<Home>::adopt(this) = nullptr; }
+  void uncount_for_one() noexcept { IntrusivePtr<ThreadComputations>::adopt(this) = nullptr; }
 
-  static constinit thread_local Home* here_;
+  static constinit thread_local ThreadComputations* here_;
   Computation* first_ = nullptr;
   std::mutex mutex_;
   std::vector<std::pair<Computation*, const void*>> given_up_;
@@ -124,42 +124,42 @@ class Home : public RefCounted {
   FreeBlock* free_ = nullptr;
   std::size_t free_count_ = 0;
 };
-constinit thread_local Home* Home::here_ = nullptr;
+constinit thread_local ThreadComputations* ThreadComputations::here_ = nullptr;
 
-Home& Home::here() {
+ThreadComputations& ThreadComputations::here() {
   if (here_) return *here_;
-  static thread_local EndWithThread of_thread{make_intrusive<Home>()};
+  static thread_local EndWithThread of_thread{make_intrusive<ThreadComputations>()};
   here_ = of_thread.home.get();
   return *here_;
 }
 
-void* Home::take(std::size_t bytes) {
+void* ThreadComputations::take(std::size_t bytes) {
   if (bytes > block_bytes) return ::operator new(bytes);
-  Home& home = here();
+  ThreadComputations& home = here();
   if (!home.free_) return ::operator new(block_bytes);
   --home.free_count_;
   return std::exchange(home.free_, home.free_->next);
 }
-void Home::give(void* memory, std::size_t bytes) noexcept {
+void ThreadComputations::give(void* memory, std::size_t bytes) noexcept {
   if (bytes > block_bytes || !here_ || here_->free_count_ == most_free) return ::operator delete(memory);
   ++here_->free_count_;
   here_->free_ = new (memory) FreeBlock{here_->free_};
 }
-void* Computation::operator new(std::size_t bytes) { return Home::take(bytes); }
-void Computation::operator delete(void* memory, std::size_t bytes) noexcept { Home::give(memory, bytes); }
+void* Computation::operator new(std::size_t bytes) { return ThreadComputations::take(bytes); }
+void Computation::operator delete(void* memory, std::size_t bytes) noexcept { ThreadComputations::give(memory, bytes); }
 
 Computation::Computation(std::shared_ptr<AnyController> owner, ControlledPtr controlled)
     : owner_(std::move(owner)), controlled_(std::move(controlled)),
-      fiber_([](void* self) { static_cast<Computation*>(self)->enter(); }, this), home_(&Home::here()) {
-  home_->tidy();
-  home_->enter(*this);
+      fiber_([](void* self) { static_cast<Computation*>(self)->enter(); }, this), thread_(&ThreadComputations::here()) {
+  thread_->tidy();
+  thread_->enter(*this);
 }
 
-Computation::~Computation() { home_->leave(*this); }
+Computation::~Computation() { thread_->leave(*this); }
 
 void Computation::give_up(Computation* computation, const void* ticket) noexcept {
-  if (!computation->home_->is_here()) {
-    const IntrusivePtr<Home> home(computation->home_);
+  if (!computation->thread_->is_here()) {
+    const IntrusivePtr<ThreadComputations> home(computation->thread_);
     return home->give_up(computation, ticket);
   }
   const ComputationPtr last = ComputationPtr::adopt(computation);
@@ -233,7 +233,7 @@ void Computation::end_installation() noexcept {
 
 struct Computation::Hosts {
   struct Host {
-    IntrusivePtr<HandlerFrame::Standing> standing;
+    IntrusivePtr<HandlerFrame::Installation> installation;
     Interception* at_work;
   };
   std::vector<Host> list;
@@ -250,7 +250,7 @@ inline void Computation::go_on(Frame* resumer) noexcept {
   if (pending_) put_below(*top_);
   if (hosts_)
     for (const Hosts::Host& host : hosts_->list)
-      if (!host.standing->stands) put_below(*host.at_work);
+      if (!host.installation->installed) put_below(*host.at_work);
   pending_ = nullptr;
   state_ = State::running;
   current = std::exchange(top_, nullptr);
@@ -330,17 +330,17 @@ void Computation::suspend_inside_others(Suspension& suspension) {
     Register(Computation& of, Hosts& those) : computation(of), hosts(those) {
       // All lists reserve memory first, so that the computation is added to every list or to none.
       for (const Hosts::Host& host : hosts.list)
-        host.standing->inside.reserve(host.standing->inside.size() + hosts.list.size());
-      for (const Hosts::Host& host : hosts.list) host.standing->inside.push_back(&computation);
+        host.installation->inside.reserve(host.installation->inside.size() + hosts.list.size());
+      for (const Hosts::Host& host : hosts.list) host.installation->inside.push_back(&computation);
       computation.hosts_ = &hosts;
     }
     ~Register() {
-      for (const Hosts::Host& host : hosts.list) std::erase(host.standing->inside, &computation);
+      for (const Hosts::Host& host : hosts.list) std::erase(host.installation->inside, &computation);
       computation.hosts_ = nullptr;
     }
   };
   find_hiding(current, nullptr, &frame_, [&](Interception& at_work) {
-    hosts.list.push_back({&static_cast<HandlerFrame*>(at_work.answering)->standing(), &at_work});
+    hosts.list.push_back({&static_cast<HandlerFrame*>(at_work.answering)->installation(), &at_work});
   });
   const Register until_it_goes_on(*this, hosts);
   mark_suspended(suspension);
@@ -356,7 +356,7 @@ void Computation::installation_ends(const std::string& handler, bool shared) noe
   for (Hosts::Host& host : hosts_->list)
     // The handler's frame is gone: the frames that this interception hides now
     // end at the controller's frame.
-    if (!host.standing->stands) host.at_work->answering = &frame_;
+    if (!host.installation->installed) host.at_work->answering = &frame_;
 }
 
 // ---- cancelling ---------------------------------------------------------------------------------
@@ -411,7 +411,7 @@ bool Computation::may_throw() const noexcept {
 // ---- misuse -------------------------------------------------------------------------------------
 
 Suspension& Computation::waiting(const void* ticket) {
-  if (!home_->is_here() || pending_ != ticket) throw_not_waiting();
+  if (!thread_->is_here() || pending_ != ticket) throw_not_waiting();
   return *pending_;
 }
 
@@ -424,7 +424,7 @@ namespace {
 }  // namespace
 
 Suspension& Computation::pending(const void* ticket) {
-  if (!home_->is_here() || pending_ != ticket) [[unlikely]]
+  if (!thread_->is_here() || pending_ != ticket) [[unlikely]]
     throw_not_waiting();
   if (little_stack_is_left()) [[unlikely]]
     throw_stack_is_nearly_full();
@@ -432,7 +432,7 @@ Suspension& Computation::pending(const void* ticket) {
 }
 
 void Computation::throw_not_waiting() const {
-  if (!home_->is_here())
+  if (!thread_->is_here())
     fail_transform("resume: the computation began on another thread, and can be resumed only there");
   if (!ended_with_.empty())
     fail_transform("resume: the computation was suspended inside " + ended_with_ +

@@ -38,7 +38,7 @@ std::string AnyHandler::describe() const { return stave_detail::type_name(typeid
 // A computation that is notified here may suspend further computations inside, so the list is read
 // anew each time. Each computation is notified once.
 void HandlerFrame::end() noexcept {
-  known->stands = false;
+  known->installed = false;
   while (!known->inside.empty()) {
     SuspendedInside* const computation = known->inside.back();
     known->inside.pop_back();

@@ -280,23 +280,23 @@ struct Frame {
 /// The frame of an installed handler.
 struct HandlerFrame : Frame {
   /// A record that outlives the frame and says whether the handler is still installed.
-  struct Standing : RefCounted {
-    bool stands = true;
+  struct Installation : RefCounted {
+    bool installed = true;
     std::vector<SuspendedInside*> inside;
   };
   const std::shared_ptr<AnyHandler>* owner = nullptr;  // set if the handler is shared
-  IntrusivePtr<Standing> known;                        // null until `standing()` is called
+  IntrusivePtr<Installation> known;                    // null until `installation()` is called
   // The captured handler stack that reinstalled this handler; else null.
   const stave_detail::CapturedHandlers* again = nullptr;
 
   HandlerFrame(Frame* below_, AnyHandler* handler_) noexcept : HandlerFrame(below_, handler_, handler_->slot()) {}
   HandlerFrame(Frame* below_, AnyHandler* handler_, SlotHandling slot_) noexcept : Frame(below_, handler_, slot_) {}
-  explicit HandlerFrame(Kind kind_) noexcept : Frame(nullptr, kind_) {}  // `handler` and `slot` are set later
+  explicit HandlerFrame(Kind kind_) noexcept : Frame(nullptr, kind_) {}  // without a handler yet
   ~HandlerFrame() {
     if (known) end();
   }
-  Standing& standing() {
-    if (!known) known = make_intrusive<Standing>();
+  Installation& installation() {
+    if (!known) known = make_intrusive<Installation>();
     return *known;
   }
 

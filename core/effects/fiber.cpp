@@ -74,8 +74,8 @@ void begin(Context* left) {
   check_stack(state);
   fiber_thread.innermost = state.resumer;
   state.activity = Activity::ended;
-  leave(state.continues, state.resumer_continues, true);
-  exchange(state.continues, state.resumer_continues);
+  leave(state.continues, state.resumer_point, true);
+  exchange(state.continues, state.resumer_point);
   std::terminate();  // not reached: a computation that has ended is not resumed
 }
 
@@ -185,7 +185,7 @@ void Fiber::hop_or_end() {
   State& state = *state_;
   while (Hop* hop = std::exchange(fiber_thread.requested, nullptr)) {
     run_hop(*hop);
-    switch_stack(state.resumer_continues, hop->caller);
+    switch_stack(state.resumer_point, hop->caller);
   }
   if (state.activity != Activity::ended) return;
 #if STAVE_TSAN
@@ -212,7 +212,7 @@ void on_thread_stack(stave::FunctionRef<void()> function) {
   check_stack(*fiber_thread.innermost);
   Hop hop{function, fiber_thread.innermost, fiber_thread.outermost, fiber_thread.running};
   fiber_thread.requested = &hop;
-  switch_stack(hop.caller, fiber_thread.outermost->resumer_continues);
+  switch_stack(hop.caller, fiber_thread.outermost->resumer_point);
   if (hop.exception) std::rethrow_exception(std::move(hop.exception));
 }
 

@@ -60,8 +60,8 @@ struct Fiber::State {
   State* resumer = nullptr;
   // While suspended: the fiber that continues, this one or one that was resumed inside it.
   State* innermost = this;
-  Point continues{};        // while suspended: the point where this fiber continues
-  Point resumer_continues;  // while active: the point in resume() where the resumer continues
+  Point continues{};    // while suspended: the point where this fiber continues
+  Point resumer_point;  // while active: the point in resume() where the resumer continues
 };
 
 struct Hop;  // a function that is to run on the thread's own stack
@@ -154,12 +154,12 @@ inline bool Fiber::is_suspended() const noexcept { return state_ && state_->acti
   if (!state.resumer) fiber_thread.outermost = &state;
   else check_stack(*state.resumer);
   fiber_thread.innermost = state.innermost;
-  leave(state.resumer_continues, state.continues);
-  return {&state.resumer_continues, &state.continues};
+  leave(state.resumer_point, state.continues);
+  return {&state.resumer_point, &state.continues};
 }
 
 [[gnu::always_inline]] inline void Fiber::finish_resume(Context* left) {
-  arrive(state_->resumer_continues, left);
+  arrive(state_->resumer_point, left);
   if (!is_suspended()) [[unlikely]]
     hop_or_end();
 }
@@ -175,8 +175,8 @@ inline bool Fiber::is_suspended() const noexcept { return state_ && state_->acti
   state.activity = State::Activity::suspended;
   state.innermost = innermost;
   fiber_thread.innermost = state.resumer;
-  leave(state.continues, state.resumer_continues);
-  return {&state.continues, &state.resumer_continues};
+  leave(state.continues, state.resumer_point);
+  return {&state.continues, &state.resumer_point};
 }
 
 [[gnu::always_inline]] inline void Fiber::finish_suspend(Context* left) noexcept { arrive(state_->continues, left); }

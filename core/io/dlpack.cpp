@@ -241,7 +241,7 @@ Tensor copied(const Tensor& x) {
 
 template <class Managed>
 typename Managed::Public* export_to(const Tensor& x, const DlpackOptions& options, const char* function) {
-  const Device device = stave_detail::given(x, function).device();
+  const Device device = stave_detail::require_defined(x, function).device();
   const bool waits = device != cpu && options.stream != -1;
   if (waits && options.stream == 0)
     fail<DeviceError>(

@@ -289,7 +289,7 @@ void check_answer_closely(const Call& call, const Outputs& outputs, const AnyHan
       if (there && output.shape() == expected[i].shape && output.dtype() == expected[i].dtype) continue;
     }
     fail<TransformError>("{}: {} answered with {} for output {}, which is {} {}{}", call.op().name, name,
-                         in_words(output), i, expected[i].dtype, expected[i].shape,
+                         description_of(output), i, expected[i].dtype, expected[i].shape,
                          placed ? " on " + call.inputs()[0].device().str() : "");
   }
 }
@@ -300,13 +300,13 @@ void throw_other_attributes(const Op& op, const std::type_info& asked) {
 
 Outputs perform_with_care(Call& call) {
   const auto performed = [&] {
-    if (call.op().is_higher_order) return carry(call);
+    if (call.op().is_higher_order) return perform_higher_order(call);
     Frame* const frame = current ? current->nearest : nullptr;
     return frame ? hand_over(call, frame) : run(call);
   };
   if (answered_outside == 0) [[likely]]
     return performed();
-  const Unseen unseen(call.op(), call.inputs());
+  const LostDerivativeMarks unseen(call.op(), call.inputs());
   return unseen(performed());
 }
 

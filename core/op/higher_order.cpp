@@ -73,12 +73,12 @@ class Ended final : public AnyHandler {
 class UnderLent : public Copied<UnderLent> {
  public:
   explicit UnderLent(HandlerFrame& frame)
-      : handler_(frame.handler), standing_(&frame.standing()), sees_operations_(handler_->slot()),
+      : handler_(frame.handler), installation_(&frame.installation()), sees_operations_(handler_->slot()),
         only_observes_(handler_->properties().only_observes), answers_(handler_->answered_effects()),
         name_(handler_->describe()) {}
 
  protected:
-  bool is_installed() const noexcept { return standing_->stands; }
+  bool is_installed() const noexcept { return installation_->installed; }
   void install_and_run(FunctionRef<void()> body) const override {
     if (is_installed()) return run_under(handler_, handler_->slot(), body);
     if (only_observes_) return body();
@@ -100,7 +100,7 @@ class UnderLent : public Copied<UnderLent> {
   AnyHandler* const handler_;
 
  private:
-  const IntrusivePtr<HandlerFrame::Standing> standing_;
+  const IntrusivePtr<HandlerFrame::Installation> installation_;
   const bool sees_operations_, only_observes_;
   const AnyHandler::Answers answers_;
   const std::string name_;
@@ -118,7 +118,7 @@ class UnderController final : public UnderLent {
   IntrusivePtr<CapturedHandlers> copy() const override { return make_intrusive<UnderController>(*this); }
   void install_and_run(FunctionRef<void()> body) const override {
     if (is_installed() && !handler_->slot() && computation_->running()) return run_under(handler_, {}, body);
-    if (!controlled_->stands()) return UnderLent::install_and_run(body);
+    if (!controlled_->exists()) return UnderLent::install_and_run(body);
     if (!controlled_->run_nested(body))
       fail<TransformError>(
           "a controller kept the continuation of a function that an operation runs, such as a checkpoint's: it must "
@@ -175,7 +175,7 @@ FunctionAttributes lifted(FunctionAttributes functions, Lift lift) {
 // Passes the call outwards to the next handler of operations. The functions will run
 // under the frames that the call passes, and under every handler that received the
 // call and now performs it again.
-Outputs carry(Call& call) {
+Outputs perform_higher_order(Call& call) {
   auto functions = make_intrusive<FunctionAttributes>(functions_of(call));
   const auto pass = [&](Frame& passed) {
     functions->around = CapturedHandlers::around(captured_handlers_of(static_cast<HandlerFrame&>(passed)),
@@ -190,7 +190,7 @@ Outputs carry(Call& call) {
     else if (Frame* answering = static_cast<Interception*>(frame)->answering; received(answering)) pass(*answering);
   }
   if (frame) functions->received.push_back(frame);
-  if (frame && !frame->answers_need_no_check) tell_results(*functions);
+  if (frame && !frame->answers_need_no_check) record_results(*functions);
   Call next = call.with_attributes(std::move(functions));
   if (!frame) {
     // The captured handler stack has all frames now, so the function runs under that stack alone.

@@ -198,7 +198,7 @@ using Lift = std::function<FunctionResults(FunctionRole role, const FunctionInpu
 FunctionAttributes lifted(FunctionAttributes functions, Lift lift);
 
 /// Performs a call of a higher-order operation.
-Outputs carry(Call& call);
+Outputs perform_higher_order(Call& call);
 
 /// Performs a new call with these functions, which goes to the current handlers.
 Outputs perform_functions(Inputs inputs, FunctionAttributes functions);

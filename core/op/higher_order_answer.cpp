@@ -27,7 +27,7 @@ std::optional<SmallVector<HigherOrderResults::Result, 1>> HigherOrderResults::ge
   return results_;
 }
 
-void tell_results(FunctionAttributes& functions) {
+void record_results(FunctionAttributes& functions) {
   const auto results = std::make_shared<HigherOrderResults>();
   if (functions.results)
     if (auto known = functions.results->get()) results->set(std::move(*known));
@@ -39,7 +39,7 @@ void tell_results(FunctionAttributes& functions) {
   functions.results = results;
 }
 
-std::string in_words(const Tensor& x) {
+std::string description_of(const Tensor& x) {
   if (!x.defined()) return "an empty Tensor";
   return fmt::format("{} {} on {}", x.dtype(), x.shape(), x.device().str());
 }
@@ -66,7 +66,8 @@ void check_higher_order_answer(const FunctionAttributes& functions, std::span<co
     const bool there = !device || output.device() == *device;
     if (there && output.shape() == abstract.shape && output.dtype() == abstract.dtype) continue;
     fail<TransformError>("{}: {} answered with {} for output {}, which is {} {}{}", functions.name, name,
-                         in_words(output), i, abstract.dtype, abstract.shape, device ? " on " + device->str() : "");
+                         description_of(output), i, abstract.dtype, abstract.shape,
+                         device ? " on " + device->str() : "");
   }
 }
 

@@ -31,7 +31,7 @@ class HigherOrderResults {
 
 /// Wraps all functions of a call so that they store the shapes, dtypes and devices of their results
 /// in `functions.results`, against which the call's answer is checked.
-void tell_results(FunctionAttributes& functions);
+void record_results(FunctionAttributes& functions);
 
 /// Throws TransformError if an answer does not match the results of the call's function,
 /// or if these are unknown. The error names the handler that answered (null: a resumption).
@@ -39,6 +39,6 @@ void check_higher_order_answer(const FunctionAttributes& functions, std::span<co
                                const AnyHandler* who);
 
 /// The dtype, shape and device of a tensor as text: "float32 [3] on cpu".
-std::string in_words(const Tensor& x);
+std::string description_of(const Tensor& x);
 
 }  // namespace stave_detail

@@ -1,5 +1,5 @@
 // Marks the results of an operation as values with a lost derivative, if a transform that
-// differentiates the inputs does not see the operation. Start at `Unseen`.
+// differentiates the inputs does not see the operation. Start at `LostDerivativeMarks`.
 #include <stave/core/op/lost_derivatives.h>
 
 #include <algorithm>
@@ -20,7 +20,7 @@ constinit thread_local TracksValues* trackers = nullptr;
 bool is_or_stands_for(const AnyHandler* handler, const AnyHandler* transform) noexcept {
   if (!handler) return false;
   if (handler == transform) return true;
-  const auto* const other = dynamic_cast<const StandsForTransform*>(handler);
+  const auto* const other = dynamic_cast<const RepresentsTransform*>(handler);
   return other && other->stands_for() == transform;
 }
 
@@ -70,7 +70,7 @@ TracksValues::~TracksValues() {
   if (next_) next_->previous_ = previous_;
 }
 
-Unseen::Unseen(const Op& op, std::span<const Tensor> inputs) {
+LostDerivativeMarks::LostDerivativeMarks(const Op& op, std::span<const Tensor> inputs) {
   if (op.derivative == Derivative::zero) return;
   look_for_transforms(inputs);
   for (TracksValues* tracker = trackers; tracker; tracker = tracker->next_) {
@@ -80,7 +80,7 @@ Unseen::Unseen(const Op& op, std::span<const Tensor> inputs) {
   }
 }
 
-void Unseen::look_for_transforms(std::span<const Tensor> inputs) {
+void LostDerivativeMarks::look_for_transforms(std::span<const Tensor> inputs) {
   for (const Tensor& x : inputs)
     for (const Note* note = x.defined() ? x.node_ptr()->notes : nullptr; note; note = note->next) {
       if (!note->live() || !transform_of(*note->owner)) continue;
@@ -90,7 +90,7 @@ void Unseen::look_for_transforms(std::span<const Tensor> inputs) {
     }
 }
 
-Tensor Unseen::marked(Tensor x) const {
+Tensor LostDerivativeMarks::marked(Tensor x) const {
   if (!x.defined() || !is_float(x.dtype())) return x;
   for (const IntrusivePtr<NotesState>& owner : transforms_)
     if (const FollowsDerivatives* const transform = transform_of(*owner)) x = transform->lost(std::move(x));
@@ -100,13 +100,13 @@ Tensor Unseen::marked(Tensor x) const {
   return x;
 }
 
-Outputs Unseen::operator()(Outputs outputs) const {
+Outputs LostDerivativeMarks::operator()(Outputs outputs) const {
   if (transforms_.empty() && trackers_.empty()) return outputs;
   for (Tensor& output : outputs) output = marked(std::move(output));
   return outputs;
 }
 
-Tensor losing(Tensor y, std::span<const Tensor> xs) { return Unseen(xs).marked(std::move(y)); }
+Tensor mark_lost(Tensor y, std::span<const Tensor> xs) { return LostDerivativeMarks(xs).marked(std::move(y)); }
 
 std::vector<const FollowsDerivatives*> transforms_passed() {
   std::vector<const FollowsDerivatives*> passed;
@@ -114,7 +114,7 @@ std::vector<const FollowsDerivatives*> transforms_passed() {
   const auto& at_work = static_cast<const Interception&>(*current);
   visit_frames(at_work.performer, at_work.answering, [&](const Frame& frame) {
     const AnyHandler* handler = frame.handler;
-    if (const auto* const other = dynamic_cast<const StandsForTransform*>(handler)) handler = other->stands_for();
+    if (const auto* const other = dynamic_cast<const RepresentsTransform*>(handler)) handler = other->stands_for();
     const auto* const transform = dynamic_cast<const FollowsDerivatives*>(handler);
     if (transform && std::find(passed.begin(), passed.end(), transform) == passed.end()) passed.push_back(transform);
   });

@@ -36,12 +36,12 @@ class FollowsDerivatives {
 };
 
 /// The interface of a handler that represents a transform which tracks derivatives.
-class StandsForTransform {
+class RepresentsTransform {
  public:
   virtual const AnyHandler* stands_for() const noexcept = 0;
 
  protected:
-  ~StandsForTransform() = default;
+  ~RepresentsTransform() = default;
 };
 
 /// The number of effects that are being answered on this thread outside of a transform that
@@ -88,22 +88,22 @@ class TracksValues {
   }
 
  private:
-  friend class Unseen;
+  friend class LostDerivativeMarks;
   TracksValues* previous_ = nullptr;
   TracksValues* next_;
 };
 
 /// Marks the results of one operation: as lost for the transforms that do not see the operation,
 /// and with the numbers of the tracked values that it reads.
-class Unseen {
+class LostDerivativeMarks {
  public:
   /// Reads the inputs, so it is constructed before the operation may move from them.
-  Unseen(const Op& op, std::span<const Tensor> inputs);
+  LostDerivativeMarks(const Op& op, std::span<const Tensor> inputs);
   Outputs operator()(Outputs outputs) const;
 
  private:
-  friend Tensor losing(Tensor y, std::span<const Tensor> xs);
-  Unseen(std::span<const Tensor> inputs) { look_for_transforms(inputs); }
+  friend Tensor mark_lost(Tensor y, std::span<const Tensor> xs);
+  LostDerivativeMarks(std::span<const Tensor> inputs) { look_for_transforms(inputs); }
   void look_for_transforms(std::span<const Tensor> inputs);
   Tensor marked(Tensor x) const;
 
@@ -113,7 +113,7 @@ class Unseen {
 
 /// Marks y, which was computed from xs, as lost for the transforms that differentiate xs and do not
 /// see the calling code.
-Tensor losing(Tensor y, std::span<const Tensor> xs);
+Tensor mark_lost(Tensor y, std::span<const Tensor> xs);
 
 /// For a handler that is answering an effect: the transforms that are installed between the code
 /// that performed the effect and this handler, from inside out.

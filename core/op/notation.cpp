@@ -67,7 +67,7 @@ Device device_of(const Call& call) {
 
 std::unique_ptr<BackendStopwatch> stopwatch_of(const Call& call) { return backend_of(device_of(call)).stopwatch(); }
 
-std::string in_units(Clock::duration duration) {
+std::string duration_text(Clock::duration duration) {
   const double ns = std::chrono::duration<double, std::nano>(duration).count();
   struct Unit {
     double ns;
@@ -79,7 +79,7 @@ std::string in_units(Clock::duration duration) {
   return fmt::format("{:.0f} ns", ns);
 }
 
-std::string in_bytes(std::uint64_t bytes) {
+std::string size_text(std::uint64_t bytes) {
   constexpr const char* names[] = {"KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
   if (bytes < 1024) return fmt::format("{} B", bytes);
   double amount = static_cast<double>(bytes) / 1024;

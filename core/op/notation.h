@@ -37,9 +37,9 @@ Device device_of(const Call& call);
 /// Starts a stopwatch that measures the work of the call's device.
 std::unique_ptr<BackendStopwatch> stopwatch_of(const Call& call);
 /// A duration as text: "1.23 us".
-std::string in_units(Clock::duration duration);
+std::string duration_text(Clock::duration duration);
 /// A size as text: "1.5 KiB".
-std::string in_bytes(std::uint64_t bytes);
+std::string size_text(std::uint64_t bytes);
 /// The bytes of the elements of these tensors, of all lanes. An element that broadcasting repeats
 /// counts once, and shared storage counts for each tensor.
 std::uint64_t bytes_of(std::span<const Tensor> xs);

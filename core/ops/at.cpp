@@ -63,7 +63,7 @@ struct Places {
     int used = 0, ellipses = 0;
     for (const AnyIndex& part : index) {
       if (const Tensor* tensor = std::get_if<Tensor>(&part.value)) {
-        used += given(*tensor, function, 1).dtype() == bool_ ? tensor->rank() : 1;
+        used += require_defined(*tensor, function, 1).dtype() == bool_ ? tensor->rank() : 1;
         continue;
       }
       const auto& value = std::get<Tensor::Subscript>(part.value).value;
@@ -268,8 +268,8 @@ Tensor updated_box(const Places& places, const Tensor& box, const Tensor& values
 }
 
 Tensor updated(const Tensor& x, std::span<const AnyIndex> index, const Operand& operand, const Update& update) {
-  given(x, function, 0);
-  if (!operand.is_scalar()) given(operand.tensor(), function, 1);
+  require_defined(x, function, 0);
+  if (!operand.is_scalar()) require_defined(operand.tensor(), function, 1);
   return named(function, [&] {
     Dtype dtype = operand.is_scalar() ? operand.scalar().with(x.dtype()) : promote(x.dtype(), operand.tensor().dtype());
     if (update.computes) dtype = multiplied_in(dtype);
@@ -283,7 +283,7 @@ Tensor updated(const Tensor& x, std::span<const AnyIndex> index, const Operand& 
 // result of `read`, which selects entries of the box.
 template <class Read>
 Tensor entries_of(const Tensor& x, std::span<const AnyIndex> index, Read read) {
-  given(x, function, 0);
+  require_defined(x, function, 0);
   return named(function, [&] {
     const Places places(x, index);
     const Tensor box = box_of(x, places.box);

@@ -91,7 +91,7 @@ bool adds(const Tensor* mask) { return mask && is_float(mask->dtype()); }
 // query attends to all keys.
 Tensor parts(const Tensor& q, const Tensor& k, const Tensor* mask, const AttentionAttributes& attention) {
   Tensor found;
-  if (mask) found = given(*mask, "attention", 3).dtype() == bool_ ? *mask : *mask != -infinity;
+  if (mask) found = require_defined(*mask, "attention", 3).dtype() == bool_ ? *mask : *mask != -infinity;
   if (!attention.causal) return found;
   const Device device = q.device();
   const Tensor query = column(arange(0, q.shape(-2), 1, int64, device));

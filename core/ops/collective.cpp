@@ -211,7 +211,7 @@ IntrusivePtr<C> over(const char* name, const std::string& axis_name, Device devi
 }
 
 Tensor same_shape(const Op& op, const Tensor& x, const std::string& axis_name) {
-  return apply(op, {given(x, op.name)}, over(op.name, axis_name));
+  return apply(op, {require_defined(x, op.name)}, over(op.name, axis_name));
 }
 
 }  // namespace
@@ -223,12 +223,12 @@ Tensor axis_index(const std::string& axis_name, Device device) {
 }
 
 Tensor psum(const Tensor& x, const std::string& axis_name) {
-  return same_shape(op_psum, given(x, "psum").dtype() == bool_ ? astype(x, int32) : x, axis_name);
+  return same_shape(op_psum, require_defined(x, "psum").dtype() == bool_ ? astype(x, int32) : x, axis_name);
 }
 
 Tensor pmean(const Tensor& x, const std::string& axis_name) {
   const Index size = size_of_axis("pmean", axis_name);
-  return in_floats([&](const Tensor& wide) { return psum(wide, axis_name) / size; }, given(x, "pmean"));
+  return in_floats([&](const Tensor& wide) { return psum(wide, axis_name) / size; }, require_defined(x, "pmean"));
 }
 
 Tensor pmax(const Tensor& x, const std::string& axis_name) { return same_shape(op_pmax, x, axis_name); }
@@ -239,7 +239,7 @@ namespace {
 // Returns x with axis `along` in front, divided among the places (lanes or processes): [places,
 // ...]. The axis has one element for each place or, with `tiled`, several neighbours for each.
 Tensor split_along(const char* name, const Tensor& x, Index along, bool tiled, const C& c) {
-  const int axis = normalize_axis(along, given(x, name).rank(), name);
+  const int axis = normalize_axis(along, require_defined(x, name).rank(), name);
   Shape shape = x.shape();
   Index& length = shape[static_cast<std::size_t>(axis)];
   if (tiled ? length % c.size != 0 : length != c.size)
@@ -267,7 +267,7 @@ Tensor merge_along(const char* name, const Tensor& x, Index to, bool tiled) {
 
 Tensor all_gather(const Tensor& x, const std::string& axis_name, GatherOptions options) {
   const auto attributes = over("all_gather", axis_name);
-  normalize_axis(options.axis, given(x, "all_gather").rank() + !options.tiled, "all_gather");
+  normalize_axis(options.axis, require_defined(x, "all_gather").rank() + !options.tiled, "all_gather");
   return merge_along("all_gather", apply(op_all_gather, {x}, attributes), options.axis, options.tiled);
 }
 
@@ -297,7 +297,7 @@ Tensor ppermute(const Tensor& x, const std::string& axis_name, const std::vector
     gives[static_cast<std::size_t>(from)] = gets[static_cast<std::size_t>(to)] = true;
   }
   attributes->pairs = pairs;
-  return apply(op_ppermute, {given(x, "ppermute")}, attributes);
+  return apply(op_ppermute, {require_defined(x, "ppermute")}, attributes);
 }
 
 }  // namespace stave

@@ -13,7 +13,8 @@
 
 namespace stave {
 
-using stave_detail::fail, stave_detail::given, stave_detail::named, stave_detail::joined, stave_detail::multiplied_in;
+using stave_detail::fail, stave_detail::require_defined, stave_detail::named, stave_detail::joined,
+    stave_detail::multiplied_in;
 
 namespace {
 
@@ -123,7 +124,7 @@ constinit const Op op_matmul{
 };
 
 Tensor matmul(const Tensor& a, const Tensor& b) {
-  if (given(a, "matmul", 0).rank() == 0 || given(b, "matmul", 1).rank() == 0)
+  if (require_defined(a, "matmul", 0).rank() == 0 || require_defined(b, "matmul", 1).rank() == 0)
     fail<ShapeError>("matmul: shapes {} and {}: an operand of rank 0 has no axis to sum over: use multiply", a.shape(),
                      b.shape());
   check_inner(a.shape(), b.shape());
@@ -139,7 +140,7 @@ Tensor matmul(const Tensor& a, const Tensor& b) {
 }
 
 Tensor tensordot(const Tensor& a, const Tensor& b, const Shape& a_axes, const Shape& b_axes) {
-  given(a, "tensordot", 0), given(b, "tensordot", 1);
+  require_defined(a, "tensordot", 0), require_defined(b, "tensordot", 1);
   if (a_axes.size() != b_axes.size())
     fail<ShapeError>("tensordot: {} axes of the left operand cannot be paired with {} axes of the right operand",
                      a_axes.size(), b_axes.size());
@@ -161,7 +162,7 @@ Tensor tensordot(const Tensor& a, const Tensor& b, const Shape& a_axes, const Sh
 }
 
 Tensor tensordot(const Tensor& a, const Tensor& b, int axes) {
-  given(a, "tensordot", 0), given(b, "tensordot", 1);
+  require_defined(a, "tensordot", 0), require_defined(b, "tensordot", 1);
   if (axes < 0 || axes > a.rank() || axes > b.rank())
     fail<ShapeError>("tensordot: shapes {} and {} do not both have {} axes", a.shape(), b.shape(), axes);
   std::vector<Index> last, first;

@@ -243,11 +243,12 @@ struct Operands {
   Shape lengths, windows;
 
   Operands(const char* function, const Tensor& x_, const Tensor& w_, Index groups, bool channels_last)
-      : function(function), axes(given(w_, function, 1).rank() - 2), groups(groups), channels_last(channels_last) {
+      : function(function), axes(require_defined(w_, function, 1).rank() - 2), groups(groups),
+        channels_last(channels_last) {
     if (axes < 1 || axes > 3)
       fail<ShapeError>("{}: w {} has rank {}: it must have 3, 4 or 5, for 1, 2 or 3 spatial axes", function, w_.shape(),
                        w_.rank());
-    if (given(x_, function, 0).rank() < axes + 1)
+    if (require_defined(x_, function, 0).rank() < axes + 1)
       fail<ShapeError>("{}: x {} needs an axis of channels and {} spatial axes, as w {} has", function, x_.shape(),
                        axes, w_.shape());
     if (groups < 1) fail<ShapeError>("{}: {} groups", function, groups);

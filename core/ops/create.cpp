@@ -94,7 +94,7 @@ constinit const Op op_copy{
 };
 
 Tensor astype(const Tensor& x, Dtype dtype) {
-  if (given(x, "astype").dtype() == dtype) return x;
+  if (require_defined(x, "astype").dtype() == dtype) return x;
   return apply(op_astype, {x}, make_intrusive<DtypeAttributes>(dtype));
 }
 
@@ -184,7 +184,7 @@ bool holds(Dtype dtype, const Scalar& value) {
 
 }  // namespace
 
-Scalar held(Scalar value, Dtype dtype) {
+Scalar converted_number(Scalar value, Dtype dtype) {
   check_real(value);
   const bool floating = value.kind == Scalar::Kind::floating;
   if (dtype == bool_) return floating ? value.floating != 0 : value.integer != 0;
@@ -209,7 +209,7 @@ void write_number(void* to, Scalar value, Dtype dtype) {
     std::memcpy(to, &number, sizeof number);
     return;
   }
-  value = held(value, dtype);
+  value = converted_number(value, dtype);
   visit_dtype(dtype, [&](auto zero) {
     using T = decltype(zero);
     T number;
@@ -324,7 +324,7 @@ Tensor full(const Shape& shape, Scalar value, Dtype dtype, Device device) {
   static_cast<void>(backend_of(device));
   for (Index length : shape)
     if (length < 0) fail<ShapeError>("full: shape {} has a negative length", shape);
-  value = naming("full", [&] { return held(value, dtype); });
+  value = naming("full", [&] { return converted_number(value, dtype); });
   return apply(op_full, {}, make_intrusive<FullAttributes>(shape, dtype, value, device));
 }
 Tensor full(const Shape& shape, Scalar value) { return full(shape, value, value.alone()); }
@@ -337,7 +337,7 @@ Tensor ones(const Shape& shape, Dtype dtype, Device device) {
 namespace {
 
 Tensor full_like(const char* function, const Tensor& x, Scalar value) {
-  given(x, function);
+  require_defined(x, function);
   return named(function, [&] { return full(x.shape(), value, x.dtype(), x.device()); });
 }
 
@@ -374,18 +374,19 @@ Index count_of_range(Scalar start, Scalar stop, Scalar step) {
 // Returns the number converted to an integer dtype; a float is truncated.
 Scalar truncated(Scalar number, Dtype dtype) {
   if (number.kind == Scalar::Kind::floating) number = std::trunc(number.floating);
-  return held(number, dtype);
+  return converted_number(number, dtype);
 }
 
 // Throws if the last of the `count` numbers start, start + step, ... does not fit the dtype. If the
 // first and the last number fit, so do all between them.
 void check_last(Scalar start, Scalar step, Index count, Dtype dtype) {
   if (start.kind == Scalar::Kind::floating || step.kind == Scalar::Kind::floating) {
-    held(std::trunc(start.floating + static_cast<double>(count - 1) * step.floating), dtype);
+    converted_number(std::trunc(start.floating + static_cast<double>(count - 1) * step.floating), dtype);
     return;
   }
   const Wide last = wide(start) + Wide{count - 1} * wide(step);
-  held(last < 0 ? Scalar(static_cast<std::int64_t>(last)) : Scalar(static_cast<std::uint64_t>(last)), dtype);
+  converted_number(last < 0 ? Scalar(static_cast<std::int64_t>(last)) : Scalar(static_cast<std::uint64_t>(last)),
+                   dtype);
 }
 
 }  // namespace

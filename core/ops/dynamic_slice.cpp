@@ -107,7 +107,7 @@ constinit const Op op_dynamic_update_slice{
 };
 
 Tensor SliceStarts::tensor(const char* operation, Device device) const {
-  if (indices_) return as_indices(given(*indices_, operation, 1), operation);
+  if (indices_) return as_indices(require_defined(*indices_, operation, 1), operation);
   if (list_.empty()) return zeros({0}, int32, device);
   std::vector<Tensor> indices;
   for (const Operand& index : list_) {
@@ -121,13 +121,13 @@ Tensor SliceStarts::tensor(const char* operation, Device device) const {
 }
 
 Tensor dynamic_slice(const Tensor& x, const SliceStarts& starts, const Shape& sizes) {
-  const Device device = given(x, "dynamic_slice").device();
+  const Device device = require_defined(x, "dynamic_slice").device();
   return slice_at(x, starts.tensor("dynamic_slice", device), make_intrusive<DynamicSliceAttributes>(0, sizes));
 }
 
 Tensor dynamic_update_slice(const Tensor& x, const Tensor& update, const SliceStarts& starts) {
-  const Dtype dtype =
-      promote(given(x, "dynamic_update_slice", 0).dtype(), given(update, "dynamic_update_slice", 1).dtype());
+  const Dtype dtype = promote(require_defined(x, "dynamic_update_slice", 0).dtype(),
+                              require_defined(update, "dynamic_update_slice", 1).dtype());
   return updated_at(astype(x, dtype), astype(update, dtype), starts.tensor("dynamic_update_slice", x.device()),
                     make_intrusive<DynamicSliceAttributes>(0, update.shape()));
 }

@@ -409,7 +409,7 @@ Factor contracted(std::vector<Factor> factors, const Labels& output) {
 
 Tensor einsum(std::string_view subscripts, const std::vector<Tensor>& operands) {
   const Subscripts terms = parsed(subscripts);
-  stave_detail::check_given(operands, "einsum");
+  stave_detail::check_defined(operands, "einsum");
   const std::vector<Labels> labels = labels_of(terms, operands);
   const Labels output = output_labels(terms, labels);
   return stave_detail::named("einsum", [&] {

@@ -191,7 +191,7 @@ inline Dtype admit(const Op& op, Operands domain, Dtype dtype) {
 }
 
 Tensor unary(const Op& op, Operands domain, Tensor x) {
-  const Dtype dtype = admit(op, domain, given(x, op.name).dtype());
+  const Dtype dtype = admit(op, domain, require_defined(x, op.name).dtype());
   if (dtype != x.dtype()) x = astype(x, dtype);
   return apply_elementwise(op, {&x, 1});
 }
@@ -221,9 +221,9 @@ void keep(Operand& x) {
   if (current && !x.is_scalar() && !x.owns()) x = x.tensor();
 }
 
-void check_given(const char* function, std::initializer_list<const Operand*> operands, std::size_t place = 0) {
+void check_defined(const char* function, std::initializer_list<const Operand*> operands, std::size_t place = 0) {
   for (const Operand* x : operands) {
-    if (!x->is_scalar()) given(x->tensor(), function, place);
+    if (!x->is_scalar()) require_defined(x->tensor(), function, place);
     ++place;
   }
 }
@@ -244,13 +244,13 @@ bool joins(const Op& op, const Operand& number, const Operand& other, Operands d
 
 Tensor fit_and_apply(const Op& op, Operands domain, Operand& a, Operand& b) {
   if (!a.is_scalar() && !b.is_scalar()) {  // in the common case no operand needs conversion
-    const Node &x = given(a.tensor(), op.name, 0).node(), &y = given(b.tensor(), op.name, 1).node();
+    const Node &x = require_defined(a.tensor(), op.name, 0).node(), &y = require_defined(b.tensor(), op.name, 1).node();
     if (x.dtype == y.dtype && admit(op, domain, x.dtype) == x.dtype && x.shape == y.shape)
       return apply_binary(op, std::move(a), std::move(b));
     keep(a);
     keep(b);
   } else {
-    check_given(op.name, {&a, &b});
+    check_defined(op.name, {&a, &b});
     if (joins(op, a, b, domain) || joins(op, b, a, domain)) return apply_binary(op, std::move(a), std::move(b));
   }
   const Dtype dtype = admit(op, domain, dtype_of_both(a, b));
@@ -360,7 +360,7 @@ constinit const Op op_where{
 };
 
 Tensor where(Operand condition, Operand a, Operand b) {
-  check_given("where", {&condition, &a, &b});
+  check_defined("where", {&condition, &a, &b});
   const Dtype dtype = dtype_of_both(a, b);
   Shape shape = broadcast_shapes(shape_of(a), shape_of(b), "where");
   shape = broadcast_shapes(shape_of(condition), shape, "where");
@@ -376,7 +376,7 @@ Tensor where(Operand condition, Operand a, Operand b) {
 }
 
 Tensor clip(Operand x, Operand low, Operand high) {
-  check_given("clip", {&x, &low, &high});
+  check_defined("clip", {&x, &low, &high});
   keep(high);
   return named("clip", [&] { return minimum(maximum(std::move(x), std::move(low)), std::move(high)); });
 }
@@ -389,7 +389,7 @@ namespace {
 // tensors, because handlers may assign to the caller's variables while the body runs.
 template <class Body, class... Operands>
 Tensor of_floats(const char* function, const Tensor& x, Body&& body, Operands&... operands) {
-  check_given(function, {&operands...}, 1);
+  check_defined(function, {&operands...}, 1);
   (keep(operands), ...);
   return named(
       function, [&] { return body(floating(x)); }, x);

@@ -17,18 +17,18 @@ using namespace stave;
 [[noreturn]] void fail_empty(const char* function, std::size_t operand);
 /// Returns x. If x is an empty Tensor, throws an error that names the function and the operand's
 /// position.
-inline const Tensor& given(const Tensor& x, const char* function, std::size_t operand = 0) {
+inline const Tensor& require_defined(const Tensor& x, const char* function, std::size_t operand = 0) {
   if (!x.defined()) [[unlikely]]
     fail_empty(function, operand);
   return x;
 }
-inline void check_given(std::span<const Tensor> xs, const char* function) {
-  for (std::size_t i = 0; i < xs.size(); ++i) given(xs[i], function, i);
+inline void check_defined(std::span<const Tensor> xs, const char* function) {
+  for (std::size_t i = 0; i < xs.size(); ++i) require_defined(xs[i], function, i);
 }
 
 /// Returns the number converted to `dtype`. Every number converts to bool. Throws DtypeError if an
 /// integer dtype cannot hold the number.
-Scalar held(Scalar value, Dtype dtype);
+Scalar converted_number(Scalar value, Dtype dtype);
 /// Writes the number as one element of `dtype`. Throws DtypeError if that dtype cannot hold it.
 void write_number(void* to, Scalar value, Dtype dtype);
 

@@ -348,8 +348,8 @@ struct AlongAxis {
   int axis;
 
   AlongAxis(const Tensor& x, const Tensor& indices, Index along, const char* function)
-      : axis(normalize_axis(along, given(x, function, 0).rank(), function)) {
-    if (x.rank() != given(indices, function, 1).rank())
+      : axis(normalize_axis(along, require_defined(x, function, 0).rank(), function)) {
+    if (x.rank() != require_defined(indices, function, 1).rank())
       fail<ShapeError>("{}: x {} and indices {} must have equal ranks", function, x.shape(), indices.shape());
     values = moveaxis(x, axis, -1);
     places = moveaxis(as_indices(indices, function), axis, -1);
@@ -400,17 +400,17 @@ Tensor put_along_axis(const Tensor& x, const Tensor& indices, const Operand& val
 }
 
 Tensor gather(const Tensor& x, const Tensor& indices, Index batch_axes) {
-  given(x, "gather", 0);
-  const Tensor places = as_indices(given(indices, "gather", 1), "gather");
+  require_defined(x, "gather", 0);
+  const Tensor places = as_indices(require_defined(indices, "gather", 1), "gather");
   return gather_as(x, places, batched_by(checked_batch(batch_axes, x, places, "gather")));
 }
 
 namespace {
 
 Tensor scattered(const Op& op, const Tensor& x, const Tensor& indices, const Tensor& updates, Index batch_axes) {
-  Dtype dtype = promote(given(x, op.name, 0).dtype(), given(updates, op.name, 2).dtype());
+  Dtype dtype = promote(require_defined(x, op.name, 0).dtype(), require_defined(updates, op.name, 2).dtype());
   if (op.id != OpId::scatter) dtype = multiplied_in(dtype);
-  const Tensor places = as_indices(given(indices, op.name, 1), op.name);
+  const Tensor places = as_indices(require_defined(indices, op.name, 1), op.name);
   const int batch = checked_batch(batch_axes, x, places, op.name);
   return scatter_as(op, astype(x, dtype), places, astype(updates, dtype), batched_by(batch));
 }

@@ -35,26 +35,26 @@ Shape inferred(Shape shape, Index count) {
 }  // namespace
 
 Tensor reshape(const Tensor& x, const Shape& shape) {
-  Shape target = inferred(shape, given(x, "reshape").size());
+  Shape target = inferred(shape, require_defined(x, "reshape").size());
   if (target == x.shape()) return x;
   return apply(op_reshape, {x}, make_intrusive<ShapeAttributes>(std::move(target)));
 }
 
 Tensor permute_dims(const Tensor& x, const Shape& axes) {
   Shape normalized = axes;
-  for (Index& axis : normalized) axis = normalize_axis(axis, given(x, "permute_dims").rank(), "permute_dims");
+  for (Index& axis : normalized) axis = normalize_axis(axis, require_defined(x, "permute_dims").rank(), "permute_dims");
   if (normalized == all_axes_of(x.rank())) return x;
   return apply(op_permute_dims, {x}, make_intrusive<PermuteAttributes>(std::move(normalized)));
 }
 
 Tensor transpose(const Tensor& x) {
-  Shape axes = all_axes_of(given(x, "transpose").rank());
+  Shape axes = all_axes_of(require_defined(x, "transpose").rank());
   std::reverse(axes.begin(), axes.end());
   return permute_dims(x, axes);
 }
 
 Tensor matrix_transpose(const Tensor& x) {
-  if (given(x, "matrix_transpose").rank() < 2)
+  if (require_defined(x, "matrix_transpose").rank() < 2)
     fail<ShapeError>("matrix_transpose: shape {} has fewer than 2 axes", x.shape());
   Shape axes = all_axes_of(x.rank());
   std::swap(axes[axes.size() - 1], axes[axes.size() - 2]);
@@ -62,20 +62,20 @@ Tensor matrix_transpose(const Tensor& x) {
 }
 
 Tensor expand_dims(const Tensor& x, const Shape& axes) {
-  Shape shape = given(x, "expand_dims").shape();
+  Shape shape = require_defined(x, "expand_dims").shape();
   for (Index axis : Axes(axes).normalize(x.rank() + axes.rank(), "expand_dims")) shape.insert(shape.begin() + axis, 1);
   return reshape(x, shape);
 }
 
 Tensor squeeze(const Tensor& x) {
   Shape shape;
-  for (Index length : given(x, "squeeze").shape())
+  for (Index length : require_defined(x, "squeeze").shape())
     if (length != 1) shape.push_back(length);
   return reshape(x, shape);
 }
 
 Tensor squeeze(const Tensor& x, const Axes& axes) {
-  Shape shape = given(x, "squeeze").shape();
+  Shape shape = require_defined(x, "squeeze").shape();
   const Shape dropped = axes.normalize(x.rank(), "squeeze");
   for (std::size_t i = dropped.size(); i-- > 0;) {
     const Index* length = shape.begin() + dropped[i];
@@ -87,14 +87,14 @@ Tensor squeeze(const Tensor& x, const Axes& axes) {
 }
 
 Tensor broadcast_to(const Tensor& x, const Shape& shape) {
-  if (shape == given(x, "broadcast_to").shape()) return x;
+  if (shape == require_defined(x, "broadcast_to").shape()) return x;
   return apply(op_broadcast_to, {x}, make_intrusive<ShapeAttributes>(shape));
 }
 
 Tensor flip(const Tensor& x) { return flip(x, all_axes); }
 
 Tensor flip(const Tensor& x, const Axes& axes) {
-  const Shape flipped = axes.normalize(given(x, "flip").rank(), "flip");
+  const Shape flipped = axes.normalize(require_defined(x, "flip").rank(), "flip");
   if (flipped.empty()) return x;
   Shape starts = repeated(x.rank(), 0), steps = repeated(x.rank(), 1);
   for (Index axis : flipped) {
@@ -107,13 +107,13 @@ Tensor flip(const Tensor& x, const Axes& axes) {
 // A value of a lane under vmap has no storage of its own, so its strides do not show whether it is
 // contiguous.
 Tensor contiguous(const Tensor& x) {
-  if (given(x, "contiguous").is_contiguous() && x.node().storage) return x;
+  if (require_defined(x, "contiguous").is_contiguous() && x.node().storage) return x;
   return named("contiguous", [&] { return apply(op_copy, {x}); });
 }
 
 Tensor concat(const std::vector<Tensor>& xs, Index axis) {
   if (xs.empty()) fail<ShapeError>("concat: nothing to join");
-  stave_detail::check_given(xs, "concat");
+  stave_detail::check_defined(xs, "concat");
   if (xs[0].rank() == 0) fail<ShapeError>("concat: a tensor of rank 0 has no axis to join along: use stack");
   const int along = normalize_axis(axis, xs[0].rank(), "concat");
   if (xs.size() == 1) return xs[0];
@@ -126,7 +126,7 @@ Tensor concat(const std::vector<Tensor>& xs, Index axis) {
 
 Tensor stack(const std::vector<Tensor>& xs, Index axis) {
   if (xs.empty()) fail<ShapeError>("stack: nothing to join");
-  stave_detail::check_given(xs, "stack");
+  stave_detail::check_defined(xs, "stack");
   const int along = normalize_axis(axis, xs[0].rank() + 1, "stack");
   std::vector<Tensor> expanded;
   for (const Tensor& x : xs) {
@@ -148,11 +148,11 @@ Index plus(Index a, Index b) {
 }  // namespace
 
 Tensor pad(const Tensor& x, const std::vector<std::pair<Index, Index>>& widths, Scalar value) {
-  if (widths.size() != given(x, "pad").shape().size())
+  if (widths.size() != require_defined(x, "pad").shape().size())
     fail<ShapeError>("pad: {} pairs of widths for shape {}: give one for each axis", widths.size(), x.shape());
   if (value.kind == Scalar::Kind::floating && !is_float(x.dtype()))
     fail<DtypeError>("pad: the value {} does not fit {}: convert x with astype", value.floating, x.dtype());
-  value = stave_detail::naming("pad", [&] { return stave_detail::held(value, x.dtype()); });
+  value = stave_detail::naming("pad", [&] { return stave_detail::converted_number(value, x.dtype()); });
   Shape kept = x.shape(), first = repeated(x.rank(), 0), padded = x.shape(), starts = first;
   const Shape ones = repeated(x.rank(), 1);
   for (std::size_t axis = 0; axis < widths.size(); ++axis) {

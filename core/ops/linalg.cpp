@@ -159,7 +159,7 @@ Tensor lstsq_floats(const Tensor& a, const Tensor& b, const RankOptions& options
 
 }  // namespace
 
-RankTolerance::RankTolerance(Tensor values) : values_(std::move(values)) { given(values_, "rtol"); }
+RankTolerance::RankTolerance(Tensor values) : values_(std::move(values)) { require_defined(values_, "rtol"); }
 
 Tensor lstsq(const Tensor& a, const Tensor& b, RankOptions options) {
   return of_floats("lstsq", a, b, [&](const Tensor& one_or_more, const Tensor& y) {

@@ -14,7 +14,7 @@ namespace stave {
 using namespace stave_detail;
 
 Tensor embedding(const Tensor& table, const Tensor& ids, EmbeddingOptions options) {
-  if (given(table, "embedding").rank() == 0) fail<ShapeError>("embedding: a table of rank 0 has no rows");
+  if (require_defined(table, "embedding").rank() == 0) fail<ShapeError>("embedding: a table of rank 0 has no rows");
   return named(
       "embedding",
       [&] {

@@ -141,10 +141,10 @@ struct Windows {
   template <class Options>
   Windows(const char* function, const Tensor& x_, const PerAxis& window, const Options& options)
       : function(function), channels_last(options.channels_last) {
-    const int axes = window.axes() ? window.axes() : given(x_, function).rank() - 2;
+    const int axes = window.axes() ? window.axes() : require_defined(x_, function).rank() - 2;
     if (axes < 1 || axes > 3)
       fail<ShapeError>("{}: x {} has {} spatial axes: only 1, 2 or 3 can be pooled", function, x_.shape(), axes);
-    if (given(x_, function).rank() < axes + channels_last)
+    if (require_defined(x_, function).rank() < axes + channels_last)
       fail<ShapeError>("{}: x {} does not have the {} spatial axes of the window{}", function, x_.shape(), axes,
                        channels_last ? " and one of channels" : "");
     x = channels_last ? moveaxis(x_, -1, x_.rank() - axes - 1) : x_;

@@ -21,7 +21,8 @@
 
 namespace stave {
 
-using stave_detail::computed_in, stave_detail::fail, stave_detail::floating, stave_detail::given, stave_detail::named;
+using stave_detail::computed_in, stave_detail::fail, stave_detail::floating, stave_detail::require_defined,
+    stave_detail::named;
 
 namespace {
 
@@ -90,7 +91,7 @@ Key::Key(std::uint64_t seed, Device device)
     : data_(from(std::vector{static_cast<std::uint32_t>(seed >> 32), static_cast<std::uint32_t>(seed)}, device)) {}
 
 Key::Key(Tensor data) : data_(std::move(data)) {
-  if (given(data_, "Key").dtype() != uint32 || data_.rank() == 0 || data_.shape(-1) != 2)
+  if (require_defined(data_, "Key").dtype() != uint32 || data_.rank() == 0 || data_.shape(-1) != 2)
     fail<ShapeError>("Key: a key is a uint32 tensor of shape [2], not {} {}: give one row of split(key, n)",
                      data_.dtype(), data_.shape());
 }
@@ -110,7 +111,7 @@ Key fold_in(const Key& key, std::uint32_t data) {
 }
 
 Key fold_in(const Key& key, const Tensor& data) {
-  if (!is_integer(given(data, "fold_in", 1).dtype()))
+  if (!is_integer(require_defined(data, "fold_in", 1).dtype()))
     fail<DtypeError>("fold_in: data is {}, not an integer", data.dtype());
   if (data.rank() != 0) fail<ShapeError>("fold_in: data has shape {}, not []: vmap over it", data.shape());
   return Key(apply(op_fold_in, {key.data(), astype(data, uint32)}));
@@ -143,7 +144,7 @@ Tensor bernoulli(const Key& key, double p, const Shape& shape) {
 }
 
 Tensor bernoulli(const Key& key, const Tensor& p) {
-  given(p, "bernoulli", 1);
+  require_defined(p, "bernoulli", 1);
   return named("bernoulli", [&] { return uniform(key, p.shape(), is_float(p.dtype()) ? p.dtype() : float32) < p; });
 }
 
@@ -156,7 +157,7 @@ Tensor gumbel(const Key& key, const Shape& shape, Dtype dtype) {
 }
 
 Tensor categorical(const Key& key, const Tensor& logits, Index axis) {
-  given(logits, "categorical", 1);
+  require_defined(logits, "categorical", 1);
   return named("categorical", [&] {
     const Tensor x = floating(logits), wide = astype(x, computed_in(x.dtype()));
     return argmax(wide + gumbel(key, wide.shape(), wide.dtype()), axis);
@@ -169,7 +170,7 @@ Tensor permutation(const Key& key, Index n) {
 }
 
 Tensor permutation(const Key& key, const Tensor& x) {
-  if (given(x, "permutation", 1).rank() == 0)
+  if (require_defined(x, "permutation", 1).rank() == 0)
     fail<ShapeError>("permutation: a tensor of rank 0 has no entries to permute");
   return take(x, permutation(key, x.shape(0)), 0);
 }

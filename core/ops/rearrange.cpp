@@ -32,7 +32,7 @@ Tensor entries(const Tensor& x, int axis, Index first, Index count) {
 
 namespace stave {
 
-using stave_detail::entries, stave_detail::fail, stave_detail::given, stave_detail::named;
+using stave_detail::entries, stave_detail::fail, stave_detail::require_defined, stave_detail::named;
 
 namespace {
 
@@ -53,7 +53,7 @@ Shape normalized(const Shape& axes, int rank, const char* operation) {
 }  // namespace
 
 Tensor moveaxis(const Tensor& x, const Shape& sources, const Shape& destinations) {
-  given(x, "moveaxis");
+  require_defined(x, "moveaxis");
   if (sources.size() != destinations.size())
     fail<ShapeError>("moveaxis: {} sources {} for {} destinations {}", sources.size(), sources, destinations.size(),
                      destinations);
@@ -78,7 +78,8 @@ Tensor moveaxis(const Tensor& x, const Shape& sources, const Shape& destinations
 }
 
 Tensor diagonal(const Tensor& x, Index offset, Index axis1, Index axis2) {
-  if (given(x, "diagonal").rank() < 2) fail<ShapeError>("diagonal: shape {} has fewer than 2 axes", x.shape());
+  if (require_defined(x, "diagonal").rank() < 2)
+    fail<ShapeError>("diagonal: shape {} has fewer than 2 axes", x.shape());
   const int rows_axis = normalize_axis(axis1, x.rank(), "diagonal"),
             columns_axis = normalize_axis(axis2, x.rank(), "diagonal");
   if (rows_axis == columns_axis)
@@ -105,7 +106,7 @@ Tensor diagonal(const Tensor& x, Index offset, Index axis1, Index axis2) {
 // The matrix is laid out in rows of length n + 1, each of which begins with an element of x.
 // In rows of length n these elements are on the diagonal.
 Tensor diag(const Tensor& x, Index k) {
-  if (given(x, "diag").rank() != 1) return named("diag", [&] { return diagonal(x, k); });
+  if (require_defined(x, "diag").rank() != 1) return named("diag", [&] { return diagonal(x, k); });
   return named("diag", [&] {
     const Index rows_below = std::max<Index>(-k, 0), columns_beside = std::max<Index>(k, 0);
     const Index n = x.size() + rows_below + columns_beside, front = rows_below * n + columns_beside;
@@ -121,7 +122,7 @@ Tensor trace(const Tensor& x, Index offset, Index axis1, Index axis2) {
 
 Tensor diff(const Tensor& x, Index n, Index axis) {
   if (n < 0) fail<ShapeError>("diff: n is {}: it must not be negative", n);
-  const int along = normalize_axis(axis, given(x, "diff").rank(), "diff");
+  const int along = normalize_axis(axis, require_defined(x, "diff").rank(), "diff");
   return named("diff", [&] {
     Tensor result = x;
     for (Index left = n; left > 0 && result.shape(along) > 0; --left) {
@@ -142,7 +143,7 @@ Tensor roll(const Tensor& x, const Shape& shifts, const Shape& axes) {
   if (shifts.size() != axes.size() && shifts.size() != 1 && axes.size() != 1)
     fail<ShapeError>("roll: {} shifts {} for {} axes {}: give one for each, or one for all", shifts.size(), shifts,
                      axes.size(), axes);
-  const Shape along = normalized(axes, given(x, "roll").rank(), "roll");
+  const Shape along = normalized(axes, require_defined(x, "roll").rank(), "roll");
   // An axis that is named twice is rolled twice.
   Shape totals(std::vector<Index>(x.shape().size(), 0));
   for (std::size_t i = 0; i < std::max(shifts.size(), along.size()); ++i) {
@@ -161,7 +162,7 @@ Tensor roll(const Tensor& x, const Shape& shifts, const Shape& axes) {
 Tensor tile(const Tensor& x, const Shape& counts) {
   for (Index count : counts)
     if (count < 0) fail<ShapeError>("tile: counts {} have a negative one", counts);
-  const std::size_t rank = std::max(counts.size(), given(x, "tile").shape().size());
+  const std::size_t rank = std::max(counts.size(), require_defined(x, "tile").shape().size());
   Shape apart, repeated, together;
   for (std::size_t axis = 0; axis < rank; ++axis) {
     const std::size_t ahead_of_x = rank - x.shape().size(), ahead_of_counts = rank - counts.size();
@@ -183,7 +184,7 @@ namespace {
 //   [..., d, ...] -> [..., d, 1, ...] -> [..., d, count, ...] -> [..., d * count, ...]
 Tensor repeat_each(const Tensor& x, Index count, Index axis) {
   if (count < 0) fail<ShapeError>("repeat: the count {} is negative", count);
-  const int along = normalize_axis(axis, given(x, "repeat").rank(), "repeat");
+  const int along = normalize_axis(axis, require_defined(x, "repeat").rank(), "repeat");
   return named("repeat", [&] {
     const Tensor apart = expand_dims(x, along + 1);
     Shape repeated = apart.shape(), together = x.shape();
@@ -196,11 +197,13 @@ Tensor repeat_each(const Tensor& x, Index count, Index axis) {
 
 }  // namespace
 
-Tensor repeat(const Tensor& x, const Shape& counts) { return repeat(reshape(given(x, "repeat"), {-1}), counts, 0); }
+Tensor repeat(const Tensor& x, const Shape& counts) {
+  return repeat(reshape(require_defined(x, "repeat"), {-1}), counts, 0);
+}
 
 Tensor repeat(const Tensor& x, const Shape& counts, Index axis) {
   if (counts.size() == 1) return repeat_each(x, counts[0], axis);
-  const int along = normalize_axis(axis, given(x, "repeat").rank(), "repeat");
+  const int along = normalize_axis(axis, require_defined(x, "repeat").rank(), "repeat");
   if (static_cast<Index>(counts.size()) != x.shape(along))
     fail<ShapeError>("repeat: {} counts for axis {} of shape {}: give one for each of its {} entries, or a single one",
                      counts.size(), along, x.shape(), x.shape(along));
@@ -221,7 +224,7 @@ Tensor repeat(const Tensor& x, const Shape& counts, Index axis) {
 }
 
 std::vector<Tensor> unstack(const Tensor& x, Index axis) {
-  if (given(x, "unstack").rank() == 0) fail<ShapeError>("unstack: a tensor of rank 0 has no axis to unstack");
+  if (require_defined(x, "unstack").rank() == 0) fail<ShapeError>("unstack: a tensor of rank 0 has no axis to unstack");
   const int along = normalize_axis(axis, x.rank(), "unstack");
   Shape shape = x.shape();
   shape.erase(shape.begin() + along);
@@ -231,7 +234,7 @@ std::vector<Tensor> unstack(const Tensor& x, Index axis) {
 }
 
 std::vector<Tensor> meshgrid(const std::vector<Tensor>& xs, std::string_view indexing) {
-  stave_detail::check_given(xs, "meshgrid");
+  stave_detail::check_defined(xs, "meshgrid");
   if (indexing != "xy" && indexing != "ij")
     fail<ShapeError>("meshgrid: the indexing \"{}\" is neither \"xy\" nor \"ij\"", indexing);
   Shape order;  // the axis of the grids along which each input varies

@@ -231,8 +231,9 @@ constinit const Op op_any = logical_op(OpId::any, "any");
 namespace {
 
 Tensor reduce(const Op& op, const Tensor& x, const Axes& axes, KeepDims keep) {
-  return apply(op, {x},
-               make_intrusive<ReduceAttributes>(axes.normalize(given(x, op.name).rank(), op.name), keep.value));
+  return apply(
+      op, {x},
+      make_intrusive<ReduceAttributes>(axes.normalize(require_defined(x, op.name).rank(), op.name), keep.value));
 }
 
 double count_over(const Tensor& x, const Axes& axes) {
@@ -242,24 +243,24 @@ double count_over(const Tensor& x, const Axes& axes) {
 }  // namespace
 
 Tensor sum(const Tensor& x, const Axes& axes, KeepDims keep) {
-  return reduce(op_sum, widened(given(x, "sum")), axes, keep);
+  return reduce(op_sum, widened(require_defined(x, "sum")), axes, keep);
 }
 Tensor prod(const Tensor& x, const Axes& axes, KeepDims keep) {
-  return reduce(op_prod, widened(given(x, "prod")), axes, keep);
+  return reduce(op_prod, widened(require_defined(x, "prod")), axes, keep);
 }
 Tensor max(const Tensor& x, const Axes& axes, KeepDims keep) {
-  if (given(x, "max").dtype() != bool_) return reduce(op_max, x, axes, keep);
+  if (require_defined(x, "max").dtype() != bool_) return reduce(op_max, x, axes, keep);
   return named("max", [&] { return any(x, axes, keep); });
 }
 Tensor min(const Tensor& x, const Axes& axes, KeepDims keep) {
-  if (given(x, "min").dtype() != bool_) return reduce(op_min, x, axes, keep);
+  if (require_defined(x, "min").dtype() != bool_) return reduce(op_min, x, axes, keep);
   return named("min", [&] { return all(x, axes, keep); });
 }
 Tensor all(const Tensor& x, const Axes& axes, KeepDims keep) {
-  return reduce(op_all, astype(given(x, "all"), bool_), axes, keep);
+  return reduce(op_all, astype(require_defined(x, "all"), bool_), axes, keep);
 }
 Tensor any(const Tensor& x, const Axes& axes, KeepDims keep) {
-  return reduce(op_any, astype(given(x, "any"), bool_), axes, keep);
+  return reduce(op_any, astype(require_defined(x, "any"), bool_), axes, keep);
 }
 Tensor mean(const Tensor& x, const Axes& axes, KeepDims keep) {
   return named(

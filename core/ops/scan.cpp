@@ -161,7 +161,7 @@ constinit const Op op_linear_recurrence{
 namespace {
 
 Tensor cumulative(const Op& op, const Tensor& x, Index axis, CumulativeOptions options, int initial) {
-  const int at = normalize_axis(axis, given(x, op.name).rank(), op.name);
+  const int at = normalize_axis(axis, require_defined(x, op.name).rank(), op.name);
   const Tensor y = apply(op, {widened(x)}, scan_attributes(at, options.reverse));
   if (!options.include_initial) return y;
   std::vector<std::pair<Index, Index>> widths(x.shape().size(), {0, 0});
@@ -171,7 +171,7 @@ Tensor cumulative(const Op& op, const Tensor& x, Index axis, CumulativeOptions o
 }
 
 const Tensor& of_rank_1(const Tensor& x, const char* operation) {
-  if (given(x, operation).rank() != 1)
+  if (require_defined(x, operation).rank() != 1)
     fail<ShapeError>("{}: x has shape {}: say along which axis", operation, x.shape());
   return x;
 }
@@ -189,14 +189,15 @@ Tensor cumulative_prod(const Tensor& x) { return cumulative_prod(of_rank_1(x, "c
 
 namespace {
 
-Tensor extreme(const Op& op, const Tensor& x, Index axis, ScanOptions options) {
-  return apply(op, {x}, scan_attributes(normalize_axis(axis, given(x, op.name).rank(), op.name), options.reverse));
+Tensor extreme(const Op& op, const Tensor& x, Index axis, ReverseOptions options) {
+  return apply(op, {x},
+               scan_attributes(normalize_axis(axis, require_defined(x, op.name).rank(), op.name), options.reverse));
 }
 
 }  // namespace
 
-Tensor cummax(const Tensor& x, Index axis, ScanOptions options) { return extreme(op_cummax, x, axis, options); }
-Tensor cummin(const Tensor& x, Index axis, ScanOptions options) { return extreme(op_cummin, x, axis, options); }
+Tensor cummax(const Tensor& x, Index axis, ReverseOptions options) { return extreme(op_cummax, x, axis, options); }
+Tensor cummin(const Tensor& x, Index axis, ReverseOptions options) { return extreme(op_cummin, x, axis, options); }
 Tensor cummax(const Tensor& x) { return cummax(of_rank_1(x, "cummax"), 0); }
 Tensor cummin(const Tensor& x) { return cummin(of_rank_1(x, "cummin"), 0); }
 
@@ -207,8 +208,8 @@ Tensor cummin(const Tensor& x) { return cummin(of_rank_1(x, "cummin"), 0); }
 // So neither y nor its derivatives, which include that of m, contain differences that cancel.
 // If the largest x is infinite, the result is that x and has its derivative. In m, the largest
 // finite number replaces infinity, and the most negative finite number precedes the first element.
-Tensor logcumsumexp(const Tensor& x, Index axis, ScanOptions options) {
-  const int at = normalize_axis(axis, given(x, "logcumsumexp").rank(), "logcumsumexp");
+Tensor logcumsumexp(const Tensor& x, Index axis, ReverseOptions options) {
+  const int at = normalize_axis(axis, require_defined(x, "logcumsumexp").rank(), "logcumsumexp");
   const auto of_floats = [&](const Tensor& terms) {
     const double end =
         terms.dtype() == float64 ? std::numeric_limits<double>::max() : std::numeric_limits<float>::max();
@@ -223,9 +224,9 @@ Tensor logcumsumexp(const Tensor& x, Index axis, ScanOptions options) {
 }
 Tensor logcumsumexp(const Tensor& x) { return logcumsumexp(of_rank_1(x, "logcumsumexp"), 0); }
 
-Tensor linear_recurrence(const Tensor& a, const Tensor& b, Index axis, ScanOptions options) {
-  const Shape shape = broadcast_shapes(given(a, "linear_recurrence", 0).shape(),
-                                       given(b, "linear_recurrence", 1).shape(), "linear_recurrence");
+Tensor linear_recurrence(const Tensor& a, const Tensor& b, Index axis, ReverseOptions options) {
+  const Shape shape = broadcast_shapes(require_defined(a, "linear_recurrence", 0).shape(),
+                                       require_defined(b, "linear_recurrence", 1).shape(), "linear_recurrence");
   const int at = normalize_axis(axis, shape.rank(), "linear_recurrence");
   const Dtype dtype = promote(a.dtype(), b.dtype());
   const auto operand = [&](const Tensor& x) { return broadcast_to(widened(astype(x, dtype)), shape); };

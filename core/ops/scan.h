@@ -26,7 +26,7 @@ Tensor cumulative_sum(const Tensor& x, Index axis, CumulativeOptions options = {
 Tensor cumulative_prod(const Tensor& x);
 Tensor cumulative_prod(const Tensor& x, Index axis, CumulativeOptions options = {});
 
-struct ScanOptions {
+struct ReverseOptions {
   [[no_unique_address]] ByName by_name{};
   bool reverse = false;  ///< scans from the last element to the first one
 };
@@ -35,18 +35,18 @@ struct ScanOptions {
 /// NaN from the first NaN on. The derivative goes to the latest element that equals the extreme.
 /// Without an axis x must have rank 1.
 Tensor cummax(const Tensor& x);
-Tensor cummax(const Tensor& x, Index axis, ScanOptions options = {});
+Tensor cummax(const Tensor& x, Index axis, ReverseOptions options = {});
 Tensor cummin(const Tensor& x);
-Tensor cummin(const Tensor& x, Index axis, ScanOptions options = {});
+Tensor cummin(const Tensor& x, Index axis, ReverseOptions options = {});
 /// log(cumulative_sum(exp(x))), without intermediate overflow or underflow. Integers become floats.
 /// Without an axis x must have rank 1.
 Tensor logcumsumexp(const Tensor& x);
-Tensor logcumsumexp(const Tensor& x, Index axis, ScanOptions options = {});
+Tensor logcumsumexp(const Tensor& x, Index axis, ReverseOptions options = {});
 
 /// The linear recurrence h[i] = a[i] h[i-1] + b[i] along `axis`, with h = 0 before the first
 /// element. In reverse it is h[i] = a[i] h[i+1] + b[i]. a and b broadcast. Products are those
 /// of `scale`: 0 where either factor is 0. Decaying averages, discounted returns and linear
 /// state-space models are linear recurrences, and so are the derivatives of cumulative_prod.
-Tensor linear_recurrence(const Tensor& a, const Tensor& b, Index axis, ScanOptions options = {});
+Tensor linear_recurrence(const Tensor& a, const Tensor& b, Index axis, ReverseOptions options = {});
 
 }  // namespace stave

@@ -49,7 +49,7 @@ Tensor count_nonzero(const Tensor& x) { return count_nonzero(x, all_axes); }
 Tensor count_nonzero(const Tensor& x, KeepDims keep) { return count_nonzero(x, all_axes, keep); }
 
 std::vector<Tensor> nonzero(const Tensor& x) {
-  if (given(x, "nonzero").rank() == 0) fail<ShapeError>("nonzero: a tensor of rank 0 has no positions");
+  if (require_defined(x, "nonzero").rank() == 0) fail<ShapeError>("nonzero: a tensor of rank 0 has no positions");
   return named("nonzero", [&] {
     Tensor places = places_of(astype(flattened(x), bool_));
     std::vector<Tensor> indices(static_cast<std::size_t>(x.rank()));
@@ -98,7 +98,7 @@ Tensor histogram(const Tensor& x, const Tensor& edges) {
 // ---- order ----------------------------------------------------------------------------------
 
 std::pair<Tensor, Tensor> topk(const Tensor& x, Index k, Index axis) {
-  const int along = normalize_axis(axis, given(x, "topk").rank(), "topk");
+  const int along = normalize_axis(axis, require_defined(x, "topk").rank(), "topk");
   if (k < 0 || k > x.shape(along))
     fail<ShapeError>("topk: {} entries are requested along axis {}, which has size {}", k, along, x.shape(along));
   return named("topk", [&] {

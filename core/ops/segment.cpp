@@ -24,8 +24,8 @@ AttributesPtr from_rows(int batch_dims) { return make_intrusive<GatherAttributes
 template <class Initial>
 Tensor in_segments(const char* function, const Op& op, const Tensor& data, const Tensor& ids, Index count,
                    Initial initial) {
-  const Shape& shape = given(data, function, 0).shape();
-  if (given(ids, function, 1).rank() != 1 || shape.rank() == 0 || shape[0] != ids.size())
+  const Shape& shape = require_defined(data, function, 0).shape();
+  if (require_defined(ids, function, 1).rank() != 1 || shape.rank() == 0 || shape[0] != ids.size())
     fail<ShapeError>("{}: data {} needs ids of shape {}, not {}", function, shape, Shape(shape.rank() ? shape[0] : 1),
                      ids.shape());
   if (count < 0) fail<ShapeError>("{}: {} segments", function, count);
@@ -47,17 +47,18 @@ Scalar end_of(Dtype dtype, bool greatest) {
 }
 
 Tensor extremes(const char* function, const Op& op, const Tensor& data, const Tensor& ids, Index count) {
-  const Dtype dtype = multiplied_in(given(data, function, 0).dtype());
+  const Dtype dtype = multiplied_in(require_defined(data, function, 0).dtype());
   return in_segments(function, op, astype(data, dtype), ids, count, end_of(dtype, op.id == OpId::scatter_min));
 }
 
 }  // namespace
 
 Tensor segment_sum(const Tensor& data, const Tensor& ids, Index count) {
-  return in_segments("segment_sum", op_scatter_add, widened(given(data, "segment_sum", 0)), ids, count, 0);
+  return in_segments("segment_sum", op_scatter_add, widened(require_defined(data, "segment_sum", 0)), ids, count, 0);
 }
 Tensor segment_prod(const Tensor& data, const Tensor& ids, Index count) {
-  return in_segments("segment_prod", op_scatter_multiply, widened(given(data, "segment_prod", 0)), ids, count, 1);
+  return in_segments("segment_prod", op_scatter_multiply, widened(require_defined(data, "segment_prod", 0)), ids, count,
+                     1);
 }
 Tensor segment_min(const Tensor& data, const Tensor& ids, Index count) {
   return extremes("segment_min", op_scatter_min, data, ids, count);

@@ -188,7 +188,7 @@ constinit const Op op_log_softmax_gradient{
 namespace {
 
 Tensor apply_along(const Op& op, const Tensor& x, Index axis) {
-  const int at = normalize_axis(axis, given(x, op.name).rank(), op.name);
+  const int at = normalize_axis(axis, require_defined(x, op.name).rank(), op.name);
   return apply(op, {floating(x)}, make_intrusive<AxisAttributes>(at));
 }
 

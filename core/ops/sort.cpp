@@ -12,7 +12,7 @@
 
 namespace stave {
 
-using stave_detail::given, stave_detail::positions_dtype;
+using stave_detail::require_defined, stave_detail::positions_dtype;
 
 namespace {
 
@@ -90,11 +90,12 @@ constinit const Op op_argtopk{
 
 Tensor sort(const Tensor& x, Index axis, SortOptions options) {
   return apply(op_sort, {x},
-               sort_attributes(normalize_axis(axis, given(x, "sort").rank(), "sort"), options.descending));
+               sort_attributes(normalize_axis(axis, require_defined(x, "sort").rank(), "sort"), options.descending));
 }
 Tensor argsort(const Tensor& x, Index axis, SortOptions options) {
-  return apply(op_argsort, {x},
-               sort_attributes(normalize_axis(axis, given(x, "argsort").rank(), "argsort"), options.descending));
+  return apply(
+      op_argsort, {x},
+      sort_attributes(normalize_axis(axis, require_defined(x, "argsort").rank(), "argsort"), options.descending));
 }
 Tensor sort(const Tensor& x) { return sort(x, -1); }
 Tensor argsort(const Tensor& x) { return argsort(x, -1); }

@@ -13,7 +13,7 @@
 
 namespace stave {
 
-using stave_detail::fail, stave_detail::given, stave_detail::view_of;
+using stave_detail::fail, stave_detail::require_defined, stave_detail::view_of;
 
 namespace {
 
@@ -66,7 +66,7 @@ constinit const Op op_to{
 };
 
 Tensor to(const Tensor& x, Device device) {
-  const Device from = given(x, "to").device();
+  const Device from = require_defined(x, "to").device();
   if (device == cpu) stave_detail::begin_read(from);
   Tensor result = apply(op_to, {x}, make_intrusive<TransferAttributes>(device, from));
   if (device == cpu) stave_detail::end_read(from);

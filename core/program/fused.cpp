@@ -279,7 +279,7 @@ Outputs perform_steps(const Region& region, std::span<const Tensor> inputs) {
 
 Outputs fused(const Op& op, const RegionPtr& region, Inputs inputs) {
   if (inputs.empty()) fail<TransformError>("{}: a region without inputs has no shape", op.name);
-  check_given(inputs, op.name);
+  check_defined(inputs, op.name);
   const bool alike = std::all_of(inputs.begin() + 1, inputs.end(),
                                  [&](const Tensor& input) { return input.shape() == inputs[0].shape(); });
   if (!alike) {

@@ -211,7 +211,7 @@ std::string LoopAttributes::str() const {
 bool LoopAttributes::equals(const Attributes& with) const {
   const auto& other = static_cast<const LoopAttributes&>(with);
   return steps == other.steps && reverse == other.reverse && states == other.states && rows == other.rows &&
-         snapshots == other.snapshots && again == other.again && same_program(*body, *other.body);
+         snapshots == other.snapshots && rematerializes == other.rematerializes && same_program(*body, *other.body);
 }
 
 std::vector<Tensor> LoopAttributes::pull_back(const VjpContext& c, const Sums& sums) const {
@@ -226,7 +226,7 @@ void LoopAttributes::performs(const LoopAttributes& other, const std::vector<std
       places.push_back(static_cast<std::size_t>(std::find(numbers.begin(), numbers.end(), i) - numbers.begin()));
     return places;
   };
-  also = other.body;
+  also_body = other.body;
   also_inputs = find(inputs, other.body->inputs.size());
   also_outputs = find(outputs, other.body->outputs.size());
 }

@@ -1,5 +1,5 @@
-// loop: an operation that runs a Program as its body a number of times (jax.lax.scan). A recorded
-// `repeat` (handlers/transforms/repeat.h) becomes this operation.
+// loop: an operation that runs a Program as its body a number of times (jax.lax.scan). The
+// functions `loop` and `scan` (handlers/transforms/loop.h) are recorded as this operation.
 //
 //   body:  states, rows, still  ->  states, rows
 //   loop:  states, stacks of rows, still  ->  states, stacks of rows
@@ -37,7 +37,7 @@ struct LoopAttributes final : Attributes, stave_detail::AddsToCotangents {
   std::size_t rows = 0;    // the number of the body's inputs that are rows; they follow the states
   // Reverse mode keeps the states of at most this many steps at a time; 0: no limit but the memory.
   Index snapshots = 0;
-  bool again = false;  // reverse mode keeps no intermediate values but computes them again
+  bool rematerializes = false;  // reverse mode keeps no intermediate values but computes them again
   ProgramPtr body;
 
   LoopAttributes();
@@ -58,7 +58,7 @@ struct LoopAttributes final : Attributes, stave_detail::AddsToCotangents {
   void performs(const LoopAttributes& other, const std::vector<std::size_t>& inputs,
                 const std::vector<std::size_t>& outputs);
   /// The body of the other loop, or null if `performs` was not called.
-  ProgramPtr also;
+  ProgramPtr also_body;
   // for each input and output of the other loop, its index in this loop
   std::vector<std::size_t> also_inputs, also_outputs;
 

@@ -65,7 +65,7 @@ int Region::add(const Op& op, std::span<const int> operands, Dtype to) {
 }
 
 int Region::add(Scalar number, Dtype dtype) {
-  Step step{.op = nullptr, .operands = {}, .dtype = dtype, .number = held(number, dtype)};
+  Step step{.op = nullptr, .operands = {}, .dtype = dtype, .number = converted_number(number, dtype)};
   write_number(&step.bytes, number, dtype);
   steps_.push_back(step);
   return static_cast<int>(inputs_.size() + steps_.size()) - 1;

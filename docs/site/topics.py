@@ -64,7 +64,7 @@ TOPICS = [
             "handlers/transforms/jacobian.h": "Jacobians and Hessians",
             "handlers/transforms/vmap.h": "vmap",
             "handlers/transforms/checkpoint.h": "checkpoint",
-            "handlers/transforms/repeat.h": "repeat",
+            "handlers/transforms/loop.h": "loop and scan",
             "handlers/transforms/custom.h": "Rules of one's own",
             "handlers/transforms/check_grads.h": "check_grads",
             "handlers/transforms/vjp_flat.h": "vjp of flat lists of tensors",

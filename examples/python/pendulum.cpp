@@ -16,7 +16,7 @@ Tensor swing(const Tensor& state, const Tensor& pendulum) {
     const Tensor k1 = rate(s), k2 = rate(s + h / 2 * k1), k3 = rate(s + h / 2 * k2), k4 = rate(s + h * k3);
     return s + h / 6 * (k1 + 2 * k2 + 2 * k3 + k4);
   };
-  return repeat(100, step)(state);
+  return loop(100, step)(state);
 }
 
 PYBIND11_MODULE(pendulum, module) {

@@ -143,7 +143,7 @@ Tensor CallEffectLog::tensor(const LoggedEffect& logged, std::size_t i) const {
   std::vector<Tensor> made_of;
   for (std::size_t number = 0; number < passed_.size(); ++number)
     if (sources & TracksValues::source(number)) made_of.push_back(passed_[number]);
-  return losing(logged.tensors[i], made_of);
+  return mark_lost(logged.tensors[i], made_of);
 }
 
 std::any CallEffectLog::answer(const EffectType& type, std::any effect) {

@@ -68,7 +68,7 @@ struct Recordings::Signature {
   bool matches(std::span<const Tensor> tensors, bool are_followed) const {
     if (tensors.size() != leaves.size() || are_followed != followed) return false;
     for (std::size_t i = 0; i < leaves.size(); ++i)
-      if (!leaves[i].is_of(tensors[i])) return false;
+      if (!leaves[i].describes(tensors[i])) return false;
     return floats == default_dtype();
   }
 };
@@ -148,9 +148,9 @@ bool Recordings::Entry::may_keep(const Recording& recording) {
   const auto demoted_by = [&](const std::string& why) { return demote(why), false; };
   const auto failed_by = [&](const std::string& why) { return failed(why), false; };
   if (recording.too_long) return demoted_by("it performs more than a million operations");
-  if (recording.quotes) return failed_by("it asked for the text of an error that it caught");
+  if (recording.read_error_text) return failed_by("it asked for the text of an error that it caught");
   if (recording.caught) return failed_by("the function caught an error and continued");
-  if (recording.follows) return failed_by("it captures a value that a transform outside traces");
+  if (recording.captures_traced) return failed_by("it captures a value that a transform outside traces");
   for (const auto& step : recording.program.instructions)
     if (step.is_read() && static_cast<std::size_t>(step.met.size()) * size_of(step.met.dtype()) > most_bytes_read)
       return demoted_by(fmt::format("it reads more than {} MiB in one operation ({} {})", most_bytes_read >> 20,
@@ -214,7 +214,7 @@ void Recordings::Entry::add(Recording recording, const std::shared_ptr<const voi
   serves_all_orders = !recording.keeps_rules && (serves_all_orders || nodes == 0);
   const auto& steps = recording.program.instructions;
   const auto reads = std::count_if(steps.begin(), steps.end(), [](const auto& step) { return step.is_read(); });
-  unused += 1 + recording.turns.size() + static_cast<std::size_t>(reads);
+  unused += 1 + recording.guards.size() + static_cast<std::size_t>(reads);
   ++unused_nodes;
   std::set<const EffectType*> unanswered_here = std::move(recording.unanswered);
   std::unique_ptr<TraceNode> path = cut(std::move(recording), structure);

@@ -12,9 +12,10 @@
 // actions of f (printing, counting, assigning to variables outside) happen when f is recorded,
 // and not when it is replayed. Tensors and numbers that f captures are constants from then on.
 // {.check = true} runs f beside each replay and throws where the results differ. There are two
-// exceptions. Derivatives of second and higher order of `repeat` equal those of f up to rounding.
-// A zero in the first gradient of a `repeat` with snapshots, or of one inside another, may have the
-// other sign.
+// exceptions. Derivatives of second and higher order of `loop` and `scan` equal those of f up to
+// rounding, and so does the first gradient by a scan's first carry that is used elsewhere too. A
+// zero in the first gradient of a loop with snapshots, or of one inside another, may have the other
+// sign.
 //
 // - Control flow: values are concrete while f is recorded: if, while and item() work. Each value
 //   that f reads is a guard. A replay that finds another value runs f again and adds its path to

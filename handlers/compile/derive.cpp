@@ -26,7 +26,7 @@ Program traced(const char* name, FlatFunction transformed, std::span<const Tenso
   if (recording.too_long) fail_too_long();
   if (reads_values(recording.program))
     fail<TransformError>("{}: a rule reads a value: the program would be right for that value alone", name);
-  if (recording.asked || !recording.unanswered.empty())
+  if (recording.has_unrecorded_effect || !recording.unanswered.empty())
     fail<TransformError>("{}: a rule performs an effect, which the program cannot perform", name);
   return with_constants_folded(without_dead_code(std::move(recording.program)));
 }

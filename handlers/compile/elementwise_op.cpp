@@ -14,7 +14,7 @@ Inputs fused_operands(const Op& op, std::span<Operand> operands) {
   Dtype dtype = bool_;
   for (std::size_t i = 0; i < operands.size(); ++i) {
     if (operands[i].is_scalar()) continue;
-    const Tensor& x = given(operands[i].tensor(), op.name, i);
+    const Tensor& x = require_defined(operands[i].tensor(), op.name, i);
     dtype = first ? promote(dtype, x.dtype()) : x.dtype();
     if (!first) first = &x;
   }

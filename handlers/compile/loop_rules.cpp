@@ -380,7 +380,7 @@ class FirstStep {
       all.append(xs.begin(), xs.end());
       return all;
     };
-    tape_ = vjp_flat(step, values, "repeat", numbered_inputs, {.recompute = Recompute::never});
+    tape_ = vjp_flat(step, values, "loop", numbered_inputs, {.recompute = Recompute::never});
   }
 
   /// The states after the first step.
@@ -486,7 +486,7 @@ SplitLoop split_loop(const LoopAttributes& loop, Index steps_each) {
   few->steps = loop.steps - count * steps_each;
   const auto inner = loop_over(loop, *loop.body, loop.states, loop.rows);
   inner->steps = steps_each;
-  inner->again = true;
+  inner->rematerializes = true;
   const auto many = loop_over(loop, body_of_steps(inner), loop.states, loop.rows);
   many->steps = count;
   return {few, many};
@@ -534,8 +534,9 @@ Cotangents pull_back_split(const LoopAttributes& loop, const SplitLoop& two, con
   const Cotangents late = pull_back(*two.many, of_many, part(cotangents, loop.states, cotangents.size(), false), first);
   Cotangents given = part(cotangents, loop.states, cotangents.size(), true);
   std::copy_n(late.begin(), loop.states, given.begin());
+  // The cotangents of states and rows belong to one part each.
   Sums then{late, sums.same_as};
-  std::copy_n(sums.so_far.begin(), loop.states, then.so_far.begin());
+  std::copy_n(sums.so_far.begin(), end_of_rows(loop), then.so_far.begin());
   Cotangents found = pull_back(*two.few, of_few, given, then);
   for (std::size_t i = loop.states; i < end_of_rows(loop); ++i)
     found[i] = joined_rows(or_zeros(found[i], of_few[i]), or_zeros(late[i], of_many[i]), inputs[i], loop.reverse);
@@ -590,7 +591,7 @@ Cotangents pull_back(const LoopAttributes& loop, const Inputs& inputs, const Cot
 std::vector<Tensor> loop_pull_back(const VjpContext& c, Sums sums) {
   const auto& loop = c.as<LoopAttributes>();
   std::optional<RematerializationBarrier> apart;
-  if (loop.again) apart.emplace();
+  if (loop.rematerializes) apart.emplace();
   Cotangents cotangents(c.cotangents.begin(), c.cotangents.end());
   cotangents.resize(loop.body->outputs.size());
   Cotangents of_rows(sums.so_far.size());

@@ -22,7 +22,7 @@ Layout::Layout(const Tensor& x) {
   strides = x.strides();
 }
 
-bool Layout::is_of(const Tensor& x) const {
+bool Layout::describes(const Tensor& x) const {
   if (!x.defined() || !defined) return x.defined() == defined;
   const Node& node = x.node();
   return node.dtype == dtype && node.device == device && node.shape == shape && node.strides == strides;
@@ -50,7 +50,7 @@ Outputs Recorder::handle(Call& call) {
   }
   // A loop's step must not perform higher-order operations (record_step): the outer transforms have
   // rules for these, so the loop is unrolled.
-  if (call.op().is_higher_order && what_ == Of::step) {
+  if (call.op().is_higher_order && kind_ == Kind::step) {
     has_higher_order_ = true;
     return pass_on();
   }
@@ -64,7 +64,8 @@ Outputs Recorder::handle(Call& call) {
     return outputs;
   }
   if (std::none_of(inputs.begin(), inputs.end(), [&](const Tensor& x) { return depends(x); })) {
-    left.follows |= std::any_of(inputs.begin(), inputs.end(), [&](const Tensor& x) { return is_followed_outside(x); });
+    left.captures_traced |=
+        std::any_of(inputs.begin(), inputs.end(), [&](const Tensor& x) { return is_followed_outside(x); });
     return pass_on();
   }
   Program::Instruction step{&call.op(), call.attributes_ptr()};
@@ -84,7 +85,7 @@ Outputs Recorder::performed(Call& call, const Program::Instruction& step) {
       left.caught = true;
       throw;
     }
-    Turn turn;
+    RecordedGuard turn;
     turn.step = step;
     turn.step.barrier = barrier();
     turn.variables = static_cast<int>(program.variables.size());
@@ -110,10 +111,10 @@ bool Recorder::is_followed_outside(const Tensor& x) const {
   return false;
 }
 
-void Recorder::add_guard(Turn turn) {
+void Recorder::add_guard(RecordedGuard turn) {
   turn.at = program.instructions.size();
   turn.step.scopes = scopes_of_performer(last_scopes_);
-  left.turns.push_back(std::move(turn));
+  left.guards.push_back(std::move(turn));
 }
 
 // ---- effects ------------------------------------------------------------------------------------
@@ -121,19 +122,19 @@ void Recorder::add_guard(Turn turn) {
 void* Recorder::handling(const EffectType& effect) {
   if (is_of_the_library(effect)) return Handles::handling(effect);
   if (makes_guards() && effect.recordable) return effect.recordable->handling;
-  left.asked = true;
+  left.has_unrecorded_effect = true;
   if (makes_guards())
     asked_->refuse(
         effect,
         "it, or its answer, cannot be copied and compared (stave/core/effects/recordable.h says which types can)");
-  else if (asked_ && what_ == Of::carried)
+  else if (asked_ && kind_ == Kind::carried)
     asked_->refuse(effect, "it is performed by a function that has rules of its own");
   return nullptr;
 }
 
 std::any Recorder::answer_recordable(const EffectType& effect, std::any performed) {
   if (left.too_long) return asked_->answer(effect, std::move(performed));
-  Turn turn;
+  RecordedGuard turn;
   effect.recordable->visit_effect(performed,
                                   [&](Tensor& x) { turn.step.inputs.push_back(x.defined() ? variable_of(x) : -1); });
   turn.variables = static_cast<int>(program.variables.size());
@@ -193,10 +194,11 @@ Recording record(const char* name, FlatFunction f, std::span<const Tensor> given
 
 Recording Recorder::take_recording() {
   Recording recording = std::move(left);
-  recording.quotes = std::any_of(texts_read_.begin(), texts_read_.end(), [](const auto& asked) { return *asked; });
+  recording.read_error_text =
+      std::any_of(texts_read_.begin(), texts_read_.end(), [](const auto& asked) { return *asked; });
   for (Program::Constant& constant : program.constants) {
     constant.value = home_->notes.strip(std::move(constant.value));
-    recording.follows |= is_followed(constant.value);
+    recording.captures_traced |= is_followed(constant.value);
   }
   recording.program = std::move(program);
   return recording;

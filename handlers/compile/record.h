@@ -22,7 +22,7 @@ struct Layout {
 
   Layout() = default;
   explicit Layout(const Tensor& x);
-  bool is_of(const Tensor& x) const;
+  bool describes(const Tensor& x) const;
   friend bool operator==(const Layout&, const Layout&) = default;
 };
 
@@ -39,7 +39,7 @@ struct Answered {
 
 /// A guard of a recorded function other than a read: the answer to an effect, or an error of an
 /// operation that the function caught.
-struct Turn {
+struct RecordedGuard {
   std::size_t at = 0;  // the index of the instruction that follows this guard
   // The number of variables before this guard. The new tensors of the answer are the next ones.
   int variables = 0;
@@ -56,18 +56,18 @@ struct Turn {
 /// The result of recording: a program, and facts that the program does not hold.
 struct Recording {
   Program program;
-  Outputs outputs;          // the function's own results, without notes of the recorder
-  std::vector<Turn> turns;  // guards that are not in the program
+  Outputs outputs;                    // the function's own results, without notes of the recorder
+  std::vector<RecordedGuard> guards;  // guards that are not in the program
   // Types of effects that the function did not perform, because no handler would have answered
   // them.
   std::set<const EffectType*> unanswered;
   // True if the function:
-  bool asked = false;        // performed an effect of a user's type that is not a guard
-  bool quotes = false;       // read the text of an error that it caught
-  bool caught = false;       // caught an error for which there is no guard, and went on
-  bool too_long = false;     // performed more than a million operations; the program is dropped
-  bool keeps_rules = false;  // called a function with a rule that is not recorded yet
-  bool follows = false;      // captured a value that an outer transform traces
+  bool has_unrecorded_effect = false;  // performed an effect of a user's type that is not a guard
+  bool read_error_text = false;        // read the text of an error that it caught
+  bool caught = false;                 // caught an error for which there is no guard, and went on
+  bool too_long = false;               // performed over a million operations and is dropped
+  bool keeps_rules = false;            // called a function with a rule that is not recorded yet
+  bool captures_traced = false;        // captured a value that an outer transform traces
 };
 
 /// Returns true if a transform traces x, for its derivative or its lanes. Labels do not count.

@@ -20,17 +20,17 @@ bool same_nodes(std::span<const Tensor> a, std::span<const Tensor> b) {
                     [](const Tensor& x, const Tensor& y) { return x.node_ptr() == y.node_ptr(); });
 }
 
-// Makes the body and the inputs of a loop. A state that each step returns unchanged becomes an
-// input that is the same in all steps, so that its readers read one value, as they do in the steps
-// themselves. This is not done for a loop with snapshots, because each snapshot begins with its own
-// values.
+// Makes the body and the inputs of a loop. `values` holds the states, the stacks of rows, and the
+// captured values, for which the body has inputs in this order. A state that each step returns
+// unchanged becomes an input that is the same in all steps, so that its readers read one value, as
+// they do in the steps themselves. This is not done for a loop with snapshots, because each
+// snapshot begins with its own values.
 class LoopMaker {
  public:
-  LoopMaker(Program body, std::vector<Tensor> states, std::vector<Tensor> captured, bool finds_passed)
-      : body_(std::move(body)), states_(std::move(states)), captured_(std::move(captured)) {
-    for (std::size_t k = 0; k < states_.size(); ++k)
-      passed_.push_back(finds_passed && body_.inputs[k] == body_.outputs[k]);
-    if (std::find(passed_.begin(), passed_.end(), false) == passed_.end()) passed_.assign(states_.size(), false);
+  LoopMaker(Program body, std::vector<Tensor> values, std::size_t states, std::size_t rows, bool finds_passed)
+      : body_(std::move(body)), values_(std::move(values)), rows_(rows) {
+    for (std::size_t k = 0; k < states; ++k) passed_.push_back(finds_passed && body_.inputs[k] == body_.outputs[k]);
+    if (std::find(passed_.begin(), passed_.end(), false) == passed_.end()) passed_.assign(states, false);
   }
 
   /// Completes `loop` and returns its inputs.
@@ -38,25 +38,26 @@ class LoopMaker {
     const std::vector<int> variables = std::move(body_.inputs);
     const std::vector<int> outputs = std::move(body_.outputs);
     body_.inputs = body_.outputs = {};
-    std::vector<Tensor> values = states_;
-    values.insert(values.end(), captured_.begin(), captured_.end());
     Renaming renamed(body_);
     Inputs given;
     const auto give = [&](std::size_t i) {
       body_.inputs.push_back(variables[i]);
-      given.push_back(values[i]);
+      given.push_back(values_[i]);
     };
-    for (std::size_t k = 0; k < states_.size(); ++k) {
+    for (std::size_t k = 0; k < passed_.size(); ++k) {
       if (passed_[k]) continue;
       give(k);
       body_.outputs.push_back(outputs[k]);
     }
     loop.states = given.size();
-    for (std::size_t i = states_.size(); i < values.size(); ++i) give(i);
-    for (std::size_t k = 0; k < states_.size(); ++k) {
+    loop.rows = rows_;
+    body_.outputs.insert(body_.outputs.end(), outputs.begin() + static_cast<std::ptrdiff_t>(passed_.size()),
+                         outputs.end());
+    for (std::size_t i = passed_.size(); i < values_.size(); ++i) give(i);
+    for (std::size_t k = 0; k < passed_.size(); ++k) {
       if (!passed_[k]) continue;
-      const auto same = std::find_if(given.begin() + static_cast<std::ptrdiff_t>(loop.states), given.end(),
-                                     [&](const Tensor& x) { return x.node_ptr() == values[k].node_ptr(); });
+      const auto same = std::find_if(given.begin() + static_cast<std::ptrdiff_t>(loop.states + loop.rows), given.end(),
+                                     [&](const Tensor& x) { return x.node_ptr() == values_[k].node_ptr(); });
       if (same == given.end()) give(k);
       else renamed.set(variables[k], body_.inputs[static_cast<std::size_t>(same - given.begin())]);
     }
@@ -66,32 +67,44 @@ class LoopMaker {
     return given;
   }
 
-  /// Returns all states after the loop, including the unchanged ones.
-  Outputs states_after(Outputs loop_outputs) const {
-    Outputs all;
+  /// Returns all states after the loop, including the unchanged ones, and removes them from the
+  /// loop's outputs: stacks of results remain.
+  Outputs take_states(Outputs& loop_outputs) const {
+    Outputs all, rest;
     Tensor* next = loop_outputs.begin();
-    for (std::size_t k = 0; k < states_.size(); ++k) all.push_back(passed_[k] ? states_[k] : std::move(*next++));
+    for (std::size_t k = 0; k < passed_.size(); ++k) all.push_back(passed_[k] ? values_[k] : std::move(*next++));
+    for (; next != loop_outputs.end(); ++next) rest.push_back(std::move(*next));
+    loop_outputs = std::move(rest);
     return all;
   }
 
  private:
   Program body_;
-  const std::vector<Tensor> states_, captured_;
-  std::vector<bool> passed_;
+  const std::vector<Tensor> values_;
+  const std::size_t rows_;
+  std::vector<bool> passed_;  // for each state, whether each step returns it unchanged
 };
+
+// Removes the results of a step, which follow the states, and returns them.
+Outputs take_results(Outputs& outputs, std::size_t states) {
+  Outputs kept, results;
+  for (std::size_t k = 0; k < outputs.size(); ++k) (k < states ? kept : results).push_back(std::move(outputs[k]));
+  outputs = std::move(kept);
+  return results;
+}
 
 }  // namespace
 
 std::vector<Recorder::Mark> Recorder::marks() const {
   std::vector<Mark> marks;
   for (const Recorder* at = this; at; at = at->outer_)
-    marks.push_back({at->program.instructions.size(), at->program.constants.size(), at->left.turns.size(),
+    marks.push_back({at->program.instructions.size(), at->program.constants.size(), at->left.guards.size(),
                      static_cast<int>(at->program.variables.size())});
   return marks;
 }
 
 bool Recorder::any_read_since(std::span<const Mark> marks) const {
-  if (left.too_long || left.turns.size() > marks[0].turns) return true;
+  if (left.too_long || left.guards.size() > marks[0].guards) return true;
   if (has_read(std::span(program.instructions).subspan(marks[0].instructions))) return true;
   return outer_ && outer_->any_read_since(marks.subspan(1));
 }
@@ -114,52 +127,71 @@ void Recorder::check_stays(int variable) const {
   };
   if (std::any_of(forgotten_.begin(), forgotten_.end(), holds))
     fail<TransformError>(
-        "{}: a value that the function of a repeat computed left the function through a captured variable and is used "
+        "{}: a value that the function of a loop computed left the function through a captured variable and is used "
         "later: it would be the value of an early step. Return it from the function",
         name_);
 }
 
 // Records one step, and returns the values that it captures. Returns nothing if the step cannot be
-// the body of a loop.
-std::optional<std::vector<Tensor>> Recorder::record_step(FlatFunction step, Outputs& state) {
+// the body of a loop. `state` becomes the next state, followed by the step's results.
+std::optional<std::vector<Tensor>> Recorder::record_step(FlatFunction step, Outputs& state, const Outputs& row) {
+  const std::size_t states = state.size();
   std::vector<Tensor> inputs;
   for (const Tensor& x : state) inputs.push_back(input(x, cpu));
+  for (const Tensor& x : row) inputs.push_back(input(x, cpu));
   state = run(step, inputs);
-  if (has_higher_order_ || left.asked || left.caught || left.too_long) return std::nullopt;
+  if (has_higher_order_ || left.has_unrecorded_effect || left.caught || left.too_long) return std::nullopt;
   std::vector<Tensor> captured = take_captured();
   if (!may_be_body(program)) return std::nullopt;
   const auto alike = [&](int a, int b) {
     const Program::Variable &x = program.variable(a), &y = program.variable(b);
     return x.shape == y.shape && x.dtype == y.dtype && x.device == y.device;
   };
-  const auto end = program.inputs.end() - static_cast<std::ptrdiff_t>(captured.size());
-  if (!std::equal(program.inputs.begin(), end, program.outputs.begin(), program.outputs.end(), alike))
-    return std::nullopt;
+  const bool keeps_types =
+      program.outputs.size() >= states &&
+      std::equal(program.outputs.begin(), program.outputs.begin() + static_cast<std::ptrdiff_t>(states),
+                 program.inputs.begin(), alike);
+  if (!keeps_types) return std::nullopt;
   return captured;
 }
 
 Index Recorder::handle(RecordLoop& loop) {
   const UnderFrame at_loop(loop.performer);
-  const auto& [n, snapshots, step, changes, state, performer] = loop;
+  const Index n = loop.n;
+  Outputs& state = loop.state;
   const bool any_empty = std::any_of(state.begin(), state.end(), [](const Tensor& x) { return !x.defined(); });
-  if (left.too_long || state.empty() || any_empty) return n;
+  const std::size_t states = state.size();
+  if (left.too_long || states + loop.stacks.size() == 0 || any_empty) return n;
   const std::vector<Mark> before = marks();
   Outputs begin = state;
-  Recorder first(name_, calls_, Of::step, *this), second(name_, calls_, Of::step, *this);
-  const auto captured = first.record_step(step, state);
-  if (!captured || changes || any_read_since(before)) return n - 1;
-  const auto again = second.record_step(step, state);
-  if (!again || changes || any_read_since(before)) return n - 2;
-  if (!same_nodes(*captured, *again) || !same_program(first.program, second.program)) return n - 2;
-  state = {};
+  const auto row = [&](Index i) { return row_of(loop.stacks, loop.reverse ? n - 1 - i : i); };
+  Recorder first(name_, calls_, Kind::step, *this), second(name_, calls_, Kind::step, *this);
+  const auto captured = first.record_step(loop.step, state, row(0));
+  Outputs first_results = take_results(state, states);
+  if (!captured || loop.changes || any_read_since(before)) return loop.results.add_row(std::move(first_results)), n - 1;
+  const auto again = second.record_step(loop.step, state, row(1));
+  Outputs second_results = take_results(state, states);
+  if (!again || loop.changes || any_read_since(before) || !same_nodes(*captured, *again) ||
+      !same_program(first.program, second.program)) {
+    loop.results.add_row(std::move(first_results));
+    loop.results.add_row(std::move(second_results));
+    return n - 2;
+  }
+  state = first_results = second_results = {};
   forget_since(before);
   const auto attributes = make_intrusive<LoopAttributes>();
   attributes->steps = n;
-  attributes->snapshots = snapshots;
-  LoopMaker maker(std::move(first.program), {begin.begin(), begin.end()}, *captured, snapshots == 0);
+  attributes->reverse = loop.reverse;
+  attributes->snapshots = loop.snapshots;
+  std::vector<Tensor> values(begin.begin(), begin.end());
+  values.insert(values.end(), loop.stacks.begin(), loop.stacks.end());
+  values.insert(values.end(), captured->begin(), captured->end());
+  LoopMaker maker(std::move(first.program), std::move(values), states, loop.stacks.size(), loop.snapshots == 0);
   Inputs inputs = maker.make(*attributes);
   try {
-    state = maker.states_after(perform_loop(attributes, std::move(inputs)));
+    Outputs outputs = perform_loop(attributes, std::move(inputs));
+    state = maker.take_states(outputs);
+    loop.results.add_stacks(std::move(outputs));
     return 0;
   } catch (const Error&) {  // the function may catch this error in each step
     left.caught = true;
@@ -180,13 +212,13 @@ class Rules {
 
   Outputs record(std::shared_ptr<const Program>& to, int orders, FlatFunction f, std::span<const Tensor> given) {
     Recorder& rule = *rules_.emplace_back(
-        std::make_unique<Recorder>(name_, HigherOrderCalls::kept, Recorder::Of::carried, outer_, orders));
+        std::make_unique<Recorder>(name_, HigherOrderCalls::kept, Recorder::Kind::carried, outer_, orders));
     targets_.push_back(&to);
     std::vector<Tensor> inputs;
     for (const Tensor& x : given) inputs.push_back(rule.input(x, cpu));
     Outputs outputs = rule.run(f, inputs);
     left_.unanswered.insert(rule.left.unanswered.begin(), rule.left.unanswered.end());
-    left_.asked |= rule.left.asked;
+    left_.has_unrecorded_effect |= rule.left.has_unrecorded_effect;
     left_.caught |= rule.left.caught;
     left_.too_long |= rule.left.too_long;
     left_.keeps_rules |= rule.left.keeps_rules;

@@ -19,7 +19,7 @@
 #include <stave/core/tensor/print.h>
 #include <stave/handlers/compile/record.h>
 #include <stave/handlers/transforms/answered.h>
-#include <stave/handlers/transforms/repeat.h>
+#include <stave/handlers/transforms/record_loop.h>
 
 namespace stave_detail {
 
@@ -28,15 +28,15 @@ class Recorder final : public Handles<Call, RecordLoop, Unanswered> {
   // The object that is recorded: a function, the function of a higher-order operation (carried), or
   // a step of a loop, which `outer` records as well. A step is recorded inside of the transforms
   // around the loop, which its operations reach next.
-  enum class Of : std::uint8_t { function, carried, step };
+  enum class Kind : std::uint8_t { function, carried, step };
   Recorder(const char* name, HigherOrderCalls calls, int orders, CallEffectLog* asked = nullptr)
-      : Recorder(name, calls, Of::function, nullptr, orders, nullptr, asked) {}
+      : Recorder(name, calls, Kind::function, nullptr, orders, nullptr, asked) {}
   /// Creates a recorder inside of another one.
-  Recorder(const char* name, HigherOrderCalls calls, Of what, Recorder& outer, int orders = 0)
+  Recorder(const char* name, HigherOrderCalls calls, Kind what, Recorder& outer, int orders = 0)
       : Recorder(name, calls, what, &outer, orders, nullptr, outer.asked_) {}
   /// Creates a recorder for a rule that was kept as a C++ function.
   Recorder(const char* name, const RecordedRules& rules)
-      : Recorder(name, HigherOrderCalls::kept, Of::carried, nullptr, 0, &rules, nullptr) {}
+      : Recorder(name, HigherOrderCalls::kept, Kind::carried, nullptr, 0, &rules, nullptr) {}
   ~Recorder() { home_->recorder = nullptr; }
 
   // Adds an input. An empty tensor becomes a variable that nothing reads, on the given device.
@@ -58,7 +58,7 @@ class Recorder final : public Handles<Call, RecordLoop, Unanswered> {
   std::any answer_recordable(const EffectType& effect, std::any performed) override;
   std::string describe() const override { return name_; }
   HandlerProperties properties() const noexcept override {
-    return {.runs_no_user_code = true, .only_observes = what_ == Of::step, .records_loops = true};
+    return {.runs_no_user_code = true, .only_observes = kind_ == Kind::step, .records_loops = true};
   }
 
   void handle(Unanswered& unanswered) override {
@@ -102,7 +102,7 @@ class Recorder final : public Handles<Call, RecordLoop, Unanswered> {
       captured_.push_back(constant.variable);
       return true;
     });
-    if (what_ == Of::step) program.inputs.insert(program.inputs.end(), captured_.begin(), captured_.end());
+    if (kind_ == Kind::step) program.inputs.insert(program.inputs.end(), captured_.begin(), captured_.end());
     return values;
   }
   const std::vector<int>& captured() const { return captured_; }
@@ -138,13 +138,13 @@ class Recorder final : public Handles<Call, RecordLoop, Unanswered> {
   // Performs an operation that becomes an instruction. An error becomes a guard.
   Outputs performed(Call& call, const Program::Instruction& step);
   bool is_followed_outside(const Tensor& x) const;
-  void add_guard(Turn turn);
-  Recorder(const char* name, HigherOrderCalls calls, Of what, Recorder* outer, int orders, const RecordedRules* rules,
+  void add_guard(RecordedGuard turn);
+  Recorder(const char* name, HigherOrderCalls calls, Kind what, Recorder* outer, int orders, const RecordedRules* rules,
            CallEffectLog* asked)
-      : Handles(all_effects), name_(name), calls_(calls), what_(what), outer_(outer), orders_(orders), rules_(rules),
+      : Handles(all_effects), name_(name), calls_(calls), kind_(what), outer_(outer), orders_(orders), rules_(rules),
         asked_(asked), home_(std::make_shared<VariableNotes>(name, this)) {}
 
-  bool makes_guards() const noexcept { return asked_ && what_ == Of::function; }
+  bool makes_guards() const noexcept { return asked_ && kind_ == Kind::function; }
   // Makes a new value of the program from a tensor of an answer.
   Tensor answered(const Tensor& x);
 
@@ -171,7 +171,7 @@ class Recorder final : public Handles<Call, RecordLoop, Unanswered> {
   // Returns true for a captured value: this recorder has not recorded it, and it differs between
   // replays.
   bool is_captured(const Tensor& x) const {
-    if (what_ == Of::step) return !x.node().storage || live_notes(x) > 0;
+    if (kind_ == Kind::step) return !x.node().storage || live_notes(x) > 0;
     return outer_ ? outer_->depends(x) : rules_ && rules_->number_of(x) >= 0;
   }
 
@@ -206,7 +206,7 @@ class Recorder final : public Handles<Call, RecordLoop, Unanswered> {
   ConstantKey key_of(const Tensor& x) {
     const Node& node = x.node();
     if (is_captured(x)) {
-      if (what_ == Of::step) return {&node, {}};
+      if (kind_ == Kind::step) return {&node, {}};
       if (!outer_) return {rules_, {rules_->number_of(x)}};
       return {outer_, {outer_->variable_of(x)}};
     }
@@ -239,20 +239,20 @@ class Recorder final : public Handles<Call, RecordLoop, Unanswered> {
   // The sizes of the recording before the first steps of a loop, one mark for each recorder from
   // this one outwards.
   struct Mark {
-    std::size_t instructions, constants, turns;
+    std::size_t instructions, constants, guards;
     int variables;
   };
   std::vector<Mark> marks() const;
   bool any_read_since(std::span<const Mark> marks) const;
   void forget_since(std::span<const Mark> marks);
-  std::optional<std::vector<Tensor>> record_step(FlatFunction step, Outputs& state);
+  std::optional<std::vector<Tensor>> record_step(FlatFunction step, Outputs& state, const Outputs& row);
   // Throws TransformError if the variable belongs to steps of a loop that were removed from the
   // recording.
   void check_stays(int variable) const;
 
   const char* const name_;
   const HigherOrderCalls calls_;
-  const Of what_;
+  const Kind kind_;
   Recorder* const outer_;
   // The number of orders of derivatives whose rules are recorded with their calls.
   const int orders_;

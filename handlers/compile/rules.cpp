@@ -151,8 +151,9 @@ void RecordedRules::record(Rule& rule, const FunctionInputs& given) const {
   const bool uses_captured = recorder.uses_captured();
   recorder.take_captured_of(*this);
   Recording recording = recorder.take_recording();
-  const bool holds_all = !has_read(recording.program.instructions) && !recording.asked && !recording.caught &&
-                         !recording.too_long && !recording.follows && recording.unanswered.empty();
+  const bool holds_all = !has_read(recording.program.instructions) && !recording.has_unrecorded_effect &&
+                         !recording.caught && !recording.too_long && !recording.captures_traced &&
+                         recording.unanswered.empty();
   rule.stays_function = !holds_all && !uses_captured;
   if (rule.stays_function) return;
   if (recording.too_long) fail_too_long();

@@ -107,7 +107,7 @@ namespace stave {
 
 /// Returns f as a callable that returns the Traced program of one call. Results of f must be trees.
 /// Throws TransformError for more than a million operations; loops are unrolled, except those of
-/// repeat (handlers/transforms/repeat.h). The program does not call f. It keeps copies of the
+/// loop and scan (handlers/transforms/loop.h). The program does not call f. It keeps copies of the
 /// functions that f gives to custom_vjp and the like, checkpoint and host_call, and these should
 /// capture by value.
 template <class F>

@@ -153,7 +153,7 @@ TraceNode* TraceNode::after_answer(const CallEffectLog::LoggedEffect& asked) con
     for (std::size_t i = 0; i < met.tensors.size(); ++i) {
       const int passed = asked.passed_before[i];
       if (met.tensors[i].passed_before != passed || met.tensors[i].made_of != asked.made_of[i]) return false;
-      if (passed < 0 && !met.tensors[i].layout.is_of(asked.tensors[i])) return false;
+      if (passed < 0 && !met.tensors[i].layout.describes(asked.tensors[i])) return false;
     }
     return true;
   };
@@ -180,9 +180,9 @@ class Cutter {
     Program& program = recording_.program;
     auto begin = std::make_unique<TraceNode>();
     node_ = begin.get();
-    auto turn = recording_.turns.begin();
+    auto turn = recording_.guards.begin();
     for (std::size_t k = 0; k <= program.instructions.size(); ++k) {
-      for (; turn != recording_.turns.end() && turn->at == k; ++turn) take_turn(*turn);
+      for (; turn != recording_.guards.end() && turn->at == k; ++turn) take_turn(*turn);
       if (k < program.instructions.size()) take(program.instructions[k]);
     }
     take_variables(program.variables.size());
@@ -214,7 +214,7 @@ class Cutter {
     part(std::move(met));
   }
 
-  void take_turn(Turn& turn) {
+  void take_turn(RecordedGuard& turn) {
     defined_ = static_cast<std::size_t>(turn.variables);
     take_variables(defined_);
     Observed met;

@@ -38,11 +38,11 @@ class SteppedComputation final : public Controls<PauseStepping> {
     std::exchange(rest_, {}).drop();
   }
   void drop_quietly() noexcept {
-    stepping->dropped = stands();
+    stepping->dropped = exists();
     body_ = nullptr;
     rest_ = {};
   }
-  bool stands() const noexcept { return static_cast<bool>(rest_); }
+  bool exists() const noexcept { return static_cast<bool>(rest_); }
   bool ended() const noexcept { return !rest_ && !body_ && !stepping->running; }
   std::string describe() const override { return ""; }
 
@@ -65,11 +65,11 @@ bool SteppedComputation::go(const std::shared_ptr<SteppedComputation>& self) {
     bool& running;
     explicit Running(bool& of) : running(of) { running = true; }
     ~Running() { running = false; }
-  } until_it_stands(self->stepping->running);
+  } until_it_exists(self->stepping->running);
   if (auto body = std::exchange(self->body_, nullptr))
     with(self, [stepping = self->stepping, body = std::move(body)] { with(stepping, body); });
   else std::exchange(self->rest_, {}).resume();
-  return self->stands();
+  return self->exists();
 }
 
 AnyStepper::AnyStepper(std::function<void()> body)
@@ -100,7 +100,7 @@ void AnyStepper::drop() {
 }
 
 StopPoint& AnyStepper::at() const {
-  if (!computation_->stands())
+  if (!computation_->exists())
     fail<TransformError>("Stepper: the function is not at a stop: {}",
                          computation_->ended() ? "it has ended" : "it has not begun: take a step");
   return *computation_->stepping->at();

@@ -32,7 +32,7 @@ Sampling::Result Substitute::handle(Sampling& sampling) {
   const auto found = values_.find(name);
   if (found == values_.end() || sampling.site.observed || sampling.site.value) return perform_if_answered(sampling);
   used_.insert(name);
-  const Tensor& value = given(found->second, by_);
+  const Tensor& value = require_defined(found->second, by_);
   if (as_ == As::unconstrained) {
     const Support support = sampling.distribution->support();
     sampling.site.value = support.constrain(value);
@@ -98,12 +98,13 @@ Tensor sample(const std::string& name, const Distribution& distribution) {
 }
 
 Tensor observe(const std::string& name, const Distribution& distribution, const Tensor& value) {
-  return stave_detail::met(name, distribution, {stave_detail::given(value, "observe", 2), std::nullopt, true});
+  return stave_detail::met(name, distribution,
+                           {stave_detail::require_defined(value, "observe", 2), std::nullopt, true});
 }
 
 void factor(const std::string& name, const Tensor& log_density) {
   using namespace stave_detail;
-  const Tensor& term = given(log_density, "factor", 1);
+  const Tensor& term = require_defined(log_density, "factor", 1);
   if (!is_float(term.dtype()))
     fail<DtypeError>("factor: the logarithm of the density at \"{}\" is {} {}; it must be of a floating dtype", name,
                      term.dtype(), term.shape());

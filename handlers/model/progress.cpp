@@ -126,7 +126,7 @@ struct Line {
 constexpr std::string Line::*parts_of_line[] = {&Line::name, &Line::percent, &Line::count, &Line::rate, &Line::time};
 
 // Formats a loop without a bar and without the parts that are empty.
-std::string in_words(const Loop& loop) {
+std::string description_of(const Loop& loop) {
   const Line line(loop);
   std::string text;
   for (const auto part : parts_of_line)
@@ -378,7 +378,7 @@ class PrintProgress::Bars {
   }
   void write_line(double now) {
     std::string text;
-    for (const Loop& loop : loops_.all()) text += (text.empty() ? "" : "; ") + in_words(loop);
+    for (const Loop& loop : loops_.all()) text += (text.empty() ? "" : "; ") + description_of(loop);
     out_ << text + "\n" << std::flush;
     last_ = now;
   }

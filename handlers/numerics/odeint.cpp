@@ -86,7 +86,7 @@ class Integration {
 
  private:
   Tensor slope(const Tensor& y, double t) const {
-    return given(f_(y, astype(tensor(t, float64, y.device()), times_.dtype()), parameters_), "odeint");
+    return require_defined(f_(y, astype(tensor(t, float64, y.device()), times_.dtype()), parameters_), "odeint");
   }
   static Tensor combined(const double* by, int count, const Slopes& k) {
     Tensor sum;
@@ -214,7 +214,7 @@ namespace {
 
 Tensor solved(const Dynamics& f, const Tensor& y0, const Tensor& times, const Tensor& parameters,
               const OdeOptions& options, const std::string& where) {
-  if (!is_float(y0.dtype()) || !is_float(given(times, "odeint", 1).dtype()))
+  if (!is_float(y0.dtype()) || !is_float(require_defined(times, "odeint", 1).dtype()))
     fail<DtypeError>("odeint: the start is {} and times are {}: convert to floats with astype", y0.dtype(),
                      times.dtype());
   if (times.rank() != 1 || times.size() == 0)

@@ -111,7 +111,7 @@ Tensor number_for(const Tensor& x, const Tensor& number) {
 }
 
 void check_gradient(const char* optimizer, const Tensor& x, const Tensor& gradient) {
-  if (given(gradient, optimizer, 1).shape() != given(x, optimizer).shape())
+  if (require_defined(gradient, optimizer, 1).shape() != require_defined(x, optimizer).shape())
     fail<ShapeError>("{}: a parameter has shape {}, its gradient {}", optimizer, x.shape(), gradient.shape());
 }
 
@@ -124,11 +124,13 @@ Tensor running_mean(double beta, const Tensor& m, const Tensor& g) { return (1 -
 }  // namespace
 
 Tensor first_step(const std::vector<Tensor>& leaves) {
-  return zeros({}, int32, leaves.empty() ? cpu : given(leaves[0], "init").device());
+  return zeros({}, int32, leaves.empty() ? cpu : require_defined(leaves[0], "init").device());
 }
 Tensor next_step(const Tensor& step) { return step + 1; }
 
-Tensor zero_moment(const Tensor& x) { return zeros(given(x, "init").shape(), computed_in(x.dtype()), x.device()); }
+Tensor zero_moment(const Tensor& x) {
+  return zeros(require_defined(x, "init").shape(), computed_in(x.dtype()), x.device());
+}
 
 Tensor sgd_step(const Tensor& rate, const Tensor& x, const Tensor& gradient) {
   check_gradient("sgd", x, gradient);
@@ -163,7 +165,7 @@ std::array<Tensor, 3> AdamStep::operator()(bool decays, const Tensor& x, const T
 Tensor clipping_factor(const std::vector<Tensor>& leaves, const Operand& most) {
   std::vector<Tensor> norms;
   for (const Tensor& x : leaves)
-    if (is_parameter(given(x, "clip_by_global_norm"))) {
+    if (is_parameter(require_defined(x, "clip_by_global_norm"))) {
       const Tensor length = norm(wide(x));
       norms.push_back(norms.empty() || length.device() == norms[0].device() ? length : to(length, norms[0].device()));
     }
@@ -178,7 +180,7 @@ Tensor scaled_by(const Tensor& x, const Tensor& factor) {
 }
 
 Tensor clipped(const Tensor& x, const Operand& most) {
-  if (!is_parameter(given(x, "clip_by_value"))) return x;
+  if (!is_parameter(require_defined(x, "clip_by_value"))) return x;
   if (most.is_scalar()) return clip(x, -most.scalar().floating, most);
   const Tensor bound = astype(most.tensor(), x.dtype());
   return clip(x, -bound, bound);

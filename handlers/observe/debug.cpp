@@ -53,8 +53,8 @@ std::string details_of(const Outputs& outputs, Clock::duration duration, const D
   std::string details;
   if (options.values)
     for (const Tensor& output : outputs) details += (details.empty() ? "" : "; ") + text_of(output);
-  if (options.bytes) details += (details.empty() ? "" : "  ") + in_bytes(bytes_of(outputs));
-  if (options.time) details += (details.empty() ? "" : "  ") + in_units(duration);
+  if (options.bytes) details += (details.empty() ? "" : "  ") + size_text(bytes_of(outputs));
+  if (options.time) details += (details.empty() ? "" : "  ") + duration_text(duration);
   return details;
 }
 

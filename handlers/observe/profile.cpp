@@ -24,8 +24,8 @@ Row heading(const char* first) { return {first, "calls", "time", "share", "bytes
 Row row(std::string name, const Profile::Totals& part, const Profile::Totals& total) {
   const double whole = static_cast<double>(total.time.count());
   const double share = whole > 0 ? 100 * static_cast<double>(part.time.count()) / whole : 0;
-  return {std::move(name), fmt::format("{}", part.calls), in_units(part.time), fmt::format("{:.1f}%", share),
-          in_bytes(part.bytes)};
+  return {std::move(name), fmt::format("{}", part.calls), duration_text(part.time), fmt::format("{:.1f}%", share),
+          size_text(part.bytes)};
 }
 
 }  // namespace

@@ -110,22 +110,22 @@ std::string LiveTensors::str() const {
     for (const std::string& note : tensor.notes) notes += (notes.empty() ? "" : ", ") + note;
     if (tensor.storage)
       number = fmt::format("{}", numbers.try_emplace(tensor.storage, numbers.size() + 1).first->second);
-    rows.push_back({tensor.shape.str(), name_of(tensor.dtype), tensor.storage ? in_bytes(tensor.bytes) : "lanes",
+    rows.push_back({tensor.shape.str(), name_of(tensor.dtype), tensor.storage ? size_text(tensor.bytes) : "lanes",
                     std::move(number), fmt::format("{}", tensor.handles), tensor.label, std::move(notes)});
   }
   std::string text = table(rows);
   if (!programs.empty()) {
     rows = {{"program", "arenas", "bytes", "constants"}};
     for (const LiveProgram& program : programs)
-      rows.push_back({program.name, fmt::format("{}", program.arenas), in_bytes(program.arena_bytes),
-                      in_bytes(program.constant_bytes)});
+      rows.push_back({program.name, fmt::format("{}", program.arenas), size_text(program.arena_bytes),
+                      size_text(program.constant_bytes)});
     text += "\n" + table(rows);
   }
-  text += fmt::format("{} tensor{}, {} in {} storage{}", tensors.size(), plural(tensors.size()), in_bytes(bytes),
+  text += fmt::format("{} tensor{}, {} in {} storage{}", tensors.size(), plural(tensors.size()), size_text(bytes),
                       storages, plural(storages));
   if (!programs.empty())
-    text += fmt::format("; {} program{}, {}", programs.size(), plural(programs.size()), in_bytes(program_bytes));
-  if (untracked_bytes) text += "; " + in_bytes(untracked_bytes) + " more in tensors made before tracking began";
+    text += fmt::format("; {} program{}, {}", programs.size(), plural(programs.size()), size_text(program_bytes));
+  if (untracked_bytes) text += "; " + size_text(untracked_bytes) + " more in tensors made before tracking began";
   return text + "\n";
 }
 

@@ -46,7 +46,7 @@ class CotangentSums::Exchange {
     if (on_device_.contains(name)) fail_sown_twice(name);
     UnderFrame past_all_handlers(nullptr);
     const Device device = axis_->exchanges_on(
-        x.device(), [&](Device where) { return in_words(op_psum, attributes_, x.dtype(), x.shape(), where); });
+        x.device(), [&](Device where) { return description_of(op_psum, attributes_, x.dtype(), x.shape(), where); });
     Tensor mine = contiguous(to(astype(x, computed_in(x.dtype())), device));
     if (device != cpu) {
       const Tensor all = apply(op_psum, {mine}, attributes_.bound(axis_));

@@ -21,7 +21,7 @@ namespace {
 
 using C = CollectiveAttributes;
 
-static_assert(sizeof(ncclUniqueId) == sizeof(NcclOffer::meeting) && sizeof(CUuuid) == sizeof(NcclOffer::gpu));
+static_assert(sizeof(ncclUniqueId) == sizeof(NcclOffer::unique_id) && sizeof(CUuuid) == sizeof(NcclOffer::gpu));
 
 // ---- the libraries ---------------------------------------------------------------------
 
@@ -215,7 +215,7 @@ NcclOffer nccl_offer(Device device, bool is_first) noexcept {
     const Functions& functions = nccl();
     if (const ncclResult_t result = is_first ? functions.GetUniqueId(&id) : ncclSuccess; result != ncclSuccess)
       refuse(fmt::format("ncclGetUniqueId: {}", functions.GetErrorString(result)));
-    std::memcpy(offer.meeting.data(), &id, sizeof id);
+    std::memcpy(offer.unique_id.data(), &id, sizeof id);
   } catch (const std::exception& error) {
     std::strncpy(offer.why_not.data(), error.what(), offer.why_not.size() - 1);
   }
@@ -223,7 +223,7 @@ NcclOffer nccl_offer(Device device, bool is_first) noexcept {
 }
 
 Nccl::Nccl(Device device, const NcclOffer& first, int place, int size)
-    : device(device), meeting_(first.meeting), place_(place), size_(size) {}
+    : device(device), unique_id_(first.unique_id), place_(place), size_(size) {}
 
 Nccl::~Nccl() {
   if (communicator_) living().destroy(communicator_);
@@ -237,7 +237,7 @@ ncclComm* Nccl::communicator(const Op& op) {
     return communicator_;
   }
   ncclUniqueId id{};
-  std::memcpy(&id, meeting_.data(), sizeof id);
+  std::memcpy(&id, unique_id_.data(), sizeof id);
   check(op, nccl().CommInitRank(&communicator_, size_, id, place_), nullptr, "ncclCommInitRank");
   living().add(communicator_);
   return communicator_;

@@ -21,7 +21,7 @@ struct NcclOffer {
   // The UUID of the GPU, which is unique among all machines.
   std::array<unsigned char, 16> gpu{};
   // NCCL's unique id for a new communicator. All processes use the id of place 0.
-  std::array<char, 128> meeting{};
+  std::array<char, 128> unique_id{};
 };
 NcclOffer nccl_offer(Device device, bool is_first) noexcept;
 
@@ -42,7 +42,7 @@ class Nccl {
  private:
   ncclComm* communicator(const Op& op);
 
-  const std::array<char, 128> meeting_;
+  const std::array<char, 128> unique_id_;
   const int place_, size_;
   ncclComm* communicator_ = nullptr;
 };

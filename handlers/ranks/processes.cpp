@@ -241,7 +241,7 @@ void end_all(const std::string& why) noexcept {
   std::_Exit(1);
 }
 
-std::string in_words(const Op& op, const C& attributes, Dtype dtype, const Shape& shape, Device device) {
+std::string description_of(const Op& op, const C& attributes, Dtype dtype, const Shape& shape, Device device) {
   std::string what = fmt::format("{} of {} {}", op.name, dtype, shape);
   if (device != cpu) what += " on cuda";
   return attributes.pairs.empty() ? what : what + " " + attributes.str();
@@ -269,7 +269,7 @@ Processes::~Processes() {
 }
 
 void Processes::exchange(const Op& op, const C& attributes, const View& x, const View& result) {
-  const auto what = [&] { return in_words(op, attributes, x.dtype, Shape(x.shape), cpu); };
+  const auto what = [&] { return description_of(op, attributes, x.dtype, Shape(x.shape), cpu); };
   const bool gathered = agree(digest_of(op, attributes, x, cpu), &x, what);
   if (count_of(x) == 0 && count_of(result) == 0) return;
   if (gathered) return combine(op, attributes, x, result);
@@ -284,7 +284,7 @@ void Processes::exchange(const Op& op, const C& attributes, const View& x, const
 
 void Processes::exchange_on_device(void* stream, const Op& op, const C& attributes, const View& x, const View& result) {
   agree(digest_of(op, attributes, x, nccl_->device), nullptr,
-        [&] { return in_words(op, attributes, x.dtype, Shape(x.shape), nccl_->device); });
+        [&] { return description_of(op, attributes, x.dtype, Shape(x.shape), nccl_->device); });
   if (count_of(x) != 0 || count_of(result) != 0) nccl_->exchange(stream, op, attributes, x, result);
 }
 

@@ -26,8 +26,8 @@ namespace stave_detail {
 extern std::atomic<int> open_withs;
 
 /// Returns a description of a collective for error messages.
-std::string in_words(const Op& op, const CollectiveAttributes& attributes, Dtype dtype, const Shape& shape,
-                     Device device);
+std::string description_of(const Op& op, const CollectiveAttributes& attributes, Dtype dtype, const Shape& shape,
+                           Device device);
 
 class Processes final : public Communicator {
  public:

@@ -53,7 +53,7 @@ Outputs Ranks::handle(Call& call) {
   if (&op == &op_axis_index) return {full({}, static_cast<std::int64_t>(place()), int32, attributes->device)};
   const Tensor& x = call.input(0);
   const Device device = processes_->exchanges_on(
-      x.device(), [&](Device where) { return in_words(op, *attributes, x.dtype(), x.shape(), where); });
+      x.device(), [&](Device where) { return description_of(op, *attributes, x.dtype(), x.shape(), where); });
   const AttributesPtr bound = attributes->bound(processes_);
   // pmax and pmin must return NaN if an operand is NaN, which NCCL does not guarantee. So the
   // operands of all processes are gathered, and each process reduces them.

@@ -14,7 +14,7 @@ NcclOffer nccl_offer(Device, bool) noexcept {
 }
 
 Nccl::Nccl(Device device, const NcclOffer& first, int place, int size)
-    : device(device), meeting_(first.meeting), place_(place), size_(size) {}
+    : device(device), unique_id_(first.unique_id), place_(place), size_(size) {}
 Nccl::~Nccl() = default;
 void Nccl::exchange(void*, const Op& op, const CollectiveAttributes&, const View&, const View&) {
   fail<DeviceError>("{}: stave::ranks was built without NCCL", op.name);

@@ -192,7 +192,7 @@ void check_op(const Op& op, const std::vector<OpCase>& cases, const CheckOpOptio
       }
     };
     const std::vector<Tensor>& inputs = cases[k].inputs;
-    for (std::size_t i = 0; i < inputs.size(); ++i) given(inputs[i], "check_op", i);
+    for (std::size_t i = 0; i < inputs.size(); ++i) require_defined(inputs[i], "check_op", i);
     const Checked checked(op, cases[k], options);
     part("value", [&] { checked.value(); });
     part("derivatives", [&] { checked.derivatives(); });

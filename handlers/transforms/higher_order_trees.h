@@ -77,16 +77,16 @@ class KeptCall {
 };
 
 // The structure of a function's results. It is known once the function has run, and must be
-// the same in each run. Threads may share it.
-template <class Result>
+// the same in each run. Threads may share it. If `keys`, the tensors include the data of keys.
+template <class Result, bool keys = false>
 class ResultStructure {
  public:
   explicit ResultStructure(const char* name) : name_(name) {}
   /// Returns the tensors of a result, and stores the structure of the first result.
   Outputs flat(const Result& result) const {
-    Outputs leaves = flat_outputs(result);
+    Outputs leaves = flat_outputs<keys>(result);
     const std::lock_guard<std::mutex> lock(known_->mutex);
-    if (!known_->structure) known_->structure = structure_of(result), known_->leaves = leaves.size();
+    if (!known_->structure) known_->structure.emplace(structure_of(result)), known_->leaves = leaves.size();
     else if (leaves.size() != known_->leaves) fail_other_results(name_, known_->leaves, leaves.size());
     return leaves;
   }
@@ -95,7 +95,10 @@ class ResultStructure {
     const std::lock_guard<std::mutex> lock(known_->mutex);
     if (!known_->structure) fail_unknown_results(name_);
     if (outputs.size() != known_->leaves) fail_other_results(name_, known_->leaves, outputs.size());
-    return with_leaves(*known_->structure, outputs);
+    Result result = copy_tree(*known_->structure);
+    PutLeaves put{outputs.data()};
+    put_leaves<keys>(result, put);
+    return result;
   }
   /// Returns the number of tensors in a result.
   std::size_t leaves() const {

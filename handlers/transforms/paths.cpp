@@ -75,9 +75,9 @@ class PathRun::Alone final : public AnyHandler {
   const PathRun& run_;
 };
 
-PathRun::PathRun(std::shared_ptr<const Vmap> vmap, RowsPtr lanes, Of what)
-    : vmap_(std::move(vmap)), lanes_(what == Of::vmap ? std::move(lanes) : make_intrusive<const Rows>(*lanes)),
-      what_(what) {}
+PathRun::PathRun(std::shared_ptr<const Vmap> vmap, RowsPtr lanes, Kind what)
+    : vmap_(std::move(vmap)), lanes_(what == Kind::vmap ? std::move(lanes) : make_intrusive<const Rows>(*lanes)),
+      kind_(what) {}
 
 std::string PathRun::describe() const {
   const Rows& lanes = named_ ? *named_ : path_ ? *path_->lanes : *lanes_;
@@ -158,7 +158,7 @@ void PathRun::run(LanePath& path, FlatFunction f, std::span<const Argument> argu
   path.outputs = with(*path.effects, [&] {
     // A single lane meets no batched values, so its operations need no handler, except for answers
     // from before it was alone, for collectives over a named axis, and to gather sown values.
-    if (path.alone && path.replays.empty() && what_ == Of::vmap && !any_known && vmap_->axis_name.empty() &&
+    if (path.alone && path.replays.empty() && kind_ == Kind::vmap && !any_known && vmap_->axis_name.empty() &&
         !may_be_answered(effect_type<Sowing>()))
       return with(Alone(*this), performed);
     return with(*this, performed);
@@ -171,7 +171,7 @@ void PathRun::run(LanePath& path, FlatFunction f, std::span<const Argument> argu
 
 Path PathRun::handle(WhichPath&) {
   Path path = perform(WhichPath{});
-  path.push_back({id_, path_->number, what_ != Of::vmap});
+  path.push_back({id_, path_->number, kind_ != Kind::vmap});
   return path;
 }
 
@@ -304,7 +304,7 @@ Tensor PathRun::divided(const Lanes& read, const Tensor& x) {
     path.note(event_of_read(value, first));
     return first;
   }
-  if (what_ == Of::undivided_call)
+  if (kind_ == Kind::undivided_call)
     fail<TransformError>(
         "vmap: lanes split at a value ({} {}) inside a checkpoint with a policy, and the saved values would differ "
         "between the paths: use checkpoint without a policy, or where instead of if",
@@ -322,7 +322,7 @@ Tensor PathRun::divided(const Lanes& read, const Tensor& x) {
 // Splits the running path. The first part continues at once; the others are set aside.
 void PathRun::split(std::vector<Part> parts) {
   LanePath& path = *path_;
-  if (what_ != Of::vmap) before_splits_.push_back({path.lanes, path.effects->of(*path.lanes)});
+  if (kind_ != Kind::vmap) before_splits_.push_back({path.lanes, path.effects->of(*path.lanes)});
   path.pin();
   const PathLogPtr log = path.log;
   // Single lanes run from the start on their real values, without a check against the log.

@@ -272,11 +272,11 @@ class PathRun final : public Handles<Call, ReadStorage, WhichPath, AxisSize, Rec
     Tensor value;
     std::vector<std::uint64_t> places;
   };
-  enum class Of { vmap, call, undivided_call };
+  enum class Kind { vmap, call, undivided_call };
   /// Creates a run of vmap's function (Of::vmap), or of the function of a higher-order operation
   /// (Of::call), which may have captured lanes' values. Lanes may not split in an
   /// Of::undivided_call.
-  PathRun(std::shared_ptr<const Vmap> vmap, RowsPtr lanes, Of what);
+  PathRun(std::shared_ptr<const Vmap> vmap, RowsPtr lanes, Kind what);
 
   struct Results {
     Outputs outputs;
@@ -302,11 +302,11 @@ class PathRun final : public Handles<Call, ReadStorage, WhichPath, AxisSize, Rec
   std::string describe() const override;
   /// A group of lanes for which an effect was answered alike, with the answer. Lanes split if the
   /// answers differ.
-  struct Way {
+  struct AnswerGroup {
     std::vector<std::int32_t> lanes;
     std::any answer;
   };
-  void part_by_answers(const EffectType& effect, std::vector<Way> ways);
+  void part_by_answers(const EffectType& effect, std::vector<AnswerGroup> ways);
 
  private:
   struct LanePath {
@@ -373,7 +373,7 @@ class PathRun final : public Handles<Call, ReadStorage, WhichPath, AxisSize, Rec
 
   // Replays from the log: paths_log.cpp.
   PathLog::Given given_of(const Call& call) const;
-  void check_given(const Call& call, const PathLog::Given& first) const;
+  void check_defined(const Call& call, const PathLog::Given& first) const;
   Outputs replayed(Call& call);
   Tensor replayed_read(const LaneValuePtr& value);
 
@@ -411,7 +411,7 @@ class PathRun final : public Handles<Call, ReadStorage, WhichPath, AxisSize, Rec
 
   const std::shared_ptr<const Vmap> vmap_;
   const RowsPtr lanes_;
-  const Of what_;
+  const Kind kind_;
   const InstallationId id_ = next_installation_id();
   int paths_ = 0;        // number of paths so far
   int times_alone_ = 0;  // how often a running path was left with one lane

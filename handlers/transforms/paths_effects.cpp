@@ -414,9 +414,9 @@ PathEffects::KeptAnswer PathEffects::answer_for_each(const EffectType& effect, c
     ways[way].push_back(row);
   }
   if (ways.size() <= 1) return kept_of(effect, lanes, ways.empty() ? std::vector<std::size_t>() : ways[0], given);
-  std::vector<PathRun::Way> parts;
+  std::vector<PathRun::AnswerGroup> parts;
   for (const std::vector<std::size_t>& way : ways) {
-    PathRun::Way& part = parts.emplace_back();
+    PathRun::AnswerGroup& part = parts.emplace_back();
     for (const std::size_t row : way) part.lanes.push_back(lanes_->lane(static_cast<Index>(row)));
     if (lanes[way[0]].threw) {
       part.answer = Threw{lanes[way[0]].threw};
@@ -438,7 +438,7 @@ PathEffects::OfLane PathEffects::answer_for_lane(const EffectType& effect, const
   given.visit(effect, of_lane, [&](const Tensor& x) {
     const Lanes* const lanes = run_.vmap.notes.find(x);
     if (!lanes) return x;
-    return losing(
+    return mark_lost(
         alone_ ? lanes->value->of(lanes_, true, run_.lanes) : lanes->value->of(lanes_, false, run_.lanes)[row],
         {&x, 1});
   });
@@ -475,7 +475,7 @@ PathEffects::KeptAnswer PathEffects::kept_of(const EffectType& effect, std::span
     for (const std::size_t row : rows) values.push_back(lanes[row].tensors[next]);
     ++next;
     if (kept.passed.emplace_back(x.defined() ? given.passed(values) : -1) >= 0) x = Tensor();
-    else if (x.defined() && !alone) x = losing(run_.vmap.lane(stack(values), parted), values);
+    else if (x.defined() && !alone) x = mark_lost(run_.vmap.lane(stack(values), parted), values);
   });
   return kept;
 }
@@ -500,8 +500,8 @@ PathEffects::KeptAnswer PathEffects::answer_together(const EffectType& effect, s
   const Index size = lanes_->size();
   given.visit(effect, performed, [&](const Tensor& x) {
     const Lanes* const lanes = run_.vmap.notes.find(x);
-    if (alone_) return losing(expand_dims(lanes ? lanes->value->of(lanes_, true, run_.lanes) : x, 0), {&x, 1});
-    return losing(lanes ? lanes->value->of(lanes_, false, run_.lanes) : broadcast_lanes(x, size), {&x, 1});
+    if (alone_) return mark_lost(expand_dims(lanes ? lanes->value->of(lanes_, true, run_.lanes) : x, 0), {&x, 1});
+    return mark_lost(lanes ? lanes->value->of(lanes_, false, run_.lanes) : broadcast_lanes(x, size), {&x, 1});
   });
   KeptAnswer kept{&effect, effect.recordable->perform(performed)};
   effect.recordable->visit_answer(kept.answer, [&](Tensor& x) {
@@ -510,7 +510,7 @@ PathEffects::KeptAnswer PathEffects::answer_together(const EffectType& effect, s
     if (x.rank() == 0 || x.shape(0) != size)
       fail<ShapeError>("vmap: the answer to {} must have the {} lanes as axis 0, but has shape {}",
                        type_name(effect.type), size, x.shape());
-    x = alone_ ? x[0] : losing(run_.vmap.lane(x, lanes_), {&x, 1});
+    x = alone_ ? x[0] : mark_lost(run_.vmap.lane(x, lanes_), {&x, 1});
   });
   return kept;
 }

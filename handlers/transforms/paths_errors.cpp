@@ -298,7 +298,7 @@ Outputs PathRun::divided_by_error(Call& call, PathLog::Given given, std::excepti
   }
   if (parts.size() == 1) fail_all(call, std::move(given), parts[0].threw);
   std::sort(parts.begin(), parts.end(), [](const Part& a, const Part& b) { return a.lanes[0] < b.lanes[0]; });
-  if (what_ == Of::undivided_call) fail_undivided(call.op().name);
+  if (kind_ == Kind::undivided_call) fail_undivided(call.op().name);
   const std::exception_ptr error = parts[0].threw;
   if (mark) path.log = nullptr;
   split(std::move(parts));
@@ -315,10 +315,10 @@ Outputs PathRun::divided_by_error(Call& call, PathLog::Given given, std::excepti
   return attempted(call);
 }
 
-void PathRun::part_by_answers(const EffectType& effect, std::vector<Way> ways) {
-  if (what_ == Of::undivided_call) fail_undivided(type_name(effect.type));
+void PathRun::part_by_answers(const EffectType& effect, std::vector<AnswerGroup> ways) {
+  if (kind_ == Kind::undivided_call) fail_undivided(type_name(effect.type));
   std::vector<Part> parts;
-  for (Way& way : ways) {
+  for (AnswerGroup& way : ways) {
     parts.push_back({std::move(way.lanes)});
     parts.back().answer = std::move(way.answer);
   }

@@ -68,7 +68,7 @@ FunctionAttributes PathRun::lifted(const FunctionAttributes& functions, std::vec
       count = results.size();
       return std::move(results).flat();
     };
-    PathRun paths(vmap, lanes, of->gives_more ? Of::undivided_call : Of::call);
+    PathRun paths(vmap, lanes, of->gives_more ? Kind::undivided_call : Kind::call);
     Results found = paths(one_path, given.flat(), carry);
     if (is_backward) return summed(std::move(found), batched, *outputs_batched, size);
     // If one output or tangent carries the lanes, all do. This does not hold for residuals.

@@ -121,7 +121,7 @@ PathLog::Given PathRun::given_of(const Call& call) const {
   return given;
 }
 
-void PathRun::check_given(const Call& call, const PathLog::Given& first) const {
+void PathRun::check_defined(const Call& call, const PathLog::Given& first) const {
   PathLog::Given given;
   const std::span<const Tensor> inputs = call.inputs();
   for (std::size_t i = 0; i < inputs.size() && i < most_checked; ++i) {
@@ -219,14 +219,14 @@ Outputs PathRun::replayed(Call& call) {
     const PathLog::Given given = logged->given;
     const PathLog::Event event = path.next_event();
     if (event.op != &op) fail_other_way(op.name, event.op ? event.op->name : "a read");
-    check_given(call, given);
+    check_defined(call, given);
     if (!event.threw) return {event.answer};
     ++path.errors;
     static_cast<void>(path.replaying());
     std::rethrow_exception(event.threw);
   }
   if (logged->op != &op) fail_other_way(op.name, logged->op->name);
-  check_given(call, logged->given);
+  check_defined(call, logged->given);
   if (!logged->value && logged->bytes == PathLog::untouched) try {
       return perform(std::move(call));
     } catch (...) {

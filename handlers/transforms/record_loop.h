@@ -1,22 +1,64 @@
-// RecordLoop: the effect by which `repeat` offers a loop to a recorder, which records it as one
-// operation.
+// RecordLoop: the effect by which loop and scan offer their steps to a recorder, which records them
+// as one operation.
 #pragma once
+
+#include <vector>
 
 #include <stave/core/op/op.h>
 
 namespace stave_detail {
 
-/// Performs some or all of n steps from `state`. The answer is how many steps are left. A handler
-/// inside of the recorder passes the effect on; the recorder runs the steps where the loop was
-/// performed, and may discard them.
+/// Row i of each stack: index i of axis 0.
+Outputs row_of(std::span<const Tensor> stacks, Index i);
+/// A row of zeros for each stack, with the shape of the stack's rows.
+Outputs zero_row(std::span<const Tensor> stacks);
+/// Rows first to first + count - 1 of a stack.
+Tensor rows_of(const Tensor& stack, Index first, Index count);
+
+/// The results of a scan's steps, which are added in the order of the steps.
+class StackedRows {
+ public:
+  /// `reverse`: the steps go from the last row to the first.
+  StackedRows(const char* name, bool reverse) : name_(name), reverse_(reverse) {}
+  /// Adds the results of one step.
+  void add_row(Outputs row);
+  /// Adds the stacked results of some steps.
+  void add_stacks(Outputs stacks);
+  /// Returns the stacks of all results. Throws ShapeError if results of different steps differ in
+  /// their shapes.
+  Outputs take();
+
+ private:
+  struct Type {
+    Shape shape;
+    Dtype dtype;
+    bool operator==(const Type&) const = default;
+  };
+  void check_type(std::size_t result, Type type);
+  void stack_rows();
+
+  const char* name_;
+  bool reverse_;
+  std::vector<Type> types_;  // of the rows of each result
+  // for each result, the rows that are not stacked yet, and the stacks before them
+  std::vector<std::vector<Tensor>> rows_, stacks_;
+};
+
+/// Performs some or all of n > 0 steps from `state`. The answer is how many steps are left. A
+/// handler inside of the recorder passes the effect on; the recorder runs the steps where the loop
+/// was performed, and may discard them.
 struct RecordLoop {
   static constexpr bool remembered = false;
   using Result = Index;
   const Index n, snapshots;
+  const bool reverse;
+  /// Takes the state and a row of each stack. Returns the next state, and a row of each result.
   const FunctionRef<Outputs(std::span<const Tensor>)> step;
   /// Set by `step` when the steps have changed anything in the state other than its tensors.
   const bool& changes;
   Outputs& state;
+  const std::span<const Tensor> stacks;
+  StackedRows& results;
   Frame* const performer = current;
   Index unhandled() const noexcept { return n; }
 };

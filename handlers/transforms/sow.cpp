@@ -66,7 +66,7 @@ Sowing::Result sowing(const std::string& name, const std::string& tag) {
 }
 
 Tensor sow_at(Sowing::Result answer, const std::string& name, const Tensor& x, const std::string& tag) {
-  given(x, "sow", 1);
+  require_defined(x, "sow", 1);
   if (answer.places.empty()) return x;
   return apply(op_sow, {answer.planted ? stop_gradient(x) : x},
                make_intrusive<SowAttributes>(name, tag, std::move(answer)));
@@ -188,7 +188,7 @@ Tensor Plant::sown(const SownValue& sown) {
   const auto found = values_.find(name);
   if (found == values_.end()) return x;
   used_.insert(name);
-  const Tensor& value = given(found->second, "plant");
+  const Tensor& value = require_defined(found->second, "plant");
   if (value.shape() != x.shape())
     fail<ShapeError>("plant: \"{}\" has shape {}, but the value sown there has {}", name, value.shape(), x.shape());
   if (value.dtype() != x.dtype())

@@ -109,7 +109,7 @@ Outputs GradHandler::handle(Call& call) {
   if (entry->keeps_outputs) {
     std::copy(outputs.begin(), outputs.end(), entry->outputs().begin());
     for (const Tensor& output : outputs)
-      if (rematerialization.minds(output)) rematerialization.keep(output);
+      if (rematerialization.may_drop_later(output)) rematerialization.keep(output);
   }
   return noted(std::move(outputs), std::move(entry));
 }
@@ -136,7 +136,7 @@ EntryPtr GradHandler::record(const Call& call) {
   for (std::size_t i = 0; i < producers.size(); ++i)
     if (reads.has_input(i)) {
       entry->inputs()[i] = call.inputs()[i];
-      plans |= rematerialization.minds(call.inputs()[i]);
+      plans |= rematerialization.may_drop_later(call.inputs()[i]);
     }
   entry->keeps_outputs = reads.has_outputs();
   if (plans) rematerialization.plan(*entry, call, root().rematerialization);

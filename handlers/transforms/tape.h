@@ -126,7 +126,7 @@ class Rematerialization {
   const Tensor& primal(const Entry& input) const { return primals_[input.sequence]; }
 
   /// Returns true if x is large enough that plan() must be called for a new entry that saves x.
-  bool minds(const Tensor& x) const noexcept {
+  bool may_drop_later(const Tensor& x) const noexcept {
     const Storage* const storage = x.node_ptr()->storage.get();
     return !storage || storage->bytes >= least_;
   }

@@ -75,7 +75,7 @@ struct Candidate {
 };
 
 // The handler that takes the place of grad while a checkpoint's function runs for the first time.
-class Unrecorded final : public Handler, public StandsForTransform, public std::enable_shared_from_this<Unrecorded> {
+class Unrecorded final : public Handler, public RepresentsTransform, public std::enable_shared_from_this<Unrecorded> {
  public:
   Unrecorded(GradHandler& grad, const FunctionAttributes& functions)
       : grad_(&grad), owner_(&grad.notes.owner()), log_(functions.log), saves_(functions.saves),

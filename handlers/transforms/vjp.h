@@ -58,7 +58,7 @@ class Pullback {
 /// Returns f(args...) and its pullback at that point. The pullback returns a tuple even for one
 /// argument: const auto [dx] = pullback(dy). Every argument that is a tree is differentiated; f
 /// must return a tree. f is called during vjp and is not kept. Functions inside f that the backward
-/// pass calls (of checkpoint, repeat with snapshots, custom rules) live as long as the pullback.
+/// pass calls (of checkpoint, loop with snapshots, custom rules) live as long as the pullback.
 /// Options come before the arguments: vjp(f, {.recompute = Recompute::never}, x).
 template <class F, class... A>
 auto vjp(F&& f, GradOptions options, A&&... args) {

@@ -100,7 +100,7 @@ FlatVmap vmap_flat(FlatFunction f, std::span<const Tensor> inputs, std::span<con
     if (mapped.back()) lanes.push_back(relabel(moveaxis(inputs[i], in_axes[i].axis, 0), label_of(inputs[i].node())));
     else lanes.push_back(clone_node(inputs[i]));
   }
-  PathRun run(vmap, vmap->all, PathRun::Of::vmap);
+  PathRun run(vmap, vmap->all, PathRun::Kind::vmap);
   const auto checked = [&](std::span<const Tensor> values) {
     Outputs found = f(values);
     check_results(found, "vmap");

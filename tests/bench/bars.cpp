@@ -228,6 +228,10 @@ std::vector<Bar> all_bars() {
       {"lorenz_vs_jax", at_most, 4, {"compiled_lorenz", "jax_lorenz"}, ratio},
       {"lorenz_grad_vs_jax", at_most, 3, {"compiled_lorenz_grad", "jax_lorenz_grad"}, ratio},
       {"lorenz_compile_vs_jax", at_most, 0.1, {"compiling_lorenz", "jax_lorenz_compile"}, ratio},
+      {"scan_vs_jax", at_most, 1.5, {"compiled_scan", "jax_scan"}, ratio},
+      {"scan_grad_vs_jax", at_most, 1.5, {"compiled_scan_grad", "jax_scan_grad"}, ratio},
+      // four times the steps
+      {"scan_eager_grad_growth", at_most, 4.5, {"long_scan_grad", "short_scan_grad"}, ratio},
       {"softmax_written_out_vs_fused", at_most, 1.2, {"compiled_softmax", "softmax_rows"}, ratio},
       {"tape_memory_compiled_vs_torch", at_most, 0.15, {"compiled_squares", "torch_squares"}, ratio},
       {"replay_scalar_ns", at_most, 0.35, {"replay_scalar"}, first, reference},

@@ -121,7 +121,7 @@ Tensor runge_kutta_step(const Tensor& s) {
   const Tensor k1 = lorenz(s), k2 = lorenz(s + h / 2 * k1), k3 = lorenz(s + h / 2 * k2), k4 = lorenz(s + h * k3);
   return s + h / 6 * (k1 + 2. * k2 + 2. * k3 + k4);
 }
-Tensor lorenz_path(const Tensor& start) { return sum(repeat(1000, runge_kutta_step)(start)); }
+Tensor lorenz_path(const Tensor& start) { return sum(loop(1000, runge_kutta_step)(start)); }
 
 template <class F>
 void measure_lorenz(benchmark::State& state, const F& f) {
@@ -141,6 +141,30 @@ void compiling_lorenz(benchmark::State& state) {
   });
 }
 
+// A filter over a sequence of rows of four numbers.
+Tensor scan_loss(const Tensor& a, const Tensor& xs) {
+  const auto step = [=](const Tensor& state, const Tensor& x) {
+    const Tensor next = a * state + tanh(x);
+    return std::pair(next, next);
+  };
+  return sum(square(scan(step)(zeros({4}), xs).second));
+}
+
+template <class F>
+void measure_scan(benchmark::State& state, Index steps, const F& f) {
+  const Tensor a = tensor(0.9), xs = normal(Key(0), {steps, 4});
+  f(a, xs), f(a, xs);
+  measure(state, [&] { return f(a, xs); });
+}
+void compiled_scan(benchmark::State& state) { measure_scan(state, 8000, compile(scan_loss)); }
+void compiled_scan_grad(benchmark::State& state) { measure_scan(state, 8000, compile(grad<0, 1>(scan_loss))); }
+void short_scan_grad(benchmark::State& state) { measure_scan(state, 2000, grad<0, 1>(scan_loss)); }
+void long_scan_grad(benchmark::State& state) { measure_scan(state, 8000, grad<0, 1>(scan_loss)); }
+
+BENCHMARK(compiled_scan)->UseRealTime();
+BENCHMARK(compiled_scan_grad)->UseRealTime();
+BENCHMARK(short_scan_grad)->UseRealTime();
+BENCHMARK(long_scan_grad)->UseRealTime();
 BENCHMARK(compiled_lorenz)->UseRealTime();
 BENCHMARK(compiled_lorenz_grad)->UseRealTime();
 BENCHMARK(compiling_lorenz)->UseRealTime();

@@ -316,6 +316,21 @@ if importlib.util.find_spec("jax"):
             return lambda: jax.block_until_ready(function(s))
         return make
 
+    # A filter over a sequence of rows of four numbers.
+    def scan_loss(a, xs):
+        def step(state, x):
+            after = a * state + jnp.tanh(x)
+            return after, after
+
+        return jnp.sum(lax.scan(step, jnp.zeros(4, jnp.float32), xs)[1] ** 2)
+
+    def jax_scan(f):
+        def make():
+            a, function = jnp.float32(0.9), jax.jit(f)
+            xs = jax.random.normal(jax.random.key(0), (8000, 4), jnp.float32)
+            return lambda: jax.block_until_ready(function(a, xs))
+        return make
+
     def jax_lorenz_compile():
         """Each run goes from the function to its first result; XLA's cache is cleared before."""
         s = jnp.ones(3, jnp.float32)
@@ -328,6 +343,8 @@ if importlib.util.find_spec("jax"):
         "lorenz": jax_lorenz(lorenz_path),
         "lorenz_grad": jax_lorenz(jax.grad(lorenz_path)),
         "lorenz_compile": jax_lorenz_compile,
+        "scan": jax_scan(scan_loss),
+        "scan_grad": jax_scan(jax.grad(scan_loss, (0, 1))),
         "mlp_step": jax_mlp(jax.value_and_grad),
         "per_example": jax_mlp(lambda f: jax.vmap(jax.grad(f), in_axes=(None, 0, 0))),
         "fused_cheap": jax_chain(cheap, 1 << 24),

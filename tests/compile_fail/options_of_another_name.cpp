@@ -21,6 +21,6 @@ void f() {
   sort(x, 0, SortOptions{.descend = true});
 #elif CASE == 5
   // expect: snapshot
-  repeat(3, one, RepeatOptions{.snapshot = 2});
+  loop(3, one, LoopOptions{.snapshot = 2});
 #endif
 }

@@ -1,4 +1,4 @@
-// Random loops: repeat over states of floats, halves, integers and bools, together with captured
+// Random loops: loop over states of floats, halves, integers and bools, together with captured
 // values and other uses of the initial state. The compiled loop must equal the loop itself bit for
 // bit: in values, first gradients, lanes, and both.
 #include <mutex>
@@ -130,10 +130,13 @@ Tensors run(const Loop& loop, const Tensors& given, const Tensors& fixed) {
     begin.push_back(leaf.begins_as >= 0    ? captured[static_cast<std::size_t>(leaf.begins_as)]
                     : is_float(leaf.dtype) ? given[next++]
                                            : fixed[next_fixed++]);
-  const RepeatOptions options{.snapshots = loop.snapshots};
+  const LoopOptions options{.snapshots = loop.snapshots};
   const auto one = [captured, &loop](const Tensors& state) { return step(loop, state, captured); };
-  const auto some = [=, &loop](const Tensors& state) { return repeat(3, one, options)(step(loop, state, captured)); };
-  Tensors results = loop.nests ? repeat(loop.steps, some, options)(begin) : repeat(loop.steps, one, options)(begin);
+  const auto some = [=, &loop](const Tensors& state) {
+    return stave::loop(3, one, options)(step(loop, state, captured));
+  };
+  Tensors results =
+      loop.nests ? stave::loop(loop.steps, some, options)(begin) : stave::loop(loop.steps, one, options)(begin);
   if (loop.uses_begin)
     for (std::size_t i = 0; i < results.size(); ++i)
       if (is_float(loop.leaves[i].dtype)) results[i] = results[i] * begin[i] + begin[i];

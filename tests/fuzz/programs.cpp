@@ -69,7 +69,7 @@ std::string wrong_replay(const RandomProgram& program, const Tensor& x, const Te
   // Second derivatives of loops are summed in another order. So are derivatives of compiled
   // functions inside the program, for which f itself is called.
   const std::string code = to_cpp(program);
-  const bool rounds = code.find("repeat(3") != std::string::npos || code.find("compile(f)") != std::string::npos;
+  const bool rounds = code.find("loop(3") != std::string::npos || code.find("compile(f)") != std::string::npos;
   const auto wrong_at = [&](const Tensor& at) -> std::string {
     const Tensor expected = f(at), found = compiled(at);
     if (all(isfinite(expected)).item<bool>() &&

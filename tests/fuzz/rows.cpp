@@ -137,7 +137,7 @@ const Row all[] = {
     NEST(transform, tame(grad(OF_X { return sum(f(x, b) * square(x)); }, {.recompute = Recompute::always})(a)),
          tame(plain_grad(OF_X { return f(x, b) * square(x); }, a))),
     NEST(saves, checkpoint(f, products_saveable)(a, b), f(a, b)),
-    NEST(carries, repeat(3, [f, b](const Tensor& x) { return tame(f(x, b)); }, {.snapshots = 2})(a), tame(f(tame(f(tame(f(a, b)), b)), b))),
+    NEST(carries, loop(3, [f, b](const Tensor& x) { return tame(f(x, b)); }, {.snapshots = 2})(a), tame(f(tame(f(tame(f(a, b)), b)), b))),
     NEST(carries, checkpoint(f)(a, b), f(a, b)),
     NEST(catches_around, caught_around(f, a, b, false), looking_for_steps(caught_around, f, a, b, true)),
     NEST(carries, checkpoint([f, b](const Tensor& x) { return f(x, b); })(a), f(a, b)),

@@ -76,7 +76,7 @@ Index use(const Tensor& x) {
   static_cast<void>(std::tie(one, other, total, name, watch, bound, starts, surrounding, root, pass));
   if (always && !never && automatic && same && valid) perform(Stop{});
   const Tensor gradients = grad(cost)(x) + grad(loss)(x) + vmap(forward)(x) + vmap(model)(x) + grad(objective)(x) +
-                           grad(energy)(x) + grad(potential)(x) + compile(predict)(x) + repeat(2, step)(x);
+                           grad(energy)(x) + grad(potential)(x) + compile(predict)(x) + loop(2, step)(x);
   const Linear many = vmap(init)(split(Key(0), 3));
   return gradients.size() + many.weights.size();
 }

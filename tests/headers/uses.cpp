@@ -97,7 +97,7 @@ Index use(const Model& model, const Tensor& x) {
   const auto reverse = sv::jacrev(two)(x, x);
   const auto linear = sv::linearize(f, x);
   const auto kept = sv::checkpoint(f)(x);
-  const auto many = sv::repeat(3, [](const Tensor& y) { return sin(y); }, {.snapshots = 2})(x);
+  const auto many = sv::loop(3, [](const Tensor& y) { return sin(y); }, {.snapshots = 2})(x);
   const auto compiled = sv::compile(sv::vmap(sv::grad(f)));
   const auto program = sv::trace(two)(x, x);
   const auto custom =

@@ -124,7 +124,7 @@ std::vector<Variant> cumulative_variants(Dtype dtype, CumulativeOfVector of_vect
 
 // ---- cummax, cummin, logcumsumexp --------------------------------------------------------------
 
-using Scanned = Tensor (*)(const Tensor&, Index, ScanOptions);
+using Scanned = Tensor (*)(const Tensor&, Index, ReverseOptions);
 using Folded = Real (*)(const std::vector<Real>&);
 
 Real largest_of(const std::vector<Real>& elements) { return *std::max_element(elements.begin(), elements.end()); }

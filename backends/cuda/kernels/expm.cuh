@@ -262,7 +262,7 @@ struct HalveWork {
 /// Replaces a matrix by its square if it must be squared more than `done` times. If `squares` is
 /// null, replaces each matrix that was not finite by NaN. An item is a row.
 template <class T>
-struct KeepWork {
+struct TakeSquaresWork {
   using Value = T;
   static constexpr int matrices = 1;
   Index items;

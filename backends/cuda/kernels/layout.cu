@@ -57,14 +57,14 @@ const void* any_kernel() { return reinterpret_cast<const void*>(&fill_kernel); }
 
 void copy_strided(const Launch& launch, Placed to, Placed from, std::span<const Index> shape, Index size) {
   const CopyPlan plan(to, from, shape, size);
-  switch (plan.way()) {
-    case CopyPlan::Way::nothing: return;
-    case CopyPlan::Way::flat:
+  switch (plan.kind()) {
+    case CopyPlan::CopyKind::nothing: return;
+    case CopyPlan::CopyKind::flat:
       return check(cudaMemcpyAsync(to.data, from.data, static_cast<std::size_t>(plan.bytes()), cudaMemcpyDeviceToDevice,
                                    launch.stream),
                    "copy");
-    case CopyPlan::Way::units: return launch_units(launch, plan);
-    case CopyPlan::Way::tiles: return launch_tiles(launch, plan, size);
+    case CopyPlan::CopyKind::units: return launch_units(launch, plan);
+    case CopyPlan::CopyKind::tiles: return launch_tiles(launch, plan, size);
   }
 }
 

@@ -7,7 +7,7 @@
 #define STAVE_SMALL_WORKS(X) \
   X(CholeskyWork) X(LuWork) X(QrWork) X(EighWork) X(SvdWork) X(SubstituteWork)
 #define STAVE_OTHER_WORKS(X) \
-  X(DiagonalWork) X(PermuteWork) X(ScaleRowsWork) X(CombineWork) X(DeterminantWork) X(ExpmWork) X(KeepWork)
+  X(DiagonalWork) X(PermuteWork) X(ScaleRowsWork) X(CombineWork) X(DeterminantWork) X(ExpmWork) X(TakeSquaresWork)
 #define STAVE_LARGE_WORKS(X) \
   X(PrepareWork) X(FinishWork) X(FinishCholeskyWork) X(FinishLuWork) X(TakeTriangleWork) X(HalveWork)
 // clang-format on

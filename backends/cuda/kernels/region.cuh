@@ -23,7 +23,7 @@ STAVE_BOTH Run run_of(std::uint64_t thread, std::uint64_t elements) {
 /// Loads elements one by one. It is not inlined, because the map, repeated for
 /// each lane, takes long to compile.
 template <class T, int lanes>
-STAVE_BOTH STAVE_OUTLINE Pack<T, lanes> load_apart(const RegionInput& in, Run run) {
+STAVE_BOTH STAVE_OUTLINE Pack<T, lanes> load_scattered(const RegionInput& in, Run run) {
   Pack<T, lanes> pack{};
   const T* data = static_cast<const T*>(in.data);
   STAVE_UNROLLED
@@ -33,11 +33,11 @@ STAVE_BOTH STAVE_OUTLINE Pack<T, lanes> load_apart(const RegionInput& in, Run ru
 }
 template <class T, int lanes>
 STAVE_BOTH Pack<T, lanes> load(const RegionInput& in, Run run) {
-  if (in.neighbours == Neighbours::apart) return load_apart<T, lanes>(in, run);
+  if (in.neighbours == Neighbours::scattered) return load_scattered<T, lanes>(in, run);
   Pack<T, lanes> pack{};
   const T* data = static_cast<const T*>(in.data);
   data += in.neighbours == Neighbours::flat ? static_cast<Index>(run.first) : in.map(run.first)[0];
-  if (in.neighbours == Neighbours::still) {
+  if (in.neighbours == Neighbours::broadcast) {
     const T value = *data;
     STAVE_UNROLLED
     for (int j = 0; j < lanes; ++j) pack.lane[j] = value;

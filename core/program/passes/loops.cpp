@@ -19,7 +19,7 @@ class Joiner {
     for (std::size_t later = 0; later < steps().size(); ++later) {
       renamed_.apply(steps()[later].inputs);
       const LoopAttributes* const loop = loop_of(steps()[later]);
-      if (!loop || !loop->also) continue;
+      if (!loop || !loop->also_body) continue;
       for (std::size_t first = 0; first < later; ++first)
         if (kept_[first] && performs(*loop, later, first) && join(*loop, later, first)) break;
     }
@@ -33,7 +33,7 @@ class Joiner {
   bool performs(const LoopAttributes& loop, std::size_t later, std::size_t first) {
     const LoopAttributes* const other = loop_of(steps()[first]);
     if (!other || steps()[first].barrier != steps()[later].barrier || other->steps != loop.steps ||
-        other->reverse != loop.reverse || !same_program(*other->body, *loop.also))
+        other->reverse != loop.reverse || !same_program(*other->body, *loop.also_body))
       return false;
     const auto& given = steps()[first].inputs;
     for (std::size_t i = 0; i < given.size(); ++i)
@@ -98,7 +98,7 @@ void narrow(Program::Instruction& step, Mask outputs) {
   narrowed->steps = loop.steps;
   narrowed->reverse = loop.reverse;
   narrowed->snapshots = loop.snapshots;
-  narrowed->again = loop.again;
+  narrowed->rematerializes = loop.rematerializes;
   narrowed->states = count(0, loop.states);
   narrowed->rows = count(loop.states, loop.states + loop.rows);
   Program body = *loop.body;
@@ -116,7 +116,7 @@ void narrow(Program::Instruction& step, Mask outputs) {
 Program with_loops_joined(Program program) {
   const auto joins = [](const Program::Instruction& step) {
     const LoopAttributes* const loop = loop_of(step);
-    return loop && loop->also;
+    return loop && loop->also_body;
   };
   if (std::none_of(program.instructions.begin(), program.instructions.end(), joins)) return program;
   Joiner(program).run();

@@ -13,10 +13,10 @@ namespace {
 
 using stave::Shape;
 using stave::Strides;
-using Way = CopyPlan::Way;
+using CopyKind = CopyPlan::CopyKind;
 
 // How often each kind of copy was used.
-std::map<Way, int> ways;
+std::map<CopyKind, int> copies;
 
 template <class T>
 void copy_tiles_on_host(const CopyPlan& plan) {
@@ -33,21 +33,21 @@ void copy_units_on_host(const CopyPlan& plan) {
   const UnitLoop loop = plan.units(plan.unit_plan().on_host());
   for_each_thread(plan.blocks(), [&](Position p) { copy_units<Unit>(loop, p); });
 }
-Way copy_on_host(Placed to, Placed from, std::span<const Index> shape, Index size) {
+CopyKind copy_on_host(Placed to, Placed from, std::span<const Index> shape, Index size) {
   const CopyPlan plan(to, from, shape, size);
-  ++ways[plan.way()];
-  switch (plan.way()) {
-    case Way::nothing: break;
-    case Way::flat: std::memcpy(to.data, from.data, static_cast<std::size_t>(plan.bytes())); break;
-    case Way::units:
+  ++copies[plan.kind()];
+  switch (plan.kind()) {
+    case CopyKind::nothing: break;
+    case CopyKind::flat: std::memcpy(to.data, from.data, static_cast<std::size_t>(plan.bytes())); break;
+    case CopyKind::units:
       stave::visit_size(static_cast<std::size_t>(plan.unit()),
                         [&](auto unit) { copy_units_on_host<decltype(unit)>(plan); });
       break;
-    case Way::tiles:
+    case CopyKind::tiles:
       stave::visit_size(static_cast<std::size_t>(size),
                         [&](auto element) { copy_tiles_on_host<decltype(element)>(plan); });
   }
-  return plan.way();
+  return plan.kind();
 }
 
 void fill_bytes(Buffer& buffer, std::mt19937_64& random) {
@@ -81,7 +81,7 @@ void check_copy(stave::Dtype dtype, const Layout& layout, std::mt19937_64& rando
 
 TEST(Copy, EveryLayoutAndSize) {
   std::mt19937_64 random(1);
-  ways.clear();
+  copies.clear();
   for (stave::Dtype dtype : {stave::bool_, stave::uint8, stave::float16, stave::uint32, stave::int64, stave::float64}) {
     for (const auto& group : operand_layouts())
       for (const Layout& layout : group) check_copy(dtype, layout, random);
@@ -92,20 +92,20 @@ TEST(Copy, EveryLayoutAndSize) {
           Layout{"rows oddly apart", {31, 64}, {97, 1}}, Layout{"narrow transpose", {100, 3}, {1, 100}}})
       check_copy(dtype, layout, random);
   }
-  EXPECT_GT(ways[Way::nothing], 0);
-  EXPECT_GT(ways[Way::flat], 0);
-  EXPECT_GT(ways[Way::units], 0);
-  EXPECT_GT(ways[Way::tiles], 0);
+  EXPECT_GT(copies[CopyKind::nothing], 0);
+  EXPECT_GT(copies[CopyKind::flat], 0);
+  EXPECT_GT(copies[CopyKind::units], 0);
+  EXPECT_GT(copies[CopyKind::tiles], 0);
 }
 
 TEST(Copy, EverySizeOfElementsInEveryLayout) {
-  ways.clear();
+  copies.clear();
   stave_test::check_copies_of_every_size(
       [](char* to, const Strides& dense, char* from, const Strides& strides, const Shape& shape, Index size) {
         copy_on_host({to, dense}, {from, strides}, shape, size);
       });
-  EXPECT_GT(ways[Way::units], 0);
-  EXPECT_GT(ways[Way::tiles], 0);
+  EXPECT_GT(copies[CopyKind::units], 0);
+  EXPECT_GT(copies[CopyKind::tiles], 0);
 }
 
 TEST(CopyPlan, TheLargestUnitThatDivides) {
@@ -134,7 +134,7 @@ TEST(CopyPlan, MoreThan31Bits) {
   const Shape shape{1 << 17, 1 << 16};
   const Strides dense = contiguous_strides(shape), across{1, 1 << 17};
   const CopyPlan plan({nullptr, dense}, {nullptr, across}, shape, 4);
-  EXPECT_EQ(plan.way(), Way::tiles);
+  EXPECT_EQ(plan.kind(), CopyKind::tiles);
   EXPECT_EQ(plan.blocks(), 1u << 23);
   const Offsets<4> last = plan.tile_plan().on_host()(plan.blocks() - 1);
   EXPECT_EQ(last[0], (Index{131072} - 32) * 65536 + 65536 - 32);

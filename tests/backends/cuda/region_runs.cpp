@@ -145,18 +145,18 @@ TEST(RegionPlan, FindsNeighboursInMemory) {
   };
   EXPECT_EQ(neighbours({1001}, {1}), Neighbours::flat);
   EXPECT_EQ(neighbours({8, 63}, {63, 1}), Neighbours::flat);
-  EXPECT_EQ(neighbours({1001}, {1}, 1), Neighbours::apart);  // misaligned
-  EXPECT_EQ(neighbours({1001}, {0}, 1), Neighbours::still);
-  EXPECT_EQ(neighbours({}, {}, 1), Neighbours::still);
-  EXPECT_EQ(neighbours({8, 64}, {0, 1}), Neighbours::packed);   // a broadcast row
-  EXPECT_EQ(neighbours({8, 64}, {1, 0}), Neighbours::still);    // a broadcast column
-  EXPECT_EQ(neighbours({8, 64}, {68, 1}), Neighbours::packed);  // rows with gaps between them
-  EXPECT_EQ(neighbours({8, 64}, {66, 1}), Neighbours::apart);   // rows that start between vectors
+  EXPECT_EQ(neighbours({1001}, {1}, 1), Neighbours::scattered);  // misaligned
+  EXPECT_EQ(neighbours({1001}, {0}, 1), Neighbours::broadcast);
+  EXPECT_EQ(neighbours({}, {}, 1), Neighbours::broadcast);
+  EXPECT_EQ(neighbours({8, 64}, {0, 1}), Neighbours::packed);      // a broadcast row
+  EXPECT_EQ(neighbours({8, 64}, {1, 0}), Neighbours::broadcast);   // a broadcast column
+  EXPECT_EQ(neighbours({8, 64}, {68, 1}), Neighbours::packed);     // rows with gaps between them
+  EXPECT_EQ(neighbours({8, 64}, {66, 1}), Neighbours::scattered);  // rows that start between vectors
   // The elements of one thread are in two rows.
-  EXPECT_EQ(neighbours({8, 63}, {0, 1}), Neighbours::apart);
-  EXPECT_EQ(neighbours({8, 63}, {1, 0}), Neighbours::apart);
-  EXPECT_EQ(neighbours({8, 64}, {1, 8}), Neighbours::apart);  // transposed
-  EXPECT_EQ(neighbours({64}, {-1}), Neighbours::apart);
+  EXPECT_EQ(neighbours({8, 63}, {0, 1}), Neighbours::scattered);
+  EXPECT_EQ(neighbours({8, 63}, {1, 0}), Neighbours::scattered);
+  EXPECT_EQ(neighbours({8, 64}, {1, 8}), Neighbours::scattered);  // transposed
+  EXPECT_EQ(neighbours({64}, {-1}), Neighbours::scattered);
 }
 
 }  // namespace

@@ -231,7 +231,7 @@ TEST(ForeignMemory, IsNoResultsOfTransformsAndPrograms) {
     Tensor same = identity(array()).first;
     EXPECT_THAT(std::move(same) + 1, Equals(own + 1));
   }
-  const auto loops = [](const Tensor& x) { return repeat(3, [](const Tensor& state) { return state * 2; })(x); };
+  const auto loops = [](const Tensor& x) { return loop(3, [](const Tensor& state) { return state * 2; })(x); };
   EXPECT_THAT(loops(array()), Equals(own * 8));
   EXPECT_THAT(compile(loops)(array()), Equals(own * 8));
 }

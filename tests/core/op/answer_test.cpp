@@ -124,7 +124,7 @@ std::vector<std::pair<const char*, Fn>> carrying() {
       {"custom_vjp", [=](T x) { return custom_vjp(f, forward, backward)(x); }},
       {"custom_jvp of custom_vjp", [=](T x) { return custom_jvp(custom_vjp(f, forward, backward), jvp_rule)(x); }},
       {"checkpoint of custom_vjp", [=](T x) { return checkpoint(custom_vjp(f, forward, backward))(x); }},
-      {"repeat", [](T x) { return repeat(3, [](T y) { return sin(y); }, {.snapshots = 1})(x); }},
+      {"loop", [](T x) { return loop(3, [](T y) { return sin(y); }, {.snapshots = 1})(x); }},
       {"host_call",
        [](T x) {
          const auto same = [](T y) { return from(y.to_vector<float>(), y.shape()); };

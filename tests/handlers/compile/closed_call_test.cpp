@@ -195,7 +195,7 @@ TEST(Whole, ACheckpointMayCaptureOneValueUnderManyNotes) {
 
 TEST(Whole, LoopsStayLoopsUnderDerivatives) {
   const auto f = [](const Tensor& a) {
-    return sum(repeat(50, [&](const Tensor& y) { return tanh(y * a) + y * 0.1; })(a));
+    return sum(loop(50, [&](const Tensor& y) { return tanh(y * a) + y * 0.1; })(a));
   };
   expect_once(f, [](auto g) { return grad(g); }, {x, x * 0.5});
   expect_once(f, along_itself, {x, x * 0.5});

@@ -521,7 +521,7 @@ TEST(CompileEffects, TheCheckAsksNothingAgain) {
 TEST(CompileEffects, LoopsAndCheckpointsThatAskAreUnrolledAndReplayed) {
   int runs = 0;
   const auto plain = [](const Tensor& a) {
-    const Tensor y = repeat(4, [](const Tensor& b) { return tanh(b) * perform(Rate{}); })(a);
+    const Tensor y = loop(4, [](const Tensor& b) { return tanh(b) * perform(Rate{}); })(a);
     return grad([&](const Tensor& b) {
       return sum(checkpoint([](const Tensor& c) { return sin(c) * perform(Weights{"w"}); })(b) * y);
     })(y);
@@ -902,13 +902,13 @@ TEST(CompileEffects, ErrorsAreCaughtUnderTransforms) {
 TEST(CompileEffects, AnErrorInAStepOfALoopIsCaught) {
   const auto outside = [](const Tensor& a, const Tensor& at) {
     try {
-      return repeat(5, [&](const Tensor& b) { return b * 0.5 + take(b, at, 0); })(a);
+      return loop(5, [&](const Tensor& b) { return b * 0.5 + take(b, at, 0); })(a);
     } catch (const IndexError&) {
       return a;
     }
   };
   const auto inside = [](const Tensor& a, const Tensor& at) {
-    return repeat(5, [&](const Tensor& b) {
+    return loop(5, [&](const Tensor& b) {
       try {
         return b * 0.5 + take(b, at, 0);
       } catch (const IndexError&) {
@@ -930,7 +930,7 @@ TEST(CompileEffects, AStepMayCatchWhatTheFirstStepsDoNotThrow) {
     Tensor y, at;
   };
   const auto plain = [](const Tensor& a) {
-    return repeat(6,
+    return loop(6,
                   [](const State& s) {
                     try {
                       return State{s.y * 0.5 + take(s.y, s.at, 0), s.at + 1};

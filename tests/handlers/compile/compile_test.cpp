@@ -818,7 +818,7 @@ TEST(Compile, CheckpointsRulesAndLoopsAreReplayedInPlace) {
   const auto plain = [&](const Tensor& a) {
     const Tensor captured = a * 2.;
     const Tensor y = checkpoint([=](const Tensor& b) { return sin(straight(b)) * captured; }, products_saveable)(a);
-    return sum(repeat(20, [](const Tensor& b) { return tanh(b) + b * 0.1; }, {.snapshots = 3})(y));
+    return sum(loop(20, [](const Tensor& b) { return tanh(b) + b * 0.1; }, {.snapshots = 3})(y));
   };
   const auto f = compile(plain);
   for (int i = 1; i < 4; ++i) EXPECT_THAT(f(x * i), Is(plain(x * i)));

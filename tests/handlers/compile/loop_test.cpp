@@ -1,4 +1,4 @@
-// Loops in programs: a recorded repeat against the loop itself.
+// Loops in programs: a recorded loop against the loop itself.
 #include <functional>
 #include <sstream>
 
@@ -39,7 +39,7 @@ auto unrolled(int n, F f) {
 
 TEST(Loop, PrintsWithItsBody) {
   const auto p = trace([](const Tensor& a, const Tensor& b) {
-    return repeat(1000, [&](const Tensor& y) { return sin(y) * b + 1.; })(a) * 2.;
+    return loop(1000, [&](const Tensor& y) { return sin(y) * b + 1.; })(a) * 2.;
   })(x, x);
   EXPECT_EQ(p.str(),
             "a:f32[3] b:f32[3] ->\n"
@@ -55,9 +55,9 @@ TEST(Loop, PrintsWithItsBody) {
 
 TEST(Loop, GivesWhatTheStepsGive) {
   for (const int n : {0, 1, 2, 3, 4, 17}) {
-    const auto p = trace(repeat(n, step))(x);
+    const auto p = trace(loop(n, step))(x);
     EXPECT_EQ(count_loops(p), n > 2 ? 1u : 0u);
-    const auto f = compile(repeat(n, step));
+    const auto f = compile(loop(n, step));
     for (const Tensor& start : {x, x * 0.3, -x}) {
       EXPECT_THAT(p(start), Is(unrolled(n, step)(start))) << n;
       EXPECT_THAT(optimized(p)(std::vector<Tensor>{start})[0], Is(unrolled(n, step)(start))) << n;
@@ -69,7 +69,7 @@ TEST(Loop, GivesWhatTheStepsGive) {
 TEST(Loop, CapturesWhatStaysTheSame) {
   const auto f = [](const Tensor& a, const Tensor& w) {
     const Tensor half = w * 0.5, ones_ = ones({3}), constant = tensor({1., 2., 3.});
-    return repeat(50, [=](const Tensor& y) { return sin(y * half) + exp(w) * ones_ - constant * 0.1; })(a);
+    return loop(50, [=](const Tensor& y) { return sin(y * half) + exp(w) * ones_ - constant * 0.1; })(a);
   };
   const auto p = trace(f)(x, x);
   EXPECT_EQ(count_loops(p), 1u);
@@ -81,7 +81,7 @@ TEST(Loop, CapturesWhatStaysTheSame) {
 // A captured number and a literal stay distinct, even if both are equal when the loop is recorded.
 TEST(Loop, TellsACapturedNumberFromAWrittenOne) {
   const auto f = [](const Tensor& a, const Tensor& two) {
-    return repeat(5, [&](const Tensor& y) { return y * 2. + sin(two) * two + tensor(2.); })(a);
+    return loop(5, [&](const Tensor& y) { return y * 2. + sin(two) * two + tensor(2.); })(a);
   };
   const auto p = trace(f)(x, tensor(2.));
   EXPECT_THAT(p(x, tensor(-3.)), Is(f(x, tensor(-3.))));
@@ -100,7 +100,7 @@ struct State {
 
 TEST(Loop, StatesAreTreesWithKeys) {
   const auto f = [](const State& state) {
-    return repeat(20, [](const State& s) {
+    return loop(20, [](const State& s) {
       const auto [here, next] = split(s.key);
       return State{s.position + uniform(here, {3}) * s.others[0], {s.others[1], s.others[0]}, next, s.kind};
     })(state);
@@ -116,7 +116,7 @@ TEST(Loop, StatesAreTreesWithKeys) {
 
 TEST(Loop, KeepsDtypesOfAllKinds) {
   const auto f = [](const std::vector<Tensor>& s) {
-    return repeat(9, [](const std::vector<Tensor>& v) {
+    return loop(9, [](const std::vector<Tensor>& v) {
       return std::vector<Tensor>{v[0] * 1.5, v[1] + 3, logical_not(v[2]), v[0] + v[3] * 0.5, v[4] + 1};
     })(s);
   };
@@ -132,9 +132,9 @@ TEST(Loop, KeepsDtypesOfAllKinds) {
 
 TEST(Loop, NestsAsLoopsOfLoops) {
   const auto f = [](const Tensor& a, const Tensor& w) {
-    return repeat(6, [&](const Tensor& y) {
+    return loop(6, [&](const Tensor& y) {
       const Tensor z = cos(y);
-      return repeat(7, [&](const Tensor& v) { return sin(v * w) + z; })(y) * 0.9;
+      return loop(7, [&](const Tensor& v) { return sin(v * w) + z; })(y) * 0.9;
     })(a);
   };
   const auto p = trace(f)(x, x);
@@ -147,7 +147,7 @@ TEST(Loop, NestsAsLoopsOfLoops) {
 
 TEST(Loop, OutputsMayBeInputsAndEachOther) {
   const auto f = [](const std::vector<Tensor>& s) {
-    return repeat(5, [](const std::vector<Tensor>& v) {
+    return loop(5, [](const std::vector<Tensor>& v) {
       const Tensor y = v[0] + v[1];
       return std::vector<Tensor>{y, y, v[0], zeros({3}), reshape(reshape(v[2], {3, 1}), {3})};
     })(s);
@@ -164,7 +164,7 @@ TEST(Loop, OutputsMayBeInputsAndEachOther) {
 template <class Body>
 void expect_unrolled(const Body& body, const Tensor& start = x) {
   int calls = 0;
-  const auto f = [&](const Tensor& a) { return repeat(6, [&](const Tensor& y) { return ++calls, body(y); })(a); };
+  const auto f = [&](const Tensor& a) { return loop(6, [&](const Tensor& y) { return ++calls, body(y); })(a); };
   const auto p = trace(f)(start);
   EXPECT_EQ(count_loops(p), 0u);
   EXPECT_EQ(calls, 6);
@@ -181,7 +181,7 @@ struct FixedRate : Handles<Rate> {
 TEST(Loop, WhatReadsIsUnrolled) {
   expect_unrolled([](const Tensor& y) { return sum(y).item<float>() > 0 ? y * 0.5 : y + 1.; });
   const auto reads_captured = [](const Tensor& a, const Tensor& w) {
-    return repeat(5, [&](const Tensor& y) { return sum(w).item<float>() > 0 ? y * 0.5 : y + 1.; })(a);
+    return loop(5, [&](const Tensor& y) { return sum(w).item<float>() > 0 ? y * 0.5 : y + 1.; })(a);
   };
   const auto p = trace(reads_captured)(x, x);
   EXPECT_EQ(count_loops(p), 0u);
@@ -193,7 +193,7 @@ TEST(Loop, WhatReadsIsUnrolled) {
 TEST(Loop, WhatChangesFromStepToStepIsUnrolled) {
   const auto f = [](const Tensor& a) {
     double scale = 1;
-    return repeat(5, [&](const Tensor& y) { return y * (scale *= 0.5) + 1.; })(a);
+    return loop(5, [&](const Tensor& y) { return y * (scale *= 0.5) + 1.; })(a);
   };
   EXPECT_EQ(count_loops(trace(f)(x)), 0u);
   EXPECT_THAT(compile(f)(x), Is(f(x)));
@@ -202,7 +202,7 @@ TEST(Loop, WhatChangesFromStepToStepIsUnrolled) {
     int steps;
   };
   const auto counted = [](const Tensor& a) {
-    return repeat(5, [](const Counted& c) { return Counted{sin(c.y), c.steps + 1}; })(Counted{a, 0});
+    return loop(5, [](const Counted& c) { return Counted{sin(c.y), c.steps + 1}; })(Counted{a, 0});
   };
   EXPECT_EQ(count_loops(trace(counted)(x)), 0u);
   EXPECT_THAT(compile([&](const Tensor& a) { return counted(a).y * counted(a).steps; })(x), Is(counted(x).y * 5));
@@ -210,10 +210,10 @@ TEST(Loop, WhatChangesFromStepToStepIsUnrolled) {
 
 TEST(Loop, WhatGrowsOrConvertsIsUnrolled) {
   const auto grows = [](const Tensor& y) { return concat({y, y}); };
-  const auto f = [&](const Tensor& a) { return repeat(3, grows)(a); };
+  const auto f = [&](const Tensor& a) { return loop(3, grows)(a); };
   EXPECT_THAT(trace(f)(x)(-x), Is(f(-x)));
   const auto converts = [](const Tensor& a) {
-    return repeat(4, [](const Tensor& y) { return astype(y, float64) * 1.1; })(a);
+    return loop(4, [](const Tensor& y) { return astype(y, float64) * 1.1; })(a);
   };
   EXPECT_THAT(trace(converts)(x)(-x), Is(converts(-x)));
 }
@@ -229,10 +229,10 @@ TEST(Loop, StepsAreSeenByHandlersInside) {
     int n = 0;
     Outputs handle(Call& call) override { return ++n, perform(std::move(call)); }
   } counter;
-  const auto f = [&](const Tensor& a) { return with(counter, [&] { return repeat(8, step)(a); }); };
+  const auto f = [&](const Tensor& a) { return with(counter, [&] { return loop(8, step)(a); }); };
   EXPECT_EQ(count_loops(trace(f)(x)), 0u);
   EXPECT_EQ(counter.n, 8 * 4);
-  const auto p = trace(repeat(8, step))(x);
+  const auto p = trace(loop(8, step))(x);
   counter.n = 0;
   EXPECT_THAT(with(counter, [&] { return p(x); }), Is(unrolled(8, step)(x)));
   EXPECT_GE(counter.n, 8 * 4);
@@ -241,7 +241,7 @@ TEST(Loop, StepsAreSeenByHandlersInside) {
 TEST(Loop, AValueThatLeavesByACapturedVariableIsRefused) {
   const auto f = [](const Tensor& a) {
     Tensor last;
-    const Tensor y = repeat(5, [&](const Tensor& v) { return last = sum(v), sin(v); })(a);
+    const Tensor y = loop(5, [&](const Tensor& v) { return last = sum(v), sin(v); })(a);
     return y * last;
   };
   EXPECT_THAT(([&] { trace(f)(x); }),
@@ -252,7 +252,7 @@ TEST(Loop, AValueThatLeavesByACapturedVariableIsRefused) {
 
 TEST(Loop, ExceptionsAreThoseOfTheSteps) {
   const auto f = [](const Tensor& a, const Tensor& i) {
-    return repeat(4, [&](const Tensor& y) { return take(y, i, 0) * 2.; })(a);
+    return loop(4, [&](const Tensor& y) { return take(y, i, 0) * 2.; })(a);
   };
   const auto p = trace(f)(x, tensor({0, 2, 1}));
   EXPECT_EQ(count_loops(p), 1u);
@@ -262,7 +262,7 @@ TEST(Loop, ExceptionsAreThoseOfTheSteps) {
 }
 
 TEST(Loop, AMillionStepsTakeTheMemoryOfOne) {
-  const auto f = [](const Tensor& a) { return repeat(1'000'000, [](const Tensor& y) { return y * 0.5 + 1.; })(a); };
+  const auto f = [](const Tensor& a) { return loop(1'000'000, [](const Tensor& y) { return y * 0.5 + 1.; })(a); };
   const auto compiled = compile(f);
   compiled(x);
   EXPECT_EQ(compiled.recordings(), 1u);
@@ -307,7 +307,7 @@ void for_cases(Check check) {
         return state;
       };
       const auto kept = [=](const Tensor& y, const Tensor& w) {
-        return repeat(n, [&](const Tensor& s) { return c.step(s, w); })(y);
+        return loop(n, [&](const Tensor& s) { return c.step(s, w); })(y);
       };
       check(eager, kept);
     }
@@ -383,7 +383,7 @@ TEST(Loop, OfLanesThatPartedCapturesValuesOfTheirs) {
   const auto f = [](const Tensor& at) {
     return vmap([](const Tensor& v) {
       const Tensor captured = cos(v), begin = v > 0. ? sin(v) : v * 0.5;
-      return repeat(4, [captured](const Tensor& y) { return tanh(y) + captured; })(begin);
+      return loop(4, [captured](const Tensor& y) { return tanh(y) + captured; })(begin);
     })(at);
   };
   for (const Tensor& at : {tensor({0.3, -0.7}), tensor({0.3, -0.7, 1.2, -2., 0.1})}) {
@@ -443,7 +443,7 @@ TEST(Loop, DerivativesOfNestedLoops) {
     };
   };
   const auto eager = nested([](int n, auto f) { return unrolled(n, f); });
-  const auto kept = nested([](int n, auto f) { return repeat(n, f); });
+  const auto kept = nested([](int n, auto f) { return loop(n, f); });
   const auto [gy, gw] = grad<0, 1>(eager)(x, w0);
   const auto [ky, kw] = compile(grad<0, 1>(kept))(x, w0);
   EXPECT_THAT(ky, Is(gy));
@@ -475,7 +475,7 @@ TEST(Loop, CotangentsAreSummedInTheOrderOfTheSteps) {
           text << what << ", " << dtype << ", snapshots: " << snapshots << ", steps: " << n;
           return text.str();
         };
-        const RepeatOptions options{.snapshots = snapshots};
+        const LoopOptions options{.snapshots = snapshots};
         const Tensors at{astype(tensor(0.7), dtype), linspace(-0.5, 0.9, 3, dtype),
                          reshape(linspace(-0.4, 0.5, 9, dtype), {3, 3}), linspace(0.1, 1., 3, dtype)};
         // v holds a number, a vector, a matrix, and the first state.
@@ -483,15 +483,15 @@ TEST(Loop, CotangentsAreSummedInTheOrderOfTheSteps) {
           const auto one = [=](const Tensor& s) {
             return tanh(matmul(v[2], s) + v[1] * v[0]) + 0.3 * v[0] * sin(s) * v[1];
           };
-          return sum(square(repeat(n, one, options)(v[3])));
+          return sum(square(loop(n, one, options)(v[3])));
         };
         const auto used_elsewhere = [=](const Tensors& v) {
           const auto one = [=](const Tensor& s) { return s + 0.1 * v[0] * sin(s) * v[1] + 0.05 * sin(s); };
-          return sum(square(repeat(n, one, options)(v[3]) - v[3]) * v[0] * v[1] + v[1] * v[3]);
+          return sum(square(loop(n, one, options)(v[3]) - v[3]) * v[0] * v[1] + v[1] * v[3]);
         };
         const auto begins_as_captured = [=](const Tensors& v) {
           const auto one = [=](const Tensor& s) { return s * v[0] + 0.1 * v[1] * sin(s) * v[1]; };
-          return sum(repeat(n, one, options)(v[1]) * v[1] * v[0]);
+          return sum(loop(n, one, options)(v[1]) * v[1] * v[0]);
         };
         const auto two_states = [=](const Tensors& v) {
           using S = std::tuple<Tensor, Tensor, Tensor>;
@@ -499,14 +499,14 @@ TEST(Loop, CotangentsAreSummedInTheOrderOfTheSteps) {
             const auto& [a, b, i] = s;
             return S(a * 0.9 + b * v[1] + take(v[1], i, 0), b - 0.3 * sin(a) * v[0], remainder(i + 1, 3));
           };
-          return sum(std::get<0>(repeat(n, one, options)(S(v[3], v[3], tensor({2, 0, 1})))) * v[3]);
+          return sum(std::get<0>(loop(n, one, options)(S(v[3], v[3], tensor({2, 0, 1})))) * v[3]);
         };
         const auto nested = [=](const Tensors& v) {
           const auto outer = [=](const Tensor& s) {
             const auto inner = [=](const Tensor& t) { return sin(t * v[1]) + v[0] * 0.5 * s; };
-            return repeat(4, inner, options)(s) * 0.9 + s * v[1];
+            return loop(4, inner, options)(s) * 0.9 + s * v[1];
           };
-          return sum(v[1] * repeat(n, outer, options)(v[3]) * v[3]);
+          return sum(v[1] * loop(n, outer, options)(v[3]) * v[3]);
         };
         expect_gradient_of_steps(of("several"), grad(loss), at);
         expect_gradient_of_steps(of("used elsewhere"), grad(used_elsewhere), at);
@@ -529,7 +529,7 @@ TEST(Loop, CotangentsOfLargeLoopsAreSummedInTheOrderOfTheSteps) {
   using Tensors = std::vector<Tensor>;
   const auto loss = [](const Tensors& v) {
     const auto one = [v](const Tensor& s) { return s + 0.1 * v[0] * sin(s) * v[1]; };
-    return sum(square(repeat(90, one)(v[1]) - v[1]) * v[0]);
+    return sum(square(loop(90, one)(v[1]) - v[1]) * v[0]);
   };
   expect_gradient_of_steps("large", grad(loss), {tensor(0.7, float64), linspace(0.1, 1., 60'000, float64)});
 }
@@ -542,7 +542,7 @@ TEST(Loop, InACheckpointRunsAgain) {
     };
   };
   const auto eager = f([](int n, auto g) { return unrolled(n, g); });
-  const auto kept = f([](int n, auto g) { return repeat(n, g); });
+  const auto kept = f([](int n, auto g) { return loop(n, g); });
   const auto [gy, gw] = grad<0, 1>(eager)(x, w0);
   const auto [ky, kw] = compile(grad<0, 1>(kept))(x, w0);
   EXPECT_THAT(ky, Is(gy));
@@ -564,7 +564,7 @@ TEST(Loop, InACheckpointThatSavesEachStepMayBeSaved) {
       };
     };
     const auto eager = f([](auto g, const Tensor& s) { return unrolled(5, g)(s); });
-    const auto kept = f([snapshots](auto g, const Tensor& s) { return repeat(5, g, {.snapshots = snapshots})(s); });
+    const auto kept = f([snapshots](auto g, const Tensor& s) { return loop(5, g, {.snapshots = snapshots})(s); });
     const auto second = [](const auto& g) { return [g](const Tensor& y) { return hvp(g, y, x); }; };
     EXPECT_THAT(compile(grad(kept))(x), Is(grad(eager)(x)));
     EXPECT_THAT(compile(second(kept))(x), IsNear(second(eager)(x)));
@@ -584,7 +584,7 @@ TEST(Loop, StatesOfWhichSomeHaveNoDerivative) {
     };
   };
   const auto [gy, gw] = grad<0, 1>(f([](int n, auto g) { return unrolled(n, g); }))(x, w0);
-  const auto kept = f([](int n, auto g) { return repeat(n, g); });
+  const auto kept = f([](int n, auto g) { return loop(n, g); });
   EXPECT_EQ(count_loops(trace(kept)(x, w0)), 1u);
   const auto [ky, kw] = compile(grad<0, 1>(kept))(x, w0);
   EXPECT_THAT(ky, Is(gy));
@@ -595,7 +595,7 @@ TEST(Loop, SnapshotsBoundTheMemoryOfReverseMode) {
   const Tensor wide = scattered_like(ones({1 << 12}));
   const auto f = [](Index snapshots) {
     return [=](const Tensor& y) {
-      return sum(repeat(1000, [](const Tensor& v) { return sin(v) * 0.99; }, {.snapshots = snapshots})(y));
+      return sum(loop(1000, [](const Tensor& v) { return sin(v) * 0.99; }, {.snapshots = snapshots})(y));
     };
   };
   const Tensor expected = grad(f(0))(wide);
@@ -619,7 +619,7 @@ TEST(Loop, SnapshotsBoundTheMemoryOfUnrolledStepsToo) {
   const auto f = [](Index snapshots) {
     const auto rule = custom_jvp([](const Tensor& v) { return sin(v); },
                                  [](const Tensor& v, const Tensor& t) { return std::pair(sin(v), cos(v) * t); });
-    return [=](const Tensor& y) { return sum(repeat(64, rule, {.snapshots = snapshots})(y)); };
+    return [=](const Tensor& y) { return sum(loop(64, rule, {.snapshots = snapshots})(y)); };
   };
   std::vector<std::size_t> peaks;
   for (const Index snapshots : {0, 6}) {
@@ -636,7 +636,7 @@ TEST(Loop, SnapshotsBoundTheMemoryOfUnrolledStepsToo) {
 }
 
 TEST(Loop, GraphsJsonAndCostHoldTheBody) {
-  const auto p = trace(repeat(50, step))(x);
+  const auto p = trace(loop(50, step))(x);
   std::ostringstream json, dot;
   p.write_json(json);
   p.write_dot(dot);
@@ -653,7 +653,7 @@ TEST(Loop, GraphsJsonAndCostHoldTheBody) {
 // The result that is used needs neither the other states nor the operations that only they need.
 TEST(Loop, WhatNobodyUsesOfALoopIsNotPerformed) {
   const auto f = [](const std::vector<Tensor>& s) {
-    return repeat(5, [](const std::vector<Tensor>& v) {
+    return loop(5, [](const std::vector<Tensor>& v) {
       return std::vector<Tensor>{v[0] * 2., sin(v[1]) + v[0], v[2] + v[1]};
     })(s);
   };
@@ -669,7 +669,7 @@ TEST(Loop, WhatNobodyUsesOfALoopIsNotPerformed) {
 
 // The loop of the value and the forward loop of the derivative are merged if both are performed.
 TEST(Loop, ValueAndGradientWalkForwardOnce) {
-  const auto f = [](const Tensor& y) { return sum(repeat(9, step)(y)); };
+  const auto f = [](const Tensor& y) { return sum(loop(9, step)(y)); };
   const Program p = optimized(trace(value_and_grad(f))(x));
   EXPECT_EQ(count_loops(p), 2u) << p;
   const auto [value, gradient] = compile(value_and_grad(f))(x);
@@ -678,9 +678,7 @@ TEST(Loop, ValueAndGradientWalkForwardOnce) {
 }
 
 TEST(Loop, LongLoopsAreWalkedBackInLittleMemory) {
-  const auto f = [](const Tensor& y) {
-    return sum(repeat(100'000, [](const Tensor& v) { return sin(v) * 1.0001; })(y));
-  };
+  const auto f = [](const Tensor& y) { return sum(loop(100'000, [](const Tensor& v) { return sin(v) * 1.0001; })(y)); };
   const Tensor wide = scattered_like(ones({256}));  // The steps would take 100 MiB together.
   const auto gradient = compile(grad(f));
   gradient(wide);
@@ -689,6 +687,27 @@ TEST(Loop, LongLoopsAreWalkedBackInLittleMemory) {
   const Tensor found = gradient(wide);
   EXPECT_LT(memory_stats().peak_bytes - before, 4u << 20);
   EXPECT_THAT(found, Is(grad(f)(wide)));
+}
+
+// Each step adds -0 to the cotangent of w. A sum that begins at 0 would end at 0.
+TEST(Loop, SumsOfFusedOperationsKeepTheSignOfZero) {
+  static const auto own = elementwise_op("own", [](const Tensor& a, const Tensor& b) { return a - b; });
+  for (const bool fused : {false, true}) {
+    const auto pulled_back = [=](auto repeated) {
+      return [=](const Tensor& y, const Tensor& w, const Tensor& cotangent) {
+        const auto f = [=](const Tensor& v) {
+          return repeated(5, [=](const Tensor& z) { return fused ? own(z, v) : z - v; })(y);
+        };
+        return std::get<0>(vjp(f, w).second(cotangent));
+      };
+    };
+    const auto f = pulled_back([](int n, auto body) { return loop(n, body); });
+    const Tensor expected = pulled_back([](int n, auto body) { return unrolled(n, body); })(x, x, zeros({3}));
+    EXPECT_THAT(signbit(expected), Equals(tensor({true, true, true})));
+    EXPECT_THAT(trace(f)(x, x, ones({3}))(x, x, zeros({3})), Is(expected));
+    const auto compiled = compile(f);
+    for (int i = 0; i < 3; ++i) EXPECT_THAT(compiled(x, x, zeros({3})), Is(expected));
+  }
 }
 
 }  // namespace

@@ -318,7 +318,7 @@ TEST(AnsweredOutside, WhateverItIsMadeBy) {
         return custom_vjp([](T y) { return sin(y); }, [](T y) { return std::pair(sin(y), y); },
                           [](T y, T g) { return cos(y) * g; })(x);
       },
-      [](T x) { return repeat(3, [](T y) { return y * 0.5; })(x); },
+      [](T x) { return loop(3, [](T y) { return y * 0.5; })(x); },
       [](T x) { return astype(astype(x, float32), float64) * 1.; },
   };
   int number = 0;

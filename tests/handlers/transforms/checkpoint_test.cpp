@@ -1,5 +1,5 @@
 // Values that checkpoints save by their policy, and operations that they run again; loops by
-// `repeat`, and their schedule.
+// `loop`, and their schedule.
 #include <cmath>
 #include <limits>
 #include <map>
@@ -168,7 +168,7 @@ TEST(CheckpointPolicies, OfAFunctionThatDoesSomethingElseAgain) {
       HasSubstr("performed different operations when it ran again"));
 }
 
-// ---- repeat -------------------------------------------------------------------------------------
+// ---- loop ---------------------------------------------------------------------------------------
 
 struct State {
   Tensor position, velocity;
@@ -182,29 +182,29 @@ const auto swing = [](const Tensor& stiffness) {
 };
 State start() { return {normal(Key(11), {3}, float64), normal(Key(12), {3}, float64), 7}; }
 
-TEST(Repeat, IsTheLoop) {
+TEST(LoopWithSnapshots, IsTheLoop) {
   const Tensor stiffness = tensor(2., float64);
   for (const int n : {0, 1, 2, 7, 100}) {
     State expected = start();
     for (int i = 0; i < n; ++i) expected = swing(stiffness)(expected);
     for (const Index snapshots : {0, 1, 3}) {
-      const State found = repeat(n, swing(stiffness), {.snapshots = snapshots})(start());
+      const State found = loop(n, swing(stiffness), {.snapshots = snapshots})(start());
       EXPECT_TRUE(array_equal(found.position, expected.position) && array_equal(found.velocity, expected.velocity));
       EXPECT_EQ(found.kind, 7);
     }
   }
-  EXPECT_TRUE(array_equal(repeat(3, sin)(tensor(0.5)), sin(sin(sin(tensor(0.5))))));
+  EXPECT_TRUE(array_equal(loop(3, sin)(tensor(0.5)), sin(sin(sin(tensor(0.5))))));
 }
 
 // A function of a captured value and of the state.
 const auto energy = [](Index n, Index snapshots) {
   return [=](T stiffness, const State& s) {
-    const State end = repeat(n, swing(stiffness), {.snapshots = snapshots})(s);
+    const State end = loop(n, swing(stiffness), {.snapshots = snapshots})(s);
     return sum(square(end.velocity) + end.position * stiffness);
   };
 };
 
-TEST(Repeat, HasTheGradientOfTheLoopBitForBit) {
+TEST(LoopWithSnapshots, HasTheGradientOfTheLoopBitForBit) {
   const Tensor stiffness = tensor(2., float64);
   for (const Index n : {1, 2, 3, 10, 57}) {
     const auto [by_stiffness, by_state] = grad<0, 1>(energy(n, 0))(stiffness, start());
@@ -217,7 +217,7 @@ TEST(Repeat, HasTheGradientOfTheLoopBitForBit) {
   }
 }
 
-TEST(Repeat, InEachNest) {
+TEST(LoopWithSnapshots, InEachNest) {
   const auto nests = [](Index snapshots) {
     const auto f = [=](T stiffness) { return energy(20, snapshots)(stiffness, start()); };
     const Tensor x = tensor(2., float64), xs = tensor({1., 2., 3.}, float64);
@@ -264,7 +264,7 @@ double by_formula(Index n, Index s) {
   return static_cast<double>(r * n) - (r == 0 ? 0 : binomial(s + r, r - 1));
 }
 
-TEST(Repeat, TakesTheFewestSteps) {
+TEST(LoopWithSnapshots, TakesTheFewestSteps) {
   for (const Index n : {1, 2, 3, 5, 8, 20, 21, 35, 36, 100, 300})
     for (const Index snapshots : {1, 2, 3, 4, 7, 20}) {
       Index steps = 0;
@@ -272,19 +272,19 @@ TEST(Repeat, TakesTheFewestSteps) {
         ++steps;
         return x * 1.01;
       };
-      grad([&](T x) { return repeat(n, step, {.snapshots = snapshots})(x); })(tensor(1.));
+      grad([&](T x) { return loop(n, step, {.snapshots = snapshots})(x); })(tensor(1.));
       EXPECT_EQ(steps, n + fewest(n, snapshots)) << n << " steps, " << snapshots << " snapshots";
       EXPECT_EQ(static_cast<double>(fewest(n, snapshots)), by_formula(n, snapshots));
     }
 }
 
-TEST(Repeat, OfManyStepsInLittleMemory) {
+TEST(LoopWithSnapshots, OfManyStepsInLittleMemory) {
   const auto peak = [](Index n, Index snapshots) {
     const Tensor x = full({1024}, 0.5) * 1;  // 4 KiB
     const std::size_t before = memory_stats().live_bytes;
     reset_peak_memory();
     const Tensor found = grad([&](T y) {
-      return sum(repeat(n, [](T state) { return sin(state) * 1.0001; }, {.snapshots = snapshots})(y));
+      return sum(loop(n, [](T state) { return sin(state) * 1.0001; }, {.snapshots = snapshots})(y));
     })(x);
     EXPECT_TRUE(static_cast<bool>(all(isfinite(found))));
     return (memory_stats().peak_bytes - before) >> 12;
@@ -294,7 +294,7 @@ TEST(Repeat, OfManyStepsInLittleMemory) {
   EXPECT_LE(peak(20000, 11), 11 + 8U);
 }
 
-TEST(Repeat, AnswersEffectsAsAtFirst) {
+TEST(LoopWithSnapshots, AnswersEffectsAsAtFirst) {
   struct Rate {
     using Result = float;
   };
@@ -305,7 +305,7 @@ TEST(Repeat, AnswersEffectsAsAtFirst) {
   const auto gradient = [](Index snapshots) {
     Rates rates;
     const auto f = [&](T x) {
-      return repeat(9, [](T y) { return y * perform(Rate{}) + 0.1; }, {.snapshots = snapshots})(x);
+      return loop(9, [](T y) { return y * perform(Rate{}) + 0.1; }, {.snapshots = snapshots})(x);
     };
     const Tensor found = with(rates, [&] { return grad(f)(tensor(1.)); });
     EXPECT_EQ(rates.asked, 9);
@@ -314,9 +314,9 @@ TEST(Repeat, AnswersEffectsAsAtFirst) {
   EXPECT_TRUE(array_equal(gradient(2), gradient(0)));
 }
 
-TEST(Repeat, Errors) {
-  EXPECT_THAT(message_of<TransformError>([] { repeat(-1, sin); }), HasSubstr("n is -1"));
-  EXPECT_THAT(message_of<TransformError>([] { repeat(1, sin, {.snapshots = -2}); }), HasSubstr("snapshots is -2"));
+TEST(LoopWithSnapshots, Errors) {
+  EXPECT_THAT(message_of<TransformError>([] { loop(-1, sin); }), HasSubstr("number of steps is -1"));
+  EXPECT_THAT(message_of<TransformError>([] { loop(1, sin, {.snapshots = -2}); }), HasSubstr("snapshots is -2"));
 }
 
 }  // namespace checkpoint_test

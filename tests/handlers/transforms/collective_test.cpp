@@ -286,10 +286,10 @@ TEST(Collective, BeforeLanesPartAreGivenAgain) {
               HasSubstr("they have split"));
 }
 
-TEST(Collective, InsideOfARepeat) {
+TEST(Collective, InsideOfALoop) {
   const Tensor x = numbers({1, 2, 3});
   const auto f = [](const Tensor& y) {
-    return repeat(5, [](const Tensor& z) { return z - 0.5 * (z - pmean(z, "i")); })(y);
+    return loop(5, [](const Tensor& z) { return z - 0.5 * (z - pmean(z, "i")); })(y);
   };
   const std::vector<double> y = values(vmap(f, {.axis_name = "i"})(x));
   for (int i = 0; i < 3; ++i) EXPECT_NEAR(y[static_cast<std::size_t>(i)], 2 + (i - 1) / 32., 1e-14);

@@ -119,7 +119,7 @@ Tensor by_rule(T x) {
   return straight(x * 2.) * x;
 }
 Tensor replayed(T x) {
-  return repeat(6, [](T y) { return bool(y > 1) ? 0.5 * y : y * 1.7 + 0.1; })(x);
+  return stave::loop(6, [](T y) { return bool(y > 1) ? 0.5 * y : y * 1.7 + 0.1; })(x);
 }
 
 // ---- errors that some lanes catch ---------------------------------------------------------------

@@ -137,7 +137,7 @@ TEST(Harvest, InsideOfGradOfACheckpointHasDerivatives) {
   EXPECT_THAT(jvp(loss, point(), point()).second, IsNear(jvp(plain, point(), point()).second));
 }
 
-TEST(Harvest, OfNestedCheckpointsAndOfRepeat) {
+TEST(Harvest, OfNestedCheckpointsAndOfLoops) {
   const auto inner = checkpoint([](T x) { return sow("inner", sin(x)); });
   const auto outer = checkpoint([inner](T x) { return sow("outer", inner(x) * x); });
   const auto loss = [&](T x) {
@@ -150,17 +150,17 @@ TEST(Harvest, OfNestedCheckpointsAndOfRepeat) {
   EXPECT_THAT(names_of(sown), ElementsAre("inner", "outer"));
   const auto steps = [](T x) {
     int i = 0;
-    return repeat(3, [&](T y) { return sow("step" + std::to_string(i++), sin(y)); })(x);
+    return loop(3, [&](T y) { return sow("step" + std::to_string(i++), sin(y)); })(x);
   };
   EXPECT_THAT(names_of(harvest(steps)(point()).second), ElementsAre("step0", "step1", "step2"));
 }
 
 TEST(Harvest, OfALoopWithSnapshots) {
-  const auto loss_by = [](RepeatOptions options) {
+  const auto loss_by = [](LoopOptions options) {
     return [options](T x) {
       // The body runs again after this function has ended.
       const auto i = std::make_shared<int>(0);
-      const auto steps = repeat(
+      const auto steps = loop(
           6, [i](T y) { return sow("step" + std::to_string((*i)++), sin(y) * 1.5); }, options);
       const auto [y, sown] = harvest(steps)(x);
       return sum(y * sown.at("step2") + square(sown.at("step4")));
