@@ -24,8 +24,9 @@ constexpr Index tile_bytes = 32768;
 Source::Source(const View& view, Index n)
     : data_(static_cast<const char*>(view.data)), size_(static_cast<Index>(size_of(view.dtype))), n_(n), length_(n),
       step_(size_) {
-  if (n == 1) step_ = 0;
-  if (n == 1 || is_contiguous(view.shape, view.strides)) return;
+  const bool is_repeated = std::all_of(view.strides.begin(), view.strides.end(), [](Index step) { return step == 0; });
+  if (n == 1 || is_repeated) step_ = 0;
+  if (n == 1 || is_repeated || is_contiguous(view.shape, view.strides)) return;
   // The strides of the output, which determine the positions of elements.
   const stave::Strides places = stave::contiguous_strides(stave::Shape(view.shape));
   const Index sizes[] = {1, size_};
@@ -92,7 +93,7 @@ void Tiles::take_numbers() {
     is_number_[i] = true;
   }
   if (is_number_.empty()) return;
-  own_links_ = region_.links;
+  own_links_.append(region_.links.begin(), region_.links.end());
   for (Link& link : own_links_)
     if (static_cast<std::size_t>(link.operand) < region_.inputs && is_number_[static_cast<std::size_t>(link.operand)])
       link.code = of_number(link.code);

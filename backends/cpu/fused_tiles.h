@@ -193,9 +193,9 @@ class Tiles {
   const PreparedRegion& region_;
   const Link* links_;
   // The links that replace the region's links if some inputs are read as numbers.
-  std::vector<Link> own_links_;
+  stave::SmallVector<Link, 16> own_links_;
   // For each input: true if links read it as a number. Empty if this is true for no input.
-  std::vector<bool> is_number_;
+  stave::SmallVector<bool, 8> is_number_;
   // Inputs that are read as numbers keep their value for this number of consecutive elements, and
   // no tile crosses such a boundary. 0 means that they never change.
   Index row_ = 0;

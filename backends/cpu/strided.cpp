@@ -241,6 +241,10 @@ void copy_strided(Placed dst, Placed src, std::span<const Index> shape, Index si
   Axes axes = merged_axes(shape, strides, sizes);
   if (axes.empty()) return void(std::memcpy(dst.data, src.data, static_cast<std::size_t>(size)));
   if (axes.back().length == 0) return;
+  constexpr Index few_bytes = 16384;
+  const Axis& only = axes.back();
+  if (axes.size() == 1 && only.step[0] == size && only.step[1] == size && only.length * size <= few_bytes)
+    return void(std::memcpy(dst.data, src.data, static_cast<std::size_t>(only.length * size)));
 
   int inner = static_cast<int>(axes.size()) - 1;
   int row_axis = dense_axis(axes, 0, 2, sizes);

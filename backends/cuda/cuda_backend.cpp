@@ -263,7 +263,9 @@ bool CudaBackend::copy_from(stave::Backend& other, void* to, const void* from, s
 std::unique_ptr<stave::BackendStopwatch> CudaBackend::stopwatch() { return runtime_.stopwatch(); }
 void CudaBackend::synchronize() { runtime_.synchronize(); }
 std::intptr_t CudaBackend::stream() { return reinterpret_cast<std::intptr_t>(runtime_.stream()); }
-void CudaBackend::lead(std::intptr_t stream) { runtime_.lead(reinterpret_cast<cudaStream_t>(stream)); }
+void CudaBackend::make_stream_wait(std::intptr_t stream) {
+  runtime_.make_stream_wait(reinterpret_cast<cudaStream_t>(stream));
+}
 void CudaBackend::drain() noexcept { runtime_.drain(); }
 stave::MemoryStats CudaBackend::memory_stats() const { return runtime_.memory().stats(); }
 void CudaBackend::reset_peak_memory() { runtime_.memory().reset_peak(); }

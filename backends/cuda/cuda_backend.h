@@ -37,7 +37,7 @@ class CudaBackend final : public stave::Backend {
   bool copy_from(stave::Backend& other, void* to, const void* from, std::size_t bytes) override;
   void synchronize() override;
   std::intptr_t stream() override;
-  void lead(std::intptr_t stream) override;
+  void make_stream_wait(std::intptr_t stream) override;
   void drain() noexcept override;
   std::unique_ptr<stave::BackendStopwatch> stopwatch() override;
   stave::MemoryStats memory_stats() const override;

@@ -358,7 +358,7 @@ void DeviceRuntime::synchronize() {
 }
 
 static_assert(sizeof(cudaStream_t) == sizeof(std::intptr_t));
-void DeviceRuntime::lead(cudaStream_t stream) { order(stream_, index_, stream); }
+void DeviceRuntime::make_stream_wait(cudaStream_t stream) { order(stream_, index_, stream); }
 
 // Errors are ignored here: every later call reports an error of the device again.
 void DeviceRuntime::drain() noexcept {

@@ -94,7 +94,7 @@ class DeviceRuntime {
   /// Orders another stream after this one: work put on `stream` from now on runs after all
   /// work put on this stream so far. The handles of CUDA's default streams equal their
   /// numbers in the Python array API.
-  void lead(cudaStream_t stream);
+  void make_stream_wait(cudaStream_t stream);
   /// Waits for the stream. An error is left for synchronize() or a read to throw.
   /// Does nothing in a child of fork().
   void drain() noexcept;

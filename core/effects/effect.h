@@ -453,7 +453,7 @@ inline constinit Remembering<E> remembering{};
 
 // Hands effects to handlers that do not know the effects' types, by AnyHandler::answer_recordable.
 template <class E>
-class Keeping final : public Handling<E> {
+class AnswersRecordable final : public Handling<E> {
  public:
   typename E::Result handle(E& effect) override {
     AnyHandler& handler = *static_cast<Interception*>(current)->answering->handler;
@@ -470,7 +470,7 @@ constexpr bool is_recordable_effect() {
 }
 
 template <class E>
-inline constinit Keeping<E> keeping{};
+inline constinit AnswersRecordable<E> answers_recordable{};
 
 template <class E>
 struct RecordableEffectOf {
@@ -489,8 +489,13 @@ struct RecordableEffectOf {
     else return perform_from(current, performed);
   }
   using R = typename E::Result;
-  static constexpr RecordableEffect value{
-      static_cast<Handling<E>*>(&keeping<E>), same<E>, same<R>, visit<E>, visit<R>, !std::is_void_v<R>, perform};
+  static constexpr RecordableEffect value{static_cast<Handling<E>*>(&answers_recordable<E>),
+                                          same<E>,
+                                          same<R>,
+                                          visit<E>,
+                                          visit<R>,
+                                          !std::is_void_v<R>,
+                                          perform};
 };
 
 template <class E>

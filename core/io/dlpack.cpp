@@ -272,7 +272,7 @@ typename Managed::Public* export_to(const Tensor& x, const DlpackOptions& option
                    exported->shape.data(),
                    exported->strides.data(),
                    0};
-  if (waits) backend_of(device).lead(options.stream);
+  if (waits) backend_of(device).make_stream_wait(options.stream);
   return reinterpret_cast<typename Managed::Public*>(&exported.release()->managed);
 }
 

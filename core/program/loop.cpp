@@ -65,41 +65,108 @@ Program with_outputs_apart(Program program) {
   return program;
 }
 
-// One run of a loop. Each step writes its states alternately to the caller's output arrays and to
-// memory of the loop, so that the last step writes to the caller's arrays. If each step changes
-// only a part of a state, the state stays in the caller's array.
+std::vector<Strides> dense_strides(const Program& program) {
+  std::vector<Strides> strides;
+  for (const int input : program.inputs) strides.push_back(contiguous_strides(program.variable(input).shape));
+  return strides;
+}
+
+// Where a state lies between two steps: in a stack of results that holds this state for each step,
+// so that it need not be copied there, or else in memory of the loop.
+struct StatePlace {
+  int stack = -1;            // the number of the result; -1 for none
+  bool before_step = false;  // its row i is the state before step i, and not the one after it
+};
+
+}  // namespace
+
+/// The body of a loop as an Executable. Its outputs are the states, and the results other than
+/// those in which a state lies.
+class LoopExecutable {
+ public:
+  explicit LoopExecutable(const LoopAttributes& loop)
+      : LoopExecutable(optimized(*loop.body), loop.states, std::vector<StatePlace>(loop.states), {}) {}
+
+  const Executable& steps() const { return *steps_; }
+  StatePlace place(std::size_t state) const { return places_[state]; }
+  /// The numbers of the results that are outputs of the Executable.
+  const std::vector<std::size_t>& results() const { return results_; }
+
+ private:
+  LoopExecutable(Program body, std::size_t states, std::vector<StatePlace> places, std::vector<std::size_t> results)
+      : places_(std::move(places)), results_(std::move(results)) {
+    const auto state_end = body.outputs.begin() + static_cast<std::ptrdiff_t>(states);
+    std::vector<int> outputs(body.outputs.begin(), state_end);
+    for (std::size_t j = 0; j < body.outputs.size() - states; ++j) {
+      const int result = body.outputs[states + j];
+      const auto place_in = [&](auto first, bool before_step) {
+        for (std::size_t k = 0; k < states; ++k) {
+          if (places_[k].stack >= 0 || first[static_cast<std::ptrdiff_t>(k)] != result) continue;
+          places_[k] = {static_cast<int>(j), before_step};
+          return true;
+        }
+        return false;
+      };
+      if (place_in(body.inputs.begin(), true) || place_in(body.outputs.begin(), false)) continue;
+      outputs.push_back(result);
+      results_.push_back(j);
+    }
+    body.outputs = std::move(outputs);
+    const Program program = with_outputs_apart(std::move(body));
+    // A step may compute a state in the memory of the old state.
+    std::vector<int> over(program.outputs.size(), -1);
+    for (std::size_t k = 0; k < states; ++k)
+      if (places_[k].stack < 0) over[k] = static_cast<int>(k);
+    steps_.emplace(program, dense_strides(program), "compile", over);
+  }
+
+  std::vector<StatePlace> places_;
+  std::vector<std::size_t> results_;
+  std::optional<const Executable> steps_;
+};
+
+namespace {
+
+// One run of a loop. Each step writes a state to its place in a stack of results. A state without
+// such a place is written alternately to the caller's output array and to memory of the loop, so
+// that the last step writes to the caller's array; if each step changes only a part of it, it stays
+// in the caller's array.
 class RunningLoop {
  public:
   RunningLoop(const LoopAttributes& loop, std::span<const View> in, std::span<const View> out)
-      : loop_(loop), in_(in), out_(out), spare_offsets_(loop.states) {
+      : loop_(loop), body_(loop.executable()), in_(in), out_(out), given_(stacks_of(out)), spare_offsets_(loop.states) {
     std::size_t bytes = 0;
     for (std::size_t k = 0; k < loop.states; ++k) {
       spare_offsets_[k] = bytes;
-      bytes += (bytes_of(out[k]) + 63) / 64 * 64;
+      if (body_.place(k).stack < 0) bytes += (bytes_of(out[k]) + 63) / 64 * 64;
     }
     if (loop.steps > 1) spare_ = allocate_storage(loop.device(), uint8, {static_cast<Index>(bytes)}, "loop");
   }
 
   void run() {
-    Executable::Steps body(loop_.executable());
-    std::vector<void*> inputs = begins_of(in_), outputs = begins_of(out_);
+    Executable::Steps body(body_.steps());
+    std::vector<void*> inputs = begins_of(in_), outputs(loop_.states + body_.results().size());
     for (std::size_t k = 0; k < loop_.states; ++k) {
-      if (!loop_.executable().is_in_input(k)) continue;
-      backend_of(loop_.device()).run(op_copy, nullptr, in_.subspan(k, 1), out_.subspan(k, 1));
-      inputs[k] = out_[k].data;
+      if (const StatePlace place = body_.place(k); place.stack >= 0 && place.before_step)
+        copy_state(k, in_[k], inputs[k] = row(place, 0));
+      if (!body_.steps().is_in_input(k)) continue;
+      copy_state(k, in_[k], out_[k].data);
+      inputs[k] = outputs[k] = out_[k].data;
     }
-    const std::vector<Stack> read = stacks_of(in_.first(loop_.states + loop_.rows)), given = stacks_of(out_);
+    const std::vector<Stack> read = stacks_of(in_.first(loop_.states + loop_.rows));
     for (Index step = 0; step < loop_.steps; ++step) {
-      const Index row = loop_.reverse ? loop_.steps - 1 - step : step;
       for (std::size_t k = 0; k < loop_.states; ++k) {
-        if (loop_.executable().is_in_input(k)) continue;
+        if (body_.steps().is_in_input(k)) continue;
         if (step > 0) inputs[k] = outputs[k];
-        outputs[k] = state(k, step);
+        outputs[k] = state_after(k, step);
       }
-      for (std::size_t k = 0; k < read.size(); ++k) inputs[loop_.states + k] = read[k].row(row);
-      for (std::size_t k = 0; k < given.size(); ++k) outputs[loop_.states + k] = given[k].row(row);
+      for (std::size_t k = 0; k < read.size(); ++k) inputs[loop_.states + k] = read[k].row(row_number(step));
+      for (std::size_t k = 0; k < body_.results().size(); ++k)
+        outputs[loop_.states + k] = given_[body_.results()[k]].row(row_number(step));
       body.run(inputs, outputs);
     }
+    for (std::size_t k = 0; k < loop_.states; ++k)
+      if (outputs[k] != out_[k].data) copy_state(k, at(k, outputs[k]), out_[k].data);
   }
 
  private:
@@ -124,12 +191,31 @@ class RunningLoop {
       stacks.push_back({static_cast<char*>(view.data), bytes_of(view) / static_cast<std::size_t>(loop_.steps)});
     return stacks;
   }
-  void* state(std::size_t k, Index step) const {
+  Index row_number(Index step) const { return loop_.reverse ? loop_.steps - 1 - step : step; }
+  void* row(StatePlace place, Index step) const {
+    return given_[static_cast<std::size_t>(place.stack)].row(row_number(step));
+  }
+  void* state_after(std::size_t k, Index step) const {
+    const StatePlace place = body_.place(k);
+    if (place.stack >= 0 && !place.before_step) return row(place, step);
+    if (place.stack >= 0) return step + 1 < loop_.steps ? row(place, step + 1) : out_[k].data;
     return (loop_.steps - step) % 2 ? out_[k].data : static_cast<char*>(spare_->data) + spare_offsets_[k];
+  }
+  // The view of a state at this address.
+  View at(std::size_t k, void* data) const {
+    View view = out_[k];
+    view.data = data;
+    return view;
+  }
+  void copy_state(std::size_t k, const View& from, void* to) const {
+    const View target = at(k, to);
+    backend_of(loop_.device()).run(op_copy, nullptr, {&from, 1}, {&target, 1});
   }
 
   const LoopAttributes& loop_;
+  const LoopExecutable& body_;
   const std::span<const View> in_, out_;
+  const std::vector<Stack> given_;
   std::vector<std::size_t> spare_offsets_;
   StoragePtr spare_;
 };
@@ -231,17 +317,11 @@ void LoopAttributes::performs(const LoopAttributes& other, const std::vector<std
   also_outputs = find(outputs, other.body->outputs.size());
 }
 
-const Executable& LoopAttributes::executable() const {
-  if (const Executable* made = made_.load(std::memory_order_acquire)) return *made;
+const LoopExecutable& LoopAttributes::executable() const {
+  if (const LoopExecutable* made = made_.load(std::memory_order_acquire)) return *made;
   const std::lock_guard lock(making_);  // CMakeLists.txt says why this is not std::call_once
   if (!executable_) {
-    const Program program = with_outputs_apart(optimized(*body));
-    std::vector<Strides> strides;
-    for (const int input : program.inputs) strides.push_back(contiguous_strides(program.variable(input).shape));
-    // A step may compute a state in the memory of the old state.
-    std::vector<int> over(program.outputs.size(), -1);
-    std::iota(over.begin(), over.begin() + static_cast<std::ptrdiff_t>(states), 0);
-    executable_ = std::make_unique<const Executable>(program, strides, "compile", over);
+    executable_ = std::make_unique<const LoopExecutable>(*this);
     made_.store(executable_.get(), std::memory_order_release);
   }
   return *executable_;

@@ -22,7 +22,7 @@
 #include <stave/core/program/program.h>
 
 namespace stave_detail {
-class Executable;
+class LoopExecutable;
 }
 
 namespace stave {
@@ -48,8 +48,8 @@ struct LoopAttributes final : Attributes, stave_detail::AddsToCotangents {
 
   std::size_t rows_given() const { return body->outputs.size() - states; }
   Device device() const { return body->variables.empty() ? cpu : body->variables[0].device; }
-  /// The body as an Executable, which is made at the first use. Thread-safe.
-  const stave_detail::Executable& executable() const;
+  /// The body prepared for runs, which is made at the first use. Thread-safe.
+  const stave_detail::LoopExecutable& executable() const;
 
   /// Declares that this loop also computes the results of the loop `other`. For example, the loop
   /// of the JVP of `other` does so. inputs[i] is the index in `other` of input i of this
@@ -81,9 +81,9 @@ struct LoopAttributes final : Attributes, stave_detail::AddsToCotangents {
   mutable std::mutex mutex_;
   mutable std::map<std::string, std::shared_ptr<const void>> derived_;
   mutable std::mutex making_;
-  mutable std::unique_ptr<const stave_detail::Executable> executable_;
+  mutable std::unique_ptr<const stave_detail::LoopExecutable> executable_;
   // null until the executable is made, then executable_.get()
-  mutable std::atomic<const stave_detail::Executable*> made_ = nullptr;
+  mutable std::atomic<const stave_detail::LoopExecutable*> made_ = nullptr;
 };
 
 }  // namespace stave

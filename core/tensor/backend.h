@@ -137,7 +137,7 @@ class Backend {
   /// The stream on which this backend works, numbered as in Python's array API; 0: none.
   virtual std::intptr_t stream() { return 0; }
   /// Makes later work on `stream` wait for all work that was requested here.
-  virtual void lead(std::intptr_t /*stream*/) {}
+  virtual void make_stream_wait(std::intptr_t /*stream*/) {}
   /// Waits until all requested work is done. Errors that occurred meanwhile are left for the next
   /// read or synchronize().
   virtual void drain() noexcept {}

@@ -80,10 +80,10 @@ template <class Step, class Carry, class X, class Y>
 class LoopSteps {
  public:
   using Result = std::pair<Carry, Y>;
-  /// `row` is a row without its leaves.
+  /// `row` is a tree like the rows.
   LoopSteps(const char* name, std::shared_ptr<const Step> step, const X& row, bool reverse, Index snapshots)
-      : name_(name), step_(std::move(step)), row_(std::make_shared<const X>(without_leaves(row))), reverse_(reverse),
-        snapshots_(snapshots) {}
+      : name_(name), step_(std::move(step)), row_(std::make_shared<const X>(without_leaves(copy_tree(row)))),
+        reverse_(reverse), snapshots_(snapshots) {}
 
   /// Runs n > 0 steps from a state over the rows of the stacks.
   Result run(Index n, Carry carry, std::vector<Tensor> stacks) const {
@@ -96,12 +96,9 @@ class LoopSteps {
   }
   /// Returns a row of results in a stack without rows. The step runs for rows of zeros.
   Result none(Carry carry, std::span<const Tensor> stacks) const {
-    Result result = one(copy_tree(carry), zero_row(stacks));
-    PutLeaves put{nullptr};
+    const Result result = one(copy_tree(carry), zero_row(stacks));
     const Outputs empty = stacks_without_rows(flat_outputs<true>(result.second));
-    put.next = empty.begin();
-    put_leaves<true>(result.second, put);
-    return {std::move(carry), std::move(result.second)};
+    return {std::move(carry), filled(copy_tree(result.second), empty.begin())};
   }
 
  private:
@@ -113,35 +110,30 @@ class LoopSteps {
     Index left;                  // the number of steps to run
     std::vector<Tensor> stacks;  // the rows of these steps
 
-    void add_row(const char* name, Y y) {
-      Outputs row = flat_outputs<true>(y);
-      add_structure(name, std::move(y));
-      results.add_row(std::move(row));
-    }
-    void add_structure(const char* name, Y y) {
-      y = without_leaves(std::move(y));
-      if (!structure) structure = std::move(y);
+    void add_structure(const char* name, const Y& y) {
+      if (!structure) structure.emplace(without_leaves(copy_tree(y)));
       else if (!same_besides_tensors(*structure, y)) fail_rows_differ(name);
     }
     Result result() && {
       const Outputs stacked = results.take();
-      PutLeaves put{stacked.begin()};
-      put_leaves<true>(*structure, put);
-      return {std::move(carry), std::move(*structure)};
+      return {std::move(carry), filled(std::move(*structure), stacked.begin())};
     }
   };
 
+  // Returns a tree with these leaves. The tree must share no object with another one.
   template <class Tree>
-  static Tree without_leaves(Tree tree) {
-    PutLeaves put{nullptr};
+  static Tree filled(Tree tree, const Tensor* leaves) {
+    PutLeaves put{leaves};
     put_leaves<true>(tree, put);
     return tree;
   }
+  template <class Tree>
+  static Tree without_leaves(Tree tree) {
+    return filled(std::move(tree), nullptr);
+  }
 
   Result one(Carry carry, std::span<const Tensor> leaves) const {
-    X row = copy_tree(*row_);
-    PutLeaves put{leaves.data()};
-    put_leaves<true>(row, put);
+    X row = filled(copy_tree(*row_), leaves.data());
     if constexpr (std::is_invocable_v<const Step&, Carry, X>)
       return std::invoke(*step_, std::move(carry), std::move(row));
     else return std::invoke(*step_, carry, row);
@@ -150,7 +142,8 @@ class LoopSteps {
     const Outputs row = row_of(progress.stacks, reverse_ ? progress.left - 1 : first_row(progress));
     Result made = one(std::move(progress.carry), row);
     progress.carry = std::move(made.first);
-    progress.add_row(name_, std::move(made.second));
+    progress.add_structure(name_, made.second);
+    progress.results.add_row(flat_outputs<true>(made.second));
     --progress.left;
   }
   void forward(Progress& progress) const {
@@ -174,17 +167,14 @@ class LoopSteps {
         Result made = one(std::move(given), xs.subspan(static_cast<std::size_t>(put.next - xs.data())));
         Outputs outputs = flat_outputs<true>(made.first);
         for (Tensor& y : flat_outputs<true>(made.second)) outputs.push_back(std::move(y));
-        made.first = without_leaves(std::move(made.first));
         changes |= !same_besides_tensors(carry, made.first);
-        carry = std::move(made.first);
-        progress.add_structure(name_, std::move(made.second));
+        carry = without_leaves(copy_tree(made.first));
+        progress.add_structure(name_, made.second);
         return outputs;
       };
       progress.left = perform(
           RecordLoop{progress.left, snapshots_, reverse_, flat, changes, leaves, progress.stacks, progress.results});
-      PutLeaves put{leaves.begin()};
-      put_leaves<true>(carry, put);
-      progress.carry = std::move(carry);
+      progress.carry = filled(std::move(carry), leaves.begin());
     }
   }
 
@@ -203,11 +193,9 @@ class LoopSteps {
     for (const Tensor& stack : progress.stacks) inputs.push_back(rows_of(stack, first, n));
     const auto kept = std::make_shared<const Carry>(without_leaves(std::move(progress.carry)));
     const auto start = [=, *this](const FunctionInputs& given) {
-      Carry carry = copy_tree(*kept);
-      PutLeaves put{given.inputs.data()};
-      put_leaves<true>(carry, put);
       const std::span<const Tensor> stacks = given.inputs.subspan(leaves);
-      return Progress{std::move(carry), {name_, reverse_}, {}, n, {stacks.begin(), stacks.end()}};
+      return Progress{
+          filled(copy_tree(*kept), given.inputs.data()), {name_, reverse_}, {}, n, {stacks.begin(), stacks.end()}};
     };
     FunctionAttributes functions;
     functions.name = name_;
@@ -224,8 +212,8 @@ class LoopSteps {
     };
     Result made = results.tree(call_function(std::move(functions), Inputs(inputs.begin(), inputs.end())));
     progress.carry = std::move(made.first);
+    progress.add_structure(name_, made.second);
     progress.results.add_stacks(flat_outputs<true>(made.second));
-    progress.add_structure(name_, std::move(made.second));
     progress.left -= n;
   }
 

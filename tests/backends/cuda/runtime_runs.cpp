@@ -332,10 +332,10 @@ TEST(Runtime, AnotherLibrarysStreamComesAfterTheWork) {
   device.write(ours, bytes_of(1000, 2).data(), 1000);
   {
     const NoWaiting none;
-    device.lead(device.stream());  // the device's own stream is in order already
+    device.make_stream_wait(device.stream());  // the device's own stream is in order already
     const CurrentDevice current(0);
     ASSERT_EQ(cudaStreamCreateWithFlags(&theirs, cudaStreamNonBlocking), cudaSuccess);
-    device.lead(theirs);
+    device.make_stream_wait(theirs);
     cudaMemcpyAsync(to, ours, 1000, cudaMemcpyDeviceToDevice, theirs);
     cudaStreamSynchronize(theirs);
   }

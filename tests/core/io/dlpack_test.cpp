@@ -300,7 +300,7 @@ TEST(Dlpack, TheLastTensorMayGoOnAnyThread) {
 struct StreamBackend : SeparateBackend {
   using SeparateBackend::SeparateBackend;
   std::intptr_t stream() override { return 77; }
-  void lead(std::intptr_t stream) override { led.push_back(stream); }
+  void make_stream_wait(std::intptr_t stream) override { led.push_back(stream); }
   void drain() noexcept override { ++drains; }
   std::vector<std::intptr_t> led;
   int drains = 0;

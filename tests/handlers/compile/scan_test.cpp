@@ -231,6 +231,28 @@ TEST(Scan, OfTrees) {
   check(compile([&](const State& s, const Row& a) { return scan(f, {.snapshots = 2})(s, a); })(begin, all));
 }
 
+// Objects behind smart pointers, which the caller or the function owns as well, keep their tensors.
+TEST(Scan, LeavesSharedObjectsAsTheyAre) {
+  using Shared = std::shared_ptr<Tensor>;
+  const auto captured = std::make_shared<Tensor>(weight);
+  const auto f = [captured](const Shared& h, const Shared& x) {
+    return std::pair(std::make_shared<Tensor>(*h * *captured + *x), captured);
+  };
+  const auto first = std::make_shared<Tensor>(start), xs = std::make_shared<Tensor>(rows(4));
+  const auto [last, ys] =
+      written_out([](const Tensor& h, const Tensor& x) { return Pair(h * weight + x, weight); }, start, rows(4), false);
+  for (const ScanOptions& options : {ScanOptions{}, ScanOptions{.snapshots = 2}})
+    for (const auto& found : {scan(f, options)(first, xs), compile(scan(f, options))(first, xs)}) {
+      EXPECT_THAT(*found.first, Is(last));
+      EXPECT_THAT(*found.second, Is(ys));
+      EXPECT_THAT(*captured, Is(weight));
+      EXPECT_THAT(*first, Is(start));
+      EXPECT_THAT(*xs, Is(rows(4)));
+    }
+  EXPECT_THAT(*scan(f)(first, std::make_shared<Tensor>(rows(0))).first, Is(start));
+  EXPECT_THAT(*captured, Is(weight));
+}
+
 TEST(Scan, WithoutRows) {
   const auto f = [](const Tensor& y) { return Pair(y * 0.5 + 1., y); };
   Tensor y = start;
