@@ -931,13 +931,13 @@ TEST(CompileEffects, AStepMayCatchWhatTheFirstStepsDoNotThrow) {
   };
   const auto plain = [](const Tensor& a) {
     return loop(6,
-                  [](const State& s) {
-                    try {
-                      return State{s.y * 0.5 + take(s.y, s.at, 0), s.at + 1};
-                    } catch (const IndexError&) {
-                      return State{s.y - 1., s.at + 1};
-                    }
-                  })(State{a, tensor(0)})
+                [](const State& s) {
+                  try {
+                    return State{s.y * 0.5 + take(s.y, s.at, 0), s.at + 1};
+                  } catch (const IndexError&) {
+                    return State{s.y - 1., s.at + 1};
+                  }
+                })(State{a, tensor(0)})
         .y;
   };
   const auto f = compile(plain);

@@ -283,9 +283,8 @@ TEST(LoopWithSnapshots, OfManyStepsInLittleMemory) {
     const Tensor x = full({1024}, 0.5) * 1;  // 4 KiB
     const std::size_t before = memory_stats().live_bytes;
     reset_peak_memory();
-    const Tensor found = grad([&](T y) {
-      return sum(loop(n, [](T state) { return sin(state) * 1.0001; }, {.snapshots = snapshots})(y));
-    })(x);
+    const Tensor found = grad(
+        [&](T y) { return sum(loop(n, [](T state) { return sin(state) * 1.0001; }, {.snapshots = snapshots})(y)); })(x);
     EXPECT_TRUE(static_cast<bool>(all(isfinite(found))));
     return (memory_stats().peak_bytes - before) >> 12;
   };
