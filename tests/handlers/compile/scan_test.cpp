@@ -69,11 +69,11 @@ const ScanOptions all_options[] = {{},
 TEST(Scan, GivesWhatTheStepsGive) {
   for (const Index n : {1, 2, 3, 4, 17})
     for (const ScanOptions& options : all_options) {
-      const auto [last, ys] = written_out(filter(weight), start, rows(n), options.reverse);
+      const Pair expected = written_out(filter(weight), start, rows(n), options.reverse);
       const auto f = [&](const Tensor& h, const Tensor& xs) { return scan(filter(weight), options)(h, xs); };
       const auto check = [&](const Pair& found) {
-        EXPECT_THAT(found.first, Is(last)) << n;
-        EXPECT_THAT(found.second, Is(ys)) << n;
+        EXPECT_THAT(found.first, Is(expected.first)) << n;
+        EXPECT_THAT(found.second, Is(expected.second)) << n;
       };
       check(f(start, rows(n)));
       const auto program = trace(f)(start * 2., rows(n) + 1.);
@@ -160,9 +160,11 @@ TEST(Scan, InLanes) {
       return stack(all);
     };
     const auto check = [&](auto f, auto expected_of) {
-      for (const auto& [w, h, xs] : {std::tuple(true, true, true), std::tuple(true, false, false),
-                                     std::tuple(false, true, false), std::tuple(false, false, true)}) {
-        const auto axis = [](bool batched) -> MapAxes { return batched ? MapAxes(0) : MapAxes(unmapped); };
+      constexpr std::array<bool, 3> cases[] = {
+          {true, true, true}, {true, false, false}, {false, true, false}, {false, false, true}};
+      for (const auto& batched : cases) {
+        const bool w = batched[0], h = batched[1], xs = batched[2];
+        const auto axis = [](bool is_batched) -> MapAxes { return is_batched ? MapAxes(0) : MapAxes(unmapped); };
         const auto lanes = vmap(f, {.in_axes = {axis(w), axis(h), axis(xs)}});
         const auto call = [&](auto g) { return g(w ? weights : weight, h ? starts : start, xs ? sequences : rows(6)); };
         const Tensor expected = by_lane(expected_of, w, h, xs);
