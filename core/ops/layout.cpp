@@ -15,6 +15,7 @@
 #include <stave/core/ops/frontend.h>
 #include <stave/core/ops/layout_rules.h>
 #include <stave/core/tensor/fail.h>
+#include <stave/core/tensor/storage.h>
 
 namespace stave {
 
@@ -243,11 +244,31 @@ void infer_concat(const Call& call, SmallVector<Abstract, 1>& outputs) {
   outputs.push_back({std::move(shape), first.dtype()});
 }
 
+// Returns where an input of concat begins in the result. For many inputs the positions of all are
+// computed once, in an array that the backward pass keeps for this call.
+Index concat_start(const VjpContext& c, std::size_t axis, std::size_t input) {
+  constexpr std::size_t few = 16;
+  const std::size_t count = c.input_abstracts.size();
+  Index start = 0;
+  if (!c.shared || count <= few) {
+    for (std::size_t i = 0; i < input; ++i) start += c.shape(i)[axis];
+    return start;
+  }
+  if (c.shared->empty()) {
+    const Shape shape{static_cast<Index>(count)};
+    StoragePtr storage = allocate_storage(cpu, int64, shape, "the positions of concat's inputs");
+    auto* const starts = static_cast<Index*>(storage->data);
+    for (std::size_t i = 0; i < count; start += c.shape(i++)[axis]) starts[i] = start;
+    c.shared->push_back(Tensor(NodePtr(new Node(int64, cpu, shape, std::move(storage)))));
+  }
+  return static_cast<const Index*>((*c.shared)[0].node().data())[input];
+}
+
 Tensor vjp_concat(const VjpContext& c, int input) {
   const auto axis = static_cast<std::size_t>(c.as<AxisAttributes>().axis);
   const Shape& lengths = c.shape(static_cast<std::size_t>(input));
   Shape starts = repeated(lengths.rank(), 0);
-  for (int i = 0; i < input; ++i) starts[axis] += c.shape(static_cast<std::size_t>(i))[axis];
+  starts[axis] = concat_start(c, axis, static_cast<std::size_t>(input));
   return slice_of(c.ct(), std::move(starts), lengths, repeated(lengths.rank(), 1));
 }
 

@@ -7,7 +7,9 @@
 #include <stave/core/ops/create.h>
 #include <stave/core/ops/elementwise.h>
 #include <stave/core/ops/layout.h>
+#include <stave/core/ops/reduce.h>
 #include <stave/core/tensor/note.h>
+#include <stave/handlers/transforms/grad.h>
 #include <stave/handlers/transforms/vmap.h>
 
 #include "matchers.h"
@@ -449,6 +451,18 @@ TEST(LayoutVmap, OfNoLanes) {
     return concat({pad(x, {{1, 0}}), broadcast_to(x(0), {2}), flip(reshape(x, {3}))});
   };
   EXPECT_EQ(vmap(f)(zeros({0, 3})).shape(), Shape(0, 9));
+}
+
+// The cotangent of a concat's input is the part of the weights that the input is multiplied by.
+TEST(Layout, CotangentsOfManyInputs) {
+  std::vector<Tensor> xs;
+  for (Index i = 0; i < 40; ++i) xs.push_back(ones({2, i % 4}));
+  const Tensor weights = reshape(arange(2 * 60) * 1.f, {2, 60});
+  const std::vector<Tensor> found =
+      grad([&](const std::vector<Tensor>& all) { return sum(concat(all, 1) * weights); })(xs);
+  Index start = 0;
+  for (Index i = 0; i < 40; start += i++ % 4)
+    EXPECT_THAT(found[static_cast<std::size_t>(i)], Equals(weights(slice(), slice(start, start + i % 4))));
 }
 
 }  // namespace
