@@ -24,9 +24,10 @@ constexpr Index tile_bytes = 32768;
 Source::Source(const View& view, Index n)
     : data_(static_cast<const char*>(view.data)), size_(static_cast<Index>(size_of(view.dtype))), n_(n), length_(n),
       step_(size_) {
-  const bool is_repeated = std::all_of(view.strides.begin(), view.strides.end(), [](Index step) { return step == 0; });
-  if (n == 1 || is_repeated) step_ = 0;
-  if (n == 1 || is_repeated || is_contiguous(view.shape, view.strides)) return;
+  const bool is_repeated =
+      n == 1 || std::all_of(view.strides.begin(), view.strides.end(), [](Index step) { return step == 0; });
+  if (is_repeated) step_ = 0;
+  if (is_repeated || is_contiguous(view.shape, view.strides)) return;
   // The strides of the output, which determine the positions of elements.
   const stave::Strides places = stave::contiguous_strides(stave::Shape(view.shape));
   const Index sizes[] = {1, size_};

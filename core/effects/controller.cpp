@@ -82,8 +82,8 @@ class ThreadComputations : public RefCounted {
 
  private:
   struct EndWithThread {
-    IntrusivePtr<ThreadComputations> home;
-    ~EndWithThread() { home->end(); }
+    IntrusivePtr<ThreadComputations> computations;
+    ~EndWithThread() { computations->end(); }
   };
   void end() noexcept {
     for (;;) {
@@ -129,16 +129,16 @@ constinit thread_local ThreadComputations* ThreadComputations::here_ = nullptr;
 ThreadComputations& ThreadComputations::here() {
   if (here_) return *here_;
   static thread_local EndWithThread of_thread{make_intrusive<ThreadComputations>()};
-  here_ = of_thread.home.get();
+  here_ = of_thread.computations.get();
   return *here_;
 }
 
 void* ThreadComputations::take(std::size_t bytes) {
   if (bytes > block_bytes) return ::operator new(bytes);
-  ThreadComputations& home = here();
-  if (!home.free_) return ::operator new(block_bytes);
-  --home.free_count_;
-  return std::exchange(home.free_, home.free_->next);
+  ThreadComputations& computations = here();
+  if (!computations.free_) return ::operator new(block_bytes);
+  --computations.free_count_;
+  return std::exchange(computations.free_, computations.free_->next);
 }
 void ThreadComputations::give(void* memory, std::size_t bytes) noexcept {
   if (bytes > block_bytes || !here_ || here_->free_count_ == most_free) return ::operator delete(memory);
@@ -159,8 +159,8 @@ Computation::~Computation() { thread_->leave(*this); }
 
 void Computation::give_up(Computation* computation, const void* ticket) noexcept {
   if (!computation->thread_->is_here()) {
-    const IntrusivePtr<ThreadComputations> home(computation->thread_);
-    return home->give_up(computation, ticket);
+    const IntrusivePtr<ThreadComputations> computations(computation->thread_);
+    return computations->give_up(computation, ticket);
   }
   const ComputationPtr last = ComputationPtr::adopt(computation);
   if (last->waits_for(ticket)) last->cancel_quietly();

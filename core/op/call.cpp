@@ -306,8 +306,8 @@ Outputs perform_with_care(Call& call) {
   };
   if (answered_outside == 0) [[likely]]
     return performed();
-  const LostDerivativeMarks unseen(call.op(), call.inputs());
-  return unseen(performed());
+  const LostDerivativeMarks marks(call.op(), call.inputs());
+  return marks(performed());
 }
 
 Tensor apply_elementwise(const Op& op, std::span<Tensor> inputs) {

@@ -65,12 +65,6 @@ Program with_outputs_apart(Program program) {
   return program;
 }
 
-std::vector<Strides> dense_strides(const Program& program) {
-  std::vector<Strides> strides;
-  for (const int input : program.inputs) strides.push_back(contiguous_strides(program.variable(input).shape));
-  return strides;
-}
-
 // Where a state lies between two steps: in a stack of results that holds this state for each step,
 // so that it need not be copied there, or else in memory of the loop.
 struct StatePlace {
@@ -84,8 +78,18 @@ struct StatePlace {
 /// those in which a state lies.
 class LoopExecutable {
  public:
-  explicit LoopExecutable(const LoopAttributes& loop)
-      : LoopExecutable(optimized(*loop.body), loop.states, std::vector<StatePlace>(loop.states), {}) {}
+  explicit LoopExecutable(const LoopAttributes& loop) : places_(loop.states) {
+    Program body = optimized(*loop.body);
+    place_states(body);
+    body = with_outputs_apart(std::move(body));
+    std::vector<Strides> strides;
+    for (const int input : body.inputs) strides.push_back(contiguous_strides(body.variable(input).shape));
+    // A step may compute a state in the memory of the old state.
+    std::vector<int> over(body.outputs.size(), -1);
+    for (std::size_t k = 0; k < loop.states; ++k)
+      if (places_[k].stack < 0) over[k] = static_cast<int>(k);
+    steps_.emplace(body, strides, "compile", over);
+  }
 
   const Executable& steps() const { return *steps_; }
   StatePlace place(std::size_t state) const { return places_[state]; }
@@ -93,31 +97,23 @@ class LoopExecutable {
   const std::vector<std::size_t>& results() const { return results_; }
 
  private:
-  LoopExecutable(Program body, std::size_t states, std::vector<StatePlace> places, std::vector<std::size_t> results)
-      : places_(std::move(places)), results_(std::move(results)) {
-    const auto state_end = body.outputs.begin() + static_cast<std::ptrdiff_t>(states);
-    std::vector<int> outputs(body.outputs.begin(), state_end);
+  // Finds the places of states. A result in which a state lies is no output of the body any more.
+  void place_states(Program& body) {
+    const std::size_t states = places_.size();
+    const auto has_place = [&](const auto& first, int result, StatePlace place) {
+      for (std::size_t k = 0; k < states; ++k)
+        if (places_[k].stack < 0 && first[k] == result) return places_[k] = place, true;
+      return false;
+    };
+    std::vector<int> outputs(body.outputs.begin(), body.outputs.begin() + static_cast<std::ptrdiff_t>(states));
     for (std::size_t j = 0; j < body.outputs.size() - states; ++j) {
       const int result = body.outputs[states + j];
-      const auto place_in = [&](auto first, bool before_step) {
-        for (std::size_t k = 0; k < states; ++k) {
-          if (places_[k].stack >= 0 || first[static_cast<std::ptrdiff_t>(k)] != result) continue;
-          places_[k] = {static_cast<int>(j), before_step};
-          return true;
-        }
-        return false;
-      };
-      if (place_in(body.inputs.begin(), true) || place_in(body.outputs.begin(), false)) continue;
+      if (has_place(body.inputs, result, {static_cast<int>(j), true})) continue;
+      if (has_place(body.outputs, result, {static_cast<int>(j), false})) continue;
       outputs.push_back(result);
       results_.push_back(j);
     }
     body.outputs = std::move(outputs);
-    const Program program = with_outputs_apart(std::move(body));
-    // A step may compute a state in the memory of the old state.
-    std::vector<int> over(program.outputs.size(), -1);
-    for (std::size_t k = 0; k < states; ++k)
-      if (places_[k].stack < 0) over[k] = static_cast<int>(k);
-    steps_.emplace(program, dense_strides(program), "compile", over);
   }
 
   std::vector<StatePlace> places_;

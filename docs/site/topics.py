@@ -195,4 +195,5 @@ LEFT_OUT = {
     "core/tensor/options.h",
     "core/tensor/small_vector.h",
     "core/ops/tree_kind.h",
+    "handlers/transforms/repeat.h",
 }

@@ -85,13 +85,13 @@ Outputs Recorder::performed(Call& call, const Program::Instruction& step) {
       left.caught = true;
       throw;
     }
-    RecordedGuard turn;
-    turn.step = step;
-    turn.step.barrier = barrier();
-    turn.variables = static_cast<int>(program.variables.size());
-    turn.threw = &typeid(error);
-    for (const Abstract& it : outputs) turn.outputs.push_back({it.shape, it.dtype, device, nullptr});
-    add_guard(std::move(turn));
+    RecordedGuard guard;
+    guard.step = step;
+    guard.step.barrier = barrier();
+    guard.variables = static_cast<int>(program.variables.size());
+    guard.threw = &typeid(error);
+    for (const Abstract& it : outputs) guard.outputs.push_back({it.shape, it.dtype, device, nullptr});
+    add_guard(std::move(guard));
     watch_text(error, texts_read_.emplace_back(std::make_shared<bool>(false)));
     throw;
   } catch (...) {
@@ -111,10 +111,10 @@ bool Recorder::is_followed_outside(const Tensor& x) const {
   return false;
 }
 
-void Recorder::add_guard(RecordedGuard turn) {
-  turn.at = program.instructions.size();
-  turn.step.scopes = scopes_of_performer(last_scopes_);
-  left.guards.push_back(std::move(turn));
+void Recorder::add_guard(RecordedGuard guard) {
+  guard.at = program.instructions.size();
+  guard.step.scopes = scopes_of_performer(last_scopes_);
+  left.guards.push_back(std::move(guard));
 }
 
 // ---- effects ------------------------------------------------------------------------------------
@@ -134,11 +134,11 @@ void* Recorder::handling(const EffectType& effect) {
 
 std::any Recorder::answer_recordable(const EffectType& effect, std::any performed) {
   if (left.too_long) return asked_->answer(effect, std::move(performed));
-  RecordedGuard turn;
+  RecordedGuard guard;
   effect.recordable->visit_effect(performed,
-                                  [&](Tensor& x) { turn.step.inputs.push_back(x.defined() ? variable_of(x) : -1); });
-  turn.variables = static_cast<int>(program.variables.size());
-  turn.asked = &effect;
+                                  [&](Tensor& x) { guard.step.inputs.push_back(x.defined() ? variable_of(x) : -1); });
+  guard.variables = static_cast<int>(program.variables.size());
+  guard.asked = &effect;
   struct Quietly {
     bool& asking;
     const bool before = std::exchange(asking, true);
@@ -150,17 +150,17 @@ std::any Recorder::answer_recordable(const EffectType& effect, std::any performe
     asked = &asked_->ask(effect, std::move(performed));
     return Outputs();
   });
-  turn.effect = asked->effect;
-  turn.answer = asked->answer;
+  guard.effect = asked->effect;
+  guard.answer = asked->answer;
   std::any answer = asked->answer;
   effect.recordable->visit_answer(answer, [&](Tensor& x) {
-    const std::size_t i = turn.tensors.size();
+    const std::size_t i = guard.tensors.size();
     const Tensor given = asked_->tensor(*asked, i);
     const bool is_new = asked->passed_before[i] < 0;
-    turn.tensors.push_back({asked->passed_before[i], asked->made_of[i], is_new ? Layout(given) : Layout()});
+    guard.tensors.push_back({asked->passed_before[i], asked->made_of[i], is_new ? Layout(given) : Layout()});
     x = is_new && given.defined() ? answered(given) : given;
   });
-  add_guard(std::move(turn));
+  add_guard(std::move(guard));
   return answer;
 }
 

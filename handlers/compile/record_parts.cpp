@@ -67,14 +67,11 @@ class LoopMaker {
     return given;
   }
 
-  /// Returns all states after the loop, including the unchanged ones, and removes them from the
-  /// loop's outputs: stacks of results remain.
-  Outputs take_states(Outputs& loop_outputs) const {
-    Outputs all, rest;
-    Tensor* next = loop_outputs.begin();
+  /// Returns all states after the loop, including the unchanged ones.
+  Outputs states_after(Outputs loop_states) const {
+    Outputs all;
+    Tensor* next = loop_states.begin();
     for (std::size_t k = 0; k < passed_.size(); ++k) all.push_back(passed_[k] ? values_[k] : std::move(*next++));
-    for (; next != loop_outputs.end(); ++next) rest.push_back(std::move(*next));
-    loop_outputs = std::move(rest);
     return all;
   }
 
@@ -85,7 +82,7 @@ class LoopMaker {
   std::vector<bool> passed_;  // for each state, whether each step returns it unchanged
 };
 
-// Removes the results of a step, which follow the states, and returns them.
+// Removes the results of a step or of a loop, which follow the states, and returns them.
 Outputs take_results(Outputs& outputs, std::size_t states) {
   Outputs kept, results;
   for (std::size_t k = 0; k < outputs.size(); ++k) (k < states ? kept : results).push_back(std::move(outputs[k]));
@@ -190,8 +187,8 @@ Index Recorder::handle(RecordLoop& loop) {
   Inputs inputs = maker.make(*attributes);
   try {
     Outputs outputs = perform_loop(attributes, std::move(inputs));
-    state = maker.take_states(outputs);
-    loop.results.add_stacks(std::move(outputs));
+    loop.results.add_stacks(take_results(outputs, attributes->states));
+    state = maker.states_after(std::move(outputs));
     return 0;
   } catch (const Error&) {  // the function may catch this error in each step
     left.caught = true;

@@ -138,7 +138,7 @@ class Recorder final : public Handles<Call, RecordLoop, Unanswered> {
   // Performs an operation that becomes an instruction. An error becomes a guard.
   Outputs performed(Call& call, const Program::Instruction& step);
   bool is_followed_outside(const Tensor& x) const;
-  void add_guard(RecordedGuard turn);
+  void add_guard(RecordedGuard guard);
   Recorder(const char* name, HigherOrderCalls calls, Kind what, Recorder* outer, int orders, const RecordedRules* rules,
            CallEffectLog* asked)
       : Handles(all_effects), name_(name), calls_(calls), kind_(what), outer_(outer), orders_(orders), rules_(rules),

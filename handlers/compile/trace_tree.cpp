@@ -180,9 +180,9 @@ class Cutter {
     Program& program = recording_.program;
     auto begin = std::make_unique<TraceNode>();
     node_ = begin.get();
-    auto turn = recording_.guards.begin();
+    auto guard = recording_.guards.begin();
     for (std::size_t k = 0; k <= program.instructions.size(); ++k) {
-      for (; turn != recording_.guards.end() && turn->at == k; ++turn) take_turn(*turn);
+      for (; guard != recording_.guards.end() && guard->at == k; ++guard) take_guard(*guard);
       if (k < program.instructions.size()) take(program.instructions[k]);
     }
     take_variables(program.variables.size());
@@ -214,24 +214,24 @@ class Cutter {
     part(std::move(met));
   }
 
-  void take_turn(RecordedGuard& turn) {
-    defined_ = static_cast<std::size_t>(turn.variables);
+  void take_guard(RecordedGuard& guard) {
+    defined_ = static_cast<std::size_t>(guard.variables);
     take_variables(defined_);
     Observed met;
     std::vector<Strides> strides;
-    if (turn.threw) {
-      node_->exception_guard = ExceptionGuard{std::move(turn.step), std::move(turn.outputs)};
-      met.threw = turn.threw;
+    if (guard.threw) {
+      node_->exception_guard = ExceptionGuard{std::move(guard.step), std::move(guard.outputs)};
+      met.threw = guard.threw;
     } else {
       node_->effect_guard =
-          std::make_shared<const EffectGuard>(EffectGuard{turn.asked,
-                                                          std::move(turn.effect),
-                                                          {turn.step.inputs.begin(), turn.step.inputs.end()},
-                                                          std::move(turn.step.scopes)});
-      for (const Answered& it : turn.tensors)
+          std::make_shared<const EffectGuard>(EffectGuard{guard.asked,
+                                                          std::move(guard.effect),
+                                                          {guard.step.inputs.begin(), guard.step.inputs.end()},
+                                                          std::move(guard.step.scopes)});
+      for (const Answered& it : guard.tensors)
         if (it.passed_before < 0 && it.layout.defined) strides.push_back(it.layout.strides);
-      met.answer = std::move(turn.answer);
-      met.tensors = std::move(turn.tensors);
+      met.answer = std::move(guard.answer);
+      met.tensors = std::move(guard.tensors);
     }
     part(std::move(met));
     node_->arrived = static_cast<int>(strides.size());

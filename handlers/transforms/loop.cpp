@@ -34,7 +34,7 @@ Shape row_shape(const Shape& stack) { return Shape(std::vector<Index>(stack.begi
 
 Outputs row_of(std::span<const Tensor> stacks, Index i) {
   Outputs row;
-  for (const Tensor& stack : stacks) row.push_back(reshape(rows_of(stack, i, 1), row_shape(stack.shape())));
+  for (const Tensor& stack : stacks) row.push_back(stack(i));
   return row;
 }
 
@@ -58,9 +58,9 @@ Outputs stacks_without_rows(std::span<const Tensor> row) {
   return stacks;
 }
 
-void StackedRows::check_type(std::size_t result, Type type) {
+void StackedRows::check_type(std::size_t result, Abstract type) {
   if (result == types_.size()) return types_.push_back(std::move(type));
-  const Type& first = types_[result];
+  const Abstract& first = types_[result];
   if (first.shape != type.shape)
     fail<ShapeError>("{}: result {} of the function has the shape {} in one step and {} in another", name_, result,
                      first.shape, type.shape);

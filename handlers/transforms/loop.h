@@ -73,6 +73,14 @@ Index scan_length(std::span<const Tensor> stacks, std::optional<Index> length);
 Outputs stacks_without_rows(std::span<const Tensor> row);
 [[noreturn]] void fail_rows_differ(const char* name);
 
+// Calls f, which may move from the arguments. If f takes references to them, it is called with
+// these.
+template <class F, class... A>
+auto call_moving(const F& f, A&&... args) {
+  if constexpr (std::is_invocable_v<const F&, A...>) return std::invoke(f, std::forward<A>(args)...);
+  else return std::invoke(f, args...);
+}
+
 // The steps of loop and scan. A step takes a state, a tree of type Carry, and a row, a tree of type
 // X, and returns the next state and a row of results, a tree of type Y. loop has no rows: its X and
 // Y hold nothing. Leaves include the data of random-number keys.
@@ -133,10 +141,7 @@ class LoopSteps {
   }
 
   Result one(Carry carry, std::span<const Tensor> leaves) const {
-    X row = filled(copy_tree(*row_), leaves.data());
-    if constexpr (std::is_invocable_v<const Step&, Carry, X>)
-      return std::invoke(*step_, std::move(carry), std::move(row));
-    else return std::invoke(*step_, carry, row);
+    return call_moving(*step_, std::move(carry), filled(copy_tree(*row_), leaves.data()));
   }
   void next(Progress& progress) const {
     const Outputs row = row_of(progress.stacks, reverse_ ? progress.left - 1 : first_row(progress));
@@ -252,8 +257,7 @@ class LoopCall {
     Body body;
     template <class Tree>
     std::pair<Tree, Nothing> operator()(Tree state, Nothing) const {
-      if constexpr (std::is_invocable_v<const Body&, Tree>) return {std::invoke(body, std::move(state)), {}};
-      else return {std::invoke(body, state), {}};
+      return {call_moving(body, std::move(state)), {}};
     }
   };
   Index n_, snapshots_;
@@ -299,8 +303,7 @@ class ScanCall {
     std::shared_ptr<const F> f;
     template <class C>
     auto operator()(C carry, std::tuple<>) const {
-      if constexpr (std::is_invocable_v<const F&, C>) return std::invoke(*f, std::move(carry));
-      else return std::invoke(*f, carry);
+      return call_moving(*f, std::move(carry));
     }
   };
 

@@ -29,17 +29,12 @@ class StackedRows {
   Outputs take();
 
  private:
-  struct Type {
-    Shape shape;
-    Dtype dtype;
-    bool operator==(const Type&) const = default;
-  };
-  void check_type(std::size_t result, Type type);
+  void check_type(std::size_t result, Abstract type);
   void stack_rows();
 
   const char* name_;
   bool reverse_;
-  std::vector<Type> types_;  // of the rows of each result
+  std::vector<Abstract> types_;  // of the rows of each result
   // for each result, the rows that are not stacked yet, and the stacks before them
   std::vector<std::vector<Tensor>> rows_, stacks_;
 };

@@ -4,6 +4,7 @@
 #include <stave/stave.h>
 
 #include "matchers.h"
+#include "programs.h"
 
 namespace {
 
@@ -11,12 +12,6 @@ using namespace stave;
 using namespace stave_test;
 
 using Function = Tensor (*)(const Tensor&);
-
-// Matches a tensor with the same bits.
-MATCHER_P(Is, expected, "") {
-  const Tensor want = expected;
-  return stave_detail::same_bits(arg, want);
-}
 
 const Function functions[] = {
     [](const Tensor& x) {

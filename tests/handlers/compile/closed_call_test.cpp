@@ -6,6 +6,7 @@
 #include <stave/stave.h>
 
 #include "matchers.h"
+#include "programs.h"
 
 namespace {
 
@@ -14,12 +15,6 @@ using namespace stave_test;
 
 const Tensor x = tensor({1., 2., 3.});
 const Tensor lanes = tensor({{1., 2., 3.}, {0.5, -1., 2.}, {3., 0., -2.}, {0.1, 0.2, 0.3}});
-
-// Matches a tensor with the same bits.
-MATCHER_P(Is, expected, "") {
-  const Tensor want = expected;
-  return stave_detail::same_bits(arg, want);
-}
 
 Tensor smooth(const Tensor& a) { return sum(sin(a) * a + exp(a * 0.1)); }
 

@@ -10,6 +10,7 @@
 #include <stave/stave.h>
 
 #include "matchers.h"
+#include "programs.h"
 
 namespace {
 
@@ -20,12 +21,6 @@ using testing::HasSubstr;
 
 const Tensor x = tensor({1., 2., 3.});
 const Tensor lanes = tensor({{1., 2., 3.}, {0.5, -1., 2.}});
-
-// Matches a tensor with the same bits.
-MATCHER_P(Is, expected, "") {
-  const Tensor want = expected;
-  return stave_detail::same_bits(arg, want);
-}
 
 /// Answers an effect by a function, and counts the answers.
 template <class E>

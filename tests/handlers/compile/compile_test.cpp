@@ -10,6 +10,7 @@
 #include <stave/stave.h>
 
 #include "matchers.h"
+#include "programs.h"
 #include "separate_backend.h"
 
 namespace {
@@ -20,12 +21,6 @@ using testing::HasSubstr;
 using testing::ThrowsMessage;
 
 const Tensor x = tensor({1., 2., 3.});
-
-// Matches a tensor with the same bits.
-MATCHER_P(Is, expected, "") {
-  const Tensor want = expected;
-  return stave_detail::same_bits(arg, want);
-}
 
 TEST(Compile, RunsTheFunctionOnce) {
   int runs = 0;

@@ -5,6 +5,7 @@
 #include <stave/stave.h>
 
 #include "matchers.h"
+#include "programs.h"
 
 namespace {
 
@@ -15,17 +16,6 @@ using testing::Not;
 using testing::ThrowsMessage;
 
 const Tensor x = tensor({0.5, -1.2, 2.3});
-
-// Matches a tensor with the same bits.
-MATCHER_P(Is, expected, "") {
-  const Tensor want = expected;
-  return stave_detail::same_bits(arg, want);
-}
-
-std::size_t count_loops(const Program& program) {
-  return static_cast<std::size_t>(std::count_if(program.instructions.begin(), program.instructions.end(),
-                                                [](const auto& step) { return stave_detail::loop_of(step); }));
-}
 
 Tensor step(const Tensor& y) { return tanh(y * 1.1) + y * 0.01; }
 

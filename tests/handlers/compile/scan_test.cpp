@@ -2,6 +2,7 @@
 #include <stave/stave.h>
 
 #include "matchers.h"
+#include "programs.h"
 
 namespace {
 
@@ -11,16 +12,6 @@ using testing::AllOf;
 using testing::HasSubstr;
 
 using Pair = std::pair<Tensor, Tensor>;
-
-MATCHER_P(Is, expected, "") {
-  const Tensor want = expected;
-  return stave_detail::same_bits(arg, want);
-}
-
-std::size_t count_loops(const Program& program) {
-  return static_cast<std::size_t>(std::count_if(program.instructions.begin(), program.instructions.end(),
-                                                [](const auto& step) { return stave_detail::loop_of(step); }));
-}
 
 const Tensor weight = tensor({0.5, -0.3, 0.8}, float64), start = tensor({0.1, 0.2, -0.4}, float64);
 Tensor rows(Index n) { return normal(Key(3), {n, 3}, float64); }
@@ -33,7 +24,7 @@ auto filter(const Tensor& w) {
   };
 }
 
-// What scan is defined as.
+// Returns what scan is defined to return.
 template <class F>
 Pair written_out(F f, Tensor carry, const Tensor& xs, bool reverse) {
   const Index n = xs.shape(0);

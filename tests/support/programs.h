@@ -1,0 +1,25 @@
+// Helpers of tests that hold programs to the functions that they record.
+#pragma once
+
+#include <gmock/gmock.h>
+
+#include <algorithm>
+
+#include <stave/core/program/loop.h>
+#include <stave/core/program/program.h>
+
+namespace stave_test {
+
+/// Matches a tensor with the same bits.
+MATCHER_P(Is, expected, "") {
+  const stave::Tensor want = expected;
+  return stave_detail::same_bits(arg, want);
+}
+
+/// The number of a program's instructions that are loops.
+inline std::size_t count_loops(const stave::Program& program) {
+  return static_cast<std::size_t>(std::count_if(program.instructions.begin(), program.instructions.end(),
+                                                [](const auto& step) { return stave_detail::loop_of(step); }));
+}
+
+}  // namespace stave_test
