@@ -1,0 +1,187 @@
+// Lowered: a Program as instructions on single numbers, with loops and memory. Code generators
+// (write_c.h) read it.
+//
+//   Lowered code = lower(trace(f)(x));   // f(x) = x * x + 1, for x of shape [100]
+//   std::cout << code.str();             // in0: float64[100]
+//                                        // out0: float64[100]
+//                                        //   loop %0 100
+//                                        //     %1 = load in0[%0]
+//                                        //     %2 = multiply %1 %1
+//                                        //     %3 = number 1
+//                                        //     %4 = add %2 %3
+//                                        //     store out0[%0] %4
+//                                        //   end
+//
+// Each value is a number of one dtype, and is assigned by one instruction, before the instructions
+// that read it. A value that is assigned in a loop is read in that loop only. The exception are
+// carried values: a loop assigns them anew after each step, and after the loop they have the
+// values of the last step.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include <stave/core/program/program.h>
+
+namespace stave_detail {
+
+using namespace stave;
+
+// clang-format off
+// X(name): the operations on numbers, by the number of their operands. An operation's result has
+// the dtype of its operands unless a comment says otherwise. Integers wrap. Names are those of the
+// functions in core/ops/elementwise_ops.h.
+#define STAVE_SCALAR_ARITHMETIC(X)                                                                           \
+  X(negative, 1) X(abs, 1) X(sqrt, 1) X(floor, 1) X(ceil, 1) X(rint, 1) X(trunc, 1)                          \
+  X(add, 2) X(subtract, 2) X(multiply, 2) X(divide, 2) X(copysign, 2)                                        \
+  X(fma, 3)           /* a * b + c, rounded once */                                                          \
+  X(equal, 2) X(not_equal, 2) X(less, 2) X(less_equal, 2) X(signbit, 1)  /* bool */                          \
+  X(select, 3)        /* the second operand where the first, a bool, is true; else the third */              \
+  X(bit_and, 2) X(bit_or, 2) X(bit_xor, 2) X(bit_not, 1)    /* of bools or integers; bit_not(true) is false */ \
+  X(shift_left, 2) X(shift_right, 2)  /* by as many places as the dtype has bits or more: only copies of the sign */ \
+  X(convert, 1)       /* astype: to the dtype of the result */
+#define STAVE_SCALAR_FUNCTIONS(X)                                                                            \
+  X(exp, 1) X(exp2, 1) X(expm1, 1) X(log, 1) X(log2, 1) X(log10, 1) X(log1p, 1)                              \
+  X(sin, 1) X(cos, 1) X(tan, 1) X(asin, 1) X(acos, 1) X(atan, 1)                                             \
+  X(sinh, 1) X(cosh, 1) X(tanh, 1) X(asinh, 1) X(acosh, 1) X(atanh, 1)                                       \
+  X(erf, 1) X(erfc, 1) X(erfinv, 1) X(lgamma, 1) X(digamma, 1)                                               \
+  X(erfc_of_root_half, 1)  /* erfc(x / sqrt(2)) */                                                           \
+  X(pow, 2) X(atan2, 2) X(hypot, 2) X(nextafter, 2) X(zeta, 2)                                               \
+  X(floor_divide, 2)  /* rounds towards minus infinity; of integers: x / 0 is 0 */                           \
+  X(remainder, 2)     /* has the sign of the second operand; of integers: x modulo 0 is 0 */
+#define STAVE_SCALAR_OPS(X) STAVE_SCALAR_ARITHMETIC(X) STAVE_SCALAR_FUNCTIONS(X)
+// clang-format on
+
+enum class ScalarOp : std::uint8_t {
+#define X(name, operands) name,
+  STAVE_SCALAR_OPS(X)
+#undef X
+};
+/// The name of an operation, as Lowered::str prints it.
+const char* name_of(ScalarOp op);
+/// The number of operands of an operation.
+int operand_count(ScalarOp op);
+
+struct Lowered {
+  /// A row-major array in memory.
+  struct Buffer {
+    enum class Kind : std::uint8_t {
+      input,     // the array of input `number`, which is only read
+      output,    // the array of output `number`. Outputs overlap no other buffer.
+      constant,  // the elements of `constant`, which is contiguous
+      work       // memory that a run may use as it likes; its contents are undefined at first
+    };
+    Kind kind;
+    Dtype dtype;
+    Index elements;
+    int number = -1;
+    Tensor constant{};
+    // The first byte in the workspace, for a `work` buffer. Buffers that are not in use at the same
+    // time may overlap.
+    Index offset = 0;
+  };
+
+  enum class Code : std::uint8_t {
+    number,     // result = an element with the bytes of `number` (the first ones, in this machine's order)
+    operation,  // result = op(operands)
+    load,       // result = buffer[operands[0] + number]; operand -1: buffer[number]
+    store,      // buffer[operands[0] + number] = operands[1]
+    carried,    // result = operands[0]; declares a carried value of the loop that follows
+    loop,       // runs the instructions up to `end` with result = 0, 1, ..., number - 1 (int64)
+    next,       // operands[0], a carried value, becomes operands[1] at the `end` that follows.
+                // All `next` of a loop stand before its `end`, and happen at once.
+    end,        // the end of a loop
+    check       // returns errors[number] to the caller unless operands[0], a bool, is true
+  };
+
+  struct Instruction {
+    Code code;
+    ScalarOp op{};        // of an `operation`
+    Dtype dtype = bool_;  // of the result; of the stored value
+    int result = -1;      // the value that is assigned
+    int operands[3] = {-1, -1, -1};
+    int buffer = -1;
+    std::int64_t number = 0;
+  };
+
+  std::vector<Buffer> buffers;  // the inputs in their order, the outputs in theirs, then others
+  std::vector<Dtype> values;    // the dtype of each value
+  std::vector<Instruction> instructions;
+  std::vector<std::string> errors;  // what a failed check says
+  std::vector<Shape> input_shapes, output_shapes;
+  std::vector<std::string> input_labels;  // empty strings: no label
+  Index work_bytes = 0;                   // the size of the workspace
+
+  std::size_t inputs() const noexcept { return input_shapes.size(); }
+  std::size_t outputs() const noexcept { return output_shapes.size(); }
+  Dtype dtype(int value) const { return values[static_cast<std::size_t>(value)]; }
+  /// The code as text, one line for each instruction, loops indented.
+  std::string str() const;
+};
+
+/// Lowers a program. Arrays of up to 64 elements become their elements, if all places in them are
+/// known; larger arrays are memory with loops. Sums are computed as the CPU's kernels do it:
+/// float32 in float64, float64 with compensation. Throws TransformError, which names the operation,
+/// for one that cannot be lowered (eigh, svd, a transfer between devices, a user's own operation
+/// ...), and DtypeError for float16 and bfloat16.
+Lowered lower(const Program& program);
+
+/// Throws TransformError, which names the instruction, if the code breaks a rule of this file: a
+/// value is read before it is assigned or outside of its loop, operands have other dtypes than the
+/// operation takes, a constant index is out of range, or a loop does not end.
+void verify(const Lowered& code);
+
+/// Writes the instructions of a Lowered: merges repeated operations, and computes those on numbers
+/// at once.
+class LoweredBuilder {
+ public:
+  explicit LoweredBuilder(Lowered& code) : code_(code) {}
+
+  int add_buffer(Lowered::Buffer buffer);
+  /// The number as an element of the dtype. Throws DtypeError if the dtype cannot hold it.
+  int number(Scalar value, Dtype dtype);
+  /// An element with these bytes.
+  int number_of_bytes(std::int64_t bytes, Dtype dtype);
+  /// op(a, b, c). `result` is the dtype of a conversion's result.
+  int add(ScalarOp op, int a, int b = -1, int c = -1, Dtype result = bool_);
+  int load(int buffer, int index, Index offset);
+  void store(int buffer, int index, Index offset, int value);
+  int carried(int initial);
+  /// Begins a loop and returns its index. The loop carries the values that `carried` made since the
+  /// last other instruction.
+  int begin_loop(Index steps);
+  void next(int carried, int value);
+  void end_loop();
+  void check(int condition, std::string error);
+
+  /// The loops that are open, from the outermost one; each has a number of its own.
+  const std::vector<int>& open_loops() const noexcept { return open_; }
+  /// The number if the value is one.
+  const std::int64_t* number_of(int value) const;
+  Dtype dtype(int value) const { return code_.dtype(value); }
+
+ private:
+  struct Key {
+    Lowered::Instruction instruction;
+    int version;  // of a load: how many times the buffer has been written
+    bool operator==(const Key& other) const;
+  };
+  struct HashOfKey {
+    std::size_t operator()(const Key& key) const noexcept;
+  };
+  int push(const Lowered::Instruction& instruction, int version = 0);
+  int fold(ScalarOp op, int a, int b, int c, Dtype result);
+
+  Lowered& code_;
+  std::unordered_map<Key, int, HashOfKey> known_;
+  std::vector<Key> undo_;            // the keys that were added, in their order
+  std::vector<std::size_t> marks_;   // for each open loop, the size of `undo_` before it
+  std::vector<int> open_;
+  std::vector<int> versions_;        // of the buffers
+  int loops_ = 0, epoch_ = 0;
+  std::unordered_map<int, std::int64_t> numbers_;
+};
+
+}  // namespace stave_detail
