@@ -89,7 +89,8 @@ struct Lowered {
     load,       // result = buffer[operands[0] + number]; operand -1: buffer[number]
     store,      // buffer[operands[0] + number] = operands[1]
     carried,    // result = operands[0]; declares a carried value of the loop that follows
-    loop,       // runs the instructions up to `end` with result = 0, 1, ..., number - 1 (int64)
+    loop,       // runs the instructions up to `end` with result = 0, 1, ..., n - 1 (int64), where n is
+                // operands[0] (int64), or `number` if that is -1. For n <= 0 it runs nothing.
     next,       // operands[0], a carried value, becomes operands[1] at the `end` that follows.
                 // All `next` of a loop stand before its `end`, and happen at once.
     end,        // the end of a loop
@@ -152,6 +153,7 @@ class LoweredBuilder {
   /// Begins a loop and returns its index. The loop carries the values that `carried` made since the
   /// last other instruction.
   int begin_loop(Index steps);
+  int begin_loop_of(int steps);
   void next(int carried, int value);
   void end_loop();
   void check(int condition, std::string error);
