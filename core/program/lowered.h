@@ -19,8 +19,10 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include <stave/core/program/program.h>
@@ -152,8 +154,9 @@ class LoweredBuilder {
   int carried(int initial);
   /// Begins a loop and returns its index. The loop carries the values that `carried` made since the
   /// last other instruction.
-  int begin_loop(Index steps);
-  int begin_loop_of(int steps);
+  int begin_loop(Index steps) { return begin_loop_of(-1, steps); }
+  /// Begins a loop whose number of steps is a value, or `count` if that is -1.
+  int begin_loop_of(int steps, Index count = 0);
   void next(int carried, int value);
   void end_loop();
   void check(int condition, std::string error);
@@ -178,11 +181,21 @@ class LoweredBuilder {
 
   Lowered& code_;
   std::unordered_map<Key, int, HashOfKey> known_;
-  std::vector<Key> undo_;            // the keys that were added, in their order
-  std::vector<std::size_t> marks_;   // for each open loop, the size of `undo_` before it
+  std::vector<Key> undo_;           // the keys that open loops added, in their order
+  std::vector<std::size_t> marks_;  // for each open loop, the size of `undo_` before it
   std::vector<int> open_;
-  std::vector<int> versions_;        // of the buffers
-  int loops_ = 0, epoch_ = 0;
+  std::vector<int> versions_;  // for each buffer, the number of its last write
+  // The value that was stored last at a known index of a buffer, and the state of `writes_at_` and
+  // `epoch_` then.
+  struct Stored {
+    int value, version, epoch;
+  };
+  std::map<std::pair<int, Index>, Stored> stored_;
+  std::vector<int> writes_at_;  // for each buffer, the number of its last write at a computed index
+  int loops_ = 0, writes_ = 0;
+  // The number of writes where a loop last began or ended. What a loop writes is not known at its
+  // beginning, so no load before that point has the value of a load after it.
+  int epoch_ = 0;
   std::unordered_map<int, std::int64_t> numbers_;
 };
 

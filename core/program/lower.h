@@ -1,0 +1,193 @@
+// Lowering: what the rules that lower operations (lower_*.cpp) have in common: arrays, and the
+// loops that compute them.
+//
+// A rule describes one element of a result. Lowering decides whether the array becomes its elements
+// or is computed by loops:
+//
+//   Array square(Lowering& l, const Array& x) {
+//     return l.compute(x.shape, x.dtype, [&](Positions at) {
+//       const int element = l.element(x, at);
+//       return l.add(ScalarOp::multiply, element, element);
+//     });
+//   }
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <stave/core/effects/function_ref.h>
+#include <stave/core/program/lowered.h>
+
+namespace stave_detail {
+
+/// A position along an axis: the value `value`, or `number` if it is -1.
+struct Position {
+  int value = -1;
+  Index number = 0;
+  Position(Index known = 0) : number(known) {}
+  static Position of(int value) {
+    Position place;
+    place.value = value;
+    return place;
+  }
+};
+using Positions = std::span<const Position>;
+using PositionList = SmallVector<Position, 6>;
+
+/// The entries [first, end) of a shape, or of strides.
+inline Shape axes_of(const Shape& shape, std::size_t first, std::size_t end) {
+  return Shape(std::span<const Index>(shape.begin() + first, shape.begin() + end));
+}
+
+/// Where the elements of arrays are: values, or a buffer, or both.
+struct ArraySource {
+  std::vector<int> values;  // empty: only in the buffer
+  int buffer = -1;          // -1: only values
+  int loop = 0;             // the loop in which the buffer was written from the values; 0: outside of all
+};
+
+/// An array: element `at` is at offset + at[0] * strides[0] + ... of its source, plus the value of
+/// `base` if it is not -1.
+struct Array {
+  std::shared_ptr<ArraySource> source;
+  Dtype dtype = bool_;
+  Shape shape;
+  Strides strides;
+  Index offset = 0;
+  int base = -1;
+};
+
+class Lowering {
+ public:
+  explicit Lowering(Lowered& code) : code_(code), builder_(code) {}
+
+  LoweredBuilder& builder() { return builder_; }
+
+  // ---- numbers ----------------------------------------------------------------------------------
+
+  int add(ScalarOp op, int a, int b = -1, int c = -1) { return builder_.add(op, a, b, c); }
+  int number(Scalar value, Dtype dtype) { return builder_.number(value, dtype); }
+  int index(Index value) { return builder_.number(value, int64); }
+  int convert(int value, Dtype dtype) { return builder_.add(ScalarOp::convert, value, -1, -1, dtype); }
+  /// The value of a place, an int64.
+  int value_of(Position place) { return place.value < 0 ? index(place.number) : place.value; }
+  /// A place that is a number if the value, an int64, is one.
+  Position place_of(int value) const;
+  /// factor * place + offset.
+  Position shifted(Position place, Index offset, Index factor = 1);
+
+  // ---- arrays -----------------------------------------------------------------------------------
+
+  /// The element at a position of each axis.
+  int element(const Array& x, Positions at);
+  Array of_values(const Shape& shape, Dtype dtype, std::vector<int> values);
+  /// An array in memory whose elements are not written yet.
+  Array allocate(const Shape& shape, Dtype dtype);
+  /// Writes an element of an array that `allocate` made.
+  void store(const Array& x, Positions at, int value);
+  /// An array in memory with the elements of x.
+  Array in_memory(const Array& x);
+  /// A view of x with another shape and strides; the offset is relative to that of x.
+  static Array view(const Array& x, Shape shape, Strides strides, Index offset = 0);
+  /// x repeated along new leading axes and axes of length 1.
+  static Array broadcast(const Array& x, const Shape& shape);
+  /// Entry `at` of x along axis 0.
+  Array row(const Array& x, Position at);
+  /// x in row-major order without gaps: x itself or a copy.
+  Array contiguous(const Array& x);
+  /// x with its elements in row-major order in another shape.
+  Array reshaped(const Array& x, const Shape& shape);
+  /// Copies the elements of `from` to `to`, which is in memory and has the same shape.
+  void copy(const Array& from, const Array& to);
+
+  /// Computes an array whose element at each position is element(at). `cost` is how many times the
+  /// code of an addition that of an element is about.
+  Array compute(const Shape& shape, Dtype dtype, FunctionRef<int(Positions)> element, Index cost = 1);
+  /// Computes several arrays of one shape at once. element(at, results) fills in the results.
+  std::vector<Array> compute(const Shape& shape, std::span<const Dtype> dtypes,
+                             FunctionRef<void(Positions, std::span<int>)> element, Index cost = 1);
+  /// Calls body(at) for each position, in row-major order, in code of loops or of one copy for each.
+  void for_each(const Shape& shape, FunctionRef<void(Positions)> body, bool unrolled);
+  /// Carries values through the positions of a shape in row-major order: step(at, state) replaces
+  /// the values in `state` by the next ones.
+  void fold(const Shape& shape, std::span<int> state, FunctionRef<void(Positions, std::span<int>)> step,
+            Index cost = 1);
+  /// Calls body(i) for i = first, ..., end - 1.
+  void for_range(Position first, Position end, FunctionRef<void(Position)> body, bool unrolled);
+
+  void check(int condition, std::string error) { builder_.check(condition, std::move(error)); }
+
+  // ---- programs ---------------------------------------------------------------------------------
+
+  /// Lowers the instructions of an optimized program. Returns its outputs.
+  std::vector<Array> run(const Program& program, std::vector<Array> inputs);
+  Array constant(const Tensor& value);
+  /// x in memory that the caller may write: x itself if nothing reads it later, else a copy. `x`
+  /// must be the caller's only copy of the array.
+  Array writable(Array x);
+  /// x as its elements, if it has at most 64; loops that read x then need not load them.
+  Array preloaded(const Array& x);
+  /// An array that `allocate` made and that has been written: as its elements, if it is small.
+  Array settled(const Array& x) { return preloaded(x); }
+  /// Returns true if the positions of a shape get code each, and no loop.
+  static bool is_unrolled(const Shape& shape, Index cost = 1);
+
+ private:
+  bool has_valid_buffer(const ArraySource& source) const;
+  void loops(const Shape& shape, std::size_t axis, PositionList& at, FunctionRef<void(Positions)> body);
+  void fold_loops(const Shape& shape, std::size_t axis, PositionList& at, std::span<int> state,
+                  FunctionRef<void(Positions, std::span<int>)> step);
+  std::vector<Array> lower(const Program& program, const Program::Instruction& step, std::vector<Array> inputs);
+
+  Lowered& code_;
+  LoweredBuilder builder_;
+};
+
+/// Lowers an operation: computes the outputs from the inputs. A rule may move an input.
+struct LoweringContext {
+  Lowering& l;
+  const Program::Instruction& instruction;
+  std::span<Array> inputs;
+  std::span<const Program::Variable* const> results;  // the shapes and dtypes of the outputs
+
+  Array& in(std::size_t i) const { return inputs[i]; }
+  const Shape& shape(std::size_t i = 0) const { return results[i]->shape; }
+  Dtype dtype(std::size_t i = 0) const { return results[i]->dtype; }
+  template <class A>
+  const A& as() const {
+    return static_cast<const A&>(*instruction.attributes);
+  }
+};
+using LoweringRule = std::vector<Array> (*)(const LoweringContext&);
+
+/// The result of an elementwise operation (all_ops.h, astype, where, stop_gradient) on numbers of
+/// one dtype; `dtype` is that of the result.
+int lower_elementwise(Lowering& l, const Op& op, std::span<const int> operands, Dtype dtype);
+
+/// The rule of an operation, or null if there is none. Each function knows one family.
+LoweringRule lowering_of_layout(OpId id);
+LoweringRule lowering_of_reduction(OpId id);
+LoweringRule lowering_of_index(OpId id);
+LoweringRule lowering_of_product(OpId id);
+LoweringRule lowering_of_linalg(OpId id);
+LoweringRule lowering_of_random(OpId id);
+std::vector<Array> lower_fused(const LoweringContext& c);
+std::vector<Array> lower_loop(const LoweringContext& c);
+/// The reduction of x by sum, prod, max, min, all or any. Axes may count from the end; `shape` is
+/// that of the result.
+Array lower_reduction(Lowering& l, const Op& op, const Array& x, const Shape& axes, const Shape& shape);
+
+/// A sum of numbers as the CPU's kernels compute it: float32 in float64, float64 with compensation.
+/// `start` appends the state of an empty sum, `step` adds x, and `finish` returns the sum.
+struct LoweredSum {
+  Lowering& l;
+  Dtype dtype;
+  std::vector<int> start() const;
+  void step(std::span<int> state, int x) const;
+  int finish(std::span<const int> state) const;
+};
+
+}  // namespace stave_detail

@@ -1,0 +1,218 @@
+// Elementwise operations: the functions of core/ops/elementwise_ops.h, called with values of
+// lowered code, write the code of their results.
+#include <stave/core/ops/elementwise_ops.h>
+#include <stave/core/program/fused.h>
+#include <stave/core/program/lower.h>
+#include <stave/core/tensor/fail.h>
+
+namespace stave_detail {
+
+namespace {
+
+// What the functions of elementwise_ops.h write to. They make numbers from literals alone, so the
+// code and the dtype are those of the operation that is lowered.
+struct Target {
+  Lowering* l = nullptr;
+  Dtype dtype = bool_;
+};
+thread_local Target target;
+
+struct Condition {
+  int value;
+};
+// A value of the operation's dtype.
+struct Number {
+  int value = -1;
+  Number() = default;
+  explicit Number(double literal) : value(target.l->number(Scalar(literal), target.dtype)) {}
+  static Number of(int value) {
+    Number x;
+    x.value = value;
+    return x;
+  }
+};
+
+int write(ScalarOp op, int a, int b = -1, int c = -1) { return target.l->add(op, a, b, c); }
+
+#define X(name, op) \
+  Number name(Number a) { return Number::of(write(ScalarOp::op, a.value)); }
+X(operator-, negative)
+X(operator~, bit_not)
+X(abs, abs)
+X(sqrt, sqrt)
+X(floor, floor)
+X(ceil, ceil)
+X(rint, rint)
+X(trunc, trunc)
+X(exp, exp)
+X(exp2, exp2)
+X(expm1, expm1)
+X(log, log)
+X(log2, log2)
+X(log10, log10)
+X(log1p, log1p)
+X(sin, sin)
+X(cos, cos)
+X(tan, tan)
+X(asin, asin)
+X(acos, acos)
+X(atan, atan)
+X(sinh, sinh)
+X(cosh, cosh)
+X(tanh, tanh)
+X(asinh, asinh)
+X(acosh, acosh)
+X(atanh, atanh)
+X(erf, erf)
+X(erfc, erfc)
+X(erfinv, erfinv)
+X(lgamma, lgamma)
+X(digamma, digamma)
+X(erfc_of_root_half, erfc_of_root_half)
+#undef X
+#define X(name, op) \
+  Number name(Number a, Number b) { return Number::of(write(ScalarOp::op, a.value, b.value)); }
+X(operator+, add)
+X(operator-, subtract)
+X(operator*, multiply)
+X(operator/, divide)
+X(operator&, bit_and)
+X(operator|, bit_or)
+X(operator^, bit_xor)
+X(shifted_left, shift_left)
+X(shifted_right, shift_right)
+X(copysign, copysign)
+X(pow, pow)
+X(atan2, atan2)
+X(hypot, hypot)
+X(nextafter, nextafter)
+X(zeta, zeta)
+X(floor_divide, floor_divide)
+X(remainder, remainder)
+#undef X
+#define X(name, op, left, right) \
+  Condition name(Number a, Number b) { return {write(ScalarOp::op, left.value, right.value)}; }
+X(operator==, equal, a, b)
+X(operator!=, not_equal, a, b)
+X(operator<, less, a, b)
+X(operator<=, less_equal, a, b)
+X(operator>, less, b, a)
+X(operator>=, less_equal, b, a)
+#undef X
+#define X(name, op) \
+  Condition name(Condition a, Condition b) { return {write(ScalarOp::op, a.value, b.value)}; }
+X(operator&, bit_and)
+X(operator|, bit_or)
+X(operator^, bit_xor)
+#undef X
+Condition operator!(Condition a) { return {write(ScalarOp::bit_not, a.value)}; }
+Number select(Condition condition, Number a, Number b) {
+  return Number::of(write(ScalarOp::select, condition.value, a.value, b.value));
+}
+Condition signbit(Number x) { return {write(ScalarOp::signbit, x.value)}; }
+Condition isfinite(Number x) {
+  if (!is_float(target.dtype)) return {target.l->number(true, bool_)};
+  return abs(x) < Number(std::numeric_limits<double>::infinity());
+}
+Condition isinf(Number x) {
+  if (!is_float(target.dtype)) return {target.l->number(false, bool_)};
+  return abs(x) == Number(std::numeric_limits<double>::infinity());
+}
+Number lost_of_product(Number a, Number b, Number product) {
+  return Number::of(write(ScalarOp::fma, a.value, b.value, (-product).value));
+}
+
+int result_of(Number x) { return x.value; }
+int result_of(Condition x) { return x.value; }
+
+template <class S>
+int unary(Number x) {
+  return result_of(S::value(x));
+}
+template <class S>
+int binary(Number x, Number y) {
+  return result_of(S::value(x, y));
+}
+
+}  // namespace
+
+int lower_elementwise(Lowering& l, const Op& op, std::span<const int> operands, Dtype dtype) {
+  switch (op.id) {
+    case OpId::astype: return l.convert(operands[0], dtype);
+    case OpId::stop_gradient: return operands[0];
+    case OpId::where: return l.add(ScalarOp::select, operands[0], operands[1], operands[2]);
+    default: break;
+  }
+  const Target outer = std::exchange(target, {&l, l.builder().dtype(operands[0])});
+  const Number x = Number::of(operands[0]), y = Number::of(operands.back());
+  const int result = [&] {
+    switch (op.id) {
+#define X(name, S) \
+  case OpId::name: return unary<S>(x);
+      STAVE_UNARY_OPS(X)
+#undef X
+#define X(name, S) \
+  case OpId::name: return binary<S>(x, y);
+      STAVE_BINARY_OPS(X)
+#undef X
+      default: return -1;
+    }
+  }();
+  target = outer;
+  return result;
+}
+
+// ---- fused regions ------------------------------------------------------------------------------
+
+namespace {
+
+// Computes the values of a region for one position of its inputs.
+class RegionValues {
+ public:
+  RegionValues(Lowering& l, const Region& region, std::span<const Array> inputs)
+      : l_(l), region_(region), inputs_(inputs) {}
+
+  void compute(Positions at) {
+    values_.clear();
+    for (const Array& input : inputs_) values_.push_back(l_.element(input, at));
+    for (const Region::Step& step : region_.steps()) values_.push_back(value_of(step));
+  }
+  int operator[](int value) const { return values_[static_cast<std::size_t>(value)]; }
+
+ private:
+  int value_of(const Region::Step& step) {
+    if (!step.op) return l_.builder().number_of_bytes(static_cast<std::int64_t>(step.bytes.words[0]), step.dtype);
+    SmallVector<int, 3> operands;
+    for (const int operand : step.operands) operands.push_back(values_[static_cast<std::size_t>(operand)]);
+    return lower_elementwise(l_, *step.op, operands, step.dtype);
+  }
+
+  Lowering& l_;
+  const Region& region_;
+  std::span<const Array> inputs_;
+  std::vector<int> values_;
+};
+
+}  // namespace
+
+std::vector<Array> lower_fused(const LoweringContext& c) {
+  const Region& region = *c.as<FusedAttributes>().region;
+  RegionValues values(c.l, region, c.inputs);
+  // The values of the outputs, before their reductions.
+  std::vector<int> computed;
+  std::vector<Dtype> dtypes;
+  for (const int output : region.outputs()) {
+    computed.push_back(region.value_behind(output));
+    dtypes.push_back(region.dtype(computed.back()));
+  }
+  std::vector<Array> outputs = c.l.compute(c.in(0).shape, dtypes, [&](Positions at, std::span<int> results) {
+    values.compute(at);
+    for (std::size_t k = 0; k < results.size(); ++k) results[k] = values[computed[k]];
+  });
+  for (std::size_t k = 0; k < outputs.size(); ++k)
+    if (const Region::Reduction* const reduction = region.reduction(region.outputs()[k]))
+      outputs[k] = lower_reduction(c.l, *reduction->op, outputs[k], reduction->axes, c.shape(k));
+  return outputs;
+}
+
+}  // namespace stave_detail

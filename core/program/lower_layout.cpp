@@ -1,0 +1,84 @@
+// Lowering of layout and creation: results are views, or each element is copied.
+#include <stave/core/program/lower.h>
+
+namespace stave_detail {
+
+namespace {
+
+std::vector<Array> full(const LoweringContext& c) {
+  const int value = c.l.number(c.as<FullAttributes>().value, c.dtype());
+  return {Lowering::broadcast(c.l.of_values({}, c.dtype(), {value}), c.shape())};
+}
+
+std::vector<Array> iota(const LoweringContext& c) {
+  const auto& a = c.as<IotaAttributes>();
+  const Dtype computed = is_float(a.dtype) ? float64 : int64;
+  const int start = c.l.number(a.start, computed), step = c.l.number(a.step, computed);
+  return {c.l.compute(c.shape(), c.dtype(), [&](Positions at) {
+    const int i = c.l.convert(c.l.value_of(at[0]), computed);
+    return c.l.convert(c.l.add(ScalarOp::add, start, c.l.add(ScalarOp::multiply, i, step)), a.dtype);
+  })};
+}
+
+// Writes the elements of x to `out`, beginning at `starts`, with these distances.
+void insert(Lowering& l, const Array& x, const Array& out, const Shape& starts, const Shape& steps) {
+  Strides strides(x.shape.size(), 0);
+  Index offset = 0;
+  for (std::size_t axis = 0; axis < x.shape.size(); ++axis) {
+    strides[axis] = out.strides[axis] * steps[axis];
+    offset += out.strides[axis] * starts[axis];
+  }
+  l.copy(x, Lowering::view(out, x.shape, std::move(strides), offset));
+}
+
+std::vector<Array> pad(const LoweringContext& c) {
+  const auto& a = c.as<PadAttributes>();
+  const Array x = c.in(0);
+  const int value = c.l.number(a.value, c.dtype());
+  const Array filled = Lowering::broadcast(c.l.of_values({}, c.dtype(), {value}), c.shape());
+  const Array out = c.l.allocate(c.shape(), c.dtype());
+  c.l.copy(filled, out);
+  insert(c.l, x, out, a.starts, a.steps);
+  return {c.l.settled(out)};
+}
+
+std::vector<Array> concat(const LoweringContext& c) {
+  const auto axis = static_cast<std::size_t>(c.as<AxisAttributes>().axis);
+  const Array out = c.l.allocate(c.shape(), c.dtype());
+  Shape starts(c.shape().size(), 0), steps(c.shape().size(), 1);
+  for (const Array& part : c.inputs) {
+    insert(c.l, part, out, starts, steps);
+    starts[axis] += part.shape[axis];
+  }
+  return {c.l.settled(out)};
+}
+
+std::vector<Array> slice(const LoweringContext& c) {
+  const auto& a = c.as<SliceAttributes>();
+  const Array& x = c.in(0);
+  Strides strides(x.shape.size(), 0);
+  Index offset = 0;
+  for (std::size_t axis = 0; axis < x.shape.size(); ++axis) {
+    strides[axis] = x.strides[axis] * a.steps[axis];
+    offset += x.strides[axis] * a.starts[axis];
+  }
+  return {Lowering::view(x, c.shape(), std::move(strides), offset)};
+}
+
+std::vector<Array> reshape(const LoweringContext& c) { return {c.l.reshaped(c.in(0), c.shape())}; }
+
+}  // namespace
+
+LoweringRule lowering_of_layout(OpId id) {
+  switch (id) {
+    case OpId::full: return full;
+    case OpId::iota: return iota;
+    case OpId::pad: return pad;
+    case OpId::concat: return concat;
+    case OpId::slice: return slice;
+    case OpId::reshape: return reshape;
+    default: return nullptr;
+  }
+}
+
+}  // namespace stave_detail

@@ -1,0 +1,530 @@
+// Lowering of reductions, scans, sorting and operations on rows.
+#include <algorithm>
+#include <limits>
+
+#include <stave/core/program/lower.h>
+
+namespace stave_detail {
+
+namespace {
+
+constexpr double infinity = std::numeric_limits<double>::infinity();
+
+// The smallest value of a dtype, or the largest one.
+int extreme_number(Lowering& l, Dtype dtype, bool largest) {
+  return visit_dtype(dtype, [&](auto zero) {
+    using T = decltype(zero);
+    if constexpr (std::is_same_v<T, bool>) return l.number(largest, dtype);
+    else if constexpr (std::is_integral_v<T>)
+      return l.number(largest ? std::numeric_limits<T>::max() : std::numeric_limits<T>::lowest(), dtype);
+    else return l.number(largest ? infinity : -infinity, dtype);
+  });
+}
+
+// The dtype in which sums and products of a dtype are computed.
+Dtype accumulator(Dtype dtype) { return is_float(dtype) ? float64 : dtype; }
+
+// The larger or smaller of two numbers: `present` if it is NaN.
+int choose(Lowering& l, bool larger, int present, int x) {
+  const int wins =
+      l.add(ScalarOp::bit_or, larger ? l.add(ScalarOp::less, x, present) : l.add(ScalarOp::less, present, x),
+            l.add(ScalarOp::not_equal, present, present));
+  return l.add(ScalarOp::select, wins, present, x);
+}
+
+}  // namespace
+
+// ---- sums ---------------------------------------------------------------------------------------
+
+std::vector<int> LoweredSum::start() const {
+  const int zero = l.number(0, accumulator(dtype));
+  return dtype == float64 ? std::vector<int>{zero, zero} : std::vector<int>{zero};
+}
+
+void LoweredSum::step(std::span<int> state, int x) const {
+  const auto add = [&](int a, int b) { return l.add(ScalarOp::add, a, b); };
+  const auto subtract = [&](int a, int b) { return l.add(ScalarOp::subtract, a, b); };
+  if (dtype != float64) {
+    state[0] = add(state[0], l.convert(x, accumulator(dtype)));
+    return;
+  }
+  // The rounding errors are summed separately (Knuth's TwoSum).
+  const int sum = state[0], total = add(sum, x), given = subtract(total, sum);
+  state[1] = add(state[1], add(subtract(sum, subtract(total, given)), subtract(x, given)));
+  state[0] = total;
+}
+
+int LoweredSum::finish(std::span<const int> state) const {
+  if (dtype != float64) return l.convert(state[0], dtype);
+  // The error of an infinite sum is NaN, so an infinite sum is not corrected.
+  const int is_finite = l.add(ScalarOp::less, l.add(ScalarOp::abs, state[0]), l.number(infinity, float64));
+  return l.add(ScalarOp::select, is_finite, l.add(ScalarOp::add, state[0], state[1]), state[0]);
+}
+
+// ---- reductions ---------------------------------------------------------------------------------
+
+namespace {
+
+// The axes of x that a reduction keeps and reduces.
+struct ReducedAxes {
+  std::vector<std::size_t> kept, reduced;
+  Shape reduced_shape;
+
+  ReducedAxes(const Array& x, const Shape& axes) {
+    const auto rank = static_cast<Index>(x.shape.size());
+    for (std::size_t axis = 0; axis < x.shape.size(); ++axis) {
+      const auto is_axis = [&](Index a) { return (a < 0 ? a + rank : a) == static_cast<Index>(axis); };
+      if (std::any_of(axes.begin(), axes.end(), is_axis)) {
+        reduced.push_back(axis);
+        reduced_shape.push_back(x.shape[axis]);
+      } else {
+        kept.push_back(axis);
+      }
+    }
+  }
+  // The place in x, given that in the result, whose axes of length 1 may be kept ones.
+  PositionList place(const Array& x, const Shape& shape, Positions at, Positions in_reduced) const {
+    PositionList found(x.shape.size());
+    const bool keeps = shape.size() == x.shape.size();
+    for (std::size_t k = 0; k < kept.size(); ++k) found[kept[k]] = at[keeps ? kept[k] : k];
+    for (std::size_t k = 0; k < reduced.size(); ++k) found[reduced[k]] = in_reduced[k];
+    return found;
+  }
+};
+
+}  // namespace
+
+Array lower_reduction(Lowering& l, const Op& op, const Array& x, const Shape& axes, const Shape& shape) {
+  const ReducedAxes of(x, axes);
+  const LoweredSum sum{l, x.dtype};
+  const Index cost = std::max<Index>(1, of.reduced_shape.elements());
+  return l.compute(
+      shape, x.dtype,
+      [&](Positions at) {
+        std::vector<int> state;
+        switch (op.id) {
+          case OpId::sum: state = sum.start(); break;
+          case OpId::prod: state = {l.number(1, accumulator(x.dtype))}; break;
+          case OpId::all: state = {l.number(true, bool_)}; break;
+          case OpId::any: state = {l.number(false, bool_)}; break;
+          default: state = {extreme_number(l, x.dtype, op.id == OpId::min)};
+        }
+        l.fold(of.reduced_shape, state, [&](Positions reduced, std::span<int> now) {
+          const int value = l.element(x, of.place(x, shape, at, reduced));
+          switch (op.id) {
+            case OpId::sum: return sum.step(now, value);
+            case OpId::prod: now[0] = l.add(ScalarOp::multiply, now[0], l.convert(value, accumulator(x.dtype))); return;
+            case OpId::all: now[0] = l.add(ScalarOp::bit_and, now[0], value); return;
+            case OpId::any: now[0] = l.add(ScalarOp::bit_or, now[0], value); return;
+            default: now[0] = choose(l, op.id == OpId::max, now[0], value);
+          }
+        });
+        return op.id == OpId::sum ? sum.finish(state) : l.convert(state[0], x.dtype);
+      },
+      cost);
+}
+
+namespace {
+
+std::vector<Array> reduce(const LoweringContext& c) {
+  return {lower_reduction(c.l, *c.instruction.op, c.in(0), c.as<ReduceAttributes>().axes, c.shape())};
+}
+
+// argmax and argmin: the first position of the largest or smallest element; NaN is both.
+std::vector<Array> arg_reduce(const LoweringContext& c) {
+  Lowering& l = c.l;
+  const Array& x = c.in(0);
+  const ReducedAxes of(x, c.as<ReduceAttributes>().axes);
+  const bool largest = c.instruction.op->id == OpId::argmax;
+  return {l.compute(
+      c.shape(), c.dtype(),
+      [&](Positions at) {
+        const auto value_at = [&](Positions reduced) { return l.element(x, of.place(x, c.shape(), at, reduced)); };
+        const auto position = [&](Positions reduced) {
+          Position place(0);
+          for (std::size_t k = 0; k < reduced.size(); ++k)
+            place = l.place_of(
+                l.add(ScalarOp::add, l.value_of(l.shifted(place, 0, of.reduced_shape[k])), l.value_of(reduced[k])));
+          return l.value_of(place);
+        };
+        int state[] = {value_at(PositionList(of.reduced.size())), l.index(0)};
+        l.fold(of.reduced_shape, state, [&](Positions reduced, std::span<int> now) {
+          const int value = value_at(reduced);
+          int wins = largest ? l.add(ScalarOp::less, now[0], value) : l.add(ScalarOp::less, value, now[0]);
+          if (is_float(x.dtype))
+            wins = l.add(ScalarOp::bit_or, wins,
+                         l.add(ScalarOp::bit_and, l.add(ScalarOp::not_equal, value, value),
+                               l.add(ScalarOp::equal, now[0], now[0])));
+          now[1] = l.add(ScalarOp::select, wins, position(reduced), now[1]);
+          now[0] = l.add(ScalarOp::select, wins, value, now[0]);
+        });
+        return l.convert(state[1], c.dtype());
+      },
+      std::max<Index>(1, of.reduced_shape.elements()))};
+}
+
+// ---- rows ---------------------------------------------------------------------------------------
+
+// A place with another position along one axis.
+PositionList with(Positions at, std::size_t axis, Position place) {
+  PositionList found(at);
+  found[axis] = place;
+  return found;
+}
+Shape without_axis(const Shape& shape, std::size_t axis) {
+  Shape found = shape;
+  found[axis] = 1;
+  return found;
+}
+// The place in an array of length 1 along the axis.
+PositionList in_row(Positions at, std::size_t axis) { return with(at, axis, Position(0)); }
+
+Array sum_along(Lowering& l, const Array& x, std::size_t axis) {
+  return lower_reduction(l, op_sum, x, {static_cast<Index>(axis)}, without_axis(x.shape, axis));
+}
+Array max_along(Lowering& l, const Array& x, std::size_t axis) {
+  return lower_reduction(l, op_max, x, {static_cast<Index>(axis)}, without_axis(x.shape, axis));
+}
+
+// exp(x - max), the sum of that along the axis, and the maxima.
+struct Exponentials {
+  Array terms, total, largest;
+  Exponentials(Lowering& l, const Array& x, std::size_t axis) : largest(max_along(l, x, axis)) {
+    terms = l.compute(x.shape, x.dtype, [&](Positions at) {
+      return l.add(ScalarOp::exp, l.add(ScalarOp::subtract, l.element(x, at), l.element(largest, in_row(at, axis))));
+    });
+    total = sum_along(l, terms, axis);
+  }
+};
+
+Array softmax_of(Lowering& l, const Array& x, std::size_t axis) {
+  const Exponentials e(l, x, axis);
+  return l.compute(x.shape, x.dtype, [&](Positions at) {
+    return l.add(ScalarOp::divide, l.element(e.terms, at), l.element(e.total, in_row(at, axis)));
+  });
+}
+
+std::size_t axis_of(const LoweringContext& c) { return static_cast<std::size_t>(c.as<AxisAttributes>().axis); }
+
+std::vector<Array> softmax(const LoweringContext& c) { return {softmax_of(c.l, c.in(0), axis_of(c))}; }
+
+std::vector<Array> log_softmax(const LoweringContext& c) {
+  Lowering& l = c.l;
+  const Array& x = c.in(0);
+  const std::size_t axis = axis_of(c);
+  const Exponentials e(l, x, axis);
+  return {l.compute(c.shape(), c.dtype(), [&](Positions at) {
+    const PositionList row = in_row(at, axis);
+    return l.add(ScalarOp::subtract, l.add(ScalarOp::subtract, l.element(x, at), l.element(e.largest, row)),
+                 l.add(ScalarOp::log, l.element(e.total, row)));
+  })};
+}
+
+// 0 where a or b is 0, else a * b.
+int scaled(Lowering& l, int a, int b) {
+  const int zero = l.number(0, l.builder().dtype(a));
+  const int both = l.add(ScalarOp::bit_and, l.add(ScalarOp::not_equal, a, zero), l.add(ScalarOp::not_equal, b, zero));
+  return l.add(ScalarOp::select, both, l.add(ScalarOp::multiply, a, b), zero);
+}
+
+// An array of the shape of x, with element(value of x, value of y).
+Array zipped(Lowering& l, const Array& x, const Array& y, FunctionRef<int(int, int)> element) {
+  return l.compute(x.shape, x.dtype, [&](Positions at) {
+    PositionList in_y(at);
+    for (std::size_t axis = 0; axis < in_y.size(); ++axis)
+      if (y.shape[axis] == 1) in_y[axis] = Position(0);
+    return element(l.element(x, at), l.element(y, in_y));
+  });
+}
+
+// y (e - sum(y e)) along the last axis, where e is ct minus the ct of an element with y > 1/2.
+std::vector<Array> softmax_gradient(const LoweringContext& c) {
+  Lowering& l = c.l;
+  const Array &y = c.in(0), &ct = c.in(1);
+  const std::size_t axis = y.shape.size() - 1;
+  const int zero = l.number(0, c.dtype()), half = l.number(0.5, c.dtype());
+  const Array of_winner =
+      zipped(l, y, ct, [&](int p, int v) { return l.add(ScalarOp::select, l.add(ScalarOp::less, half, p), v, zero); });
+  const Array e = zipped(l, ct, sum_along(l, of_winner, axis),
+                         [&](int v, int winner) { return l.add(ScalarOp::subtract, v, winner); });
+  const Array total = sum_along(l, zipped(l, y, e, [&](int p, int v) { return scaled(l, p, v); }), axis);
+  const Array relative = zipped(l, e, total, [&](int v, int sum) { return l.add(ScalarOp::subtract, v, sum); });
+  return {zipped(l, relative, y, [&](int v, int p) { return scaled(l, v, p); })};
+}
+
+// ct - sum(ct) softmax(x) along the last axis; for an element with more than half of the weight,
+// minus the sum of the others, which keeps digits.
+std::vector<Array> log_softmax_gradient(const LoweringContext& c) {
+  Lowering& l = c.l;
+  const Array &x = c.in(0), &ct = c.in(1);
+  const std::size_t axis = x.shape.size() - 1;
+  const int zero = l.number(0, c.dtype()), half = l.number(0.5, c.dtype());
+  const Array p = softmax_of(l, x, axis);
+  const Array share = zipped(l, p, sum_along(l, ct, axis), [&](int weight, int sum) { return scaled(l, sum, weight); });
+  const Array difference = zipped(l, ct, share, [&](int v, int part) { return l.add(ScalarOp::subtract, v, part); });
+  const Array others = zipped(l, difference, p, [&](int v, int weight) {
+    return l.add(ScalarOp::select, l.add(ScalarOp::less, half, weight), zero, v);
+  });
+  const Array total = sum_along(l, others, axis);
+  return {l.compute(c.shape(), c.dtype(), [&](Positions at) {
+    const int wins = l.add(ScalarOp::less, half, l.element(p, at));
+    return l.add(ScalarOp::select, wins, l.add(ScalarOp::negative, l.element(total, in_row(at, axis))),
+                 l.element(others, at));
+  })};
+}
+
+// ---- scans --------------------------------------------------------------------------------------
+
+// What one step of a scan does to its state; `result` is its output.
+struct ScanStep {
+  Lowering& l;
+  OpId id;
+  Dtype dtype;
+
+  Dtype computed() const { return id == OpId::cummax || id == OpId::cummin ? dtype : accumulator(dtype); }
+  std::vector<int> start() const {
+    switch (id) {
+      case OpId::cumulative_sum: return LoweredSum{l, dtype}.start();
+      case OpId::cumulative_prod: return {l.number(1, computed())};
+      case OpId::linear_recurrence: return {l.number(0, computed())};
+      default: return {extreme_number(l, dtype, id == OpId::cummin)};
+    }
+  }
+  int step(std::span<int> state, int a, int b) const {
+    if (id == OpId::cumulative_sum) {
+      const LoweredSum sum{l, dtype};
+      sum.step(state, a);
+      return sum.finish(state);
+    }
+    const int x = l.convert(a, computed());
+    switch (id) {
+      case OpId::cumulative_prod: state[0] = l.add(ScalarOp::multiply, state[0], x); break;
+      case OpId::linear_recurrence:
+        state[0] = l.add(ScalarOp::add, scaled(l, x, state[0]), l.convert(b, computed()));
+        break;
+      default: state[0] = choose(l, id == OpId::cummax, state[0], x);
+    }
+    return l.convert(state[0], dtype);
+  }
+};
+
+std::vector<Array> scan(const LoweringContext& c) {
+  Lowering& l = c.l;
+  const auto& a = c.as<ScanAttributes>();
+  const auto axis = static_cast<std::size_t>(a.axis);
+  const Array &x = c.in(0), &y = c.inputs.back();
+  const Index length = x.shape[axis];
+  const Array out = l.allocate(c.shape(), c.dtype());
+  const ScanStep step{l, c.instruction.op->id, c.dtype()};
+  const bool unrolled = Lowering::is_unrolled(c.shape());
+  l.for_each(
+      without_axis(c.shape(), axis),
+      [&](Positions at) {
+        std::vector<int> state = step.start();
+        const auto run = [&](Positions along, std::span<int> now) {
+          const PositionList place = with(at, axis, a.reverse ? l.shifted(along[0], length - 1, -1) : along[0]);
+          l.store(out, place, step.step(now, l.element(x, place), l.element(y, place)));
+        };
+        l.fold({length}, state, run, unrolled ? 1 : length + 1);
+      },
+      unrolled);
+  return {l.settled(out)};
+}
+
+// ---- sorting ------------------------------------------------------------------------------------
+
+// Whether a comes before b, and whether they are equal, in an order in which NaN is the largest.
+struct Order {
+  Lowering& l;
+  bool descending;
+
+  int is_nan(int x) const { return l.add(ScalarOp::not_equal, x, x); }
+  int before(int a, int b) const {
+    if (descending) std::swap(a, b);
+    const int less = l.add(ScalarOp::less, a, b);
+    if (!is_float(l.builder().dtype(a))) return less;
+    return l.add(ScalarOp::bit_or, less, l.add(ScalarOp::bit_and, is_nan(b), l.add(ScalarOp::equal, a, a)));
+  }
+  int equal(int a, int b) const {
+    const int equal = l.add(ScalarOp::equal, a, b);
+    if (!is_float(l.builder().dtype(a))) return equal;
+    return l.add(ScalarOp::bit_or, equal, l.add(ScalarOp::bit_and, is_nan(a), is_nan(b)));
+  }
+};
+
+// For each element, how many elements of its row stand before it in a stable sort.
+Array ranks(Lowering& l, const Array& x, std::size_t axis, bool descending) {
+  const Order order{l, descending};
+  const Index length = x.shape[axis];
+  return l.compute(
+      x.shape, int64,
+      [&](Positions at) {
+        const int value = l.element(x, at);
+        int count = l.index(0);
+        l.fold({length}, std::span(&count, 1), [&](Positions other, std::span<int> now) {
+          const int b = l.element(x, with(at, axis, other[0]));
+          const int is_earlier = l.add(ScalarOp::less, l.value_of(other[0]), l.value_of(at[axis]));
+          const int before = l.add(ScalarOp::bit_or, order.before(b, value),
+                                   l.add(ScalarOp::bit_and, order.equal(b, value), is_earlier));
+          now[0] = l.add(ScalarOp::add, now[0], l.convert(before, int64));
+        });
+        return count;
+      },
+      length);
+}
+
+std::vector<Array> sort(const LoweringContext& c) {
+  Lowering& l = c.l;
+  const auto& a = c.as<SortAttributes>();
+  const auto axis = static_cast<std::size_t>(a.axis);
+  const Array x = c.in(0), rank = ranks(l, x, axis, a.descending);
+  const Array out = l.allocate(c.shape(), c.dtype());
+  l.for_each(
+      x.shape,
+      [&](Positions at) {
+        const Position to = l.place_of(l.element(rank, at));
+        const bool positions = c.instruction.op->id == OpId::argsort;
+        l.store(out, with(at, axis, to), positions ? l.convert(l.value_of(at[axis]), c.dtype()) : l.element(x, at));
+      },
+      Lowering::is_unrolled(x.shape));
+  return {l.settled(out)};
+}
+
+std::vector<Array> argtopk(const LoweringContext& c) {
+  Lowering& l = c.l;
+  const auto& a = c.as<TopkAttributes>();
+  const auto axis = static_cast<std::size_t>(a.axis);
+  const Array x = c.in(0), rank = ranks(l, x, axis, true);
+  const Array order = l.allocate(x.shape, c.dtype());
+  l.for_each(
+      x.shape,
+      [&](Positions at) {
+        l.store(order, with(at, axis, l.place_of(l.element(rank, at))), l.convert(l.value_of(at[axis]), c.dtype()));
+      },
+      Lowering::is_unrolled(x.shape));
+  return {Lowering::view(order, c.shape(), order.strides)};
+}
+
+std::vector<Array> searchsorted(const LoweringContext& c) {
+  Lowering& l = c.l;
+  const auto& a = c.as<SearchAttributes>();
+  const Array &sorted = c.in(0), &values = c.in(1);
+  const Order order{l, false};
+  return {l.compute(
+      c.shape(), c.dtype(),
+      [&](Positions at) {
+        const int value = l.element(values, at);
+        PositionList place(at.begin(), at.begin() + a.batch_dims);
+        place.push_back(Position(0));
+        int count = l.index(0);
+        l.fold({sorted.shape.back()}, std::span(&count, 1), [&](Positions along, std::span<int> now) {
+          place.back() = along[0];
+          const int entry = l.element(sorted, place);
+          int counts = order.before(entry, value);
+          if (a.right) counts = l.add(ScalarOp::bit_or, counts, order.equal(entry, value));
+          now[0] = l.add(ScalarOp::add, now[0], l.convert(counts, int64));
+        });
+        return l.convert(count, c.dtype());
+      },
+      sorted.shape.back())};
+}
+
+// ---- layer_norm: see NormAttributes -------------------------------------------------------------
+
+// h = (x - mean) r and r, for each row, in float64.
+struct Normalized {
+  Array h, r;
+  Normalized(Lowering& l, const Array& given, double epsilon) {
+    const std::size_t axis = given.shape.size() - 1;
+    const int n = l.number(given.shape[axis], float64);
+    const auto per_row = [&](const Array& sums, FunctionRef<int(int)> f) {
+      return l.compute(sums.shape, float64, [&](Positions at) { return f(l.element(sums, at)); });
+    };
+    const Array x =
+        l.compute(given.shape, float64, [&](Positions at) { return l.convert(l.element(given, at), float64); });
+    const Array mean = per_row(sum_along(l, x, axis), [&](int sum) { return l.add(ScalarOp::divide, sum, n); });
+    const Array off = zipped(l, x, mean, [&](int a, int b) { return l.add(ScalarOp::subtract, a, b); });
+    const Array squares = zipped(l, off, off, [&](int a, int b) { return l.add(ScalarOp::multiply, a, b); });
+    r = per_row(sum_along(l, squares, axis), [&](int sum) {
+      const int variance = l.add(ScalarOp::add, l.add(ScalarOp::divide, sum, n), l.number(epsilon, float64));
+      const int one = l.number(1, float64), root = l.add(ScalarOp::divide, one, l.add(ScalarOp::sqrt, variance));
+      return l.add(ScalarOp::select, l.add(ScalarOp::equal, root, l.number(infinity, float64)), one, root);
+    });
+    h = zipped(l, off, r, [&](int a, int b) { return l.add(ScalarOp::multiply, a, b); });
+  }
+};
+
+std::vector<Array> layer_norm(const LoweringContext& c) {
+  Lowering& l = c.l;
+  const Normalized of(l, c.in(0), c.as<NormAttributes>().epsilon);
+  return {l.compute(c.shape(), c.dtype(), [&](Positions at) {
+    const int weight = l.convert(l.element(c.in(1), at.last(1)), float64);
+    const int bias = l.convert(l.element(c.in(2), at.last(1)), float64);
+    const int scaled_h = l.add(ScalarOp::multiply, weight, l.element(of.h, at));
+    return l.convert(l.add(ScalarOp::add, scaled_h, bias), c.dtype());
+  })};
+}
+
+std::vector<Array> layer_norm_gradient(const LoweringContext& c) {
+  Lowering& l = c.l;
+  const Array &x = c.in(0), &weight = c.in(1), &ct = c.in(2);
+  const std::size_t axis = x.shape.size() - 1;
+  const Normalized of(l, x, c.as<NormAttributes>().epsilon);
+  const int n = l.number(x.shape[axis], float64);
+  const auto wide = [&](int value) { return l.convert(value, float64); };
+  const Array wide_ct = l.compute(x.shape, float64, [&](Positions at) { return wide(l.element(ct, at)); });
+  const Array u = l.compute(x.shape, float64, [&](Positions at) {
+    return scaled(l, wide(l.element(weight, at.last(1))), l.element(wide_ct, at));
+  });
+  const Array hu = zipped(l, of.h, u, [&](int a, int b) { return scaled(l, a, b); });
+  const Array sum_u = sum_along(l, u, axis), sum_hu = sum_along(l, hu, axis);
+  const Array by_x = l.compute(x.shape, x.dtype, [&](Positions at) {
+    const PositionList row = in_row(at, axis);
+    const int mean_u = l.add(ScalarOp::divide, l.element(sum_u, row), n);
+    const int mean_hu = l.add(ScalarOp::divide, l.element(sum_hu, row), n);
+    const int rest = l.add(ScalarOp::subtract, l.add(ScalarOp::subtract, l.element(u, at), mean_u),
+                           l.add(ScalarOp::multiply, l.element(of.h, at), mean_hu));
+    return l.convert(l.add(ScalarOp::multiply, l.element(of.r, row), rest), x.dtype);
+  });
+  const auto over_rows = [&](const Array& terms) {
+    Shape axes;
+    for (std::size_t k = 0; k < axis; ++k) axes.push_back(static_cast<Index>(k));
+    const Array sums = lower_reduction(l, op_sum, terms, axes, {x.shape[axis]});
+    return l.compute(sums.shape, x.dtype, [&](Positions at) { return l.convert(l.element(sums, at), x.dtype); });
+  };
+  const Array ct_h = zipped(l, wide_ct, of.h, [&](int a, int b) { return scaled(l, a, b); });
+  return {by_x, over_rows(ct_h), over_rows(wide_ct)};
+}
+
+}  // namespace
+
+LoweringRule lowering_of_reduction(OpId id) {
+  switch (id) {
+    case OpId::sum:
+    case OpId::prod:
+    case OpId::max:
+    case OpId::min:
+    case OpId::all:
+    case OpId::any: return reduce;
+    case OpId::argmax:
+    case OpId::argmin: return arg_reduce;
+    case OpId::softmax: return softmax;
+    case OpId::log_softmax: return log_softmax;
+    case OpId::softmax_gradient: return softmax_gradient;
+    case OpId::log_softmax_gradient: return log_softmax_gradient;
+    case OpId::cumulative_sum:
+    case OpId::cumulative_prod:
+    case OpId::cummax:
+    case OpId::cummin:
+    case OpId::linear_recurrence: return scan;
+    case OpId::sort:
+    case OpId::argsort: return sort;
+    case OpId::argtopk: return argtopk;
+    case OpId::searchsorted: return searchsorted;
+    case OpId::layer_norm: return layer_norm;
+    case OpId::layer_norm_gradient: return layer_norm_gradient;
+    default: return nullptr;
+  }
+}
+
+}  // namespace stave_detail
