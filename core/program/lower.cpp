@@ -120,7 +120,7 @@ Array Lowering::view(const Array& x, Shape shape, Strides strides, Index offset)
 }
 
 Array Lowering::broadcast(const Array& x, const Shape& shape) {
-  Strides strides(shape.size(), 0);
+  Strides strides = all_equal(shape.size(), 0);
   const std::size_t added = shape.size() - x.shape.size();
   for (std::size_t axis = 0; axis < x.shape.size(); ++axis)
     strides[added + axis] = x.shape[axis] == 1 ? 0 : x.strides[axis];

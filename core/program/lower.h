@@ -37,6 +37,12 @@ struct Position {
 using Positions = std::span<const Position>;
 using PositionList = SmallVector<Position, 6>;
 
+/// A shape, or strides, with equal entries.
+inline Shape all_equal(std::size_t rank, Index entry) {
+  Shape shape;
+  shape.resize(rank, entry);
+  return shape;
+}
 /// The entries [first, end) of a shape, or of strides.
 inline Shape axes_of(const Shape& shape, std::size_t first, std::size_t end) {
   return Shape(std::span<const Index>(shape.begin() + first, shape.begin() + end));

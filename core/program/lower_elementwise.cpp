@@ -105,7 +105,6 @@ X(operator&, bit_and)
 X(operator|, bit_or)
 X(operator^, bit_xor)
 #undef X
-Condition operator!(Condition a) { return {write(ScalarOp::bit_not, a.value)}; }
 Number select(Condition condition, Number a, Number b) {
   return Number::of(write(ScalarOp::select, condition.value, a.value, b.value));
 }

@@ -22,7 +22,7 @@ std::vector<Array> iota(const LoweringContext& c) {
 
 // Writes the elements of x to `out`, beginning at `starts`, with these distances.
 void insert(Lowering& l, const Array& x, const Array& out, const Shape& starts, const Shape& steps) {
-  Strides strides(x.shape.size(), 0);
+  Strides strides = all_equal(x.shape.size(), 0);
   Index offset = 0;
   for (std::size_t axis = 0; axis < x.shape.size(); ++axis) {
     strides[axis] = out.strides[axis] * steps[axis];
@@ -45,7 +45,8 @@ std::vector<Array> pad(const LoweringContext& c) {
 std::vector<Array> concat(const LoweringContext& c) {
   const auto axis = static_cast<std::size_t>(c.as<AxisAttributes>().axis);
   const Array out = c.l.allocate(c.shape(), c.dtype());
-  Shape starts(c.shape().size(), 0), steps(c.shape().size(), 1);
+  Shape starts = all_equal(c.shape().size(), 0);
+  const Shape steps = all_equal(c.shape().size(), 1);
   for (const Array& part : c.inputs) {
     insert(c.l, part, out, starts, steps);
     starts[axis] += part.shape[axis];
@@ -56,7 +57,7 @@ std::vector<Array> concat(const LoweringContext& c) {
 std::vector<Array> slice(const LoweringContext& c) {
   const auto& a = c.as<SliceAttributes>();
   const Array& x = c.in(0);
-  Strides strides(x.shape.size(), 0);
+  Strides strides = all_equal(x.shape.size(), 0);
   Index offset = 0;
   for (std::size_t axis = 0; axis < x.shape.size(); ++axis) {
     strides[axis] = x.strides[axis] * a.steps[axis];

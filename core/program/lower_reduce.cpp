@@ -97,7 +97,7 @@ struct ReducedAxes {
 Array lower_reduction(Lowering& l, const Op& op, const Array& x, const Shape& axes, const Shape& shape) {
   const ReducedAxes of(x, axes);
   const LoweredSum sum{l, x.dtype};
-  const Index cost = std::max<Index>(1, of.reduced_shape.elements());
+  const Index cost = 4 * std::max<Index>(1, of.reduced_shape.elements());
   return l.compute(
       shape, x.dtype,
       [&](Positions at) {

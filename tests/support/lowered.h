@@ -49,17 +49,9 @@ class LoweredRun {
     std::vector<Tensor> results;
     if (!error.empty()) return results;
     for (std::size_t k = 0; k < outputs.size(); ++k) {
-      const Dtype dtype = code_.buffers[code_.inputs() + k].dtype;
-      results.push_back(visit_dtype(dtype, [&](auto zero) -> Tensor {
-        using T = decltype(zero);
-        std::vector<T> elements(static_cast<std::size_t>(code_.output_shapes[k].elements()));
-        for (std::size_t i = 0; i < elements.size(); ++i) {
-          T element;
-          std::memcpy(&element, outputs[k].data() + i * sizeof(T), sizeof(T));
-          elements[i] = element;
-        }
-        return reshape(tensor(elements), code_.output_shapes[k]);
-      }));
+      const Lowered::Buffer& buffer = code_.buffers[code_.inputs() + k];
+      results.push_back(from_bytes(outputs[k].data(), static_cast<std::size_t>(buffer.elements), buffer.dtype,
+                                   code_.output_shapes[k]));
     }
     return results;
   }

@@ -1,0 +1,55 @@
+// Parts of C source: types, numbers, identifiers and tables. Every text is plain C99, and the same
+// in every locale.
+#pragma once
+
+#include <cstdint>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <stave/core/tensor/tensor.h>
+
+namespace stave_detail {
+
+using namespace stave;
+
+/// The C type of an element: "double", "int32_t", "bool". Throws DtypeError for float16 and
+/// bfloat16.
+const char* c_type(Dtype dtype);
+
+/// A constant expression for an element whose first bytes are `bytes`. It is exact: decimal numbers
+/// are the shortest ones that round to the element, and -0, infinity and NaN keep their signs.
+/// Negative numbers are in parentheses.
+std::string c_number(std::int64_t bytes, Dtype dtype);
+
+/// The elements of a contiguous tensor as a C initialiser of several lines: "{\n  1.0, 2.0\n}".
+std::string c_table(const Tensor& x);
+/// The same for a list of numbers, as a declaration: "static const double name[2] = {...};\n".
+std::string c_table(std::string_view name, std::span<const double> numbers, std::string_view indent);
+
+/// The text as a C string literal, with quotes. Bytes outside of ASCII are escaped.
+std::string c_string(std::string_view text);
+/// The text for use in a comment: without the end of a comment, control characters and non-ASCII
+/// bytes.
+std::string c_comment(std::string_view text);
+
+/// "float64[2,3]".
+std::string type_text(Dtype dtype, const Shape& shape);
+
+/// Returns true if the text is an identifier of C and C++ and none of their keywords.
+bool is_c_identifier(std::string_view text);
+
+/// Chooses identifiers for names that need not be identifiers.
+class CNames {
+ public:
+  /// Returns an identifier made from the name: other characters become underscores. It differs from
+  /// those that were returned before, from keywords, from the names of <math.h>, and from names like
+  /// v1, which generated code uses for its own variables.
+  std::string choose(std::string_view name);
+
+ private:
+  std::set<std::string, std::less<>> used_;
+};
+
+}  // namespace stave_detail
