@@ -20,7 +20,7 @@ bool is_integer_comparison(const Instruction& it, Dtype operands) {
   return it.op >= ScalarOp::equal && it.op <= ScalarOp::less_equal && !is_float(operands);
 }
 
-// ---- which values are needed ----------------------------------------------------------------------
+// ---- which values are needed --------------------------------------------------------------------
 
 // Finds the values on which stores, checks and the numbers of steps depend. C compilers warn of
 // others.
@@ -59,7 +59,7 @@ class LiveValues {
   std::vector<int> next_;  // for each carried value
 };
 
-// ---- index arithmetic -----------------------------------------------------------------------------
+// ---- index arithmetic ---------------------------------------------------------------------------
 
 // The least and the greatest number that an int64 may be. Where no overflow is possible, an
 // operation is written as C's own, which compilers optimise best in the indices of loops.
@@ -102,7 +102,7 @@ MaybeRange range_of(Dtype dtype) {
   return Range{-(std::int64_t{1} << (bits - 1)), (std::int64_t{1} << (bits - 1)) - 1};
 }
 
-// ---- the writer -----------------------------------------------------------------------------------
+// ---- the writer ---------------------------------------------------------------------------------
 
 class BodyWriter {
  public:

@@ -18,7 +18,7 @@ std::vector<std::string> chosen_names(CNames& names, const std::vector<std::stri
   std::vector<std::string> chosen;
   for (std::size_t i = 0; i < count; ++i) {
     const std::string_view name = i < given.size() && !given[i].empty() ? given[i] : i < labels.size() ? labels[i] : "";
-    const bool is_own = name.starts_with(prefix);  // might be the name of one of the file's functions
+    const bool is_own = name.starts_with(prefix);  // perhaps the name of a function in the file
     chosen.push_back(
         names.choose(name.empty() ? fmt::format("{}{}", base, i) : (is_own ? "x_" : "") + std::string(name)));
   }

@@ -126,7 +126,7 @@ std::string c_string(std::string_view text) {
   std::string literal = "\"";
   for (const char c : text) {
     const auto byte = static_cast<unsigned char>(c);
-    if (c == '"' || c == '\\' || c == '?') literal += '\\', literal += c;  // "??" may begin a trigraph
+    if (c == '"' || c == '\\' || c == '?') literal += {'\\', c};  // "??" may begin a trigraph
     else if (byte < 32 || byte > 126) literal += fmt::format("\\{:03o}", byte);
     else literal += c;
   }
@@ -197,7 +197,7 @@ std::string CNames::choose(std::string_view name) {
   std::string chosen;
   for (const char c : name) {
     const char kept = is_letter(c) || is_digit(c) ? c : '_';
-    if (kept != '_' || (!chosen.empty() && chosen.back() != '_')) chosen += kept;  // CasADi refuses "__"
+    if (kept != '_' || (!chosen.empty() && chosen.back() != '_')) chosen += kept;  // CasADi has no "__"
   }
   while (!chosen.empty() && chosen.back() == '_') chosen.pop_back();
   if (chosen.empty() || is_digit(chosen[0])) chosen.insert(0, "x");

@@ -44,8 +44,8 @@ bool is_c_identifier(std::string_view text);
 class CNames {
  public:
   /// Returns an identifier made from the name: other characters become underscores. It differs from
-  /// those that were returned before, from keywords, from the names of <math.h>, and from names like
-  /// v1, which generated code uses for its own variables.
+  /// earlier ones, from keywords, from the names of <math.h>, and from names like v1, which are
+  /// those of the variables in generated code.
   std::string choose(std::string_view name);
 
  private:
