@@ -5,6 +5,7 @@
 #include <stave/handlers/transforms/jvp_flat.h>
 #include <stave/handlers/transforms/vmap_flat.h>
 
+#include "lowered.h"
 #include "table/cell.h"
 
 namespace table {
@@ -92,7 +93,39 @@ void check_compiled(const Case& c, const Function& compiled, const Function& f) 
   check_same("the replay for other values", compiled(others), f(others));
 }
 
+// Operations that lowered code does not have, and arrays of floats of sixteen bits.
+bool is_refused(const std::string& error) {
+  if (error.find("which lowered code does not have") != std::string::npos) return true;
+  for (const char* name : {"attention", "attention_gradient", "eigh", "eigvalsh", "expm", "lstsq", "qr",
+                           "random_permutation", "svd", "svdvals"})
+    if (error.rfind(std::string("lower: ") + name + " (", 0) == 0) return true;
+  return false;
+}
+
+// Lowered code computes what f does. Sums may be in another order than those of the kernels, so the
+// results are compared as those of two libraries are.
+void check_lowered(const Case& c, const Function& f, Kind kind) {
+  if (!c.tensors.empty() && c.tensors[0].device() != cpu) return;
+  const auto flat = [&](const Tensors& xs) { return f(xs); };
+  const Program program = trace(flat)(c.tensors);
+  stave_detail::Lowered code;
+  try {
+    code = stave_detail::lower(program);
+  } catch (const Error& error) {
+    if (is_refused(error.what())) return;
+    throw;
+  }
+  stave_detail::verify(code);
+  stave_test::LoweredRun run(code);
+  const Tensors got = run(c.tensors);
+  if (!run.error.empty()) throw Mismatch("the check failed: " + run.error);
+  compare("the lowered code", kind, to_arrays(got), to_arrays(f(c.tensors)), accuracy_here(c.row));
+}
+
 }  // namespace
+
+void check_lower(const Case& c) { check_lowered(c, values(c), Kind::value); }
+void check_lower_of_vjp(const Case& c) { check_lowered(c, gradients(c, values(c)), Kind::first); }
 
 void check_compile(const Case& c) { check_compiled(c, compile(values(c)), values(c)); }
 void check_compile_of_vjp(const Case& c) {
