@@ -52,15 +52,37 @@ Array copied(Lowering& l, const Array& x) {
   return out;
 }
 
+// Whether all elements of a matrix are finite.
+int is_finite(Lowering& l, Matrix a) {
+  int state[] = {l.number(true, bool_)};
+  l.fold({a.rows(), a.columns()}, state, [&](Positions at, std::span<int> now) {
+    const int value = l.add(ScalarOp::abs, a.get(at[0], at[1]));
+    now[0] = l.add(
+        ScalarOp::bit_and, now[0],
+        l.add(ScalarOp::less, value, l.number(std::numeric_limits<double>::infinity(), l.builder().dtype(value))));
+  });
+  return state[0];
+}
+
 // ---- cholesky -----------------------------------------------------------------------------------
 
 std::vector<Array> cholesky(const LoweringContext& c) {
   Lowering& l = c.l;
   const bool unrolled = is_small(c.in(0)), gives_nan = c.as<CholeskyAttributes>().nan_if_indefinite;
-  const Array out = copied(l, c.in(0));
   const Index n = c.shape().back();
   const Dtype dtype = c.dtype();
-  const int zero = l.number(0, dtype);
+  const int zero = l.number(0, dtype), half = l.number(0.5, dtype);
+  // The factor is that of (a + a^T) / 2.
+  const Array given = c.in(0);
+  const Array out = l.allocate(c.shape(), dtype);
+  l.copy(l.compute(c.shape(), dtype,
+                   [&](Positions at) {
+                     PositionList transposed(at);
+                     std::swap(transposed.back(), transposed[transposed.size() - 2]);
+                     return l.add(ScalarOp::add, l.add(ScalarOp::multiply, half, l.element(given, at)),
+                                  l.add(ScalarOp::multiply, half, l.element(given, transposed)));
+                   }),
+         out);
   for_stack(c, out, unrolled, [&](Positions at) {
     Matrix a(l, out, at);
     // a[i, j] minus the products of the rows' elements before column j.
@@ -84,11 +106,14 @@ std::vector<Array> cholesky(const LoweringContext& c) {
       }
       return one_by_one ? result : l.add(ScalarOp::subtract, result, sum);
     };
-    int is_definite = l.number(true, bool_);
+    const int finite = is_finite(l, a);
+    int is_definite = finite;
     const auto column = [&](Position j) {
       const int pivot = rest(j, j);
       const int positive = l.add(ScalarOp::less, zero, pivot);
-      if (!gives_nan) l.check(positive, "cholesky: the matrix is not positive definite");
+      if (!gives_nan)
+        l.check(l.add(ScalarOp::bit_or, positive, l.add(ScalarOp::bit_not, finite)),
+                "cholesky: the matrix is not positive definite");
       const int diagonal = l.add(ScalarOp::sqrt, pivot);
       const int inverse = l.add(ScalarOp::divide, l.number(1, dtype), diagonal);
       a.set(j, j, diagonal);
@@ -110,7 +135,6 @@ std::vector<Array> cholesky(const LoweringContext& c) {
           most_unrolled * most_unrolled * most_unrolled * most_unrolled);
       is_definite = state[0];
     }
-    if (!gives_nan) return;
     const int nan = l.number(std::numeric_limits<double>::quiet_NaN(), dtype);
     const auto element = [&](Position i, Position j) {
       a.set(i, j, l.add(ScalarOp::select, is_definite, a.get(i, j), nan));
@@ -270,18 +294,6 @@ void factor(Lowering& l, Matrix a, bool unrolled, FunctionRef<void(Position, int
             unrolled);
       },
       unrolled);
-}
-
-// Whether all elements of a matrix are finite.
-int is_finite(Lowering& l, Matrix a) {
-  int state[] = {l.number(true, bool_)};
-  l.fold({a.rows(), a.columns()}, state, [&](Positions at, std::span<int> now) {
-    const int value = l.add(ScalarOp::abs, a.get(at[0], at[1]));
-    now[0] = l.add(
-        ScalarOp::bit_and, now[0],
-        l.add(ScalarOp::less, value, l.number(std::numeric_limits<double>::infinity(), l.builder().dtype(value))));
-  });
-  return state[0];
 }
 
 std::vector<Array> lu(const LoweringContext& c) {

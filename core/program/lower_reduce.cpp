@@ -208,15 +208,29 @@ std::size_t axis_of(const LoweringContext& c) { return static_cast<std::size_t>(
 
 std::vector<Array> softmax(const LoweringContext& c) { return {softmax_of(c.l, c.in(0), axis_of(c))}; }
 
+// x - max - log1p(the sum of exp(x - max) without its largest term, which is 1), in float64.
 std::vector<Array> log_softmax(const LoweringContext& c) {
   Lowering& l = c.l;
   const Array& x = c.in(0);
   const std::size_t axis = axis_of(c);
-  const Exponentials e(l, x, axis);
+  const Array largest = max_along(l, x, axis);
+  const auto off = [&](Positions at) {
+    return l.convert(l.add(ScalarOp::subtract, l.element(x, at), l.element(largest, in_row(at, axis))), float64);
+  };
+  const LoweredSum sum{l, float64};
+  const Array logarithm = l.compute(
+      without_axis(x.shape, axis), float64,
+      [&](Positions at) {
+        std::vector<int> state = sum.start();
+        sum.step(state, l.number(-1, float64));
+        l.fold({x.shape[axis]}, state, [&](Positions along, std::span<int> now) {
+          sum.step(now, l.add(ScalarOp::exp, off(with(at, axis, along[0]))));
+        });
+        return l.add(ScalarOp::log1p, sum.finish(state));
+      },
+      4 * x.shape[axis]);
   return {l.compute(c.shape(), c.dtype(), [&](Positions at) {
-    const PositionList row = in_row(at, axis);
-    return l.add(ScalarOp::subtract, l.add(ScalarOp::subtract, l.element(x, at), l.element(e.largest, row)),
-                 l.add(ScalarOp::log, l.element(e.total, row)));
+    return l.convert(l.add(ScalarOp::subtract, off(at), l.element(logarithm, in_row(at, axis))), c.dtype());
   })};
 }
 
