@@ -182,9 +182,12 @@ LoweringRule lowering_of_linalg(OpId id);
 LoweringRule lowering_of_random(OpId id);
 std::vector<Array> lower_fused(const LoweringContext& c);
 std::vector<Array> lower_loop(const LoweringContext& c);
-/// The reduction of x by sum, prod, max, min, all or any. Axes may count from the end; `shape` is
-/// that of the result.
+/// The reduction of an array by sum, prod, max, min, all or any. Axes may count from the end;
+/// `shape` is that of the result.
 Array lower_reduction(Lowering& l, const Op& op, const Array& x, const Shape& axes, const Shape& shape);
+/// The same of an array of the shape `given` whose elements are element(position).
+Array lower_reduction(Lowering& l, const Op& op, const Shape& given, Dtype dtype, const Shape& axes, const Shape& shape,
+                      FunctionRef<int(Positions)> element);
 
 /// A sum of numbers as the CPU's kernels compute it: float32 in float64, float64 with compensation.
 /// `start` appends the state of an empty sum, `step` adds x, and `finish` returns the sum.

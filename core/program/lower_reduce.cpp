@@ -70,22 +70,22 @@ struct ReducedAxes {
   std::vector<std::size_t> kept, reduced;
   Shape reduced_shape;
 
-  ReducedAxes(const Array& x, const Shape& axes) {
-    const auto rank = static_cast<Index>(x.shape.size());
-    for (std::size_t axis = 0; axis < x.shape.size(); ++axis) {
+  ReducedAxes(const Shape& given, const Shape& axes) {
+    const auto rank = static_cast<Index>(given.size());
+    for (std::size_t axis = 0; axis < given.size(); ++axis) {
       const auto is_axis = [&](Index a) { return (a < 0 ? a + rank : a) == static_cast<Index>(axis); };
       if (std::any_of(axes.begin(), axes.end(), is_axis)) {
         reduced.push_back(axis);
-        reduced_shape.push_back(x.shape[axis]);
+        reduced_shape.push_back(given[axis]);
       } else {
         kept.push_back(axis);
       }
     }
   }
-  // The place in x, given that in the result, whose axes of length 1 may be kept ones.
-  PositionList place(const Array& x, const Shape& shape, Positions at, Positions in_reduced) const {
-    PositionList found(x.shape.size());
-    const bool keeps = shape.size() == x.shape.size();
+  // The position before the reduction, given that in the result, of this rank.
+  PositionList place(Positions at, Positions in_reduced) const {
+    PositionList found(kept.size() + reduced.size());
+    const bool keeps = at.size() == found.size();
     for (std::size_t k = 0; k < kept.size(); ++k) found[kept[k]] = at[keeps ? kept[k] : k];
     for (std::size_t k = 0; k < reduced.size(); ++k) found[reduced[k]] = in_reduced[k];
     return found;
@@ -94,34 +94,39 @@ struct ReducedAxes {
 
 }  // namespace
 
-Array lower_reduction(Lowering& l, const Op& op, const Array& x, const Shape& axes, const Shape& shape) {
-  const ReducedAxes of(x, axes);
-  const LoweredSum sum{l, x.dtype};
+Array lower_reduction(Lowering& l, const Op& op, const Shape& given, Dtype dtype, const Shape& axes, const Shape& shape,
+                      FunctionRef<int(Positions)> element) {
+  const ReducedAxes of(given, axes);
+  const LoweredSum sum{l, dtype};
   const Index cost = 4 * std::max<Index>(1, of.reduced_shape.elements());
   return l.compute(
-      shape, x.dtype,
+      shape, dtype,
       [&](Positions at) {
         std::vector<int> state;
         switch (op.id) {
           case OpId::sum: state = sum.start(); break;
-          case OpId::prod: state = {l.number(1, accumulator(x.dtype))}; break;
+          case OpId::prod: state = {l.number(1, accumulator(dtype))}; break;
           case OpId::all: state = {l.number(true, bool_)}; break;
           case OpId::any: state = {l.number(false, bool_)}; break;
-          default: state = {extreme_number(l, x.dtype, op.id == OpId::min)};
+          default: state = {extreme_number(l, dtype, op.id == OpId::min)};
         }
         l.fold(of.reduced_shape, state, [&](Positions reduced, std::span<int> now) {
-          const int value = l.element(x, of.place(x, shape, at, reduced));
+          const int value = element(of.place(at, reduced));
           switch (op.id) {
             case OpId::sum: return sum.step(now, value);
-            case OpId::prod: now[0] = l.add(ScalarOp::multiply, now[0], l.convert(value, accumulator(x.dtype))); return;
+            case OpId::prod: now[0] = l.add(ScalarOp::multiply, now[0], l.convert(value, accumulator(dtype))); return;
             case OpId::all: now[0] = l.add(ScalarOp::bit_and, now[0], value); return;
             case OpId::any: now[0] = l.add(ScalarOp::bit_or, now[0], value); return;
             default: now[0] = choose(l, op.id == OpId::max, now[0], value);
           }
         });
-        return op.id == OpId::sum ? sum.finish(state) : l.convert(state[0], x.dtype);
+        return op.id == OpId::sum ? sum.finish(state) : l.convert(state[0], dtype);
       },
       cost);
+}
+
+Array lower_reduction(Lowering& l, const Op& op, const Array& x, const Shape& axes, const Shape& shape) {
+  return lower_reduction(l, op, x.shape, x.dtype, axes, shape, [&](Positions at) { return l.element(x, at); });
 }
 
 namespace {
@@ -134,12 +139,12 @@ std::vector<Array> reduce(const LoweringContext& c) {
 std::vector<Array> arg_reduce(const LoweringContext& c) {
   Lowering& l = c.l;
   const Array& x = c.in(0);
-  const ReducedAxes of(x, c.as<ReduceAttributes>().axes);
+  const ReducedAxes of(x.shape, c.as<ReduceAttributes>().axes);
   const bool largest = c.instruction.op->id == OpId::argmax;
   return {l.compute(
       c.shape(), c.dtype(),
       [&](Positions at) {
-        const auto value_at = [&](Positions reduced) { return l.element(x, of.place(x, c.shape(), at, reduced)); };
+        const auto value_at = [&](Positions reduced) { return l.element(x, of.place(at, reduced)); };
         const auto position = [&](Positions reduced) {
           Position place(0);
           for (std::size_t k = 0; k < reduced.size(); ++k)
