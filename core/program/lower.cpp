@@ -27,14 +27,14 @@ constexpr Index most_elements = 64, most_operations = 256;
 
 // ---- places -------------------------------------------------------------------------------------
 
-Position Lowering::place_of(int value) const {
+Position Lowering::position_of(int value) const {
   if (const std::int64_t* const known = builder_.number_of(value)) return Position(*known);
   return Position::of(value);
 }
 
 Position Lowering::shifted(Position place, Index offset, Index factor) {
   if (place.value < 0) return Position(place.number * factor + offset);
-  return place_of(add(ScalarOp::add, add(ScalarOp::multiply, place.value, index(factor)), index(offset)));
+  return position_of(add(ScalarOp::add, add(ScalarOp::multiply, place.value, index(factor)), index(offset)));
 }
 
 // ---- arrays -------------------------------------------------------------------------------------
@@ -202,14 +202,26 @@ void Lowering::loops(const Shape& shape, std::size_t axis, PositionList& at, Fun
 }
 
 void Lowering::for_range(Position first, Position end, FunctionRef<void(Position)> body, bool unrolled) {
+  fold_range(
+      first, end, {}, [&](Position i, std::span<int>) { body(i); }, unrolled);
+}
+
+void Lowering::fold_range(Position first, Position end, std::span<int> state,
+                          FunctionRef<void(Position, std::span<int>)> step, bool unrolled) {
   if (unrolled) {
-    for (Index i = first.number; i < end.number; ++i) body(Position(i));
+    for (Index i = first.number; i < end.number; ++i) step(Position(i), state);
     return;
   }
-  const Position count = place_of(add(ScalarOp::subtract, value_of(end), value_of(first)));
-  const int step = count.value < 0 ? builder_.begin_loop(count.number) : builder_.begin_loop_of(count.value);
-  body(place_of(add(ScalarOp::add, step, value_of(first))));
+  const int start = value_of(first);
+  const Position count = position_of(add(ScalarOp::subtract, value_of(end), start));
+  std::vector<int> carried;
+  for (const int value : state) carried.push_back(builder_.carried(value));
+  const int i = count.value < 0 ? builder_.begin_loop(count.number) : builder_.begin_loop_of(count.value);
+  std::copy(carried.begin(), carried.end(), state.begin());
+  step(position_of(add(ScalarOp::add, i, start)), state);
+  for (std::size_t k = 0; k < carried.size(); ++k) builder_.next(carried[k], state[k]);
   builder_.end_loop();
+  std::copy(carried.begin(), carried.end(), state.begin());
 }
 
 std::vector<Array> Lowering::compute(const Shape& shape, std::span<const Dtype> dtypes,

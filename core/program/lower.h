@@ -81,7 +81,7 @@ class Lowering {
   /// The value of a place, an int64.
   int value_of(Position place) { return place.value < 0 ? index(place.number) : place.value; }
   /// A place that is a number if the value, an int64, is one.
-  Position place_of(int value) const;
+  Position position_of(int value) const;
   /// factor * place + offset.
   Position shifted(Position place, Index offset, Index factor = 1);
 
@@ -123,6 +123,9 @@ class Lowering {
             Index cost = 1);
   /// Calls body(i) for i = first, ..., end - 1.
   void for_range(Position first, Position end, FunctionRef<void(Position)> body, bool unrolled);
+  /// Like fold, for i = first, ..., end - 1.
+  void fold_range(Position first, Position end, std::span<int> state, FunctionRef<void(Position, std::span<int>)> step,
+                  bool unrolled);
 
   void check(int condition, std::string error) { builder_.check(condition, std::move(error)); }
 

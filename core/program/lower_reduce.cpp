@@ -148,7 +148,7 @@ std::vector<Array> arg_reduce(const LoweringContext& c) {
         const auto position = [&](Positions reduced) {
           Position place(0);
           for (std::size_t k = 0; k < reduced.size(); ++k)
-            place = l.place_of(
+            place = l.position_of(
                 l.add(ScalarOp::add, l.value_of(l.shifted(place, 0, of.reduced_shape[k])), l.value_of(reduced[k])));
           return l.value_of(place);
         };
@@ -401,7 +401,7 @@ std::vector<Array> sort(const LoweringContext& c) {
   l.for_each(
       x.shape,
       [&](Positions at) {
-        const Position to = l.place_of(l.element(rank, at));
+        const Position to = l.position_of(l.element(rank, at));
         const bool positions = c.instruction.op->id == OpId::argsort;
         l.store(out, with(at, axis, to), positions ? l.convert(l.value_of(at[axis]), c.dtype()) : l.element(x, at));
       },
@@ -418,7 +418,7 @@ std::vector<Array> argtopk(const LoweringContext& c) {
   l.for_each(
       x.shape,
       [&](Positions at) {
-        l.store(order, with(at, axis, l.place_of(l.element(rank, at))), l.convert(l.value_of(at[axis]), c.dtype()));
+        l.store(order, with(at, axis, l.position_of(l.element(rank, at))), l.convert(l.value_of(at[axis]), c.dtype()));
       },
       Lowering::is_unrolled(x.shape));
   return {Lowering::view(order, c.shape(), order.strides)};

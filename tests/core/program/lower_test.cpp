@@ -159,7 +159,13 @@ TEST(Lower, SmallMatrices) {
     expect_same([](const Tensor& x) { return solve(x, x(0)); }, a);
     expect_same([](const Tensor& x) { return triangular_solve(x, x, {.lower = true}); }, a);
     expect_same([](const Tensor& x) { return inv(x); }, a);
+    expect_same([](const Tensor& x) { return qr(x).first; }, numbers({n + 2, n}));
+    expect_same([](const Tensor& x) { return qr(x).second; }, a);
   }
+  for (const double scale : {1e300, 1e-300})
+    expect_same([](const Tensor& x) { return qr(x).first; }, numbers({4, 3}) * scale);
+  const Tensor broken = full({3, 3}, std::numeric_limits<double>::infinity());
+  expect_same([](const Tensor& x) { return std::vector{qr(x).first, qr(x).second, cholesky(x)}; }, broken);
   expect_same(grad([](const Tensor& x) { return det(x); }), numbers({4, 4}));
   expect_same(vmap([](const Tensor& x) { return inv(x); }), numbers({5, 3, 3}));
 }
