@@ -20,7 +20,7 @@ namespace stave_detail {
 
 namespace {
 
-// ---- programs of CasADi's functions ---------------------------------------------------------------
+// ---- programs of CasADi's functions -------------------------------------------------------------
 
 // A function as CasADi sees it. Its arrays are the matrices of CasADi in row-major order of their
 // transposes: a matrix of 2 rows and 3 columns, column by column, is an array of shape [3,2].
@@ -116,8 +116,8 @@ CasadiProgram reverse_of(const CasadiProgram& f) {
   return d;
 }
 
-// jac_f: inputs, outputs -> for each output, for each input, a matrix with a row for each element of
-// the output and a column for each element of the input
+// jac_f: inputs, outputs -> for each output, for each input, a matrix with a row for each element
+// of the output and a column for each element of the input
 CasadiProgram jacobian_of(const CasadiProgram& f) {
   CasadiProgram d{"jac_" + f.name, inputs_and_results(f), {}, f.examples, {}};
   Index rows = 0, columns = 0;
