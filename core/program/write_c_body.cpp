@@ -106,10 +106,10 @@ MaybeRange range_of(Dtype dtype) {
 
 class BodyWriter {
  public:
-  BodyWriter(const Lowered& code, const std::vector<std::string>& inputs, const std::vector<std::string>& outputs,
-             const std::string& workspace, CFunctions& functions)
-      : code_(code), inputs_(inputs), outputs_(outputs), workspace_(workspace), functions_(functions), live_(code),
-        texts_(code.values.size()), ranges_(code.values.size()), is_used_(code.buffers.size()) {}
+  BodyWriter(const Lowered& code, const std::string& name, const std::vector<std::string>& inputs,
+             const std::vector<std::string>& outputs, const std::string& workspace, CFunctions& functions)
+      : code_(code), name_(name), inputs_(inputs), outputs_(outputs), workspace_(workspace), functions_(functions),
+        live_(code), texts_(code.values.size()), ranges_(code.values.size()), is_used_(code.buffers.size()) {}
 
   CBody run() {
     find_named_numbers();
@@ -162,7 +162,7 @@ class BodyWriter {
     switch (it.kind) {
       case Kind::input: return inputs_[at(it.number)];
       case Kind::output: return outputs_[at(it.number)];
-      case Kind::constant: return fmt::format("{}_c{}", functions_.prefix(), number);
+      case Kind::constant: return fmt::format("{}_c{}", name_, number);
       case Kind::work: return fmt::format("w{}", number);
     }
     __builtin_unreachable();
@@ -306,6 +306,7 @@ class BodyWriter {
   }
 
   const Lowered& code_;
+  const std::string& name_;
   const std::vector<std::string>&inputs_, &outputs_;
   const std::string& workspace_;
   CFunctions& functions_;
@@ -343,9 +344,9 @@ std::vector<CWorkspace> workspace_of(const Lowered& code) {
   return arrays;
 }
 
-CBody write_c_body(const Lowered& code, const std::vector<std::string>& inputs, const std::vector<std::string>& outputs,
-                   const std::string& workspace, CFunctions& functions) {
-  return BodyWriter(code, inputs, outputs, workspace, functions).run();
+CBody write_c_body(const Lowered& code, const std::string& name, const std::vector<std::string>& inputs,
+                   const std::vector<std::string>& outputs, const std::string& workspace, CFunctions& functions) {
+  return BodyWriter(code, name, inputs, outputs, workspace, functions).run();
 }
 
 }  // namespace stave_detail

@@ -25,10 +25,11 @@ struct CBody {
   std::string tables;      // "static const double f_c5[3] = {...};"
   std::string statements;  // they end with `return 0;`
 };
-/// Writes the code as C. `inputs` and `outputs` are the names of the pointers to the arrays.
+/// Writes the code as the body of function `name`. `inputs` and `outputs` are the names of the
+/// pointers to the arrays.
 /// `workspace` is a C expression for the array of a dtype's workspace, in which {} stands for the
 /// name of the array: "work->{}". Functions that the code needs are added to `functions`.
-CBody write_c_body(const Lowered& code, const std::vector<std::string>& inputs, const std::vector<std::string>& outputs,
-                   const std::string& workspace, CFunctions& functions);
+CBody write_c_body(const Lowered& code, const std::string& name, const std::vector<std::string>& inputs,
+                   const std::vector<std::string>& outputs, const std::string& workspace, CFunctions& functions);
 
 }  // namespace stave_detail

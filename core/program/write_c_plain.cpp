@@ -52,7 +52,7 @@ class PlainWriter {
   }
   std::string definitions() const {
     CFunctions functions(name_);
-    const CBody body = write_c_body(code_, signature_.inputs, signature_.outputs, "work->{}", functions);
+    const CBody body = write_c_body(code_, name_, signature_.inputs, signature_.outputs, "work->{}", functions);
     std::string text;
     for (const std::string& part : {body.tables, functions.text()})
       if (!part.empty()) text += part + "\n";

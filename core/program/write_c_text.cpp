@@ -197,7 +197,7 @@ std::string CNames::choose(std::string_view name) {
   std::string chosen;
   for (const char c : name) {
     const char kept = is_letter(c) || is_digit(c) ? c : '_';
-    if (kept != '_' || (!chosen.empty() && chosen.back() != '_')) chosen += kept;  // CasADi has no "__"
+    if (kept != '_' || (!chosen.empty() && chosen.back() != '_')) chosen += kept;
   }
   while (!chosen.empty() && chosen.back() == '_') chosen.pop_back();
   if (chosen.empty() || is_digit(chosen[0])) chosen.insert(0, "x");

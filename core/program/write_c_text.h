@@ -43,9 +43,9 @@ bool is_c_identifier(std::string_view text);
 /// Chooses identifiers for names that need not be identifiers.
 class CNames {
  public:
-  /// Returns an identifier made from the name: other characters become underscores. It differs from
-  /// earlier ones, from keywords, from the names of <math.h>, and from names like v1, which are
-  /// those of the variables in generated code.
+  /// Returns an identifier made from the name: other characters become single underscores. It
+  /// differs from earlier ones, from keywords, from the names of <math.h>, and from names like v1,
+  /// which are those of the variables in generated code.
   std::string choose(std::string_view name);
 
  private:

@@ -101,6 +101,13 @@ class CompiledC {
   /// The same by a program under the address and undefined-behaviour sanitizers, whose arrays have
   /// exactly the size that the function needs.
   std::vector<Tensor> sanitized(const std::vector<Tensor>& inputs) {
+    return by_program(
+        inputs, compiler_ + " -g -O1 -fsanitize=address,undefined,float-cast-overflow -fno-sanitize-recover=all", "");
+  }
+  /// The same by a program that `run_by` runs, such as an emulator. `compile_by` is a compiler with
+  /// its options.
+  std::vector<Tensor> by_program(const std::vector<Tensor>& inputs, const std::string& compile_by,
+                                 const std::string& run_by) {
     std::string main =
         "#include <stdio.h>\n#include <stdlib.h>\n#include <stddef.h>\nsize_t work_size(void);\n"
         "int call(const void* const* in, void* const* out, void* work);\nint main(void)\n{\n"
@@ -123,10 +130,8 @@ class CompiledC {
     main += "  for (int i = 0; i <= " + count + "; ++i) free(a[i]);\n  return result;\n}\n";
     with_bytes(folder_ / "main.c", main);
     with_bytes(folder_ / "in", all);
-    compile(compiler_ +
-            " -std=c99 -g -O1 -ffp-contract=off -fsanitize=address,undefined,float-cast-overflow "
-            "-fno-sanitize-recover=all f.c call.c main.c -o f.exe -lm && ./f.exe < in 2> errors > out || (cat errors; "
-            "exit 1)");
+    compile(compile_by + " -std=c99 -ffp-contract=off f.c call.c main.c -o f.exe -lm && " + run_by +
+            " ./f.exe < in 2> errors > out || (cat errors; exit 1)");
     const std::string found = bytes_of(folder_ / "out");
     std::vector<Tensor> outputs;
     std::size_t place = 0;
