@@ -103,7 +103,8 @@ std::vector<Array> pool(const LoweringContext& c) {
           else if constexpr (std::is_integral_v<T>) return l.number(std::numeric_limits<T>::lowest(), x.dtype);
           else return -1;
         });
-        int state[] = {lowest, l.index(0), l.number(false, bool_)};  // the value, its position, whether there is one
+        // The value, its position, and whether there is one.
+        int state[] = {lowest, l.index(0), l.number(false, bool_)};
         l.fold(a.windows, state, [&](Positions term, std::span<int> now) {
           PositionList place(at.begin(), at.begin() + static_cast<std::ptrdiff_t>(others));
           int inside = l.number(true, bool_);
