@@ -204,11 +204,11 @@ void Lowering::fold_range(Position first, Position end, std::span<int> state,
   std::vector<int> carried;
   for (const int value : state) carried.push_back(builder_.carried(value));
   const int i = count.value < 0 ? builder_.begin_loop(count.number) : builder_.begin_loop_of(count.value);
-  std::copy(carried.begin(), carried.end(), state.begin());
+  for (std::size_t k = 0; k < state.size(); ++k) state[k] = carried[k];
   step(position_of(add(ScalarOp::add, i, start)), state);
   for (std::size_t k = 0; k < carried.size(); ++k) builder_.next(carried[k], state[k]);
   builder_.end_loop();
-  std::copy(carried.begin(), carried.end(), state.begin());
+  for (std::size_t k = 0; k < state.size(); ++k) state[k] = carried[k];
 }
 
 std::vector<Array> Lowering::compute(const Shape& shape, std::span<const Dtype> dtypes,
