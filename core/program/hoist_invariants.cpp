@@ -50,10 +50,10 @@ class Hoist {
   };
   struct Loop {
     std::vector<Instruction> instructions;
-    std::size_t carried = 0;    // the number of its carried values, which are its first instructions
+    std::size_t carried = 0;  // the number of its carried values, which are its first instructions
     const Stores* stores = nullptr;
-    bool runs = true;           // the loop has at least one step
-    bool has_check = false;     // a check stands before this point of its body
+    bool runs = true;        // the loop has at least one step
+    bool has_check = false;  // a check stands before this point of its body
   };
 
   // Finds the stores of each loop, in the order in which the loops begin.
@@ -131,7 +131,7 @@ class Hoist {
   Lowered& code_;
   std::vector<int> level_;  // for each value: the number of open loops where the value can be read
   std::vector<Stores> stores_;
-  std::vector<Loop> loops_;  // the open ones; the first entry is the code outside of all loops
+  std::vector<Loop> loops_;           // the open ones, after the code outside of all loops
   std::vector<Instruction> carried_;  // declarations whose loop has not begun
 };
 

@@ -6,8 +6,8 @@
 #include <stave/backends/cpu/dispatch.h>
 
 // The functions by value of each instruction set (kernels/scalar.cpp). CMake writes the list.
-#define STAVE_ISA(name)                                                       \
-  namespace stave_kernels_##name {                                            \
+#define STAVE_ISA(name)                                                        \
+  namespace stave_kernels_##name {                                             \
     const void* function_by_value(stave_cpu::OpId op, stave_cpu::Dtype dtype); \
   }
 #include <isas.inc>
@@ -36,9 +36,10 @@ OpId operation_of(ScalarOp op) {
   const std::string_view wanted = stave_detail::name_of(op);
 #define X(name, Struct) \
   if (wanted == #name) return OpId::name;
-  STAVE_UNARY_OPS(X) STAVE_BINARY_OPS(X)
+  STAVE_UNARY_OPS(X)
+  STAVE_BINARY_OPS(X)
 #undef X
-  return OpId::count;
+      return OpId::count;
 }
 
 }  // namespace

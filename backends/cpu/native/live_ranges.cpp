@@ -225,13 +225,13 @@ void LiveRanges::find_uses() {
   uses_.resize(at(first_use_.back()));
   std::vector<int> fill(first_use_.begin(), first_use_.end() - 1);
   for (int position = 0; position < count; ++position)
-    if (needed_[at(position)])
-      each_operand(position, [&](int value) { uses_[at(fill[at(value)]++)] = position; });
+    if (needed_[at(position)]) each_operand(position, [&](int value) { uses_[at(fill[at(value)]++)] = position; });
 
   first_expiring_.assign(at(count) + 1, 0);
   for (const int last : last_)
     if (last >= 0) ++first_expiring_[at(last) + 1];
-  for (int position = 0; position < count; ++position) first_expiring_[at(position) + 1] += first_expiring_[at(position)];
+  for (int position = 0; position < count; ++position)
+    first_expiring_[at(position) + 1] += first_expiring_[at(position)];
   expiring_.resize(at(first_expiring_.back()));
   fill.assign(first_expiring_.begin(), first_expiring_.end() - 1);
   for (int value = 0; value < total; ++value)

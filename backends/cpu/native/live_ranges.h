@@ -25,11 +25,11 @@ struct Access {
 class LiveRanges {
  public:
   struct Loop {
-    int begin, end;                    // positions
-    int outer;                         // the index of the loop around this one, or -1
-    std::vector<int> used{};           // values from outside that the body reads
+    int begin, end;                           // positions
+    int outer;                                // the index of the loop around this one, or -1
+    std::vector<int> used{};                  // values from outside that the body reads
     std::vector<std::pair<int, int>> next{};  // carried values, and what they become
-    int pressure[2] = {0, 0};          // how many values are live at once, by bank, at most
+    int pressure[2] = {0, 0};                 // how many values are live at once, by bank, at most
   };
 
   explicit LiveRanges(const Lowered& code);
@@ -66,7 +66,8 @@ class LiveRanges {
  private:
   static std::span<const int> row(const std::vector<int>& items, const std::vector<int>& first, int index) {
     const auto at = static_cast<std::size_t>(index);
-    return std::span(items).subspan(static_cast<std::size_t>(first[at]), static_cast<std::size_t>(first[at + 1] - first[at]));
+    return std::span(items).subspan(static_cast<std::size_t>(first[at]),
+                                    static_cast<std::size_t>(first[at + 1] - first[at]));
   }
   template <class F>
   void each_operand(int position, F f) const;
@@ -80,8 +81,8 @@ class LiveRanges {
 
   const Lowered& code_;
   std::vector<Loop> loops_;
-  std::vector<int> loop_at_;     // for each position of a `loop` or `end`, its loop; else the loop around it
-  std::vector<int> assigned_at_; // for each value, the position of its instruction
+  std::vector<int> loop_at_;      // for each position, the innermost loop around it
+  std::vector<int> assigned_at_;  // for each value, the position of its instruction
   std::vector<Access> accesses_;
   std::vector<bool> needed_;
   std::vector<std::uint8_t> masks_;

@@ -22,19 +22,19 @@
 
 namespace stave_cpu {
 
-/// The machine code of a Lowered, for the kernels in use when it was compiled. It can run in several
-/// threads at once, with a workspace for each, and in a process that forked.
+/// The machine code of a Lowered, for the kernels in use when it was compiled. It can run in
+/// several threads at once, with a workspace for each, and in a process that forked.
 class NativeCode {
  public:
-  /// Compiles code that `verify` accepts. Takes at most a microsecond an instruction or so. Returns
-  /// null, and sets `reason`, if that is impossible: the processor is another one, the system gives
-  /// no executable memory, or the code has a type that native code does not have.
+  /// Compiles code that `verify` accepts. Returns null, and sets `reason`, if that is impossible:
+  /// the processor is another one, the system gives no executable memory, or the code has a type
+  /// that native code does not have. Takes about a microsecond for each instruction.
   static std::unique_ptr<const NativeCode> compile(const stave_detail::Lowered& code, std::string* reason = nullptr);
 
-  /// Runs the code on the addresses of the inputs and outputs, row-major arrays without gaps, and a
-  /// workspace of work_bytes() bytes, aligned to 16. The address of an array without elements may be
-  /// null. Returns 0, or 1 + the index in Lowered::errors of the check that failed. Calls nothing
-  /// that throws or allocates, and uses little stack.
+  /// Runs the code on the addresses of the inputs and outputs, row-major arrays without gaps, and
+  /// a workspace of work_bytes() bytes, aligned to 16. The address of an array without elements
+  /// may be null. Returns 0, or 1 + the index in Lowered::errors of the check that failed. Calls
+  /// nothing that throws or allocates, and has a small frame on the stack, whatever the code is.
   int operator()(const void* const* inputs, void* const* outputs, void* work) const {
     return entry_(inputs, outputs, work);
   }

@@ -121,7 +121,8 @@ int RegisterAllocator::next_use(int value) {
   State& it = state(value);
   const std::span<const int> uses = ranges_.uses(value);
   const int from = position_ + released_;
-  while (it.next_use < static_cast<int>(uses.size()) && uses[static_cast<std::size_t>(it.next_use)] < from) ++it.next_use;
+  while (it.next_use < static_cast<int>(uses.size()) && uses[static_cast<std::size_t>(it.next_use)] < from)
+    ++it.next_use;
   const int next = it.next_use < static_cast<int>(uses.size()) ? uses[static_cast<std::size_t>(it.next_use)] : never;
   if (it.carried_until >= 0 && next > it.carried_until)
     return it.restored_at < it.carried_until ? it.restored_at : never;
@@ -129,9 +130,7 @@ int RegisterAllocator::next_use(int value) {
 }
 
 // Returns true if nothing reads a carried value before it becomes the next one.
-bool RegisterAllocator::is_replaced(int value) {
-  return state(value).carried_until >= 0 && next_use(value) == never;
-}
+bool RegisterAllocator::is_replaced(int value) { return state(value).carried_until >= 0 && next_use(value) == never; }
 
 Location RegisterAllocator::location(int value) const {
   const State& it = state(value);
@@ -180,7 +179,7 @@ int RegisterAllocator::take(RegisterSet bank, int preferred) {
   for (RegisterSet rest = candidates; rest != 0; rest &= rest - 1) {
     const int id = std::countr_zero(rest);
     if (values_[id] < 0) return id;
-    // Of values that are read at the same time, one that need not be stored leaves.
+    // If several values are read next at the same time, one that need not be stored leaves.
     const int next = next_use(values_[id]);
     const bool is_free = can_be_read_again(values_[id]) || state(values_[id]).stored;
     if (next > furthest || (next == furthest && is_free)) best = id, furthest = next;
@@ -325,7 +324,8 @@ void RegisterAllocator::end_loop(const LiveRanges::Loop& loop) {
   std::vector<Move> moves;
   for (const auto& [carried, next] : loop.next) {
     const int id = state(carried).kept_at;
-    if (id >= 0 || carried != next) moves.emplace_back(id >= 0 ? in_register(id) : in_slot(slot_of(carried)), location(next));
+    if (id >= 0 || carried != next)
+      moves.emplace_back(id >= 0 ? in_register(id) : in_slot(slot_of(carried)), location(next));
   }
   for (int r = 0; r < registers; ++r)
     if (const int value = open.values[r]; value >= 0 && state(value).carried_until != loop.end)

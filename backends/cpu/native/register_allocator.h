@@ -24,9 +24,9 @@ struct Location {
   enum class Kind : std::uint8_t {
     nowhere,
     in_register,
-    slot,     // of 8 bytes in memory
-    number,   // `id` is the value, which is a number
-    address   // `id` is the value, which is the address of a buffer
+    slot,    // of 8 bytes in memory
+    number,  // `id` is the value, which is a number
+    address  // `id` is the value, which is the address of a buffer
   };
   Kind kind = Kind::nowhere;
   int id = 0;
@@ -91,11 +91,12 @@ class RegisterAllocator {
  private:
   static constexpr int never = 0x7fffffff;
   struct State {
-    int register_of = -1, slot = -1, next_use = 0;  // next_use: an index in ranges_.uses()
-    bool stored = false;    // the slot has the value
+    int register_of = -1, slot = -1;
+    bool stored = false;      // the slot has the value
+    int next_use = 0;         // an index in ranges_.uses()
     int restored_at = never;  // the end of the innermost open loop that restores the register
     int carried_until = -1;   // the end of the open loop that carries the value
-    int kept_at = -1;         // the register that this loop restores
+    int kept_at = -1;         // the register in which that loop carries the value
   };
   struct OpenLoop {
     int values[registers];
@@ -126,7 +127,8 @@ class RegisterAllocator {
   int values_[registers];  // the value in each register, or -1
   std::vector<State> states_;
   std::vector<OpenLoop> open_;
-  std::vector<int> free_slots_, released_slots_;  // those that the instruction released may be its operands
+  std::vector<int> free_slots_;
+  std::vector<int> released_slots_;  // by this instruction, whose operands they may be
   int position_ = 0, slots_ = 0;
   bool released_ = false;
 };

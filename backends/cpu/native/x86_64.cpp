@@ -46,8 +46,8 @@ void Encoder::run() {
 // The table of constants stands before the code, so that its places are known.
 void Encoder::write_constants() {
   L(table_);
-  for (const std::uint64_t mask : {~std::uint64_t{0} >> 1, std::uint64_t{1} << 63, std::uint64_t{~0u >> 1},
-                                   std::uint64_t{1} << 31}) {
+  for (const std::uint64_t mask :
+       {~std::uint64_t{0} >> 1, std::uint64_t{1} << 63, std::uint64_t{~0u >> 1}, std::uint64_t{1} << 31}) {
     dq(mask);
     dq(0);
   }
@@ -69,7 +69,7 @@ void Encoder::write_entry() {
   sub(rsp, 56);  // The stack is aligned to 16 again.
   mov(r13, rdi);
   mov(r14, rsi);
-  lea(r15, ptr[rdx + 0x7fffffff]);  // write_exits() sets the offset: the number of slots is not known yet
+  lea(r15, ptr[rdx + 0x7fffffff]);  // write_exits() sets the offset, when it is known
   slot_offset_at_ = getSize() - 4;
   for (int k = 0; k < 3; ++k) {
     lea(rax, ptr[rsp + 24 + 8 * k]);
@@ -112,7 +112,8 @@ void Encoder::instruction(int position) {
 
 void Encoder::begin_loop(int position) {
   const Instruction& it = ranges_.code().instructions[static_cast<std::size_t>(position)];
-  const Xbyak::Reg64 index = general(allocator_.begin_loop(ranges_.loops()[static_cast<std::size_t>(ranges_.loop_at(position))]));
+  const Xbyak::Reg64 index =
+      general(allocator_.begin_loop(ranges_.loops()[static_cast<std::size_t>(ranges_.loop_at(position))]));
   loops_.push_back(std::make_unique<Loop>());
   if (it.operands[0] >= 0) {
     fetch(rax, it.operands[0]);
@@ -191,7 +192,8 @@ void Encoder::move(Location to, Location from) {
     } else if (!is_floating) {
       move_number(general(to.id), number);
     } else if (number == 0) {
-      features_.avx ? vxorps(floating(to.id), floating(to.id), floating(to.id)) : xorps(floating(to.id), floating(to.id));
+      features_.avx ? vxorps(floating(to.id), floating(to.id), floating(to.id))
+                    : xorps(floating(to.id), floating(to.id));
     } else {
       features_.avx ? vmovsd(floating(to.id), constant(from.id)) : movsd(floating(to.id), constant(from.id));
     }
@@ -201,7 +203,9 @@ void Encoder::move(Location to, Location from) {
     switch (buffer.kind) {
       case Lowered::Buffer::Kind::input: mov(target, ptr[r13 + 8 * buffer.number]); break;
       case Lowered::Buffer::Kind::output: mov(target, ptr[r14 + 8 * buffer.number]); break;
-      case Lowered::Buffer::Kind::constant: mov(target, reinterpret_cast<std::uint64_t>(buffer.constant.node().data())); break;
+      case Lowered::Buffer::Kind::constant:
+        mov(target, reinterpret_cast<std::uint64_t>(buffer.constant.node().data()));
+        break;
       case Lowered::Buffer::Kind::work: lea(target, ptr[r15]); break;
     }
     if (!to.is_register()) mov(slot(to.id), rax);
@@ -262,8 +266,14 @@ void Encoder::load(const Instruction& it) {
   }
   Xbyak::Address sized = from;
   switch (stave::size_of(it.dtype)) {
-    case 1: sized.setBit(8); movzx(general(to).cvt32(), sized); break;
-    case 2: sized.setBit(16); movzx(general(to).cvt32(), sized); break;
+    case 1:
+      sized.setBit(8);
+      movzx(general(to).cvt32(), sized);
+      break;
+    case 2:
+      sized.setBit(16);
+      movzx(general(to).cvt32(), sized);
+      break;
     case 4: mov(general(to).cvt32(), from); break;
     default: mov(general(to), from);
   }

@@ -4,10 +4,11 @@
 // Conventions of the code:
 //   r13, r14, r15  the inputs, the outputs, and the buffers of the workspace
 //   rax, rcx, rdx, xmm15   free within an instruction of the lowered code; the others hold values
-//   integers and bools     have their bits in the low part of a register; the upper part is undefined
+//   integers and bools     are in the low part of a register, whose upper part is undefined
 //   floats, masks          are in the low part of an xmm register
 //   slots                  lie in the workspace below r15: slot k at r15 - 8 (k + 1)
-//   stack                  [rsp + 24 + 8 k] operand k of a kernel, [rsp + 8 k] its address, [rsp + 48] the result
+//   stack                  rsp + 24 + 8 k: operand k of a kernel; rsp + 8 k: the operand's address;
+//                          rsp + 48: the kernel's result
 //
 // The file x86_64.cpp has the frame, moves, memory and loops; x86_64_floats.cpp and
 // x86_64_integers.cpp have operations; x86_64_calls.cpp calls functions.
@@ -135,8 +136,8 @@ class Encoder final : private Xbyak::CodeGenerator, private Moves {
   struct Loop {
     Xbyak::Label begin, exit;
   };
-  std::vector<std::unique_ptr<Loop>> loops_;                      // the open ones
-  std::unordered_map<std::int64_t, std::unique_ptr<Xbyak::Label>> failures_;  // by the number of the error
+  std::vector<std::unique_ptr<Loop>> loops_;                                  // the open ones
+  std::unordered_map<std::int64_t, std::unique_ptr<Xbyak::Label>> failures_;  // by number of error
   Xbyak::Label leave_;
   std::size_t entry_ = 0, slot_offset_at_ = 0;
   int position_ = 0;

@@ -28,7 +28,8 @@ void Encoder::call_function(const Instruction& it) {
   if (const void* const function = function_by_value(it.op, of)) return call_by_value(it, function);
   const BlockKernel kernel = kernel_of_operation(it.op, of, it.dtype);
   if (!kernel)
-    throw std::runtime_error(std::string("native code has no ") + stave_detail::name_of(it.op) + " of " + stave::name_of(of));
+    throw std::runtime_error(std::string("native code has no ") + stave_detail::name_of(it.op) + " of " +
+                             stave::name_of(of));
   call_kernel(it, kernel);
 }
 

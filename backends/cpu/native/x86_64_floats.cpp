@@ -9,7 +9,8 @@ namespace stave_cpu {
 bool Encoder::float_operation(const Instruction& it) {
   const bool is_select = it.op == ScalarOp::select;
   const Dtype of = dtype(it.operands[is_select]);
-  if (it.result >= 0 && ranges_.mask_bytes(it.result) && of == stave::bool_ && !is_select) return bits_of_masks(it), true;
+  if (it.result >= 0 && ranges_.mask_bytes(it.result) && of == stave::bool_ && !is_select)
+    return bits_of_masks(it), true;
   if (!stave::is_float(of)) return false;
   const bool wide = of == stave::float64;
   switch (it.op) {
@@ -125,7 +126,10 @@ void Encoder::write_comparison(const Xbyak::Xmm& to, const Xbyak::Xmm& a, const 
 }
 
 void Encoder::compare(const Instruction& it, bool wide) {
-  const int predicate = it.op == ScalarOp::equal ? 0 : it.op == ScalarOp::less ? 1 : it.op == ScalarOp::less_equal ? 2 : 4;
+  const int predicate = it.op == ScalarOp::equal        ? 0
+                        : it.op == ScalarOp::less       ? 1
+                        : it.op == ScalarOp::less_equal ? 2
+                                                        : 4;
   const Xbyak::Xmm a = read_float(it.operands[0]);
   const Operand b = float_operand(it.operands[1]);
   if (ranges_.mask_bytes(it.result)) return write_comparison(float_result(it), a, b, predicate, wide);

@@ -67,8 +67,8 @@ inline Result run(const NativeCode& native, const Lowered& code, const std::vect
   }
   for (std::size_t k = 0; k < code.outputs(); ++k) {
     const Lowered::Buffer& buffer = code.buffers[code.inputs() + k];
-    result.outputs.push_back(stave::from_bytes(out[k], static_cast<std::size_t>(buffer.elements), buffer.dtype,
-                                               code.output_shapes[k]));
+    result.outputs.push_back(
+        stave::from_bytes(out[k], static_cast<std::size_t>(buffer.elements), buffer.dtype, code.output_shapes[k]));
   }
   return result;
 }
@@ -123,8 +123,8 @@ class Native : public testing::TestWithParam<std::string> {
   }
   void TearDown() override { stave_cpu::use_kernels(nullptr); }
 };
-#define INSTANTIATE_NATIVE()                                                              \
-  INSTANTIATE_TEST_SUITE_P(Isa, Native, testing::ValuesIn(stave_cpu::built_isas()),       \
+#define INSTANTIATE_NATIVE()                                                        \
+  INSTANTIATE_TEST_SUITE_P(Isa, Native, testing::ValuesIn(stave_cpu::built_isas()), \
                            [](const auto& isa) { return isa.param; })
 
 }  // namespace native

@@ -20,9 +20,11 @@ std::vector<T> values_of() {
     std::vector<T> values{0, 1, 2, 3, 7, 8, 15, 16, 31, 32, 63, 64, 100, Limits::max(), Limits::lowest()};
     Random random(11);
     if constexpr (std::is_floating_point_v<T>) {
-      for (const double x : {-0.0, 0.5, 1.5, 2.5, -0.5, -1.0, -2.5, -3.7, 0.1, 1e10, -1e10, 3e9, 1e19, -1e19, 1e-30, 100.25})
+      for (const double x :
+           {-0.0, 0.5, 1.5, 2.5, -0.5, -1.0, -2.5, -3.7, 0.1, 1e10, -1e10, 3e9, 1e19, -1e19, 1e-30, 100.25})
         values.push_back(static_cast<T>(x));
-      for (const T x : {Limits::infinity(), -Limits::infinity(), Limits::quiet_NaN(), Limits::min(), Limits::denorm_min()})
+      for (const T x :
+           {Limits::infinity(), -Limits::infinity(), Limits::quiet_NaN(), Limits::min(), Limits::denorm_min()})
         values.push_back(x);
       for (int k = 0; k < 10; ++k) values.push_back(static_cast<T>(std::normal_distribution<double>(0, 3)(random)));
     } else {
@@ -163,7 +165,8 @@ TEST_P(Native, OperandsThatAreNumbers) {
           const int x = builder.load(0, i, 0), n = builder.number(Scalar(number), dtype);
           builder.store(1, i, 0, left ? builder.add(op, n, x) : builder.add(op, x, n));
           builder.end_loop();
-          expect_same(std::string(stave_detail::name_of(op)) + " with a number, of " + name_of(dtype), code, {inputs[0]});
+          expect_same(std::string(stave_detail::name_of(op)) + " with a number, of " + name_of(dtype), code,
+                      {inputs[0]});
         }
       }
     }

@@ -55,7 +55,8 @@ class Generator {
     const std::vector<int>& all = values_[static_cast<std::size_t>(d)];
     // Old values as well as new ones, so that many are live.
     return all[static_cast<std::size_t>(pick(3) ? pick(static_cast<int>(all.size()))
-                                                : static_cast<int>(all.size()) - 1 - pick(std::min(4, static_cast<int>(all.size()))))];
+                                                : static_cast<int>(all.size()) - 1 -
+                                                      pick(std::min(4, static_cast<int>(all.size()))))];
   }
   template <class... Ops>
   ScalarOp one_of(Ops... ops) {
@@ -100,19 +101,24 @@ class Generator {
     }
     Op op = one_of(Op::add, Op::subtract, Op::multiply, Op::add, Op::subtract, Op::multiply, Op::abs, Op::negative);
     if (pick(3) == 0)
-      op = is_float(dtype) ? one_of(Op::divide, Op::sqrt, Op::fma, Op::floor, Op::copysign, Op::rint, Op::exp, Op::sin, Op::atan2)
-                           : one_of(Op::bit_and, Op::bit_or, Op::bit_xor, Op::bit_not, Op::shift_left, Op::shift_right,
-                                    Op::floor_divide, Op::remainder);
+      op = is_float(dtype)
+               ? one_of(Op::divide, Op::sqrt, Op::fma, Op::floor, Op::copysign, Op::rint, Op::exp, Op::sin, Op::atan2)
+               : one_of(Op::bit_and, Op::bit_or, Op::bit_xor, Op::bit_not, Op::shift_left, Op::shift_right,
+                        Op::floor_divide, Op::remainder);
     const int operands = stave_detail::operand_count(op);
     add(d, builder_.add(op, a, operands > 1 ? b : -1, operands > 2 ? c : -1));
   }
   // The index of an open loop, all of which have at most eight steps, or none.
-  int index() { return indices_.empty() || pick(2) ? -1 : indices_[static_cast<std::size_t>(pick(static_cast<int>(indices_.size())))]; }
+  int index() {
+    return indices_.empty() || pick(2) ? -1
+                                       : indices_[static_cast<std::size_t>(pick(static_cast<int>(indices_.size())))];
+  }
 
   void block(int size) {
     while (size > 0) {
       if (size > 8 && indices_.size() < 3 && pick(12) == 0) size -= loop(size / 2);
-      else if (pick(60) == 0) builder_.check(builder_.add(ScalarOp::bit_or, value(5), value(5)), "check " + std::to_string(pick(3)));
+      else if (pick(60) == 0)
+        builder_.check(builder_.add(ScalarOp::bit_or, value(5), value(5)), "check " + std::to_string(pick(3)));
       else {
         operation();
         --size;
@@ -131,8 +137,7 @@ class Generator {
     }
     // The number of steps, which is computed in some loops.
     int steps = -1;
-    if (pick(3) == 0)
-      steps = builder_.add(ScalarOp::bit_and, value(2), builder_.number(Scalar(7), int64));
+    if (pick(3) == 0) steps = builder_.add(ScalarOp::bit_and, value(2), builder_.number(Scalar(7), int64));
     for (std::size_t k = 0; k < carried.size(); ++k) carried[k].second = builder_.carried(initial[k]);
     const std::vector<std::vector<int>> outer = values_;
     const int i = builder_.begin_loop_of(steps, pick(8) == 0 ? 0 : 1 + pick(5));
@@ -147,7 +152,8 @@ class Generator {
       std::vector<int> same;
       for (const auto& [d, value] : carried)
         if (d == carried[k].first) same.push_back(value);
-      builder_.next(carried[k].second, pick(2) ? next[k] : same[static_cast<std::size_t>(pick(static_cast<int>(same.size())))]);
+      builder_.next(carried[k].second,
+                    pick(2) ? next[k] : same[static_cast<std::size_t>(pick(static_cast<int>(same.size())))]);
     }
     builder_.end_loop();
     indices_.pop_back();
@@ -167,7 +173,7 @@ class Generator {
 std::vector<Tensor> random_inputs(unsigned seed) {
   std::vector<Tensor> inputs;
   for (const Dtype dtype : dtypes) {
-    const Tensor x = normal(fold_in(Key(seed), static_cast<std::int64_t>(dtype)), {elements}, float64) * 3;
+    const Tensor x = normal(fold_in(Key(seed), static_cast<std::uint32_t>(dtype)), {elements}, float64) * 3;
     inputs.push_back(dtype == bool_ ? x > 0 : astype(abs(x) * (is_float(dtype) ? 1 : 10), dtype));
   }
   return inputs;
