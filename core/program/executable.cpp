@@ -58,12 +58,12 @@ std::string name_for(const Program& program, const char* name) {
   return fmt::format("{}({})", name, inputs);
 }
 
-bool is_number(const Tensor& x) { return x.defined() && x.node().storage->number; }
+bool is_host_constant(const Tensor& x) { return x.defined() && x.node().storage->is_host_constant; }
 
-// Returns x or, if x is a number without memory on its device, an array on the device with the same
-// layout. A backend accepts such a number only as an operand of elementwise operations.
+// Returns x or, if x is a host constant, an array on the device with the same layout. A backend
+// accepts a host constant only as an operand of elementwise operations.
 Tensor as_array(const Tensor& x) {
-  if (!is_number(x)) return x;
+  if (!is_host_constant(x)) return x;
   const UnderFrame past_all_handlers(nullptr);
   const Node& node = x.node();
   const Tensor one(NodePtr(new Node(node.dtype, node.device, {}, {}, node.storage, node.offset)));
@@ -234,11 +234,10 @@ class Executable::Planner {
   }
 
   // Returns a variable with the same value, which an operation that is not elementwise can read:
-  // `variable`, or a new constant, an array on the device, if `variable` is a number without
-  // memory.
+  // `variable`, or a new constant, an array on the device, if `variable` is a host constant.
   int on_device(int variable) {
     const Tensor layout = place_of(variable).layout;
-    if (!layout.node().storage->number) return variable;
+    if (!layout.node().storage->is_host_constant) return variable;
     const UnderFrame past_all_handlers(nullptr);
     const int array = add_variable(program_.variable(variable));
     place_of(array) = {Home::constant, static_cast<int>(plan_.constants_.size()), 0, apply(op_copy, {layout})};
@@ -554,7 +553,7 @@ std::unique_ptr<Executable::Activation> Executable::take() const {
   for (const int variable : viewed_) {
     const Place& place = places_[static_cast<std::size_t>(variable)];
     const Node& layout = place.layout.node();
-    const bool number = place.home == Home::constant && layout.storage->number;
+    const bool number = place.home == Home::constant && layout.storage->is_host_constant;
     View& view = fresh->views.emplace_back(View{nullptr, layout.dtype, layout.shape, layout.strides, number});
     if (place.home == Home::constant) view.data = layout.data();
     if (place.home == Home::arena)
@@ -632,7 +631,7 @@ void Executable::Steps::run(std::span<void* const> inputs, std::span<void* const
 
 Outputs Executable::operator()(std::span<const Tensor> inputs) const {
   Inputs arrays;
-  if (device_ != cpu && std::any_of(inputs.begin(), inputs.end(), is_number)) {
+  if (device_ != cpu && std::any_of(inputs.begin(), inputs.end(), is_host_constant)) {
     for (const Tensor& input : inputs) arrays.push_back(as_array(input));
     inputs = arrays;
   }

@@ -630,7 +630,7 @@ class RecordingBackend : public SeparateBackend {
     void keep(const View& view) {
       Kept& copy = kept.emplace_back(
           Kept{view, {view.shape.begin(), view.shape.end()}, {view.strides.begin(), view.strides.end()}, {}});
-      if (view.number) std::memcpy(&copy.number, view.data, size_of(view.dtype));
+      if (view.is_host_constant) std::memcpy(&copy.number, view.data, size_of(view.dtype));
     }
   };
   struct Work final : RecordedWork {
@@ -643,8 +643,8 @@ class RecordingBackend : public SeparateBackend {
       for (Asked& asked : all) {
         std::vector<View> views;
         for (Asked::Kept& it : asked.kept)
-          views.push_back(
-              {it.view.number ? &it.number : it.view.data, it.view.dtype, it.shape, it.strides, it.view.number});
+          views.push_back({it.view.is_host_constant ? &it.number : it.view.data, it.view.dtype, it.shape, it.strides,
+                           it.view.is_host_constant});
         const std::span<const View> found = views;
         backend.SeparateBackend::run(*asked.op, asked.attributes, found.first(asked.inputs),
                                      found.subspan(asked.inputs));
