@@ -24,55 +24,6 @@ Tensor layout_of(const Program::Variable& it, Strides strides) {
   return Tensor(NodePtr(new Node(it.dtype, it.device, it.shape, std::move(strides), no_storage())));
 }
 
-// The free ranges of an arena: their lengths by offset. `take` returns the offset of the smallest
-// gap that fits, and enlarges the arena if none does.
-class Gaps {
- public:
-  std::size_t take(std::size_t bytes) {
-    auto best = gaps_.end();
-    for (auto gap = gaps_.begin(); gap != gaps_.end(); ++gap) {
-      if (gap->second >= bytes && (best == gaps_.end() || gap->second < best->second)) {
-        best = gap;
-        if (gap->second == bytes) break;
-      }
-    }
-    if (best != gaps_.end()) {
-      const auto [offset, length] = *best;
-      gaps_.erase(best);
-      if (length > bytes) gaps_.emplace(offset + bytes, length - bytes);
-      return offset;
-    }
-    if (!gaps_.empty()) {  // a gap at the end of the arena can be enlarged
-      const auto last = std::prev(gaps_.end());
-      if (last->first + last->second == end_) {
-        const std::size_t offset = last->first;
-        gaps_.erase(last);
-        end_ = offset + bytes;
-        return offset;
-      }
-    }
-    return std::exchange(end_, end_ + bytes);
-  }
-  void give_back(std::size_t offset, std::size_t bytes) {
-    if (bytes == 0) return;
-    auto [at, is_new] = gaps_.emplace(offset, bytes);
-    if (const auto next = std::next(at); next != gaps_.end() && offset + bytes == next->first) {
-      at->second += next->second;
-      gaps_.erase(next);
-    }
-    if (at != gaps_.begin())
-      if (const auto before = std::prev(at); before->first + before->second == at->first) {
-        before->second += at->second;
-        gaps_.erase(at);
-      }
-  }
-  std::size_t end() const { return end_; }
-
- private:
-  std::map<std::size_t, std::size_t> gaps_;
-  std::size_t end_ = 0;
-};
-
 }  // namespace
 
 // Makes the plan of an Executable. The steps are, in this order: views and kernels, the storages
@@ -370,7 +321,7 @@ class Executable::Planner {
   }
 
   void lay_out() {
-    Gaps gaps;
+    FreeRanges ranges;
     // For each base, its bytes in the arena: 0 before the base has a place, and after the
     // place was freed or taken over by another base.
     std::vector<std::size_t> room(plan_.places_.size());
@@ -387,13 +338,13 @@ class Executable::Planner {
         const std::size_t bytes = (variable(base).bytes() + alignment - 1) / alignment * alignment;
         const auto has_room = [&](std::size_t donor) { return room[donor] == bytes; };
         const std::size_t donor = is_part_[at(made)] ? none : donor_for(k, base, has_room);
-        place.offset = donor != none ? plan_.places_[donor].offset : gaps.take(bytes);
+        place.offset = donor != none ? plan_.places_[donor].offset : ranges.take(bytes);
         if (donor != none) room[donor] = 0;
         room[base] = bytes;
       }
-      for (const std::size_t over : ending[k]) gaps.give_back(plan_.places_[over].offset, std::exchange(room[over], 0));
+      for (const std::size_t over : ending[k]) ranges.give_back(plan_.places_[over].offset, std::exchange(room[over], 0));
     }
-    plan_.arena_bytes_ = gaps.end();
+    plan_.arena_bytes_ = ranges.end();
     for (std::size_t v = 0; v < plan_.places_.size(); ++v)
       if (base_[v] != v) {
         const Place& base = plan_.places_[base_[v]];
