@@ -6,6 +6,7 @@
 
 #include <stave/core/ops/layout_rules.h>
 #include <stave/core/program/executable.h>
+#include <stave/core/program/free_ranges.h>
 #include <stave/core/program/row_blocks.h>
 
 namespace stave_detail {
