@@ -20,6 +20,12 @@ bool is_integer_comparison(const Instruction& it, Dtype operands) {
   return it.op >= ScalarOp::equal && it.op <= ScalarOp::less_equal && !is_float(operands);
 }
 
+// Returns true if the operation compares an integer or bool with itself, and need not read it.
+bool compares_with_itself(const Lowered& code, const Instruction& it) {
+  return it.code == Code::operation && it.operands[0] == it.operands[1] &&
+         is_integer_comparison(it, code.dtype(it.operands[0]));
+}
+
 // ---- which values are needed --------------------------------------------------------------------
 
 // Finds the values on which stores, checks and the numbers of steps depend. C compilers warn of
@@ -48,6 +54,7 @@ class LiveValues {
       if (value < 0 || live_[static_cast<std::size_t>(value)]) continue;
       live_[static_cast<std::size_t>(value)] = true;
       const Instruction& it = *definition_[static_cast<std::size_t>(value)];
+      if (compares_with_itself(code_, it)) continue;
       for (const int operand : it.operands) pending.push_back(operand);
       pending.push_back(next_[static_cast<std::size_t>(value)]);
     }
@@ -137,12 +144,13 @@ class BodyWriter {
     for (const Instruction& it : code_.instructions) {
       if (it.code == Code::number) is_number[at(it.result)] = true;
       if (it.code == Code::check && is_number[at(it.operands[0])]) is_named_[at(it.operands[0])] = true;
-      if (it.code != Code::operation) continue;
+      if (it.code != Code::operation || !live_[it.result] || compares_with_itself(code_, it)) continue;
+      const bool is_comparison = is_integer_comparison(it, code_.dtype(it.operands[0]));
+      if (!is_comparison && it.dtype == int64) continue;  // an index: a number, or a function's argument
       const int count = operand_count(it.op);
       const bool are_numbers = std::all_of(it.operands, it.operands + count, [&](int x) { return is_number[at(x)]; });
       for (int i = 0; i < count; ++i)
-        if (is_number[at(it.operands[i])] && (are_numbers || is_integer_comparison(it, code_.dtype(it.operands[i]))))
-          is_named_[at(it.operands[i])] = true;
+        if (is_number[at(it.operands[i])] && (are_numbers || is_comparison)) is_named_[at(it.operands[i])] = true;
     }
   }
 
@@ -247,7 +255,7 @@ class BodyWriter {
     std::string operands[3];
     for (int i = 0; i < operand_count(it.op); ++i) operands[i] = operand(it.operands[i]);
     const Dtype dtype = code_.dtype(it.operands[it.op == ScalarOp::select]);
-    if (is_integer_comparison(it, dtype) && it.operands[0] == it.operands[1])
+    if (compares_with_itself(code_, it))
       return assign(it, it.op == ScalarOp::equal || it.op == ScalarOp::less_equal ? "true" : "false");
     assign(it, functions_.expression(it.op, dtype, it.dtype, operands));
   }
