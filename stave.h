@@ -17,6 +17,7 @@
 #include <stave/handlers/inference/distributions.h>
 #include <stave/handlers/inference/mcmc.h>
 #include <stave/handlers/inference/sample.h>
+#include <stave/handlers/model/apply.h>
 #include <stave/handlers/model/param.h>
 #include <stave/handlers/model/report.h>
 #include <stave/handlers/model/summary.h>

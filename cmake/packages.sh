@@ -13,6 +13,8 @@
 # tests need as well.
 stave_packages=(g++ cmake ninja-build pkg-config libtbb-dev libopenblas-pthread-dev liblapacke-dev libfmt-dev libsleef-dev
   libboost-context-dev zlib1g-dev nlohmann-json3-dev)
+# Xbyak exists for x86-64 alone; without it there is no native code.
+[[ $(uname -m) != x86_64 ]] || stave_packages+=(libxbyak-dev)
 stave_test_packages=(libgtest-dev libgmock-dev)
 
 # Packages are recognised by their files, so a newer CMake or a library built by hand counts as
@@ -26,6 +28,7 @@ stave_has_package() {
     liblapacke-dev) stave_has_header lapacke.h ;;
     libfmt-dev) stave_has_header fmt/format.h ;;
     libsleef-dev) stave_has_header sleef.h ;;
+    libxbyak-dev) stave_has_header xbyak/xbyak.h ;;
     libboost-context-dev) stave_has_header boost/context/detail/fcontext.hpp && stave_has_library boost_context ;;
     zlib1g-dev) stave_has_header zlib.h ;;
     nlohmann-json3-dev) stave_has_header nlohmann/json.hpp ;;

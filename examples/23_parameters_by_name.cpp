@@ -28,7 +28,7 @@ Tensor network(const Tensor& x, bool training) {  // of one example
 // Each example drops features of its own.
 Tensor loss(const NamedTensors& params, const Tensor& xs, const Tensor& labels) {
   const auto examples = vmap_with_keys(network, {.in_axes = {0, unmapped}});
-  return cross_entropy(apply(examples, params)(xs, true), labels);
+  return cross_entropy(functional_call(examples, params)(xs, true), labels);
 }
 
 struct Trained {
@@ -36,7 +36,7 @@ struct Trained {
   AdamState<NamedTensors> state;
 };
 
-Tensor logits(const NamedTensors& params, const Tensor& xs) { return apply(network, params)(xs, false); }
+Tensor logits(const NamedTensors& params, const Tensor& xs) { return functional_call(network, params)(xs, false); }
 double accuracy(const Tensor& scores, const Tensor& labels) {
   return mean(astype(argmax(scores, -1) == labels, float64)).item<double>();
 }
@@ -84,9 +84,9 @@ int main() {
   check(alone > 0.9, "the network reads digits");
 
   // The intermediate values of the network, and the output without one of them.
-  const auto [scores, sown] = harvest(apply(network, params))(test_xs, false);
+  const auto [scores, sown] = harvest(functional_call(network, params))(test_xs, false);
   const NamedTensors nothing{{"features", zeros_like(sown.at("features"))}};
-  const Tensor without = plant(apply(network, params), nothing)(test_xs, false);
+  const Tensor without = plant(functional_call(network, params), nothing)(test_xs, false);
   check(array_equal(sown.at("features"), relu(matmul(test_xs, params.at("hidden/w")) + params.at("hidden/b"))),
         "features are those of the hidden layer");
   check(array_equal(without[0], params.at("out/b")), "without features only the bias is left");

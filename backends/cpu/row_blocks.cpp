@@ -102,7 +102,7 @@ void CpuBackend::run_row_blocks(std::span<const Step> steps, Index rows) {
           for (const View& view : all) {
             char* const data =
                 static_cast<char*>(view.data) + begin * view.strides[0] * static_cast<Index>(size_of(view.dtype));
-            views.push_back({data, view.dtype, {shape, view.shape.size()}, view.strides, view.number});
+            views.push_back({data, view.dtype, {shape, view.shape.size()}, view.strides, view.is_host_constant});
             shape += view.shape.size();
           }
         const std::span<const View> parts(views);

@@ -23,9 +23,9 @@ namespace {
 /// Collects items and keeps the first k of them in the order of their keys, and then of their
 /// positions. It stores at most about 2 k items at a time.
 template <class Item>
-class Best {
+class FirstItems {
  public:
-  explicit Best(Index k) : k_(static_cast<std::size_t>(k)) {}
+  explicit FirstItems(Index k) : k_(static_cast<std::size_t>(k)) {}
   std::vector<Item>& kept() { return kept_; }
   bool full() const { return kept_.size() >= k_ && bounded_; }
   /// Returns a bound: an item with a later position whose key is not less than this bound is not
@@ -63,7 +63,7 @@ bool none_beyond(const T* x, Index n, T bound) {
 /// Selects the largest entries at positions [first, last) of a row. The bits of their keys are
 /// inverted, so that the largest entries have the smallest keys.
 template <class T, class Item>
-void select_part(const char* row, Index step, Index first, Index last, Best<Item>& best) {
+void select_part(const char* row, Index step, Index first, Index last, FirstItems<Item>& best) {
   using K = KeyOf<T>;
   constexpr Index together = 64;
   const bool dense = step == Index{sizeof(T)};
@@ -93,7 +93,7 @@ void argtopk_rows(std::size_t axis, Index k, const View& in, const View& out) {
   // has no equal items, so the result does not depend on the division.
   constexpr Index part = Index{1} << 16;
   const Index parts = k < part / 8 ? (length + part - 1) / part : 1;
-  std::vector<Best<Item>> found(static_cast<std::size_t>(rows.count() * parts), Best<Item>(k));
+  std::vector<FirstItems<Item>> found(static_cast<std::size_t>(rows.count() * parts), FirstItems<Item>(k));
   const Index grain = std::max<Index>(1, cheap_grain / 4 / (length / parts + 1));
   parallel_for(rows.count() * parts, grain, [&](Index first, Index last) {
     TileWalk walk = rows;
@@ -108,7 +108,7 @@ void argtopk_rows(std::size_t axis, Index k, const View& in, const View& out) {
     TileWalk walk = rows;
     for (Index row = first; row < last; ++row) {
       walk.seek(row);
-      Best<Item>& best = found[static_cast<std::size_t>(row * parts)];
+      FirstItems<Item>& best = found[static_cast<std::size_t>(row * parts)];
       for (Index p = 1; p < parts; ++p)
         for (const Item& item : found[static_cast<std::size_t>(row * parts + p)].kept()) best.offer(item);
       best.shrink();

@@ -19,7 +19,7 @@ void launch_loop(const Launch& launch, const void* kernel, const View* given, co
   std::array<stave::Strides, inputs> dense;
   for (std::size_t k = 0; k < inputs; ++k) {
     in[k] = given[k];
-    if (in[k].shape.size() > 1 && !in[k].number) lay_out(launch, in[k], dense[k]);
+    if (in[k].shape.size() > 1 && !in[k].is_host_constant) lay_out(launch, in[k], dense[k]);
   }
   std::size_t widest = stave::size_of(out.dtype);
   for (const View& input : in) widest = std::max(widest, stave::size_of(input.dtype));

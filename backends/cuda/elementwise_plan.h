@@ -73,7 +73,7 @@ class ElementwisePlan {
       : lanes_(lanes), axes_(merged_axes<inputs>(out.shape, strides_of(in))) {
     loop_.out = out.data;
     for (int k = 0; k < inputs; ++k) {
-      if (in[k].number) std::memcpy(&loop_.number[k], in[k].data, stave::size_of(in[k].dtype));
+      if (in[k].is_host_constant) std::memcpy(&loop_.number[k], in[k].data, stave::size_of(in[k].dtype));
       else loop_.in[k] = in[k].data;
     }
     for (const LoopAxis<inputs>& axis : axes_) elements_ *= axis.length;

@@ -73,7 +73,7 @@ using ControlledPtr = IntrusivePtr<Controlled>;
 //   ended      its body has ended                                 -
 //
 // In every state it may also be cancelled: then its effects throw.
-class Computation : public ThreadCounted, public SuspendedInside {
+class Computation : public ThreadCounted, public InstallationListener {
  public:
   /// `owner`: the shared owner of the controller; null if the controller is borrowed. `controlled`:
   /// the existing record of the controller, if there is one.

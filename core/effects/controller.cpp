@@ -330,12 +330,12 @@ void Computation::suspend_inside_others(Suspension& suspension) {
     Register(Computation& of, Hosts& those) : computation(of), hosts(those) {
       // All lists reserve memory first, so that the computation is added to every list or to none.
       for (const Hosts::Host& host : hosts.list)
-        host.installation->inside.reserve(host.installation->inside.size() + hosts.list.size());
-      for (const Hosts::Host& host : hosts.list) host.installation->inside.push_back(&computation);
+        host.installation->listeners.reserve(host.installation->listeners.size() + hosts.list.size());
+      for (const Hosts::Host& host : hosts.list) host.installation->listeners.push_back(&computation);
       computation.hosts_ = &hosts;
     }
     ~Register() {
-      for (const Hosts::Host& host : hosts.list) std::erase(host.installation->inside, &computation);
+      for (const Hosts::Host& host : hosts.list) std::erase(host.installation->listeners, &computation);
       computation.hosts_ = nullptr;
     }
   };
@@ -402,7 +402,7 @@ bool Computation::may_throw() const noexcept {
   if (exceptions_in_flight()) return false;
   for (const Frame* frame = current; frame && frame != &frame_; frame = next_on_stack(*frame)) {
     if (const auto answers = frame->handler ? frame->handler->answered_effects() : nullptr)
-      if (answers(effect_type<MayCancel>())) return false;
+      if (answers(effect_type<UncancellableMark>())) return false;
     if (frame->kind == Frame::Kind::computation && static_cast<const ControllerFrame*>(frame)->unwinding) return false;
   }
   return true;

@@ -71,7 +71,7 @@ namespace stave_detail {
 
 // An effect that is never performed. A handler of this effect marks the code under it as code in
 // which cancelling must not throw.
-struct MayCancel {
+struct UncancellableMark {
   using Result = bool;
 };
 
@@ -86,8 +86,8 @@ class Uncancellable {
   Uncancellable() noexcept : frame_(stave_detail::current, &guard_), install_(&frame_) {}
 
  private:
-  struct Guard final : Handles<stave_detail::MayCancel> {
-    bool handle(stave_detail::MayCancel&) override { return false; }
+  struct Guard final : Handles<stave_detail::UncancellableMark> {
+    bool handle(stave_detail::UncancellableMark&) override { return false; }
     std::string describe() const override { return ""; }
   } guard_;
   HandlerFrame frame_;

@@ -35,14 +35,14 @@ std::any AnyHandler::answer_recordable(const EffectType& effect, std::any) {
 
 std::string AnyHandler::describe() const { return stave_detail::type_name(typeid(*this)); }
 
-// A computation that is notified here may suspend further computations inside, so the list is read
-// anew each time. Each computation is notified once.
+// A computation that is notified here may suspend further computations inside the handler, so the
+// list is read anew each time. Each computation is notified once.
 void HandlerFrame::end() noexcept {
   known->installed = false;
-  while (!known->inside.empty()) {
-    SuspendedInside* const computation = known->inside.back();
-    known->inside.pop_back();
-    computation->installation_ends(handler->describe(), owner);
+  while (!known->listeners.empty()) {
+    InstallationListener* const listener = known->listeners.back();
+    known->listeners.pop_back();
+    listener->installation_ends(handler->describe(), owner);
   }
 }
 

@@ -237,15 +237,16 @@ class Handles : public AnyHandler, public Handling<Es>... {
   }
 };
 
-/// A computation that is suspended inside a `handle` that runs on its stack (controller.h).
-class SuspendedInside {
+/// Is told when the installation of a handler ends. The listeners are computations that are
+/// suspended inside a `handle`, which runs on their stack (controller.h).
+class InstallationListener {
  public:
   /// Called when the handler's installation ends. `shared`: a std::shared_ptr keeps the handler
   /// itself alive.
   virtual void installation_ends(const std::string& handler, bool shared) noexcept = 0;
 
  protected:
-  ~SuspendedInside() = default;
+  ~InstallationListener() = default;
 };
 
 /// An entry of a thread's handler stack.
@@ -282,7 +283,7 @@ struct HandlerFrame : Frame {
   /// A record that outlives the frame and says whether the handler is still installed.
   struct Installation : RefCounted {
     bool installed = true;
-    std::vector<SuspendedInside*> inside;
+    std::vector<InstallationListener*> listeners;
   };
   const std::shared_ptr<AnyHandler>* owner = nullptr;  // set if the handler is shared
   IntrusivePtr<Installation> known;                    // null until `installation()` is called

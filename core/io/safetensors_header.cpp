@@ -4,9 +4,8 @@
 #include <string_view>
 #include <tuple>
 
-#include <nlohmann/json.hpp>
-
 #include <stave/core/io/elements.h>
+#include <stave/core/io/json.h>
 #include <stave/core/io/safetensors.h>
 #include <stave/core/io/zip_records.h>
 
@@ -14,30 +13,7 @@ namespace stave_detail {
 
 namespace {
 
-using Json = nlohmann::json;
-
-constexpr int most_nested = 100;
-
 // ---- JSON ---------------------------------------------------------------------------------------
-
-// Parses text, which errors call `what` ("the header"). Throws for text that is not JSON,
-// for a name that occurs twice in an object, and for more than 100 levels of nesting.
-Json parse(std::string_view text, const std::string& where, const char* what) {
-  std::vector<std::set<std::string>> names;  // the names in each open object
-  const auto check = [&](int depth, Json::parse_event_t event, Json& value) {
-    if (depth > most_nested) fail<FileError>("{}: {} nests more than {} levels", where, what, most_nested);
-    if (event == Json::parse_event_t::object_start) names.emplace_back();
-    if (event == Json::parse_event_t::object_end) names.pop_back();
-    if (event == Json::parse_event_t::key && !names.back().insert(value.get<std::string>()).second)
-      fail<FileError>("{}: {} has the name '{}' twice", where, what, shown(value.get_ref<const std::string&>()));
-    return true;
-  };
-  try {
-    return Json::parse(text.begin(), text.end(), check);
-  } catch (const Json::exception& error) {
-    fail<FileError>("{}: {} is not JSON: {}", where, what, shown(error.what()));
-  }
-}
 
 // Returns the members of an object whose values are all strings, or nothing for another value.
 std::optional<std::map<std::string, std::string>> strings_of(const Json& object) {
@@ -139,7 +115,7 @@ std::string header_text(const InputFile& file) {
 SafetensorsHeader read_safetensors_header(const InputFile& file) {
   const std::string& where = file.where();
   const std::string text = header_text(file);
-  const Json json = parse(text, where, "the header");
+  const Json json = parse_json(text, where, "the header");
   SafetensorsHeader header;
   header.data = 8 + text.size();
   for (const auto& [name, value] : json.items()) {
@@ -161,7 +137,7 @@ std::map<std::string, std::string> read_safetensors_index(const InputFile& file)
     fail<FileError>("{}: has {} bytes, and no index has more than {}", where, file.size(), most_header_bytes);
   std::string text(file.size(), '\0');
   file.read(0, text.data(), text.size());
-  const Json index = parse(text, where, "the index");
+  const Json index = parse_json(text, where, "the index");
   auto files = index.is_object() && index.contains("weight_map") ? strings_of(index["weight_map"]) : std::nullopt;
   if (!files)
     fail<FileError>("{}: is not an index of .safetensors files: it has no weight_map of files' names by tensors' names",

@@ -180,15 +180,15 @@ namespace stave_detail {
 
 namespace {
 
-// Copies a number to the device, for a kernel that needs it there, and points `view` to the copy.
-// `kept` owns the copy.
-void move_number(View& view, Device device, Tensor& kept) {
+// Copies a host constant to the device, for a kernel that needs it there, and points `view` to the
+// copy. `kept` owns the copy.
+void move_host_constant(View& view, Device device, Tensor& kept) {
   Backend& backend = backend_of(device);
   kept = Tensor(NodePtr(new Node(view.dtype, device, {}, allocate_storage(backend, device, view.dtype, {}, "full"))));
   const View from{view.data, view.dtype, {}, {}, true}, to = kept.node().view();
   backend.run(op_copy, nullptr, {&from, 1}, {&to, 1});
   view.data = to.data;
-  view.number = false;
+  view.is_host_constant = false;
 }
 
 }  // namespace
@@ -220,7 +220,7 @@ Outputs run_kernel(const Op& op, const Attributes* attributes, std::span<Tensor>
   for (const Tensor& input : inputs) {
     const bool as_it_is = !by_rows || input.is_contiguous();
     View& view = input_views.emplace_back((as_it_is ? input : made.emplace_back(contiguous(input))).node().view());
-    if (view.number && op.id != OpId::copy) move_number(view, device, made.emplace_back());
+    if (view.is_host_constant && op.id != OpId::copy) move_host_constant(view, device, made.emplace_back());
   }
   for (const Abstract& output : abstract_outputs) {
     StoragePtr storage;

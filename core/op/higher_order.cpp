@@ -134,7 +134,7 @@ IntrusivePtr<CapturedHandlers> captured_handlers_of(HandlerFrame& frame) {
   if (frame.kind == Frame::Kind::computation) return make_intrusive<UnderController>(frame);
   if (frame.owner) return make_intrusive<UnderShared>(*frame.owner);
   if (const NamePtr* name = frame.handler->scope_name()) return make_intrusive<UnderScope>(*name);
-  if (const auto answers = frame.handler->answered_effects(); answers && answers(effect_type<MayCancel>()))
+  if (const auto answers = frame.handler->answered_effects(); answers && answers(effect_type<UncancellableMark>()))
     return make_intrusive<UnderGuard>();
   return make_intrusive<UnderLent>(frame);
 }

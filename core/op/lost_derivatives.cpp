@@ -46,7 +46,7 @@ const FollowsDerivatives* transform_of(const NotesState& owner) noexcept {
 }  // namespace
 
 void* AnsweredOutside::handling(const EffectType& effect) {
-  if (effect == effect_type<WhichFloat>() || effect == effect_type<MayCancel>()) return nullptr;
+  if (effect == effect_type<WhichFloat>() || effect == effect_type<UncancellableMark>()) return nullptr;
   if (effect.remembering) effect_ = &effect;
   return effect.remembering;
 }

@@ -261,8 +261,8 @@ struct VjpContext {
   std::span<const Tensor> outputs;  // undefined if not saved
   std::span<const Abstract> input_abstracts;
   std::span<const Tensor> cotangents;  // undefined: the cotangent is zero
-  // A cache for results that the rule computes for all inputs at once; null: there is no cache.
-  Outputs* shared = nullptr;
+  // Keeps results that the rule computes for all inputs at once; null: nothing is kept.
+  Outputs* cache = nullptr;
 
   const Tensor& in(std::size_t i) const { return inputs[i]; }
   const Tensor& out(std::size_t i = 0) const { return outputs[i]; }
@@ -270,9 +270,9 @@ struct VjpContext {
   /// Returns compute(), which gives the cotangents of several inputs and runs once for all of them.
   template <class F>
   Outputs once(F compute) const {
-    if (!shared) return compute();
-    if (shared->empty()) *shared = compute();
-    return *shared;
+    if (!cache) return compute();
+    if (cache->empty()) *cache = compute();
+    return *cache;
   }
   /// Zeros with the shape and dtype of input i, for a cotangent.
   Tensor zeros(std::size_t i) const;

@@ -222,7 +222,7 @@ void write_number(void* to, Scalar value, Dtype dtype) {
 Tensor constant(Scalar value, Dtype dtype, const Shape& shape, Device device) {
   // Throws if there is no backend for the device.
   if (device != cpu) static_cast<void>(backend_of(device));
-  StoragePtr storage = device == cpu ? allocate_storage(device, dtype, {}, "full") : number_storage();
+  StoragePtr storage = device == cpu ? allocate_storage(device, dtype, {}, "full") : host_constant_storage();
   NodePtr node(new Node(dtype, device, shape, std::move(storage)));
   for (Index& stride : node->strides) stride = 0;
   write_number(node->data(), value, dtype);

@@ -250,18 +250,18 @@ Index concat_start(const VjpContext& c, std::size_t axis, std::size_t input) {
   constexpr std::size_t few = 16;
   const std::size_t count = c.input_abstracts.size();
   Index start = 0;
-  if (!c.shared || count <= few) {
+  if (!c.cache || count <= few) {
     for (std::size_t i = 0; i < input; ++i) start += c.shape(i)[axis];
     return start;
   }
-  if (c.shared->empty()) {
+  if (c.cache->empty()) {
     const Shape shape{static_cast<Index>(count)};
     StoragePtr storage = allocate_storage(cpu, int64, shape, "the positions of concat's inputs");
     auto* const starts = static_cast<Index*>(storage->data);
     for (std::size_t i = 0; i < count; start += c.shape(i++)[axis]) starts[i] = start;
-    c.shared->push_back(Tensor(NodePtr(new Node(int64, cpu, shape, std::move(storage)))));
+    c.cache->push_back(Tensor(NodePtr(new Node(int64, cpu, shape, std::move(storage)))));
   }
-  return static_cast<const Index*>((*c.shared)[0].node().data())[input];
+  return static_cast<const Index*>((*c.cache)[0].node().data())[input];
 }
 
 Tensor vjp_concat(const VjpContext& c, int input) {

@@ -75,7 +75,7 @@ class Executable {
   std::size_t arena_bytes() const noexcept { return arena_bytes_; }
 
  private:
-  class Planner;
+  class Planner;  // executable_plan.cpp
 
   enum class Home : std::uint8_t { input, constant, arena, result };
   // The place of a variable's elements.
@@ -108,6 +108,9 @@ class Executable {
     int number;
     Index bytes;
   };
+
+  // Fills in the plan. `over` is as in the constructor.
+  void plan(const Program& program, std::span<const Strides> strides, std::span<const int> over);
 
   std::unique_ptr<Activation> take() const;
   void give_back(std::unique_ptr<Activation> active) const;

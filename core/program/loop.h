@@ -120,7 +120,7 @@ std::vector<bool> reached_in_all_steps(const LoopAttributes& loop, std::vector<b
   }
 }
 
-// Derivative and batching rules, defined in handlers/compile/loop_rules.cpp.
+// Derivative and batching rules, defined in handlers/compile/loop_rules.cpp and loop_reverse.cpp.
 Outputs loop_jvp(const JvpContext& c);
 Tensor loop_vjp(const VjpContext& c, int input);
 std::vector<Tensor> loop_pull_back(const VjpContext& c, AddsToCotangents::Sums sums);

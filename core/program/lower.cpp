@@ -7,7 +7,6 @@
 #include <stave/core/op/notation.h>
 #include <stave/core/ops/layout.h>
 #include <stave/core/program/dataflow.h>
-#include <stave/core/program/free_ranges.h>
 #include <stave/core/program/fused.h>
 #include <stave/core/program/loop.h>
 #include <stave/core/program/passes/passes.h>
@@ -17,274 +16,20 @@
 
 namespace stave_detail {
 
-namespace {
-
-// The most elements of an array that becomes its elements, and the most operations of the code for
-// one result that is not a loop.
-constexpr Index most_elements = 64, most_operations = 256;
-
-}  // namespace
-
-// ---- places -------------------------------------------------------------------------------------
-
-Position Lowering::place_of(int value) const {
-  if (const std::int64_t* const known = builder_.number_of(value)) return Position(*known);
-  return Position::of(value);
-}
-
-Position Lowering::shifted(Position place, Index offset, Index factor) {
-  if (place.value < 0) return Position(place.number * factor + offset);
-  return place_of(add(ScalarOp::add, add(ScalarOp::multiply, place.value, index(factor)), index(offset)));
-}
-
-// ---- arrays -------------------------------------------------------------------------------------
-
-bool Lowering::is_unrolled(const Shape& shape, Index cost) {
-  const Index elements = shape.elements();
-  return elements <= most_elements && elements * cost <= most_operations;
-}
-
-// Returns true if the source's buffer holds its elements here: not if they were written in a loop
-// that has ended.
-bool Lowering::has_valid_buffer(const ArraySource& source) const {
-  const std::vector<int>& open = builder_.open_loops();
-  return source.buffer >= 0 && (source.loop == 0 || std::find(open.begin(), open.end(), source.loop) != open.end());
-}
-
-int Lowering::element(const Array& x, Positions at) {
-  Index offset = x.offset;
-  int computed = x.base;
-  for (std::size_t axis = 0; axis < at.size(); ++axis) {
-    const Index stride = x.strides[axis];
-    if (at[axis].value < 0) {
-      offset += stride * at[axis].number;
-    } else if (stride != 0) {
-      const int term = add(ScalarOp::multiply, at[axis].value, index(stride));
-      computed = computed < 0 ? term : add(ScalarOp::add, computed, term);
-    }
-  }
-  ArraySource& source = *x.source;
-  if (computed >= 0)
-    if (const std::int64_t* const known = builder_.number_of(computed)) {
-      offset += *known;
-      computed = -1;
-    }
-  if (computed < 0 && !source.values.empty()) return source.values[static_cast<std::size_t>(offset)];
-  if (!has_valid_buffer(source)) {
-    source.buffer =
-        builder_.add_buffer({Lowered::Buffer::Kind::work, x.dtype, static_cast<Index>(source.values.size())});
-    source.loop = builder_.open_loops().empty() ? 0 : builder_.open_loops().back();
-    for (std::size_t i = 0; i < source.values.size(); ++i)
-      builder_.store(source.buffer, -1, static_cast<Index>(i), source.values[i]);
-  }
-  return builder_.load(source.buffer, computed, offset);
-}
-
-Array Lowering::of_values(const Shape& shape, Dtype dtype, std::vector<int> values) {
-  const auto source = std::make_shared<ArraySource>();
-  source->values = std::move(values);
-  return {source, dtype, shape, contiguous_strides(shape)};
-}
-
-Array Lowering::allocate(const Shape& shape, Dtype dtype) {
-  const auto source = std::make_shared<ArraySource>();
-  source->buffer = builder_.add_buffer({Lowered::Buffer::Kind::work, dtype, shape.elements()});
-  return {source, dtype, shape, contiguous_strides(shape)};
-}
-
-void Lowering::store(const Array& x, Positions at, int value) {
-  Index offset = x.offset;
-  int computed = x.base;
-  for (std::size_t axis = 0; axis < at.size(); ++axis) {
-    if (at[axis].value < 0) {
-      offset += x.strides[axis] * at[axis].number;
-    } else {
-      const int term = add(ScalarOp::multiply, at[axis].value, index(x.strides[axis]));
-      computed = computed < 0 ? term : add(ScalarOp::add, computed, term);
-    }
-  }
-  if (computed >= 0)
-    if (const std::int64_t* const known = builder_.number_of(computed)) {
-      offset += *known;
-      computed = -1;
-    }
-  builder_.store(x.source->buffer, computed, offset, value);
-}
-
-Array Lowering::view(const Array& x, Shape shape, Strides strides, Index offset) {
-  Array y = x;
-  y.shape = std::move(shape);
-  y.strides = std::move(strides);
-  y.offset += offset;
-  return y;
-}
-
-Array Lowering::broadcast(const Array& x, const Shape& shape) {
-  Strides strides = all_equal(shape.size(), 0);
-  const std::size_t added = shape.size() - x.shape.size();
-  for (std::size_t axis = 0; axis < x.shape.size(); ++axis)
-    strides[added + axis] = x.shape[axis] == 1 ? 0 : x.strides[axis];
-  return view(x, shape, std::move(strides));
-}
-
-Array Lowering::row(const Array& x, Position at) {
-  Array y = view(x, axes_of(x.shape, 1, x.shape.size()), axes_of(x.strides, 1, x.shape.size()));
-  if (at.value < 0) {
-    y.offset += at.number * x.strides[0];
-  } else if (x.strides[0] != 0) {
-    const int term = add(ScalarOp::multiply, at.value, index(x.strides[0]));
-    y.base = y.base < 0 ? term : add(ScalarOp::add, y.base, term);
-  }
-  return y;
-}
-
-void Lowering::copy(const Array& from, const Array& to) {
-  for_each(
-      to.shape, [&](Positions at) { store(to, at, element(from, at)); }, is_unrolled(to.shape, 1));
-}
-
-Array Lowering::contiguous(const Array& x) {
-  if (is_contiguous(x.shape, x.strides)) return x;
-  return compute(x.shape, x.dtype, [&](Positions at) { return element(x, at); });
-}
-
-Array Lowering::reshaped(const Array& x, const Shape& shape) {
-  return view(contiguous(x), shape, contiguous_strides(shape));
-}
-
-Array Lowering::writable(Array x) {
-  const ArraySource& source = *x.source;
-  const auto& buffers = code_.buffers;
-  if (source.values.empty() && x.source.use_count() == 1 && x.base < 0 && x.offset == 0 &&
-      is_contiguous(x.shape, x.strides)) {
-    const Lowered::Buffer& buffer = buffers[static_cast<std::size_t>(source.buffer)];
-    if (buffer.kind == Lowered::Buffer::Kind::work && buffer.elements == x.shape.elements()) return x;
-  }
-  Array copied = allocate(x.shape, x.dtype);
-  copy(x, copied);
-  return copied;
-}
-
-Array Lowering::preloaded(const Array& x) {
-  if (!x.source->values.empty() || x.shape.elements() > most_elements) return x;
-  const Array values = compute(x.shape, x.dtype, [&](Positions at) { return element(x, at); });
-  const Lowered::Buffer& buffer = code_.buffers[static_cast<std::size_t>(x.source->buffer)];
-  const bool is_fixed = buffer.kind == Lowered::Buffer::Kind::input || buffer.kind == Lowered::Buffer::Kind::constant;
-  if (is_fixed && x.base < 0 && x.offset == 0 && buffer.elements == x.shape.elements() &&
-      is_contiguous(x.shape, x.strides))
-    values.source->buffer = x.source->buffer;
-  return values;
-}
-
-// ---- loops --------------------------------------------------------------------------------------
-
-void Lowering::for_each(const Shape& shape, FunctionRef<void(Positions)> body, bool unrolled) {
-  const Index elements = shape.elements();
-  if (elements == 0) return;
-  PositionList at(shape.size());
-  if (!unrolled) return loops(shape, 0, at, body);
-  for (Index i = 0; i < elements; ++i) {
-    Index rest = i;
-    for (std::size_t axis = shape.size(); axis-- > 0; rest /= shape[axis]) at[axis] = Position(rest % shape[axis]);
-    body(at);
-  }
-}
-
-void Lowering::loops(const Shape& shape, std::size_t axis, PositionList& at, FunctionRef<void(Positions)> body) {
-  if (axis == shape.size()) return body(at);
-  if (shape[axis] == 1) {
-    at[axis] = Position(0);
-    return loops(shape, axis + 1, at, body);
-  }
-  at[axis] = Position::of(builder_.begin_loop(shape[axis]));
-  loops(shape, axis + 1, at, body);
-  builder_.end_loop();
-}
-
-void Lowering::for_range(Position first, Position end, FunctionRef<void(Position)> body, bool unrolled) {
-  if (unrolled) {
-    for (Index i = first.number; i < end.number; ++i) body(Position(i));
-    return;
-  }
-  const Position count = place_of(add(ScalarOp::subtract, value_of(end), value_of(first)));
-  const int step = count.value < 0 ? builder_.begin_loop(count.number) : builder_.begin_loop_of(count.value);
-  body(place_of(add(ScalarOp::add, step, value_of(first))));
-  builder_.end_loop();
-}
-
-std::vector<Array> Lowering::compute(const Shape& shape, std::span<const Dtype> dtypes,
-                                     FunctionRef<void(Positions, std::span<int>)> element, Index cost) {
-  const std::size_t count = dtypes.size();
-  std::vector<int> results(count);
-  std::vector<Array> arrays;
-  if (is_unrolled(shape, cost)) {
-    std::vector<std::vector<int>> values(count);
-    for_each(
-        shape,
-        [&](Positions at) {
-          element(at, results);
-          for (std::size_t k = 0; k < count; ++k) values[k].push_back(results[k]);
-        },
-        true);
-    for (std::size_t k = 0; k < count; ++k) arrays.push_back(of_values(shape, dtypes[k], std::move(values[k])));
-    return arrays;
-  }
-  for (const Dtype dtype : dtypes) arrays.push_back(allocate(shape, dtype));
-  for_each(
-      shape,
-      [&](Positions at) {
-        element(at, results);
-        for (std::size_t k = 0; k < count; ++k) store(arrays[k], at, results[k]);
-      },
-      false);
-  return arrays;
-}
-
-Array Lowering::compute(const Shape& shape, Dtype dtype, FunctionRef<int(Positions)> element, Index cost) {
-  return std::move(compute(
-      shape, std::span(&dtype, 1), [&](Positions at, std::span<int> results) { results[0] = element(at); }, cost)[0]);
-}
-
-void Lowering::fold(const Shape& shape, std::span<int> state, FunctionRef<void(Positions, std::span<int>)> step,
-                    Index cost) {
-  if (is_unrolled(shape, cost))
-    return for_each(
-        shape, [&](Positions at) { step(at, state); }, true);
-  PositionList at(shape.size());
-  fold_loops(shape, 0, at, state, step);
-}
-
-void Lowering::fold_loops(const Shape& shape, std::size_t axis, PositionList& at, std::span<int> state,
-                          FunctionRef<void(Positions, std::span<int>)> step) {
-  if (axis == shape.size()) return step(at, state);
-  if (shape[axis] == 1) {
-    at[axis] = Position(0);
-    return fold_loops(shape, axis + 1, at, state, step);
-  }
-  std::vector<int> carried;
-  for (const int value : state) carried.push_back(builder_.carried(value));
-  at[axis] = Position::of(builder_.begin_loop(shape[axis]));
-  std::copy(carried.begin(), carried.end(), state.begin());
-  fold_loops(shape, axis + 1, at, state, step);
-  for (std::size_t k = 0; k < carried.size(); ++k) builder_.next(carried[k], state[k]);
-  builder_.end_loop();
-  std::copy(carried.begin(), carried.end(), state.begin());
-}
-
 // ---- programs -----------------------------------------------------------------------------------
 
 namespace {
 
 // A placeholder storage for tensors that serve only as layouts.
-const StoragePtr& no_storage() {
+const StoragePtr& layout_storage() {
   static const StoragePtr& none = *new StoragePtr(new Storage);
   return none;
 }
 
 // The rules of all families, by operation.
 LoweringRule rule_of(OpId id) {
-  for (const auto family : {lowering_of_layout, lowering_of_reduction, lowering_of_index, lowering_of_product,
-                            lowering_of_linalg, lowering_of_random})
+  for (const auto family : {lowering_of_layout, lowering_of_reduction, lowering_of_scan, lowering_of_index,
+                            lowering_of_product, lowering_of_linalg, lowering_of_random})
     if (const LoweringRule rule = family(id)) return rule;
   return nullptr;
 }
@@ -292,7 +37,7 @@ LoweringRule rule_of(OpId id) {
 // The output as a view of the input, by the operation's own rule; its `source` is null if there is
 // no such view.
 Array view_of(const Array& x, const Program::Instruction& step) {
-  const Tensor layout(NodePtr(new Node(x.dtype, cpu, x.shape, x.strides, no_storage(), x.offset)));
+  const Tensor layout(NodePtr(new Node(x.dtype, cpu, x.shape, x.strides, layout_storage(), x.offset)));
   const Tensor found = step.op->view(Call(*step.op, Inputs{layout}, step.attributes));
   if (!found.defined()) return {};
   Array y = x;
@@ -466,11 +211,10 @@ std::vector<Array> lower_loop(const LoweringContext& c) {
   return results;
 }
 
-// ---- after lowering -----------------------------------------------------------------------------
+// ---- the whole code ---------------------------------------------------------------------------
 
 namespace {
 
-using Code = Lowered::Code;
 using Kind = Lowered::Buffer::Kind;
 
 // Lets outputs be computed in place: work memory that holds a whole output becomes that output.
@@ -496,151 +240,6 @@ void place_outputs(Lowering& l, Lowered& code, const std::vector<Array>& outputs
   for (Lowered::Instruction& it : code.instructions)
     if (it.buffer >= 0 && becomes[static_cast<std::size_t>(it.buffer)] >= 0)
       it.buffer = becomes[static_cast<std::size_t>(it.buffer)];
-}
-
-// Removes instructions whose results nothing needs.
-void remove_dead_code(Lowered& code) {
-  const std::size_t count = code.instructions.size();
-  std::vector<bool> live(count);
-  std::vector<std::size_t> maker(code.values.size());
-  std::vector<std::vector<std::size_t>> stores(code.buffers.size()), nexts(code.values.size());
-  std::vector<std::size_t> loop_of(count, count), end_of(count);  // the loop around an instruction
-  std::vector<std::size_t> open, work;
-  const auto need = [&](std::size_t at) {
-    if (live[at]) return;
-    live[at] = true;
-    work.push_back(at);
-  };
-  for (std::size_t at = 0; at < count; ++at) {
-    const Lowered::Instruction& it = code.instructions[at];
-    loop_of[at] = open.empty() ? count : open.back();
-    if (it.result >= 0) maker[static_cast<std::size_t>(it.result)] = at;
-    if (it.code == Code::store) {
-      if (code.buffers[static_cast<std::size_t>(it.buffer)].kind == Kind::output) need(at);
-      else stores[static_cast<std::size_t>(it.buffer)].push_back(at);
-    }
-    if (it.code == Code::next) nexts[static_cast<std::size_t>(it.operands[0])].push_back(at);
-    if (it.code == Code::check) need(at);
-    if (it.code == Code::loop) open.push_back(at);
-    if (it.code == Code::end) {
-      end_of[open.back()] = at;
-      open.pop_back();
-    }
-  }
-  while (!work.empty()) {
-    const std::size_t at = work.back();
-    work.pop_back();
-    const Lowered::Instruction& it = code.instructions[at];
-    for (const int operand : it.operands)
-      if (operand >= 0) need(maker[static_cast<std::size_t>(operand)]);
-    if (it.code == Code::load)
-      for (const std::size_t store : std::exchange(stores[static_cast<std::size_t>(it.buffer)], {})) need(store);
-    if (it.code == Code::carried)
-      for (const std::size_t next : nexts[static_cast<std::size_t>(it.result)]) need(next);
-    if (it.code == Code::loop) need(end_of[at]);
-    if (loop_of[at] < count) need(loop_of[at]);
-  }
-  std::size_t kept = 0;
-  for (std::size_t at = 0; at < count; ++at)
-    if (live[at]) code.instructions[kept++] = code.instructions[at];
-  code.instructions.resize(kept);
-}
-
-// Drops buffers and values that no instruction names, and numbers the others anew.
-void renumber(Lowered& code) {
-  std::vector<int> buffers(code.buffers.size(), -1), values(code.values.size(), -1);
-  const auto give = [](std::vector<int>& to, int old, int& next) {
-    if (old >= 0 && to[static_cast<std::size_t>(old)] < 0) to[static_cast<std::size_t>(old)] = next++;
-  };
-  int next_buffer = 0, next_value = 0;
-  for (std::size_t b = 0; b < code.inputs() + code.outputs(); ++b) give(buffers, static_cast<int>(b), next_buffer);
-  for (const Lowered::Instruction& it : code.instructions) {
-    give(buffers, it.buffer, next_buffer);
-    give(values, it.result, next_value);
-  }
-  std::vector<Lowered::Buffer> new_buffers(static_cast<std::size_t>(next_buffer), {Kind::work, bool_, 0});
-  std::vector<Dtype> new_values(static_cast<std::size_t>(next_value));
-  for (std::size_t b = 0; b < buffers.size(); ++b)
-    if (buffers[b] >= 0) new_buffers[static_cast<std::size_t>(buffers[b])] = std::move(code.buffers[b]);
-  for (std::size_t v = 0; v < values.size(); ++v)
-    if (values[v] >= 0) new_values[static_cast<std::size_t>(values[v])] = code.values[v];
-  for (Lowered::Instruction& it : code.instructions) {
-    if (it.buffer >= 0) it.buffer = buffers[static_cast<std::size_t>(it.buffer)];
-    if (it.result >= 0) it.result = values[static_cast<std::size_t>(it.result)];
-    for (int& operand : it.operands)
-      if (operand >= 0) operand = values[static_cast<std::size_t>(operand)];
-  }
-  code.buffers = std::move(new_buffers);
-  code.values = std::move(new_values);
-}
-
-// Gives each work buffer a place in the workspace. A buffer is in use from its first to its last
-// instruction. If these are in different loops, it is in use while the outermost loops run that are
-// around only one of them.
-void place_work(Lowered& code) {
-  struct Loop {
-    int parent, depth;
-    std::size_t begin, end;
-  };
-  std::vector<Loop> loops{{-1, 0, 0, code.instructions.size()}};
-  struct Use {
-    int loop = -1;  // the innermost loop around all instructions; -1: there are none
-    std::size_t first = 0, last = 0;
-  };
-  std::vector<Use> uses(code.buffers.size());
-  std::vector<int> loop_at(code.instructions.size());
-  int open = 0;
-  const auto at = [&](int loop) -> Loop& { return loops[static_cast<std::size_t>(loop)]; };
-  const auto common = [&](int a, int b) {
-    while (a != b) (at(a).depth >= at(b).depth ? a : b) = at(at(a).depth >= at(b).depth ? a : b).parent;
-    return a;
-  };
-  for (std::size_t i = 0; i < code.instructions.size(); ++i) {
-    const Lowered::Instruction& it = code.instructions[i];
-    if (it.code == Code::loop) {
-      loops.push_back({open, at(open).depth + 1, i, i});
-      open = static_cast<int>(loops.size()) - 1;
-    }
-    loop_at[i] = open;
-    if (it.code == Code::end) {
-      at(open).end = i;
-      open = at(open).parent;
-    }
-    if (it.buffer < 0) continue;
-    Use& use = uses[static_cast<std::size_t>(it.buffer)];
-    if (use.loop < 0) use = {open, i, i};
-    use.loop = common(use.loop, open);
-    use.last = i;
-  }
-  // The loop around instruction i that is directly in `outer`; its limits, or i itself.
-  const auto widened = [&](std::size_t i, int outer, bool to_end) {
-    int loop = loop_at[i];
-    if (loop == outer) return i;
-    while (at(loop).parent != outer) loop = at(loop).parent;
-    return to_end ? at(loop).end : at(loop).begin;
-  };
-  struct Interval {
-    std::size_t first, last;
-    int buffer;
-  };
-  std::vector<Interval> intervals;
-  for (std::size_t b = 0; b < code.buffers.size(); ++b)
-    if (const Use& use = uses[b]; code.buffers[b].kind == Kind::work && use.loop >= 0)
-      intervals.push_back(
-          {widened(use.first, use.loop, false), widened(use.last, use.loop, true), static_cast<int>(b)});
-  std::sort(intervals.begin(), intervals.end(), [](const Interval& a, const Interval& b) { return a.first < b.first; });
-  FreeRanges ranges;
-  std::multimap<std::size_t, std::pair<Index, Index>> ends;  // by last instruction: the range
-  for (const Interval& it : intervals) {
-    for (; !ends.empty() && ends.begin()->first < it.first; ends.erase(ends.begin()))
-      ranges.give_back(static_cast<std::size_t>(ends.begin()->second.first),
-                       static_cast<std::size_t>(ends.begin()->second.second));
-    Lowered::Buffer& buffer = code.buffers[static_cast<std::size_t>(it.buffer)];
-    const Index bytes = (buffer.elements * static_cast<Index>(size_of(buffer.dtype)) + 7) / 8 * 8;
-    buffer.offset = static_cast<Index>(ranges.take(static_cast<std::size_t>(bytes)));
-    ends.emplace(it.last, std::pair(buffer.offset, bytes));
-  }
-  code.work_bytes = static_cast<Index>(ranges.end());
 }
 
 }  // namespace
@@ -669,9 +268,7 @@ Lowered lower(const Program& program) {
   for (Array& input : inputs) input = l.preloaded(input);
   const std::vector<Array> outputs = l.run(source, std::move(inputs));
   place_outputs(l, code, outputs, first_output);
-  remove_dead_code(code);
-  renumber(code);
-  place_work(code);
+  finish(code);
 #ifndef NDEBUG
   verify(code);
 #endif

@@ -52,7 +52,9 @@ inline Shape axes_of(const Shape& shape, std::size_t first, std::size_t end) {
 struct ArraySource {
   std::vector<int> values;  // empty: only in the buffer
   int buffer = -1;          // -1: only values
-  int loop = 0;             // the loop in which the buffer was written from the values; 0: outside of all
+  // The loop in which the values were written to the buffer; 0: they were written outside of all
+  // loops, or never.
+  int loop = 0;
 };
 
 /// An array: element `at` is at offset + at[0] * strides[0] + ... of its source, plus the value of
@@ -65,6 +67,9 @@ struct Array {
   Index offset = 0;
   int base = -1;
 };
+
+/// The most elements of an array that becomes its elements.
+inline constexpr Index most_elements = 64;
 
 class Lowering {
  public:
@@ -81,7 +86,7 @@ class Lowering {
   /// The value of a place, an int64.
   int value_of(Position place) { return place.value < 0 ? index(place.number) : place.value; }
   /// A place that is a number if the value, an int64, is one.
-  Position place_of(int value) const;
+  Position position_of(int value) const;
   /// factor * place + offset.
   Position shifted(Position place, Index offset, Index factor = 1);
 
@@ -115,7 +120,8 @@ class Lowering {
   /// Computes several arrays of one shape at once. element(at, results) fills in the results.
   std::vector<Array> compute(const Shape& shape, std::span<const Dtype> dtypes,
                              FunctionRef<void(Positions, std::span<int>)> element, Index cost = 1);
-  /// Calls body(at) for each position, in row-major order, in code of loops or of one copy for each.
+  /// Calls body(at) for the positions in row-major order: once in a loop for each axis, or, if the
+  /// code is unrolled, once for each position.
   void for_each(const Shape& shape, FunctionRef<void(Positions)> body, bool unrolled);
   /// Carries values through the positions of a shape in row-major order: step(at, state) replaces
   /// the values in `state` by the next ones.
@@ -123,6 +129,9 @@ class Lowering {
             Index cost = 1);
   /// Calls body(i) for i = first, ..., end - 1.
   void for_range(Position first, Position end, FunctionRef<void(Position)> body, bool unrolled);
+  /// Like fold, for i = first, ..., end - 1.
+  void fold_range(Position first, Position end, std::span<int> state, FunctionRef<void(Position, std::span<int>)> step,
+                  bool unrolled);
 
   void check(int condition, std::string error) { builder_.check(condition, std::move(error)); }
 
@@ -176,15 +185,23 @@ int lower_elementwise(Lowering& l, const Op& op, std::span<const int> operands, 
 /// The rule of an operation, or null if there is none. Each function knows one family.
 LoweringRule lowering_of_layout(OpId id);
 LoweringRule lowering_of_reduction(OpId id);
+LoweringRule lowering_of_scan(OpId id);
 LoweringRule lowering_of_index(OpId id);
 LoweringRule lowering_of_product(OpId id);
 LoweringRule lowering_of_linalg(OpId id);
 LoweringRule lowering_of_random(OpId id);
 std::vector<Array> lower_fused(const LoweringContext& c);
 std::vector<Array> lower_loop(const LoweringContext& c);
-/// The reduction of x by sum, prod, max, min, all or any. Axes may count from the end; `shape` is
-/// that of the result.
+/// The reduction of an array by sum, prod, max, min, all or any. Axes may count from the end;
+/// `shape` is that of the result.
 Array lower_reduction(Lowering& l, const Op& op, const Array& x, const Shape& axes, const Shape& shape);
+/// The same of an array of the shape `given` whose elements are element(position).
+Array lower_reduction(Lowering& l, const Op& op, const Shape& given, Dtype dtype, const Shape& axes, const Shape& shape,
+                      FunctionRef<int(Positions)> element);
+
+/// Removes instructions, buffers and values of the written code that nothing needs, and gives each
+/// work buffer its place in the workspace.
+void finish(Lowered& code);
 
 /// A sum of numbers as the CPU's kernels compute it: float32 in float64, float64 with compensation.
 /// `start` appends the state of an empty sum, `step` adds x, and `finish` returns the sum.

@@ -197,6 +197,14 @@ class RegionValues {
 std::vector<Array> lower_fused(const LoweringContext& c) {
   const Region& region = *c.as<FusedAttributes>().region;
   RegionValues values(c.l, region, c.inputs);
+  // One reduction needs no memory for what it reduces.
+  if (region.outputs().size() == 1)
+    if (const Region::Reduction* const only = region.reduction(region.outputs()[0]))
+      return {lower_reduction(c.l, *only->op, c.in(0).shape, region.dtype(only->value), only->axes, c.shape(),
+                              [&](Positions at) {
+                                values.compute(at);
+                                return values[only->value];
+                              })};
   // The values of the outputs, before their reductions.
   std::vector<int> computed;
   std::vector<Dtype> dtypes;

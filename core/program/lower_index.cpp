@@ -20,7 +20,7 @@ Position checked(const LoweringContext& c, int value, Index length, Index last, 
                              l.add(ScalarOp::less_equal, at, l.index(last)));
   l.check(in_range,
           fmt::format("{}: an index is out of range for an axis of length {}", c.instruction.op->name, length));
-  return l.place_of(at);
+  return l.position_of(at);
 }
 
 // The sizes of the groups of axes of gather and scatter: see GatherAttributes.
@@ -106,7 +106,7 @@ PositionList moved(const LoweringContext& c, Positions at, Positions starts) {
   for (std::size_t k = 0; k < starts.size(); ++k) {
     Position& p = place[batch + k];
     if (starts[k].value < 0) p = c.l.shifted(p, starts[k].number);
-    else p = c.l.place_of(c.l.add(ScalarOp::add, c.l.value_of(p), starts[k].value));
+    else p = c.l.position_of(c.l.add(ScalarOp::add, c.l.value_of(p), starts[k].value));
   }
   return place;
 }

@@ -49,12 +49,12 @@ Window window(Lowering& l, Position at, Index length, Index dilation) {
   const int in_range = l.add(ScalarOp::bit_and, l.add(ScalarOp::less_equal, l.index(0), value),
                              l.add(ScalarOp::less, value, l.index(length)));
   inside = l.add(ScalarOp::bit_and, inside, in_range);
-  return {inside, l.place_of(l.add(ScalarOp::select, inside, value, l.index(0)))};
+  return {inside, l.position_of(l.add(ScalarOp::select, inside, value, l.index(0)))};
 }
 // The sum of two places.
 Position plus(Lowering& l, Position a, Position b) {
   if (b.value < 0) return l.shifted(a, b.number);
-  return l.place_of(l.add(ScalarOp::add, l.value_of(a), b.value));
+  return l.position_of(l.add(ScalarOp::add, l.value_of(a), b.value));
 }
 
 std::vector<Array> convolution(const LoweringContext& c) {
@@ -103,7 +103,8 @@ std::vector<Array> pool(const LoweringContext& c) {
           else if constexpr (std::is_integral_v<T>) return l.number(std::numeric_limits<T>::lowest(), x.dtype);
           else return -1;
         });
-        int state[] = {lowest, l.index(0), l.number(false, bool_)};  // the value, its position, whether there is one
+        // The value, its position, and whether there is one.
+        int state[] = {lowest, l.index(0), l.number(false, bool_)};
         l.fold(a.windows, state, [&](Positions term, std::span<int> now) {
           PositionList place(at.begin(), at.begin() + static_cast<std::ptrdiff_t>(others));
           int inside = l.number(true, bool_);

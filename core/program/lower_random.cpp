@@ -59,7 +59,7 @@ Position counter(Lowering& l, const Array& keys, const Shape& shape, Positions a
   for (std::size_t axis = keys.shape.size() - 1; axis < at.size(); ++axis) {
     const Position scaled = l.shifted(place, 0, shape[axis]);
     place = at[axis].value < 0 ? l.shifted(scaled, at[axis].number)
-                               : l.place_of(l.add(ScalarOp::add, l.value_of(scaled), at[axis].value));
+                               : l.position_of(l.add(ScalarOp::add, l.value_of(scaled), at[axis].value));
   }
   return place;
 }

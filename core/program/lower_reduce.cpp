@@ -1,8 +1,8 @@
-// Lowering of reductions, scans, sorting and operations on rows.
+// Lowering of reductions, and of operations on rows: softmax, layer_norm and their gradients.
 #include <algorithm>
 #include <limits>
 
-#include <stave/core/program/lower.h>
+#include <stave/core/program/lower_rows.h>
 
 namespace stave_detail {
 
@@ -10,7 +10,8 @@ namespace {
 
 constexpr double infinity = std::numeric_limits<double>::infinity();
 
-// The smallest value of a dtype, or the largest one.
+}  // namespace
+
 int extreme_number(Lowering& l, Dtype dtype, bool largest) {
   return visit_dtype(dtype, [&](auto zero) {
     using T = decltype(zero);
@@ -21,10 +22,6 @@ int extreme_number(Lowering& l, Dtype dtype, bool largest) {
   });
 }
 
-// The dtype in which sums and products of a dtype are computed.
-Dtype accumulator(Dtype dtype) { return is_float(dtype) ? float64 : dtype; }
-
-// The larger or smaller of two numbers: `present` if it is NaN.
 int choose(Lowering& l, bool larger, int present, int x) {
   const int wins =
       l.add(ScalarOp::bit_or, larger ? l.add(ScalarOp::less, x, present) : l.add(ScalarOp::less, present, x),
@@ -32,7 +29,11 @@ int choose(Lowering& l, bool larger, int present, int x) {
   return l.add(ScalarOp::select, wins, present, x);
 }
 
-}  // namespace
+int scaled(Lowering& l, int a, int b) {
+  const int zero = l.number(0, l.builder().dtype(a));
+  const int both = l.add(ScalarOp::bit_and, l.add(ScalarOp::not_equal, a, zero), l.add(ScalarOp::not_equal, b, zero));
+  return l.add(ScalarOp::select, both, l.add(ScalarOp::multiply, a, b), zero);
+}
 
 // ---- sums ---------------------------------------------------------------------------------------
 
@@ -70,22 +71,22 @@ struct ReducedAxes {
   std::vector<std::size_t> kept, reduced;
   Shape reduced_shape;
 
-  ReducedAxes(const Array& x, const Shape& axes) {
-    const auto rank = static_cast<Index>(x.shape.size());
-    for (std::size_t axis = 0; axis < x.shape.size(); ++axis) {
+  ReducedAxes(const Shape& given, const Shape& axes) {
+    const auto rank = static_cast<Index>(given.size());
+    for (std::size_t axis = 0; axis < given.size(); ++axis) {
       const auto is_axis = [&](Index a) { return (a < 0 ? a + rank : a) == static_cast<Index>(axis); };
       if (std::any_of(axes.begin(), axes.end(), is_axis)) {
         reduced.push_back(axis);
-        reduced_shape.push_back(x.shape[axis]);
+        reduced_shape.push_back(given[axis]);
       } else {
         kept.push_back(axis);
       }
     }
   }
-  // The place in x, given that in the result, whose axes of length 1 may be kept ones.
-  PositionList place(const Array& x, const Shape& shape, Positions at, Positions in_reduced) const {
-    PositionList found(x.shape.size());
-    const bool keeps = shape.size() == x.shape.size();
+  // The position before the reduction, given that in the result, of this rank.
+  PositionList place(Positions at, Positions in_reduced) const {
+    PositionList found(kept.size() + reduced.size());
+    const bool keeps = at.size() == found.size();
     for (std::size_t k = 0; k < kept.size(); ++k) found[kept[k]] = at[keeps ? kept[k] : k];
     for (std::size_t k = 0; k < reduced.size(); ++k) found[reduced[k]] = in_reduced[k];
     return found;
@@ -94,34 +95,39 @@ struct ReducedAxes {
 
 }  // namespace
 
-Array lower_reduction(Lowering& l, const Op& op, const Array& x, const Shape& axes, const Shape& shape) {
-  const ReducedAxes of(x, axes);
-  const LoweredSum sum{l, x.dtype};
+Array lower_reduction(Lowering& l, const Op& op, const Shape& given, Dtype dtype, const Shape& axes, const Shape& shape,
+                      FunctionRef<int(Positions)> element) {
+  const ReducedAxes of(given, axes);
+  const LoweredSum sum{l, dtype};
   const Index cost = 4 * std::max<Index>(1, of.reduced_shape.elements());
   return l.compute(
-      shape, x.dtype,
+      shape, dtype,
       [&](Positions at) {
         std::vector<int> state;
         switch (op.id) {
           case OpId::sum: state = sum.start(); break;
-          case OpId::prod: state = {l.number(1, accumulator(x.dtype))}; break;
+          case OpId::prod: state = {l.number(1, accumulator(dtype))}; break;
           case OpId::all: state = {l.number(true, bool_)}; break;
           case OpId::any: state = {l.number(false, bool_)}; break;
-          default: state = {extreme_number(l, x.dtype, op.id == OpId::min)};
+          default: state = {extreme_number(l, dtype, op.id == OpId::min)};
         }
         l.fold(of.reduced_shape, state, [&](Positions reduced, std::span<int> now) {
-          const int value = l.element(x, of.place(x, shape, at, reduced));
+          const int value = element(of.place(at, reduced));
           switch (op.id) {
             case OpId::sum: return sum.step(now, value);
-            case OpId::prod: now[0] = l.add(ScalarOp::multiply, now[0], l.convert(value, accumulator(x.dtype))); return;
+            case OpId::prod: now[0] = l.add(ScalarOp::multiply, now[0], l.convert(value, accumulator(dtype))); return;
             case OpId::all: now[0] = l.add(ScalarOp::bit_and, now[0], value); return;
             case OpId::any: now[0] = l.add(ScalarOp::bit_or, now[0], value); return;
             default: now[0] = choose(l, op.id == OpId::max, now[0], value);
           }
         });
-        return op.id == OpId::sum ? sum.finish(state) : l.convert(state[0], x.dtype);
+        return op.id == OpId::sum ? sum.finish(state) : l.convert(state[0], dtype);
       },
       cost);
+}
+
+Array lower_reduction(Lowering& l, const Op& op, const Array& x, const Shape& axes, const Shape& shape) {
+  return lower_reduction(l, op, x.shape, x.dtype, axes, shape, [&](Positions at) { return l.element(x, at); });
 }
 
 namespace {
@@ -134,16 +140,16 @@ std::vector<Array> reduce(const LoweringContext& c) {
 std::vector<Array> arg_reduce(const LoweringContext& c) {
   Lowering& l = c.l;
   const Array& x = c.in(0);
-  const ReducedAxes of(x, c.as<ReduceAttributes>().axes);
+  const ReducedAxes of(x.shape, c.as<ReduceAttributes>().axes);
   const bool largest = c.instruction.op->id == OpId::argmax;
   return {l.compute(
       c.shape(), c.dtype(),
       [&](Positions at) {
-        const auto value_at = [&](Positions reduced) { return l.element(x, of.place(x, c.shape(), at, reduced)); };
+        const auto value_at = [&](Positions reduced) { return l.element(x, of.place(at, reduced)); };
         const auto position = [&](Positions reduced) {
           Position place(0);
           for (std::size_t k = 0; k < reduced.size(); ++k)
-            place = l.place_of(
+            place = l.position_of(
                 l.add(ScalarOp::add, l.value_of(l.shifted(place, 0, of.reduced_shape[k])), l.value_of(reduced[k])));
           return l.value_of(place);
         };
@@ -165,17 +171,6 @@ std::vector<Array> arg_reduce(const LoweringContext& c) {
 
 // ---- rows ---------------------------------------------------------------------------------------
 
-// A place with another position along one axis.
-PositionList with(Positions at, std::size_t axis, Position place) {
-  PositionList found(at);
-  found[axis] = place;
-  return found;
-}
-Shape without_axis(const Shape& shape, std::size_t axis) {
-  Shape found = shape;
-  found[axis] = 1;
-  return found;
-}
 // The place in an array of length 1 along the axis.
 PositionList in_row(Positions at, std::size_t axis) { return with(at, axis, Position(0)); }
 
@@ -208,23 +203,30 @@ std::size_t axis_of(const LoweringContext& c) { return static_cast<std::size_t>(
 
 std::vector<Array> softmax(const LoweringContext& c) { return {softmax_of(c.l, c.in(0), axis_of(c))}; }
 
+// x - max - log1p(the sum of exp(x - max) without its largest term, which is 1), in float64.
 std::vector<Array> log_softmax(const LoweringContext& c) {
   Lowering& l = c.l;
   const Array& x = c.in(0);
   const std::size_t axis = axis_of(c);
-  const Exponentials e(l, x, axis);
+  const Array largest = max_along(l, x, axis);
+  const auto off = [&](Positions at) {
+    return l.convert(l.add(ScalarOp::subtract, l.element(x, at), l.element(largest, in_row(at, axis))), float64);
+  };
+  const LoweredSum sum{l, float64};
+  const Array logarithm = l.compute(
+      without_axis(x.shape, axis), float64,
+      [&](Positions at) {
+        std::vector<int> state = sum.start();
+        sum.step(state, l.number(-1, float64));
+        l.fold({x.shape[axis]}, state, [&](Positions along, std::span<int> now) {
+          sum.step(now, l.add(ScalarOp::exp, off(with(at, axis, along[0]))));
+        });
+        return l.add(ScalarOp::log1p, sum.finish(state));
+      },
+      4 * x.shape[axis]);
   return {l.compute(c.shape(), c.dtype(), [&](Positions at) {
-    const PositionList row = in_row(at, axis);
-    return l.add(ScalarOp::subtract, l.add(ScalarOp::subtract, l.element(x, at), l.element(e.largest, row)),
-                 l.add(ScalarOp::log, l.element(e.total, row)));
+    return l.convert(l.add(ScalarOp::subtract, off(at), l.element(logarithm, in_row(at, axis))), c.dtype());
   })};
-}
-
-// 0 where a or b is 0, else a * b.
-int scaled(Lowering& l, int a, int b) {
-  const int zero = l.number(0, l.builder().dtype(a));
-  const int both = l.add(ScalarOp::bit_and, l.add(ScalarOp::not_equal, a, zero), l.add(ScalarOp::not_equal, b, zero));
-  return l.add(ScalarOp::select, both, l.add(ScalarOp::multiply, a, b), zero);
 }
 
 // An array of the shape of x, with element(value of x, value of y).
@@ -271,162 +273,6 @@ std::vector<Array> log_softmax_gradient(const LoweringContext& c) {
     return l.add(ScalarOp::select, wins, l.add(ScalarOp::negative, l.element(total, in_row(at, axis))),
                  l.element(others, at));
   })};
-}
-
-// ---- scans --------------------------------------------------------------------------------------
-
-// What one step of a scan does to its state; `result` is its output.
-struct ScanStep {
-  Lowering& l;
-  OpId id;
-  Dtype dtype;
-
-  Dtype computed() const { return id == OpId::cummax || id == OpId::cummin ? dtype : accumulator(dtype); }
-  std::vector<int> start() const {
-    switch (id) {
-      case OpId::cumulative_sum: return LoweredSum{l, dtype}.start();
-      case OpId::cumulative_prod: return {l.number(1, computed())};
-      case OpId::linear_recurrence: return {l.number(0, computed())};
-      default: return {extreme_number(l, dtype, id == OpId::cummin)};
-    }
-  }
-  int step(std::span<int> state, int a, int b) const {
-    if (id == OpId::cumulative_sum) {
-      const LoweredSum sum{l, dtype};
-      sum.step(state, a);
-      return sum.finish(state);
-    }
-    const int x = l.convert(a, computed());
-    switch (id) {
-      case OpId::cumulative_prod: state[0] = l.add(ScalarOp::multiply, state[0], x); break;
-      case OpId::linear_recurrence:
-        state[0] = l.add(ScalarOp::add, scaled(l, x, state[0]), l.convert(b, computed()));
-        break;
-      default: state[0] = choose(l, id == OpId::cummax, state[0], x);
-    }
-    return l.convert(state[0], dtype);
-  }
-};
-
-std::vector<Array> scan(const LoweringContext& c) {
-  Lowering& l = c.l;
-  const auto& a = c.as<ScanAttributes>();
-  const auto axis = static_cast<std::size_t>(a.axis);
-  const Array &x = c.in(0), &y = c.inputs.back();
-  const Index length = x.shape[axis];
-  const Array out = l.allocate(c.shape(), c.dtype());
-  const ScanStep step{l, c.instruction.op->id, c.dtype()};
-  const bool unrolled = Lowering::is_unrolled(c.shape());
-  l.for_each(
-      without_axis(c.shape(), axis),
-      [&](Positions at) {
-        std::vector<int> state = step.start();
-        const auto run = [&](Positions along, std::span<int> now) {
-          const PositionList place = with(at, axis, a.reverse ? l.shifted(along[0], length - 1, -1) : along[0]);
-          l.store(out, place, step.step(now, l.element(x, place), l.element(y, place)));
-        };
-        l.fold({length}, state, run, unrolled ? 1 : length + 1);
-      },
-      unrolled);
-  return {l.settled(out)};
-}
-
-// ---- sorting ------------------------------------------------------------------------------------
-
-// Whether a comes before b, and whether they are equal, in an order in which NaN is the largest.
-struct Order {
-  Lowering& l;
-  bool descending;
-
-  int is_nan(int x) const { return l.add(ScalarOp::not_equal, x, x); }
-  int before(int a, int b) const {
-    if (descending) std::swap(a, b);
-    const int less = l.add(ScalarOp::less, a, b);
-    if (!is_float(l.builder().dtype(a))) return less;
-    return l.add(ScalarOp::bit_or, less, l.add(ScalarOp::bit_and, is_nan(b), l.add(ScalarOp::equal, a, a)));
-  }
-  int equal(int a, int b) const {
-    const int equal = l.add(ScalarOp::equal, a, b);
-    if (!is_float(l.builder().dtype(a))) return equal;
-    return l.add(ScalarOp::bit_or, equal, l.add(ScalarOp::bit_and, is_nan(a), is_nan(b)));
-  }
-};
-
-// For each element, how many elements of its row stand before it in a stable sort.
-Array ranks(Lowering& l, const Array& x, std::size_t axis, bool descending) {
-  const Order order{l, descending};
-  const Index length = x.shape[axis];
-  return l.compute(
-      x.shape, int64,
-      [&](Positions at) {
-        const int value = l.element(x, at);
-        int count = l.index(0);
-        l.fold({length}, std::span(&count, 1), [&](Positions other, std::span<int> now) {
-          const int b = l.element(x, with(at, axis, other[0]));
-          const int is_earlier = l.add(ScalarOp::less, l.value_of(other[0]), l.value_of(at[axis]));
-          const int before = l.add(ScalarOp::bit_or, order.before(b, value),
-                                   l.add(ScalarOp::bit_and, order.equal(b, value), is_earlier));
-          now[0] = l.add(ScalarOp::add, now[0], l.convert(before, int64));
-        });
-        return count;
-      },
-      length);
-}
-
-std::vector<Array> sort(const LoweringContext& c) {
-  Lowering& l = c.l;
-  const auto& a = c.as<SortAttributes>();
-  const auto axis = static_cast<std::size_t>(a.axis);
-  const Array x = c.in(0), rank = ranks(l, x, axis, a.descending);
-  const Array out = l.allocate(c.shape(), c.dtype());
-  l.for_each(
-      x.shape,
-      [&](Positions at) {
-        const Position to = l.place_of(l.element(rank, at));
-        const bool positions = c.instruction.op->id == OpId::argsort;
-        l.store(out, with(at, axis, to), positions ? l.convert(l.value_of(at[axis]), c.dtype()) : l.element(x, at));
-      },
-      Lowering::is_unrolled(x.shape));
-  return {l.settled(out)};
-}
-
-std::vector<Array> argtopk(const LoweringContext& c) {
-  Lowering& l = c.l;
-  const auto& a = c.as<TopkAttributes>();
-  const auto axis = static_cast<std::size_t>(a.axis);
-  const Array x = c.in(0), rank = ranks(l, x, axis, true);
-  const Array order = l.allocate(x.shape, c.dtype());
-  l.for_each(
-      x.shape,
-      [&](Positions at) {
-        l.store(order, with(at, axis, l.place_of(l.element(rank, at))), l.convert(l.value_of(at[axis]), c.dtype()));
-      },
-      Lowering::is_unrolled(x.shape));
-  return {Lowering::view(order, c.shape(), order.strides)};
-}
-
-std::vector<Array> searchsorted(const LoweringContext& c) {
-  Lowering& l = c.l;
-  const auto& a = c.as<SearchAttributes>();
-  const Array &sorted = c.in(0), &values = c.in(1);
-  const Order order{l, false};
-  return {l.compute(
-      c.shape(), c.dtype(),
-      [&](Positions at) {
-        const int value = l.element(values, at);
-        PositionList place(at.begin(), at.begin() + a.batch_dims);
-        place.push_back(Position(0));
-        int count = l.index(0);
-        l.fold({sorted.shape.back()}, std::span(&count, 1), [&](Positions along, std::span<int> now) {
-          place.back() = along[0];
-          const int entry = l.element(sorted, place);
-          int counts = order.before(entry, value);
-          if (a.right) counts = l.add(ScalarOp::bit_or, counts, order.equal(entry, value));
-          now[0] = l.add(ScalarOp::add, now[0], l.convert(counts, int64));
-        });
-        return l.convert(count, c.dtype());
-      },
-      sorted.shape.back())};
 }
 
 // ---- layer_norm: see NormAttributes -------------------------------------------------------------
@@ -512,15 +358,6 @@ LoweringRule lowering_of_reduction(OpId id) {
     case OpId::log_softmax: return log_softmax;
     case OpId::softmax_gradient: return softmax_gradient;
     case OpId::log_softmax_gradient: return log_softmax_gradient;
-    case OpId::cumulative_sum:
-    case OpId::cumulative_prod:
-    case OpId::cummax:
-    case OpId::cummin:
-    case OpId::linear_recurrence: return scan;
-    case OpId::sort:
-    case OpId::argsort: return sort;
-    case OpId::argtopk: return argtopk;
-    case OpId::searchsorted: return searchsorted;
     case OpId::layer_norm: return layer_norm;
     case OpId::layer_norm_gradient: return layer_norm_gradient;
     default: return nullptr;

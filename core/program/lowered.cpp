@@ -322,6 +322,16 @@ int LoweredBuilder::fold(ScalarOp op, int a, int b, int c, Dtype result) {
                                          else return 0;
                                        }),
                            int64);
+  if (is_comparison(op) && op != ScalarOp::signbit && x && number_of(b) && is_float(dtype(a)))
+    return visit_dtype(dtype(a), [&](auto zero) {
+      using T = decltype(zero);
+      const auto left = static_cast<double>(element_of<T>(*x)), right = static_cast<double>(element_of<T>(*number_of(b)));
+      return number(op == ScalarOp::equal       ? left == right
+                    : op == ScalarOp::not_equal ? left != right
+                    : op == ScalarOp::less      ? left < right
+                                                : left <= right,
+                    bool_);
+    });
   if (dtype(a) != int64 || b < 0) return -1;
   const std::int64_t* const y = number_of(b);
   if (x && y) {

@@ -32,27 +32,30 @@ namespace stave_detail {
 using namespace stave;
 
 // clang-format off
-// X(name): the operations on numbers, by the number of their operands. An operation's result has
-// the dtype of its operands unless a comment says otherwise. Integers wrap. Names are those of the
-// functions in core/ops/elementwise_ops.h.
-#define STAVE_SCALAR_ARITHMETIC(X)                                                                           \
-  X(negative, 1) X(abs, 1) X(sqrt, 1) X(floor, 1) X(ceil, 1) X(rint, 1) X(trunc, 1)                          \
-  X(add, 2) X(subtract, 2) X(multiply, 2) X(divide, 2) X(copysign, 2)                                        \
-  X(fma, 3)           /* a * b + c, rounded once */                                                          \
-  X(equal, 2) X(not_equal, 2) X(less, 2) X(less_equal, 2) X(signbit, 1)  /* bool */                          \
-  X(select, 3)        /* the second operand where the first, a bool, is true; else the third */              \
-  X(bit_and, 2) X(bit_or, 2) X(bit_xor, 2) X(bit_not, 1)    /* of bools or integers; bit_not(true) is false */ \
-  X(shift_left, 2) X(shift_right, 2)  /* by as many places as the dtype has bits or more: only copies of the sign */ \
-  X(convert, 1)       /* astype: to the dtype of the result */
-#define STAVE_SCALAR_FUNCTIONS(X)                                                                            \
-  X(exp, 1) X(exp2, 1) X(expm1, 1) X(log, 1) X(log2, 1) X(log10, 1) X(log1p, 1)                              \
-  X(sin, 1) X(cos, 1) X(tan, 1) X(asin, 1) X(acos, 1) X(atan, 1)                                             \
-  X(sinh, 1) X(cosh, 1) X(tanh, 1) X(asinh, 1) X(acosh, 1) X(atanh, 1)                                       \
-  X(erf, 1) X(erfc, 1) X(erfinv, 1) X(lgamma, 1) X(digamma, 1)                                               \
-  X(erfc_of_root_half, 1)  /* erfc(x / sqrt(2)) */                                                           \
-  X(pow, 2) X(atan2, 2) X(hypot, 2) X(nextafter, 2) X(zeta, 2)                                               \
-  X(floor_divide, 2)  /* rounds towards minus infinity; of integers: x / 0 is 0 */                           \
-  X(remainder, 2)     /* has the sign of the second operand; of integers: x modulo 0 is 0 */
+// X(name, operands): the operations on numbers. An operation's result has the dtype of its operands
+// unless a line here says otherwise. Integers wrap.
+//   equal ... signbit         give a bool
+//   fma                       a * b + c, rounded once
+//   select                    the second operand where the first, a bool, is true; else the third
+//   bit_and ... bit_not       take bools or integers; bit_not(true) is false
+//   shift_left, shift_right   by the number of bits or more: only copies of the sign are left
+//   convert                   as astype, to the dtype of the result
+//   erfc_of_root_half         erfc(x / sqrt(2))
+//   floor_divide              rounds towards minus infinity; of integers, x / 0 is 0
+//   remainder                 has the sign of the second operand; of integers, x modulo 0 is 0
+// The others are the functions of core/ops/elementwise_ops.h.
+#define STAVE_SCALAR_ARITHMETIC(X)                                                                    \
+  X(negative, 1) X(abs, 1) X(sqrt, 1) X(floor, 1) X(ceil, 1) X(rint, 1) X(trunc, 1)                   \
+  X(add, 2) X(subtract, 2) X(multiply, 2) X(divide, 2) X(copysign, 2) X(fma, 3)                       \
+  X(equal, 2) X(not_equal, 2) X(less, 2) X(less_equal, 2) X(signbit, 1) X(select, 3)                  \
+  X(bit_and, 2) X(bit_or, 2) X(bit_xor, 2) X(bit_not, 1) X(shift_left, 2) X(shift_right, 2)           \
+  X(convert, 1)
+#define STAVE_SCALAR_FUNCTIONS(X)                                                                     \
+  X(exp, 1) X(exp2, 1) X(expm1, 1) X(log, 1) X(log2, 1) X(log10, 1) X(log1p, 1)                       \
+  X(sin, 1) X(cos, 1) X(tan, 1) X(asin, 1) X(acos, 1) X(atan, 1)                                      \
+  X(sinh, 1) X(cosh, 1) X(tanh, 1) X(asinh, 1) X(acosh, 1) X(atanh, 1)                                \
+  X(erf, 1) X(erfc, 1) X(erfinv, 1) X(lgamma, 1) X(digamma, 1) X(erfc_of_root_half, 1)                \
+  X(pow, 2) X(atan2, 2) X(hypot, 2) X(nextafter, 2) X(zeta, 2) X(floor_divide, 2) X(remainder, 2)
 #define STAVE_SCALAR_OPS(X) STAVE_SCALAR_ARITHMETIC(X) STAVE_SCALAR_FUNCTIONS(X)
 // clang-format on
 
@@ -86,12 +89,12 @@ struct Lowered {
   };
 
   enum class Code : std::uint8_t {
-    number,     // result = an element with the bytes of `number` (the first ones, in this machine's order)
+    number,     // result = the element whose bytes are the first ones of `number`
     operation,  // result = op(operands)
     load,       // result = buffer[operands[0] + number]; operand -1: buffer[number]
     store,      // buffer[operands[0] + number] = operands[1]
     carried,    // result = operands[0]; declares a carried value of the loop that follows
-    loop,       // runs the instructions up to `end` with result = 0, 1, ..., n - 1 (int64), where n is
+    loop,       // runs the instructions up to `end` with result = 0, 1, ..., n - 1 (int64). n is
                 // operands[0] (int64), or `number` if that is -1. For n <= 0 it runs nothing.
     next,       // operands[0], a carried value, becomes operands[1] at the `end` that follows.
                 // All `next` of a loop stand before its `end`, and happen at once.

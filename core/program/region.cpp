@@ -49,10 +49,11 @@ int Region::add(const Op& op, std::span<const int> operands, Dtype to) {
         op.name);
   if (operands.size() != arity(op))
     fail<TransformError>("region: {} takes {} operands, not {}", op.name, arity(op), operands.size());
+  for (const int operand : operands)
+    if (operand < 0 || operand >= values)
+      fail<TransformError>("region: {}: there is no value {} before this step", op.name, operand);
   Step step{.op = &op, .operands = {}, .dtype = to, .number = 0};
   for (std::size_t i = 0; i < operands.size(); ++i) {
-    if (operands[i] < 0 || operands[i] >= values)
-      fail<TransformError>("region: {}: there is no value {} before this step", op.name, operands[i]);
     step.operands.push_back(operands[i]);
     const bool condition = op.id == OpId::where && i == 0;
     const Dtype given = dtype(operands[i]), wanted = condition ? bool_ : dtype(operands.back());

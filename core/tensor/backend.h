@@ -47,9 +47,9 @@ struct Op;
 struct Storage : RefCounted {
   // True for a constant on a device: its one element is in the host's memory, and no bytes are on
   // the device.
-  bool number = false;
-  // The backend that allocated the memory. Null if the memory belongs to a number or to another
-  // library (storage.h); then no result may reuse it.
+  bool is_host_constant = false;
+  // The backend that allocated the memory. Null if the memory is a host constant or belongs to
+  // another library (storage.h); then no result may reuse it.
   Backend* owner = nullptr;
   void* data = nullptr;
   std::size_t bytes = 0;     // requested bytes
@@ -66,7 +66,7 @@ struct View {
   std::span<const Index> shape;
   std::span<const Index> strides;
   // True if one element, in the host's memory until run() returns, is repeated at all positions.
-  bool number = false;
+  bool is_host_constant = false;
 };
 
 /// The memory of a backend: allocated and cached. All numbers are bytes.

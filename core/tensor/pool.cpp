@@ -37,11 +37,12 @@ struct Slab {
 constexpr std::size_t slab_header = 64;
 static_assert(sizeof(Slab) <= slab_header);
 
-struct Block {
-  Block* next;
+/// A block in a free list, which links to the next one.
+struct FreeBlock {
+  FreeBlock* next;
 };
 /// A chain of free blocks: its first block links to the next chain.
-struct ChainHead : Block {
+struct ChainHead : FreeBlock {
   ChainHead* next_chain;
   std::size_t count;
 };
@@ -59,7 +60,7 @@ Slab* slab_of(void* block) noexcept {
 // stores instead of atomic read-modify-writes.
 struct Pool {
   enum class State : std::uint8_t { fresh, open, closed };
-  Block* first[sizes];
+  FreeBlock* first[sizes];
   std::atomic<std::uint32_t> count[sizes];
   // A second, full chain. Without it, a thread whose list alternates between full and empty would
   // lock the mutex for each block.
@@ -81,7 +82,7 @@ struct Shared {
 constinit Shared shared{};
 constinit std::atomic<std::int64_t> unpooled{0};  // bytes in blocks outside the pool
 
-void push_chain(std::size_t size, Block* first, std::size_t count) noexcept {
+void push_chain(std::size_t size, FreeBlock* first, std::size_t count) noexcept {
   auto* const head = static_cast<ChainHead*>(first);
   head->next_chain = std::exchange(shared.chains[size], head);
   head->count = count;
@@ -115,8 +116,8 @@ bool carve_slab(std::size_t size) noexcept {
   // The last chain is pushed first, so that the first one is on top.
   for (std::size_t end = blocks; end > 0;) {
     const std::size_t begin = (end - 1) / chain_length * chain_length;
-    Block* next = nullptr;
-    for (std::size_t i = end; i-- > begin;) next = ::new (slab + slab_header + i * bytes) Block{next};
+    FreeBlock* next = nullptr;
+    for (std::size_t i = end; i-- > begin;) next = ::new (slab + slab_header + i * bytes) FreeBlock{next};
     push_chain(size, next, end - begin);
     end = begin;
   }
@@ -133,7 +134,7 @@ void set(std::atomic<std::uint32_t>& count, std::uint32_t value) noexcept {
 /// Moves the lists of a thread to the shared chains. The caller holds the mutex.
 void give_all(Pool& pool) noexcept {
   for (std::size_t size = 0; size < sizes; ++size) {
-    if (Block* const first = std::exchange(pool.first[size], nullptr))
+    if (FreeBlock* const first = std::exchange(pool.first[size], nullptr))
       push_chain(size, first, count_of(pool.count[size]));
     if (ChainHead* const spare = std::exchange(pool.spare[size], nullptr)) push_chain(size, spare, chain_length);
     set(pool.count[size], 0);
@@ -205,7 +206,7 @@ void open(Pool& pool) noexcept {
     set(pool.count[size], 0);
     pool.first[size] = nullptr;
   }
-  pool.first[size] = ::new (block) Block{pool.first[size]};
+  pool.first[size] = ::new (block) FreeBlock{pool.first[size]};
   set(pool.count[size], count_of(pool.count[size]) + 1);
 }
 
@@ -247,15 +248,15 @@ void release_pool() noexcept {
     shared.free[size] = 0;
     Slab* empty = nullptr;  // slabs in which all blocks are free
     for (ChainHead* chain = chains; chain; chain = chain->next_chain)
-      for (Block* block = chain; block; block = block->next)
+      for (FreeBlock* block = chain; block; block = block->next)
         if (Slab* const slab = slab_of(block); ++slab->free == slab->blocks)
           slab->next_to_unmap = std::exchange(empty, slab);
     for (ChainHead* chain = chains; chain;) {
       ChainHead* const next_chain = chain->next_chain;
-      Block* kept = nullptr;
+      FreeBlock* kept = nullptr;
       std::size_t count = 0;
-      for (Block* block = chain; block;) {
-        Block* const next = block->next;
+      for (FreeBlock* block = chain; block;) {
+        FreeBlock* const next = block->next;
         if (slab_of(block)->free < slab_of(block)->blocks) {
           block->next = std::exchange(kept, block);
           ++count;
@@ -266,7 +267,7 @@ void release_pool() noexcept {
       chain = next_chain;
     }
     for (ChainHead* chain = shared.chains[size]; chain; chain = chain->next_chain)
-      for (Block* block = chain; block; block = block->next) slab_of(block)->free = 0;
+      for (FreeBlock* block = chain; block; block = block->next) slab_of(block)->free = 0;
     while (Slab* const slab = empty) {
       empty = slab->next_to_unmap;
       shared.made[size] -= slab->blocks;
@@ -283,7 +284,7 @@ void* pool_allocate(std::size_t bytes) {
   }
   const std::size_t size = size_of_block(bytes);
   Pool& pool = thread_pool;
-  Block* const block = pool.first[size];
+  FreeBlock* const block = pool.first[size];
   if (!block) [[unlikely]]
     return refill(pool, size);
   char* const next = reinterpret_cast<char*>(block->next);
@@ -306,7 +307,7 @@ void pool_free(void* block, std::size_t bytes) noexcept {
   const std::uint32_t count = count_of(pool.count[size]);
   if (pool.state != Pool::State::open || count == chain_length) [[unlikely]]
     return put_aside(pool, size, block);
-  pool.first[size] = ::new (block) Block{pool.first[size]};
+  pool.first[size] = ::new (block) FreeBlock{pool.first[size]};
   set(pool.count[size], count + 1);
 }
 

@@ -3,7 +3,7 @@
 //
 // A value is printed in three steps. `corners` takes the elements to show: all of up to 1000,
 // else three from both ends of each long axis. A format for one element is fitted to them
-// (`FloatFormat`, `IntegerFormat`, `BoolFormat`). `Layout` arranges them in brackets and lines.
+// (`FloatFormat`, `IntegerFormat`, `BoolFormat`). `TextLayout` arranges them in brackets and lines.
 // A float is printed with the fewest digits that distinguish it from its neighbours of the same
 // dtype, rounded correctly to at most 8 digits after the point.
 
@@ -289,9 +289,10 @@ Tensor corners(const Tensor& x) {
 
 // Arranges elements, in row-major order, in nested brackets.
 template <class T>
-class Layout {
+class TextLayout {
  public:
-  Layout(const Shape& shape, const std::vector<T>& elements) : shape_(shape), elements_(elements), format_(elements) {}
+  TextLayout(const Shape& shape, const std::vector<T>& elements)
+      : shape_(shape), elements_(elements), format_(elements) {}
 
   std::string text() { return block(0, 1, line_width); }
 
@@ -352,7 +353,7 @@ std::string text_of(const Tensor& values) {
   return visit_dtype(values.dtype(), [&](auto zero) {
     using T = decltype(zero);
     const std::vector<T> elements = read_elements<T>(corners(values));
-    return values.rank() == 0 ? scalar_text<T>(elements[0]) : Layout<T>(values.shape(), elements).text();
+    return values.rank() == 0 ? scalar_text<T>(elements[0]) : TextLayout<T>(values.shape(), elements).text();
   });
 }
 

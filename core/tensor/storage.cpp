@@ -114,21 +114,21 @@ std::unique_ptr<BackendStopwatch> Backend::stopwatch() {
 
 namespace {
 
-struct NumberStorage final : Storage, stave_detail::Pooled {
+struct HostConstantStorage final : Storage, stave_detail::Pooled {
   alignas(16) std::byte value[16];
 };
 
 }  // namespace
 
-StoragePtr number_storage() {
-  auto storage = std::make_unique<NumberStorage>();
-  storage->number = true;
+StoragePtr host_constant_storage() {
+  auto storage = std::make_unique<HostConstantStorage>();
+  storage->is_host_constant = true;
   storage->data = storage->value;
   return StoragePtr(storage.release());
 }
 
 void destroy(Storage* storage) noexcept {
-  if (storage->number) return delete static_cast<NumberStorage*>(storage);
+  if (storage->is_host_constant) return delete static_cast<HostConstantStorage*>(storage);
   if (!storage->owner) return delete static_cast<stave_detail::ForeignStorage*>(storage);
   stave_detail::tell_watchers([&](stave_detail::StorageWatcher& watcher) { watcher.freed(*storage); });
   storage->owner->deallocate(storage);

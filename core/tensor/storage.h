@@ -24,7 +24,7 @@ void copy_storage(Device to_device, void* to, Device from_device, const void* fr
 void synchronize(Device device = cpu);
 
 /// Returns storage for a constant on a device: one element, in the host's memory.
-StoragePtr number_storage();
+StoragePtr host_constant_storage();
 
 /// The memory of tensors on `device`, and of the objects that describe and record them.
 /// All numbers are bytes.

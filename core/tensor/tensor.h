@@ -86,9 +86,9 @@ struct Node : RefCounted, stave_detail::Pooled {
   Node& operator=(const Node&) = delete;
 
   void* data() const { return static_cast<char*>(storage->data) + offset * static_cast<Index>(size_of(dtype)); }
-  View view() const { return {data(), dtype, shape, strides, storage->number}; }
+  View view() const { return {data(), dtype, shape, strides, storage->is_host_constant}; }
   /// The device in whose memory `data` is: for a number (Storage::number) it is the host.
-  Device memory() const { return storage->number ? cpu : device; }
+  Device memory() const { return storage->is_host_constant ? cpu : device; }
   bool contiguous() const { return is_contiguous(shape, strides); }
   /// The lock that an owner holds while it changes the list of notes. It locks only if the node
   /// is registered, since other threads may then read the list.

@@ -196,5 +196,6 @@ LEFT_OUT = {
     "core/tensor/options.h",
     "core/tensor/small_vector.h",
     "core/ops/tree_kind.h",
+    "handlers/model/apply.h",
     "handlers/transforms/repeat.h",
 }

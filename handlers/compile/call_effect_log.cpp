@@ -9,7 +9,7 @@
 namespace stave_detail {
 
 bool is_of_the_library(const EffectType& effect) noexcept {
-  return !effect.remembering || effect == effect_type<WhichFloat>() || effect == effect_type<MayCancel>();
+  return !effect.remembering || effect == effect_type<WhichFloat>() || effect == effect_type<UncancellableMark>();
 }
 
 namespace {

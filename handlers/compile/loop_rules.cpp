@@ -1,51 +1,25 @@
-// Derivative and batching rules of `loop`: loops over programs derived from its body (derive.h).
-// A loop's inputs are states, stacks (each step reads one row of a stack), and still values, which
-// are the same in every step (core/program/loop.h).
+// Rules of `loop` for forward mode and for lanes, and the parts that all its rules use: loops over
+// programs derived from its body (derive.h). A loop's inputs are states, stacks (each step reads
+// one row of a stack), and still values, which are the same in every step (core/program/loop.h).
 //
 //   jvp    a loop over the states and their tangents
-//   vjp    A forward loop also returns the residuals of all steps as stacks, one row per step.
-//          A backward loop goes through the steps in reverse order. It carries the cotangents of
-//          the states, and for each still value the sum of its cotangents so far, to which each
-//          step adds as a tape does.
-//          If the stacks would be too large, the loop becomes a loop of loops: the inner loops
-//          rematerialise their residuals, one inner loop after another, and go on with the same
-//          sums. If the initial value of a state is used elsewhere too, the first step is walked
-//          back by a tape of its own: the readers of that value in the first step then add to the
-//          same sum as all its other readers.
+//   vjp    see loop_reverse.cpp
 //   vmap   a loop over all lanes
+#include <stave/handlers/compile/loop_parts.h>
+
 #include <algorithm>
-#include <cmath>
-#include <numeric>
-#include <optional>
 #include <utility>
 
 #include <fmt/format.h>
 
-#include <stave/core/op/function.h>
-#include <stave/core/op/rematerialization_barrier.h>
 #include <stave/core/ops/create.h>
-#include <stave/core/ops/frontend.h>
 #include <stave/core/ops/layout.h>
-#include <stave/core/ops/layout_rules.h>
-#include <stave/core/program/loop.h>
 #include <stave/handlers/compile/derive.h>
-#include <stave/handlers/transforms/vjp_flat.h>
 
 namespace stave_detail {
 
-namespace {
-
-using LoopPtr = IntrusivePtr<const LoopAttributes>;
-
-constexpr std::uint64_t most_stacked = std::uint64_t{64} << 20;  // bytes of residuals
-
 // ---- the parts of a loop ------------------------------------------------------------------------
 
-std::size_t end_of_rows(const LoopAttributes& loop) { return loop.states + loop.rows; }
-bool is_row(const LoopAttributes& loop, std::size_t input) { return input >= loop.states && input < end_of_rows(loop); }
-bool is_float_in(const Program& program, int variable) { return is_float(program.variable(variable).dtype); }
-
-// A loop with the steps, order and snapshots of `like`, over another body.
 IntrusivePtr<LoopAttributes> loop_over(const LoopAttributes& like, Program body, std::size_t states, std::size_t rows) {
   const auto loop = make_intrusive<LoopAttributes>();
   loop->steps = like.steps;
@@ -57,20 +31,12 @@ IntrusivePtr<LoopAttributes> loop_over(const LoopAttributes& like, Program body,
   return loop;
 }
 
-template <class List>
-auto pick(const List& list, const std::vector<std::size_t>& which) {
-  std::vector<std::decay_t<decltype(list[0])>> picked;
-  for (const std::size_t i : which) picked.push_back(list[i]);
-  return picked;
-}
-
-std::string key_of(const char* kind, const Mask& mask) {
+std::string derived_key(const char* kind, const Mask& mask) {
   std::string key = kind;
   for (const bool bit : mask) key += bit ? '1' : '0';
   return key;
 }
 
-// Returns examples of the inputs of one step, made from the inputs of the loop.
 std::vector<Tensor> examples_of(const LoopAttributes& loop, std::span<const Tensor> inputs) {
   std::vector<Tensor> examples;
   for (std::size_t i = 0; i < inputs.size(); ++i) {
@@ -85,12 +51,16 @@ std::vector<Tensor> examples_of(const LoopAttributes& loop, std::span<const Tens
   return examples;
 }
 
-// Returns a mask of the inputs to which cotangents flow from these outputs.
-Mask inputs_by(const Program& body, const Mask& outputs) {
-  return reach_derivatives(body, select(outputs, body.outputs), Direction::backward).at(body.inputs);
-}
-
 // ---- forward mode -------------------------------------------------------------------------------
+
+namespace {
+
+template <class List>
+auto pick(const List& list, const std::vector<std::size_t>& which) {
+  std::vector<std::decay_t<decltype(list[0])>> picked;
+  for (const std::size_t i : which) picked.push_back(list[i]);
+  return picked;
+}
 
 // Numbers inputs and their tangents, in groups: for each group, the numbers up to its end, then
 // mask.size() plus each of these numbers that is in the mask (the tangents).
@@ -146,7 +116,7 @@ Outputs loop_jvp(const JvpContext& c) {
   const auto& loop = c.as<LoopAttributes>();
   Mask by;
   for (const Tensor& tangent : c.tangents) by.push_back(tangent.defined());
-  const auto tangents = loop.derived(key_of("jvp", by), [&] { return tangents_of(loop, by, c.call.inputs()); });
+  const auto tangents = loop.derived(derived_key("jvp", by), [&] { return tangents_of(loop, by, c.call.inputs()); });
   Inputs inputs;
   for (const std::size_t i : tangents->inputs) inputs.push_back(i < by.size() ? c.in(i) : c.tangent(i - by.size()));
   const Outputs given = perform_loop(tangents->loop, std::move(inputs));
@@ -154,463 +124,6 @@ Outputs loop_jvp(const JvpContext& c) {
   for (std::size_t k = 0; k < given.size(); ++k)
     if (const std::size_t i = tangents->outputs[k]; i >= found.size()) found[i - found.size()] = given[k];
   return found;
-}
-
-// ---- reverse mode -------------------------------------------------------------------------------
-
-namespace {
-
-using Cotangents = std::vector<Tensor>;  // undefined: zero
-using Sums = AddsToCotangents::Sums;
-
-// The two loops of reverse mode, for cotangents of some outputs.
-struct Reverse {
-  // Masks of the outputs (`of`) and of the inputs (`by`) that have cotangents.
-  Mask of, by;
-  // backward_to_first is `backward` without the first step; null for a loop of fewer than two
-  // steps.
-  LoopPtr forward, backward, backward_to_first;
-  // How many outputs of the forward loop are residuals. They are its last outputs.
-  std::size_t stacked = 0;
-  // The numbers of those inputs of the loop that are residuals: stacks (`rows`) and still values.
-  std::vector<std::size_t> rows, still;
-  // A mask of the inputs to whose cotangent a step adds in part: it reads a part of the input.
-  Mask adds_in_part;
-  // The bytes of residuals per step.
-  std::uint64_t bytes = 0;
-};
-
-// Returns the body with two changes. Outputs without cotangents pass through stop_gradient. Still
-// values become outputs too: the cotangent of such an output is the sum so far, to which the step
-// adds as a tape does.
-Program to_differentiate(const LoopAttributes& loop, const Mask& of, const Mask& by) {
-  Program body = *loop.body;
-  for (std::size_t i = 0; i < of.size(); ++i) {
-    const Program::Variable it = body.variable(body.outputs[i]);
-    if (of[i] || !is_float(it.dtype)) continue;
-    Program::Instruction stop{&op_stop_gradient};
-    stop.inputs.push_back(body.outputs[i]);
-    body.outputs[i] = body.add_variable(it.shape, it.dtype, it.device);
-    stop.outputs.push_back(body.outputs[i]);
-    body.instructions.push_back(std::move(stop));
-  }
-  for (std::size_t i = end_of_rows(loop); i < by.size(); ++i)
-    if (by[i]) body.outputs.push_back(body.inputs[i]);
-  return body;
-}
-
-int add_zeros(Program& program, const Program::Variable like) {
-  const int variable = program.add_variable(like.shape, like.dtype, like.device);
-  Program::Instruction full{&op_full, make_intrusive<FullAttributes>(like.shape, like.dtype, 0, like.device)};
-  full.outputs.push_back(variable);
-  program.instructions.push_back(std::move(full));
-  return variable;
-}
-
-class ReverseMaker {
- public:
-  ReverseMaker(const LoopAttributes& loop, Mask of, std::span<const Tensor> inputs) : loop_(loop) {
-    made_.of = std::move(of);
-    made_.by =
-        reached_in_all_steps(loop, made_.of, [&](const Mask& outputs) { return inputs_by(*loop.body, outputs); });
-    const Program body = to_differentiate(loop, made_.of, made_.by);
-    parts_ = vjp_of(body, made_.by, examples_of(loop, inputs));
-    sort_residuals(body.outputs.size());
-    find_cotangents(body);
-  }
-
-  Reverse make() && {
-    make_forward();
-    make_backward();
-    return std::move(made_);
-  }
-
- private:
-  // Sorts the residuals by their place among the backward loop's inputs: stacks that the forward
-  // loop returns, rows of the loop's own stacks, and still values. A residual that is a row or a
-  // still value is not stored again.
-  void sort_residuals(std::size_t results) {
-    const Program& first = parts_.first;
-    for (std::size_t i = results; i < first.outputs.size(); ++i) {
-      const int given = parts_.rest.inputs[i - results];
-      const auto input = static_cast<std::size_t>(
-          std::find(first.inputs.begin(), first.inputs.end(), first.outputs[i]) - first.inputs.begin());
-      if (input < loop_.states || input == first.inputs.size()) {
-        stacked_.push_back(first.outputs[i]);
-        stacks_.push_back(given);
-        made_.bytes += first.variable(first.outputs[i]).bytes();
-      } else if (is_row(loop_, input)) {
-        made_.rows.push_back(input);
-        rows_.push_back(given);
-      } else {
-        made_.still.push_back(input);
-        still_.push_back(given);
-      }
-    }
-    made_.stacked = stacked_.size();
-    residuals_ = first.outputs.size() - results;
-  }
-
-  // Finds the variables of the backward part that are cotangents of the outputs, and of the inputs;
-  // -1 for an output or input without one. A still value has no cotangent if no step adds to its
-  // sum.
-  void find_cotangents(const Program& body) {
-    std::size_t next = residuals_;
-    for (const int output : body.outputs)
-      of_outputs_.push_back(is_float_in(body, output) ? parts_.rest.inputs[next++] : -1);
-    next = 0;
-    for (const bool has : made_.by) of_inputs_.push_back(has ? parts_.rest.outputs[next++] : -1);
-    next = loop_.body->outputs.size();
-    for (std::size_t i = 0; i < made_.by.size(); ++i) {
-      const bool is_still = i >= end_of_rows(loop_) && made_.by[i];
-      sums_.push_back(is_still ? of_outputs_[next++] : -1);
-      if (is_still && of_inputs_[i] == sums_[i]) made_.by[i] = false;
-    }
-  }
-
-  void make_forward() {
-    Program body = parts_.first;
-    const std::size_t results = loop_.body->outputs.size();
-    body.outputs.resize(results);
-    body.outputs.insert(body.outputs.end(), stacked_.begin(), stacked_.end());
-    const auto forward = loop_over(loop_, std::move(body), loop_.states, loop_.rows);
-    forward->performs(loop_, numbers_to(loop_.body->inputs.size()), numbers_to(results));
-    made_.forward = forward;
-  }
-  static std::vector<std::size_t> numbers_to(std::size_t end) {
-    std::vector<std::size_t> numbers(end);
-    for (std::size_t i = 0; i < end; ++i) numbers[i] = i;
-    return numbers;
-  }
-
-  void make_backward() {
-    Program body = parts_.rest;
-    body.inputs.clear();
-    body.outputs.clear();
-    const std::size_t results = loop_.body->outputs.size();
-    for (std::size_t k = 0; k < loop_.states; ++k) {
-      if (!made_.of[k]) continue;
-      body.inputs.push_back(of_outputs_[k]);
-      body.outputs.push_back(made_.by[k] ? of_inputs_[k] : add_zeros(body, body.variable(of_outputs_[k])));
-    }
-    for (std::size_t i = end_of_rows(loop_); i < made_.by.size(); ++i) {
-      if (!made_.by[i]) continue;
-      body.inputs.push_back(sums_[i]);
-      body.outputs.push_back(of_inputs_[i]);
-    }
-    made_.adds_in_part.assign(made_.by.size(), false);
-    for (const auto& step : body.instructions)
-      for (std::size_t i = end_of_rows(loop_); i < made_.by.size(); ++i)
-        if (made_.by[i] && replaces_part(*step.op) && step.inputs[0] == sums_[i]) made_.adds_in_part[i] = true;
-    const std::size_t states = body.inputs.size();
-    for (const auto* list : {&stacks_, &rows_}) body.inputs.insert(body.inputs.end(), list->begin(), list->end());
-    for (std::size_t i = loop_.states; i < results; ++i)
-      if (made_.of[i]) body.inputs.push_back(of_outputs_[i]);
-    const std::size_t rows = body.inputs.size() - states;
-    body.inputs.insert(body.inputs.end(), still_.begin(), still_.end());
-    for (std::size_t i = loop_.states; i < end_of_rows(loop_); ++i)
-      if (made_.by[i]) body.outputs.push_back(of_inputs_[i]);
-    const auto backward = loop_over(loop_, std::move(body), states, rows);
-    backward->reverse = !loop_.reverse;
-    made_.backward = backward;
-    if (loop_.steps < 2) return;
-    const auto to_first = loop_over(*backward, *backward->body, states, rows);
-    --to_first->steps;
-    made_.backward_to_first = to_first;
-  }
-
-  const LoopAttributes& loop_;
-  Partition parts_;
-  Reverse made_;
-  std::size_t residuals_ = 0;
-  // Residuals: variables of parts_.first that are stacked, and variables of parts_.rest that are
-  // rows of these stacks, rows of the loop's own stacks, or still values.
-  std::vector<int> stacked_;
-  std::vector<int> stacks_, rows_, still_;
-  std::vector<int> of_outputs_, of_inputs_;
-  // For a still value, the variable of `parts_.rest` that is the sum of its cotangents so far; else
-  // -1.
-  std::vector<int> sums_;
-};
-
-Tensor or_zeros(const Tensor& x, const Tensor& like) { return x.defined() ? x : zeros_like(like); }
-// Returns the sum x; if x is undefined, the value from which a sum starts. That is -0, because any
-// cotangent keeps its bits when it is added to -0, even -0 itself. Where steps add to parts of the
-// sum it is 0, as in a tape: there the first part is padded with zeros.
-Tensor or_start(const Tensor& x, const Tensor& like, bool in_part = false) {
-  return x.defined() ? x : full_like(like, in_part ? 0. : -0.);
-}
-
-// Returns the sums to which the steps after the first one add. If the initial value of a state is
-// the same tensor as a still value, the sum of that state becomes the sum of the still value.
-Cotangents sums_of_the_rest(const LoopAttributes& loop, const Sums& sums) {
-  Cotangents rest = sums.so_far;
-  for (std::size_t i = loop.states; i < rest.size(); ++i)
-    if (const std::size_t first = sums.same_as[i]; first < loop.states && rest[first].defined())
-      rest[i] = std::exchange(rest[first], Tensor());
-  return rest;
-}
-
-// Adds the cotangents of the states to the sums.
-Cotangents with_states_added(const LoopAttributes& loop, const Cotangents& cotangents, Cotangents sums) {
-  for (std::size_t k = 0; k < loop.states; ++k) {
-    if (!sums[k].defined()) sums[k] = cotangents[k];
-    else if (cotangents[k].defined()) sums[k] = sums[k] + cotangents[k];
-  }
-  return sums;
-}
-
-// The first step of a loop without stacks, recorded on a tape. Inputs that are the same tensor are
-// one value on the tape.
-class FirstStep {
- public:
-  FirstStep(const LoopAttributes& loop, const Inputs& inputs, const Sums& sums) : loop_(loop), sums_(sums) {
-    std::vector<Tensor> values;
-    for (std::size_t i = 0; i < inputs.size(); ++i) {
-      const std::size_t same = sums.same_as[i];
-      place_.push_back(same < i ? place_[same] : is_float(inputs[i].dtype()) ? static_cast<int>(values.size()) : -1);
-      if (place_[i] == static_cast<int>(values.size())) values.push_back(inputs[i]);
-    }
-    const auto step = [&](std::span<const Tensor> xs) {
-      std::vector<Tensor> given(inputs.begin(), inputs.end());
-      for (std::size_t i = 0; i < given.size(); ++i)
-        if (place_[i] >= 0) given[i] = xs[static_cast<std::size_t>(place_[i])];
-      Outputs all = (*loop.body)(given);
-      // The inputs are outputs too, and the sums so far are the cotangents of these outputs.
-      all.append(xs.begin(), xs.end());
-      return all;
-    };
-    tape_ = vjp_flat(step, values, "loop", numbered_inputs, {.recompute = Recompute::never});
-  }
-
-  /// The states after the first step.
-  std::span<const Tensor> states() const { return {tape_.outputs.begin(), loop_.states}; }
-
-  /// Returns the sums of all inputs. `of_states` are the cotangents of the states after this step.
-  /// `after` are the sums of the still values after the later steps were walked back.
-  Cotangents pull_back(const Cotangents& of_states, const Cotangents& after) && {
-    std::vector<Tensor> given(of_states.begin(), of_states.begin() + static_cast<std::ptrdiff_t>(loop_.states));
-    Mask of;
-    for (const Tensor& cotangent : given) of.push_back(cotangent.defined());
-    const Mask by = inputs_by(*loop_.body, of);
-    const Cotangents before = sums_of_the_rest(loop_, sums_);
-    given.resize(tape_.outputs.size());
-    Mask has(place_.size());
-    for (std::size_t i = 0; i < place_.size(); ++i) {
-      if (place_[i] < 0) continue;
-      const std::size_t first = sums_.same_as[i];
-      const Tensor& sum = i < loop_.states ? before[i] : after[i];
-      has[first] = has[first] || by[i] || sum.defined();
-      Tensor& to = given[loop_.states + static_cast<std::size_t>(place_[i])];
-      if (sum.defined()) to = to.defined() ? to + sum : sum;
-    }
-    const std::vector<Tensor> found = tape_.pullback.consume(given);
-    Cotangents all(place_.size());
-    for (std::size_t i = 0; i < place_.size(); ++i)
-      if (has[i]) all[i] = found[static_cast<std::size_t>(place_[i])];
-    return all;
-  }
-
- private:
-  const LoopAttributes& loop_;
-  const Sums& sums_;
-  std::vector<int> place_;  // for each input, its number on the tape; -1: not a float
-  FlatVjp tape_;
-};
-
-// Runs the forward loop, then the backward loop. If `first_apart`, a tape walks back the first
-// step.
-Cotangents pull_back(const LoopAttributes& loop, const Reverse& reverse, const Inputs& inputs,
-                     const Cotangents& cotangents, const Sums& sums, bool first_apart) {
-  if (loop.steps == 0) return with_states_added(loop, cotangents, sums.so_far);
-  const Cotangents before = first_apart ? sums_of_the_rest(loop, sums) : sums.so_far;
-  if (loop.steps == 1 && first_apart) return FirstStep(loop, inputs, sums).pull_back(cotangents, before);
-  const Outputs results = perform_loop(reverse.forward, inputs);
-  Inputs given;
-  for (std::size_t k = 0; k < loop.states; ++k)
-    if (reverse.of[k]) given.push_back(or_start(cotangents[k], results[k]));
-  for (std::size_t i = end_of_rows(loop); i < inputs.size(); ++i)
-    if (reverse.by[i]) given.push_back(or_start(before[i], inputs[i], reverse.adds_in_part[i]));
-  for (const Tensor& stack : std::span(results.end() - static_cast<std::ptrdiff_t>(reverse.stacked), reverse.stacked))
-    given.push_back(first_apart ? entries(stack, 0, 1, loop.steps - 1) : stack);
-  for (const std::size_t i : reverse.rows) given.push_back(inputs[i]);
-  for (std::size_t i = loop.states; i < cotangents.size(); ++i)
-    if (reverse.of[i]) given.push_back(or_zeros(cotangents[i], results[i]));
-  for (const std::size_t i : reverse.still) given.push_back(inputs[i]);
-
-  const Outputs found = perform_loop(first_apart ? reverse.backward_to_first : reverse.backward, std::move(given));
-  Cotangents of = before;
-  const Tensor* next = found.begin();
-  for (std::size_t k = 0; k < loop.states; ++k) {
-    if (first_apart) of[k] = Tensor();
-    if (!reverse.of[k]) continue;
-    if (reverse.by[k]) of[k] = of[k].defined() ? of[k] + *next : *next;
-    ++next;
-  }
-  for (std::size_t i = end_of_rows(loop); i < inputs.size(); ++i)
-    if (reverse.by[i]) of[i] = *next++;
-  for (std::size_t i = loop.states; i < end_of_rows(loop); ++i)
-    if (reverse.by[i]) of[i] = *next++;
-  if (!first_apart) return of;
-  return FirstStep(loop, inputs, sums).pull_back(of, of);
-}
-
-// ---- loops of loops -----------------------------------------------------------------------------
-
-// A loop in two parts: a loop of the first few steps, and then a loop whose steps are loops of many
-// steps each.
-struct SplitLoop {
-  LoopPtr few, many;
-};
-
-Program body_of_steps(const IntrusivePtr<LoopAttributes>& inner) {
-  Program body;
-  Program::Instruction step = instruction_of(inner);
-  const auto add = [&](int variable, bool is_stack) {
-    const Program::Variable& it = inner->body->variable(variable);
-    Shape shape = it.shape;
-    if (is_stack) shape.insert(shape.begin(), inner->steps);
-    return body.add_variable(std::move(shape), it.dtype, it.device);
-  };
-  for (std::size_t i = 0; i < inner->body->inputs.size(); ++i)
-    step.inputs.push_back(body.inputs.emplace_back(add(inner->body->inputs[i], is_row(*inner, i))));
-  for (std::size_t i = 0; i < inner->body->outputs.size(); ++i)
-    step.outputs.push_back(body.outputs.emplace_back(add(inner->body->outputs[i], i >= inner->states)));
-  body.instructions.push_back(std::move(step));
-  return body;
-}
-
-SplitLoop split_loop(const LoopAttributes& loop, Index steps_each) {
-  const Index count = loop.steps / steps_each;
-  const auto few = loop_over(loop, *loop.body, loop.states, loop.rows);
-  few->steps = loop.steps - count * steps_each;
-  const auto inner = loop_over(loop, *loop.body, loop.states, loop.rows);
-  inner->steps = steps_each;
-  inner->rematerializes = true;
-  const auto many = loop_over(loop, body_of_steps(inner), loop.states, loop.rows);
-  many->steps = count;
-  return {few, many};
-}
-
-// Returns the rows of a stack for one of the two parts: those of the few steps, which come first,
-// or those of the many steps, grouped by inner loop.
-Tensor rows_of(const Tensor& stack, const LoopAttributes& loop, const SplitLoop& two, bool of_few) {
-  const Index few = two.few->steps, many = loop.steps - few;
-  const bool from_start = of_few != loop.reverse;
-  const Tensor rows = entries(stack, 0, from_start ? 0 : of_few ? many : few, of_few ? few : many);
-  if (of_few) return rows;
-  Shape shape = stack.shape();
-  shape[0] = many / two.many->steps;
-  shape.insert(shape.begin(), two.many->steps);
-  return reshape(rows, shape);
-}
-Tensor joined_rows(const Tensor& few, const Tensor& many, const Tensor& like, bool reverse) {
-  if (!few.defined() && !many.defined()) return Tensor();
-  Shape shape = like.shape();
-  shape[0] -= few.defined() ? few.shape(0) : 0;
-  const Tensor flat = many.defined() ? reshape(many, shape) : Tensor();
-  if (!few.defined()) return flat;
-  return reverse ? concat({flat, few}) : concat({few, flat});
-}
-
-Cotangents pull_back(const LoopAttributes& loop, const Inputs& inputs, const Cotangents& cotangents, const Sums& sums);
-
-Cotangents pull_back_split(const LoopAttributes& loop, const SplitLoop& two, const Inputs& inputs,
-                           const Cotangents& cotangents, const Sums& sums) {
-  const auto part = [&](const auto& all, std::size_t begin, std::size_t end, bool of_few) {
-    auto some = all;
-    for (std::size_t i = begin; i < end; ++i)
-      if (some[i].defined()) some[i] = rows_of(some[i], loop, two, of_few);
-    return some;
-  };
-  const Inputs of_few = part(inputs, loop.states, end_of_rows(loop), true);
-  Inputs of_many = part(inputs, loop.states, end_of_rows(loop), false);
-  const Outputs between = perform_loop(two.few, of_few);
-  std::copy_n(between.begin(), loop.states, of_many.begin());
-  // The states between the two parts are read only by the second part, so their sums are empty.
-  Sums first = sums;
-  std::fill_n(first.so_far.begin(), loop.states, Tensor());
-  std::iota(first.same_as.begin(), first.same_as.end(), std::size_t{0});
-  const Cotangents late = pull_back(*two.many, of_many, part(cotangents, loop.states, cotangents.size(), false), first);
-  Cotangents given = part(cotangents, loop.states, cotangents.size(), true);
-  std::copy_n(late.begin(), loop.states, given.begin());
-  // The cotangents of states and rows belong to one part each.
-  Sums then{late, sums.same_as};
-  std::copy_n(sums.so_far.begin(), end_of_rows(loop), then.so_far.begin());
-  Cotangents found = pull_back(*two.few, of_few, given, then);
-  for (std::size_t i = loop.states; i < end_of_rows(loop); ++i)
-    found[i] = joined_rows(or_zeros(found[i], of_few[i]), or_zeros(late[i], of_many[i]), inputs[i], loop.reverse);
-  return found;
-}
-
-// Returns true if the initial value of a state has other readers, which add cotangents to the same
-// sum. Returns false for loops with stacks, which are derivatives of other loops.
-bool adds_with_others(const LoopAttributes& loop, const Mask& by, const Sums& sums) {
-  if (loop.rows > 0 || loop.rows_given() > 0 || loop.reverse || loop.steps == 0) return false;
-  for (std::size_t i = 0; i < sums.same_as.size(); ++i) {
-    const std::size_t first = sums.same_as[i];
-    if (first < loop.states && (by[first] || by[i]) && (first < i || sums.so_far[i].defined())) return true;
-  }
-  return false;
-}
-
-Cotangents pull_back(const LoopAttributes& loop, const Inputs& inputs, const Cotangents& cotangents, const Sums& sums) {
-  Mask of;
-  for (const Tensor& cotangent : cotangents) of.push_back(cotangent.defined());
-  const auto reverse = loop.derived(key_of("vjp", of), [&] { return ReverseMaker(loop, of, inputs).make(); });
-  const bool first_apart = adds_with_others(loop, reverse->by, sums);
-  const auto room = static_cast<Index>(most_stacked / std::max<std::uint64_t>(reverse->bytes, 1));
-  const Index most = std::max<Index>(loop.snapshots > 0 ? loop.snapshots : room, 2);
-  if (loop.steps <= most) return pull_back(loop, *reverse, inputs, cotangents, sums, first_apart);
-  if (first_apart) {
-    const auto rest = loop.derived("but the first", [&] {
-      const auto steps = loop_over(loop, *loop.body, loop.states, loop.rows);
-      --steps->steps;
-      return LoopPtr(steps);
-    });
-    FirstStep first(loop, inputs, sums);
-    Inputs after(inputs);
-    std::copy(first.states().begin(), first.states().end(), after.begin());
-    Sums of_rest{sums_of_the_rest(loop, sums), sums.same_as};
-    std::fill_n(of_rest.so_far.begin(), loop.states, Tensor());
-    std::iota(of_rest.same_as.begin(), of_rest.same_as.end(), std::size_t{0});
-    const Cotangents late = pull_back(**rest, after, cotangents, of_rest);
-    return std::move(first).pull_back(late, late);
-  }
-  const auto two = loop.derived("in two", [&] {
-    const auto root = static_cast<Index>(std::ceil(std::sqrt(static_cast<double>(loop.steps))));
-    return split_loop(loop, loop.snapshots > 0 ? (loop.steps + most - 1) / most : std::min(most, root));
-  });
-  return pull_back_split(loop, *two, inputs, cotangents, sums);
-}
-
-}  // namespace
-
-// The rows that a step reads have no sums of their own, only the whole stack has. So the cotangent
-// of a stack is computed as a stack, and then added to the sum so far.
-std::vector<Tensor> loop_pull_back(const VjpContext& c, Sums sums) {
-  const auto& loop = c.as<LoopAttributes>();
-  std::optional<RematerializationBarrier> apart;
-  if (loop.rematerializes) apart.emplace();
-  Cotangents cotangents(c.cotangents.begin(), c.cotangents.end());
-  cotangents.resize(loop.body->outputs.size());
-  Cotangents of_rows(sums.so_far.size());
-  for (std::size_t i = loop.states; i < end_of_rows(loop); ++i) std::swap(of_rows[i], sums.so_far[i]);
-  Cotangents found = pull_back(loop, Inputs(c.inputs), cotangents, sums);
-  for (std::size_t i = loop.states; i < end_of_rows(loop); ++i)
-    if (of_rows[i].defined()) found[i] = found[i].defined() ? of_rows[i] + found[i] : of_rows[i];
-  return found;
-}
-
-Tensor loop_vjp(const VjpContext& c, int input) {
-  const Outputs found = c.once([&] {
-    Sums none{Cotangents(c.inputs.size()), std::vector<std::size_t>(c.inputs.size())};
-    std::iota(none.same_as.begin(), none.same_as.end(), std::size_t{0});
-    const Cotangents all = loop_pull_back(c, std::move(none));
-    return Outputs(all.begin(), all.end());
-  });
-  const auto i = static_cast<std::size_t>(input);
-  return found[i].defined() ? found[i] : c.zeros(i);
 }
 
 // ---- lanes --------------------------------------------------------------------------------------
@@ -625,7 +138,7 @@ Outputs loop_batch(const BatchContext& c) {
     batched[i] = batched[i] || i < loop.states;
     inputs.push_back(!batched[i] ? c.inputs[i] : is_row(loop, i) ? moveaxis(c.in(i), 0, 1) : c.batched_in(i));
   }
-  const auto lanes = loop.derived(key_of(fmt::format("vmap{}:", c.size).c_str(), batched), [&] {
+  const auto lanes = loop.derived(derived_key(fmt::format("vmap{}:", c.size).c_str(), batched), [&] {
     return LoopPtr(
         loop_over(loop, batched_of(*loop.body, c.size, batched, examples_of(loop, inputs)), loop.states, loop.rows));
   });

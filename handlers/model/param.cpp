@@ -31,8 +31,8 @@ Fans fans_of(const Shape& shape, const char* initializer) {
 
 Tensor Param::unhandled() const {
   fail<Error>(
-      "param: no handler provides \"{}\": make parameters by init_params(f)(key, args...), and pass them by apply(f, "
-      "params)(args...)",
+      "param: no handler provides \"{}\": make parameters by init_params(f)(key, args...), and pass them by "
+      "functional_call(f, params)(args...)",
       name);
 }
 
@@ -51,15 +51,16 @@ Tensor GiveParams::handle(Param& param) {
   const std::string name = scoped_name(param.name);
   const auto found = params_.find(name);
   if (found == params_.end())
-    fail<Error>("param \"{}\": it is not among the parameters given to apply: {}", name, listed_keys(params_));
+    fail<Error>("param \"{}\": it is not among the parameters given to functional_call: {}", name,
+                listed_keys(params_));
   used_.insert(name);
-  check_shape(name, param.shape, found->second, "apply was given");
+  check_shape(name, param.shape, found->second, "functional_call was given");
   return found->second;
 }
 
 void GiveParams::check_all_used() const {
   for (const auto& [name, value] : params_)
-    if (!used_.contains(name)) fail<Error>("apply: the function does not request the param \"{}\"", name);
+    if (!used_.contains(name)) fail<Error>("functional_call: the function does not request the param \"{}\"", name);
 }
 
 }  // namespace stave_detail

@@ -9,21 +9,21 @@
 //   Tensor network(const Tensor& x) { return dense("out", tanh(dense("hidden", x, 32)), 1); }
 //
 //   NamedTensors params = init_params(network)(Key(0), x);  // "hidden/b", "hidden/w", "out/b" ...
-//   Tensor y = apply(network, params)(x);
+//   Tensor y = functional_call(network, params)(x);
 //   NamedTensors slope = grad([&](const NamedTensors& p) {
-//     return mean(square(apply(network, p)(x) - y));
+//     return mean(square(functional_call(network, p)(x) - y));
 //   })(params);
 //
 // The parameters are a map and therefore a tree, so optimizers, files and transforms accept them.
 // (The idea comes from JAX's Haiku and Flax.)
 //
 // - The full name of a parameter is its name after the names of the scopes entered since
-//   init_params or apply, joined by "/". Two calls of param with the same full name give the same
-//   parameter.
+//   init_params or functional_call, joined by "/". Two calls of param with the same full name give
+//   the same parameter.
 // - The key of a parameter depends only on the key of init_params and the full name, so adding a
 //   layer changes no parameter of the other layers.
-// - The handler of apply is outside of the transforms in f, so a parameter is the same in all lanes
-//   of a vmap there. A vmap over the parameters themselves makes an ensemble.
+// - The handler of functional_call is outside of the transforms in f, so a parameter is the same in
+//   all lanes of a vmap there. A vmap over the parameters themselves makes an ensemble.
 // - A parameter that is missing, that has the wrong shape, or that f does not use is an error
 //   that names it.
 #pragma once
@@ -44,8 +44,8 @@ namespace stave {
 /// A function (key, shape) that makes the initial value of a parameter.
 using Initializer = std::function<Tensor(const Key&, const Shape&)>;
 
-/// Returns the parameter of that name: init_params creates it, apply supplies it.
-/// Throws Error if neither of them is installed.
+/// Returns the parameter of that name: init_params creates it, functional_call supplies
+/// it. Throws Error if neither of them is installed.
 Tensor param(const std::string& name, const Shape& shape, const Initializer& initializer);
 /// Returns the parameter of that name; its initial value is `initial` and needs no key.
 Tensor param(const std::string& name, const Tensor& initial);
@@ -88,7 +88,7 @@ class GiveParams final : public Handles<Param> {
  public:
   explicit GiveParams(NamedTensors params) : params_(std::move(params)) {}
   Tensor handle(Param& param) override;
-  std::string describe() const override { return "apply"; }
+  std::string describe() const override { return "functional_call"; }
   /// Throws Error if the function did not use one of the parameters.
   void check_all_used() const;
 
@@ -114,9 +114,9 @@ class Initialized {
 };
 
 template <class F>
-class Applied {
+class FunctionalCall {
  public:
-  Applied(F f, NamedTensors params) : f_(std::move(f)), params_(std::move(params)) {}
+  FunctionalCall(F f, NamedTensors params) : f_(std::move(f)), params_(std::move(params)) {}
   template <class... A>
     requires std::invocable<const F&, A...>
   auto operator()(A&&... args) const {
@@ -145,11 +145,11 @@ auto init_params(F f) {
 
 /// Returns a callable with the arguments and result of f that runs f with these parameters.
 /// Throws ShapeError if a parameter has another shape than f requests, and Error if one is missing
-/// or f does not use it.
+/// or f does not use it. (The name is that of torch.func.functional_call.)
 template <class F>
-  requires(!std::is_convertible_v<F, const Op&> && !std::is_convertible_v<F, Call>)
-auto apply(F f, NamedTensors params) {
-  return stave_detail::Applied<F>(std::move(f), std::move(params));
+  requires(std::is_class_v<F> || std::is_pointer_v<F>)
+auto functional_call(F f, NamedTensors params) {
+  return stave_detail::FunctionalCall<F>(std::move(f), std::move(params));
 }
 
 }  // namespace stave

@@ -301,7 +301,7 @@ void HtmlRecord::freed(const Storage& storage) noexcept {
 
 // Adds a storage that existed before this record, when an operation reads it for the first time.
 void HtmlRecord::see_storage(const Tensor& x) {
-  if (!x.defined() || !x.node().storage || x.node().storage->number) return;
+  if (!x.defined() || !x.node().storage || x.node().storage->is_host_constant) return;
   const Storage& storage = *x.node().storage;
   const int device = device_number(x.device());
   const DeviceRow& row = devices_[static_cast<std::size_t>(device)];

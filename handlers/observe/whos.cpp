@@ -26,7 +26,7 @@ std::vector<std::string> owners_of_notes(const Node& node) {
   return names;
 }
 
-bool is_lent(const Storage& storage) noexcept { return !storage.owner && !storage.number; }
+bool is_lent(const Storage& storage) noexcept { return !storage.owner && !storage.is_host_constant; }
 
 LiveTensor describe(const Node& node) {
   const NamePtr label = label_of(node);

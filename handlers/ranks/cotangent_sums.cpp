@@ -54,7 +54,7 @@ class CotangentSums::Exchange {
       return;
     }
     // The storage of a constant may hold a single element; a copy stores all elements.
-    if (mine.node().view().number) mine = apply(op_copy, {mine});
+    if (mine.node().view().is_host_constant) mine = apply(op_copy, {mine});
     Sum sum{name, mine, apply(op_copy, {mine}), x.dtype(), x.device()};
     if (!thread_.joinable()) {
       exchange(sum);

@@ -28,7 +28,8 @@ Frame* library_frames() {
 }
 
 bool is_number(const Tensor& x) {
-  if (!x.node().storage || live_notes(x) > 0 || (x.device() != cpu && !x.node().storage->number)) return false;
+  if (!x.node().storage || live_notes(x) > 0 || (x.device() != cpu && !x.node().storage->is_host_constant))
+    return false;
   return repeats_one_element(x);
 }
 

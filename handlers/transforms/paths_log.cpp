@@ -58,7 +58,7 @@ bool is_readable(const Node& x) noexcept { return x.storage && x.storage->data &
 std::uint32_t sampled(const Node& x) noexcept {
   auto hash = static_cast<std::uint32_t>(x.dtype);
   const std::size_t bytes = size_of(x.dtype);
-  if (x.storage->number) return mixed(hash, bits_at(static_cast<const char*>(x.data()), bytes));
+  if (x.storage->is_host_constant) return mixed(hash, bits_at(static_cast<const char*>(x.data()), bytes));
   for (const Index length : x.shape) hash = mixed(hash, static_cast<std::uint64_t>(length));
   const Index size = x.shape.elements();
   if (size == 0) return hash;

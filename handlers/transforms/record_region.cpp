@@ -24,9 +24,9 @@ struct RegionValue {
   const Tensor* physical() const noexcept { return shown.defined() ? &shown : nullptr; }
 };
 
-class Recorder final : public Handles<Call, ReadStorage, WhichFloat> {
+class RegionRecorder final : public Handles<Call, ReadStorage, WhichFloat> {
  public:
-  Recorder(const char* name, Frame* around) : notes(name), name_(name), around_(around) {}
+  RegionRecorder(const char* name, Frame* around) : notes(name), name_(name), around_(around) {}
 
   Outputs handle(Call& call) override {
     const auto recorded = [&](const Tensor& x) { return notes.find(x) != nullptr; };
@@ -106,7 +106,7 @@ Scalar number_of(const Tensor& x) {
 }
 
 RegionPtr record_region(const char* name, FlatFunction f, std::span<const Dtype> inputs) {
-  Recorder recorder(name, current);
+  RegionRecorder recorder(name, current);
   UnderFrame below_all(nullptr);
   std::vector<Tensor> values;
   for (const Dtype input : inputs) values.push_back(recorder.input(input));

@@ -168,10 +168,9 @@ class BackwardPass {
       for (std::size_t i = 0; i < entry.input_count; ++i)
         complete.push_back(entry.drops(i) ? computed_again(record_.handler, entry.producers()[i]) : entry.inputs()[i]);
     }
-    Outputs shared;
+    Outputs cache;
     const std::span<const Tensor> inputs = entry.dropped ? std::span<const Tensor>(complete) : entry.inputs();
-    const VjpContext context{*entry.op, entry.attributes.get(), inputs, entry.outputs(), abstracts, cotangents,
-                             &shared};
+    const VjpContext context{*entry.op, entry.attributes.get(), inputs, entry.outputs(), abstracts, cotangents, &cache};
     if (entry.op->id == OpId::own)
       if (const auto* const adds = dynamic_cast<const AddsToCotangents*>(entry.attributes.get()))
         return adding_step(entry, *adds, context);
@@ -210,8 +209,8 @@ class BackwardPass {
       SmallVector<Abstract, 2> elements = entry.input_abstracts();
       for (Abstract& element : elements) element.shape = Shape();
       const Tensor cotangent = joint_->add_operand(cotangents[0]);
-      Outputs shared;
-      const VjpContext context{*entry.op, entry.attributes.get(), inputs, outputs, elements, {&cotangent, 1}, &shared};
+      Outputs cache;
+      const VjpContext context{*entry.op, entry.attributes.get(), inputs, outputs, elements, {&cotangent, 1}, &cache};
       for (std::size_t i = 0; i < elements.size(); ++i)
         if (entry.producers()[i].entry) add_cotangent(entry.producers()[i], joint_->add_operand(rule(context, i)));
     });

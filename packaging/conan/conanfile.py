@@ -40,8 +40,11 @@ class StaveConan(ConanFile):
         cmake_layout(self)
 
     def system_requirements(self):
-        Apt(self).install(["libtbb-dev", "libopenblas-pthread-dev", "liblapacke-dev", "libfmt-dev", "libsleef-dev",
-                           "libboost-context-dev", "zlib1g-dev", "nlohmann-json3-dev"], check=True)
+        packages = ["libtbb-dev", "libopenblas-pthread-dev", "liblapacke-dev", "libfmt-dev", "libsleef-dev",
+                    "libboost-context-dev", "zlib1g-dev", "nlohmann-json3-dev"]
+        if self.settings.arch == "x86_64":
+            packages.append("libxbyak-dev")
+        Apt(self).install(packages, check=True)
 
     def generate(self):
         toolchain = CMakeToolchain(self)

@@ -167,7 +167,7 @@ TEST(Readme, LimitsOfCompileAreThoseOfTheCode) {
       {"elementwise operations in one fused kernel", "handlers/compile/passes/regions.cpp", "most_steps = (\\d+)"},
       {"elementwise operations in one fused kernel", "handlers/compile/passes/regions.cpp", "most_inputs = (\\d+)", 1},
       {"elementwise operations in one fused kernel", "handlers/compile/passes/regions.cpp", "most_outputs = (\\d+)", 2},
-      {"memory that the backward pass of one loop keeps", "handlers/compile/loop_rules.cpp",
+      {"memory that the backward pass of one loop keeps", "handlers/compile/loop_reverse.cpp",
        "most_stacked = std::uint64_t\\{(\\d+)\\} << 20"},
       {"members of an effect's or answer's type", "core/effects/members.h", "most_members = (\\d+)"},
   };

@@ -19,10 +19,9 @@
 #include <string_view>
 #include <vector>
 
-#include <stave/core/io/checkpoints.h>
-#include <stave/core/io/io.h>
-#include <stave/core/ops/create.h>
-#include <stave/core/tensor/storage.h>
+#include <stave/core/io/programs.h>
+#include <stave/core/program/passes/passes.h>
+#include <stave/stave.h>
 
 #include "options.h"
 
@@ -73,6 +72,39 @@ Named example() {
           {"half", ones({5}, float16)}};
 }
 
+// Programs, with all that instructions can hold.
+std::vector<Program> example_programs() {
+  using T = const Tensor&;
+  const Tensor w = tensor({1.5, -2.5}), x = ones({3, 2});
+  const auto layer = [](T a, T b) {
+    const Scope scope("layer");
+    return sum(square(tanh(matmul(b, a)) * 0.5 + 1.)) + sum(max_pool(reshape(b, {1, 1, 6}), 2));
+  };
+  const auto step = [](T state, T row) { return std::pair(sin(state) * row, state + row); };
+  const auto states = [&](T a) { return sum(scan(step)(a, full({3, 2}, 0.25)).first); };
+  const auto forgets = [](T a) { return sum(checkpoint([](T b) { return sin(b) * b; })(a)); };
+  const auto moves = [](T a, T b) {
+    const Tensor chosen = flip(concat({pad(a, {{1, 0}}), b(0)}, 0), 0);
+    return sum(sort(chosen)) + solve(eye(2) * a, a) + take(a, argmax(a)) + cumulative_sum(softmax(a, 0), 0);
+  };
+  return {trace(layer)(w, x), optimized(trace(grad(layer))(w, x)),
+          trace(states)(w),   trace(grad(states))(w),
+          trace(forgets)(w),  trace(moves)(w, x)};
+}
+
+// Reads a program. If that succeeds, the program must be the same when it is written and read
+// again.
+Named load_one_program(const std::string& path) {
+  const Program program = load_program(path);
+  const std::string again = path + "-again";
+  save_program(again, program);
+  if (const Program same = load_program(again);
+      !stave_detail::same_program(program, same) || same.str() != program.str())
+    throw std::runtime_error("written and read again it is another program");
+  cost_of(program);
+  return {};
+}
+
 Named load_csv(const std::string& path, char delimiter) {
   return {{"0", read_csv(path, {.delimiter = delimiter, .dtype = float64})}};
 }
@@ -96,6 +128,8 @@ std::vector<Format> formats(const Folder& folder) {
       {"checkpoint", checkpoint, to_checkpoint, 1, 0, 8},
       {"commas.csv", commas, nullptr, 8},
       {"blanks.csv", blanks, nullptr, 8},
+      // A program is written and read again, so that its constants are there several times.
+      {"x.stave", load_one_program, nullptr, 16, 0, 8},
   };
 
   const std::string data = STAVE_SOURCE_DIR "/tests/data/", at = folder / "seed";
@@ -113,6 +147,7 @@ std::vector<Format> formats(const Folder& folder) {
   for (const char* name : {"arrays.npz", "deflated.npz"}) all[1].seeds.push_back(bytes_of(data + name));
   for (const char* name : {"version_2.npy", "version_3.npy"}) all[0].seeds.push_back(bytes_of(data + name));
   for (const char* name : {"arrays.safetensors", "bfloat16.safetensors"}) all[2].seeds.push_back(bytes_of(data + name));
+  for (const Program& program : example_programs()) save_program(at, program), add(7);
   fs::remove(at);
   return all;
 }

@@ -22,4 +22,13 @@ inline std::size_t count_loops(const stave::Program& program) {
                                                 [](const auto& step) { return stave_detail::loop_of(step); }));
 }
 
+/// Returns a function that performs n steps of f, without loop(n, f).
+template <class F>
+auto unrolled(int n, F f) {
+  return [n, f](auto y) {
+    for (int i = 0; i < n; ++i) y = f(y);
+    return y;
+  };
+}
+
 }  // namespace stave_test

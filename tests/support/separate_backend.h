@@ -39,11 +39,11 @@ class SeparateBackend : public stave::Backend {
   void run(const stave::Op& op, const stave::Attributes* attributes, std::span<const stave::View> inputs,
            std::span<const stave::View> outputs) override {
     ++runs;
-    filled += op.id == stave::OpId::full || (op.id == stave::OpId::copy && inputs[0].number);
+    filled += op.id == stave::OpId::full || (op.id == stave::OpId::copy && inputs[0].is_host_constant);
     std::vector<stave::View> in(inputs.begin(), inputs.end()), out(outputs.begin(), outputs.end());
     for (auto* views : {&in, &out})
       for (stave::View& view : *views)
-        if (!view.number) view.data = moved(view.data, -distance);
+        if (!view.is_host_constant) view.data = moved(view.data, -distance);
     compute(op, attributes, in, out);
   }
   void write(void* to, const void* from, std::size_t bytes) override {

@@ -32,7 +32,9 @@ const char* name_of(Transform transform) {
                                    "jvp of compile",
                                    "vjp of compile",
                                    "vmap of compile",
-                                   "vjp of trace"};
+                                   "vjp of trace",
+                                   "lower",
+                                   "lower of vjp"};
   return names[static_cast<int>(transform)];
 }
 
@@ -169,7 +171,9 @@ void check_cell(const Case& c, Transform transform) {
                                              check_jvp_of_compile,
                                              check_vjp_of_compile,
                                              check_vmap_of_compile,
-                                             check_vjp_of_trace};
+                                             check_vjp_of_trace,
+                                             check_lower,
+                                             check_lower_of_vjp};
   checks[static_cast<int>(transform)](c);
 }
 
@@ -239,7 +243,9 @@ Function under(Transform transform, Function f) {
     case Transform::jvp_of_compile: return jvp_of(compile_of(f));
     case Transform::vjp_of_compile: return vjp_of(compile_of(f));
     case Transform::vmap_of_compile: return vmap_of(compile_of(f));
-    case Transform::vjp_of_trace: break;
+    case Transform::vjp_of_trace:
+    case Transform::lower:
+    case Transform::lower_of_vjp: break;
   }
   return vjp_of(trace_of(f));
 }

@@ -29,9 +29,11 @@ enum class Transform {
   jvp_of_compile,
   vjp_of_compile,
   vmap_of_compile,
-  vjp_of_trace
+  vjp_of_trace,
+  lower,  // lowered to operations on single numbers (programs.cpp)
+  lower_of_vjp
 };
-inline constexpr int transform_count = static_cast<int>(Transform::vjp_of_trace) + 1;
+inline constexpr int transform_count = static_cast<int>(Transform::lower_of_vjp) + 1;
 const char* name_of(Transform transform);
 /// Returns true if the transform takes derivatives.
 bool differentiates(Transform transform);
@@ -121,6 +123,8 @@ void check_jvp_of_compile(const Case& c);
 void check_vjp_of_compile(const Case& c);
 void check_vmap_of_compile(const Case& c);
 void check_vjp_of_trace(const Case& c);
+void check_lower(const Case& c);
+void check_lower_of_vjp(const Case& c);
 
 // ---- comparisons -------------------------------------------------------------------------------
 

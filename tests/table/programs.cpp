@@ -1,10 +1,13 @@
 // Checks that a recorded, optimised and replayed function gives the function's results bit for bit,
 // for the values with which it was recorded and for others.
+#include <optional>
+
 #include <stave/core/program/passes/passes.h>
 #include <stave/handlers/compile/compile.h>
 #include <stave/handlers/transforms/jvp_flat.h>
 #include <stave/handlers/transforms/vmap_flat.h>
 
+#include "lowered.h"
 #include "table/cell.h"
 
 namespace table {
@@ -92,7 +95,45 @@ void check_compiled(const Case& c, const Function& compiled, const Function& f) 
   check_same("the replay for other values", compiled(others), f(others));
 }
 
+// Operations that lowered code does not have, and arrays of floats of sixteen bits.
+bool is_refused(const std::string& error) {
+  if (error.find("which lowered code does not have") != std::string::npos) return true;
+  for (const char* name : {"attention", "attention_gradient", "eigh", "eigvalsh", "expm", "lstsq", "random_permutation",
+                           "svd", "svdvals", "to"})
+    if (error.rfind(std::string("lower: ") + name + " (", 0) == 0) return true;
+  return false;
+}
+
+// The results of the lowered code of f; nothing if it cannot be lowered.
+std::optional<Tensors> run_lowered(const Case& c, const Function& f) {
+  if (!c.tensors.empty() && c.tensors[0].device() != cpu) return std::nullopt;
+  const auto flat = [&](const Tensors& xs) { return f(xs); };
+  const Program program = trace(flat)(c.tensors);
+  stave_detail::Lowered code;
+  try {
+    code = stave_detail::lower(program);
+  } catch (const Error& error) {
+    if (is_refused(error.what())) return std::nullopt;
+    throw;
+  }
+  stave_detail::verify(code);
+  stave_test::LoweredRun run(code);
+  const Tensors found = run(c.tensors);
+  if (!run.error.empty()) throw Mismatch("a check of the lowered code failed: " + run.error);
+  return found;
+}
+
 }  // namespace
+
+void check_lower(const Case& c) {
+  if (const auto found = run_lowered(c, values(c)))
+    compare("the lowered code", Kind::value, to_arrays(*found), c.variant.reference(c.arrays), accuracy_here(c.row));
+}
+void check_lower_of_vjp(const Case& c) {
+  const Function f = gradients(c, values(c));
+  if (const auto found = run_lowered(c, f))
+    compare("the lowered gradient", Kind::first, to_arrays(*found), to_arrays(f(c.tensors)), accuracy_here(c.row));
+}
 
 void check_compile(const Case& c) { check_compiled(c, compile(values(c)), values(c)); }
 void check_compile_of_vjp(const Case& c) {

@@ -85,7 +85,7 @@ void run_iota(const Launch& launch, const stave::IotaAttributes& attributes, con
 }
 
 void run_copy(const Launch& launch, const View& in, const View& out) {
-  if (in.number) return fill(launch, out, pattern_of(in));
+  if (in.is_host_constant) return fill(launch, out, pattern_of(in));
   const stave::Strides dense = contiguous_strides(stave::Shape(in.shape));
   copy_strided(launch, {out.data, dense}, {in.data, in.strides}, in.shape,
                static_cast<Index>(stave::size_of(in.dtype)));

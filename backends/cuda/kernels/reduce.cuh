@@ -11,7 +11,7 @@ namespace stave_cuda {
 
 /// The elements in 16 bytes, which one memory access reads.
 template <class T>
-struct alignas(vector_bytes) Pack {
+struct alignas(vector_bytes) VectorPack {
   static constexpr int count = static_cast<int>(vector_bytes / sizeof(T));
   T at[count];
 };
@@ -37,7 +37,7 @@ STAVE_BOTH void fold_elements(const Fold& fold, typename Fold::Accumulator& tota
 template <class Fold>
 STAVE_BOTH void fold_packs(const Fold& fold, typename Fold::Accumulator& total, const ReduceArgs& args,
                            const typename Fold::Element* x, Index position, Index first, Index last, Index stride) {
-  using P = Pack<typename Fold::Element>;
+  using P = VectorPack<typename Fold::Element>;
   constexpr int loads = P::count > 4 ? 2 : 4;
   const P* packs = reinterpret_cast<const P*>(x);
   STAVE_UNROLL(1)
@@ -76,7 +76,7 @@ STAVE_BOTH void fold_row(const Fold& fold, typename Fold::Accumulator& total, co
                          const typename Fold::Element* row, Index position, Index first, Index last, unsigned lane) {
   const Index stride = args.row_lanes();
   if (!args.vectors) return fold_elements(fold, total, args, row, position, first + lane, last, stride);
-  constexpr int count = Pack<typename Fold::Element>::count;
+  constexpr int count = VectorPack<typename Fold::Element>::count;
   const RowEnds ends(row, args.row_length, sizeof *row, count);
   fold_packs(fold, total, args, row + ends.head, position + ends.head * args.row_position_step, first + lane,
              least_of(last, ends.packs), stride);

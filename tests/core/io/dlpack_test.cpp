@@ -347,7 +347,7 @@ TEST(DlpackOnDevices, ConstantsComeToTheDevice) {
   StreamBackend backend(3);
   const Tensor x = full({2, 2}, 7, float32, cuda(3));
   const Tensor y = from_dlpack(to_dlpack(x));
-  EXPECT_FALSE(y.node().storage->number);
+  EXPECT_FALSE(y.node().storage->is_host_constant);
   EXPECT_THAT(to(y, cpu), Equals(full({2, 2}, 7.f)));
 }
 

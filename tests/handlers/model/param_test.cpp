@@ -1,4 +1,4 @@
-// param, init and apply: networks as plain functions.
+// param, init_params and functional_call: networks as plain functions.
 #include <set>
 
 #include <stave/stave.h>
@@ -75,7 +75,7 @@ TEST(Init, NamesAreTheSameUnderTransformsOfTheFunction) {
   };
   const NamedTensors params = init_params(all)(Key(0), inputs());
   EXPECT_THAT(names_of(params), ElementsAre("outer/inner/b", "outer/inner/w"));
-  EXPECT_THAT(apply(all, params)(inputs())[0], IsNear(sum(params.at("outer/inner/w"), 1)));
+  EXPECT_THAT(functional_call(all, params)(inputs())[0], IsNear(sum(params.at("outer/inner/w"), 1)));
 }
 
 TEST(Init, RunsUnderTransformsOfTheFunction) {
@@ -96,12 +96,12 @@ TEST(Init, RunsUnderTransformsOfTheFunction) {
 
 TEST(Apply, GivesParams) {
   const NamedTensors params = some_params();
-  EXPECT_THAT(apply(network, params)(inputs()), Equals(by_hand(params, inputs())));
+  EXPECT_THAT(functional_call(network, params)(inputs()), Equals(by_hand(params, inputs())));
 }
 
 TEST(Apply, IsDifferentiatedByParams) {
   const auto loss = [](auto f) { return [f](const NamedTensors& p, T x) { return mean(square(f(p, x))); }; };
-  const auto of = [](auto g) { return [g](const NamedTensors& p, T x) { return apply(g, p)(x); }; };
+  const auto of = [](auto g) { return [g](const NamedTensors& p, T x) { return functional_call(g, p)(x); }; };
   const NamedTensors params = some_params(), expected = grad(loss(by_hand))(params, inputs());
   expect_near(grad(loss(of(network)))(params, inputs()), expected);
   expect_near(grad(loss(of(checkpoint(network))))(params, inputs()), expected);
@@ -116,7 +116,7 @@ TEST(Apply, IsDifferentiatedByParams) {
 }
 
 TEST(Apply, OfManyParamsIsAnEnsemble) {
-  const auto predict = [](const NamedTensors& p, T x) { return apply(network, p)(x); };
+  const auto predict = [](const NamedTensors& p, T x) { return functional_call(network, p)(x); };
   const NamedTensors a = some_params(1), b = some_params(2);
   const NamedTensors both = tree_map([](T x, T y) { return stack({x, y}); }, a, b);
   EXPECT_THAT(vmap(predict, {.in_axes = {0, unmapped}})(both, inputs()),
@@ -128,7 +128,8 @@ TEST(Apply, OfManyParamsIsAnEnsemble) {
 
 TEST(Apply, IsCompiled) {
   const auto step = compile([](const NamedTensors& p, T x) {
-    const NamedTensors slope = grad([&](const NamedTensors& q) { return mean(square(apply(network, q)(x))); })(p);
+    const NamedTensors slope =
+        grad([&](const NamedTensors& q) { return mean(square(functional_call(network, q)(x))); })(p);
     return tree_map([](T w, T g) { return w - 0.1 * g; }, p, slope);
   });
   NamedTensors params = some_params();
@@ -139,19 +140,27 @@ TEST(Apply, IsCompiled) {
     expect_near(params, expected);
   }
   EXPECT_EQ(step.recordings(), 1u);
-  // apply answers `param` from outside the compiled function,
+  // functional_call answers `param` from outside the compiled function,
   // so each call runs the function itself.
-  const auto inside = apply(compile(network), params);
+  const auto inside = functional_call(compile(network), params);
   EXPECT_THAT(inside(inputs()), IsNear(by_hand(params, inputs())));
   EXPECT_THAT(inside(2. * inputs()), IsNear(by_hand(params, 2. * inputs())));
 }
+
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wdeprecated-declarations"
+TEST(Param, TheFormerNameOfFunctionalCallRemains) {
+  const NamedTensors params = init_params(network)(Key(0), inputs());
+  EXPECT_THAT(apply(network, params)(inputs()), Equals(functional_call(network, params)(inputs())));
+}
+#pragma GCC diagnostic pop
 
 TEST(Param, OfOneNameIsOne) {
   const auto twice = [](T x) { return dense("layer", tanh(dense("layer", x, 3)), 3); };
   const NamedTensors params = init_params(twice)(Key(0), inputs());
   EXPECT_THAT(names_of(params), ElementsAre("layer/b", "layer/w"));
   const Tensor w = params.at("layer/w");
-  EXPECT_THAT(apply(twice, params)(inputs()), IsNear(matmul(tanh(matmul(inputs(), w)), w)));
+  EXPECT_THAT(functional_call(twice, params)(inputs()), IsNear(matmul(tanh(matmul(inputs(), w)), w)));
   const auto misshapen = [](T x) { return dense("layer", tanh(dense("layer", x, 4)), 2); };
   EXPECT_THAT(message_of<ShapeError>([&] { init_params(misshapen)(Key(0), inputs()); }),
               HasSubstr("param \"layer/w\": it was made before with shape [3,4], but [4,2] is requested"));
@@ -161,16 +170,17 @@ TEST(Param, SaysWhatIsWrong) {
   NamedTensors params = some_params();
   EXPECT_THAT(message_of<Error>([] { network(inputs()); }), HasSubstr("param: no handler provides \"w\""));
   EXPECT_THAT(message_of<ShapeError>([&] {
-                apply(network, params)(zeros({5, 2}));
+                functional_call(network, params)(zeros({5, 2}));
               }),
-              HasSubstr("param \"hidden/w\": apply was given shape [3,4], but [2,4] is requested"));
+              HasSubstr("param \"hidden/w\": functional_call was given shape [3,4], but [2,4] is requested"));
   params["more"] = tensor(1.);
-  EXPECT_THAT(message_of<Error>([&] { apply(network, params)(inputs()); }),
-              HasSubstr("apply: the function does not request the param \"more\""));
+  EXPECT_THAT(message_of<Error>([&] { functional_call(network, params)(inputs()); }),
+              HasSubstr("functional_call: the function does not request the param \"more\""));
   params.erase("more");
   params.erase("hidden/w");
-  EXPECT_THAT(message_of<Error>([&] { apply(network, params)(inputs()); }),
-              HasSubstr("param \"hidden/w\": it is not among the parameters given to apply: hidden/b, out/b, out/w"));
+  EXPECT_THAT(
+      message_of<Error>([&] { functional_call(network, params)(inputs()); }),
+      HasSubstr("param \"hidden/w\": it is not among the parameters given to functional_call: hidden/b, out/b, out/w"));
   const auto wrong = [](T x) {
     return x * param("w", {2}, [](const Key& key, const Shape&) { return normal(key, {3}); });
   };

@@ -87,7 +87,7 @@ class LateDevice final : public SeparateBackend {
           indices.push_back(std::make_shared<std::vector<stave::Index>>(part->begin(), part->end()));
           *part = *indices.back();
         }
-        if (!view.number) continue;
+        if (!view.is_host_constant) continue;
         numbers.push_back(std::make_shared<std::array<char, 16>>());
         std::memcpy(numbers.back()->data(), view.data, size_of(view.dtype));
         view.data = numbers.back()->data();

@@ -1,0 +1,67 @@
+#include <stave/backends/cpu/native/functions.h>
+
+#include <cmath>
+#include <string_view>
+
+#include <stave/backends/cpu/dispatch.h>
+
+// The functions by value of each instruction set (kernels/scalar.cpp). CMake writes the list.
+#define STAVE_ISA(name)                                                        \
+  namespace stave_kernels_##name {                                             \
+    const void* function_by_value(stave_cpu::OpId op, stave_cpu::Dtype dtype); \
+  }
+#include <isas.inc>
+#undef STAVE_ISA
+
+namespace stave_cpu {
+
+using stave_detail::ScalarOp;
+
+namespace {
+
+template <class T>
+const void* library_function(ScalarOp op) {
+  switch (op) {
+    case ScalarOp::fma: return reinterpret_cast<const void*>(+[](T a, T b, T c) { return std::fma(a, b, c); });
+    case ScalarOp::floor: return reinterpret_cast<const void*>(+[](T x) { return std::floor(x); });
+    case ScalarOp::ceil: return reinterpret_cast<const void*>(+[](T x) { return std::ceil(x); });
+    case ScalarOp::trunc: return reinterpret_cast<const void*>(+[](T x) { return std::trunc(x); });
+    case ScalarOp::rint: return reinterpret_cast<const void*>(+[](T x) { return std::nearbyint(x); });
+    default: return nullptr;
+  }
+}
+
+// The elementwise operation with the name of a ScalarOp, or OpId::count.
+OpId operation_of(ScalarOp op) {
+  const std::string_view wanted = stave_detail::name_of(op);
+#define X(name, Struct) \
+  if (wanted == #name) return OpId::name;
+  STAVE_UNARY_OPS(X)
+  STAVE_BINARY_OPS(X)
+#undef X
+      return OpId::count;
+}
+
+}  // namespace
+
+const void* function_by_value(ScalarOp op, Dtype dtype) {
+  if (dtype != stave::float32 && dtype != stave::float64) return nullptr;
+  if (const void* const found = dtype == stave::float64 ? library_function<double>(op) : library_function<float>(op))
+    return found;
+  const OpId id = op == ScalarOp::erfc_of_root_half ? OpId::gelu : operation_of(op);
+  const std::string_view isa = kernels().isa;
+#define STAVE_ISA(name) \
+  if (isa == #name) return stave_kernels_##name::function_by_value(id, dtype);
+#include <isas.inc>
+#undef STAVE_ISA
+  return nullptr;
+}
+
+BlockKernel kernel_of_operation(ScalarOp op, Dtype dtype, Dtype result) {
+  const auto of = static_cast<std::size_t>(dtype);
+  if (op == ScalarOp::convert) return kernels().convert[of][static_cast<std::size_t>(result)];
+  const OpId id = operation_of(op);
+  return id != OpId::count ? kernels().elementwise[id][of] : nullptr;
+}
+
+}  // namespace stave_cpu

@@ -1,0 +1,471 @@
+// The plan of an Executable: kernels, places in the arena, row blocks and results that kernels
+// compute in place. `Planner` makes it in one pass over the program and a few over the kernels.
+
+#include <algorithm>
+#include <map>
+
+#include <stave/core/ops/layout_rules.h>
+#include <stave/core/program/executable.h>
+#include <stave/core/program/row_blocks.h>
+
+namespace stave_detail {
+
+namespace {
+
+constexpr std::size_t alignment = 64;  // of arrays in the arena, in bytes
+
+// A placeholder storage for tensors that serve only as layouts.
+const StoragePtr& no_storage() {
+  static const StoragePtr& none = *new StoragePtr(new Storage);
+  return none;
+}
+
+Tensor layout_of(const Program::Variable& it, Strides strides) {
+  return Tensor(NodePtr(new Node(it.dtype, it.device, it.shape, std::move(strides), no_storage())));
+}
+
+// The free ranges of an arena: their lengths by offset. `take` returns the offset of the smallest
+// gap that fits, and enlarges the arena if none does.
+class Gaps {
+ public:
+  std::size_t take(std::size_t bytes) {
+    auto best = gaps_.end();
+    for (auto gap = gaps_.begin(); gap != gaps_.end(); ++gap) {
+      if (gap->second >= bytes && (best == gaps_.end() || gap->second < best->second)) {
+        best = gap;
+        if (gap->second == bytes) break;
+      }
+    }
+    if (best != gaps_.end()) {
+      const auto [offset, length] = *best;
+      gaps_.erase(best);
+      if (length > bytes) gaps_.emplace(offset + bytes, length - bytes);
+      return offset;
+    }
+    if (!gaps_.empty()) {  // a gap at the end of the arena can be enlarged
+      const auto last = std::prev(gaps_.end());
+      if (last->first + last->second == end_) {
+        const std::size_t offset = last->first;
+        gaps_.erase(last);
+        end_ = offset + bytes;
+        return offset;
+      }
+    }
+    return std::exchange(end_, end_ + bytes);
+  }
+  void give_back(std::size_t offset, std::size_t bytes) {
+    if (bytes == 0) return;
+    auto [at, is_new] = gaps_.emplace(offset, bytes);
+    if (const auto next = std::next(at); next != gaps_.end() && offset + bytes == next->first) {
+      at->second += next->second;
+      gaps_.erase(next);
+    }
+    if (at != gaps_.begin())
+      if (const auto before = std::prev(at); before->first + before->second == at->first) {
+        before->second += at->second;
+        gaps_.erase(at);
+      }
+  }
+  std::size_t end() const { return end_; }
+
+ private:
+  std::map<std::size_t, std::size_t> gaps_;
+  std::size_t end_ = 0;
+};
+
+}  // namespace
+
+// Makes the plan of an Executable. The steps are, in this order: views and kernels, the storages
+// of outputs, row blocks, results that are computed in place, and offsets in the arena.
+class Executable::Planner {
+ public:
+  Planner(Executable& plan, const Program& program, std::span<const Strides> strides)
+      : plan_(plan), program_(program), base_(program.variables.size()), last_(program.variables.size(), -1),
+        is_part_(program.variables.size()) {
+    for (std::size_t v = 0; v < base_.size(); ++v) base_[v] = v;
+    plan_.places_.resize(program.variables.size());
+    for (std::size_t i = 0; i < program.inputs.size(); ++i) {
+      Place& place = place_of(program.inputs[i]);
+      place = {Home::input, static_cast<int>(i), 0, layout_of(program.variable(program.inputs[i]), strides[i])};
+    }
+    for (const auto& [variable, value] : program.constants) {
+      place_of(variable) = {Home::constant, static_cast<int>(plan_.constants_.size()), 0, value};
+      plan_.constants_.push_back(value);
+    }
+  }
+
+  void run(std::span<const int> over) {
+    for (const auto& step : program_.instructions) add(step);
+    for (std::size_t i = 0; i < over.size(); ++i)
+      if (over[i] >= 0) compute_in_input(at(program_.outputs[i]), over[i]);
+    for (const int output : program_.outputs)
+      if (output >= 0) make_result(base_[at(output)]);
+    plan_.outputs_ = program_.outputs;
+    ends_ = last_;
+    find_blocks();
+    start_in_results();
+    lay_out();
+    for (std::size_t v = 0; v < plan_.viewed_.size(); ++v) patch(v);
+  }
+
+ private:
+  static constexpr std::size_t none = static_cast<std::size_t>(-1);
+  static std::size_t at(int variable) { return static_cast<std::size_t>(variable); }
+  Place& place_of(int variable) { return plan_.places_[at(variable)]; }
+
+  void add(const Program::Instruction& step) {
+    if (step.op->view) {
+      Inputs layouts;
+      for (const int input : step.inputs) layouts.push_back(place_of(input).layout);
+      if (Tensor view = step.op->view(Call(*step.op, std::move(layouts), step.attributes)); view.defined()) {
+        const std::size_t base = base_[at(step.inputs[0])];
+        base_[at(step.outputs[0])] = base;
+        others_in_[base].push_back(at(step.outputs[0]));
+        place_of(step.outputs[0]) = plan_.places_[base];
+        place_of(step.outputs[0]).layout = std::move(view);
+        return;
+      }
+    }
+    if (step.op->id == OpId::concat && joins_in_place(step)) return;
+    std::vector<int> inputs(step.inputs.begin(), step.inputs.end());
+    if (!step.op->elementwise && step.op->id != OpId::copy)
+      for (int& input : inputs) input = on_device(input);
+    if (step.op->id == OpId::own && !step.op->takes_strides)
+      for (int& input : inputs) input = row_major(input);
+    add_kernel(*step.op, step.attributes, inputs, step.outputs);
+  }
+
+  // Places the operands of a concat in the storage of its result, so that no copy is needed.
+  // Returns false if that is not possible. The operands must follow each other in the result. Each
+  // must be a whole array that a kernel computes and that is not an output of the program. Since
+  // kernels write aligned arrays or single elements, each operand must begin at a multiple of the
+  // alignment or have one element.
+  bool joins_in_place(const Program::Instruction& concat) {
+    const auto result = at(concat.outputs[0]);
+    const Shape& shape = program_.variable(concat.outputs[0]).shape;
+    const auto axis = static_cast<std::size_t>(static_cast<const AxisAttributes&>(*concat.attributes).axis);
+    if (std::any_of(shape.begin(), shape.begin() + static_cast<std::ptrdiff_t>(axis), [](Index n) { return n != 1; }))
+      return false;
+    std::vector<std::size_t> bases;
+    std::uint64_t bytes = 0;
+    for (const int input : concat.inputs) {
+      const std::size_t base = base_[at(input)];
+      if (variable(base).shape.elements() != 1 && bytes % alignment != 0) return false;
+      bytes += variable(base).bytes();
+      const Place& place = place_of(input);
+      const bool is_whole = place.home == Home::arena && is_contiguous(place.layout.shape(), place.layout.strides()) &&
+                            place.layout.size() == variable(base).shape.elements() && !is_part_[base] &&
+                            plan_.places_[base].layout.node().offset == 0;
+      const bool is_output = std::any_of(program_.outputs.begin(), program_.outputs.end(),
+                                         [&](int output) { return output >= 0 && base_[at(output)] == base; });
+      if (!is_whole || is_output || std::find(bases.begin(), bases.end(), base) != bases.end()) return false;
+      bases.push_back(base);
+    }
+    place_of(concat.outputs[0]) = {Home::arena, 0, 0,
+                                   layout_of(program_.variable(concat.outputs[0]), contiguous_strides(shape))};
+    last_[result] = -1;
+    std::vector<std::size_t>& others = others_in_[result];
+    Index offset = 0;
+    std::size_t next = 0;  // the index in `others` of the next value to move
+    for (const std::size_t base : bases) {
+      const Index elements = variable(base).shape.elements();
+      last_[result] = std::max(last_[result], last_[base]);
+      is_part_[base] = true;
+      others.push_back(base);
+      if (auto moved = others_in_.extract(base))
+        others.insert(others.end(), moved.mapped().begin(), moved.mapped().end());
+      while (next < others.size()) move_into(others[next++], result, offset);
+      offset += elements;
+    }
+    return true;
+  }
+  void move_into(std::size_t v, std::size_t result, Index offset) {
+    const Node& node = plan_.places_[v].layout.node();
+    plan_.places_[v].layout = Tensor(
+        NodePtr(new Node(node.dtype, node.device, node.shape, node.strides, node.storage, node.offset + offset)));
+    base_[v] = result;
+  }
+
+  // Returns a variable with the same value, which an operation that is not elementwise can read:
+  // `variable`, or a new constant, an array on the device, if `variable` is a host constant.
+  int on_device(int variable) {
+    const Tensor layout = place_of(variable).layout;
+    if (!layout.node().storage->is_host_constant) return variable;
+    const UnderFrame past_all_handlers(nullptr);
+    const int array = add_variable(program_.variable(variable));
+    place_of(array) = {Home::constant, static_cast<int>(plan_.constants_.size()), 0, apply(op_copy, {layout})};
+    plan_.constants_.push_back(place_of(array).layout);
+    return array;
+  }
+  int add_variable(const Program::Variable& like) {
+    const auto added = static_cast<int>(plan_.places_.size());
+    plan_.places_.push_back({});
+    base_.push_back(at(added));
+    last_.push_back(-1);
+    is_part_.push_back(false);
+    extra_.push_back(like);
+    return added;
+  }
+
+  // Returns a row-major variable with the same value: `variable`, or a copy of it.
+  int row_major(int variable) {
+    if (place_of(variable).layout.is_contiguous()) return variable;
+    const int copy = add_variable(program_.variable(variable));
+    const int inputs[] = {variable}, outputs[] = {copy};
+    add_kernel(op_copy, nullptr, inputs, outputs);
+    return copy;
+  }
+  const Program::Variable& variable(std::size_t v) const {
+    return v < program_.variables.size() ? program_.variables[v] : extra_[v - program_.variables.size()];
+  }
+
+  template <class In, class Out>
+  void add_kernel(const Op& op, const AttributesPtr& attributes, const In& inputs, const Out& outputs) {
+    Kernel kernel{&op, attributes, plan_.viewed_.size(), std::size(inputs), std::size(outputs)};
+    const auto now = static_cast<int>(plan_.kernels_.size());
+    for (const int input : inputs) {
+      plan_.viewed_.push_back(input);
+      last_[base_[at(input)]] = now;
+    }
+    for (const int output : outputs) {
+      plan_.viewed_.push_back(output);
+      const Program::Variable& it = variable(at(output));
+      place_of(output) = {Home::arena, 0, 0, layout_of(it, contiguous_strides(it.shape))};
+      last_[at(output)] = std::max(last_[at(output)], now);
+    }
+    plan_.kernels_.push_back(std::move(kernel));
+  }
+  std::span<const int> read_by(const Kernel& kernel) const {
+    return std::span<const int>(plan_.viewed_).subspan(kernel.first, kernel.inputs);
+  }
+  std::span<const int> made_by(const Kernel& kernel) const {
+    return std::span<const int>(plan_.viewed_).subspan(kernel.first + kernel.inputs, kernel.outputs);
+  }
+
+  // Computes an output in the memory of an input, if a chain of kernels leads from the input to the
+  // output and each kernel may write over its operand in the chain. At least one kernel must
+  // replace only a part of its operand: for kernels that compute whole arrays, other memory is as
+  // good.
+  void compute_in_input(std::size_t output, int input) {
+    std::vector<std::size_t> chain;
+    bool changes_part = false;
+    for (std::size_t v = at(program_.inputs[static_cast<std::size_t>(input)]); v != output; v = chain.back()) {
+      if (last_[v] < 0) return;
+      const Kernel& kernel = plan_.kernels_[static_cast<std::size_t>(last_[v])];
+      const std::span<const int> read = read_by(kernel), made = made_by(kernel);
+      const auto operand =
+          static_cast<std::size_t>(std::find(read.begin(), read.end(), static_cast<int>(v)) - read.begin());
+      const auto reads = std::count_if(read.begin(), read.end(), [&](int other) { return base_[at(other)] == v; });
+      if (operand == read.size() || reads != 1 || !may_write_over(kernel, operand)) return;
+      const auto is_like_input = [&](int m) {
+        return base_[at(m)] == at(m) && !is_part_[at(m)] && place_of(m).home == Home::arena &&
+               variable(at(m)).shape == variable(v).shape && variable(at(m)).dtype == variable(v).dtype;
+      };
+      const auto next = std::find_if(made.begin(), made.end(), is_like_input);
+      if (next == made.end()) return;
+      changes_part = changes_part || replaces_part(*kernel.op);
+      chain.push_back(at(*next));
+    }
+    const auto is_it = [&](int other) { return other >= 0 && base_[at(other)] == output; };
+    if (!changes_part || std::count_if(program_.outputs.begin(), program_.outputs.end(), is_it) != 1) return;
+    for (const std::size_t v : chain) {
+      plan_.places_[v].home = Home::input;
+      plan_.places_[v].number = input;
+    }
+  }
+  bool may_write_over(const Kernel& kernel, std::size_t input) const {
+    return kernel.op->elementwise ||
+           (kernel.op->reuses && plan_.device_ == cpu && kernel.op->reuses(kernel.attributes.get(), input));
+  }
+
+  // Places the storage of an output among the results, which each run allocates.
+  void make_result(std::size_t base) {
+    Place& place = plan_.places_[base];
+    if (place.home != Home::arena) return;
+    place.home = Home::result;
+    place.number = static_cast<int>(plan_.results_.size());
+    plan_.results_.push_back({variable(base).shape, variable(base).dtype});
+  }
+
+  // ---- row blocks: kernels that run some rows at a time (row_blocks.h) ----
+
+  static constexpr std::size_t most_in_block = 16;
+  // The least number of rows for row blocks. A reduction with fewer outputs may divide the elements
+  // of a row among threads (few_outputs in backends/cpu/reduce_plan.h), and then rounds differently
+  // from a reduction of a block of rows.
+  static constexpr Index least_rows = 64;
+  // An array of this many bytes or more counts as larger than a cache.
+  static constexpr std::uint64_t out_of_cache = std::uint64_t{1} << 19;
+
+  // Returns the number of rows (the length of axis 0) that all arrays of the kernel have; 0 if the
+  // kernel does not compute row by row.
+  Index rows_of(const Kernel& kernel) {
+    const std::span<const int> views =
+        std::span<const int>(plan_.viewed_).subspan(kernel.first, kernel.inputs + kernel.outputs);
+    const Shape& shape = place_of(views[0]).layout.shape();
+    if (!computes_rows_separately(*kernel.op, kernel.attributes.get(), shape.rank())) return 0;
+    // An array that is a part of another array may have other rows than that array.
+    const auto is_part = [&](int v) { return bool(is_part_[at(v)]); };
+    const std::span<const int> made = made_by(kernel);
+    if (std::any_of(made.begin(), made.end(), is_part)) return 0;
+    // Other kernels may still need the next rows of an input that this kernel overwrites.
+    if (std::any_of(made.begin(), made.end(), [&](int v) { return place_of(v).home == Home::input; })) return 0;
+    const auto has_them = [&](int v) {
+      const Shape& other = place_of(v).layout.shape();
+      return other.rank() > 0 && other[0] == shape[0];
+    };
+    return std::all_of(views.begin(), views.end(), has_them) ? shape[0] : 0;
+  }
+
+  void find_blocks() {
+    block_of_.resize(plan_.kernels_.size(), none);
+    for (std::size_t first = 0, end; first < plan_.kernels_.size(); first = end) {
+      const Index rows = rows_of(plan_.kernels_[first]);
+      end = first + 1;
+      if (rows < least_rows || plan_.device_ != cpu) continue;
+      const auto joins = [&](const Kernel& kernel) {
+        const std::span<const int> read = read_by(kernel);
+        return rows_of(kernel) == rows && std::all_of(read.begin(), read.end(), [&](int v) {
+                 const std::size_t base = base_[at(v)];
+                 return !is_made(base, first, end) ||
+                        rows_agree(place_of(v).layout.node(), plan_.places_[base].layout.node());
+               });
+      };
+      while (end < plan_.kernels_.size() && end - first < most_in_block && joins(plan_.kernels_[end])) ++end;
+      if (end - first > 1 && reads_again(first, end)) make_block(first, end, rows);
+    }
+  }
+
+  // Returns true if one of the kernels [first, end) writes the storage of variable `base`.
+  bool is_made(std::size_t base, std::size_t first, std::size_t end) const {
+    for (std::size_t k = first; k < end; ++k)
+      for (const int made : made_by(plan_.kernels_[k]))
+        if (base_[at(made)] == base) return true;
+    return false;
+  }
+
+  // Returns true if one of the kernels [first, end) reads an array larger than a cache that an
+  // earlier one of them wrote or read.
+  bool reads_again(std::size_t first, std::size_t end) const {
+    std::map<std::size_t, std::size_t> seen;
+    for (std::size_t k = first; k < end; ++k)
+      for (const int read : read_by(plan_.kernels_[k])) {
+        const std::size_t base = base_[at(read)];
+        if (variable(base).bytes() < out_of_cache) continue;
+        if (seen.try_emplace(base, k).first->second != k || is_made(base, first, k)) return true;
+      }
+    return false;
+  }
+
+  // Makes the kernels [first, end) a row block: they all run on some rows, then on the next rows.
+  // Every array that one of them reads or writes keeps its memory until the last kernel has ended,
+  // because the remaining rows still need it.
+  void make_block(std::size_t first, std::size_t end, Index rows) {
+    plan_.kernels_[first].together = end - first;
+    plan_.kernels_[first].rows = rows;
+    std::fill(block_of_.begin() + static_cast<std::ptrdiff_t>(first),
+              block_of_.begin() + static_cast<std::ptrdiff_t>(end), first);
+    for (int& last : last_)
+      if (last >= static_cast<int>(first) && last < static_cast<int>(end)) last = static_cast<int>(end) - 1;
+  }
+
+  void lay_out() {
+    Gaps gaps;
+    // For each base, its bytes in the arena: 0 before the base has a place, and after the
+    // place was freed or taken over by another base.
+    std::vector<std::size_t> room(plan_.places_.size());
+    std::vector<std::vector<std::size_t>> ending(plan_.kernels_.size());
+    for (std::size_t v = 0; v < plan_.places_.size(); ++v)
+      if (base_[v] == v && plan_.places_[v].home == Home::arena && last_[v] >= 0)
+        ending[static_cast<std::size_t>(last_[v])].push_back(v);
+    for (std::size_t k = 0; k < plan_.kernels_.size(); ++k) {
+      for (const int made : made_by(plan_.kernels_[k])) {
+        const std::size_t base = base_[at(made)];
+        Place& place = plan_.places_[base];
+        // Another variable in this storage may have reserved the place already.
+        if (place.home != Home::arena || room[base] > 0) continue;
+        const std::size_t bytes = (variable(base).bytes() + alignment - 1) / alignment * alignment;
+        const auto has_room = [&](std::size_t donor) { return room[donor] == bytes; };
+        const std::size_t donor = is_part_[at(made)] ? none : donor_for(k, base, has_room);
+        place.offset = donor != none ? plan_.places_[donor].offset : gaps.take(bytes);
+        if (donor != none) room[donor] = 0;
+        room[base] = bytes;
+      }
+      for (const std::size_t over : ending[k]) gaps.give_back(plan_.places_[over].offset, std::exchange(room[over], 0));
+    }
+    plan_.arena_bytes_ = gaps.end();
+    for (std::size_t v = 0; v < plan_.places_.size(); ++v)
+      if (base_[v] != v) {
+        const Place& base = plan_.places_[base_[v]];
+        plan_.places_[v].home = base.home;
+        plan_.places_[v].number = base.number;
+        plan_.places_[v].offset = base.offset;
+      }
+  }
+
+  // If a kernel may compute a result of the program in the memory of one of the kernel's inputs,
+  // moves that input from the arena to the memory of the result.
+  void start_in_results() {
+    for (std::size_t k = plan_.kernels_.size(); k-- > 0;)
+      for (const int made : made_by(plan_.kernels_[k])) {
+        const Place& result = place_of(made);
+        if (result.home != Home::result || base_[at(made)] != at(made)) continue;
+        const std::uint64_t bytes = variable(at(made)).bytes();
+        const std::size_t donor = donor_for(k, at(made), [&](std::size_t of) { return variable(of).bytes() == bytes; });
+        if (donor == none) continue;
+        plan_.places_[donor].home = Home::result;
+        plan_.places_[donor].number = result.number;
+      }
+  }
+
+  // Returns the input of kernel k in whose memory the kernel may compute its output `made`, or
+  // `none`. The kernel must be the last reader of the input, and must read it once. Its operation
+  // must be elementwise or able to reuse that input (Op::reuses). Both arrays must have elements of
+  // the same size, and has_room(input) must be true. If kernel k belongs to a row block, an earlier
+  // kernel of the same block must have computed the input, so that both arrays have the same rows.
+  template <class HasRoom>
+  std::size_t donor_for(std::size_t k, std::size_t made, const HasRoom& has_room) const {
+    const Kernel& kernel = plan_.kernels_[k];
+    const std::span<const int> read = read_by(kernel);
+    for (std::size_t i = 0; i < read.size(); ++i) {
+      if (!may_write_over(kernel, i)) continue;
+      const std::size_t base = base_[at(read[i])];
+      if (base != at(read[i]) || plan_.places_[base].home != Home::arena) continue;
+      if (ends_[base] != static_cast<int>(k) || !has_room(base)) continue;
+      if (block_of_[k] != none && !is_made(base, block_of_[k], k)) continue;
+      if (size_of(variable(base).dtype) != size_of(variable(made).dtype)) continue;
+      const auto reads = std::count_if(read.begin(), read.end(), [&](int other) { return base_[at(other)] == base; });
+      if (reads == 1) return base;
+    }
+    return none;
+  }
+
+  void patch(std::size_t view) {
+    const Place& place = place_of(plan_.viewed_[view]);
+    const Index bytes = place.layout.node().offset * static_cast<Index>(size_of(place.layout.dtype()));
+    if (place.home == Home::input) plan_.of_inputs_.push_back({view, place.number, bytes});
+    if (place.home == Home::result) plan_.of_results_.push_back({view, place.number, bytes});
+  }
+
+  Executable& plan_;
+  const Program& program_;
+  // For each variable, its base: the variable in whose storage it lies, often the variable itself.
+  std::vector<std::size_t> base_;
+  // For each base, the other variables in its storage.
+  std::map<std::size_t, std::vector<std::size_t>> others_in_;
+  // ends_: for each base, the last kernel that reads or writes its storage. last_: for each base,
+  // the kernel until whose end its storage must not be reused, which is the kernel in ends_ or, if
+  // that kernel belongs to a row block, the last kernel of the block.
+  std::vector<int> ends_, last_;
+  // True for a variable that is computed in a part of the storage of another variable.
+  std::vector<bool> is_part_;
+  std::vector<Program::Variable> extra_;
+  // For each kernel, the first kernel of its row block, or `none`.
+  std::vector<std::size_t> block_of_;
+};
+
+void Executable::plan(const Program& program, std::span<const Strides> strides, std::span<const int> over) {
+  Planner(*this, program, strides).run(over);
+}
+
+}  // namespace stave_detail

@@ -1,0 +1,15 @@
+// A pass over lowered code: what does not change in a loop is computed before the loop.
+#pragma once
+
+#include <stave/core/program/lowered.h>
+
+namespace stave_detail {
+
+/// Returns the code with loop-invariant instructions in front of the outermost loop in which they
+/// do not change: numbers, operations on invariant values, and loads from buffers that the loop
+/// does not store to. A load at a computed index moves only if the loop certainly performs it: the
+/// number of steps is a positive number, and no check stands before the load in the loop. The
+/// results are the same, bit for bit. Takes time linear in the code times the depth of its loops.
+Lowered hoist_invariants(Lowered code);
+
+}  // namespace stave_detail

@@ -1,0 +1,61 @@
+// Matrices in memory, for the lowering of linear algebra. Matrices of up to 6 rows and columns get
+// code for each element, and no loops; their elements become values.
+#pragma once
+
+#include <algorithm>
+
+#include <stave/core/program/lower.h>
+
+namespace stave_detail {
+
+// A matrix of a stack.
+class Matrix {
+ public:
+  Matrix(Lowering& l, const Array& stack, Positions at) : l_(l), stack_(stack), place_(at) {
+    place_.resize(stack.shape.size());
+  }
+  Index rows() const { return stack_.shape[stack_.shape.size() - 2]; }
+  Index columns() const { return stack_.shape.back(); }
+  int get(Position row, Position column) { return l_.element(stack_, at(row, column)); }
+  void set(Position row, Position column, int value) { l_.store(stack_, at(row, column), value); }
+
+ private:
+  Positions at(Position row, Position column) {
+    place_[place_.size() - 2] = row;
+    place_.back() = column;
+    return place_;
+  }
+  Lowering& l_;
+  const Array& stack_;
+  PositionList place_;
+};
+
+// Calls body(at) for each matrix of a stack; `unrolled` says whether the code has no loops.
+inline void for_stack(const LoweringContext& c, const Array& stack, bool unrolled, FunctionRef<void(Positions)> body) {
+  const Shape outer = axes_of(stack.shape, 0, stack.shape.size() - 2);
+  c.l.for_each(outer, body, unrolled && Lowering::is_unrolled(stack.shape));
+}
+inline bool is_small(const Array& matrices) {
+  constexpr Index most_unrolled = 6;
+  return std::max(matrices.shape.back(), matrices.shape[matrices.shape.size() - 2]) <= most_unrolled;
+}
+inline Position after(Lowering& l, Position i) { return l.shifted(i, 1); }
+
+// A copy of a stack of matrices, whose elements the caller changes.
+inline Array copied(Lowering& l, const Array& x) {
+  const Array out = l.allocate(x.shape, x.dtype);
+  l.copy(x, out);
+  return out;
+}
+
+/// Returns a bool: whether all elements of a matrix are finite.
+int is_finite(Lowering& l, Matrix a);
+/// Factors a matrix in place, with partial pivoting. exchange(k, row) is told that rows k and `row`
+/// (an int64) were exchanged in step k.
+void factor(Lowering& l, Matrix a, bool unrolled, FunctionRef<void(Position, int)> exchange);
+
+std::vector<Array> lower_det(const LoweringContext& c);
+std::vector<Array> lower_slogdet(const LoweringContext& c);
+std::vector<Array> lower_qr(const LoweringContext& c);
+
+}  // namespace stave_detail

@@ -1,0 +1,30 @@
+// Numbers and positions that the lowering of reductions and of scans shares.
+#pragma once
+
+#include <stave/core/program/lower.h>
+
+namespace stave_detail {
+
+/// Returns the smallest value of a dtype, or the largest one.
+int extreme_number(Lowering& l, Dtype dtype, bool largest);
+/// The dtype in which sums and products of a dtype are computed.
+inline Dtype accumulator(Dtype dtype) { return is_float(dtype) ? float64 : dtype; }
+/// The larger or the smaller of two numbers: `present` if it is NaN.
+int choose(Lowering& l, bool larger, int present, int x);
+/// 0 where a or b is 0, else a * b.
+int scaled(Lowering& l, int a, int b);
+
+/// A position with another place along one axis.
+inline PositionList with(Positions at, std::size_t axis, Position place) {
+  PositionList found(at);
+  found[axis] = place;
+  return found;
+}
+/// A shape with the length 1 along one axis.
+inline Shape without_axis(const Shape& shape, std::size_t axis) {
+  Shape found = shape;
+  found[axis] = 1;
+  return found;
+}
+
+}  // namespace stave_detail
