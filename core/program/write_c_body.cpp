@@ -20,44 +20,11 @@ bool is_integer_comparison(const Instruction& it, Dtype operands) {
   return it.op >= ScalarOp::equal && it.op <= ScalarOp::less_equal && !is_float(operands);
 }
 
-// ---- which values are needed --------------------------------------------------------------------
-
-// Finds the values on which stores, checks and the numbers of steps depend. C compilers warn of
-// others.
-class LiveValues {
- public:
-  explicit LiveValues(const Lowered& code)
-      : code_(code), live_(code.values.size()), definition_(code.values.size()), next_(code.values.size(), -1) {
-    for (const Instruction& it : code.instructions) {
-      if (it.result >= 0) definition_[static_cast<std::size_t>(it.result)] = &it;
-      if (it.code == Code::next) next_[static_cast<std::size_t>(it.operands[0])] = it.operands[1];
-    }
-    for (const Instruction& it : code.instructions) {
-      if (it.code == Code::loop || it.code == Code::check) mark(it.operands[0]);
-      else if (it.code == Code::store) mark(it.operands[0]), mark(it.operands[1]);
-    }
-  }
-  bool operator[](int value) const { return live_[static_cast<std::size_t>(value)]; }
-
- private:
-  void mark(int root) {
-    std::vector<int> pending{root};
-    while (!pending.empty()) {
-      const int value = pending.back();
-      pending.pop_back();
-      if (value < 0 || live_[static_cast<std::size_t>(value)]) continue;
-      live_[static_cast<std::size_t>(value)] = true;
-      const Instruction& it = *definition_[static_cast<std::size_t>(value)];
-      for (const int operand : it.operands) pending.push_back(operand);
-      pending.push_back(next_[static_cast<std::size_t>(value)]);
-    }
-  }
-
-  const Lowered& code_;
-  std::vector<bool> live_;
-  std::vector<const Instruction*> definition_;
-  std::vector<int> next_;  // for each carried value
-};
+// Returns true if the operation compares an integer or bool with itself, and need not read it.
+bool compares_with_itself(const Lowered& code, const Instruction& it) {
+  return it.code == Code::operation && it.operands[0] == it.operands[1] &&
+         is_integer_comparison(it, code.dtype(it.operands[0]));
+}
 
 // ---- index arithmetic ---------------------------------------------------------------------------
 
@@ -101,6 +68,78 @@ MaybeRange range_of(Dtype dtype) {
   if (is_unsigned(dtype)) return Range{0, (std::int64_t{1} << bits) - 1};
   return Range{-(std::int64_t{1} << (bits - 1)), (std::int64_t{1} << (bits - 1)) - 1};
 }
+// The ranges of all values; none for those of another dtype.
+std::vector<MaybeRange> ranges_of(const Lowered& code) {
+  std::vector<MaybeRange> ranges(code.values.size());
+  const auto of = [&](int value) { return ranges[static_cast<std::size_t>(value)]; };
+  const auto computed = [&](const Instruction& it) -> MaybeRange {
+    const int a = it.operands[0], b = it.operands[1];
+    if (it.op == ScalarOp::convert) return range_of(code.dtype(a));
+    if (it.op == ScalarOp::select) {
+      const MaybeRange x = of(b), y = of(it.operands[2]);
+      if (x && y) return Range{std::min(x->low, y->low), std::max(x->high, y->high)};
+    } else if (operand_count(it.op) == 2 && of(a) && of(b)) {
+      return range_of(it.op, *of(a), *of(b));
+    }
+    return {};
+  };
+  for (const Instruction& it : code.instructions) {
+    if (it.result < 0 || it.dtype != int64) continue;
+    MaybeRange& range = ranges[static_cast<std::size_t>(it.result)];
+    if (it.code == Code::number) range = Range{it.number, it.number};
+    else if (it.code == Code::operation) range = computed(it);
+    else if (it.code == Code::loop) {
+      const MaybeRange steps = it.operands[0] < 0 ? Range{it.number, it.number} : of(it.operands[0]);
+      const std::int64_t most = steps ? steps->high : std::numeric_limits<std::int64_t>::max();
+      range = Range{0, std::max<std::int64_t>(most, 1) - 1};
+    }
+  }
+  return ranges;
+}
+bool is_one(const MaybeRange& range) { return range && range->low == range->high; }
+
+// ---- which values are needed --------------------------------------------------------------------
+
+// Finds the values on which stores, checks and the numbers of steps depend. C compilers warn of
+// others.
+class LiveValues {
+ public:
+  LiveValues(const Lowered& code, const std::vector<MaybeRange>& ranges)
+      : code_(code), ranges_(ranges), live_(code.values.size()), definition_(code.values.size()),
+        next_(code.values.size(), -1) {
+    for (const Instruction& it : code.instructions) {
+      if (it.result >= 0) definition_[static_cast<std::size_t>(it.result)] = &it;
+      if (it.code == Code::next) next_[static_cast<std::size_t>(it.operands[0])] = it.operands[1];
+    }
+    for (const Instruction& it : code.instructions) {
+      if (it.code == Code::loop || it.code == Code::check) mark(it.operands[0]);
+      else if (it.code == Code::store) mark(it.operands[0]), mark(it.operands[1]);
+    }
+  }
+  bool operator[](int value) const { return live_[static_cast<std::size_t>(value)]; }
+
+ private:
+  void mark(int root) {
+    std::vector<int> pending{root};
+    while (!pending.empty()) {
+      const int value = pending.back();
+      pending.pop_back();
+      if (value < 0 || live_[static_cast<std::size_t>(value)]) continue;
+      live_[static_cast<std::size_t>(value)] = true;
+      const Instruction& it = *definition_[static_cast<std::size_t>(value)];
+      // The first is a number, and the second true or false.
+      if (is_one(ranges_[static_cast<std::size_t>(value)]) || compares_with_itself(code_, it)) continue;
+      for (const int operand : it.operands) pending.push_back(operand);
+      pending.push_back(next_[static_cast<std::size_t>(value)]);
+    }
+  }
+
+  const Lowered& code_;
+  const std::vector<MaybeRange>& ranges_;
+  std::vector<bool> live_;
+  std::vector<const Instruction*> definition_;
+  std::vector<int> next_;  // for each carried value
+};
 
 // ---- the writer ---------------------------------------------------------------------------------
 
@@ -109,7 +148,7 @@ class BodyWriter {
   BodyWriter(const Lowered& code, const std::string& name, const std::vector<std::string>& inputs,
              const std::vector<std::string>& outputs, const std::string& workspace, CFunctions& functions)
       : code_(code), name_(name), inputs_(inputs), outputs_(outputs), workspace_(workspace), functions_(functions),
-        live_(code), texts_(code.values.size()), ranges_(code.values.size()), is_used_(code.buffers.size()) {}
+        ranges_(ranges_of(code)), live_(code, ranges_), texts_(code.values.size()), is_used_(code.buffers.size()) {}
 
   CBody run() {
     find_named_numbers();
@@ -137,12 +176,13 @@ class BodyWriter {
     for (const Instruction& it : code_.instructions) {
       if (it.code == Code::number) is_number[at(it.result)] = true;
       if (it.code == Code::check && is_number[at(it.operands[0])]) is_named_[at(it.operands[0])] = true;
-      if (it.code != Code::operation) continue;
+      if (it.code != Code::operation || !live_[it.result] || compares_with_itself(code_, it)) continue;
+      const bool is_comparison = is_integer_comparison(it, code_.dtype(it.operands[0]));
+      if (!is_comparison && it.dtype == int64) continue;  // an index: a number, or a function's argument
       const int count = operand_count(it.op);
       const bool are_numbers = std::all_of(it.operands, it.operands + count, [&](int x) { return is_number[at(x)]; });
       for (int i = 0; i < count; ++i)
-        if (is_number[at(it.operands[i])] && (are_numbers || is_integer_comparison(it, code_.dtype(it.operands[i]))))
-          is_named_[at(it.operands[i])] = true;
+        if (is_number[at(it.operands[i])] && (are_numbers || is_comparison)) is_named_[at(it.operands[i])] = true;
     }
   }
 
@@ -194,33 +234,20 @@ class BodyWriter {
   }
 
   void write_number(const Instruction& it) {
-    if (it.dtype == int64) ranges_[at(it.result)] = Range{it.number, it.number};
     std::string text = c_number(it.number, it.dtype);
     if (is_named_[at(it.result)]) assign(it, text);
     else texts_[at(it.result)].text = std::move(text);
   }
 
   // The text of an operation on indices that cannot overflow; empty for others.
-  Text index_text(const Instruction& it) {
-    if (it.dtype != int64) return {};
-    MaybeRange& range = ranges_[at(it.result)];
-    const int a = it.operands[0], b = it.operands[1];
-    if (it.op == ScalarOp::convert) {
-      range = range_of(code_.dtype(a));
-      return {};
-    }
-    if (it.op == ScalarOp::select) {
-      const MaybeRange &x = ranges_[at(b)], &y = ranges_[at(it.operands[2])];
-      if (x && y) range = Range{std::min(x->low, y->low), std::max(x->high, y->high)};
-      return {};
-    }
-    if (operand_count(it.op) != 2 || !ranges_[at(a)] || !ranges_[at(b)]) return {};
-    range = range_of(it.op, *ranges_[at(a)], *ranges_[at(b)]);
+  Text index_text(const Instruction& it) const {
+    const MaybeRange& range = ranges_[at(it.result)];
     if (!range) return {};
-    if (range->low == range->high) return {index_number(range->low)};
+    if (is_one(range)) return {index_number(range->low)};
+    const int a = it.operands[0], b = it.operands[1];
     const auto in = [&](int value, Binding most) {
       const MaybeRange& known = ranges_[at(value)];
-      return known->low == known->high ? index_number(known->low) : operand(value, most);
+      return is_one(known) ? index_number(known->low) : operand(value, most);
     };
     switch (it.op) {
       case ScalarOp::add: return {in(a, Binding::sum) + " + " + in(b, Binding::product), Binding::sum};
@@ -247,17 +274,14 @@ class BodyWriter {
     std::string operands[3];
     for (int i = 0; i < operand_count(it.op); ++i) operands[i] = operand(it.operands[i]);
     const Dtype dtype = code_.dtype(it.operands[it.op == ScalarOp::select]);
-    if (is_integer_comparison(it, dtype) && it.operands[0] == it.operands[1])
+    if (compares_with_itself(code_, it))
       return assign(it, it.op == ScalarOp::equal || it.op == ScalarOp::less_equal ? "true" : "false");
     assign(it, functions_.expression(it.op, dtype, it.dtype, operands));
   }
 
   void begin_loop(const Instruction& it) {
     const std::string name = fmt::format("i{}", depth_);
-    const MaybeRange steps = it.operands[0] < 0 ? Range{it.number, it.number} : ranges_[at(it.operands[0])];
-    const std::int64_t most = steps ? steps->high : std::numeric_limits<std::int64_t>::max();
     texts_[at(it.result)].text = name;
-    ranges_[at(it.result)] = Range{0, std::max<std::int64_t>(most, 1) - 1};
     const std::string end = it.operands[0] < 0 ? index_number(it.number) : operand(it.operands[0], Binding::sum);
     line(fmt::format("for (int64_t {0} = 0; {0} < {1}; ++{0}) {{", name, end));
     ++depth_;
@@ -310,9 +334,9 @@ class BodyWriter {
   const std::vector<std::string>&inputs_, &outputs_;
   const std::string& workspace_;
   CFunctions& functions_;
+  const std::vector<MaybeRange> ranges_;
   const LiveValues live_;
   std::vector<Text> texts_;
-  std::vector<MaybeRange> ranges_;
   std::vector<bool> is_named_, is_used_;
   std::vector<const Instruction*> nexts_;
   std::string statements_;
