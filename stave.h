@@ -11,6 +11,7 @@
 #include <stave/core/io/checkpoints.h>
 #include <stave/core/io/dlpack.h>
 #include <stave/core/io/io.h>
+#include <stave/core/io/programs.h>
 #include <stave/handlers/debugger/debugger.h>
 #include <stave/handlers/debugger/stepper.h>
 #include <stave/handlers/inference/diagnostics.h>

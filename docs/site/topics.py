@@ -152,10 +152,11 @@ TOPICS = [
     ),
     (
         "Files",
-        "Tensors and training states in files.",
+        "Tensors, training states and programs in files.",
         {
             "core/io/io.h": "npy, npz, safetensors and csv",
             "core/io/checkpoints.h": "Training states",
+            "core/io/programs.h": "Programs",
         },
     ),
     (

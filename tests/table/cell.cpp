@@ -34,13 +34,15 @@ const char* name_of(Transform transform) {
                                    "vmap of compile",
                                    "vjp of trace",
                                    "lower",
-                                   "lower of vjp"};
+                                   "lower of vjp",
+                                   "save",
+                                   "save of vjp"};
   return names[static_cast<int>(transform)];
 }
 
 bool differentiates(Transform transform) {
   return transform != Transform::value && transform != Transform::vmap && transform != Transform::vmap_of_vmap &&
-         transform != Transform::compile && transform != Transform::vmap_of_compile;
+         transform != Transform::compile && transform != Transform::vmap_of_compile && transform != Transform::save;
 }
 
 // ---- random inputs -----------------------------------------------------------------------------
@@ -173,7 +175,9 @@ void check_cell(const Case& c, Transform transform) {
                                              check_vmap_of_compile,
                                              check_vjp_of_trace,
                                              check_lower,
-                                             check_lower_of_vjp};
+                                             check_lower_of_vjp,
+                                             check_save,
+                                             check_save_of_vjp};
   checks[static_cast<int>(transform)](c);
 }
 
@@ -239,13 +243,15 @@ Function under(Transform transform, Function f) {
     case Transform::vmap_of_vjp: return vmap_of(vjp_of(f));
     case Transform::vmap_of_vmap: return vmap_of(vmap_of(f));
     case Transform::compile: return compile_of(f);
+    case Transform::save: return trace_of(f);
     case Transform::compile_of_vjp: return compile_of(vjp_of(f));
     case Transform::jvp_of_compile: return jvp_of(compile_of(f));
     case Transform::vjp_of_compile: return vjp_of(compile_of(f));
     case Transform::vmap_of_compile: return vmap_of(compile_of(f));
     case Transform::vjp_of_trace:
     case Transform::lower:
-    case Transform::lower_of_vjp: break;
+    case Transform::lower_of_vjp:
+    case Transform::save_of_vjp: break;
   }
   return vjp_of(trace_of(f));
 }

@@ -31,9 +31,11 @@ enum class Transform {
   vmap_of_compile,
   vjp_of_trace,
   lower,  // lowered to operations on single numbers (programs.cpp)
-  lower_of_vjp
+  lower_of_vjp,
+  save,  // written as a program's text and read again (saved.cpp)
+  save_of_vjp
 };
-inline constexpr int transform_count = static_cast<int>(Transform::lower_of_vjp) + 1;
+inline constexpr int transform_count = static_cast<int>(Transform::save_of_vjp) + 1;
 const char* name_of(Transform transform);
 /// Returns true if the transform takes derivatives.
 bool differentiates(Transform transform);
@@ -103,7 +105,7 @@ void check_zero_derivative(const Case& c);
 /// Checks that a variant that refuses its inputs also refuses them under the transform.
 void check_refusal(const Case& c, Transform transform);
 
-// The checks of the transforms are in derivatives.cpp, batching.cpp and programs.cpp.
+// The checks of the transforms are in derivatives.cpp, batching.cpp, programs.cpp and saved.cpp.
 void check_value(const Case& c);
 void check_jvp(const Case& c);
 void check_vjp(const Case& c);
@@ -125,6 +127,8 @@ void check_vmap_of_compile(const Case& c);
 void check_vjp_of_trace(const Case& c);
 void check_lower(const Case& c);
 void check_lower_of_vjp(const Case& c);
+void check_save(const Case& c);
+void check_save_of_vjp(const Case& c);
 
 // ---- comparisons -------------------------------------------------------------------------------
 

@@ -76,7 +76,7 @@ bool is_run(const Row& row, Dtype dtype, Transform transform) {
   using enum Transform;
   if (transform == value) return true;
   if (transform >= compile && (STAVE_ASAN || STAVE_TSAN) && dtype != first_float(row)) return false;
-  if (transform == compile) return true;
+  if (transform == compile || transform == save) return true;
   if (transform > compile) return is_float(dtype);
   if (STAVE_ASAN || STAVE_TSAN) return (transform == vjp || transform == vmap) && dtype == first_float(row);
   if (dtype == (has(row, stave::float64) ? stave::float64 : row.dtypes.front())) return true;
