@@ -1,10 +1,12 @@
 // Runs elementwise kernels on whole operands. There are three paths. The fastest one is for
-// contiguous operands. The second one is for operands that are contiguous or one repeated value.
-// The third one divides strided operands into tiles.
+// contiguous operands. The second one is for operands that are contiguous, one repeated value or
+// short rows. The third one divides strided operands into tiles.
 #include <stave/backends/cpu/elementwise.h>
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
+#include <optional>
 #include <utility>
 
 #include <stave/backends/cpu/dispatch.h>
@@ -60,15 +62,20 @@ void compute(BlockKernel kernel, const Operands& operands, char* out, const void
   }
 }
 
-/// Runs a kernel on operands that are contiguous or one repeated value. For a repeated value,
-/// each part of the loop fills a buffer with copies of the value.
-void run_flat(BlockKernel kernel, const Operands& operands, Index n, Index grain, bool by_blocks) {
+/// For each operand: its reader, unless it is contiguous or one repeated value.
+using ShortRowReaders = std::array<std::optional<StridedReader>, most_operands>;
+
+/// Runs a kernel on operands that are contiguous, one repeated value, or read by a reader. For a
+/// repeated value, each part of the loop fills a buffer with copies of the value.
+void run_flat(BlockKernel kernel, const Operands& operands, const ShortRowReaders& readers, Index n, Index grain,
+              bool by_blocks) {
   Index size = operands.size[0];
   const Index block = operands.block();
   const bool stream = !operands.in_place && streams(n * size, stream_contiguous);
   parallel_for(n, grain, [&](Index first, Index last) {
     alignas(64) char buffers[most_inputs][block_bytes];
     const void* in[most_inputs];
+    ShortRowReaders own = readers;
     for (int k = 1; k < operands.count; ++k)
       if (operands.repeated[k]) {
         fill_elements(buffers[k - 1], operands.data[k], std::min(block, last - first), operands.size[k]);
@@ -76,9 +83,11 @@ void run_flat(BlockKernel kernel, const Operands& operands, Index n, Index grain
       }
     Index step = by_blocks ? block : last - first;
     for (Index i = first; i < last; i += step) {
+      const Index count = std::min(step, last - i);
       for (int k = 1; k < operands.count; ++k)
-        if (!operands.repeated[k]) in[k - 1] = operands.data[k] + i * operands.size[k];
-      compute(kernel, operands, operands.data[0] + i * size, in, std::min(step, last - i), stream);
+        if (auto& reader = own[static_cast<std::size_t>(k)]) in[k - 1] = reader->read(i, count, buffers[k - 1]);
+        else if (!operands.repeated[k]) in[k - 1] = operands.data[k] + i * operands.size[k];
+      compute(kernel, operands, operands.data[0] + i * size, in, count, stream);
     }
     if (stream) kernels().end_streams();
   });
@@ -121,6 +130,26 @@ void run_small(BlockKernel kernel, const Operands& operands, std::span<const Vie
     in[k - 1] = buffers[k - 1];
   }
   kernel(operands.data[0], in, n);
+}
+
+/// Returns readers for operands with short rows, or nothing if a loop over tiles is better: if rows
+/// are long, if a tile would be transposed, or if an input repeats the same rows, of which a tile's
+/// buffer then serves many tiles.
+std::optional<ShortRowReaders> readers_of_short_rows(const Operands& operands, const Axes& axes) {
+  constexpr Index most_columns = 32;
+  const std::size_t last = axes.size() - 1;
+  if (last == 0 || axes[last].length >= most_columns || dense_axis(axes, 1, operands.count, operands.size) >= 0)
+    return std::nullopt;
+  ShortRowReaders readers;
+  for (int k = 0; k < operands.count; ++k) {
+    Index dense = operands.size[k];
+    bool is_dense = true;
+    for (std::size_t a = axes.size(); a-- > 0; dense *= axes[a].length) is_dense &= axes[a].step[k] == dense;
+    if (is_dense || operands.repeated[k]) continue;
+    if (k == 0 || axes[0].step[k] == 0) return std::nullopt;
+    readers[static_cast<std::size_t>(k)].emplace(operands.data[k], axes, k, operands.size[k]);
+  }
+  return readers;
 }
 
 /// A loop over tiles. An input is read in place if its rows are dense, and otherwise copied into a
@@ -267,11 +296,13 @@ void run_elementwise_sized(BlockKernel kernel, std::span<const View> inputs, con
     return kernel(operands.data[0], in, n);
   }
   if (n <= small_count && out.shape.size() <= 8) return run_small(kernel, operands, inputs, n);
-  if (simple) return run_flat(kernel, operands, n, grain, !all_contiguous);
+  if (simple) return run_flat(kernel, operands, {}, n, grain, !all_contiguous);
 
   const Index* strides[most_operands] = {out.strides.data()};
   for (std::size_t k = 0; k < inputs.size(); ++k) strides[k + 1] = inputs[k].strides.data();
   Axes axes = merged_axes(out.shape, std::span<const Index* const>(strides, inputs.size() + 1), operands.size);
+  if (const auto readers = readers_of_short_rows(operands, axes))
+    return run_flat(kernel, operands, *readers, n, grain, true);
   TiledLoop(kernel, operands, axes).run(grain);
 }
 

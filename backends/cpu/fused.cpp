@@ -20,14 +20,20 @@ namespace {
 
 using Output = PreparedRegion::Output;
 
-/// Returns true if neighbouring elements of the output are far apart in this view. A tile would
-/// then read a cache line for each element.
+/// Returns true if neighbouring elements of the output are far apart in this view, and others are
+/// nearer. A tile would then read a cache line for each element, and other tiles the rest of it.
 bool is_scattered(const View& view, Index n) {
   constexpr Index line = 64, few = 4096;
   if (n <= few) return false;
   const auto size = static_cast<Index>(stave::size_of(view.dtype));
-  for (std::size_t axis = view.shape.size(); axis-- > 0;)
-    if (view.shape[axis] != 1) return std::abs(view.strides[axis]) * size >= line;
+  Index inner = 0;  // The distance of neighbouring elements.
+  for (std::size_t axis = view.shape.size(); axis-- > 0;) {
+    if (view.shape[axis] == 1) continue;
+    const Index distance = std::abs(view.strides[axis]) * size;
+    if (inner == 0) inner = distance;
+    if (inner < line) return false;
+    if (distance != 0 && distance < inner) return true;
+  }
   return false;
 }
 

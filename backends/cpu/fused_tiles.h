@@ -86,25 +86,31 @@ struct PreparedRegion final : stave::Region::Prepared {
 /// Returns the region prepared for the kernels that this process uses.
 const PreparedRegion& prepared_region(const stave::Region& region);
 
+/// The readers of the inputs that are neither contiguous nor one repeated number.
+using Readers = stave::SmallVector<StridedReader, 2>;
+
 /// An input of a region. Its elements are addressed by their position in the output.
 class Source {
  public:
-  Source(const View& view, Index n);
+  /// Adds a reader to `readers` if the input needs one.
+  Source(const View& view, Index n, Readers& readers);
   bool repeated() const { return step_ == 0 && length_ == n_; }
   bool contiguous() const { return length_ == n_ && step_ == size_; }
   /// The number of consecutive elements that are one repeated number; 1 if there are none.
   Index repeats() const { return step_ == 0 ? length_ : 1; }
-  const void* data() const { return data_; }
+  const char* data() const { return data_; }
   Index size() const { return size_; }
-  /// Returns elements first, ..., first + count - 1: in place if they are contiguous, or else
-  /// copied into `buffer`.
-  const char* read(Index first, Index count, char* buffer) const {
-    if (contiguous()) return data_ + first * size_;
-    return gather(first, count, buffer);
+  /// Returns elements first, ..., first + count - 1: in place if they are dense, or else copied
+  /// into `buffer`. The input is not repeated.
+  const char* read(Index first, Index count, char* buffer, Readers& readers) const {
+    if (reader_ < 0) return data_ + first * size_;
+    return readers[static_cast<std::size_t>(reader_)].read(first, count, buffer);
   }
-  /// Returns the address of row `index` along the last axis, whose first element is element
-  /// index * length, or of the number that the row repeats.
-  const char* row(Index index) const;
+  /// Returns the address of an element.
+  const char* element(Index position, const Readers& readers) const {
+    if (reader_ < 0) return data_ + position * step_;
+    return readers[static_cast<std::size_t>(reader_)].element(position);
+  }
   /// Prefetches `count` elements from `first` on, if the input is contiguous and too large
   /// for the caches of one core.
   void prefetch(Index first, Index count) const {
@@ -115,11 +121,9 @@ class Source {
   }
 
  private:
-  const char* gather(Index first, Index count, char* buffer) const;
-
   const char* data_;
   Index size_, n_, length_, step_;  // The length of the last axis, and the step along it in bytes.
-  stave::SmallVector<Axis, 1> outer_;
+  int reader_ = -1;                 // The index of the input's reader, or -1.
 };
 
 /// One call of a region: the state that all tiles share.
@@ -151,6 +155,7 @@ class Tiles {
     char* buffers_;
     char** values_;
     stave::SmallVector<To, 4> to_;
+    Readers readers_;
   };
 
   /// Declares that a destination shares the memory of an input. The destination is then written
@@ -200,6 +205,7 @@ class Tiles {
   // no tile crosses such a boundary. 0 means that they never change.
   Index row_ = 0;
   stave::SmallVector<Source, 4> sources_;
+  Readers readers_;  // Each thread has copies of its own.
   std::span<char* const> to_;
   // For each destination: the index of the first value that may be written to it. An input may
   // share the destination's memory, and earlier values are computed from that input.

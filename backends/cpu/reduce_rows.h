@@ -94,10 +94,11 @@ class Rows {
            plan_.kept.back().length >= 4 && plan_.kept.back().step[1] == 1;
   }
   void run_short_rows() const {
-    TileWalk tiles(plan_.kept, 2, -1, 1, together);
+    // A computed array is read in pieces that are worth a tile of a region.
     Index length = plan_.inner.length, row_step = plan_.kept.back().step[0];
-    Index at_once = std::max<Index>(1, read_elements / length);
-    parallel_for(tiles.count(), std::max<Index>(1, cheap_grain / (together * length)), [&](Index first, Index last) {
+    Index at_once = std::max<Index>(1, read_elements / length), rows = std::max(together, at_once);
+    TileWalk tiles(plan_.kept, 2, -1, 1, rows);
+    parallel_for(tiles.count(), std::max<Index>(1, cheap_grain / (rows * length)), [&](Index first, Index last) {
       TileWalk walk = tiles;
       walk.seek(first);
       Reader reader(plan_);
@@ -106,7 +107,9 @@ class Rows {
           Index n = std::min(at_once, walk.columns() - r);
           Index apart = reader.read(walk.offset(0) + r * row_step, n, row_step, length);
           for (std::size_t k = 0; k < plan_.folds.size(); ++k)
-            fold_short_rows(plan_.folds[k], reader.array(k), n, apart, walk.offset(1) + r);
+            for (Index i = 0; i < n; i += together)
+              fold_short_rows(plan_.folds[k], reader.array(k) + i * apart * plan_.folds[k].size,
+                              std::min(together, n - i), apart, walk.offset(1) + r + i);
         }
     });
   }

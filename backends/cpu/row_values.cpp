@@ -25,13 +25,13 @@ std::optional<RowValues> RowValues::of(OpId op, std::span<const View> inputs, co
 }
 
 RowValues::RowValues(LinkCode code, const View& array, const View& values, const View& out)
-    : values_(values, element_count(out.shape)), links_{{LinkCode::load_array, 0, -1}, {code, 1, 2}},
+    : values_(values, element_count(out.shape), readers_), links_{{LinkCode::load_array, 0, -1}, {code, 1, 2}},
       chain_(kernels().chain[static_cast<int>(out.dtype)]), array_(static_cast<char*>(array.data)),
       out_(static_cast<char*>(out.data)), n_(element_count(out.shape)) {}
 
 void RowValues::run_piece(Index row, Index first, Index count) const {
   const Index offset = (row * length() + first) * values_.size();
-  char* const arrays[] = {array_ + offset, const_cast<char*>(values_.row(row)), out_ + offset};
+  char* const arrays[] = {array_ + offset, const_cast<char*>(values_.element(row * length(), readers_)), out_ + offset};
   chain_(links_, 2, arrays, count);
 }
 

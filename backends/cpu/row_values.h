@@ -24,6 +24,7 @@ class RowValues {
   RowValues(LinkCode code, const View& array, const View& values, const View& out);
   void run_piece(Index row, Index first, Index count) const;
 
+  Readers readers_;
   Source values_;
   Link links_[2];
   decltype(PreparedRegion::Step::chain) chain_;

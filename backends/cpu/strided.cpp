@@ -198,6 +198,99 @@ void transpose_tile(char* dst, Index dst_row, const char* src, Index src_column,
       at<T>(dst, r * dst_row + c * size) = at<T>(src, c * src_column + r * size);
 }
 
+// ---- rows ---------------------------------------------------------------------------------------
+// A row of at most 64 bytes is copied as one, two or four words. The later words end where the row
+// ends, so they may overlap the earlier ones. Rows of one length are thus copied by the same few
+// instructions, without a call or a loop for each row.
+
+typedef std::uint64_t SixteenBytes __attribute__((vector_size(16)));
+
+template <class Word>
+Word word_at(const char* p) {
+  Word word;
+  std::memcpy(&word, p, sizeof word);
+  return word;
+}
+
+/// A row whose elements follow each other in memory.
+struct DenseRow {
+  static constexpr std::size_t least_word = 1;
+  template <class Word>
+  static Word word(const char* row, Index offset) {
+    return word_at<Word>(row + offset);
+  }
+};
+/// A row that repeats one element.
+template <class T>
+struct RepeatedRow {
+  static constexpr std::size_t least_word = sizeof(T);
+  template <class Word>
+  static Word word(const char* row, Index) {
+    if constexpr (sizeof(Word) == sizeof(T)) {
+      return word_at<Word>(row);
+    } else if constexpr (sizeof(Word) <= 8) {
+      constexpr Word ones = static_cast<Word>(~Word{}) / static_cast<T>(~T{});
+      return static_cast<Word>(ones * word_at<T>(row));
+    } else {
+      typedef T Elements __attribute__((vector_size(sizeof(Word))));
+      return __builtin_bit_cast(Word, Elements{} + word_at<T>(row));
+    }
+  }
+};
+
+template <class Row, class Word, int count>
+struct RowOfWords {
+  Index bytes;
+  // Inlined into the loop over rows, which makes the offsets constants of that loop.
+  [[gnu::always_inline]] void operator()(char* to, const char* from) const {
+    constexpr Index size = sizeof(Word);
+    const Index offsets[] = {0, count == 4 ? size : bytes - size, bytes - 2 * size, bytes - size};
+    Word words[count];
+    for (int i = 0; i < count; ++i) words[i] = Row::template word<Word>(from, offsets[i]);
+    for (int i = 0; i < count; ++i) std::memcpy(to + offsets[i], &words[i], sizeof(Word));
+  }
+};
+constexpr Index most_row_bytes = 64;
+
+/// Calls f(copy), where copy(to, from) copies a row of `bytes` bytes, at most most_row_bytes.
+template <class Row, class F>
+void with_row_of_words(Index bytes, const F& f) {
+  const auto with_words = [&]<class Word>(Word) {
+    if constexpr (sizeof(Word) >= Row::least_word) {
+      if (bytes == sizeof(Word)) f(RowOfWords<Row, Word, 1>{bytes});
+      else f(RowOfWords<Row, Word, 2>{bytes});
+    }
+  };
+  if (bytes > 32) f(RowOfWords<Row, SixteenBytes, 4>{bytes});
+  else if (bytes >= 16) with_words(SixteenBytes{});
+  else if (bytes >= 8) with_words(std::uint64_t{});
+  else if (bytes >= 4) with_words(std::uint32_t{});
+  else if (bytes >= 2) with_words(std::uint16_t{});
+  else with_words(std::uint8_t{});
+}
+
+/// Calls f(copy), where copy(to, from) copies a row of `columns` elements of type T, whose distance
+/// is `step` bytes, to dense memory.
+template <class T, class F>
+void with_row_copy(Index columns, Index step, const F& f) {
+  constexpr Index size = sizeof(T);
+  const Index bytes = columns * size;
+  if (bytes == 0) return;
+  if (step == size && bytes <= most_row_bytes) return with_row_of_words<DenseRow>(bytes, f);
+  if (step == 0 && bytes <= most_row_bytes) return with_row_of_words<RepeatedRow<T>>(bytes, f);
+  if (step == size)
+    return f([=](char* to, const char* from) { std::memcpy(to, from, static_cast<std::size_t>(bytes)); });
+  if (step == 0) return f([=](char* to, const char* from) { fill_with<T>(to, from, columns); });
+  f([=](char* to, const char* from) {
+    for (Index c = 0; c < columns; ++c) at<T>(to, c * size) = at<T>(from, c * step);
+  });
+}
+
+RepeatKernel repeat_kernel(Index size, Index copies) {
+  if ((size != 4 && size != 8) || copies > most_repeats) return nullptr;
+  return kernels().repeat[size == 8][copies];
+}
+
 template <class T>
 void copy_elements(char* dst, Index dst_row, Index dst_column, const char* src, Index src_row, Index src_column,
                    Index rows, Index columns, bool stream) {
@@ -210,14 +303,22 @@ void copy_elements(char* dst, Index dst_row, Index dst_column, const char* src, 
     if (large && dst_row == size && src_column == size && dst_column != size && src_row != 0)
       return transpose_tile<T>(dst, dst_column, src, src_row, columns, rows, stream);
   }
-  for (Index r = 0; r < rows; ++r, dst += dst_row, src += src_row) {
-    if (dst_column == size && src_column == size && columns >= 16) copy_bytes(dst, src, columns * size, stream);
-    else if (dst_column == size && src_column == 0 && columns > 4) fill_with<T>(dst, src, columns);
-    else if (dst_column == size)
-      for (Index c = 0; c < columns; ++c) at<T>(dst, c * size) = at<T>(src, c * src_column);
-    else
-      for (Index c = 0; c < columns; ++c) at<T>(dst, c * dst_column) = at<T>(src, c * src_column);
-  }
+  if (dst_row == columns * size && dst_column == size && src_row == size && src_column == 0)
+    if (const RepeatKernel kernel = repeat_kernel(size, columns)) return kernel(dst, src, rows);
+  const auto copy_rows = [=](auto copy_row) {
+    // These copies of captured variables are in registers, since the rows cannot overlap them.
+    const Index count = rows, to_step = dst_row, from_step = src_row;
+    char* to = dst;
+    const char* from = src;
+    for (Index r = 0; r < count; ++r, to += to_step, from += from_step) copy_row(to, from);
+  };
+  if (stream && dst_column == size && src_column == size && columns >= 16)
+    copy_rows([=](char* to, const char* from) { kernels().stream_bytes(to, from, columns * size); });
+  else if (dst_column == size) with_row_copy<T>(columns, src_column, copy_rows);
+  else
+    copy_rows([=](char* to, const char* from) {
+      for (Index c = 0; c < columns; ++c) at<T>(to, c * dst_column) = at<T>(from, c * src_column);
+    });
 }
 
 }  // namespace
@@ -271,6 +372,133 @@ void copy_strided(Placed dst, Placed src, std::span<const Index> shape, Index si
                 step(row_axis, 1), step(inner, 1), walk.rows(), walk.columns(), size, stream);
     if (stream) kernels().end_streams();
   });
+}
+
+// ---- StridedReader ------------------------------------------------------------------------------
+
+StridedReader::StridedReader(const char* data, const Axes& axes, int operand, Index size)
+    : data_(data), start_(data), size_(size), length_(axes.back().length), step_(axes.back().step[operand]) {
+  for (std::size_t a = axes.size() - 1; a-- > 0;) outer_.push_back({0, axes[a].length, axes[a].step[operand]});
+  if (outer_.empty()) outer_.push_back({0, 1, 0});
+  offsets_.push_back(0);
+  const auto is_short = [&] {
+    const Index length = outer_[0].length;
+    return length < many_rows && length * static_cast<Index>(offsets_.size()) <= most_offsets;
+  };
+  while (outer_.size() > 1 && is_short()) {
+    repeat_offsets(outer_[0].length, outer_[0].step);
+    outer_.erase(outer_.begin());
+  }
+  block_ = static_cast<Index>(offsets_.size());
+  if (block_ > 1) repeat_offsets(std::min(outer_[0].length, most_offsets / block_), outer_[0].step);
+}
+
+// Appends copies of the offsets, `count` of them together, each `step` after the one before.
+void StridedReader::repeat_offsets(Index count, Index step) {
+  const std::size_t block = offsets_.size();
+  for (std::size_t i = block; i < static_cast<std::size_t>(count) * block; ++i)
+    offsets_.push_back(offsets_[i - block] + step);
+}
+
+const char* StridedReader::element(Index position) const {
+  Index row = position / length_;
+  const char* at = data_ + position % length_ * step_ + offsets_[static_cast<std::size_t>(row % block_)];
+  row /= block_;
+  for (const Digit& digit : outer_) {
+    at += row % digit.length * digit.step;
+    row /= digit.length;
+  }
+  return at;
+}
+
+void StridedReader::seek(Index first) {
+  next_ = first;
+  column_ = first % length_;
+  Index row = first / length_;
+  row_ = row % block_;
+  start_ = element((row - row_) * length_);
+  row /= block_;
+  for (Digit& digit : outer_) {
+    digit.position = row % digit.length;
+    row /= digit.length;
+  }
+}
+
+// Goes on by some rows, at most to the end of the innermost outer axis.
+void StridedReader::pass(Index rows) {
+  row_ += rows;
+  if (row_ < block_) return;
+  const Index blocks = row_ / block_;
+  row_ -= blocks * block_;
+  start_ += blocks * outer_[0].step;
+  outer_[0].position += blocks;
+  for (std::size_t d = 0; d + 1 < outer_.size() && outer_[d].position == outer_[d].length; ++d) {
+    start_ += outer_[d + 1].step - outer_[d].length * outer_[d].step;
+    outer_[d].position = 0;
+    ++outer_[d + 1].position;
+  }
+}
+
+// Copies elements of the current row, at most to its end.
+template <class T>
+char* StridedReader::read_columns(char* to, Index count) {
+  const Index bytes = count * Index{sizeof(T)};
+  copy_elements<T>(to, bytes, sizeof(T), row() + column_ * step_, 0, step_, 1, count, false);
+  column_ += count;
+  if (column_ == length_) {
+    column_ = 0;
+    pass(1);
+  }
+  return to + bytes;
+}
+
+// Copies whole rows.
+template <class T>
+char* StridedReader::read_rows(char* to, Index rows) {
+  const Index bytes = length_ * Index{sizeof(T)};
+  // The number of rows to the end of the innermost outer axis.
+  const auto left = [&] { return (outer_[0].length - outer_[0].position) * block_ - row_; };
+  if (block_ == 1) {
+    for (Index run; rows > 0; rows -= run, to += run * bytes) {
+      run = std::min(rows, left());
+      copy_elements<T>(to, bytes, sizeof(T), start_, outer_[0].step, step_, run, length_, false);
+      pass(run);
+    }
+    return to;
+  }
+  with_row_copy<T>(length_, step_, [&](auto copy_row) {
+    for (Index run; rows > 0; rows -= run, to += run * bytes) {
+      run = std::min({rows, left(), static_cast<Index>(offsets_.size()) - row_});
+      const Index* const offsets = &offsets_[static_cast<std::size_t>(row_)];
+      const char* const from = start_;
+      char* const begin = to;
+      for (Index r = 0; r < run; ++r) copy_row(begin + r * bytes, from + offsets[r]);
+      pass(run);
+    }
+  });
+  return to;
+}
+
+const char* StridedReader::read(Index first, Index count, char* buffer) {
+  if (first != next_) seek(first);
+  next_ += count;
+  if (step_ == size_ && column_ + count < length_) {
+    const char* const there = row() + column_ * step_;
+    column_ += count;
+    return there;
+  }
+  stave::visit_size(static_cast<std::size_t>(size_), [&](auto element) {
+    using T = decltype(element);
+    char* to = buffer;
+    if (column_ > 0) {
+      const Index part = std::min(count, length_ - column_);
+      to = read_columns<T>(to, part);
+      count -= part;
+    }
+    if (count >= length_) to = read_rows<T>(to, count / length_);
+    if (count % length_ > 0) read_columns<T>(to, count % length_);
+  });
+  return buffer;
 }
 
 Dense::Dense(const View& x) : view_(x) {

@@ -7,6 +7,7 @@
 // bytes, so that operands may have different dtypes.
 #pragma once
 
+#include <cstdlib>
 #include <memory>
 
 #include <stave/core/tensor/backend.h>
@@ -86,6 +87,44 @@ inline constexpr Index stream_contiguous = Index{32} << 20, stream_scattered = I
 
 /// Sets dst[0 .. n) to the element at `value`.
 void fill_elements(void* dst, const void* value, Index n, Index size);
+
+/// Reads a strided operand in row-major order, piece by piece, as dense elements.
+class StridedReader {
+ public:
+  /// A reader of operand `operand` of a loop over `axes`, of which there is at least one. `data` is
+  /// the address of the operand's first element.
+  StridedReader(const char* data, const Axes& axes, int operand, Index size);
+  /// Returns elements first, ..., first + count - 1: in place if they are dense in one row, or else
+  /// copied into `buffer`. A piece that follows the piece read before needs no search.
+  const char* read(Index first, Index count, char* buffer);
+  /// Returns the address of an element.
+  const char* element(Index position) const;
+  /// Returns true if less than half of the memory that the rows span belongs to them.
+  bool is_sparse() const { return std::abs(outer_[0].step) > 2 * block_ * length_ * size_; }
+
+ private:
+  struct Digit {
+    Index position, length, step;
+  };
+  // Outer axes of fewer positions are part of a block.
+  static constexpr Index many_rows = 16, most_offsets = 128;
+  void repeat_offsets(Index count, Index step);
+  void seek(Index first);
+  void pass(Index rows);
+  const char* row() const { return start_ + offsets_[static_cast<std::size_t>(row_)]; }
+  template <class T>
+  char* read_columns(char* to, Index count);
+  template <class T>
+  char* read_rows(char* to, Index rows);
+
+  const char *data_, *start_;   // The addresses of the first element and of the current block.
+  Index size_, length_, step_;  // The last axis: its length, and the step along it in bytes.
+  // The next element: its position in the operand, in its row, and its row in the block. A block is
+  // the rows of the innermost outer axes, if these are short.
+  Index next_ = 0, column_ = 0, row_ = 0, block_ = 1;
+  stave::SmallVector<Index, 1> offsets_;  // The offsets of rows from a block on, in bytes.
+  stave::SmallVector<Digit, 4> outer_;    // The axes around a block, innermost first; at least one.
+};
 
 /// An operand of a strided copy: the address of the first element, and the strides.
 struct Placed {

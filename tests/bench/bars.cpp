@@ -240,6 +240,27 @@ std::vector<Bar> all_bars() {
       {"first_call_vs_eager", at_most, 5, {"first_call", "thirty_thousand_eager"}, ratio},
       {"second_call_vs_eager", at_most, 5, {"second_call", "thirty_thousand_eager"}, ratio},
       {"third_call_vs_eager", at_most, 1.0, {"third_call", "thirty_thousand_eager"}, ratio},
+      // short_rows.cpp: rows of three elements beside one long axis; in float32 only printed
+      {"short_rows",
+       at_most,
+       1.5,
+       {"compiled_broadcast_rows", "compiled_flat_rows", "compiled_blocks_rows", "compiled_sliced_rows",
+        "compiled_short_flat_rows", "compiled_broadcast_rows_float32", "compiled_flat_rows_float32",
+        "compiled_blocks_rows_float32", "compiled_sliced_rows_float32", "compiled_short_flat_rows_float32"},
+       [](Times t) {
+         return std::max({t[0] / t[1], t[2] / t[1], t[3] / t[4]});
+       }},
+      {"short_rows_compiled_vs_plain",
+       at_most,
+       1.0,
+       {"compiled_broadcast_rows", "plain_broadcast_rows", "compiled_blocks_rows", "plain_blocks_rows",
+        "compiled_sliced_rows", "plain_sliced_rows", "compiled_columns", "plain_columns", "compiled_reprojection",
+        "plain_reprojection"},
+       [](Times t) {
+         double worst = 0;
+         for (std::size_t i = 0; i < t.size(); i += 2) worst = std::max(worst, t[i] / t[i + 1]);
+         return worst;
+       }},
       // compiled_models.cpp
       {"ekf_grad_vs_jax", at_most, 1.5, {"compiled_ekf_gradient", "jax_ekf_gradient"}, ratio},
       {"hmc_vs_jax", at_most, 1.0, {"compiled_hmc", "jax_hmc"}, ratio},

@@ -136,6 +136,10 @@ struct SmallLinalg {
   void (*complete)(void* x, Index known, Index rows, Index n);
 };
 
+/// Writes each of n elements several times, one copy after the other. `out` does not overlap `in`.
+using RepeatKernel = void (*)(void* out, const void* in, Index n);
+inline constexpr int most_repeats = 8;
+
 /// A table of kernels by operation, from `first` up to, but not including, `end` in the order of
 /// all_ops.h.
 template <class Kernel, OpId first, OpId end>
@@ -201,6 +205,9 @@ struct Kernels {
   /// as UniformAttributes specifies.
   void (*random_uniform[dtype_count])(void* out, std::uint32_t key0, std::uint32_t key1, std::uint64_t first, Index n,
                                       double low, double high);
+  /// Indexed as repeat[0][copies] for elements of four bytes, repeat[1][copies] for those of eight
+  /// bytes; copies = 2, ..., most_repeats.
+  RepeatKernel repeat[2][most_repeats + 1];
   /// Copies with non-temporal stores, which bypass the caches. The writing thread must call
   /// end_streams() before other threads read the data. Both functions are null if the instruction
   /// set has no such stores.

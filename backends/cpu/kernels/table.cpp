@@ -21,6 +21,7 @@ void fill_table(stave_cpu::Kernels& table) {
   fill_linalg(table);
   fill_convolution(table);
   fill_random(table);
+  fill_repeat(table);
   fill_stream(table);
 }
 

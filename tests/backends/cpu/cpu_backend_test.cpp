@@ -64,6 +64,84 @@ TEST_P(Cpu, CopiesToColumns) {
       }
 }
 
+// Copies rows of a few elements to rows with gaps, which keep their bytes.
+TEST_P(Cpu, CopiesShortRows) {
+  for (const Index size : {1, 2, 4, 8, 16})
+    for (Index columns = 1; columns <= 17; ++columns)
+      for (const Index gap : {0, 1, 3})
+        for (const Strides& from :
+             {Strides{columns + 2, 1}, {1, 0}, {3, 0}, {0, 1}, {-columns, 1}, {20, -1}, {1, 40}}) {
+          const Index rows = 37;
+          const Shape shape{rows, columns};
+          const Strides to{columns + gap, 1};
+          std::vector<char> source(static_cast<std::size_t>(2000 * size)), copy(source.size(), 'x');
+          for (std::size_t i = 0; i < source.size(); ++i) source[i] = static_cast<char>(i * 7 + i / 251);
+          char* const first = source.data() + (from[0] < 0 || from[1] < 0 ? 36 * columns : 0) * size;
+          stave_cpu::copy_strided({copy.data(), to}, {first, from}, shape, size);
+          std::vector<char> expected(source.size(), 'x');
+          for (Index r = 0; r < rows; ++r)
+            for (Index c = 0; c < columns; ++c)
+              std::memcpy(expected.data() + (r * to[0] + c) * size, first + (r * from[0] + c * from[1]) * size,
+                          static_cast<std::size_t>(size));
+          ASSERT_EQ(copy, expected) << size << " bytes, " << shape << ' ' << from << " to " << to;
+        }
+}
+
+// Reads strided operands in pieces that begin and end anywhere, in order and not.
+TEST_P(Cpu, ReadsShortRows) {
+  struct Layout {
+    Shape shape;
+    Strides strides;
+  };
+  std::mt19937_64 random(7);
+  const auto pick = [&](Index low, Index high) { return std::uniform_int_distribution<Index>(low, high)(random); };
+  for (const Index size : {1, 2, 4, 8, 16})
+    for (Index columns = 1; columns <= 17; ++columns)
+      for (const auto& [shape, strides] : std::vector<Layout>{{{61, columns}, {1, 0}},
+                                                              {{61, columns}, {19, 1}},
+                                                              {{61, columns}, {0, 1}},
+                                                              {{61, columns}, {-19, 1}},
+                                                              {{61, columns}, {20, -1}},
+                                                              {{61, columns}, {1, 61}},
+                                                              {{31, 2, columns}, {columns, 0, 1}},
+                                                              {{31, 2, columns}, {1, 40, 0}},
+                                                              {{31, 5, columns}, {40, -5, 2}},
+                                                              {{2, 17, 3, columns}, {3, 0, 1, 0}},
+                                                              {{7, 3, 2, columns}, {100, 0, 20, 1}},
+                                                              {{5, 15, 14, columns}, {50, 3, 1, 0}},
+                                                              {{3, 2, 2, 2, columns}, {1, 0, 3, 0, 5}},
+                                                              {{977 * columns}, {3}},
+                                                              {{977 * columns}, {-1}}}) {
+        const Index n = shape.elements();
+        Index lowest = 0, highest = 0;
+        for (std::size_t axis = 0; axis < shape.size(); ++axis)
+          (strides[axis] < 0 ? lowest : highest) += strides[axis] * (shape[axis] - 1);
+        std::vector<char> source(static_cast<std::size_t>((highest - lowest + 1) * size));
+        for (char& byte : source) byte = static_cast<char>(random());
+        const char* const first = source.data() - lowest * size;
+        std::vector<char> expected;
+        for (Index i = 0; i < n; ++i) {
+          Index offset = 0, rest = i;
+          for (std::size_t axis = shape.size(); axis-- > 0; rest /= shape[axis])
+            offset += rest % shape[axis] * strides[axis];
+          expected.insert(expected.end(), first + offset * size, first + (offset + 1) * size);
+        }
+        const Index* const all[] = {strides.data()};
+        const stave_cpu::Axes axes = stave_cpu::merged_axes(shape, all, &size);
+        if (axes.empty()) continue;
+        stave_cpu::StridedReader reader(first, axes, 0, size);
+        for (Index at = 0, count = 0, round = 0; round < 40; ++round, at += count) {
+          if (at >= n || round % 8 == 0) at = pick(0, n - 1);
+          count = pick(1, std::min(n - at, round % 3 == 0 ? 3 * columns : n));
+          std::vector<char> buffer(static_cast<std::size_t>(count * size));  // of the exact size, for sanitizers
+          const char* const found = reader.read(at, count, buffer.data());
+          ASSERT_EQ(std::memcmp(found, expected.data() + at * size, buffer.size()), 0)
+              << size << " bytes, " << shape << ' ' << strides << ": " << count << " from " << at;
+          ASSERT_EQ(std::memcmp(reader.element(at), expected.data() + at * size, static_cast<std::size_t>(size)), 0);
+        }
+      }
+}
+
 // Copies the second of two operands, of every element size and layout: broadcast, gathered and
 // tiled operands keep all bytes of an element.
 template <std::size_t size>

@@ -211,6 +211,45 @@ TEST(Fused, ReducesInTheOrderOfTheOperation) {
       }
 }
 
+// Rows of a few elements, of arrays that are broadcast or parts of larger ones: regions give the
+// bits of their steps and, without reductions, those of contiguous copies. Some arrays are divided
+// among threads.
+TEST(Fused, OfShortRowsIsWhatItIsOfContiguousArrays) {
+  Random random(41);
+  const auto ops = elementwise_ops();
+  for (int round = 0; round < 400; ++round) {
+    const Index columns = pick(random, 1, 16), n = round % 20 == 0 ? 40009 : pick(random, 0, 1500);
+    const std::vector<Shape> shapes = {
+        {n, columns}, {n, 2, columns}, {pick(random, 1, 3), n, columns}, {n, 3, 2, columns}};
+    const Shape shape = n > 2000 ? shapes[0] : one_of(random, shapes);
+    const auto short_rows = [&](Dtype dtype) {
+      Shape stored = shape;
+      for (Index& length : stored)
+        if (length != 0 && pick(random, 0, 2) == 0) length = 1;
+      const Index before = pick(random, 0, 3), after = pick(random, 0, 9), last = stored[stored.size() - 1];
+      stored[stored.size() - 1] = before + last + after;
+      const Tensor x = random_input(random, dtype, stored);
+      return broadcast_to(broadcast_to(x, stored)(ellipsis, slice(before, before + last)), shape);
+    };
+    std::vector<Dtype> dtypes;
+    for (Index i = pick(random, 1, 5); i > 0; --i) dtypes.push_back(one_of(random, every_dtype));
+    const bool reduces = round % 4 == 0;
+    const RegionPtr region =
+        random_region(random, dtypes, pick(random, 1, 20), ops, every_dtype, reduces ? shape.rank() : 0);
+    std::vector<Tensor> inputs, copies;
+    for (const Dtype of : dtypes) {
+      inputs.push_back(short_rows(of));
+      copies.push_back(contiguous(inputs.back()));
+    }
+    const std::string where_at = "round " + std::to_string(round) + ", shape " + shape.str();
+    expect_steps(region, inputs, where_at);
+    if (reduces) continue;
+    const Outputs expected = fused(region, copies);
+    expect_same(fused(region, inputs), expected, region, where_at + ", contiguous");
+    expect_same(steps_of(region, inputs), expected, region, where_at + ", step by step");
+  }
+}
+
 TEST(Fused, OfArraysBeyondTheCaches) {
   const auto f = [](const Tensor& x, const Tensor& y) { return x * y + 1; };
   const auto recorded = elementwise_op("f", f);

@@ -71,6 +71,16 @@ TEST(ByRows, AllAsOfAllRowsAtOnce) {
       }
 }
 
+// Short rows run in blocks only if the arrays are larger than the last cache.
+TEST(ByRows, ShortRowsBeyondTheCaches) {
+  const Tensor x = values({500000, 3}, float64);
+  for (const Function f : functions) {
+    const auto compiled = compile(f);
+    compiled(x);
+    EXPECT_THAT(compiled(x), Is(f(x)));
+  }
+}
+
 TEST(ByRows, WhateverTheStrides) {
   const Tensor x = values({700, 400}, float32), long_rows = values({10000, 64}, float64);
   for (const Tensor& y : {matrix_transpose(x), matrix_transpose(long_rows), flip(x, 1), x(slice(none, none, 2)),
