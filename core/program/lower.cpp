@@ -276,7 +276,7 @@ void Lowering::fold_loops(const Shape& shape, std::size_t axis, PositionList& at
 namespace {
 
 // A placeholder storage for tensors that serve only as layouts.
-const StoragePtr& no_storage() {
+const StoragePtr& storage_of_none() {
   static const StoragePtr& none = *new StoragePtr(new Storage);
   return none;
 }
@@ -292,7 +292,7 @@ LoweringRule rule_of(OpId id) {
 // The output as a view of the input, by the operation's own rule; its `source` is null if there is
 // no such view.
 Array view_of(const Array& x, const Program::Instruction& step) {
-  const Tensor layout(NodePtr(new Node(x.dtype, cpu, x.shape, x.strides, no_storage(), x.offset)));
+  const Tensor layout(NodePtr(new Node(x.dtype, cpu, x.shape, x.strides, storage_of_none(), x.offset)));
   const Tensor found = step.op->view(Call(*step.op, Inputs{layout}, step.attributes));
   if (!found.defined()) return {};
   Array y = x;
