@@ -4,6 +4,7 @@
 
 #include <stave/stave.h>
 
+#include "lanes.h"
 #include "matchers.h"
 
 namespace {
@@ -19,13 +20,6 @@ using testing::ThrowsMessage;
 using T = const Tensor&;
 
 const Tensor xs = tensor({-2.5, -1.25, -0.5, 0.25, 3.25, 1.5, 2.25, 0.75});
-
-template <class F>
-Tensor loop(F f, T xs) {
-  std::vector<Tensor> results;
-  for (Index i = 0; i < xs.shape(0); ++i) results.push_back(f(xs[i]));
-  return stack(results);
-}
 
 struct Ask {
   using Result = double;
@@ -167,7 +161,7 @@ Tensor served_by_the_way(T x) {
 template <class H, class F>
 void expect_loops(F f, bool computes = false) {
   const auto under = [](auto g, T x) { return with(H(), [&] { return g(x); }); };
-  EXPECT_THAT(under(vmap(f), xs), IsNear(loop([&](T x) { return under(f, x); }, xs)));
+  EXPECT_THAT(under(vmap(f), xs), IsNear(lane_by_lane([&](T x) { return under(f, x); }, xs)));
   const Tensor rows = reshape(xs, {2, 4});
   EXPECT_THAT(under(vmap(vmap(f)), rows), IsNear(reshape(under(vmap(f), xs), {2, 4})));
   EXPECT_THAT(under(vmap(checkpoint(f)), xs), IsNear(under(vmap(f), xs)));
@@ -178,7 +172,7 @@ void expect_loops(F f, bool computes = false) {
     EXPECT_THAT([&] { under(vmap(grad(checkpoint(f))), xs); }, error);
     return;
   }
-  const Tensor slope = loop([&](T x) { return under(grad(f), x); }, xs);
+  const Tensor slope = lane_by_lane([&](T x) { return under(grad(f), x); }, xs);
   EXPECT_THAT(under(vmap(grad(f)), xs), IsNear(slope));
   EXPECT_THAT(under(vmap(grad(checkpoint(f))), xs), IsNear(slope));
 }
@@ -292,9 +286,10 @@ Tensor sowing_alike(T x) {
 template <class F>
 void expect_harvest(F f, T at) {
   const auto [result, sown] = harvest(vmap(f))(at);
-  EXPECT_THAT(result, IsNear(loop(f, at)));
+  EXPECT_THAT(result, IsNear(lane_by_lane(f, at)));
   for (const auto& [name, value] : sown)
-    EXPECT_THAT(value, IsNear(loop([&, &name = name](T x) { return harvest(f)(x).second.at(name); }, at))) << name;
+    EXPECT_THAT(value, IsNear(lane_by_lane([&, &name = name](T x) { return harvest(f)(x).second.at(name); }, at)))
+        << name;
 }
 
 TEST(PathsSown, IsJoined) {
@@ -306,7 +301,7 @@ TEST(PathsSown, IsJoined) {
   expect_harvest(vmap(sowing_alike), reshape(xs, {4, 2}));
   const auto outside = [](T all) { return harvest(vmap(sowing_alike))(all).second.at("y"); };
   EXPECT_THAT(grad([&](T all) { return sum(square(outside(all))); })(xs),
-              IsNear(loop(grad([](T x) { return square(sowing_alike(x)); }), xs)));
+              IsNear(lane_by_lane(grad([](T x) { return square(sowing_alike(x)); }), xs)));
 }
 
 TEST(PathsSown, NamesAreOfAllLanesOrAnError) {

@@ -7,6 +7,7 @@
 
 #include <stave/stave.h>
 
+#include "lanes.h"
 #include "matchers.h"
 
 namespace {
@@ -18,13 +19,6 @@ using testing::HasSubstr;
 using testing::Not;
 using testing::ThrowsMessage;
 using T = const Tensor&;
-
-template <class F>
-Tensor loop(F f, T xs) {
-  std::vector<Tensor> results;
-  for (Index i = 0; i < xs.shape(0); ++i) results.push_back(f(xs[i]));
-  return stack(results);
-}
 
 const Tensor two = tensor({1., 2.}, float64);
 Tensor of_two(T x) { return take(two, astype(floor(abs(x)), int32)); }  // throws from 2 on
@@ -84,9 +78,9 @@ Tensor told_apart(T x) {
 
 TEST(PathsThrown, OfAnyTypeAreToldApart) {
   const Tensor xs = tensor({4., -1., 200., 2000., -200., -300., 9., -4., 300.}, float64);
-  EXPECT_THAT(vmap(told_apart)(xs), IsNear(loop(told_apart, xs)));
-  EXPECT_THAT(vmap(vmap(told_apart))(reshape(xs, {3, 3})), IsNear(reshape(loop(told_apart, xs), {3, 3})));
-  EXPECT_THAT(vmap(told_apart)(abs(xs) + 2000.), IsNear(loop(told_apart, abs(xs) + 2000.)));
+  EXPECT_THAT(vmap(told_apart)(xs), IsNear(lane_by_lane(told_apart, xs)));
+  EXPECT_THAT(vmap(vmap(told_apart))(reshape(xs, {3, 3})), IsNear(reshape(lane_by_lane(told_apart, xs), {3, 3})));
+  EXPECT_THAT(vmap(told_apart)(abs(xs) + 2000.), IsNear(lane_by_lane(told_apart, abs(xs) + 2000.)));
 }
 
 // Errors of any type, including an error that occurs only on the path of some lanes.
@@ -105,9 +99,9 @@ TEST(PathsThrown, ByFunctionsThatOperationsCarry) {
     }
   };
   const Tensor xs = tensor({0.5, 2., -3., -0.5, 4.}, float64);
-  EXPECT_THAT(vmap(f)(xs), IsNear(loop(f, xs)));
-  EXPECT_THAT(vmap(grad(f))(xs), IsNear(loop(grad(f), xs)));
-  EXPECT_THAT(grad([&](T all) { return sum(vmap(f)(all)); })(xs), IsNear(loop(grad(f), xs)));
+  EXPECT_THAT(vmap(f)(xs), IsNear(lane_by_lane(f, xs)));
+  EXPECT_THAT(vmap(grad(f))(xs), IsNear(lane_by_lane(grad(f), xs)));
+  EXPECT_THAT(grad([&](T all) { return sum(vmap(f)(all)); })(xs), IsNear(lane_by_lane(grad(f), xs)));
 }
 
 TEST(PathsThrown, ByHostCalls) {
@@ -124,7 +118,7 @@ TEST(PathsThrown, ByHostCalls) {
     }
   };
   const Tensor xs = tensor({0.5, 2., -3., 4.}, float64);
-  EXPECT_THAT(vmap(f)(xs), IsNear(loop(f, xs)));
+  EXPECT_THAT(vmap(f)(xs), IsNear(lane_by_lane(f, xs)));
 }
 
 // ---- what is said -------------------------------------------------------------------------------
@@ -166,7 +160,7 @@ TEST(PathsThrown, TheFirstInTheOrderOfPathsIsReported) {
 // throws, the first one for all of its inner lanes.
 TEST(PathsThrown, OfAllInnerLanesOfSomeOuterOnes) {
   const Tensor grid = tensor({{3., 4., 5.}, {0.5, 4., 1.}, {0.5, 1., 1.}, {9., 8., 1.}}, float64);
-  const auto flat = reshape(loop(caught, reshape(grid, {-1})), {4, 3});
+  const auto flat = reshape(lane_by_lane(caught, reshape(grid, {-1})), {4, 3});
   EXPECT_THAT(vmap(vmap(caught))(grid), IsNear(flat));
   EXPECT_THAT(vmap(vmap(caught), {.in_axes = 1, .out_axes = 1})(grid), IsNear(flat));
   EXPECT_THAT(vmap(vmap(caught))(grid(slice(0, 2))), IsNear(flat(slice(0, 2))));
@@ -178,9 +172,9 @@ TEST(PathsThrown, WhereLanesMustNotPart) {
   EXPECT_THAT([&] { vmap(grad(f))(xs); },
               ThrowsMessage<TransformError>(AllOf(HasSubstr("gather throws for some of the lanes"),
                                                   HasSubstr("use checkpoint without a policy"))));
-  EXPECT_THAT(vmap(grad(f))(xs * 0.1), IsNear(loop(grad(f), xs * 0.1)));
+  EXPECT_THAT(vmap(grad(f))(xs * 0.1), IsNear(lane_by_lane(grad(f), xs * 0.1)));
   // The function throws for all lanes.
-  EXPECT_THAT(vmap(grad(f))(xs + 5.), IsNear(loop(grad(f), xs + 5.)));
+  EXPECT_THAT(vmap(grad(f))(xs + 5.), IsNear(lane_by_lane(grad(f), xs + 5.)));
 }
 
 TEST(PathsThrown, CollectivesNeedAllLanes) {
@@ -189,11 +183,12 @@ TEST(PathsThrown, CollectivesNeedAllLanes) {
     return caught(x) + total;
   };
   const Tensor xs = tensor({0.5, 3., 1.}, float64);
-  EXPECT_THAT(vmap(before, {.axis_name = "i"})(xs), IsNear(loop(caught, xs) + 4.5));
+  EXPECT_THAT(vmap(before, {.axis_name = "i"})(xs), IsNear(lane_by_lane(caught, xs) + 4.5));
   const auto after = [](T x) { return psum(caught(x), "i"); };
   EXPECT_THAT([&] { vmap(after, {.axis_name = "i"})(xs); },
               ThrowsMessage<TransformError>(HasSubstr("all 3 lanes of \"i\" must take part, but they have split")));
-  EXPECT_THAT(vmap(after, {.axis_name = "i"})(xs * 0.5), IsNear(zeros({3}, float64) + sum(loop(caught, xs * 0.5))));
+  EXPECT_THAT(vmap(after, {.axis_name = "i"})(xs * 0.5),
+              IsNear(zeros({3}, float64) + sum(lane_by_lane(caught, xs * 0.5))));
 }
 
 // ---- what is no lane's --------------------------------------------------------------------------
@@ -251,10 +246,10 @@ TEST(PathsThrown, ByHandlersOutsideAreOfTheLanesForWhichTheyThrow) {
   };
   const Tensor xs = tensor({0.5, 3., 1., 4.}, float64);
   Refuses refuses;
-  EXPECT_THAT(with(refuses, [&] { return vmap(f)(xs); }), IsNear(with(refuses, [&] { return loop(f, xs); })));
+  EXPECT_THAT(with(refuses, [&] { return vmap(f)(xs); }), IsNear(with(refuses, [&] { return lane_by_lane(f, xs); })));
   // Inside vmap, the handler reads a value that differs between lanes.
   EXPECT_THAT(vmap([&](T x) { return with(refuses, [&] { return f(x); }); })(xs),
-              IsNear(with(refuses, [&] { return loop(f, xs); })));
+              IsNear(with(refuses, [&] { return lane_by_lane(f, xs); })));
 }
 
 struct Fault {};
@@ -332,7 +327,7 @@ TEST(PathsThrown, FewLanesAreFoundByFewOperations) {
   EXPECT_EQ(counts.counts["gather"], 1);
   const Tensor one = where(arange(n) == 700, 5., xs);
   counts = {};
-  EXPECT_THAT(with(counts, [&] { return vmap(f)(one); }), IsNear(loop(f, one)));
+  EXPECT_THAT(with(counts, [&] { return vmap(f)(one); }), IsNear(lane_by_lane(f, one)));
   EXPECT_LE(counts.counts["gather"], 2 * 10 + 4);
 }
 
@@ -375,7 +370,7 @@ TEST(PathsThrown, ManyLanesTakeWhatALoopTakes) {
   const Index n = 512;
   const Tensor xs = astype(arange(n) % 3, float64);  // every third lane throws
   Counts counts;
-  EXPECT_THAT(with(counts, [&] { return vmap(caught)(xs); }), IsNear(loop(caught, xs)));
+  EXPECT_THAT(with(counts, [&] { return vmap(caught)(xs); }), IsNear(lane_by_lane(caught, xs)));
   EXPECT_LE(counts.counts["gather"], 2 * n);
 }
 
@@ -453,7 +448,7 @@ TEST(PathsThrown, EffectsThatThrowForSomeOfTheLanes) {
     }
   };
   const Tensor xs = tensor({0.5, 5., 1., 4.}, float64);
-  const Tensor expected = with(draws, [&] { return loop(f, xs); });
+  const Tensor expected = with(draws, [&] { return lane_by_lane(f, xs); });
   draws.n = 0;
   EXPECT_THAT(with(draws, [&] { return vmap(f)(xs); }), IsNear(expected));
   EXPECT_EQ(draws.n, 2);
@@ -539,10 +534,10 @@ TEST(PathsRepeat, WhatIsMadeAnewIsTheSame) {
   };
   const Tensor xs = tensor({0.5, -3., 1., -4., 2., -1.}, float64);
   for (const Tensor& all : {xs, xs(slice(0, 2)), xs(slice(3, 6))}) {
-    EXPECT_THAT(vmap(f)(all), IsNear(loop(f, all)));
-    EXPECT_THAT(vmap(grad(f))(all), IsNear(loop(grad(f), all)));
+    EXPECT_THAT(vmap(f)(all), IsNear(lane_by_lane(f, all)));
+    EXPECT_THAT(vmap(grad(f))(all), IsNear(lane_by_lane(grad(f), all)));
     EXPECT_THAT(vmap([&](T x) { return jvp(f, x, 2. * x).second; })(all),
-                IsNear(loop([&](T x) { return jvp(f, x, 2. * x).second; }, all)));
+                IsNear(lane_by_lane([&](T x) { return jvp(f, x, 2. * x).second; }, all)));
   }
 }
 
