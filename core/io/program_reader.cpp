@@ -240,7 +240,7 @@ class ProgramReader {
     return x;
   }
   static Tensor repeated_number(const Tensor& number, const Shape& shape, Device device) {
-    StoragePtr storage = device == cpu ? number.node().storage : number_storage();
+    StoragePtr storage = device == cpu ? number.node().storage : host_constant_storage();
     if (device != cpu) std::memcpy(storage->data, number.node().data(), size_of(number.dtype()));
     NodePtr node(new Node(number.dtype(), device, shape, std::move(storage)));
     node->offset = device == cpu ? number.node().offset : 0;

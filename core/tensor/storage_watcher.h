@@ -7,7 +7,7 @@
 
 namespace stave_detail {
 
-/// An observer of storage. Numbers (Storage::number) have no bytes of their own and are
+/// An observer of storage. Numbers (Storage::is_host_constant) have no bytes of their own and are
 /// not reported.
 class StorageWatcher {
  public:

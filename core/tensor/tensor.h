@@ -87,7 +87,7 @@ struct Node : RefCounted, stave_detail::Pooled {
 
   void* data() const { return static_cast<char*>(storage->data) + offset * static_cast<Index>(size_of(dtype)); }
   View view() const { return {data(), dtype, shape, strides, storage->is_host_constant}; }
-  /// The device in whose memory `data` is: for a number (Storage::number) it is the host.
+  /// The device in whose memory `data` is: for a number (Storage::is_host_constant) it is the host.
   Device memory() const { return storage->is_host_constant ? cpu : device; }
   bool contiguous() const { return is_contiguous(shape, strides); }
   /// The lock that an owner holds while it changes the list of notes. It locks only if the node

@@ -16,7 +16,7 @@ Tensor decay(const Tensor& rate, const Tensor& start) {
 }
 
 int main() {
-  const std::string file = (std::filesystem::temp_directory_path() / "36_programs_as_files.stave").string();
+  const std::string file = (std::filesystem::temp_directory_path() / "37_programs_as_files.stave").string();
   const Tensor rate = tensor({0.5, 1., 2.}), start = ones({3});
 
   save_program(file, trace(decay)(rate, start));
