@@ -178,7 +178,7 @@ class BodyWriter {
       if (it.code == Code::check && is_number[at(it.operands[0])]) is_named_[at(it.operands[0])] = true;
       if (it.code != Code::operation || !live_[it.result] || compares_with_itself(code_, it)) continue;
       const bool is_comparison = is_integer_comparison(it, code_.dtype(it.operands[0]));
-      if (!is_comparison && it.dtype == int64) continue;  // an index: a number, or a function's argument
+      if (!is_comparison && it.dtype == int64) continue;  // an index
       const int count = operand_count(it.op);
       const bool are_numbers = std::all_of(it.operands, it.operands + count, [&](int x) { return is_number[at(x)]; });
       for (int i = 0; i < count; ++i)

@@ -34,8 +34,9 @@ Tensor cost(const Tensor& x, const Tensor& u) {
 
 template <class F>
 CFunction for_casadi(F f, std::string result) {
-  return {trace(f)(zeros({4}, float64), zeros({}, float64)),
-          {.interface = Interface::casadi, .inputs = {"x", "u"}, .outputs = {result}, .jacobian = true, .hessian = true}};
+  return {
+      trace(f)(zeros({4}, float64), zeros({}, float64)),
+      {.interface = Interface::casadi, .inputs = {"x", "u"}, .outputs = {result}, .jacobian = true, .hessian = true}};
 }
 
 }  // namespace

@@ -62,8 +62,8 @@ class Comparison {
     const std::string& compiler = stave_test::c_compilers()[files_++ % stave_test::c_compilers().size()];
     for (const Compared& it : functions) {
       text += "int call_" + it.name + "(const void* const* in, void* const* out);\nint call_" + it.name +
-               "(const void* const* in, void* const* out)\n{\n  static " + it.name +
-               "_workspace work;\n  (void)in;\n  (void)out;\n  return " + it.name + "(";
+              "(const void* const* in, void* const* out)\n{\n  static " + it.name +
+              "_workspace work;\n  (void)in;\n  (void)out;\n  return " + it.name + "(";
       for (std::size_t i = 0; i < it.inputs.size(); ++i) text += "in[" + std::to_string(i) + "], ";
       for (std::size_t i = 0; i < it.expected.size(); ++i) text += "out[" + std::to_string(i) + "], ";
       text += "&work);\n}\n";

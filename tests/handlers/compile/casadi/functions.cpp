@@ -18,13 +18,14 @@ CFunction mixed() {
     const Tensor y = s * sin(matmul(a, x));
     return std::tuple(y, exp(s) * a + outer(y, x), sum(square(y)));
   };
-  return {trace(f)(some({2, 3}), some({3}), some({})), {.interface = Interface::casadi,
-                                                        .inputs = {"a", "x", "s"},
-                                                        .outputs = {"y", "b", "q"},
-                                                        .jacobian = true,
-                                                        .forward = true,
-                                                        .reverse = true,
-                                                        .hessian = true}};
+  return {trace(f)(some({2, 3}), some({3}), some({})),
+          {.interface = Interface::casadi,
+           .inputs = {"a", "x", "s"},
+           .outputs = {"y", "b", "q"},
+           .jacobian = true,
+           .forward = true,
+           .reverse = true,
+           .hessian = true}};
 }
 
 // One step of a double integrator; the cost of a state and a force.
@@ -33,19 +34,15 @@ CFunction integrator() {
     const Tensor position = x[0], speed = x[1], dt = tensor(0.1, float64);
     return stack(std::vector{position + dt * speed, speed + dt * u});
   };
-  return {trace(f)(some({2}), some({})), {.interface = Interface::casadi,
-                                          .inputs = {"x", "u"},
-                                          .outputs = {"next"},
-                                          .jacobian = true,
-                                          .hessian = true}};
+  return {
+      trace(f)(some({2}), some({})),
+      {.interface = Interface::casadi, .inputs = {"x", "u"}, .outputs = {"next"}, .jacobian = true, .hessian = true}};
 }
 CFunction cost() {
   const auto f = [](const Tensor& x, const Tensor& u) { return sum(square(x)) + 0.1 * square(u); };
-  return {trace(f)(some({2}), some({})), {.interface = Interface::casadi,
-                                          .inputs = {"x", "u"},
-                                          .outputs = {"cost"},
-                                          .jacobian = true,
-                                          .hessian = true}};
+  return {
+      trace(f)(some({2}), some({})),
+      {.interface = Interface::casadi, .inputs = {"x", "u"}, .outputs = {"cost"}, .jacobian = true, .hessian = true}};
 }
 
 // The minimum of Rosenbrock's function is 0 at (1, 1, ...).
