@@ -30,13 +30,13 @@ bool compares_with_itself(const Lowered& code, const Instruction& it) {
 
 // The least and the greatest number that an int64 may be. Where no overflow is possible, an
 // operation is written as C's own, which compilers optimise best in the indices of loops.
-struct Range {
+struct IndexRange {
   std::int64_t low, high;
 };
-using MaybeRange = std::optional<Range>;
+using MaybeRange = std::optional<IndexRange>;
 
-MaybeRange range_of(ScalarOp op, Range a, Range b) {
-  Range r{};
+MaybeRange range_of(ScalarOp op, IndexRange a, IndexRange b) {
+  IndexRange r{};
   switch (op) {
     case ScalarOp::add:
       if (__builtin_add_overflow(a.low, b.low, &r.low) || __builtin_add_overflow(a.high, b.high, &r.high)) return {};
@@ -50,23 +50,23 @@ MaybeRange range_of(ScalarOp op, Range a, Range b) {
           __builtin_mul_overflow(a.high, b.low, &products[2]) || __builtin_mul_overflow(a.high, b.high, &products[3]))
         return {};
       const auto [low, high] = std::minmax_element(products, products + 4);
-      return Range{*low, *high};
+      return IndexRange{*low, *high};
     }
     case ScalarOp::floor_divide:
       if (a.low < 0 || b.low <= 0) return {};
-      return Range{a.low / b.high, a.high / b.low};
+      return IndexRange{a.low / b.high, a.high / b.low};
     case ScalarOp::remainder:
       if (a.low < 0 || b.low <= 0) return {};
-      return Range{0, std::min(a.high, b.high - 1)};
+      return IndexRange{0, std::min(a.high, b.high - 1)};
     default: return {};
   }
 }
 MaybeRange range_of(Dtype dtype) {
   if (is_float(dtype) || dtype == int64 || dtype == uint64) return {};
-  if (dtype == bool_) return Range{0, 1};
+  if (dtype == bool_) return IndexRange{0, 1};
   const int bits = 8 * static_cast<int>(size_of(dtype));
-  if (is_unsigned(dtype)) return Range{0, (std::int64_t{1} << bits) - 1};
-  return Range{-(std::int64_t{1} << (bits - 1)), (std::int64_t{1} << (bits - 1)) - 1};
+  if (is_unsigned(dtype)) return IndexRange{0, (std::int64_t{1} << bits) - 1};
+  return IndexRange{-(std::int64_t{1} << (bits - 1)), (std::int64_t{1} << (bits - 1)) - 1};
 }
 // The ranges of all values; none for those of another dtype.
 std::vector<MaybeRange> ranges_of(const Lowered& code) {
@@ -77,7 +77,7 @@ std::vector<MaybeRange> ranges_of(const Lowered& code) {
     if (it.op == ScalarOp::convert) return range_of(code.dtype(a));
     if (it.op == ScalarOp::select) {
       const MaybeRange x = of(b), y = of(it.operands[2]);
-      if (x && y) return Range{std::min(x->low, y->low), std::max(x->high, y->high)};
+      if (x && y) return IndexRange{std::min(x->low, y->low), std::max(x->high, y->high)};
     } else if (operand_count(it.op) == 2 && of(a) && of(b)) {
       return range_of(it.op, *of(a), *of(b));
     }
@@ -86,12 +86,12 @@ std::vector<MaybeRange> ranges_of(const Lowered& code) {
   for (const Instruction& it : code.instructions) {
     if (it.result < 0 || it.dtype != int64) continue;
     MaybeRange& range = ranges[static_cast<std::size_t>(it.result)];
-    if (it.code == Code::number) range = Range{it.number, it.number};
+    if (it.code == Code::number) range = IndexRange{it.number, it.number};
     else if (it.code == Code::operation) range = computed(it);
     else if (it.code == Code::loop) {
-      const MaybeRange steps = it.operands[0] < 0 ? Range{it.number, it.number} : of(it.operands[0]);
+      const MaybeRange steps = it.operands[0] < 0 ? IndexRange{it.number, it.number} : of(it.operands[0]);
       const std::int64_t most = steps ? steps->high : std::numeric_limits<std::int64_t>::max();
-      range = Range{0, std::max<std::int64_t>(most, 1) - 1};
+      range = IndexRange{0, std::max<std::int64_t>(most, 1) - 1};
     }
   }
   return ranges;
