@@ -325,7 +325,8 @@ int LoweredBuilder::fold(ScalarOp op, int a, int b, int c, Dtype result) {
   if (is_comparison(op) && op != ScalarOp::signbit && x && number_of(b) && is_float(dtype(a)))
     return visit_dtype(dtype(a), [&](auto zero) {
       using T = decltype(zero);
-      const auto left = static_cast<double>(element_of<T>(*x)), right = static_cast<double>(element_of<T>(*number_of(b)));
+      const auto left = static_cast<double>(element_of<T>(*x)),
+                 right = static_cast<double>(element_of<T>(*number_of(b)));
       return number(op == ScalarOp::equal       ? left == right
                     : op == ScalarOp::not_equal ? left != right
                     : op == ScalarOp::less      ? left < right

@@ -31,16 +31,16 @@ const void* library_function(ScalarOp op) {
   }
 }
 
+// clang-format off
 // The elementwise operation with the name of a ScalarOp, or OpId::count.
 OpId operation_of(ScalarOp op) {
   const std::string_view wanted = stave_detail::name_of(op);
-#define X(name, Struct) \
-  if (wanted == #name) return OpId::name;
-  STAVE_UNARY_OPS(X)
-  STAVE_BINARY_OPS(X)
+#define X(name, Struct) if (wanted == #name) return OpId::name;
+  STAVE_UNARY_OPS(X) STAVE_BINARY_OPS(X)
 #undef X
-      return OpId::count;
+  return OpId::count;
 }
+// clang-format on
 
 }  // namespace
 

@@ -255,7 +255,7 @@ void LiveRanges::find_pressure() {
     for (const int value : expiring(position))
       if (counts(value) && needed_[at(assigned_at_[at(value)])]) --live[static_cast<int>(bank(value))];
     if (it.code == Code::end) {
-      const Loop loop = loops_[at(open.back())];
+      const Loop& loop = loops_[at(open.back())];
       open.pop_back();
       if (!open.empty())
         for (const int b : {0, 1}) {

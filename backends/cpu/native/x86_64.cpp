@@ -65,6 +65,7 @@ void Encoder::write_constants() {
 
 void Encoder::write_entry() {
   entry_ = getSize();
+  endbr64();  // a target of indirect calls, where the system checks these
   for (const Xbyak::Reg64& saved : {rbx, rbp, r12, r13, r14, r15}) push(saved);
   sub(rsp, 56);  // The stack is aligned to 16 again.
   mov(r13, rdi);

@@ -123,8 +123,10 @@ class Native : public testing::TestWithParam<std::string> {
   }
   void TearDown() override { stave_cpu::use_kernels(nullptr); }
 };
-#define INSTANTIATE_NATIVE()                                                        \
-  INSTANTIATE_TEST_SUITE_P(Isa, Native, testing::ValuesIn(stave_cpu::built_isas()), \
+/// Names the tests of a file.
+#define NATIVE_FIXTURE(name)                                                      \
+  class name : public Native {};                                                  \
+  INSTANTIATE_TEST_SUITE_P(Isa, name, testing::ValuesIn(stave_cpu::built_isas()), \
                            [](const auto& isa) { return isa.param; })
 
 }  // namespace native

@@ -7,7 +7,7 @@
 namespace native {
 namespace {
 
-INSTANTIATE_NATIVE();
+NATIVE_FIXTURE(NativeRandom);
 
 constexpr Index elements = 16;  // of each buffer
 const std::vector<Dtype> dtypes{float64, float32, int64, int32, uint8, bool_};
@@ -179,7 +179,7 @@ std::vector<Tensor> random_inputs(unsigned seed) {
   return inputs;
 }
 
-TEST_P(Native, RandomCode) {
+TEST_P(NativeRandom, RandomCode) {
   for (unsigned seed = 0; seed < 1500; ++seed) {
     const Lowered code = Generator(seed).run(seed % 3 == 0 ? 20 : seed % 3 == 1 ? 80 : 300);
     stave_detail::verify(stave_detail::hoist_invariants(code));
