@@ -13,7 +13,8 @@ import sys
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 FOLDERS = [
     "core", "handlers", "backends", "examples", "docs/site",
-    "tests/bench", "tests/table", "tests/fuzz", "tests/install",
+    "tests/bench", "tests/table", "tests/fuzz", "tests/install", "tests/core", "tests/handlers",
+    "tests/support",
 ]
 TOKEN = re.compile(
     r'//[^\n]*|/\*.*?\*/|R"(\w*)\(.*?\)\1"|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\'', re.S

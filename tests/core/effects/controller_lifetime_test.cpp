@@ -51,7 +51,7 @@ void expect_end_with(const char* name, Function function, Transform transform) {
               ThrowsMessage<TransformError>(HasSubstr(std::string("was suspended inside ") + name)));
 }
 
-TEST(Outlives, ATransformInWhoseHandleItStandsStill) {
+TEST(Outlives, ATransformInWhoseHandleItIsSuspended) {
   const auto body = [](const Tensor& v) {
     const Tensor s = sin(v);
     perform(Pause{});
@@ -244,7 +244,7 @@ TEST(Stack, ResumingInHandleForEverIsAnErrorBeforeItEnds) {
 
 // A destructor that runs because of an outer drop is suspended by an inner controller, and resumes
 // when the outer computation is gone.
-TEST(Cancelled, DoesNotReachWhoeverWasNotDropped) {
+TEST(Cancelled, ReachesOnlyComputationsThatWereDropped) {
   struct Stop {
     using Result = void;
   };

@@ -31,7 +31,7 @@ TEST(Controller, DroppingUnwinds) {
 
 // The outer controller drops the body at each operation in turn. The inner controller performs one
 // of them itself: then its own computation ends as well, and so does the body around both.
-TEST(Controller, AnOuterOneDropsAllOfItsBody) {
+TEST(Controller, AnOuterControllerDropsItsWholeBody) {
   struct PassOn : Controller {
     void handle(Call& call, Resumption<Call> rest) override { rest.resume_last(perform(std::move(call))); }
   };
@@ -167,7 +167,7 @@ TEST(Controller, UncancellableWaits) {
   EXPECT_THAT(answers, ElementsAre(-1, -2));
 }
 
-TEST(Controller, WhatTheBodyThrowsWhileUnwindingIsNotLost) {
+TEST(Controller, ExceptionsOfABodyThatUnwindsAreNotLost) {
   Drops drops;
   EXPECT_THROW(with(drops,
                     [] {

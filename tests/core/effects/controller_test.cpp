@@ -62,7 +62,7 @@ TEST(Controller, ResumesWithAnAnswerInBraces) {
   EXPECT_EQ(with(outputs, [&] { return sin(zero); })->item<float>(), 1);
 }
 
-TEST(Controller, OfVoidGivesMonostate) {
+TEST(Controller, ABodyWithoutAResultGivesMonostate) {
   Double doubles;
   int seen = 0;
   const std::optional<std::monostate> done = with(doubles, [&] { seen = perform(Ask{4}); });
@@ -124,7 +124,7 @@ TEST(Controller, ThrowingNothingIsAnError) {
               testing::ThrowsMessage<TransformError>(HasSubstr("resume_throwing: no exception is given")));
 }
 
-TEST(Controller, WhatLeavesTheBodyLeavesWith) {
+TEST(Controller, ExceptionsOfTheBodyLeaveWith) {
   Double doubles;
   Frame* const top = stave_detail::current;
   EXPECT_THROW(with(doubles, []() -> int { throw std::out_of_range("x" + std::to_string(perform(Ask{1}))); }),
@@ -132,7 +132,7 @@ TEST(Controller, WhatLeavesTheBodyLeavesWith) {
   EXPECT_EQ(stave_detail::current, top);
 }
 
-TEST(Controller, WhatLeavesHandleLeavesWithAndTheBodyUnwinds) {
+TEST(Controller, ExceptionsOfHandleLeaveWithAndTheBodyUnwinds) {
   struct Throws : Controls<Ask> {
     void handle(Ask&, Resumption<Ask>) override { throw std::out_of_range("handle"); }
   } throws;
@@ -280,7 +280,7 @@ TEST(Controller, ExceptionsOfSuspendedComputationsAreTheirOwn) {
   EXPECT_EQ(texts[1], "of 1");
 }
 
-TEST(Controller, ErrorsNameWhatStandsAround) {
+TEST(Controller, ErrorsNameTheInstalledHandlers) {
   struct Fails : Controller {
     void handle(Call& call, Resumption<Call>) override { perform(call.with_inputs({ones({2}), ones({3})})); }
     std::string describe() const override { return "fails"; }
@@ -303,7 +303,7 @@ struct Passes : Controller {
   }
 };
 
-TEST(Controller, OfOperationsUnderAndAboveTransforms) {
+TEST(Controller, ControlsOperationsInsideAndOutsideOfTransforms) {
   Passes passes;
   const auto f = [](const Tensor& x) { return sum(sin(x) * x); };
   const auto controlled = [&](const Tensor& x) { return *with(passes, [&] { return f(x); }); };

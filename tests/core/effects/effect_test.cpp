@@ -74,14 +74,14 @@ TEST(Effect, InnermostHandlerAnswers) {
   EXPECT_EQ(inner.asked, 1);
 }
 
-TEST(Effect, HandlersOfOtherEffectsArePassedBy) {
+TEST(Effect, HandlersOfOtherEffectsAreSkipped) {
   Answer answer(7);
   Forwarder other(0);
   EXPECT_EQ(with(answer, [&] { return with(other, [] { return perform(Ask{}); }); }), 7);
   EXPECT_EQ(other.seen, 0);
 }
 
-TEST(Effect, DefaultAnswersWhereNobodyHandles) {
+TEST(Effect, WithoutAHandlerAnEffectGivesItsDefaultAnswer) {
   EXPECT_EQ(perform(LearningRate{}), 0.25f);
   Answer other(1);
   with(other, [] { EXPECT_EQ(perform(LearningRate{}), 0.25f); });
@@ -121,7 +121,7 @@ TEST(Effect, ResultsMayBeVoidOrMoveOnly) {
 
 // ---- effects that handlers perform --------------------------------------------------------------
 
-TEST(Effect, WhatAHandlerPerformsGoesBelowIt) {
+TEST(Effect, EffectsThatAHandlerPerformsGoToTheHandlersBelow) {
   Forwarder one(1), two(2), three(3);
   const auto nest = [&](auto body) { return with(one, [&] { return with(two, [&] { return with(three, body); }); }); };
   // Each handler answers once, from the innermost one outwards.
@@ -181,7 +181,7 @@ TEST(With, TakesMoveOnlyBodies) {
 
 // ---- exceptions ---------------------------------------------------------------------------------
 
-TEST(Exceptions, OfTheBodyRestoreTheStack) {
+TEST(Exceptions, ThrownByTheBodyRestoreTheHandlerStack) {
   Answer answer(1);
   Forwarder f(2);
   with(answer, [&] {
@@ -192,7 +192,7 @@ TEST(Exceptions, OfTheBodyRestoreTheStack) {
   EXPECT_EQ(error_context(), "");
 }
 
-TEST(Exceptions, OfAHandlerReachThePerformer) {
+TEST(Exceptions, ThrownByAHandlerReachThePerformer) {
   struct Throws : Handles<Ask> {
     int handle(Ask&) override { throw std::runtime_error("no answer"); }
     std::string describe() const override { return "throws"; }

@@ -106,7 +106,7 @@ TEST(Fiber, ThreeLevelsStandStillAsOneAndContinueAtTheInnermost) {
   EXPECT_TRUE(a->finished() && b->finished() && c->finished());
 }
 
-TEST(Fiber, InnerOnesAreSuspendedAlone) {
+TEST(Fiber, InnerFibersCanBeSuspendedAlone) {
   std::vector<int> drawn;
   int next = 0;
   Task *generator = nullptr, *outer = nullptr;

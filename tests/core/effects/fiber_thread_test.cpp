@@ -126,7 +126,7 @@ TEST(ThreadStack, FibersRunInsideAndHopAgain) {
   EXPECT_THAT(trace, ElementsAre("thread", "kept", "plain", "kept again", "after"));
 }
 
-TEST(ThreadStack, WhatWaitsForItCannotBeSuspended) {
+TEST(ThreadStack, AFiberThatWaitsForItCannotBeSuspended) {
   Task* self = nullptr;
   Task task([&] {
     on_thread_stack([&] {
@@ -282,7 +282,7 @@ TEST(FiberParallel, ExceptionsComeBack) {
   EXPECT_EQ(caught, "of a piece");
 }
 
-TEST(FiberParallel, OperationsAreWhatTheyAreElsewhere) {
+TEST(FiberParallel, OperationsGiveTheSameResultsInAFiber) {
   using namespace stave;
   const Tensor x = reshape(sin(arange(1 << 20)), {1024, 1024});
   auto program = [&] { return std::pair(matmul(x, transpose(x)), sum(x * x, 0)); };

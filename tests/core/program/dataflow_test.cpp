@@ -13,8 +13,8 @@ using namespace stave;
 using namespace stave_detail;
 using ::testing::ElementsAre;
 
-// 0, 1: inputs;  2 = 0 * 0;  3 = 2 + 1;  4 = astype(3, int32);  5 = astype(4);  6 = stop_gradient(2);
-// 7 = 6 * 6.
+// The variables of the program: 0, 1: inputs;  2 = 0 * 0;  3 = 2 + 1;  4 = astype(3, int32);
+// 5 = astype(4);  6 = stop_gradient(2);  7 = 6 * 6.
 Program program() {
   Program p;
   const auto add = [&](const Op& op, std::initializer_list<int> inputs, Dtype dtype = float32) {

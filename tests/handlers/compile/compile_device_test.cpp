@@ -137,7 +137,7 @@ struct LayerOnADevice {
   const Tensor a = reshape(arange(9.), {3, 3}), b = a * 0.1, there_b = to(b, gpu);
 };
 
-TEST(Compile, KernelsAreRecordedWhereAddressesAreMetAgain) {
+TEST(Compile, KernelsAreRecordedWhenAddressesRepeat) {
   LayerOnADevice given;
   auto& [backend, gpu, a, b, there_b] = given;
   const auto f = compile(layer);
@@ -173,7 +173,7 @@ TEST(Compile, ResultsThatAreKeptAreNotWrittenAgain) {
   for (int i = 0; i < 40; ++i) EXPECT_THAT(to(kept[static_cast<std::size_t>(i)].first, cpu), Is(layer(a * i, b).first));
 }
 
-TEST(Compile, AParameterLoopGoesRoundAFewSetsOfAddresses) {
+TEST(Compile, ATrainingLoopUsesAFewSetsOfAddresses) {
   RecordingBackend backend(0);
   const auto step = [](const Tensor& w, const Tensor& data) {
     return w - 0.1 * grad([&](const Tensor& v) { return sum(square(matmul(data, v) - 1.)); })(w);
@@ -190,7 +190,7 @@ TEST(Compile, AParameterLoopGoesRoundAFewSetsOfAddresses) {
   EXPECT_GE(backend.repeats, 12);
 }
 
-TEST(Compile, WhatCannotBeRecordedIsTriedOnce) {
+TEST(Compile, RecordingIsTriedOnceIfTheBackendCannotRecord) {
   LayerOnADevice given;
   auto& [backend, gpu, a, b, there_b] = given;
   backend.refused = "matmul";

@@ -19,7 +19,7 @@ using testing::HasSubstr;
 
 const Tensor x = tensor({1., 2., 3.});
 
-TEST(CompileEffects, WhoeverAnswersMayThrow) {
+TEST(CompileEffects, HandlersMayThrow) {
   struct Stop {};
   bool catches = false, throws = true;
   const auto plain = [&](const Tensor& a) {
@@ -51,7 +51,7 @@ TEST(CompileEffects, WhoeverAnswersMayThrow) {
   EXPECT_EQ(rates.asked, 9);
 }
 
-TEST(CompileEffects, WhoeverAnswersMayCallTheFunctionOrGoOnLater) {
+TEST(CompileEffects, HandlersMayCallTheFunctionOrResumeLater) {
   int runs = 0;
   const auto f = compile([&](const Tensor& a) { return ++runs, a * perform(Rate{}) + 1.; });
   int depth = 0;
@@ -116,7 +116,7 @@ TEST(CompileEffects, ForeignCodeReadsItsArguments) {
               HasSubstr("the traced function read a value"));
 }
 
-TEST(CompileEffects, AWayMayPartWhileAReplayAsks) {
+TEST(CompileEffects, ANodeMayBeSplitDuringAnEffectOfAReplay) {
   const auto plain = [](const Tensor& a, const Tensor& at) {
     Tensor y = a * 2.;
     try {
@@ -141,7 +141,7 @@ TEST(CompileEffects, AWayMayPartWhileAReplayAsks) {
   EXPECT_EQ(f.recordings(), 2u);
 }
 
-TEST(CompileEffects, TheCheckAsksNothingAgain) {
+TEST(CompileEffects, TheCheckPerformsNoEffectAgain) {
   double factor = 2;
   const auto f = compile([&](const Tensor& a) { return a * factor * perform(Weights{"w"}); }, {.check = true});
   Tensor w = x;
@@ -156,7 +156,7 @@ TEST(CompileEffects, TheCheckAsksNothingAgain) {
               HasSubstr("depends on more than its arguments"));
 }
 
-TEST(CompileEffects, LoopsAndCheckpointsThatAskAreUnrolledAndReplayed) {
+TEST(CompileEffects, LoopsAndCheckpointsThatPerformEffectsAreUnrolledAndReplayed) {
   int runs = 0;
   const auto plain = [](const Tensor& a) {
     const Tensor y = loop(4, [](const Tensor& b) { return tanh(b) * perform(Rate{}); })(a);

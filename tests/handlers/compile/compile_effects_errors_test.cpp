@@ -20,7 +20,7 @@ using testing::HasSubstr;
 const Tensor x = tensor({1., 2., 3.});
 const Tensor lanes = tensor({{1., 2., 3.}, {0.5, -1., 2.}});
 
-TEST(CompileEffects, ACaughtErrorIsAWay) {
+TEST(CompileEffects, ACaughtErrorIsAPath) {
   int runs = 0;
   const auto plain = [](const Tensor& a, const Tensor& at) {
     const Tensor y = a * 2.;
@@ -125,7 +125,7 @@ TEST(CompileEffects, AnOperationMayThrowErrorsOfSeveralTypes) {
   EXPECT_EQ(f.recordings(), 3u);
 }
 
-TEST(CompileEffects, WhoAsksForTheTextIsGivenThatOfTheCall) {
+TEST(CompileEffects, TheTextOfACaughtErrorIsThatOfTheCall) {
   const auto plain = [](const Tensor& a, const Tensor& at) {
     try {
       return std::pair(take(a, at, 0), std::string());

@@ -24,7 +24,7 @@ const Tensor x = tensor({1., 2., 3.});
 
 // ---- answers ------------------------------------------------------------------------------------
 
-TEST(CompileEffects, AnAnswerChoosesTheWay) {
+TEST(CompileEffects, AnAnswerChoosesThePath) {
   int runs = 0;
   const auto f = compile([&](const Tensor& a) {
     ++runs;
@@ -192,7 +192,7 @@ TEST(CompileEffects, ReplaysPerformEffectsWithWhatTheyCompute) {
   EXPECT_EQ(runs, 1);
 }
 
-TEST(CompileEffects, EachHappensOnceInACallWhateverIsMet) {
+TEST(CompileEffects, EachEffectHappensOncePerCallOnAnyPath) {
   int runs = 0;
   const auto plain = [](const Tensor& a) {
     perform(Log{"begin", a});
@@ -226,7 +226,7 @@ TEST(CompileEffects, EachHappensOnceInACallWhateverIsMet) {
   EXPECT_EQ(runs, 5);
 }
 
-TEST(CompileEffects, WhatPassesThroughAnAnswerKeepsItsDerivative) {
+TEST(CompileEffects, ATensorThatPassesThroughAnAnswerKeepsItsDerivative) {
   struct Put {
     using Result = void;
     Tensor value;
@@ -262,7 +262,7 @@ TEST(CompileEffects, WhatPassesThroughAnAnswerKeepsItsDerivative) {
   EXPECT_EQ(runs, 2);  // one for the value itself, one for another value
 }
 
-TEST(CompileEffects, WhatCannotBeKeptIsPerformedByTheFunction) {
+TEST(CompileEffects, EffectsThatCannotBeRecordedArePerformedByTheFunction) {
   struct ByPointer {
     using Result = double;
     const double* number;
@@ -325,7 +325,7 @@ TEST(CompileEffects, AnswersThatNeverRepeatEndInPlainCalls) {
   EXPECT_LE(f.recordings(), 16u);
 }
 
-TEST(CompileEffects, WithoutAHandlerItIsTheEffectsOwnAnswer) {
+TEST(CompileEffects, WithoutAHandlerTheEffectGivesItsDefaultAnswer) {
   struct Default {
     using Result = Tensor;
     Tensor unhandled() const { return x * 2.; }
@@ -372,7 +372,7 @@ std::vector<Tensor> random_program(std::uint64_t seed, const std::vector<Tensor>
   return {vectors.end() - 3, vectors.end()};
 }
 
-TEST(CompileEffects, RandomProgramsGiveTheSameBitsAndAskTheSame) {
+TEST(CompileEffects, RandomProgramsGiveTheSameBitsAndPerformTheSameEffects) {
   std::size_t replayed = 0;
   for (std::uint64_t seed = 0; seed < 80; ++seed) {
     int runs = 0;

@@ -36,7 +36,7 @@ void expect_same_under(F f, Transform transform, const Tensor& at, Under under) 
   }
 }
 
-TEST(CompileEffects, DerivativesAndLanesAskOnce) {
+TEST(CompileEffects, DerivativesAndLanesPerformEffectsOnce) {
   bool inside = false;
   const auto answered = [&](const auto& body) {
     std::vector<std::string> happened;
@@ -117,7 +117,7 @@ TEST(CompileEffects, ARecordingUnderATransformServesTheNextCalls) {
   EXPECT_EQ(runs, 1);
 }
 
-TEST(CompileEffects, AnswersThatATransformFollowsKeepTheirDerivatives) {
+TEST(CompileEffects, AnswersThatATransformTracesKeepTheirDerivatives) {
   // The handler runs inside grad: its answers depend on the differentiated value.
   const auto body = [](const Tensor& a) { return sum(sin(a) * perform(Weights{"w"}) * perform(Weights{"w"})); };
   const auto compiled = compile(body);
@@ -141,7 +141,7 @@ TEST(CompileEffects, AnswersThatATransformFollowsKeepTheirDerivatives) {
   }
 }
 
-TEST(CompileEffects, AReadThatMissesUnderATransformAsksNothingAgain) {
+TEST(CompileEffects, ASideExitUnderATransformPerformsNoEffectAgain) {
   const auto body = [](const Tensor& a) {
     const double rate = perform(Rate{});
     const Tensor y = a * perform(Weights{"w"});

@@ -14,7 +14,7 @@ using namespace stave_test;
 const Tensor x = tensor({1., 2., 3.});
 
 // Constants created inside the function are large here: one number for all lanes, or an array.
-TEST(Compile, WaysOfManyLanesAreKept) {
+TEST(Compile, PathsOfManyLanesAreRecorded) {
   const auto with_number = [](const Tensor& v) {
     const Tensor m = 1 + sin(v);
     return bool(sum(v) > 0) ? m : cos(m);
@@ -46,7 +46,7 @@ TEST(Compile, WaysOfManyLanesAreKept) {
 
 // A large tensor that each run creates anew is recognised as equal; so is a region that the
 // backward pass builds.
-TEST(Compile, WhatIsMadeAnewDoesNotDifferForItsSize) {
+TEST(Compile, LargeConstantsThatEachRunCreatesAreEqual) {
   const auto made = [](const Tensor& a) {
     const Tensor y = a * sin(linspace(0., 1., 100'000)) + from(std::vector<float>(100'000, 0.5f));
     return bool(sum(y) > 0) ? y : y * 2.;
@@ -110,7 +110,7 @@ TEST(Compile, PatternsOfLanesThatDoNotRepeatAreNotRecordedForLong) {
   EXPECT_LE(f.recordings(), 4u);
 }
 
-TEST(Compile, WhatIsMadeInsideIsTheSameEachTime) {
+TEST(Compile, ConstantsThatEachRunCreatesAreEqual) {
   const auto f = [](const Tensor& a) {
     const Tensor weights = tensor({1., 0.5, 0.25}), two = Tensor(2);
     return sum(a * weights).item<float>() > 3 ? a * two : a + weights;

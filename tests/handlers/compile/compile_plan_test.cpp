@@ -84,7 +84,7 @@ TEST(Compile, APlanTakesNoMoreMemoryThanTheTape) {
   });
 }
 
-TEST(Compile, WhatAResultIsMadeOfInPlaceLiesInItsMemory) {
+TEST(Compile, OperandsThatAResultOverwritesLieInItsMemory) {
   const Tensor a = uniform(Key(0), {256, 256}), w = uniform(Key(1), {256, 256});
   const std::size_t before = memory_stats().live_bytes;
   const auto f = compile([](const Tensor& x, const Tensor& v) { return tanh(matmul(x, v) + 0.1) * 2.; });
@@ -157,7 +157,7 @@ TEST(Compile, PartsOfAConcatAreMadeInPlace) {
 
 // A recording at example arguments performs no operation of only one group of lanes, so that the
 // first call gives the same as later calls.
-TEST(Compile, RulesThatReadAreWhatTheyAreAtTheFirstCall) {
+TEST(Compile, RulesThatReadGiveTheSameAtEachCall) {
   using F = std::function<Tensor(const Tensor&)>;
   const Tensor lanes = tensor({1., -0.5, 0.5, -1.}, float64);
   const auto value = [](const Tensor& x) { return bool(x > 0) ? sin(x) : x * x; };

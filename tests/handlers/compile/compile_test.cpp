@@ -91,7 +91,7 @@ TEST(Compile, ReadsAreBranches) {
   EXPECT_EQ(compiled.recordings(), 4u);
 }
 
-TEST(Compile, ALineSearchIsRecordedOnceForEachWay) {
+TEST(Compile, ALineSearchIsRecordedOnceForEachPath) {
   const auto search = [](const Tensor& start) {
     const auto f = [](const Tensor& a) { return sum(square(square(a) - 2.)); };
     Tensor at = start;
@@ -345,7 +345,7 @@ TEST(Compile, KeysAreInputs) {
   EXPECT_EQ(f.recordings(), 1u);
 }
 
-TEST(Compile, AskedToCheckItThrowsWhereTheFunctionGivesSomethingElse) {
+TEST(Compile, TheCheckThrowsIfTheFunctionGivesAnotherResult) {
   double factor = 2;
   const auto f = compile([&](const Tensor& a) { return a * factor; }, {.check = true});
   EXPECT_THAT(f(x), Is(x * 2.));
@@ -399,7 +399,7 @@ TEST(Compile, EffectsAreAnsweredEachTime) {
   EXPECT_EQ(runs, 1);
 }
 
-TEST(Compile, TransformsOfItAreThoseOfTheFunction) {
+TEST(Compile, TransformsOfTheCompiledFunctionAreThoseOfTheFunction) {
   const auto plain = [](const Tensor& a) {
     const Tensor y = sin(a) * a;
     return sum(sum(a).item<float>() > 5 ? y * 2. : y);

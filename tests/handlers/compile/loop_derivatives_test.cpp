@@ -120,7 +120,7 @@ TEST(Loop, LanesAreThoseOfTheSteps) {
 
 // A path of vmap takes its rows of a captured value, and so must the recorded loop. A step took
 // these rows first while the loop was recorded, but that recording is discarded.
-TEST(Loop, OfLanesThatPartedCapturesValuesOfTheirs) {
+TEST(Loop, CapturesValuesOfLanesThatSplit) {
   const auto f = [](const Tensor& at) {
     return vmap([](const Tensor& v) {
       const Tensor captured = cos(v), begin = v > 0. ? sin(v) : v * 0.5;
@@ -313,7 +313,7 @@ TEST(Loop, InACheckpointThatSavesEachStepMayBeSaved) {
   }
 }
 
-TEST(Loop, StatesOfWhichSomeHaveNoDerivative) {
+TEST(Loop, SomeStatesMayHaveNoDerivative) {
   const auto f = [](const auto& times) {
     return [times](const Tensor& y, const Tensor& w) {
       using S = std::tuple<Tensor, Tensor, Tensor>;

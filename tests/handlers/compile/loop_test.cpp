@@ -1,5 +1,5 @@
-// Loops in programs: which loops are recorded as one body, and what such a program gives, prints and
-// costs.
+// Loops in programs: which loops are recorded as one body, and what such a program gives, prints
+// and costs.
 #include <sstream>
 #include <vector>
 
@@ -48,7 +48,7 @@ TEST(Loop, GivesWhatTheStepsGive) {
   }
 }
 
-TEST(Loop, CapturesWhatStaysTheSame) {
+TEST(Loop, CapturesValuesThatStayTheSame) {
   const auto f = [](const Tensor& a, const Tensor& w) {
     const Tensor half = w * 0.5, ones_ = ones({3}), constant = tensor({1., 2., 3.});
     return loop(50, [=](const Tensor& y) { return sin(y * half) + exp(w) * ones_ - constant * 0.1; })(a);
@@ -160,7 +160,7 @@ struct FixedRate : Handles<Rate> {
   float handle(Rate&) override { return 0.5f; }
 };
 
-TEST(Loop, WhatReadsIsUnrolled) {
+TEST(Loop, StepsThatReadAreUnrolled) {
   expect_unrolled([](const Tensor& y) { return sum(y).item<float>() > 0 ? y * 0.5 : y + 1.; });
   const auto reads_captured = [](const Tensor& a, const Tensor& w) {
     return loop(5, [&](const Tensor& y) { return sum(w).item<float>() > 0 ? y * 0.5 : y + 1.; })(a);
@@ -172,7 +172,7 @@ TEST(Loop, WhatReadsIsUnrolled) {
   for (const Tensor& w : {x, -x, x}) EXPECT_THAT(compiled(x, w), Is(reads_captured(x, w)));
 }
 
-TEST(Loop, WhatChangesFromStepToStepIsUnrolled) {
+TEST(Loop, StepsThatDifferAreUnrolled) {
   const auto f = [](const Tensor& a) {
     double scale = 1;
     return loop(5, [&](const Tensor& y) { return y * (scale *= 0.5) + 1.; })(a);
@@ -190,7 +190,7 @@ TEST(Loop, WhatChangesFromStepToStepIsUnrolled) {
   EXPECT_THAT(compile([&](const Tensor& a) { return counted(a).y * counted(a).steps; })(x), Is(counted(x).y * 5));
 }
 
-TEST(Loop, WhatGrowsOrConvertsIsUnrolled) {
+TEST(Loop, StepsThatChangeShapeOrDtypeAreUnrolled) {
   const auto grows = [](const Tensor& y) { return concat({y, y}); };
   const auto f = [&](const Tensor& a) { return loop(3, grows)(a); };
   EXPECT_THAT(trace(f)(x)(-x), Is(f(-x)));
@@ -200,7 +200,7 @@ TEST(Loop, WhatGrowsOrConvertsIsUnrolled) {
   EXPECT_THAT(trace(converts)(x)(-x), Is(converts(-x)));
 }
 
-TEST(Loop, WhatAsksOrCallsAFunctionWithRulesIsUnrolled) {
+TEST(Loop, StepsThatPerformEffectsOrCallFunctionsWithRulesAreUnrolled) {
   FixedRate rate;
   with(rate, [&] { expect_unrolled([](const Tensor& y) { return y * perform(Rate{}); }); });
   expect_unrolled([](const Tensor& y) { return checkpoint([](const Tensor& z) { return sin(z); })(y); });
@@ -273,7 +273,7 @@ TEST(Loop, GraphsJsonAndCostHoldTheBody) {
 }
 
 // The result that is used needs neither the other states nor the operations that only they need.
-TEST(Loop, WhatNobodyUsesOfALoopIsNotPerformed) {
+TEST(Loop, UnusedResultsOfALoopAreNotComputed) {
   const auto f = [](const std::vector<Tensor>& s) {
     return loop(5, [](const std::vector<Tensor>& v) {
       return std::vector<Tensor>{v[0] * 2., sin(v[1]) + v[0], v[2] + v[1]};

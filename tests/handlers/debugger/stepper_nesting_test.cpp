@@ -378,7 +378,7 @@ TEST(Stepper, BreakpointsInCompiledFunctionsCostNothingWhereNobodySteps) {
   EXPECT_THAT(stepper.result().value(), IsNear(sin(x3 + 1) * (x3 + 1)));
 }
 
-// ---- what stands around -------------------------------------------------------------------------
+// ---- installed handlers and scopes --------------------------------------------------------------
 
 TEST(Stepper, ShowsHandlersAndScopes) {
   struct Outside : Handler {

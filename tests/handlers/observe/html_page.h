@@ -39,7 +39,7 @@ const texts = selector => [...document.querySelectorAll(selector)].map(x => x.te
 const click = selector => document.querySelector(selector).dispatchEvent(new MouseEvent('click', { bubbles: true }));
 const key = (selector, key) => document.querySelector(selector).dispatchEvent(new KeyboardEvent('keydown', { key }));
 const choose = (id, value, event) => { const x = document.getElementById(id); x.value = value; x.dispatchEvent(new Event(event)); };
-// Of a part of a canvas, in its own pixels: how often each colour is there.
+// How often each colour occurs in a part of a canvas, given in its own pixels.
 const colours = (canvas, x, y, w, h) => {
   const scale = devicePixelRatio, [width, height] = [Math.round(w * scale), Math.round(h * scale)];
   const copy = new OffscreenCanvas(width, height).getContext('2d', { willReadFrequently: true }), result = {};

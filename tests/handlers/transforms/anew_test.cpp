@@ -1,6 +1,6 @@
-// Tests of the two transforms in tests/handlers/transforms/anew, which are written with the public headers only: the
-// length of their sources, identities, nesting, higher-order operations and errors.
-// tests/handlers/transforms/anew/table.cpp tests their derivatives of each operation.
+// Tests of the two transforms in tests/handlers/transforms/anew, which are written with the public
+// headers only: the length of their sources, identities, nesting, higher-order operations and
+// errors. tests/handlers/transforms/anew/table.cpp tests their derivatives of each operation.
 
 #include <fstream>
 #include <regex>

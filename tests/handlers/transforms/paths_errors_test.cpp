@@ -166,7 +166,7 @@ TEST(PathsThrown, OfAllInnerLanesOfSomeOuterOnes) {
   EXPECT_THAT(vmap(vmap(caught))(grid(slice(0, 2))), IsNear(flat(slice(0, 2))));
 }
 
-TEST(PathsThrown, WhereLanesMustNotPart) {
+TEST(PathsThrown, InFunctionsWhoseLanesMustNotSplit) {
   const auto f = checkpoint([](T x) { return caught(x) * x; }, CheckpointPolicy([](const Op&) { return true; }));
   const Tensor xs = tensor({0.5, 3., 1.}, float64);
   EXPECT_THAT([&] { vmap(grad(f))(xs); },
@@ -205,7 +205,7 @@ struct Fails : Handler {
 };
 struct Once : std::exception {};
 
-TEST(PathsThrown, WhatIsNoLanesErrorIsAllLanes) {
+TEST(PathsThrown, ErrorsThatBelongToNoLaneReachAllLanes) {
   const auto f = [](T x) {
     try {
       return cos(x) * x;
@@ -331,7 +331,7 @@ TEST(PathsThrown, FewLanesAreFoundByFewOperations) {
   EXPECT_LE(counts.counts["gather"], 2 * 10 + 4);
 }
 
-TEST(PathsThrown, ThatAllLanesMeetCostNoTrials) {
+TEST(PathsThrown, ThatAllLanesThrowCostNoFurtherRuns) {
   const Index n = 1000;
   const Tensor xs = astype(arange(n), float64) + 2.;
   const auto f = [](T x) {
@@ -524,7 +524,7 @@ TEST(PathsRepeat, AlsoInsideOfCheckpoints) {
   });
 }
 
-TEST(PathsRepeat, WhatIsMadeAnewIsTheSame) {
+TEST(PathsRepeat, TensorsThatEachRunCreatesAreEqual) {
   const auto f = [](T x) {
     const Key key(3);
     const Tensor weights = from(std::vector<double>{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12});

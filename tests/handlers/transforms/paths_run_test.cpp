@@ -25,7 +25,7 @@ const Tensor xs = tensor({-2.3, 0.4, 1.7, -0.6, 3.2, 0.4, -0.2, 2.1}, float64);
 
 // ---- what runs, and how often -------------------------------------------------------------------
 
-TEST(PathsRun, OncePerWay) {
+TEST(PathsRun, OncePerPath) {
   int runs = 0;
   const auto f = [&](T x) {
     ++runs;
@@ -63,7 +63,7 @@ TEST(PathsRun, NoOperationOfSeveralLanesTwice) {
   EXPECT_EQ(counts.counts["cos"], 2);  // once for the lanes of each path
 }
 
-TEST(PathsRun, NothingIsKeptAliveByTheLog) {
+TEST(PathsRun, TheLogKeepsNothingAlive) {
   reset_peak_memory();
   const std::int64_t before = memory_stats().live_bytes;
   const Tensor rows = full({2, Index{1} << 18}, 0.5);  // 1 MiB a row
@@ -75,7 +75,7 @@ TEST(PathsRun, NothingIsKeptAliveByTheLog) {
   EXPECT_LT(memory_stats().peak_bytes - before, std::int64_t{16} << 20);
 }
 
-TEST(PathsRun, OfManyOperationsAgainInFull) {  // more operations than the log holds
+TEST(PathsRun, MoreOperationsThanTheLogHoldsArePerformedAgain) {
   const auto f = [](T x) {
     Tensor y = x;
     for (int i = 0; i < 150'000; ++i) y = y + 1.;
@@ -86,7 +86,7 @@ TEST(PathsRun, OfManyOperationsAgainInFull) {  // more operations than the log h
   EXPECT_THAT(vmap(f)(four), IsNear(tensor({-1., 4., -3., 8.}, float64)));
 }
 
-TEST(PathsRun, EveryLaneForItself) {
+TEST(PathsRun, EachLaneMayTakeAPathOfItsOwn) {
   const auto collatz = [](Tensor n) {
     Tensor steps = tensor(0);
     while (bool(n != 1)) {
@@ -164,7 +164,7 @@ TEST(PathsRun, OneResultForAllLanes) {
 
 // An operation that costs more than its answer from the log is not performed again for a lane that
 // continues alone.
-TEST(PathsRun, ALaneAloneIsAnsweredFromTheLogWhereThatSavesWork) {
+TEST(PathsRun, ASingleLaneTakesAnswersFromTheLogIfThatSavesWork) {
   const Tensor weights = astype(0.11 * sin(reshape(arange(128 * 128), {128, 128}) * 0.7), float64);
   int steps = 0;
   const auto fixed_point = [&](T x) {
@@ -215,7 +215,7 @@ TEST(PathsErrors, NameTheLanes) {
   EXPECT_THAT(vmap(abs_of)(xs), IsNear(abs(xs)));  // the handlers are as before
 }
 
-TEST(PathsErrors, OfAnOperationAreThrownAgain) {  // only in the lanes for which it threw
+TEST(PathsErrors, OfAnOperationAreThrownForTheirLanesAlone) {
   const auto f = [](T x) {
     Tensor y = x;
     try {
@@ -230,7 +230,7 @@ TEST(PathsErrors, OfAnOperationAreThrownAgain) {  // only in the lanes for which
   EXPECT_THAT(vmap(f)(xs * 20.), IsNear(where(xs > 0, xs * 2000., xs * -2000.)));
 }
 
-TEST(PathsErrors, AFunctionThatDoesOtherThingsTheSecondTime) {
+TEST(PathsErrors, AFunctionThatDoesNotRepeatItself) {
   int runs = 0;
   const auto f = [&](T x) {
     const Tensor y = runs++ ? sin(x) : cos(x);
@@ -257,7 +257,7 @@ TEST(PathsErrors, AValueOfAnotherPath) {
   EXPECT_THAT([&] { vmap(f)(xs); }, ThrowsMessage<TransformError>(HasSubstr("which took another path")));
 }
 
-TEST(PathsErrors, PoliciesSaveOneWay) {
+TEST(PathsErrors, CheckpointPoliciesNeedOnePath) {
   const auto f =
       checkpoint([](T x) { return bool(x > 0) ? sin(x) * x : x; }, CheckpointPolicy([](const Op&) { return true; }));
   EXPECT_THAT([&] { vmap(grad(f))(xs); }, ThrowsMessage<TransformError>(HasSubstr("use checkpoint without a policy")));

@@ -1,5 +1,5 @@
-// Control flow on lanes' values: vmap of many functions against a loop over the lanes, in every nest
-// of transforms.
+// Control flow on lanes' values: vmap of many functions against a loop over the lanes, in every
+// nest of transforms.
 #include <array>
 #include <sstream>
 #include <thread>
@@ -425,7 +425,7 @@ TEST_P(Paths, UnderHandlersOfOnesOwn) {
 
 // ---- threads ------------------------------------------------------------------------------------
 
-TEST(PathsThreads, APullbackWhoseRulesPartRunsOnSeveral) {
+TEST(PathsThreads, APullbackWhoseRulesSplitLanesRunsOnSeveralThreads) {
   const auto [ys, pullback] = vjp([](T all) { return vmap(by_rule)(all); }, xs);
   const Tensor expected = lane_by_lane(grad(by_rule), xs);
   std::vector<std::thread> threads;
