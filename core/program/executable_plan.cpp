@@ -343,7 +343,8 @@ class Executable::Planner {
         if (donor != none) room[donor] = 0;
         room[base] = bytes;
       }
-      for (const std::size_t over : ending[k]) ranges.give_back(plan_.places_[over].offset, std::exchange(room[over], 0));
+      for (const std::size_t over : ending[k])
+        ranges.give_back(plan_.places_[over].offset, std::exchange(room[over], 0));
     }
     plan_.arena_bytes_ = ranges.end();
     for (std::size_t v = 0; v < plan_.places_.size(); ++v)
