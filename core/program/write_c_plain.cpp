@@ -17,10 +17,10 @@ std::vector<std::string> chosen_names(CNames& names, const std::vector<std::stri
     fail<TransformError>("write_c: {} names of {} are given, but there are {}", given.size(), what, count);
   std::vector<std::string> chosen;
   for (std::size_t i = 0; i < count; ++i) {
-    const std::string_view name = i < given.size() && !given[i].empty() ? given[i] : i < labels.size() ? labels[i] : "";
+    std::string name = i < given.size() ? given[i] : "";
+    if (name.empty() && i < labels.size()) name = labels[i];
     const bool is_own = name.starts_with(prefix);  // perhaps the name of a function in the file
-    chosen.push_back(
-        names.choose(name.empty() ? fmt::format("{}{}", base, i) : (is_own ? "x_" : "") + std::string(name)));
+    chosen.push_back(names.choose(name.empty() ? fmt::format("{}{}", base, i) : (is_own ? "x_" : "") + name));
   }
   return chosen;
 }

@@ -17,8 +17,10 @@
 // The guide docs/guides/c_source.md shows both interfaces at work.
 #pragma once
 
+#include <initializer_list>
 #include <iosfwd>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <stave/core/program/program.h>
@@ -58,7 +60,7 @@ void write_c(std::ostream& out, const Program& program, const COptions& options)
 /// A program with the options with which stave_generate (cmake/stave_generate.cmake) writes it. The
 /// name is that of the function that returns it.
 struct CFunction {
-  CFunction(Program program, COptions options = {}) : program(std::move(program)), options(std::move(options)) {}
+  CFunction(Program recorded, COptions given = {}) : program(std::move(recorded)), options(std::move(given)) {}
   Program program;
   COptions options;
 };

@@ -3,6 +3,7 @@
 #include <stave/stave.h>
 
 #include <stave/backends/cpu/own_kernels.h>
+#include <stave/handlers/compile/write_c.h>
 
 #include <map>
 #include <optional>
