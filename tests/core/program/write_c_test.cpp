@@ -98,7 +98,8 @@ Tensor expected(ScalarOp op, const Tensor& a, const Tensor& b, const Tensor& c, 
   case ScalarOp::name: return name(a, b);
       ONE(negative)
       ONE(abs)
-      ONE(sqrt) ONE(floor) ONE(ceil) ONE(trunc) ONE(signbit) ONE(exp) ONE(exp2) ONE(expm1) ONE(log) ONE(log2) ONE(log10)
+      ONE(sqrt)
+      ONE(floor) ONE(ceil) ONE(trunc) ONE(signbit) ONE(exp) ONE(exp2) ONE(expm1) ONE(log) ONE(log2) ONE(log10)
           ONE(log1p) ONE(sin) ONE(cos) ONE(tan) ONE(asin) ONE(acos) ONE(atan) ONE(sinh) ONE(cosh) ONE(tanh) ONE(asinh)
               ONE(acosh) ONE(atanh) ONE(erf) ONE(erfc) ONE(erfinv) ONE(lgamma) ONE(digamma) TWO(add) TWO(subtract)
                   TWO(multiply) TWO(divide) TWO(copysign) TWO(equal) TWO(not_equal) TWO(less) TWO(less_equal) TWO(pow)
@@ -610,8 +611,8 @@ TEST(WriteC, ReturnsTheNumberOfAnError) {
   }
 }
 
-// Code that a hand might write and no compiler should warn of: unused values and arguments, operations on
-// numbers alone, comparisons that are always true, arrays without elements.
+// Compilers do not warn of unused values and arguments, operations on numbers alone, comparisons that
+// are always true, or arrays without elements.
 TEST(WriteC, CompilersDoNotWarnOfDegenerateCode) {
   const Lowered code = code_with({{uint8, {2}}, {float64, {0}}, {float32, {3}}},
                                  {{bool_, {4}}, {float64, {2}}, {float64, {0}}}, [](Lowered&, LoweredBuilder& b) {
@@ -638,7 +639,9 @@ TEST(WriteC, CompilersDoNotWarnOfDegenerateCode) {
 
 // ---- other processors ---------------------------------------------------------------------------
 
-bool succeeds(const std::string& command) { return std::system(("{ " + command + "; } > /dev/null 2>&1").c_str()) == 0; }
+bool succeeds(const std::string& command) {
+  return std::system(("{ " + command + "; } > /dev/null 2>&1").c_str()) == 0;
+}
 
 // Debian's packages gcc-arm-none-eabi and libnewlib-arm-none-eabi, if they are installed.
 TEST_P(WriteCOperations, CompilesForAProcessorWithoutAnOperatingSystem) {

@@ -1,5 +1,6 @@
-// write_c_table: writes all rows of the table of operations as C, with their gradients, and compares
-// what the C computes with what the library does. A row that cannot be lowered is counted and named.
+// write_c_table: writes all rows of the table of operations as C, with their gradients, and
+// compares what the C computes with what the library does. A row that cannot be lowered is counted
+// and named.
 //
 //   write_c_table           all operations, and gradients in float64
 //   write_c_table NAME      one of them

@@ -115,7 +115,7 @@ TEST(WriteCPrograms, RefusesWhatHasNoCByName) {
               ThrowsMessage<DtypeError>(HasSubstr("bfloat16")));
 }
 
-// ---- CasADi ---------------------------------------------------------------------------------------
+// ---- CasADi -------------------------------------------------------------------------------------
 
 TEST(WriteCForCasadi, RefusesOtherDtypesAndRanks) {
   const auto twice = [](const Tensor& x) { return 2 * x; };
