@@ -611,8 +611,8 @@ TEST(WriteC, ReturnsTheNumberOfAnError) {
   }
 }
 
-// Compilers do not warn of unused values and arguments, operations on numbers alone, comparisons that
-// are always true, or arrays without elements.
+// Compilers do not warn of unused values and arguments, operations on numbers alone, comparisons
+// that are always true, or arrays without elements.
 TEST(WriteC, CompilersDoNotWarnOfDegenerateCode) {
   const Lowered code = code_with({{uint8, {2}}, {float64, {0}}, {float32, {3}}},
                                  {{bool_, {4}}, {float64, {2}}, {float64, {0}}}, [](Lowered&, LoweredBuilder& b) {
