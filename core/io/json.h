@@ -1,6 +1,8 @@
 // JSON from files. For the .cpp files of core/io.
 #pragma once
 
+#include <stave/core/effects/settings.h>
+
 #include <string>
 #include <string_view>
 

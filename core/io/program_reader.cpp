@@ -224,14 +224,14 @@ class ProgramReader {
     const auto found = tensors_.find(name);
     if (found == tensors_.end()) place_.refuse(fmt::format("there is no tensor '{}'", name));
     used_.insert(name);
-    Tensor x = found->second;
+    const UnderFrame past_all_handlers(nullptr);
+    Tensor x = to(found->second, cpu);
     if (text.contains("repeated")) {
       const auto shape = place_.get<Shape>(text, "repeated");
       check_shape(shape, x.dtype());
       if (x.rank() != 0) place_.refuse(fmt::format("tensor '{}' is not one number, but is repeated", name));
       x = repeated_number(x, shape, type.device);
-    } else if (type.device != cpu) {
-      const UnderFrame past_all_handlers(nullptr);
+    } else {
       x = to(x, type.device);
     }
     if (x.shape() != type.shape || x.dtype() != type.dtype)

@@ -1,6 +1,8 @@
 // FreeRanges: where arrays that are in use at different times lie in one block of memory.
 #pragma once
 
+#include <stave/core/effects/settings.h>
+
 #include <cstddef>
 #include <iterator>
 #include <map>
