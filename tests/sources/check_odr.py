@@ -108,7 +108,9 @@ def main():
         left_over.unlink()
     precompile, compile_ = compilations(build, scratch)
     folder, arguments = precompile
-    if run(folder, [*launcher, *arguments]):
+    # A compiler cache would return the precompiled header of headers that differ in comments alone,
+    # and `#pragma once` does not recognise these.
+    if run(folder, arguments):
         return 1
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as threads:
         if any(list(threads.map(lambda c: run(c[0], [*launcher, *c[1]]), compile_))):
