@@ -224,10 +224,9 @@ void place_outputs(Lowering& l, Lowered& code, const std::vector<Array>& outputs
     const Array& x = outputs[k];
     const int output = first + static_cast<int>(k);
     if (!x.source || x.shape.elements() == 0) continue;
-    if (x.source->values.empty() && x.offset == 0 && x.base < 0 && is_contiguous(x.shape, x.strides)) {
+    if (x.source->values.empty() && l.is_whole_buffer(x)) {
       const auto b = static_cast<std::size_t>(x.source->buffer);
-      const Lowered::Buffer& buffer = code.buffers[b];
-      if (buffer.kind == Kind::work && buffer.elements == x.shape.elements() && becomes[b] < 0) {
+      if (code.buffers[b].kind == Kind::work && becomes[b] < 0) {
         becomes[b] = output;
         continue;
       }

@@ -89,6 +89,10 @@ class Lowering {
   Position position_of(int value) const;
   /// factor * place + offset.
   Position shifted(Position place, Index offset, Index factor = 1);
+  /// a + b.
+  Position sum(Position a, Position b);
+  /// A bool: whether a float is neither infinite nor NaN.
+  int is_finite(int value);
 
   // ---- arrays -----------------------------------------------------------------------------------
 
@@ -143,16 +147,21 @@ class Lowering {
   /// x in memory that the caller may write: x itself if nothing reads it later, else a copy. `x`
   /// must be the caller's only copy of the array.
   Array writable(Array x);
-  /// x as its elements, if it has at most 64; loops that read x then need not load them.
+  /// x as its elements, if it has at most 64. Loops that read x then need not load them, and a
+  /// buffer that is not read at computed positions is not written.
   Array preloaded(const Array& x);
-  /// An array that `allocate` made and that has been written: as its elements, if it is small.
-  Array settled(const Array& x) { return preloaded(x); }
   /// Returns true if the positions of a shape get code each, and no loop.
   static bool is_unrolled(const Shape& shape, Index cost = 1);
+  /// Returns true if x is in memory, and is all of its buffer in row-major order.
+  bool is_whole_buffer(const Array& x) const;
 
  private:
+  struct Address {
+    int computed;  // a value, or -1
+    Index offset;
+  };
   bool has_valid_buffer(const ArraySource& source) const;
-  void loops(const Shape& shape, std::size_t axis, PositionList& at, FunctionRef<void(Positions)> body);
+  Address address(const Array& x, Positions at);
   void fold_loops(const Shape& shape, std::size_t axis, PositionList& at, std::span<int> state,
                   FunctionRef<void(Positions, std::span<int>)> step);
   std::vector<Array> lower(const Program& program, const Program::Instruction& step, std::vector<Array> inputs);

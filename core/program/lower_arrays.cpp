@@ -1,5 +1,6 @@
 // Arrays of lowered code, and the loops that compute them.
 #include <algorithm>
+#include <limits>
 
 #include <stave/core/program/lower.h>
 
@@ -24,6 +25,17 @@ Position Lowering::shifted(Position place, Index offset, Index factor) {
   return position_of(add(ScalarOp::add, add(ScalarOp::multiply, place.value, index(factor)), index(offset)));
 }
 
+Position Lowering::sum(Position a, Position b) {
+  if (b.value < 0) return shifted(a, b.number);
+  if (a.value < 0) return shifted(b, a.number);
+  return position_of(add(ScalarOp::add, a.value, b.value));
+}
+
+int Lowering::is_finite(int value) {
+  const int infinity = number(std::numeric_limits<double>::infinity(), builder_.dtype(value));
+  return add(ScalarOp::less, add(ScalarOp::abs, value), infinity);
+}
+
 // ---- arrays -------------------------------------------------------------------------------------
 
 bool Lowering::is_unrolled(const Shape& shape, Index cost) {
@@ -38,7 +50,7 @@ bool Lowering::has_valid_buffer(const ArraySource& source) const {
   return source.buffer >= 0 && (source.loop == 0 || std::find(open.begin(), open.end(), source.loop) != open.end());
 }
 
-int Lowering::element(const Array& x, Positions at) {
+Lowering::Address Lowering::address(const Array& x, Positions at) {
   Index offset = x.offset;
   int computed = x.base;
   for (std::size_t axis = 0; axis < at.size(); ++axis) {
@@ -50,12 +62,14 @@ int Lowering::element(const Array& x, Positions at) {
       computed = computed < 0 ? term : add(ScalarOp::add, computed, term);
     }
   }
-  ArraySource& source = *x.source;
   if (computed >= 0)
-    if (const std::int64_t* const known = builder_.number_of(computed)) {
-      offset += *known;
-      computed = -1;
-    }
+    if (const std::int64_t* const known = builder_.number_of(computed)) return {-1, offset + *known};
+  return {computed, offset};
+}
+
+int Lowering::element(const Array& x, Positions at) {
+  ArraySource& source = *x.source;
+  const auto [computed, offset] = address(x, at);
   if (computed < 0 && !source.values.empty()) return source.values[static_cast<std::size_t>(offset)];
   if (!has_valid_buffer(source)) {
     source.buffer =
@@ -80,21 +94,7 @@ Array Lowering::allocate(const Shape& shape, Dtype dtype) {
 }
 
 void Lowering::store(const Array& x, Positions at, int value) {
-  Index offset = x.offset;
-  int computed = x.base;
-  for (std::size_t axis = 0; axis < at.size(); ++axis) {
-    if (at[axis].value < 0) {
-      offset += x.strides[axis] * at[axis].number;
-    } else {
-      const int term = add(ScalarOp::multiply, at[axis].value, index(x.strides[axis]));
-      computed = computed < 0 ? term : add(ScalarOp::add, computed, term);
-    }
-  }
-  if (computed >= 0)
-    if (const std::int64_t* const known = builder_.number_of(computed)) {
-      offset += *known;
-      computed = -1;
-    }
+  const auto [computed, offset] = address(x, at);
   builder_.store(x.source->buffer, computed, offset, value);
 }
 
@@ -116,12 +116,9 @@ Array Lowering::broadcast(const Array& x, const Shape& shape) {
 
 Array Lowering::row(const Array& x, Position at) {
   Array y = view(x, axes_of(x.shape, 1, x.shape.size()), axes_of(x.strides, 1, x.shape.size()));
-  if (at.value < 0) {
-    y.offset += at.number * x.strides[0];
-  } else if (x.strides[0] != 0) {
-    const int term = add(ScalarOp::multiply, at.value, index(x.strides[0]));
-    y.base = y.base < 0 ? term : add(ScalarOp::add, y.base, term);
-  }
+  const auto [computed, offset] = address(x, std::span(&at, 1));
+  y.base = computed;
+  y.offset = offset;
   return y;
 }
 
@@ -139,14 +136,16 @@ Array Lowering::reshaped(const Array& x, const Shape& shape) {
   return view(contiguous(x), shape, contiguous_strides(shape));
 }
 
+bool Lowering::is_whole_buffer(const Array& x) const {
+  return x.source->buffer >= 0 && x.base < 0 && x.offset == 0 && is_contiguous(x.shape, x.strides) &&
+         code_.buffers[static_cast<std::size_t>(x.source->buffer)].elements == x.shape.elements();
+}
+
 Array Lowering::writable(Array x) {
   const ArraySource& source = *x.source;
-  const auto& buffers = code_.buffers;
-  if (source.values.empty() && x.source.use_count() == 1 && x.base < 0 && x.offset == 0 &&
-      is_contiguous(x.shape, x.strides)) {
-    const Lowered::Buffer& buffer = buffers[static_cast<std::size_t>(source.buffer)];
-    if (buffer.kind == Lowered::Buffer::Kind::work && buffer.elements == x.shape.elements()) return x;
-  }
+  if (source.values.empty() && x.source.use_count() == 1 && is_whole_buffer(x) &&
+      code_.buffers[static_cast<std::size_t>(source.buffer)].kind == Lowered::Buffer::Kind::work)
+    return x;
   Array copied = allocate(x.shape, x.dtype);
   copy(x, copied);
   return copied;
@@ -155,11 +154,9 @@ Array Lowering::writable(Array x) {
 Array Lowering::preloaded(const Array& x) {
   if (!x.source->values.empty() || x.shape.elements() > most_elements) return x;
   const Array values = compute(x.shape, x.dtype, [&](Positions at) { return element(x, at); });
-  const Lowered::Buffer& buffer = code_.buffers[static_cast<std::size_t>(x.source->buffer)];
-  const bool is_fixed = buffer.kind == Lowered::Buffer::Kind::input || buffer.kind == Lowered::Buffer::Kind::constant;
-  if (is_fixed && x.base < 0 && x.offset == 0 && buffer.elements == x.shape.elements() &&
-      is_contiguous(x.shape, x.strides))
-    values.source->buffer = x.source->buffer;
+  const Lowered::Buffer::Kind kind = code_.buffers[static_cast<std::size_t>(x.source->buffer)].kind;
+  const bool is_fixed = kind == Lowered::Buffer::Kind::input || kind == Lowered::Buffer::Kind::constant;
+  if (is_fixed && is_whole_buffer(x)) values.source->buffer = x.source->buffer;
   return values;
 }
 
@@ -169,23 +166,12 @@ void Lowering::for_each(const Shape& shape, FunctionRef<void(Positions)> body, b
   const Index elements = shape.elements();
   if (elements == 0) return;
   PositionList at(shape.size());
-  if (!unrolled) return loops(shape, 0, at, body);
+  if (!unrolled) return fold_loops(shape, 0, at, {}, [&](Positions place, std::span<int>) { body(place); });
   for (Index i = 0; i < elements; ++i) {
     Index rest = i;
     for (std::size_t axis = shape.size(); axis-- > 0; rest /= shape[axis]) at[axis] = Position(rest % shape[axis]);
     body(at);
   }
-}
-
-void Lowering::loops(const Shape& shape, std::size_t axis, PositionList& at, FunctionRef<void(Positions)> body) {
-  if (axis == shape.size()) return body(at);
-  if (shape[axis] == 1) {
-    at[axis] = Position(0);
-    return loops(shape, axis + 1, at, body);
-  }
-  at[axis] = Position::of(builder_.begin_loop(shape[axis]));
-  loops(shape, axis + 1, at, body);
-  builder_.end_loop();
 }
 
 void Lowering::for_range(Position first, Position end, FunctionRef<void(Position)> body, bool unrolled) {
@@ -260,14 +246,13 @@ void Lowering::fold_loops(const Shape& shape, std::size_t axis, PositionList& at
     at[axis] = Position(0);
     return fold_loops(shape, axis + 1, at, state, step);
   }
-  std::vector<int> carried;
-  for (const int value : state) carried.push_back(builder_.carried(value));
-  at[axis] = Position::of(builder_.begin_loop(shape[axis]));
-  std::copy(carried.begin(), carried.end(), state.begin());
-  fold_loops(shape, axis + 1, at, state, step);
-  for (std::size_t k = 0; k < carried.size(); ++k) builder_.next(carried[k], state[k]);
-  builder_.end_loop();
-  std::copy(carried.begin(), carried.end(), state.begin());
+  fold_range(
+      0, shape[axis], state,
+      [&](Position i, std::span<int> now) {
+        at[axis] = i;
+        fold_loops(shape, axis + 1, at, now, step);
+      },
+      false);
 }
 
 }  // namespace stave_detail

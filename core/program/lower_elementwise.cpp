@@ -9,8 +9,8 @@ namespace stave_detail {
 
 namespace {
 
-// What the functions of elementwise_ops.h write to. They make numbers from literals alone, so the
-// code and the dtype are those of the operation that is lowered.
+// The code that the functions of elementwise_ops.h write to. They make numbers from literals alone,
+// so it is a variable of the thread, with the dtype of the operation that is lowered.
 struct Target {
   Lowering* l = nullptr;
   Dtype dtype = bool_;
@@ -111,7 +111,7 @@ Number select(Condition condition, Number a, Number b) {
 Condition signbit(Number x) { return {write(ScalarOp::signbit, x.value)}; }
 Condition isfinite(Number x) {
   if (!is_float(target.dtype)) return {target.l->number(true, bool_)};
-  return abs(x) < Number(std::numeric_limits<double>::infinity());
+  return {target.l->is_finite(x.value)};
 }
 Condition isinf(Number x) {
   if (!is_float(target.dtype)) return {target.l->number(false, bool_)};

@@ -6,6 +6,20 @@
 
 namespace stave_detail {
 
+namespace {
+
+// Factors a matrix, and returns a vector: -1 for each step that exchanged two rows, else 1.
+Array factored_signs(Lowering& l, Matrix a, bool unrolled) {
+  const Array signs = l.allocate({std::max<Index>(a.rows(), 1)}, float64);
+  factor(l, a, unrolled, [&](Position k, int best) {
+    const int stays = l.add(ScalarOp::equal, best, l.value_of(k));
+    l.store(signs, std::span(&k, 1), l.add(ScalarOp::select, stays, l.number(1, float64), l.number(-1, float64)));
+  });
+  return signs;
+}
+
+}  // namespace
+
 // The determinant of up to three rows is a sum of products; else, and where that may have lost
 // digits by underflow, it is the product of the pivots.
 std::vector<Array> lower_det(const LoweringContext& c) {
@@ -32,11 +46,7 @@ std::vector<Array> lower_det(const LoweringContext& c) {
     }
     const int finite = is_finite(l, a);
     int product = l.number(1, float64);
-    const Array signs = l.allocate({std::max<Index>(n, 1)}, float64);
-    factor(l, a, unrolled, [&](Position k, int best) {
-      const int one = l.number(1, float64), stays = l.add(ScalarOp::equal, best, l.value_of(k));
-      l.store(signs, std::span(&k, 1), l.add(ScalarOp::select, stays, one, l.add(ScalarOp::negative, one)));
-    });
+    const Array signs = factored_signs(l, a, unrolled);
     l.fold(
         {n}, std::span(&product, 1),
         [&](Positions k, std::span<int> now) {
@@ -45,15 +55,13 @@ std::vector<Array> lower_det(const LoweringContext& c) {
         unrolled ? 1 : 64 * 64);
     product = l.add(ScalarOp::select, finite, product, l.number(std::numeric_limits<double>::quiet_NaN(), float64));
     if (tiny >= 0) {
-      const int size = l.add(ScalarOp::abs, tiny);
-      const int is_good =
-          l.add(ScalarOp::bit_and, l.add(ScalarOp::less, l.number(0x1p-900, float64), size),
-                l.add(ScalarOp::less, size, l.number(std::numeric_limits<double>::infinity(), float64)));
+      const int is_large = l.add(ScalarOp::less, l.number(0x1p-900, float64), l.add(ScalarOp::abs, tiny));
+      const int is_good = l.add(ScalarOp::bit_and, is_large, l.is_finite(tiny));
       product = l.add(ScalarOp::select, is_good, tiny, product);
     }
     l.store(out, at, l.convert(product, c.dtype()));
   });
-  return {l.settled(out)};
+  return {l.preloaded(out)};
 }
 
 // The sign of the determinant, and the logarithm of its size as the sum of those of the pivots.
@@ -67,11 +75,7 @@ std::vector<Array> lower_slogdet(const LoweringContext& c) {
   for_stack(c, packed, unrolled, [&](Positions at) {
     Matrix a(l, packed, at);
     const int finite = is_finite(l, a);
-    const Array exchanged = l.allocate({std::max<Index>(n, 1)}, float64);
-    factor(l, a, unrolled, [&](Position k, int best) {
-      const int stays = l.add(ScalarOp::equal, best, l.value_of(k));
-      l.store(exchanged, std::span(&k, 1), l.add(ScalarOp::select, stays, number(1), number(-1)));
-    });
+    const Array exchanged = factored_signs(l, a, unrolled);
     int state[] = {number(1), number(0)};
     l.fold(
         {n}, state,
@@ -89,7 +93,7 @@ std::vector<Array> lower_slogdet(const LoweringContext& c) {
     l.store(signs, at, l.convert(l.add(ScalarOp::select, finite, state[0], nan), c.dtype()));
     l.store(logarithms, at, l.convert(l.add(ScalarOp::select, finite, state[1], nan), c.dtype()));
   });
-  return {l.settled(signs), l.settled(logarithms)};
+  return {l.preloaded(signs), l.preloaded(logarithms)};
 }
 
 // ---- qr -----------------------------------------------------------------------------------------
@@ -222,7 +226,7 @@ std::vector<Array> lower_qr(const LoweringContext& c) {
       a.set(i, j, l.add(ScalarOp::select, finite, l.add(ScalarOp::select, is_below, zero, scaled), nan));
     });
   });
-  return {l.settled(q), l.settled(Lowering::view(work, c.shape(1), work.strides))};
+  return {l.preloaded(q), l.preloaded(Lowering::view(work, c.shape(1), work.strides))};
 }
 
 }  // namespace stave_detail

@@ -1,6 +1,6 @@
 // Lowering of operations at computed positions. An index out of range fails a check, as it throws
 // in the library.
-#include <stave/core/program/lower.h>
+#include <stave/core/program/lower_rows.h>
 #include <stave/core/tensor/fail.h>
 
 namespace stave_detail {
@@ -54,18 +54,13 @@ std::vector<Array> gather(const LoweringContext& c) {
                       [&](Positions at) { return c.l.element(x, axes.in_operand(c, x, indices, at, a.from_end)); })};
 }
 
-// What an update does to the element that it meets.
+// Returns the element after an update.
 int combined(Lowering& l, OpId id, int present, int update) {
-  const auto extreme = [&](int larger, int smaller) {
-    const int wins =
-        l.add(ScalarOp::bit_or, l.add(ScalarOp::less, smaller, larger), l.add(ScalarOp::not_equal, present, present));
-    return l.add(ScalarOp::select, wins, present, update);
-  };
   switch (id) {
     case OpId::scatter_add: return l.add(ScalarOp::add, present, update);
     case OpId::scatter_multiply: return l.add(ScalarOp::multiply, present, update);
-    case OpId::scatter_max: return extreme(present, update);
-    case OpId::scatter_min: return extreme(update, present);
+    case OpId::scatter_max: return choose(l, true, present, update);
+    case OpId::scatter_min: return choose(l, false, present, update);
     default: return update;
   }
 }
@@ -84,7 +79,7 @@ std::vector<Array> scatter(const LoweringContext& c) {
         c.l.store(out, place, id == OpId::scatter ? update : combined(c.l, id, c.l.element(out, place), update));
       },
       Lowering::is_unrolled(updates.shape, 1));
-  return {c.l.settled(out)};
+  return {c.l.preloaded(out)};
 }
 
 // The first position along each axis of the slice in batch entry `at`.
@@ -103,11 +98,7 @@ PositionList slice_starts(const LoweringContext& c, const Array& x, const Array&
 PositionList moved(const LoweringContext& c, Positions at, Positions starts) {
   PositionList place(at);
   const std::size_t batch = at.size() - starts.size();
-  for (std::size_t k = 0; k < starts.size(); ++k) {
-    Position& p = place[batch + k];
-    if (starts[k].value < 0) p = c.l.shifted(p, starts[k].number);
-    else p = c.l.position_of(c.l.add(ScalarOp::add, c.l.value_of(p), starts[k].value));
-  }
+  for (std::size_t k = 0; k < starts.size(); ++k) place[batch + k] = c.l.sum(place[batch + k], starts[k]);
   return place;
 }
 
@@ -129,7 +120,7 @@ std::vector<Array> dynamic_update_slice(const LoweringContext& c) {
         c.l.store(out, moved(c, at, slice_starts(c, out, starts, a.sizes, at)), c.l.element(update, at));
       },
       Lowering::is_unrolled(update.shape, 1));
-  return {c.l.settled(out)};
+  return {c.l.preloaded(out)};
 }
 
 }  // namespace

@@ -39,7 +39,7 @@ std::vector<Array> pad(const LoweringContext& c) {
   const Array out = c.l.allocate(c.shape(), c.dtype());
   c.l.copy(filled, out);
   insert(c.l, x, out, a.starts, a.steps);
-  return {c.l.settled(out)};
+  return {c.l.preloaded(out)};
 }
 
 std::vector<Array> concat(const LoweringContext& c) {
@@ -51,7 +51,7 @@ std::vector<Array> concat(const LoweringContext& c) {
     insert(c.l, part, out, starts, steps);
     starts[axis] += part.shape[axis];
   }
-  return {c.l.settled(out)};
+  return {c.l.preloaded(out)};
 }
 
 std::vector<Array> slice(const LoweringContext& c) {

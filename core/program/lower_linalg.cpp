@@ -10,10 +10,7 @@ namespace stave_detail {
 int is_finite(Lowering& l, Matrix a) {
   int state[] = {l.number(true, bool_)};
   l.fold({a.rows(), a.columns()}, state, [&](Positions at, std::span<int> now) {
-    const int value = l.add(ScalarOp::abs, a.get(at[0], at[1]));
-    now[0] = l.add(
-        ScalarOp::bit_and, now[0],
-        l.add(ScalarOp::less, value, l.number(std::numeric_limits<double>::infinity(), l.builder().dtype(value))));
+    now[0] = l.add(ScalarOp::bit_and, now[0], l.is_finite(a.get(at[0], at[1])));
   });
   return state[0];
 }
@@ -151,12 +148,12 @@ std::vector<Array> cholesky(const LoweringContext& c) {
         },
         unrolled);
   });
-  return {l.settled(out)};
+  return {l.preloaded(out)};
 }
 
 // ---- triangles ----------------------------------------------------------------------------------
 
-// Which triangle of a matrix a solution reads, and how.
+// The triangle of a matrix that a solution reads.
 struct Triangle {
   bool lower, transpose, unit;
 };
@@ -210,7 +207,7 @@ std::vector<Array> triangular_solve(const LoweringContext& c) {
       check_diagonal(l, triangle, unrolled, "triangular_solve: the matrix is singular: its diagonal has a 0");
     solve_triangle(l, triangle, {a.lower, a.transpose, a.unit}, Matrix(l, out, at), unrolled);
   });
-  return {l.settled(out)};
+  return {l.preloaded(out)};
 }
 
 // ---- lu, solve, det -----------------------------------------------------------------------------
@@ -266,7 +263,7 @@ std::vector<Array> lu(const LoweringContext& c) {
         },
         unrolled);
   });
-  return {l.settled(packed), l.settled(exchanges), l.settled(order)};
+  return {l.preloaded(packed), l.preloaded(exchanges), l.preloaded(order)};
 }
 
 // solve(a, b, packed, order): by the factors of a that lu computed.
@@ -311,7 +308,7 @@ std::vector<Array> solve(const LoweringContext& c) {
       x.set(l.position_of(l.convert(entry(l, order, at, i), int64)), k, y.get(i, k));
     });
   });
-  return {l.settled(out)};
+  return {l.preloaded(out)};
 }
 
 }  // namespace

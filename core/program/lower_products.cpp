@@ -1,8 +1,7 @@
 // Lowering of matrix products, convolutions and pooling.
 #include <algorithm>
-#include <limits>
 
-#include <stave/core/program/lower.h>
+#include <stave/core/program/lower_rows.h>
 
 namespace stave_detail {
 
@@ -51,12 +50,6 @@ Window window(Lowering& l, Position at, Index length, Index dilation) {
   inside = l.add(ScalarOp::bit_and, inside, in_range);
   return {inside, l.position_of(l.add(ScalarOp::select, inside, value, l.index(0)))};
 }
-// The sum of two places.
-Position plus(Lowering& l, Position a, Position b) {
-  if (b.value < 0) return l.shifted(a, b.number);
-  return l.position_of(l.add(ScalarOp::add, l.value_of(a), b.value));
-}
-
 std::vector<Array> convolution(const LoweringContext& c) {
   Lowering& l = c.l;
   const auto& a = c.as<ConvolutionAttributes>();
@@ -73,7 +66,7 @@ std::vector<Array> convolution(const LoweringContext& c) {
           int inside = l.number(true, bool_);
           for (std::size_t k = 0; k < spatial; ++k) {
             const Position place =
-                plus(l, l.shifted(at[3 + k], -a.low[k], a.strides[k]), l.shifted(term[1 + k], 0, a.dilations[k]));
+                l.sum(l.shifted(at[3 + k], -a.low[k], a.strides[k]), l.shifted(term[1 + k], 0, a.dilations[k]));
             const Window found = window(l, place, x.shape[3 + k], a.input_dilations[k]);
             inside = l.add(ScalarOp::bit_and, inside, found.is_inside);
             in_x.push_back(found.place);
@@ -97,32 +90,22 @@ std::vector<Array> pool(const LoweringContext& c) {
   return {l.compute(
       c.shape(), c.dtype(),
       [&](Positions at) {
-        const int lowest = visit_dtype(x.dtype, [&](auto zero) {
-          using T = decltype(zero);
-          if constexpr (std::is_floating_point_v<T>) return l.number(-std::numeric_limits<T>::infinity(), x.dtype);
-          else if constexpr (std::is_integral_v<T>) return l.number(std::numeric_limits<T>::lowest(), x.dtype);
-          else return -1;
-        });
         // The value, its position, and whether there is one.
-        int state[] = {lowest, l.index(0), l.number(false, bool_)};
+        int state[] = {extreme_number(l, x.dtype, false), l.index(0), l.number(false, bool_)};
         l.fold(a.windows, state, [&](Positions term, std::span<int> now) {
           PositionList place(at.begin(), at.begin() + static_cast<std::ptrdiff_t>(others));
           int inside = l.number(true, bool_);
           Position position(0);
           for (std::size_t k = 0; k < spatial; ++k) {
             const Position along =
-                plus(l, l.shifted(at[others + k], -a.low[k], a.strides[k]), l.shifted(term[k], 0, a.dilations[k]));
+                l.sum(l.shifted(at[others + k], -a.low[k], a.strides[k]), l.shifted(term[k], 0, a.dilations[k]));
             const Window found = window(l, along, x.shape[others + k], 1);
             inside = l.add(ScalarOp::bit_and, inside, found.is_inside);
             place.push_back(found.place);
-            position = plus(l, l.shifted(position, 0, x.shape[others + k]), found.place);
+            position = l.sum(l.shifted(position, 0, x.shape[others + k]), found.place);
           }
           const int value = l.element(x, place);
-          int wins = l.add(ScalarOp::bit_or, l.add(ScalarOp::less, now[0], value), l.add(ScalarOp::bit_not, now[2]));
-          if (is_float(x.dtype))
-            wins = l.add(ScalarOp::bit_or, wins,
-                         l.add(ScalarOp::bit_and, l.add(ScalarOp::not_equal, value, value),
-                               l.add(ScalarOp::equal, now[0], now[0])));
+          int wins = l.add(ScalarOp::bit_or, replaces(l, true, now[0], value), l.add(ScalarOp::bit_not, now[2]));
           wins = l.add(ScalarOp::bit_and, wins, inside);
           now[0] = l.add(ScalarOp::select, wins, value, now[0]);
           now[1] = l.add(ScalarOp::select, wins, l.value_of(position), now[1]);

@@ -56,11 +56,8 @@ Threefry generator(Lowering& l, const Array& keys, Positions at) {
 // The counter of an element: its position in row-major order behind the axes of the keys.
 Position counter(Lowering& l, const Array& keys, const Shape& shape, Positions at) {
   Position place(0);
-  for (std::size_t axis = keys.shape.size() - 1; axis < at.size(); ++axis) {
-    const Position scaled = l.shifted(place, 0, shape[axis]);
-    place = at[axis].value < 0 ? l.shifted(scaled, at[axis].number)
-                               : l.position_of(l.add(ScalarOp::add, l.value_of(scaled), at[axis].value));
-  }
+  for (std::size_t axis = keys.shape.size() - 1; axis < at.size(); ++axis)
+    place = l.sum(l.shifted(place, 0, shape[axis]), at[axis]);
   return place;
 }
 
@@ -85,7 +82,7 @@ std::vector<Array> fold_in(const LoweringContext& c) {
     Strides strides = axes_of(out.strides, 0, last);
     l.copy(words[static_cast<std::size_t>(k)], Lowering::view(out, outer, std::move(strides), k));
   }
-  return {l.settled(out)};
+  return {l.preloaded(out)};
 }
 
 std::vector<Array> random_bits(const LoweringContext& c) {

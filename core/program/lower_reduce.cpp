@@ -29,6 +29,13 @@ int choose(Lowering& l, bool larger, int present, int x) {
   return l.add(ScalarOp::select, wins, present, x);
 }
 
+int replaces(Lowering& l, bool larger, int best, int x) {
+  const int wins = larger ? l.add(ScalarOp::less, best, x) : l.add(ScalarOp::less, x, best);
+  if (!is_float(l.builder().dtype(x))) return wins;
+  return l.add(ScalarOp::bit_or, wins,
+               l.add(ScalarOp::bit_and, l.add(ScalarOp::not_equal, x, x), l.add(ScalarOp::equal, best, best)));
+}
+
 int scaled(Lowering& l, int a, int b) {
   const int zero = l.number(0, l.builder().dtype(a));
   const int both = l.add(ScalarOp::bit_and, l.add(ScalarOp::not_equal, a, zero), l.add(ScalarOp::not_equal, b, zero));
@@ -58,8 +65,7 @@ void LoweredSum::step(std::span<int> state, int x) const {
 int LoweredSum::finish(std::span<const int> state) const {
   if (dtype != float64) return l.convert(state[0], dtype);
   // The error of an infinite sum is NaN, so an infinite sum is not corrected.
-  const int is_finite = l.add(ScalarOp::less, l.add(ScalarOp::abs, state[0]), l.number(infinity, float64));
-  return l.add(ScalarOp::select, is_finite, l.add(ScalarOp::add, state[0], state[1]), state[0]);
+  return l.add(ScalarOp::select, l.is_finite(state[0]), l.add(ScalarOp::add, state[0], state[1]), state[0]);
 }
 
 // ---- reductions ---------------------------------------------------------------------------------
@@ -156,11 +162,7 @@ std::vector<Array> arg_reduce(const LoweringContext& c) {
         int state[] = {value_at(PositionList(of.reduced.size())), l.index(0)};
         l.fold(of.reduced_shape, state, [&](Positions reduced, std::span<int> now) {
           const int value = value_at(reduced);
-          int wins = largest ? l.add(ScalarOp::less, now[0], value) : l.add(ScalarOp::less, value, now[0]);
-          if (is_float(x.dtype))
-            wins = l.add(ScalarOp::bit_or, wins,
-                         l.add(ScalarOp::bit_and, l.add(ScalarOp::not_equal, value, value),
-                               l.add(ScalarOp::equal, now[0], now[0])));
+          const int wins = replaces(l, largest, now[0], value);
           now[1] = l.add(ScalarOp::select, wins, position(reduced), now[1]);
           now[0] = l.add(ScalarOp::select, wins, value, now[0]);
         });

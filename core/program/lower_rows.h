@@ -1,4 +1,4 @@
-// Numbers and positions that the lowering of reductions and of scans shares.
+// Numbers and positions that the rules of several families share.
 #pragma once
 
 #include <stave/core/program/lower.h>
@@ -11,6 +11,9 @@ int extreme_number(Lowering& l, Dtype dtype, bool largest);
 inline Dtype accumulator(Dtype dtype) { return is_float(dtype) ? float64 : dtype; }
 /// The larger or the smaller of two numbers: `present` if it is NaN.
 int choose(Lowering& l, bool larger, int present, int x);
+/// A bool: whether x takes the place of the largest or smallest element so far, among which the
+/// first one wins and NaN wins over numbers.
+int replaces(Lowering& l, bool larger, int best, int x);
 /// 0 where a or b is 0, else a * b.
 int scaled(Lowering& l, int a, int b);
 

@@ -10,7 +10,7 @@ namespace {
 
 // ---- scans --------------------------------------------------------------------------------------
 
-// What one step of a scan does to its state; `result` is its output.
+// A step of a scan, which changes the state and returns the element of the result.
 struct ScanStep {
   Lowering& l;
   OpId id;
@@ -63,12 +63,12 @@ std::vector<Array> scan(const LoweringContext& c) {
         l.fold({length}, state, run, unrolled ? 1 : length + 1);
       },
       unrolled);
-  return {l.settled(out)};
+  return {l.preloaded(out)};
 }
 
 // ---- sorting ------------------------------------------------------------------------------------
 
-// Whether a comes before b, and whether they are equal, in an order in which NaN is the largest.
+// The order of sorting, in which NaN is the largest number.
 struct Order {
   Lowering& l;
   bool descending;
@@ -122,7 +122,7 @@ std::vector<Array> sort(const LoweringContext& c) {
         l.store(out, with(at, axis, to), positions ? l.convert(l.value_of(at[axis]), c.dtype()) : l.element(x, at));
       },
       Lowering::is_unrolled(x.shape));
-  return {l.settled(out)};
+  return {l.preloaded(out)};
 }
 
 std::vector<Array> argtopk(const LoweringContext& c) {

@@ -1,5 +1,4 @@
-// What happens to lowered code after all of its instructions are written: dead code goes, and work
-// memory gets its places.
+// The last passes over lowered code: they remove dead code and give work memory its places.
 #include <algorithm>
 #include <map>
 

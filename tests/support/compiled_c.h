@@ -21,7 +21,7 @@ namespace stave_test {
 
 using namespace stave;
 
-/// Those of gcc and clang that are installed.
+/// The installed ones of gcc and clang.
 inline const std::vector<std::string>& c_compilers() {
   static const std::vector<std::string> found = [] {
     std::vector<std::string> names;

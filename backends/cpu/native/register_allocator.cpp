@@ -32,7 +32,7 @@ class MovesAtOnce {
     }
     pending_.assign(moves_.size(), true);
     for (std::size_t k = 0; k < moves_.size(); ++k) perform_from(k);
-    // What still waits are cycles, in which each place is read once.
+    // The moves that still wait form cycles, in which each place is read once.
     for (std::size_t k = 0; k < moves_.size(); ++k)
       if (is_pending(k)) break_cycle(k);
     for (const auto& [to, from] : moves_)
@@ -297,7 +297,7 @@ int RegisterAllocator::begin_loop(const LiveRanges::Loop& loop) {
   load_used(loop, Bank::general);
   load_used(loop, Bank::floating);
   OpenLoop open;
-  // What a loop carries is not in the slot of the first step later.
+  // After the first step, the slot does not hold the value that the loop carries.
   state(index).stored = false;
   for (const auto& [carried, next] : loop.next) {
     State& it = state(carried);

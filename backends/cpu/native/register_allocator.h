@@ -41,7 +41,7 @@ using RegisterSet = std::uint32_t;
 inline constexpr RegisterSet floating_registers = 0xffff0000u, general_registers = 0xffffu;
 inline RegisterSet set_of(int id) { return RegisterSet{1} << id; }
 
-/// What the allocator needs of the encoder.
+/// The moves that the allocator asks the encoder to write.
 class Moves {
  public:
   /// Copies all 8 bytes of a value. `to` is a register or a slot.

@@ -302,14 +302,16 @@ Lowered code_of(Dtype dtype, Index elements, std::vector<Column>& columns) {
   return code;
 }
 
-class WriteCOperations : public testing::TestWithParam<Dtype> {};
-
-TEST_P(WriteCOperations, ComputesEachOperationAsTheLibraryDoes) {
+class WriteCOperations : public testing::TestWithParam<Dtype> {
+ protected:
   const Dtype dtype = GetParam();
   const std::vector<Tensor> operands =
       visit_dtype(dtype, [&](auto zero) { return operands_of<decltype(zero)>(dtype); });
   std::vector<Column> columns;
   const Lowered code = code_of(dtype, operands[0].size(), columns);
+};
+
+TEST_P(WriteCOperations, ComputesEachOperationAsTheLibraryDoes) {
   for (const std::string& compiler : c_compilers()) {
     CompiledC compiled(code, compiler);
     const std::vector<Tensor> found = compiled(operands);
@@ -329,11 +331,6 @@ TEST_P(WriteCOperations, ComputesEachOperationAsTheLibraryDoes) {
   }
 }
 TEST_P(WriteCOperations, HasNoUndefinedBehaviour) {
-  const Dtype dtype = GetParam();
-  const std::vector<Tensor> operands =
-      visit_dtype(dtype, [&](auto zero) { return operands_of<decltype(zero)>(dtype); });
-  std::vector<Column> columns;
-  const Lowered code = code_of(dtype, operands[0].size(), columns);
   for (const std::string& compiler : c_compilers()) {
     CompiledC compiled(code, compiler);
     EXPECT_NO_THROW(compiled.sanitized(operands)) << compiler;
