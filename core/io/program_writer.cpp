@@ -254,13 +254,9 @@ class ProgramWriter {
       fail<TransformError>("{}: a constant of the program is the value of one lane of vmap: save the program outside",
                            where_);
     const bool is_number = x.rank() > 0 && is_one_number(x);
-    const std::size_t number = number_of_tensor(is_number ? first_element(x) : x);
+    const std::size_t number = number_of_tensor(is_number ? one_number(x) : x);
     return is_number ? fmt::format("{{\"tensor\":{},\"repeated\":{}}}", number, json(x.shape()))
                      : fmt::format("{{\"tensor\":{}}}", number);
-  }
-  static Tensor first_element(const Tensor& x) {
-    const Node& node = x.node();
-    return Tensor(NodePtr(new Node(node.dtype, node.device, {}, {}, node.storage, node.offset)));
   }
   // Equal views of the same memory are written once.
   std::size_t number_of_tensor(const Tensor& x) {

@@ -52,7 +52,7 @@ Tensor as_array(const Tensor& x) {
   if (!is_host_constant(x)) return x;
   const UnderFrame past_all_handlers(nullptr);
   const Node& node = x.node();
-  const Tensor one(NodePtr(new Node(node.dtype, node.device, {}, {}, node.storage, node.offset)));
+  const Tensor one = one_number(x);
   return Tensor(
       NodePtr(new Node(node.dtype, node.device, node.shape, node.strides, apply(op_copy, {one}).node().storage)));
 }

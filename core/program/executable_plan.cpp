@@ -15,14 +15,8 @@ namespace {
 
 constexpr std::size_t alignment = 64;  // of arrays in the arena, in bytes
 
-// A placeholder storage for tensors that serve only as layouts.
-const StoragePtr& no_storage() {
-  static const StoragePtr& none = *new StoragePtr(new Storage);
-  return none;
-}
-
 Tensor layout_of(const Program::Variable& it, Strides strides) {
-  return Tensor(NodePtr(new Node(it.dtype, it.device, it.shape, std::move(strides), no_storage())));
+  return layout_tensor(it.dtype, it.device, it.shape, std::move(strides));
 }
 
 }  // namespace

@@ -20,12 +20,6 @@ namespace stave_detail {
 
 namespace {
 
-// A placeholder storage for tensors that serve only as layouts.
-const StoragePtr& layout_storage() {
-  static const StoragePtr& none = *new StoragePtr(new Storage);
-  return none;
-}
-
 // The rules of all families, by operation.
 LoweringRule rule_of(OpId id) {
   for (const auto family : {lowering_of_layout, lowering_of_reduction, lowering_of_scan, lowering_of_index,
@@ -37,7 +31,7 @@ LoweringRule rule_of(OpId id) {
 // The output as a view of the input, by the operation's own rule; its `source` is null if there is
 // no such view.
 Array view_of(const Array& x, const Program::Instruction& step) {
-  const Tensor layout(NodePtr(new Node(x.dtype, cpu, x.shape, x.strides, layout_storage(), x.offset)));
+  const Tensor layout = layout_tensor(x.dtype, cpu, x.shape, x.strides, x.offset);
   const Tensor found = step.op->view(Call(*step.op, Inputs{layout}, step.attributes));
   if (!found.defined()) return {};
   Array y = x;
@@ -52,7 +46,7 @@ Array view_of(const Array& x, const Program::Instruction& step) {
 Array Lowering::constant(const Tensor& value) {
   const UnderFrame past_all_handlers(nullptr);
   const Index elements = value.size();
-  const Tensor one = is_one_number(value) && elements > 0 ? reshape(value, {-1})(0) : value;
+  const Tensor one = is_one_number(value) && elements > 0 ? one_number(value) : value;
   const auto values_of = [&](const Tensor& x) {
     const Tensor dense = stave::contiguous(x);
     std::vector<int> values;
@@ -256,7 +250,7 @@ Lowered lower(const Program& program) {
     const Program::Variable& variable = source.variable(source.inputs[i]);
     const auto buffer = std::make_shared<ArraySource>();
     buffer->buffer = add(Kind::input, static_cast<int>(i), variable, code.input_shapes);
-    code.input_labels.push_back(variable.label ? variable.label->text : "");
+    code.input_labels.push_back(label_text(variable));
     inputs.push_back({buffer, variable.dtype, variable.shape, contiguous_strides(variable.shape)});
   }
   const int first_output = static_cast<int>(code.buffers.size());

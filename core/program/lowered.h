@@ -134,6 +134,9 @@ struct Lowered {
 /// ...), and DtypeError for float16 and bfloat16.
 Lowered lower(const Program& program);
 
+/// The label of a variable, or an empty text.
+inline std::string label_text(const Program::Variable& variable) { return variable.label ? variable.label->text : ""; }
+
 /// Throws TransformError, which names the instruction, if the code breaks a rule of this file: a
 /// value is read before it is assigned or outside of its loop, operands have other dtypes than the
 /// operation takes, a constant index is out of range, or a loop does not end.

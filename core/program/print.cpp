@@ -94,10 +94,7 @@ class Writer {
     return fmt::format("{}:{}{}", names_[variable], notation(nullptr, it.dtype, it.shape, it.device),
                        it.label ? fmt::format(" \"{}\"", it.label->text) : "");
   }
-  static std::string number(const Tensor& value) {
-    const Node& node = value.node();
-    return Tensor(NodePtr(new Node(node.dtype, node.device, {}, {}, node.storage, node.offset))).str();
-  }
+  static std::string number(const Tensor& value) { return one_number(value).str(); }
   static std::string what(const Program::Instruction& step) {
     if (step.is_read()) return "read";
     const std::string attributes = step.attributes ? step.attributes->str() : "";

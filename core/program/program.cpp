@@ -148,6 +148,16 @@ bool same_program(const Program& a, const Program& b) {
           same_parts({a.variables, a.constants, a.instructions}, {b.variables, b.constants, b.instructions}));
 }
 
+Tensor one_number(const Tensor& x) {
+  const Node& node = x.node();
+  return Tensor(NodePtr(new Node(node.dtype, node.device, {}, {}, node.storage, node.offset)));
+}
+
+Tensor layout_tensor(Dtype dtype, Device device, const Shape& shape, Strides strides, Index offset) {
+  static const StoragePtr& placeholder = *new StoragePtr(new Storage);
+  return Tensor(NodePtr(new Node(dtype, device, shape, std::move(strides), placeholder, offset)));
+}
+
 bool is_one_number(const Tensor& x) {
   const Node& node = x.node();
   return node.storage && node.memory() == cpu && x.size() > 0 && repeats_one_element(x);

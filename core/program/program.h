@@ -120,6 +120,13 @@ bool compute_the_same(const Program::Instruction& a, const Program::Instruction&
 /// Returns true if x is one number, repeated or not, in memory that the host can read.
 bool is_one_number(const Tensor& x);
 
+/// The number that is_one_number(x) finds, as a tensor of rank 0.
+Tensor one_number(const Tensor& x);
+
+/// A tensor without elements, for functions that read only the layout of their inputs. The offset
+/// is in elements.
+Tensor layout_tensor(Dtype dtype, Device device, const Shape& shape, Strides strides, Index offset = 0);
+
 /// Returns true if both tensors have the same dtype, shape and bits.
 bool same_bits(const Tensor& a, const Tensor& b);
 

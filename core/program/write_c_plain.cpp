@@ -139,19 +139,18 @@ class PlainWriter {
 
 }  // namespace
 
-CSignature checked(CSignature signature, const Lowered& code) {
+CSignature checked(CSignature signature, const std::vector<std::string>& input_labels, std::size_t outputs) {
   if (!is_c_identifier(signature.name))
     fail<TransformError>("write_c: \"{}\" is not a name of C: give one as .name", signature.name);
   CNames names;
   signature.inputs =
-      chosen_names(names, signature.inputs, code.inputs(), code.input_labels, "in", "inputs", signature.name + "_");
-  signature.outputs =
-      chosen_names(names, signature.outputs, code.outputs(), {}, "out", "outputs", signature.name + "_");
+      chosen_names(names, signature.inputs, input_labels.size(), input_labels, "in", "inputs", signature.name + "_");
+  signature.outputs = chosen_names(names, signature.outputs, outputs, {}, "out", "outputs", signature.name + "_");
   return signature;
 }
 
 void write_c_plain(std::ostream& out, std::ostream* header, const Lowered& code, CSignature signature) {
-  signature = checked(std::move(signature), code);
+  signature = checked(std::move(signature), code.input_labels, code.outputs());
   const PlainWriter writer(code, signature);
   const std::string title = fmt::format("/* {}: C99, written by Stave. */\n", signature.name);
   const std::string declarations = writer.guarded_declarations();

@@ -196,7 +196,9 @@ CasadiProgram casadi_program(const Program& program, const COptions& options) {
 void write_casadi(std::ostream& out, const Program& program, const COptions& options) {
   CasadiProgram f = casadi_program(program, options);
   // The names of a plain function, which CasADi would accept, too.
-  const CSignature names = checked({options.name, options.inputs, options.outputs}, lower(program));
+  std::vector<std::string> labels;
+  for (const int input : program.inputs) labels.push_back(label_text(program.variable(input)));
+  const CSignature names = checked({options.name, options.inputs, options.outputs}, labels, program.outputs.size());
   for (std::size_t i = 0; i < f.inputs.size(); ++i) f.inputs[i].name = names.inputs[i];
   for (std::size_t i = 0; i < f.outputs.size(); ++i) f.outputs[i].name = names.outputs[i];
   std::vector<CasadiFunction> functions;
