@@ -18,8 +18,8 @@ struct CSignature {
 };
 /// Throws TransformError if the name is not a C identifier or the number of names is not that of
 /// the inputs, which have these labels, and of the outputs. Empty names become the labels of
-/// inputs, then in0, out0, ... Returns the signature with names that are identifiers and differ from
-/// each other.
+/// inputs, then in0, out0, ... Returns the signature with names that are identifiers and differ
+/// from each other.
 CSignature checked(CSignature signature, const std::vector<std::string>& input_labels, std::size_t outputs);
 
 /// Writes the code as one function in a C file that needs no other file, and its declarations as a
