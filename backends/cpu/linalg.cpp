@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numbers>
 
 #include <cblas.h>
 
@@ -146,7 +147,14 @@ struct Determinant {
   }
   double value() const { return std::ldexp(mantissa, static_cast<int>(std::clamp<Index>(exponent, -10000, 10000))); }
   double sign() const { return std::isnan(mantissa) ? mantissa : static_cast<double>((mantissa > 0) - (mantissa < 0)); }
-  double logarithm() const { return std::log(std::abs(mantissa)) + static_cast<double>(exponent) * std::log(2.); }
+  // The kernel's logarithm has the bits of native code.
+  double logarithm() const {
+    const double size = std::abs(mantissa);
+    const void* const in[] = {&size};
+    double log;
+    kernels().elementwise[OpId::log][static_cast<int>(Dtype::float64)](&log, in, 1);
+    return log + static_cast<double>(exponent) * std::numbers::ln2;
+  }
 };
 
 template <class T>

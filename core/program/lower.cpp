@@ -83,7 +83,8 @@ std::vector<Array> Lowering::lower(const Program& program, const Program::Instru
   const LoweringContext context{*this, step, inputs, results};
   if (loop_of(step)) return lower_loop(context);
   if (dynamic_cast<const FusedAttributes*>(step.attributes.get())) return lower_fused(context);
-  if (op.id == OpId::stop_gradient || op.id == OpId::copy) return inputs;
+  if (op.id == OpId::stop_gradient) return inputs;
+  if (op.id == OpId::copy) return {contiguous(inputs[0])};
   if (op.may_be_view()) {
     Array found = view_of(inputs[0], step);
     if (!found.source) found = view_of(contiguous(inputs[0]), step);
@@ -235,28 +236,41 @@ void place_outputs(Lowering& l, Lowered& code, const std::vector<Array>& outputs
       it.buffer = becomes[static_cast<std::size_t>(it.buffer)];
 }
 
+// The number of elements from the first to the last one of an array in memory.
+Index elements_spanned(const Shape& shape, const Strides& strides) {
+  if (shape.elements() == 0) return 0;
+  Index last = 0;
+  for (std::size_t axis = 0; axis < shape.size(); ++axis) last += (shape[axis] - 1) * strides[axis];
+  return last + 1;
+}
+
 }  // namespace
 
-Lowered lower(const Program& program) {
-  const Program source = optimized(with_calls_inlined(program));
+Lowered lower(const Program& program, const LoweringOptions& options) {
+  const Program source = options.is_optimized ? program : optimized(with_calls_inlined(program));
   Lowered code;
-  Lowering l(code);
-  const auto add = [&](Kind kind, int number, const Program::Variable& variable, std::vector<Shape>& shapes) {
+  Lowering l(code, options.vector_bytes);
+  const auto add = [&](Kind kind, int number, const Program::Variable& variable, std::vector<Shape>& shapes,
+                       Index elements) {
     shapes.push_back(variable.shape);
-    return l.builder().add_buffer({kind, variable.dtype, variable.shape.elements(), number});
+    return l.builder().add_buffer({kind, variable.dtype, elements, number});
   };
   std::vector<Array> inputs;
   for (std::size_t i = 0; i < source.inputs.size(); ++i) {
     const Program::Variable& variable = source.variable(source.inputs[i]);
     const auto buffer = std::make_shared<ArraySource>();
-    buffer->buffer = add(Kind::input, static_cast<int>(i), variable, code.input_shapes);
+    const Strides strides =
+        options.input_strides.empty() ? contiguous_strides(variable.shape) : options.input_strides[i];
+    buffer->buffer =
+        add(Kind::input, static_cast<int>(i), variable, code.input_shapes, elements_spanned(variable.shape, strides));
     code.input_labels.push_back(label_text(variable));
-    inputs.push_back({buffer, variable.dtype, variable.shape, contiguous_strides(variable.shape)});
+    inputs.push_back({buffer, variable.dtype, variable.shape, strides});
   }
   const int first_output = static_cast<int>(code.buffers.size());
   for (std::size_t k = 0; k < source.outputs.size(); ++k) {
     if (source.outputs[k] < 0) fail<TransformError>("lower: output {} of the program is an empty Tensor", k);
-    add(Kind::output, static_cast<int>(k), source.variable(source.outputs[k]), code.output_shapes);
+    const Program::Variable& variable = source.variable(source.outputs[k]);
+    add(Kind::output, static_cast<int>(k), variable, code.output_shapes, variable.shape.elements());
   }
   for (Array& input : inputs) input = l.preloaded(input);
   const std::vector<Array> outputs = l.run(source, std::move(inputs));

@@ -73,9 +73,11 @@ inline constexpr Index most_elements = 64;
 
 class Lowering {
  public:
-  explicit Lowering(Lowered& code) : code_(code), builder_(code) {}
+  explicit Lowering(Lowered& code, Index vector_bytes = 0) : code_(code), builder_(code), vector_bytes_(vector_bytes) {}
 
   LoweredBuilder& builder() { return builder_; }
+  /// LoweringOptions::vector_bytes.
+  Index vector_bytes() const noexcept { return vector_bytes_; }
 
   // ---- numbers ----------------------------------------------------------------------------------
 
@@ -168,6 +170,7 @@ class Lowering {
 
   Lowered& code_;
   LoweredBuilder builder_;
+  const Index vector_bytes_;
 };
 
 /// Lowers an operation: computes the outputs from the inputs. A rule may move an input.
@@ -204,9 +207,10 @@ std::vector<Array> lower_loop(const LoweringContext& c);
 /// The reduction of an array by sum, prod, max, min, all or any. Axes may count from the end;
 /// `shape` is that of the result.
 Array lower_reduction(Lowering& l, const Op& op, const Array& x, const Shape& axes, const Shape& shape);
-/// The same of an array of the shape `given` whose elements are element(position).
-Array lower_reduction(Lowering& l, const Op& op, const Shape& given, Dtype dtype, const Shape& axes, const Shape& shape,
-                      FunctionRef<int(Positions)> element);
+/// The same of an array of the shape `given` whose elements are element(position), and would lie in
+/// memory with these strides.
+Array lower_reduction(Lowering& l, const Op& op, const Shape& given, const Strides& strides, Dtype dtype,
+                      const Shape& axes, const Shape& shape, FunctionRef<int(Positions)> element);
 
 /// Removes instructions, buffers and values of the written code that nothing needs, and gives each
 /// work buffer its place in the workspace.

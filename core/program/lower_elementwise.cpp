@@ -197,14 +197,23 @@ class RegionValues {
 std::vector<Array> lower_fused(const LoweringContext& c) {
   const Region& region = *c.as<FusedAttributes>().region;
   RegionValues values(c.l, region, c.inputs);
+  const Shape& shape = c.in(0).shape;
+  const auto inputs = static_cast<int>(region.inputs().size());
+  // Reduces a value that is an input, or a number, as it lies in memory, and others as computed.
+  const auto reduce = [&](const Region::Reduction& it, const Shape& result, FunctionRef<int(Positions)> element) {
+    const int given = region.given(it.value);
+    if (given >= 0 && given < inputs)
+      return lower_reduction(c.l, *it.op, c.in(static_cast<std::size_t>(given)), it.axes, result);
+    const Strides strides = given >= 0 ? all_equal(shape.size(), 0) : contiguous_strides(shape);
+    return lower_reduction(c.l, *it.op, shape, strides, region.dtype(it.value), it.axes, result, element);
+  };
   // One reduction needs no memory for what it reduces.
   if (region.outputs().size() == 1)
     if (const Region::Reduction* const only = region.reduction(region.outputs()[0]))
-      return {lower_reduction(c.l, *only->op, c.in(0).shape, region.dtype(only->value), only->axes, c.shape(),
-                              [&](Positions at) {
-                                values.compute(at);
-                                return values[only->value];
-                              })};
+      return {reduce(*only, c.shape(), [&](Positions at) {
+        values.compute(at);
+        return values[only->value];
+      })};
   // The values of the outputs, before their reductions.
   std::vector<int> computed;
   std::vector<Dtype> dtypes;
@@ -212,13 +221,13 @@ std::vector<Array> lower_fused(const LoweringContext& c) {
     computed.push_back(region.value_behind(output));
     dtypes.push_back(region.dtype(computed.back()));
   }
-  std::vector<Array> outputs = c.l.compute(c.in(0).shape, dtypes, [&](Positions at, std::span<int> results) {
+  std::vector<Array> outputs = c.l.compute(shape, dtypes, [&](Positions at, std::span<int> results) {
     values.compute(at);
     for (std::size_t k = 0; k < results.size(); ++k) results[k] = values[computed[k]];
   });
   for (std::size_t k = 0; k < outputs.size(); ++k)
     if (const Region::Reduction* const reduction = region.reduction(region.outputs()[k]))
-      outputs[k] = lower_reduction(c.l, *reduction->op, outputs[k], reduction->axes, c.shape(k));
+      outputs[k] = reduce(*reduction, c.shape(k), [&](Positions at) { return c.l.element(outputs[k], at); });
   return outputs;
 }
 

@@ -1,6 +1,7 @@
 // Lowering of determinants and of the factors q and r.
 #include <algorithm>
 #include <limits>
+#include <numbers>
 
 #include <stave/core/program/lower_matrix.h>
 
@@ -16,6 +17,23 @@ Array factored_signs(Lowering& l, Matrix a, bool unrolled) {
     l.store(signs, std::span(&k, 1), l.add(ScalarOp::select, stays, l.number(1, float64), l.number(-1, float64)));
   });
   return signs;
+}
+
+// Factors a matrix, and returns the product of its pivots, with the sign of the exchanges, as a
+// mantissa and an exponent, so that no product overflows: both are float64.
+std::pair<int, int> product_of_pivots(Lowering& l, Matrix a, bool unrolled) {
+  const Array signs = factored_signs(l, a, unrolled);
+  int state[] = {l.number(1, float64), l.number(0, float64)};
+  l.fold(
+      {a.rows()}, state,
+      [&](Positions k, std::span<int> now) {
+        const int pivot = l.add(ScalarOp::multiply, l.convert(a.get(k[0], k[0]), float64), l.element(signs, k));
+        const int product = l.add(ScalarOp::multiply, now[0], pivot);
+        now[0] = l.add(ScalarOp::mantissa, product);
+        now[1] = l.add(ScalarOp::add, now[1], l.add(ScalarOp::exponent, product));
+      },
+      unrolled ? 1 : 64 * 64);
+  return {state[0], state[1]};
 }
 
 }  // namespace
@@ -45,15 +63,9 @@ std::vector<Array> lower_det(const LoweringContext& c) {
                      multiply(e(0, 2), minor(0, 1)));
     }
     const int finite = is_finite(l, a);
-    int product = l.number(1, float64);
-    const Array signs = factored_signs(l, a, unrolled);
-    l.fold(
-        {n}, std::span(&product, 1),
-        [&](Positions k, std::span<int> now) {
-          now[0] = multiply(now[0], multiply(wide(a.get(k[0], k[0])), l.element(signs, k)));
-        },
-        unrolled ? 1 : 64 * 64);
-    product = l.add(ScalarOp::select, finite, product, l.number(std::numeric_limits<double>::quiet_NaN(), float64));
+    const auto [mantissa, exponent] = product_of_pivots(l, a, unrolled);
+    const int nan = l.number(std::numeric_limits<double>::quiet_NaN(), float64);
+    int product = l.add(ScalarOp::select, finite, l.add(ScalarOp::ldexp, mantissa, exponent), nan);
     if (tiny >= 0) {
       const int is_large = l.add(ScalarOp::less, l.number(0x1p-900, float64), l.add(ScalarOp::abs, tiny));
       const int is_good = l.add(ScalarOp::bit_and, is_large, l.is_finite(tiny));
@@ -64,10 +76,9 @@ std::vector<Array> lower_det(const LoweringContext& c) {
   return {l.preloaded(out)};
 }
 
-// The sign of the determinant, and the logarithm of its size as the sum of those of the pivots.
+// The sign of the determinant, and the logarithm of its size.
 std::vector<Array> lower_slogdet(const LoweringContext& c) {
   Lowering& l = c.l;
-  const Index n = c.in(0).shape.back();
   const bool unrolled = is_small(c.in(0));
   const Array packed = copied(l, c.in(0));
   const Array signs = l.allocate(c.shape(0), c.dtype()), logarithms = l.allocate(c.shape(1), c.dtype());
@@ -75,23 +86,16 @@ std::vector<Array> lower_slogdet(const LoweringContext& c) {
   for_stack(c, packed, unrolled, [&](Positions at) {
     Matrix a(l, packed, at);
     const int finite = is_finite(l, a);
-    const Array exchanged = factored_signs(l, a, unrolled);
-    int state[] = {number(1), number(0)};
-    l.fold(
-        {n}, state,
-        [&](Positions k, std::span<int> now) {
-          const int pivot = l.convert(a.get(k[0], k[0]), float64);
-          const int is_negative = l.add(ScalarOp::less, pivot, number(0)),
-                    is_zero = l.add(ScalarOp::equal, pivot, number(0));
-          const int sign =
-              l.add(ScalarOp::select, is_negative, number(-1), l.add(ScalarOp::select, is_zero, number(0), number(1)));
-          now[0] = l.add(ScalarOp::multiply, now[0], l.add(ScalarOp::multiply, sign, l.element(exchanged, k)));
-          now[1] = l.add(ScalarOp::add, now[1], l.add(ScalarOp::log, l.add(ScalarOp::abs, pivot)));
-        },
-        unrolled ? 1 : 64 * 64);
+    const auto [mantissa, exponent] = product_of_pivots(l, a, unrolled);
+    const auto choose = [&](int condition, int x, int y) { return l.add(ScalarOp::select, condition, x, y); };
+    const int sign = choose(l.add(ScalarOp::less, number(0), mantissa), number(1),
+                            choose(l.add(ScalarOp::less, mantissa, number(0)), number(-1), number(0)));
+    const int logarithm = l.add(ScalarOp::add, l.add(ScalarOp::log, l.add(ScalarOp::abs, mantissa)),
+                                l.add(ScalarOp::multiply, exponent, number(std::numbers::ln2)));
     const int nan = number(std::numeric_limits<double>::quiet_NaN());
-    l.store(signs, at, l.convert(l.add(ScalarOp::select, finite, state[0], nan), c.dtype()));
-    l.store(logarithms, at, l.convert(l.add(ScalarOp::select, finite, state[1], nan), c.dtype()));
+    const int is_number = l.add(ScalarOp::bit_and, finite, l.add(ScalarOp::equal, mantissa, mantissa));
+    l.store(signs, at, l.convert(choose(is_number, sign, nan), c.dtype()));
+    l.store(logarithms, at, l.convert(choose(finite, logarithm, nan), c.dtype()));
   });
   return {l.preloaded(signs), l.preloaded(logarithms)};
 }

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <limits>
 
+#include <stave/core/program/lower_reduction_order.h>
 #include <stave/core/program/lower_rows.h>
 
 namespace stave_detail {
@@ -101,9 +102,19 @@ struct ReducedAxes {
 
 }  // namespace
 
-Array lower_reduction(Lowering& l, const Op& op, const Shape& given, Dtype dtype, const Shape& axes, const Shape& shape,
-                      FunctionRef<int(Positions)> element) {
+Array lower_reduction(Lowering& l, const Op& op, const Shape& given, const Strides& strides, Dtype dtype,
+                      const Shape& axes, const Shape& shape, FunctionRef<int(Positions)> element) {
   const ReducedAxes of(given, axes);
+  if (l.vector_bytes() > 0 && is_float(dtype) && given.elements() > 0 && given.elements() <= most_elements) {
+    const ReductionOrder order(given, strides, of.reduced);
+    const std::vector<PositionList> positions = order.positions();
+    return l.compute(shape, dtype, [&](Positions at) {
+      std::vector<int> elements;
+      for (const PositionList& reduced : positions) elements.push_back(element(of.place(at, reduced)));
+      return reduce_in_order(l, op.id, elements, order, of.place(at, PositionList(of.reduced.size())),
+                             l.vector_bytes());
+    });
+  }
   const LoweredSum sum{l, dtype};
   const Index cost = 4 * std::max<Index>(1, of.reduced_shape.elements());
   return l.compute(
@@ -133,7 +144,8 @@ Array lower_reduction(Lowering& l, const Op& op, const Shape& given, Dtype dtype
 }
 
 Array lower_reduction(Lowering& l, const Op& op, const Array& x, const Shape& axes, const Shape& shape) {
-  return lower_reduction(l, op, x.shape, x.dtype, axes, shape, [&](Positions at) { return l.element(x, at); });
+  return lower_reduction(l, op, x.shape, x.strides, x.dtype, axes, shape,
+                         [&](Positions at) { return l.element(x, at); });
 }
 
 namespace {

@@ -20,6 +20,7 @@
 
 #include <cstdint>
 #include <map>
+#include <span>
 #include <string>
 #include <unordered_map>
 #include <utility>
@@ -41,6 +42,9 @@ using namespace stave;
 //   shift_left, shift_right   by the number of bits or more: only copies of the sign are left
 //   convert                   as astype, to the dtype of the result
 //   erfc_of_root_half         erfc(x / sqrt(2))
+//   mantissa, exponent        x = mantissa * 2^exponent with 1/2 <= |mantissa| < 1; x and 0 if x is
+//                             zero, infinite or NaN. The exponent is a float of the same dtype.
+//   ldexp                     a * 2^b for a whole number b
 //   floor_divide              rounds towards minus infinity; of integers, x / 0 is 0
 //   remainder                 has the sign of the second operand; of integers, x modulo 0 is 0
 // The others are the functions of core/ops/elementwise_ops.h.
@@ -55,6 +59,7 @@ using namespace stave;
   X(sin, 1) X(cos, 1) X(tan, 1) X(asin, 1) X(acos, 1) X(atan, 1)                                      \
   X(sinh, 1) X(cosh, 1) X(tanh, 1) X(asinh, 1) X(acosh, 1) X(atanh, 1)                                \
   X(erf, 1) X(erfc, 1) X(erfinv, 1) X(lgamma, 1) X(digamma, 1) X(erfc_of_root_half, 1)                \
+  X(mantissa, 1) X(exponent, 1) X(ldexp, 2)                                                           \
   X(pow, 2) X(atan2, 2) X(hypot, 2) X(nextafter, 2) X(zeta, 2) X(floor_divide, 2) X(remainder, 2)
 #define STAVE_SCALAR_OPS(X) STAVE_SCALAR_ARITHMETIC(X) STAVE_SCALAR_FUNCTIONS(X)
 // clang-format on
@@ -73,7 +78,7 @@ struct Lowered {
   /// A row-major array in memory.
   struct Buffer {
     enum class Kind : std::uint8_t {
-      input,     // the array of input `number`, which is only read
+      input,     // the memory of input `number`, which is only read
       output,    // the array of output `number`. Outputs overlap no other buffer.
       constant,  // the elements of `constant`, which is contiguous
       work       // memory that a run may use as it likes; its contents are undefined at first
@@ -127,12 +132,22 @@ struct Lowered {
   std::string str() const;
 };
 
+struct LoweringOptions {
+  /// The strides of each input; row-major arrays without gaps if this is empty. No stride may be
+  /// negative.
+  std::span<const Strides> input_strides = {};
+  /// The size of the kernels' vectors. Floats of arrays of up to 64 elements are then reduced in
+  /// the kernels' order. 0: they are reduced one after the other.
+  Index vector_bytes = 0;
+  bool is_optimized = false;  // the program is `optimized` already
+};
+
 /// Lowers a program. Arrays of up to 64 elements become their elements, if all places in them are
 /// known; larger arrays are memory with loops. Sums are computed as the CPU's kernels do it:
 /// float32 in float64, float64 with compensation. Throws TransformError, which names the operation,
 /// for one that cannot be lowered (eigh, svd, a transfer between devices, a user's own operation
 /// ...), and DtypeError for float16 and bfloat16.
-Lowered lower(const Program& program);
+Lowered lower(const Program& program, const LoweringOptions& options = {});
 
 /// The label of a variable, or an empty text.
 inline std::string label_text(const Program::Variable& variable) { return variable.label ? variable.label->text : ""; }

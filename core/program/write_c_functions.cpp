@@ -123,6 +123,25 @@ constexpr CText unsigned_texts[] = {
 // floor_divide: if the rounded quotient is an integer although the remainder is at least half of b,
 // the exact quotient is below this integer and was rounded up.
 constexpr CText float_texts[] = {
+    {"mantissa", "", R"(static $T $p_mantissa_$d($T x)
+{
+  int unused;
+  return x - x == 0 ? frexp$f(x, &unused) : x;
+}
+)"},
+    {"exponent", "", R"(static $T $p_exponent_$d($T x)
+{
+  int found = 0;
+  if (x - x == 0) (void)frexp$f(x, &found);
+  return ($T)found;
+}
+)"},
+    {"ldexp", "", R"(static $T $p_ldexp_$d($T a, $T b)
+{
+  if (b != b) return b;
+  return ldexp$f(a, b < -10000 ? -10000 : b > 10000 ? 10000 : (int)b);
+}
+)"},
     {"remainder", "", R"(static $T $p_remainder_$d($T a, $T b)
 {
   const $T r = fmod$f(a, b);

@@ -166,12 +166,13 @@ constexpr std::string_view keywords[] = {
 
 // Names of <math.h> and <stdint.h> that generated code uses, and names of its own.
 constexpr std::string_view library_names[] = {
-    "abs",       "fabs",    "sqrt",    "floor",    "ceil",      "rint",      "trunc",    "copysign",  "fma",
-    "exp",       "exp2",    "expm1",   "log",      "log2",      "log10",     "log1p",    "sin",       "cos",
-    "tan",       "asin",    "acos",    "atan",     "sinh",      "cosh",      "tanh",     "asinh",     "acosh",
-    "atanh",     "erf",     "erfc",    "lgamma",   "pow",       "atan2",     "hypot",    "nextafter", "fmod",
-    "remainder", "signbit", "NAN",     "INFINITY", "INT32_MIN", "INT64_MIN", "INT64_C",  "UINT64_C",  "int8_t",
-    "int16_t",   "int32_t", "int64_t", "uint8_t",  "uint16_t",  "uint32_t",  "uint64_t", "work"};
+    "abs",     "fabs",     "sqrt",      "floor",     "ceil",     "rint",     "trunc",     "copysign",
+    "fma",     "exp",      "exp2",      "expm1",     "log",      "log2",     "log10",     "log1p",
+    "sin",     "cos",      "tan",       "asin",      "acos",     "atan",     "sinh",      "cosh",
+    "tanh",    "asinh",    "acosh",     "atanh",     "erf",      "erfc",     "lgamma",    "pow",
+    "atan2",   "hypot",    "nextafter", "fmod",      "frexp",    "ldexp",    "remainder", "signbit",
+    "NAN",     "INFINITY", "INT32_MIN", "INT64_MIN", "INT64_C",  "UINT64_C", "int8_t",    "int16_t",
+    "int32_t", "int64_t",  "uint8_t",   "uint16_t",  "uint32_t", "uint64_t", "work"};
 
 template <std::size_t n>
 bool is_in(const std::string_view (&list)[n], std::string_view text) {

@@ -2,6 +2,7 @@
 // the other.
 #pragma once
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstring>
@@ -179,6 +180,15 @@ class LoweredRun {
             case ScalarOp::sqrt: return set(it.result, std::sqrt(x));
             case ScalarOp::fma: return set(it.result, std::fma(x, y, as<T>(c)));
             case ScalarOp::signbit: return set(it.result, std::signbit(x));
+            case ScalarOp::mantissa:
+            case ScalarOp::exponent: {
+              int exponent = 0;
+              const T mantissa = std::isfinite(x) ? std::frexp(x, &exponent) : x;
+              return set(it.result, it.op == ScalarOp::mantissa ? mantissa : static_cast<T>(exponent));
+            }
+            case ScalarOp::ldexp:
+              return set(it.result,
+                         std::isnan(y) ? y : std::ldexp(x, static_cast<int>(std::clamp<T>(y, -10000, 10000))));
             case ScalarOp::erfc_of_root_half:
               return set(it.result, static_cast<T>(std::erfc(static_cast<long double>(x) / std::sqrt(2.0L))));
             default: break;

@@ -163,6 +163,7 @@ struct Kernels {
   /// so one array may be both read and written. For float32 and float64.
   void (*chain[dtype_count])(const Link* links, Index count, char* const* arrays, Index n);
   ByOp<Reduction, OpId::sum, OpId::argmax> reduce;
+  Index vector_bytes;  // the size of the vectors in which `reduce` combines the elements of a row
   ByOp<ArgReduction, OpId::argmax, OpId::softmax> arg_reduce;
   /// These operations have kernels for float32 and float64 only.
   ByOp<Softmax, OpId::softmax, OpId::softmax_gradient> softmax;
@@ -173,7 +174,7 @@ struct Kernels {
   /// Computes out[j] += a * b[j] for j < n, wrapping in integers: the inner loop of small
   /// and integer matmuls. Not for sixteen-bit floats.
   void (*multiply_add[dtype_count])(void* out, const void* a, const void* b, Index n);
-  /// Multiplies [m, k] x [k, n] for m, k, n <= 16. Operands are row-major with the given distances
+  /// Multiplies [m, k] x [k, n] for k, n <= 16. Operands are row-major with the given distances
   /// between rows.
   void (*tiny_matmul[dtype_count])(void* out, const void* a, const void* b, Index m, Index k, Index n, Index a_stride,
                                    Index b_stride);

@@ -372,6 +372,7 @@ void fill_extreme(Reduction* row) {
 
 void fill_reduce(stave_cpu::Kernels& table) {
   auto row = [&](OpId op) { return table.reduce[op]; };
+  table.vector_bytes = STAVE_VECTOR_BYTES;
   fill_arithmetic<SumOf>(row(OpId::sum));
   row(OpId::sum)[static_cast<int>(Dtype::float64)] = reduction<Compensated>(2, sizeof(double));
   fill_arithmetic<ProdOf>(row(OpId::prod));

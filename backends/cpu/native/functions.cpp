@@ -1,5 +1,6 @@
 #include <stave/backends/cpu/native/functions.h>
 
+#include <algorithm>
 #include <cmath>
 #include <string_view>
 
@@ -20,8 +21,27 @@ using stave_detail::ScalarOp;
 namespace {
 
 template <class T>
+T mantissa(T x) {
+  int unused;
+  return std::isfinite(x) ? std::frexp(x, &unused) : x;
+}
+template <class T>
+T exponent(T x) {
+  int found = 0;
+  if (std::isfinite(x)) std::frexp(x, &found);
+  return static_cast<T>(found);
+}
+template <class T>
+T load_exponent(T a, T b) {
+  return std::isnan(b) ? b : std::ldexp(a, static_cast<int>(std::clamp<T>(b, -10000, 10000)));
+}
+
+template <class T>
 const void* library_function(ScalarOp op) {
   switch (op) {
+    case ScalarOp::mantissa: return reinterpret_cast<const void*>(mantissa<T>);
+    case ScalarOp::exponent: return reinterpret_cast<const void*>(exponent<T>);
+    case ScalarOp::ldexp: return reinterpret_cast<const void*>(load_exponent<T>);
     case ScalarOp::fma: return reinterpret_cast<const void*>(+[](T a, T b, T c) { return std::fma(a, b, c); });
     case ScalarOp::floor: return reinterpret_cast<const void*>(+[](T x) { return std::floor(x); });
     case ScalarOp::ceil: return reinterpret_cast<const void*>(+[](T x) { return std::ceil(x); });

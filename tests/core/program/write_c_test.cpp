@@ -85,6 +85,21 @@ Tensor expected(ScalarOp op, const Tensor& a, const Tensor& b, const Tensor& c, 
       return by_element<double>(a, b, c, [](double x, double y, double z) { return std::fma(x, y, z); });
     case ScalarOp::erfc_of_root_half:
       return by_float(a, b, c, [](double x, double, double) { return std::erfc(x / std::sqrt(2.0L)); });
+    case ScalarOp::mantissa:
+      return by_float(a, b, c, [](double x, double, double) {
+        int unused;
+        return std::isfinite(x) ? std::frexp(x, &unused) : x;
+      });
+    case ScalarOp::exponent:
+      return by_float(a, b, c, [](double x, double, double) {
+        int exponent = 0;
+        if (std::isfinite(x)) std::frexp(x, &exponent);
+        return static_cast<double>(exponent);
+      });
+    case ScalarOp::ldexp:
+      return by_float(a, b, c, [](double x, double y, double) -> long double {
+        return std::isnan(y) ? y : std::ldexp(static_cast<long double>(x), static_cast<int>(std::clamp(y, -1e4, 1e4)));
+      });
     case ScalarOp::rint: return round(a);
     case ScalarOp::bit_and: return bitwise_and(a, b);
     case ScalarOp::bit_or: return bitwise_or(a, b);
