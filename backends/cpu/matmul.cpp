@@ -28,7 +28,8 @@ using stave::View;
 
 namespace {
 
-constexpr Index tiny = 16;
+// The most rows of a tiny product, and its most columns and products in a sum.
+constexpr Index tiny_rows = 64, tiny = 16;
 // The number of multiplications from which on a separate task pays.
 constexpr Index paying = Index{1} << 19;
 constexpr Index largest_tile = 1024, smallest_tile = 64;
@@ -84,10 +85,10 @@ void merge_batch_into_rows(Product& p) {
 
 // ---- tiny products, and integers ----------------------------------------------------------------
 
-/// Multiplies matrices of at most 16 x 16. Operands whose rows are not dense are copied into
-/// buffers.
+/// Multiplies a matrix of at most 64 x 16 by one of at most 16 x 16. Operands whose rows are not
+/// dense are copied into buffers.
 void multiply_tiny(const Product& p, char* out, Matrix a, Matrix b) {
-  alignas(64) char buffers[2][tiny * tiny * 8];
+  alignas(64) char buffers[2][tiny_rows * tiny * 8];
   char* buffer = buffers[0];
   for (Matrix* x : {&a, &b}) {
     if (x->column_step != 1 && x->columns != 1) {
@@ -141,7 +142,7 @@ void multiply_outer(const View& a, const View& b, const View& out) {
   run_elementwise(multiply, inputs, out, cheap_grain);
 }
 
-bool is_tiny(const Product& p) { return p.m() <= tiny && p.k() <= tiny && p.n() <= tiny; }
+bool is_tiny(const Product& p) { return p.m() <= tiny_rows && p.k() <= tiny && p.n() <= tiny; }
 
 /// Returns dense copies of all matrices of an operand. Returns null if BLAS can read them in place,
 /// or if they are vectors, which multiply_part copies if necessary.
