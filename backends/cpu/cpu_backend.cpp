@@ -17,6 +17,7 @@
 #include <stave/backends/cpu/layout.h>
 #include <stave/backends/cpu/linalg.h>
 #include <stave/backends/cpu/matmul.h>
+#include <stave/backends/cpu/native/native_code.h>
 #include <stave/backends/cpu/normalize.h>
 #include <stave/backends/cpu/parallel.h>
 #include <stave/backends/cpu/pooling.h>
@@ -24,12 +25,15 @@
 #include <stave/backends/cpu/reduce.h>
 #include <stave/backends/cpu/row_values.h>
 #include <stave/backends/cpu/scan.h>
+#include <stave/backends/cpu/scratch.h>
 #include <stave/backends/cpu/select.h>
 #include <stave/backends/cpu/softmax.h>
 #include <stave/backends/cpu/sort.h>
 #include <stave/core/effects/error.h>
 #include <stave/core/op/op.h>
 #include <stave/core/ops/elementwise_ops.h>
+#include <stave/core/program/lowered.h>
+#include <stave/core/program/native.h>
 
 namespace stave_cpu {
 
@@ -160,6 +164,48 @@ void CpuBackend::run(const Op& op, const Attributes* attributes, std::span<const
   if (!streams(n * size, stream_contiguous))
     if (const auto rows = RowValues::of(op.id, inputs, outputs[0])) return rows->run_all(grains[id]);
   run_elementwise(kernel, inputs, outputs[0], grains[id]);
+}
+
+namespace {
+
+class CpuMachineCode final : public stave::MachineCode {
+ public:
+  explicit CpuMachineCode(std::unique_ptr<const NativeCode> code) : code_(std::move(code)) {}
+
+  bool run(std::span<const View> inputs, std::span<const View> outputs) const override {
+    stave::SmallVector<const void*, 16> from;
+    stave::SmallVector<void*, 16> to;
+    for (const View& view : inputs) from.push_back(view.data);
+    for (const View& view : outputs) to.push_back(view.data);
+    constexpr std::size_t small = 2048;
+    if (code_->work_bytes() > small)
+      return (*code_)(from.data(), to.data(), scratch<char>(code_->work_bytes()).get()) == 0;
+    alignas(64) char work[small];
+    return (*code_)(from.data(), to.data(), work) == 0;
+  }
+
+ private:
+  const std::unique_ptr<const NativeCode> code_;
+};
+
+}  // namespace
+
+std::shared_ptr<const stave::MachineCode> CpuBackend::compile(const stave::Program& program,
+                                                              std::span<const stave::Strides> strides,
+                                                              std::string& reason) {
+  if (!NativeCode::is_supported()) {
+    reason = "this build has no machine code for the processor (it needs x86-64, Linux and Xbyak)";
+    return nullptr;
+  }
+  try {
+    const stave_detail::Lowered code = stave_detail::lower(
+        program, {.input_strides = strides, .vector_bytes = kernels().vector_bytes, .is_optimized = true});
+    if (std::unique_ptr<const NativeCode> native = NativeCode::compile(code, &reason))
+      return std::make_shared<const CpuMachineCode>(std::move(native));
+  } catch (const stave::Error& error) {
+    reason = error.what();
+  }
+  return nullptr;
 }
 
 Storage* CpuBackend::allocate(std::size_t bytes) { return stave_cpu::allocate(this, bytes); }

@@ -6,6 +6,7 @@
 
 #include <stave/core/op/notation.h>
 #include <stave/core/program/loop.h>
+#include <stave/core/program/native.h>
 #include <stave/core/tensor/storage.h>
 
 namespace stave_detail {
@@ -70,20 +71,52 @@ bool Executable::admits(const Program& program) {
   });
 }
 
-Executable::Executable(const Program& program, std::span<const Strides> strides, const char* called,
-                       std::span<const int> over)
+struct Executable::Source {
+  Program program;
+  std::vector<Strides> strides;
+  std::string name;
+  double runs;
+};
+
+Executable::Executable(const Program& program, std::span<const Strides> strides, const ExecutableSettings& settings)
     : device_(program.variables.empty() ? cpu : program.variables[0].device) {
-  plan(program, strides, over);
+  if (device_ == cpu) {
+    const NativeProgram native =
+        with_native_code(program, strides, settings.native, settings.runs, settings.native_report);
+    plan(native.program, strides, settings.over);
+    if (constexpr double most_runs = 1e9; native.more_pays_after < most_runs && settings.over.empty()) {
+      source_ = std::make_unique<const Source>(
+          Source{program, {strides.begin(), strides.end()}, settings.name, 4 * native.more_pays_after});
+      runs_left_ = static_cast<Index>(native.more_pays_after);
+    }
+  } else {
+    plan(program, strides, settings.over);
+  }
   // A loop runs many kernels and allocates memory, so a program that holds one is not recorded.
   const bool any_loop = std::any_of(program.instructions.begin(), program.instructions.end(),
                                     [](const auto& step) { return loop_of(step); });
   recordings_left_ = device_ != cpu && kernels_.size() > 1 && !any_loop ? most_recordings : 0;
-  holding_.emplace([this, name = name_for(program, called)] { return held(name); });
+  holding_.emplace([this, name = name_for(program, settings.name)] { return held(name); });
+}
+
+// Makes the executable that runs in place of this one from now on. One thread calls it, once.
+void Executable::speed_up() const {
+  std::unique_ptr<const Executable> faster;
+  try {
+    faster = std::make_unique<const Executable>(
+        source_->program, source_->strides, ExecutableSettings{.name = source_->name.c_str(), .runs = source_->runs});
+  } catch (const std::exception&) {  // such as a lack of memory: it stays as it is
+    return;
+  }
+  faster_.store(faster.release(), std::memory_order_release);
+  holding_.reset();
+  delete spare_.exchange(nullptr, std::memory_order_acq_rel);
 }
 
 Executable::~Executable() {
   holding_.reset();
   delete spare_.load(std::memory_order_acquire);
+  delete faster_.load(std::memory_order_acquire);
 }
 
 MemoryHolder::Held Executable::held(const std::string& name) const {
@@ -178,6 +211,9 @@ void Executable::Steps::run(std::span<void* const> inputs, std::span<void* const
 }
 
 Outputs Executable::operator()(std::span<const Tensor> inputs) const {
+  if (const Executable* const faster = faster_.load(std::memory_order_acquire)) return (*faster)(inputs);
+  if (runs_left_.load(std::memory_order_relaxed) > 0 && runs_left_.fetch_sub(1, std::memory_order_relaxed) == 1)
+    speed_up();
   Inputs arrays;
   if (device_ != cpu && std::any_of(inputs.begin(), inputs.end(), is_host_constant)) {
     for (const Tensor& input : inputs) arrays.push_back(as_array(input));

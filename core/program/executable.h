@@ -23,18 +23,26 @@
 
 namespace stave_detail {
 
+struct ExecutableSettings {
+  const char* name = "compile";  // in memory reports (whos)
+  /// over[i] is the index of an input in whose memory output i may be computed, or -1. Output i is
+  /// computed there if the program changes only a part of the input, as dynamic_update_slice does.
+  /// `over` is only for runs by `Steps`; it may be empty.
+  std::span<const int> over = {};
+  Native native = Native::automatic;
+  // How often the program will run about (with_native_code). It may run more often: then more of it
+  // becomes machine code later.
+  double runs = 30;
+  std::vector<std::string>* native_report = nullptr;
+};
+
 class Executable {
   struct Activation;
 
  public:
   /// Plans a program that `admits` accepts, for inputs of these strides. The program should be
-  /// `optimized` (passes/passes.h). Memory reports (whos) call the executable by `name`.
-  ///
-  /// over[i] is the index of an input in whose memory output i may be computed, or -1. Output i is
-  /// computed there if the program changes only a part of the input, as dynamic_update_slice does.
-  /// `over` is only for runs by `Steps`; it may be empty.
-  Executable(const Program& program, std::span<const Strides> strides, const char* name = "compile",
-             std::span<const int> over = {});
+  /// `optimized` (passes/passes.h).
+  Executable(const Program& program, std::span<const Strides> strides, const ExecutableSettings& settings = {});
   ~Executable();
   Executable(const Executable&) = delete;
 
@@ -109,6 +117,10 @@ class Executable {
     Index bytes;
   };
 
+  // What is needed to plan the program again, with more machine code.
+  struct Source;
+  void speed_up() const;
+
   // Fills in the plan. `over` is as in the constructor.
   void plan(const Program& program, std::span<const Strides> strides, std::span<const int> over);
 
@@ -128,9 +140,12 @@ class Executable {
   std::vector<Patch> of_inputs_, of_results_;
   std::size_t arena_bytes_ = 0;
   mutable std::atomic<Activation*> spare_{nullptr};
-  mutable std::atomic<std::size_t> arenas_{0};   // the number of arenas that exist
-  std::optional<MemoryHolder> holding_;          // reports the arenas and constants to whos
-  mutable std::atomic<int> recordings_left_{0};  // how many recordings may still be made
+  mutable std::atomic<std::size_t> arenas_{0};              // the number of arenas that exist
+  mutable std::optional<MemoryHolder> holding_;             // reports the memory to whos
+  mutable std::atomic<int> recordings_left_{0};             // how many recordings may still be made
+  std::unique_ptr<const Source> source_;                    // null: it stays as it is
+  mutable std::atomic<Index> runs_left_{0};                 // the runs until speed_up()
+  mutable std::atomic<const Executable*> faster_{nullptr};  // null, or what runs in its place
 };
 
 }  // namespace stave_detail

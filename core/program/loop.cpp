@@ -17,6 +17,18 @@ namespace stave_detail {
 
 namespace {
 
+// The same loop, which runs by kernels alone.
+IntrusivePtr<const LoopAttributes> loop_of_kernels(const LoopAttributes& loop) {
+  IntrusivePtr<LoopAttributes> copy(new LoopAttributes);
+  copy->steps = loop.steps;
+  copy->reverse = loop.reverse;
+  copy->states = loop.states;
+  copy->rows = loop.rows;
+  copy->runs_kernels = true;
+  copy->body = std::make_shared<const Program>(with_kernels_alone(*loop.body));
+  return copy;
+}
+
 Shape stacked(Index steps, Shape row) {
   row.insert(row.begin(), steps);
   return row;
@@ -88,7 +100,9 @@ class LoopExecutable {
     std::vector<int> over(body.outputs.size(), -1);
     for (std::size_t k = 0; k < loop.states; ++k)
       if (places_[k].stack < 0) over[k] = static_cast<int>(k);
-    steps_.emplace(body, strides, "compile", over);
+    const Native native = loop.runs_kernels ? Native::never : Native::automatic;
+    const auto runs = static_cast<double>(loop.steps);
+    steps_.emplace(body, strides, ExecutableSettings{.over = over, .native = native, .runs = runs});
   }
 
   const Executable& steps() const { return *steps_; }
@@ -267,6 +281,13 @@ Outputs perform_loop(const IntrusivePtr<const LoopAttributes>& attributes, Input
 }
 
 Program::Instruction instruction_of(IntrusivePtr<const LoopAttributes> loop) { return {&op_loop, std::move(loop)}; }
+
+Program with_kernels_alone(Program program) {
+  for (Program::Instruction& step : program.instructions)
+    if (const LoopAttributes* const loop = loop_of(step); loop && !loop->runs_kernels)
+      step.attributes = loop_of_kernels(*loop);
+  return program;
+}
 
 bool may_be_body(const Program& program) {
   return Executable::admits(program) &&

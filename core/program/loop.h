@@ -38,6 +38,7 @@ struct LoopAttributes final : Attributes, stave_detail::AddsToCotangents {
   // Reverse mode keeps the states of at most this many steps at a time; 0: no limit but the memory.
   Index snapshots = 0;
   bool rematerializes = false;  // reverse mode keeps no intermediate values but computes them again
+  bool runs_kernels = false;    // it runs by kernels alone, without machine code
   ProgramPtr body;
 
   LoopAttributes();
@@ -100,6 +101,9 @@ const LoopAttributes* loop_of(const Program::Instruction& instruction);
 
 /// An instruction that performs the loop. The caller adds its inputs and outputs.
 Program::Instruction instruction_of(IntrusivePtr<const LoopAttributes> loop);
+
+/// The program with loops that run by kernels alone (LoopAttributes::runs_kernels).
+Program with_kernels_alone(Program program);
 
 /// Returns true if the program can be the body of a loop: Executable admits it, and no output is an
 /// empty Tensor.

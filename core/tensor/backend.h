@@ -29,6 +29,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string>
 
 #include <stave/core/effects/function_ref.h>
 #include <stave/core/effects/intrusive.h>
@@ -40,6 +41,8 @@ namespace stave {
 class Backend;
 struct Attributes;
 struct Op;
+struct Program;
+class MachineCode;
 
 /// Bytes on a device, shared by the tensors that view them. `data` is aligned to 64 bytes, or to 16
 /// if the storage has at most 16 bytes. Memory that another library lends is aligned only to the
@@ -97,6 +100,13 @@ class RecordedWork {
   virtual void repeat() = 0;
 };
 
+/// Whether operations on small arrays run as machine code (core/program/native.h).
+enum class Native {
+  automatic,  // where it pays
+  never,
+  required  // everywhere: an operation that has no machine code is an error
+};
+
 class Backend {
  public:
   virtual ~Backend() = default;
@@ -123,6 +133,12 @@ class Backend {
   /// `work` does nothing else, and its operations have run before, with views of the same layouts.
   /// Returns null if this backend cannot record this work; then nothing has changed.
   virtual std::unique_ptr<RecordedWork> record(FunctionRef<void()> /*work*/) { return nullptr; }
+  /// Compiles an optimized program for inputs of these strides, none of which is negative. The code
+  /// has the bits of the kernels. Returns null and sets `reason` if there is no code.
+  virtual std::shared_ptr<const MachineCode> compile(const Program&, std::span<const Strides>, std::string& reason) {
+    reason = "this backend has no machine code";
+    return nullptr;
+  }
   /// Copies from the host into storage. When it returns, the host's memory is free for other use.
   virtual void write(void* to, const void* from, std::size_t bytes) = 0;
   /// Copies from storage to the host; waits until the storage is computed.

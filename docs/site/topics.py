@@ -82,6 +82,7 @@ TOPICS = [
             "core/program/program.h": "Program",
             "core/program/loop.h": "Loops in programs",
             "core/program/passes/passes.h": "Passes",
+            "core/program/native.h": "Machine code",
         },
     ),
     (

@@ -64,7 +64,8 @@ int orders_of_derivative(std::span<const Tensor> xs) {
   return static_cast<int>(transforms.size());
 }
 
-ClosedCall::ClosedCall(Program program, const char* name) : program_(std::move(program)), name_(name) {}
+ClosedCall::ClosedCall(Program program, const ClosedCallSettings& settings)
+    : program_(std::move(program)), settings_(settings) {}
 
 template <class Key, class Value>
 template <class Make>
@@ -121,21 +122,23 @@ Outputs ClosedCall::run(std::span<const Tensor> inputs) const {
     if (!optimized_) optimized_ = std::make_shared<const Program>(stave::optimized(with_calls_inlined(program_)));
     optimized = optimized_;
     if (Executable::admits(*optimized))
-      executable =
-          executables_.find(strides, [&] { return std::make_shared<const Executable>(*optimized, strides, name_); });
+      executable = executables_.find(strides, [&] {
+        return std::make_shared<const Executable>(
+            *optimized, strides, ExecutableSettings{.name = settings_.name, .native = settings_.native});
+      });
   }
   if (executable) return (*executable)(inputs);
   UnderFrame past_all_handlers(nullptr);
   return (*optimized)(inputs);
 }
 
-ClosedCall::Partitioned::Partitioned(Partition parts, const char* name)
-    : first(std::make_shared<const ClosedCall>(std::move(parts.first), name)),
-      rest(std::make_shared<const ClosedCall>(std::move(parts.rest), name)) {}
+ClosedCall::Partitioned::Partitioned(Partition parts, const ClosedCallSettings& settings)
+    : first(std::make_shared<const ClosedCall>(std::move(parts.first), settings)),
+      rest(std::make_shared<const ClosedCall>(std::move(parts.rest), settings)) {}
 
 ClosedCall::Partitioned ClosedCall::reverse(const Mask& wanted, std::span<const Tensor> inputs) const {
   const std::lock_guard lock(mutex_);
-  return reverse_.find(wanted, [&] { return Partitioned(vjp_of(program_, wanted, examples_of(inputs)), name_); });
+  return reverse_.find(wanted, [&] { return Partitioned(vjp_of(program_, wanted, examples_of(inputs)), settings_); });
 }
 
 ClosedCall::Partitioned ClosedCall::tangents(const Mask& wanted, std::span<const Tensor> inputs) const {
@@ -144,7 +147,7 @@ ClosedCall::Partitioned ClosedCall::tangents(const Mask& wanted, std::span<const
     const Program both = jvp_of(program_, wanted, examples_of(inputs));
     return Partitioned(partition(both, first_of(inputs.size(), both.inputs.size()),
                                  first_of(program_.outputs.size(), both.outputs.size())),
-                       name_);
+                       settings_);
   });
 }
 
@@ -157,7 +160,7 @@ std::shared_ptr<const ClosedCall::LaneFree> ClosedCall::lane_free_part(const Mas
     outputs.flip();
     if (!contains(outputs, true)) return nullptr;
     return std::make_shared<const LaneFree>(
-        LaneFree{outputs, Partitioned(partition(program_, without, outputs), name_)});
+        LaneFree{outputs, Partitioned(partition(program_, without, outputs), settings_)});
   });
 }
 
@@ -165,14 +168,14 @@ ClosedCallPtr ClosedCall::batched(const Lanes& lanes, std::span<const Tensor> in
   const std::lock_guard lock(mutex_);
   return batched_.find(lanes, [&] {
     return std::make_shared<const ClosedCall>(batched_of(program_, lanes.count, lanes.batched, examples_of(inputs)),
-                                              name_);
+                                              settings_);
   });
 }
 
 Outputs ClosedCall::call(std::span<const Tensor> inputs, const Mask& wanted) const {
   const auto self = shared_from_this();
   FunctionAttributes functions;
-  functions.name = name_;
+  functions.name = settings_.name;
   functions.function = [self](const FunctionInputs& given) { return self->run(given.inputs); };
   functions.batches_first = true;
   functions.batch = [self](const FunctionInputs& given) {

@@ -30,10 +30,15 @@ int orders_of_derivative(std::span<const Tensor> xs);
 class ClosedCall;
 using ClosedCallPtr = std::shared_ptr<const ClosedCall>;
 
+struct ClosedCallSettings {
+  const char* name = "compile";  // for errors and reports; it is not copied
+  Native native = Native::automatic;
+};
+
 class ClosedCall : public std::enable_shared_from_this<ClosedCall> {
  public:
-  /// The program must have no reads. `name` is the name for errors and reports, and is not copied.
-  explicit ClosedCall(Program program, const char* name = "compile");
+  /// The program must have no reads.
+  explicit ClosedCall(Program program, const ClosedCallSettings& settings = {});
 
   /// Performs the program. Rethrows the errors of its operations. Thread-safe.
   Outputs operator()(std::span<const Tensor> inputs) const;
@@ -42,7 +47,7 @@ class ClosedCall : public std::enable_shared_from_this<ClosedCall> {
   // A partition of the program as two closed calls.
   struct Partitioned {
     ClosedCallPtr first, rest;  // the known and the unknown part of a Partition
-    Partitioned(Partition parts, const char* name);
+    Partitioned(Partition parts, const ClosedCallSettings& settings);
   };
   /// A partition of the program by lanes: its first part computes the outputs that depend on no
   /// lane.
@@ -86,7 +91,7 @@ class ClosedCall : public std::enable_shared_from_this<ClosedCall> {
   ClosedCallPtr batched(const Lanes& lanes, std::span<const Tensor> inputs) const;
 
   const Program program_;
-  const char* const name_;
+  const ClosedCallSettings settings_;
   mutable std::mutex mutex_;
   mutable std::shared_ptr<const Program> optimized_;  // null: not made yet
   mutable RecentResults<std::vector<Strides>, std::shared_ptr<const Executable>> executables_;

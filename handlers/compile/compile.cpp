@@ -13,6 +13,7 @@
 #include <stave/core/effects/controller.h>
 #include <stave/core/ops/layout.h>
 #include <stave/core/ops/named_axis.h>
+#include <stave/core/program/native.h>
 #include <stave/core/tensor/default_dtype.h>
 #include <stave/core/tensor/fail.h>
 #include <stave/core/tensor/label.h>
@@ -74,7 +75,8 @@ struct Recordings::Signature {
 };
 
 struct Recordings::Entry {
-  const char* const name;
+  const ClosedCallSettings settings;
+  const char* const name = settings.name;
   Signature signature;
   std::unique_ptr<StaticArguments> arguments;
   mutable std::shared_mutex mutex;  // protects the tree; replays hold it shared
@@ -99,8 +101,8 @@ struct Recordings::Entry {
   std::atomic<int> rest{0};  // this many of the next calls run f itself
   int next_rest = first_rest;
 
-  Entry(const char* called, Signature of, std::unique_ptr<StaticArguments> statics)
-      : name(called), signature(std::move(of)), arguments(std::move(statics)) {}
+  Entry(const ClosedCallSettings& with, Signature of, std::unique_ptr<StaticArguments> statics)
+      : settings(with), signature(std::move(of)), arguments(std::move(statics)) {}
 
   bool serves(int orders) const {
     return orders <= signature.orders || serves_all_orders.load(std::memory_order_relaxed) ||
@@ -132,7 +134,7 @@ struct Recordings::Entry {
 };
 
 void Recordings::Entry::make(void (&step)(TraceNode&, const PieceOptions&), TraceNode& node) const {
-  std::vector<std::string> fusion_report;
+  std::vector<std::string> fusion_report, native_report;
   const auto strides_of = [&](int variable) {
     const auto v = static_cast<std::size_t>(variable);
     if (v < signature.leaves.size()) return signature.leaves[v].strides;
@@ -140,8 +142,10 @@ void Recordings::Entry::make(void (&step)(TraceNode&, const PieceOptions&), Trac
     if (node.is_answer(variable)) return brought.strides[static_cast<std::size_t>(variable - brought.first)];
     return contiguous_strides(node.variable(variable).shape);
   };
-  step(node, {signature.leaves.size(), signature.followed, name, strides_of, explains() ? &fusion_report : nullptr});
+  step(node, {signature.leaves.size(), signature.followed, settings, strides_of, explains() ? &fusion_report : nullptr,
+              explains() ? &native_report : nullptr});
   for (const std::string& why : fusion_report) explain(name, "not fused: " + why);
+  for (const std::string& why : native_report) explain(name, "no machine code: " + why);
 }
 
 bool Recordings::Entry::may_keep(const Recording& recording) {
@@ -237,17 +241,17 @@ void Recordings::Entry::add(Recording recording, const std::shared_ptr<const voi
 // ---- recordings ---------------------------------------------------------------------------------
 
 struct Recordings::State {
-  const char* name;
+  ClosedCallSettings settings;
   std::set<std::string> explained;  // the reasons that were explained
   mutable std::mutex mutex;
   std::list<EntryPtr> entries;  // the most recently used first
 };
 
-Recordings::Recordings(const std::string& name) : state_(std::make_unique<State>()) {
-  state_->name = lasting_name(name);
+Recordings::Recordings(const CompileOptions& options) : state_(std::make_unique<State>()) {
+  state_->settings = {lasting_name(options.name), options.native};
 }
 Recordings::~Recordings() = default;
-const char* Recordings::name() const noexcept { return state_->name; }
+const char* Recordings::name() const noexcept { return state_->settings.name; }
 
 void Recordings::explain_call() const {
   if (!explains()) return;
@@ -263,7 +267,7 @@ void Recordings::explain_call() const {
                                     "value that the function captures",
                                     current->nearest->handler->describe());
   const std::lock_guard lock(state_->mutex);
-  if (state_->explained.insert(why).second) explain(state_->name, "the function itself is called: " + why);
+  if (state_->explained.insert(why).second) explain(name(), "the function itself is called: " + why);
 }
 
 Recordings::EntryPtr Recordings::find(std::span<const Tensor> leaves, Same same,
@@ -285,7 +289,7 @@ Recordings::EntryPtr Recordings::find(std::span<const Tensor> leaves, Same same,
     if (found->demoted.load(std::memory_order_relaxed) || found->rests()) return nullptr;
     return found->any_would_be_answered() ? nullptr : found;
   }
-  entries.push_front(std::make_shared<Entry>(state_->name, Signature(leaves, followed, orders), arguments()));
+  entries.push_front(std::make_shared<Entry>(state_->settings, Signature(leaves, followed, orders), arguments()));
   if (entries.size() > most_signatures) entries.pop_back();
   return entries.front();
 }
@@ -397,6 +401,8 @@ class Recordings::Replay {
         }
       }
       entry_.reset_misses();
+    } catch (const NativeCodeError&) {
+      throw;
     } catch (const std::exception& error) {
       if (entry_.signature.followed) entry_.failed(error.what());
       return std::nullopt;  // f itself will throw the error, and may catch it
@@ -490,6 +496,8 @@ class Recordings::Replay {
     Outputs made;
     try {
       made = trial.piece(values_);
+    } catch (const NativeCodeError&) {
+      throw;
     } catch (const Error& error) {
       return node_->after_exception_guard(&typeid(error));
     }

@@ -77,6 +77,10 @@ struct CompileOptions {
   bool check = false;
   /// The name of the function in errors, explanations (STAVE_EXPLAIN) and reports: "compile(ik)".
   std::string name = {};
+  /// Whether operations on small arrays run as machine code, on the CPU: where that pays, never, or
+  /// everywhere. With Native::required, a call throws TransformError, which names the operation, if
+  /// one has no machine code.
+  Native native = Native::automatic;
 };
 
 }  // namespace stave
@@ -86,8 +90,7 @@ namespace stave_detail {
 /// The recordings of one function. Thread-safe.
 class Recordings {
  public:
-  /// `name` is the name of the function, or empty.
-  explicit Recordings(const std::string& name);
+  explicit Recordings(const CompileOptions& options);
   ~Recordings();
   Recordings(const Recordings&) = delete;
 
@@ -140,7 +143,7 @@ template <class F>
 class Compiled {
  public:
   Compiled(F f, CompileOptions options)
-      : f_(std::move(f)), options_(std::move(options)), recordings_(std::make_shared<Recordings>(options_.name)) {}
+      : f_(std::move(f)), options_(std::move(options)), recordings_(std::make_shared<Recordings>(options_)) {}
 
   template <class... A>
   auto operator()(A&&... args) const {

@@ -375,7 +375,7 @@ class PieceMaker {
 
   void end(const PieceOptions& options) {
     if (options.followed) {
-      piece_.whole = std::make_shared<const ClosedCall>(std::move(program_), options.name);
+      piece_.whole = std::make_shared<const ClosedCall>(std::move(program_), options.settings);
       return;
     }
     piece_.program = optimized(std::move(program_), options.fusion_report);
@@ -407,7 +407,10 @@ void plan(Piece& piece, const PieceOptions& options) {
   if (piece.whole || !Executable::admits(piece.program)) return;
   std::vector<Strides> strides;
   for (const int variable : piece.given) strides.push_back(options.strides_of(variable));
-  piece.executable = std::make_unique<Executable>(piece.program, strides, options.name);
+  piece.executable = std::make_unique<Executable>(
+      piece.program, strides,
+      ExecutableSettings{
+          .name = options.settings.name, .native = options.settings.native, .native_report = options.native_report});
 }
 
 void prepare_trial(const TraceNode& node, ExceptionGuard& trial, const PieceOptions& options) {

@@ -134,9 +134,9 @@ Merged merge(TraceNode& tree, TraceNode& path, std::size_t most, std::string& di
 struct PieceOptions {
   std::size_t arguments;
   bool followed;
-  const char* name;  // the name of the compiled function
+  ClosedCallSettings settings;  // with the name of the compiled function
   FunctionRef<Strides(int)> strides_of;
-  std::vector<std::string>* fusion_report;
+  std::vector<std::string>*fusion_report, *native_report;
 };
 /// Makes the node's program, and applies passes to it.
 void shorten(TraceNode& node, const PieceOptions& options);

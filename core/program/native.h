@@ -1,0 +1,60 @@
+// Native code: groups of operations on small arrays as machine code.
+//
+// An Executable calls a kernel for each operation, which takes some tens of nanoseconds even for a
+// single number. with_native_code() finds the operations whose arrays have few elements, whole
+// loops among them, and replaces each group of them by one operation, whose kernel is machine code
+// that the backend compiles (Backend::compile). Its results are those of the kernels, bit for bit.
+//
+// The environment variable STAVE_NATIVE chooses what happens: 1 (the default) uses machine code
+// where it pays, 0 never, and `check` wherever it is possible; then the kernels run as well, and a
+// result that differs in any bit is an error.
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include <stave/core/effects/error.h>
+#include <stave/core/program/program.h>
+#include <stave/core/tensor/backend.h>
+
+namespace stave {
+
+/// Machine code of a program. Thread-safe.
+class MachineCode {
+ public:
+  virtual ~MachineCode() = default;
+  /// Computes the outputs, which are contiguous and overlap nothing else, from inputs with the
+  /// strides for which the code was compiled. Returns false if an operation of the program throws
+  /// an error; the outputs are then undefined.
+  virtual bool run(std::span<const View> inputs, std::span<const View> outputs) const = 0;
+};
+
+}  // namespace stave
+
+namespace stave_detail {
+
+using namespace stave;
+
+/// There is no machine code although it is required (Native::required), STAVE_NATIVE=check found a
+/// difference, or STAVE_NATIVE has another value than 0, 1 and check. No function that is compiled
+/// would throw it, so a replay does not take it for an error of the function.
+struct NativeCodeError : TransformError {
+  using TransformError::TransformError;
+};
+
+struct NativeProgram {
+  Program program;
+  /// After so many runs more machine code would pay; infinity: never.
+  double more_pays_after;
+};
+
+/// Replaces groups of operations of an optimized program, which runs on the CPU, by machine code.
+/// `strides` are those of the inputs. `runs` is how often the program will run about; machine code
+/// that would not save more time than its compilation takes is not made. `report` receives one line
+/// for each group that has no machine code although that would pay. Throws NativeCodeError if
+/// native code is `required` and impossible.
+NativeProgram with_native_code(Program program, std::span<const Strides> strides, Native native, double runs,
+                               std::vector<std::string>* report = nullptr);
+
+}  // namespace stave_detail

@@ -1,0 +1,245 @@
+// Native code in compiled functions: with the bits of kernels, whole loops, groups, and errors.
+#include <atomic>
+#include <thread>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <stave/stave.h>
+
+#include "bits.h"
+#include "matchers.h"
+
+namespace stave_test {
+namespace {
+
+using namespace stave;
+
+// The result of the compiled function: the first call records it, and the second one replays it.
+template <class F, class... Xs>
+auto replayed(const F& compiled, const Xs&... xs) {
+  compiled(xs...);
+  return compiled(xs...);
+}
+
+// True if this build has native code for this machine: a test that needs it is skipped otherwise.
+bool has_native_code() {
+  const auto f = compile([](const Tensor& x) { return x + 1; }, {.native = Native::required});
+  try {
+    return replayed(f, tensor(1.0)).defined();
+  } catch (const TransformError&) {
+    return false;
+  }
+}
+#define NEEDS_NATIVE_CODE() \
+  if (!has_native_code()) GTEST_SKIP() << "no native code here"
+
+bool same_bits(const Tensor& a, const Tensor& b) {
+  return a.dtype() == b.dtype() && a.shape() == b.shape() && bytes_of(a) == bytes_of(b);
+}
+
+std::vector<Tensor> tensors_of(const Tensor& x) { return {x}; }
+template <class... Xs>
+std::vector<Tensor> tensors_of(const std::tuple<Xs...>& xs) {
+  return std::apply([](const auto&... x) { return std::vector<Tensor>{x...}; }, xs);
+}
+
+// Expects that machine code and kernels give the same bits, for all tensors of a result.
+template <class F, class... Xs>
+void expect_bits_of_kernels(F f, const Xs&... xs) {
+  const auto native = tensors_of(replayed(compile(f, {.native = Native::required}), xs...));
+  const auto kernels = tensors_of(replayed(compile(f, {.native = Native::never}), xs...));
+  ASSERT_EQ(native.size(), kernels.size());
+  for (std::size_t k = 0; k < native.size(); ++k)
+    EXPECT_TRUE(same_bits(native[k], kernels[k])) << native[k] << " by machine code, " << kernels[k] << " by kernels";
+}
+
+// ---- reductions: the kernels' order -------------------------------------------------------------
+
+// Numbers of both signs and of very different sizes, whose sum depends on the order.
+Tensor uneven(const Shape& shape, Dtype dtype, std::uint64_t seed) {
+  const auto [a, b] = split<2>(Key(seed));
+  return astype(normal(a, shape, float64) * exp(8 * normal(b, shape, float64)), dtype);
+}
+
+TEST(MachineCode, ReducesInTheOrderOfTheKernels) {
+  NEEDS_NATIVE_CODE();
+  std::vector<Shape> shapes;
+  for (Index n = 1; n <= 64; ++n) shapes.push_back({n});
+  for (const Shape& shape : {Shape{2, 3},
+                             {3, 17},
+                             {4, 4},
+                             {4, 16},
+                             {16, 4},
+                             {5, 12},
+                             {12, 5},
+                             {1, 30},
+                             {30, 1},
+                             {3, 21},
+                             {21, 3},
+                             {8, 8},
+                             {2, 32},
+                             {32, 2},
+                             {2, 3, 4},
+                             {4, 2, 8},
+                             {3, 1, 5},
+                             {2, 2, 2, 2},
+                             {4, 4, 4}})
+    shapes.push_back(shape);
+  std::uint64_t seed = 0;
+  for (const Dtype dtype : {float64, float32})
+    for (const Shape& shape : shapes) {
+      const Tensor x = uneven(shape, dtype, ++seed);
+      const auto rank = static_cast<unsigned>(shape.size());
+      for (unsigned mask = 1; mask < 1u << rank; ++mask) {
+        std::vector<int> axes;
+        for (unsigned axis = 0; axis < rank; ++axis)
+          if (mask >> axis & 1) axes.push_back(static_cast<int>(axis));
+        SCOPED_TRACE(::testing::Message() << dtype << " " << shape << " mask " << mask);
+        expect_bits_of_kernels([&](const Tensor& v) { return sum(v, axes); }, x);
+        expect_bits_of_kernels([&](const Tensor& v) { return sum(v * v - 0.5 * v, axes); }, x);
+        expect_bits_of_kernels([&](const Tensor& v) { return sum(transpose(v), axes); }, x);
+        expect_bits_of_kernels([&](const Tensor& v) { return prod(v, axes); }, x);
+        expect_bits_of_kernels([&](const Tensor& v) { return max(flip(v), axes) + min(v, axes); }, x);
+      }
+    }
+}
+
+TEST(MachineCode, ReducesInputsThatAreNotRowMajor) {
+  NEEDS_NATIVE_CODE();
+  const Tensor x = uneven({6, 10}, float64, 1);
+  for (const Tensor& view :
+       {transpose(x), x(slice(0, 6, 2)), x(slice(), slice(1, 9, 3)), broadcast_to(x(2), {4, 10})}) {
+    expect_bits_of_kernels([](const Tensor& v) { return sum(v, 0); }, view);
+    expect_bits_of_kernels([](const Tensor& v) { return sum(v); }, view);
+    expect_bits_of_kernels([](const Tensor& v) { return v * 2; }, view);
+  }
+}
+
+TEST(MachineCode, LeavesInputsWithNegativeStridesToKernels) {
+  NEEDS_NATIVE_CODE();
+  const Tensor x = flip(arange(5.0));
+  const auto f = [](const Tensor& v) { return v * 2 + 1; };
+  EXPECT_THAT(replayed(compile(f), x), Equals(f(x)));
+  EXPECT_THROW(replayed(compile(f, {.native = Native::required}), x), TransformError);
+}
+
+// ---- whole programs -----------------------------------------------------------------------------
+
+TEST(MachineCode, RunsLoopsWithTheirDerivatives) {
+  NEEDS_NATIVE_CODE();
+  const auto f = [](const Tensor& x, const Tensor& w) {
+    const Tensor end = loop(20, [&](const Tensor& s) { return tanh(matmul(w, s)) + 0.1 * s; })(x);
+    return sum(end * end);
+  };
+  const Tensor x = normal(Key(1), {4}, float64), w = normal(Key(2), {4, 4}, float64);
+  expect_bits_of_kernels(f, x, w);
+  expect_bits_of_kernels(grad<0, 1>(f), x, w);
+  expect_bits_of_kernels(vmap(grad(f), {.in_axes = {0, unmapped}}), normal(Key(3), {5, 4}, float64), w);
+}
+
+TEST(MachineCode, RunsTheMatricesOfAFilter) {
+  NEEDS_NATIVE_CODE();
+  const auto f = [](const Tensor& p, const Tensor& z) {
+    const Tensor h = eye(4, float64)(slice(0, 2)), s = matmul(matmul(h, p), transpose(h)) + 0.1 * eye(2, float64);
+    const Tensor k = transpose(solve(s, matmul(h, p)));
+    return concat({matmul(k, z), sum(matmul(eye(4, float64) - matmul(k, h), p), 1)});
+  };
+  const Tensor a = normal(Key(4), {4, 4}, float64), p = matmul(a, transpose(a)) + eye(4, float64);
+  expect_bits_of_kernels(f, p, normal(Key(5), {2}, float64));
+}
+
+// ---- groups beside kernels ----------------------------------------------------------------------
+
+TEST(MachineCode, GroupsStandBetweenOperationsOnLargeArrays) {
+  NEEDS_NATIVE_CODE();
+  const auto f = [](const Tensor& x, const Tensor& a) {
+    const Tensor mean = sum(x) / 1000, b = a * mean + sin(a);       // a kernel, then a group
+    const Tensor y = x * sum(b) + mean;                             // a kernel
+    return sum(y * y) + max(b) + sum(y(slice(10, 14)) * a) * b(1);  // both
+  };
+  const Tensor x = normal(Key(6), {1000}, float64), a = normal(Key(7), {4}, float64);
+  for (const Native native : {Native::automatic, Native::never})
+    EXPECT_THAT(replayed(compile(f, {.native = native}), x, a), Equals(f(x, a)));
+  const auto derivative = grad<0, 1>(f);
+  const auto [dx, da] = replayed(compile(derivative), x, a);
+  const auto [dx_plain, da_plain] = replayed(compile(derivative, {.native = Native::never}), x, a);
+  EXPECT_TRUE(same_bits(dx, dx_plain));
+  EXPECT_TRUE(same_bits(da, da_plain));
+}
+
+TEST(MachineCode, RequiredNamesTheOperationWithoutMachineCode) {
+  NEEDS_NATIVE_CODE();
+  const auto f = compile([](const Tensor& x) { return eigh(matmul(x, x)).first; }, {.native = Native::required});
+  try {
+    replayed(f, eye(3, float64));
+    FAIL() << "it does not throw";
+  } catch (const TransformError& error) {
+    EXPECT_THAT(error.what(), ::testing::HasSubstr("eigh"));
+  }
+}
+
+// ---- errors, threads ----------------------------------------------------------------------------
+
+TEST(MachineCode, ThrowsTheErrorsOfTheOperations) {
+  NEEDS_NATIVE_CODE();
+  const auto f =
+      compile([](const Tensor& a, const Tensor& b) { return solve(a, b) + 1; }, {.native = Native::required});
+  const Tensor b = ones({2}, float64);
+  EXPECT_THAT(replayed(f, eye(2, float64), b), Equals(tensor({2.0, 2.0}, float64)));
+  std::string expected;
+  try {
+    solve(zeros({2, 2}, float64), b);
+  } catch (const Error& error) {
+    expected = error.what();
+  }
+  ASSERT_NE(expected, "");
+  for (int k = 0; k < 2; ++k) {
+    try {
+      f(zeros({2, 2}, float64), b);
+      ADD_FAILURE() << "it does not throw";
+    } catch (const Error& error) {
+      EXPECT_THAT(error.what(), ::testing::HasSubstr(expected));
+    }
+  }
+  const auto pick = compile([](const Tensor& x, const Tensor& i) { return dynamic_slice(x, {i}, {2}) * 2; },
+                            {.native = Native::required});
+  EXPECT_THAT(replayed(pick, arange(5.0), tensor(3)), Equals(tensor({6.0, 8.0})));
+  EXPECT_THROW(pick(arange(5.0), tensor(4)), IndexError);
+}
+
+// What pays only after many runs becomes machine code then, while other threads run the kernels.
+TEST(MachineCode, ReplacesKernelsAfterManyRuns) {
+  const auto f = [](const Tensor& x) { return sum(x * sin(x)) + x(0) * x(1) - max(x); };
+  const auto compiled = compile(f);
+  const Tensor start = arange(6.0);
+  replayed(compiled, start);
+  std::vector<std::thread> threads;
+  std::atomic<int> wrong = 0;
+  for (int k = 0; k < 3; ++k)
+    threads.emplace_back([&, k] {
+      const Tensor x = start + k, expected = f(x);
+      for (int i = 0; i < 3000; ++i) wrong += !same_bits(compiled(x), expected);
+    });
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(wrong, 0);
+}
+
+TEST(MachineCode, RunsInSeveralThreads) {
+  NEEDS_NATIVE_CODE();
+  const auto f = [](const Tensor& x) { return sum(loop(200, [](const Tensor& s) { return s + 0.01 * sin(s); })(x)); };
+  const auto compiled = compile(f, {.native = Native::required});
+  replayed(compiled, zeros({3}, float64));
+  std::vector<std::thread> threads;
+  std::atomic<int> wrong = 0;
+  for (int k = 0; k < 4; ++k)
+    threads.emplace_back([&, k] {
+      const Tensor x = full({3}, 0.1 + k, float64), expected = f(x);
+      for (int i = 0; i < 100; ++i) wrong += !same_bits(compiled(x), expected);
+    });
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(wrong, 0);
+}
+
+}  // namespace
+}  // namespace stave_test
