@@ -225,8 +225,8 @@ std::vector<Bar> all_bars() {
       // compiled.cpp
       {"mlp_step_compiled_vs_jax", at_most, 1.0, {"compiled_mlp_step", "jax_mlp_step"}, ratio},
       {"per_example_vs_jax", at_most, 1.0, {"compiled_per_example", "jax_per_example"}, ratio},
-      {"lorenz_vs_jax", at_most, 4, {"compiled_lorenz", "jax_lorenz"}, ratio},
-      {"lorenz_grad_vs_jax", at_most, 3, {"compiled_lorenz_grad", "jax_lorenz_grad"}, ratio},
+      {"lorenz_vs_jax", at_most, 1.2, {"compiled_lorenz", "jax_lorenz"}, ratio},
+      {"lorenz_grad_vs_jax", at_most, 1.2, {"compiled_lorenz_grad", "jax_lorenz_grad"}, ratio},
       {"lorenz_compile_vs_jax", at_most, 0.1, {"compiling_lorenz", "jax_lorenz_compile"}, ratio},
       {"scan_vs_jax", at_most, 1.5, {"compiled_scan", "jax_scan"}, ratio},
       {"scan_grad_vs_jax", at_most, 1.5, {"compiled_scan_grad", "jax_scan_grad"}, ratio},
@@ -240,6 +240,25 @@ std::vector<Bar> all_bars() {
       {"first_call_vs_eager", at_most, 5, {"first_call", "thirty_thousand_eager"}, ratio},
       {"second_call_vs_eager", at_most, 5, {"second_call", "thirty_thousand_eager"}, ratio},
       {"third_call_vs_eager", at_most, 1.0, {"third_call", "thirty_thousand_eager"}, ratio},
+      // native.cpp
+      {"compiled_call_us", at_most, 0.3, {"compiled_cubic"}, [](Times t) { return t[0] / 1000; }},
+      {"arm_jacobian_vs_jax", at_most, 2, {"compiled_arm_jacobian", "jax_arm_jacobian"}, ratio},
+      {"arm_jacobian_vs_kernels", at_most, 0.1, {"compiled_arm_jacobian", "arm_jacobian_by_kernels"}, ratio},
+      // where machine code pays least
+      {"native_vs_interpreter",
+       at_most,
+       1.05,
+       {"functions_of_few/2", "functions_of_few_by_kernels/2", "functions_of_few/16", "functions_of_few_by_kernels/16",
+        "functions_of_few/64", "functions_of_few_by_kernels/64"},
+       [](Times t) {
+         return std::max({t[0] / t[1], t[2] / t[3], t[4] / t[5]});
+       }},
+      // milliseconds for a thousand operations
+      {"native_compile_ms",
+       at_most,
+       1,
+       {"planning_thousand", "planning_thousand_by_kernels"},
+       [](Times t) { return (t[0] - t[1]) / 1e6; }},
       // short_rows.cpp: rows of three elements beside one long axis; in float32 only printed
       {"short_rows",
        at_most,
@@ -262,7 +281,7 @@ std::vector<Bar> all_bars() {
          return worst;
        }},
       // compiled_models.cpp
-      {"ekf_grad_vs_jax", at_most, 1.5, {"compiled_ekf_gradient", "jax_ekf_gradient"}, ratio},
+      {"ekf_grad_vs_jax", at_most, 0.5, {"compiled_ekf_gradient", "jax_ekf_gradient"}, ratio},
       {"hmc_vs_jax", at_most, 1.0, {"compiled_hmc", "jax_hmc"}, ratio},
       {"transformer_step_vs_torch", at_most, 0.8, {"compiled_transformer_step", "torch_transformer_step"}, ratio},
       {"transformer_step_vs_jax", at_most, 0.8, {"compiled_transformer_step", "jax_transformer_step"}, ratio},

@@ -190,7 +190,21 @@ if importlib.util.find_spec("jax"):
         zeros = {name: np.zeros_like(x) for name, x in net.items()}
         return net, zeros, zeros, np.int32(0), windows().astype(np.int32)
 
+    # ---- an arm of seven joints ------------------------------------------------------------------
+
+    TILTS = (-1.5708, 1.5708, 1.5708, -1.5708, -1.5708, 1.5708, 0)
+    LENGTHS, OFFSETS = (0, 0, 0.0825, -0.0825, 0, 0.088, 0), (0.333, 0, 0.316, 0, 0.384, 0, 0.107)
+
+    def hand(angles):
+        pose = jnp.eye(4)
+        for angle, tilt, length, offset in zip(angles, TILTS, LENGTHS, OFFSETS):
+            ct, st, c, s = np.cos(tilt), np.sin(tilt), jnp.cos(angle), jnp.sin(angle)
+            pose = pose @ jnp.array([[c, -s * ct, s * st, c * length], [s, c * ct, -c * st, s * length],
+                                     [0, st, ct, offset], [0, 0, 0, 1]])
+        return jnp.concatenate([pose[:3, 3], pose[:3, 0], pose[:3, 1]])
+
     JAX_MODELS = {
+        "arm_jacobian": jitted(jax.jacfwd(hand), lambda: (np.float32(0.2) * np.arange(7, dtype=np.float32) - 0.5,)),
         "ekf_gradient": jitted(jax.grad(log_likelihood), lambda: (np.full(4, -6, np.float32), measurements())),
         "hmc": jitted(jax.vmap(transition, (0, 0, 0, None)), chains),
         "transformer_step": jitted(transformer_step, training),

@@ -1,0 +1,100 @@
+// Compiled programs on small arrays, whose operations are machine code, beside the same by kernels
+// and in JAX (peer_models.py).
+#include <chrono>
+#include <cmath>
+
+#include "bench.h"
+
+namespace {
+
+using namespace stave_bench;
+
+template <class F, class... A>
+void measure_compiled(benchmark::State& state, const F& f, const A&... arguments) {
+  f(arguments...);  // records f; the next call is a replay
+  double squares = 0;
+  for (const Tensor& x : tree_leaves(f(arguments...)))
+    squares += std::pow(norm(astype(x, float32)).template item<double>(), 2);
+  state.counters["norm"] = std::sqrt(squares);
+  measure(state, [&] { return f(arguments...); });
+}
+
+// ---- one call of a small program ----------------------------------------------------------------
+
+Tensor cubic(const Tensor& x) { return x * (x * (x * 0.5 - 1) + 2) - 3; }
+void compiled_cubic(benchmark::State& state) {
+  measure_compiled(state, compile(cubic, {.native = Native::required}), tensor(0.3));
+}
+
+// ---- an arm of seven joints ---------------------------------------------------------------------
+
+// The place of the hand, and two columns of its orientation: each link turns about the z axis of
+// the one before, whose x axis is tilted (Denavit and Hartenberg, 1955).
+Tensor hand(const Tensor& angles) {
+  constexpr double tilts[] = {-1.5708, 1.5708, 1.5708, -1.5708, -1.5708, 1.5708, 0};
+  constexpr double lengths[] = {0, 0, 0.0825, -0.0825, 0, 0.088, 0}, offsets[] = {0.333, 0, 0.316, 0, 0.384, 0, 0.107};
+  Tensor pose = eye(4);
+  for (Index k = 0; k < 7; ++k) {
+    const double ct = std::cos(tilts[k]), st = std::sin(tilts[k]);
+    const Tensor c = cos(angles(k)), s = sin(angles(k)), zero = zeros_like(c);
+    const Tensor link =
+        stack({stack({c, -s * ct, s * st, c * lengths[k]}), stack({s, c * ct, -c * st, s * lengths[k]}),
+               stack({zero, zero + st, zero + ct, zero + offsets[k]}), stack({zero, zero, zero, zero + 1.})});
+    pose = matmul(pose, link);
+  }
+  return concat({pose(slice(3), 3), pose(slice(3), 0), pose(slice(3), 1)});
+}
+
+void compiled_arm_jacobian(benchmark::State& state) {
+  measure_compiled(state, compile(jacfwd(hand), {.native = Native::required}), 0.2 * arange(7) - 0.5);
+}
+void arm_jacobian_by_kernels(benchmark::State& state) {
+  measure_compiled(state, compile(jacfwd(hand), {.native = Native::never}), 0.2 * arange(7) - 0.5);
+}
+
+// ---- machine code beside kernels, where it pays least -------------------------------------------
+
+// Functions of arrays of n elements, by which kernels work in vectors.
+Tensor functions_of(const Tensor& x) { return exp(-x * x) * sin(x) + tanh(x); }
+template <Native native>
+void functions_of_few(benchmark::State& state) {
+  const auto f = compile(functions_of, {.native = native});
+  const Tensor x = scattered({state.range(0)});
+  for (int i = 0; i < 20000; ++i) f(x);  // so that what pays is machine code
+  measure(state, [&] { return f(x); });
+}
+
+// ---- compilation --------------------------------------------------------------------------------
+
+// A thousand operations on single numbers, none of which repeats another.
+Tensor thousand(const Tensor& x) {
+  Tensor y = x;
+  for (int i = 0; i < 500; ++i) y = y * x + 0.001 * (i + 1);
+  return y;
+}
+template <Native native>
+void planning_thousand(benchmark::State& state) {
+  const Tensor x = tensor(0.5);
+  for (auto _ : state) {
+    const auto f = compile(thousand, {.native = native});
+    f(x);
+    const auto begin = std::chrono::steady_clock::now();
+    f(x);
+    state.SetIterationTime(std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
+  }
+}
+
+BENCHMARK(compiled_cubic)->UseRealTime();
+BENCHMARK(compiled_arm_jacobian)->UseRealTime();
+BENCHMARK(arm_jacobian_by_kernels)->UseRealTime();
+BENCHMARK(functions_of_few<Native::automatic>)->Name("functions_of_few")->Arg(2)->Arg(16)->Arg(64)->UseRealTime();
+BENCHMARK(functions_of_few<Native::never>)
+    ->Name("functions_of_few_by_kernels")
+    ->Arg(2)
+    ->Arg(16)
+    ->Arg(64)
+    ->UseRealTime();
+BENCHMARK(planning_thousand<Native::required>)->Name("planning_thousand")->UseManualTime();
+BENCHMARK(planning_thousand<Native::never>)->Name("planning_thousand_by_kernels")->UseManualTime();
+
+}  // namespace
