@@ -96,7 +96,7 @@ Executable::Executable(const Program& program, std::span<const Strides> strides,
   const bool any_loop = std::any_of(program.instructions.begin(), program.instructions.end(),
                                     [](const auto& step) { return loop_of(step); });
   recordings_left_ = device_ != cpu && kernels_.size() > 1 && !any_loop ? most_recordings : 0;
-  holding_.emplace([this, name = name_for(program, settings.name)] { return held(name); });
+  if (settings.name) holding_.emplace([this, name = name_for(program, settings.name)] { return held(name); });
 }
 
 // Makes the executable that runs in place of this one from now on. One thread calls it, once.

@@ -24,7 +24,7 @@
 namespace stave_detail {
 
 struct ExecutableSettings {
-  const char* name = "compile";  // in memory reports (whos)
+  const char* name = "compile";  // in memory reports (whos); null: it is left out of them
   /// over[i] is the index of an input in whose memory output i may be computed, or -1. Output i is
   /// computed there if the program changes only a part of the input, as dynamic_update_slice does.
   /// `over` is only for runs by `Steps`; it may be empty.

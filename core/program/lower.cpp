@@ -272,7 +272,9 @@ Lowered lower(const Program& program, const LoweringOptions& options) {
     const Program::Variable& variable = source.variable(source.outputs[k]);
     add(Kind::output, static_cast<int>(k), variable, code.output_shapes, variable.shape.elements());
   }
-  for (Array& input : inputs) input = l.preloaded(input);
+  // Others keep their strides, on which the order of sums depends.
+  for (Array& input : inputs)
+    if (is_contiguous(input.shape, input.strides)) input = l.preloaded(input);
   const std::vector<Array> outputs = l.run(source, std::move(inputs));
   place_outputs(l, code, outputs, first_output);
   finish(code);

@@ -61,7 +61,8 @@ struct NativeAttributes final : Attributes {
   const Executable& kernels() const {
     const std::lock_guard lock(mutex_);
     if (!kernels_)
-      kernels_ = std::make_unique<const Executable>(program, strides, ExecutableSettings{.native = Native::never});
+      kernels_ = std::make_unique<const Executable>(program, strides,
+                                                    ExecutableSettings{.name = nullptr, .native = Native::never});
     return *kernels_;
   }
   mutable std::mutex mutex_;

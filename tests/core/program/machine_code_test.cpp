@@ -112,6 +112,8 @@ TEST(MachineCode, ReducesInputsThatAreNotRowMajor) {
        {transpose(x), x(slice(0, 6, 2)), x(slice(), slice(1, 9, 3)), broadcast_to(x(2), {4, 10})}) {
     expect_bits_of_kernels([](const Tensor& v) { return sum(v, 0); }, view);
     expect_bits_of_kernels([](const Tensor& v) { return sum(v); }, view);
+    expect_bits_of_kernels([](const Tensor& v) { return prod(v); }, view);
+    expect_bits_of_kernels([](const Tensor& v) { return prod(v, 1); }, view);
     expect_bits_of_kernels([](const Tensor& v) { return v * 2; }, view);
   }
 }
