@@ -193,10 +193,6 @@ class CpuMachineCode final : public stave::MachineCode {
 std::shared_ptr<const stave::MachineCode> CpuBackend::compile(const stave::Program& program,
                                                               std::span<const stave::Strides> strides,
                                                               std::string& reason) {
-  if (!NativeCode::is_supported()) {
-    reason = "this build has no machine code for the processor (it needs x86-64, Linux and Xbyak)";
-    return nullptr;
-  }
   try {
     const stave_detail::Lowered code = stave_detail::lower(
         program, {.input_strides = strides, .vector_bytes = kernels().vector_bytes, .is_optimized = true});

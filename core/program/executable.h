@@ -36,6 +36,13 @@ struct ExecutableSettings {
   std::vector<std::string>* native_report = nullptr;
 };
 
+/// The addresses at which views begin.
+inline std::vector<void*> addresses_of(std::span<const View> views) {
+  std::vector<void*> addresses;
+  for (const View& view : views) addresses.push_back(view.data);
+  return addresses;
+}
+
 class Executable {
   struct Activation;
 
@@ -117,7 +124,7 @@ class Executable {
     Index bytes;
   };
 
-  // What is needed to plan the program again, with more machine code.
+  // The arguments of the constructor, to plan the program again with more machine code.
   struct Source;
   void speed_up() const;
 

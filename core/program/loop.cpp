@@ -91,7 +91,7 @@ struct StatePlace {
 class LoopExecutable {
  public:
   explicit LoopExecutable(const LoopAttributes& loop) : places_(loop.states) {
-    Program body = optimized(*loop.body);
+    Program body = *optimized_body(loop);
     place_states(body);
     body = with_outputs_apart(std::move(body));
     std::vector<Strides> strides;
@@ -155,7 +155,7 @@ class RunningLoop {
 
   void run() {
     Executable::Steps body(body_.steps());
-    std::vector<void*> inputs = begins_of(in_), outputs(loop_.states + body_.results().size());
+    std::vector<void*> inputs = addresses_of(in_), outputs(loop_.states + body_.results().size());
     for (std::size_t k = 0; k < loop_.states; ++k) {
       if (const StatePlace place = body_.place(k); place.stack >= 0 && place.before_step)
         copy_state(k, in_[k], inputs[k] = row(place, 0));
@@ -188,11 +188,6 @@ class RunningLoop {
 
   static std::size_t bytes_of(const View& view) {
     return static_cast<std::size_t>(Shape(view.shape).elements()) * size_of(view.dtype);
-  }
-  static std::vector<void*> begins_of(std::span<const View> views) {
-    std::vector<void*> begins;
-    for (const View& view : views) begins.push_back(view.data);
-    return begins;
   }
   // Returns the stacks (arrays of rows, one per step) among the views, which follow the states.
   std::vector<Stack> stacks_of(std::span<const View> views) const {
@@ -281,6 +276,10 @@ Outputs perform_loop(const IntrusivePtr<const LoopAttributes>& attributes, Input
 }
 
 Program::Instruction instruction_of(IntrusivePtr<const LoopAttributes> loop) { return {&op_loop, std::move(loop)}; }
+
+std::shared_ptr<const Program> optimized_body(const LoopAttributes& loop) {
+  return loop.derived("optimized body", [&] { return optimized(with_calls_inlined(*loop.body)); });
+}
 
 Program with_kernels_alone(Program program) {
   for (Program::Instruction& step : program.instructions)

@@ -136,7 +136,7 @@ std::vector<Array> lower_loop(const LoweringContext& c) {
   Lowering& l = c.l;
   LoweredBuilder& builder = l.builder();
   const LoopAttributes& loop = *loop_of(c.instruction);
-  const Program body = optimized(with_calls_inlined(*loop.body));
+  const std::shared_ptr<const Program> body = optimized_body(loop);
   const std::size_t states = loop.states, rows = loop.rows, given = loop.rows_given();
 
   // States that are values are carried; the others lie in memory, which each step writes anew.
@@ -174,7 +174,7 @@ std::vector<Array> lower_loop(const LoweringContext& c) {
   }
   for (std::size_t i = 0; i < rows; ++i) inputs.push_back(l.row(c.in(states + i), at));
   for (std::size_t i = states + rows; i < c.inputs.size(); ++i) inputs.push_back(c.in(i));
-  std::vector<Array> outputs = l.run(body, std::move(inputs));
+  std::vector<Array> outputs = l.run(*body, std::move(inputs));
 
   for (std::size_t k = 0; k < given; ++k) l.copy(outputs[states + k], l.row(stacks[k], at));
   std::vector<std::pair<int, int>> next;

@@ -37,6 +37,30 @@ int replaces(Lowering& l, bool larger, int best, int x) {
                l.add(ScalarOp::bit_and, l.add(ScalarOp::not_equal, x, x), l.add(ScalarOp::equal, best, best)));
 }
 
+Dtype PlainReduction::accumulator() const {
+  return op == OpId::max || op == OpId::min ? dtype : stave_detail::accumulator(dtype);
+}
+
+int PlainReduction::neutral() const {
+  switch (op) {
+    case OpId::sum: return l.number(0, accumulator());
+    case OpId::prod: return l.number(1, accumulator());
+    case OpId::all: return l.number(true, bool_);
+    case OpId::any: return l.number(false, bool_);
+    default: return extreme_number(l, dtype, op == OpId::min);
+  }
+}
+
+int PlainReduction::both(int a, int b) const {
+  switch (op) {
+    case OpId::sum: return l.add(ScalarOp::add, a, b);
+    case OpId::prod: return l.add(ScalarOp::multiply, a, b);
+    case OpId::all: return l.add(ScalarOp::bit_and, a, b);
+    case OpId::any: return l.add(ScalarOp::bit_or, a, b);
+    default: return choose(l, op == OpId::max, a, b);
+  }
+}
+
 int scaled(Lowering& l, int a, int b) {
   const int zero = l.number(0, l.builder().dtype(a));
   const int both = l.add(ScalarOp::bit_and, l.add(ScalarOp::not_equal, a, zero), l.add(ScalarOp::not_equal, b, zero));
@@ -116,29 +140,19 @@ Array lower_reduction(Lowering& l, const Op& op, const Shape& given, const Strid
     });
   }
   const LoweredSum sum{l, dtype};
+  const PlainReduction plain{l, op.id, dtype};
+  const bool is_sum = op.id == OpId::sum;
   const Index cost = 4 * std::max<Index>(1, of.reduced_shape.elements());
   return l.compute(
       shape, dtype,
       [&](Positions at) {
-        std::vector<int> state;
-        switch (op.id) {
-          case OpId::sum: state = sum.start(); break;
-          case OpId::prod: state = {l.number(1, accumulator(dtype))}; break;
-          case OpId::all: state = {l.number(true, bool_)}; break;
-          case OpId::any: state = {l.number(false, bool_)}; break;
-          default: state = {extreme_number(l, dtype, op.id == OpId::min)};
-        }
+        std::vector<int> state = is_sum ? sum.start() : std::vector<int>{plain.neutral()};
         l.fold(of.reduced_shape, state, [&](Positions reduced, std::span<int> now) {
           const int value = element(of.place(at, reduced));
-          switch (op.id) {
-            case OpId::sum: return sum.step(now, value);
-            case OpId::prod: now[0] = l.add(ScalarOp::multiply, now[0], l.convert(value, accumulator(dtype))); return;
-            case OpId::all: now[0] = l.add(ScalarOp::bit_and, now[0], value); return;
-            case OpId::any: now[0] = l.add(ScalarOp::bit_or, now[0], value); return;
-            default: now[0] = choose(l, op.id == OpId::max, now[0], value);
-          }
+          if (is_sum) sum.step(now, value);
+          else now[0] = plain.both(now[0], plain.read(value));
         });
-        return op.id == OpId::sum ? sum.finish(state) : l.convert(state[0], dtype);
+        return is_sum ? sum.finish(state) : l.convert(state[0], dtype);
       },
       cost);
 }

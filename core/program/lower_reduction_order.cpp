@@ -105,58 +105,35 @@ bool ReductionOrder::adds_eight(Positions at, Index lanes) const {
 
 namespace {
 
-// The reduction of numbers whose running result is one number: all but sums of float64.
-class PlainReduction {
- public:
-  PlainReduction(Lowering& l, OpId op, Dtype dtype, Index vector_bytes)
-      : l_(l), op_(op), accumulator_(is_extreme() ? dtype : accumulator(dtype)),
-        lanes_(static_cast<std::size_t>(vector_bytes) / size_of(accumulator_)) {}
+// Combines the second half with the first half until one number is left.
+template <class Both>
+int fold_halves(std::vector<int> x, Both both) {
+  for (std::size_t half = x.size() / 2; half > 0; half /= 2)
+    for (std::size_t k = 0; k < half; ++k) x[k] = both(x[k], x[k + half]);
+  return x[0];
+}
 
-  int neutral() const {
-    if (is_extreme()) return extreme_number(l_, accumulator_, op_ == OpId::min);
-    return l_.number(op_ == OpId::prod ? 1 : 0, accumulator_);
+// The reduction of a row and the numbers before it, `total`.
+int reduce_row(const PlainReduction& reduction, std::span<const int> x, int total, std::size_t lanes) {
+  constexpr std::size_t ways = 8;
+  const auto both = [&](int a, int b) { return reduction.both(a, b); };
+  std::size_t i = 0;
+  if (x.size() >= ways * lanes) {
+    std::vector<int> sums(ways * lanes, reduction.neutral());
+    for (; i + ways * lanes <= x.size(); i += ways * lanes)
+      for (std::size_t k = 0; k < sums.size(); ++k) sums[k] = both(sums[k], reduction.read(x[i + k]));
+    total = both(total, fold_halves(std::move(sums), both));  // the ways first, then the lanes
   }
-  int both(int a, int b) const {
-    if (is_extreme()) return choose(l_, op_ == OpId::max, a, b);
-    return l_.add(op_ == OpId::prod ? ScalarOp::multiply : ScalarOp::add, a, b);
+  if (i + lanes <= x.size()) {
+    std::vector<int> sum;
+    for (std::size_t k = 0; k < lanes; ++k) sum.push_back(reduction.read(x[i + k]));
+    for (i += lanes; i + lanes <= x.size(); i += lanes)
+      for (std::size_t k = 0; k < lanes; ++k) sum[k] = both(sum[k], reduction.read(x[i + k]));
+    total = both(total, fold_halves(std::move(sum), both));
   }
-  int read(int x) const { return l_.convert(x, accumulator_); }
-
-  int row(std::span<const int> x, int total) const {
-    constexpr std::size_t ways = 8;
-    std::size_t i = 0;
-    if (x.size() >= ways * lanes_) {
-      std::vector<int> sums(ways * lanes_, neutral());
-      for (; i + ways * lanes_ <= x.size(); i += ways * lanes_)
-        for (std::size_t k = 0; k < sums.size(); ++k) sums[k] = both(sums[k], read(x[i + k]));
-      total = both(total, fold(std::move(sums)));
-    }
-    if (i + lanes_ <= x.size()) {
-      std::vector<int> sum;
-      for (std::size_t k = 0; k < lanes_; ++k) sum.push_back(read(x[i + k]));
-      for (i += lanes_; i + lanes_ <= x.size(); i += lanes_)
-        for (std::size_t k = 0; k < lanes_; ++k) sum[k] = both(sum[k], read(x[i + k]));
-      total = both(total, fold(std::move(sum)));
-    }
-    for (; i < x.size(); ++i) total = both(total, read(x[i]));
-    return total;
-  }
-  // Combines the second half with the first half until one number is left. The ways of a group are
-  // combined first, which is the same.
-  int fold(std::vector<int> x) const {
-    for (std::size_t half = x.size() / 2; half > 0; half /= 2)
-      for (std::size_t k = 0; k < half; ++k) x[k] = both(x[k], x[k + half]);
-    return x[0];
-  }
-
- private:
-  bool is_extreme() const { return op_ == OpId::max || op_ == OpId::min; }
-
-  Lowering& l_;
-  OpId op_;
-  Dtype accumulator_;
-  std::size_t lanes_;
-};
+  for (; i < x.size(); ++i) total = both(total, reduction.read(x[i]));
+  return total;
+}
 
 int sum_of_eight(Lowering& l, std::span<const int> x) {
   const auto add = [&](int a, int b) { return l.add(ScalarOp::add, a, b); };
@@ -183,9 +160,7 @@ void sum_row(const LoweredSum& sum, std::span<const int> x, std::span<int> state
       sum.step(state, lane[0]);
       lost.push_back(lane[1]);
     }
-    for (std::size_t half = lanes / 2; half > 0; half /= 2)
-      for (std::size_t k = 0; k < half; ++k) lost[k] = add(lost[k], lost[k + half]);
-    state[1] = add(state[1], lost[0]);
+    state[1] = add(state[1], fold_halves(std::move(lost), add));
   }
   for (; i < x.size(); ++i) sum.step(state, x[i]);
 }
@@ -197,10 +172,11 @@ int reduce_in_order(Lowering& l, OpId op, std::span<const int> elements, const R
   const Dtype dtype = l.builder().dtype(elements[0]);
   const std::size_t row = order.row_length();
   if (op != OpId::sum || dtype != float64) {
-    const PlainReduction reduction(l, op, dtype, vector_bytes);
+    const PlainReduction reduction{l, op, dtype};
+    const std::size_t lanes = static_cast<std::size_t>(vector_bytes) / size_of(reduction.accumulator());
     int total = reduction.neutral();
     for (; !elements.empty(); elements = elements.subspan(row)) {
-      if (order.combines_in_vectors()) total = reduction.row(elements.first(row), total);
+      if (order.combines_in_vectors()) total = reduce_row(reduction, elements.first(row), total, lanes);
       else
         for (const int x : elements.first(row)) total = reduction.both(total, reduction.read(x));
     }

@@ -14,6 +14,17 @@ int choose(Lowering& l, bool larger, int present, int x);
 /// A bool: whether x takes the place of the largest or smallest element so far, among which the
 /// first one wins and NaN wins over numbers.
 int replaces(Lowering& l, bool larger, int best, int x);
+/// A reduction (sum, prod, max, min, all or any) whose running result is one number: of all dtypes
+/// but sums of float64, which are compensated (LoweredSum).
+struct PlainReduction {
+  Lowering& l;
+  OpId op;
+  Dtype dtype;
+  Dtype accumulator() const;  // the dtype of the running result
+  int neutral() const;
+  int both(int a, int b) const;
+  int read(int x) const { return l.convert(x, accumulator()); }
+};
 /// 0 where a or b is 0, else a * b.
 int scaled(Lowering& l, int a, int b);
 

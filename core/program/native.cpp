@@ -7,6 +7,7 @@
 #include <limits>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <set>
 
 #include <fmt/format.h>
@@ -51,10 +52,7 @@ struct NativeAttributes final : Attributes {
 
   /// Runs kernels in place of the machine code.
   void run_kernels(std::span<const View> inputs, std::span<const View> outputs) const {
-    std::vector<void*> from, to;
-    for (const View& view : inputs) from.push_back(view.data);
-    for (const View& view : outputs) to.push_back(view.data);
-    Executable::Steps(kernels()).run(from, to);
+    Executable::Steps(kernels()).run(addresses_of(inputs), addresses_of(outputs));
   }
 
  private:
@@ -192,7 +190,8 @@ void add_elementwise(Estimate& cost, const Op* op, double elements) {
 std::optional<Estimate> estimate(const Program& program, const Program::Instruction& step);
 
 std::optional<Estimate> estimate_loop(const LoopAttributes& loop) {
-  const Program body = optimized(with_calls_inlined(*loop.body));
+  const std::shared_ptr<const Program> kept = optimized_body(loop);
+  const Program& body = *kept;
   Estimate cost;
   for (const int input : body.inputs)
     if (elements_of(body, input) > most_native_elements) return {};
@@ -209,13 +208,12 @@ std::optional<Estimate> estimate_loop(const LoopAttributes& loop) {
 
 // Nothing for an operation that has no machine code.
 std::optional<Estimate> estimate(const Program& program, const Program::Instruction& step) {
-  for (const int v : step.inputs)
-    if (is_half_float(program.variable(v).dtype)) return {};
+  const auto is_half = [&](int v) { return is_half_float(program.variable(v).dtype); };
+  if (std::any_of(step.inputs.begin(), step.inputs.end(), is_half) ||
+      std::any_of(step.outputs.begin(), step.outputs.end(), is_half))
+    return {};
   double most = 0;
-  for (const int v : step.outputs) {
-    if (is_half_float(program.variable(v).dtype)) return {};
-    most = std::max(most, elements_of(program, v));
-  }
+  for (const int v : step.outputs) most = std::max(most, elements_of(program, v));
   if (is_view(step)) return most <= most_native_elements ? std::optional(Estimate()) : std::nullopt;
   if (const LoopAttributes* const loop = loop_of(step)) return estimate_loop(*loop);
   double read = 0;
@@ -289,10 +287,14 @@ class Grouping {
 
  private:
   const Program::Instruction& step(std::size_t k) const { return program_.instructions[k]; }
+  // The index of the instruction that computes this variable as a view, or nothing.
+  std::optional<std::size_t> view(int variable) const {
+    const auto k = static_cast<std::size_t>(producer_[variable]);
+    return producer_[variable] >= 0 && is_view(step(k)) ? std::optional(k) : std::nullopt;
+  }
   // The variable of which this one is a view, or itself.
   int base(int variable) const {
-    while (producer_[variable] >= 0 && is_view(step(static_cast<std::size_t>(producer_[variable]))))
-      variable = step(static_cast<std::size_t>(producer_[variable])).inputs[0];
+    while (const std::optional<std::size_t> k = view(variable)) variable = step(*k).inputs[0];
     return variable;
   }
   // Returns true if no input lies in memory with negative strides.
@@ -432,11 +434,11 @@ class Grouping {
     const int name = rename(part, variable);
     if (const int constant = constant_[variable]; constant >= 0) {
       part.program.constants.push_back({name, program_.constants[static_cast<std::size_t>(constant)].value});
-    } else if (base(variable) != variable) {
-      Program::Instruction view = step(static_cast<std::size_t>(producer_[variable]));
-      view.inputs[0] = import(part, view.inputs[0]);
-      view.outputs[0] = name;
-      part.program.instructions.push_back(std::move(view));
+    } else if (const std::optional<std::size_t> k = view(variable)) {
+      Program::Instruction copy = step(*k);
+      copy.inputs[0] = import(part, copy.inputs[0]);
+      copy.outputs[0] = name;
+      part.program.instructions.push_back(std::move(copy));
     } else {
       part.program.inputs.push_back(name);
       part.native.inputs.push_back(variable);
@@ -455,8 +457,7 @@ class Grouping {
     result.instructions.push_back(step(k));
   }
   void emit_views(int variable, Program& result) {
-    if (const int k = producer_[variable]; k >= 0 && is_view(step(static_cast<std::size_t>(k))))
-      emit(static_cast<std::size_t>(k), result);
+    if (const std::optional<std::size_t> k = view(variable)) emit(*k, result);
   }
 
   Program program_;
@@ -472,6 +473,16 @@ class Grouping {
   double more_pays_after_ = never;
 };
 
+// Returns true if there is machine code at all: the build has it, and the system gives the process
+// executable memory.
+bool has_machine_code() {
+  static const bool found = [] {
+    std::string reason;
+    return backend_of(cpu).compile(Program(), {}, reason) != nullptr;
+  }();
+  return found;
+}
+
 }  // namespace
 
 NativeProgram with_native_code(Program program, std::span<const Strides> strides, Native native, double runs,
@@ -480,6 +491,7 @@ NativeProgram with_native_code(Program program, std::span<const Strides> strides
     fail<NativeCodeError>("compile: native code is required, and STAVE_NATIVE=0 forbids it");
   if (setting() == Setting::off) return {std::move(program), never};
   if (native == Native::never) return {with_kernels_alone(std::move(program)), never};
+  if (native != Native::required && !has_machine_code()) return {std::move(program), never};
   return Grouping(std::move(program), strides, native, runs, report).run();
 }
 

@@ -76,7 +76,6 @@ struct Recordings::Signature {
 
 struct Recordings::Entry {
   const ClosedCallSettings settings;
-  const char* const name = settings.name;
   Signature signature;
   std::unique_ptr<StaticArguments> arguments;
   mutable std::shared_mutex mutex;  // protects the tree; replays hold it shared
@@ -109,10 +108,10 @@ struct Recordings::Entry {
            demoted.load(std::memory_order_relaxed);
   }
   void demote(const std::string& why) {
-    if (!demoted.exchange(true)) explain(name, "the function itself is called from now on: " + why);
+    if (!demoted.exchange(true)) explain(settings.name, "the function itself is called from now on: " + why);
   }
   void failed(const std::string& why) {
-    explain(name, "not kept: " + why);
+    explain(settings.name, "not kept: " + why);
     if (failures.fetch_add(1) + 1 >= most_failures) demote(why);
   }
   bool may_keep(const Recording& recording);
@@ -144,8 +143,8 @@ void Recordings::Entry::make(void (&step)(TraceNode&, const PieceOptions&), Trac
   };
   step(node, {signature.leaves.size(), signature.followed, settings, strides_of, explains() ? &fusion_report : nullptr,
               explains() ? &native_report : nullptr});
-  for (const std::string& why : fusion_report) explain(name, "not fused: " + why);
-  for (const std::string& why : native_report) explain(name, "no machine code: " + why);
+  for (const std::string& why : fusion_report) explain(settings.name, "not fused: " + why);
+  for (const std::string& why : native_report) explain(settings.name, "no machine code: " + why);
 }
 
 bool Recordings::Entry::may_keep(const Recording& recording) {
@@ -174,7 +173,7 @@ bool Recordings::Entry::missed(bool is_new) {
   const std::lock_guard lock(resting);
   if (misses < most_misses) return false;  // another thread has set `rest` meanwhile
   explain(
-      name,
+      settings.name,
       fmt::format(
           "the function itself runs in the next {} calls: several calls in a row found values that were not recorded",
           next_rest));
@@ -202,7 +201,7 @@ void Recordings::Entry::merge(std::unique_ptr<TraceNode> path) {
   switch (stave_detail::merge(*begin, *path, most_values_observed, difference)) {
     case Merged::known: break;  // another thread added the path
     case Merged::added:
-      explain(name, fmt::format("recorded path {}, for a value that was not recorded before", ++nodes));
+      explain(settings.name, fmt::format("recorded path {}, for a value that was not recorded before", ++nodes));
       break;
     case Merged::differs:
       failed("the function behaved differently than in its first call, with the same values: " + difference);
@@ -310,7 +309,7 @@ Outputs Recordings::record(const EntryPtr& entry, FlatFunction f, std::span<cons
                            FunctionRef<std::shared_ptr<const void>()> structure) {
   const HigherOrderCalls calls = entry->signature.followed ? HigherOrderCalls::kept : HigherOrderCalls::inlined;
   if (!asked.at_example()) asked.begin();
-  Recording recording = stave_detail::record(entry->name, f, leaves, calls, &asked, entry->signature.orders);
+  Recording recording = stave_detail::record(entry->settings.name, f, leaves, calls, &asked, entry->signature.orders);
   Outputs outputs = recording.outputs;
   if (asked.refused.empty()) entry->add(std::move(recording), structure());
   else entry->demote(asked.refused);

@@ -4,6 +4,7 @@
 #include <benchmark/benchmark.h>
 
 #include <chrono>
+#include <cmath>
 #include <ctime>
 #include <thread>
 
@@ -41,6 +42,18 @@ void measure(benchmark::State& state, F&& f, int operations = 1) {
     benchmark::DoNotOptimize(result);
   }
   count_operations(state, operations);
+}
+
+/// Measures f. The counter `norm` is the norm of f's results, all leaves together; the peers' norms
+/// must agree with it.
+template <class F, class... A>
+void compare(benchmark::State& state, const F& f, const A&... arguments) {
+  double squares = 0;
+  f(arguments...);  // records f; the next call is a replay
+  for (const Tensor& x : tree_leaves(f(arguments...)))
+    squares += std::pow(norm(astype(x, float32)).template item<double>(), 2);
+  state.counters["norm"] = std::sqrt(squares);
+  measure(state, [&] { return f(arguments...); });
 }
 
 /// Returns numbers from -size / 2 to size / 2 in an irregular order, the same as in peers.py: size

@@ -10,18 +10,6 @@ namespace {
 
 using namespace stave_bench;
 
-/// Measures f. The counter `norm` is the norm of f's results, all leaves together; the peers' norms
-/// must agree with it.
-template <class F, class... A>
-void compare(benchmark::State& state, const F& f, const A&... arguments) {
-  double squares = 0;
-  f(arguments...);  // records f; the next call is a replay
-  for (const Tensor& x : tree_leaves(f(arguments...)))
-    squares += std::pow(norm(astype(x, float32)).template item<double>(), 2);
-  state.counters["norm"] = std::sqrt(squares);
-  measure(state, [&] { return f(arguments...); });
-}
-
 // ---- an extended Kalman filter: a robot that turns, by its distance and bearing -----------------
 
 constexpr Index measurements = 50;

@@ -9,21 +9,11 @@ namespace {
 
 using namespace stave_bench;
 
-template <class F, class... A>
-void measure_compiled(benchmark::State& state, const F& f, const A&... arguments) {
-  f(arguments...);  // records f; the next call is a replay
-  double squares = 0;
-  for (const Tensor& x : tree_leaves(f(arguments...)))
-    squares += std::pow(norm(astype(x, float32)).template item<double>(), 2);
-  state.counters["norm"] = std::sqrt(squares);
-  measure(state, [&] { return f(arguments...); });
-}
-
 // ---- one call of a small program ----------------------------------------------------------------
 
 Tensor cubic(const Tensor& x) { return x * (x * (x * 0.5 - 1) + 2) - 3; }
 void compiled_cubic(benchmark::State& state) {
-  measure_compiled(state, compile(cubic, {.native = Native::required}), tensor(0.3));
+  compare(state, compile(cubic, {.native = Native::required}), tensor(0.3));
 }
 
 // ---- an arm of seven joints ---------------------------------------------------------------------
@@ -46,10 +36,10 @@ Tensor hand(const Tensor& angles) {
 }
 
 void compiled_arm_jacobian(benchmark::State& state) {
-  measure_compiled(state, compile(jacfwd(hand), {.native = Native::required}), 0.2 * arange(7) - 0.5);
+  compare(state, compile(jacfwd(hand), {.native = Native::required}), 0.2 * arange(7) - 0.5);
 }
 void arm_jacobian_by_kernels(benchmark::State& state) {
-  measure_compiled(state, compile(jacfwd(hand), {.native = Native::never}), 0.2 * arange(7) - 0.5);
+  compare(state, compile(jacfwd(hand), {.native = Native::never}), 0.2 * arange(7) - 0.5);
 }
 
 // ---- machine code beside kernels, where it pays least -------------------------------------------

@@ -37,8 +37,6 @@ Features features_in_use() {
 
 }  // namespace
 
-bool NativeCode::is_supported() noexcept { return true; }
-
 std::unique_ptr<const NativeCode> NativeCode::compile(const stave_detail::Lowered& code, std::string* reason) {
   const auto refuse = [&](const char* why) {
     if (reason) *reason = why;
@@ -61,8 +59,6 @@ std::unique_ptr<const NativeCode> NativeCode::compile(const stave_detail::Lowere
 }
 
 #else
-
-bool NativeCode::is_supported() noexcept { return false; }
 
 std::unique_ptr<const NativeCode> NativeCode::compile(const stave_detail::Lowered&, std::string* reason) {
   if (reason) *reason = "this build has no native code for the processor (it needs x86-64, Linux and Xbyak)";

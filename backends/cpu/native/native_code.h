@@ -26,8 +26,6 @@ namespace stave_cpu {
 /// several threads at once, with a workspace for each, and in a process that forked.
 class NativeCode {
  public:
-  /// True if this build has native code for the processor.
-  static bool is_supported() noexcept;
   /// Compiles code that `verify` accepts. Returns null, and sets `reason`, if that is impossible:
   /// the processor is another one, the system gives no executable memory, or the code has a type
   /// that native code does not have. Takes about a microsecond for each instruction.

@@ -7,13 +7,13 @@
 
 #include <stave/stave.h>
 
-#include "bits.h"
 #include "matchers.h"
 
 namespace stave_test {
 namespace {
 
 using namespace stave;
+using stave_detail::same_bits;
 
 // The result of the compiled function: the first call records it, and the second one replays it.
 template <class F, class... Xs>
@@ -33,10 +33,6 @@ bool has_native_code() {
 }
 #define NEEDS_NATIVE_CODE() \
   if (!has_native_code()) GTEST_SKIP() << "no native code here"
-
-bool same_bits(const Tensor& a, const Tensor& b) {
-  return a.dtype() == b.dtype() && a.shape() == b.shape() && bytes_of(a) == bytes_of(b);
-}
 
 std::vector<Tensor> tensors_of(const Tensor& x) { return {x}; }
 template <class... Xs>
@@ -210,7 +206,7 @@ TEST(MachineCode, ThrowsTheErrorsOfTheOperations) {
   EXPECT_THROW(pick(arange(5.0), tensor(4)), IndexError);
 }
 
-// What pays only after many runs becomes machine code then, while other threads run the kernels.
+// Code that pays only after many runs is made then, while other threads run the kernels.
 TEST(MachineCode, ReplacesKernelsAfterManyRuns) {
   const auto f = [](const Tensor& x) { return sum(x * sin(x)) + x(0) * x(1) - max(x); };
   const auto compiled = compile(f);
