@@ -153,7 +153,7 @@ void raise_peak(std::int64_t candidate) noexcept {
   }
 }
 /// Adds the thread's count, and `bytes` more, to the counts of the process.
-void tell(Pool& pool, std::int64_t bytes) noexcept {
+void flush_counts(Pool& pool, std::int64_t bytes) noexcept {
   std::int64_t pending = pool.pending.load(std::memory_order_relaxed);
   std::int64_t before = shared.live.fetch_add(pending + bytes, std::memory_order_relaxed);
   raise_peak(before + std::max(pool.most_pending.load(std::memory_order_relaxed), pending + bytes));
@@ -163,7 +163,7 @@ void tell(Pool& pool, std::int64_t bytes) noexcept {
 void count(Pool& pool, std::int64_t bytes) noexcept {
   std::int64_t pending = pool.pending.load(std::memory_order_relaxed) + bytes;
   if (pending > report_threshold || pending < -report_threshold || pool.state != Pool::State::open)
-    return tell(pool, bytes);
+    return flush_counts(pool, bytes);
   pool.pending.store(pending, std::memory_order_relaxed);
   if (pending > pool.most_pending.load(std::memory_order_relaxed))
     pool.most_pending.store(pending, std::memory_order_relaxed);
@@ -188,7 +188,7 @@ struct ThreadExit {
     thread_pool.state = Pool::State::open;
   }
   ~ThreadExit() {
-    tell(thread_pool, 0);
+    flush_counts(thread_pool, 0);
     std::lock_guard lock(shared_mutex);
     close(thread_pool);
   }
@@ -359,7 +359,7 @@ void deallocate(Storage* storage) noexcept {
 }
 
 MemoryStats memory_stats() {
-  tell(thread_pool, 0);
+  flush_counts(thread_pool, 0);
   std::lock_guard lock(shared_mutex);
   std::int64_t live = shared.live.load(std::memory_order_relaxed);
   std::size_t cached = shared.cached_large;

@@ -3,15 +3,14 @@
 // and one block of keys at a time. A block of scores is used before the next one is computed, so a
 // thread stores two blocks, and never all scores of a matrix.
 //
-// Forward, each block of queries visits the blocks of keys one after the other, with a running
-// maximum and sum (Milakov and Gimelshein, "Online normalizer calculation for softmax", 2018; Dao
-// et al., "FlashAttention", 2022). The "total" of a query is the logarithm of its sum of exp(s).
-// Backward, the weights p = exp(s - total) are computed again. If there are enough matrices for all
-// threads, each thread computes all gradients of a matrix. Otherwise two loops run in parallel over
-// blocks: over blocks of queries for the gradient of q, and over blocks of keys for those of k and
-// v. So no two threads write the same results. The blocks and the order in which they are summed do
-// not depend on the number of threads.
-// are summed depends on the number of threads.
+// In the forward pass, each block of queries visits the blocks of keys one after the other, with a
+// running maximum and sum (Milakov and Gimelshein, "Online normalizer calculation for softmax",
+// 2018; Dao et al., "FlashAttention", 2022). The "total" of a query is the logarithm of its sum of
+// exp(s). In the backward pass, the weights p = exp(s - total) are computed again. If there are
+// enough matrices for all threads, each thread computes all gradients of a matrix. Otherwise two
+// loops run in parallel over blocks: over blocks of queries for the gradient of q, and over blocks
+// of keys for those of k and v. So no two threads write the same results. The blocks and the order
+// in which they are summed do not depend on the number of threads.
 #include <stave/backends/cpu/attention.h>
 
 #include <algorithm>

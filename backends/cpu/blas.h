@@ -18,7 +18,7 @@ struct Matrix {
 
 /// While an object of this class exists, BLAS runs on the thread that calls it. Stave's own loops
 /// split the work, and two pools of threads would only compete for the cores. The last object that
-/// is destroyed restores the previous setting.
+/// is destroyed restores the previous setting. If BLAS is not OpenBLAS, objects have no effect.
 class SingleThreadedBlas {
  public:
   SingleThreadedBlas();

@@ -31,7 +31,7 @@ using stave::Strides;
 namespace {
 
 template <class T>
-void run_one(const Convolution& p) {
+void run_undilated(const Convolution& p) {
   if constexpr (std::is_floating_point_v<T>) {
     const auto fills = [&](Index row) { return row * p.size >= vector_part; };
     if (p.window[2] > p.out[2]) {
@@ -51,7 +51,7 @@ void run_one(const Convolution& p) {
 void run_phase(const Convolution& p) {
   stave::visit_dtype(p.dtype, [&](auto zero) {
     using T = decltype(zero);
-    if constexpr (!stave::is_half<T> && !std::is_same_v<T, bool>) run_one<T>(p);
+    if constexpr (!stave::is_half<T> && !std::is_same_v<T, bool>) run_undilated<T>(p);
   });
 }
 

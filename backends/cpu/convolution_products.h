@@ -172,11 +172,11 @@ class ConvolutionProducts {
     const bool along_window = p_.window[2] > p_.out[2];
     Matrix windows{reinterpret_cast<const char*>(panel), count, tile.columns, tile.columns, 1};
     if (along_window) {
-      lay_columns(panel, tile, first, count);
+      im2col_columns(panel, tile, first, count);
       windows.row_step = 1;
       windows.column_step = count;
     } else {
-      lay_rows(panel, tile, first, count);
+      im2col_rows(panel, tile, first, count);
     }
     multiply_floats(out, out_step, weights(tile.group, first, count), windows);
   }
@@ -210,7 +210,7 @@ class ConvolutionProducts {
   }
 
   /// Fills panel[term, column], a part of the im2col matrix, in runs of places.
-  void lay_rows(T* panel, const Tile& tile, Index first, Index count) const {
+  void im2col_rows(T* panel, const Tile& tile, Index first, Index count) const {
     Term term = term_at(first);
     for (Index i = 0; i < count; ++i, next(term))
       for (const Run& run : tile.runs) {
@@ -223,7 +223,7 @@ class ConvolutionProducts {
   }
   /// Fills panel[column, term], the transpose of a part of the im2col matrix, in runs along the
   /// window.
-  void lay_columns(T* panel, const Tile& tile, Index first, Index count) const {
+  void im2col_columns(T* panel, const Tile& tile, Index first, Index count) const {
     for (const Run& run : tile.runs) {
       Term term = term_at(first);
       for (Index i = 0; i < count;) {

@@ -86,7 +86,7 @@ class ConvolutionRows {
                                                   i * w.step[0] + j * w.step[1] + k * w.step[2]);
   }
 
-  /// Computes rows_ rows of results, for all result channels of a group.
+  /// Computes the rows of results of a task, at most rows_, for all result channels of a group.
   void band(Index task, T* rows, T* sums, Index* offsets) const {
     const Index q = task % bands() * rows_, r = task / bands(), depth = r % p_.out[0], g = r / p_.out[0] % p_.groups,
                 n = r / p_.out[0] / p_.groups;

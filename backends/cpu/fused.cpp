@@ -20,8 +20,9 @@ namespace {
 
 using Output = PreparedRegion::Output;
 
-/// Returns true if neighbouring elements of the output are far apart in this view, and others are
-/// nearer. A tile would then read a cache line for each element, and other tiles the rest of it.
+/// Returns true if neighbouring elements of the output are in different cache lines of this view,
+/// and neighbours along another axis are nearer to each other. A tile would then read a cache line
+/// for each element, and other tiles would read the same line for its other elements.
 bool is_scattered(const View& view, Index n) {
   constexpr Index line = 64, few = 4096;
   if (n <= few) return false;
@@ -79,7 +80,7 @@ class FoldedArrays final : public Computed {
       char* room = data_.get();
       for (std::size_t k = 0; k < arrays_.destinations_.size(); ++k) {
         const int destination = arrays_.destinations_[k];
-        if (char* const there = whole ? arrays_.tiles_.lies_at(destination) : nullptr) {
+        if (char* const there = whole ? arrays_.tiles_.matching_output(destination) : nullptr) {
           arrays[k] = there + offset * element_size(destination);
           state_.send(destination, there, 0);
           continue;
@@ -137,7 +138,8 @@ class Reductions {
     run_reduce(folds, reduced_axes(*last, shape_.size()), shape_, FoldedArrays(tiles, std::move(destinations)));
     return true;
   }
-  /// Reduces what run_folded does not: values that are complete in memory, inputs and constants.
+  /// Computes the reductions that run_folded does not: those of values that are complete in memory,
+  /// of inputs and of constants.
   void run_rest(std::span<char* const> to) const {
     const stave::Strides dense = stave::contiguous_strides(Shape(shape_));
     stave::Strides still;
@@ -177,7 +179,7 @@ void run_fused(const Attributes* attributes, std::span<const View> inputs, std::
   using namespace stave_cpu;
   const Region& region = *static_cast<const FusedAttributes&>(*attributes).region;
   const Index n = element_count(inputs[0].shape);
-  if (n == 1 && is_single(region)) return run_single(region, inputs, outputs);
+  if (n == 1 && supports_scalar_interpreter(region)) return interpret_scalars(region, inputs, outputs);
   const PreparedRegion& prepared = prepared_region(region);
   std::forward_list<Dense> copies;
   SmallVector<View, 4> laid_out(inputs.begin(), inputs.end());
@@ -194,7 +196,7 @@ void run_fused(const Attributes* attributes, std::span<const View> inputs, std::
   for (std::size_t k = 0; k < outputs.size(); ++k)
     for (std::size_t i = 0; i < inputs.size(); ++i)
       if (outputs[k].data == inputs[i].data && prepared.outputs[k].kind == PreparedRegion::Output::elements)
-        tiles.lies_in(prepared.outputs[k].destination, i);
+        tiles.declare_alias(prepared.outputs[k].destination, i);
   if (!reductions.run_folded(tiles) && !to.empty()) {
     parallel_for(n, std::max<Index>(cheap_grain / std::max(prepared.operations, 1), 1024),
                  [&](Index first, Index last) {

@@ -236,11 +236,11 @@ struct SingleRegion final : Region::Prepared {
 
 }  // namespace
 
-bool is_single(const Region& region) {
+bool supports_scalar_interpreter(const Region& region) {
   return region.reductions().empty() && region.inputs().size() + region.steps().size() < 1 << 16;
 }
 
-void run_single(const Region& region, std::span<const View> inputs, std::span<const View> outputs) {
+void interpret_scalars(const Region& region, std::span<const View> inputs, std::span<const View> outputs) {
   static constexpr char key = 0;
   const SingleRegion& single =
       region.prepared<SingleRegion>(&key, [&] { return std::make_unique<SingleRegion>(region, kernels()); });

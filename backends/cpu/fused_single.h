@@ -11,9 +11,9 @@ namespace stave_cpu {
 using stave::View;
 
 /// Returns true if run_single supports the region: it has no reductions and fewer than 2^16 values.
-bool is_single(const stave::Region& region);
+bool supports_scalar_interpreter(const stave::Region& region);
 /// Runs the region on inputs of one element. The results are, bit for bit, those of Tiles
 /// (fused_tiles.h).
-void run_single(const stave::Region& region, std::span<const View> inputs, std::span<const View> outputs);
+void interpret_scalars(const stave::Region& region, std::span<const View> inputs, std::span<const View> outputs);
 
 }  // namespace stave_cpu

@@ -86,7 +86,7 @@ void Tiles::take_numbers() {
   links_ = own_links_.data();
 }
 
-char* Tiles::lies_at(int destination) const {
+char* Tiles::matching_output(int destination) const {
   const auto& all = region_.destinations;
   for (std::size_t k = 0; !stream_ && k < static_cast<std::size_t>(region_.plain); ++k)
     if (all[k].value == all[static_cast<std::size_t>(destination)].value) return to_[k];

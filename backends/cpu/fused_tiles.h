@@ -122,8 +122,10 @@ class Source {
 
  private:
   const char* data_;
-  Index size_, n_, length_, step_;  // The length of the last axis, and the step along it in bytes.
-  int reader_ = -1;                 // The index of the input's reader, or -1.
+  // `size_` is the size of an element in bytes, and `n_` the number of elements. `length_` is the
+  // length of the last axis after merging, and `step_` the step along it in bytes.
+  Index size_, n_, length_, step_;
+  int reader_ = -1;  // The index of the input's reader, or -1.
 };
 
 /// One call of a region: the state that all tiles share.
@@ -161,7 +163,7 @@ class Tiles {
   /// Declares that a destination shares the memory of an input. The destination is then written
   /// after the input's last reader, and without non-temporal stores, because the memory is in the
   /// caches.
-  void lies_in(int destination, std::size_t input) {
+  void declare_alias(int destination, std::size_t input) {
     not_before_[static_cast<std::size_t>(destination)] = region_.last_readers[input];
     stream_ = false;
   }
@@ -176,7 +178,7 @@ class Tiles {
   /// Returns the memory of an output that holds the same value as this destination, so that the
   /// elements need not be written twice. Returns null if there is no such output, or if outputs are
   /// written with non-temporal stores.
-  char* lies_at(int destination) const;
+  char* matching_output(int destination) const;
 
  private:
   char* slot(const State& state, int slot) const {

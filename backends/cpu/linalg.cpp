@@ -122,7 +122,7 @@ void run_lu(const View& in, std::span<const View> out) {
       auto* const exchanges = static_cast<std::int32_t*>(out[1].data) + i * k;
       auto* const order = static_cast<std::int32_t*>(out[2].data) + i * m;
       factor_lu(a, i, packed, exchanges);
-      // The matrix was not finite, or a factor overflowed.
+      // The factors are not finite if the matrix was not finite, or if an element overflowed.
       if (!all_finite(packed, m * n)) {
         fill_nan(packed, m * n);
         for (Index r = 0; r < k; ++r) exchanges[r] = static_cast<std::int32_t>(r);
@@ -147,7 +147,7 @@ struct Determinant {
   }
   double value() const { return std::ldexp(mantissa, static_cast<int>(std::clamp<Index>(exponent, -10000, 10000))); }
   double sign() const { return std::isnan(mantissa) ? mantissa : static_cast<double>((mantissa > 0) - (mantissa < 0)); }
-  // The kernel's logarithm has the bits of native code.
+  // Calls the kernel of log, so that the result is, bit for bit, that of native code (native/).
   double logarithm() const {
     const double size = std::abs(mantissa);
     const void* const in[] = {&size};
@@ -168,8 +168,8 @@ Determinant determinant(const Stack<const T>& a, Index i, T* buffer, std::int32_
   }
   if (n <= small) {
     small_linalg<T>().lu(buffer, n, n, exchanges);
-    // LAPACK factors the transpose, which has the same determinant.
   } else {
+    // LAPACK factors the transpose, which has the same determinant.
     getrf(to_int(n, "det"), to_int(n, "det"), buffer, static_cast<lapack_int>(n), exchanges);
     for (Index k = 0; k < n; ++k) --exchanges[k];
   }

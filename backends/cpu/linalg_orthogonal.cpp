@@ -43,7 +43,7 @@ void small_qr(const Stack<const T>& a, Index i, T* q, T* r, Index p, T* buffer) 
   T* const work = buffer + m * n;
   copy_matrix(a, i, buffer, n, 1);
   if (!all_finite(buffer, m * n)) return fill_nan(q, m * p), fill_nan(r, p * n);
-  const T factor = moderating(buffer, m * n);
+  const T factor = safe_scale(buffer, m * n);
   scale_by(buffer, m * n, factor);
   small_linalg<T>().qr(buffer, m, n, q, p, work);
   scale_by(buffer, p * n, 1 / factor);
@@ -114,7 +114,7 @@ void run_eigh(const char* op, const View& in, std::span<const View> out) {
         fill_nan(v, n * n);
         continue;
       }
-      const T factor = large ? T(1) : moderating(v, n * n);
+      const T factor = large ? T(1) : safe_scale(v, n * n);
       scale_by(v, n * n, factor);
       if (!(large ? large_eigh(v, n, w, vectors) : small_linalg<T>().eigh(v, n, w, vectors, work.get()))) failure.at(i);
       scale_by(w, n, 1 / factor);
@@ -169,7 +169,7 @@ bool small_svd(const T* a, Index m, Index n, const SvdResults<T>& to, T* buffer)
   T *const x = buffer, *const y = to.u ? buffer + small * small : nullptr;
   if (tall) transpose_into(x, a, m, n);
   else std::copy_n(a, m * n, x);
-  const T factor = moderating(x, m * n);
+  const T factor = safe_scale(x, m * n);
   scale_by(x, m * n, factor);
   if (!kernels.svd(x, k, longer, y, to.s)) return false;
   scale_by(to.s, k, 1 / factor);

@@ -193,7 +193,7 @@ bool load_symmetric(const Stack<const T>& a, Index i, T* to) {
 /// Returns a power of two that scales a matrix of finite numbers to moderate size. Returns 1 if the
 /// size is moderate already.
 template <class T>
-T moderating(const T* x, Index n) {
+T safe_scale(const T* x, Index n) {
   T largest = 0;
   for (Index i = 0; i < n; ++i) largest = std::max(largest, std::abs(x[i]));
   constexpr T big = sizeof(T) == 8 ? T(0x1p+400) : T(0x1p+50);

@@ -28,7 +28,8 @@ using stave::View;
 
 namespace {
 
-// The most rows of a tiny product, and its most columns and products in a sum.
+// The largest number of rows of a tiny product, and the largest number of its columns and of the
+// terms of a sum.
 constexpr Index tiny_rows = 64, tiny = 16;
 // The number of multiplications from which on a separate task pays.
 constexpr Index paying = Index{1} << 19;

@@ -19,12 +19,14 @@ constexpr Index cached_bytes = 1 << 18;
 // The limit in bytes for rows that must fit into the L1 cache together with the temporary data of
 // kernels (measured).
 constexpr Index first_cached_bytes = 1 << 14;
-// The arrays together must have this many bytes. Smaller ones stay in the last cache, from which
-// reading them again takes less time than to start each operation for each block (measured: a
-// program of twelve operations on arrays of 8 MB takes 15 % longer in blocks of a thousand rows).
+// The arrays together must have at least this many bytes. Smaller arrays stay in the last-level
+// cache. Reading them again from there takes less time than starting each operation for each block
+// (measured: a program of twelve operations on arrays of 8 MB takes 15 % longer in blocks of a
+// thousand rows).
 constexpr Index least_bytes = 1 << 25;
-// The limit for the number of elements of one array in a block. No operation splits so few elements
-// among threads.
+// The limit for the number of elements of one array in a block. A cheap operation does not divide
+// so few elements among threads. Operations with more work per element, such as exp and softmax,
+// may divide them.
 constexpr Index most_array_elements = cheap_grain - 1;
 
 Index elements_in_row(const View& view) {

@@ -20,8 +20,9 @@ using stave_detail::as;
 
 namespace {
 
-// The range of row lengths for which a reduction processes each row from left to right.
-// A reduction processes shorter rows as columns, and divides longer rows into pieces.
+// FoldedRows processes rows of these lengths, because every reduction processes each of them from
+// left to right, as FoldedRows does. A reduction may process rows of a few elements as columns, and
+// it divides very long rows into pieces (reduce_rows.h). The range keeps away from both.
 constexpr Index least_length = 128, most_length = 8192;
 
 Index elements_of(const View& view) { return element_count(view.shape.subspan(1)); }
@@ -127,7 +128,7 @@ class RegionStep final : public RowStep {
     for (std::size_t k = 0; k < step.outputs.size(); ++k)
       for (std::size_t i = 0; i < step.inputs.size(); ++i)
         if (step.outputs[k].data == step.inputs[i].data && prepared.outputs[k].kind == PreparedRegion::Output::elements)
-          tiles_->lies_in(prepared.outputs[k].destination, i);
+          tiles_->declare_alias(prepared.outputs[k].destination, i);
   }
 
   void run(Index first, Index count) const override {
@@ -136,7 +137,7 @@ class RegionStep final : public RowStep {
     stave::SmallVector<const char*, 2> arrays;
     for (const Folded& fold : folds_) {
       const Index size = tiles_->region().destinations[static_cast<std::size_t>(fold.destination)].size;
-      if (char* const there = tiles_->lies_at(fold.destination)) {
+      if (char* const there = tiles_->matching_output(fold.destination)) {
         state.send(fold.destination, there, 0);
         arrays.push_back(there + first * row_ * size);
         continue;

@@ -306,7 +306,8 @@ void copy_elements(char* dst, Index dst_row, Index dst_column, const char* src, 
   if (dst_row == columns * size && dst_column == size && src_row == size && src_column == 0)
     if (const RepeatKernel kernel = repeat_kernel(size, columns)) return kernel(dst, src, rows);
   const auto copy_rows = [=](auto copy_row) {
-    // These copies of captured variables are in registers, since the rows cannot overlap them.
+    // The compiler can keep these copies of captured variables in registers, because writes to
+    // the rows cannot change them.
     const Index count = rows, to_step = dst_row, from_step = src_row;
     char* to = dst;
     const char* from = src;
@@ -393,7 +394,8 @@ StridedReader::StridedReader(const char* data, const Axes& axes, int operand, In
   if (block_ > 1) repeat_offsets(std::min(outer_[0].length, most_offsets / block_), outer_[0].step);
 }
 
-// Appends copies of the offsets, `count` of them together, each `step` after the one before.
+// Appends copies of the offsets, so that there are `count` copies in total. Each copy is `step`
+// bytes after the one before.
 void StridedReader::repeat_offsets(Index count, Index step) {
   const std::size_t block = offsets_.size();
   for (std::size_t i = block; i < static_cast<std::size_t>(count) * block; ++i)
@@ -424,7 +426,7 @@ void StridedReader::seek(Index first) {
   }
 }
 
-// Goes on by some rows, at most to the end of the innermost outer axis.
+// Advances by some rows, at most to the end of the innermost outer axis.
 void StridedReader::pass(Index rows) {
   row_ += rows;
   if (row_ < block_) return;

@@ -122,7 +122,7 @@ class StridedReader {
   // The next element: its position in the operand, in its row, and its row in the block. A block is
   // the rows of the innermost outer axes, if these are short.
   Index next_ = 0, column_ = 0, row_ = 0, block_ = 1;
-  stave::SmallVector<Index, 1> offsets_;  // The offsets of rows from a block on, in bytes.
+  stave::SmallVector<Index, 1> offsets_;  // The offsets of rows from a block's start, in bytes.
   stave::SmallVector<Digit, 4> outer_;    // The axes around a block, innermost first; at least one.
 };
 

@@ -167,7 +167,7 @@ class RepeatedGraph final : public stave::RecordedWork {
  public:
   RepeatedGraph(DeviceRuntime& runtime, RecordedGraph graph) : runtime_(runtime), graph_(std::move(graph)) {}
   ~RepeatedGraph() override {
-    if (forked_from_user()) graph_.abandon();
+    if (is_forked_child()) graph_.abandon();
   }
   void repeat() override {
     const CurrentDevice current(runtime_.index());
@@ -247,7 +247,7 @@ Storage* CudaBackend::allocate(std::size_t bytes) {
 
 void CudaBackend::deallocate(Storage* storage) noexcept {
   // In a child of fork() the block belongs to the parent.
-  if (!forked_from_user()) runtime_.memory().give(storage->data, storage->bytes);
+  if (!is_forked_child()) runtime_.memory().give(storage->data, storage->bytes);
   delete static_cast<DeviceStorage*>(storage);
 }
 

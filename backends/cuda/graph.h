@@ -1,9 +1,9 @@
 // CUDA graphs: work on a stream that is recorded once and then launched by one call.
 //
-//   GraphCapture capture(stream);   // what is put on the stream from here on is recorded, not done
+//   GraphCapture capture(stream);   // from here on, work on the stream is recorded and not run
 //   ...                             // kernels, memory set, copies within the device
 //   const Graph graph = capture.end();
-//   graph.launch(stream);           // does all of it, as often as wanted
+//   graph.launch(stream);           // runs all of the work; may be repeated
 //
 // A graph uses the recorded addresses, so the caller must keep that memory alive. Therefore the
 // recorded work must not allocate memory, read host memory (whose bytes would differ at launch) or

@@ -1,8 +1,8 @@
 // Operations of a program recorded as a CUDA graph; this implements
 // Backend::record on a CUDA device.
 //
-//   Recording recording(memory);     // what this thread runs from here on goes to a stream of the
-//                                    // recording's, and is not done
+//   Recording recording(memory);     // from here on, operations of this thread go to the stream of
+//                                    // the recording, and do not run
 //   ...                              // CudaBackend::run
 //   const RecordedGraph graph = recording.end();
 //   graph.launch(stream);

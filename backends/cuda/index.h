@@ -15,10 +15,11 @@ void run_gather(const Launch& launch, const stave::GatherAttributes& attributes,
                 const stave::View& indices, const stave::View& out);
 /// Computes scatter, scatter_add, scatter_multiply, scatter_min or scatter_max, deterministically.
 /// Integers of four bytes or more are added atomically, because their sums do not depend on the
-/// order. All other updates are sorted stably by destination, and one thread computes the whole
-/// result of an element. A few updates of one destination are merged in their order, as on the CPU;
-/// many are merged in parts. (Atomic additions of floats would differ from run to run.) float16 and
-/// bfloat16 are accumulated as floats, and the complete result is rounded once.
+/// order. (Atomic additions of floats would differ from run to run.) All other updates are sorted
+/// stably by destination. If an element has few updates, one thread merges them in their order, as
+/// on the CPU. Many updates are divided into parts. One thread merges each part, and then the
+/// thread of the first part merges the results of the other parts in order. float16 and bfloat16
+/// are accumulated as floats, and the complete result is rounded once.
 void run_scatter(const Launch& launch, stave::OpId op, const stave::GatherAttributes& attributes, const stave::View& x,
                  const stave::View& indices, const stave::View& updates, const stave::View& out);
 void run_dynamic_slice(const Launch& launch, const stave::DynamicSliceAttributes& attributes, const stave::View& x,

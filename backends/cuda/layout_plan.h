@@ -150,7 +150,7 @@ struct PadPlace {
   }
 };
 
-/// Sixteen bytes that hold a whole number of elements.
+/// One element, repeated in sixteen bytes. A fill kernel writes these bytes again and again.
 struct alignas(16) Pattern {
   std::uint8_t bytes[16];
 };
@@ -187,7 +187,7 @@ inline Pattern pattern_of(stave::Dtype dtype, stave::Scalar value) {
   });
   return pattern;
 }
-/// Returns the pattern of a scalar that lies in host memory.
+/// Returns a scalar, which lies in host memory, repeated in sixteen bytes.
 inline Pattern pattern_of(const View& number) {
   Pattern pattern;
   const std::size_t size = stave::size_of(number.dtype);

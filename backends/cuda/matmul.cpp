@@ -55,7 +55,7 @@ struct KeyHash {
 
 /// The reply of cuBLASLt's heuristic for a product: the descriptors of the product, and the
 /// suggested algorithms, best first. The list is empty if cuBLASLt does not support the product.
-struct Advice {
+struct Heuristic {
   struct Candidate {
     cublasLtMatmulAlgo_t algorithm;
     std::size_t workspace;
@@ -66,15 +66,15 @@ struct Advice {
   // How many of the first algorithms failed when they were tried.
   mutable std::atomic<std::size_t> refused = 0;
 
-  Advice() = default;
-  Advice(const Advice&) = delete;
-  ~Advice() {
+  Heuristic() = default;
+  Heuristic(const Heuristic&) = delete;
+  ~Heuristic() {
     if (product) cublas().MatmulDescDestroy(product);
     for (cublasLtMatrixLayout_t layout : {a, b, out})
       if (layout) cublas().MatrixLayoutDestroy(layout);
   }
 };
-using AdvicePtr = std::shared_ptr<const Advice>;
+using HeuristicPtr = std::shared_ptr<const Heuristic>;
 
 constexpr std::size_t most_candidates = 4;
 // The size of the workspace in bytes that NVIDIA recommends for Hopper.
@@ -109,28 +109,28 @@ cublasLtMatrixLayout_t layout_of(const Key& key, Index rows, Index columns, Inde
   return layout;
 }
 
-void describe(const Key& key, Advice& advice) {
+void describe(const Key& key, Heuristic& heuristic) {
   const bool doubles = static_cast<Dtype>(key.dtype) == Dtype::float64;
   const cublasComputeType_t compute = doubles    ? CUBLAS_COMPUTE_64F
                                       : key.tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32
                                                  : CUBLAS_COMPUTE_32F;
-  check(cublas().MatmulDescCreate(&advice.product, compute, doubles ? CUDA_R_64F : CUDA_R_32F), "MatmulDescCreate");
+  check(cublas().MatmulDescCreate(&heuristic.product, compute, doubles ? CUDA_R_64F : CUDA_R_32F), "MatmulDescCreate");
   const auto transpose = [&](cublasLtMatmulDescAttributes_t which, bool by_columns) {
     const cublasOperation_t operation = by_columns ? CUBLAS_OP_T : CUBLAS_OP_N;
-    check(cublas().MatmulDescSetAttribute(advice.product, which, &operation, sizeof operation),
+    check(cublas().MatmulDescSetAttribute(heuristic.product, which, &operation, sizeof operation),
           "MatmulDescSetAttribute");
   };
   transpose(CUBLASLT_MATMUL_DESC_TRANSA, key.b_by_columns);
   transpose(CUBLASLT_MATMUL_DESC_TRANSB, key.a_by_columns);
   // The layouts of the operands as they are stored, where a row is a column of cuBLASLt.
-  advice.a = key.a_by_columns ? layout_of(key, key.m, key.k, key.a_leading, key.a_step)
-                              : layout_of(key, key.k, key.m, key.a_leading, key.a_step);
-  advice.b = key.b_by_columns ? layout_of(key, key.k, key.n, key.b_leading, key.b_step)
-                              : layout_of(key, key.n, key.k, key.b_leading, key.b_step);
-  advice.out = layout_of(key, key.n, key.m, key.n, key.out_step);
+  heuristic.a = key.a_by_columns ? layout_of(key, key.m, key.k, key.a_leading, key.a_step)
+                                 : layout_of(key, key.k, key.m, key.a_leading, key.a_step);
+  heuristic.b = key.b_by_columns ? layout_of(key, key.k, key.n, key.b_leading, key.b_step)
+                                 : layout_of(key, key.n, key.k, key.b_leading, key.b_step);
+  heuristic.out = layout_of(key, key.n, key.m, key.n, key.out_step);
 }
 
-void ask(cublasLtHandle_t handle, const Key& key, Advice& advice) {
+void ask(cublasLtHandle_t handle, const Key& key, Heuristic& heuristic) {
   cublasLtMatmulPreference_t made = nullptr;
   check(cublas().MatmulPreferenceCreate(&made), "MatmulPreferenceCreate");
   const std::unique_ptr<std::remove_pointer_t<cublasLtMatmulPreference_t>, void (*)(cublasLtMatmulPreference_t)>
@@ -150,22 +150,22 @@ void ask(cublasLtHandle_t handle, const Key& key, Advice& advice) {
   std::array<cublasLtMatmulHeuristicResult_t, most_candidates> results{};
   int found = 0;
   const cublasStatus_t status =
-      cublas().MatmulAlgoGetHeuristic(handle, advice.product, advice.b, advice.a, advice.out, advice.out, made,
-                                      static_cast<int>(results.size()), results.data(), &found);
+      cublas().MatmulAlgoGetHeuristic(handle, heuristic.product, heuristic.b, heuristic.a, heuristic.out, heuristic.out,
+                                      made, static_cast<int>(results.size()), results.data(), &found);
   if (status != CUBLAS_STATUS_SUCCESS) return;
   for (const auto& result : std::span(results).first(static_cast<std::size_t>(found)))
-    if (result.state == CUBLAS_STATUS_SUCCESS) advice.candidates.push_back({result.algo, result.workspaceSize});
+    if (result.state == CUBLAS_STATUS_SUCCESS) heuristic.candidates.push_back({result.algo, result.workspaceSize});
 }
 
 // ---- caches -----------------------------------------------------------------------------------
 
 /// Caches handles by device, and heuristic results by product. It is never destroyed.
-class Advisor {
+class HeuristicCache {
  public:
-  AdvicePtr advice_on(const Key& key) {
+  HeuristicPtr advice_on(const Key& key) {
     const std::lock_guard lock(mutex_);
     if (const auto known = advice_.find(key); known != advice_.end()) return known->second;
-    const auto made = std::make_shared<Advice>();
+    const auto made = std::make_shared<Heuristic>();
     describe(key, *made);
     ask(handle(key.device), key, *made);
     if (advice_.size() >= most_remembered) advice_.clear();
@@ -188,11 +188,11 @@ class Advisor {
 
   std::mutex mutex_;
   std::unordered_map<int, cublasLtHandle_t> handles_;
-  std::unordered_map<Key, AdvicePtr, KeyHash> advice_;
+  std::unordered_map<Key, HeuristicPtr, KeyHash> advice_;
 };
 
-Advisor& advisor() {
-  static auto* const made = new Advisor;
+HeuristicCache& heuristic_cache() {
+  static auto* const made = new HeuristicCache;
   return *made;
 }
 
@@ -252,21 +252,22 @@ bool is_refusal(cublasStatus_t status) {
 /// Multiplies one batch. Returns false if cuBLASLt has no algorithm, or rejects all of them.
 bool multiply(const Launch& launch, const MatmulPlan& plan, Dtype dtype, const Pointers& at, Index batch) {
   const Key key = key_of(plan, dtype, at, batch);
-  const AdvicePtr advice = advisor().advice_on(key);
+  const HeuristicPtr heuristic = heuristic_cache().advice_on(key);
   const double one = 1, zero = 0;
   const float single_one = 1, single_zero = 0;
   const bool doubles = dtype == Dtype::float64;
-  for (std::size_t i = advice->refused; i < advice->candidates.size(); ++i) {
-    const Advice::Candidate& candidate = advice->candidates[i];
+  for (std::size_t i = heuristic->refused; i < heuristic->candidates.size(); ++i) {
+    const Heuristic::Candidate& candidate = heuristic->candidates[i];
     void* const workspace = candidate.workspace ? launch.scratch.allocate(candidate.workspace) : nullptr;
-    const cublasStatus_t status = cublas().Matmul(
-        advisor().handle_of(key.device), advice->product, doubles ? static_cast<const void*>(&one) : &single_one, at.b,
-        advice->b, at.a, advice->a, doubles ? static_cast<const void*>(&zero) : &single_zero, at.out, advice->out,
-        at.out, advice->out, &candidate.algorithm, workspace, candidate.workspace, launch.stream);
+    const cublasStatus_t status =
+        cublas().Matmul(heuristic_cache().handle_of(key.device), heuristic->product,
+                        doubles ? static_cast<const void*>(&one) : &single_one, at.b, heuristic->b, at.a, heuristic->a,
+                        doubles ? static_cast<const void*>(&zero) : &single_zero, at.out, heuristic->out, at.out,
+                        heuristic->out, &candidate.algorithm, workspace, candidate.workspace, launch.stream);
     if (!is_refusal(status)) return check(status, "Matmul"), true;
     // Clears an error of this attempt, so that the next launch does not report it.
     cudaGetLastError();
-    advice->refused = i + 1;  // It is not tried again.
+    heuristic->refused = i + 1;  // It is not tried again.
   }
   return false;
 }

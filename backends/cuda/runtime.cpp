@@ -48,13 +48,13 @@ constinit thread_local int forbidding = 0;  // the number of NoWaiting objects
 
 }  // namespace
 
-bool forked_from_user() { return forked.load(std::memory_order_relaxed); }
-int device_count() { return forked_from_user() ? 0 : found().count; }
+bool is_forked_child() { return forked.load(std::memory_order_relaxed); }
+int device_count() { return is_forked_child() ? 0 : found().count; }
 const std::string& why_none() {
   static const std::string* const in_child = new std::string(
       "this process is a child of fork(), whose parent had used CUDA, and the driver does not work in such a child: "
       "fork before the first use of a device, or let the child exec");
-  return forked_from_user() ? *in_child : found().why_none;
+  return is_forked_child() ? *in_child : found().why_none;
 }
 
 NoWaiting::NoWaiting() { ++forbidding; }
@@ -63,7 +63,7 @@ NoWaiting::~NoWaiting() { --forbidding; }
 namespace {
 
 void refuse_child(int index) {
-  if (forked_from_user()) [[unlikely]]
+  if (is_forked_child()) [[unlikely]]
     fail<stave::DeviceError>("cuda:{}: no CUDA device can be used: {}", index, why_none());
 }
 
@@ -362,7 +362,7 @@ void DeviceRuntime::make_stream_wait(cudaStream_t stream) { order(stream_, index
 
 // Errors are ignored here: every later call reports an error of the device again.
 void DeviceRuntime::drain() noexcept {
-  if (forked_from_user()) return;
+  if (is_forked_child()) return;
   cudaStreamSynchronize(stream_);
   cudaGetLastError();
 }

@@ -33,7 +33,7 @@ namespace stave_cuda {
 int device_count();
 const std::string& why_none();
 /// Returns true if this process is a child of fork() whose parent had devices at that time.
-bool forked_from_user();
+bool is_forked_child();
 
 /// Forbids waiting on this thread: while an object exists, a wait for a device throws
 /// stave::Error. Reading a value also throws, even if the device has finished. For

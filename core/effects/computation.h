@@ -1,5 +1,5 @@
 // The implementation of controller.h: a computation, which is a body on a stack of its own under
-// the frame of its controller, and the suspended effect that it waits for. Start at `Computation`.
+// the frame of its controller, and the effect whose answer it waits for. Start at `Computation`.
 // The code between a resume and the next effect is inlined from this file.
 #pragma once
 
@@ -39,7 +39,8 @@ struct Suspension {
   ~Suspension() = default;
 };
 
-// A controller, shared by all computations that began under one `with` of it.
+// The record of a controller, shared by all computations that began under one `with` of the
+// controller.
 class Controlled : public RefCounted {
  public:
   explicit Controlled(std::shared_ptr<AnyController> owner) noexcept : owner_(std::move(owner)) {}
@@ -48,7 +49,7 @@ class Controlled : public RefCounted {
   bool shared() const noexcept { return static_cast<bool>(owner_); }
   /// Returns true if the controller still exists.
   bool exists() const noexcept { return shared() || !with_ended_; }
-  /// Marks the end of the `with`: a controller that it only borrowed may no longer exist.
+  /// Records that the `with` has ended. From then on a borrowed controller may not exist.
   void end_with() noexcept { with_ended_ = true; }
   /// Runs another body under the controller, as a computation of its own. Throws Cancelled if
   /// that computation is dropped. Returns false if the controller did not let the body end.
@@ -133,7 +134,7 @@ class Computation : public ThreadCounted, public InstallationListener {
       throw_not_in_handle(ticket);
     return *pending_;
   }
-  /// Notes that the answer is given and that `handle` is about to return; then
+  /// Records that the answer is given and that `handle` is about to return. When it has returned,
   /// run() continues the computation.
   void continue_after_handle() noexcept { state_ = State::answered; }
   bool waits_for(const void* ticket) const noexcept { return pending_ == ticket; }
@@ -210,7 +211,7 @@ class Computation : public ThreadCounted, public InstallationListener {
   void mark_suspended(Suspension& suspension) noexcept;
   void suspend_inside_others(Suspension& suspension);
   void installation_ends(const std::string& handler, bool shared) noexcept override;
-  bool may_throw() const noexcept;
+  bool can_unwind_here() const noexcept;
   [[noreturn]] void throw_not_in_handle(const void* ticket);
   [[noreturn]] void throw_not_waiting() const;
 
@@ -220,8 +221,8 @@ class Computation : public ThreadCounted, public InstallationListener {
   Frame* top_ = &frame_;              // the top frame while the computation is suspended
   Suspension* pending_ = nullptr;     // the effect whose answer the computation waits for
   Interception* handling_ = nullptr;  // the controller's running `handle`
-  // The handlers outside the controller inside whose running `handle` this computation is
-  // suspended; null if there are none.
+  // The handlers outside the controller whose running `handle` is suspended together with this
+  // computation; null if there are none.
   Hosts* hosts_ = nullptr;
   std::exception_ptr answer_;  // the answer to the waiting effect, if it is an exception
   std::exception_ptr thrown_;  // the exception that left the body
@@ -230,12 +231,12 @@ class Computation : public ThreadCounted, public InstallationListener {
   ControlledPtr controlled_;  // null until `controlled()` is called
   State state_ = State::ready;
   bool cancelled_ = false;
-  // the body was left by the Cancelled exception of an enclosing computation
+  // True if the Cancelled exception of an enclosing computation left the body.
   bool unwound_by_another_ = false;
   Fiber fiber_;
-  // The computations of this one's thread; they live at least as long.
+  // The record of this computation's thread. It lives at least as long as this computation.
   ThreadComputations* const thread_;
-  Computation *previous_ = nullptr, *next_ = nullptr;  // neighbours in the list of home_
+  Computation *previous_ = nullptr, *next_ = nullptr;  // neighbours in the list of thread_
 };
 using ComputationPtr = IntrusivePtr<Computation>;
 

@@ -1,4 +1,4 @@
-// The exchange of stacks by Boost.Context, for processors without code of our own (context.h).
+// Switches stacks by Boost.Context, on processors for which context.h has no code.
 #include <stave/core/effects/context.h>
 
 #if !STAVE_OWN_CONTEXT

@@ -1,5 +1,5 @@
-// The exchange of stacks: where a program left a stack, and how it continues on another one.
-// fiber_state.h lists the other parts of a switch.
+// The exchange of stacks: `exchange` leaves one stack and continues on another one. fiber_state.h
+// has the other parts of a switch.
 //
 // On x86-64 the exchange is a few inlined instructions without a call or a return. A processor
 // expects each return to go to the last caller; a call that returns on another stack spoils all
@@ -28,11 +28,12 @@ namespace stave_detail {
 
 /// The point at which a stack was left. The flags of floating-point exceptions are sticky
 /// and belong to the thread, like errno; the rounding mode and the masks belong to the stack.
-/// They are loaded only if they differ, because loading them empties the pipeline: 130 ns.
+/// The mode and the masks are loaded only if they differ, because loading them empties the
+/// pipeline: 130 ns.
 struct Context {
   void* stack;
   void* instruction;
-  void* frame;  // the one register that the compiler may be unable to save
+  void* frame;  // rbp, the one register that the compiler may be unable to save
   std::uint32_t floats;
   std::uint16_t x87_floats;
 
@@ -96,12 +97,12 @@ Context* exchange(Context& here, const Context& to) noexcept;
 
 #endif
 
-/// A stack that is about to be left, and the point where the program continues. Null:
+/// A stack that is about to be left, and the point where the program continues. If `here` is null,
 /// the stack is not left.
 struct Departure {
   Context* here = nullptr;
   const Context* to = nullptr;
-  // Inlined: TSan counts calls per fiber, and is notified before the switch.
+  // Inlined, because TSan counts calls per fiber and is notified before the switch.
   [[gnu::always_inline]] Context* leave() const noexcept { return exchange(*here, *to); }
 };
 

@@ -38,7 +38,8 @@ class ThreadComputations : public RefCounted {
   /// The computations of this thread.
   static ThreadComputations& here();
   bool is_here() const noexcept { return this == here_; }
-  /// Memory for a computation. malloc and free took a fifth of the life of a short computation.
+  /// Returns memory for a computation, from a list of free blocks: malloc and free would take a
+  /// fifth of the life of a short computation.
   static void* take(std::size_t bytes);
   static void give(void* memory, std::size_t bytes) noexcept;
 
@@ -98,7 +99,7 @@ class ThreadComputations : public RefCounted {
       }
       const std::lock_guard lock(mutex_);
       if (given_up_.empty()) {
-        // Each computation keeps this object alive now.
+        // From here on each computation holds a reference to this object.
         for (const Computation* left = first_; left; left = left->next_) count(*this);
         ended_ = true;
         break;
@@ -186,10 +187,10 @@ void Computation::enter() noexcept {
   state_ = State::ended;
 }
 
-// run() in two parts, between which it leaves this stack for the computation's. The caller holds
-// a reference to the computation, since its resumption is used up.
+// The first part of run(), which then leaves this stack for the computation's; finish_run is the
+// second part. The caller holds a reference to the computation, since its resumption is used up.
 __attribute__((no_sanitize("thread"))) Departure Computation::begin_run() {
-  // The program goes on: its frames are no longer hidden behind this interception.
+  // The program's frames are on the stack again, so this interception does not hide them.
   if (handling_) handling_->performer = nullptr;
   frame_.unwinding = exceptions_in_flight();
   go_on(current);
@@ -270,8 +271,8 @@ void Computation::controller_threw() {
   throw;
 }
 
-// Not instrumented: between this function and finish_suspend, TSan's call stack is exchanged
-// as well.
+// TSan does not instrument this function, because the switch between it and finish_suspend also
+// exchanges TSan's call stack.
 __attribute__((no_sanitize("thread"))) Departure Computation::begin_suspend(Suspension& suspension) {
   if (cancelled_) return {};
   if (static_cast<Interception*>(current)->answering != &frame_) [[unlikely]]
@@ -289,7 +290,7 @@ __attribute__((no_sanitize("thread"))) Computation::Outcome Computation::finish_
 
 Computation::Outcome Computation::finish_unanswered(Suspension& suspension) {
   if (suspension.answer == Suspension::Answer::exception) std::rethrow_exception(std::exchange(answer_, nullptr));
-  return may_throw() ? Outcome::cancelled : Outcome::below;
+  return can_unwind_here() ? Outcome::cancelled : Outcome::below;
 }
 
 void Computation::mark_suspended(Suspension& suspension) noexcept {
@@ -354,8 +355,8 @@ void Computation::installation_ends(const std::string& handler, bool shared) noe
     return cancel_quietly();
   }
   for (Hosts::Host& host : hosts_->list)
-    // The handler's frame is gone: the frames that this interception hides now
-    // end at the controller's frame.
+    // The frame that `answering` points to is destroyed. From here on the controller's frame is the
+    // last frame that this interception hides.
     if (!host.installation->installed) host.at_work->answering = &frame_;
 }
 
@@ -397,8 +398,8 @@ bool Computation::dropped_around() const noexcept {
 }
 
 // Returns false while an exception is in flight on the stacks between here and this computation's
-// end, or under an Uncancellable.
-bool Computation::may_throw() const noexcept {
+// frame, or while an Uncancellable lives there.
+bool Computation::can_unwind_here() const noexcept {
   if (exceptions_in_flight()) return false;
   for (const Frame* frame = current; frame && frame != &frame_; frame = next_on_stack(*frame)) {
     if (const auto answers = frame->handler ? frame->handler->answered_effects() : nullptr)

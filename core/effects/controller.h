@@ -50,8 +50,8 @@
 
 namespace stave {
 
-/// Thrown through a computation that was dropped. It is no std::exception: code that catches it
-/// must rethrow it.
+/// The exception that unwinds a computation that was dropped. It does not derive from
+/// std::exception. Code that catches it must rethrow it.
 struct Cancelled {
   // True if an effect threw this exception: then the whole enclosing computation must unwind.
   bool in_progress = false;
@@ -231,10 +231,11 @@ struct SuspensionOf final : Suspension {
   }
 };
 
-// The Handling<E> of the slot effect E that passes it on to the outer handlers. The search for a
-// handler of the slot effect stops at the frame of each computation, since the handlers outside it
-// change with its resumer. A computation whose controller does not handle the slot effect installs
-// this handler. The layer that defines the slot effect sets it when it is loaded.
+// The Handling<E> of the slot effect E that performs the effect again, so that the outer handlers
+// answer. The frame of a computation uses it if the controller does not handle the slot effect. It
+// is needed because `nearest` never points from a frame inside a computation to one outside: the
+// outer frames change whenever other code resumes the computation. The layer that defines the slot
+// effect sets this variable when it is loaded.
 extern constinit SlotHandling passing_on;
 
 // The handler in a computation's frame: it answers the effects Es by suspending the computation.

@@ -1,5 +1,5 @@
-// Effects and handlers: the mechanism on which the whole library is built. It knows nothing
-// of what programs compute with.
+// Effects and handlers: the mechanism on which the whole library is built. It does not depend
+// on what programs compute with.
 //
 // A program *performs* an effect: a value of some type E with a member type `Result`.
 // The innermost installed *handler* of E answers it with an E::Result. While a handler runs, only
@@ -19,9 +19,9 @@
 // A thread-local pointer, `current`, points to the top, which is the innermost frame; `below`
 // points to the next outer frame. There are three kinds of frames: an installed handler, the
 // controller of a computation (controller.h), and an interception, which is a running
-// `handle`. One type of effects, which programs perform millions of times, is the slot effect: its
-// handlers have a slot in each frame, which saves a look-up. Start reading at `Frame`, then
-// `perform`.
+// `handle`. One type of effects, which programs perform millions of times, is the slot effect: each
+// frame stores a pointer to the part of its handler that answers the slot effect, which saves a
+// look-up. Start reading at `Frame`, then `perform`.
 #pragma once
 
 #include <stave/core/effects/settings.h>
@@ -99,9 +99,9 @@ class SlotHandling {
   void* handling_ = nullptr;
 };
 
-/// What a layer above has declared about effects of type E: a number, whose meaning is known to
-/// that layer alone. The layer specialises this template for types that have a member of one of the
-/// layer's own types, so that a specialisation is visible wherever such a type can be written.
+/// A number that a layer above declares for effects of type E. Only that layer knows its meaning.
+/// The layer specialises this template for types that have a member of one of the layer's own
+/// types, so that a specialisation is visible wherever such a type can be written.
 template <class E>
 struct EffectTraits {
   static constexpr std::uint8_t value = 0;
@@ -109,13 +109,13 @@ struct EffectTraits {
 
 struct RecordableEffect;
 
-/// The run-time description of a type of effects. Programs, libraries and plugins agree on it
-/// whatever the visibility of the type's symbols: where the addresses of two descriptions differ,
-/// their types are compared by name.
+/// The run-time description of a type of effects. A program, its libraries and its plugins may each
+/// have a description of the same type, depending on the visibility of the type's symbols. So types
+/// whose descriptions have different addresses are compared by name.
 struct EffectType {
   const std::type_info& type;
-  // The Handling<E> of handlers that remember answers (`Remembers`); null: each run performs
-  // the effect anew.
+  // The Handling<E> of handlers that remember answers (`Remembers`). Null: answers are not
+  // remembered, and each run performs the effect again.
   void* remembering;
   // Null: the effect or its answer is not recordable.
   const RecordableEffect* recordable;
@@ -129,8 +129,8 @@ struct EffectType {
 template <class E>
 const EffectType& effect_type() noexcept;
 
-/// How a recording copies, compares and performs effects of one type E and their answers.
-/// An answer of type void is an empty std::any.
+/// The functions with which a recording compares, visits and performs effects of one type E and
+/// their answers. An answer of type void is an empty std::any.
 struct RecordableEffect {
   void* handling;  // the Handling<E> that forwards to AnyHandler::answer_recordable
   bool (*same_effect)(const std::any&, const std::any&);
@@ -142,7 +142,7 @@ struct RecordableEffect {
   std::any (*perform)(std::any& effect);
 };
 
-/// What a handler promises. By default it promises nothing.
+/// The properties that a handler declares; by default none.
 struct HandlerProperties {
   /// The handler runs no user code while it handles, and it answers each slot effect as its
   /// performer expects. Then the performer's values do not change while the handler runs, and the
@@ -154,15 +154,15 @@ struct HandlerProperties {
   /// Nothing that the program computes depends on this handler. A function that runs again after
   /// the handler's end may then run without it.
   bool only_observes : 1 = false;
-  /// The handler identifies slot effects by their number, so it must see each one.
+  /// The handler counts slot effects and identifies each by its number, so it must see each one.
   bool counts_slot_effects : 1 = false;
-  /// The handler records a loop as one slot effect.
+  /// The handler can record all steps of a loop as one slot effect, a loop operation.
   bool records_loops : 1 = false;
   /// The handler replays answers in their order, so it must see each effect.
   bool replays_answers : 1 = false;
 };
 
-/// Base class of all handlers, as a frame sees them.
+/// Base class of all handlers: the interface that a frame uses.
 class AnyHandler {
  public:
   virtual ~AnyHandler() = default;
@@ -177,11 +177,12 @@ class AnyHandler {
   /// The answer to a recordable effect, for a handler whose `handling`
   /// returned `effect.recordable->handling`.
   virtual std::any answer_recordable(const EffectType& effect, std::any performed);
-  /// The counterpart of `handling` for the slot effect.
+  /// This handler's Handling<E> for the slot effect E, or none.
   virtual SlotHandling slot() noexcept { return {}; }
-  /// A function that says whether handlers of this type answer an effect. The function may be
-  /// called after the handler's end. Null: handlers of this type answer none.
+  /// A function that returns true if the handlers of one class answer an effect.
   using Answers = bool (*)(const EffectType&) noexcept;
+  /// The function of this handler's class; it may be called after the handler's end. Null: only
+  /// `handling` knows which effects this handler answers.
   virtual Answers answered_effects() const noexcept { return nullptr; }
   /// The name of a scope; null for other handlers.
   virtual const NamePtr* scope_name() const noexcept { return nullptr; }
@@ -237,8 +238,8 @@ class Handles : public AnyHandler, public Handling<Es>... {
   }
 };
 
-/// Is told when the installation of a handler ends. The listeners are computations that are
-/// suspended inside a `handle`, which runs on their stack (controller.h).
+/// An object that is notified when the installation of a handler ends. The listeners are
+/// computations that are suspended inside a `handle`, which runs on their stack (controller.h).
 class InstallationListener {
  public:
   /// Called when the handler's installation ends. `shared`: a std::shared_ptr keeps the handler
@@ -260,14 +261,15 @@ struct Frame {
   SlotHandling slot;    // none: the slot effect skips this frame
   Kind kind;
   bool answers_need_no_check;  // the handler `runs_no_user_code` and answers the slot effect
-  // `answers_need_no_check` holds for `nearest` and for all such frames outside it
+  // `answers_need_no_check` holds for this frame and for each outer frame that answers the slot
+  // effect
   bool runs_no_user_code;
 
   Frame(const Frame&) = delete;
   Frame& operator=(const Frame&) = delete;
 
  protected:
-  Frame(Frame* below_, Kind kind_) noexcept  // without a handler
+  Frame(Frame* below_, Kind kind_) noexcept  // makes a frame without a handler
       : below(below_), nearest(nearest_of(below_)), handler(nullptr), kind(kind_), answers_need_no_check(false),
         runs_no_user_code(false) {}
   Frame(Frame* below_, AnyHandler* handler_, SlotHandling slot_) noexcept
@@ -288,11 +290,11 @@ struct HandlerFrame : Frame {
   const std::shared_ptr<AnyHandler>* owner = nullptr;  // set if the handler is shared
   IntrusivePtr<Installation> known;                    // null until `installation()` is called
   // The captured handler stack that reinstalled this handler; else null.
-  const stave_detail::CapturedHandlers* again = nullptr;
+  const stave_detail::CapturedHandlers* reinstalled_by = nullptr;
 
   HandlerFrame(Frame* below_, AnyHandler* handler_) noexcept : HandlerFrame(below_, handler_, handler_->slot()) {}
   HandlerFrame(Frame* below_, AnyHandler* handler_, SlotHandling slot_) noexcept : Frame(below_, handler_, slot_) {}
-  explicit HandlerFrame(Kind kind_) noexcept : Frame(nullptr, kind_) {}  // without a handler yet
+  explicit HandlerFrame(Kind kind_) noexcept : Frame(nullptr, kind_) {}  // the handler is set later
   ~HandlerFrame() {
     if (known) end();
   }
@@ -305,7 +307,8 @@ struct HandlerFrame : Frame {
   void end() noexcept;
 };
 
-/// The frame of a running `handle`. Errors and traces read from it where the effect came from.
+/// The frame of a running `handle`. It hides the frames from `performer` to `answering`: the search
+/// for a handler does not reach them. Errors and traces find in them where the effect came from.
 struct Interception : Frame {
   Frame* performer;  // the top of the stack when the effect was performed
   Frame* answering;  // the handler's frame; null: the code runs outside all handlers
@@ -325,7 +328,8 @@ using namespace stave;
 // The top of this thread's handler stack.
 extern constinit thread_local Frame* current;
 
-// Makes `frame` the top of the stack, and restores the old top on the way out, exceptions included.
+// While this object lives, `top` is the top of the handler stack. The destructor restores the old
+// top.
 class UnderFrame {
  public:
   explicit UnderFrame(Frame* top) noexcept : saved_(current) { current = top; }
@@ -364,8 +368,8 @@ inline typename E::Result perform_from(Frame* frame, E& effect) {
     if (!frame->handler || (frame->handler->effects & bits) != bits) continue;
     if (void* handling = frame->handler->handling(effect_type<E>())) {
       Interception interception(current, frame);
-      // `install` duplicates `interception.performer`, because a copy in an object whose address
-      // does not escape can stay in a register.
+      // `install` saves `current` a second time, besides `interception.performer`, because a copy
+      // in an object whose address does not escape can stay in a register.
       const UnderFrame install(&interception);
       return static_cast<Handling<E>*>(handling)->handle(effect);
     }

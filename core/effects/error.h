@@ -38,7 +38,8 @@ class Error : public std::runtime_error {
   friend void stave_detail::watch_text(Error& error, std::shared_ptr<bool> asked) noexcept;
   friend void stave_detail::mark_as_ours(Error& error) noexcept;
   friend void stave_detail::name_function(Error& error, const char* function, bool rename);
-  // The library wrote the text: a name before ": " at its start is that of a library function.
+  // True if the library wrote the text. Then a name before ": " at its start is that of a library
+  // function.
   bool ours_ = false;
   std::shared_ptr<bool> asked_;
 };

@@ -26,11 +26,11 @@ namespace stave_detail {
 constinit thread_local FiberThread fiber_thread{};
 
 // A function that is to run on the thread's own stack.
-struct Hop {
+struct ThreadStackCall {
   stave::FunctionRef<void()> function;
   Fiber::State* innermost;
   Fiber::State* outermost;
-  Hop* outer;  // the hop that was running when this one was made
+  ThreadStackCall* outer;  // the hop that was running when this one was made
   Point caller{};
   std::exception_ptr exception{};
 };
@@ -83,7 +83,7 @@ void begin(Context* left) {
 
 /// Runs the function as if its caller called it, with the caught and in-flight exceptions
 /// of that caller.
-void run_hop(Hop& hop) noexcept {
+void run_hop(ThreadStackCall& hop) noexcept {
   const ExceptionState own = std::exchange(*fiber_thread.exceptions, hop.caller.exceptions);
   fiber_thread.innermost = nullptr;
   fiber_thread.running = &hop;
@@ -118,7 +118,7 @@ bool contains(const State* innermost, const State* state) noexcept {
 }
 
 [[noreturn, gnu::noinline]] void throw_cannot_suspend(const State* state) {
-  for (const Hop* hop = fiber_thread.running; hop; hop = hop->outer)
+  for (const ThreadStackCall* hop = fiber_thread.running; hop; hop = hop->outer)
     if (contains(hop->innermost, state))
       throw stave::Error(
           "Fiber::suspend: the computation waits for a function that on_thread_stack runs, and this call is inside "
@@ -133,9 +133,10 @@ bool contains(const State* innermost, const State* state) noexcept {
 
 namespace {
 
-// How many bytes below the end of its memory a stack begins. If all stacks began at the same offset
-// in a page, they would compete for a few cache lines: a round trip through 1,000 fibers took three
-// times as long. There are 16 offsets, from multiples of the golden ratio.
+// Returns the number of bytes between the high end of a stack's memory and the point where the
+// stack begins. If all stacks began at the same offset in a page, they would compete for a few
+// cache lines: a round trip through 1,000 fibers would take three times as long. There are 16
+// offsets, from multiples of the golden ratio.
 std::size_t stagger(const FiberStack& stack) noexcept {
   constexpr std::size_t step = 128;
   const std::uint64_t place = reinterpret_cast<std::uintptr_t>(stack.low) / 4096 * 0x9E3779B97F4A7C15u;
@@ -183,7 +184,7 @@ void Fiber::prepare_first() {
 /// on the thread's own stack, or frees the stack of a fiber that has ended.
 void Fiber::hop_or_end() {
   State& state = *state_;
-  while (Hop* hop = std::exchange(fiber_thread.requested, nullptr)) {
+  while (ThreadStackCall* hop = std::exchange(fiber_thread.requested, nullptr)) {
     run_hop(*hop);
     switch_stack(state.resumer_point, hop->caller);
   }
@@ -210,7 +211,7 @@ bool stack_is_nearly_full() noexcept { return little_stack_is_left(); }
 void on_thread_stack(stave::FunctionRef<void()> function) {
   if (!fiber_thread.innermost) return function();
   check_stack(*fiber_thread.innermost);
-  Hop hop{function, fiber_thread.innermost, fiber_thread.outermost, fiber_thread.running};
+  ThreadStackCall hop{function, fiber_thread.innermost, fiber_thread.outermost, fiber_thread.running};
   fiber_thread.requested = &hop;
   switch_stack(hop.caller, fiber_thread.outermost->resumer_point);
   if (hop.exception) std::rethrow_exception(std::move(hop.exception));

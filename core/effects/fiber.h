@@ -79,8 +79,7 @@ class Fiber {
 /// Returns true if the calling code runs on a fiber's stack.
 bool on_fiber() noexcept;
 
-/// Returns true if so little is left of the current stack that no other program should be run
-/// on it.
+/// Returns true if so little is left of the current stack that no further program should run on it.
 bool stack_is_nearly_full() noexcept;
 
 /// Runs `function` on the thread's own stack: a plain call if that is the current stack. Its

@@ -26,7 +26,7 @@
 
 namespace stave_detail {
 
-// A slab of 64 stacks. The doubly linked list of slabs holds those with a free stack.
+// A slab of 64 stacks. The doubly linked list of slabs holds the slabs with a free stack.
 struct StackSlab {
   StackSlab* next;
   StackSlab* previous;
@@ -54,7 +54,8 @@ constexpr std::size_t slab_stacks = 64;
 
 constinit std::atomic<std::size_t> stack_size{default_size};
 constinit std::atomic<std::size_t> most_guarded{16000};
-constinit std::atomic<std::size_t> guarded{0};  // stacks that are mapped now, cached ones included
+// The number of guarded stacks that are mapped now, cached ones included.
+constinit std::atomic<std::size_t> guarded{0};
 
 // ---- memory -------------------------------------------------------------------------------------
 

@@ -1,6 +1,6 @@
-// The implementation of fiber.h: the state of a fiber, the state of a thread, and the
-// switch between two stacks, which is inlined because it takes few nanoseconds. Start at
-// `Point`, then `Fiber::resume_here`.
+// The implementation of fiber.h: the state of a fiber, the state of a thread, and the switch
+// between two stacks, which is inlined because it takes only a few nanoseconds. Start at `Point`,
+// then `Fiber::resume_here`.
 #pragma once
 
 #include <algorithm>
@@ -58,22 +58,23 @@ struct Fiber::State {
   std::uint64_t thread = 0;  // the id of the thread that started this fiber; 0: not started yet
   // The fiber that resumed this one; null: code on the thread's own stack resumed it.
   State* resumer = nullptr;
-  // While suspended: the fiber that continues, this one or one that was resumed inside it.
+  // While suspended: the fiber on whose stack resume() continues, which is this one or one that was
+  // resumed inside it.
   State* innermost = this;
   Point continues{};    // while suspended: the point where this fiber continues
   Point resumer_point;  // while active: the point in resume() where the resumer continues
 };
 
-struct Hop;  // a function that is to run on the thread's own stack
+struct ThreadStackCall;  // a function that is to run on the thread's own stack
 
-// The fibers that run on this thread.
+// The state of one thread that runs fibers.
 struct FiberThread {
   Fiber::State* innermost;  // the fiber on whose stack the code runs; null: the thread's own stack
   // The fiber that was resumed on the thread's own stack; valid while `innermost` is set.
   Fiber::State* outermost;
-  Hop* requested;  // the function to run on the thread's own stack now
+  ThreadStackCall* requested;  // the function to run on the thread's own stack now
   // Functions that run on the thread's own stack while fibers wait, from inside out.
-  Hop* running;
+  ThreadStackCall* running;
   std::uint64_t id;  // never reused, never 0 once the thread is prepared
   ExceptionState* exceptions;
   const char* stack_low;  // the lowest address of the thread's own stack
@@ -98,7 +99,8 @@ inline void check_stack(const Fiber::State& state) noexcept {
   const Fiber::State* const fiber = fiber_thread.innermost;
   const char* const low = fiber ? fiber->stack.low : fiber_thread.stack_low;
   const std::size_t size = fiber ? fiber->stack.size : fiber_thread.stack_size;
-  // The reserve is for exceptions that are thrown then, and for the destructors that they run.
+  // The reserve is for an exception that is thrown because little is left, and for the destructors
+  // that the exception runs.
   const std::size_t reserve = std::min<std::size_t>(size / 4, 128 << 10);
   return reinterpret_cast<std::uintptr_t>(__builtin_frame_address(0)) - reinterpret_cast<std::uintptr_t>(low) < reserve;
 }
@@ -107,8 +109,8 @@ inline void check_stack(const Fiber::State& state) noexcept {
 // To leave a stack, code calls `leave` and then `exchange`. The first thing that the
 // resumed stack does is call `arrive`.
 
-/// Leaves this stack: `here` becomes the point at which it will be continued, unless it is left
-/// for good.
+/// Prepares to leave this stack: saves the exception state in `here`, and notifies the sanitizers.
+/// `for_good`: this stack will not be continued.
 [[gnu::always_inline]] inline void leave(Point& here, [[maybe_unused]] const Point& to,
                                          [[maybe_unused]] bool for_good = false) noexcept {
   here.exceptions = *fiber_thread.exceptions;
@@ -121,7 +123,7 @@ inline void check_stack(const Fiber::State& state) noexcept {
 #endif
 }
 
-/// Arrives at the beginning of a fiber.
+/// Completes the switch to a fiber that begins.
 inline void arrive_first([[maybe_unused]] const Point& here, [[maybe_unused]] Context* left) noexcept {
 #if STAVE_ASAN
   Point& from = *static_cast<Point*>(left);
@@ -130,7 +132,7 @@ inline void arrive_first([[maybe_unused]] const Point& here, [[maybe_unused]] Co
   *fiber_thread.exceptions = here.exceptions;
 }
 
-/// Arrives at a point that was left earlier.
+/// Completes the switch to a point that was left earlier.
 inline void arrive(const Point& here, Context* left) noexcept {
   here.restore_floats(*left);
   arrive_first(here, left);

@@ -30,8 +30,8 @@ struct HeldOverFork {
 };
 
 /// Registers the pool's mutex (pool.cpp). A thread may lock it while it holds another mutex.
-/// The owner of that mutex calls this before registering it, because fork() locks mutexes
-/// in the reverse order of registration.
+/// The owner of the other mutex calls this function before it registers that mutex, because fork()
+/// locks mutexes in the reverse order of registration.
 void hold_pool_over_fork() noexcept;
 
 }  // namespace stave_detail

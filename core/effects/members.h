@@ -106,8 +106,8 @@ inline constexpr std::size_t initialiser_count = count_initialisers<S>();
 template <class S>
 inline constexpr std::size_t member_count = count_from<S, initialiser_count<S>>();
 
-// Converts only to base classes of S. If it initialises S, then S has a base class, since bases
-// come first. It is not copyable, or it would initialise std::any.
+// An object that converts only to base classes of S. If it initialises S, then S has a base class,
+// since bases come first. It is not copyable, or it would initialise std::any.
 template <class S>
 struct AnyBase {
   AnyBase() = default;

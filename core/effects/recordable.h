@@ -12,21 +12,14 @@
 // holds leaves cannot be written without the header of the leaf's type, which specialises LeafOf.
 #pragma once
 
-#include <algorithm>
 #include <any>
-#include <cmath>
 #include <concepts>
 #include <cstring>
-#include <iterator>
-#include <optional>
-#include <tuple>
 #include <type_traits>
 #include <utility>
-#include <variant>
-#include <vector>
 
 #include <stave/core/effects/function_ref.h>
-#include <stave/core/effects/members.h>
+#include <stave/core/effects/parts.h>
 
 namespace stave {
 
@@ -59,77 +52,33 @@ class Leaf {
   void* leaf_;
 };
 
-enum class RecordableKind {
-  none,
-  leaf,
-  number,
-  empty,
-  equal,
-  complex,
-  range,
-  map,
-  optional,
-  variant,
-  tuple,
-  aggregate
-};
-
-template <class... T>
-struct RecordableParts {};  // the types of a value's parts; the value is recordable if all are
+enum class RecordableKind { none, leaf, number, empty, equal, complex, parts };
 
 template <RecordableKind given, class... T>
 struct RecordableAs {
   static constexpr RecordableKind kind = given;
-  using Contents = RecordableParts<T...>;
+  using Contents = Types<T...>;  // the types of the value's parts; it is recordable if all are
 };
-template <class... T>
-using RecordableAggregate = RecordableAs<RecordableKind::aggregate, T...>;
 
 // ---- classification of types --------------------------------------------------------------------
 
-template <class T>
-using RecordableElement = std::remove_cvref_t<decltype(*std::begin(std::declval<const T&>()))>;
-
 // A container that owns its elements, unlike std::span and std::string_view.
 template <class T>
-concept OwnsElements = requires(T& t, const T& c) {
-  std::end(c);
-  requires !std::is_same_v<RecordableElement<T>, T>;
-  requires(requires { typename T::allocator_type; }) ||
-              (!std::is_const_v<std::remove_reference_t<decltype(*std::begin(t))>> &&
-               std::is_const_v<std::remove_reference_t<decltype(*std::begin(c))>>);
-};
-template <class T>
-concept Hashes = requires { typename T::hasher; };
+concept OwnsElements =
+    requires { typename T::allocator_type; } || (!std::is_const_v<std::remove_reference_t<ReferenceOf<T>>> &&
+                                                 std::is_const_v<std::remove_reference_t<ReferenceOf<const T>>>);
 // A map whose entries have an order: the map's own, or that of its keys if the map hashes.
 template <class T>
-concept OrderedMap = requires(const T& c) {
-  typename T::mapped_type;
-  std::begin(c)->second;
-} && (!Hashes<T> || requires(const T& c, const typename T::key_type& key) {
-                       c.at(key);
-                       bool(key < key);
-                     });
-
+concept OrderedMap =
+    !Hashes<T> || (HashesOrdered<T> && requires(const T& c, const typename T::key_type& key) { c.at(key); });
+// std::complex, and any type that consists of a real and an imaginary part. A concept recognises
+// them, because the header <complex> would include all streams.
 template <class T>
-struct KnownRecordable : RecordableAs<RecordableKind::none> {};
-template <class T>
-struct KnownRecordable<std::optional<T>> : RecordableAs<RecordableKind::optional, T> {};
-template <class... T>
-struct KnownRecordable<std::variant<T...>> : RecordableAs<RecordableKind::variant, T...> {};
-template <class... T>
-struct KnownRecordable<std::tuple<T...>> : RecordableAs<RecordableKind::tuple, T...> {};
-template <class A, class B>
-struct KnownRecordable<std::pair<A, B>> : RecordableAs<RecordableKind::tuple, A, B> {};
-// std::complex, and any type that consists of a real and an imaginary part. The concept makes the
-// header <complex> unnecessary, which would include all streams.
-template <class T>
-  requires requires(const T& z) {
-    { z.real() } -> std::floating_point;
-    { z.imag() } -> std::floating_point;
-    requires std::is_trivially_copyable_v<T> && sizeof(T) == 2 * sizeof(z.real());
-  }
-struct KnownRecordable<T> : RecordableAs<RecordableKind::complex> {};
+concept Complex = requires(const T& z) {
+  { z.real() } -> std::floating_point;
+  { z.imag() } -> std::floating_point;
+  requires std::is_trivially_copyable_v<T> && sizeof(T) == 2 * sizeof(z.real());
+};
 
 template <class T>
 constexpr bool has_few_members() {
@@ -137,28 +86,38 @@ constexpr bool has_few_members() {
   else return member_count<T> <= most_members;
 }
 
+template <class... T>
+constexpr auto recordable_parts(Types<T...>) {
+  return RecordableAs<RecordableKind::parts, T...>();
+}
+
 template <class T>
 constexpr auto recordable_class() {
   constexpr bool compares = requires(const T& a) { bool(a == a); };
-  if constexpr (!std::is_copy_constructible_v<T>) return RecordableAs<RecordableKind::none>();
-  else if constexpr (KnownRecordable<T>::kind != RecordableKind::none) return KnownRecordable<T>();
-  else if constexpr (requires(T& t) { TreeTraits<T>::visit(t, [](auto&) {}); })
-    return RecordableAs<RecordableKind::none>();
+  constexpr PartsKind parts = PartsOf<T>::kind;
+  constexpr RecordableAs<RecordableKind::none> none;
+  if constexpr (!std::is_copy_constructible_v<T>) return none;
+  else if constexpr (Complex<T>) return RecordableAs<RecordableKind::complex>();
+  else if constexpr (requires(T& t) { TreeTraits<T>::visit(t, [](auto&) {}); }) return none;
   else if constexpr (requires { sizeof(TreeTraits<T>); })
     return RecordableAs < compares ? RecordableKind::equal : RecordableKind::none > ();
-  else if constexpr (OrderedMap<T>)
-    return RecordableAs<RecordableKind::map, typename T::key_type, typename T::mapped_type>();
-  else if constexpr (requires(const T& c) { std::begin(c); })
-    return RecordableAs < OwnsElements<T> && !Hashes<T> ? RecordableKind::range : RecordableKind::none,
-           RecordableElement < T >> ();
+  else if constexpr (parts == PartsKind::map) {
+    if constexpr (OrderedMap<T>)
+      return RecordableAs<RecordableKind::parts, typename T::key_type, typename T::mapped_type>();
+    else return none;
+  } else if constexpr (parts == PartsKind::range) {
+    if constexpr (OwnsElements<T> && !Hashes<T>) return recordable_parts(typename PartsOf<T>::Types());
+    else return none;
+  } else if constexpr (parts == PartsKind::optional || parts == PartsKind::variant || parts == PartsKind::tuple)
+    return recordable_parts(typename PartsOf<T>::Types());
   else if constexpr (std::is_empty_v<T>) return RecordableAs<RecordableKind::empty>();
   // A pointer-like type.
-  else if constexpr (requires(const T& a) { *a; }) return RecordableAs<RecordableKind::none>();
-  else if constexpr (std::is_aggregate_v<T> && !std::is_union_v<T>) {
+  else if constexpr (requires(const T& a) { *a; }) return none;
+  else if constexpr (parts == PartsKind::aggregate) {
     // An aggregate with a reference or a constant member cannot be assigned.
-    if constexpr (!std::is_move_assignable_v<T>) return RecordableAs<RecordableKind::none>();
-    else if constexpr (!has_few_members<T>()) return RecordableAs<RecordableKind::none>();
-    else return MemberTypes<T, RecordableAggregate>();
+    if constexpr (!std::is_move_assignable_v<T>) return none;
+    else if constexpr (!has_few_members<T>()) return none;
+    else return recordable_parts(MembersOf<T>());
   } else {
     return RecordableAs < compares && std::is_trivially_copyable_v<T> ? RecordableKind::equal
                                                                       : RecordableKind::none > ();
@@ -172,19 +131,19 @@ template <class T>
   requires(requires { sizeof(LeafOf<T>); })
 struct RecordableNode<T> : RecordableAs<RecordableKind::leaf> {};
 template <class T, std::size_t n>
-struct RecordableNode<T[n]> : RecordableAs<RecordableKind::range, T> {};
+struct RecordableNode<T[n]> : RecordableAs<RecordableKind::parts, T> {};
 template <class T>
   requires((std::is_class_v<T> || std::is_union_v<T>) && !requires { sizeof(LeafOf<T>); })
 struct RecordableNode<T> : decltype(recordable_class<T>()) {};
 
-/// Returns true if values of type T are recordable. `Outer`: the types that contain T, which may
-/// contain themselves.
+/// Returns true if values of type T are recordable. `Outer`: the types that contain T. They end
+/// the recursion if a type contains itself.
 template <class T, class... Outer>
 constexpr bool is_recordable() {
   if constexpr ((std::is_same_v<T, Outer> || ...)) return true;
   else if constexpr (RecordableNode<T>::kind == RecordableKind::none) return false;
   else
-    return []<class... H>(RecordableParts<H...>) {
+    return []<class... H>(Types<H...>) {
       return (is_recordable<H, T, Outer...>() && ...);
     }(typename RecordableNode<T>::Contents());
 }
@@ -195,51 +154,20 @@ constexpr bool has_leaves() {
   if constexpr ((std::is_same_v<T, Outer> || ...)) return false;
   else if constexpr (RecordableNode<T>::kind == RecordableKind::leaf) return true;
   else
-    return []<class... H>(RecordableParts<H...>) {
+    return []<class... H>(Types<H...>) {
       return (has_leaves<H, T, Outer...>() || ...);
     }(typename RecordableNode<T>::Contents());
 }
 
 // ---- operations on recordable values ------------------------------------------------------------
 
-// Pointers to the entries of a map, sorted by key.
-template <class M>
-auto sorted_entries(const M& map) {
-  std::vector<const typename M::value_type*> entries;
-  for (const auto& entry : map) entries.push_back(&entry);
-  if constexpr (Hashes<M>)
-    std::sort(entries.begin(), entries.end(), [](const auto* a, const auto* b) { return a->first < b->first; });
-  return entries;
-}
-
-// Calls f(members...) with the members of a tuple or an aggregate.
-template <class T, class F>
-decltype(auto) with_recordable_members(const T& value, F&& f) {
-  if constexpr (RecordableNode<T>::kind == RecordableKind::tuple) return std::apply(f, value);
-  else return with_members(value, f);
-}
-
 /// Calls f on each leaf of a value, in a fixed order.
 template <class T>
 void visit_leaves([[maybe_unused]] const T& value, [[maybe_unused]] FunctionRef<void(Leaf)> f) {
-  constexpr RecordableKind kind = RecordableNode<T>::kind;
   if constexpr (!has_leaves<T>()) return;
-  else if constexpr (kind == RecordableKind::leaf)
-    f(Leaf(LeafOf<T>::of(const_cast<T&>(value))));  // the value itself is not const
-  else if constexpr (kind == RecordableKind::range)
-    for (const auto& element : value) visit_leaves(element, f);
-  else if constexpr (kind == RecordableKind::map)
-    for (const auto* entry : sorted_entries(value)) visit_leaves(entry->second, f);
-  else if constexpr (kind == RecordableKind::optional) value ? visit_leaves(*value, f) : void();
-  else if constexpr (kind == RecordableKind::variant)
-    std::visit([&](const auto& held) { visit_leaves(held, f); }, value);
-  else with_recordable_members(value, [&](const auto&... members) { (visit_leaves(members, f), ...); });
-}
-
-template <class T>
-bool same_number(T a, T b) {
-  if constexpr (std::is_floating_point_v<T>) return a == b ? std::signbit(a) == std::signbit(b) : a != a && b != b;
-  else return a == b;
+  else if constexpr (RecordableNode<T>::kind == RecordableKind::leaf)
+    f(Leaf(LeafOf<T>::of(const_cast<T&>(value))));  // valid: the object is not const
+  else visit_parts(value, [&](const auto& part) { visit_leaves(part, f); });
 }
 
 /// Returns true if two values are the same apart from their leaves. They are compared by ==;
@@ -256,28 +184,9 @@ bool same_besides_leaves([[maybe_unused]] const T& a, [[maybe_unused]] const T& 
     // floats: -0 equals 0, and NaN differs from itself.
     if constexpr (std::has_unique_object_representations_v<T>) return std::memcmp(&a, &b, sizeof(T)) == 0;
     else return bool(a == b);
-  } else if constexpr (kind == RecordableKind::range) {
-    return std::equal(
-        std::begin(a), std::end(a), std::begin(b), std::end(b),
-        [](const RecordableElement<T>& x, const RecordableElement<T>& y) { return same_besides_leaves(x, y); });
-  } else if constexpr (kind == RecordableKind::map) {
-    const auto of_a = sorted_entries(a), of_b = sorted_entries(b);
-    return std::equal(of_a.begin(), of_a.end(), of_b.begin(), of_b.end(), [](const auto* x, const auto* y) {
-      return same_besides_leaves(x->first, y->first) && same_besides_leaves(x->second, y->second);
-    });
-  } else if constexpr (kind == RecordableKind::optional) {
-    return bool(a) == bool(b) && (!a || same_besides_leaves(*a, *b));
-  } else if constexpr (kind == RecordableKind::variant) {
-    return a.index() == b.index() && std::visit(
-                                         []<class A, class B>(const A& x, const B& y) {
-                                           if constexpr (std::is_same_v<A, B>) return same_besides_leaves(x, y);
-                                           else return false;
-                                         },
-                                         a, b);
   } else {
-    return with_recordable_members(a, [&](const auto&... x) {
-      return with_recordable_members(b, [&](const auto&... y) { return (same_besides_leaves(x, y) && ...); });
-    });
+    constexpr auto same = [](const auto& x, const auto& y) { return same_besides_leaves(x, y); };
+    return same_parts(a, b, same, same);
   }
 }
 

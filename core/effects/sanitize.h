@@ -1,5 +1,5 @@
-// STAVE_ASAN and STAVE_TSAN: whether this is compiled for AddressSanitizer or ThreadSanitizer,
-// 0 or 1.
+// STAVE_ASAN and STAVE_TSAN are 1 if the code is compiled for AddressSanitizer or ThreadSanitizer,
+// else 0.
 #pragma once
 
 #if defined(__has_feature)

@@ -76,9 +76,9 @@ using ScopePathPtr = IntrusivePtr<const ScopePath>;
 
 ScopePathPtr find_scopes_of_performer(ScopePathPtr& last);
 
-/// For a handler that is answering: the scopes that were entered inside its installation where the
-/// effect was performed; null if there are none. `last` is the previous result for the same caller,
-/// so that all operations of a scope share one path.
+/// A handler that is answering an effect calls this. It returns the scopes around the code that
+/// performed the effect, up to the handler's installation; null if there are none. `last` is the
+/// previous result for the same caller, so that all operations of a scope share one path.
 inline ScopePathPtr scopes_of_performer(ScopePathPtr& last) {
   return open_scopes == 0 ? nullptr : find_scopes_of_performer(last);
 }

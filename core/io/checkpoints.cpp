@@ -99,9 +99,9 @@ void Checkpoints::remove_dead_parts() const {
   std::vector<fs::path> parts;
   for (auto entry = fs::directory_iterator(folder_, error); !error && entry != fs::directory_iterator();
        entry.increment(error))
-    if (const std::string name = entry->path().filename().string(); name.starts_with(prefix) && is_part(name))
+    if (const std::string name = entry->path().filename().string(); name.starts_with(prefix) && is_temporary(name))
       parts.push_back(entry->path());
-  for (const fs::path& part : parts) remove_dead_part(part.string());
+  for (const fs::path& part : parts) remove_stale_temporary(part.string());
 }
 
 // Removes old checkpoints beyond `keep_`, but not `saved`. A file that cannot be removed stays

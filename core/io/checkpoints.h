@@ -33,9 +33,8 @@ void save_checkpoint(const std::string& path, const T& state);
 
 /// Reads a checkpoint into a new tree with the structure of `like`. Each tensor has memory of its
 /// own, on the device of its counterpart in `like`. Throws FileError for a file that is not a
-/// checkpoint, and for a version that this library does not know. Also throws FileError for tensors
-/// that are missing, have no place in the tree, or have another shape or dtype; the message names
-/// all of them.
+/// checkpoint, and for a version that this library does not know. Tensors that are missing, have no
+/// place in the tree, or have another shape or dtype are the same errors as in load_npz.
 template <class T>
 T load_checkpoint(const std::string& path, const T& like);
 

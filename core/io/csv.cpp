@@ -26,7 +26,7 @@ std::string_view trimmed(std::string_view text, char delimiter) {
   return text;
 }
 
-// Splits a line into fields at a delimiter that is not a blank.
+// Splits a line into fields at each delimiter.
 void split_at(char delimiter, std::string_view line, std::vector<std::string_view>& fields) {
   for (std::size_t at; (at = line.find(delimiter)) != line.npos; line.remove_prefix(at + 1))
     fields.push_back(trimmed(line.substr(0, at), delimiter));
@@ -85,7 +85,7 @@ constexpr const char* expected = std::is_same_v<T, bool>  ? "0, 1, true or false
 
 // ---- lines --------------------------------------------------------------------------------------
 
-// Reads up to n bytes of text into `to`, and returns how many it has read; 0 at the end.
+// A function that reads up to n bytes of text into `to`, and returns their number; 0 at the end.
 using ReadBytes = FunctionRef<std::size_t(char* to, std::size_t n)>;
 
 class Lines {
@@ -111,8 +111,9 @@ class Lines {
   }
 
  private:
-  // Throws if the newest part of a line has a zero byte, so that the file is not text. Without this
-  // check, a line that never ends would fill all memory.
+  // Throws if the line is at least as long as the buffer and its newest part has a zero byte, which
+  // shows that the file is not text. Without this check, a line that never ends would fill all
+  // memory.
   void check_text(const std::string& line) const {
     if (line.size() >= buffer_.size() && line.find('\0', line.size() - buffer_.size()) != line.npos)
       fail<FileError>("{}:{}: is not text: it contains zero bytes, and no end of line within {} bytes", where_, number_,

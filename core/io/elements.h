@@ -19,10 +19,10 @@ inline constexpr std::size_t most_axes = 64;
 /// length 0 count as length 1, because strides are computed from the other axes.
 std::optional<std::uint64_t> bytes_of(Dtype dtype, const Shape& shape);
 
-/// Calls write(bytes) once with all elements, row-major. Throws what reading the tensor throws.
+/// Calls write(bytes) once with all elements, row-major. Errors of reading the tensor pass through.
 void with_elements(const Tensor& x, FunctionRef<void(std::span<const char>)> write);
 
-/// Reverses the byte order of all elements; `size` is the size of one in bytes.
+/// Reverses the byte order of all elements; `size` is the size of one element in bytes.
 void reverse_bytes(char* data, std::uint64_t bytes, std::size_t size);
 
 }  // namespace stave_detail

@@ -18,7 +18,7 @@ namespace stave_detail {
 
 namespace fs = std::filesystem;
 
-// The most bytes for one call of read or write, which take no more than 2^31 - 4096 on Linux.
+// The most bytes for one call of read or write: Linux transfers at most 2^31 - 4096 bytes.
 constexpr std::size_t most_at_once = std::size_t{1} << 30;
 
 std::string system_error_text() { return std::generic_category().message(errno); }
@@ -98,7 +98,7 @@ std::string target_of(const std::string& path, const std::string& where) {
 
 constexpr std::string_view part_mark = ".stave-", part_suffix = ".part";
 
-std::string name_of_part(const std::string& target, int number) {
+std::string temporary_name(const std::string& target, int number) {
   return fmt::format("{}{}{}{}", target, part_mark, number, part_suffix);
 }
 
@@ -144,11 +144,11 @@ bool is_on_disk(int fd) { return ::fsync(fd) == 0 || errno == EINVAL || errno ==
 
 }  // namespace
 
-bool is_part(std::string_view name) { return name.ends_with(part_suffix); }
+bool is_temporary(std::string_view name) { return name.ends_with(part_suffix); }
 
 // Only the process that holds a file's lock may rename or remove the file. So if the locked file
 // still has this name, no other process can replace it, and the right file is removed.
-bool remove_dead_part(const std::string& name) {
+bool remove_stale_temporary(const std::string& name) {
   const Descriptor part(open_to_lock(name));
   struct stat status {};
   if (part.get() >= 0 && ::fstat(part.get(), &status) == 0 && S_ISREG(status.st_mode) &&
@@ -160,8 +160,8 @@ bool remove_dead_part(const std::string& name) {
 namespace {
 
 // Creates a new file and locks it. Returns nothing if there is a file of this name. Also returns
-// nothing if another process locked the new file first, and so took it for one that a killed
-// process had left.
+// nothing if another process locked the new file first: that process takes the file for one that a
+// killed process has left, and removes it.
 std::optional<Descriptor> create_locked(const std::string& name, const std::string& target, const std::string& where) {
   Descriptor file(create(name, target));
   if (file.get() < 0 && errno == EEXIST) return std::nullopt;
@@ -182,9 +182,9 @@ OutputFile::Part OutputFile::create_part(const std::string& target, const std::s
   for (int number = 0, free = 0; !file || free < most_free; ++number) {
     if (number == most_taken)
       fail<FileError>("{}: cannot be written: all names for a temporary file beside it are in use, up to {}", where,
-                      name_of_part(target, number - 1));
-    std::string numbered = name_of_part(target, number);
-    const bool is_free = !exists(numbered) || remove_dead_part(numbered);
+                      temporary_name(target, number - 1));
+    std::string numbered = temporary_name(target, number);
+    const bool is_free = !exists(numbered) || remove_stale_temporary(numbered);
     free = is_free ? free + 1 : 0;
     if (!is_free || file) continue;
     if (auto created = create_locked(numbered, target, where)) {
@@ -216,7 +216,8 @@ void OutputFile::write(std::span<const char> bytes) {
 void OutputFile::finish() {
   // Some systems report only at close() that a write failed. The first descriptor keeps the lock,
   // so a duplicate is closed.
-  const bool is_whole = is_on_disk(part_.file.get()) && Descriptor(::dup(part_.file.get())).close();
+  Descriptor copy(::dup(part_.file.get()));
+  const bool is_whole = copy.get() >= 0 && is_on_disk(part_.file.get()) && copy.close();
   if (!is_whole || ::rename(part_.name.c_str(), target_.c_str()) != 0)
     fail<FileError>("{}: cannot be written: {}", where_, system_error_text());
   part_.name.clear();

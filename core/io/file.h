@@ -38,7 +38,7 @@ class InputFile {
   const std::string& where() const noexcept { return where_; }
   std::uint64_t size() const noexcept { return size_; }
   int descriptor() const noexcept { return file_.get(); }
-  /// Reads bytes [offset, offset + n) of the file. Throws FileError if the file ends before.
+  /// Reads bytes [offset, offset + n) of the file. Throws FileError if the file is shorter.
   void read(std::uint64_t offset, void* to, std::size_t n) const;
 
  private:
@@ -48,10 +48,10 @@ class InputFile {
 };
 
 /// A file that is being written under a temporary name, in the folder of the file that it will
-/// replace. If finish() is not called, the destructor removes it. The constructor removes temporary
-/// files that killed processes have left for the same target.
+/// replace, the target. If finish() is not called, the destructor removes the temporary file. The
+/// constructor removes temporary files that killed processes have left for the same target.
 ///
-/// A file in progress is called NAME.stave-0.part, or has the first higher number that is free.
+/// A file in progress is called NAME.stave-0.part, or has the first free number in place of 0.
 /// Its process holds a lock on it (flock), which ends with the process. So a file that can be
 /// locked was left by a killed process. A process id in the name would not show this: in a
 /// container that starts again, the new process may have the id of the killed one. On a file system
@@ -65,8 +65,8 @@ class OutputFile {
   /// The number of bytes written.
   std::uint64_t size() const noexcept { return size_; }
   void write(std::span<const char> bytes);
-  /// Writes the file to the disk, then gives it its final name there. After a crash of the machine
-  /// there is either the old file or the new one. Throws FileError.
+  /// Writes the file to the disk, then renames it to the target. After a crash of the machine there
+  /// is either the old file or the new one. Throws FileError.
   void finish();
 
  private:
@@ -81,11 +81,11 @@ class OutputFile {
   std::uint64_t size_ = 0;
 };
 
-/// Returns true if a file of this name may be one in progress of an OutputFile.
-bool is_part(std::string_view name);
-/// Removes a file that a killed process has left, but not one in progress. Returns false if there
-/// still is a file of this name.
-bool remove_dead_part(const std::string& name);
+/// Returns true if a file of this name may be a temporary file of an OutputFile.
+bool is_temporary(std::string_view name);
+/// Removes a temporary file that a killed process has left, but not one in progress. Returns false
+/// if there still is a file of this name.
+bool remove_stale_temporary(const std::string& name);
 
 /// The text of errno, such as "No such file or directory".
 std::string system_error_text();

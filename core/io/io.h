@@ -69,7 +69,8 @@ T load_npz(const std::string& path);
 
 /// Reads a tree with the structure of `like`. Each tensor goes to the device of its counterpart in
 /// `like`. Throws ShapeError or DtypeError if a tensor differs from its counterpart in shape or
-/// dtype, and FileError if several do not fit, naming all of them.
+/// dtype, and FileError if a tensor is missing or has no place in the tree. Several such faults
+/// throw one FileError, which names the first 50.
 template <class T>
 T load_npz(const std::string& path, const T& like);
 
@@ -252,7 +253,7 @@ void load_named(T& tree, const std::string& name, NamedArrays& file) {
   } else if constexpr (is_tree_kind(kind)) {
     visit_numbered(tree, name, [&](auto& child, const std::string& below) { load_named(child, below, file); });
   } else {
-    check_passed_over<T>();
+    check_no_hidden_tensors<T>();
   }
 }
 

@@ -31,7 +31,7 @@ std::string type_code(Dtype dtype) {
 
 // ---- dtypes -------------------------------------------------------------------------------------
 
-// Returns NumPy's name of a type that Stave lacks.
+// Returns NumPy's name of a type that Stave lacks, or a description such as "dates".
 std::string numpy_name(std::string_view code) {
   constexpr std::pair<std::string_view, const char*> names[] = {
       {"f16", "longdouble"}, {"c8", "complex64"}, {"c16", "complex128"}, {"c32", "clongdouble"}};
@@ -53,7 +53,7 @@ struct ElementType {
 };
 
 // Thrown for elements of a dtype that Stave lacks.
-struct Lacking {
+struct UnsupportedDtype {
   std::string why;
 };
 
@@ -67,7 +67,7 @@ ElementType element_type(std::string_view descr) {
   for (int i = 0; i < dtype_count; ++i)
     if (const auto dtype = static_cast<Dtype>(i); !code.empty() && code == type_code(dtype))
       return {dtype, order != native_order};
-  throw Lacking{
+  throw UnsupportedDtype{
       fmt::format("holds elements of dtype '{}' ({}), which Stave does not have: convert it in NumPy with astype, to "
                   "bool, integers or floats of at most 64 bits",
                   shown(descr), numpy_name(code))};
@@ -129,7 +129,8 @@ class HeaderParser {
   }
   std::string_view descr() {
     if (peek() == '[' || peek() == '(')
-      throw Lacking{"holds elements of a structured dtype, which Stave does not have: save its fields one by one"};
+      throw UnsupportedDtype{
+          "holds elements of a structured dtype, which Stave does not have: save its fields one by one"};
     return string();
   }
   bool boolean() {
@@ -242,7 +243,7 @@ std::variant<Tensor, std::string> try_read_npy(Source& source) {
   Header header;
   try {
     header = read_header(source);
-  } catch (Lacking& lacking) {
+  } catch (UnsupportedDtype& lacking) {
     return std::move(lacking.why);
   }
   const std::uint64_t bytes = byte_count(header, source);

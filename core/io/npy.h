@@ -13,7 +13,7 @@ namespace stave_detail {
 /// Returns the bytes that precede the elements of a row-major array.
 std::string npy_header(Dtype dtype, const Shape& shape);
 
-/// Reads one array, and no byte after it, to a contiguous tensor. Throws FileError, or DtypeError
+/// Reads one array, and no byte after it, into a contiguous tensor. Throws FileError, or DtypeError
 /// for a dtype that Stave lacks.
 Tensor read_npy(Source& source);
 /// Reads one array like read_npy. For a dtype that Stave lacks, it does not throw but returns the

@@ -2,9 +2,9 @@
 // core/io.
 //
 // Each type of attributes is listed once, in Fields, for both writing and reading. A member that is
-// added to members() and not to Fields is an error of the compiler. Each operation of all_ops.h is
-// listed once, with its type of attributes and the numbers of inputs that it takes; an operation
-// without an entry is an error of the compiler too.
+// added to members() and not to Fields is a compile error. Each operation of all_ops.h is listed
+// once, with its type of attributes and the numbers of inputs that it takes; an operation without
+// an entry is a compile error too.
 #pragma once
 
 #include <array>
@@ -27,7 +27,7 @@ struct NoAttributes {};
 template <class A>
 struct Fields;
 
-// STAVE_FIELDS(type, a value to begin with, names of the fields, the fields of `a`)
+// STAVE_FIELDS(type, its constructor's arguments, names of the fields, the fields of an object `a`)
 #define STAVE_NAMES(...) \
   { __VA_ARGS__ }
 #define STAVE_FIELDS(Type, initial, field_names, ...)                            \

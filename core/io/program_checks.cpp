@@ -1,6 +1,6 @@
-// What an operation's own inference takes for granted, because public functions ensure it, must be
-// checked for attributes that come from a file: axes in range, lengths that are not negative,
-// numbers that the dtype holds.
+// Checks attributes that come from a file. An operation's own inference relies on properties that
+// public functions ensure: axes are in range, lengths are not negative, and the dtype holds the
+// numbers. For attributes from a file, these properties are checked here.
 #include <stave/core/io/program_checks.h>
 
 #include <algorithm>
@@ -17,9 +17,9 @@ namespace {
 
 using InputTypes = std::span<const Program::Variable>;
 
-// The largest stride, padding and dilation of windows, and the longest axis of a pool, whose
-// windows are looked at one by one.
-constexpr Index most_of_window = Index{1} << 28;
+// The limit for strides, paddings and dilations, for the window lengths of a pool, and for the axis
+// lengths of its input, because inference visits the positions of a pool's window one by one.
+constexpr Index most_window_length = Index{1} << 28;
 
 class AttributeChecks {
  public:
@@ -105,7 +105,7 @@ class AttributeChecks {
   }
   void check_window(const Shape& list) const {
     require(std::all_of(list.begin(), list.end(),
-                        [](Index number) { return number >= -most_of_window && number <= most_of_window; }),
+                        [](Index number) { return number >= -most_window_length && number <= most_window_length; }),
             "a number of its windows is out of range");
   }
   void check_number(const Scalar& number, Dtype dtype) const {
@@ -151,15 +151,18 @@ void check_count(const Op& op, std::size_t count) {
     fail<TransformError>("{}: it does not take {} inputs", op.name, count);
 }
 
-// Throws unless input or output i of the one body, and the one of the other body that has the index
-// others[i], have one type.
-void check_alike(const Program& other, const std::vector<int>& of_other, const Program& body,
-                 const std::vector<int>& of_body, const std::vector<std::size_t>& indices, const char* what) {
+// Throws unless variable of_other[i] of `other` and variable of_body[indices[i]] of `body` have the
+// same type for each i.
+void check_matching_types(const Program& other, const std::vector<int>& of_other, const Program& body,
+                          const std::vector<int>& of_body, const std::vector<std::size_t>& indices, const char* what) {
   if (indices.size() != of_other.size())
     fail<TransformError>("loop: the other loop has {} {}s, not {}", of_other.size(), what, indices.size());
-  for (std::size_t i = 0; i < indices.size(); ++i)
-    if (indices[i] < of_body.size() && !same_type(other.variable(of_other[i]), body.variable(of_body[indices[i]])))
+  for (std::size_t i = 0; i < indices.size(); ++i) {
+    if (indices[i] >= of_body.size())
+      fail<TransformError>("loop: {} {} of the other loop has index {} of {}", what, i, indices[i], of_body.size());
+    if (!same_type(other.variable(of_other[i]), body.variable(of_body[indices[i]])))
       fail<TransformError>("loop: {} {} differs from that of the other loop", what, i);
+  }
 }
 
 }  // namespace
@@ -206,8 +209,8 @@ void check_loop(const LoopAttributes& loop) {
   const Program& other = *loop.also_body;
   if (std::any_of(other.outputs.begin(), other.outputs.end(), [](int output) { return output < 0; }))
     fail<TransformError>("loop: an output of the other loop is empty");
-  check_alike(other, other.inputs, body, body.inputs, loop.also_inputs, "input");
-  check_alike(other, other.outputs, body, body.outputs, loop.also_outputs, "output");
+  check_matching_types(other, other.inputs, body, body.inputs, loop.also_inputs, "input");
+  check_matching_types(other, other.outputs, body, body.outputs, loop.also_outputs, "output");
 }
 
 std::vector<Program::Variable> outputs_of_call(const RecordedFunctions& call, InputTypes inputs) {

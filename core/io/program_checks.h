@@ -10,10 +10,10 @@
 
 namespace stave_detail {
 
-/// Returns the types of the outputs that the operation gives for inputs of these types.
-/// `attributes` are of the type that the operation has. Throws an Error for a wrong number of
-/// inputs, for attributes that are out of range for them, and what the operation's inference
-/// throws.
+/// Returns the types of the operation's outputs for inputs of these types. `attributes` must be of
+/// the operation's type of attributes. Throws an Error for a wrong number of inputs, and for
+/// attributes that are out of range for the inputs. Errors of the operation's inference pass
+/// through.
 std::vector<Program::Variable> inferred_outputs(const Op& op, const AttributesPtr& attributes,
                                                 std::span<const Program::Variable> inputs);
 

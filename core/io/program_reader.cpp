@@ -25,8 +25,8 @@ namespace {
 
 using ProgramPtr = std::shared_ptr<const Program>;
 
-// A walk over a program and all programs in it meets at most this many instructions, in loops and
-// calls that are this deep.
+// The most instructions of a program, including the programs that it uses, counted at each use; and
+// the deepest nesting of loops and calls.
 constexpr std::uint64_t most_instructions = std::uint64_t{1} << 24;
 constexpr int deepest = 64;
 
@@ -41,8 +41,9 @@ const Op* op_named(std::string_view name) {
   return found == records.end() ? nullptr : found->second;
 }
 
-// The name of the transform that made a call is compared and shown for as long as the process runs.
-const char* lasting(const std::string& name) {
+// Returns a copy of the name that exists until the process ends. A call holds the name of the
+// transform that made it as a pointer.
+const char* interned(const std::string& name) {
   static std::mutex mutex;
   static auto& names = *new std::set<std::string>;
   const std::lock_guard lock(mutex);
@@ -69,11 +70,12 @@ class ProgramReader {
  private:
   struct Read {
     ProgramPtr program;
-    int depth = 0;                   // the number of programs inside each other
-    std::uint64_t instructions = 0;  // with those of the programs in it, counted at each use
+    int depth = 0;                   // the depth of nested programs; 1: it uses no other program
+    std::uint64_t instructions = 0;  // with those of the programs that it uses, counted at each use
   };
 
-  // Calls read(), and says of an error of the library where in the file its cause is.
+  // Calls read(). Turns an Error that is not a FileError into a FileError that names the place in
+  // the file.
   template <class F>
   void at_place(F read) {
     try {
@@ -217,7 +219,8 @@ class ProgramReader {
     program.constants.push_back({variable, read_tensor(text["value"], program.variable(variable))});
   }
 
-  // Returns the tensor of a reference, which must have the type of the variable.
+  // Returns the tensor that `text` refers to, on the device of `type`. Its shape and dtype must be
+  // those of `type`.
   Tensor read_tensor(const Json& text, const Program::Variable& type) {
     place_.check_members(text, {"tensor"}, {"repeated"});
     const std::string name = std::to_string(place_.get<std::uint64_t>(text, "tensor"));
@@ -267,7 +270,7 @@ class ProgramReader {
     }
     if (text.contains("read")) {
       if (inputs.size() != 1) place_.refuse("it reads one value, not several or none");
-      step.met = read_tensor(text["read"], {inputs[0].shape, inputs[0].dtype, cpu, nullptr});
+      step.read_value = read_tensor(text["read"], {inputs[0].shape, inputs[0].dtype, cpu, nullptr});
       check_outputs(program, step, {});
     } else {
       check_outputs(program, step, read_operation(step, text, inputs));
@@ -287,7 +290,7 @@ class ProgramReader {
     }
   }
 
-  // Sets the operation and its attributes, and returns the types of its outputs.
+  // Sets the operation and the attributes of `step`, and returns the types of the outputs.
   std::vector<Program::Variable> read_operation(Program::Instruction& step, const Json& text,
                                                 const std::vector<Program::Variable>& inputs) {
     const auto name = place_.get<std::string>(text, "op");
@@ -347,7 +350,7 @@ class ProgramReader {
     return made;
   }
 
-  // A program that the current one uses.
+  // Returns an earlier program that the current one uses, and counts its depth and instructions.
   ProgramPtr used_program(const Json& text, const char* name) {
     const Read& used = programs_[place_.index(text, name, programs_.size())];
     reading_.depth = std::max(reading_.depth, used.depth + 1);
@@ -378,7 +381,7 @@ class ProgramReader {
   IntrusivePtr<const RecordedFunctions> read_call(const Json& text) {
     place_.check_members(text, {"name", "rematerializes", "captured", "function"}, {"saves", "again"});
     const auto call = make_intrusive<RecordedFunctions>();
-    call->name = lasting(place_.get<std::string>(text, "name"));
+    call->name = interned(place_.get<std::string>(text, "name"));
     call->rematerializes = place_.get<bool>(text, "rematerializes");
     call->captured = place_.get<std::uint64_t>(text, "captured");
     call->function = used_program(text, "function");
@@ -389,21 +392,21 @@ class ProgramReader {
     return call;
   }
 
-  TextPlace place_;
+  JsonReader place_;
   const std::map<std::string, Tensor>& tensors_;
   std::set<std::string> used_;
   std::vector<RegionPtr> regions_;
   std::vector<ScopePathPtr> scopes_;
   std::vector<Read> programs_;
   Read reading_;                // the program that is being read
-  std::vector<bool> assigned_;  // its variables that have a value already
+  std::vector<bool> assigned_;  // for each of its variables, whether it has a value already
   Device checked_device_ = cpu;
 };
 
 }  // namespace
 
 Program program_of(std::string_view text, const std::map<std::string, Tensor>& tensors, const std::string& where) {
-  const TextPlace place{where};
+  const JsonReader place{where};
   const Json json = parse_json(text, where, "the program");
   if (!json.is_object() || !json.contains("version")) place.refuse("it has no version");
   const auto version = place.get<std::uint64_t>(json, "version");

@@ -3,9 +3,9 @@
 //
 // The text is one object:
 //   {"version": 1, "regions": [...], "scopes": [...], "programs": [...]}
-// The last of the programs is the program itself. The bodies of loops and the functions of calls
-// are the earlier ones, referred to by their index, so that a program that is used twice is written
-// once, and nesting needs no recursion of the parser.
+// The last of the programs is the program that was saved. The earlier ones are the bodies of its
+// loops and the functions of its calls, which are referred to by index. So a program that is used
+// twice is written once, and nesting needs no recursion of the parser.
 #pragma once
 
 #include <map>
@@ -24,11 +24,11 @@ struct ProgramText {
   std::string text;
   std::vector<Tensor> tensors;
 };
-/// Throws TransformError, naming the operation, for what a file cannot hold. `where` begins error
-/// messages.
+/// Returns the text and the tensors of a program. Throws TransformError, naming the operation, for
+/// parts that a file cannot hold. `where` begins error messages.
 ProgramText text_of(const Program& program, const std::string& where);
 
-/// Returns the program of a text, of which everything is checked. Throws FileError.
+/// Returns the program of a text. Checks the whole text, and throws FileError for any fault.
 Program program_of(std::string_view text, const std::map<std::string, Tensor>& tensors, const std::string& where);
 
 }  // namespace stave_detail

@@ -9,17 +9,17 @@
 
 namespace stave_detail {
 
-void TextPlace::refuse(const std::string& fault) const {
+void JsonReader::refuse(const std::string& fault) const {
   fail<FileError>("{}: the program is damaged: {}{}{}: save it again with save_program", where, at,
                   at.empty() ? "" : ": ", fault);
 }
 
-void TextPlace::refuse_value(const char* name, const char* wanted) const {
+void JsonReader::refuse_value(const char* name, const char* wanted) const {
   refuse(fmt::format("'{}' is not {}", name, wanted));
 }
 
-void TextPlace::check_members(const Json& object, std::initializer_list<const char*> required,
-                              std::initializer_list<const char*> optional) const {
+void JsonReader::check_members(const Json& object, std::initializer_list<const char*> required,
+                               std::initializer_list<const char*> optional) const {
   if (!object.is_object()) refuse("a value is not an object");
   std::size_t known = required.size();
   for (const char* name : required)
@@ -34,18 +34,18 @@ void TextPlace::check_members(const Json& object, std::initializer_list<const ch
       refuse(fmt::format("'{}' is not known here", shown(member.key())));
 }
 
-const Json& TextPlace::list(const Json& object, const char* name) const {
+const Json& JsonReader::list(const Json& object, const char* name) const {
   const Json& value = object.at(name);
   if (!value.is_array()) refuse_value(name, "a list");
   return value;
 }
 
-void TextPlace::read(const Json& value, const char* name, bool& to) const {
+void JsonReader::read(const Json& value, const char* name, bool& to) const {
   if (!value.is_boolean()) refuse_value(name, "true or false");
   to = value.get<bool>();
 }
 
-void TextPlace::read(const Json& value, const char* name, int& to) const {
+void JsonReader::read(const Json& value, const char* name, int& to) const {
   std::int64_t number = 0;
   read(value, name, number);
   if (number < std::numeric_limits<int>::min() || number > std::numeric_limits<int>::max())
@@ -53,19 +53,19 @@ void TextPlace::read(const Json& value, const char* name, int& to) const {
   to = static_cast<int>(number);
 }
 
-void TextPlace::read(const Json& value, const char* name, std::int64_t& to) const {
+void JsonReader::read(const Json& value, const char* name, std::int64_t& to) const {
   const bool fits = value.is_number_integer() &&
                     (!value.is_number_unsigned() || value.get<std::uint64_t>() <= std::uint64_t{1} << 62);
   if (!fits) refuse_value(name, "an integer of at most 2^62");
   to = value.get<std::int64_t>();
 }
 
-void TextPlace::read(const Json& value, const char* name, std::uint64_t& to) const {
+void JsonReader::read(const Json& value, const char* name, std::uint64_t& to) const {
   if (!value.is_number_unsigned()) refuse_value(name, "an integer that is not negative");
   to = value.get<std::uint64_t>();
 }
 
-void TextPlace::read(const Json& value, const char* name, double& to) const {
+void JsonReader::read(const Json& value, const char* name, double& to) const {
   if (value.is_number()) {
     to = value.get<double>();
     return;
@@ -78,12 +78,12 @@ void TextPlace::read(const Json& value, const char* name, double& to) const {
   to = std::bit_cast<double>(number);
 }
 
-void TextPlace::read(const Json& value, const char* name, std::string& to) const {
+void JsonReader::read(const Json& value, const char* name, std::string& to) const {
   if (!value.is_string()) refuse_value(name, "text");
   to = value.get<std::string>();
 }
 
-void TextPlace::read(const Json& value, const char* name, Dtype& to) const {
+void JsonReader::read(const Json& value, const char* name, Dtype& to) const {
   std::string text;
   read(value, name, text);
   for (int i = 0; i < dtype_count; ++i)
@@ -94,7 +94,7 @@ void TextPlace::read(const Json& value, const char* name, Dtype& to) const {
   refuse(fmt::format("'{}' is '{}', which is not a dtype", name, shown(text)));
 }
 
-void TextPlace::read(const Json& value, const char* name, Device& to) const {
+void JsonReader::read(const Json& value, const char* name, Device& to) const {
   std::string text;
   read(value, name, text);
   to = cpu;
@@ -104,7 +104,7 @@ void TextPlace::read(const Json& value, const char* name, Device& to) const {
   refuse(fmt::format("'{}' is '{}', which is not a device", name, shown(text)));
 }
 
-void TextPlace::read(const Json& value, const char*, Scalar& to) const {
+void JsonReader::read(const Json& value, const char*, Scalar& to) const {
   if (value.is_boolean()) {
     to = value.get<bool>();
   } else if (value.is_number_unsigned()) {
@@ -118,7 +118,7 @@ void TextPlace::read(const Json& value, const char*, Scalar& to) const {
   }
 }
 
-std::size_t TextPlace::index(const Json& object, const char* name, std::size_t count) const {
+std::size_t JsonReader::index(const Json& object, const char* name, std::size_t count) const {
   const auto number = get<std::uint64_t>(object, name);
   if (number >= count) refuse(fmt::format("'{}' is {}, but there are only {} before", name, number, count));
   return number;

@@ -19,11 +19,11 @@ namespace stave_detail {
 using namespace stave;
 
 /// The place that is being read, for error messages.
-struct TextPlace {
+struct JsonReader {
   std::string where;    // "load_program: p.stave"
   std::string at = {};  // "instruction 3 of program 0 ('sum')"; empty: the text as a whole
 
-  /// Throws FileError for text that save_program does not write.
+  /// Throws FileError: the text at this place has a fault, so save_program did not write it.
   [[noreturn]] void refuse(const std::string& fault) const;
   [[noreturn]] void refuse_value(const char* name, const char* wanted) const;
   /// Throws unless the value is an object with the required members, and has no other members than
@@ -33,7 +33,7 @@ struct TextPlace {
   /// Returns a member that is a list.
   const Json& list(const Json& object, const char* name) const;
 
-  /// Reads a value that errors call `name`.
+  /// Converts a JSON value. Errors call the value `name`.
   void read(const Json& value, const char* name, bool& to) const;
   void read(const Json& value, const char* name, int& to) const;
   void read(const Json& value, const char* name, std::int64_t& to) const;
@@ -62,7 +62,7 @@ struct TextPlace {
     read(object.at(name), name, value);
     return value;
   }
-  /// Returns the index `name` of one of `count` earlier things.
+  /// Returns the member `name` of an object, which must be an index less than `count`.
   std::size_t index(const Json& object, const char* name, std::size_t count) const;
 };
 

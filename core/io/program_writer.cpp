@@ -51,7 +51,7 @@ std::string json(const List& list) {
   return text + "]";
 }
 
-// A list or an object that is being written.
+// A JSON object that is being written.
 class Members {
  public:
   template <class Value>
@@ -95,7 +95,7 @@ class ProgramWriter {
   }
 
  private:
-  // Objects that are written once, though several instructions share them.
+  // The texts and numbers of objects that several instructions may share. Each is written once.
   struct Shared {
     std::unordered_map<const void*, std::size_t> numbers;
     std::vector<std::string> texts;
@@ -110,7 +110,7 @@ class ProgramWriter {
   };
 
   void add(const Program& program) {
-    std::string text = text_of_program(program);  // adds the programs in it, which come before
+    std::string text = text_of_program(program);  // first adds the programs that this one uses
     programs_.texts.push_back(std::move(text));
   }
   std::size_t number_of(const Program& program) {
@@ -140,7 +140,7 @@ class ProgramWriter {
     return members.str();
   }
 
-  // The text of a name; for the scope of a backward pass it is in an object.
+  // The text of a name. The name of a backward pass's scope is inside an object.
   static std::string name(const SharedName& it) {
     return it.backward ? fmt::format("{{\"backward\":{}}}", json(it.text)) : json(it.text);
   }
@@ -152,7 +152,7 @@ class ProgramWriter {
 
   std::string text_of_instruction(const Program::Instruction& step) {
     Members members;
-    if (step.is_read()) members.add_text("read", tensor(step.met));
+    if (step.is_read()) members.add_text("read", tensor(step.read_value));
     else add_operation(members, step);
     members.add("inputs", step.inputs).add("outputs", step.outputs);
     if (step.scopes)
@@ -247,7 +247,8 @@ class ProgramWriter {
                        fmt::join(steps, ","), fmt::join(reductions, ","), json(region.outputs()));
   }
 
-  // A reference to a tensor. A number that is repeated is stored once, with the shape in the text.
+  // A reference to a tensor. If all elements are one repeated number, the file stores that number
+  // once, and the text has the shape.
   std::string tensor(const Tensor& x) {
     if (!x.defined()) fail<TransformError>("{}: a constant of the program is an empty Tensor", where_);
     if (!x.node().storage)

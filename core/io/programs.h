@@ -1,5 +1,5 @@
-// Programs in files: what trace records in one process, another one loads, runs, differentiates and
-// compiles.
+// Programs in files: trace records a program in one process; another process loads, runs,
+// differentiates and compiles it.
 //
 //   save_program("loss.stave", trace(loss)(w, x));
 //   Program p = load_program("loss.stave");   // in another process
@@ -18,10 +18,9 @@ namespace stave {
 /// Writes a program to a file, which appears completely or not at all. Everything that the program
 /// holds is written exactly: operations with their attributes, loops, fused regions, the functions
 /// of checkpoints, reads, scopes, labels, constants. Throws TransformError, naming the operation,
-/// for what a file cannot hold: operations that the user defined, collectives, the rules of
+/// for parts that a file cannot hold: operations that the user defined, collectives, the rules of
 /// custom_vjp, custom_jvp and custom_vmap, which are C++ functions, and a checkpoint's policy that
-/// is one.
-/// Throws FileError if the file cannot be written.
+/// is a C++ function. Throws FileError if the file cannot be written.
 void save_program(const std::string& path, const Program& program);
 
 /// Reads a program that save_program wrote, also one of an earlier version of the library. The file

@@ -24,7 +24,7 @@ constexpr const char* metadata_name = "__metadata__";
 
 // Replaces the separator between the parts of a name. Throws if the name contains the new separator
 // already, since two names might become equal.
-std::string with_parts(std::string name, char separator, char wanted, const std::string& where) {
+std::string with_separator(std::string name, char separator, char wanted, const std::string& where) {
   if (separator == wanted) return name;
   if (name.find(wanted) != name.npos)
     fail<FileError>(
@@ -65,8 +65,8 @@ Tensor tensor_of(const SafetensorsEntry& entry, const StoragePtr& mapping, std::
   return copied(entry, [&](char* to, std::uint64_t bytes) { std::copy_n(data, bytes, to); });
 }
 
-// Returns the arrays of a file: read(entry) for each entry whose dtype Stave has, and for the other
-// entries the reason why they cannot be read.
+// Returns the arrays of a file: the result of read(entry) for each entry whose dtype Stave has, and
+// for the other entries the reason why they cannot be read.
 template <class Read>
 ArraysOfFile arrays_of(const SafetensorsHeader& header, Read read) {
   ArraysOfFile all;
@@ -88,7 +88,7 @@ ArraysOfFile arrays_of(const InputFile& file, bool copy) {
 }
 
 // Calls take(tensor, contents) for each tensor of an index, where `contents` is the result of
-// read(file) for its file. Each file is read once.
+// read(file) for its file. Throws if take returns false. Each file is read once.
 template <class Read, class Take>
 void walk_index(const InputFile& index, const std::string& path, Read read, Take take) {
   const std::filesystem::path folder = std::filesystem::path(path).parent_path();
@@ -181,7 +181,7 @@ void write_safetensors(const char* operation, const std::string& path, std::vect
                        const SafetensorsOptions& options) {
   OutputFile file(operation, path);
   for (NamedTensor& array : arrays)
-    array.name = with_parts(std::move(array.name), '/', options.separator, file.where());
+    array.name = with_separator(std::move(array.name), '/', options.separator, file.where());
   check_texts(arrays, options, file.where());
   std::sort(arrays.begin(), arrays.end(), [](const NamedTensor& a, const NamedTensor& b) {
     const std::size_t rank_a = rank_of(a.value.dtype()), rank_b = rank_of(b.value.dtype());
@@ -210,7 +210,7 @@ NamedArrays read_safetensors(const std::string& path, const SafetensorsNames& na
   if (names.separator == '/') return {file.where(), std::move(all)};
   const auto renamed = [&]<class Value>(std::map<std::string, Value>& given) {
     std::map<std::string, Value> named;
-    for (auto& [name, x] : given) named.emplace(with_parts(name, names.separator, '/', file.where()), std::move(x));
+    for (auto& [name, x] : given) named.emplace(with_separator(name, names.separator, '/', file.where()), std::move(x));
     return named;
   };
   return {file.where(), {renamed(all.arrays), renamed(all.unreadable)}};

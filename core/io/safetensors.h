@@ -25,7 +25,7 @@ inline constexpr std::pair<Dtype, const char*> safetensors_dtypes[] = {
     {int8, "I8"},    {uint8, "U8"},      {bool_, "BOOL"}};
 static_assert(std::size(safetensors_dtypes) == dtype_count);
 
-// The limit of the reference implementation.
+// The most bytes of a header, as in the reference implementation.
 inline constexpr std::uint64_t most_header_bytes = 100'000'000;
 
 struct SafetensorsEntry : SafetensorsInfo {
@@ -33,8 +33,9 @@ struct SafetensorsEntry : SafetensorsInfo {
   std::uint64_t begin, end;
 };
 
-/// A checked header. Entries are in the order of their bytes, without gaps, and end where the file
-/// does. Each has as many bytes as its shape and dtype need, if Stave has the dtype.
+/// A checked header. Entries are in the order of their bytes, without gaps, and the last one ends
+/// at the end of the file. Each has as many bytes as its shape and dtype need, if Stave has the
+/// dtype.
 struct SafetensorsHeader {
   std::map<std::string, std::string> metadata;
   std::vector<SafetensorsEntry> entries;

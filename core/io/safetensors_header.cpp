@@ -34,8 +34,8 @@ std::optional<Dtype> dtype_of_code(const std::string& code) {
   return std::nullopt;
 }
 
-// Returns the numbers of an array. Returns nothing for another value, and if a number has a sign, a
-// point or an exponent, or does not fit in an Index.
+// Returns the numbers of an array. Returns nothing if the value is not an array, or if a number has
+// a minus sign, a point or an exponent, or exceeds 2^62.
 std::optional<Shape> numbers_of(const Json& array) {
   if (!array.is_array()) return std::nullopt;
   Shape numbers;

@@ -14,7 +14,7 @@ namespace stave_detail {
 namespace {
 
 // Deflate packs at most 258 bytes into 2 bits. (https://zlib.net/zlib_tech.html)
-constexpr std::uint64_t most_deflated = 1032;
+constexpr std::uint64_t most_compression = 1032;
 
 // ---- the directory ------------------------------------------------------------------------------
 
@@ -82,8 +82,8 @@ class DirectoryReader {
     return directory;
   }
 
-  // Reads the zip64 end record. If there is one, its locator precedes the end record. [4.3.14,
-  // 4.3.15]
+  // Reads the zip64 end record, which is found by a locator right before the end record. Returns
+  // nothing if there is no locator. [4.3.14, 4.3.15]
   std::optional<Directory> from_end64(std::uint64_t end) const {
     if (end < locator64_length) return {};
     const std::string locator = read_at(end - locator64_length, locator64_length);
@@ -120,7 +120,8 @@ class DirectoryReader {
     return entry;
   }
 
-  // Replaces the numbers that 32 bits do not hold. The extra field has them in this order. [4.5.3]
+  // Replaces the numbers that do not fit in 32 bits by those of the extra field, which come in the
+  // order size, packed, offset. [4.5.3]
   void read_zip64(ZipEntry& entry, std::string_view extra) const {
     while (extra.size() >= 4) {
       const unsigned id = read16(extra.data());
@@ -142,7 +143,7 @@ class DirectoryReader {
     if (entry.offset > directory.offset || entry.packed > directory.offset - entry.offset)
       refuse("an entry does not lie within the file");
     const bool plausible =
-        entry.method == method_stored ? entry.size == entry.packed : entry.size / most_deflated <= entry.packed;
+        entry.method == method_stored ? entry.size == entry.packed : entry.size / most_compression <= entry.packed;
     if (!plausible) refuse("an entry has an impossible size");
   }
 
@@ -183,7 +184,7 @@ class DeflatedStream : public StoredStream {
  public:
   DeflatedStream(const InputFile& file, std::string where, std::uint64_t offset, const ZipEntry& entry)
       : StoredStream(file, std::move(where), offset, entry) {
-    // A negative window size means data without a zlib header, which archives do not have.
+    // A negative window size means data without a zlib header: zip entries have no such header.
     if (inflateInit2(&inflater_, -MAX_WBITS) != Z_OK) throw std::bad_alloc();
   }
   ~DeflatedStream() override { inflateEnd(&inflater_); }
@@ -201,7 +202,7 @@ class DeflatedStream : public StoredStream {
       n -= done;
     }
   }
-  // Checks, after all bytes have been unpacked, that the packed bytes end here, too.
+  // Checks, after all expected bytes have been unpacked, that the packed data unpacks to no more.
   void check_end() override {
     char excess;
     while (!ended_) {

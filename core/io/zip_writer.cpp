@@ -117,7 +117,8 @@ std::string ZipWriter::directory_record(const ZipEntry& entry) const {
   return record.bytes;
 }
 
-// The zip64 end record and locator if needed, then the end record. [4.3.14 to 4.3.16]
+// Writes the directory, the zip64 end record and locator if needed, then the end record.
+// [4.3.12 to 4.3.16]
 void ZipWriter::finish() {
   const std::uint64_t offset = file_.size();
   for (const ZipEntry& entry : entries_) file_.write(directory_record(entry));

@@ -76,7 +76,7 @@ enum class OpId : std::uint16_t {
   STAVE_ALL_OPS(X)
 #undef X
       count,
-  own = count  // a user's own operation (define.h), which its record identifies
+  own = count  // a user-defined operation (define.h); only its record identifies it
 };
 /// Returns true for the operations in STAVE_LINALG_OPS.
 constexpr bool is_linalg(OpId id) { return id >= OpId::cholesky && id <= OpId::expm; }

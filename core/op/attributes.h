@@ -33,11 +33,11 @@ struct Attributes : RefCounted, stave_detail::Pooled {
   /// The attributes as debug and errors show them: "axes=[0,1] keepdims".
   virtual std::string str() const = 0;
   /// The attributes of the same operation on `lanes` lanes at once, where the lanes are axis 0
-  /// of its inputs and outputs. The default returns this: it is right if the attributes contain no
-  /// axes or shapes, or count axes from the end.
+  /// of its inputs and outputs. The default returns this object, which is right if the attributes
+  /// contain no axes or shapes, or count axes from the end.
   virtual AttributesPtr batched(Index lanes) const;
-  /// Returns true if the operation computes the same with `other`. By default only the same object
-  /// counts as equal.
+  /// Returns true if the operation computes the same results with the attributes `other`. By
+  /// default only the same object counts as equal.
   virtual bool equals(const Attributes& other) const { return this == &other; }
 };
 
@@ -70,7 +70,7 @@ struct ValueAttributes : Base {
   }
 
  protected:
-  // The bits of a number, for comparison: -0 differs from 0, and NaN equals NaN.
+  // The bits of a number, for comparison: -0 differs from 0, and a NaN equals itself.
   static std::uint64_t bits(double value) noexcept { return std::bit_cast<std::uint64_t>(value); }
 };
 
@@ -108,7 +108,7 @@ struct DtypeAttributes final : ValueAttributes<DtypeAttributes> {
   std::string str() const override;
 };
 
-/// to: the device of the result, and that of the input, to which its cotangent goes.
+/// to: the device of the result, and the device of the input, to which the cotangent goes back.
 struct TransferAttributes final : ValueAttributes<TransferAttributes> {
   Device device, from;
   TransferAttributes(Device device_, Device from_) : device(device_), from(from_) {}
@@ -164,8 +164,8 @@ struct TopkAttributes final : ValueAttributes<TopkAttributes> {
 
 /// searchsorted(sorted, values): sorted is [batch..., n], values is [batch..., any...] of the same
 /// dtype. The result has the shape of values; it is int32, or int64 if n requires it.
-/// It counts the entries of sorted that come before the value in the order of sort; with `right`
-/// also those equal to it.
+/// Each result counts the entries of sorted that come before the value in the order of sort; if
+/// `right` is set, also the entries equal to the value.
 struct SearchAttributes final : ValueAttributes<SearchAttributes> {
   bool right;
   int batch_dims;
@@ -231,7 +231,7 @@ struct PadAttributes final : ValueAttributes<PadAttributes> {
   AttributesPtr batched(Index lanes) const override;
 };
 
-/// concat, softmax, log_softmax: the axis along which they work.
+/// concat, softmax, log_softmax: the axis along which the operation works.
 struct AxisAttributes final : ValueAttributes<AxisAttributes> {
   int axis;
   explicit AxisAttributes(int axis_) : axis(axis_) {}
@@ -276,8 +276,8 @@ struct DynamicSliceAttributes final : ValueAttributes<DynamicSliceAttributes> {
 // Linear algebra. Matrices are the last two axes; the axes before them are a stack, so lanes are
 // one more axis of the stack. See linalg.cpp.
 
-/// cholesky: for a matrix that is not positive definite, the factor is NaN if this is set;
-/// else it is an error.
+/// cholesky: for a matrix that is not positive definite, the factor is NaN if `nan_if_indefinite`
+/// is set; else the matrix is an error.
 struct CholeskyAttributes final : ValueAttributes<CholeskyAttributes> {
   bool nan_if_indefinite;
   explicit CholeskyAttributes(bool nan_if_indefinite_) : nan_if_indefinite(nan_if_indefinite_) {}
@@ -294,7 +294,7 @@ struct TriangularAttributes final : ValueAttributes<TriangularAttributes> {
   std::string str() const override;
 };
 
-/// solve: with a, or with a^T.
+/// solve(a, b): x with a x = b, or with a^T x = b if `transpose` is set.
 struct SolveAttributes final : ValueAttributes<SolveAttributes> {
   bool transpose;
   explicit SolveAttributes(bool transpose_) : transpose(transpose_) {}
@@ -326,9 +326,9 @@ struct ConvolutionAttributes final : ValueAttributes<ConvolutionAttributes> {
   std::string str() const override;
 };
 
-/// argmax_pool(x): pools over the last axes of x, as many as `windows` has entries. Padding
-/// is never chosen. For each position of the window the result is the position of the largest
-/// element, counted in row-major order in those axes.
+/// argmax_pool(x), max_pool(x): pool over the last axes of x, as many as `windows` has entries.
+/// Padding is never chosen. For each position of the window, argmax_pool returns the position of
+/// the largest element, counted in row-major order in those axes; max_pool returns the element.
 struct PoolAttributes final : ValueAttributes<PoolAttributes> {
   Shape windows, strides, low, high, dilations;
   PoolAttributes(Shape windows_, Shape strides_, Shape low_, Shape high_, Shape dilations_)

@@ -52,10 +52,10 @@ Call::Call(Call&& other) : op_(other.op_), attributes_(other.attributes_), outpu
   care_ = other.care_;
   inputs_ = std::move(other.inputs_);
 }
-Call Call::lent() const {
+Call Call::borrowed() const {
   Call copy(op_);
   copy.inputs_.reserve(inputs_.size());
-  for (const Tensor& input : inputs_) copy.lend(input);
+  for (const Tensor& input : inputs_) copy.borrow(input);
   copy.attributes_ = attributes_;
   copy.outputs_ = outputs_;
   copy.care_ |= care_ & carries;
@@ -64,8 +64,8 @@ Call Call::lent() const {
 
 // Adds an input. Its reference is not counted if x does not own it and the mask has a bit for it;
 // the mask keeps the destructor from releasing an uncounted reference.
-[[gnu::always_inline]] inline void Call::lend(Operand&& x) {
-  if (x.owns() || inputs_.size() >= most_lent) return inputs_.push_back(std::move(x).tensor());
+[[gnu::always_inline]] inline void Call::borrow(Operand&& x) {
+  if (x.owns() || inputs_.size() >= most_borrowed) return inputs_.push_back(std::move(x).tensor());
   care_ |= 1u << inputs_.size();
   inputs_.push_back(Tensor(NodePtr::adopt(x.tensor().node_ptr().get())));
 }
@@ -93,7 +93,7 @@ namespace {
   fail<DeviceError>("{}: operands live on {} and {}: move one with to(x, device)", op.name, a.str(), b.str());
 }
 
-// Checks that an input may be read here, and that it is on `device`, the device of the others.
+// Checks that an input may be read here, and that it is on `device`, the device of all inputs.
 void check_input(const Op& op, const Node& node, const Device& device) {
   if (node.notes || !node.storage) check_not_escaped(node);
   if (node.device != device) [[unlikely]]
@@ -128,8 +128,8 @@ StoragePtr take_storage(Node& node) {
   return std::move(node.storage);
 }
 
-// `like`: the node of an input. `owned[i]`: the owner of input i if the result may take its buffer,
-// else null.
+// `like`: the node of an input. `owned[i]`: the tensor that owns input i if the result may take the
+// buffer of the input, else null.
 Tensor run_elementwise(const Op& op, Dtype dtype, const Node& like, std::span<const View> in, Tensor* const* owned) {
   Backend& backend = backend_of(like.device);
   // The input that donates its buffer becomes empty: code that reads it from the call
@@ -150,19 +150,19 @@ Tensor run_elementwise(const Op& op, Dtype dtype, const Node& like, std::span<co
   return result;
 }
 
-// The same, for a caller that owns all inputs except those in the mask `lent`.
+// The same for inputs as tensors. The caller owns all of them except those in the mask `borrowed`.
 template <std::size_t... i>
-Tensor run_elementwise(const Op& op, Dtype dtype, Tensor* inputs, unsigned lent, std::index_sequence<i...>) {
+Tensor run_elementwise(const Op& op, Dtype dtype, Tensor* inputs, unsigned borrowed, std::index_sequence<i...>) {
   const Node& like = inputs[0].node();
   (check_input(op, inputs[i].node(), like.device), ...);
   const View views[] = {inputs[i].node().view()...};
-  Tensor* const owned[] = {(lent >> i & 1 ? nullptr : &inputs[i])...};
+  Tensor* const owned[] = {(borrowed >> i & 1 ? nullptr : &inputs[i])...};
   return run_elementwise(op, dtype, like, views, owned);
 }
-Tensor run_elementwise(const Op& op, Dtype dtype, std::span<Tensor> inputs, unsigned lent = 0) {
-  if (inputs.size() == 1) return run_elementwise(op, dtype, inputs.data(), lent, std::make_index_sequence<1>());
-  if (inputs.size() == 2) return run_elementwise(op, dtype, inputs.data(), lent, std::make_index_sequence<2>());
-  return run_elementwise(op, dtype, inputs.data(), lent, std::make_index_sequence<3>());
+Tensor run_elementwise(const Op& op, Dtype dtype, std::span<Tensor> inputs, unsigned borrowed = 0) {
+  if (inputs.size() == 1) return run_elementwise(op, dtype, inputs.data(), borrowed, std::make_index_sequence<1>());
+  if (inputs.size() == 2) return run_elementwise(op, dtype, inputs.data(), borrowed, std::make_index_sequence<2>());
+  return run_elementwise(op, dtype, inputs.data(), borrowed, std::make_index_sequence<3>());
 }
 
 }  // namespace
@@ -182,7 +182,7 @@ namespace {
 
 // Copies a host constant to the device, for a kernel that needs it there, and points `view` to the
 // copy. `kept` owns the copy.
-void move_host_constant(View& view, Device device, Tensor& kept) {
+void copy_host_constant_to_device(View& view, Device device, Tensor& kept) {
   Backend& backend = backend_of(device);
   kept = Tensor(NodePtr(new Node(view.dtype, device, {}, allocate_storage(backend, device, view.dtype, {}, "full"))));
   const View from{view.data, view.dtype, {}, {}, true}, to = kept.node().view();
@@ -196,12 +196,12 @@ void move_host_constant(View& view, Device device, Tensor& kept) {
 namespace {
 
 // Returns the storage of an input that the operation can write its output over and that no other
-// code can see; null if there is no such input. The input moves to `donors`. The mask `lent` marks
-// inputs with another owner.
-StoragePtr reused(const Op& op, const Attributes* attributes, std::span<Tensor> inputs, unsigned lent,
+// code can see; null if there is no such input. The input moves to `donors`. The mask `borrowed`
+// marks inputs with another owner.
+StoragePtr reused(const Op& op, const Attributes* attributes, std::span<Tensor> inputs, unsigned borrowed,
                   const Abstract& output, SmallVector<Tensor, 1>& donors) {
   for (std::size_t i = 0; i < inputs.size(); ++i) {
-    if (i < Call::most_lent && (lent >> i & 1)) continue;
+    if (i < Call::most_borrowed && (borrowed >> i & 1)) continue;
     if (!inputs[i].defined() || !may_donate(inputs[i], output.shape, output.dtype) || !op.reuses(attributes, i))
       continue;
     return take_storage(*donors.emplace_back(std::move(inputs[i])).node_ptr());
@@ -209,7 +209,7 @@ StoragePtr reused(const Op& op, const Attributes* attributes, std::span<Tensor> 
   return nullptr;
 }
 
-Outputs run_kernel(const Op& op, const Attributes* attributes, std::span<Tensor> inputs, unsigned lent,
+Outputs run_kernel(const Op& op, const Attributes* attributes, std::span<Tensor> inputs, unsigned borrowed,
                    std::span<const Abstract> abstract_outputs, const Device& device) {
   Backend& backend = backend_of(device);
   Outputs outputs;
@@ -220,11 +220,11 @@ Outputs run_kernel(const Op& op, const Attributes* attributes, std::span<Tensor>
   for (const Tensor& input : inputs) {
     const bool as_it_is = !by_rows || input.is_contiguous();
     View& view = input_views.emplace_back((as_it_is ? input : made.emplace_back(contiguous(input))).node().view());
-    if (view.is_host_constant && op.id != OpId::copy) move_host_constant(view, device, made.emplace_back());
+    if (view.is_host_constant && op.id != OpId::copy) copy_host_constant_to_device(view, device, made.emplace_back());
   }
   for (const Abstract& output : abstract_outputs) {
     StoragePtr storage;
-    if (op.reuses && device == cpu) storage = reused(op, attributes, inputs, lent, output, made);
+    if (op.reuses && device == cpu) storage = reused(op, attributes, inputs, borrowed, output, made);
     if (!storage) storage = allocate_storage(backend, device, output.dtype, output.shape, op.name);
     NodePtr node(new Node(output.dtype, device, output.shape, std::move(storage)));
     output_views.push_back(node->view());
@@ -242,13 +242,13 @@ Outputs run_kernel(const Op& op, const Attributes* attributes, std::span<Tensor>
 
 Outputs run(Call& call) {
   if (call.op().elementwise)
-    return run_elementwise(call.op(), call.abstract_outputs()[0].dtype, call.mutable_inputs(), call.lent_inputs());
+    return run_elementwise(call.op(), call.abstract_outputs()[0].dtype, call.mutable_inputs(), call.borrowed_inputs());
   const bool creates = call.inputs().empty();
   const Device& device = creates ? call.as<PlacedAttributes>().device : check_inputs(call.op(), call.inputs());
   if (call.op().view)
     if (Tensor view = call.op().view(call); view.defined()) return Outputs(std::move(view));
-  return run_kernel(call.op(), call.attributes(), call.mutable_inputs(), call.lent_inputs(), call.abstract_outputs(),
-                    device);
+  return run_kernel(call.op(), call.attributes(), call.mutable_inputs(), call.borrowed_inputs(),
+                    call.abstract_outputs(), device);
 }
 
 Outputs run_without_call(const Op& op, const Attributes& attributes, std::span<Tensor> inputs,
@@ -298,7 +298,7 @@ void throw_other_attributes(const Op& op, const std::type_info& asked) {
   fail<TransformError>("{}: its attributes were requested as {}, but have another type", op.name, type_name(asked));
 }
 
-Outputs perform_with_care(Call& call) {
+Outputs perform_slow(Call& call) {
   const auto performed = [&] {
     if (call.op().is_higher_order) return perform_higher_order(call);
     Frame* const frame = current ? current->nearest : nullptr;
@@ -350,10 +350,10 @@ Tensor apply_binary(const Op& op, Operand&& a, Operand&& b) {
   }
   if (!needs_call) return run_binary(op, a, b);
   Call call(&op);
-  call.lend(std::move(a));
-  call.lend(std::move(b));
+  call.borrow(std::move(a));
+  call.borrow(std::move(b));
   call.validate();
-  Outputs outputs = answered_outside == 0 ? hand_over(call, frame) : perform_with_care(call);
+  Outputs outputs = answered_outside == 0 ? hand_over(call, frame) : perform_slow(call);
   if (outputs.size() != 1) [[unlikely]]
     fail_count(op, outputs.size());
   return std::move(outputs[0]);

@@ -15,18 +15,18 @@ namespace stave_detail {
 
 using namespace stave;
 
-/// A second base of the attributes of such an operation.
+/// A second base class for the attributes of such an operation.
 class AddsToCotangents {
  public:
   /// The running sum for each input.
   struct Sums {
-    // The cotangents of operations that were performed later; undefined: there are none.
+    // The sums of the cotangents from operations that were performed later; undefined: none yet.
     std::vector<Tensor> so_far;
-    // The index of the first input with the same value: they share its sum.
+    // The index of the first input with the same value, with which this input shares its sum.
     std::vector<std::size_t> same_as;
   };
   /// Returns the new sums: for each input, the old sum plus the operation's cotangents, added in
-  /// the order in which its steps would. An undefined sum means that there is no cotangent yet.
+  /// the order in which its steps would add them. An undefined sum means: no cotangent yet.
   /// Inputs with the same value share one sum.
   virtual std::vector<Tensor> pull_back(const VjpContext& c, const Sums& sums) const = 0;
 

@@ -15,11 +15,13 @@
 //       .cpu = triple_cpu});
 //   Tensor triple(const Tensor& x) { return apply(triple_op, {x}); }
 //
-// The record is immutable and outlives all results that it computed: a namespace-scope constant.
+// The record is a namespace-scope constant, because it must be immutable and must outlive all
+// results that it computed.
 // Handlers do not guess what a record omits: a transform without its rule throws, and names
 // the operation. check_op (handlers/transforms/check_op.h) checks the record against its kernels.
-// Arguments besides tensors are an Attributes class of the operation's own (attributes.h);
-// an operation without inputs derives it from PlacedAttributes, which names the device.
+// For arguments besides tensors, an operation has a class of its own that derives from Attributes
+// (attributes.h). An operation without inputs derives this class from PlacedAttributes, which names
+// the device.
 #pragma once
 
 #include <span>

@@ -1,4 +1,5 @@
-// Errors that every entry of an operation's operands causes, such as every matrix of a stack.
+// Errors that every entry of an operation's operands causes. An entry is, for example, a matrix of
+// a stack.
 #pragma once
 
 #include <exception>
@@ -8,26 +9,27 @@
 
 namespace stave_detail {
 
-/// A second base of an error that every entry of an operation's operands causes by itself, such as
-/// each matrix of a stack or each index. Every lane of vmap then causes the error, so vmap need not
-/// run the lanes one by one to find the cause. Other code sees an error of type `type`.
-class FailsEverywhere {
+/// A second base class of an error that every entry of an operation's operands causes: each entry,
+/// such as a matrix of a stack or an index, would be enough to cause it. Every lane of vmap then
+/// causes the error, so vmap need not search for the lanes that do. Other code sees an error of
+/// type `type`.
+class FailsForAllEntries {
  public:
-  explicit FailsEverywhere(const std::type_info& type) noexcept : type(type) {}
-  virtual ~FailsEverywhere() = default;
+  explicit FailsForAllEntries(const std::type_info& type) noexcept : type(type) {}
+  virtual ~FailsForAllEntries() = default;
   /// The same error without the information that every entry causes it.
-  virtual std::exception_ptr somewhere() const = 0;
+  virtual std::exception_ptr as_plain_error() const = 0;
   const std::type_info& type;
 
  protected:
-  FailsEverywhere(const FailsEverywhere&) = default;
+  FailsForAllEntries(const FailsForAllEntries&) = default;
 };
 
 template <class E>
-class EverywhereError final : public E, public FailsEverywhere {
+class AllEntriesError final : public E, public FailsForAllEntries {
  public:
-  explicit EverywhereError(const E& error) : E(error), FailsEverywhere(typeid(E)) {}
-  std::exception_ptr somewhere() const override { return std::make_exception_ptr(E(*this)); }
+  explicit AllEntriesError(const E& error) : E(error), FailsForAllEntries(typeid(E)) {}
+  std::exception_ptr as_plain_error() const override { return std::make_exception_ptr(E(*this)); }
 };
 
 /// Throws E as fail<E> does. `everywhere`: every entry causes the error.
@@ -35,7 +37,7 @@ template <class E, class... A>
 [[noreturn]] void fail_at(bool everywhere, fmt::format_string<A...> text, A&&... args) {
   E error(fmt::format(text, std::forward<A>(args)...) + stave::error_context());
   mark_as_ours(error);
-  if (everywhere) throw EverywhereError<E>(error);
+  if (everywhere) throw AllEntriesError<E>(error);
   throw error;
 }
 

@@ -1,13 +1,11 @@
-// The operation `call`: checks of the results of its rules, and the effect log of functions that
-// run again.
+// The operation `call`: checks of the results of its function and rules, and the effect log of
+// functions that run again.
 #include <stave/core/op/function.h>
 
-#include <optional>
-
+#include <stave/core/op/recorded_answer.h>
 #include <stave/core/ops/create.h>
 #include <stave/core/ops/frontend.h>
 #include <stave/core/tensor/fail.h>
-#include <stave/core/tensor/note.h>
 
 namespace stave {
 
@@ -25,9 +23,7 @@ constinit const Op op_call{
 namespace stave_detail {
 namespace {
 
-// Gives the effects of later runs the answers of the first run. If an answer contains a tensor that
-// came with an effect, the log holds the number of that tensor. A later run puts its own tensor of
-// that number there.
+// Gives the effects of later runs the answers of the first run.
 class LogHandler final : public Remembers {
  public:
   LogHandler(EffectLog& log, EffectLog::Run& run) noexcept : log_(log), run_(run), replays_(run.complete) {
@@ -52,65 +48,40 @@ class LogHandler final : public Remembers {
 
   std::any answer_recordable(const EffectType& effect, std::any performed) override {
     const std::any* const known = next_answer();
-    effect.recordable->visit_effect(performed, [&](Tensor& x) {
-      given_.push_back(x);
-      if (known || !x.defined()) return;
-      if (!marks_) marks_.emplace(make_intrusive<NotesState>("checkpoint"));
-      x = marks_->put(clone_node(x), given_.size() - 1);
-    });
-    if (!known) {
-      Logged logged{&effect, {}, {}};
-      try {
-        struct AtWork {
-          int& count;
-          explicit AtWork(int& at_work) : count(at_work) { ++count; }
-          ~AtWork() { --count; }
-        } at_work(log_.answering);
-        logged.answer = effect.recordable->perform(performed);
-      } catch (...) {
-        remember(Threw{std::current_exception()});
-        throw;
-      }
-      effect.recordable->visit_answer(logged.answer, [&](Tensor& x) {
-        const std::size_t* const number = marks_ ? marks_->find(x) : nullptr;
-        logged.given.push_back(number ? std::optional(*number) : std::nullopt);
-        if (number) x = Tensor();
-      });
-      remember(logged);
-      return answered(logged);
+    const int first = tensors_.add(effect, performed);
+    if (known) return answered(recorded_as<RecordedAnswer>(*known, effect));
+    tensors_.put_marked(effect, performed, first);
+    RecordedAnswer recorded;
+    try {
+      struct AtWork {
+        int& count;
+        explicit AtWork(int& at_work) : count(at_work) { ++count; }
+        ~AtWork() { --count; }
+      } at_work(log_.answering);
+      recorded = RecordedAnswer(effect, effect.recordable->perform(performed));
+    } catch (...) {
+      remember(Threw{std::current_exception()});
+      throw;
     }
-    if (const auto* threw = std::any_cast<Threw>(known)) std::rethrow_exception(threw->what);
-    const auto* const logged = std::any_cast<Logged>(known);
-    if (!logged || !(*logged->type == effect)) throw_other_effect(effect.type);
-    return answered(*logged);
+    tensors_.recognise(recorded);
+    remember(recorded);
+    return answered(recorded);
   }
 
  private:
-  struct Logged {
-    const EffectType* type;
-    std::any answer;
-    // For each tensor of the answer: its number among the tensors that came with the effects so
-    // far, if it is one of them.
-    std::vector<std::optional<std::size_t>> given;
-  };
-  std::any answered(const Logged& logged) const {
-    std::any answer = logged.answer;
-    auto number = logged.given.begin();
-    logged.type->recordable->visit_answer(answer, [&](Tensor& x) {
-      const std::optional<std::size_t> given = *number++;
-      if (given && *given >= given_.size()) throw_other_effect(logged.type->type);
-      if (given) x = given_[*given];
+  std::any answered(const RecordedAnswer& recorded) const {
+    return recorded.with([&](std::size_t i) {
+      const int number = recorded.passed[i];
+      if (number >= tensors_.size()) throw_other_effect(recorded.type->type);
+      return number >= 0 ? tensors_[number] : recorded.tensors[i];
     });
-    return answer;
   }
 
   EffectLog& log_;
   EffectLog::Run& run_;
   const bool replays_;
   std::size_t next_ = 0;
-  std::vector<Tensor> given_;  // the tensors of the effects of this run
-  // The numbers of the tensors in given_, as notes on the tensors that the outer handlers receive.
-  std::optional<Notes<std::size_t>> marks_;
+  EffectTensors tensors_{"checkpoint"};  // the tensors of the effects of this run
 };
 
 Outputs run_logged(FunctionRef<FunctionResults(const FunctionInputs&)> run, EffectLog& log,

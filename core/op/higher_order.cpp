@@ -1,4 +1,5 @@
-// Captures handler stacks for higher-order operations, and installs them again. Start at `carry`.
+// Captures handler stacks for higher-order operations, and installs them again. Start at
+// `perform_higher_order`.
 #include <stave/core/op/higher_order.h>
 
 #include <algorithm>
@@ -13,13 +14,13 @@ namespace stave_detail {
 namespace {
 
 template <class S>
-class Copied : public CapturedHandlers {
+class Copyable : public CapturedHandlers {
   IntrusivePtr<CapturedHandlers> copy() const override { return make_intrusive<S>(static_cast<const S&>(*this)); }
 };
 
-class UnderScope final : public Copied<UnderScope> {
+class CapturedScope final : public Copyable<CapturedScope> {
  public:
-  explicit UnderScope(NamePtr name) : name_(std::move(name)) {}
+  explicit CapturedScope(NamePtr name) : name_(std::move(name)) {}
 
  private:
   void install_and_run(FunctionRef<void()> body) const override {
@@ -29,16 +30,16 @@ class UnderScope final : public Copied<UnderScope> {
   const NamePtr name_;
 };
 
-class UnderGuard final : public Copied<UnderGuard> {
+class CapturedUncancellable final : public Copyable<CapturedUncancellable> {
   void install_and_run(FunctionRef<void()> body) const override {
     const Uncancellable guard;
     body();
   }
 };
 
-class UnderShared final : public Copied<UnderShared> {
+class CapturedSharedHandler final : public Copyable<CapturedSharedHandler> {
  public:
-  explicit UnderShared(std::shared_ptr<AnyHandler> handler) : handler_(std::move(handler)) {}
+  explicit CapturedSharedHandler(std::shared_ptr<AnyHandler> handler) : handler_(std::move(handler)) {}
 
  private:
   void install_and_run(FunctionRef<void()> body) const override {
@@ -66,13 +67,14 @@ class Ended final : public AnyHandler {
   const Answers answers_;
 };
 
-// Captures a handler, or the controller of a computation, that is not shared and may end. While its
-// frame exists, the handler is installed again. After its end, a function runs without a handler
-// that only observed, and cannot run without one that handled operations. Without any other
-// handler, the function runs until it performs an effect that the handler answered.
-class UnderLent : public Copied<UnderLent> {
+// Captures a handler, or the controller of a computation, that is not shared, so it may have ended
+// when a function runs. Until the end, the handler is installed again. After the end:
+// - A handler that only observed is left out.
+// - For a handler that saw operations, running the function is an error.
+// - In place of any other handler, `Ended` is installed.
+class CapturedBorrowedHandler : public Copyable<CapturedBorrowedHandler> {
  public:
-  explicit UnderLent(HandlerFrame& frame)
+  explicit CapturedBorrowedHandler(HandlerFrame& frame)
       : handler_(frame.handler), installation_(&frame.installation()), sees_operations_(handler_->slot()),
         only_observes_(handler_->properties().only_observes), answers_(handler_->answered_effects()),
         name_(handler_->describe()) {}
@@ -92,7 +94,7 @@ class UnderLent : public Copied<UnderLent> {
   }
   void run_under(AnyHandler* handler, SlotHandling slot, FunctionRef<void()> body) const {
     HandlerFrame frame(current, handler, slot);
-    frame.again = this;
+    frame.reinstalled_by = this;
     UnderFrame install(&frame);
     body();
   }
@@ -109,16 +111,17 @@ class UnderLent : public Copied<UnderLent> {
 // Captures a controller. If the calling code runs on the controller's computation and the
 // controller handles no operations, the function becomes a part of that computation, which the
 // controller may suspend. Otherwise each run of the function is a new computation.
-class UnderController final : public UnderLent {
+class CapturedController final : public CapturedBorrowedHandler {
  public:
-  explicit UnderController(HandlerFrame& frame)
-      : UnderLent(frame), computation_(&Computation::of(frame)), controlled_(&computation_->controlled()) {}
+  explicit CapturedController(HandlerFrame& frame)
+      : CapturedBorrowedHandler(frame), computation_(&Computation::of(frame)),
+        controlled_(&computation_->controlled()) {}
 
  private:
-  IntrusivePtr<CapturedHandlers> copy() const override { return make_intrusive<UnderController>(*this); }
+  IntrusivePtr<CapturedHandlers> copy() const override { return make_intrusive<CapturedController>(*this); }
   void install_and_run(FunctionRef<void()> body) const override {
     if (is_installed() && !handler_->slot() && computation_->running()) return run_under(handler_, {}, body);
-    if (!controlled_->exists()) return UnderLent::install_and_run(body);
+    if (!controlled_->exists()) return CapturedBorrowedHandler::install_and_run(body);
     if (!controlled_->run_nested(body))
       fail<TransformError>(
           "a controller kept the continuation of a function that an operation runs, such as a checkpoint's: it must "
@@ -130,13 +133,13 @@ class UnderController final : public UnderLent {
 
 // Captures a frame that the call has passed.
 IntrusivePtr<CapturedHandlers> captured_handlers_of(HandlerFrame& frame) {
-  if (frame.again) return frame.again->copy();
-  if (frame.kind == Frame::Kind::computation) return make_intrusive<UnderController>(frame);
-  if (frame.owner) return make_intrusive<UnderShared>(*frame.owner);
-  if (const NamePtr* name = frame.handler->scope_name()) return make_intrusive<UnderScope>(*name);
+  if (frame.reinstalled_by) return frame.reinstalled_by->copy();
+  if (frame.kind == Frame::Kind::computation) return make_intrusive<CapturedController>(frame);
+  if (frame.owner) return make_intrusive<CapturedSharedHandler>(*frame.owner);
+  if (const NamePtr* name = frame.handler->scope_name()) return make_intrusive<CapturedScope>(*name);
   if (const auto answers = frame.handler->answered_effects(); answers && answers(effect_type<UncancellableMark>()))
-    return make_intrusive<UnderGuard>();
-  return make_intrusive<UnderLent>(frame);
+    return make_intrusive<CapturedUncancellable>();
+  return make_intrusive<CapturedBorrowedHandler>(frame);
 }
 
 }  // namespace
@@ -173,8 +176,8 @@ FunctionAttributes lifted(FunctionAttributes functions, Lift lift) {
 }
 
 // Passes the call outwards to the next handler of operations. The functions will run
-// under the frames that the call passes, and under every handler that received the
-// call and now performs it again.
+// under the frames that the call passes, and under every handler that has received the
+// call before and performs it again here.
 Outputs perform_higher_order(Call& call) {
   auto functions = make_intrusive<FunctionAttributes>(functions_of(call));
   const auto pass = [&](Frame& passed) {
@@ -193,7 +196,7 @@ Outputs perform_higher_order(Call& call) {
   if (frame && !frame->answers_need_no_check) record_results(*functions);
   Call next = call.with_attributes(std::move(functions));
   if (!frame) {
-    // The captured handler stack has all frames now, so the function runs under that stack alone.
+    // The captured handler stack has all frames, so the function runs under that stack alone.
     Interception below_all(current);
     UnderFrame nothing(&below_all);
     return functions_of(next).run(FunctionRole::function, next.inputs());

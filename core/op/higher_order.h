@@ -2,19 +2,23 @@
 // with rules of its own (checkpoint, custom_vjp, custom_jvp, custom_vmap).
 //
 // A `call` passes through the handlers from inside out, like any other operation. Its function runs
-// after the outermost handler, or where a handler runs it. A handler uses the rule that is meant
-// for it. Without such a rule, it passes the call on with its functions *lifted*: outside the
-// handler, a lifted function takes the physical values behind the inputs (for vmap, the
-// batches of all lanes), runs under that handler again, and returns the physical values
+// when the call has passed the outermost handler, or where a handler runs it. A handler uses the
+// rule that is meant for it. Without such a rule, it passes the call on with its functions
+// *lifted*: outside the handler, a lifted function takes the physical values behind the inputs (for
+// vmap, the batches of all lanes), runs under that handler again, and returns the physical values
 // behind the results. So captured values keep their derivatives and lanes, and a handler that
 // counts operations sees those inside the function.
 //
 // A function always runs under exactly the handlers that were installed where the user wrote it.
 // The call captures the frames that it passes as a stack of handlers (`CapturedHandlers`),
 // and installs them again, inside the handlers that are current then, before one of its
-// functions runs. If a handler no longer exists when a function runs again (as a
-// checkpoint's does in the backward pass), that is an error, unless the handler is shared,
-// its answers are logged, or it only observes.
+// functions runs.
+//
+// A handler may have ended when a function runs again, as a checkpoint's function does in the
+// backward pass. A shared handler is kept alive and is installed again. A handler that only
+// observes is left out. For any other handler of operations, running the function is an error. For
+// a handler of other effects, it is an error if the function performs an effect that the handler
+// answered, unless the effect log has the answer.
 #pragma once
 
 #include <any>
@@ -75,8 +79,8 @@ class EffectLog : public RefCounted {
   int answering = 0;  // the number of handlers that are computing an answer now
 
  private:
-  // The path on which the operation was performed. The runs of vmap on this path are outside the
-  // function, so `run` replaces the numbers of their steps by 0.
+  // The path on which the operation was performed. Its steps belong to runs of vmap that are
+  // outside the function, so `run` replaces their path numbers by 0.
   const Path around_;
   std::mutex mutex_;
   std::map<std::vector<int>, Run> runs_;
@@ -94,7 +98,7 @@ enum class FunctionRole : std::uint8_t { function, again, forward, backward, tan
 inline constexpr std::array function_roles{FunctionRole::function, FunctionRole::again,    FunctionRole::forward,
                                            FunctionRole::backward, FunctionRole::tangents, FunctionRole::batch};
 
-/// The arguments of such a function, in packs:
+/// The arguments of such a function, in groups:
 ///   backward   `inputs`: the residuals; `derivatives`: a cotangent for each output
 ///   tangents   `inputs`: the primals; `derivatives`: a tangent for each of them
 ///   batch      `inputs`; the number of lanes; batched[i]: input i has the lanes as axis 0
@@ -109,15 +113,15 @@ struct FunctionInputs {
       : inputs(given), derivatives(of_derivatives), lanes(lane_count), batched(are_batched) {}
   /// All tensors as one list: the inputs, then the derivatives.
   Inputs flat() const;
-  /// The same packs of other tensors, which are given as one list.
+  /// The same groups with other tensors, which are given as one list in the order of flat().
   FunctionInputs with(std::span<const Tensor> all) const {
     return {all.first(inputs.size()), all.subspan(inputs.size()), lanes, batched};
   }
 };
 
 /// The results of such a function: its outputs, or for `backward` a cotangent for each input, where
-/// an empty Tensor means zero. `more` has the residuals for `forward`, and for `tangents` a tangent
-/// for each output.
+/// an empty Tensor means zero. For `forward`, `more` has the residuals; for `tangents`, it has a
+/// tangent for each output.
 struct FunctionResults : Outputs {
   Outputs more;
 
@@ -132,8 +136,9 @@ struct FunctionResults : Outputs {
 /// A function that a higher-order operation carries. Copies share its captured values.
 using FunctionArgument = std::function<FunctionResults(const FunctionInputs&)>;
 
-/// The values of a function that reverse mode saves, and does not compute again when the function
-/// runs again: the results of these operations, and values with one of these labels (label.h).
+/// Selects the values of a function that reverse mode saves, and does not compute again when the
+/// function runs again: the results of these operations, and values with one of these labels
+/// (label.h).
 struct Saveable {
   bool (*operations)(const Op&) = nullptr;
   std::vector<std::string> labels;
@@ -143,12 +148,13 @@ struct Saveable {
 struct FunctionAttributes final : Attributes {
   const char* name = "";  // the name of the transform that made this call: "checkpoint"
   FunctionArgument function;
-  /// Reverse mode saves only the inputs and runs the function again; user effects in it get
-  /// the same answers.
+  /// Reverse mode saves only the inputs and runs the function again. The effects that the function
+  /// performs then get the same answers.
   bool rematerializes = false;
   std::shared_ptr<const Saveable> saves;  // null: nothing is saved
-  /// A replacement for the function when it runs again: the same results by the same operations,
-  /// which reverse mode records. Null: the function itself.
+  /// A replacement that runs in place of the function when the function would run again. It
+  /// computes the same results by the same operations, and reverse mode records it. Null: the
+  /// function itself runs again.
   FunctionArgument again;
   IntrusivePtr<stave_detail::EffectLog> log;
   /// The function returns intermediate values after its results. They belong to one path through
@@ -163,9 +169,11 @@ struct FunctionAttributes final : Attributes {
   bool batches_first = false;
 
   stave_detail::CapturedHandlersPtr around;  // the captured handler stack of all these functions
-  // The frames that received this call: a handler that performs it again only passes it on.
+  // The frames of the handlers that received this call. If one of these handlers performs the call
+  // again, it passes the call on, so the functions run under that handler too.
   std::vector<const Frame*> received;
-  // The properties of the outputs, for checks of an answer (higher_order_answer.h); null: unknown.
+  // The properties of the outputs, for checks of an answer (higher_order_answer.h); null: the
+  // checks have nothing to compare with.
   std::shared_ptr<stave_detail::HigherOrderResults> results;
 
   std::string str() const override { return name; }
@@ -189,9 +197,9 @@ inline const FunctionAttributes& functions_of(const Call& call) {
   return static_cast<const FunctionAttributes&>(*call.attributes());
 }
 
-/// Runs a function of a call for a handler that takes part in it: converts the arguments, calls
-/// `run` under that handler, and converts the results. `run` runs the function itself under its
-/// captured handler stack.
+/// Runs a function of a call for a handler that has passed the call on: converts the arguments,
+/// calls `run` under that handler, and converts the results. `run` runs the function itself under
+/// its captured handler stack.
 using Lift = std::function<FunctionResults(FunctionRole role, const FunctionInputs& given,
                                            FunctionRef<FunctionResults(const FunctionInputs&)> run)>;
 /// Returns these attributes with each function lifted.

@@ -10,8 +10,8 @@
 
 namespace stave_detail {
 
-/// The shapes, dtypes and devices that the functions of one call returned: those of the last
-/// function that ran, or unknown as long as none has run.
+/// The shapes, dtypes and devices of the outputs of one call, as the last function of the call that
+/// ran returned them; unknown as long as none has run.
 class HigherOrderResults {
  public:
   struct Result {
@@ -19,8 +19,8 @@ class HigherOrderResults {
     std::optional<Device> device;  // nothing: any device
   };
   void set(SmallVector<Result, 1> results);
-  /// Stores the shapes, dtypes and devices of these outputs. `of_lanes`: axis 0 of the outputs are
-  /// lanes, and the shapes of one lane are stored.
+  /// Stores the shapes, dtypes and devices of these outputs. If `of_lanes` is true, axis 0 of the
+  /// outputs has the lanes, and the shapes of one lane are stored.
   void set(std::span<const Tensor> outputs, bool of_lanes = false);
   std::optional<SmallVector<Result, 1>> get() const;
 
@@ -29,12 +29,13 @@ class HigherOrderResults {
   std::optional<SmallVector<Result, 1>> results_;
 };
 
-/// Wraps all functions of a call so that they store the shapes, dtypes and devices of their results
-/// in `functions.results`, against which the call's answer is checked.
+/// Wraps the functions of a call so that each of them, except `backward`, stores the shapes, dtypes
+/// and devices of its outputs in `functions.results`, against which the call's answer is checked.
 void record_results(FunctionAttributes& functions);
 
-/// Throws TransformError if an answer does not match the results of the call's function,
-/// or if these are unknown. The error names the handler that answered (null: a resumption).
+/// Throws TransformError if an answer does not match `functions.results`, or if none of the call's
+/// functions has run. If `functions.results` is null, only empty tensors are an error. The error
+/// names the handler that answered (null: a resumption).
 void check_higher_order_answer(const FunctionAttributes& functions, std::span<const Tensor> outputs,
                                const AnyHandler* who);
 

@@ -10,9 +10,9 @@
 //                                 it is an error if the transform's result depends on it
 //   any other tensor              a constant to the transform; outer transforms differentiate it
 //
-// Operations distinguish the kinds. While an effect is answered outside of a transform,
-// an operation on values that the transform differentiates marks its results, if it is performed
-// where the transform does not see it. Elements that the host reads become constants.
+// Marks on the tensors distinguish the kinds. While an effect is answered outside of a transform,
+// an operation on values that the transform differentiates marks its results as lost, if the
+// transform does not see the operation. Elements that the host reads become constants.
 #pragma once
 
 #include <cstdint>
@@ -22,8 +22,8 @@
 
 namespace stave_detail {
 
-/// The interface of a handler, such as those of grad and jvp, that
-/// tracks the derivatives of values.
+/// The interface of a handler that tracks the derivatives of values, such as the handlers of grad
+/// and jvp.
 class FollowsDerivatives {
  public:
   /// Marks x as a value whose derivative is lost.
@@ -49,7 +49,8 @@ class RepresentsTransform {
 /// operations check nothing further.
 extern constinit thread_local int answered_outside;
 
-/// A handler around a transform that detects effects which are answered outside of it.
+/// A handler that is installed around a transform. An effect that reaches this handler is answered
+/// outside of the transform, and counts in `answered_outside` while it is being answered.
 class AnsweredOutside final : public Remembers {
  public:
   std::string describe() const override { return ""; }
@@ -59,7 +60,7 @@ class AnsweredOutside final : public Remembers {
   void forget(const std::type_info&) override {}
   int* at_work() noexcept override { return &answered_outside; }
   HandlerProperties properties() const noexcept override { return {.only_observes = true}; }
-  /// The name of the last effect, for errors.
+  /// The name of the last effect that passed this handler, for errors.
   std::string effect() const { return effect_ ? type_name(effect_->type) : "an effect"; }
 
  private:
@@ -70,8 +71,9 @@ class AnsweredOutside final : public Remembers {
 /// of it to answer an effect.
 [[noreturn]] void fail_lost(const char* transform, const std::string& effect);
 
-/// Tracks which results depend on which of some numbered values. While this object lives, each
-/// operation marks its results with the numbers of its inputs, even if no handler sees it.
+/// Tracks for each result the numbered values that it depends on. While this object lives, each
+/// operation marks its results with the numbers of its inputs, even if no handler sees the
+/// operation.
 class TracksValues {
  public:
   TracksValues() noexcept;
@@ -79,7 +81,7 @@ class TracksValues {
   TracksValues(const TracksValues&) = delete;
   TracksValues& operator=(const TracksValues&) = delete;
   /// A mask: bit n is set if x is value n or was computed from it; the last bit stands for all
-  /// numbers from 63 on. 0: neither.
+  /// numbers from 63 on. 0: x depends on no numbered value.
   virtual std::uint64_t sources(const Tensor& x) const noexcept = 0;
   /// Marks x as computed from these values.
   virtual Tensor made_of(Tensor x, std::uint64_t sources) const = 0;
@@ -94,7 +96,7 @@ class TracksValues {
 };
 
 /// Marks the results of one operation: as lost for the transforms that do not see the operation,
-/// and with the numbers of the tracked values that it reads.
+/// and with the numbers of the tracked values that the operation reads.
 class LostDerivativeMarks {
  public:
   /// Reads the inputs, so it is constructed before the operation may move from them.

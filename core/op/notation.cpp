@@ -75,7 +75,8 @@ std::string duration_text(Clock::duration duration) {
   };
   for (Unit unit : {Unit{1e9, "s"}, Unit{1e6, "ms"}, Unit{1e3, "us"}})
     if (ns >= 0.9995 * unit.ns)  // rounded to three digits, the duration is at least one unit
-      return fmt::format("{:.3g} {}", ns / unit.ns, unit.name);
+      return ns < 999.5 * unit.ns ? fmt::format("{:.3g} {}", ns / unit.ns, unit.name)
+                                  : fmt::format("{:.0f} {}", ns / unit.ns, unit.name);
   return fmt::format("{:.0f} ns", ns);
 }
 

@@ -16,7 +16,7 @@ namespace stave_detail {
 
 using Clock = std::chrono::steady_clock;
 
-/// Where the operation that a handler is answering was performed.
+/// The place where the operation that a handler is answering was performed.
 struct Place {
   // The number of running handlers inside the answering one, plus the number of scopes there.
   int depth = 0;
@@ -32,7 +32,7 @@ std::string notation(const NamePtr& label, Dtype dtype, const Shape& shape, Devi
 std::string attributes_of(const Call& call);
 /// A call as text: "sum axes=[0] f32[64]" gives name, attributes, operands.
 std::string notation(const Call& call);
-/// The device that computes the call: of several devices, the one that is not the CPU.
+/// The device that computes the call. If devices differ, it is the one that is not the CPU.
 Device device_of(const Call& call);
 /// Starts a stopwatch that measures the work of the call's device.
 std::unique_ptr<BackendStopwatch> stopwatch_of(const Call& call);

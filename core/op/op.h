@@ -51,9 +51,10 @@ using namespace stave;
 
 // Computes a call on the backend of its inputs' device, outside all handlers.
 Outputs run(Call& call);
-// Performs a call that needs care: one with lent inputs, with functions (higher_order.h), or while
-// an effect is being answered outside of a transform (lost_derivatives.h).
-Outputs perform_with_care(Call& call);
+// Performs a call that `perform` cannot handle inline: a call that borrows inputs, a higher-order
+// call (higher_order.h), or any call while an effect is being answered outside of a transform
+// (lost_derivatives.h).
+Outputs perform_slow(Call& call);
 
 // Computes an operation that has inputs and kernels without making a Call. The inputs may be moved
 // from.
@@ -124,7 +125,7 @@ struct Call {
   Call with_inputs(Inputs inputs) const { return Call(*op_, std::move(inputs), attributes_); }
   Call with_attributes(AttributesPtr attributes) const { return Call(*op_, inputs_, std::move(attributes)); }
   /// A copy that borrows this call's inputs, to be passed on while this call stays alive.
-  Call lent() const;
+  Call borrowed() const;
 
   /// Counts a reference for each borrowed input, so that this call owns all its inputs.
   void own() noexcept {
@@ -134,24 +135,24 @@ struct Call {
   // that input.
   Inputs& mutable_inputs() noexcept { return inputs_; }
   /// Returns true if the call counts as an owner of input i.
-  bool owns(std::size_t i) const noexcept { return i >= most_lent || !(care_ >> i & 1); }
+  bool owns(std::size_t i) const noexcept { return i >= most_borrowed || !(care_ >> i & 1); }
   /// A mask of the borrowed inputs.
-  unsigned lent_inputs() const noexcept { return care_ & ~carries; }
-  bool needs_care() const noexcept { return care_ != 0; }
-  static constexpr unsigned most_lent = 31;
+  unsigned borrowed_inputs() const noexcept { return care_ & ~carries; }
+  bool needs_slow_path() const noexcept { return care_ != 0; }
+  static constexpr unsigned most_borrowed = 31;
 
  private:
   [[noreturn]] void throw_no_input(std::size_t i) const;
-  static constexpr unsigned carries = 1u << most_lent;
+  static constexpr unsigned carries = 1u << most_borrowed;
   explicit Call(const Op* op) : op_(op) {}
   void validate();
-  void lend(Operand&& x);  // adds an input; its reference is not counted, unless x owns it
+  void borrow(Operand&& x);  // adds an input; its reference is not counted, unless x owns it
   void count_borrowed() noexcept;
   void give_back() noexcept;  // releases the borrowed inputs without a change of their counts
   friend Tensor stave_detail::apply_binary(const Op& op, Operand&& a, Operand&& b);
 
   const Op* op_;
-  // A mask of the borrowed inputs. The bit `carries` is set if the call needs perform_with_care for
+  // A mask of the borrowed inputs. The bit `carries` is set if the call needs perform_slow for
   // another reason.
   unsigned care_ = 0;
   Inputs inputs_;
@@ -181,7 +182,7 @@ inline Outputs answered(Frame* frame, Call& call) {
   Intercept intercept(frame);
   Handling<Call>& operations = frame->slot.as<Call>();
   if (frame->answers_need_no_check) return operations.handle(call);
-  // The frame may end while the call is suspended, if others share the handler.
+  // The handler is read first: if it is shared, its frame may end while the call is suspended.
   const AnyHandler* const who = frame->handler;
   Outputs outputs = operations.handle(call);
   if (!fits(call, outputs)) [[unlikely]]
@@ -195,10 +196,10 @@ namespace stave {
 /// Performs an operation: the innermost handler of operations answers it; without a handler
 /// the backend of the inputs' device computes it. A call that is passed as an rvalue may give its
 /// inputs' buffers to the result; a call that is passed as an lvalue does not change.
-/// This is inline so that each handler on the stack costs only one return address:
+/// This is inline so that each handler on the stack costs only one return address, of which
 /// processors predict about sixteen.
 inline Outputs perform(Call&& call) {
-  if (call.needs_care()) return stave_detail::perform_with_care(call);
+  if (call.needs_slow_path()) return stave_detail::perform_slow(call);
   Frame* frame = stave_detail::current;
   if (frame) frame = frame->nearest;
   return frame ? stave_detail::answered(frame, call) : stave_detail::run(call);
@@ -347,10 +348,10 @@ struct Op {
   Outputs (*jvp)(const JvpContext&) = nullptr;
   /// Computes the cotangent of one input.
   Tensor (*vjp)(const VjpContext&, int input) = nullptr;
-  /// For an operation that reads a part of input 0, at positions of its other inputs or attributes:
-  /// returns `sum` plus the cotangent of input 0. It adds in place if no other code sees `sum`, so
-  /// that many reads of one tensor cost as much as the parts that they read, and not as much as
-  /// the whole tensor each. Null: the tape adds what `vjp` returns.
+  /// For an operation that reads a part of input 0, at positions that its other inputs or its
+  /// attributes give: returns `sum` plus the cotangent of input 0. It adds in place if no other
+  /// code sees `sum`, so that each of many reads of one tensor costs as much as the part that it
+  /// reads, and not as much as the whole tensor. Null: the tape adds the result of `vjp`.
   Tensor (*vjp_onto)(const VjpContext&, Tensor sum) = nullptr;
   /// Computes the outputs of all lanes, each with the batch as axis 0.
   Outputs (*batch)(const BatchContext&) = nullptr;

@@ -1,5 +1,5 @@
-// Rematerialisation barriers: code that is computed again on purpose, such as a checkpoint's
-// function in the backward pass.
+// Rematerialisation barriers separate code that runs again on purpose, such as a checkpoint's
+// function in the backward pass, from its first run.
 #pragma once
 
 #include <stave/core/effects/settings.h>
@@ -12,10 +12,15 @@ namespace stave_detail {
 /// subexpressions must not share them across barriers.
 std::uint64_t current_rematerialization_barrier() noexcept;
 
-/// While this object lives, the calling thread's code counts as a new rerun.
+/// Returns a number that no rerun has had before.
+std::uint64_t next_rematerialization_barrier() noexcept;
+
+/// While this object lives, the calling thread's code counts as a new rerun, or as the rerun of
+/// this number.
 class RematerializationBarrier {
  public:
-  RematerializationBarrier() noexcept;
+  RematerializationBarrier() noexcept : RematerializationBarrier(next_rematerialization_barrier()) {}
+  explicit RematerializationBarrier(std::uint64_t number) noexcept;
   ~RematerializationBarrier();
   RematerializationBarrier(const RematerializationBarrier&) = delete;
   RematerializationBarrier& operator=(const RematerializationBarrier&) = delete;

@@ -31,22 +31,22 @@ constexpr const char* function = "at";
 
 // A tensor of the index, and the first axis of the box (the part of x that the basic indices
 // select) that the tensor indexes.
-struct Addressing {
+struct IndexedAxis {
   Tensor tensor;
   Index axis;
   bool is_mask() const { return tensor.dtype() == bool_; }
 };
 
-struct Places {
+struct ParsedIndex {
   BasicIndex box;
-  std::vector<Addressing> tensors = {};
+  std::vector<IndexedAxis> tensors = {};
   // The next three members describe the advanced indices: the tensors, and the integers beside
   // them.
   bool adjacent = true;  // no other part of the index is between them
   Index front = 0;       // the number of axes of the box before the first advanced index
   bool integers = false;
 
-  Places(const Tensor& x, std::span<const AnyIndex> index) : box{x.shape()} {
+  ParsedIndex(const Tensor& x, std::span<const AnyIndex> index) : box{x.shape()} {
     const int used = axes_used(index);
     if (used > x.rank()) fail<IndexError>("{}: {} indices are too many for shape {}", function, used, x.shape());
     for (const AnyIndex& part : index) {
@@ -143,10 +143,10 @@ Tensor is_within(const Tensor& index, Index length) {
 // The integer tensors of an index, which broadcast to one shape, and the axes that they index.
 // These are axes of the box, the part of x that the basic indices select. The class permutes the
 // axes of the box for gather and scatter.
-class Addressed {
+class AdvancedIndex {
  public:
-  Addressed(const Places& places) : front_(static_cast<int>(places.front)), adjacent_(places.adjacent) {
-    for (const Addressing& addressing : places.tensors) {
+  AdvancedIndex(const ParsedIndex& places) : front_(static_cast<int>(places.front)), adjacent_(places.adjacent) {
+    for (const IndexedAxis& addressing : places.tensors) {
       if (!addressing.is_mask()) {
         add(addressing.tensor, addressing.axis);
         continue;
@@ -157,13 +157,15 @@ class Addressed {
     for (const Tensor& index : indices_) at_ = broadcast_shapes(at_, index.shape(), function);
   }
 
-  // Returns the box with the axes that the tensors index behind its `batch` leading axes, or in
-  // front of all axes if the tensors are not adjacent in the index.
+  // Returns the box with its axes in the order that gather expects: `batch()` leading axes, the
+  // axes that the tensors index, and the rest. If the tensors are not adjacent in the index, the
+  // axes that they index are moved to the front. `restored` undoes this.
   Tensor arranged(const Tensor& box) const { return adjacent_ ? box : moveaxis(box, axes_, leading()); }
   Tensor restored(const Tensor& box) const { return adjacent_ ? box : moveaxis(box, leading(), axes_); }
   Index batch() const { return adjacent_ ? front_ : 0; }
 
-  // Returns the tuples of indices, where of(index, axis length) may modify the tensor of each axis.
+  // Returns the tuples of indices for gather: [batch..., at..., k]. of(index, length) returns the
+  // tensor to use in place of `index`, the tensor that indexes an axis of this length.
   template <class Of>
   Tensor indices(const Tensor& arranged, Of of) const {
     const Shape& shape = arranged.shape();
@@ -179,7 +181,8 @@ class Addressed {
     return indices(arranged, [](const Tensor& index, Index) { return index; });
   }
 
-  // The shape of the selected entries.
+  // Returns the shape of the entries that the tensors select from `arranged`, a result of
+  // arranged(): [batch..., at..., rest...].
   Shape shape(const Tensor& arranged) const {
     const std::span<const Index> all = arranged.shape();
     Shape result(all.first(static_cast<std::size_t>(batch())));
@@ -233,7 +236,7 @@ struct Update {
 // Returns the values in a shape that broadcasts to the box, if the index has a single tensor,
 // which is a mask, and the values are the same for all true elements of the mask. Otherwise returns
 // nullopt.
-std::optional<Tensor> one_for_all(const Places& places, const Tensor& values) {
+std::optional<Tensor> one_for_all(const ParsedIndex& places, const Tensor& values) {
   if (places.tensors.size() != 1 || places.integers || !places.tensors[0].is_mask()) return std::nullopt;
   const auto [mask, axis] = places.tensors[0];
   const int behind = static_cast<int>(places.box.result.size()) - static_cast<int>(axis) - mask.rank();
@@ -249,19 +252,19 @@ std::optional<Tensor> one_for_all(const Places& places, const Tensor& values) {
 
 // Returns the mask in a shape that broadcasts to the box: the axes of the mask, then axes of
 // length 1.
-Tensor over_box(const Addressing& mask, const Shape& box) {
+Tensor over_box(const IndexedAxis& mask, const Shape& box) {
   Shape shape = mask.tensor.shape();
   shape.resize(box.size() - static_cast<std::size_t>(mask.axis), 1);
   return reshape(mask.tensor, shape);
 }
 
-Tensor updated_box(const Places& places, const Tensor& box, const Tensor& values, const Update& update) {
+Tensor updated_box(const ParsedIndex& places, const Tensor& box, const Tensor& values, const Update& update) {
   if (places.tensors.empty()) return update.entries(box, broadcast_to(values, box.shape()));
   if (const std::optional<Tensor> value = one_for_all(places, values)) {
     const Tensor mask = over_box(places.tensors[0], box.shape());
     return where(mask, update.entries(box, broadcast_to(*value, box.shape())), box);
   }
-  const Addressed addressed(places);
+  const AdvancedIndex addressed(places);
   const Tensor arranged = addressed.arranged(box);
   const Tensor updates = broadcast_to(values, addressed.shape(arranged));
   return addressed.restored(update.places(arranged, addressed.indices(arranged), updates, addressed.batch()));
@@ -274,7 +277,7 @@ Tensor updated(const Tensor& x, std::span<const AnyIndex> index, const Operand& 
     Dtype dtype = operand.is_scalar() ? operand.scalar().with(x.dtype()) : promote(x.dtype(), operand.tensor().dtype());
     if (update.computes) dtype = multiplied_in(dtype);
     const Tensor old = astype(x, dtype), values = as_tensor(Operand(operand), dtype, nullptr, x.device());
-    const Places places(old, index);
+    const ParsedIndex places(old, index);
     return with_box(old, places.box, updated_box(places, box_of(old, places.box), values, update));
   });
 }
@@ -285,10 +288,10 @@ template <class Read>
 Tensor entries_of(const Tensor& x, std::span<const AnyIndex> index, Read read) {
   require_defined(x, function, 0);
   return named(function, [&] {
-    const Places places(x, index);
+    const ParsedIndex places(x, index);
     const Tensor box = box_of(x, places.box);
     if (places.tensors.empty()) return box;
-    const Addressed addressed(places);
+    const AdvancedIndex addressed(places);
     return read(addressed, addressed.arranged(box));
   });
 }
@@ -298,13 +301,13 @@ Tensor entries_of(const Tensor& x, std::span<const AnyIndex> index, Read read) {
 // ---- at.h -----------------------------------------------------------------------------------
 
 Tensor At::get() const {
-  return entries_of(x_, index_, [](const Addressed& addressed, const Tensor& box) {
+  return entries_of(x_, index_, [](const AdvancedIndex& addressed, const Tensor& box) {
     return gather(box, addressed.indices(box), addressed.batch());
   });
 }
 
 Tensor At::get(const Operand& fill) const {
-  return entries_of(x_, index_, [&](const Addressed& addressed, const Tensor& box) {
+  return entries_of(x_, index_, [&](const AdvancedIndex& addressed, const Tensor& box) {
     // An index out of range reads entry 0. If the box is empty, no index is in range.
     const auto in_range = [](const Tensor& index, Index length) { return where(is_within(index, length), index, 0); };
     const Tensor entries = box.size() == 0 ? zeros(addressed.shape(box), box.dtype(), box.device())

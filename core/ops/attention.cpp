@@ -104,7 +104,8 @@ Tensor where_part(const Tensor& part, const Tensor& x, double otherwise) {
   return part.defined() ? where(part, x, otherwise) : x;
 }
 
-// Returns exp(scale q k^T + mask - total), and 0 where `part` is false.
+// Returns exp(scale q k^T + mask - total), and 0 where `part` is false. `total` is the logarithm of
+// the sum of exp(score) for each query, so these are the weights of the softmax.
 Tensor weights(const Tensor& q, const Tensor& k, const Tensor* mask, const Tensor& part, const Tensor& total,
                const AttentionAttributes& attention) {
   Tensor s = by_transposed(q, k) * attention.scale;
@@ -112,16 +113,16 @@ Tensor weights(const Tensor& q, const Tensor& k, const Tensor* mask, const Tenso
   return where_part(part, exp(where_part(part, s - column(total), -infinity)), 0);
 }
 
-// Returns the matrix product w x, in which terms are left out where `part` is false (w is 0 there),
-// even if the element of x is infinite or NaN. If it is so in another term, the sum is NaN.
-Tensor weighed(const Tensor& w, const Tensor& x, const Tensor& part) {
+// Returns the matrix product w x without the terms where `part` is false. There w is 0, and an
+// infinite or NaN element of x has no effect. In any other term such an element makes the sum NaN.
+Tensor masked_product(const Tensor& w, const Tensor& x, const Tensor& part) {
   if (!part.defined()) return matmul(w, x);
   const Tensor finite = isfinite(x), spoilt = matmul(astype(part, w.dtype()), astype(logical_not(finite), w.dtype()));
   return where(spoilt > 0, std::numeric_limits<double>::quiet_NaN(), matmul(w, where(finite, x, 0)));
 }
-// Returns w^T x, where infinite and NaN elements of x are treated as in `weighed`.
-Tensor weighed_by_queries(const Tensor& w, const Tensor& x, const Tensor& part) {
-  return weighed(matrix_transpose(w), x, part.defined() ? matrix_transpose(part) : part);
+// Returns w^T x, where infinite and NaN elements of x are treated as in `masked_product`.
+Tensor masked_product_transposed(const Tensor& w, const Tensor& x, const Tensor& part) {
+  return masked_product(matrix_transpose(w), x, part.defined() ? matrix_transpose(part) : part);
 }
 
 // The derivative of the scores scale q k^T + mask in the directions dq, dk and dmask,
@@ -136,7 +137,7 @@ Tensor tangent_of_scores(const Tensor& q, const Tensor& k, const Tensor& dq, con
 
 // ---- attention ------------------------------------------------------------------------------
 
-// With p = exp(s - total): dtotal = sum(p ds), dout = (p (ds - dtotal)) v + p dv.
+// With the scores s and p = exp(s - total): dtotal = sum(p ds), dout = (p (ds - dtotal)) v + p dv.
 Outputs jvp_attention(const JvpContext& c) {
   const auto& attention = c.as<AttentionAttributes>();
   const Tensor q = wide(c.in(0)), k = wide(c.in(1)), v = wide(c.in(2));
@@ -148,9 +149,9 @@ Outputs jvp_attention(const JvpContext& c) {
   if (ds.defined()) {
     const Tensor weighted = scale(p, ds);
     dtotal = sum(weighted, -1);
-    dout = weighed(weighted - scale(p, column(dtotal)), v, part);
+    dout = masked_product(weighted - scale(p, column(dtotal)), v, part);
   }
-  if (c.has(2)) dout = add_tangents(std::move(dout), weighed(p, wide(c.tangents[2]), part));
+  if (c.has(2)) dout = add_tangents(std::move(dout), masked_product(p, wide(c.tangents[2]), part));
   return Outputs{dout.defined() ? narrow(dout, c.out()) : dout, dtotal};
 }
 
@@ -178,7 +179,8 @@ Tensor vjp_attention(const VjpContext& c, int input) {
 
 // ---- attention_gradient ---------------------------------------------------------------------
 
-// The inputs of attention_gradient as floats, and p = exp(s - total), w = g v^T + shift, t = p w.
+// The inputs of attention_gradient, where g is the cotangent of the output, and
+// p = exp(s - total), w = g v^T + shift, t = p w. 16-bit floats are converted to float32.
 struct Gradient {
   const AttentionAttributes& attention;
   const Tensor* mask;
@@ -212,13 +214,13 @@ Outputs jvp_attention_gradient(const JvpContext& c) {
   Outputs result(3, Tensor());
   const auto add = [&](std::size_t of, const Tensor& term) { result[of] = add_tangents(std::move(result[of]), term); };
   if (dt.defined()) {
-    add(0, weighed(dt, x.k, x.part) * attention.scale);
-    add(1, weighed_by_queries(dt, x.q, x.part) * attention.scale);
+    add(0, masked_product(dt, x.k, x.part) * attention.scale);
+    add(1, masked_product_transposed(dt, x.q, x.part) * attention.scale);
   }
-  if (dk.defined()) add(0, weighed(x.t, dk, x.part) * attention.scale);
-  if (dq.defined()) add(1, weighed_by_queries(x.t, dq, x.part) * attention.scale);
-  if (dp.defined()) add(2, weighed_by_queries(dp, x.g, x.part));
-  if (dg.defined()) add(2, weighed_by_queries(x.p, dg, x.part));
+  if (dk.defined()) add(0, masked_product(x.t, dk, x.part) * attention.scale);
+  if (dq.defined()) add(1, masked_product_transposed(x.t, dq, x.part) * attention.scale);
+  if (dp.defined()) add(2, masked_product_transposed(dp, x.g, x.part));
+  if (dg.defined()) add(2, masked_product_transposed(x.p, dg, x.part));
   for (std::size_t i = 0; i < result.size(); ++i)
     if (result[i].defined()) result[i] = narrow(result[i], c.out(i));
   return result;
@@ -245,20 +247,20 @@ Tensor vjp_attention_gradient(const VjpContext& c, int input) {
   const auto add = [&](const Tensor& term) { result = add_tangents(std::move(result), term); };
   switch (input) {
     case 0:
-      add(weighed(ct_s(), x.k, x.part) * factor);
-      if (ck.defined()) add(weighed(x.t, ck, x.part) * factor);
+      add(masked_product(ct_s(), x.k, x.part) * factor);
+      if (ck.defined()) add(masked_product(x.t, ck, x.part) * factor);
       break;
     case 1:
-      add(weighed_by_queries(ct_s(), x.q, x.part) * factor);
-      if (cq.defined()) add(weighed_by_queries(x.t, cq, x.part) * factor);
+      add(masked_product_transposed(ct_s(), x.q, x.part) * factor);
+      if (cq.defined()) add(masked_product_transposed(x.t, cq, x.part) * factor);
       break;
     case 2:
-      if (ct_w.defined()) add(weighed_by_queries(ct_w, x.g, x.part));
+      if (ct_w.defined()) add(masked_product_transposed(ct_w, x.g, x.part));
       break;
     case 3: add(-sum(ct_s(), -1)); break;
     case 4:
-      if (ct_w.defined()) add(weighed(ct_w, x.v, x.part));
-      if (cv.defined()) add(weighed(x.p, cv, x.part));
+      if (ct_w.defined()) add(masked_product(ct_w, x.v, x.part));
+      if (cv.defined()) add(masked_product(x.p, cv, x.part));
       break;
     case 5:
       if (ct_w.defined()) add(sum(ct_w, -1));

@@ -1,6 +1,6 @@
 // The collective operations, between the places (lanes or processes) of a named axis. All but pmax
 // and pmin are linear, and their transposes are collectives too: a place that sent a value to many
-// places receives the sum of the cotangents of these.
+// places receives the sum of their cotangents.
 #include <stave/core/ops/collective.h>
 
 #include <algorithm>

@@ -50,8 +50,8 @@ Pads pads_of(const Padding& padding, const Shape& lengths, const Shape& windows,
   return pads;
 }
 
-Shape fitting_places(const Shape& lengths, const Shape& windows, const Shape& strides, const Pads& pads,
-                     const char* function) {
+Shape window_positions(const Shape& lengths, const Shape& windows, const Shape& strides, const Pads& pads,
+                       const char* function) {
   Shape result = lengths;
   for (std::size_t axis = 0; axis < lengths.size(); ++axis) {
     result[axis] = places(lengths[axis] + pads.low[axis] + pads.high[axis], windows[axis], strides[axis]);
@@ -296,7 +296,7 @@ Tensor conv(const Tensor& x, const Tensor& w, const ConvOptions& options) {
         const Shape apart = options.input_dilation.over(o.axes, 1, "conv", "input_dilation");
         const Shape lengths = dilated(o.lengths, apart, "conv"), windows = dilated(o.windows, dilations, "conv");
         const Pads pads = pads_of(options.padding, lengths, windows, strides, "conv");
-        fitting_places(lengths, windows, strides, pads, "conv");
+        window_positions(lengths, windows, strides, pads, "conv");
         return o.result(convolution(o.grouped_x(), o.grouped_w(), strides, pads, dilations, apart));
       },
       x, w);
@@ -327,7 +327,7 @@ Tensor conv_transpose(const Tensor& x, const Tensor& w, const ConvTransposeOptio
           if (more[axis] >= std::max(strides[axis], dilations[axis]))
             fail<ShapeError>("{}: output_padding {} must be less than stride {} or dilation {}", function, more[axis],
                              strides[axis], dilations[axis]);
-          if (options.padding.is_same()) {  // the padding that conv adds to a length x * stride
+          if (options.padding.is_same()) {  // conv's padding of `length * stride` elements
             const Index all = windows[axis] - strides[axis];
             pads.low[axis] = std::max<Index>(all, 0) / 2;
             pads.high[axis] = all - pads.low[axis];

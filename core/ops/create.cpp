@@ -318,7 +318,7 @@ Tensor from(const std::vector<bool>& values, Device device) {
   return from_bytes(bytes.data(), bytes.size(), bool_, Shape(bytes.size()), device);
 }
 
-// ---- rules ----------------------------------------------------------------------------------
+// ---- tensors by a formula -------------------------------------------------------------------
 
 Tensor full(const Shape& shape, Scalar value, Dtype dtype, Device device) {
   static_cast<void>(backend_of(device));
@@ -434,7 +434,7 @@ namespace {
 
 // Returns, for each row, the column that the k-th diagonal has there: [rows, 1]. (The diagonal is k
 // columns to the right of the main one.) A k beyond the matrix is clamped, which changes no result.
-Tensor on_diagonal(Index rows, Index columns, Index k, Device device) {
+Tensor diagonal_columns(Index rows, Index columns, Index k, Device device) {
   const Index start = std::clamp(k, -rows, columns);
   return expand_dims(arange(start, start + rows, 1, positions_dtype(rows + columns), device), 1);
 }
@@ -451,7 +451,7 @@ Tensor eye(Index rows, Index columns, Index k, Dtype dtype, Device device) {
   // Throws if there are too many elements.
   naming("eye", [&] { return Shape(rows, columns).elements(); });
   return named("eye",
-               [&] { return astype(positions(columns, device) == on_diagonal(rows, columns, k, device), dtype); });
+               [&] { return astype(positions(columns, device) == diagonal_columns(rows, columns, k, device), dtype); });
 }
 Tensor eye(Index rows, Dtype dtype, Device device) { return eye(rows, rows, 0, dtype, device); }
 
@@ -460,7 +460,7 @@ Tensor tril(const Tensor& x, Index k) {
       "tril",
       [&] {
         check_matrix(x, "tril");
-        const Tensor bound = on_diagonal(x.shape(-2), x.shape(-1), k, x.device());
+        const Tensor bound = diagonal_columns(x.shape(-2), x.shape(-1), k, x.device());
         // `false` is converted to a zero of x's dtype.
         return where(positions(x.shape(-1), x.device()) <= bound, x, false);
       },
@@ -471,7 +471,7 @@ Tensor triu(const Tensor& x, Index k) {
       "triu",
       [&] {
         check_matrix(x, "triu");
-        const Tensor bound = on_diagonal(x.shape(-2), x.shape(-1), k, x.device());
+        const Tensor bound = diagonal_columns(x.shape(-2), x.shape(-1), k, x.device());
         return where(positions(x.shape(-1), x.device()) >= bound, x, false);
       },
       x);

@@ -122,9 +122,10 @@ const Op& op_of(const Widened<S, i, Context>& widened) {
   return op_of(widened.c);
 }
 
-// Returns the partial derivative by operand i times `factor`. A partial of at most two operations
-// is computed in the dtype of its operands, even for 16-bit floats, since two roundings do little
-// harm. One with more operations is computed in float32, where it does not overflow either.
+// Returns the partial derivative by operand i times `factor`. If the product takes at most two
+// operations, they are performed in the dtype of the operands, even for 16-bit floats, since two
+// roundings do little harm. Otherwise 16-bit floats are converted to float32, which also avoids
+// overflow.
 template <class S, int i, class Context>
 Tensor times_partial(const Tensor& factor, const Context& c) {
   if constexpr (traced_partial<S, i>.operations > 2)
@@ -208,7 +209,8 @@ const Shape& shape_of(const Operand& x) {
   return scalar;
 }
 
-// Returns the device of the first tensor, on which numbers are stored as well.
+// Returns the device of the first operand that is a tensor. Operands that are numbers are stored on
+// this device, too.
 Device device_of(std::initializer_list<const Operand*> operands) {
   for (const Operand* x : operands)
     if (!x->is_scalar()) return x->tensor().device();
@@ -318,7 +320,7 @@ X(^, bitwise_xor, BitwiseXor)
 
 namespace {
 
-// Assigns a `operation` b to a. The old value of a is kept until the new one is computed, so a is
+// Assigns operation(a, b) to a. The old value of a is kept until the new one is computed, so a is
 // unchanged if the operation throws.
 Tensor& assign(const char* symbol, Tensor (*operation)(Operand, Operand), Tensor& a, Operand&& b) {
   if (!a.defined())

@@ -1,4 +1,4 @@
-// Elementwise operations: one struct per operation, which holds everything that is known of it.
+// Elementwise operations: one struct per operation, which holds everything that is known about it.
 //
 //   value(x...)       the function itself, written once over a value type T: a SIMD vector in the
 //                     CPU's kernels, a scalar on a GPU. T has the arithmetic operators, comparisons
@@ -274,8 +274,8 @@ struct Erfc : FloatFunction {
 };
 struct Erfinv : FloatFunction {
   STAVE_VALUE(T x) { return erfinv(x); }
-  // sqrt(pi) / 2 exp(y^2) for the unrounded y. It differs from the rounded y by this derivative
-  // times the error of erf at y (near 1, the error of erfc).
+  // sqrt(pi) / 2 exp(y^2) for the unrounded y. The unrounded y differs from the rounded one by this
+  // derivative times the error of erf at y (near 1, the error of erfc).
   STAVE_PARTIAL(partial0, const X& x, const X& y) {
     const X slope = 0.8862269254527580 * exp_of_product(y, y), size = abs(y);
     const X off = where(abs(x) < 0.5, 0, erfc(size) - (1 - abs(x)));
@@ -299,7 +299,8 @@ STAVE_HOST_DEVICE T share_of(T x, T part) {
 }
 /// x sigmoid(x)
 struct Silu : FloatFunction {
-  // Where e^x may be denormal although x e^x is not, it is computed as e^(x + 64) e^-64.
+  // Below -64, e^x may be denormal although x e^x is not. There e^(x + 64) is used in place of e^x,
+  // and the product is multiplied by e^-64 at the end.
   STAVE_VALUE(T x) {
     auto far = x < T(-64);
     T e = exp(select(far, x + T(64), -abs(x))), unit = select(far, T(1.603810890548638e-28), T(1));
@@ -309,7 +310,7 @@ struct Silu : FloatFunction {
   // is 0 there.
   STAVE_PARTIAL(partial0, const X& x, const X&) { return sigmoid(x) + scale(x, logistic_density(x)); }
 };
-/// x Phi(x), with Phi(x) = erfc(-x / sqrt(2)) / 2 of the standard normal distribution.
+/// x Phi(x), where Phi(x) = erfc(-x / sqrt(2)) / 2 is the standard normal distribution function.
 struct Gelu : FloatFunction {
   STAVE_VALUE(T x) { return share_of(x, T(0.5) * erfc_of_root_half(-x)); }
   // Phi(x) + x phi(x), where phi(x) = exp(-x^2 / 2) / sqrt(2 pi)
@@ -318,7 +319,7 @@ struct Gelu : FloatFunction {
   }
 };
 /// x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))) / 2 (Hendrycks and Gimpel, "Gaussian error linear
-/// units", 2016). Since (1 + tanh(u)) / 2 is sigmoid(2 u), it is x sigmoid(a x + b x^3).
+/// units", 2016). Since (1 + tanh(u)) / 2 is sigmoid(2 u), this is x sigmoid(a x + b x^3).
 struct GeluTanh : FloatFunction {
   static constexpr double a = 1.5957691216057308, b = 0.07135481627260025;
   STAVE_VALUE(T x) { return share_of(x, sigmoid_of(x * (T(a) + T(b) * (x * x)))); }
@@ -434,7 +435,7 @@ struct Pow : Elementwise<Operands::numbers, Work::function> {
   STAVE_PARTIAL(partial1, const X& a, const X&, const X& y) { return scale(y, log(a)); }
 };
 /// b a^(b-1), which is 0 for b = 0 at any a. For b below 1/2 the difference b - 1 rounds,
-/// and a^(b-1) may overflow although b is small. There it is computed as b a^b / a.
+/// and a^(b-1) may overflow although b is small. There the result is computed as b a^b / a.
 struct PowerRule : FloatFunction {
   STAVE_VALUE(T a, T b) {
     auto divides = (b < T(0.5)) & (a != T(0)) & isfinite(a);
@@ -468,7 +469,7 @@ struct OverSquaredRadius : Floats {
 };
 struct Atan2 : FloatFunction {
   STAVE_VALUE(T y, T x) { return atan2(y, x); }
-  // The angle has no derivative at the origin. It is defined as 0 there, as for the norm.
+  // The angle has no derivative at the origin. The derivative is defined as 0 there, as for `norm`.
   STAVE_PARTIAL(partial0, const X& y, const X& x, const X&) { return over_squared_radius(x, y); }
   STAVE_PARTIAL(partial1, const X& y, const X& x, const X&) { return -over_squared_radius(y, x); }
 };
@@ -496,11 +497,11 @@ struct Hypot : FloatFunction {
   STAVE_PARTIAL(partial1, const X& x, const X& y, const X&) { return direction_cosine(y, x); }
 };
 /// x / r with r = sqrt(x^2 + y^2). It is 0 at the origin. At infinity it is the derivative
-/// of max(|x|, |y|), as for `norm`. With the sine s = y / r, the derivatives are s^2 / r,
-/// where 1 / r - x^2 / r^3 would cancel, and -(x / r) s / r.
+/// of max(|x|, |y|), as for `norm`. With the sine s = y / r, the derivative by x is s^2 / r, and
+/// the derivative by y is -(x / r) s / r. (1 / r - x^2 / r^3 equals s^2 / r, but loses digits.)
 struct DirectionCosine : FloatFunction {
   STAVE_VALUE(T x, T y) {
-    // The radius of a quarter of a large point does not overflow.
+    // A large point is multiplied by 1/4, so that its radius does not overflow.
     auto large = (abs(x) > T(1)) | (abs(y) > T(1));
     T unit = select(large, T(0.25), T(1)), a = x * unit, b = y * unit, r = hypot(a, b);
     T beyond = select(abs(x) > abs(y), T(1), select(abs(x) == abs(y), T(0.5), T(0)));
@@ -599,8 +600,8 @@ struct BitwiseOr : Bitwise {
 struct BitwiseXor : Bitwise {
   STAVE_VALUE(T a, T b) { return a ^ b; }
 };
-// A shift by at least as many places as the type has bits leaves only copies of the sign.
-// A negative number of places, read as unsigned, is such a shift.
+// A shift by at least as many places as the type has bits gives 0, or -1 for a negative number that
+// is shifted to the right. A negative number of places, read as unsigned, is such a shift.
 struct BitwiseLeftShift : Shift {
   STAVE_VALUE(T a, T places) { return shifted_left(a, places); }
 };

@@ -45,8 +45,9 @@ Tensor as_tensor(Operand&& x, Dtype dtype, const Shape* shape, Device device);
 Tensor view_of(const Tensor& x, Shape shape, Strides strides, Index offset);
 inline Tensor view_of(const Tensor& x) { return view_of(x, x.shape(), x.strides(), x.node().offset); }
 
-/// Returns x broadcast to `shape`, to which x must be known to broadcast. Performs the operation
-/// broadcast_to if a handler is installed that could see it; else only makes a view.
+/// Returns x broadcast to `shape`. The caller must know that x broadcasts to this shape. Performs
+/// the operation broadcast_to if a handler of operations is installed, or if x is traced or has no
+/// storage; otherwise only makes a view.
 Tensor broadcast_quietly(const Tensor& x, const Shape& shape);
 
 /// Returns the shape of a reduction's result. Throws the errors that the reduction would throw.
@@ -102,8 +103,8 @@ inline std::uint64_t no_flops(const Attributes*, std::span<const Shape>, const S
 /// Returns a + b, where an undefined tensor counts as zero.
 Tensor add_tangents(Tensor a, Tensor b);
 
-/// The inputs of a call, moved and not copied as a braced list would copy them. A kernel may write
-/// its result into the memory of an input only if no other tensor shares that memory.
+/// Returns the inputs of a call, moved. A braced list would copy them, and a kernel may write its
+/// result into the memory of an input only if no other tensor shares that memory.
 inline Inputs moved(Tensor first, Tensor second, Tensor third) {
   Inputs inputs;
   inputs.push_back(std::move(first));

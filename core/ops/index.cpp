@@ -147,9 +147,9 @@ Tensor vjp_scatter(const VjpContext& c, int input) {
   return where(last_of_each_place(c.in(1), c.shape(0), c.shape(2), attributes), flow, 0);
 }
 
-// The shares of x's element and of the updates in the derivative of a minimum or maximum. All that
-// equal the result share the derivative equally. They are counted in a dtype that holds the count,
-// and the shares are returned in `dtype`.
+// The shares of x's element and of the updates in the derivative of a minimum or maximum. All
+// values that equal the result share the derivative equally. These values are counted in a dtype
+// that holds the count, and the shares are returned in `dtype`.
 struct Shares {
   Tensor of_x, of_updates;
 };
@@ -223,8 +223,9 @@ Tensor product_of_others(const Context& c, const AttributesPtr& attributes) {
   const Index count = numbers.size(), width = updates.size() / count;
   const Tensor order = argsort(numbers), places = take(numbers, order);
   const Tensor sorted = take(reshape(updates, {count, width}), order);
+  // Whether an update has the same position as the one before it.
   const Tensor same = broadcast_to(expand_dims(entries(places, 0, 1, count - 1) == entries(places, 0, 0, count - 1), 1),
-                                   {count - 1, width});  // has the same position as the one before
+                                   {count - 1, width});
   const auto beside = [&](bool before) {
     const std::vector<std::pair<Index, Index>> one{
         before ? std::pair<Index, Index>{1, 0} : std::pair<Index, Index>{0, 1}, {0, 0}};

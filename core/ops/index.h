@@ -18,7 +18,7 @@ Tensor take(const Tensor& x, const Tensor& indices, Index axis = 0);
 /// The other axes broadcast.
 Tensor take_along_axis(const Tensor& x, const Tensor& indices, Index axis);
 /// A copy of x with `values` put at the positions that take_along_axis(x, indices, axis) would
-/// read. Values broadcast to the shape of what that function would return. If several values go
+/// read. `values` broadcasts to the shape of that function's result. If several values go
 /// to one position, the last one stays. NumPy's put_along_axis changes x in place;
 /// this function does not.
 Tensor put_along_axis(const Tensor& x, const Tensor& indices, const Operand& values, Index axis);

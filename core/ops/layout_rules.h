@@ -32,7 +32,7 @@ inline Tensor pad_into(const Tensor& x, Shape shape, Shape starts, Shape steps, 
 
 /// For Op::reuses: the result may take the memory of input 0, a part of which it replaces.
 inline bool reuses_first(const Attributes*, std::size_t input) { return input == 0; }
-/// Returns true if the result is input 0 with a part of it replaced, as of dynamic_update_slice.
+/// Returns true if the result is input 0 with a part of it replaced, as for dynamic_update_slice.
 inline bool replaces_part(const Op& op) { return op.reuses == reuses_first; }
 
 }  // namespace stave_detail

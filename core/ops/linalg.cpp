@@ -150,7 +150,7 @@ Tensor rank_threshold(const Tensor& s, const Tensor& a, const RankTolerance& rto
 
 Tensor lstsq_floats(const Tensor& a, const Tensor& b, const RankOptions& options, const char* function) {
   const auto [u, s, vh] = svd(stop_gradient(a), {.full_matrices = false});
-  const Tensor threshold = rank_threshold(s, a, options.rtol, function), inverse = inverse_above(s, threshold);
+  const Tensor threshold = rank_threshold(s, a, options.rtol, function), inverse = safe_reciprocal(s, threshold);
   Shape stack = common_stack(a, b, function);
   if (options.rtol.values().defined()) stack = broadcast_shapes(stack, options.rtol.values().shape(), function);
   return apply(op_lstsq, {over_stack(a, stack), over_stack(b, stack), over_stack(u, stack),
@@ -288,7 +288,7 @@ Tensor extreme(const Tensor& x, bool largest, const Axes& axes, KeepDims keep) {
 // have arbitrary signs, which depend on the computed vectors. It is defined as 0, as for |x| at 0.
 Tensor singular_sizes(const Tensor& x) {
   const Tensor s = svdvals(x);
-  return where(s <= rounding_of(s, std::max(x.shape(-2), x.shape(-1))), stop_gradient(s), s);
+  return where(s <= rounding_bound(s, std::max(x.shape(-2), x.shape(-1))), stop_gradient(s), s);
 }
 
 Tensor norm_of_matrices(const Tensor& x, MatrixOrder order) {

@@ -25,7 +25,7 @@ struct Expansion {
   static constexpr int n = 6, pairs = 15, triples = 20;
   std::array<std::array<int, pairs>, 2> pair{};      // [k][p]: column k of pair p
   std::array<std::array<int, triples>, 3> triple{};  // [k][t]: column k of triple t
-  std::array<std::array<int, triples>, 3> rest{};    // [k][t]: the pair of the columns but column k
+  std::array<std::array<int, triples>, 3> rest{};    // [k][t]: triple t without column k, a pair
   // [p * n + j]: the triple of the columns that neither are j nor belong to pair p, and the sign of
   // its minor in the cofactor of column j. The sign is 0 if j belongs to p.
   std::array<int, pairs * n> other{}, sign{};
@@ -33,7 +33,7 @@ struct Expansion {
 
 constexpr Expansion make_expansion() {
   Expansion made;
-  std::array<int, 64> number{};  // of a pair or triple, by the bits of its columns
+  std::array<int, 64> number{};  // the number of a pair or triple, at the index 2^a + 2^b (+ 2^c)
   int pairs = 0, triples = 0;
   for (int a = 0; a < Expansion::n; ++a)
     for (int b = a + 1; b < Expansion::n; ++b) {
@@ -71,14 +71,15 @@ Tensor columns_at(const Tensor& x, const std::array<int, N>& at) {
   return take(x, from(std::span<const int>(at), {static_cast<Index>(N)}, x.device()), -1);
 }
 
-// The minors [3, 15] of two of the three rows of x: entry i, p has the rows after i, cyclically.
+// Returns the 2 x 2 minors [3, 15] of three rows x. Minor i, p consists of pair p of columns and of
+// the rows i + 1 and i + 2, modulo 3.
 Tensor minors_of_pairs(const Tensor& x) {
   const Tensor first = columns_at(x, expansion.pair[0]), second = columns_at(x, expansion.pair[1]);
   const auto from_row = [](const Tensor& m, Index i) { return concat({rows(m, i, 3 - i), rows(m, 0, i)}, -2); };
   return from_row(first, 1) * from_row(second, 2) - from_row(second, 1) * from_row(first, 2);
 }
 
-// The minors [20] of all three rows of x, from those of two.
+// Returns the 3 x 3 minors [20] of three rows x, from their 2 x 2 minors.
 Tensor minors_of_triples(const Tensor& x, const Tensor& of_pairs) {
   const Tensor first = row(x, 0), rest = row(of_pairs, 0);
   const auto term = [&](std::size_t k) {
@@ -87,7 +88,8 @@ Tensor minors_of_triples(const Tensor& x, const Tensor& of_pairs) {
   return term(0) - term(1) + term(2);
 }
 
-// The cofactors [3, 6] of three rows, from their minors of pairs and the other rows' of triples.
+// Returns the cofactors [3, 6] of three rows, from their 2 x 2 minors and the 3 x 3 minors of the
+// other three rows.
 Tensor cofactors_of_half(const Tensor& of_pairs, const Tensor& of_triples) {
   const std::span<const int> sign(expansion.sign);
   const Tensor signs = astype(from(sign, {static_cast<Index>(sign.size())}, of_pairs.device()), of_pairs.dtype());
@@ -104,15 +106,15 @@ Tensor cofactors_6x6(const Tensor& a) {
                 -2);
 }
 
-// The cofactors of matrices up to 6 x 6, computed as polynomials. They are exact for diagonal
-// matrices, and have derivatives of any order.
+// The cofactors of matrices up to 6 x 6, computed as polynomials, so that they have derivatives of
+// any order. For diagonal matrices no terms cancel.
 Tensor small_cofactors(const Tensor& a) {
   const Index n = a.shape(-1), added = Expansion::n - n;
   if (n <= 1) return ones_like(a);
   if (n == 2) return flip(a, {-2, -1}) * tensor({{1, -1}, {-1, 1}}, a.dtype(), a.device());
   if (n == 3) return stack({cross(row(a, 1), row(a, 2)), cross(row(a, 2), row(a, 0)), cross(row(a, 0), row(a, 1))}, -2);
   if (added == 0) return cofactors_6x6(a);
-  // [a 0; 0 1] has the cofactors of a in its first corner.
+  // The cofactors of a are the upper left corner of the cofactors of [a 0; 0 1].
   std::vector<std::pair<Index, Index>> widths(static_cast<std::size_t>(a.rank()), {0, 0});
   widths.back() = widths[widths.size() - 2] = {0, added};
   const Tensor ones_below = concat({zeros({n}, a.dtype(), a.device()), ones({added}, a.dtype(), a.device())}, 0);
@@ -132,13 +134,15 @@ Tensor det_by_logarithm(const Tensor& a) {
 
 namespace stave_detail {
 
-// With a = u s vh, b = u^T a vh^T has the value diag(s) and the derivatives of a.
-// The cofactors of a are those of b, multiplied by u and vh. The singular values that may be 0 are
-// in the last corner d of b, which is 6 x 6. Where p is regular,
+// Let a = u diag(s) vh. Then b = u^T a vh^T, with u and vh as constants, has the value diag(s) and
+// is linear in a. The cofactors of a are those of b, multiplied by u and vh. The singular values
+// that may be 0 are in d, the last corner of b = [p q; r d], which is 6 x 6. Where p is regular,
+// the adjugate (the transposed cofactors) is
 //   adj [p q; r d] = det p [det m w + w q adj m r w, -w q adj m; -adj m r w, adj m],
 //   w = p^-1, m = d - r w q,
-// and adj m is a polynomial. If p is singular, a has lost 7 ranks, and det p is 0. That is right
-// for the derivatives of det a up to the sixth; higher ones are 0, which is wrong.
+// and adj m is a polynomial. If p is singular, the rank of a is at most n - 7, and det p is taken
+// to be 0. That is right for the derivatives of det a up to the sixth; higher ones are 0, which is
+// wrong.
 Tensor cofactors(const Tensor& a) {
   const Index n = a.shape(-1), corner = Expansion::n, k = n - corner;
   if (k <= 0) return small_cofactors(a);

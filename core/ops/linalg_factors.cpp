@@ -1,6 +1,6 @@
 // Factorizations: cholesky, lu, qr, eigh, svd, and eigvalsh and svdvals, which return values alone.
-// If a factor is not unique, its derivative is that of the smooth choice that does not rotate it
-// within its free space.
+// If a factor is not unique, its derivative is that of the smooth choice that does not rotate the
+// factor within the space in which it may be chosen.
 //
 // Sources: M. Giles, "An extended collection of matrix derivative results for forward
 // and reverse mode algorithmic differentiation", 2008; I. Murray, "Differentiation of the Cholesky
@@ -50,12 +50,12 @@ Tensor as_diagonal(const Tensor& v) {
   return where(eye(n, bool_, v.device()), expand_dims(v, -2), 0);
 }
 
-Tensor inverse_above(const Tensor& x, const Tensor& least) {
+Tensor safe_reciprocal(const Tensor& x, const Tensor& least) {
   const Tensor small = abs(x) <= least;
   return where(small, 0, 1 / where(small, 1, x));
 }
 
-Tensor rounding_of(const Tensor& values, Index length) {
+Tensor rounding_bound(const Tensor& values, Index length) {
   if (values.shape(-1) == 0) return zeros(stacked(values.shape(), {}), values.dtype(), values.device());
   return max(abs(stop_gradient(values)), -1, keepdims) * (static_cast<double>(length) * epsilon_of(values.dtype()));
 }
@@ -234,9 +234,9 @@ namespace {
 
 // 1 / (v_j - v_i), and 0 where the difference is rounding error.
 Tensor inverse_gaps(const Tensor& v, const Tensor& rounding) {
-  return inverse_above(expand_dims(v, -2) - expand_dims(v, -1), expand_dims(rounding, -1));
+  return safe_reciprocal(expand_dims(v, -2) - expand_dims(v, -1), expand_dims(rounding, -1));
 }
-Tensor inverse_gaps(const Tensor& v) { return inverse_gaps(v, rounding_of(v, v.shape(-1))); }
+Tensor inverse_gaps(const Tensor& v) { return inverse_gaps(v, rounding_bound(v, v.shape(-1))); }
 
 // With s = v^T da v, dw is the diagonal of s, and v^T dv is s_ij / (w_j - w_i).
 Outputs jvp_eigh(const JvpContext& c) {
@@ -298,10 +298,10 @@ struct Gaps {
   Tensor differences, sums, values;  // 1 / (s_j - s_i), 1 / (s_j + s_i), 1 / s_i
 
   Gaps(const Tensor& s, Index m, Index n) {
-    const Tensor rounding = rounding_of(s, std::max(m, n));
+    const Tensor rounding = rounding_bound(s, std::max(m, n));
     differences = inverse_gaps(s, rounding);
-    sums = inverse_above(expand_dims(s, -2) + expand_dims(s, -1), expand_dims(rounding, -1));
-    values = inverse_above(s, rounding);
+    sums = safe_reciprocal(expand_dims(s, -2) + expand_dims(s, -1), expand_dims(rounding, -1));
+    values = safe_reciprocal(s, rounding);
   }
 };
 
@@ -316,7 +316,7 @@ Tensor turned(const Tensor& x, const Tensor& turn, const Tensor& away) {
   return concat({dx1, -matmul(x1, matmul(transposed(away), columns(x, k, beyond)))}, -1);
 }
 
-// Let p = u^T da v, for the first k columns. Then ds is the diagonal of p, and
+// Let p = u^T da v, with the first k columns of u and v. Then ds is the diagonal of p, and
 //   u^T du = (p_ij s_j + s_i p_ji) / (s_j^2 - s_i^2)
 //          = ((p + p^T) / (s_j - s_i) + (p - p^T) / (s_j + s_i)) / 2;
 // v^T dv is half of the difference of these two terms. Outside the span of u,

@@ -50,10 +50,10 @@ inline Tensor rows(const Tensor& x, Index first, Index count) { return entries(x
 inline Tensor or_zeros(const Tensor& x, const Tensor& y) { return x.defined() ? x : zeros_like(y); }
 
 /// 1 / x, and 0 where |x| is at most `least`.
-Tensor inverse_above(const Tensor& x, const Tensor& least);
+Tensor safe_reciprocal(const Tensor& x, const Tensor& least);
 /// Returns a bound of the rounding error of differences of `values` along their last axis, which
 /// keeps length 1: `length` epsilons of the largest |value|.
-Tensor rounding_of(const Tensor& values, Index length);
+Tensor rounding_bound(const Tensor& values, Index length);
 
 /// Moves lanes into the columns of right sides, for a system with one matrix for all lanes:
 ///   lanes_as_columns: [lanes, ..., n, k] -> [..., n, lanes * k]

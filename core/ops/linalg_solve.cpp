@@ -196,7 +196,7 @@ constinit const Op op_lstsq{
 
 namespace {
 
-// exp [a e; 0 a] = [exp a, de; 0, exp a], where de is the derivative at a along e.
+// Returns the derivative de of exp at a in the direction e: exp [a e; 0 a] = [exp a, de; 0, exp a].
 Tensor expm_tangent(const Tensor& a, const Tensor& e) {
   const Index n = a.shape(-1);
   const Tensor block = concat({concat({a, e}, -1), concat({zeros_like(a), a}, -1)}, -2);

@@ -194,6 +194,8 @@ Tensor mae_loss(const Tensor& predictions, const Tensor& targets, LossOptions op
                           [](const Tensor& x, const Tensor& y) { return abs(x - y); });
 }
 
+// In huber_loss and smooth_l1_loss, the branch that `where` does not select may have overflowed:
+// `where` gives it the cotangent 0, and `scale` keeps that 0.
 Tensor huber_loss(const Tensor& predictions, const Tensor& targets, HuberOptions options) {
   const double delta = options.delta;
   if (!(delta > 0)) fail<Error>("huber_loss: delta {} is not positive", delta);
@@ -213,9 +215,6 @@ Tensor smooth_l1_loss(const Tensor& predictions, const Tensor& targets, SmoothL1
                             return where(size <= beta, square(error) * (0.5 / beta), size - 0.5 * beta);
                           });
 }
-
-// A branch that `where` does not select may have overflowed: `where` gives it the cotangent 0,
-// and `scale` keeps that 0.
 
 Tensor hinge_loss(const Tensor& predictions, const Tensor& targets, LossOptions options) {
   return elementwise_loss("hinge_loss", predictions, targets, options.reduction,

@@ -22,7 +22,7 @@ class Communicator : public RefCounted {
   /// Throws the errors of Stave.
   virtual void exchange(const Op& op, const CollectiveAttributes& attributes, const View& x, const View& result) = 0;
   /// Performs the operation as `exchange` does, on views in a CUDA device's memory. `stream`
-  /// is a cudaStream_t of that device, which is the current one. The exchange is enqueued on
+  /// is a cudaStream_t of that device, which is the current device. The exchange is enqueued on
   /// the stream and not waited for.
   virtual void exchange_on_device(void* stream, const Op& op, const CollectiveAttributes& attributes, const View& x,
                                   const View& result) = 0;

@@ -50,9 +50,9 @@ Tensor affine(Tensor y, const Tensor& weight, const Tensor& bias) {
   return y;
 }
 
-// Returns sqrt(mean_square + epsilon), or 1 where this root is 0. There all values that the caller
-// divides by the root are 0. So the quotients are 0, and derivatives are finite even without
-// epsilon.
+// Returns sqrt(mean_square + epsilon), or 1 where this root is 0. There all values whose squares
+// have this mean are 0. So their quotients by the root are 0, and derivatives are finite even
+// without epsilon.
 Tensor root(const Tensor& mean_square, const Operand& epsilon) {
   const Tensor sum = mean_square + epsilon;
   return sqrt(where(sum == 0, 1, sum));
@@ -379,7 +379,7 @@ Tensor batch_norm_inference(const Tensor& x, const BatchStatistics& running, Bat
                         computed_in(x, options));
         };
         return by_channel(x, axis, options, "batch_norm_inference", [&](const Tensor& y) {
-          return (y - placed(running.mean)) / root(placed(running.variance), options.epsilon);
+          return (y - placed(running.mean)) / sqrt(placed(running.variance) + options.epsilon);
         });
       },
       x, running.mean, running.variance);

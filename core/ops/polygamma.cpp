@@ -40,11 +40,11 @@ struct ScaledFactorial {
   }
 };
 
-// n! zeta(n+1, x) for finite x > 0 of float64. It is computed like zeta_of_positive (polygamma.h),
-// but from the terms n! / c^s ((x + k) / c)^-s with s = n + 1. These are within range where the
-// result is, while (x + k)^-s alone underflows much earlier. Each term is root * factor * root,
-// where root^2 is the power ((x + k) / c)^-s. The terms lie along a new last axis. The last one is
-// where the sum ends and the formula of Euler and Maclaurin begins.
+// Returns n! zeta(n+1, x) for a finite float64 x > 0. It is computed like zeta_of_positive
+// (polygamma.h), but from the terms n! / c^s ((x + k) / c)^-s with s = n + 1. These terms are
+// within range where the result is, while (x + k)^-s alone underflows much earlier. Each term is
+// root * factor * root, where root^2 is the power ((x + k) / c)^-s. The terms lie along a new last
+// axis. The last one is where the sum ends and the formula of Euler and Maclaurin begins.
 Tensor scaled_sum(int n, const Tensor& x) {
   constexpr ZetaDouble zeta;
   constexpr int terms = ZetaDouble::terms, order = static_cast<int>(std::size(zeta.tail));

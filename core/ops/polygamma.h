@@ -8,8 +8,8 @@ namespace stave_detail {
 
 /// Coefficients for digamma, the highest power first.
 struct DigammaDouble {
-  // digamma(x) / (x - root) for 1 <= x <= 2, in 2 x - 3: interpolated in Chebyshev's points,
-  // with an error below 4e-18.
+  // A polynomial in 2 x - 3 that approximates digamma(x) / (x - root) for 1 <= x <= 2. It
+  // interpolates at Chebyshev's points, with an error below 4e-18.
   double central[23] = {
       2.832706668021759e-11,  -8.498137230186096e-11,  9.206434499177992e-11,  -2.7619635330317715e-10,
       1.2358072433984831e-09, -3.7075072647122386e-09, 1.0542687624027994e-08, -3.163020268955334e-08,
@@ -45,8 +45,9 @@ STAVE_HOST_DEVICE T digamma_of_positive(T x) {
   const T asymptotic = log(x) - T(0.5) / x - z * polynomial(z, c.tail);
   return select(x < T(10), central, asymptotic);
 }
-/// digamma(x) for any x. For x < 0 it uses the reflection digamma(1 - x) = digamma(x) + pi / tan(pi
-/// x) (6.3.7); at the poles there it is NaN.
+/// digamma(x) for any x. For x < 0 it uses the reflection formula (Abramowitz and Stegun 6.3.7)
+///   digamma(1 - x) = digamma(x) + pi / tan(pi x).
+/// At the negative integers, which are poles, the result is NaN.
 template <class T>
 STAVE_HOST_DEVICE T digamma_of(T x) {
   const auto negative = x < T(0);
@@ -65,7 +66,7 @@ struct ZetaDouble {
                     3.3068783068783068783e-5,   -0.0013888888888888888889,  0.083333333333333333333};
 };
 
-/// The fraction by which (a + b)^-s is less than sum^-s of the rounded sum:
+/// The fraction by which (a + b)^-s is less than sum^-s, where `sum` is a + b rounded:
 /// s / sum times the rounding error of the sum (Knuth, "The Art of Computer Programming", volume 2,
 /// section 4.2.2, theorem B). Uncorrected, the error would be s / 2 units in the last place.
 template <class T>
@@ -74,9 +75,9 @@ STAVE_HOST_DEVICE T lost_by_sum(T a, T b, T sum, T s) {
   return select(abs(lost) < T(0.01), lost, T(0));  // lost is NaN if sum is 0 or infinite
 }
 
-/// zeta(s, q) for s > 1 and q > 0: ten terms of the sum. The rest of the sum, from a = q + 10 on,
-/// is the formula of Euler and Maclaurin (Apostol, "Introduction to Analytic Number Theory", 1976,
-/// theorem 12.21 and the remark on it):
+/// zeta(s, q) for s > 1 and q > 0. Ten terms are added one by one. The rest of the sum, from
+/// a = q + 10 on, is computed by the Euler-Maclaurin formula (Apostol, "Introduction to Analytic
+/// Number Theory", 1976, theorem 12.21 and the remark on it):
 ///   a^(1-s) / (s-1)
 ///     + a^-s (1/2 + s/a (B_2/2! + (s+1)(s+2)/a^2 (B_4/4! + (s+3)(s+4)/a^2 (...)))).
 template <class T>

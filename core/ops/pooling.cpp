@@ -32,7 +32,7 @@ Shape leading(const Shape& shape, std::size_t axes) {
 // ---- argmax_pool ----------------------------------------------------------------------------
 
 // Returns whether there is a position along an axis at which the window contains only padding.
-bool sees_nothing(Index length, Index window, Index dilation, Index stride, Index low, Index results) {
+bool is_padding_only(Index length, Index window, Index dilation, Index stride, Index low, Index results) {
   for (Index place = 0; place < results; ++place) {
     const Index first = place * stride - low, last = first + (window - 1) * dilation;
     if (first >= length || last < 0) return true;
@@ -41,10 +41,10 @@ bool sees_nothing(Index length, Index window, Index dilation, Index stride, Inde
   }
   return false;
 }
-void check_sights(const Shape& lengths, const Shape& windows, const Shape& dilations, const Shape& strides,
-                  const Pads& pads, const Shape& results, const char* function) {
+void check_windows_reach_input(const Shape& lengths, const Shape& windows, const Shape& dilations, const Shape& strides,
+                               const Pads& pads, const Shape& results, const char* function) {
   for (std::size_t axis = 0; axis < lengths.size(); ++axis)
-    if (sees_nothing(lengths[axis], windows[axis], dilations[axis], strides[axis], pads.low[axis], results[axis]))
+    if (is_padding_only(lengths[axis], windows[axis], dilations[axis], strides[axis], pads.low[axis], results[axis]))
       fail<ShapeError>(
           "{}: padding {} and {} of spatial axis {}, which has length {}, is so wide that a window of {} can lie "
           "entirely in the padding",
@@ -64,8 +64,9 @@ Shape pooled_shape(const Call& call) {
   if (!fits) fail<ShapeError>("{}: {} does not fit x {}, of 1 to 3 spatial axes", operation, a.str(), x.shape());
   const Shape lengths = spatial(x.shape(), axes);
   const Pads pads{a.low, a.high};
-  const Shape results = fitting_places(lengths, dilated(a.windows, a.dilations, operation), a.strides, pads, operation);
-  check_sights(lengths, a.windows, a.dilations, a.strides, pads, results, operation);
+  const Shape results =
+      window_positions(lengths, dilated(a.windows, a.dilations, operation), a.strides, pads, operation);
+  check_windows_reach_input(lengths, a.windows, a.dilations, a.strides, pads, results, operation);
   Shape shape = joined({leading(x.shape(), axes), results});
   naming(operation, [&] { return shape.elements(); });  // Throws if there are too many elements.
   return shape;
@@ -154,7 +155,7 @@ struct Windows {
     dilations = options.dilation.over(axes, 1, function, "dilation");
     const Shape wide = dilated(windows, dilations, function);
     pads = pads_of(options.padding, lengths, wide, strides, function);
-    results = fitting_places(lengths, wide, strides, pads, function);
+    results = window_positions(lengths, wide, strides, pads, function);
   }
   std::size_t axes() const { return lengths.size(); }
   bool padded() const {
@@ -228,7 +229,7 @@ Tensor avg_pool(const Tensor& x, const PerAxis& window, const AvgPoolOptions& op
         if (options.count_include_pad || !w.padded()) {
           means = sums / static_cast<double>(w.windows.elements());
         } else {
-          check_sights(w.lengths, w.windows, w.dilations, w.strides, w.pads, w.results, "avg_pool");
+          check_windows_reach_input(w.lengths, w.windows, w.dilations, w.strides, w.pads, w.results, "avg_pool");
           means = sums / window_sums(ones(w.lengths, values.dtype(), values.device()), w);
         }
         return w.in_order(is_half_float(x.dtype()) ? astype(means, x.dtype()) : means);

@@ -1,5 +1,5 @@
-// Functions of layout.h that are composed of layout operations: they
-// move, repeat or separate entries.
+// Functions of layout.h that are composed of layout operations: they move, repeat or separate
+// entries.
 
 #include <algorithm>
 

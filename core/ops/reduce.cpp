@@ -313,9 +313,9 @@ namespace {
 
 Tensor deviations(const Tensor& x, const Axes& axes) { return x - mean(x, axes, keepdims); }
 
-// Deviations from the mean (`parts`), divided by `divisor`, a power of two near sqrt(n), before
-// they are squared and summed. So the sum overflows only if the mean of the squares does. The
-// variance is the sum divided by the square of `rest`.
+// The deviations from the mean, divided by `divisor` (`parts`). `divisor` is a power of two near
+// sqrt(n). The parts are squared and summed, so the sum overflows only if the mean of the squares
+// does. The variance is the sum divided by the square of `rest`.
 struct Spread {
   Tensor parts;
   double divisor = 1, rest;

@@ -9,9 +9,9 @@
 
 namespace stave_detail {
 
-/// Returns the name with the scopes (scope.h) in front that were entered inside the handler that
-/// answers the effect, joined by "/". In a backward pass the scopes are those of the operation that
-/// is differentiated.
+/// Returns the name of an effect, preceded by the scopes (scope.h) that were entered inside the
+/// handler that answers the effect. The parts are joined by "/". In a backward pass the scopes are
+/// those of the operation that is differentiated.
 std::string scoped_name(const std::string& name);
 
 /// Returns a random key made of a key and a name. Different names give different keys, which are

@@ -243,8 +243,8 @@ Tensor interp(const Tensor& x, const Tensor& xp, const Tensor& fp) {
         // True where two samples have the same position; the left one gives the value.
         const Tensor jump = width == 0;
         const Tensor share = (x - x0) / where(jump, 1, width);
-        // If one sample is infinite, the line is computed from the other one.
-        // At that sample its rise is 0.
+        // If one sample is infinite, the line is computed from the other one. At that other sample
+        // the rise of the line is 0.
         Tensor y = where(f0 == f1, f0, f1 - scale(1 - share, rise));
         y = where(isfinite(f0), f0 + scale(share, rise), y);
         y = where(jump, f0, y);

@@ -35,7 +35,7 @@ struct SearchOptions {
 };
 /// The positions at which `values` would be inserted into a vector sorted as by `sort`:
 /// before equal elements, or with `right` after them. The result has the shape of `values`
-/// and derivative 0. Bisection takes log2 of the vector's length steps.
+/// and derivative 0. Bisection takes about log2(sorted.size()) steps.
 Tensor searchsorted(const Tensor& sorted, const Tensor& values, SearchOptions options = {});
 /// Whether each element of x equals one of `values`; NaN equals nothing.
 Tensor isin(const Tensor& x, const Tensor& values);

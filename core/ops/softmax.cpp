@@ -43,7 +43,8 @@ bool is_of_rows(const Tensor& y, int axis) { return y.device() == cpu && axis + 
 
 Tensor sum_along(const Tensor& x, int axis) { return sum(x, axis, keepdims); }
 
-// v minus the v of the dominant element, along the axis; v itself if no element is dominant.
+// Returns v minus the value of v at the dominant element, along the axis; v itself if no element is
+// dominant.
 Tensor relative_to_winner(const Tensor& p, const Tensor& v, int axis) {
   return v - sum_along(where(p > 0.5, v, 0), axis);
 }
@@ -82,8 +83,9 @@ void infer_gradient(const Call& call, SmallVector<Abstract, 1>& outputs) {
   outputs.push_back({x.shape(), x.dtype()});
 }
 
-// g = y (e - sum(y e)) along the last axis, where e is ct minus the ct of the dominant element. It
-// is linear in ct. Its derivative by y is dg = dy (e - sum(y e)) - y sum(dy e).
+// softmax_gradient is g = y (e - sum(y e)) along the last axis, where e is ct minus the value of ct
+// at the dominant element (y > 1/2). g is linear in ct, and its derivative in the direction dy
+// is dg = dy (e - sum(y e)) - y sum(dy e).
 Outputs jvp_softmax_gradient(const JvpContext& c) {
   Tensor dg;
   if (c.has(1)) dg = apply(op_softmax_gradient, {c.in(0), c.tangents[1]});
@@ -154,8 +156,8 @@ constinit const Op op_log_softmax{
 
 namespace {
 
-// g = ct - p sum(ct) along the last axis, with p = softmax(x). It is linear in ct. Its derivative
-// by x is dg = -sum(ct) dp.
+// log_softmax_gradient is g = ct - p sum(ct) along the last axis, with p = softmax(x). g is linear
+// in ct. Returns the derivative of g by x in a direction: -sum(ct) dp, where dp is that of p.
 Tensor by_input(const Tensor& x, const Tensor& ct, const Tensor& direction) {
   const Tensor dp = through_softmax(softmax(wide(x)), wide(direction), x.rank() - 1);
   return narrow(-scale(sum_along(wide(ct), -1), dp), x.dtype());

@@ -1,6 +1,6 @@
 // The operation `to`. It has no kernel, because two backends take part: they copy through host
-// memory, or directly (Backend::copy_from). Only one entry is copied of an axis along which a
-// broadcast value repeats.
+// memory, or directly (Backend::copy_from). If a broadcast value repeats along an axis, only one
+// entry of that axis is copied.
 
 #include <stave/core/ops/transfer.h>
 

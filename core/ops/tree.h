@@ -53,40 +53,18 @@ namespace stave_detail {
 
 [[noreturn]] void fail_reference_member();
 
-// Does not compile if T is not a tree but may hold tensors that visit_children cannot reach, for
-// example behind a pointer. The error appears once for each type.
+// This function does not compile if T is not a tree but may hold tensors that visit_children cannot
+// reach, for example behind a pointer. The error appears once for each type.
 template <class T>
-constexpr bool check_passed_over() {
-  constexpr bool followed = tree_kind<T> != TreeKind::unseen || !holds_tensors<T>;
+constexpr bool check_no_hidden_tensors() {
+  constexpr bool followed = tree_kind<T> != TreeKind::unreachable || !holds_tensors<T>;
   static_assert(followed,
                 "stave: inside a tree, this type reaches tensors where transforms cannot follow (a pointer, reference, "
                 "view, set, std::any ...): hold them by value, in a container or in a smart pointer");
-  static_assert(tree_kind<T> != TreeKind::unknown,
+  static_assert(tree_kind<T> != TreeKind::opaque,
                 "stave: inside a tree, this class may hold tensors where transforms cannot follow, as its members are "
                 "private: specialise stave::TreeTraits for it (see stave/core/ops/tree.h)");
   return true;
-}
-
-// Calls f(key, value) for each entry of a map, in the order of the keys where these have an order.
-template <class M, class F>
-void visit_entries(M& map, F&& f) {
-  using Key = typename M::key_type;
-  if constexpr (
-      requires { typename M::hasher; } && requires(const Key& a) { bool(a < a); }) {
-    std::vector<decltype(&*map.begin())> entries;
-    for (auto& entry : map) entries.push_back(&entry);
-    std::sort(entries.begin(), entries.end(), [](const auto* a, const auto* b) { return a->first < b->first; });
-    for (auto* entry : entries) f(entry->first, entry->second);
-  } else {
-    for (auto& entry : map) f(entry.first, entry.second);
-  }
-}
-
-// Returns f(children...) for a tuple or an aggregate.
-template <class T, class F>
-decltype(auto) with_children(T& tree, F&& f) {
-  if constexpr (tree_kind<T> == TreeKind::tuple) return std::apply(f, tree);
-  else return with_members(tree, f);
 }
 
 // Throws if a member that holds tensors is not stored within its aggregate, that is, if it is a
@@ -105,15 +83,9 @@ template <class T, class F>
 void visit_children(T& tree, F&& f) {
   constexpr TreeKind kind = tree_kind<T>;
   if constexpr (kind == TreeKind::custom) TreeTraits<std::remove_const_t<T>>::visit(tree, f);
-  else if constexpr (kind == TreeKind::range)
-    for (auto& child : tree) f(child);
-  else if constexpr (kind == TreeKind::map) visit_entries(tree, [&](const auto&, auto& value) { f(value); });
-  else if constexpr (kind == TreeKind::optional || kind == TreeKind::unique || kind == TreeKind::shared) {
-    if constexpr (std::is_const_v<T>) tree ? f(std::as_const(*tree)) : void();
-    else tree ? f(*tree) : void();
-  } else if constexpr (kind == TreeKind::variant) std::visit([&](auto& child) { f(child); }, tree);
-  else if constexpr (kind == TreeKind::tuple) std::apply([&](auto&... child) { (f(child), ...); }, tree);
-  else with_members(tree, [&](auto&... child) { ((check_member(tree, child), f(child)), ...); });
+  else if constexpr (kind == TreeKind::aggregate)
+    with_members(tree, [&](auto&... child) { ((check_member(tree, child), f(child)), ...); });
+  else visit_parts(tree, f);
 }
 
 // Returns the uint32 tensor of a random Key, which holds one key or an array of keys.
@@ -174,7 +146,7 @@ void visit_tensors(T& tree, F&& f) {
   } else if constexpr (stave_detail::is_tree_kind(kind)) {
     stave_detail::visit_children(tree, [&f](auto& child) { visit_tensors(child, f); });
   } else {
-    stave_detail::check_passed_over<std::remove_cv_t<T>>();
+    stave_detail::check_no_hidden_tensors<std::remove_cv_t<T>>();
   }
 }
 
@@ -236,7 +208,7 @@ void assign_copy(T& to, const T& from) {
     auto next = std::begin(to);
     for (const auto& child : from) assign_copy(*next++, child);
   } else {
-    with_children(to, [&](auto&... t) { with_children(from, [&](const auto&... f) { (assign_copy(t, f), ...); }); });
+    with_parts(to, [&](auto&... t) { with_parts(from, [&](const auto&... f) { (assign_copy(t, f), ...); }); });
   }
 }
 
@@ -281,7 +253,7 @@ T structure_of(const T& tree) {
 // ---- trees that correspond ------------------------------------------------------------------
 
 /// Throws ShapeError unless `same` is true. `what` begins the text of the error.
-void check_same_structure(bool same, const char* what);  // "tree_map: the trees"
+void check_same_structure(bool same, const char* what);  // such as "tree_map: the trees"
 
 // Whether two trees of type T may differ in structure.
 template <class T>
@@ -298,38 +270,12 @@ bool same_key(const K& a, const K& b) {
 /// present.
 template <class T>
 bool same_structure(const T& a, const T& b) {
-  constexpr TreeKind kind = tree_kind<T>;
-  bool same = true;
   if constexpr (!varies<T>) return true;
-  else if constexpr (kind == TreeKind::custom) return tree_leaves(a).size() == tree_leaves(b).size();
-  else if constexpr (kind == TreeKind::range) {
-    auto other = std::begin(b);
-    for (const auto& child : a) {
-      if (other == std::end(b) || !same_structure(child, *other)) return false;
-      ++other;
-    }
-    return other == std::end(b);
-  } else if constexpr (kind == TreeKind::map) {
-    std::vector<std::pair<const typename T::key_type*, const typename T::mapped_type*>> entries;
-    visit_entries(a, [&](const auto& key, const auto& value) { entries.emplace_back(&key, &value); });
-    std::size_t next = 0;
-    visit_entries(b, [&](const auto& key, const auto& value) {
-      same = same && next < entries.size() && same_key(*entries[next].first, key) &&
-             same_structure(*entries[next].second, value);
-      ++next;
-    });
-    return same && next == entries.size();
-  } else if constexpr (kind == TreeKind::optional || kind == TreeKind::unique || kind == TreeKind::shared) {
-    return bool(a) == bool(b) && (!a || same_structure(*a, *b));
-  } else if constexpr (kind == TreeKind::variant) {
-    if (a.index() != b.index()) return false;
-    std::visit([&]<class A>(const A& held) { same = same_structure(held, std::get<A>(b)); }, a);
-    return same;
-  } else {
-    return with_children(a, [&](const auto&... x) {
-      return with_children(b, [&](const auto&... y) { return (same_structure(x, y) && ...); });
-    });
-  }
+  else if constexpr (tree_kind<T> == TreeKind::custom) return tree_leaves(a).size() == tree_leaves(b).size();
+  else
+    return same_parts(
+        a, b, [](const auto& x, const auto& y) { return same_key(x, y); },
+        [](const auto& x, const auto& y) { return same_structure(x, y); });
 }
 
 // ---- functions on trees ---------------------------------------------------------------------

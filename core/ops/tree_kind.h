@@ -4,27 +4,25 @@
 //   tensor, key, custom, range, map, optional, unique, shared, variant, tuple, aggregate
 //             trees: their contents are visited
 //   none      numbers, strings, functions, streams: they hold no tensors and are skipped
-//   unseen    types that reach tensors, or may, where the walk cannot follow or cannot assign:
-//             Tensor*, std::reference_wrapper, std::span, std::set, std::any, std::weak_ptr, any
-//             other template with a tree as an argument. Inside a tree they do not compile.
-//   unknown   classes with private members, which may hold tensors. Inside a tree they do not
-//             compile. As an argument they pass through transforms, as captured values do.
+//   unreachable
+//             types that lead, or may lead, to tensors that transforms cannot reach or cannot
+//             replace: Tensor*, std::reference_wrapper, std::span, std::set, std::any,
+//             std::weak_ptr, any other template with a tree as an argument. Inside a tree they do
+//             not compile.
+//   opaque    classes with private members, which may hold tensors. Inside a tree they do not
+//             compile. As arguments they pass through transforms, as captured values do.
 //
 // The kind of an aggregate does not depend on its members, so that types may be recursive.
 // `Contains` looks into the members.
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <memory>
-#include <optional>
 #include <string_view>
-#include <tuple>
 #include <type_traits>
 #include <utility>
-#include <variant>
 
-#include <stave/core/effects/members.h>
+#include <stave/core/effects/parts.h>
 #include <stave/core/ops/random.h>
 #include <stave/core/tensor/tensor.h>
 
@@ -43,25 +41,22 @@ using namespace stave;
 
 enum class TreeKind {
   none,
-  unseen,
-  unknown,
+  range = int(PartsKind::range),
+  map = int(PartsKind::map),
+  optional = int(PartsKind::optional),
+  unique = int(PartsKind::unique),
+  shared = int(PartsKind::shared),
+  variant = int(PartsKind::variant),
+  tuple = int(PartsKind::tuple),
+  aggregate = int(PartsKind::aggregate),
   tensor,
   key,
   custom,
-  range,
-  map,
-  optional,
-  unique,
-  shared,
-  variant,
-  tuple,
-  aggregate
+  unreachable,
+  opaque
 };
 
-constexpr bool is_tree_kind(TreeKind kind) { return kind > TreeKind::unknown; }
-
-template <class... T>
-struct Types {};
+constexpr bool is_tree_kind(TreeKind kind) { return kind != TreeKind::none && kind < TreeKind::unreachable; }
 
 template <TreeKind given>
 struct Is {
@@ -75,11 +70,11 @@ template <class T>
 inline constexpr TreeKind tree_kind = TreeNode<std::remove_cv_t<T>>::kind;
 
 // The kind of a type that holds values of the types `Held`. It is `kind` if one of them is a tree
-// or unseen, else `unknown` if one of them is unknown, else `none`.
+// or unreachable, else `opaque` if one of them is opaque, else `none`.
 template <class... Held>
 constexpr TreeKind kind_over(TreeKind kind) {
-  if (((is_tree_kind(tree_kind<Held>) || tree_kind<Held> == TreeKind::unseen) || ...)) return kind;
-  return ((tree_kind<Held> == TreeKind::unknown) || ...) ? TreeKind::unknown : TreeKind::none;
+  if (((is_tree_kind(tree_kind<Held>) || tree_kind<Held> == TreeKind::unreachable) || ...)) return kind;
+  return ((tree_kind<Held> == TreeKind::opaque) || ...) ? TreeKind::opaque : TreeKind::none;
 }
 
 template <TreeKind given, class... Held>
@@ -88,7 +83,12 @@ struct NodeOver {
   using Contents = Types<Held...>;
 };
 
-// ---- the contents of std::optional, std::tuple and the like ---------------------------------
+template <class T>
+struct NodeOverParts : decltype([]<class... Held>(Types<Held...>) {
+  return NodeOver<static_cast<TreeKind>(PartsOf<T>::kind), std::remove_reference_t<Held>...>();
+}(typename PartsOf<T>::Types())) {};
+
+// ---- class templates that have no kind of their own ---------------------------------------------
 
 // False for template arguments that cannot hold a tensor because they are stateless, as std::less.
 template <class A>
@@ -100,26 +100,8 @@ using ArgumentOf = std::conditional_t<is_stateful<A>, std::remove_extent_t<A>, s
 template <class T>
 struct ByArguments : NodeOver<TreeKind::none> {};
 template <template <class...> class Template, class... A>
-struct ByArguments<Template<A...>> : NodeOver<TreeKind::unseen, ArgumentOf<A>...> {};
+struct ByArguments<Template<A...>> : NodeOver<TreeKind::unreachable, ArgumentOf<A>...> {};
 
-// ---- ranges ---------------------------------------------------------------------------------
-
-template <class T>
-using ReferenceOf = decltype(*std::declval<T&>().begin());
-template <class T>
-using ElementOf = std::remove_cvref_t<ReferenceOf<T>>;
-
-template <class T>
-concept Range = requires(T& t, const T& c) {
-  t.end();
-  *c.begin();
-  requires !std::is_same_v<ElementOf<T>, T>;  // excludes std::filesystem::path, a range of paths
-};
-template <class T>
-concept MapRange = Range<T> && requires(T& t) {
-  typename T::mapped_type;
-  t.begin()->second;
-};
 // A range whose elements can be assigned and belong to it. std::set fails the first condition,
 // std::span the second.
 template <class T>
@@ -152,22 +134,22 @@ constexpr bool is_unwalkable_data() {
 
 template <class T>
 constexpr auto node_of_class() {
-  if constexpr (!requires { sizeof(T); }) return std::type_identity<Is<TreeKind::unknown>>();
+  if constexpr (!requires { sizeof(T); }) return std::type_identity<Is<TreeKind::opaque>>();
   else if constexpr (requires(T& t) { TreeTraits<T>::visit(t, [](auto&) {}); })
     return std::type_identity<Is<TreeKind::custom>>();
   else if constexpr (requires { sizeof(TreeTraits<T>); }) return std::type_identity<Is<TreeKind::none>>();
-  else if constexpr (MapRange<T>) return std::type_identity<NodeOver<TreeKind::map, typename T::mapped_type>>();
-  else if constexpr (Range<T>)
-    return std::type_identity<NodeOver<OwningRange<T> ? TreeKind::range : TreeKind::unseen, ElementOf<T>>>();
-  else if constexpr (std::is_class_v<T> && std::is_aggregate_v<T>)
+  else if constexpr (PartsOf<T>::kind == PartsKind::aggregate)
     return std::type_identity<Is<is_unwalkable_data<T>() ? TreeKind::none : TreeKind::aggregate>>();
+  else if constexpr (PartsOf<T>::kind == PartsKind::range && !OwningRange<T>)
+    return std::type_identity<NodeOver<TreeKind::unreachable, ElementOf<T>>>();
+  else if constexpr (PartsOf<T>::kind != PartsKind::none) return std::type_identity<NodeOverParts<T>>();
   else if constexpr (std::is_base_of_v<Tensor, T> || name_of_type<T>() == "std::any")
-    return std::type_identity<NodeOver<TreeKind::unseen, Tensor>>();
+    return std::type_identity<NodeOver<TreeKind::unreachable, Tensor>>();
   else if constexpr (std::is_empty_v<T>) return std::type_identity<Is<TreeKind::none>>();
   else if constexpr (ByArguments<T>::kind != TreeKind::none) return std::type_identity<ByArguments<T>>();
   else if constexpr (std::is_trivially_copyable_v<T> || is_standard<T>())
     return std::type_identity<Is<TreeKind::none>>();
-  else return std::type_identity<Is<TreeKind::unknown>>();
+  else return std::type_identity<Is<TreeKind::opaque>>();
 }
 
 template <class T>
@@ -181,23 +163,9 @@ template <>
 struct TreeNode<Key> : Is<TreeKind::key> {};
 template <class T>
   requires std::is_object_v<T> && requires { sizeof(T); }
-struct TreeNode<T*> : NodeOver<TreeKind::unseen, T> {};
+struct TreeNode<T*> : NodeOver<TreeKind::unreachable, T> {};
 template <class T, std::size_t n>
-struct TreeNode<T[n]> : NodeOver<TreeKind::range, T> {};
-template <class T>
-struct TreeNode<std::optional<T>> : NodeOver<TreeKind::optional, T> {};
-template <class T>
-  requires(!std::is_array_v<T>)
-struct TreeNode<std::unique_ptr<T>> : NodeOver<TreeKind::unique, T> {};
-template <class T>
-  requires(!std::is_array_v<T>)
-struct TreeNode<std::shared_ptr<T>> : NodeOver<TreeKind::shared, T> {};
-template <class... T>
-struct TreeNode<std::variant<T...>> : NodeOver<TreeKind::variant, T...> {};
-template <class... T>
-struct TreeNode<std::tuple<T...>> : NodeOver<TreeKind::tuple, std::remove_reference_t<T>...> {};
-template <class A, class B>
-struct TreeNode<std::pair<A, B>> : TreeNode<std::tuple<A, B>> {};
+struct TreeNode<T[n]> : NodeOverParts<T[n]> {};
 
 // ---- contents -------------------------------------------------------------------------------
 
@@ -205,7 +173,7 @@ template <class T>
 struct ContentsOf : std::type_identity<typename TreeNode<T>::Contents> {};
 template <class T>
   requires(tree_kind<T> == TreeKind::aggregate)
-struct ContentsOf<T> : std::type_identity<MemberTypes<T, Types>> {};
+struct ContentsOf<T> : std::type_identity<MembersOf<T>> {};
 
 /// Whether a tree of type T contains a node of one of these kinds, at any depth.
 template <TreeKind... kinds>

@@ -119,7 +119,7 @@ void visit_named(T& tree, const std::string& name, F& f) {
     });
   else if constexpr (is_tree_kind(kind))
     visit_numbered(tree, name, [&](auto& child, const std::string& below) { visit_named<Keys>(child, below, f); });
-  else check_passed_over<std::remove_cv_t<T>>();
+  else check_no_hidden_tensors<std::remove_cv_t<T>>();
 }
 
 }  // namespace stave_detail

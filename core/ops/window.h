@@ -8,7 +8,7 @@ namespace stave_detail {
 using namespace stave;
 
 /// Returns the distance from the first to the last of `length` elements that are `dilation` apart,
-/// plus 1. Throws ShapeError if that is too large.
+/// plus 1. Throws ShapeError if the result is too large.
 Index dilated(Index length, Index dilation, const char* function);
 /// Returns how many positions, `stride` apart, a window of `window` elements has within `length`
 /// elements.
@@ -16,7 +16,8 @@ constexpr Index places(Index length, Index window, Index stride) {
   return length < window ? 0 : (length - window) / stride + 1;
 }
 
-/// The numbers of zeros before (low) and after (high) each axis.
+/// The numbers of elements of padding before (low) and after (high) each axis. Negative numbers
+/// remove elements.
 struct Pads {
   Shape low, high;
 };
@@ -28,7 +29,7 @@ Pads pads_of(const Padding& padding, const Shape& lengths, const Shape& windows,
 Shape dilated(const Shape& lengths, const Shape& dilations, const char* function);
 
 /// Returns the number of positions of windows along each axis. Throws ShapeError if there is none.
-Shape fitting_places(const Shape& lengths, const Shape& windows, const Shape& strides, const Pads& pads,
-                     const char* function);
+Shape window_positions(const Shape& lengths, const Shape& windows, const Shape& strides, const Pads& pads,
+                       const char* function);
 
 }  // namespace stave_detail

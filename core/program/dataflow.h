@@ -76,7 +76,7 @@ enum class Direction { forward, backward };
 
 /// The part that an instruction has in a sweep.
 enum class Flow {
-  passes,  // the instruction is reached if one of its inputs is (forward), or one of its outputs
+  passes,  // it is reached if one of its inputs (forward) or outputs (backward) is reached
   begins,  // the instruction is always reached
   stops    // the instruction is never reached
 };

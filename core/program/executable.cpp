@@ -12,7 +12,7 @@
 namespace stave_detail {
 
 /// The arena, the addresses and the recordings of a run. Later runs reuse them, one run at a time.
-struct Executable::Activation {
+struct Executable::RunState {
   StoragePtr arena;
   std::vector<View> views;
   std::atomic<std::size_t>& living;
@@ -22,18 +22,18 @@ struct Executable::Activation {
   };
   std::vector<Recorded> recorded;  // the most recently used first
 
-  explicit Activation(std::atomic<std::size_t>& counter) : living(counter) { ++living; }
-  ~Activation() { --living; }
+  explicit RunState(std::atomic<std::size_t>& counter) : living(counter) { ++living; }
+  ~RunState() { --living; }
 };
 
 namespace {
 
 constexpr std::size_t most_recorded = 8;
-// The most recordings that an Executable ever makes. A recording belongs to an arena, so programs
-// whose runs overlap, and that make and free arenas, would record again and again.
+// The most recordings that an Executable ever makes. A recording belongs to an arena. If runs
+// overlap, arenas are made and freed, so without a limit there would be recordings again and again.
 constexpr int most_recordings = 64;
 
-// "compile(w:f32[64,8], f32[8])": the name and the first inputs.
+// Returns the name and the first inputs: "compile(w:f32[64,8], f32[8])".
 std::string name_for(const Program& program, const char* name) {
   constexpr std::size_t most = 4;
   std::string inputs;
@@ -105,7 +105,7 @@ void Executable::speed_up() const {
   try {
     faster = std::make_unique<const Executable>(
         source_->program, source_->strides, ExecutableSettings{.name = source_->name.c_str(), .runs = source_->runs});
-  } catch (const std::exception&) {  // such as a lack of memory: it stays as it is
+  } catch (const std::exception&) {  // such as a lack of memory: this executable stays in use
     return;
   }
   faster_.store(faster.release(), std::memory_order_release);
@@ -126,10 +126,9 @@ MemoryHolder::Held Executable::held(const std::string& name) const {
   return all;
 }
 
-std::unique_ptr<Executable::Activation> Executable::take() const {
-  if (Activation* spare = spare_.exchange(nullptr, std::memory_order_acq_rel))
-    return std::unique_ptr<Activation>(spare);
-  auto fresh = std::make_unique<Activation>(arenas_);
+std::unique_ptr<Executable::RunState> Executable::take() const {
+  if (RunState* spare = spare_.exchange(nullptr, std::memory_order_acq_rel)) return std::unique_ptr<RunState>(spare);
+  auto fresh = std::make_unique<RunState>(arenas_);
   fresh->arena = allocate_storage(device_, uint8, Shape{static_cast<Index>(arena_bytes_)}, "a compiled program");
   for (const int variable : viewed_) {
     const Place& place = places_[static_cast<std::size_t>(variable)];
@@ -144,11 +143,11 @@ std::unique_ptr<Executable::Activation> Executable::take() const {
   return fresh;
 }
 
-void Executable::give_back(std::unique_ptr<Activation> active) const {
+void Executable::give_back(std::unique_ptr<RunState> active) const {
   delete spare_.exchange(active.release(), std::memory_order_acq_rel);
 }
 
-void Executable::run_kernels(Backend& backend, const Activation& active) const {
+void Executable::run_kernels(Backend& backend, const RunState& active) const {
   const std::span<const View> views(active.views);
   SmallVector<Backend::Step, 1> steps;
   for (std::size_t k = 0; k < kernels_.size(); k += kernels_[k].together) {
@@ -164,7 +163,7 @@ void Executable::run_kernels(Backend& backend, const Activation& active) const {
 // Runs the kernels. The second run with the same addresses records the kernels, and later runs with
 // these addresses repeat the recording. If the backend cannot record, or after most_recordings
 // recordings, runs without a recording run the kernels one by one.
-void Executable::run(Backend& backend, Activation& active) const {
+void Executable::run(Backend& backend, RunState& active) const {
   auto& recorded = active.recorded;
   const bool may_record = recordings_left_ > 0;
   if (!may_record && recorded.empty()) return run_kernels(backend, active);
@@ -172,7 +171,7 @@ void Executable::run(Backend& backend, Activation& active) const {
   for (const std::vector<Patch>* const patches : {&of_inputs_, &of_results_})
     for (const Patch& patch : *patches) addresses.push_back(active.views[patch.view].data);
   const auto found = std::find_if(recorded.begin(), recorded.end(),
-                                  [&](const Activation::Recorded& it) { return it.addresses == addresses; });
+                                  [&](const RunState::Recorded& it) { return it.addresses == addresses; });
   if (found == recorded.end()) {
     if (may_record) {
       if (recorded.size() == most_recorded) recorded.pop_back();
@@ -219,7 +218,7 @@ Outputs Executable::operator()(std::span<const Tensor> inputs) const {
     for (const Tensor& input : inputs) arrays.push_back(as_array(input));
     inputs = arrays;
   }
-  std::unique_ptr<Activation> active = take();
+  std::unique_ptr<RunState> active = take();
   std::vector<View>& views = active->views;
   SmallVector<StoragePtr, 4> made;
   for (const Result& result : results_)

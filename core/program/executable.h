@@ -24,14 +24,14 @@
 namespace stave_detail {
 
 struct ExecutableSettings {
-  const char* name = "compile";  // in memory reports (whos); null: it is left out of them
+  const char* name = "compile";  // the name in memory reports (whos); null: it is not in them
   /// over[i] is the index of an input in whose memory output i may be computed, or -1. Output i is
   /// computed there if the program changes only a part of the input, as dynamic_update_slice does.
   /// `over` is only for runs by `Steps`; it may be empty.
   std::span<const int> over = {};
   Native native = Native::automatic;
-  // How often the program will run about (with_native_code). It may run more often: then more of it
-  // becomes machine code later.
+  // About how many times the program will run (with_native_code). If it runs more often, the
+  // executable compiles more of it to machine code later.
   double runs = 30;
   std::vector<std::string>* native_report = nullptr;
 };
@@ -44,7 +44,7 @@ inline std::vector<void*> addresses_of(std::span<const View> views) {
 }
 
 class Executable {
-  struct Activation;
+  struct RunState;
 
  public:
   /// Plans a program that `admits` accepts, for inputs of these strides. The program should be
@@ -71,13 +71,13 @@ class Executable {
     ~Steps();
     Steps(const Steps&) = delete;
     /// Runs the program once, with the addresses of its inputs and outputs, whose elements are
-    /// row-major. The address of an output that is computed in an input is not used. Throws what
-    /// the program's operations throw.
+    /// row-major. The address of an output that is computed in the memory of an input is not used.
+    /// Throws what the program's operations throw.
     void run(std::span<void* const> inputs, std::span<void* const> outputs);
 
    private:
     const Executable& executable_;
-    std::unique_ptr<Activation> active_;
+    std::unique_ptr<RunState> active_;
     std::vector<std::size_t> output_of_;  // for each result, the index of the program's output
   };
 
@@ -108,7 +108,8 @@ class Executable {
     // The kernel's views: the index in `viewed_` of the first one, then how many inputs and outputs
     // there are.
     std::size_t first, inputs, outputs;
-    // `together` kernels, this one and the next, form a row block. Their arrays have `rows` rows.
+    // This kernel and the `together` - 1 kernels after it form a row block. Their arrays have
+    // `rows` rows.
     std::size_t together = 1;
     Index rows = 0;
   };
@@ -131,10 +132,10 @@ class Executable {
   // Fills in the plan. `over` is as in the constructor.
   void plan(const Program& program, std::span<const Strides> strides, std::span<const int> over);
 
-  std::unique_ptr<Activation> take() const;
-  void give_back(std::unique_ptr<Activation> active) const;
-  void run(Backend& backend, Activation& active) const;
-  void run_kernels(Backend& backend, const Activation& active) const;
+  std::unique_ptr<RunState> take() const;
+  void give_back(std::unique_ptr<RunState> active) const;
+  void run(Backend& backend, RunState& active) const;
+  void run_kernels(Backend& backend, const RunState& active) const;
   MemoryHolder::Held held(const std::string& name) const;
 
   Device device_ = cpu;
@@ -146,13 +147,13 @@ class Executable {
   std::vector<int> outputs_;     // variables; -1: an empty Tensor
   std::vector<Patch> of_inputs_, of_results_;
   std::size_t arena_bytes_ = 0;
-  mutable std::atomic<Activation*> spare_{nullptr};
+  mutable std::atomic<RunState*> spare_{nullptr};
   mutable std::atomic<std::size_t> arenas_{0};              // the number of arenas that exist
   mutable std::optional<MemoryHolder> holding_;             // reports the memory to whos
   mutable std::atomic<int> recordings_left_{0};             // how many recordings may still be made
-  std::unique_ptr<const Source> source_;                    // null: it stays as it is
+  std::unique_ptr<const Source> source_;                    // null: it is never planned again
   mutable std::atomic<Index> runs_left_{0};                 // the runs until speed_up()
-  mutable std::atomic<const Executable*> faster_{nullptr};  // null, or what runs in its place
+  mutable std::atomic<const Executable*> faster_{nullptr};  // null, or its faster replacement
 };
 
 }  // namespace stave_detail

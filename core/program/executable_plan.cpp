@@ -13,7 +13,7 @@ namespace stave_detail {
 
 namespace {
 
-constexpr std::size_t alignment = 64;  // of arrays in the arena, in bytes
+constexpr std::size_t alignment = 64;  // the alignment of arrays in the arena, in bytes
 
 Tensor layout_of(const Program::Variable& it, Strides strides) {
   return layout_tensor(it.dtype, it.device, it.shape, std::move(strides));
@@ -250,7 +250,8 @@ class Executable::Planner {
         std::span<const int>(plan_.viewed_).subspan(kernel.first, kernel.inputs + kernel.outputs);
     const Shape& shape = place_of(views[0]).layout.shape();
     if (!computes_rows_separately(*kernel.op, kernel.attributes.get(), shape.rank())) return 0;
-    // An array that is a part of another array may have other rows than that array.
+    // Row i of an output that is stored as a part of another array may lie in another row of that
+    // array.
     const auto is_part = [&](int v) { return bool(is_part_[at(v)]); };
     const std::span<const int> made = made_by(kernel);
     if (std::any_of(made.begin(), made.end(), is_part)) return 0;

@@ -1,4 +1,5 @@
-// FreeRanges: where arrays that are in use at different times lie in one block of memory.
+// FreeRanges: an allocator of offsets in one block of memory, so that arrays that are in use at
+// different times can share a place.
 #pragma once
 
 #include <stave/core/effects/settings.h>

@@ -31,7 +31,8 @@ inline Outputs fused(const RegionPtr& region, std::span<const Tensor> inputs) {
 struct FusedAttributes final : Attributes {
   RegionPtr region;
   explicit FusedAttributes(RegionPtr region_) : region(std::move(region_)) {}
-  /// The names of the operations: "{multiply add tanh}". Only the first 8 steps are listed.
+  /// The names of the operations: "{multiply add tanh sum}". At most 8 elementwise operations are
+  /// listed, and all reductions.
   std::string str() const override;
   bool equals(const Attributes& other) const override {
     return region->is_same_as(*static_cast<const FusedAttributes&>(other).region);
@@ -44,8 +45,8 @@ namespace stave_detail {
 
 using namespace stave;
 
-/// Returns the record of the fused operation that handlers show by this name. One name always has
-/// the same record. Thread-safe.
+/// Returns the record (Op) of a fused operation with this name, which handlers show. One name
+/// always has the same record. Thread-safe.
 const Op& fused_op(std::string_view name);
 Outputs fused(const Op& op, const RegionPtr& region, Inputs inputs);
 

@@ -39,7 +39,8 @@ class Hoist {
   }
 
  private:
-  // The buffers that a loop stores to. Beyond `many` they are not listed, and no load is hoisted.
+  // The buffers that a loop stores to. If there are more than `many`, the list is incomplete, and
+  // no load is hoisted out of the loop.
   struct Stores {
     static constexpr std::size_t many = 64;
     std::vector<int> buffers;
@@ -129,9 +130,9 @@ class Hoist {
   }
 
   Lowered& code_;
-  std::vector<int> level_;  // for each value: the number of open loops where the value can be read
+  std::vector<int> level_;  // for each value, the least depth of loops at which it can be read
   std::vector<Stores> stores_;
-  std::vector<Loop> loops_;           // the open ones, after the code outside of all loops
+  std::vector<Loop> loops_;           // the code outside of all loops, then the open loops
   std::vector<Instruction> carried_;  // declarations whose loop has not begun
 };
 

@@ -17,7 +17,7 @@ namespace stave_detail {
 
 namespace {
 
-// The same loop, which runs by kernels alone.
+// Returns a copy of the loop that runs by kernels alone.
 IntrusivePtr<const LoopAttributes> loop_of_kernels(const LoopAttributes& loop) {
   IntrusivePtr<LoopAttributes> copy(new LoopAttributes);
   copy->steps = loop.steps;
@@ -77,8 +77,8 @@ Program with_outputs_apart(Program program) {
   return program;
 }
 
-// Where a state lies between two steps: in a stack of results that holds this state for each step,
-// so that it need not be copied there, or else in memory of the loop.
+// The place of a state between two steps: a stack of results that holds this state for each step,
+// so that the state need not be copied there, or else memory of the loop.
 struct StatePlace {
   int stack = -1;            // the number of the result; -1 for none
   bool before_step = false;  // its row i is the state before step i, and not the one after it
@@ -111,7 +111,9 @@ class LoopExecutable {
   const std::vector<std::size_t>& results() const { return results_; }
 
  private:
-  // Finds the places of states. A result in which a state lies is no output of the body any more.
+  // Finds for each state a result whose rows are the state before or after each step, and makes it
+  // the place of the state. Removes such results from the body's outputs, because they are written
+  // along with the states.
   void place_states(Program& body) {
     const std::size_t states = places_.size();
     const auto has_place = [&](const auto& first, int result, StatePlace place) {
@@ -139,8 +141,8 @@ namespace {
 
 // One run of a loop. Each step writes a state to its place in a stack of results. A state without
 // such a place is written alternately to the caller's output array and to memory of the loop, so
-// that the last step writes to the caller's array; if each step changes only a part of it, it stays
-// in the caller's array.
+// that the last step writes to the caller's array. A state of which each step changes only a part
+// stays in the caller's array.
 class RunningLoop {
  public:
   RunningLoop(const LoopAttributes& loop, std::span<const View> in, std::span<const View> out)
@@ -325,12 +327,15 @@ void LoopAttributes::performs(const LoopAttributes& other, const std::vector<std
   const auto find = [](const std::vector<std::size_t>& numbers, std::size_t count) {
     std::vector<std::size_t> places;
     for (std::size_t i = 0; i < count; ++i)
-      places.push_back(static_cast<std::size_t>(std::find(numbers.begin(), numbers.end(), i) - numbers.begin()));
+      if (const auto found = std::find(numbers.begin(), numbers.end(), i); found != numbers.end())
+        places.push_back(static_cast<std::size_t>(found - numbers.begin()));
     return places;
   };
-  also_body = other.body;
   also_inputs = find(inputs, other.body->inputs.size());
   also_outputs = find(outputs, other.body->outputs.size());
+  const bool performs_all =
+      also_inputs.size() == other.body->inputs.size() && also_outputs.size() == other.body->outputs.size();
+  if (performs_all) also_body = other.body;
 }
 
 const LoopExecutable& LoopAttributes::executable() const {

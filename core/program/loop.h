@@ -4,11 +4,12 @@
 //   body:  states, rows, still  ->  states, rows
 //   loop:  states, stacks of rows, still  ->  states, stacks of rows
 //
-// A stack is an array that has one row per step: row i is index i of axis 0. Step i takes the
-// states of step i - 1, row i of each stack, and the values `still`, which are the same in every
-// step. It returns the next states, and row i of each stack of results. A backend runs an
-// Executable of the body in each step, which allocates nothing. The derivative and batching rules
-// perform loops over programs derived from the body.
+// The states are the values that the loop carries from step to step. A stack is an array that has
+// one row per step: row i is index i of axis 0. The `still` values are the same in every step. Step
+// i takes the states of step i - 1, row i of each stack, and the still values. It returns the next
+// states, and row i of each stack of results. A backend runs an Executable of the body in each
+// step, which allocates nothing. The derivative and batching rules perform loops over programs
+// derived from the body.
 #pragma once
 
 #include <atomic>
@@ -35,10 +36,10 @@ struct LoopAttributes final : Attributes, stave_detail::AddsToCotangents {
   bool reverse = false;    // rows are read and written from the last to the first
   std::size_t states = 0;  // the first inputs, and the first outputs, of the body are states
   std::size_t rows = 0;    // the number of the body's inputs that are rows; they follow the states
-  // Reverse mode keeps the states of at most this many steps at a time; 0: no limit but the memory.
+  // Reverse mode keeps the states of at most this many steps at a time; 0: there is no such limit.
   Index snapshots = 0;
   bool rematerializes = false;  // reverse mode keeps no intermediate values but computes them again
-  bool runs_kernels = false;    // it runs by kernels alone, without machine code
+  bool runs_kernels = false;    // the loop runs by kernels alone, without machine code
   ProgramPtr body;
 
   LoopAttributes();
@@ -49,7 +50,7 @@ struct LoopAttributes final : Attributes, stave_detail::AddsToCotangents {
 
   std::size_t rows_given() const { return body->outputs.size() - states; }
   Device device() const { return body->variables.empty() ? cpu : body->variables[0].device; }
-  /// The body prepared for runs, which is made at the first use. Thread-safe.
+  /// Returns the executable of the body, which is made at the first use. Thread-safe.
   const stave_detail::LoopExecutable& executable() const;
 
   /// Declares that this loop also computes the results of the loop `other`. For example, the loop
@@ -58,7 +59,8 @@ struct LoopAttributes final : Attributes, stave_detail::AddsToCotangents {
   /// input or output.
   void performs(const LoopAttributes& other, const std::vector<std::size_t>& inputs,
                 const std::vector<std::size_t>& outputs);
-  /// The body of the other loop, or null if `performs` was not called.
+  /// The body of the other loop. Null if `performs` was not called, or if this loop lacks an input
+  /// or output of the other one.
   ProgramPtr also_body;
   // for each input and output of the other loop, its index in this loop
   std::vector<std::size_t> also_inputs, also_outputs;
@@ -105,7 +107,7 @@ Program::Instruction instruction_of(IntrusivePtr<const LoopAttributes> loop);
 /// The body of a loop, optimized and with its calls inlined. It is made at the first use.
 std::shared_ptr<const Program> optimized_body(const LoopAttributes& loop);
 
-/// The program with loops that run by kernels alone (LoopAttributes::runs_kernels).
+/// Returns the program with loops that run by kernels alone (LoopAttributes::runs_kernels).
 Program with_kernels_alone(Program program);
 
 /// Returns true if the program can be the body of a loop: Executable admits it, and no output is an

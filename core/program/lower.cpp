@@ -20,7 +20,7 @@ namespace stave_detail {
 
 namespace {
 
-// The rules of all families, by operation.
+// Returns the rule of an operation of any family, or null if there is none.
 LoweringRule rule_of(OpId id) {
   for (const auto family : {lowering_of_layout, lowering_of_reduction, lowering_of_scan, lowering_of_index,
                             lowering_of_product, lowering_of_linalg, lowering_of_random})
@@ -69,12 +69,13 @@ Array Lowering::constant(const Tensor& value) {
 std::vector<Array> Lowering::lower(const Program& program, const Program::Instruction& step,
                                    std::vector<Array> inputs) {
   if (step.is_read()) {
-    const Array found = std::move(inputs[0]), met = constant(step.met);
+    const Array found = std::move(inputs[0]), read_value = constant(step.read_value);
     int equal = number(true, bool_);
     fold(found.shape, std::span(&equal, 1), [&](Positions at, std::span<int> state) {
-      state[0] = add(ScalarOp::bit_and, state[0], add(ScalarOp::equal, element(found, at), element(met, at)));
+      state[0] = add(ScalarOp::bit_and, state[0], add(ScalarOp::equal, element(found, at), element(read_value, at)));
     });
-    check(equal, fmt::format("a value that the program branched on differs from the recorded {}", step.met.str()));
+    check(equal,
+          fmt::format("a value that the program branched on differs from the recorded {}", step.read_value.str()));
     return {};
   }
   const Op& op = *step.op;
@@ -192,7 +193,8 @@ std::vector<Array> lower_loop(const LoweringContext& c) {
       copies.emplace_back(from, to);
     } else if (from.source->buffer != to.source->buffer || from.base >= 0 || from.offset != 0 ||
                from.strides != to.strides) {
-      // A part of a state, or another one: it is copied before states are overwritten.
+      // The next state is a part of a state, or another state, so it is copied before states are
+      // overwritten.
       const Array temporary = l.allocate(to.shape, to.dtype);
       l.copy(from, temporary);
       copies.emplace_back(temporary, to);
@@ -272,7 +274,7 @@ Lowered lower(const Program& program, const LoweringOptions& options) {
     const Program::Variable& variable = source.variable(source.outputs[k]);
     add(Kind::output, static_cast<int>(k), variable, code.output_shapes, variable.shape.elements());
   }
-  // Others keep their strides, on which the order of sums depends.
+  // Inputs that are not contiguous keep their strides, on which the order of sums depends.
   for (Array& input : inputs)
     if (is_contiguous(input.shape, input.strides)) input = l.preloaded(input);
   const std::vector<Array> outputs = l.run(source, std::move(inputs));

@@ -1,8 +1,9 @@
-// Lowering: what the rules that lower operations (lower_*.cpp) have in common: arrays, and the
-// loops that compute them.
+// Lowering: arrays, and the loops that compute them, for the rules that lower operations
+// (lower_*.cpp).
 //
-// A rule describes one element of a result. Lowering decides whether the array becomes its elements
-// or is computed by loops:
+// An int that stands for a number is the index of a value of the lowered code (lowered.h). A rule
+// describes one element of a result. Lowering decides whether each element of the array becomes a
+// value, or loops write the elements to memory:
 //
 //   Array square(Lowering& l, const Array& x) {
 //     return l.compute(x.shape, x.dtype, [&](Positions at) {
@@ -23,7 +24,7 @@
 
 namespace stave_detail {
 
-/// A position along an axis: the value `value`, or `number` if it is -1.
+/// A position along an axis: a value of the code or, if `value` is -1, the constant `number`.
 struct Position {
   int value = -1;
   Index number = 0;
@@ -48,7 +49,7 @@ inline Shape axes_of(const Shape& shape, std::size_t first, std::size_t end) {
   return Shape(std::span<const Index>(shape.begin() + first, shape.begin() + end));
 }
 
-/// Where the elements of arrays are: values, or a buffer, or both.
+/// The storage of the elements of arrays: values of the code, or a buffer, or both.
 struct ArraySource {
   std::vector<int> values;  // empty: only in the buffer
   int buffer = -1;          // -1: only values
@@ -68,7 +69,7 @@ struct Array {
   int base = -1;
 };
 
-/// The most elements of an array that becomes its elements.
+/// The most elements of an array whose elements become values of the code.
 inline constexpr Index most_elements = 64;
 
 class Lowering {
@@ -85,15 +86,15 @@ class Lowering {
   int number(Scalar value, Dtype dtype) { return builder_.number(value, dtype); }
   int index(Index value) { return builder_.number(value, int64); }
   int convert(int value, Dtype dtype) { return builder_.add(ScalarOp::convert, value, -1, -1, dtype); }
-  /// The value of a place, an int64.
+  /// The position as a value, an int64.
   int value_of(Position place) { return place.value < 0 ? index(place.number) : place.value; }
-  /// A place that is a number if the value, an int64, is one.
+  /// The position that a value, an int64, gives. It is a constant if the value is a constant.
   Position position_of(int value) const;
-  /// factor * place + offset.
+  /// The position factor * place + offset.
   Position shifted(Position place, Index offset, Index factor = 1);
-  /// a + b.
+  /// The position a + b.
   Position sum(Position a, Position b);
-  /// A bool: whether a float is neither infinite nor NaN.
+  /// A bool value: true if a float is neither infinite nor NaN.
   int is_finite(int value);
 
   // ---- arrays -----------------------------------------------------------------------------------
@@ -120,20 +121,20 @@ class Lowering {
   /// Copies the elements of `from` to `to`, which is in memory and has the same shape.
   void copy(const Array& from, const Array& to);
 
-  /// Computes an array whose element at each position is element(at). `cost` is how many times the
-  /// code of an addition that of an element is about.
+  /// Computes an array whose element at each position is element(at). `cost` is about the number of
+  /// operations that compute an element.
   Array compute(const Shape& shape, Dtype dtype, FunctionRef<int(Positions)> element, Index cost = 1);
   /// Computes several arrays of one shape at once. element(at, results) fills in the results.
   std::vector<Array> compute(const Shape& shape, std::span<const Dtype> dtypes,
                              FunctionRef<void(Positions, std::span<int>)> element, Index cost = 1);
-  /// Calls body(at) for the positions in row-major order: once in a loop for each axis, or, if the
-  /// code is unrolled, once for each position.
+  /// Writes the code of body(at) for the positions in row-major order: calls body once, inside a
+  /// loop for each axis, or, if the code is `unrolled`, once for each position.
   void for_each(const Shape& shape, FunctionRef<void(Positions)> body, bool unrolled);
   /// Carries values through the positions of a shape in row-major order: step(at, state) replaces
   /// the values in `state` by the next ones.
   void fold(const Shape& shape, std::span<int> state, FunctionRef<void(Positions, std::span<int>)> step,
             Index cost = 1);
-  /// Calls body(i) for i = first, ..., end - 1.
+  /// Like for_each, for i = first, ..., end - 1.
   void for_range(Position first, Position end, FunctionRef<void(Position)> body, bool unrolled);
   /// Like fold, for i = first, ..., end - 1.
   void fold_range(Position first, Position end, std::span<int> state, FunctionRef<void(Position, std::span<int>)> step,
@@ -149,10 +150,10 @@ class Lowering {
   /// x in memory that the caller may write: x itself if nothing reads it later, else a copy. `x`
   /// must be the caller's only copy of the array.
   Array writable(Array x);
-  /// x as its elements, if it has at most 64. Loops that read x then need not load them, and a
-  /// buffer that is not read at computed positions is not written.
+  /// x with its elements as values, if x has at most 64. Code that reads x at known positions then
+  /// needs no loads, and a buffer that is not read at computed positions is not written.
   Array preloaded(const Array& x);
-  /// Returns true if the positions of a shape get code each, and no loop.
+  /// Returns true if each position of a shape gets code of its own, and there is no loop.
   static bool is_unrolled(const Shape& shape, Index cost = 1);
   /// Returns true if x is in memory, and is all of its buffer in row-major order.
   bool is_whole_buffer(const Array& x) const;
@@ -173,7 +174,8 @@ class Lowering {
   const Index vector_bytes_;
 };
 
-/// Lowers an operation: computes the outputs from the inputs. A rule may move an input.
+/// The arguments of a rule, which lowers an operation: it computes the outputs from the inputs. A
+/// rule may move an input.
 struct LoweringContext {
   Lowering& l;
   const Program::Instruction& instruction;
@@ -190,11 +192,11 @@ struct LoweringContext {
 };
 using LoweringRule = std::vector<Array> (*)(const LoweringContext&);
 
-/// The result of an elementwise operation (all_ops.h, astype, where, stop_gradient) on numbers of
-/// one dtype; `dtype` is that of the result.
+/// The result of an elementwise operation (all_ops.h, astype, where, stop_gradient) on values;
+/// `dtype` is that of the result.
 int lower_elementwise(Lowering& l, const Op& op, std::span<const int> operands, Dtype dtype);
 
-/// The rule of an operation, or null if there is none. Each function knows one family.
+/// The rule of an operation, or null if there is none. Each function has the rules of one family.
 LoweringRule lowering_of_layout(OpId id);
 LoweringRule lowering_of_reduction(OpId id);
 LoweringRule lowering_of_scan(OpId id);
@@ -207,17 +209,18 @@ std::vector<Array> lower_loop(const LoweringContext& c);
 /// The reduction of an array by sum, prod, max, min, all or any. Axes may count from the end;
 /// `shape` is that of the result.
 Array lower_reduction(Lowering& l, const Op& op, const Array& x, const Shape& axes, const Shape& shape);
-/// The same of an array of the shape `given` whose elements are element(position), and would lie in
-/// memory with these strides.
+/// The same for an array of the shape `given` whose element at a position is element(position).
+/// `strides` are those that the array would have in memory, on which the order of the reduction
+/// depends.
 Array lower_reduction(Lowering& l, const Op& op, const Shape& given, const Strides& strides, Dtype dtype,
                       const Shape& axes, const Shape& shape, FunctionRef<int(Positions)> element);
 
-/// Removes instructions, buffers and values of the written code that nothing needs, and gives each
-/// work buffer its place in the workspace.
+/// Removes instructions, buffers and values of the code that nothing needs, and gives each work
+/// buffer its place in the workspace.
 void finish(Lowered& code);
 
 /// A sum of numbers as the CPU's kernels compute it: float32 in float64, float64 with compensation.
-/// `start` appends the state of an empty sum, `step` adds x, and `finish` returns the sum.
+/// `start` returns the state of an empty sum, `step` adds x, and `finish` returns the sum.
 struct LoweredSum {
   Lowering& l;
   Dtype dtype;

@@ -8,7 +8,7 @@ namespace stave_detail {
 
 namespace {
 
-// The most operations of the code for one result that is not a loop.
+// The most operations of the code that computes one array without a loop.
 constexpr Index most_operations = 256;
 
 }  // namespace
@@ -43,8 +43,8 @@ bool Lowering::is_unrolled(const Shape& shape, Index cost) {
   return elements <= most_elements && elements * cost <= most_operations;
 }
 
-// Returns true if the source's buffer holds its elements here: not if they were written in a loop
-// that has ended.
+// Returns true if the source's buffer holds its elements at this point of the code. It does not if
+// they were written in a loop that has ended.
 bool Lowering::has_valid_buffer(const ArraySource& source) const {
   const std::vector<int>& open = builder_.open_loops();
   return source.buffer >= 0 && (source.loop == 0 || std::find(open.begin(), open.end(), source.loop) != open.end());

@@ -9,8 +9,9 @@ namespace stave_detail {
 
 namespace {
 
-// The code that the functions of elementwise_ops.h write to. They make numbers from literals alone,
-// so it is a variable of the thread, with the dtype of the operation that is lowered.
+// The Lowering that the functions of elementwise_ops.h write to, and the dtype of the operation
+// that is lowered. It is a thread-local variable, because these functions construct a Number from a
+// literal alone.
 struct Target {
   Lowering* l = nullptr;
   Dtype dtype = bool_;
@@ -199,7 +200,8 @@ std::vector<Array> lower_fused(const LoweringContext& c) {
   RegionValues values(c.l, region, c.inputs);
   const Shape& shape = c.in(0).shape;
   const auto inputs = static_cast<int>(region.inputs().size());
-  // Reduces a value that is an input, or a number, as it lies in memory, and others as computed.
+  // Reduces a value. The order of the reduction follows the strides of an input or a constant; a
+  // computed value counts as row-major.
   const auto reduce = [&](const Region::Reduction& it, const Shape& result, FunctionRef<int(Positions)> element) {
     const int given = region.given(it.value);
     if (given >= 0 && given < inputs)
@@ -207,7 +209,7 @@ std::vector<Array> lower_fused(const LoweringContext& c) {
     const Strides strides = given >= 0 ? all_equal(shape.size(), 0) : contiguous_strides(shape);
     return lower_reduction(c.l, *it.op, shape, strides, region.dtype(it.value), it.axes, result, element);
   };
-  // One reduction needs no memory for what it reduces.
+  // A single reduction needs no memory for the values that it reduces.
   if (region.outputs().size() == 1)
     if (const Region::Reduction* const only = region.reduction(region.outputs()[0]))
       return {reduce(*only, c.shape(), [&](Positions at) {

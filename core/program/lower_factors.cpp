@@ -1,4 +1,4 @@
-// Lowering of determinants and of the factors q and r.
+// Lowering of determinants and of the QR decomposition.
 #include <algorithm>
 #include <limits>
 #include <numbers>
@@ -20,7 +20,7 @@ Array factored_signs(Lowering& l, Matrix a, bool unrolled) {
 }
 
 // Factors a matrix, and returns the product of its pivots, with the sign of the exchanges, as a
-// mantissa and an exponent, so that no product overflows: both are float64.
+// mantissa and an exponent, so that no product overflows. Both are float64.
 std::pair<int, int> product_of_pivots(Lowering& l, Matrix a, bool unrolled) {
   const Array signs = factored_signs(l, a, unrolled);
   int state[] = {l.number(1, float64), l.number(0, float64)};
@@ -38,8 +38,9 @@ std::pair<int, int> product_of_pivots(Lowering& l, Matrix a, bool unrolled) {
 
 }  // namespace
 
-// The determinant of up to three rows is a sum of products; else, and where that may have lost
-// digits by underflow, it is the product of the pivots.
+// The determinant of a matrix of up to three rows is a sum of products. For more rows, and where
+// the sum is infinite, NaN, or so small that underflow may have cost digits, it is the product of
+// the pivots.
 std::vector<Array> lower_det(const LoweringContext& c) {
   Lowering& l = c.l;
   const Index n = c.in(0).shape.back();
@@ -76,7 +77,7 @@ std::vector<Array> lower_det(const LoweringContext& c) {
   return {l.preloaded(out)};
 }
 
-// The sign of the determinant, and the logarithm of its size.
+// The sign of the determinant, and the logarithm of its absolute value.
 std::vector<Array> lower_slogdet(const LoweringContext& c) {
   Lowering& l = c.l;
   const bool unrolled = is_small(c.in(0));
@@ -104,8 +105,8 @@ std::vector<Array> lower_slogdet(const LoweringContext& c) {
 
 namespace {
 
-// Adds the reflection 1 - tau v v^T to rows k, k + 1, ... of the columns [first, end) of x. v is 1,
-// then the elements of column k of `a` below its diagonal.
+// Applies the Householder reflection 1 - tau v v^T to rows k, k + 1, ... of the columns [first,
+// end) of x. v is 1, then the elements of column k of `a` below its diagonal.
 void reflect(Lowering& l, Matrix x, Matrix a, Position k, int tau, Position first, Position end, bool unrolled) {
   const int is_zero = l.add(ScalarOp::equal, tau, l.number(0, l.builder().dtype(tau)));
   const int minus = l.add(ScalarOp::negative, tau);
@@ -132,9 +133,9 @@ void reflect(Lowering& l, Matrix x, Matrix a, Position k, int tau, Position firs
       unrolled);
 }
 
-// A power of two by which a matrix is scaled, so that squares neither overflow nor underflow: 1,
-// unless its largest element is very large or small.
-int moderating(Lowering& l, Matrix a, bool unrolled) {
+// The power of two by which a matrix is scaled, so that squares neither overflow nor underflow. It
+// is 1 unless the largest element of the matrix is very large or small.
+int safe_scale(Lowering& l, Matrix a, bool unrolled) {
   const Dtype dtype = l.builder().dtype(a.get(0, 0));
   const auto number = [&](double value) { return l.number(value, dtype); };
   int largest[] = {number(0)};
@@ -180,7 +181,7 @@ std::vector<Array> lower_qr(const LoweringContext& c) {
           },
           unrolled);
     };
-    const int finite = is_finite(l, a), factor = n == 0 ? one : moderating(l, a, unrolled);
+    const int finite = is_finite(l, a), factor = n == 0 ? one : safe_scale(l, a, unrolled);
     each(m, n, [&](Position i, Position j) { a.set(i, j, l.add(ScalarOp::multiply, a.get(i, j), factor)); });
     l.for_range(
         0, n,

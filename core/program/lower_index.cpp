@@ -7,8 +7,8 @@ namespace stave_detail {
 
 namespace {
 
-// The place of an index along an axis of this length. Negative indices count from the end if
-// `from_end` is set.
+// Returns the position of an index along an axis of this length, and checks that it is in
+// [0, last]. Negative indices count from the end if `from_end` is set.
 Position checked(const LoweringContext& c, int value, Index length, Index last, bool from_end) {
   Lowering& l = c.l;
   int at = l.convert(value, int64);
@@ -30,7 +30,7 @@ struct GatherAxes {
       : batch(static_cast<std::size_t>(a.batch_dims)), at(indices.shape.size() - batch - 1),
         indexed(static_cast<std::size_t>(indices.shape.back())) {}
 
-  // The place in x of the element at `place` of the result of gather.
+  // The position in x of the element at `place` of the result of gather.
   PositionList in_operand(const LoweringContext& c, const Array& x, const Array& indices, Positions place,
                           bool from_end) const {
     PositionList found(place.begin(), place.begin() + static_cast<std::ptrdiff_t>(batch));

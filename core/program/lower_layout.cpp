@@ -20,7 +20,7 @@ std::vector<Array> iota(const LoweringContext& c) {
   })};
 }
 
-// Writes the elements of x to `out`, beginning at `starts`, with these distances.
+// Writes the elements of x to `out`, beginning at `starts`, `steps` apart along each axis.
 void insert(Lowering& l, const Array& x, const Array& out, const Shape& starts, const Shape& steps) {
   Strides strides = all_equal(x.shape.size(), 0);
   Index offset = 0;

@@ -1,4 +1,4 @@
-// Lowering of linear algebra: the same steps as the CPU's kernels of small matrices.
+// Lowering of linear algebra, by the same steps as in the CPU's kernels of small matrices.
 #include <algorithm>
 #include <limits>
 
@@ -20,7 +20,7 @@ void factor(Lowering& l, Matrix a, bool unrolled, FunctionRef<void(Position, int
   l.for_range(
       0, std::min(m, n),
       [&](Position k) {
-        // The largest element of column k, the first one of several.
+        // The largest element of column k from row k on, and its row; the first of equal ones.
         const auto size = [&](Position i) { return l.add(ScalarOp::abs, a.get(i, k)); };
         int state[] = {size(k), l.value_of(k)};
         l.fold_range(
@@ -153,7 +153,7 @@ std::vector<Array> cholesky(const LoweringContext& c) {
 
 // ---- triangles ----------------------------------------------------------------------------------
 
-// The triangle of a matrix that a solution reads.
+// The triangle of a matrix that a solve reads.
 struct Triangle {
   bool lower, transpose, unit;
 };
@@ -212,7 +212,7 @@ std::vector<Array> triangular_solve(const LoweringContext& c) {
 
 // ---- lu, solve, det -----------------------------------------------------------------------------
 
-// A vector of positions in a stack.
+// Entry i of the vector at position `at` of a stack.
 int entry(Lowering& l, const Array& stack, Positions at, Position i) {
   PositionList place(at);
   place.push_back(i);
@@ -266,7 +266,7 @@ std::vector<Array> lu(const LoweringContext& c) {
   return {l.preloaded(packed), l.preloaded(exchanges), l.preloaded(order)};
 }
 
-// solve(a, b, packed, order): by the factors of a that lu computed.
+// Lowers solve(a, b, packed, order), which uses the factors of a that lu computed.
 std::vector<Array> solve(const LoweringContext& c) {
   Lowering& l = c.l;
   const bool transpose = c.as<SolveAttributes>().transpose;
@@ -287,7 +287,7 @@ std::vector<Array> solve(const LoweringContext& c) {
     const Matrix factors(l, packed, at);
     Matrix sides(l, b, at), x(l, out, at), y(l, turned, at);
     check_diagonal(l, factors, unrolled, "solve: the matrix is singular");
-    // The element of a column at a computed row. Of few rows, each is looked at.
+    // The element of a column at a computed row. Unrolled code compares the row with each number.
     const auto picked = [&](Matrix& from, int row, Position k) {
       if (!unrolled) return from.get(l.position_of(l.convert(row, int64)), k);
       int value = from.get(0, k);

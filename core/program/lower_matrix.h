@@ -30,7 +30,8 @@ class Matrix {
   PositionList place_;
 };
 
-// Calls body(at) for each matrix of a stack; `unrolled` says whether the code has no loops.
+// Calls body(at) for each matrix of a stack, without a loop if `unrolled` is true and the stack is
+// small.
 inline void for_stack(const LoweringContext& c, const Array& stack, bool unrolled, FunctionRef<void(Positions)> body) {
   const Shape outer = axes_of(stack.shape, 0, stack.shape.size() - 2);
   c.l.for_each(outer, body, unrolled && Lowering::is_unrolled(stack.shape));
@@ -48,10 +49,10 @@ inline Array copied(Lowering& l, const Array& x) {
   return out;
 }
 
-/// Returns a bool: whether all elements of a matrix are finite.
+/// Returns a bool value: true if all elements of a matrix are finite.
 int is_finite(Lowering& l, Matrix a);
-/// Factors a matrix in place, with partial pivoting. exchange(k, row) is told that rows k and `row`
-/// (an int64) were exchanged in step k.
+/// Computes the LU factors of a matrix in place, with partial pivoting. Calls exchange(k, row) in
+/// step k, in which row k was exchanged with `row` (an int64 value), which may be k.
 void factor(Lowering& l, Matrix a, bool unrolled, FunctionRef<void(Position, int)> exchange);
 
 std::vector<Array> lower_det(const LoweringContext& c);

@@ -32,8 +32,9 @@ std::vector<Array> matmul(const LoweringContext& c) {
       std::max<Index>(1, k))};
 }
 
-// A place along an axis that has holes and an end: the value of `is_inside` (a bool) says whether
-// there is an element, and `place` is in range in any case.
+// A position along an axis whose elements are `dilation` apart and have padding around them.
+// `is_inside` is a bool value: true if there is an element. `place`, the index of the element, is
+// in range in any case.
 struct Window {
   int is_inside;
   Position place;
@@ -55,7 +56,7 @@ std::vector<Array> convolution(const LoweringContext& c) {
   const auto& a = c.as<ConvolutionAttributes>();
   const Array &x = c.in(0), &w = c.in(1);
   const std::size_t spatial = a.strides.size();
-  const Shape terms = axes_of(w.shape, 2, w.shape.size());  // c, windows
+  const Shape terms = axes_of(w.shape, 2, w.shape.size());  // input channels, then the window
   return {l.compute(
       c.shape(), c.dtype(),
       [&](Positions at) {
@@ -90,7 +91,7 @@ std::vector<Array> pool(const LoweringContext& c) {
   return {l.compute(
       c.shape(), c.dtype(),
       [&](Positions at) {
-        // The value, its position, and whether there is one.
+        // The largest element so far, its position, and a bool: true if there is one.
         int state[] = {extreme_number(l, x.dtype, false), l.index(0), l.number(false, bool_)};
         l.fold(a.windows, state, [&](Positions term, std::span<int> now) {
           PositionList place(at.begin(), at.begin() + static_cast<std::ptrdiff_t>(others));

@@ -28,7 +28,7 @@ class Threefry {
     }
     return {x0, x1};
   }
-  /// The words of counter i, a place.
+  /// The two random words for counter i.
   Words at(Position i) {
     const int counter = l_.convert(l_.value_of(i), uint64);
     const int high = l_.add(ScalarOp::shift_right, counter, l_.number(32, uint64));
@@ -53,7 +53,7 @@ Threefry generator(Lowering& l, const Array& keys, Positions at) {
   return {l, key_word(l, keys, at, 0), key_word(l, keys, at, 1)};
 }
 
-// The counter of an element: its position in row-major order behind the axes of the keys.
+// The counter of an element: its row-major position along the axes behind those of the keys.
 Position counter(Lowering& l, const Array& keys, const Shape& shape, Positions at) {
   Position place(0);
   for (std::size_t axis = keys.shape.size() - 1; axis < at.size(); ++axis)

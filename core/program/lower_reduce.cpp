@@ -97,7 +97,7 @@ int LoweredSum::finish(std::span<const int> state) const {
 
 namespace {
 
-// The axes of x that a reduction keeps and reduces.
+// The axes that a reduction keeps, and the axes that it reduces.
 struct ReducedAxes {
   std::vector<std::size_t> kept, reduced;
   Shape reduced_shape;
@@ -114,7 +114,8 @@ struct ReducedAxes {
       }
     }
   }
-  // The position before the reduction, given that in the result, of this rank.
+  // The position in the operand of an element that is reduced to position `at` of the result.
+  // `in_reduced` is its position along the reduced axes.
   PositionList place(Positions at, Positions in_reduced) const {
     PositionList found(kept.size() + reduced.size());
     const bool keeps = at.size() == found.size();
@@ -199,14 +200,14 @@ std::vector<Array> arg_reduce(const LoweringContext& c) {
 
 // ---- rows ---------------------------------------------------------------------------------------
 
-// The place in an array of length 1 along the axis.
+// The same position in an array of length 1 along the axis.
 PositionList in_row(Positions at, std::size_t axis) { return with(at, axis, Position(0)); }
 
 Array sum_along(Lowering& l, const Array& x, std::size_t axis) {
-  return lower_reduction(l, op_sum, x, {static_cast<Index>(axis)}, without_axis(x.shape, axis));
+  return lower_reduction(l, op_sum, x, {static_cast<Index>(axis)}, keepdims_shape(x.shape, axis));
 }
 Array max_along(Lowering& l, const Array& x, std::size_t axis) {
-  return lower_reduction(l, op_max, x, {static_cast<Index>(axis)}, without_axis(x.shape, axis));
+  return lower_reduction(l, op_max, x, {static_cast<Index>(axis)}, keepdims_shape(x.shape, axis));
 }
 
 // exp(x - max), the sum of that along the axis, and the maxima.
@@ -231,7 +232,8 @@ std::size_t axis_of(const LoweringContext& c) { return static_cast<std::size_t>(
 
 std::vector<Array> softmax(const LoweringContext& c) { return {softmax_of(c.l, c.in(0), axis_of(c))}; }
 
-// x - max - log1p(the sum of exp(x - max) without its largest term, which is 1), in float64.
+// x - max - log1p(the sum of exp(x - max) without its largest term, which is 1). The difference
+// x - max is computed in the dtype of x, and everything else in float64.
 std::vector<Array> log_softmax(const LoweringContext& c) {
   Lowering& l = c.l;
   const Array& x = c.in(0);
@@ -242,7 +244,7 @@ std::vector<Array> log_softmax(const LoweringContext& c) {
   };
   const LoweredSum sum{l, float64};
   const Array logarithm = l.compute(
-      without_axis(x.shape, axis), float64,
+      keepdims_shape(x.shape, axis), float64,
       [&](Positions at) {
         std::vector<int> state = sum.start();
         sum.step(state, l.number(-1, float64));
@@ -257,7 +259,8 @@ std::vector<Array> log_softmax(const LoweringContext& c) {
   })};
 }
 
-// An array of the shape of x, with element(value of x, value of y).
+// An array of the shape of x with element(a, b) of the elements a of x and b of y. y is broadcast
+// along its axes of length 1.
 Array zipped(Lowering& l, const Array& x, const Array& y, FunctionRef<int(int, int)> element) {
   return l.compute(x.shape, x.dtype, [&](Positions at) {
     PositionList in_y(at);
@@ -267,7 +270,8 @@ Array zipped(Lowering& l, const Array& x, const Array& y, FunctionRef<int(int, i
   });
 }
 
-// y (e - sum(y e)) along the last axis, where e is ct minus the ct of an element with y > 1/2.
+// y (e - sum(y e)) along the last axis, where e is ct minus the ct of the element with y > 1/2, if
+// there is one.
 std::vector<Array> softmax_gradient(const LoweringContext& c) {
   Lowering& l = c.l;
   const Array &y = c.in(0), &ct = c.in(1);
@@ -282,8 +286,8 @@ std::vector<Array> softmax_gradient(const LoweringContext& c) {
   return {zipped(l, relative, y, [&](int v, int p) { return scaled(l, v, p); })};
 }
 
-// ct - sum(ct) softmax(x) along the last axis; for an element with more than half of the weight,
-// minus the sum of the others, which keeps digits.
+// ct - sum(ct) softmax(x) along the last axis. For an element with softmax(x) > 1/2 the result is
+// minus the sum of the results of the others, which loses fewer digits.
 std::vector<Array> log_softmax_gradient(const LoweringContext& c) {
   Lowering& l = c.l;
   const Array &x = c.in(0), &ct = c.in(1);
@@ -305,7 +309,8 @@ std::vector<Array> log_softmax_gradient(const LoweringContext& c) {
 
 // ---- layer_norm: see NormAttributes -------------------------------------------------------------
 
-// h = (x - mean) r and r, for each row, in float64.
+// The normalized rows h = (x - mean) r, where r = 1 / sqrt(variance + epsilon) for each row, in
+// float64. An infinite r is replaced by 1.
 struct Normalized {
   Array h, r;
   Normalized(Lowering& l, const Array& given, double epsilon) {

@@ -113,7 +113,7 @@ int fold_halves(std::vector<int> x, Both both) {
   return x[0];
 }
 
-// The reduction of a row and the numbers before it, `total`.
+// Returns the reduction of a row and of `total`, the reduction of the rows before it.
 int reduce_row(const PlainReduction& reduction, std::span<const int> x, int total, std::size_t lanes) {
   constexpr std::size_t ways = 8;
   const auto both = [&](int a, int b) { return reduction.both(a, b); };

@@ -29,10 +29,10 @@ class ReductionOrder {
 
  private:
   struct Axis {
-    std::size_t number;  // in the array's shape
+    std::size_t number;  // the index of the axis in the array's shape
     Index length, step, result_step;
     bool is_kept, is_reversed = false;
-    // Whether the axis and the one before are one axis of the memory.
+    // True if the axis and the one before are one axis in memory, with one stride.
     bool joins_previous = false;
   };
   static Index distance(const Axis& axis);

@@ -5,17 +5,17 @@
 
 namespace stave_detail {
 
-/// Returns the smallest value of a dtype, or the largest one.
+/// A constant: the smallest number of a dtype, or the largest one; for floats, an infinity.
 int extreme_number(Lowering& l, Dtype dtype, bool largest);
 /// The dtype in which sums and products of a dtype are computed.
 inline Dtype accumulator(Dtype dtype) { return is_float(dtype) ? float64 : dtype; }
-/// The larger or the smaller of two numbers: `present` if it is NaN.
+/// The larger or the smaller of two numbers, or NaN if one of them is NaN.
 int choose(Lowering& l, bool larger, int present, int x);
-/// A bool: whether x takes the place of the largest or smallest element so far, among which the
-/// first one wins and NaN wins over numbers.
+/// A bool value: true if x replaces `best`, the largest or smallest element so far. The first of
+/// equal elements stays, and NaN replaces numbers.
 int replaces(Lowering& l, bool larger, int best, int x);
-/// A reduction (sum, prod, max, min, all or any) whose running result is one number: of all dtypes
-/// but sums of float64, which are compensated (LoweredSum).
+/// A reduction (sum, prod, max, min, all or any) whose running result is one number. It serves
+/// all dtypes, except for sums of float64, which are compensated (LoweredSum).
 struct PlainReduction {
   Lowering& l;
   OpId op;
@@ -28,14 +28,14 @@ struct PlainReduction {
 /// 0 where a or b is 0, else a * b.
 int scaled(Lowering& l, int a, int b);
 
-/// A position with another place along one axis.
+/// The positions `at`, with another position along one axis.
 inline PositionList with(Positions at, std::size_t axis, Position place) {
   PositionList found(at);
   found[axis] = place;
   return found;
 }
-/// A shape with the length 1 along one axis.
-inline Shape without_axis(const Shape& shape, std::size_t axis) {
+/// The shape, with the length 1 along one axis.
+inline Shape keepdims_shape(const Shape& shape, std::size_t axis) {
   Shape found = shape;
   found[axis] = 1;
   return found;

@@ -1,5 +1,5 @@
-// Lowering of scans, and of sorting by ranks: the place of an element is the number of those that
-// stand before it.
+// Lowering of scans, and of sorting by ranks: the place of an element is the number of elements
+// that stand before it.
 #include <utility>
 
 #include <stave/core/program/lower_rows.h>
@@ -53,7 +53,7 @@ std::vector<Array> scan(const LoweringContext& c) {
   const ScanStep step{l, c.instruction.op->id, c.dtype()};
   const bool unrolled = Lowering::is_unrolled(c.shape());
   l.for_each(
-      without_axis(c.shape(), axis),
+      keepdims_shape(c.shape(), axis),
       [&](Positions at) {
         std::vector<int> state = step.start();
         const auto run = [&](Positions along, std::span<int> now) {

@@ -260,8 +260,8 @@ int LoweredBuilder::add_buffer(Lowered::Buffer buffer) {
   return static_cast<int>(code_.buffers.size()) - 1;
 }
 
-// Returns the value of an instruction that has a result. An equal instruction that is visible gives
-// its value.
+// Appends an instruction that has a result, and returns its value. If an equal instruction is
+// visible, returns the value of that one instead.
 int LoweredBuilder::push(const Instruction& instruction, int version) {
   const auto [found, is_new] = known_.try_emplace({instruction, version}, static_cast<int>(code_.values.size()));
   if (!is_new) return found->second;
@@ -296,8 +296,8 @@ const std::int64_t* LoweredBuilder::number_of(int value) const {
   return found == numbers_.end() ? nullptr : &found->second;
 }
 
-// The value of an operation that need not run: one on indices or bools that are numbers, or that
-// changes nothing. Returns -1 if there is none.
+// Returns the value of an operation that need not run: an operation on constant indices or bools, a
+// comparison of constant floats, or an operation that changes nothing. Returns -1 for others.
 int LoweredBuilder::fold(ScalarOp op, int a, int b, int c, Dtype result) {
   if (op == ScalarOp::convert && dtype(a) == result) return a;
   const std::int64_t* const x = number_of(a);

@@ -1,21 +1,21 @@
-// Lowered: a Program as instructions on single numbers, with loops and memory. Code generators
-// (write_c.h) read it.
+// Lowered: a Program as instructions on single numbers, with loops and memory. Code generators read
+// it: write_c_body.h for C, backends/cpu/native for machine code.
 //
 //   Lowered code = lower(trace(f)(x));   // f(x) = x * x + 1, for x of shape [100]
 //   std::cout << code.str();             // in0: float64[100]
 //                                        // out0: float64[100]
-//                                        //   loop %0 100
-//                                        //     %1 = load in0[%0]
-//                                        //     %2 = multiply %1 %1
-//                                        //     %3 = number 1
-//                                        //     %4 = add %2 %3
-//                                        //     store out0[%0] %4
+//                                        //   %0:float64 = number 1
+//                                        //   loop %1 100
+//                                        //     %2:float64 = load in0[%1]
+//                                        //     %3:float64 = multiply %2 %2
+//                                        //     %4:float64 = add %3 %0
+//                                        //     store out0[%1] %4
 //                                        //   end
 //
 // Each value is a number of one dtype, and is assigned by one instruction, before the instructions
-// that read it. A value that is assigned in a loop is read in that loop only. The exception are
-// carried values: a loop assigns them anew after each step, and after the loop they have the
-// values of the last step.
+// that read it. A value that is assigned in a loop is read in that loop only. Carried values are
+// the exception: a loop assigns them anew after each step, and after the loop they have the values
+// of the last step.
 #pragma once
 
 #include <cstdint>
@@ -39,7 +39,8 @@ using namespace stave;
 //   fma                       a * b + c, rounded once
 //   select                    the second operand where the first, a bool, is true; else the third
 //   bit_and ... bit_not       take bools or integers; bit_not(true) is false
-//   shift_left, shift_right   by the number of bits or more: only copies of the sign are left
+//   shift_left, shift_right   by the number of bits or more: shift_left gives 0, and shift_right
+//                             gives copies of the sign
 //   convert                   as astype, to the dtype of the result
 //   erfc_of_root_half         erfc(x / sqrt(2))
 //   mantissa, exponent        x = mantissa * 2^exponent with 1/2 <= |mantissa| < 1; x and 0 if x is
@@ -94,7 +95,7 @@ struct Lowered {
   };
 
   enum class Code : std::uint8_t {
-    number,     // result = the element whose bytes are the first ones of `number`
+    number,     // result = a constant: the element whose bytes are the first ones of `number`
     operation,  // result = op(operands)
     load,       // result = buffer[operands[0] + number]; operand -1: buffer[number]
     store,      // buffer[operands[0] + number] = operands[1]
@@ -109,8 +110,8 @@ struct Lowered {
 
   struct Instruction {
     Code code;
-    ScalarOp op{};        // of an `operation`
-    Dtype dtype = bool_;  // of the result; of the stored value
+    ScalarOp op{};        // what an `operation` computes
+    Dtype dtype = bool_;  // the dtype of the result or of the stored value
     int result = -1;      // the value that is assigned
     int operands[3] = {-1, -1, -1};
     int buffer = -1;
@@ -120,7 +121,7 @@ struct Lowered {
   std::vector<Buffer> buffers;  // the inputs in their order, the outputs in theirs, then others
   std::vector<Dtype> values;    // the dtype of each value
   std::vector<Instruction> instructions;
-  std::vector<std::string> errors;  // what a failed check says
+  std::vector<std::string> errors;  // the messages of failed checks
   std::vector<Shape> input_shapes, output_shapes;
   std::vector<std::string> input_labels;  // empty strings: no label
   Index work_bytes = 0;                   // the size of the workspace
@@ -136,17 +137,17 @@ struct LoweringOptions {
   /// The strides of each input; row-major arrays without gaps if this is empty. No stride may be
   /// negative.
   std::span<const Strides> input_strides = {};
-  /// The size of the kernels' vectors. Floats of arrays of up to 64 elements are then reduced in
-  /// the kernels' order. 0: they are reduced one after the other.
+  /// The size of the vectors of the CPU's kernels. Floats of arrays of up to 64 elements are then
+  /// reduced in the kernels' order. 0: they are reduced one after the other.
   Index vector_bytes = 0;
   bool is_optimized = false;  // the program is `optimized` already
 };
 
-/// Lowers a program. Arrays of up to 64 elements become their elements, if all places in them are
-/// known; larger arrays are memory with loops. Sums are computed as the CPU's kernels do it:
-/// float32 in float64, float64 with compensation. Throws TransformError, which names the operation,
-/// for one that cannot be lowered (eigh, svd, a transfer between devices, a user's own operation
-/// ...), and DtypeError for float16 and bfloat16.
+/// Lowers a program. The elements of an array of up to 64 elements become values if the code reads
+/// and writes them at known positions; larger arrays lie in memory, and loops compute them. Sums
+/// are computed as the CPU's kernels do it: float32 in float64, float64 with compensation. Throws
+/// TransformError, which names the operation, for an operation that cannot be lowered (eigh, svd, a
+/// transfer between devices, a user's own operation ...), and DtypeError for float16 and bfloat16.
 Lowered lower(const Program& program, const LoweringOptions& options = {});
 
 /// The label of a variable, or an empty text.
@@ -157,18 +158,18 @@ inline std::string label_text(const Program::Variable& variable) { return variab
 /// operation takes, a constant index is out of range, or a loop does not end.
 void verify(const Lowered& code);
 
-/// Writes the instructions of a Lowered: merges repeated operations, and computes those on numbers
-/// at once.
+/// Appends instructions to a Lowered. It merges repeated operations, and folds some operations on
+/// constants. It takes and returns values as their indices in Lowered::values.
 class LoweredBuilder {
  public:
   explicit LoweredBuilder(Lowered& code) : code_(code) {}
 
   int add_buffer(Lowered::Buffer buffer);
-  /// The number as an element of the dtype. Throws DtypeError if the dtype cannot hold it.
+  /// A constant: the number converted to the dtype, which must be able to hold it.
   int number(Scalar value, Dtype dtype);
-  /// An element with these bytes.
+  /// A constant: the element with these bytes.
   int number_of_bytes(std::int64_t bytes, Dtype dtype);
-  /// op(a, b, c). `result` is the dtype of a conversion's result.
+  /// The value op(a, b, c). `result` is the dtype of a conversion's result.
   int add(ScalarOp op, int a, int b = -1, int c = -1, Dtype result = bool_);
   int load(int buffer, int index, Index offset);
   void store(int buffer, int index, Index offset, int value);
@@ -184,14 +185,14 @@ class LoweredBuilder {
 
   /// The loops that are open, from the outermost one; each has a number of its own.
   const std::vector<int>& open_loops() const noexcept { return open_; }
-  /// The number if the value is one.
+  /// The bytes of the value if it is a constant, else null.
   const std::int64_t* number_of(int value) const;
   Dtype dtype(int value) const { return code_.dtype(value); }
 
  private:
   struct Key {
     Lowered::Instruction instruction;
-    int version;  // of a load: how many times the buffer has been written
+    int version;  // for a load, `writes_` when the buffer may last have changed; else 0
     bool operator==(const Key& other) const;
   };
   struct HashOfKey {
@@ -214,8 +215,8 @@ class LoweredBuilder {
   std::map<std::pair<int, Index>, Stored> stored_;
   std::vector<int> writes_at_;  // for each buffer, the number of its last write at a computed index
   int loops_ = 0, writes_ = 0;
-  // The number of writes where a loop last began or ended. What a loop writes is not known at its
-  // beginning, so no load before that point has the value of a load after it.
+  // The value of `writes_` where a loop last began or ended. The writes of a loop are not known at
+  // its beginning, so a load after that point does not reuse the value of a load before it.
   int epoch_ = 0;
   std::unordered_map<int, std::int64_t> numbers_;
 };

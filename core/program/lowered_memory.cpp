@@ -1,4 +1,5 @@
-// The last passes over lowered code: they remove dead code and give work memory its places.
+// The last passes over lowered code: they remove dead code and give work buffers their places in
+// the workspace.
 #include <algorithm>
 #include <map>
 
@@ -89,8 +90,8 @@ void renumber(Lowered& code) {
 }
 
 // Gives each work buffer a place in the workspace. A buffer is in use from its first to its last
-// instruction. If these are in different loops, it is in use while the outermost loops run that are
-// around only one of them.
+// instruction. If these are in different loops, the buffer is also in use throughout the outermost
+// loops that contain only one of them.
 void place_work(Lowered& code) {
   struct Loop {
     int parent, depth;
@@ -98,7 +99,7 @@ void place_work(Lowered& code) {
   };
   std::vector<Loop> loops{{-1, 0, 0, code.instructions.size()}};
   struct Use {
-    int loop = -1;  // the innermost loop around all instructions; -1: there are none
+    int loop = -1;  // the innermost loop around all uses; -1: there are none
     std::size_t first = 0, last = 0;
   };
   std::vector<Use> uses(code.buffers.size());
@@ -126,7 +127,8 @@ void place_work(Lowered& code) {
     use.loop = common(use.loop, open);
     use.last = i;
   }
-  // The loop around instruction i that is directly in `outer`; its limits, or i itself.
+  // Returns the beginning or the end of the loop around instruction i that is directly in `outer`,
+  // or i if there is no such loop.
   const auto widened = [&](std::size_t i, int outer, bool to_end) {
     int loop = loop_at[i];
     if (loop == outer) return i;
@@ -144,7 +146,7 @@ void place_work(Lowered& code) {
           {widened(use.first, use.loop, false), widened(use.last, use.loop, true), static_cast<int>(b)});
   std::sort(intervals.begin(), intervals.end(), [](const Interval& a, const Interval& b) { return a.first < b.first; });
   FreeRanges ranges;
-  std::multimap<std::size_t, std::pair<Index, Index>> ends;  // by last instruction: the range
+  std::multimap<std::size_t, std::pair<Index, Index>> ends;  // last instruction to (offset, bytes)
   for (const Interval& it : intervals) {
     for (; !ends.empty() && ends.begin()->first < it.first; ends.erase(ends.begin()))
       ranges.give_back(static_cast<std::size_t>(ends.begin()->second.first),

@@ -30,7 +30,7 @@ namespace {
 // ---- the operation ------------------------------------------------------------------------------
 
 enum class Setting { off, on, check };
-// STAVE_NATIVE.
+// The setting that the environment variable STAVE_NATIVE chooses.
 Setting setting() {
   static const Setting chosen = [] {
     const char* const text = std::getenv("STAVE_NATIVE");
@@ -106,7 +106,8 @@ const Op op_native{.name = "native", .cpu = run_native, .takes_strides = true};
 
 // ---- what runs as machine code ------------------------------------------------------------------
 
-// Estimates for one run, in nanoseconds, and for the length of the lowered code.
+// Estimates of the time of one run as machine code and by kernels, in nanoseconds, and of the
+// number of instructions of the lowered code.
 struct Estimate {
   double native = 0, kernels = 0, instructions = 0;
   Estimate& operator+=(const Estimate& other) {
@@ -119,21 +120,22 @@ struct Estimate {
 
 constexpr double compilation_of_instruction = 1000;  // nanoseconds
 constexpr double most_instructions = 1e5;            // in one group
-// The most elements of an array in machine code. Arrays of more than most_elements lie in memory
-// and are computed in loops.
+// The most elements of an array that an operation in machine code reads or computes. Two kinds of
+// arrays may be larger: those from which gather and dynamic_slice pick elements, and the stacks of
+// loops. Arrays of more than most_elements lie in memory and are computed in loops.
 constexpr Index most_native_elements = 512;
 
-// About how many instructions compute n elements with so many instructions each.
+// The approximate number of instructions for n elements that take `each` instructions each.
 double unrolled(double n, double each) { return each * n <= 256 && n <= most_elements ? each * n : 10 + each; }
 
 double elements_of(const Program& program, int variable) {
   return static_cast<double>(program.variable(variable).shape.elements());
 }
 
-// The operations that read few elements of their first input, which may be large.
+// Returns true if the operation reads few elements of its first input, which may be large.
 bool picks_elements(OpId id) { return id == OpId::gather || id == OpId::dynamic_slice; }
 
-// The operations whose lowered code has the bits of the kernels.
+// Returns true if the operation's lowered code gives the same bits as its kernel.
 bool has_equal_bits(const Program& program, const Program::Instruction& step) {
   const Op& op = *step.op;
   const auto length = [&](std::size_t input, std::size_t from_end) {
@@ -173,13 +175,14 @@ bool has_equal_bits(const Program& program, const Program::Instruction& step) {
     case OpId::prod:
     case OpId::max:
     case OpId::min: return elements_of(program, step.inputs[0]) <= most_elements;
-    case OpId::matmul:  // others are BLAS's
+    case OpId::matmul:  // BLAS computes larger products
       return length(0, 2) <= 64 && std::max(length(0, 1), length(1, 1)) <= 16;
     default: return op.elementwise;
   }
 }
 
-// The cost of an operation on `elements` elements, once as scalar code and once in a vector.
+// Adds the cost of an elementwise operation on `elements` elements: machine code computes them one
+// by one, kernels in vectors.
 void add_elementwise(Estimate& cost, const Op* op, double elements) {
   const bool is_cheap = !op || op->is_cheap_arithmetic;
   cost.native += elements * (is_cheap ? 0.6 : 12);
@@ -206,7 +209,7 @@ std::optional<Estimate> estimate_loop(const LoopAttributes& loop) {
   return Estimate{cost.native * steps, 500 + (cost.kernels + 100) * steps, 20 + cost.instructions};
 }
 
-// Nothing for an operation that has no machine code.
+// Returns nothing for an operation that has no machine code.
 std::optional<Estimate> estimate(const Program& program, const Program::Instruction& step) {
   const auto is_half = [&](int v) { return is_half_float(program.variable(v).dtype); };
   if (std::any_of(step.inputs.begin(), step.inputs.end(), is_half) ||
@@ -322,7 +325,7 @@ class Grouping {
       for (const int input : step(k).inputs) {
         const int from = base(input);
         if (producer_[from] >= 0) add(static_cast<std::size_t>(producer_[from]));
-        // An operation that may overwrite its input stays behind the others that read it.
+        // An operation that may overwrite its input stays behind the earlier readers of that input.
         std::vector<std::size_t>& all = readers[static_cast<std::size_t>(from)];
         if (step(k).op->reuses)
           for (const std::size_t other : all)
@@ -330,7 +333,7 @@ class Grouping {
         if (all.empty() || all.back() != k) all.push_back(k);
       }
     }
-    std::set<std::size_t> ready[2];  // without machine code, with machine code
+    std::set<std::size_t> ready[2];  // [0]: without machine code, [1]: with machine code
     for (std::size_t k = 0; k < n; ++k)
       if (!is_view(step(k)) && waits[k] == 0) ready[estimates_[k].has_value()].insert(k);
     std::vector<std::vector<std::size_t>> groups;
@@ -370,7 +373,8 @@ class Grouping {
       if (output >= 0) is_read_outside_[static_cast<std::size_t>(base(output))] = true;
   }
 
-  // Replaces a group by one operation, if that pays and the backend can compile it.
+  // Replaces a group by one operation and returns true, if the backend can compile it and machine
+  // code pays. It need not pay if it is required, or if STAVE_NATIVE is `check`.
   bool compile(const std::vector<std::size_t>& group, Program& result) {
     Estimate cost;
     for (const std::size_t k : group) cost += *estimates_[k];
@@ -422,7 +426,7 @@ class Grouping {
   struct Part {
     Program& program;
     Program::Instruction& native;
-    std::vector<int> renamed;  // the variables that have a name in the group
+    std::vector<int> renamed;  // the variables that have a number in the group's program
   };
   int rename(Part& part, int variable) {
     const Program::Variable& it = program_.variable(variable);
@@ -467,7 +471,7 @@ class Grouping {
   std::vector<std::string>* const report_;
   const PerVariable<int> producer_;
   PerVariable<int> input_, constant_;  // the numbers of inputs and constants
-  PerVariable<int> names_;             // the variables' names in the group that is compiled
+  PerVariable<int> names_;             // the variables' numbers in the group that is compiled
   std::vector<std::optional<Estimate>> estimates_;
   std::vector<bool> is_read_outside_, emitted_;
   double more_pays_after_ = never;

@@ -7,7 +7,7 @@
 //
 // The environment variable STAVE_NATIVE chooses what happens: 1 (the default) uses machine code
 // where it pays, 0 never, and `check` wherever it is possible; then the kernels run as well, and a
-// result that differs in any bit is an error.
+// result that differs in any bit is an error, except that all NaN are equal.
 #pragma once
 
 #include <span>
@@ -36,24 +36,25 @@ namespace stave_detail {
 
 using namespace stave;
 
-/// There is no machine code although it is required (Native::required), STAVE_NATIVE=check found a
-/// difference, or STAVE_NATIVE has another value than 0, 1 and check. No function that is compiled
-/// would throw it, so a replay does not take it for an error of the function.
+/// Thrown if there is no machine code although it is required (Native::required), if
+/// STAVE_NATIVE=check finds a difference, or if STAVE_NATIVE is not 0, 1 or check. The compiled
+/// function itself never throws this error, so a replay passes it on. After any other error a
+/// replay gives up, and the function itself runs.
 struct NativeCodeError : TransformError {
   using TransformError::TransformError;
 };
 
 struct NativeProgram {
   Program program;
-  /// After so many runs more machine code would pay; infinity: never.
+  /// The number of runs after which more machine code would pay; infinity: it would never pay.
   double more_pays_after;
 };
 
 /// Replaces groups of operations of an optimized program, which runs on the CPU, by machine code.
-/// `strides` are those of the inputs. `runs` is how often the program will run about; machine code
-/// that would not save more time than its compilation takes is not made. `report` receives one line
-/// for each group that has no machine code although that would pay. Throws NativeCodeError if
-/// native code is `required` and impossible.
+/// `strides` are those of the inputs. The program will run about `runs` times; machine code that
+/// would not save more time than its compilation takes is not made. `report` receives one line for
+/// each group that has no machine code although that would pay. Throws NativeCodeError if native
+/// code is `required` and impossible.
 NativeProgram with_native_code(Program program, std::span<const Strides> strides, Native native, double runs,
                                std::vector<std::string>* report = nullptr);
 

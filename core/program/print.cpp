@@ -111,7 +111,7 @@ class Writer {
     std::string text = indent;
     if (step.is_read()) {
       text += fmt::format("read {}: {}", names_[step.inputs[0]],
-                          step.met.size() <= 8 ? step.met.str() : "an array of that time");
+                          step.read_value.size() <= 8 ? step.read_value.str() : "an array of that time");
     } else {
       for (const int output : step.outputs) text += typed(output) + " ";
       text += fmt::format("= {}", step.op->name);

@@ -2,8 +2,11 @@
 
 #include <algorithm>
 #include <cstring>
+#include <map>
+#include <optional>
 
 #include <stave/core/op/function.h>
+#include <stave/core/op/rematerialization_barrier.h>
 #include <stave/core/ops/frontend.h>
 #include <stave/core/program/dataflow.h>
 #include <stave/core/program/loop.h>
@@ -30,12 +33,12 @@ Outputs performed(const Program::Instruction& step, Inputs operands) {
 
 void check_met(const Program::Instruction& read, const Tensor& value) {
   const Tensor found = read_value(value);
-  if (!same_bits(found, read.met))
+  if (!same_bits(found, read.read_value))
     fail<TransformError>(
         "program: the traced function read a value ({} {}) that was {}, but now it is {}: trace the function for this "
         "value, or use compile(f), which records each path that f takes",
-        value.dtype(), value.shape(), read.met.str(), observed(found).str());
-  tell_read(found);
+        value.dtype(), value.shape(), read.read_value.str(), observed(found).str());
+  notify_read(found);
 }
 
 FunctionArgument replayed(const std::shared_ptr<const Program>& program, const Inputs& captured) {
@@ -198,8 +201,16 @@ Outputs Program::operator()(std::span<const Tensor> given) const {
   PerVariable<Tensor> values(*this);
   for (std::size_t i = 0; i < given.size(); ++i) values[inputs[i]] = given[i];
   for (const Constant& constant : constants) values[constant.variable] = constant.value;
+  // The program's reruns keep apart from each other in a recording of this run, too.
+  std::map<std::uint64_t, std::uint64_t> barriers;
   for (std::size_t k = 0; k < instructions.size(); ++k) {
     const Instruction& step = instructions[k];
+    std::optional<RematerializationBarrier> barrier;
+    if (step.barrier != 0) {
+      std::uint64_t& number = barriers[step.barrier];
+      if (number == 0) number = next_rematerialization_barrier();
+      barrier.emplace(number);
+    }
     Inputs operands;
     for (std::size_t i = 0; i < step.inputs.size(); ++i) {
       const int variable = step.inputs[i];

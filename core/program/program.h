@@ -36,9 +36,9 @@ struct Program {
     std::uint64_t bytes() const { return static_cast<std::uint64_t>(shape.elements()) * size_of(dtype); }
   };
   struct Instruction {
-    /// Null for a read. There the recorded function read the value of the instruction's one input,
-    /// found `met`, and may have branched on it. A replay throws an error if the value differs from
-    /// `met` in any bit.
+    /// Null for a read: a place where the recorded function read the value of the instruction's one
+    /// input, found `read_value`, and may have branched on it. A replay throws an error if the
+    /// value differs from `read_value` in any bit.
     const Op* op = nullptr;
     AttributesPtr attributes = nullptr;
     SmallVector<int, 3> inputs{};
@@ -47,7 +47,7 @@ struct Program {
     /// Not 0 for an instruction that a checkpoint computes again. Passes do not merge it with the
     /// instruction that it repeats, whose barrier differs.
     std::uint64_t barrier = 0;
-    Tensor met{};
+    Tensor read_value{};
 
     bool is_read() const noexcept { return !op; }
   };
@@ -84,7 +84,7 @@ std::ostream& operator<<(std::ostream& out, const Program& program);
 
 /// The cost of one run of a program, computed from its shapes alone.
 struct ProgramCost {
-  std::int64_t operations = 0;  // operations that compute: neither views nor reads
+  std::int64_t operations = 0;  // all but views and reads (Program::Instruction::is_read)
   std::uint64_t bytes = 0;      // bytes that these operations read and write
   // one per element of an elementwise operation, 2 n m k per matrix product
   std::uint64_t flops = 0;
@@ -154,8 +154,8 @@ struct RecordedFunctions final : Attributes {
   bool rematerializes = false;
   std::shared_ptr<const Saveable> saves;
   std::size_t captured = 0;
-  // The called function, and its replacement when it runs again (FunctionAttributes::again), which
-  // may be null.
+  // The called function, and the function that replaces it when reverse mode runs it again
+  // (FunctionAttributes::again; null: the function itself).
   std::shared_ptr<const Program> function, again;
   std::shared_ptr<RecordedRules> rules;  // null if the call has no rules
   std::string str() const override { return name; }

@@ -206,7 +206,7 @@ void Region::assign_slots() {
       const auto value = static_cast<std::size_t>(operand);
       if (value < inputs || !step(operand).op || last[value - inputs] != i) continue;
       free.push_back(steps_[value - inputs].slot);
-      last[value - inputs] = never;  // the slot must not be freed again if the step reads it twice
+      last[value - inputs] = never;  // a step that reads the value twice must free its slot once
     }
   }
 }

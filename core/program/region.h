@@ -106,8 +106,8 @@ class Region : public RefCounted {
   }
   /// The value of an output, before its reduction if there is one.
   int value_behind(int output) const { return output < 0 ? reduction(output)->value : output; }
-  /// The input or number from which a value results by steps that change nothing; -1 if there is
-  /// none.
+  /// The input or constant that the value equals, because the steps between them change nothing
+  /// (stop_gradient, conversions to the same dtype); -1 if there is none.
   int given(int value) const;
   Dtype dtype(int value) const {
     if (value < 0) value = value_behind(value);
@@ -185,9 +185,9 @@ namespace stave_detail {
 
 using namespace stave;
 
-/// What a builder does with an operation that repeats an earlier one on the same operands. A region
-/// that is differentiated must keep repetitions: two values have a cotangent each, whereas one
-/// value would have the sum of the two, which rounds differently.
+/// Whether a builder keeps or merges an operation that repeats an earlier one on the same operands.
+/// A region that is differentiated must keep repetitions: two values have a cotangent each, whereas
+/// one value would have the sum of the two, which rounds differently.
 enum class Repetitions { kept, merged };
 
 /// Builds a region whose inputs need not be known before its steps.

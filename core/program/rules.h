@@ -5,9 +5,9 @@
 // without end. Therefore a rule is recorded only when a derivative or vmap first needs it, and each
 // order of derivative only when it is needed. Until then the rule is kept as a C++ function.
 //
-//   trace(my_exp)(x)           my_exp's operations, and its rule, a function
-//   grad(trace(my_exp)(x))     runs the rule, which calls my_exp again: the program of the rule
-//                              holds a call, whose rule is a function
+//   trace(my_exp)(x)           holds my_exp's operations, and its rule as a C++ function
+//   grad(trace(my_exp)(x))     records the rule, which calls my_exp again: the program of the rule
+//                              holds a call, whose rule is a C++ function
 //
 // A rule that is kept as a function may capture values that the traced function computed. These
 // values differ between replays, so they become inputs of the call's instruction. They are known
@@ -32,10 +32,11 @@ namespace stave_detail {
 class Recorder;
 struct VariableNotes;
 
-/// The note that a recorder puts on a value: the number of the variable that the value is. An
-/// operation without inputs, such as `zeros`, is not recorded at first. The note on its result
-/// holds its index in the recorder's list of such operations (`creation`) and -1 as the variable.
-/// When an operation that is recorded reads the result, the creating operation is recorded, too.
+/// The note (tensor/note.h) that a recorder puts on a value: the number of the variable for this
+/// value. An operation without inputs, such as `zeros`, is not recorded at first. The note on its
+/// result holds its index in the recorder's list of such operations (`creation`) and -1 as the
+/// variable. When an operation that is recorded reads the result, the creating operation is
+/// recorded, too.
 struct VariableNote {
   const VariableNotes* notes = nullptr;
   int variable = -1;
@@ -66,7 +67,7 @@ class RecordedRules : public std::enable_shared_from_this<RecordedRules> {
   /// Takes the rules from `functions`, for a call whose function has `outputs` outputs.
   RecordedRules(const FunctionAttributes& functions, std::size_t outputs);
 
-  /// A captured value: a variable of a program, identified by the notes of that program's recorder.
+  /// A captured value: variable `variable` of the program whose recorder made `notes`.
   struct Captured {
     std::shared_ptr<const VariableNotes> notes;
     int variable;
@@ -136,11 +137,11 @@ struct OpenProgram {
   std::vector<OpenCall> calls;
 };
 /// Captured values, each with its variable in the program that captures it.
-using Outside = std::vector<std::pair<RecordedRules::Captured, int>>;
+using CapturedVariables = std::vector<std::pair<RecordedRules::Captured, int>>;
 /// Adds the captured values to the inputs of the open calls of a program. Each call gets all values
 /// that its rules may capture: those of `outside`, and the program's own values that are still
 /// alive.
 void close_calls(Program& program, const std::shared_ptr<const VariableNotes>& notes, std::vector<OpenCall>& calls,
-                 const Outside& outside);
+                 const CapturedVariables& outside);
 
 }  // namespace stave_detail

@@ -28,7 +28,7 @@ bool compares_with_itself(const Lowered& code, const Instruction& it) {
 
 // ---- index arithmetic ---------------------------------------------------------------------------
 
-// The least and the greatest number that an int64 may be. Where no overflow is possible, an
+// The least and the greatest number that an int64 value may be. Where no overflow is possible, an
 // operation is written as C's own, which compilers optimise best in the indices of loops.
 struct IndexRange {
   std::int64_t low, high;
@@ -68,7 +68,7 @@ MaybeRange range_of(Dtype dtype) {
   if (is_unsigned(dtype)) return IndexRange{0, (std::int64_t{1} << bits) - 1};
   return IndexRange{-(std::int64_t{1} << (bits - 1)), (std::int64_t{1} << (bits - 1)) - 1};
 }
-// The ranges of all values; none for those of another dtype.
+// The ranges of all values. A value of another dtype, or of an unknown range, has none.
 std::vector<MaybeRange> ranges_of(const Lowered& code) {
   std::vector<MaybeRange> ranges(code.values.size());
   const auto of = [&](int value) { return ranges[static_cast<std::size_t>(value)]; };
@@ -100,8 +100,8 @@ bool is_one(const MaybeRange& range) { return range && range->low == range->high
 
 // ---- which values are needed --------------------------------------------------------------------
 
-// Finds the values on which stores, checks and the numbers of steps depend. C compilers warn of
-// others.
+// Finds the values on which stores, checks and the numbers of steps depend. The other values are
+// not written, because C compilers would warn of unused variables.
 class LiveValues {
  public:
   LiveValues(const Lowered& code, const std::vector<MaybeRange>& ranges)
@@ -127,7 +127,7 @@ class LiveValues {
       if (value < 0 || live_[static_cast<std::size_t>(value)]) continue;
       live_[static_cast<std::size_t>(value)] = true;
       const Instruction& it = *definition_[static_cast<std::size_t>(value)];
-      // The first is a number, and the second true or false.
+      // Such values are written without their operands: as a number, or as true or false.
       if (is_one(ranges_[static_cast<std::size_t>(value)]) || compares_with_itself(code_, it)) continue;
       for (const int operand : it.operands) pending.push_back(operand);
       pending.push_back(next_[static_cast<std::size_t>(value)]);
@@ -138,7 +138,7 @@ class LiveValues {
   const std::vector<MaybeRange>& ranges_;
   std::vector<bool> live_;
   std::vector<const Instruction*> definition_;
-  std::vector<int> next_;  // for each carried value
+  std::vector<int> next_;  // for each carried value, the value that it becomes
 };
 
 // ---- the writer ---------------------------------------------------------------------------------
@@ -159,7 +159,7 @@ class BodyWriter {
   }
 
  private:
-  // How tightly the operators of a text bind; operands in need of it are put in parentheses.
+  // The precedence of the operators of a text, which decides whether the text needs parentheses.
   enum class Binding : std::uint8_t { name, product, sum };
   struct Text {
     std::string text;  // empty: the variable v1 for value 1
@@ -258,7 +258,7 @@ class BodyWriter {
       default: return {};
     }
   }
-  // One of the operands is an int64_t, so the number need not be.
+  // A small number may be an int, because it is combined with an int64_t.
   static std::string index_number(std::int64_t number) {
     const bool is_small = number >= 0 && number <= std::numeric_limits<std::int16_t>::max();
     return is_small ? fmt::format("{}", number) : c_number(number, int64);
@@ -287,7 +287,8 @@ class BodyWriter {
     ++depth_;
   }
   void end_loop() {
-    // All carried values change at once: those that another one becomes are copied first.
+    // All carried values change at once, so a carried value that another one becomes is copied
+    // before it changes.
     std::vector<std::string> values;
     for (const Instruction* next : nexts_) {
       const int value = next->operands[1];

@@ -122,7 +122,7 @@ class CasadiWriter {
     return it.name + ":" + listed(it.inputs) + "->" + listed(it.outputs);
   }
 
-  // The static function of pointers to arrays.
+  // The static function f_compute, whose parameters are pointers to arrays.
   std::string computation(const CasadiFunction& it) {
     std::vector<std::string> inputs, outputs;
     std::string parameters;
@@ -152,8 +152,8 @@ class CasadiWriter {
     return 0;
   }
 
-  // The function that CasADi calls. Its workspace has the function's own, then zeros for null
-  // arguments, then each result that may not be wanted.
+  // The function that CasADi calls, and f_work. The workspace w has that of f_compute, then zeros
+  // for null arguments, then room for each result, in case it is not wanted.
   std::string entry(const CasadiFunction& it) const {
     const Index zeros = work_elements(it.code);
     Index end = zeros;
@@ -201,8 +201,9 @@ class CasadiWriter {
            by_number("char", "name", names) + by_number("casadi_int", "sparsity", patterns);
   }
 
-  // The name of the table for a pattern: rows, columns, then 1 for a dense matrix, or where each
-  // column ends.
+  // Returns the name of the table of a sparsity pattern. The table has the numbers of rows and
+  // columns, then 1 for a dense matrix, or the offsets of the columns, all 0, for a matrix without
+  // elements.
   std::string sparsity(const CasadiArgument& it) {
     std::string numbers = fmt::format("{}, {}, ", it.rows, it.columns);
     if (it.has_elements) numbers += "1";

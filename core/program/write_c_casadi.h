@@ -1,12 +1,12 @@
 // CasADi's interface of external functions (https://web.casadi.org/docs/, "Using external
-// functions"): what casadi.external, acados and do-mpc load.
+// functions"), which casadi.external, acados and do-mpc load.
 //
 //   int f(const casadi_real** arg, casadi_real** res, casadi_int* iw, casadi_real* w, int mem);
 //   f_n_in, f_n_out, f_name_in, f_name_out, f_sparsity_in, f_sparsity_out, f_work, ...
 //
-// Arguments are dense matrices of doubles, column by column. A null argument is zeros, and a null
-// result is not wanted. Derivatives are functions whose names CasADi looks for: jac_f, fwd1_f,
-// adj1_f.
+// Arguments are dense matrices of doubles, column by column. A null argument stands for zeros, and
+// a null result is not wanted. Derivatives are functions whose names CasADi looks for: jac_f,
+// fwd1_f, adj1_f.
 #pragma once
 
 #include <iosfwd>

@@ -15,8 +15,8 @@ namespace {
 // ---- the texts ----------------------------------------------------------------------------------
 // In these texts $T is the type of an element, $d its dtype, $U the unsigned type of its size, and
 // $W the unsigned type in which it is computed; C would compute narrow unsigned integers as int,
-// which may overflow. $f is the suffix of libm's functions and of literals. $p begins the names of
-// functions.
+// which may overflow. $f is the suffix of libm's functions and of literals. $p is the prefix of the
+// functions' names.
 
 struct CText {
   const char* name;
@@ -24,7 +24,8 @@ struct CText {
   const char* text;
 };
 
-// Integers wrap. A shift to the right of a negative number is defined by one of its complement.
+// Integers wrap. A negative number is shifted to the right by a shift of its complement, because C
+// leaves the shift of a negative number to the implementation.
 constexpr CText integer_texts[] = {
     {"negative", "", R"(static $T $p_negative_$d($T a)
 {
@@ -302,8 +303,8 @@ void replace_all(std::string& text, std::string_view from, std::string_view to) 
 bool is_own_function(ScalarOp op) {
   return op == ScalarOp::erfinv || op == ScalarOp::digamma || op == ScalarOp::zeta || op == ScalarOp::erfc_of_root_half;
 }
-// Functions whose float version errs by more than 1 ulp in the GNU C library. They are computed in
-// double and rounded.
+// Returns true for functions whose float version errs by more than 1 ulp in the GNU C library. They
+// are computed in double and rounded.
 bool is_inaccurate_in_single(ScalarOp op) {
   switch (op) {
     case ScalarOp::sinh:
@@ -382,8 +383,8 @@ std::string CFunctions::conversion(Dtype from, Dtype to, const std::string& x) {
   if (from == to) return x;
   if (to == bool_) return x + " != 0";
   if (!is_float(from) || is_float(to)) return fmt::format("({}){}", c_type(to), x);
-  // A float out of range becomes the nearest integer, and NaN becomes 0. The limit above is a power
-  // of two, which is a float.
+  // A float out of range becomes the nearest integer, and NaN becomes 0. The upper limit in the
+  // code is a power of two, which a float represents exactly.
   const std::string name = fmt::format("{}_{}_from_{}", prefix_, name_of(to), name_of(from));
   if (defined_.emplace(name, true).second) {
     const bool has_sign = is_signed(to);

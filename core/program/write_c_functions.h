@@ -1,5 +1,5 @@
-// Functions that C source needs beside libm: integer arithmetic that wraps, conversions that
-// saturate, and mathematical functions without a counterpart in libm.
+// Functions that C source needs besides those of libm: integer arithmetic that wraps, conversions
+// that saturate, and mathematical functions without a counterpart in libm.
 #pragma once
 
 #include <map>
@@ -16,8 +16,9 @@ class CFunctions {
   explicit CFunctions(std::string prefix) : prefix_(std::move(prefix)) {}
 
   /// Returns a C expression for op(operands). The operands are C expressions without operators, of
-  /// the dtype `dtype`; those of `select` come after the condition. `result` is the dtype of a
-  /// conversion's result. Throws TransformError for an operation that the dtype does not have.
+  /// the dtype `dtype`; the first operand of `select` is the condition, a bool. `result` is the
+  /// dtype of a conversion's result. Throws TransformError for an operation that the dtype does not
+  /// have.
   std::string expression(ScalarOp op, Dtype dtype, Dtype result, const std::string* operands);
 
   /// The definitions of the functions that were used, each after those that it calls.

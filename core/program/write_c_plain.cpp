@@ -142,6 +142,8 @@ class PlainWriter {
 CSignature checked(CSignature signature, const std::vector<std::string>& input_labels, std::size_t outputs) {
   if (!is_c_identifier(signature.name))
     fail<TransformError>("write_c: \"{}\" is not a name of C: give one as .name", signature.name);
+  if (is_taken_by_c_library(signature.name))
+    fail<TransformError>("write_c: \"{}\" is a name of the C library: give another one as .name", signature.name);
   CNames names;
   signature.inputs =
       chosen_names(names, signature.inputs, input_labels.size(), input_labels, "in", "inputs", signature.name + "_");

@@ -12,14 +12,14 @@
 namespace stave_detail {
 
 struct CSignature {
-  std::string name;  // the function's
-  // Names that need not be identifiers.
+  std::string name;  // the name of the function
+  // The names of the arguments, which need not be identifiers.
   std::vector<std::string> inputs{}, outputs{};
 };
-/// Throws TransformError if the name is not a C identifier or the number of names is not that of
-/// the inputs, which have these labels, and of the outputs. Empty names become the labels of
-/// inputs, then in0, out0, ... Returns the signature with names that are identifiers and differ
-/// from each other.
+/// Returns the signature with names that are identifiers and differ from each other. Empty names,
+/// or all if none are given, become the labels of the inputs, or else in0, out0, ... Throws
+/// TransformError if the function's name is not a C identifier, or if a list of names has another
+/// length than the inputs or outputs.
 CSignature checked(CSignature signature, const std::vector<std::string>& input_labels, std::size_t outputs);
 
 /// Writes the code as one function in a C file that needs no other file, and its declarations as a

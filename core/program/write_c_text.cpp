@@ -55,7 +55,7 @@ std::string text_of_integer(T x) {
     if (is_wide) return fmt::format("UINT64_C({})", x);
     return fmt::format(sizeof(T) == 4 ? "{}u" : "{}", x);
   } else {
-    // C has no negative literals, so the least number of a type is its name.
+    // C has no negative literals, so the least number of a type is written as a macro.
     if (sizeof(T) >= 4 && x == std::numeric_limits<T>::min()) return is_wide ? "INT64_MIN" : "INT32_MIN";
     const std::string text = fmt::format(is_wide ? "INT64_C({})" : "{}", x < 0 ? -static_cast<std::int64_t>(x) : x);
     return x < 0 ? "(-" + text + ")" : text;
@@ -70,7 +70,7 @@ std::string text_of_number(T x) {
   else return {};
 }
 
-// Appends numbers, some on each line.
+// Appends numbers, as many on each line as fit.
 void append_rows(std::string& text, std::size_t count, std::string_view indent,
                  FunctionRef<std::string(std::size_t)> at) {
   constexpr std::size_t width = 96;
@@ -164,15 +164,35 @@ constexpr std::string_view keywords[] = {
     "reinterpret_cast", "requires", "static_assert", "static_cast", "template", "this", "thread_local", "throw", "try",
     "typeid", "typename", "using", "virtual", "wchar_t", "xor", "xor_eq"};
 
-// Names of <math.h> and <stdint.h> that generated code uses, and names of its own.
+// Names of <math.h> and <stdint.h> that generated code uses, and `work`, a parameter of its own.
 constexpr std::string_view library_names[] = {
-    "abs",     "fabs",     "sqrt",      "floor",     "ceil",     "rint",     "trunc",     "copysign",
-    "fma",     "exp",      "exp2",      "expm1",     "log",      "log2",     "log10",     "log1p",
-    "sin",     "cos",      "tan",       "asin",      "acos",     "atan",     "sinh",      "cosh",
-    "tanh",    "asinh",    "acosh",     "atanh",     "erf",      "erfc",     "lgamma",    "pow",
-    "atan2",   "hypot",    "nextafter", "fmod",      "frexp",    "ldexp",    "remainder", "signbit",
-    "NAN",     "INFINITY", "INT32_MIN", "INT64_MIN", "INT64_C",  "UINT64_C", "int8_t",    "int16_t",
-    "int32_t", "int64_t",  "uint8_t",   "uint16_t",  "uint32_t", "uint64_t", "work"};
+    "abs",     "fabs",    "sqrt",      "floor",    "ceil",     "rint",     "trunc",  "copysign",  "fma",
+    "exp",     "exp2",    "expm1",     "log",      "log2",     "log10",    "log1p",  "sin",       "cos",
+    "tan",     "asin",    "acos",      "atan",     "sinh",     "cosh",     "tanh",   "asinh",     "acosh",
+    "atanh",   "erf",     "erfc",      "lgamma",   "pow",      "atan2",    "hypot",  "nextafter", "fmod",
+    "frexp",   "ldexp",   "remainder", "signbit",  "NAN",      "INFINITY", "int8_t", "int16_t",   "int32_t",
+    "int64_t", "uint8_t", "uint16_t",  "uint32_t", "uint64_t", "work"};
+
+// How the names of other macros of <math.h> and <stdint.h> begin. They would replace a variable.
+constexpr std::string_view macro_prefixes[] = {
+    "INT8_",       "INT16_",  "INT32_",  "INT64_",     "INT_LEAST", "INT_FAST", "INTPTR_",  "INTMAX_",         "UINT8_",
+    "UINT16_",     "UINT32_", "UINT64_", "UINT_LEAST", "UINT_FAST", "UINTPTR_", "UINTMAX_", "PTRDIFF_",        "SIZE_",
+    "SIG_ATOMIC_", "WCHAR_",  "WINT_",   "FP_",        "M_",        "MATH_",    "HUGE_VAL", "math_errhandling"};
+
+// The functions of <math.h> that generated code does not call. A variable may have such a name, but
+// a function may not.
+constexpr std::string_view other_functions[] = {"cbrt",       "fdim",     "fmax",        "fmin",
+                                                "ilogb",      "isfinite", "isgreater",   "isgreaterequal",
+                                                "isinf",      "isless",   "islessequal", "islessgreater",
+                                                "isnan",      "isnormal", "isunordered", "fpclassify",
+                                                "llrint",     "llround",  "logb",        "lrint",
+                                                "lround",     "modf",     "nan",         "nearbyint",
+                                                "nexttoward", "remquo",   "round",       "scalbln",
+                                                "scalbn",     "tgamma",   "j0",          "j1",
+                                                "jn",         "y0",       "y1",          "yn",
+                                                "gamma",      "scalb",    "significand", "drem",
+                                                "finite",     "exp10",    "pow10",       "sincos",
+                                                "main"};
 
 template <std::size_t n>
 bool is_in(const std::string_view (&list)[n], std::string_view text) {
@@ -194,6 +214,26 @@ bool is_c_identifier(std::string_view text) {
          std::all_of(text.begin(), text.end(), [](char c) { return is_letter(c) || is_digit(c); });
 }
 
+namespace {
+
+bool is_macro(std::string_view text) {
+  return std::any_of(std::begin(macro_prefixes), std::end(macro_prefixes),
+                     [&](std::string_view prefix) { return text.starts_with(prefix); });
+}
+// Returns true if the list has the name, or the name without the suffix of the variant for float or
+// long double.
+template <std::size_t n>
+bool has_variant(const std::string_view (&list)[n], std::string_view text) {
+  return is_in(list, text) || (text.size() > 1 && (text.ends_with('f') || text.ends_with('l')) &&
+                               is_in(list, text.substr(0, text.size() - 1)));
+}
+
+}  // namespace
+
+bool is_taken_by_c_library(std::string_view name) {
+  return is_macro(name) || has_variant(library_names, name) || has_variant(other_functions, name);
+}
+
 std::string CNames::choose(std::string_view name) {
   std::string chosen;
   for (const char c : name) {
@@ -204,7 +244,9 @@ std::string CNames::choose(std::string_view name) {
   if (chosen.empty() || is_digit(chosen[0])) chosen.insert(0, "x");
   const std::string_view base = chosen;
   const bool is_single = base.size() > 1 && base.back() == 'f' && is_in(library_names, base.substr(0, base.size() - 1));
-  if (!is_c_identifier(chosen) || is_in(library_names, chosen) || is_single || is_own_variable(chosen)) chosen += "_x";
+  if (!is_c_identifier(chosen) || is_in(library_names, chosen) || is_macro(chosen) || is_single ||
+      is_own_variable(chosen))
+    chosen += "_x";
   std::string unique = chosen;
   for (int i = 2; !used_.insert(unique).second; ++i) unique = fmt::format("{}_{}", chosen, i);
   return unique;

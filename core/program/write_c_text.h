@@ -30,8 +30,8 @@ std::string c_table(std::string_view name, std::span<const double> numbers, std:
 
 /// The text as a C string literal, with quotes. Bytes outside of ASCII are escaped.
 std::string c_string(std::string_view text);
-/// The text for use in a comment: without the end of a comment, control characters and non-ASCII
-/// bytes.
+/// The text for use in a comment: without the beginning or end of a comment, trigraphs,
+/// backslashes, control characters and non-ASCII bytes.
 std::string c_comment(std::string_view text);
 
 /// "float64[2,3]".
@@ -39,6 +39,10 @@ std::string type_text(Dtype dtype, const Shape& shape);
 
 /// Returns true if the text is an identifier of C and C++ and none of their keywords.
 bool is_c_identifier(std::string_view text);
+
+/// Returns true if <math.h> or <stdint.h> declares a function, a type or a macro of this name, so
+/// that a function of this name would not compile.
+bool is_taken_by_c_library(std::string_view name);
 
 /// Chooses identifiers for names that need not be identifiers.
 class CNames {

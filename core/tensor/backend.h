@@ -68,7 +68,8 @@ struct View {
   Dtype dtype;
   std::span<const Index> shape;
   std::span<const Index> strides;
-  // True if one element, in the host's memory until run() returns, is repeated at all positions.
+  // True if `data` points at one element in the host's memory, which is the value at all positions.
+  // The element exists until run() returns.
   bool is_host_constant = false;
 };
 
@@ -133,8 +134,9 @@ class Backend {
   /// `work` does nothing else, and its operations have run before, with views of the same layouts.
   /// Returns null if this backend cannot record this work; then nothing has changed.
   virtual std::unique_ptr<RecordedWork> record(FunctionRef<void()> /*work*/) { return nullptr; }
-  /// Compiles an optimized program for inputs of these strides, none of which is negative. The code
-  /// has the bits of the kernels. Returns null and sets `reason` if there is no code.
+  /// Compiles an optimized program for inputs of these strides, none of which is negative. The
+  /// results of the code have the same bits as those of the kernels. Returns null and sets `reason`
+  /// if there is no code.
   virtual std::shared_ptr<const MachineCode> compile(const Program&, std::span<const Strides>, std::string& reason) {
     reason = "this backend has no machine code";
     return nullptr;

@@ -90,7 +90,7 @@ constexpr Dtype promote(Dtype a, Dtype b) {
   stave_detail::throw_no_common_dtype(a, b);
 }
 
-/// Whether a C++ type is the element type of a dtype: bool; an integer type of at most 8 bytes that
+/// True if a C++ type is the element type of a dtype: bool; an integer type of at most 8 bytes that
 /// is not a character type; float, double; Float16, BFloat16.
 template <class T>
 inline constexpr bool has_dtype = (std::is_integral_v<T> && sizeof(T) <= 8 &&

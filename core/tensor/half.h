@@ -18,7 +18,7 @@ namespace stave_detail {
 
 #define STAVE_ALWAYS_INLINE [[gnu::always_inline]] constexpr
 
-// Rounds to odd: if x is no float, returns the one of its two neighbours whose last bit is 1.
+// Rounds to odd: if no float equals x, returns the one of its two neighbours whose last bit is 1.
 // Rounding that neighbour to fewer bits gives the same result as rounding x itself
 // (Boldo and Melquiond, "Emulation of FMA and correctly rounded sums: proved algorithms using
 // rounding to odd", 2008).

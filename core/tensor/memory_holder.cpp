@@ -14,7 +14,7 @@ constinit std::mutex memory_holders_mutex;
 const HeldOverFork<memory_holders_mutex> memory_holders_over_fork;
 
 // The set is never destroyed: a compiled function may be a global variable that dies last.
-std::unordered_set<const MemoryHolder*>& the_memory_holders() {
+std::unordered_set<const MemoryHolder*>& memory_holder_registry() {
   static auto& holdings = *new std::unordered_set<const MemoryHolder*>;
   return holdings;
 }
@@ -23,17 +23,17 @@ std::unordered_set<const MemoryHolder*>& the_memory_holders() {
 
 MemoryHolder::MemoryHolder(std::function<Held()> held) : held_(std::move(held)) {
   const std::lock_guard lock(memory_holders_mutex);
-  the_memory_holders().insert(this);
+  memory_holder_registry().insert(this);
 }
 
 MemoryHolder::~MemoryHolder() {
   const std::lock_guard lock(memory_holders_mutex);
-  the_memory_holders().erase(this);
+  memory_holder_registry().erase(this);
 }
 
 void visit_memory_holders(FunctionRef<void(const MemoryHolder::Held&)> visit) {
   const std::lock_guard lock(memory_holders_mutex);
-  for (const MemoryHolder* holding : the_memory_holders()) visit(holding->held_());
+  for (const MemoryHolder* holding : memory_holder_registry()) visit(holding->held_());
 }
 
 }  // namespace stave_detail

@@ -79,7 +79,7 @@ void NotesState::add(Note& note) noexcept {
     note.ended.store(by_owner, std::memory_order_relaxed);
     return;
   }
-  if (prepaid_references_ == 0) references.fetch_add(prepaid_references_ = lot, std::memory_order_relaxed);
+  if (prepaid_references_ == 0) references.fetch_add(prepaid_references_ = reference_batch, std::memory_order_relaxed);
   --prepaid_references_;
   note.next_of_owner = first;
   if (first) first->previous_of_owner = &note;
@@ -197,7 +197,7 @@ void check_not_differentiated(const Node& node, const char* what, const char* re
   }
 }
 
-void tell_read(const Tensor& x) {
+void notify_read(const Tensor& x) {
   for (Note* note = x.node().notes; note; note = note->next)
     if (note->live()) note->was_read(x);
 }

@@ -10,10 +10,10 @@
 // absent and release their contents; an empty note stays on its node. The later of the two,
 // node or Notes, frees the note.
 //
-// A NotesState keeps a list of the notes that its own thread made. Other threads do not touch that
-// list, except when the Notes object ends on one of them. Therefore the list changes under a lock.
-// The owner's thread needs no lock while it knows that the Notes object cannot end elsewhere
-// (`run`): then it adds and removes notes without a locked instruction.
+// A NotesState keeps a list of the notes that were made on its own thread. Another thread touches
+// that list only if the Notes object is destroyed there, so removing a note takes a lock. During
+// Notes::run the object cannot be destroyed on another thread: then its own thread adds and removes
+// notes without a lock and without a locked instruction.
 #pragma once
 
 #include <atomic>
@@ -80,9 +80,9 @@ struct NotesState : RefCounted {
   void lock() noexcept;
   void unlock() noexcept;
 
-  // Each note holds a reference to this object. The count is raised by `lot` in advance, so a note
-  // that this thread makes or frees, as most are, needs no locked instruction.
-  static constexpr std::uint32_t lot = 1 << 16;
+  // Each note holds a reference to this object. The count is raised by `reference_batch` in
+  // advance, so a note that this thread makes or frees, as most are, needs no locked instruction.
+  static constexpr std::uint32_t reference_batch = 1 << 16;
   // References that are counted in advance and that no note holds yet.
   std::uint32_t prepaid_references_ = 0;
   std::atomic<bool> locked_{false};
@@ -109,7 +109,8 @@ struct Note : stave_detail::Pooled {
   virtual const Tensor* physical() const noexcept { return nullptr; }
   /// Returns true if notes of this kind have a `physical()` value while they live.
   virtual bool has_physical() const noexcept { return false; }
-  /// The memory in bytes that this value keeps alive; the same in every run of the program.
+  /// The size in bytes of the storage behind `physical()`; 0 if this note has no such value. It is
+  /// the same in every run of the program.
   virtual std::size_t bytes_behind() const noexcept { return 0; }
   /// Called when the value gets a label (label.h), on a node with a single owner.
   virtual void labelled(const NamePtr&) {}
@@ -138,9 +139,9 @@ bool has_note(const Tensor& x, InstallationId id) noexcept;
 void check_not_differentiated(const Node& node, const char* what, const char* remedy);
 
 /// Notifies the live notes on x that the program reads it.
-void tell_read(const Tensor& x);
+void notify_read(const Tensor& x);
 
-/// The memory in bytes that this value keeps alive.
+/// The size in bytes of this value's storage or, for a value of a lane, of the batch of all lanes.
 std::size_t bytes_kept_by(const Node& x) noexcept;
 
 /// Throws TransformError if the value has escaped from its transform: the node has no storage, or

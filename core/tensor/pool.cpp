@@ -90,7 +90,7 @@ void push_chain(std::size_t size, FreeBlock* first, std::size_t count) noexcept 
 }
 
 /// Returns a new slab; null if there is no memory.
-char* take_slab() noexcept {
+char* allocate_slab() noexcept {
   if (shared.fresh == shared.fresh_end) {
     const std::size_t mapped = region_bytes + slab_bytes;
     void* const raw = mmap(nullptr, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -108,7 +108,7 @@ char* take_slab() noexcept {
 /// Makes chains of the blocks of a new slab, in the order of their addresses. Returns false if
 /// there is no memory.
 bool carve_slab(std::size_t size) noexcept {
-  char* const slab = take_slab();
+  char* const slab = allocate_slab();
   if (!slab) return false;
   const std::size_t bytes = size * granule, blocks = (slab_bytes - slab_header) / bytes;
   ::new (slab) Slab{static_cast<std::uint32_t>(blocks), 0, nullptr};
@@ -190,7 +190,7 @@ void open(Pool& pool) noexcept {
 
 /// Frees a block when the thread's list of this size is a full chain, or when the thread has ended
 /// and its pool is closed.
-[[gnu::noinline]] void put_aside(Pool& pool, std::size_t size, void* block) noexcept {
+[[gnu::noinline]] void free_slow(Pool& pool, std::size_t size, void* block) noexcept {
   open(pool);
   if (pool.state == Pool::State::closed) {
     const std::lock_guard lock(mutex);
@@ -306,7 +306,7 @@ void pool_free(void* block, std::size_t bytes) noexcept {
   Pool& pool = thread_pool;
   const std::uint32_t count = count_of(pool.count[size]);
   if (pool.state != Pool::State::open || count == chain_length) [[unlikely]]
-    return put_aside(pool, size, block);
+    return free_slow(pool, size, block);
   pool.first[size] = ::new (block) FreeBlock{pool.first[size]};
   set(pool.count[size], count + 1);
 }

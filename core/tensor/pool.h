@@ -25,12 +25,12 @@ void pool_free(void* block, std::size_t bytes) noexcept;
 
 struct PoolStats {
   std::size_t live_bytes = 0;    // in existing objects
-  std::size_t cached_bytes = 0;  // freed, and kept for later objects
+  std::size_t cached_bytes = 0;  // in free blocks, used before or not, that later objects get
 };
 /// The memory of the pool, in bytes. It is exact for the calling thread; simultaneous changes
 /// by other threads may be missing.
 PoolStats pool_stats() noexcept;
-/// Returns memory to the system that neither an object nor another thread's list needs.
+/// Returns to the system the memory that neither an object nor another thread's list needs.
 void release_pool() noexcept;
 
 /// Base class of types whose objects are allocated in the pool.

@@ -1,8 +1,8 @@
 // Prints tensors as NumPy's str(array) does, by the rules of numpy/_core/arrayprint.py,
 // version 2.4.
 //
-// A value is printed in three steps. `corners` takes the elements to show: all of up to 1000,
-// else three from both ends of each long axis. A format for one element is fitted to them
+// A value is printed in three steps. `corners` takes the elements to show: all if there are at most
+// 1000, else three from each end of each long axis. A format for one element is fitted to them
 // (`FloatFormat`, `IntegerFormat`, `BoolFormat`). `TextLayout` arranges them in brackets and lines.
 // A float is printed with the fewest digits that distinguish it from its neighbours of the same
 // dtype, rounded correctly to at most 8 digits after the point.
@@ -67,8 +67,8 @@ Tensor observed(const Tensor& x) {
 namespace {
 
 constexpr Index threshold = 1000;  // arrays with more elements are summarised
-constexpr Index edge = 3;          // elements shown at both ends of a summarised axis
-constexpr int precision = 8;       // the maximum of digits after the point
+constexpr Index edge = 3;          // elements shown at each end of a summarised axis
+constexpr int precision = 8;       // the maximum number of digits after the point
 constexpr int line_width = 75;
 
 // ---- decimal digits -----------------------------------------------------------------------------
@@ -371,7 +371,7 @@ namespace stave {
 
 std::string Tensor::str() const {
   const Tensor* lanes = stave_detail::lanes_of(*this);
-  tell_read(*this);
+  notify_read(*this);
   if (!lanes) return stave_detail::text_of(stave_detail::observed(*this));
   const std::string batch = lanes->str();
   return stave_detail::transform_of_lanes(*this) + std::string(" lanes of ") + shape().str() + ' ' + name_of(dtype()) +

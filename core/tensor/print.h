@@ -1,5 +1,5 @@
-// Reads values as an observer does: the physical data, outside all
-// handlers. Printing and traces use it.
+// Functions that read values as an observer does: the physical data, outside all handlers. Printing
+// and traces use them.
 //
 // Nothing here performs an operation that a handler could see, record or count.
 // See also Tensor::str() (print.cpp).
@@ -36,8 +36,8 @@ std::string name_of_element(const std::string& name, const Shape& shape, Index e
 /// The displayed name of value `number`: a, b, ..., z, aa, ab, ...
 std::string name_of_value(int number);
 
-/// All elements of a result of `observed`, or of a view of it, in row-major order. Copies;
-/// waits for the device.
+/// A copy of all elements of a result of `observed`, or of a view of it, in row-major order.
+/// The function waits for the device.
 template <class T>
 std::vector<T> read_elements(const Tensor& values) {
   UnderFrame past_all_handlers(nullptr);

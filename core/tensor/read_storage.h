@@ -9,10 +9,10 @@
 
 namespace stave {
 
-/// The effect of item(), to_vector() and data() on a value without storage
-/// (a value of a lane under vmap). The answer has storage, and the same shape and dtype.
-/// vmap answers: it splits lanes whose values differ into groups. Without a handler it is an error
-/// that names the transform. Answers are not recorded (`remembered` is false): a function that runs
+/// The effect that item(), to_vector() and data() perform on a value without storage (a value of a
+/// lane under vmap). The answer has storage, and the same shape and dtype. vmap answers: it splits
+/// lanes whose values differ into groups. Without a handler, the read throws TransformError, which
+/// names the transform. Answers are not recorded (`remembered` is false): a function that runs
 /// a second time, as under checkpoint, performs the effect again.
 struct ReadStorage {
   using Result = Tensor;

@@ -52,7 +52,8 @@ class Scalar {
   Dtype alone() const;
   /// The number in decimal: "18446744073709551615", "0.5", "1+2j".
   std::string str() const;
-  /// Returns true for the same number of the same kind. -0 differs from 0, and NaN equals NaN.
+  /// Returns true for the same number of the same kind. -0 differs from 0, and a NaN equals a NaN
+  /// of the same bits.
   friend bool operator==(const Scalar& a, const Scalar& b) noexcept {
     const auto bits = [](double number) { return std::bit_cast<std::uint64_t>(number); };
     if (a.kind != b.kind || bits(a.floating) != bits(b.floating)) return false;
@@ -72,8 +73,8 @@ class Scalar {
   }
 };
 
-/// The common dtype of numbers that are combined with no tensor: that of the widest kind,
-/// wide enough for all integers.
+/// The common dtype of numbers that are combined with no tensor: their alone(), promoted. In place
+/// of an error, uint64 with a signed integer gives uint64.
 Dtype common_dtype(std::initializer_list<Scalar> numbers);
 
 }  // namespace stave

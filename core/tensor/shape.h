@@ -36,8 +36,8 @@ class Shape : public SmallVector<Index, 4> {
 
   int rank() const noexcept { return static_cast<int>(size()); }
   /// The number of elements of an array of this shape: the product of the lengths, 1 for rank 0.
-  /// Throws ShapeError if the product of the lengths other than 0 exceeds the address space,
-  /// since strides are made from them.
+  /// Throws ShapeError if the product of the lengths other than 0 exceeds the address space, since
+  /// strides are products of these lengths.
   Index elements() const {
     constexpr Index most = (Index{1} << 60) - 1;  // so that the size in bytes fits an Index, too
     Index n = 1;

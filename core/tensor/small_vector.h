@@ -147,7 +147,7 @@ class SmallVector {
     reserve(2 * capacity_);
     return *std::construct_at(data_ + size_++, std::move(value));
   }
-  void copy(const SmallVector& other) {  // into an empty vector
+  void copy(const SmallVector& other) {  // this vector is empty
     if (other.size_ > capacity_) [[unlikely]]
       reserve(other.size_);
     if constexpr (bytewise) {
@@ -158,7 +158,7 @@ class SmallVector {
       append(other.begin(), other.end());
     }
   }
-  void take(SmallVector& other) noexcept {  // into an empty, in-place vector
+  void take(SmallVector& other) noexcept {  // this vector is empty, and in place
     if (other.data_ != other.in_place()) {
       data_ = std::exchange(other.data_, other.in_place());
       capacity_ = std::exchange(other.capacity_, static_cast<std::uint32_t>(N));

@@ -28,11 +28,11 @@ std::vector<StorageWatcher*>& watchers() {
   return all;
 }
 
-void watch_no_more() {
+void clear_watchers_in_child() {
   watchers().clear();
   watching = 0;
 }
-const HeldOverFork<watchers_mutex, watch_no_more> watchers_over_fork;
+const HeldOverFork<watchers_mutex, clear_watchers_in_child> watchers_over_fork;
 
 template <class Tell>
 void tell_watchers(Tell tell) {
@@ -67,7 +67,7 @@ using stave_detail::fail;
 namespace {
 
 constexpr int most_devices = 256;
-constinit std::array<std::atomic<Backend*>, most_devices> stand_ins{};
+constinit std::array<std::atomic<Backend*>, most_devices> test_backends{};
 
 }  // namespace
 
@@ -81,7 +81,7 @@ Device cuda(int index) {
 
 Backend& backend_of(Device device) {
   if (device.kind == Device::Kind::cpu) return cpu_backend();
-  if (Backend* backend = stand_ins[device.index].load(std::memory_order_acquire)) return *backend;
+  if (Backend* backend = test_backends[device.index].load(std::memory_order_acquire)) return *backend;
   return cuda_backend(device.index);
 }
 
@@ -210,7 +210,7 @@ stave::StoragePtr allocate_storage(stave::Backend& backend, stave::Device device
 }
 
 void set_backend_for_tests(int index, stave::Backend* backend) noexcept {
-  stave::stand_ins[static_cast<std::size_t>(index)].store(backend, std::memory_order_release);
+  stave::test_backends[static_cast<std::size_t>(index)].store(backend, std::memory_order_release);
 }
 
 }  // namespace stave_detail

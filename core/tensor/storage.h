@@ -43,9 +43,9 @@ namespace stave_detail {
 [[noreturn]] void fail_memory(const char* operation, stave::Dtype dtype, const stave::Shape& shape,
                               stave::Device device);
 
-// Memory that another library lends. Tensors view it, and nothing writes to it. The library gets it
-// back when no tensor views it any more and, on a device, when all requested reads of it are done.
-// This may happen on any thread.
+// Memory that another library lends. Tensors view it, and nothing writes to it. It goes back to the
+// other library when no tensor views it any more and, on a device, when all requested reads of it
+// are done. This may happen on any thread.
 struct ForeignStorage final : stave::Storage, Pooled {
   using Lender = std::unique_ptr<void, void (*)(void*)>;
   ForeignStorage(stave::Device device, void* first, std::size_t size, Lender lender);

@@ -36,7 +36,7 @@ namespace {
 
 // Returns x in a contiguous layout. The copy is made outside all handlers, since a read only
 // observes a value and is not part of the program.
-Tensor laid_out(const Tensor& x) {
+Tensor contiguous_unobserved(const Tensor& x) {
   stave_detail::UnderFrame below_all(nullptr);
   return contiguous(x);
 }
@@ -98,7 +98,7 @@ void Tensor::stave_detail_item(Dtype dtype, void* value) const {
 void Tensor::stave_detail_read(Dtype dtype, void* values) const {
   check_dtype(*this, dtype, "to_vector");
   stave_detail::begin_read(device());
-  const Tensor x = laid_out(stave_detail::read_value(*this));
+  const Tensor x = contiguous_unobserved(stave_detail::read_value(*this));
   check_reads_no_derivative(*this, "to_vector", "write stop_gradient(x).to_vector() if a constant is meant");
   const auto bytes = static_cast<std::size_t>(x.size()) * size_of(dtype);
   read_storage(x.node().memory(), values, x.node().data(), bytes);
@@ -136,14 +136,14 @@ Tensor read_value(const Tensor& x, bool keep_alive) {
   const bool stored = static_cast<bool>(x.node().storage);
   if (stored) check_not_escaped(x.node());
   Tensor found = stored ? x : perform(ReadStorage{x, keep_alive});
-  if (found.node().notes) tell_read(found);
+  if (found.node().notes) notify_read(found);
   return found;
 }
 
 Tensor read_in_place(const Tensor& x, const char* what, const char* remedy) {
   check_reads_no_derivative(x, what, remedy);
   if (!x.node().storage) return read_value(x, true);
-  tell_read(x);
+  notify_read(x);
   return x;
 }
 

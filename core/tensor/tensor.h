@@ -147,8 +147,12 @@ class Tensor {
   template <class T>
     requires(std::is_arithmetic_v<T> || is_half<T>)
   T item() const {
-    // The element is read as a type that has a dtype: char as int64, long double as double.
-    using Read = std::conditional_t<has_dtype<T>, T, std::conditional_t<std::is_floating_point_v<T>, double, Index>>;
+    // The element is read as a type that has a dtype: char as int8 or uint8, long double as double.
+    using Signed = std::conditional_t<
+        sizeof(T) == 1, std::int8_t,
+        std::conditional_t<sizeof(T) == 2, std::int16_t, std::conditional_t<sizeof(T) == 4, std::int32_t, Index>>>;
+    using Integer = std::conditional_t<std::is_signed_v<T>, Signed, std::make_unsigned_t<Signed>>;
+    using Read = std::conditional_t<has_dtype<T>, T, std::conditional_t<std::is_floating_point_v<T>, double, Integer>>;
     Read value;
     stave_detail_item(dtype_of<Read>(), &value);
     return static_cast<T>(value);
@@ -248,7 +252,8 @@ class Tensor {
     else return stave_detail::NoEntries();
   }
 
-  /// The text that NumPy prints for this value, without the dtype.
+  /// The text of NumPy's str(array). For a value of a lane under vmap, the text names the
+  /// transform, the shape and the dtype, and shows the values of all lanes.
   std::string str() const;
 
   // For handlers and backends.

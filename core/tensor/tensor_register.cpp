@@ -16,7 +16,7 @@ constinit std::mutex register_mutex;
 const HeldOverFork<register_mutex> register_over_fork;
 
 // The set is never destroyed: a tensor may be a global variable that dies last.
-std::unordered_set<const Node*>& the_register() {
+std::unordered_set<const Node*>& tensor_registry() {
   static auto& nodes = *new std::unordered_set<const Node*>;
   return nodes;
 }
@@ -25,17 +25,17 @@ std::unordered_set<const Node*>& the_register() {
 
 void track(const Node& node) {
   const auto lock = lock_register();
-  the_register().insert(&node);
+  tensor_registry().insert(&node);
 }
 
 void forget(const Node& node) noexcept {
   const auto lock = lock_register();
-  the_register().erase(&node);
+  tensor_registry().erase(&node);
 }
 
 void visit_tracked(FunctionRef<void(const Node&)> visit) {
   const auto lock = lock_register();
-  for (const Node* node : the_register()) visit(*node);
+  for (const Node* node : tensor_registry()) visit(*node);
 }
 
 std::unique_lock<std::mutex> lock_register() { return std::unique_lock<std::mutex>(register_mutex); }

@@ -3,6 +3,7 @@
 #include <optional>
 
 #include <stave/core/effects/controller.h>
+#include <stave/core/op/lost_derivatives.h>
 #include <stave/core/tensor/default_dtype.h>
 #include <stave/core/tensor/fail.h>
 
@@ -16,17 +17,17 @@ namespace {
 
 class AnswersAgain final : public AnyHandler {
  public:
-  explicit AnswersAgain(CallEffectLog asked) : asked_(std::move(asked)) {}
+  explicit AnswersAgain(CallEffectLog asked) : effect_log_(std::move(asked)) {}
   void* handling(const EffectType& effect) override {
     return effect.recordable && !is_of_the_library(effect) ? effect.recordable->handling : nullptr;
   }
   std::any answer_recordable(const EffectType& effect, std::any performed) override {
-    return asked_.answer(effect, std::move(performed));
+    return effect_log_.answer(effect, std::move(performed));
   }
   std::string describe() const override { return ""; }
 
  private:
-  CallEffectLog asked_;
+  CallEffectLog effect_log_;
 };
 
 }  // namespace
@@ -45,113 +46,87 @@ bool CallEffectLog::is_next(const EffectType& type, const std::any& bare) const 
 }
 
 const CallEffectLog::LoggedEffect& CallEffectLog::ask(const EffectType& type, std::any effect) {
-  const std::size_t first = passed_.size();
-  std::any bare = effect;
-  bool holds = false;
-  type.recordable->visit_effect(bare, [&](Tensor& x) {
-    holds |= x.defined();
-    passed_.push_back(std::exchange(x, Tensor()));
-  });
-  if (!is_next(type, bare)) {
+  const int first = tensors_.add(type, effect);
+  if (!is_next(type, effect)) {
     // The run differs from what is logged, so the rest of the log is dropped.
     all_.resize(next_);
-    if (at_example_ && (holds || deferred_)) {
+    bool holds_tensors = false;
+    for (int number = first; number < tensors_.size(); ++number) holds_tensors |= tensors_[number].defined();
+    if (at_example_ && (holds_tensors || deferred_)) {
       if (deferred_ || type.recordable->has_answer)
         refuse(type,
                "under a transform, an effect that holds tensors cannot be recorded if it has an answer or if other "
                "effects follow");
       deferred_ = true;
-      none_ = {&type, std::move(bare)};
+      none_ = {};
+      none_.type = &type;
+      none_.effect = std::move(effect);
       return none_;
     }
-    all_.push_back(performed(type, std::move(effect), std::move(bare), first));
+    all_.push_back(performed(type, std::move(effect), first));
   }
   const LoggedEffect& logged = all_[next_++];
   if (logged.error) std::rethrow_exception(logged.error);
   return logged;
 }
 
-// Marks on the tensors that effects passed to outer handlers, and on values computed from them.
-class CallEffectLog::Marks {
+namespace {
+
+// Tracks which tensors of the effects a value is computed from, while a handler answers.
+class TracksEffectTensors final : public TracksValues {
  public:
-  struct Mark {
-    int number = -1;  // -1: not one of these tensors
-    std::uint64_t sources = 0;
-  };
-  explicit Marks(const char* name) : notes_(make_intrusive<NotesState>(name)) {}
-  Tensor number(const Tensor& x, int number) const {
-    return notes_.put(clone_node(x), {number, TracksValues::source(static_cast<std::size_t>(number))});
+  explicit TracksEffectTensors(const Notes<EffectTensors::Mark>& marks) noexcept : marks_(marks) {}
+  std::uint64_t sources(const Tensor& x) const noexcept override {
+    const EffectTensors::Mark* const mark = marks_.find(x);
+    if (!mark) return 0;
+    return mark->number < 0 ? mark->sources : source(static_cast<std::size_t>(mark->number));
   }
-  const Mark* find(const Tensor& x) const noexcept { return notes_.find(x); }
-
-  /// Tracks which marked tensors a value is computed from, while a handler answers.
-  class Spreading final : public TracksValues {
-   public:
-    explicit Spreading(const Marks& marks) noexcept : notes_(marks.notes_) {}
-    std::uint64_t sources(const Tensor& x) const noexcept override {
-      const Mark* const mark = notes_.find(x);
-      return mark ? mark->sources : 0;
-    }
-    Tensor made_of(Tensor x, std::uint64_t sources) const override { return notes_.put(std::move(x), {-1, sources}); }
-
-   private:
-    const Notes<Mark>& notes_;
-  };
+  Tensor made_of(Tensor x, std::uint64_t sources) const override { return marks_.put(std::move(x), {-1, sources}); }
 
  private:
-  Notes<Mark> notes_;
+  const Notes<EffectTensors::Mark>& marks_;
 };
 
-// Performs the effect, which the handlers around the call answer. The effect's tensors are marked,
-// so that they are recognised in the answer. `tensor` later returns the function's own tensors in
-// their place, whose notes transforms inside the function may need.
-CallEffectLog::LoggedEffect CallEffectLog::performed(const EffectType& type, std::any effect, std::any bare,
-                                                     std::size_t first) {
-  auto number = static_cast<int>(first);
-  type.recordable->visit_effect(effect, [&](Tensor& x) {
-    if (!marks_) marks_ = std::make_shared<Marks>(name_);
-    if (x.defined()) x = marks_->number(x, number);
-    ++number;
-  });
-  LoggedEffect logged{&type, std::move(bare)};
+}  // namespace
+
+// Performs the effect, which the handlers around the call answer.
+CallEffectLog::LoggedEffect CallEffectLog::performed(const EffectType& type, std::any effect, int first) {
+  LoggedEffect logged;
+  logged.type = &type;
+  logged.effect = effect;
+  tensors_.put_marked(type, effect, first);
+  const Notes<EffectTensors::Mark>* const marks = tensors_.marks();
   try {
-    const std::shared_ptr<const Marks> marks = marks_;
-    std::optional<Marks::Spreading> spreading;
-    if (marks) spreading.emplace(*marks);
-    logged.answer = type.recordable->perform(effect);
+    std::optional<TracksEffectTensors> tracks;
+    if (marks) tracks.emplace(*marks);
+    static_cast<RecordedAnswer&>(logged) = RecordedAnswer(type, type.recordable->perform(effect));
   } catch (const Cancelled&) {
     throw;
   } catch (...) {
     logged.error = std::current_exception();
     return logged;
   }
-  type.recordable->visit_answer(logged.answer, [&](Tensor& x) {
-    const Marks::Mark* const mark = marks_ ? marks_->find(x) : nullptr;
-    const bool passed = mark && mark->number >= 0;
-    logged.passed_before.push_back(passed ? mark->number : -1);
-    logged.made_of.push_back(mark && !passed ? mark->sources : 0);
-    logged.tensors.push_back(passed ? Tensor() : x);
-    x = Tensor();
-  });
+  for (const Tensor& x : logged.tensors) {
+    const EffectTensors::Mark* const mark = marks ? marks->find(x) : nullptr;
+    logged.made_of.push_back(mark ? mark->sources : 0);
+  }
+  tensors_.recognise(logged);
   return logged;
 }
 
 Tensor CallEffectLog::tensor(const LoggedEffect& logged, std::size_t i) const {
-  if (const int passed = logged.passed_before[i]; passed >= 0) return passed_[static_cast<std::size_t>(passed)];
+  if (const int number = logged.passed[i]; number >= 0) return tensors_[number];
   const std::uint64_t sources = logged.made_of[i];
   if (sources == 0) return logged.tensors[i];
   std::vector<Tensor> made_of;
-  for (std::size_t number = 0; number < passed_.size(); ++number)
-    if (sources & TracksValues::source(number)) made_of.push_back(passed_[number]);
+  for (int number = 0; number < tensors_.size(); ++number)
+    if (sources & TracksValues::source(static_cast<std::size_t>(number))) made_of.push_back(tensors_[number]);
   return mark_lost(logged.tensors[i], made_of);
 }
 
 std::any CallEffectLog::answer(const EffectType& type, std::any effect) {
   const LoggedEffect& logged = ask(type, std::move(effect));
-  std::any answer = logged.answer;
-  std::size_t next = 0;
-  type.recordable->visit_answer(answer, [&](Tensor& x) { x = tensor(logged, next++); });
-  return answer;
+  return logged.with([&](std::size_t i) { return tensor(logged, i); });
 }
 
 }  // namespace stave_detail

@@ -12,8 +12,7 @@
 #include <vector>
 
 #include <stave/core/effects/effect.h>
-#include <stave/core/op/lost_derivatives.h>
-#include <stave/core/tensor/note.h>
+#include <stave/core/op/recorded_answer.h>
 
 namespace stave_detail {
 
@@ -23,16 +22,11 @@ bool is_of_the_library(const EffectType& effect) noexcept;
 class CallEffectLog {
  public:
   /// `name` is the name of the compiled function in errors; it is not copied.
-  explicit CallEffectLog(const char* name) : name_(name) {}
+  explicit CallEffectLog(const char* name) : name_(name), tensors_(name) {}
 
-  /// A logged effect and its answer, both without their tensors.
-  struct LoggedEffect {
-    const EffectType* type = nullptr;
-    std::any effect, answer = {};
-    std::vector<Tensor> tensors = {};  // tensors of the answer
-    /// For each tensor of the answer, its number among the tensors of the call's effects if it is
-    /// one of these; -1 for a new tensor.
-    std::vector<int> passed_before = {};
+  /// A logged effect, without its tensors, and its answer.
+  struct LoggedEffect : RecordedAnswer {
+    std::any effect;
     // For each tensor of the answer, a mask of the effects' tensors from which it was computed
     // (TracksValues).
     std::vector<std::uint64_t> made_of = {};
@@ -42,12 +36,13 @@ class CallEffectLog {
   /// Starts a replay, or a run of the function.
   void begin() noexcept {
     next_ = 0;
-    passed_.clear();
+    tensors_.clear();
     deferred_ = false;
   }
   /// Starts a run of the function on examples of its arguments, in which it is recorded for
-  /// transforms. The run performs no effects that hold tensors. An effect without an answer is left
-  /// to the replay that follows; if that is not possible, the run throws and sets `refused`.
+  /// transforms. The run performs no effect that holds tensors. The replay that follows performs
+  /// such an effect, if it has no answer and no other effect follows it. Otherwise the run throws
+  /// TransformError and sets `refused`.
   void begin_example() noexcept {
     begin();
     at_example_ = true;
@@ -55,13 +50,13 @@ class CallEffectLog {
   void end_example() noexcept { at_example_ = false; }
   bool at_example() const noexcept { return at_example_; }
 
-  /// Returns the logged effect and answer, if this effect is the next one of the call's last replay
-  /// or run. Otherwise performs the effect now. Rethrows the exception that the effect's handler
-  /// throws. The result is valid until the next call.
+  /// Returns the next entry of the log, if its effect equals this one. Otherwise drops the rest of
+  /// the log, performs the effect and logs it. Rethrows the exception that the effect's handler
+  /// throws. The result is valid until `ask` is called again.
   const LoggedEffect& ask(const EffectType& type, std::any effect);
-  /// Returns tensor i of an answer. If the tensor is one of those of the call's effects, returns it
-  /// with the notes that it has in the current replay or run. If a handler computed it from such
-  /// tensors, the transforms inside the function that trace them have lost its derivative.
+  /// Returns tensor i of an answer. A tensor that an effect of this call passed is returned with
+  /// the notes that it has in the current replay or run. If a handler computed the tensor from such
+  /// tensors, marks its derivative as lost for the transforms inside the function that trace them.
   Tensor tensor(const LoggedEffect& logged, std::size_t i) const;
   /// Returns the answer that `ask` returns, with its tensors.
   std::any answer(const EffectType& type, std::any effect);
@@ -82,14 +77,12 @@ class CallEffectLog {
  private:
   static std::shared_ptr<AnyHandler> answering(CallEffectLog asked);
   bool is_next(const EffectType& type, const std::any& bare) const;
-  LoggedEffect performed(const EffectType& type, std::any effect, std::any bare, std::size_t first);
+  LoggedEffect performed(const EffectType& type, std::any effect, int first);
 
   const char* name_;
   std::vector<LoggedEffect> all_;
   std::size_t next_ = 0;
-  class Marks;
-  std::vector<Tensor> passed_;    // the tensors of the effects so far
-  std::shared_ptr<Marks> marks_;  // the marks on the tensors that outer handlers receive
+  EffectTensors tensors_;  // the tensors of the effects so far
   bool at_example_ = false, deferred_ = false;
   LoggedEffect none_;
 };

@@ -111,7 +111,7 @@ Outputs ClosedCall::run_lane_free(const LaneFree& apart, std::span<const Tensor>
   return all;
 }
 
-// Runs the program without handlers that would see its operations.
+// Runs the program outside of all handlers, so that no handler sees its operations.
 Outputs ClosedCall::run(std::span<const Tensor> inputs) const {
   std::vector<Strides> strides;
   for (const Tensor& x : inputs) strides.push_back(x.strides());
@@ -185,8 +185,8 @@ Outputs ClosedCall::call(std::span<const Tensor> inputs, const Mask& wanted) con
   if (!contains(wanted, true)) return call_function(std::move(functions), Inputs(inputs.begin(), inputs.end()));
   add_derivatives(functions, wanted);
   Outputs outputs = call_function(std::move(functions), Inputs(inputs.begin(), inputs.end()));
-  // An output through which no derivative flows, such as the result of a stop_gradient,
-  // is not traced, as if the operations were performed one by one.
+  // An output through which no derivative flows, such as the result of a stop_gradient, must not be
+  // traced: it would not be if the operations were performed one by one.
   const Mask differentiable = differentiable_in(wanted);
   for (std::size_t i = 0; i < outputs.size(); ++i)
     if (!differentiable[i] && is_float(outputs[i].dtype())) outputs[i] = stop_gradient(std::move(outputs[i]));

@@ -23,8 +23,8 @@ namespace stave_detail {
 bool takes_closed_calls() noexcept;
 /// The description, for errors, of the nearest handler that does not accept closed calls.
 std::string describe_handler_without_closed_calls();
-/// Returns how many derivatives are taken of these values at once: the number of running transforms
-/// that trace one of them.
+/// Returns the order of the derivatives that are being taken with respect to these values: the
+/// number of running transforms that differentiate one of them.
 int orders_of_derivative(std::span<const Tensor> xs);
 
 class ClosedCall;
@@ -52,7 +52,7 @@ class ClosedCall : public std::enable_shared_from_this<ClosedCall> {
   /// A partition of the program by lanes: its first part computes the outputs that depend on no
   /// lane.
   struct LaneFree {
-    /// The outputs that depend on no lane.
+    /// A mask of the outputs that depend on no lane.
     Mask outputs;
     Partitioned parts;
   };
@@ -74,10 +74,10 @@ class ClosedCall : public std::enable_shared_from_this<ClosedCall> {
   };
 
   Outputs run(std::span<const Tensor> inputs) const;
-  // Computes the outputs that depend on no lane separately, so that the caller may read their
-  // values, as it may without compile.
+  // Computes the outputs that depend on no lane by a closed call of their own, without lanes. So
+  // the caller may read their values, as it may without compile.
   static Outputs run_lane_free(const LaneFree& apart, std::span<const Tensor> inputs, const Mask& lanes);
-  // The outputs to which a derivative flows from these inputs.
+  // Returns a mask of the outputs to which a derivative flows from these inputs.
   Mask differentiable_in(const Mask& inputs) const;
   // Performs the program as the operation `call`, with derivatives with respect to the wanted
   // inputs.

@@ -60,7 +60,7 @@ struct Recordings::Signature {
   std::vector<Layout> leaves;
   Dtype floats = float32;
   bool followed = false;  // true if transforms trace the arguments, and receive closed calls
-  int orders = 0;         // the number of derivatives that these transforms take at once
+  int orders = 0;         // the order of the derivatives that these transforms take
 
   Signature(std::span<const Tensor> tensors, bool are_followed, int derivatives)
       : floats(default_dtype()), followed(are_followed), orders(derivatives) {
@@ -84,7 +84,7 @@ struct Recordings::Entry {
   std::size_t nodes = 0;
   int most_variables = 0;
   std::mutex resting;
-  // The types of effects that no handler answered, of all paths.
+  // The types of the effects, on all paths, that no handler answered.
   std::set<const EffectType*> unanswered;
   std::atomic<bool> any_unanswered{false};
   std::atomic<bool> demoted{false};
@@ -92,12 +92,13 @@ struct Recordings::Entry {
   // `unused` counts the guards, and `unused_nodes` the paths, that were recorded since a replay
   // last reached its end.
   std::atomic<std::size_t> unused{0}, unused_nodes{0};
-  // The number of calls since a replay last reached its end that observed an unrecorded value.
+  // The number of calls, since a replay last reached its end, that observed an unrecorded value and
+  // did not record it.
   std::atomic<int> misses{0};
   // True if the recordings serve all orders of derivatives, because f calls no function with a
   // derivative rule that is not recorded yet.
   std::atomic<bool> serves_all_orders{false};
-  std::atomic<int> rest{0};  // this many of the next calls run f itself
+  std::atomic<int> rest{0};  // the number of the next calls that run f itself
   int next_rest = first_rest;
 
   Entry(const ClosedCallSettings& with, Signature of, std::unique_ptr<StaticArguments> statics)
@@ -115,7 +116,7 @@ struct Recordings::Entry {
     if (failures.fetch_add(1) + 1 >= most_failures) demote(why);
   }
   bool may_keep(const Recording& recording);
-  bool any_would_be_answered() const;
+  bool has_newly_answered_effect() const;
   bool missed(bool is_new);
   void reset_misses() {
     // Usually both are 0. Then nothing is written, so threads do not contend for the cache line.
@@ -155,18 +156,20 @@ bool Recordings::Entry::may_keep(const Recording& recording) {
   if (recording.caught) return failed_by("the function caught an error and continued");
   if (recording.captures_traced) return failed_by("it captures a value that a transform outside traces");
   for (const auto& step : recording.program.instructions)
-    if (step.is_read() && static_cast<std::size_t>(step.met.size()) * size_of(step.met.dtype()) > most_bytes_read)
+    if (step.is_read() &&
+        static_cast<std::size_t>(step.read_value.size()) * size_of(step.read_value.dtype()) > most_bytes_read)
       return demoted_by(fmt::format("it reads more than {} MiB in one operation ({} {})", most_bytes_read >> 20,
-                                    step.met.dtype(), step.met.shape()));
+                                    step.read_value.dtype(), step.read_value.shape()));
   if (signature.followed && calls_read(recording.program))
     return demoted_by("it calls a function with derivative rules of its own that reads a value");
   return true;
 }
 
 // Returns true if a path that the tree lacks should be recorded. It should not if many paths were
-// recorded since a replay last reached its end, nor if the observed value may never occur again
-// (`is_new`). If this happens in call after call, the next calls run f itself: `first_rest` calls
-// at first, and twice as many each further time, until a replay reaches its end.
+// recorded since a replay last reached its end. Nor should it if `is_new`: the observed value may
+// never occur again, or its guard has as many values as permitted. If this happens in call after
+// call, the next calls run f itself: `first_rest` calls at first, and twice as many each further
+// time, until a replay reaches its end.
 bool Recordings::Entry::missed(bool is_new) {
   if (!is_new && (unused < most_unused || unused_nodes < few_paths)) return true;
   if (++misses < most_misses) return false;
@@ -184,7 +187,7 @@ bool Recordings::Entry::missed(bool is_new) {
 
 // Returns true if an effect that was not performed when f was recorded, because no handler answered
 // it, would be answered now.
-bool Recordings::Entry::any_would_be_answered() const {
+bool Recordings::Entry::has_newly_answered_effect() const {
   if (!any_unanswered) return false;
   const std::shared_lock lock(mutex);
   return std::any_of(unanswered.begin(), unanswered.end(),
@@ -286,7 +289,7 @@ Recordings::EntryPtr Recordings::find(std::span<const Tensor> leaves, Same same,
     if (at != entries.begin()) entries.splice(entries.begin(), entries, at);
     const EntryPtr& found = entries.front();
     if (found->demoted.load(std::memory_order_relaxed) || found->rests()) return nullptr;
-    return found->any_would_be_answered() ? nullptr : found;
+    return found->has_newly_answered_effect() ? nullptr : found;
   }
   entries.push_front(std::make_shared<Entry>(state_->settings, Signature(leaves, followed, orders), arguments()));
   if (entries.size() > most_signatures) entries.pop_back();
@@ -319,9 +322,9 @@ Outputs Recordings::record(const EntryPtr& entry, FlatFunction f, std::span<cons
 namespace {
 
 // The handler that is installed around a recording on examples. It hides the operations of the
-// recording from the outer handlers: if a path of vmap logged them, its replay would expect them,
-// but the function does not perform them when it runs again. It throws if the function captures a
-// value that an outer transform traces.
+// recording from the outer handlers. If vmap logged them (paths.h), it would expect them whenever
+// it runs the function again for other lanes, but the function is recorded only once. The handler
+// throws if the function captures a value that an outer transform traces.
 class AtExamples final : public Handles<Call, ReadStorage> {
  public:
   Outputs handle(Call& call) override {
@@ -371,13 +374,13 @@ void Recordings::record_example(const EntryPtr& entry, std::span<const Tensor> l
 
 // ---- replays ------------------------------------------------------------------------------------
 
-// A replay along the trace tree. It holds a shared lock, so that the tree does not change,
-// except while an effect is performed: the handler that answers may call the function, or resume
-// this replay later.
+// A replay along the trace tree. It holds a shared lock, so that the tree does not change. It
+// releases the lock while an effect is performed, because the handler that answers may call the
+// function, or resume this replay later.
 class Recordings::Replay {
  public:
   Replay(Entry& entry, std::span<const Tensor> leaves, CallEffectLog& asked)
-      : entry_(entry), asked_(asked), lock_(entry.mutex), version_(entry.version), node_(entry.begin.get()),
+      : entry_(entry), effect_log_(asked), lock_(entry.mutex), version_(entry.version), node_(entry.begin.get()),
         arguments_(static_cast<int>(leaves.size())) {
     values_.reserve(static_cast<std::size_t>(entry.most_variables));
     values_.assign(leaves.begin(), leaves.end());
@@ -388,7 +391,7 @@ class Recordings::Replay {
 
   std::optional<Answer> run() {
     if (!node_) return std::nullopt;
-    asked_.begin();
+    effect_log_.begin();
     try {
       for (;; node_ = next_) {
         if (!node_->ready && !prepare()) return std::nullopt;
@@ -474,7 +477,7 @@ class Recordings::Replay {
     if (!next) return nullptr;
     values_.resize(static_cast<std::size_t>(next->first));
     for (std::size_t i = 0; i < asked->tensors.size(); ++i)
-      if (asked->passed_before[i] < 0 && asked->tensors[i].defined()) values_.push_back(asked->tensors[i]);
+      if (asked->passed[i] < 0 && asked->tensors[i].defined()) values_.push_back(asked->tensors[i]);
     return next;
   }
   // Performs the effect. Returns null if the handler throws: f itself is then called, and gets the
@@ -482,7 +485,7 @@ class Recordings::Replay {
   const CallEffectLog::LoggedEffect* performed_effect(const EffectGuard& question, std::any effect) {
     const ReenteredScopes scopes(question.scopes.get());
     try {
-      return &asked_.ask(*question.type, std::move(effect));
+      return &effect_log_.ask(*question.type, std::move(effect));
     } catch (const Cancelled&) {
       throw;
     } catch (...) {
@@ -517,12 +520,12 @@ class Recordings::Replay {
   }
 
   Entry& entry_;
-  CallEffectLog& asked_;
+  CallEffectLog& effect_log_;
   std::shared_lock<std::shared_mutex> lock_;
   const std::uint64_t version_;
   TraceNode* node_;
   TraceNode* next_ = nullptr;
-  bool is_new_ = false;  // the last observed value may never occur again
+  bool is_new_ = false;  // the last observed value should not be recorded: see Entry::missed
   const int arguments_;
   std::vector<Tensor> values_;
 };

@@ -12,17 +12,18 @@
 // actions of f (printing, counting, assigning to variables outside) happen when f is recorded,
 // and not when it is replayed. Tensors and numbers that f captures are constants from then on.
 // {.check = true} runs f beside each replay and throws where the results differ. There are two
-// exceptions. Derivatives of second and higher order of `loop` and `scan` equal those of f up to
-// rounding, and so does the first gradient by a scan's first carry that is used elsewhere too. A
-// zero in the first gradient of a loop with snapshots, or of one inside another, may have the other
-// sign.
+// exceptions. First, some derivatives of `loop` and `scan` equal those of f only up to rounding:
+// those of second and higher order, and the gradient with respect to the initial carry of a scan if
+// that carry is also used elsewhere. Second, a zero in the first gradient of a loop with snapshots,
+// or of a loop inside another one, may have the other sign.
 //
 // - Control flow: values are concrete while f is recorded: if, while and item() work. Each value
 //   that f reads is a guard. A replay that finds another value runs f again and adds its path to
 //   a tree of recorded paths, for up to 16 values of a read. A path is not added where many were
 //   added since the last replay that reached the end; and from the fifth value of an array on,
 //   only when that value occurs for the second time. compiled.recordings() counts the paths. In
-//   compile(vmap(f)) a read is one of all lanes: it replays a pattern of lanes that was recorded.
+//   compile(vmap(f)) the guard is the value of all lanes together: a replay needs a recording with
+//   the same values in all lanes.
 // - Effects of your own types that a handler outside of f answers happen in each call, once, in
 //   order, and the handlers that are installed around that call answer them. A replay passes them
 //   the tensors that it computes. Tensors in an answer are inputs. Everything else in an answer,
@@ -34,20 +35,20 @@
 //   made with, and with equal numbers, strings and the like beside their tensors. A compiled
 //   function keeps recordings for the 64 such signatures that were used last.
 // - Under grad, jvp and vmap, f is recorded at an example (the values of one lane). Derivatives
-//   and batched forms of the recording are programs again, made at their first use. They end at
-//   each read and effect, so compile(grad(f)), which is one program there, is faster. f itself is
-//   called where a value that it reads differs between lanes; where an effect of f holds tensors,
-//   if it is answered or other effects follow; and where the function of a higher-order operation
-//   (such as a checkpoint) performs an effect or throws.
+//   and batched forms of the recording are programs again, made at their first use. Such a program
+//   ends at each read and effect. compile(grad(f)) records f and its derivative together, and is
+//   therefore faster. f itself is called where a value that it reads differs between lanes; where
+//   an effect of f holds tensors, if it is answered or other effects follow; and where the function
+//   of a higher-order operation (such as a checkpoint) performs an effect or throws.
 // - Under other handlers of operations (debug, a checkpoint, your own), f itself is called,
 //   because such a handler must see each operation and a replay performs none. To keep the speed,
 //   compile a function that installs the handler: the operations that the handler performs are
 //   then recorded. f is also called under a handler that answers an effect, such as `sample`,
 //   which no handler answered when f was recorded.
-// - Rules of functions that f calls (custom_vjp, custom_jvp) are recorded with f,
-//   for as many orders of derivatives as are taken at once. A higher order is another recording;
-//   therefore a rule may call the function whose rule it is. Rules of custom_vmap are recorded at
-//   their first use.
+// - Rules of functions that f calls (custom_vjp, custom_jvp) are recorded with f, up to the order
+//   of the derivatives that the call takes. A call that takes a higher order makes another
+//   recording; therefore a rule may call the function whose rule it is. Rules of custom_vmap are
+//   recorded at their first use.
 // - When 16 calls in a row find something that was not recorded, the next 16 calls run f itself, at
 //   no further cost. If calls after that still find nothing recorded, the next 32 calls run f, then
 //   64 and so on. f itself runs from then on if no recording can serve: if f reads more than 16 MiB
@@ -100,8 +101,8 @@ class Recordings {
   struct Entry;      // the recordings for one signature
   using EntryPtr = std::shared_ptr<Entry>;
 
-  /// Returns the entry for such a call, and creates it for the first one. Returns null if f itself
-  /// must be called.
+  /// Returns the entry for calls with these tensors and arguments, and creates it at the first such
+  /// call. Returns null if f itself must be called.
   EntryPtr find(std::span<const Tensor> leaves, Same same, FunctionRef<std::unique_ptr<StaticArguments>()> arguments);
   /// Returns true if transforms trace the call's tensors, and receive the recording as a closed
   /// call.
@@ -114,15 +115,15 @@ class Recordings {
   };
   /// Replays the recordings. Returns nothing if no recorded path fits. `may_learn` then says
   /// whether the path should be recorded.
-  static std::optional<Answer> replay(const EntryPtr& entry, std::span<const Tensor> leaves, CallEffectLog& asked,
+  static std::optional<Answer> replay(const EntryPtr& entry, std::span<const Tensor> leaves, CallEffectLog& effect_log,
                                       bool& may_learn);
   /// Runs f, records it, and returns its results without notes. `structure` is called once f has
   /// run.
-  Outputs record(const EntryPtr& entry, FlatFunction f, std::span<const Tensor> leaves, CallEffectLog& asked,
+  Outputs record(const EntryPtr& entry, FlatFunction f, std::span<const Tensor> leaves, CallEffectLog& effect_log,
                  FunctionRef<std::shared_ptr<const void>()> structure);
   /// For a call whose tensors transforms trace: runs `record` at examples of these tensors.
   /// An error in it is not thrown, because f itself is called next and throws it.
-  static void record_example(const EntryPtr& entry, std::span<const Tensor> leaves, CallEffectLog& asked,
+  static void record_example(const EntryPtr& entry, std::span<const Tensor> leaves, CallEffectLog& effect_log,
                              FunctionRef<void(std::span<const Tensor>)> record);
 
   std::size_t count() const;
@@ -178,24 +179,25 @@ class Compiled {
         leaves, same, [&]() -> std::unique_ptr<StaticArguments> { return std::make_unique<Static>(args...); });
     const auto plainly = [&]() -> Result { return std::invoke(f_, std::forward<A>(args)...); };
     if (!entry) return plainly();
-    CallEffectLog asked(recordings_->name());  // the effects of this call
+    CallEffectLog effect_log(recordings_->name());  // the effects of this call
     bool may_learn = true;
-    auto answer = Recordings::replay(entry, leaves, asked, may_learn);
-    if (!answer && !may_learn) return std::move(asked).run(plainly);
+    auto answer = Recordings::replay(entry, leaves, effect_log, may_learn);
+    if (!answer && !may_learn) return std::move(effect_log).run(plainly);
     if (!answer && Recordings::is_followed(*entry)) {
-      Recordings::record_example(entry, leaves, asked, [&](std::span<const Tensor> examples) {
+      Recordings::record_example(entry, leaves, effect_log, [&](std::span<const Tensor> examples) {
         std::tuple<StoredArgument<Decayed<A>>...> copies(args...);
-        std::apply([&](auto&... copy) { learn<Result>(entry, examples, asked, static_cast<A&&>(passed(copy))...); },
-                   copies);
+        std::apply(
+            [&](auto&... copy) { learn<Result>(entry, examples, effect_log, static_cast<A&&>(passed(copy))...); },
+            copies);
       });
-      answer = Recordings::replay(entry, leaves, asked, may_learn);
-      if (!answer) return std::move(asked).run(plainly);
+      answer = Recordings::replay(entry, leaves, effect_log, may_learn);
+      if (!answer) return std::move(effect_log).run(plainly);
     }
-    if (!answer) return learn<Result>(entry, leaves, asked, std::forward<A>(args)...);
+    if (!answer) return learn<Result>(entry, leaves, effect_log, std::forward<A>(args)...);
     Result result = tree_copy(*static_cast<const Result*>(answer->structure.get()));
     put(result, answer->outputs.data());
     if (options_.check) {
-      const Result beside = std::move(asked).run(plainly);
+      const Result beside = std::move(effect_log).run(plainly);
       check_replay(recordings_->name(), answer->outputs, leaves_of(beside));
     }
     return result;
@@ -203,7 +205,7 @@ class Compiled {
 
   // Runs f, and records it.
   template <class Result, class... A>
-  Result learn(const Recordings::EntryPtr& entry, std::span<const Tensor> leaves, CallEffectLog& asked,
+  Result learn(const Recordings::EntryPtr& entry, std::span<const Tensor> leaves, CallEffectLog& effect_log,
                A&&... args) const {
     std::optional<Result> result;
     const auto flat = [&](std::span<const Tensor> inputs) {
@@ -217,7 +219,7 @@ class Compiled {
       put(*kept, nullptr);
       return std::shared_ptr<const void>(std::move(kept));
     };
-    const Outputs outputs = recordings_->record(entry, flat, leaves, asked, structure);
+    const Outputs outputs = recordings_->record(entry, flat, leaves, effect_log, structure);
     put(*result, outputs.data());
     return std::move(*result);
   }

@@ -47,8 +47,9 @@ class Partitioner {
         later_(select(first_inputs, program.inputs, false)), outputs_(select(first_outputs, program.outputs)),
         results_(select(first_outputs, program.outputs, false)), waits_(waiting()), producers_(producers(program)),
         forward_(known()), backward_(unknown()) {
+    const Mask depends_on_rest = reach(program_, later_, Direction::forward).instructions;
     for (std::size_t k = 0; k < steps().size(); ++k)
-      if (forward_[k] && waits_[k] && steps()[k].barrier == 0)
+      if (forward_[k] && depends_on_rest[k])
         fail<TransformError>("programs: {} makes an output of the known part depend on an input of the unknown part",
                              steps()[k].op->name);
     find_residuals();
@@ -70,8 +71,8 @@ class Partitioner {
 
   const std::vector<Program::Instruction>& steps() const { return program_.instructions; }
 
-  // Returns a mask of the instructions that cannot be in the known part: they depend on inputs of
-  // the rest, or a checkpoint computes them again (`barrier` is not 0).
+  // Returns a mask of the instructions that depend on inputs of the rest, or that a checkpoint
+  // performs again (`barrier` is not 0), or that depend on such a repetition.
   Mask waiting() const {
     return reach(program_, later_, Direction::forward,
                  [&](std::size_t k) { return steps()[k].barrier != 0 ? Flow::begins : Flow::passes; })

@@ -24,11 +24,11 @@ struct Partition {
 Partition partition(const Program& program, const std::vector<bool>& first_inputs,
                     const std::vector<bool>& first_outputs);
 
-/// Returns reverse mode with respect to the wanted inputs, which must be floats, as a partition.
-/// The inputs are those of the program, then cotangents of its float outputs; the outputs are those
-/// of the program, then a cotangent of each wanted input. The parts are the forward and the
-/// backward pass. Throws the errors of the rules, and TransformError if a rule reads a value; so do
-/// jvp_of and batched_of.
+/// Returns the program of reverse mode with respect to the wanted inputs, which must be floats, as
+/// a partition into the forward and the backward pass. Its inputs are those of the program, then
+/// cotangents of the program's float outputs; its outputs are those of the program, then a
+/// cotangent of each wanted input. Throws the errors of the rules, and TransformError if a rule
+/// reads a value; so do jvp_of and batched_of.
 Partition vjp_of(const Program& program, const std::vector<bool>& wanted, std::span<const Tensor> examples);
 
 /// Returns the program of forward mode. Its inputs are those of the program, then tangents of the

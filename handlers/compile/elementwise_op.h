@@ -101,8 +101,8 @@ ElementwiseFunction<F> elementwise_op(std::string_view name, F f) {
   return ElementwiseFunction<F>(name, std::move(f));
 }
 
-/// An elementwise operation that a separate source file defines (backends/cpu/own_kernels.h),
-/// so that it has one type everywhere:
+/// An elementwise operation that a separate source file defines (backends/cpu/own_kernels.h). Its
+/// type does not depend on the function, so other files can declare it:
 ///   extern const ElementwiseOperation<1> hardshrink;
 template <int operands>
 class ElementwiseOperation : public ElementwiseFunction<typename stave_detail::TensorFunction<operands>::Pointer> {

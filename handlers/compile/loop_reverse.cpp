@@ -6,7 +6,7 @@
 //
 // If the stacks would be too large, the loop becomes a loop of loops: the inner loops
 // rematerialise their residuals, one inner loop after another, and go on with the same sums. If the
-// initial value of a state is used elsewhere too, the first step is walked back by a tape of its
+// initial value of a state is used elsewhere too, the first step is differentiated by a tape of its
 // own: the readers of that value in the first step then add to the same sum as all its other
 // readers.
 #include <algorithm>
@@ -52,10 +52,11 @@ struct Reverse {
   // How many outputs of the forward loop are residuals. They are its last outputs.
   std::size_t stacked = 0;
   // The numbers of those inputs of the loop that are residuals: stacks (`rows`) and still values.
-  std::vector<std::size_t> rows, still;
-  // A mask of the inputs to whose cotangent a step adds in part: it reads a part of the input.
+  std::vector<std::size_t> rows, constants;
+  // A mask of the still values of which a step reads only a part. A step adds to the same part of
+  // the cotangent.
   Mask adds_in_part;
-  // The bytes of residuals per step.
+  // The number of bytes of the residuals that a step adds to the stacks.
   std::uint64_t bytes = 0;
 };
 
@@ -122,7 +123,7 @@ class ReverseMaker {
         made_.rows.push_back(input);
         rows_.push_back(given);
       } else {
-        made_.still.push_back(input);
+        made_.constants.push_back(input);
         still_.push_back(given);
       }
     }
@@ -214,8 +215,8 @@ class ReverseMaker {
 
 Tensor or_zeros(const Tensor& x, const Tensor& like) { return x.defined() ? x : zeros_like(like); }
 // Returns the sum x; if x is undefined, the value from which a sum starts. That is -0, because any
-// cotangent keeps its bits when it is added to -0, even -0 itself. Where steps add to parts of the
-// sum it is 0, as in a tape: there the first part is padded with zeros.
+// cotangent keeps its bits when it is added to -0, even -0 itself. If steps add to parts of the
+// sum, the value is 0, as on a tape, which pads the first part with zeros.
 Tensor or_start(const Tensor& x, const Tensor& like, bool in_part = false) {
   return x.defined() ? x : full_like(like, in_part ? 0. : -0.);
 }
@@ -266,7 +267,7 @@ class FirstStep {
   std::span<const Tensor> states() const { return {tape_.outputs.begin(), loop_.states}; }
 
   /// Returns the sums of all inputs. `of_states` are the cotangents of the states after this step.
-  /// `after` are the sums of the still values after the later steps were walked back.
+  /// `after` are the sums of the still values after the backward pass of the later steps.
   Cotangents pull_back(const Cotangents& of_states, const Cotangents& after) && {
     std::vector<Tensor> given(of_states.begin(), of_states.begin() + static_cast<std::ptrdiff_t>(loop_.states));
     Mask of;
@@ -297,7 +298,7 @@ class FirstStep {
   FlatVjp tape_;
 };
 
-// Runs the forward loop, then the backward loop. If `first_apart`, a tape walks back the first
+// Runs the forward loop, then the backward loop. If `first_apart`, a tape differentiates the first
 // step.
 Cotangents pull_back(const LoopAttributes& loop, const Reverse& reverse, const Inputs& inputs,
                      const Cotangents& cotangents, const Sums& sums, bool first_apart) {
@@ -315,7 +316,7 @@ Cotangents pull_back(const LoopAttributes& loop, const Reverse& reverse, const I
   for (const std::size_t i : reverse.rows) given.push_back(inputs[i]);
   for (std::size_t i = loop.states; i < cotangents.size(); ++i)
     if (reverse.of[i]) given.push_back(or_zeros(cotangents[i], results[i]));
-  for (const std::size_t i : reverse.still) given.push_back(inputs[i]);
+  for (const std::size_t i : reverse.constants) given.push_back(inputs[i]);
 
   const Outputs found = perform_loop(first_apart ? reverse.backward_to_first : reverse.backward, std::move(given));
   Cotangents of = before;
@@ -413,7 +414,8 @@ Cotangents pull_back_split(const LoopAttributes& loop, const SplitLoop& two, con
   const Cotangents late = pull_back(*two.many, of_many, part(cotangents, loop.states, cotangents.size(), false), first);
   Cotangents given = part(cotangents, loop.states, cotangents.size(), true);
   std::copy_n(late.begin(), loop.states, given.begin());
-  // The cotangents of states and rows belong to one part each.
+  // Only the sums of still values go on from the second part to the first. The states and rows of
+  // the two parts are different values, each with a sum of its own.
   Sums then{late, sums.same_as};
   std::copy_n(sums.so_far.begin(), end_of_rows(loop), then.so_far.begin());
   Cotangents found = pull_back(*two.few, of_few, given, then);
@@ -423,7 +425,7 @@ Cotangents pull_back_split(const LoopAttributes& loop, const SplitLoop& two, con
 }
 
 // Returns true if the initial value of a state has other readers, which add cotangents to the same
-// sum. Returns false for loops with stacks, which are derivatives of other loops.
+// sum. Returns false for loops with stacks, such as scans and derivatives of loops.
 bool adds_with_others(const LoopAttributes& loop, const Mask& by, const Sums& sums) {
   if (loop.rows > 0 || loop.rows_given() > 0 || loop.reverse || loop.steps == 0) return false;
   for (std::size_t i = 0; i < sums.same_as.size(); ++i) {

@@ -31,7 +31,7 @@ bool Layout::describes(const Tensor& x) const {
 Outputs Recorder::run(FlatFunction f, std::span<const Tensor> inputs) {
   Outputs outputs = home_->notes.run([&] { return with(*this, [&] { return f(inputs); }); });
   for (Tensor& output : outputs) {
-    if (!left.too_long) program.outputs.push_back(output.defined() ? variable_of(output) : -1);
+    if (!facts.too_long) program.outputs.push_back(output.defined() ? variable_of(output) : -1);
     output = home_->notes.strip(std::move(output));
   }
   return outputs;
@@ -42,9 +42,9 @@ Outputs Recorder::run(FlatFunction f, std::span<const Tensor> inputs) {
 Outputs Recorder::handle(Call& call) {
   const auto inputs = call.inputs();
   const auto pass_on = [&] { return unrecorded([&] { return perform(std::move(call)); }); };
-  if (left.too_long) return pass_on();
+  if (facts.too_long) return pass_on();
   if (program.instructions.size() >= most_instructions) {
-    left.too_long = true;
+    facts.too_long = true;
     program = {};
     return pass_on();
   }
@@ -64,7 +64,7 @@ Outputs Recorder::handle(Call& call) {
     return outputs;
   }
   if (std::none_of(inputs.begin(), inputs.end(), [&](const Tensor& x) { return depends(x); })) {
-    left.captures_traced |=
+    facts.captures_traced |=
         std::any_of(inputs.begin(), inputs.end(), [&](const Tensor& x) { return is_followed_outside(x); });
     return pass_on();
   }
@@ -82,7 +82,7 @@ Outputs Recorder::performed(Call& call, const Program::Instruction& step) {
     return perform(std::move(call));
   } catch (Error& error) {
     if (!makes_guards() || step.op->id == OpId::to) {
-      left.caught = true;
+      facts.caught = true;
       throw;
     }
     RecordedGuard guard;
@@ -95,7 +95,7 @@ Outputs Recorder::performed(Call& call, const Program::Instruction& step) {
     watch_text(error, texts_read_.emplace_back(std::make_shared<bool>(false)));
     throw;
   } catch (...) {
-    left.caught = true;
+    facts.caught = true;
     throw;
   }
 }
@@ -105,7 +105,7 @@ Outputs Recorder::performed(Call& call, const Program::Instruction& step) {
 bool Recorder::is_followed_outside(const Tensor& x) const {
   // The outer transforms see the operations, except while a rule is recorded or the function is
   // recorded on examples.
-  if (!rules_ && !(asked_ && asked_->at_example())) return false;
+  if (!rules_ && !(effect_log_ && effect_log_->at_example())) return false;
   for (const Note* note = x.node().notes; note; note = note->next)
     if (note->owner->thread && note->live() && note->owner->id < home_->notes.id()) return true;
   return false;
@@ -114,7 +114,7 @@ bool Recorder::is_followed_outside(const Tensor& x) const {
 void Recorder::add_guard(RecordedGuard guard) {
   guard.at = program.instructions.size();
   guard.step.scopes = scopes_of_performer(last_scopes_);
-  left.guards.push_back(std::move(guard));
+  facts.guards.push_back(std::move(guard));
 }
 
 // ---- effects ------------------------------------------------------------------------------------
@@ -122,43 +122,41 @@ void Recorder::add_guard(RecordedGuard guard) {
 void* Recorder::handling(const EffectType& effect) {
   if (is_of_the_library(effect)) return Handles::handling(effect);
   if (makes_guards() && effect.recordable) return effect.recordable->handling;
-  left.has_unrecorded_effect = true;
+  facts.has_unrecorded_effect = true;
   if (makes_guards())
-    asked_->refuse(
+    effect_log_->refuse(
         effect,
         "it, or its answer, cannot be copied and compared (stave/core/effects/recordable.h says which types can)");
-  else if (asked_ && kind_ == Kind::carried)
-    asked_->refuse(effect, "it is performed by a function that has rules of its own");
+  else if (effect_log_ && kind_ == Kind::carried)
+    effect_log_->refuse(effect, "it is performed by a function that has rules of its own");
   return nullptr;
 }
 
 std::any Recorder::answer_recordable(const EffectType& effect, std::any performed) {
-  if (left.too_long) return asked_->answer(effect, std::move(performed));
+  if (facts.too_long) return effect_log_->answer(effect, std::move(performed));
   RecordedGuard guard;
   effect.recordable->visit_effect(performed,
                                   [&](Tensor& x) { guard.step.inputs.push_back(x.defined() ? variable_of(x) : -1); });
   guard.variables = static_cast<int>(program.variables.size());
   guard.asked = &effect;
-  struct Quietly {
+  struct WhileAnswering {
     bool& asking;
     const bool before = std::exchange(asking, true);
-    ~Quietly() { asking = before; }
+    ~WhileAnswering() { asking = before; }
   };
   const CallEffectLog::LoggedEffect* asked = nullptr;
   unrecorded([&] {
-    const Quietly quietly{answering_};
-    asked = &asked_->ask(effect, std::move(performed));
+    const WhileAnswering quietly{answering_};
+    asked = &effect_log_->ask(effect, std::move(performed));
     return Outputs();
   });
   guard.effect = asked->effect;
   guard.answer = asked->answer;
-  std::any answer = asked->answer;
-  effect.recordable->visit_answer(answer, [&](Tensor& x) {
-    const std::size_t i = guard.tensors.size();
-    const Tensor given = asked_->tensor(*asked, i);
-    const bool is_new = asked->passed_before[i] < 0;
-    guard.tensors.push_back({asked->passed_before[i], asked->made_of[i], is_new ? Layout(given) : Layout()});
-    x = is_new && given.defined() ? answered(given) : given;
+  std::any answer = asked->with([&](std::size_t i) {
+    const Tensor given = effect_log_->tensor(*asked, i);
+    const bool is_new = asked->passed[i] < 0;
+    guard.tensors.push_back({asked->passed[i], asked->made_of[i], is_new ? Layout(given) : Layout()});
+    return is_new && given.defined() ? answered(given) : given;
   });
   add_guard(std::move(guard));
   return answer;
@@ -166,7 +164,7 @@ std::any Recorder::answer_recordable(const EffectType& effect, std::any performe
 
 Tensor Recorder::answered(const Tensor& x) {
   const int variable = program.add_variable(x.shape(), x.dtype(), x.device(), label_of(x.node()));
-  return home_->put(clone_node(asked_->at_example() ? example_of(x) : x), variable);
+  return home_->put(clone_node(effect_log_->at_example() ? example_of(x) : x), variable);
 }
 
 // ---- a function ---------------------------------------------------------------------------------
@@ -193,7 +191,7 @@ Recording record(const char* name, FlatFunction f, std::span<const Tensor> given
 }
 
 Recording Recorder::take_recording() {
-  Recording recording = std::move(left);
+  Recording recording = std::move(facts);
   recording.read_error_text =
       std::any_of(texts_read_.begin(), texts_read_.end(), [](const auto& asked) { return *asked; });
   for (Program::Constant& constant : program.constants) {

@@ -70,7 +70,8 @@ struct Recording {
   bool captures_traced = false;        // captured a value that an outer transform traces
 };
 
-/// Returns true if a transform traces x, for its derivative or its lanes. Labels do not count.
+/// Returns true if a transform traces x, for its derivative or its lanes. Notes that belong to no
+/// transform, such as labels, do not count.
 bool is_followed(const Tensor& x);
 
 /// How calls of functions with rules (checkpoint, custom rules) are recorded: `kept` as calls with
@@ -79,8 +80,9 @@ enum class HigherOrderCalls { kept, inlined };
 
 /// Runs f at `given` once and records it. The recorder is outside of all handlers that f installs.
 /// Values are concrete, and a value that f reads becomes a read of the program.
-/// Values that depend on no input are computed now, and are constants. With `asked`,
-/// effects that outer handlers answer, and errors of operations that f catches, become guards.
+/// Values that depend on no input are computed while f is recorded, and are constants. With
+/// `asked`, effects that outer handlers answer, and errors of operations that f catches, become
+/// guards.
 /// The rules of functions that f calls are recorded for `orders` orders of derivatives, and those
 /// of higher orders when they are needed (rules.h). f should not leave copies of its results in
 /// variables outside: such results would count as captured by a rule.

@@ -95,13 +95,13 @@ Outputs take_results(Outputs& outputs, std::size_t states) {
 std::vector<Recorder::Mark> Recorder::marks() const {
   std::vector<Mark> marks;
   for (const Recorder* at = this; at; at = at->outer_)
-    marks.push_back({at->program.instructions.size(), at->program.constants.size(), at->left.guards.size(),
+    marks.push_back({at->program.instructions.size(), at->program.constants.size(), at->facts.guards.size(),
                      static_cast<int>(at->program.variables.size())});
   return marks;
 }
 
 bool Recorder::any_read_since(std::span<const Mark> marks) const {
-  if (left.too_long || left.guards.size() > marks[0].guards) return true;
+  if (facts.too_long || facts.guards.size() > marks[0].guards) return true;
   if (has_read(std::span(program.instructions).subspan(marks[0].instructions))) return true;
   return outer_ && outer_->any_read_since(marks.subspan(1));
 }
@@ -137,7 +137,7 @@ std::optional<std::vector<Tensor>> Recorder::record_step(FlatFunction step, Outp
   for (const Tensor& x : state) inputs.push_back(input(x, cpu));
   for (const Tensor& x : row) inputs.push_back(input(x, cpu));
   state = run(step, inputs);
-  if (has_higher_order_ || left.has_unrecorded_effect || left.caught || left.too_long) return std::nullopt;
+  if (has_higher_order_ || facts.has_unrecorded_effect || facts.caught || facts.too_long) return std::nullopt;
   std::vector<Tensor> captured = take_captured();
   if (!may_be_body(program)) return std::nullopt;
   const auto alike = [&](int a, int b) {
@@ -158,7 +158,7 @@ Index Recorder::handle(RecordLoop& loop) {
   Outputs& state = loop.state;
   const bool any_empty = std::any_of(state.begin(), state.end(), [](const Tensor& x) { return !x.defined(); });
   const std::size_t states = state.size();
-  if (left.too_long || states + loop.stacks.size() == 0 || any_empty) return n;
+  if (facts.too_long || states + loop.stacks.size() == 0 || any_empty) return n;
   const std::vector<Mark> before = marks();
   Outputs begin = state;
   const auto row = [&](Index i) { return row_of(loop.stacks, loop.reverse ? n - 1 - i : i); };
@@ -190,14 +190,15 @@ Index Recorder::handle(RecordLoop& loop) {
     loop.results.add_stacks(take_results(outputs, attributes->states));
     state = maker.states_after(std::move(outputs));
     return 0;
-  } catch (const Error&) {  // the function may catch this error in each step
-    left.caught = true;
+  } catch (const Error&) {
+    // The function of a step may catch this error itself, so the steps are performed one by one.
+    facts.caught = true;
     state = std::move(begin);
     return n;
   }
 }
 
-// ---- functions that are carried -----------------------------------------------------------------
+// ---- functions of higher-order operations -------------------------------------------------------
 
 namespace {
 
@@ -205,7 +206,7 @@ namespace {
 // functions as inputs, in one order.
 class Rules {
  public:
-  Rules(const char* name, Recorder& outer, Recording& left) : name_(name), outer_(outer), left_(left) {}
+  Rules(const char* name, Recorder& outer, Recording& facts) : name_(name), outer_(outer), facts_(facts) {}
 
   Outputs record(std::shared_ptr<const Program>& to, int orders, FlatFunction f, std::span<const Tensor> given) {
     Recorder& rule = *rules_.emplace_back(
@@ -214,16 +215,16 @@ class Rules {
     std::vector<Tensor> inputs;
     for (const Tensor& x : given) inputs.push_back(rule.input(x, cpu));
     Outputs outputs = rule.run(f, inputs);
-    left_.unanswered.insert(rule.left.unanswered.begin(), rule.left.unanswered.end());
-    left_.has_unrecorded_effect |= rule.left.has_unrecorded_effect;
-    left_.caught |= rule.left.caught;
-    left_.too_long |= rule.left.too_long;
-    left_.keeps_rules |= rule.left.keeps_rules;
+    facts_.unanswered.insert(rule.facts.unanswered.begin(), rule.facts.unanswered.end());
+    facts_.has_unrecorded_effect |= rule.facts.has_unrecorded_effect;
+    facts_.caught |= rule.facts.caught;
+    facts_.too_long |= rule.facts.too_long;
+    facts_.keeps_rules |= rule.facts.keeps_rules;
     return outputs;
   }
 
   /// Returns the captured values as variables of the outer program, and the functions as programs
-  /// whose calls are still open (OpenProgram).
+  /// whose calls do not have their captured values yet (OpenCall, core/program/rules.h).
   std::pair<std::vector<int>, std::vector<OpenProgram>> end() {
     std::vector<int> captured;
     std::vector<OpenProgram> open;
@@ -252,7 +253,7 @@ class Rules {
  private:
   const char* const name_;
   Recorder& outer_;
-  Recording& left_;
+  Recording& facts_;
   std::vector<std::unique_ptr<Recorder>> rules_;
   std::vector<std::shared_ptr<const Program>*> targets_;
 };
@@ -274,7 +275,7 @@ Outputs Recorder::handle_higher_order(Call& call) {
   recorded->name = functions.name;
   recorded->rematerializes = functions.rematerializes;
   recorded->saves = functions.saves;
-  Rules rules(name_, *this, left);
+  Rules rules(name_, *this, facts);
   const auto record = [&](FunctionRole role, std::shared_ptr<const Program>& to, int orders,
                           const FunctionInputs& given) {
     std::size_t count = 0;
@@ -298,7 +299,7 @@ Outputs Recorder::handle_higher_order(Call& call) {
     record_rule(FunctionRole::backward, {forward.more, zeros_of(outputs)});
   }
   if (functions.tangents && orders_ > 0) record_rule(FunctionRole::tangents, {inputs.inputs, zeros_of(inputs.inputs)});
-  if (left.too_long) return outputs;
+  if (facts.too_long) return outputs;
   Program::Instruction step{&call.op(), recorded};
   for (const Tensor& input : inputs.inputs) step.inputs.push_back(variable_of(input));
   auto [captured, programs] = rules.end();
@@ -306,7 +307,7 @@ Outputs Recorder::handle_higher_order(Call& call) {
   for (const int variable : captured) step.inputs.push_back(variable);
   const bool keeps_rules = recorded->rules && recorded->rules->keeps_functions();
   const bool any_open = std::any_of(programs.begin(), programs.end(), [](const auto& it) { return !it.calls.empty(); });
-  left.keeps_rules |= recorded->rules && recorded->rules->has_derivative() && orders_ == 0;
+  facts.keeps_rules |= recorded->rules && recorded->rules->has_derivative() && orders_ == 0;
   if (keeps_rules || any_open)
     open_.push_back(
         {program.instructions.size(), static_cast<int>(program.variables.size()), recorded, std::move(programs)});
@@ -318,7 +319,7 @@ Outputs Recorder::handle_higher_order(Call& call) {
 OpenProgram Recorder::take_open() { return {std::make_shared<Program>(std::move(program)), home_, std::move(open_)}; }
 
 void Recorder::close() {
-  if (!left.too_long) close_calls(program, home_, open_, {});
+  if (!facts.too_long) close_calls(program, home_, open_, {});
   open_.clear();
   home_->values.clear();  // rules may own the notes, but do not need the values
 }
@@ -328,7 +329,7 @@ void Recorder::take_captured_of(const RecordedRules& rules) {
   const std::vector<Tensor> values = take_captured();
   for (std::size_t i = 0; i < values.size(); ++i)
     variables[static_cast<std::size_t>(rules.number_of(values[i]))] = captured_[i];
-  Outside outside;
+  CapturedVariables outside;
   for (std::size_t i = 0; i < variables.size(); ++i) {
     const RecordedRules::Captured& value = rules.captured[i];
     const int variable =
@@ -336,7 +337,7 @@ void Recorder::take_captured_of(const RecordedRules& rules) {
     program.inputs.push_back(variable);
     outside.emplace_back(value, variable);
   }
-  if (!left.too_long) close_calls(program, home_, open_, outside);
+  if (!facts.too_long) close_calls(program, home_, open_, outside);
   open_.clear();
   home_->values.clear();
 }

@@ -33,7 +33,7 @@ class Recorder final : public Handles<Call, RecordLoop, Unanswered> {
       : Recorder(name, calls, Kind::function, nullptr, orders, nullptr, asked) {}
   /// Creates a recorder inside of another one.
   Recorder(const char* name, HigherOrderCalls calls, Kind what, Recorder& outer, int orders = 0)
-      : Recorder(name, calls, what, &outer, orders, nullptr, outer.asked_) {}
+      : Recorder(name, calls, what, &outer, orders, nullptr, outer.effect_log_) {}
   /// Creates a recorder for a rule that was kept as a C++ function.
   Recorder(const char* name, const RecordedRules& rules)
       : Recorder(name, HigherOrderCalls::kept, Kind::carried, nullptr, 0, &rules, nullptr) {}
@@ -62,22 +62,22 @@ class Recorder final : public Handles<Call, RecordLoop, Unanswered> {
   }
 
   void handle(Unanswered& unanswered) override {
-    left.unanswered.insert(&unanswered.effect);
+    facts.unanswered.insert(&unanswered.effect);
     perform(unanswered);
   }
   Index handle(RecordLoop& loop) override;
 
   void labelled(int variable, const NamePtr& label) {
-    if (left.too_long || answering_) return;
+    if (facts.too_long || answering_) return;
     program.variables[static_cast<std::size_t>(variable)].label = label;
   }
   void read(int variable, const Tensor& x) {
-    if (left.too_long || answering_) return;
+    if (facts.too_long || answering_) return;
     check_stays(variable);
     if (!read_.insert(variable).second) return;
     Program::Instruction step{nullptr, nullptr};
     step.inputs.push_back(variable);
-    step.met = observed(x);
+    step.read_value = observed(x);
     step.barrier = barrier();
     program.instructions.push_back(std::move(step));
   }
@@ -113,15 +113,16 @@ class Recorder final : public Handles<Call, RecordLoop, Unanswered> {
   }
   /// Adds all values that the rules captured to the inputs, whether the program reads them or not.
   void take_captured_of(const RecordedRules& rules);
-  /// Takes the program of an inner function. The calls in it stay open (OpenProgram).
+  /// Takes the program of an inner function. Its calls stay open: they do not have their captured
+  /// values yet (OpenCall, core/program/rules.h).
   OpenProgram take_open();
-  /// Closes the open calls. The outermost recorder does so.
+  /// Adds the captured values to the open calls. Only the outermost recorder does so.
   void close();
   /// Takes the recording, and removes this recorder's notes from it.
   Recording take_recording();
 
   Program program;
-  Recording left;  // facts that the program does not hold
+  Recording facts;  // facts that the program does not hold
 
  private:
   // Performs an operation that is not recorded as an instruction. An error that the function then
@@ -131,7 +132,7 @@ class Recorder final : public Handles<Call, RecordLoop, Unanswered> {
     try {
       return perform();
     } catch (...) {
-      left.caught = true;  // the recording is used only if the function catches the error
+      facts.caught = true;  // the recording is used only if the function catches the error
       throw;
     }
   }
@@ -142,9 +143,9 @@ class Recorder final : public Handles<Call, RecordLoop, Unanswered> {
   Recorder(const char* name, HigherOrderCalls calls, Kind what, Recorder* outer, int orders, const RecordedRules* rules,
            CallEffectLog* asked)
       : Handles(all_effects), name_(name), calls_(calls), kind_(what), outer_(outer), orders_(orders), rules_(rules),
-        asked_(asked), home_(std::make_shared<VariableNotes>(name, this)) {}
+        effect_log_(asked), home_(std::make_shared<VariableNotes>(name, this)) {}
 
-  bool makes_guards() const noexcept { return asked_ && kind_ == Kind::function; }
+  bool makes_guards() const noexcept { return effect_log_ && kind_ == Kind::function; }
   // Makes a new value of the program from a tensor of an answer.
   Tensor answered(const Tensor& x);
 
@@ -257,7 +258,7 @@ class Recorder final : public Handles<Call, RecordLoop, Unanswered> {
   // The number of orders of derivatives whose rules are recorded with their calls.
   const int orders_;
   const RecordedRules* const rules_;  // the rules of which this recorder records one; else null
-  CallEffectLog* const asked_;
+  CallEffectLog* const effect_log_;
   const std::shared_ptr<VariableNotes> home_;
   std::vector<OpenCall> open_;
   // True while an outer handler answers an effect. If the handler reads the effect's tensors, the

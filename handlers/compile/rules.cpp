@@ -132,9 +132,9 @@ FunctionResults RecordedRules::run(FunctionRole role, const FunctionInputs& give
   return FunctionResults::split(std::move(found), count);
 }
 
-// Records a rule on examples, without any handlers. A rule that reads a value, performs an effect
-// or the like, which a program cannot represent, stays a C++ function, unless it uses captured
-// values, which differ between replays.
+// Records a rule on examples, without any handlers. A rule that a program cannot represent, for
+// example because it reads a value or performs an effect, stays a C++ function. A rule that uses
+// captured values is recorded in any case, because these values differ between replays.
 void RecordedRules::record(Rule& rule, const FunctionInputs& given) const {
   UnderFrame past_all_handlers(nullptr);
   Recorder recorder(functions_.name, *this);
@@ -163,14 +163,14 @@ void RecordedRules::record(Rule& rule, const FunctionInputs& given) const {
 // ---- closing calls ------------------------------------------------------------------------------
 
 void close_calls(Program& program, const std::shared_ptr<const VariableNotes>& notes, std::vector<OpenCall>& calls,
-                 const Outside& outside) {
+                 const CapturedVariables& outside) {
   if (calls.empty()) return;
   const std::vector<int> living = notes->living();
   for (OpenCall& call : calls) {
     Program::Instruction& step = program.instructions[call.instruction];
     RecordedFunctions& functions = *call.functions;
     const std::size_t arguments = step.inputs.size() - functions.captured;
-    Outside added = outside;
+    CapturedVariables added = outside;
     for (const int variable : living)
       if (variable < call.variables) added.push_back({{notes, variable, program.variable(variable)}, variable});
     if (RecordedRules* const rules = functions.rules.get(); rules && rules->keeps_functions()) {
@@ -181,7 +181,7 @@ void close_calls(Program& program, const std::shared_ptr<const VariableNotes>& n
     for (const auto& [value, variable] : added) step.inputs.push_back(variable);
     functions.captured += added.size();
     for (OpenProgram& inside : call.programs) {
-      Outside given;
+      CapturedVariables given;
       for (const auto& [value, variable] : added) {
         const int input = inside.program->add_variable(value.type.shape, value.type.dtype, value.type.device);
         inside.program->inputs.push_back(input);

@@ -23,7 +23,7 @@ std::string bytes_of(const Tensor& x) {
 Outputs Piece::operator()(const std::vector<Tensor>& values) const {
   std::vector<Tensor> inputs;
   for (const int variable : given) inputs.push_back(values[static_cast<std::size_t>(variable)]);
-  if (whole) return (*whole)(inputs);
+  if (closed_call) return (*closed_call)(inputs);
   return executable ? (*executable)(inputs) : program(inputs);
 }
 
@@ -45,7 +45,7 @@ bool TraceNode::is_answer(int variable) const {
   return variable - node.first < static_cast<int>(node.strides.size());
 }
 
-std::vector<int> TraceNode::looked_at() const {
+std::vector<int> TraceNode::guard_operands() const {
   if (read >= 0) return {read};
   if (effect_guard) return effect_guard->inputs;
   if (exception_guard) return {exception_guard->step.inputs.begin(), exception_guard->step.inputs.end()};
@@ -56,7 +56,7 @@ namespace {
 
 // Computes `kept` and `needs` of a node from what it and its child nodes read, and its `over`.
 void find_needs(TraceNode& node) {
-  const std::vector<int> at_end = node.looked_at();
+  const std::vector<int> at_end = node.guard_operands();
   TraceNode::Variables read(at_end.begin(), at_end.end()), kept = read, later;
   for (const auto& step : node.steps)
     for (const int input : step.inputs)
@@ -74,7 +74,7 @@ void find_needs(TraceNode& node) {
     if (!later.contains(variable)) node.over.push_back(variable);
   };
   for (const TraceNode::Variables* here : {&node.needs, &node.kept}) std::for_each(here->begin(), here->end(), ends);
-  for (int i = 0; i < node.arrived; ++i) ends(node.first + i);
+  for (int i = 0; i < node.guard_outputs; ++i) ends(node.first + i);
 }
 
 }  // namespace
@@ -92,14 +92,14 @@ std::vector<TraceNode*> find_needs_below(TraceNode& begin) {
 
 namespace {
 
-bool same_met(const TraceNode& node, const Observed& a, const Observed& b) {
+bool same_observation(const TraceNode& node, const Observed& a, const Observed& b) {
   if (node.effect_guard)
     return a.tensors == b.tensors && node.effect_guard->type->recordable->same_answer(a.answer, b.answer);
   if (node.exception_guard) return a.threw == b.threw || (a.threw && b.threw && *a.threw == *b.threw);
   return a.bytes == b.bytes;
 }
 
-bool same_turn(const TraceNode& a, const TraceNode& b) {
+bool same_guard(const TraceNode& a, const TraceNode& b) {
   if (a.read != b.read || !a.effect_guard != !b.effect_guard ||
       a.exception_guard.has_value() != b.exception_guard.has_value())
     return false;
@@ -111,9 +111,9 @@ bool same_turn(const TraceNode& a, const TraceNode& b) {
 
 }  // namespace
 
-TraceNode* TraceNode::find(const Observed& met) const {
+TraceNode* TraceNode::find(const Observed& observed_value) const {
   for (const Next& it : next)
-    if (same_met(*this, it.met, met)) return it.node.get();
+    if (same_observation(*this, it.observed_value, observed_value)) return it.node.get();
   return nullptr;
 }
 
@@ -133,7 +133,7 @@ auto with_bytes_of(const Tensor& value, F f) {
 TraceNode* TraceNode::after_reading(const Tensor& value) const {
   return with_bytes_of(value, [&](std::string_view bytes) -> TraceNode* {
     for (const Next& it : next)
-      if (it.met.bytes == bytes) return it.node.get();
+      if (it.observed_value.bytes == bytes) return it.node.get();
     return nullptr;
   });
 }
@@ -148,24 +148,25 @@ bool TraceNode::was_observed_before(const Tensor& value, std::size_t most) const
 }
 
 TraceNode* TraceNode::after_answer(const CallEffectLog::LoggedEffect& asked) const {
-  const auto is_met = [&](const Observed& met) {
-    if (!effect_guard->type->recordable->same_answer(met.answer, asked.answer)) return false;
-    for (std::size_t i = 0; i < met.tensors.size(); ++i) {
-      const int passed = asked.passed_before[i];
-      if (met.tensors[i].passed_before != passed || met.tensors[i].made_of != asked.made_of[i]) return false;
-      if (passed < 0 && !met.tensors[i].layout.describes(asked.tensors[i])) return false;
+  const auto is_observed = [&](const Observed& observed_value) {
+    if (!effect_guard->type->recordable->same_answer(observed_value.answer, asked.answer)) return false;
+    for (std::size_t i = 0; i < observed_value.tensors.size(); ++i) {
+      const int passed = asked.passed[i];
+      if (observed_value.tensors[i].passed_before != passed || observed_value.tensors[i].made_of != asked.made_of[i])
+        return false;
+      if (passed < 0 && !observed_value.tensors[i].layout.describes(asked.tensors[i])) return false;
     }
     return true;
   };
   for (const Next& it : next)
-    if (is_met(it.met)) return it.node.get();
+    if (is_observed(it.observed_value)) return it.node.get();
   return nullptr;
 }
 
 TraceNode* TraceNode::after_exception_guard(const std::type_info* threw) const {
-  Observed met;
-  met.threw = threw;
-  return find(met);
+  Observed observed_value;
+  observed_value.threw = threw;
+  return find(observed_value);
 }
 
 // ---- paths --------------------------------------------------------------------------------------
@@ -209,19 +210,19 @@ class Cutter {
     }
     take_variables(defined_);
     node_->read = step.inputs[0];
-    Observed met;
-    met.bytes = bytes_of(step.met);
-    part(std::move(met));
+    Observed observed_value;
+    observed_value.bytes = bytes_of(step.read_value);
+    part(std::move(observed_value));
   }
 
   void take_guard(RecordedGuard& guard) {
     defined_ = static_cast<std::size_t>(guard.variables);
     take_variables(defined_);
-    Observed met;
+    Observed observed_value;
     std::vector<Strides> strides;
     if (guard.threw) {
       node_->exception_guard = ExceptionGuard{std::move(guard.step), std::move(guard.outputs)};
-      met.threw = guard.threw;
+      observed_value.threw = guard.threw;
     } else {
       node_->effect_guard =
           std::make_shared<const EffectGuard>(EffectGuard{guard.asked,
@@ -230,21 +231,21 @@ class Cutter {
                                                           std::move(guard.step.scopes)});
       for (const Answered& it : guard.tensors)
         if (it.passed_before < 0 && it.layout.defined) strides.push_back(it.layout.strides);
-      met.answer = std::move(guard.answer);
-      met.tensors = std::move(guard.tensors);
+      observed_value.answer = std::move(guard.answer);
+      observed_value.tensors = std::move(guard.tensors);
     }
-    part(std::move(met));
-    node_->arrived = static_cast<int>(strides.size());
+    part(std::move(observed_value));
+    node_->guard_outputs = static_cast<int>(strides.size());
     node_->strides = std::move(strides);
     defined_ += node_->strides.size();
   }
 
-  void part(Observed met) {
+  void part(Observed observed_value) {
     auto next = std::make_unique<TraceNode>();
     next->from = node_;
     next->first = static_cast<int>(variable_);
     TraceNode* const after = next.get();
-    node_->next.push_back({std::move(met), std::move(next)});
+    node_->next.push_back({std::move(observed_value), std::move(next)});
     node_ = after;
   }
 
@@ -260,7 +261,7 @@ void split(TraceNode& node, std::size_t k) {
   auto rest = std::make_unique<TraceNode>();
   rest->from = &node;
   rest->first = step.outputs[0];
-  rest->arrived = static_cast<int>(step.outputs.size());
+  rest->guard_outputs = static_cast<int>(step.outputs.size());
   const auto variables = node.variables.begin() + (rest->first - node.first);
   rest->variables.assign(variables, node.variables.end());
   node.variables.erase(variables, node.variables.end());
@@ -277,7 +278,7 @@ void split(TraceNode& node, std::size_t k) {
   rest->outputs = std::exchange(node.outputs, {});
   rest->structure = std::exchange(node.structure, nullptr);
   for (TraceNode::Next& next : rest->next) next.node->from = rest.get();
-  node.exception_guard = ExceptionGuard{step, {rest->variables.begin(), rest->variables.begin() + rest->arrived}};
+  node.exception_guard = ExceptionGuard{step, {rest->variables.begin(), rest->variables.begin() + rest->guard_outputs}};
   node.exception_guard->step.outputs.clear();
   node.shortened = node.ready = false;
   node.next.push_back({Observed(), std::move(rest)});
@@ -291,7 +292,8 @@ std::unique_ptr<TraceNode> cut(Recording recording, const std::shared_ptr<const 
 
 namespace {
 
-// Describes how two nodes differ that should be equal: the first operation that they do not share.
+// Describes how two nodes differ that should be equal. Names the first operation that they do not
+// share; else the first constant that differs; else says that a guard or a result differs.
 std::string difference_of(const TraceNode& a, const TraceNode& b) {
   const auto said = [](const TraceNode& node, std::size_t k) -> std::string {
     if (k >= node.steps.size()) return node.returns() ? "its end" : "a read, an effect or an error";
@@ -319,19 +321,19 @@ Merged merge(TraceNode& tree, TraceNode& path, std::size_t most, std::string& di
   while (true) {
     if (a->exception_guard && b->steps.size() > a->steps.size()) split(*b, a->steps.size());
     else if (b->exception_guard && a->steps.size() > b->steps.size()) split(*a, b->steps.size());
-    const bool same = a->first == b->first && same_turn(*a, *b) &&
+    const bool same = a->first == b->first && same_guard(*a, *b) &&
                       same_parts({a->variables, a->constants, a->steps}, {b->variables, b->constants, b->steps});
     if (!same || (a->returns() && a->outputs != b->outputs)) {
       difference = difference_of(*a, *b);
       return Merged::differs;
     }
     if (a->returns()) return Merged::known;
-    auto& [met, after] = b->next.front();
-    TraceNode* const known = a->find(met);
+    auto& [observed_value, after] = b->next.front();
+    TraceNode* const known = a->find(observed_value);
     if (!known) {
       if (a->next.size() >= most) return Merged::full;
       after->from = a;
-      a->next.push_back({std::move(met), std::move(after)});
+      a->next.push_back({std::move(observed_value), std::move(after)});
       return Merged::added;
     }
     a = known;
@@ -375,7 +377,7 @@ class PieceMaker {
 
   void end(const PieceOptions& options) {
     if (options.followed) {
-      piece_.whole = std::make_shared<const ClosedCall>(std::move(program_), options.settings);
+      piece_.closed_call = std::make_shared<const ClosedCall>(std::move(program_), options.settings);
       return;
     }
     piece_.program = optimized(std::move(program_), options.fusion_report);
@@ -404,7 +406,7 @@ class PieceMaker {
 };
 
 void plan(Piece& piece, const PieceOptions& options) {
-  if (piece.whole || !Executable::admits(piece.program)) return;
+  if (piece.closed_call || !Executable::admits(piece.program)) return;
   std::vector<Strides> strides;
   for (const int variable : piece.given) strides.push_back(options.strides_of(variable));
   piece.executable = std::make_unique<Executable>(
@@ -432,7 +434,7 @@ void prepare_trial(const TraceNode& node, ExceptionGuard& trial, const PieceOpti
 
 void shorten(TraceNode& node, const PieceOptions& options) {
   PieceMaker maker(node, node.piece);
-  const int own = node.from ? node.first + node.arrived : static_cast<int>(options.arguments);
+  const int own = node.from ? node.first + node.guard_outputs : static_cast<int>(options.arguments);
   TraceNode::Variables given;
   for (const auto& step : node.steps)
     for (const int input : step.inputs)

@@ -33,7 +33,7 @@ struct Piece {
   Program program;
   std::unique_ptr<Executable> executable;  // null: the program's operations are performed
   // The program as one differentiable operation, which is used if transforms trace the call.
-  ClosedCallPtr whole;
+  ClosedCallPtr closed_call;
 
   Outputs operator()(const std::vector<Tensor>& values) const;
 };
@@ -42,7 +42,7 @@ struct Piece {
 struct EffectGuard {
   const EffectType* type;
   std::any effect;
-  std::vector<int> inputs;  // the effect's tensors; -1: an empty one
+  std::vector<int> inputs;  // the variables of the effect's tensors; -1: an undefined tensor
   ScopePathPtr scopes;
 };
 
@@ -65,14 +65,14 @@ struct Observed {
 struct TraceNode {
   using Variables = std::set<int>;
   struct Next {
-    Observed met;
+    Observed observed_value;
     std::unique_ptr<TraceNode> node;
   };
 
   TraceNode* from = nullptr;
   int first = 0;  // the number of this node's first variable
   // How many of this node's variables were produced by the guard that led to this node.
-  int arrived = 0;
+  int guard_outputs = 0;
   // The strides of the variables that came from a handler's answer to an effect.
   std::vector<Strides> strides;
   std::vector<Program::Variable> variables;
@@ -107,7 +107,7 @@ struct TraceNode {
   /// Returns true if this variable's value came from the answer to an effect.
   bool is_answer(int variable) const;
   /// Returns the variables that the guard reads, or the outputs of the function if it returns.
-  std::vector<int> looked_at() const;
+  std::vector<int> guard_operands() const;
 
   TraceNode* after_reading(const Tensor& value) const;  // null: the value was not observed
   /// Returns true if this value was found at this node's read before. Remembers values by their
@@ -115,7 +115,7 @@ struct TraceNode {
   bool was_observed_before(const Tensor& value, std::size_t most) const;
   TraceNode* after_answer(const CallEffectLog::LoggedEffect& asked) const;
   TraceNode* after_exception_guard(const std::type_info* threw) const;
-  TraceNode* find(const Observed& met) const;
+  TraceNode* find(const Observed& observed_value) const;
 };
 
 /// Turns a recording into a path: a tree of one branch, cut at its guards.
@@ -124,9 +124,9 @@ std::unique_ptr<TraceNode> cut(Recording recording, const std::shared_ptr<const 
 /// Computes `kept`, `needs` and `over` of all nodes. Returns the nodes, children before parents.
 std::vector<TraceNode*> find_needs_below(TraceNode& begin);
 
-/// Adds `path`, which must begin like the tree, to the tree. Returns `differs` if it does not begin
-/// so, and describes the `difference`; `full` if one guard would have more than `most` observed
-/// values; `known` if the tree has the path.
+/// Adds `path` to the tree. Returns `differs`, and describes the `difference`, if the path does not
+/// begin like the tree; `full` if a guard would have more than `most` observed values; `known` if
+/// the tree has the path.
 enum class Merged { differs, full, known, added };
 Merged merge(TraceNode& tree, TraceNode& path, std::size_t most, std::string& difference);
 

@@ -195,7 +195,7 @@ CasadiProgram casadi_program(const Program& program, const COptions& options) {
 
 void write_casadi(std::ostream& out, const Program& program, const COptions& options) {
   CasadiProgram f = casadi_program(program, options);
-  // The names of a plain function, which CasADi would accept, too.
+  // The arguments have the same names as those of Interface::plain; CasADi accepts these names.
   std::vector<std::string> labels;
   for (const int input : program.inputs) labels.push_back(label_text(program.variable(input)));
   const CSignature names = checked({options.name, options.inputs, options.outputs}, labels, program.outputs.size());

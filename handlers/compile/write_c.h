@@ -41,7 +41,8 @@ struct COptions {
   /// Receives the declarations, as a header for C and C++.
   std::ostream* header = nullptr;
   Interface interface = Interface::plain;
-  /// The names of the arguments: labels of inputs, then in0, in1, ...; out0, out1, ...
+  /// The names of the arguments. By default these are the labels of the inputs, then in0, in1, ...
+  /// for inputs without a label; and out0, out1, ... for the outputs.
   std::vector<std::string> inputs = {}, outputs = {};
   /// For Interface::casadi, the derivatives that the file has, under the names that CasADi looks
   /// for: jac_f; fwd1_f; adj1_f; and jac_adj1_f, of which CasADi makes Hessians.
@@ -58,7 +59,7 @@ struct COptions {
 void write_c(std::ostream& out, const Program& program, const COptions& options);
 
 /// A program with the options with which stave_generate (cmake/stave_generate.cmake) writes it. The
-/// name is that of the function that returns it.
+/// C function gets the name of the C++ function that returns this object.
 struct CFunction {
   CFunction(Program recorded, COptions given = {}) : program(std::move(recorded)), options(std::move(given)) {}
   Program program;

@@ -62,8 +62,8 @@ class Session final : public DebuggerSession {
  public:
   explicit Session(const DebuggerOptions& options)
       : in_(options.in), out_(options.out ? *options.out : std::cout), script_(lines_of_script(options.script)),
-        view_(out_, options.source), typed_(!options.in && isatty(STDIN_FILENO)),
-        edited_(!options.in && !options.out && LineReader::at_terminal()) {
+        view_(out_, options.source), stdin_is_terminal_(!options.in && isatty(STDIN_FILENO)),
+        uses_line_editor_(!options.in && !options.out && LineReader::at_terminal()) {
     if (options.record.empty()) return;
     record_.open(options.record);
     if (!record_)
@@ -115,7 +115,7 @@ class Session final : public DebuggerSession {
   // ---- input of commands -----------------------------------------------------------------
 
   std::optional<std::string> next_line() {
-    if (script_.empty() && edited_)
+    if (script_.empty() && uses_line_editor_)
       return lines_.read(prompt, [this](const std::string& left) { return completions(left); });
     out_ << prompt << std::flush;
     std::optional<std::string> line;
@@ -127,7 +127,7 @@ class Session final : public DebuggerSession {
       line = std::move(read);
     }
     // A terminal already shows typed text; other commands are echoed.
-    if (!line || from_script || !typed_) out_ << line.value_or("") << std::endl;
+    if (!line || from_script || !stdin_is_terminal_) out_ << line.value_or("") << std::endl;
     return line;
   }
 
@@ -135,14 +135,14 @@ class Session final : public DebuggerSession {
   bool execute(const std::string& line) {
     Words words = words_of(line);
     written_ = words_of(line, true);
-    if (words.empty() && line.find('#') == std::string::npos) words = again_;
+    if (words.empty() && line.find('#') == std::string::npos) words = command_to_repeat_;
     if (words.empty()) return false;
     const Command* const command = command_of(words[0]);
     if (!command) return false;
-    if (record_.is_open()) record_ << (words == again_ ? command->name : line) << std::endl;
+    if (record_.is_open()) record_ << (words == command_to_repeat_ ? command->name : line) << std::endl;
     try {
       const bool goes_on = (this->*command->run)(words);
-      again_ = goes_on ? words : Words();
+      command_to_repeat_ = goes_on ? words : Words();
       return goes_on;
     } catch (const Error& error) {
       const std::string text = error.what();
@@ -365,7 +365,7 @@ class Session final : public DebuggerSession {
   }
   bool list_breakpoints(const Words&) {
     if (breakpoints().empty()) out_ << "there are no breakpoints" << std::endl;
-    for (const Numbered& of : breakpoints()) {
+    for (const BreakpointState& of : breakpoints()) {
       std::string text = fmt::format("{}  {}", of.number, of.breakpoint.str());
       if (of.breakpoint.once) text += ", once";
       if (of.stops) text += fmt::format(", reached {} time{}", of.stops, of.stops == 1 ? "" : "s");
@@ -388,8 +388,8 @@ class Session final : public DebuggerSession {
       }
     if (at()->has_outputs()) view_.show_all("out", at()->outputs());
   }
-  // Returns a value by position ("in0", "out0") or label. A label refers to this operation,
-  // or else to the last operand seen with that label.
+  // Returns a value by position ("in0", "out0") or label. A label refers to an operand or output
+  // of this operation, or else to the last operand seen with that label.
   std::optional<Tensor> find_value(const std::string& name, const Call* call, std::span<const Tensor> outputs) const {
     if (call) {
       const std::pair<const char*, std::span<const Tensor>> kinds[] = {{"in", call->inputs()}, {"out", outputs}};
@@ -548,7 +548,7 @@ class Session final : public DebuggerSession {
   std::deque<std::string> script_;
   std::ofstream record_;
   DebuggerView view_;
-  const bool typed_, edited_;
+  const bool stdin_is_terminal_, uses_line_editor_;
   LineReader lines_;
   DebuggerHistory history_;
   // Keys: the number of the breakpoint.
@@ -558,7 +558,7 @@ class Session final : public DebuggerSession {
   // The words of the current command, with quotation marks.
   Words written_;
   // The command that an empty line repeats.
-  Words again_;
+  Words command_to_repeat_;
   // Whether the current call of the debugged function has stopped at least once, and whether the
   // user has dropped the rest of it.
   bool shown_ = false, dropped_ = false;

@@ -23,12 +23,12 @@
 //
 // Expressions are described in debugger_expressions.h. Files and lines are known if the program was
 // compiled with -g and addr2line (of binutils) is installed: see source_lines.h.
-// Unless the program runs to its end, the debugger records each operation with its stack (5 us),
-// and keeps the last value of each label until the call ends.
+// Until the input of commands ends, the debugger records each operation with its call stack (5 us).
+// It keeps the last value of each label until the call ends.
 //
 // stepping.h describes the possibilities at a stop. A breakpoint("name") in the code is a stop
 // as well. At a terminal, lines are edited, recalled by the arrow keys and ^R, and completed by TAB
-// (line_reader.h). After the last command the program runs without stops, in this and in later
+// (line_reader.h). When the input ends, the program runs without stops, in this and in later
 // calls. `drop` throws TransformError through the program.
 //
 // Breakpoints and the last step command persist from one call to the next. Copies of the result

@@ -54,7 +54,8 @@ Value value_of(const Tensor& x) {
 
 // ---- operations ------------------------------------------------------------------------
 
-// Returns x reshaped to `rank` axes after `lanes` axes of lanes.
+// Returns x reshaped to `rank` axes after `lanes` axes of lanes. If `lanes` is 0, x keeps its
+// shape, because operations broadcast it then.
 Tensor aligned(const Value& value, int lanes, int rank) {
   if (value.lanes == lanes && (lanes == 0 || value.x.rank() == lanes + rank)) return value.x;
   Shape shape;
@@ -151,7 +152,8 @@ class Reader {
     fail<TransformError>("debugger: `{}` cannot be parsed, from `{}` on", text_, rest);
   }
 
-  bool has_outputs = false, has_statistics = false, is_name = false;
+  bool has_outputs = false, has_statistics = false;
+  std::string last_name = {};  // the last name of a value that was read
 
  private:
   void skip_blanks() {
@@ -161,7 +163,6 @@ class Reader {
     skip_blanks();
     if (!text_.substr(at_).starts_with(sign)) return false;
     at_ += sign.size();
-    is_name = false;
     return true;
   }
   void expect(std::string_view sign) {
@@ -229,7 +230,7 @@ class Reader {
         expect(")");
         return [name, of = std::move(of)](const ExpressionValues& values) { return applied(name, of(values)); };
       }
-      if (is_among(statistics, name)) return of_each(name);
+      if (is_among(statistics, name)) return statistic_of_each(name);
     }
     if (accept("("))
       fail<TransformError>("debugger: `{}` is not a function of the debugger; there are {} and {}", name,
@@ -257,7 +258,7 @@ class Reader {
   }
   Evaluate named(std::string name) {
     has_outputs |= index_after("out", name).has_value();
-    is_name = true;
+    last_name = name;
     return [name = std::move(name)](const ExpressionValues& values) {
       if (const std::optional<Tensor> found = values.find(name)) return value_of(*found);
       throw NoValue(
@@ -265,7 +266,7 @@ class Reader {
           "` is not a value here; values are in0, in1, ..., out0, ..., and the labels of operands seen so far");
     };
   }
-  Evaluate of_each(const std::string& name) {
+  Evaluate statistic_of_each(const std::string& name) {
     has_statistics = true;
     return [name](const ExpressionValues& values) {
       if (!values.each) throw NoValue("debugger: `" + name + "` of what? Write " + name + "(in0)");
@@ -323,7 +324,9 @@ Expression Expression::read(std::string_view& text) {
   while (expression.text_.ends_with(' ')) expression.text_.pop_back();
   expression.has_outputs_ = reader.has_outputs;
   expression.has_statistics_ = reader.has_statistics;
-  expression.is_name_ = reader.is_name;
+  // A name may be quoted.
+  const std::string& name = reader.last_name;
+  expression.is_name_ = expression.text_ == name || expression.text_ == '"' + name + '"';
   text = reader.rest();
   return expression;
 }

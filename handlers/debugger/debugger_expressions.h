@@ -2,7 +2,7 @@
 //
 //   expression = sum [(< | <= | > | >= | == | !=) sum]
 //   sum        = product {(+ | -) product}            product = unary {(* | /) unary}
-//   unary      = [-] value {[subscripts]}             subscripts as in Python: in0[2], in0[-1, 1:3]
+//   unary      = - unary | value {"[" subscripts "]"}  as in Python: in0[2], in0[-1, 1:3]
 //   value      = number | in0 | out0 | label | "a label" | statistic
 //              | function(expression) | (expression)
 //   function   = max min mean sum std nan inf size | abs exp log sqrt

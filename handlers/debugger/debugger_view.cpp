@@ -72,7 +72,7 @@ void DebuggerView::show_place(const StopPoint& at, const DebuggerHistory& histor
 void DebuggerView::show_operations(const StopPoint& at, const DebuggerHistory& history, std::size_t count) {
   const std::deque<PastOperation>& all = history.operations();
   if (all.empty()) return say("no operation ran before");
-  const bool here = at.at_operation();  // The last operation is the current one.
+  const bool here = at.at_operation();  // Whether the last operation is the current one.
   const std::size_t first = all.size() - std::min(count + here, all.size());
   std::vector<const CallStack*> stacks;
   for (std::size_t i = first; i < all.size(); ++i) stacks.push_back(&all[i].stack);

@@ -107,13 +107,13 @@ class Line {
   std::string& text() { return lines_[at_]; }
   std::size_t back() {
     std::size_t place = cursor_;
-    while (place > 0 && continues(text()[--place])) {
+    while (place > 0 && is_utf8_continuation(text()[--place])) {
     }
     return place;
   }
   std::size_t after(std::size_t place) {
     place = std::min(place + 1, text().size());
-    while (place < text().size() && continues(text()[place])) ++place;
+    while (place < text().size() && is_utf8_continuation(text()[place])) ++place;
     return place;
   }
   std::size_t start_of_word() {
@@ -153,7 +153,7 @@ class Line {
       if (key == control('R')) {
         if (at_ == 0 || !find_up_from(at_ - 1, wanted)) put("\a");
       } else if (key == backspace || key == control('H')) {
-        while (!wanted.empty() && continues(wanted.back())) wanted.pop_back();
+        while (!wanted.empty() && is_utf8_continuation(wanted.back())) wanted.pop_back();
         if (!wanted.empty()) wanted.pop_back();
         find_up_from(lines_.size() - 1, wanted);
       } else if (key == control('G') || key == control('C')) {
@@ -162,7 +162,7 @@ class Line {
         return 0;
       } else if (key >= ' ') {
         wanted += static_cast<char>(key);
-        if (!continues(wanted.back()) && !find_up_from(at_, wanted)) put("\a");
+        if (!is_utf8_continuation(wanted.back()) && !find_up_from(at_, wanted)) put("\a");
       } else {
         show();
         return key;

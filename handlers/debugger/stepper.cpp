@@ -49,8 +49,9 @@ class SteppedComputation final : public Controls<PauseStepping> {
   const std::shared_ptr<StepByStep> stepping = std::make_shared<StepByStep>();
 
  private:
-  // Suspends the function. Instead, the function continues immediately if no step is in progress
-  // because it runs again, or if the effect belongs to another Stepper, which was dropped.
+  // Suspends the function, except in two cases: no step is in progress because the function runs
+  // again, or the effect belongs to another Stepper, which was dropped. The function then continues
+  // immediately.
   void handle(PauseStepping& still, Resumption<PauseStepping> rest) override {
     if (stepping->running && still.stepping == stepping.get()) rest_ = std::move(rest);
     else rest.resume_last();
@@ -65,7 +66,7 @@ bool SteppedComputation::go(const std::shared_ptr<SteppedComputation>& self) {
     bool& running;
     explicit Running(bool& of) : running(of) { running = true; }
     ~Running() { running = false; }
-  } until_it_exists(self->stepping->running);
+  } running_guard(self->stepping->running);
   if (auto body = std::exchange(self->body_, nullptr))
     with(self, [stepping = self->stepping, body = std::move(body)] { with(stepping, body); });
   else std::exchange(self->rest_, {}).resume();

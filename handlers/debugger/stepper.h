@@ -13,11 +13,11 @@
 //
 // stepping.h describes the visible operations, the stops and the breakpoints. The function is
 // suspended between two steps. Its operations are performed under the handlers that are installed
-// where the step is taken, so steps may be taken under transforms. A step throws an exception of
-// the function, which has then ended. The destructor of a Stepper drops the rest of the function
-// and runs the destructors of its local variables. Unlike operations_of, a Stepper enters
-// checkpoints and functions with their own rules. An operation without a stop costs a function
-// call, not a switch of stacks.
+// where the step is taken, so steps may be taken under transforms. An exception that leaves
+// the function ends it, and the step rethrows the exception. The destructor of a Stepper drops
+// the rest of the function and runs the destructors of its local variables. Unlike operations_of,
+// a Stepper enters checkpoints and functions with custom rules. An operation without a stop costs
+// a function call, not a switch of stacks.
 //
 // There are no stops in a function that runs again between two steps, or after the end of the
 // Stepper. This happens to the function of a checkpoint in the backward pass of a grad outside of
@@ -78,7 +78,7 @@ class AnyStepper {
   /// Adds a breakpoint and returns its number, from 1. Throws TransformError if it has no
   /// condition.
   int break_at(Breakpoint breakpoint);
-  /// Removes a breakpoint. Throws TransformError if there is none of this number.
+  /// Removes a breakpoint. Throws TransformError if there is none with this number.
   void remove_breakpoint(int number);
 
  protected:

@@ -3,9 +3,9 @@
 //
 //   // a tree of the draws' structure: near 1 if all chains agree; above 1.01 they do not
 //   rhat(run.draws)
-//   // for a tensor [chains, draws, ...]: [...]
+//   // tensors [...], for a tensor `draws` of shape [chains, draws, ...]
 //   ess_bulk(draws), ess_tail(draws)
-//   // a table of all of it, and notes on the trajectories
+//   // a table of all diagnostics, and lines about the trajectories
 //   std::cout << summary_of(run);
 //
 // The source of the formulas is Vehtari, Gelman, Simpson, Carpenter and Bürkner,

@@ -6,8 +6,8 @@
 //
 // - Parameters are tensors, or C++ numbers that take the dtype of the other operands.
 //   Densities are those of SciPy, and log_prob is -inf outside of the support.
-//   float16 and bfloat16 are computed in float32. Parameters are not checked: invalid parameters
-//   give NaN.
+//   float16 and bfloat16 are computed in float32. Parameters are not checked: results for invalid
+//   parameters are NaN or meaningless.
 // - For MultivariateNormal, Dirichlet and Categorical, the last axis of the parameter belongs
 //   to a single draw. The other axes are a batch of distributions.
 // - A draw is differentiable with respect to the parameters of which it is a smooth function.

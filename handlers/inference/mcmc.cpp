@@ -66,25 +66,25 @@ std::vector<Tensor> leaves_of(const std::vector<Tensor>& like, const Shape& axes
 
 // ---- many chains, one density ------------------------------------------------------------
 
-struct Waiting {
+struct SuspendedChain {
   LogDensityAt* at;
   Resumption<LogDensityAt> rest;
 };
 
 /// Suspends each chain that requests the density, and appends it to `waiting`.
 struct SuspendAtDensity : Controls<LogDensityAt> {
-  SuspendAtDensity(const char* by, std::vector<Waiting>& waiting) : by_(by), waiting_(waiting) {}
+  SuspendAtDensity(const char* by, std::vector<SuspendedChain>& waiting) : by_(by), waiting_(waiting) {}
   void handle(LogDensityAt& at, Resumption<LogDensityAt> rest) override { waiting_.push_back({&at, std::move(rest)}); }
   std::string describe() const override { return by_; }
 
  private:
   const char* const by_;
-  std::vector<Waiting>& waiting_;
+  std::vector<SuspendedChain>& waiting_;
 };
 
 /// Computes the density for all suspended chains in one batch, and resumes the chains. Copies of
 /// the first point fill the batch up to a power of two, so that batches have few different shapes.
-void answer(std::vector<Waiting>& waiting, const DensityOfRows& density, const std::vector<Tensor>& like) {
+void answer(std::vector<SuspendedChain>& waiting, const DensityOfRows& density, const std::vector<Tensor>& like) {
   std::size_t rows = 1;
   while (rows < waiting.size()) rows *= 2;
   const auto row = [&](std::size_t i) { return waiting[i < waiting.size() ? i : 0].at->point.data(); };
@@ -95,7 +95,7 @@ void answer(std::vector<Waiting>& waiting, const DensityOfRows& density, const s
     const Tensor gradients = on_host(outputs[leaf + 1]);
     const std::size_t size = static_cast<std::size_t>(like[leaf].size());
     const double* next = gradients.data<double>().data();
-    for (Waiting& one : waiting) {
+    for (SuspendedChain& one : waiting) {
       copy_few(next, size, one.at->gradient.data() + begin);
       next += size;
     }
@@ -103,7 +103,7 @@ void answer(std::vector<Waiting>& waiting, const DensityOfRows& density, const s
   }
   const Tensor values = on_host(outputs[0]);
   const double* value = values.data<double>().data();
-  for (Waiting& one : waiting) one.rest.resume(*value++);
+  for (SuspendedChain& one : waiting) one.rest.resume(*value++);
 }
 
 // ---- a chain -----------------------------------------------------------------------------
@@ -150,7 +150,7 @@ Trace run_chain(const Settings& settings, Index chain, const Key& key) {
   const NutsOptions& options = settings.options;
   RandomNumbers random(fold_in(key, static_cast<std::uint32_t>(chain)));
   PointPool points(settings.start.size());
-  Dynamics dynamics(points, settings.start.size());
+  Hamiltonian dynamics(points, settings.start.size());
   const auto transition = [&](const Point& from) {
     settings.transitions.fetch_add(1, std::memory_order_relaxed);
     return settings.hmc ? hmc_transition(dynamics, from, settings.hmc->length, settings.hmc->max_steps, random)
@@ -179,7 +179,7 @@ Trace run_chain(const Settings& settings, Index chain, const Key& key) {
 void run_chains(const Settings& settings, const DensityOfRows& density, const std::vector<Tensor>& like, const Key& key,
                 Index first, std::span<Trace> traces) {
   std::vector<Eventual<Trace>> ends;
-  std::vector<Waiting> waiting, answered;
+  std::vector<SuspendedChain> waiting, answered;
   const auto let_wait = std::make_shared<SuspendAtDensity>(settings.by, waiting);
   for (std::size_t i = 0; i < traces.size(); ++i)
     ends.push_back(with(let_wait, [&settings, &key, chain = first + static_cast<Index>(i)] {

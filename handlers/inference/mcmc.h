@@ -58,7 +58,7 @@ struct NutsOptions {
   int max_depth = 10;
   /// Chains start at `start` plus uniform numbers from -spread to spread.
   double spread = 2;
-  /// The number of the first chain.
+  /// The index of the first chain; the indices of the other chains follow it.
   Index first_chain = 0;
   /// The number of threads among which the chains are divided.
   int threads = 1;
@@ -86,7 +86,8 @@ struct Sampled {
   T draws;
   /// The log density at each draw; float64.
   Tensor log_density;
-  /// The mean acceptance probability over the points of the trajectory; float64.
+  /// The mean acceptance probability over the points of the trajectory; for hmc, the acceptance
+  /// probability of its last point; float64.
   Tensor accept_rate;
   /// The number of evaluations of the density and its gradient; int32.
   Tensor steps;

@@ -45,20 +45,20 @@ void destroy(Point* point) noexcept { point->home.free_.push_back(point); }
 
 // ---- Hamilton's equations ----------------------------------------------------------------
 
-double Dynamics::energy(const Point& point) const {
+double Hamiltonian::energy(const Point& point) const {
   double kinetic = 0;
   for (std::size_t i = 0; i < variance.size(); ++i) kinetic += variance[i] * point.p()[i] * point.p()[i];
   const double energy = kinetic / 2 - point.log_density;
   return std::isfinite(energy) ? energy : std::numeric_limits<double>::infinity();
 }
 
-PointPtr Dynamics::with_new_momentum(const Point& point, RandomNumbers& random) const {
+PointPtr Hamiltonian::with_new_momentum(const Point& point, RandomNumbers& random) const {
   const IntrusivePtr<Point> moving = points.copy(point);
   for (std::size_t i = 0; i < variance.size(); ++i) moving->p()[i] = random.normal() / std::sqrt(variance[i]);
   return moving;
 }
 
-PointPtr Dynamics::step(const Point& from, double length) const {
+PointPtr Hamiltonian::step(const Point& from, double length) const {
   const IntrusivePtr<Point> to = points.copy(from);
   const std::span<double> q = to->q(), p = to->p(), gradient = to->gradient();
   for (std::size_t i = 0; i < q.size(); ++i) {
@@ -71,7 +71,7 @@ PointPtr Dynamics::step(const Point& from, double length) const {
 }
 
 // Hoffman and Gelman's algorithm 4, with Stan's threshold of 0.8.
-double Dynamics::reasonable_step_size(const Point& from, RandomNumbers& random) const {
+double Hamiltonian::reasonable_step_size(const Point& from, RandomNumbers& random) const {
   constexpr double smallest = 1e-10, largest = 1e7;
   double size = step_size;
   std::optional<bool> grows;
@@ -113,7 +113,7 @@ struct Segment {
 
 class Trajectory {
  public:
-  Trajectory(const Dynamics& dynamics, const PointPtr& start, RandomNumbers& random)
+  Trajectory(const Hamiltonian& dynamics, const PointPtr& start, RandomNumbers& random)
       : dynamics_(dynamics), energy_(dynamics.energy(*start)), lowest_(energy_), highest_(energy_), random_(random),
         all_{start, start, start, vector(start->p()), 0} {}
 
@@ -162,7 +162,7 @@ class Trajectory {
     return Segment{point, point, point, std::move(momentum), log_weight};
   }
 
-  /// Returns whether the trajectory diverges, and ends, before a point of this energy.
+  /// Returns whether the trajectory diverges at a point of this energy, and ends before that point.
   ///
   /// The result must not depend on the point at which the trajectory started: otherwise a move and
   /// its reverse have different probabilities, and the draws are biased. So the highest and the
@@ -215,7 +215,7 @@ class Trajectory {
     return !(at_first > 0 && at_last > 0);
   }
 
-  const Dynamics& dynamics_;
+  const Hamiltonian& dynamics_;
   // The energy at the start.
   const double energy_;
   double lowest_, highest_;
@@ -228,11 +228,11 @@ class Trajectory {
 
 }  // namespace
 
-Transition nuts_transition(const Dynamics& dynamics, const Point& from, int max_depth, RandomNumbers& random) {
+Transition nuts_transition(const Hamiltonian& dynamics, const Point& from, int max_depth, RandomNumbers& random) {
   return Trajectory(dynamics, dynamics.with_new_momentum(from, random), random).run(max_depth);
 }
 
-Transition hmc_transition(const Dynamics& dynamics, const Point& from, double length, int max_steps,
+Transition hmc_transition(const Hamiltonian& dynamics, const Point& from, double length, int max_steps,
                           RandomNumbers& random) {
   // The length is random, because trajectories of a fixed length may return to their start: Neal,
   // section 5.4.3.2.

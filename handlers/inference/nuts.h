@@ -68,9 +68,9 @@ class Point : public ThreadCounted {
   const std::size_t size_;
 };
 using PointPtr = IntrusivePtr<const Point>;
-/// Returns the point to its pool (class Points); called when the last owner is gone. The overload
-/// for const Point is necessary, because overload resolution would otherwise prefer the template
-/// `destroy` of IntrusivePtr.
+/// Returns the point to its pool; called when the last owner is gone. The overload for const Point
+/// is necessary, because overload resolution would otherwise prefer the template `destroy` of
+/// IntrusivePtr.
 void destroy(Point* point) noexcept;
 inline void destroy(const Point* point) noexcept { destroy(const_cast<Point*>(point)); }
 
@@ -90,14 +90,14 @@ class PointPool {
 };
 
 /// Hamilton's equations for the energy -log_density(q) + sum(variance p^2) / 2.
-struct Dynamics {
-  explicit Dynamics(PointPool& points, std::size_t size) : points(points), variance(size, 1) {}
+struct Hamiltonian {
+  explicit Hamiltonian(PointPool& points, std::size_t size) : points(points), variance(size, 1) {}
 
   PointPool& points;
   Vector variance;
   double step_size = 1;
 
-  /// Returns the energy, or infinity in place of NaN.
+  /// Returns the energy, or infinity if the energy is not finite.
   double energy(const Point& point) const;
   PointPtr with_new_momentum(const Point& point, RandomNumbers& random) const;
   /// Returns the point after one leapfrog step of the given length.
@@ -113,8 +113,8 @@ struct Transition {
   int steps = 0, depth = 0;
   bool diverged = false;
 };
-Transition nuts_transition(const Dynamics& dynamics, const Point& from, int max_depth, RandomNumbers& random);
-Transition hmc_transition(const Dynamics& dynamics, const Point& from, double length, int max_steps,
+Transition nuts_transition(const Hamiltonian& dynamics, const Point& from, int max_depth, RandomNumbers& random);
+Transition hmc_transition(const Hamiltonian& dynamics, const Point& from, double length, int max_steps,
                           RandomNumbers& random);
 
 }  // namespace stave_detail::mcmc

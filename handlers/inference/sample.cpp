@@ -11,7 +11,7 @@
 namespace stave_detail {
 namespace {
 
-Tensor met(const std::string& name, const Distribution& distribution, Sampling::Result given) {
+Tensor process_site(const std::string& name, const Distribution& distribution, Sampling::Result given) {
   const Sampling::Result site = perform_if_answered(Sampling{name, &distribution, std::move(given)});
   const Tensor value = site.value ? *site.value : distribution.sample(next_key());
   if (const auto wanted = sowing(name, log_prob_tag); !wanted.places.empty()) {
@@ -94,12 +94,12 @@ NamedTensors latent_values(const SampleSites& sites) {
 namespace stave {
 
 Tensor sample(const std::string& name, const Distribution& distribution) {
-  return stave_detail::met(name, distribution, {});
+  return stave_detail::process_site(name, distribution, {});
 }
 
 Tensor observe(const std::string& name, const Distribution& distribution, const Tensor& value) {
-  return stave_detail::met(name, distribution,
-                           {stave_detail::require_defined(value, "observe", 2), std::nullopt, true});
+  return stave_detail::process_site(name, distribution,
+                                    {stave_detail::require_defined(value, "observe", 2), std::nullopt, true});
 }
 
 void factor(const std::string& name, const Tensor& log_density) {

@@ -23,9 +23,9 @@
 //
 // - The name of a site includes the scopes entered since the handler was installed: "group/slope".
 //   Each name must belong to one site.
-// - A site within a vmap inside of the handler is one site, with a value for each lane: their
-//   densities are added, and their values are stacked. A value that the handler supplies is the
-//   same for all lanes.
+// - A site within a vmap inside of the handler is one site, with a value for each lane: the
+//   densities of the lanes are added, and their values are stacked. A value that the handler
+//   supplies is the same for all lanes.
 // - HMC and similar samplers work in unconstrained space: see unconstrained_log_density,
 //   constrain and unconstrain.
 #pragma once
@@ -228,7 +228,8 @@ auto block_sites(F f, std::set<std::string> names = {}) {
       std::move(f), [names = std::move(names)] { return std::make_shared<stave_detail::BlockSites>(names); });
 }
 
-/// Returns the pair of the result of f and its sites, or only the sites if f returns nothing.
+/// Returns a callable with the arguments of f that returns the pair of the result of f and its
+/// sites, or only the sites if f returns nothing.
 template <class F>
 auto sites_of(F f) {
   using namespace stave_detail;
@@ -247,8 +248,9 @@ auto sites_of(F f) {
   };
 }
 
-/// Returns the logarithm of the joint density of all sites, latent and observed; its rank is 0.
-/// Throws Error for a latent site without a value, and for a value without a site.
+/// Returns a callable with the arguments of f that returns the logarithm of the joint density of
+/// all sites, latent and observed; its rank is 0. A call throws Error for a latent site without a
+/// value, and for a value without a site.
 template <class F>
 auto log_density(F f, NamedTensors values) {
   using namespace stave_detail;
@@ -261,10 +263,10 @@ auto log_density(F f, NamedTensors values) {
   };
 }
 
-/// Returns the log density as a function of unconstrained values in R^n, one for each latent site.
-/// The support of a site maps the unconstrained value to the site's value. The log determinants of
-/// these maps are included, so the result is the density of the unconstrained values.
-/// Gradient-based samplers such as nuts need this function.
+/// Returns a callable with the arguments of f that returns the log density at the unconstrained
+/// `values`, one in R^n for each latent site. The support of a site maps the unconstrained value to
+/// the site's value. The log determinants of these maps are included, so the result is the density
+/// of the unconstrained values. Gradient-based samplers such as nuts need this density.
 template <class F>
 auto unconstrained_log_density(F f, NamedTensors values) {
   using namespace stave_detail;

@@ -5,14 +5,13 @@
 
 namespace stave_detail::mcmc {
 
-StepSizeSearch::StepSizeSearch(double first, double target)
-    : target_(target), towards_(std::log(10 * first)), now_(first) {}
+StepSizeSearch::StepSizeSearch(double first, double target) : target_(target), mu_(std::log(10 * first)), now_(first) {}
 
 void StepSizeSearch::learn(double accept_rate) {
   constexpr double gamma = 0.05, t0 = 10, kappa = 0.75;
   ++learned_;
-  mean_lack_ += (target_ - accept_rate - mean_lack_) / (learned_ + t0);
-  const double log_now = towards_ - std::sqrt(learned_) / gamma * mean_lack_;
+  mean_error_ += (target_ - accept_rate - mean_error_) / (learned_ + t0);
+  const double log_now = mu_ - std::sqrt(learned_) / gamma * mean_error_;
   mean_log_ += std::pow(learned_, -kappa) * (log_now - mean_log_);
   now_ = std::exp(log_now);
 }

@@ -18,8 +18,8 @@ class StepSizeSearch {
   double mean() const noexcept;
 
  private:
-  double target_, towards_, now_;
-  double learned_ = 0, mean_lack_ = 0, mean_log_ = 0;
+  double target_, mu_, now_;
+  double learned_ = 0, mean_error_ = 0, mean_log_ = 0;
 };
 
 /// The variances of vectors added one at a time, computed in one pass: Welford, 1962.
@@ -27,7 +27,7 @@ class RunningVariance {
  public:
   explicit RunningVariance(std::size_t size) : mean_(size), squares_(size) {}
   void add(std::span<const double> x);
-  /// Returns the variances, shrunk towards 1e-3. A few draws determine a variance poorly.
+  /// Returns the variances, shrunk towards 1e-3, because a few draws determine a variance poorly.
   Vector regularized() const;
 
  private:
@@ -36,8 +36,8 @@ class RunningVariance {
 };
 
 /// The schedule of a warm-up: which draws estimate variances. An initial and a final phase estimate
-/// none. Between these phases there are windows, each twice as long as the one before, and each
-/// estimates the variances anew.
+/// none. Between these phases there are windows, and each estimates the variances anew. A window is
+/// twice as long as the one before, except for the last one, which reaches to the final phase.
 class Windows {
  public:
   explicit Windows(Index warmup);
@@ -52,7 +52,7 @@ class Windows {
 /// Runs the warm-up of a chain. Returns its last point, and stores the adapted step size and
 /// variances in `dynamics`. `transition` makes one transition with the current dynamics.
 template <class MakeTransition>
-PointPtr warm_up(Index warmup, double target, PointPtr at, Dynamics& dynamics, RandomNumbers& random,
+PointPtr warm_up(Index warmup, double target, PointPtr at, Hamiltonian& dynamics, RandomNumbers& random,
                  MakeTransition transition) {
   dynamics.step_size = dynamics.reasonable_step_size(*at, random);
   if (warmup == 0) return at;

@@ -36,7 +36,7 @@ Tensor Param::unhandled() const {
       name);
 }
 
-Tensor MakeParams::handle(Param& param) {
+Tensor InitParams::handle(Param& param) {
   const std::string name = scoped_name(param.name);
   auto found = params.find(name);
   if (found == params.end()) {
@@ -47,7 +47,7 @@ Tensor MakeParams::handle(Param& param) {
   return found->second;
 }
 
-Tensor GiveParams::handle(Param& param) {
+Tensor SupplyParams::handle(Param& param) {
   const std::string name = scoped_name(param.name);
   const auto found = params_.find(name);
   if (found == params_.end())
@@ -58,7 +58,7 @@ Tensor GiveParams::handle(Param& param) {
   return found->second;
 }
 
-void GiveParams::check_all_used() const {
+void SupplyParams::check_all_used() const {
   for (const auto& [name, value] : params_)
     if (!used_.contains(name)) fail<Error>("functional_call: the function does not request the param \"{}\"", name);
 }

@@ -73,9 +73,9 @@ struct Param {
   [[noreturn]] Tensor unhandled() const;
 };
 
-class MakeParams final : public Handles<Param> {
+class InitParams final : public Handles<Param> {
  public:
-  explicit MakeParams(Key key) : key_(std::move(key)) {}
+  explicit InitParams(Key key) : key_(std::move(key)) {}
   Tensor handle(Param& param) override;
   std::string describe() const override { return "init_params"; }
   NamedTensors params;
@@ -84,9 +84,9 @@ class MakeParams final : public Handles<Param> {
   const Key key_;
 };
 
-class GiveParams final : public Handles<Param> {
+class SupplyParams final : public Handles<Param> {
  public:
-  explicit GiveParams(NamedTensors params) : params_(std::move(params)) {}
+  explicit SupplyParams(NamedTensors params) : params_(std::move(params)) {}
   Tensor handle(Param& param) override;
   std::string describe() const override { return "functional_call"; }
   /// Throws Error if the function did not use one of the parameters.
@@ -104,7 +104,7 @@ class Initialized {
   template <class... A>
     requires std::invocable<const F&, A...>
   NamedTensors operator()(Key key, A&&... args) const {
-    const auto handler = std::make_shared<MakeParams>(std::move(key));
+    const auto handler = std::make_shared<InitParams>(std::move(key));
     with(handler, [&] { static_cast<void>(std::invoke(f_, std::forward<A>(args)...)); });
     return handler->params;
   }
@@ -120,7 +120,7 @@ class FunctionalCall {
   template <class... A>
     requires std::invocable<const F&, A...>
   auto operator()(A&&... args) const {
-    const auto handler = std::make_shared<GiveParams>(params_);
+    const auto handler = std::make_shared<SupplyParams>(params_);
     std::remove_cvref_t<std::invoke_result_t<const F&, A...>> result =
         with(handler, [&]() -> decltype(auto) { return std::invoke(f_, std::forward<A>(args)...); });
     handler->check_all_used();

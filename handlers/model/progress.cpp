@@ -193,7 +193,7 @@ struct Layout {
   }
 };
 
-std::vector<std::string> drawn(const std::vector<Loop>& loops, std::size_t columns) {
+std::vector<std::string> rendered(const std::vector<Loop>& loops, std::size_t columns) {
   const std::vector<Line> lines(loops.begin(), loops.end());
   const Layout layout(lines, columns);
   std::vector<std::string> texts;
@@ -243,15 +243,15 @@ class PrintProgress::Bars {
       : options_(options), descriptor_(descriptor_of(out)),
         redraws_(options.redraw.value_or(moves_cursor(descriptor_))), out_(out), to_(out.rdbuf()) {
     if (!redraws_) return;
-    attend(out);
+    intercept(out);
     if (!moves_cursor(descriptor_)) return;
     terminates_.emplace();
     for (std::ostream* other : {&std::cout, &std::cerr, &std::clog})
-      if (other != &out && moves_cursor(descriptor_of(*other))) attend(*other);
+      if (other != &out && moves_cursor(descriptor_of(*other))) intercept(*other);
   }
   ~Bars() {
-    for (const auto& other : attended_) other->restore();
-    if (drawn_.empty()) return;
+    for (const auto& other : intercepted_) other->restore();
+    if (line_widths_.empty()) return;
     draw();  // Shows the final state.
     end_lines();
   }
@@ -267,8 +267,8 @@ class PrintProgress::Bars {
       if (!last_) last_ = now;
       if (all_end || now - *last_ >= options_.every) write_line(now);
     } else if (!last_ || all_end || now - *last_ >= 0.1) {
-      if (open_) put("\n");
-      open_ = false;
+      if (line_unfinished_) put("\n");
+      line_unfinished_ = false;
       draw();
       last_ = now;
     }
@@ -279,8 +279,8 @@ class PrintProgress::Bars {
   }
 
  private:
-  // A stream buffer that replaces the buffer of a stream and writes to it in turn: it erases the
-  // bars, writes the text, and draws the bars again under the text.
+  // A stream buffer that replaces the buffer of a stream. It erases the bars, writes the text to
+  // the replaced buffer, and draws the bars again under the text.
   class TextAbove final : public std::streambuf {
    public:
     TextAbove(Bars& bars, std::ostream& out) : bars_(bars), out_(out), to_(out.rdbuf(this)) {}
@@ -304,16 +304,16 @@ class PrintProgress::Bars {
     std::streambuf* const to_;
   };
 
-  void attend(std::ostream& out) {
-    if (!dynamic_cast<TextAbove*>(out.rdbuf())) attended_.push_back(std::make_unique<TextAbove>(*this, out));
+  void intercept(std::ostream& out) {
+    if (!dynamic_cast<TextAbove*>(out.rdbuf())) intercepted_.push_back(std::make_unique<TextAbove>(*this, out));
   }
 
   std::streamsize write_above(std::streambuf& to, const char* text, std::streamsize size) {
     const std::lock_guard lock(mutex_);
     erase();
     const std::streamsize written = to.sputn(text, size);
-    open_ = text[size - 1] != '\n';
-    if (!open_ && !loops_.all().empty()) {
+    line_unfinished_ = text[size - 1] != '\n';
+    if (!line_unfinished_ && !loops_.all().empty()) {
       to.pubsync();
       draw();
     }
@@ -338,7 +338,7 @@ class PrintProgress::Bars {
   std::size_t rows() const {
     const std::size_t width = std::max<std::size_t>(columns(), 1);
     std::size_t rows = 0;
-    for (const std::size_t length : drawn_) rows += std::max<std::size_t>((length + width - 1) / width, 1);
+    for (const std::size_t length : line_widths_) rows += std::max<std::size_t>((length + width - 1) / width, 1);
     return rows;
   }
   static std::string up(std::size_t rows) { return rows > 0 ? fmt::format("\r\x1b[{}A", rows) : "\r"; }
@@ -352,28 +352,28 @@ class PrintProgress::Bars {
     return text + "\x1b[K" + up(last);
   }
   void draw() {
-    const std::vector<std::string> lines = drawn(loops_.all(), std::max<std::size_t>(columns(), 2) - 1);
-    std::string text = drawn_.empty() ? "\r" : rows() > lines.size() ? without_bars() : up(rows() - 1);
-    if (drawn_.empty() && terminates_) ++bars_in_line;
-    drawn_.clear();
+    const std::vector<std::string> lines = rendered(loops_.all(), std::max<std::size_t>(columns(), 2) - 1);
+    std::string text = line_widths_.empty() ? "\r" : rows() > lines.size() ? without_bars() : up(rows() - 1);
+    if (line_widths_.empty() && terminates_) ++bars_in_line;
+    line_widths_.clear();
     for (const std::string& line : lines) {
-      text += (drawn_.empty() ? "" : "\n") + line + "\x1b[K";
-      drawn_.push_back(columns_of(line));
+      text += (line_widths_.empty() ? "" : "\n") + line + "\x1b[K";
+      line_widths_.push_back(columns_of(line));
     }
     put(text);
   }
   void erase() {
-    if (drawn_.empty()) return;
+    if (line_widths_.empty()) return;
     put(without_bars());
     forget_lines();
   }
   void end_lines() {
-    if (drawn_.empty()) return;
+    if (line_widths_.empty()) return;
     put("\n");
     forget_lines();
   }
   void forget_lines() {
-    drawn_.clear();
+    line_widths_.clear();
     if (terminates_) --bars_in_line;
   }
   void write_line(double now) {
@@ -389,17 +389,17 @@ class PrintProgress::Bars {
   std::ostream& out_;
   // The original buffer of `out_`. Bars are written to it directly, not through a TextAbove.
   std::streambuf* const to_;
-  std::vector<std::unique_ptr<TextAbove>> attended_;
+  std::vector<std::unique_ptr<TextAbove>> intercepted_;
   std::optional<TerminatesInANewLine> terminates_;
 
   std::mutex mutex_;  // Guards the members below.
   Loops loops_;
   // The widths of the lines on the screen; the cursor is at the end of the last one.
-  std::vector<std::size_t> drawn_;
+  std::vector<std::size_t> line_widths_;
   // The time at which bars were last drawn or a line was last printed; empty before the first time.
   std::optional<double> last_;
-  // True if text of the program was written last and does not end with a newline.
-  bool open_ = false;
+  // True if the last output was text of the program, and the text does not end with a newline.
+  bool line_unfinished_ = false;
 };
 
 void progress(long done, long total, std::string name) { perform(Progress{done, total, std::move(name)}); }
@@ -411,7 +411,7 @@ PrintProgress::~PrintProgress() = default;
 
 void PrintProgress::handle(Progress& progress) {
   std::string name = scoped_name(progress.name);
-  // A loop without a name is called by its scopes: "train/" becomes "train".
+  // A loop without a name is named after its scopes: "train/" becomes "train".
   if (progress.name.empty() && !name.empty()) name.pop_back();
   bars_->update(name, progress);
 }

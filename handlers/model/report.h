@@ -8,7 +8,7 @@
 //   // a bar for each loop that performs progress(i, n, "epoch")
 //   with(PrintProgress(), train);
 //
-// - A report passes the transforms as an operation (sow.h). A listener outside of vmap gets
+// - A report passes through the transforms as an operation (sow.h). A listener outside of vmap gets
 //   the values of all lanes, a listener outside of grad gets the primal values,
 //   and a checkpoint reports once. Where vmap has split the lanes, the listener gets the values
 //   of each path separately. Names are joined with the scopes entered since the listener was
@@ -52,7 +52,7 @@ class ReportListener : public SownHandler {
 
  private:
   Tensor sown(const SownValue& sown) final;
-  bool joins() const final { return false; }
+  bool wants_joined_lanes() const final { return false; }
 };
 
 /// Prints one line for each report: the name, and the value if it is one number,

@@ -27,13 +27,14 @@ int descriptor_of(const std::ostream& out) {
 }
 
 std::size_t columns_of(std::string_view text) {
-  return static_cast<std::size_t>(std::count_if(text.begin(), text.end(), [](char c) { return !continues(c); }));
+  return static_cast<std::size_t>(
+      std::count_if(text.begin(), text.end(), [](char c) { return !is_utf8_continuation(c); }));
 }
 
 std::string_view cut(std::string_view text, std::size_t columns) {
   std::size_t end = 0;
   for (; end < text.size(); ++end)
-    if (!continues(text[end]) && columns-- == 0) break;
+    if (!is_utf8_continuation(text[end]) && columns-- == 0) break;
   return text.substr(0, end);
 }
 

@@ -20,7 +20,7 @@ bool moves_cursor(int descriptor);
 int descriptor_of(const std::ostream& out);
 
 /// Returns whether a byte continues a character of UTF-8.
-constexpr bool continues(char c) { return (static_cast<unsigned char>(c) & 0xc0) == 0x80; }
+constexpr bool is_utf8_continuation(char c) { return (static_cast<unsigned char>(c) & 0xc0) == 0x80; }
 /// Returns the number of columns that UTF-8 text takes, one per character.
 std::size_t columns_of(std::string_view text);
 /// Returns the first `columns` columns of the text.

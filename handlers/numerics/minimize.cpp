@@ -22,8 +22,8 @@ double dot(const Tensor& a, const Tensor& b) { return sum(a * b).item<double>();
 
 // ---- line search -------------------------------------------------------------------------
 
-/// A point on the line of a line search, at the start plus `a` times the direction: the value of f
-/// at the point, and the slope, which is the derivative of the value by a.
+/// The point start + a * direction of a line search: the value of f at the point, and the slope,
+/// which is the derivative of the value with respect to a.
 struct LinePoint {
   double a, value, slope;
   // `gradient` is the gradient of f at x, and `tensor` is f(x) as a tensor.
@@ -46,9 +46,9 @@ class LineSearch {
     double a = first;
     for (int i = 0; i < most_steps; ++i, a *= 2) {
       const LinePoint here = at(a);
-      if (!is_lower(here) || (i > 0 && here.value >= before.value)) return between(before, here);
+      if (!is_lower(here) || (i > 0 && here.value >= before.value)) return zoom(before, here);
       if (is_flat(here)) return here;
-      if (here.slope >= 0) return between(here, before);
+      if (here.slope >= 0) return zoom(here, before);
       before = here;
     }
     return std::nullopt;
@@ -67,8 +67,8 @@ class LineSearch {
   }
   bool is_lower(const LinePoint& p) const { return p.value <= start_.value + decrease * p.a * start_.slope; }
   bool is_flat(const LinePoint& p) const { return std::abs(p.slope) <= -flatness * start_.slope; }
-  // Returns the position of the minimum of the cubic through both points, (3.59), if it is well
-  // inside the interval; otherwise the middle of the interval.
+  // Returns the position of the minimum of the cubic through both points, equation (3.59), if it is
+  // well inside the interval; otherwise the middle of the interval.
   static double inside(const LinePoint& p, const LinePoint& q) {
     const double d1 = p.slope + q.slope - 3 * (p.value - q.value) / (p.a - q.a), root = d1 * d1 - p.slope * q.slope;
     const double d2 = std::copysign(std::sqrt(std::max(root, 0.)), q.a - p.a);
@@ -76,9 +76,9 @@ class LineSearch {
     const double low = std::min(p.a, q.a), high = std::max(p.a, q.a), edge = 0.1 * (high - low);
     return a >= low + edge && a <= high - edge ? a : (low + high) / 2;
   }
-  // Algorithm 3.6: narrows an interval. `low` has the smaller value, and its slope points
-  // to `high`.
-  std::optional<LinePoint> between(LinePoint low, LinePoint high) {
+  // Algorithm 3.6: narrows an interval. `low` has the smallest value of the points so far for which
+  // is_lower is true, and its slope points to `high`.
+  std::optional<LinePoint> zoom(LinePoint low, LinePoint high) {
     for (int i = 0; i < most_steps; ++i) {
       const LinePoint here = at(inside(low, high));
       if (!is_lower(here) || !(here.value < low.value)) {
@@ -136,7 +136,7 @@ class Model {
     changes_.push_back(std::move(change));
     if (changes_.size() > static_cast<std::size_t>(options_.memory)) changes_.pop_front();
   }
-  bool knows_nothing() const { return !inverse_.defined() && changes_.empty(); }
+  bool is_identity() const { return !inverse_.defined() && changes_.empty(); }
   void forget() {
     inverse_ = Tensor();
     changes_.clear();
@@ -198,10 +198,10 @@ Minimum<Tensor> minimize_flat(const ValueAndGradient& f, const Tensor& start, co
     }
     here.a = 0;
     // Without a model the first step has a length of at most 1.
-    const double first = model.knows_nothing() ? std::min(1., 1 / std::sqrt(-here.slope)) : 1;
+    const double first = model.is_identity() ? std::min(1., 1 / std::sqrt(-here.slope)) : 1;
     const std::optional<LinePoint> next = LineSearch(f, here, direction, evaluations).found(first);
     if (!next) {
-      if (model.knows_nothing()) break;
+      if (model.is_identity()) break;
       model.forget();
       continue;
     }

@@ -8,8 +8,8 @@
 // 2006, algorithms 6.1, 7.5, 3.5 and 3.6, with (6.20) and (7.20) for the first model.
 // BFGS keeps an n x n matrix, L-BFGS the last few steps.
 //
-// The search reads values and cannot be differentiated. To differentiate a minimum by parameters,
-// write it as a custom_root of the gradient (solvers.h).
+// The search reads values and cannot be differentiated. To differentiate a minimum with respect to
+// parameters, write it as a custom_root of the gradient (solvers.h).
 #pragma once
 
 #include <functional>
@@ -59,7 +59,7 @@ Minimum<Tensor> minimize_flat(const ValueAndGradient& f, const Tensor& start, co
 namespace stave {
 
 /// Returns a local minimum of f, which maps a tree of floats to a tensor of one element.
-/// The search begins at `start`. A value that is NaN or infinite counts as larger than any other.
+/// The search begins at `start`. A value of NaN or +infinity counts as larger than any other.
 /// Throws Error if the value or the gradient at `start` is not finite, and DtypeError if `start`
 /// has other dtypes than floats. (scipy.optimize.minimize, jax.scipy.optimize.minimize)
 template <class F, class X>

@@ -48,7 +48,7 @@ class Integration {
       : f_(f), times_(times), parameters_(parameters), options_(options), where_(where) {}
 
   /// Returns y at `end`, given y at `begin`.
-  Tensor advanced(Tensor y, double begin, double end) {
+  Tensor integrate_to(Tensor y, double begin, double end) {
     if (begin == end || y.size() == 0) return y;
     const double direction = end > begin ? 1 : -1;
     double t = begin;
@@ -62,7 +62,7 @@ class Integration {
             t, number, where_);
     if (step_ == 0) step_ = first_step(y, t, k[0], direction);
     for (Index taken = 0; t != end; ++taken, ++taken_) {
-      if (taken == options_.steps) fail_at(t, "there were {} steps since the last of the requested times");
+      if (taken == options_.steps) fail_at(t, "there were {} steps since the previous requested time");
       const double left = std::abs(end - t), length = std::min(step_, left);
       if (!(t + direction * length != t)) fail_at(t, "no step is short enough for the tolerances");
       const double h = direction * length;
@@ -126,7 +126,7 @@ class Integration {
   const OdeOptions& options_;
   // The lane for error messages, such as ", in lane 2".
   const std::string& where_;
-  // The number of steps since the first time.
+  // The number of steps since the first of the times, including rejected steps.
   Index taken_ = 0;
   // The length to try for the next step; 0 if it is not known yet.
   double step_ = 0;
@@ -155,7 +155,7 @@ Tensor integrated(const Dynamics& f, const Tensor& y0, const Tensor& times, cons
       fail<Error>("odeint: times must rise or fall throughout: {}, {}, {}", at[i - 2], at[i - 1], at[i]);
   Integration integration(f, times, parameters, options, where);
   std::vector<Tensor> path{y0};
-  for (std::size_t i = 1; i < at.size(); ++i) path.push_back(integration.advanced(path.back(), at[i - 1], at[i]));
+  for (std::size_t i = 1; i < at.size(); ++i) path.push_back(integration.integrate_to(path.back(), at[i - 1], at[i]));
   return stack(path);
 }
 
@@ -207,10 +207,6 @@ std::tuple<Tensor, Tensor, Tensor> cotangents(const Dynamics& f, const Solution&
   std::reverse(to_times.begin(), to_times.end());
   return {a, astype(stack(to_times), times.dtype()), astype(to_parameters, parameters.dtype())};
 }
-
-}  // namespace
-
-namespace {
 
 Tensor solved(const Dynamics& f, const Tensor& y0, const Tensor& times, const Tensor& parameters,
               const OdeOptions& options, const std::string& where) {

@@ -12,8 +12,8 @@
 // Reverse mode integrates the adjoint equation backwards (Pontryagin; Chen et al.,
 // "Neural Ordinary Differential Equations", 2018). It stores no steps, and its accuracy
 // is that of the tolerances. Forward mode is the transpose of reverse mode. Derivatives of any
-// order by start, times and arguments are available. Under vmap the lanes are solved one after
-// the other, each with its own steps.
+// order are available with respect to start, times and arguments. Under vmap the lanes are solved
+// one after the other, each with its own steps.
 #pragma once
 
 #include <functional>
@@ -30,8 +30,8 @@ namespace stave {
 
 struct OdeOptions {
   [[no_unique_address]] ByName by_name{};
-  /// The root mean square of (error of a step) / (atol + rtol |y|) is at most 1. rtol and atol must
-  /// not both be 0.
+  /// The tolerances: a step is accepted if the root mean square of error / (atol + rtol |y|) is
+  /// at most 1. rtol and atol must not both be 0.
   double rtol = 1.4e-8, atol = 1.4e-8;
   /// The maximal number of steps from one of the times to the next; at least 1.
   Index steps = 100'000;
@@ -66,7 +66,7 @@ auto odeint(F f, OdeOptions options = {}) {
   return [f = std::move(f), options](const auto& start, const Tensor& times, const auto&... args) {
     using Y = std::remove_cvref_t<decltype(start)>;
     using Arguments =
-        // The tuple is never empty, because an empty tuple is no tree.
+        // The optional is always empty. It is there because an empty tuple is no tree.
         std::tuple<std::optional<Tensor>, std::remove_cvref_t<decltype(args)>...>;
     static_assert((is_tree<Y> && ... && is_tree<std::remove_cvref_t<decltype(args)>>),
                   "stave: odeint: an argument is not a tree of tensors");

@@ -38,7 +38,7 @@ namespace stave_detail {
 // Returns the cotangents of `args`: the pullback of f(x, args...), with x constant,
 // applied to `cotangent`.
 template <class F, class X, class R, class... A>
-std::tuple<A...> pulled_to_arguments(const F& f, const X& x, const R& cotangent, const A&... args) {
+std::tuple<A...> vjp_of_arguments(const F& f, const X& x, const R& cotangent, const A&... args) {
   if constexpr (sizeof...(A) == 0) return {};
   else return vjp([&](const A&... as) { return f(x, as...); }, args...).second(cotangent);
 }
@@ -54,7 +54,7 @@ const char* not_finite(const Tensor& x);
 void check_fixed_point(double tolerance, Index steps, const std::vector<Tensor>& start);
 /// Returns whether no element changed by more than `tolerance` (1 + |x|) from x to next; a
 /// tolerance of 0 means 16 epsilons of the dtype. Sets `moved` to the largest relative change.
-/// Throws Error if f returned a value in this step that is not finite.
+/// Throws Error if f returned a value that is not finite in this step.
 bool has_settled(const std::vector<Tensor>& next, const std::vector<Tensor>& x, double tolerance, Index step,
                  double& moved);
 [[noreturn]] void fail_no_fixed_point(Index steps, double moved);
@@ -86,8 +86,8 @@ class CustomRoot {
             const auto flat = ravel(x), residual = ravel(f(x, as...));
             const auto of_vector = [&](const Tensor& v) { return ravel(f(flat.second(v), as...)).first; };
             const Tensor slopes = jacrev(of_vector)(flat.first);
-            const Tensor flow = solve(matrix_transpose(slopes), -ravel(cotangent).first);
-            return stave_detail::pulled_to_arguments(f, x, residual.second(flow), as...);
+            const Tensor adjoint = solve(matrix_transpose(slopes), -ravel(cotangent).first);
+            return stave_detail::vjp_of_arguments(f, x, residual.second(adjoint), as...);
           },
           kept);
     };
@@ -100,9 +100,9 @@ class CustomRoot {
 };
 /// Returns the solution x of f(x, args...) = 0 as a function of args, computed by solve(args...).
 /// The result of f has as many elements as x has. A derivative solves one system with the Jacobian
-/// of f by x, a dense matrix; it throws LinalgError if that is singular. The backward pass calls
-/// a stored copy of f, so f should capture by value. The same holds for the functions below.
-/// (jax.lax.custom_root)
+/// of f with respect to x, a dense matrix; it throws LinalgError if the matrix is singular. The
+/// backward pass calls a stored copy of f, so f should capture by value. The same holds for the
+/// functions below. (jax.lax.custom_root)
 template <class F, class Solve>
 CustomRoot<F, Solve> custom_root(F f, Solve solve) {
   return {std::move(f), std::move(solve)};
@@ -119,8 +119,8 @@ struct FixedPointOptions {
 /// Returns the solution x of x = f(x, args...) as a function (start, args...): applies f until no
 /// element changes by more than the tolerance. Throws Error if it does not converge, if a step
 /// gives a value that is not finite, and if the start is not finite. Derivatives are those of
-/// custom_root; the derivative by `start` is zero. The loop reads values, which differ between the
-/// lanes of vmap; to map a fixed point over lanes, write it with custom_root.
+/// custom_root; the derivative with respect to `start` is zero. The loop reads values, which differ
+/// between the lanes of vmap; to map a fixed point over lanes, write it with custom_root.
 template <class F>
 auto fixed_point(F f, FixedPointOptions options = {}) {
   return [f = std::move(f), options](const auto& start, const auto&... args) {
@@ -165,16 +165,16 @@ class LinearSolve {
       const X x = self(side, as...);
       return {x, {x, as...}};
     };
-    // M x = b, so M dx + dM x = db. A cotangent v of x becomes u = (M^T)^-1 v for b,
-    // and -u is pulled back through (dM) x for the arguments.
+    // M x = b, so M dx + dM x = db. A cotangent v of x becomes the cotangent u = (M^T)^-1 v of b,
+    // and -u is pulled back through (dM) x to the arguments.
     const auto backward = [self = *this](const std::tuple<X, A...>& kept, const X& cotangent) -> std::tuple<X, A...> {
       return std::apply(
           [&](const X& x, const A&... as) {
             const LinearSolve other(self.product_, self.solve_, self.solve_transposed_, !self.transposed_);
-            const X flow = other(cotangent, as...);
+            const X adjoint = other(cotangent, as...);
             const auto applied = [&](const X& y, const A&... bs) { return self.applied(y, bs...); };
-            return std::tuple_cat(std::tuple<X>(flow),
-                                  stave_detail::pulled_to_arguments(applied, x, stave_detail::negated(flow), as...));
+            return std::tuple_cat(std::tuple<X>(adjoint),
+                                  stave_detail::vjp_of_arguments(applied, x, stave_detail::negated(adjoint), as...));
           },
           kept);
     };

@@ -172,7 +172,7 @@ class ChosenZeros {
       default: break;
     }
     const bool bilinear = op.derivative == Derivative::bilinear;
-    return bilinear || op.derivative == Derivative::linear ? same_of_live(call) : Tensor();
+    return bilinear || op.derivative == Derivative::linear ? mask_of_linear_op(call) : Tensor();
   }
 
   // Returns the `live` tensor of a sum or product, computed by `op` from those of the operands; an
@@ -190,9 +190,11 @@ class ChosenZeros {
       return apply(op_pad, {inside}, make_intrusive<PadAttributes>(pad.shape, pad.starts, pad.steps, filled));
     });
   }
-  // Applies the operation to the `live` tensors of the operands. If the operation is `where`, all
-  // zeros of an operand count as chosen if this Debug did not see the operand being computed.
-  Tensor same_of_live(const Call& call) const {
+  // Returns the `live` tensor of the output of a linear or bilinear operation, computed by applying
+  // the operation to the `live` tensors of the operands; an undefined tensor if no operand has
+  // chosen zeros. For `where`, all zeros of an operand count as chosen if this Debug did not see
+  // the operand being computed.
+  Tensor mask_of_linear_op(const Call& call) const {
     const bool selects = call.op().id == OpId::where;
     bool any = selects;
     Inputs inputs;

@@ -13,7 +13,7 @@
 //     multiply f32[64], f32[64] -> f32[64]  [backward of grad]
 //   matmul f32[64,64], f32[64,8] -> f32[64,8]        min -1.2 max 0.9 mean 0.01 nan 0 inf 0  12 us
 //
-// - A dtype is bool, u8, u32, i32, i64, f32 or f64. The shape follows in brackets,
+// - A dtype is bool, or its kind and its bits: u8, i32, f32, bf16. The shape follows in brackets,
 //   and the label (label.h) of a value that has one precedes it: w:f32[64].
 // - Debug sees the operations that reach it. Inside grad it sees the primal operations;
 //   outside of grad also those of the backward pass. Inside vmap it sees the shapes of one lane;
@@ -30,12 +30,12 @@
 // The derivative of a branch that was not taken is 0, whatever value the branch has. So `scale`,
 // by which derivative rules multiply, computes 0 times infinity as 0. If arithmetic produced
 // that zero (log(exp(x)) at 1000 gives 1/inf times inf), a derivative is lost,
-// and trap_nan reports it. For this purpose trap_nan tracks zeros. The zeros of where,
-// maximum, minimum, clip, relu, max and min, of comparisons, of pad, and of tensors made of zeros
-// (into which the derivative of an index is written) are chosen. They remain chosen in sums,
-// in products, in quotients of them, and under changes of layout. All other zeros are computed,
-// including those of inputs and tangents. Zeros are not tracked inside vmap: install debug outside
-// of it.
+// and trap_nan reports it. For this purpose trap_nan tracks which zeros are chosen. A zero counts
+// as chosen if it comes from where, maximum, minimum, clip, relu, max, min, pad or a comparison, or
+// from a tensor made of zeros (into which the derivative of an index is written). It remains chosen
+// in sums, in products, as the numerator of a quotient, and under changes of layout. All other
+// zeros count as computed, including those of inputs and tangents. Zeros are not tracked inside
+// vmap: install debug outside of it.
 //
 // Debug changes no result and no derivative. It costs nothing if it is not installed.
 #pragma once
@@ -61,12 +61,12 @@ namespace stave {
 
 struct DebugOptions {
   [[no_unique_address]] ByName by_name{};
-  /// The stream for the lines, each in one write; null means std::cerr. Several threads may share
-  /// it.
+  /// The stream to which each line is written, in one write; null means std::cerr. Several threads
+  /// may share the stream.
   std::ostream* out = nullptr;
   /// Whether to print statistics of each output: minimum and maximum (ignoring NaN),
   /// the mean of the finite elements, and for floats the counts of nan and inf. An output of one
-  /// element is printed itself. A lane's value is described over all lanes. Reads the device.
+  /// element is printed itself. Inside vmap, the statistics cover all lanes. Reads the device.
   bool values = false;
   /// Whether to print the memory of the outputs' elements, for all lanes. Repetitions
   /// of a broadcast count once; views count the elements that they show.

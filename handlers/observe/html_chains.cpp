@@ -46,7 +46,7 @@ std::vector<Parameter> parameters_of(const NamedTensors& draws, std::size_t coun
       for (std::size_t draw = 0; draw < count; ++draw) parameter.values.push_back(values[draw * r.size() + i]);
     }
   }
-  // The largest R-hat comes first, and NaN before all others.
+  // The largest R-hat comes first. NaN comes before all finite values.
   const auto badness = [](const Parameter& it) { return std::isnan(it.rhat) ? 1e300 : it.rhat; };
   std::stable_sort(parameters.begin(), parameters.end(),
                    [&](const auto& a, const auto& b) { return badness(a) > badness(b); });
@@ -57,7 +57,10 @@ std::string parameter_as_json(const Parameter& it, std::size_t chains) {
   const std::size_t count = it.values.size(), length = count / chains;
   std::vector<std::size_t> order(count);
   std::iota(order.begin(), order.end(), std::size_t{0});
-  std::stable_sort(order.begin(), order.end(), [&](auto a, auto b) { return it.values[a] < it.values[b]; });
+  std::stable_sort(order.begin(), order.end(), [&](auto a, auto b) {
+    // NaN comes after all numbers.
+    return it.values[a] < it.values[b] || (std::isnan(it.values[b]) && !std::isnan(it.values[a]));
+  });
   std::vector<int> histograms(std::min(chains, most_chains) * bins);
   for (std::size_t rank = 0; rank < count; ++rank)
     if (const std::size_t chain = order[rank] / length; chain < most_chains)

@@ -67,8 +67,8 @@ Block ones_of(std::size_t count) {
   return block;
 }
 
-// Returns the seconds of the fastest of several runs, after a warm-up run. The runs take 50 ms
-// together.
+// Returns the seconds of the fastest of several runs, after a warm-up run. The runs take at least
+// 50 ms together.
 double seconds_of(const Op& op, std::span<const View> inputs, const View& output) {
   using Clock = std::chrono::steady_clock;
   Backend& backend = backend_of(cpu);

@@ -73,12 +73,12 @@ void HtmlRecord::notice_end(Thread& thread, Clock::time_point ended) {
 
 // ---- operations --------------------------------------------------------------------------
 
-// Records an operation, except that a report() becomes a point of a curve. It is not recorded as an
-// operation, since the program would perform none for it without this record.
+// Records an operation. A report() becomes a point of a curve instead: its operation is not
+// recorded, because the program performs it only for listeners such as this record.
 Outputs HtmlRecord::handle(Call& call) {
   if (&call.op() == &op_sow)
     if (Listener& listener = listener_here(); listener.hears(call)) return listener.handle(call);
-  const Begun begun = begin(call);
+  const PendingOperation begun = begin(call);
   const auto since_start = [&] { return Clock::now() - begun.start; };
   Outputs outputs;
   Clock::duration time;
@@ -125,12 +125,12 @@ std::optional<std::uint64_t> flops_of(const Call& call) {
 
 }  // namespace
 
-HtmlRecord::Begun HtmlRecord::begin(const Call& call) {
+HtmlRecord::PendingOperation HtmlRecord::begin(const Call& call) {
   const Clock::time_point entered = Clock::now();
   const std::string attributes = attributes_of(call);
   const std::vector<NamePtr> scopes = place_of_performer().scopes;
   const Device device = device_of(call);
-  Begun begun;
+  PendingOperation begun;
   begun.entered = entered;
   begun.read = bytes_read(call);
   const std::optional<TapeEntry> derived = differentiated_entry();
@@ -158,7 +158,7 @@ HtmlRecord::Begun HtmlRecord::begin(const Call& call) {
   return begun;
 }
 
-Outputs HtmlRecord::end(const Begun& begun, Outputs outputs, Clock::duration time, bool threw) {
+Outputs HtmlRecord::end(const PendingOperation& begun, Outputs outputs, Clock::duration time, bool threw) {
   const Clock::time_point ended = Clock::now();
   const std::uint64_t bytes = bytes_of(outputs);
   Thread& thread = *begun.thread;
@@ -177,8 +177,8 @@ Outputs HtmlRecord::end(const Begun& begun, Outputs outputs, Clock::duration tim
     for (std::size_t i = 0; i < begun.sources.size(); ++i)
       if (begun.sources[i][0] != none) ++edges_[{begun.sources[i][0], begun.sources[i][1], kind, static_cast<int>(i)}];
     for (const Tensor& output : outputs) {
-      const auto found = living_.find(output.defined() ? output.node().storage.get() : nullptr);
-      storages.push_back(found == living_.end() ? none : found->second);
+      const auto found = live_storage_rows_.find(output.defined() ? output.node().storage.get() : nullptr);
+      storages.push_back(found == live_storage_rows_.end() ? none : found->second);
     }
   }
   for (std::size_t i = 0; i < outputs.size(); ++i)
@@ -279,22 +279,22 @@ void HtmlRecord::made(const Storage& storage, Device device) {
   const std::lock_guard<std::mutex> lock(mutex_);
   const auto thread = threads_.find(id_of_this_thread());
   const int number = device_number(device, storage.bytes);
-  living_[&storage] = static_cast<int>(storages_.size());
+  live_storage_rows_[&storage] = static_cast<int>(storages_.size());
   storages_.push_back(
       {now(), -1, storage.bytes, number, thread == threads_.end() ? none : thread->second.site, none, false});
 }
 
 void HtmlRecord::freed(const Storage& storage) noexcept {
   const std::lock_guard<std::mutex> lock(mutex_);
-  const auto found = living_.find(&storage);
-  if (found != living_.end()) {
+  const auto found = live_storage_rows_.find(&storage);
+  if (found != live_storage_rows_.end()) {
     storages_[static_cast<std::size_t>(found->second)].freed = now();
-    living_.erase(found);
+    live_storage_rows_.erase(found);
     return;
   }
   for (std::size_t i = 0; i < devices_.size(); ++i)
     if (devices_[i].backend == storage.owner) try {
-        storages_.push_back({devices_[i].met, now(), storage.bytes, static_cast<int>(i), none, none, true});
+        storages_.push_back({devices_[i].first_used, now(), storage.bytes, static_cast<int>(i), none, none, true});
       } catch (const std::bad_alloc&) {  // Without a row, the storage still counts as live.
       }
 }
@@ -306,8 +306,8 @@ void HtmlRecord::see_storage(const Tensor& x) {
   const int device = device_number(x.device());
   const DeviceRow& row = devices_[static_cast<std::size_t>(device)];
   if (storage.owner != row.backend) return;
-  const auto [found, is_new] = living_.try_emplace(&storage, static_cast<int>(storages_.size()));
-  if (is_new) storages_.push_back({row.met, -1, storage.bytes, device, none, none, true});
+  const auto [found, is_new] = live_storage_rows_.try_emplace(&storage, static_cast<int>(storages_.size()));
+  if (is_new) storages_.push_back({row.first_used, -1, storage.bytes, device, none, none, true});
   int& label = storages_[static_cast<std::size_t>(found->second)].label;
   if (label == none)
     if (const NamePtr name = label_of(x.node())) label = texts_.of(name->text);

@@ -79,7 +79,7 @@ class HtmlRecord final : public StorageWatcher {
     const Backend* backend;
     // The bytes that were live on the device when it was first used.
     std::size_t bytes;
-    Nanoseconds met;
+    Nanoseconds first_used;
   };
   struct StorageRow {
     Nanoseconds made, freed;  // `freed` is -1 if the storage is live.
@@ -125,15 +125,16 @@ class HtmlRecord final : public StorageWatcher {
     // The time of the last reading of the thread's processor time, and its value.
     Nanoseconds sampled = -1, processor = 0;
   };
-  struct Begun {
+  struct PendingOperation {
     Thread* thread = nullptr;
     int site = none, outer_site = none, instance = none, operands = none, attributes = none, device = none;
     // For each operand, the kind of the operation that yielded it, and the number of the output.
     std::vector<Pair> sources;
     Clock::time_point entered, start;
-    // The operation's number, that of the operation whose derivative rule performed it, and bytes.
+    // The operation's number, the number of the operation whose derivative rule performed it, and
+    // the bytes that the operation reads.
     std::uint64_t number = 0, forward = 0, read = 0;
-    // The storage of the first operand of a view.
+    // The storage of the first operand, if the operation is a view.
     const Storage* storage = nullptr;
     std::optional<std::uint64_t> flops;
   };
@@ -141,8 +142,8 @@ class HtmlRecord final : public StorageWatcher {
   void made(const Storage& storage, Device device) override;
   void freed(const Storage& storage) noexcept override;
   Listener& listener_here();
-  Begun begin(const Call& call);
-  Outputs end(const Begun& begun, Outputs outputs, Clock::duration time, bool threw);
+  PendingOperation begin(const Call& call);
+  Outputs end(const PendingOperation& begun, Outputs outputs, Clock::duration time, bool threw);
   void add_point(const std::string& name, const Tensor& value);
   void set_label(int storage, const std::string& label);
 
@@ -175,8 +176,8 @@ class HtmlRecord final : public StorageWatcher {
   std::vector<int> backward_;
   // Keys: (scope, name of the operation).
   Numbers<std::map<Pair, int>> sites_;
-  // Keys: (site, attributes, operands, outputs, device). For a value that was computed outside,
-  // only outputs and device are set.
+  // Keys: (site, attributes, operands, outputs, device). A value that no recorded operation
+  // computed has a key in which only outputs and device are set.
   Numbers<std::map<std::array<int, 5>, int>> kinds_;
   // The bytes that the operations of each kind allocated for outputs.
   std::vector<std::uint64_t> kind_bytes_;
@@ -197,7 +198,7 @@ class HtmlRecord final : public StorageWatcher {
   std::map<std::array<int, 4>, std::uint64_t> edges_;
   std::vector<DeviceRow> devices_;
   std::deque<StorageRow> storages_;
-  std::unordered_map<const Storage*, int> living_;
+  std::unordered_map<const Storage*, int> live_storage_rows_;
   std::vector<Point> points_;
   std::vector<std::string> chains_;  // The sections of add_chains(), as JSON.
   std::map<const void*, Thread> threads_;

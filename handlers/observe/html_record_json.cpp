@@ -1,5 +1,5 @@
-// Writes an HtmlRecord as JSON for a <script> of a page. Columns of numbers take a fraction
-// of the space of objects.
+// Writes an HtmlRecord as JSON for a <script> of a page. Tables are written as columns of numbers,
+// which take a fraction of the space of one object per row.
 #include <stave/handlers/observe/html_record.h>
 
 #include <algorithm>

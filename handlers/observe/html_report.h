@@ -15,7 +15,7 @@
 // - Memory: bytes of tensors over time, and their owners at a moment: by scope, operation,
 //   label (label.h) or device. The sum is live_bytes of memory_stats(). Storage belongs
 //   to the operation that allocated it, even if a later operation reuses it.
-// - Graph: operations and the values between them, by scope, to fold and unfold.
+// - Graph: operations and the values between them, by scope. Scopes can be folded and unfolded.
 //   Operations of one scope with the same operands, attributes and outputs share one box.
 // - Operations: a table that can be sorted and searched, with FLOP/s, bytes per second,
 //   and the fraction of the roofline.

@@ -55,7 +55,8 @@ std::string demangled(const std::string& name) {
   return text ? text.get() : name;
 }
 
-// Returns whether a mangled name belongs to Stave or the C++ library, by its outermost name.
+// Returns whether a mangled name belongs to Stave or the C++ library, judged by its outermost
+// namespace, or to the start-up code of the C library.
 bool is_library_function(std::string_view mangled) {
   if (!mangled.starts_with("_Z")) return mangled.starts_with("__libc_") || mangled == "_start";
   mangled.remove_prefix(2);

@@ -6,8 +6,8 @@
 //     std::cout << frame.str() << "\n";                       // model.cpp:12 in loss
 //
 // Addresses are converted to lines by addr2line (or llvm-addr2line), a program of binutils
-// that reads the debug information of -g. So Stave needs no library for it, and a program
-// that is not debugged has no cost. If that program is missing, or if the C library is not glibc,
+// that reads the debug information of -g. So Stave needs no library for this, and a program
+// that is not debugged has no cost. If addr2line is missing, or if the C library is not glibc,
 // there are no frames. Without -g, frames have function names only.
 #pragma once
 

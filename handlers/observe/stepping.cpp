@@ -53,7 +53,7 @@ void StopPoint::answer(Outputs outputs) {
     fail<TransformError>("{}: {} calls a function, and its outputs are known only after that has run: perform it first",
                          who, name);
   check_answer_closely(call(), outputs, &stepping_);
-  // The operation is of higher order, so the shapes and dtypes of an answer can only be compared
+  // If the operation is of higher order, the shapes and dtypes of an answer can only be compared
   // with those of its real outputs.
   if (carries) {
     if (outputs.size() != outputs_->size())
@@ -193,11 +193,11 @@ int Stepping::add(Breakpoint breakpoint) {
 }
 
 bool Stepping::remove(int number) {
-  return std::erase_if(breakpoints_, [&](const Numbered& of) { return of.number == number; }) > 0;
+  return std::erase_if(breakpoints_, [&](const BreakpointState& of) { return of.number == number; }) > 0;
 }
 
 bool Stepping::ignore(int number, int times) {
-  for (Numbered& numbered : breakpoints_)
+  for (BreakpointState& numbered : breakpoints_)
     if (numbered.number == number) return numbered.breakpoint.ignore = times, true;
   return false;
 }
@@ -240,7 +240,7 @@ ScopeNames Stepping::scopes_of_this() const {
   return scopes;
 }
 
-bool Stepping::goes_to(const ScopeNames& scopes) const {
+bool Stepping::step_stops_in(const ScopeNames& scopes) const {
   switch (until_) {
     case Until::operation: return true;
     case Until::same_scope: return scopes.size() <= from_.size() || !begins_with(scopes, from_);
@@ -275,7 +275,7 @@ bool asks_for_outputs(const Breakpoint& breakpoint) {
 
 // Returns the reason for a stop at a breakpoint whose conditions hold; empty if the breakpoint
 // ignores this stop.
-std::string Stepping::reason_of(Numbered& numbered) {
+std::string Stepping::reason_of(BreakpointState& numbered) {
   ++numbered.stops;
   if (numbered.breakpoint.ignore > 0) return --numbered.breakpoint.ignore, "";
   return fmt::format("{}breakpoint {}: {}", numbered.breakpoint.once ? "temporary " : "", numbered.number,
@@ -284,14 +284,14 @@ std::string Stepping::reason_of(Numbered& numbered) {
 
 // Removes the breakpoints that stop only once and have stopped.
 void Stepping::remove_spent() {
-  std::erase_if(breakpoints_, [](const Numbered& numbered) {
+  std::erase_if(breakpoints_, [](const BreakpointState& numbered) {
     const bool once = numbered.breakpoint.once || numbered.breakpoint.nan_arises;
     return once && numbered.stopped;
   });
 }
 
 std::string Stepping::reason_before(const StopPoint& here) {
-  for (Numbered& numbered : breakpoints_) {
+  for (BreakpointState& numbered : breakpoints_) {
     if (asks_for_outputs(numbered.breakpoint) || !holds(numbered.breakpoint, here)) continue;
     std::string reason = reason_of(numbered);
     if (reason.empty()) continue;
@@ -299,7 +299,7 @@ std::string Stepping::reason_before(const StopPoint& here) {
     remove_spent();
     return reason;
   }
-  if (!goes_to(here.scopes_)) return "";
+  if (!step_stops_in(here.scopes_)) return "";
   return until_ == Until::operation ? "step" : until_ == Until::same_scope ? "next" : "finish";
 }
 
@@ -308,20 +308,20 @@ std::string Stepping::reason_before(const StopPoint& here) {
 std::string Stepping::reason_after(const StopPoint& here, std::uint64_t number) {
   std::string reason;
   // Whether an output has a NaN, and whether an operand has one.
-  std::optional<bool> yielded, brought;
-  for (Numbered& numbered : breakpoints_) {
+  std::optional<bool> outputs_have_nan, inputs_have_nan;
+  for (BreakpointState& numbered : breakpoints_) {
     const Breakpoint& breakpoint = numbered.breakpoint;
     if (!asks_for_outputs(breakpoint) || !holds(breakpoint, here)) continue;
     if (breakpoint.yields && !breakpoint.yields(*here.call_, here.outputs())) continue;
     if (breakpoint.nan || breakpoint.nan_arises) {
-      if (!yielded) yielded = any_nan(here.outputs());
-      if (!*yielded) continue;
-      if (!brought) brought = any_nan(here.call_->inputs());
+      if (!outputs_have_nan) outputs_have_nan = any_nan(here.outputs());
+      if (!*outputs_have_nan) continue;
+      if (!inputs_have_nan) inputs_have_nan = any_nan(here.call_->inputs());
       // Whether this operation is of higher order and an operation inside it has yielded a NaN
       // already.
       const bool known = std::exchange(numbered.nan_at, operations_) > number;
       const bool first = !std::exchange(numbered.seen_nan, true);
-      if (known || (*brought && (breakpoint.nan_arises || !first))) continue;
+      if (known || (*inputs_have_nan && (breakpoint.nan_arises || !first))) continue;
     }
     if (!reason.empty()) continue;
     reason = reason_of(numbered);
@@ -334,14 +334,14 @@ std::string Stepping::reason_after(const StopPoint& here, std::uint64_t number) 
 // Returns whether some breakpoint may stop at this operation or, if it is of higher order, inside
 // of it.
 bool Stepping::any_concerns(const Op& op) const {
-  return op.is_higher_order || std::any_of(breakpoints_.begin(), breakpoints_.end(), [&](const Numbered& of) {
+  return op.is_higher_order || std::any_of(breakpoints_.begin(), breakpoints_.end(), [&](const BreakpointState& of) {
            return of.breakpoint.operation.empty() || of.breakpoint.operation == op.name;
          });
 }
 
 bool Stepping::watches_outputs() const {
   return std::any_of(breakpoints_.begin(), breakpoints_.end(),
-                     [](const Numbered& of) { return asks_for_outputs(of.breakpoint); });
+                     [](const BreakpointState& of) { return asks_for_outputs(of.breakpoint); });
 }
 
 // ---- during the run ----------------------------------------------------------------------

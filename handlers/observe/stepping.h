@@ -8,8 +8,9 @@
 // - A scope is one that the program entered (scope.h), a backward pass ("backward of grad"),
 //   or a higher-order operation, such as a checkpoint. `step` enters a scope, `next` passes it,
 //   and `finish` runs to the end of the current scope.
-// - Stepping sees the operations that reach it, like all handlers: inside vmap those of one lane,
-//   outside those of all lanes; inside grad the forward pass, outside both passes.
+// - Stepping sees the operations that reach it, like all handlers. Inside vmap these are the
+//   operations of one lane, outside of vmap those of all lanes. Inside grad these are
+//   the operations of the forward pass, outside of grad those of both passes.
 #pragma once
 
 #include <compare>
@@ -217,13 +218,13 @@ enum class Until : std::uint8_t { operation, same_scope, end_of_scope, breakpoin
 
 class Stepping : public Handles<Call, BreakpointReached> {
  public:
-  struct Numbered {
+  struct BreakpointState {
     int number;
     Breakpoint breakpoint;
     std::uint64_t stops = 0;  // Includes ignored ones.
     bool stopped = false;
     bool seen_nan = false;
-    // The value of operations_ when it last saw a NaN in outputs.
+    // The value of operations_ when this breakpoint last saw a NaN in outputs.
     std::uint64_t nan_at = 0;
   };
 
@@ -233,10 +234,11 @@ class Stepping : public Handles<Call, BreakpointReached> {
   /// Adds a breakpoint and returns its number, from 1. Throws TransformError if it has no
   /// condition.
   int add(Breakpoint breakpoint);
-  /// Removes a breakpoint. Returns false if there is none of this number.
+  /// Removes a breakpoint. Returns false if there is none with this number.
   bool remove(int number);
-  const std::vector<Numbered>& breakpoints() const noexcept { return breakpoints_; }
-  /// Ignores the next `times` stops at a breakpoint. Returns false if there is none of this number.
+  const std::vector<BreakpointState>& breakpoints() const noexcept { return breakpoints_; }
+  /// Ignores the next `times` stops at a breakpoint. Returns false if there is none with this
+  /// number.
   bool ignore(int number, int times);
 
   void go(Until until);
@@ -261,16 +263,16 @@ class Stepping : public Handles<Call, BreakpointReached> {
   };
   std::string reason_before(const StopPoint& here);
   std::string reason_after(const StopPoint& here, std::uint64_t number);
-  std::string reason_of(Numbered& numbered);
+  std::string reason_of(BreakpointState& numbered);
   void remove_spent();
-  bool goes_to(const ScopeNames& scopes) const;
+  bool step_stops_in(const ScopeNames& scopes) const;
   bool holds(const Breakpoint& breakpoint, const StopPoint& here) const;
   bool any_concerns(const Op& op) const;
   bool watches_outputs() const;
   Outputs perform_below(Call&& call, const ScopeNames& scopes);
   void stand_at(StopPoint& here, std::string reason);
 
-  std::vector<Numbered> breakpoints_;
+  std::vector<BreakpointState> breakpoints_;
   int last_number_ = 0;
   // The number of operations at which the program could have stopped.
   std::uint64_t operations_ = 0;

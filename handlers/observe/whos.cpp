@@ -50,9 +50,10 @@ bool larger(const LiveTensor& a, const LiveTensor& b) {
   return a.label > b.label;
 }
 
-// Describes a program. `counted` are the storages that the sums include already; those of the
-// program are added. Sets `bytes` to the memory of the program without storages that were counted
-// before, and `own` to the part of `bytes` that does not belong to another library or a file.
+// Describes a program. `counted` holds the storages that the sums include already; the storages
+// of the program are added to it. Sets `bytes` to the memory of the program without storages that
+// were counted before, and `own` to the part of `bytes` that does not belong to another library or
+// a file.
 LiveProgram describe(const MemoryHolder::Held& held, std::set<const void*>& counted, std::size_t& bytes,
                      std::size_t& own) {
   LiveProgram program{held.name, held.device, held.arenas, held.arena_bytes, 0};

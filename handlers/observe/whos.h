@@ -22,8 +22,8 @@
 //   has no storage; its batch is a value of its own.
 // - Handles: the number of copies of the Tensor, including those of tapes and of running calls.
 // - Programs: the memory that compiled functions keep, regardless of when they were compiled.
-//   Arenas hold intermediate values; there are as many as there were runs at the same time.
-//   Constants may also be held by tensors, and are counted once.
+//   Arenas hold intermediate values. Each run in progress has an arena, and after a run one arena
+//   is kept for the next run. Constants may also be held by tensors, and are counted once.
 // - Label: see label.h. Notes: the handlers that have a note on the value, that is,
 //   the transforms that trace it.
 //
@@ -63,7 +63,7 @@ struct LiveTensor {
 struct LiveProgram {
   std::string name;
   Device device;
-  // The number of arenas: those in use by runs, and one that is kept for the next run.
+  // The number of arenas: those in use by runs, and at most one that is kept for the next run.
   std::size_t arenas = 0;
   std::size_t arena_bytes = 0;  // The sum over all arenas.
   std::size_t constant_bytes = 0;

@@ -28,7 +28,7 @@ class CotangentSums::Exchange {
  public:
   explicit Exchange(IntrusivePtr<Processes> axis)
       : axis_(std::move(axis)), processes_(axis_->again()), attributes_(axis_->name, axis_->size) {
-    if (Processes::takes_threads()) thread_ = std::thread([this] { work(); });
+    if (Processes::is_thread_multiple()) thread_ = std::thread([this] { work(); });
   }
   ~Exchange() {
     if (!thread_.joinable()) return;

@@ -99,15 +99,15 @@ void check(const Op& op, ncclResult_t result, ncclComm_t communicator, const cha
 // The list of live communicators. An atexit handler destroys them before NCCL's own globals are
 // destroyed; a global Ranks would do so too late. In a child of fork() nothing is destroyed,
 // because the communicators belong to the parent.
-class Living;
-Living& living();
+class LiveCommunicators;
+LiveCommunicators& live_communicators();
 
-class Living {
+class LiveCommunicators {
  public:
   void add(ncclComm_t communicator) {
     // NCCL has been loaded at this point. Exit handlers run in reverse order, so this one runs
     // before NCCL's globals are destroyed.
-    static const int at_exit = std::atexit([] { living().end(nccl().CommDestroy); });
+    static const int at_exit = std::atexit([] { live_communicators().end(nccl().CommDestroy); });
     static_cast<void>(at_exit);
     const std::lock_guard lock(mutex_);
     communicators_.insert(communicator);
@@ -135,9 +135,9 @@ class Living {
   std::set<ncclComm_t> communicators_;
   const pid_t process_ = getpid();
 };
-Living& living() {
+LiveCommunicators& live_communicators() {
   // The object is leaked, so that it exists until the process ends.
-  static auto& all = *new Living;
+  static auto& all = *new LiveCommunicators;
   return all;
 }
 
@@ -165,9 +165,9 @@ char* part_of(const View& view, int part, std::size_t bytes) {
 }
 
 // An NCCL group: its sends and receives run at the same time.
-class Messages {
+class NcclGroup {
  public:
-  Messages(ncclComm_t communicator, cudaStream_t stream) : communicator_(communicator), stream_(stream) {
+  NcclGroup(ncclComm_t communicator, cudaStream_t stream) : communicator_(communicator), stream_(stream) {
     result_ = nccl().GroupStart();
   }
   void send(const void* from, std::size_t bytes, int to) {
@@ -190,7 +190,7 @@ class Messages {
 };
 
 /// Starts the sends and receives of a permutation. Returns whether this process receives something.
-bool permute(Messages& messages, const C::Pairs& pairs, int place, const View& x, const View& result) {
+bool permute(NcclGroup& messages, const C::Pairs& pairs, int place, const View& x, const View& result) {
   bool gets = false;
   for (const auto& [from, to] : pairs) {
     if (from == place) messages.send(x.data, bytes_of(x), static_cast<int>(to));
@@ -226,7 +226,7 @@ Nccl::Nccl(Device device, const NcclOffer& first, int place, int size)
     : device(device), unique_id_(first.unique_id), place_(place), size_(size) {}
 
 Nccl::~Nccl() {
-  if (communicator_) living().destroy(communicator_);
+  if (communicator_) live_communicators().destroy(communicator_);
 }
 
 ncclComm* Nccl::communicator(const Op& op) {
@@ -239,7 +239,7 @@ ncclComm* Nccl::communicator(const Op& op) {
   ncclUniqueId id{};
   std::memcpy(&id, unique_id_.data(), sizeof id);
   check(op, nccl().CommInitRank(&communicator_, size_, id, place_), nullptr, "ncclCommInitRank");
-  living().add(communicator_);
+  live_communicators().add(communicator_);
   return communicator_;
 }
 
@@ -258,7 +258,7 @@ void Nccl::exchange(void* on, const Op& op, const C& attributes, const View& x, 
   if (&op == &op_reduce_scatter)
     return done(nccl().ReduceScatter(x.data, result.data, count_of(result), type_of(x.dtype), ncclSum, all, stream),
                 "ncclReduceScatter");
-  Messages messages(all, stream);
+  NcclGroup messages(all, stream);
   bool gets = true;
   if (&op == &op_ppermute) {
     gets = permute(messages, attributes.pairs, place_, x, result);
@@ -276,7 +276,7 @@ void Nccl::exchange(void* on, const Op& op, const C& attributes, const View& x, 
 }
 
 void abort_nccl() noexcept {
-  living().end([](ncclComm_t communicator) { return nccl().CommAbort(communicator); });
+  live_communicators().end([](ncclComm_t communicator) { return nccl().CommAbort(communicator); });
 }
 
 }  // namespace stave_detail

@@ -33,8 +33,8 @@ class Nccl {
   ~Nccl();
   Nccl(const Nccl&) = delete;
   /// Performs a collective of tensors on the device, as Communicator::exchange_on_device specifies.
-  /// The first call connects all processes. Throws Error if this call fails, and if a collective
-  /// enqueued earlier has failed since the last call.
+  /// The first call connects all processes. Throws Error if an NCCL function fails, or if
+  /// a collective enqueued earlier has failed since the last call.
   void exchange(void* stream, const Op& op, const CollectiveAttributes& attributes, const View& x, const View& result);
 
   const Device device;

@@ -24,7 +24,7 @@ using C = CollectiveAttributes;
 
 bool ended = false;  // True after end_all: no more messages can be sent to other processes.
 // Whether this library initialised MPI, and must finalise it.
-bool finalises = true;
+bool owns_mpi = true;
 int threads = MPI_THREAD_SINGLE;
 
 void check(int code, const char* what) {
@@ -50,7 +50,7 @@ void finalise() {
   if (!done && !ended && open_withs > 0)
     end_all(this_process() +
             " ends all processes: it exits inside with(ranks, ...), where the others would wait for it for ever");
-  if (!done && !ended && finalises) {
+  if (!done && !ended && owns_mpi) {
     const auto say = [who = this_process()](const std::string& duration) {
       return fmt::format("{} has waited {} in MPI_Finalize, at its end: other processes have not reached their end",
                          who, duration);
@@ -69,7 +69,7 @@ void initialise() {
   static bool initialised = false;
   if (initialised) return;
   MPI_Initialized(&done);
-  finalises = !done;
+  owns_mpi = !done;
   if (done) MPI_Query_thread(&threads);
   else check(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &threads), "MPI_Init_thread");
   std::atexit(finalise);
@@ -289,8 +289,8 @@ void Processes::exchange_on_device(void* stream, const Op& op, const C& attribut
 }
 
 // Compares the digest with those of all other processes, and throws if they differ. x is this
-// process's operand, or null. Returns true if records_ now holds the operands of all processes; the
-// result is equal on all processes.
+// process's operand, or null. Returns true if it has stored the operands of all processes
+// in records_; the result is equal on all processes.
 bool Processes::agree(std::uint64_t digest, const View* x, FunctionRef<std::string()> what) {
   exchanged_ = true;
   if (size == 1) return false;
@@ -306,7 +306,7 @@ bool Processes::agree(std::uint64_t digest, const View* x, FunctionRef<std::stri
     check(MPI_Allreduce(mine.data(), most.data(), 2, MPI_UINT64_T, MPI_MAX, communicator_), "MPI_Allreduce");
     // most[0] is the largest digest. most[1] is the largest complement, so ~most[1] is the smallest
     // digest.
-    if (most[0] != ~most[1]) fail_unlike(in_scopes(what(), performer));
+    if (most[0] != ~most[1]) fail_mismatch(in_scopes(what(), performer));
     return false;
   }
   records_.resize(record_bytes * static_cast<std::size_t>(size));
@@ -317,7 +317,8 @@ bool Processes::agree(std::uint64_t digest, const View* x, FunctionRef<std::stri
   check(MPI_Allgather(mine.data(), record_bytes, MPI_BYTE, records_.data(), record_bytes, MPI_BYTE, communicator_),
         "MPI_Allgather");
   for (int i = 0; i < size; ++i)
-    if (std::memcmp(operand(i) - header_bytes, &digest, sizeof digest) != 0) fail_unlike(in_scopes(what(), performer));
+    if (std::memcmp(operand(i) - header_bytes, &digest, sizeof digest) != 0)
+      fail_mismatch(in_scopes(what(), performer));
   return small;
 }
 
@@ -350,9 +351,9 @@ void Processes::combine(const Op& op, const C& attributes, const View& x, const 
 
 // All processes agree on the transport (NCCL or the host's memory) at the first collective, even if
 // its tensors are on the CPU, so that a process without a device is detected. They agree once more
-// at the first collective of a tensor on a device, if that comes later. Afterwards the tensors of a
-// collective must be on devices in all processes or on the CPU in all, just as their shapes must be
-// equal.
+// at the first collective of a tensor on a device, if that comes later. After the first collective,
+// the tensors of a collective must be on devices in all processes or on the CPU in all, just as
+// their shapes must be equal.
 Device Processes::exchanges_on(Device device, FunctionRef<std::string(Device)> what) {
   if (!decided_ && (!compared_first_collective_ || device != cpu)) {
     check_alike([&] { return what(compared_first_collective_ ? device : cpu); });
@@ -406,7 +407,7 @@ std::string Processes::str() const { return fmt::format("rank {} of {} of \"{}\"
 
 // Throws an error that lists the collective that each process is about to perform. All processes
 // call this function together, and exchange these texts.
-void Processes::fail_unlike(const std::string& mine) const {
+void Processes::fail_mismatch(const std::string& mine) const {
   int length = static_cast<int>(mine.size());
   const auto n = static_cast<std::size_t>(size);
   std::vector<int> lengths(n), starts(n);
@@ -426,7 +427,7 @@ void Processes::fail_unlike(const std::string& mine) const {
 IntrusivePtr<Processes> Processes::again() const {
   return make_intrusive<Processes>(name, RanksOptions{.communicator = MPI_Comm_c2f(communicator_)});
 }
-bool Processes::takes_threads() noexcept { return threads == MPI_THREAD_MULTIPLE; }
+bool Processes::is_thread_multiple() noexcept { return threads == MPI_THREAD_MULTIPLE; }
 
 void Processes::reduce(const View& x, const View& result, MPI_Op op) const {
   in_parts(count_of(x), [&](Index first, int count) {

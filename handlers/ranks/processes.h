@@ -31,7 +31,7 @@ std::string description_of(const Op& op, const CollectiveAttributes& attributes,
 
 class Processes final : public Communicator {
  public:
-  /// Creates an axis of all processes, of those of a communicator, or of a group (see
+  /// Creates an axis of all processes, of the processes of a communicator, or of a group (see
   /// RanksOptions).
   Processes(const std::string& axis_name, const RanksOptions& options);
   ~Processes() override;
@@ -58,14 +58,14 @@ class Processes final : public Communicator {
   /// All processes must call this function.
   IntrusivePtr<Processes> again() const;
   /// Returns whether several threads may exchange data at the same time.
-  static bool takes_threads() noexcept;
+  static bool is_thread_multiple() noexcept;
 
   const std::string name;
   int size = 1, place = 0;
 
  private:
   bool agree(std::uint64_t digest, const View* x, FunctionRef<std::string()> what);
-  [[noreturn]] void fail_unlike(const std::string& mine) const;
+  [[noreturn]] void fail_mismatch(const std::string& mine) const;
   const std::byte* operand(int place) const noexcept;
   void combine(const Op& op, const CollectiveAttributes& attributes, const View& x, const View& result) const;
   void reduce(const View& x, const View& result, MPI_Op op) const;
@@ -80,8 +80,8 @@ class Processes final : public Communicator {
   std::vector<std::byte> records_;
   // True if there was a collective since the last `with` ended.
   bool exchanged_ = false;
-  // compared_first_collective_: the processes have compared their first collective. decided_: they
-  // know whether to use NCCL.
+  // Whether the processes have compared their first collective, and whether they have decided
+  // between NCCL and the host's memory.
   bool compared_first_collective_ = false, decided_ = false;
   // The reason why NCCL is not used.
   std::string why_not_;

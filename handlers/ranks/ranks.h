@@ -14,11 +14,11 @@
 //
 // Tensors on CUDA devices are exchanged by NCCL: the exchange is enqueued on the device's stream,
 // and the host does not wait for it. All processes decide together, at the first collective of a
-// tensor on a device, whether to use NCCL. All use the host's memory instead if one process has its
-// tensor on the CPU, has no libnccl.so.2, or shares its GPU with another process. describe()
-// returns the decision and its reason. Afterwards the tensors of a collective must be on devices in
-// all processes, or on the CPU in all processes. A process uses NCCL with the device of its tensor
-// in that first collective.
+// tensor on a device, whether to use NCCL. All use the host's memory instead if one process has no
+// libnccl.so.2, or shares its GPU with another process. The same holds if one process has its
+// tensor on the CPU, but only in the first collective of all: in later ones the tensors must be on
+// devices in all processes, or on the CPU in all processes. describe() returns the decision and its
+// reason. A process uses NCCL with the device of its tensor in the collective that decided.
 //
 // A process that is started without mpirun is the only one on each axis.
 //
@@ -55,8 +55,8 @@ namespace stave {
 
 struct RanksOptions {
   [[no_unique_address]] ByName by_name{};
-  /// Divides the processes: those with the same number form an axis of their own, in the order of
-  /// their ranks. Example: Ranks rows("rows", {.group = rank / 4}).
+  /// The number of this process's group. The processes of a group form an axis of their own,
+  /// in the order of their ranks. Example: Ranks rows("rows", {.group = rank / 4}).
   std::optional<Index> group{};
   /// The communicator whose processes form the axis, as MPI_Comm_c2f returns it;
   /// by default all processes.
@@ -83,8 +83,8 @@ class Ranks final : public Handles<Call, AxisSize> {
 
   /// Called when a `with` begins. Until `end` is called, a process that exits ends all processes.
   void begin() const noexcept;
-  /// Called when a `with` ends. Throws TransformError if other processes are about to perform a
-  /// collective instead of ending theirs.
+  /// Called when a `with` ends. Throws TransformError if this process has performed a collective
+  /// inside the `with`, and others are about to perform one more instead of ending their `with`.
   void end() const;
   /// Writes the exception's message to stderr, and ends all processes.
   [[noreturn]] void abort(const std::exception_ptr& why) const noexcept;

@@ -1,13 +1,13 @@
 #include <stave/handlers/ranks/watchdog.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <condition_variable>
 #include <cstdio>
 #include <cstdlib>
 #include <mutex>
 #include <thread>
-#include <utility>
 
 #include <stave/core/tensor/fail.h>
 
@@ -68,7 +68,7 @@ class Watchdog {
 namespace {
 
 // The running watchdog. It is null if reports are disabled, and after stop_watchdog.
-Watchdog* watchdog = nullptr;
+std::atomic<Watchdog*> watchdog{nullptr};
 
 Seconds timeout() {
   const char* const asked = std::getenv("STAVE_RANKS_TIMEOUT");
@@ -88,13 +88,13 @@ void start_watchdog() {
   if (!watchdog && after.count() > 0) watchdog = new Watchdog(after);
 }
 
-void stop_watchdog() noexcept { delete std::exchange(watchdog, nullptr); }
+void stop_watchdog() noexcept { delete watchdog.exchange(nullptr); }
 
-Waiting::Waiting(stave::FunctionRef<std::string(const std::string& duration)> say) : say_(say) {
-  if (watchdog) watchdog->add(*this);
+Waiting::Waiting(stave::FunctionRef<std::string(const std::string& duration)> say) : say_(say), watchdog_(watchdog) {
+  if (watchdog_) watchdog_->add(*this);
 }
 Waiting::~Waiting() {
-  if (watchdog) watchdog->remove(*this);
+  if (watchdog_ && watchdog_ == watchdog) watchdog_->remove(*this);
 }
 
 }  // namespace stave_detail

@@ -20,6 +20,8 @@ void start_watchdog();
 /// Ends the thread; called before the process ends.
 void stop_watchdog() noexcept;
 
+class Watchdog;
+
 /// An object of this class exists while this thread waits for other processes. It costs two
 /// uncontended locks of a mutex.
 class Waiting {
@@ -36,6 +38,7 @@ class Waiting {
   const stave::FunctionRef<std::string(const std::string& duration)> say_;
   const std::chrono::steady_clock::time_point since_ = std::chrono::steady_clock::now();
   std::chrono::duration<double> next_report_{};
+  Watchdog* watchdog_;  // null if reports are disabled
   Waiting* next_ = nullptr;
 };
 

@@ -13,8 +13,8 @@
 namespace stave {
 
 enum class AcrossLanes : std::uint8_t {
-  /// The effect happens once, and all lanes have the same answer; its tensors pass unchanged.
-  /// The default.
+  /// The default: the effect happens once, and all lanes have the same answer; the effect's tensors
+  /// pass unchanged.
   shared,
   /// The effect happens once per lane, in lane order, with that lane's tensors; each lane has its
   /// own answer.

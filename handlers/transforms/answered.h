@@ -7,8 +7,8 @@
 
 namespace stave_detail {
 
-/// Performed where an effect is skipped because no handler would answer it. A handler of this
-/// effect also passes it on.
+/// The effect that is performed in place of one that is skipped because no handler would answer it.
+/// A handler of Unanswered also passes it on.
 struct Unanswered {
   static constexpr bool remembered = false;
   using Result = void;

@@ -95,7 +95,7 @@ struct LossResult<std::pair<Tensor, A>> {
 // True if an argument may pass through a transform untouched, although it may not be a tree.
 // A plain pointer may pass, like a captured variable.
 template <class A>
-inline constexpr bool may_pass = is_tree<A> || tree_kind<Decayed<A>> != TreeKind::unseen ||
+inline constexpr bool may_pass = is_tree<A> || tree_kind<Decayed<A>> != TreeKind::unreachable ||
                                  std::is_pointer_v<std::decay_t<A>> || !holds_tensors<Decayed<A>>;
 
 // Stands for the result type of a transform's call that does not compile. Outer transforms

@@ -23,8 +23,8 @@ void check_grads_flat(FlatFunction f, std::span<const Tensor> primals, const Che
 
 /// Compares jvp of f at `args` along a random direction with a central difference, and vjp with jvp
 /// by the adjoint identity <ct, J v> = <J' ct, v>. If only one mode is checked, it is compared
-/// with differences alone. Throws TransformError if they disagree; the message names the mode,
-/// both values and the tolerance. Use float64; float16 and bfloat16 throw DtypeError.
+/// with differences alone. Throws TransformError if two values disagree; the message names the
+/// mode, both values and the tolerance. Use float64; float16 and bfloat16 throw DtypeError.
 template <class F, class... A>
 void check_grads(F&& f, const std::tuple<A...>& args, const CheckGradsOptions& options = {}) {
   using namespace stave_detail;

@@ -5,8 +5,8 @@
 // Under grad, the tape keeps only the arguments of `layer`, and none of the values that it
 // computes. In the backward pass `layer` runs again. It runs exactly twice, with results
 // that are equal bit for bit, and user effects inside it get the same answers both times.
-// Without a derivative it is layer(w, x). A policy saves some of the values, which are
-// then not computed again:
+// Outside of a derivative, checkpoint(layer)(w, x) equals layer(w, x). A policy saves some of the
+// values, which are then not computed again:
 //
 //   // saves the results of matmul, convolution and attention
 //   auto z = checkpoint(layer, products_saveable)(w, x);
@@ -63,7 +63,7 @@ CheckpointPolicy save_only_these_labels(Labels&&... labels) {
 
 namespace stave_detail {
 
-struct RunsAgain {
+struct CheckpointRule {
   static constexpr const char* name = "checkpoint";
   CheckpointPolicy policy;
   void add(FunctionAttributes& functions, const auto&, const auto&) const { policy.add_to(functions); }
@@ -79,12 +79,12 @@ namespace stave {
 /// arguments are copied.
 template <class F>
 auto checkpoint(F f, CheckpointPolicy policy = nothing_saveable) {
-  return stave_detail::WithRule<F, stave_detail::RunsAgain>(std::move(f), {std::move(policy)});
+  return stave_detail::WithRule<F, stave_detail::CheckpointRule>(std::move(f), {std::move(policy)});
 }
 
-#define STAVE_NAMES(Name)                                                                               \
-  inline auto checkpoint(stave_detail::Name f, CheckpointPolicy policy = nothing_saveable) {            \
-    return stave_detail::WithRule<stave_detail::Name, stave_detail::RunsAgain>(f, {std::move(policy)}); \
+#define STAVE_NAMES(Name)                                                                                    \
+  inline auto checkpoint(stave_detail::Name f, CheckpointPolicy policy = nothing_saveable) {                 \
+    return stave_detail::WithRule<stave_detail::Name, stave_detail::CheckpointRule>(f, {std::move(policy)}); \
   }
 STAVE_OVERLOADED_NAMES(STAVE_NAMES)
 #undef STAVE_NAMES

@@ -12,7 +12,8 @@ namespace stave_detail {
 
 namespace {
 
-// The suspension of a computation until its next turn, at whose start the answer is ready.
+// The suspension of a computation until its next turn. It waits for no other answer, so hand_over
+// marks the answer as ready at once.
 struct Turn final : Suspension {
   Turn() noexcept : Suspension(type()) {}
   static const EffectType& type() noexcept { return stave::effect_type<YieldPoint>(); }
@@ -21,15 +22,15 @@ struct Turn final : Suspension {
 
 // Runs the function of a higher-order operation without interruption. The operation as a whole is
 // one turn, which ends when it has been performed.
-struct RunsUndivided final : Controlled {
-  RunsUndivided() noexcept : Controlled(nullptr) {}
+struct UninterruptedBody final : Controlled {
+  UninterruptedBody() noexcept : Controlled(nullptr) {}
   bool run_nested(FunctionRef<void()> body) override { return body(), true; }
 };
 
 class Concurrent final : public Computation, public Handles<Call, YieldPoint> {
  public:
   Concurrent(FunctionRef<void()> body, bool at_operations)
-      : Computation(nullptr, make_intrusive<RunsUndivided>()), body_(body), at_operations_(at_operations) {
+      : Computation(nullptr, make_intrusive<UninterruptedBody>()), body_(body), at_operations_(at_operations) {
     install(this, slot());
   }
 
@@ -50,7 +51,7 @@ class Concurrent final : public Computation, public Handles<Call, YieldPoint> {
 
  private:
   void body() override { body_(); }
-  ControlledPtr make_controlled(std::shared_ptr<AnyController>) override { return make_intrusive<RunsUndivided>(); }
+  ControlledPtr make_controlled(std::shared_ptr<AnyController>) override { return make_intrusive<UninterruptedBody>(); }
 
   Outputs handle(Call& call) override {
     if (!at_operations_) return perform(std::move(call));

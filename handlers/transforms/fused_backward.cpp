@@ -14,6 +14,7 @@ namespace {
 
 // One region performs the rules of at most this many entries, and recomputes at most this many.
 constexpr int most_entries = 512;
+// A region accepts entries while it has at most this many results more than recomputed entries.
 constexpr int few_results = 4;
 // If a transform differentiates a region with more inputs than this, the region's steps are
 // performed one by one: the VJP of a region is one region for each input, and each of these

@@ -16,9 +16,9 @@
 
 namespace stave_detail {
 
-/// Returns the value of a slot, and computes it again if the tape has dropped it. The operations
-/// bypass users' handlers: they reach only the library's own handlers that were installed at the
-/// first run.
+/// Returns the value of a slot, and computes it again if the tape has dropped it. As in the first
+/// run, the operations reach only the library's own handlers: they bypass users' handlers and the
+/// handlers inside of these.
 Tensor computed_again(const GradHandler& handler, const Slot& slot);
 
 class FusedBackward final : public Handler {
@@ -38,7 +38,8 @@ class FusedBackward final : public Handler {
   Tensor output(Entry& entry, std::size_t i);
   Tensor value_of(const Slot& slot) { return tensor(again(slot)); }
   bool stands_in(const Tensor& x) const { return notes_.find(x) != nullptr; }
-  /// Counts a rule that was recorded; count_result counts an entry that got its first cotangent.
+  /// Counts an entry whose rules were recorded. count_result counts the first cotangent of an entry
+  /// as a result of the region, unless the region may perform the entry's rules.
   void count_step() { ++taken_; }
   void count_result(Entry& entry);
 

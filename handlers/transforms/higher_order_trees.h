@@ -20,8 +20,9 @@ using KeptArgument = std::conditional_t<std::is_lvalue_reference_v<A> && !is_tre
                                             !std::is_copy_constructible_v<StoredArgument<Decayed<A>>>,
                                         A, StoredArgument<Decayed<A>>>;
 
-// The arguments of one call without their tensors, shared by functions of flat
-// lists of these tensors.
+// The arguments of one call, separated into their tensors (`leaves`) and the rest. Copies share the
+// rest. The functions of an operation hold copies, and take their tensors as flat lists. A caller
+// should clear `leaves` before it makes such copies, because each copy keeps these tensors alive.
 template <class... A>
 class KeptCall {
  public:
@@ -32,7 +33,7 @@ class KeptCall {
     for_trees([](auto& tree) { visit_tensors(tree, [](Tensor& leaf) { leaf = Tensor(); }); });
   }
 
-  /// Returns f called with the arguments, with these tensors in place of the call's.
+  /// Returns f(arguments...), with `tensors` in place of the tensors of the call.
   template <class F>
   auto call(F& f, std::span<const Tensor> tensors) const {
     return std::apply(
@@ -119,9 +120,10 @@ class ResultStructure {
 template <class F, class... A>
 using HigherOrderCall = Calls<F, SelectTrees<A...>, Decayed<A>&...>;
 template <Returns returns, class F, class... A>
-inline constexpr bool can_carry = can_call<returns, F, SelectTrees<A...>, Decayed<A>&...>;
+inline constexpr bool can_be_called_by_operation = can_call<returns, F, SelectTrees<A...>, Decayed<A>&...>;
 
-// A function f with a rule. If f has rules already, they are combined as rules of one operation.
+// A function f with a rule. If f is itself a function with custom rules, and this rule is a custom
+// rule, all of them become rules of one operation.
 template <class F, class Rule>
 class WithRule {
  public:
@@ -129,7 +131,7 @@ class WithRule {
 
   template <class... A>
   auto operator()(A&&... args) const {
-    if constexpr (can_carry<Returns::tree, const F, A...>) {
+    if constexpr (can_be_called_by_operation<Returns::tree, const F, A...>) {
       using Result = typename HigherOrderCall<const F, A...>::Result;
       KeptCall<A...> kept(std::forward<A>(args)...);
       Inputs inputs = kept.inputs();

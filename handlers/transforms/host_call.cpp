@@ -36,7 +36,7 @@ Outputs run_on_host(const HostCall& host, std::span<const Tensor> inputs) {
                              "the derivative of the called function is not known: give it one by custom_vjp or "
                              "custom_jvp, or write stop_gradient(x) for the argument");
     check_not_escaped(input.node());
-    tell_read(input);
+    notify_read(input);
   }
   const UnderFrame below_all(nullptr);
   std::vector<Tensor> arrays;

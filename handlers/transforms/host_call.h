@@ -54,14 +54,16 @@ class HostCallOf {
 
   template <class... A>
   auto operator()(A&&... args) const {
-    if constexpr (can_carry<Returns::tree, const F, A...>) {
+    if constexpr (can_be_called_by_operation<Returns::tree, const F, A...>) {
       using Result = typename HigherOrderCall<const F, A...>::Result;
-      const KeptCall<A...> kept(std::forward<A>(args)...);
+      KeptCall<A...> kept(std::forward<A>(args)...);
+      Inputs inputs = kept.inputs();
+      kept.leaves.clear();  // what keeps the function keeps no tensors of this call
       const ResultStructure<Result> results("host_call");
       const auto function = [f = f_, kept, results](std::span<const Tensor> xs) {
         return results.flat(kept.call(std::as_const(*f), xs));
       };
-      const Outputs outputs = host_call_flat({function, results_, options_}, kept.inputs());
+      const Outputs outputs = host_call_flat({function, results_, options_}, std::move(inputs));
       // vmap over no lanes did not call f, so the structure is unknown.
       if constexpr (std::is_same_v<Result, Tensor>) return outputs[0];
       else return results.tree(outputs);

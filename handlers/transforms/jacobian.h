@@ -13,7 +13,7 @@
 
 namespace stave {
 
-/// Blocks [j][i] of shape [output j's shape..., input i's shape...].
+/// A Jacobian as blocks: [j][i] has the shape [output j's shape..., input i's shape...].
 using FlatJacobian = std::vector<std::vector<Tensor>>;
 /// Returns the Jacobian of f at xs by forward mode: for each input, one jvp for all directions
 /// at once (by vmap). Prefer it if the outputs are larger than the inputs.
@@ -92,7 +92,7 @@ struct JacobianTree<std::map<K, R>, A> {
 };
 
 // Builds a Jacobian as a tree that has the structure of `result`, with blocks that have
-// the structure of `argument`. It takes the rows from `rows[next]` on, and advances `next`.
+// the structure of `argument`. Takes the rows from `rows[next]` on, and advances `next`.
 template <class R, class A>
 JacobianOf<R, A> jacobian_tree(const R& result, const A& argument, const FlatJacobian& rows, std::size_t& next) {
   using J = JacobianOf<R, A>;

@@ -36,7 +36,7 @@ class JvpHandler final : public Handler, public FollowsDerivatives, public std::
       for (Tensor& output : outputs) output = lost(std::move(output));
       return outputs;
     }
-    Outputs outputs = perform(call.lent());  // lent: the rule reads the inputs afterwards
+    Outputs outputs = perform(call.borrowed());  // lent: the rule reads the inputs afterwards
     Outputs derivatives = call.op().derivative == Derivative::zero ? Outputs(outputs.size(), Tensor())
                                                                    : derive(JvpContext{call, outputs, tangents});
     for (std::size_t i = 0; i < outputs.size(); ++i) {
@@ -180,10 +180,10 @@ class JvpHandler final : public Handler, public FollowsDerivatives, public std::
                          op.name);
   }
 
-  // Performs the operation itself on the tangents. For inputs in which the operation is not linear,
-  // which must have no tangent, it gets their primals.
+  // Performs the operation itself on the tangents. An input in which the operation is not linear
+  // must have no tangent; for such an input the operation gets the primal.
   static Outputs linear(const JvpContext& c) {
-    // A cast from floats to integers, or of integers, has derivative zero.
+    // An operation whose result is not floating, such as a cast to integers, has derivative zero.
     if (!is_float(c.out().dtype())) return Outputs(c.outputs.size(), Tensor());
     Inputs inputs;
     for (std::size_t i = 0; i < c.call.inputs().size(); ++i) {

@@ -115,7 +115,7 @@ Tensor LaneValue::of(const RowsPtr& lanes, bool alone, const Rows& all, bool kee
 void Lanes::labelled(const NamePtr& name) {
   auto labelled = make_intrusive<LaneValue>(value->batched, value->rows);
   labelled->is_dead = value->is_dead;
-  labelled->bytes_of_gone = value->bytes_of_gone;
+  labelled->dead_bytes = value->dead_bytes;
   labelled->unlabelled = value;
   if (!labelled->is_dead) labelled->batched = relabel(std::move(labelled->batched), name);
   value = std::move(labelled);

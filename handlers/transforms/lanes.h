@@ -1,4 +1,4 @@
-// Sets of lanes of vmap, and the values that the lanes have. Internal to vmap.cpp and paths.cpp.
+// Sets of lanes of vmap, and the values of the lanes. Internal to vmap.cpp and paths.cpp.
 //
 // The physical tensor behind a lane's value has a row for each lane of some set, at first
 // of all lanes. After lanes split, each path has a smaller set, and takes the rows of its lanes
@@ -82,7 +82,7 @@ inline bool has_lanes_of(const Tensor& batched, const Abstract& lane) {
          std::equal(lane.shape.begin(), lane.shape.end(), batched.shape().begin() + 1);
 }
 
-/// Gives access in host memory to the rows of a tensor that the program reads.
+/// Reads a whole tensor for the program, and gives access to its rows in host memory.
 class HostRows {
  public:
   HostRows(const Tensor& x, Index rows);
@@ -114,19 +114,19 @@ struct LaneValue : RefCounted, Pooled {
   PathLog* log = nullptr;
   std::uint32_t step = 0;
   bool is_dead = false;  // this object is a placeholder for a dead value
-  std::size_t bytes_of_gone = 0;
+  std::size_t dead_bytes = 0;
   IntrusivePtr<LaneValue> unlabelled;  // this value without its label
 
   LaneValue(Tensor batched, RowsPtr rows) : batched(std::move(batched)), rows(std::move(rows)) {}
   ~LaneValue() {
     if (log && !is_dead) leave_log();
   }
-  std::size_t bytes() const noexcept { return is_dead ? bytes_of_gone : bytes_kept_by(batched.node()); }
+  std::size_t bytes() const noexcept { return is_dead ? dead_bytes : bytes_kept_by(batched.node()); }
   /// Returns the rows of these lanes, in a run for the lanes `all`. If `alone`, returns the value
-  /// of the single lane without the axis of lanes. The rows are cached for the next call if the
-  /// value was computed in this run. The rows of a value that an operation's function captures are
-  /// not cached, because recorders may discard the rows or record them anew. Throws TransformError
-  /// for a placeholder: its value was dead at this point of the first run.
+  /// of the single lane without the axis of lanes. If `keep`, and if the value was computed in
+  /// this run, the rows are cached for the next call. The rows of a value that an operation's
+  /// function captures are not cached, because recorders may discard the rows or record them anew.
+  /// Throws TransformError for a placeholder: its value was dead at this point of the first run.
   Tensor of(const RowsPtr& lanes, bool alone, const Rows& all, bool keep = true);
 
  private:

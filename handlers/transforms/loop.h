@@ -15,18 +15,21 @@
 // the fewest steps. With s snapshots, of which the first is the first state, no step runs more than
 // r + 1 times, where the number of steps is at most
 //   (s + r)! / (s! r!)
-// (Griewank and Walther, "Algorithm 799: revolve", 2000). So memory and time both grow
-// with the logarithm of the number of steps. The gradient equals that of the loop, bit for bit.
+// (Griewank and Walther, "Algorithm 799: revolve", 2000). So the memory and the time of each step
+// need to grow only with the logarithm of the number of steps. The gradient equals that of the
+// loop, bit for bit.
 //
 // trace and compile record loop and scan as an operation that carries its body as a program
 // (core/program/loop.h), so a million steps take no more room than one. The body is performed for
 // real for the first two steps. The recorder takes these steps as the loop's body if they performed
 // the same operations, read no value, performed no user effect and called no function with rules
 // (checkpoint, custom_vjp ...). Otherwise the loop is unrolled. Value, gradient and tangents
-// equal those of the steps, bit for bit. Derivatives of higher order equal them up to rounding,
-// because they are summed in another order; so does the gradient by the first carry of a scan, if
-// it is used elsewhere too. Values leave such a loop only through its result:
-// a tensor that the body assigned to a captured variable throws an error when it is used.
+// equal those of the steps, bit for bit, with two exceptions. Derivatives of higher order equal
+// them up to rounding, because they are summed in another order; so does the gradient by the first
+// carry of a scan, if that carry is used elsewhere too. A zero in the gradient of a loop with
+// snapshots, or of a loop inside another one, may have the other sign. Values leave such a loop
+// only through its result: a tensor that the body assigned to a captured variable throws an error
+// when it is used.
 #pragma once
 
 #include <memory>
@@ -62,8 +65,8 @@ struct ScanOptions {
 
 namespace stave_detail {
 
-/// Returns how many of n > 1 steps come before the next snapshot, when they are walked back
-/// with this many snapshots. With one snapshot left, these are all steps but the last.
+/// Returns how many of n > 1 steps come before the next snapshot, if reverse mode walks the steps
+/// back with this many snapshots. With one snapshot left, all steps but the last come before.
 Index steps_to_snapshot(Index n, Index snapshots);
 void check_loop(const char* name, Index n, Index snapshots);
 /// Returns the number of steps of a scan over these stacks. Throws ShapeError if they have no rows,
@@ -73,8 +76,8 @@ Index scan_length(std::span<const Tensor> stacks, std::optional<Index> length);
 Outputs stacks_without_rows(std::span<const Tensor> row);
 [[noreturn]] void fail_rows_differ(const char* name);
 
-// Calls f, which may move from the arguments. If f takes references to them, it is called with
-// these.
+// Calls f, which may move from the arguments. If f takes lvalue references, it gets the arguments
+// as lvalues.
 template <class F, class... A>
 auto call_moving(const F& f, A&&... args) {
   if constexpr (std::is_invocable_v<const F&, A...>) return std::invoke(f, std::forward<A>(args)...);
@@ -88,7 +91,7 @@ template <class Step, class Carry, class X, class Y>
 class LoopSteps {
  public:
   using Result = std::pair<Carry, Y>;
-  /// `row` is a tree like the rows.
+  /// `row` is a tree with the structure of each row.
   LoopSteps(const char* name, std::shared_ptr<const Step> step, const X& row, bool reverse, Index snapshots)
       : name_(name), step_(std::move(step)), row_(std::make_shared<const X>(without_leaves(copy_tree(row)))),
         reverse_(reverse), snapshots_(snapshots) {}
@@ -102,7 +105,8 @@ class LoopSteps {
     else forward(progress);
     return std::move(progress).result();
   }
-  /// Returns a row of results in a stack without rows. The step runs for rows of zeros.
+  /// Returns the given state and stacks of results without rows. The step runs once, on a row of
+  /// zeros, to learn the shapes of its results.
   Result none(Carry carry, std::span<const Tensor> stacks) const {
     const Result result = one(copy_tree(carry), zero_row(stacks));
     const Outputs empty = stacks_without_rows(flat_outputs<true>(result.second));
@@ -114,7 +118,7 @@ class LoopSteps {
   struct Progress {
     Carry carry;
     StackedRows results;
-    std::optional<Y> structure;  // of the results
+    std::optional<Y> structure;  // the structure of the results
     Index left;                  // the number of steps to run
     std::vector<Tensor> stacks;  // the rows of these steps
 

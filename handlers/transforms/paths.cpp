@@ -101,19 +101,19 @@ PathRun::Results PathRun::operator()(FlatFunction f, std::span<const Tensor> inp
   aside_.push_back(std::make_unique<LanePath>());
   aside_.back()->lanes = lanes_;
   aside_.back()->alone = is_alone(*lanes_);
-  // Not null inside the function of a higher-order operation.
+  // `around` is null unless this run is inside the function of a higher-order operation.
   PathEffects* const around = stave::perform(FindPathEffects{*vmap_, false});
   const std::size_t answered = around ? around->call_begins() : 0;
   PathEffects* const outermost = stave::perform(FindPathEffects{*vmap_, true});
-  first_joint_ = outermost ? outermost->next_joint : 0;
-  std::size_t end_joint = first_joint_;
+  first_collective_ = outermost ? outermost->next_collective : 0;
+  std::size_t end_collectives = first_collective_;
   std::vector<PathEffects::OfPath> answers;
   std::vector<std::unique_ptr<LanePath>> done;
   std::exception_ptr threw;  // the error of the first path that threw
   while (!aside_.empty()) {
     std::unique_ptr<LanePath> path = std::move(aside_.back());
     aside_.pop_back();
-    if (outermost) outermost->next_joint = first_joint_;
+    if (outermost) outermost->next_collective = first_collective_;
     try {
       run(*path, f, arguments);
     } catch (...) {
@@ -122,12 +122,12 @@ PathRun::Results PathRun::operator()(FlatFunction f, std::span<const Tensor> inp
       if (!around || whose_error(std::current_exception(), nullptr) == Whose::of_all) throw;
       if (!threw) threw = std::current_exception();
     }
-    if (outermost) end_joint = std::max(end_joint, outermost->next_joint);
+    if (outermost) end_collectives = std::max(end_collectives, outermost->next_collective);
     if (around) answers.push_back({path->lanes, path->effects->of(*path->lanes)});
     path->effects.reset();
     done.push_back(std::move(path));
   }
-  if (outermost) outermost->next_joint = end_joint;
+  if (outermost) outermost->next_collective = end_collectives;
   if (around) around->call_ends(answered, std::move(before_splits_), std::move(answers));
   if (threw) std::rethrow_exception(threw);
   const std::vector<Sown> sown = take_sown(done);
@@ -146,7 +146,7 @@ void PathRun::run(LanePath& path, FlatFunction f, std::span<const Argument> argu
   const bool any_known = !path.known_effects.empty();
   path.effects.emplace(PathEffects::Run{*vmap_, *lanes_, id_, *this}, path.lanes, path.alone,
                        std::move(path.known_effects));
-  path.effects->joint = std::move(path.known_joint);
+  path.effects->collective_results = std::move(path.known_collectives);
   std::vector<Tensor> values;
   for (const Argument& argument : arguments) {
     if (!argument.value) values.push_back(argument.same);
@@ -156,8 +156,9 @@ void PathRun::run(LanePath& path, FlatFunction f, std::span<const Argument> argu
   }
   const auto performed = [&] { return f(values); };
   path.outputs = with(*path.effects, [&] {
-    // A single lane meets no batched values, so its operations need no handler, except for answers
-    // from before it was alone, for collectives over a named axis, and to gather sown values.
+    // A single lane meets no batched values, so its operations need no handler. The exceptions are
+    // answers to effects from before the lane was alone, collectives over a named axis, and sown
+    // values that a handler gathers.
     if (path.alone && path.replays.empty() && kind_ == Kind::vmap && !any_known && vmap_->axis_name.empty() &&
         !may_be_answered(effect_type<Sowing>()))
       return with(Alone(*this), performed);
@@ -184,10 +185,10 @@ Outputs PathRun::handle(Call& call) {
   if (!vmap_->axis_name.empty() && answers(call)) return collective(call);
   if (path.replaying()) [[unlikely]]
     return replayed(call);
-  return attempted(call);
+  return perform_or_split(call);
 }
 
-Outputs PathRun::attempted(Call& call) {
+Outputs PathRun::perform_or_split(Call& call) {
   LanePath& path = *path_;
   const bool carries = call.op().is_higher_order;
   PathLog::Given given;
@@ -207,7 +208,7 @@ Outputs PathRun::attempted(Call& call) {
   } catch (...) {
     threw = std::current_exception();
   }
-  return divided_by_error(call, std::move(given), std::move(threw), mark);
+  return split_by_error(call, std::move(given), std::move(threw), mark);
 }
 
 Outputs PathRun::performed(Call& call, PathLog::Given& given) {
@@ -349,8 +350,8 @@ void PathRun::split(std::vector<Part> parts) {
   path.log = std::move(own_log);
 }
 
-// The steps of the loop may be discarded. When the lanes run again, the recorder may record them in
-// another way than in this run.
+// The recorder may discard the steps of the loop, or record them in another way when the lanes run
+// again. So the path writes no log from here on, and rows are not cached inside the loop.
 Index PathRun::handle(RecordLoop& loop) {
   path_->log = nullptr;
   struct Restore {
@@ -363,7 +364,7 @@ Index PathRun::handle(RecordLoop& loop) {
 
 // Returns a number that changes when a path of an outer vmap is left with one lane. That lane then
 // computes on its own values without the axis of lanes. Their layouts differ, so an operation on
-// them may perform other operations, and a log from before no longer matches.
+// them may perform other operations, and a log from before does not match them.
 int PathRun::alone_below() noexcept {
   int times = 0;
   stave::perform(VisitRuns{[&](const PathRun& below) { times += below.times_alone_; }});
@@ -371,7 +372,7 @@ int PathRun::alone_below() noexcept {
 }
 
 // Returns true if a path of an outer vmap threw this error in a replay, at an operation that
-// succeeded in the first run. Then a handler outside of that vmap threw the error. To perform the
+// succeeded in the first run. Then a handler outside of that vmap threw the error. Performing the
 // operation again for some of the lanes would not repeat the operations of that path.
 bool PathRun::throws_anew_below(const std::exception_ptr& threw) noexcept {
   bool throws = false;
@@ -387,7 +388,7 @@ std::unique_ptr<PathRun::LanePath> PathRun::new_path(Part part, bool checks) con
   other->known_effects = path.effects->of(*other->lanes);
   if (part.answer.has_value()) other->known_effects.push_back(std::move(part.answer));
   other->known_errors = path.errors + (part.threw != nullptr);
-  other->known_joint = path.effects->joint;
+  other->known_collectives = path.effects->collective_results;
   if (!path.log || (other->alone && !path.log->saves_work() && !checks)) return other;
   if (path.log->alone_below != alone_below()) return other;
   other->log = make_intrusive<PathLog>(path.log, other->lanes);

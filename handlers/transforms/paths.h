@@ -13,8 +13,8 @@
 // succeeded and those for which it threw. These are found by performing the operation for parts
 // of the lanes (paths_errors.cpp). Errors that a program need not tell apart form one group:
 // - errors of the library, if they have one type and texts that differ only in numbers;
-// - other std::exceptions, if they have one type and one text;
-// - each exception that is not a std::exception is a group of its own.
+// - other std::exceptions, if they have one type and one text.
+// Each exception that is not a std::exception is a group of its own.
 //
 // Some errors belong to all lanes, and do not split them:
 // - errors of memory and of transforms;
@@ -31,10 +31,9 @@
 //
 // The log keeps no value alive. A value that was freed before the lanes split is called dead: no
 // later operation needs it, so the second run gets a placeholder in its place. A single lane
-// instead computes from the start on real values, if that takes no longer than replaying the log:
-// it then runs the function itself, at the function's own cost. Lanes run from the start on batched
-// values if their path's log is too long, or if its operations include higher-order ones
-// (checkpoint).
+// instead runs the function from the start on real values, if that takes no longer than replaying
+// the log. Lanes run from the start on batched values if their path's log is too long, or if its
+// operations include higher-order ones (checkpoint).
 //
 // Paths pass all operations on to the handlers outside of vmap, as operations on batched tensors.
 // To these handlers they are ordinary operations, so derivatives of any order and nested vmaps
@@ -46,6 +45,7 @@
 #include <vector>
 
 #include <stave/core/op/higher_order.h>
+#include <stave/core/op/recorded_answer.h>
 #include <stave/core/ops/collective.h>
 #include <stave/handlers/transforms/lanes.h>
 #include <stave/handlers/transforms/record_loop.h>
@@ -100,17 +100,17 @@ struct PathLog : RefCounted {
   std::uint64_t work = 0;
   // True if this log, or an earlier one, holds a collective's result, which all lanes computed
   // together.
-  bool joint = false;
+  bool has_collective = false;
   int alone_below = 0;  // PathRun::alone_below() when the first log began
   PathLog* next_to_free = nullptr;
 
   PathLog(IntrusivePtr<PathLog> previous, RowsPtr rows)
       : before(std::move(previous)), lanes(std::move(rows)), length(before ? before->length + before->steps.size() : 0),
-        work(before ? before->work : 0), joint(before && before->joint), alone_below(before ? before->alone_below : 0) {
-  }
+        work(before ? before->work : 0), has_collective(before && before->has_collective),
+        alone_below(before ? before->alone_below : 0) {}
   /// Returns true if replaying the log for a lane takes less time than computing the lane's values.
   bool saves_work() const noexcept {
-    if (joint) return true;  // a lane cannot compute such a result by itself
+    if (has_collective) return true;  // a lane cannot compute a collective's result by itself
     // If operations have fewer elements than this on average, computing them is as fast as
     // replaying them.
     constexpr std::uint64_t least = 1024;
@@ -122,7 +122,7 @@ struct PathLog : RefCounted {
   }
 };
 using PathLogPtr = IntrusivePtr<PathLog>;
-void destroy(PathLog* log) noexcept;  // frees the log and, in a loop, the logs before it
+void destroy(PathLog* log) noexcept;  // frees the log and the logs before it, without recursion
 /// Returns the event of a read of `value`. The event identifies the value in the same way each time
 /// that the function runs, even if a run attaches a label to the value.
 PathLog::Event event_of_read(const LaneValuePtr& value, Tensor answer);
@@ -130,7 +130,7 @@ PathLog::Event event_of_read(const LaneValuePtr& value, Tensor answer);
 
 /// Says which lanes have an error that an operation threw for several lanes: all of them,
 /// whatever their values (of_all); each lane by itself (of_each); or some lanes by themselves
-/// (of_some). A null `op` means that a function or a handler threw it, which may throw any
+/// (of_some). A null `op` means that a function or a handler threw the error: these may throw any
 /// error for some lanes.
 enum class Whose { of_all, of_each, of_some };
 Whose whose_error(const std::exception_ptr& threw, const Op* op);
@@ -187,29 +187,28 @@ class PathEffects final : public Remembers, public Handling<Sowing>, public Hand
   /// The results of collectives of all lanes, in order. Lanes that split later may run again from
   /// the start without a log, and then get the same results. The outermost run of the vmap keeps
   /// the results, so they include those inside the functions of higher-order operations.
-  struct Joint {
+  struct CollectiveResult {
     const Op* op;
     LaneValuePtr value;  // null: `same` is the result for all lanes
     Tensor same;
   };
-  std::vector<Joint> joint;
-  std::size_t next_joint = 0;
+  std::vector<CollectiveResult> collective_results;
+  std::size_t next_collective = 0;
 
-  /// Returns the answers that these lanes have received so far. Of the answers inside a
-  /// higher-order operation's function, it includes those that all of these lanes received
-  /// together.
+  /// Returns the answers that these lanes have received so far. They include the answers inside a
+  /// higher-order operation's function that all of these lanes received together.
   Answers of(const Rows& lanes) const;
   /// A Mark is a position on the path. A State holds all answers that are known at a position, and
   /// the path can be restored to it.
   struct Mark {
-    std::size_t next, calls, given, joint;
+    std::size_t next, calls, given, collectives;
   };
-  Mark mark() const noexcept { return {next_, calls_, given_.size(), joint_so_far()}; }
+  Mark mark() const noexcept { return {next_, calls_, given_.size(), collectives_so_far()}; }
   struct State {
     Answers known, given;
-    std::size_t next, calls, joint;
+    std::size_t next, calls, collectives;
   };
-  State state() const { return {known_, given_, next_, calls_, joint_so_far()}; }
+  State state() const { return {known_, given_, next_, calls_, collectives_so_far()}; }
   /// Returns the state at the mark. The answers received since the mark are known answers of this
   /// state, so another run from the mark receives them again.
   State state_at(const Mark& mark) const;
@@ -234,21 +233,19 @@ class PathEffects final : public Remembers, public Handling<Sowing>, public Hand
   const std::any* answer_on(const Branches& branches) const;
   static const OfPath* find_path(std::span<const OfPath> paths, std::span<const OfPath> before, const Rows& lanes);
 
-  struct KeptAnswer;
-  class Tensors;
-  KeptAnswer answer_once(const EffectType& effect, std::any performed, const Tensors& given);
-  KeptAnswer answer_for_each(const EffectType& effect, const std::any& performed, const Tensors& given);
-  KeptAnswer answer_together(const EffectType& effect, std::any performed, const Tensors& given);
-  std::any known_answer(const EffectType& effect, const std::any& known, const Tensors& given) const;
+  struct PathAnswer;
+  PathAnswer answer_once(const EffectType& effect, std::any performed, const EffectTensors& given);
+  PathAnswer answer_for_each(const EffectType& effect, const std::any& performed, const EffectTensors& given);
+  PathAnswer answer_together(const EffectType& effect, std::any performed, const EffectTensors& given);
+  Tensor tensor_of(const PathAnswer& answer, std::size_t i, const EffectTensors& given) const;
   std::any part_of_known(const EffectType& effect) const;
-  struct OfLane;
-  OfLane answer_for_lane(const EffectType& effect, const std::any& performed, const Tensors& given, Index row);
-  KeptAnswer kept_of(const EffectType& effect, std::span<const OfLane> lanes, const std::vector<std::size_t>& rows,
-                     const Tensors& given) const;
-  void check_alike(const EffectType& effect, const OfLane& a, const OfLane& b, std::int32_t a_lane,
-                   std::int32_t b_lane) const;
+  struct LaneAnswer;
+  LaneAnswer answer_for_lane(const EffectType& effect, const std::any& performed, const EffectTensors& given,
+                             Index row);
+  PathAnswer joined(const EffectType& effect, std::span<const LaneAnswer> lanes, const std::vector<std::size_t>& rows,
+                    const EffectTensors& given) const;
   const PathEffects* inner_performer() const noexcept;
-  std::size_t joint_so_far() const noexcept;
+  std::size_t collectives_so_far() const noexcept;
 
   const Run run_;
   const RowsPtr& lanes_;
@@ -273,9 +270,9 @@ class PathRun final : public Handles<Call, ReadStorage, WhichPath, AxisSize, Rec
     std::vector<std::uint64_t> places;
   };
   enum class Kind { vmap, call, undivided_call };
-  /// Creates a run of vmap's function (Of::vmap), or of the function of a higher-order operation
-  /// (Of::call), which may have captured lanes' values. Lanes may not split in an
-  /// Of::undivided_call.
+  /// Creates a run of vmap's function (Kind::vmap), or of the function of a higher-order operation
+  /// (Kind::call), which may have captured lanes' values. Lanes may not split in a
+  /// Kind::undivided_call.
   PathRun(std::shared_ptr<const Vmap> vmap, RowsPtr lanes, Kind what);
 
   struct Results {
@@ -300,13 +297,14 @@ class PathRun final : public Handles<Call, ReadStorage, WhichPath, AxisSize, Rec
     return {.runs_no_user_code = true, .takes_closed_calls = true};
   }
   std::string describe() const override;
-  /// A group of lanes for which an effect was answered alike, with the answer. Lanes split if the
-  /// answers differ.
+  /// A group of lanes of an effect that is performed for each lane, with their answer or error. The
+  /// handler either returned for all of these lanes, maybe with other tensors for each, or it threw
+  /// errors of one kind. Lanes split if there are several groups.
   struct AnswerGroup {
     std::vector<std::int32_t> lanes;
     std::any answer;
   };
-  void part_by_answers(const EffectType& effect, std::vector<AnswerGroup> ways);
+  void split_by_answers(const EffectType& effect, std::vector<AnswerGroup> ways);
 
  private:
   struct LanePath {
@@ -325,7 +323,7 @@ class PathRun final : public Handles<Call, ReadStorage, WhichPath, AxisSize, Rec
     int errors = 0;        // number of operations that threw so far
     int known_errors = 0;  // number of these that are known to throw for all lanes of the path
     PathEffects::Answers known_effects;
-    std::vector<PathEffects::Joint> known_joint;
+    std::vector<PathEffects::CollectiveResult> known_collectives;
     std::optional<PathEffects> effects;
     std::vector<Tensor> kept;  // answers to reads whose storage must stay valid
     std::vector<Sown> sown;    // values sown since lanes split
@@ -362,7 +360,7 @@ class PathRun final : public Handles<Call, ReadStorage, WhichPath, AxisSize, Rec
   Tensor rows_of(const Lanes& lanes, const LanePath& path) const;
   bool is_alone(const Rows& lanes) const noexcept { return lanes.size() == 1 && vmap_->size > 1; }
 
-  Outputs attempted(Call& call);
+  Outputs perform_or_split(Call& call);
   Outputs performed(Call& call, PathLog::Given& given);
   Tensor read(const Lanes& read, const Tensor& x);
   Tensor divided(const Lanes& read, const Tensor& x);
@@ -371,7 +369,7 @@ class PathRun final : public Handles<Call, ReadStorage, WhichPath, AxisSize, Rec
   static int alone_below() noexcept;
   static bool throws_anew_below(const std::exception_ptr& threw) noexcept;
 
-  // Replays from the log: paths_log.cpp.
+  // Runs that are answered from the log: paths_log.cpp.
   PathLog::Given given_of(const Call& call) const;
   void check_defined(const Call& call, const PathLog::Given& first) const;
   Outputs replayed(Call& call);
@@ -381,8 +379,8 @@ class PathRun final : public Handles<Call, ReadStorage, WhichPath, AxisSize, Rec
   struct Outcomes;
   class Narrowed;
   bool may_differ(const Call& call, const std::exception_ptr& threw) const;
-  Outputs divided_by_error(Call& call, PathLog::Given given, std::exception_ptr threw,
-                           const std::optional<PathEffects::Mark>& mark);
+  Outputs split_by_error(Call& call, PathLog::Given given, std::exception_ptr threw,
+                         const std::optional<PathEffects::Mark>& mark);
   [[noreturn]] void fail_all(const Call& call, PathLog::Given given, std::exception_ptr threw);
   void find_outcomes(Call& call, std::span<const std::int32_t> lanes, std::exception_ptr error, Outcomes& found);
   void add_all(Call& call, std::span<const std::int32_t> lanes, const std::exception_ptr& threw, Outcomes& found);
@@ -392,7 +390,8 @@ class PathRun final : public Handles<Call, ReadStorage, WhichPath, AxisSize, Rec
   std::exception_ptr thrown_once(Call& call, std::int32_t lane, const std::exception_ptr& a,
                                  const std::exception_ptr& b, const Outcomes& found);
 
-  // Values that lanes sow after a split, as additional results: paths_effects.cpp.
+  // Values that lanes sow after a split. Each path returns them as additional results of the
+  // function, and they are joined like these: paths_effects.cpp.
   bool is_joined(const Call& sow) const;
   Outputs sown(const Call& sow);
   std::vector<Sown> take_sown(std::span<const std::unique_ptr<LanePath>> paths) const;
@@ -401,8 +400,8 @@ class PathRun final : public Handles<Call, ReadStorage, WhichPath, AxisSize, Rec
   // Collectives over the lanes, by the name of the axis: paths_collective.cpp.
   bool answers(const Call& call) const;
   Outputs collective(const Call& call);
-  Outputs collected(const Call& call, const PathLog::Given& given, PathEffects* outermost);
-  Outputs known_collective(const Call& call, const PathLog::Given& given, const PathEffects::Joint& known);
+  Outputs perform_collective(const Call& call, const PathLog::Given& given, PathEffects* outermost);
+  Outputs known_collective(const Call& call, const PathLog::Given& given, const PathEffects::CollectiveResult& known);
 
   // The higher-order operation `call`: paths_higher_order.cpp.
   Outputs handle_higher_order(Call& call);
@@ -418,11 +417,11 @@ class PathRun final : public Handles<Call, ReadStorage, WhichPath, AxisSize, Rec
   // The last error that an operation threw in a replay although it did not throw in the first run.
   // The operation uses no lane's value.
   std::exception_ptr threw_anew_;
-  std::size_t first_joint_ = 0;  // number of the first collective in this run
-  LanePath* path_ = nullptr;     // the running path
+  std::size_t first_collective_ = 0;  // number of the first collective in this run
+  LanePath* path_ = nullptr;          // the running path
   // The lanes that errors name, if one lane runs for several; null: the running lanes.
   const Rows* named_ = nullptr;
-  // True while an operation is repeated whose functions have already run and thrown.
+  // True while a higher-order operation is repeated after its functions have run and thrown.
   bool repeats_ = false;
   // True if rows that paths take from values may be cached. It is false where a recorder may
   // discard the operation that took them.

@@ -33,8 +33,8 @@ void* PathEffects::handling(const EffectType& effect) {
   return effect.recordable && effect.remembering ? effect.recordable->handling : effect.remembering;
 }
 
-// The answers to effects inside the function of a higher-order operation, if lanes split there. A
-// Branches object is one entry among the answers of the outer path.
+// The answers to effects inside the function of a higher-order operation in which lanes split. The
+// answers of the outer path hold all of them as one entry.
 struct PathEffects::Branches {
   std::size_t call;
   std::vector<OfPath> paths, before;
@@ -43,8 +43,7 @@ struct PathEffects::Branches {
 // A tensor as the answer to an effect of a type whose answers cannot be decomposed into tensors and
 // other parts (EffectType::recordable is null). `followed` lists the transforms that differentiate
 // the tensor, by their positions among the transforms that the effect passed on its way to the
-// handler.
-// When the function runs again, these transforms have lost the derivative of the tensor.
+// handler. When the function runs again, these transforms have lost the derivative of the tensor.
 struct PathEffects::OpaqueAnswer {
   Tensor answer;
   std::vector<std::size_t> followed;
@@ -115,7 +114,7 @@ PathEffects::State PathEffects::state_at(const Mark& mark) const {
     return answers.begin() + static_cast<std::ptrdiff_t>(first);
   };
   State state{Answers(from(given_, mark.given), given_.end()), Answers(given_.begin(), from(given_, mark.given)), 0,
-              mark.calls, mark.joint};
+              mark.calls, mark.collectives};
   state.known.insert(state.known.end(), from(known_, next_), known_.end());
   return state;
 }
@@ -125,12 +124,13 @@ void PathEffects::restore(State state) {
   given_ = std::move(state.given);
   next_ = state.next;
   calls_ = state.calls;
-  if (PathEffects* const found = stave::perform(FindPathEffects{run_.vmap, true})) found->next_joint = state.joint;
+  if (PathEffects* const found = stave::perform(FindPathEffects{run_.vmap, true}))
+    found->next_collective = state.collectives;
 }
 
-std::size_t PathEffects::joint_so_far() const noexcept {
+std::size_t PathEffects::collectives_so_far() const noexcept {
   const PathEffects* const found = stave::perform(FindPathEffects{run_.vmap, true});
-  return found ? found->next_joint : 0;
+  return found ? found->next_collective : 0;
 }
 
 PathEffects* PathEffects::handle(FindPathEffects& find) {
@@ -167,7 +167,7 @@ Sowing::Result PathEffects::handle(Sowing& sowing) {
     throw_other_effect(typeid(Sowing));
   }
   Sowing::Result answer = perform_if_answered(sowing);
-  if (answer.joins && lanes_->size() < run_.lanes.size()) answer.joined_by.push_back(run_.id);
+  if (answer.wants_joined_lanes && lanes_->size() < run_.lanes.size()) answer.joined_by.push_back(run_.id);
   remember(answer);
   return answer;
 }
@@ -185,7 +185,7 @@ Outputs PathRun::sown(const Call& sow) {
     fail<TransformError>("plant: \"{}\" is sown where lanes of vmap have split: sow it before they split", value.name);
   const PathRun::Sown* const known = find_sown(path_->sown, value);
   if (known && known->places != value.places) fail_sown_twice(value.name);
-  // A value that is known already is sown again by a lane of an inner vmap that runs again alone.
+  // A lane of an inner vmap that runs again alone sows a value that is known already.
   if (!known) path_->sown.push_back(std::move(value));
   return {sow.input(0)};
 }
@@ -231,71 +231,34 @@ void PathRun::sow_all(std::span<const Sown> sown, Results& results) {
 
 // ---- across lanes -------------------------------------------------------------------------------
 
-// The answer to an effect of a type whose answers can be decomposed into tensors and other parts. A
-// tensor that the effect itself holds is stored by its number, because it has other notes, of
-// transforms inside the function, when the function runs again.
-struct PathEffects::KeptAnswer {
-  const EffectType* type;
-  std::any answer;
-  // For each tensor of the answer, its number among the tensors of the effect; -1 for a new tensor.
-  std::vector<int> passed = {};
+// The answer to an effect for the lanes of a path.
+struct PathEffects::PathAnswer : RecordedAnswer {
   // For each tensor of the answer, the transforms that differentiate it, by their positions among
   // the transforms that the effect passed on its way to the handler.
   std::vector<std::vector<std::size_t>> followed = {};
 
-  /// Sets `followed`, in the first run.
+  PathAnswer() = default;
+  PathAnswer(const EffectType& effect, std::any given) : RecordedAnswer(effect, std::move(given)) {}
+  /// Sets `followed`. It is called in the first run.
   void set_followed() {
     const auto transforms = transforms_passed();
     followed.clear();
     if (transforms.empty()) return;
-    type->recordable->visit_answer(answer, [&](Tensor& x) {
+    for (const Tensor& x : tensors) {
       auto& by = followed.emplace_back();
       for (std::size_t i = 0; x.defined() && i < transforms.size(); ++i)
         if (transforms[i]->follows(x)) by.push_back(i);
-    });
+    }
   }
-  /// Marks the derivatives of the tensors as lost, because the transforms of the run that performs
-  /// the effect again differentiate other values than those of the first run.
-  void lose_derivatives(std::any& again) const {
-    if (followed.empty()) return;
+  /// Marks the derivative of x, tensor n of the answer, as lost, because the transforms of the run
+  /// that performs the effect again differentiate other values than those of the first run.
+  Tensor lose_derivatives(std::size_t n, Tensor x) const {
+    if (followed.empty() || !x.defined()) return x;
     const auto transforms = transforms_passed();
-    auto by = followed.begin();
-    type->recordable->visit_answer(again, [&](Tensor& x) {
-      for (const std::size_t i : *by++)
-        if (x.defined() && i < transforms.size()) x = transforms[i]->lost(std::move(x));
-    });
+    for (const std::size_t i : followed[n])
+      if (i < transforms.size()) x = transforms[i]->lost(std::move(x));
+    return x;
   }
-};
-
-// The tensors of an effect, marked so that they are recognised in its answer.
-class PathEffects::Tensors {
- public:
-  Tensors(const EffectType& effect, std::any& performed) {
-    effect.recordable->visit_effect(performed, [&](Tensor& x) { tensors_.push_back(x); });
-  }
-  const Tensor& operator[](int i) const { return tensors_[static_cast<std::size_t>(i)]; }
-  /// Calls `replace` on each defined tensor of the effect, and marks the result.
-  template <class Replace>
-  void visit(const EffectType& effect, std::any& performed, Replace replace) const {
-    int number = 0;
-    effect.recordable->visit_effect(performed, [&](Tensor& x) {
-      if (x.defined()) x = marks_.put(clone_node(replace(x)), number);
-      ++number;
-    });
-  }
-  /// Returns the number of the tensor of the effect that all of `answers` are; -1 if there is none.
-  int passed(std::span<const Tensor> answers) const {
-    const int* const first = marks_.find(answers[0]);
-    const auto is_first = [&](const Tensor& x) {
-      const int* const mark = marks_.find(x);
-      return mark && *mark == *first;
-    };
-    return first && std::all_of(answers.begin(), answers.end(), is_first) ? *first : -1;
-  }
-
- private:
-  const Notes<int> marks_{"vmap"};
-  std::vector<Tensor> tensors_;
 };
 
 // Returns the inner PathEffects of this vmap, if it performs the current effect; else null. Two
@@ -318,11 +281,11 @@ std::any PathEffects::answer_recordable(const EffectType& effect, std::any perfo
   const bool shared = across_lanes(effect) == AcrossLanes::shared;
   if (const PathEffects* const inner = shared ? nullptr : inner_performer())
     return inner->known_outside_ ? inner->part_of_known(effect) : effect.recordable->perform(performed);
-  const Tensors given(effect, performed);
+  EffectTensors given("vmap");
+  given.add(effect, performed);
   if (const std::any* known = next_answer()) {
-    std::any answer = known_answer(effect, *known, given);
-    std::any_cast<KeptAnswer>(known)->lose_derivatives(answer);
-    return answer;
+    const auto& answer = recorded_as<PathAnswer>(*known, effect);
+    return answer.with([&](std::size_t i) { return answer.lose_derivatives(i, tensor_of(answer, i, given)); });
   }
   PathEffects* const outer = shared ? nullptr : stave::perform(FindPathEffects{run_.vmap, false});
   known_outside_ = outer ? outer->next_answer() : nullptr;
@@ -332,77 +295,64 @@ std::any PathEffects::answer_recordable(const EffectType& effect, std::any perfo
     known_outside_ = nullptr;
   };
   try {
-    KeptAnswer answer = shared ? answer_once(effect, std::move(performed), given)
+    PathAnswer answer = shared ? answer_once(effect, std::move(performed), given)
                         : across_lanes(effect) == AcrossLanes::together
                             ? answer_together(effect, std::move(performed), given)
                             : answer_for_each(effect, performed, given);
     answer.set_followed();
     remember_everywhere(answer);
-    return known_answer(effect, answer, given);
+    return answer.with([&](std::size_t i) { return tensor_of(answer, i, given); });
   } catch (...) {
     remember_everywhere(Threw{std::current_exception()});
     throw;
   }
 }
 
-// Returns a known answer for this run. A lane that runs again alone gets its own real values in
-// place of batched ones.
-std::any PathEffects::known_answer(const EffectType& effect, const std::any& known, const Tensors& given) const {
-  if (const auto* threw = std::any_cast<Threw>(&known)) std::rethrow_exception(threw->what);
-  const auto* const kept = std::any_cast<KeptAnswer>(&known);
-  if (!kept || !(*kept->type == effect)) throw_other_effect(effect.type);
-  std::any answer = kept->answer;
-  auto passed = kept->passed.begin();
-  effect.recordable->visit_answer(answer, [&](Tensor& x) {
-    if (const int number = *passed++; number >= 0) x = given[number];
-    else if (const Lanes* const lanes = alone_ && x.defined() ? run_.vmap.notes.find(x) : nullptr)
-      x = clone_node(lanes->value->of(lanes_, true, run_.lanes));
-  });
-  return answer;
+// Returns tensor i of an answer for this run. A lane that runs again alone gets its own real value
+// in place of a batched one.
+Tensor PathEffects::tensor_of(const PathAnswer& answer, std::size_t i, const EffectTensors& given) const {
+  if (const int number = answer.passed[i]; number >= 0) return given[number];
+  const Tensor& x = answer.tensors[i];
+  const Lanes* const lanes = alone_ ? run_.vmap.notes.find(x) : nullptr;
+  return lanes ? clone_node(lanes->value->of(lanes_, true, run_.lanes)) : x;
 }
 
 // Returns the part of the answer known to the outer PathEffects that belongs to the lanes for which
 // the effect is performed now.
 std::any PathEffects::part_of_known(const EffectType& effect) const {
-  if (const auto* threw = std::any_cast<Threw>(known_outside_)) std::rethrow_exception(threw->what);
-  const auto* const kept = std::any_cast<KeptAnswer>(known_outside_);
-  if (!kept || !(*kept->type == effect)) throw_other_effect(effect.type);
-  std::any answer = kept->answer;
-  effect.recordable->visit_answer(answer, [&](Tensor& x) {
-    const Lanes* const lanes = x.defined() ? run_.vmap.notes.find(x) : nullptr;
-    if (!lanes) return;
-    if (across_lanes(effect) == AcrossLanes::each)
-      x = lanes->value->of(make_intrusive<const Rows>(std::vector{current_lane_}), true, run_.lanes);
-    else if (alone_) x = expand_dims(lanes->value->of(lanes_, true, run_.lanes), 0);
-    else x = lanes->value->of(lanes_, false, run_.lanes);
+  const auto& known = recorded_as<PathAnswer>(*known_outside_, effect);
+  return known.with([&](std::size_t i) {
+    Tensor x = known.tensors[i];
+    if (const Lanes* const lanes = run_.vmap.notes.find(x)) {
+      if (across_lanes(effect) == AcrossLanes::each)
+        x = lanes->value->of(make_intrusive<const Rows>(std::vector{current_lane_}), true, run_.lanes);
+      else if (alone_) x = expand_dims(lanes->value->of(lanes_, true, run_.lanes), 0);
+      else x = lanes->value->of(lanes_, false, run_.lanes);
+    }
+    return known.lose_derivatives(i, std::move(x));
   });
-  kept->lose_derivatives(answer);
+}
+
+PathEffects::PathAnswer PathEffects::answer_once(const EffectType& effect, std::any performed,
+                                                 const EffectTensors& given) {
+  given.put_marked(effect, performed, 0);
+  PathAnswer answer(effect, effect.recordable->perform(performed));
+  given.recognise(answer);
   return answer;
 }
 
-PathEffects::KeptAnswer PathEffects::answer_once(const EffectType& effect, std::any performed, const Tensors& given) {
-  given.visit(effect, performed, [](const Tensor& x) { return x; });
-  KeptAnswer kept{&effect, effect.recordable->perform(performed)};
-  effect.recordable->visit_answer(kept.answer, [&](Tensor& x) {
-    if (kept.passed.emplace_back(x.defined() ? given.passed({&x, 1}) : -1) >= 0) x = Tensor();
-  });
-  return kept;
-}
-
 // The answer for one lane.
-struct PathEffects::OfLane {
-  std::any answer;
-  std::vector<Tensor> tensors;
+struct PathEffects::LaneAnswer : RecordedAnswer {
   std::exception_ptr threw;
 };
 
 // Performs the effect for each lane. Lanes for which the handler throws split from the others.
-PathEffects::KeptAnswer PathEffects::answer_for_each(const EffectType& effect, const std::any& performed,
-                                                     const Tensors& given) {
+PathEffects::PathAnswer PathEffects::answer_for_each(const EffectType& effect, const std::any& performed,
+                                                     const EffectTensors& given) {
   const Index size = lanes_->size();
   if (size == 0 && effect.recordable->has_answer)
     fail<TransformError>("vmap: {} is answered lane by lane, but there are no lanes", type_name(effect.type));
-  std::vector<OfLane> lanes;
+  std::vector<LaneAnswer> lanes;
   for (Index row = 0; row < size; ++row) lanes.push_back(answer_for_lane(effect, performed, given, row));
   std::vector<std::vector<std::size_t>> ways;
   std::vector<std::string> kinds;
@@ -413,7 +363,7 @@ PathEffects::KeptAnswer PathEffects::answer_for_each(const EffectType& effect, c
     if (way == kinds.size()) ways.emplace_back(), kinds.push_back(std::move(kind));
     ways[way].push_back(row);
   }
-  if (ways.size() <= 1) return kept_of(effect, lanes, ways.empty() ? std::vector<std::size_t>() : ways[0], given);
+  if (ways.size() <= 1) return joined(effect, lanes, ways.empty() ? std::vector<std::size_t>() : ways[0], given);
   std::vector<PathRun::AnswerGroup> parts;
   for (const std::vector<std::size_t>& way : ways) {
     PathRun::AnswerGroup& part = parts.emplace_back();
@@ -422,20 +372,20 @@ PathEffects::KeptAnswer PathEffects::answer_for_each(const EffectType& effect, c
       part.answer = Threw{lanes[way[0]].threw};
       continue;
     }
-    KeptAnswer answer = kept_of(effect, lanes, way, given);
+    PathAnswer answer = joined(effect, lanes, way, given);
     answer.set_followed();
     part.answer = std::move(answer);
   }
   const std::any first = parts[0].answer;
-  run_.paths.part_by_answers(effect, std::move(parts));
+  run_.paths.split_by_answers(effect, std::move(parts));
   if (const auto* const threw = std::any_cast<Threw>(&first)) std::rethrow_exception(threw->what);
-  return std::any_cast<KeptAnswer>(first);
+  return std::any_cast<PathAnswer>(first);
 }
 
-PathEffects::OfLane PathEffects::answer_for_lane(const EffectType& effect, const std::any& performed,
-                                                 const Tensors& given, Index row) {
+PathEffects::LaneAnswer PathEffects::answer_for_lane(const EffectType& effect, const std::any& performed,
+                                                     const EffectTensors& given, Index row) {
   std::any of_lane = performed;
-  given.visit(effect, of_lane, [&](const Tensor& x) {
+  given.put_marked(effect, of_lane, 0, [&](const Tensor& x) {
     const Lanes* const lanes = run_.vmap.notes.find(x);
     if (!lanes) return x;
     return mark_lost(
@@ -443,50 +393,24 @@ PathEffects::OfLane PathEffects::answer_for_lane(const EffectType& effect, const
         {&x, 1});
   });
   current_lane_ = lanes_->lane(row);
-  OfLane found;
   try {
-    found.answer = effect.recordable->perform(of_lane);
+    return {RecordedAnswer(effect, effect.recordable->perform(of_lane)), nullptr};
   } catch (...) {
-    found.threw = std::current_exception();
-    if (whose_error(found.threw, nullptr) == Whose::of_all) throw;
-    return found;
+    const std::exception_ptr threw = std::current_exception();
+    if (whose_error(threw, nullptr) == Whose::of_all) throw;
+    return {RecordedAnswer(), threw};
   }
-  effect.recordable->visit_answer(found.answer, [&](Tensor& x) { found.tensors.push_back(x); });
-  return found;
 }
 
-// Combines the answers of the lanes in these rows into one answer.
-PathEffects::KeptAnswer PathEffects::kept_of(const EffectType& effect, std::span<const OfLane> lanes,
-                                             const std::vector<std::size_t>& rows, const Tensors& given) const {
-  if (rows.empty()) return {&effect, std::any()};
-  const OfLane& first = lanes[rows[0]];
-  if (first.threw) std::rethrow_exception(first.threw);
-  std::vector<std::int32_t> numbers;
-  for (const std::size_t row : rows) {
-    numbers.push_back(lanes_->lane(static_cast<Index>(row)));
-    check_alike(effect, first, lanes[row], numbers.front(), numbers.back());
-  }
-  const RowsPtr parted = rows.size() == lanes.size() ? lanes_ : make_intrusive<const Rows>(std::move(numbers));
-  const bool alone = alone_ || (parted->size() == 1 && run_.vmap.size > 1);
-  KeptAnswer kept{&effect, first.answer};
-  std::size_t next = 0;
-  effect.recordable->visit_answer(kept.answer, [&](Tensor& x) {
-    std::vector<Tensor> values;
-    for (const std::size_t row : rows) values.push_back(lanes[row].tensors[next]);
-    ++next;
-    if (kept.passed.emplace_back(x.defined() ? given.passed(values) : -1) >= 0) x = Tensor();
-    else if (x.defined() && !alone) x = mark_lost(run_.vmap.lane(stack(values), parted), values);
-  });
-  return kept;
-}
+namespace {
 
-void PathEffects::check_alike(const EffectType& effect, const OfLane& a, const OfLane& b, std::int32_t a_lane,
-                              std::int32_t b_lane) const {
+// Throws TransformError if the answers in two lanes differ by more than the elements of tensors.
+void check_alike(const RecordedAnswer& a, const RecordedAnswer& b, std::int32_t a_lane, std::int32_t b_lane) {
   const auto fail_differ = [&](const char* what) {
-    fail<TransformError>("vmap: the answers to {} in lanes {} and {} have {}", type_name(effect.type), a_lane, b_lane,
+    fail<TransformError>("vmap: the answers to {} in lanes {} and {} have {}", type_name(a.type->type), a_lane, b_lane,
                          what);
   };
-  if (!effect.recordable->same_answer(a.answer, b.answer)) fail_differ("parts other than tensors that differ");
+  if (!a.type->recordable->same_answer(a.answer, b.answer)) fail_differ("parts other than tensors that differ");
   for (std::size_t i = 0; i < a.tensors.size(); ++i) {
     const Tensor &x = a.tensors[i], &y = b.tensors[i];
     const bool like =
@@ -495,24 +419,54 @@ void PathEffects::check_alike(const EffectType& effect, const OfLane& a, const O
   }
 }
 
-PathEffects::KeptAnswer PathEffects::answer_together(const EffectType& effect, std::any performed,
-                                                     const Tensors& given) {
+}  // namespace
+
+// Joins the answers of the lanes in these rows.
+PathEffects::PathAnswer PathEffects::joined(const EffectType& effect, std::span<const LaneAnswer> lanes,
+                                            const std::vector<std::size_t>& rows, const EffectTensors& given) const {
+  if (rows.empty()) return {effect, std::any()};
+  const LaneAnswer& first = lanes[rows[0]];
+  if (first.threw) std::rethrow_exception(first.threw);
+  std::vector<std::int32_t> numbers;
+  for (const std::size_t row : rows) {
+    numbers.push_back(lanes_->lane(static_cast<Index>(row)));
+    check_alike(first, lanes[row], numbers.front(), numbers.back());
+  }
+  const RowsPtr parted = rows.size() == lanes.size() ? lanes_ : make_intrusive<const Rows>(std::move(numbers));
+  const bool alone = alone_ || (parted->size() == 1 && run_.vmap.size > 1);
+  PathAnswer answer;
+  static_cast<RecordedAnswer&>(answer) = first;
+  for (std::size_t i = 0; i < first.tensors.size(); ++i) {
+    std::vector<Tensor> values;
+    for (const std::size_t row : rows) values.push_back(lanes[row].tensors[i]);
+    const int number = given.number_of(values[0]);
+    const bool is_passed = number >= 0 && std::all_of(values.begin(), values.end(),
+                                                      [&](const Tensor& x) { return given.number_of(x) == number; });
+    Tensor& x = answer.tensors[i];
+    if (is_passed) answer.passed[i] = number, x = Tensor();
+    else if (x.defined() && !alone) x = mark_lost(run_.vmap.lane(stack(values), parted), values);
+  }
+  return answer;
+}
+
+PathEffects::PathAnswer PathEffects::answer_together(const EffectType& effect, std::any performed,
+                                                     const EffectTensors& given) {
   const Index size = lanes_->size();
-  given.visit(effect, performed, [&](const Tensor& x) {
+  given.put_marked(effect, performed, 0, [&](const Tensor& x) {
     const Lanes* const lanes = run_.vmap.notes.find(x);
     if (alone_) return mark_lost(expand_dims(lanes ? lanes->value->of(lanes_, true, run_.lanes) : x, 0), {&x, 1});
     return mark_lost(lanes ? lanes->value->of(lanes_, false, run_.lanes) : broadcast_lanes(x, size), {&x, 1});
   });
-  KeptAnswer kept{&effect, effect.recordable->perform(performed)};
-  effect.recordable->visit_answer(kept.answer, [&](Tensor& x) {
-    if (kept.passed.emplace_back(x.defined() ? given.passed({&x, 1}) : -1) >= 0) return void(x = Tensor());
-    if (!x.defined()) return;
+  PathAnswer answer(effect, effect.recordable->perform(performed));
+  given.recognise(answer);
+  for (Tensor& x : answer.tensors) {
+    if (!x.defined()) continue;
     if (x.rank() == 0 || x.shape(0) != size)
       fail<ShapeError>("vmap: the answer to {} must have the {} lanes as axis 0, but has shape {}",
                        type_name(effect.type), size, x.shape());
     x = alone_ ? x[0] : mark_lost(run_.vmap.lane(x, lanes_), {&x, 1});
-  });
-  return kept;
+  }
+  return answer;
 }
 
 }  // namespace stave_detail

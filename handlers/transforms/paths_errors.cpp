@@ -3,7 +3,7 @@
 // lanes, and may catch it.
 // The lanes that throw are found by bisection: the operation is performed for half of them, then
 // for half of that half, and so on. If few of n lanes throw, this takes about log2(n) operations
-// for each of them; if many throw, it takes no more operations than the loop.
+// for each of them; if many throw, it takes at most about twice as many operations as the loop.
 #include <algorithm>
 #include <new>
 #include <string>
@@ -40,12 +40,12 @@ std::string without_numbers(std::string_view text) {
 const Op* operation_of(const Call& call) { return call.op().is_higher_order ? nullptr : &call.op(); }
 
 // Returns the error without the information that every entry of the operands causes it
-// (FailsEverywhere): every entry of one lane may fail, but not those of other lanes.
+// (FailsForAllEntries): every entry of one lane may fail, but not those of other lanes.
 std::exception_ptr of_some_entries(const std::exception_ptr& threw) {
   try {
     std::rethrow_exception(threw);
-  } catch (const FailsEverywhere& error) {
-    return error.somewhere();
+  } catch (const FailsForAllEntries& error) {
+    return error.as_plain_error();
   } catch (...) {
     return threw;
   }
@@ -70,7 +70,7 @@ std::string kind_of_error(const std::exception_ptr& threw) {
   try {
     std::rethrow_exception(threw);
   } catch (const Error& error) {
-    const auto* const everywhere = dynamic_cast<const FailsEverywhere*>(&error);
+    const auto* const everywhere = dynamic_cast<const FailsForAllEntries*>(&error);
     // what() is not called, because the error may record that its text was read.
     return std::string((everywhere ? everywhere->type : typeid(error)).name()) + ": " +
            without_numbers(error.std::runtime_error::what());
@@ -85,7 +85,7 @@ Whose whose_error(const std::exception_ptr& threw, const Op* op) {
   const Whose by_shape = op ? Whose::of_all : Whose::of_some;
   try {
     std::rethrow_exception(threw);
-  } catch (const FailsEverywhere&) {
+  } catch (const FailsForAllEntries&) {
     // The rule of a user's own operation may perform an operation for each lane.
     return op && op->id != OpId::own ? Whose::of_each : Whose::of_some;
   } catch (const ShapeError&) {  // lanes of one path have one shape and dtype, on one device
@@ -265,8 +265,8 @@ std::exception_ptr PathRun::error_of(Call& call, const std::vector<std::int32_t>
   return found.other = error ? thrown_once(call, lanes[0], error, known, found) : known;
 }
 
-Outputs PathRun::divided_by_error(Call& call, PathLog::Given given, std::exception_ptr threw,
-                                  const std::optional<PathEffects::Mark>& mark) {
+Outputs PathRun::split_by_error(Call& call, PathLog::Given given, std::exception_ptr threw,
+                                const std::optional<PathEffects::Mark>& mark) {
   LanePath& path = *path_;
   if (!may_differ(call, threw)) fail_all(call, std::move(given), std::move(threw));
   std::vector<std::int32_t> lanes;
@@ -312,10 +312,10 @@ Outputs PathRun::divided_by_error(Call& call, PathLog::Given given, std::excepti
     const bool before;
     ~Repeats() { repeats = before; }
   } until_performed{repeats_, std::exchange(repeats_, true)};
-  return attempted(call);
+  return perform_or_split(call);
 }
 
-void PathRun::part_by_answers(const EffectType& effect, std::vector<AnswerGroup> ways) {
+void PathRun::split_by_answers(const EffectType& effect, std::vector<AnswerGroup> ways) {
   if (kind_ == Kind::undivided_call) fail_undivided(type_name(effect.type));
   std::vector<Part> parts;
   for (AnswerGroup& way : ways) {

@@ -1,7 +1,9 @@
 // The higher-order operation `call` under vmap. It is passed on to the outer handlers as one call
 // on all lanes of the path. The functions of that call take batched tensors, run for the lanes,
 // path by path, and return batched tensors. So captured values of lanes keep their lanes, and the
-// outer handlers may run the functions again.
+// outer handlers may run the functions again. As an exception, a batching rule runs in place of the
+// call if the call has no derivative rule (custom_vmap alone), or if the rule is to be used first
+// (compiled functions).
 #include <algorithm>
 
 #include <stave/core/op/function.h>
@@ -30,8 +32,8 @@ Outputs batched_by_rule(const Vmap& vmap, Index lanes, const FunctionAttributes&
   return outputs;
 }
 
-// Returns the cotangents of the inputs. Every lane read the same unbatched input, so the cotangents
-// of the lanes are added.
+// Returns the cotangents of the inputs. All lanes read the same unbatched input, so the cotangents
+// of the lanes are added for such an input.
 Outputs summed(PathRun::Results found, const std::vector<bool>& batched, bool outputs_batched, Index lanes) {
   for (std::size_t i = 0; i < found.outputs.size(); ++i) {
     Tensor& cotangent = found.outputs[i];
@@ -83,8 +85,8 @@ FunctionAttributes PathRun::lifted(const FunctionAttributes& functions, std::vec
     return FunctionResults::split(std::move(found.outputs), count);
   };
   FunctionAttributes result = stave_detail::lifted(functions, lift);
-  // The custom rule maps the lanes of this vmap. If no input carries a lane, an outer vmap may use
-  // it.
+  // The custom rule maps the lanes of this vmap. If no input carries a lane, the rule is left for
+  // an outer vmap.
   if (by_rule) result.batch = nullptr;
   return result;
 }

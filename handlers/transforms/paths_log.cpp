@@ -26,7 +26,7 @@ LaneValuePtr dead_placeholder(PathLog& log, std::size_t step, const Abstract& la
   value->is_dead = true;
   value->log = &log;
   value->step = static_cast<std::uint32_t>(step);
-  value->bytes_of_gone = log.steps[step].bytes;
+  value->dead_bytes = log.steps[step].bytes;
   return value;
 }
 
@@ -39,7 +39,7 @@ LaneValuePtr dead_placeholder(PathLog& log, std::size_t step, const Abstract& la
       op.name);
 }
 
-// ---- what an operation was given ----------------------------------------------------------------
+// ---- arguments of an operation ------------------------------------------------------------------
 
 std::uint32_t mixed(std::uint32_t hash, std::uint64_t value) noexcept {
   return static_cast<std::uint32_t>((hash ^ value) * 0x9e3779b97f4a7c15 >> 32);
@@ -185,8 +185,8 @@ void PathRun::LanePath::pin() {
   alive = std::move(still);
 }
 
-// Returns true if the next operation is answered from the log. The end of the log may be reached
-// without an event that marks it.
+// Returns true if the next operation is answered from the log. Skips the ends of segments, because
+// no event needs to mark the end of the log.
 bool PathRun::LanePath::replaying() {
   if (replays.empty()) [[likely]]
     return false;

@@ -34,13 +34,14 @@ class StackedRows {
 
   const char* name_;
   bool reverse_;
-  std::vector<Abstract> types_;  // of the rows of each result
-  // for each result, the rows that are not stacked yet, and the stacks before them
+  std::vector<Abstract> types_;  // the types of the rows of each result
+  // For each result: the rows that are not stacked yet, and the stacks of the rows before them.
   std::vector<std::vector<Tensor>> rows_, stacks_;
 };
 
-/// Performs some or all of n > 0 steps from `state`. The answer is how many steps are left. A
-/// handler inside of the recorder passes the effect on; the recorder runs the steps where the loop
+/// The effect that offers n > 0 steps from `state` to a recorder, which performs all of them, some
+/// or none. The answer is the number of steps that are left. A handler inside of the recorder
+/// passes the effect on. The recorder runs the steps under the handlers of the place where the loop
 /// was performed, and may discard them.
 struct RecordLoop {
   static constexpr bool remembered = false;

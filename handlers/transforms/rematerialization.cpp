@@ -5,7 +5,7 @@
 // the tape keeps in any case: values that the rules of these operations read, results that these
 // operations keep, inputs of the transform, and numbers. Entries that the reader's own entry keeps
 // alive hold all of these. So the tape keeps a subset of what it would keep without
-// rematerialisation. Any other value is saved: entries that read it later save it, too.
+// rematerialisation. Any other value is saved, also by the entries that read it later.
 //
 // "A few" means at most 4 operations, counted from saved values. In a run of elementwise operations
 // of one shape, which the backward pass fuses (fused_backward.h), values that are recomputed in any

@@ -43,12 +43,10 @@ bool same_besides_tensors(const T& a, const T& b) {
   constexpr TreeKind kind = tree_kind<T>;
   if constexpr (kind == TreeKind::tensor || kind == TreeKind::key) {
     return true;
-  } else if constexpr (std::is_floating_point_v<T>) {
-    return a == b ? std::signbit(a) == std::signbit(b) : a != a && b != b;
+  } else if constexpr (std::is_arithmetic_v<T>) {
+    return same_number(a, b);
   } else if constexpr (std::is_array_v<T>) {
-    for (std::size_t i = 0; i < std::extent_v<T>; ++i)
-      if (!same_besides_tensors(a[i], b[i])) return false;
-    return true;
+    return same_parts(a, b, same_key<int>, [](const auto& x, const auto& y) { return same_besides_tensors(x, y); });
   } else if constexpr (!is_tree_kind(kind)) {
     constexpr bool comparable = comparable_by_value<T>();
     static_assert(comparable,
@@ -66,16 +64,9 @@ bool same_besides_tensors(const T& a, const T& b) {
     if constexpr (comparable) return bool(TreeTraits<T>::same(a, b));
     else return false;
   } else {
-    if (!same_structure(a, b)) return false;
-    std::vector<const void*> others;
-    visit_children(b, [&](const auto& child) { others.push_back(std::addressof(child)); });
-    bool same = true;
-    std::size_t next = 0;
-    visit_children(a, [&]<class C>(const C& child) {
-      const void* const other = others[next++];
-      same = same && same_besides_tensors(child, *static_cast<const C*>(other));
-    });
-    return same;
+    return same_parts(
+        a, b, [](const auto& x, const auto& y) { return same_key(x, y); },
+        [](const auto& x, const auto& y) { return same_besides_tensors(x, y); });
   }
 }
 

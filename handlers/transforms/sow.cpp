@@ -96,7 +96,7 @@ Outputs SownHandler::handle(Call& call) {
   if (&call.op() != &op_sow || call.as<SowAttributes>().tag != tag_) return perform(std::move(call));
   const auto& attributes = call.as<SowAttributes>();
   const auto& places = attributes.answer.places;
-  Tensor x = sown({scoped_name(attributes.name), call.input(0), places, !are_new(places)});
+  Tensor x = sown({scoped_name(attributes.name), call.input(0), places, !mark_seen(places)});
   if (own_.contains(places[0])) return x;
   return perform(call.with_inputs({std::move(x)}));
 }
@@ -105,7 +105,7 @@ Sowing::Result SownHandler::handle(Sowing& sowing) {
   Sowing::Result answer = perform_if_answered(sowing);
   if (sowing.tag != tag_) return answer;
   if (answer.places.empty()) own_.insert(answer.places.emplace_back(next_place()));
-  answer.joins |= joins();
+  answer.wants_joined_lanes |= wants_joined_lanes();
   answer.planted |= plants(scoped_name(sowing.name));
   return answer;
 }
@@ -166,7 +166,7 @@ Outputs Harvest::handle_higher_order(Call& call) {
   if (!gathered->known) return outputs;
   for (std::size_t i = 0; i < gathered->sown.size(); ++i) {
     const SownValue& sown = gathered->sown[i];
-    if (are_new(sown.places)) add({sown.name, outputs[gathered->results + i], sown.places});
+    if (mark_seen(sown.places)) add({sown.name, outputs[gathered->results + i], sown.places});
   }
   outputs.resize(gathered->results);
   return outputs;

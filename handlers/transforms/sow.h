@@ -9,7 +9,7 @@
 //   auto z = plant(f, {{"hidden", zeros({3})}})(x);                  // zeros where tanh(x) was
 //
 // (The idea is that of JAX's Oryx.) A sown value passes through the transforms as an operation. So
-// it depends on the position of the harvest among the transforms which value the harvest gets:
+// the position of the harvest among the transforms determines the value that the harvest gets:
 //
 //   vmap   A harvest outside of vmap gets the values of all lanes, with the lanes as axis 0,
 //          whichever path each lane took. A value that depends on no lane is gathered once.
@@ -65,8 +65,8 @@ struct Sowing {
     // handler gathers the value.
     std::vector<std::uint64_t> places{};
     bool planted = false;  // a handler will replace the value
-    // A handler wants the values that split lanes sow joined into one value of all lanes.
-    bool joins = false;
+    // True if a handler wants the values that split lanes sow as one joined value of all lanes.
+    bool wants_joined_lanes = false;
     // Runs of vmap (paths.h) in which lanes have split, outermost first.
     std::vector<InstallationId> joined_by{};
   };
@@ -119,9 +119,9 @@ class SownHandler : public Handles<Call, stave_detail::Sowing> {
   const std::string& tag() const noexcept { return tag_; }
   /// Returns true if the handler wants one value for all lanes of an inner vmap even after these
   /// have split. Otherwise it gets one value for each path.
-  virtual bool joins() const { return true; }
+  virtual bool wants_joined_lanes() const { return true; }
   /// Returns true if none of these places was passed to this function before.
-  bool are_new(const std::vector<std::uint64_t>& places) {
+  bool mark_seen(const std::vector<std::uint64_t>& places) {
     const bool none_known =
         std::none_of(places.begin(), places.end(), [&](auto place) { return seen_.contains(place); });
     seen_.insert(places.begin(), places.end());

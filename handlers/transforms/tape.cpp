@@ -92,7 +92,8 @@ Outputs GradHandler::handle(Call& call) {
     return handle_higher_order(call);
   const Outputs* const saved = replay_ ? replay_->next(call) : nullptr;
   bool known = false;
-  std::optional<int> lost;  // if an input has lost its derivative: the `output` of its slot
+  // Set if an input has lost its derivative. The number says how: it is Slot::outside or 0.
+  std::optional<int> lost;
   for (const Tensor& input : call.inputs())
     if (const Slot* slot = find(input)) {
       known = true;

@@ -23,16 +23,16 @@ namespace stave_detail {
 
 struct Entry;
 using EntryPtr = IntrusivePtr<Entry>;
-// Frees the entry and, in a loop, the entries that it alone kept alive.
+// Frees the entry and the entries that it alone kept alive, without recursion.
 void destroy(Entry* entry) noexcept;
 
 // The origin of a value: output `output` of an entry.
 struct Slot {
   EntryPtr entry;
   int output = 0;
-  /// The value of `output` in a slot without an entry that marks a lost derivative: a handler
-  /// outside of the transform computed the value to answer an effect. A slot without an entry and
-  /// with output 0 marks a value that a checkpoint's function computed.
+  /// A note that holds a slot without an entry marks a value for which nothing was recorded. Its
+  /// `output` is `outside` if a handler outside of the transform computed the value to answer an
+  /// effect, so that the derivative is lost, and 0 if a checkpoint's function computed the value.
   static constexpr int outside = -1;
 };
 
@@ -49,8 +49,9 @@ struct HigherOrderOutputs {
 struct BackwardSlice {
   static constexpr std::uint16_t too_far = 0xffff;
   std::uint16_t back = 0;  // distance in entries to the earliest entry of the slice; or `too_far`
-  std::uint16_t size = 0;  // upper bound on the entries that are recomputed; 0: a value is missing
-  bool kept = false;       // the output is kept for an entry that reads it
+  // Upper bound on the entries that are recomputed; 0: the output is not known to be recomputable.
+  std::uint16_t size = 0;
+  bool kept = false;  // the output is kept for an entry that reads it
   // The output is not kept, but recomputed for an elementwise operation's rule.
   bool read_again = false;
 };
@@ -64,7 +65,7 @@ struct Entry : RefCounted {
     std::uint16_t rank;
   };
 
-  // Total number of axes of all inputs.
+  // `axes` is the total number of axes of all inputs.
   const std::uint32_t input_count = 0, output_count = 0, axes = 0;
   bool keeps_outputs = false;  // true if a rule reads the outputs
   // Mask of the inputs that a rule reads and that are recomputed from their producers.
@@ -82,11 +83,11 @@ struct Entry : RefCounted {
   ~Entry();
   static void operator delete(Entry* entry, std::destroying_delete_t) noexcept;
 
-  // The saved inputs; an input is undefined if no rule reads it.
+  // The saved inputs; an input that is not saved is undefined.
   std::span<Tensor> inputs() noexcept { return {static_cast<Tensor*>(lists()), input_count}; }
   // The producers of the inputs; empty slots for constants.
   std::span<Slot> producers() noexcept { return {reinterpret_cast<Slot*>(inputs().data() + input_count), input_count}; }
-  // The saved outputs; empty if the rule reads none.
+  // The saved outputs; empty if no rule reads an output.
   std::span<Tensor> outputs() noexcept {
     return {reinterpret_cast<Tensor*>(producers().data() + input_count), op && op->reads_outputs() ? output_count : 0};
   }
@@ -181,8 +182,8 @@ class Replay {
 class GradHandler final : public Handler, public FollowsDerivatives, public std::enable_shared_from_this<GradHandler> {
  public:
   GradHandler(const char* transform, Recompute recompute) : notes(transform, this), rematerialization(recompute) {}
-  /// Records a checkpoint's function that runs again. This handler knows the values that `base`
-  /// recorded, and numbers its entries from `sequence` on.
+  /// Creates the handler that records the second run of a checkpoint's function. This handler knows
+  /// the values that `base` recorded, and numbers its entries from `sequence` on.
   GradHandler(std::shared_ptr<const GradHandler> base, std::uint64_t sequence, std::vector<SavedOutputs> saved)
       : notes(base->notes.owner().name, this), rematerialization(base->rematerialization.when(), sequence),
         base_(std::move(base)), sequence_(sequence) {
@@ -215,8 +216,8 @@ class GradHandler final : public Handler, public FollowsDerivatives, public std:
   auto run(F&& f) {
     return notes.run([&] { return with(outside_, [&] { return with(*this, f); }); });
   }
-  /// Throws TransformError if the slot marks a value without a recorded origin that depends
-  /// on differentiated values.
+  /// Throws TransformError if the slot marks a value that depends on differentiated values, but for
+  /// which nothing was recorded.
   void check_recorded(const Slot* slot) const;
   /// Marks the outputs, by notes that hold the slot `like`, as values for which nothing is
   /// recorded.

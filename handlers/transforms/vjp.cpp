@@ -58,13 +58,13 @@ FlatPullback::~FlatPullback() = default;
 
 namespace {
 
-// The queue of the pass: entries that have received cotangents, in the order of recording,
-// with these cotangents. It is stored in pages, because few entries wait at a time.
+// The queue of the pass: the entries that have received cotangents, in the order of recording,
+// and these cotangents. It is stored in pages, because few entries wait at a time.
 class Waiting {
  public:
   struct Place {
     Entry* entry = nullptr;
-    EntryPtr kept;  // the entry, if only the queue keeps it alive
+    EntryPtr kept;  // the entry, if the queue may be its only owner
     SmallVector<Tensor, 1> cotangents;
   };
 
@@ -124,10 +124,10 @@ class BackwardPass {
       Waiting::Place& last = waiting_.take_last();
       keeps_ = static_cast<bool>(last.kept);
       scope_.entry = last.entry->op ? &*last.entry : nullptr;
-      if (joint_ && !joint_->takes(*last.entry)) end_joint(last);
+      if (fused_ && !fused_->takes(*last.entry)) flush_fused(last);
       if (last.entry->op) step(*last.entry, last.cotangents);
       else result[last.entry->sequence] = last.cotangents[0];
-      // The entry lives on without its saved values.
+      // An entry that something else keeps alive lives on without its saved values.
       if (consume_ && !last.kept.unique()) last.entry->clear();
       last.cotangents.clear();
       scope_.entry = nullptr;
@@ -146,11 +146,11 @@ class BackwardPass {
   void step(Entry& entry, const SmallVector<Tensor, 1>& cotangents) {
     // The functions of a higher-order operation have scopes of their own.
     const ReenteredScopes scopes(entry.op->is_higher_order ? nullptr : entry.scopes.get());
-    if (!joint_ && entry.dropped && Region::admits(*entry.op) && is_undisturbed()) {
-      joint_.emplace(record_.handler, entry.input_abstracts()[0].shape);
-      if (!joint_->takes(entry)) joint_.reset();
+    if (!fused_ && entry.dropped && Region::admits(*entry.op) && is_undisturbed()) {
+      fused_.emplace(record_.handler, entry.input_abstracts()[0].shape);
+      if (!fused_->takes(entry)) fused_.reset();
     }
-    if (joint_) joint_step(entry, cotangents);
+    if (fused_) fused_step(entry, cotangents);
     else if (!entry.op->is_higher_order) ordinary_step(entry, cotangents);
     else if (rematerializes(entry)) step_again(entry, cotangents);
     else custom_step(entry, cotangents);
@@ -201,36 +201,36 @@ class BackwardPass {
   }
 
   // Records the rules of an entry into the fused region, on placeholders for elements.
-  void joint_step(Entry& entry, const SmallVector<Tensor, 1>& cotangents) {
-    with(*joint_, [&] {
+  void fused_step(Entry& entry, const SmallVector<Tensor, 1>& cotangents) {
+    with(*fused_, [&] {
       Inputs inputs, outputs;
-      for (std::size_t i = 0; i < entry.input_count; ++i) inputs.push_back(joint_->input(entry, i));
-      for (std::size_t i = 0; i < entry.outputs().size(); ++i) outputs.push_back(joint_->output(entry, i));
+      for (std::size_t i = 0; i < entry.input_count; ++i) inputs.push_back(fused_->input(entry, i));
+      for (std::size_t i = 0; i < entry.outputs().size(); ++i) outputs.push_back(fused_->output(entry, i));
       SmallVector<Abstract, 2> elements = entry.input_abstracts();
       for (Abstract& element : elements) element.shape = Shape();
-      const Tensor cotangent = joint_->add_operand(cotangents[0]);
+      const Tensor cotangent = fused_->add_operand(cotangents[0]);
       Outputs cache;
       const VjpContext context{*entry.op, entry.attributes.get(), inputs, outputs, elements, {&cotangent, 1}, &cache};
       for (std::size_t i = 0; i < elements.size(); ++i)
-        if (entry.producers()[i].entry) add_cotangent(entry.producers()[i], joint_->add_operand(rule(context, i)));
+        if (entry.producers()[i].entry) add_cotangent(entry.producers()[i], fused_->add_operand(rule(context, i)));
     });
-    joint_->count_step();
+    fused_->count_step();
   }
 
   // Performs the fused region, and replaces the placeholders in the queue by their cotangents.
-  void end_joint(Waiting::Place& last) {
+  void flush_fused(Waiting::Place& last) {
     std::vector<Tensor*> places;
     const auto collect = [&](Waiting::Place& place) {
       for (Tensor& cotangent : place.cotangents)
-        if (joint_->stands_in(cotangent)) places.push_back(&cotangent);
+        if (fused_->stands_in(cotangent)) places.push_back(&cotangent);
     };
     collect(last);
     waiting_.for_each(collect);
     std::vector<Tensor> stand_ins;
     for (const Tensor* place : places) stand_ins.push_back(*place);
-    const std::vector<Tensor> values = joint_->values_of(stand_ins);
+    const std::vector<Tensor> values = fused_->values_of(stand_ins);
     for (std::size_t i = 0; i < places.size(); ++i) *places[i] = values[i];
-    joint_.reset();
+    fused_.reset();
   }
 
   // Processes a checkpoint: runs its function again with recording, and continues with the new
@@ -290,8 +290,8 @@ class BackwardPass {
       while (place.cotangents.size() < std::max<std::size_t>(output + 1, count)) place.cotangents.emplace_back();
     }
     Tensor& sum = place.cotangents[output];
-    if (joint_ && !sum.defined()) joint_->count_result(entry);
-    else if (joint_) sum = joint_->add_operand(sum);
+    if (fused_ && !sum.defined()) fused_->count_result(entry);
+    else if (fused_) sum = fused_->add_operand(sum);
     sum = add_tangents(std::move(sum), std::move(cotangent));
     if (consume_) place.kept = std::move(slot.entry);
     else if (keeps_) place.kept = slot.entry;
@@ -300,10 +300,10 @@ class BackwardPass {
   FlatPullback::Record& record_;
   const bool consume_;  // whether the tape's saved values may be freed
   BackwardScope& scope_;
-  // True if only the pass keeps the current entry alive, and so also its producers.
+  // True if the pass may be the only owner of the current entry, and so of its producers.
   bool keeps_ = false;
   Waiting waiting_;
-  std::optional<FusedBackward> joint_;  // set while rules are recorded into it
+  std::optional<FusedBackward> fused_;  // set while rules are recorded into it
 };
 
 void check_cotangents(const FlatPullback::Record& record, std::span<const Tensor> cotangents) {

@@ -73,7 +73,7 @@ struct FlatVjp {
 };
 
 /// Returns f at `primals` and the pullback there. Errors name `transform`. `primals_stay` says
-/// that the caller keeps the primals as long as the pullback. Throws DtypeError for inputs
+/// that the caller keeps the primals alive as long as the pullback. Throws DtypeError for inputs
 /// that are not floats.
 FlatVjp vjp_flat(FlatFunction f, std::span<const Tensor> primals, const char* transform,
                  InputNames names = numbered_inputs, GradOptions options = {}, bool primals_stay = false);

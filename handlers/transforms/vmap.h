@@ -39,9 +39,9 @@
 namespace stave {
 
 /// Axes for a tree: one axis for all its tensors, or a list. A list has an entry for each argument,
-/// or for each member of a tree (in the order of declaration; for containers, elements,
-/// or values in the order of their keys). An entry may be a list again. A list with a single entry
-/// applies that entry to all.
+/// or for each child of a tree: a struct's members in the order of declaration, a container's
+/// elements, or a map's values in the order of their keys. An entry may be a list again. A list
+/// with a single entry applies that entry to all.
 struct MapAxes {
   MapAxis axis;  // used if the list is empty
   std::vector<MapAxes> list;
@@ -76,7 +76,7 @@ namespace stave_detail {
 /// Throws TransformError unless the list of `axes` is empty, has one entry, or has one
 /// for each of `children`.
 void check_axes(const MapAxes& axes, std::size_t children, const char* what, const std::string& where);
-/// Throws TransformError if a mapped input is the data of a single key.
+/// Throws TransformError if a mapped input is the data of a single random-number key.
 void check_mapped_keys(std::span<const Tensor> inputs, std::span<const MapAxis> axes, const std::vector<bool>& are_keys,
                        InputNames names);
 
@@ -100,9 +100,9 @@ void add_axes(const T& tree, const MapAxes& prefix, LeafAxes& to) {
   }
 }
 
-/// fail_other_lanes throws TransformError: lanes that took different paths returned results
+/// fail_other_lanes throws TransformError, because lanes that took different paths returned results
 /// that differ in more than tensors (`comparable`), or that cannot be compared. fail_used_up throws
-/// TransformError: an earlier run consumed an argument that cannot be copied.
+/// TransformError, because an earlier run consumed an argument that cannot be copied.
 [[noreturn]] void fail_other_lanes(bool comparable);
 [[noreturn]] void fail_used_up();
 
@@ -178,11 +178,11 @@ class VmapOf {
 
 namespace stave {
 
-/// Returns a callable that applies f to each entry of a batch. It takes f's arguments,
+/// Returns a callable that applies f to each entry of a batch. The callable takes f's arguments,
 /// each with one more axis unless it is unmapped; its result has the lanes along out_axes.
 /// Throws ShapeError if arguments disagree on the number of lanes, IndexError for axes out
 /// of range, and TransformError for axes whose structure is not that of the arguments,
-/// and for a single key that is not `unmapped`.
+/// and for a single random-number key that is mapped.
 template <class F>
 auto vmap(F f, VmapOptions options = {}) {
   return stave_detail::VmapOf<F>(std::move(f), std::move(options));

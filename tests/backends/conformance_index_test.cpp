@@ -164,7 +164,7 @@ TEST_P(Indexing, RandomNumbersEqualJax) {  // jax 0.10.2, jax.random under key(4
   EXPECT_TRUE(permutation(0).empty());
   EXPECT_EQ(permutation(1), std::vector<std::int32_t>{0});
 }
-TEST_P(Indexing, ABatchOfKeysIsALoopOverThem) {
+TEST_P(Indexing, BatchOfKeysEqualsALoop) {
   Array<std::uint32_t> keys =
       make<std::uint32_t>(Shape{3, 2}, Lay::permuted, [](Index i) { return static_cast<std::uint32_t>(i * i); });
   RandomAttributes shape(Shape{30000});

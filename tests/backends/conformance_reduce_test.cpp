@@ -119,7 +119,7 @@ TEST_P(Reductions, EmptyReductions) {
   EXPECT_EQ(run<bool>(OpId::all, &rows, {b.view()}, Shape{3}), (std::vector<bool>{true, true, true}));
   EXPECT_EQ(run<bool>(OpId::any, &rows, {b.view()}, Shape{3}), (std::vector<bool>{false, false, false}));
 }
-TEST_P(Reductions, NanIsTheExtreme) {
+TEST_P(Reductions, MaxAndMinPropagateNan) {
   for (Index n : {5, 100, 3000}) {
     std::vector<float> x(static_cast<std::size_t>(n), 1.f);
     x[0] = INFINITY;

@@ -77,7 +77,7 @@ void check_every_axis(const Shape& shape, Lay lay) {
   }
 }
 
-TEST_P(Softmax, AlongEveryAxis) {
+TEST_P(Softmax, EqualsTheDefinitionAlongEveryAxis) {
   for (const Shape& shape : {Shape{3, 5, 4, 7}, Shape{17, 1, 33, 3}, Shape{2, 20, 3, 70}, Shape{600, 3}, Shape{3, 600},
                              Shape{300, 16}, Shape{300, 17}, Shape{40, 130}, Shape{5, 1000, 9}, Shape{1}})
     for (Lay lay : lays) {
@@ -88,7 +88,7 @@ TEST_P(Softmax, AlongEveryAxis) {
 }
 
 // Long rows are split, columns are computed in tiles, and some arrays are transposed on the way.
-TEST_P(Softmax, OfLargeArrays) {
+TEST_P(Softmax, LargeArraysEqualTheDefinition) {
   for (const Shape& shape : {Shape{150001}, Shape{3, 70001}, Shape{70001, 3}, Shape{5001, 40}, Shape{40, 5001}})
     for (Lay lay : {Lay::contiguous, Lay::permuted}) {
       check_every_axis<float>(shape, lay);
@@ -114,7 +114,7 @@ void check_row(Index n, const std::function<Real(Index)>& value) {
 
 // An element of -inf has the weight 0. A row of -inf only, or with a +inf or NaN, is NaN, and no
 // other row is. PyTorch and JAX do the same.
-TEST_P(Softmax, OfInfinitiesAndNan) {
+TEST_P(Softmax, InfinitiesAndNanGiveTheirLimits) {
   for (Index n : {1, 3, 40, 700, 70000}) {
     const std::vector<std::function<Real(Index)>> rows = {
         [](Index) { return -inf; },
@@ -187,7 +187,7 @@ TEST_P(Softmax, WeightsAddUpToOne) {
 
 // If nearly all the weight is on one element, its logarithm is -log(1 + rest), where 1 + rest
 // rounds to 1 in float.
-TEST_P(Softmax, LogarithmsOfAlmostAllTheWeight) {
+TEST_P(Softmax, LogSoftmaxIsAccurateNearZero) {
   Array<float> x = of<float>(Shape{2}, {0, 20});
   const AxisAttributes axis(0);
   const std::vector<float> y = run<float>(OpId::log_softmax, &axis, {x.view()}, x.shape);
@@ -195,7 +195,7 @@ TEST_P(Softmax, LogarithmsOfAlmostAllTheWeight) {
   EXPECT_NEAR(y[0], -20.000000002061153, 2e-6);
 }
 
-TEST_P(Softmax, OfNothing) {
+TEST_P(Softmax, AcceptsEmptyArrays) {
   Array<float> x = make<float>(Shape{0, 3}, Lay::contiguous, [](Index) { return 0.f; });
   const AxisAttributes axis(1);
   EXPECT_TRUE(run<float>(OpId::softmax, &axis, {x.view()}, x.shape).empty());

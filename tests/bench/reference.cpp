@@ -1,4 +1,4 @@
-// The machine's own speed, with which all benchmarks in nanoseconds are compared (bars.cpp): a
+// The machine's own speed, with which all benchmarks in nanoseconds are compared (bars.h): a
 // slower or busier machine slows both.
 #include <atomic>
 #include <cstdlib>

@@ -22,7 +22,7 @@ constexpr Dtype others[] = {int32, int64, bool_};
 struct Leaf {
   Dtype dtype;
   bool is_vector;
-  int begins_as = -1;  // the captured float that it begins as, of the same dtype and shape
+  int begins_as = -1;  // index of the captured value that it begins as; -1: none
 };
 /// The next value of a leaf: operation `kind` of the leaf and two values, numbered with the leaves
 /// first and then the captured values.

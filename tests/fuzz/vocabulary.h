@@ -182,7 +182,7 @@ struct Lends : Handler {
   }
   std::string describe() const override { return "Lends"; }
 };
-/// Notes on every value the depth of the computation that made it.
+/// Attaches to every value a note with the depth of the computation that made it.
 struct Notices : Handler {
   Notes<int> depth{"Notices"};
   Outputs handle(Call& call) override {

@@ -1,5 +1,5 @@
 // Functions in long double that the C++ library lacks, as references for tests.
-// conformance_special_test.cpp compares them with mpmath's values in data/special.csv.
+// conformance_function_test.cpp compares them with mpmath's values in data/special.csv.
 #pragma once
 
 #include <cmath>

@@ -3,8 +3,9 @@
 //
 // A kernel does not depend on shapes or threads. Its caller is a driver: the function in
 // backends/cpu that runs an operation. The driver merges dimensions, gathers strided operands into
-// short contiguous blocks, and splits the work among threads. A null entry means that the operation
-// does not support the dtype.
+// short contiguous blocks, and splits the work among threads. A null entry means that there is no
+// kernel for the dtype. Then the driver converts the elements to another dtype or uses another
+// kernel, or the operation does not support the dtype.
 #pragma once
 
 #include <cstdint>

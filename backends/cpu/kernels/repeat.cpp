@@ -1,4 +1,4 @@
-// Repeats each element a few copies, for operands that are broadcast along a short last axis.
+// Repeats each element a few times, for operands that are broadcast along a short last axis.
 #include <stave/backends/cpu/kernels/fill.h>
 
 #include <machine.h>
@@ -7,7 +7,7 @@ namespace STAVE_KERNELS {
 
 using stave_cpu::Index;
 
-// Returns vector `part` of the elements of x, each repeated `copies` copies:
+// Returns vector `part` of the elements of x, each repeated `copies` times:
 // lane j is element (part * lanes + j) / copies.
 template <int copies, int part, class Raw, int... lane>
 STAVE_INLINE Raw repeated_part(Raw x, std::integer_sequence<int, lane...>) {

@@ -248,8 +248,8 @@ STAVE_INLINE Vec<T> lost_of_product(Vec<T> a, Vec<T> b, Vec<T> product) {
 }
 /// Returns erfc(x / sqrt(2)). erfc multiplies the rounding error of the quotient by some x^2,
 /// so the error is computed and corrected by the derivative -2 / sqrt(pi) exp(-z^2).
-/// The product -(z + sqrt(z^2 + 1.6)) erfc(z) approximates this derivative to less than a seventh
-/// for positive z.
+/// The product -(z + sqrt(z^2 + 1.6)) erfc(z) approximates this derivative with a relative error
+/// of less than 1/7 for positive z.
 template <class T>
 STAVE_INLINE Vec<T> erfc_of_quotient(Vec<T> x) {
   const Vec<T> root(sizeof(T) == 4 ? 0x1.6a09e6p-1 : 0x1.6a09e667f3bcdp-1);

@@ -1,7 +1,7 @@
-// Memory for machine code, on POSIX systems. Pages are never writable and executable at once, which
-// hardened systems forbid. First choice is a file in memory, mapped once for writing and once for
-// execution: systems that refuse to make written pages executable allow that. Else the pages of one
-// mapping are written, and then made executable.
+// Memory for machine code, on Linux. Pages are never writable and executable at once, because
+// hardened systems forbid that. The first choice is a file in memory that is mapped twice, once for
+// writing and once for execution. This works even on systems that refuse to make written pages
+// executable. If it fails, the pages of one mapping are written and then made executable.
 #include <stave/backends/cpu/native/executable_memory.h>
 
 #include <cstring>

@@ -6,10 +6,10 @@
 
 namespace stave_cpu {
 
-/// Pages that hold machine code, which can be executed and not written.
+/// Pages that hold machine code. They are executable and not writable.
 class ExecutableMemory {
  public:
-  /// Copies the code into pages of its own. `address()` is null if the system refuses.
+  /// Copies the code into new pages. address() is null if the system does not allow this.
   explicit ExecutableMemory(std::span<const unsigned char> code) noexcept;
   ~ExecutableMemory();
   ExecutableMemory(const ExecutableMemory&) = delete;

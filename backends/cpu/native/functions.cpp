@@ -6,7 +6,7 @@
 
 #include <stave/backends/cpu/dispatch.h>
 
-// The functions by value of each instruction set (kernels/scalar.cpp). CMake writes the list.
+// The function_by_value of each instruction set (kernels/scalar.cpp). CMake writes the list.
 #define STAVE_ISA(name)                                                        \
   namespace stave_kernels_##name {                                             \
     const void* function_by_value(stave_cpu::OpId op, stave_cpu::Dtype dtype); \
@@ -52,7 +52,7 @@ const void* library_function(ScalarOp op) {
 }
 
 // clang-format off
-// The elementwise operation with the name of a ScalarOp, or OpId::count.
+// Returns the elementwise operation with the name of a ScalarOp, or OpId::count if there is none.
 OpId operation_of(ScalarOp op) {
   const std::string_view wanted = stave_detail::name_of(op);
 #define X(name, Struct) if (wanted == #name) return OpId::name;

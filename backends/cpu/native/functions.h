@@ -7,10 +7,10 @@
 
 namespace stave_cpu {
 
-/// The address of a function of floats of the dtype, such as double (*)(double, double), or null if
-/// there is none for the kernels in use.
+/// Returns the address of a function that computes the operation on floats of the dtype, passed by
+/// value, such as a double (*)(double, double). Returns null if the kernels in use have none.
 const void* function_by_value(stave_detail::ScalarOp op, Dtype dtype);
-/// The kernel that computes an operation on operands of the dtype, or null if there is none.
+/// Returns the kernel that computes an operation on operands of the dtype, or null if none exists.
 BlockKernel kernel_of_operation(stave_detail::ScalarOp op, Dtype dtype, Dtype result);
 
 }  // namespace stave_cpu

@@ -57,7 +57,7 @@ void LiveRanges::find_loops() {
   }
 }
 
-// An index x + number is part of the access.
+// If the index of an access is the sum of a value and a number, moves the number to the offset.
 void LiveRanges::fold_indices() {
   for (std::size_t k = 0; k < code_.instructions.size(); ++k) {
     const Instruction& it = code_.instructions[k];
@@ -126,8 +126,8 @@ void LiveRanges::find_needed() {
   }
 }
 
-// A comparison of floats that only chooses between floats of the same size is held as a mask. So
-// are and, or, exclusive or and complement of such comparisons.
+// A comparison of floats is held as a mask if it is only used to select between floats of the same
+// size. So are bitwise operations (and, or, exclusive or, not) on such comparisons.
 void LiveRanges::find_masks() {
   constexpr std::uint8_t unread = 255;
   std::vector<std::uint8_t> wanted(code_.values.size() + code_.buffers.size(), unread);
@@ -162,10 +162,11 @@ void LiveRanges::find_masks() {
   };
   for (const Instruction& it : code_.instructions)
     if (it.result >= 0 && fits(it, wanted[at(it.result)])) masks_[at(it.result)] = wanted[at(it.result)];
-  // A bitwise operation that has no mask reads bools, and one that reads bools has no mask.
+  // A bitwise operation whose result is not a mask needs operands that are not masks, and if one
+  // operand is not a mask, the result is not a mask. Repeats until this holds for all operations.
   int passes = 0;
   for (bool changed = true; changed;) {
-    if (++passes > 8) {  // Such code has no use for masks.
+    if (++passes > 8) {  // Gives up: no value is held as a mask.
       std::fill(masks_.begin(), masks_.end(), std::uint8_t{0});
       break;
     }

@@ -1,5 +1,5 @@
-// When each value of lowered code is live, and how it is held: what register allocation and the
-// encoder know in advance. A position is the index of an instruction.
+// The live ranges of the values of lowered code, and the kind of register that holds each value.
+// The register allocator and the encoder use them. A position is the index of an instruction.
 #pragma once
 
 #include <cstdint>
@@ -15,8 +15,9 @@ using stave_detail::Lowered;
 /// The kinds of registers: general registers hold integers, bools and addresses.
 enum class Bank : std::uint8_t { general, floating };
 
-/// The element that a load or store accesses is base[index + offset]. It stands for
-/// Instruction::operands[0] and `number`, where the addition of a number is part of the access.
+/// The element of its buffer that a load or store accesses: element index + offset, where `index`
+/// is a value, or -1 for 0. An Access replaces operands[0] and `number` of the instruction. Numbers
+/// that the code adds to an index are part of `offset`.
 struct Access {
   int index = -1;
   std::int64_t offset = 0;
@@ -28,39 +29,42 @@ class LiveRanges {
     int begin, end;                           // positions
     int outer;                                // the index of the loop around this one, or -1
     std::vector<int> used{};                  // values from outside that the body reads
-    std::vector<std::pair<int, int>> next{};  // carried values, and what they become
-    int pressure[2] = {0, 0};                 // how many values are live at once, by bank, at most
+    std::vector<std::pair<int, int>> next{};  // each carried value, and its value in the next step
+    // The largest number of values in each bank that are live at once, not counting numbers and
+    // addresses.
+    int pressure[2] = {0, 0};
   };
 
   explicit LiveRanges(const Lowered& code);
 
   const Lowered& code() const { return code_; }
-  /// The values of the code, followed by one for each buffer: its address.
+  /// The number of values: the values of the code, followed by the address of each buffer.
   int values() const { return static_cast<int>(last_.size()); }
   int address_of(int buffer) const { return static_cast<int>(code_.values.size()) + buffer; }
   bool is_address(int value) const { return value >= address_of(0); }
   /// The instruction that assigns a number, or null if the value is not a number.
   const Lowered::Instruction* number(int value) const;
   Bank bank(int value) const;
-  /// Returns true if the value of an instruction is read, or the instruction does something else.
+  /// Returns false if the instruction only computes a value that is never read.
   bool is_needed(int position) const { return needed_[static_cast<std::size_t>(position)]; }
-  /// The size of the floats that a comparison is held as a mask for, or 0 for a bool. A mask has
-  /// all bits set or none, and stands in a floating register.
+  /// If the value, a bool, is held as a mask, returns the size in bytes of the floats that it
+  /// selects. Otherwise returns 0. A mask has all bits set or none, and is in a floating register.
   int mask_bytes(int value) const { return is_address(value) ? 0 : masks_[static_cast<std::size_t>(value)]; }
   const Access& access(int position) const { return accesses_[static_cast<std::size_t>(position)]; }
 
   /// The positions where a value is read, ascending.
   std::span<const int> uses(int value) const { return row(uses_, first_use_, value); }
-  /// The last position at which the value is needed. What loops from outside read is needed up to
-  /// their end.
+  /// The last position at which the value is needed. A value that a loop reads from outside is
+  /// needed up to the end of the loop.
   int last(int value) const { return last_[static_cast<std::size_t>(value)]; }
   /// The values whose last position this is.
   std::span<const int> expiring(int position) const { return row(expiring_, first_expiring_, position); }
-  /// The carried value that becomes this value, or -1.
+  /// The carried value whose value in the next step is this one, or -1.
   int carried_from(int value) const { return carried_from_[static_cast<std::size_t>(value)]; }
 
   const std::vector<Loop>& loops() const { return loops_; }
-  /// The loop that begins or ends at the position.
+  /// The innermost loop around the position, or -1. The instructions `loop` and `end` of a loop are
+  /// part of it.
   int loop_at(int position) const { return loop_at_[static_cast<std::size_t>(position)]; }
 
  private:

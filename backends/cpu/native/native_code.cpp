@@ -29,7 +29,8 @@ NativeCode::NativeCode(const Text& text, const stave_detail::Lowered& code)
 
 namespace {
 
-// The instruction sets that code may use: those of the kernels in use, which a test may choose.
+// Returns the instruction sets that native code may use: those of the kernels in use, which a test
+// may choose.
 Features features_in_use() {
   const bool has_vectors = std::strcmp(kernels().isa, "avx2") == 0 || std::strcmp(kernels().isa, "avx512") == 0;
   return {has_vectors && __builtin_cpu_supports("avx"), has_vectors && __builtin_cpu_supports("fma")};
@@ -53,7 +54,7 @@ std::unique_ptr<const NativeCode> NativeCode::compile(const stave_detail::Lowere
     std::unique_ptr<const NativeCode> native(new NativeCode(text, code));
     if (!native->entry_) return refuse("the system gives no executable memory");
     return native;
-  } catch (const std::exception& error) {  // Xbyak's errors among them
+  } catch (const std::exception& error) {  // These include Xbyak's errors.
     return refuse(error.what());
   }
 }

@@ -1,4 +1,4 @@
-// Machine code of lowered code, for x86-64 under the calling convention of System V.
+// Compiles lowered code to machine code for x86-64, with the System V calling convention.
 //
 //   const Lowered code = lower(program);
 //   if (const auto native = NativeCode::compile(code)) {
@@ -6,8 +6,8 @@
 //     const int error = (*native)(inputs, outputs, work.data());
 //   }
 //
-// compile() hoists loop invariants (core/program/hoist_invariants.h), finds when values are live
-// (live_ranges.h), and then walks the code once: it gives each value a register
+// compile() hoists loop invariants (core/program/hoist_invariants.h), finds the live ranges of
+// values (live_ranges.h), and then walks the code once: it gives each value a register
 // (register_allocator.h) and encodes the instruction (x86_64.h).
 #pragma once
 
@@ -26,15 +26,17 @@ namespace stave_cpu {
 /// several threads at once, with a workspace for each, and in a process that forked.
 class NativeCode {
  public:
-  /// Compiles code that `verify` accepts. Returns null, and sets `reason`, if that is impossible:
-  /// the processor is another one, the system gives no executable memory, or the code has a type
-  /// that native code does not have. Takes about a microsecond for each instruction.
+  /// Compiles code that `verify` accepts. If that is impossible, returns null, and sets *reason
+  /// unless `reason` is null. It is impossible if the library was built without native code, which
+  /// needs x86-64, Linux and Xbyak, if the system gives no executable memory, or if the code has a
+  /// dtype or an operation that native code does not support. The compilation takes about a
+  /// microsecond for each instruction.
   static std::unique_ptr<const NativeCode> compile(const stave_detail::Lowered& code, std::string* reason = nullptr);
 
-  /// Runs the code on the addresses of the inputs and outputs, row-major arrays without gaps, and
-  /// a workspace of work_bytes() bytes, aligned to 16. The address of an array without elements
-  /// may be null. Returns 0, or 1 + the index in Lowered::errors of the check that failed. Calls
-  /// nothing that throws or allocates, and has a small frame on the stack, whatever the code is.
+  /// Runs the code. `inputs` and `outputs` have the addresses of row-major arrays without gaps; the
+  /// address of an array without elements may be null. `work` is a workspace of work_bytes() bytes,
+  /// aligned to 16. Returns 0, or 1 + the index in Lowered::errors of the check that failed. The
+  /// machine code calls nothing that throws or allocates, and its stack frame is always small.
   int operator()(const void* const* inputs, void* const* outputs, void* work) const {
     return entry_(inputs, outputs, work);
   }
@@ -52,7 +54,7 @@ class NativeCode {
   ExecutableMemory memory_;
   Entry entry_ = nullptr;
   std::size_t work_bytes_, code_bytes_;
-  std::vector<stave::Tensor> constants_;  // the code has their addresses
+  std::vector<stave::Tensor> constants_;  // kept alive, because the code contains their addresses
 };
 
 }  // namespace stave_cpu

@@ -47,7 +47,8 @@ class MovesAtOnce {
     const auto found = reads_.find(key_of(place));
     return found != reads_.end() && found->second > 0;
   }
-  // Performs the move if nothing reads its target, and then those that waited for that.
+  // Performs move k if no pending move reads its target. Then performs, in the same way, the move
+  // that writes to the source of move k, and so on.
   void perform_from(std::size_t k) {
     while (is_pending(k) && !is_read(moves_[k].first)) {
       by_.move(moves_[k].first, moves_[k].second);
@@ -115,8 +116,8 @@ void RegisterAllocator::end() {
   released_slots_.clear();
 }
 
-// The next position that reads the value in this pass over the code, loops' restored states
-// included, or `never`.
+// Returns the next position that reads the value, or `never`. The end of a loop that restores the
+// value's register counts as a read.
 int RegisterAllocator::next_use(int value) {
   State& it = state(value);
   const std::span<const int> uses = ranges_.uses(value);
@@ -129,7 +130,8 @@ int RegisterAllocator::next_use(int value) {
   return std::min(next, it.restored_at);
 }
 
-// Returns true if nothing reads a carried value before it becomes the next one.
+// Returns true if the value is carried by a loop, and nothing reads it before the end of the loop,
+// where its next value replaces it.
 bool RegisterAllocator::is_replaced(int value) { return state(value).carried_until >= 0 && next_use(value) == never; }
 
 Location RegisterAllocator::location(int value) const {
@@ -179,7 +181,7 @@ int RegisterAllocator::take(RegisterSet bank, int preferred) {
   for (RegisterSet rest = candidates; rest != 0; rest &= rest - 1) {
     const int id = std::countr_zero(rest);
     if (values_[id] < 0) return id;
-    // If several values are read next at the same time, one that need not be stored leaves.
+    // Among values with the same next use, one that need not be stored is spilled.
     const int next = next_use(values_[id]);
     const bool is_free = can_be_read_again(values_[id]) || state(values_[id]).stored;
     if (next > furthest || (next == furthest && is_free)) best = id, furthest = next;
@@ -246,7 +248,7 @@ void RegisterAllocator::carry(int carried, int initial) {
     hold(carried, from.id);
     return;
   }
-  // If `initial` leaves its register for the carried value, its contents are still there.
+  // If take() evicts `initial` from this register, the register still has the contents.
   const int id = take(bank_of(carried), preferred_register(carried));
   if (from != in_register(id)) by_.move(in_register(id), from);
   hold(carried, id);

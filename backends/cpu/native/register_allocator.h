@@ -1,13 +1,14 @@
-// The registers of native code, given to values while the code is written.
+// The register allocator of native code, which works while the code is written.
 //
 // The encoder walks the instructions in their order, and asks for a register of each operand and
-// result. If none is free, the value whose next use is furthest is stored to its slot in memory
-// (Belady's rule, which is optimal in straight-line code but for the cost of stores). A value is
-// assigned once, so it is stored at most once, and later leaves its register for free. Numbers and
-// addresses of buffers are read again from where they come from.
+// result. If none is free, the value whose next use is furthest is spilled to its slot in memory
+// (Belady's rule, which is optimal in straight-line code except for the cost of stores). A value is
+// assigned once, so it is stored at most once, and a later spill of it costs nothing. Numbers and
+// addresses of buffers are not stored but rematerialized.
 //
-// A loop has a state of registers at its beginning, which is restored at the end of each step by
-// parallel moves. The code after a loop finds the same state, whether or not the loop ran.
+// The assignment of values to registers at the beginning of a loop is restored at the end of each
+// step by parallel moves. So the code after a loop finds the same assignment, whether or not the
+// loop ran.
 #pragma once
 
 #include <cstdint>
@@ -19,14 +20,14 @@
 
 namespace stave_cpu {
 
-/// Where a value is. Registers 0 to 15 are the general ones, 16 to 31 the floating ones.
+/// The place of a value. Registers 0 to 15 are the general ones, 16 to 31 the floating ones.
 struct Location {
   enum class Kind : std::uint8_t {
     nowhere,
     in_register,
-    slot,    // of 8 bytes in memory
-    number,  // `id` is the value, which is a number
-    address  // `id` is the value, which is the address of a buffer
+    slot,    // a slot of 8 bytes in memory
+    number,  // not stored: `id` is the value, which is a number
+    address  // not stored: `id` is the value, which is the address of a buffer
   };
   Kind kind = Kind::nowhere;
   int id = 0;
@@ -46,44 +47,47 @@ class Moves {
  public:
   /// Copies all 8 bytes of a value. `to` is a register or a slot.
   virtual void move(Location to, Location from) = 0;
-  /// Copies a value to a location that no value uses meanwhile, and returns that.
+  /// Copies a value to a temporary location, which no other value uses, and returns this location.
   virtual Location save(Location from) = 0;
 
  protected:
   ~Moves() = default;
 };
 
-/// Performs moves as if at once: each target gets what its source held before. No target occurs
-/// twice.
+/// Performs parallel moves: each target receives the contents that its source had before all moves.
+/// No target occurs twice.
 void move_at_once(std::vector<std::pair<Location, Location>> moves, Moves& by);
 
 class RegisterAllocator {
  public:
   RegisterAllocator(const LiveRanges& ranges, RegisterSet allocatable, Moves& by);
 
-  /// Goes on to the instruction at a position.
+  /// Begins the instruction at a position.
   void begin(int position);
-  /// The register of a value that the instruction reads. The register keeps the value until the
-  /// instruction's result has been given one.
+  /// Returns the register of a value that the instruction reads, and loads the value if necessary.
+  /// No other value gets the register before release_operands().
   int read(int value);
-  /// The register of a value, or where else it is.
+  /// Returns the place of a value that the instruction reads. A value that is not in a register is
+  /// loaded only if a register is free and the value is read again.
   Location read_anywhere(int value);
   Location location(int value) const;
-  /// Frees what the values that are not needed after this instruction occupy. Registers of operands
-  /// still have their contents, and may be those of the result.
+  /// Frees the registers and slots of values that are not needed after this instruction. The
+  /// registers of operands still have their contents, and the result may get one of them.
   void release_operands();
-  /// A register for the result of the instruction.
+  /// Returns a register for the result of the instruction.
   int assign(int value);
-  /// Stores the values in these registers that are needed after this instruction.
+  /// Frees these registers. It stores the values that are needed after this instruction, unless
+  /// they can be rematerialized.
   void clobber(RegisterSet clobbered);
 
-  /// Begins the carried value of an instruction `carried`.
+  /// Puts the carried value of an instruction `carried` into a register. It starts as `initial`.
   void carry(int carried, int initial);
-  /// Prepares the state of a loop, and gives its index a register.
+  /// Prepares the registers for a loop, and returns the register of the loop's index.
   int begin_loop(const LiveRanges::Loop& loop);
-  /// Restores the state at the beginning of the loop, with the next values of those it carries.
+  /// Restores the assignment at the beginning of the loop. Each carried value then has its value
+  /// for the next step.
   void end_loop(const LiveRanges::Loop& loop);
-  /// Ends the values whose last use was the instruction.
+  /// Ends the instruction, and with it the values whose last use the instruction was.
   void end();
 
   int slots() const { return slots_; }
@@ -102,7 +106,7 @@ class RegisterAllocator {
     int values[registers];
     bool stored[registers];
     int restored_at[registers];
-    std::vector<int> carried_until;  // what it was, for each carried value
+    std::vector<int> carried_until;  // for each carried value, State::carried_until before the loop
   };
 
   State& state(int value) { return states_[static_cast<std::size_t>(value)]; }
@@ -128,7 +132,7 @@ class RegisterAllocator {
   std::vector<State> states_;
   std::vector<OpenLoop> open_;
   std::vector<int> free_slots_;
-  std::vector<int> released_slots_;  // by this instruction, whose operands they may be
+  std::vector<int> released_slots_;  // slots that this instruction has released, but may still read
   int position_ = 0, slots_ = 0;
   bool released_ = false;
 };

@@ -8,7 +8,7 @@ using Code = Lowered::Code;
 
 namespace {
 
-// rax, rcx, rdx and rsp are not allocated, nor are r13 to r15 and xmm15.
+// The registers that hold values: all but rax, rcx, rdx, rsp, r13 to r15 and xmm15.
 constexpr RegisterSet allocatable = 0x7fff0000u | (0x1fffu & ~0x17u);
 
 class Memory final : public Xbyak::Allocator {
@@ -43,7 +43,7 @@ void Encoder::run() {
 
 // ---- the frame ----------------------------------------------------------------------------------
 
-// The table of constants stands before the code, so that its places are known.
+// The table of constants precedes the code, so that the offsets of the constants are known.
 void Encoder::write_constants() {
   L(table_);
   for (const std::uint64_t mask :
@@ -65,12 +65,12 @@ void Encoder::write_constants() {
 
 void Encoder::write_entry() {
   entry_ = getSize();
-  endbr64();  // a target of indirect calls, where the system checks these
+  endbr64();  // Marks a target of indirect calls, for systems that check them.
   for (const Xbyak::Reg64& saved : {rbx, rbp, r12, r13, r14, r15}) push(saved);
   sub(rsp, 56);  // The stack is aligned to 16 again.
   mov(r13, rdi);
   mov(r14, rsi);
-  lea(r15, ptr[rdx + 0x7fffffff]);  // write_exits() sets the offset, when it is known
+  lea(r15, ptr[rdx + 0x7fffffff]);  // write_exits() sets the offset, which is not known yet.
   slot_offset_at_ = getSize() - 4;
   for (int k = 0; k < 3; ++k) {
     lea(rax, ptr[rsp + 24 + 8 * k]);
@@ -178,7 +178,7 @@ std::int64_t Encoder::number_of(const Instruction& it) {
 
 void Encoder::move_number(const Xbyak::Reg64& to, std::int64_t number) {
   if (number == 0) xor_(to.cvt32(), to.cvt32());
-  else mov(to, number);  // the shortest of the encodings
+  else mov(to, number);  // Xbyak chooses the shortest encoding.
 }
 
 void Encoder::move(Location to, Location from) {

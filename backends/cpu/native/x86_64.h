@@ -2,11 +2,12 @@
 // where values are, and writes instructions.
 //
 // Conventions of the code:
-//   r13, r14, r15  the inputs, the outputs, and the buffers of the workspace
-//   rax, rcx, rdx, xmm15   free within an instruction of the lowered code; the others hold values
+//   r13, r14, r15          the inputs, the outputs, and the buffers of the workspace
+//   rax, rcx, rdx, xmm15   scratch registers for one instruction of the lowered code
+//   other registers        hold values
 //   integers and bools     are in the low part of a register, whose upper part is undefined
 //   floats, masks          are in the low part of an xmm register
-//   slots                  lie in the workspace below r15: slot k at r15 - 8 (k + 1)
+//   slots                  are in the workspace below r15: slot k is at r15 - 8 (k + 1)
 //   stack                  rsp + 24 + 8 k: operand k of a kernel; rsp + 8 k: the operand's address;
 //                          rsp + 48: the kernel's result
 //
@@ -58,7 +59,7 @@ class Encoder final : private Xbyak::CodeGenerator, private Moves {
    private:
     std::variant<Xbyak::Reg64, Xbyak::Xmm, Xbyak::Address> of_;
   };
-  /// A constant of 16 bytes at the beginning of the table.
+  /// The masks of 16 bytes at the beginning of the table of constants (table_).
   enum class Mask { all_but_sign_64, sign_64, all_but_sign_32, sign_32 };
 
   // ---- x86_64.cpp
@@ -81,7 +82,7 @@ class Encoder final : private Xbyak::CodeGenerator, private Moves {
   Xbyak::Address slot(int id);
   Xbyak::Address constant(int value);
   Xbyak::Address constant(Mask mask);
-  /// The bytes of a number, as those of its dtype.
+  /// Returns a number of the code, converted to its dtype and extended to 64 bits.
   static std::int64_t number_of(const Instruction& it);
   Dtype dtype(int value) const { return ranges_.code().dtype(value); }
   const Xbyak::Xmm scratch{15};
@@ -116,7 +117,7 @@ class Encoder final : private Xbyak::CodeGenerator, private Moves {
   Operand general_operand(int value);
   /// Copies the value to a scratch register.
   void fetch(const Xbyak::Reg64& to, int value);
-  /// The same, with the upper part that the dtype's value has as 64 bits.
+  /// Copies the value to a scratch register, and extends it to 64 bits as its dtype requires.
   void fetch_extended(const Xbyak::Reg64& to, int value);
   void extend(const Xbyak::Reg64& it, Dtype dtype);
   void set_result(const Instruction& it, const Xbyak::Reg64& from);
@@ -136,8 +137,9 @@ class Encoder final : private Xbyak::CodeGenerator, private Moves {
   struct Loop {
     Xbyak::Label begin, exit;
   };
-  std::vector<std::unique_ptr<Loop>> loops_;                                  // the open ones
-  std::unordered_map<std::int64_t, std::unique_ptr<Xbyak::Label>> failures_;  // by number of error
+  std::vector<std::unique_ptr<Loop>> loops_;  // the open loops
+  // The exits for failed checks, by the index of the error.
+  std::unordered_map<std::int64_t, std::unique_ptr<Xbyak::Label>> failures_;
   Xbyak::Label leave_;
   std::size_t entry_ = 0, slot_offset_at_ = 0;
   int position_ = 0;

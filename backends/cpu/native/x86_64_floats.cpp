@@ -1,5 +1,5 @@
-// Operations on floats. Each is one instruction of AVX, or a copy and an instruction of SSE2, whose
-// instructions overwrite their first operand.
+// Operations on floats. With AVX, most operations are one instruction. Without AVX, most are a copy
+// and an SSE2 instruction, because SSE2 instructions overwrite their first operand.
 #ifdef STAVE_HAVE_XBYAK
 
 #include <stave/backends/cpu/native/x86_64.h>
@@ -53,7 +53,7 @@ Xbyak::Xmm Encoder::float_result(const Instruction& it) {
   return floating(allocator_.assign(it.result));
 }
 
-// Writes avx(to, a, b), or sse(to, b) after a copy.
+// Writes avx(to, a, b) or, without AVX, a copy of a to `to` and sse(to, b).
 template <class Avx, class Sse>
 void Encoder::binary(const Instruction& it, bool commutes, Avx avx, Sse sse) {
   int left = it.operands[0], right = it.operands[1];

@@ -1,5 +1,5 @@
 // Operations on integers and bools, and conversions. Only the low part of a register is defined, so
-// additions, products and bitwise operations are those of 64 bits for every dtype.
+// additions, products and bitwise operations use the 64-bit instructions for every dtype.
 #ifdef STAVE_HAVE_XBYAK
 
 #include <stave/backends/cpu/native/x86_64.h>
@@ -214,8 +214,8 @@ void Encoder::absolute(const Instruction& it) {
 
 // ---- conversions --------------------------------------------------------------------------------
 
-// Floats become integers in a kernel, because values out of range saturate. So do unsigned integers
-// of 64 bits become floats, which takes several instructions.
+// Returns false for two conversions, which kernels compute: from floats to integers, because values
+// out of range saturate, and from uint64 to floats, because it takes several instructions.
 bool Encoder::conversion(const Instruction& it) {
   const Dtype from = dtype(it.operands[0]), to = it.dtype;
   const bool wide = to == stave::float64;

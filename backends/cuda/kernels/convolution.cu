@@ -9,7 +9,7 @@ namespace {
 
 template <class Unit>
 __global__ void __launch_bounds__(block_threads) lay_windows_kernel(const __grid_constant__ WindowLoop loop) {
-  lay_windows<Unit>(loop, {blockIdx.x, threadIdx.x, blockDim.x});
+  im2col<Unit>(loop, {blockIdx.x, threadIdx.x, blockDim.x});
 }
 template <class E>
 __global__ void __launch_bounds__(block_threads) find_largest_kernel(const __grid_constant__ PoolLoop loop) {

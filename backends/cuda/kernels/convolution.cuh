@@ -7,7 +7,7 @@
 namespace stave_cuda {
 
 template <class Unit>
-STAVE_BOTH void lay_windows(const WindowLoop& loop, Position p) {
+STAVE_BOTH void im2col(const WindowLoop& loop, Position p) {
   const std::uint64_t i = p.block * p.threads + p.thread;
   if (i >= loop.elements) return;
   Index at[3] = {-loop.low[0], -loop.low[1], -loop.low[2]}, offset = 0;

@@ -1,6 +1,6 @@
 // The matrix exponential by teams (team.cuh), with the algorithm of backends/cpu/expm.cpp. Small
 // matrices are computed entirely in these kernels. For large matrices, whose products cuBLASLt
-// computes (../expm.cpp), the kernels halve the matrices and find how often.
+// computes (../expm.cpp), the kernels find how often each matrix must be halved, and halve it.
 #pragma once
 
 #include <stave/backends/expm_approximants.h>

@@ -96,7 +96,7 @@ struct LuWork {
     int *const swaps = part.numbers(0), *const rows = part.numbers(1);
     load(team, a, i, x, step);
     lu(team, x, step, m, n, swaps);
-    // Either the matrix was not finite, or its factors overflowed.
+    // The factors are not finite if the matrix was not finite, or if they overflowed.
     const bool finite = all_finite(team, x, step, m, n, part.vector(0));
     if (!finite)
       team.for_lanes([&](int r) {

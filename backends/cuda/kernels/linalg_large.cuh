@@ -74,7 +74,7 @@ struct PrepareWork {
         if (c < r) a[at] = a[c * n + r] = T(0.5) * a[at] + T(0.5) * a[c * n + r];
       });
     const Extent<T> extent = extent_of(block, a, count, shared);
-    const T factor = moderates && extent.finite ? moderating(extent.largest) : T(1);
+    const T factor = moderates && extent.finite ? safe_scale(extent.largest) : T(1);
     block.for_threads([&](unsigned t) {
       if (t != 0) return;
       finite[i] = extent.finite;

@@ -8,7 +8,7 @@ namespace stave_cuda {
 
 template <class Work>
 __global__ void __launch_bounds__(most_lanes) team_kernel(const __grid_constant__ Work work) {
-  __shared__ TeamRoom<typename Work::Value, Work::matrices> room;
+  __shared__ TeamShared<typename Work::Value, Work::matrices> room;
   const DeviceTeam team(work.width);
   const int teams = most_lanes / work.width;
   const Index slot = static_cast<Index>(blockIdx.x) * teams + team.number(),

@@ -197,8 +197,8 @@ STAVE_BOTH void scan_tile(const Block& block, const ScanRow<Step>& row, Index fi
 /// Processes a part of a row, tile by tile. In the stage `summaries`, stores the effect of the part
 /// in shared.total. In the other stages, scans the part from the state shared.carry.
 template <class Step, class Block>
-STAVE_BOTH void go_through(const Block& block, const ScanArgs& args, const ScanRow<Step>& row, Index part,
-                           ScanStage stage, ScanShared<Step>& shared) {
+STAVE_BOTH void process_part(const Block& block, const ScanArgs& args, const ScanRow<Step>& row, Index part,
+                             ScanStage stage, ScanShared<Step>& shared) {
   const Index begin = part * args.per_part, end = least_of(begin + args.per_part, args.length);
   STAVE_UNROLL(1)
   for (Index first = begin; first < end; first += ScanShared<Step>::tile) {
@@ -264,7 +264,7 @@ STAVE_BOTH void scan_tiles_body(const Block& block, const ScanArgs& args, ScanSt
     // This loop scans one part or, in the stage `carries`, each part whose summary does not fit.
     for (; part < end; ++part) {
       if (carries) part = carry_while_fitting(block, args, row_index, part, shared);
-      if (part < end) go_through(block, args, row, part, stage, shared);
+      if (part < end) process_part(block, args, row, part, stage, shared);
     }
     block.for_threads([&](unsigned t) {
       if (t == 0 && stage == ScanStage::summaries) static_cast<typename Step::Map*>(args.summaries)[at] = shared.total;

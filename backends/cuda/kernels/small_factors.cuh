@@ -54,14 +54,14 @@ STAVE_BOTH bool all_finite(const Team& team, const T* x, int step, int rows, int
 /// Returns a power of two that scales a matrix to a moderate size, where `largest` is its largest
 /// absolute value. Returns 1 if the size is moderate already.
 template <class T>
-STAVE_BOTH T moderating(T largest) {
+STAVE_BOTH T safe_scale(T largest) {
   const T big = sizeof(T) == 8 ? T(0x1p+400) : T(0x1p+50);
   if (largest == 0 || (largest < big && largest > 1 / big)) return 1;
   const int least = sizeof(T) == 8 ? DBL_MIN_EXP : FLT_MIN_EXP, most = (sizeof(T) == 8 ? DBL_MAX_EXP : FLT_MAX_EXP) - 1;
   const int power = -::ilogb(static_cast<double>(largest));
   return by_power_of_two(T(1), power < least ? least : power > most ? most : power);
 }
-/// Multiplies a finite matrix by the factor that `moderating` gives, and returns the factor.
+/// Multiplies a finite matrix by the factor that `safe_scale` gives, and returns the factor.
 template <class T, class Team>
 STAVE_BOTH T moderate(const Team& team, T* x, int step, int rows, int columns, T* maxima) {
   team.for_lanes([&](int r) {
@@ -74,7 +74,7 @@ STAVE_BOTH T moderate(const Team& team, T* x, int step, int rows, int columns, T
     T largest = 0;
     for (int r = 0; r < rows; ++r)
       if (maxima[r] > largest) largest = maxima[r];
-    return moderating(largest);
+    return safe_scale(largest);
   });
   if (factor == 1) return factor;
   team.for_lanes([&](int c) {

@@ -89,8 +89,8 @@ STAVE_BOTH bool turn_pair(const Team& team, T* x, T* y, int step, int k, int n, 
 /// Rotates the k rows of x until they are orthogonal, and the rows of y in the same way, unless y
 /// is null. Orders the rows of x by descending length and scales them to unit length. `values` are
 /// the lengths; each lane has its own copy. A row whose length is only rounding error of the
-/// longest row has no meaningful direction. If y is given, it is replaced by a unit vector
-/// orthogonal to the others. Returns false if the iteration does not converge.
+/// longest row has no meaningful direction. If y is not null, such rows of x are replaced by unit
+/// vectors orthogonal to the others. Returns false if the iteration does not converge.
 template <class T, class Team>
 STAVE_BOTH bool svd(const Team& team, T* x, T* y, int step, int k, int n, T* values) {
   const T epsilon = rounding_unit<T>;

@@ -81,11 +81,11 @@ STAVE_BOTH double rescaling(T from, T max) {
 /// sum is stored in two parts, `first` and `second`, because the rounding error of one float would
 /// change all results of a row in the same direction.
 template <class T>
-struct SoftmaxResult {
+struct SoftmaxFinisher {
   T subtracted, first, second;
   bool logarithm;
 
-  STAVE_BOTH SoftmaxResult(T max, WeightSum<T> sum, bool logarithm)
+  STAVE_BOTH SoftmaxFinisher(T max, WeightSum<T> sum, bool logarithm)
       : subtracted(subtracted_for(max)), second(0), logarithm(logarithm) {
     if (logarithm) {
       first = static_cast<T>(log1p(Lane<double>(sum.rest())).value);
@@ -276,7 +276,7 @@ struct SoftmaxTile {
         if (lanes.lane(t) == 0) partials(t)[part * args.row_count] = {max, sum};
         return;
       }
-      const SoftmaxResult<T> result(max, sum, args.logarithm);
+      const SoftmaxFinisher<T> result(max, sum, args.logarithm);
       const SoftmaxLane<E> to = lane(t);
       if (resident()) {
         const unsigned count = to.count();

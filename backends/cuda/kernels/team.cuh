@@ -3,7 +3,7 @@
 //
 //   team.for_lanes([&](int lane) { ... });     // no lane goes on before all are here
 //   const T x = team.agree([&] { ... });       // every lane computes x from the results of earlier
-//                                              // phases; no lane writes there before all have x
+//                                              // phases, before any lane overwrites these
 //
 // The code between phases runs once on the host, and in each lane on a device. So it must have the
 // same effect in all lanes, and must read shared memory only through agree().
@@ -65,7 +65,7 @@ struct DeviceTeam {
 /// The shared memory of all teams of a warp. Each team has `matrices` matrices of up to width x
 /// width elements, and some vectors, where width is its number of lanes.
 template <class T, int matrices>
-struct TeamRoom {
+struct TeamShared {
   T elements[matrices][most_lanes * (most_lanes + 1)];
   T vectors[2][most_lanes];
   int numbers[2][most_lanes];
@@ -75,7 +75,7 @@ struct TeamRoom {
 /// access a column together use different banks.
 template <class T, int matrices>
 struct TeamPart {
-  TeamRoom<T, matrices>& room;
+  TeamShared<T, matrices>& room;
   int width, number;
 
   STAVE_BOTH int step() const { return width + 1; }
@@ -95,7 +95,7 @@ struct TeamPart {
 
 template <class Work>
 void run_teams_on_host(const Work& work, int teams, bool backwards = false) {
-  static TeamRoom<typename Work::Value, Work::matrices> room;
+  static TeamShared<typename Work::Value, Work::matrices> room;
   for (Index i = 0; i < work.items; ++i) {
     const Index item = backwards ? work.items - 1 - i : i;
     const int number = static_cast<int>(item % (most_lanes / work.width));

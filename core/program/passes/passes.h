@@ -27,8 +27,9 @@ Program with_regions(Program program, std::vector<std::string>* fusion_report = 
 /// Removes unused results and states of loops, and the computations that only these need.
 Program with_loops_narrowed(Program program);
 
-/// Replaces arrays by scalars in a program whose arrays are all small (at most 8 elements) and some
-/// of which are sliced or joined.
+/// Replaces arrays by scalars in a program on the CPU whose arrays are all small (at most 8
+/// elements). All its operations must be elementwise or move elements, and one of them must be a
+/// slice, a concat or a pad. Other programs stay unchanged.
 Program with_small_arrays_split(Program program);
 
 /// Replaces calls of functions (checkpoint, custom rules) by the operations of the functions:

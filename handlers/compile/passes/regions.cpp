@@ -1,7 +1,7 @@
-// Fusion: merges elementwise operations of a program into regions. An operation joins the
-// region that is open for its shape, until an operation outside reads a value of the region. The
-// region is performed at that point, hence after all that it reads and before all that reads it.
-// A region may end in reductions of its values.
+// Fusion: merges elementwise operations of a program into regions. An operation joins the open
+// region of its shape. A region is open until an operation outside of it reads one of its values;
+// it is performed just before that operation. So a region comes after all values that it reads, and
+// before all operations that read its values. A region may end in reductions of its values.
 #include <algorithm>
 #include <list>
 #include <optional>
@@ -173,8 +173,8 @@ class Former {
     if (region && std::any_of(step.inputs.begin(), step.inputs.end(), [&](int x) { return is_reduced(*region, x); }))
       region = nullptr;
     if (report_) report_->joined(step, [&](int input) { return region && home_[input] == region; });
-    // Other open regions that the step reads cannot take it, because they are full or behind
-    // another barrier. They must be performed before the step.
+    // The step may read values of other open regions: those that are full, that are behind another
+    // barrier, or whose reductions it reads. They must be performed before the step.
     for (const int input : step.inputs)
       if (home_[input] && home_[input] != region) close_for(input, step);
     if (!region) region = &open_.emplace_back();

@@ -60,7 +60,7 @@ TEST(Fork, AChildComputesWhileItsParentsThreadsDo) {
   for (std::thread& thread : threads) thread.join();
 }
 
-TEST(Fork, AChildComputesWhatAReportOfItsParentWatched) {
+TEST(Fork, ChildMayUseValuesWatchedByAReport) {
   if (STAVE_TSAN || STAVE_ASAN) GTEST_SKIP() << "as above";
   const auto few = [] {
     const Tensor x = ones({300});

@@ -101,7 +101,7 @@ constexpr ScalarOp ops[] = {
 #undef X
 };
 
-TEST_P(NativeOperations, EveryOperationAndDtype) {
+TEST_P(NativeOperations, EveryOperationAndDtypeEqualsTheInterpreter) {
   int compared = 0;
   for (const Dtype dtype : dtypes) {
     const std::vector<Tensor> inputs = pairs_of(dtype);
@@ -123,7 +123,7 @@ TEST_P(NativeOperations, EveryOperationAndDtype) {
 
 // The interpreter computes this function in another way. The kernel of gelu has its bits: for a
 // positive x, gelu(-x) = -x (0.5 erfc(x / sqrt(2))).
-TEST_P(NativeOperations, ErfcOfRootHalf) {
+TEST_P(NativeOperations, ErfcOfRootHalfHasTheBitsOfGelu) {
   for (const Dtype dtype : {float32, float64}) {
     const std::vector<Tensor> inputs = pairs_of(dtype);
     const Lowered code = code_of(ScalarOp::erfc_of_root_half, inputs, dtype);
@@ -134,7 +134,7 @@ TEST_P(NativeOperations, ErfcOfRootHalf) {
   }
 }
 
-TEST_P(NativeOperations, EveryConversion) {
+TEST_P(NativeOperations, EveryConversionEqualsTheInterpreter) {
   for (const Dtype from : dtypes)
     for (const Dtype to : dtypes) {
       if (from == to) continue;
@@ -144,7 +144,7 @@ TEST_P(NativeOperations, EveryConversion) {
 }
 
 // Operands that are numbers are immediate ones, or in the table of constants.
-TEST_P(NativeOperations, OperandsThatAreNumbers) {
+TEST_P(NativeOperations, OperandsMayBeNumbers) {
   for (const Dtype dtype : {uint8, int16, int32, uint32, int64, uint64, float32, float64})
     for (const ScalarOp op : {ScalarOp::add, ScalarOp::subtract, ScalarOp::multiply, ScalarOp::less, ScalarOp::equal,
                               ScalarOp::less_equal, ScalarOp::shift_left, ScalarOp::shift_right, ScalarOp::bit_and}) {

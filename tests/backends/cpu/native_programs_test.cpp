@@ -43,7 +43,7 @@ Tensor filter_step(Tensor state, Tensor p, Tensor observed) {
   return sum(corrected) + sum(log(abs(root) + 1.0));
 }
 
-TEST_P(NativePrograms, ProgramsOfNumbers) {
+TEST_P(NativePrograms, ScalarProgramsEqualTheInterpreter) {
   const Tensor x3 = draw(1, {3}), m = draw(3, {3, 4}), a4 = draw(4, {4, 4});
   expect_same_program(
       "sin", [](Tensor x) { return sin(x) * exp(-x); }, x3);
@@ -81,7 +81,7 @@ TEST_P(NativePrograms, ProgramsOfNumbers) {
   expect_same_program("gradient of filter", grad(filter_step), draw(5, {4}), matmul(a4, transpose(a4)), draw(6, {2}));
 }
 
-TEST_P(NativePrograms, ManyLiveValues) {
+TEST_P(NativePrograms, ProgramsWithManyLiveValuesEqualTheInterpreter) {
   const auto f = [](Tensor x) {
     return sum(square(sin(x) * roll(x, 1)) + exp(-x * x)) + prod(1.0 + 0.1 * x) + sum(x) * sum(x * x);
   };
@@ -90,7 +90,7 @@ TEST_P(NativePrograms, ManyLiveValues) {
                       draw(2, {12}));
 }
 
-TEST_P(NativePrograms, Loops) {
+TEST_P(NativePrograms, LoopsEqualTheInterpreter) {
   const Tensor x3 = draw(1, {3}), x100 = draw(2, {100}), sequence = draw(3, {40, 3});
   expect_same_program("lorenz", lorenz, x3);
   expect_same_program("gradient of lorenz", grad(sum_of_lorenz), x3);
@@ -121,7 +121,7 @@ TEST_P(NativePrograms, Loops) {
       draw(5, {30}));
 }
 
-TEST_P(NativePrograms, ProgramsOfMemory) {
+TEST_P(NativePrograms, ArrayProgramsEqualTheInterpreter) {
   const Tensor x = draw(1, {100}), m = draw(2, {20, 12}), b = draw(3, {12, 9}), a8 = draw(4, {8, 8});
   expect_same_program(
       "square", [](Tensor v) { return v * v + 1; }, x);
@@ -192,7 +192,7 @@ TEST_P(NativePrograms, ProgramsOfMemory) {
       zeros({0}, float64));
 }
 
-TEST_P(NativePrograms, OtherDtypes) {
+TEST_P(NativePrograms, OtherDtypesEqualTheInterpreter) {
   const Tensor x = draw(1, {100}), f = draw(2, {100}, float32);
   expect_same_program(
       "float32", [](Tensor v) { return exp(v) * 2.5f + maximum(v, 0.5f) - floor(v); }, f);
@@ -214,7 +214,7 @@ TEST_P(NativePrograms, OtherDtypes) {
       "bools", [](Tensor v) { return logical_and(v > 0.1, logical_not(v > 0.5)) | (v < -1); }, x);
 }
 
-TEST_P(NativePrograms, ChecksThatFail) {
+TEST_P(NativePrograms, FailedChecksGiveTheirErrors) {
   const Tensor m = draw(1, {20, 12});
   const auto rows = [](Tensor v, Tensor i) { return take(v, i, 0); };
   const Lowered code = stave_detail::lower(trace(rows)(m, tensor({1, 2})));
@@ -226,7 +226,7 @@ TEST_P(NativePrograms, ChecksThatFail) {
   EXPECT_EQ(run(*native, code, {m, tensor({3, 2})}).error, "");
 }
 
-TEST_P(NativePrograms, ThreadsAndForks) {
+TEST_P(NativePrograms, RunOnThreadsAndInForks) {
   const Lowered code = stave_detail::lower(trace(grad(sum_of_lorenz))(draw(1, {3})));
   const std::unique_ptr<const NativeCode> native = compiled(code);
   std::vector<Tensor> inputs, expected;

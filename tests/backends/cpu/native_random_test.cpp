@@ -179,7 +179,7 @@ std::vector<Tensor> random_inputs(unsigned seed) {
   return inputs;
 }
 
-TEST_P(NativeRandom, RandomCode) {
+TEST_P(NativeRandom, RandomCodeEqualsTheInterpreter) {
   for (unsigned seed = 0; seed < 1500; ++seed) {
     const Lowered code = Generator(seed).run(seed % 3 == 0 ? 20 : seed % 3 == 1 ? 80 : 300);
     stave_detail::verify(stave_detail::hoist_invariants(code));

@@ -99,7 +99,7 @@ bool takes_floats(OpId id, std::initializer_list<int> operands) {
   }
 }
 
-TEST_P(OwnKernels, EachFunctionOfTheLibrary) {
+TEST_P(OwnKernels, EqualTheLibraryForEachFunction) {
   int loops = 0;
   for (const Dtype dtype : {float32, float64}) {
     const Tensor x = special(dtype), grid = broadcast_to(x, {x.size(), x.size()});
@@ -150,7 +150,7 @@ void expect_same(const std::vector<Tensor>& xs) {
   });
 }
 
-TEST_P(OwnKernels, SizesAndDtypes) {
+TEST_P(OwnKernels, EqualPlainOperationsForSizesAndDtypes) {
   for (const Dtype dtype : {float32, float64})
     for (const Index n : {0, 1, 7, 64, 1000, (1 << 16) + 3}) {
       std::vector<Tensor> xs;
@@ -164,7 +164,7 @@ TEST_P(OwnKernels, SizesAndDtypes) {
     }
 }
 
-TEST_P(OwnKernels, SpecialNumbers) {
+TEST_P(OwnKernels, EqualPlainOperationsForSpecialNumbers) {
   for (const Dtype dtype : {float32, float64}) {
     std::vector<Tensor> xs;
     for (int i = 0; i < 8; ++i) xs.push_back(roll(special(dtype), i * i));
@@ -172,7 +172,7 @@ TEST_P(OwnKernels, SpecialNumbers) {
   }
 }
 
-TEST_P(OwnKernels, Layouts) {
+TEST_P(OwnKernels, EqualPlainOperationsInEveryLayout) {
   const Tensor rows = scattered({37, 300}, float32, 1),
                columns = permute_dims(scattered({300, 37}, float32, 2), {1, 0});
   const Tensor every_second = scattered({37, 600}, float32, 3)(ellipsis, slice(0, 600, 2));
@@ -185,7 +185,7 @@ TEST_P(OwnKernels, Layouts) {
   }
 }
 
-TEST_P(OwnKernels, NumbersAsOperands) {
+TEST_P(OwnKernels, OperandsMayBeNumbers) {
   const Tensor x = scattered({1000}, float64, 1);
   EXPECT_THAT(own::shrink(x, 0.1), HasBitsOf(plain::shrink(x, 0.1)));
   EXPECT_THAT(own::within(-1, x, 1), HasBitsOf(plain::within(-1, x, 1)));
@@ -193,7 +193,7 @@ TEST_P(OwnKernels, NumbersAsOperands) {
 }
 
 // Tests sizes that fit the caches and a size whose results are written by non-temporal stores.
-TEST_P(OwnKernels, IntoItsOperand) {
+TEST_P(OwnKernels, ResultMayOverwriteItsOperand) {
   for (const Index n : {5, 1000, 1 << 21}) {
     Tensor x = scattered({n}, float32, 1), y = scattered({n}, float32, 2);
     const Tensor expected = plain::soft_maximum(x, y);
@@ -205,7 +205,7 @@ TEST_P(OwnKernels, IntoItsOperand) {
   }
 }
 
-TEST_P(OwnKernels, OtherDtypesGoThroughTheRegion) {
+TEST_P(OwnKernels, OtherDtypesUseTheRegion) {
   const Tensor x = scattered({1000}, float32, 1), y = scattered({1000}, float32, 2);
   for (const Dtype dtype : {float16, bfloat16, int32, bool_}) {
     EXPECT_THAT(own::logistic(astype(x, dtype)), HasBitsOf(plain::logistic(astype(x, dtype))));
@@ -215,7 +215,7 @@ TEST_P(OwnKernels, OtherDtypesGoThroughTheRegion) {
   EXPECT_FALSE(takes_loop([&] { own::shrink(x, astype(y, float64)); }));
 }
 
-TEST_P(OwnKernels, UnderTransforms) {
+TEST_P(OwnKernels, WorkUnderTransforms) {
   const std::vector<Tensor> xs = {scattered({70, 30}, float32, 1), scattered({70, 30}, float32, 2)};
   const auto expect = [&](const auto& f, const auto& g) { EXPECT_THAT(f(xs[0], xs[1]), HasBitsOf(g(xs[0], xs[1]))); };
   const auto with_all = [&](const auto& transform) {
@@ -241,7 +241,7 @@ TEST_P(OwnKernels, UnderTransforms) {
 // This file is not passed to stave_add_kernels.
 STAVE_ELEMENTWISE_OPERATION(not_added, [](const auto& x) { return x * 2 + 1; });
 
-TEST(OwnLoops, AFileThatIsNotAddedHasNone) {
+TEST(OwnLoops, FileWithoutAddedKernelsHasNone) {
   const Tensor x = scattered({1000}, float32, 1);
   EXPECT_THAT(not_added(x), HasBitsOf(x * 2 + 1));
   EXPECT_FALSE(takes_loop([&] { not_added(x); }));
@@ -250,7 +250,7 @@ TEST(OwnLoops, AFileThatIsNotAddedHasNone) {
 // A loop whose results differ from those of the region's steps.
 void put_sevens(void* out, const void* const*, std::int64_t n) { std::fill_n(static_cast<float*>(out), n, 7.f); }
 
-TEST(OwnLoops, ARegionTakesThoseThatFit) {
+TEST(OwnLoops, RegionUsesOnlyMatchingLoops) {
   const auto twice = [](std::span<const stave_detail::Loop> loops) {
     const IntrusivePtr<Region> region(new Region({float32}));
     region->set_outputs({region->add(op_add, {0, 0})});

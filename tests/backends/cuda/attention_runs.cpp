@@ -122,7 +122,7 @@ Outputs attention_on(Device there, const Operands& x, const AttentionAttributes&
       Call(op_attention, std::move(inputs), make_intrusive<AttentionAttributes>(attributes.scale, attributes.causal)));
 }
 
-TEST_F(Attention, MeansAndTotals) {
+TEST_F(Attention, OutputsEqualTheFormulas) {
   for (const Dtype dtype : {float16, bfloat16, float32, float64})
     for (const Case& c : cases)
       for (const std::size_t layout : {0, 1, 2, 3}) {
@@ -136,7 +136,7 @@ TEST_F(Attention, MeansAndTotals) {
       }
 }
 
-TEST_F(Attention, Gradients) {
+TEST_F(Attention, GradientsEqualTheFormulas) {
   for (const Dtype dtype : {float16, float32, float64})
     for (const Case& c : cases) {
       if (c.size > 1 && dtype != float64) continue;
@@ -168,7 +168,7 @@ TEST_F(Attention, Gradients) {
 }
 
 // Keys, values and mask that broadcast along the stack: their strides there are 0.
-TEST_F(Attention, OperandsThatRepeat) {
+TEST_F(Attention, AcceptsBroadcastOperands) {
   const Tensor q = normal(Key(1), {4, 3, 20, 8}, float64), k = normal(Key(2), {3, 1, 40, 8}, float64)[0],
                v = normal(Key(3), {40, 5}, float64), mask = normal(Key(4), {3, 1, 40}, float64);
   const auto f = [&](Device device) {
@@ -186,7 +186,7 @@ TEST_F(Attention, OperandsThatRepeat) {
 }
 
 // The value of a masked key is infinite: multiplied by a weight of 0 it would give NaN.
-TEST_F(Attention, WhatTakesNoPartDoesNotCountInGradients) {
+TEST_F(Attention, MaskedKeysDoNotAffectGradients) {
   const Tensor q = normal(Key(1), {3, 4}, float64), k = normal(Key(2), {5, 4}, float64), ct = ones({3, 2}, float64);
   const Tensor v = where(expand_dims(arange(0, 5) == 4, 1), infinite, normal(Key(3), {5, 2}, float64));
   const Tensor numbers = zeros({3}, float64);
@@ -196,7 +196,7 @@ TEST_F(Attention, WhatTakesNoPartDoesNotCountInGradients) {
   for (const std::size_t of : {0, 1}) EXPECT_TRUE(static_cast<bool>(all(isfinite(to(got[of], cpu))))) << of;
 }
 
-TEST_F(Attention, NotANumberStaysWhereItCounts) {
+TEST_F(Attention, NanAffectsOnlyItsQuery) {
   Tensor q = normal(Key(1), {3, 4}, float64);
   const Tensor k = normal(Key(2), {40, 4}, float64), v = normal(Key(3), {40, 2}, float64);
   q = where(expand_dims(arange(0, 3) == 1, 1), NAN, q);

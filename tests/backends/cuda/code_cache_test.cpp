@@ -56,7 +56,7 @@ TEST(Hash, IsFnv1aOf128Bits) {
   EXPECT_EQ(key_of("").hexadecimal(), "9d30c1f78465995be47dda5e4e4e77ed");
   EXPECT_EQ(key_of("a").hexadecimal(), "426d56754e03ad9adb79f299c730f21f");
 }
-TEST(Hash, KnowsWhereAPartEnds) {
+TEST(Hash, DependsOnPartBoundaries) {
   Hash one, other;
   one.add("ab"), one.add("c");
   other.add("a"), other.add("bc");
@@ -72,11 +72,11 @@ TEST_F(CodeCache, GivesWhatWasWritten) {
   write_code(folder, key, "other code");
   EXPECT_EQ(read(), "other code");
 }
-TEST_F(CodeCache, MakesItsFolderAndThoseAboveIt) {
+TEST_F(CodeCache, CreatesItsFolders) {
   write_code(folder / "a" / "b", key, code);
   EXPECT_EQ(read_code(folder / "a" / "b", key), code);
 }
-TEST_F(CodeCache, RefusesAFileInWhichAnyByteIsDamaged) {
+TEST_F(CodeCache, RefusesAFileWithAnyDamagedByte) {
   write_code(folder, key, "code");
   const std::string whole = bytes();
   for (std::size_t i = 0; i < whole.size(); ++i) {
@@ -98,7 +98,7 @@ TEST_F(CodeCache, RefusesAFileOfAnyOtherLength) {
   put(whole + "x");
   EXPECT_FALSE(read());
 }
-TEST_F(CodeCache, RefusesAForeignFileUnderItsName) {
+TEST_F(CodeCache, RefusesAForeignFile) {
   write_code(folder, key, code);
   const fs::path own = file();
   put(std::string(10000, 'x'));
@@ -108,13 +108,13 @@ TEST_F(CodeCache, RefusesAForeignFileUnderItsName) {
   fs::rename(file(), own);
   EXPECT_FALSE(read());
 }
-TEST_F(CodeCache, ReplacesWhatItRefuses) {
+TEST_F(CodeCache, ReplacesRefusedFiles) {
   write_code(folder, key, code);
   put("half");
   write_code(folder, key, code);
   EXPECT_EQ(read(), code);
 }
-TEST_F(CodeCache, RefusesWhatIsNoFile) {
+TEST_F(CodeCache, RefusesFoldersAndPipes) {
   write_code(folder, key, code);
   const fs::path own = file();
   fs::remove(own);
@@ -128,7 +128,7 @@ TEST_F(CodeCache, RefusesWhatIsNoFile) {
   ASSERT_EQ(::mkfifo(own.c_str(), 0600), 0);
   EXPECT_FALSE(read());
 }
-TEST_F(CodeCache, IsSilentWhereNothingCanBeWritten) {
+TEST_F(CodeCache, IgnoresUnwritableFolders) {
   const fs::path in_the_way = folder / "file";
   std::ofstream(in_the_way) << "not a folder";
   write_code(in_the_way, key, code);
@@ -143,14 +143,14 @@ TEST_F(CodeCache, IsSilentWhereNothingCanBeWritten) {
   EXPECT_TRUE(!read() || ::geteuid() == 0);  // root may write everywhere
   ASSERT_EQ(::chmod(folder.c_str(), 0700), 0);
 }
-TEST_F(CodeCache, IsSilentWhereAFileCannotBeRead) {
+TEST_F(CodeCache, IgnoresUnreadableFiles) {
   write_code(folder, key, code);
   ASSERT_EQ(::chmod(file().c_str(), 0), 0);
   EXPECT_TRUE(!read() || ::geteuid() == 0);
 }
 
 // Several writers of one file, and a reader: it sees the complete code of one writer, or none.
-TEST_F(CodeCache, IsSharedByProcesses) {
+TEST_F(CodeCache, ProcessesMayShareIt) {
   const auto code_of = [](int writer) { return std::string(200000, static_cast<char>('a' + writer)); };
   constexpr int writers = 4;
   std::vector<pid_t> children;
@@ -196,7 +196,7 @@ class Variable {
   std::optional<std::string> before_;
 };
 
-TEST(CodeFolder, IsTheFirstThatIsSet) {
+TEST(CodeFolder, IsTheFirstVariableThatIsSet) {
   const Variable home("HOME", "/home/ada"), caches("XDG_CACHE_HOME", "/caches"), own("STAVE_CACHE", "/own");
   EXPECT_EQ(code_folder(), "/own");
   const Variable no_own("STAVE_CACHE", nullptr);

@@ -36,7 +36,7 @@ const std::vector<Case> cases = {
     {{2, 1, 2, 3, 4, 5}, {1, 2, 2, 2, 2, 3}, {1, 2, 1}, {1, 1, 0}, {0, 1, 0}, {1, 1, 2}, {2, 1, 1}},
     {{2, 2, 2, 6, 5}, {2, 1, 2, 2, 2}, {1, 1}, {0, 0}, {0, 0}, {1, 1}, {1, 1}, {2, 4, 8, 80, -16}}};
 
-TEST(Convolution, TheMatrixOfWindowsTimesTheWeights) {
+TEST(Convolution, WindowMatrixTimesWeightsEqualsTheCpu) {
   std::mt19937_64 random(1);
   int inside = 0;
   for (const Case& c : cases) {
@@ -58,7 +58,7 @@ TEST(Convolution, TheMatrixOfWindowsTimesTheWeights) {
         Buffer panel(stave::int64, {count, groups, k, places});
         const WindowLoop loop = plan.loop(panel.view().data, first, count);
         ASSERT_EQ(loop.elements, panel.elements());
-        for_each_thread(blocks_for(loop.elements), [&](Position p) { lay_windows<std::uint64_t>(loop, p); });
+        for_each_thread(blocks_for(loop.elements), [&](Position p) { im2col<std::uint64_t>(loop, p); });
         EXPECT_TRUE(panel.guards_are_whole());
         inside += plan.images_inside();
         for (Index n = 0; n < count; ++n)
@@ -79,7 +79,7 @@ TEST(Convolution, TheMatrixOfWindowsTimesTheWeights) {
   EXPECT_GT(inside, 0);
 }
 
-TEST(ArgmaxPool, AsTheCpu) {
+TEST(ArgmaxPool, EqualsTheCpu) {
   std::mt19937_64 random(1);
   struct PoolCase {
     Shape x, window, stride, low, high, dilation;

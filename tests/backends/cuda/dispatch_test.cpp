@@ -59,7 +59,7 @@ TEST(Dispatch, EveryOperationHasADriver) {
 }
 
 // The libraries can be loaded without a device.
-TEST(Dispatch, TheLibrariesHaveWhatIsCalled) {
+TEST(Dispatch, LibrariesHaveTheCalledFunctions) {
   try {
     EXPECT_NE(stave_cuda::cublas().Matmul, nullptr);
     EXPECT_NE(stave_cuda::cublas_of_solver().DtrsmBatched, nullptr);
@@ -72,7 +72,7 @@ TEST(Dispatch, TheLibrariesHaveWhatIsCalled) {
 
 // docs/operations.md lists the operations with a CUDA kernel from the source,
 // also in builds without CUDA.
-TEST(Dispatch, IsWhatTheSourceSays) {
+TEST(Dispatch, DriversEqualThoseReadFromTheSource) {
   const std::set<std::string> said = stave_test::cuda_drivers();
   for (const Op* op : all_ops())
     EXPECT_EQ(said.contains(op->name), stave_cuda::driver_of(op->id) != nullptr) << op->name;

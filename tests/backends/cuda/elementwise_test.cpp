@@ -195,7 +195,7 @@ TEST(Astype, SaturatesAndTruncates) {
   EXPECT_EQ(converted<bool>(stave::Float16(-0.0)), 0);
 }
 
-TEST(Where, EverySize) {
+TEST(Where, EqualsTheCpuForEveryElementSize) {
 #define X(name, type) \
   check(execute<WhereBody<BitsOf<type>>>, OpId::where, {stave::bool_, stave::name, stave::name}, stave::name, 0);
   STAVE_DTYPES(X)
@@ -203,7 +203,7 @@ TEST(Where, EverySize) {
 }
 
 // The output may use the buffer of a contiguous input.
-TEST(Elementwise, InPlace) {
+TEST(Elementwise, MayWriteIntoAnOperand) {
   Buffer a(stave::float32, {1003}), b(stave::float32, {1003});
   for (int i = 0; i < 1003; ++i) a.data<float>()[i] = static_cast<float>(i), b.data<float>()[i] = 0.5f;
   View in[] = {a.view(), b.view()};
@@ -215,7 +215,7 @@ TEST(Elementwise, InPlace) {
 
 // A scalar operand in the host's memory, which is freed before the kernel runs.
 // The kernel uses it for all elements, by vectors or one by one.
-TEST(Elementwise, ANumberTravelsWithTheLaunch) {
+TEST(Elementwise, NumberIsPassedWithTheLaunch) {
   for (const auto& [shape, misaligned_by] : std::vector<std::pair<stave::Shape, std::size_t>>{
            {{1000}, 0}, {{1003}, 0}, {{1003}, 1}, {{7, 64}, 0}, {{7, 63}, 1}, {{}, 0}}) {
     const stave::Strides dense = contiguous_strides(shape);
@@ -242,7 +242,7 @@ TEST(Elementwise, ANumberTravelsWithTheLaunch) {
 }
 
 // Any subset of the operands can be scalars in the host's memory.
-TEST(Elementwise, NumbersTravelEachByItself) {
+TEST(Elementwise, AnySubsetOfOperandsMayBeNumbers) {
   for (const auto& [shape, misaligned_by] :
        std::vector<std::pair<stave::Shape, std::size_t>>{{{1003}, 0}, {{1003}, 1}, {{7, 64}, 0}, {{}, 0}}) {
     stave::Strides still = contiguous_strides(shape);
@@ -273,7 +273,7 @@ TEST(Elementwise, NumbersTravelEachByItself) {
   }
 }
 
-TEST(ElementwisePlan, ByVectorsWhereMemoryAllows) {
+TEST(ElementwisePlan, UsesVectorsWhereAligned) {
   alignas(16) static float memory[4096];
   auto by_vectors = [](const stave::Shape& shape, const stave::Strides& a, const stave::Strides& b, int skip = 0) {
     stave::Strides dense = contiguous_strides(shape);
@@ -295,7 +295,7 @@ TEST(ElementwisePlan, ByVectorsWhereMemoryAllows) {
   EXPECT_FALSE(by_vectors({64}, {-1}, {1}));
 }
 
-TEST(ElementwisePlan, MoreThan31Bits) {
+TEST(ElementwisePlan, SupportsMoreThan31BitsOfIndices) {
   stave::Shape shape{3, Index{1} << 31};
   stave::Strides dense = contiguous_strides(shape), row{0, 1};
   View in[] = {{nullptr, stave::uint8, shape, dense}, {nullptr, stave::uint8, shape, row}};

@@ -125,7 +125,7 @@ TEST_F(FusedOnDevice, IsOneLaunch) {
   EXPECT_GT(made_up.uploads, 0);
 }
 
-TEST_F(FusedOnDevice, IsItsStepsWithoutACompiler) {
+TEST_F(FusedOnDevice, RunsItsStepsWithoutACompiler) {
   made_up.has_compiler = false;
   Random random(6);
   auto regions = regions_of_tests();
@@ -134,7 +134,7 @@ TEST_F(FusedOnDevice, IsItsStepsWithoutACompiler) {
   EXPECT_THAT(made_up.launches, IsEmpty());
   EXPECT_GT(made_up.steps, 0);
 }
-TEST_F(FusedOnDevice, KeepsOnlyTheStepsThatAreStillRead) {
+TEST_F(FusedOnDevice, FreesStepsAfterTheirLastRead) {
   made_up.has_compiler = false;
   const IntrusivePtr<Region> region(new Region({float32}));
   int value = 0;
@@ -144,7 +144,7 @@ TEST_F(FusedOnDevice, KeepsOnlyTheStepsThatAreStillRead) {
   EXPECT_EQ(made_up.steps, 50);
   EXPECT_LE(backend.scratch_bytes, 2 * 4000u);
 }
-TEST_F(FusedOnDevice, IsItsStepsIfTheTextDoesNotCompile) {
+TEST_F(FusedOnDevice, RunsItsStepsIfTheTextDoesNotCompile) {
   made_up.compiles = false;
   Random random(7);
   const RegionPtr region = exact_regions().back();
@@ -152,7 +152,7 @@ TEST_F(FusedOnDevice, IsItsStepsIfTheTextDoesNotCompile) {
   EXPECT_THAT(made_up.launches, IsEmpty());
   EXPECT_EQ(made_up.compiled.size(), 1u);  // compiled only once
 }
-TEST_F(FusedOnDevice, IsItsStepsIfTheDriverRefusesTheCode) {
+TEST_F(FusedOnDevice, RunsItsStepsIfTheDriverRefusesTheCode) {
   made_up.takes_code = false;
   Random random(8);
   const RegionPtr region = exact_regions().back();
@@ -160,7 +160,7 @@ TEST_F(FusedOnDevice, IsItsStepsIfTheDriverRefusesTheCode) {
   EXPECT_THAT(made_up.launches, IsEmpty());
   EXPECT_TRUE(fs::is_empty(folder));
 }
-TEST_F(FusedOnDevice, IsItsStepsIfAKernelHasNoRoomForItsArguments) {
+TEST_F(FusedOnDevice, RunsItsStepsIfAKernelHasTooManyArguments) {
   Random random(9);
   const RegionPtr region = sum_of_inputs();
   expect_steps(region, random_inputs(random, *region, {5}));
@@ -170,7 +170,7 @@ TEST_F(FusedOnDevice, IsItsStepsIfAKernelHasNoRoomForItsArguments) {
   expect_steps(region, random_inputs(random, *region, {5}));
   EXPECT_THAT(made_up.launches, IsEmpty());
 }
-TEST_F(FusedOnDevice, OfNoElementsIsNoLaunch) {
+TEST_F(FusedOnDevice, EmptyRegionIsNoLaunch) {
   Random random(10);
   for (const bool has_compiler : {true, false}) {
     made_up.has_compiler = has_compiler;
@@ -181,7 +181,7 @@ TEST_F(FusedOnDevice, OfNoElementsIsNoLaunch) {
 }
 // The kernel writes the value that a reduction reads: once if several reductions read it,
 // and not again if it is also an output or an input.
-TEST_F(FusedOnDevice, ReducesWhatTheKernelWrote) {
+TEST_F(FusedOnDevice, ReductionsReadWhatTheKernelWrote) {
   Random random(14);
   const RegionPtr region = region_with_reductions();
   for (const Shape& shape : std::vector<Shape>{{3, 4}, {7, 1, 30}, {8, 64}}) {
@@ -197,7 +197,7 @@ TEST_F(FusedOnDevice, ReducesWhatTheKernelWrote) {
   EXPECT_EQ(made_up.reductions, 5);
   EXPECT_EQ(made_up.steps, 2);
 }
-TEST_F(FusedOnDevice, ReducesNoElements) {
+TEST_F(FusedOnDevice, ReductionsOfEmptyArraysNeedNoLaunch) {
   const IntrusivePtr<Region> region(new Region({float32}));
   region->set_outputs({region->reduce(op_sum, region->add(op_square, {0}), {-1})});
   const Outputs found = fused(region, {moved(zeros({3, 0}))});
@@ -205,7 +205,7 @@ TEST_F(FusedOnDevice, ReducesNoElements) {
   EXPECT_THAT(made_up.launches, IsEmpty());
 }
 
-TEST_F(FusedOnDevice, CopiesWhatIsScatteredInMemoryFirst) {
+TEST_F(FusedOnDevice, CopiesScatteredInputsFirst) {
   const RegionPtr region = sum_of_inputs();
   Random random(11);
   std::vector<Tensor> inputs(20, moved(random_values(random, float32, {600, 500})));
@@ -226,13 +226,13 @@ class CompiledOnce : public FusedOnDevice {
   const RegionPtr region = exact_regions().back();
 };
 
-TEST_F(CompiledOnce, InAProcess) {
+TEST_F(CompiledOnce, PerProcess) {
   for (int i = 0; i < 5; ++i) perform();
   EXPECT_EQ(made_up.compiled.size(), 1u);
   EXPECT_EQ(made_up.loaded, 1);
   EXPECT_EQ(made_up.launches.size(), 5u);
 }
-TEST_F(CompiledOnce, ByThreadsAtOnce) {
+TEST_F(CompiledOnce, ByConcurrentThreads) {
   const auto inputs = random_inputs(random, *region, {5});
   std::vector<std::thread> threads;
   for (int i = 0; i < 8; ++i)
@@ -244,7 +244,7 @@ TEST_F(CompiledOnce, ByThreadsAtOnce) {
   EXPECT_EQ(made_up.compiled.size(), 1u);
   EXPECT_EQ(made_up.launches.size(), 160u);
 }
-TEST_F(CompiledOnce, ForTheNextProcess) {
+TEST_F(CompiledOnce, AcrossProcesses) {
   perform();
   start_anew();
   perform();
@@ -252,21 +252,21 @@ TEST_F(CompiledOnce, ForTheNextProcess) {
   EXPECT_EQ(made_up.loaded, 1);
   EXPECT_EQ(made_up.launches.size(), 1u);
 }
-TEST_F(CompiledOnce, ForEachArchitecture) {
+TEST_F(CompiledOnce, PerArchitecture) {
   perform();
   start_anew();
   made_up.capability = 80;
   perform();
   EXPECT_THAT(made_up.compiled, ElementsAre("sm_80"));
 }
-TEST_F(CompiledOnce, ByEachCompiler) {
+TEST_F(CompiledOnce, PerCompilerVersion) {
   perform();
   start_anew();
   made_up.nvrtc.version = 12090;
   perform();
   EXPECT_EQ(made_up.compiled.size(), 1u);
 }
-TEST_F(CompiledOnce, ButAgainIfTheFileIsDamaged) {
+TEST_F(CompiledOnce, RecompiledIfTheFileIsDamaged) {
   perform();
   std::fstream(file(), std::ios::in | std::ios::out | std::ios::binary).seekp(100) << "damage";
   start_anew();
@@ -277,7 +277,7 @@ TEST_F(CompiledOnce, ButAgainIfTheFileIsDamaged) {
   perform();
   EXPECT_THAT(made_up.compiled, IsEmpty());
 }
-TEST_F(CompiledOnce, ButAgainIfTheDriverRefusesWhatWasKept) {
+TEST_F(CompiledOnce, RecompiledIfTheDriverRefusesTheCachedCode) {
   perform();
   start_anew();
   made_up.takes_code = false;
@@ -285,7 +285,7 @@ TEST_F(CompiledOnce, ButAgainIfTheDriverRefusesWhatWasKept) {
   EXPECT_EQ(made_up.compiled.size(), 1u);
   EXPECT_EQ(made_up.loaded, 2);
 }
-TEST_F(CompiledOnce, WhereNothingCanBeWritten) {
+TEST_F(CompiledOnce, InMemoryIfTheCacheIsUnwritable) {
   ::setenv("STAVE_CACHE", "/proc/nowhere", 1);
   for (int i = 0; i < 5; ++i) perform();
   EXPECT_EQ(made_up.compiled.size(), 1u);
@@ -294,7 +294,7 @@ TEST_F(CompiledOnce, WhereNothingCanBeWritten) {
 
 // ---- under handlers ----------------------------------------------------------------------------
 
-TEST_F(FusedOnDevice, IsAnOperationUnderHandlers) {
+TEST_F(FusedOnDevice, HandlersSeeOneOperation) {
   struct Count final : Handler {
     std::map<std::string, int> operations;
     Outputs handle(Call& call) override {
@@ -310,7 +310,7 @@ TEST_F(FusedOnDevice, IsAnOperationUnderHandlers) {
   EXPECT_EQ(count.operations["fused"], 1);
   EXPECT_EQ(made_up.launches.size(), 1u);
 }
-TEST_F(FusedOnDevice, HasDerivativesThatAreRegions) {
+TEST_F(FusedOnDevice, DerivativesAreRegions) {
   const auto f = elementwise_op("f", [](const Tensor& x, const Tensor& y) { return sin(x) * y + x; });
   const Tensor x = normal(Key(1), {3, 4}), y = normal(Key(2), {4});
   const auto slope = [&](const Tensor& row) { return grad([&](const Tensor& at) { return sum(f(at, row)); }); };

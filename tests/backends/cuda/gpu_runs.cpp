@@ -42,7 +42,7 @@ TEST_F(Gpu, ManySmallWritesInARowArriveInOrder) {
     EXPECT_EQ(written[static_cast<std::size_t>(i)].to_vector<std::int32_t>(), (std::vector{i, i + 1}));
 }
 
-TEST_F(Gpu, NothingWaitsUntilAValueIsRead) {
+TEST_F(Gpu, DoesNotWaitUntilAValueIsRead) {
   const Tensor x = to(uniform(Key(0), {64, 64}), gpu), w = to(uniform(Key(1), {64, 64}), gpu);
   const auto loss = [](const Tensor& v, const Tensor& y) {
     return mean(square(tanh(matmul(y, v)) - softmax(sort(cumulative_sum(y, 0), 1), -1)) + 1);
@@ -59,7 +59,7 @@ TEST_F(Gpu, NothingWaitsUntilAValueIsRead) {
   EXPECT_TRUE(static_cast<bool>(all(isfinite(g))));
 }
 
-TEST_F(Gpu, WritesOfAnySizeWaitForNothing) {
+TEST_F(Gpu, WritesOfAnySizeDoNotWait) {
   // Loads the necessary kernels.
   const Tensor host = arange(0, 10'000'001, 1, int32), numbers = to(host, gpu);
   EXPECT_TRUE(array_equal(to(numbers, cpu), host));
@@ -76,7 +76,7 @@ TEST_F(Gpu, WritesOfAnySizeWaitForNothing) {
   EXPECT_TRUE(static_cast<bool>(all(x == 1)));
 }
 
-TEST_F(Gpu, ANumberBesideATensorTakesNoMemory) {
+TEST_F(Gpu, NumberOperandTakesNoMemory) {
   const Tensor x = to(tensor({1., 2., 3.}), gpu);
   const std::size_t before = memory_stats(gpu).live_bytes;
   const Tensor y = 2 - x * 3;
@@ -84,7 +84,7 @@ TEST_F(Gpu, ANumberBesideATensorTakesNoMemory) {
   EXPECT_EQ(y.to_vector<float>(), (std::vector{-1.f, -4.f, -7.f}));
 }
 
-TEST_F(Gpu, AConstantUnderHandlersTakesNoMemoryUntilAKernelWantsIt) {
+TEST_F(Gpu, ConstantTakesNoMemoryUntilAKernelReadsIt) {
   const Tensor x = to(arange(0., 1000.), gpu);
   const std::size_t before = memory_stats(gpu).live_bytes, each = 4000;
   const auto [y, dy] = jvp([](const Tensor& v) { return 3. * v + where(v > 10., 2., v); }, x, x);
@@ -99,7 +99,7 @@ TEST_F(Gpu, AConstantUnderHandlersTakesNoMemoryUntilAKernelWantsIt) {
 }
 
 // Two custom operations: one copies on the given stream, one has no kernel for devices.
-TEST_F(Gpu, AnOperationOfOnesOwn) {
+TEST_F(Gpu, RunsUserDefinedOperations) {
   Op op{
       .name = "copied",
       .infer = [](const Call& call, SmallVector<Abstract, 1>& outputs) { outputs.push_back(abstract(call.input(0))); },
@@ -122,7 +122,7 @@ TEST_F(Gpu, AnOperationOfOnesOwn) {
 }
 
 // From the fourth call on, compiled programs run as CUDA graphs.
-TEST_F(Gpu, CompiledProgramsGiveWhatTheirFunctionsGive) {
+TEST_F(Gpu, CompiledProgramsEqualTheirFunctions) {
   const auto step = [](const Tensor& w, const Tensor& x) {
     const auto loss = [&](const Tensor& v) {
       return mean(square(tanh(matmul(x, v)) - softmax(cumulative_sum(x, 0), -1)));
@@ -163,7 +163,7 @@ TEST_F(Gpu, CompiledProgramsReportIndicesOutOfRangeEachTime) {
   }
 }
 
-TEST_F(Gpu, AChildOfForkIsToldThatItHasNoDevices) {
+TEST_F(Gpu, ForkedChildGetsAnErrorForDevices) {
   const Tensor x = ones({3}, float32, gpu);
   synchronize(gpu);
   const pid_t child = fork();
@@ -184,7 +184,7 @@ TEST_F(Gpu, AChildOfForkIsToldThatItHasNoDevices) {
   EXPECT_EQ(sum(x).item<float>(), 3);
 }
 
-TEST_F(Gpu, LinearAlgebraOfSmallAndLargeMatrices) {
+TEST_F(Gpu, LinearAlgebraEqualsTheCpuForSmallAndLargeMatrices) {
   for (const Dtype dtype : {float32, float64})
     for (const Shape& shape : {Shape{3, 3}, {1000, 3, 3}, {7, 32, 32}, {5, 33, 33}, {2, 400, 400}}) {
       const double bound = dtype == float64 ? 1e-9 : 3e-3;
@@ -214,7 +214,7 @@ TEST_F(Gpu, LinearAlgebraOfSmallAndLargeMatrices) {
     }
 }
 
-TEST_F(Gpu, AttentionAndItsGradient) {
+TEST_F(Gpu, AttentionAndItsGradientEqualTheCpu) {
   for (const Dtype dtype : {float16, bfloat16, float32, float64})
     for (const bool causal : {false, true}) {
       const double bound = dtype == float64 ? 1e-11 : dtype == float32 ? 1e-4 : dtype == float16 ? 1e-2 : 6e-2;
@@ -236,7 +236,7 @@ TEST_F(Gpu, AttentionAndItsGradient) {
     }
 }
 
-TEST_F(Gpu, AMatrixWithoutAResultIsToldAtTheNextRead) {
+TEST_F(Gpu, MatrixErrorIsThrownAtTheNextRead) {
   for (const Index n : {Index{3}, Index{40}}) {
     const Tensor good = eye(n), matrices = to(stack({good, good, -good, -good}), gpu);
     Tensor l = cholesky(matrices);
@@ -256,7 +256,7 @@ TEST_F(Gpu, AMatrixWithoutAResultIsToldAtTheNextRead) {
   }
 }
 
-TEST_F(Gpu, AnIndexOutOfRangeIsToldAtTheNextRead) {
+TEST_F(Gpu, IndexOutOfRangeIsThrownAtTheNextRead) {
   const Tensor x = to(arange(5), gpu);
   const Tensor taken = take(x, to(tensor({0, 7}), gpu));
   try {
@@ -280,7 +280,7 @@ TEST_F(Gpu, MemoryIsReusedWhileKernelsStillReadIt) {
   EXPECT_TRUE(static_cast<bool>(all(sum == 201)));
 }
 
-TEST_F(Gpu, MemoryIsCountedAndGivenBack) {
+TEST_F(Gpu, MemoryIsCountedAndReleased) {
   release_cached_memory(gpu);
   const std::size_t before = memory_stats(gpu).live_bytes;
   {
@@ -375,7 +375,7 @@ TEST_F(Gpu, FloatsOf16BitsConvertAsOnTheCpu) {
 
 // Sums of so many ones that, if partial sums were rounded to the dtype, adding one more would have
 // no effect.
-TEST_F(Gpu, MatmulOf16BitsIsAddedUpInFloat) {
+TEST_F(Gpu, MatmulOf16BitsAccumulatesInFloat) {
   for (const Dtype dtype : {float16, bfloat16}) {
     EXPECT_EQ(matmul(ones({4, 8192}, dtype, gpu), ones({8192, 4}, dtype, gpu))(1, 2).item<float>(), 8192);
     const Tensor a = uniform(Key(1), {3, 33, 65}, -1, 1, dtype), b = uniform(Key(2), {3, 65, 40}, -1, 1, dtype);
@@ -394,7 +394,7 @@ TEST_F(Gpu, MatmulOfFloatsIsInFullPrecision) {
 
 // A region of exact steps gives the same bits as on the CPU: by the kernel that NVRTC compiles,
 // or without NVRTC by the kernels of the steps.
-TEST_F(Gpu, RegionsAreTheirStepsBitForBit) {
+TEST_F(Gpu, RegionsEqualTheirStepsBitForBit) {
   Random random(17);
   for (int round = 0; round < 40; ++round) {
     std::vector<Dtype> dtypes;

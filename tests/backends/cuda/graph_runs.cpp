@@ -158,7 +158,7 @@ class Graphs : public testing::Test {
   std::vector<int> done;
 };
 
-TEST_F(Graphs, DoWhatWasRecordedAtEachLaunch) {
+TEST_F(Graphs, RunTheRecordedWorkAtEachLaunch) {
   kernel(0);
   GraphCapture capture(stream);
   kernel(1);
@@ -178,13 +178,13 @@ TEST_F(Graphs, MayBeEmptyAndMoved) {
   moved.launch(stream);
   EXPECT_EQ(moved.size(), 0u);
 }
-TEST_F(Graphs, HoldKernelsAndWorkWithinTheDevice) {
+TEST_F(Graphs, AcceptKernelsAndDeviceCopies) {
   EXPECT_EQ(refusal(cudaGraphNodeTypeKernel), "");
   EXPECT_EQ(refusal(cudaGraphNodeTypeMemset), "");
   EXPECT_EQ(refusal(cudaGraphNodeTypeEmpty), "");
   EXPECT_EQ(refusal(cudaGraphNodeTypeMemcpy, cudaMemcpyDeviceToDevice), "");
 }
-TEST_F(Graphs, RefuseWhatWouldBeOtherWorkWhenItIsRepeated) {
+TEST_F(Graphs, RefuseUnrepeatableWork) {
   const auto refused = [](const char* why) {
     return std::string("cuda: graph: what was recorded cannot be repeated: ") + why;
   };
@@ -196,7 +196,7 @@ TEST_F(Graphs, RefuseWhatWouldBeOtherWorkWhenItIsRepeated) {
   EXPECT_EQ(refusal(cudaGraphNodeTypeEventRecord), refused("it records an event, or waits for one"));
   EXPECT_EQ(refusal(cudaGraphNodeTypeGraph), refused("it contains work of a kind that Stave does not use"));
 }
-TEST_F(Graphs, SayWhatBrokeTheRecording) {
+TEST_F(Graphs, ErrorsNameWhatBrokeTheRecording) {
   GraphCapture capture(stream);
   kernel(1);
   EXPECT_THROW(check(wait_for_stream(), "synchronize"), stave::Error);
@@ -231,7 +231,7 @@ TEST_F(Graphs, AreRecordedOneAtATime) {
   EXPECT_EQ(capture.end().size(), 1u);  // the first capture is not affected
   EXPECT_THROW(capture.end(), stave::Error);
 }
-TEST_F(Graphs, TellErrorsOfTheDriver) {
+TEST_F(Graphs, ThrowErrorsOfTheDriver) {
   {
     GraphCapture capture(stream);
     driver.instantiates = cudaErrorMemoryAllocation;
@@ -263,7 +263,7 @@ class Recordings : public Graphs {
   std::size_t live() const { return memory.stats().live_bytes; }
 };
 
-TEST_F(Recordings, LeaveAloneWhatOthersRunMeanwhile) {
+TEST_F(Recordings, ExcludeWorkOfOtherThreads) {
   Recording recording(memory);
   EXPECT_EQ(Recording::current(), &recording);
   std::thread([] { EXPECT_EQ(Recording::current(), nullptr); }).join();
@@ -279,7 +279,7 @@ TEST_F(Recordings, LeaveAloneWhatOthersRunMeanwhile) {
   graph.launch(stream);
   EXPECT_THAT(done, ElementsAre(2, 1, 3, 1, 3));
 }
-TEST_F(Recordings, KeepTheirScratchMemoryAndLendItFromOperationToOperation) {
+TEST_F(Recordings, KeepScratchMemoryAndReuseItBetweenOperations) {
   void *first = nullptr, *second = nullptr;
   const auto record = [&] {
     Recording recording(memory);
@@ -303,7 +303,7 @@ TEST_F(Recordings, KeepTheirScratchMemoryAndLendItFromOperationToOperation) {
   }
   EXPECT_EQ(live(), 0u);
 }
-TEST_F(Recordings, ThatCannotBeRepeatedGiveAllBack) {
+TEST_F(Recordings, UnrepeatableOnesReleaseEverything) {
   const auto refused = [&](auto work) {
     EXPECT_THROW(
         {
@@ -325,21 +325,21 @@ TEST_F(Recordings, ThatCannotBeRepeatedGiveAllBack) {
 }
 // The libraries' handles use another stream. Their work would run at once and be missing
 // from the graph.
-TEST_F(Recordings, RefuseTheSolversHandles) {
+TEST_F(Recordings, RefuseLibraryHandles) {
   Recording recording(memory);
   const Launch launch{recording.stream(), 1, recording.scratch(), nullptr, 1};
   const auto refused = testing::ThrowsMessage<stave::Error>(testing::HasSubstr("cannot be recorded"));
   EXPECT_THAT([&] { cusolver_handle(launch); }, refused);
   EXPECT_THAT([&] { cublas_handle(launch); }, refused);
 }
-TEST_F(Recordings, AreOneOnAThread) {
+TEST_F(Recordings, AllowOnePerThread) {
   Recording recording(memory);
   EXPECT_THROW(Recording{memory}, stave::Error);
   EXPECT_EQ(Recording::current(), &recording);
   kernel(1, recording.stream());
   EXPECT_EQ(recording.end().size(), 1u);
 }
-TEST_F(Recordings, AreLeftAloneInAChild) {
+TEST_F(Recordings, AreAbandonedInAForkedChild) {
   Recording recording(memory);
   recording.scratch().allocate(500);
   RecordedGraph graph = recording.end();

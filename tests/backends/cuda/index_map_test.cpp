@@ -58,7 +58,7 @@ void expect_map(const Case& c, const std::vector<Index>& indices) {
   }
 }
 
-TEST(IndexMap, RandomShapesAndStrides) {
+TEST(IndexMap, EqualsPlainArithmetic) {
   std::mt19937 random(1);
   for (int round = 0; round < 400; ++round) {
     Shape shape;
@@ -71,7 +71,7 @@ TEST(IndexMap, RandomShapesAndStrides) {
   }
 }
 
-TEST(IndexMap, MoreAxesThanAMapHolds) {
+TEST(IndexMap, SupportsMoreAxesThanItHolds) {
   Shape shape;
   for (int i = 0; i < 15; ++i) shape.push_back(i % 5 == 4 ? 3 : 2);
   Strides dense = contiguous_strides(shape), reversed = dense;
@@ -87,7 +87,7 @@ TEST(IndexMap, MoreAxesThanAMapHolds) {
   EXPECT_EQ(plan.axes().size(), 15u);
 }
 
-TEST(IndexMap, MoreThan31Bits) {
+TEST(IndexMap, SupportsMoreThan31BitsOfIndices) {
   std::mt19937_64 random(2);
   for (Shape shape : {Shape{70000, 50000}, Shape{3, 1 << 20, 1031, 2}, Shape{Index{1} << 33}, Shape{2147483647},
                       Shape{46341, 46341}, Shape{2, 2147483647, 2}}) {
@@ -104,7 +104,7 @@ TEST(IndexMap, MoreThan31Bits) {
 }
 
 // Few elements that are far apart: 32 bits hold each index but not each offset.
-TEST(IndexMap, WideOffsets) {
+TEST(IndexMap, UsesWideOffsetsWhenNeeded) {
   Shape shape{3, 4};
   Strides far{Index{1} << 31, -5}, near{4, 1};
   std::vector<Index> indices{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11};
@@ -113,7 +113,7 @@ TEST(IndexMap, WideOffsets) {
   EXPECT_FALSE(IndexPlan<1>(shape, {std::span<const Index>(near)}).wide());
 }
 
-TEST(Divider, QuotientsAtEveryEdge) {
+TEST(Divider, QuotientsAreExactAtEdgeCases) {
   std::mt19937 random(3);
   std::vector<Index> divisors{1,          2,         3, 5, 7, 10, 641, 65535, 65536, 65537, 1 << 30, (1 << 30) + 1,
                               2147483646, 2147483647};
@@ -131,7 +131,7 @@ TEST(Divider, QuotientsAtEveryEdge) {
   }
 }
 
-TEST(Divider, WideQuotientsAtEveryEdge) {
+TEST(Divider, WideQuotientsAreExactAtEdgeCases) {
   std::mt19937_64 random(4);
   constexpr std::uint64_t top = (std::uint64_t{1} << 63) - 1;
   std::vector<Index> divisors{1, 2, 3, 7, 2147483648, 4294967297, Index{1} << 62, static_cast<Index>(top)};
@@ -148,7 +148,7 @@ TEST(Divider, WideQuotientsAtEveryEdge) {
   }
 }
 
-TEST(IndexPlan, MergesWhatEveryOperandAllows) {
+TEST(IndexPlan, MergesAxesThatAllOperandsAllow) {
   Shape shape{2, 1, 3, 4};
   Strides dense = contiguous_strides(shape), row{0, 0, 0, 1}, column{3, 9, 1, 0}, scalar{0, 0, 0, 0};
   auto axes = [&](const Strides& a, const Strides& b) {
@@ -161,7 +161,7 @@ TEST(IndexPlan, MergesWhatEveryOperandAllows) {
   EXPECT_EQ(axes(row, column), (LoopAxes<2>{{6, {0, 1}}, {4, {1, 0}}}));
 }
 
-TEST(IndexPlan, KnowsContiguousAndRepeatedOperands) {
+TEST(IndexPlan, DetectsContiguousAndScalarOperands) {
   Shape shape{4, 6};
   Strides dense{6, 1}, scalar{0, 0}, row{0, 1}, across{1, 4};
   IndexPlan<3> flat(shape,

@@ -95,7 +95,7 @@ Buffer indices_of(const GatherCase& c, Dtype dtype, std::mt19937_64& random, boo
   return indices;
 }
 
-TEST(Gather, AgainstTheCpu) {
+TEST(Gather, EqualsTheCpu) {
   std::mt19937_64 random(1);
   for (const GatherCase& c : gather_cases())
     for (Dtype dtype : {stave::bool_, stave::uint8, stave::int16, stave::float32, stave::float64})
@@ -202,7 +202,7 @@ void check_scatter(stave::OpId op, std::mt19937_64& random) {
       }
     }
 }
-TEST(Scatter, AgainstTheCpuToTheBit) {
+TEST(Scatter, EqualsTheCpuBitForBit) {
   std::mt19937_64 random(2);
   using stave::OpId;
   for (const OpId op :
@@ -261,7 +261,7 @@ void check_parts() {
               << i << " of " << places << ", " << lanes << " updates in parts of " << (1 << bits);
       }
 }
-TEST(ScatterAdd, ManyUpdatesOfAPlaceAreAddedInParts) {
+TEST(ScatterAdd, ManyUpdatesOfAnElementAreAddedInParts) {
   check_parts<float>();
   check_parts<stave::Float16>();
   check_parts<stave::BFloat16>();
@@ -269,7 +269,7 @@ TEST(ScatterAdd, ManyUpdatesOfAPlaceAreAddedInParts) {
 
 /// With many updates of one place, scatter keeps the last, and scatter_max the largest,
 /// wherever it is.
-TEST(Scatter, ManyUpdatesOfAPlaceAreMergedInTheirOrder) {
+TEST(Scatter, ManyUpdatesOfAnElementAreMergedInOrder) {
   for (const unsigned bits : {0u, 1u, 3u, 10u})
     for (const Index lanes : {1, 2, 33, 1000}) {
       Buffer indices(stave::int32, {lanes, 1}), updates(stave::int16, {lanes});
@@ -292,7 +292,7 @@ TEST(Scatter, ManyUpdatesOfAPlaceAreMergedInTheirOrder) {
     }
 }
 
-TEST(ScatterAdd, NoThreadAddsAllOfManyUpdates) {
+TEST(ScatterAdd, LongSumsAreSplitAmongThreads) {
   for (Index lanes : {Index{1}, Index{64}, Index{4096}, Index{1} << 20, Index{10000000}, most_sorted}) {
     const unsigned bits = scatter_part_bits(lanes);
     EXPECT_GE(bits, 6u);
@@ -336,7 +336,7 @@ struct SliceCase {
   int batch_dims;
   Shape sizes;
 };
-TEST(DynamicSlice, BothWaysAgainstTheCpu) {
+TEST(DynamicSlice, ReadsAndUpdatesEqualTheCpu) {
   std::mt19937_64 random(3);
   for (const SliceCase& c :
        {SliceCase{"vector", {40}, {1}, 0, {16}}, SliceCase{"matrix", {9, 32}, {32, 1}, 0, {4, 8}},
@@ -389,7 +389,7 @@ void expect_fault(const IndexFault& fault, unsigned ticket, int axis, Index inde
   EXPECT_EQ(fault.size, size);
 }
 
-TEST(Faults, OfGatherNameIndexAxisAndSizeAndNothingIsRead) {
+TEST(Faults, OfGatherNameIndexAxisAndSize) {
   for (Index bad : {Index{4}, Index{-5}, Index{1} << 40, -(Index{1} << 62), std::numeric_limits<Index>::min(),
                     std::numeric_limits<Index>::max()}) {
     Buffer x(stave::float32, {2, 3, 4}), indices(stave::int64, {2, 1, 2}), out(stave::float32, {2, 1});
@@ -404,21 +404,21 @@ TEST(Faults, OfGatherNameIndexAxisAndSizeAndNothingIsRead) {
     EXPECT_EQ(out.data<float>()[1], -1);
   }
 }
-TEST(Faults, NegativeIndicesWhereTheyDoNotCountFromTheEnd) {
+TEST(Faults, NegativeIndicesAreFaultsIfTheyDoNotWrap) {
   Buffer x(stave::float32, {3}), indices(stave::int32, {1, 1}), out(stave::float32, {1});
   indices.data<std::int32_t>()[0] = -1;
   IndexFault fault;
   move_on_host<true>(SlicePlan::gather(GatherAttributes(0, false), x.view(), out.view(), indices.view()), fault);
   expect_fault(fault, 77, 0, -1, 3);
 }
-TEST(Faults, OfEmptySlicesToo) {
+TEST(Faults, EmptySlicesReportThem) {
   Buffer x(stave::float32, {3, 0}), indices(stave::int32, {1, 1}), out(stave::float32, {1, 0});
   indices.data<std::int32_t>()[0] = 3;
   IndexFault fault;
   move_on_host<true>(SlicePlan::gather(GatherAttributes(0), x.view(), out.view(), indices.view()), fault);
   expect_fault(fault, 77, 0, 3, 3);
 }
-TEST(Faults, OfScatterAddLeaveTheOthers) {
+TEST(Faults, ScatterAddAppliesTheOtherUpdates) {
   Buffer indices(stave::int32, {3, 1}), updates(stave::float32, {3}), out(stave::float32, {2});
   const std::int32_t values[] = {1, 2, 1};
   std::copy_n(values, 3, indices.data<std::int32_t>());
@@ -431,7 +431,7 @@ TEST(Faults, OfScatterAddLeaveTheOthers) {
   EXPECT_EQ(out.data<float>()[1], 4);
   EXPECT_TRUE(out.guards_are_whole());
 }
-TEST(Faults, OfDynamicSlices) {
+TEST(Faults, DynamicSlicesReportThem) {
   Buffer x(stave::float32, {5, 6}), starts(stave::int64, {2}), out(stave::float32, {2, 3});
   const DynamicSliceAttributes attributes(0, {2, 3});
   for (Index bad : {Index{4}, Index{-7}, Index{-2}, std::numeric_limits<Index>::min()}) {
@@ -445,7 +445,7 @@ TEST(Faults, OfDynamicSlices) {
   }
 }
 
-TEST(SlicePlan, TheLargestUnitThatDivides) {
+TEST(SlicePlan, UsesTheLargestUnitThatDivides) {
   Buffer x(stave::float32, {16, 32}), indices(stave::int32, {3, 1}), out(stave::float32, {3, 32});
   EXPECT_EQ(SlicePlan::gather(GatherAttributes(0), x.view(), out.view(), indices.view()).unit(), 16);
   EXPECT_EQ(SlicePlan::gather(GatherAttributes(0), x.view(), out.view(), indices.view(), 4).unit(), 4);

@@ -77,7 +77,7 @@ std::int64_t byte_at(Index i) { return i % 251; }
 
 std::vector<Index> ends() { return {0, 1, 250, two_to_31 - 1, two_to_31, two_to_31 + 1, many - 2, many - 1}; }
 
-TEST_F(Large, ManyElementsOneByOne) {
+TEST_F(Large, ElementwiseResultsAreRight) {
   NEEDS_MEMORY(6);
   const Tensor x = many_bytes(), twice = x + x, odd = x(slice(1, none)) + 1, backwards = flip(x) + x;
   for (Index i : ends()) {
@@ -88,7 +88,7 @@ TEST_F(Large, ManyElementsOneByOne) {
   }
 }
 
-TEST_F(Large, ManyElementsMoved) {
+TEST_F(Large, CopiesTransposesAndPadsAreRight) {
   NEEDS_MEMORY(6);
   const Tensor x = many_bytes(), turned = contiguous(flip(x));
   for (Index i : ends()) EXPECT_EQ(whole(turned(i)), byte_at(many - 1 - i)) << i;
@@ -102,7 +102,7 @@ TEST_F(Large, ManyElementsMoved) {
   EXPECT_EQ(whole(padded(many + 7)), 9);
 }
 
-TEST_F(Large, ManyElementsReduced) {
+TEST_F(Large, ReductionsAreRight) {
   NEEDS_MEMORY(12);
   const Tensor x = many_bytes();
   EXPECT_EQ(whole(max(x)), 250);
@@ -115,13 +115,13 @@ TEST_F(Large, ManyElementsReduced) {
   EXPECT_EQ(whole(sum(columns)), (two_to_31 + 250) / 251);
 }
 
-TEST_F(Large, ManyElementsScanned) {
+TEST_F(Large, CumulativeSumIsRight) {
   NEEDS_MEMORY(10);
   const Tensor x = cumulative_sum(ones({many}, uint32, place));
   for (Index i : ends()) EXPECT_EQ(whole(x(i)), i + 1) << i;
 }
 
-TEST_F(Large, ManyElementsIndexed) {
+TEST_F(Large, IndexingIsRight) {
   NEEDS_MEMORY(12);
   const std::vector<Index> at = ends();
   std::vector<std::int64_t> indices(at.begin(), at.end());
@@ -141,7 +141,7 @@ TEST_F(Large, ManyElementsIndexed) {
   EXPECT_THROW(take(x, from(std::vector<std::int64_t>{many}, place)).to_vector<std::uint8_t>(), IndexError);
 }
 
-TEST_F(Large, ManyRandomNumbers) {
+TEST_F(Large, UniformNumbersHaveTheirRangeAndMean) {
   NEEDS_MEMORY(6);
   const Tensor x = uniform(Key(1, place), {many});
   EXPECT_GE(min(x).item<float>(), 0);
@@ -151,7 +151,7 @@ TEST_F(Large, ManyRandomNumbers) {
 
 // ---- long sorts and scans ----------------------------------------------------------------------
 
-TEST_F(Large, LongSortsOfEveryDtype) {
+TEST_F(Large, LongSortsEqualTheCpuInEveryDtype) {
   for (const Dtype dtype : dtypes) {
     const Tensor x = mixed({long_row}, dtype), y = there(x);
     EXPECT_TRUE(array_equal(back(sort(y)), sort(x))) << name_of(dtype);
@@ -172,7 +172,7 @@ bool agree(const Tensor& got, const Tensor& expected) {
   return allclose(back(got), expected, tolerance, tolerance);
 }
 
-TEST_F(Large, LongScansOfEveryDtype) {
+TEST_F(Large, LongScansEqualTheCpuInEveryDtype) {
   for (const Dtype dtype : dtypes)
     for (const Shape& shape : {Shape{long_row}, Shape{long_row / 1000, 1000}})
       for (Index axis = 0; axis < shape.rank(); ++axis) {
@@ -188,7 +188,7 @@ TEST_F(Large, LongScansOfEveryDtype) {
       }
 }
 
-TEST_F(Large, ManyUpdatesOfFewPlaces) {
+TEST_F(Large, ManyUpdatesOfFewElementsAreRightAndRepeatable) {
   const Tensor places = astype(mixed({long_row, 1}, int32) % 3, int64);
   for (const Dtype dtype : dtypes) {
     if (dtype == bool_) continue;
@@ -209,7 +209,7 @@ TEST_F(Large, ManyUpdatesOfFewPlaces) {
 
 // ---- many matrices -----------------------------------------------------------------------------
 
-TEST_F(Large, ABatchOfSmallProducts) {
+TEST_F(Large, LargeBatchOfSmallProductsEqualsTheCpu) {
   const Index batch = on_host ? 70 : 70'000;
   for (const Dtype dtype : dtypes) {
     if (dtype == bool_) continue;
@@ -225,7 +225,7 @@ TEST_F(Large, ABatchOfSmallProducts) {
 // ---- several threads ---------------------------------------------------------------------------
 
 // Each thread has its own work. One of them uses indices out of range, and the others see no error.
-TEST_F(Large, FourThreads) {
+TEST_F(Large, FourThreadsMayShareTheDevice) {
   const auto work = [](int seed) {
     const Tensor x = mixed({on_host ? 1000 : 300'000}, float32, seed), y = there(x);
     const Tensor w = mixed({64, 64}, float64, seed) * 1e-3;
@@ -252,7 +252,7 @@ TEST_F(Large, FourThreads) {
 
 // ---- where memory is not aligned ---------------------------------------------------------------
 
-TEST_F(Large, SlicesAtOddOffsets) {
+TEST_F(Large, SlicesAtOddOffsetsEqualTheCpu) {
   const Index n = on_host ? 1001 : 1'000'001;
   for (const Dtype dtype : dtypes) {
     const Tensor x = mixed({n}, dtype, 1), z = mixed({n}, dtype, 2), y = there(x), u = there(z);

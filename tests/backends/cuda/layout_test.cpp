@@ -79,7 +79,7 @@ void check_copy(stave::Dtype dtype, const Layout& layout, std::mt19937_64& rando
   if (layout.shape.elements() > 0) expect_same(got, expected, std::string(name_of(dtype)) + " " + layout.name);
 }
 
-TEST(Copy, EveryLayoutAndSize) {
+TEST(Copy, EqualsTheCpuInEveryLayout) {
   std::mt19937_64 random(1);
   copies.clear();
   for (stave::Dtype dtype : {stave::bool_, stave::uint8, stave::float16, stave::uint32, stave::int64, stave::float64}) {
@@ -98,7 +98,7 @@ TEST(Copy, EveryLayoutAndSize) {
   EXPECT_GT(copies[CopyKind::tiles], 0);
 }
 
-TEST(Copy, EverySizeOfElementsInEveryLayout) {
+TEST(Copy, CopiesElementsOfEverySize) {
   copies.clear();
   stave_test::check_copies_of_every_size(
       [](char* to, const Strides& dense, char* from, const Strides& strides, const Shape& shape, Index size) {
@@ -108,7 +108,7 @@ TEST(Copy, EverySizeOfElementsInEveryLayout) {
   EXPECT_GT(copies[CopyKind::tiles], 0);
 }
 
-TEST(CopyPlan, TheLargestUnitThatDivides) {
+TEST(CopyPlan, UsesTheLargestUnitThatDivides) {
   alignas(64) static char memory[1 << 16];
   auto unit = [](const Shape& shape, const Strides& to, const Strides& from, Index size, int skip = 0) {
     return CopyPlan({memory, to}, {memory + (1 << 15) + skip, from}, shape, size).unit();
@@ -130,7 +130,7 @@ TEST(CopyPlan, TheLargestUnitThatDivides) {
   EXPECT_EQ(unit({8, 64}, {64, 1}, {1, 0}, 4), 4);
 }
 
-TEST(CopyPlan, MoreThan31Bits) {
+TEST(CopyPlan, SupportsMoreThan31BitsOfIndices) {
   const Shape shape{1 << 17, 1 << 16};
   const Strides dense = contiguous_strides(shape), across{1, 1 << 17};
   const CopyPlan plan({nullptr, dense}, {nullptr, across}, shape, 4);
@@ -162,7 +162,7 @@ void check_iota(stave::Scalar start, stave::Scalar step) {
       }
   }
 }
-TEST(Iota, EveryDtype) {
+TEST(Iota, EqualsTheCpuInEveryDtype) {
   check_iota<bool>(0, 1);
   check_iota<std::uint8_t>(250, 3);
   check_iota<std::uint32_t>(5, -1);
@@ -183,7 +183,7 @@ void fill_on_host(const Buffer& out, const Pattern& pattern) {
   for_each_thread((loop.bytes + 16 * block_threads - 1) / (16 * block_threads),
                   [&](Position p) { fill_pattern(loop, p); });
 }
-TEST(Full, EveryDtype) {
+TEST(Full, EqualsTheCpuInEveryDtype) {
   for (int d = 0; d < stave::dtype_count; ++d)
     for (Index n : {Index{1}, Index{15}, Index{16}, Index{5001}}) {
       const auto dtype = static_cast<stave::Dtype>(d);
@@ -198,7 +198,7 @@ TEST(Full, EveryDtype) {
     }
 }
 
-TEST(Pad, StepsOfBothSigns) {
+TEST(Pad, EqualsTheCpuForStepsOfBothSigns) {
   std::mt19937_64 random(2);
   for (stave::Dtype dtype : {stave::uint8, stave::bfloat16, stave::float32, stave::int64})
     for (const stave::PadAttributes& attributes :

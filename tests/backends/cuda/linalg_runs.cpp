@@ -113,7 +113,7 @@ TEST_F(Linalg, LuTakesThePivotsOfTheCpu) {
   });
 }
 
-TEST_F(Linalg, SolutionsSolve) {
+TEST_F(Linalg, SolutionsSatisfyTheSystem) {
   for_squares([&](const Shape& stack, Index n, Dtype dtype) {
     const Tensor a = positive(3, stack, n, dtype) + random_matrices(5, stack, n, n, dtype) * 0.1;
     for (const Index k : {Index{0}, Index{1}, Index{3}, Index{35}}) {
@@ -136,7 +136,7 @@ TEST_F(Linalg, SolutionsSolve) {
   });
 }
 
-TEST_F(Linalg, SolutionsOfTransposes) {
+TEST_F(Linalg, SolutionsSatisfyTheTransposedSystem) {
   for (const Index n : {Index{3}, Index{32}, Index{34}}) {
     const Tensor a = positive(3, {2}, n, float64) + random_matrices(5, {2}, n, n, float64);
     const Tensor b = random_matrices(6, {2}, n, 2, float64);
@@ -195,7 +195,7 @@ TEST_F(Linalg, Eigenvalues) {
   });
 }
 
-TEST_F(Linalg, EigenvaluesThatRepeatOrAreZero) {
+TEST_F(Linalg, RepeatedAndZeroEigenvaluesAreAccurate) {
   for (const Dtype dtype : {float32, float64})
     for (const Index n : {Index{2}, Index{5}, Index{32}, Index{36}}) {
       const Tensor column = arange(0., static_cast<double>(n)), one = ones({n, n}, dtype);
@@ -229,7 +229,7 @@ TEST_F(Linalg, SingularValues) {
   });
 }
 
-TEST_F(Linalg, SingularValuesOfMatricesWithoutFullRank) {
+TEST_F(Linalg, SingularValuesOfRankDeficientMatricesAreAccurate) {
   for (const Dtype dtype : {float32, float64})
     for (const auto& [m, n] : {std::pair<Index, Index>{4, 4}, {7, 3}, {3, 7}, {32, 31}, {33, 5}, {5, 40}}) {
       const Tensor thin = random_matrices(11, {}, m, 2, dtype), wide = random_matrices(12, {}, 2, n, dtype);
@@ -238,7 +238,7 @@ TEST_F(Linalg, SingularValuesOfMatricesWithoutFullRank) {
     }
 }
 
-TEST_F(Linalg, NumbersOfAnySize) {
+TEST_F(Linalg, ScaledMatricesGiveScaledResults) {
   for (const Index n : {Index{4}, Index{35}})
     for (const double factor : {1e-150, 1e150, 1e-300, 1e300}) {
       const Tensor x = random_matrices(13, {}, n, n, float64), a = x + matrix_transpose(x), scaled = a * factor;
@@ -314,7 +314,7 @@ TEST_F(Linalg, ErrorsNameTheFirstMatrix) {
   }
 }
 
-TEST_F(Linalg, AnIterationThatDoesNotEndIsAnError) {
+TEST_F(Linalg, FailureToConvergeIsAnError) {
   const Tensor a = sent(random_matrices(18, {2}, 33, 33, float32));
   on_host().iteration_ends = false;
   const auto fails = [](auto f, const char* text) { EXPECT_THAT(f, ThrowsMessage<LinalgError>(HasSubstr(text))); };
@@ -325,7 +325,7 @@ TEST_F(Linalg, AnIterationThatDoesNotEndIsAnError) {
   EXPECT_NO_THROW(svd(a));
 }
 
-TEST_F(Linalg, WhatIsNotFiniteGivesNan) {
+TEST_F(Linalg, NonfiniteMatricesGiveNan) {
   for (const Index n : {Index{4}, Index{33}})
     for (const double what : {std::numeric_limits<double>::quiet_NaN(), std::numeric_limits<double>::infinity()}) {
       const Tensor good = positive(17, {}, n, float64);
@@ -350,7 +350,7 @@ TEST_F(Linalg, WhatIsNotFiniteGivesNan) {
     }
 }
 
-TEST_F(Linalg, LargeMatricesAreTheLibrarysAndStacksItsBatches) {
+TEST_F(Linalg, LargeMatricesUseTheLibraryAndItsBatches) {
   const auto calls = [&](auto f) {
     on_host() = {};
     f();

@@ -297,7 +297,7 @@ TEST(Matmul, EqualsTheCpuInEveryLayout) {
   EXPECT_EQ(library.tiled, 0);
 }
 
-TEST(Matmul, AdviceIsAskedForOnce) {
+TEST(Matmul, HeuristicIsQueriedOncePerLayout) {
   const Tensor a = normal(Key(1), {30, 40}), b = normal(Key(2), {40, 20});
   const int asked = library.asked;
   for (int i = 0; i < 5; ++i) product(a, b);
@@ -306,17 +306,17 @@ TEST(Matmul, AdviceIsAskedForOnce) {
   EXPECT_EQ(library.asked, asked + 2);
 }
 
-TEST(Matmul, InFullPrecisionUnlessAskedOtherwise) {
+TEST(Matmul, UsesFullPrecisionByDefault) {
   product(ones({4, 4}), ones({4, 4}));
   EXPECT_FALSE(library.computed_in.contains(CUBLAS_COMPUTE_32F_FAST_TF32));
 }
 
-TEST(Matmul, NothingToSumGivesZeros) {
+TEST(Matmul, EmptySumsGiveZeros) {
   EXPECT_TRUE(array_equal(product(zeros({3, 0}), zeros({0, 4})), zeros({3, 4})));
   EXPECT_EQ(product(zeros({0, 3}), zeros({3, 4})).size(), 0);
 }
 
-TEST(Matmul, WhatTheLibraryCannotDoIsDoneByTiles) {
+TEST(Matmul, UnsupportedProductsUseTheTiledKernel) {
   const int tiled = library.tiled;
   EXPECT_TRUE(array_equal(product(arange(6)(newaxis), expand_dims(arange(6), 1)), tensor({{55}})));
   EXPECT_EQ(library.tiled, tiled + 1);
@@ -327,7 +327,7 @@ TEST(Matmul, WhatTheLibraryCannotDoIsDoneByTiles) {
   library.knows_a_way = true;
 }
 
-TEST(Matmul, WhatTheLibraryRefusesAfterItsAdviceIsDoneInAnotherWay) {
+TEST(Matmul, RefusedAlgorithmsAreReplaced) {
   const auto ways_of = [](const Tensor& a, const Tensor& b, int refusals) {
     library.ways.clear();
     library.refusals = refusals;
@@ -349,7 +349,7 @@ TEST(Matmul, WhatTheLibraryRefusesAfterItsAdviceIsDoneInAnotherWay) {
   EXPECT_EQ(library.tiled, tiled + 2);
 }
 
-TEST(Matmul, WhatBreaksIsAnError) {
+TEST(Matmul, ExecutionFailureIsAnError) {
   const Tensor a = normal(Key(1), {18, 23}), b = normal(Key(2), {23, 19});
   library.refusals = 1;
   library.refusal = CUBLAS_STATUS_EXECUTION_FAILED;

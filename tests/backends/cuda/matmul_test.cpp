@@ -199,7 +199,7 @@ MatmulPlan plan_of(const Shape& a, const Strides& a_strides, const Shape& b, con
                      {nullptr, stave::Dtype::float32, out, dense});
 }
 
-TEST(MatmulPlan, TransposedOperandsAreReadAsTheyLie) {
+TEST(MatmulPlan, TransposedOperandsAreReadInPlace) {
   const MatmulPlan plan = plan_of({64, 32}, {1, 64}, {32, 16}, {1, 40});
   EXPECT_EQ(plan.a.packed, Packed::no);
   EXPECT_TRUE(plan.a.by_columns);
@@ -216,7 +216,7 @@ TEST(MatmulPlan, SlicesKeepTheirLeadingDimension) {
   EXPECT_EQ(plan.b.leading, 50);
 }
 
-TEST(MatmulPlan, WhatBlasCannotReadIsCopied) {
+TEST(MatmulPlan, OperandsThatBlasCannotReadAreCopied) {
   // Every second element.
   EXPECT_EQ(plan_of({8, 4}, {8, 2}, {4, 8}, {8, 1}).a.packed, Packed::once);
   // Reversed rows.
@@ -241,7 +241,7 @@ TEST(MatmulPlan, ARepeatedMatrixIsCopiedOnce) {
   EXPECT_EQ(packed_layout({nullptr, stave::Dtype::float32, a, repeated}, Packed::once).shape, Shape({1, 8, 4}));
 }
 
-TEST(MatmulPlan, OneMatrixForAllRowsMakesOneTallProduct) {
+TEST(MatmulPlan, SharedRightMatrixMakesOneTallProduct) {
   const MatmulPlan plan = plan_of({5, 7, 8, 4}, {224, 32, 4, 1}, {5, 7, 4, 3}, {0, 0, 3, 1});
   EXPECT_EQ(plan.m, 5 * 7 * 8);
   EXPECT_EQ(plan.batch, 1);
@@ -260,7 +260,7 @@ TEST(MatmulPlan, BatchesAreOneCall) {
   EXPECT_TRUE(plan.loops.empty());
 }
 
-TEST(MatmulPlan, BatchesThatNoStepExpressesAreFewLoopsOrCopies) {
+TEST(MatmulPlan, IrregularBatchesUseFewLoopsOrCopies) {
   const MatmulPlan few = plan_of({4, 100, 8, 4}, {32, 0, 4, 1}, {4, 100, 4, 3}, {0, 12, 3, 1});
   EXPECT_EQ(few.batch, 100);
   ASSERT_EQ(few.loops.size(), 1u);
@@ -308,7 +308,7 @@ void check_kernels(unsigned seed) {
   }
 }
 
-TEST(TiledProduct, OfEveryType) {
+TEST(TiledProduct, SupportsEveryType) {
 #define X(name, type) check_kernels<type>(static_cast<unsigned>(stave::name));
   STAVE_INTEGERS(X)
   STAVE_FLOATS(X)
@@ -351,7 +351,7 @@ TEST(TiledProduct, ShortIntegersWrap) {
 }
 
 // 2048 + 1 + 1 in float. If each sum were rounded to 16 bits, the result would be 2048.
-TEST(TiledProduct, FloatsOf16BitsAreAddedUpInFloat) {
+TEST(TiledProduct, FloatsOf16BitsAccumulateInFloat) {
   EXPECT_EQ(dot<stave::Float16>({2048, 1, 1}, {1, 1, 1}), 2050);
   // 10^6 is an intermediate value
   EXPECT_EQ(dot<stave::Float16>({1000, -1000, 3}, {1000, 999, 1}), 1003);

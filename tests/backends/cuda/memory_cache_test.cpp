@@ -50,7 +50,7 @@ struct Source final : MemorySource {
   std::string free_memory() const override { return "of 2.0 GiB 0.5 GiB are free"; }
 };
 
-TEST(SizeClass, HoldsWhatIsAskedForAndLittleMore) {
+TEST(SizeClass, HoldsTheRequestWithLittleWaste) {
   int last = -1;
   for (std::size_t bytes = 0; bytes < (std::size_t{1} << 46); bytes += 1 + bytes / 997) {
     const SizeClass size = SizeClass::of(bytes);
@@ -67,7 +67,7 @@ TEST(SizeClass, HoldsWhatIsAskedForAndLittleMore) {
   EXPECT_LT(SizeClass::of(std::size_t{1} << 46).index, SizeClass::count);
 }
 
-TEST(SizeClass, NeighboursDiffer) {
+TEST(SizeClass, AdjacentClassesDiffer) {
   EXPECT_EQ(SizeClass::of(0).bytes, 256u);
   EXPECT_EQ(SizeClass::of(4096).index + 1, SizeClass::of(4097).index);
   EXPECT_EQ(SizeClass::of(4097).bytes, 4608u);
@@ -76,7 +76,7 @@ TEST(SizeClass, NeighboursDiffer) {
   EXPECT_EQ(SizeClass::of(std::size_t{1} << 46).index, SizeClass::count - 1);
 }
 
-TEST(MemoryCache, GivesOutAgainWhatWasFreed) {
+TEST(MemoryCache, ReusesFreedBlocks) {
   Source source;
   MemoryCache cache(source, "cuda:0");
   void* const first = cache.take(1000);
@@ -86,7 +86,7 @@ TEST(MemoryCache, GivesOutAgainWhatWasFreed) {
   EXPECT_EQ(source.takes, 2);
 }
 
-TEST(MemoryCache, Counts) {
+TEST(MemoryCache, CountsLivePeakAndCachedBytes) {
   Source source;
   MemoryCache cache(source, "cuda:0");
   void* const a = cache.take(1000);
@@ -138,7 +138,7 @@ TEST(MemoryCache, GivesCachedMemoryBackBeforeItFails) {
   EXPECT_THROW(cache.take(~std::size_t{0}), stave::DeviceError);
 }
 
-TEST(MemoryCache, WhatElseGoesWrongIsNotCalledWantOfMemory) {
+TEST(MemoryCache, OtherErrorsAreNotReportedAsOutOfMemory) {
   Source source;
   source.limit = 10000;
   source.breaks = true;
@@ -204,7 +204,7 @@ TEST(Faults, NameTheOperationOnce) {
             "dynamic_slice: a slice that starts at index 9 is out of range for axis 0 with size ");
 }
 
-TEST(Faults, OfLaunchesLongAgoAreToldWithoutTheirName) {
+TEST(Faults, OldLaunchesAreReportedWithoutTheirName) {
   IndexFault fault;
   Faults faults({&fault, 1});
   const unsigned old = faults.ticket(stave::OpId::gather);
@@ -213,7 +213,7 @@ TEST(Faults, OfLaunchesLongAgoAreToldWithoutTheirName) {
   EXPECT_EQ(raised(faults).substr(0, 62), "an operation on indices: index 3 is out of range for axis 1 wi");
 }
 
-TEST(Faults, AreToldToTheThreadWhoseKernelsMetThem) {
+TEST(Faults, AreReportedToTheLaunchingThread) {
   std::vector<IndexFault> places(8);
   Faults faults(places);
   const unsigned ticket = faults.ticket(stave::OpId::gather);
@@ -237,7 +237,7 @@ TEST(Faults, AreToldToTheThreadWhoseKernelsMetThem) {
   EXPECT_EQ(raised(faults), "");
 }
 
-TEST(Faults, OfThreadsThatEndedAreToldToWhoeverAsks) {
+TEST(Faults, OfEndedThreadsAreReportedToAnyThread) {
   std::vector<IndexFault> places(8);
   Faults faults(places);
   std::thread([&] { *faults.place() = {faults.ticket(stave::OpId::gather), 0, 5, 4}; }).join();
@@ -245,7 +245,7 @@ TEST(Faults, OfThreadsThatEndedAreToldToWhoeverAsks) {
   EXPECT_EQ(raised(faults), "");
 }
 
-TEST(Faults, ManyThreadsSharePlaces) {
+TEST(Faults, ManyThreadsMayShareSlots) {
   std::vector<IndexFault> places(2);
   Faults faults(places);
   std::promise<void> end;

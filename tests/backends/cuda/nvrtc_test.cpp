@@ -44,7 +44,7 @@ TEST_P(Compiles, RandomRegions) {
 }
 
 // The largest argument size that a plan admits is one that a kernel's parameters can have.
-TEST_P(Compiles, AsManyInputsAsAKernelTakes) {
+TEST_P(Compiles, TheLargestNumberOfInputs) {
   STAVE_NEEDS_NVRTC();
   const auto bytes_of = [](int inputs) {
     const stave::Shape one{1};
@@ -59,13 +59,13 @@ TEST_P(Compiles, AsManyInputsAsAKernelTakes) {
 
 std::string ptx_of(const Region& region) { return compile(*nvrtc(), region_text(region), "compute_80"); }
 
-TEST(Nvrtc, TakesEveryOperationOfEveryDtype) {
+TEST(Nvrtc, CompilesEveryOperationInEveryDtype) {
   STAVE_NEEDS_NVRTC();
   for (const stave::Dtype dtype : every_dtype) EXPECT_THAT(ptx_of(*every_operation(dtype)), HasSubstr(".entry region"));
 }
 
 // Compiled with the same rounding options as the library's own kernels (cuda.cmake).
-TEST(Nvrtc, RoundsEachOperationByItself) {
+TEST(Nvrtc, RoundsEachOperationSeparately) {
   STAVE_NEEDS_NVRTC();
   const stave::IntrusivePtr<Region> region(new Region({stave::float32, stave::float32}));
   const int product = region->add(stave::op_multiply, {0, 1}), sum = region->add(stave::op_add, {product, 0});
@@ -88,7 +88,7 @@ TEST(Nvrtc, ReadsAndWritesSixteenBytesAtOnce) {
   EXPECT_THAT(ptx, Not(HasSubstr(".local")));
 }
 
-TEST(Nvrtc, SaysWhatIsWrongWithAText) {
+TEST(Nvrtc, ErrorNamesWhatIsWrong) {
   STAVE_NEEDS_NVRTC();
   try {
     compile(*nvrtc(), "int region = nobody;", "sm_80");
@@ -99,7 +99,7 @@ TEST(Nvrtc, SaysWhatIsWrongWithAText) {
   }
 }
 
-TEST(Nvrtc, MakesCodeForTheDeviceOrForTheDriverToTranslate) {
+TEST(Nvrtc, TargetsTheDeviceOrAnOlderVirtualArchitecture) {
   const Nvrtc known{12040, {50, 80, 86, 90}};
   EXPECT_EQ(target_of(known, 90), "sm_90");
   EXPECT_EQ(target_of(known, 80), "sm_80");

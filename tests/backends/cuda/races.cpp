@@ -59,7 +59,7 @@ void on_threads(unsigned count, F f) {
 
 template <class Work>
 void run_teams(const Work& work) {
-  const auto room = std::make_unique<TeamRoom<typename Work::Value, Work::matrices>>();
+  const auto room = std::make_unique<TeamShared<typename Work::Value, Work::matrices>>();
   on_threads(static_cast<unsigned>(work.width), [&](unsigned lane, std::barrier<>& barrier) {
     for (Index i = 0; i < work.items; ++i)
       work.body(ThreadTeam{work.width, static_cast<int>(lane), barrier}, i, Index{0},

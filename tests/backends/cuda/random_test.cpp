@@ -53,7 +53,7 @@ TEST(Threefry, KnownAnswers) {
   expect({0x243f6a88, 0x85a308d3}, {0x13198a2e, 0x03707344}, {0xc4923a9c, 0x483df7a0});
 }
 
-TEST(FoldIn, AgainstTheCpu) {
+TEST(FoldIn, EqualsTheCpu) {
   for (const Buffer& keys : keys_of({3, 5})) {
     Buffer data(stave::uint32, {3, 5}, {1, 3}), got(stave::uint32, {3, 5, 2}), expected(stave::uint32, {3, 5, 2});
     for (std::uint32_t i = 0; i < 15; ++i) data.data<std::uint32_t>()[i] = i * 0x9e3779b9u;
@@ -79,7 +79,7 @@ void check_draw(stave::OpId op, const stave::Attributes& attributes, stave::Dtyp
     expect_same(got, expected);
   }
 }
-TEST(Draw, BitsAndFloatsOfTheCpu) {
+TEST(Draw, BitsAndFloatsEqualTheCpu) {
   const Shape each{7, 11};
   check_draw<DrawBits>(stave::OpId::random_bits, stave::RandomAttributes(each), stave::uint32, 0, 0);
   for (auto [low, high] :
@@ -92,7 +92,7 @@ TEST(Draw, BitsAndFloatsOfTheCpu) {
   }
 }
 // Counters that exceed 32 bits.
-TEST(Draw, HighWordOfTheCounter) {
+TEST(Draw, UsesTheHighWordOfTheCounter) {
   const Words key{1, 2}, got = words_at(key, (std::uint64_t{5} << 32) + 9), expected = threefry(key, {5, 9});
   EXPECT_EQ(got.w0, expected.w0);
   EXPECT_EQ(got.w1, expected.w1);
@@ -110,7 +110,7 @@ void expect_uniform(const BitsOf<T> (&expected)[n], double low = 0, double high 
   for_each_thread(1, [&](Position p) { draw<DrawUniform<T>>(loop, p); });
   for (std::size_t i = 0; i < n; ++i) EXPECT_EQ(__builtin_bit_cast(BitsOf<T>, got[i]), expected[i]) << i;
 }
-TEST(Draw, UniformOfJax) {
+TEST(Draw, UniformEqualsJax) {
   using stave::Float16, stave::BFloat16;
   expect_uniform<float>({0x3f2c9128, 0x3f79807e, 0x3e9b0e50, 0x3ee34e88});
   expect_uniform<Float16>({0x3120, 0x37e0, 0x3130, 0x3450, 0x3638, 0x38da, 0x3268, 0x3aaa});
@@ -152,7 +152,7 @@ void permute_on_host(const Buffer& keys, Buffer& out, Index rows, Index length, 
     std::copy_n(loop.from, loop.elements, out.data<std::int32_t>() + first * length);
   }
 }
-TEST(Permutation, AgainstTheCpu) {
+TEST(Permutation, EqualsTheCpu) {
   for (Index length : {Index{2}, Index{5}, Index{63}, Index{3000}})
     for (Index at_once : {Index{1}, Index{4}, Index{6}})
       for (const Buffer& keys : keys_of({2, 3})) {

@@ -267,7 +267,7 @@ TEST(ReduceMeaning, sums_and_products_of_16_bits_are_rounded_once) {
   EXPECT_EQ(reduced(OpId::prod, ones, {0}, Dtype::bfloat16).at<stave::BFloat16>(0), 1);
 }
 
-TEST(ReduceMeaning, sums_of_doubles_carry_what_rounding_lost) {
+TEST(ReduceMeaning, sums_of_doubles_are_compensated) {
   Array x = contiguous({100001}, Dtype::float64);
   for (Index i = 0; i < 100000; ++i) x.at<double>(i) = i % 2 ? 1 : 1e16;
   x.at<double>(100000) = -5e20;
@@ -276,7 +276,7 @@ TEST(ReduceMeaning, sums_of_doubles_carry_what_rounding_lost) {
   EXPECT_EQ(reduced(OpId::sum, x, {0}, Dtype::float64).at<double>(0), HUGE_VAL);
 }
 
-TEST(ReduceMeaning, nothing_reduced_gives_the_neutral_element) {
+TEST(ReduceMeaning, empty_reductions_give_the_neutral_element) {
   Array floats = contiguous({3, 0}, Dtype::float32), bools = contiguous({3, 0}, Dtype::bool_);
   for (Index i = 0; i < 3; ++i) {
     EXPECT_EQ(reduced(OpId::sum, floats, {1}, Dtype::float32).at<float>(i), 0);
@@ -295,7 +295,7 @@ class NoScratch : public Scratch {
   void* allocate(std::size_t) override { throw std::bad_alloc(); }
 };
 
-TEST(ReduceDispatch, what_the_cpu_has_is_there_and_nothing_else) {
+TEST(ReduceDispatch, has_exactly_the_kernels_of_the_cpu) {
   for (const OpId op : reductions)
     for (int d = 0; d < stave::dtype_count; ++d) {
       const auto dtype = static_cast<Dtype>(d);
@@ -307,7 +307,7 @@ TEST(ReduceDispatch, what_the_cpu_has_is_there_and_nothing_else) {
     }
 }
 
-TEST(ReduceDispatch, no_kernel_is_an_error_that_says_for_what) {
+TEST(ReduceDispatch, missing_kernel_is_an_error_that_names_operation_and_dtype) {
   NoScratch scratch;
   Array x = contiguous({3}, Dtype::bool_), out = contiguous({}, Dtype::bool_);
   try {
@@ -399,7 +399,7 @@ TEST(ReducePlans, more_elements_than_31_bits_count) {
   EXPECT_EQ(rows.on_host().kept(static_cast<std::uint64_t>(n - 1))[0], 3 * (n - 1));
 }
 
-TEST(ReducePlans, more_axes_than_a_map_holds_itself) {
+TEST(ReducePlans, supports_more_axes_than_a_map_holds) {
   std::mt19937 random(4);
   Shape shape, axes;
   for (Index i = 0; i < 15; ++i) {

@@ -96,7 +96,7 @@ void expect_steps(const Region& region, RegionKernel kernel, const std::vector<L
   }
 }
 
-TEST(RegionText, GivesWhatItsStepsGive) {
+TEST(RegionText, EqualsItsSteps) {
   const std::vector<stave::RegionPtr> regions = regions_of_tests();
   ASSERT_EQ(regions.size(), region_kernels.size());
   Random random(31);
@@ -115,7 +115,7 @@ stave::RegionPtr region_of(stave::Scalar number, stave::Dtype dtype) {
   return region;
 }
 
-TEST(RegionText, IsThatOfAllNumbers) {
+TEST(RegionText, DoesNotDependOnConstants) {
   const auto one = region_of(1, stave::float32), two = region_of(2, stave::float32),
              wide = region_of(2, stave::float64);
   EXPECT_EQ(region_text(*one), region_text(*two));
@@ -123,7 +123,7 @@ TEST(RegionText, IsThatOfAllNumbers) {
   EXPECT_NE(region_text(*one), region_text(*wide));
   EXPECT_NE(region_signature(*one), region_signature(*wide));
 }
-TEST(RegionText, HasASignatureOfItsOwn) {
+TEST(RegionText, DiffersExactlyIfTheSignatureDiffers) {
   std::map<std::string, std::string> texts;
   for (const stave::RegionPtr& region : regions_of_tests()) {
     const auto [known, added] = texts.emplace(region_signature(*region), region_text(*region));
@@ -134,7 +134,7 @@ TEST(RegionText, HasASignatureOfItsOwn) {
   EXPECT_EQ(distinct.size(), texts.size());
 }
 
-TEST(RegionPlan, FindsNeighboursInMemory) {
+TEST(RegionPlan, ClassifiesMemoryAccess) {
   alignas(16) static float memory[4096];
   const auto region = region_of(1, stave::float32);
   const auto neighbours = [&](const stave::Shape& shape, const stave::Strides& strides, int skip = 0) {

@@ -269,7 +269,7 @@ TEST(Runtime, ManyWritesShareTheirBuffers) {
   for (void* place : places) device.memory().give(place, 64);
 }
 
-TEST(Runtime, WritingWaitsForNothingAndReadingDoes) {
+TEST(Runtime, WritingDoesNotWaitAndReadingDoes) {
   DeviceRuntime& device = runtime_of(0);
   device.synchronize();
   void* const memory = device.memory().take(64);
@@ -322,7 +322,7 @@ TEST(Runtime, CopiesBetweenDevicesInTheOrderOfBoth) {
   b.memory().give(to, 5000);
 }
 
-TEST(Runtime, AnotherLibrarysStreamComesAfterTheWork) {
+TEST(Runtime, AnotherLibrarysStreamWaitsForTheWork) {
   DeviceRuntime& device = runtime_of(0);
   cudaStream_t theirs = nullptr;
   void *const ours = device.memory().take(1000), *const to = device.memory().take(1000);
@@ -344,7 +344,7 @@ TEST(Runtime, AnotherLibrarysStreamComesAfterTheWork) {
   device.memory().give(to, 1000);
 }
 
-TEST(Runtime, DrainingWaitsAndLeavesFaultsToBeTold) {
+TEST(Runtime, DrainingWaitsAndKeepsFaults) {
   DeviceRuntime& device = runtime_of(0);
   void* const theirs = device.memory().take(1000);
   device.write(theirs, bytes_of(1000, 3).data(), 1000);
@@ -355,7 +355,7 @@ TEST(Runtime, DrainingWaitsAndLeavesFaultsToBeTold) {
   device.memory().give(theirs, 1000);
 }
 
-TEST(Runtime, FaultsAreToldByReadingAndBySynchronizing) {
+TEST(Runtime, FaultsAreThrownByReadingAndSynchronizing) {
   DeviceRuntime& device = runtime_of(0);
   void* const memory = device.memory().take(8);
   device.write(memory, "1234567", 8);
@@ -383,7 +383,7 @@ TEST(Runtime, AStopwatchMeasuresTheDevicesWork) {
   device.memory().give(memory, 64);
 }
 
-TEST(Runtime, TheDeviceThatWasCurrentIsAgain) {
+TEST(Runtime, RestoresTheCurrentDevice) {
   DeviceRuntime& device = runtime_of(1);
   cudaSetDevice(0);
   void* const memory = device.memory().take(64);
@@ -394,7 +394,7 @@ TEST(Runtime, TheDeviceThatWasCurrentIsAgain) {
   EXPECT_EQ(driver.wrong_device, 0) << "each stream is used on its own device";
 }
 
-TEST(Runtime, OutOfMemoryIsToldWithSizes) {
+TEST(Runtime, OutOfMemoryErrorNamesSizes) {
   DeviceRuntime& device = runtime_of(1);
   void* const cached = device.memory().take(1 << 20);
   device.memory().give(cached, 1 << 20);
@@ -436,7 +436,7 @@ TEST(Runtime, ADeviceWithoutCodeIsRefusedWhenItIsOpened) {
   EXPECT_EQ(runtime_of(2).index(), 2);
 }
 
-TEST(Runtime, WhatAKernelDidIsNotCalledWantOfMemory) {
+TEST(Runtime, KernelErrorsAreNotReportedAsOutOfMemory) {
   DeviceRuntime& device = runtime_of(0);
   driver.broken = cudaErrorIllegalAddress;
   EXPECT_EQ(text_of<stave::Error>([&] { device.memory().take(123456789); }),
@@ -451,7 +451,7 @@ TEST(Runtime, WhatAKernelDidIsNotCalledWantOfMemory) {
   driver.limit = std::size_t{1} << 32;
 }
 
-TEST(Runtime, AnEventThatHasNotHappenedIsNoErrorOfTheNextLaunch) {
+TEST(Runtime, PendingEventIsNoErrorOfTheNextLaunch) {
   DeviceRuntime& device = runtime_of(0);
   void* const memory = device.memory().take(64);
   device.write(memory, bytes_of(64, 1).data(), 64);
@@ -462,7 +462,7 @@ TEST(Runtime, AnEventThatHasNotHappenedIsNoErrorOfTheNextLaunch) {
   device.memory().give(memory, 64);
 }
 
-TEST(Runtime, ReadingUnderNoWaitingThrowsThoughTheDeviceIsDone) {
+TEST(Runtime, ReadingUnderNoWaitingAlwaysThrows) {
   DeviceRuntime& device = runtime_of(0);
   void* const memory = device.memory().take(64);
   device.synchronize();
@@ -499,7 +499,7 @@ TEST(Runtime, WritesDoNotDrainTheQueue) {
   device.memory().give(little, 64);
 }
 
-TEST(Runtime, ADeviceThatNobodyUsedIsNotSetUpByMakingItCurrentAgain) {
+TEST(Runtime, RestoringAnUnusedDeviceDoesNotInitializeIt) {
   DeviceRuntime& device = runtime_of(1);
   // In a new thread, device 0 is the current one.
   std::thread([&] {
@@ -512,7 +512,7 @@ TEST(Runtime, ADeviceThatNobodyUsedIsNotSetUpByMakingItCurrentAgain) {
   }).join();
 }
 
-TEST(Runtime, BlocksAreAsManyAsRunAtOnce) {
+TEST(Runtime, GridHasTheBlocksThatRunAtOnce) {
   const auto kernel = [](int) {};
   const void* const name = reinterpret_cast<const void*>(+kernel);
   runtime_of(0);
@@ -527,7 +527,7 @@ TEST(Runtime, BlocksAreAsManyAsRunAtOnce) {
   EXPECT_EQ(grid_for(launch, +kernel, 59), 59u);
 }
 
-TEST(Runtime, AChildOfForkIsToldThatItHasNoDevices) {
+TEST(Runtime, ForkedChildGetsAnErrorForDevices) {
   DeviceRuntime& device = runtime_of(0);
   void* const memory = device.memory().take(64);
   const pid_t child = fork();
@@ -543,14 +543,14 @@ TEST(Runtime, AChildOfForkIsToldThatItHasNoDevices) {
     right += text_of<stave::DeviceError>([&] { device.synchronize(); }) == why;
     right += text_of<stave::DeviceError>([&] { device.stopwatch(); }) == why;
     right += text_of<stave::DeviceError>([&] { runtime_of(0); }).find(why) == 0;
-    right += device_count() == 0 && forked_from_user();
+    right += device_count() == 0 && is_forked_child();
     _exit(right);
   }
   int status = 0;
   waitpid(child, &status, 0);
   EXPECT_TRUE(WIFEXITED(status));
   EXPECT_EQ(WEXITSTATUS(status), 7);
-  EXPECT_FALSE(forked_from_user());
+  EXPECT_FALSE(is_forked_child());
   EXPECT_EQ(device_count(), 3);
   device.memory().give(memory, 64);
 }

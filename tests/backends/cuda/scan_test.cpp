@@ -208,7 +208,7 @@ TEST_P(Scan, long_rows_in_parts) {
       }
 }
 
-TEST_P(Scan, integers_are_the_cpus) {
+TEST_P(Scan, integers_equal_the_cpu) {
   const OpId op = GetParam();
   std::mt19937 random(3);
   for (int d = 0; d < stave::dtype_count; ++d)
@@ -253,7 +253,7 @@ TEST(ScanMeaning, a_product_that_underflowed_stays_0_when_later_factors_overflow
   EXPECT_EQ(scanned(OpId::cumulative_prod, inverse, 0, false).at<double>(39999), HUGE_VAL);
 }
 
-TEST(ScanMeaning, a_factor_of_0_wins_over_what_was_before_it_and_a_state_of_0_over_any_factor) {
+TEST(ScanMeaning, zero_factors_and_zero_states_override_infinities_and_nan) {
   auto reset = rows_of<float>({runs({{NAN, 5000}, {0, 1}, {.5, 20000}}), runs({{1, 25001}})});
   expect_scan(OpId::linear_recurrence, reset, 0, false);
   EXPECT_EQ(scanned(OpId::linear_recurrence, reset, 0, false).at<float>(25000), 2);
@@ -262,7 +262,7 @@ TEST(ScanMeaning, a_factor_of_0_wins_over_what_was_before_it_and_a_state_of_0_ov
   EXPECT_EQ(scanned(OpId::linear_recurrence, zero, 0, false).at<float>(24999), 5000);
 }
 
-TEST(ScanMeaning, factors_that_overflow_together_do_not_where_the_state_is_small_or_0) {
+TEST(ScanMeaning, overflowing_factors_keep_small_states_finite) {
   auto nothing = rows_of<double>({runs({{2, 20000}}), runs({{0, 20000}})});
   expect_scan(OpId::linear_recurrence, nothing, 0, false);
   std::vector<double> factors = {1}, terms = runs({{1e-300, 1}, {0, 16000}});
@@ -275,7 +275,7 @@ TEST(ScanMeaning, factors_that_overflow_together_do_not_where_the_state_is_small
   EXPECT_NEAR(out.at<double>(16000) * 1e300, 1, 1e-11);
 }
 
-TEST(ScanMeaning, what_is_carried_on_is_not_rounded_to_16_bits) {
+TEST(ScanMeaning, carried_values_are_not_rounded_to_16_bits) {
   auto x = rows_of<stave::BFloat16>({runs({{1, 5000}})});
   Array sums = scanned(OpId::cumulative_sum, x, 0, false);
   for (Index i = 0; i < 5000; ++i)
@@ -287,7 +287,7 @@ TEST(ScanMeaning, what_is_carried_on_is_not_rounded_to_16_bits) {
   EXPECT_EQ(states.at<stave::Float16>(2), 2050);
 }
 
-TEST(ScanMeaning, sums_of_doubles_carry_what_rounding_lost) {
+TEST(ScanMeaning, sums_of_doubles_are_compensated) {
   std::vector<double> terms = runs({{1, 100000}});
   terms[0] = 1e16;
   auto x = rows_of<double>({terms});
@@ -295,7 +295,7 @@ TEST(ScanMeaning, sums_of_doubles_carry_what_rounding_lost) {
   for (Index i = 0; i < 100000; i += 2) ASSERT_EQ(out.at<double>(i), 1e16 + static_cast<double>(i)) << i;
 }
 
-TEST(ScanSteps, what_maps_do_together_is_what_they_do_in_turn) {
+TEST(ScanSteps, composed_maps_equal_maps_in_turn) {
   using R = Recurrence<double>;
   const R::Map f{2, 3}, g{5, 7};
   EXPECT_EQ(R::apply(R::apply(11, f), g), R::apply(11, R::then(f, g)));
@@ -314,7 +314,7 @@ class NoScratch : public Scratch {
   void* allocate(std::size_t) override { throw std::bad_alloc(); }
 };
 
-TEST(ScanDispatch, what_the_cpu_has_is_there_and_nothing_else) {
+TEST(ScanDispatch, has_exactly_the_kernels_of_the_cpu) {
   for (int d = 0; d < stave::dtype_count; ++d) {
     const auto dtype = static_cast<Dtype>(d);
     for (const auto kernels_of : {cumulative_sum, cumulative_prod, linear_recurrence})
@@ -322,7 +322,7 @@ TEST(ScanDispatch, what_the_cpu_has_is_there_and_nothing_else) {
   }
 }
 
-TEST(ScanDispatch, no_kernel_is_an_error_that_says_for_what) {
+TEST(ScanDispatch, missing_kernel_is_an_error_that_names_operation_and_dtype) {
   NoScratch scratch;
   Array x = contiguous({3}, Dtype::bool_), out = contiguous({3}, Dtype::bool_);
   const View in = x.view();
@@ -350,14 +350,14 @@ TEST(ScanPlans, one_long_row_is_split_over_the_machine) {
   EXPECT_EQ(args.per_part % scan_part, 0);
 }
 
-TEST(ScanPlans, rows_enough_are_not_split) {
+TEST(ScanPlans, many_rows_are_not_split) {
   EXPECT_EQ(plan_of({4096, 10000}, 1).args().parts, 1);
   EXPECT_EQ(plan_of({100, 1 << 17}, 0).args().parts, 1);
   EXPECT_FALSE(plan_of({100, 1 << 17}, 0).args().tiles);
   EXPECT_FALSE(plan_of({1 << 20, 8}, 1).args().tiles);
 }
 
-TEST(ScanPlans, columns_are_split_where_they_are_few) {
+TEST(ScanPlans, few_columns_are_split) {
   const ScanPlan plan = plan_of({1 << 20, 16}, 0);
   EXPECT_EQ(plan.args().parts, 512);
   EXPECT_EQ(plan.partials(), 512 * 16);

@@ -246,7 +246,7 @@ class NoScratch : public Scratch {
   void* allocate(std::size_t) override { throw std::bad_alloc(); }
 };
 
-TEST(SoftmaxDispatch, floats_and_nothing_else) {
+TEST(SoftmaxDispatch, has_kernels_for_floats_only) {
   for (int d = 0; d < stave::dtype_count; ++d)
     EXPECT_EQ(softmax_of(static_cast<Dtype>(d)) != nullptr, stave::is_float(static_cast<Dtype>(d))) << d;
   NoScratch scratch;
@@ -336,7 +336,7 @@ TEST(SoftmaxPlans, more_elements_than_31_bits_count) {
   EXPECT_EQ(rows.on_host().rows(static_cast<std::uint64_t>(n - 1))[1], 3 * (n - 1));
 }
 
-TEST(SoftmaxPlans, what_is_not_read_in_lines_is_laid_out_first) {
+TEST(SoftmaxPlans, scattered_inputs_are_copied_first) {
   const Shape shape{100, 200};
   const Strides dense = stave::contiguous_strides(shape);
   const View out = view_of(shape, dense);

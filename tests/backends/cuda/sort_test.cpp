@@ -116,7 +116,7 @@ TEST(Sort, any_dtype_axis_and_layout) {
     }
 }
 
-TEST(Sort, in_batches_is_the_same) {
+TEST(Sort, batches_give_the_same_result) {
   std::mt19937 random(2);
   for (const Dtype dtype : {Dtype::float32, Dtype::float64}) {
     Array x = any_layout({7, 30, 11}, dtype, random);
@@ -127,7 +127,7 @@ TEST(Sort, in_batches_is_the_same) {
   }
 }
 
-TEST(SortKeys, are_in_the_order_of_elements) {
+TEST(SortKeys, order_like_elements) {
   constexpr double inf = std::numeric_limits<double>::infinity(), nan = std::numeric_limits<double>::quiet_NaN();
   const double ascending[] = {-inf, -1e300, -1, -1e-310, 0, 1e-310, 1, 1e300, inf, nan};
   for (std::size_t i = 1; i < std::size(ascending); ++i) {

@@ -51,7 +51,7 @@ void expect_end_with(const char* name, Function function, Transform transform) {
               ThrowsMessage<TransformError>(HasSubstr(std::string("was suspended inside ") + name)));
 }
 
-TEST(Outlives, ATransformInWhoseHandleItIsSuspended) {
+TEST(Outlives, ComputationSuspendedInATransformEndsWithIt) {
   const auto body = [](const Tensor& v) {
     const Tensor s = sin(v);
     perform(Pause{});
@@ -80,7 +80,7 @@ struct Ask {
 };
 // The end of a user's handler that is lent (by reference) ends the computation; a shared handler
 // lives on.
-TEST(Outlives, AUsersHandler) {
+TEST(Outlives, ComputationEndsWithABorrowedHandlerNotWithASharedOne) {
   struct Passes : Handler {
     int finished = 0;
     Outputs handle(Call& call) override {
@@ -115,7 +115,7 @@ TEST(Outlives, AUsersHandler) {
   EXPECT_EQ(shared->finished, 2);  // the addition, and the checkpoint
 }
 
-TEST(Outlives, AControllerThatPassesTheOperationOn) {
+TEST(Outlives, ResumingAfterAnOuterControllerEndedIsAnError) {
   struct Question {
     using Result = int;
   };
@@ -140,7 +140,7 @@ TEST(Outlives, AControllerThatPassesTheOperationOn) {
   keeper->rest = {};
 }
 
-TEST(Outlives, TheResultOfASharedComputationIsFoundWhenItHasEnded) {
+TEST(Outlives, WithSharedControllerGivesItsResultLater) {
   const auto keeper = std::make_shared<Keeper>();
   const auto result = with(keeper, [] {
     perform(Pause{});
@@ -154,7 +154,7 @@ TEST(Outlives, TheResultOfASharedComputationIsFoundWhenItHasEnded) {
 
 // ---- threads ------------------------------------------------------------------------------------
 
-TEST(Threads, AResumptionMayBeDestroyedOnAnotherOne) {
+TEST(Threads, ResumptionMayBeDestroyedOnAnotherThread) {
   int destroyed = 0;
   const auto keeper = std::make_shared<Keeper>();
   with(keeper, [&destroyed] {
@@ -167,7 +167,7 @@ TEST(Threads, AResumptionMayBeDestroyedOnAnotherOne) {
   EXPECT_EQ(destroyed, 1);
 }
 
-TEST(Threads, AComputationEndsWithItsThread) {
+TEST(Threads, SuspendedComputationUnwindsWhenItsThreadEnds) {
   int destroyed = 0;
   const auto keeper = std::make_shared<Keeper>();
   std::thread([&] {
@@ -182,7 +182,7 @@ TEST(Threads, AComputationEndsWithItsThread) {
   keeper->rest = {};
 }
 
-TEST(Threads, ManyGiveUpComputationsOfEachOther) {
+TEST(Threads, ThreadsMayDestroyResumptionsOfEachOther) {
   constexpr int count = 4, each = 200;
   std::atomic<int> destroyed{0};
   struct Counts {
@@ -221,7 +221,7 @@ struct Resumes : Controls<Ask> {
   }
 };
 
-TEST(Stack, ResumingInHandleForEverIsAnErrorBeforeItEnds) {
+TEST(Stack, EndlessResumeInHandleThrowsBeforeTheStackOverflows) {
   const auto forever = [] {
     for (int i = 0; i < 1'000'000; ++i) perform(Ask{});
   };
@@ -244,7 +244,7 @@ TEST(Stack, ResumingInHandleForEverIsAnErrorBeforeItEnds) {
 
 // A destructor that runs because of an outer drop is suspended by an inner controller, and resumes
 // when the outer computation is gone.
-TEST(Cancelled, ReachesOnlyComputationsThatWereDropped) {
+TEST(Cancelled, IsThrownOnlyInDroppedComputations) {
   struct Stop {
     using Result = void;
   };

@@ -83,7 +83,7 @@ TEST(Controller, AnUnusedResumptionIsDropped) {
   EXPECT_EQ(destroyed, 1);
 }
 
-TEST(Controller, ASwallowedCancellationComesAgain) {
+TEST(Controller, CaughtCancellationIsThrownAgain) {
   Drops drops;
   int swallowed = 0;
   bool reached = false;
@@ -101,7 +101,7 @@ TEST(Controller, ASwallowedCancellationComesAgain) {
   EXPECT_TRUE(reached);
 }
 
-TEST(Controller, DestructorsMayPerformWhileTheyUnwind) {
+TEST(Controller, DestructorsMayPerformEffectsDuringADrop) {
   struct Below : Handles<Ask> {
     int handle(Ask& ask) override { return -ask.question; }
   } below;
@@ -120,7 +120,7 @@ TEST(Controller, DestructorsMayPerformWhileTheyUnwind) {
   EXPECT_EQ(got, -3);
 }
 
-TEST(Controller, SuspendedInADestructorItIsAnsweredBelow) {
+TEST(Controller, DropDuringUnwindingPassesTheEffectOn) {
   struct Below : Handles<Ask> {
     int handle(Ask& ask) override { return -ask.question; }
   } below;
@@ -147,7 +147,7 @@ TEST(Controller, SuspendedInADestructorItIsAnsweredBelow) {
   EXPECT_EQ(text, "own");
 }
 
-TEST(Controller, UncancellableWaits) {
+TEST(Controller, UncancellableDelaysADrop) {
   struct Below : Handles<Ask> {
     int handle(Ask& ask) override { return -ask.question; }
   } below;
@@ -167,7 +167,7 @@ TEST(Controller, UncancellableWaits) {
   EXPECT_THAT(answers, ElementsAre(-1, -2));
 }
 
-TEST(Controller, ExceptionsOfABodyThatUnwindsAreNotLost) {
+TEST(Controller, ExceptionThrownDuringADropPropagates) {
   Drops drops;
   EXPECT_THROW(with(drops,
                     [] {
@@ -182,7 +182,7 @@ TEST(Controller, ExceptionsOfABodyThatUnwindsAreNotLost) {
 
 // ---- resuming later and elsewhere --------------------------------------------------------------
 
-TEST(Controller, ResumedAfterWith) {
+TEST(Controller, BodyMayBeResumedAfterWithReturned) {
   auto keeps = std::make_shared<Keeps>();
   std::vector<int> log;
   EXPECT_FALSE(with(keeps, [&log] {
@@ -197,7 +197,7 @@ TEST(Controller, ResumedAfterWith) {
   EXPECT_THAT(log, ElementsAre(10, 20));
 }
 
-TEST(Controller, ASecondUseIsAnError) {
+TEST(Controller, UsingAResumptionTwiceIsAnError) {
   auto keeps = std::make_shared<Keeps>();
   with(keeps, [] { perform(Ask{1}); });
   Resumption<Ask> rest = std::move(keeps->rest);
@@ -210,7 +210,7 @@ TEST(Controller, ASecondUseIsAnError) {
   }
 }
 
-TEST(Controller, AComputationThatWithCancelledSaysSo) {
+TEST(Controller, ResumingABodyThatWithCancelledIsAnError) {
   // The controller is not shared, so it could be gone at the time of the resumption.
   Keeps keeps;
   int destroyed = 0;
@@ -227,7 +227,7 @@ TEST(Controller, AComputationThatWithCancelledSaysSo) {
   }
 }
 
-TEST(Controller, OnAnotherThreadIsAnError) {
+TEST(Controller, ResumingOnAnotherThreadIsAnError) {
   auto keeps = std::make_shared<Keeps>();
   with(keeps, [] { perform(Ask{1}); });
   std::string text;
@@ -249,7 +249,7 @@ TEST(Controller, ResumeLastOutsideOfHandleIsAnError) {
   std::exchange(keeps->rest, {}).drop();
 }
 
-TEST(Controller, ItsHandlersStandAboveTheResumers) {
+TEST(Controller, HandlersOfAResumedBodyAreAboveThoseOfTheResumer) {
   struct Answer : Handles<WithDefault> {
     int value;
     explicit Answer(int value) : value(value) {}
@@ -276,7 +276,7 @@ TEST(Controller, ItsHandlersStandAboveTheResumers) {
 }
 
 // Lanes of a program in lockstep: every lane performs its effect before any lane resumes.
-TEST(Controller, Lockstep) {
+TEST(Controller, ComputationsCanRunInLockstep) {
   struct Lanes : Controls<Tell> {
     std::vector<std::pair<int, Resumption<Tell>>> waiting;
     void handle(Tell& tell, Resumption<Tell> rest) override { waiting.emplace_back(tell.value, std::move(rest)); }

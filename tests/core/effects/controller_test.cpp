@@ -70,7 +70,7 @@ TEST(Controller, ABodyWithoutAResultGivesMonostate) {
   EXPECT_EQ(seen, 8);
 }
 
-TEST(Controller, AMillionAnswersNeedNoStack) {
+TEST(Controller, MillionAnswersNeedConstantStack) {
   Double doubles;
   const auto sum = with(doubles, [] {
     std::int64_t total = 0;
@@ -99,7 +99,7 @@ TEST(Controller, ResumeReturnsWhenTheRestHasRun) {
   EXPECT_THAT(logs.log, ElementsAre(1, 2, 3, -3, -2, -1));
 }
 
-TEST(Controller, ThrowsIntoTheComputation) {
+TEST(Controller, ResumeThrowingThrowsIntoTheComputation) {
   struct Refuses : Controls<Ask> {
     void handle(Ask& ask, Resumption<Ask> rest) override {
       rest.resume_throwing(std::make_exception_ptr(std::out_of_range("no " + std::to_string(ask.question))));
@@ -116,7 +116,7 @@ TEST(Controller, ThrowsIntoTheComputation) {
   EXPECT_EQ(text, "no 3");
 }
 
-TEST(Controller, ThrowingNothingIsAnError) {
+TEST(Controller, ResumeThrowingWithoutExceptionIsAnError) {
   struct Refuses : Controls<Ask> {
     void handle(Ask&, Resumption<Ask> rest) override { rest.resume_throwing(std::current_exception()); }
   } refuses;
@@ -124,7 +124,7 @@ TEST(Controller, ThrowingNothingIsAnError) {
               testing::ThrowsMessage<TransformError>(HasSubstr("resume_throwing: no exception is given")));
 }
 
-TEST(Controller, ExceptionsOfTheBodyLeaveWith) {
+TEST(Controller, ExceptionOfTheBodyPropagatesOutOfWith) {
   Double doubles;
   Frame* const top = stave_detail::current;
   EXPECT_THROW(with(doubles, []() -> int { throw std::out_of_range("x" + std::to_string(perform(Ask{1}))); }),
@@ -132,7 +132,7 @@ TEST(Controller, ExceptionsOfTheBodyLeaveWith) {
   EXPECT_EQ(stave_detail::current, top);
 }
 
-TEST(Controller, ExceptionsOfHandleLeaveWithAndTheBodyUnwinds) {
+TEST(Controller, ExceptionInHandleUnwindsTheBodyAndPropagates) {
   struct Throws : Controls<Ask> {
     void handle(Ask&, Resumption<Ask>) override { throw std::out_of_range("handle"); }
   } throws;
@@ -162,7 +162,7 @@ TEST(Controller, ExceptionsOfHandleLeaveWithAndTheBodyUnwinds) {
 
 // ---- nesting ------------------------------------------------------------------------------------
 
-TEST(Controller, AnOuterOneSuspendsInnerComputationsWithIt) {
+TEST(Controller, OuterControllerSuspendsInnerComputationsToo) {
   auto outer = std::make_shared<Keeps>();
   struct Tells : Controls<Tell> {
     std::vector<int> values;
@@ -198,7 +198,7 @@ TEST(Controller, AnOuterOneSuspendsInnerComputationsWithIt) {
 
 // An effect that an inner controller performs in `handle` is dropped: the drop unwinds the
 // controller's `handle`, and the computations around it too.
-TEST(Controller, ADropUnwindsAnInnerControllerAtWork) {
+TEST(Controller, DropUnwindsTheHandleOfAnInnerController) {
   struct Drops : Controls<Tell> {
     void handle(Tell&, Resumption<Tell> rest) override { rest.drop(); }
   } outer;
@@ -229,7 +229,7 @@ TEST(Controller, ADropUnwindsAnInnerControllerAtWork) {
   }
 }
 
-TEST(Controller, SuspendsInsideTheHandleOfALowerInterceptor) {
+TEST(Controller, SuspensionMayCrossTheHandleOfAnotherHandler) {
   // This handler is between the two controllers, and works on the inner computation's stack.
   struct AsksFor : Handles<Tell> {
     int got = 0, destroyed = 0;
@@ -250,12 +250,12 @@ TEST(Controller, SuspendsInsideTheHandleOfALowerInterceptor) {
   EXPECT_EQ(between.destroyed, 2);
 }
 
-TEST(Controller, TheSameObjectNestedInItself) {
+TEST(Controller, OneObjectMayBeInstalledInsideItself) {
   Double doubles;
   EXPECT_EQ(with(doubles, [&] { return *with(doubles, [] { return perform(Ask{1}); }) + perform(Ask{2}); }), 6);
 }
 
-TEST(Controller, ExceptionsOfSuspendedComputationsAreTheirOwn) {
+TEST(Controller, SuspendedComputationsKeepTheirOwnExceptions) {
   auto first = std::make_shared<Keeps>(), second = std::make_shared<Keeps>();
   std::string texts[2];
   auto body = [&texts](int i) {
@@ -339,7 +339,7 @@ TEST(Controller, LargeOperationsInsideRun) {
   EXPECT_EQ(total, 2.f * (1 << 20));
 }
 
-TEST(Controller, ManyComputationsAtOnce) {
+TEST(Controller, ManyComputationsMayBeSuspendedAtOnce) {
   auto lanes = std::make_shared<Keeps>();
   std::vector<Resumption<Ask>> waiting;
   constexpr int count = 20'000;
@@ -352,7 +352,7 @@ TEST(Controller, ManyComputationsAtOnce) {
   EXPECT_EQ(sum, std::int64_t{count} * (count - 1) / 2);
 }
 
-TEST(Controller, ThreadsHaveTheirOwn) {
+TEST(Controller, ThreadsHaveIndependentComputations) {
   std::vector<std::thread> threads;
   std::array<std::int64_t, 4> sums{};
   for (std::size_t t = 0; t < sums.size(); ++t)
@@ -367,7 +367,7 @@ TEST(Controller, ThreadsHaveTheirOwn) {
   for (const std::int64_t sum : sums) EXPECT_EQ(sum, 200 * 199 + 400);
 }
 
-TEST(Controller, UnhandledInsideIsAClearError) {
+TEST(Controller, UnhandledEffectInsideIsAnErrorThatNamesIt) {
   Double doubles;
   try {
     with(doubles, [] { perform(Tell{1}); });

@@ -8,7 +8,7 @@ namespace {
 
 using namespace effect_programs;
 
-TEST(EffectPrograms, GiveTheSuitesAnswers) {
+TEST(EffectPrograms, SmallSizesGiveTheBenchmarkSuitesAnswers) {
   EXPECT_EQ(countdown(5), 0);
   EXPECT_EQ(fibonacci_recursive(5), 8);
   EXPECT_EQ(product_early(5), 0);
@@ -19,7 +19,7 @@ TEST(EffectPrograms, GiveTheSuitesAnswers) {
   EXPECT_EQ(handler_sieve(10), 17);
 }
 
-TEST(EffectPrograms, GiveWhatIsKnownOfOtherSizes) {
+TEST(EffectPrograms, OtherSizesGiveKnownAnswers) {
   EXPECT_EQ(countdown(100'000), 0);
   EXPECT_EQ(fibonacci_recursive(20), 10'946);
   EXPECT_EQ(iterator(10'000), 50'005'000);
@@ -30,7 +30,7 @@ TEST(EffectPrograms, GiveWhatIsKnownOfOtherSizes) {
   EXPECT_EQ(handler_sieve(1000), 76'127);  // the sum of the 168 primes below 1000
 }
 
-TEST(EffectPrograms, NestResumptions) {
+TEST(EffectPrograms, NestedResumptionsEqualALoop) {
   // The same as a loop: the value that the last effect's handler computes is the first result.
   constexpr int n = 300;
   int result = 0;

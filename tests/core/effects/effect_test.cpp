@@ -209,7 +209,7 @@ TEST(Exceptions, ThrownByAHandlerReachThePerformer) {
   EXPECT_EQ(current_handlers(), "");
 }
 
-TEST(Exceptions, FromBelowMayBeCaughtAndAnswered) {
+TEST(Exceptions, HandlerMayCatchAnExceptionFromBelow) {
   struct Catches : Handles<Ask> {
     int handle(Ask&) override {
       try {
@@ -260,7 +260,7 @@ TEST(CurrentHandlers, IncludeThePerformerWhileAHandlerRuns) {
   EXPECT_EQ(asks.seen, "forwarder 5, asks, answer");
 }
 
-TEST(CurrentHandlers, AreTheThreadsOwn) {
+TEST(CurrentHandlers, ArePerThread) {
   Answer answer(1);
   with(answer, [] {
     std::thread([] {

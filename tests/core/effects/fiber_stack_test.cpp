@@ -54,7 +54,7 @@ TEST(FiberStack, HundredThousandAreSuspendedAtOnce) {
   EXPECT_LT(mappings(), before + 50);
 }
 
-TEST(FiberStack, TwoHundredKibibytesDeep) {
+TEST(FiberStack, HoldsTwoHundredKibibytesOfFrames) {
   int depth = 0;
   Task task([&] { depth = descend(200 << 10); });
   task->resume();
@@ -72,14 +72,14 @@ TEST(FiberStack, SizeCanBeSet) {
   EXPECT_GT(depth, 1000);
 }
 
-TEST(FiberStack, SizesThatMakeNoSenseAreErrors) {
+TEST(FiberStack, InvalidSizesAreErrors) {
   EXPECT_THAT(error_of([] { set_fiber_stack_size(4096); }),
               HasSubstr("set_fiber_stack_size: 4096 bytes; a stack takes between 32768 and 1073741824"));
   EXPECT_THAT(error_of([] { set_fiber_stack_size(std::size_t{2} << 30); }),
               HasSubstr("2147483648 bytes; a stack takes"));
 }
 
-TEST(FiberStack, IsUsedAgain) {
+TEST(FiberStack, IsReused) {
   std::set<const void*> stacks;
   for (int i = 0; i < 100; ++i) {
     Task task([&] { stacks.insert(__builtin_frame_address(0)); });
@@ -88,7 +88,7 @@ TEST(FiberStack, IsUsedAgain) {
   EXPECT_EQ(stacks.size(), 1u);
 }
 
-TEST(FiberStack, SlabsAreUsedAgainAndGoBack) {
+TEST(FiberStack, SlabsAreReusedAndReturnedToTheSystem) {
   if (STAVE_TSAN) GTEST_SKIP() << "the thread sanitizer's own mappings of each fiber are counted as well";
   RestoreLimits restore;
   release_cached_stacks();
@@ -105,7 +105,7 @@ TEST(FiberStack, SlabsAreUsedAgainAndGoBack) {
   EXPECT_LE(mappings(), before + 2);
 }
 
-TEST(FiberStack, ThreadsGiveTheirsBack) {
+TEST(FiberStack, IsReturnedWhenItsThreadEnds) {
   if (STAVE_TSAN) GTEST_SKIP() << "the thread sanitizer's own mappings of each fiber are counted as well";
   release_cached_stacks();
   const std::size_t before = mappings();
@@ -117,7 +117,7 @@ TEST(FiberStack, ThreadsGiveTheirsBack) {
   EXPECT_LT(mappings(), before + 50);  // the thread's own stack and heap may stay
 }
 
-TEST(FiberStack, NoMemoryIsBadAllocAndTheOthersRunOn) {
+TEST(FiberStack, NoMemoryThrowsBadAllocAndOtherFibersRunOn) {
   if (sanitized) GTEST_SKIP() << "sanitizers need the address space";
   auto exhaust = [] {
     const rlimit limit{std::size_t{1} << 30, std::size_t{1} << 30};
@@ -157,7 +157,7 @@ TEST(FiberDeathTest, OverflowHitsTheGuard) {
   EXPECT_EXIT(overflow(), KilledBySignal(SIGSEGV), "");
 }
 
-TEST(FiberDeathTest, OverflowOfASlabIsFoundAtTheSwitchAndAtTheEnd) {
+TEST(FiberDeathTest, SlabOverflowIsDetectedAtSuspensionAndAtTheEnd) {
   if (sanitized) GTEST_SKIP() << "the sanitizers have a message of their own";
   auto overflow = [](bool suspended) {
     set_most_guarded_stacks(0);
@@ -174,7 +174,7 @@ TEST(FiberDeathTest, OverflowOfASlabIsFoundAtTheSwitchAndAtTheEnd) {
   EXPECT_DEATH(overflow(false), "stave: a fiber has overflowed its stack of 262144 bytes .* set_fiber_stack_size");
 }
 
-TEST(FiberDeathTest, ExceptionsMustNotLeaveTheEntry) {
+TEST(FiberDeathTest, ExceptionLeavingTheEntryFunctionTerminates) {
   auto run = [] {
     Task task([] { throw std::runtime_error("boom"); });
     task->resume();
@@ -182,7 +182,7 @@ TEST(FiberDeathTest, ExceptionsMustNotLeaveTheEntry) {
   EXPECT_DEATH(run(), "an exception left the entry function of a Fiber.*\n.*\n.*boom");
 }
 
-TEST(FiberDeathTest, SuspendedFibersMustNotBeDestroyed) {
+TEST(FiberDeathTest, DestroyingASuspendedFiberTerminates) {
   auto run = [] {
     Task* self = nullptr;
     Task task([&] { (*self)->suspend(); });

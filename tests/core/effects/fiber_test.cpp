@@ -16,7 +16,7 @@ namespace fiber_test {
 
 // ---- suspending and resuming --------------------------------------------------------------------
 
-TEST(Fiber, RunsInPieces) {
+TEST(Fiber, RunsUntilItSuspendsAndResumes) {
   std::vector<int> trace;
   Task* self = nullptr;
   Task task([&] {
@@ -43,7 +43,7 @@ TEST(Fiber, RunsInPieces) {
   EXPECT_THAT(trace, ElementsAre(1, 2, 3, 4, 5));
 }
 
-TEST(Fiber, KnowsWhereCodeRuns) {
+TEST(Fiber, ReportsWhichFiberIsRunning) {
   EXPECT_FALSE(on_fiber());
   Task inner([&] { EXPECT_TRUE(on_fiber()); });
   Task* outer = nullptr;
@@ -63,7 +63,7 @@ TEST(Fiber, KnowsWhereCodeRuns) {
   task->resume();
 }
 
-TEST(Fiber, IsDestroyedUnstartedWithoutRunning) {
+TEST(Fiber, UnstartedFiberIsDestroyedWithoutRunning) {
   bool ran = false;
   {
     Task task([&] { ran = true; });
@@ -71,7 +71,7 @@ TEST(Fiber, IsDestroyedUnstartedWithoutRunning) {
   EXPECT_FALSE(ran);
 }
 
-TEST(Fiber, ThreeLevelsStandStillAsOneAndContinueAtTheInnermost) {
+TEST(Fiber, NestedFibersSuspendTogetherAndResumeAtTheInnermost) {
   std::vector<std::string> trace;
   Task *outer = nullptr, *middle = nullptr;
   Task c([&] {
@@ -140,7 +140,7 @@ TEST(Fiber, InnerFibersCanBeSuspendedAlone) {
   task->resume();
 }
 
-TEST(Fiber, ChainIsResumedUnderAnotherFiber) {
+TEST(Fiber, SuspendedChainMayBeResumedByAnotherFiber) {
   std::vector<std::string> trace;
   Task *outer = nullptr, *second = nullptr;
   Task inner([&] {
@@ -180,7 +180,7 @@ TEST(Fiber, TenThousandNestedAreSuspendedTogether) {
   EXPECT_EQ(ended, depth);
 }
 
-TEST(Fiber, LocalsDieWhenTheComputationEndsNotBefore) {
+TEST(Fiber, LocalsAreDestroyedOnlyWhenTheComputationEnds) {
   std::vector<std::string> trace;
   struct Local {
     std::vector<std::string>& trace;
@@ -205,7 +205,7 @@ TEST(Fiber, LocalsDieWhenTheComputationEndsNotBefore) {
 
 // ---- misuse -------------------------------------------------------------------------------------
 
-TEST(FiberErrors, Resume) {
+TEST(FiberErrors, ResumingInAWrongStateIsAnError) {
   Task *self = nullptr, *outer = nullptr;
   Task task(
       [&] { EXPECT_THAT(error_of([&] { (*self)->resume(); }), HasSubstr("is running, and this call is inside it")); });
@@ -225,7 +225,7 @@ TEST(FiberErrors, Resume) {
   chain->resume();
 }
 
-TEST(FiberErrors, Suspend) {
+TEST(FiberErrors, SuspendingFromOutsideIsAnError) {
   Task other([] {});
   EXPECT_THAT(error_of([&] { other->suspend(); }), HasSubstr("this call is not inside the computation"));
   Task* self = nullptr;
@@ -240,7 +240,7 @@ TEST(FiberErrors, Suspend) {
   EXPECT_THAT(error_of([&] { task->suspend(); }), HasSubstr("this call is not inside the computation"));
 }
 
-TEST(FiberErrors, AnotherThread) {
+TEST(FiberErrors, UseOnAnotherThreadIsAnError) {
   Task* self = nullptr;
   Task task([&] { (*self)->suspend(); });
   self = &task;
@@ -258,7 +258,7 @@ TEST(FiberErrors, AnotherThread) {
 
 // ---- exceptions ---------------------------------------------------------------------------------
 
-TEST(FiberExceptions, EachRethrowsItsOwn) {
+TEST(FiberExceptions, EachFiberRethrowsItsOwnException) {
   std::vector<std::string> rethrown;
   auto body = [&](Task*& self, const char* text) {
     return [&self, &rethrown, text] {
@@ -291,7 +291,7 @@ struct AtExit {
   ~AtExit() { body(); }
 };
 
-TEST(FiberExceptions, InFlightAreCountedByFiber) {
+TEST(FiberExceptions, UncaughtExceptionsAreCountedPerFiber) {
   std::vector<int> counts;
   std::string caught;
   Task* self = nullptr;
@@ -326,7 +326,7 @@ TEST(FiberExceptions, InFlightAreCountedByFiber) {
   EXPECT_EQ(caught, "in flight");
 }
 
-TEST(FiberExceptions, CrossFramesOfOneFiberWhileOthersAreCaught) {
+TEST(FiberExceptions, AreIndependentOfTheResumersCaughtException) {
   std::string caught;
   Task task([&] {
     // The resumer's exception is not visible in the fiber.
@@ -353,7 +353,7 @@ TEST(FiberExceptions, CrossFramesOfOneFiberWhileOthersAreCaught) {
 // ---- floating point -----------------------------------------------------------------------------
 
 #ifdef __x86_64__
-TEST(FiberFloats, RoundingIsTheFibersFlagsAreTheThreads) {
+TEST(FiberFloats, RoundingModeIsPerFiberAndFlagsArePerThread) {
   volatile double zero = 0, third = 3;
   Task* self = nullptr;
   Task task([&] {

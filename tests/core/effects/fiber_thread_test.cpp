@@ -25,14 +25,14 @@ using stave::Index;
 
 // ---- the thread's own stack ---------------------------------------------------------------------
 
-TEST(ThreadStack, IsAPlainCallWhereItIsAlready) {
+TEST(ThreadStack, IsAPlainCallOnTheThreadsOwnStack) {
   int calls = 0;
   on_thread_stack([&] { ++calls; });
   EXPECT_EQ(calls, 1);
   EXPECT_THROW(on_thread_stack([] { throw std::out_of_range("x"); }), std::out_of_range);
 }
 
-TEST(ThreadStack, RunsThereFromAnyDepthAndDoesNotGrow) {
+TEST(ThreadStack, RepeatedCallsFromNestedFibersDoNotGrowTheStack) {
   std::set<const void*> frames;
   auto hop = [&] {
     for (int i = 0; i < 1000; ++i)
@@ -56,7 +56,7 @@ TEST(ThreadStack, RunsThereFromAnyDepthAndDoesNotGrow) {
   EXPECT_LT(distance, 20000);
 }
 
-TEST(ThreadStack, ExceptionsComeBackAndTheCallersAreKnown) {
+TEST(ThreadStack, ExceptionsPropagateInBothDirections) {
   std::vector<std::string> caught;
   Task task([&] {
     try {
@@ -97,7 +97,7 @@ TEST(ThreadStack, ExceptionsComeBackAndTheCallersAreKnown) {
   EXPECT_THAT(caught, ElementsAre("from below", "the fiber's", "the fiber's", "the thread's"));
 }
 
-TEST(ThreadStack, FibersRunInsideAndHopAgain) {
+TEST(ThreadStack, FibersMayRunInsideAndUseItAgain) {
   std::vector<std::string> trace;
   Task* later = nullptr;
   Task kept([&] {
@@ -126,7 +126,7 @@ TEST(ThreadStack, FibersRunInsideAndHopAgain) {
   EXPECT_THAT(trace, ElementsAre("thread", "kept", "plain", "kept again", "after"));
 }
 
-TEST(ThreadStack, AFiberThatWaitsForItCannotBeSuspended) {
+TEST(ThreadStack, WaitingFiberCannotBeSuspended) {
   Task* self = nullptr;
   Task task([&] {
     on_thread_stack([&] {
@@ -147,7 +147,7 @@ TEST(ThreadStack, AFiberThatWaitsForItCannotBeSuspended) {
   task->resume();
 }
 
-TEST(ThreadStack, ChainsAreSuspendedBetweenHops) {
+TEST(ThreadStack, ChainsOfFibersMaySuspendBetweenCalls) {
   int hops = 0;
   Task* outer = nullptr;
   Task inner([&] {
@@ -170,7 +170,7 @@ TEST(ThreadStack, ChainsAreSuspendedBetweenHops) {
 
 // ---- threads ------------------------------------------------------------------------------------
 
-TEST(FiberThreads, EachRunsItsOwn) {
+TEST(FiberThreads, EachThreadRunsItsOwnFibers) {
   RestoreLimits restore;
   set_most_guarded_stacks(20);  // so that both kinds of stacks occur
   std::vector<std::thread> threads;
@@ -196,7 +196,7 @@ TEST(FiberThreads, EachRunsItsOwn) {
   EXPECT_EQ(sum, 4 * 30 * (sanitized ? 3 : 30));
 }
 
-TEST(FiberThreads, StacksEndWhereTheFiberDoes) {
+TEST(FiberThreads, FibersThatAreNotSuspendedMayEndOnAnotherThread) {
   std::unique_ptr<Task> unstarted, finished;
   std::thread([&] {
     unstarted = std::make_unique<Task>([] {});
@@ -267,7 +267,7 @@ TEST(FiberParallel, LoopsUseOtherThreads) {
   EXPECT_GT(threads.size(), 1u);
 }
 
-TEST(FiberParallel, ExceptionsComeBack) {
+TEST(FiberParallel, ExceptionsPropagateOutOfParallelLoops) {
   std::string caught;
   Task task([&] {
     try {

@@ -47,7 +47,7 @@ Tensor two_layers(const Tensor& x) {
 
 // ---- scopes -------------------------------------------------------------------------------------
 
-TEST(Scope, OwnsItsName) {
+TEST(Scope, CopiesItsName) {
   std::string name = "of a name longer than what a string keeps in place";
   const Scope scope(name);
   name = "changed";
@@ -72,7 +72,7 @@ TEST(Scope, EndsWithItsBlockAndWithExceptions) {
   EXPECT_EQ(stave_detail::open_scopes, 0);
 }
 
-TEST(Scope, OfTheForwardOperationNamesTheBackwardPass) {
+TEST(Scope, BackwardOperationsHaveTheScopeOfTheirForwardOperation) {
   const Tensor x = tensor({0.5, 1.});
   const std::vector<std::string> lines = trace([&] { return grad(two_layers)(x); });
   EXPECT_THAT(only("cos", lines), ElementsAre("    cos f32[2] -> f32[2]  [layer1]  [backward of grad]"));
@@ -81,12 +81,12 @@ TEST(Scope, OfTheForwardOperationNamesTheBackwardPass) {
               ElementsAre(EndsWith("[head]  [layer2]  [backward of grad]"), EndsWith("[layer1]  [backward of grad]")));
 }
 
-TEST(Scope, NamesTheBackwardPassUnderVmapToo) {
+TEST(Scope, BackwardOperationsUnderVmapHaveTheScopeToo) {
   const std::vector<std::string> lines = trace([&] { return vmap(grad(two_layers))(ones({3, 2})); });
   EXPECT_THAT(only("cos", lines), ElementsAre(EndsWith("cos f32[3,2] -> f32[3,2]  [layer1]  [backward of grad]")));
 }
 
-TEST(Scope, NamesTangentsInForwardMode) {
+TEST(Scope, TangentOperationsHaveTheScopeOfTheirOperation) {
   const Tensor x = ones({2});
   const std::vector<std::string> lines = trace([&] { return jvp(two_layers, x, x); });
   EXPECT_THAT(only("cos", lines), ElementsAre("    cos f32[2] -> f32[2]  [layer1]"));
@@ -94,7 +94,7 @@ TEST(Scope, NamesTangentsInForwardMode) {
 
 // The inner backward pass performs cos within layer1. The outer backward pass therefore performs
 // sin within layer1 and both backward passes.
-TEST(Scope, NamesTheBackwardPassOfABackwardPass) {
+TEST(Scope, SecondDerivativesNameScopesAndBothBackwardPasses) {
   const auto f = [](const Tensor& x) {
     const Scope layer("layer1");
     return sin(x);
@@ -106,7 +106,7 @@ TEST(Scope, NamesTheBackwardPassOfABackwardPass) {
 
 // The operations of a transform already run in the scopes around the transform. A pullback that is
 // called elsewhere runs in the scopes of its caller.
-TEST(Scope, AroundTheTransformIsThatOfTheCaller) {
+TEST(Scope, PullbackRunsInTheOuterScopesOfItsCaller) {
   const Tensor x = tensor({0.5, 1.});
   const std::vector<std::string> lines = trace([&] {
     auto [y, pullback] = [&] {
@@ -119,7 +119,7 @@ TEST(Scope, AroundTheTransformIsThatOfTheCaller) {
   EXPECT_THAT(only("cos", lines), ElementsAre(EndsWith("[layer1]  [backward of vjp]  [later]")));
 }
 
-TEST(Scope, OfAFailingRuleShowsInItsError) {
+TEST(Scope, ErrorInAVjpRuleNamesTheScope) {
   struct NoCosines : Handler {
     Outputs handle(Call& call) override {
       if (call.op().id == OpId::cos) throw TransformError(error_context());
@@ -132,7 +132,7 @@ TEST(Scope, OfAFailingRuleShowsInItsError) {
   EXPECT_EQ(stave_detail::open_scopes, 0);
 }
 
-TEST(Scope, IsThatOfTheComputationUnderAController) {
+TEST(Scope, StaysWithAComputationThatAControllerResumes) {
   struct AnswerLater : Controller {
     void handle(Call& call, Resumption<Call> rest) override { rest.resume(perform(call)); }
   };
@@ -151,7 +151,7 @@ TEST(Scope, ChangesNoDerivative) {
   EXPECT_THAT(hessian(two_layers)(x), Equals(hessian(plain)(x)));
 }
 
-TEST(Scope, OneRecordServesAllItsOperations) {
+TEST(Scope, OperationsOfAScopeShareOneRecord) {
   struct Paths : Handler {
     stave_detail::ScopePathPtr last;
     std::vector<stave_detail::ScopePathPtr> seen;
@@ -183,7 +183,7 @@ TEST(Label, NamesAValueInTraces) {
   EXPECT_THAT(trace([&] { return x * w; }), ElementsAre("multiply f32[2], w:f32[2] -> f32[2]"));
 }
 
-TEST(Label, LeavesOtherHandlesAlone) {
+TEST(Label, DoesNotAffectOtherHandlesOfTheTensor) {
   const Tensor x = ones({2}), w = label(x, "w"), v = label(w, "v"), none = label(v, "");
   EXPECT_EQ(label_of(x) + label_of(w) + label_of(v) + label_of(none), "wv");
   EXPECT_EQ(w.data<float>().data(), x.data<float>().data());
@@ -196,7 +196,7 @@ TEST(Label, PerformsNothing) {
   EXPECT_EQ(count.n, 0);
 }
 
-TEST(Label, IsNotThatOfAResult) {
+TEST(Label, IsNotInheritedByResults) {
   const Tensor w = label(ones({2, 2}), "w");
   EXPECT_EQ(label_of(sin(w)), "");
   EXPECT_EQ(label_of(permute_dims(w, {1, 0})), "");
@@ -205,7 +205,7 @@ TEST(Label, IsNotThatOfAResult) {
   EXPECT_EQ(label_of(sin(std::move(sole))), "");  // the result uses the same buffer
 }
 
-TEST(Label, OfAnArgumentStaysUnderTransforms) {
+TEST(Label, ArgumentsKeepTheirLabelUnderTransforms) {
   const Tensor w = label(ones({3, 2}), "w");
   std::string under_grad, under_jvp, under_vmap;
   grad([&](const Tensor& v) { return under_grad = label_of(v), sum(v); })(w);
@@ -227,7 +227,7 @@ TEST(Label, KeepsDerivatives) {
   EXPECT_THAT(vmap(grad(f))(tensor({0.5, 1.})), IsNear(vmap(grad(plain))(tensor({0.5, 1.}))));
 }
 
-TEST(Label, UnderVmapAndGradShowsInsideAndOutside) {
+TEST(Label, ShowsInTracesInsideAndOutsideOfTransforms) {
   const auto f = [](const Tensor& x) {
     const Tensor h = label(sin(x), "h");
     return sum(exp(h));
@@ -240,14 +240,14 @@ TEST(Label, UnderVmapAndGradShowsInsideAndOutside) {
   EXPECT_THAT(only("exp", lines)[0], HasSubstr("exp h:f32[4,3,2] -> f32[4,3,2]"));
 }
 
-TEST(Label, OfAResultStays) {
+TEST(Label, ResultsOfTransformsKeepTheirLabel) {
   const auto f = [](const Tensor& x) { return label(sin(x), "y"); };
   EXPECT_EQ(label_of(vmap(f)(ones({2}))), "y");
   EXPECT_EQ(label_of(jvp(f, ones({2}), ones({2})).first), "y");
   EXPECT_EQ(label_of(std::get<0>(vjp(f, ones({2})))), "y");
 }
 
-TEST(Label, IsSharedBetweenThreads) {
+TEST(Label, MayBeReadAndSetOnAnotherThread) {
   Tensor w = label(ones({2}), "w"), given;
   std::thread([&] {
     EXPECT_EQ(label_of(w), "w");
@@ -256,12 +256,12 @@ TEST(Label, IsSharedBetweenThreads) {
   EXPECT_EQ(label_of(given), "given");
 }
 
-TEST(Label, OfAnEmptyTensorIsAnError) {
+TEST(Label, LabellingAnEmptyTensorIsAnError) {
   EXPECT_THAT(message_of<TransformError>([] { label(Tensor(), "w"); }), HasSubstr("an empty Tensor is used"));
   EXPECT_THAT(message_of<TransformError>([] { label_of(Tensor()); }), HasSubstr("an empty Tensor is used"));
 }
 
-TEST(Debug, CountsBytes) {
+TEST(Debug, ShowsBytes) {
   const auto bytes = [](auto body) {
     std::ostringstream out;
     with(Debug({.out = &out, .bytes = true}), body);
@@ -280,7 +280,7 @@ TEST(Debug, CountsBytes) {
 
 // Handlers can read scopes() and in_backward_pass(). A handler inside grad sees only the forward
 // pass, and a handler around grad also sees the backward pass.
-TEST(Scopes, AndTheBackwardPassAreKnownToHandlers) {
+TEST(Scopes, HandlersCanReadScopesAndTheBackwardPass) {
   struct Asks : Handler {
     std::vector<std::string> seen;
     Outputs handle(Call& call) override {

@@ -118,7 +118,7 @@ std::vector<std::string> bytes_of(const Training& state) {
   return bytes;
 }
 
-TEST(Checkpoints, ARunThatGoesOnIsTheRunThatWasNotEnded) {
+TEST(Checkpoints, ResumedRunEqualsAnUninterruptedRun) {
   const Folder folder;
   const Checkpoints checkpoints(folder / "run");
   const Training whole = trained(start(), 25);
@@ -150,7 +150,7 @@ TEST(Checkpoints, AreSafetensorsUnderTheNamesOfTheTree) {
 }
 
 // The file may be removed, or overwritten in place, after it was read.
-TEST(Checkpoints, AreReadIntoMemoryOfTheirOwn) {
+TEST(Checkpoints, LoadedTensorsDoNotMapTheFile) {
   const Folder folder;
   save_checkpoint(folder / "x", ones({1000}));
   const Tensor x = load_checkpoint(folder / "x", zeros({1000}));
@@ -158,7 +158,7 @@ TEST(Checkpoints, AreReadIntoMemoryOfTheirOwn) {
   EXPECT_THAT(x, Equals(ones({1000})));
 }
 
-TEST(Checkpoints, ComeToTheDeviceOfTheExample) {
+TEST(Checkpoints, LoadedTensorsAreOnTheDevicesOfTheExample) {
   const Folder folder;
   SeparateBackend backend(7);
   save_checkpoint(folder / "x", std::vector{ones({5}), to(arange(5.), cuda(7))});
@@ -171,7 +171,7 @@ TEST(Checkpoints, ComeToTheDeviceOfTheExample) {
 
 // ---- checkpoints that do not fit ----------------------------------------------------------------
 
-TEST(Checkpoints, NameAllThatDoesNotFit) {
+TEST(Checkpoints, ErrorNamesEveryMismatch) {
   const Folder folder;
   const std::string path = folder / "x";
   Training state = start();
@@ -192,7 +192,7 @@ TEST(Checkpoints, NameAllThatDoesNotFit) {
                 "  has an array 'optimizer/1/1/weight', which the tree does not have");
 }
 
-TEST(Checkpoints, HaveAVersion) {
+TEST(Checkpoints, VersionIsChecked) {
   const Folder folder;
   const std::string path = folder / "x", start = "load_checkpoint: " + path + ": ";
   const auto fault = [&] { return message_of<FileError>([&] { load_checkpoint(path, ones({1})); }); };
@@ -208,7 +208,7 @@ TEST(Checkpoints, HaveAVersion) {
 
 // ---- keeping the last checkpoints ---------------------------------------------------------------
 
-TEST(Checkpoints, KeepTheLastOnes) {
+TEST(Checkpoints, KeepTheLastSteps) {
   const Folder folder;
   const Checkpoints checkpoints(folder / "a/b", {.keep = 2});
   EXPECT_EQ(checkpoints.latest(), std::nullopt);
@@ -235,7 +235,7 @@ TEST(Checkpoints, KeepTheLastOnes) {
   EXPECT_EQ(all.steps().size(), 10u);
 }
 
-TEST(Checkpoints, SayWhatTheyCannotDo) {
+TEST(Checkpoints, InvalidStepsAndFoldersAreErrors) {
   const Folder folder;
   const Checkpoints checkpoints(folder.path);
   EXPECT_EQ(message_of<FileError>([&] { checkpoints.save(-1, ones({1})); }),
@@ -250,14 +250,14 @@ TEST(Checkpoints, SayWhatTheyCannotDo) {
 
 // ---- failures and crashes -----------------------------------------------------------------------
 
-TEST(Checkpoints, AreOnTheDiskBeforeTheyHaveTheirName) {
+TEST(Checkpoints, AreFlushedToDiskBeforeTheRename) {
   const Folder folder;
   calls.clear();
   save_checkpoint(folder / "x", ones({1}));
   EXPECT_THAT(calls, ElementsAre("fsync file", "rename", "fsync folder"));
 }
 
-TEST(Checkpoints, AFailureLeavesTheOldOne) {
+TEST(Checkpoints, FailedSaveKeepsThePreviousFile) {
   const Folder folder;
   save_checkpoint(folder / "x", ones({100}));
   for (const char* call : {"fsync file", "rename"}) {
@@ -326,7 +326,7 @@ const std::pair<const char*, std::function<void(const std::string&)>> savers[] =
     {"save_checkpoint", [](const std::string& path) { save_checkpoint(path, ones({1})); }},
     {"HtmlReport", [](const std::string& path) { HtmlReport().write_html(path); }}};
 
-TEST(Savers, RemoveWhatAProcessLeftThatWasKilled) {
+TEST(Savers, RemoveTheTemporaryFileOfAKilledProcess) {
   for (const auto& [name, save] : savers) {
     const Folder folder;
     EXPECT_EQ(Saving(folder / "x").kill(), SIGKILL);
@@ -337,7 +337,7 @@ TEST(Savers, RemoveWhatAProcessLeftThatWasKilled) {
 }
 
 // After a container restarts, process ids repeat, so that a name of a temporary file may be taken.
-TEST(Savers, SaveWhateverNamesThereAre) {
+TEST(Savers, SaveAlthoughTemporaryNamesAreTaken) {
   for (const auto& [name, save] : savers) {
     const Folder folder;
     std::vector<std::string> names = {"x"};
@@ -356,7 +356,7 @@ TEST(Savers, SaveWhateverNamesThereAre) {
   }
 }
 
-TEST(Savers, LeaveWhatALivingProcessHasUnderWay) {
+TEST(Savers, KeepTemporaryFilesOfLivingProcesses) {
   for (const auto& [name, save] : savers) {
     const Folder folder;
     Saving other(folder / "x");
@@ -369,7 +369,7 @@ TEST(Savers, LeaveWhatALivingProcessHasUnderWay) {
   }
 }
 
-TEST(Savers, RemoveWhatManyLeft) {
+TEST(Savers, RemoveTemporaryFilesOfSeveralKilledProcesses) {
   const Folder folder;
   {
     std::vector<std::unique_ptr<Saving>> others;
@@ -383,7 +383,7 @@ TEST(Savers, RemoveWhatManyLeft) {
   EXPECT_THAT(folder.names(), ElementsAre("x"));
 }
 
-TEST(Savers, OfOtherFilesLeaveIt) {
+TEST(Savers, KeepTemporaryFilesOfOtherTargets) {
   const Folder folder;
   Saving(folder / "x").kill();
   save_npy(folder / "y", ones({1}));
@@ -407,7 +407,7 @@ TEST(Savers, MayAllSaveTheSameFile) {
 }
 
 // A temporary file has the permissions of the file that it will replace, from its first byte on.
-TEST(Savers, OfFilesThatMayNotBeWritten) {
+TEST(Savers, TemporaryFileOfAReadOnlyFileIsReadOnlyAndRemoved) {
   const Folder folder;
   save_npy(folder / "x", ones({1}));
   fs::permissions(folder / "x", fs::perms(0400));
@@ -418,7 +418,7 @@ TEST(Savers, OfFilesThatMayNotBeWritten) {
   EXPECT_THAT(folder.names(), ElementsAre("x"));
 }
 
-TEST(Checkpoints, RemoveWhatWasLeftOfOtherSteps) {
+TEST(Checkpoints, RemoveTemporaryFilesOfOtherSteps) {
   const Folder folder;
   const Checkpoints checkpoints(folder.path);
   Saving(checkpoints.path(1)).kill();
@@ -433,7 +433,7 @@ TEST(Checkpoints, RemoveWhatWasLeftOfOtherSteps) {
 }
 
 // Files left by killed runs may have filled the disk. They are removed before anything is written.
-TEST(Checkpoints, RemoveWhatWasLeftBeforeTheySave) {
+TEST(Checkpoints, RemoveTemporaryFilesBeforeSaving) {
   const Folder folder;
   const Checkpoints checkpoints(folder.path);
   Saving(checkpoints.path(1)).kill();
@@ -451,11 +451,12 @@ TEST(Checkpoints, RemoveWhatWasLeftBeforeTheySave) {
 
 // The test runs its own program again; that process finds a folder in its environment, and saves
 // until it is killed.
-TEST(Checkpoints, AKilledRunLeavesAWholeOne) {
+TEST(Checkpoints, KilledRunLeavesACompleteCheckpoint) {
   if (const char* folder = std::getenv("STAVE_TEST_FOLDER")) save_until_killed(folder);
   const Folder folder;
   setenv("STAVE_TEST_FOLDER", folder.path.c_str(), 1);
-  std::string program = fs::read_symlink("/proc/self/exe"), filter = "--gtest_filter=*AKilledRunLeavesAWholeOne";
+  std::string program = fs::read_symlink("/proc/self/exe"),
+              filter = "--gtest_filter=*KilledRunLeavesACompleteCheckpoint";
   char* const arguments[] = {program.data(), filter.data(), nullptr};
   posix_spawn_file_actions_t quiet;
   posix_spawn_file_actions_init(&quiet);

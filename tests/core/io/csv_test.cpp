@@ -42,7 +42,7 @@ TEST(Csv, TakesEveryEndOfLineAndAByteOrderMark) {
     EXPECT_THAT(read(text), Equals(tensor({{1., 2.}, {3., 4.}}))) << text;
 }
 
-TEST(Csv, HasADelimiterAHeaderAndADtype) {
+TEST(Csv, TakesDelimiterHeaderAndDtype) {
   EXPECT_THAT(read("x;y\nm;s\n1;2\n", {.delimiter = ';', .skip_lines = 2}), Equals(tensor({{1., 2.}})));
   EXPECT_THAT(read("1\t2\n", {.delimiter = '\t', .dtype = int64}), Equals(tensor({{1, 2}}, int64)));
   EXPECT_THAT(read("  1   2\t3 \n4 5 6\n", {.delimiter = ' ', .dtype = int32}), Equals(tensor({{1, 2, 3}, {4, 5, 6}})));
@@ -53,7 +53,7 @@ TEST(Csv, HasADelimiterAHeaderAndADtype) {
 
 // Expected values are those of numpy.loadtxt(file, delimiter=",", skiprows=...). A line of blanks
 // counts as a blank line, as in pandas.
-TEST(Csv, PassesOverBlankLinesAndComments) {
+TEST(Csv, SkipsBlankLinesAndComments) {
   const Tensor rows = tensor({{1., 2.}, {3., 4.}});
   for (const char* text : {"1,2\n3,4\n\n", "1,2\n\n\n3,4\n\n\n", "\n1,2\n3,4", "1,2\r\n\r\n3,4\r\n\r\n",
                            "1,2\n  \t\n3,4\n   ", "# x,y\n1,2\n3,4\n", "1,2 # first\n3,4#second\n#\n",
@@ -95,7 +95,7 @@ TEST(Csv, ReadsLinesOfEveryLength) {
   }
 }
 
-TEST(Csv, NamesLineAndColumnOfWhatIsWrong) {
+TEST(Csv, ErrorsNameLineAndColumn) {
   EXPECT_EQ(fault_of("1,2\n3,x\n"), ":2: column 2: expected a number, found 'x'");
   EXPECT_EQ(fault_of("1,,3\n"), ":1: column 2: expected a number, found ''");
   EXPECT_EQ(fault_of("x,y\n1 2,3\n", {.skip_lines = 1}), ":2: column 1: expected a number, found '1 2'");
@@ -110,7 +110,7 @@ TEST(Csv, NamesLineAndColumnOfWhatIsWrong) {
   EXPECT_EQ(fault_of(std::string("1,\0\n", 4)), ":1: column 2: expected a number, found '\\x00'");
 }
 
-TEST(Csv, NamesFilesThatCannotBeRead) {
+TEST(Csv, ErrorsNameUnreadableFiles) {
   const Folder folder;
   const auto fault = [](const std::string& path) { return message_of<FileError>([&] { read_csv(path); }); };
   EXPECT_EQ(fault("no/such.csv"), "read_csv: no/such.csv: cannot be opened: No such file or directory");

@@ -29,7 +29,7 @@ std::vector<int> bytes_of(const Tensor& x) {
   return {data, data + y.size()};
 }
 
-TEST(Bools, EveryByteOfOthersIsOne) {
+TEST(Bools, EveryNonzeroForeignByteIsTrue) {
   std::atomic<int> given_back = 0;
   const auto array = [&] { return from_dlpack(lend(odd_bytes, bool_type, {6}, {1}, given_back)); };
   const Tensor x = array(), y = tensor({true, true, true, false, true, true}), all_true = ones({6}, bool_);
@@ -68,7 +68,7 @@ TEST(Bools, EveryByteOfOthersIsOne) {
   for (const auto& [name, f] : functions) EXPECT_THAT(f(array()), Equals(f(y))) << name;
 }
 
-TEST(Bools, OfOthersAreCopiedOnlyWhereOneIsNotZeroOrOne) {
+TEST(Bools, ForeignBytesAreCopiedOnlyIfOneIsNeitherZeroNorOne) {
   std::atomic<int> given_back = 0;
   int calls = 0;
   const auto expect = [&](std::uint64_t first, std::vector<std::int64_t> shape, std::vector<std::int64_t> strides,
@@ -97,7 +97,7 @@ TEST(Bools, OfOthersAreCopiedOnlyWhereOneIsNotZeroOrOne) {
 }
 
 // A row of NumPy's broadcast_to has one element in memory, whatever its length.
-TEST(Bools, ThatAreRepeatedAreLookedAtOnce) {
+TEST(Bools, RepeatedElementsAreCheckedOnce) {
   std::atomic<int> given_back = 0;
   const std::size_t before = memory_stats().live_bytes;
   for (const std::uint64_t first : {0, 4}) {
@@ -109,7 +109,7 @@ TEST(Bools, ThatAreRepeatedAreLookedAtOnce) {
   }
 }
 
-TEST(Bools, OfManyBytesAreAllLookedAt) {
+TEST(Bools, EveryByteOfALongArrayIsChecked) {
   std::atomic<int> given_back = 0;
   std::vector<std::uint8_t> bytes(1 << 20, 1);
   const auto count = [&] {
@@ -124,7 +124,7 @@ TEST(Bools, OfManyBytesAreAllLookedAt) {
   }
 }
 
-TEST(Bools, OfADeviceAreLookedAtThere) {
+TEST(Bools, DeviceMemoryIsCheckedOnTheDevice) {
   SeparateBackend backend(3);
   const Tensor odd = to(from(std::vector<std::uint8_t>(odd_bytes, odd_bytes + 6)), cuda(3));
   const Tensor good = to(tensor({true, false, true}), cuda(3));
@@ -155,7 +155,7 @@ TEST(Bools, AreConstantsToTransforms) {
   EXPECT_EQ(count.n, 0);
 }
 
-TEST(Bools, OfTheHostAreMadeOfAnyByte) {
+TEST(Bools, FromBytesAcceptsAnyByte) {
   SeparateBackend backend(3);
   for (const Device device : {cpu, cuda(3)}) {
     EXPECT_EQ(bytes_of(from_bytes(odd_bytes, 6, bool_, {2, 3}, device)), odd_values);
@@ -189,7 +189,7 @@ class Sealed {
 };
 
 // Each of these functions writes over the buffer of a temporary that a backend allocated.
-TEST(ForeignMemory, IsNoResultsWhoeverOwnsIt) {
+TEST(ForeignMemory, IsNeverReusedForResultsOfOperations) {
   const std::vector<float> numbers = {0.5, 1, 2, 3, 5, 8};
   const Tensor own = from(numbers, {6});
   Sealed memory(numbers);
@@ -211,7 +211,7 @@ TEST(ForeignMemory, IsNoResultsWhoeverOwnsIt) {
   EXPECT_THAT(x, Equals(own * 8));
 }
 
-TEST(ForeignMemory, IsNoResultsOfTransformsAndPrograms) {
+TEST(ForeignMemory, IsNeverReusedByTransformsAndPrograms) {
   const std::vector<float> numbers = {0.5, 1, 2, 3};
   const Tensor own = from(numbers, {2, 2});
   Sealed memory(numbers);

@@ -21,7 +21,7 @@ using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-TEST(FromDlpack, HasEveryDtypeAndTheMemoryItself) {
+TEST(FromDlpack, SharesMemoryInEveryDtype) {
   EXPECT_EQ(std::size(known), static_cast<std::size_t>(dtype_count));
   for (const auto& [dtype, type] : known) {
     const Tensor values = ones_and_zero(dtype);
@@ -63,7 +63,7 @@ TEST(FromDlpack, TakesAnyStrides) {
   EXPECT_THAT(matmul(x, transpose(x)), Equals(matmul(contiguous(x), contiguous(transpose(x)))));
 }
 
-TEST(FromDlpack, ArraysWithoutElementsAreGivenBackAtOnce) {
+TEST(FromDlpack, EmptyArraysAreReleasedAtOnce) {
   std::atomic<int> given_back = 0;
   const Tensor x = from_dlpack(lend(nullptr, float_type, {3, 0, 2}, {0, 2, 1}, given_back));
   EXPECT_EQ(given_back, 1);
@@ -71,7 +71,7 @@ TEST(FromDlpack, ArraysWithoutElementsAreGivenBackAtOnce) {
   EXPECT_EQ(sum(x).item<float>(), 0);
 }
 
-TEST(FromDlpack, WhatIsMadeOfTheMemoryByViewKeepsIt) {
+TEST(FromDlpack, ViewsKeepTheMemoryAlive) {
   const float data[] = {1, 2, 3, 4};
   std::atomic<int> given_back = 0;
   Tensor x = from_dlpack(lend(data, float_type, {2, 2}, {2, 1}, given_back));
@@ -86,7 +86,7 @@ TEST(FromDlpack, WhatIsMadeOfTheMemoryByViewKeepsIt) {
   EXPECT_THAT(sums, Equals(tensor({4., 6.})));
 }
 
-TEST(FromDlpack, AStructureMayHaveNoDeleter) {
+TEST(FromDlpack, AcceptsAStructureWithoutDeleter) {
   const float data[] = {1, 2};
   std::int64_t shape[] = {2};
   DLManagedTensor managed{{const_cast<float*>(data), {1, 0}, 1, float_type, shape, nullptr, 0}, nullptr, nullptr};
@@ -96,7 +96,7 @@ TEST(FromDlpack, AStructureMayHaveNoDeleter) {
   release_dlpack(static_cast<DLManagedTensorVersioned*>(nullptr));
 }
 
-TEST(FromDlpack, PinnedMemoryIsTheHosts) {
+TEST(FromDlpack, PinnedMemoryCountsAsHostMemory) {
   const float data[] = {1, 2};
   std::atomic<int> given_back = 0;
   for (const std::int32_t pinned : {3, 11}) {
@@ -106,7 +106,7 @@ TEST(FromDlpack, PinnedMemoryIsTheHosts) {
   }
 }
 
-TEST(FromDlpack, TakesLaterMinorVersionsAndNoOtherMajor) {
+TEST(FromDlpack, AcceptsLaterMinorVersionsButNoOtherMajorVersion) {
   const float data[] = {1, 2};
   std::atomic<int> given_back = 0;
   auto* later = lend(data, float_type, {2}, {1}, given_back);
@@ -122,7 +122,7 @@ TEST(FromDlpack, TakesLaterMinorVersionsAndNoOtherMajor) {
   EXPECT_EQ(given_back, 2);
 }
 
-TEST(FromDlpack, WhatItRefusesIsNamedAndGivenBack) {
+TEST(FromDlpack, RefusedArraysAreNamedAndReleased) {
   const double data[4] = {};
   std::atomic<int> given_back = 0;
   int calls = 0;
@@ -177,7 +177,7 @@ TEST(FromDlpack, IsAConstantToTransforms) {
 
 // ---- export -------------------------------------------------------------------------------------
 
-TEST(ToDlpack, HasEveryDtypeAndTheMemoryItself) {
+TEST(ToDlpack, SharesMemoryInEveryDtype) {
   for (const auto& [dtype, type] : known) {
     const Tensor x = reshape(ones_and_zero(dtype), {2, 2});
     const auto versioned = owned(to_dlpack(x));
@@ -198,7 +198,7 @@ TEST(ToDlpack, HasEveryDtypeAndTheMemoryItself) {
   }
 }
 
-TEST(ToDlpack, KeepsStridesAndWhereAViewBegins) {
+TEST(ToDlpack, KeepsStridesAndOffsets) {
   const Tensor x = reshape(arange(0, 24, 1, float32), {4, 6});
   const Tensor view = transpose(x(slice(none, none, -2), slice(1, 4)));
   const auto managed = owned(to_dlpack(view));
@@ -233,7 +233,7 @@ TEST(ToDlpack, KeepsTheMemoryUntilItsDeleterIsCalled) {
   EXPECT_EQ(memory_stats().live_bytes, before);
 }
 
-TEST(ToDlpack, ACopyIsTheOthersToWrite) {
+TEST(ToDlpack, CopyMayBeWrittenByTheConsumer) {
   const Tensor x = transpose(tensor({{1., 2.}, {3., 4.}}));
   const auto managed = owned(to_dlpack(x, {.copy = true}));
   EXPECT_EQ(managed->flags, is_copied);
@@ -246,7 +246,7 @@ TEST(ToDlpack, ACopyIsTheOthersToWrite) {
   EXPECT_THAT(x, Equals(tensor({{1., 3.}, {2., 4.}})));
 }
 
-TEST(ToDlpack, GoesBackAndForth) {
+TEST(ToDlpack, RoundTripGivesTheSameTensor) {
   const Tensor x = reshape(arange(0, 12, 1, float64), {3, 4})(slice(none, none, -1), slice(1, none));
   EXPECT_THAT(from_dlpack(to_dlpack(x)), Equals(x));
   EXPECT_THAT(from_dlpack(to_dlpack_unversioned(x)), Equals(x));
@@ -256,7 +256,7 @@ TEST(ToDlpack, GoesBackAndForth) {
   EXPECT_THAT(again, Equals(x + 1));
 }
 
-TEST(ToDlpack, ReadsAValueAsDataDoes) {
+TEST(ToDlpack, CountsAsReadingTheValue) {
   const auto exports = [](const Tensor& x) {
     auto managed = owned(to_dlpack(x));
     return sum(x) * static_cast<const float*>(managed->dl_tensor.data)[0];
@@ -275,7 +275,7 @@ TEST(ToDlpack, ReadsAValueAsDataDoes) {
 
 // ---- threads ------------------------------------------------------------------------------------
 
-TEST(Dlpack, TheLastTensorMayGoOnAnyThread) {
+TEST(Dlpack, LastTensorMayBeDestroyedOnAnyThread) {
   const float data[] = {1, 2, 3, 4};
   std::atomic<int> given_back = 0;
   constexpr int rounds = 200, threads = 4;
@@ -323,7 +323,7 @@ TEST(DlpackOnDevices, TheConsumersStreamWaitsForTheValue) {
   EXPECT_EQ(dlpack_stream(cpu), 0);
 }
 
-TEST(DlpackOnDevices, MemoryGoesBackWhenNothingIsLeftToReadIt) {
+TEST(DlpackOnDevices, MemoryIsReleasedAfterItsLastReader) {
   StreamBackend backend(3);
   const Tensor values = tensor({1., 2.}, float32, cuda(3));
   std::atomic<int> given_back = 0;
@@ -343,7 +343,7 @@ TEST(DlpackOnDevices, MemoryGoesBackWhenNothingIsLeftToReadIt) {
 }
 
 // A constant has no bytes on the device until a kernel or an export needs them.
-TEST(DlpackOnDevices, ConstantsComeToTheDevice) {
+TEST(DlpackOnDevices, ConstantsAreWrittenToTheDevice) {
   StreamBackend backend(3);
   const Tensor x = full({2, 2}, 7, float32, cuda(3));
   const Tensor y = from_dlpack(to_dlpack(x));

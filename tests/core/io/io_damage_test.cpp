@@ -52,7 +52,7 @@ std::string header(const std::string& shape, const std::string& descr = "'<f4'",
 
 // ---- files --------------------------------------------------------------------------------------
 
-TEST(DamagedFiles, ThatCannotBeOpened) {
+TEST(DamagedFiles, FilesThatCannotBeOpenedAreErrors) {
   const Folder folder;
   const auto fault = [](const std::string& path) { return message_of<FileError>([&] { load_npy(path); }); };
   EXPECT_EQ(fault("no/such.npy"), "load_npy: no/such.npy: cannot be opened: No such file or directory");
@@ -63,7 +63,7 @@ TEST(DamagedFiles, ThatCannotBeOpened) {
 }
 
 // A reader does not wait for a pipe that has no writer, and does not read a device that never ends.
-TEST(DamagedFiles, ThatAreNoRegularFiles) {
+TEST(DamagedFiles, PipesAndDevicesAreErrors) {
   const Folder folder;
   ASSERT_EQ(mkfifo((folder / "pipe").c_str(), 0600), 0);
   fs::create_symlink("pipe", folder / "link");
@@ -94,7 +94,7 @@ TEST(DamagedFiles, ThatAreNoRegularFiles) {
 }
 
 // Reading a line without an end would fill all memory. This file is sparse.
-TEST(DamagedFiles, ThatAreNoText) {
+TEST(DamagedFiles, BinaryCsvIsAnErrorBeforeItIsReadWhole) {
   const Folder folder;
   const std::string path = with_bytes(folder / "x.csv", "1,2\n3");
   fs::resize_file(path, std::uintmax_t{1} << 40);
@@ -102,7 +102,7 @@ TEST(DamagedFiles, ThatAreNoText) {
               StartsWith("read_csv: " + path + ":2: is not text: it contains zero bytes, and no end of line within "));
 }
 
-TEST(DamagedFiles, ThatMayNotBeRead) {
+TEST(DamagedFiles, FilesWithoutReadPermissionAreErrors) {
   if (geteuid() == 0) GTEST_SKIP() << "root may read every file";
   const Folder folder;
   fs::permissions(with_bytes(folder / "x.npy", ""), fs::perms::none);
@@ -112,14 +112,14 @@ TEST(DamagedFiles, ThatMayNotBeRead) {
 
 // ---- .npy ---------------------------------------------------------------------------------------
 
-TEST(DamagedNpy, OtherFiles) {
+TEST(DamagedNpy, OtherFormatsAreErrors) {
   EXPECT_EQ(npy_fault(""), ": is not a .npy file: it is too short");
   EXPECT_EQ(npy_fault("\x93NUMPY\x1"), ": is not a .npy file: it is too short");
   EXPECT_EQ(npy_fault("PK\3\4 and so on"), ": is not a .npy file: it begins with other bytes");
   EXPECT_EQ(npy_fault(std::string("\x93NUMPY\4\0\0\0", 10)), ": is of .npy format 4.0: 1.0, 2.0 and 3.0 can be read");
 }
 
-TEST(DamagedNpy, CutOff) {
+TEST(DamagedNpy, TruncationAtAnyByteIsAnError) {
   const std::string whole = npy(header("(3,)"), std::string(12, 'x'));
   for (std::size_t n = 0; n < whole.size(); ++n)
     EXPECT_THAT(npy_fault(whole.substr(0, n)), AnyOf(HasSubstr("too short"), HasSubstr("ends too early"),
@@ -129,7 +129,7 @@ TEST(DamagedNpy, CutOff) {
   EXPECT_EQ(npy_fault(whole.substr(0, 20)), ": its header should have 57 bytes, but 10 are left");
 }
 
-TEST(DamagedNpy, ShapesThatLie) {
+TEST(DamagedNpy, FalseShapesAreErrors) {
   EXPECT_EQ(npy_fault(npy(header("(1000000000000,)"))),
             ": its array, float32 [1000000000000], has 4000000000000 bytes, but 0 are left");
   for (const char* shape :
@@ -141,7 +141,7 @@ TEST(DamagedNpy, ShapesThatLie) {
   EXPECT_EQ(npy_fault(npy(header("(" + ones + ")"))), ": its array has more than 64 axes");
 }
 
-TEST(DamagedNpy, HeadersThatAreNone) {
+TEST(DamagedNpy, MalformedHeadersAreErrors) {
   const std::string start = ": the header is not that of a .npy file: ";
   for (const std::string shape : {"(-1,)", "(2.5,)", "(3)", "3", "[3]", "(3,,)", "(,)", "(3 4)", "(x,)", "(", "(3,",
                                   "(99999999999999999999,)", "None", "''"})
@@ -156,7 +156,7 @@ TEST(DamagedNpy, HeadersThatAreNone) {
   EXPECT_EQ(npy_fault(npy("\x1b[31m")), start + "\\x1b[31m");
 }
 
-TEST(DamagedNpy, DtypesThatStaveLacks) {
+TEST(DamagedNpy, UnsupportedDtypesAreErrors) {
   const auto text = [](const std::string& descr, const std::string& name) {
     return ": holds elements of dtype '" + descr + "' (" + name +
            "), which Stave does not have: convert it in NumPy with astype, to bool, integers or "
@@ -207,7 +207,7 @@ std::string with(std::string bytes, std::size_t at, std::uint64_t value, int wid
   return bytes.replace(at, static_cast<std::size_t>(width), stave_detail::Record().put(value, width).bytes);
 }
 
-TEST(DamagedNpz, OtherFilesAndCutOffOnes) {
+TEST(DamagedNpz, OtherFormatsAndTruncationsAreErrors) {
   const std::string no_directory = ": is not a .npz file: a zip archive ends with a directory, and this file has none";
   EXPECT_EQ(npz_fault(""), no_directory);
   EXPECT_EQ(npz_fault(npy(header("(0,)"))), no_directory);
@@ -217,7 +217,7 @@ TEST(DamagedNpz, OtherFilesAndCutOffOnes) {
   EXPECT_EQ(npz_fault("0123456789" + whole), "nothing was thrown");
 }
 
-TEST(DamagedNpz, Checksums) {
+TEST(DamagedNpz, WrongChecksumsAreErrors) {
   for (const bool compressed : {false, true}) {
     std::string bytes = archive(compressed);
     bytes = with(bytes, directory_of(bytes) + 16, 0x12345678, 4);
@@ -229,7 +229,7 @@ TEST(DamagedNpz, Checksums) {
   EXPECT_THAT(npz_fault(flipped), HasSubstr("entry 'a.npy': is damaged: its checksum is"));
 }
 
-TEST(DamagedNpz, DirectoriesThatLie) {
+TEST(DamagedNpz, FalseDirectoriesAreErrors) {
   const std::string start = ": is a damaged zip archive: ";
   for (const bool compressed : {false, true}) {
     const std::string good = archive(compressed);
@@ -260,7 +260,7 @@ TEST(DamagedNpz, DirectoriesThatLie) {
   }
 }
 
-TEST(DamagedNpz, EntriesThatLie) {
+TEST(DamagedNpz, FalseEntrySizesAreErrors) {
   const std::string good = archive(true);
   const std::size_t directory = directory_of(good);
   const std::uint64_t size = stave_detail::read32(&good[directory + 24]);
@@ -272,7 +272,7 @@ TEST(DamagedNpz, EntriesThatLie) {
   EXPECT_THAT(npz_fault(with(good, directory + 20, packed - 1, 4)), HasSubstr("its packed bytes end too early"));
 }
 
-TEST(DamagedNpz, WhatIsNoArrayOrCannotBeUnpacked) {
+TEST(DamagedNpz, UnusableEntriesAreErrors) {
   std::string bytes = archive(false);
   const std::size_t directory = directory_of(bytes);
   EXPECT_EQ(npz_fault(with(bytes, directory + 8, 1, 2)), ": entry 'a.npy': is encrypted");
@@ -304,7 +304,7 @@ std::string entry_fault(const std::string& value) {
   return safetensors_fault(safetensors("{\"a\":" + value + "}", "1234"));
 }
 
-TEST(DamagedSafetensors, OtherFilesAndCutOffOnes) {
+TEST(DamagedSafetensors, OtherFormatsAndTruncationsAreErrors) {
   EXPECT_EQ(safetensors_fault(""), ": is not a .safetensors file: it is too short");
   EXPECT_EQ(
       safetensors_fault("PK\3\4 and so on"),
@@ -323,7 +323,7 @@ TEST(DamagedSafetensors, OtherFilesAndCutOffOnes) {
 
 // The length of a header is checked before the header is read. This file is sparse:
 // only its first 10 bytes were written.
-TEST(DamagedSafetensors, HeadersThatAreTooLong) {
+TEST(DamagedSafetensors, TooLongHeaderIsRefusedBeforeItIsRead) {
   const Folder folder;
   const std::string path = with_bytes(folder / "x", stave_detail::Record().u64(100'000'001).text("{}").bytes);
   fs::resize_file(path, 200'000'000);
@@ -331,7 +331,7 @@ TEST(DamagedSafetensors, HeadersThatAreTooLong) {
               HasSubstr("should have 100000001 bytes, but 199999992 are left, and no header has more than 100000000"));
 }
 
-TEST(DamagedSafetensors, HeadersThatAreNotJson) {
+TEST(DamagedSafetensors, HeadersThatAreNotJsonAreErrors) {
   for (const char* header :
        {"{", "{}x", "{} {}", "{\"a\"}", "{\"a\":}", "{'a':1}", "{\"a\":1,}", "{\"\xff\":1}", "{\"a\":NaN}",
         "{\"a\":\"\n\"}", "{\"a\":01}", "{\"a\":1e999}", "{\"a\":\"\\ud800\"}", "{}//"})
@@ -348,7 +348,7 @@ TEST(DamagedSafetensors, HeadersThatAreNotJson) {
               ": the header is damaged: its __metadata__ is not text under names");
 }
 
-TEST(DamagedSafetensors, EntriesThatAreNone) {
+TEST(DamagedSafetensors, MalformedEntriesAreErrors) {
   const std::string start = ": the header is damaged: 'a' ";
   for (const char* value : {"1", "null", "[]", "{}", "\"x\"", "{\"dtype\":\"F32\",\"shape\":[1]}"})
     EXPECT_EQ(entry_fault(value), start + "should have a dtype, a shape and data_offsets, and nothing else");
@@ -364,7 +364,7 @@ TEST(DamagedSafetensors, EntriesThatAreNone) {
   EXPECT_EQ(entry_fault(entry("[" + ones + "]", "[0,4]")), start + "has more than 64 axes");
 }
 
-TEST(DamagedSafetensors, ShapesThatLie) {
+TEST(DamagedSafetensors, FalseShapesAreErrors) {
   for (const char* shape : {"[4611686018427387904]", "[4294967296,4294967296]", "[0,4294967296,4294967296]"})
     EXPECT_THAT(entry_fault(entry(shape, "[0,4]")), testing::EndsWith("that is too large")) << shape;
   EXPECT_EQ(entry_fault(entry("[1000000000000]", "[0,4]")),
@@ -374,7 +374,7 @@ TEST(DamagedSafetensors, ShapesThatLie) {
   EXPECT_EQ(entry_fault(entry("[0]", "[0,4]")), ": 'a', float32 [0], has 0 bytes, but its data_offsets [0,4] are 4");
 }
 
-TEST(DamagedSafetensors, GapsAndOverlaps) {
+TEST(DamagedSafetensors, GapsAndOverlapsAreErrors) {
   const auto fault = [](const std::string& a, const std::string& b) {
     return safetensors_fault(safetensors("{\"b\":" + entry("[1]", b) + ",\"a\":" + entry("[1]", a) + "}", "12345678"));
   };
@@ -394,7 +394,7 @@ struct One {
 
 // The file can be read if the program needs no tensor of such a dtype (safetensors_test.cpp). The
 // bytes of such a tensor count towards the file's size nevertheless.
-TEST(DamagedSafetensors, DtypesThatStaveLacks) {
+TEST(DamagedSafetensors, UnsupportedDtypesAreErrors) {
   for (const std::string dtype : {"F8_E4M3", "F4", "C64", "", "f32", "F32\\u0000"}) {
     const std::string bytes = safetensors("{\"a\":" + entry("[1]", "[0,4]", '"' + dtype + '"') + "}", "1234");
     EXPECT_EQ(fault_of<DtypeError>(bytes, "x", [](const std::string& path) { load_safetensors<One>(path); }),

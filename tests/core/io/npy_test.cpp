@@ -62,7 +62,7 @@ TEST(Npy, KeepsEveryBitOfFloats) {
 }
 
 // The expected bytes follow the format that numpy.lib.format documents.
-TEST(Npy, IsWrittenAsDocumented) {
+TEST(Npy, HasTheDocumentedFormat) {
   const Folder folder;
   save_npy(folder / "x.npy", tensor({{1, 2}, {3, 4}, {5, 6}}));
   const std::string dictionary = "{'descr': '<i4', 'fortran_order': False, 'shape': (3, 2), }";
@@ -76,7 +76,7 @@ TEST(Npy, IsWrittenAsDocumented) {
   EXPECT_THAT(bytes_of(folder / "x.npy"), HasSubstr("{'descr': '<f4', 'fortran_order': False, 'shape': (), } "));
 }
 
-TEST(Npy, ReadsEveryHeaderOfPython) {
+TEST(Npy, ReadsEveryFormOfHeader) {
   const Folder folder;
   const auto read = [&](const std::string& dictionary, const std::string& elements) {
     return load_npy(with_bytes(folder / "x.npy", npy(dictionary, elements)));
@@ -91,12 +91,12 @@ TEST(Npy, ReadsEveryHeaderOfPython) {
               Equals(tensor(1 << 24, uint32)));
 }
 
-TEST(Npy, ReadsWhatNumpyWrote) {
+TEST(Npy, ReadsFilesOfNumPy) {
   for (const char* version : {"2", "3"})
     EXPECT_THAT(load_npy(data + "version_" + version + ".npy"), Equals(tensor({0, 1, 2})));
 }
 
-TEST(Npy, IsNoOperation) {
+TEST(Npy, SavingAndLoadingPerformNoOperation) {
   const Folder folder;
   CountOps count;
   const Tensor x = transpose(reshape(arange(6.), {2, 3}));
@@ -112,7 +112,7 @@ TEST(Npy, IsNoOperation) {
 
 // ---- .npz ---------------------------------------------------------------------------------------
 
-TEST(Npz, ReadsWhatNumpyWrote) {
+TEST(Npz, ReadsFilesOfNumPy) {
   const Named arrays = load_npz<Named>(data + "arrays.npz");
   for (const Dtype dtype : dtypes)
     for (const char* kind : {"/little", "/big", "/little/fortran", "/big/fortran"}) {
@@ -178,7 +178,7 @@ struct Net {
   Key key{0};
   static constexpr const char* names[] = {"layers", "running", "head", "key"};
 };
-TEST(Npz, NamesMembersWhereTheStructDoes) {
+TEST(Npz, UsesTheMemberNamesThatAStructDeclares) {
   const Folder folder;
   Net net{{std::make_shared<Linear>(Linear{tensor(1.), tensor(2.)})},
           {{"mean", tensor(3.)}, {"deviation", tensor(4.)}},
@@ -218,7 +218,7 @@ TEST(Npz, KeepsTrees) {
   }
 }
 
-TEST(Npz, KeepsWhatIsEmpty) {
+TEST(Npz, KeepsEmptyTreesAndTensors) {
   const Folder folder;
   save_npz(folder / "x.npz", std::vector<Tensor>{});
   EXPECT_THAT(load_npz<std::vector<Tensor>>(folder / "x.npz"), IsEmpty());
@@ -245,7 +245,7 @@ TEST(Npz, CompressesOnRequest) {
   EXPECT_THAT(load_npz<Tensor>(folder / "x.npz"), Equals(x));
 }
 
-TEST(Npz, KeepsNamesThatAreNotAscii) {
+TEST(Npz, KeepsNonAsciiNames) {
   const Folder folder;
   save_npz(folder / "x.npz", Named{{"Größe/λ", tensor({1})}});
   EXPECT_THAT(load_npz<Named>(folder / "x.npz").at("Größe/λ"), Equals(tensor({1})));
@@ -283,7 +283,7 @@ TEST(Npz, WritesAndReadsZip64) {
 
 // The offsets in an archive may or may not count the bytes before it.
 // Python's zipfile reads both kinds.
-TEST(Npz, MayStandBehindOtherBytes) {
+TEST(Npz, ReadsArchivesBehindOtherBytes) {
   const Folder folder;
   for (const bool compressed : {false, true}) {
     save_npz(folder / "x.npz", model(), {.compressed = compressed});
@@ -302,7 +302,7 @@ TEST(Npz, MayStandBehindOtherBytes) {
   EXPECT_THAT(load_npz<Named>(data + "appended.npz").at("a/x"), Equals(tensor({0, 1, 2})));
 }
 
-TEST(Npz, BehindOtherBytesMayBeOfZip64) {
+TEST(Npz, ReadsZip64ArchivesBehindOtherBytes) {
   const Folder folder;
   {
     stave_detail::OutputFile file("test", folder / "x.zip");
@@ -327,7 +327,7 @@ TEST(Npz, BehindOtherBytesMayBeOfZip64) {
   }
 }
 
-TEST(Npz, MayHaveFolders) {
+TEST(Npz, SkipsFolderEntries) {
   const Named read = load_npz<Named>(data + "folders.npz");
   EXPECT_EQ(read.size(), 2u);
   EXPECT_THAT(read.at("a/x"), Equals(tensor({0, 1, 2})));
@@ -335,7 +335,7 @@ TEST(Npz, MayHaveFolders) {
 }
 
 // The archive equals the output of numpy.savez(file, x=..., c=complex64, s=structured, o=objects).
-TEST(Npz, AnArrayOfADtypeThatStaveLacksIsNoHindranceForOthers) {
+TEST(Npz, ArrayOfUnsupportedDtypeDoesNotBlockOthers) {
   const Folder folder;
   const std::string path = folder / "x.npz", start = "load_npz: " + path + ": ";
   {
@@ -367,7 +367,7 @@ TEST(Npz, AnArrayOfADtypeThatStaveLacksIsNoHindranceForOthers) {
 
 // ---- trees that do not fit ----------------------------------------------------------------------
 
-TEST(Npz, SaysWhatDoesNotFit) {
+TEST(Npz, ErrorsNameMismatches) {
   const Folder folder;
   const std::string path = folder / "x.npz", start = "load_npz: " + path + ": ";
   save_npz(path, Named{{"a", ones({2})}, {"b", tensor({1, 2})}});
@@ -396,7 +396,7 @@ TEST(Npz, SaysWhatDoesNotFit) {
   EXPECT_EQ(message_of<FileError>([&] { load_npz<Tensor>(path); }), start + "has no array '0', but none at all");
 }
 
-TEST(Npz, RefusesKeysThatWouldBeMistaken) {
+TEST(Npz, RefusesAmbiguousKeys) {
   const Folder folder;
   const std::string path = folder / "x.npz";
   EXPECT_EQ(message_of<FileError>([&] {
@@ -420,7 +420,7 @@ TEST(Npz, RefusesKeysThatWouldBeMistaken) {
 
 // ---- under transforms ---------------------------------------------------------------------------
 
-TEST(Files, AreWrittenUnderGradAndNotUnderVmap) {
+TEST(Files, MayBeWrittenAndReadUnderGradAndVmap) {
   const Folder folder;
   const auto f = [&](T x) {
     save_npz(folder / "x.npz", x * 2);
@@ -429,7 +429,7 @@ TEST(Files, AreWrittenUnderGradAndNotUnderVmap) {
   // The array that was read is a constant.
   EXPECT_THAT(grad(f)(tensor({1., 2.})), Equals(tensor({2., 4.})));
   fs::remove(folder / "x.npz");
-  // Each lane writes and reads its own file, one lane after another.
+  // The lanes write and read the file one after another.
   EXPECT_THAT(vmap(f)(tensor({{1., 2.}, {3., 4.}})), Equals(tensor({10., 50.})));
   fs::remove(folder / "x.npz");
   EXPECT_THAT(folder.names(), IsEmpty());
@@ -437,7 +437,7 @@ TEST(Files, AreWrittenUnderGradAndNotUnderVmap) {
 
 // ---- writing that fails -------------------------------------------------------------------------
 
-TEST(Files, MissingFoldersAndOtherObstacles) {
+TEST(Files, UnwritablePathsAreErrors) {
   const Folder folder;
   const auto fault = [](const std::string& path) { return message_of<FileError>([&] { save_npy(path, ones({2})); }); };
   const std::string nowhere = folder / "no/such/x.npy";
@@ -451,7 +451,7 @@ TEST(Files, MissingFoldersAndOtherObstacles) {
 }
 
 // Writing fails in the middle of the file, as on a full disk.
-TEST(Files, AFileThatDoesNotFitLeavesTheOldOneAndNothingElse) {
+TEST(Files, FailedWriteKeepsOnlyThePreviousFile) {
   const Folder folder;
   save_npz(folder / "x.npz", tensor({1, 2}));
   const std::string before = bytes_of(folder / "x.npz");
@@ -467,7 +467,7 @@ TEST(Files, AFileThatDoesNotFitLeavesTheOldOneAndNothingElse) {
   EXPECT_THAT(folder.names(), ElementsAre("x.npz"));
 }
 
-TEST(Files, AreReplacedWhereLinksLeadWithTheirPermissions) {
+TEST(Files, LinksAreFollowedAndPermissionsKept) {
   const Folder folder;
   save_npy(folder / "x.npy", tensor({1}));
   fs::permissions(folder / "x.npy", fs::perms(0640));

@@ -83,7 +83,7 @@ TEST(Programs, AreTheSameAfterLoading) {
   expect_same(optimized(trace(grad(loss))(weights, rows)), {weights, rows});
 }
 
-TEST(Programs, WithLoops) {
+TEST(Programs, LoopsSurviveSavingAndLoading) {
   expect_same(trace(last_state)(weights), {weights});
   expect_same(trace(nested)(weights), {weights});
   for (const auto& f : {last_state, nested}) {
@@ -93,12 +93,12 @@ TEST(Programs, WithLoops) {
   }
 }
 
-TEST(Programs, WithCheckpoints) {
+TEST(Programs, CheckpointsSurviveSavingAndLoading) {
   expect_same(trace(forgotten)(weights), {weights});
   expect_same(trace(grad(forgotten))(weights), {weights});
 }
 
-TEST(Programs, WithReads) {
+TEST(Programs, ReadsSurviveSavingAndLoading) {
   const auto branches = [](T w) { return sum(w).item<float>() < 0 ? w * 2. : w * 3.; };
   const Program program = trace(branches)(weights), again = saved_and_loaded(program);
   expect_same(program, {weights});
@@ -179,7 +179,7 @@ TEST(LoadedPrograms, LoopsHaveDerivatives) {
   EXPECT_TRUE(same_bits(grad(f)(weights), grad([](T w) { return sum(nested(w)); })(weights)));
 }
 
-TEST(LoadedPrograms, OfTheFirstVersion) {
+TEST(LoadedPrograms, FilesOfTheFirstVersionCanBeLoaded) {
   const Program program = load_program(data + "program_1.stave");
   EXPECT_TRUE(same_program(program, optimized(trace(grad(loss))(weights, rows)))) << program;
   const Program loop = load_program(data + "program_loop_1.stave");
@@ -192,7 +192,7 @@ std::string refusal(const Program& program) {
   return message_of<TransformError>([&] { stave_detail::text_of(program, "save_program: p.stave"); });
 }
 
-TEST(Programs, RefuseWhatAFileCannotHold) {
+TEST(Programs, RefuseOperationsThatAFileCannotHold) {
   static const Op twice = {.name = "twice",
                            .infer =
                                [](const Call& call, SmallVector<Abstract, 1>& outputs) {
@@ -225,7 +225,7 @@ std::string fault(const Program& program, const std::string& what, const std::st
   return message_of<FileError>([&] { stave_detail::program_of(text, tensors, "p.stave"); });
 }
 
-TEST(DamagedPrograms, NameTheInstruction) {
+TEST(DamagedPrograms, ErrorNamesTheInstruction) {
   const Program p = trace(loss)(weights, rows);
   EXPECT_EQ(fault(p, "\"op\":\"tanh\"", "\"op\":\"tanhh\""),
             "p.stave: instruction 3 of program 0 ('tanhh'): this version of the library has no operation 'tanhh': load "
@@ -268,18 +268,26 @@ TEST(DamagedPrograms, AreRefused) {
   }
 }
 
-TEST(DamagedPrograms, WithLoopsAndCalls) {
+TEST(DamagedPrograms, DamagedLoopsAndCallsAreRefused) {
   const Program loop = trace(last_state)(weights), call = trace(forgotten)(weights);
   EXPECT_THAT(fault(loop, "\"steps\":7", "\"steps\":-1"), HasSubstr("the number of steps is negative"));
   EXPECT_THAT(fault(loop, "\"steps\":7", "\"steps\":8"), HasSubstr("loop: input 1 has the shape [7,2], not [8,2]"));
   EXPECT_THAT(fault(loop, "\"states\":1", "\"states\":4000000000"), HasSubstr("too few for 4000000000 states"));
   EXPECT_THAT(fault(loop, "\"rows\":1", "\"rows\":18446744073709551615"), HasSubstr("too few"));
   EXPECT_THAT(fault(loop, "\"body\":0", "\"body\":1"), HasSubstr("'body' is 1, but there are only 1 before"));
+  const Program jvp_of_loop = trace([](T w) {
+    const auto [state, tangent] = jvp(last_state, w, w);
+    return std::tuple(last_state(w), state, tangent);
+  })(weights);
+  EXPECT_THAT(fault(jvp_of_loop, "\"also_inputs\":[0", "\"also_inputs\":[90"),
+              HasSubstr("input 0 of the other loop has index 90 of"));
+  EXPECT_THAT(fault(jvp_of_loop, "\"also_outputs\":[0", "\"also_outputs\":[90"),
+              HasSubstr("output 0 of the other loop has index 90 of"));
   EXPECT_THAT(fault(call, "\"captured\":0", "\"captured\":9"), HasSubstr("it captures more values"));
   EXPECT_THAT(fault(call, "\"function\":0", "\"function\":-1"), HasSubstr("'function' is not an integer"));
 }
 
-TEST(DamagedPrograms, ThatNestTooDeeply) {
+TEST(DamagedPrograms, TooDeepNestingIsRefused) {
   // Each program runs the one before it twice.
   std::string programs;
   const std::string variables = R"({"variables":[{"shape":[],"dtype":"float32"},{"shape":[],"dtype":"float32"},)"
@@ -298,7 +306,7 @@ TEST(DamagedPrograms, ThatNestTooDeeply) {
               HasSubstr("loops and calls are"));
 }
 
-TEST(DamagedPrograms, FilesWithoutAProgram) {
+TEST(DamagedPrograms, FilesWithoutAProgramAreRefused) {
   const Folder folder;
   save_safetensors(folder / "x", std::map<std::string, Tensor>{{"x", weights}});
   EXPECT_THAT(message_of<FileError>([&] { load_program(folder / "x"); }), HasSubstr("it holds no program"));

@@ -48,7 +48,7 @@ bool is_mapped(const std::string& path) {
 
 // ---- as the reference implementation ------------------------------------------------------------
 
-TEST(Safetensors, ReadsWhatTheReferenceWrote) {
+TEST(Safetensors, ReadsFilesOfTheReferenceImplementation) {
   const Named arrays = load_safetensors<Named>(data + "arrays.safetensors");
   for (const Dtype dtype : dtypes) {
     if (dtype == bfloat16) continue;
@@ -66,7 +66,7 @@ TEST(Safetensors, ReadsWhatTheReferenceWrote) {
   EXPECT_THAT(safetensors_metadata(data + "bfloat16.safetensors"), IsEmpty());
 }
 
-TEST(Safetensors, WritesWhatTheReferenceWrites) {
+TEST(Safetensors, WritesTheBytesOfTheReferenceImplementation) {
   const Folder folder;
   const auto expect_same = [&](const std::string& path) {
     save_safetensors(folder / "x", load_safetensors<Named>(path), {.metadata = safetensors_metadata(path)});
@@ -149,7 +149,7 @@ struct Sharded {
   Linear head;
   static constexpr const char* names[] = {"embed", "head"};
 };
-TEST(Safetensors, SeparatesTheNamesOfOthersByWhatTheyDo) {
+TEST(Safetensors, NamesMayHaveAnotherSeparator) {
   const Folder folder;
   const auto model = load_safetensors<Sharded>(data + "sharded.safetensors.index.json", {.separator = '.'});
   EXPECT_THAT(model.head.weight, Equals(ones({2, 2})));
@@ -169,7 +169,7 @@ TEST(Safetensors, SeparatesTheNamesOfOthersByWhatTheyDo) {
                 ": the name 'a/b' contains a '/', which would be confused with the '." + end);
 }
 
-TEST(Safetensors, NamesAllThatDoesNotFit) {
+TEST(Safetensors, ErrorNamesEveryMismatch) {
   const Folder folder;
   const std::string path = folder / "x", start = "load_safetensors: " + path + ": ";
   save_safetensors(path, Named{{"a", ones({2})}, {"b", tensor({1, 2})}, {"c", ones({2})}});
@@ -204,7 +204,7 @@ TEST(Safetensors, ReadsTheFilesOfAnIndex) {
   EXPECT_THAT(model.at("head.bias"), Equals(zeros({2})));
 }
 
-TEST(Safetensors, AnIndexSaysWhichTensorsThereAre) {
+TEST(Safetensors, IndexDecidesWhichTensorsAreRead) {
   const Folder folder;
   const std::string index = folder / "model.json", start = "load_safetensors: " + index + ": ";
   save_safetensors(folder / "1", Named{{"a", ones({1})}, {"b", ones({1})}});
@@ -291,7 +291,7 @@ TEST(Safetensors, NoOperationWritesToTheFile) {
   }
 }
 
-TEST(Safetensors, CopiesWhatIsNotAligned) {
+TEST(Safetensors, CopiesUnalignedTensors) {
   const Folder folder;
   const std::string entry = R"({"a":{"dtype":"F32","shape":[3],"data_offsets":[0,12]}})";
   for (std::size_t blanks = 0; blanks < 8; ++blanks) {
@@ -303,14 +303,14 @@ TEST(Safetensors, CopiesWhatIsNotAligned) {
   }
 }
 
-TEST(Safetensors, EveryByteIsABool) {
+TEST(Safetensors, EveryNonzeroByteIsTrue) {
   const Folder folder;
   const std::string header = R"({"a":{"dtype":"BOOL","shape":[4],"data_offsets":[0,4]}})";
   const std::string path = with_bytes(folder / "x", file_of(header, std::string("\0\1\2\xff", 4)));
   EXPECT_THAT(load_safetensors<Named>(path).at("a"), Equals(tensor({false, true, true, true})));
 }
 
-TEST(Safetensors, IsNoOperation) {
+TEST(Safetensors, SavingAndLoadingPerformNoOperation) {
   const Folder folder;
   CountOps count;
   with(count, [&] {
@@ -357,7 +357,7 @@ struct Other {
   static constexpr const char* names[] = {"a", "none", "b"};
 };
 
-TEST(Safetensors, ATensorOfADtypeThatStaveLacksIsNoHindranceForOthers) {
+TEST(Safetensors, TensorOfUnsupportedDtypeDoesNotBlockOthers) {
   const Folder folder;
   const std::string path = with_bytes(folder / "x", with_float8()), start = "load_safetensors: " + path + ": ";
   for (const bool copy : {false, true}) {
@@ -381,7 +381,7 @@ TEST(Safetensors, ATensorOfADtypeThatStaveLacksIsNoHindranceForOthers) {
             "load_safetensors: " + data + "float8.safetensors: has no array '0', but none at all");
 }
 
-TEST(Safetensors, AVectorDoesNotEndAtADtypeThatStaveLacks) {
+TEST(Safetensors, VectorDoesNotEndAtAnUnsupportedDtype) {
   const Folder folder;
   const std::string path =
       with_bytes(folder / "x",
@@ -420,7 +420,7 @@ TEST(Safetensors, ListsItsTensors) {
 
 // ---- files that others change -------------------------------------------------------------------
 
-TEST(Safetensors, ACopyOutlivesWhateverBecomesOfTheFile) {
+TEST(Safetensors, CopyOutlivesTruncationOfTheFile) {
   const Folder folder;
   const std::string path = folder / "x";
   save_safetensors(path, Named{{"a", arange(10000.)}, {"b", tensor({true, false})}, {"c", zeros({0})}});
@@ -443,7 +443,7 @@ TEST(Safetensors, ACopyOutlivesWhateverBecomesOfTheFile) {
 
 // ---- what cannot be written ---------------------------------------------------------------------
 
-TEST(Safetensors, RefusesNamesThatTheFormatDoesNotHave) {
+TEST(Safetensors, RefusesNamesThatTheFormatCannotHold) {
   const Folder folder;
   const std::string path = folder / "x";
   const auto fault = [&](const Named& arrays, SafetensorsOptions options = {}) {

@@ -58,7 +58,7 @@ const struct {
      }},
 };
 
-TEST(Answer, OfAHandlerIsCheckedAndItIsNamed) {
+TEST(Answer, WrongAnswerIsAnErrorThatNamesTheHandler) {
   const Tensor x = tensor({1., 2., 3.});
   for (const auto& [says, answer] : answers) {
     Wrong wrong(answer);
@@ -72,7 +72,7 @@ TEST(Answer, OfAHandlerIsCheckedAndItIsNamed) {
   }
 }
 
-TEST(Answer, OfAControllerIsCheckedWhereItResumes) {
+TEST(Answer, WrongAnswerOfAControllerThrowsWhereItResumes) {
   const Tensor x = tensor({1., 2., 3.});
   for (const auto& [says, answer] : answers) {
     WrongController wrong(answer);
@@ -81,7 +81,7 @@ TEST(Answer, OfAControllerIsCheckedWhereItResumes) {
   }
 }
 
-TEST(Answer, ToACallOfAFunction) {
+TEST(Answer, WrongAnswerToACheckpointIsAnError) {
   struct Replaces : Handler {
     Outputs outputs;
     bool runs;
@@ -215,7 +215,7 @@ const struct {
      }},
 };
 
-TEST(Answer, ToOperationsThatCarryFunctionsIsCheckedUnderEveryTransform) {
+TEST(Answer, ToHigherOrderOperationsIsCheckedUnderEveryTransform) {
   const Tensor x = tensor({1., 2., 3.});
   for (const auto& [operation, carried] : carrying())
     for (const auto& [transform, around] : around_calls)
@@ -240,7 +240,7 @@ TEST(Answer, ToOperationsThatCarryFunctionsIsCheckedUnderEveryTransform) {
 }
 
 // An answer of the right shape and dtype is accepted, whatever its values.
-TEST(Answer, ToOperationsThatCarryFunctionsMayBeAnother) {
+TEST(Answer, ToHigherOrderOperationsMayHaveOtherValues) {
   const std::function<Outputs(const Outputs&)> zero = [](const Outputs& right) {
     return Outputs(zeros_like(right[0]));
   };
@@ -256,7 +256,7 @@ TEST(Answer, ToOperationsThatCarryFunctionsMayBeAnother) {
 
 // The shapes and dtypes of host_call's results are declared, so a handler can answer for it without
 // running it.
-TEST(Answer, MayStandForForeignCode) {
+TEST(Answer, MayReplaceAHostCall) {
   struct Mock : Handler {
     Tensor value;
     explicit Mock(Tensor given) : value(std::move(given)) {}
@@ -272,7 +272,7 @@ TEST(Answer, MayStandForForeignCode) {
       ThrowsMessage<TransformError>(AllOf(HasSubstr("host_call: "), HasSubstr("Mock answered with float32 [3]"))));
 }
 
-TEST(Attributes, AreAskedForAsWhatTheyAre) {
+TEST(Attributes, AskingForTheWrongTypeThrows) {
   struct Asks : Handler {
     Outputs handle(Call& call) override {
       EXPECT_THROW(call.as<ShapeAttributes>(), TransformError);
@@ -297,7 +297,7 @@ TEST(Attributes, AreAskedForAsWhatTheyAre) {
 
 // Rules read attributes through their contexts: a rule that asks for attributes of the wrong type
 // must throw.
-TEST(Attributes, AreAskedForByRulesAsWhatTheyAre) {
+TEST(Attributes, AskingForTheWrongTypeInARuleThrows) {
   const Call call(stave_detail::op_reshape, {ones({3})}, make_intrusive<ShapeAttributes>(Shape{3, 1}));
   const JvpContext jvp{call, {}, {}};
   const VjpContext vjp{call.op(), call.attributes(), call.inputs(), {}, call.abstract_outputs(), {}};

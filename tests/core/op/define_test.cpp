@@ -151,7 +151,7 @@ TEST(OwnOperation, Computes) {
   EXPECT_THAT(apply(op_evens, {tensor({1, 2, 3})}), Equals(tensor({1, 3})));
 }
 
-TEST(OwnOperation, HasDerivativesOfEveryOrderAndLanes) {
+TEST(OwnOperation, HasDerivativesOfEveryOrderAndVmap) {
   const auto f = [](const Tensor& v) { return sum(power(v, 4)); };
   EXPECT_THAT(grad(f)(x), IsNear(4 * x * x * x));
   EXPECT_THAT(hessian(f)(x(0)), IsNear(eye(3, 3, 0, float64) * (12 * square(x(0)))));
@@ -185,7 +185,7 @@ const Op op_scaled = define_op({
 });
 Tensor scaled(const Tensor& by, const Tensor& x) { return apply(op_scaled, {by, x}); }
 
-TEST(OwnOperation, HasNoDerivativeByInputsInWhichItIsNotLinear) {
+TEST(OwnOperation, HasNoDerivativeByNonlinearInputs) {
   const Tensor x = tensor({1., 2.}, float64), by = tensor({3., 4.}, float64);
   check_op(op_scaled, {{.inputs = {by, x}}});
   EXPECT_TRUE(array_equal(grad([&](const Tensor& y) { return sum(scaled(by, y)); })(x), by));
@@ -197,7 +197,7 @@ TEST(OwnOperation, HasNoDerivativeByInputsInWhichItIsNotLinear) {
   EXPECT_TRUE(array_equal(grad([&](const Tensor& y) { return in_by(stop_gradient(y)) + sum(y); })(by), ones_like(by)));
 }
 
-TEST(OwnOperation, IsSeenByHandlersAndSays) {
+TEST(OwnOperation, IsShownInTracesAndNamedInErrors) {
   std::ostringstream trace;
   debug([](const Tensor& v) { return power(v, 2); }, {.out = &trace})(x);
   EXPECT_THAT(trace.str(), HasSubstr("power"));
@@ -248,7 +248,7 @@ TEST(DefineOp, RefusesARecordThatCannotBePerformed) {
               HasSubstr("power: it has no kernel for the CPU: move its inputs with to(x, cuda())"));
 }
 
-TEST(Elements, AreOfTheirTypeAndRowMajor) {
+TEST(Elements, RequireTheRightTypeAndRowMajorOrder) {
   const Tensor across = permute_dims(x, {1, 0});
   const View view = across.node().view();
   EXPECT_THAT(message_of<DtypeError>([&] { elements<float>(view); }), HasSubstr("elements: the view is float64 [3,2]"));
@@ -263,7 +263,7 @@ std::string found(const Op& op, const OpCase& at) {
   return message_of<TransformError>([&] { check_op(op, {at}); });
 }
 
-TEST(CheckOp, PassesWhatHolds) {
+TEST(CheckOp, PassesCorrectRecords) {
   EXPECT_NO_THROW(check_op(op_power, {cubes(),
                                       {.inputs = {x}, .attributes = make_intrusive<Exponent>(0)},
                                       {.inputs = {tensor(2., float64)}, .attributes = make_intrusive<Exponent>(2)},
@@ -293,7 +293,7 @@ TEST(CheckOp, FindsAWrongRule) {
   EXPECT_THAT(found(op, cubes()), HasSubstr("at order 2"));
 }
 
-TEST(CheckOp, FindsARuleThatReadsWhatTheRecordDoesNotSay) {
+TEST(CheckOp, FindsARuleThatReadsUndeclaredValues) {
   Op op = op_power;
   op.reads[0] = 0;
   EXPECT_THAT(found(op, cubes()), HasSubstr("check_op: power: case 0: derivatives"));
@@ -312,7 +312,7 @@ TEST(CheckOp, FindsAWrongBatchingRule) {
   EXPECT_THAT(found(op, {.inputs = {x, y}}), HasSubstr("vmap over inputs 0: result 0"));
 }
 
-TEST(CheckOp, FindsAKernelThatDoesNotHoldItsPart) {
+TEST(CheckOp, FindsAKernelThatBreaksItsContract) {
   Op op = op_power;
   op.takes_strides = true;  // the kernel's result depends on the strides
   op.cpu = [](const Attributes*, std::span<const View> in, std::span<const View> out) {

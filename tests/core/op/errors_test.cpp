@@ -38,7 +38,7 @@ std::string error(Body body) {
 
 // ---- operations ---------------------------------------------------------------------------------
 
-TEST(Operations, NameThemselvesAndTheShapes) {
+TEST(Operations, NameThemselvesAndTheShapesInErrors) {
   EXPECT_EQ(error<ShapeError>([] {
               m + ones({2, 4});
             }),
@@ -260,7 +260,7 @@ TEST(Operations, NameThePublicFunction) {
 }
 
 // The message of an exception from a user's handler stays the same.
-TEST(Operations, LeaveOthersErrorsAlone) {
+TEST(Operations, DoNotChangeErrorsOfHandlers) {
   struct Refuse : Handler {
     Outputs handle(Call& call) override {
       if (call.op().id == OpId::gather) throw ShapeError("refused: gather");
@@ -270,7 +270,7 @@ TEST(Operations, LeaveOthersErrorsAlone) {
   EXPECT_EQ(error<ShapeError>([&] { with(refuse, [] { return take(x, i); }); }), "refused: gather");
 }
 
-TEST(Operations, SayWhatDoesNotFitIntoMemory) {
+TEST(Operations, NameWhatDoesNotFitIntoMemory) {
   if (STAVE_ASAN) GTEST_SKIP() << "the sanitizer ends a program that asks for more than there is";
   const Index n = Index{1} << 40;
   const Tensor row = broadcast_to(ones({1}), {n});
@@ -434,7 +434,7 @@ constexpr Op op_opaque{
 };
 Tensor opaque(T t) { return apply(op_opaque, {t}); }
 
-TEST(Rules, ThatAreAbsentAreNamedWithTheRemedy) {
+TEST(Rules, MissingRuleIsNamedWithARemedy) {
   EXPECT_THAT(opaque(x), Equals(x));
   EXPECT_EQ(error<TransformError>([] { grad([](T t) { return sum(opaque(t)); })(x); }),
             "grad: the operation opaque has no VJP rule: give it one, or cut it off with stop_gradient\n  inside "
@@ -459,7 +459,7 @@ constexpr Op op_misshapen{
 };
 Tensor misshapen(T t) { return apply(op_misshapen, {t}); }
 
-TEST(Rules, ThatAnswerWithAnotherShapeAreNamed) {
+TEST(Rules, RuleThatGivesAWrongShapeIsNamed) {
   EXPECT_THAT(error<TransformError>([] { grad([](T t) { return sum(misshapen(t)); })(x); }),
               HasSubstr("the VJP rule of misshapen gave a cotangent float32 [7] for input 0, which is float32 [3]"));
   EXPECT_THAT(error<TransformError>([] { jvp(misshapen, x, x); }),
@@ -506,7 +506,7 @@ TEST(Context, ListsTheTransformsFromInsideOut) {
 
 // An error in a derivative rule names the backward pass in which it happened, and the handlers
 // outside it.
-TEST(Context, OfTheBackwardPass) {
+TEST(Context, NamesTheBackwardPass) {
   struct Refuses : Handler {
     Outputs handle(Call& call) override {
       if (&call.op() == &op_cos) stave_detail::throw_unhandled(typeid(int));
@@ -543,7 +543,7 @@ TEST(CheckGrads, SaysWhatDisagrees) {
 }
 
 // Every error is a stave::Error, and so a std::runtime_error.
-TEST(Errors, HaveOneBase) {
+TEST(Errors, HaveACommonBaseClass) {
   EXPECT_THROW(sum(x, 9), Error);
   EXPECT_THROW(x + ones({2}), std::runtime_error);
   EXPECT_THROW(grad(loss)(i), Error);

@@ -70,7 +70,7 @@ Tensor performed(const At& at, const std::string& operation, const Tensor& value
   return operation == "max" ? at.max(values) : at.get();
 }
 
-TEST(At, AsNumPyHasIt) {
+TEST(At, EqualsNumPyOnRandomIndices) {
   std::ifstream file(STAVE_SOURCE_DIR "/tests/data/at_numpy.txt");
   int cases = 0;
   for (std::string line; std::getline(file, line); ++cases) {
@@ -90,7 +90,7 @@ TEST(At, AsNumPyHasIt) {
 
 // ---- reads and updates --------------------------------------------------------------------------
 
-TEST(At, ReadsAsAnIndexOfTensorsDoes) {
+TEST(At, ReadsLikeIndexingByTensors) {
   const Tensor x = counting({3, 4});
   EXPECT_THAT(values(x(tensor({2, 0}), 1)), ElementsAre(9, 1));
   EXPECT_THAT(values(x[tensor({2, -3})]), ElementsAre(8, 9, 10, 11, 0, 1, 2, 3));
@@ -98,7 +98,7 @@ TEST(At, ReadsAsAnIndexOfTensorsDoes) {
   EXPECT_THAT(values(x.at(1, slice(2)).get()), ElementsAre(4, 5));
 }
 
-TEST(At, SetsInACopy) {
+TEST(At, UpdatesACopy) {
   const Tensor x = counting({2, 3});
   EXPECT_THAT(values(x.at(0, slice(2)).set(7)), ElementsAre(7, 7, 2, 3, 4, 5));
   EXPECT_THAT(values(x.at(ellipsis, slice(none, none, -2)).set(tensor({7, 8}))), ElementsAre(8, 1, 7, 8, 4, 7));
@@ -121,7 +121,7 @@ TEST(At, DtypesArePromotedAndNumbersAreWeak) {
   EXPECT_THAT(values(mask.at(tensor({1, 1})).add(true)), ElementsAre(1, 3, 1)) << "as true + true is 2";
 }
 
-TEST(At, FillsWhereIndicesAreOutOfRange) {
+TEST(At, GetFillsWhereIndicesAreOutOfRange) {
   const Tensor x = astype(counting({3}), float32);
   EXPECT_THAT(values(x.at(tensor({1, 3, -3, -4})).get(-1)), ElementsAre(1, -1, 0, -1));
   EXPECT_THAT(values(counting({2, 3}).at(tensor({0, 2}), slice(1, none)).get(9)), ElementsAre(1, 2, 9, 9));
@@ -134,7 +134,7 @@ TEST(At, FillsWhereIndicesAreOutOfRange) {
               ElementsAre(0, 2, 0));
 }
 
-TEST(At, MasksMayDifferBetweenLanesWhereOneValueServesAll) {
+TEST(At, MasksMayDifferBetweenLanesForASingleValue) {
   const Tensor x = reshape(astype(counting({6}), float32), {2, 3});
   const auto no_negatives = [](const Tensor& v) { return (v - 2).at(v < 2).set(0).at(v > 3).multiply(10); };
   EXPECT_THAT(values(vmap(no_negatives)(x)), ElementsAre(0, 0, 0, 1, 20, 30));
@@ -160,7 +160,7 @@ TEST(At, DerivativesOfUpdates) {
   EXPECT_THAT(values(grad([&](const Tensor& b) { return grad(product)(b)(0); })(factors)), ElementsAre(0, 0, -5));
 }
 
-TEST(At, EqualsShareTheDerivative) {
+TEST(At, EqualElementsShareTheDerivative) {
   const Tensor x = tensor({2., 5.}), ids = tensor({0, 0, 1}), v = tensor({2., 2., 7.});
   const auto f = [&](const Tensor& a, const Tensor& b) { return sum(a.at(ids).max(b)); };
   EXPECT_THAT(values(grad(f)(x, v)), testing::Pointwise(testing::FloatEq(), {1.f / 3, 0.f}));
@@ -168,7 +168,7 @@ TEST(At, EqualsShareTheDerivative) {
               testing::Pointwise(testing::FloatEq(), {1.f / 3, 1.f / 3, 1.f}));
 }
 
-TEST(At, NanComesOutOfMinAndMax) {
+TEST(At, MinAndMaxPropagateNan) {
   const Tensor x = tensor({1., NAN, 3.}), v = tensor({NAN, 0., 5.}), ids = tensor({0, 1, 2});
   EXPECT_THAT(values(x.at(ids).max(v)), ElementsAre(testing::IsNan(), testing::IsNan(), 5));
   EXPECT_THAT(values(x.at(ids).min(v)), ElementsAre(testing::IsNan(), testing::IsNan(), 3));

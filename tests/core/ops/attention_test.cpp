@@ -29,7 +29,7 @@ Tensor dense(T q, T k, T v, T mask = Tensor(), bool causal = false) {
   return matmul(softmax(scores), v);
 }
 
-TEST(Attention, IsPyTorchs) {
+TEST(Attention, EqualsPyTorch) {
   const Tensor q = sin(counted({1, 2, 3, 2})), k = cos(counted({1, 2, 4, 2})), v = sin(2 * counted({1, 2, 4, 3}));
   const Tensor ct = cos(counted({1, 2, 3, 3}));
   const auto expect = [&](bool causal, const std::vector<std::vector<double>>& figures) {
@@ -65,7 +65,7 @@ TEST(Attention, IsPyTorchs) {
 }
 
 // Lengths that exceed the blocks of queries and keys, and are no multiples of them.
-TEST(Attention, IsThatOfTheWholeMatrixOfScores) {
+TEST(Attention, EqualsTheSoftmaxOfTheFullScoreMatrix) {
   for (const Dtype dtype : {float64, float32, float16}) {
     const double tolerance = dtype == float64 ? 1e-12 : dtype == float32 ? 2e-5 : 4e-3;
     const Tensor q = normal(Key(1), {2, 300, 16}, dtype), k = normal(Key(2), {2, 530, 16}, dtype),
@@ -103,7 +103,7 @@ TEST(Attention, BroadcastsLeadingAxes) {
   EXPECT_THAT(std::get<2>(got), IsNear(std::get<2>(expected)));
 }
 
-TEST(Attention, GivesZerosWhereNothingTakesPart) {
+TEST(Attention, FullyMaskedQueriesGiveZeros) {
   const Tensor q = normal(Key(1), {3, 4}), k = normal(Key(2), {5, 4}), v = normal(Key(3), {5, 2});
   const Tensor rows = tensor({{true}, {false}, {true}}), mask = broadcast_to(rows, {3, 5});
   for (const Tensor& given : {mask, where(mask, 0., -inf)}) {
@@ -130,7 +130,7 @@ TEST(Attention, IsStableForLargeScoresAndKeepsNan) {
 
 // No query attends to key 1: results are those of the other keys alone, whatever key 1 and its
 // value are.
-TEST(Attention, ReadsNothingOfKeysThatTakeNoPart) {
+TEST(Attention, MaskedKeysDoNotAffectResults) {
   const auto others = [](T x) { return take(x, tensor({0, 2, 3}), -2); };
   for (const Dtype dtype : {float64, float32, float16})
     for (const double bad : {std::nan(""), inf, -inf})
@@ -181,7 +181,7 @@ TEST(Attention, ReadsNothingOfKeysThatTakeNoPart) {
 
 // Several blocks with causal masking: only the last queries attend to the last keys, and the first
 // query attends to the first key only.
-TEST(Attention, ReadsNothingOfLaterKeys) {
+TEST(Attention, LaterKeysDoNotAffectCausalResults) {
   const Index n = 300, met = 280;
   const Tensor q = normal(Key(1), {2, n, 4}, float64), ct = normal(Key(4), {2, n, 3}, float64);
   const Tensor late = expand_dims(arange(0, n, 1) >= met, 1);
@@ -234,7 +234,7 @@ TEST(Attention, DifferentiatesTheMask) {
 }
 
 // Attention allocates the operands and results, and at most a fifth of that in addition.
-TEST(Attention, NeverKeepsTheScores) {
+TEST(Attention, NeverAllocatesTheScoreMatrix) {
   const Shape shape{8, 8, 512, 64};
   const Tensor q = normal(Key(1), shape), k = normal(Key(2), shape), v = normal(Key(3), shape);
   const auto peak_beside = [&](auto f) {
@@ -254,7 +254,7 @@ TEST(Attention, NeverKeepsTheScores) {
   EXPECT_LT(backward_peak + 3 * bytes, 1.2 * 8 * bytes);
 }
 
-TEST(Attention, RefusesWhatDoesNotFit) {
+TEST(Attention, RefusesMismatchedShapesAndDtypes) {
   const auto refuses = [](T q, T k, T v, AttentionOptions options = {}) {
     return message_of<Error>([&] { scaled_dot_product_attention(q, k, v, options); });
   };

@@ -82,7 +82,7 @@ TEST_REDUCTION(norm)
 TEST_REDUCTION(count_nonzero)
 
 // By hand: x is 1 ... 24 in [2, 3, 4].
-TEST(Braces, ReductionsGiveWhatTheyShould) {
+TEST(Braces, ReductionsEqualValuesComputedByHand) {
   EXPECT_EQ(sum(x, {0}).shape(), Shape({3, 4}));
   EXPECT_EQ(sum(x, {0})(0, 0).item<float>(), 14);  // 1 + 13
   EXPECT_EQ(sum(x, {0}, keepdims).shape(), Shape({1, 3, 4}));
@@ -95,7 +95,7 @@ TEST(Braces, ReductionsGiveWhatTheyShould) {
   EXPECT_EQ(sum(x, {0}, KeepDims(true)).shape(), Shape({1, 3, 4}));
 }
 
-TEST(Braces, AxesOfLayout) {
+TEST(Braces, LayoutFunctionsTakeAxesInBraces) {
   const Tensor y = x;
   const auto list = [&](const Axes& axes) { return flip(y, axes); };
   EXPECT_BRACES(PLAIN_flip, list);
@@ -121,7 +121,7 @@ TEST(Braces, AxesOfLayout) {
   EXPECT_EQ(permute_dims(ones({2, 3}), {one_size, 0}).shape(), Shape({3, 2}));
 }
 
-TEST(Braces, Shapes) {
+TEST(Braces, FunctionsTakeShapesInBraces) {
   const std::size_t six = 6;
   EXPECT_EQ(reshape(ones({2, 3}), {6}).shape(), Shape({6}));
   EXPECT_EQ(reshape(ones({2, 3}), {six}).shape(), Shape({6}));
@@ -164,7 +164,7 @@ TEST(Braces, Shapes) {
   EXPECT_EQ(dynamic_slice(ones({3}), {0}, {2}).shape(), Shape({2}));
 }
 
-TEST(Braces, PairsOfAxes) {
+TEST(Braces, TensordotTakesTwoListsOfAxes) {
   const Tensor a = ones({2, 3}), b = ones({3, 2});
   EXPECT_EQ(tensordot(a, b, {1}, {0}).shape(), Shape({2, 2}));
   EXPECT_EQ(tensordot(a, b, {0}, {1}).shape(), Shape({3, 3}));
@@ -174,7 +174,7 @@ TEST(Braces, PairsOfAxes) {
   EXPECT_EQ(tensordot(a, b, std::vector<Index>{1}, std::vector<Index>{0}).shape(), Shape({2, 2}));
 }
 
-TEST(Braces, Windows) {
+TEST(Braces, ConvolutionsTakeOptionsInBraces) {
   const Tensor image = ones({1, 1, 4, 4}), kernel = ones({1, 1, 2, 2});
   EXPECT_EQ(conv(image, kernel, {.stride = {2, one_size}, .padding = {0, 0}}).shape(), Shape({1, 1, 2, 3}));
   EXPECT_EQ(conv(image, kernel, {.padding = {1, 0}}).shape(), Shape({1, 1, 5, 3}));
@@ -184,7 +184,7 @@ TEST(Braces, Windows) {
   EXPECT_EQ(max_pool(ones({1, 1, 4}), {2}).shape(), max_pool(ones({1, 1, 4}), 2).shape());
 }
 
-TEST(Braces, OptionsOfTransforms) {
+TEST(Braces, VmapTakesAxesInBraces) {
   const auto f = [](const Tensor& y) { return sum(y); };
   EXPECT_EQ(vmap(f, {.in_axes = {0}})(x).shape(), Shape({2}));
   EXPECT_EQ(vmap(f, {.in_axes = {one_size}})(x).shape(), Shape({3}));

@@ -44,7 +44,7 @@ std::vector<double> product(const Tensor& a, const Tensor& b) {
   return result;
 }
 
-TEST(Matmul, OfMatricesOfManySizes) {
+TEST(Matmul, EqualsThreeLoopsForManySizes) {
   for (Index m : {1, 2, 3, 17, 70})
     for (Index k : {1, 2, 5, 16, 65})
       for (Index n : {1, 2, 7, 33}) {
@@ -55,7 +55,7 @@ TEST(Matmul, OfMatricesOfManySizes) {
       }
 }
 
-TEST(Matmul, OfEveryDtype) {
+TEST(Matmul, SupportsEveryDtype) {
   for (Dtype dtype : {uint8, uint32, int32, int64, float32, float64}) {
     const Tensor a = naturals({3, 4}, dtype), b = naturals({4, 5}, dtype);
     EXPECT_EQ(matmul(a, b).dtype(), dtype);
@@ -85,7 +85,7 @@ TEST(Matmul, ReadsViewsInPlace) {
   expect_product(contiguous(transpose(a)), transpose(contiguous(transpose(b))));
 }
 
-TEST(Matmul, OfAnyStrides) {
+TEST(Matmul, AcceptsAnyStrides) {
   const Tensor a = sample({8, 12}), b = sample({12, 10});
   EXPECT_EQ(values(matmul(flip(a), b)), product(flip(a), b));
   EXPECT_EQ(values(matmul(a(slice(none, none, 2), slice(none, none, 3)), b(slice(4)))),
@@ -95,7 +95,7 @@ TEST(Matmul, OfAnyStrides) {
             product(a, broadcast_to(b(slice(), slice(0, 1)), {12, 4})));
 }
 
-TEST(Matmul, OfVectors) {
+TEST(Matmul, AcceptsVectors) {
   const Tensor a = sample({3, 4}), v = sample({4}), w = sample({3});
   EXPECT_EQ(matmul(a, v).shape(), Shape(3));
   EXPECT_EQ(values(matmul(a, v)), product(a, expand_dims(v, 1)));
@@ -108,7 +108,7 @@ TEST(Matmul, OfVectors) {
 }
 
 // Stacks of matrices, whose leading axes broadcast.
-TEST(Matmul, OfStacks) {
+TEST(Matmul, BroadcastsStacksOfMatrices) {
   const auto expect_stacks = [](const Tensor& a, const Tensor& b) {
     const Tensor c = matmul(a, b);
     Shape batch = c.shape();
@@ -133,7 +133,7 @@ TEST(Matmul, OfStacks) {
   EXPECT_EQ(expect_stacks(moveaxis(sample({2, 3, 5}), -1, 0), flip(sample({5, 3, 4}))), Shape(5, 2, 4));
 }
 
-TEST(Matmul, OfNothing) {
+TEST(Matmul, AcceptsEmptyOperands) {
   EXPECT_THAT(values(matmul(zeros({2, 0}), zeros({0, 3}))), Each(0));
   EXPECT_EQ(matmul(zeros({2, 0}), zeros({0, 3})).shape(), Shape(2, 3));
   EXPECT_EQ(matmul(zeros({0, 4}), zeros({4, 3})).shape(), Shape(0, 3));
@@ -143,7 +143,7 @@ TEST(Matmul, OfNothing) {
   EXPECT_EQ(matmul(zeros({0}), zeros({0})).item<float>(), 0);
 }
 
-TEST(Matmul, OfSeveral) {
+TEST(Matmul, MultipliesSeveralOperands) {
   const Tensor a = tensor({{1., 2.}, {3., 4.}}), b = tensor({{0., 1.}, {1., 0.}}), v = tensor({1., 10.});
   EXPECT_THAT(matmul(a, b, v), Equals(tensor({12., 34.})));
   EXPECT_THAT(matmul(v, a, b, v), Equals(tensor(352.)));
@@ -249,7 +249,7 @@ void expect_lanes(const Binary& f, const Tensor& as, const Tensor& bs) {
 }
 
 // Sizes that are no multiples of a block, in many layouts, and more terms than one block sums.
-TEST(Matmul, OfManySizesAndLayoutsIsNearThatOfDoubles) {
+TEST(Matmul, IsNearTheFloat64ProductInManyLayouts) {
   for (const Dtype dtype : {float32, float16, bfloat16}) {
     const Tensor a = astype(sin(sample({2, 147, 611})), dtype), b = astype(cos(sample({2, 611, 83})), dtype);
     const auto expect_near = [&](const Tensor& x, const Tensor& y) {

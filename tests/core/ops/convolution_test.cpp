@@ -25,7 +25,7 @@ Tensor jumble(const Shape& shape, int factor, int modulus, int shift) {
 
 // torch.nn.functional.conv1d(..., padding="same") and jax.lax.conv(..., "SAME"): an odd amount of
 // padding has its extra element at the end.
-TEST(Conv, SameOfEvenWindows) {
+TEST(Conv, SamePaddingOfEvenWindowsIsLongerAtTheEnd) {
   const Tensor two = tensor({{{1., 10.}}}), four = tensor({{{1., 10., 100., 1000.}}});
   EXPECT_THAT(conv(counting({1, 1, 5}), two, {.padding = Padding::same}), Equals(tensor({{{21., 32., 43., 54., 5.}}})));
   EXPECT_THAT(conv(counting({1, 1, 7}), four, {.padding = Padding::same, .dilation = 2}),
@@ -38,7 +38,7 @@ TEST(Conv, SameOfEvenWindows) {
               Equals(tensor({{{2., 6.}}})));
 }
 
-TEST(Conv, ZerosAreAddedOrCut) {
+TEST(Conv, PaddingMayAddOrCrop) {
   const Tensor x = counting({1, 7}), w = tensor({{{1., 10., 100.}}});
   EXPECT_THAT(conv(x, w, {.padding = {{-1, 2}}}), Equals(tensor({{432., 543., 654., 765., 76., 7.}})));
   EXPECT_THAT(conv(x, w, {.padding = {{-6, 2}}}), Equals(tensor({{7.}})));
@@ -53,7 +53,7 @@ TEST(Conv, ZerosAreAddedOrCut) {
 
 // Values of jax.lax.conv_general_dilated with dimension_numbers ("NHWC", "HWIO", "NHWC"),
 // strides (1, 2), "SAME".
-TEST(Conv, ChannelsLast) {
+TEST(Conv, ChannelsLastEqualsJax) {
   const Tensor x = jumble({1, 3, 4, 2}, 5, 7, 3), w = jumble({2, 2, 2, 3}, 3, 5, 2);
   const Tensor y = conv(x, w, {.stride = {1, 2}, .padding = Padding::same, .channels_last = true});
   EXPECT_THAT(
@@ -66,7 +66,7 @@ TEST(Conv, ChannelsLast) {
 
 // The function has cubic terms; expected values are torch.autograd.grad, and torch.autograd.grad of
 // the sum of squares of that.
-TEST(Conv, SecondDerivatives) {
+TEST(Conv, SecondDerivativesEqualPyTorch) {
   const Tensor x = jumble({1, 2, 3, 4}, 5, 7, 3), w = jumble({2, 2, 2, 2}, 3, 5, 2);
   const auto loss = [](const Tensor& a, const Tensor& b) {
     return sum(pow(conv(a, b, {.stride = {1, 2}, .padding = 1}), 3));
@@ -98,7 +98,7 @@ TEST(Conv, SecondDerivatives) {
 
 // Values of torch.nn.functional.conv_transpose2d(..., stride=(2, 3), padding=(1, 2),
 // output_padding=(1, 2), groups=2, dilation=(2, 1)).
-TEST(ConvTranspose, AsPyTorch) {
+TEST(ConvTranspose, EqualsPyTorch) {
   const Tensor x = jumble({1, 4, 2, 3}, 1, 5, 2), w = jumble({4, 1, 2, 3}, 1, 7, 3);
   const Tensor y = conv_transpose(
       x, w, {.stride = {2, 3}, .padding = {1, 2}, .output_padding = {1, 2}, .dilation = {2, 1}, .groups = 2});
@@ -111,7 +111,7 @@ TEST(ConvTranspose, AsPyTorch) {
 
 // jax.lax.conv_transpose(..., (2,), "SAME", transpose_kernel=True), for windows smaller than, equal
 // to and larger than the stride.
-TEST(ConvTranspose, SameGivesStrideTimesTheLength) {
+TEST(ConvTranspose, SamePaddingGivesStrideTimesTheLength) {
   const auto of = [](Index length, Index window) {
     return reshape(
         conv_transpose(counting({1, length}), counting({1, 1, window}), {.stride = 2, .padding = Padding::same}), {-1});
@@ -152,7 +152,7 @@ Tensor by_slices(const Tensor& x, const Tensor& w, Index stride, Index pad) {
     }
   return y;
 }
-TEST(Conv, LargerThanItsParts) {
+TEST(Conv, SizesBeyondAllTilesEqualASumOverSlices) {
   struct Case {
     Shape x, w;
     Index stride, pad;
@@ -192,7 +192,7 @@ struct CountConvolutions : Handler {
     return perform(std::move(call));
   }
 };
-TEST(Conv, GradientsOfEachExampleAreOneConvolution) {
+TEST(Conv, PerExampleGradientsAreOneConvolution) {
   const Tensor x = jumble({5, 3, 6, 7}, 3, 7, 3), w = jumble({4, 3, 3, 3}, 5, 11, 5);
   const auto loss = [](const Tensor& b, const Tensor& a) { return sum(square(conv(a, b, {.padding = 1}))); };
   CountConvolutions count;
@@ -207,7 +207,7 @@ TEST(Conv, IntegersWrap) {
   EXPECT_THAT(sum_pool(x, {3}), Equals(full({1, 1, 1}, 300, int32)));  // as sum does
 }
 
-TEST(Conv, HalvesAreRoundedOnce) {
+TEST(Conv, HalfFloatsAreRoundedOnce) {
   const Tensor x = full({1, 1, 4096}, 1, float16), w = ones({1, 1, 4096}, float16);
   EXPECT_THAT(conv(x, w), Equals(full({1, 1, 1}, 4096, float16)));
   EXPECT_THAT(avg_pool(full({1, 64, 64}, 60000, float16), {64, 64}), Equals(full({1, 1, 1}, 60000, float16)));
@@ -223,7 +223,7 @@ TEST(Conv, InfinityStaysInItsWindows) {
   EXPECT_THAT(dilated(0, 0, slice(3, 6)), Equals(tensor({0., inf, 0.})));
 }
 
-TEST(Conv, NothingOfIt) {
+TEST(Conv, AcceptsEmptyOperands) {
   EXPECT_EQ(conv(zeros({0, 3, 8, 8}), zeros({4, 3, 3, 3})).shape(), (Shape{0, 4, 6, 6}));
   EXPECT_EQ(conv(zeros({2, 3, 8, 8}), zeros({0, 3, 3, 3})).shape(), (Shape{2, 0, 6, 6}));
   EXPECT_THAT(conv(zeros({2, 0, 8}), zeros({4, 0, 3})), Equals(zeros({2, 4, 6})));
@@ -236,8 +236,8 @@ TEST(Conv, NothingOfIt) {
   EXPECT_EQ(max_pool(zeros({0, 3, 4, 4}), 2).shape(), (Shape{0, 3, 2, 2}));
 }
 
-// A large dilation: the memory for parts of x is bounded, however many channels there are.
-TEST(Conv, WindowsThatAreFarDilated) {
+// A large dilation, which is computed in parts to bound the memory. Checks the values only.
+TEST(Conv, HugeDilationsGiveTheRightValues) {
   const Tensor x = jumble({1, 100, 3, 41}, 7, 17, 8), w = jumble({2, 100, 3, 2}, 5, 13, 6);
   const Tensor y = conv(x, w, {.padding = {4000, 3000}, .dilation = {4000, 3000}});
   ASSERT_EQ(y.shape(), (Shape{1, 2, 3, 3041}));
@@ -255,7 +255,7 @@ TEST(Conv, WindowsThatAreFarDilated) {
 
 #define EXPECT_REFUSAL(kind, call, words) EXPECT_THAT([] { (void)(call); }, ThrowsMessage<kind>(HasSubstr(words)))
 
-TEST(Conv, RefusesWhatDoesNotFit) {
+TEST(Conv, RefusesMismatchedArguments) {
   EXPECT_REFUSAL(ShapeError, conv(ones({2, 3, 8, 8}), ones({4, 2, 3, 3})),
                  "conv: x [2,3,8,8] has 3 channels, w [4,2,3,3] is for 2: 2 in each of 1 groups");
   EXPECT_REFUSAL(ShapeError, conv(ones({2, 4, 8}), ones({3, 2, 3}), {.groups = 2}),
@@ -285,7 +285,7 @@ TEST(Conv, RefusesWhatDoesNotFit) {
 }
 
 // torch.nn.functional.max_pool2d(x, (3, 2), (2, 1), (1, 1), (1, 2), return_indices=True)
-TEST(MaxPool, AsPyTorch) {
+TEST(MaxPool, EqualsPyTorch) {
   const Tensor x = reshape(counting({20}) * 7 % 11, {1, 1, 4, 5});
   const PoolOptions options{.stride = {2, 1}, .padding = {1, 1}, .dilation = {1, 2}};
   EXPECT_THAT(max_pool(x, {3, 2}, options),
@@ -296,13 +296,13 @@ TEST(MaxPool, AsPyTorch) {
 }
 
 // torch.nn.functional.max_pool1d(x, 3, 1), and its gradient
-TEST(MaxPool, DerivativeGoesToTheFirstOfEqualOnes) {
+TEST(MaxPool, DerivativeGoesToTheFirstOfEqualElements) {
   const auto g = grad([](const Tensor& x) { return sum(max_pool(x, {3}, {.stride = 1})); });
   EXPECT_THAT(g(zeros({1, 4})), Equals(tensor({{1., 1., 0., 0.}})));
   EXPECT_THAT(g(tensor({1., 2., 2., 1., 2., 0.})), Equals(tensor({0., 2., 1., 0., 1., 0.})));
 }
 
-TEST(MaxPool, TakesNanAndNeverPadding) {
+TEST(MaxPool, PropagatesNanAndIgnoresPadding) {
   const double inf = std::numeric_limits<double>::infinity(), nan = std::numeric_limits<double>::quiet_NaN();
   EXPECT_THAT(max_pool(tensor({-inf, -inf, 3., nan, 5., nan}), {2}, {.stride = 1, .padding = 1}),
               IsNear(tensor({-inf, -inf, 3., nan, nan, nan, nan})));
@@ -311,7 +311,7 @@ TEST(MaxPool, TakesNanAndNeverPadding) {
 }
 
 // torch.nn.functional.avg_pool2d(x, 3, 2, 1)
-TEST(AvgPool, CountsPaddingOrNot) {
+TEST(AvgPool, CountsPaddingUnlessExcluded) {
   const Tensor x = reshape(counting({20}) * 7 % 11, {1, 1, 4, 5});
   EXPECT_THAT(avg_pool(x, 3, {.stride = 2, .padding = 1}),
               IsNear(reshape(tensor({24., 33., 20., 32., 49., 37.}) / 9., {1, 1, 2, 3})));
@@ -321,7 +321,7 @@ TEST(AvgPool, CountsPaddingOrNot) {
               Equals(ones({1, 5, 5}, float32)));
 }
 
-TEST(Pool, RefusesWhatDoesNotFit) {
+TEST(Pool, RefusesMismatchedWindows) {
   EXPECT_REFUSAL(ShapeError, max_pool(ones({2, 3, 4}), {5}),
                  "max_pool: a window of 5 elements does not fit into spatial axis 0, which has 4 and padding 0 and 0");
   EXPECT_REFUSAL(ShapeError, max_pool(ones({2, 3}), {2, 2, 2}),

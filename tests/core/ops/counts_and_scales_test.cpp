@@ -55,7 +55,7 @@ std::vector<std::pair<std::string, Function>> choices_of(Index n) {
   };
 }
 
-TEST(Ties, AreCountedBeyondTheirDtype) {
+TEST(Ties, MayBeMoreThanTheDtypeCanCount) {
   struct Case {
     Dtype dtype;
     Index n;
@@ -75,7 +75,7 @@ TEST(Ties, AreCountedBeyondTheirDtype) {
     }
 }
 
-TEST(Ties, OfLanesAreCountedBeyondTheirDtype) {
+TEST(Ties, UnderVmapMayBeMoreThanTheDtypeCanCount) {
   const Tensor x = zeros({2, 70000}, float16);
   const Tensor g = vmap(grad([](T row) { return max(row); }))(x);
   expect_ratio(total(g), 2, 0.003, "vmap of grad");
@@ -86,7 +86,7 @@ TEST(Ties, OfLanesAreCountedBeyondTheirDtype) {
   expect_ratio(total(twice(x[0] + 1)), 2, 0.003, "second derivative of the square");
 }
 
-TEST(Means, OfSixteenBits) {
+TEST(Means, Of16BitFloatsDoNotOverflow) {
   for (const Dtype dtype : {float16, bfloat16}) {
     const Tensor x = ones({100000}, dtype);
     EXPECT_THAT(mean(x), IsNumber(1));
@@ -181,7 +181,7 @@ void check_normal(const Normal& normal, Dtype dtype, double scale, double epsilo
   EXPECT_THAT(compile(f)(x), IsNear(given(normal.value), tolerance));
 }
 
-TEST(Normalization, OfLargeNumbers) {
+TEST(Normalization, LargeNumbersDoNotOverflow) {
   for (const Normal& normal : normals()) {
     check_normal(normal, float32, 1e20, 1e-5, 4e-6);
     check_normal(normal, float32, 3e37, 1e-5, 4e-6);
@@ -190,7 +190,7 @@ TEST(Normalization, OfLargeNumbers) {
     check_normal(normal, float64, 1e300, 1e-5, 1e-13);
   }
 }
-TEST(Normalization, OfSmallNumbers) {
+TEST(Normalization, SmallNumbersDoNotUnderflow) {
   for (const Normal& normal : normals()) {
     check_normal(normal, float32, 1e-25, 0, 4e-6);
     check_normal(normal, bfloat16, 1e-25, 0, 0.02);
@@ -224,7 +224,7 @@ TEST(Normalization, EpsilonOutweighsSmallNumbers) {
               IsNear(tensor({std::sqrt(.5), -std::sqrt(.5)}, float32), 4e-6));
 }
 
-TEST(Normalization, InfinityAndNaNStay) {
+TEST(Normalization, InfinityAndNanPropagate) {
   for (const double bad : {inf, std::nan("")}) {
     const Tensor x = tensor({1., bad, 2., 3.}, float32);
     EXPECT_TRUE(bool(all(isnan(layer_norm(x)))));
@@ -250,7 +250,7 @@ TEST(Spread, OverflowsOnlyWhereItsResultDoes) {
 
 // ---- norms at 0 ---------------------------------------------------------------------------------
 
-TEST(MatrixNorm, HasNoDerivativeWhereItIsZero) {
+TEST(MatrixNorm, DerivativeAtTheZeroMatrixIsZero) {
   for (const Dtype dtype : {float16, bfloat16, float32, float64})
     for (const Shape& shape : {Shape{2, 2}, Shape{3, 2}, Shape{2, 4}, Shape{2, 3, 3}})
       for (const MatrixOrder order : {MatrixOrder("nuc"), MatrixOrder("fro"), MatrixOrder(2), MatrixOrder(-2),
@@ -264,7 +264,7 @@ TEST(MatrixNorm, HasNoDerivativeWhereItIsZero) {
 }
 
 // The subgradient of the least norm: u v^T over the singular values that are not 0.
-TEST(MatrixNorm, OfLessRankHasTheLeastSubgradient) {
+TEST(MatrixNorm, RankDeficientMatrixHasTheLeastSubgradient) {
   const auto of = [](MatrixOrder order, T a) { return grad([=](T x) { return matrix_norm(x, order); })(a); };
   const Tensor corner = tensor({{1., 0.}, {0., 0.}}, float64);
   EXPECT_THAT(of("nuc", corner), IsNear(corner));
@@ -294,7 +294,7 @@ bool is_trapped(F f, T x) {
 
 // There is no second derivative at 0, and derivatives that depend on it are wrong, so that the trap
 // must stop there.
-TEST(Norm, TheTrapStopsAtItsSecondDerivativeAtZero) {
+TEST(Norm, NanTrapReportsItsSecondDerivativeAtZero) {
   const std::vector<Function> norms = {[](T x) { return norm(x); }, [](T x) { return vector_norm(x); },
                                        [](T x) {
                                          return matrix_norm(reshape(x, {1, 2}));
@@ -318,7 +318,7 @@ TEST(Norm, TheTrapStopsAtItsSecondDerivativeAtZero) {
 
 // ---- polygamma ----------------------------------------------------------------------------------
 
-TEST(Polygamma, WhereZetaVanishesAndFactorialsOverflow) {
+TEST(Polygamma, IsAccurateWhereZetaUnderflowsOrFactorialsOverflow) {
   struct Case {
     int n;
     double x, y;  // by mpmath
@@ -350,7 +350,7 @@ TEST(Polygamma, WhereZetaVanishesAndFactorialsOverflow) {
 // ---- bools and small integers -------------------------------------------------------------------
 
 // In products and sums, true and false act as 1 and 0 of int32, as in + and *.
-TEST(Bools, AreNumbersToAllProductsAndSums) {
+TEST(Bools, ActAsInt32InProductsAndSums) {
   const Tensor a = tensor({{true, true}, {false, true}}), v = tensor({true, true}), i = zeros({2, 1}, int32);
   const Tensor square = tensor({{1, 2}, {0, 1}});
   EXPECT_THAT(a * a, Equals(tensor({{1, 1}, {0, 1}})));
@@ -398,7 +398,7 @@ TEST(Integers, ProductsKeepTheirDtypeAndSumsWiden) {
 
 // ---- a tolerance for each matrix ----------------------------------------------------------------
 
-TEST(RankTolerance, OfEachMatrix) {
+TEST(RankTolerance, MayDifferForEachMatrix) {
   const Tensor a = tensor({{{1., 0.}, {0., 1e-3}}, {{2., 0.}, {0., 1e-3}}}, float64),
                rtol = tensor({1e-2, 1e-4}, float64);
   const Tensor inverses = tensor({{{1., 0.}, {0., 0.}}, {{.5, 0.}, {0., 1000.}}}, float64);

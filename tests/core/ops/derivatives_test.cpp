@@ -261,7 +261,7 @@ const std::vector<Case> cases = {
 
 class Derivatives : public testing::TestWithParam<std::size_t> {};
 
-TEST_P(Derivatives, AreExactOverTheWholeRange) {
+TEST_P(Derivatives, AreAccurateOverTheWholeRange) {
   const Case& c = cases[GetParam()];
   check(c.name, c.formula ? c.formula : c.name, c.f, c.first, c.second);
 }
@@ -354,7 +354,7 @@ const std::vector<Tail> tails = {
 
 class Tails : public testing::TestWithParam<std::size_t> {};
 
-TEST_P(Tails, KeepTheirDigits) {
+TEST_P(Tails, OfSoftmaxKeepFullPrecision) {
   const Tail& tail = tails[GetParam()];
   for (const Limits& limits : all_limits)
     for (const Layout& layout : layouts)
@@ -389,7 +389,7 @@ INSTANTIATE_TEST_SUITE_P(All, Tails, testing::Range<std::size_t>(0, tails.size()
 });
 
 // Third derivatives: d^3 tanh = -2 sech^2 (1 - 3 tanh^2), and those of similar functions.
-TEST(Derivatives, OfTheThirdOrderKeepTheirDigits) {
+TEST(Derivatives, ThirdDerivativesKeepFullPrecisionInTails) {
   const auto third = [](const Unary& f, double x) {
     return numbers(forward(reverse(forward(f)))(tensor(x, float64)))[0];
   };
@@ -405,7 +405,7 @@ TEST(Derivatives, OfTheThirdOrderKeepTheirDigits) {
 
 // Products with a small cotangent where the partial derivative overflows, or a large one where it
 // underflows.
-TEST(Derivatives, ArePartOfProductsThatFit) {
+TEST(Derivatives, OverflowingPartialsGiveFiniteProducts) {
   const auto scaled = [](const Unary& f, double x, double ct, Dtype dtype) {
     const Tensor at = tensor(x, dtype), by = tensor(ct, dtype);
     const double reversed = numbers(std::get<0>(vjp(f, at).second(by)))[0],
@@ -419,7 +419,7 @@ TEST(Derivatives, ArePartOfProductsThatFit) {
   EXPECT_NEAR(scaled([](const Tensor& x) { return rsqrt(x); }, 0x1p-24, 0x1p-24, float16), -0x1p11, 2);
 }
 
-TEST(Interp, MeetsAnInfiniteSampleFromTheOther) {
+TEST(Interp, FiniteSampleNextToAnInfiniteOneIsExact) {
   const Tensor xp = tensor({0., 1., 2., 3.}), fp = tensor({1., 2., inf, 4.});
   EXPECT_THAT(interp(tensor({0.5, 1., 1.5, 2., 2.5, 3.}), xp, fp), Equals(tensor({1.5, 2., inf, inf, inf, 4.})));
 }

@@ -18,7 +18,7 @@ using T = const Tensor&;
 
 Tensor counting(const Shape& shape) { return reshape(arange(shape.elements()), shape); }
 
-TEST(DynamicSlice, TakesThePartThatBeginsAtAnIndex) {
+TEST(DynamicSlice, StartsAtAComputedIndex) {
   const Tensor x = counting({3, 4});
   EXPECT_THAT(dynamic_slice(x, tensor({1, 2}), {2, 2}), Equals(tensor({{6, 7}, {10, 11}})));
   EXPECT_THAT(dynamic_slice(x, tensor({-2, -4}), {2, 1}), Equals(tensor({{4}, {8}})));
@@ -33,7 +33,7 @@ TEST(DynamicSlice, TakesThePartThatBeginsAtAnIndex) {
 }
 
 // jax.lax.dynamic_update_slice gives the first result.
-TEST(DynamicUpdateSlice, PutsAPartInPlace) {
+TEST(DynamicUpdateSlice, ReplacesASliceOfACopy) {
   const Tensor x = zeros({3, 3}), ones_ = ones({2, 2});
   EXPECT_THAT(dynamic_update_slice(x, ones_, {1, 1}), Equals(tensor({{0., 0., 0.}, {0., 1., 1.}, {0., 1., 1.}})));
   EXPECT_THAT(x, Equals(zeros({3, 3})));
@@ -49,7 +49,7 @@ TEST(DynamicUpdateSlice, PutsAPartInPlace) {
   EXPECT_THAT(sum(large(slice(500, none), slice(299, 999))), IsNumber(350000));
 }
 
-TEST(DynamicSlice, IsNeverMovedToFit) {
+TEST(DynamicSlice, StartIsNotClamped) {
   const Tensor x = counting({3, 4});
   EXPECT_THAT(
       [&] {
@@ -126,7 +126,7 @@ TEST(DynamicSlice, Errors) {
               ThrowsMessage<TransformError>(HasSubstr("dynamic_slice: operand 1 is an empty Tensor")));
 }
 
-TEST(DynamicSlice, OfLanesEqualsALoop) {
+TEST(DynamicSlice, UnderVmapEqualsALoop) {
   const Tensor xs = counting({3, 4, 2}), is = tensor({2, 0, -2}), us = counting({3, 2, 1}) + 100;
   const auto read = [](T x, T i) { return dynamic_slice(x, {i, 1}, {2, 1}); };
   const auto write = [](T x, T u, T i) { return dynamic_update_slice(x, u, {i, 1}); };

@@ -17,7 +17,7 @@ using T = const Tensor&;
 Tensor counting(const Shape& shape) { return reshape(arange(shape.elements()), shape); }
 const Tensor a = counting({2, 3}), b = counting({3, 4}), c = counting({3, 3});
 
-TEST(Einsum, AsNumpy) {
+TEST(Einsum, EqualsNumPy) {
   const Tensor ab = tensor({{20, 23, 26, 29}, {56, 68, 80, 92}});
   EXPECT_THAT(einsum("ij,jk->ik", a, b), Equals(ab));
   EXPECT_THAT(einsum("ij,jk", a, b), Equals(ab));
@@ -48,7 +48,7 @@ struct Recorder : Handler {
   }
 };
 
-TEST(Einsum, IsMatmulAndViews) {
+TEST(Einsum, PerformsMatmulsAndViews) {
   const auto operations = [](const char* subscripts, const std::vector<Tensor>& xs) {
     Recorder recorder;
     with(recorder, [&] { einsum(subscripts, xs); });

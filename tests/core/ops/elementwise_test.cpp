@@ -55,7 +55,7 @@ const char* const promoted[dtype_count][dtype_count] = {
 };
 // clang-format on
 
-TEST(Promotion, OfTwoTensors) {
+TEST(Promotion, OfTwoTensorsEqualsJax) {
   for (int i = 0; i < dtype_count; ++i)
     for (int j = 0; j < dtype_count; ++j) {
       const Tensor a = ones({2}, dtypes[i]), b = ones({2}, dtypes[j]);
@@ -120,7 +120,7 @@ TEST(Promotion, NumbersThatDoNotFitAreAnError) {
   EXPECT_THAT(x + 255, Equals(full({2}, 0, uint8)));  // integers wrap around
 }
 
-TEST(Promotion, UnaryFunctionsOfFloats) {
+TEST(Promotion, UnaryFloatFunctionsConvertIntegers) {
   EXPECT_THAT(sin(tensor({0, 1})), IsNear(tensor({0., std::sin(1.)})));
   EXPECT_EQ(sqrt(ones({1}, int64)).dtype(), float32);
   EXPECT_EQ(exp(ones({1}, bool_)).dtype(), float32);
@@ -131,7 +131,7 @@ TEST(Promotion, UnaryFunctionsOfFloats) {
 
 // ---- elementwise --------------------------------------------------------------------------------
 
-TEST(Elementwise, BroadcastsAsNumpy) {
+TEST(Elementwise, BroadcastsLikeNumPy) {
   const Tensor column = tensor({{1.}, {2.}}), row = tensor({10., 20., 30.});
   EXPECT_THAT(column + row, Equals(tensor({{11., 21., 31.}, {12., 22., 32.}})));
   EXPECT_EQ((zeros({4, 1, 3}) + zeros({2, 1})).shape(), Shape(4, 2, 3));
@@ -156,7 +156,7 @@ TEST(Elementwise, ReadsStridedViews) {
 
 // Rows that are long enough for kernels of their own, each with one value, give the same as a full
 // array of these values.
-TEST(Elementwise, OfRowsWithAValueEach) {
+TEST(Elementwise, OneValuePerRowEqualsAFullArray) {
   for (const Op* op :
        {&op_add, &op_subtract, &op_multiply, &op_scale, &op_divide, &op_maximum, &op_minimum, &op_copysign, &op_atan2})
     for (const Dtype dtype : {float32, float64, float16, int32})
@@ -179,7 +179,7 @@ TEST(Elementwise, OfRowsWithAValueEach) {
       }
 }
 
-TEST(Elementwise, OfIntegers) {
+TEST(Elementwise, IntegerArithmeticFollowsPython) {
   const Tensor a = tensor({7, -7, 7, -7}), b = tensor({3, 3, -3, -3});
   EXPECT_THAT(a / b, IsNear(tensor({7. / 3, -7. / 3, -7. / 3, 7. / 3})));
   EXPECT_THAT(a % b, Equals(tensor({1, 2, -2, -1})));  // Python's sign
@@ -239,7 +239,7 @@ TEST(Elementwise, FloorDivideRoundsDown) {
   EXPECT_EQ(floor_divide(tensor({5, 6}), 2.).dtype(), float32);
 }
 
-TEST(Elementwise, FloorDivideAndRemainderAreOneDivision) {
+TEST(Elementwise, FloorDivideAndRemainderAreConsistent) {
   for (Dtype dtype : {uint8, uint32, int32, int64, float64}) {
     const Tensor a = astype(tensor({0, 1, 7, 100, -1, -7, -100, 2147483647}), dtype);
     const Tensor b = expand_dims(astype(tensor({1, 3, 8, 99, -1, -3, -8}), dtype), 1);
@@ -248,7 +248,7 @@ TEST(Elementwise, FloorDivideAndRemainderAreOneDivision) {
 }
 
 // numpy's arcsin and so on, of the same numbers.
-TEST(Elementwise, InverseAndHyperbolicFunctions) {
+TEST(Elementwise, InverseAndHyperbolicFunctionsEqualNumPy) {
   const Tensor t = tensor({-0.9, -0.2, 0.3, 0.8}, float64);
   const auto expected = [](std::initializer_list<NestedList> list) { return IsNear(tensor(list, float64)); };
   EXPECT_THAT(asin(t), expected({-1.1197695149986342, -0.2013579207903308, 0.30469265401539747, 0.9272952180016123}));
@@ -270,7 +270,7 @@ TEST(Elementwise, InverseAndHyperbolicFunctions) {
   EXPECT_EQ(atan2(1, 0.5), std::atan2(1, 0.5));  // the number stays the first operand
 }
 
-TEST(Elementwise, LogicCountsNumbersThatAreNotZero) {
+TEST(Elementwise, LogicTreatsNonzeroNumbersAsTrue) {
   const Tensor a = tensor({0, 1, 0, 2}), b = tensor({0., 0., 0.5, -1.});
   EXPECT_THAT(a && b, Equals(tensor({false, false, false, true})));
   EXPECT_THAT(a || b, Equals(tensor({false, true, true, true})));
@@ -303,7 +303,7 @@ TEST(InPlaceOperators, AssignANewValue) {
   EXPECT_THAT(+x, Equals(x));
 }
 
-TEST(Comparisons, ThatAnswerOnTheHost) {
+TEST(Comparisons, ArrayEqualAndAllcloseFollowNumPy) {
   const Tensor x = tensor({1., 2., nan});
   // As in NumPy, NaN equals nothing.
   EXPECT_FALSE(array_equal(x, x));
@@ -320,7 +320,7 @@ TEST(Comparisons, ThatAnswerOnTheHost) {
 
 const Tensor x = tensor({{1., -2., 3.}, {0., 5., -6.}});
 
-TEST(Reductions, OverAxes) {
+TEST(Reductions, ReduceTheGivenAxes) {
   EXPECT_THAT(sum(x), IsNumber(1));
   EXPECT_THAT(sum(x, 0), IsNear(tensor({1., 3., -3.})));
   EXPECT_THAT(sum(x, -1), IsNear(tensor({2., -1.})));
@@ -346,7 +346,7 @@ TEST(Reductions, OverAxes) {
   EXPECT_THAT(max(permute_dims(cube, {2, 0, 1}), {0, 1}), Equals(tensor({15, 19, 23})));
 }
 
-TEST(Reductions, Dtypes) {
+TEST(Reductions, HaveTheirResultDtypes) {
   EXPECT_THAT(sum(tensor({200, 100}, uint8)), Equals(tensor(300, uint32)));
   EXPECT_THAT(prod(tensor({20, 20}, uint8)), Equals(tensor(400, uint32)));
   EXPECT_THAT(sum(tensor({true, true, false})), Equals(tensor(2)));
@@ -361,7 +361,7 @@ TEST(Reductions, Dtypes) {
   EXPECT_THAT(any(tensor({0., nan})), Equals(tensor(true)));
 }
 
-TEST(Reductions, OfNothing) {
+TEST(Reductions, OfEmptyArraysGiveTheNeutralElementOrAnError) {
   const Tensor none_at_all = zeros({0, 3});
   EXPECT_THAT(sum(none_at_all, 0), Equals(zeros({3})));
   EXPECT_THAT(prod(none_at_all, 0), Equals(ones({3})));
@@ -376,7 +376,7 @@ TEST(Reductions, OfNothing) {
               ThrowsMessage<ShapeError>("argmin: shape [0,3] has no elements to choose from along the reduced axes"));
 }
 
-TEST(Reductions, OfNan) {
+TEST(Reductions, PropagateNan) {
   const Tensor with_nan = tensor({{1., nan}, {3., 2.}});
   EXPECT_THAT(max(with_nan, 1), IsNear(tensor({nan, 3.})));
   EXPECT_THAT(min(with_nan), IsNumber(nan));
@@ -384,7 +384,7 @@ TEST(Reductions, OfNan) {
   EXPECT_THAT(argmax(tensor({1., nan, 3., nan})), IsNumber(1));  // as in NumPy, the first NaN
 }
 
-TEST(Reductions, ArgmaxIsTheFirstOfTheLargest) {
+TEST(Reductions, ArgmaxGivesTheFirstOfEqualElements) {
   EXPECT_THAT(argmax(tensor({1, 3, 2, 3})), Equals(tensor(1)));
   EXPECT_THAT(argmin(x), Equals(tensor(5)));  // the index in the flattened array
   EXPECT_THAT(argmax(x, 0), Equals(tensor({0, 1, 0})));
@@ -415,7 +415,7 @@ TEST(Reductions, AxisErrors) {
 }
 
 // The values of NumPy and scipy.special at the same x.
-TEST(Reductions, ComposedOnes) {
+TEST(Reductions, VarStdNormAndLogsumexpEqualNumPy) {
   EXPECT_THAT(var(x), IsNumber(12.472222222222223));
   EXPECT_THAT(var(x, 0, drop_dims, 1), IsNear(tensor({0.5, 24.5, 40.5})));
   EXPECT_THAT(stave::std(x, 1), IsNear(tensor({2.0548046676563256, 4.4969125210773475})));

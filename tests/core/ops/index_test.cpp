@@ -35,7 +35,7 @@ TEST(Take, ReadsEntriesAlongAnAxis) {
               ElementsAre(8, 9, 10, 11, 0, 1, 2, 3, 20, 21, 22, 23, 12, 13, 14, 15));
 }
 
-TEST(Take, OfEveryDtype) {
+TEST(Take, SupportsEveryDtype) {
   for (Dtype dtype : {bool_, uint8, uint32, int32, int64, float32, float64}) {
     const Tensor y = take(astype(tensor({0, 1, 2}), dtype), tensor({2, 0, 0}));
     EXPECT_EQ(y.dtype(), dtype);
@@ -46,7 +46,7 @@ TEST(Take, OfEveryDtype) {
         << name_of(dtype);
 }
 
-TEST(Take, OfViews) {
+TEST(Take, ReadsViews) {
   // The rows are 11 17 23, 9 15 21 and 7 13 19.
   const Tensor x = transpose(counting({4, 6}))(slice(none, none, -2), slice(1, none));
   EXPECT_THAT(values(take(x, tensor({2, 0}))), ElementsAre(7, 13, 19, 11, 17, 23));
@@ -69,7 +69,7 @@ TEST(Take, Errors) {
   EXPECT_THAT([&] { take(zeros({0}), tensor({0})); }, ThrowsMessage<IndexError>(HasSubstr("index 0 is out of range")));
 }
 
-TEST(TakeAlongAxis, ReadsOneIndexForEachPlace) {
+TEST(TakeAlongAxis, ReadsOneIndexPerElement) {
   const Tensor x = counting({2, 3});
   EXPECT_THAT(values(take_along_axis(x, tensor({{2, 0}, {-1, 1}}), 1)), ElementsAre(2, 0, 5, 4));
   EXPECT_THAT(values(take_along_axis(x, tensor({{1, 0, 1}}), 0)), ElementsAre(3, 1, 5));
@@ -85,7 +85,7 @@ TEST(TakeAlongAxis, ReadsOneIndexForEachPlace) {
       ThrowsMessage<ShapeError>(HasSubstr("take_along_axis: shapes [2] and [3] do not broadcast")));
 }
 
-TEST(Gather, AddressesLeadingAxes) {
+TEST(Gather, IndicesAddressLeadingAxes) {
   const Tensor x = counting({2, 3, 4});
   EXPECT_THAT(values(gather(x, tensor({{1, 2, 3}, {0, -1, 0}}))), ElementsAre(23, 8));
   EXPECT_THAT(values(gather(x, tensor({{1, 2}}))), ElementsAre(20, 21, 22, 23));

@@ -61,7 +61,7 @@ TEST(Reshape, IsAViewWheneverStridesAllow) {
   EXPECT_FALSE(shares_memory(x, reshape(broadcast_to(x, {5, 4, 6}), {120})));
 }
 
-TEST(Reshape, OfViewsReadsTheRightElements) {
+TEST(Reshape, ReadsTheRightElementsOfViews) {
   const Tensor x = counting({4, 6});
   EXPECT_THAT(values(reshape(transpose(x)(slice(0, 2)), {2, 2, 2})), ElementsAre(0, 6, 12, 18, 1, 7, 13, 19));
   EXPECT_THAT(values(reshape(transpose(x)(slice(0, 2)), {8})), ElementsAre(0, 6, 12, 18, 1, 7, 13, 19));
@@ -114,7 +114,7 @@ TEST(Layout, TrivialCasesPerformNothing) {
   EXPECT_EQ(2, operations([&] { x(1); }));
 }
 
-TEST(Layout, ViewsHaveNotesOfTheirOwn) {
+TEST(Layout, ViewsDoNotInheritNotes) {
   Notes<Tensor> notes("test");
   const Tensor x = notes.put(zeros({2, 3}), tensor(1));
   EXPECT_EQ(notes.find(reshape(x, {6})), nullptr);
@@ -212,7 +212,7 @@ TEST(Flip, ReversesAxes) {
   EXPECT_EQ(flip(zeros({0, 2})).shape(), Shape(0, 2));
 }
 
-TEST(Contiguous, CopiesOnlyWhatIsNot) {
+TEST(Contiguous, CopiesOnlyNoncontiguousTensors) {
   const Tensor x = counting({2, 3}), y = contiguous(transpose(x));
   EXPECT_FALSE(shares_memory(x, y));
   EXPECT_TRUE(y.is_contiguous());
@@ -268,14 +268,14 @@ TEST(Index, SlicesLikePython) {
   EXPECT_EQ(zeros({0})(slice(none, none, -1)).shape(), Shape(0));
 }
 
-TEST(Index, OfViews) {
+TEST(Index, IndexesViews) {
   // These are rows 5, 3, 1 and columns 1, 2, 3.
   const Tensor x = transpose(counting({4, 6}))(slice(none, none, -2), slice(1, none));
   EXPECT_THAT(values(x), ElementsAre(11, 17, 23, 9, 15, 21, 7, 13, 19));
   EXPECT_THAT(values(x(slice(none, none, -1), -1)), ElementsAre(19, 21, 23));
 }
 
-TEST(Index, OfAsManySubscriptsAsThereAre) {
+TEST(Index, SubscriptsMayComeInAVector) {
   const Tensor x = counting({2, 3, 4});
   std::vector<Tensor::Subscript> subscripts;
   EXPECT_THAT(x(subscripts), Equals(x));
@@ -371,7 +371,7 @@ TEST(Stack, JoinsAlongANewAxis) {
   EXPECT_THAT([&] { stack({}); }, ThrowsMessage<ShapeError>("stack: nothing to join"));
 }
 
-TEST(Pad, SurroundsAndCuts) {
+TEST(Pad, AddsAndCropsElements) {
   const Tensor x = counting({2, 2});
   EXPECT_THAT(values(pad(x, {{1, 0}, {0, 1}}, 9)), ElementsAre(9, 9, 9, 0, 1, 9, 2, 3, 9));
   EXPECT_THAT(values(pad(x, {{-1, 0}, {0, 0}})), ElementsAre(2, 3));
@@ -446,7 +446,7 @@ TEST(LayoutVmap, EqualsALoop) {
   });
 }
 
-TEST(LayoutVmap, OfNoLanes) {
+TEST(LayoutVmap, AcceptsZeroLanes) {
   const auto f = [](const Tensor& x) {
     return concat({pad(x, {{1, 0}}), broadcast_to(x(0), {2}), flip(reshape(x, {3}))});
   };
@@ -454,7 +454,7 @@ TEST(LayoutVmap, OfNoLanes) {
 }
 
 // The cotangent of a concat's input is the part of the weights that the input is multiplied by.
-TEST(Layout, CotangentsOfManyInputs) {
+TEST(Layout, ConcatSplitsItsCotangentAmongManyInputs) {
   std::vector<Tensor> xs;
   for (Index i = 0; i < 40; ++i) xs.push_back(ones({2, i % 4}));
   const Tensor weights = reshape(arange(2 * 60) * 1.f, {2, 60});

@@ -83,7 +83,7 @@ TEST(Det, HasTheDerivativesOfAPowerAtZero) {
   }
 }
 
-TEST(Det, OfNothingAndOfSingular) {
+TEST(Det, OfEmptyAndSingularMatrices) {
   EXPECT_EQ(det(zeros({3, 3})).item<float>(), 0);
   const auto [sign, logarithm] = slogdet(doubles({{1, 2}, {2, 4}}));
   EXPECT_EQ(sign.item<double>(), 0);
@@ -133,7 +133,7 @@ TEST(Repeated, PolarFactorsAreSmooth) {
   EXPECT_THAT(grad([&](const Tensor& x) { return sum(std::get<1>(svd(x))); })(a), IsNear(eye(4, 3, 0, float64), 1e-14));
 }
 
-TEST(Repeated, ZeroIsFinite) {
+TEST(Repeated, DerivativesAtTheZeroMatrixAreFinite) {
   const Tensor zero = zeros({3, 2}, float64);
   for (const MatrixOrder order :
        {MatrixOrder("fro"), MatrixOrder("nuc"), MatrixOrder(2), MatrixOrder(-2), MatrixOrder(1), MatrixOrder(infinity)})
@@ -146,7 +146,7 @@ TEST(Repeated, ZeroIsFinite) {
 }
 
 // The derivatives are taken along a direction in which the rank stays the same.
-TEST(PseudoInverse, HasTheDerivativeOfItsRank) {
+TEST(PseudoInverse, DerivativeIsRightWhereTheRankIsConstant) {
   const Tensor x = random_matrix({5, 2}, 31), y = random_matrix({2, 4}, 32), dx = random_matrix({5, 2}, 33),
                dy = random_matrix({2, 4}, 34);
   const Tensor b = random_matrix({5, 3}, 35);
@@ -169,7 +169,7 @@ TEST(PseudoInverse, HasTheDerivativeOfItsRank) {
 
 // ---- transforms, dtypes -------------------------------------------------------------------------
 
-TEST(Solve, OfOneMatrixAndManyLanesIsOneSystem) {
+TEST(Solve, VmapOverRightSidesEqualsOneSystem) {
   const Tensor a = random_matrix({5, 5}, 41), b = random_matrix({7, 5}, 42);
   const Tensor each = vmap([&](const Tensor& side) { return solve(a, side); })(b);
   EXPECT_THAT(each, IsNear(matrix_transpose(solve(a, matrix_transpose(b))), 1e-12));
@@ -182,7 +182,7 @@ TEST(Solve, OfOneMatrixAndManyLanesIsOneSystem) {
   EXPECT_THAT(grad(total)(a), IsNear(grad(plain)(a), 1e-9 * largest(grad(plain)(a))));
 }
 
-TEST(Solve, TakesItsFactorsOnce) {
+TEST(Solve, FactorizesOnce) {
   struct Count : Handler {
     int factored = 0;
     Outputs handle(Call& call) override {
@@ -205,7 +205,7 @@ TEST(Halves, AreComputedInFloat32AndRoundedOnce) {
   EXPECT_EQ(solve(tensor({{2, 0}, {0, 4}}), astype(ones({2}), float64)).dtype(), float64);
 }
 
-TEST(Errors, OfDerivativesThatAreNone) {
+TEST(Errors, NameDerivativesThatDoNotExist) {
   EXPECT_THAT(
       [] {
         grad([](const Tensor& x) { return sum(std::get<1>(lu(x))); })(zeros({2, 2}));

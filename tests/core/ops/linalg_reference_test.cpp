@@ -24,7 +24,7 @@ const Tensor positive_4 =
     doubles({{6, 1.6, -3.6, 2.2}, {1.6, 2.2, -.8, .6}, {-3.6, -.8, 4.4, -1.6}, {2.2, .6, -1.6, 3}});
 
 // The expected values are those of scipy.linalg.invhilbert(6), numpy.linalg.det and eigvalsh.
-TEST(Figures, Hilbert) {
+TEST(Figures, OfTheHilbertMatrixEqualSciPy) {
   const Tensor h = hilbert(6);
   EXPECT_NEAR(det(h).item<double>() / 5.367299887358688e-18, 1, 1e-9);  // 1 / 186313420339200000
   EXPECT_THAT(inv(h)(0), IsNear(doubles({36, -630, 3360, -7560, 7560, -2772}), 1e-6));
@@ -35,7 +35,7 @@ TEST(Figures, Hilbert) {
 
 // The expected values are those of numpy.linalg.norm, matrix_power, lstsq and pinv,
 // and of scipy.linalg.expm and lu_factor.
-TEST(Figures, NumpyAndScipy) {
+TEST(Figures, EqualNumPyAndSciPy) {
   const std::vector<std::pair<MatrixOrder, double>> norms = {
       {"fro", 5.0990195135927845}, {"nuc", 8.603303031567792}, {infinity, 5}, {-infinity, 3}, {1, 6}, {-1, 4},
       {2, 3.7705424763591124},     {-2, 2.187009244144089}};
@@ -62,7 +62,7 @@ TEST(Figures, NumpyAndScipy) {
   EXPECT_THAT(diagonal(r), IsNear(doubles({-2.449489742783178, -2.41522945769824, -3.687817782917155}), 1e-14));
 }
 
-TEST(Figures, OfLessRank) {
+TEST(Figures, OfARankDeficientMatrixEqualNumPy) {
   const Tensor a = doubles({{1, 2, 3}, {2, 4, 6}, {1, 0, 1}, {0, 2, 2}}), b = doubles({1, 2, 4, 3});
   EXPECT_EQ(matrix_rank(a).item<int>(), 2);
   EXPECT_THAT(lstsq(a, b), IsNear(doubles({0.8030303030303038, -0.3333333333333337, 0.4696969696969698}), 1e-14));
@@ -75,7 +75,7 @@ TEST(Figures, OfLessRank) {
 }
 
 // The expected values are those of jax.grad and jax.hessian in float64.
-TEST(Figures, JaxDerivatives) {
+TEST(Figures, DerivativesEqualJax) {
   const auto of_eigh = [](const Tensor& a) {
     const auto [w, v] = eigh(a);
     return sum(square(v(slice(), 0)) * arange(1, 5, 1, float64)) + sum(sin(w));
@@ -124,7 +124,7 @@ TEST(Figures, JaxDerivatives) {
              1e-14));
 }
 
-TEST(Expm, OfWhatIsFarFromNormal) {
+TEST(Expm, IsAccurateForFarFromNormalMatrices) {
   for (const double far : {1e3, 1e6, 1e10}) {  // The result is [e, far sinh(1); 0, 1 / e].
     const Tensor x = expm(doubles({{1, far}, {0, -1}}));
     EXPECT_NEAR(x(0, 0).item<double>(), std::exp(1.), 1e-14);

@@ -67,7 +67,7 @@ const std::vector<Named> functions = {
     {"expm", [](const Tensor& a) { return Results{expm(a)}; }},
 };
 
-TEST(Layouts, GiveWhatRowsGive) {
+TEST(Layouts, GiveTheResultsOfRowMajorOrder) {
   for (const Index n : {1, 3, 16, 33, 40})
     for (const Dtype dtype : {float32, float64}) {
       const Tensor a = contiguous(positive_matrix({2, n, n}, dtype) + random_matrix({2, n, n}, 4, dtype) * 0.01);
@@ -130,7 +130,7 @@ TEST_P(Sizes, FactorsMultiplyToTheMatrix) {
   EXPECT_LE(error_of(eigvalsh(symmetric), w, n), 30);
 }
 
-TEST_P(Sizes, OfAnyShape) {
+TEST_P(Sizes, FactorsOfRectangularMatricesMultiplyToThem) {
   const auto [n, dtype] = GetParam();
   for (const auto& [rows, columns] :
        {std::pair<Index, Index>{n, n}, {n + 3, n}, {n, n + 2}, {2 * n, n}, {n, 1}, {1, n}}) {
@@ -180,7 +180,7 @@ TEST(Large, ResidualsAreSmall) {
   EXPECT_LE(error_of(matmul(l, matrix_transpose(l)), p, 2100), 1);
 }
 
-TEST(Stacks, OfManyMatrices) {
+TEST(Stacks, OfManyMatricesHaveSmallResiduals) {
   const Tensor a = random_matrix({20000, 3, 3}), b = random_matrix({20000, 3}, 9);
   const Tensor x = solve(a, expand_dims(b, -1));
   EXPECT_LE(largest(matmul(a, x) - expand_dims(b, -1)), 1e-9);
@@ -195,9 +195,9 @@ TEST(Stacks, OfManyMatrices) {
   EXPECT_LE(largest(from_diagonal(vectors, values, matrix_transpose(vectors)) - middle), 1e-12);
 }
 
-// ---- nothing ------------------------------------------------------------------------------------
+// ---- empty matrices -----------------------------------------------------------------------------
 
-TEST(Empty, MatricesAndStacks) {
+TEST(Empty, MatricesAndStacksAreAccepted) {
   const Tensor none_by_none = zeros({2, 0, 0});
   EXPECT_THAT(det(none_by_none), Equals(ones({2})));
   EXPECT_THAT(slogdet(none_by_none).second, Equals(zeros({2})));
@@ -236,9 +236,9 @@ TEST(Empty, MatricesAndStacks) {
   }
 }
 
-// ---- no result ----------------------------------------------------------------------------------
+// ---- errors -------------------------------------------------------------------------------------
 
-TEST(Errors, SayWhichMatrix) {
+TEST(Errors, NameTheMatrixOfTheStack) {
   const Tensor one_bad = stack({eye(2), zeros({2, 2}), eye(2)});
   const auto says = [](const std::string& text) { return ThrowsMessage<LinalgError>(HasSubstr(text)); };
   EXPECT_THAT([&] { solve(one_bad, ones({2, 1})); }, says("solve: matrix [1] of the stack [3] is singular"));
@@ -260,7 +260,7 @@ TEST(Errors, SayWhichMatrix) {
   EXPECT_NO_THROW(triangular_solve(zeros({2, 2}), ones({2}), {.unit_diagonal = true}));
 }
 
-TEST(Errors, SayWhatDoesNotFit) {
+TEST(Errors, NameMismatchedShapes) {
   const auto says = [](const std::string& text) { return ThrowsMessage<ShapeError>(HasSubstr(text)); };
   EXPECT_THAT([] { cholesky(ones({2, 3})); }, says("cholesky: shape [2,3] is not of square matrices"));
   EXPECT_THAT([] { det(ones({2})); }, says("det: shape [2] has fewer than the 2 axes of a matrix"));
@@ -284,7 +284,7 @@ TEST(Cholesky, GivesNanIfAsked) {
   EXPECT_TRUE(all(isnan(cholesky(-eye(50), {.nan_if_indefinite = true}))).item<bool>());
 }
 
-TEST(NotFinite, GivesNanAndComesToAnEnd) {
+TEST(NotFinite, InputsGiveNanAndIterationsEnd) {
   for (const double bad : {nan, infinity})
     for (const Index n : {2, 5, 40}) {
       const Tensor x = where(eye(n, bool_) * (arange(n) == n - 1), bad, eye(n, float64) * 2);
@@ -304,7 +304,7 @@ TEST(NotFinite, GivesNanAndComesToAnEnd) {
     }
 }
 
-TEST(Extremes, NeitherOverflowNorVanish) {
+TEST(Extremes, NeitherOverflowNorUnderflow) {
   for (const double unit : {1e-200, 1e200}) {
     const Tensor a = symmetric_matrix({4, 4}) * unit;
     const auto [w, v] = eigh(a);

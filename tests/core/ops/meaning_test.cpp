@@ -40,7 +40,7 @@ Tensor doubles(std::initializer_list<NestedList> list) { return tensor(list, flo
 
 // ---- kinks and ties -----------------------------------------------------------------------------
 
-TEST(Kinks, HaveTheDecidedDerivatives) {
+TEST(Kinks, HaveTheChosenSubgradients) {
   const Tensor x = doubles({-1., 0., 2.});
   EXPECT_THAT(slope([](T t) { return relu(t); }, x), IsNear(doubles({0., 0., 1.})));
   EXPECT_THAT(slope([](T t) { return abs(t); }, x), IsNear(doubles({-1., 0., 1.})));
@@ -51,7 +51,7 @@ TEST(Kinks, HaveTheDecidedDerivatives) {
   EXPECT_THAT(slope([](T t) { return floor_divide(t, 2) + floor_divide(3, t); }, x), Equals(zeros({3}, float64)));
 }
 
-TEST(Kinks, AreInfiniteAtTheEndsOfInverseFunctions) {
+TEST(Kinks, InverseFunctionsHaveInfiniteSlopesAtTheirEnds) {
   EXPECT_THAT(slope([](T t) { return asin(t); }, doubles({-1., 0., 1.})), IsNear(doubles({inf, 1., inf})));
   EXPECT_THAT(slope([](T t) { return acos(t); }, doubles({-1., 0., 1.})), IsNear(doubles({-inf, -1., -inf})));
   EXPECT_THAT(slope([](T t) { return acosh(t); }, doubles({1., 2.})), IsNear(doubles({inf, 1 / std::sqrt(3.)})));
@@ -59,7 +59,7 @@ TEST(Kinks, AreInfiniteAtTheEndsOfInverseFunctions) {
   EXPECT_THAT(slope([](T t) { return atanh(t); }, doubles({-1., 0., 1.})), IsNear(doubles({inf, 1., inf})));
 }
 
-TEST(Kinks, OfTheAngle) {
+TEST(Kinks, Atan2HasDerivativeZeroAtTheOrigin) {
   const auto angle = [](T y, T x) { return atan2(y, x); };
   const Tensor ys = doubles({0., 0., 2., 1., 1e200, 1e-200, 3e-310, inf, 1.});
   const Tensor xs = doubles({0., -2., 0., 2., 1e200, -1e-200, 0., 1., -inf});
@@ -78,7 +78,7 @@ TEST(Kinks, OfTheAngle) {
   EXPECT_THAT(vmap(grad(angle))(doubles({0., 1.}), doubles({0., 2.})), IsNear(doubles({0., .4})));
 }
 
-TEST(Kinks, TheNormOfNothingHasNoSlope) {
+TEST(Kinks, NormHasDerivativeZeroAtZero) {
   EXPECT_THAT(grad(norm)(zeros({3})), Equals(zeros({3})));
   EXPECT_THAT(jvp(norm, zeros({3}), ones({3})).second, IsNumber(0, 0));
   EXPECT_THAT(grad([](T x) { return sum(norm(x, 1)); })(doubles({{3., 4.}, {0., 0.}})),
@@ -108,7 +108,7 @@ TEST(Ties, InReductionsAreSharedEqually) {
   EXPECT_THAT(grad(max)(full({4}, 7.)), IsNear(full({4}, .25)));
 }
 
-TEST(Ties, AtAClipsBounds) {
+TEST(Ties, HalveTheDerivativeAtBoundsOfClip) {
   EXPECT_THAT(slope([](T t) { return clip(t, -1, 1); }, doubles({-2., -1., 0., 1., 2.})),
               IsNear(doubles({0., .5, 1., .5, 0.})));
 }
@@ -142,7 +142,7 @@ TEST(Where, LeaksNoNanUnderVmap) {
   EXPECT_THAT(vmap(grad(grad(root)))(doubles({-4., 0., 4.})), IsNear(doubles({0., 0., -1. / 32})));
 }
 
-TEST(UntakenBranches, OfOtherKinds) {
+TEST(UntakenBranches, OfMaximumSlicesAndMasksLeakNoNan) {
   // maximum takes the constant, so the logarithm's derivative is not used.
   EXPECT_THAT(slope([](T t) { return maximum(log(t), -10); }, doubles({0., 1.})), IsNear(doubles({0., 1.})));
   // One element is sliced away, or masked out of a sum.
@@ -153,7 +153,7 @@ TEST(UntakenBranches, OfOtherKinds) {
               IsNear(doubles({0., .25})));
 }
 
-TEST(Scale, KeepsTheSecondDerivativeOfProductsThatVanish) {
+TEST(Scale, KeepsSecondDerivativesOfProductsThatAreZero) {
   const Tensor zero = doubles({0.});
   EXPECT_THAT(curvature([](T t) { return square(sin(t)); }, zero), IsNear(doubles({2.})));
   EXPECT_THAT(curvature([](T t) { return pow(sin(t), 2); }, zero), IsNear(doubles({2.})));
@@ -165,7 +165,7 @@ TEST(Scale, KeepsTheSecondDerivativeOfProductsThatVanish) {
 }
 
 // IEEE rules apply to values that are taken: their NaN is not hidden.
-TEST(Scale, SwallowsNoNanThatIsTaken) {
+TEST(Scale, DoesNotHideNanOfSelectedValues) {
   EXPECT_THAT(slope([](T t) { return sqrt(t); }, doubles({-1.})), IsNear(doubles({nan})));
   EXPECT_THAT(slope([](T t) { return t * nan; }, doubles({1.})), IsNear(doubles({nan})));
   EXPECT_THAT(doubles({0.}) * nan, IsNear(doubles({nan})));
@@ -173,7 +173,7 @@ TEST(Scale, SwallowsNoNanThatIsTaken) {
 
 // ---- pow ----------------------------------------------------------------------------------------
 
-TEST(Pow, HasTheDecidedDerivatives) {
+TEST(Pow, HasItsDerivativesByTheBase) {
   EXPECT_THAT(slope([](T t) { return pow(t, 0); }, doubles({0., 2.})), IsNear(doubles({0., 0.})));
   EXPECT_THAT(slope([](T t) { return pow(t, 0.); }, doubles({0., 2.})), IsNear(doubles({0., 0.})));
   EXPECT_THAT(slope([](T t) { return pow(t, 3); }, doubles({-2., 0.})), IsNear(doubles({12., 0.})));
@@ -184,7 +184,7 @@ TEST(Pow, HasTheDecidedDerivatives) {
   EXPECT_THAT(slope([](T t) { return pow(t, -1); }, doubles({-2.})), IsNear(doubles({-.25})));
 }
 
-TEST(Pow, ByTheExponent) {
+TEST(Pow, HasItsDerivativesByTheExponent) {
   EXPECT_THAT(slope([](T y) { return pow(0., y); }, doubles({1., 2.5})), IsNear(doubles({0., 0.})));
   EXPECT_THAT(slope(
                   [](T y) {
@@ -232,7 +232,7 @@ TEST(Integers, HaveDerivativeZero) {
   EXPECT_THAT(grad([](T t) { return sum(take(t, argmax(t))); })(x), IsNear(doubles({1., 0.})));
 }
 
-TEST(Integers, CannotBeDifferentiatedBy) {
+TEST(Integers, DifferentiatingByThemIsAnError) {
   const auto f = [](T t) { return sum(t * 1.5); };
   const std::string remedy =
       "which has no derivative: make it a floating tensor (write 1. instead of 1, or astype(x, float32))";
@@ -254,7 +254,7 @@ TEST(Integers, CannotBeDifferentiatedBy) {
                   "grad: the function returned int32, which has no derivative: return a floating number"));
 }
 
-TEST(GradientDtype, IsThatOfTheInput) {
+TEST(GradientDtype, EqualsTheDtypeOfTheInput) {
   const auto mixed = [](T a, T b) { return sum(a * b) + sum(astype(a, float64)); };
   const auto [ga, gb] = grad<0, 1>(mixed)(tensor({1., 2.}), tensor({3., 4.}, float64));
   EXPECT_THAT(ga, IsNear(tensor({4., 5.})));
@@ -277,7 +277,7 @@ TEST(Sum, OfManyOnesIsExact) {
   EXPECT_EQ(mean(x).item<float>(), 1.f);
 }
 
-TEST(Sum, OfManyTenthsIsRight) {
+TEST(Sum, OfManyTenthsIsAccurate) {
   const double expected = (1 << 24) * static_cast<double>(0.1f);
   const Tensor x = full({1 << 24}, 0.1f);
   EXPECT_NEAR(sum(x).item<double>() / expected, 1, 1e-6);
@@ -322,7 +322,7 @@ TEST(ScatterAdd, AccumulatesDuplicates) {
 
 // ---- vmap ---------------------------------------------------------------------------------------
 
-TEST(Vmap, OfSizeZeroWorks) {
+TEST(Vmap, AcceptsZeroLanes) {
   EXPECT_THAT(vmap([](T x) { return sum(sin(x)) * 2; })(zeros({0, 3})), Equals(zeros({0})));
   EXPECT_THAT(vmap(grad([](T x) { return sum(x * x); }))(zeros({0, 3})), Equals(zeros({0, 3})));
 }
@@ -335,7 +335,7 @@ TEST(Vmap, TheSameKeyGivesTheSameNumberInEveryLane) {
   for (Index i = 0; i < 4; ++i) EXPECT_THAT(lanes[i], Equals(uniform(Key(keys[i]), {3})));
 }
 
-TEST(Vmap, CapturedValuesOfOuterLanesBehaveAsThatLanesValue) {
+TEST(Vmap, InnerVmapMayCaptureValuesOfAnOuterLane) {
   const Tensor xs = doubles({1., 2., 3.}), ys = doubles({10., 20.});
   const auto result =
       vmap([&](T x) { return vmap([&](T y) { return grad([&](T z) { return x * y * z * z; })(x); })(ys); })(xs);
@@ -369,7 +369,7 @@ TEST(Escaped, ValuesOfLanesAreAnErrorThatNamesTheTransform) {
 }
 
 // A handler outside vmap sees all lanes at once and must not use the value of a lane.
-TEST(Escaped, ValuesOfLanesAreAnErrorBelowTheirVmap) {
+TEST(Escaped, ValuesOfLanesAreAnErrorInHandlersOutsideTheirVmap) {
   struct Meddles : Handler {
     Tensor* lane = nullptr;
     Outputs handle(Call& call) override {
@@ -463,7 +463,7 @@ TEST(Escaped, ValuesUsedOnAnotherThreadAreAnError) {
 
 // ---- exceptions ---------------------------------------------------------------------------------
 
-TEST(Exceptions, SayWhereInTheNestAndRestoreIt) {
+TEST(Exceptions, NameTheTransformsAndRestoreTheHandlerStack) {
   const auto bad = [](T x) { return sum(x + ones({5})); };
   const std::string message = message_of<ShapeError>([&] {
     grad([&](T m) { return sum(vmap(bad)(m)); })(zeros({3, 4}));

@@ -27,7 +27,7 @@ bool all_finite(T x) { return static_cast<bool>(all(isfinite(x))); }
 Tensor of_channels() { return reshape(linspace(-2, 2, 24, float64), {2, 4, 3}) + sin(counted({2, 4, 3})); }
 const Tensor weight = tensor({0.5, 1.5, -1.0, 2.0}, float64), bias = tensor({0.1, -0.2, 0.3, 0.0}, float64);
 
-TEST(Norms, ArePyTorchs) {
+TEST(Norms, EqualPyTorch) {
   const Tensor x = of_channels(), w = weight(slice(3)), b = bias(slice(3));
   EXPECT_THAT(group_norm(x, 2, {.weight = weight, .bias = bias})(0, ellipsis, 0),
               IsNear(doubles({-0.3272830829489246, 0.34880574706704287, 1.5671453010210883, 1.547081290565207})));
@@ -39,7 +39,7 @@ TEST(Norms, ArePyTorchs) {
               IsNear(doubles({-0.7394233166548749, -0.4943565653245214, -0.4569404056016696, -0.00837919066667752})));
 }
 
-TEST(BatchNorm, IsPyTorchs) {
+TEST(BatchNorm, EqualsPyTorch) {
   const Tensor x = of_channels();
   const BatchStatistics running{zeros({4}, float64), ones({4}, float64)};
   const auto [y, now] = batch_norm(x, running, {.weight = weight, .bias = bias});
@@ -51,6 +51,9 @@ TEST(BatchNorm, IsPyTorchs) {
               IsNear(doubles({1.0500883107417163, 1.0980337409942043, 1.0582188044511998, 1.1112546266003578})));
   EXPECT_THAT(batch_norm_inference(x, now, {.weight = weight, .bias = bias})(0, ellipsis, 0),
               IsNear(doubles({-0.85901535307794, -2.0248730639192005, 1.5540103877520468, -0.15510503428189354})));
+  // A variance of 0 without epsilon.
+  EXPECT_EQ(batch_norm_inference(ones({1, 1}), {zeros({1}), zeros({1})}, {.epsilon = 0}).item<float>(),
+            std::numeric_limits<float>::infinity());
   const auto last = batch_norm(moveaxis(x, 1, -1), running, {.weight = weight, .bias = bias, .channels_last = true});
   EXPECT_THAT(moveaxis(last.first, -1, 1), IsNear(y, 1e-14));
 }
@@ -72,7 +75,7 @@ TEST(Norms, AreAccurateFarFromZero) {
 
 // Over an axis that is not the last one, layer_norm is composed of other operations. Rows of many
 // lengths must agree with that form, and so must their derivatives.
-TEST(Norms, OfRowsAreThoseOfColumns) {
+TEST(Norms, AlongRowsEqualThoseAlongColumns) {
   for (const Index length : {1, 15, 200, 1030}) {
     const Tensor x = sin(counted({37, length})) * 3 + 1, w = cos(counted({length})), b = sin(counted({length}));
     const Tensor ct = cos(counted({37, length}) / 3);
@@ -92,7 +95,7 @@ TEST(Norms, OfRowsAreThoseOfColumns) {
 }
 
 // A row that gets no cotangent may hold any values.
-TEST(Norms, LetNothingFlowFromZeros) {
+TEST(Norms, ZeroCotangentsGiveZeroGradientsAtInfinity) {
   const Tensor x = tensor({{1., inf, 3.}, {1., 2., 4.}}), mask = tensor({{0.}, {1.}});
   const auto loss = [&](T y) { return sum(where(mask != 0, layer_norm(y), 0)); };
   const Tensor gradient = grad(loss)(x);
@@ -100,7 +103,7 @@ TEST(Norms, LetNothingFlowFromZeros) {
   EXPECT_THAT(gradient[0], Equals(zeros({3})));
 }
 
-TEST(Norms, RoundHalvesOnce) {
+TEST(Norms, RoundHalfFloatsOnce) {
   for (const Dtype half : {float16, bfloat16}) {
     const Tensor x = astype(5 * sin(counted({3, 64})), half), w = astype(cos(counted({64})), half);
     EXPECT_THAT(layer_norm(x, {.weight = w}),
@@ -111,7 +114,7 @@ TEST(Norms, RoundHalvesOnce) {
   }
 }
 
-TEST(Norms, AreFiniteWhereNothingVaries) {
+TEST(Norms, AreFiniteForConstantRows) {
   const Tensor x = full({2, 3}, 7.f), zero = zeros({2, 3});
   for (const double epsilon : {1e-5, 0.0}) {
     const auto layer = [&](T y) { return layer_norm(y, {.epsilon = epsilon}); };
@@ -127,7 +130,7 @@ TEST(Norms, AreFiniteWhereNothingVaries) {
   }
 }
 
-TEST(Norms, RefuseWhatDoesNotFit) {
+TEST(Norms, RefuseMismatchedWeightsAndOptions) {
   const Tensor x = ones({2, 3});
   EXPECT_THAT(
       [&] { layer_norm(x, {.weight = ones({2})}); },
@@ -153,7 +156,7 @@ TEST(Norms, RefuseWhatDoesNotFit) {
               ThrowsMessage<TransformError>(HasSubstr("batch_norm: operand 1 is an empty")));
 }
 
-// ---- looking up and leaving out -----------------------------------------------------------------
+// ---- embedding and dropout ----------------------------------------------------------------------
 
 TEST(Embedding, GivesNoGradientToPadding) {
   const Tensor table = tensor({{1., 2.}, {3., 4.}, {5., 6.}}), ids = tensor({{2, 0}, {1, 1}});
@@ -185,7 +188,7 @@ TEST(Dropout, KeepsTheMean) {
               ThrowsMessage<Error>(HasSubstr("dropout: rate 1.5 is not a probability")));
 }
 
-TEST(Dropout, LanesLoseWhatTheirKeySays) {
+TEST(Dropout, KeyOfALaneDecidesItsMask) {
   const Tensor x = ones({3, 50});
   const auto f = [](const Key& key, T row) { return dropout(key, row, 0.5); };
   const Tensor shared = vmap(f, {.in_axes = {unmapped, 0}})(Key(0), x), apart = vmap(f)(split(Key(0), 3), x);
@@ -200,7 +203,7 @@ const Tensor logits = tensor({{2.0, -1.0, 0.5}, {0.1, 3.0, -2.0}, {1.0, 1.0, 1.0
 const Tensor labels = tensor({0, 2, 1, 2}), class_weights = tensor({1.0, 2.0, 0.5}, float64);
 Tensor probabilities() { return softmax(0.3 * flip(logits, 0)); }
 
-TEST(CrossEntropy, IsPyTorchs) {
+TEST(CrossEntropy, EqualsPyTorch) {
   using enum Reduction;
   EXPECT_THAT(cross_entropy(logits, labels), IsNumber(1.6061493708035206, 1e-14));
   EXPECT_THAT(cross_entropy(logits, labels, {.reduction = sum}), IsNumber(6.424597483214082, 1e-14));
@@ -241,7 +244,7 @@ TEST(CrossEntropy, IsFiniteForLargeAndMaskedLogits) {
   EXPECT_THAT(by_label(tensor({{1., 1., -inf}, {0., 0., 0.}})), IsNumber(inf));
 }
 
-TEST(CrossEntropy, IgnoresLabels) {
+TEST(CrossEntropy, IgnoredLabelsHaveNoLossAndNoGradient) {
   const Tensor marked = tensor({0, -100, 1, -100});
   const auto loss = [&](T x) { return cross_entropy(x, marked, {.ignored = -100}); };
   EXPECT_THAT(loss(logits), IsNumber((0.24131129665715703 + 1.0986122886681098) / 2, 1e-14));
@@ -251,7 +254,7 @@ TEST(CrossEntropy, IgnoresLabels) {
   EXPECT_THAT(grad(of_none)(logits), Equals(zeros({4, 3}, float64)));
 }
 
-TEST(CrossEntropy, RefusesOtherLabels) {
+TEST(CrossEntropy, RefusesInvalidLabelsAndOptions) {
   const auto refuses = [](T given, CrossEntropyOptions options = {}) {
     return message_of<Error>([&] { cross_entropy(logits, given, options); });
   };
@@ -268,7 +271,7 @@ TEST(CrossEntropy, RefusesOtherLabels) {
   EXPECT_THAT(refuses(labels, {.axis = 5}), HasSubstr("axis 5 is out of range"));
 }
 
-TEST(Losses, OfNumbersArePyTorchs) {
+TEST(Losses, EqualPyTorch) {
   const Tensor x = tensor({0.5, -1.5, 3.0, 0.0}, float64), y = tensor({0.0, 1.0, 2.5, 0.0}, float64);
   const Tensor p = tensor({0.0, 1.0, 0.3, 0.5}, float64);
   EXPECT_THAT(mse_loss(x, y), IsNumber(1.6875, 1e-15));
@@ -288,14 +291,14 @@ TEST(Losses, OfNumbersArePyTorchs) {
               Equals(tensor({0.5, 3., 0.})));
 }
 
-TEST(Losses, HaveTheirSecondDerivativeAtZero) {
+TEST(Losses, HuberHasItsSecondDerivativeAtZero) {
   const auto huber = [](T x) { return huber_loss(x, zeros({}, x.dtype())); };
   EXPECT_THAT(grad(grad(huber))(tensor(0.)), IsNumber(1));
   EXPECT_THAT(grad(huber)(tensor(1.)), IsNumber(1));
   EXPECT_THAT(grad(huber)(tensor(1e30)), IsNumber(1));  // The square of 1e30 overflows.
 }
 
-TEST(Losses, OfLogitsAreFinite) {
+TEST(Losses, AreFiniteForLargeLogits) {
   const Tensor x = tensor({1e4, -1e4, 1e4, -1e4, 0.}), y = tensor({1., 0., 0., 1., 0.5});
   const auto loss = [&](T z) { return binary_cross_entropy_with_logits(z, y, {.reduction = Reduction::sum}); };
   EXPECT_THAT(loss(x), IsNumber(2e4 + std::log(2.)));
@@ -308,7 +311,7 @@ TEST(Losses, OfLogitsAreFinite) {
   EXPECT_TRUE(all_finite(grad([&](T p) { return binary_cross_entropy(p, y); })(tensor({1., 0., 1., 0., 0.5}))));
 }
 
-TEST(Losses, OfZeroProbabilitiesAreFinite) {
+TEST(Losses, AreFiniteForZeroProbabilities) {
   const Tensor y = tensor({0., 1., 0.});
   const auto of_log = [&](T x) { return kl_divergence(x, y); };
   EXPECT_THAT(of_log(tensor({-inf, -0.5, -1.})), IsNumber(0.5));
@@ -320,7 +323,7 @@ TEST(Losses, OfZeroProbabilitiesAreFinite) {
   EXPECT_THAT(cosine(tensor({1e30, 2e30})), IsNumber(1));
 }
 
-TEST(Losses, RefuseOtherShapes) {
+TEST(Losses, RefuseMismatchedShapesAndInvalidOptions) {
   EXPECT_THAT(
       [] {
         mse_loss(ones({3}), ones({3, 1}));
@@ -340,7 +343,7 @@ TEST(Losses, RefuseOtherShapes) {
 
 // The sum of 4096 losses near 40 is beyond the range of float16,
 // and bfloat16 would keep few digits of it.
-TEST(Losses, RoundHalvesOnce) {
+TEST(Losses, RoundHalfFloatsOnce) {
   for (const Dtype half : {float16, bfloat16}) {
     const Tensor x = astype(6 * sin(counted({4096})), half), y = astype(-0.5 * x, half);
     const auto wide = [](T z) { return astype(z, float32); };

@@ -43,7 +43,7 @@ namespace {
 std::vector<std::uint32_t> words(const Tensor& x) { return x.to_vector<std::uint32_t>(); }
 const Key key(42);
 
-TEST(Key, OfASeed) {
+TEST(Key, FromASeedEqualsJax) {
   EXPECT_THAT(words(Key(0).data()), ElementsAre(0, 0));
   EXPECT_THAT(words(Key(42).data()), ElementsAre(0, 42));
   // The expected words are JAX's with 64-bit integers enabled.
@@ -52,7 +52,7 @@ TEST(Key, OfASeed) {
   EXPECT_THAT(words(Key(static_cast<std::uint64_t>(-1)).data()), ElementsAre(0xffffffffu, 0xffffffffu));
 }
 
-TEST(Key, OfATensor) {
+TEST(Key, FromATensorHoldsItsWords) {
   EXPECT_THAT(words(Key(split(key, 2)[1]).data()), ElementsAre(64467757u, 2916123636u));
   EXPECT_THAT([] { split(Key(split(key, 2)), 2); },
               ThrowsMessage<ShapeError>("split: an array of keys [2,2]: vmap over it"));
@@ -130,7 +130,7 @@ TEST(Uniform, EqualsJax) {
               ThrowsMessage<DtypeError>("uniform: int32 is not a floating dtype: draw floats and convert with astype"));
 }
 
-TEST(Uniform, OfADtype) {
+TEST(Uniform, TakesADtypeWithoutBounds) {
   EXPECT_THAT(uniform(Key(3), {4}, float64), Equals(uniform(Key(3), {4}, 0, 1, float64)));
   EXPECT_THAT(uniform(Key(3), {4}, float32), Equals(uniform(Key(3), {4})));
 }
@@ -187,7 +187,7 @@ TEST(Categorical, EqualsJax) {
   EXPECT_THAT(categorical(key, tensor({0, 3, 1})), Equals(tensor(1)));
 }
 
-TEST(Categorical, DrawsByTheirProbabilities) {
+TEST(Categorical, FrequenciesEqualTheProbabilities) {
   const double infinity = std::numeric_limits<double>::infinity();
   const Tensor drawn = categorical(key, broadcast_to(tensor({0., -infinity, std::log(3.)}), {100000, 3}));
   EXPECT_NEAR(mean(astype(drawn == 0, float64)).item<double>(), 0.25, 0.005);
@@ -261,7 +261,7 @@ TEST(RandomVmap, EqualsALoop) {
   });
 }
 
-TEST(RandomVmap, FoldInTakesALanesNumber) {
+TEST(RandomVmap, FoldInTakesTheNumberOfALane) {
   const auto folded = vmap([](const Tensor& lane) { return fold_in(key, lane).data(); })(arange(5));
   EXPECT_EQ(words(folded), words(split(key, 5)));
   const auto both = vmap([](const Tensor& data, const Tensor& lane) { return fold_in(Key(data), lane).data(); });

@@ -16,7 +16,7 @@ using T = const Tensor&;
 Tensor counting(const Shape& shape) { return reshape(arange(shape.elements()), shape); }
 bool shares_memory(T a, T b) { return a.node().storage == b.node().storage; }
 
-TEST(Moveaxis, MovesSeveral) {
+TEST(Moveaxis, MovesSeveralAxes) {
   const Tensor x = counting({2, 3, 4, 5});
   EXPECT_EQ(moveaxis(x, {0, 1}, {-1, -2}).shape(), Shape(4, 5, 3, 2));
   EXPECT_TRUE(shares_memory(x, moveaxis(x, {0, 1}, {-1, -2})));

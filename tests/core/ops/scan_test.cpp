@@ -51,7 +51,7 @@ TEST(CumulativeSum, OfFloatsIsAccurate) {
   EXPECT_THAT(cumulative_sum(stack({x, x}, 1), 0), Equals(stack({cumulative_sum(x), cumulative_sum(x)}, 1)));
 }
 
-TEST(CumulativeSum, AfterInfinityAndNan) {
+TEST(CumulativeSum, FollowsIeeeAfterInfinityAndNan) {
   for (const Dtype dtype : {float32, float64}) {
     EXPECT_THAT(cumulative_sum(tensor({1., inf, 2., -inf, 3.}, dtype)),
                 IsNear(tensor({1., inf, inf, nan, nan}, dtype)));
@@ -60,12 +60,12 @@ TEST(CumulativeSum, AfterInfinityAndNan) {
   EXPECT_THAT(cumulative_sum(tensor({1e308, 1e308, 1.}, float64)), IsNear(tensor({1e308, inf, inf}, float64)));
 }
 
-TEST(CumulativeProd, IsIeeeInItsValues) {
+TEST(CumulativeProd, FollowsIeee) {
   EXPECT_THAT(cumulative_prod(tensor({2., 0., inf, 3.}, float64)), IsNear(tensor({2., 0., nan, nan}, float64)));
 }
 
 // The rows are longer than a block. Both directions and strides of every sign are tested.
-TEST(Scans, OfLongAndStridedRows) {
+TEST(Scans, LongAndStridedRowsHaveTheRightSums) {
   constexpr Index n = 5000;
   const Tensor x = arange(n);
   const Tensor sums = astype(square(astype(x, int64)) + x, int64);  // twice the sum 0 + ... + i
@@ -79,7 +79,7 @@ TEST(Scans, OfLongAndStridedRows) {
 }
 
 // The recurrences are a decaying average and the discounted returns of the rewards 1, 2, 3.
-TEST(LinearRecurrence, Values) {
+TEST(LinearRecurrence, EqualsStepsComputedByHand) {
   EXPECT_THAT(linear_recurrence(tensor(0.5), 0.5 * tensor({8., 4., 2.}), 0), Equals(tensor({4., 4., 3.})));
   EXPECT_THAT(linear_recurrence(tensor(0.5), tensor({1., 2., 3.}), 0, {.reverse = true}),
               Equals(tensor({2.75, 3.5, 3.})));
@@ -111,7 +111,7 @@ TEST(CumulativeProd, HasThirdDerivatives) {
   EXPECT_EQ(third(0, 0, 1).item<float>(), 0);
 }
 
-TEST(CumulativeProd, LeaksNoNanFromWhatHasNoTangent) {
+TEST(CumulativeProd, ZeroTangentsLeakNoNan) {
   const Tensor x = tensor({1., inf, 2.}), only_last = tensor({0., 0., 1.});
   EXPECT_THAT(jvp([](T t) { return cumulative_prod(t); }, x, only_last).second, Equals(tensor({0., 0., inf})));
   const auto first = [](T t) { return cumulative_prod(t)(0); };
@@ -120,7 +120,7 @@ TEST(CumulativeProd, LeaksNoNanFromWhatHasNoTangent) {
 
 // ---- errors -------------------------------------------------------------------------------------
 
-TEST(Scans, SayWhatIsWrong) {
+TEST(Scans, ErrorsNameFunctionAndCause) {
   const Tensor m = ones({2, 3});
   EXPECT_EQ(message_of<ShapeError>([&] { cumulative_sum(m); }),
             "cumulative_sum: x has shape [2,3]: say along which axis");

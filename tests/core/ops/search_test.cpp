@@ -35,7 +35,7 @@ TEST(Nonzero, GivesAVectorOfIndicesForEachAxis) {
 
 // Rows that are long enough to be split into parts, contiguous and strided,
 // with many equal elements, -0 and NaN.
-TEST(Topk, IsTheBeginningOfADescendingSort) {
+TEST(Topk, EqualsTheStartOfADescendingSort) {
   for (const Dtype dtype : {float32, bfloat16, int64, uint8}) {
     Tensor x = astype(arange(0, 2 * 150000, 1, int64) * 611953 % 1000003 % 30011 - 15000, float64);
     if (is_float(dtype)) x = where(x == 3, nan, where(x == 4, -0.0, x));
@@ -50,7 +50,7 @@ TEST(Topk, IsTheBeginningOfADescendingSort) {
 }
 
 // The expected values are those of numpy.unique_values, unique_counts and unique_inverse.
-TEST(Unique, HasValuesCountsAndPlaces) {
+TEST(Unique, GivesValuesCountsAndInverse) {
   const Tensor x = tensor({{3, 1, 3}, {2, 1, 3}});
   EXPECT_THAT(unique_values(x), Equals(tensor({1, 2, 3})));
   const auto [values, counts] = unique_counts(x);
@@ -82,7 +82,7 @@ TEST(Bincount, AddsWeights) {
       ThrowsMessage<ShapeError>(HasSubstr("bincount: weights have shape [1], elements [2]")));
 }
 
-TEST(SegmentSum, RefusesOtherShapes) {
+TEST(SegmentSum, RefusesMismatchedShapes) {
   EXPECT_THAT(
       [] {
         segment_sum(ones({3, 2}), tensor({0, 1}), 2);
@@ -102,14 +102,14 @@ TEST(Interp, IsConstantBeyondTheEndsAndKeepsNan) {
               Equals(tensor({0., 10., -10., 0.})));
 }
 
-TEST(Trapezoid, TakesPlacesOfEachRow) {
+TEST(Trapezoid, TakesSamplePointsOfEachRow) {
   const Tensor y = tensor({{0., 1., 2.}, {0., 3., 0.}});
   EXPECT_THAT(trapezoid(y), IsNear(tensor({2., 3.})));
   EXPECT_THAT(trapezoid(y, tensor({{0., 1., 3.}, {0., 2., 4.}})), IsNear(tensor({3.5, 6.})));
   EXPECT_THAT(trapezoid(tensor({1, 2, 3})), IsNear(tensor(4.)));
 }
 
-TEST(Searchsorted, FindsEveryPlaceOfALongVector) {
+TEST(Searchsorted, FindsEveryPositionInALongVector) {
   const Tensor row = arange(0, 1000, 1) * 2;
   const Tensor values = arange(-1, 2000, 1);
   EXPECT_THAT(searchsorted(row, values), Equals(floor_divide(values + 1, 2)));

@@ -61,7 +61,7 @@ const FromPyTorch from_pytorch[] = {
 
 Tensor every_fifth(const Tensor& x) { return reshape(x, {24})(slice(none, none, 5)); }
 
-TEST(Softmax, ValuesAndDerivativesArePyTorchs) {
+TEST(Softmax, ValuesAndDerivativesEqualPyTorch) {
   const Tensor i = reshape(arange(24), {2, 3, 4});
   const Tensor x = astype(i * 7 % 11, float64) / 2 - 2.5, ct = astype(i * 5 % 7 - 3, float64);
   for (const FromPyTorch& expected : from_pytorch) {
@@ -74,7 +74,7 @@ TEST(Softmax, ValuesAndDerivativesArePyTorchs) {
   }
 }
 
-TEST(Softmax, FloatsAndIntegers) {
+TEST(Softmax, AcceptsFloatsAndIntegers) {
   EXPECT_THAT(softmax(tensor({1000., 0., -1000.})), IsNear(tensor({1., 0., 0.})));
   EXPECT_THAT(log_softmax(tensor({1000., 0.})), IsNear(tensor({0., -1000.})));
   EXPECT_THAT(softmax(tensor({0, 0})), Equals(tensor({0.5, 0.5})));
@@ -82,7 +82,7 @@ TEST(Softmax, FloatsAndIntegers) {
   EXPECT_EQ(softmax(zeros({2}, float64)).dtype(), float64);
 }
 
-TEST(Softmax, OfNothingIsNothing) {
+TEST(Softmax, EmptyInputGivesAnEmptyResult) {
   for (const Shape& shape : {Shape{0}, Shape{2, 0}, Shape{0, 3}}) {
     const Tensor x = zeros(shape);
     EXPECT_THAT(softmax(x), Equals(x));

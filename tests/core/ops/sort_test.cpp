@@ -35,7 +35,7 @@ TEST(Sort, NanIsTheLargestAndZerosAreEqual) {
   EXPECT_EQ(sort(tensor({inf, -inf, nan, 1e-45, -1e-45})).str(), "[   -inf -1.e-45  1.e-45     inf     nan]");
 }
 
-TEST(Sort, AlongEachAxis) {
+TEST(Sort, SortsAlongEachAxis) {
   const Tensor x = tensor({{3, 1, 2}, {0, 5, 1}});
   EXPECT_THAT(sort(x), Equals(tensor({{1, 2, 3}, {0, 1, 5}})));
   EXPECT_THAT(sort(x, 0), Equals(tensor({{0, 1, 1}, {3, 5, 2}})));
@@ -106,7 +106,7 @@ TEST(Sort, IsStableAtEveryLength) {
 #undef X
 }
 
-TEST(Sort, OfManyRowsInParallelIsThatOfEachAlone) {
+TEST(Sort, ManyRowsInParallelEqualRowsSortedAlone) {
   const Tensor x = normal(Key(3), {300, 1000});
   const Tensor rows = sort(x), columns = sort(matrix_transpose(x), 0);
   EXPECT_TRUE(array_equal(columns, matrix_transpose(rows)));
@@ -115,21 +115,21 @@ TEST(Sort, OfManyRowsInParallelIsThatOfEachAlone) {
 
 // ---- derivatives, dtypes ------------------------------------------------------------------------
 
-TEST(Sort, SharesNoDerivativeAmongEqualElements) {
+TEST(Sort, EqualElementsDoNotShareTheDerivative) {
   const Tensor x = tensor({2., 1., 2., 1.}), weights = tensor({1., 2., 3., 4.});
   EXPECT_THAT(grad([&](T t) { return sum(sort(t) * weights); })(x), Equals(tensor({3., 1., 4., 2.})));
   EXPECT_THAT(jvp([](T t) { return sort(t, 0, {.descending = true}); }, x, weights).second,
               Equals(tensor({1., 3., 2., 4.})));
 }
 
-TEST(Argsort, GivesInt64WhereInt32IsTooShort) {
+TEST(Argsort, GivesInt64BeyondTheRangeOfInt32) {
   const Tensor x = broadcast_to(tensor({1}, uint8), {1, std::int64_t{1} << 31});
   const auto along = [](int axis) { return make_intrusive<SortAttributes>(axis, false); };
   EXPECT_EQ(Call(op_argsort, {x}, along(1)).abstract_outputs()[0].dtype, int64);
   EXPECT_EQ(Call(op_argsort, {x}, along(0)).abstract_outputs()[0].dtype, int32);
 }
 
-TEST(Sort, SaysWhatIsWrong) {
+TEST(Sort, ErrorsNameFunctionAndAxis) {
   EXPECT_EQ(message_of<IndexError>([] { sort(tensor(1.)); }), "sort: axis -1 is out of range for rank 0");
   EXPECT_EQ(message_of<IndexError>([] { argsort(ones({2, 3}), 2); }), "argsort: axis 2 is out of range for rank 2");
 }

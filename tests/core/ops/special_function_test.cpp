@@ -18,7 +18,7 @@ using testing::ThrowsMessage;
 const double nan = std::numeric_limits<double>::quiet_NaN(), inf = std::numeric_limits<double>::infinity();
 
 // The expected values are those of numpy.bitwise_and and similar functions.
-TEST(SpecialFunctions, BitsOfIntegersAndBools) {
+TEST(SpecialFunctions, BitOperationsEqualNumPy) {
   const Tensor a = tensor({12, -7, 255, 0}), b = tensor({10, 6, -1, 5});
   EXPECT_THAT(a & b, Equals(tensor({8, 0, 255, 0})));
   EXPECT_THAT(a | b, Equals(tensor({14, -1, -1, 5})));
@@ -47,7 +47,7 @@ TEST(SpecialFunctions, ShiftsBeyondTheWidthLeaveTheSign) {
               Equals(tensor({2, 0})));  // int32, as for +
 }
 
-TEST(SpecialFunctions, FloatsHaveNoBits) {
+TEST(SpecialFunctions, BitOperationsRefuseFloats) {
   const Tensor x = tensor({1., 2.}), i = tensor({1, 2});
   EXPECT_THAT(
       [&] { bitwise_invert(x); },
@@ -61,7 +61,7 @@ TEST(SpecialFunctions, FloatsHaveNoBits) {
 }
 
 // Edge cases. The expected values come from NumPy, SciPy and the limits of the formulas.
-TEST(SpecialFunctions, SpecialValuesOfFunctions) {
+TEST(SpecialFunctions, HaveTheirSpecialValues) {
   EXPECT_THAT(log2(tensor({8., 0., -1., inf})), IsNear(tensor({3., -inf, nan, inf})));
   EXPECT_THAT(log10(tensor({1000., 0., -1., inf})), IsNear(tensor({3., -inf, nan, inf})));
   EXPECT_THAT(exp2(tensor({10., -inf, inf, -149.})), IsNear(tensor({1024., 0., inf, 0x1p-149}), 0));
@@ -104,7 +104,7 @@ TEST(SpecialFunctions, SpecialValuesOfFunctions) {
 }
 
 // The formulas are those of torch.nn.functional, evaluated by mpmath.
-TEST(Activations, OfModerateNumbers) {
+TEST(Activations, EqualPyTorchForModerateNumbers) {
   const Tensor x = tensor({-2., -0.5, 0., 0.5, 3.5}, float64);
   const auto expected = [](std::initializer_list<NestedList> list) { return IsNear(tensor(list, float64), 1e-14); };
   EXPECT_THAT(gelu(x),
@@ -124,7 +124,7 @@ TEST(Activations, OfModerateNumbers) {
 }
 
 // Far from 0, values and derivatives are the limits. At a kink the derivative is PyTorch's.
-TEST(Activations, AtInfinityAndAtKinks) {
+TEST(Activations, HaveLimitsAtInfinityAndPyTorchsSlopesAtKinks) {
   using F = Tensor (*)(const Tensor&);
   struct Case {
     const char* name;
@@ -219,7 +219,7 @@ void check_orders(Tensor (*f)(const Tensor&), double x, const std::vector<double
   const auto forward = [&](const Tensor& t) { return jvp(d2, t, tensor(1., float64)).second; };
   EXPECT_THAT(forward(at), IsNear(tensor(expected[3], float64), 1e-12)) << x;
 }
-TEST(SpecialFunctions, DerivativesOfHigherOrder) {
+TEST(SpecialFunctions, HigherDerivativesEqualMpmath) {
   // lgamma
   check_orders([](const Tensor& x) { return lgamma(x); }, 0.3,
                {1.0957979948180756, -3.502524222200133, 12.245364546107732, -75.27253658872604});
@@ -293,7 +293,7 @@ TEST(SpecialFunctions, DerivativesOfHigherOrder) {
   check_orders([](const Tensor& x) { return entr(x); }, 2.0, {-1.3862943611198906, -1.6931471805599454, -0.5, 0.25});
 }
 
-TEST(SpecialFunctions, DerivativesAtTheEdges) {
+TEST(SpecialFunctions, DerivativesOfBinaryFunctionsAtEdgeCases) {
   const auto by_both = [](Tensor (*f)(Operand, Operand), double a, double b) {
     return grad<0, 1>([f](const Tensor& x, const Tensor& y) { return f(x, y); })(tensor(a, float64),
                                                                                  tensor(b, float64));

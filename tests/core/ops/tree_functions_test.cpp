@@ -17,7 +17,7 @@ using namespace stave_test;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-TEST(TreeMap, KeepsStructureAndWhatIsNoTensor) {
+TEST(TreeMap, KeepsStructureAndNontensorMembers) {
   const Mixed tree{2, number(1), "mlp", 0.5, number(2), true};
   const Mixed doubled = tree_map([](const Tensor& x) { return 2 * x; }, tree);
   EXPECT_THAT(leaves(doubled), ElementsAre(2, 4));
@@ -25,14 +25,14 @@ TEST(TreeMap, KeepsStructureAndWhatIsNoTensor) {
   EXPECT_EQ(std::tie(doubled.layers, doubled.name, doubled.rate, doubled.trained), std::tuple(2, "mlp", 0.5, true));
 }
 
-TEST(TreeMap, OfSeveralTrees) {
+TEST(TreeMap, MapsSeveralTreesTogether) {
   const std::map<std::string, Tensor> a{{"x", number(1)}, {"y", number(2)}}, b{{"x", number(10)}, {"y", number(20)}};
   const auto sum = tree_map([](const Tensor& p, const Tensor& q, const Tensor& r) { return p + q * r; }, a, b, b);
   EXPECT_THAT(leaves(sum), ElementsAre(101, 402));
   EXPECT_TRUE(sum.contains("y"));
 }
 
-TEST(TreeMap, OfTreesThatDifferIsAnError) {
+TEST(TreeMap, TreesOfDifferentSizeAreAnError) {
   const std::vector<Tensor> one{number(1)}, two{number(1), number(2)};
   const auto add = [](const Tensor& a, const Tensor& b) { return a + b; };
   EXPECT_THAT(
@@ -42,7 +42,7 @@ TEST(TreeMap, OfTreesThatDifferIsAnError) {
   EXPECT_THROW(tree_map(add, std::optional<Tensor>(), std::optional(number(1))), ShapeError);
 }
 
-TEST(TreeMap, OfTreesThatDifferInMoreThanTheNumberOfTensorsIsAnError) {
+TEST(TreeMap, TreesOfEqualSizeButDifferentStructureAreAnError) {
   const auto add = [](const Tensor& a, const Tensor& b) { return a + b; };
   const auto refused = [&](const auto& a, const auto& b) { EXPECT_THROW(tree_map(add, a, b), ShapeError); };
   const Tensor x = number(1);
@@ -61,7 +61,7 @@ TEST(TreeMap, OfTreesThatDifferInMoreThanTheNumberOfTensorsIsAnError) {
   EXPECT_THROW(linearize([](const Map& m) { return m.at("a"); }, Map{{"a", x}}).second(Map{{"b", x}}), ShapeError);
 }
 
-TEST(TreeMap, ToSeveralTrees) {
+TEST(TreeMap, GivesSeveralTrees) {
   const Point p{number(2), number(3)}, q{number(5), number(7)};
   const auto [sum, product] = tree_map([](const Tensor& a, const Tensor& b) { return std::pair(a + b, a * b); }, p, q);
   EXPECT_THAT(leaves(sum), ElementsAre(7, 10));
@@ -76,7 +76,7 @@ TEST(AddAll, IsTheSumOfTensors) {
   EXPECT_THAT(add_all(std::vector<Tensor>()), IsNumber(0));
 }
 
-TEST(Ravel, AndBack) {
+TEST(Ravel, UnravelRestoresTheTree) {
   const Point p{tensor({{1., 2.}, {3., 4.}}), tensor(5, int32)};
   const auto [vector, unravel] = ravel(p);
   const auto of_four = [&unravel = unravel] { unravel(ones({4})); };
@@ -99,7 +99,7 @@ TEST(ZerosLike, KeepsShapesAndDtypes) {
   EXPECT_THAT(leaves(zeros_like(std::vector{number(3)})), ElementsAre(0));
 }
 
-TEST(GlobalNorm, IsThatOfAllElements) {
+TEST(GlobalNorm, IsTheNormOfAllElements) {
   // The squares are 1 + 4 + 4 + 16.
   EXPECT_THAT(global_norm(Point{tensor({1., 2.}), tensor({{2.}, {4.}})}), IsNumber(5));
   EXPECT_THAT(global_norm(tensor({3., -4.})), IsNumber(5));
@@ -118,7 +118,7 @@ TEST(TreeArguments, GradientsHaveTheirType) {
   EXPECT_THAT(leaves(g), ElementsAre(5, 2, 0, 0, 3, 0, 0, 8));
 }
 
-TEST(TreeArguments, KeepWhatIsNoTensor) {
+TEST(TreeArguments, GradientsKeepNontensorMembers) {
   const auto f = [](const Mixed& m) {
     EXPECT_EQ(m.name, "mlp");
     return m.rate * m.weight * static_cast<float>(m.layers);
@@ -129,7 +129,7 @@ TEST(TreeArguments, KeepWhatIsNoTensor) {
   EXPECT_EQ(g.name, "mlp");
 }
 
-TEST(TreeArguments, OfEveryKind) {
+TEST(TreeArguments, MayBeEveryKindOfTree) {
   const Tensor a = number(3), b = number(5);
   EXPECT_THAT(leaves(grad([](const std::vector<Tensor>& v) { return v[0] * v[1]; })(std::vector{a, b})),
               ElementsAre(5, 3));
@@ -153,7 +153,7 @@ TEST(TreeArguments, OfEveryKind) {
               ElementsAre(0, 0, 3, 0, 0, 0, 0, 0, 5, 0, 1));
 }
 
-TEST(TreeArguments, OfGenericLambdas) {
+TEST(TreeArguments, MayBePassedToGenericLambdas) {
   const Point point{tensor({1., 2.}), tensor({3., 4.})};
   const auto product = [](const auto& p) { return p.x * p.y; };
   const auto loss = [](const auto& p) { return sum(p.x * p.y); };
@@ -173,7 +173,7 @@ TEST(TreeArguments, OfGenericLambdas) {
   EXPECT_THAT(*operations.result(), Equals(point.x * point.y));
 }
 
-TEST(TreeArguments, UnderVmapAndJvp) {
+TEST(TreeArguments, WorkUnderVmapAndJvp) {
   const auto area = [](const Point& p) { return p.x * p.y; };
   EXPECT_THAT(vmap(area)(Point{tensor({1., 2., 3.}), tensor({4., 5., 6.})}), IsNear(tensor({4., 10., 18.})));
   const auto mirrored = vmap([](const Point& p) {
@@ -190,7 +190,7 @@ TEST(TreeArguments, UnderVmapAndJvp) {
 }
 
 // Arguments that are no trees reach f as they were given: by reference, moved, or by value.
-TEST(TreeArguments, OthersPassThroughUntouched) {
+TEST(TreeArguments, NontreeArgumentsPassThroughUnchanged) {
   std::ostringstream out;
   const auto f = [](const Tensor& x, std::ostream& stream, std::unique_ptr<int> owner, const Opaque& constant, int n,
                     const std::string& text) {
@@ -211,7 +211,7 @@ struct Logger {
   std::unique_ptr<std::string> lines = std::make_unique<std::string>();
   Tensor weight;
 };
-TEST(TreeArguments, AggregatesThatCannotBeCopiedPassThroughGrad) {
+TEST(TreeArguments, NoncopyableAggregatesPassThroughGrad) {
   Logger logger;
   logger.weight = number(4);
   const auto f = [](const Tensor& x, const Logger& log) {
@@ -227,7 +227,7 @@ struct Noisy {
   Tensor w;
   Key key;
 };
-TEST(TreeKeys, StayUnderDerivatives) {
+TEST(TreeKeys, AreUnchangedByDerivatives) {
   const Noisy at{tensor({1., 2.}), Key(7)};
   const auto loss = [](const Noisy& n) { return sum(n.w * uniform(n.key, {2})); };
   const Noisy g = grad(loss)(at);
@@ -238,7 +238,7 @@ TEST(TreeKeys, StayUnderDerivatives) {
   EXPECT_THAT(jvp(loss, at, at).second, Equals(loss(at)));
 }
 
-TEST(TreeKeys, AreMapped) {
+TEST(TreeKeys, VmapGivesEachLaneItsKey) {
   const Tensor keys = split(Key(3), 4), xs = tensor({1., 2., 3., 4.});
   const auto draw = [](const Tensor& x, const Key& key) { return x + uniform(key, {2}); };
   const Tensor lanes = vmap(draw)(xs, keys), same = vmap(draw, {.in_axes = {0, unmapped}})(xs, Key(3));

@@ -66,7 +66,7 @@ TEST(Leaves, OfAggregatesComeAsDeclared) {
   EXPECT_THAT(leaves(Nested{{a, b}, {}, {}, {}}), ElementsAre(1, 2));
 }
 
-TEST(Leaves, OfArraysInsideAggregates) {
+TEST(Leaves, IncludeArraysInsideAggregates) {
   const auto n = [](double x) { return number(x); };
   const Arrays arrays{n(1), {n(2), n(3), n(4)}, {n(5), n(6)}, {{n(7), n(8)}, {n(9), n(10)}}, {0, 0, 0, 0}, n(11)};
   EXPECT_THAT(leaves(arrays), ElementsAre(1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11));
@@ -128,7 +128,7 @@ void expect_members(std::size_t n) {
   for (std::size_t i = 0; i < n; ++i) EXPECT_EQ(members[i].item<int>(), static_cast<int>(i)) << n << " members";
 }
 
-TEST(Leaves, OfAggregatesOfUpTo32Members) {
+TEST(Leaves, AggregatesMayHave32Members) {
 #define X(n) expect_members<A##n>(n);
   EACH(X)
 #undef X
@@ -150,7 +150,7 @@ struct PassedOver {
   Dtype dtype;
   Tensor y;
 };
-TEST(Leaves, PassOverWhatIsNoTree) {
+TEST(Leaves, SkipMembersThatAreNotTrees) {
   PassedOver tree{std::make_unique<int>(3),
                   number(1),
                   [](Tensor x) { return x; },
@@ -169,7 +169,7 @@ TEST(Leaves, PassOverWhatIsNoTree) {
   EXPECT_EQ(*tree.owner, 3);
 }
 
-TEST(Leaves, OfClassesWithTraits) {
+TEST(Leaves, IncludeThoseOfClassesWithTraits) {
   std::vector<Layer> layers{Layer(number(1), 5), Layer(number(2), 6)};
   EXPECT_THAT(leaves(layers), ElementsAre(1, 2));
   visit_tensors(layers, [](Tensor& leaf) { leaf = -leaf; });
@@ -220,7 +220,7 @@ struct Recursive {
   std::unique_ptr<Recursive> next;
 };
 
-TEST(Leaves, OfEveryContainer) {
+TEST(Leaves, IncludeThoseOfEveryContainer) {
   // Leaves of unordered maps are ordered by key.
   EXPECT_THAT(leaves(owners()), ElementsAre(1, 2, 3, 4, 6, 5, 9, 10, 7, 8, 7, 8, 11));
   EXPECT_THAT(leaves(unique()), ElementsAre(1, 2, 3, 4, 5, 6, 7, 8, 9));
@@ -234,7 +234,7 @@ TEST(Leaves, OfEveryContainer) {
   EXPECT_THAT(leaves(std::shared_ptr<Point>()), IsEmpty());
 }
 
-TEST(TreeArguments, GradientsHaveObjectsOfTheirOwn) {
+TEST(TreeArguments, GradientsShareNoObjectsWithTheArgument) {
   const Owners tree = owners();
   const auto loss = [](const Owners& o) {
     return o.deque[0] * o.list.front().y + o.map.at("a") * std::get<Point>(o.variant).x + o.shared->x * o.again->x +
@@ -258,7 +258,7 @@ TEST(TreeArguments, GradientsHaveObjectsOfTheirOwn) {
   EXPECT_THAT(leaves(twice), ElementsAre(2, 4, 6, 8, 12, 10, 18, 20, 14, 16, 14, 16, 22));
 }
 
-TEST(TreeArguments, ThatCannotBeCopiedAreCopiedPartByPart) {
+TEST(TreeArguments, NoncopyableTreesAreCopiedMemberByMember) {
   const Unique tree = unique();
   const auto loss = [](const Unique& u) {
     return u.point->x * *u.list[0] + *u.map.at("key") * **std::get_if<1>(&u.variant) + square(u.points[1].y);
@@ -270,7 +270,7 @@ TEST(TreeArguments, ThatCannotBeCopiedAreCopiedPartByPart) {
   EXPECT_THAT(leaves(grad(loss)(unique())), ElementsAre(3, 0, 1, 5, 4, 0, 0, 0, 18));
 }
 
-TEST(TreeArguments, OfContainersUnderVmap) {
+TEST(TreeArguments, MayBeContainersUnderVmap) {
   const std::deque<Tensor> xs{tensor({1., 2.}), tensor({3., 4.})};
   EXPECT_THAT(vmap([](const std::deque<Tensor>& x) { return x[0] * x[1]; })(xs), Equals(tensor({3., 8.})));
   const auto shared = std::make_shared<Point>(Point{xs[0], xs[1]});
@@ -283,7 +283,7 @@ TEST(TreeArguments, OfContainersUnderVmap) {
 struct Reference {
   const Tensor& x;
 };
-TEST(Leaves, OfReferencesAreRefused) {
+TEST(Leaves, ReferenceMembersAreRefused) {
   const Tensor x = number(1);
   EXPECT_THAT([&] { tree_leaves(Reference{x}); },
               testing::ThrowsMessage<TransformError>(HasSubstr("a member of a tree is a reference")));

@@ -45,7 +45,7 @@ std::vector<int> reached(const Program& p, std::vector<int> seeds, Direction dir
   return marked(reach(p, seeds, direction).variables);
 }
 
-TEST(Dataflow, ProducersReadersAndCounts) {
+TEST(Dataflow, FindsProducersReadCountsAndLastReads) {
   const Program p = program();
   EXPECT_THAT(producers(p).at(std::vector{0, 1, 2, 7}), ElementsAre(-1, -1, 0, 5));
   EXPECT_THAT(read_counts(p).at(std::vector{0, 1, 2, 3, 5, 7}), ElementsAre(2, 1, 2, 2, 1, 0));
@@ -66,7 +66,7 @@ TEST(Dataflow, ReachesBackward) {
   EXPECT_THAT(reach(p, p.outputs, Direction::backward).instructions, ElementsAre(true, true, true, true, false, false));
 }
 
-TEST(Dataflow, InstructionsBeginAndStopASweep) {
+TEST(Dataflow, InstructionsMayBeginOrStopTheTraversal) {
   const Program p = program();
   const auto flow = [](std::size_t k) { return k == 4 ? Flow::begins : k == 2 ? Flow::stops : Flow::passes; };
   const Reached forward = reach(p, {{1}}, Direction::forward, flow);
@@ -83,7 +83,7 @@ TEST(Dataflow, DerivativesPassNeitherIntegersNorConstantOperations) {
   EXPECT_THAT(marked(reach_derivatives(p, {{7}}, Direction::backward)), ElementsAre(6, 7));
 }
 
-TEST(Dataflow, VariablesAreReplacedThroughEachOther) {
+TEST(Dataflow, RenamingFollowsChains) {
   Renaming renamed(program());
   renamed.set(7, 6);
   renamed.set(6, 2);
@@ -103,7 +103,7 @@ std::set<std::string> names_where(bool (*has)(const Op&)) {
 
 // Factorisations and solvers throw for singular matrices, operations on indices for an index out of
 // range, `to` where the device is missing, `call` for its function.
-TEST(OperationFacts, MayThrow) {
+TEST(OperationFacts, OnlyTheListedOperationsMayThrow) {
   EXPECT_EQ(names_where([](const Op& op) { return op.may_throw(); }), (std::set<std::string>{"call",
                                                                                              "cholesky",
                                                                                              "det",
@@ -129,13 +129,13 @@ TEST(OperationFacts, MayThrow) {
                                                                                              "triangular_solve"}));
 }
 
-TEST(OperationFacts, MoveElements) {
+TEST(OperationFacts, OnlyTheListedOperationsMoveElements) {
   EXPECT_EQ(names_where([](const Op& op) { return op.moves_elements; }),
             (std::set<std::string>{"broadcast_to", "concat", "pad", "permute_dims", "reshape", "slice"}));
 }
 
 // Transcendental functions cost more than memory traffic; arithmetic, comparisons and views do not.
-TEST(OperationFacts, AreCheap) {
+TEST(OperationFacts, ArithmeticAndViewsAreCheap) {
   for (const Op* op : {&op_add, &op_multiply, &op_negative, &op_relu, &op_less, &op_where, &op_astype, &op_reshape,
                        &op_slice, &op_stop_gradient})
     EXPECT_TRUE(op->is_cheap()) << op->name;
@@ -149,7 +149,7 @@ TEST(OperationFacts, FlopsFollowFromShapes) {
   EXPECT_EQ(op_exp.flops_of(nullptr, std::vector{a}, a), 8u * 16);
   for (const Op* op : {&op_sum, &op_prod, &op_max, &op_min})
     EXPECT_EQ(op->flops_of(nullptr, std::vector{a}, {8}), 8u * 16) << op->name;
-  // weights [groups, o, c, window], batch 5 with 6 outputs of 3 places
+  // weights [groups, o, c, window], batch 5 with 6 outputs of 3 positions
   EXPECT_EQ(op_convolution.flops_of(nullptr, std::vector{Shape{5, 2, 2, 9}, Shape{2, 3, 2, 7}}, {5, 6, 3}),
             2u * (5 * 6 * 3) * (2 * 7));
   for (const Op* op :

@@ -149,7 +149,7 @@ void expect_steps(const RegionPtr& region, const std::vector<Tensor>& inputs, co
   expect_same(fused(region, rows()), steps_of(region, {copies.begin(), copies.end()}), region, where_at + ", donated");
 }
 
-TEST(Fused, IsItsStepsBitForBit) {
+TEST(Fused, EqualsItsStepsBitForBit) {
   Random random(17);
   const auto ops = elementwise_ops();
   const std::vector<Shape> shapes = {{},       {1},          {5},         {3, 4},    {0, 3},    {127},
@@ -169,7 +169,7 @@ TEST(Fused, IsItsStepsBitForBit) {
 
 // Arithmetic of one dtype, of which regions are made most often: values read at once, later, or
 // twice; numbers as either operand; and sizes that are no multiple of a vector.
-TEST(Fused, OfArithmeticAloneIsItsStepsBitForBit) {
+TEST(Fused, ArithmeticRegionsEqualTheirStepsBitForBit) {
   Random random(29);
   const std::vector<const Op*> ops = {&op_abs,      &op_negative, &op_sign,  &op_sqrt,     &op_rsqrt,     &op_square,
                                       &op_add,      &op_relu,     &op_floor, &op_ceil,     &op_round,     &op_trunc,
@@ -214,7 +214,7 @@ TEST(Fused, ReducesInTheOrderOfTheOperation) {
 // Rows of a few elements, of arrays that are broadcast or parts of larger ones: regions give the
 // bits of their steps and, without reductions, those of contiguous copies. Some arrays are divided
 // among threads.
-TEST(Fused, OfShortRowsIsWhatItIsOfContiguousArrays) {
+TEST(Fused, ShortRowsGiveTheBitsOfContiguousArrays) {
   Random random(41);
   const auto ops = elementwise_ops();
   for (int round = 0; round < 400; ++round) {
@@ -250,7 +250,7 @@ TEST(Fused, OfShortRowsIsWhatItIsOfContiguousArrays) {
   }
 }
 
-TEST(Fused, OfArraysBeyondTheCaches) {
+TEST(Fused, ArraysBeyondTheCachesGiveTheSameValues) {
   const auto f = [](const Tensor& x, const Tensor& y) { return x * y + 1; };
   const auto recorded = elementwise_op("f", f);
   const Tensor x = normal(Key(1), {3000, 3000}), row = normal(Key(2), {3000});
@@ -276,7 +276,7 @@ Tensor total(const Outputs& outputs) {
   return sum_of;
 }
 
-TEST(Fused, DerivativesOfAnyOrderAreThoseOfItsSteps) {
+TEST(Fused, DerivativesOfAnyOrderEqualThoseOfItsSteps) {
   Random random(23);
   for (int round = 0; round < 40; ++round) {
     const RegionPtr region =
@@ -303,7 +303,7 @@ TEST(Fused, DerivativesOfAnyOrderAreThoseOfItsSteps) {
   }
 }
 
-TEST(Fused, KeepsTheRulesOfItsSteps) {
+TEST(Fused, KeepsTheDerivativeRulesOfItsSteps) {
   const auto f = elementwise_op(
       "f", [](const Tensor& x) { return x * stop_gradient(x) + astype(x > 0, float32) + maximum(x, 0); });
   const Tensor x = tensor({-2.f, 3.f});
@@ -339,7 +339,7 @@ TEST(RegionBuilder, InputsAreAddedBetweenSteps) {
   EXPECT_EQ(builder.region({{square}})->steps().size(), 1u) << "a second region, with other outputs";
 }
 
-TEST(RegionBuilder, MergesRepetitionsIfItIsTold) {
+TEST(RegionBuilder, MergesRepeatedStepsOnRequest) {
   using stave_detail::Repetitions;
   for (const Repetitions repetitions : {Repetitions::kept, Repetitions::merged}) {
     const bool merges = repetitions == Repetitions::merged;
@@ -374,7 +374,7 @@ TEST(RegionBuilder, AppendsTheStepsOfARegion) {
   EXPECT_THAT(fused(builder.region({{once[0]}}), {tensor({1.f, 3.f})})[0], IsNear(tensor({1.f, 15.f}), 0));
 }
 
-TEST(Fused, ABadRegionSaysWhatIsWrong) {
+TEST(Fused, InvalidRegionsAreErrors) {
   Region region({float32, bool_});
   EXPECT_THAT(message_of<DtypeError>([&] { region.add(op_add, {0, 1}); }), HasSubstr("add: operand 0 is float32"));
   EXPECT_THAT(message_of<DtypeError>([&] { region.add(op_exp, {1}); }), HasSubstr("exp: operand 0 is bool"));
@@ -408,7 +408,7 @@ TEST(Fused, ABadRegionSaysWhatIsWrong) {
   EXPECT_THAT(message_of<ShapeError>([&] { fused(ended, {zeros({0, 2})}); }), HasSubstr("no elements to choose from"));
 }
 
-TEST(Fused, OutputsTakeTheMemoryOfWhatNobodyElseHolds) {
+TEST(Fused, OutputsReuseTheMemoryOfSolelyOwnedInputs) {
   const IntrusivePtr<Region> region(new Region({float32, float32}));
   const int product = region->add(op_multiply, {0, 1});
   region->set_outputs({product, region->add(op_subtract, {product, 0}), region->reduce(op_sum, product, {-1})});
@@ -449,7 +449,7 @@ TEST(Fused, OutputsTakeTheMemoryOfWhatNobodyElseHolds) {
   EXPECT_TRUE(array_equal(f(std::move(one_row), ones({2, 3}))(1), exp(one) - one));
 }
 
-TEST(Fused, MaxSharesItsDerivativeAmongEquals) {
+TEST(Fused, MaxSharesItsDerivativeAmongEqualElements) {
   const IntrusivePtr<Region> region(new Region({float32}));
   const int squares = region->add(op_square, {0});
   region->set_outputs({region->reduce(op_max, squares, {-1}), region->reduce(op_sum, squares, {-1})});
@@ -465,7 +465,7 @@ TEST(Fused, MaxSharesItsDerivativeAmongEquals) {
 }
 
 // A single element is computed by other code than tiles.
-TEST(Fused, OfOneElementIsWhatItIsOfMany) {
+TEST(Fused, OneElementGivesTheBitsOfManyElements) {
   const double inf = std::numeric_limits<double>::infinity(), nan = std::nan("");
   const std::vector<double> special = {0., -0., 1., -1.5, inf, -inf, nan, 1e-310, 1e-40, 3e38, -1e-320, 0.1};
   for (const Op* op : elementwise_ops())

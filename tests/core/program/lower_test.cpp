@@ -88,7 +88,7 @@ TEST(Lower, KeepsLoopsOfPrograms) {
 }
 
 // Arrays of more than 64 elements lie in memory, which a step reads while it computes the next one.
-TEST(Lower, StatesInMemory) {
+TEST(Lower, LargeLoopStatesAreNotOverwrittenTooEarly) {
   const auto shifts = [](const Tensor& given) {
     return loop(5, [](const Tensor& x) { return x + 0.5 * roll(x, 1); })(given);
   };
@@ -114,7 +114,7 @@ TEST(Lower, StatesInMemory) {
   expect_same(updates, numbers({100}));
 }
 
-TEST(Lower, DerivativesOfLoops) {
+TEST(Lower, DerivativesOfLoopsHaveTheBitsOfTheLibrary) {
   const auto lorenz = [](const Tensor& start) {
     const auto velocity = [](const Tensor& s) {
       const Tensor x = s(0), y = s(1), z = s(2);
@@ -130,7 +130,7 @@ TEST(Lower, DerivativesOfLoops) {
   expect_same(hessian([&](const Tensor& y) { return sum(square(lorenz(y))); }), start);
 }
 
-TEST(Lower, Scans) {
+TEST(Lower, ScansHaveTheBitsOfTheLibrary) {
   const auto filter = [](const Tensor& xs) {
     const auto [state, ys] = scan([](const Tensor& c, const Tensor& x) {
       const Tensor next = 0.9 * c + x;
@@ -149,7 +149,7 @@ TEST(Lower, Scans) {
 }
 
 // Products up to 16, and factors up to 4, are computed in the order of the CPU's kernels.
-TEST(Lower, SmallMatrices) {
+TEST(Lower, SmallMatricesHaveTheBitsOfTheLibrary) {
   const auto spd = [](const Tensor& a) { return matmul(a, transpose(a)) + eye(a.shape()[0], float64); };
   for (const Index n : {1, 2, 3, 4, 5, 6, 7, 12}) {
     SCOPED_TRACE(n);
@@ -170,14 +170,14 @@ TEST(Lower, SmallMatrices) {
   expect_same(vmap([](const Tensor& x) { return inv(x); }), numbers({5, 3, 3}));
 }
 
-TEST(Lower, RandomNumbersAreTheLibrarys) {
+TEST(Lower, RandomNumbersHaveTheBitsOfTheLibrary) {
   const Key key(7);
   expect_same([&](const Tensor& x) { return x + uniform(key, {100}, float64); }, numbers({100}));
   expect_same([&](const Tensor& x) { return x + uniform(key, {3, 5}, float32); }, numbers({3, 5}, float32));
   expect_same([&](const Tensor& x) { return x + uniform(fold_in(key, 3), {2}, float64); }, numbers({2}));
 }
 
-TEST(Lower, AFailedCheckSaysWhatIsWrong) {
+TEST(Lower, FailedCheckNamesTheError) {
   const auto f = [](const Tensor& x, const Tensor& i) { return take(x, i, 0); };
   const Tensor x = numbers({5}), i = tensor({1, -5, 4});
   const Lowered code = lowered(trace(f)(x, i));
@@ -195,7 +195,7 @@ TEST(Lower, AFailedCheckSaysWhatIsWrong) {
 }
 
 // A program that branched on a value is lowered for that branch.
-TEST(Lower, ReadsAreChecks) {
+TEST(Lower, ReadsBecomeChecks) {
   const auto f = [](const Tensor& x) { return bool(x(0) > 0) ? x : -x; };
   const Lowered code = lowered(trace(f)(tensor({1.0, 2.0}, float64)));
   LoweredRun run(code);
@@ -203,7 +203,7 @@ TEST(Lower, ReadsAreChecks) {
   EXPECT_THAT(run.error, HasSubstr("branched on"));
 }
 
-TEST(Lower, RefusesWhatItCannotLowerByName) {
+TEST(Lower, NamesOperationsThatItCannotLower) {
   const Tensor a = eye(3, float64);
   EXPECT_THAT(message_of<TransformError>([&] { lower(trace([](const Tensor& x) { return eigvalsh(x); })(a)); }),
               HasSubstr("lower: eigvalsh (f64[3]) cannot be lowered to operations on single numbers"));
@@ -222,7 +222,7 @@ TEST(Lower, SharesTheWorkspace) {
   EXPECT_EQ(code.work_bytes, 2 * 400 * 8);
 }
 
-TEST(Lower, TheVerifierFindsWhatIsWrong) {
+TEST(Lower, VerifierFindsInvalidCode) {
   const auto broken = [](auto change) {
     Lowered code = lowered(trace([](const Tensor& x) { return x * x + 1; })(zeros({100}, float64)));
     change(code);

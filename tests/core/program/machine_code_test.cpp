@@ -149,7 +149,7 @@ TEST(MachineCode, RunsTheMatricesOfAFilter) {
 
 // ---- groups beside kernels ----------------------------------------------------------------------
 
-TEST(MachineCode, GroupsStandBetweenOperationsOnLargeArrays) {
+TEST(MachineCode, GroupsOfMachineCodeAlternateWithKernels) {
   NEEDS_NATIVE_CODE();
   const auto f = [](const Tensor& x, const Tensor& a) {
     const Tensor mean = sum(x) / 1000, b = a * mean + sin(a);       // a kernel, then a group

@@ -52,7 +52,7 @@ Tensor values(const Shape& shape, Dtype dtype) {
          zeros(shape, dtype);
 }
 
-TEST(ByRows, AllAsOfAllRowsAtOnce) {
+TEST(ByRows, EqualsAllRowsAtOnce) {
   for (const Dtype dtype : {float32, float64})
     for (const Shape& shape : {Shape{64, 4096},
                                {65, 3001},
@@ -72,7 +72,7 @@ TEST(ByRows, AllAsOfAllRowsAtOnce) {
 }
 
 // Short rows run in blocks only if the arrays are larger than the last cache.
-TEST(ByRows, ShortRowsBeyondTheCaches) {
+TEST(ByRows, ShortRowsBeyondTheCachesGiveTheSameBits) {
   const Tensor x = values({500000, 3}, float64);
   for (const Function f : functions) {
     const auto compiled = compile(f);
@@ -81,7 +81,7 @@ TEST(ByRows, ShortRowsBeyondTheCaches) {
   }
 }
 
-TEST(ByRows, WhateverTheStrides) {
+TEST(ByRows, AnyStridesGiveTheSameBits) {
   const Tensor x = values({700, 400}, float32), long_rows = values({10000, 64}, float64);
   for (const Tensor& y : {matrix_transpose(x), matrix_transpose(long_rows), flip(x, 1), x(slice(none, none, 2)),
                           broadcast_to(x(slice(0, 1)), {700, 400}), broadcast_to(x(ellipsis, slice(0, 1)), {700, 400})})
@@ -92,7 +92,7 @@ TEST(ByRows, WhateverTheStrides) {
     }
 }
 
-TEST(ByRows, StacksOfMatrices) {
+TEST(ByRows, StacksOfMatricesGiveTheSameBits) {
   const auto f = [](const Tensor& x) {
     const Tensor c = x - mean(x, {-1, -2}, keepdims), columns = sum(square(c), -2, keepdims);
     return c / (1. + columns) + sum(c, -1, keepdims);
@@ -105,7 +105,7 @@ TEST(ByRows, StacksOfMatrices) {
   }
 }
 
-TEST(ByRows, GradientsToo) {
+TEST(ByRows, GradientsGiveTheSameBits) {
   const Tensor x = values({400, 700}, float32), w = normal(Key(2), {700});
   for (const Function f : functions) {
     const auto gradient = grad([&](const Tensor& a) { return sum(f(a * w) * 0.5); });

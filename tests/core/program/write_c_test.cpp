@@ -430,7 +430,7 @@ TEST(WriteCText, TheHeaderHasSizesShapesNamesAndTheContract) {
     EXPECT_THAT(header, HasSubstr(line));
 }
 
-TEST(WriteCText, TheHeaderIsAlsoCPlusPlus) {
+TEST(WriteCText, HeaderCompilesAsCPlusPlus) {
   Folder folder;
   std::string header;
   plain_text(row_sums(), {.name = "f"}, &header);
@@ -454,7 +454,7 @@ TEST(WriteCText, IsTheSameInEveryLocale) {
   EXPECT_EQ(out.str(), text);
 }
 
-TEST(WriteCText, NamesBecomeIdentifiersThatDifferAndMeanNothingElse) {
+TEST(WriteCText, NamesBecomeUniqueUnreservedIdentifiers) {
   const Argument one{float64, {}};
   const auto named = [&](const char* label) { return Argument{float64, {}, label}; };
   const Lowered code =
@@ -471,10 +471,14 @@ TEST(WriteCText, NamesBecomeIdentifiersThatDifferAndMeanNothingElse) {
     EXPECT_EQ(CompiledC(code, compiler)(std::vector<Tensor>(12, tensor(2.5, float64)))[0].item<double>(), 2.5);
 }
 
-TEST(WriteCText, RefusesWhatIsNoName) {
+TEST(WriteCText, RefusesInvalidNames) {
   for (const char* const name : {"", "3f", "a b", "while", "f-g"})
     EXPECT_THAT([&] { plain_text(row_sums(), {.name = name}); },
                 testing::ThrowsMessage<TransformError>(HasSubstr("is not a name of C: give one as .name")));
+  for (const char* const name : {"sin", "sinf", "y0", "INT32_MAX", "HUGE_VAL"})
+    EXPECT_THAT([&] { plain_text(row_sums(), {.name = name}); },
+                testing::ThrowsMessage<TransformError>(HasSubstr("is a name of the C library: give another one")));
+  EXPECT_THAT(plain_text(row_sums(), {.name = "f", .inputs = {"INT32_MAX"}}), HasSubstr("INT32_MAX_x"));
   EXPECT_THAT(
       [&] {
         plain_text(row_sums(), {.name = "f", .inputs = {"a", "b"}});
@@ -540,7 +544,7 @@ TEST(WriteC, NumbersAndTablesAreExact) {
   }
 }
 
-TEST(WriteC, CarriedValuesChangeAtOnce) {
+TEST(WriteC, CarriedValuesAreUpdatedTogether) {
   // (a, b, c) -> (b, a, b + c), 7 times
   const Lowered code = code_with({{int32, {3}}}, {{int32, {3}}}, [](Lowered&, LoweredBuilder& b) {
     const int x = b.load(0, -1, 0), y = b.load(0, -1, 1), z = b.load(0, -1, 2);

@@ -62,7 +62,7 @@ TEST(DefaultDtype, IsFloat32UnlessAHandlerSaysOtherwise) {
   EXPECT_EQ(default_dtype(), float32);
 }
 
-TEST(DefaultDtype, LeavesFloatsAndNamedDtypesAlone) {
+TEST(DefaultDtype, DoesNotAffectFloatsAndNamedDtypes) {
   const Tensor x = tensor({1., 2.}), i = arange(2);
   with(DefaultDtype(float64), [&] {
     EXPECT_EQ((x * 0.5).dtype(), float32);
@@ -79,7 +79,7 @@ TEST(DefaultDtype, LeavesFloatsAndNamedDtypesAlone) {
 
 // The default applies inside transforms, in both passes, and when a checkpoint runs its function
 // again.
-TEST(DefaultDtype, ReachesThroughTransforms) {
+TEST(DefaultDtype, AppliesInsideTransforms) {
   const auto f = [](T x) { return sum(x * tensor({1., 2.}) * zeros({2}) + linspace(0, 1, 2) * x); };
   const Tensor x = tensor({3., 4.}, float64), xs = stack({x, x});
   with(DefaultDtype(float64), [&] {
@@ -90,7 +90,7 @@ TEST(DefaultDtype, ReachesThroughTransforms) {
   });
 }
 
-TEST(DefaultDtype, IsAFloat) {
+TEST(DefaultDtype, MustBeAFloat) {
   EXPECT_EQ(message_of<DtypeError>([] { DefaultDtype dtype(int32); }), "DefaultDtype: int32 is not a floating dtype");
 }
 

@@ -33,7 +33,7 @@ class Devices : public testing::Test {
 
 constexpr Dtype dtypes[] = {bool_, uint8, uint32, int32, int64, float32, float64};
 
-TEST_F(Devices, AnUnusedOutputOfACustomRuleHasItsCotangentThere) {
+TEST_F(Devices, CotangentOfAnUnusedOutputIsOnTheDeviceOfTheOutput) {
   const auto f = custom_vjp([](const Tensor& x) { return std::tuple(sin(x), cos(x)); },
                             [](const Tensor& x) { return std::pair(std::tuple(sin(x), cos(x)), x); },
                             [](const Tensor& x, const std::tuple<Tensor, Tensor>& cts) {
@@ -78,7 +78,7 @@ TEST_F(Devices, ToMovesEveryLayout) {
   }
 }
 
-TEST_F(Devices, AxesThatRepeatTravelOnce) {
+TEST_F(Devices, BroadcastAxesAreTransferredOnce) {
   const Tensor there = to(broadcast_to(tensor({1., 2., 3.}), {1000, 3}), gpu);
   EXPECT_EQ(there.strides(), Strides({0, 1}));
   EXPECT_EQ(memory_stats(gpu).live_bytes, 12u);
@@ -94,7 +94,7 @@ TEST_F(Devices, ToTheSameDeviceIsAView) {
   EXPECT_EQ(to(host, cpu).data<float>().data(), host.data<float>().data());
 }
 
-TEST_F(Devices, BetweenDevicesThroughTheHost) {
+TEST_F(Devices, ToCopiesBetweenDevicesThroughTheHost) {
   const Tensor x = arange(10), there = to(to(x, gpu), other);
   EXPECT_EQ(there.device(), other);
   EXPECT_THAT(to(there, cpu), Equals(x));
@@ -102,7 +102,7 @@ TEST_F(Devices, BetweenDevicesThroughTheHost) {
   EXPECT_THAT(sum(to(large, other)), IsNumber((20 << 20) / 4 + 3));
 }
 
-TEST_F(Devices, AnOperationComputesWhereItsInputsLive) {
+TEST_F(Devices, OperationRunsOnTheDeviceOfItsInputs) {
   const Tensor x = to(tensor({1., 2.}), gpu);
   const int runs = first.runs;
   const Tensor y = matmul(expand_dims(sin(x), 0), expand_dims(x, 1));
@@ -113,7 +113,7 @@ TEST_F(Devices, AnOperationComputesWhereItsInputsLive) {
 }
 
 // A number is passed with the call: it takes no memory on the device, and no kernel fills any.
-TEST_F(Devices, ANumberBesideATensorTakesNoMemoryThere) {
+TEST_F(Devices, NumberOperandTakesNoDeviceMemory) {
   const Tensor x = to(tensor({{1., 2.}, {3., 4.}}), gpu), i = to(tensor({1, 2}), gpu);
   const std::size_t before = first.memory_stats().live_bytes;
   const int runs = first.runs, writes = first.writes;
@@ -126,7 +126,7 @@ TEST_F(Devices, ANumberBesideATensorTakesNoMemoryThere) {
 }
 
 // The same holds under handlers, and in operations of three operands.
-TEST_F(Devices, AConstantTakesNoMemoryThereUntilAKernelWantsIt) {
+TEST_F(Devices, ConstantTakesNoDeviceMemoryUntilAKernelReadsIt) {
   const Tensor x = to(tensor({{1., 2.}, {3., -4.}}), gpu);
   const std::size_t before = first.memory_stats().live_bytes, each = 4 * sizeof(float);
   const auto f = [](const Tensor& v) { return 1. / (v * 2. + 10.); };
@@ -160,7 +160,7 @@ TEST_F(Devices, AConstantTakesNoMemoryThereUntilAKernelWantsIt) {
 
 // ---- derivatives and batching across the boundary -----------------------------------------------
 
-TEST_F(Devices, CotangentsTravelBack) {
+TEST_F(Devices, CotangentsOfToReturnToTheSourceDevice) {
   const auto f = [&](const Tensor& x) { return sum(to(to(x, gpu) * to(x, gpu), cpu) * x); };  // x^3
   const Tensor x = tensor({1., 2., 3.}), g = grad(f)(x);
   EXPECT_EQ(g.device(), cpu);
@@ -173,7 +173,7 @@ TEST_F(Devices, CotangentsTravelBack) {
   EXPECT_THAT(to(loss_there, cpu), IsNear(tensor({2., 4., 6.})));
 }
 
-TEST_F(Devices, ZeroCotangentsLiveWhereTheirInputsDo) {
+TEST_F(Devices, ZeroCotangentsAreOnTheDevicesOfTheirInputs) {
   const auto [gx, gy] = grad<0, 1>([](const Tensor& x, const Tensor&) { return sum(x); })(to(tensor({1., 2.}), gpu),
                                                                                           to(tensor({3.}), other));
   EXPECT_EQ(gx.device(), gpu);
@@ -181,20 +181,20 @@ TEST_F(Devices, ZeroCotangentsLiveWhereTheirInputsDo) {
   EXPECT_THAT(to(gy, cpu), IsNear(tensor({0.})));
 }
 
-TEST_F(Devices, CotangentsMustLiveWhereTheirOutputsDo) {
+TEST_F(Devices, CotangentsMustBeOnTheDeviceOfTheOutput) {
   const auto [y, pullback] = vjp([](const Tensor& x) { return sin(x); }, to(tensor({1.}), gpu));
   EXPECT_EQ(refusal([&, pull = pullback] { pull(tensor({1.})); }),
             "vjp: the cotangent of output 0 lives on cpu, the output on cuda:0: move one with to(x, device)");
 }
 
-TEST_F(Devices, TangentsTravelAlong) {
+TEST_F(Devices, ToMovesTangentsToo) {
   const auto f = [&](const Tensor& x) { return square(to(x, gpu)); };
   const auto [y, dy] = jvp(f, tensor({1., 2.}), tensor({1., 10.}));
   EXPECT_EQ(dy.device(), gpu);
   EXPECT_THAT(to(dy, cpu), IsNear(tensor({2., 40.})));
 }
 
-TEST_F(Devices, LanesTravelTogether) {
+TEST_F(Devices, LanesAreTransferredTogether) {
   const int writes = first.writes;
   const Tensor y = vmap([&](const Tensor& x) { return sum(square(to(x, gpu))); })(tensor({{1., 2.}, {3., 4.}}));
   EXPECT_EQ(y.device(), gpu);
@@ -202,7 +202,7 @@ TEST_F(Devices, LanesTravelTogether) {
   EXPECT_THAT(to(y, cpu), IsNear(tensor({5., 25.})));
 }
 
-TEST_F(Devices, Nests) {
+TEST_F(Devices, NestedTransformsWorkAcrossDevices) {
   const auto f = [&](const Tensor& x) { return to(sum(to(x, gpu) * square(to(x, gpu))), cpu); };
   const Tensor xs = tensor({{1., 2.}, {3., 4.}});
   EXPECT_THAT(vmap(grad(f))(xs), IsNear(tensor({{3., 12.}, {27., 48.}})));
@@ -212,7 +212,7 @@ TEST_F(Devices, Nests) {
               IsNear(tensor({{6., 12.}, {18., 24.}})));
 }
 
-TEST_F(Devices, TransformsOfWhatLivesThere) {
+TEST_F(Devices, TransformsOfDeviceTensorsEqualThoseOnTheHost) {
   const auto f = [](const Tensor& x) { return sum(tanh(2 * x + 1) * where(x > 0, x, 0.5) / (1 - x)); };
   const Tensor x = tensor({0.25, -0.5}, float64), there = to(x, gpu);
   for (const Tensor& result : {grad(f)(there), hessian(f)(there), jacrev(tanh)(there), jacfwd(tanh)(there)})
@@ -224,7 +224,7 @@ TEST_F(Devices, TransformsOfWhatLivesThere) {
   check_grads([&](const Tensor& y) { return to(f(to(y, other)), gpu); }, there);
 }
 
-TEST_F(Devices, TangentsMustLiveWhereTheirPrimalsDo) {
+TEST_F(Devices, TangentsMustBeOnTheDeviceOfThePrimal) {
   EXPECT_EQ(refusal([&] { jvp([](const Tensor& x) { return sin(x); }, tensor({1.}), to(tensor({1.}), gpu)); }),
             "jvp: the tangent of argument 0 lives on cuda:0, the input on cpu: move one with to(x, device)");
 }
@@ -264,7 +264,7 @@ TEST_F(Devices, CreationTakesADevice) {
   }
 }
 
-TEST_F(Devices, NumbersAndLikenessFollow) {
+TEST_F(Devices, NumbersAndLikeFunctionsUseTheDeviceOfTheTensor) {
   const Tensor x = to(tensor({{1., -2.}, {3., 4.}}), gpu);
   const Tensor results[] = {x + 1,
                             2.5 * x,
@@ -295,7 +295,7 @@ TEST_F(Devices, NumbersAndLikenessFollow) {
   EXPECT_THAT(to(dynamic_update_slice(x, x(slice(0, 1)), {1, 0}), cpu), IsNear(tensor({{1., -2.}, {1., -2.}})));
 }
 
-TEST_F(Devices, KeysGiveTheSameNumbersEverywhere) {
+TEST_F(Devices, KeysGiveTheSameNumbersOnEveryDevice) {
   const Key host(42), there(42, gpu);
   EXPECT_EQ(there.data().device(), gpu);
   EXPECT_THAT(to(uniform(there, {3}), cpu), Equals(uniform(host, {3})));
@@ -305,7 +305,7 @@ TEST_F(Devices, KeysGiveTheSameNumbersEverywhere) {
 
 // ---- access by the host -------------------------------------------------------------------------
 
-TEST_F(Devices, ReadingCopies) {
+TEST_F(Devices, ReadingCopiesToTheHost) {
   const Tensor x = to(tensor({{1., 2.}, {3., 4.}}), gpu);
   EXPECT_THAT(transpose(x).to_vector<float>(), ElementsAre(1, 3, 2, 4));
   EXPECT_THAT((x > 2.).to_vector<bool>(), ElementsAre(false, false, true, true));
@@ -319,7 +319,7 @@ TEST_F(Devices, ReadingCopies) {
   EXPECT_EQ(to(arange(2000), gpu).str(), "[   0    1    2 ... 1997 1998 1999]");
 }
 
-TEST_F(Devices, ValuesOfLanesAreReadAndShown) {
+TEST_F(Devices, DebugReadsValuesOfLanesOnADevice) {
   std::ostringstream out;
   vmap(debug([](const Tensor& x) { return square(x); }, {.out = &out, .values = true}))(to(tensor({1., 2.}), gpu));
   EXPECT_THAT(out.str(), HasSubstr("square"));
@@ -327,7 +327,7 @@ TEST_F(Devices, ValuesOfLanesAreReadAndShown) {
   EXPECT_THAT(message_of<Error>([&] { trapped(to(tensor({-1.}), gpu)); }), HasSubstr("log"));
 }
 
-TEST_F(Devices, FilesHoldWhatTheDeviceHeld) {
+TEST_F(Devices, TensorsOnADeviceCanBeSaved) {
   const Folder folder;
   const Tensor x = to(transpose(reshape(arange(6), {2, 3})), gpu);
   save_npz(folder / "x.npz", std::map<std::string, Tensor>{{"x", x}});
@@ -336,7 +336,7 @@ TEST_F(Devices, FilesHoldWhatTheDeviceHeld) {
   EXPECT_THAT(load_npy(folder / "x.npy"), Equals(to(x, cpu)));
 }
 
-TEST_F(Devices, DataIsOfTheHostAlone) {
+TEST_F(Devices, DataOfADeviceTensorIsAnError) {
   const Tensor x = to(tensor({1., 2.}), gpu);
   EXPECT_EQ(refusal([&] { static_cast<void>(x.data<float>()); }),
             "data: the tensor lives on cuda:0: use data of to(x, cpu), or to_vector, which copies");
@@ -352,7 +352,7 @@ TEST_F(Devices, MemoryIsCountedByDevice) {
   EXPECT_EQ(first.synchronizations, 1);
 }
 
-TEST_F(Devices, NothingReadsWhatIsOnlyComputed) {
+TEST_F(Devices, TransformsDoNotReadOrSynchronize) {
   const Tensor x = to(tensor({{1., 2.}, {3., 4.}}), gpu), w = to(tensor({{.5, 1.}, {2., .25}}), gpu);
   const auto loss = [](const Tensor& v, const Tensor& y) { return mean(square(tanh(matmul(y, v)) - 1)); };
   const Tensor g = vmap(grad(loss), {.in_axes = {unmapped, 0}})(w, expand_dims(x, 1));
@@ -394,7 +394,7 @@ TEST_F(Devices, OperandsOnTwoDevicesAreRefused) {
   EXPECT_EQ(refusal([&] { y + to(x, other); }), "add: operands live on cuda:0 and cuda:7: move one with to(x, device)");
 }
 
-TEST(Device, IndexOutOfRange) {
+TEST(Device, IndexOutOfRangeIsAnError) {
   EXPECT_EQ(cuda().str(), "cuda:0");
   EXPECT_EQ(cuda(255).str(), "cuda:255");
   EXPECT_EQ(refusal([] { cuda(-1); }), "cuda: -1 is not an index of a device: indices count from 0");
@@ -420,7 +420,7 @@ TEST(Device, AbsentDevicesAreErrors) {
   EXPECT_THAT(refusal([&] { synchronize(absent); }), refused);
 }
 
-TEST_F(Devices, AHandlerMayNotMoveTheInputUnderTo) {
+TEST_F(Devices, HandlerMayNotMoveTheInputOfTo) {
   struct Moves : Handler {
     Device device;
     Outputs handle(Call& call) override { return perform(call.with_inputs({to(call.input(0), device)})); }

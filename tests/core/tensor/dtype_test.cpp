@@ -33,7 +33,7 @@ double value_of_float16(unsigned bits) {
   return bits >> 15 ? -magnitude : magnitude;
 }
 
-TEST(Float16, IsReadAndWrittenExactly) {
+TEST(Float16, ConvertsToAndFromFloatExactly) {
   for (unsigned bits = 0; bits < 1u << 16; ++bits) {
     Float16 half;
     half.bits = static_cast<std::uint16_t>(bits);
@@ -48,7 +48,7 @@ TEST(Float16, IsReadAndWrittenExactly) {
   }
 }
 
-TEST(Float16, IsRoundedOnceToTheNearestAndToTheEvenOne) {
+TEST(Float16, DoublesAreRoundedOnceToNearestEven) {
   for (unsigned bits = 0; bits < 0x7bff; ++bits) {  // between this number and the next
     const double low = value_of_float16(bits), high = value_of_float16(bits + 1), middle = (low + high) / 2;
     const unsigned even = bits % 2 ? bits + 1 : bits;
@@ -63,7 +63,7 @@ TEST(Float16, IsRoundedOnceToTheNearestAndToTheEvenOne) {
   EXPECT_EQ(Float16(65520).bits, 0x7c00);
 }
 
-TEST(BFloat16, IsTheUpperHalfOfAFloatRounded) {
+TEST(BFloat16, IsTheRoundedUpperHalfOfAFloat) {
   for (unsigned bits = 0; bits < 0x7f7f; ++bits) {
     const auto value = [](unsigned upper) {
       const std::uint32_t word = upper << 16;
@@ -83,7 +83,7 @@ TEST(BFloat16, IsTheUpperHalfOfAFloatRounded) {
   EXPECT_EQ(float(BFloat16(greatest)), 0x1p64f);
 }
 
-TEST(Float16, CalculatesAsFloatAndMeetsTensorsAsANumber) {
+TEST(Float16, ComputesAsFloatAndIsANumberBesideTensors) {
   const Float16 a(1.5), b(2.25);
   static_assert(std::is_same_v<decltype(a + b), float>);
   EXPECT_EQ(a * b + 1, 4.375f);
@@ -110,7 +110,7 @@ TEST(Integers, OfEveryCppTypeHaveADtype) {
   static_assert(!has_dtype<char> && !has_dtype<wchar_t> && !has_dtype<long double>);
 }
 
-TEST(Numbers, AreWrittenAsTheyAre) {
+TEST(Numbers, ArePrintedExactly) {
   EXPECT_EQ(Scalar(greatest).str(), "18446744073709551615");
   EXPECT_EQ(Scalar(-1).str(), "-1");
   EXPECT_EQ(Scalar(0.5).str(), "0.5");
@@ -119,7 +119,7 @@ TEST(Numbers, AreWrittenAsTheyAre) {
 
 // There are no complex dtypes: a complex number can be held and compared, and is refused wherever
 // it would be stored.
-TEST(Numbers, MayBeComplexUntilADtypeIsAskedFor) {
+TEST(Numbers, ComplexNumbersCanBeHeldButNotStored) {
   const Scalar z(std::complex<float>(1, -2));
   EXPECT_EQ(z.kind, Scalar::Kind::complex);
   EXPECT_EQ(z.str(), "1-2j");
@@ -158,7 +158,7 @@ TEST(Integers, BeyondInt64AreUint64) {
   EXPECT_THAT(pad(zeros({1}, uint64), {{1, 0}}, greatest), Equals(tensor({greatest, std::uint64_t{0}}, uint64)));
 }
 
-TEST(Integers, Uint64ComparesWithoutASign) {
+TEST(Integers, Uint64ComparesAsUnsigned) {
   const Tensor x = tensor({greatest, std::uint64_t{1}, std::uint64_t{1} << 63}, uint64);
   EXPECT_EQ(max(x).item<std::uint64_t>(), greatest);
   EXPECT_EQ(argmin(x).item<int>(), 1);
@@ -168,7 +168,7 @@ TEST(Integers, Uint64ComparesWithoutASign) {
   EXPECT_THAT(x / 1, IsNear(tensor({0x1p64, 1., 0x1p63})));
 }
 
-TEST(Integers, RangesReachTheEnds) {
+TEST(Integers, ArangeReachesTheEndsOfTheDtype) {
   const std::uint64_t start = greatest - 4;
   EXPECT_THAT(arange(start, greatest, 2), Equals(tensor({start, start + 2}, uint64)));
   EXPECT_THAT(arange(start, greatest, 2, uint64), Equals(tensor({start, start + 2}, uint64)));
@@ -189,7 +189,7 @@ TEST(Integers, AreSummedInAtLeast32Bits) {
   EXPECT_THAT(mean(full({4}, 100, int8)), Equals(tensor(100.)));
 }
 
-TEST(Integers, OfAnyDtypeAreIndices) {
+TEST(Integers, OfAnyDtypeMayBeIndices) {
   const Tensor x = tensor({10, 20, 30});
   for (const Dtype dtype : {int8, int16, uint8, uint16, uint32, uint64, int64})
     EXPECT_THAT(take(x, tensor({2, 0}, dtype), 0), Equals(tensor({30, 10})));
@@ -211,7 +211,7 @@ TEST(Halves, AreSummedWideAndRoundedOnce) {
   EXPECT_EQ(matmul(full({1, 3000}, 1, float16), full({3000, 1}, 1, float16)).item<float>(), 3000);
 }
 
-TEST(Halves, HaveMeansAndNormsThatTheirSumsOverflow) {
+TEST(Halves, MeansAndNormsAreRightWhereSumsOverflow) {
   const Tensor x = full({200000}, 3, float16);
   EXPECT_THAT(mean(x), Equals(tensor(3, float16)));
   EXPECT_THAT(var(concat({x, -x})), Equals(tensor(9, float16)));
@@ -235,19 +235,19 @@ TEST(Halves, AreDifferentiatedInTheirDtype) {
   }
 }
 
-TEST(Halves, AreNotKeptInFilesThatHaveNoNameForThem) {
+TEST(Halves, Bfloat16CannotBeSavedAsNpy) {
   const Folder folder;
   EXPECT_THAT([&] { save_npy(folder / "x.npy", ones({2}, bfloat16)); },
               ThrowsMessage<DtypeError>(HasSubstr("bfloat16 cannot be stored in .npy files")));
   EXPECT_TRUE(folder.names().empty());
 }
 
-TEST(Halves, HaveTooFewDigitsForDifferences) {
+TEST(Halves, CheckGradsRefusesBfloat16) {
   EXPECT_THAT([] { check_grads([](const Tensor& x) { return sin(x); }, ones({2}, bfloat16)); },
               ThrowsMessage<DtypeError>(HasSubstr("bfloat16 has too few digits for differences")));
 }
 
-TEST(Halves, CanBeTheDefault) {
+TEST(Halves, Bfloat16MayBeTheDefaultDtype) {
   with(DefaultDtype(bfloat16), [] {
     EXPECT_EQ(ones({2}).dtype(), bfloat16);
     EXPECT_EQ((tensor({1, 2}) / 2).dtype(), bfloat16);

@@ -65,7 +65,7 @@ TEST(Intermediates, AreFreedDuringTheBackwardPass) {
   EXPECT_EQ(live(), before + MiB);  // the gradient
 }
 
-TEST(Intermediates, ThatNoRuleReadsAreNotKept) {
+TEST(Intermediates, AreNotKeptIfNoRuleReadsThem) {
   const Tensor x = full(one_mib, 0.5), c = full(one_mib, 2.), w = full({1024, 1024}, 1e-3f);
   const auto product_with = [&](auto times) {
     return peak_of([&] {
@@ -101,7 +101,7 @@ double kept_of(const std::function<Tensor(T, T)>& f, unsigned differentiated) {
   return (static_cast<double>(live()) - static_cast<double>(before)) / static_cast<double>(MiB);
 }
 
-TEST(Intermediates, AreKeptForTheRulesOfTheInputsThatAreDifferentiated) {
+TEST(Intermediates, AreKeptOnlyForRulesOfDifferentiatedInputs) {
   const Tensor places = zeros({1, 1}, int32), row = zeros({1, 1024}), corner = zeros({2}, int32);
   struct Case {
     const char* operation;
@@ -184,13 +184,13 @@ void expect_small_rejection(Transform transform) {
   };
   EXPECT_LT(peak_of([&] { transform(rejecting, x); }), 16 * MiB);
 }
-TEST(Rejected, CandidatesUnderGradStaySmall) {
+TEST(Rejected, ValuesUnderGradAreFreedAtOnce) {
   expect_small_rejection([](auto f, T x) { EXPECT_THAT(grad(f)(x)(0, 0), IsNumber(1)); });
 }
-TEST(Rejected, CandidatesUnderGradOfGradStaySmall) {
+TEST(Rejected, ValuesUnderGradOfGradAreFreedAtOnce) {
   expect_small_rejection([](auto f, T x) { grad([&](T t) { return sum(grad(f)(t)); })(x); });
 }
-TEST(Rejected, CandidatesUnderJvpOfGradStaySmall) {
+TEST(Rejected, ValuesUnderJvpOfGradAreFreedAtOnce) {
   expect_small_rejection([](auto f, T x) { jvp(grad(f), x, x); });
 }
 
@@ -204,7 +204,7 @@ std::size_t resident() {
   return pages * static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
 }
 
-TEST(Tape, TakesAtMost400BytesForAnOperationOnSingleNumbers) {
+TEST(Tape, TakesAtMost400BytesPerScalarOperation) {
   if (STAVE_ASAN || STAVE_TSAN) GTEST_SKIP() << "sanitizers add to each block";
   constexpr std::size_t n = 100'000;
   const std::vector<std::pair<const char*, std::function<Tensor(T)>>> operations{
@@ -231,7 +231,7 @@ TEST(Tape, TakesAtMost400BytesForAnOperationOnSingleNumbers) {
   release_cached_memory();
 }
 
-TEST(Tape, GivesItsMemoryBack) {
+TEST(Tape, ReturnsItsMemory) {
   if (STAVE_ASAN || STAVE_TSAN) GTEST_SKIP() << "sanitizers keep what is freed";
   release_cached_memory();
   const std::size_t before = resident(), objects = memory_stats().object_bytes;
@@ -262,7 +262,7 @@ TEST(Views, AllocateNothing) {
 
 // ---- reuse of buffers ---------------------------------------------------------------------------
 
-TEST(Reuse, OfATemporarysBuffer) {
+TEST(Reuse, ResultsTakeTheBuffersOfTemporaries) {
   const Tensor x = ones(one_mib), y = full(one_mib, 2.), z = full(one_mib, 3.);
   EXPECT_EQ(peak_of([&] { EXPECT_EQ(((x * y) + z)(0, 0).item<float>(), 5); }), MiB);
   // The result takes the buffer of the second operand.
@@ -285,7 +285,7 @@ TEST(Reuse, HappensUnderHandlersThatPassCallsOn) {
 }
 
 // A tensor that another handle, a view or a tape may still read keeps its elements.
-TEST(Reuse, NeverOfWhatSomebodyHolds) {
+TEST(Reuse, NeverTakesABufferThatIsStillHeld) {
   const auto is = [](T x, float value) { return array_equal(x, full_like(x, value)); };
   {
     Tensor x = full({1000}, 1.);
@@ -340,7 +340,7 @@ TEST(Reuse, NeverOfWhatSomebodyHolds) {
 }
 
 // A handler that passes a call on as an lvalue keeps the call's inputs.
-TEST(Reuse, NeverUnderAHandlerThatKeepsTheCall) {
+TEST(Reuse, NeverHappensUnderAHandlerThatKeepsTheCall) {
   struct Keeps : Handler {
     std::vector<std::pair<float, float>> before_and_after;
     Outputs handle(Call& call) override {
@@ -360,7 +360,7 @@ TEST(Reuse, NeverUnderAHandlerThatKeepsTheCall) {
 
 // A call that was passed on as an rvalue has given its operand away.
 // The operand is then undefined, and never has the new value.
-TEST(Reuse, LeavesNoWrongValueInTheCall) {
+TEST(Reuse, LeavesTheOperandOfAPerformedCallUndefined) {
   struct ReadsAfterwards : Handler {
     int empty = 0;
     Outputs handle(Call& call) override {

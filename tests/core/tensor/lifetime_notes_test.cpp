@@ -43,7 +43,7 @@ TEST(Notes, AreWrittenInPlaceOnAValueThatNobodyElseOwns) {
   EXPECT_EQ(live_notes(x), 0);
 }
 
-TEST(Notes, OfSeveralInstallationsStandSideBySide) {
+TEST(Notes, OfSeveralInstallationsAreIndependent) {
   const Notes<Payload> a("a"), b("b");
   const Tensor x = a.put(b.put(tensor(1.), {2, {}}), {1, {}});
   EXPECT_EQ(a.find(x)->value, 1);
@@ -59,7 +59,7 @@ TEST(Notes, OfSeveralInstallationsStandSideBySide) {
   EXPECT_NE(a.id(), b.id());
 }
 
-TEST(Notes, EndWithWhatMadeThem) {
+TEST(Notes, EndWithTheirInstallation) {
   Tensor x = tensor(1.);
   const std::size_t before = live();
   {
@@ -103,7 +103,7 @@ TEST(Notes, MayEndOnAnotherThread) {
 }
 
 // Notes that hold each other's values in a chain are destroyed without recursion.
-TEST(Notes, ThatHoldEachOtherEndWithTheirMaker) {
+TEST(Notes, ThatHoldEachOtherEndWithTheirInstallation) {
   const std::size_t before = live();
   {
     const Notes<Payload> notes("test");
@@ -127,7 +127,7 @@ struct ResumesLast : Controller {
   void handle(Call& call, Resumption<Call> rest) override { rest.resume_last(perform(call)); }
 };
 
-TEST(Notes, ThatHoldEachOtherInALongChainEndWithTheirValues) {
+TEST(Notes, LongChainsOfNotesEndWithTheirValues) {
   const auto chain = [] {
     Tensor y = ones({3});
     for (int i = 0; i < 200'000; ++i) y = y + 1.;

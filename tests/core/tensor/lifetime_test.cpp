@@ -15,7 +15,7 @@ namespace lifetime_test {
 using namespace stave;
 using namespace stave_test;
 
-TEST(Memory, IsBackAfterEveryTransform) {
+TEST(Memory, IsReleasedAfterEveryTransform) {
   const Tensor x = linspace(0.1, 1, 300), rows = reshape(x, {30, 10});
   const auto f = [](T t) { return sum(sin(t) * exp(t) + square(t)); };
   const auto throws = [&](T t) { return f(t) + sum(t + zeros({7})); };
@@ -65,7 +65,7 @@ TEST(Memory, IsBackAfterEveryTransform) {
   }
 }
 
-TEST(Memory, AfterAThrowInItsBackwardPassAPullbackStillWorks) {
+TEST(Memory, PullbackWorksAfterAnExceptionInItsBackwardPass) {
   struct ThrowsOnce : Handler {
     bool thrown = false;
     Outputs handle(Call& call) override {
@@ -156,7 +156,7 @@ TEST(LongPrograms, GradOfAMillionOperations) {
   });
 }
 
-TEST(LongPrograms, ATapeThatNobodyWalksBackOver) {
+TEST(LongPrograms, UnusedTapeOfAMillionOperationsIsFreed) {
   on_an_8_mib_stack([] {
     const std::size_t before = live();
     vjp([](T x) { return chain(x, million); }, tensor(1.));
@@ -179,7 +179,7 @@ TEST(LongPrograms, ATapeThatNobodyWalksBackOver) {
   });
 }
 
-TEST(LongPrograms, InNests) {
+TEST(LongPrograms, NestedTransformsOfLongProgramsNeedNoDeepStack) {
   constexpr int length = million / 10;
   on_an_8_mib_stack([] {
     const Tensor x = tensor(1., float64);
@@ -225,7 +225,7 @@ TEST(Threads, RunTransformsIndependently) {
 }
 
 // A value under grad that dies on another thread leaves its note to the tape.
-TEST(Threads, MayEndValuesOfARunningTransform) {
+TEST(Threads, MayDestroyValuesOfARunningTransform) {
   const std::size_t before = live();
   const Tensor g = grad([](T x) {
     Tensor y = x * 2.;

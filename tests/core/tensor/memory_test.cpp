@@ -46,7 +46,7 @@ std::size_t live() { return memory_stats().live_bytes; }
 
 const void* address(T x) { return x.node().data(); }
 
-TEST(Globals, AreValuesLikeOthers) {
+TEST(Globals, MayBeUsedAndAssignedUnderTransforms) {
   const auto f = [](T x) {
     globals::assigned = x * globals::constant(slice(0, 10)) + globals::of_thread;
     return sum(globals::assigned);
@@ -108,7 +108,7 @@ TEST(NotesOfATape, EndWithAnExceptionAndWithADroppedComputation) {
   EXPECT_EQ(live(), before);
 }
 
-TEST(NotesOfATape, OneNoteForEachTransformThatRuns) {
+TEST(NotesOfATape, AreOnePerRunningTransform) {
   int inside = 0;
   Tensor kept;
   const auto f = [&](T x) {
@@ -123,7 +123,7 @@ TEST(NotesOfATape, OneNoteForEachTransformThatRuns) {
 }
 
 // The next x was computed under grad and carries ended notes, as in training.
-TEST(NotesOfATape, AThousandStepsOfAuxUnderEachNest) {
+TEST(NotesOfATape, DoNotAccumulateOverAThousandSteps) {
   const auto step = [](T x) {
     const Tensor next = x * 0.999 + 0.001;
     return std::pair(sum(next * next), next);
@@ -194,7 +194,7 @@ bool reuses(Tensor x) {
 }
 Tensor fresh() { return full({8, 16}, 0.5) * 1; }
 
-TEST(BufferReuse, OfASoleOwner) {
+TEST(BufferReuse, HappensForASoleOwner) {
   EXPECT_TRUE(reuses(fresh()));
   Tensor x = fresh(), y = fresh();
   const void *const of_x = address(x), *const of_y = address(y);
@@ -207,7 +207,7 @@ TEST(BufferReuse, OfASoleOwner) {
   EXPECT_NE(address(kept * std::move(z)), of_z) << "row is a view of it";
 }
 
-TEST(BufferReuse, ThroughHandlersThatPassRvaluesOn) {
+TEST(BufferReuse, HappensThroughHandlersThatPassRvaluesOn) {
   PassesOn a, b;
   EXPECT_TRUE(with(a, [] { return reuses(fresh()); }));
   EXPECT_TRUE(with(a, [&] { return with(b, [&] { return with(a, [] { return reuses(fresh()); }); }); }));
@@ -244,7 +244,7 @@ TEST(BufferReuse, NotThroughAHandlerThatKeepsTheCallOrItsInputs) {
   EXPECT_THAT(keeps.kept.back(), Equals(full({8, 16}, 0.5)));  // the operand of exp
 }
 
-TEST(BufferReuse, NotOfWhatANoteHolds) {
+TEST(BufferReuse, NotOfValuesThatANoteHolds) {
   const Notes<Tensor> notes("test");
   {
     const Tensor x = fresh(), holder = notes.put(tensor(1.), x);
@@ -311,7 +311,7 @@ TEST(BufferReuse, NotOfViewsSharedStorageOrOtherSizes) {
 
 // A handler that reads a call after passing it on sees the old value or gets
 // an error, never the new value.
-TEST(BufferReuse, AHandlerThatReadsAfterPerformingSeesTheOldValueOrAnError) {
+TEST(BufferReuse, ReadingAfterPerformingGivesTheOldValueOrAnError) {
   struct ReadsAfterwards : Handler {
     std::vector<double> seen;
     std::vector<std::string> errors;
@@ -394,7 +394,7 @@ TEST(Operands, SurviveAnAssignmentToTheirVariable) {
 }
 
 // Operands of different shapes and dtypes are first converted by operations that handlers see.
-TEST(Operands, SurviveAnAssignmentBeforeTheirTurn) {
+TEST(Operands, SurviveAnAssignmentBeforeTheirConversion) {
   EXPECT_THAT(under_meddling("broadcast_to", [](V v) { return v.one * v.x; }), Equals(full({2}, 20.)));
   EXPECT_THAT(under_meddling("broadcast_to", [](V v) { return v.x - v.one; }), Equals(full({2}, -8.)));
   EXPECT_THAT(under_meddling("astype", [](V v) { return v.flags * v.x; }), Equals(full({2}, 2.)));
@@ -437,7 +437,7 @@ TEST(Operands, SurviveAnAssignmentBelowTransforms) {
 }
 
 // A call owns its operands once a handler has copied or moved it.
-TEST(Operands, OfACallThatAHandlerKeepsBelongToIt) {
+TEST(Operands, BelongToACallThatAHandlerKeeps) {
   struct Keeps : Handler {
     bool takes = false;
     std::vector<Call> kept;
@@ -470,7 +470,7 @@ TEST(Operands, OfACallThatAHandlerKeepsBelongToIt) {
   }
 }
 
-TEST(Operands, OfACallThatAControllerKeepsBelongToIt) {
+TEST(Operands, BelongToACallThatAControllerKeeps) {
   struct Keeps : Controller {
     std::optional<Call> kept;
     Resumption<Call> rest;

@@ -94,7 +94,7 @@ TEST(Threads, RunDifferentNestsOverTheSameTensors) {
 
 // After a thread's transforms have ended, other threads may read
 // and destroy the values made under them.
-TEST(Threads, HandTensorsOn) {
+TEST(Threads, MayUseTensorsOfEndedTransforms) {
   std::vector<Tensor> made(8);
   std::vector<std::thread> makers, readers;
   for (Tensor& tensor : made)
@@ -172,7 +172,7 @@ TEST(Pullbacks, RunAndEndOnManyThreads) {
 }
 
 // A handler around the backward pass calls the same pullback again.
-TEST(Pullbacks, RunWithinTheirOwnPass) {
+TEST(Pullbacks, MayBeCalledWithinTheirOwnBackwardPass) {
   struct Recurses : Handler {
     std::function<Tensor()> pull;
     std::vector<Tensor> found;
@@ -191,7 +191,7 @@ TEST(Pullbacks, RunWithinTheirOwnPass) {
 
 // The pullback's Notes end on another thread, while the values that carry the notes
 // end on the thread that made them.
-TEST(NotesOnThreads, OfAPullbackThatEndsWhereItsValuesDoNot) {
+TEST(NotesOnThreads, PullbackAndItsValuesMayEndOnDifferentThreads) {
   const std::size_t before = memory_stats().live_bytes;
   for (int i = 0; i < calls / 10; ++i) {
     std::vector<Tensor> kept;
@@ -220,7 +220,7 @@ TEST(NotesOnThreads, OfAPullbackThatEndsWhereItsValuesDoNot) {
   EXPECT_EQ(memory_stats().live_bytes, before);
 }
 
-TEST(NotesOnThreads, OfAUsersHandlerThatEndsElsewhere) {
+TEST(NotesOnThreads, NotesOfAHandlerMayEndOnAnotherThread) {
   for (int i = 0; i < calls / 10; ++i) {
     auto notes = std::make_unique<Notes<Tensor>>("test");
     std::vector<Tensor> noted;
@@ -232,7 +232,7 @@ TEST(NotesOnThreads, OfAUsersHandlerThatEndsElsewhere) {
   }
 }
 
-TEST(NotesOnThreads, OfLabelsGoWithTheirValuesWhereverTheseDo) {
+TEST(NotesOnThreads, LabelsFollowTheirValuesAcrossThreads) {
   const auto one = [](const Tensor& x) { return grad([](const Tensor& y) { return sum(label(y * y, "square")); })(x); };
   const std::size_t before = stave_detail::pool_stats().live_bytes;
   for (int i = 0; i < calls; ++i) {
@@ -249,7 +249,7 @@ TEST(NotesOnThreads, OfLabelsGoWithTheirValuesWhereverTheseDo) {
   EXPECT_LT(stave_detail::pool_stats().live_bytes, before + 100 * 64 * static_cast<std::size_t>(calls) / 2);
 }
 
-TEST(NotesOnThreads, EndAtOnce) {
+TEST(NotesOnThreads, EndAtOnceThoughTheirInstallationEndsElsewhere) {
   auto notes = std::make_unique<Notes<Tensor>>("test");
   const std::size_t before = memory_stats().live_bytes;
   Tensor x = notes->put(tensor(1.), zeros({1000}));

@@ -166,7 +166,7 @@ TEST(Print, MoreThanAThousandElementsAreSummarised) {
   });
 }
 
-TEST(Print, OnlyWhatIsShownIsRead) {
+TEST(Print, ReadsOnlyShownElements) {
   const Tensor huge = broadcast_to(tensor({1, 2, 3, 4}), {Index(1) << 40, 4});
   EXPECT_EQ(huge.str(), "[[1 2 3 4]\n [1 2 3 4]\n [1 2 3 4]\n ...\n [1 2 3 4]\n [1 2 3 4]\n [1 2 3 4]]");
 }
@@ -189,14 +189,14 @@ struct CountOps : Handler {
   }
 };
 
-TEST(Print, PerformsNothingThatAHandlerSees) {
+TEST(Print, PerformsNoOperations) {
   const Tensor x = transpose(range(6, float32, {2, 3})), large = range(4000, float32, {40, 100});
   CountOps count;
   with(count, [&] { return x.str() + large.str(); });
   EXPECT_EQ(count.count, 0);
 }
 
-TEST(Print, UnderGradAValuePrintsAsItIs) {
+TEST(Print, UnderGradTheValueIsShown) {
   std::string seen;
   const auto f = [&](const Tensor& x) {
     const Tensor y = x * x;
@@ -247,7 +247,7 @@ TEST(Print, ShapesDtypesAndDevices) {
   EXPECT_EQ(out.str(), "[2,3] [3,1] [] float64 cpu");
 }
 
-TEST(Print, AValueThatEscapedItsTransformThrows) {
+TEST(Print, EscapedValueThrows) {
   Tensor escaped;
   const auto f = [&](const Tensor& row) {
     escaped = row * 1;

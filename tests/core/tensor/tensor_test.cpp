@@ -53,7 +53,7 @@ TEST(NestedLists, GiveTheShapeOfTheirNesting) {
   EXPECT_EQ(tensor(2.5, float64).item<double>(), 2.5);
 }
 
-TEST(NestedLists, RaggedIsAnError) {
+TEST(NestedLists, RaggedListsAreErrors) {
   EXPECT_THAT(
       [] {
         tensor({{1, 2}, {3}});
@@ -123,6 +123,10 @@ TEST(Item, ConvertsAsStaticCast) {
   EXPECT_EQ(tensor(-7).item<double>(), -7.);
   EXPECT_EQ(tensor({{3}}).item<short>(), 3);
   EXPECT_EQ(tensor(0.1, float64).item<long double>(), 0.1);
+  EXPECT_EQ(tensor(1e9).item<signed char>(), 127);
+  EXPECT_EQ(tensor(1e9).item<char>(), std::numeric_limits<char>::max());
+  EXPECT_EQ(tensor(-1e9).item<char16_t>(), 0);
+  EXPECT_EQ(tensor(1e9).item<char32_t>(), 1'000'000'000);
   EXPECT_EQ(tensor(7).item<unsigned long>(), 7u);
   EXPECT_EQ(tensor(3).item<bool>(), true);
   EXPECT_EQ(tensor(true).item<int>(), 1);
@@ -134,7 +138,7 @@ TEST(Item, ConvertsAsStaticCast) {
   EXPECT_TRUE(static_cast<bool>(tensor({{2}})));
 }
 
-TEST(Item, IsAFunctionToo) {
+TEST(Item, IsAlsoAFreeFunction) {
   EXPECT_EQ(item<int>(tensor(2.5)), 2);
   EXPECT_EQ(item<double>(tensor({{3}})), 3);
 }
@@ -145,7 +149,7 @@ TEST(Item, OfSeveralElementsIsAnError) {
   EXPECT_THROW(zeros({0}).item<float>(), ShapeError);
 }
 
-TEST(Bool, OfAComparisonOfArraysNamesWhatToWrite) {
+TEST(Bool, OfAnArrayComparisonIsAnErrorWithARemedy) {
   const Tensor x = tensor({1., 2.}), y = tensor({1., 3.});
   EXPECT_THAT(
       [&] {
@@ -171,7 +175,7 @@ TEST(ToVector, ReadsAnyLayoutInRowMajorOrder) {
   EXPECT_THAT(zeros({0, 4}).to_vector<float>(), IsEmpty());
 }
 
-TEST(ToVector, AsksForTheDtypesOwnType) {
+TEST(ToVector, RequiresTheTypeOfTheDtype) {
   EXPECT_THAT(
       [] {
         tensor({1, 2}).to_vector<float>();
@@ -223,7 +227,7 @@ TEST(Tensors, KnowTheirLayout) {
   EXPECT_THROW(x.shape(-4), IndexError);
 }
 
-TEST(Tensors, EmptyOnesAreOnlyAssignedAndAsked) {
+TEST(Tensors, EmptyTensorsRefuseEveryUseButAssignment) {
   Tensor x;
   EXPECT_FALSE(x.defined());
   EXPECT_THAT([&] { x.shape(); }, ThrowsMessage<TransformError>(HasSubstr("an empty Tensor is used")));
@@ -251,7 +255,7 @@ TEST(Tensors, MayBeSharedBetweenThreads) {
   EXPECT_THAT(sums, ElementsAre(3006, 3006, 3006, 3006));  // 501 * (1 + 2 + 3)
 }
 
-TEST(Tensors, MayDieOnAnotherThread) {
+TEST(Tensors, MayBeDestroyedOnAnotherThread) {
   const std::size_t before = memory_stats().live_bytes;
   Tensor x = ones({1000});
   std::thread([y = std::move(x)]() mutable { y = Tensor(); }).join();
@@ -279,7 +283,7 @@ TEST(Full, EveryElementIsTheValue) {
   EXPECT_THAT(full_like(x, 4), Equals(full({2, 3}, 4)));
 }
 
-TEST(Arange, AsNumpy) {
+TEST(Arange, EqualsNumPy) {
   EXPECT_THAT(arange(4), Equals(tensor({0, 1, 2, 3})));
   EXPECT_THAT(arange(2, 5), Equals(tensor({2, 3, 4})));
   EXPECT_THAT(arange(5, 0, -2), Equals(tensor({5, 3, 1})));
@@ -294,7 +298,7 @@ TEST(Arange, AsNumpy) {
   EXPECT_EQ(arange(0, 1, 0.1, float64)(9).item<double>(), 9 * 0.1);
 }
 
-TEST(Arange, OfIntegersThatDoublesDoNotTellApart) {
+TEST(Arange, IsExactForIntegersBeyondDoublePrecision) {
   const std::int64_t two53 = std::int64_t{1} << 53, most = std::numeric_limits<std::int64_t>::max();
   EXPECT_THAT(arange(two53 + 1, two53 + 4), Equals(tensor({two53 + 1, two53 + 2, two53 + 3})));
   EXPECT_THAT(arange(0, two53 + 1, two53), Equals(tensor({std::int64_t{0}, two53})));
@@ -364,7 +368,7 @@ static_assert(SumTakes<int> && SumTakes<Axes> && SumTakes<std::vector<int>> && !
 static_assert(!std::is_convertible_v<double, Tensor> && !std::is_convertible_v<Tensor, double>);
 static_assert(!std::is_convertible_v<Tensor, bool> && std::is_constructible_v<bool, Tensor>);
 
-TEST(Numbers, KeepTheirMeaning) {
+TEST(Numbers, KeepTheirMeaningInCpp) {
   EXPECT_EQ(sin(0.5), std::sin(0.5));
   EXPECT_EQ(pow(2., 10), 1024.);
   EXPECT_EQ(abs(-3), 3);

@@ -63,13 +63,13 @@ TEST(Whole, TransformsAndTheirNestsRunTheFunctionOnce) {
   expect_once([](const Tensor& a) { return cumulative_sum(a) * a[0]; }, [](auto f) { return jacrev(f); }, vectors);
 }
 
-TEST(Whole, ThirdDerivativesOfANumber) {
+TEST(Whole, ThirdDerivativesOfAScalarAreRight) {
   const auto f = compile([](const Tensor& a) { return a * a * a * a; });
   EXPECT_THAT(grad(grad(grad(f)))(tensor(2.)), IsNumber(48., 1e-5));
   EXPECT_THAT(grad(grad(grad(f)))(tensor(3.)), IsNumber(72., 1e-5));
 }
 
-TEST(Whole, TreesIntegersAndSeveralResults) {
+TEST(Whole, ArgumentsAndResultsMayBeTreesAndIntegers) {
   struct Params {
     Tensor w, b;
   };
@@ -117,7 +117,7 @@ TEST(Whole, ReadsAreBranchesUnderDerivatives) {
   EXPECT_EQ(compiled.recordings(), 3u);
 }
 
-TEST(Whole, LanesThatAreReadAreTheFunctionsOwnAffair) {
+TEST(Whole, ReadingValuesOfLanesSplitsThem) {
   const auto f = [](const Tensor& a) { return sum(a).item<float>() > 0 ? a : -a; };
   const auto compiled = compile(f);
   const Tensor both = concat(std::vector<Tensor>{lanes, -lanes});
@@ -128,7 +128,7 @@ TEST(Whole, LanesThatAreReadAreTheFunctionsOwnAffair) {
   EXPECT_THAT(compiled(x), Is(x));
 }
 
-TEST(Whole, WhatDependsOnNoLaneMayBeRead) {
+TEST(Whole, UnbatchedValuesMayBeRead) {
   const auto f = compile([](const Tensor& a, const Tensor& w) { return std::pair(sum(a * w), sum(square(w))); });
   const auto g = [&](const Tensor& a) {
     const auto [y, size] = f(a, x);
@@ -144,7 +144,7 @@ TEST(Whole, WhatDependsOnNoLaneMayBeRead) {
   EXPECT_EQ(runs, 1);
 }
 
-TEST(Whole, RulesOfOnesOwnStay) {
+TEST(Whole, CustomRulesAreKept) {
   const auto straight =
       custom_vjp([](const Tensor& a) { return round(a); }, [](const Tensor& a) { return std::pair(round(a), a); },
                  [](const Tensor&, const Tensor& g) { return g * 3.; });
@@ -165,7 +165,7 @@ TEST(Whole, RulesOfOnesOwnStay) {
   EXPECT_EQ(runs, 1);
 }
 
-TEST(Whole, ACheckpointMayCaptureOneValueUnderManyNotes) {
+TEST(Whole, CheckpointMayCaptureAValueOfSeveralTransforms) {
   // Under both gradients and the tangent of hvp, one value of the program, which the checkpoint
   // captures, appears as several tensors.
   const auto f = [](const Tensor& a) {
@@ -206,7 +206,7 @@ TEST(Whole, LoopsStayLoopsUnderDerivatives) {
   }
 }
 
-TEST(Whole, WhatFollowsAnotherTransformIsNotBakedIn) {
+TEST(Whole, ValuesOfAnOuterTransformAreNotConstants) {
   const auto outer = [](const Tensor& w) {
     const auto inner = compile([&](const Tensor& a) { return sum(a * a * w); });
     return sum(grad(inner)(x)) + sum(grad(inner)(w));
@@ -223,7 +223,7 @@ struct CountOps : Handler {
   Outputs handle(Call& call) override { return ++n, perform(std::move(call)); }
 };
 
-TEST(Whole, AHandlerOfOnesOwnSeesEachOperation) {
+TEST(Whole, UserHandlerSeesEachOperation) {
   const auto compiled = compile(smooth);
   grad(compiled)(x);
   CountOps of_compiled, of_f;
@@ -236,7 +236,7 @@ TEST(Whole, AHandlerOfOnesOwnSeesEachOperation) {
   EXPECT_EQ(inside.n, inside_f.n);
 }
 
-TEST(Whole, ErrorsAreTheFunctionsOwn) {
+TEST(Whole, ThrowsTheErrorsOfTheFunction) {
   const auto f = compile([](const Tensor& a, const Tensor& i) { return sum(take(a, i, 0)); });
   const auto at = [&](std::int32_t i) { return grad([&](const Tensor& a) { return f(a, full({1}, i)); })(x); };
   EXPECT_THAT(at(1), Is(tensor({0., 1., 0.})));
@@ -246,14 +246,14 @@ TEST(Whole, ErrorsAreTheFunctionsOwn) {
   EXPECT_THAT(grad(no_rule)(x), Is(tensor({0., 1., 2.})));
 }
 
-TEST(Whole, NoLanesAndOneLane) {
+TEST(Whole, AcceptsZeroLanesAndOneLane) {
   const auto f = compile(smooth);
   EXPECT_EQ(vmap(f)(zeros({0, 3})).shape(), Shape({0}));
   EXPECT_EQ(vmap(grad(f))(zeros({0, 3})).shape(), Shape({0, 3}));
   EXPECT_THAT(vmap(grad(f))(reshape(x, {1, 3})), IsNear(reshape(grad(smooth)(x), {1, 3})));
 }
 
-TEST(Whole, CotangentsMayLieInAnyWay) {
+TEST(Whole, CotangentsMayHaveAnyStrides) {
   const auto f = [](const Tensor& a) { return tanh(a) * a; };
   const auto compiled = compile(f);
   const Tensor m = reshape(arange(12.), {3, 4}) * 0.2;
@@ -276,7 +276,7 @@ TEST(Whole, ThreadsMayCallItAtOnce) {
   for (std::thread& thread : threads) thread.join();
 }
 
-TEST(Whole, TheBackwardProgramIsGivenWhatItNeeds) {
+TEST(Whole, CheapValuesAreRecomputedAndProductsSaved) {
   // The backward pass rematerialises chains of cheap operations from x, which the caller has, and
   // saves products.
   const Tensor big = ones({64, 128});

@@ -17,7 +17,7 @@ namespace {
 using namespace stave;
 using namespace stave_test;
 
-TEST(Compile, ProgramsOnADeviceTouchItsMemoryThroughItsBackendAlone) {
+TEST(Compile, DeviceMemoryIsAccessedOnlyByItsBackend) {
   SeparateBackend backend(0);
   const auto plain = [](const Tensor& a, const Tensor& b) {
     const Tensor y = tanh(matmul(a, b) * 2. + 1.) * full({3, 3}, 0.5, float32, a.device());
@@ -155,7 +155,7 @@ TEST(Compile, KernelsAreRecordedWhenAddressesRepeat) {
   EXPECT_GE(backend.repeats, 20);
 }
 
-TEST(Compile, ResultsThatAreKeptAreNotWrittenAgain) {
+TEST(Compile, KeptResultsAreNotOverwritten) {
   LayerOnADevice given;
   auto& [backend, gpu, a, b, there_b] = given;
   const auto f = compile(layer);
@@ -204,7 +204,7 @@ TEST(Compile, RecordingIsTriedOnceIfTheBackendCannotRecord) {
   EXPECT_EQ(f.recordings(), 1u);
 }
 
-TEST(Compile, ARecordingThatFailsLeavesTheFunction) {
+TEST(Compile, FunctionStillWorksAfterAFailedRecording) {
   LayerOnADevice given;
   auto& [backend, gpu, a, b, there_b] = given;
   const Tensor there = to(a, gpu);
@@ -217,7 +217,7 @@ TEST(Compile, ARecordingThatFailsLeavesTheFunction) {
   for (int i = 0; i < 6; ++i) EXPECT_THAT(to(f(there, there_b).first, cpu), Is(layer(a, b).first));
 }
 
-TEST(Compile, ANumberOnADeviceMayBeAnArgument) {
+TEST(Compile, ScalarOnADeviceMayBeAnArgument) {
   RecordingBackend backend(0);
   const Device gpu = cuda(0);
   const auto plain = [](const Tensor& a, const Tensor& rate) { return matmul(a, a * rate) + sum(rate * a) - rate; };
@@ -229,7 +229,7 @@ TEST(Compile, ANumberOnADeviceMayBeAnArgument) {
   }
 }
 
-TEST(Compile, ThreadsHaveRecordingsOfTheirOwn) {
+TEST(Compile, EachThreadHasItsOwnRecordings) {
   RecordingBackend backend(0);
   const Device gpu = cuda(0);
   const Tensor a = reshape(arange(9.), {3, 3}), b = a * 0.1;

@@ -92,7 +92,7 @@ TEST(CompileEffects, HandlersMayCallTheFunctionOrResumeLater) {
   }
 }
 
-TEST(CompileEffects, ForeignCodeReadsItsArguments) {
+TEST(CompileEffects, HostCallsMayReadTheirArguments) {
   int runs = 0;
   const auto host = host_call(
       [](const Tensor& a) {
@@ -116,7 +116,7 @@ TEST(CompileEffects, ForeignCodeReadsItsArguments) {
               HasSubstr("the traced function read a value"));
 }
 
-TEST(CompileEffects, ANodeMayBeSplitDuringAnEffectOfAReplay) {
+TEST(CompileEffects, EffectDuringAReplayMaySplitTheReplayedNode) {
   const auto plain = [](const Tensor& a, const Tensor& at) {
     Tensor y = a * 2.;
     try {
@@ -141,7 +141,7 @@ TEST(CompileEffects, ANodeMayBeSplitDuringAnEffectOfAReplay) {
   EXPECT_EQ(f.recordings(), 2u);
 }
 
-TEST(CompileEffects, TheCheckPerformsNoEffectAgain) {
+TEST(CompileEffects, CheckOptionPerformsNoEffectTwice) {
   double factor = 2;
   const auto f = compile([&](const Tensor& a) { return a * factor * perform(Weights{"w"}); }, {.check = true});
   Tensor w = x;

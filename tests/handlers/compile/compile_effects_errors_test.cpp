@@ -20,7 +20,7 @@ using testing::HasSubstr;
 const Tensor x = tensor({1., 2., 3.});
 const Tensor lanes = tensor({{1., 2., 3.}, {0.5, -1., 2.}});
 
-TEST(CompileEffects, ACaughtErrorIsAPath) {
+TEST(CompileEffects, CaughtErrorLeadsToItsOwnPath) {
   int runs = 0;
   const auto plain = [](const Tensor& a, const Tensor& at) {
     const Tensor y = a * 2.;
@@ -41,7 +41,7 @@ TEST(CompileEffects, ACaughtErrorIsAPath) {
   EXPECT_EQ(other.recordings(), 2u);
 }
 
-TEST(CompileEffects, ManyErrorsAndReadsOneAfterTheOther) {
+TEST(CompileEffects, ErrorsAndReadsMayAlternate) {
   int runs = 0;
   const auto plain = [](const Tensor& a, const Tensor& m, const Tensor& at) {
     Tensor y = a;
@@ -72,7 +72,7 @@ TEST(CompileEffects, ManyErrorsAndReadsOneAfterTheOther) {
   EXPECT_EQ(f.recordings(), static_cast<std::size_t>(runs));
 }
 
-TEST(CompileEffects, AnErrorIsKnownByItsType) {
+TEST(CompileEffects, ErrorsAreDistinguishedByType) {
   const auto plain = [](const Tensor& a, const Tensor& at) {
     try {
       return solve(a, take(x, at, 0));
@@ -125,7 +125,7 @@ TEST(CompileEffects, AnOperationMayThrowErrorsOfSeveralTypes) {
   EXPECT_EQ(f.recordings(), 3u);
 }
 
-TEST(CompileEffects, TheTextOfACaughtErrorIsThatOfTheCall) {
+TEST(CompileEffects, TextOfACaughtErrorIsThatOfTheCurrentCall) {
   const auto plain = [](const Tensor& a, const Tensor& at) {
     try {
       return std::pair(take(a, at, 0), std::string());
@@ -142,7 +142,7 @@ TEST(CompileEffects, TheTextOfACaughtErrorIsThatOfTheCall) {
   }
 }
 
-TEST(CompileEffects, AnErrorThatIsNotCaughtReachesTheCaller) {
+TEST(CompileEffects, UncaughtErrorReachesTheCaller) {
   const auto f = compile([](const Tensor& a, const Tensor& at) {
     const Scope model("model");
     try {
@@ -202,7 +202,7 @@ TEST(CompileEffects, ErrorsAreCaughtUnderTransforms) {
   check(in_checkpoint);
 }
 
-TEST(CompileEffects, AnErrorInAStepOfALoopIsCaught) {
+TEST(CompileEffects, ErrorInALoopStepMayBeCaught) {
   const auto outside = [](const Tensor& a, const Tensor& at) {
     try {
       return loop(5, [&](const Tensor& b) { return b * 0.5 + take(b, at, 0); })(a);
@@ -228,7 +228,7 @@ TEST(CompileEffects, AnErrorInAStepOfALoopIsCaught) {
     }
 }
 
-TEST(CompileEffects, AStepMayCatchWhatTheFirstStepsDoNotThrow) {
+TEST(CompileEffects, LaterLoopStepMayCatchAnError) {
   struct State {
     Tensor y, at;
   };

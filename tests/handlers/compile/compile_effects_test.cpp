@@ -156,7 +156,7 @@ TEST(CompileEffects, AnswersAreTrees) {
   expect_same(6);
 }
 
-TEST(CompileEffects, ReplaysPerformEffectsWithWhatTheyCompute) {
+TEST(CompileEffects, ReplaysPassComputedValuesToEffects) {
   int runs = 0;
   const auto f = compile([&](const Tensor& a) {
     ++runs;
@@ -226,7 +226,7 @@ TEST(CompileEffects, EachEffectHappensOncePerCallOnAnyPath) {
   EXPECT_EQ(runs, 5);
 }
 
-TEST(CompileEffects, ATensorThatPassesThroughAnAnswerKeepsItsDerivative) {
+TEST(CompileEffects, TensorPassedThroughAnAnswerKeepsItsDerivative) {
   struct Put {
     using Result = void;
     Tensor value;
@@ -314,7 +314,7 @@ TEST(CompileEffects, EffectsThatCannotBeRecordedArePerformedByTheFunction) {
   check(moves, [&] { return perform(MoveOnly{std::make_unique<int>(6)}); });
 }
 
-TEST(CompileEffects, AnswersThatNeverRepeatEndInPlainCalls) {
+TEST(CompileEffects, AnswersThatNeverRepeatStopRecording) {
   int runs = 0;
   double rate = 0;
   const auto f = compile([&](const Tensor& a) { return ++runs, a * perform(Rate{}); });

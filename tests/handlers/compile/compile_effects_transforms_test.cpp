@@ -95,7 +95,7 @@ TEST(CompileEffects, DerivativesAndLanesPerformEffectsOnce) {
   });
 }
 
-TEST(CompileEffects, ARecordingUnderATransformServesTheNextCalls) {
+TEST(CompileEffects, RecordingUnderATransformIsReused) {
   int runs = 0;
   const auto f = compile([&](const Tensor& a) {
     ++runs;
@@ -141,7 +141,7 @@ TEST(CompileEffects, AnswersThatATransformTracesKeepTheirDerivatives) {
   }
 }
 
-TEST(CompileEffects, ASideExitUnderATransformPerformsNoEffectAgain) {
+TEST(CompileEffects, SideExitUnderATransformRepeatsNoEffect) {
   const auto body = [](const Tensor& a) {
     const double rate = perform(Rate{});
     const Tensor y = a * perform(Weights{"w"});

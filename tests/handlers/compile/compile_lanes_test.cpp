@@ -44,6 +44,24 @@ TEST(Compile, PathsOfManyLanesAreRecorded) {
   check(with_halves);
 }
 
+// The gradient of a checkpoint runs its function again, and here depends on no lane.
+TEST(Compile, ReplaysACheckpointsGradientThatNoLaneChanges) {
+  int runs = 0;
+  const auto f = [&](const Tensor& a, const Tensor& b) {
+    ++runs;
+    const auto rerun = [](const Tensor& v) { return sum(checkpoint([](const Tensor& w) { return sin(exp(w)); })(v)); };
+    return std::pair(grad(rerun)(a), sin(b));
+  };
+  const auto lanes = vmap(compile(f), {.in_axes = {unmapped, 0}});
+  const Tensor b = stack({x, 2. * x});
+  for (int call = 0; call < 4; ++call) {
+    const auto [gradient, sines] = lanes(x, b);
+    EXPECT_THAT(gradient, IsNear(broadcast_to(cos(exp(x)) * exp(x), {2, 3})));
+    EXPECT_THAT(sines, IsNear(sin(b)));
+  }
+  EXPECT_LE(runs, 2);
+}
+
 // A large tensor that each run creates anew is recognised as equal; so is a region that the
 // backward pass builds.
 TEST(Compile, LargeConstantsThatEachRunCreatesAreEqual) {
@@ -102,7 +120,7 @@ TEST(Compile, PatternsOfLanesThatRepeatAreReplayed) {
   EXPECT_LE(f.recordings(), 16u);
 }
 
-TEST(Compile, PatternsOfLanesThatDoNotRepeatAreNotRecordedForLong) {
+TEST(Compile, PatternsOfLanesThatNeverRepeatStopRecording) {
   int runs = 0;
   const auto f = compile(vmap([&](const Tensor& v) { return ++runs, bool(sum(v) > 0) ? sin(v) : v * 2.; }));
   for (int i = 0; i < 200; ++i) f(normal(Key(static_cast<std::uint64_t>(i)), {1000, 2}));

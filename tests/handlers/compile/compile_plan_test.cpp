@@ -33,7 +33,7 @@ TEST(Compile, CheckpointsRulesAndLoopsAreReplayedInPlace) {
   for (int i = 1; i < 4; ++i) EXPECT_THAT(g(x * i), Is(grad(plain)(x * i)));
 }
 
-TEST(Compile, AFunctionThatPerformsMillionsIsCalled) {
+TEST(Compile, FunctionOfMillionsOfOperationsIsNotRecorded) {
   int runs = 0;
   const auto f = compile([&](const Tensor& a) {
     ++runs;
@@ -84,7 +84,7 @@ TEST(Compile, APlanTakesNoMoreMemoryThanTheTape) {
   });
 }
 
-TEST(Compile, OperandsThatAResultOverwritesLieInItsMemory) {
+TEST(Compile, ResultsOverwriteTheMemoryOfTheirOperands) {
   const Tensor a = uniform(Key(0), {256, 256}), w = uniform(Key(1), {256, 256});
   const std::size_t before = memory_stats().live_bytes;
   const auto f = compile([](const Tensor& x, const Tensor& v) { return tanh(matmul(x, v) + 0.1) * 2.; });

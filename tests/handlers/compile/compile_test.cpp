@@ -113,7 +113,7 @@ TEST(Compile, ALineSearchIsRecordedOnceForEachPath) {
   EXPECT_EQ(compiled.recordings(), recorded);
 }
 
-TEST(Compile, ZerosAndNaNAreToldApartByTheirBits) {
+TEST(Compile, ReadsDistinguishZerosAndNanByBits) {
   const auto f = compile([](const Tensor& a) { return 1. / a.item<double>(); });
   const double nan = std::numeric_limits<double>::quiet_NaN();
   for (int again = 0; again < 2; ++again) {
@@ -124,7 +124,7 @@ TEST(Compile, ZerosAndNaNAreToldApartByTheirBits) {
   EXPECT_EQ(f.recordings(), 3u);
 }
 
-TEST(Compile, LayoutsAreNotMistaken) {
+TEST(Compile, LayoutsAreDistinguished) {
   const auto f = compile([](const Tensor& a) { return a.is_contiguous() ? a * 2. : a; });
   const Tensor m = reshape(arange(4.), {2, 2}), t = permute_dims(m, {1, 0});
   for (int again = 0; again < 2; ++again) {
@@ -133,7 +133,7 @@ TEST(Compile, LayoutsAreNotMistaken) {
   }
 }
 
-TEST(Compile, ValuesThatNeverRepeatEndInPlainCalls) {
+TEST(Compile, ReadsThatNeverRepeatStopRecording) {
   double logged = 0;
   int runs = 0;
   const auto f = compile([&](const Tensor& a) {
@@ -164,7 +164,7 @@ TEST(Compile, LongReadsAreBranchesUpToALimit) {
 
 // ---- errors -------------------------------------------------------------------------------------
 
-TEST(Compile, AnErrorThatTheFunctionCatchesIsItsOwn) {
+TEST(Compile, FunctionMayCatchItsErrors) {
   const auto f = [](const Tensor& a, const Tensor& at) {
     try {
       return take(a, at, 0);
@@ -200,7 +200,7 @@ TEST(Compile, AnErrorOfAReplayNamesTheOperationItsScopesAndTheCall) {
   EXPECT_EQ(f.recordings(), 1u);
 }
 
-TEST(Compile, AnUnusedErrorStays) {
+TEST(Compile, UnusedOperationThatThrowsIsNotRemoved) {
   const auto f = compile([](const Tensor& a, const Tensor& at) {
     static_cast<void>(take(a, at, 0));
     return a * 2.;
@@ -210,7 +210,7 @@ TEST(Compile, AnUnusedErrorStays) {
   EXPECT_THAT(f(x, tensor({2, 1})), Is(x * 2.));
 }
 
-TEST(Compile, AFunctionThatThrowsAfterANewReadLeavesNothingHalf) {
+TEST(Compile, ExceptionAfterANewReadLeavesNoPartialRecording) {
   const auto f = compile([](const Tensor& a) {
     const Tensor y = a * 2.;
     if (sum(a).item<float>() > 10) throw std::runtime_error("too large");
@@ -224,7 +224,7 @@ TEST(Compile, AFunctionThatThrowsAfterANewReadLeavesNothingHalf) {
   EXPECT_EQ(f.recordings(), 1u);
 }
 
-TEST(Compile, AFunctionThatDoesNotFollowItselfIsCalled) {
+TEST(Compile, NondeterministicFunctionIsNotReplayed) {
   int calls = 0;
   const auto f = compile([&](const Tensor& a) {
     const bool odd = ++calls % 2;
@@ -255,7 +255,7 @@ TEST(Compile, ACapturedValueOfAnOuterGradientKeepsItsDerivative) {
   for (int again = 0; again < 2; ++again) EXPECT_THAT(grad(by_captured)(x), IsNear(x));
 }
 
-TEST(Compile, LabelsChangeNothingAndStay) {
+TEST(Compile, LabelsDoNotAffectRecordingsAndAreKept) {
   int runs = 0;
   const Tensor weights = label(tensor({1., 0.5, 0.25}), "weights");
   const auto f = compile([&](const Tensor& a) {
@@ -300,7 +300,7 @@ TEST(Compile, ArgumentsMayBeMovedIn) {
   }
 }
 
-TEST(Compile, ResultsNeedBeNoTensors) {
+TEST(Compile, ResultsMayHaveNontensorMembers) {
   struct Fit {
     Tensor at;
     int iterations;
@@ -345,7 +345,7 @@ TEST(Compile, KeysAreInputs) {
   EXPECT_EQ(f.recordings(), 1u);
 }
 
-TEST(Compile, TheCheckThrowsIfTheFunctionGivesAnotherResult) {
+TEST(Compile, CheckOptionThrowsIfTheResultDiffers) {
   double factor = 2;
   const auto f = compile([&](const Tensor& a) { return a * factor; }, {.check = true});
   EXPECT_THAT(f(x), Is(x * 2.));
@@ -364,7 +364,7 @@ struct Halves : Handler {
   }
 };
 
-TEST(Compile, AHandlerSeesOperationsAndLeavesNothingBehind) {
+TEST(Compile, HandlerAppliesOnlyWhileItIsInstalled) {
   const auto f = compile([](const Tensor& a) { return a * 2.; });
   Halves halves;
   EXPECT_THAT(with(halves, [&] { return f(x); }), Is(x));
@@ -382,7 +382,7 @@ struct Answers : Handles<Ask> {
   double handle(Ask&) override { return value; }
 };
 
-TEST(Compile, EffectsAreAnsweredEachTime) {
+TEST(Compile, EffectsAreAnsweredAtEveryCall) {
   const auto f = compile([](const Tensor& a) { return a * perform(Ask{}); });
   for (const double answer : {5., 1., 5.}) {
     Answers answers(answer);
@@ -399,7 +399,7 @@ TEST(Compile, EffectsAreAnsweredEachTime) {
   EXPECT_EQ(runs, 1);
 }
 
-TEST(Compile, TransformsOfTheCompiledFunctionAreThoseOfTheFunction) {
+TEST(Compile, TransformsEqualThoseOfTheUncompiledFunction) {
   const auto plain = [](const Tensor& a) {
     const Tensor y = sin(a) * a;
     return sum(sum(a).item<float>() > 5 ? y * 2. : y);
@@ -423,7 +423,7 @@ TEST(Compile, TransformsOfTheCompiledFunctionAreThoseOfTheFunction) {
               })(lanes)));
 }
 
-TEST(Compile, CompiledFunctionsNest) {
+TEST(Compile, CompiledFunctionMayCallAnother) {
   int inner_runs = 0;
   const auto inner = compile([&](const Tensor& a) { return ++inner_runs, a * a; });
   const auto outer = compile([&](const Tensor& a) { return inner(a) + inner(a * 2.); });
@@ -431,7 +431,7 @@ TEST(Compile, CompiledFunctionsNest) {
   EXPECT_EQ(inner_runs, 2);
 }
 
-TEST(Compile, AFunctionMayCallItsCompiledSelf) {
+TEST(Compile, FunctionMayCallItselfCompiled) {
   std::function<Tensor(const Tensor&)> self;
   const auto f = compile([&](const Tensor& a) { return sum(a).item<float>() > 10 ? a : self(a * 2.) + 1.; });
   self = [&](const Tensor& a) { return f(a); };

@@ -37,7 +37,7 @@ TEST(ElementwiseOp, TakesNumbersAndBroadcasts) {
   EXPECT_THAT(message_of<ShapeError>([&] { power_mean(zeros({3}), zeros({4})); }), HasSubstr("power_mean"));
 }
 
-TEST(ElementwiseOp, WhatCannotBeRecordedSaysWhy) {
+TEST(ElementwiseOp, UnrecordableFunctionsAreErrorsWithAReason) {
   const Tensor x = tensor({1.f, 2.f});
   const auto expect = [&](const auto& f, const char* words) {
     EXPECT_THAT(message_of<TransformError>([&] { elementwise_op("f", f)(x); }), HasSubstr(words));
@@ -59,7 +59,7 @@ TEST(ElementwiseOp, WhatCannotBeRecordedSaysWhy) {
   EXPECT_THAT(elementwise_op("f", [&](const Tensor& t) { return t * scale; })(x), IsNear(tensor({3.f, 6.f}), 0));
 }
 
-TEST(ElementwiseOp, IsOneOperationOfItsName) {
+TEST(ElementwiseOp, AppearsAsOneNamedOperation) {
   const auto hardshrink = elementwise_op("hardshrink", [](const Tensor& x) { return where(abs(x) > 0.5, x, 0); });
   std::ostringstream text;
   debug([&](const Tensor& x) { return hardshrink(x); }, {.out = &text})(tensor({1.f, 0.2f}));
@@ -67,14 +67,14 @@ TEST(ElementwiseOp, IsOneOperationOfItsName) {
   check_op(hardshrink.op(), {});
 }
 
-TEST(ElementwiseOp, OnADeviceItsStepsArePerformed) {
+TEST(ElementwiseOp, OnADeviceItsStepsRunOneByOne) {
   SeparateBackend backend(0);
   const auto f = elementwise_op("f", [](const Tensor& x) { return exp(x) * x; });
   const Tensor x = tensor({1.f, 0.2f});
   EXPECT_THAT(to(f(to(x, cuda(0))), cpu), IsNear(f(x), 0));
 }
 
-TEST(ElementwiseOp, OnSeveralThreadsAtOnce) {
+TEST(ElementwiseOp, MayBeUsedOnSeveralThreads) {
   const auto f = elementwise_op("f", [](const Tensor& x) { return exp(x) * x + 1; });
   const auto work = [&] {
     for (int i = 0; i < 50; ++i) {

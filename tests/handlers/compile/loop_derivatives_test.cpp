@@ -59,7 +59,7 @@ const auto total = [](const auto& f) {
   return [f](const Tensor& y, const Tensor& w) { return sum(f(y, w) * tensor({1., -2., 0.5})); };
 };
 
-TEST(Loop, GradientsAreThoseOfTheSteps) {
+TEST(Loop, GradientEqualsThatOfUnrolledSteps) {
   for_cases([](const auto& eager, const auto& kept) {
     const auto expected = grad<0, 1>(total(eager));
     const auto p = trace(total(kept))(x, w0);
@@ -82,7 +82,7 @@ TEST(Loop, GradientsAreThoseOfTheSteps) {
   });
 }
 
-TEST(Loop, TangentsAreThoseOfTheSteps) {
+TEST(Loop, TangentsEqualThoseOfUnrolledSteps) {
   for_cases([](const auto& eager, const auto& kept) {
     const auto along = [](const auto& f) {
       return [f](const Tensor& y, const Tensor& w) { return jvp(f, std::tuple(y, w), std::tuple(cos(w), sin(y))); };
@@ -102,7 +102,7 @@ TEST(Loop, TangentsAreThoseOfTheSteps) {
   });
 }
 
-TEST(Loop, LanesAreThoseOfTheSteps) {
+TEST(Loop, LanesEqualThoseOfUnrolledSteps) {
   const Tensor ys = stack({x, w0, x * 2., -w0}), ws = stack({w0, x, -x, w0 * 0.3});
   for_cases([&](const auto& eager, const auto& kept) {
     for (const VmapOptions& options :
@@ -120,7 +120,7 @@ TEST(Loop, LanesAreThoseOfTheSteps) {
 
 // A path of vmap takes its rows of a captured value, and so must the recorded loop. A step took
 // these rows first while the loop was recorded, but that recording is discarded.
-TEST(Loop, CapturesValuesOfLanesThatSplit) {
+TEST(Loop, MayCaptureValuesOfLanesThatSplit) {
   const auto f = [](const Tensor& at) {
     return vmap([](const Tensor& v) {
       const Tensor captured = cos(v), begin = v > 0. ? sin(v) : v * 0.5;
@@ -136,7 +136,7 @@ TEST(Loop, CapturesValuesOfLanesThatSplit) {
   }
 }
 
-TEST(Loop, SecondDerivativesAreThoseOfTheSteps) {
+TEST(Loop, SecondDerivativesEqualThoseOfUnrolledSteps) {
   for_cases([](const auto& eager, const auto& kept) {
     const auto second = [](const auto& f) {
       return [f](const Tensor& y, const Tensor& w) {
@@ -155,7 +155,7 @@ TEST(Loop, SecondDerivativesAreThoseOfTheSteps) {
   });
 }
 
-TEST(Loop, GradientsOfLanesAndLanesOfGradients) {
+TEST(Loop, GradAndVmapCombineInBothOrders) {
   const Tensor ys = stack({x, w0, x * 2., -w0}), ws = stack({w0, x, -x, w0 * 0.3});
   for_cases([&](const auto& eager, const auto& kept) {
     const auto per_lane = [](const auto& f) { return vmap(grad<0, 1>(total(f)), {.in_axes = {0, unmapped}}); };
@@ -173,7 +173,7 @@ TEST(Loop, GradientsOfLanesAndLanesOfGradients) {
   });
 }
 
-TEST(Loop, DerivativesOfNestedLoops) {
+TEST(Loop, DerivativesOfNestedLoopsEqualThoseOfUnrolledSteps) {
   const auto nested = [](const auto& times) {
     return [times](const Tensor& y, const Tensor& w) {
       const auto outer_step = [&](const Tensor& s) {
@@ -275,7 +275,7 @@ TEST(Loop, CotangentsOfLargeLoopsAreSummedInTheOrderOfTheSteps) {
   expect_gradient_of_steps("large", grad(loss), {tensor(0.7, float64), linspace(0.1, 1., 60'000, float64)});
 }
 
-TEST(Loop, InACheckpointRunsAgain) {
+TEST(Loop, InACheckpointRunsAgainInTheBackwardPass) {
   const auto f = [](const auto& times) {
     return [times](const Tensor& y, const Tensor& w) {
       return sum(
@@ -293,7 +293,7 @@ TEST(Loop, InACheckpointRunsAgain) {
   EXPECT_THAT(pw, Is(gw));
 }
 
-TEST(Loop, InACheckpointThatSavesEachStepMayBeSaved) {
+TEST(Loop, MayRunInACheckpointThatSavesProducts) {
   const Tensor m = tensor({{0.5, -0.3, 0.2}, {0.1, 0.7, -0.4}, {-0.6, 0.2, 0.3}});
   for (const Index snapshots : {0, 2}) {
     const auto f = [&](const auto& times) {
@@ -377,7 +377,7 @@ TEST(Loop, SnapshotsBoundTheMemoryOfUnrolledStepsToo) {
 }
 
 // The loop of the value and the forward loop of the derivative are merged if both are performed.
-TEST(Loop, ValueAndGradientWalkForwardOnce) {
+TEST(Loop, ValueAndGradientShareOneForwardLoop) {
   const auto f = [](const Tensor& y) { return sum(loop(9, step)(y)); };
   const Program p = optimized(trace(value_and_grad(f))(x));
   EXPECT_EQ(count_loops(p), 2u) << p;
@@ -386,7 +386,7 @@ TEST(Loop, ValueAndGradientWalkForwardOnce) {
   EXPECT_THAT(gradient, Is(grad([](const Tensor& y) { return sum(unrolled(9, step)(y)); })(x)));
 }
 
-TEST(Loop, LongLoopsAreWalkedBackInLittleMemory) {
+TEST(Loop, BackwardPassOfLongLoopsTakesLittleMemory) {
   const auto f = [](const Tensor& y) { return sum(loop(100'000, [](const Tensor& v) { return sin(v) * 1.0001; })(y)); };
   const Tensor wide = scattered_like(ones({256}));  // The steps would take 100 MiB together.
   const auto gradient = compile(grad(f));

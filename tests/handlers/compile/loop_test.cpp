@@ -35,7 +35,7 @@ TEST(Loop, PrintsWithItsBody) {
             "  in d\n");
 }
 
-TEST(Loop, GivesWhatTheStepsGive) {
+TEST(Loop, EqualsUnrolledSteps) {
   for (const int n : {0, 1, 2, 3, 4, 17}) {
     const auto p = trace(loop(n, step))(x);
     EXPECT_EQ(count_loops(p), n > 2 ? 1u : 0u);
@@ -48,7 +48,7 @@ TEST(Loop, GivesWhatTheStepsGive) {
   }
 }
 
-TEST(Loop, CapturesValuesThatStayTheSame) {
+TEST(Loop, MayCaptureLoopInvariantValues) {
   const auto f = [](const Tensor& a, const Tensor& w) {
     const Tensor half = w * 0.5, ones_ = ones({3}), constant = tensor({1., 2., 3.});
     return loop(50, [=](const Tensor& y) { return sin(y * half) + exp(w) * ones_ - constant * 0.1; })(a);
@@ -61,7 +61,7 @@ TEST(Loop, CapturesValuesThatStayTheSame) {
 }
 
 // A captured number and a literal stay distinct, even if both are equal when the loop is recorded.
-TEST(Loop, TellsACapturedNumberFromAWrittenOne) {
+TEST(Loop, CapturedNumberDiffersFromAnEqualLiteral) {
   const auto f = [](const Tensor& a, const Tensor& two) {
     return loop(5, [&](const Tensor& y) { return y * 2. + sin(two) * two + tensor(2.); })(a);
   };
@@ -112,7 +112,7 @@ TEST(Loop, KeepsDtypesOfAllKinds) {
   }
 }
 
-TEST(Loop, NestsAsLoopsOfLoops) {
+TEST(Loop, NestedLoopsAreRecordedAsNestedLoops) {
   const auto f = [](const Tensor& a, const Tensor& w) {
     return loop(6, [&](const Tensor& y) {
       const Tensor z = cos(y);
@@ -127,7 +127,7 @@ TEST(Loop, NestsAsLoopsOfLoops) {
   for (int i = 1; i < 4; ++i) EXPECT_THAT(compiled(x * i, x), Is(f(x * i, x)));
 }
 
-TEST(Loop, OutputsMayBeInputsAndEachOther) {
+TEST(Loop, OutputsMayAliasInputsAndEachOther) {
   const auto f = [](const std::vector<Tensor>& s) {
     return loop(5, [](const std::vector<Tensor>& v) {
       const Tensor y = v[0] + v[1];
@@ -206,7 +206,7 @@ TEST(Loop, StepsThatPerformEffectsOrCallFunctionsWithRulesAreUnrolled) {
   expect_unrolled([](const Tensor& y) { return checkpoint([](const Tensor& z) { return sin(z); })(y); });
 }
 
-TEST(Loop, StepsAreSeenByHandlersInside) {
+TEST(Loop, HandlerInsideTheTraceSeesEachStep) {
   struct Count : Handler {
     int n = 0;
     Outputs handle(Call& call) override { return ++n, perform(std::move(call)); }
@@ -220,7 +220,7 @@ TEST(Loop, StepsAreSeenByHandlersInside) {
   EXPECT_GE(counter.n, 8 * 4);
 }
 
-TEST(Loop, AValueThatLeavesByACapturedVariableIsRefused) {
+TEST(Loop, LeakingAValueOfAStepIsAnError) {
   const auto f = [](const Tensor& a) {
     Tensor last;
     const Tensor y = loop(5, [&](const Tensor& v) { return last = sum(v), sin(v); })(a);
@@ -232,7 +232,7 @@ TEST(Loop, AValueThatLeavesByACapturedVariableIsRefused) {
               ThrowsMessage<TransformError>(HasSubstr("left the function through a captured variable")));
 }
 
-TEST(Loop, ExceptionsAreThoseOfTheSteps) {
+TEST(Loop, ExceptionsEqualThoseOfUnrolledSteps) {
   const auto f = [](const Tensor& a, const Tensor& i) {
     return loop(4, [&](const Tensor& y) { return take(y, i, 0) * 2.; })(a);
   };
@@ -257,7 +257,7 @@ TEST(Loop, AMillionStepsTakeTheMemoryOfOne) {
   EXPECT_LT(after.object_bytes, before.object_bytes + 100'000u);
 }
 
-TEST(Loop, GraphsJsonAndCostHoldTheBody) {
+TEST(Loop, DotJsonAndCostIncludeTheBody) {
   const auto p = trace(loop(50, step))(x);
   std::ostringstream json, dot;
   p.write_json(json);

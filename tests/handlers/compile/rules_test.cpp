@@ -16,7 +16,7 @@ namespace {
 
 using F = std::function<Tensor(const Tensor&)>;
 
-// ---- rules without end --------------------------------------------------------------------------
+// ---- recursive rules ----------------------------------------------------------------------------
 
 Tensor contraction(const Tensor& a) {
   return fixed_point([](const Tensor& x, const Tensor& c) { return 0.3 * sin(x) + c; })(zeros_like(a), a);
@@ -151,7 +151,7 @@ TEST_P(RuleWithoutEnd, IsTraced) {
   if (GetParam().orders >= 2) check(gradient(gradient(f)), a, "trace(grad(grad))");
 }
 
-TEST_P(RuleWithoutEnd, HasTheDerivativesOfItsTrace) {
+TEST_P(RuleWithoutEnd, DerivativesEqualThoseOfItsTrace) {
   const auto p = trace(f)(a);
   const F replay = [&](const Tensor& x) { return p(x); };
   expect_same(gradient(replay), gradient(f), a, "grad(trace)");
@@ -231,7 +231,7 @@ TEST(Rules, AreRecordedWhenADerivativeNeedsThem) {
   EXPECT_EQ(runs, 2);
 }
 
-TEST(Rules, OfOrdersThatNobodyAsksForAreNotRecordedByCompile) {
+TEST(Rules, CompileRecordsOnlyRulesOfRequestedOrders) {
   const Tensor x = tensor({0.5, -1.}, float64);
   runs = 0;
   const auto c = compile(counted);
@@ -244,7 +244,7 @@ TEST(Rules, OfOrdersThatNobodyAsksForAreNotRecordedByCompile) {
   EXPECT_EQ(runs, 1);
 }
 
-TEST(Rules, ThatThrowAreNoErrorUntilTheyAreNeeded) {
+TEST(Rules, ThrowingRuleIsAnErrorOnlyWhenNeeded) {
   const auto f = custom_vjp([](const Tensor& y) { return 2. * y; },
                             [](const Tensor& y) -> std::pair<Tensor, Tensor> {
                               if (y.size() > 0) throw std::runtime_error("there is no derivative");
@@ -274,7 +274,7 @@ TEST(Rules, CapturedValuesAreThoseOfTheReplay) {
   }
 }
 
-TEST(Rules, OfSeveralCallsCaptureTheirOwn) {
+TEST(Rules, EachCallCapturesItsOwnValues) {
   const auto f = [](const Tensor& x) {
     const Tensor one = stop_gradient(sum(x)), first = scaled_exp(x, one);
     const Tensor two = stop_gradient(sum(first)), second = scaled_exp(x, two);
@@ -293,7 +293,7 @@ TEST(Rules, OfSeveralCallsCaptureTheirOwn) {
   }
 }
 
-TEST(Rules, CapturedValueThatIsDifferentiatedIsAnErrorAsWithoutProgram) {
+TEST(Rules, CapturingADifferentiatedValueIsAnError) {
   const auto f = [](const Tensor& x) { return scaled_exp(x, sum(x)); };
   const Tensor x = tensor({0.5, -0.25}, float64);
   const auto captured = ThrowsMessage<TransformError>(HasSubstr("captures a value that grad transforms"));
@@ -303,7 +303,7 @@ TEST(Rules, CapturedValueThatIsDifferentiatedIsAnErrorAsWithoutProgram) {
 
 // The rule captures local variables of the compiled function by reference. This is valid because
 // the rule is recorded while the function runs.
-TEST(Rules, OfACompiledFunctionMayReferToItsLocals) {
+TEST(Rules, MayReferToLocalsOfACompiledFunction) {
   const auto f = [](const Tensor& x, const Tensor& scale) {
     const Tensor twice = 2. * scale;
     const auto scaled =
@@ -323,7 +323,7 @@ TEST(Rules, OfACompiledFunctionMayReferToItsLocals) {
 
 // ---- rules of vmap ------------------------------------------------------------------------------
 
-TEST(Rules, OfVmapArePartOfPrograms) {
+TEST(Rules, CustomVmapRulesArePartOfPrograms) {
   const auto f = custom_vmap([](const Tensor& y) { return sin(y); },
                              [](Index, const std::vector<bool>&, const Tensor& y) { return sin(y) + 1.; });
   const Tensor xs = tensor({0.5, 1., 1.5});
@@ -345,7 +345,7 @@ TEST(Rules, OfVmapArePartOfPrograms) {
 
 // The rule of vmap is part of a compiled function in any nest of transforms. f(x) = sin(x), by its
 // rule 2 sin(x): so the results show where vmap uses the rule.
-TEST(Rules, OfVmapArePartOfCompiledFunctionsUnderTransforms) {
+TEST(Rules, CustomVmapRulesApplyInTransformedCompiledFunctions) {
   const auto f = custom_vmap([](const Tensor& y) { return sin(y); },
                              [](Index, const std::vector<bool>&, const Tensor& y) { return 2. * sin(y); });
   const Tensor x = tensor({0.5, 1., 1.5}, float64), xs = stack({x, 2. * x}), one = ones_like(x);
@@ -383,7 +383,7 @@ TEST(Rules, OfVmapArePartOfCompiledFunctionsUnderTransforms) {
 }
 
 // f(a, x) = a sin(x) has rules for a derivative and for vmap, each of which scales the result.
-TEST(Rules, OfVmapAndOfADerivativeCombineInCompiledFunctions) {
+TEST(Rules, CustomVmapAndDerivativeRulesCombineInCompiledFunctions) {
   const auto rules = custom_jvp([](const Tensor& a, const Tensor& x) { return a * sin(x); },
                                 [](const Tensor& a, const Tensor& x, const Tensor& da, const Tensor& dx) {
                                   return std::pair(a * sin(x), 3. * (da * sin(x) + a * cos(x) * dx));
@@ -412,7 +412,7 @@ TEST(Rules, OfVmapAndOfADerivativeCombineInCompiledFunctions) {
 
 // A rule that calls another function with a rule keeps that function's rule,
 // also under a second derivative.
-TEST(Rules, OfCallsInRulesOfForwardModeAreKept) {
+TEST(Rules, RulesCalledInAJvpRuleAreKept) {
   const auto straight =
       custom_vjp([](const Tensor& y) { return round(y); }, [](const Tensor& y) { return std::pair(round(y), y); },
                  [](const Tensor&, const Tensor& ct) { return ct; });
@@ -459,7 +459,7 @@ struct CountOps : Handler {
   }
 };
 
-TEST(CompileName, IsInErrors) {
+TEST(CompileName, AppearsInErrors) {
   double factor = 1;
   const auto c = compile([&](const Tensor& x) { return x * factor; }, {.check = true, .name = "ik"});
   const Tensor x = tensor({1., 2.});
@@ -468,7 +468,7 @@ TEST(CompileName, IsInErrors) {
   EXPECT_THAT([&] { c(x); }, ThrowsMessage<TransformError>(HasSubstr("compile(ik): the replay gives another result")));
 }
 
-TEST(CompileNameDeathTest, IsInExplanationsAsIsTheHandlerThatStandsAround) {
+TEST(CompileNameDeathTest, ExplanationsShowTheNameAndTheOuterHandler) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   EXPECT_EXIT(
       {

@@ -57,7 +57,7 @@ const ScanOptions all_options[] = {{},
                                    {.reverse = true, .snapshots = 2},
                                    {.reverse = true, .snapshots = 50}};
 
-TEST(Scan, GivesWhatTheStepsGive) {
+TEST(Scan, EqualsALoopOverRows) {
   for (const Index n : {1, 2, 3, 4, 17})
     for (const ScanOptions& options : all_options) {
       const Pair expected = written_out(filter(weight), start, rows(n), options.reverse);
@@ -77,7 +77,7 @@ TEST(Scan, GivesWhatTheStepsGive) {
 }
 
 // The running sum, which has an operation of its own, from the first and from the last row.
-TEST(Scan, SumsAsCumulativeSum) {
+TEST(Scan, OfAdditionEqualsCumulativeSum) {
   const auto add = [](const Tensor& sum, const Tensor& x) { return Pair(sum + x, sum + x); };
   const Tensor xs = tensor({{1, 5}, {-2, 4}, {7, 0}, {3, 3}});
   const auto [last, sums] = scan(add)(zeros({2}, int32), xs);
@@ -105,7 +105,7 @@ TEST(Scan, HasTheGradientOfALinearRecurrence) {
   }
 }
 
-TEST(Scan, HasTheGradientOfTheStepsBitForBit) {
+TEST(Scan, GradientEqualsThatOfALoopBitForBit) {
   for (const Index n : {1, 2, 3, 10, 31})
     for (const ScanOptions& options : all_options) {
       const auto expected = grad<0, 1, 2>(loss_written_out(options.reverse))(weight, start, rows(n));
@@ -122,7 +122,7 @@ TEST(Scan, HasTheGradientOfTheStepsBitForBit) {
     }
 }
 
-TEST(Scan, HasTangentsAndHigherDerivatives) {
+TEST(Scan, TangentsAndHigherDerivativesEqualThoseOfALoop) {
   for (const ScanOptions& options : all_options) {
     const auto f = loss_by_scan(options);
     const auto expected_of = loss_written_out(options.reverse);
@@ -140,7 +140,7 @@ TEST(Scan, HasTangentsAndHigherDerivatives) {
 }
 
 // Lanes with states, rows or weights of their own, and derivatives inside and outside of vmap.
-TEST(Scan, InLanes) {
+TEST(Scan, UnderVmapEqualsALoopOverLanes) {
   const Tensor weights = normal(Key(5), {4, 3}, float64), starts = normal(Key(6), {4, 3}, float64);
   const Tensor sequences = normal(Key(7), {4, 6, 3}, float64);
   for (const ScanOptions& options : all_options) {
@@ -186,7 +186,7 @@ struct Found {
 };
 
 // Trees with keys, integers, booleans and members that are not tensors.
-TEST(Scan, OfTrees) {
+TEST(Scan, StatesAndRowsMayBeTrees) {
   const auto f = [](const State& s, const Row& row) {
     const auto [here, next] = split(s.key);
     const Tensor position = s.position + uniform(here, {2}) * row.force + uniform(row.other.first, {2});
@@ -225,7 +225,7 @@ TEST(Scan, OfTrees) {
 }
 
 // Objects behind smart pointers, which the caller or the function owns as well, keep their tensors.
-TEST(Scan, LeavesSharedObjectsAsTheyAre) {
+TEST(Scan, DoesNotModifySharedObjects) {
   using Shared = std::shared_ptr<Tensor>;
   const auto captured = std::make_shared<Tensor>(weight);
   const auto f = [captured](const Shared& h, const Shared& x) {
@@ -246,7 +246,7 @@ TEST(Scan, LeavesSharedObjectsAsTheyAre) {
   EXPECT_THAT(*captured, Is(weight));
 }
 
-TEST(Scan, WithoutRows) {
+TEST(Scan, RowsMayBeOmitted) {
   const auto f = [](const Tensor& y) { return Pair(y * 0.5 + 1., y); };
   Tensor y = start;
   std::vector<Tensor> ys;
@@ -265,7 +265,7 @@ TEST(Scan, WithoutRows) {
   EXPECT_THAT(program(rows(5)), Is(sin(rows(5))));
 }
 
-TEST(Scan, OfNoRows) {
+TEST(Scan, ZeroRowsGiveTheStartAndAnEmptyResult) {
   for (const ScanOptions& options : all_options) {
     const auto f = [&](const Tensor& h, const Tensor& xs) { return scan(filter(weight), options)(h, xs); };
     for (const auto& [last, ys] : {f(start, rows(0)), compile(f)(start, rows(0))}) {
@@ -283,7 +283,7 @@ TEST(Scan, OfNoRows) {
 }
 
 // Control flow on values unrolls the loop, and custom rules as well.
-TEST(Scan, OfStepsThatDiffer) {
+TEST(Scan, StepsThatDifferAreUnrolled) {
   const auto branch = [](const Tensor& h, const Tensor& x) {
     return bool(sum(x) > 0.) ? Pair(h * 0.5 + x, h) : Pair(h - x, x);
   };
@@ -312,7 +312,7 @@ TEST(Scan, OfStepsThatDiffer) {
     }
 }
 
-TEST(Scan, SaysWhatIsWrong) {
+TEST(Scan, InvalidArgumentsAreErrors) {
   const auto f = filter(weight);
   EXPECT_THAT(message_of<ShapeError>([&] { scan(f)(start, tensor(1.)); }),
               AllOf(HasSubstr("scan"), HasSubstr("rank 0")));
@@ -335,7 +335,7 @@ TEST(Scan, SaysWhatIsWrong) {
 }
 
 // A carry whose type, shape or number of tensors changes is a carry of each step as it is.
-TEST(Scan, OfCarriesThatChange) {
+TEST(Scan, CarryMayChangeItsShape) {
   const auto grows = [](const Tensor& h, const Tensor& x) { return Pair(concat({h, x}), sum(h)); };
   const auto [last, sums] = written_out(grows, start, rows(4), false);
   for (const auto& found : {scan(grows)(start, rows(4)), compile(scan(grows))(start, rows(4))}) {

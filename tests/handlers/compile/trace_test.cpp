@@ -1,4 +1,5 @@
 // trace: programs as text, replays through handlers, and the passes.
+#include <algorithm>
 #include <sstream>
 
 #include <stave/stave.h>
@@ -60,13 +61,13 @@ TEST(Trace, LabelsAndConstantsAreShown) {
   EXPECT_EQ(label_of(p(x)), "scaled");
 }
 
-TEST(Trace, WhatDependsOnNoInputIsAConstant) {
+TEST(Trace, ValuesIndependentOfInputsAreConstants) {
   const auto p = trace([](const Tensor& a) { return a * sin(arange(3.)) + full({3}, 2.); })(x);
   EXPECT_EQ(count(p, op_sin), 0u);
   EXPECT_THAT(p(x), IsNear(tensor({2., 2. - 2. * std::sin(1.), 2. + 3. * std::sin(2.)})));
 }
 
-TEST(Trace, AnOperationIsPerformedThroughTheHandlersThatStandAtTheReplay) {
+TEST(Trace, ReplayUsesTheHandlersInstalledThen) {
   struct Count : Handler {
     int n = 0;
     Outputs handle(Call& call) override { return ++n, perform(std::move(call)); }
@@ -76,7 +77,7 @@ TEST(Trace, AnOperationIsPerformedThroughTheHandlersThatStandAtTheReplay) {
   EXPECT_EQ(counter.n, 5);
 }
 
-TEST(Trace, TransformsOfProgramsAreThoseOfTheFunction) {
+TEST(Trace, TransformsOfProgramsEqualThoseOfTheFunction) {
   const auto p = trace(loss)(x, x);
   const Tensor w = tensor({0.3, 0.1, -0.7});
   EXPECT_THAT(grad(p)(w, x), IsNear(grad(loss)(w, x)));
@@ -91,7 +92,7 @@ TEST(Trace, TransformsOfProgramsAreThoseOfTheFunction) {
   EXPECT_THAT(again(x, w), IsNear(grad(loss)(x, w)));
 }
 
-TEST(Trace, ATraceUnderTransformsHoldsWhatIsBelowThem) {
+TEST(Trace, TracingMayHappenInsideTransforms) {
   // Traces inside grad and vmap with values that these transforms trace.
   const auto square_by_program = [](const Tensor& a) { return trace([](const Tensor& b) { return b * b; })(a)(a); };
   EXPECT_THAT(grad([&](const Tensor& a) { return sum(square_by_program(a)); })(x), IsNear(2 * x));
@@ -132,7 +133,7 @@ TEST(Trace, OtherShapesDtypesAndCountsAreRefused) {
               ThrowsMessage<TransformError>(HasSubstr("it was recorded for 2 tensors, but 1 are given")));
 }
 
-TEST(Trace, CustomRulesAndCheckpointsStay) {
+TEST(Trace, CustomRulesAndCheckpointsAreKept) {
   const auto straight =
       custom_vjp([](const Tensor& a) { return round(a); }, [](const Tensor& a) { return std::pair(round(a), a); },
                  [](const Tensor& a, const Tensor& g) { return g * a; });
@@ -155,7 +156,7 @@ TEST(Trace, CustomRulesAndCheckpointsStay) {
   EXPECT_THAT(vmap(q)(stack({x, at})), IsNear(stack({checkpointed(x), checkpointed(at)})));
 }
 
-TEST(Trace, DotAndJsonNameWhatIsThere) {
+TEST(Trace, DotAndJsonShowOperationsAndLabels) {
   const auto p = trace(loss)(label(x, "w\"1"), x);
   std::ostringstream dot, json;
   p.write_dot(dot);
@@ -167,7 +168,7 @@ TEST(Trace, DotAndJsonNameWhatIsThere) {
 
 // ---- passes -------------------------------------------------------------------------------------
 
-TEST(Passes, DeadCodeGoesButForWhatMayThrowOrIsRead) {
+TEST(Passes, DeadCodeIsRemovedUnlessItMayThrowOrIsRead) {
   const auto p = trace([](const Tensor& a) {
     static_cast<void>(exp(a));
     static_cast<void>(take(a, tensor({0, 1}) + astype(a(slice(0, 2)) * 0, int32), 0));
@@ -180,7 +181,7 @@ TEST(Passes, DeadCodeGoesButForWhatMayThrowOrIsRead) {
   EXPECT_EQ(without_dead_code(reads).instructions.size(), 2u);
 }
 
-TEST(Passes, RepetitionsGoRandomOnesIncluded) {
+TEST(Passes, RepeatedOperationsAreMergedEvenRandomOnes) {
   const Key key(3);
   const auto p =
       trace([](const Tensor& a, const Key& k) { return exp(a) * exp(a) + normal(k, {3}) - normal(k, {3}); })(x, key);
@@ -192,7 +193,7 @@ TEST(Passes, RepetitionsGoRandomOnesIncluded) {
   EXPECT_THAT(shorter(x, key), IsNear(p(x, key), 0.));
 }
 
-TEST(Passes, AZeroIsNotTheOtherZero) {
+TEST(Passes, NegativeZeroDiffersFromZero) {
   const auto different = [](const Tensor& a) { return pad(a, {{1, 0}}, 0.) / pad(a, {{1, 0}}, -0.); };
   const auto p = trace(different)(x);
   EXPECT_EQ(without_repetitions(p).instructions.size(), p.instructions.size());
@@ -202,7 +203,7 @@ TEST(Passes, AZeroIsNotTheOtherZero) {
   EXPECT_EQ(count(q, op_add), 1u);
 }
 
-TEST(Passes, WhatACheckpointComputesAgainStays) {
+TEST(Passes, RecomputationOfACheckpointIsKept) {
   const auto f = [](const Tensor& a) { return sum(checkpoint([](const Tensor& b) { return sin(sin(sin(b))); })(a)); };
   const auto traced = trace(value_and_grad(f))(x);
   const Program p = optimized(with_calls_inlined(traced));
@@ -211,7 +212,7 @@ TEST(Passes, WhatACheckpointComputesAgainStays) {
   EXPECT_THAT(traced.with(p)(x).grad, IsNear(grad(f)(x), 0.));
 }
 
-TEST(Passes, LayoutsAndSignsThatCancelGo) {
+TEST(Passes, CancellingLayoutsAndSignsAreRemoved) {
   const auto p = trace([](const Tensor& a) {
     const Tensor m = reshape(reshape(a, {3, 1}), {1, 3});
     return -(-permute_dims(permute_dims(m, {1, 0}), {1, 0})) * 1.;
@@ -219,7 +220,7 @@ TEST(Passes, LayoutsAndSignsThatCancelGo) {
   EXPECT_EQ(without_dead_code(simplified(p)).str(), "a:f32[3] ->\n  b:f32[1,3] = reshape a [1,3]\n  in b\n");
 }
 
-TEST(Passes, ConversionsThatLoseSomethingStay) {
+TEST(Passes, LossyConversionsAreKept) {
   const auto there_and_back = [](Dtype by) {
     return without_dead_code(simplified(trace([by](const Tensor& a) { return astype(astype(a, by), float32); })(x)))
         .instructions.size();
@@ -237,12 +238,12 @@ TEST(Passes, ElementwiseOperationsBecomeRegions) {
   EXPECT_THAT(p.str(), HasSubstr("tanh"));
 }
 
-TEST(Passes, ARowIsComputedOnceNotForEachRowOfTheResult) {
+TEST(Passes, BroadcastRowIsComputedOnce) {
   const auto f = [](const Tensor& a, const Tensor& row) { return a * exp(row) + 1.; };
   EXPECT_EQ(steps_of(optimized(trace(f)(ones({100, 3}), x)), op_exp), 0u);
 }
 
-TEST(Passes, AValueThatSomethingElseReadsEndsItsRegion) {
+TEST(Passes, RegionValuesMayHaveOtherReaders) {
   const auto f = [](const Tensor& a) {
     const Tensor e = exp(a * 2.), n = sum(e);
     return e / n - e;
@@ -251,7 +252,7 @@ TEST(Passes, AValueThatSomethingElseReadsEndsItsRegion) {
   EXPECT_THAT(p.with(optimized(p))(x), IsNear(f(x), 0.));
 }
 
-TEST(Passes, ARegionOfManyResultsIsDividedWhereOneHalfReadsTheOther) {
+TEST(Passes, RegionOfManyResultsIsDivided) {
   const auto f = [](const Tensor& a) {
     std::vector<Tensor> results;
     Tensor y = a;
@@ -274,7 +275,7 @@ std::vector<std::string> fusion_report(const Program& program) {
   return lines;
 }
 
-TEST(Passes, SayWhatEndsARegion) {
+TEST(Passes, FusionReportNamesWhatEndsARegion) {
   const Tensor a = ones({3, 4}), w = ones({4, 5});
   const auto normalized = [](const Tensor& b) {
     const Scope scope("norm");
@@ -286,14 +287,14 @@ TEST(Passes, SayWhatEndsARegion) {
               ElementsAre("matmul of [3,4] and [4,5] is not elementwise (2 times)"));
 }
 
-TEST(Passes, SayThatARegionEndsInAReductionAlready) {
+TEST(Passes, FusionReportNamesRegionsThatEndInAReduction) {
   const auto p = trace([](const Tensor& a) { return sum(a * 2., 0); })(ones({3, 4}));
   const auto regions = p.with(optimized(p));
   const auto around = [&](const Tensor& a) { return exp(regions(sin(a))); };
   EXPECT_THAT(fusion_report(trace(around)(ones({3, 4}))), ElementsAre("fused of [3,4] already ends in a reduction"));
 }
 
-TEST(Passes, SayWhatIsReadOtherwiseThanItLies) {
+TEST(Passes, FusionReportNamesBroadcastsAndTransposes) {
   const auto row = [](const Tensor& b, const Tensor& r) { return b * label(exp(r), "weights") + 1.; };
   EXPECT_THAT(fusion_report(trace(row)(ones({1000, 4}), ones({4}))),
               ElementsAre("exp \"weights\" of [4] is broadcast to [1000,4]: it would be computed 1000 times"));
@@ -304,7 +305,7 @@ TEST(Passes, SayWhatIsReadOtherwiseThanItLies) {
           "sin of [3,4] is read through permute_dims, as [4,3]: a region cannot read its values through a view"));
 }
 
-TEST(Passes, SayWhichRegionWasPerformedBefore) {
+TEST(Passes, FusionReportNamesRegionsPerformedEarlier) {
   const auto both = [](const Tensor& b) {
     const Tensor e = exp(b);
     const Tensor product = matmul(b, e);
@@ -321,7 +322,22 @@ TEST(Passes, SayWhichRegionWasPerformedBefore) {
               ElementsAre("sum of [] reads exp after matmul did, which ended the region that computes that value"));
 }
 
-TEST(Passes, SayThatACheckpointAndARegionsLimitsPart) {
+TEST(Passes, ReplaysKeepTheRerunOfACheckpoint) {
+  // The derivative of a checkpoint computes exp again. So does a program that is recorded anew.
+  const auto rerun = [](const Tensor& a) { return sum(checkpoint([](const Tensor& b) { return sin(exp(b)); })(a)); };
+  const auto count = [](const Program& p) {
+    const Program cheaper = without_repetitions(with_calls_inlined(p));
+    return std::ranges::count_if(cheaper.instructions, [](const auto& step) { return step.op == &op_exp; });
+  };
+  const Program once = with_calls_inlined(trace(grad(rerun))(x));
+  const Program anew = trace([&](const Tensor& a) { return once(std::vector{a})[0]; })(x);
+  const Program lanes = trace(vmap([&](const Tensor& a) { return once(std::vector{a})[0]; }))(stack({x, x}));
+  EXPECT_EQ(count(once), 2);
+  EXPECT_EQ(count(anew), 2);
+  EXPECT_EQ(count(lanes), 2);
+}
+
+TEST(Passes, FusionReportNamesCheckpointsAndRegionLimits) {
   const auto again = [](const Tensor& a) { return checkpoint([](const Tensor& b) { return sin(sin(b)); })(a * 2.); };
   EXPECT_THAT(fusion_report(with_calls_inlined(trace(grad([&](const Tensor& a) { return sum(again(a)); }))(x))),
               Contains(HasSubstr("across a rematerialisation barrier: operations that a checkpoint runs again")));
@@ -343,7 +359,7 @@ TEST(Passes, SayThatACheckpointAndARegionsLimitsPart) {
       ElementsAre("a region of 70 operations, of whose values other operations read 70, more than 64, is divided"));
 }
 
-TEST(Passes, SayNothingOfWhatIsWholeOrNeedNotBe) {
+TEST(Passes, FusionReportIsEmptyForFullyFusedPrograms) {
   EXPECT_THAT(fusion_report(trace(loss)(x, x)), IsEmpty());
   EXPECT_THAT(fusion_report(trace([](const Tensor& a) {
                 return matmul(permute_dims(a, {1, 0}), exp(a) * 2.);
@@ -362,7 +378,7 @@ TEST(Passes, CostCountsBytesAndFlops) {
   EXPECT_EQ(found.peak_bytes, 4u * 33);
 }
 
-TEST(Trace, SmallArraysThatAreTakenApartAreNumbers) {
+TEST(Trace, ElementsOfSmallArraysBecomeNumbers) {
   const auto f = [](const Tensor& a, const Tensor& b) {
     const Tensor m = matrix_transpose(reshape(concat({a * b, flip(sin(a))}), {2, 3})) * 0.5;
     const Tensor padded = pad(m(slice(1, none), 0), {{1, 2}}, 3.) + expand_dims(a, 1)(0);
@@ -383,7 +399,7 @@ TEST(Trace, SmallArraysThatAreTakenApartAreNumbers) {
   EXPECT_EQ(count(large, op_slice), 0u);
 }
 
-TEST(Trace, ZeroIsAddedOnce) {
+TEST(Trace, RepeatedAdditionsOfZeroAreMerged) {
   const auto f = [](const Tensor& a) { return (0. + (a + 0.)) + 0.; };
   const Program p = optimized(trace(f)(x));
   EXPECT_EQ(count(simplified(trace(f)(x)), op_add), 1u);

@@ -63,13 +63,13 @@ TEST(WriteCPrograms, SumsAreCompensated) {
     expect_same(trace(f)(a), {a}, 1e-15);
   }
 }
-TEST(WriteCPrograms, GradientsAndBatches) {
+TEST(WriteCPrograms, GradientsAndBatchesEqualTheProgram) {
   const auto f = [](const Tensor& w, const Tensor& x) { return sum(square(matmul(w, x) - 1.)); };
   const Tensor w = some({4, 3}, 1), x = some({3}, 2), xs = some({6, 3}, 3);
   expect_same(trace(grad(f))(w, x), {w, x}, 1e-13);
   expect_same(trace(vmap(grad<1>(f), {.in_axes = {unmapped, 0}}))(w, xs), {w, xs}, 1e-13);
 }
-TEST(WriteCPrograms, FunctionsAreThoseOfLibm) {
+TEST(WriteCPrograms, FunctionsOfLibmAreWithinRounding) {
   const auto f = [](const Tensor& x) {
     return std::tuple(exp(sin(x)), tanh(x) * log1p(square(x)), gelu(x), sigmoid(x));
   };
@@ -79,7 +79,7 @@ TEST(WriteCPrograms, FunctionsAreThoseOfLibm) {
       expect_same(trace(f)(x), {x}, dtype == float64 ? 1e-14 : 1e-6);
     }
 }
-TEST(WriteCPrograms, IntegersAndBools) {
+TEST(WriteCPrograms, IntegersAndBoolsEqualTheProgram) {
   const auto f = [](const Tensor& a, const Tensor& b) {
     return std::tuple(a * b + a, floor_divide(a, b), bitwise_xor(a, b), logical_and(a > b, a != 3), astype(a, float64));
   };
@@ -107,7 +107,7 @@ TEST(WriteCPrograms, LabelsNameTheInputs) {
   const auto program = trace([](const Tensor& x) { return 2. * x; })(label(ones({3}, float64), "position"));
   EXPECT_THAT(text_of(program), HasSubstr("int f(const double* position, double* out0, f_workspace* work);"));
 }
-TEST(WriteCPrograms, RefusesWhatHasNoCByName) {
+TEST(WriteCPrograms, NamesOperationsThatHaveNoC) {
   const Tensor a = eye(3, float64);
   EXPECT_THAT([&] { text_of(trace([](const Tensor& x) { return eigh(x).first; })(a)); },
               ThrowsMessage<TransformError>(HasSubstr("eigh")));
@@ -130,7 +130,7 @@ TEST(WriteCForCasadi, RefusesOtherDtypesAndRanks) {
       },
       ThrowsMessage<ShapeError>(HasSubstr("input 0 is float64[2,3,4], but CasADi's matrices have two axes")));
 }
-TEST(WriteCForCasadi, DerivativesAreOnRequest) {
+TEST(WriteCForCasadi, DerivativesAreWrittenOnRequest) {
   const auto program = trace([](const Tensor& x) { return sum(square(x)); })(ones({3}, float64));
   const std::string text =
       text_of(program, {.name = "f", .interface = Interface::casadi, .inputs = {"x"}, .outputs = {"y"}});
@@ -152,7 +152,7 @@ TEST(WriteCForCasadi, DerivativesAreOnRequest) {
   EXPECT_THAT([&] { text_of(program, {.name = "f", .jacobian = true}); },
               ThrowsMessage<TransformError>(HasSubstr("derivatives by option are for Interface::casadi")));
 }
-TEST(WriteCForCasadi, DerivativesAreTracedAtExamplesWhereOperationsThrow) {
+TEST(WriteCForCasadi, DerivativesMayBeTracedAtExampleArguments) {
   const auto f = [](const Tensor& a) { return sum(cholesky(a - 3. * eye(2, float64))); };
   const Tensor a = tensor({{5., 1.}, {1., 6.}}, float64);
   COptions options{.name = "f", .interface = Interface::casadi, .jacobian = true};

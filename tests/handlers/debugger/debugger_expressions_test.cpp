@@ -29,7 +29,7 @@ Skipped skipped(const std::string& command, const Tensor& x) {
   return {y, out.str()};
 }
 
-TEST(Debugger, ValuesInPlaceOfAnOperation) {
+TEST(Debugger, OperationMayBeReplacedByAValue) {
   EXPECT_THAT(skipped("skip 0.25", x3).result, Equals(tensor({0.5, 0.5, 0.5})));
   EXPECT_THAT(skipped("skip -1e2", x3).result, Equals(tensor({-200., -200., -200.})));
   EXPECT_THAT(skipped("skip in0", x3).result, Equals(2 * x3));
@@ -42,7 +42,7 @@ TEST(Debugger, ValuesInPlaceOfAnOperation) {
   EXPECT_THAT(skipped("skip " + (folder / "x.npy"), x3).result, Equals(tensor({14., 16., 18.})));
 }
 
-TEST(Debugger, ValuesThatDoNotFit) {
+TEST(Debugger, ValuesOfAWrongShapeAreErrors) {
   for (const auto& [command, message] : {
            std::pair("skip [1, 2]",
                      "sin: debugger answered with float32 [2] on cpu for output 0, which is float32 [3] on cpu"),
@@ -62,7 +62,7 @@ TEST(Debugger, ValuesThatDoNotFit) {
   }
 }
 
-TEST(Debugger, OneOfSeveralOutputs) {
+TEST(Debugger, OneOfSeveralOutputsMayBeReplaced) {
   std::istringstream in(
       "perform\nperform\nskip 1\nreplace out2 1\nreplace out1 [[2, 0], [0, 2]]\nreplace out0 [[1, 0], [0, "
       "1]]\nc\n");
@@ -80,7 +80,7 @@ TEST(Debugger, OneOfSeveralOutputs) {
   EXPECT_THAT(out.str(), HasSubstr("debugger: the operation has its outputs already: `replace` one"));
 }
 
-// ---- conditions, and breakpoints that pass ------------------------------------------------------
+// ---- conditions, and ignored breakpoints --------------------------------------------------------
 
 /// Returns the stops for these commands followed by `continue`: the lines that begin with "before"
 /// or "after", without the first.
@@ -99,7 +99,7 @@ Tensor roots(const Tensor& minus_x) {
   return sum(a) + sum(b) + sum(c);
 }
 
-TEST(Debugger, ConditionsOfOperands) {
+TEST(Debugger, BreakpointConditionsReadOperands) {
   using testing::ElementsAre;
   const Tensor x = -tensor({1., 2., 3.});
   const std::string three = "before sqrt f32[3] -> f32[3]", four = "before sqrt four:f32[3] -> f32[3]",
@@ -121,7 +121,7 @@ TEST(Debugger, ConditionsOfOperands) {
                         "1  sqrt if max > 3, reached 1 time\n"));
 }
 
-TEST(Debugger, ConditionsOfOutputs) {
+TEST(Debugger, BreakpointConditionsReadOutputs) {
   using testing::ElementsAre;
   EXPECT_THAT(stops("b sqrt if max(out0) > 3", roots, -tensor({1., 2., 3.})),
               ElementsAre("after sqrt four:f32[3] -> f32[3]"));
@@ -130,7 +130,7 @@ TEST(Debugger, ConditionsOfOutputs) {
               ElementsAre("after log f32[2] -> f32[2]"));
 }
 
-TEST(Debugger, ConditionsUnderVmapAreOfAllLanes) {
+TEST(Debugger, ConditionsUnderVmapReadAllLanes) {
   const auto f = [](const Tensor& x) { return sum(sqrt(abs(x)) - 1.); };
   std::istringstream in("b sqrt if max > 3\nc\np in0[0] - 1\np in0 - in0[0]\nc\n");
   std::ostringstream out;
@@ -144,7 +144,7 @@ TEST(Debugger, ConditionsUnderVmapAreOfAllLanes) {
                                    "in0 - in0[0]  f32[2,2] min 0 max 2 mean 0.625 std 0.81968 nan 0 inf 0\n"));
 }
 
-TEST(Debugger, ConditionsThatCannotBeReadOrComputed) {
+TEST(Debugger, InvalidConditionsAreReported) {
   const std::string text = transcript(
       "b sqrt if\nb sqrt if max >\nb sqrt if (max > 3\nb sqrt if max > 3 4\nb sqrt if in0[\nb if 3 $ 4\n"
       "b sqrt if in0 - [1] > 0\nbreakpoints\nb sqrt if in0[7] > 0\nc\n",
@@ -159,7 +159,7 @@ TEST(Debugger, ConditionsThatCannotBeReadOrComputed) {
   EXPECT_THAT(text, HasSubstr("the function has returned"));
 }
 
-TEST(Debugger, ABreakpointForOneStop) {
+TEST(Debugger, TemporaryBreakpointStopsOnce) {
   const auto thrice = [](const Tensor& x) { return sin(sin(sin(x))); };
   EXPECT_EQ(transcript("tbreak sin\nb cos\nc\nbreakpoints\nc\n", thrice, x3),
             "before sin f32[3] -> f32[3]\n(stave) tbreak sin\ntemporary breakpoint 1: sin\n(stave) b cos\n"
@@ -167,7 +167,7 @@ TEST(Debugger, ABreakpointForOneStop) {
             "(stave) breakpoints\n2  cos\n(stave) c\nthe function has returned\n");
 }
 
-TEST(Debugger, ABreakpointIsPassed) {
+TEST(Debugger, IgnoredBreakpointIsPassed) {
   const auto five = [](Tensor x) {
     for (int i = 0; i < 5; ++i) x = sin(x + i);
     return x;
@@ -181,7 +181,7 @@ TEST(Debugger, ABreakpointIsPassed) {
   EXPECT_THAT(text, HasSubstr("debugger: `ignore` takes the number of a breakpoint, and how many times to pass it\n"));
 }
 
-TEST(Debugger, WatchStopsWhereTheValueIsAnother) {
+TEST(Debugger, WatchStopsWhereTheValueChanges) {
   const auto training = [](Tensor w) {
     for (int i = 0; i < 6; ++i) {
       w = label(i == 3 ? w + 1. : w * 1., "w");
@@ -207,7 +207,7 @@ TEST(Debugger, WatchStopsWhereTheValueIsAnother) {
   EXPECT_THAT(transcript("watch\n", training, zeros({2})), HasSubstr("debugger: `watch` takes the label of a value"));
 }
 
-TEST(Debugger, ANanThatArisesStopsOnce) {
+TEST(Debugger, NewNanStopsOnce) {
   using testing::ElementsAre;
   const auto f = [](const Tensor& x) {
     const Tensor brought = exp(x), arises = log(x - 2.), again = sqrt(x - 3.);
@@ -224,7 +224,7 @@ TEST(Debugger, ANanThatArisesStopsOnce) {
 }
 
 // The checkpoint's result contains the same NaN, at which the debugger does not stop again.
-TEST(Debugger, ANanInACarriedFunctionStopsOnce) {
+TEST(Debugger, NanInACheckpointStopsOnce) {
   using testing::ElementsAre;
   const auto f = [](const Tensor& x) { return checkpoint([](const Tensor& v) { return log(v); })(x); };
   for (const char* command : {"b nan", "b nan arises"})
@@ -289,7 +289,7 @@ TEST(Debugger, ExpressionsTakeTheDtypeOfOperands) {
 }
 
 // Labels refer to values of the current call only.
-TEST(Debugger, LabelsAreForgottenWithTheCall) {
+TEST(Debugger, LabelsAreForgottenAfterTheCall) {
   std::istringstream in("b multiply\nc\nc\np hidden\nc\n");
   std::ostringstream out;
   const auto debugged = debugger(layered, {.in = &in, .out = &out, .source = false});

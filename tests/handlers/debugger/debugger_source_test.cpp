@@ -50,7 +50,7 @@ std::string transcript(const std::string& commands, F f, const A&... args) {
   return out.str();
 }
 
-TEST(DebuggerSource, AStopSaysTheLine) {
+TEST(DebuggerSource, StopShowsTheSourceLine) {
   NEEDS_ADDR2LINE;
   EXPECT_THAT(transcript("step\nb exp\nc\n", program::loss, x3),
               testing::StartsWith("before sin f32[3] -> f32[3]\n  " + sin_at +
@@ -64,7 +64,7 @@ TEST(DebuggerSource, AStopSaysTheLine) {
   EXPECT_THAT(out.str(), Not(HasSubstr("debugger_source_test.cpp")));
 }
 
-TEST(DebuggerSource, UnderTransforms) {
+TEST(DebuggerSource, ShowsSourceLinesUnderTransforms) {
   NEEDS_ADDR2LINE;
   const Tensor xs = stack({x3, x3});
   EXPECT_THAT(transcript("b sin\nc\n", vmap(program::loss), xs), HasSubstr(sin_at + " in program::layer: "));
@@ -77,7 +77,7 @@ TEST(DebuggerSource, UnderTransforms) {
   EXPECT_THAT(backward, HasSubstr("  derivative of sin f32[3]: #1, " + sin_at + " in program::layer\n"));
 }
 
-TEST(DebuggerSource, BacktraceAndList) {
+TEST(DebuggerSource, BacktraceAndListShowTheSource) {
   NEEDS_ADDR2LINE;
   const std::string text = transcript("bt\nup\nlist 1\ndown\ndown\nup 99\nlist 0\nback\n", program::loss, x3);
   EXPECT_THAT(text, HasSubstr("(stave) bt\n-> #0 " + sin_at + " in program::layer\n   #1 "));
@@ -95,7 +95,7 @@ TEST(DebuggerSource, BacktraceAndList) {
 }
 
 // The function runs on a stack of its own.
-TEST(DebuggerSource, OfASteppedFunction) {
+TEST(DebuggerSource, StepperGivesSourceLines) {
   NEEDS_ADDR2LINE;
   Stepper stepper(grad(program::loss), x3);
   stepper.break_at({.operation = "exp"});
@@ -108,7 +108,7 @@ TEST(DebuggerSource, OfASteppedFunction) {
   EXPECT_EQ(backward.at().differentiated(), "sin f32[3]");
 }
 
-TEST(DebuggerSource, WithoutAddr2lineNothingIsShown) {
+TEST(DebuggerSource, WithoutAddr2lineNoSourceIsShown) {
   const std::string path = std::getenv("PATH");
   setenv("PATH", "/absent", 1);
   const std::string text = transcript("bt\nlist\nup\nstep\n", program::loss, x3);
@@ -118,7 +118,7 @@ TEST(DebuggerSource, WithoutAddr2lineNothingIsShown) {
   EXPECT_THAT(text, HasSubstr("(stave) step\nbefore multiply hidden:f32[3], f32[3] -> f32[3]\n"));
 }
 
-TEST(DebuggerSource, NamesOfFunctions) {
+TEST(DebuggerSource, DemangledNamesAreShortened) {
   for (const auto& [demangled, name] : {
            std::pair("main", "main"),
            std::pair("program::layer(stave::Tensor const&)", "program::layer"),

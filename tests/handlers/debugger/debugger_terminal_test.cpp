@@ -30,7 +30,7 @@ const std::string ready = "(stave) \x1b[K";  // the prompt with an empty line
 
 std::string control(char key) { return std::string(1, static_cast<char>(key & 0x1f)); }
 
-TEST(DebuggerTerminal, ASessionIsTyped) {
+TEST(DebuggerTerminal, CommandsCanBeTyped) {
   Terminal terminal(debugged_program);
   EXPECT_THAT(terminal.until(ready), HasSubstr("before sin f32[3] -> f32[3]  [layer1]"));
   terminal.press("step\r");
@@ -74,7 +74,7 @@ TEST(DebuggerTerminal, TabCompletes) {
   terminal.until("\a");  // no command begins like this
 }
 
-TEST(DebuggerTerminal, ArrowsFindLinesAgain) {
+TEST(DebuggerTerminal, ArrowKeysRecallEarlierLines) {
   Terminal terminal(debugged_program);
   terminal.until(ready);
   terminal.press("print in0\r");
@@ -99,7 +99,7 @@ TEST(DebuggerTerminal, ArrowsFindLinesAgain) {
   terminal.until("in0  f32[3]");
 }
 
-TEST(DebuggerTerminal, LinesAreEdited) {
+TEST(DebuggerTerminal, KeysEditTheLine) {
   Terminal terminal(debugged_program);
   terminal.until(ready);
   // Presses the Delete key.
@@ -146,7 +146,7 @@ TEST(DebuggerTerminal, LongLinesScroll) {
   terminal.until("[0.5 1.  2. ]");
 }
 
-TEST(DebuggerTerminal, WithoutACursorLinesAreReadAsTheyCome) {
+TEST(DebuggerTerminal, DumbTerminalReadsPlainLines) {
   Terminal terminal(debugged_program, 100, "dumb");
   terminal.until("(stave) ");
   terminal.press("print in0\n");

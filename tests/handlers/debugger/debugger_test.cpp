@@ -27,7 +27,7 @@ TEST(Debugger, StepsThroughAFunction) {
             "the function has returned\n");
 }
 
-TEST(Debugger, IsTheFunctionAndEndsWithItsCommands) {
+TEST(Debugger, GivesTheFunctionsResultWhenCommandsEnd) {
   std::istringstream none;
   std::ostringstream out;
   const auto debugged = debugger(layered, {.in = &none, .out = &out, .source = false});
@@ -46,7 +46,7 @@ TEST(Debugger, IsTheFunctionAndEndsWithItsCommands) {
   EXPECT_EQ(&itself(x), &x);
 }
 
-TEST(Debugger, Prints) {
+TEST(Debugger, PrintShowsOperandsAndOutputs) {
   EXPECT_EQ(transcript("perform\np\nprint in0 out0\n", layered, x3),
             "before sin f32[3] -> f32[3]  [layer1]\n"
             "(stave) perform\n"
@@ -69,7 +69,7 @@ TEST(Debugger, Prints) {
             "no more commands: the program continues\n");
 }
 
-TEST(Debugger, ShowsWhatStandsAround) {
+TEST(Debugger, WhereShowsHandlersAndScopes) {
   const std::string text = transcript("break cos backward\nc\nwhere\n", vmap(grad(layered)), stack({x3, x3}));
   EXPECT_THAT(text, HasSubstr("(stave) break cos backward\n"
                               "breakpoint 1: cos, backward\n"
@@ -84,7 +84,7 @@ TEST(Debugger, ShowsWhatStandsAround) {
                               "handler  debugger, at work\n"));
 }
 
-TEST(Debugger, InsideVmapItSeesALane) {
+TEST(Debugger, InsideVmapItShowsOneLane) {
   std::istringstream in("print\nstep\n");
   std::ostringstream out;
   vmap(grad(debugger(layered, {.in = &in, .out = &out, .source = false})))(stack({x3, 2. * x3}));
@@ -95,7 +95,7 @@ TEST(Debugger, InsideVmapItSeesALane) {
                                    "     ░▒█\n"));
 }
 
-TEST(Debugger, Breakpoints) {
+TEST(Debugger, BreakpointsAreSetListedAndDeleted) {
   const std::string text = transcript(
       "break multiply in layer1 label hidden shape [3] forward\n"
       "b nan\nbreakpoints\ndelete 2\nbreakpoints\nc\ndelete\nbreakpoints\nc\n",
@@ -122,7 +122,7 @@ TEST(Debugger, Breakpoints) {
             "the function has returned\n");
 }
 
-TEST(Debugger, BlanksCommentsAndLineEndsOfFiles) {
+TEST(Debugger, IgnoresBlanksCommentsAndLineEnds) {
   const std::string text = transcript(
       "\tbreak  sin\t in \"layer #1\"  # in the first\r\nbreakpoints\r\ndelete 4294967297\nc\n", layered, x3);
   EXPECT_THAT(text, HasSubstr("breakpoint 1: sin in layer #1\n"));
@@ -151,7 +151,7 @@ TEST(Debugger, StopsAfterANan) {
                         "the function has returned\n"));
 }
 
-TEST(Debugger, StopsInTheCode) {
+TEST(Debugger, StopsAtBreakpointCalls) {
   const auto program = [](const Tensor& x) {
     breakpoint("here");
     return cos(x);
@@ -168,7 +168,7 @@ TEST(Debugger, StopsInTheCode) {
 
 // grad outside debugger: operations that a checkpoint performs in the backward pass are stepped
 // through as well.
-TEST(Debugger, FollowsCheckpointsThatRunAgain) {
+TEST(Debugger, StepsThroughCheckpointsInTheBackwardPass) {
   std::istringstream in("break cos\nbreak sin\nc\nc\nc\nc\n");
   std::ostringstream out;
   const auto f = checkpoint([](const Tensor& x) { return sum(sin(x)); });
@@ -191,7 +191,7 @@ TEST(Debugger, FollowsCheckpointsThatRunAgain) {
 
 // ---- earlier operations, and the operation of a derivative --------------------------------------
 
-TEST(Debugger, DerivativesBelongToOperationsBefore) {
+TEST(Debugger, DerivativeShowsTheOperationItDifferentiates) {
   const auto f = [](const Tensor& x) {
     const Tensor a = sin(x), b = stop_gradient(x);
     return sum(sin(a * b));
@@ -215,7 +215,7 @@ TEST(Debugger, DerivativesBelongToOperationsBefore) {
       HasSubstr("  derivative of cos f32[3]: #"));
 }
 
-TEST(Debugger, ShowsWhatRanBefore) {
+TEST(Debugger, ShowsEarlierOperations) {
   EXPECT_THAT(transcript("break sum\nc\nback\nback 1\nback x\ninfo\n", layered, x3),
               HasSubstr("(stave) back\n"
                         "   #1 sin f32[3] -> f32[3]  [layer1]\n"
@@ -258,7 +258,7 @@ TEST(Debugger, UnknownCommandsNameTheNearest) {
   EXPECT_THAT(transcript("ba\n", layered, x3), HasSubstr("`ba` begins several commands: back, backtrace\n"));
 }
 
-TEST(Debugger, WrongArgumentsAreSaid) {
+TEST(Debugger, WrongArgumentsAreErrors) {
   const std::string text = transcript(
       "break\nbreak in\nbreak shape 3\nbreak shape [2.5]\nbreak sin cos\nbreak matmull\ndelete 7\ndelete x\nhelp "
       "stpe\n# nothing\n",
@@ -322,7 +322,7 @@ TEST(Debugger, DropThrowsThroughTheFunction) {
   EXPECT_EQ(reached, 0);
 }
 
-TEST(Debugger, WhatTheFunctionThrowsGoesThrough) {
+TEST(Debugger, ExceptionOfTheFunctionPropagates) {
   std::istringstream in("step\nstep\n");
   std::ostringstream out;
   const auto throwing = debugger(
@@ -338,7 +338,7 @@ TEST(Debugger, WhatTheFunctionThrowsGoesThrough) {
 
 // ---- calls, scripts, records --------------------------------------------------------------------
 
-TEST(Debugger, HowFarAndBreakpointsStayFromCallToCall) {
+TEST(Debugger, ContinueAndBreakpointsLastAcrossCalls) {
   std::istringstream in("break cos\ncontinue\ndelete\nfinish\nstep\n");
   std::ostringstream out;
   const auto debugged = debugger([](const Tensor& x, bool second) { return second ? cos(x) : sin(x); },
@@ -386,7 +386,7 @@ TEST(Debugger, ARecordReplaysAsAScript) {
   EXPECT_EQ(bytes_of(record), "step\nstep\n");
 }
 
-TEST(Debugger, FilesThatCannotBeUsedAreErrors) {
+TEST(Debugger, UnusableFilesAreErrors) {
   EXPECT_THAT(message_of<FileError>([] { debugger(layered, {.script = "/absent/script"}); }),
               HasSubstr("debugger: the script /absent/script cannot be read"));
   EXPECT_THAT(message_of<FileError>([] { debugger(layered, {.script = "/dev/zero"}); }),
@@ -395,7 +395,7 @@ TEST(Debugger, FilesThatCannotBeUsedAreErrors) {
               HasSubstr("debugger: the file /absent/record, in which commands are recorded, cannot be written"));
 }
 
-TEST(Debugger, OfNamesAndInsideEachOther) {
+TEST(Debugger, AcceptsOperationNamesAndMayBeNested) {
   std::istringstream in("step\n"), inner_in("step\n");
   std::ostringstream out, inner_out;
   EXPECT_THAT(debugger(sin, {.in = &in, .out = &out, .source = false})(x3), Equals(sin(x3)));

@@ -19,7 +19,7 @@ std::vector<std::string> stops_of(Breakpoint breakpoint) {
   return all_stops(stepper);
 }
 
-TEST(Stepper, BreakpointsByWhatAnOperationIs) {
+TEST(Stepper, BreakpointsMatchNameLabelShapeAndPredicate) {
   EXPECT_THAT(stops_of({.operation = "matmul"}), ElementsAre("matmul"));
   EXPECT_THAT(stops_of({.operation = "matmu"}), IsEmpty());
   EXPECT_THAT(stops_of({.label = "w"}), ElementsAre("matmul"));
@@ -36,7 +36,7 @@ TEST(Stepper, BreakpointsByWhatAnOperationIs) {
               ElementsAre("matmul"));
 }
 
-TEST(Stepper, BreakpointsByPass) {
+TEST(Stepper, BreakpointsMatchForwardOrBackwardPass) {
   const auto forward = stops_of({.pass = Breakpoint::Pass::forward}),
              backward = stops_of({.pass = Breakpoint::Pass::backward});
   EXPECT_THAT(forward, testing::IsSupersetOf({"matmul", "tanh", "sum"}));
@@ -49,7 +49,7 @@ TEST(Stepper, BreakpointsByPass) {
   EXPECT_THAT(stepper.at().scopes(), ElementsAre("backward of grad"));
 }
 
-TEST(Stepper, TheFirstNanAndWhereAnotherArises) {
+TEST(Stepper, BreakpointsStopAtTheFirstAndAtNewNans) {
   const auto nans = [](const Tensor& x) {
     const Tensor a = sqrt(x);     // a NaN arises
     const Tensor b = exp(a);      // an operand has a NaN
@@ -71,7 +71,7 @@ TEST(Stepper, TheFirstNanAndWhereAnotherArises) {
   EXPECT_THAT(all_stops(from_outside), ElementsAre("sin"));
 }
 
-TEST(Stepper, ANanIsFoundAtAnOperationThatWasStoodBefore) {
+TEST(Stepper, NanIsFoundAtAnOperationAlreadyStoppedAt) {
   Stepper stepper([](const Tensor& x) { return exp(sqrt(x)); }, tensor(-1.));
   stepper.break_at({.nan = true});
   ASSERT_TRUE(stepper.step());
@@ -80,7 +80,7 @@ TEST(Stepper, ANanIsFoundAtAnOperationThatWasStoodBefore) {
   EXPECT_EQ(stepper.at().str(), "after sqrt f32[] -> f32[]");
 }
 
-TEST(Stepper, ANanAnsweredAwayIsGone) {
+TEST(Stepper, AnswerMayRemoveANan) {
   Stepper stepper([](const Tensor& x) { return exp(sqrt(x)); }, tensor(-1.));
   stepper.break_at({.nan = true});
   ASSERT_TRUE(stepper.go_on());
@@ -89,7 +89,7 @@ TEST(Stepper, ANanAnsweredAwayIsGone) {
   EXPECT_THAT(stepper.result().value(), IsNumber(1));
 }
 
-TEST(Stepper, BreakpointsByWhatAnOperationYields) {
+TEST(Stepper, BreakpointsMatchOutputs) {
   const auto squares = [](const Tensor& x) { return sum(square(x) + 4.); };
   Stepper stepper(squares, x3);
   stepper.break_at({.yields = [](const Call&, std::span<const Tensor> outputs) {
@@ -103,7 +103,7 @@ TEST(Stepper, BreakpointsByWhatAnOperationYields) {
             "add if max > 3 where a NaN arises");
 }
 
-TEST(Stepper, BreakpointsThatStopOnceOrLater) {
+TEST(Stepper, BreakpointsMayStopOnceOrSkipStops) {
   const auto five = [](Tensor x) {
     for (int i = 0; i < 5; ++i) x = sin(x);
     return x;
@@ -120,7 +120,7 @@ TEST(Stepper, BreakpointsThatStopOnceOrLater) {
   EXPECT_EQ(all_stops(both).size(), 1u);
 }
 
-TEST(Stepper, ABreakpointSaysWhere) {
+TEST(Stepper, BreakpointWithoutConditionIsAnError) {
   Stepper stepper(f, x3);
   EXPECT_THAT(message_of<TransformError>([&] { stepper.break_at({}); }),
               HasSubstr("Stepper: a breakpoint must say where"));
@@ -134,14 +134,14 @@ TEST(Stepper, ABreakpointSaysWhere) {
             "matmul in layer1 of w of shape [2,3] that yields a NaN, backward");
 }
 
-TEST(Stepper, WhatAPredicateThrowsTheFunctionThrows) {
+TEST(Stepper, ExceptionOfAPredicateIsThrownInTheFunction) {
   Stepper stepper(f, x3);
   stepper.break_at({.predicate = [](const Call&) -> bool { throw std::out_of_range("of the predicate"); }});
   EXPECT_EQ(message_of<std::out_of_range>([&] { stepper.go_on(); }), "of the predicate");
   EXPECT_TRUE(stepper.ended());
 }
 
-TEST(Stepper, BreakpointsInTheCode) {
+TEST(Stepper, StopsAtBreakpointCalls) {
   const auto program = [](const Tensor& x) {
     const Scope scope("outer");
     const Tensor y = sin(x);

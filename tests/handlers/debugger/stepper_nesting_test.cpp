@@ -19,7 +19,7 @@ TEST(Stepper, AroundGradItSeesBothPasses) {
   EXPECT_THAT(stepper.result().value(), IsNear(x3 * cos(x3) + sin(x3)));
 }
 
-TEST(Stepper, NextPassesTheBackwardPass) {
+TEST(Stepper, NextSkipsTheBackwardPass) {
   Stepper stepper([](const Tensor& x) { return exp(grad(f)(x)); }, x3);
   stepper.break_at({.operation = "sum"});
   ASSERT_TRUE(stepper.go_on());
@@ -29,7 +29,7 @@ TEST(Stepper, NextPassesTheBackwardPass) {
 }
 
 // Operations of the backward pass run in the scopes of the operation that they differentiate.
-TEST(Stepper, FinishInTheBackwardPassLeavesTheScopesOfTheOperation) {
+TEST(Stepper, FinishInTheBackwardPassLeavesTheScope) {
   Stepper stepper([](const Tensor& x) { return grad(scoped)(x); }, x3);
   stepper.break_at({.scope = "inner", .pass = Breakpoint::Pass::backward});
   ASSERT_TRUE(stepper.go_on());
@@ -73,7 +73,7 @@ Tensor stepped(const Tensor& x) {
   return stepper.result().value();
 }
 
-TEST(Stepper, UnderTransforms) {
+TEST(Stepper, MayRunUnderTransforms) {
   const Tensor xs = stack({x3, x3 + 1}), slope = x3 * cos(x3) + sin(x3), v = tensor({1., -1., 0.5}, float64);
   EXPECT_THAT(grad(stepped)(x3), IsNear(slope));
   EXPECT_THAT(grad(without_sin)(x3), IsNear(2 * x3));
@@ -151,7 +151,7 @@ const std::pair<const char*, Function (*)(Function)> nests[] = {
      }},
 };
 
-TEST(Stepper, AnyNestGivesWhatItGivesWithoutSteps) {
+TEST(Stepper, SteppingDoesNotChangeResultsOfAnyNest) {
   const Function program = [](const Tensor& x) {
     return scoped(checkpoint([](const Tensor& v) { return sin(v) * v; })(x));
   };
@@ -180,7 +180,7 @@ TEST(Stepper, AnyNestGivesWhatItGivesWithoutSteps) {
   }
 }
 
-TEST(Stepper, AStepperInsideAStepper) {
+TEST(Stepper, MayRunInsideAnotherStepper) {
   Stepper outer(stepped, x3);
   EXPECT_THAT(all_steps(outer), ElementsAre("sin", "multiply", "sum"));
   EXPECT_THAT(outer.result().value(), Equals(f(x3)));
@@ -196,7 +196,7 @@ TEST(Stepper, AStepperInsideAStepper) {
 
 // The inner Stepper cannot unwind here, so its remaining operations run.
 // The outer Stepper sees them like any others.
-TEST(Stepper, OneThatIsDroppedInsideDoesNotStandInTheOneAround) {
+TEST(Stepper, OuterStepperSeesTheRestOfADroppedInnerOne) {
   Stepper outer(
       [](const Tensor& x) {
         {
@@ -215,7 +215,7 @@ TEST(Stepper, OneThatIsDroppedInsideDoesNotStandInTheOneAround) {
   EXPECT_THAT(outer.result().value(), Equals(exp(x3)));
 }
 
-TEST(Stepper, TwoInterleaved) {
+TEST(Stepper, TwoSteppersMayInterleave) {
   Stepper a(f, x3), b(grad(f), x3 + 1);
   while (b.step())
     if (!a.ended()) a.step();
@@ -224,7 +224,7 @@ TEST(Stepper, TwoInterleaved) {
 }
 
 // The program has its own controller, and its operations run on that controller's stack.
-TEST(Stepper, OfProgramsWithControllersOfTheirOwn) {
+TEST(Stepper, StepsThroughProgramsWithControllers) {
   struct Twice : Controller {
     void handle(Call& call, Resumption<Call> rest) override {
       rest.resume_last(call.op().id == OpId::sin ? Outputs(2. * perform(call)[0]) : perform(call));
@@ -254,11 +254,11 @@ TEST(Stepper, OfProgramsWithControllersOfTheirOwn) {
   EXPECT_THAT(asked.result().value(), Equals(sin(x3) * exp(x3)));
 }
 
-// ---- operations that carry functions ------------------------------------------------------------
+// ---- higher-order operations --------------------------------------------------------------------
 
 Tensor checkpointed(const Tensor& x) { return cos(checkpoint(f)(exp(x))); }
 
-TEST(Stepper, GoesIntoCheckpointsAndPastThem) {
+TEST(Stepper, StepEntersCheckpointsAndNextSkipsThem) {
   Stepper into(checkpointed, x3);
   EXPECT_THAT(all_steps(into), ElementsAre("exp", "call", "sin", "multiply", "sum", "cos"));
   EXPECT_THAT(into.result().value(), Equals(checkpointed(x3)));
@@ -273,7 +273,7 @@ TEST(Stepper, GoesIntoCheckpointsAndPastThem) {
   EXPECT_EQ(name_at(out), "cos");
 }
 
-TEST(Stepper, InBackwardPassesCheckpointsRunAgain) {
+TEST(Stepper, StepsThroughCheckpointsInTheBackwardPass) {
   Stepper stepper(grad(checkpointed), x3);
   stepper.break_at({.operation = "multiply"});
   int forward = 0, backward = 0;
@@ -298,7 +298,7 @@ TEST(Stepper, InBackwardPassesCheckpointsRunAgain) {
               IsNear(vmap(grad(checkpointed))(stack({x3, x3 + 1}))));
 }
 
-TEST(Stepper, WhenItHasEndedPredicatesAreAskedNoMore) {
+TEST(Stepper, PredicatesAreNotCalledAfterTheEnd) {
   int asked = 0, at_the_end = -1;
   grad([&](const Tensor& x) {
     Stepper inner(checkpointed, x);
@@ -311,7 +311,7 @@ TEST(Stepper, WhenItHasEndedPredicatesAreAskedNoMore) {
   EXPECT_EQ(asked, at_the_end);
 }
 
-TEST(Stepper, ABreakpointInACheckpointIsReachedOnce) {
+TEST(Stepper, BreakpointCallInACheckpointIsReachedOnce) {
   int reached = 0;
   Stepper stepper(grad(checkpoint([](const Tensor& x) {
                     breakpoint("inside");
@@ -324,7 +324,7 @@ TEST(Stepper, ABreakpointInACheckpointIsReachedOnce) {
 }
 
 // Stops at a breakpoint inside the checkpoint, and then after the checkpoint.
-TEST(Stepper, PerformingACheckpointMayStandInsideFirst) {
+TEST(Stepper, PerformingACheckpointMayStopInsideFirst) {
   Stepper stepper(checkpointed, x3);
   stepper.break_at({.operation = "multiply"});
   stepper.step();
@@ -337,7 +337,7 @@ TEST(Stepper, PerformingACheckpointMayStandInsideFirst) {
   EXPECT_FALSE(stepper.go_on());
 }
 
-TEST(Stepper, ACheckpointIsAnsweredAfterItWasPerformed) {
+TEST(Stepper, CheckpointCanBeAnsweredOnlyAfterItRan) {
   Stepper stepper(checkpointed, x3);
   stepper.break_at({.operation = "call"});
   ASSERT_TRUE(stepper.go_on());
@@ -355,14 +355,14 @@ TEST(Stepper, ACheckpointIsAnsweredAfterItWasPerformed) {
   EXPECT_THAT(stepper.result().value(), IsNumber(1));
 }
 
-TEST(Stepper, OfCompiledFunctions) {
+TEST(Stepper, StepsThroughCompiledFunctions) {
   const auto compiled = compile(f);
   Stepper stepper([&](const Tensor& x) { return compiled(x); }, x3);
   EXPECT_THAT(all_steps(stepper), testing::IsSupersetOf({"sin", "sum"}));
   EXPECT_THAT(stepper.result().value(), IsNear(f(x3)));
 }
 
-TEST(Stepper, BreakpointsInCompiledFunctionsCostNothingWhereNobodySteps) {
+TEST(Stepper, BreakpointCallsDoNotPreventReplays) {
   const auto compiled = compile([](const Tensor& x) {
     breakpoint("inside");
     return sin(x) * x;

@@ -31,7 +31,7 @@ TEST(Stepper, NothingRunsBeforeTheFirstStep) {
   EXPECT_FALSE(ran);
 }
 
-TEST(Stepper, NextPassesScopesFurtherIn) {
+TEST(Stepper, NextSkipsInnerScopes) {
   Stepper stepper(scoped, x3);
   ASSERT_TRUE(stepper.next());
   EXPECT_EQ(name_at(stepper), "exp");
@@ -68,7 +68,7 @@ TEST(Stepper, FinishGoesToTheEndOfTheScope) {
 }
 
 // Two consecutive scopes with the same name are different scopes.
-TEST(Stepper, AScopeEndsThoughItsNameIsEnteredAgain) {
+TEST(Stepper, ConsecutiveScopesOfOneNameAreDifferent) {
   const auto twice = [](Tensor x) {
     for (int i = 0; i < 2; ++i) {
       const Scope round("round");
@@ -83,7 +83,7 @@ TEST(Stepper, AScopeEndsThoughItsNameIsEnteredAgain) {
   EXPECT_THAT(all_steps(stepper), ElementsAre("cos"));
 }
 
-TEST(Stepper, GoOnGoesFromBreakpointToBreakpoint) {
+TEST(Stepper, GoOnStopsAtEachBreakpoint) {
   Stepper stepper(scoped, x3);
   const int at_exp = stepper.break_at({.operation = "exp"}), in_inner = stepper.break_at({.scope = "inner"});
   EXPECT_EQ(at_exp, 1);
@@ -95,7 +95,7 @@ TEST(Stepper, GoOnGoesFromBreakpointToBreakpoint) {
   EXPECT_THAT(message_of<TransformError>([&] { stepper.remove_breakpoint(1); }), HasSubstr("there is no breakpoint 1"));
 }
 
-TEST(Stepper, BreakpointsComeFirstWhateverIsAsked) {
+TEST(Stepper, BreakpointsStopEveryKindOfStep) {
   Stepper stepper(scoped, x3);
   stepper.break_at({.operation = "tanh"});
   stepper.next();
@@ -104,7 +104,7 @@ TEST(Stepper, BreakpointsComeFirstWhateverIsAsked) {
   EXPECT_EQ(stepper.at().reason(), "breakpoint 1: tanh");
 }
 
-TEST(Stepper, ALoopOfAMillionNeedsNoStack) {
+TEST(Stepper, MillionStepsNeedConstantStack) {
   const auto steps = [](Tensor x) {
     for (int i = 0; i < 1'000'000; ++i) x = -std::move(x);
     return x;
@@ -117,7 +117,7 @@ TEST(Stepper, ALoopOfAMillionNeedsNoStack) {
 
 // ---- answers ------------------------------------------------------------------------------------
 
-TEST(Stepper, AnAnswerStandsInPlaceOfTheOperation) {
+TEST(Stepper, AnswerReplacesTheOperation) {
   Stepper stepper(f, x3);
   CountOps below;
   with(below, [&] {
@@ -130,7 +130,7 @@ TEST(Stepper, AnAnswerStandsInPlaceOfTheOperation) {
   EXPECT_EQ(below.n, 2);                                          // sin was never computed
 }
 
-TEST(Stepper, PerformStaysAndItsResultMayBeReplaced) {
+TEST(Stepper, PerformedResultMayBeReplaced) {
   Stepper stepper(f, x3);
   stepper.step();
   EXPECT_THAT(stepper.at().outputs(), IsEmpty());
@@ -181,7 +181,7 @@ TEST(Stepper, SeveralOutputsMayBeAnswered) {
 
 // ---- the end ------------------------------------------------------------------------------------
 
-TEST(Stepper, AfterTheEndNoStepIsLeft) {
+TEST(Stepper, UseAfterTheEndIsAnError) {
   Stepper stepper(f, x3);
   EXPECT_FALSE(stepper.go_on());
   for (const auto& step : {&stave_detail::AnyStepper::step, &stave_detail::AnyStepper::next,
@@ -233,7 +233,7 @@ TEST(Stepper, DroppingUnwinds) {
 
 // The function is dropped while the guard forbids unwinding. The guarded operations run,
 // and then the function unwinds.
-TEST(Stepper, DroppedWhereItMustNotThrowItUnwindsLater) {
+TEST(Stepper, UncancellableDelaysADrop) {
   bool reached = false;
   Tensor total = ones({2});
   {
@@ -256,7 +256,7 @@ TEST(Stepper, DroppedWhereItMustNotThrowItUnwindsLater) {
   EXPECT_THAT(total, Equals(zeros({2})));
 }
 
-TEST(Stepper, WhatIsThrownLeavesTheStep) {
+TEST(Stepper, ExceptionOfTheFunctionLeavesTheStep) {
   int destroyed = 0;
   Stepper stepper(
       [&](const Tensor& x) -> Tensor {
@@ -279,7 +279,7 @@ struct NoSin : Handler {
   }
 };
 
-TEST(Stepper, WhatAnOperationThrowsTheFunctionMayCatch) {
+TEST(Stepper, FunctionMayCatchErrorsOfOperations) {
   Stepper stepper(
       [](const Tensor& x) {
         try {
@@ -294,7 +294,7 @@ TEST(Stepper, WhatAnOperationThrowsTheFunctionMayCatch) {
   EXPECT_THAT(stepper.result().value(), Equals(cos(x3)));
 }
 
-TEST(Stepper, CancelledFromOutsideItUnwinds) {
+TEST(Stepper, DropByAnOuterControllerUnwindsIt) {
   struct StopAtCos : Controller {
     void handle(Call& call, Resumption<Call> rest) override {
       if (call.op().id != OpId::cos) rest.resume_last(perform(std::move(call)));
@@ -313,7 +313,7 @@ TEST(Stepper, CancelledFromOutsideItUnwinds) {
   EXPECT_EQ(destroyed, 1);
 }
 
-TEST(Stepper, DestroyedOnAnotherThreadItUnwindsOnItsOwn) {
+TEST(Stepper, DestroyedOnAnotherThreadItUnwindsOnItsThread) {
   int destroyed = 0;
   auto stepper = std::make_unique<Stepper<Tensor>>(
       [&](const Tensor& x) {
@@ -328,7 +328,7 @@ TEST(Stepper, DestroyedOnAnotherThreadItUnwindsOnItsOwn) {
   EXPECT_EQ(destroyed, 1);
 }
 
-TEST(Stepper, OfVoidGivesMonostateAndNamesWillDo) {
+TEST(Stepper, VoidGivesMonostateAndOperationNamesAreAccepted) {
   Tensor y;
   Stepper nothing([&] { y = sin(x3); });
   EXPECT_FALSE(nothing.go_on());

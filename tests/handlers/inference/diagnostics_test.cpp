@@ -58,7 +58,7 @@ std::map<std::string, Tensor> cases() {
           {"many", autoregressive(128, 40, 14, 0.5)}};
 }
 
-TEST(Diagnostics, AreThoseOfArviZ) {
+TEST(Diagnostics, EqualArviZ) {
   const auto expected = rows_by_name("diagnostics.csv");
   const auto all = cases();
   ASSERT_EQ(expected.size(), all.size());
@@ -70,7 +70,7 @@ TEST(Diagnostics, AreThoseOfArviZ) {
   }
 }
 
-TEST(Diagnostics, OfArraysAndTreesAreThoseOfElements) {
+TEST(Diagnostics, OfArraysAndTreesEqualThoseOfEachElement) {
   const Tensor a = independent(4, 100, 1), b = autoregressive(4, 100, 2, 0.8);
   const Tensor both = reshape(stack({a, b, a + b, a * b, a - b, b}, -1), {4, 100, 2, 3});
   EXPECT_EQ(rhat(both).shape(), Shape({2, 3}));
@@ -89,7 +89,7 @@ TEST(Diagnostics, OfArraysAndTreesAreThoseOfElements) {
   EXPECT_THAT(ess_bulk(astype(a, float32)), IsNear(ess_bulk(a), 1e-4));
 }
 
-TEST(Diagnostics, OfWhatIsNoNumberAreNone) {
+TEST(Diagnostics, OfDrawsWithNanAreNan) {
   const Tensor x = where(arange(20) == 3, tensor(NAN, float64), independent(2, 20, 1));
   for (const Tensor& found : {rhat(x), ess_bulk(x), ess_tail(x)}) EXPECT_THAT(found, IsNumber(NAN, 0));
 }
@@ -132,7 +132,7 @@ std::vector<std::vector<std::string>> cells(const std::string& table) {
   return rows;
 }
 
-TEST(Diagnostics, ATableKeepsItsColumnsApart) {
+TEST(Diagnostics, TableColumnsStaySeparated) {
   const NamedTensors draws{{"a name that is longer than any column", 1e200 * independent(4, 100, 1)},
                            {"b", -1.23456789e-200 * independent(4, 100, 2)},
                            {"many", independent(4, 300'000, 3) * 1e6}};

@@ -94,7 +94,7 @@ void expect_moments(const Tensor& draws, const Reference& known, const std::stri
 
 // ---- posteriors ---------------------------------------------------------------------------------
 
-TEST(Nuts, EightSchoolsAreThoseOfQuadrature) {
+TEST(Nuts, EightSchoolsPosteriorEqualsQuadrature) {
   const auto known = references();
   const auto run = nuts(compile(density_of_schools(float32)), start_of_schools(float32), Key(0),
                         {.chains = 128, .warmup = 200, .draws = 100});
@@ -106,7 +106,7 @@ TEST(Nuts, EightSchoolsAreThoseOfQuadrature) {
   for (const auto& [name, r] : rhat(run.draws)) EXPECT_LT(max(r).item<double>(), 1.03) << name;
 }
 
-TEST(Nuts, LogisticRegressionOfDigitsIsNumPyros) {
+TEST(Nuts, LogisticRegressionPosteriorEqualsNumPyro) {
   const auto known = references();
   const auto run =
       nuts(compile(density_of_logistic()), start_of_logistic(), Key(0), {.chains = 64, .warmup = 100, .draws = 20});
@@ -119,7 +119,7 @@ TEST(Nuts, LogisticRegressionOfDigitsIsNumPyros) {
 
 // In the funnel's neck every step size is too large: the draws miss the neck, and the run reports
 // this. After a change of parameters the density is that of independent normal variables.
-TEST(Nuts, FunnelIsToldOrWithoutNeckExact) {
+TEST(Nuts, FunnelIsReportedAndItsReparametrizationIsExact) {
   const NutsOptions options{.chains = 128, .warmup = 150, .draws = 50};
   const auto centred = nuts(compile(funnel), start_of_funnel(), Key(0), options);
   EXPECT_GT(centred.divergences(), 20);
@@ -142,7 +142,7 @@ TEST(Nuts, FunnelIsToldOrWithoutNeckExact) {
 // The density drops by a factor of e^-1000, the divergence threshold, at a point. Trajectories end
 // there with an energy slightly above or below the threshold. Whether they end must not depend on
 // which of their points they started from. E|x| = sqrt(2 / pi).
-TEST(Nuts, WallAsHighAsTheThresholdBiasesNothing) {
+TEST(Nuts, DivergenceThresholdCausesNoBias) {
   const auto wall = [](const Tensor& x) { return -.5 * square(x) - where(x > 0., 1000., 0.); };
   const NutsOptions options{.chains = 16, .warmup = 300, .draws = 1500, .max_depth = 6, .spread = .4};
   const auto run = nuts(compile(wall), tensor(-.5, float64), Key(7), options);
@@ -154,7 +154,7 @@ TEST(Nuts, WallAsHighAsTheThresholdBiasesNothing) {
 
 // The chain starts where the density is e^-2000 of its value elsewhere,
 // and must still leave that region.
-TEST(Nuts, StartBehindAWallIsLeft) {
+TEST(Nuts, ChainsLeaveAStartOfTinyDensity) {
   const auto wall = [](const Tensor& x) { return -.5 * square(x) - where(x > 0., 2000., 0.); };
   const auto run = nuts(compile(wall), tensor(.5, float64), Key(1), {.chains = 4, .warmup = 300, .draws = 100});
   EXPECT_TRUE(bool(all(run.draws <= 0.)));
@@ -166,7 +166,7 @@ struct Pair {
 
 // A correlated normal distribution with standard deviations from 0.01 to 100. Its moments are
 // known. The draws form a tree with two dtypes.
-TEST(Mcmc, NormalDistributionsOfAnyScale) {
+TEST(Mcmc, NormalDistributionsOfAnyScaleHaveTheirMoments) {
   const Tensor scales = tensor({0.01, 1., 100.}, float64);
   const auto density = [&](const Pair& p) {
     const Tensor x = p.a / scales;
@@ -190,7 +190,7 @@ TEST(Mcmc, NormalDistributionsOfAnyScale) {
   expect(hmc(compile(density), start, Key(4), {.chains = 16, .warmup = 500, .draws = 500}), "hmc");
 }
 
-TEST(Hmc, EightSchoolsAreThoseOfQuadrature) {
+TEST(Hmc, EightSchoolsPosteriorEqualsQuadrature) {
   const auto known = references();
   const auto run = hmc(compile(density_of_schools(float64)), start_of_schools(float64), Key(0),
                        {.chains = 128, .warmup = 200, .draws = 150});
@@ -247,7 +247,7 @@ TEST(Nuts, ChainsAreTheSameOnSeveralThreads) {
   EXPECT_THROW(nuts(fails_elsewhere, zeros({2}), Key(0), options), std::runtime_error);
 }
 
-TEST(Nuts, DrawsAreThoseOfTheKey) {
+TEST(Nuts, DrawsDependOnlyOnTheKey) {
   const NutsOptions options{.chains = 3, .warmup = 30, .draws = 20};
   const Tensor start = zeros({2}), a = nuts(standard_normal, start, Key(0), options).draws,
                b = nuts(compile(standard_normal), start, Key(0), options).draws,
@@ -258,9 +258,9 @@ TEST(Nuts, DrawsAreThoseOfTheKey) {
   EXPECT_FALSE(bytes_of(a(0)) == bytes_of(a(1)));
 }
 
-// ---- what is known of trajectories --------------------------------------------------------------
+// ---- statistics of trajectories -----------------------------------------------------------------
 
-TEST(Nuts, TrajectoriesAreTold) {
+TEST(Nuts, TrajectoryStatisticsAreReported) {
   const auto run = nuts(compile(standard_normal), zeros({20}, float64), Key(0),
                         {.chains = 8, .warmup = 300, .draws = 200, .target_accept = 0.9});
   for (const Tensor& x : {run.log_density, run.accept_rate, run.steps, run.depth, run.diverged})
@@ -290,7 +290,7 @@ struct Heard : Handles<Progress> {
     total = progress.total;
   }
 };
-TEST(Mcmc, SaysItsProgress) {
+TEST(Mcmc, ReportsItsProgress) {
   const auto log_p = [](const Tensor& x) { return -sum(x * x) / 2; };
   for (const int threads : {1, 2}) {
     Heard heard;
@@ -305,7 +305,7 @@ TEST(Mcmc, SaysItsProgress) {
   }
 }
 
-TEST(Mcmc, WithoutWarmUp) {
+TEST(Mcmc, WarmUpMayBeOmitted) {
   const auto run = nuts(compile(standard_normal), zeros({2}), Key(0), {.chains = 64, .warmup = 0, .draws = 200});
   expect_moments(run.draws(ellipsis, 0), {0, 1, 0}, "x");
   EXPECT_TRUE(array_equal(run.variance, ones({64, 2})));
@@ -326,7 +326,7 @@ TEST(Mcmc, NoDrawLiesWhereTheDensityIsZero) {
 
 // The schedule is that of "Warmup" in Stan's reference manual: 75 draws, windows of 25, 50, 100,
 // 200 and 500 draws, and 50 draws.
-TEST(WarmUp, WindowsAreStans) {
+TEST(WarmUp, WindowsEqualStan) {
   const auto ends = [](Index warmup) {
     stave_detail::mcmc::Windows windows(warmup);
     std::vector<Index> found;
@@ -340,7 +340,7 @@ TEST(WarmUp, WindowsAreStans) {
   EXPECT_THAT(ends(19), testing::IsEmpty());
 }
 
-// ---- what a density may be ----------------------------------------------------------------------
+// ---- kinds of densities -------------------------------------------------------------------------
 
 struct AskScale {
   using Result = double;
@@ -350,7 +350,7 @@ struct Scale : Handles<AskScale> {
   double handle(AskScale&) override { return ++asked, 2; }
 };
 
-TEST(Mcmc, ADensityBranchesAndAsks) {
+TEST(Mcmc, DensityMayBranchAndPerformEffects) {
   const NutsOptions options{.chains = 32, .warmup = 200, .draws = 300};
   // One half of a normal distribution of scale 1, and one half of scale 2.
   const auto density = [](const Tensor& x) {
@@ -364,14 +364,14 @@ TEST(Mcmc, ADensityBranchesAndAsks) {
   EXPECT_NEAR(above, 2. / 3, 0.03);
 }
 
-TEST(Mcmc, OfHalves) {
+TEST(Mcmc, Bfloat16StartGivesBfloat16Draws) {
   const auto run =
       nuts(compile(standard_normal), zeros({3}, bfloat16), Key(0), {.chains = 16, .warmup = 200, .draws = 200});
   EXPECT_EQ(run.draws.dtype(), bfloat16);
   EXPECT_NEAR(stave::std(astype(run.draws, float64)).item<double>(), 1, 0.1);
 }
 
-TEST(Mcmc, OnAnotherDevice) {
+TEST(Mcmc, DrawsOnADeviceEqualThoseOnTheHost) {
   const NutsOptions options{.chains = 8, .warmup = 30, .draws = 20};
   const auto here = nuts(standard_normal, zeros({3}), Key(0), options);
   SeparateBackend backend{0};
@@ -412,7 +412,7 @@ TEST(Mcmc, Errors) {
   EXPECT_THAT(message_of<Error>([&] { nuts(density_of_schools(float32), misspelt, Key(0)); }), HasSubstr("\"tau\""));
 }
 
-TEST(Mcmc, WhatADensityThrowsComesOut) {
+TEST(Mcmc, ExceptionOfTheDensityPropagates) {
   int calls = 0;
   const auto density = [&](const Tensor& x) {
     if (++calls == 20) throw std::runtime_error("enough");

@@ -77,7 +77,7 @@ TEST(Draws, HaveTheQuantilesOfSciPy) {
 }
 
 // The shares come from scipy.stats.poisson(rate).cdf.
-TEST(Draws, OfPoissonHaveTheSharesOfSciPy) {
+TEST(Draws, OfPoissonHaveTheCdfOfSciPy) {
   const struct {
     double rate, at[3], share[3];
   } cases[] = {{0.5, {0, 1, 2}, {0.6065306597126334, 0.9097959895689501, 0.9856123220330293}},
@@ -92,7 +92,7 @@ TEST(Draws, OfPoissonHaveTheSharesOfSciPy) {
   }
 }
 
-TEST(Draws, OfDiscreteOnesHaveTheirProbabilities) {
+TEST(Draws, OfDiscreteDistributionsHaveTheirProbabilities) {
   const Tensor coins = Bernoulli{tensor({-1., 2.})}.sample(Key(1), {20000});
   EXPECT_EQ(coins.dtype(), bool_);
   EXPECT_THAT(mean(astype(coins, float64), 0), IsNear(sigmoid(tensor({-1., 2.}, float64)), 0.01));
@@ -133,7 +133,7 @@ TEST(Draws, HaveTheShapeAndDtypeOfParameters) {
   EXPECT_THAT((Normal{0.1, 1}.log_prob(tensor(0.1, float64))), IsNumber(-std::log(2 * M_PI) / 2, 1e-15));
 }
 
-TEST(Draws, OfSplitKeysAreWhatALoopGives) {
+TEST(Draws, UnderVmapEqualALoopOverKeys) {
   const Tensor keys = split(Key(3), 5), parameters = arange(1, 6, 1, float32);
   const auto check = [&](auto draw) {
     const Tensor lanes = vmap(draw)(Key(keys), parameters);
@@ -158,7 +158,7 @@ TEST(Draws, HaveDerivativesWhereTheyAreSmooth) {
               HasSubstr("a draw of a gamma distribution has no derivative with respect to its concentration"));
 }
 
-TEST(Distributions, AreTreesAndHaveLanes) {
+TEST(Distributions, AreTreesAndCanBeVmapped) {
   const Normal normal_of{tensor({1., 2.}), tensor({3., 4.})};
   EXPECT_EQ(tree_leaves(normal_of).size(), 2u);
   EXPECT_EQ(tree_leaves(Normal{tensor(1.), 2}).size(), 1u);
@@ -169,7 +169,7 @@ TEST(Distributions, AreTreesAndHaveLanes) {
   EXPECT_THAT(slope.mean.tensor(), IsNear((x - normal_of.mean.tensor()) / square(normal_of.scale.tensor())));
 }
 
-TEST(Support, MapsThereAndBack) {
+TEST(Support, UnconstrainInvertsConstrain) {
   const Tensor u = tensor({{-2., 0.5, 3.}, {0., 1., -1.}}, float64);
   const auto jacobian_of = [](const Support& support, T v) {
     return jacfwd([&](T w) { return support.constrain(w); })(v);

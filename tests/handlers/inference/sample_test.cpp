@@ -35,7 +35,7 @@ TEST(LogDensity, IsTheSumOfAllSites) {
   EXPECT_THAT(log_density(schools, values())(), IsNumber(log_density_of_values, 1e-13));
 }
 
-TEST(LogDensity, IsAFunctionOfValues) {
+TEST(LogDensity, IsDifferentiableByTheValues) {
   const auto f = [](const NamedTensors& v) { return log_density(schools, v)(); };
   const auto by_mu = [&](T mu) {
     NamedTensors v = values();
@@ -61,7 +61,7 @@ TEST(LogDensity, IsAFunctionOfValues) {
   EXPECT_THAT(grad(checkpointed)(values()).at("tau"), IsNear(grad(f)(values()).at("tau")));
 }
 
-TEST(Sample, OfACompiledFunctionIsAnsweredByWhoComesLater) {
+TEST(Sample, InACompiledFunctionUsesHandlersInstalledLater) {
   const auto drawn = compile([](T x) { return seed([](T y) { return sample("y", Normal{y, 1}); }, Key(3))(x); });
   const Tensor x = tensor(0.5), alone = drawn(x);
   EXPECT_THAT(drawn(x), Equals(alone));
@@ -70,7 +70,7 @@ TEST(Sample, OfACompiledFunctionIsAnsweredByWhoComesLater) {
   EXPECT_THAT(drawn(x), Equals(alone));
 }
 
-TEST(LogDensity, OfSitesUnderVmapIsOfAllLanes) {
+TEST(LogDensity, SumsOverTheLanesOfSitesUnderVmap) {
   const auto lanes = [](T xs, T ys) {
     const Tensor slope = sample("slope", Normal{0, 10});
     return vmap([&](T x, T y) {
@@ -85,7 +85,7 @@ TEST(LogDensity, OfSitesUnderVmapIsOfAllLanes) {
   EXPECT_THAT(grad(f)(slope), IsNear(grad(by_hand)(slope)));
 }
 
-TEST(LogDensity, SaysWhatIsMissing) {
+TEST(LogDensity, ErrorsNameMissingAndExtraSites) {
   NamedTensors less = values(), more = values();
   less.erase("tau");
   more["rho"] = tensor(1.);
@@ -97,7 +97,7 @@ TEST(LogDensity, SaysWhatIsMissing) {
   EXPECT_THAT(message_of<Error>([&] { log_density(twice, {{"x", tensor(0.)}})(); }), HasSubstr("\"x\" is sown twice"));
 }
 
-TEST(Unconstrained, DensitiesHaveTheDeterminants) {
+TEST(Unconstrained, DensitiesIncludeTheJacobianDeterminants) {
   const auto f = [](const NamedTensors& v) { return unconstrained_log_density(schools, v)(); };
   NamedTensors u = values();
   u["tau"] = log(u["tau"]);
@@ -120,7 +120,7 @@ TEST(Unconstrained, DensitiesHaveTheDeterminants) {
 
 // The support of x depends on another site. A point of the simplex has one more element
 // than its unconstrained vector.
-TEST(Unconstrained, OfSupportsThatDepend) {
+TEST(Unconstrained, SupportsMayDependOnOtherSites) {
   const auto model = [] {
     const Tensor high = sample("high", Exponential{1}), x = sample("x", Uniform{0, high});
     sample("p", Dirichlet{tensor({1., 2., 3.}, float64)});
@@ -138,7 +138,7 @@ TEST(Unconstrained, OfSupportsThatDepend) {
   EXPECT_THAT(unconstrained_log_density(model, u)(), IsNear(log_density(model, x)() + determinants, 1e-10));
 }
 
-TEST(Sites, AreWhatARunMet) {
+TEST(Sites, ListTheSitesOfARun) {
   const auto [theta, sites] = sites_of(seed(schools, Key(1)))();
   std::vector<std::string> names;
   for (const auto& [name, site] : sites) names.push_back(name);
@@ -221,7 +221,7 @@ TEST(Factor, IsAnObservedSite) {
               HasSubstr("there is no latent site \"seen\" without a value"));
 }
 
-TEST(Factor, OfArraysLanesAndScopes) {
+TEST(Factor, SumsArraysAndLanesAndHasScopes) {
   const auto model = [](T x) {
     const Scope scope("group");
     vmap([](T lane) {
@@ -314,7 +314,7 @@ struct Point {
   Tensor sample(const Key&, const Shape&) const { return at; }
   Support support() const { return Support::real(); }
 };
-TEST(Sample, OfADistributionOfOnesOwn) {
+TEST(Sample, DistributionMayBeAUsersClass) {
   EXPECT_THAT(seed([] { return sample("x", Point{tensor(3.)}); }, Key(0))(), IsNumber(3));
 }
 

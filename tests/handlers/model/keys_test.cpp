@@ -31,7 +31,7 @@ TEST(NextKey, WithoutKeysIsAnError) {
               HasSubstr("next_key: no handler provides keys: call the function by seed"));
 }
 
-TEST(NextKey, OfAScopeDependsOnNoOther) {
+TEST(NextKey, InAScopeDependsOnNoOtherScope) {
   const auto in = [](const char* name) {
     const Scope scope(name);
     return next_key().data();
@@ -63,7 +63,7 @@ TEST(Seed, OutsideOfVmapAllLanesDrawTheSame) {
   EXPECT_THAT(drawn, Equals(broadcast_to(seed(two, Key(2))(zeros({4})), {3, 4})));
 }
 
-TEST(Seed, InsideOfVmapIsWhatALoopGives) {
+TEST(Seed, InsideOfVmapEqualsALoop) {
   const Tensor keys = split(Key(6), 3);
   const auto lane = [](const Key& key, T x) { return seed(two, key)(x); };
   const Tensor drawn = vmap(lane)(Key(keys), rows());
@@ -71,7 +71,7 @@ TEST(Seed, InsideOfVmapIsWhatALoopGives) {
   EXPECT_FALSE(array_equal(drawn[0] - rows()[0], drawn[1] - rows()[1]));
 }
 
-TEST(VmapWithKeys, IsWhatALoopGives) {
+TEST(VmapWithKeys, EqualsALoop) {
   const Tensor drawn = seed(vmap_with_keys(two), Key(8))(rows());
   const Tensor keys = split(Key(split(Key(8), 1)[0]), 3);
   for (Index i = 0; i < 3; ++i) EXPECT_THAT(drawn[i], Equals(seed(two, Key(keys[i]))(rows()[i])));
@@ -105,14 +105,14 @@ TEST(VmapWithKeys, MasksOfDropoutDifferByLane) {
   EXPECT_THAT(seed(slope, Key(0))(xs), Equals(apart));
 }
 
-TEST(VmapWithKeys, Nests) {
+TEST(VmapWithKeys, CanBeNested) {
   const Tensor xs = zeros({2, 3, 4});
   const Tensor drawn = seed(vmap_with_keys(vmap_with_keys(noise)), Key(8))(xs);
   const Tensor outer = split(Key(split(Key(8), 1)[0]), 2);
   for (Index i = 0; i < 2; ++i) EXPECT_THAT(drawn[i], Equals(seed(vmap_with_keys(noise), Key(outer[i]))(xs[i])));
 }
 
-TEST(Keys, DrawOnceInACheckpoint) {
+TEST(Keys, GiveTheSameDrawsWhenACheckpointRunsAgain) {
   const auto layer = [](T x) { return sum(square(x * normal(next_key(), x.shape()))); };
   const Tensor x = inputs();
   EXPECT_THAT(seed(grad(checkpoint(layer)), Key(3))(x), IsNear(seed(grad(layer), Key(3))(x)));
@@ -123,7 +123,7 @@ TEST(Keys, DrawOnceInACheckpoint) {
               IsNear(seed(vmap_with_keys(grad(layer)), Key(3))(rows())));
 }
 
-TEST(Keys, UnderAndOverCompile) {
+TEST(Keys, WorkInsideAndOutsideCompile) {
   const auto compiled = compile([](const Key& key, T x) { return seed(two, key)(x); });
   for (std::uint64_t i = 0; i < 3; ++i) EXPECT_THAT(compiled(Key(i), inputs()), IsNear(seed(two, Key(i))(inputs())));
   EXPECT_EQ(compiled.recordings(), 1u);

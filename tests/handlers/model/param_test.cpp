@@ -39,7 +39,7 @@ void expect_near(const NamedTensors& got, const NamedTensors& expected) {
   for (const auto& [name, value] : expected) EXPECT_THAT(got.at(name), IsNear(value, 1e-5)) << name;
 }
 
-TEST(Init, GivesWhatIsAskedForByFullNames) {
+TEST(Init, GivesParametersByFullNames) {
   const Scope outside("outside");
   const NamedTensors params = init_params(network)(Key(0), inputs());
   EXPECT_THAT(names_of(params), ElementsAre("hidden/b", "hidden/w", "out/b", "out/w"));
@@ -47,7 +47,7 @@ TEST(Init, GivesWhatIsAskedForByFullNames) {
   EXPECT_THAT(params.at("out/b"), Equals(zeros({2})));
 }
 
-TEST(Init, AnotherLayerChangesNoOthers) {
+TEST(Init, AddingALayerDoesNotChangeOthers) {
   const auto larger = [](T x) { return dense("out", tanh(dense("between", tanh(dense("hidden", x, 4)), 4)), 2); };
   const NamedTensors small = init_params(network)(Key(3), inputs()), large = init_params(larger)(Key(3), inputs());
   for (const char* name : {"hidden/w", "out/w"}) EXPECT_THAT(large.at(name), Equals(small.at(name)));
@@ -66,7 +66,7 @@ TEST(Init, FoldsTheNamesHashIntoTheKey) {
   EXPECT_THAT(init_params(f)(Key(5), tensor(1.)).at("w"), Equals(glorot_uniform(expected, {2, 2})));
 }
 
-TEST(Init, NamesAreTheSameUnderTransformsOfTheFunction) {
+TEST(Init, NamesDoNotDependOnTransforms) {
   const auto inner = [](T x) { return dense("inner", x, 3); };
   const auto all = [&](T x) {
     const Scope scope("outer");
@@ -78,7 +78,7 @@ TEST(Init, NamesAreTheSameUnderTransformsOfTheFunction) {
   EXPECT_THAT(functional_call(all, params)(inputs())[0], IsNear(sum(params.at("outer/inner/w"), 1)));
 }
 
-TEST(Init, RunsUnderTransformsOfTheFunction) {
+TEST(Init, WorksUnderTransforms) {
   const auto lanes = [](T xs) { return vmap([](T x) { return network(x); })(xs); };
   const auto again = checkpoint(network);
   const auto slope = [](T x) { return grad([](T v) { return sum(network(v)); })(x); };
@@ -94,12 +94,12 @@ TEST(Init, RunsUnderTransformsOfTheFunction) {
     EXPECT_THAT(many.at("out/w")[i], Equals(init_params(network)(Key(keys[i]), inputs()).at("out/w")));
 }
 
-TEST(Apply, GivesParams) {
+TEST(Apply, GivesParametersToTheFunction) {
   const NamedTensors params = some_params();
   EXPECT_THAT(functional_call(network, params)(inputs()), Equals(by_hand(params, inputs())));
 }
 
-TEST(Apply, IsDifferentiatedByParams) {
+TEST(Apply, IsDifferentiableByParameters) {
   const auto loss = [](auto f) { return [f](const NamedTensors& p, T x) { return mean(square(f(p, x))); }; };
   const auto of = [](auto g) { return [g](const NamedTensors& p, T x) { return functional_call(g, p)(x); }; };
   const NamedTensors params = some_params(), expected = grad(loss(by_hand))(params, inputs());
@@ -115,7 +115,7 @@ TEST(Apply, IsDifferentiatedByParams) {
               jvp([&](const NamedTensors& p) { return grad(loss(by_hand))(p, inputs()); }, params, params).second);
 }
 
-TEST(Apply, OfManyParamsIsAnEnsemble) {
+TEST(Apply, VmapOverParametersGivesAnEnsemble) {
   const auto predict = [](const NamedTensors& p, T x) { return functional_call(network, p)(x); };
   const NamedTensors a = some_params(1), b = some_params(2);
   const NamedTensors both = tree_map([](T x, T y) { return stack({x, y}); }, a, b);
@@ -149,13 +149,13 @@ TEST(Apply, IsCompiled) {
 
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wdeprecated-declarations"
-TEST(Param, TheFormerNameOfFunctionalCallRemains) {
+TEST(Param, ApplyIsAnAliasOfFunctionalCall) {
   const NamedTensors params = init_params(network)(Key(0), inputs());
   EXPECT_THAT(apply(network, params)(inputs()), Equals(functional_call(network, params)(inputs())));
 }
 #pragma GCC diagnostic pop
 
-TEST(Param, OfOneNameIsOne) {
+TEST(Param, UsesOfOneNameShareAParameter) {
   const auto twice = [](T x) { return dense("layer", tanh(dense("layer", x, 3)), 3); };
   const NamedTensors params = init_params(twice)(Key(0), inputs());
   EXPECT_THAT(names_of(params), ElementsAre("layer/b", "layer/w"));
@@ -166,7 +166,7 @@ TEST(Param, OfOneNameIsOne) {
               HasSubstr("param \"layer/w\": it was made before with shape [3,4], but [4,2] is requested"));
 }
 
-TEST(Param, SaysWhatIsWrong) {
+TEST(Param, ErrorsNameTheParameter) {
   NamedTensors params = some_params();
   EXPECT_THAT(message_of<Error>([] { network(inputs()); }), HasSubstr("param: no handler provides \"w\""));
   EXPECT_THAT(message_of<ShapeError>([&] {

@@ -36,7 +36,7 @@ void steps() {
   });
 }
 
-TEST(ProgressTerminal, ABarIsAsWideAsTheTerminalIsNow) {
+TEST(ProgressTerminal, BarFollowsTheTerminalWidth) {
   Terminal terminal(steps, 60);
   for (const unsigned short columns : {60, 100, 40, 79}) {
     terminal.resize(columns);
@@ -54,7 +54,7 @@ TEST(ProgressTerminal, ABarIsAsWideAsTheTerminalIsNow) {
   EXPECT_EQ(terminal.exit_status(), 0);
 }
 
-TEST(ProgressTerminal, TextOfAnyStreamStandsAbove) {
+TEST(ProgressTerminal, TextOfAnyStreamAppearsAboveTheBar) {
   Terminal terminal([] {
     with(PrintProgress(), [] {
       progress(1, 3);
@@ -78,7 +78,7 @@ TEST(ProgressTerminal, TextOfAnyStreamStandsAbove) {
   EXPECT_THAT(shown, HasSubstr("\x1b[K\r\nafterwards\r\n"));
 }
 
-TEST(ProgressTerminal, AnExceptionThatEndsTheProgramBeginsANewLine) {
+TEST(ProgressTerminal, FatalExceptionStartsANewLine) {
   Terminal terminal([] {
     with(PrintProgress(), [] {
       progress(1, 3);
@@ -91,7 +91,7 @@ TEST(ProgressTerminal, AnExceptionThatEndsTheProgramBeginsANewLine) {
   EXPECT_THAT(shown, HasSubstr("\x1b[K\r\nterminate called"));
 }
 
-TEST(ProgressTerminal, WithoutACursorThereAreLines) {
+TEST(ProgressTerminal, DumbTerminalGetsPlainLines) {
   Terminal terminal(
       [] {
         with(PrintProgress(), [] {

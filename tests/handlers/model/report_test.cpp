@@ -35,7 +35,7 @@ Tensor f(T x) {
 }
 Tensor point() { return tensor({1., 2.}, float64); }
 
-TEST(Report, WithoutListenersIsNothing) {
+TEST(Report, WithoutHandlersDoesNothing) {
   CountOps count;
   with(count, [] {
     report("x", point());
@@ -49,7 +49,7 @@ TEST(Report, WithoutListenersIsNothing) {
   EXPECT_EQ(compiled.recordings(), 1u);
 }
 
-TEST(Report, IsHeardByAllAround) {
+TEST(Report, ReachesAllOuterHandlers) {
   Heard inner, outer;
   with(outer, [&] {
     const Scope scope("run");
@@ -61,7 +61,7 @@ TEST(Report, IsHeardByAllAround) {
   EXPECT_THAT(outer.values[1], Equals(tensor(0.1, float64)));
 }
 
-TEST(Report, UnderTransforms) {
+TEST(Report, IsHeardOnceUnderTransforms) {
   const auto heard_of = [](auto g, T x) {
     Heard heard;
     with(heard, [&] { return g(x); });
@@ -85,7 +85,7 @@ TEST(Report, UnderTransforms) {
 
 TEST(Report, IsNotGatheredByHarvest) { EXPECT_TRUE(harvest(f)(point()).second.empty()); }
 
-TEST(PrintReports, PrintsALineForEach) {
+TEST(PrintReports, PrintsALinePerReport) {
   std::ostringstream out;
   with(PrintReports(out), [] {
     report("loss", tensor(0.25));
@@ -97,7 +97,7 @@ TEST(PrintReports, PrintsALineForEach) {
       "loss 0.25\nx f64[2] min 1 max 2 mean 1.5 std 0.5 nan 0 inf 0\nm i32[2,2] min 1 max 4 mean 2.5 std 1.11803\n");
 }
 
-TEST(PrintReports, TellsOfALargeArrayInALine) {
+TEST(PrintReports, SummarizesLargeArraysInOneLine) {
   std::ostringstream out;
   with(PrintReports(out), [] { report("w", full({300, 500}, NAN).at(0).set(2.)); });
   EXPECT_EQ(out.str(), "w f32[300,500] min 2 max 2 mean 2 std 0 nan 149500 inf 0\n");
@@ -172,7 +172,7 @@ struct Drawn {
   }
 };
 
-TEST(Progress, OfACompiledFunctionIsHeardByWhoComesLater) {
+TEST(Progress, InACompiledFunctionReachesHandlersInstalledLater) {
   const auto f = compile([](T x) {
     Tensor y = x;
     for (long i = 0; i < 3; ++i) {
@@ -190,7 +190,7 @@ TEST(Progress, OfACompiledFunctionIsHeardByWhoComesLater) {
   EXPECT_EQ(f.recordings(), 1u);
 }
 
-TEST(Progress, IsOneLineWithARateAndWhatRemains) {
+TEST(Progress, ShowsRateAndRemainingTimeInOneLine) {
   Drawn drawn;
   std::string half;
   EXPECT_EQ(drawn.after([&] {
@@ -204,7 +204,7 @@ TEST(Progress, IsOneLineWithARateAndWhatRemains) {
   EXPECT_EQ(half.size(), 59u);  // the last column stays free
 }
 
-TEST(Progress, SlowStepsAndLongTimes) {
+TEST(Progress, ShowsSlowStepsAndLongTimes) {
   Drawn drawn;
   const std::string text = drawn.after([&] {
     progress(0, 1000);
@@ -264,7 +264,7 @@ TEST(Progress, NestedLoopsNeedNoNames) {
   EXPECT_THAT(end, HasSubstr("13/13"));
 }
 
-TEST(Progress, TextBetweenStandsAbove) {
+TEST(Progress, OtherTextAppearsAboveTheBar) {
   Drawn drawn;
   std::string open;
   const std::string end = drawn.after([&] {
@@ -290,7 +290,7 @@ TEST(Progress, TextBetweenStandsAbove) {
               testing::MatchesRegex("no end\n100% \\[#*\\] 2/2 1/s    in 1.0 s\n"));
 }
 
-TEST(Progress, ReportsStandAbove) {
+TEST(Progress, ReportsAppearAboveTheBar) {
   Drawn drawn;
   const std::string end = drawn.after([&] {
     with(PrintReports(drawn.out), [&] {
@@ -316,7 +316,7 @@ TEST(Progress, AnExceptionBeginsANewLine) {
   EXPECT_THAT(shown(drawn.out.str()), testing::MatchesRegex(" 25% \\[#*\\.*\\] 1/4\nof the loop\n"));
 }
 
-TEST(Progress, GivesTheStreamBackItsBuffer) {
+TEST(Progress, RestoresTheBufferOfTheStream) {
   std::ostringstream out;
   const auto* const before = std::as_const(out).rdbuf();
   {
@@ -326,7 +326,7 @@ TEST(Progress, GivesTheStreamBackItsBuffer) {
   EXPECT_EQ(static_cast<std::ostream&>(out).rdbuf(), before);
 }
 
-TEST(Progress, NumbersThatDoNotFitAreNoErrors) {
+TEST(Progress, OutOfRangeStepsAreNoErrors) {
   progress(5, 3);  // no handler is installed
   progress(-1, -2);
   Drawn drawn;
@@ -343,7 +343,7 @@ TEST(Progress, NumbersThatDoNotFitAreNoErrors) {
   EXPECT_THAT(strange.after([] { progress(-3, 8); }), testing::MatchesRegex("  0% \\[\\.*\\] -3/8\n"));
 }
 
-TEST(Progress, WithoutATerminalALineNowAndThen) {
+TEST(Progress, WithoutATerminalPrintsLinesPeriodically) {
   std::ostringstream out;
   double now = 0;
   with(PrintProgress(out, {.every = 5, .seconds = [&] { return now; }}), [&] {

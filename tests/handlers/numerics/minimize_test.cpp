@@ -24,7 +24,7 @@ class Minimize : public testing::TestWithParam<MinimizeMethod> {};
 INSTANTIATE_TEST_SUITE_P(By, Minimize, testing::Values(MinimizeMethod::bfgs, MinimizeMethod::lbfgs),
                          [](const auto& method) { return method.param == MinimizeMethod::bfgs ? "bfgs" : "lbfgs"; });
 
-TEST_P(Minimize, RosenbrocksValley) {
+TEST_P(Minimize, FindsTheMinimumOfRosenbrocksFunction) {
   for (Index n : {2, 10}) {
     Tensor start = full({n}, -1.2, float64);
     const auto found = minimize(valley, start, {.method = GetParam(), .gtol = 1e-9});
@@ -41,7 +41,7 @@ struct Line {
 };
 
 // Least squares: the minimum is the solution of the normal equations.
-TEST_P(Minimize, OfTreesIsLeastSquares) {
+TEST_P(Minimize, SolvesLeastSquaresOverATree) {
   const Tensor x = linspace(-1, 2, 20, float64), y = 3 * x - 0.5 + 0.1 * sin(9 * x);
   const auto loss = [&](const Line& line) { return sum(square(line.slope * x + line.offset - y)); };
   const auto found =
@@ -51,14 +51,14 @@ TEST_P(Minimize, OfTreesIsLeastSquares) {
   EXPECT_THAT(stack({found.x.slope, found.x.offset}), IsNear(exact));
 }
 
-TEST_P(Minimize, WhereTheFunctionIsNotDefinedElsewhere) {
+TEST_P(Minimize, StaysWhereTheFunctionIsDefined) {
   const auto f = [](const Tensor& x) { return sum(x - log(x)); };  // lowest at 1
   const auto found = minimize(f, tensor({5., 0.01}, float64), {.method = GetParam(), .gtol = 1e-9});
   EXPECT_TRUE(found.converged);
   EXPECT_TRUE(allclose(found.x, ones({2}, float64), 1e-8)) << found.x;
 }
 
-TEST_P(Minimize, SaysWhenItDidNotArrive) {
+TEST_P(Minimize, ReportsThatItDidNotConverge) {
   const auto falls =
       minimize([](const Tensor& x) { return sum(-x); }, zeros({2}, float64), {.method = GetParam(), .steps = 3});
   EXPECT_FALSE(falls.converged);
@@ -68,7 +68,7 @@ TEST_P(Minimize, SaysWhenItDidNotArrive) {
   EXPECT_LT(few.value.item<double>(), valley(full({2}, -1.2, float64)).item<double>());
 }
 
-TEST_P(Minimize, OfFloat32AndOfNothing) {
+TEST_P(Minimize, AcceptsFloat32AndEmptyTensors) {
   const auto found = minimize(valley, full({2}, -1.2, float32), {.method = GetParam(), .gtol = 1e-3});
   EXPECT_TRUE(found.converged);
   EXPECT_EQ(found.x.dtype(), float32);
@@ -77,7 +77,7 @@ TEST_P(Minimize, OfFloat32AndOfNothing) {
 }
 
 // The minimum as a function of a parameter is a root of the gradient.
-TEST(Minimize, HasDerivativesAsARoot) {
+TEST(Minimize, CustomRootDifferentiatesTheMinimum) {
   // The minimum is at asinh(a).
   const auto loss = [](const Tensor& x, const Tensor& a) { return sum(cosh(x) - a * x); };
   const auto lowest =

@@ -18,14 +18,14 @@ namespace {
 const auto growth = odeint([](const Tensor& y, const Tensor&, const Tensor& a) { return a * y; });
 const Tensor times = tensor({0., 0.3, 1.}, float64), rate = tensor(0.7, float64), start = tensor({2., -1.}, float64);
 
-TEST(Odeint, Grows) {
+TEST(Odeint, SolvesExponentialGrowth) {
   const Tensor path = growth(start, times, rate);
   EXPECT_EQ(path.shape(), Shape(3, 2));
   EXPECT_TRUE(allclose(path, expand_dims(exp(0.7 * times), 1) * start, 1e-7));
   EXPECT_THAT(path(0), Equals(start));
 }
 
-TEST(Odeint, GoesBackInTime) {
+TEST(Odeint, IntegratesBackwardInTime) {
   const Tensor back = growth(start, tensor({1., 0.2}, float64), rate);
   EXPECT_TRUE(allclose(back(1), start * std::exp(-0.7 * 0.8), 1e-7));
   EXPECT_THAT(growth(start, tensor({1., 1.}, float64), rate)(1), Equals(start));
@@ -36,7 +36,7 @@ struct Ball {
 };
 
 // A fall with a push that depends on time: the state is a tree, and there are two arguments.
-TEST(Odeint, OfTreesAndTime) {
+TEST(Odeint, StateMayBeATreeAndDependOnTime) {
   const auto fall = odeint([](const Ball& b, const Tensor& t, const Tensor& g, const Tensor& push) {
     return Ball{b.speed, -g + push * t};
   });
@@ -48,14 +48,14 @@ TEST(Odeint, OfTreesAndTime) {
 }
 
 // The energy of a pendulum stays constant over many swings.
-TEST(Odeint, KeepsEnergy) {
+TEST(Odeint, ConservesEnergy) {
   const auto swing = odeint([](const Tensor& y, const Tensor&) { return stack({y(1), -sin(y(0))}); });
   const Tensor path = swing(tensor({2., 0.}, float64), linspace(0, 50, 26, float64));
   const Tensor energy = square(path(slice(), 1)) / 2 - cos(path(slice(), 0));
   EXPECT_TRUE(allclose(energy, full_like(energy, -std::cos(2.)), 1e-5));
 }
 
-TEST(Odeint, DerivativesAreThoseOfTheSolution) {
+TEST(Odeint, DerivativesEqualThoseOfTheSolution) {
   const Tensor weights = tensor({{0.3, 1.}, {-2., 0.5}, {1., 0.7}}, float64);
   const auto numeric = [&](const Tensor& y, const Tensor& t, const Tensor& a) {
     return sum(weights * sin(growth(y, t, a)));
@@ -79,7 +79,7 @@ TEST(Odeint, DerivativesAreThoseOfTheSolution) {
 }
 
 // f depends on the time. Checks the derivatives by all times, including the first one.
-TEST(Odeint, DerivativesByTimes) {
+TEST(Odeint, DerivativesByTimesEqualThoseOfTheSolution) {
   // The solution is y0 e^(sin t - sin t0).
   const auto rise = odeint([](const Tensor& y, const Tensor& t) { return y * cos(t); });
   const Tensor from = tensor({0.4, 1.1, 2.}, float64), y = tensor({1.5}, float64);
@@ -97,7 +97,7 @@ TEST(Odeint, UnderVmapEachLaneHasItsOwnSteps) {
               IsNear(stack({grad(last)(rates(0)), grad(last)(rates(1)), grad(last)(rates(2))})));
 }
 
-TEST(Odeint, WhatIsNotFiniteIsAnErrorBeforeTheFirstStep) {
+TEST(Odeint, NonfiniteArgumentsAreErrorsBeforeTheFirstStep) {
   constexpr double nan = std::numeric_limits<double>::quiet_NaN(), inf = std::numeric_limits<double>::infinity();
   int calls = 0;
   const auto counted = [&](OdeOptions options) {
@@ -151,7 +151,7 @@ TEST(Odeint, Errors) {
       [&] {
         few(tensor(1., float64), tensor({0., 2.}, float64));
       },
-      ThrowsMessage<Error>(HasSubstr("there were 3 steps since the last of the requested times")));
+      ThrowsMessage<Error>(HasSubstr("there were 3 steps since the previous requested time")));
   EXPECT_THAT(
       [&] {
         growth(start, tensor({0., 1., 0.5}, float64), rate);

@@ -57,7 +57,7 @@ void expect_optax(const std::string& name, const Optimizer& optimizer, Clip clip
   }
 }
 
-TEST(Optimizers, AreOptaxsOverAHundredSteps) {
+TEST(Optimizers, EqualOptaxOverAHundredSteps) {
   expect_optax("sgd", sgd({.learning_rate = 0.05}), as_it_is);
   expect_optax("sgd linear", sgd({.learning_rate = linear_schedule(0.1, 0.01, 60, 5)}), as_it_is);
   expect_optax("momentum", momentum({.learning_rate = 0.02}), as_it_is);
@@ -82,7 +82,7 @@ TEST(Optimizers, AreOptaxsOverAHundredSteps) {
                [](const Parameters& g) { return clip_by_value(g, 0.7); });
 }
 
-TEST(Schedules, AreOptaxs) {
+TEST(Schedules, EqualOptax) {
   const auto figures = rows_by_name("optimizers.csv");
   const std::vector<int> steps = {0, 1, 4, 5, 6, 10, 19, 20, 21, 49, 50, 80, 200};
   const std::map<std::string, Schedule> schedules = {
@@ -106,7 +106,7 @@ TEST(Schedules, MayBeFunctionsAndTensors) {
   EXPECT_THAT(Schedule(2)(tensor(7)), IsNumber(2));
 }
 
-TEST(Schedules, RefuseWhatIsNoNumber) {
+TEST(Schedules, RefuseInvalidArguments) {
   EXPECT_THAT([] { Schedule(ones({3}))(tensor(0)); },
               ThrowsMessage<ShapeError>(HasSubstr("a schedule gave shape [3]")));
   EXPECT_THAT([] { Schedule([](T) { return Tensor(); })(tensor(0)); },
@@ -143,7 +143,7 @@ void expect_meta_gradient(Make make) {
   for (int i = 0; i < 3; ++i) EXPECT_THAT(losses(i), IsNear(f(rates(i)), 1e-14));
 }
 
-TEST(Optimizers, AreDifferentiatedByTheirRateAndMapped) {
+TEST(Optimizers, CanBeDifferentiatedByTheRateAndVmapped) {
   expect_meta_gradient([](T rate) { return sgd({.learning_rate = rate}); });
   expect_meta_gradient([](T rate) { return momentum({.learning_rate = rate, .nesterov = true}); });
   expect_meta_gradient([](T rate) { return adam({.learning_rate = rate}); });
@@ -168,7 +168,7 @@ struct Model {
   int depth = 2;
 };
 
-TEST(Optimizers, LeaveWhatIsNoFloat) {
+TEST(Optimizers, DoNotChangeNonfloatMembers) {
   const Model model{{ones({2}), tensor({2.}, float16)}, tensor({1, 2}), 7};
   const Model gradient{{ones({2}), tensor({1.}, float16)}, zeros({2}, int32), 0};
   const auto optimizer = adamw({.learning_rate = 0.5});
@@ -187,7 +187,7 @@ struct Owning {
   std::map<std::string, Tensor> others;
 };
 
-TEST(Optimizers, TakeTreesThatCannotBeCopied) {
+TEST(Optimizers, AcceptNoncopyableTrees) {
   Owning tree{std::make_unique<Tensor>(ones({2})), {{"b", ones({})}}};
   const Owning gradient{std::make_unique<Tensor>(ones({2})), {{"b", ones({})}}};
   const auto adaptive = adam({.learning_rate = 0.5});
@@ -201,7 +201,7 @@ TEST(Optimizers, TakeTreesThatCannotBeCopied) {
 }
 
 // In float16 every step would be rounded away, because 1 - 2^-12 rounds to 1.
-TEST(Optimizers, KeepMomentsOfHalvesInFloat32) {
+TEST(Optimizers, KeepMomentsOfHalfFloatsInFloat32) {
   Tensor x = ones({1}, float16);
   const auto optimizer = momentum({.learning_rate = 1, .decay = 1});
   auto state = optimizer.init(x);
@@ -217,7 +217,7 @@ TEST(Optimizers, RefuseGradientsOfOtherShapes) {
   EXPECT_THAT([&] { sgd().update(two, one, sgd().init(two)); }, ThrowsMessage<ShapeError>(HasSubstr("tree_map")));
 }
 
-TEST(Clipping, KeepsWhatIsSmallAndBoundsTheRest) {
+TEST(Clipping, KeepsSmallGradientsAndBoundsLargeOnes) {
   const std::vector<Tensor> tree{tensor({3., 0.}), tensor({{4.}})};
   EXPECT_THAT(clip_by_global_norm(tree, 5)[0], Equals(tree[0]));
   EXPECT_THAT(clip_by_global_norm(tree, 10)[1], Equals(tree[1]));

@@ -27,7 +27,7 @@ Tensor by_newton(const Tensor& a) {
 }
 const auto cubic = custom_root([](const Tensor& y, const Tensor& a) { return y * y * y + y - a; }, by_newton);
 
-TEST(CustomRoot, HasTheDerivativesOfTheEquation) {
+TEST(CustomRoot, DerivativesFollowFromTheEquation) {
   const Tensor a = tensor({2., 10., 30.}, float64), y = tensor({1., 2., 3.}, float64);
   EXPECT_THAT(cubic(a), IsNear(y));
   const auto first = [](const Tensor& v) { return grad([](const Tensor& w) { return sum(cubic(w)); })(v); };
@@ -42,7 +42,7 @@ TEST(CustomRoot, HasTheDerivativesOfTheEquation) {
   check_grads([](const Tensor& v) { return sum(exp(cubic(v))); }, tensor({0.5, -1.}, float64), {.order = 3});
 }
 
-TEST(CustomRoot, SearchesOnceForADerivative) {
+TEST(CustomRoot, DerivativeRunsTheSolverOnce) {
   searches = 0;
   grad([](const Tensor& w) { return sum(cubic(w)); })(tensor({2., 10.}, float64));
   EXPECT_EQ(searches, 1);
@@ -56,7 +56,7 @@ struct Point {
 };
 
 // The point where y = slope x meets the circle: x = sqrt(radius2 / (1 + slope^2)).
-TEST(CustomRoot, OfTrees) {
+TEST(CustomRoot, VariablesMayBeTrees) {
   const auto meets = custom_root(
       [](const Point& p, const Circle& c) {
         return Point{p.x * p.x + p.y * p.y - c.radius2, p.y - c.slope * p.x};
@@ -80,7 +80,7 @@ TEST(CustomRoot, OfTrees) {
   check_grads(solved, circle, {.order = 2});
 }
 
-TEST(FixedPoint, StopsWhereNothingMoves) {
+TEST(FixedPoint, FindsTheFixedPointAndItsDerivatives) {
   const auto rest =
       fixed_point([](const Tensor& x, const Tensor& w, const Tensor& b) { return tanh(matmul(w, x) + b); });
   const Tensor w = tensor({{0.3, -0.2}, {0.1, 0.4}}, float64), b = tensor({0.5, -0.7}, float64),
@@ -95,7 +95,7 @@ TEST(FixedPoint, StopsWhereNothingMoves) {
               std::tuple(w, b), {.order = 2});
 }
 
-TEST(FixedPoint, WhichIsNotReachedIsAnError) {
+TEST(FixedPoint, FailureToConvergeIsAnError) {
   const auto doubled = fixed_point([](const Tensor& x) { return 2 * x + 1; }, {.steps = 20});
   EXPECT_THAT([&] { doubled(tensor(1., float64)); },
               ThrowsMessage<Error>(HasSubstr("fixed_point: after 20 steps the last one moved an element by ")));
@@ -107,7 +107,7 @@ TEST(FixedPoint, WhichIsNotReachedIsAnError) {
               ThrowsMessage<Error>(HasSubstr("fixed_point: step 1 gave an element that is nan")));
 }
 
-TEST(FixedPoint, OptionsAndStartMakeSense) {
+TEST(FixedPoint, InvalidOptionsAndStartAreErrors) {
   const auto half = [](const Tensor& x) { return 0.5 * x; };
   const Tensor one = tensor(1., float64);
   constexpr double nan = std::numeric_limits<double>::quiet_NaN(), inf = std::numeric_limits<double>::infinity();
@@ -143,7 +143,7 @@ Tensor conjugate_gradient(const Tensor& b, const Tensor& a) {
 }
 Tensor product(const Tensor& x, const Tensor& a) { return matmul(a, x); }
 
-TEST(CustomLinearSolve, IsSolveToDerivatives) {
+TEST(CustomLinearSolve, DerivativesEqualThoseOfSolve) {
   const Tensor m = uniform(Key(1), {4, 4}, float64), a = matmul(m, transpose(m)) + eye(4, float64);
   const Tensor b = uniform(Key(2), {4}, float64);
   const auto iterative = custom_linear_solve(product, conjugate_gradient);
@@ -164,7 +164,7 @@ TEST(CustomLinearSolve, IsSolveToDerivatives) {
   EXPECT_THAT(jvp(of_matrix(loss(iterative)), a, v).second, IsNear(jvp(of_matrix(direct), a, v).second));
 }
 
-TEST(CustomLinearSolve, WithATransposeOfItsOwn) {
+TEST(CustomLinearSolve, TransposeSolveMayBeGiven) {
   const Tensor a = uniform(Key(4), {3, 3}, float64) + 2 * eye(3, float64), b = uniform(Key(5), {3}, float64);
   const auto solver = custom_linear_solve(
       product, [](const Tensor& right, const Tensor& matrix) { return solve(matrix, right); },

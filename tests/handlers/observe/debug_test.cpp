@@ -63,9 +63,9 @@ std::string message_of(Body body) {
   return "nothing was thrown";
 }
 
-// ---- the line -----------------------------------------------------------------------------------
+// ---- the line of an operation -------------------------------------------------------------------
 
-TEST(Debug, ShowsOneLineAnOperation) {
+TEST(Debug, ShowsOneLinePerOperation) {
   const Tensor a = zeros({2, 3}), b = zeros({3, 4});
   EXPECT_EQ(trace([&] {
               const Tensor product = matmul(a, b);
@@ -110,7 +110,7 @@ TEST(Debug, ShowsDtypes) {
             "astype dtype=uint8 i64[2] -> u8[2]\n");
 }
 
-TEST(Debug, ShowsNothingOfWhatHappensOutside) {
+TEST(Debug, ShowsNothingPerformedOutside) {
   const Tensor x = zeros({2});
   std::ostringstream out;
   sin(x);
@@ -141,7 +141,7 @@ struct CosineForSine : Handler {
   }
 };
 
-TEST(Debug, IndentsWhatAHandlerAbovePerforms) {
+TEST(Debug, IndentsOperationsThatAHandlerPerforms) {
   const Tensor x = zeros({2});
   EXPECT_EQ(trace([&] {
               exp(x);
@@ -193,7 +193,7 @@ TEST(Debug, SummarisesFloats) {
             "negative f32[3] -> f32[3]                                 min -4 max 1.5 mean -1 nan 0 inf 0\n");
 }
 
-TEST(Debug, CountsNansAndInfinitiesAside) {
+TEST(Debug, CountsNansAndInfinitiesSeparately) {
   const Tensor x = tensor({nan, -1., inf, 3., -inf, nan}), nans = tensor({nan, nan});
   EXPECT_THAT(values([&] { return -x; }), HasSubstr("min -inf max inf mean -1 nan 2 inf 2"));
   EXPECT_THAT(values([&] { return -nans; }), HasSubstr("min nan max nan mean nan nan 2 inf 0"));
@@ -230,14 +230,14 @@ struct CountOps : Handler {
   }
 };
 
-TEST(Debug, ReadingValuesIsSeenByNobody) {
+TEST(Debug, ReadingValuesPerformsNoOperations) {
   const Tensor x = zeros({3, 2});
   CountOps count;
   with(count, [&] { return trace([&] { return sin(permute_dims(x, {1, 0})); }, {.values = true, .trap_nan = true}); });
   EXPECT_EQ(count.count, 2);
 }
 
-TEST(Debug, LeavesBuffersToBeReused) {
+TEST(Debug, DoesNotPreventBufferReuse) {
   Tensor x = contiguous(tensor({1., 2.})) + tensor({1., 1.});
   const float* buffer = x.data<float>().data();
   std::ostringstream out;
@@ -278,7 +278,7 @@ TEST(Debug, TrapsTheFirstNan) {
   EXPECT_EQ(out.str(), "exp f32[3] -> f32[3]\nlog f32[3] -> f32[3]\n");
 }
 
-TEST(Debug, TheTrapTellsANanThatWasGiven) {
+TEST(Debug, NanTrapSaysIfAnOperandHadTheNan) {
   const Tensor x = tensor({nan, 1.}), y = zeros({2});
   EXPECT_THAT(
       message_of<TransformError>([&] { with(Debug({.trap_nan = true, .print = false}), [&] { return y * x; }); }),
@@ -286,7 +286,7 @@ TEST(Debug, TheTrapTellsANanThatWasGiven) {
                 "already, but no operation that was observed here produced it: it came from outside"));
 }
 
-TEST(Debug, TheTrapLetsOtherValuesPass) {
+TEST(Debug, NanTrapLetsOtherValuesPass) {
   const Tensor x = tensor({1., 0., -1.}), i = tensor({1, 2});
   const Tensor y = with(Debug({.trap_nan = true, .print = false}), [&] {
     i + i;
@@ -317,7 +317,7 @@ std::string trapped(F f, const Tensor& x) {
   return message == "nothing was thrown" ? "" : message;
 }
 
-TEST(Debug, TrapsAZeroThatSwallowsAnInfinity) {
+TEST(Debug, NanTrapReportsZeroTimesInfinity) {
   const auto log_of_exp = [](const Tensor& x) { return sum(log(exp(x))); };
   const auto square_of_root = [](const Tensor& x) { return sum(square(sqrt(x))); };
   EXPECT_EQ(grad(log_of_exp)(tensor({1., 1000.})).to_vector<float>(), (std::vector<float>{1, 0}));
@@ -342,7 +342,7 @@ TEST(Debug, TrapsAZeroThatSwallowsAnInfinity) {
               HasSubstr("scale: in 1 of 2"));
 }
 
-TEST(Debug, TheTrapLetsZerosPassThatWereChosen) {
+TEST(Debug, NanTrapAcceptsZerosSelectedByWhere) {
   const Tensor x = tensor({0., 4., 0.}), i = tensor({1});
   const auto passes = [&](auto f) { EXPECT_EQ(trapped(f, x), ""); };
   passes([](const Tensor& t) { return sum(where(t > 0, sqrt(t), 0)); });

@@ -19,7 +19,7 @@ using namespace stave_test;
 using testing::AllOf;
 using testing::HasSubstr;
 
-TEST_F(HtmlPage, TicksTellTimesApartAtEachZoom) {
+TEST_F(HtmlPage, TickLabelsDifferAtEachZoom) {
   HtmlReport report;
   with(report, [] { steps(400); });
   const Json seen = look(report, R"js(
@@ -45,7 +45,7 @@ TEST_F(HtmlPage, TicksTellTimesApartAtEachZoom) {
   EXPECT_EQ(seen.at("unequal"), "");
 }
 
-TEST_F(HtmlPage, OperationsHaveColoursThatDiffer) {
+TEST_F(HtmlPage, OperationsHaveDistinctColours) {
   HtmlReport report;
   with(report, [] {
     const Tensor x = linspace(0.1, 0.9, 100);
@@ -63,7 +63,7 @@ TEST_F(HtmlPage, OperationsHaveColoursThatDiffer) {
   EXPECT_GE(seen.at("nearest").get<double>(), 15) << "of 255, in the worst pair";
 }
 
-TEST_F(HtmlPage, CurvesShowWhatIsHugeAndMarkWhatIsNotFinite) {
+TEST_F(HtmlPage, CurvesShowHugeAndMarkNonfiniteValues) {
   HtmlReport seen_by;
   with(seen_by, [] {
     for (int i = 0; i < 100; ++i) {
@@ -122,7 +122,7 @@ Tensor tangled(const Tensor& x) {
   return sum(y * early) + sum(x);
 }
 
-TEST_F(HtmlPage, LinesOfTheGraphCrossNoBoxAndValuesHaveNames) {
+TEST_F(HtmlPage, GraphEdgesCrossNoBoxAndValuesAreNamed) {
   HtmlReport report;
   with(report, [] { grad(tangled)(label(reshape(linspace(0, 1, 8), {2, 4}), "x")); });
   const Json seen = look(report, R"js(
@@ -187,7 +187,7 @@ TEST_F(HtmlPage, ParametersOfALayerAreOneBox) {
 }
 
 // A holder that holds much memory only for a moment is visible, however narrow that moment is.
-TEST_F(HtmlPage, MemoryIsTheMostOfEachHolderWithinAPixel) {
+TEST_F(HtmlPage, MemoryShowsTheMaximumWithinAPixel) {
   HtmlReport report;
   with(report, [] {
     const auto once = [](const char* name, Index length) {
@@ -242,7 +242,7 @@ TEST_F(HtmlPage, FitsANarrowWindow) {
 }
 
 // An operation that performs others includes their time, which is counted once.
-TEST_F(HtmlPage, TimeWithinOperationsCountsOnce) {
+TEST_F(HtmlPage, NestedOperationTimeCountsOnce) {
   struct Twice : Handler {
     Outputs handle(Call& call) override {
       perform(call);

@@ -30,7 +30,7 @@ std::string joined(const std::vector<int>& numbers) {
   return text;
 }
 
-TEST_F(HtmlPage, DrawsWhatWasSeen) {
+TEST_F(HtmlPage, ShowsTheRecordedOperations) {
   HtmlReport report;
   std::thread other([&] { with(report, [] { steps(3); }); });
   with(report, [] { steps(5); });
@@ -71,7 +71,7 @@ TEST_F(HtmlPage, DrawsWhatWasSeen) {
   EXPECT_LE(seen.at("wide").get<double>(), width) << "nothing sticks out";
 }
 
-TEST_F(HtmlPage, IsUsedByKeysAndClicks) {
+TEST_F(HtmlPage, RespondsToKeysAndClicks) {
   HtmlReport report;
   with(report, [] { steps(40); });
   const Json seen = look(report, R"js(
@@ -144,7 +144,7 @@ TEST_F(HtmlPage, IsUsedByKeysAndClicks) {
   EXPECT_THAT(seen.at("last").get<std::string>(), testing::StartsWith("39, at "));
 }
 
-TEST_F(HtmlPage, TextsRunNothing) {
+TEST_F(HtmlPage, TextsAreNotExecuted) {
   const std::string hostile[] = {"</script><script>document.documentElement.dataset.broken = 1</script>",
                                  "<img src=x onerror=\"document.documentElement.dataset.broken = 2\">",
                                  "<!--<script>",
@@ -219,7 +219,7 @@ TEST_F(HtmlPage, AHundredThousandOperationsStayUsable) {
   EXPECT_LE(seen.at("elements").get<double>(), 6000);
 }
 
-TEST_F(HtmlPage, IsAPageOfNothingToo) {
+TEST_F(HtmlPage, EmptyReportGivesAPage) {
   const Json seen = look(HtmlReport(), "return {};");
   EXPECT_EQ(seen.at("ready"), "1");
   EXPECT_EQ(seen.at("errors"), "0");

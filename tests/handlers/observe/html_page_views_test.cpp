@@ -30,7 +30,7 @@ Tensor in_layers(const Tensor& x) {
   return sum(exp(h));
 }
 
-TEST_F(HtmlPage, SaysWhereTheTimeWent) {
+TEST_F(HtmlPage, OverviewShowsWhereTheTimeWent) {
   HtmlReport report({.title = "Night <run>"});
   with(report, [] {
     steps(30);
@@ -69,7 +69,7 @@ TEST_F(HtmlPage, SaysWhereTheTimeWent) {
   EXPECT_GE(seen.at("shown").get<double>(), 30e6);
 }
 
-TEST_F(HtmlPage, OneSelectionShowsInAllViews) {
+TEST_F(HtmlPage, SelectionIsSharedByAllViews) {
   HtmlReport report;
   with(report, [] {
     const Tensor x = label(linspace(0, 1, 64), "x");
@@ -138,7 +138,7 @@ TEST_F(HtmlPage, OneSelectionShowsInAllViews) {
   EXPECT_EQ(seen.at("nothing"), seen.at("afterwards"));
 }
 
-TEST_F(HtmlPage, ABackwardOperationLeadsToTheOneThatItDerives) {
+TEST_F(HtmlPage, BackwardOperationLinksToItsForwardOperation) {
   HtmlReport report;
   with(report, [] {
     const Tensor x = linspace(0, 1, 64);

@@ -24,7 +24,7 @@ using testing::IsNan;
 
 using T = const Tensor&;
 
-TEST(HtmlReport, SaysOfWhichProgramAndMachine) {
+TEST(HtmlReport, NamesProgramAndMachine) {
   HtmlReport report({.title = "A <title>", .peaks = {{cpu, 3e9, 2e9, 1e9}, {cuda(2), 5e12, 0, 4e12}}});
   const ReportData data(report);
   const Json& head = data.json.at("head");
@@ -98,7 +98,7 @@ std::multiset<std::string> derived(const HtmlReport& report) {
   return result;
 }
 
-TEST(HtmlReport, KnowsWhichOperationABackwardOneDerives) {
+TEST(HtmlReport, LinksBackwardOperationsToForwardOnes) {
   const Tensor x = tensor({0.5, 0.25}, float64);
   const auto f = [](T v) {
     const Tensor a = sin(v);
@@ -121,7 +121,7 @@ TEST(HtmlReport, KnowsWhichOperationABackwardOneDerives) {
   EXPECT_TRUE(ReportData(none).numbers("operations", "forward").empty());
 }
 
-TEST(HtmlReport, TellsWaitingFromWork) {
+TEST(HtmlReport, DistinguishesWaitingFromComputing) {
   HtmlReport report;
   const Tensor x = ones({2}) * 2;
   const auto spin = [](std::chrono::milliseconds time) {
@@ -153,7 +153,7 @@ TEST(HtmlReport, TellsWaitingFromWork) {
 
 // ---- chains -------------------------------------------------------------------------------------
 
-TEST(HtmlReport, HasWhatTellsWhetherChainsAgree) {
+TEST(HtmlReport, IncludesDiagnosticsOfChains) {
   // Two chains that agree on x, but have different levels of y.
   const Index draws = 400;
   const Tensor noise = normal(Key(1), {2, draws, 2}, float64);
@@ -196,7 +196,7 @@ TEST(HtmlReport, HasWhatTellsWhetherChainsAgree) {
 
 // ---- curves -------------------------------------------------------------------------------------
 
-TEST(HtmlReport, HasWhatWasReported) {
+TEST(HtmlReport, IncludesReportedValues) {
   constexpr double inf = std::numeric_limits<double>::infinity(), nan = std::numeric_limits<double>::quiet_NaN();
   HtmlReport seen;
   with(seen, [&] {

@@ -38,7 +38,7 @@ struct Refuse : Handler {
   Outputs handle(Call&) override { throw DeviceError("refused"); }
 };
 
-TEST(HtmlReport, HasWhatProfileCounts) {
+TEST(HtmlReport, CountsLikeProfile) {
   const Tensor x = ones({5});
   Profile profile;
   HtmlReport report;
@@ -74,7 +74,7 @@ struct Twice : Handler {
   }
 };
 
-TEST(HtmlReport, TimesNestAndFollow) {
+TEST(HtmlReport, TimesAreNestedAndOrdered) {
   HtmlReport outer;
   const Tensor x = ones({5});
   with(outer, [&] { with(Twice(), [&] { with(outer, [&] { return sum(sin(x)); }); }); });
@@ -91,7 +91,7 @@ TEST(HtmlReport, TimesNestAndFollow) {
   EXPECT_LE(end(3), data.json.at("end").get<double>());
 }
 
-TEST(HtmlReport, ScopesOfOneNameAreTwoInTimeAndOneInTheGraph) {
+TEST(HtmlReport, RepeatedScopesAreSeparateInTimeAndOneInTheGraph) {
   HtmlReport report;
   with(report, [] {
     for (int i = 0; i < 3; ++i) {
@@ -107,7 +107,7 @@ TEST(HtmlReport, ScopesOfOneNameAreTwoInTimeAndOneInTheGraph) {
   EXPECT_EQ(std::set<double>(kinds.begin(), kinds.end()).size(), 3u) << "full, sin and cos, of all steps";
 }
 
-TEST(HtmlReport, KnowsWhatFlowsWhere) {
+TEST(HtmlReport, CountsEdgesBetweenOperations) {
   HtmlReport report;
   const Tensor x = label(ones({5}), "x");
   with(report, [&] {
@@ -124,7 +124,7 @@ TEST(HtmlReport, KnowsWhatFlowsWhere) {
 
 // ---- memory -------------------------------------------------------------------------------------
 
-TEST(HtmlReport, MemoryIsWhatTheAllocatorSays) {
+TEST(HtmlReport, MemoryEqualsThatOfTheAllocator) {
   Tensor early = ones({1000}) * 2, later = ones({2000}) * 2;
   Tensor kept;
   reset_peak_memory();
@@ -142,7 +142,7 @@ TEST(HtmlReport, MemoryIsWhatTheAllocatorSays) {
   EXPECT_EQ(peak, static_cast<double>(stats.peak_bytes));
 }
 
-TEST(HtmlReport, NamesWhoHolds) {
+TEST(HtmlReport, NamesHoldersOfMemory) {
   const Tensor x = label(2 * linspace(0, 1, 1000), "x");
   Tensor h, unseen;
   HtmlReport report;
@@ -175,7 +175,7 @@ TEST(HtmlReport, NamesWhoHolds) {
   EXPECT_EQ(seen, (std::map<std::string, int>{{"h", 1}, {"unseen", 1}, {"x", 1}}));
 }
 
-TEST(HtmlReport, WatchesUntilItsEndAndNoLonger) {
+TEST(HtmlReport, WatchesMemoryUntilItIsDestroyed) {
   Tensor x;
   {
     HtmlReport report;
@@ -188,7 +188,7 @@ TEST(HtmlReport, WatchesUntilItsEndAndNoLonger) {
 
 // ---- texts --------------------------------------------------------------------------------------
 
-TEST(HtmlReport, TextsStayTexts) {
+TEST(HtmlReport, TextsAreEscaped) {
   const std::string hostile[] = {"</script><script>alert(1)</script>",
                                  "<!--<script>",
                                  "]]>'\"\\\n\t\r",
@@ -217,7 +217,7 @@ TEST(HtmlReport, TextsStayTexts) {
   }
 }
 
-TEST(HtmlReport, HearsLanesTogetherAndCheckpointsOnce) {
+TEST(HtmlReport, RecordsLanesTogetherAndCheckpointsOnce) {
   HtmlReport outside;
   const Tensor x = tensor({{1., 2.}, {3., 4.}}, float64);
   const Tensor expected = vmap(grad(two_layers))(x);
@@ -228,7 +228,7 @@ TEST(HtmlReport, HearsLanesTogetherAndCheckpointsOnce) {
 
 // ---- nests, devices, errors ---------------------------------------------------------------------
 
-TEST(HtmlReport, ChangesNothingWhereverItStands) {
+TEST(HtmlReport, ChangesNoResultOfAnyNest) {
   const Tensor x = tensor({{1., 2.}, {3., -4.}}, float64);
   const auto f = [](T v) { return sum(v) > 0 ? two_layers(v) : sum(square(v)); };
   const Tensor expected = vmap(grad(f))(x);
@@ -249,7 +249,7 @@ TEST(HtmlReport, ChangesNothingWhereverItStands) {
   EXPECT_THAT(ReportData(around).names(), Contains("exp"));
 }
 
-TEST(HtmlReport, DevicesHaveLanesAndMemory) {
+TEST(HtmlReport, ShowsOperationsAndMemoryOfDevices) {
   SeparateBackend backend{3};
   HtmlReport report;
   {

@@ -33,7 +33,7 @@ TEST(Graph, ConnectsValues) {
   EXPECT_EQ(graph.inputs(), 1u);
 }
 
-TEST(Graph, KnowsAnInputAgainAndShowsNumbers) {
+TEST(Graph, ShowsEachInputOnceAndNumbers) {
   const Tensor x = ones({2, 2});
   Graph graph;
   with(graph, [&] {
@@ -47,7 +47,7 @@ TEST(Graph, KnowsAnInputAgainAndShowsNumbers) {
   })) << dot.text;
 }
 
-TEST(Graph, TellsViewsOfOneStorageApart) {
+TEST(Graph, ViewsOfOneStorageAreDifferentInputs) {
   const Tensor x = tensor({{1., 2.}, {3., 4.}}), t = permute_dims(x, {1, 0}), row = x[1], reversed = flip(row);
   Graph graph;
   with(graph, [&] {
@@ -79,7 +79,7 @@ TEST(Graph, ScopesAreClusters) {
   EXPECT_EQ(graph.inputs(), 1u);
 }
 
-TEST(Graph, FollowsValuesThroughNests) {
+TEST(Graph, FollowsValuesThroughNestedTransforms) {
   const auto f = [](const Tensor& x) {
     const Tensor y = label(exp(x), "y");
     return sum(sin(y));
@@ -99,7 +99,7 @@ TEST(Graph, FollowsValuesThroughNests) {
   EXPECT_EQ(outside.inputs(), 1u);
 }
 
-TEST(Graph, GoesOnOverSeveralUses) {
+TEST(Graph, ContinuesOverSeveralUses) {
   Graph graph;
   const Tensor x = ones({2});
   const Tensor s = with(graph, [&] { return sin(x); });
@@ -119,14 +119,14 @@ TEST(Graph, QuotesNames) {
   EXPECT_THAT(dot.text, HasSubstr(R"(label="\"quoted\"";)"));
 }
 
-TEST(Graph, LeavesOutWhatThrows) {
+TEST(Graph, OmitsOperationsThatThrow) {
   Graph graph;
   const Tensor x = ones({2});
   with(Refuse(), [&] { EXPECT_THROW(with(graph, [&] { return sin(x); }), DeviceError); });
   EXPECT_EQ(graph.operations(), 0u);
 }
 
-TEST(Graph, BelongsToItsThreadButItsValuesDoNot) {
+TEST(Graph, IsBoundToItsThreadButItsValuesAreNot) {
   Graph graph;
   const Tensor x = ones({2});
   with(graph, [&] {
@@ -141,7 +141,7 @@ TEST(Graph, BelongsToItsThreadButItsValuesDoNot) {
   EXPECT_EQ(graph.operations(), 1u);
 }
 
-TEST(Graph, EndsBeforeItsValues) {
+TEST(Graph, MayEndBeforeItsValues) {
   Tensor s;
   {
     Graph graph;
@@ -152,7 +152,7 @@ TEST(Graph, EndsBeforeItsValues) {
   EXPECT_EQ(label_of(label(s, "s")), "s");
 }
 
-TEST(Graph, HoldsNoResults) {
+TEST(Graph, DoesNotKeepResultsAlive) {
   Graph graph;
   const std::size_t before = memory_stats().live_bytes;
   with(graph, [] {

@@ -56,7 +56,7 @@ TEST(Profile, MeasuresTimeAndShowsTheSlowestFirst) {
   EXPECT_EQ(widths.size(), 1u) << profile;
 }
 
-TEST(Profile, AddsUpScopesAndThoseWithinThem) {
+TEST(Profile, ScopesIncludeNestedScopes) {
   const Tensor x = ones({2});
   Profile profile;
   const Scope around("around");
@@ -84,7 +84,7 @@ TEST(Profile, CountsAllLanesOutsideVmapAndInside) {
   EXPECT_EQ(outside.operation("sin").bytes, 60u);
 }
 
-TEST(Profile, LeavesOutWhatThrowsAndStartsAnew) {
+TEST(Profile, OmitsOperationsThatThrowAndCanBeReset) {
   const Tensor x = ones({2});
   Profile profile;
   with(Refuse(), [&] { EXPECT_THROW(with(profile, [&] { return sin(x); }), DeviceError); });

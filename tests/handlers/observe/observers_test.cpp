@@ -9,7 +9,7 @@ namespace {
 using namespace stave;
 using namespace stave_test;
 
-TEST(Observers, AreSeenByNobodyAndChangeNothing) {
+TEST(Observers, PerformNothingAndChangeNoResult) {
   const auto f = [](const Tensor& x) {
     const Tensor columns = permute_dims(stack({x, x}), {1, 0});
     return sum(exp(sin(columns)));

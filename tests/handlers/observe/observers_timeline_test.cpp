@@ -74,7 +74,7 @@ TEST(Timeline, ScopesHoldTheirOperations) {
   EXPECT_EQ(scopes, (std::map<std::string, int>{{"layer1", 2}, {"layer2", 2}, {"head", 2}, {"backward of grad", 1}}));
 }
 
-TEST(Timeline, QuotesTextsAndShowsWhatThrows) {
+TEST(Timeline, EscapesTextsAndShowsErrors) {
   Timeline timeline;
   const Tensor x = label(ones({2}), "a \"b\"\\\n\x01");
   with(Refuse(), [&] {
@@ -91,7 +91,7 @@ TEST(Timeline, QuotesTextsAndShowsWhatThrows) {
   EXPECT_EQ(named(events, "\"s\"").at("cat"), "scope");
 }
 
-TEST(Timeline, IsUtf8WhateverLabelsAre) {
+TEST(Timeline, IsUtf8ForAnyLabels) {
   const std::string broken[] = {"\xff", "a\xc3", "\xe2\x82", "\xc0\xaf", "\xed\xa0\x80", "\xf4\x90\x80\x80", "\x80z"};
   const std::string shown[] = {"\\xff", "a\\xc3", "\\xe2\\x82", "\\xc0\\xaf", "\\xed\\xa0\\x80", "\\xf4\\x90\\x80\\x80",
                                "\\x80z"};
@@ -127,7 +127,7 @@ TEST(Timeline, IsSharedBetweenThreads) {
   EXPECT_GE(sum, 202);  // Each thread has a scope of its own.
 }
 
-TEST(Timeline, WithoutOperationsIsAFileToo) {
+TEST(Timeline, EmptyTimelineIsAValidFile) {
   std::ostringstream out;
   Timeline().write_json(out);
   EXPECT_EQ(parse_json(out.str()).at("traceEvents").size(), 1u);

@@ -36,7 +36,7 @@ TEST(Summary, OfFewElements) {
   for (const Tensor& x : {Tensor(), tensor(2.5), zeros({0, 3})}) EXPECT_EQ(picture_of(x), "");
 }
 
-TEST(Summary, RepetitionsAndLayoutsCount) {
+TEST(Summary, CountsBroadcastElementsAndFollowsLayouts) {
   const Tensor x = broadcast_to(tensor({{1.}, {NAN}}), {2, 500});
   EXPECT_EQ(summary_of(x), "f32[2,500] min 1 max 1 mean 1 std 0 nan 500 inf 0");
   EXPECT_EQ(picture_of(x(slice(), slice(0, 3))), "▒▒▒\n×××\n");
@@ -46,7 +46,7 @@ TEST(Summary, RepetitionsAndLayoutsCount) {
   EXPECT_EQ(picture_of(m(slice(none, none, -1))), "██\n▒▓\n·░\n");
 }
 
-TEST(Summary, PicturesOfLines) {
+TEST(Summary, PicturesOfVectors) {
   EXPECT_EQ(picture_of(arange(8)), "▁▂▃▄▅▆▇█\n");
   EXPECT_EQ(picture_of(tensor({1., NAN, INFINITY, 2., -INFINITY})), "▁×∞█∞\n");
   EXPECT_EQ(picture_of(tensor({7., 7.})), "▅▅\n");
@@ -59,7 +59,7 @@ TEST(Summary, PicturesOfLines) {
   EXPECT_EQ(picture.find("×"), 3u * 33);
 }
 
-TEST(Summary, PicturesOfFields) {
+TEST(Summary, PicturesOfMatrices) {
   const Tensor x = reshape(arange(1000 * 1000), {1000, 1000});
   EXPECT_EQ(picture_of(x, {.columns = 3, .rows = 5}), "···\n░░░\n▒▒▒\n▓▓▓\n███\n");
   // The picture shows the last two axes at the first index of the other axes.
@@ -68,7 +68,7 @@ TEST(Summary, PicturesOfFields) {
               HasSubstr("picture_of: 64 columns and 0 rows; at least one of each is needed"));
 }
 
-TEST(Summary, OfLanesAndBelowTransforms) {
+TEST(Summary, ShowsAllLanesAndPerformsNothing) {
   std::vector<std::string> seen;
   CountOps outside;
   with(outside, [&] {

@@ -15,7 +15,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::MatchesRegex;
 
-TEST(Whos, ListsWhatLivesLargestFirst) {
+TEST(Whos, ListsLiveTensorsLargestFirst) {
   const TensorTracking tracking;
   const Tensor small = label(zeros({2}, float64) + 1, "small"), large = zeros({100, 3}, int32) + 1;
   { const Tensor gone = zeros({1000}) + 1; }
@@ -56,7 +56,7 @@ TEST(Whos, PrintsATable) {
   EXPECT_EQ(whos().untracked_bytes, untracked);
 }
 
-TEST(Whos, WhatAFileLendsIsNoMemoryOfStaves) {
+TEST(Whos, MappedFilesAreNotUntrackedMemory) {
   const Folder folder;
   save_safetensors(folder / "weights.safetensors", NamedTensors{{"w", ones({1000})}});
   const Tensor before = zeros({256}) + 1;
@@ -72,7 +72,7 @@ TEST(Whos, WhatAFileLendsIsNoMemoryOfStaves) {
   for (const LiveTensor& tensor : whos().tensors) EXPECT_EQ(tensor.lent, tensor.label != "own");
 }
 
-TEST(Whos, NamesTransformsWhoseNotesAValueCarries) {
+TEST(Whos, NamesTransformsThatTraceAValue) {
   const TensorTracking tracking;
   const Tensor x = zeros({3, 2}) + 1;
   std::vector<std::string> of_lane, of_real;
@@ -87,7 +87,7 @@ TEST(Whos, NamesTransformsWhoseNotesAValueCarries) {
   for (const LiveTensor& tensor : whos().tensors) EXPECT_THAT(tensor.notes, ElementsAre()) << whos();
 }
 
-TEST(Whos, SeesWhatATapeKeeps) {
+TEST(Whos, ListsTensorsThatATapeKeeps) {
   const TensorTracking tracking;
   const Tensor x = zeros({50}) + 1;
   {
@@ -155,7 +155,7 @@ const Op op_meeting = define_op({
         },
 });
 
-TEST(Whos, CountsTheArenasOfRunsAtOnce) {
+TEST(Whos, CountsArenasOfConcurrentRuns) {
   const TensorTracking tracking;
   const Tensor a = ones({1000});
   const auto f = compile([=](const Tensor& x) { return matmul(apply(op_meeting, {sin(x)}), x); });
@@ -212,7 +212,7 @@ TEST(Whos, TensorsMayOutliveTheTracking) {
   EXPECT_EQ(whos().tensors.size(), 0u);
 }
 
-TEST(Whos, NothingIsTrackedUnasked) {
+TEST(Whos, NothingIsTrackedByDefault) {
   const Tensor x = zeros({2}) + 1;
   EXPECT_FALSE(x.node().registered);
 }

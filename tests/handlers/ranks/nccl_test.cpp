@@ -69,7 +69,7 @@ struct Environment {
   const char* name;
 };
 
-TEST(Nccl, SumsInTheDtypeThatTheHostDoes) {
+TEST(Nccl, SumsInTheDtypeOfTheHost) {
   const std::pair<Dtype, const char*> expected[] = {
       {bool_, "int32"},     {int8, "int8"},     {uint8, "uint8"},    {int16, "int32"},     {uint16, "uint32"},
       {int32, "int32"},     {int64, "int64"},   {uint64, "uint64"},  {float16, "float32"}, {bfloat16, "float32"},
@@ -78,7 +78,7 @@ TEST(Nccl, SumsInTheDtypeThatTheHostDoes) {
     EXPECT_EQ(calls_of_psum(dtype), std::string("AllReduce 6 ") + exchanged + " sum") << dtype;
 }
 
-TEST(Nccl, IsAskedWhatIsPerformed) {
+TEST(Nccl, CallsMatchTheCollectives) {
   const auto of = [](auto f, Dtype dtype) {
     return calls_of([&] { with(all(), [&] { return f(there(ones({size(), 3}, dtype))); }); });
   };
@@ -96,7 +96,7 @@ TEST(Nccl, IsAskedWhatIsPerformed) {
   EXPECT_EQ(calls_of([&] { with(all(), [&] { return psum(there(ones({0, 3})), "i"); }); }), "");
 }
 
-TEST(Nccl, OnlyThoseWhoGiveOrGetExchange) {
+TEST(Nccl, PpermuteInvolvesOnlySendersAndReceivers) {
   if (size() < 2) GTEST_SKIP() << "of one place none is left out";
   const Tensor x = there(full({3}, 1.0 + place(), float32));
   Tensor found;
@@ -109,7 +109,7 @@ TEST(Nccl, OnlyThoseWhoGiveOrGetExchange) {
 
 // The work of collectives is in the device's queue, in order with the work before and after it.
 // Memory that is freed meanwhile is not reused too early.
-TEST(Nccl, NobodyWaits) {
+TEST(Nccl, CollectivesDoNotBlockTheHost) {
   const int n = size();
   Tensor x = there(full({1000}, 1.0, float64));
   with(all(), [&] { return psum(x, "i"); });  // a first call, which creates the communicator
@@ -125,14 +125,14 @@ TEST(Nccl, NobodyWaits) {
   EXPECT_EQ(x.to_vector<double>(), std::vector<double>(1000, 1.0));
 }
 
-TEST(Nccl, IsNamed) {
+TEST(Nccl, AppearsInTheDescription) {
   with(all(), [] { return psum(there(ones({2})), "i"); });
   EXPECT_EQ(all().describe(), fmt::format("Ranks \"i\" (place {} of {}, cuda:0 by NCCL)", place(), size()));
 }
 
 // A place uses one device for NCCL. A tensor may be on another of its devices,
 // which does not affect the other places.
-TEST(Nccl, TensorsOfAnotherDeviceGoByTheFirst) {
+TEST(Nccl, TensorsOfAnotherDeviceUseTheFirst) {
   static auto& second = *new stave_test::LateDevice(1);
   const Device device = cuda(place() == 0 ? 1 : 0);
   const Tensor x = to(ones({2, 3}), device);
@@ -152,7 +152,7 @@ TEST(Nccl, TensorsOfAnotherDeviceGoByTheFirst) {
   EXPECT_TRUE(second.queue.work.empty() || place() == 0);
 }
 
-TEST(Nccl, EachAxisHasItsOwn) {
+TEST(Nccl, EachAxisHasItsOwnCommunicator) {
   calls();
   {
     Ranks rows("rows", {.group = place() / 2});
@@ -165,7 +165,7 @@ TEST(Nccl, EachAxisHasItsOwn) {
   EXPECT_EQ(calls(), "CommDestroy");
 }
 
-TEST(Nccl, FailuresSayWhat) {
+TEST(Nccl, FailuresNameTheCall) {
   const Tensor x = there(ones({size(), 2}));
   with(all(), [&] { return psum(x, "i"); });
   {

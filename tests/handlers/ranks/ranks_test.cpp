@@ -93,7 +93,7 @@ double tolerance_of(Dtype dtype) {
   return !is_float(dtype) ? 0 : dtype == float64 ? 1e-14 : dtype == float32 ? 1e-6 : dtype == float16 ? 2e-3 : 2e-2;
 }
 
-TEST(Ranks, AreTheLanesOfVmap) {
+TEST(Ranks, EqualTheLanesOfVmap) {
   const Index n = all().size();
   for (const Dtype dtype : {bool_, uint8, int16, int32, int64, uint64, float16, bfloat16, float32, float64})
     for (const Named& collective : collectives()) {
@@ -105,7 +105,7 @@ TEST(Ranks, AreTheLanesOfVmap) {
     }
 }
 
-TEST(Ranks, DerivativesAreThoseOfAllPlaces) {
+TEST(Ranks, DerivativesEqualThoseOfVmap) {
   const Index n = all().size();
   for (const Named& collective : collectives()) {
     const auto loss = [&](const Tensor& x) {
@@ -128,7 +128,7 @@ TEST(Ranks, DerivativesAreThoseOfAllPlaces) {
 
 // Transforms may also be outside Ranks: the operations that they perform are exchanged
 // automatically, in the backward pass and for all lanes.
-TEST(Ranks, TransformsAroundThemSeeTheSame) {
+TEST(Ranks, OuterTransformsGiveTheSameResults) {
   const Index n = all().size();
   for (const Named& collective : collectives()) {
     const auto loss = [&](const Tensor& x) { return sum(sin(collective.f(x))); };
@@ -148,7 +148,7 @@ TEST(Ranks, TransformsAroundThemSeeTheSame) {
   }
 }
 
-TEST(Ranks, NaNWinsAsInMax) {
+TEST(Ranks, NaNPropagatesThroughMaxAndMin) {
   const double nan = std::nan("");
   const auto of = [&](Dtype dtype) {
     const Tensor mine = there(full({2}, all().place() == 0 ? nan : 1.0, dtype));
@@ -170,7 +170,7 @@ TEST(Ranks, GroupsHaveAxesOfTheirOwn) {
   EXPECT_EQ(found, expected);
 }
 
-TEST(Ranks, LanesAndProcessesAreAxesBesideEachOther) {
+TEST(Ranks, CollectivesMayUseLanesAndProcesses) {
   const Tensor x = data({3}, float64);
   const auto f = [](const Tensor& y) { return psum(psum(y * y, "lanes"), "i") * y; };
   const Function in_lanes = vmap(f, {.axis_name = "lanes"});
@@ -178,7 +178,7 @@ TEST(Ranks, LanesAndProcessesAreAxesBesideEachOther) {
   expect_as_lanes(vmap(grad(f), {.axis_name = "lanes"}), x, 1e-13, "its gradient");
 }
 
-TEST(Ranks, SayWhichWayDevicesGo) {
+TEST(Ranks, DescriptionNamesTheTransportOfDevices) {
   with(all(), [] { return psum(there(ones({2})), "i"); });
   std::printf("%s\n", all().describe().c_str());
   EXPECT_EQ(all().describe().find("cuda:0 by NCCL") != std::string::npos ||
@@ -209,7 +209,7 @@ Tensor two_layers(const Tensor& w1, const Tensor& w2, const Tensor& x) {
   return sum(square(matmul(h, sow_cotangent("w", w2))));
 }
 
-TEST(CotangentSums, AreThoseOfAllProcesses) {
+TEST(CotangentSums, AreSumsOverAllProcesses) {
   for (const Dtype dtype : {float64, float32, bfloat16}) {
     const Tensor w1 = there(astype(normal(Key(1), {5, 4}), dtype)), w2 = there(astype(normal(Key(2), {4, 3}), dtype));
     const Tensor x = data({6, 5}, dtype);
@@ -234,7 +234,7 @@ TEST(CotangentSums, AreThoseOfAllProcesses) {
   }
 }
 
-TEST(CotangentSums, OfNumbersAndOfNothing) {
+TEST(CotangentSums, AcceptScalarsAndEmptyTensors) {
   CotangentSums sums(all());
   with(sums,
        [&] { return grad([](const Tensor& w) { return sum(sow_cotangent("w", w)); })(there(ones({3}, float64))); });
@@ -246,7 +246,7 @@ TEST(CotangentSums, OfNumbersAndOfNothing) {
   EXPECT_TRUE(sums.take().empty());
 }
 
-TEST(CotangentSums, RefuseWhatTheyCannotTake) {
+TEST(CotangentSums, RefuseDuplicateNamesAndVmap) {
   CotangentSums sums(all());
   const auto f = [](const Tensor& w) { return sum(sow_cotangent("w", sow_cotangent("w", w))); };
   EXPECT_THROW(with(sums, [&] { return grad(f)(there(ones({3}))); }), Error);
@@ -258,7 +258,7 @@ TEST(CotangentSums, RefuseWhatTheyCannotTake) {
 }
 
 // Tests one large tensor, but none with more elements than an MPI count can hold.
-TEST(Ranks, LargeTensors) {
+TEST(Ranks, LargeTensorsAreSummed) {
   const Tensor x = there(full({1 << 22}, static_cast<double>(all().place() + 1), float64));
   const double n = static_cast<double>(all().size());
   EXPECT_EQ(with(all(), [&] { return psum(x, "i"); })[12345].item<double>(), n * (n + 1) / 2);

@@ -48,7 +48,7 @@ Text text_of(const std::string& name) {
 }
 
 class Program : public testing::TestWithParam<const char*> {};
-TEST_P(Program, IsShortAndUsesWhatIsPublic) {
+TEST_P(Program, IsShortAndUsesOnlyPublicHeaders) {
   const Text text = text_of(GetParam());
   EXPECT_GT(text.lines, 30) << "is the file there?";
   EXPECT_LE(text.lines, 80);
@@ -63,7 +63,7 @@ INSTANTIATE_TEST_SUITE_P(Anew, Program, testing::Values("jvp.h", "shift_reset.h"
 
 // ---- identities ---------------------------------------------------------------------------------
 
-TEST(Anew, AnArgumentIsNotTheSameTensorCaptured) {
+TEST(Anew, ArgumentDiffersFromTheSameTensorCaptured) {
   const Tensor x = number(3);
   EXPECT_THAT(by_jvp([&](T y) { return x * y; })(x), IsNumber(3, 0));
   EXPECT_THAT(by_grad([&](T y) { return x * y; })(x), IsNumber(3, 0));
@@ -75,7 +75,7 @@ TEST(Anew, AnArgumentIsNotTheSameTensorCaptured) {
   EXPECT_THAT(anew::vjp(f, twice, one).cotangents[1], IsNumber(9, 0));
 }
 
-TEST(Anew, ResultsThatAreArgumentsConstantsOrNoFloats) {
+TEST(Anew, ResultsMayBeArgumentsConstantsOrIntegers) {
   const auto identity = [](T x) { return x; };
   const auto constant = [](T) { return number(7); };
   const auto sign_bit = [](T x) { return astype(x, int32) * 2; };
@@ -118,7 +118,7 @@ TEST(Anew, NoPerturbationConfusion) {
   EXPECT_THAT(outer_grad(number(5)), IsNumber(10, 0));
 }
 
-TEST(Anew, InsideAndAroundVmap) {
+TEST(Anew, WorksInsideAndAroundVmap) {
   const Tensor expected = cos(x3) * x3 + sin(x3);
   EXPECT_THAT(vmap(by_grad(s))(x3), IsNear(expected));
   EXPECT_THAT(vmap(by_jvp(s))(x3), IsNear(expected));
@@ -126,7 +126,7 @@ TEST(Anew, InsideAndAroundVmap) {
   EXPECT_THAT(by_jvp([](T x) { return vmap(s)(x); })(x3), IsNear(expected));
 }
 
-TEST(Anew, SeesWhatInnerHandlersPerformAndShowsOnesBelowEverything) {
+TEST(Anew, InnerAndOuterHandlersSeeItsOperations) {
   CountOps inside, outside;
   const auto f = [&](T x) { return with(inside, [&] { return sum(s(x)); }); };
   EXPECT_THAT(with(outside, [&] { return by_grad(f)(x3); }), IsNear(cos(x3) * x3 + sin(x3)));
@@ -134,7 +134,7 @@ TEST(Anew, SeesWhatInnerHandlersPerformAndShowsOnesBelowEverything) {
   EXPECT_GT(outside.n, 3);
 }
 
-TEST(Anew, ValuesStayReal) {
+TEST(Anew, ValuesAreConcrete) {
   const auto f = [](T x) {
     Tensor y = x;
     while (y.item<double>() < 10) y = y * y;
@@ -144,7 +144,7 @@ TEST(Anew, ValuesStayReal) {
   EXPECT_THAT(by_jvp(f)(number(2)), IsNumber(4 * 8, 0));
 }
 
-TEST(Anew, LongPrograms) {
+TEST(Anew, DifferentiatesLongPrograms) {
   const auto chain = [](T x) {
     Tensor y = x;
     for (int i = 0; i < 1000; ++i) y = y * 1.001;
@@ -156,7 +156,7 @@ TEST(Anew, LongPrograms) {
 
 // ---- higher-order operations --------------------------------------------------------------------
 
-TEST(Anew, CheckpointsCaptures) {
+TEST(Anew, DifferentiatesValuesCapturedByCheckpoints) {
   int runs = 0;
   const auto f = [&](T w) {
     const auto layer = [&runs, w](T x) {
@@ -177,14 +177,14 @@ TEST(Anew, CheckpointsCaptures) {
 
 // ---- errors -------------------------------------------------------------------------------------
 
-TEST(Anew, ErrorsOfTheFunctionPassAndNameWhatStandsAround) {
+TEST(Anew, ErrorsOfTheFunctionNameTheTransform) {
   const auto throws = [](T x) { return sum(x + zeros({7}, float64)); };
   EXPECT_THAT(message_of<ShapeError>([&] { by_grad(throws)(x3); }), HasSubstr("inside anew::vjp"));
   EXPECT_THAT(message_of<ShapeError>([&] { by_jvp(throws)(x3); }), HasSubstr("inside anew::jvp"));
   EXPECT_EQ(error_context(), "");
 }
 
-TEST(Anew, BadDirections) {
+TEST(Anew, WrongDirectionsAreErrors) {
   EXPECT_THAT(message_of<ShapeError>([] { anew::jvp(s, x3, number(1)); }),
               HasSubstr("anew::jvp: the direction of primal 0 has another shape or dtype"));
   EXPECT_THAT(message_of<ShapeError>([] {

@@ -200,7 +200,7 @@ void everywhere(Check check) {
 // vmap from lanes' values has no elements there.
 bool is_shared(const std::string& effect) { return effect == "Give" || effect == "Opaque" || effect == "Fetch"; }
 
-TEST(AnsweredOutside, ATensorThatWasGivenKeepsItsDerivative) {
+TEST(AnsweredOutside, ReturnedTensorKeepsItsDerivative) {
   everywhere([](auto derivative, const Fn& ask, const std::string& effect, bool) {
     Answers answers([](T x) { return x; });
     const auto differentiated = [&] { return derivative([&](T x) { return times_answer(ask, x); }); };
@@ -226,7 +226,7 @@ TEST(AnsweredOutside, AnUnrelatedTensorIsAConstant) {
   });
 }
 
-TEST(AnsweredOutside, OneMadeOfItIsAnError) {
+TEST(AnsweredOutside, TensorComputedFromTheValueIsAnError) {
   const auto loses = AllOf(HasSubstr("was answered outside of"), HasSubstr("its derivative would be lost"));
   everywhere([&](auto derivative, const Fn& ask, const std::string& effect, bool lanes) {
     Answers answers([](T x) { return 2 * x; });
@@ -241,7 +241,7 @@ TEST(AnsweredOutside, OneMadeOfItIsAnError) {
   });
 }
 
-TEST(AnsweredOutside, OneMadeOfItMayBeReadOrStopped) {
+TEST(AnsweredOutside, TensorComputedFromTheValueMayBeReadOrStopped) {
   everywhere([](auto derivative, const Fn& ask, const std::string& effect, bool lanes) {
     if (lanes && is_shared(effect)) return;
     Answers stops([](T x) { return 2 * stop_gradient(x); });
@@ -260,7 +260,7 @@ TEST(AnsweredOutside, OneMadeOfItMayBeReadOrStopped) {
 
 // The handler that answers may itself run under another transform, whose traced values the answers
 // then carry.
-TEST(AnsweredOutside, AnswersKeepWhatTransformsFurtherOutsideKnow) {
+TEST(AnsweredOutside, AnswersKeepDerivativesOfOuterTransforms) {
   const auto inner = [](const Transform& derivative, T w, const Fn& ask, const Fn& answer) {
     Answers answers([&](T x) { return x.rank() > 0 ? full(x.shape(), 1., float64) * answer(w) : answer(w); });
     return with(answers, [&] { return derivative([&](T x) { return times_answer(ask, x); }); });
@@ -276,7 +276,7 @@ TEST(AnsweredOutside, AnswersKeepWhatTransformsFurtherOutsideKnow) {
 
 // The outer transform sees the answer's computation, which runs inside it; the inner transform has
 // lost it.
-TEST(AnsweredOutside, EachTransformHasItsOwn) {
+TEST(AnsweredOutside, OnlyTransformsInsideTheHandlerLoseTheDerivative) {
   Answers answers([](T x) { return 2 * x; });
   const auto of_outer = [&](T w) {
     return with(answers, [&] { return grad([&](T x) { return x * perform(Give{w * w}); })(x0); });
@@ -291,7 +291,7 @@ TEST(AnsweredOutside, EachTransformHasItsOwn) {
 }
 
 // All kinds of operations that may compute the answer from the value passed.
-TEST(AnsweredOutside, WhateverItIsMadeBy) {
+TEST(AnsweredOutside, EveryKindOfOperationIsDetected) {
   const Fn made[] = {
       [](T x) { return x + x; },
       [](T x) { return reshape(reshape(x, {1}), Shape{}); },
@@ -364,7 +364,7 @@ Tensor resumed(const Transform& derivative, const Fn& answer) {
   return found;
 }
 
-TEST(AnsweredOutside, AResumptionIsGivenAnAnswerToo) {
+TEST(AnsweredOutside, AnswersByResumptionsFollowTheSameRule) {
   for (const auto& [name, of, lanes] : transforms) {
     if (lanes || std::string(name).find("compile") != std::string::npos) continue;
     SCOPED_TRACE(name);
@@ -377,7 +377,7 @@ TEST(AnsweredOutside, AResumptionIsGivenAnAnswerToo) {
 }
 
 // While one computation waits for its answer, other computations differentiate as usual.
-TEST(AnsweredOutside, AComputationThatWaitsTakesNothingFromOthers) {
+TEST(AnsweredOutside, WaitingComputationDoesNotAffectOthers) {
   const auto waiting = std::make_shared<KeepsRest>();
   Tensor late;
   with(waiting, [&] { late = grad([](T x) { return x * perform(Give{sin(x)}); })(x0); });
@@ -416,7 +416,7 @@ TEST(AnsweredOutside, AReplayRefusesWhatARecordingRefuses) {
 }
 
 // An answer computed from a constant loses no derivative.
-TEST(AnsweredOutside, WhatIsMadeOfAConstantIsOne) {
+TEST(AnsweredOutside, TensorComputedFromAConstantIsAConstant) {
   everywhere([](auto derivative, const Fn& ask, const std::string&, bool) {
     Answers doubles([](T x) { return 2 * x; });
     const Tensor four = tensor(4., float64);
@@ -425,7 +425,7 @@ TEST(AnsweredOutside, WhatIsMadeOfAConstantIsOne) {
 }
 
 // The results of foreign code follow the same rule as answers.
-TEST(AnsweredOutside, ForeignCodeFollowsTheSameRule) {
+TEST(AnsweredOutside, ResultsOfHostCallsFollowTheSameRule) {
   const auto twice = host_call([](T x) { return tensor(2 * x.to_vector<double>()[0], float64); }, {{Shape{}, float64}});
   Answers answers([&](T x) { return twice(x); });
   with(answers, [&] {

@@ -87,7 +87,7 @@ TEST(Arguments, PassThroughEveryWrapper) {
   expect_scales(by_function, doubled, 2, "a function by reference");
 }
 
-TEST(Arguments, OfOtherContentsAreOtherSignatures) {
+TEST(Arguments, DifferentContentsGiveDifferentSignatures) {
   const auto c = compile(by_view);
   std::string text = "one";
   EXPECT_THAT(c(text, x), IsNear(3. * sin(x)));
@@ -106,7 +106,7 @@ TEST(Arguments, OfOtherContentsAreOtherSignatures) {
 }
 
 // Each argument's memory is changed, and then freed, before the wrapper uses its copy again.
-TEST(Arguments, ThatAreStoredAreCopies) {
+TEST(Arguments, StoredArgumentsAreCopies) {
   const auto c = compile(by_view);
   const auto of_chars = compile(by_c_string);
   const auto of_span = compile(by_span);

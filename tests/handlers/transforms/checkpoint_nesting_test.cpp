@@ -54,7 +54,7 @@ TEST(Checkpoint, CapturedValuesKeepTheirDerivativesAtAnyOrder) {
   EXPECT_NEAR(at(derivative(derivative(derivative(f)))(w)), -25.924598, 1e-5);
 }
 
-TEST(Checkpoint, OfArgumentsAndCapturesUnderVmap) {
+TEST(Checkpoint, ArgumentsAndCapturesMayBeVmapped) {
   const Tensor ws = doubles({2, 1, 0.5}), xs = doubles({3, 4, 5});
   const auto f = [](const Tensor& w, const Tensor& x) {
     return checkpoint([w](const Tensor& y) { return sin(w * y) * y; })(x);
@@ -97,7 +97,7 @@ TEST(Checkpoint, RunsExactlyTwiceAndIsBitEqual) {
   EXPECT_EQ(runs, 1);
 }
 
-TEST(Checkpoint, KeepsNothingButItsArguments) {
+TEST(Checkpoint, KeepsOnlyItsArguments) {
   const Tensor x = ones({1 << 18});  // 1 MiB
   const auto deep = [](const Tensor& y) {
     Tensor z = y;
@@ -115,7 +115,7 @@ TEST(Checkpoint, KeepsNothingButItsArguments) {
   EXPECT_LE(peak_of(checkpoint(deep)), 2u);
 }
 
-TEST(Checkpoint, TreesOtherArgumentsAndPullbacksThatAreUsedTwice) {
+TEST(Checkpoint, AcceptsTreesAndRepeatedPullbacks) {
   struct Layer {
     Tensor w, b;
   };
@@ -136,7 +136,7 @@ TEST(Checkpoint, TreesOtherArgumentsAndPullbacksThatAreUsedTwice) {
   }
 }
 
-TEST(Checkpoint, InsideCheckpoints) {
+TEST(Checkpoint, MayBeNested) {
   const auto inner = [](const Tensor& x) { return checkpoint([x](const Tensor& y) { return sin(x * y); })(x); };
   const auto f = checkpoint([&](const Tensor& x) { return inner(x) * checkpoint(cos)(x); });
   const auto plain = [](const Tensor& x) { return sin(x * x) * cos(x); };
@@ -147,7 +147,7 @@ TEST(Checkpoint, InsideCheckpoints) {
 }
 
 // The recorders of a rerun function must live as long as the recordings made under them.
-TEST(Checkpoint, InsideCheckpointsToAnyDepth) {
+TEST(Checkpoint, MayBeNestedToAnyDepth) {
   const auto deep = [](const Tensor& x) {
     return checkpoint([](const Tensor& p) {
       return checkpoint([](const Tensor& q) {
@@ -171,7 +171,7 @@ TEST(Checkpoint, InsideCheckpointsToAnyDepth) {
 
 // Tangents that a rule inside the checkpoint passes to outer handlers leave the checkpoint beside
 // its results; grad does not trace them.
-TEST(Checkpoint, WhatRulesInsideGiveToHandlersBelowIsFree) {
+TEST(Checkpoint, RulesInsideMayPassTangentsToOuterHandlers) {
   const auto product = [](const Tensor& a, const Tensor& b) { return a * b; };
   const auto ruled_jvp = custom_jvp(product, [](const Tensor& a, const Tensor& b, const Tensor& da, const Tensor& db) {
     return std::pair(a * b, da * b + a * db);
@@ -215,7 +215,7 @@ TEST(Checkpoint, WhatRulesInsideGiveToHandlersBelowIsFree) {
   });
 }
 
-TEST(Checkpoint, HandlersAboveSeeTheOperationsInside) {
+TEST(Checkpoint, InnerHandlersSeeTheOperationsInside) {
   auto count = std::make_shared<Count>();
   const auto f = [&](const Tensor& x) {
     return with(count, [&] { return checkpoint([](const Tensor& y) { return sin(y) * y; })(x); });
@@ -228,7 +228,7 @@ TEST(Checkpoint, HandlersAboveSeeTheOperationsInside) {
   EXPECT_THAT(count->names, ElementsAre("call", "sin", "multiply", "sin", "multiply"));
 }
 
-TEST(Checkpoint, AHandlerThatHasEndedIsAnError) {
+TEST(Checkpoint, EndedHandlerIsAnErrorWhenItRunsAgain) {
   Count count;  // lent, and gone when the function runs again
   const auto f = [&](const Tensor& x) { return with(count, [&] { return checkpoint(sin)(x); }); };
   try {
@@ -249,7 +249,7 @@ struct Draws : Handles<Draw> {
   double handle(Draw&) override { return ++count; }
 };
 
-TEST(Checkpoint, EffectsAreAnsweredAsTheyWere) {
+TEST(Checkpoint, SecondRunGetsTheFirstAnswers) {
   const auto f = checkpoint([](const Tensor& x) {
     const double a = perform(Draw{}), b = perform(Draw{});
     return x * x * a + x * b;
@@ -272,7 +272,7 @@ TEST(Checkpoint, EffectsAreAnsweredAsTheyWere) {
   EXPECT_EQ(nested.count, 3);
 }
 
-TEST(Checkpoint, UnderControllers) {
+TEST(Checkpoint, WorksUnderControllers) {
   struct Passes : Controller {
     int count = 0;
     void handle(Call& call, Resumption<Call> rest) override {
@@ -315,7 +315,7 @@ struct Ask {
   using Result = double;
 };
 
-TEST(Checkpoint, AControllerOfEffectsSuspendsInside) {
+TEST(Checkpoint, ControllerMaySuspendInside) {
   struct Later : Controls<Ask> {
     Resumption<Ask> rest;
     void handle(Ask&, Resumption<Ask> given) override { rest = std::move(given); }
@@ -331,7 +331,7 @@ TEST(Checkpoint, AControllerOfEffectsSuspendsInside) {
   EXPECT_EQ(derivative, 60);
 }
 
-TEST(Checkpoint, ScopesInsideAreThereOnce) {
+TEST(Checkpoint, InnerScopesAppearOnce) {
   std::ostringstream trace;
   debug(grad([](const Tensor& x) {
           Scope outer("outer");

@@ -71,7 +71,7 @@ TEST(CheckpointPolicies, SayWhatRunsAgain) {
   }
 }
 
-TEST(CheckpointPolicies, OfAPullbackThatIsCalledTwice) {
+TEST(CheckpointPolicies, PullbackMayBeCalledTwice) {
   for (const Case& c : cases()) {
     const auto [out, pullback] = vjp(checkpoint(layers, c.policy), weights(), input());
     const auto [dw, dx] = pullback(out);
@@ -83,7 +83,7 @@ TEST(CheckpointPolicies, OfAPullbackThatIsCalledTwice) {
   }
 }
 
-TEST(CheckpointPolicies, InEachNest) {
+TEST(CheckpointPolicies, WorkInEveryNest) {
   const Weights w = weights(float64);
   const Tensor xs = normal(Key(4), {2, 5, 4}, float64), v = normal(Key(5), {5, 4}, float64);
   const auto nests = [&](auto loss) {
@@ -114,7 +114,7 @@ TEST(CheckpointPolicies, InEachNest) {
 
 // The outer checkpoint's policy does not cover values computed in an inner checkpoint: they are
 // rematerialised, as without a policy.
-TEST(CheckpointPolicies, AroundOtherCheckpointsAndRules) {
+TEST(CheckpointPolicies, WorkAroundCheckpointsAndCustomRules) {
   const auto inner = [](T x, T w) { return tanh(matmul(x, w)); };
   const auto squared = custom_vjp([](T x) { return square(tanh(x)); },
                                   [](T x) { return std::pair(square(tanh(x)), std::tuple(tanh(x))); },
@@ -138,7 +138,7 @@ TEST(CheckpointPolicies, AroundOtherCheckpointsAndRules) {
       EXPECT_TRUE(array_equal(grad(loss(outer, of_inner))(w, x), expected));
 }
 
-TEST(CheckpointPolicies, KeepWhatTheySayInMemory) {
+TEST(CheckpointPolicies, KeepOnlyTheSavedValuesInMemory) {
   // Both have 256 KiB.
   const Tensor x = normal(Key(8), {256, 256}), w = normal(Key(9), {256, 256}) * 0.05;
   const auto chain = [](T a, T b) {
@@ -159,7 +159,7 @@ TEST(CheckpointPolicies, KeepWhatTheySayInMemory) {
   EXPECT_GE(kept(everything_saveable), 8U);
 }
 
-TEST(CheckpointPolicies, OfAFunctionThatDoesSomethingElseAgain) {
+TEST(CheckpointPolicies, NondeterministicFunctionIsAnError) {
   int runs = 0;
   const auto f = [&](T x) { return ++runs == 1 ? matmul(x, x) : exp(x); };
   const Tensor x = normal(Key(10), {3, 3});
@@ -182,7 +182,7 @@ const auto swing = [](const Tensor& stiffness) {
 };
 State start() { return {normal(Key(11), {3}, float64), normal(Key(12), {3}, float64), 7}; }
 
-TEST(LoopWithSnapshots, IsTheLoop) {
+TEST(LoopWithSnapshots, EqualsAPlainLoop) {
   const Tensor stiffness = tensor(2., float64);
   for (const int n : {0, 1, 2, 7, 100}) {
     State expected = start();
@@ -204,7 +204,7 @@ const auto energy = [](Index n, Index snapshots) {
   };
 };
 
-TEST(LoopWithSnapshots, HasTheGradientOfTheLoopBitForBit) {
+TEST(LoopWithSnapshots, GradientEqualsThatOfAPlainLoopBitForBit) {
   const Tensor stiffness = tensor(2., float64);
   for (const Index n : {1, 2, 3, 10, 57}) {
     const auto [by_stiffness, by_state] = grad<0, 1>(energy(n, 0))(stiffness, start());
@@ -217,7 +217,7 @@ TEST(LoopWithSnapshots, HasTheGradientOfTheLoopBitForBit) {
   }
 }
 
-TEST(LoopWithSnapshots, InEachNest) {
+TEST(LoopWithSnapshots, WorksInEveryNest) {
   const auto nests = [](Index snapshots) {
     const auto f = [=](T stiffness) { return energy(20, snapshots)(stiffness, start()); };
     const Tensor x = tensor(2., float64), xs = tensor({1., 2., 3.}, float64);
@@ -264,7 +264,7 @@ double by_formula(Index n, Index s) {
   return static_cast<double>(r * n) - (r == 0 ? 0 : binomial(s + r, r - 1));
 }
 
-TEST(LoopWithSnapshots, TakesTheFewestSteps) {
+TEST(LoopWithSnapshots, RunsTheFewestSteps) {
   for (const Index n : {1, 2, 3, 5, 8, 20, 21, 35, 36, 100, 300})
     for (const Index snapshots : {1, 2, 3, 4, 7, 20}) {
       Index steps = 0;
@@ -278,7 +278,7 @@ TEST(LoopWithSnapshots, TakesTheFewestSteps) {
     }
 }
 
-TEST(LoopWithSnapshots, OfManyStepsInLittleMemory) {
+TEST(LoopWithSnapshots, ManyStepsTakeLittleMemory) {
   const auto peak = [](Index n, Index snapshots) {
     const Tensor x = full({1024}, 0.5) * 1;  // 4 KiB
     const std::size_t before = memory_stats().live_bytes;
@@ -293,7 +293,7 @@ TEST(LoopWithSnapshots, OfManyStepsInLittleMemory) {
   EXPECT_LE(peak(20000, 11), 11 + 8U);
 }
 
-TEST(LoopWithSnapshots, AnswersEffectsAsAtFirst) {
+TEST(LoopWithSnapshots, RepeatedStepsGetTheFirstAnswers) {
   struct Rate {
     using Result = float;
   };

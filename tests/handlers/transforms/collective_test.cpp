@@ -18,7 +18,7 @@ namespace {
 
 Tensor numbers(std::vector<double> values) { return from(values, {static_cast<Index>(values.size())}); }
 
-TEST(Collective, GradientsInsideOfTheAxisAreThoseOfTheSumOfAllPlaces) {
+TEST(Collective, GradientsInsideTheAxisAreThoseOfTheSumOverLanes) {
   const Tensor x = numbers({1, 2, 3, 4});
   // jax.vmap(jax.grad(lambda x: jnp.sin(lax.psum(x, 'i')) * x), axis_name='i')([1, 2, 3, 4]) is
   // -8.934736 in each lane.
@@ -41,7 +41,7 @@ TEST(Collective, SecondDerivativesPassTheAxis) {
   EXPECT_THAT(values(hessian(f)(x)), testing::Each(testing::DoubleNear(12. * 36, 1e-9)));
 }
 
-TEST(Collective, PlacesThatTieShareTheDerivative) {
+TEST(Collective, TiedLanesShareTheDerivative) {
   const Tensor x = numbers({2, 5, 5, 1});
   EXPECT_THAT(values(vmap(grad([](const Tensor& y) { return pmax(y, "i") * 3; }), {.axis_name = "i"})(x)),
               ElementsAre(0, 6, 6, 0));
@@ -52,7 +52,7 @@ TEST(Collective, PlacesThatTieShareTheDerivative) {
   EXPECT_THAT(values(dy), testing::Each(7));
 }
 
-TEST(Collective, OfWhatIsTheSameInEveryLaneEveryLaneTakesPart) {
+TEST(Collective, UnbatchedValuesCountOncePerLane) {
   const Tensor x = numbers({1, 2, 3});
   const auto f = [](const Tensor& y) { return y * 0 + psum(full({}, 2.0, float64), "i"); };
   EXPECT_THAT(values(vmap(f, {.axis_name = "i"})(x)), ElementsAre(6, 6, 6));
@@ -60,7 +60,7 @@ TEST(Collective, OfWhatIsTheSameInEveryLaneEveryLaneTakesPart) {
   EXPECT_EQ(vmap(g, {.axis_name = "i"})(x).shape(), Shape({3, 3}));
 }
 
-TEST(Collective, WhatIsOneForAllLanesIsComputedOnce) {
+TEST(Collective, ResultsEqualInAllLanesAreComputedOnce) {
   const Tensor x = ones({4, 3}, float64);
   const auto f = [](const Tensor& y) { return y * exp(psum(y, "i")); };
   std::vector<Shape> exps;
@@ -88,13 +88,13 @@ TEST(Collective, NamesChooseAmongNestedAxes) {
   EXPECT_THAT(values(vmap(vmap(inner, {.axis_name = "i"}), {.axis_name = "i"})(x)), ElementsAre(3, 3, 3, 12, 12, 12));
 }
 
-TEST(Collective, PlacesKnowTheirNumber) {
+TEST(Collective, AxisIndexAndSizeAreKnown) {
   const auto f = [](const Tensor& y) { return y * axis_index("i") + axis_size("i"); };
   EXPECT_THAT(values(vmap(f, {.axis_name = "i"})(numbers({5, 6, 7}))), ElementsAre(3, 9, 17));
   EXPECT_EQ(vmap([](const Tensor&) { return axis_index("i"); }, {.axis_name = "i"})(numbers({5})).dtype(), int32);
 }
 
-TEST(Collective, OfTreesAreOfTheirTensors) {
+TEST(Collective, AcceptTrees) {
   struct Pair {
     Tensor a, b;
   };
@@ -106,7 +106,7 @@ TEST(Collective, OfTreesAreOfTheirTensors) {
 
 // ---- control flow -------------------------------------------------------------------------------
 
-TEST(Collective, LanesThatPartAfterItKeepWhatItGave) {
+TEST(Collective, LanesMaySplitAfterACollective) {
   const Tensor x = numbers({1, 2, 3, 4});
   const auto f = [](const Tensor& y) {
     const Tensor total = psum(y, "i"), next = ppermute(y, "i", {{0, 1}, {1, 2}, {2, 3}, {3, 0}});
@@ -121,7 +121,7 @@ TEST(Collective, LanesThatPartAfterItKeepWhatItGave) {
   EXPECT_THAT(values(grad(total)(x)), ElementsAre(11, 21, 21, 19));
 }
 
-TEST(Collective, WhatLanesSeeTogetherDoesNotPartThem) {
+TEST(Collective, BranchingOnACollectiveDoesNotSplitLanes) {
   int runs = 0;
   const auto f = [&](Tensor y) {
     ++runs;
@@ -133,7 +133,7 @@ TEST(Collective, WhatLanesSeeTogetherDoesNotPartThem) {
   EXPECT_THAT(values(y), ElementsAre(1. / 128, 2. / 128));
 }
 
-TEST(Collective, LanesThatPartedCannotMeetAgain) {
+TEST(Collective, CollectiveAfterASplitIsAnError) {
   const auto f = [](const Tensor& y) { return y > 1.5 ? psum(y, "i") : y; };
   const std::string error = message_of<Error>([&] { vmap(f, {.axis_name = "i"})(numbers({1, 2, 3, 4})); });
   EXPECT_THAT(
@@ -146,7 +146,7 @@ TEST(Collective, LanesThatPartedCannotMeetAgain) {
               HasSubstr("and only lane 3 came here"));
 }
 
-TEST(Collective, LanesOfAnotherVmapMayPartAroundIt) {
+TEST(Collective, LanesOfAnOuterVmapMaySplit) {
   const Tensor x = reshape(arange(1, 7, 1, float64), {2, 3});
   const auto f = [](const Tensor& row) {  // a row of 3
     const Tensor total = vmap([](const Tensor& y) { return psum(y, "i"); }, {.axis_name = "i"})(row);
@@ -167,7 +167,7 @@ TEST(Collective, OneLaneIsAnAxisToo) {
 
 // ---- higher-order operations and programs -------------------------------------------------------
 
-TEST(Collective, InsideOfACheckpoint) {
+TEST(Collective, WorkInsideACheckpoint) {
   const Tensor x = numbers({1, 2, 3, 4});
   const auto f = [](const Tensor& y) { return sin(psum(y, "i")) * y; };
   const auto kept = [&](const Tensor& y) { return checkpoint(f)(y); };
@@ -181,7 +181,7 @@ TEST(Collective, InsideOfACheckpoint) {
   EXPECT_THAT(values(grad(around)(x)), testing::Each(testing::DoubleNear(expected, 1e-12)));
 }
 
-TEST(Collective, InsideOfAProgram) {
+TEST(Collective, WorkInsideAProgram) {
   const Tensor x = numbers({1, 2, 3, 4});
   const auto f = [](const Tensor& y) { return sin(psum(y, "i")) * y; };
   const double expected = std::sin(10.) + 10 * std::cos(10.);
@@ -207,7 +207,7 @@ TEST(Collective, InsideOfAProgram) {
 
 // When lanes split after a higher-order operation, each group runs again from the start, and
 // receives the collective's result that all lanes computed together.
-TEST(Collective, BeforeLanesPartAreGivenAgain) {
+TEST(Collective, ResultsBeforeASplitAreReused) {
   const Tensor x = numbers({1, -0.5, 0.5, -1});
   const std::vector<double> at = values(x);
   const auto g = [](const Tensor& v) { return bool(v > 0) ? sin(v) : v * v; };
@@ -286,7 +286,7 @@ TEST(Collective, BeforeLanesPartAreGivenAgain) {
               HasSubstr("they have split"));
 }
 
-TEST(Collective, InsideOfALoop) {
+TEST(Collective, WorkInsideALoop) {
   const Tensor x = numbers({1, 2, 3});
   const auto f = [](const Tensor& y) {
     return loop(5, [](const Tensor& z) { return z - 0.5 * (z - pmean(z, "i")); })(y);
@@ -297,7 +297,7 @@ TEST(Collective, InsideOfALoop) {
   for (int call = 0; call < 3; ++call) EXPECT_EQ(values(compiled(x)), y);
 }
 
-TEST(Collective, TracesShowThem) {
+TEST(Collective, AppearInTraces) {
   const auto f = [](const Tensor& y) { return psum(y, "i"); };
   std::ostringstream shown;
   vmap(debug(f, {.out = &shown}), {.axis_name = "i"})(numbers({1, 2}));
@@ -306,7 +306,7 @@ TEST(Collective, TracesShowThem) {
 
 // ---- errors -------------------------------------------------------------------------------------
 
-TEST(Collective, AnAxisThatNobodyHasIsAnError) {
+TEST(Collective, UnknownAxisIsAnError) {
   const Tensor x = numbers({1, 2});
   for (const std::string& error :
        {message_of<Error>([&] { psum(x, "batch"); }),
@@ -318,7 +318,7 @@ TEST(Collective, AnAxisThatNobodyHasIsAnError) {
   EXPECT_THAT(message_of<Error>([&] { psum(Tensor(), "batch"); }), HasSubstr("psum"));
 }
 
-TEST(Collective, WrongAxesAndPlacesAreNamed) {
+TEST(Collective, ErrorsNameWrongAxesAndPlaces) {
   const Tensor x = ones({2, 3}, float64);
   const auto in_lanes = [&](auto f) { return message_of<Error>([&] { vmap(f, {.axis_name = "i"})(x); }); };
   EXPECT_THAT(in_lanes([](const Tensor& y) { return all_gather(y, "i", {.axis = 2}); }),

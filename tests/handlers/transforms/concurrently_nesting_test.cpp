@@ -29,7 +29,7 @@ Tensor shared(const Tensor& v) {
 }
 Tensor alone(const Tensor& v) { return sin(cos(v) * v) + exp(v) * exp(v); }
 
-TEST(ConcurrentlyNested, UnderTransforms) {
+TEST(ConcurrentlyNested, WorksUnderTransforms) {
   EXPECT_THAT(grad(shared)(x), IsNear(grad(alone)(x)));
   EXPECT_THAT(grad(grad(shared))(x), IsNear(grad(grad(alone))(x)));
   EXPECT_THAT(jvp(shared, x, x).second, IsNear(jvp(alone, x, x).second));
@@ -39,7 +39,7 @@ TEST(ConcurrentlyNested, UnderTransforms) {
   EXPECT_THAT(linearize(shared, x).second(x), IsNear(jvp(alone, x, x).second));
 }
 
-TEST(ConcurrentlyNested, TransformsInEach) {
+TEST(ConcurrentlyNested, EachMayRunTransforms) {
   const auto [a, b, c] = concurrently([] { return grad(alone)(x); }, [] { return jvp(alone, x, x).second; },
                                       [] { return vmap(grad(alone))(xs); });
   EXPECT_THAT(a, IsNear(grad(alone)(x)));
@@ -47,7 +47,7 @@ TEST(ConcurrentlyNested, TransformsInEach) {
   EXPECT_THAT(c, IsNear(vmap(grad(alone))(xs)));
 }
 
-TEST(ConcurrentlyNested, OfOneTransformOfAnother) {
+TEST(ConcurrentlyNested, MayDifferentiateValuesOfAnOuterTransform) {
   const auto f = [](const Tensor& v) {
     const auto [a, b] = concurrently([&] { return grad([&](const Tensor& u) { return sin(u * v); })(v); },
                                      [&] { return grad(alone)(v); });
@@ -69,7 +69,7 @@ Tensor rounds(const Tensor& v) {
   return a - b;
 }
 
-TEST(ConcurrentlyNested, LanesMayPart) {
+TEST(ConcurrentlyNested, LanesMaySplit) {
   const Tensor at = tensor({0.3, 0.9, 1.7, 0.31, 5.}, float64);
   std::vector<Tensor> values, slopes;
   for (Index i = 0; i < at.size(); ++i) values.push_back(rounds(at(i))), slopes.push_back(grad(rounds)(at(i)));
@@ -80,7 +80,7 @@ TEST(ConcurrentlyNested, LanesMayPart) {
   EXPECT_THAT(b, IsNear(stack(slopes)));
 }
 
-TEST(ConcurrentlyNested, InCheckpointsAndAroundThem) {
+TEST(ConcurrentlyNested, WorksInsideAndAroundCheckpoints) {
   EXPECT_THAT(grad(checkpoint(shared))(x), IsNear(grad(alone)(x)));
   const auto around = [](const Tensor& v) {
     const auto [a, b] = concurrently([&] { return checkpoint([v](const Tensor& u) { return sin(u) * v; })(v); },
@@ -93,7 +93,7 @@ TEST(ConcurrentlyNested, InCheckpointsAndAroundThem) {
   EXPECT_THAT(vmap(grad(around))(xs), IsNear(vmap(grad(plain))(xs)));
 }
 
-TEST(ConcurrentlyNested, ACheckpointIsOneOperation) {
+TEST(ConcurrentlyNested, CheckpointIsOneTurn) {
   Names names;
   with(names, [] { concurrently([] { checkpoint(three_of)(x), yield(); }, [] { two_of(x); }); });
   EXPECT_THAT(names.names, ElementsAre("call", "sin", "cos", "tan", "exp", "log1p"));
@@ -101,7 +101,7 @@ TEST(ConcurrentlyNested, ACheckpointIsOneOperation) {
 
 // A pullback from one computation runs a function of another computation, which is suspended or has
 // ended.
-TEST(ConcurrentlyNested, PullbacksOfOneCalledInAnother) {
+TEST(ConcurrentlyNested, PullbackOfOneMayBeCalledInAnother) {
   const auto both = [](const Tensor& v) {
     std::optional<Tensor> first;
     const auto made = vjp(
@@ -117,7 +117,7 @@ TEST(ConcurrentlyNested, PullbacksOfOneCalledInAnother) {
   EXPECT_THAT(both(x), IsNear(three_of(x) * grad(three_of)(x)));
 }
 
-TEST(ConcurrentlyNested, IsRecordedAndReplayed) {
+TEST(ConcurrentlyNested, CanBeRecordedAndReplayed) {
   const auto program = trace(shared)(x);
   EXPECT_THAT(program(tensor(0.8, float64)), IsNear(alone(tensor(0.8, float64))));
   const auto compiled = compile(shared);
@@ -129,7 +129,7 @@ TEST(ConcurrentlyNested, IsRecordedAndReplayed) {
   EXPECT_THAT(grad(compiled)(x), IsNear(grad(alone)(x)));
 }
 
-TEST(ConcurrentlyNested, CompiledFunctionsInEach) {
+TEST(ConcurrentlyNested, EachMayCallCompiledFunctions) {
   const auto compiled = compile(alone);
   static_cast<void>(compiled(x));
   const auto [a, b, c] =
@@ -141,7 +141,7 @@ TEST(ConcurrentlyNested, CompiledFunctionsInEach) {
 
 // ---- exceptions ---------------------------------------------------------------------------------
 
-TEST(ConcurrentlyNested, TheFirstExceptionComesOutAndTheOthersUnwindInOrder) {
+TEST(ConcurrentlyNested, FirstExceptionPropagatesAndOthersUnwindInOrder) {
   struct Ends {
     std::string& order;
     char name;
@@ -169,13 +169,13 @@ TEST(ConcurrentlyNested, TheFirstExceptionComesOutAndTheOthersUnwindInOrder) {
   EXPECT_EQ(current_handlers(), "");
 }
 
-TEST(ConcurrentlyNested, WhatHasNotBegunDoesNot) {
+TEST(ConcurrentlyNested, ComputationsNotStartedDoNotRunAfterAnException) {
   bool began = false;
   EXPECT_THROW(concurrently([] { throw Oops{1}; }, [&] { began = true; }), Oops);
   EXPECT_FALSE(began);
 }
 
-TEST(ConcurrentlyNested, WhatTheCancelledThrowIsLost) {
+TEST(ConcurrentlyNested, ExceptionsOfCancelledComputationsAreLost) {
   int destroyed = 0;
   Names names;
   const auto throws_first = [](auto... others) { concurrently(others..., [] { sin(x), throw Oops{1}; }); };
@@ -219,7 +219,7 @@ TEST(ConcurrentlyNested, WhatTheCancelledThrowIsLost) {
   EXPECT_THAT(names.names, testing::Each("sin"));
 }
 
-TEST(ConcurrentlyNested, AnErrorOfAnOperationIsCaughtWhereItIsPerformedAndEndsNoTurn) {
+TEST(ConcurrentlyNested, ErrorOfAnOperationMayBeCaughtAndEndsNoTurn) {
   Names names;
   with(names, [] {
     concurrently(
@@ -249,7 +249,7 @@ TEST(ConcurrentlyNested, AnErrorOfAnOperationIsCaughtWhereItIsPerformedAndEndsNo
   EXPECT_THAT(names.names, ElementsAre("cos", "exp"));
 }
 
-TEST(ConcurrentlyNested, ErrorsSayWhereTheyAre) {
+TEST(ConcurrentlyNested, ErrorsNameTheNest) {
   const auto f = [](const Tensor& v) {
     return std::get<0>(concurrently([&] { return matmul(v, zeros({5}, float64)); }));
   };
@@ -258,7 +258,7 @@ TEST(ConcurrentlyNested, ErrorsSayWhereTheyAre) {
 
 // ---- controllers --------------------------------------------------------------------------------
 
-TEST(ConcurrentlyNested, AControllerAroundMayDropAll) {
+TEST(ConcurrentlyNested, OuterControllerMayDropAll) {
   struct DropsAt : Controller {
     int left;
     explicit DropsAt(int n) : left(n) {}
@@ -284,7 +284,7 @@ TEST(ConcurrentlyNested, AControllerAroundMayDropAll) {
   }
 }
 
-TEST(ConcurrentlyNested, StandsStillAsAWholeAndGoesOnUnderOtherHandlers) {
+TEST(ConcurrentlyNested, SuspendsAsAWholeAndResumesUnderOtherHandlers) {
   const auto keeps = std::make_shared<Keeps>();
   const auto result = with(keeps, [] {
     const auto [a, b] =
@@ -300,7 +300,7 @@ TEST(ConcurrentlyNested, StandsStillAsAWholeAndGoesOnUnderOtherHandlers) {
   EXPECT_EQ(*result, 111);
 }
 
-TEST(ConcurrentlyNested, WhatStandsStillMayBeDropped) {
+TEST(ConcurrentlyNested, SuspendedComputationsMayBeDropped) {
   int destroyed = 0;
   const auto keeps = std::make_shared<Keeps>();
   with(keeps, [&] {
@@ -320,7 +320,7 @@ TEST(ConcurrentlyNested, WhatStandsStillMayBeDropped) {
   EXPECT_EQ(destroyed, 2);
 }
 
-TEST(ConcurrentlyNested, WhatStandsStillEndsWithItsThread) {
+TEST(ConcurrentlyNested, SuspendedComputationsEndWithTheirThread) {
   int destroyed = 0;
   const auto keeps = std::make_shared<Keeps>();
   std::thread([&] {
@@ -340,7 +340,7 @@ TEST(ConcurrentlyNested, WhatStandsStillEndsWithItsThread) {
   keeps->rest = {};
 }
 
-TEST(ConcurrentlyNested, WhatStandsStillInAnOperationOfOneEndsWithThat) {
+TEST(ConcurrentlyNested, ComputationSuspendedInACheckpointEndsWithIt) {
   int destroyed = 0;
   const auto keeps = std::make_shared<Keeps>();
   const auto asks = checkpoint([&](const Tensor& v) {
@@ -357,7 +357,7 @@ TEST(ConcurrentlyNested, WhatStandsStillInAnOperationOfOneEndsWithThat) {
                });
 }
 
-TEST(ConcurrentlyNested, AGeneratorOfOneResumedByAnother) {
+TEST(ConcurrentlyNested, GeneratorOfOneMayBeResumedByAnother) {
   const auto keeps = std::make_shared<Keeps>();
   std::vector<int> got;
   Names names;
@@ -382,7 +382,7 @@ TEST(ConcurrentlyNested, AGeneratorOfOneResumedByAnother) {
   EXPECT_THAT(names.names, ElementsAre("sin", "exp", "sin", "sin", "sin"));
 }
 
-TEST(ConcurrentlyNested, UnderAStepperAndInOperationsOf) {
+TEST(ConcurrentlyNested, WorksUnderStepperAndOperationsOf) {
   const auto body = [] {
     const auto [a, b] = concurrently([] { return three_of(x); }, [] { return two_of(x); });
     return a + b;
@@ -400,7 +400,7 @@ TEST(ConcurrentlyNested, UnderAStepperAndInOperationsOf) {
   left.step(), left.step();  // each is suspended in the middle of both computations
 }
 
-TEST(ConcurrentlyNested, LanesThatPartOnADevice) {
+TEST(ConcurrentlyNested, LanesMaySplitOnADevice) {
   SeparateBackend device(0);
   const Tensor at = tensor({0.3, 0.9, 1.7, 0.31, 5.}, float64);
   const auto f = [&] { return to(vmap(rounds)(to(at, cuda(0))), cpu); };

@@ -48,7 +48,7 @@ TEST(Concurrently, OfVoidGivesMonostateAndOfAReferenceACopy) {
   EXPECT_TRUE(ran);
 }
 
-TEST(Concurrently, MovesFunctionsAndResultsThatCannotBeCopied) {
+TEST(Concurrently, AcceptsNoncopyableFunctionsAndResults) {
   auto function = [number = std::make_unique<int>(7)]() mutable { return std::move(number); };
   auto [seven, eight] = concurrently(std::move(function), [] { return std::make_unique<int>(8); });
   EXPECT_EQ(*seven + *eight, 15);
@@ -79,13 +79,13 @@ TEST(Concurrently, OfARangeGivesAVector) {
 
 // ---- turns --------------------------------------------------------------------------------------
 
-TEST(Concurrently, EachTakesATurnOfOneOperation) {
+TEST(Concurrently, TurnIsOneOperation) {
   Names names;
   with(names, [] { concurrently([] { three_of(x); }, [] { two_of(x); }, [] { sqrt(x); }); });
   EXPECT_THAT(names.names, ElementsAre("sin", "exp", "sqrt", "cos", "log1p", "tan"));
 }
 
-TEST(Concurrently, OperationsOfTheComputationsOwnHandlersEndNoTurn) {
+TEST(Concurrently, OperationsAnsweredByInnerHandlersEndNoTurn) {
   struct Answers : Handler {
     Outputs handle(Call& call) override { return call.op().id == OpId::sin ? Outputs(x) : perform(std::move(call)); }
   } answers;
@@ -94,7 +94,7 @@ TEST(Concurrently, OperationsOfTheComputationsOwnHandlersEndNoTurn) {
   EXPECT_THAT(names.names, ElementsAre("cos", "exp", "tan", "log1p"));
 }
 
-TEST(Concurrently, EffectsGoToThoseAroundAndEndNoTurn) {
+TEST(Concurrently, EffectsGoToOuterHandlersAndEndNoTurn) {
   Hears hears;
   const auto [a, b] = with(hears, [] {
     const auto first = [] {
@@ -115,7 +115,7 @@ TEST(Concurrently, EffectsGoToThoseAroundAndEndNoTurn) {
   EXPECT_THAT(hears.heard, ElementsAre(1, 3, 4, 2));
 }
 
-TEST(Concurrently, EachHasHandlersOfItsOwn) {
+TEST(Concurrently, EachHasItsOwnHandlersAndScopes) {
   const auto counted = [](int operations) {
     return [operations] {
       const Scope scope("of " + std::to_string(operations));
@@ -133,7 +133,7 @@ TEST(Concurrently, EachHasHandlersOfItsOwn) {
   EXPECT_EQ(current_handlers(), "");
 }
 
-TEST(Concurrently, WhatHandlersAroundAreToldIsWhereItWasPerformed) {
+TEST(Concurrently, OuterHandlersSeeTheScopesOfThePerformer) {
   struct Where : Handler {
     std::vector<std::string> at;
     Outputs handle(Call& call) override {
@@ -163,7 +163,7 @@ TEST(Concurrently, YieldEndsATurn) {
   yield();  // does nothing, as there is only one computation
 }
 
-TEST(Concurrently, WithoutTurnsAtOperationsOnlyYieldEndsThem) {
+TEST(Concurrently, OnlyYieldEndsTurnsIfOperationsDoNot) {
   Names names;
   with(names, [] {
     concurrently(
@@ -172,7 +172,7 @@ TEST(Concurrently, WithoutTurnsAtOperationsOnlyYieldEndsThem) {
   EXPECT_THAT(names.names, ElementsAre("sin", "cos", "tan", "exp", "tanh", "sqrt"));
 }
 
-TEST(Concurrently, AProducerAndAConsumer) {
+TEST(Concurrently, ProducerAndConsumerExchangeValues) {
   std::vector<int> channel, got;
   bool over = false;
   concurrently(
@@ -192,7 +192,7 @@ TEST(Concurrently, AProducerAndAConsumer) {
   EXPECT_THAT(got, ElementsAre(1, 4, 9, 16));
 }
 
-TEST(Concurrently, NestedEachTurnOfTheInnerIsOneOfTheOuter) {
+TEST(Concurrently, InnerTurnsAreTurnsOfTheOuter) {
   Names names;
   with(names, [] {
     concurrently([] { concurrently([] { sin(x), cos(x); }, [] { sinh(x), cosh(x); }); },
@@ -201,7 +201,7 @@ TEST(Concurrently, NestedEachTurnOfTheInnerIsOneOfTheOuter) {
   EXPECT_THAT(names.names, ElementsAre("sin", "exp", "sinh", "log", "cos", "sqrt", "cosh"));
 }
 
-TEST(Concurrently, NestedYieldsReachAllAround) {
+TEST(Concurrently, YieldEndsTurnsOfAllOuterLevels) {
   bool told = false, heard = false;
   concurrently(
       [&] {
@@ -214,7 +214,7 @@ TEST(Concurrently, NestedYieldsReachAllAround) {
   EXPECT_TRUE(heard);
 }
 
-TEST(Concurrently, ManyComputationsAndManyOperations) {
+TEST(Concurrently, ManyComputationsOfManyOperationsGiveTheirResults) {
   std::vector<std::function<double()>> functions;
   for (int i = 0; i < 1000; ++i)
     functions.emplace_back([i] {
@@ -237,7 +237,7 @@ TEST(Concurrently, ManyComputationsAndManyOperations) {
 
 Tensor deep(const Tensor& v, int depth) { return depth == 0 ? v : deep(sin(v), depth - 1) + 1.; }
 
-TEST(Concurrently, DeepRecursionInEach) {
+TEST(Concurrently, EachMayRecurseDeeply) {
   const Tensor expected = deep(x, 100);
   const auto [a, b] = concurrently([] { return deep(x, 100); }, [] { return deep(x, 100); });
   EXPECT_THAT(a, IsNear(expected));
@@ -252,7 +252,7 @@ int to_the_end_of_the_stack(const std::function<void()>& at_the_end) {
   return room[0];  // read after the call, so that the call is no tail call
 }
 
-TEST(Concurrently, TurnsAndErrorsAndCancellingAtTheEndOfTheStack) {
+TEST(Concurrently, TurnsErrorsAndCancellingWorkAtTheEndOfTheStack) {
   int destroyed = 0;
   const auto deep_down = [&] {
     const Witness witness{destroyed};
@@ -275,7 +275,7 @@ TEST(Concurrently, TurnsAndErrorsAndCancellingAtTheEndOfTheStack) {
 
 int without_end(const Tensor& v) { return v.rank() == 0 ? without_end(v + 1.) + 1 : 0; }
 
-TEST(ConcurrentlyDeathTest, RecursionWithoutEndHitsTheGuard) {
+TEST(ConcurrentlyDeathTest, EndlessRecursionHitsTheGuardPage) {
   if (STAVE_ASAN || STAVE_TSAN) GTEST_SKIP() << "the sanitizers have a message of their own";
   EXPECT_EXIT(concurrently([] { without_end(x); }, [] { without_end(x); }), testing::KilledBySignal(SIGSEGV), "");
 }
@@ -286,9 +286,9 @@ Tensor nested(int depth) {
   return a + b;
 }
 
-TEST(Concurrently, DeepNests) { EXPECT_THAT(nested(6), IsNear(sin(x) * 64)); }
+TEST(Concurrently, CanBeNestedDeeply) { EXPECT_THAT(nested(6), IsNear(sin(x) * 64)); }
 
-TEST(Concurrently, OnSeveralThreads) {
+TEST(Concurrently, WorksOnSeveralThreads) {
   std::vector<std::thread> threads;
   for (int i = 0; i < 4; ++i)
     threads.emplace_back([] {
@@ -328,7 +328,7 @@ double halves(Tensor v, int n) {
   return v.item<double>();
 }
 
-TEST(Concurrently, ReadsOfADeviceWaitUntilTheOthersHaveAskedForTheirWork) {
+TEST(Concurrently, DeviceReadsWaitUntilOthersQueuedTheirWork) {
   Lazy device(0);
   const Tensor v = to(tensor(1., float64), cuda(0));
   device.waiting = 0, device.waits.clear();
@@ -343,7 +343,7 @@ TEST(Concurrently, ReadsOfADeviceWaitUntilTheOthersHaveAskedForTheirWork) {
   EXPECT_THAT(device.waits, ElementsAre(8, 0, 8, 0, 8, 0, 0, 0));
 }
 
-TEST(Concurrently, OneThatDoesNotReadIsNotWaitedForWithoutEnd) {
+TEST(Concurrently, WaitForComputationsWithoutReadsIsBounded) {
   Lazy device(0);
   const Tensor v = to(tensor(1., float64), cuda(0));
   bool done = false;
@@ -358,7 +358,7 @@ TEST(Concurrently, OneThatDoesNotReadIsNotWaitedForWithoutEnd) {
   EXPECT_LE(steps, 70);
 }
 
-TEST(Concurrently, TransfersToTheHostAreReads) {
+TEST(Concurrently, TransfersToTheHostCountAsReads) {
   Lazy device(0);
   const Tensor v = to(tensor(1., float64), cuda(0));
   device.waiting = 0, device.waits.clear();
@@ -370,7 +370,7 @@ TEST(Concurrently, TransfersToTheHostAreReads) {
   EXPECT_THAT(device.waits, ElementsAre(11));
 }
 
-TEST(Concurrently, ReadsOfNestedOnesGiveWayToThoseAround) {
+TEST(Concurrently, NestedReadsWaitForOuterComputations) {
   Lazy device(0);
   const Tensor v = to(tensor(1., float64), cuda(0));
   device.waiting = 0, device.waits.clear();

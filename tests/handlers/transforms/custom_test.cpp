@@ -37,7 +37,7 @@ TEST(CustomVjp, TheInnermostDerivativeUsesTheRule) {
   EXPECT_EQ(grad(checkpoint(wrong_square))(number(2)).item<float>(), 6);
 }
 
-TEST(CustomVjp, UnderVmap) {
+TEST(CustomVjp, WorksUnderVmap) {
   const Tensor xs = tensor({1., 2., 3.});
   EXPECT_THAT(vmap(wrong_square)(xs).to_vector<float>(), ElementsAre(1, 4, 9));
   EXPECT_THAT(vmap(grad(wrong_square))(xs).to_vector<float>(), ElementsAre(3, 6, 9));
@@ -50,7 +50,7 @@ TEST(CustomVjp, UnderVmap) {
   EXPECT_THAT(nested(tensor({{1., 2.}, {3., 4.}})).to_vector<float>(), ElementsAre(3, 6, 9, 12));
 }
 
-TEST(CustomVjp, AnUnmappedArgumentCollectsAllLanes) {
+TEST(CustomVjp, UnmappedArgumentSumsCotangentsOfLanes) {
   const auto product = custom_vjp(
       [](const Tensor& w, const Tensor& x) { return w * x; },
       [](const Tensor& w, const Tensor& x) { return std::pair(w * x, std::pair(w, x)); },
@@ -69,7 +69,7 @@ TEST(CustomVjp, AnUnmappedArgumentCollectsAllLanes) {
   EXPECT_EQ(grad(lanes)(number(2)).item<float>(), 1);
 }
 
-TEST(CustomVjp, Captures) {
+TEST(CustomVjp, MayCaptureConstantsAndLanesButNoDifferentiatedValues) {
   const Tensor w = number(5);
   const auto captures = [](const Tensor& c) {
     return custom_vjp([c](const Tensor& x) { return c * x; }, [c](const Tensor& x) { return std::pair(c * x, x); },
@@ -116,7 +116,7 @@ TEST(CustomVjp, Errors) {
 
 // ---- custom_jvp ---------------------------------------------------------------------------------
 
-TEST(CustomJvp, InBothModesAtAnyOrderAndUnderVmap) {
+TEST(CustomJvp, AppliesInBothModesAtAnyOrderAndUnderVmap) {
   const auto f = custom_jvp([](const Tensor& x) { return x * x; },
                             [](const Tensor& x, const Tensor& dx) { return std::pair(x * x, 3 * x * dx); });
   const Tensor xs = tensor({1., 2., 3.});
@@ -134,7 +134,7 @@ TEST(CustomJvp, InBothModesAtAnyOrderAndUnderVmap) {
   EXPECT_THAT(vmap(vmap(grad(f)))(tensor({{1., 2.}})).to_vector<float>(), ElementsAre(3, 6));
 }
 
-TEST(CustomJvp, SeveralArgumentsOneUnmapped) {
+TEST(CustomJvp, OneOfSeveralArgumentsMayBeUnmapped) {
   const auto f = custom_jvp([](const Tensor& w, const Tensor& x, int) { return w * x; },
                             [](const Tensor& w, const Tensor& x, int k, const Tensor& dw, const Tensor& dx) {
                               return std::pair(w * x, k * (dw * x + w * dx));
@@ -189,7 +189,7 @@ TEST(CustomVmap, ErrorsNameTheRule) {
 
 // ---- linearize ----------------------------------------------------------------------------------
 
-TEST(Linearize, IsTheDerivativeWithoutRunningAgain) {
+TEST(Linearize, DoesNotRunTheFunctionAgain) {
   int runs = 0;
   const auto f = [&](const Tensor& x) {
     ++runs;
@@ -209,7 +209,7 @@ TEST(Linearize, IsTheDerivativeWithoutRunningAgain) {
   EXPECT_TRUE(allclose(vmap([&, &map = df](const Tensor& t) { return map(t).first; })(ts), (cos(x) * x + sin(x)) * ts));
 }
 
-TEST(Linearize, InsideAndOfTransforms) {
+TEST(Linearize, CombinesWithTransforms) {
   const auto f = [](const Tensor& x) { return x * x * x; };
   // 3 x^2
   const auto through = [&](const Tensor& x) { return linearize(f, x).second(ones_like(x)); };

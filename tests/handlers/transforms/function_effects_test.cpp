@@ -43,7 +43,7 @@ Tensor times_answer(const Tensor& v) { return v * perform(Ask{}); }
 
 // ---- controllers --------------------------------------------------------------------------------
 
-TEST(Effects, OfACheckpointAreAnsweredByTheControllerAroundItWhereverItRuns) {
+TEST(Effects, OfACheckpointAreAnsweredByItsOwnController) {
   const auto f = checkpoint(times_answer);
   const auto inside = [&](const Tensor& v) {
     Controls2 two;
@@ -71,7 +71,7 @@ TEST(Effects, OfACheckpointAreAnsweredByTheControllerAroundItWhereverItRuns) {
   EXPECT_TRUE(array_equal(*result, doubled));
 }
 
-TEST(Effects, ASharedControllerLivesAsLongAsWhatRunsUnderIt) {
+TEST(Effects, SharedControllerLivesAsLongAsItsComputations) {
   struct Counts : Controller {
     std::vector<std::string>& log;
     explicit Counts(std::vector<std::string>& names) : log(names) {}
@@ -115,7 +115,7 @@ Tensor under_lent_controller(const Tensor& v) {
   return *with(two, [&] { return sum(ruled(v)); });
 }
 
-TEST(Effects, OfABackwardRuleAreAnsweredByWhoStoodAroundTheFunction) {
+TEST(Effects, OfABackwardRuleAreAnsweredByTheFunctionsHandlers) {
   const Tensor two = full({3}, 2);
   EXPECT_TRUE(array_equal(grad(under_shared)(x), two));
   EXPECT_TRUE(array_equal(grad(under_shared_controller)(x), two));
@@ -222,7 +222,7 @@ TEST(Answers, InACheckpointKeepTheirDerivatives) {
   EXPECT_TRUE(allclose(grad(nested)(x), 4 * x));
 }
 
-TEST(Answers, OfAnArgumentItselfKeepTheirDerivatives) {
+TEST(Answers, ThatAreAnArgumentKeepTheirDerivatives) {
   const auto f = checkpoint([](const Tensor& v) { return sum(v * perform(Same{v})); });
   Identity identity;
   with(identity, [&] { expect_derivatives(f, x, 2 * x); });  // d sum(v v)
@@ -234,7 +234,7 @@ TEST(Answers, OfAnArgumentItselfKeepTheirDerivatives) {
 }
 
 // If an intermediate value comes back as the answer, the rerun uses its own value of it.
-TEST(Answers, OfAnIntermediateValueItselfKeepTheirDerivatives) {
+TEST(Answers, ThatAreAnIntermediateValueKeepTheirDerivatives) {
   const auto f = checkpoint([](const Tensor& v) { return sum(v * perform(Same{sin(v)})); });
   Identity identity;
   with(identity, [&] { expect_derivatives(f, x, sin(x) + x * cos(x)); });
@@ -242,7 +242,7 @@ TEST(Answers, OfAnIntermediateValueItselfKeepTheirDerivatives) {
 
 // The first run of a checkpoint's function is not recorded, and an answer made from its values is
 // logged. Its derivative is lost, which is an error, not a zero.
-TEST(Answers, MadeOfAnIntermediateValueAreErrorsWhereTheyMatter) {
+TEST(Answers, ComputedFromAnIntermediateValueAreErrors) {
   const auto f = checkpoint([](const Tensor& v) { return sum(v * perform(Same{sin(v)})); });
   Square square_of;
   const auto error =

@@ -39,7 +39,7 @@ void expect_error(F f, const char* text) {
   EXPECT_THAT([&] { grad([&](const Tensor& a, const Tensor& b) { return sum(vmap(f)(a, b)); })(xs, ys); }, error);
 }
 
-TEST(BackwardRule, GivesACotangentForEachInputOfItsShapeAndDtype) {
+TEST(BackwardRule, MustGiveACotangentForEachInput) {
   const auto with_backward = [](auto backward) { return custom_vjp(product, forward, backward); };
   expect_error(with_backward([](const Two& r, const Tensor& g) { return g * r.second; }), "1 cotangents for 2 inputs");
   expect_error(with_backward([](const Two& r, const Tensor& g) { return std::tuple(g * r.second, g * r.first, g); }),
@@ -55,7 +55,7 @@ TEST(BackwardRule, GivesACotangentForEachInputOfItsShapeAndDtype) {
   EXPECT_TRUE(array_equal(jvp([&](const Tensor& a) { return none(a, y); }, x, x).second, zeros({3})));
 }
 
-TEST(TangentRule, GivesATangentForEachResultOfItsShapeAndDtype) {
+TEST(TangentRule, MustGiveATangentForEachResult) {
   const auto with_tangent = [](auto tangent) {
     return custom_jvp(product, [tangent](const Tensor& a, const Tensor& b, const Tensor& da, const Tensor& db) {
       return std::pair(a * b, tangent(a * db + b * da));
@@ -81,7 +81,7 @@ TEST(TangentRule, GivesATangentForEachResultOfItsShapeAndDtype) {
   EXPECT_TRUE(array_equal(grad([&](const Tensor& a) { return sum(zero(a, y)); })(x), zeros({3})));
 }
 
-TEST(ForwardRule, GivesTensors) {
+TEST(ForwardRule, MustGiveDefinedTensors) {
   const auto empty = custom_vjp(
       product, [](const Tensor& a, const Tensor& b) { return std::pair(Tensor(), Two(a, b)); },
       [](const Two& r, const Tensor& g) { return std::tuple(g * r.second, g * r.first); });
@@ -92,7 +92,7 @@ TEST(ForwardRule, GivesTensors) {
   expect_error(residual, "custom_vjp: residual 0 is an empty Tensor");
 }
 
-TEST(BatchingRule, GivesTensors) {
+TEST(BatchingRule, MustGiveDefinedTensors) {
   const auto f = custom_vmap([](const Tensor& a) { return sin(a); },
                              [](Index, const std::vector<bool>&, const Tensor&) { return Tensor(); });
   EXPECT_THAT(
@@ -102,7 +102,7 @@ TEST(BatchingRule, GivesTensors) {
       ThrowsMessage<TransformError>(HasSubstr("custom_vmap: result 0 is an empty Tensor")));
 }
 
-TEST(Checkpoint, GivesTheSameTensorsEachTime) {
+TEST(Checkpoint, MustGiveTheSameResultsEachTime) {
   const auto empty = checkpoint([](const Tensor&) { return Tensor(); });
   const auto error = ThrowsMessage<TransformError>(HasSubstr("checkpoint: result 0 is an empty Tensor"));
   EXPECT_THAT([&] { empty(x); }, error);
@@ -124,7 +124,7 @@ TEST(Checkpoint, GivesTheSameTensorsEachTime) {
                           ones({3})));
 }
 
-TEST(CustomRules, ThatReturnACapturedValueAreErrors) {
+TEST(CustomRules, ReturningACapturedValueIsAnError) {
   const auto captured = [](const Tensor& w) {
     return sum(custom_vjp([w](const Tensor&) { return w; }, [w](const Tensor& v) { return std::pair(w, v); },
                           [](const Tensor&, const Tensor& g) { return zeros_like(g); })(w * 3));

@@ -18,7 +18,7 @@ TEST(Jvp, AgreesWithJax) {
   EXPECT_THAT(tangent, IsNumber(1.67894853346, 1e-10));
 }
 
-TEST(Jvp, OfSeveralArguments) {
+TEST(Jvp, AcceptsSeveralArguments) {
   const auto [out, tangent] =
       jvp(loss, std::make_tuple(W, X, Y), std::make_tuple(ones_like(W), zeros_like(X), 2 * ones_like(Y)));
   EXPECT_THAT(out, IsNumber(0.235, 1e-12));
@@ -28,7 +28,7 @@ TEST(Jvp, OfSeveralArguments) {
   EXPECT_THAT(jvp(scaled, std::tuple(at, 3), std::tuple(ones_like(at), 0)).second, IsNear(full({3}, 3., float64)));
 }
 
-TEST(Jvp, OfOneArgumentThatIsATree) {
+TEST(Jvp, AcceptsATreeArgument) {
   const auto product = [](const std::pair<Tensor, Tensor>& p) { return p.first * p.second; };
   EXPECT_THAT(jvp(product, std::pair(number(2), number(3)), std::pair(number(1), number(10))).second,
               IsNumber(23, 1e-12));
@@ -39,7 +39,7 @@ TEST(Jvp, OfOneArgumentThatIsATree) {
       IsNumber(23, 1e-12));
 }
 
-TEST(Jvp, OfSeveralResults) {
+TEST(Jvp, GivesTangentsOfSeveralResults) {
   const auto [out, tangent] =
       jvp([](const Tensor& x) { return std::tuple(x * x, sum(x), x > 0, full({2}, 7.)); }, at, ones_like(at));
   EXPECT_THAT(std::get<0>(tangent), IsNear(2 * at));
@@ -61,7 +61,7 @@ TEST(Jvp, EmptyTangentsAreZero) {
   EXPECT_THAT(jvp(loss, Batch{at, tensor({0})}, Batch{Tensor(), Tensor()}).second, IsNumber(0, 0));
 }
 
-TEST(Jvp, OfOverloadedNames) {
+TEST(Jvp, AcceptsOverloadedNames) {
   EXPECT_THAT(jvp(sin, at, ones_like(at)).second, IsNear(cos(at)));
   EXPECT_THAT(jvp(sum, at, at).second, IsNumber(1.6, 1e-12));
 }
@@ -82,7 +82,7 @@ TEST(Jacobian, AgreesWithJaxInBothModes) {
 }
 
 // jax.jacrev(lambda a: a @ a)(jnp.array([[1., 2.], [3., 4.]]))
-TEST(Jacobian, HasTheResultsShapeThenTheArguments) {
+TEST(Jacobian, ShapeIsThatOfTheResultThenTheArgument) {
   const Tensor a = tensor({{1., 2.}, {3., 4.}}, float64);
   const auto squared = [](const Tensor& m) { return matmul(m, m); };
   const Tensor expected =
@@ -97,7 +97,7 @@ TEST(Jacobian, HasTheResultsShapeThenTheArguments) {
   EXPECT_EQ(jacrev(wide)(zeros({5, 3})).shape(), Shape(1, 3, 5, 3));
 }
 
-TEST(Jacobian, ByAnotherArgument) {
+TEST(Jacobian, MayBeByAnotherArgument) {
   const auto product = [](const Tensor& a, const Tensor& x) { return matmul(a, x); };
   EXPECT_THAT(jacfwd<1>(product)(X, at), IsNear(X));
   EXPECT_THAT(jacrev<1>(product)(X, at), IsNear(X));
@@ -105,7 +105,7 @@ TEST(Jacobian, ByAnotherArgument) {
   EXPECT_THAT(hessian<1>(quadratic)(3, at), IsNear(6 * eye(3, float64)));
 }
 
-TEST(Jacobian, OfConstantsAndOfNothing) {
+TEST(Jacobian, OfConstantsAndEmptyTensors) {
   EXPECT_THAT(jacfwd([](const Tensor&) { return ones({2}, float64); })(at), Equals(zeros({2, 3}, float64)));
   EXPECT_THAT(jacrev([](const Tensor&) { return ones({2}, float64); })(at), Equals(zeros({2, 3}, float64)));
   EXPECT_EQ(jacfwd([](const Tensor& x) { return 2. * x; })(zeros({0})).shape(), Shape(0, 0));
@@ -119,7 +119,7 @@ TEST(Jacobian, OfIntegersIsAnError) {
   EXPECT_THAT([&] { jacrev(whole)(at); }, is);
 }
 
-TEST(Jacobian, OfOverloadedNames) {
+TEST(Jacobian, AcceptsOverloadedNames) {
   EXPECT_THAT(jacfwd(sin)(number(0.)), IsNumber(1, 0));
   EXPECT_THAT(jacrev(sum)(at), IsNear(ones({3}, float64)));
 }
@@ -180,7 +180,7 @@ TEST(JacobianOfTrees, IsTheResultsTreeOfTheArguments) {
   check(jacrev(f)(coordinates()));
 }
 
-TEST(JacobianOfTrees, BySeveralArguments) {
+TEST(JacobianOfTrees, MayBeBySeveralArguments) {
   const auto product = [](const Tensor& a, double, const Tensor& x) { return matmul(a, x); };
   const auto [by_a, by_x] = jacrev<0, 2>(product)(X, 0., at);
   EXPECT_EQ(by_a.shape(), Shape(X.shape(0), X.shape(0), X.shape(1)));
@@ -205,7 +205,7 @@ TEST(HessianOfTrees, HasABlockForEachPair) {
   EXPECT_THAT(jacfwd(hessian(f))(coordinates()).rows[0].y, IsNear(2 * eye(2, float64)));
 }
 
-TEST(JacobianOfTrees, NamesTheMemberAtFault) {
+TEST(JacobianOfTrees, ErrorNamesTheMember) {
   const auto f = [](const Coordinates& c) { return sum(c.x); };
   EXPECT_THAT(
       [&] {

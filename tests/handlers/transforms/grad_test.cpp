@@ -16,7 +16,7 @@ using testing::AllOf;
 using testing::HasSubstr;
 using testing::ThrowsMessage;
 
-TEST(Grad, OfClosedForms) {
+TEST(Grad, EqualsClosedForms) {
   const Tensor x = number(0.7);
   EXPECT_THAT(grad([](const Tensor& t) { return t * t * t; })(x), IsNumber(3 * 0.49, 1e-12));
   EXPECT_THAT(grad([](const Tensor& t) { return sin(t); })(x), IsNumber(std::cos(0.7), 1e-12));
@@ -30,7 +30,7 @@ TEST(Grad, AgreesWithJax) {
   EXPECT_THAT(grad(loss)(W, X, Y), IsNear(dW));
 }
 
-TEST(Grad, ByChosenArguments) {
+TEST(Grad, MayBeByChosenArguments) {
   EXPECT_THAT(grad<1>(loss)(W, X, Y), IsNear(dX));
   EXPECT_THAT(grad<2>(loss)(W, X, Y), IsNear(dY));
   const auto [gw, gy] = grad<0, 2>(loss)(W, X, Y);
@@ -48,7 +48,7 @@ TEST(ValueAndGrad, GivesBoth) {
   EXPECT_THAT(std::get<1>(both.grad), IsNear(dX));
 }
 
-TEST(ValueAndGrad, GivesWhatElseTheFunctionReturned) {
+TEST(ValueAndGrad, GivesAuxiliaryResults) {
   const auto with_aux = [](const Tensor& x, int n) {
     return std::pair(sum(x * x), std::tuple(x + 1, n + 1, std::string("text")));
   };
@@ -71,7 +71,7 @@ struct Linear {
   Tensor loss(const Tensor& x) const { return sum(square(weight * x)); }
 };
 
-TEST(Grad, OfAnythingCallable) {
+TEST(Grad, AcceptsAnyCallable) {
   const Tensor x = tensor({1., 2., 3.});
   EXPECT_THAT(grad(Functor{tensor(0.5)})(x), IsNear(x));
   EXPECT_THAT(grad(&f)(at), IsNear(gradient));
@@ -85,7 +85,7 @@ TEST(Grad, OfAnythingCallable) {
   EXPECT_THAT(kept(at), IsNear(gradient));  // it may be called again
 }
 
-TEST(Grad, OfOverloadedNames) {
+TEST(Grad, AcceptsOverloadedNames) {
   const Tensor x = tensor({1., 4.}), a = tensor(1.), b = tensor(3.);
   EXPECT_THAT(grad(sum)(x), IsNear(tensor({1., 1.})));
   EXPECT_THAT(grad(prod)(x), IsNear(tensor({4., 1.})));
@@ -109,7 +109,7 @@ TEST(Grad, UsesOfAValueAddUp) {
   EXPECT_THAT(grad([](const Tensor& t) { return sum(concat({t, t, 3. * t})); })(at), IsNear(full({3}, 5., float64)));
 }
 
-TEST(Grad, IsZeroWhereTheLossDoesNotDepend) {
+TEST(Grad, IsZeroForUnusedArguments) {
   const auto [ga, gb] = grad<0, 1>([](const Tensor& a, const Tensor&) { return sum(a); })(at, zeros({2, 2}));
   EXPECT_THAT(ga, IsNear(ones({3}, float64)));
   EXPECT_THAT(gb, Equals(zeros({2, 2})));
@@ -117,7 +117,7 @@ TEST(Grad, IsZeroWhereTheLossDoesNotDepend) {
   EXPECT_THAT(grad([](const Tensor& t) { return sum(stop_gradient(t) * t); })(at), IsNear(at));
 }
 
-TEST(Grad, OfViews) {
+TEST(Grad, DifferentiatesViews) {
   const Tensor a = reshape(arange(0, 6, 1, float64), {2, 3});
   const auto weighted = [&](const Tensor& t) { return sum(square(t) * reshape(arange(6), {3, 2})); };
   EXPECT_THAT(grad(weighted)(transpose(a)), IsNear(2 * transpose(a) * reshape(arange(6), {3, 2})));
@@ -158,7 +158,7 @@ Tensor newton(const Tensor& x) {
 }
 Tensor branches(const Tensor& x) { return bool(x > 0) ? x * x : -x; }
 
-TEST(Values, AreRealUnderGradAndJvp) {
+TEST(Values, AreConcreteUnderGradAndJvp) {
   const Tensor x = number(1.5);
   EXPECT_THAT(grad([](const Tensor& t) { return power(t, 5); })(x), IsNumber(5 * std::pow(1.5, 4), 1e-12));
   EXPECT_THAT(grad(newton)(x), IsNumber(0.5 / std::sqrt(1.5), 1e-9));
@@ -210,7 +210,7 @@ TEST(Vjp, CopiesOfThePullbackShareTheTape) {
   EXPECT_THAT(std::get<0>(copy(number(2))), IsNear(2 * gradient));
 }
 
-TEST(Vjp, OfTreesAndSeveralResults) {
+TEST(Vjp, AcceptsTreesAndSeveralResults) {
   const auto [out, pullback] =
       vjp([](const Tensor& x, int n) { return std::tuple(x * x, sum(x) * n, astype(x, int32)); }, at, 3);
   EXPECT_THAT(std::get<1>(out), IsNumber(4.8, 1e-12));
@@ -223,7 +223,7 @@ TEST(Vjp, OfTreesAndSeveralResults) {
   EXPECT_THAT(std::get<0>(pullback(std::tuple(Tensor(), number(1), Tensor()))), IsNear(full({3}, 3., float64)));
 }
 
-TEST(Vjp, OfOverloadedNames) {
+TEST(Vjp, AcceptsOverloadedNames) {
   const auto [out, pullback] = vjp(sin, at);
   EXPECT_THAT(std::get<0>(pullback(ones({3}, float64))), IsNear(cos(at)));
 }
@@ -240,7 +240,7 @@ TEST(Vjp, ThePullbackCanBeDifferentiated) {
 
 // ---- check_grads --------------------------------------------------------------------------------
 
-TEST(CheckGrads, PassesWhereRulesAreRight) {
+TEST(CheckGrads, PassesCorrectRules) {
   check_grads(sin, at);
   check_grads(pow, std::tuple(exp(at), at));
   check_grads([](const Coordinates& c) { return sum(c.x * c.y); }, coordinates());
@@ -288,7 +288,7 @@ struct CutScale : Handler {
   }
 };
 
-TEST(CheckGrads, FindsASecondDerivativeThatWasCut) {
+TEST(CheckGrads, FindsAMissingSecondDerivative) {
   CutScale cut;
   const auto value = [&](const Tensor& x) { return with(cut, [&] { return sin(x); }); };
   check_grads(value, at, {.order = 2});  // the rules are performed outside the handler

@@ -47,7 +47,7 @@ TEST(Reading, IsAnErrorForEachTransformAroundIt) {
   EXPECT_THAT(message_of<TransformError>([&] { grad(inner)(x); }), HasSubstr("differentiates this value"));
 }
 
-TEST(Reading, OfConstantsAndOfWhatIsStoppedIsAllowed) {
+TEST(Reading, OfConstantsAndStoppedValuesIsAllowed) {
   const Tensor x = tensor({1., 2., 3.});
   const auto stopped = [](T v) {
     const Tensor constant = stop_gradient(v);
@@ -81,7 +81,7 @@ TEST(Reading, OfSingleElementsAndPrintingAreAllowed) {
 
 // A handler reads the inputs of each operation. Outside the transform (`below`) no derivative is
 // lost; inside it (`above`) the derivative would be lost, which is an error.
-TEST(Reading, InHandlersBelowTheTransformIsAllowed) {
+TEST(Reading, InHandlersOutsideTheTransformIsAllowed) {
   struct Reads : Handler {
     std::vector<float> seen;
     Outputs handle(Call& call) override {
@@ -115,7 +115,7 @@ TEST(Reading, ByObserversIsAllowed) {
   check_grads([](T v) { return sum(v * v); }, astype(x, float64));
 }
 
-TEST(Reading, OfALaneLosesNoDerivativeEither) {
+TEST(Reading, OfALaneMayNotLoseADerivative) {
   const Tensor rows = tensor({{1., 2., 3.}, {4., 5., 6.}});
   EXPECT_THAT(vmap(by_elements)(rows), Equals(stack({by_elements(rows[0]), by_elements(rows[1])})));
   EXPECT_THAT(message_of<TransformError>([&] { vmap(grad(by_elements))(rows); }),
@@ -152,7 +152,7 @@ TEST(HostCall, ComputesOnArraysOfTheHost) {
   EXPECT_EQ(*rows.calls, 2);
 }
 
-TEST(HostCall, HasTreesAndOtherArguments) {
+TEST(HostCall, AcceptsTreesAndOtherArguments) {
   const auto f = host_call(
       [](const std::pair<Tensor, Tensor>& both, double scale) {
         return std::pair(full({}, both.first.to_vector<float>()[0] * scale), full({2}, both.second.data<int>()[1]));
@@ -175,7 +175,7 @@ TEST(HostCall, HasNoDerivativeOfItsOwn) {
   EXPECT_THAT(grad([&](T v) { return f(x) * v(0); })(x), Equals(tensor({6., 0., 0.})));
 }
 
-TEST(HostCall, HasTheDerivativeThatItIsGiven) {
+TEST(HostCall, UsesTheGivenDerivative) {
   const auto host = host_call(SumsRows(), {number});
   const auto f = custom_vjp([=](T x) { return host(x); }, [=](T x) { return std::pair(host(x), x); },
                             [](T x, T g) { return broadcast_to(g, x.shape()); });
@@ -199,7 +199,7 @@ TEST(HostCall, IsCalledForEachLaneOrOnceForAll) {
   }
 }
 
-TEST(HostCall, TakesArgumentsThatAreTheSameForAllLanes) {
+TEST(HostCall, AcceptsUnbatchedArguments) {
   const auto dot = [](T a, T b) {
     const std::vector<float> x = a.to_vector<float>(), y = b.to_vector<float>();
     const std::size_t width = static_cast<std::size_t>(a.shape(-1));
@@ -213,7 +213,7 @@ TEST(HostCall, TakesArgumentsThatAreTheSameForAllLanes) {
                 Equals(tensor({1., 2., 3.})));
 }
 
-TEST(HostCall, ThatReturnsSomethingElseThanAnnouncedIsAnError) {
+TEST(HostCall, ReturningAnUndeclaredResultIsAnError) {
   const Tensor x = ones({3});
   const auto returning = [&](Tensor y, Abstract announced) {
     return [=] { host_call([=](T) { return y; }, {announced})(x); };
@@ -228,7 +228,7 @@ TEST(HostCall, ThatReturnsSomethingElseThanAnnouncedIsAnError) {
               HasSubstr("returned 2 tensors, but 1 were declared"));
 }
 
-TEST(HostCall, IsSeenByHandlersAndWhatItComputesIsNot) {
+TEST(HostCall, HandlersSeeOneOperation) {
   CountOps count;
   const Tensor x = ones({3});
   with(count, [&] { return host_call([](T v) { return sum(v * 2. + 1.); }, {number})(x); });

@@ -21,7 +21,7 @@ struct Seen : Handler {
   }
 };
 
-TEST(Interceptor, SeesWhatReachesItsPlace) {
+TEST(Interceptor, SeesOperationsAtItsPlaceInTheNest) {
   const Tensor x = tensor({{1., 2.}, {3., 4.}, {5., 6.}});
   Seen inside, between, outside;
   const auto f = [&](T row) { return with(inside, [&] { return sum(sin(row)); }); };
@@ -34,7 +34,7 @@ TEST(Interceptor, SeesWhatReachesItsPlace) {
   EXPECT_THAT(outside.calls, testing::IsSupersetOf({"sin[3,2]", "sum[3,2]", "cos[3,2]", "scale[3,2]"}));
 }
 
-TEST(Interceptor, TheSameObjectMayStandAtSeveralPlaces) {
+TEST(Interceptor, OneObjectMayBeInstalledSeveralTimes) {
   CountOps once, thrice;
   const auto f = [](T x) { return sin(x) * x; };
   with(once, [&] { f(x3); });
@@ -53,7 +53,7 @@ struct Reuses : Handler {
   }
 };
 
-TEST(Interceptor, MayAnswerWithATensorThatOthersHold) {
+TEST(Interceptor, MayAnswerWithASharedTensor) {
   Reuses reuses;
   const auto f = [](T x, T y) { return sin(x) * sin(y) * abs(x); };
   with(reuses, [&] {
@@ -132,7 +132,7 @@ TEST(Interceptor, MayRunTransformsItself) {
   EXPECT_THAT(with(slope, [&] { return vmap(f)(x3); }), IsNear(2 * x3 * x3));
 }
 
-// ---- an operation of one's own, with two outputs ------------------------------------------------
+// ---- a user-defined operation with two outputs --------------------------------------------------
 
 Outputs sine_and_cosine(T x);
 constexpr auto twice = [](const Call& call, SmallVector<Abstract, 1>& outputs) {
@@ -192,7 +192,7 @@ TEST(SeveralOutputs, WorkUnderEveryTransform) {
   });
 }
 
-// ---- effects of users ---------------------------------------------------------------------------
+// ---- user-defined effects -----------------------------------------------------------------------
 
 struct Strength {
   using Result = Tensor;
@@ -248,7 +248,7 @@ TEST(Effects, MayCarryDifferentiatedValues) {
 
 // One handler may answer operations and effects. Operations and effects that it performs while
 // answering go to the handlers outside it.
-TEST(Effects, AndOperationsMayHaveOneHandler) {
+TEST(Effects, OneHandlerMayAnswerEffectsAndOperations) {
   struct Both : Handles<Call, Strength> {
     int operations = 0;
     Outputs handle(Call& call) override {
@@ -270,7 +270,7 @@ TEST(Effects, AndOperationsMayHaveOneHandler) {
   EXPECT_TRUE(above.values.empty());
 }
 
-TEST(Effects, MayTakeIntermediateValuesOut) {
+TEST(Effects, MayPassIntermediateValuesOut) {
   Collect collect;
   with(collect, [] { grad(regularised)(x3); });
   ASSERT_EQ(collect.values.size(), 1u);

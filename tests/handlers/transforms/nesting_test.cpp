@@ -241,7 +241,7 @@ TEST(PerturbationConfusion, DoesNotHappen) {
   check(by_jvp, by_jvp);
 }
 
-TEST(PerturbationConfusion, SameFunctionObjectInItself) {
+TEST(PerturbationConfusion, DoesNotHappenForOneFunctionObject) {
   const auto cube = [](T x) { return x * x * x; };
   const auto d = grad(cube);
   // d/dx (x^3 times 3x^2) = 15 x^4.
@@ -274,7 +274,7 @@ TEST(Pullbacks, OfLanesAreAnErrorOutsideOfTheVmap) {
               ThrowsMessage<TransformError>(HasSubstr("a value of vmap (float64 []) is used outside")));
 }
 
-// ---- values stay real at any depth --------------------------------------------------------------
+// ---- values are concrete at any depth -----------------------------------------------------------
 
 Tensor newton(T x) {
   Tensor y = x;
@@ -290,7 +290,7 @@ Tensor ackermannish(T x, int depth) {
   return ackermannish(x * 1.5, depth - 1) + x;
 }
 
-TEST(Values, AreRealInNests) {
+TEST(Values, AreConcreteInNests) {
   const Tensor x = number(1.7);
   const double root = std::sqrt(1.7);
   EXPECT_THAT(grad(grad(newton))(x), IsNumber(-0.25 / (1.7 * root), 1e-10));
@@ -302,7 +302,7 @@ TEST(Values, AreRealInNests) {
   EXPECT_THAT(grad(grad([](T t) { return ackermannish(t, 10); }))(x), IsNumber(2 * std::pow(1.5, 6), 1e-11));
 }
 
-TEST(Values, OfLanesAreReadThroughTheInnermostWhoAnswers) {
+TEST(Values, ReadsOfLanesGoToTheInnermostHandler) {
   struct Representative : Handles<ReadStorage> {
     Tensor handle(ReadStorage& read) override { return full(read.value.shape(), 4, read.value.dtype()); }
   } representative;

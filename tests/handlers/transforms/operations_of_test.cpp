@@ -30,9 +30,9 @@ std::vector<std::string> names_of(R&& operations) {
 
 const Tensor x3 = tensor({0.5, 1., 2.}, float64);
 
-// ---- looking ------------------------------------------------------------------------------------
+// ---- listing operations -------------------------------------------------------------------------
 
-TEST(OperationsOf, AreThoseOfTheFunctionInTheirOrder) {
+TEST(OperationsOf, ListsOperationsInOrder) {
   auto operations = operations_of(f, x3);
   EXPECT_THAT(names_of(operations), ElementsAre("sin", "multiply", "sum"));
   ASSERT_TRUE(operations.result());
@@ -49,7 +49,7 @@ TEST(OperationsOf, ResultIsEmptyUntilTheEnd) {
   EXPECT_TRUE(operations.result());
 }
 
-TEST(OperationsOf, AFunctionWithoutOperationsHasNone) {
+TEST(OperationsOf, FunctionWithoutOperationsGivesAnEmptyRange) {
   auto operations = operations_of([](int n) { return n + 1; }, 2);
   EXPECT_TRUE(operations.begin() == operations.end());
   EXPECT_EQ(operations.result(), 3);
@@ -63,12 +63,12 @@ TEST(OperationsOf, OfVoidGivesMonostate) {
   EXPECT_THAT(y, Equals(sin(x3)));
 }
 
-TEST(OperationsOf, NamesOfOperationsWillDoAsFunctions) {
+TEST(OperationsOf, AcceptsOperationNames) {
   EXPECT_THAT(names_of(operations_of(sin, x3)), ElementsAre("sin"));
   EXPECT_THAT(names_of(operations_of(add, x3, x3)), ElementsAre("add"));
 }
 
-TEST(OperationsOf, TheFunctionRunsWhileTheLoopDoes) {
+TEST(OperationsOf, FunctionRunsInterleavedWithTheLoop) {
   std::vector<std::string> log;
   auto operations = operations_of(
       [&](const Tensor& x) {
@@ -83,7 +83,7 @@ TEST(OperationsOf, TheFunctionRunsWhileTheLoopDoes) {
   EXPECT_THAT(log, ElementsAre("range", "starts", "sin", "between", "cos"));
 }
 
-TEST(OperationsOf, ALoopOfAMillionNeedsNoStack) {
+TEST(OperationsOf, MillionOperationsNeedConstantStack) {
   const auto steps = [](Tensor x) {
     for (int i = 0; i < 1'000'000; ++i) x = -std::move(x);
     return x;
@@ -95,9 +95,9 @@ TEST(OperationsOf, ALoopOfAMillionNeedsNoStack) {
   EXPECT_EQ(operations.result()->item<float>(), 1);
 }
 
-// ---- answering ----------------------------------------------------------------------------------
+// ---- answering operations -----------------------------------------------------------------------
 
-TEST(OperationsOf, AnAnswerStandsInPlaceOfTheOperation) {
+TEST(OperationsOf, AnswerReplacesTheOperation) {
   auto operations = operations_of(f, x3);
   CountOps below;
   with(below, [&] {
@@ -117,7 +117,7 @@ TEST(OperationsOf, TheLastAnswerCounts) {
   EXPECT_THAT(*operations.result(), Equals(2 * x3));
 }
 
-TEST(OperationsOf, AnswersOfAnyLayoutAndDtype) {
+TEST(OperationsOf, AnswersMayHaveAnyLayoutAndDtype) {
   const Tensor x = from(std::vector<std::int32_t>{1, 2, 3, 4, 5, 6}, {2, 3});
   const Tensor flipped = matrix_transpose(from(std::vector<std::int32_t>{6, 3, 5, 2, 4, 1}, {3, 2}));
   for (const Tensor& answer : {flipped, x(slice(none, none, -1), slice(none, none, -1)), broadcast_to(x[0], {2, 3})}) {
@@ -153,7 +153,7 @@ TEST(OperationsOf, WrongAnswersAreErrorsAndChangeNothing) {
   EXPECT_THAT(*operations.result(), Equals(f(x3)));
 }
 
-TEST(OperationsOf, AfterTheEndNothingWaits) {
+TEST(OperationsOf, UseAfterTheEndIsAnError) {
   auto operations = operations_of(f, x3);
   auto op = operations.begin();
   while (op != operations.end()) ++op;
@@ -165,9 +165,9 @@ TEST(OperationsOf, AfterTheEndNothingWaits) {
   EXPECT_THAT(*operations.result(), Equals(f(x3)));
 }
 
-// ---- leaving ------------------------------------------------------------------------------------
+// ---- leaving the loop ---------------------------------------------------------------------------
 
-TEST(OperationsOf, TheEndOfTheRangeUnwindsTheRest) {
+TEST(OperationsOf, DestroyingTheRangeUnwindsTheFunction) {
   int destroyed = 0;
   bool reached = false;
   {
@@ -188,7 +188,7 @@ TEST(OperationsOf, TheEndOfTheRangeUnwindsTheRest) {
   EXPECT_FALSE(reached);
 }
 
-TEST(OperationsOf, ALoopThatWasLeftMayGoOn) {
+TEST(OperationsOf, LoopMayBeContinued) {
   auto operations = operations_of(f, x3);
   for (PendingOperation& op : operations)
     if (op.call().op().id == OpId::multiply) break;
@@ -196,7 +196,7 @@ TEST(OperationsOf, ALoopThatWasLeftMayGoOn) {
   EXPECT_THAT(*operations.result(), Equals(f(x3)));
 }
 
-TEST(OperationsOf, WhatTheLoopThrowsUnwindsTheRest) {
+TEST(OperationsOf, ExceptionInTheLoopUnwindsTheFunction) {
   int destroyed = 0;
   const auto loop = [&] {
     auto operations = operations_of(
@@ -213,7 +213,7 @@ TEST(OperationsOf, WhatTheLoopThrowsUnwindsTheRest) {
   EXPECT_EQ(stave_detail::current, top);
 }
 
-TEST(OperationsOf, ARangeThatWasNotStartedRunsNothing) {
+TEST(OperationsOf, UnstartedRangeRunsNothing) {
   bool ran = false;
   const std::size_t before = memory_stats().live_bytes;
   {
@@ -230,7 +230,7 @@ TEST(OperationsOf, ARangeThatWasNotStartedRunsNothing) {
   EXPECT_EQ(memory_stats().live_bytes, before);
 }
 
-TEST(OperationsOf, KeepsNothingAlive) {
+TEST(OperationsOf, KeepsNoTensorsAlive) {
   const std::size_t before = memory_stats().live_bytes;
   {
     auto operations = operations_of(f, ones({1 << 12}));
@@ -243,7 +243,7 @@ TEST(OperationsOf, KeepsNothingAlive) {
 
 // ---- exceptions ---------------------------------------------------------------------------------
 
-TEST(OperationsOf, ExceptionsOfTheFunctionLeaveTheStep) {
+TEST(OperationsOf, ExceptionsOfTheFunctionPropagate) {
   auto operations = operations_of(
       [](const Tensor& x) -> Tensor {
         sin(x);
@@ -268,7 +268,7 @@ struct NoSin : Handler {
   }
 };
 
-TEST(OperationsOf, WhatAnOperationThrowsTheFunctionMayCatch) {
+TEST(OperationsOf, FunctionMayCatchErrorsOfOperations) {
   auto operations = operations_of(
       [](const Tensor& x) {
         try {
@@ -283,7 +283,7 @@ TEST(OperationsOf, WhatAnOperationThrowsTheFunctionMayCatch) {
   EXPECT_THAT(*operations.result(), Equals(cos(x3)));
 }
 
-TEST(OperationsOf, WhatTheFunctionDoesNotCatchLeavesTheStep) {
+TEST(OperationsOf, UncaughtErrorsOfOperationsPropagate) {
   int destroyed = 0;
   auto operations = operations_of(
       [&](const Tensor& x) {
@@ -298,7 +298,7 @@ TEST(OperationsOf, WhatTheFunctionDoesNotCatchLeavesTheStep) {
   EXPECT_TRUE(op == operations.end());
 }
 
-TEST(OperationsOf, CancelledFromOutsideItUnwinds) {
+TEST(OperationsOf, DropByAnOuterControllerUnwindsIt) {
   struct StopAtCos : Controller {
     void handle(Call& call, Resumption<Call> rest) override {
       if (call.op().id != OpId::cos) rest.resume_last(perform(std::move(call)));
@@ -334,7 +334,7 @@ Tensor untouched(const Tensor& x) {
   return *operations.result();
 }
 
-TEST(OperationsOf, InsideTransforms) {
+TEST(OperationsOf, WorksInsideTransforms) {
   const Tensor xs = stack({x3, x3 + 1}), slope = x3 * cos(x3) + sin(x3), v = tensor({1., -1., 0.5}, float64);
   EXPECT_THAT(grad(untouched)(x3), IsNear(slope));
   EXPECT_THAT(grad(without_sin)(x3), IsNear(2 * x3));
@@ -346,7 +346,7 @@ TEST(OperationsOf, InsideTransforms) {
   EXPECT_THAT(hvp(without_sin, x3, v), IsNear(2 * v));
 }
 
-TEST(OperationsOf, OfTransforms) {
+TEST(OperationsOf, ListsOperationsOfTransforms) {
   const Tensor xs = stack({x3, x3 + 1});
   auto gradient = operations_of([](const Tensor& x) { return grad(f)(x); }, x3);
   std::vector<std::string> names = names_of(gradient);
@@ -365,14 +365,14 @@ TEST(OperationsOf, OfTransforms) {
   EXPECT_THAT(*forward.result(), IsNear(sum(x3 * cos(x3) + sin(x3))));
 }
 
-TEST(OperationsOf, OfARangeInsideARange) {
+TEST(OperationsOf, MayBeNested) {
   auto operations = operations_of(without_sin, x3);
   // The inner range answers sin.
   EXPECT_THAT(names_of(operations), ElementsAre("multiply", "sum"));
   EXPECT_THAT(*operations.result(), IsNumber(5.25));
 }
 
-TEST(OperationsOf, TwoInterleaved) {
+TEST(OperationsOf, TwoRangesMayInterleave) {
   auto first = operations_of([](const Tensor& x) { return sum(exp(sin(x))); }, x3);
   auto second = operations_of(f, x3 + 1);
   std::vector<std::string> names;
@@ -388,7 +388,7 @@ TEST(OperationsOf, TwoInterleaved) {
   EXPECT_THAT(*second.result(), Equals(f(x3 + 1)));
 }
 
-TEST(OperationsOf, TwoUnderDifferentTransforms) {
+TEST(OperationsOf, RangesMayBeUnderDifferentTransforms) {
   const Tensor slope = grad([&](const Tensor& x) {
     auto a = operations_of(f, x);
     auto b = operations_of(f, x3);  // x3 is a constant here.
@@ -399,7 +399,7 @@ TEST(OperationsOf, TwoUnderDifferentTransforms) {
   EXPECT_THAT(slope, IsNear(x3 * cos(x3) + sin(x3)));
 }
 
-// ---- operations that carry functions ------------------------------------------------------------
+// ---- higher-order operations --------------------------------------------------------------------
 
 TEST(OperationsOf, ACheckpointIsOneOperation) {
   const auto g = [](const Tensor& x) { return cos(checkpoint(f)(x)); };

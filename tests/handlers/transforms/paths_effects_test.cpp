@@ -51,7 +51,7 @@ Tensor asking(T x) {
   return x * a * b + c;
 }
 
-TEST(PathsEffects, BeforeLanesPartAreAnsweredOnce) {
+TEST(PathsEffects, BeforeASplitAreAnsweredOnce) {
   World world;
   // The path of lane 0 continues first. The answer 1 goes to all lanes,
   // 2 and 3 to the negative ones, and 4 to the others.
@@ -67,7 +67,7 @@ TEST(PathsEffects, BeforeLanesPartAreAnsweredOnce) {
   EXPECT_EQ(outside.asked, 4);
 }
 
-TEST(PathsEffects, OfLanesThatPartTwiceAreAnsweredOnce) {
+TEST(PathsEffects, OfLanesThatSplitTwiceAreAnsweredOnce) {
   const auto f = [](T x) {
     if (x < 0) return x * perform(Ask{});
     const double a = perform(Ask{});  // one answer for the lanes that split next
@@ -82,7 +82,7 @@ TEST(PathsEffects, OfLanesThatPartTwiceAreAnsweredOnce) {
   }
 }
 
-TEST(PathsEffects, ThatCannotBeCopiedAreAnErrorOnlyWhereAFunctionRunsAgain) {
+TEST(PathsEffects, NoncopyableAnswersAreErrorsOnlyIfLanesSplit) {
   World world;
   const auto f = [](T x) {
     const double a = *perform(AskOnce{});
@@ -93,7 +93,7 @@ TEST(PathsEffects, ThatCannotBeCopiedAreAnErrorOnlyWhereAFunctionRunsAgain) {
               ThrowsMessage<TransformError>(AllOf(HasSubstr("AskOnce"), HasSubstr("cannot be copied"))));
 }
 
-TEST(PathsEffects, ThatThrowThrowAgain) {
+TEST(PathsEffects, ErrorsAreThrownAgain) {
   struct Refuses : Handles<Ask> {
     int times = 0;
     double handle(Ask&) override { throw std::runtime_error("refused " + std::to_string(++times)); }
@@ -177,14 +177,14 @@ void expect_loops(F f, bool computes = false) {
   EXPECT_THAT(under(vmap(grad(checkpoint(f))), xs), IsNear(slope));
 }
 
-TEST(PathsAcrossLanes, EachIsAskedForItself) {
+TEST(PathsAcrossLanes, PerLaneEffectsAreAskedForEachLane) {
   expect_loops<Instrument>(measured);
   Instrument instrument;
   with(instrument, [] { return vmap(measured)(xs); });
   EXPECT_THAT(instrument.asked, Pointwise(DoubleEq(), xs.to_vector<float>()));
 }
 
-TEST(PathsAcrossLanes, EachOfAPathIsAskedOnce) {
+TEST(PathsAcrossLanes, OnlyLanesOfThePathAreAsked) {
   expect_loops<Instrument>(measured_by_the_way);
   Instrument instrument;
   // The five positive lanes ask a second time.
@@ -192,7 +192,7 @@ TEST(PathsAcrossLanes, EachOfAPathIsAskedOnce) {
   EXPECT_EQ(instrument.asked.size(), 8u + 5u);
 }
 
-TEST(PathsAcrossLanes, TogetherAreAskedAtOnce) {
+TEST(PathsAcrossLanes, BatchedEffectsAreAskedAtOnce) {
   expect_loops<Server>(served, true);
   expect_loops<Server>(served_by_the_way, true);
   Server server;
@@ -203,14 +203,14 @@ TEST(PathsAcrossLanes, TogetherAreAskedAtOnce) {
   EXPECT_THAT(parted.batches, ElementsAre(8, 3));
 }
 
-TEST(PathsAcrossLanes, OneLaneOfOne) {
+TEST(PathsAcrossLanes, WorkForASingleLane) {
   Instrument instrument;
   EXPECT_THAT(with(instrument, [] { return vmap(measured)(tensor({2.})); }), IsNear(tensor({2 * std::exp(2.)})));
   Server server;
   EXPECT_THAT(with(server, [] { return vmap(served)(tensor({2.})); }), IsNear(tensor({18.})));
 }
 
-TEST(PathsAcrossLanes, AnswersThatAreNotAlikeAreErrors) {
+TEST(PathsAcrossLanes, AnswersOfDifferentShapesAreErrors) {
   struct Grows : Handles<Measure> {
     Index n = 0;
     Tensor handle(Measure&) override { return zeros({++n}); }
@@ -261,13 +261,13 @@ void expect_tensors_come_back() {
   EXPECT_THAT(under(vmap(vmap(grad(f))), reshape(xs, {2, 4})), IsNear(reshape(under(vmap(grad(f)), xs), {2, 4})));
 }
 
-TEST(PathsAcrossLanes, TensorsComeBack) {
+TEST(PathsAcrossLanes, ReturnedTensorsAreTheSameTensors) {
   expect_tensors_come_back<Passes>();
   expect_tensors_come_back<PassesEach>();
   expect_tensors_come_back<PassesTogether>();
 }
 
-// ---- sown on several ways -----------------------------------------------------------------------
+// ---- values sown on several paths ---------------------------------------------------------------
 
 Tensor sowing(T x) {
   const Scope scope("layer");
@@ -292,7 +292,7 @@ void expect_harvest(F f, T at) {
         << name;
 }
 
-TEST(PathsSown, IsJoined) {
+TEST(PathsSown, ValuesOfAllPathsAreJoined) {
   expect_harvest(sowing_alike, xs);
   expect_harvest(grad(sowing_alike), xs);
   expect_harvest(checkpoint(sowing_alike), xs);
@@ -304,7 +304,7 @@ TEST(PathsSown, IsJoined) {
               IsNear(lane_by_lane(grad([](T x) { return square(sowing_alike(x)); }), xs)));
 }
 
-TEST(PathsSown, NamesAreOfAllLanesOrAnError) {
+TEST(PathsSown, NameMissingInSomeLanesIsAnError) {
   const Tensor few = tensor({-1., 0.5, 1.5});
   const auto [result, sown] = harvest(vmap(sowing))(few);
   ASSERT_EQ(sown.size(), 4u);

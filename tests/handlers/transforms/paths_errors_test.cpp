@@ -41,7 +41,7 @@ struct Counts : Handler {
   }
 };
 
-// ---- operations of one's own --------------------------------------------------------------------
+// ---- user-defined operations, checkpoints, host calls -------------------------------------------
 
 struct Negative {
   double value;
@@ -76,7 +76,7 @@ Tensor told_apart(T x) {
   }
 }
 
-TEST(PathsThrown, OfAnyTypeAreToldApart) {
+TEST(PathsThrown, ErrorsOfAnyTypeAreDistinguished) {
   const Tensor xs = tensor({4., -1., 200., 2000., -200., -300., 9., -4., 300.}, float64);
   EXPECT_THAT(vmap(told_apart)(xs), IsNear(lane_by_lane(told_apart, xs)));
   EXPECT_THAT(vmap(vmap(told_apart))(reshape(xs, {3, 3})), IsNear(reshape(lane_by_lane(told_apart, xs), {3, 3})));
@@ -84,7 +84,7 @@ TEST(PathsThrown, OfAnyTypeAreToldApart) {
 }
 
 // Errors of any type, including an error that occurs only on the path of some lanes.
-TEST(PathsThrown, ByFunctionsThatOperationsCarry) {
+TEST(PathsThrown, ByFunctionsOfHigherOrderOperations) {
   const auto f = [](T x) {
     try {
       return checkpoint([](T y) {
@@ -121,9 +121,9 @@ TEST(PathsThrown, ByHostCalls) {
   EXPECT_THAT(vmap(f)(xs), IsNear(lane_by_lane(f, xs)));
 }
 
-// ---- what is said -------------------------------------------------------------------------------
+// ---- error messages -----------------------------------------------------------------------------
 
-TEST(PathsThrown, NameTheLanesIfNobodyCatchesThem) {
+TEST(PathsThrown, UncaughtErrorsNameTheLanes) {
   const Tensor xs = tensor({0., 5., 1., 7., 9., 11., 13.}, float64);
   EXPECT_THAT([&] { vmap(of_two)(xs); },
               ThrowsMessage<IndexError>(AllOf(HasSubstr("take: index 5 is out of range for axis 0 with size 2"),
@@ -146,7 +146,7 @@ TEST(PathsThrown, NameTheLanesIfNobodyCatchesThem) {
   EXPECT_EQ(error_context(), "");
 }
 
-TEST(PathsThrown, TheFirstInTheOrderOfPathsIsReported) {
+TEST(PathsThrown, FirstErrorInPathOrderIsReported) {
   const auto f = [](T x) {
     of_two(x);
     return bool(x < 0) ? throw std::domain_error("negative") : x;
@@ -158,7 +158,7 @@ TEST(PathsThrown, TheFirstInTheOrderOfPathsIsReported) {
 
 // Outer lanes throw for all, some or none of their inner lanes. In the last check every outer lane
 // throws, the first one for all of its inner lanes.
-TEST(PathsThrown, OfAllInnerLanesOfSomeOuterOnes) {
+TEST(PathsThrown, ByAllInnerLanesOfSomeOuterLanes) {
   const Tensor grid = tensor({{3., 4., 5.}, {0.5, 4., 1.}, {0.5, 1., 1.}, {9., 8., 1.}}, float64);
   const auto flat = reshape(lane_by_lane(caught, reshape(grid, {-1})), {4, 3});
   EXPECT_THAT(vmap(vmap(caught))(grid), IsNear(flat));
@@ -166,7 +166,7 @@ TEST(PathsThrown, OfAllInnerLanesOfSomeOuterOnes) {
   EXPECT_THAT(vmap(vmap(caught))(grid(slice(0, 2))), IsNear(flat(slice(0, 2))));
 }
 
-TEST(PathsThrown, InFunctionsWhoseLanesMustNotSplit) {
+TEST(PathsThrown, AreErrorsWhereLanesMustNotSplit) {
   const auto f = checkpoint([](T x) { return caught(x) * x; }, CheckpointPolicy([](const Op&) { return true; }));
   const Tensor xs = tensor({0.5, 3., 1.}, float64);
   EXPECT_THAT([&] { vmap(grad(f))(xs); },
@@ -191,7 +191,7 @@ TEST(PathsThrown, CollectivesNeedAllLanes) {
               IsNear(zeros({3}, float64) + sum(lane_by_lane(caught, xs * 0.5))));
 }
 
-// ---- what is no lane's --------------------------------------------------------------------------
+// ---- errors that belong to no lane --------------------------------------------------------------
 
 // Throws at the n-th operation.
 template <class E>
@@ -236,7 +236,7 @@ struct Refuses : Handler {  // throws if a lane that it sees is above 2
   }
 };
 
-TEST(PathsThrown, ByHandlersOutsideAreOfTheLanesForWhichTheyThrow) {
+TEST(PathsThrown, ErrorsOfOuterHandlersAffectOnlyTheirLanes) {
   const auto f = [](T x) {
     try {
       return cos(x) * x;
@@ -282,7 +282,7 @@ int lost_faults(F f, T xs) {
   }
 }
 
-TEST(PathsThrown, AnErrorThatComesOnceIsNotLost) {
+TEST(PathsThrown, TransientErrorIsNotLost) {
   const Tensor xs = tensor({0.5, -3., 1., 0.25, 7., -0.5, 1.5}, float64);
   const auto shifted = [](T x) {  // lanes need different shifts, so they split several times
     for (double shift = 0;; shift += 1) try {
@@ -310,9 +310,9 @@ TEST(PathsThrown, AnErrorThatComesOnceIsNotLost) {
   EXPECT_EQ(lost_faults(vmap(branched), xs), 0);
 }
 
-// ---- what it costs ------------------------------------------------------------------------------
+// ---- costs --------------------------------------------------------------------------------------
 
-TEST(PathsThrown, FewLanesAreFoundByFewOperations) {
+TEST(PathsThrown, FewThrowingLanesAreFoundByFewOperations) {
   const Index n = 1024;
   Tensor xs = astype(arange(n), float64) / n;
   const auto f = [](T x) {
@@ -331,7 +331,7 @@ TEST(PathsThrown, FewLanesAreFoundByFewOperations) {
   EXPECT_LE(counts.counts["gather"], 2 * 10 + 4);
 }
 
-TEST(PathsThrown, ThatAllLanesThrowCostNoFurtherRuns) {
+TEST(PathsThrown, ErrorOfAllLanesCostsNoFurtherRuns) {
   const Index n = 1000;
   const Tensor xs = astype(arange(n), float64) + 2.;
   const auto f = [](T x) {
@@ -366,7 +366,7 @@ TEST(PathsThrown, ThatAllLanesThrowCostNoFurtherRuns) {
   EXPECT_EQ(counts.all, 0);
 }
 
-TEST(PathsThrown, ManyLanesTakeWhatALoopTakes) {
+TEST(PathsThrown, ManyThrowingLanesCostNoMoreThanALoop) {
   const Index n = 512;
   const Tensor xs = astype(arange(n) % 3, float64);  // every third lane throws
   Counts counts;
@@ -374,7 +374,7 @@ TEST(PathsThrown, ManyLanesTakeWhatALoopTakes) {
   EXPECT_LE(counts.counts["gather"], 2 * n);
 }
 
-TEST(PathsThrown, NothingIsLeftInMemory) {
+TEST(PathsThrown, LeaveNoMemory) {
   const Tensor xs = tensor({0.5, 3., 1., 4.}, float64);
   static_cast<void>(vmap(grad(caught))(xs));
   const std::int64_t before = memory_stats().live_bytes;
@@ -437,7 +437,7 @@ TEST(PathsThrown, EffectsAreAskedOnce) {
   EXPECT_EQ(draws.n, 4);
 }
 
-TEST(PathsThrown, EffectsThatThrowForSomeOfTheLanes) {
+TEST(PathsThrown, EffectsMayThrowForSomeLanes) {
   DrawsUp draws;
   const auto f = [](T x) {
     const Tensor y = x * x;
@@ -457,7 +457,7 @@ TEST(PathsThrown, EffectsThatThrowForSomeOfTheLanes) {
               IsNear(flip(tensor({0.5 * 2 + 0.25, 250., 1. + 1, 160.}, float64))));
 }
 
-// ---- functions that do other things when they run again -----------------------------------------
+// ---- nondeterministic functions -----------------------------------------------------------------
 
 template <class F>
 void expect_refused(F f, T xs = tensor({0.5, -3., 1., -4., 2.}, float64)) {
@@ -472,7 +472,7 @@ void expect_refused_everywhere(F f) {
   expect_refused(f, tensor({0.5, 1., -3.}, float64));
 }
 
-TEST(PathsRepeat, KeysThatAreAdvanced) {
+TEST(PathsRepeat, AdvancingACapturedKeyIsAnError) {
   Key key(1);
   expect_refused_everywhere([&](T x) {
     key = fold_in(key, 1);
@@ -492,7 +492,7 @@ TEST(PathsRepeat, KeysThatAreAdvanced) {
   });
 }
 
-TEST(PathsRepeat, NumbersAndTensorsThatAreChanged) {
+TEST(PathsRepeat, ChangingCapturedValuesIsAnError) {
   int count = 0;
   expect_refused_everywhere([&](T x) {
     const Tensor y = x * (1.0 + ++count);
@@ -514,7 +514,7 @@ TEST(PathsRepeat, NumbersAndTensorsThatAreChanged) {
   });
 }
 
-TEST(PathsRepeat, AlsoInsideOfCheckpoints) {
+TEST(PathsRepeat, ChangesInsideCheckpointsAreErrors) {
   Key key(1);
   expect_refused([&](T x) {
     return checkpoint([&](T y) {

@@ -25,7 +25,7 @@ const Tensor xs = tensor({-2.3, 0.4, 1.7, -0.6, 3.2, 0.4, -0.2, 2.1}, float64);
 
 // ---- what runs, and how often -------------------------------------------------------------------
 
-TEST(PathsRun, OncePerPath) {
+TEST(PathsRun, RunsOncePerPath) {
   int runs = 0;
   const auto f = [&](T x) {
     ++runs;
@@ -49,7 +49,7 @@ struct Counts : Handler {
   }
 };
 
-TEST(PathsRun, NoOperationOfSeveralLanesTwice) {
+TEST(PathsRun, OperationsOfSeveralLanesRunOnce) {
   const auto f = [](T x) {
     const Tensor y = sin(x);
     const Tensor z = bool(y > 0) ? exp(y) : tanh(y);
@@ -63,7 +63,7 @@ TEST(PathsRun, NoOperationOfSeveralLanesTwice) {
   EXPECT_EQ(counts.counts["cos"], 2);  // once for the lanes of each path
 }
 
-TEST(PathsRun, TheLogKeepsNothingAlive) {
+TEST(PathsRun, LogKeepsNoTensorsAlive) {
   reset_peak_memory();
   const std::int64_t before = memory_stats().live_bytes;
   const Tensor rows = full({2, Index{1} << 18}, 0.5);  // 1 MiB a row
@@ -75,7 +75,7 @@ TEST(PathsRun, TheLogKeepsNothingAlive) {
   EXPECT_LT(memory_stats().peak_bytes - before, std::int64_t{16} << 20);
 }
 
-TEST(PathsRun, MoreOperationsThanTheLogHoldsArePerformedAgain) {
+TEST(PathsRun, OperationsBeyondTheLogRunAgain) {
   const auto f = [](T x) {
     Tensor y = x;
     for (int i = 0; i < 150'000; ++i) y = y + 1.;
@@ -101,7 +101,7 @@ TEST(PathsRun, EachLaneMayTakeAPathOfItsOwn) {
   EXPECT_THAT(vmap([](T x) { return x * x.item<double>(); })(many), IsNear(many * many));
 }
 
-TEST(PathsRun, KeysOfLanes) {
+TEST(PathsRun, KeysMayDifferBetweenLanes) {
   const auto walk = [](const Key& key) {
     Tensor x = zeros({}, float64);
     Key next = key;
@@ -118,7 +118,7 @@ TEST(PathsRun, KeysOfLanes) {
   EXPECT_THAT(vmap(walk)(keys), Equals(stack(expected)));
 }
 
-TEST(PathsRun, ShapesMadeOfValues) {
+TEST(PathsRun, ShapesMayDependOnValuesOfLanes) {
   const auto f = [](T n) { return sum(arange(0, n.item<int>() + 1)); };
   EXPECT_THAT(vmap(f)(tensor({0, 3, 5, 3})), Equals(tensor({0, 6, 15, 6})));
   EXPECT_THAT(
@@ -134,7 +134,7 @@ TEST(PathsRun, ShapesMadeOfValues) {
       ThrowsMessage<TransformError>(HasSubstr("results differ in a part that is not a tensor, or in their structure")));
 }
 
-TEST(PathsRun, OnArgumentsThatAreMoved) {
+TEST(PathsRun, ArgumentsMayBeMoved) {
   const auto f = [](Tensor x, std::vector<double> by, T y) {
     std::vector<double> taken = std::move(by);
     return bool(x > 0) ? std::move(x) * taken.at(1) : y * taken.at(0);
@@ -146,7 +146,7 @@ TEST(PathsRun, OnArgumentsThatAreMoved) {
   EXPECT_THAT(vmap(uses_up)(abs(xs), std::make_unique<double>(2.)), IsNear(abs(xs) * 2.));
 }
 
-TEST(PathsRun, OneResultForAllLanes) {
+TEST(PathsRun, UnmappedResultsMustBeEqualInAllLanes) {
   const auto same = [](T x) { return bool(x > 0) ? full({2}, 7., float64) : full({2}, 7., float64); };
   EXPECT_THAT(vmap(same, {.out_axes = unmapped})(xs), Equals(full({2}, 7., float64)));
   const auto other = [](T x) { return bool(x > 0) ? tensor(0.) : tensor(-0.); };
@@ -164,7 +164,7 @@ TEST(PathsRun, OneResultForAllLanes) {
 
 // An operation that costs more than its answer from the log is not performed again for a lane that
 // continues alone.
-TEST(PathsRun, ASingleLaneTakesAnswersFromTheLogIfThatSavesWork) {
+TEST(PathsRun, SingleLaneReusesExpensiveResultsFromTheLog) {
   const Tensor weights = astype(0.11 * sin(reshape(arange(128 * 128), {128, 128}) * 0.7), float64);
   int steps = 0;
   const auto fixed_point = [&](T x) {
@@ -215,7 +215,7 @@ TEST(PathsErrors, NameTheLanes) {
   EXPECT_THAT(vmap(abs_of)(xs), IsNear(abs(xs)));  // the handlers are as before
 }
 
-TEST(PathsErrors, OfAnOperationAreThrownForTheirLanesAlone) {
+TEST(PathsErrors, AreThrownOnlyForTheirLanes) {
   const auto f = [](T x) {
     Tensor y = x;
     try {
@@ -230,7 +230,7 @@ TEST(PathsErrors, OfAnOperationAreThrownForTheirLanesAlone) {
   EXPECT_THAT(vmap(f)(xs * 20.), IsNear(where(xs > 0, xs * 2000., xs * -2000.)));
 }
 
-TEST(PathsErrors, AFunctionThatDoesNotRepeatItself) {
+TEST(PathsErrors, NondeterministicFunctionIsAnError) {
   int runs = 0;
   const auto f = [&](T x) {
     const Tensor y = runs++ ? sin(x) : cos(x);
@@ -246,7 +246,7 @@ TEST(PathsErrors, AFunctionThatDoesNotRepeatItself) {
   EXPECT_THROW(vmap(stores)(xs), TransformError);
 }
 
-TEST(PathsErrors, AValueOfAnotherPath) {
+TEST(PathsErrors, UsingAValueOfAnotherPathIsAnError) {
   Tensor kept;
   const auto f = [&](T x) {
     const Tensor y = x * 2.;
@@ -264,7 +264,7 @@ TEST(PathsErrors, CheckpointPoliciesNeedOnePath) {
   EXPECT_THAT(vmap(grad(f))(abs(xs)), IsNear(lane_by_lane(grad(f), abs(xs))));
 }
 
-TEST(PathsErrors, DerivativesAreNotLostByReading) {
+TEST(PathsErrors, ReadingMayNotLoseADerivative) {
   const auto f = [](T x) { return x * x.to_vector<double>()[0]; };
   EXPECT_THAT(vmap(f)(xs), IsNear(xs * xs));
   EXPECT_THAT([&] { grad([&](T a) { return sum(vmap(f)(a)); })(xs); },

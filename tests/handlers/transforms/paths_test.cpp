@@ -325,7 +325,7 @@ const Tensor xs = tensor({-2.3, 0.4, 1.7, -0.6, 3.2, 0.4, -0.2, 2.1}, float64);
 class Paths : public testing::TestWithParam<Named> {};
 INSTANTIATE_TEST_SUITE_P(, Paths, testing::ValuesIn(functions), [](const auto& tested) { return tested.param.name; });
 
-TEST_P(Paths, AreTheLoopOverLanes) {
+TEST_P(Paths, EqualALoopOverLanes) {
   const Function f = GetParam().f;
   EXPECT_THAT(vmap(f)(xs), IsNear(lane_by_lane(f, xs)));
   // Only one lane.
@@ -334,7 +334,7 @@ TEST_P(Paths, AreTheLoopOverLanes) {
   EXPECT_THAT(vmap(f)(full({5}, 0.7, float64)), IsNear(lane_by_lane(f, full({5}, 0.7, float64))));
 }
 
-TEST_P(Paths, UnderAndAboveDerivatives) {
+TEST_P(Paths, EqualALoopUnderAndAboveDerivatives) {
   const Function f = GetParam().f;
   const Tensor gradients = lane_by_lane(grad(f), xs);
   EXPECT_THAT(vmap(grad(f))(xs), IsNear(gradients));
@@ -348,7 +348,7 @@ TEST_P(Paths, UnderAndAboveDerivatives) {
   EXPECT_THAT(linear(2. * xs), IsNear(lane_by_lane(tangent, xs)));
 }
 
-TEST_P(Paths, OfSecondOrder) {
+TEST_P(Paths, SecondDerivativesEqualALoop) {
   if (!GetParam().differentiable_twice) GTEST_SKIP() << "its rule reads what it would differentiate";
   const Function f = GetParam().f;
   const auto second = grad(grad(f));
@@ -361,7 +361,7 @@ TEST_P(Paths, OfSecondOrder) {
   EXPECT_THAT(vmap([&](T x) { return jvp(grad(f), x, ones_like(x)).second; })(xs), IsNear(expected, 1e-10));
 }
 
-TEST_P(Paths, OfLanesOfLanes) {
+TEST_P(Paths, NestedVmapEqualsALoop) {
   const Function f = GetParam().f;
   const Tensor grid = reshape(xs, {2, 4});
   EXPECT_THAT(vmap(vmap(f))(grid), IsNear(reshape(lane_by_lane(f, xs), {2, 4})));
@@ -371,7 +371,7 @@ TEST_P(Paths, OfLanesOfLanes) {
               IsNear(reshape(lane_by_lane(grad(f), xs), {2, 4})));
 }
 
-TEST_P(Paths, UnderCheckpointsAndPrograms) {
+TEST_P(Paths, EqualALoopUnderCheckpointsAndPrograms) {
   const Function f = GetParam().f;
   const Tensor values = lane_by_lane(f, xs), gradients = lane_by_lane(grad(f), xs);
   const auto all = [&](T a) { return sum(vmap(f)(a)); };
@@ -406,7 +406,7 @@ struct Slowly : Controller {
   }
 };
 
-TEST_P(Paths, UnderHandlersOfOnesOwn) {
+TEST_P(Paths, EqualALoopUnderUserHandlers) {
   const Function f = GetParam().f;
   const Tensor values = lane_by_lane(f, xs), gradients = lane_by_lane(grad(f), xs);
   // A shared handler, because functions of rules run under it again later.
@@ -425,7 +425,7 @@ TEST_P(Paths, UnderHandlersOfOnesOwn) {
 
 // ---- threads ------------------------------------------------------------------------------------
 
-TEST(PathsThreads, APullbackWhoseRulesSplitLanesRunsOnSeveralThreads) {
+TEST(PathsThreads, PullbackThatSplitsLanesRunsOnSeveralThreads) {
   const auto [ys, pullback] = vjp([](T all) { return vmap(by_rule)(all); }, xs);
   const Tensor expected = lane_by_lane(grad(by_rule), xs);
   std::vector<std::thread> threads;

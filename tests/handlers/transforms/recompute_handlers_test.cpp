@@ -34,7 +34,7 @@ struct Records : Handler {
   }
 };
 
-TEST(RecomputeUnderHandlers, IsNotSeenByAHandlerBelow) {
+TEST(RecomputeUnderHandlers, IsNotSeenByAnOuterHandler) {
   const Tensor x = random_x(1);
   const auto seen = [&](Recompute when) {
     Records records;
@@ -53,7 +53,7 @@ struct Rounds : Handler {
 };
 
 // A value that was computed under a handler is not recomputed without that handler, and vice versa.
-TEST(RecomputeUnderHandlers, OfAPullbackThatIsCalledElsewhere) {
+TEST(RecomputeUnderHandlers, PullbackMayBeCalledUnderOtherHandlers) {
   const Tensor x = random_x(2), one = tensor(1.);
   const auto inside = [&](Recompute when) {
     Rounds rounds;
@@ -73,7 +73,7 @@ TEST(RecomputeUnderHandlers, OfAPullbackThatIsCalledElsewhere) {
 }
 
 // An outer derivative differentiates through recomputed values, even with a handler in between.
-TEST(RecomputeUnderHandlers, UnderAnotherGradientWithAHandlerBetween) {
+TEST(RecomputeUnderHandlers, OuterGradientIsRightWithAHandlerBetween) {
   const Tensor x = random_x(3, float64);
   const auto twice = [&](Recompute when) {
     return grad([&](T a) {
@@ -86,7 +86,7 @@ TEST(RecomputeUnderHandlers, UnderAnotherGradientWithAHandlerBetween) {
   EXPECT_TRUE(allclose(twice(always), plain, 1e-10, 1e-10)) << twice(always) << plain;
 }
 
-TEST(RecomputeUnderHandlers, ByAPullbackThatOutlivesAll) {
+TEST(RecomputeUnderHandlers, PullbackMayOutliveItsValues) {
   const Tensor one = tensor(1.);
   for (const Recompute when : {always, never}) {
     auto made = vjp(polynomial, {.recompute = when}, random_x(4));
@@ -100,7 +100,7 @@ TEST(RecomputeUnderHandlers, ByAPullbackThatOutlivesAll) {
   }
 }
 
-TEST(RecomputeUnderHandlers, OfValuesThatEscapedAndOfBuffersThatWereGivenAway) {
+TEST(RecomputeUnderHandlers, EscapedValuesAndReusedBuffersAreRight) {
   const Tensor x = random_x(5);
   Tensor escaped;
   const auto f = [&](T a) {
@@ -115,7 +115,7 @@ TEST(RecomputeUnderHandlers, OfValuesThatEscapedAndOfBuffersThatWereGivenAway) {
   EXPECT_TRUE(array_equal(escaped, x * x * 2));
 }
 
-TEST(RecomputeUnderHandlers, InACheckpointAndAroundOne) {
+TEST(RecomputeUnderHandlers, WorksInsideAndAroundACheckpoint) {
   const Tensor x = random_x(6), w = random_x(7);
   const auto f = [&](Recompute when) {
     return grad<0, 1>(
@@ -133,7 +133,7 @@ TEST(RecomputeUnderHandlers, InACheckpointAndAroundOne) {
   EXPECT_EQ(bytes_of(dw), bytes_of(plain_dw));
 }
 
-TEST(RecomputeUnderHandlers, OfSingleNumbersAndNoElements) {
+TEST(RecomputeUnderHandlers, AcceptsScalarsAndEmptyTensors) {
   for (const Shape& of : {Shape{}, Shape{1}, Shape{0, 3}}) {
     const Tensor x = full(of, 0.7);
     EXPECT_EQ(bytes_of(grad(polynomial, {.recompute = always})(x)),
@@ -141,7 +141,7 @@ TEST(RecomputeUnderHandlers, OfSingleNumbersAndNoElements) {
   }
 }
 
-TEST(RecomputeUnderHandlers, OptionsAreTakenByAllOfReverseMode) {
+TEST(RecomputeUnderHandlers, AllReverseModeFunctionsTakeTheOption) {
   const Tensor x = random_x(8);
   EXPECT_EQ(bytes_of(value_and_grad(polynomial, {.recompute = always})(x).grad), bytes_of(grad(polynomial)(x)));
   EXPECT_EQ(bytes_of(grad(sum, {.recompute = never})(x)), bytes_of(ones_like(x)));

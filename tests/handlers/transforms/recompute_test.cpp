@@ -96,7 +96,7 @@ Tensor random_x(std::uint64_t seed, Dtype dtype = float32) { return normal(Key(s
 const auto row_of = [](Dtype dtype = float32) { return normal(Key(1000), {5}, dtype); };
 const auto matrix_of = [](Dtype dtype = float32) { return normal(Key(1001), {5, 5}, dtype); };
 
-TEST(Recompute, OfRandomProgramsIsThePlainTapeBitForBit) {
+TEST(Recompute, GivesTheBitsOfThePlainTape) {
   for (std::uint64_t seed = 0; seed < 400; ++seed) {
     const Tensor x = random_x(seed), row = row_of(), matrix = matrix_of();
     const Tensor plain = Program{seed, never}.gradient(x, row, matrix);
@@ -104,7 +104,7 @@ TEST(Recompute, OfRandomProgramsIsThePlainTapeBitForBit) {
   }
 }
 
-TEST(Recompute, UnderVmapAndJvpBitForBit) {
+TEST(Recompute, UnderVmapAndJvpGivesTheBitsOfThePlainTape) {
   for (std::uint64_t seed = 0; seed < 100; ++seed) {
     const Tensor xs = normal(Key(seed), {3, 6, 5}), row = row_of(), matrix = matrix_of();
     const auto batched = [&](Recompute when) {
@@ -122,7 +122,7 @@ TEST(Recompute, UnderVmapAndJvpBitForBit) {
 
 // Recomputation changes the order in which an outer transform adds,
 // so the results agree only up to rounding.
-TEST(Recompute, SecondDerivatives) {
+TEST(Recompute, SecondDerivativesEqualThoseOfThePlainTape) {
   for (std::uint64_t seed = 0; seed < 60; ++seed) {
     const Tensor x = random_x(seed, float64), v = random_x(seed + 500, float64), row = row_of(float64),
                  matrix = matrix_of(float64);
@@ -246,7 +246,7 @@ const std::vector<Row>& rows() {
   return all;
 }
 
-TEST(TapeMemory, IsNeverMoreThanThatOfThePlainTape) {
+TEST(TapeMemory, IsAtMostThatOfThePlainTape) {
   const Leaves p{
       large(1), large(2), weight(3), weight(4), weight(5), weight(6), normal(Key(7), {64}), normal(Key(8), {64})};
   for (const Row& row : rows()) {
@@ -261,7 +261,7 @@ TEST(TapeMemory, IsNeverMoreThanThatOfThePlainTape) {
   }
 }
 
-TEST(TapeMemory, OfRandomProgramsIsNeverMore) {
+TEST(TapeMemory, OfRandomProgramsIsAtMostThatOfThePlainTape) {
   for (std::uint64_t seed = 0; seed < 200; ++seed) {
     const std::vector<Tensor> xs{random_x(seed), row_of(), matrix_of()};
     const auto f = [&](const Leaves& p) { return random_program(seed, p[0], p[1], p[2]); };
@@ -271,7 +271,7 @@ TEST(TapeMemory, OfRandomProgramsIsNeverMore) {
   }
 }
 
-TEST(TapeMemory, OfALongRunIsThatOfAFewValues) {
+TEST(TapeMemory, OfALongChainIsBounded) {
   const Tensor x = full({1 << 18}, 0.99) * 1;  // 1 MiB
   const auto f = [](T t) {
     Tensor b = t;

@@ -26,7 +26,7 @@ Tensor f(T x) {
 }
 Tensor point() { return tensor({0.5, -1., 2.}, float64); }
 
-TEST(Sow, IsItsOperandWhereNobodyGathers) {
+TEST(Sow, ReturnsItsOperandWithoutHarvest) {
   CountOps count;
   const Tensor x = point();
   const Tensor y = with(count, [&] { return sow("x", x); });
@@ -41,12 +41,12 @@ TEST(Harvest, GivesTheResultAndWhatIsSown) {
   EXPECT_THAT(sown.at("hidden"), Equals(tanh(point())));
 }
 
-TEST(Harvest, OfAFunctionThatReturnsNothing) {
+TEST(Harvest, AcceptsVoidFunctions) {
   const NamedTensors sown = harvest([](T x) { sow("x", x); })(point());
   EXPECT_THAT(sown.at("x"), Equals(point()));
 }
 
-TEST(Harvest, OfEveryDtypeAndLayout) {
+TEST(Harvest, SupportsEveryDtypeAndLayout) {
   for (const Dtype dtype : {bool_, uint8, int32, int64, float16, bfloat16, float32, float64}) {
     const Tensor x = transpose(astype(tensor({{0, 1, 1}, {1, 0, 1}}), dtype));
     const auto [y, sown] = harvest([](T v) { return sow("x", v); })(x);
@@ -55,7 +55,7 @@ TEST(Harvest, OfEveryDtypeAndLayout) {
   }
 }
 
-TEST(Harvest, NamesScopesSinceItself) {
+TEST(Harvest, NamesIncludeInnerScopes) {
   const auto layers = [](T x) {
     const Scope layer("layer1");
     Tensor y = sow("out", sin(x));
@@ -67,7 +67,7 @@ TEST(Harvest, NamesScopesSinceItself) {
   EXPECT_THAT(names_of(sown), ElementsAre("layer1/inner/out", "layer1/out"));
 }
 
-TEST(Harvest, NamesScopesUnderTransformsAndCheckpoints) {
+TEST(Harvest, NamesIncludeScopesUnderTransforms) {
   const auto layer = [](T x) {
     const Scope scope("inner");
     return sum(sow("out", sin(x)));
@@ -98,14 +98,14 @@ TEST(Harvest, OutsideOfVmapStacksLanes) {
   EXPECT_THAT(nested.at("hidden"), Equals(tanh(stack({xs, 2. * xs}))));
 }
 
-TEST(Harvest, InsideOfVmapIsOfTheLane) {
+TEST(Harvest, InsideOfVmapGathersTheLane) {
   const Tensor xs = tensor({{1., 2.}, {3., 4.}, {5., 6.}}, float64);
   const auto [y, sown] = vmap(harvest(f))(xs);
   EXPECT_THAT(y, Equals(vmap(f)(xs)));
   EXPECT_THAT(sown.at("hidden"), Equals(tanh(xs)));
 }
 
-TEST(Harvest, OfWhatNoLaneHasPartInIsOnce) {
+TEST(Harvest, UnbatchedValuesAreGatheredOnce) {
   const auto g = [](T x) { return x + sow("constant", tensor(2.)); };
   EXPECT_THAT(harvest(vmap(g))(tensor({1., 2.})).second.at("constant"), IsNumber(2));
 }
@@ -137,7 +137,7 @@ TEST(Harvest, InsideOfGradOfACheckpointHasDerivatives) {
   EXPECT_THAT(jvp(loss, point(), point()).second, IsNear(jvp(plain, point(), point()).second));
 }
 
-TEST(Harvest, OfNestedCheckpointsAndOfLoops) {
+TEST(Harvest, WorksInNestedCheckpointsAndLoops) {
   const auto inner = checkpoint([](T x) { return sow("inner", sin(x)); });
   const auto outer = checkpoint([inner](T x) { return sow("outer", inner(x) * x); });
   const auto loss = [&](T x) {
@@ -155,7 +155,7 @@ TEST(Harvest, OfNestedCheckpointsAndOfLoops) {
   EXPECT_THAT(names_of(harvest(steps)(point()).second), ElementsAre("step0", "step1", "step2"));
 }
 
-TEST(Harvest, OfALoopWithSnapshots) {
+TEST(Harvest, WorksInALoopWithSnapshots) {
   const auto loss_by = [](LoopOptions options) {
     return [options](T x) {
       // The body runs again after this function has ended.
@@ -175,7 +175,7 @@ TEST(Harvest, OfALoopWithSnapshots) {
   EXPECT_THAT(grad(loss_by({.snapshots = 2}))(point()), IsNear(expected));
 }
 
-TEST(Harvest, UnderOtherTransforms) {
+TEST(Harvest, WorksUnderOtherTransforms) {
   const auto both = [](T x) {
     const auto [y, sown] = harvest(f)(x);
     return stack({y, sum(pow(sown.at("hidden"), 3))});
@@ -217,7 +217,7 @@ TEST(Harvest, OutsideOfACheckpointUnderGradGathersOnce) {
               Equals(tanh(stack({point(), point()}))));
 }
 
-TEST(Harvest, UnderAndOverCompile) {
+TEST(Harvest, WorksInsideAndOutsideCompile) {
   const auto over = harvest(compile(f));
   const auto compiled = compile(harvest(f));
   const auto compiled_checkpoint = compile(grad([](T x) {
@@ -243,7 +243,7 @@ TEST(Harvest, UnderAndOverCompile) {
   EXPECT_THAT(in_a_checkpoint(2. * point()), IsNear(grad(f)(2. * point())));
 }
 
-TEST(Harvest, ATraceInsideKeepsTheOperation) {
+TEST(Harvest, TraceInsideKeepsSow) {
   const auto traced = [](T x) {
     const auto program = trace(f)(x);
     return program(2. * x) + program(3. * x);
@@ -251,7 +251,7 @@ TEST(Harvest, ATraceInsideKeepsTheOperation) {
   EXPECT_THAT(harvest(traced)(point()).first, IsNear(traced(point())));
 }
 
-TEST(Harvest, OfTagsTakesItsOwn) {
+TEST(Harvest, GathersOnlyItsOwnTag) {
   const auto g = [](T x) { return sow("b", sow("a", x, "mine") * 2., "theirs"); };
   const auto [inner, theirs] = harvest(harvest(g, {.tag = "mine"}), {.tag = "theirs"})(point());
   EXPECT_THAT(names_of(inner.second), ElementsAre("a"));
@@ -259,7 +259,7 @@ TEST(Harvest, OfTagsTakesItsOwn) {
   EXPECT_TRUE(harvest(g)(point()).second.empty());
 }
 
-TEST(Harvest, IsHeardOutsideOfAnother) {
+TEST(Harvest, OuterHarvestGathersToo) {
   const auto g = [](T x) {
     const Scope scope("layer");
     return harvest(f)(x).first;
@@ -296,7 +296,7 @@ TEST(SowCotangent, IsGatheredOutsideOfGrad) {
   EXPECT_THAT(vmap(harvest(grad(loss)))(xs).second.at("dh"), IsNear(2. * sin(xs)));
 }
 
-TEST(SowCotangent, OfNestedDerivativesIsTheInnermost) {
+TEST(SowCotangent, NestedDerivativesGiveTheInnermostCotangent) {
   const auto loss = [](T x) { return sum(pow(sow_cotangent("dh", x), 3)); };
   const auto second = grad([&](T x) { return sum(grad(loss)(x)); });
   const auto [curvature, sown] = harvest(second)(point());
@@ -307,7 +307,7 @@ TEST(SowCotangent, OfNestedDerivativesIsTheInnermost) {
   EXPECT_THAT(grad(by_cotangent)(point()), IsNear(6. * point()));
 }
 
-TEST(SowCotangent, ChangesNothingElse) {
+TEST(SowCotangent, ChangesNoResult) {
   const auto loss = [](T x) { return sum(square(sow_cotangent("dh", sin(x)))); };
   const auto plain = [](T x) { return sum(square(sin(x))); };
   EXPECT_THAT(loss(point()), Equals(plain(point())));
@@ -321,7 +321,7 @@ TEST(SowCotangent, ChangesNothingElse) {
   EXPECT_THAT(compiled(2. * point()), IsNear(grad(plain)(2. * point())));
 }
 
-TEST(SowCotangent, HasTheScopesOfItsPlace) {
+TEST(SowCotangent, HasTheScopesWhereItWasSown) {
   const auto loss = [](T x) {
     const Scope scope("layer");
     return sum(square(sow_cotangent("dh", x)));
@@ -331,7 +331,7 @@ TEST(SowCotangent, HasTheScopesOfItsPlace) {
 
 // ---- plant --------------------------------------------------------------------------------------
 
-TEST(Plant, PutsValuesIn) {
+TEST(Plant, ReplacesSownValues) {
   const Tensor value = tensor({1., 2., 3.}, float64);
   EXPECT_THAT(plant(f, {{"hidden", value}})(point()), IsNumber(14));
   const auto [y, sown] = harvest(plant(f, {{"hidden", value}}))(point());
@@ -383,7 +383,7 @@ TEST(Plant, HasDerivativesByWhatIsPlanted) {
   EXPECT_THAT(compiled(2. * point()), IsNear(loss(2. * point())));
 }
 
-TEST(Plant, SaysWhatDoesNotFit) {
+TEST(Plant, ErrorsNameMismatches) {
   EXPECT_THAT(message_of<Error>([] {
                 plant(f, {{"hiden", point()}})(point());
               }),

@@ -43,7 +43,7 @@ TEST(Vmap, TheFunctionSeesOneLane) {
   EXPECT_EQ(seen, Shape(3, 4));
 }
 
-TEST(Vmap, InAxes) {
+TEST(Vmap, InAxesChooseTheMappedAxis) {
   const Tensor x = counting({2, 3, 4});
   const auto mapped = [&](MapAxes axes) { return vmap(square_sum, {.in_axes = axes})(x); };
   EXPECT_THAT(mapped(0), IsNear(sum(x * x, {1, 2})));
@@ -56,7 +56,7 @@ TEST(Vmap, InAxes) {
   EXPECT_THAT(lanes, Equals(permute_dims(x, {1, 0, 2})));
 }
 
-TEST(Vmap, InAxesOfSeveralArguments) {
+TEST(Vmap, InAxesMayDifferPerArgument) {
   const Tensor a = counting({3, 2}), b = counting({2, 3}), c = tensor({10., 20.});
   const auto f = [](const Tensor& x, const Tensor& y, const Tensor& z) { return x * y + z; };
   const Tensor expected = a * transpose(b) + c;
@@ -65,7 +65,7 @@ TEST(Vmap, InAxesOfSeveralArguments) {
   EXPECT_THAT(vmap(f, {.in_axes = {unmapped, 0, unmapped}})(tensor({1., 2.}), a, c), Equals(tensor({1., 2.}) * a + c));
 }
 
-TEST(Vmap, AnAxisServesAllTensorsOfATree) {
+TEST(Vmap, OneAxisAppliesToAllTensorsOfATree) {
   const auto f = [](const std::vector<Tensor>& xs, const std::pair<Tensor, int>& p) {
     return xs[0] + xs[1] + p.first * p.second;
   };
@@ -75,7 +75,7 @@ TEST(Vmap, AnAxisServesAllTensorsOfATree) {
 }
 
 // As in JAX, a prefix of the arguments' tree gives the axes.
-TEST(Vmap, InAxesByMember) {
+TEST(Vmap, InAxesMayFollowTheTree) {
   struct Pair {
     Tensor a;
     int n;
@@ -106,7 +106,7 @@ TEST(Vmap, InAxesByMember) {
       testing::ThrowsMessage<ShapeError>(testing::HasSubstr("argument 0 (its member 2/0) of shape [2,3]")));
 }
 
-TEST(Vmap, OutAxesByMember) {
+TEST(Vmap, OutAxesMayFollowTheTree) {
   const Tensor x = counting({3, 2});
   struct Results {
     Tensor a;
@@ -119,7 +119,7 @@ TEST(Vmap, OutAxesByMember) {
   EXPECT_THAT(r.bs[1], Equals(3 * transpose(x)));
 }
 
-TEST(Vmap, OutAxes) {
+TEST(Vmap, OutAxesPlaceTheLanes) {
   const Tensor x = counting({3, 2, 4});
   const auto f = [](const Tensor& lane) { return lane + 1; };
   EXPECT_THAT(vmap(f, {.out_axes = 1})(x), Equals(permute_dims(x + 1, {1, 0, 2})));
@@ -128,7 +128,7 @@ TEST(Vmap, OutAxes) {
   EXPECT_THAT(vmap(square_sum, {.out_axes = -1})(x), IsNear(sum(x * x, {1, 2})));
 }
 
-TEST(Vmap, OutAxesOfSeveralResults) {
+TEST(Vmap, OutAxesMayDifferPerResult) {
   const Tensor x = counting({3, 2}), constant = tensor({7., 8.});
   const auto f = [&](const Tensor& lane) { return std::tuple(2 * lane, sum(lane), constant); };
   const auto [a, b, c] = vmap(f, {.out_axes = {1, 0, unmapped}})(x);
@@ -140,7 +140,7 @@ TEST(Vmap, OutAxesOfSeveralResults) {
   EXPECT_THAT(q, Equals(transpose(-x)));
 }
 
-TEST(Vmap, ResultsThatDoNotDependOnTheLaneRepeat) {
+TEST(Vmap, UnbatchedResultsAreRepeated) {
   const auto constant = [](const Tensor&) { return tensor({1., 2.}); };
   EXPECT_THAT(vmap(constant)(zeros({3})), Equals(tensor({{1., 2.}, {1., 2.}, {1., 2.}})));
   EXPECT_THAT(vmap(constant, {.out_axes = 1})(zeros({3})), Equals(tensor({{1., 1., 1.}, {2., 2., 2.}})));
@@ -148,14 +148,14 @@ TEST(Vmap, ResultsThatDoNotDependOnTheLaneRepeat) {
   EXPECT_THAT(vmap([](const Tensor& x) { return ones_like(x); })(zeros({3, 2})), Equals(ones({3, 2})));
 }
 
-TEST(Vmap, AxisSize) {
+TEST(Vmap, AxisSizeGivesTheNumberOfLanes) {
   EXPECT_THAT(vmap([](const Tensor& x) { return x; }, {.in_axes = unmapped, .axis_size = 3})(tensor(5.)),
               Equals(tensor({5., 5., 5.})));
   EXPECT_THAT(vmap([] { return tensor(5); }, {.axis_size = 2})(), Equals(tensor({5, 5})));
   EXPECT_THAT(vmap(square_sum, {.axis_size = 3})(counting({3, 2})), Equals(tensor({1., 13., 41.})));
 }
 
-TEST(Vmap, OfNoLanes) {
+TEST(Vmap, MapsZeroLanes) {
   EXPECT_THAT(vmap(square_sum)(zeros({0, 2})), Equals(zeros({0})));
   EXPECT_THAT(vmap([](const Tensor& x) {
                 return matmul(x, ones({4, 5}));
@@ -174,7 +174,7 @@ TEST(Vmap, OfNoLanes) {
 
 // ---- functions ----------------------------------------------------------------------------------
 
-TEST(Vmap, OfAnythingCallable) {
+TEST(Vmap, AcceptsAnyCallable) {
   const Tensor x = counting({3, 2});
   EXPECT_THAT(vmap(sum)(x), Equals(tensor({1., 5., 9.})));
   EXPECT_THAT(vmap(sin)(x), Equals(sin(x)));
@@ -186,7 +186,7 @@ TEST(Vmap, OfAnythingCallable) {
   EXPECT_THAT(kept(x), Equals(kept(x)));
 }
 
-TEST(Vmap, ArgumentsThatAreNoTreesPassThrough) {
+TEST(Vmap, NontreeArgumentsPassThrough) {
   std::ostringstream out;
   const auto f = [](const Tensor& x, int n, std::ostream& stream, const std::string& text) {
     stream << text;
@@ -207,7 +207,7 @@ TEST(Vmap, CapturedValuesAreTheSameInEveryLane) {
 }
 
 // A value that is the same in every lane can be read like any tensor.
-TEST(Vmap, CapturedValuesAreReal) {
+TEST(Vmap, CapturedValuesAreConcrete) {
   const Tensor n = tensor(3);
   const auto f = [&](const Tensor& x) {
     Tensor y = x;
@@ -231,7 +231,7 @@ TEST(NestedVmap, MapsEveryPair) {
 }
 
 // A value captured from an outer lane behaves like that lane's value.
-TEST(NestedVmap, CapturedValuesOfOuterLanes) {
+TEST(NestedVmap, MayCaptureValuesOfOuterLanes) {
   const Tensor x = tensor({1., 2., 3.}), y = tensor({10., 20.});
   const auto rows = vmap([&](const Tensor& a) { return vmap([&](const Tensor& b) { return a * b; })(y); })(x);
   EXPECT_THAT(rows, Equals(tensor({{10., 20.}, {20., 40.}, {30., 60.}})));
@@ -250,7 +250,7 @@ TEST(NestedVmap, CapturedValuesOfOuterLanes) {
   EXPECT_THAT(outer_only, Equals(tensor({{1., 1.}, {2., 2.}, {3., 3.}})));
 }
 
-// ---- operations whose batching is more than one more axis ---------------------------------------
+// ---- operations that need more than an added axis -----------------------------------------------
 
 // Compares vmap with a loop over lanes.
 template <class F>
@@ -264,7 +264,7 @@ void expect_as_loop(F f, const Tensor& x, const Tensor& y) {
   for (Index i = 0; i < y.shape(0); ++i) EXPECT_THAT(other[i], IsNear(f(x[0], y[i]))) << "lane " << i << ", x unmapped";
 }
 
-TEST(Vmap, IsTheLoopOverLanes) {
+TEST(Vmap, EqualsALoopOverLanes) {
   const Tensor x = sin(counting({3, 4, 2})), y = cos(counting({3, 4, 2})), z = cos(counting({3, 2}));
   const Tensor i = tensor({{3, 0}, {-1, 2}, {1, 1}});
   using T = const Tensor&;
@@ -289,7 +289,7 @@ TEST(Vmap, IsTheLoopOverLanes) {
   expect_as_loop([](T a, T b) { return reshape(permute_dims(a, {1, 0}), {-1, 2}) - b; }, x, z);
 }
 
-TEST(Vmap, OfRandomNumbers) {
+TEST(Vmap, RandomNumbersEqualALoop) {
   const auto draw = [](const Tensor& key) { return normal(Key(key), {4}); };
   const Tensor keys = split(Key(3), 5), lanes = vmap(draw)(keys);
   // A loop gives the same bits.
