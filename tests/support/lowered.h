@@ -6,6 +6,7 @@
 #include <bit>
 #include <cmath>
 #include <cstring>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -18,6 +19,7 @@ namespace stave_test {
 
 using namespace stave;
 using stave_detail::Lowered;
+using stave_detail::LoweredBuilder;
 using stave_detail::ScalarOp;
 
 class LoweredRun {
@@ -218,5 +220,32 @@ class LoweredRun {
   std::vector<char*> memory_;
   std::vector<char> work_;
 };
+
+/// The type of an input or output of lowered code.
+struct Argument {
+  Dtype dtype;
+  Shape shape;
+  std::string label = "";
+};
+/// Returns code with inputs and outputs of these types; `body` writes the instructions.
+inline Lowered code_with(const std::vector<Argument>& inputs, const std::vector<Argument>& outputs,
+                         FunctionRef<void(Lowered&, LoweredBuilder&)> body) {
+  Lowered code;
+  LoweredBuilder builder(code);
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    builder.add_buffer(
+        {Lowered::Buffer::Kind::input, inputs[i].dtype, inputs[i].shape.elements(), static_cast<int>(i)});
+    code.input_shapes.push_back(inputs[i].shape);
+    code.input_labels.push_back(inputs[i].label);
+  }
+  for (std::size_t i = 0; i < outputs.size(); ++i) {
+    builder.add_buffer(
+        {Lowered::Buffer::Kind::output, outputs[i].dtype, outputs[i].shape.elements(), static_cast<int>(i)});
+    code.output_shapes.push_back(outputs[i].shape);
+  }
+  body(code, builder);
+  verify(code);
+  return code;
+}
 
 }  // namespace stave_test

@@ -6,10 +6,11 @@
 
 #include <stave/backends/cpu/dispatch.h>
 
-// The function_by_value of each instruction set (kernels/scalar.cpp). CMake writes the list.
-#define STAVE_ISA(name)                                                        \
-  namespace stave_kernels_##name {                                             \
-    const void* function_by_value(stave_cpu::OpId op, stave_cpu::Dtype dtype); \
+// The functions of each instruction set (kernels/scalar.cpp). CMake writes the list.
+#define STAVE_ISA(name)                                                         \
+  namespace stave_kernels_##name {                                              \
+    const void* function_by_value(stave_cpu::OpId op, stave_cpu::Dtype dtype);  \
+    const void* function_on_vector(stave_cpu::OpId op, stave_cpu::Dtype dtype); \
   }
 #include <isas.inc>
 #undef STAVE_ISA
@@ -53,7 +54,9 @@ const void* library_function(ScalarOp op) {
 
 // clang-format off
 // Returns the elementwise operation with the name of a ScalarOp, or OpId::count if there is none.
+// OpId::gelu stands for erfc_of_root_half.
 OpId operation_of(ScalarOp op) {
+  if (op == ScalarOp::erfc_of_root_half) return OpId::gelu;
   const std::string_view wanted = stave_detail::name_of(op);
 #define X(name, Struct) if (wanted == #name) return OpId::name;
   STAVE_UNARY_OPS(X) STAVE_BINARY_OPS(X)
@@ -68,10 +71,18 @@ const void* function_by_value(ScalarOp op, Dtype dtype) {
   if (dtype != stave::float32 && dtype != stave::float64) return nullptr;
   if (const void* const found = dtype == stave::float64 ? library_function<double>(op) : library_function<float>(op))
     return found;
-  const OpId id = op == ScalarOp::erfc_of_root_half ? OpId::gelu : operation_of(op);
   const std::string_view isa = kernels().isa;
 #define STAVE_ISA(name) \
-  if (isa == #name) return stave_kernels_##name::function_by_value(id, dtype);
+  if (isa == #name) return stave_kernels_##name::function_by_value(operation_of(op), dtype);
+#include <isas.inc>
+#undef STAVE_ISA
+  return nullptr;
+}
+
+const void* function_on_vector(ScalarOp op, Dtype dtype) {
+  const std::string_view isa = kernels().isa;
+#define STAVE_ISA(name) \
+  if (isa == #name) return stave_kernels_##name::function_on_vector(operation_of(op), dtype);
 #include <isas.inc>
 #undef STAVE_ISA
   return nullptr;

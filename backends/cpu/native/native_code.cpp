@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include <stave/backends/cpu/dispatch.h>
+#include <stave/backends/cpu/native/group_calls.h>
 #include <stave/backends/cpu/native/x86_64.h>
 #include <stave/core/program/hoist_invariants.h>
 #endif
@@ -46,8 +47,8 @@ std::unique_ptr<const NativeCode> NativeCode::compile(const stave_detail::Lowere
   for (const Dtype dtype : code.values)
     if (stave::is_float(dtype) && stave::size_of(dtype) == 2) return refuse("native code has no floats of 16 bits");
   try {
-    const stave_detail::Lowered hoisted = stave_detail::hoist_invariants(code);
-    const LiveRanges ranges(hoisted);
+    const stave_detail::Lowered prepared = group_calls(stave_detail::hoist_invariants(code));
+    const LiveRanges ranges(prepared);
     Encoder encoder(ranges, features_in_use());
     encoder.run();
     const Text text{encoder.text(), encoder.entry(), static_cast<std::size_t>(code.work_bytes) + encoder.slot_bytes()};

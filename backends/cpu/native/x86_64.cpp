@@ -2,6 +2,10 @@
 
 #include <stave/backends/cpu/native/x86_64.h>
 
+#include <algorithm>
+
+#include <stave/backends/cpu/native/group_calls.h>
+
 namespace stave_cpu {
 
 using Code = Lowered::Code;
@@ -10,6 +14,8 @@ namespace {
 
 // The registers that hold values: all but rax, rcx, rdx, rsp, r13 to r15 and xmm15.
 constexpr RegisterSet allocatable = 0x7fff0000u | (0x1fffu & ~0x17u);
+
+constexpr int frame_bytes = 56 + 2 * 64;
 
 class Memory final : public Xbyak::Allocator {
  public:
@@ -33,6 +39,10 @@ void Encoder::run() {
   const int count = static_cast<int>(ranges_.code().instructions.size());
   for (position_ = 0; position_ < count; ++position_) {
     if (!ranges_.is_needed(position_)) continue;
+    if (const int calls = vector_call_length(position_); calls > 1) {
+      call_on_vector(calls);
+      continue;
+    }
     allocator_.begin(position_);
     instruction(position_);
     allocator_.end();
@@ -67,7 +77,7 @@ void Encoder::write_entry() {
   entry_ = getSize();
   endbr64();  // Marks a target of indirect calls, for systems that check them.
   for (const Xbyak::Reg64& saved : {rbx, rbp, r12, r13, r14, r15}) push(saved);
-  sub(rsp, 56);  // The stack is aligned to 16 again.
+  sub(rsp, frame_bytes);  // The stack is aligned to 16 again.
   mov(r13, rdi);
   mov(r14, rsi);
   lea(r15, ptr[rdx + 0x7fffffff]);  // write_exits() sets the offset, which is not known yet.
@@ -76,12 +86,20 @@ void Encoder::write_entry() {
     lea(rax, ptr[rsp + 24 + 8 * k]);
     mov(ptr[rsp + 8 * k], rax);
   }
+  // The lanes of vectors that no call uses hold numbers.
+  const Lowered& code = ranges_.code();
+  if (std::any_of(code.instructions.begin(), code.instructions.end(),
+                  [&](const Instruction& it) { return is_vector_call(code, it); })) {
+    features_.avx ? vxorps(xmm0, xmm0, xmm0) : xorps(xmm0, xmm0);
+    for (int at = 56; at < frame_bytes; at += 16)
+      features_.avx ? vmovups(ptr[rsp + at], xmm0) : movups(ptr[rsp + at], xmm0);
+  }
 }
 
 void Encoder::write_exits() {
   xor_(eax, eax);
   L(leave_);
-  add(rsp, 56);
+  add(rsp, frame_bytes);
   for (const Xbyak::Reg64& saved : {r15, r14, r13, r12, rbp, rbx}) pop(saved);
   ret();
   for (const auto& [error, label] : failures_) {

@@ -9,7 +9,8 @@
 //   floats, masks          are in the low part of an xmm register
 //   slots                  are in the workspace below r15: slot k is at r15 - 8 (k + 1)
 //   stack                  rsp + 24 + 8 k: operand k of a kernel; rsp + 8 k: the operand's address;
-//                          rsp + 48: the kernel's result
+//                          rsp + 48: the kernel's result; rsp + 56 and rsp + 120: the operands of a
+//                          call on a vector, whose results replace the first ones
 //
 // The file x86_64.cpp has the frame, moves, memory and loops; x86_64_floats.cpp and
 // x86_64_integers.cpp have operations; x86_64_calls.cpp calls functions.
@@ -125,6 +126,8 @@ class Encoder final : private Xbyak::CodeGenerator, private Moves {
 
   // ---- x86_64_calls.cpp
   void call_function(const Instruction& it);
+  int vector_call_length(int position) const;
+  void call_on_vector(int count);
   void call_kernel(const Instruction& it, void (*kernel)(void*, const void* const*, std::int64_t));
   void call_by_value(const Instruction& it, const void* function);
   void call_address(const void* function);

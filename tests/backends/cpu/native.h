@@ -10,6 +10,7 @@
 #include <gtest/gtest.h>
 
 #include <stave/backends/cpu/dispatch.h>
+#include <stave/backends/cpu/native/group_calls.h>
 #include <stave/backends/cpu/native/native_code.h>
 #include <stave/core/program/hoist_invariants.h>
 #include <stave/core/program/lower.h>

@@ -81,6 +81,41 @@ TEST_P(NativePrograms, ScalarProgramsEqualTheInterpreter) {
   expect_same_program("gradient of filter", grad(filter_step), draw(5, {4}), matmul(a4, transpose(a4)), draw(6, {2}));
 }
 
+// Independent calls of a function become calls on vectors.
+TEST_P(NativePrograms, CallsOfOneFunction) {
+  for (const Dtype dtype : {float64, float32}) {
+    const Tensor x = draw(5, {21}, dtype), y = draw(6, {21}, dtype), w = draw(7, {5, 5}, dtype);
+    expect_same_program(
+        "tanh", [](Tensor a) { return tanh(a); }, x);
+    expect_same_program(
+        "pow and sin", [](Tensor a, Tensor b) { return pow(abs(a), b) + sin(a * b); }, x, y);
+    expect_same_program(
+        "exp of exp", [](Tensor a) { return exp(-exp(a) * sum(exp(a))); }, x(slice(0, 5)));
+    const auto recurrent = [](Tensor h, Tensor m) {
+      return loop(7, [m](Tensor s) { return tanh(matmul(m, s)) + 0.1 * s; })(h);
+    };
+    expect_same_program("recurrent", recurrent, x(slice(0, 5)), w);
+    expect_same_program("gradient", grad<0, 1>([=](Tensor h, Tensor m) { return sum(square(recurrent(h, m))); }),
+                        x(slice(0, 5)), w);
+  }
+}
+
+TEST_P(NativePrograms, GroupsCallsAcrossMemory) {
+  const Lowered code = stave_test::code_with({{float32, {4}}}, {{float32, {4}}}, [](Lowered&, LoweredBuilder& b) {
+    for (Index i = 0; i < 4; ++i) {
+      const int x = b.load(0, -1, i);
+      b.store(1, -1, i, b.add(ScalarOp::tanh, b.add(ScalarOp::add, x, x)));
+    }
+  });
+  const Lowered grouped = stave_cpu::group_calls(code);
+  stave_detail::verify(grouped);
+  std::size_t first = 0;
+  while (grouped.instructions[first].op != ScalarOp::tanh) ++first;
+  for (std::size_t k = first; k < first + 4; ++k)
+    EXPECT_EQ(grouped.instructions[k].op, ScalarOp::tanh) << grouped.str();
+  expect_same("four calls", code, {draw(8, {4}, float32)});
+}
+
 TEST_P(NativePrograms, ProgramsWithManyLiveValuesEqualTheInterpreter) {
   const auto f = [](Tensor x) {
     return sum(square(sin(x) * roll(x, 1)) + exp(-x * x)) + prod(1.0 + 0.1 * x) + sum(x) * sum(x * x);

@@ -182,7 +182,7 @@ std::vector<Tensor> random_inputs(unsigned seed) {
 TEST_P(NativeRandom, RandomCodeEqualsTheInterpreter) {
   for (unsigned seed = 0; seed < 1500; ++seed) {
     const Lowered code = Generator(seed).run(seed % 3 == 0 ? 20 : seed % 3 == 1 ? 80 : 300);
-    stave_detail::verify(stave_detail::hoist_invariants(code));
+    stave_detail::verify(stave_cpu::group_calls(stave_detail::hoist_invariants(code)));
     expect_same("seed " + std::to_string(seed), code, random_inputs(seed));
     if (HasFailure()) {
       std::cout << code.str();
