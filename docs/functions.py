@@ -113,6 +113,7 @@ OWN = {
     "var": "the variance, divided by n - correction: 0 for the population's, 1 for the unbiased estimate",
     "with_calls_inlined": "a program whose called functions (checkpoint, custom rules) are performed in place",
     "with_constants_folded": "a program in which what depends on constants alone is a constant, up to 64 KiB",
+    "with_work_hoisted_from_loops": "a program that computes in front of its loops what is the same in every step, and expensive functions of rows",
     "with_loops_narrowed": "a program whose loops compute only results and states that are used",
     "with_regions": "a program in which consecutive elementwise operations are fused into regions",
     "without_dead_code": "a program without the operations whose results are unused",

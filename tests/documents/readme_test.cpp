@@ -169,6 +169,8 @@ TEST(Readme, LimitsOfCompileAreThoseOfTheCode) {
       {"elementwise operations in one fused kernel", "handlers/compile/passes/regions.cpp", "most_outputs = (\\d+)", 2},
       {"memory that the backward pass of one loop keeps", "handlers/compile/loop_reverse.cpp",
        "most_stacked = std::uint64_t\\{(\\d+)\\} << 20"},
+      {"results of [functions of rows]", "core/program/passes/hoist_from_loops.cpp",
+       "most_new_bytes = std::uint64_t\\{(\\d+)\\} << 20"},
       {"members of an effect's or answer's type", "core/effects/members.h", "most_members = (\\d+)"},
   };
   std::string table = text_of(root / "docs/guides/compile.md");

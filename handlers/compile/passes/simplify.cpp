@@ -97,10 +97,8 @@ class Simplifier {
   // Returns true if a conversion from `from` to `to` and back keeps every value.
   static bool keeps_all(Dtype from, Dtype to) {
     if (is_float(from)) return is_float(to) && !is_half_float(to) && size_of(to) >= size_of(from);
-    if (is_integer(from) && is_integer(to))
-      return size_of(to) > size_of(from) || (size_of(to) == size_of(from) && is_signed(from) == is_signed(to)) ||
-             size_of(to) == size_of(from);  // conversion wraps around, in both directions
-    return false;
+    // A conversion between integers of one size wraps around, in both directions.
+    return is_integer(from) && is_integer(to) && size_of(to) >= size_of(from);
   }
 
   // Merges an operation that moves elements with the one before it, so that the elements move once.
@@ -139,7 +137,7 @@ Program simplified(Program program) {
 Program optimized(Program program, std::vector<std::string>* fusion_report) {
   program = with_constants_folded(without_dead_code(std::move(program)));
   program = with_loops_joined(without_repetitions(simplified(std::move(program))));
-  program = with_loops_narrowed(std::move(program));
+  program = with_loops_narrowed(with_work_hoisted_from_loops(std::move(program)));
   return with_regions(with_small_arrays_split(without_dead_code(std::move(program))), fusion_report);
 }
 
