@@ -2,9 +2,9 @@
 // the content of an optional, a variant or a smart pointer.
 //
 // PartsOf<T> says how the parts of a T are reached and what types they have, visit_parts visits
-// them, and same_parts compares the parts of two values. Recordable values (recordable.h) and trees
-// of tensors (core/ops/tree.h) are walked by these functions. Each decides for itself into which
-// types it looks.
+// them, and same_parts compares the parts of two values. Recordable values (recordable.h) and the
+// trees of the layers above are walked by these functions. Each decides for itself into which types
+// it looks.
 #pragma once
 
 #include <algorithm>

@@ -74,7 +74,7 @@ concept OrderedMap =
 // std::complex, and any type that consists of a real and an imaginary part. A concept recognises
 // them, because the header <complex> would include all streams.
 template <class T>
-concept Complex = requires(const T& z) {
+concept ComplexNumber = requires(const T& z) {
   { z.real() } -> std::floating_point;
   { z.imag() } -> std::floating_point;
   requires std::is_trivially_copyable_v<T> && sizeof(T) == 2 * sizeof(z.real());
@@ -97,7 +97,7 @@ constexpr auto recordable_class() {
   constexpr PartsKind parts = PartsOf<T>::kind;
   constexpr RecordableAs<RecordableKind::none> none;
   if constexpr (!std::is_copy_constructible_v<T>) return none;
-  else if constexpr (Complex<T>) return RecordableAs<RecordableKind::complex>();
+  else if constexpr (ComplexNumber<T>) return RecordableAs<RecordableKind::complex>();
   else if constexpr (requires(T& t) { TreeTraits<T>::visit(t, [](auto&) {}); }) return none;
   else if constexpr (requires { sizeof(TreeTraits<T>); })
     return RecordableAs < compares ? RecordableKind::equal : RecordableKind::none > ();
