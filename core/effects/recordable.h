@@ -86,6 +86,8 @@ constexpr bool has_few_members() {
   else return member_count<T> <= most_members;
 }
 
+// Calls of this function name its namespace, since the search by arguments would complete the types
+// of members, such as those behind pointers.
 template <class... T>
 constexpr auto recordable_parts(Types<T...>) {
   return RecordableAs<RecordableKind::parts, T...>();
@@ -106,10 +108,10 @@ constexpr auto recordable_class() {
       return RecordableAs<RecordableKind::parts, typename T::key_type, typename T::mapped_type>();
     else return none;
   } else if constexpr (parts == PartsKind::range) {
-    if constexpr (OwnsElements<T> && !Hashes<T>) return recordable_parts(typename PartsOf<T>::Types());
+    if constexpr (OwnsElements<T> && !Hashes<T>) return stave_detail::recordable_parts(typename PartsOf<T>::Types());
     else return none;
   } else if constexpr (parts == PartsKind::optional || parts == PartsKind::variant || parts == PartsKind::tuple)
-    return recordable_parts(typename PartsOf<T>::Types());
+    return stave_detail::recordable_parts(typename PartsOf<T>::Types());
   else if constexpr (std::is_empty_v<T>) return RecordableAs<RecordableKind::empty>();
   // A pointer-like type.
   else if constexpr (requires(const T& a) { *a; }) return none;
@@ -117,7 +119,7 @@ constexpr auto recordable_class() {
     // An aggregate with a reference or a constant member cannot be assigned.
     if constexpr (!std::is_move_assignable_v<T>) return none;
     else if constexpr (!has_few_members<T>()) return none;
-    else return recordable_parts(MembersOf<T>());
+    else return stave_detail::recordable_parts(MembersOf<T>());
   } else {
     return RecordableAs < compares && std::is_trivially_copyable_v<T> ? RecordableKind::equal
                                                                       : RecordableKind::none > ();

@@ -83,10 +83,13 @@ struct NodeOver {
   using Contents = Types<Held...>;
 };
 
+// Classes instead of a lambda, which clang 14 cannot take out of a precompiled header.
+template <TreeKind given, class Held>
+struct NodeOverTypes;
+template <TreeKind given, class... Held>
+struct NodeOverTypes<given, Types<Held...>> : NodeOver<given, std::remove_reference_t<Held>...> {};
 template <class T>
-struct NodeOverParts : decltype([]<class... Held>(Types<Held...>) {
-  return NodeOver<static_cast<TreeKind>(PartsOf<T>::kind), std::remove_reference_t<Held>...>();
-}(typename PartsOf<T>::Types())) {};
+struct NodeOverParts : NodeOverTypes<static_cast<TreeKind>(PartsOf<T>::kind), typename PartsOf<T>::Types> {};
 
 // ---- class templates that have no kind of their own ---------------------------------------------
 

@@ -173,11 +173,53 @@ constexpr std::string_view library_names[] = {
     "frexp",   "ldexp",   "remainder", "signbit",  "NAN",      "INFINITY", "int8_t", "int16_t",   "int32_t",
     "int64_t", "uint8_t", "uint16_t",  "uint32_t", "uint64_t", "work"};
 
-// How the names of other macros of <math.h> and <stdint.h> begin. They would replace a variable.
-constexpr std::string_view macro_prefixes[] = {
-    "INT8_",       "INT16_",  "INT32_",  "INT64_",     "INT_LEAST", "INT_FAST", "INTPTR_",  "INTMAX_",         "UINT8_",
-    "UINT16_",     "UINT32_", "UINT64_", "UINT_LEAST", "UINT_FAST", "UINTPTR_", "UINTMAX_", "PTRDIFF_",        "SIZE_",
-    "SIG_ATOMIC_", "WCHAR_",  "WINT_",   "FP_",        "M_",        "MATH_",    "HUGE_VAL", "math_errhandling"};
+// The other macros of <math.h> and <stdint.h>, which would replace a variable: these types with
+// these endings, and the names below.
+constexpr std::string_view limited_types[] = {
+    "INT8",         "INT16",        "INT32",       "INT64",       "UINT8",       "UINT16",      "UINT32",
+    "UINT64",       "INT_LEAST8",   "INT_LEAST16", "INT_LEAST32", "INT_LEAST64", "UINT_LEAST8", "UINT_LEAST16",
+    "UINT_LEAST32", "UINT_LEAST64", "INT_FAST8",   "INT_FAST16",  "INT_FAST32",  "INT_FAST64",  "UINT_FAST8",
+    "UINT_FAST16",  "UINT_FAST32",  "UINT_FAST64", "INTPTR",      "UINTPTR",     "INTMAX",      "UINTMAX",
+    "PTRDIFF",      "SIZE",         "SIG_ATOMIC",  "WCHAR",       "WINT"};
+constexpr std::string_view limits[] = {"_MIN", "_MAX", "_WIDTH", "_C"};
+constexpr std::string_view other_macros[] = {"HUGE_VAL",
+                                             "HUGE_VALF",
+                                             "HUGE_VALL",
+                                             "FP_NAN",
+                                             "FP_INFINITE",
+                                             "FP_ZERO",
+                                             "FP_SUBNORMAL",
+                                             "FP_NORMAL",
+                                             "FP_FAST_FMA",
+                                             "FP_FAST_FMAF",
+                                             "FP_FAST_FMAL",
+                                             "FP_ILOGB0",
+                                             "FP_ILOGBNAN",
+                                             "FP_INT_UPWARD",
+                                             "FP_INT_DOWNWARD",
+                                             "FP_INT_TOWARDZERO",
+                                             "FP_INT_TONEAREST",
+                                             "FP_INT_TONEARESTFROMZERO",
+                                             "MATH_ERRNO",
+                                             "MATH_ERREXCEPT",
+                                             "math_errhandling",
+                                             "M_E",
+                                             "M_LOG2E",
+                                             "M_LOG10E",
+                                             "M_LN2",
+                                             "M_LN10",
+                                             "M_PI",
+                                             "M_PI_2",
+                                             "M_PI_4",
+                                             "M_1_PI",
+                                             "M_2_PI",
+                                             "M_2_SQRTPI",
+                                             "M_SQRT2",
+                                             "M_SQRT1_2",
+                                             "SNAN",
+                                             "SNANF",
+                                             "SNANL",
+                                             "signgam"};
 
 // The functions of <math.h> that generated code does not call. A variable may have such a name, but
 // a function may not.
@@ -191,8 +233,8 @@ constexpr std::string_view other_functions[] = {"cbrt",       "fdim",     "fmax"
                                                 "scalbn",     "tgamma",   "j0",          "j1",
                                                 "jn",         "y0",       "y1",          "yn",
                                                 "gamma",      "scalb",    "significand", "drem",
-                                                "finite",     "exp10",    "pow10",       "sincos",
-                                                "main"};
+                                                "finite",     "lgamma_r", "exp10",       "pow10",
+                                                "sincos",     "main"};
 
 template <std::size_t n>
 bool is_in(const std::string_view (&list)[n], std::string_view text) {
@@ -217,8 +259,14 @@ bool is_c_identifier(std::string_view text) {
 namespace {
 
 bool is_macro(std::string_view text) {
-  return std::any_of(std::begin(macro_prefixes), std::end(macro_prefixes),
-                     [&](std::string_view prefix) { return text.starts_with(prefix); });
+  for (const std::string_view limit : limits)
+    if (text.ends_with(limit) && is_in(limited_types, text.substr(0, text.size() - limit.size()))) return true;
+  return is_in(other_macros, text);
+}
+// Returns true for int32_t, uint_fast8_t, intptr_t, double_t ...
+bool is_type(std::string_view text) {
+  return text.ends_with("_t") &&
+         (text.starts_with("int") || text.starts_with("uint") || text == "float_t" || text == "double_t");
 }
 // Returns true if the list has the name, or the name without the suffix of the variant for float or
 // long double.
@@ -231,7 +279,7 @@ bool has_variant(const std::string_view (&list)[n], std::string_view text) {
 }  // namespace
 
 bool is_taken_by_c_library(std::string_view name) {
-  return is_macro(name) || has_variant(library_names, name) || has_variant(other_functions, name);
+  return is_macro(name) || is_type(name) || has_variant(library_names, name) || has_variant(other_functions, name);
 }
 
 std::string CNames::choose(std::string_view name) {

@@ -61,7 +61,7 @@ bool same_besides_tensors(const T& a, const T& b) {
                   "stave: compile: of an argument visited by TreeTraits only the tensors are seen: add `static bool "
                   "same(const T&, "
                   "const T&)` to the traits, which says whether two are equal but for their tensors");
-    if constexpr (comparable) return bool(TreeTraits<T>::same(a, b));
+    if constexpr (comparable) return tree_leaves(a).size() == tree_leaves(b).size() && bool(TreeTraits<T>::same(a, b));
     else return false;
   } else {
     return same_parts(

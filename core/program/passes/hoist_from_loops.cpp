@@ -55,7 +55,7 @@ class Hoisting {
   }
   // Returns true if the instruction computes, for each row, what it would compute for the stack.
   bool works_on_stacks(const Program::Instruction& step) const {
-    return moves_rows() && step.op->elementwise &&
+    return moves_rows() && step.op->elementwise && !may_throw(step) &&
            std::ranges::all_of(step.inputs, [&](int input) { return is_row_[input] || is_known_[input]; });
   }
 

@@ -20,8 +20,6 @@ using stave_detail::LoweredBuilder;
 using stave_detail::ScalarOp;
 using testing::HasSubstr;
 
-constexpr Dtype every_dtype[] = {bool_, uint8, uint16, uint32, uint64, int8, int16, int32, int64, float32, float64};
-
 // ---- the text -----------------------------------------------------------------------------------
 
 using Kind = Lowered::Buffer::Kind;
@@ -120,10 +118,11 @@ TEST(WriteCText, RefusesInvalidNames) {
   for (const char* const name : {"", "3f", "a b", "while", "f-g"})
     EXPECT_THAT([&] { plain_text(row_sums(), {.name = name}); },
                 testing::ThrowsMessage<TransformError>(HasSubstr("is not a name of C: give one as .name")));
-  for (const char* const name : {"sin", "sinf", "y0", "INT32_MAX", "HUGE_VAL"})
+  for (const char* const name : {"sin", "sinf", "y0", "INT32_MAX", "HUGE_VAL", "M_PI", "int_fast8_t", "double_t"})
     EXPECT_THAT([&] { plain_text(row_sums(), {.name = name}); },
                 testing::ThrowsMessage<TransformError>(HasSubstr("is a name of the C library: give another one")));
   EXPECT_THAT(plain_text(row_sums(), {.name = "f", .inputs = {"INT32_MAX"}}), HasSubstr("INT32_MAX_x"));
+  EXPECT_THAT(plain_text(row_sums(), {.name = "INT8_model", .inputs = {"M_in"}}), HasSubstr("M_in"));
   EXPECT_THAT(
       [&] {
         plain_text(row_sums(), {.name = "f", .inputs = {"a", "b"}});
