@@ -99,8 +99,8 @@ RegionPtr values_of(const Region& region) {
   });
 }
 
-// Returns true if the derivative of an output reads the reduced values: prod, max and min of
-// floats.
+// Returns true if the derivative of an output's reduction reads the value that is reduced and the
+// result. This is so for prod, max and min of floats.
 bool reads_values(const Region& region, int output) {
   const Region::Reduction* const found = region.reduction(output);
   return found && is_float(region.dtype(output)) && found->op->derivative == Derivative::rules;
@@ -181,7 +181,8 @@ Outputs fused_jvp(const JvpContext& c) {
   return tangents;
 }
 
-// The cotangents of the reduced values, computed from the cotangents of the outputs.
+// Returns, for each output, the cotangent of its value before the reduction. If the output has no
+// reduction, this is the cotangent of the output itself. Undefined cotangents stay undefined.
 Outputs cotangents_of_values(const VjpContext& c, const Region& region) {
   const Outputs values = read_values(region, c.inputs);
   Outputs cotangents;

@@ -1,5 +1,5 @@
 // How vmap treats an effect that its function performs. The effect's type declares it in a member
-// `across_lanes`, and must then be recordable (core/effects/recordable.h).
+// `across_lanes`. The effect and its answer must then be recordable (core/effects/recordable.h).
 //
 //   struct Measure {
 //     static constexpr AcrossLanes across_lanes = AcrossLanes::each;
@@ -12,12 +12,13 @@
 
 namespace stave {
 
+/// "The lanes" are those that run together: after lanes have split, each group performs the effect.
 enum class AcrossLanes : std::uint8_t {
-  /// The default: the effect happens once, and all lanes have the same answer; the effect's tensors
-  /// pass unchanged.
+  /// The default: the effect happens once for the lanes, and its answer is passed to all of them.
+  /// Its tensors pass unchanged, so the handler sees them as vmap's function does.
   shared,
-  /// The effect happens once per lane, in lane order, with that lane's tensors; each lane has its
-  /// own answer.
+  /// The effect happens once per lane, in lane order, with that lane's tensors. The answers may
+  /// differ only in the elements of their tensors; other differences throw TransformError.
   each,
   /// The effect happens once; its tensors and those of the answer carry the lanes as axis 0.
   together,

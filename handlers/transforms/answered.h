@@ -16,14 +16,16 @@ struct Unanswered {
   static void unhandled() noexcept {}
 };
 
-/// Returns true if an installed handler may answer the effect; otherwise performs Unanswered.
-/// The effect log of a checkpoint counts as a handler that answers: it replays its answers in
-/// order, so it must see the effect each time the checkpoint's function runs.
+/// Returns true if an installed handler may answer the effect; otherwise performs Unanswered and
+/// returns false. Only handlers that list their effects (AnyHandler::answered_effects) count, and
+/// the effect log of a checkpoint: it replays its answers in order, so it must see the effect each
+/// time the checkpoint's function runs.
 bool may_be_answered(const stave::EffectType& effect);
 
 /// Returns perform(effect) if a handler may answer it, and otherwise the effect's default.
-/// It is meant for effects that `compile` cannot record: performing one makes `compile` call
-/// the function itself from then on, so it is performed only if a handler exists.
+/// If an effect is performed that `compile` cannot record, `compile` calls the function itself from
+/// then on; an effect that it can record becomes a guard. This function avoids both where no
+/// handler would answer.
 template <class E>
 typename E::Result perform_if_answered(E effect) {
   return may_be_answered(stave::effect_type<E>()) ? stave::perform(std::move(effect)) : effect.unhandled();

@@ -24,8 +24,9 @@ inline constexpr bool is_std_tuple = false;
 template <class... T>
 inline constexpr bool is_std_tuple<std::tuple<T...>> = true;
 
-// The type of an argument of a function under a transform. If the transform selects the argument,
-// it is a copy whose tensors are replaced; otherwise it is passed as given.
+// Held is the type in which a transform holds an argument (see `hold`), and Passed the type in
+// which it passes the argument to the function. An argument that the transform selects is an object
+// of its own, whose tensors are replaced. Any other argument is passed as given.
 template <bool selected, class A>
 using Passed = std::conditional_t<selected, Decayed<A>&, A&&>;
 template <bool selected, class A>
@@ -92,8 +93,8 @@ struct LossResult<std::pair<Tensor, A>> {
   static constexpr bool has_aux = true;
 };
 
-// True if an argument may pass through a transform untouched, although it may not be a tree.
-// A plain pointer may pass, like a captured variable.
+// False if an argument holds tensors where transforms cannot find them, and so may not even pass
+// through unchanged. A plain pointer may pass, like a captured variable.
 template <class A>
 inline constexpr bool may_pass = is_tree<A> || tree_kind<Decayed<A>> != TreeKind::unreachable ||
                                  std::is_pointer_v<std::decay_t<A>> || !holds_tensors<Decayed<A>>;
@@ -103,8 +104,8 @@ inline constexpr bool may_pass = is_tree<A> || tree_kind<Decayed<A>> != TreeKind
 struct Refused {};
 
 /// Checks at compile time that a transform can call F with these arguments and replace the tensors
-/// of the selected ones. All error texts for such calls are in this class. The "required from"
-/// lines of the compiler's message name the transform.
+/// of the selected ones. The error texts name no transform; the "required from" lines of the
+/// compiler's message do.
 template <Returns returns, class F, class S, class... A>
 struct CallCheck;
 template <Returns returns, class F, bool... selected, class... A>
@@ -152,7 +153,7 @@ template <int... argnums>
 using Numbers = std::integer_sequence<int, argnums...>;
 
 // Performs CallCheck for a transform that differentiates by the arguments with the numbers N. The
-// numbers must be in ascending order, because leaves are collected argument by argument.
+// numbers must ascend without repetition, because leaves are collected argument by argument.
 template <Returns returns, class F, class N, class... A>
 struct NumbersCheck;
 template <Returns returns, class F, int... argnums, class... A>
@@ -177,7 +178,7 @@ inline constexpr bool holds_keys = Contains<TreeKind::key, TreeKind::custom>::te
 
 // ---- to and from flat lists ---------------------------------------------------------------------
 
-/// Returns the tensors of the selected arguments, in order.
+/// Returns the tensors of the selected arguments, in order, without the data of random-number keys.
 template <bool... selected, class... A>
 std::vector<Tensor> selected_leaves(Selection<selected...>, const A&... args) {
   std::vector<Tensor> leaves;
@@ -199,7 +200,7 @@ struct FindPath {
 std::string name_of_argument(std::size_t argument, const std::string& path);
 
 /// Returns the name of leaf i of the selected arguments for error messages:
-/// "argument 0 (its member 1)".
+/// "argument 0 (its member 1)". If `keys`, random-number keys count as leaves.
 template <bool keys = false, bool... selected, class... A>
 std::string leaf_name(Selection<selected...>, std::size_t i, const A&... args) {
   std::optional<std::string> path;
@@ -243,7 +244,7 @@ void put_leaves(T& tree, PutLeaves& put) {
 }
 
 /// Returns f(args...), with `leaves` in place of the tensors of the selected arguments. If `keys`,
-/// `leaves` also replace the data of the arguments' random-number keys.
+/// `leaves` also replace the data of the random-number keys in these arguments.
 template <bool keys = false, bool... selected, class F, class... A>
 auto call_with_leaves(Selection<selected...>, F& f, std::span<const Tensor> leaves, A&&... args) {
   std::tuple<Held<selected, A>...> held(hold<selected, A>(std::forward<A>(args))...);
@@ -283,7 +284,8 @@ Outputs flat_outputs(const T& tree) {
 }
 
 /// Returns f as a function of the selected arguments' tensors, which stores f's own result in
-/// `result`. The returned function holds references to f, `result` and the arguments.
+/// `result`. The returned function holds references to f, `result` and the arguments. Its first
+/// call moves from arguments that are rvalues, so it may be called again only if all are lvalues.
 template <bool keys = false, class S, class F, class Result, class... A>
 auto flat_function(S selection, F& f, std::optional<Result>& result, A&&... args) {
   return [&, selection](std::span<const Tensor> inputs) {

@@ -12,11 +12,11 @@ using namespace stave;
 
 /// Returns a tensor of normal random numbers for each floating tensor, and zeros for the others.
 std::vector<Tensor> random_like(std::span<const Tensor> xs, std::uint64_t seed);
-/// Returns the cotangents of f's inputs at xs, given cotangents of its outputs. Outputs that
-/// are not floats have no cotangent.
+/// Returns the cotangents of f's inputs at xs, given cotangents of its outputs. Cotangents that
+/// are not floating are ignored. Throws DtypeError if an input is not floating.
 Outputs pulled_back(FlatFunction f, std::span<const Tensor> xs, std::vector<Tensor> cotangents);
-/// Returns the tolerance relative to the size of the values: 1e-6 if all tensors
-/// are float64, else 1e-2.
+/// Returns the default tolerance of CheckGradsOptions and CheckOpOptions for these inputs: 1e-6
+/// if all are float64, else 1e-2.
 double tolerance_for(std::span<const Tensor> xs);
 
 }  // namespace stave_detail

@@ -11,9 +11,12 @@ namespace stave {
 
 struct CheckGradsOptions {
   [[no_unique_address]] ByName by_name{};
-  int order = 1;    ///< highest order of derivatives that is checked
-  double step = 0;  ///< step of the central difference; 0: the cube root of the dtype's epsilon
-  /// Tolerance relative to the size of the values; 0: 1e-6 for float64, 1e-2 for float32.
+  int order = 1;  ///< highest order of derivatives that is checked, at least 1
+  /// Step of the central difference. 0: the cube root of the epsilon of float64 if all inputs are
+  /// float64, else of float32.
+  double step = 0;
+  /// Two values agree if they differ by at most tolerance * (1 + size of one of them). 0: 1e-6
+  /// if all inputs are float64, else 1e-2.
   double tolerance = 0;
   bool forward = true;  ///< whether jvp is checked
   bool reverse = true;  ///< whether vjp is checked
@@ -23,8 +26,9 @@ void check_grads_flat(FlatFunction f, std::span<const Tensor> primals, const Che
 
 /// Compares jvp of f at `args` along a random direction with a central difference, and vjp with jvp
 /// by the adjoint identity <ct, J v> = <J' ct, v>. If only one mode is checked, it is compared
-/// with differences alone. Throws TransformError if two values disagree; the message names the
-/// mode, both values and the tolerance. Use float64; float16 and bfloat16 throw DtypeError.
+/// with differences alone. A std::tuple is a list of arguments; any other `args` is the only one.
+/// Throws TransformError if two values disagree; the message names the mode, both values and the
+/// tolerance. Use float64; float16, bfloat16 and dtypes that are not floating throw DtypeError.
 template <class F, class... A>
 void check_grads(F&& f, const std::tuple<A...>& args, const CheckGradsOptions& options = {}) {
   using namespace stave_detail;

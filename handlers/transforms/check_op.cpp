@@ -71,7 +71,8 @@ class Checked {
     check_grads_flat([&](std::span<const Tensor> xs) { return of_floats(xs); }, pick(inputs_), how(options_.order));
   }
 
-  // Compares vmap over the inputs i with mapped[i] to a loop over the lanes.
+  // Compares vmap over the inputs i with mapped[i] to a loop over the lanes, for the operation, its
+  // jvp and its vjp. Compares the derivatives of the vmap with finite differences.
   void batching(const std::vector<bool>& mapped) const {
     std::vector<MapAxis> axes;
     Tensors all;
@@ -128,12 +129,14 @@ class Checked {
     for (std::size_t k = 0; k < floats_.size(); ++k) all[floats_[k]] = floats[k];
     return all;
   }
-  // Computes the outputs of the operation as a function of its floating inputs.
+  // Computes the outputs of the operation as a function of the floating inputs by which it has a
+  // derivative.
   Outputs of_floats(std::span<const Tensor> floats, std::span<const Tensor> inputs) const {
     return compute(with_floats(floats, inputs));
   }
   Outputs of_floats(std::span<const Tensor> floats) const { return of_floats(floats, inputs_); }
-  // Returns input i of a lane. Lanes differ, so that a value in another lane's place is detected.
+  // Returns input i of a lane. Floating inputs differ between lanes, so that a value in another
+  // lane's place is detected. Other inputs are the same in all lanes.
   Tensor in_lane(std::size_t i, Index lane) const {
     return is_float(inputs_[i].dtype()) ? inputs_[i] * (1 - static_cast<double>(lane) / 32) : inputs_[i];
   }

@@ -3,8 +3,9 @@
 //   auto y = checkpoint(layer)(w, x);
 //
 // Under grad, the tape keeps only the arguments of `layer`, and none of the values that it
-// computes. In the backward pass `layer` runs again. It runs exactly twice, with results
-// that are equal bit for bit, and user effects inside it get the same answers both times.
+// computes. `layer` runs again in the backward pass (each time if a pullback is called repeatedly),
+// with results that are equal bit for bit. User effects inside it then get the answers of the first
+// run, unless the effect's type declares `remembered = false`.
 // Outside of a derivative, checkpoint(layer)(w, x) equals layer(w, x). A policy saves some of the
 // values, which are then not computed again:
 //
@@ -14,7 +15,8 @@
 //   auto t = checkpoint(layer, save_only_these_labels("scores"))(w, x);
 //
 // checkpoint works in any nest of transforms, at any order of derivatives, and for captured
-// values as for arguments.
+// values as for arguments. One case throws TransformError: in vmap(grad(f)), lanes that split
+// (vmap.h) inside a checkpoint whose policy saves some values.
 #pragma once
 
 #include <stave/handlers/transforms/higher_order_trees.h>
@@ -25,8 +27,8 @@ namespace stave {
 class CheckpointPolicy {
  public:
   /// Saves the outputs of the operations for which `saves` returns true. The policy does not apply
-  /// to operations inside an inner checkpoint, or inside a function with custom rules:
-  /// these run again as that checkpoint or function specifies.
+  /// to operations inside an inner higher-order operation, such as a checkpoint or a function
+  /// with custom rules: these run again as that operation specifies.
   explicit CheckpointPolicy(bool (*saves)(const Op&)) : saves_(std::make_shared<Saveable>(Saveable{saves, {}})) {}
   explicit CheckpointPolicy(std::vector<std::string> labels)
       : saves_(std::make_shared<Saveable>(Saveable{nullptr, std::move(labels)})) {}
@@ -75,8 +77,9 @@ namespace stave {
 
 /// Returns f as a checkpoint: under a derivative, the tape keeps only the arguments of f and the
 /// values that the policy saves. A copy of f is kept and called again during the backward pass,
-/// maybe long after the call, so capture by value. Arguments and the result are trees; other
-/// arguments are copied.
+/// maybe long after the call, so capture by value. The result must be a tree. Arguments that are
+/// not trees are kept too: by reference if they are named objects that cannot be copied, else
+/// as copies.
 template <class F>
 auto checkpoint(F f, CheckpointPolicy policy = nothing_saveable) {
   return stave_detail::WithRule<F, stave_detail::CheckpointRule>(std::move(f), {std::move(policy)});

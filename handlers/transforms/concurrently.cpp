@@ -1,6 +1,7 @@
 // Each computation runs under a handler that performs each operation on the computation's own
-// stack, under the handlers of the caller of concurrently, and then suspends the computation. So no
-// operation is in progress in any computation when another one continues.
+// stack, under the handlers of the caller of concurrently, and then suspends the computation (if
+// `at_operations`). So the caller's handlers have no operation in progress when another computation
+// continues.
 #include <stave/handlers/transforms/concurrently.h>
 
 #include <algorithm>
@@ -41,8 +42,8 @@ class Concurrent final : public Computation, public Handles<Call, YieldPoint> {
     constexpr int most = 64;
     return reads_next_ && put_off_++ < most;
   }
-  /// Runs the computation until it yields or has ended. Rethrows the exception that
-  /// leaves the function.
+  /// Runs the computation until its turn ends or the function has returned. Rethrows an exception
+  /// that leaves the function.
   void take_turn() {
     reads_next_ = false;
     put_off_ = 0;
@@ -65,8 +66,8 @@ class Concurrent final : public Computation, public Handles<Call, YieldPoint> {
     wait_for_turn();
     perform(YieldPoint(point));  // the caller of concurrently may itself take turns
   }
-  /// Suspends the computation until its next turn. Throws Cancelled if the computation
-  /// is cancelled instead.
+  /// Suspends the computation until its next turn. If the computation is cancelled instead, throws
+  /// Cancelled, or returns where it must not throw (core/effects/controller.h).
   void wait_for_turn() {
     Turn turn;
     if (suspend(turn) == Outcome::cancelled) throw Cancelled{.in_progress = true};
@@ -78,7 +79,7 @@ class Concurrent final : public Computation, public Handles<Call, YieldPoint> {
   const FunctionRef<void()> body_;
   const bool at_operations_;
   bool reads_next_ = false;  // whether the next turn reads from a device
-  int put_off_ = 0;          // number of turns for which the read has been deferred
+  int put_off_ = 0;          // number of rounds of turns for which the read has been deferred
 };
 
 using Computations = std::vector<IntrusivePtr<Concurrent>>;

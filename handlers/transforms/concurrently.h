@@ -8,12 +8,14 @@
 // and while a device computes for one of them, the others submit more work.
 //
 //   turns       A turn ends when an operation has left the computation's own handlers
-//               and has been performed, and at yield(). A higher-order operation, such as a
-//               checkpoint, is one operation. An operation that throws does not end a turn.
+//               and has been performed (unless at_operations is false), and at yield(). A
+//               higher-order operation, such as a checkpoint, is one operation, and yield() inside
+//               its function does not end the turn. An operation that throws does not either.
 //   devices     A read of a value on a device (item, to_vector, bool, `to` the CPU) waits
 //               until the device has finished its work. So a read is deferred until each of the
 //               other computations waits for a read as well, or has ended, but for at most 64
-//               turns. A read is a turn of its own, so only one computation waits at a time.
+//               rounds of turns. A read is a turn of its own, so only one computation waits
+//               at a time.
 //   order       The computations start and take their turns in the order in which they are given.
 //               The order does not depend on time: the same functions on the same values
 //               take the same turns.
@@ -29,10 +31,10 @@
 // turn and the turn of the outer computation. Computations share captured variables without locks,
 // but only the code between two operations runs without interruption. So do not hold a mutex during
 // an operation, and do not initialise a static local variable by an operation, if another
-// computation may reach the same code. A computation's stack has 256 KiB.
+// computation may reach the same code. A computation's stack has 256 KiB by default (fiber.h).
 //
 // A function that calls concurrently may be compiled. A function that `compile` returned
-// is performed operation by operation inside a computation, as it is under other handlers.
+// is performed operation by operation inside a computation, as it is under a user's handlers.
 #pragma once
 
 #include <array>

@@ -13,8 +13,10 @@
 // Rules of one function combine: custom_vmap(custom_vjp(f, ...), ...) has both.
 //
 // A rule is made of ordinary operations. Higher derivatives are those of the rule, which may call
-// the function itself. Rules may capture values that vmap maps. They may not capture values that
-// are differentiated where the rule is used: that throws; pass such values as arguments.
+// the function itself. If a function has a derivative rule, neither it nor its rules may capture
+// values that are differentiated where it is called. A batching rule may not capture values that
+// its vmap maps; derivative rules may. A capture that is not allowed throws: pass the value as an
+// argument.
 //
 // Tapes, pullbacks and programs keep copies of f and of its rules. They call a rule
 // when a derivative, or vmap, needs it, which may be long after the function was called.
@@ -128,7 +130,7 @@ namespace stave {
 /// Returns f with a custom reverse mode. forward(args...) returns std::pair of f's result
 /// and the residuals, a tree. backward(residuals, cotangent of the result) returns the cotangent
 /// of the argument, or a std::tuple with one for each argument that is a tree; an undefined Tensor
-/// means zero. Forward mode is the transposed backward rule.
+/// means zero. Forward mode is the transposed backward rule, unless f has a custom_jvp rule, too.
 template <class F, class Forwards, class Backward>
 auto custom_vjp(F f, Forwards forward, Backward backward) {
   using Rules = std::pair<Forwards, Backward>;
@@ -139,7 +141,7 @@ auto custom_vjp(F f, Forwards forward, Backward backward) {
 /// Returns f with a custom forward mode. rule(args..., tangents...) returns std::pair
 /// of f's result and its tangent. There is one tangent for each argument that is a tree;
 /// it is zero if the argument has none. The result's tangent must be linear in the tangents,
-/// because reverse mode is the transposed rule.
+/// because reverse mode is the transposed rule, unless f has a custom_vjp rule, too.
 template <class F, class Rule>
 auto custom_jvp(F f, Rule rule) {
   return stave_detail::WithRule<F, stave_detail::JvpRule<Rule>>(std::move(f),
@@ -150,6 +152,7 @@ auto custom_jvp(F f, Rule rule) {
 /// lanes, with the lanes as axis 0 of each tensor. `batched` has an entry for each argument that
 /// is a tree: whether its tensors carry the lanes as axis 0. If a derivative is taken inside vmap,
 /// it is the derivative of f, by f's own rule if it has one, and this rule is not used.
+/// A derivative of the vmap is that of this rule's operations, unless f has a derivative rule.
 template <class F, class Rule>
 auto custom_vmap(F f, Rule rule) {
   return stave_detail::WithRule<F, stave_detail::VmapRule<Rule>>(std::move(f),

@@ -21,7 +21,7 @@ constexpr int few_results = 4;
 // computes all values again.
 constexpr std::size_t few_inputs = 8;
 
-/// Returns the innermost frame from which operations reach no user's handler.
+/// Returns the innermost frame from which operations reach no user's handler; null: there is none.
 Frame* library_frames() {
   Frame* frame = current;
   while (frame && frame->nearest && !frame->nearest->runs_no_user_code) frame = frame->nearest->below;
@@ -117,8 +117,9 @@ int FusedBackward::operand(Entry& entry, std::size_t i) {
   return again(slot);
 }
 
-// Returns the recomputed value of a slot. The recursion is as deep as the run of elementwise
-// operations is long.
+// Returns the value of a slot as a value of the region: an input if the tape kept it or a view
+// computes it, else the result of recorded operations. The recursion is as deep as the run of
+// elementwise operations is long.
 int FusedBackward::again(const Slot& slot) {
   Entry& entry = *slot.entry;
   if (!entry.op || entry.keeps_outputs) return given(computed_again(handler_, slot));

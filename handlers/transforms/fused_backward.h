@@ -1,10 +1,11 @@
 // The fused backward pass: recomputes values that a tape dropped (rematerialization.cpp), and
 // performs the VJP rules that read them, as one operation.
 //
-// The operations that recompute the values are elementwise, and so are the operations of the rules.
-// All of them are recorded into one region (core/program/region.h). The region is performed tile
-// by tile, so its intermediate values take no memory. It performs the same operations in the same
-// order as an unfused backward pass, so the cotangents have the same bits.
+// The operations that recompute the values are elementwise, or views, which are performed one by
+// one. The operations of the rules are elementwise. The elementwise ones of one shape are recorded
+// into one region (core/program/region.h). The region is performed tile by tile, so its
+// intermediate values take no memory. It performs the same operations in the same order as
+// an unfused backward pass, so the cotangents have the same bits.
 #pragma once
 
 #include <unordered_map>
@@ -30,7 +31,8 @@ class FusedBackward final : public Handler {
   /// Returns true if the region can perform the rules of an entry. The result is false once the
   /// region has reached its size limits.
   bool takes(Entry& entry);
-  /// Returns the placeholder for x. x has the region's shape, or is a constant that a rule uses.
+  /// Returns the placeholder for x; x itself if it is one. x has the region's shape, or is
+  /// a constant that a rule uses.
   Tensor add_operand(const Tensor& x);
   /// Returns the placeholder for an input or output that an entry saved or dropped. It is undefined
   /// if the rule does not read the value.

@@ -1,14 +1,15 @@
-// Reverse mode: grad and value_and_grad return the gradient of a function that returns one
-// number. (vjp is in vjp.h.)
+// Reverse mode: grad and value_and_grad turn a function that returns one number into a function
+// that computes its gradient. (vjp is in vjp.h.)
 //
 //   auto dw = grad(loss)(w, x, y);                 // d loss / d argument 0, of w's type
 //   auto [gw, gx] = grad<0, 1>(loss)(w, x, y);     // by several arguments: a std::tuple
 //   auto [value, g] = value_and_grad(loss)(w, x, y);
-//   // a tape that computes nothing again, for less time or more memory
+//   // a tape that computes nothing again: less time, more memory
 //   auto kept = grad(loss, {.recompute = Recompute::never})(w, x, y);
 //
-// Arguments and results are trees (core/ops/tree.h). An argument that is not a tree is passed to f
-// unchanged. Under grad, values stay concrete: item(), printing, if, while and recursion work in f.
+// The differentiated arguments and their gradients are trees (core/ops/tree.h). Other arguments are
+// passed to f unchanged. Under grad, values stay concrete: item(), printing, if, while
+// and recursion work in f.
 // The mechanism is in vjp_flat.h.
 #pragma once
 
@@ -19,8 +20,8 @@
 
 namespace stave {
 
-/// The result of value_and_grad. `Grad` is the type of the argument, or a tuple
-/// if there are several.
+/// The result of value_and_grad. `Grad` is the type of the differentiated argument, or a tuple
+/// of types if there are several.
 template <class Grad>
 struct ValueAndGrad {
   Tensor value;
@@ -37,7 +38,8 @@ struct ValueGradAndAux {
 
 namespace stave_detail {
 
-/// Throws TransformError unless `loss` is a single floating number.
+/// Throws TransformError unless `loss` is a single number, of shape [], and DtypeError unless it is
+/// floating.
 void check_loss(const Tensor& loss, const char* transform);
 Tensor one_like(const Tensor& loss);
 [[noreturn]] void fail_no_tensors(const char* transform);
@@ -133,8 +135,9 @@ namespace stave {
 /// Returns a callable with f's arguments that computes the gradient of f, which returns one number,
 /// by argument 0 or by `argnums`. The result has the argument's type and dtypes; it is a tuple
 /// for several arguments. If f returns std::pair<Tensor, Aux>, the callable returns std::pair
-/// of the gradient and the aux. Throws TransformError if the loss is not a single number,
-/// and DtypeError if the loss or a differentiated argument does not have a floating dtype.
+/// of the gradient and the aux. Throws TransformError if the loss is not a single number (of shape
+/// []) or the differentiated arguments hold no tensors, and DtypeError if the loss or a
+/// differentiated argument does not have a floating dtype.
 /// Keys in an argument stay as they are. The callable keeps a copy of f, and calls f only
 /// when the callable itself is called.
 template <int... argnums, class F>

@@ -1,5 +1,5 @@
-// Converts functions of trees that have custom rules to the higher-order operation `call`
-// (core/op/higher_order.h). checkpoint and the custom rules share it.
+// Converts functions of trees to the higher-order operation `call` (core/op/higher_order.h), with
+// rules of their own. checkpoint, the custom rules, host_call and loop share it.
 #pragma once
 
 #include <memory>
@@ -78,7 +78,8 @@ class KeptCall {
 };
 
 // The structure of a function's results. It is known once the function has run, and must be
-// the same in each run. Threads may share it. If `keys`, the tensors include the data of keys.
+// the same in each run: another number of tensors throws TransformError. Copies share it, also
+// on several threads. If `keys`, the tensors include the data of random-number keys.
 template <class Result, bool keys = false>
 class ResultStructure {
  public:
@@ -101,7 +102,7 @@ class ResultStructure {
     put_leaves<keys>(result, put);
     return result;
   }
-  /// Returns the number of tensors in a result.
+  /// Returns the number of tensors in a result; 0 before the first run.
   std::size_t leaves() const {
     const std::lock_guard<std::mutex> lock(known_->mutex);
     return known_->leaves;

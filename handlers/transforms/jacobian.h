@@ -22,7 +22,8 @@ FlatJacobian jacfwd_flat(FlatFunction f, std::span<const Tensor> xs, InputNames 
 /// for all its elements at once (by vmap). Prefer it if the inputs are larger than the outputs.
 FlatJacobian jacrev_flat(FlatFunction f, std::span<const Tensor> xs, InputNames names = numbered_inputs);
 
-/// The Jacobian of a struct R by a tree A: one row for each tensor of R, and each row is a tree A.
+/// The Jacobian of a tree R, such as a struct, by a tree A that is not a Tensor: one row for each
+/// tensor of R, and each row is a tree A.
 ///   auto h = hessian(loss)(mlp);          // JacobianBlocks<Mlp, Mlp>
 ///   h[&Mlp::w1].b2                        // d^2 loss / dw1 db2, of shape [w1's..., b2's...]
 template <class R, class A>
@@ -48,8 +49,8 @@ struct TreeTraits<JacobianBlocks<R, A>> {
 namespace stave_detail {
 
 // The type of a Jacobian: the result's tree R with the argument's tree A in place of each tensor.
-// If A is a Tensor, a struct R keeps its type. Otherwise its members cannot become trees,
-// and the type is JacobianBlocks<R, A>.
+// If A is a Tensor, R keeps its type. Otherwise R can change its elements to trees only if it is
+// one of the containers below; a struct or another tree becomes JacobianBlocks<R, A>.
 template <class R, class A>
 struct JacobianTree {
   using type = JacobianBlocks<R, A>;
@@ -167,26 +168,31 @@ namespace stave {
 /// Returns a callable with f's arguments that computes the Jacobian of f by argument 0
 /// or by `argnums`, in forward mode. For tensors its shape is [f's shape..., argument's shape...].
 /// For trees it consists of such blocks, as in JAX: f's result with a tree like the argument
-/// (a tuple for several arguments) in place of each tensor. A std container of tensors becomes
-/// a container of trees; a struct becomes JacobianBlocks.
+/// (a tuple for several arguments) in place of each tensor. By a single Tensor, the Jacobian has
+/// the type of f's result. By any other tree, a std::tuple, pair, vector, array or map of tensors
+/// becomes such a container of trees, and a struct or another tree becomes JacobianBlocks.
+/// Throws TransformError if the differentiated arguments hold no tensors, and DtypeError if one
+/// of these tensors, or of f's result, is not floating.
 template <int... argnums, class F>
 auto jacfwd(F f) {
   return stave_detail::by_arguments<stave_detail::JacfwdOf, argnums...>(std::move(f));
 }
+/// The same in reverse mode.
 template <int... argnums, class F>
 auto jacrev(F f) {
   return stave_detail::by_arguments<stave_detail::JacrevOf, argnums...>(std::move(f));
 }
 /// Returns a callable that computes the Hessian of f, forward over reverse. For tensors its shape
-/// is [f's shape..., argument's shape..., argument's shape...]. It is JacobianBlocks<A, A>
-/// for a struct A, and a tuple of tuples for several arguments.
+/// is [f's shape..., argument's shape..., argument's shape...]. If f returns a Tensor, it is
+/// JacobianBlocks<A, A> for a struct A, and a tuple of tuples for several arguments.
 template <int... argnums, class F>
 auto hessian(F f) {
   return jacfwd<argnums...>(jacrev<argnums...>(std::move(f)));
 }
 
-/// Returns the product of f's Hessian at x with v, without forming the Hessian.
-/// It is the derivative of grad(f) along v. x and v are trees of one type.
+/// Returns the product of f's Hessian at x with v, without forming the Hessian. It is
+/// the derivative of grad(f) along v. f has one argument and returns one number, without aux.
+/// x and v are trees of one type, which is not a std::tuple.
 template <class F, class T>
 T hvp(F f, const T& x, const T& v) {
   return jvp(grad(std::move(f)), x, v).second;

@@ -62,8 +62,7 @@ class JvpHandler final : public Handler, public FollowsDerivatives, public std::
   Outputs run(FlatFunction f, std::span<const Tensor> inputs) {
     return notes.run([&] { return with(outside_, [&] { return with(*this, [&] { return f(inputs); }); }); });
   }
-  /// Returns the tangent of x; zeros if x depends on no input. Throws TransformError
-  /// if the tangent is lost.
+  /// Returns the tangent of x; zeros if x has none. Throws TransformError if the tangent is lost.
   Tensor tangent(const Tensor& x) const {
     const Tensor* tangent = notes.find(x);
     if (tangent && !tangent->defined()) fail_lost("jvp", lost_by_);
@@ -80,7 +79,7 @@ class JvpHandler final : public Handler, public FollowsDerivatives, public std::
     if (functions.rematerializes) return checkpoint(call);
     const bool any =
         std::any_of(call.inputs().begin(), call.inputs().end(), [&](const Tensor& x) { return notes.find(x); });
-    // The function has no derivative rule, only one for vmap, so the function itself is
+    // The function has no derivative rule (at most one for vmap), so the function itself is
     // differentiated.
     if (!functions.has_derivative_rule()) {
       if (!any) return perform(std::move(call));

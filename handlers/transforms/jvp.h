@@ -4,8 +4,9 @@
 //   // several arguments
 //   auto [out, tangent] = jvp(f, std::make_tuple(x, y), std::make_tuple(dx, dy));
 //
-// Primals, tangents and results are trees. Values stay concrete under jvp: item(), printing and
-// control flow work. The mechanism is in jvp_flat.h.
+// Primals, tangents and results are trees. A primal in a std::tuple that is not a tree is passed
+// to f unchanged. Values stay concrete under jvp: item(), printing and control flow work.
+// The mechanism is in jvp_flat.h.
 #pragma once
 
 #include <optional>
@@ -16,8 +17,9 @@
 namespace stave {
 
 /// Returns f(primals...) and its derivative along the tangents, both of the type that f returns.
-/// A tangent must have its primal's structure, shapes and dtypes: TransformError, ShapeError
-/// or DtypeError is thrown otherwise. Inputs that are not floats throw DtypeError.
+/// A tangent must have its primal's structure, shapes, dtypes and devices: ShapeError, DtypeError
+/// or DeviceError is thrown otherwise. An empty Tensor in a tangent means zero; any other tangent
+/// of a tensor that is not floating throws DtypeError.
 template <class F, class... P, class... T>
 auto jvp(F&& f, const std::tuple<P...>& primals, const std::tuple<T...>& tangents) {
   using namespace stave_detail;

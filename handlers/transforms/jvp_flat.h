@@ -14,12 +14,14 @@ namespace stave {
 struct FlatJvp {
   Outputs outputs;
   // Tangents with the shapes and dtypes of the outputs. They are zeros where an output depends
-  // on no input, or is not floating.
+  // on no input with a tangent, or is not floating.
   Outputs tangents;
 };
 
 /// Returns f at `primals` and its derivative along `tangents` (undefined: zero). Throws ShapeError,
-/// DtypeError or DeviceError if a tangent does not match its primal.
+/// DtypeError or DeviceError if a tangent does not match its primal, DtypeError if an input with
+/// a tangent is not floating, and TransformError if the numbers of primals and tangents differ
+/// or the derivative is lost (core/op/lost_derivatives.h).
 FlatJvp jvp_flat(FlatFunction f, std::span<const Tensor> primals, std::span<const Tensor> tangents,
                  InputNames names = numbered_inputs);
 

@@ -1,4 +1,4 @@
-// Sets of lanes of vmap, and the values of the lanes. Internal to vmap.cpp and paths.cpp.
+// Sets of lanes of vmap, and the values of the lanes. Internal to vmap.cpp and paths*.cpp.
 //
 // The physical tensor behind a lane's value has a row for each lane of some set, at first
 // of all lanes. After lanes split, each path has a smaller set, and takes the rows of its lanes
@@ -40,9 +40,11 @@ class Rows : public RefCounted {
   /// Returns the names of the lanes: "lane 3", "lanes 0, 2, 5 and 13 more".
   std::string str() const;
   /// Returns the rows of x for the lanes of this set. x has a row for each lane of `all`. Selecting
-  /// the rows is an operation, which the outer handlers see.
+  /// the rows is an operation, which the outer handlers see, unless the sets are equal: then x is
+  /// returned. Throws TransformError if `all` lacks one of these lanes.
   Tensor of(const Tensor& x, const Rows& all) const;
-  /// Returns the row in `all` of the single lane of this set.
+  /// Returns the row in `all` of the single lane of this set. Throws TransformError if `all` does
+  /// not have the lane.
   Index row_in(const Rows& all) const;
   /// Returns true if this thread created the set. Only then are results cached in it.
   bool is_own() const noexcept { return thread_ == id_of_this_thread(); }
@@ -72,7 +74,7 @@ class Rows : public RefCounted {
 };
 using RowsPtr = IntrusivePtr<const Rows>;
 
-/// Returns the shape of one lane's value. `batched` has the values of all lanes.
+/// Returns the shape of one lane's value. `batched` has the values of some lanes as its rows.
 inline Shape lane_shape(const Tensor& batched) {
   return Shape(std::span<const Index>(batched.shape().begin() + 1, batched.shape().end()));
 }
@@ -100,22 +102,24 @@ class HostRows {
 
 struct PathLog;
 
-/// The batched tensor behind the value that a lane sees. It is owned by vmap's notes on such
-/// values. The log of a path refers to it (paths.h), but does not keep it alive.
+/// The batched tensor behind the value that a lane sees. Its owners are vmap's notes on such
+/// values, and the paths that will need it when they run. The log of a path (paths.h) refers to it,
+/// but does not keep it alive.
 struct LaneValue : RefCounted, Pooled {
   Tensor batched;  // has a row for each lane of `rows`
   const RowsPtr rows;
-  // The lanes whose rows `taken` holds. A path took these rows last, on the thread that created
-  // `rows`.
+  // The lanes whose rows `taken` holds; null: none. A path took these rows last, on the thread that
+  // created `rows`.
   RowsPtr taken_for;
   Tensor taken;
-  // Step `step` of `log` produced this value. For a placeholder (`is_dead`), that step produced the
-  // dead value that the placeholder represents.
+  // Step `step` of `log` produced this value. Null: no log that still exists contains the value, as
+  // for an argument. For a placeholder (`is_dead`), that step produced the dead value that the
+  // placeholder represents.
   PathLog* log = nullptr;
   std::uint32_t step = 0;
   bool is_dead = false;  // this object is a placeholder for a dead value
   std::size_t dead_bytes = 0;
-  IntrusivePtr<LaneValue> unlabelled;  // this value without its label
+  IntrusivePtr<LaneValue> unlabelled;  // this value without its label; null: it has no label
 
   LaneValue(Tensor batched, RowsPtr rows) : batched(std::move(batched)), rows(std::move(rows)) {}
   ~LaneValue() {
@@ -126,7 +130,8 @@ struct LaneValue : RefCounted, Pooled {
   /// of the single lane without the axis of lanes. If `keep`, and if the value was computed in
   /// this run, the rows are cached for the next call. The rows of a value that an operation's
   /// function captures are not cached, because recorders may discard the rows or record them anew.
-  /// Throws TransformError for a placeholder: its value was dead at this point of the first run.
+  /// Throws TransformError for a placeholder, whose value was dead at this point of the first run,
+  /// and if the value has no row for one of the lanes.
   Tensor of(const RowsPtr& lanes, bool alone, const Rows& all, bool keep = true);
 
  private:

@@ -108,9 +108,9 @@ Outputs StackedRows::take() {
 
 // ---- steps --------------------------------------------------------------------------------------
 
-// Let r be the least number with most_steps(s, r) >= n. A split of the n steps at the next snapshot
-// takes the fewest steps in total if at most most_steps(s, r - 1) steps come before the snapshot,
-// and at least most_steps(s - 1, r - 1) after it.
+// Let r be the least number with most_steps(s, r) >= n. The fewest steps run in total if the next
+// snapshot comes as late as possible with at most most_steps(s, r - 1) steps before it, and at
+// least most_steps(s - 1, r - 1) after it.
 Index steps_to_snapshot(Index n, Index snapshots) {
   Index r = 1;
   while (most_steps(snapshots, r) < n) ++r;

@@ -15,15 +15,16 @@
 // the fewest steps. With s snapshots, of which the first is the first state, no step runs more than
 // r + 1 times, where the number of steps is at most
 //   (s + r)! / (s! r!)
-// (Griewank and Walther, "Algorithm 799: revolve", 2000). So the memory and the time of each step
-// need to grow only with the logarithm of the number of steps. The gradient equals that of the
-// loop, bit for bit.
+// (Griewank and Walther, "Algorithm 799: revolve", 2000). So the number of snapshots, and the
+// number of times that a step runs, need to grow only with the logarithm of the number of steps.
+// The gradient equals that of the loop, bit for bit.
 //
 // trace and compile record loop and scan as an operation that carries its body as a program
 // (core/program/loop.h), so a million steps take no more room than one. The body is performed for
 // real for the first two steps. The recorder takes these steps as the loop's body if they performed
-// the same operations, read no value, performed no user effect and called no function with rules
-// (checkpoint, custom_vjp ...). Otherwise the loop is unrolled. Value, gradient and tangents
+// the same operations, read no value, performed no user effect, called no function with rules
+// (checkpoint, custom_vjp ...), and changed only tensors of the state, not their shapes or dtypes.
+// Otherwise, and for a loop of at most two steps, it is unrolled. Value, gradient and tangents
 // equal those of the steps, bit for bit, with two exceptions. Derivatives of higher order equal
 // them up to rounding, because they are summed in another order; so does the gradient by the first
 // carry of a scan, if that carry is used elsewhere too. A zero in the gradient of a loop with
@@ -69,8 +70,9 @@ namespace stave_detail {
 /// back with this many snapshots. With one snapshot left, all steps but the last come before.
 Index steps_to_snapshot(Index n, Index snapshots);
 void check_loop(const char* name, Index n, Index snapshots);
-/// Returns the number of steps of a scan over these stacks. Throws ShapeError if they have no rows,
-/// or numbers of rows that differ, and TransformError if no number is given.
+/// Returns the number of steps of a scan over these stacks. Throws ShapeError if a stack has rank
+/// 0, or if the stacks' numbers of rows differ from each other or from `length`, and TransformError
+/// if there are neither stacks nor a `length`.
 Index scan_length(std::span<const Tensor> stacks, std::optional<Index> length);
 /// Returns stacks without rows, for rows like this one.
 Outputs stacks_without_rows(std::span<const Tensor> row);
@@ -120,7 +122,7 @@ class LoopSteps {
     StackedRows results;
     std::optional<Y> structure;  // the structure of the results
     Index left;                  // the number of steps to run
-    std::vector<Tensor> stacks;  // the rows of these steps
+    std::vector<Tensor> stacks;  // the rows of all steps, also of those that have run
 
     void add_structure(const char* name, const Y& y) {
       if (!structure) structure.emplace(without_leaves(copy_tree(y)));
@@ -132,7 +134,8 @@ class LoopSteps {
     }
   };
 
-  // Returns a tree with these leaves. The tree must share no object with another one.
+  // Returns a tree with these leaves (null: empty leaves). The tree must share no object with
+  // another one.
   template <class Tree>
   static Tree filled(Tree tree, const Tensor* leaves) {
     PutLeaves put{leaves};
@@ -162,7 +165,8 @@ class LoopSteps {
     return progress.stacks.empty() ? 0 : progress.stacks[0].shape(0) - progress.left;
   }
 
-  // A recorder may take all steps as a loop, or perform the first one or two.
+  // A recorder may take all steps as a loop, or perform the first one or two. Loops of one or two
+  // steps, and states that cannot be compared, are not offered.
   void offer_to_recorder(Progress& progress) const {
     if constexpr (comparable_besides_tensors<Carry>()) {
       if (progress.left <= 2 || !is_loop_recorded()) return;
@@ -187,8 +191,9 @@ class LoopSteps {
     }
   }
 
-  // Runs the steps such that a tape keeps only the snapshots. The steps up to each snapshot are a
-  // checkpoint. The backward pass runs its steps again by this function.
+  // Runs the steps such that a tape keeps only the snapshots, and the values of the last step. The
+  // steps from one snapshot to the next are a checkpoint. The backward pass runs its steps again by
+  // this function.
   void reversed(Progress& progress, Index snapshots) const {
     for (; progress.left > 1; --snapshots)
       checkpointed(progress, steps_to_snapshot(progress.left, snapshots), snapshots);
@@ -373,9 +378,10 @@ STAVE_NAMES(UnaryRef)
 ///
 /// For no rows, the call returns the given carry and empty stacks; f is called once for a row of
 /// zeros, to learn their shapes. Throws ShapeError for tensors of rank 0 or with other numbers of
-/// rows than `length` or each other, and for steps whose results differ in shape; TransformError
-/// for a negative length or number of snapshots, and for steps whose results differ in anything
-/// other than tensors. Captures and effects of f are as for loop.
+/// rows than `length` or each other, and for steps whose results differ in shape; DtypeError for
+/// steps whose results differ in dtype; TransformError for a negative length or number of
+/// snapshots, if there are neither tensors in xs nor a length, and for steps whose results differ
+/// in anything other than tensors. Captures and effects of f are as for loop.
 template <class F>
 auto scan(F f, ScanOptions options = {}) {
   stave_detail::check_loop("scan", options.length.value_or(0), options.snapshots);

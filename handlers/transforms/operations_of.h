@@ -36,9 +36,9 @@ class PendingOperation final : public Controller {
  public:
   /// Returns the waiting operation. Throws TransformError if the function has ended.
   Call& call() const;
-  /// Gives the outputs of the operation in place of performing it. Throws TransformError
-  /// if their number, shapes or dtypes are not those of the operation, and for operations
-  /// that carry functions, whose outputs are not known beforehand.
+  /// Gives the outputs of the operation in place of performing it. Throws TransformError if one is
+  /// undefined, if their number, shapes or dtypes are not those of the operation, and for
+  /// operations that carry functions, whose outputs are not known beforehand.
   void answer(Outputs outputs);
 
  private:

@@ -156,9 +156,10 @@ void PathRun::run(LanePath& path, FlatFunction f, std::span<const Argument> argu
   }
   const auto performed = [&] { return f(values); };
   path.outputs = with(*path.effects, [&] {
-    // A single lane meets no batched values, so its operations need no handler. The exceptions are
-    // answers to effects from before the lane was alone, collectives over a named axis, and sown
-    // values that a handler gathers.
+    // A single lane that replays no log meets no batched values, so its operations need no handler.
+    // The exceptions are values that a higher-order operation's function captured, answers to
+    // effects from before the lane was alone, collectives over a named axis, and sown values that a
+    // handler gathers.
     if (path.alone && path.replays.empty() && kind_ == Kind::vmap && !any_known && vmap_->axis_name.empty() &&
         !may_be_answered(effect_type<Sowing>()))
       return with(Alone(*this), performed);
@@ -326,9 +327,9 @@ void PathRun::split(std::vector<Part> parts) {
   if (kind_ != Kind::vmap) before_splits_.push_back({path.lanes, path.effects->of(*path.lanes)});
   path.pin();
   const PathLogPtr log = path.log;
-  // Single lanes run from the start on their real values, without a check against the log.
-  // As an exception, some of the lanes that run next, and the last one, are checked:
-  // these runs detect state that the function changes outside of itself.
+  // Single lanes for which a replay saves no work run from the start on their real values, without
+  // a check against the log. As an exception, some of the lanes that run next, and the last one,
+  // are checked: these runs detect state that the function changes outside of itself.
   const bool checks_next = splits_ < 4 || std::has_single_bit(static_cast<unsigned>(splits_));
   ++splits_;
   std::vector<std::unique_ptr<LanePath>> others;

@@ -12,12 +12,13 @@
 // An operation that throws for some lanes splits the path likewise, into the lanes for which it
 // succeeded and those for which it threw. These are found by performing the operation for parts
 // of the lanes (paths_errors.cpp). Errors that a program need not tell apart form one group:
-// - errors of the library, if they have one type and texts that differ only in numbers;
+// - errors of the library, if they have one type and first lines that differ only in numbers;
 // - other std::exceptions, if they have one type and one text.
 // Each exception that is not a std::exception is a group of its own.
 //
 // Some errors belong to all lanes, and do not split them:
-// - errors of memory and of transforms;
+// - errors of memory and of transforms, and cancellation;
+// - errors of an operation that uses no lane's value, and of entries that fail in every lane;
 // - errors of shapes, dtypes and devices, unless a higher-order operation's function throws them:
 //   its paths may differ in these;
 // - an error that no lane throws by itself.
@@ -25,19 +26,19 @@
 // as well.
 //
 // A run that is answered from the log is checked: it must perform the operations of the log, with
-// the same attributes. Operands that are the same in all lanes are compared by samples of their
-// elements, and operands that are lanes' values by their identity. This detects state that the
-// function changes outside of itself.
+// the same attributes. The first 32 operands are compared: those that are the same in all lanes by
+// samples of their elements, if these can be read here, and those that are lanes' values by their
+// identity. This detects most state that the function changes outside of itself.
 //
 // The log keeps no value alive. A value that was freed before the lanes split is called dead: no
 // later operation needs it, so the second run gets a placeholder in its place. A single lane
-// instead runs the function from the start on real values, if that takes no longer than replaying
-// the log. Lanes run from the start on batched values if their path's log is too long, or if its
-// operations include higher-order ones (checkpoint).
+// usually runs the function from the start on real values instead, if that takes no longer than
+// replaying the log. Lanes also run from the start if their path has no log: it became too long, or
+// its operations include higher-order ones (checkpoint) or a recorded loop.
 //
-// Paths pass all operations on to the handlers outside of vmap, as operations on batched tensors.
-// To these handlers they are ordinary operations, so derivatives of any order and nested vmaps
-// work.
+// Paths pass the operations that they perform on to the handlers outside of vmap, as operations on
+// batched tensors, or on the real values of a single lane. To these handlers they are ordinary
+// operations, so derivatives of any order and nested vmaps work.
 #pragma once
 
 #include <any>
@@ -71,12 +72,14 @@ struct PathLog : RefCounted {
     void add(std::size_t i, const Tensor& input, const Lanes* lane) noexcept;
   };
   struct Step {
-    const Op* op;      // null: this step is the next entry of `events`
-    LaneValue* value;  // an output of the operation; null: it is dead
-    // The size of the dead value in bytes, or `untouched`: the operation used no lane's value, and
-    // may be performed again.
+    const Op* op;  // null: this step is the next entry of `events`
+    // One output of the operation. Null: the output is dead, or `bytes` is `untouched`.
+    LaneValue* value;
+    // If `value` is null: the size of the dead value in bytes, or `untouched`: the operation used
+    // no lane's value, and may be performed again.
     std::size_t bytes;
-    Given given = {};  // arguments of the operation, in the step of its first output
+    // Arguments of the operation, in the step of its first output or of its event.
+    Given given = {};
   };
   static constexpr std::size_t untouched = ~std::size_t{0};
   // Either a read, with its answer or exception, or an operation, with its exception or with the
@@ -96,7 +99,8 @@ struct PathLog : RefCounted {
   std::vector<Step> steps;
   std::vector<Event> events;
   std::size_t length = 0;  // number of steps in the logs before this one
-  // The total size of the operations' inputs, in elements of one lane, including earlier logs.
+  // The sum of the sizes of the largest inputs of all operations on lanes' values, in elements of
+  // one lane, including the operations of earlier logs.
   std::uint64_t work = 0;
   // True if this log, or an earlier one, holds a collective's result, which all lanes computed
   // together.
@@ -130,18 +134,19 @@ PathLog::Event event_of_read(const LaneValuePtr& value, Tensor answer);
 
 /// Says which lanes have an error that an operation threw for several lanes: all of them,
 /// whatever their values (of_all); each lane by itself (of_each); or some lanes by themselves
-/// (of_some). A null `op` means that a function or a handler threw the error: these may throw any
-/// error for some lanes.
+/// (of_some). A null `op` means that a function or a handler threw the error: these may throw
+/// errors of shapes, dtypes and devices for some lanes.
 enum class Whose { of_all, of_each, of_some };
 Whose whose_error(const std::exception_ptr& threw, const Op* op);
-/// Returns a text that is equal for errors that a program need not tell apart:
-/// errors of the library with one type and texts that differ only in numbers, and other errors
-/// with one type and one text. It is empty for exceptions that cannot be compared.
+/// Returns a text that is equal for errors that a program need not tell apart: errors of the
+/// library with one type and first lines that differ only in numbers or in the function's name, and
+/// other std::exceptions with one type and one text. It is empty for other exceptions.
 std::string kind_of_error(const std::exception_ptr& threw);
 
 class PathRun;
 
-/// Calls `visit` with the run of each vmap around the place where it is performed, from inside out.
+/// Calls `visit` with each PathRun around the place where it is performed, from inside out. A vmap
+/// has several if a higher-order operation's function runs on paths of its own.
 struct VisitRuns {
   static constexpr bool remembered = false;
   using Result = void;
@@ -318,7 +323,8 @@ class PathRun final : public Handles<Call, ReadStorage, WhichPath, AxisSize, Rec
     std::size_t segment = 0, step = 0, event = 0;
     // Values that were live when the lanes split, kept alive during the replay.
     std::vector<LaneValuePtr> kept_alive;
-    // The steps of earlier logs whose values are live. The values of all other steps are dead.
+    // The steps of earlier logs whose values were live at the last split. The values of their other
+    // steps are dead.
     std::vector<std::pair<PathLog*, std::size_t>> alive;
     int errors = 0;        // number of operations that threw so far
     int known_errors = 0;  // number of these that are known to throw for all lanes of the path
@@ -344,13 +350,13 @@ class PathRun final : public Handles<Call, ReadStorage, WhichPath, AxisSize, Rec
     NamePtr label;
   };
   /// A group of lanes that take one path from here on. `event` is the event that distinguishes the
-  /// group from the others. Without an event, the operations that the group performs distinguish
-  /// it.
+  /// group from the others in the log. There is none for lanes for which an operation succeeded,
+  /// and where lanes split by an effect's answer or an error of a higher-order operation.
   struct Part {
     std::vector<std::int32_t> lanes;
     std::optional<PathLog::Event> event = {};
-    std::exception_ptr threw = nullptr;  // the error by which they split
-    std::any answer = {};                // the answer to an effect by which they split
+    std::exception_ptr threw = nullptr;  // the error by which they split; null: none
+    std::any answer = {};                // the answer to an effect by which they split; or empty
   };
 
   class Alone;
@@ -421,14 +427,16 @@ class PathRun final : public Handles<Call, ReadStorage, WhichPath, AxisSize, Rec
   LanePath* path_ = nullptr;          // the running path
   // The lanes that errors name, if one lane runs for several; null: the running lanes.
   const Rows* named_ = nullptr;
-  // True while a higher-order operation is repeated after its functions have run and thrown.
+  // True while an operation is repeated that threw for some lanes. The functions of a higher-order
+  // operation then begin their effect logs anew.
   bool repeats_ = false;
   // True if rows that paths take from values may be cached. It is false where a recorder may
-  // discard the operation that took them.
+  // discard the operation that took them, and while an operation is tried for some of the lanes.
   bool keeps_rows_ = true;
-  int splits_ = 0;                                  // number of splits so far
-  std::vector<std::unique_ptr<LanePath>> aside_;    // paths set aside; the last one runs next
-  std::vector<PathEffects::OfPath> before_splits_;  // answers of the lanes before each split
+  int splits_ = 0;                                // number of splits so far
+  std::vector<std::unique_ptr<LanePath>> aside_;  // paths set aside; the last one runs next
+  // The answers of the lanes before each split; unused for Kind::vmap.
+  std::vector<PathEffects::OfPath> before_splits_;
 };
 
 }  // namespace stave_detail

@@ -1,5 +1,5 @@
-// Collectives (core/ops/collective.h) that name the lanes of a vmap: reductions and permutations
-// of the values of all lanes.
+// Collectives (core/ops/collective.h) that name the lanes of a vmap: reductions, permutations and
+// the like of the values of all lanes, and each lane's number (axis_index).
 #include <stave/core/op/function.h>
 #include <stave/core/ops/create.h>
 #include <stave/core/ops/named_axis.h>
@@ -70,8 +70,8 @@ Outputs PathRun::perform_collective(const Call& call, const PathLog::Given& give
   return {std::move(all.result)};
 }
 
-// Returns the known result: lanes that run again from the start get the results that all
-// lanes computed before.
+// Returns the known result: lanes that run again from the start get the results that all lanes
+// computed before. Throws TransformError if the known result is not that of such a collective.
 Outputs PathRun::known_collective(const Call& call, const PathLog::Given& given,
                                   const PathEffects::CollectiveResult& known) {
   const Abstract& expected = call.abstract_outputs()[0];

@@ -28,7 +28,7 @@ const PathRun::Sown* find_sown(std::span<const PathRun::Sown> sown, const PathRu
 void* PathEffects::handling(const EffectType& effect) {
   if (effect == effect_type<Sowing>()) return static_cast<Handling<Sowing>*>(this);
   if (effect == effect_type<FindPathEffects>()) return static_cast<Handling<FindPathEffects>*>(this);
-  // No handler between the function and vmap changes the answer to WhichFloat.
+  // WhichFloat is not remembered: the handlers around vmap give the same answer in each run.
   if (effect == effect_type<WhichFloat>()) return nullptr;
   return effect.recordable && effect.remembering ? effect.recordable->handling : effect.remembering;
 }
@@ -40,10 +40,10 @@ struct PathEffects::Branches {
   std::vector<OfPath> paths, before;
 };
 
-// A tensor as the answer to an effect of a type whose answers cannot be decomposed into tensors and
-// other parts (EffectType::recordable is null). `followed` lists the transforms that differentiate
-// the tensor, by their positions among the transforms that the effect passed on its way to the
-// handler. When the function runs again, these transforms have lost the derivative of the tensor.
+// A tensor that answers an effect which is not recordable (EffectType::recordable is null).
+// `followed` lists the transforms that differentiate the tensor, by their positions among the
+// transforms that the effect passed on its way to the handler. When the function runs again, these
+// transforms have lost the derivative of the tensor.
 struct PathEffects::OpaqueAnswer {
   Tensor answer;
   std::vector<std::size_t> followed;
@@ -88,7 +88,7 @@ const std::any* PathEffects::answer_on(const Branches& branches) const {
 }
 
 // Returns the path that has all of these lanes at its end, or else the last split before which all
-// of them were on one path.
+// of them were on one path; null if there is none.
 const PathEffects::OfPath* PathEffects::find_path(std::span<const OfPath> paths, std::span<const OfPath> before,
                                                   const Rows& lanes) {
   const auto have_them = [&](const OfPath& of) { return of.lanes->has(lanes); };
@@ -158,8 +158,8 @@ void PathEffects::call_ends(std::size_t count, std::vector<OfPath> before, std::
 
 // ---- sown values --------------------------------------------------------------------------------
 
-// Finds out whether an outer handler gathers the value. Lanes that have split sow their values
-// together when all paths have ended.
+// Finds out whether an outer handler gathers the value. If that handler wants joined lanes, lanes
+// that have split sow their values together when all paths have ended.
 Sowing::Result PathEffects::handle(Sowing& sowing) {
   if (const std::any* known = next_answer()) {
     if (const auto* threw = std::any_cast<Threw>(known)) std::rethrow_exception(threw->what);
@@ -191,6 +191,7 @@ Outputs PathRun::sown(const Call& sow) {
 }
 
 // Returns the sown values in the order of the first path, and appends them to each path's outputs.
+// Throws TransformError if a path lacks one of them.
 std::vector<PathRun::Sown> PathRun::take_sown(std::span<const std::unique_ptr<LanePath>> paths) const {
   std::vector<Sown> all = paths[0]->sown;
   for (const auto& path : paths) {
@@ -261,11 +262,11 @@ struct PathEffects::PathAnswer : RecordedAnswer {
   }
 };
 
-// Returns the inner PathEffects of this vmap, if it performs the current effect; else null. Two
-// PathEffects of a vmap may be installed: one for vmap's function, and inside of it one for the
-// function of a higher-order operation. The inner one performs the effect for its lanes. The outer
-// one remembers the answers for all lanes, and gives each lane its own answer when the function
-// runs again.
+// Returns the inner PathEffects of this vmap, if it performs the current effect; else null.
+// Several PathEffects of a vmap may be installed: one for vmap's function, and inside one for each
+// function of a higher-order operation that is running. The inner one performs the effect for its
+// lanes. The outer one remembers the answers for all lanes, and gives each lane its own answer when
+// the function runs again.
 const PathEffects* PathEffects::inner_performer() const noexcept {
   for (const Frame* at = current; at && at->kind == Frame::Kind::interception;) {
     const auto& working = static_cast<const Interception&>(*at);
@@ -341,7 +342,7 @@ PathEffects::PathAnswer PathEffects::answer_once(const EffectType& effect, std::
   return answer;
 }
 
-// The answer for one lane.
+// The answer for one lane, or the error that the handler threw for it.
 struct PathEffects::LaneAnswer : RecordedAnswer {
   std::exception_ptr threw;
 };

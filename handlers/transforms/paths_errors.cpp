@@ -116,8 +116,9 @@ struct PathRun::Outcomes {
   };
   std::vector<std::int32_t> went_on;
   std::vector<Threw> threw;
-  std::optional<PathEffects::State> effects;  // the state in which each trial begins
-  std::exception_ptr other;                   // an error that belongs to no lane
+  // The state in which each trial of a higher-order operation begins; empty for other operations.
+  std::optional<PathEffects::State> effects;
+  std::exception_ptr other;  // an error that belongs to all lanes; null: none was found
 
   /// Returns the number of lanes that threw an error of this error's type.
   std::size_t count_like(const std::exception_ptr& error) const {
@@ -166,7 +167,7 @@ class PathRun::Narrowed {
   const bool alone_, keeps_rows_, repeats_;
 };
 
-// Returns the error that the operation throws for these lanes; null: none.
+// Returns the error that the operation throws for these lanes; null: none. Cancelled is thrown on.
 std::exception_ptr PathRun::attempt(Call& call, std::span<const std::int32_t> lanes, bool alone, const Rows* named) {
   const Narrowed narrowed(*this, lanes, alone, named);
   try {
@@ -221,8 +222,9 @@ std::exception_ptr PathRun::thrown_once(Call& call, std::int32_t lane, const std
   return again && are_alike(again, a) ? b : a;
 }
 
-// Adds all of these lanes to the lanes that throw. The stored error comes from an attempt with one
-// lane, like the errors that find_outcomes stores.
+// Adds all of these lanes to the lanes that throw. Except for a higher-order operation, the stored
+// error comes from an attempt with one lane, like the errors that find_outcomes stores. If that
+// attempt throws an error of another type than `threw`, sets found.other instead.
 void PathRun::add_all(Call& call, std::span<const std::int32_t> lanes, const std::exception_ptr& threw,
                       Outcomes& found) {
   if (found.effects) path_->effects->restore(*found.effects);
@@ -250,9 +252,10 @@ void PathRun::fail_all(const Call& call, PathLog::Given given, std::exception_pt
 }
 
 // Returns the error for these lanes: the error that the operation throws for the first of them,
-// with the names of all. The functions of a higher-order operation run again for this only if
-// `known` differs from the error that all lanes threw together, because it may then be an error
-// that occurs only once.
+// with the names of all; for a higher-order operation, `known`. The functions of a higher-order
+// operation run again here only if `known` differs in type from `threw`, the error that all lanes
+// threw together, because it may then be an error that occurs only once. If the operation does not
+// throw an error of the type of `known` again, sets found.other.
 std::exception_ptr PathRun::error_of(Call& call, const std::vector<std::int32_t>& lanes,
                                      const std::exception_ptr& known, const std::exception_ptr& threw,
                                      Outcomes& found) {

@@ -2,8 +2,8 @@
 // on all lanes of the path. The functions of that call take batched tensors, run for the lanes,
 // path by path, and return batched tensors. So captured values of lanes keep their lanes, and the
 // outer handlers may run the functions again. As an exception, a batching rule runs in place of the
-// call if the call has no derivative rule (custom_vmap alone), or if the rule is to be used first
-// (compiled functions).
+// call if an input carries the lanes, and if the call has no derivative rule (custom_vmap alone),
+// or the rule is to be used first (compiled functions).
 #include <algorithm>
 
 #include <stave/core/op/function.h>

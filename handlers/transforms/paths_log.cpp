@@ -13,8 +13,8 @@ namespace stave_detail {
 
 namespace {
 
-// The largest number of steps of a log. If a path performs more, lanes that split from it run
-// the function in full.
+// The largest number of steps of a log, including the logs before it. If a path performs more,
+// lanes that split from it run the function in full.
 constexpr std::size_t longest_log = std::size_t{1} << 18;
 
 // Returns a placeholder for a dead value: it holds zeros, and an operation that computes with it
@@ -186,7 +186,7 @@ void PathRun::LanePath::pin() {
 }
 
 // Returns true if the next operation is answered from the log. Skips the ends of segments, because
-// no event needs to mark the end of the log.
+// no event marks the end of a log, and ends the replay after the last one.
 bool PathRun::LanePath::replaying() {
   if (replays.empty()) [[likely]]
     return false;

@@ -20,12 +20,12 @@ class StackedRows {
  public:
   /// `reverse`: the steps go from the last row to the first.
   StackedRows(const char* name, bool reverse) : name_(name), reverse_(reverse) {}
-  /// Adds the results of one step.
+  /// Adds the results of one step. This and add_stacks throw ShapeError or DtypeError if a result
+  /// has another shape or dtype than in an earlier step.
   void add_row(Outputs row);
   /// Adds the stacked results of some steps.
   void add_stacks(Outputs stacks);
-  /// Returns the stacks of all results. Throws ShapeError if results of different steps differ in
-  /// their shapes.
+  /// Returns the stacks of all results.
   Outputs take();
 
  private:
@@ -39,7 +39,7 @@ class StackedRows {
   std::vector<std::vector<Tensor>> rows_, stacks_;
 };
 
-/// The effect that offers n > 0 steps from `state` to a recorder, which performs all of them, some
+/// The effect that offers n > 2 steps from `state` to a recorder, which performs all of them, some
 /// or none. The answer is the number of steps that are left. A handler inside of the recorder
 /// passes the effect on. The recorder runs the steps under the handlers of the place where the loop
 /// was performed, and may discard them.
@@ -59,9 +59,10 @@ struct RecordLoop {
   Index unhandled() const noexcept { return n; }
 };
 
-/// Returns true if a recorder would record a loop that is performed here. Handlers inside of it
-/// must be transforms, whose answers need no check: they see the loop as one operation, for which
-/// they have rules.
+/// Returns true if a recorder that records loops receives a loop that is performed here. Handlers
+/// of operations inside of it must be transforms, whose answers need no check: they see the loop as
+/// one operation, for which they have rules. There must be no controller inside of it, and no
+/// handler that counts operations.
 bool is_loop_recorded() noexcept;
 
 }  // namespace stave_detail

@@ -4,8 +4,13 @@
 // A value that a rule will read is dropped if a few cheap operations compute it from values that
 // the tape keeps in any case: values that the rules of these operations read, results that these
 // operations keep, inputs of the transform, and numbers. Entries that the reader's own entry keeps
-// alive hold all of these. So the tape keeps a subset of what it would keep without
-// rematerialisation. Any other value is saved, also by the entries that read it later.
+// alive hold all of these but the inputs. So the tape keeps a subset of what it would keep without
+// rematerialisation, except for numbers, and for inputs that are small beside the values computed
+// from them (small_part). Any other value is saved, also by the entries that read it later.
+//
+// With Recompute::automatic, the tape begins to drop values when it keeps `tape_limit`, and drops
+// only those of at least 16 KiB (tape.h). It never drops a value where a user's own handler sees
+// the operations, an input of a higher-order operation, or an input after the first eight.
 //
 // "A few" means at most 4 operations, counted from saved values. In a run of elementwise operations
 // of one shape, which the backward pass fuses (fused_backward.h), values that are recomputed in any
@@ -31,8 +36,8 @@ std::size_t bytes_of(const Abstract& x) { return static_cast<std::size_t>(x.shap
 
 bool is_view(const Op& op) { return op.view != nullptr; }
 
-// Returns the backward slice of an entry that was recorded before the tape began to drop values.
-// Such an entry can be recomputed only from its own inputs.
+// Returns the backward slice of an entry. An entry that was recorded before the tape began to drop
+// values has no slice yet: it can be recomputed only if it keeps all of its own inputs.
 BackwardSlice slice_of_kept(Entry& entry) {
   BackwardSlice slice = entry.slice;
   if (slice.size || entry.dropped || !entry.op->is_cheap()) return slice;
@@ -43,8 +48,8 @@ BackwardSlice slice_of_kept(Entry& entry) {
 }
 
 // Returns how many operations, not counting views, recompute an entry's output; any number greater
-// than `most_cheap` if there are more than that. If `beyond`, operations whose values are
-// recomputed in any case do not count.
+// than `most_cheap` if there are more than that, or more than `most_seen` operations with views. If
+// `beyond`, operations whose values are recomputed in any case do not count.
 int operations_to_recompute(Entry& entry, bool beyond) {
   constexpr std::size_t most_seen = 16;
   SmallVector<Entry*, 8> seen;
@@ -63,7 +68,8 @@ int operations_to_recompute(Entry& entry, bool beyond) {
   return count;
 }
 
-// Saves constants that no rule reads, but that a recomputation of the operation needs.
+// Saves constants of at most 16 bytes, which a recomputation of the operation needs, even if no
+// rule reads them.
 void save_constants(Entry& entry, const Call& call) {
   for (std::size_t i = 0; i < entry.input_count; ++i) {
     const Tensor& x = call.input(i);
@@ -82,8 +88,8 @@ bool has_several_producers(Entry& entry) {
   return false;
 }
 
-// Returns an entry and up to 15 entries from which its inputs may be recomputed, the last recorded
-// first.
+// Returns an entry and about 15 entries, or fewer, from which its inputs may be recomputed, the
+// last recorded first.
 SmallVector<Entry*, 16> nearby(Entry& entry) {
   constexpr std::size_t few = 16;
   SmallVector<Entry*, 16> found;

@@ -1,7 +1,7 @@
 // Compares the parts of arguments other than tensors, on which a recording depends.
-// They are compared by ==. Floating numbers are equal if they have the same value and sign,
-// and all NaNs are equal. Views, C strings and arrays are compared by their contents,
-// functions by their address.
+// They are compared by ==, or by TreeTraits<T>::same if T has TreeTraits. Floating numbers are
+// equal if they have the same value and sign, and all NaNs are equal. Views, C strings and arrays
+// are compared by their contents, functions by their address.
 #pragma once
 
 #include <algorithm>
@@ -15,16 +15,18 @@
 
 namespace stave_detail {
 
-/// Returns true if == compares values of this type completely. It is false for pointers,
-/// because the value behind one may change, except for pointers to functions. Values
-/// of an empty class are equal.
+/// Returns true if values of this type can be compared by ==. It is false for pointers, because the
+/// value behind one may change, except for pointers to functions. It is true for an empty class,
+/// whose values are equal.
 template <class T>
 constexpr bool comparable_by_value() {
   if constexpr (std::is_pointer_v<T>) return std::is_function_v<std::remove_pointer_t<T>>;
   else return std::is_empty_v<T> || requires(const T& a) { bool(a == a); };
 }
 
-/// Returns true if the parts of a tree of type T other than tensors can be compared by ==.
+/// Returns true if same_besides_tensors can compare two trees of type T: all parts other than
+/// tensors and keys can be compared by ==, or belong to a type whose TreeTraits define `same`.
+/// `Outer`: the types that contain T. They end the recursion if a type contains itself.
 template <class T, class... Outer>
 constexpr bool comparable_besides_tensors() {
   constexpr TreeKind kind = tree_kind<T>;

@@ -34,7 +34,8 @@ std::uint64_t next_place() {
   return ++last;
 }
 
-// Rejects sowing; it is installed around a function with custom rules.
+// Rejects sowing with a harvest's tag. It is installed around a function with custom rules, and
+// around these rules other than the backward rule.
 class Refusing final : public Handles<Sowing> {
  public:
   Refusing(std::string tag, const char* rule) : tag_(std::move(tag)), rule_(rule) {}
@@ -139,7 +140,9 @@ NamedTensors Harvest::take() {
 }
 
 // The values that a function sows become additional results of the function, so transforms give
-// them lanes and derivatives. This includes a checkpoint, whose function runs unrecorded at first.
+// them lanes and derivatives. This holds for a checkpoint as well, although no tape records the
+// first run of its function. A function with custom rules is the exception: only its backward
+// rule may sow (handle_with_rules).
 Outputs Harvest::handle_higher_order(Call& call) {
   const FunctionAttributes& functions = functions_of(call);
   if (functions.has_derivative_rule() || functions.batch) return handle_with_rules(call);

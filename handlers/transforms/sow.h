@@ -12,7 +12,8 @@
 // the position of the harvest among the transforms determines the value that the harvest gets:
 //
 //   vmap   A harvest outside of vmap gets the values of all lanes, with the lanes as axis 0,
-//          whichever path each lane took. A value that depends on no lane is gathered once.
+//          whichever path each lane took; each path must sow it. A value that depends on no lane
+//          is gathered once, without an axis of lanes.
 //          A harvest inside of vmap gets the lane's value.
 //   grad   A harvest outside of grad gets real values, which are constants. A harvest inside
 //          of grad gets values with their derivatives, also from a checkpoint inside of it.
@@ -20,12 +21,12 @@
 //          are not gathered twice.
 //
 // - Names are joined with the scopes entered since harvest or plant: "layer1/hidden".
-//   It is an error to sow a name twice.
+//   It is an error to sow a name twice to one harvest.
 // - If no handler gathers the tag, sow returns its operand and performs nothing.
 //   Inside a checkpoint it still performs its effect, because the effect log of the checkpoint must
 //   be complete; so `compile` calls such a function itself instead of replaying a recording.
 // - Inside a function with custom rules (custom_vjp and the like), sowing to a harvest outside
-//   of that function is an error.
+//   of that function is an error, except in its backward rule (sow_cotangent uses this).
 // - A planted value takes the place of the sown value. It must have the shape and dtype that
 //   a harvest at the same place would give. To transforms between plant and sow it is a constant.
 #pragma once
@@ -67,7 +68,8 @@ struct Sowing {
     bool planted = false;  // a handler will replace the value
     // True if a handler wants the values that split lanes sow as one joined value of all lanes.
     bool wants_joined_lanes = false;
-    // Runs of vmap (paths.h) in which lanes have split, outermost first.
+    // Runs of vmap (paths.h) in which lanes have split, outermost first; only those that join the
+    // lanes' values for a handler that wants this.
     std::vector<InstallationId> joined_by{};
   };
   std::string name, tag;
@@ -250,7 +252,8 @@ auto harvest(F f, HarvestOptions options = {}) {
 
 /// Returns f with these values in place of those that it sows: a callable with f's arguments
 /// and result. A harvest outside of it gathers the planted values. Throws ShapeError or DtypeError
-/// for a value that does not fit, and Error if nothing is sown under its name.
+/// for a value that does not fit, Error if nothing is sown under its name, and TransformError if it
+/// is sown inside of vmap after lanes have split.
 template <class F>
 auto plant(F f, NamedTensors values, HarvestOptions options = {}) {
   return stave_detail::Planted<F>(std::move(f), std::move(values), std::move(options));

@@ -1,9 +1,9 @@
 // Arguments that are stored beyond their call, for later runs of a function or for comparison
 // with the arguments of later calls.
 //
-// Stored arguments hold no reference to the caller's objects. A view of characters or numbers
-// and a C string (const char*) are stored as copies of their contents, an array as an array,
-// and a function by its address. Other pointers are stored as they are.
+// A std::string_view, a std::span of const numbers or enumerators, and a C string (const char*) are
+// stored as copies of their contents, an array as an array, and a function by its address. Other
+// arguments are copied: a pointer, or another view, still refers to the caller's objects.
 //
 //   StoredArgument<std::string_view> name("hidden");     // copies
 //   f(passed(name), x);                                  // a std::string_view again
@@ -45,7 +45,7 @@ class StoredArray {
   StoredArray(const T (&given)[size], std::index_sequence<i...>) : elements_{given[i]...} {}
   T elements_[size];
 };
-// Specialisation for an array of arrays, whose rows hold numbers.
+// Specialisation for an array of arrays. Their elements are default-constructed and then assigned.
 template <class T, std::size_t inner, std::size_t size>
 class StoredArray<T[inner], size> {
  public:

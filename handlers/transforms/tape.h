@@ -1,9 +1,10 @@
 // The tape of reverse mode: a graph of entries, and the handler that records them.
 // Internal to vjp_flat.h.
 //
-// An Entry is one recorded operation. It is owned by the notes on its outputs and by the entries
-// that consumed them. If an output dies unconsumed, its entry is freed at once, with the values
-// that it saved. Entries are freed in a loop, so a million operations need heap, not stack.
+// An Entry is one recorded operation, or an input of the transform. It is owned by the notes on its
+// outputs, by the entries that consumed them and, for results of the function, by the pullback. If
+// all outputs die unconsumed, the entry is freed at once, with the values that it saved. Entries
+// are freed in a loop, so a million operations need heap, not stack.
 // A backward pass changes a tape only if it may consume it, so several passes may run at once.
 #pragma once
 
@@ -67,7 +68,7 @@ struct Entry : RefCounted {
 
   // `axes` is the total number of axes of all inputs.
   const std::uint32_t input_count = 0, output_count = 0, axes = 0;
-  bool keeps_outputs = false;  // true if a rule reads the outputs
+  bool keeps_outputs = false;  // true if the rule of an input with a producer reads the outputs
   // Mask of the inputs that a rule reads and that are recomputed from their producers.
   std::uint8_t dropped = 0;
   BackwardSlice slice;
@@ -87,7 +88,7 @@ struct Entry : RefCounted {
   std::span<Tensor> inputs() noexcept { return {static_cast<Tensor*>(lists()), input_count}; }
   // The producers of the inputs; empty slots for constants.
   std::span<Slot> producers() noexcept { return {reinterpret_cast<Slot*>(inputs().data() + input_count), input_count}; }
-  // The saved outputs; empty if no rule reads an output.
+  // The saved outputs, undefined unless `keeps_outputs`; empty if no rule reads an output.
   std::span<Tensor> outputs() noexcept {
     return {reinterpret_cast<Tensor*>(producers().data() + input_count), op && op->reads_outputs() ? output_count : 0};
   }
@@ -126,7 +127,8 @@ class Rematerialization {
   void release_primals();
   const Tensor& primal(const Entry& input) const { return primals_[input.sequence]; }
 
-  /// Returns true if x is large enough that plan() must be called for a new entry that saves x.
+  /// Returns true if plan() must be called for a new entry that saves x: x is large enough to be
+  /// dropped, or has no storage of its own.
   bool may_drop_later(const Tensor& x) const noexcept {
     const Storage* const storage = x.node_ptr()->storage.get();
     return !storage || storage->bytes >= least_;
@@ -159,8 +161,8 @@ class Rematerialization {
 };
 
 /// The outputs of one operation of a checkpoint's function, which are not recomputed when the
-/// function runs again. `number` counts the operations of the function. Operations inside an inner
-/// higher-order operation have no number.
+/// function runs again. `number` counts the operations of the function. Higher-order operations,
+/// and the operations inside them, have no number.
 struct SavedOutputs {
   std::size_t number;
   const Op* op;
@@ -219,7 +221,7 @@ class GradHandler final : public Handler, public FollowsDerivatives, public std:
   /// Throws TransformError if the slot marks a value that depends on differentiated values, but for
   /// which nothing was recorded.
   void check_recorded(const Slot* slot) const;
-  /// Marks the outputs, by notes that hold the slot `like`, as values for which nothing is
+  /// Marks the floating outputs, by notes that hold the slot `like`, as values for which nothing is
   /// recorded.
   Outputs unrecorded(Outputs outputs, const Slot& like = {}) const;
   Tensor without_notes(Tensor x) const;

@@ -11,9 +11,11 @@
 //                of forward and backward.
 //   custom_jvp   The tangent rule, as a function of tangents, is transposed.
 //   custom_vmap  Reverse mode has no rule of its own for it: its function is differentiated.
-//                vmap's rule is not used where grad is installed inside of vmap.
+//                vmap's rule is not used where grad is installed inside of vmap. A checkpoint
+//                with everything_saveable is differentiated likewise.
 //
 // Custom rules must not capture values that are differentiated: such values would get no cotangent.
+// CaptureGuard throws for them.
 #include <algorithm>
 #include <atomic>
 #include <map>
@@ -120,7 +122,8 @@ class Unrecorded final : public Handler, public RepresentsTransform, public std:
     for (std::size_t i = 0; grad && i < inputs.size(); ++i)
       if (const Slot* slot = grad->find(arguments[i])) inputs[i] = grad->notes.put(clone_node(inputs[i]), *slot);
     Outputs outputs = with(shared_from_this(), [&] { return function({inputs}); });
-    // An output that is an argument or a captured value may carry a note of grad.
+    // Outputs may carry notes of grad: by `unrecorded`, or as arguments or captured values that the
+    // function returns.
     make_bare(outputs);
     if (touched) *any_touched_ = true;
     if (saves_) append_saved(outputs);
@@ -145,8 +148,8 @@ class Unrecorded final : public Handler, public RepresentsTransform, public std:
     touched |= is_known(*grad, xs);
     for (Tensor& x : xs) x = grad->without_notes(std::move(x));
   }
-  // Returns the call with rules whose additional results, such as tangents, carry no notes. Outer
-  // handlers keep these results beside the results of the call.
+  // Returns the call with rules whose results, also the additional ones, such as tangents, carry no
+  // notes of grad. Outer handlers keep the additional results beside the results of the call.
   Call with_bare_rules(const Call& call) {
     const FunctionAttributes& functions = functions_of(call);
     auto bare = make_intrusive<FunctionAttributes>(

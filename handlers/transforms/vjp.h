@@ -41,8 +41,8 @@ class Pullback {
   Pullback(FlatPullback flat, Result result, std::tuple<Arguments...> arguments)
       : flat_(std::move(flat)), result_(std::move(result)), arguments_(std::move(arguments)) {}
 
-  /// Returns a tuple of cotangents, one for each argument. `cotangent` must have the structure,
-  /// shapes and dtypes of f's result.
+  /// Returns a tuple of cotangents, one for each argument: std::monostate for an argument that is
+  /// not a tree. `cotangent` must have the structure, shapes, dtypes and devices of f's result.
   std::tuple<Arguments...> operator()(const Result& cotangent) const {
     stave_detail::check_same_structure(stave_detail::same_structure(result_, cotangent),
                                        "vjp: the result and the cotangent");
@@ -57,8 +57,9 @@ class Pullback {
 
 /// Returns f(args...) and its pullback at that point. The pullback returns a tuple even for one
 /// argument: const auto [dx] = pullback(dy). Every argument that is a tree is differentiated; f
-/// must return a tree. f is called during vjp and is not kept. Functions inside f that the backward
-/// pass calls (of checkpoint, loop with snapshots, custom rules) live as long as the pullback.
+/// must return a tree. Throws DtypeError if such an argument holds a tensor that is not floating.
+/// f is called during vjp and is not kept. Functions inside f that the backward pass calls (of
+/// checkpoint, loop with snapshots, custom rules) live as long as the pullback.
 /// Options come before the arguments: vjp(f, {.recompute = Recompute::never}, x).
 template <class F, class... A>
 auto vjp(F&& f, GradOptions options, A&&... args) {

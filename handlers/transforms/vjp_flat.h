@@ -30,10 +30,11 @@ inline constexpr NumberedInputs numbered_inputs{};
 
 /// Says whether a tape keeps or recomputes values that rules will read and that cheap
 /// operations (elementwise arithmetic, views) compute from other kept values. `automatic`:
-/// once the tape keeps 4 MiB, the large ones of these values are no longer kept, but computed again
-/// in the backward pass with the same bits, unless a user's own handler sees the operations.
-/// The tape then keeps a subset of what it would keep otherwise, never more. `always`:
-/// recomputes from the first byte on. `never`: keeps all of them.
+/// once the tape keeps 4 MiB, those of these values that have at least 16 KiB are no longer kept,
+/// but computed again in the backward pass with the same bits, unless a user's own handler sees the
+/// operations. The tape then keeps a subset of what it would keep otherwise, besides numbers and
+/// small inputs. `always`: likewise, from the first byte on, for values of any size. `never`: keeps
+/// all of them.
 enum class Recompute { automatic, always, never };
 
 /// Options of reverse mode: grad(f, {.recompute = Recompute::never}).
@@ -44,7 +45,7 @@ struct GradOptions {
 
 /// Maps cotangents of outputs to cotangents of inputs. Copies share the tape, which lives
 /// as long as the last of them. It may be called from several threads at once, and from
-/// inside a call of itself.
+/// inside a call of itself. A default-constructed one must not be called.
 class FlatPullback {
  public:
   FlatPullback() noexcept;
@@ -55,8 +56,8 @@ class FlatPullback {
   /// Returns the cotangents of the inputs. `cotangents` have the outputs' shapes and dtypes
   /// (undefined: zero). It may be called again.
   std::vector<Tensor> operator()(std::span<const Tensor> cotangents) const;
-  /// Returns the same cotangents as operator(), in the last call of this pullback: saved values are
-  /// freed as soon as no rule needs them.
+  /// Returns the same cotangents as operator(), in the last call of this pullback. If no copy
+  /// shares the tape, saved values are freed as soon as no rule needs them.
   std::vector<Tensor> consume(std::span<const Tensor> cotangents);
 
   struct Record;

@@ -3,8 +3,9 @@
 //   auto ys = vmap(f)(xs);  // along axis 0 of every argument
 //   auto gs = vmap(grad(loss), {.in_axes = {unmapped, 0, 0}})(w, xs, ys);  // per-example gradients
 //
-// A lane is one entry of the batch. f sees tensors that have the shape of one lane's value
-// and no storage of their own. `unmapped` arguments and captured values are the same in every lane.
+// A lane is one entry of the batch. In place of mapped arguments, f sees tensors that have the
+// shape of one lane's value and no storage of their own (except where f runs again for a single
+// lane). `unmapped` arguments and captured values are the same in every lane.
 // Keys are mapped like tensors: vmap(f)(xs, split(key, n)).
 //
 // Control flow is C++'s own: `if`, `while`, recursion, item() and to_vector() on a lane's values.
@@ -20,9 +21,9 @@
 // vmap with its type, and names the lanes.
 //
 // Other side effects of f (counters, printing) happen once for each path. Up to the point where
-// lanes split, f must do the same on each run. vmap throws TransformError if f performs another
-// operation, or an operation on other values, because f changed something outside of itself,
-// such as a key that it advances:
+// lanes split, f must do the same on each run. vmap checks most runs (paths.h), and throws
+// TransformError if f performs another operation, or an operation on other values, because f
+// changed something outside of itself, such as a key that it advances:
 //   vmap([&](Tensor x) { key = fold_in(key, 1); return bool(x > 0) ? x + uniform(key) : x; })
 // Map over keys instead, as split(key, n) gives them. A change that f makes after lanes have split
 // is not noticed: the lanes that run later see the changed state.
@@ -180,9 +181,11 @@ namespace stave {
 
 /// Returns a callable that applies f to each entry of a batch. The callable takes f's arguments,
 /// each with one more axis unless it is unmapped; its result has the lanes along out_axes.
-/// Throws ShapeError if arguments disagree on the number of lanes, IndexError for axes out
-/// of range, and TransformError for axes whose structure is not that of the arguments,
-/// and for a single random-number key that is mapped.
+/// Its call throws ShapeError if arguments disagree on the number of lanes, if a mapped tensor has
+/// rank 0, and if nothing is mapped and there is no axis_size; IndexError for axes out of range;
+/// and TransformError for axes whose structure is not that of the arguments or results, for a
+/// single random-number key that is mapped, and for a result that is `unmapped` in out_axes but
+/// depends on the lane.
 template <class F>
 auto vmap(F f, VmapOptions options = {}) {
   return stave_detail::VmapOf<F>(std::move(f), std::move(options));

@@ -2,6 +2,7 @@
 //
 // The function sees one lane's values: tensors of the logical shape that have no storage. A note on
 // each holds the physical tensor: the values of all lanes in one tensor, with the lanes as axis 0.
+// (A single lane that has split from the others may run on its real values instead.)
 // For each operation on such a value, the `vmap` handler performs the operation's batching rule on
 // the physical tensors. Operations on values that do not depend on a lane are passed on unchanged:
 // they are the same in every lane. If the function reads a value that differs between lanes,
@@ -42,12 +43,14 @@ struct FlatVmap {
   bool divided = false;  // whether lanes took different paths
 };
 /// Runs f for each lane. in_axes has an entry for each input. `size` gives the number of lanes
-/// if no input is mapped. Collectives (core/ops/collective.h) find the lanes by `axis_name`.
+/// if no input is mapped, and is checked otherwise. Collectives (core/ops/collective.h) find the
+/// lanes by `axis_name`.
 FlatVmap vmap_flat(FlatFunction f, std::span<const Tensor> inputs, std::span<const MapAxis> in_axes,
                    std::optional<Index> size, InputNames names = numbered_inputs, const std::string& axis_name = {});
 
 /// Returns result i of a vmap with its lanes along `axis`. `unmapped` returns one value for all
-/// lanes; it throws TransformError if the lanes differ.
+/// lanes. It throws TransformError for a batched result; but if lanes took different paths, only if
+/// their values differ. Throws IndexError if the axis is out of range.
 Tensor vmap_output(const FlatVmap& result, std::size_t i, MapAxis axis);
 /// Returns all results of a vmap, each with its lanes along its axis.
 Outputs vmap_outputs(const FlatVmap& result, std::span<const MapAxis> axes);

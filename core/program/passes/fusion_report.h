@@ -54,7 +54,9 @@ class FusionReport {
   };
   const Program& program_;
   PerVariable<Maker> maker_;  // for each variable, the instruction that computes it
-  // The explanations given so far: (instruction, number of elements that its reader sees).
+  // The instructions that were explained as obstacles to fusion. An elementwise one is explained
+  // once for each number of elements that a view of its result has. Any other one is explained
+  // once, and its number is 0.
   std::set<std::pair<const Program::Instruction*, Index>> explained_;
   std::vector<std::string> order_;
   std::map<std::string, int> times_;

@@ -53,7 +53,8 @@ class Hoisting {
     return !may_throw(step) && step.outputs.size() == 1 &&
            std::ranges::all_of(step.inputs, [&](int input) { return is_known_[input]; });
   }
-  // Returns true if the instruction computes, for each row, what it would compute for the stack.
+  // Returns true if the instruction may be performed once on whole stacks, in front of the loop,
+  // instead of on one row in each step.
   bool works_on_stacks(const Program::Instruction& step) const {
     return moves_rows() && step.op->elementwise && !may_throw(step) &&
            std::ranges::all_of(step.inputs, [&](int input) { return is_row_[input] || is_known_[input]; });
