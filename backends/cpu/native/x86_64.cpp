@@ -2,10 +2,6 @@
 
 #include <stave/backends/cpu/native/x86_64.h>
 
-#include <algorithm>
-
-#include <stave/backends/cpu/native/group_calls.h>
-
 namespace stave_cpu {
 
 using Code = Lowered::Code;
@@ -85,14 +81,6 @@ void Encoder::write_entry() {
   for (int k = 0; k < 3; ++k) {
     lea(rax, ptr[rsp + 24 + 8 * k]);
     mov(ptr[rsp + 8 * k], rax);
-  }
-  // The lanes of vectors that no call uses hold numbers.
-  const Lowered& code = ranges_.code();
-  if (std::any_of(code.instructions.begin(), code.instructions.end(),
-                  [&](const Instruction& it) { return is_vector_call(code, it); })) {
-    features_.avx ? vxorps(xmm0, xmm0, xmm0) : xorps(xmm0, xmm0);
-    for (int at = 56; at < frame_bytes; at += 16)
-      features_.avx ? vmovups(ptr[rsp + at], xmm0) : movups(ptr[rsp + at], xmm0);
   }
 }
 

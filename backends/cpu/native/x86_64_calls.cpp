@@ -90,6 +90,12 @@ void Encoder::call_on_vector(int count) {
     }
     if (lane + 1 < count) allocator_.end();
   }
+  // The other lanes repeat the first one, as unusual operands would slow the function down.
+  for (int i = 0; i < stave_detail::operand_count(first->op); ++i)
+    for (int lane = count; lane < vector_call_lanes(dtype(first->operands[0])); ++lane) {
+      if (lane == count) wide ? mov(rax, place(i, 0)) : mov(eax, place(i, 0));
+      wide ? mov(place(i, lane), rax) : mov(place(i, lane), eax);
+    }
   position_ += count - 1;
   allocator_.release_operands();
   allocator_.clobber(clobbered_by_calls);

@@ -19,7 +19,8 @@ namespace {
 
 using namespace stave_detail;
 
-// The new stacks of a loop may take this many bytes, or as many as its own stacks.
+// The new stacks of a loop may take this many bytes, or as many as its own stacks. So may its
+// invariant arrays.
 constexpr std::uint64_t most_new_bytes = std::uint64_t{16} << 20;
 // In shorter loops functions of rows take less time than kernels of their own would.
 constexpr Index fewest_steps = 8;
@@ -29,8 +30,8 @@ class Hoisting {
  public:
   Hoisting(Program& program, Program::Instruction& step, Renaming& renamed)
       : program_(program), step_(step), renamed_(renamed), loop_(*loop_of(step)), body_(*loop_.body), is_row_(body_),
-        is_known_(body_), leaving_(body_), moves_(body_.instructions.size()), leaves_(moves_.size()),
-        stays_(moves_.size()), outside_(body_, -1), repeated_(body_, -1) {}
+        is_known_(body_), is_constant_(body_), leaving_(body_), moves_(body_.instructions.size()),
+        leaves_(moves_.size()), stays_(moves_.size()), outside_(body_, -1), repeated_(body_, -1) {}
 
   /// Returns the instructions that stand in front of the loop, and replaces the loop.
   std::vector<Program::Instruction> run() {
@@ -48,10 +49,12 @@ class Hoisting {
   std::size_t end_of_rows() const { return loop_.states + loop_.rows; }
 
   bool moves_rows() const { return loop_.steps >= fewest_steps && loop_.snapshots == 0 && !loop_.rematerializes; }
-  // Returns true if the instruction computes the same in every step.
+  // Returns true if the instruction computes the same in every step. Functions of constants alone
+  // stay: the body's passes fold them.
   bool is_invariant(const Program::Instruction& step) const {
     return !may_throw(step) && step.outputs.size() == 1 &&
-           std::ranges::all_of(step.inputs, [&](int input) { return is_known_[input]; });
+           std::ranges::all_of(step.inputs, [&](int input) { return is_known_[input]; }) &&
+           std::ranges::any_of(step.inputs, [&](int input) { return !is_constant_[input]; });
   }
   // Returns true if the instruction may be performed once on whole stacks, in front of the loop,
   // instead of on one row in each step.
@@ -60,12 +63,13 @@ class Hoisting {
            std::ranges::all_of(step.inputs, [&](int input) { return is_row_[input] || is_known_[input]; });
   }
 
-  // Finds the instructions that move: invariant ones, expensive functions of rows, and what these
-  // need. Views and cheap functions of rows stay in the loop as well.
+  // Finds the instructions that move: expensive invariant ones, expensive functions of rows, and
+  // what these need. Views and cheap arithmetic stay in the loop as well.
   void find_moving() {
     for (std::size_t i = loop_.states; i < body_.inputs.size(); ++i)
       (i < end_of_rows() ? is_row_ : is_known_)[body_.inputs[i]] = true;
-    for (const Program::Constant& constant : body_.constants) is_known_[constant.variable] = true;
+    for (const Program::Constant& constant : body_.constants)
+      is_known_[constant.variable] = is_constant_[constant.variable] = true;
     const auto& steps = body_.instructions;
     Mask can_move(steps.size());
     for (std::size_t k = 0; k < steps.size(); ++k) {
@@ -78,7 +82,7 @@ class Hoisting {
     for (std::size_t k = steps.size(); k-- > 0;) {
       if (!can_move[k]) continue;
       const int result = steps[k].outputs[0];
-      leaves_[k] = is_row_[result] ? !steps[k].op->is_cheap() : !is_view(steps[k]);
+      leaves_[k] = !steps[k].op->is_cheap();
       moves_[k] = leaves_[k] || needed[result];
       if (leaves_[k]) leaving_[result] = true;
       if (!moves_[k]) continue;
@@ -109,15 +113,17 @@ class Hoisting {
     }
   }
 
-  // Returns true if the new stacks are small enough.
+  // Returns true if the new arrays are small enough.
   bool fit() const {
     const auto bytes = [&](int variable) { return body_.variable(variable).bytes(); };
     std::uint64_t given = 0, added = 0;
     for (std::size_t i = loop_.states; i < end_of_rows(); ++i) given += bytes(body_.inputs[i]);
     for (std::size_t i = loop_.states; i < body_.outputs.size(); ++i) given += bytes(body_.outputs[i]);
     for (const int variable : stacks_) added += bytes(variable);
+    std::uint64_t invariants = 0;
+    for (const int variable : invariants_) invariants += bytes(variable);
     const auto steps = static_cast<std::uint64_t>(loop_.steps);
-    return added <= given || added <= most_new_bytes / steps;
+    return invariants <= most_new_bytes && (added <= given || added <= most_new_bytes / steps);
   }
 
   // New stacks that the loop only returns have the variables of its results.
@@ -222,7 +228,8 @@ class Hoisting {
   const Program& body_;
   PerVariable<bool> is_row_;    // rows, and functions of rows
   PerVariable<bool> is_known_;  // values that are the same in every step, and functions of these
-  PerVariable<bool> leaving_;   // results of instructions that leave the loop
+  PerVariable<bool> is_constant_;
+  PerVariable<bool> leaving_;  // results of instructions that leave the loop
   Mask moves_, leaves_, stays_;
   std::vector<int> stacks_, invariants_;  // new inputs of the body
   // Variables of the program, or -1: those that stand for variables of the body, and stacks that

@@ -24,11 +24,11 @@ Program simplified(Program program);
 /// region are not.
 Program with_regions(Program program, std::vector<std::string>* fusion_report = nullptr);
 
-/// Moves work in front of loops: operations whose results are the same in every step, and expensive
-/// elementwise functions of rows, which one kernel computes for all steps. A loop that computes
-/// tanh(x) of its row x takes rows of tanh(xs) instead. The new stacks take at most 16 MiB, or as
-/// much memory as the loop's own stacks. Loops that recompute values to save memory keep their
-/// functions of rows.
+/// Moves work in front of loops: expensive operations whose results are the same in every step, and
+/// expensive elementwise functions of rows, which one kernel computes for all steps. A loop that
+/// computes tanh(x) of its row x takes rows of tanh(xs) instead. The new stacks take at most
+/// 16 MiB, or as much memory as the loop's own stacks. Loops that recompute values to save memory
+/// keep their functions of rows.
 Program with_work_hoisted_from_loops(Program program);
 
 /// Removes unused results and states of loops, and the computations that only these need.
