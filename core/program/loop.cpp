@@ -91,7 +91,7 @@ struct StatePlace {
 class LoopExecutable {
  public:
   explicit LoopExecutable(const LoopAttributes& loop) : places_(loop.states) {
-    Program body = *optimized_body(loop);
+    Program body = *optimized_body(loop, BodyFor::kernels);
     place_states(body);
     body = with_outputs_apart(std::move(body));
     std::vector<Strides> strides;
@@ -279,8 +279,10 @@ Outputs perform_loop(const IntrusivePtr<const LoopAttributes>& attributes, Input
 
 Program::Instruction instruction_of(IntrusivePtr<const LoopAttributes> loop) { return {&op_loop, std::move(loop)}; }
 
-std::shared_ptr<const Program> optimized_body(const LoopAttributes& loop) {
-  return loop.derived("optimized body", [&] { return optimized(with_calls_inlined(*loop.body)); });
+std::shared_ptr<const Program> optimized_body(const LoopAttributes& loop, BodyFor by) {
+  const bool hoists = by == BodyFor::kernels;
+  return loop.derived(hoists ? "body for kernels" : "body for machine code",
+                      [&] { return optimized(with_calls_inlined(*loop.body), {.hoists_from_loops = hoists}); });
 }
 
 Program with_kernels_alone(Program program) {

@@ -104,8 +104,10 @@ const LoopAttributes* loop_of(const Program::Instruction& instruction);
 /// An instruction that performs the loop. The caller adds its inputs and outputs.
 Program::Instruction instruction_of(IntrusivePtr<const LoopAttributes> loop);
 
-/// The body of a loop, optimized and with its calls inlined. It is made at the first use.
-std::shared_ptr<const Program> optimized_body(const LoopAttributes& loop);
+enum class BodyFor { kernels, machine_code };
+/// The body of a loop, optimized and with its calls inlined. It is made at the first use. In a body
+/// for machine code, inner loops keep work that would need large stacks in front of them.
+std::shared_ptr<const Program> optimized_body(const LoopAttributes& loop, BodyFor by);
 
 /// Returns the program with loops that run by kernels alone (LoopAttributes::runs_kernels).
 Program with_kernels_alone(Program program);

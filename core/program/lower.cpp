@@ -137,7 +137,7 @@ std::vector<Array> lower_loop(const LoweringContext& c) {
   Lowering& l = c.l;
   LoweredBuilder& builder = l.builder();
   const LoopAttributes& loop = *loop_of(c.instruction);
-  const std::shared_ptr<const Program> body = optimized_body(loop);
+  const std::shared_ptr<const Program> body = optimized_body(loop, BodyFor::machine_code);
   const std::size_t states = loop.states, rows = loop.rows, given = loop.rows_given();
 
   // States that are values are carried; the others lie in memory, which each step writes anew.
@@ -249,7 +249,8 @@ Index elements_spanned(const Shape& shape, const Strides& strides) {
 }  // namespace
 
 Lowered lower(const Program& program, const LoweringOptions& options) {
-  const Program source = options.is_optimized ? program : optimized(with_calls_inlined(program));
+  const Program source =
+      options.is_optimized ? program : optimized(with_calls_inlined(program), {.hoists_from_loops = false});
   Lowered code;
   Lowering l(code, options.vector_bytes);
   const auto add = [&](Kind kind, int number, const Program::Variable& variable, std::vector<Shape>& shapes,

@@ -120,10 +120,6 @@ struct Estimate {
 
 constexpr double compilation_of_instruction = 1000;  // nanoseconds
 constexpr double most_instructions = 1e5;            // in one group
-// The most elements of an array that an operation in machine code reads or computes. Two kinds of
-// arrays may be larger: those from which gather and dynamic_slice pick elements, and the stacks of
-// loops. Arrays of more than most_elements lie in memory and are computed in loops.
-constexpr Index most_native_elements = 512;
 
 // The approximate number of instructions for n elements that take `each` instructions each.
 double unrolled(double n, double each) { return each * n <= 256 && n <= most_elements ? each * n : 10 + each; }
@@ -193,7 +189,7 @@ void add_elementwise(Estimate& cost, const Op* op, double elements) {
 std::optional<Estimate> estimate(const Program& program, const Program::Instruction& step);
 
 std::optional<Estimate> estimate_loop(const LoopAttributes& loop) {
-  const std::shared_ptr<const Program> kept = optimized_body(loop);
+  const std::shared_ptr<const Program> kept = optimized_body(loop, BodyFor::machine_code);
   const Program& body = *kept;
   Estimate cost;
   for (const int input : body.inputs)

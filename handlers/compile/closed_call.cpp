@@ -119,7 +119,9 @@ Outputs ClosedCall::run(std::span<const Tensor> inputs) const {
   std::shared_ptr<const Program> optimized;
   {
     const std::lock_guard lock(mutex_);
-    if (!optimized_) optimized_ = std::make_shared<const Program>(stave::optimized(with_calls_inlined(program_)));
+    if (!optimized_)
+      optimized_ = std::make_shared<const Program>(
+          stave::optimized(with_calls_inlined(program_), {.hoists_from_loops = settings_.native != Native::required}));
     optimized = optimized_;
     if (Executable::admits(*optimized))
       executable = executables_.find(strides, [&] {

@@ -380,7 +380,8 @@ class PieceMaker {
       piece_.closed_call = std::make_shared<const ClosedCall>(std::move(program_), options.settings);
       return;
     }
-    piece_.program = optimized(std::move(program_), options.fusion_report);
+    piece_.program = optimized(std::move(program_), {.hoists_from_loops = options.settings.native != Native::required,
+                                                     .fusion_report = options.fusion_report});
   }
 
  private:

@@ -10,6 +10,7 @@
 #include <stave/core/op/attributes.h>
 #include <stave/core/program/dataflow.h>
 #include <stave/core/program/loop.h>
+#include <stave/core/program/native.h>
 #include <stave/core/program/passes/compaction.h>
 #include <stave/core/program/passes/passes.h>
 
@@ -22,23 +23,32 @@ using namespace stave_detail;
 // The new stacks of a loop may take this many bytes, or as many as its own stacks. So may its
 // invariant arrays.
 constexpr std::uint64_t most_new_bytes = std::uint64_t{16} << 20;
-// In shorter loops functions of rows take less time than kernels of their own would.
-constexpr Index fewest_steps = 8;
+
+enum class Moves { invariants, invariants_and_rows };
 
 // One loop of a program.
 class Hoisting {
  public:
-  Hoisting(Program& program, Program::Instruction& step, Renaming& renamed)
-      : program_(program), step_(step), renamed_(renamed), loop_(*loop_of(step)), body_(*loop_.body), is_row_(body_),
-        is_known_(body_), is_constant_(body_), leaving_(body_), moves_(body_.instructions.size()),
-        leaves_(moves_.size()), stays_(moves_.size()), outside_(body_, -1), repeated_(body_, -1) {}
+  Hoisting(Program& program, Program::Instruction& step, Renaming& renamed, Moves what)
+      : program_(program), step_(step), renamed_(renamed), loop_(*loop_of(step)), body_(*loop_.body),
+        moves_rows_(what == Moves::invariants_and_rows && loop_.snapshots == 0 && !loop_.rematerializes),
+        constant_(body_, nullptr), is_row_(body_), is_known_(body_), leaving_(body_), moves_(body_.instructions.size()),
+        leaves_(moves_.size()), stays_(moves_.size()), outside_(body_, -1), repeated_(body_, -1) {
+    for (std::size_t i = loop_.states; i < body_.inputs.size(); ++i)
+      (i < end_of_rows() ? is_row_ : is_known_)[body_.inputs[i]] = true;
+    for (const Program::Constant& constant : body_.constants) {
+      is_known_[constant.variable] = true;
+      constant_[constant.variable] = &constant.value;
+    }
+    find_moving();
+    find_inputs();
+  }
 
+  /// Returns true if something moves, and the new arrays are small enough.
+  bool pays() const { return std::find(leaves_.begin(), leaves_.end(), true) != leaves_.end() && fit(); }
   /// Returns the instructions that stand in front of the loop, and replaces the loop.
   std::vector<Program::Instruction> run() {
-    find_moving();
-    if (std::find(leaves_.begin(), leaves_.end(), true) == leaves_.end()) return {};
-    find_inputs();
-    if (!fit()) return {};
+    for (std::size_t i = loop_.states; i < body_.inputs.size(); ++i) outside_[body_.inputs[i]] = step_.inputs[i];
     name_results();
     std::vector<Program::Instruction> in_front = instructions();
     replace_loop();
@@ -48,28 +58,23 @@ class Hoisting {
  private:
   std::size_t end_of_rows() const { return loop_.states + loop_.rows; }
 
-  bool moves_rows() const { return loop_.steps >= fewest_steps && loop_.snapshots == 0 && !loop_.rematerializes; }
   // Returns true if the instruction computes the same in every step. Functions of constants alone
   // stay: the body's passes fold them.
   bool is_invariant(const Program::Instruction& step) const {
     return !may_throw(step) && step.outputs.size() == 1 &&
            std::ranges::all_of(step.inputs, [&](int input) { return is_known_[input]; }) &&
-           std::ranges::any_of(step.inputs, [&](int input) { return !is_constant_[input]; });
+           std::ranges::any_of(step.inputs, [&](int input) { return !constant_[input]; });
   }
   // Returns true if the instruction may be performed once on whole stacks, in front of the loop,
   // instead of on one row in each step.
   bool works_on_stacks(const Program::Instruction& step) const {
-    return moves_rows() && step.op->elementwise && !may_throw(step) &&
+    return moves_rows_ && step.op->elementwise && !may_throw(step) &&
            std::ranges::all_of(step.inputs, [&](int input) { return is_row_[input] || is_known_[input]; });
   }
 
   // Finds the instructions that move: expensive invariant ones, expensive functions of rows, and
   // what these need. Views and cheap arithmetic stay in the loop as well.
   void find_moving() {
-    for (std::size_t i = loop_.states; i < body_.inputs.size(); ++i)
-      (i < end_of_rows() ? is_row_ : is_known_)[body_.inputs[i]] = true;
-    for (const Program::Constant& constant : body_.constants)
-      is_known_[constant.variable] = is_constant_[constant.variable] = true;
     const auto& steps = body_.instructions;
     Mask can_move(steps.size());
     for (std::size_t k = 0; k < steps.size(); ++k) {
@@ -82,12 +87,18 @@ class Hoisting {
     for (std::size_t k = steps.size(); k-- > 0;) {
       if (!can_move[k]) continue;
       const int result = steps[k].outputs[0];
-      leaves_[k] = !steps[k].op->is_cheap();
+      leaves_[k] = !steps[k].op->is_cheap() && !(is_row_[result] && is_small_stack(result));
       moves_[k] = leaves_[k] || needed[result];
       if (leaves_[k]) leaving_[result] = true;
       if (!moves_[k]) continue;
       for (const int input : steps[k].inputs) needed[input] = true;
     }
+  }
+
+  // Returns true if a stack of these rows is so small that machine code computes it as fast in the
+  // loop.
+  bool is_small_stack(int row) const {
+    return body_.variable(row).shape.elements() * loop_.steps <= most_native_elements;
   }
 
   // Returns true for the result of a leaving function of rows. A stack of such results is computed
@@ -141,13 +152,9 @@ class Hoisting {
   int outside(int variable) {
     int& found = outside_[variable];
     if (found >= 0) return found;
-    for (std::size_t i = loop_.states; i < body_.inputs.size(); ++i)
-      if (body_.inputs[i] == variable) return found = step_.inputs[i];
-    const auto constant = std::find_if(body_.constants.begin(), body_.constants.end(),
-                                       [&](const auto& it) { return it.variable == variable; });
     const Program::Variable& type = body_.variable(variable);
     found = program_.add_variable(type.shape, type.dtype, type.device);
-    program_.constants.push_back({found, constant->value});
+    program_.constants.push_back({found, *constant_[variable]});
     return found;
   }
 
@@ -186,7 +193,10 @@ class Hoisting {
       step.outputs[0] = found;
       in_front.push_back(std::move(step));
     }
-    for (Program::Instruction& step : in_front) step.barrier = step_.barrier;
+    for (Program::Instruction& step : in_front) {
+      step.barrier = step_.barrier;
+      if (!step.scopes) step.scopes = step_.scopes;
+    }
     return in_front;
   }
 
@@ -226,10 +236,11 @@ class Hoisting {
   const IntrusivePtr<const Attributes> keeps_loop_ = step_.attributes;
   const LoopAttributes& loop_;
   const Program& body_;
-  PerVariable<bool> is_row_;    // rows, and functions of rows
-  PerVariable<bool> is_known_;  // values that are the same in every step, and functions of these
-  PerVariable<bool> is_constant_;
-  PerVariable<bool> leaving_;  // results of instructions that leave the loop
+  const bool moves_rows_;
+  PerVariable<const Tensor*> constant_;  // null for a variable that is no constant
+  PerVariable<bool> is_row_;             // rows, and functions of rows
+  PerVariable<bool> is_known_;           // values that are the same in every step, and functions of these
+  PerVariable<bool> leaving_;            // results of instructions that leave the loop
   Mask moves_, leaves_, stays_;
   std::vector<int> stacks_, invariants_;  // new inputs of the body
   // Variables of the program, or -1: those that stand for variables of the body, and stacks that
@@ -249,9 +260,13 @@ Program with_work_hoisted_from_loops(Program program) {
   std::vector<Program::Instruction> steps = std::move(program.instructions), placed;
   for (Program::Instruction& step : steps) {
     renamed.apply(step.inputs);
-    if (may_have(step))
-      for (Program::Instruction& in_front : Hoisting(program, step, renamed).run())
-        placed.push_back(std::move(in_front));
+    for (const Moves what : {Moves::invariants_and_rows, Moves::invariants}) {
+      if (!may_have(step)) break;
+      Hoisting hoisting(program, step, renamed, what);
+      if (!hoisting.pays()) continue;
+      for (Program::Instruction& in_front : hoisting.run()) placed.push_back(std::move(in_front));
+      break;
+    }
     placed.push_back(std::move(step));
   }
   renamed.apply(program.outputs);

@@ -27,8 +27,8 @@ Program with_regions(Program program, std::vector<std::string>* fusion_report = 
 /// Moves work in front of loops: expensive operations whose results are the same in every step, and
 /// expensive elementwise functions of rows, which one kernel computes for all steps. A loop that
 /// computes tanh(x) of its row x takes rows of tanh(xs) instead. The new stacks take at most
-/// 16 MiB, or as much memory as the loop's own stacks. Loops that recompute values to save memory
-/// keep their functions of rows.
+/// 16 MiB, or as much memory as the loop's own stacks. Functions of few rows stay, and so do those
+/// of loops that recompute values to save memory.
 Program with_work_hoisted_from_loops(Program program);
 
 /// Removes unused results and states of loops, and the computations that only these need.
@@ -45,8 +45,15 @@ Program with_small_arrays_split(Program program);
 enum class InlineCalls { all, without_rules };
 Program with_calls_inlined(Program program, InlineCalls which = InlineCalls::all);
 
+struct OptimizeOptions {
+  /// Apply with_work_hoisted_from_loops as well. The stacks of its results take memory, and are
+  /// often too large for machine code.
+  bool hoists_from_loops = true;
+  /// Receives the fusion report of with_regions.
+  std::vector<std::string>* fusion_report = nullptr;
+};
 /// Applies all passes of this file except with_calls_inlined.
-Program optimized(Program program, std::vector<std::string>* fusion_report = nullptr);
+Program optimized(Program program, const OptimizeOptions& options = {});
 
 }  // namespace stave
 

@@ -134,11 +134,12 @@ Program simplified(Program program) {
   return program;
 }
 
-Program optimized(Program program, std::vector<std::string>* fusion_report) {
+Program optimized(Program program, const OptimizeOptions& options) {
   program = with_constants_folded(without_dead_code(std::move(program)));
   program = with_loops_joined(without_repetitions(simplified(std::move(program))));
-  program = with_loops_narrowed(with_work_hoisted_from_loops(std::move(program)));
-  return with_regions(with_small_arrays_split(without_dead_code(std::move(program))), fusion_report);
+  if (options.hoists_from_loops) program = with_work_hoisted_from_loops(std::move(program));
+  program = with_small_arrays_split(without_dead_code(with_loops_narrowed(std::move(program))));
+  return with_regions(std::move(program), options.fusion_report);
 }
 
 }  // namespace stave

@@ -14,7 +14,7 @@ using namespace stave_test;
 using Pair = std::pair<Tensor, Tensor>;
 
 const Tensor start = tensor({0.25f, -0.5f, 0.75f}), weight = tensor({0.5f, -0.25f, 1.5f});
-Tensor rows(Index n = 20) { return normal(Key(3), {n, 3}); }
+Tensor rows(Index n = 200) { return normal(Key(3), {n, 3}); }
 
 std::ptrdiff_t count(const Program& program, const Op& op) {
   return std::ranges::count_if(program.instructions, [&](const auto& step) { return step.op == &op; });
@@ -107,7 +107,7 @@ TEST(HoistFromLoops, KeepsFunctionsOfBroadcastRows) {
     const Tensor next = h + tanh(x * weight) + sin(x);
     return Pair(next, next);
   };
-  const Tensor numbers = normal(Key(5), {3});
+  const Tensor numbers = normal(Key(5), {150});
   const auto by_number = [=](const Tensor& h, const Tensor& xs) {
     const auto [last, ys] = scan(step)(h, reshape(stack({xs, xs, xs, xs}), {-1}));
     return sum(square(ys)) + sum(last);
@@ -165,7 +165,7 @@ TEST(HoistFromLoops, KeepsTheBitsOfShortAndBroadcastRows) {
       const Tensor next = 0.5 * h + erf(x) * pow(abs(x), row) + log1p(abs(row)) / (1 + exp(-x));
       return Pair(next, next * sin(x) + row);
     };
-    expect_same_bits(loss_of(step), astype(start, dtype), astype(rows(33), dtype));
+    expect_same_bits(loss_of(step), astype(start, dtype), astype(rows(333), dtype));
   }
 }
 
@@ -173,6 +173,58 @@ TEST(HoistFromLoops, KeepsFunctionsOfRowsInLoopsThatSaveMemory) {
   const auto step = [](const Tensor& h, const Tensor& x) { return Pair(h + exp(x), h); };
   const Program p = with_work_hoisted_from_loops(trace(loss_of(step, {.snapshots = 4}))(start, rows()));
   EXPECT_EQ(count(p, op_exp), 0);
+}
+
+TEST(HoistFromLoops, KeepsFunctionsOfFewRows) {
+  const auto step = [](const Tensor& h, const Tensor& x) { return Pair(h + exp(x), h); };
+  EXPECT_EQ(count(with_work_hoisted_from_loops(trace(loss_of(step))(start, rows(20))), op_exp), 0);
+  EXPECT_EQ(count(with_work_hoisted_from_loops(trace(loss_of(step))(start, rows(200))), op_exp), 1);
+}
+
+TEST(HoistFromLoops, RequiredMachineCodeKeepsFunctionsOfManyRows) {
+  const auto step = [](const Tensor& h, const Tensor& x) {
+    const Tensor next = 0.5 * h + tanh(x);
+    return Pair(next, next);
+  };
+  const auto nested = [=](const Tensor& h, const Tensor& xs) {
+    return loop(3, [=](const Tensor& s) { return s + scan(step)(s, xs).first; })(h);
+  };
+  const auto check = [](auto f) {
+    const auto compiled = compile(f, {.native = Native::required});
+    for (int call = 0; call < 3; ++call) EXPECT_THAT(compiled(start, rows(300)), Is(f(start, rows(300))));
+  };
+  check(loss_of(step));
+  check(grad<1>(loss_of(step)));
+  check(nested);
+}
+
+TEST(HoistFromLoops, KeepsTheNameOfTheLoop) {
+  const auto step = [](const Tensor& h, const Tensor& x) { return Pair(h + exp(x), h); };
+  const auto f = [=](const Tensor& h, const Tensor& xs) {
+    const Scope scope("layer");
+    return loss_of(step)(h, xs);
+  };
+  const Program p = with_work_hoisted_from_loops(trace(f)(start, rows()));
+  const auto moved = std::ranges::find_if(p.instructions, [](const auto& it) { return it.op == &op_exp; });
+  ASSERT_NE(moved, p.instructions.end());
+  ASSERT_TRUE(moved->scopes);
+  EXPECT_EQ(moved->scopes->names.front()->text, "layer");
+}
+
+TEST(HoistFromLoops, MovesInvariantWorkThoughStacksWouldBeLarge) {
+  const auto all = [](const Tensor& h, const Tensor& xs) {
+    const Tensor scale = sum(h);
+    const auto step = [=](const Tensor& s, const Tensor& x) {
+      Tensor next = exp(scale) * s;
+      for (int i = 1; i <= 5; ++i) next = tanh(next * sin(i * x));
+      return Pair(next, sum(next));
+    };
+    return sum(scan(step)(h, xs).second);
+  };
+  const Program p = with_work_hoisted_from_loops(trace(all)(zeros({10'000}), zeros({1000, 10'000})));
+  EXPECT_EQ(count(p, op_sin), 0);
+  EXPECT_EQ(count(p, op_exp), 1);
+  EXPECT_EQ(count(*only_loop(p).body, op_exp), 0);
 }
 
 // Each of the many functions would need a stack of its own.

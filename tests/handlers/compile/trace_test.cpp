@@ -271,7 +271,7 @@ TEST(Passes, RegionOfManyResultsIsDivided) {
 
 std::vector<std::string> fusion_report(const Program& program) {
   std::vector<std::string> lines{"of another program"};
-  optimized(program, &lines);
+  optimized(program, {.fusion_report = &lines});
   return lines;
 }
 
