@@ -19,7 +19,7 @@ struct Executable::RunState {
   std::atomic<std::size_t>& living;
   struct Recorded {
     std::vector<void*> addresses;        // the addresses in inputs and results
-    std::unique_ptr<RecordedWork> work;  // null: not recorded, as after one run
+    std::unique_ptr<RecordedWork> work;  // null: not recorded, or not yet
   };
   std::vector<Recorded> recorded;  // the most recently used first
 

@@ -183,7 +183,7 @@ class Lowering {
 };
 
 /// The arguments of a rule, which lowers an operation: it computes the outputs from the inputs. A
-/// rule may move an input.
+/// rule may move from an input.
 struct LoweringContext {
   Lowering& l;
   const Program::Instruction& instruction;

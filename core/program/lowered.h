@@ -39,8 +39,8 @@ using namespace stave;
 //   fma                       a * b + c, rounded once
 //   select                    the second operand where the first, a bool, is true; else the third
 //   bit_and ... bit_not       take bools or integers; bit_not(true) is false
-//   shift_left, shift_right   by a negative number, or by the number of bits or more, shift_left
-//                             gives 0, and shift_right gives copies of the sign
+//   shift_left, shift_right   if the second operand is negative, or at least the number of bits,
+//                             shift_left gives 0, and shift_right 0, or -1 of a negative number
 //   convert                   as astype, to the dtype of the result
 //   erfc_of_root_half         erfc(x / sqrt(2))
 //   mantissa, exponent        x = mantissa * 2^exponent with 1/2 <= |mantissa| < 1; x and 0 if x is
@@ -99,7 +99,7 @@ struct Lowered {
     number,     // result = a constant, whose bytes are the first bytes of the field `number`
     operation,  // result = op(operands)
     load,       // result = buffer[operands[0] + number]; buffer[number] if operands[0] is -1
-    store,      // buffer[operands[0] + number] = operands[1]; likewise
+    store,      // buffer[operands[0] + number] = operands[1]; operands[0] may be -1 here, too
     carried,    // result = operands[0]; declares a carried value of the loop that follows
     loop,       // runs the instructions up to `end` with result = 0, 1, ..., n - 1 (int64). n is
                 // operands[0] (int64), or `number` if that is -1. For n <= 0 it runs nothing.

@@ -211,7 +211,7 @@ std::optional<Estimate> estimate_loop(const LoopAttributes& loop) {
   return Estimate{cost.native * steps, 500 + (cost.kernels + 100) * steps, 20 + cost.instructions};
 }
 
-// Returns nothing for an operation that does not run as machine code.
+// The estimate of one instruction; nothing if it cannot run as machine code.
 std::optional<Estimate> estimate(const Program& program, const Program::Instruction& step) {
   const auto is_half = [&](int v) { return is_half_float(program.variable(v).dtype); };
   if (std::any_of(step.inputs.begin(), step.inputs.end(), is_half) ||

@@ -92,9 +92,9 @@ class Region : public RefCounted {
   int reduce(const Op& op, int value, Shape axes, bool keep = false);
   /// Ends the region: `values` are its outputs, each the number of a value or of a reduction. Steps
   /// and reductions that no output needs are dropped, and the others are renumbered. Each step gets
-  /// a slot, the number of a buffer for its value. Later steps reuse the slot after the last step
-  /// that reads the value, unless the value is a number, an output, or reduced. Throws
-  /// TransformError for an output that does not exist.
+  /// a slot, the number of a buffer for its value. Steps after the last one that reads the value
+  /// may reuse the slot, unless the value is a number, an output, or reduced. Throws TransformError
+  /// for an output that does not exist.
   void set_outputs(std::vector<int> values);
 
   const std::vector<Dtype>& inputs() const noexcept { return inputs_; }

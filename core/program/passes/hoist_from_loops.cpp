@@ -95,8 +95,8 @@ class Hoisting {
   // in front of the loop.
   bool is_new_stack(int variable) const { return variable >= 0 && leaving_[variable] && is_row_[variable]; }
 
-  // Finds the instructions that stay, and the results of leaving ones that they, or the outputs,
-  // read.
+  // Finds the instructions that stay in the loop, and the new inputs of its body: results of
+  // leaving instructions that those, or the outputs of the body, read.
   void find_inputs() {
     PerVariable<bool> is_read(body_);
     const auto read = [&](int variable) {
