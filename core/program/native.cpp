@@ -67,8 +67,7 @@ struct NativeAttributes final : Attributes {
   mutable std::unique_ptr<const Executable> kernel_executable_;
 };
 
-// Throws an error if an element of x (by machine code) differs from that of y (by kernels) at the
-// same position. All NaN are equal.
+// Throws an error if elements of x and y at the same position differ. All NaN are equal.
 void compare(const NativeAttributes& native, std::size_t output, const View& x, const View& y) {
   visit_dtype(x.dtype, [&](auto zero) {
     using T = decltype(zero);
@@ -126,8 +125,7 @@ constexpr double most_instructions = 1e5;            // in one group
 // loops. Arrays of more than most_elements lie in memory and are computed in loops.
 constexpr Index most_native_elements = 512;
 
-// The approximate number of lowered instructions for n elements that take `each` instructions each:
-// code for every element if that is short, else a loop.
+// About how many instructions compute n elements by `each` of them: in a loop, unless they are few.
 double unrolled(double n, double each) { return each * n <= 256 && n <= most_elements ? each * n : 10 + each; }
 
 double elements_of(const Program& program, int variable) {
@@ -302,8 +300,7 @@ class Grouping {
     while (const std::optional<std::size_t> k = view(variable)) variable = step(*k).inputs[0];
     return variable;
   }
-  // Returns true if the instruction reads no input of the program, or view of one, that has
-  // negative strides.
+  // Returns true if the instruction reads no input of the program with negative strides.
   bool reads_forward(const Program::Instruction& it) const {
     return std::all_of(it.inputs.begin(), it.inputs.end(), [&](int input) {
       const int number = input_[base(input)];
@@ -360,8 +357,7 @@ class Grouping {
     return groups;
   }
 
-  // Finds the variables that are outputs of the program, or are read outside of the group that
-  // computes them.
+  // Finds the variables that are read outside of their group, or are outputs of the program.
   void find_outside_reads(const std::vector<std::vector<std::size_t>>& groups) {
     std::vector<std::size_t> group_of(program_.instructions.size());
     for (std::size_t g = 0; g < groups.size(); ++g)
