@@ -82,7 +82,7 @@ OWN = {
     "next_installation_id": "a new name for an installation of a handler, never used twice",
     "ones": "a tensor of ones",
     "ones_like": "ones, with the shape, dtype and device of another tensor",
-    "optimized": "a program made shorter by all passes but the last, which makes regions",
+    "optimized": "a program made cheaper by all passes that keep its results bit for bit",
     "prod": "the product, over all axes or those given; derivatives are exact where factors are 0",
     "progress": "says that i of n steps are done",
     "read_storage": "copies bytes from a device to the host, when they are computed",

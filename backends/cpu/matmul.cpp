@@ -31,6 +31,9 @@ namespace {
 // The largest number of rows of a tiny product, and the largest number of its columns and of the
 // terms of a sum.
 constexpr Index tiny_rows = 64, tiny = 16;
+// The largest number of terms of a sum for which BLAS is slower than the library's own loop: BLAS
+// clears the result and copies the operands first.
+constexpr Index few_terms = 8;
 // The number of multiplications from which on a separate task pays.
 constexpr Index paying = Index{1} << 19;
 constexpr Index largest_tile = 1024, smallest_tile = 64;
@@ -145,10 +148,13 @@ void multiply_outer(const View& a, const View& b, const View& out) {
 
 bool is_tiny(const Product& p) { return p.m() <= tiny_rows && p.k() <= tiny && p.n() <= tiny; }
 
+/// Returns true for a product of matrices, neither of them a vector, whose sums have few terms.
+bool has_few_terms(const Matrix& a, const Matrix& b) { return a.columns <= few_terms && a.rows > 1 && b.columns > 1; }
+
 /// Returns dense copies of all matrices of an operand. Returns null if BLAS can read them in place,
 /// or if they are vectors, which multiply_part copies if necessary.
 std::unique_ptr<char[]> pack(const Product& p, const Matrix& x, const View& view) {
-  if (x.rows == 1 || x.columns == 1 || blas_reads_parts(x)) return nullptr;
+  if (x.rows == 1 || x.columns == 1 || has_few_terms(p.a, p.b) || blas_reads_parts(x)) return nullptr;
   Index count = element_count(view.shape);
   auto copy = std::make_unique_for_overwrite<char[]>(static_cast<std::size_t>(count * p.size));
   Strides dense = stave::contiguous_strides(Shape(view.shape));
@@ -164,7 +170,7 @@ Matrix dense(const Matrix& x, Index size, std::unique_ptr<char[]>& copy) {
   return {copy.get(), x.rows, x.columns, x.columns, 1};
 }
 
-/// Computes out = a b in one call of BLAS; the sums are short enough to need no pieces.
+/// Computes out = a b at once; the sums are short enough to need no pieces.
 template <class T>
 void multiply_part(T* out, Index out_step, Matrix a, Matrix b) {
   std::unique_ptr<char[]> copies[2];
@@ -172,6 +178,11 @@ void multiply_part(T* out, Index out_step, Matrix a, Matrix b) {
   // would read the left one as a matrix with many columns, and add the terms one by one. So a dense
   // copy is made.
   bool scattered_row = a.rows == 1 && b.columns == 1 && a.columns > 1 && a.column_step != 1;
+  if (has_few_terms(a, b)) {
+    if (b.column_step != 1) b = dense(b, sizeof(T), copies[1]);
+    return kernels().few_terms_matmul[static_cast<int>(stave::dtype_of<T>())](
+        out, a.data, b.data, a.rows, a.columns, b.columns, out_step, a.row_step, a.column_step, b.row_step);
+  }
   if (scattered_row || !blas_reads(a)) a = dense(a, sizeof(T), copies[0]);
   if (!blas_reads(b)) b = dense(b, sizeof(T), copies[1]);
   multiply_floats(out, out_step, a, b);

@@ -107,8 +107,6 @@ class Lowering {
   Array allocate(const Shape& shape, Dtype dtype);
   /// Writes an element of an array in memory.
   void store(const Array& x, Positions at, int value);
-  /// An array in memory with the elements of x.
-  Array in_memory(const Array& x);
   /// A view of x with another shape and strides; the offset is relative to that of x.
   static Array view(const Array& x, Shape shape, Strides strides, Index offset = 0);
   /// x repeated along new leading axes and axes of length 1.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cmath>
 #include <cstdlib>
 #include <cstring>
 #include <limits>
@@ -14,6 +15,7 @@
 
 #include <stave/core/op/all_ops.h>
 #include <stave/core/op/notation.h>
+#include <stave/core/ops/layout_rules.h>
 #include <stave/core/program/dataflow.h>
 #include <stave/core/program/executable.h>
 #include <stave/core/program/fused.h>
@@ -177,27 +179,47 @@ bool has_equal_bits(const Program& program, const Program::Instruction& step) {
   }
 }
 
-// Adds the cost of an elementwise operation on `elements` elements: machine code computes them one
-// by one, kernels in vectors.
-void add_elementwise(Estimate& cost, const Op* op, double elements) {
-  const bool is_cheap = !op || op->is_cheap_arithmetic;
-  cost.native += elements * (is_cheap ? 0.6 : 12);
-  cost.kernels += 6 + elements * (is_cheap ? 0.2 : 4);
+// Adds the cost of an elementwise operation on `elements` elements. Machine code does arithmetic on
+// one number after the other, and calls functions on a vector if the elements are values of the
+// code. Kernels work in vectors.
+void add_elementwise(Estimate& cost, const Op* op, Dtype dtype, double elements) {
+  if (!op || op->is_cheap_arithmetic) {
+    cost.native += 0.6 * elements;
+    cost.kernels += 6 + 0.2 * elements;
+  } else {
+    const double lanes = elements <= most_elements ? 64. / static_cast<double>(size_of(dtype)) : 1;
+    cost.native += (lanes > 1 ? 22 : 12) * std::ceil(elements / lanes);
+    cost.kernels += 15 + (dtype == float64 ? 1.7 : 0.4) * elements;
+  }
   cost.instructions += elements <= most_elements ? elements : 1;
 }
 
-std::optional<Estimate> estimate(const Program& program, const Program::Instruction& step);
+// Returns true if the output of a body is the state of this number, changed in place or not at all.
+bool updates_state(const Program& body, const PerVariable<int>& producer, std::size_t state) {
+  int variable = body.outputs[state];
+  while (producer[variable] >= 0) {
+    const Program::Instruction& step = body.instructions[static_cast<std::size_t>(producer[variable])];
+    if (step.is_read() || !replaces_part(*step.op)) return false;
+    variable = step.inputs[0];
+  }
+  return variable == body.inputs[state];
+}
+
+enum class Place { in_loop, outside };
+std::optional<Estimate> estimate(const Program& program, const Program::Instruction& step, Place place);
 
 std::optional<Estimate> estimate_loop(const LoopAttributes& loop) {
   const std::shared_ptr<const Program> kept = optimized_body(loop, BodyFor::machine_code);
   const Program& body = *kept;
+  const PerVariable<int> producer = producers(body);
   Estimate cost;
-  for (const int input : body.inputs)
-    if (elements_of(body, input) > most_native_elements) return {};
-  for (const int output : body.outputs)
-    if (output < 0 || elements_of(body, output) > most_native_elements) return {};
+  for (std::size_t k = 0; k < body.outputs.size(); ++k) {
+    if (body.outputs[k] < 0) return {};
+    if (elements_of(body, body.outputs[k]) <= most_native_elements) continue;
+    if (k >= loop.states || !updates_state(body, producer, k)) return {};
+  }
   for (const Program::Instruction& step : body.instructions) {
-    const std::optional<Estimate> one = estimate(body, step);
+    const std::optional<Estimate> one = estimate(body, step, Place::in_loop);
     if (!one) return {};
     cost += *one;
   }
@@ -206,24 +228,28 @@ std::optional<Estimate> estimate_loop(const LoopAttributes& loop) {
 }
 
 // The estimate of one instruction; nothing if it cannot run as machine code.
-std::optional<Estimate> estimate(const Program& program, const Program::Instruction& step) {
+std::optional<Estimate> estimate(const Program& program, const Program::Instruction& step, Place place) {
   const auto is_half = [&](int v) { return is_half_float(program.variable(v).dtype); };
   if (std::any_of(step.inputs.begin(), step.inputs.end(), is_half) ||
       std::any_of(step.outputs.begin(), step.outputs.end(), is_half))
     return {};
+  if (is_view(step)) return Estimate();
+  // In a loop, a part of a large array is replaced in place.
+  const bool is_in_place = place == Place::in_loop && replaces_part(*step.op);
   double most = 0;
-  for (const int v : step.outputs) most = std::max(most, elements_of(program, v));
-  if (is_view(step)) return most <= most_native_elements ? std::optional(Estimate()) : std::nullopt;
+  if (!is_in_place)
+    for (const int v : step.outputs) most = std::max(most, elements_of(program, v));
   if (const LoopAttributes* const loop = loop_of(step)) return estimate_loop(*loop);
   double read = 0;
   for (std::size_t i = 0; i < step.inputs.size(); ++i)
-    if (i > 0 || !picks_elements(step.op->id)) read = std::max(read, elements_of(program, step.inputs[i]));
+    if (i > 0 || !(is_in_place || picks_elements(step.op->id)))
+      read = std::max(read, elements_of(program, step.inputs[i]));
   if (std::max(most, read) > most_native_elements) return {};
   Estimate cost;
   if (const auto* const fused = dynamic_cast<const FusedAttributes*>(step.attributes.get())) {
     cost.kernels = read == 1 ? 30 : 100;
     for (const Region::Step& it : fused->region->steps())
-      if (it.op) add_elementwise(cost, it.op, read);
+      if (it.op) add_elementwise(cost, it.op, program.variable(step.inputs[0]).dtype, read);
     const auto reductions = static_cast<double>(fused->region->reductions().size());
     if (reductions > 0 && read > most_elements) return {};
     cost += {4 * read * reductions, 60 * reductions, 8 * read * reductions};
@@ -233,7 +259,7 @@ std::optional<Estimate> estimate(const Program& program, const Program::Instruct
   if (!has_equal_bits(program, step)) return {};
   cost.kernels = 60;
   if (step.op->elementwise) {
-    add_elementwise(cost, step.op, most);
+    add_elementwise(cost, step.op, program.variable(step.outputs[0]).dtype, most);
   } else if (step.op->id == OpId::matmul) {
     const double products = most * static_cast<double>(program.variable(step.inputs[0]).shape.back());
     cost += {0.8 * products, 30 + 0.15 * products, unrolled(products, 2)};
@@ -264,7 +290,7 @@ class Grouping {
 
   NativeProgram run() {
     for (const Program::Instruction& step : program_.instructions) {
-      estimates_.push_back(is_view(step) ? std::nullopt : estimate(program_, step));
+      estimates_.push_back(is_view(step) ? std::nullopt : estimate(program_, step, Place::outside));
       if (!reads_forward(step)) estimates_.back().reset();
     }
     const std::vector<std::vector<std::size_t>> groups = schedule();

@@ -1,5 +1,6 @@
-// The inner loops of the matmuls that BLAS does not compute: those of integers, and tiny ones,
-// for which a call of BLAS costs more than the arithmetic.
+// The inner loops of the matmuls that BLAS does not compute: those of integers, tiny ones, for which
+// a call of BLAS costs more than the arithmetic, and those whose sums have few terms, for which
+// BLAS copies and clears more memory than it multiplies.
 #include <stave/backends/cpu/kernels/fill.h>
 
 #include <machine.h>
@@ -48,6 +49,49 @@ void tiny_matmul(void* out, const void* a, const void* b, Index m, Index k, Inde
   else tiny_rows<T, most>(to, left, right, m, k, n, a_stride, b_stride);
 }
 
+/// Multiplies `height` rows of a by b.
+template <class T, int height>
+STAVE_INLINE void few_terms_rows(T* out, const T* a, const T* b, Index k, Index n, Index out_step, Index a_row,
+                                 Index a_column, Index b_row) {
+  using V = Vec<T>;
+  constexpr Index lanes = V::lanes;
+  constexpr int width = 2;
+  Index j = 0;
+  for (; j + width * lanes <= n; j += width * lanes) {
+    V sums[height][width];
+    for (auto& row : sums)
+      for (V& sum : row) sum = V(0);
+    for (Index p = 0; p < k; ++p)
+      for (int w = 0; w < width; ++w) {
+        const V factor = V::load(b + p * b_row + j + w * lanes);
+        for (int r = 0; r < height; ++r) sums[r][w] = sums[r][w] + V(a[r * a_row + p * a_column]) * factor;
+      }
+    for (int r = 0; r < height; ++r)
+      for (int w = 0; w < width; ++w) sums[r][w].store(out + r * out_step + j + w * lanes);
+  }
+  for (; j < n; j += lanes) {
+    const Index part = n - j < lanes ? n - j : lanes;
+    V sums[height];
+    for (V& sum : sums) sum = V(0);
+    for (Index p = 0; p < k; ++p) {
+      const V factor = load_some<T>(b + p * b_row + j, part);
+      for (int r = 0; r < height; ++r) sums[r] = sums[r] + V(a[r * a_row + p * a_column]) * factor;
+    }
+    for (int r = 0; r < height; ++r) store_some(sums[r], out + r * out_step + j, part);
+  }
+}
+template <class T>
+void few_terms_matmul(void* out, const void* a, const void* b, Index m, Index k, Index n, Index out_step, Index a_row,
+                      Index a_column, Index b_row) {
+  auto* to = static_cast<T*>(out);
+  auto *left = static_cast<const T*>(a), *right = static_cast<const T*>(b);
+  Index i = 0;
+  for (; i + 4 <= m; i += 4)
+    few_terms_rows<T, 4>(to + i * out_step, left + i * a_row, right, k, n, out_step, a_row, a_column, b_row);
+  for (; i < m; ++i)
+    few_terms_rows<T, 1>(to + i * out_step, left + i * a_row, right, k, n, out_step, a_row, a_column, b_row);
+}
+
 template <class T>
 void fill_type(stave_cpu::Kernels& table, Dtype dtype) {
   table.multiply_add[static_cast<int>(dtype)] = multiply_add<T>;
@@ -60,6 +104,8 @@ void fill_matmul(stave_cpu::Kernels& table) {
 #undef X
   fill_type<float>(table, Dtype::float32);
   fill_type<double>(table, Dtype::float64);
+  table.few_terms_matmul[static_cast<int>(Dtype::float32)] = few_terms_matmul<float>;
+  table.few_terms_matmul[static_cast<int>(Dtype::float64)] = few_terms_matmul<double>;
 }
 
 }  // namespace STAVE_KERNELS
