@@ -206,6 +206,14 @@ std::vector<Bar> all_bars() {
        1,
        {"planning_thousand", "planning_thousand_by_kernels"},
        [](Times t) { return (t[0] - t[1]) / 1e6; }},
+      // gradbench.cpp: a derivative beside the function in plain C++. The Jacobian has 26 columns, for
+      // which finite differences need 27 calls.
+      {"lstm_grad_vs_function", at_most, 5, {"lstm_gradient", "lstm_by_hand"}, ratio},
+      {"ht_jacobian_vs_differences",
+       at_most,
+       2,
+       {"ht_jacobian", "ht_by_hand"},
+       [](Times t) { return t[0] / (27 * t[1]); }},
       // short_rows.cpp: rows of three elements beside one long axis; in float32 only printed
       {"short_rows",
        at_most,

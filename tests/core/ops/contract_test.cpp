@@ -95,6 +95,21 @@ TEST(Matmul, AcceptsAnyStrides) {
             product(a, broadcast_to(b(slice(), slice(0, 1)), {12, 4})));
 }
 
+// Sums of few terms have a kernel of their own, and larger ones BLAS.
+TEST(Matmul, SumsOfFewTermsAreRightInEveryLayout) {
+  for (const Dtype dtype : {float32, float64})
+    for (const Index m : {2, 3, 65, 70})
+      for (const Index k : {2, 7, 8, 9})
+        for (const Index n : {2, 15, 17, 33, 1100}) {
+          const Tensor a = sample({m, k}, dtype), b = sample({k, n}, dtype);
+          const std::vector<double> expected = product(a, b);
+          const Tensor columns = matrix_transpose(contiguous(matrix_transpose(b)));
+          for (const Tensor& left : {a, matrix_transpose(contiguous(matrix_transpose(a))), flip(contiguous(flip(a)))})
+            for (const Tensor& right : {b, columns, flip(contiguous(flip(b)))})
+              EXPECT_EQ(values(matmul(left, right)), expected) << dtype << m << " " << k << " " << n;
+        }
+}
+
 TEST(Matmul, AcceptsVectors) {
   const Tensor a = sample({3, 4}), v = sample({4}), w = sample({3});
   EXPECT_EQ(matmul(a, v).shape(), Shape(3));
