@@ -1,9 +1,11 @@
 #include <stave/core/program/lower.h>
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 
 #include <stave/core/effects/effect.h>
+#include <stave/core/op/all_ops.h>
 #include <stave/core/op/notation.h>
 #include <stave/core/ops/layout.h>
 #include <stave/core/program/dataflow.h>
@@ -22,10 +24,15 @@ namespace {
 
 // Returns the rule of an operation of any family, or null if there is none.
 LoweringRule rule_of(OpId id) {
-  for (const auto family : {lowering_of_layout, lowering_of_reduction, lowering_of_scan, lowering_of_index,
-                            lowering_of_product, lowering_of_linalg, lowering_of_random})
-    if (const LoweringRule rule = family(id)) return rule;
-  return nullptr;
+  static const auto rules = [] {
+    std::array<LoweringRule, op_count + 1> found{};  // OpId::own is the last one
+    for (const auto family : {lowering_of_layout, lowering_of_reduction, lowering_of_scan, lowering_of_index,
+                              lowering_of_product, lowering_of_linalg, lowering_of_random})
+      for (std::size_t k = 0; k < found.size(); ++k)
+        if (!found[k]) found[k] = family(static_cast<OpId>(k));
+    return found;
+  }();
+  return rules[static_cast<std::size_t>(id)];
 }
 
 // The output as a view of the input, by the operation's own rule; its `source` is null if there is
@@ -83,7 +90,7 @@ std::vector<Array> Lowering::lower(const Program& program, const Program::Instru
   for (const int output : step.outputs) results.push_back(&program.variable(output));
   const LoweringContext context{*this, step, inputs, results};
   if (loop_of(step)) return lower_loop(context);
-  if (dynamic_cast<const FusedAttributes*>(step.attributes.get())) return lower_fused(context);
+  if (op.id == OpId::own && dynamic_cast<const FusedAttributes*>(step.attributes.get())) return lower_fused(context);
   if (op.id == OpId::stop_gradient) return inputs;
   if (op.id == OpId::copy) return {contiguous(inputs[0])};
   if (op.may_be_view()) {
