@@ -21,6 +21,7 @@
 
 #include <stave/core/effects/function_ref.h>
 #include <stave/core/program/lowered.h>
+#include <stave/core/tensor/small_vector.h>
 
 namespace stave_detail {
 
@@ -49,10 +50,13 @@ inline Shape axes_of(const Shape& shape, std::size_t first, std::size_t end) {
   return Shape(std::span<const Index>(shape.begin() + first, shape.begin() + end));
 }
 
+/// The elements of a small array, as values of the code.
+using Elements = SmallVector<int, 4>;
+
 /// The storage of the elements of arrays: values of the code, or a buffer, or both.
 struct ArraySource {
-  std::vector<int> values;  // empty: only in the buffer
-  int buffer = -1;          // -1: only values
+  Elements values{};  // empty: only in the buffer
+  int buffer = -1;    // -1: only values
   // The loop in which the values were written to the buffer; 0: they were written outside of all
   // loops, or never.
   int loop = 0;
@@ -68,6 +72,7 @@ struct Array {
   Index offset = 0;
   int base = -1;
 };
+using Arrays = SmallVector<Array, 1>;
 
 /// The most elements of an array whose elements become values of the code.
 inline constexpr Index most_elements = 64;
@@ -101,7 +106,7 @@ class Lowering {
 
   /// The element at a position of each axis.
   int element(const Array& x, Positions at);
-  Array of_values(const Shape& shape, Dtype dtype, std::vector<int> values);
+  Array of_values(const Shape& shape, Dtype dtype, Elements values);
   /// An array in memory whose elements are not written yet.
   Array allocate(const Shape& shape, Dtype dtype);
   /// Writes an element of an array that `allocate` made.
@@ -125,8 +130,8 @@ class Lowering {
   /// operations that compute an element.
   Array compute(const Shape& shape, Dtype dtype, FunctionRef<int(Positions)> element, Index cost = 1);
   /// Computes several arrays of one shape at once. element(at, results) fills in the results.
-  std::vector<Array> compute(const Shape& shape, std::span<const Dtype> dtypes,
-                             FunctionRef<void(Positions, std::span<int>)> element, Index cost = 1);
+  Arrays compute(const Shape& shape, std::span<const Dtype> dtypes,
+                 FunctionRef<void(Positions, std::span<int>)> element, Index cost = 1);
   /// Writes the code of body(at) for the positions in row-major order: calls body once, inside a
   /// loop for each axis, or, if the code is `unrolled`, once for each position.
   void for_each(const Shape& shape, FunctionRef<void(Positions)> body, bool unrolled);
@@ -144,8 +149,8 @@ class Lowering {
 
   // ---- programs ---------------------------------------------------------------------------------
 
-  /// Lowers the instructions of an optimized program. Returns its outputs.
-  std::vector<Array> run(const Program& program, std::vector<Array> inputs);
+  /// Lowers the instructions of an optimized program. Returns its outputs. Moves the inputs.
+  Arrays run(const Program& program, std::span<Array> inputs);
   Array constant(const Tensor& value);
   /// x in memory that the caller may write: x itself if nothing reads it later, else a copy. `x`
   /// must be the caller's only copy of the array.
@@ -167,7 +172,7 @@ class Lowering {
   Address address(const Array& x, Positions at);
   void fold_loops(const Shape& shape, std::size_t axis, PositionList& at, std::span<int> state,
                   FunctionRef<void(Positions, std::span<int>)> step);
-  std::vector<Array> lower(const Program& program, const Program::Instruction& step, std::vector<Array> inputs);
+  Arrays lower(const Program& program, const Program::Instruction& step, std::span<Array> inputs);
 
   Lowered& code_;
   LoweredBuilder builder_;
@@ -190,7 +195,7 @@ struct LoweringContext {
     return static_cast<const A&>(*instruction.attributes);
   }
 };
-using LoweringRule = std::vector<Array> (*)(const LoweringContext&);
+using LoweringRule = Arrays (*)(const LoweringContext&);
 
 /// The result of an elementwise operation (all_ops.h, astype, where, stop_gradient) on values;
 /// `dtype` is that of the result.
@@ -204,8 +209,8 @@ LoweringRule lowering_of_index(OpId id);
 LoweringRule lowering_of_product(OpId id);
 LoweringRule lowering_of_linalg(OpId id);
 LoweringRule lowering_of_random(OpId id);
-std::vector<Array> lower_fused(const LoweringContext& c);
-std::vector<Array> lower_loop(const LoweringContext& c);
+Arrays lower_fused(const LoweringContext& c);
+Arrays lower_loop(const LoweringContext& c);
 /// The reduction of an array by sum, prod, max, min, all or any. Axes may count from the end;
 /// `shape` is that of the result.
 Array lower_reduction(Lowering& l, const Op& op, const Array& x, const Shape& axes, const Shape& shape);

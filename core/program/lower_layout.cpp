@@ -5,12 +5,12 @@ namespace stave_detail {
 
 namespace {
 
-std::vector<Array> full(const LoweringContext& c) {
+Arrays full(const LoweringContext& c) {
   const int value = c.l.number(c.as<FullAttributes>().value, c.dtype());
   return {Lowering::broadcast(c.l.of_values({}, c.dtype(), {value}), c.shape())};
 }
 
-std::vector<Array> iota(const LoweringContext& c) {
+Arrays iota(const LoweringContext& c) {
   const auto& a = c.as<IotaAttributes>();
   const Dtype computed = is_float(a.dtype) ? float64 : int64;
   const int start = c.l.number(a.start, computed), step = c.l.number(a.step, computed);
@@ -31,7 +31,7 @@ void insert(Lowering& l, const Array& x, const Array& out, const Shape& starts, 
   l.copy(x, Lowering::view(out, x.shape, std::move(strides), offset));
 }
 
-std::vector<Array> pad(const LoweringContext& c) {
+Arrays pad(const LoweringContext& c) {
   const auto& a = c.as<PadAttributes>();
   const Array x = c.in(0);
   const int value = c.l.number(a.value, c.dtype());
@@ -42,7 +42,7 @@ std::vector<Array> pad(const LoweringContext& c) {
   return {c.l.preloaded(out)};
 }
 
-std::vector<Array> concat(const LoweringContext& c) {
+Arrays concat(const LoweringContext& c) {
   const auto axis = static_cast<std::size_t>(c.as<AxisAttributes>().axis);
   const Array out = c.l.allocate(c.shape(), c.dtype());
   Shape starts = all_equal(c.shape().size(), 0);
@@ -54,7 +54,7 @@ std::vector<Array> concat(const LoweringContext& c) {
   return {c.l.preloaded(out)};
 }
 
-std::vector<Array> slice(const LoweringContext& c) {
+Arrays slice(const LoweringContext& c) {
   const auto& a = c.as<SliceAttributes>();
   const Array& x = c.in(0);
   Strides strides = all_equal(x.shape.size(), 0);
@@ -66,7 +66,7 @@ std::vector<Array> slice(const LoweringContext& c) {
   return {Lowering::view(x, c.shape(), std::move(strides), offset)};
 }
 
-std::vector<Array> reshape(const LoweringContext& c) { return {c.l.reshaped(c.in(0), c.shape())}; }
+Arrays reshape(const LoweringContext& c) { return {c.l.reshaped(c.in(0), c.shape())}; }
 
 }  // namespace
 

@@ -17,7 +17,7 @@ using Kind = Lowered::Buffer::Kind;
 void remove_dead_code(Lowered& code) {
   constexpr std::size_t none = static_cast<std::size_t>(-1);
   const std::size_t count = code.instructions.size();
-  std::vector<bool> live(count);
+  std::vector<std::uint8_t> live(count);
   std::vector<std::size_t> maker(code.values.size());
   std::vector<std::vector<std::size_t>> stores(code.buffers.size());
   std::vector<std::size_t> loop_of(count, none);  // the loop around an instruction

@@ -383,7 +383,7 @@ class Recordings::Replay {
       : entry_(entry), effect_log_(asked), lock_(entry.mutex), version_(entry.version), node_(entry.begin.get()),
         arguments_(static_cast<int>(leaves.size())) {
     values_.reserve(static_cast<std::size_t>(entry.most_variables));
-    values_.assign(leaves.begin(), leaves.end());
+    values_.append(leaves.begin(), leaves.end());
   }
 
   /// True if a path that the tree lacks should be recorded.
@@ -527,7 +527,7 @@ class Recordings::Replay {
   TraceNode* next_ = nullptr;
   bool is_new_ = false;  // the last observed value should not be recorded: see Entry::missed
   const int arguments_;
-  std::vector<Tensor> values_;
+  SmallVector<Tensor, 16> values_;
 };
 
 std::optional<Recordings::Answer> Recordings::replay(const EntryPtr& entry, std::span<const Tensor> leaves,
