@@ -92,7 +92,10 @@ Arrays Lowering::lower(const Program& program, const Program::Instruction& step,
   if (op.id == OpId::own && dynamic_cast<const FusedAttributes*>(step.attributes.get())) return lower_fused(context);
   if (op.id == OpId::stop_gradient) return {inputs[0]};
   if (op.id == OpId::copy) return {contiguous(inputs[0])};
-  if (op.may_be_view()) {
+  // The rules of slices, and of reshapes of contiguous arrays, find the view faster.
+  const bool has_plain_view =
+      op.id == OpId::slice || (op.id == OpId::reshape && is_contiguous(inputs[0].shape, inputs[0].strides));
+  if (op.may_be_view() && !has_plain_view) {
     Array found = view_of(inputs[0], step);
     if (!found.source) found = view_of(contiguous(inputs[0]), step);
     if (found.source) return {found};

@@ -31,27 +31,50 @@ void insert(Lowering& l, const Array& x, const Array& out, const Shape& starts, 
   l.copy(x, Lowering::view(out, x.shape, std::move(strides), offset));
 }
 
+// The same for the elements of a small array of this shape, which are values.
+void insert(Lowering& l, const Array& x, const Shape& shape, Elements& values, const Shape& starts,
+            const Shape& steps) {
+  const Strides strides = contiguous_strides(shape);
+  l.for_each(
+      x.shape,
+      [&](Positions at) {
+        Index place = 0;
+        for (std::size_t axis = 0; axis < shape.size(); ++axis)
+          place += strides[axis] * (starts[axis] + steps[axis] * at[axis].number);
+        values[static_cast<std::size_t>(place)] = l.element(x, at);
+      },
+      true);
+}
+
 Arrays pad(const LoweringContext& c) {
   const auto& a = c.as<PadAttributes>();
   const Array x = c.in(0);
   const int value = c.l.number(a.value, c.dtype());
+  if (Lowering::is_unrolled(c.shape())) {
+    Elements values(static_cast<std::size_t>(c.shape().elements()), value);
+    insert(c.l, x, c.shape(), values, a.starts, a.steps);
+    return {c.l.of_values(c.shape(), c.dtype(), std::move(values))};
+  }
   const Array filled = Lowering::broadcast(c.l.of_values({}, c.dtype(), {value}), c.shape());
   const Array out = c.l.allocate(c.shape(), c.dtype());
   c.l.copy(filled, out);
   insert(c.l, x, out, a.starts, a.steps);
-  return {c.l.preloaded(out)};
+  return {out};
 }
 
 Arrays concat(const LoweringContext& c) {
   const auto axis = static_cast<std::size_t>(c.as<AxisAttributes>().axis);
-  const Array out = c.l.allocate(c.shape(), c.dtype());
+  const bool is_small = Lowering::is_unrolled(c.shape());
+  Elements values(is_small ? static_cast<std::size_t>(c.shape().elements()) : 0);
+  const Array out = is_small ? Array() : c.l.allocate(c.shape(), c.dtype());
   Shape starts = all_equal(c.shape().size(), 0);
   const Shape steps = all_equal(c.shape().size(), 1);
   for (const Array& part : c.inputs) {
-    insert(c.l, part, out, starts, steps);
+    if (is_small) insert(c.l, part, c.shape(), values, starts, steps);
+    else insert(c.l, part, out, starts, steps);
     starts[axis] += part.shape[axis];
   }
-  return {c.l.preloaded(out)};
+  return {is_small ? c.l.of_values(c.shape(), c.dtype(), std::move(values)) : out};
 }
 
 Arrays slice(const LoweringContext& c) {

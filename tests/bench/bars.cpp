@@ -206,6 +206,8 @@ std::vector<Bar> all_bars() {
        1,
        {"planning_thousand", "planning_thousand_by_kernels"},
        [](Times t) { return (t[0] - t[1]) / 1e6; }},
+      // microseconds for an instruction of a long program
+      {"lower_us", at_most, 1, {"lowering"}, [](Times t) { return t[0] / 1000; }},
       // short_rows.cpp: rows of three elements beside one long axis; in float32 only printed
       {"short_rows",
        at_most,

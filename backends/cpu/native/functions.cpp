@@ -85,11 +85,11 @@ OpId operation_of(ScalarOp op) {
 
 // The functions of an instruction set, by the operation and by whether floats have 64 bits.
 struct Functions {
-  const char* isa;
+  const Kernels* kernels;  // null if the processor lacks the instruction set
   const void *by_value[scalar_ops][2], *on_vector[scalar_ops][2];
 
   using Find = const void* (*)(OpId op, Dtype dtype);
-  Functions(const char* name, Find find_by_value, Find find_on_vector) : isa(name) {
+  Functions(const char* isa, Find find_by_value, Find find_on_vector) : kernels(kernels_for(isa)) {
     for (std::size_t k = 0; k < scalar_ops; ++k)
       for (const bool wide : {false, true}) {
         const auto op = static_cast<ScalarOp>(k);
@@ -110,7 +110,7 @@ const Functions& functions() {
 #undef STAVE_ISA
   };
   return *std::find_if(std::begin(all), std::end(all),
-                       [isa = std::string_view(kernels().isa)](const Functions& it) { return it.isa == isa; });
+                       [in_use = &kernels()](const Functions& it) { return it.kernels == in_use; });
 }
 
 bool has_functions(Dtype dtype) { return dtype == stave::float32 || dtype == stave::float64; }
