@@ -157,8 +157,9 @@ inline std::string label_text(const Program::Variable& variable) { return variab
 /// operation takes, a constant index is out of range, or a loop does not end.
 void verify(const Lowered& code);
 
-/// Appends instructions to a Lowered, which is empty at first. It merges repeated operations, and folds some operations on
-/// constants. It takes and returns values as their indices in Lowered::values.
+/// Appends instructions to a Lowered, which is empty at first. It merges repeated operations, and
+/// folds some operations on constants. It takes and returns values as their indices in
+/// Lowered::values.
 class LoweredBuilder {
  public:
   explicit LoweredBuilder(Lowered& code) : code_(code) {}
@@ -218,8 +219,8 @@ class LoweredBuilder {
   std::vector<Known> table_;        // the same values as a hash table, with linear probing
   std::vector<std::size_t> marks_;  // for each open loop, the size of `known_` before it
   std::vector<int> open_;
-  // The value that was stored last at a known index of a buffer, and the values of `Writes::last_computed`
-  // and `epoch_` then.
+  // The value that was stored last at a known index of a buffer, and the values of
+  // Writes::last_computed and `epoch_` then.
   struct Stored {
     int value, version, epoch;
   };

@@ -142,7 +142,8 @@ class Segment {
   // before_[first_[k]], ..., before_[first_[k + 1] - 1] are the instructions that must precede k.
   std::vector<std::size_t> first_;
   std::vector<int> before_;
-  std::vector<int> last_call_;  // the last call that must precede each instruction, directly or not; or -1
+  // For each instruction, the last one of the calls on which it depends, directly or not; or -1.
+  std::vector<int> last_call_;
   std::vector<bool> done_, seen_;
 };
 

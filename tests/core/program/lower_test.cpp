@@ -121,8 +121,10 @@ TEST(Lower, ReusesStoredElements) {
     const int loaded = b.load(1, -1, 2);
     EXPECT_NE(loaded, y);
     EXPECT_EQ(b.load(1, -1, 2), loaded);
-    b.store(1, i, 0, x);
-    EXPECT_NE(b.load(1, -1, 2), loaded);
+    b.store(1, -1, 2, x);
+    EXPECT_EQ(b.load(1, -1, 2), x);
+    b.store(1, i, 0, y);
+    EXPECT_NE(b.load(1, -1, 2), x);
     b.end_loop();
     EXPECT_NE(b.load(1, -1, 2), y);
   });
