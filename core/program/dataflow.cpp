@@ -6,7 +6,8 @@ namespace stave_detail {
 
 namespace {
 
-// Finds what the sweep reaches. It does not go beyond variables for which carries(v) is false.
+// Finds what the sweep reaches. A variable v for which carries(v) is false is reached only as a
+// seed.
 template <class FlowOf, class Carries>
 Reached sweep(const Program& program, std::span<const int> seeds, Direction direction, FlowOf flow, Carries carries) {
   const auto& steps = program.instructions;

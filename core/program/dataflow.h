@@ -50,8 +50,8 @@ auto select(const Mask& mask, const List& list, bool value = true) {
 
 // ---- how variables are made and read ------------------------------------------------------------
 
-/// Returns for each variable the index of the instruction that computes it; -1 for an input and a
-/// constant.
+/// Returns for each variable the index of the instruction that computes it; -1 for an input, a
+/// constant, and a variable that the program does not compute.
 PerVariable<int> producers(const Program& program);
 
 /// Returns for each variable how many times instructions read it, plus how many times it is an
@@ -74,9 +74,9 @@ struct Reached {
 /// inputs.
 enum class Direction { forward, backward };
 
-/// The part that an instruction has in a sweep.
+/// How an instruction takes part in a sweep.
 enum class Flow {
-  passes,  // it is reached if one of its inputs (forward) or outputs (backward) is reached
+  passes,  // the instruction is reached if one of its inputs (forward) or outputs (backward) is
   begins,  // the instruction is always reached
   stops    // the instruction is never reached
 };
@@ -88,8 +88,9 @@ Reached reach(const Program& program, std::span<const int> seeds, Direction dire
               FunctionRef<Flow(std::size_t)> flow);
 Reached reach(const Program& program, std::span<const int> seeds, Direction direction);
 
-/// Finds the variables to which derivatives flow: like `reach`, but the sweep ends at operations
-/// whose derivative is zero, and at variables that are not floats. Seeds are always reached.
+/// Finds the variables to which derivatives flow: like `reach`, but the sweep ends at reads, at
+/// operations whose derivative is zero, and at variables that are not floats. Seeds are always
+/// reached, whatever their dtypes.
 PerVariable<bool> reach_derivatives(const Program& program, std::span<const int> seeds, Direction direction);
 
 // ---- replaced variables and constants -----------------------------------------------------------
@@ -106,7 +107,9 @@ class Renaming {
     while (to_[variable] != variable) variable = to_[variable];
     return variable;
   }
+  /// Replaces `variable` by `other`.
   void set(int variable, int other) { to_[variable] = other; }
+  /// Replaces each of the variables by its last replacement.
   template <class Variables>
   void apply(Variables& variables) const {
     for (int& variable : variables) variable = (*this)[variable];

@@ -11,14 +11,15 @@
 
 namespace stave_detail {
 
-/// The arena, the addresses and the recordings of a run. Later runs reuse them, one run at a time.
+/// The memory of one run at a time: the arena, the views of the kernels, and the recordings, which
+/// hold addresses in the arena. Later runs reuse it.
 struct Executable::RunState {
   StoragePtr arena;
   std::vector<View> views;
   std::atomic<std::size_t>& living;
   struct Recorded {
-    std::vector<void*> addresses;        // the addresses of arguments and results
-    std::unique_ptr<RecordedWork> work;  // null while the addresses were seen only once
+    std::vector<void*> addresses;        // the addresses in inputs and results
+    std::unique_ptr<RecordedWork> work;  // null: not recorded, or not yet
   };
   std::vector<Recorded> recorded;  // the most recently used first
 
@@ -48,7 +49,7 @@ std::string name_for(const Program& program, const char* name) {
 bool is_host_constant(const Tensor& x) { return x.defined() && x.node().storage->is_host_constant; }
 
 // Returns x or, if x is a host constant, an array on the device with the same layout. A backend
-// accepts a host constant only as an operand of elementwise operations.
+// accepts a host constant only as an operand of elementwise operations and of copies.
 Tensor as_array(const Tensor& x) {
   if (!is_host_constant(x)) return x;
   const UnderFrame past_all_handlers(nullptr);
@@ -160,9 +161,9 @@ void Executable::run_kernels(Backend& backend, const RunState& active) const {
   }
 }
 
-// Runs the kernels. The second run with the same addresses records the kernels, and later runs with
-// these addresses repeat the recording. If the backend cannot record, or after most_recordings
-// recordings, runs without a recording run the kernels one by one.
+// Runs the kernels. The second run with the same arena and addresses records the kernels. This run
+// and later ones with these addresses repeat the recording. If the backend cannot record, or after
+// most_recordings recordings, runs without a recording run the kernels one by one.
 void Executable::run(Backend& backend, RunState& active) const {
   auto& recorded = active.recorded;
   const bool may_record = recordings_left_ > 0;

@@ -1,17 +1,17 @@
-// Executable: a Program prepared for repeated runs. A run uses no handlers, calls or nodes,
-// and allocates only its results.
+// Executable: a Program prepared for repeated runs. A run goes through no handlers, makes no Call
+// and no tensors except its outputs, and allocates only these, besides what single kernels need.
 //
-// The plan is made once. It lays out views, gives each value a place in one arena, and lists what
-// each kernel reads and writes. Values that are not live at the same time share a place. A run
-// fills in the addresses of arguments and results and calls the kernels. If several threads run an
-// Executable at the same time, each run has an arena of its own.
+// The plan is made once. It lays out views, gives each intermediate value a place in one arena, and
+// lists what each kernel reads and writes. Values that are not live at the same time may share a
+// place. A run fills in the addresses of inputs and outputs and calls the kernels. If several
+// threads run an Executable at the same time, each run has an arena of its own.
 //
-// A backend that can record work (Backend::record, such as a CUDA graph) records the kernels
-// once arguments and results lie at the same addresses as in an earlier run. From then on one
-// call launches all kernels. Addresses differ between runs, but they are few: an allocator hands
-// out the memory that was freed last, so a loop cycles through two or three sets of addresses.
-// Each set has a recording. The alternative, one recording that works on fixed addresses,
-// would copy all arguments and results in every run.
+// A backend that can record work (Backend::record, such as a CUDA graph) records the kernels when
+// inputs and outputs lie at the same addresses as in an earlier run. From then on one call launches
+// all kernels. Addresses differ between runs, but they are few: an allocator hands out the memory
+// that was freed last, so a loop cycles through two or three sets of addresses. Each set has a
+// recording. The alternative, one recording that works on fixed addresses, would copy all inputs
+// and outputs in every run.
 #pragma once
 
 #include <atomic>
@@ -27,16 +27,16 @@ struct ExecutableSettings {
   const char* name = "compile";  // the name in memory reports (whos); null: it is not in them
   /// over[i] is the index of an input in whose memory output i may be computed, or -1. Output i is
   /// computed there if the program changes only a part of the input, as dynamic_update_slice does.
-  /// `over` is only for runs by `Steps`; it may be empty.
+  /// `over` is only for runs by `Steps`, because the input loses its value; empty: all are -1.
   std::span<const int> over = {};
   Native native = Native::automatic;
-  // About how many times the program will run (with_native_code). If it runs more often, the
-  // executable compiles more of it to machine code later.
+  // About how many times the program will run (with_native_code). If it runs more often by
+  // operator(), the executable compiles more of it to machine code later.
   double runs = 30;
-  std::vector<std::string>* native_report = nullptr;
+  std::vector<std::string>* native_report = nullptr;  // see with_native_code; null: no report
 };
 
-/// The addresses at which views begin.
+/// The addresses of element (0, ..., 0) of each view.
 inline std::vector<void*> addresses_of(std::span<const View> views) {
   std::vector<void*> addresses;
   for (const View& view : views) addresses.push_back(view.data);
@@ -53,40 +53,42 @@ class Executable {
   ~Executable();
   Executable(const Executable&) = delete;
 
-  /// Returns true if the program can be planned: all values are on one device, all constants
-  /// have storage, and there is no read, no call, no transfer between devices and no user-defined
-  /// operation without a kernel.
+  /// Returns true if the program can be planned: all values are on one device, all constants have
+  /// storage, and there is no read, no call, no transfer between devices and no user-defined
+  /// operation without kernels.
   static bool admits(const Program& program);
 
-  /// Runs the program. The inputs must have the program's shapes and dtypes, and the strides of the
-  /// plan. Throws what the program's operations throw. Thread-safe.
+  /// Runs the program. The inputs must have the program's shapes, dtypes and device, and the
+  /// strides of the plan. Throws what the program's operations throw. Thread-safe.
   Outputs operator()(std::span<const Tensor> inputs) const;
 
-  /// Consecutive runs whose results go to addresses that the caller chooses.
+  /// Consecutive runs whose outputs go to addresses that the caller chooses.
   class Steps {
    public:
-    /// Each output of the program must be an array that an instruction computes, not a view. The
-    /// executable must outlive this object.
+    /// The outputs of the program must be different arrays that instructions compute, not views.
+    /// The executable must outlive this object.
     explicit Steps(const Executable& executable);
     ~Steps();
     Steps(const Steps&) = delete;
-    /// Runs the program once, with the addresses of its inputs and outputs, whose elements are
-    /// row-major. The address of an output that is computed in the memory of an input is not used.
-    /// Throws what the program's operations throw.
+    /// Runs the program once, with the addresses of its inputs and outputs. The inputs have the
+    /// strides of the plan, and the outputs are row-major. The address of an output that is
+    /// computed in the memory of an input is not used. Throws what the program's operations throw.
     void run(std::span<void* const> inputs, std::span<void* const> outputs);
 
    private:
     const Executable& executable_;
     std::unique_ptr<RunState> active_;
-    std::vector<std::size_t> output_of_;  // for each result, the index of the program's output
+    // output_of_[r]: the index of the program's output that lies in results_[r].
+    std::vector<std::size_t> output_of_;
   };
 
-  /// Returns true if output i is computed in the memory of input over[i].
+  /// Returns true if this output of the program lies in the memory of an input. In a plan with
+  /// ExecutableSettings::over, it is computed there; else it is a view of the input.
   bool is_in_input(std::size_t output) const {
     return places_[static_cast<std::size_t>(outputs_[output])].home == Home::input;
   }
 
-  /// The size of the arena in bytes; results are not part of it.
+  /// The size of the arena in bytes. The storages of outputs are not part of it.
   std::size_t arena_bytes() const noexcept { return arena_bytes_; }
 
  private:
@@ -96,10 +98,10 @@ class Executable {
   // The place of a variable's elements.
   struct Place {
     Home home = Home::arena;
-    int number = 0;          // the index of the input, constant or result
+    int number = 0;          // the index of the input, or in constants_ or results_
     std::size_t offset = 0;  // the offset in the arena, in bytes
-    // The shape, strides and offset in elements. Unless home is `constant`, the tensor has no
-    // elements.
+    // The shape, strides and offset in elements. Unless `home` is `constant`, the tensor has no
+    // memory.
     Tensor layout;
   };
   struct Kernel {
@@ -108,8 +110,8 @@ class Executable {
     // The kernel's views: the index in `viewed_` of the first one, then how many inputs and outputs
     // there are.
     std::size_t first, inputs, outputs;
-    // This kernel and the `together` - 1 kernels after it form a row block. Their arrays have
-    // `rows` rows.
+    // If `together` is more than 1, this kernel and the `together` - 1 kernels after it form a row
+    // block (row_blocks.h), and their arrays have `rows` rows.
     std::size_t together = 1;
     Index rows = 0;
   };
@@ -117,15 +119,16 @@ class Executable {
     Shape shape;
     Dtype dtype;
   };
-  // A view whose address each run sets to `bytes` bytes after the beginning of input or result
-  // `number`.
+  // A view in memory that changes from run to run: each run sets its address to `bytes` bytes after
+  // the beginning of input `number`, or of results_[number].
   struct Patch {
     std::size_t view;
     int number;
     Index bytes;
   };
 
-  // The arguments of the constructor, to plan the program again with more machine code.
+  // What speed_up() needs to construct a faster Executable of the same program: one that expects
+  // more runs, so that more machine code pays.
   struct Source;
   void speed_up() const;
 
@@ -143,7 +146,7 @@ class Executable {
   std::vector<Kernel> kernels_;
   std::vector<int> viewed_;  // for each view of a kernel, its variable
   std::vector<Tensor> constants_;
-  std::vector<Result> results_;  // arrays that are allocated for each run
+  std::vector<Result> results_;  // the storages of outputs that each run allocates
   std::vector<int> outputs_;     // variables; -1: an empty Tensor
   std::vector<Patch> of_inputs_, of_results_;
   std::size_t arena_bytes_ = 0;
@@ -151,8 +154,8 @@ class Executable {
   mutable std::atomic<std::size_t> arenas_{0};              // the number of arenas that exist
   mutable std::optional<MemoryHolder> holding_;             // reports the memory to whos
   mutable std::atomic<int> recordings_left_{0};             // how many recordings may still be made
-  std::unique_ptr<const Source> source_;                    // null: it is never planned again
-  mutable std::atomic<Index> runs_left_{0};                 // the runs until speed_up()
+  std::unique_ptr<const Source> source_;                    // null: no faster one will be made
+  mutable std::atomic<Index> runs_left_{0};                 // the runs until speed_up(); 0: never
   mutable std::atomic<const Executable*> faster_{nullptr};  // null, or its faster replacement
 };
 

@@ -1,5 +1,6 @@
-// The plan of an Executable: kernels, places in the arena, row blocks and results that kernels
-// compute in place. `Planner` makes it in one pass over the program and a few over the kernels.
+// The plan of an Executable: kernels, places in the arena, row blocks, and arrays that kernels
+// compute in the memory of an operand. `Planner` makes it in one pass over the program and a few
+// over the kernels.
 
 #include <algorithm>
 #include <map>
@@ -21,8 +22,8 @@ Tensor layout_of(const Program::Variable& it, Strides strides) {
 
 }  // namespace
 
-// Makes the plan of an Executable. The steps are, in this order: views and kernels, the storages
-// of outputs, row blocks, results that are computed in place, and offsets in the arena.
+// Makes the plan of an Executable. The steps are, in this order: views and kernels, the storages of
+// outputs, row blocks, intermediate values in the memory of outputs, and offsets in the arena.
 class Executable::Planner {
  public:
   Planner(Executable& plan, const Program& program, std::span<const Strides> strides)
@@ -81,11 +82,11 @@ class Executable::Planner {
     add_kernel(*step.op, step.attributes, inputs, step.outputs);
   }
 
-  // Places the operands of a concat in the storage of its result, so that no copy is needed.
-  // Returns false if that is not possible. The operands must follow each other in the result. Each
-  // must be a whole array that a kernel computes and that is not an output of the program. Since
-  // kernels write aligned arrays or single elements, each operand must begin at a multiple of the
-  // alignment or have one element.
+  // Places the operands of a concat in the storage of its output, so that no copy is needed.
+  // Returns false if that is not possible. The operands must follow each other in the output. Each
+  // must be a whole array of its own that a kernel computes and that is not an output of the
+  // program. Since kernels write aligned arrays or single elements, each operand must begin at a
+  // multiple of the alignment or have one element.
   bool joins_in_place(const Program::Instruction& concat) {
     const auto result = at(concat.outputs[0]);
     const Shape& shape = program_.variable(concat.outputs[0]).shape;
@@ -188,10 +189,10 @@ class Executable::Planner {
     return std::span<const int>(plan_.viewed_).subspan(kernel.first + kernel.inputs, kernel.outputs);
   }
 
-  // Computes an output in the memory of an input, if a chain of kernels leads from the input to the
-  // output and each kernel may write over its operand in the chain. At least one kernel must
-  // replace only a part of its operand: for kernels that compute whole arrays, other memory is as
-  // good.
+  // Places an output of the program in the memory of an input, if a chain of kernels leads from the
+  // input to the output and each kernel may write over its operand in the chain. At least one
+  // kernel must replace only a part of its operand: for kernels that compute whole arrays, other
+  // memory is as good.
   void compute_in_input(std::size_t output, int input) {
     std::vector<std::size_t> chain;
     bool changes_part = false;
@@ -224,7 +225,8 @@ class Executable::Planner {
            (kernel.op->reuses && plan_.device_ == cpu && kernel.op->reuses(kernel.attributes.get(), input));
   }
 
-  // Places the storage of an output among the results, which each run allocates.
+  // Places the storage of an output in results_, which each run allocates, unless the storage is
+  // that of an input or a constant.
   void make_result(std::size_t base) {
     Place& place = plan_.places_[base];
     if (place.home != Home::arena) return;
@@ -318,7 +320,7 @@ class Executable::Planner {
 
   void lay_out() {
     FreeRanges ranges;
-    // For each base, its bytes in the arena: 0 before the base has a place, and after the
+    // For each base, the bytes that it holds in the arena: 0 before it has a place, and after the
     // place was freed or taken over by another base.
     std::vector<std::size_t> room(plan_.places_.size());
     std::vector<std::vector<std::size_t>> ending(plan_.kernels_.size());
@@ -351,8 +353,8 @@ class Executable::Planner {
       }
   }
 
-  // If a kernel may compute a result of the program in the memory of one of the kernel's inputs,
-  // moves that input from the arena to the memory of the result.
+  // If a kernel may compute an output of the program in the memory of one of the kernel's inputs,
+  // moves that input from the arena to the memory of the output.
   void start_in_results() {
     for (std::size_t k = plan_.kernels_.size(); k-- > 0;)
       for (const int made : made_by(plan_.kernels_[k])) {
@@ -407,6 +409,7 @@ class Executable::Planner {
   std::vector<int> ends_, last_;
   // True for a variable that is computed in a part of the storage of another variable.
   std::vector<bool> is_part_;
+  // The variables that the planner adds, which are numbered after those of the program.
   std::vector<Program::Variable> extra_;
   // For each kernel, the first kernel of its row block, or `none`.
   std::vector<std::size_t> block_of_;

@@ -12,7 +12,7 @@
 namespace stave_detail {
 
 /// The free ranges of a block of memory: their lengths by offset, in bytes. `take` returns the
-/// offset of the smallest range that fits, and enlarges the block if none does.
+/// offset of the smallest free range that is long enough, and enlarges the block if there is none.
 class FreeRanges {
  public:
   std::size_t take(std::size_t bytes) {
@@ -29,7 +29,7 @@ class FreeRanges {
       if (length > bytes) ranges_.emplace(offset + bytes, length - bytes);
       return offset;
     }
-    if (!ranges_.empty()) {  // a range at the end can be enlarged
+    if (!ranges_.empty()) {  // a free range at the end of the block can be enlarged
       const auto last = std::prev(ranges_.end());
       if (last->first + last->second == end_) {
         const std::size_t offset = last->first;
@@ -53,6 +53,7 @@ class FreeRanges {
         ranges_.erase(at);
       }
   }
+  /// The size that the block must have.
   std::size_t end() const { return end_; }
 
  private:

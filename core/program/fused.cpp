@@ -67,8 +67,8 @@ void infer_fused(const Call& call, SmallVector<Abstract, 1>& outputs) {
 }
 
 // Returns true if an output may be written to the memory of this input. The CPU reads a tile of an
-// input before it writes that tile of an output. An input that is itself an output, or is reduced
-// directly, is read after the steps of a tile, so its memory cannot be reused.
+// input before it writes that tile of an output. But an input that is itself an output, or is
+// reduced directly, is read after the steps of a tile, so its memory cannot be reused.
 bool reuses_fused(const Attributes* attributes, std::size_t input) {
   const Region& region = *static_cast<const FusedAttributes*>(attributes)->region;
   return std::none_of(region.outputs().begin(), region.outputs().end(),
@@ -99,15 +99,15 @@ RegionPtr values_of(const Region& region) {
   });
 }
 
-// Returns true if the derivative of an output's reduction reads the value that is reduced and the
-// result. This is so for prod, max and min of floats.
+// Returns true if the output is a reduction whose derivative reads the value that is reduced and
+// the output: prod, max or min of floats.
 bool reads_values(const Region& region, int output) {
   const Region::Reduction* const found = region.reduction(output);
   return found && is_float(region.dtype(output)) && found->op->derivative == Derivative::rules;
 }
 
 // Returns, for each output for which reads_values() is true, the value that is reduced, then the
-// result of the reduction.
+// output.
 Outputs read_values(const Region& region, std::span<const Tensor> inputs) {
   const bool any = std::any_of(region.outputs().begin(), region.outputs().end(),
                                [&](int output) { return reads_values(region, output); });
@@ -127,8 +127,9 @@ Outputs read_values(const Region& region, std::span<const Tensor> inputs) {
   return fused(reading, inputs);
 }
 
-// Returns the region of the tangents of the float outputs. If the derivative of a reduction reads
-// values, the region's output is the tangent of the value that is reduced.
+// Returns the region of the tangents of the float outputs; `by` is as in tangents_of. For an output
+// for which reads_values() is true, it returns the tangent of the value that is reduced, because
+// the caller applies the JVP rule of that reduction.
 RegionPtr tangent_region(const Region& region, const std::vector<bool>& by) {
   const RegionPtr of_values = tangents_of(*values_of(region), by);
   if (region.reductions().empty()) return of_values;

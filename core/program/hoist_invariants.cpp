@@ -1,9 +1,9 @@
 // Loop-invariant code motion.
 //
-// One walk over the code keeps a list of instructions for each open loop. An instruction is
-// appended to the list of the innermost loop in which one of its operands is assigned. At the end
-// of a loop its list is appended to that of the loop around it, so that hoisted instructions, which
-// are in the outer list already, stand before the loop.
+// One walk over the code keeps a list of instructions for each open loop. An instruction with a
+// result is appended to the list of the innermost loop in which one of its operands is assigned, if
+// it may move so far. At the end of a loop its list is appended to that of the loop around it, so
+// that hoisted instructions, which are in the outer list already, stand before the loop.
 #include <stave/core/program/hoist_invariants.h>
 
 #include <algorithm>

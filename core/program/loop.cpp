@@ -17,7 +17,8 @@ namespace stave_detail {
 
 namespace {
 
-// Returns a copy of the loop that runs by kernels alone.
+// Returns a copy of the loop that runs by kernels alone, without what only derivatives and passes
+// use (snapshots, rematerializes, also_body).
 IntrusivePtr<const LoopAttributes> loop_of_kernels(const LoopAttributes& loop) {
   IntrusivePtr<LoopAttributes> copy(new LoopAttributes);
   copy->steps = loop.steps;
@@ -57,7 +58,8 @@ void infer_loop(const Call& call, SmallVector<Abstract, 1>& outputs) {
 
 // ---- the kernel ---------------------------------------------------------------------------------
 
-// Replaces each output that is a view, an input, a constant or a repeated output by a copy.
+// Replaces each output that is a view, an input, a constant or a repetition of an earlier output by
+// a copy.
 Program with_outputs_apart(Program program) {
   PerVariable<bool> is_own(program);
   for (const auto& step : program.instructions)
@@ -77,17 +79,17 @@ Program with_outputs_apart(Program program) {
   return program;
 }
 
-// The place of a state between two steps: a stack of results that holds this state for each step,
-// so that the state need not be copied there, or else memory of the loop.
+// The place of a state between two steps: an output stack whose rows are this state before or after
+// each step, so that the state need not be copied there, or else memory of the loop.
 struct StatePlace {
-  int stack = -1;            // the number of the result; -1 for none
-  bool before_step = false;  // its row i is the state before step i, and not the one after it
+  int stack = -1;            // the index among the output stacks; -1 for none
+  bool before_step = false;  // row i is the state before step i, and not the one after it
 };
 
 }  // namespace
 
-/// The body of a loop as an Executable. Its outputs are the states, and the results other than
-/// those in which a state lies.
+/// The body of a loop as an Executable. Its outputs are the states, and the rows of the output
+/// stacks other than those in which a state lies.
 class LoopExecutable {
  public:
   explicit LoopExecutable(const LoopAttributes& loop) : places_(loop.states) {
@@ -107,13 +109,13 @@ class LoopExecutable {
 
   const Executable& steps() const { return *steps_; }
   StatePlace place(std::size_t state) const { return places_[state]; }
-  /// The numbers of the results that are outputs of the Executable.
+  /// The indices of the output stacks whose rows are outputs of the Executable.
   const std::vector<std::size_t>& results() const { return results_; }
 
  private:
-  // Finds for each state a result whose rows are the state before or after each step, and makes it
-  // the place of the state. Removes such results from the body's outputs, because they are written
-  // along with the states.
+  // Finds for each state an output stack whose rows are the state before or after each step, and
+  // makes it the place of the state. Removes the rows of such stacks from the outputs of the body,
+  // because they are written along with the states.
   void place_states(Program& body) {
     const std::size_t states = places_.size();
     const auto has_place = [&](const auto& first, int result, StatePlace place) {
@@ -139,10 +141,10 @@ class LoopExecutable {
 
 namespace {
 
-// One run of a loop. Each step writes a state to its place in a stack of results. A state without
-// such a place is written alternately to the caller's output array and to memory of the loop, so
-// that the last step writes to the caller's array. A state of which each step changes only a part
-// stays in the caller's array.
+// One run of a loop. Each step writes a state to its place in an output stack. A state without such
+// a place is written alternately to the caller's output array and to memory of the loop, so that
+// the last step writes to the caller's array. A state of which each step changes only a part stays
+// in the caller's array.
 class RunningLoop {
  public:
   RunningLoop(const LoopAttributes& loop, std::span<const View> in, std::span<const View> out)

@@ -7,8 +7,9 @@
 // The states are the values that the loop carries from step to step. A stack is an array that has
 // one row per step: row i is index i of axis 0. The `still` values are the same in every step. Step
 // i takes the states of step i - 1, row i of each stack, and the still values. It returns the next
-// states, and row i of each stack of results. A backend runs an Executable of the body in each
-// step, which allocates nothing. The derivative and batching rules perform loops over programs
+// states, and row i of each stack that the loop returns. With `reverse`, it takes and returns row
+// `steps` - 1 - i. A backend runs an Executable of the body in each step, into memory that is
+// allocated once for all steps. The derivative and batching rules perform loops over programs
 // derived from the body.
 #pragma once
 
@@ -34,9 +35,11 @@ struct LoopAttributes final : Attributes, stave_detail::AddsToCotangents {
   /// The number of steps.
   Index steps = 0;
   bool reverse = false;    // rows are read and written from the last to the first
-  std::size_t states = 0;  // the first inputs, and the first outputs, of the body are states
+  std::size_t states = 0;  // the number of states: the first inputs and first outputs of the body
   std::size_t rows = 0;    // the number of the body's inputs that are rows; they follow the states
-  // Reverse mode keeps the states of at most this many steps at a time; 0: there is no such limit.
+  // Reverse mode divides a longer loop into nested loops, each of which stores residuals for at
+  // most this many steps (2, if it is 1). 0: for as many steps as fit in 64 MiB (most_stacked in
+  // loop_reverse.cpp).
   Index snapshots = 0;
   bool rematerializes = false;  // reverse mode keeps no intermediate values but computes them again
   bool runs_kernels = false;    // the loop runs by kernels alone, without machine code
@@ -53,16 +56,15 @@ struct LoopAttributes final : Attributes, stave_detail::AddsToCotangents {
   /// Returns the executable of the body, which is made at the first use. Thread-safe.
   const stave_detail::LoopExecutable& executable() const;
 
-  /// Declares that this loop also computes the results of the loop `other`. For example, the loop
-  /// of the JVP of `other` does so. inputs[i] is the index in `other` of input i of this
-  /// loop, and outputs[i] that of output i. An index out of range means that `other` has no such
-  /// input or output.
+  /// Declares that this loop also computes the outputs of the loop `other`, as the loop for the JVP
+  /// of `other` does. inputs[i] is the index in `other` of input i of this loop, and outputs[i]
+  /// that of output i. An index out of range means that `other` has no such input or output.
   void performs(const LoopAttributes& other, const std::vector<std::size_t>& inputs,
                 const std::vector<std::size_t>& outputs);
   /// The body of the other loop. Null if `performs` was not called, or if this loop lacks an input
   /// or output of the other one.
   ProgramPtr also_body;
-  // for each input and output of the other loop, its index in this loop
+  // For each input and output of the other loop, its index in this loop. Used only with also_body.
   std::vector<std::size_t> also_inputs, also_outputs;
 
   /// Returns the object that `make` derives from this loop, such as a derivative. The first one
@@ -93,9 +95,10 @@ struct LoopAttributes final : Attributes, stave_detail::AddsToCotangents {
 
 namespace stave_detail {
 
-/// Performs a loop as one operation. Under a handler of operations that is not the library's own,
-/// it performs the steps one by one instead. Throws TransformError, ShapeError or DtypeError for
-/// inputs that do not match the body.
+/// Performs a loop as one operation. If one of the current handlers of operations runs user code
+/// (HandlerProperties::runs_no_user_code), it performs the steps one by one instead, so that the
+/// handler sees their operations. Throws TransformError, ShapeError or DtypeError for inputs that
+/// do not match the body.
 Outputs perform_loop(const IntrusivePtr<const LoopAttributes>& attributes, Inputs inputs);
 
 /// The loop that an instruction performs, or null if it performs none.
@@ -114,9 +117,9 @@ Program with_kernels_alone(Program program);
 /// empty Tensor.
 bool may_be_body(const Program& program);
 
-/// Finds what is reached after any number of steps, and returns reached(from). Adds to `from` every
-/// state that reached(from) has, until none is new, since a state after one step is a state before
-/// the next one. `reached` maps a mask of the body's inputs to a mask of its outputs, or the
+/// Finds what `from` reaches in any number of steps. Adds to `from` every state that reached(from)
+/// has, until none is new, since a state after one step is a state before the next one. Returns the
+/// last reached(from). `reached` maps a mask of the body's inputs to a mask of its outputs, or the
 /// reverse.
 template <class F>
 std::vector<bool> reached_in_all_steps(const LoopAttributes& loop, std::vector<bool>& from, F reached) {

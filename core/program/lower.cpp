@@ -35,8 +35,8 @@ LoweringRule rule_of(OpId id) {
   return rules[static_cast<std::size_t>(id)];
 }
 
-// The output as a view of the input, by the operation's own rule; its `source` is null if there is
-// no such view.
+// The output of a view operation (Op::view) as a view of the input; its `source` is null if there
+// is no such view.
 Array view_of(const Array& x, const Program::Instruction& step) {
   const Tensor layout = layout_tensor(x.dtype, cpu, x.shape, x.strides, x.offset);
   const Tensor found = step.op->view(Call(*step.op, Inputs{layout}, step.attributes));
@@ -131,7 +131,8 @@ Arrays Lowering::run(const Program& program, std::span<Array> inputs) {
   for (const auto& [variable, value] : program.constants) arrays[variable] = constant(value);
   for (std::size_t k = 0; k < program.instructions.size(); ++k) {
     const Program::Instruction& step = program.instructions[k];
-    // An array that is not read later is moved, so that nothing else holds its source.
+    // An array that is not read later is moved, so that the operand may be the only holder of its
+    // source (writable).
     SmallVector<Array, 3> operands;
     for (std::size_t i = 0; i < step.inputs.size(); ++i) {
       const int input = step.inputs[i];
@@ -157,7 +158,8 @@ Arrays lower_loop(const LoweringContext& c) {
   const std::shared_ptr<const Program> body = optimized_body(loop);
   const std::size_t states = loop.states, rows = loop.rows, given = loop.rows_given();
 
-  // States that are values are carried; the others lie in memory, which each step writes anew.
+  // States of few elements are carried values; the others lie in memory, which each step writes
+  // anew.
   struct State {
     bool is_carried;
     Array array;
@@ -186,7 +188,8 @@ Arrays lower_loop(const LoweringContext& c) {
   for (const State& state : carried) {
     inputs.push_back(state.array);
     if (state.is_carried) continue;
-    // The body gets a source of its own, so that it may write the state's memory.
+    // The body gets a source of its own for the same buffer. As its only holder, the body may write
+    // the memory of the state.
     state_buffers.push_back(state.array.source->buffer);
     inputs.back().source = std::make_shared<ArraySource>(*state.array.source);
   }
@@ -231,7 +234,8 @@ namespace {
 
 using Kind = Lowered::Buffer::Kind;
 
-// Lets outputs be computed in place: work memory that holds a whole output becomes that output.
+// Writes the outputs: a work buffer that holds a whole output becomes the buffer of that output,
+// and other outputs are copied. `first` is the buffer of output 0.
 void place_outputs(Lowering& l, Lowered& code, const Arrays& outputs, int first) {
   std::vector<int> becomes(code.buffers.size(), -1);
   for (std::size_t k = 0; k < outputs.size(); ++k) {

@@ -2,8 +2,8 @@
 // (lower_*.cpp).
 //
 // An int that stands for a number is the index of a value of the lowered code (lowered.h). A rule
-// describes one element of a result. Lowering decides whether each element of the array becomes a
-// value, or loops write the elements to memory:
+// describes how one element of an output is computed. Lowering decides whether each element of the
+// array becomes a value, or loops write the elements to memory:
 //
 //   Array square(Lowering& l, const Array& x) {
 //     return l.compute(x.shape, x.dtype, [&](Positions at) {
@@ -57,8 +57,8 @@ using Elements = SmallVector<int, 4>;
 struct ArraySource {
   Elements values{};  // empty: only in the buffer
   int buffer = -1;    // -1: only values
-  // The loop in which the values were written to the buffer; 0: they were written outside of all
-  // loops, or never.
+  // The innermost loop (LoweredBuilder::open_loops) in which the values were written to the buffer;
+  // 0: they were written outside of all loops, or never.
   int loop = 0;
 };
 
@@ -93,7 +93,7 @@ class Lowering {
   int convert(int value, Dtype dtype) { return builder_.add(ScalarOp::convert, value, -1, -1, dtype); }
   /// The position as a value, an int64.
   int value_of(Position place) { return place.value < 0 ? index(place.number) : place.value; }
-  /// The position that a value, an int64, gives. It is a constant if the value is a constant.
+  /// A value, an int64, as a position. It is a constant position if the value is a constant.
   Position position_of(int value) const;
   /// The position factor * place + offset.
   Position shifted(Position place, Index offset, Index factor = 1);
@@ -104,12 +104,13 @@ class Lowering {
 
   // ---- arrays -----------------------------------------------------------------------------------
 
-  /// The element at a position of each axis.
+  /// The element of x at these positions, one along each axis, as a value.
   int element(const Array& x, Positions at);
+  /// An array of these values, which are in row-major order.
   Array of_values(const Shape& shape, Dtype dtype, Elements values);
   /// An array in memory whose elements are not written yet.
   Array allocate(const Shape& shape, Dtype dtype);
-  /// Writes an element of an array that `allocate` made.
+  /// Writes an element of an array in memory.
   void store(const Array& x, Positions at, int value);
   /// An array in memory with the elements of x.
   Array in_memory(const Array& x);
@@ -121,27 +122,31 @@ class Lowering {
   Array row(const Array& x, Position at);
   /// x in row-major order without gaps: x itself or a copy.
   Array contiguous(const Array& x);
-  /// x with its elements in row-major order in another shape.
+  /// The elements of x in row-major order, in another shape.
   Array reshaped(const Array& x, const Shape& shape);
   /// Copies the elements of `from` to `to`, which is in memory and has the same shape.
   void copy(const Array& from, const Array& to);
 
-  /// Computes an array whose element at each position is element(at). `cost` is about the number of
-  /// operations that compute an element.
+  /// Computes an array whose element at each position is element(at). `cost` is roughly how many
+  /// operations one element takes; it decides whether the code is unrolled (is_unrolled).
   Array compute(const Shape& shape, Dtype dtype, FunctionRef<int(Positions)> element, Index cost = 1);
-  /// Computes several arrays of one shape at once. element(at, results) fills in the results.
+  /// Computes several arrays of one shape at once. element(at, results) sets results[k] to the
+  /// element of array k.
   Arrays compute(const Shape& shape, std::span<const Dtype> dtypes,
                  FunctionRef<void(Positions, std::span<int>)> element, Index cost = 1);
   /// Writes the code of body(at) for the positions in row-major order: calls body once, inside a
   /// loop for each axis, or, if the code is `unrolled`, once for each position.
   void for_each(const Shape& shape, FunctionRef<void(Positions)> body, bool unrolled);
   /// Carries values through the positions of a shape in row-major order: step(at, state) replaces
-  /// the values in `state` by the next ones.
+  /// the values in `state` by the next ones. Afterwards `state` has the last ones. `cost` is as in
+  /// `compute`.
   void fold(const Shape& shape, std::span<int> state, FunctionRef<void(Positions, std::span<int>)> step,
             Index cost = 1);
-  /// Like for_each, for i = first, ..., end - 1.
+  /// Like for_each, for i = first, ..., end - 1. If the code is `unrolled`, `first` and `end` must
+  /// be constants.
   void for_range(Position first, Position end, FunctionRef<void(Position)> body, bool unrolled);
-  /// Like fold, for i = first, ..., end - 1.
+  /// Like fold, for i = first, ..., end - 1. If the code is `unrolled`, `first` and `end` must be
+  /// constants.
   void fold_range(Position first, Position end, std::span<int> state, FunctionRef<void(Position, std::span<int>)> step,
                   bool unrolled);
 
@@ -149,16 +154,20 @@ class Lowering {
 
   // ---- programs ---------------------------------------------------------------------------------
 
-  /// Lowers the instructions of an optimized program. Returns its outputs. Moves the inputs.
+  /// Lowers the instructions of an optimized program for these inputs, which it moves.
+  /// Returns its outputs.
   Arrays run(const Program& program, std::span<Array> inputs);
   Array constant(const Tensor& value);
-  /// x in memory that the caller may write: x itself if nothing reads it later, else a copy. `x`
-  /// must be the caller's only copy of the array.
+  /// x in memory that the caller may write: x itself if it is a whole work buffer and no other
+  /// Array has its source, else a copy. The caller must move x in, since its own copy would count
+  /// as another Array.
   Array writable(Array x);
   /// x with its elements as values, if x has at most 64. Code that reads x at known positions then
-  /// needs no loads, and a buffer that is not read at computed positions is not written.
+  /// needs no loads. If x is a work buffer that is not read at computed positions, the stores to it
+  /// become dead code.
   Array preloaded(const Array& x);
-  /// Returns true if each position of a shape gets code of its own, and there is no loop.
+  /// Returns true if each position of a shape should get code of its own, instead of a loop. `cost`
+  /// is as in `compute`.
   static bool is_unrolled(const Shape& shape, Index cost = 1);
   /// Returns true if x is in memory, and is all of its buffer in row-major order.
   bool is_whole_buffer(const Array& x) const;
@@ -180,12 +189,12 @@ class Lowering {
 };
 
 /// The arguments of a rule, which lowers an operation: it computes the outputs from the inputs. A
-/// rule may move an input.
+/// rule may move from an input.
 struct LoweringContext {
   Lowering& l;
   const Program::Instruction& instruction;
   std::span<Array> inputs;
-  std::span<const Program::Variable* const> results;  // the shapes and dtypes of the outputs
+  std::span<const Program::Variable* const> results;  // the variables of the outputs
 
   Array& in(std::size_t i) const { return inputs[i]; }
   const Shape& shape(std::size_t i = 0) const { return results[i]->shape; }
@@ -197,8 +206,8 @@ struct LoweringContext {
 };
 using LoweringRule = Arrays (*)(const LoweringContext&);
 
-/// The result of an elementwise operation (all_ops.h, astype, where, stop_gradient) on values;
-/// `dtype` is that of the result.
+/// The value of an elementwise operation (all_ops.h), astype or stop_gradient on values; `dtype` is
+/// that of the new value.
 int lower_elementwise(Lowering& l, const Op& op, std::span<const int> operands, Dtype dtype);
 
 /// The rule of an operation, or null if there is none. Each function has the rules of one family.
@@ -212,7 +221,7 @@ LoweringRule lowering_of_random(OpId id);
 Arrays lower_fused(const LoweringContext& c);
 Arrays lower_loop(const LoweringContext& c);
 /// The reduction of an array by sum, prod, max, min, all or any. Axes may count from the end;
-/// `shape` is that of the result.
+/// `shape` is that of the reduced array.
 Array lower_reduction(Lowering& l, const Op& op, const Array& x, const Shape& axes, const Shape& shape);
 /// The same for an array of the shape `given` whose element at a position is element(position).
 /// `strides` are those that the array would have in memory, on which the order of the reduction
@@ -224,8 +233,9 @@ Array lower_reduction(Lowering& l, const Op& op, const Shape& given, const Strid
 /// buffer its place in the workspace.
 void finish(Lowered& code);
 
-/// A sum of numbers as the CPU's kernels compute it: float32 in float64, float64 with compensation.
-/// `start` returns the state of an empty sum, `step` adds x, and `finish` returns the sum.
+/// A sum of numbers as the CPU's kernels compute it: float32 in float64, float64 with compensation,
+/// integers in their own dtype. `start` returns the state of an empty sum, `step` adds x, and
+/// `finish` returns the sum.
 struct LoweredSum {
   Lowering& l;
   Dtype dtype;

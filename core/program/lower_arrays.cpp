@@ -13,7 +13,7 @@ constexpr Index most_operations = 256;
 
 }  // namespace
 
-// ---- places -------------------------------------------------------------------------------------
+// ---- positions ----------------------------------------------------------------------------------
 
 Position Lowering::position_of(int value) const {
   if (const std::int64_t* const known = builder_.number_of(value)) return Position(*known);
@@ -43,8 +43,8 @@ bool Lowering::is_unrolled(const Shape& shape, Index cost) {
   return elements <= most_elements && elements * cost <= most_operations;
 }
 
-// Returns true if the source's buffer holds its elements at this point of the code. It does not if
-// they were written in a loop that has ended.
+// Returns true if the source has a buffer that holds its elements at this point of the code. The
+// buffer does not if they were written to it in a loop that has ended.
 bool Lowering::has_valid_buffer(const ArraySource& source) const {
   const std::vector<int>& open = builder_.open_loops();
   return source.buffer >= 0 && (source.loop == 0 || std::find(open.begin(), open.end(), source.loop) != open.end());

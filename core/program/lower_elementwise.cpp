@@ -1,5 +1,5 @@
-// Elementwise operations: the functions of core/ops/elementwise_ops.h, called with values of
-// lowered code, write the code of their results.
+// Lowering of elementwise operations: the functions of core/ops/elementwise_ops.h, called with
+// values of lowered code (Number), append the code that computes them.
 #include <stave/core/ops/elementwise_ops.h>
 #include <stave/core/program/fused.h>
 #include <stave/core/program/lower.h>
@@ -9,9 +9,9 @@ namespace stave_detail {
 
 namespace {
 
-// The Lowering that the functions of elementwise_ops.h write to, and the dtype of the operation
-// that is lowered. It is a thread-local variable, because these functions construct a Number from a
-// literal alone.
+// The Lowering that the functions of elementwise_ops.h write to, and the dtype of the operands of
+// the operation that is lowered. It is a thread-local variable, because these functions construct a
+// Number from a literal alone.
 struct Target {
   Lowering* l = nullptr;
   Dtype dtype = bool_;
@@ -21,7 +21,7 @@ thread_local Target target;
 struct Condition {
   int value;
 };
-// A value of the operation's dtype.
+// A value of the dtype of the operands.
 struct Number {
   int value = -1;
   Number() = default;
@@ -200,8 +200,8 @@ Arrays lower_fused(const LoweringContext& c) {
   RegionValues values(c.l, region, c.inputs);
   const Shape& shape = c.in(0).shape;
   const auto inputs = static_cast<int>(region.inputs().size());
-  // Reduces a value. The order of the reduction follows the strides of an input or a constant; a
-  // computed value counts as row-major.
+  // Reduces a value. The order of the reduction follows the strides of the array if the value is an
+  // input, and strides of 0 if it is a constant. A computed value counts as row-major.
   const auto reduce = [&](const Region::Reduction& it, const Shape& result, FunctionRef<int(Positions)> element) {
     const int given = region.given(it.value);
     if (given >= 0 && given < inputs)

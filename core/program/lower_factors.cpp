@@ -9,7 +9,8 @@ namespace stave_detail {
 
 namespace {
 
-// Factors a matrix, and returns a vector: -1 for each step that exchanged two rows, else 1.
+// Factors a matrix in place, and returns a vector of float64: for each step -1 if it exchanged two
+// rows, else 1.
 Array factored_signs(Lowering& l, Matrix a, bool unrolled) {
   const Array signs = l.allocate({std::max<Index>(a.rows(), 1)}, float64);
   factor(l, a, unrolled, [&](Position k, int best) {
@@ -19,8 +20,8 @@ Array factored_signs(Lowering& l, Matrix a, bool unrolled) {
   return signs;
 }
 
-// Factors a matrix, and returns the product of its pivots, with the sign of the exchanges, as a
-// mantissa and an exponent, so that no product overflows. Both are float64.
+// Factors a matrix in place, and returns the product of its pivots, with the sign of the row
+// exchanges, as a mantissa and an exponent, so that no product overflows. Both are float64.
 std::pair<int, int> product_of_pivots(Lowering& l, Matrix a, bool unrolled) {
   const Array signs = factored_signs(l, a, unrolled);
   int state[] = {l.number(1, float64), l.number(0, float64)};
@@ -38,9 +39,9 @@ std::pair<int, int> product_of_pivots(Lowering& l, Matrix a, bool unrolled) {
 
 }  // namespace
 
-// The determinant of a matrix of up to three rows is a sum of products. For more rows, and where
-// the sum is infinite, NaN, or so small that underflow may have cost digits, it is the product of
-// the pivots.
+// The determinant of a matrix of one to three rows is a sum of products (`tiny`). For other
+// matrices, and where the sum is infinite, NaN, or so small that underflow may have cost digits, it
+// is the product of the pivots.
 Arrays lower_det(const LoweringContext& c) {
   Lowering& l = c.l;
   const Index n = c.in(0).shape.back();
@@ -134,7 +135,7 @@ void reflect(Lowering& l, Matrix x, Matrix a, Position k, int tau, Position firs
 }
 
 // The power of two by which a matrix is scaled, so that squares neither overflow nor underflow. It
-// is 1 unless the largest element of the matrix is very large or small.
+// is 1 unless the largest absolute value of an element is very large or small.
 int safe_scale(Lowering& l, Matrix a, bool unrolled) {
   const Dtype dtype = l.builder().dtype(a.get(0, 0));
   const auto number = [&](double value) { return l.number(value, dtype); };

@@ -1,5 +1,5 @@
-// Lowering of operations at computed positions. An index out of range fails a check, as it throws
-// in the library.
+// Lowering of operations at computed positions. An index out of range fails a check of the lowered
+// code, where a kernel would throw.
 #include <stave/core/program/lower_rows.h>
 #include <stave/core/tensor/fail.h>
 
@@ -23,14 +23,15 @@ Position checked(const LoweringContext& c, int value, Index length, Index last, 
   return l.position_of(at);
 }
 
-// The sizes of the groups of axes of gather and scatter: see GatherAttributes.
+// The numbers of axes in the groups of gather and scatter: batch..., at..., and the indexed axes of
+// x (d1..dk). See GatherAttributes.
 struct GatherAxes {
   std::size_t batch, at, indexed;
   GatherAxes(const GatherAttributes& a, const Array& indices)
       : batch(static_cast<std::size_t>(a.batch_dims)), at(indices.shape.size() - batch - 1),
         indexed(static_cast<std::size_t>(indices.shape.back())) {}
 
-  // The position in x of the element at `place` of the result of gather.
+  // The position in x of the element that gather reads for position `place` of its output.
   PositionList in_operand(const LoweringContext& c, const Array& x, const Array& indices, Positions place,
                           bool from_end) const {
     PositionList found(place.begin(), place.begin() + static_cast<std::ptrdiff_t>(batch));
@@ -54,7 +55,7 @@ Arrays gather(const LoweringContext& c) {
                       [&](Positions at) { return c.l.element(x, axes.in_operand(c, x, indices, at, a.from_end)); })};
 }
 
-// Returns the element after an update.
+// Returns the element of the array after an update by a scatter operation.
 int combined(Lowering& l, OpId id, int present, int update) {
   switch (id) {
     case OpId::scatter_add: return l.add(ScalarOp::add, present, update);
@@ -82,7 +83,8 @@ Arrays scatter(const LoweringContext& c) {
   return {c.l.preloaded(out)};
 }
 
-// The first position along each axis of the slice in batch entry `at`.
+// The first position of the slice along each sliced axis. `at` begins with the position along the
+// batch axes.
 PositionList slice_starts(const LoweringContext& c, const Array& x, const Array& starts, const Shape& sizes,
                           Positions at) {
   const std::size_t batch = x.shape.size() - sizes.size();
@@ -95,6 +97,7 @@ PositionList slice_starts(const LoweringContext& c, const Array& x, const Array&
   }
   return found;
 }
+// A position in the slice as a position in the whole array.
 PositionList moved(const LoweringContext& c, Positions at, Positions starts) {
   PositionList place(at);
   const std::size_t batch = at.size() - starts.size();

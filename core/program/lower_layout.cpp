@@ -1,4 +1,5 @@
-// Lowering of layout and creation: results are views, or each element is copied.
+// Lowering of layout operations and of the creation of arrays: outputs are views, or each element
+// is copied or computed.
 #include <stave/core/program/lower.h>
 
 namespace stave_detail {

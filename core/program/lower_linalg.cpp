@@ -20,7 +20,8 @@ void factor(Lowering& l, Matrix a, bool unrolled, FunctionRef<void(Position, int
   l.for_range(
       0, std::min(m, n),
       [&](Position k) {
-        // The largest element of column k from row k on, and its row; the first of equal ones.
+        // The largest absolute value in column k from row k on, and its row; the first of equal
+        // ones.
         const auto size = [&](Position i) { return l.add(ScalarOp::abs, a.get(i, k)); };
         int state[] = {size(k), l.value_of(k)};
         l.fold_range(
@@ -86,7 +87,7 @@ Arrays cholesky(const LoweringContext& c) {
   const Index n = c.shape().back();
   const Dtype dtype = c.dtype();
   const int zero = l.number(0, dtype), half = l.number(0.5, dtype);
-  // The factor is that of (a + a^T) / 2.
+  // The kernels factor (a + a^T) / 2.
   const Array given = c.in(0);
   const Array out = l.allocate(c.shape(), dtype);
   l.copy(l.compute(c.shape(), dtype,
@@ -99,8 +100,8 @@ Arrays cholesky(const LoweringContext& c) {
          out);
   for_stack(c, out, unrolled, [&](Positions at) {
     Matrix a(l, out, at);
-    // a[i, j] minus the products of the rows' elements before column j. The kernels subtract
-    // products one by one in matrices of 2, 3 and 4 rows.
+    // a[i, j] minus the sum of a[i, k] a[j, k] over k < j. The kernels subtract the products one by
+    // one in matrices of 2, 3 and 4 rows, and subtract their sum in others.
     const bool one_by_one = n >= 2 && n <= 4;
     const auto rest = [&](Position i, Position j) {
       int state[] = {one_by_one ? a.get(i, j) : zero};
@@ -153,12 +154,14 @@ Arrays cholesky(const LoweringContext& c) {
 
 // ---- triangles ----------------------------------------------------------------------------------
 
-// The triangle of a matrix that a solve reads.
+// Which triangular matrix a solve reads in a matrix: its lower or upper triangle, transposed or
+// not. With `unit`, the elements of the diagonal count as 1.
 struct Triangle {
   bool lower, transpose, unit;
 };
 
-// Solves t x = b for the columns of b, which becomes x.
+// Solves t x = b for each column of b, in place: b becomes x. `of` says which triangular matrix in
+// the memory of t is meant.
 void solve_triangle(Lowering& l, Matrix t, Triangle of, Matrix b, bool unrolled) {
   const Index n = b.rows(), columns = b.columns();
   const bool forward = of.lower != of.transpose;
@@ -287,7 +290,8 @@ Arrays solve(const LoweringContext& c) {
     const Matrix factors(l, packed, at);
     Matrix sides(l, b, at), x(l, out, at), y(l, turned, at);
     check_diagonal(l, factors, unrolled, "solve: the matrix is singular");
-    // The element of a column at a computed row. Unrolled code compares the row with each number.
+    // The element of column k at a computed row. Unrolled code compares the row with each row
+    // number, so that elements stay values.
     const auto picked = [&](Matrix& from, int row, Position k) {
       if (!unrolled) return from.get(l.position_of(l.convert(row, int64)), k);
       int value = from.get(0, k);

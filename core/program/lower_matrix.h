@@ -1,5 +1,5 @@
-// Matrices in memory, for the lowering of linear algebra. Matrices of up to 6 rows and columns get
-// code for each element, and no loops; their elements become values.
+// Matrices in memory, for the lowering of linear algebra. Matrices of up to 6 rows and columns
+// (is_small) get code for each element, without loops over rows and columns.
 #pragma once
 
 #include <algorithm>
@@ -8,7 +8,7 @@
 
 namespace stave_detail {
 
-// A matrix of a stack.
+// The matrix at position `at` of a stack.
 class Matrix {
  public:
   Matrix(Lowering& l, const Array& stack, Positions at) : l_(l), stack_(stack), place_(at) {
@@ -42,7 +42,7 @@ inline bool is_small(const Array& matrices) {
 }
 inline Position after(Lowering& l, Position i) { return l.shifted(i, 1); }
 
-// A copy of a stack of matrices, whose elements the caller changes.
+// A copy of a stack of matrices in memory, for a caller that changes it.
 inline Array copied(Lowering& l, const Array& x) {
   const Array out = l.allocate(x.shape, x.dtype);
   l.copy(x, out);
@@ -51,8 +51,8 @@ inline Array copied(Lowering& l, const Array& x) {
 
 /// Returns a bool value: true if all elements of a matrix are finite.
 int is_finite(Lowering& l, Matrix a);
-/// Computes the LU factors of a matrix in place, with partial pivoting. Calls exchange(k, row) in
-/// step k, in which row k was exchanged with `row` (an int64 value), which may be k.
+/// Computes the LU factors of a matrix in place, with partial pivoting. In step k, calls
+/// exchange(k, row) after row k was exchanged with `row` (an int64 value), which may be k.
 void factor(Lowering& l, Matrix a, bool unrolled, FunctionRef<void(Position, int)> exchange);
 
 Arrays lower_det(const LoweringContext& c);

@@ -7,8 +7,8 @@ namespace stave_detail {
 
 namespace {
 
-// Sums of products begin at 0 and add the products in their order, as the CPU's kernel of small
-// products does. A product of a column and a row has no sum.
+// Each element is 0 plus its products one after the other, as the CPU's kernel for small matrices
+// adds them. If there is one product, nothing is added to it.
 Arrays matmul(const LoweringContext& c) {
   Lowering& l = c.l;
   const Array &a = c.in(0), &b = c.in(1);
@@ -33,8 +33,8 @@ Arrays matmul(const LoweringContext& c) {
 }
 
 // A position along an axis whose elements are `dilation` apart and have padding around them.
-// `is_inside` is a bool value: true if there is an element. `place`, the index of the element, is
-// in range in any case.
+// `is_inside` is a bool value: true if there is an element. `place` is the index of the element, or
+// 0 if there is none.
 struct Window {
   int is_inside;
   Position place;
@@ -81,7 +81,8 @@ Arrays convolution(const LoweringContext& c) {
       std::max<Index>(1, terms.elements()))};
 }
 
-// max_pool and argmax_pool: the first of the largest elements of a window; NaN is the largest.
+// max_pool and argmax_pool: the first of the largest elements of a window, or its position; NaN is
+// the largest.
 Arrays pool(const LoweringContext& c) {
   Lowering& l = c.l;
   const auto& a = c.as<PoolAttributes>();
@@ -91,7 +92,8 @@ Arrays pool(const LoweringContext& c) {
   return {l.compute(
       c.shape(), c.dtype(),
       [&](Positions at) {
-        // The largest element so far, its position, and a bool: true if there is one.
+        // The largest element so far, its row-major position along the pooled axes, and a bool:
+        // true if there is one.
         int state[] = {extreme_number(l, x.dtype, false), l.index(0), l.number(false, bool_)};
         l.fold(a.windows, state, [&](Positions term, std::span<int> now) {
           PositionList place(at.begin(), at.begin() + static_cast<std::ptrdiff_t>(others));

@@ -1,4 +1,4 @@
-// Lowering of random numbers: see RandomAttributes.
+// Lowering of random numbers: see RandomAttributes for the formulas.
 #include <stave/core/program/lower.h>
 
 namespace stave_detail {
@@ -53,7 +53,8 @@ Threefry generator(Lowering& l, const Array& keys, Positions at) {
   return {l, key_word(l, keys, at, 0), key_word(l, keys, at, 1)};
 }
 
-// The counter of an element: its row-major position along the axes behind those of the keys.
+// The counter of an element: its row-major position along the axes after the batch axes of the
+// keys.
 Position counter(Lowering& l, const Array& keys, const Shape& shape, Positions at) {
   Position place(0);
   for (std::size_t axis = keys.shape.size() - 1; axis < at.size(); ++axis)

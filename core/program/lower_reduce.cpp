@@ -114,8 +114,8 @@ struct ReducedAxes {
       }
     }
   }
-  // The position in the operand of an element that is reduced to position `at` of the result.
-  // `in_reduced` is its position along the reduced axes.
+  // The position in the operand of an element that is reduced to position `at` of the output, whose
+  // reduced axes may be kept with length 1. `in_reduced` is its position along the reduced axes.
   PositionList place(Positions at, Positions in_reduced) const {
     PositionList found(kept.size() + reduced.size());
     const bool keeps = at.size() == found.size();
@@ -169,7 +169,8 @@ Arrays reduce(const LoweringContext& c) {
   return {lower_reduction(c.l, *c.instruction.op, c.in(0), c.as<ReduceAttributes>().axes, c.shape())};
 }
 
-// argmax and argmin: the first position of the largest or smallest element; NaN is both.
+// argmax and argmin: the first position of the largest or smallest element, or of NaN if there is
+// one.
 Arrays arg_reduce(const LoweringContext& c) {
   Lowering& l = c.l;
   const Array& x = c.in(0);
@@ -200,7 +201,7 @@ Arrays arg_reduce(const LoweringContext& c) {
 
 // ---- rows ---------------------------------------------------------------------------------------
 
-// The same position in an array of length 1 along the axis.
+// The position `at`, for an array that has length 1 along the axis.
 PositionList in_row(Positions at, std::size_t axis) { return with(at, axis, Position(0)); }
 
 Array sum_along(Lowering& l, const Array& x, std::size_t axis) {
@@ -210,7 +211,8 @@ Array max_along(Lowering& l, const Array& x, std::size_t axis) {
   return lower_reduction(l, op_max, x, {static_cast<Index>(axis)}, keepdims_shape(x.shape, axis));
 }
 
-// exp(x - max), the sum of that along the axis, and the maxima.
+// `terms`: exp(x - largest); `total`: their sum along the axis; `largest`: the maximum of x along
+// the axis.
 struct Exponentials {
   Array terms, total, largest;
   Exponentials(Lowering& l, const Array& x, std::size_t axis) : largest(max_along(l, x, axis)) {
@@ -270,8 +272,8 @@ Array zipped(Lowering& l, const Array& x, const Array& y, FunctionRef<int(int, i
   });
 }
 
-// y (e - sum(y e)) along the last axis, where e is ct minus the ct of the element with y > 1/2, if
-// there is one.
+// y (e - sum(y e)) along the last axis, where y is the output of softmax, and e is ct minus the ct
+// of the element with y > 1/2, if there is one.
 Arrays softmax_gradient(const LoweringContext& c) {
   Lowering& l = c.l;
   const Array &y = c.in(0), &ct = c.in(1);
@@ -286,8 +288,8 @@ Arrays softmax_gradient(const LoweringContext& c) {
   return {zipped(l, relative, y, [&](int v, int p) { return scaled(l, v, p); })};
 }
 
-// ct - sum(ct) softmax(x) along the last axis. For an element with softmax(x) > 1/2 the result is
-// minus the sum of the results of the others, which loses fewer digits.
+// ct - sum(ct) softmax(x) along the last axis. For an element with softmax(x) > 1/2 it is computed
+// as minus the sum of the others, which loses fewer digits.
 Arrays log_softmax_gradient(const LoweringContext& c) {
   Lowering& l = c.l;
   const Array &x = c.in(0), &ct = c.in(1);

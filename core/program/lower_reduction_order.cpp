@@ -113,7 +113,7 @@ int fold_halves(std::vector<int> x, Both both) {
   return x[0];
 }
 
-// Returns the reduction of a row and of `total`, the reduction of the rows before it.
+// Returns the reduction of a row combined with `total`, the reduction of the rows before it.
 int reduce_row(const PlainReduction& reduction, std::span<const int> x, int total, std::size_t lanes) {
   constexpr std::size_t ways = 8;
   const auto both = [&](int a, int b) { return reduction.both(a, b); };
@@ -140,7 +140,7 @@ int sum_of_eight(Lowering& l, std::span<const int> x) {
   return add(add(add(x[0], x[1]), add(x[2], x[3])), add(add(x[4], x[5]), add(x[6], x[7])));
 }
 
-// The compensated sum of a row of float64.
+// Adds a row of float64 to the compensated sum in `state`.
 void sum_row(const LoweredSum& sum, std::span<const int> x, std::span<int> state, std::size_t lanes) {
   Lowering& l = sum.l;
   const auto add = [&](int a, int b) { return l.add(ScalarOp::add, a, b); };

@@ -10,7 +10,8 @@ namespace stave_detail {
 
 /// The order of a reduction that one thread computes at once, for arrays of at most 64 elements.
 /// The axes are sorted by their strides. If the innermost one is reduced, each of its rows is
-/// reduced on its own, in vectors; if it is kept, rows are added to each other.
+/// reduced on its own, in vectors, or short rows one element after the other. If it is kept, rows
+/// are combined element by element.
 class ReductionOrder {
  public:
   /// The order for an array of this shape and these strides, whose axes `reduced` are reduced.
@@ -21,10 +22,10 @@ class ReductionOrder {
   /// The reduced elements follow each other in rows of this length.
   std::size_t row_length() const noexcept { return static_cast<std::size_t>(row_); }
   /// True if the elements of a row are combined in vectors, and false if they are combined with the
-  /// result one after the other.
+  /// running result one after the other.
   bool combines_in_vectors() const noexcept { return in_vectors_; }
-  /// True if a sum of float64 adds eight elements at a time to the result at this position (along
-  /// all axes), with vectors of `lanes` numbers.
+  /// True if, with vectors of `lanes` numbers, a sum of float64 adds eight elements at a time to
+  /// the output at this position, which is given along all axes.
   bool adds_eight(Positions at, Index lanes) const;
 
  private:
@@ -32,24 +33,25 @@ class ReductionOrder {
     std::size_t number;  // the index of the axis in the array's shape
     Index length, step, result_step;
     bool is_kept, is_reversed = false;
-    // True if the axis and the one before are one axis in memory, with one stride.
+    // True if the axis and the one before it in axes_ form one axis in memory, with one stride.
     bool joins_previous = false;
   };
   static Index distance(const Axis& axis);
-  // The length of the merged axes that end at axes_[last], and the first one of them.
+  // Returns the length of the axis that axes_[last] forms with the axes before it that join
+  // (joins_previous), and sets `first` to the index of the first of them.
   Index merged(std::size_t last, std::size_t& first) const;
 
   std::vector<std::size_t> reduced_;
   std::vector<Axis> axes_;  // without axes of length 1, sorted from the largest stride
   Index row_ = 1;
   bool in_vectors_ = true;
-  std::vector<Axis> columns_;  // the axes whose elements are columns, from the outermost one
+  std::vector<Axis> columns_;  // the axes whose positions are columns, from the outermost one
   Index column_count_ = 1;
 };
 
 /// Reduces floats by sum, prod, max or min, as kernels with vectors of `vector_bytes` bytes do. The
-/// elements are those of ReductionOrder::positions(); `at` is the position of the result along all
-/// axes.
+/// elements are those at ReductionOrder::positions(), in that order; `at` is the position of the
+/// output, given along all axes.
 int reduce_in_order(Lowering& l, OpId op, std::span<const int> elements, const ReductionOrder& order, Positions at,
                     Index vector_bytes);
 

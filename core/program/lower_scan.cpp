@@ -10,7 +10,8 @@ namespace {
 
 // ---- scans --------------------------------------------------------------------------------------
 
-// A step of a scan, which changes the state and returns the element of the result.
+// The steps of a scan. step(state, a, b) changes the state and returns the next element of the
+// output; a and b are the elements of the first and the last input.
 struct ScanStep {
   Lowering& l;
   OpId id;
@@ -87,7 +88,7 @@ struct Order {
   }
 };
 
-// For each element, how many elements of its row stand before it in a stable sort.
+// For each element, how many elements of its row along the axis come before it in a stable sort.
 Array ranks(Lowering& l, const Array& x, std::size_t axis, bool descending) {
   const Order order{l, descending};
   const Index length = x.shape[axis];

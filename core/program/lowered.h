@@ -14,8 +14,8 @@
 //
 // Each value is a number of one dtype, and is assigned by one instruction, before the instructions
 // that read it. A value that is assigned in a loop is read in that loop only. Carried values are
-// the exception: a loop assigns them anew after each step, and after the loop they have the values
-// of the last step.
+// the exception: they are declared before a loop, which assigns them anew after each step, and
+// after the loop they have the values of the last step.
 #pragma once
 
 #include <cstdint>
@@ -38,8 +38,8 @@ using namespace stave;
 //   fma                       a * b + c, rounded once
 //   select                    the second operand where the first, a bool, is true; else the third
 //   bit_and ... bit_not       take bools or integers; bit_not(true) is false
-//   shift_left, shift_right   by the number of bits or more: shift_left gives 0, and shift_right
-//                             gives copies of the sign
+//   shift_left, shift_right   if the second operand is negative, or at least the number of bits,
+//                             shift_left gives 0, and shift_right 0, or -1 of a negative number
 //   convert                   as astype, to the dtype of the result
 //   erfc_of_root_half         erfc(x / sqrt(2))
 //   mantissa, exponent        x = mantissa * 2^exponent with 1/2 <= |mantissa| < 1; x and 0 if x is
@@ -47,7 +47,7 @@ using namespace stave;
 //   ldexp                     a * 2^b for a whole number b
 //   floor_divide              rounds towards minus infinity; of integers, x / 0 is 0
 //   remainder                 has the sign of the second operand; of integers, x modulo 0 is 0
-// The others are the functions of core/ops/elementwise_ops.h.
+// The others are arithmetic operators, and functions that core/ops/elementwise_ops.h lists.
 #define STAVE_SCALAR_ARITHMETIC(X)                                                                    \
   X(negative, 1) X(abs, 1) X(sqrt, 1) X(floor, 1) X(ceil, 1) X(rint, 1) X(trunc, 1)                   \
   X(add, 2) X(subtract, 2) X(multiply, 2) X(divide, 2) X(copysign, 2) X(fma, 3)                       \
@@ -75,7 +75,8 @@ const char* name_of(ScalarOp op);
 int operand_count(ScalarOp op);
 
 struct Lowered {
-  /// A row-major array in memory.
+  /// Memory for elements of one dtype, which instructions read and write by index. Arrays in it are
+  /// row-major, except inputs with LoweringOptions::input_strides.
   struct Buffer {
     enum class Kind : std::uint8_t {
       input,     // the memory of input `number`, which is only read
@@ -88,23 +89,23 @@ struct Lowered {
     Index elements;
     int number = -1;
     Tensor constant{};
-    // The first byte in the workspace, for a `work` buffer. Buffers that are not in use at the same
-    // time may overlap.
+    // The first byte in the workspace, of a `work` buffer; 0 for other kinds. Work buffers that are
+    // not in use at the same time may overlap.
     Index offset = 0;
   };
 
   enum class Code : std::uint8_t {
-    number,     // result = a constant: the element whose bytes are the first ones of `number`
+    number,     // result = a constant, whose bytes are the first bytes of the field `number`
     operation,  // result = op(operands)
-    load,       // result = buffer[operands[0] + number]; operand -1: buffer[number]
-    store,      // buffer[operands[0] + number] = operands[1]
+    load,       // result = buffer[operands[0] + number]; buffer[number] if operands[0] is -1
+    store,      // buffer[operands[0] + number] = operands[1]; operands[0] may be -1 here, too
     carried,    // result = operands[0]; declares a carried value of the loop that follows
     loop,       // runs the instructions up to `end` with result = 0, 1, ..., n - 1 (int64). n is
                 // operands[0] (int64), or `number` if that is -1. For n <= 0 it runs nothing.
     next,       // operands[0], a carried value, becomes operands[1] at the `end` that follows.
-                // All `next` of a loop stand before its `end`, and happen at once.
+                // All `next` of a loop stand directly before its `end`, and happen at once.
     end,        // the end of a loop
-    check       // returns errors[number] to the caller unless operands[0], a bool, is true
+    check       // unless operands[0], a bool, is true, the run ends with the error errors[number]
   };
 
   struct Instruction {
@@ -136,17 +137,19 @@ struct LoweringOptions {
   /// The strides of each input; row-major arrays without gaps if this is empty. No stride may be
   /// negative.
   std::span<const Strides> input_strides = {};
-  /// The size of the vectors of the CPU's kernels. Floats of arrays of up to 64 elements are then
-  /// reduced in the kernels' order. 0: they are reduced one after the other.
+  /// The size of the vectors of the CPU's kernels. The elements of float arrays of up to 64
+  /// elements are then reduced in the order of these kernels. 0: they are reduced one after the
+  /// other.
   Index vector_bytes = 0;
-  bool is_optimized = false;  // the program is `optimized` already
+  bool is_optimized = false;  // the program is `optimized` already, and calls no functions
 };
 
 /// Lowers a program. The elements of an array of up to 64 elements become values if the code reads
 /// and writes them at known positions; larger arrays lie in memory, and loops compute them. Sums
 /// are computed as the CPU's kernels do it: float32 in float64, float64 with compensation. Throws
 /// TransformError, which names the operation, for an operation that cannot be lowered (eigh, svd, a
-/// transfer between devices, a user's own operation ...), and DtypeError for float16 and bfloat16.
+/// transfer between devices, a user's own operation ...), DtypeError for float16 and bfloat16, and
+/// DeviceError for values that are not on the CPU.
 Lowered lower(const Program& program, const LoweringOptions& options = {});
 
 /// The label of a variable, or an empty text.
@@ -174,8 +177,8 @@ class LoweredBuilder {
   int load(int buffer, int index, Index offset);
   void store(int buffer, int index, Index offset, int value);
   int carried(int initial);
-  /// Begins a loop and returns its index. The loop carries the values that `carried` made since the
-  /// last other instruction.
+  /// Begins a loop and returns the value that counts its steps from 0. The loop carries the values
+  /// that `carried` made since the last other instruction.
   int begin_loop(Index steps) { return begin_loop_of(-1, steps); }
   /// Begins a loop whose number of steps is a value, or `count` if that is -1.
   int begin_loop_of(int steps, Index count = 0);
@@ -183,7 +186,7 @@ class LoweredBuilder {
   void end_loop();
   void check(int condition, std::string error);
 
-  /// The loops that are open, from the outermost one; each has a number of its own.
+  /// The open loops, outermost first, each as its unique number (1, 2, ...).
   const std::vector<int>& open_loops() const noexcept { return open_; }
   /// The bytes of the value if it is a constant, else null. The address is valid until the next
   /// instruction.

@@ -1,5 +1,5 @@
-// The last passes over lowered code: they remove dead code and give work buffers their places in
-// the workspace.
+// The last passes over lowered code: they remove dead code, number buffers and values anew, and
+// give work buffers their places in the workspace.
 #include <algorithm>
 #include <map>
 
@@ -13,7 +13,7 @@ namespace {
 using Code = Lowered::Code;
 using Kind = Lowered::Buffer::Kind;
 
-// Removes instructions whose results nothing needs.
+// Removes instructions that no store to an output and no check depends on.
 void remove_dead_code(Lowered& code) {
   constexpr std::size_t none = static_cast<std::size_t>(-1);
   const std::size_t count = code.instructions.size();
@@ -62,7 +62,8 @@ void remove_dead_code(Lowered& code) {
   code.instructions.resize(kept);
 }
 
-// Drops buffers and values that no instruction names, and numbers the others anew.
+// Drops values, and buffers other than inputs and outputs, that no instruction names, and numbers
+// the others anew.
 void renumber(Lowered& code) {
   std::vector<int> buffers(code.buffers.size(), -1), values(code.values.size(), -1);
   const auto give = [](std::vector<int>& to, int old, int& next) {
@@ -91,8 +92,8 @@ void renumber(Lowered& code) {
 }
 
 // Gives each work buffer a place in the workspace. A buffer is in use from its first to its last
-// instruction. If these are in different loops, the buffer is also in use throughout the outermost
-// loops that contain only one of them.
+// instruction. If these are in different loops, the buffer is in use throughout the outermost loop
+// around each of them that does not contain the other.
 void place_work(Lowered& code) {
   struct Loop {
     int parent, depth;
@@ -147,7 +148,7 @@ void place_work(Lowered& code) {
           {widened(use.first, use.loop, false), widened(use.last, use.loop, true), static_cast<int>(b)});
   std::sort(intervals.begin(), intervals.end(), [](const Interval& a, const Interval& b) { return a.first < b.first; });
   FreeRanges ranges;
-  std::multimap<std::size_t, std::pair<Index, Index>> ends;  // last instruction to (offset, bytes)
+  std::multimap<std::size_t, std::pair<Index, Index>> ends;  // by last instruction: (offset, bytes)
   for (const Interval& it : intervals) {
     for (; !ends.empty() && ends.begin()->first < it.first; ends.erase(ends.begin()))
       ranges.give_back(static_cast<std::size_t>(ends.begin()->second.first),

@@ -43,7 +43,7 @@ Setting setting() {
 }
 
 struct NativeAttributes final : Attributes {
-  Program program;  // each output is an array that an instruction computes
+  Program program;  // its outputs are different arrays that instructions compute
   std::vector<Strides> strides;
   std::shared_ptr<const MachineCode> code;
 
@@ -52,22 +52,22 @@ struct NativeAttributes final : Attributes {
 
   /// Runs kernels in place of the machine code.
   void run_kernels(std::span<const View> inputs, std::span<const View> outputs) const {
-    Executable::Steps(kernels()).run(addresses_of(inputs), addresses_of(outputs));
+    Executable::Steps(kernel_executable()).run(addresses_of(inputs), addresses_of(outputs));
   }
 
  private:
-  const Executable& kernels() const {
+  const Executable& kernel_executable() const {
     const std::lock_guard lock(mutex_);
-    if (!kernels_)
-      kernels_ = std::make_unique<const Executable>(program, strides,
-                                                    ExecutableSettings{.name = nullptr, .native = Native::never});
-    return *kernels_;
+    if (!kernel_executable_)
+      kernel_executable_ = std::make_unique<const Executable>(
+          program, strides, ExecutableSettings{.name = nullptr, .native = Native::never});
+    return *kernel_executable_;
   }
   mutable std::mutex mutex_;
-  mutable std::unique_ptr<const Executable> kernels_;
+  mutable std::unique_ptr<const Executable> kernel_executable_;
 };
 
-// Throws an error if an element of x differs from that of y at the same place. All NaN are equal.
+// Throws an error if elements of x and y at the same position differ. All NaN are equal.
 void compare(const NativeAttributes& native, std::size_t output, const View& x, const View& y) {
   visit_dtype(x.dtype, [&](auto zero) {
     using T = decltype(zero);
@@ -81,7 +81,7 @@ void compare(const NativeAttributes& native, std::size_t output, const View& x, 
   });
 }
 
-// Runs the machine code and the kernels, and compares their results.
+// Runs the machine code and the kernels, and compares their outputs (STAVE_NATIVE=check).
 void run_checked(const NativeAttributes& native, std::span<const View> inputs, std::span<const View> outputs) {
   std::vector<StoragePtr> memory;
   std::vector<View> expected(outputs.begin(), outputs.end());
@@ -118,14 +118,14 @@ struct Estimate {
   }
 };
 
-constexpr double compilation_of_instruction = 1000;  // nanoseconds
+constexpr double compilation_of_instruction = 1000;  // nanoseconds for each
 constexpr double most_instructions = 1e5;            // in one group
 // The most elements of an array that an operation in machine code reads or computes. Two kinds of
 // arrays may be larger: those from which gather and dynamic_slice pick elements, and the stacks of
 // loops. Arrays of more than most_elements lie in memory and are computed in loops.
 constexpr Index most_native_elements = 512;
 
-// The approximate number of instructions for n elements that take `each` instructions each.
+// About how many instructions compute n elements by `each` of them: in a loop, unless they are few.
 double unrolled(double n, double each) { return each * n <= 256 && n <= most_elements ? each * n : 10 + each; }
 
 double elements_of(const Program& program, int variable) {
@@ -209,7 +209,7 @@ std::optional<Estimate> estimate_loop(const LoopAttributes& loop) {
   return Estimate{cost.native * steps, 500 + (cost.kernels + 100) * steps, 20 + cost.instructions};
 }
 
-// Returns nothing for an operation that has no machine code.
+// The estimate of one instruction; nothing if it cannot run as machine code.
 std::optional<Estimate> estimate(const Program& program, const Program::Instruction& step) {
   const auto is_half = [&](int v) { return is_half_float(program.variable(v).dtype); };
   if (std::any_of(step.inputs.begin(), step.inputs.end(), is_half) ||
@@ -290,7 +290,7 @@ class Grouping {
 
  private:
   const Program::Instruction& step(std::size_t k) const { return program_.instructions[k]; }
-  // The index of the instruction that computes this variable as a view, or nothing.
+  // The index of the instruction that computes this variable, if it is a view (is_view).
   std::optional<std::size_t> view(int variable) const {
     const auto k = static_cast<std::size_t>(producer_[variable]);
     return producer_[variable] >= 0 && is_view(step(k)) ? std::optional(k) : std::nullopt;
@@ -300,7 +300,7 @@ class Grouping {
     while (const std::optional<std::size_t> k = view(variable)) variable = step(*k).inputs[0];
     return variable;
   }
-  // Returns true if no input lies in memory with negative strides.
+  // Returns true if the instruction reads no input of the program with negative strides.
   bool reads_forward(const Program::Instruction& it) const {
     return std::all_of(it.inputs.begin(), it.inputs.end(), [&](int input) {
       const int number = input_[base(input)];
@@ -310,8 +310,8 @@ class Grouping {
     });
   }
 
-  // Orders the instructions other than views so that those with machine code stand together, in
-  // groups; each other instruction is a group of its own.
+  // Orders the instructions other than views so that those with an estimate, which may become
+  // machine code, stand together in groups. Each other instruction is a group of its own.
   std::vector<std::vector<std::size_t>> schedule() const {
     const std::size_t n = program_.instructions.size();
     std::vector<std::vector<std::size_t>> next(n), readers(program_.variables.size());
@@ -333,12 +333,13 @@ class Grouping {
         if (all.empty() || all.back() != k) all.push_back(k);
       }
     }
-    std::set<std::size_t> ready[2];  // [0]: without machine code, [1]: with machine code
+    std::set<std::size_t> ready[2];  // [0]: without an estimate, [1]: with an estimate
     for (std::size_t k = 0; k < n; ++k)
       if (!is_view(step(k)) && waits[k] == 0) ready[estimates_[k].has_value()].insert(k);
     std::vector<std::vector<std::size_t>> groups;
     bool native = true;
-    double instructions = 0;  // in the last group
+    // The estimated lowered instructions of the last group; 0 if it has no machine code.
+    double instructions = 0;
     while (!ready[0].empty() || !ready[1].empty()) {
       if (ready[native].empty()) native = !native;
       const std::size_t k = *ready[native].begin();
@@ -356,7 +357,7 @@ class Grouping {
     return groups;
   }
 
-  // Finds the variables that are read outside of the group that computes them.
+  // Finds the variables that are read outside of their group, or are outputs of the program.
   void find_outside_reads(const std::vector<std::vector<std::size_t>>& groups) {
     std::vector<std::size_t> group_of(program_.instructions.size());
     for (std::size_t g = 0; g < groups.size(); ++g)
@@ -373,8 +374,9 @@ class Grouping {
       if (output >= 0) is_read_outside_[static_cast<std::size_t>(base(output))] = true;
   }
 
-  // Replaces a group by one operation and returns true, if the backend can compile it and machine
-  // code pays. It need not pay if it is required, or if STAVE_NATIVE is `check`.
+  // Appends the machine code of a group to `result`, as one operation, and returns true. Returns
+  // false if machine code does not pay, unless it is required or STAVE_NATIVE is `check`, or if the
+  // backend cannot compile the group; then throws NativeCodeError if it is required.
   bool compile(const std::vector<std::size_t>& group, Program& result) {
     Estimate cost;
     for (const std::size_t k : group) cost += *estimates_[k];
@@ -470,8 +472,8 @@ class Grouping {
   const double runs_;
   std::vector<std::string>* const report_;
   const PerVariable<int> producer_;
-  PerVariable<int> input_, constant_;  // the numbers of inputs and constants
-  PerVariable<int> names_;             // the variables' numbers in the group that is compiled
+  PerVariable<int> input_, constant_;  // the index among inputs and constants; -1: none
+  PerVariable<int> names_;             // the variable in the program of the group, or -1
   std::vector<std::optional<Estimate>> estimates_;
   std::vector<bool> is_read_outside_, emitted_;
   double more_pays_after_ = never;

@@ -2,12 +2,14 @@
 //
 // An Executable calls a kernel for each operation, which takes some tens of nanoseconds even for a
 // single number. with_native_code() finds the operations whose arrays have few elements, whole
-// loops among them, and replaces each group of them by one operation, whose kernel is machine code
-// that the backend compiles (Backend::compile). Its results are those of the kernels, bit for bit.
+// loops among them, and replaces groups of them, where that pays, by one operation, whose kernel is
+// machine code that the backend compiles (Backend::compile). Its outputs are those of the kernels,
+// bit for bit, except for the bits of NaN.
 //
 // The environment variable STAVE_NATIVE chooses what happens: 1 (the default) uses machine code
-// where it pays, 0 never, and `check` wherever it is possible; then the kernels run as well, and a
-// result that differs in any bit is an error, except that all NaN are equal.
+// where it pays, 0 never, and `check` wherever it is possible; then the kernels run as well, and an
+// output that differs in any bit is an error, except that all NaN are equal. Native::never forbids
+// machine code in any case.
 #pragma once
 
 #include <span>
@@ -25,7 +27,7 @@ class MachineCode {
  public:
   virtual ~MachineCode() = default;
   /// Computes the outputs, which are contiguous and overlap nothing else, from inputs with the
-  /// strides for which the code was compiled. Returns false if an operation of the program throws
+  /// strides for which the code was compiled. Returns false if a kernel of the program would throw
   /// an error; the outputs are then undefined.
   virtual bool run(std::span<const View> inputs, std::span<const View> outputs) const = 0;
 };
@@ -38,8 +40,8 @@ using namespace stave;
 
 /// Thrown if there is no machine code although it is required (Native::required), if
 /// STAVE_NATIVE=check finds a difference, or if STAVE_NATIVE is not 0, 1 or check. The compiled
-/// function itself never throws this error, so a replay passes it on. After any other error a
-/// replay gives up, and the function itself runs.
+/// function itself never throws this error, so a replay passes it on. After any other error the
+/// replay of a compiled function ends, and the function itself runs.
 struct NativeCodeError : TransformError {
   using TransformError::TransformError;
 };
@@ -52,9 +54,10 @@ struct NativeProgram {
 
 /// Replaces groups of operations of an optimized program, which runs on the CPU, by machine code.
 /// `strides` are those of the inputs. The program will run about `runs` times; machine code that
-/// would not save more time than its compilation takes is not made. `report` receives one line for
-/// each group that has no machine code although that would pay. Throws NativeCodeError if native
-/// code is `required` and impossible.
+/// would not save more time than its compilation takes is not made, unless it is `required` or
+/// STAVE_NATIVE is `check`. `report` receives one line for each group that cannot become machine
+/// code: it is too long, or the backend refuses it. Throws NativeCodeError if native code is
+/// `required` and impossible.
 NativeProgram with_native_code(Program program, std::span<const Strides> strides, Native native, double runs,
                                std::vector<std::string>* report = nullptr);
 

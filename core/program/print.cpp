@@ -1,4 +1,4 @@
-// Program as text, for people; as a graph, for Graphviz; and as JSON, for other programs.
+// Writes a Program as text for people, as a graph for Graphviz, and as JSON for other programs.
 #include <ostream>
 
 #include <stave/core/op/notation.h>
@@ -133,14 +133,14 @@ class Writer {
                        name_of(it.dtype), it.shape.str(), it.device.str(),
                        it.label ? ", \"label\": " + in_json_quotes(it.label->text) : "");
   }
-  template <class Numbers>
-  std::string variables(const Numbers& numbers) const {
+  template <class Variables>
+  std::string variables(const Variables& numbers) const {
     std::string list = "[";
     for (const int variable : numbers) list += (list.size() > 1 ? ", " : "") + described(variable);
     return list + "]";
   }
-  template <class Numbers>
-  static std::string numbers(const Numbers& numbers) {
+  template <class Variables>
+  static std::string numbers(const Variables& numbers) {
     std::string list = "[";
     for (const int variable : numbers) list += (list.size() > 1 ? ", " : "") + std::to_string(variable);
     return list + "]";

@@ -31,7 +31,7 @@ Outputs performed(const Program::Instruction& step, Inputs operands) {
   return static_cast<const RecordedFunctions&>(*step.attributes).perform(std::move(operands));
 }
 
-void check_met(const Program::Instruction& read, const Tensor& value) {
+void check_read(const Program::Instruction& read, const Tensor& value) {
   const Tensor found = read_value(value);
   if (!same_bits(found, read.read_value))
     fail<TransformError>(
@@ -50,8 +50,8 @@ FunctionArgument replayed(const std::shared_ptr<const Program>& program, const I
   };
 }
 
-// Throws if the `given` tensors do not match the program's inputs. An input that is never read may
-// be an empty Tensor.
+// Throws if the `given` tensors do not match the program's inputs. An input that no instruction
+// reads and that is no output may be an empty Tensor. `last` is last_reads(program).
 void check_arguments(const Program& program, std::span<const Tensor> given, const PerVariable<int>& last) {
   if (given.size() != program.inputs.size())
     fail<TransformError>("program: it was recorded for {} tensors, but {} are given", program.inputs.size(),
@@ -201,7 +201,8 @@ Outputs Program::operator()(std::span<const Tensor> given) const {
   PerVariable<Tensor> values(*this);
   for (std::size_t i = 0; i < given.size(); ++i) values[inputs[i]] = given[i];
   for (const Constant& constant : constants) values[constant.variable] = constant.value;
-  // The program's reruns keep apart from each other in a recording of this run, too.
+  // Each barrier of the program becomes a new one, so that a recording of this run also keeps the
+  // reruns apart.
   std::map<std::uint64_t, std::uint64_t> barriers;
   for (std::size_t k = 0; k < instructions.size(); ++k) {
     const Instruction& step = instructions[k];
@@ -219,7 +220,7 @@ Outputs Program::operator()(std::span<const Tensor> given) const {
       else operands.push_back(values[variable]);
     }
     if (step.is_read()) {
-      check_met(step, operands[0]);
+      check_read(step, operands[0]);
       continue;
     }
     Outputs found = performed(step, std::move(operands));

@@ -190,7 +190,7 @@ void Region::assign_slots() {
 
   slots_ = 0;
   for (Step& step : steps_)
-    // A number keeps its slot, because it is written before the first step.
+    // A number shares its slot with no other value, because it is written before the first step.
     if (!step.op) step.slot = slots_++;
   std::vector<int> free;
   for (std::size_t i = 0; i < steps_.size(); ++i) {
@@ -201,7 +201,8 @@ void Region::assign_slots() {
       steps_[i].slot = free.back();
       free.pop_back();
     }
-    // A result never shares a slot with an operand, whose elements may have another size.
+    // The slots of the operands become free only now, because a step's value must not share a slot
+    // with an operand, whose elements may have another size.
     for (const int operand : steps_[i].operands) {
       const auto value = static_cast<std::size_t>(operand);
       if (value < inputs || !step(operand).op || last[value - inputs] != i) continue;
@@ -294,7 +295,7 @@ std::vector<int> RegionBuilder::append(const Region& region, std::span<const int
 
 RegionPtr RegionBuilder::region(std::span<const int> outputs) const {
   const auto region = make_intrusive<Region>(inputs_);
-  std::vector<int> numbers;  // the number in the region of each value
+  std::vector<int> numbers;  // for each value of the builder, its number in the region
   const auto number_in_region = [&](int value) { return numbers[static_cast<std::size_t>(value)]; };
   for (const auto& [step, input, reduction] : values_) {
     SmallVector<int, 3> operands;

@@ -3,12 +3,12 @@
 //   Region region({float32, float32});                     // values 0 and 1
 //   int product = region.add(op_multiply, {0, 1});         // 2
 //   int half = region.add(Scalar(0.5), float32);           // 3
-//   int y = region.add(op_add, {product, half});             // 4
+//   int y = region.add(op_add, {product, half});           // 4
 //   region.set_outputs({y, region.reduce(op_sum, y, {-1})});
 //
-// Values are numbered: first the inputs, then the results of the steps. All values have one shape,
+// Values are numbered: first the inputs, then one value for each step. All values have one shape,
 // which the region does not know, so broadcasting and batching happen outside. A region may end in
-// reductions of values. A reduction has a negative number, and no step can read it.
+// reductions of values. A reduction has a negative number (-1, -2, ...), and no step can read it.
 #pragma once
 
 #include <atomic>
@@ -35,10 +35,10 @@ class Region : public RefCounted {
   struct Step {
     const Op* op;  // null for a number
     SmallVector<int, 3> operands;
-    Dtype dtype;  // the dtype of the result
+    Dtype dtype;  // the dtype of the step's value
     Scalar number;
     Bytes16 bytes{};  // the number as an element of this dtype
-    int slot = -1;    // the slot that holds the value: see set_outputs
+    int slot = -1;    // the number of the buffer for the value: see set_outputs
 
     bool operator==(const Step& other) const {
       return op == other.op && operands == other.operands && dtype == other.dtype &&
@@ -67,14 +67,14 @@ class Region : public RefCounted {
   Region(const Region&) = delete;
   ~Region() { delete prepared_.load(); }
 
-  /// Returns true if a region can perform the operation: the elementwise operations of all_ops.h,
-  /// astype and stop_gradient.
+  /// Returns true if a region can perform the operation in a step: an elementwise operation of
+  /// all_ops.h (`where` is one), astype or stop_gradient.
   static bool admits(const Op& op);
 
-  /// Adds a step and returns the index of its value. Only astype uses `to`, its result dtype.
-  /// Throws TransformError for an operation that a region cannot perform, a wrong number of
-  /// operands, or an operand that does not exist. Throws DtypeError for an operand dtype that the
-  /// operation does not take.
+  /// Adds a step and returns the index of its value. Only astype uses `to`, the dtype to which it
+  /// converts. Throws TransformError for an operation that a region cannot perform, a wrong number
+  /// of operands, or an operand that does not exist. Throws DtypeError for operands of different
+  /// dtypes (but for the bool of `where`), or of a dtype that the operation does not take.
   int add(const Op& op, std::span<const int> operands, Dtype to = bool_);
   int add(const Op& op, std::initializer_list<int> operands, Dtype to = bool_) {
     return add(op, std::span<const int>(operands.begin(), operands.size()), to);
@@ -84,15 +84,17 @@ class Region : public RefCounted {
   int add(Scalar number, Dtype dtype);
   /// Returns true if a region can end in the operation: sum, prod, max, min, all, any.
   static bool admits_reduction(const Op& op);
-  /// Adds a reduction of a value over axes (-1 is the last), and returns a negative index, by which
-  /// set_outputs names it. Throws TransformError for an operation that is not a reduction or a
-  /// value that does not exist. Throws DtypeError for a dtype that the operation does not take:
-  /// all and any take bool, the others any other dtype. Throws IndexError for an axis that is not
+  /// Adds a reduction of a value over axes (-1 is the last), and returns its negative number, for
+  /// set_outputs. Throws TransformError for an operation that admits_reduction() refuses, or a
+  /// value that does not exist. Throws DtypeError for a dtype that the operation does not take: all
+  /// and any take bool, the others any other dtype. Throws IndexError for an axis that is not
   /// negative, and ShapeError for an axis that is given twice.
   int reduce(const Op& op, int value, Shape axes, bool keep = false);
-  /// Ends the region: `values` are its outputs, indices of values and reductions. Steps that no
-  /// output needs are dropped, and the others are renumbered. Each step's result gets a slot, which
-  /// is free again after the last step that reads it; slots of numbers and outputs are not reused.
+  /// Ends the region: `values` are its outputs, each the number of a value or of a reduction. Steps
+  /// and reductions that no output needs are dropped, and the others are renumbered. Each step gets
+  /// a slot, the number of a buffer for its value. Steps after the last one that reads the value
+  /// may reuse the slot, unless the value is a number, an output, or reduced. Throws TransformError
+  /// for an output that does not exist.
   void set_outputs(std::vector<int> values);
 
   const std::vector<Dtype>& inputs() const noexcept { return inputs_; }
@@ -118,7 +120,8 @@ class Region : public RefCounted {
   const Step& step(int value) const { return steps_[static_cast<std::size_t>(value) - inputs_.size()]; }
 
   /// Sets loops that were compiled ahead of time from the same steps. Loops for other dtypes than
-  /// the region's are dropped. Call it after set_outputs.
+  /// the region's are dropped. All are dropped unless the region has one output, which a step
+  /// computes. Call it after set_outputs.
   void set_loops(std::span<const stave_detail::Loop> loops);
   /// The loop for an instruction set, or null if there is none.
   const stave_detail::Loop* loop(std::string_view isa) const;
@@ -126,7 +129,7 @@ class Region : public RefCounted {
   /// Returns true if both regions have equal inputs, steps, reductions and outputs.
   bool is_same_as(const Region& other) const;
 
-  /// A copy with the same inputs and steps, to which reductions and outputs can be added.
+  /// A copy of the inputs and steps alone, to which steps, reductions and outputs can be added.
   IntrusivePtr<Region> reopened() const;
 
   /// The region as text, one line for each step: "c:float32 = multiply a b".
@@ -144,8 +147,9 @@ class Region : public RefCounted {
     const std::lock_guard<std::mutex> lock(mutex_);
     return derived_.emplace(key, std::move(made)).first->second;
   }
-  /// Returns the P that `make` returns as a unique_ptr, made once for each key. `key` is an address
-  /// that stays valid. Thread-safe.
+  /// Returns the P that `make` returns as a unique_ptr. The first one made for a key is kept and
+  /// returned from then on. `key` is the address of an object that is never freed, so that it means
+  /// one P. Thread-safe.
   template <class P, class Make>
   const P& prepared(const void* key, Make make) const {
     const auto find = [&](const Prepared* at) {
@@ -202,11 +206,12 @@ class RegionBuilder {
   int input(Dtype dtype);
   /// Returns the value of a scalar constant. Constants with equal bits share one value.
   int number(Scalar number, Dtype dtype);
-  /// Adds an operation with a result of this dtype.
+  /// Adds an operation whose value has this dtype, and returns the value.
   int add(const Op& op, std::span<const int> operands, Dtype dtype);
   /// Adds a reduction, in which the region may end: see Region::reduce.
   int reduce(const Op& op, int value, Shape axes, bool keepdims);
-  /// Adds the steps of a region without reductions, for these inputs. Returns its outputs.
+  /// Adds the steps of a region, which must have no reductions, with these values as its inputs.
+  /// Returns the values of its outputs.
   std::vector<int> append(const Region& region, std::span<const int> inputs);
 
   bool empty() const noexcept { return values_.empty(); }
@@ -219,8 +224,8 @@ class RegionBuilder {
  private:
   struct Value {
     Region::Step step;
-    int input = -1;      // the index of an input
-    int reduction = -1;  // the index in `reductions_`
+    int input = -1;      // the index in `inputs_`; -1: the value is no input
+    int reduction = -1;  // the index in `reductions_`; -1: the value is no reduction
   };
   struct HashOfStep {
     std::size_t operator()(const Region::Step& step) const noexcept;

@@ -29,7 +29,8 @@ bool compares_with_itself(const Lowered& code, const Instruction& it) {
 // ---- index arithmetic ---------------------------------------------------------------------------
 
 // The least and the greatest number that an int64 value may be. Where no overflow is possible, an
-// operation is written as C's own, which compilers optimise best in the indices of loops.
+// operation is written with an operator of C, which compilers optimise best in the indices of
+// loops.
 struct IndexRange {
   std::int64_t low, high;
 };
@@ -100,8 +101,8 @@ bool is_one(const MaybeRange& range) { return range && range->low == range->high
 
 // ---- which values are needed --------------------------------------------------------------------
 
-// Finds the values on which stores, checks and the numbers of steps depend. The other values are
-// not written, because C compilers would warn of unused variables.
+// Finds the values on which stores, checks and the numbers of steps of loops depend. The other
+// values are not written, because C compilers would warn of unused variables.
 class LiveValues {
  public:
   LiveValues(const Lowered& code, const std::vector<MaybeRange>& ranges)
@@ -162,14 +163,15 @@ class BodyWriter {
   // The precedence of the operators of a text, which decides whether the text needs parentheses.
   enum class Binding : std::uint8_t { name, product, sum };
   struct Text {
-    std::string text;  // empty: the variable v1 for value 1
+    std::string text;  // empty: a variable, which is v1 for value 1
     Binding binding = Binding::name;
   };
 
   static std::size_t at(int value) { return static_cast<std::size_t>(value); }
 
-  // Numbers stand where they are used, except where a compiler would warn that a comparison with
-  // them is always true, or that an operation on them overflows. There they become variables.
+  // Finds the constants that become variables (is_named_). Others are written where they are used.
+  // A compiler might warn that a comparison with a constant is always true, or that an operation on
+  // constants overflows.
   void find_named_numbers() {
     std::vector<bool> is_number(code_.values.size());
     is_named_.resize(code_.values.size());
@@ -287,8 +289,8 @@ class BodyWriter {
     ++depth_;
   }
   void end_loop() {
-    // All carried values change at once, so a carried value that another one becomes is copied
-    // before it changes.
+    // All carried values change at once. A carried value whose present value is the next value of
+    // another one is therefore copied before it changes.
     std::vector<std::string> values;
     for (const Instruction* next : nexts_) {
       const int value = next->operands[1];
@@ -306,7 +308,9 @@ class BodyWriter {
     line("}");
   }
 
-  // Declares pointers to the work buffers that are used. Tables are added to `tables`.
+  // Returns declarations of pointers to the work buffers that are used, and casts of unused
+  // arguments to void, so that compilers do not warn. Adds the tables of constant buffers to
+  // `tables`.
   std::string buffers(std::string& tables) const {
     std::string text;
     const std::vector<CWorkspace> workspace = workspace_of(code_);

@@ -9,7 +9,7 @@
 
 namespace stave_detail {
 
-/// The part of the workspace for buffers of one dtype. Each dtype has an array of its own, because
+/// The part of the workspace for buffers of one dtype. Each dtype has a C array of its own, because
 /// C does not allow an array of one type to hold numbers of another type.
 struct CWorkspace {
   Dtype dtype;
@@ -26,9 +26,9 @@ struct CBody {
   std::string statements;  // they end with `return 0;`
 };
 /// Writes the code as the body of function `name`. `inputs` and `outputs` are the names of the
-/// pointers to the arrays. `workspace` is a C expression for an array of the workspace, in which {}
-/// stands for the name of the array: "work->{}". Functions that the code needs are added to
-/// `functions`.
+/// pointers to the arrays. The function returns 0, or 1 + the index in Lowered::errors of the check
+/// that failed. `workspace` is a C expression for an array of the workspace, in which {} stands for
+/// the name of the array: "work->{}". Functions that the code needs are added to `functions`.
 CBody write_c_body(const Lowered& code, const std::string& name, const std::vector<std::string>& inputs,
                    const std::vector<std::string>& outputs, const std::string& workspace, CFunctions& functions);
 

@@ -50,7 +50,8 @@ const casadi_int* $f_sparsity_out(casadi_int i);
 int $f_work(casadi_int* sz_arg, casadi_int* sz_res, casadi_int* sz_iw, casadi_int* sz_w);
 )";
 
-// The function has no memory of its own, so nothing is allocated or counted.
+// The generated function has no memory of its own, so nothing is allocated and no references are
+// counted.
 constexpr const char* memory = R"(CASADI_SYMBOL_EXPORT int $f_alloc_mem(void) { return 0; }
 CASADI_SYMBOL_EXPORT int $f_init_mem(int mem) { (void)mem; return 0; }
 CASADI_SYMBOL_EXPORT void $f_free_mem(int mem) { (void)mem; }
@@ -153,7 +154,8 @@ class CasadiWriter {
   }
 
   // The function that CasADi calls, and f_work. The workspace w has that of f_compute, then zeros
-  // for null arguments, then room for each result, in case it is not wanted.
+  // that all null arguments share, then room for each result, which is used if CasADi gives a null
+  // pointer for the result.
   std::string entry(const CasadiFunction& it) const {
     const Index zeros = work_elements(it.code);
     Index end = zeros;

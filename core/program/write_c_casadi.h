@@ -28,7 +28,7 @@ struct CasadiFunction {
   std::string name;
   std::vector<CasadiArgument> inputs, outputs;
   // Its inputs and outputs are the arguments with elements, in their order. Their elements are in
-  // CasADi's order.
+  // CasADi's order: column by column.
   Lowered code;
 };
 

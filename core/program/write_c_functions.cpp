@@ -16,7 +16,8 @@ namespace {
 // In these texts $T is the type of an element, $d its dtype, $U the unsigned type of its size, and
 // $W the unsigned type in which it is computed; C would compute narrow unsigned integers as int,
 // which may overflow. $f is the suffix of libm's functions and of literals. $p is the prefix of the
-// functions' names.
+// functions' names. $tables are tables of coefficients. $largest is the number up to which a float
+// represents every integer.
 
 struct CText {
   const char* name;

@@ -15,10 +15,10 @@ class CFunctions {
   /// `prefix` begins the name of each function, so that several files can become one.
   explicit CFunctions(std::string prefix) : prefix_(std::move(prefix)) {}
 
-  /// Returns a C expression for op(operands). The operands are C expressions without operators, of
-  /// the dtype `dtype`; the first operand of `select` is the condition, a bool. `result` is the
-  /// dtype of a conversion's result. Throws TransformError for an operation that the dtype does not
-  /// have.
+  /// Returns a C expression for op(operands). The operands are C expressions that need no
+  /// parentheses, of the dtype `dtype`; the first operand of `select` is the condition, a bool.
+  /// `result` is the dtype of a conversion's result. Throws TransformError for an operation that
+  /// the dtype does not have, and DtypeError for float16 and bfloat16.
   std::string expression(ScalarOp op, Dtype dtype, Dtype result, const std::string* operands);
 
   /// The definitions of the functions that were used, each after those that it calls.

@@ -30,7 +30,7 @@ class PlainWriter {
   PlainWriter(const Lowered& code, const CSignature& signature)
       : code_(code), signature_(signature), name_(signature.name), workspace_(workspace_of(code)) {}
 
-  // The text of a header between its guards.
+  // The text of a header between its include guards.
   std::string declarations() const {
     std::string text = "#include <stdbool.h>\n#include <stdint.h>\n\n";
     text += "#ifdef __cplusplus\nextern \"C\" {\n#endif\n\n";

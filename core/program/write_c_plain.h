@@ -18,12 +18,12 @@ struct CSignature {
 };
 /// Returns the signature with names that are identifiers and differ from each other. Empty names,
 /// or all if none are given, become the labels of the inputs, or else in0, out0, ... Throws
-/// TransformError if the function's name is not a C identifier, or if a list of names has another
-/// length than the inputs or outputs.
+/// TransformError if the function's name is not a C identifier, or is taken by the C library, or if
+/// a list of names has another length than the inputs or outputs.
 CSignature checked(CSignature signature, const std::vector<std::string>& input_labels, std::size_t outputs);
 
 /// Writes the code as one function in a C file that needs no other file, and its declarations as a
-/// header if one is given.
+/// header if one is given. Throws the errors of `checked`.
 void write_c_plain(std::ostream& out, std::ostream* header, const Lowered& code, CSignature signature);
 
 }  // namespace stave_detail

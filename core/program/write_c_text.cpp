@@ -55,7 +55,8 @@ std::string text_of_integer(T x) {
     if (is_wide) return fmt::format("UINT64_C({})", x);
     return fmt::format(sizeof(T) == 4 ? "{}u" : "{}", x);
   } else {
-    // C has no negative literals, so the least number of a type is written as a macro.
+    // C has no negative literals, and the least number without its sign fits no literal of its
+    // type. So the least int32 and int64 are written as macros.
     if (sizeof(T) >= 4 && x == std::numeric_limits<T>::min()) return is_wide ? "INT64_MIN" : "INT32_MIN";
     const std::string text = fmt::format(is_wide ? "INT64_C({})" : "{}", x < 0 ? -static_cast<std::int64_t>(x) : x);
     return x < 0 ? "(-" + text + ")" : text;
@@ -221,8 +222,8 @@ constexpr std::string_view other_macros[] = {"HUGE_VAL",
                                              "SNANL",
                                              "signgam"};
 
-// The functions of <math.h> that generated code does not call. A variable may have such a name, but
-// a function may not.
+// The functions of <math.h>, with GNU extensions, that generated code does not call, and `main`. A
+// variable may have such a name, but a function may not.
 constexpr std::string_view other_functions[] = {"cbrt",       "fdim",     "fmax",        "fmin",
                                                 "ilogb",      "isfinite", "isgreater",   "isgreaterequal",
                                                 "isinf",      "isless",   "islessequal", "islessgreater",
@@ -243,7 +244,7 @@ bool is_in(const std::string_view (&list)[n], std::string_view text) {
 bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; }
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
-// Returns true for i0, v12, w3 ...
+// Returns true for the names of variables in generated code: i0, v12, w3 ...
 bool is_own_variable(std::string_view text) {
   return text.size() > 1 && std::string_view("cinvw").find(text[0]) != std::string_view::npos &&
          std::all_of(text.begin() + 1, text.end(), is_digit);

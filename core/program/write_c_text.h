@@ -1,5 +1,5 @@
-// Parts of C source: types, numbers, identifiers and tables. Every text is plain C99, and the same
-// in every locale.
+// Parts of C source: types, numbers, identifiers and tables. Every text is plain C99, whatever the
+// locale is.
 #pragma once
 
 #include <cstdint>
@@ -18,9 +18,9 @@ using namespace stave;
 /// bfloat16.
 const char* c_type(Dtype dtype);
 
-/// A constant expression for an element whose first bytes are `bytes`. It is exact: decimal numbers
-/// are the shortest ones that round to the element, and -0, infinity and NaN keep their signs.
-/// Negative numbers are in parentheses.
+/// A constant expression for an element of this dtype, whose bytes are the first bytes of `bytes`.
+/// It is exact: decimal numbers are the shortest ones that round to the element, and -0, infinity
+/// and NaN keep their signs. Negative numbers are in parentheses, or macros such as INT32_MIN.
 std::string c_number(std::int64_t bytes, Dtype dtype);
 
 /// The elements of a contiguous tensor as a C initialiser of several lines: "{\n  1.0, 2.0\n}".
@@ -41,15 +41,16 @@ std::string type_text(Dtype dtype, const Shape& shape);
 bool is_c_identifier(std::string_view text);
 
 /// Returns true if <math.h> or <stdint.h> declares a function, a type or a macro of this name, so
-/// that a function of this name would not compile.
+/// that a function of this name would not compile. `main` and `work` count as well.
 bool is_taken_by_c_library(std::string_view name);
 
 /// Chooses identifiers for names that need not be identifiers.
 class CNames {
  public:
   /// Returns an identifier made from the name: other characters become single underscores. It
-  /// differs from earlier ones, from keywords, from the names of <math.h>, and from names like v1,
-  /// which are those of the variables in generated code.
+  /// differs from earlier ones, from keywords, from macros of <math.h> and <stdint.h> and their
+  /// names that generated code uses, and from names like v1, which are those of the variables in
+  /// generated code.
   std::string choose(std::string_view name);
 
  private:

@@ -9,9 +9,9 @@
 
 namespace stave_detail {
 
-/// Removes instructions from a program in place. A pass examines the instructions in order and
-/// calls `keep` for those that stay; each of them moves forward to the place after the last kept
-/// one.
+/// Removes instructions from a program in place. A pass examines the instructions in order, calls
+/// `keep` for those that stay, and then `end`. A kept instruction moves forward to the place after
+/// the last kept one.
 class Compaction {
  public:
   explicit Compaction(Program& program) : steps_(program.instructions) {}
@@ -22,7 +22,9 @@ class Compaction {
     if (&to != &step) to = std::move(step);
     return to;
   }
+  /// The number of kept instructions.
   std::size_t count() const { return count_; }
+  /// Removes the instructions after the kept ones.
   void end() { steps_.erase(steps_.begin() + static_cast<std::ptrdiff_t>(count_), steps_.end()); }
 
  private:

@@ -28,7 +28,7 @@ ProgramCost cost_of(const Program& program) {
   for (int v = 0; v < last.size(); ++v) reader[base[v]] = std::max(reader[base[v]], last[v]);
   PerVariable<bool> is_number(program);
   for (const auto& [variable, value] : program.constants) is_number[variable] = is_one_number(value);
-  // the bytes that are freed after each instruction
+  // The bytes that are freed after each instruction.
   std::vector<std::uint64_t> freed(program.instructions.size() + 1);
   std::uint64_t live = 0;
   const auto make_room = [&](const Program::Instruction& step, std::size_t k) {

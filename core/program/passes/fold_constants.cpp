@@ -15,8 +15,8 @@ namespace {
 
 constexpr std::uint64_t most_bytes = 64 << 10;
 
-// Returns true for a `full` whose result is not an output of the program. Its result repeats one
-// number and needs no array, whereas an output of the program needs one.
+// Returns true for a `full` whose array is not an output of the program. It becomes a constant that
+// repeats one number and takes no array, whereas an output of the program needs an array.
 bool is_number(const Program& program, const Program::Instruction& step) {
   return step.op->id == OpId::full &&
          std::find(program.outputs.begin(), program.outputs.end(), step.outputs[0]) == program.outputs.end();

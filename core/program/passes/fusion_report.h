@@ -1,5 +1,5 @@
-// Fusion report: explains why elementwise operations that read each other's results did not become
-// one region. with_regions writes it on request.
+// Fusion report: explains why elementwise operations of which one reads the output of another did
+// not become one region. with_regions writes it on request.
 #pragma once
 
 #include <map>
@@ -12,8 +12,9 @@
 
 namespace stave_detail {
 
-/// Collects the explanations while with_regions goes through a program. The program's instructions
-/// must outlive this object.
+/// Collects the explanations while with_regions goes through a program. The instructions given to
+/// add() and ended() must stay unchanged, at their addresses, until the last call of joined(). The
+/// program must stay valid as long.
 class FusionReport {
  public:
   explicit FusionReport(const Program& program) : program_(program), maker_(program) {}
@@ -21,10 +22,12 @@ class FusionReport {
   /// Registers the next instruction, before `joined` examines what it reads. `elementwise` is true
   /// if the instruction can join a region.
   void add(const Program::Instruction& step, bool elementwise);
-  /// Notes that the region which computes these values ends, because `reader` reads one of them.
+  /// Notes that the region which computes these values ends, because `reader` reads one of the
+  /// values of that region.
   void ended(std::span<const int> values, const Program::Instruction& reader);
-  /// Explains why the instruction does not share a region with elementwise operations whose results
-  /// it reads. together(input) is true for the inputs that are computed in the same region.
+  /// Explains why the instruction does not share a region with elementwise operations whose outputs
+  /// it reads, directly or through a view or one other operation. together(input) is true for the
+  /// inputs that are computed in the same region.
   void joined(const Program::Instruction& step, FunctionRef<bool(int)> together);
   /// Notes that a region of this many operations was divided, because instructions outside of it
   /// read `values` of its values, more than `most`.
@@ -55,7 +58,7 @@ class FusionReport {
   const Program& program_;
   PerVariable<Maker> maker_;  // for each variable, the instruction that computes it
   // The instructions that were explained as obstacles to fusion. An elementwise one is explained
-  // once for each number of elements that a view of its result has. Any other one is explained
+  // once for each number of elements that a view of its output has. Any other one is explained
   // once, and its number is 0.
   std::set<std::pair<const Program::Instruction*, Index>> explained_;
   std::vector<std::string> order_;

@@ -19,8 +19,8 @@ namespace {
 
 using namespace stave_detail;
 
-// The new stacks of a loop may take this many bytes, or as many as its own stacks. So may its
-// invariant arrays.
+// The new stacks of a loop may take this many bytes, or as many as its own stacks. Its new
+// invariant arrays may take this many bytes.
 constexpr std::uint64_t most_new_bytes = std::uint64_t{16} << 20;
 // In shorter loops functions of rows take less time than kernels of their own would.
 constexpr Index fewest_steps = 8;
@@ -64,7 +64,8 @@ class Hoisting {
   }
 
   // Finds the instructions that move: expensive invariant ones, expensive functions of rows, and
-  // what these need. Views and cheap arithmetic stay in the loop as well.
+  // what these need. Views and cheap arithmetic that move stay in the loop as well if it reads
+  // their results.
   void find_moving() {
     for (std::size_t i = loop_.states; i < body_.inputs.size(); ++i)
       (i < end_of_rows() ? is_row_ : is_known_)[body_.inputs[i]] = true;
@@ -94,8 +95,8 @@ class Hoisting {
   // in front of the loop.
   bool is_new_stack(int variable) const { return variable >= 0 && leaving_[variable] && is_row_[variable]; }
 
-  // Finds the instructions that stay, and the results of leaving ones that they, or the outputs,
-  // read.
+  // Finds the instructions that stay in the loop, and the new inputs of its body: results of
+  // leaving instructions that those, or the outputs of the body, read.
   void find_inputs() {
     PerVariable<bool> is_read(body_);
     const auto read = [&](int variable) {
@@ -126,7 +127,7 @@ class Hoisting {
     return invariants <= most_new_bytes && (added <= given || added <= most_new_bytes / steps);
   }
 
-  // New stacks that the loop only returns have the variables of its results.
+  // A new stack that the loop returned as an output gets the variable of that output.
   void name_results() {
     for (std::size_t i = loop_.states; i < body_.outputs.size(); ++i) {
       const int variable = body_.outputs[i];

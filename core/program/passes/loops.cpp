@@ -10,7 +10,7 @@ namespace stave_detail {
 
 namespace {
 
-// Removes each loop whose results a later loop also computes (LoopAttributes::performs).
+// Removes each loop whose outputs a later loop also computes (LoopAttributes::performs).
 class Joiner {
  public:
   explicit Joiner(Program& program) : program_(program), renamed_(program), producers_(producers(program)) {}
@@ -43,7 +43,8 @@ class Joiner {
 
   // Replaces the first loop by the later one. If all inputs of the later loop are computed before
   // the first loop, the later loop moves to the place of the first. Otherwise it stays in its own
-  // place; then returns false if an instruction between the two reads results of the first loop.
+  // place; this is impossible, and join() returns false, if an instruction between the two reads
+  // outputs of the first loop.
   bool join(const LoopAttributes& loop, std::size_t later, std::size_t first) {
     const auto& inputs = steps()[later].inputs;
     const auto& outputs = steps()[first].outputs;
@@ -82,8 +83,9 @@ Mask needed_by(const Program& body, const Mask& outputs) {
   return needed.variables.at(body.inputs);
 }
 
-// Removes the outputs of a loop for which `outputs` is false, and the inputs and states that only
-// these need. Does nothing if all inputs and outputs are needed.
+// Removes the outputs of a loop for which `outputs` is false, except states that the other outputs,
+// or operations that may throw, need in a later step. Removes the inputs that are then not needed,
+// too. Does nothing if all are needed.
 void narrow(Program::Instruction& step, Mask outputs) {
   const LoopAttributes& loop = *loop_of(step);
   Mask inputs = reached_in_all_steps(loop, outputs, [&](const Mask& needed) { return needed_by(*loop.body, needed); });

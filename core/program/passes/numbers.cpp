@@ -104,7 +104,7 @@ class Splitter {
     return found->second;
   }
 
-  // Returns the element variables of the result of an operation that moves elements. To find them,
+  // Returns the element variables of the output of an operation that moves elements. To find them,
   // performs the operation on arrays of variable numbers instead of values.
   Elements moved(const Program::Instruction& step) {
     AttributesPtr attributes = step.attributes;

@@ -1,8 +1,8 @@
 // Passes: each takes a Program and returns a cheaper one that computes the same, bit for bit.
 //
-// A pass never removes reads, keeps their order, and never removes operations that may throw. It
-// does not merge instructions behind different rematerialisation barriers: a checkpoint computes a
-// value again on purpose, to save memory.
+// A pass never removes reads, and keeps their order. It removes an operation that may throw only if
+// another one computes the same. It does not merge instructions behind different rematerialisation
+// barriers: a checkpoint computes a value again on purpose, to save memory.
 #pragma once
 
 #include <stave/core/program/program.h>
@@ -14,10 +14,13 @@ Program without_dead_code(Program program);
 /// Removes repeated computations: the same operation on the same values (common subexpressions).
 /// Random operations are included, because they are functions of their keys.
 Program without_repetitions(Program program);
-/// Replaces values that depend on constants alone by constants, if they take at most 64 KiB.
+/// Replaces operations on constants alone by their outputs, as constants of at most 64 KiB. A
+/// `full` of any size becomes a constant that repeats one number, unless it is an output of the
+/// program. Copies and operations that may throw stay.
 Program with_constants_folded(Program program);
-/// Removes algebraic identities: x * 1, x - 0, x + 0 + 0, --x; and a reshape, permutation,
-/// broadcast or conversion of another.
+/// Removes operations that change nothing, such as x * 1, x - 0 and --x, and merges a reshape,
+/// permutation or broadcast with one before it. Of two additions of 0, one stays, since it changes
+/// -0. A conversion and the conversion back are removed if no value loses digits.
 Program simplified(Program program);
 /// Merges elementwise operations into regions (core/program/region.h). `fusion_report` receives one
 /// line for each reason and operation that explains why operations which might be expected in one
@@ -31,12 +34,13 @@ Program with_regions(Program program, std::vector<std::string>* fusion_report = 
 /// keep their functions of rows.
 Program with_work_hoisted_from_loops(Program program);
 
-/// Removes unused results and states of loops, and the computations that only these need.
+/// Removes outputs of loops that nothing reads, except states that later steps need, and the inputs
+/// and computations that only the removed outputs need.
 Program with_loops_narrowed(Program program);
 
-/// Replaces arrays by scalars in a program on the CPU whose arrays are all small (at most 8
-/// elements). All its operations must be elementwise or move elements, and one of them must be a
-/// slice, a concat or a pad. Other programs stay unchanged.
+/// Replaces arrays by scalars in a program on the CPU whose arrays are all small (1 to 8 elements).
+/// All its operations must be elementwise or move elements, and one of them must be a slice, a
+/// concat or a pad. Other programs stay unchanged.
 Program with_small_arrays_split(Program program);
 
 /// Replaces calls of functions (checkpoint, custom rules) by the operations of the functions:
@@ -52,8 +56,8 @@ Program optimized(Program program, std::vector<std::string>* fusion_report = nul
 
 namespace stave_detail {
 
-/// Removes loops whose results another loop of the program also computes, such as the loop of a
-/// derivative, which runs the body too.
+/// Removes loops whose outputs another loop of the program also computes, as the loop of a
+/// derivative does (LoopAttributes::performs).
 Program with_loops_joined(Program program);
 
 }  // namespace stave_detail

@@ -22,9 +22,9 @@ std::size_t hash_of(const Program::Instruction& step) {
 
 Program without_repetitions(Program program) {
   Renaming renamed(program);
-  // A hash table of the kept instructions. An entry is 1 + the index of an instruction, or 0 for
-  // none. last[hash] is the last kept instruction with this hash. before[k] is the last one with
-  // the same hash that was kept before instruction k.
+  // A hash table of the kept instructions other than reads. An entry is 1 + the index of a kept
+  // instruction, or 0 for none. last[hash] is the last kept instruction with this hash. before[k]
+  // is the last one with the same hash that was kept before instruction k.
   std::vector<std::size_t> last(std::bit_ceil(2 * program.instructions.size() + 1)),
       before(program.instructions.size());
   Compaction kept(program);
