@@ -1,9 +1,11 @@
 #include <stave/core/program/lower.h>
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 
 #include <stave/core/effects/effect.h>
+#include <stave/core/op/all_ops.h>
 #include <stave/core/op/notation.h>
 #include <stave/core/ops/layout.h>
 #include <stave/core/program/dataflow.h>
@@ -22,10 +24,15 @@ namespace {
 
 // Returns the rule of an operation of any family, or null if there is none.
 LoweringRule rule_of(OpId id) {
-  for (const auto family : {lowering_of_layout, lowering_of_reduction, lowering_of_scan, lowering_of_index,
-                            lowering_of_product, lowering_of_linalg, lowering_of_random})
-    if (const LoweringRule rule = family(id)) return rule;
-  return nullptr;
+  static const auto rules = [] {
+    std::array<LoweringRule, op_count + 1> found{};  // OpId::own is the last one
+    for (const auto family : {lowering_of_layout, lowering_of_reduction, lowering_of_scan, lowering_of_index,
+                              lowering_of_product, lowering_of_linalg, lowering_of_random})
+      for (std::size_t k = 0; k < found.size(); ++k)
+        if (!found[k]) found[k] = family(static_cast<OpId>(k));
+    return found;
+  }();
+  return rules[static_cast<std::size_t>(id)];
 }
 
 // The output of a view operation (Op::view) as a view of the input; its `source` is null if there
@@ -49,7 +56,7 @@ Array Lowering::constant(const Tensor& value) {
   const Tensor one = is_one_number(value) && elements > 0 ? one_number(value) : value;
   const auto values_of = [&](const Tensor& x) {
     const Tensor dense = stave::contiguous(x);
-    std::vector<int> values;
+    Elements values;
     for (Index i = 0; i < x.size(); ++i) {
       const std::size_t size = size_of(x.dtype());
       std::int64_t bytes = 0;
@@ -66,8 +73,7 @@ Array Lowering::constant(const Tensor& value) {
   return {source, value.dtype(), value.shape(), contiguous_strides(value.shape())};
 }
 
-std::vector<Array> Lowering::lower(const Program& program, const Program::Instruction& step,
-                                   std::vector<Array> inputs) {
+Arrays Lowering::lower(const Program& program, const Program::Instruction& step, std::span<Array> inputs) {
   if (step.is_read()) {
     const Array found = std::move(inputs[0]), read_value = constant(step.read_value);
     int equal = number(true, bool_);
@@ -79,30 +85,36 @@ std::vector<Array> Lowering::lower(const Program& program, const Program::Instru
     return {};
   }
   const Op& op = *step.op;
-  std::vector<const Program::Variable*> results;
+  SmallVector<const Program::Variable*, 2> results;
   for (const int output : step.outputs) results.push_back(&program.variable(output));
   const LoweringContext context{*this, step, inputs, results};
   if (loop_of(step)) return lower_loop(context);
-  if (dynamic_cast<const FusedAttributes*>(step.attributes.get())) return lower_fused(context);
-  if (op.id == OpId::stop_gradient) return inputs;
+  if (op.id == OpId::own && dynamic_cast<const FusedAttributes*>(step.attributes.get())) return lower_fused(context);
+  if (op.id == OpId::stop_gradient) return {inputs[0]};
   if (op.id == OpId::copy) return {contiguous(inputs[0])};
-  if (op.may_be_view()) {
+  // The rules of slices, and of reshapes of contiguous arrays, find the view faster.
+  const bool has_plain_view =
+      op.id == OpId::slice || (op.id == OpId::reshape && is_contiguous(inputs[0].shape, inputs[0].strides));
+  if (op.may_be_view() && !has_plain_view) {
     Array found = view_of(inputs[0], step);
     if (!found.source) found = view_of(contiguous(inputs[0]), step);
     if (found.source) return {found};
   }
   if (const LoweringRule rule = rule_of(op.id)) return rule(context);
-  if (op.elementwise || op.id == OpId::astype || op.id == OpId::where)
-    return {compute(context.shape(), context.dtype(), [&](Positions at) {
+  if (op.elementwise || op.id == OpId::astype || op.id == OpId::where) {
+    Arrays result;
+    result.push_back(compute(context.shape(), context.dtype(), [&](Positions at) {
       SmallVector<int, 3> operands;
       for (const Array& input : inputs) operands.push_back(element(input, at));
       return lower_elementwise(*this, op, operands, context.dtype());
-    })};
+    }));
+    return result;
+  }
   fail<TransformError>("lower: {} ({}) cannot be lowered to operations on single numbers", op.name,
                        notation(nullptr, context.dtype(), context.shape(), cpu));
 }
 
-std::vector<Array> Lowering::run(const Program& program, std::vector<Array> inputs) {
+Arrays Lowering::run(const Program& program, std::span<Array> inputs) {
   PerVariable<Array> arrays(program);
   const PerVariable<int> last = last_reads(program);
   for (const Program::Variable& variable : program.variables) {
@@ -119,22 +131,27 @@ std::vector<Array> Lowering::run(const Program& program, std::vector<Array> inpu
   for (const auto& [variable, value] : program.constants) arrays[variable] = constant(value);
   for (std::size_t k = 0; k < program.instructions.size(); ++k) {
     const Program::Instruction& step = program.instructions[k];
-    // An array that is not read later is released, so that the operand may be the only holder of
-    // its source (writable).
-    std::vector<Array> operands;
-    for (const int input : step.inputs) operands.push_back(arrays[input]);
-    for (const int input : step.inputs)
-      if (last[input] == static_cast<int>(k)) arrays[input] = {};
-    std::vector<Array> results = lower(program, step, std::move(operands));
+    // An array that is not read later is moved, so that the operand may be the only holder of its
+    // source (writable).
+    SmallVector<Array, 3> operands;
+    for (std::size_t i = 0; i < step.inputs.size(); ++i) {
+      const int input = step.inputs[i];
+      const bool is_last = last[input] == static_cast<int>(k) &&
+                           std::find(step.inputs.begin() + i + 1, step.inputs.end(), input) == step.inputs.end();
+      operands.push_back(is_last ? std::move(arrays[input]) : arrays[input]);
+    }
+    Arrays results = lower(program, step, operands);
     for (std::size_t i = 0; i < results.size(); ++i)
       if (last[step.outputs[i]] >= 0) arrays[step.outputs[i]] = std::move(results[i]);
   }
-  return arrays.at(program.outputs);
+  Arrays outputs;
+  for (const int output : program.outputs) outputs.push_back(arrays[output]);
+  return outputs;
 }
 
 // ---- loops of programs --------------------------------------------------------------------------
 
-std::vector<Array> lower_loop(const LoweringContext& c) {
+Arrays lower_loop(const LoweringContext& c) {
   Lowering& l = c.l;
   LoweredBuilder& builder = l.builder();
   const LoopAttributes& loop = *loop_of(c.instruction);
@@ -148,7 +165,7 @@ std::vector<Array> lower_loop(const LoweringContext& c) {
     Array array;
   };
   std::vector<State> carried;
-  std::vector<Array> stacks, results;
+  Arrays stacks, results;
   for (std::size_t k = 0; k < states; ++k) {
     const bool is_carried = c.in(k).shape.elements() <= most_elements;
     carried.push_back({is_carried, is_carried ? l.preloaded(l.contiguous(c.in(k))) : l.writable(std::move(c.in(k)))});
@@ -158,7 +175,7 @@ std::vector<Array> lower_loop(const LoweringContext& c) {
 
   for (State& state : carried)
     if (state.is_carried) {
-      std::vector<int> values;
+      Elements values;
       l.for_each(
           state.array.shape, [&](Positions at) { values.push_back(l.element(state.array, at)); }, true);
       for (int& value : values) value = builder.carried(value);
@@ -166,7 +183,7 @@ std::vector<Array> lower_loop(const LoweringContext& c) {
     }
   const Position step = Position::of(builder.begin_loop(loop.steps));
   const Position at = loop.reverse ? l.shifted(step, loop.steps - 1, -1) : step;
-  std::vector<Array> inputs;
+  Arrays inputs;
   std::vector<int> state_buffers;
   for (const State& state : carried) {
     inputs.push_back(state.array);
@@ -178,7 +195,7 @@ std::vector<Array> lower_loop(const LoweringContext& c) {
   }
   for (std::size_t i = 0; i < rows; ++i) inputs.push_back(l.row(c.in(states + i), at));
   for (std::size_t i = states + rows; i < c.inputs.size(); ++i) inputs.push_back(c.in(i));
-  std::vector<Array> outputs = l.run(*body, std::move(inputs));
+  Arrays outputs = l.run(*body, inputs);
 
   for (std::size_t k = 0; k < given; ++k) l.copy(outputs[states + k], l.row(stacks[k], at));
   std::vector<std::pair<int, int>> next;
@@ -207,7 +224,7 @@ std::vector<Array> lower_loop(const LoweringContext& c) {
   for (const auto& [value, after] : next) builder.next(value, after);
   builder.end_loop();
   for (State& state : carried) results.push_back(std::move(state.array));
-  results.insert(results.end(), stacks.begin(), stacks.end());
+  results.append(stacks.begin(), stacks.end());
   return results;
 }
 
@@ -219,7 +236,7 @@ using Kind = Lowered::Buffer::Kind;
 
 // Writes the outputs: a work buffer that holds a whole output becomes the buffer of that output,
 // and other outputs are copied. `first` is the buffer of output 0.
-void place_outputs(Lowering& l, Lowered& code, const std::vector<Array>& outputs, int first) {
+void place_outputs(Lowering& l, Lowered& code, const Arrays& outputs, int first) {
   std::vector<int> becomes(code.buffers.size(), -1);
   for (std::size_t k = 0; k < outputs.size(); ++k) {
     const Array& x = outputs[k];
@@ -253,8 +270,11 @@ Index elements_spanned(const Shape& shape, const Strides& strides) {
 }  // namespace
 
 Lowered lower(const Program& program, const LoweringOptions& options) {
-  const Program source =
-      options.is_optimized ? program : optimized(with_calls_inlined(program), {.hoists_from_loops = false});
+  if (!options.is_optimized) {
+    LoweringOptions of_optimized = options;
+    of_optimized.is_optimized = true;
+    return lower(optimized(with_calls_inlined(program), {.hoists_from_loops = false}), of_optimized);
+  }
   Lowered code;
   Lowering l(code, options.vector_bytes);
   const auto add = [&](Kind kind, int number, const Program::Variable& variable, std::vector<Shape>& shapes,
@@ -262,9 +282,9 @@ Lowered lower(const Program& program, const LoweringOptions& options) {
     shapes.push_back(variable.shape);
     return l.builder().add_buffer({kind, variable.dtype, elements, number});
   };
-  std::vector<Array> inputs;
-  for (std::size_t i = 0; i < source.inputs.size(); ++i) {
-    const Program::Variable& variable = source.variable(source.inputs[i]);
+  Arrays inputs;
+  for (std::size_t i = 0; i < program.inputs.size(); ++i) {
+    const Program::Variable& variable = program.variable(program.inputs[i]);
     const auto buffer = std::make_shared<ArraySource>();
     const Strides strides =
         options.input_strides.empty() ? contiguous_strides(variable.shape) : options.input_strides[i];
@@ -274,15 +294,15 @@ Lowered lower(const Program& program, const LoweringOptions& options) {
     inputs.push_back({buffer, variable.dtype, variable.shape, strides});
   }
   const int first_output = static_cast<int>(code.buffers.size());
-  for (std::size_t k = 0; k < source.outputs.size(); ++k) {
-    if (source.outputs[k] < 0) fail<TransformError>("lower: output {} of the program is an empty Tensor", k);
-    const Program::Variable& variable = source.variable(source.outputs[k]);
+  for (std::size_t k = 0; k < program.outputs.size(); ++k) {
+    if (program.outputs[k] < 0) fail<TransformError>("lower: output {} of the program is an empty Tensor", k);
+    const Program::Variable& variable = program.variable(program.outputs[k]);
     add(Kind::output, static_cast<int>(k), variable, code.output_shapes, variable.shape.elements());
   }
   // Inputs that are not contiguous keep their strides, on which the order of sums depends.
   for (Array& input : inputs)
     if (is_contiguous(input.shape, input.strides)) input = l.preloaded(input);
-  const std::vector<Array> outputs = l.run(source, std::move(inputs));
+  const Arrays outputs = l.run(program, inputs);
   place_outputs(l, code, outputs, first_output);
   finish(code);
 #ifndef NDEBUG

@@ -21,6 +21,7 @@
 
 #include <stave/core/effects/function_ref.h>
 #include <stave/core/program/lowered.h>
+#include <stave/core/tensor/small_vector.h>
 
 namespace stave_detail {
 
@@ -49,10 +50,13 @@ inline Shape axes_of(const Shape& shape, std::size_t first, std::size_t end) {
   return Shape(std::span<const Index>(shape.begin() + first, shape.begin() + end));
 }
 
+/// The elements of a small array, as values of the code.
+using Elements = SmallVector<int, 4>;
+
 /// The storage of the elements of arrays: values of the code, or a buffer, or both.
 struct ArraySource {
-  std::vector<int> values;  // empty: only in the buffer
-  int buffer = -1;          // -1: only values
+  Elements values{};  // empty: only in the buffer
+  int buffer = -1;    // -1: only values
   // The innermost loop (LoweredBuilder::open_loops) in which the values were written to the buffer;
   // 0: they were written outside of all loops, or never.
   int loop = 0;
@@ -68,6 +72,7 @@ struct Array {
   Index offset = 0;
   int base = -1;
 };
+using Arrays = SmallVector<Array, 1>;
 
 /// The most elements of an array whose elements become values of the code.
 inline constexpr Index most_elements = 64;
@@ -102,7 +107,7 @@ class Lowering {
   /// The element of x at these positions, one along each axis, as a value.
   int element(const Array& x, Positions at);
   /// An array of these values, which are in row-major order.
-  Array of_values(const Shape& shape, Dtype dtype, std::vector<int> values);
+  Array of_values(const Shape& shape, Dtype dtype, Elements values);
   /// An array in memory whose elements are not written yet.
   Array allocate(const Shape& shape, Dtype dtype);
   /// Writes an element of an array in memory.
@@ -125,8 +130,8 @@ class Lowering {
   Array compute(const Shape& shape, Dtype dtype, FunctionRef<int(Positions)> element, Index cost = 1);
   /// Computes several arrays of one shape at once. element(at, results) sets results[k] to the
   /// element of array k.
-  std::vector<Array> compute(const Shape& shape, std::span<const Dtype> dtypes,
-                             FunctionRef<void(Positions, std::span<int>)> element, Index cost = 1);
+  Arrays compute(const Shape& shape, std::span<const Dtype> dtypes,
+                 FunctionRef<void(Positions, std::span<int>)> element, Index cost = 1);
   /// Writes the code of body(at) for the positions in row-major order: calls body once, inside a
   /// loop for each axis, or, if the code is `unrolled`, once for each position.
   void for_each(const Shape& shape, FunctionRef<void(Positions)> body, bool unrolled);
@@ -147,8 +152,9 @@ class Lowering {
 
   // ---- programs ---------------------------------------------------------------------------------
 
-  /// Lowers the instructions of an optimized program for these inputs. Returns its outputs.
-  std::vector<Array> run(const Program& program, std::vector<Array> inputs);
+  /// Lowers the instructions of an optimized program for these inputs, which it moves.
+  /// Returns its outputs.
+  Arrays run(const Program& program, std::span<Array> inputs);
   Array constant(const Tensor& value);
   /// x in memory that the caller may write: x itself if it is a whole work buffer and no other
   /// Array has its source, else a copy. The caller must move x in, since its own copy would count
@@ -173,7 +179,7 @@ class Lowering {
   Address address(const Array& x, Positions at);
   void fold_loops(const Shape& shape, std::size_t axis, PositionList& at, std::span<int> state,
                   FunctionRef<void(Positions, std::span<int>)> step);
-  std::vector<Array> lower(const Program& program, const Program::Instruction& step, std::vector<Array> inputs);
+  Arrays lower(const Program& program, const Program::Instruction& step, std::span<Array> inputs);
 
   Lowered& code_;
   LoweredBuilder builder_;
@@ -196,7 +202,7 @@ struct LoweringContext {
     return static_cast<const A&>(*instruction.attributes);
   }
 };
-using LoweringRule = std::vector<Array> (*)(const LoweringContext&);
+using LoweringRule = Arrays (*)(const LoweringContext&);
 
 /// The value of an elementwise operation (all_ops.h), astype or stop_gradient on values; `dtype` is
 /// that of the new value.
@@ -210,8 +216,8 @@ LoweringRule lowering_of_index(OpId id);
 LoweringRule lowering_of_product(OpId id);
 LoweringRule lowering_of_linalg(OpId id);
 LoweringRule lowering_of_random(OpId id);
-std::vector<Array> lower_fused(const LoweringContext& c);
-std::vector<Array> lower_loop(const LoweringContext& c);
+Arrays lower_fused(const LoweringContext& c);
+Arrays lower_loop(const LoweringContext& c);
 /// The reduction of an array by sum, prod, max, min, all or any. Axes may count from the end;
 /// `shape` is that of the reduced array.
 Array lower_reduction(Lowering& l, const Op& op, const Array& x, const Shape& axes, const Shape& shape);

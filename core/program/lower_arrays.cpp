@@ -81,7 +81,7 @@ int Lowering::element(const Array& x, Positions at) {
   return builder_.load(source.buffer, computed, offset);
 }
 
-Array Lowering::of_values(const Shape& shape, Dtype dtype, std::vector<int> values) {
+Array Lowering::of_values(const Shape& shape, Dtype dtype, Elements values) {
   const auto source = std::make_shared<ArraySource>();
   source->values = std::move(values);
   return {source, dtype, shape, contiguous_strides(shape)};
@@ -168,9 +168,9 @@ void Lowering::for_each(const Shape& shape, FunctionRef<void(Positions)> body, b
   PositionList at(shape.size());
   if (!unrolled) return fold_loops(shape, 0, at, {}, [&](Positions place, std::span<int>) { body(place); });
   for (Index i = 0; i < elements; ++i) {
-    Index rest = i;
-    for (std::size_t axis = shape.size(); axis-- > 0; rest /= shape[axis]) at[axis] = Position(rest % shape[axis]);
     body(at);
+    for (std::size_t axis = shape.size(); axis-- > 0; at[axis].number = 0)
+      if (++at[axis].number < shape[axis]) break;
   }
 }
 
@@ -197,13 +197,13 @@ void Lowering::fold_range(Position first, Position end, std::span<int> state,
   for (std::size_t k = 0; k < state.size(); ++k) state[k] = carried[k];
 }
 
-std::vector<Array> Lowering::compute(const Shape& shape, std::span<const Dtype> dtypes,
-                                     FunctionRef<void(Positions, std::span<int>)> element, Index cost) {
+Arrays Lowering::compute(const Shape& shape, std::span<const Dtype> dtypes,
+                         FunctionRef<void(Positions, std::span<int>)> element, Index cost) {
   const std::size_t count = dtypes.size();
-  std::vector<int> results(count);
-  std::vector<Array> arrays;
+  Elements results(count);
+  Arrays arrays;
   if (is_unrolled(shape, cost)) {
-    std::vector<std::vector<int>> values(count);
+    std::vector<Elements> values(count);
     for_each(
         shape,
         [&](Positions at) {
@@ -226,8 +226,16 @@ std::vector<Array> Lowering::compute(const Shape& shape, std::span<const Dtype> 
 }
 
 Array Lowering::compute(const Shape& shape, Dtype dtype, FunctionRef<int(Positions)> element, Index cost) {
-  return std::move(compute(
-      shape, std::span(&dtype, 1), [&](Positions at, std::span<int> results) { results[0] = element(at); }, cost)[0]);
+  if (!is_unrolled(shape, cost)) {
+    const Array array = allocate(shape, dtype);
+    for_each(
+        shape, [&](Positions at) { store(array, at, element(at)); }, false);
+    return array;
+  }
+  Elements values;
+  for_each(
+      shape, [&](Positions at) { values.push_back(element(at)); }, true);
+  return of_values(shape, dtype, std::move(values));
 }
 
 void Lowering::fold(const Shape& shape, std::span<int> state, FunctionRef<void(Positions, std::span<int>)> step,

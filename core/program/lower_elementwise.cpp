@@ -195,7 +195,7 @@ class RegionValues {
 
 }  // namespace
 
-std::vector<Array> lower_fused(const LoweringContext& c) {
+Arrays lower_fused(const LoweringContext& c) {
   const Region& region = *c.as<FusedAttributes>().region;
   RegionValues values(c.l, region, c.inputs);
   const Shape& shape = c.in(0).shape;
@@ -223,7 +223,7 @@ std::vector<Array> lower_fused(const LoweringContext& c) {
     computed.push_back(region.value_behind(output));
     dtypes.push_back(region.dtype(computed.back()));
   }
-  std::vector<Array> outputs = c.l.compute(shape, dtypes, [&](Positions at, std::span<int> results) {
+  Arrays outputs = c.l.compute(shape, dtypes, [&](Positions at, std::span<int> results) {
     values.compute(at);
     for (std::size_t k = 0; k < results.size(); ++k) results[k] = values[computed[k]];
   });

@@ -42,7 +42,7 @@ std::pair<int, int> product_of_pivots(Lowering& l, Matrix a, bool unrolled) {
 // The determinant of a matrix of one to three rows is a sum of products (`tiny`). For other
 // matrices, and where the sum is infinite, NaN, or so small that underflow may have cost digits, it
 // is the product of the pivots.
-std::vector<Array> lower_det(const LoweringContext& c) {
+Arrays lower_det(const LoweringContext& c) {
   Lowering& l = c.l;
   const Index n = c.in(0).shape.back();
   const bool unrolled = is_small(c.in(0));
@@ -79,7 +79,7 @@ std::vector<Array> lower_det(const LoweringContext& c) {
 }
 
 // The sign of the determinant, and the logarithm of its absolute value.
-std::vector<Array> lower_slogdet(const LoweringContext& c) {
+Arrays lower_slogdet(const LoweringContext& c) {
   Lowering& l = c.l;
   const bool unrolled = is_small(c.in(0));
   const Array packed = copied(l, c.in(0));
@@ -163,7 +163,7 @@ int safe_scale(Lowering& l, Matrix a, bool unrolled) {
 
 }  // namespace
 
-std::vector<Array> lower_qr(const LoweringContext& c) {
+Arrays lower_qr(const LoweringContext& c) {
   Lowering& l = c.l;
   const bool unrolled = is_small(c.in(0));
   const Dtype dtype = c.dtype();

@@ -47,7 +47,7 @@ struct GatherAxes {
   }
 };
 
-std::vector<Array> gather(const LoweringContext& c) {
+Arrays gather(const LoweringContext& c) {
   const auto& a = c.as<GatherAttributes>();
   const Array &x = c.in(0), &indices = c.in(1);
   const GatherAxes axes(a, indices);
@@ -66,7 +66,7 @@ int combined(Lowering& l, OpId id, int present, int update) {
   }
 }
 
-std::vector<Array> scatter(const LoweringContext& c) {
+Arrays scatter(const LoweringContext& c) {
   const auto& a = c.as<GatherAttributes>();
   const Array indices = c.in(1), updates = c.in(2);
   const Array out = c.l.writable(std::move(c.in(0)));
@@ -105,7 +105,7 @@ PositionList moved(const LoweringContext& c, Positions at, Positions starts) {
   return place;
 }
 
-std::vector<Array> dynamic_slice(const LoweringContext& c) {
+Arrays dynamic_slice(const LoweringContext& c) {
   const auto& a = c.as<DynamicSliceAttributes>();
   const Array &x = c.in(0), &starts = c.in(1);
   return {c.l.compute(c.shape(), c.dtype(), [&](Positions at) {
@@ -113,7 +113,7 @@ std::vector<Array> dynamic_slice(const LoweringContext& c) {
   })};
 }
 
-std::vector<Array> dynamic_update_slice(const LoweringContext& c) {
+Arrays dynamic_update_slice(const LoweringContext& c) {
   const auto& a = c.as<DynamicSliceAttributes>();
   const Array update = c.in(1), starts = c.in(2);
   const Array out = c.l.writable(std::move(c.in(0)));

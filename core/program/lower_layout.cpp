@@ -6,12 +6,12 @@ namespace stave_detail {
 
 namespace {
 
-std::vector<Array> full(const LoweringContext& c) {
+Arrays full(const LoweringContext& c) {
   const int value = c.l.number(c.as<FullAttributes>().value, c.dtype());
   return {Lowering::broadcast(c.l.of_values({}, c.dtype(), {value}), c.shape())};
 }
 
-std::vector<Array> iota(const LoweringContext& c) {
+Arrays iota(const LoweringContext& c) {
   const auto& a = c.as<IotaAttributes>();
   const Dtype computed = is_float(a.dtype) ? float64 : int64;
   const int start = c.l.number(a.start, computed), step = c.l.number(a.step, computed);
@@ -32,30 +32,53 @@ void insert(Lowering& l, const Array& x, const Array& out, const Shape& starts, 
   l.copy(x, Lowering::view(out, x.shape, std::move(strides), offset));
 }
 
-std::vector<Array> pad(const LoweringContext& c) {
+// The same for the elements of a small array of this shape, which are values.
+void insert(Lowering& l, const Array& x, const Shape& shape, Elements& values, const Shape& starts,
+            const Shape& steps) {
+  const Strides strides = contiguous_strides(shape);
+  l.for_each(
+      x.shape,
+      [&](Positions at) {
+        Index place = 0;
+        for (std::size_t axis = 0; axis < shape.size(); ++axis)
+          place += strides[axis] * (starts[axis] + steps[axis] * at[axis].number);
+        values[static_cast<std::size_t>(place)] = l.element(x, at);
+      },
+      true);
+}
+
+Arrays pad(const LoweringContext& c) {
   const auto& a = c.as<PadAttributes>();
   const Array x = c.in(0);
   const int value = c.l.number(a.value, c.dtype());
+  if (Lowering::is_unrolled(c.shape())) {
+    Elements values(static_cast<std::size_t>(c.shape().elements()), value);
+    insert(c.l, x, c.shape(), values, a.starts, a.steps);
+    return {c.l.of_values(c.shape(), c.dtype(), std::move(values))};
+  }
   const Array filled = Lowering::broadcast(c.l.of_values({}, c.dtype(), {value}), c.shape());
   const Array out = c.l.allocate(c.shape(), c.dtype());
   c.l.copy(filled, out);
   insert(c.l, x, out, a.starts, a.steps);
-  return {c.l.preloaded(out)};
+  return {out};
 }
 
-std::vector<Array> concat(const LoweringContext& c) {
+Arrays concat(const LoweringContext& c) {
   const auto axis = static_cast<std::size_t>(c.as<AxisAttributes>().axis);
-  const Array out = c.l.allocate(c.shape(), c.dtype());
+  const bool is_small = Lowering::is_unrolled(c.shape());
+  Elements values(is_small ? static_cast<std::size_t>(c.shape().elements()) : 0);
+  const Array out = is_small ? Array() : c.l.allocate(c.shape(), c.dtype());
   Shape starts = all_equal(c.shape().size(), 0);
   const Shape steps = all_equal(c.shape().size(), 1);
   for (const Array& part : c.inputs) {
-    insert(c.l, part, out, starts, steps);
+    if (is_small) insert(c.l, part, c.shape(), values, starts, steps);
+    else insert(c.l, part, out, starts, steps);
     starts[axis] += part.shape[axis];
   }
-  return {c.l.preloaded(out)};
+  return {is_small ? c.l.of_values(c.shape(), c.dtype(), std::move(values)) : out};
 }
 
-std::vector<Array> slice(const LoweringContext& c) {
+Arrays slice(const LoweringContext& c) {
   const auto& a = c.as<SliceAttributes>();
   const Array& x = c.in(0);
   Strides strides = all_equal(x.shape.size(), 0);
@@ -67,7 +90,7 @@ std::vector<Array> slice(const LoweringContext& c) {
   return {Lowering::view(x, c.shape(), std::move(strides), offset)};
 }
 
-std::vector<Array> reshape(const LoweringContext& c) { return {c.l.reshaped(c.in(0), c.shape())}; }
+Arrays reshape(const LoweringContext& c) { return {c.l.reshaped(c.in(0), c.shape())}; }
 
 }  // namespace
 

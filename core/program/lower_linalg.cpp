@@ -81,7 +81,7 @@ namespace {
 
 // ---- cholesky -----------------------------------------------------------------------------------
 
-std::vector<Array> cholesky(const LoweringContext& c) {
+Arrays cholesky(const LoweringContext& c) {
   Lowering& l = c.l;
   const bool unrolled = is_small(c.in(0)), gives_nan = c.as<CholeskyAttributes>().nan_if_indefinite;
   const Index n = c.shape().back();
@@ -199,7 +199,7 @@ void check_diagonal(Lowering& l, Matrix t, bool unrolled, const char* error) {
       unrolled);
 }
 
-std::vector<Array> triangular_solve(const LoweringContext& c) {
+Arrays triangular_solve(const LoweringContext& c) {
   Lowering& l = c.l;
   const auto& a = c.as<TriangularAttributes>();
   const Array &t = c.in(0), out = copied(l, c.in(1));
@@ -227,7 +227,7 @@ void set_entry(Lowering& l, const Array& stack, Positions at, Position i, int va
   l.store(stack, place, value);
 }
 
-std::vector<Array> lu(const LoweringContext& c) {
+Arrays lu(const LoweringContext& c) {
   Lowering& l = c.l;
   const bool unrolled = is_small(c.in(0));
   const Array packed = copied(l, c.in(0));
@@ -270,7 +270,7 @@ std::vector<Array> lu(const LoweringContext& c) {
 }
 
 // Lowers solve(a, b, packed, order), which uses the factors of a that lu computed.
-std::vector<Array> solve(const LoweringContext& c) {
+Arrays solve(const LoweringContext& c) {
   Lowering& l = c.l;
   const bool transpose = c.as<SolveAttributes>().transpose;
   const Array &b = c.in(1), &packed = c.in(2), &order = c.in(3);

@@ -55,8 +55,8 @@ int is_finite(Lowering& l, Matrix a);
 /// exchange(k, row) after row k was exchanged with `row` (an int64 value), which may be k.
 void factor(Lowering& l, Matrix a, bool unrolled, FunctionRef<void(Position, int)> exchange);
 
-std::vector<Array> lower_det(const LoweringContext& c);
-std::vector<Array> lower_slogdet(const LoweringContext& c);
-std::vector<Array> lower_qr(const LoweringContext& c);
+Arrays lower_det(const LoweringContext& c);
+Arrays lower_slogdet(const LoweringContext& c);
+Arrays lower_qr(const LoweringContext& c);
 
 }  // namespace stave_detail

@@ -9,7 +9,7 @@ namespace {
 
 // Each element is 0 plus its products one after the other, as the CPU's kernel for small matrices
 // adds them. If there is one product, nothing is added to it.
-std::vector<Array> matmul(const LoweringContext& c) {
+Arrays matmul(const LoweringContext& c) {
   Lowering& l = c.l;
   const Array &a = c.in(0), &b = c.in(1);
   const std::size_t rank = c.shape().size();
@@ -51,7 +51,7 @@ Window window(Lowering& l, Position at, Index length, Index dilation) {
   inside = l.add(ScalarOp::bit_and, inside, in_range);
   return {inside, l.position_of(l.add(ScalarOp::select, inside, value, l.index(0)))};
 }
-std::vector<Array> convolution(const LoweringContext& c) {
+Arrays convolution(const LoweringContext& c) {
   Lowering& l = c.l;
   const auto& a = c.as<ConvolutionAttributes>();
   const Array &x = c.in(0), &w = c.in(1);
@@ -83,7 +83,7 @@ std::vector<Array> convolution(const LoweringContext& c) {
 
 // max_pool and argmax_pool: the first of the largest elements of a window, or its position; NaN is
 // the largest.
-std::vector<Array> pool(const LoweringContext& c) {
+Arrays pool(const LoweringContext& c) {
   Lowering& l = c.l;
   const auto& a = c.as<PoolAttributes>();
   const Array& x = c.in(0);

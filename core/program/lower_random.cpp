@@ -62,13 +62,13 @@ Position counter(Lowering& l, const Array& keys, const Shape& shape, Positions a
   return place;
 }
 
-std::vector<Array> fold_in(const LoweringContext& c) {
+Arrays fold_in(const LoweringContext& c) {
   Lowering& l = c.l;
   const Array &keys = c.in(0), &data = c.in(1);
   const std::size_t last = c.shape().size() - 1;
   const Shape outer = axes_of(c.shape(), 0, last);
   const Dtype both[] = {uint32, uint32};
-  const std::vector<Array> words = l.compute(
+  const Arrays words = l.compute(
       outer, both,
       [&](Positions at, std::span<int> results) {
         PositionList in_keys(at);
@@ -86,7 +86,7 @@ std::vector<Array> fold_in(const LoweringContext& c) {
   return {l.preloaded(out)};
 }
 
-std::vector<Array> random_bits(const LoweringContext& c) {
+Arrays random_bits(const LoweringContext& c) {
   return {c.l.compute(
       c.shape(), uint32,
       [&](Positions at) {
@@ -96,7 +96,7 @@ std::vector<Array> random_bits(const LoweringContext& c) {
       16)};
 }
 
-std::vector<Array> random_uniform(const LoweringContext& c) {
+Arrays random_uniform(const LoweringContext& c) {
   Lowering& l = c.l;
   const auto& a = c.as<UniformAttributes>();
   const Dtype dtype = c.dtype();

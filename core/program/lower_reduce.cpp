@@ -165,13 +165,13 @@ Array lower_reduction(Lowering& l, const Op& op, const Array& x, const Shape& ax
 
 namespace {
 
-std::vector<Array> reduce(const LoweringContext& c) {
+Arrays reduce(const LoweringContext& c) {
   return {lower_reduction(c.l, *c.instruction.op, c.in(0), c.as<ReduceAttributes>().axes, c.shape())};
 }
 
 // argmax and argmin: the first position of the largest or smallest element, or of NaN if there is
 // one.
-std::vector<Array> arg_reduce(const LoweringContext& c) {
+Arrays arg_reduce(const LoweringContext& c) {
   Lowering& l = c.l;
   const Array& x = c.in(0);
   const ReducedAxes of(x.shape, c.as<ReduceAttributes>().axes);
@@ -232,11 +232,11 @@ Array softmax_of(Lowering& l, const Array& x, std::size_t axis) {
 
 std::size_t axis_of(const LoweringContext& c) { return static_cast<std::size_t>(c.as<AxisAttributes>().axis); }
 
-std::vector<Array> softmax(const LoweringContext& c) { return {softmax_of(c.l, c.in(0), axis_of(c))}; }
+Arrays softmax(const LoweringContext& c) { return {softmax_of(c.l, c.in(0), axis_of(c))}; }
 
 // x - max - log1p(the sum of exp(x - max) without its largest term, which is 1). The difference
 // x - max is computed in the dtype of x, and everything else in float64.
-std::vector<Array> log_softmax(const LoweringContext& c) {
+Arrays log_softmax(const LoweringContext& c) {
   Lowering& l = c.l;
   const Array& x = c.in(0);
   const std::size_t axis = axis_of(c);
@@ -274,7 +274,7 @@ Array zipped(Lowering& l, const Array& x, const Array& y, FunctionRef<int(int, i
 
 // y (e - sum(y e)) along the last axis, where y is the output of softmax, and e is ct minus the ct
 // of the element with y > 1/2, if there is one.
-std::vector<Array> softmax_gradient(const LoweringContext& c) {
+Arrays softmax_gradient(const LoweringContext& c) {
   Lowering& l = c.l;
   const Array &y = c.in(0), &ct = c.in(1);
   const std::size_t axis = y.shape.size() - 1;
@@ -290,7 +290,7 @@ std::vector<Array> softmax_gradient(const LoweringContext& c) {
 
 // ct - sum(ct) softmax(x) along the last axis. For an element with softmax(x) > 1/2 it is computed
 // as minus the sum of the others, which loses fewer digits.
-std::vector<Array> log_softmax_gradient(const LoweringContext& c) {
+Arrays log_softmax_gradient(const LoweringContext& c) {
   Lowering& l = c.l;
   const Array &x = c.in(0), &ct = c.in(1);
   const std::size_t axis = x.shape.size() - 1;
@@ -335,7 +335,7 @@ struct Normalized {
   }
 };
 
-std::vector<Array> layer_norm(const LoweringContext& c) {
+Arrays layer_norm(const LoweringContext& c) {
   Lowering& l = c.l;
   const Normalized of(l, c.in(0), c.as<NormAttributes>().epsilon);
   return {l.compute(c.shape(), c.dtype(), [&](Positions at) {
@@ -346,7 +346,7 @@ std::vector<Array> layer_norm(const LoweringContext& c) {
   })};
 }
 
-std::vector<Array> layer_norm_gradient(const LoweringContext& c) {
+Arrays layer_norm_gradient(const LoweringContext& c) {
   Lowering& l = c.l;
   const Array &x = c.in(0), &weight = c.in(1), &ct = c.in(2);
   const std::size_t axis = x.shape.size() - 1;

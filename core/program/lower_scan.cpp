@@ -44,7 +44,7 @@ struct ScanStep {
   }
 };
 
-std::vector<Array> scan(const LoweringContext& c) {
+Arrays scan(const LoweringContext& c) {
   Lowering& l = c.l;
   const auto& a = c.as<ScanAttributes>();
   const auto axis = static_cast<std::size_t>(a.axis);
@@ -109,7 +109,7 @@ Array ranks(Lowering& l, const Array& x, std::size_t axis, bool descending) {
       length);
 }
 
-std::vector<Array> sort(const LoweringContext& c) {
+Arrays sort(const LoweringContext& c) {
   Lowering& l = c.l;
   const auto& a = c.as<SortAttributes>();
   const auto axis = static_cast<std::size_t>(a.axis);
@@ -126,7 +126,7 @@ std::vector<Array> sort(const LoweringContext& c) {
   return {l.preloaded(out)};
 }
 
-std::vector<Array> argtopk(const LoweringContext& c) {
+Arrays argtopk(const LoweringContext& c) {
   Lowering& l = c.l;
   const auto& a = c.as<TopkAttributes>();
   const auto axis = static_cast<std::size_t>(a.axis);
@@ -141,7 +141,7 @@ std::vector<Array> argtopk(const LoweringContext& c) {
   return {Lowering::view(order, c.shape(), order.strides)};
 }
 
-std::vector<Array> searchsorted(const LoweringContext& c) {
+Arrays searchsorted(const LoweringContext& c) {
   Lowering& l = c.l;
   const auto& a = c.as<SearchAttributes>();
   const Array &sorted = c.in(0), &values = c.in(1);

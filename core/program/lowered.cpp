@@ -233,13 +233,13 @@ void verify(const Lowered& code) { Verifier(code).run(); }
 
 // ---- the builder --------------------------------------------------------------------------------
 
-bool LoweredBuilder::Key::operator==(const Key& other) const {
-  const Instruction &a = instruction, &b = other.instruction;
+namespace {
+
+bool is_same(const Instruction& a, const Instruction& b) {
   return a.code == b.code && a.op == b.op && a.dtype == b.dtype && a.buffer == b.buffer && a.number == b.number &&
-         std::equal(a.operands, a.operands + 3, b.operands) && version == other.version;
+         std::equal(a.operands, a.operands + 3, b.operands);
 }
-std::size_t LoweredBuilder::HashOfKey::operator()(const Key& key) const noexcept {
-  const Instruction& it = key.instruction;
+std::uint32_t hash_of(const Instruction& it, int version) {
   std::uint64_t hash = static_cast<std::uint64_t>(it.number);
   const auto mix = [&](std::uint64_t word) {
     hash = (hash ^ word) * 0x9e3779b97f4a7c15u;
@@ -249,26 +249,53 @@ std::size_t LoweredBuilder::HashOfKey::operator()(const Key& key) const noexcept
   mix(static_cast<std::uint64_t>(it.code) | static_cast<std::uint64_t>(it.op) << 8 |
       static_cast<std::uint64_t>(it.dtype) << 16 | bits(it.buffer) << 32);
   mix(bits(it.operands[0]) | bits(it.operands[1]) << 32);
-  mix(bits(it.operands[2]) | bits(key.version) << 32);
-  return static_cast<std::size_t>(hash);
+  mix(bits(it.operands[2]) | bits(version) << 32);
+  return static_cast<std::uint32_t>(hash);
 }
+
+}  // namespace
 
 int LoweredBuilder::add_buffer(Lowered::Buffer buffer) {
   code_.buffers.push_back(std::move(buffer));
-  versions_.push_back(0);
-  writes_at_.push_back(0);
+  writes_to_.emplace_back();
   return static_cast<int>(code_.buffers.size()) - 1;
 }
 
-// Appends an instruction that has a result, and returns its value. If an equal instruction is
-// visible, returns the value of that one instead.
-int LoweredBuilder::push(const Instruction& instruction, int version) {
-  const auto [found, is_new] = known_.try_emplace({instruction, version}, static_cast<int>(code_.values.size()));
-  if (!is_new) return found->second;
-  if (!marks_.empty()) undo_.push_back(found->first);
-  code_.values.push_back(instruction.dtype);
-  code_.instructions.push_back(instruction);
-  return code_.instructions.back().result = found->second;
+// Appends an instruction that has a result, and returns its value.
+int LoweredBuilder::append(Instruction it, int version) {
+  it.result = static_cast<int>(code_.values.size());
+  makers_.push_back({code_.instructions.size(), version});
+  code_.values.push_back(it.dtype);
+  code_.instructions.push_back(it);
+  return it.result;
+}
+
+// Does the same. If an equal instruction is visible, returns the value of that one instead.
+int LoweredBuilder::append_or_reuse(const Instruction& it, int version) {
+  if (2 * known_.size() >= table_.size()) grow_table();
+  const std::uint32_t hash = hash_of(it, version);
+  const std::size_t last = table_.size() - 1;
+  std::size_t place = hash & last;
+  for (; table_[place].value >= 0; place = (place + 1) & last) {
+    const Known& known = table_[place];
+    if (known.hash == hash && makers_[static_cast<std::size_t>(known.value)].version == version &&
+        is_same(maker_of(known.value), it))
+      return known.value;
+  }
+  known_.push_back(table_[place] = {hash, append(it, version)});
+  return known_.back().value;
+}
+
+// Values are added in their order, so that the last one can be removed again: no other value was
+// placed behind it.
+void LoweredBuilder::grow_table() {
+  table_.assign(std::max<std::size_t>(64, 4 * known_.size()), {});
+  const std::size_t last = table_.size() - 1;
+  for (const Known& known : known_) {
+    std::size_t place = known.hash & last;
+    while (table_[place].value >= 0) place = (place + 1) & last;
+    table_[place] = known;
+  }
 }
 
 int LoweredBuilder::number(Scalar value, Dtype dtype) {
@@ -286,14 +313,7 @@ int LoweredBuilder::number_of_bytes(std::int64_t bytes, Dtype dtype) {
   Instruction it{Code::number};
   it.dtype = dtype;
   it.number = bytes;
-  const int value = push(it);
-  numbers_.emplace(value, bytes);
-  return value;
-}
-
-const std::int64_t* LoweredBuilder::number_of(int value) const {
-  const auto found = numbers_.find(value);
-  return found == numbers_.end() ? nullptr : &found->second;
+  return append_or_reuse(it);
 }
 
 // Returns the value of an operation that need not run: an operation on constant indices or bools, a
@@ -364,15 +384,14 @@ int LoweredBuilder::add(ScalarOp op, int a, int b, int c, Dtype result) {
              : is_comparison(op)      ? bool_
              : op == ScalarOp::select ? dtype(b)
                                       : dtype(a);
-  return push(it);
+  return append_or_reuse(it);
 }
 
 int LoweredBuilder::load(int buffer, int index, Index offset) {
+  const Writes& writes = writes_to_[static_cast<std::size_t>(buffer)];
   if (index < 0)
-    if (const auto found = stored_.find({buffer, offset}); found != stored_.end())
-      if (const Stored& it = found->second;
-          it.epoch == epoch_ && it.version == writes_at_[static_cast<std::size_t>(buffer)])
-        return it.value;
+    if (const auto found = writes.stored.find(offset); found != writes.stored.end())
+      if (const Stored& it = found->second; it.epoch == epoch_ && it.version == writes.last_computed) return it.value;
   Instruction it{Code::load};
   it.dtype = code_.buffers[static_cast<std::size_t>(buffer)].dtype;
   it.buffer = buffer;
@@ -381,7 +400,7 @@ int LoweredBuilder::load(int buffer, int index, Index offset) {
   using Kind = Lowered::Buffer::Kind;
   const Kind kind = code_.buffers[static_cast<std::size_t>(buffer)].kind;
   const bool is_written = kind == Kind::output || kind == Kind::work;
-  return push(it, is_written ? std::max(epoch_, versions_[static_cast<std::size_t>(buffer)]) : 0);
+  return append_or_reuse(it, is_written ? std::max(epoch_, writes.last) : 0);
 }
 
 void LoweredBuilder::store(int buffer, int index, Index offset, int value) {
@@ -392,20 +411,17 @@ void LoweredBuilder::store(int buffer, int index, Index offset, int value) {
   it.operands[1] = value;
   it.number = offset;
   code_.instructions.push_back(it);
-  versions_[static_cast<std::size_t>(buffer)] = ++writes_;
-  int& computed = writes_at_[static_cast<std::size_t>(buffer)];
-  if (index < 0) stored_[{buffer, offset}] = {value, computed, epoch_};
-  else computed = writes_;
+  Writes& writes = writes_to_[static_cast<std::size_t>(buffer)];
+  writes.last = ++writes_;
+  if (index < 0) writes.stored[offset] = {value, writes.last_computed, epoch_};
+  else writes.last_computed = writes_;
 }
 
 int LoweredBuilder::carried(int initial) {
   Instruction it{Code::carried};
   it.dtype = dtype(initial);
   it.operands[0] = initial;
-  it.result = static_cast<int>(code_.values.size());
-  code_.values.push_back(it.dtype);
-  code_.instructions.push_back(it);
-  return it.result;
+  return append(it);
 }
 
 int LoweredBuilder::begin_loop_of(int steps, Index count) {
@@ -413,13 +429,10 @@ int LoweredBuilder::begin_loop_of(int steps, Index count) {
   it.dtype = int64;
   it.operands[0] = steps;
   it.number = count;
-  it.result = static_cast<int>(code_.values.size());
-  code_.values.push_back(int64);
-  code_.instructions.push_back(it);
   open_.push_back(++loops_);
-  marks_.push_back(undo_.size());
+  marks_.push_back(known_.size());
   epoch_ = ++writes_;
-  return it.result;
+  return append(it);
 }
 
 void LoweredBuilder::next(int carried, int value) {
@@ -432,7 +445,12 @@ void LoweredBuilder::next(int carried, int value) {
 
 void LoweredBuilder::end_loop() {
   code_.instructions.push_back({Code::end});
-  for (; undo_.size() > marks_.back(); undo_.pop_back()) known_.erase(undo_.back());
+  const std::size_t last = table_.size() - 1;
+  for (; known_.size() > marks_.back(); known_.pop_back()) {
+    std::size_t place = known_.back().hash & last;
+    while (table_[place].value != known_.back().value) place = (place + 1) & last;
+    table_[place] = {};
+  }
   marks_.pop_back();
   open_.pop_back();
   epoch_ = ++writes_;

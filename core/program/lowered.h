@@ -19,7 +19,6 @@
 #pragma once
 
 #include <cstdint>
-#include <map>
 #include <span>
 #include <string>
 #include <unordered_map>
@@ -161,8 +160,9 @@ inline std::string label_text(const Program::Variable& variable) { return variab
 /// operation takes, a constant index is out of range, or a loop does not end.
 void verify(const Lowered& code);
 
-/// Appends instructions to a Lowered. It merges repeated operations, and folds some operations on
-/// constants. It takes and returns values as their indices in Lowered::values.
+/// Appends instructions to a Lowered, which is empty at first. It merges repeated operations, and
+/// folds some operations on constants. It takes and returns values as their indices in
+/// Lowered::values.
 class LoweredBuilder {
  public:
   explicit LoweredBuilder(Lowered& code) : code_(code) {}
@@ -188,40 +188,55 @@ class LoweredBuilder {
 
   /// The open loops, outermost first, each as its unique number (1, 2, ...).
   const std::vector<int>& open_loops() const noexcept { return open_; }
-  /// The bytes of the value if it is a constant, else null.
-  const std::int64_t* number_of(int value) const;
+  /// The bytes of the value if it is a constant, else null. The address is valid until the next
+  /// instruction.
+  const std::int64_t* number_of(int value) const {
+    const Lowered::Instruction& it = maker_of(value);
+    return it.code == Lowered::Code::number ? &it.number : nullptr;
+  }
   Dtype dtype(int value) const { return code_.dtype(value); }
 
  private:
-  struct Key {
-    Lowered::Instruction instruction;
-    int version;  // for a load, `writes_` when the buffer may last have changed; else 0
-    bool operator==(const Key& other) const;
+  // What makes a value: the index of its instruction and, for a load, the value of `writes_` when
+  // the buffer may last have changed (0 for a buffer that is only read).
+  struct Maker {
+    std::size_t instruction;
+    int version;
   };
-  struct HashOfKey {
-    std::size_t operator()(const Key& key) const noexcept;
+  // A value that a later instruction may reuse, and the hash of its Maker; -1: no value.
+  struct Known {
+    std::uint32_t hash = 0;
+    int value = -1;
   };
-  int push(const Lowered::Instruction& instruction, int version = 0);
+  int append(Lowered::Instruction instruction, int version = 0);
+  int append_or_reuse(const Lowered::Instruction& instruction, int version = 0);
+  void grow_table();
+  const Lowered::Instruction& maker_of(int value) const {
+    return code_.instructions[makers_[static_cast<std::size_t>(value)].instruction];
+  }
   int fold(ScalarOp op, int a, int b, int c, Dtype result);
 
   Lowered& code_;
-  std::unordered_map<Key, int, HashOfKey> known_;
-  std::vector<Key> undo_;           // the keys that open loops added, in their order
-  std::vector<std::size_t> marks_;  // for each open loop, the size of `undo_` before it
+  std::vector<Maker> makers_;       // for each value
+  std::vector<Known> known_;        // the values to reuse, in the order of their instructions
+  std::vector<Known> table_;        // the same values as a hash table, with linear probing
+  std::vector<std::size_t> marks_;  // for each open loop, the size of `known_` before it
   std::vector<int> open_;
-  std::vector<int> versions_;  // for each buffer, the number of its last write
-  // The value that was stored last at a known index of a buffer, and the state of `writes_at_` and
-  // `epoch_` then.
+  // The value that was stored last at a known index of a buffer, and the values of
+  // Writes::last_computed and `epoch_` then.
   struct Stored {
     int value, version, epoch;
   };
-  std::map<std::pair<int, Index>, Stored> stored_;
-  std::vector<int> writes_at_;  // for each buffer, the number of its last write at a computed index
+  struct Writes {
+    int last = 0;           // the number of the buffer's last write
+    int last_computed = 0;  // the number of its last write at a computed index
+    std::unordered_map<Index, Stored> stored{};
+  };
+  std::vector<Writes> writes_to_;  // for each buffer
   int loops_ = 0, writes_ = 0;
   // The value of `writes_` where a loop last began or ended. The writes of a loop are not known at
   // its beginning, so a load after that point does not reuse the value of a load before it.
   int epoch_ = 0;
-  std::unordered_map<int, std::int64_t> numbers_;
 };
 
 }  // namespace stave_detail

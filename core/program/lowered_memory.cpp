@@ -15,30 +15,33 @@ using Kind = Lowered::Buffer::Kind;
 
 // Removes instructions that no store to an output and no check depends on.
 void remove_dead_code(Lowered& code) {
+  constexpr std::size_t none = static_cast<std::size_t>(-1);
   const std::size_t count = code.instructions.size();
-  std::vector<bool> live(count);
+  std::vector<std::uint8_t> live(count);
   std::vector<std::size_t> maker(code.values.size());
-  std::vector<std::vector<std::size_t>> stores(code.buffers.size()), nexts(code.values.size());
-  std::vector<std::size_t> loop_of(count, count), end_of(count);  // the loop around an instruction
+  std::vector<std::vector<std::size_t>> stores(code.buffers.size());
+  std::vector<std::size_t> loop_of(count, none);  // the loop around an instruction
+  // The instruction that a live one needs too: of a carried value its `next`, of a loop its `end`.
+  std::vector<std::size_t> also(count, none);
   std::vector<std::size_t> open, work;
   const auto need = [&](std::size_t at) {
-    if (live[at]) return;
+    if (at == none || live[at]) return;
     live[at] = true;
     work.push_back(at);
   };
   for (std::size_t at = 0; at < count; ++at) {
     const Lowered::Instruction& it = code.instructions[at];
-    loop_of[at] = open.empty() ? count : open.back();
+    if (!open.empty()) loop_of[at] = open.back();
     if (it.result >= 0) maker[static_cast<std::size_t>(it.result)] = at;
     if (it.code == Code::store) {
       if (code.buffers[static_cast<std::size_t>(it.buffer)].kind == Kind::output) need(at);
       else stores[static_cast<std::size_t>(it.buffer)].push_back(at);
     }
-    if (it.code == Code::next) nexts[static_cast<std::size_t>(it.operands[0])].push_back(at);
+    if (it.code == Code::next) also[maker[static_cast<std::size_t>(it.operands[0])]] = at;
     if (it.code == Code::check) need(at);
     if (it.code == Code::loop) open.push_back(at);
     if (it.code == Code::end) {
-      end_of[open.back()] = at;
+      also[open.back()] = at;
       open.pop_back();
     }
   }
@@ -50,10 +53,8 @@ void remove_dead_code(Lowered& code) {
       if (operand >= 0) need(maker[static_cast<std::size_t>(operand)]);
     if (it.code == Code::load)
       for (const std::size_t store : std::exchange(stores[static_cast<std::size_t>(it.buffer)], {})) need(store);
-    if (it.code == Code::carried)
-      for (const std::size_t next : nexts[static_cast<std::size_t>(it.result)]) need(next);
-    if (it.code == Code::loop) need(end_of[at]);
-    if (loop_of[at] < count) need(loop_of[at]);
+    need(also[at]);
+    need(loop_of[at]);
   }
   std::size_t kept = 0;
   for (std::size_t at = 0; at < count; ++at)

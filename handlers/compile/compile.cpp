@@ -382,8 +382,7 @@ class Recordings::Replay {
   Replay(Entry& entry, std::span<const Tensor> leaves, CallEffectLog& asked)
       : entry_(entry), effect_log_(asked), lock_(entry.mutex), version_(entry.version), node_(entry.begin.get()),
         arguments_(static_cast<int>(leaves.size())) {
-    values_.reserve(static_cast<std::size_t>(entry.most_variables));
-    values_.assign(leaves.begin(), leaves.end());
+    values_.append(leaves.begin(), leaves.end());
   }
 
   /// True if a path that the tree lacks should be recorded.
@@ -431,14 +430,16 @@ class Recordings::Replay {
     for (std::size_t i = 0; i < made.size(); ++i) {
       Tensor& x = value(variables[i]) = std::move(made[i]);
       // The plans of later nodes expect contiguous values.
-      if (!node_->returns() && !entry_.signature.followed && !x.is_contiguous()) x = contiguous(x);
+      if (!entry_.signature.followed && !x.is_contiguous()) x = contiguous(x);
     }
   }
 
   void perform() {
-    Outputs made = node_->piece(values_);
+    last_made_ = node_->piece(values_);
+    if (node_->returns()) return;  // answer() takes them
+    values_.reserve(static_cast<std::size_t>(entry_.most_variables));
     values_.resize(static_cast<std::size_t>(node_->end()));
-    put(node_->piece.made, std::move(made));
+    put(node_->piece.made, std::move(last_made_));
   }
 
   // Evaluates the guard and returns the child node; null if there is none (side exit).
@@ -508,10 +509,18 @@ class Recordings::Replay {
     return node_->after_exception_guard(nullptr);
   }
 
+  // A variable's value at the end of the last node.
+  const Tensor& final_value(int variable) {
+    const std::vector<int>& made = node_->piece.made;  // ascending
+    const auto found = std::lower_bound(made.begin(), made.end(), variable);
+    const bool is_made = found != made.end() && *found == variable;
+    return is_made ? last_made_[static_cast<std::size_t>(found - made.begin())] : value(variable);
+  }
+
   Answer answer() {
     Answer answer{{}, node_->structure};
     for (const int output : node_->outputs) {
-      answer.outputs.push_back(output < 0 ? Tensor() : value(output));
+      answer.outputs.push_back(output < 0 ? Tensor() : final_value(output));
       // inputs and answers have their own labels
       if (output >= arguments_ && !node_->is_answer(output))
         answer.outputs.back() = relabel(std::move(answer.outputs.back()), node_->variable(output).label);
@@ -527,7 +536,8 @@ class Recordings::Replay {
   TraceNode* next_ = nullptr;
   bool is_new_ = false;  // the last observed value should not be recorded: see Entry::missed
   const int arguments_;
-  std::vector<Tensor> values_;
+  SmallVector<Tensor, 8> values_;  // of the tree's variables, up to the last node's
+  Outputs last_made_;              // what the last node's piece made
 };
 
 std::optional<Recordings::Answer> Recordings::replay(const EntryPtr& entry, std::span<const Tensor> leaves,

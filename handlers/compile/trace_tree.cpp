@@ -20,9 +20,14 @@ std::string bytes_of(const Tensor& x) {
   return bytes;
 }
 
-Outputs Piece::operator()(const std::vector<Tensor>& values) const {
-  std::vector<Tensor> inputs;
-  for (const int variable : given) inputs.push_back(values[static_cast<std::size_t>(variable)]);
+Outputs Piece::operator()(std::span<const Tensor> values) const {
+  std::span<const Tensor> inputs = values.first(given.size());
+  std::vector<Tensor> copies;
+  // The variables are ascending, so that these are the first ones if the last one is among them.
+  if (!given.empty() && given.back() != static_cast<int>(given.size()) - 1) {
+    for (const int variable : given) copies.push_back(values[static_cast<std::size_t>(variable)]);
+    inputs = copies;
+  }
   if (closed_call) return (*closed_call)(inputs);
   return executable ? (*executable)(inputs) : program(inputs);
 }

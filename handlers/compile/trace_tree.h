@@ -35,7 +35,8 @@ struct Piece {
   // The program as one differentiable operation, which is used if transforms trace the call.
   ClosedCallPtr closed_call;
 
-  Outputs operator()(const std::vector<Tensor>& values) const;
+  /// Runs the instructions on the values of the tree's variables.
+  Outputs operator()(std::span<const Tensor> values) const;
 };
 
 /// Effect guard: an effect that ends a node.

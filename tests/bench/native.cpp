@@ -3,6 +3,8 @@
 #include <chrono>
 #include <cmath>
 
+#include <stave/core/program/lower.h>
+
 #include "bench.h"
 
 namespace {
@@ -74,6 +76,32 @@ void planning_thousand(benchmark::State& state) {
   }
 }
 
+// The time for each instruction of a long program of small arrays: the gradient of 680 steps of
+// Lorenz's equations, written out. It has about 150,000 instructions.
+Tensor lorenz_written_out(const Tensor& start) {
+  const auto velocity = [](const Tensor& s) {
+    const Tensor x = s(0), y = s(1), z = s(2);
+    return stack({10. * (y - x), x * (28. - z) - y, x * y - 8. / 3 * z});
+  };
+  constexpr double h = 0.01;
+  Tensor y = start;
+  for (int i = 0; i < 680; ++i) {
+    const Tensor a = velocity(y), b = velocity(y + h / 2 * a), c = velocity(y + h / 2 * b), d = velocity(y + h * c);
+    y = y + h / 6 * (a + 2. * b + 2. * c + d);
+  }
+  return sum(y);
+}
+void lowering(benchmark::State& state) {
+  const Program program = trace(grad(lorenz_written_out))(tensor({1., 2., 20.}));
+  for (auto _ : state) {
+    const auto begin = std::chrono::steady_clock::now();
+    const stave_detail::Lowered code = stave_detail::lower(program, {.is_optimized = true});
+    benchmark::DoNotOptimize(code.instructions.data());
+    const std::chrono::duration<double> time = std::chrono::steady_clock::now() - begin;
+    state.SetIterationTime(time.count() / static_cast<double>(program.instructions.size()));
+  }
+}
+
 BENCHMARK(compiled_cubic)->UseRealTime();
 BENCHMARK(compiled_arm_jacobian)->UseRealTime();
 BENCHMARK(arm_jacobian_by_kernels)->UseRealTime();
@@ -86,5 +114,6 @@ BENCHMARK(functions_of_few<Native::never>)
     ->UseRealTime();
 BENCHMARK(planning_thousand<Native::required>)->Name("planning_thousand")->UseManualTime();
 BENCHMARK(planning_thousand<Native::never>)->Name("planning_thousand_by_kernels")->UseManualTime();
+BENCHMARK(lowering)->Iterations(3)->UseManualTime();
 
 }  // namespace

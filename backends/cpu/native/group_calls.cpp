@@ -34,8 +34,8 @@ bool ends_segment(const Instruction& it) {
 class Segment {
  public:
   Segment(const Lowered& code, std::span<const Instruction> instructions, std::vector<int>& assigned_at)
-      : code_(code), instructions_(instructions), assigned_at_(assigned_at), done_(instructions.size()),
-        seen_(instructions.size()) {
+      : code_(code), instructions_(instructions), assigned_at_(assigned_at), last_call_(instructions.size(), -1),
+        done_(instructions.size()), seen_(instructions.size()) {
     find_dependencies();
   }
   ~Segment() {
@@ -63,7 +63,10 @@ class Segment {
     for (std::size_t k = 0; k < instructions_.size(); ++k) {
       const Instruction& it = instructions_[k];
       const auto after = [&](int earlier) {
-        if (earlier >= 0) before_.push_back(earlier);
+        if (earlier < 0) return;
+        before_.push_back(earlier);
+        const int call = is_vector_call(code_, instructions_[at(earlier)]) ? earlier : last_call_[at(earlier)];
+        last_call_[k] = std::max(last_call_[k], call);
       };
       const int values = it.code == Code::operation ? stave_detail::operand_count(it.op) : 2;
       for (int i = 0; i < values; ++i)
@@ -102,11 +105,12 @@ class Segment {
   void append_group(std::size_t call, std::vector<Instruction>& order) {
     const Instruction& first = instructions_[call];
     const auto lanes = static_cast<std::size_t>(vector_call_lanes(code_.dtype(first.operands[0])));
-    std::vector<std::size_t> group{call}, moved;
+    std::vector<std::size_t> group{call}, moved, needed;
     const std::size_t end = std::min(instructions_.size(), call + most_ahead);
     for (std::size_t k = call + 1; k < end && group.size() < lanes; ++k) {
       if (done_[k] || !is_like(instructions_[k], first)) continue;
-      std::vector<std::size_t> needed;
+      if (last_call_[k] >= 0 && !done_[at(last_call_[k])]) continue;
+      needed.clear();
       const bool can_move = collect(k, needed) && moved.size() + needed.size() <= most_moved;
       for (const std::size_t i : needed) seen_[i] = can_move;
       if (!can_move) continue;
@@ -138,6 +142,8 @@ class Segment {
   // before_[first_[k]], ..., before_[first_[k + 1] - 1] are the instructions that must precede k.
   std::vector<std::size_t> first_;
   std::vector<int> before_;
+  // For each instruction, the last one of the calls on which it depends, directly or not; or -1.
+  std::vector<int> last_call_;
   std::vector<bool> done_, seen_;
 };
 

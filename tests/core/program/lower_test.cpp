@@ -79,6 +79,57 @@ TEST(Lower, ComputesTheElementsOfASmallArray) {
             "  store out0[0] %3\n");
 }
 
+// Values of the same operations are reused where they are visible, and only there, however many
+// there are.
+TEST(Lower, ReusesVisibleValues) {
+  constexpr int many = 1000;
+  code_with({{float64, {1}}}, {{float64, {2}}}, [](Lowered& code, LoweredBuilder& b) {
+    const int x = b.load(0, -1, 0), square = b.add(ScalarOp::multiply, x, x);
+    const auto sum = [&](int k) { return b.add(ScalarOp::add, x, b.number(k, float64)); };
+    std::vector<int> outer, inner;
+    for (int k = 0; k < many; k += 2) outer.push_back(sum(k));
+    b.begin_loop(3);
+    for (int k = 0; k < many; ++k) inner.push_back(sum(k));
+    for (int k = 0; k < many; ++k) EXPECT_EQ(sum(k), inner[static_cast<std::size_t>(k)]);
+    for (int k = 0; k < many; k += 2)
+      EXPECT_EQ(inner[static_cast<std::size_t>(k)], outer[static_cast<std::size_t>(k / 2)]);
+    EXPECT_EQ(b.add(ScalarOp::multiply, x, x), square);
+    b.end_loop();
+    EXPECT_EQ(b.add(ScalarOp::multiply, x, x), square);
+    const std::size_t values = code.values.size();
+    for (int k = 0; k < many; ++k) {
+      if (k % 2 == 0) EXPECT_EQ(sum(k), outer[static_cast<std::size_t>(k / 2)]);
+      else EXPECT_NE(sum(k), inner[static_cast<std::size_t>(k)]);
+    }
+    EXPECT_EQ(code.values.size(), values + many);  // a number and a sum for each odd k
+    b.store(1, -1, 0, square);
+    b.store(1, -1, 1, sum(many - 1));
+  });
+}
+
+// An element that was stored at a known place is not loaded, unless a store at a computed place, or
+// a loop, may have changed it.
+TEST(Lower, ReusesStoredElements) {
+  code_with({{float64, {4}}}, {{float64, {4}}}, [](Lowered&, LoweredBuilder& b) {
+    const int x = b.load(0, -1, 0), y = b.load(0, -1, 1);
+    b.store(1, -1, 2, x);
+    b.store(1, -1, 3, y);
+    EXPECT_EQ(b.load(1, -1, 2), x);
+    b.store(1, -1, 2, y);
+    EXPECT_EQ(b.load(1, -1, 2), y);
+    const int i = b.begin_loop(2);
+    const int loaded = b.load(1, -1, 2);
+    EXPECT_NE(loaded, y);
+    EXPECT_EQ(b.load(1, -1, 2), loaded);
+    b.store(1, -1, 2, x);
+    EXPECT_EQ(b.load(1, -1, 2), x);
+    b.store(1, i, 0, y);
+    EXPECT_NE(b.load(1, -1, 2), x);
+    b.end_loop();
+    EXPECT_NE(b.load(1, -1, 2), y);
+  });
+}
+
 TEST(Lower, KeepsLoopsOfPrograms) {
   const auto f = [](const Tensor& x) { return loop(1000, [](const Tensor& y) { return sin(y) * 0.5; })(x); };
   const Lowered code = lowered(trace(f)(tensor(1.0, float64)));
