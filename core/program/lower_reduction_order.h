@@ -8,7 +8,8 @@
 
 namespace stave_detail {
 
-/// The order of a reduction that one thread computes at once, for arrays of at most 64 elements.
+/// The order of a reduction that one thread computes at once: that of all arrays of at most 64
+/// elements, and of many larger ones (is_the_same_everywhere).
 /// The axes are sorted by their strides. If the innermost one is reduced, each of its rows is
 /// reduced on its own, in vectors; if it is kept, rows are added to each other.
 class ReductionOrder {
@@ -26,6 +27,10 @@ class ReductionOrder {
   /// True if a sum of float64 adds eight elements at a time to the result at this position (along
   /// all axes), with vectors of `lanes` numbers.
   bool adds_eight(Positions at, Index lanes) const;
+  /// Returns true if kernels reduce an array of this shape, which may have more than 64 elements, in
+  /// this order, and in the same way for all kept positions; `lanes` is that of adds_eight. At most
+  /// 64 elements may be reduced to one.
+  bool is_the_same_everywhere(const Shape& shape, Index lanes) const;
 
  private:
   struct Axis {

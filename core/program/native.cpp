@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cmath>
 #include <cstdlib>
 #include <cstring>
 #include <limits>
@@ -16,9 +17,9 @@
 #include <stave/core/op/notation.h>
 #include <stave/core/program/dataflow.h>
 #include <stave/core/program/executable.h>
-#include <stave/core/program/fused.h>
+#include <stave/core/program/lanes.h>
 #include <stave/core/program/loop.h>
-#include <stave/core/program/lower.h>
+#include <stave/core/program/native_estimate.h>
 #include <stave/core/program/passes/passes.h>
 #include <stave/core/tensor/fail.h>
 #include <stave/core/tensor/storage.h>
@@ -104,163 +105,20 @@ void run_native(const Attributes* attributes, std::span<const View> inputs, std:
 
 const Op op_native{.name = "native", .cpu = run_native, .takes_strides = true};
 
-// ---- what runs as machine code ------------------------------------------------------------------
-
-// Estimates of the time of one run as machine code and by kernels, in nanoseconds, and of the
-// number of instructions of the lowered code.
-struct Estimate {
-  double native = 0, kernels = 0, instructions = 0;
-  Estimate& operator+=(const Estimate& other) {
-    native += other.native;
-    kernels += other.kernels;
-    instructions += other.instructions;
-    return *this;
-  }
-};
+// ---- groups -------------------------------------------------------------------------------------
 
 constexpr double compilation_of_instruction = 1000;  // nanoseconds
 constexpr double most_instructions = 1e5;            // in one group
-// The most elements of an array that an operation in machine code reads or computes. Two kinds of
-// arrays may be larger: those from which gather and dynamic_slice pick elements, and the stacks of
-// loops. Arrays of more than most_elements lie in memory and are computed in loops.
-constexpr Index most_native_elements = 512;
-
-// The approximate number of instructions for n elements that take `each` instructions each.
-double unrolled(double n, double each) { return each * n <= 256 && n <= most_elements ? each * n : 10 + each; }
-
-double elements_of(const Program& program, int variable) {
-  return static_cast<double>(program.variable(variable).shape.elements());
-}
-
-// Returns true if the operation reads few elements of its first input, which may be large.
-bool picks_elements(OpId id) { return id == OpId::gather || id == OpId::dynamic_slice; }
-
-// Returns true if the operation's lowered code gives the same bits as its kernel.
-bool has_equal_bits(const Program& program, const Program::Instruction& step) {
-  const Op& op = *step.op;
-  const auto length = [&](std::size_t input, std::size_t from_end) {
-    const Shape& shape = program.variable(step.inputs[input]).shape;
-    return shape[shape.size() - from_end];
-  };
-  switch (op.id) {
-    case OpId::full:
-    case OpId::iota:
-    case OpId::astype:
-    case OpId::stop_gradient:
-    case OpId::copy:
-    case OpId::where:
-    case OpId::all:
-    case OpId::any:
-    case OpId::argmax:
-    case OpId::argmin:
-    case OpId::pad:
-    case OpId::concat:
-    case OpId::gather:
-    case OpId::scatter:
-    case OpId::scatter_add:
-    case OpId::dynamic_slice:
-    case OpId::dynamic_update_slice:
-    case OpId::cholesky:
-    case OpId::triangular_solve:
-    case OpId::lu:
-    case OpId::solve:
-    case OpId::det:
-    case OpId::slogdet:
-    case OpId::qr:
-    case OpId::searchsorted:
-    case OpId::fold_in:
-    case OpId::random_bits:
-    case OpId::random_uniform: return true;
-    case OpId::sum:
-    case OpId::prod:
-    case OpId::max:
-    case OpId::min: return elements_of(program, step.inputs[0]) <= most_elements;
-    case OpId::matmul:  // BLAS computes larger products
-      return length(0, 2) <= 64 && std::max(length(0, 1), length(1, 1)) <= 16;
-    default: return op.elementwise;
-  }
-}
-
-// Adds the cost of an elementwise operation on `elements` elements: machine code computes them one
-// by one, kernels in vectors.
-void add_elementwise(Estimate& cost, const Op* op, double elements) {
-  const bool is_cheap = !op || op->is_cheap_arithmetic;
-  cost.native += elements * (is_cheap ? 0.6 : 12);
-  cost.kernels += 6 + elements * (is_cheap ? 0.2 : 4);
-  cost.instructions += elements <= most_elements ? elements : 1;
-}
-
-std::optional<Estimate> estimate(const Program& program, const Program::Instruction& step);
-
-std::optional<Estimate> estimate_loop(const LoopAttributes& loop) {
-  const std::shared_ptr<const Program> kept = optimized_body(loop);
-  const Program& body = *kept;
-  Estimate cost;
-  for (const int input : body.inputs)
-    if (elements_of(body, input) > most_native_elements) return {};
-  for (const int output : body.outputs)
-    if (output < 0 || elements_of(body, output) > most_native_elements) return {};
-  for (const Program::Instruction& step : body.instructions) {
-    const std::optional<Estimate> one = estimate(body, step);
-    if (!one) return {};
-    cost += *one;
-  }
-  const auto steps = static_cast<double>(loop.steps);
-  return Estimate{cost.native * steps, 500 + (cost.kernels + 100) * steps, 20 + cost.instructions};
-}
-
-// Returns nothing for an operation that has no machine code.
-std::optional<Estimate> estimate(const Program& program, const Program::Instruction& step) {
-  const auto is_half = [&](int v) { return is_half_float(program.variable(v).dtype); };
-  if (std::any_of(step.inputs.begin(), step.inputs.end(), is_half) ||
-      std::any_of(step.outputs.begin(), step.outputs.end(), is_half))
-    return {};
-  double most = 0;
-  for (const int v : step.outputs) most = std::max(most, elements_of(program, v));
-  if (is_view(step)) return most <= most_native_elements ? std::optional(Estimate()) : std::nullopt;
-  if (const LoopAttributes* const loop = loop_of(step)) return estimate_loop(*loop);
-  double read = 0;
-  for (std::size_t i = 0; i < step.inputs.size(); ++i)
-    if (i > 0 || !picks_elements(step.op->id)) read = std::max(read, elements_of(program, step.inputs[i]));
-  if (std::max(most, read) > most_native_elements) return {};
-  Estimate cost;
-  if (const auto* const fused = dynamic_cast<const FusedAttributes*>(step.attributes.get())) {
-    cost.kernels = read == 1 ? 30 : 100;
-    for (const Region::Step& it : fused->region->steps())
-      if (it.op) add_elementwise(cost, it.op, read);
-    const auto reductions = static_cast<double>(fused->region->reductions().size());
-    if (reductions > 0 && read > most_elements) return {};
-    cost += {4 * read * reductions, 60 * reductions, 8 * read * reductions};
-    if (read > most_elements) cost += {read, 0, 10};
-    return cost;
-  }
-  if (!has_equal_bits(program, step)) return {};
-  cost.kernels = 60;
-  if (step.op->elementwise) {
-    add_elementwise(cost, step.op, most);
-  } else if (step.op->id == OpId::matmul) {
-    const double products = most * static_cast<double>(program.variable(step.inputs[0]).shape.back());
-    cost += {0.8 * products, 30 + 0.15 * products, unrolled(products, 2)};
-  } else if (is_linalg(step.op->id)) {
-    const double operations = read * static_cast<double>(program.variable(step.inputs[0]).shape.back());
-    cost += {2 * operations, 300 + operations, unrolled(operations, 4)};
-  } else {
-    const double elements = std::max(most, read);
-    cost += {2 * elements, 0.5 * elements, unrolled(elements, 4)};
-  }
-  return cost;
-}
-
-// ---- groups -------------------------------------------------------------------------------------
-
 constexpr double never = std::numeric_limits<double>::infinity();
 
+// Replaces groups of operations by machine code: of one number at a time or, if there is an analysis
+// of `lanes`, of a block of lanes at a time.
 class Grouping {
  public:
   Grouping(Program program, std::span<const Strides> strides, Native native, double runs,
-           std::vector<std::string>* report)
+           std::vector<std::string>* report, std::optional<LaneAnalysis> lanes = std::nullopt)
       : program_(std::move(program)), strides_(strides), native_(native), runs_(runs), report_(report),
-        producer_(producers(program_)), input_(program_, -1), constant_(program_, -1), names_(program_, -1) {
+        lanes_(std::move(lanes)), producer_(producers(program_)), input_(program_, -1), constant_(program_, -1), names_(program_, -1) {
     for (std::size_t i = 0; i < program_.inputs.size(); ++i) input_[program_.inputs[i]] = static_cast<int>(i);
     for (std::size_t i = 0; i < program_.constants.size(); ++i)
       constant_[program_.constants[i].variable] = static_cast<int>(i);
@@ -268,7 +126,8 @@ class Grouping {
 
   NativeProgram run() {
     for (const Program::Instruction& step : program_.instructions) {
-      estimates_.push_back(is_view(step) ? std::nullopt : estimate(program_, step));
+      if (lanes_) estimates_.push_back(lanes_->estimates[estimates_.size()]);
+      else estimates_.push_back(is_view(step) ? std::nullopt : estimate(program_, step));
       if (!reads_forward(step)) estimates_.back().reset();
     }
     const std::vector<std::vector<std::size_t>> groups = schedule();
@@ -378,6 +237,7 @@ class Grouping {
   bool compile(const std::vector<std::size_t>& group, Program& result) {
     Estimate cost;
     for (const std::size_t k : group) cost += *estimates_[k];
+    if (lanes_ && !pays_as_lanes(group, cost)) return false;
     const bool must = native_ == Native::required || setting() == Setting::check;
     if (cost.instructions > most_instructions) return refuse("it has too many operations");
     if (!must) {
@@ -410,15 +270,37 @@ class Grouping {
                                                 : contiguous_strides(program_.variable(input).shape));
     }
     std::string reason;
-    attributes->code = backend_of(cpu).compile(attributes->program, attributes->strides, reason);
+    std::optional<Program> of_lanes;
+    if (lanes_) {
+      std::vector<int> axes;
+      for (const int input : native.inputs) axes.push_back(lanes_->axes[static_cast<std::size_t>(input)]);
+      of_lanes = one_lane(attributes->program, attributes->strides, lanes_->lanes, axes);
+      if (!of_lanes) return refuse("its arrays have their lanes along different axes");
+    }
+    attributes->code =
+        backend_of(cpu).compile(of_lanes ? *of_lanes : attributes->program, attributes->strides, reason);
     if (!attributes->code) return refuse(reason);
     native.attributes = std::move(attributes);
     result.instructions.push_back(std::move(native));
     return true;
   }
+  // Replaces the estimate for one lane by that for all lanes. Returns false if machine code of one
+  // number at a time takes less time.
+  bool pays_as_lanes(const std::vector<std::size_t>& group, Estimate& cost) const {
+    constexpr double block = 4, overhead = 150, of_block = 30;
+    const auto lanes = static_cast<double>(lanes_->lanes);
+    double alone = 0;
+    for (const std::size_t k : group) {
+      const std::optional<Estimate> one = estimate(program_, step(k));
+      alone += one ? one->native : never;
+    }
+    cost.native = overhead + std::ceil(lanes / block) * (1.3 * cost.native + of_block);
+    return cost.native < alone;
+  }
   bool refuse(const std::string& reason) const {
-    if (native_ == Native::required) fail<NativeCodeError>("compile: there is no native code: {}", reason);
-    if (report_) report_->push_back(reason);
+    // What is no code of lanes may still be code of single numbers.
+    if (native_ == Native::required && !lanes_) fail<NativeCodeError>("compile: there is no native code: {}", reason);
+    if (report_) report_->push_back(lanes_ ? "as lanes: " + reason : reason);
     return false;
   }
 
@@ -454,7 +336,7 @@ class Grouping {
     if (emitted_[k]) return;
     emitted_[k] = true;
     for (const int input : step(k).inputs) emit_views(input, result);
-    if (native_ == Native::required && !estimates_[k] && !is_view(step(k)))
+    if (native_ == Native::required && !lanes_ && !estimates_[k] && !is_view(step(k)) && step(k).op != &op_native)
       fail<NativeCodeError>("compile: there is no native code for {} ({})", step(k).op->name,
                             notation(nullptr, program_.variable(step(k).outputs[0]).dtype,
                                      program_.variable(step(k).outputs[0]).shape, cpu));
@@ -469,6 +351,7 @@ class Grouping {
   const Native native_;
   const double runs_;
   std::vector<std::string>* const report_;
+  const std::optional<LaneAnalysis> lanes_;
   const PerVariable<int> producer_;
   PerVariable<int> input_, constant_;  // the numbers of inputs and constants
   PerVariable<int> names_;             // the variables' numbers in the group that is compiled
@@ -496,7 +379,15 @@ NativeProgram with_native_code(Program program, std::span<const Strides> strides
   if (setting() == Setting::off) return {std::move(program), never};
   if (native == Native::never) return {with_kernels_alone(std::move(program)), never};
   if (native != Native::required && !has_machine_code()) return {std::move(program), never};
-  return Grouping(std::move(program), strides, native, runs, report).run();
+  double more_pays_after = never;
+  if (std::optional<LaneAnalysis> lanes = find_lanes(program, strides)) {
+    NativeProgram with_lanes = Grouping(std::move(program), strides, native, runs, report, std::move(lanes)).run();
+    program = std::move(with_lanes.program);
+    more_pays_after = with_lanes.more_pays_after;
+  }
+  NativeProgram result = Grouping(std::move(program), strides, native, runs, report).run();
+  result.more_pays_after = std::min(result.more_pays_after, more_pays_after);
+  return result;
 }
 
 }  // namespace stave_detail

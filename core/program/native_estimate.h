@@ -1,0 +1,36 @@
+// Which operations run as machine code, and estimates of their times.
+#pragma once
+
+#include <optional>
+
+#include <stave/core/program/program.h>
+
+namespace stave_detail {
+
+using namespace stave;
+
+/// The most elements of an array that an operation in machine code reads or computes. Two kinds of
+/// arrays may be larger: those from which gather and dynamic_slice pick elements, and the stacks of
+/// loops. Arrays of more than most_elements (lower.h) lie in memory and are computed in loops.
+inline constexpr Index most_native_elements = 512;
+
+/// Estimates of the time of one run as machine code and by kernels, in nanoseconds, and of the
+/// number of instructions of the lowered code.
+struct Estimate {
+  double native = 0, kernels = 0, instructions = 0;
+  Estimate& operator+=(const Estimate& other) {
+    native += other.native;
+    kernels += other.kernels;
+    instructions += other.instructions;
+    return *this;
+  }
+};
+
+/// Returns nothing for an operation that has no machine code, or whose machine code would not have
+/// the bits of its kernel.
+std::optional<Estimate> estimate(const Program& program, const Program::Instruction& step);
+
+/// Estimates the time of an operation by kernels, in nanoseconds, for arrays of any size.
+double time_of_kernels(const Program& program, const Program::Instruction& step);
+
+}  // namespace stave_detail
