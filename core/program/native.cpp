@@ -46,9 +46,13 @@ Setting setting() {
 struct NativeAttributes final : Attributes {
   Program program;  // each output is an array that an instruction computes
   std::vector<Strides> strides;
+  Index lanes = 0;  // 0: the code is not for lanes
   std::shared_ptr<const MachineCode> code;
 
-  std::string str() const override { return fmt::format("{} operations", program.instructions.size()); }
+  std::string str() const override {
+    const std::string count = fmt::format("{} operations", program.instructions.size());
+    return lanes ? fmt::format("{} for {} lanes", count, lanes) : count;
+  }
   bool equals(const Attributes& other) const override { return this == &other; }
 
   /// Runs kernels in place of the machine code.
@@ -276,6 +280,7 @@ class Grouping {
       for (const int input : native.inputs) axes.push_back(lanes_->axes[static_cast<std::size_t>(input)]);
       of_lanes = one_lane(attributes->program, attributes->strides, lanes_->lanes, axes);
       if (!of_lanes) return refuse("its arrays have their lanes along different axes");
+      attributes->lanes = lanes_->lanes;
     }
     attributes->code =
         backend_of(cpu).compile(of_lanes ? *of_lanes : attributes->program, attributes->strides, reason);

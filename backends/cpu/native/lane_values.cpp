@@ -105,8 +105,17 @@ LaneValues find_lane_values(Lowered code, const std::vector<bool>& is_uniform) {
   LaneValues found;
   found.code = std::move(code);
   found.vectors = Finder(found.code, is_uniform).run();
-  for (std::size_t value = 0; value < found.vectors.size(); ++value)
-    if (found.vectors[value] && stave::size_of(found.code.values[value]) == 8) found.element_bytes = 8;
+  // An operand of an operation on vectors becomes a vector, and so does a number that is stored.
+  const auto count = [&](int value) {
+    if (value >= 0 && stave::size_of(found.code.dtype(value)) == 8) found.element_bytes = 8;
+  };
+  for (const Instruction& it : found.code.instructions) {
+    if (it.code == Code::store) count(it.operands[1]);
+    if (it.result < 0 || !found.vectors[index_of(it.result)]) continue;
+    count(it.result);
+    if (it.code == Code::operation)
+      for (int i = 0; i < stave_detail::operand_count(it.op); ++i) count(it.operands[i]);
+  }
   return found;
 }
 
