@@ -1,6 +1,7 @@
 // What the rules of operations for lanes (lane_rules.cpp) read and write.
 #pragma once
 
+#include <algorithm>
 #include <initializer_list>
 #include <span>
 
@@ -39,6 +40,10 @@ class LaneBuilder {
   const Strides& strides(int variable) const { return strides_[variable]; }
   /// True if the array repeats its elements along the axis.
   bool is_broadcast(int variable, int axis) const;
+  /// True if the variable is an input of the program of one lane.
+  bool is_input(int variable) const {
+    return std::find(one_.inputs.begin(), one_.inputs.end(), names_[variable]) != one_.inputs.end();
+  }
   /// The variable of one lane.
   int name(int variable) const { return names_[variable]; }
   /// The shape without the axis of lanes.

@@ -10,6 +10,7 @@
 #include <stave/core/ops/layout.h>
 #include <stave/core/program/lane_rules.h>
 #include <stave/core/program/loop.h>
+#include <stave/core/program/lower.h>
 
 namespace stave_detail {
 
@@ -17,6 +18,14 @@ std::string LanesAttributes::str() const { return fmt::format("{} lanes", lanes)
 std::string LaneReduction::str() const { return fmt::format("axes={} of all lanes {}", axes.size(), shape.size()); }
 
 namespace {
+
+// The first entry along an axis, which stays as an axis of length 1.
+Tensor entry(const Tensor& x, int axis) {
+  const Shape zeros = all_equal(x.shape().size(), 0), ones = all_equal(x.shape().size(), 1);
+  Shape lengths = x.shape();
+  lengths[static_cast<std::size_t>(axis)] = 1;
+  return apply(op_slice, {x}, make_intrusive<SliceAttributes>(zeros, lengths, ones));
+}
 
 // The operation exists in programs that a backend compiles; nothing performs it.
 const Op op_lanes{.name = "lanes"};
@@ -54,19 +63,25 @@ void LaneBuilder::add_input(int variable, int axis, Strides strides) {
   one_.inputs.push_back(names_[variable]);
 }
 
-// One number, repeated, may have an axis of lanes.
+// A constant whose entries along the axis of lanes are equal is that entry for each lane. Another
+// one with such an axis is an input.
 void LaneBuilder::add_constant(int variable, const Tensor& value) {
-  const Program::Variable& it = all_.variable(variable);
-  const bool is_number = value.size() > 0 && is_one_number(value);
-  const int axis = is_number ? guess(variable) : no_axis;
-  set(variable, axis, one_.add_variable(of_lane(it.shape, axis), it.dtype));
-  strides_[variable] = value.node().strides;
+  const UnderFrame past_all_handlers(nullptr);
+  const int axis = value.size() > 0 ? guess(variable) : no_axis;
   if (axis == no_axis) {
+    set(variable, no_axis, one_.add_variable(value.shape(), value.dtype()));
+    strides_[variable] = value.node().strides;
     one_.constants.push_back({names_[variable], value});
     return;
   }
-  const UnderFrame past_all_handlers(nullptr);
-  one_.constants.push_back({names_[variable], broadcast_to(one_number(value), of_lane(it.shape, axis))});
+  const Tensor first = entry(value, axis);
+  if (!is_one_number(value) && !same_bits(value, broadcast_to(first, value.shape())))
+    return add_input(variable, axis, value.node().strides);
+  const Shape shape = of_lane(value.shape(), axis);
+  set(variable, axis, one_.add_variable(shape, value.dtype()));
+  strides_[variable] = value.node().strides;
+  one_.constants.push_back({names_[variable], is_one_number(value) ? broadcast_to(one_number(value), shape)
+                                                                   : contiguous(reshape(first, shape))});
 }
 
 void LaneBuilder::set(int variable, int axis, int name) {
@@ -138,7 +153,7 @@ LaneAnalysis find_lanes(const Program& program, std::span<const Strides> strides
   LaneBuilder builder(program, lanes);
   for (std::size_t i = 0; i < program.inputs.size(); ++i)
     builder.add_input(program.inputs[i], builder.guess(program.inputs[i]), strides[i]);
-  LaneAnalysis found{lanes, {}, {}};
+  LaneAnalysis found{lanes, {}, {}, {}};
   for (const Program::Instruction& step : program.instructions) {
     const Estimate before = builder.cost();
     std::optional<Estimate>& estimate = found.estimates.emplace_back();
@@ -160,6 +175,9 @@ LaneAnalysis find_lanes(const Program& program, std::span<const Strides> strides
   }
   for (std::size_t variable = 0; variable < program.variables.size(); ++variable)
     found.axes.push_back(builder.axis(static_cast<int>(variable)));
+  found.are_inputs.assign(program.variables.size(), false);
+  for (const auto& [variable, value] : program.constants)
+    found.are_inputs[static_cast<std::size_t>(variable)] = builder.is_input(variable);
   return found;
 }
 

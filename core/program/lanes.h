@@ -47,6 +47,8 @@ struct LaneReduction final : Attributes {
 struct LaneAnalysis {
   Index lanes;
   std::vector<int> axes;  // for each variable
+  /// True for constants that differ between lanes: the program of one lane has them as inputs.
+  std::vector<bool> are_inputs;
   /// For each instruction, the estimate for one lane; nothing if its code cannot be that of a lane.
   std::vector<std::optional<Estimate>> estimates;
   double kernels = 0;  // the time by kernels of those instructions

@@ -268,11 +268,7 @@ class Grouping {
           native.outputs.push_back(output);
         }
     for (const int variable : part.renamed) names_[variable] = -1;
-    for (const int input : native.inputs) {
-      const int number = input_[input];
-      attributes->strides.push_back(number >= 0 ? strides_[static_cast<std::size_t>(number)]
-                                                : contiguous_strides(program_.variable(input).shape));
-    }
+    for (const int input : native.inputs) attributes->strides.push_back(strides_of(input));
     std::string reason;
     std::optional<Program> of_lanes;
     if (lanes_) {
@@ -288,6 +284,13 @@ class Grouping {
     native.attributes = std::move(attributes);
     result.instructions.push_back(std::move(native));
     return true;
+  }
+  // The strides of an input of a group: a variable that is no view.
+  Strides strides_of(int variable) const {
+    if (input_[variable] >= 0) return strides_[static_cast<std::size_t>(input_[variable])];
+    if (const int constant = constant_[variable]; constant >= 0)
+      return program_.constants[static_cast<std::size_t>(constant)].value.node().strides;
+    return contiguous_strides(program_.variable(variable).shape);
   }
   // Replaces the estimate for one lane by that for all lanes. Returns false if machine code of one
   // number at a time takes less time.
@@ -323,7 +326,8 @@ class Grouping {
   int import(Part& part, int variable) {
     if (names_[variable] >= 0) return names_[variable];
     const int name = rename(part, variable);
-    if (const int constant = constant_[variable]; constant >= 0) {
+    const bool is_input = lanes_ && lanes_->are_inputs[static_cast<std::size_t>(variable)];
+    if (const int constant = constant_[variable]; constant >= 0 && !is_input) {
       part.program.constants.push_back({name, program_.constants[static_cast<std::size_t>(constant)].value});
     } else if (const std::optional<std::size_t> k = view(variable)) {
       Program::Instruction copy = step(*k);

@@ -35,11 +35,6 @@ class Finder {
       if (it.code == Code::loop && it.operands[0] >= 0 && vectors_[index_of(it.operands[0])])
         throw std::runtime_error("lanes have different numbers of steps of a loop");
     repeat_numbers();
-    for (std::size_t value = 0; value < code_.values.size(); ++value) {
-      const stave::Dtype dtype = code_.values[value];
-      if (vectors_[value] && dtype != stave::bool_ && stave::size_of(dtype) < 4)
-        throw std::runtime_error(std::string("native code has no lanes of ") + stave::name_of(dtype));
-    }
     return std::move(vectors_);
   }
 
@@ -107,7 +102,10 @@ LaneValues find_lane_values(Lowered code, const std::vector<bool>& is_uniform) {
   found.vectors = Finder(found.code, is_uniform).run();
   // An operand of an operation on vectors becomes a vector, and so does a number that is stored.
   const auto count = [&](int value) {
-    if (value >= 0 && stave::size_of(found.code.dtype(value)) == 8) found.element_bytes = 8;
+    const stave::Dtype dtype = found.code.dtype(value);
+    if (stave::size_of(dtype) == 8) found.element_bytes = 8;
+    if (dtype != stave::bool_ && stave::size_of(dtype) < 4)
+      throw std::runtime_error(std::string("native code has no lanes of ") + stave::name_of(dtype));
   };
   for (const Instruction& it : found.code.instructions) {
     if (it.code == Code::store) count(it.operands[1]);
