@@ -191,30 +191,33 @@ class CpuMachineCode final : public stave::MachineCode {
 };
 
 // Compiles the program of one lane. An input that is the same for all lanes is read as it lies.
-std::shared_ptr<const stave::MachineCode> compile_lanes(const stave_detail::LanesAttributes& lanes,
+std::shared_ptr<const stave::MachineCode> compile_lanes(const stave::Program& program,
+                                                        const stave_detail::LanesAttributes& lanes,
                                                         std::span<const stave::Strides> strides, std::string& reason) {
   std::vector<bool> is_uniform;
   std::vector<stave::Strides> of_lane;
-  LaneAxes axes{lanes.lanes, lanes.input_axes, lanes.output_axes};
+  LaneLayout layout{lanes.lanes, {}, {}};
   for (std::size_t i = 0; i < strides.size(); ++i) {
-    const stave::Shape& shape = lanes.body.variable(lanes.body.inputs[i]).shape;
-    int& axis = axes.inputs[i];
-    stave::Strides rest = strides[i];
-    if (axis >= 0) {
-      const bool is_repeated = strides[i][static_cast<std::size_t>(axis)] == 0;
-      rest.clear();
-      for (std::size_t k = 0; k < strides[i].size(); ++k)
-        if (static_cast<int>(k) != axis) rest.push_back(strides[i][k]);
-      if (is_repeated) axis = stave_detail::no_axis;
-      else rest = stave::contiguous_strides(shape);
-    }
+    const stave::Program::Variable& variable = program.variable(program.inputs[i]);
+    int axis = lanes.input_axes[i];
+    if (axis >= 0 && strides[i][static_cast<std::size_t>(axis)] == 0) axis = stave_detail::no_axis;  // repeated
+    stave::Strides rest;
+    for (std::size_t k = 0; k < strides[i].size(); ++k)
+      if (static_cast<int>(k) != lanes.input_axes[i]) rest.push_back(strides[i][k]);
+    if (axis >= 0) rest = stave::contiguous_strides(lanes.body.variable(lanes.body.inputs[i]).shape);
     is_uniform.push_back(axis < 0);
     of_lane.push_back(std::move(rest));
+    layout.inputs.push_back({variable.dtype, variable.shape, strides[i], axis});
+  }
+  for (std::size_t k = 0; k < program.outputs.size(); ++k) {
+    const stave::Program::Variable& variable = program.variable(program.outputs[k]);
+    layout.outputs.push_back(
+        {variable.dtype, variable.shape, stave::contiguous_strides(variable.shape), lanes.output_axes[k]});
   }
   const stave_detail::Lowered code = stave_detail::lower(
       lanes.body, {.input_strides = of_lane, .vector_bytes = kernels().vector_bytes, .is_optimized = true});
   std::unique_ptr<const LaneCode> native = LaneCode::compile(code, is_uniform, &reason);
-  return native ? machine_code_of_lanes(std::move(native), std::move(axes)) : nullptr;
+  return native ? machine_code_of_lanes(std::move(native), layout) : nullptr;
 }
 
 }  // namespace
@@ -224,7 +227,7 @@ std::shared_ptr<const stave::MachineCode> CpuBackend::compile(const stave::Progr
                                                               std::string& reason) {
   try {
     if (const stave_detail::LanesAttributes* const lanes = stave_detail::lanes_of(program))
-      return compile_lanes(*lanes, strides, reason);
+      return compile_lanes(program, *lanes, strides, reason);
     const stave_detail::Lowered code = stave_detail::lower(
         program, {.input_strides = strides, .vector_bytes = kernels().vector_bytes, .is_optimized = true});
     if (std::unique_ptr<const NativeCode> native = NativeCode::compile(code, &reason))

@@ -63,7 +63,7 @@ std::unique_ptr<const LaneCode> LaneCode::compile(const Lowered& code, const std
   for (const stave::Dtype dtype : code.values)
     if (stave::is_float(dtype) && stave::size_of(dtype) == 2) return refuse("native code has no floats of 16 bits");
   try {
-    const LaneValues values = find_lane_values(stave_detail::hoist_invariants(code), is_uniform);
+    const LaneValues values = find_lane_values(stave_detail::hoist_invariants(code), is_uniform, avx512);
     const LiveRanges ranges(values.code, values.vectors);
     LaneEncoder encoder(values, is_uniform, ranges, {static_cast<int>(kernels().vector_bytes), avx512});
     encoder.run();

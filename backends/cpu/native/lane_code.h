@@ -7,7 +7,7 @@
 //     const int error = (*native)(inputs, outputs, work);
 //   }
 //
-// LaneArrays copies the arrays of all lanes to blocks and back.
+// machine_code_of_lanes() copies the arrays of all lanes to blocks and back (lane_arrays.cpp).
 #pragma once
 
 #include <memory>
@@ -55,16 +55,22 @@ class LaneCode {
   std::vector<stave::Tensor> constants_;  // kept alive, because the code contains their addresses
 };
 
-/// The place of the axis of lanes in the arrays of a program: its number in each input and output,
-/// or -1 for an input that is the same for all lanes.
-struct LaneAxes {
+/// The arrays of a program of many lanes: the axis of lanes of each, or -1 for an input that is the
+/// same for all lanes.
+struct LaneLayout {
+  struct Array {
+    stave::Dtype dtype;
+    stave::Shape shape;
+    stave::Strides strides;
+    int axis;
+  };
   stave::Index lanes;
-  std::vector<int> inputs, outputs;
+  std::vector<Array> inputs, outputs;
 };
 
 /// Machine code of a program of many lanes: it runs the code block by block, in several threads if
 /// there is enough to do.
 std::shared_ptr<const stave::MachineCode> machine_code_of_lanes(std::unique_ptr<const LaneCode> code,
-                                                                LaneAxes axes);
+                                                                const LaneLayout& layout);
 
 }  // namespace stave_cpu

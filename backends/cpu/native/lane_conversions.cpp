@@ -26,9 +26,9 @@ void LaneEncoder::convert_from_bool(const Instruction& it) {
   const Xbyak::Address number = fixed(wide ? (is_float ? Fixed::one_f64 : Fixed::one_i64)
                                            : (is_float ? Fixed::one_f32 : Fixed::one_i32));
   if (avx512_) {
-    k_from_mask(it.operands[0]);
+    const Xbyak::Opmask k = read_mask_register(it.operands[0]);
     const Vector to = vector_result(it);
-    return wide ? vmovupd(to | k1 | T_z, number) : vmovups(to | k1 | T_z, number);
+    return wide ? vmovupd(to | k | T_z, number) : vmovups(to | k | T_z, number);
   }
   const Vector mask = read_mask(it.operands[0], wide ? 8 : 4, 0);
   vandps(vector_result(it), mask, number);
@@ -37,23 +37,22 @@ void LaneEncoder::convert_from_bool(const Instruction& it) {
 void LaneEncoder::convert_to_bool(const Instruction& it) {
   const Dtype from = dtype(it.operands[0]);
   const bool wide = stave::size_of(from) == 8;
-  const Vector x = read_vector(it.operands[0], 0), to = vector_result(it);
+  const Vector x = read_vector(it.operands[0], 0);
   const int bytes = x.getBit() / 8;
   const Xbyak::Xmm low = scratch_vector(1, 16);
   vxorps(low, low, low);
   const Vector zero = scratch_vector(1, bytes), mask = scratch_vector(2, bytes);
   constexpr std::uint8_t not_equal = 4;
-  if (stave::is_float(from)) {
-    if (avx512_) {
-      wide ? vcmppd(k1, x, zero, not_equal) : vcmpps(k1, x, zero, not_equal);
-      return mask_from_k(to);
-    }
+  const bool is_float = stave::is_float(from);
+  if (avx512_)
+    return compare_to_mask(it, [&](const Xbyak::Opmask& k) {
+      if (is_float) wide ? vcmppd(k, x, zero, not_equal) : vcmpps(k, x, zero, not_equal);
+      else wide ? vpcmpq(k, x, zero, not_equal) : vpcmpd(k, x, zero, not_equal);
+    });
+  const Vector to = vector_result(it);
+  if (is_float) {
     wide ? vcmppd(mask, x, zero, not_equal) : vcmpps(mask, x, zero, not_equal);
   } else {
-    if (avx512_) {
-      wide ? vpcmpq(k1, x, zero, not_equal) : vpcmpd(k1, x, zero, not_equal);
-      return mask_from_k(to);
-    }
     wide ? vpcmpeqq(mask, x, zero) : vpcmpeqd(mask, x, zero);
     vxorps(mask, mask, fixed(Fixed::all_bits));
   }

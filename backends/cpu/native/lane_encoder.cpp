@@ -3,6 +3,7 @@
 
 #include <stave/backends/cpu/native/lane_encoder.h>
 
+#include <algorithm>
 #include <stdexcept>
 
 namespace stave_cpu {
@@ -22,7 +23,11 @@ LaneEncoder::LaneEncoder(const LaneValues& values, const std::vector<bool>& is_u
                          LaneFeatures features)
     : Encoder(ranges, {true, true}, lane_registers, features.vector_bytes, areas), values_(values),
       is_uniform_(is_uniform), vector_bytes_(features.vector_bytes),
-      lanes_(features.vector_bytes / values.element_bytes), avx512_(features.avx512) {}
+      lanes_(features.vector_bytes / values.element_bytes), avx512_(features.avx512),
+      mask_of_(values.code.values.size()) {
+  std::fill(in_mask_, in_mask_ + 8, -1);
+  find_barriers();
+}
 
 // ---- constants ----------------------------------------------------------------------------------
 
@@ -90,6 +95,10 @@ void LaneEncoder::repeat_number(const Vector& to, std::uint64_t number) {
 }
 
 Xbyak::Xmm LaneEncoder::read_vector(int value, int k) {
+  if (is_in_mask_register(value)) {
+    const Vector to = scratch_vector(k, width_of(value));
+    return mask_from_k(to, mask_register(value)), to;
+  }
   if (is_vector(value)) return vector(allocator_.read(value), width_of(value));
   if (dtype(value) == stave::bool_) return read_mask(value, values_.element_bytes, k);
   const Vector to = scratch_vector(k, width_of(value));
@@ -103,10 +112,8 @@ Xbyak::Xmm LaneEncoder::read_vector(int value, int k) {
 }
 
 Encoder::Operand LaneEncoder::vector_operand(int value, int k) {
-  if (!is_vector(value)) {
-    if (ranges_.number(value)) return constant(value);
-    return read_vector(value, k);
-  }
+  if (!is_vector(value) && ranges_.number(value)) return constant(value);
+  if (!is_vector(value) || is_in_mask_register(value)) return read_vector(value, k);
   const Location place = allocator_.read_anywhere(value);
   if (place.is_register()) return vector(place.id, width_of(value));
   return place.kind == Location::Kind::number ? constant(value) : slot(place.id);
@@ -295,13 +302,12 @@ void LaneEncoder::store(const Instruction& it) {
 
 void LaneEncoder::check(const Instruction& it) {
   if (!is_vector(it.operands[0])) return Encoder::check(it);
-  const Vector mask = read_vector(it.operands[0], 0);
-  const bool wide = values_.element_bytes == 8;
   if (avx512_) {
-    wide ? vpmovq2m(k1, mask) : vpmovd2m(k1, mask);
-    kmovw(eax, k1);
+    kmovw(eax, read_mask_register(it.operands[0]));
+    and_(eax, (1 << lanes_) - 1);
   } else {
-    wide ? vmovmskpd(eax, mask) : vmovmskps(eax, mask);
+    const Vector mask = read_vector(it.operands[0], 0);
+    values_.element_bytes == 8 ? vmovmskpd(eax, mask) : vmovmskps(eax, mask);
   }
   cmp(eax, static_cast<std::uint32_t>((1 << lanes_) - 1));
   jne(failure(it), T_NEAR);

@@ -7,7 +7,8 @@
 //   a block               has `lanes` lanes: as many as a vector of the kernels has elements of the
 //                         largest dtype of the vectors
 //   vectors               have lanes * size bytes: a zmm, ymm or xmm register
-//   bools                 are masks with elements of the largest dtype: all bits set, or none
+//   bools                 are masks with elements of the largest dtype: all bits set, or none. With
+//                         AVX-512, those that are read soon are in the mask registers k2 to k7.
 //   memory                element e of lane l is element e * lanes + l of a buffer, and a bool is a
 //                         byte. Inputs that are the same for all lanes, and constants, are as in
 //                         Lowered; vectors of their elements are made when they are read.
@@ -16,8 +17,8 @@
 //
 // A conversion to the dtype of its operand makes a vector of a single number.
 //
-// The file lane_encoder.cpp has constants, moves and memory; lane_floats.cpp, lane_integers.cpp and
-// lane_conversions.cpp have operations; lane_calls.cpp calls functions.
+// The file lane_encoder.cpp has constants, moves and memory; lane_masks.cpp has bools and choices;
+// lane_floats.cpp, lane_integers.cpp and lane_conversions.cpp have other operations; lane_calls.cpp calls functions.
 #pragma once
 
 #include <stave/backends/cpu/native/x86_64.h>
@@ -34,8 +35,12 @@ struct LaneValues {
 /// Finds the vectors of code for one lane, and inserts the conversions that make vectors of single
 /// numbers where a loop carries a vector. `is_uniform[i]` is true if input i is the same for all
 /// lanes. Throws std::runtime_error if the number of steps of a loop differs between lanes, or if a
-/// vector would have a dtype that lanes do not support: integers of 8 or 16 bits.
-LaneValues find_lane_values(Lowered code, const std::vector<bool>& is_uniform);
+/// vector would have a dtype that lanes do not support: integers of 8 or 16 bits. Replaces shifts
+/// by rotations if `has_rotations` is set.
+LaneValues find_lane_values(Lowered code, const std::vector<bool>& is_uniform, bool has_rotations);
+/// True for a rotation of operand 0 by a number of places, operand 1: a shift_left with a third
+/// operand, which only find_lane_values makes.
+bool is_rotation(const Lowered::Instruction& it);
 
 /// The instruction sets for lanes: vectors of 32 or 64 bytes.
 struct LaneFeatures {
@@ -91,6 +96,25 @@ class LaneEncoder final : public Encoder {
   void each_lane(const Instruction& it, F f);
   void store_each(const Instruction& it, Dtype dtype);
 
+  // ---- lane_masks.cpp
+  void find_barriers();
+  /// Returns a mask register for the result, a bool, or k0: there is none.
+  Xbyak::Opmask mask_result(const Instruction& it);
+  bool is_in_mask_register(int value) const { return mask_of_[static_cast<std::size_t>(value)] != 0; }
+  Xbyak::Opmask mask_register(int value) const { return Xbyak::Opmask(mask_of_[static_cast<std::size_t>(value)]); }
+  /// The bool in its mask register, or in k1.
+  Xbyak::Opmask read_mask_register(int value);
+  /// The bool as a mask with elements of `bytes` bytes, in scratch register k if necessary.
+  Vector read_mask(int value, int bytes, int k);
+  void mask_from_k(const Vector& to, const Xbyak::Opmask& from);
+  void widen_mask(const Vector& to, const Vector& from, int bytes);
+  /// Writes the result of a comparison: write(k) sets a mask register.
+  template <class F>
+  void compare_to_mask(const Instruction& it, F write);
+  void select_vectors(const Instruction& it);
+  void bools(const Instruction& it);
+  bool bools_in_mask_registers(const Instruction& it);
+
   // ---- lane_floats.cpp
   bool vector_floats(const Instruction& it);
   /// Calls f(result, a, b) for the operands a and b, the second of which may be in memory.
@@ -104,15 +128,6 @@ class LaneEncoder final : public Encoder {
   void copysign_vector(const Instruction& it, bool wide);
   void sign_bit_vector(const Instruction& it, bool wide);
   void compare_vectors(const Instruction& it, bool wide);
-  /// Makes the mask of the result of a comparison from k1, or from a mask of `bytes` bytes.
-  void mask_from_k(const Vector& to);
-  void widen_mask(const Vector& to, const Vector& from, int bytes);
-  /// Sets k1 from a bool.
-  void k_from_mask(int value);
-  /// The bool as a mask with elements of `bytes` bytes, in scratch register k if necessary.
-  Vector read_mask(int value, int bytes, int k);
-  void select_vectors(const Instruction& it);
-  void bools(const Instruction& it);
 
   // ---- lane_integers.cpp
   bool vector_integers(const Instruction& it);
@@ -143,6 +158,9 @@ class LaneEncoder final : public Encoder {
   const std::vector<bool>& is_uniform_;
   const int vector_bytes_, lanes_;
   const bool avx512_;
+  std::vector<int> mask_of_;     // for each value, its mask register, or 0
+  int in_mask_[8];               // the value in each mask register, or -1
+  std::vector<int> barrier_at_;  // for each position, the first one from there on that loses mask registers
 };
 
 template <class F>
@@ -150,6 +168,13 @@ void LaneEncoder::two(const Instruction& it, F f) {
   const Vector a = read_vector(it.operands[0], 0);
   const Operand b = vector_operand(it.operands[1], 1);
   f(vector_result(it), a, b);
+}
+template <class F>
+void LaneEncoder::compare_to_mask(const Instruction& it, F write) {
+  const Xbyak::Opmask to = mask_result(it);
+  if (to.getIdx() != 0) return write(to);
+  write(k1);
+  mask_from_k(vector_result(it), k1);
 }
 template <class F>
 void LaneEncoder::one(const Instruction& it, F f) {

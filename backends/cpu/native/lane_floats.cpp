@@ -1,11 +1,8 @@
-// Vectors of floats, comparisons, choices and bools of native code for lanes. With AVX-512,
-// comparisons give k1, from which a mask is made; with AVX2 they give masks.
+// Vectors of floats of native code for lanes.
 #ifdef STAVE_HAVE_XBYAK
 
 #include <stave/backends/cpu/native/lane_encoder.h>
 
-#include <stdexcept>
-#include <string>
 
 namespace stave_cpu {
 
@@ -87,54 +84,13 @@ void LaneEncoder::copysign_vector(const Instruction& it, bool wide) {
   vorps(to, to, bits);
 }
 
-// ---- masks --------------------------------------------------------------------------------------
-
-void LaneEncoder::mask_from_k(const Vector& to) {
-  values_.element_bytes == 8 ? vpmovm2q(to, k1) : vpmovm2d(to, k1);
-}
-
-void LaneEncoder::widen_mask(const Vector& to, const Vector& from, int bytes) {
-  if (bytes == values_.element_bytes) copy_vector(to, from);
-  else vpmovsxdq(to, Xbyak::Xmm(from.getIdx()));
-}
-
-void LaneEncoder::k_from_mask(int value) {
-  if (is_vector(value)) {
-    const Vector mask = read_vector(value, 0);
-    values_.element_bytes == 8 ? vpmovq2m(k1, mask) : vpmovd2m(k1, mask);
-    return;
-  }
-  fetch(rax, value);
-  movzx(eax, al);
-  neg(eax);
-  kmovw(k1, eax);
-}
-
-Xbyak::Xmm LaneEncoder::read_mask(int value, int bytes, int k) {
-  const int element = values_.element_bytes;
-  if (is_vector(value) && bytes == element) return read_vector(value, k);
-  const Vector to = scratch_vector(k, lanes_ * bytes);
-  if (!is_vector(value)) {
-    fetch(rax, value);
-    movzx(eax, al);
-    neg(rax);
-    repeat_general(to, rax, bytes);
-    return to;
-  }
-  // Elements of 8 bytes become elements of 4 bytes, which AVX2 alone needs.
-  const Vector mask = read_vector(value, k);
-  vextracti128(to, Xbyak::Ymm(mask.getIdx()), 1);
-  vshufps(to, Xbyak::Xmm(mask.getIdx()), to, 0x88);
-  return to;
-}
+// ---- comparisons ---------------------------------------------------------------------------------
 
 void LaneEncoder::sign_bit_vector(const Instruction& it, bool wide) {
   const Vector x = read_vector(it.operands[0], 0);
+  if (avx512_)
+    return compare_to_mask(it, [&](const Xbyak::Opmask& k) { wide ? vpmovq2m(k, x) : vpmovd2m(k, x); });
   const Vector to = vector_result(it), mask = scratch_vector(1, x.getBit() / 8);
-  if (avx512_) {
-    wide ? vpmovq2m(k1, x) : vpmovd2m(k1, x);
-    return mask_from_k(to);
-  }
   const Xbyak::Xmm zero = scratch_vector(2, 16);
   vxorps(zero, zero, zero);
   const Vector zeros = scratch_vector(2, x.getBit() / 8);
@@ -151,56 +107,12 @@ void LaneEncoder::compare_vectors(const Instruction& it, bool wide) {
   const Vector a = read_vector(it.operands[0], 0);
   const Operand operand = vector_operand(it.operands[1], 1);
   const Xbyak::Operand& b = operand;
+  if (avx512_)
+    return compare_to_mask(
+        it, [&](const Xbyak::Opmask& k) { wide ? vcmppd(k, a, b, code) : vcmpps(k, a, b, code); });
   const Vector to = vector_result(it), mask = scratch_vector(2, a.getBit() / 8);
-  if (avx512_) {
-    wide ? vcmppd(k1, a, b, code) : vcmpps(k1, a, b, code);
-    return mask_from_k(to);
-  }
   wide ? vcmppd(mask, a, b, code) : vcmpps(mask, a, b, code);
   widen_mask(to, mask, wide ? 8 : 4);
-}
-
-// ---- choices and bools --------------------------------------------------------------------------
-
-void LaneEncoder::select_vectors(const Instruction& it) {
-  const Dtype of = it.dtype;
-  const int bytes = of == stave::bool_ ? values_.element_bytes : static_cast<int>(stave::size_of(of));
-  if (avx512_) {
-    k_from_mask(it.operands[0]);
-    const Vector x = read_vector(it.operands[1], 0), y = read_vector(it.operands[2], 1);
-    const Vector to = vector_result(it);
-    return bytes == 8 ? vblendmpd(to | k1, y, x) : vblendmps(to | k1, y, x);
-  }
-  const Vector mask = read_mask(it.operands[0], bytes, 0);
-  const Vector x = read_vector(it.operands[1], 1), y = read_vector(it.operands[2], 2);
-  const Vector to = vector_result(it);
-  bytes == 8 ? vblendvpd(to, y, x, mask) : vblendvps(to, y, x, mask);
-}
-
-void LaneEncoder::bools(const Instruction& it) {
-  const Vector a = read_vector(it.operands[0], 0);
-  if (it.op == ScalarOp::bit_not) {
-    const Vector to = vector_result(it);
-    return vxorps(to, a, fixed(Fixed::all_bits));
-  }
-  const Vector b = read_vector(it.operands[1], 1), to = vector_result(it);
-  switch (it.op) {
-    case ScalarOp::multiply:
-    case ScalarOp::bit_and: return vandps(to, a, b);
-    case ScalarOp::bit_or: return vorps(to, a, b);
-    case ScalarOp::not_equal:
-    case ScalarOp::bit_xor: return vxorps(to, a, b);
-    case ScalarOp::equal:
-      vxorps(to, a, b);
-      return vxorps(to, to, fixed(Fixed::all_bits));
-    case ScalarOp::less: return vandnps(to, a, b);  // !a & b
-    case ScalarOp::less_equal: {
-      const Vector inverse = scratch_vector(2, width_of(it.result));
-      vxorps(inverse, a, fixed(Fixed::all_bits));
-      return vorps(to, inverse, b);
-    }
-    default: throw std::runtime_error(std::string("native code has no lanes of ") + stave_detail::name_of(it.op) + " of bool");
-  }
 }
 
 }  // namespace stave_cpu

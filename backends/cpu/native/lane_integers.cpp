@@ -109,6 +109,10 @@ void LaneEncoder::shift_vector(const Instruction& it, bool wide) {
   const bool is_left = it.op == ScalarOp::shift_left;
   const bool copies_sign = !is_left && stave::is_signed(it.dtype);
   const int bits = wide ? 64 : 32;
+  if (is_rotation(it)) {
+    const auto places = static_cast<std::uint8_t>(ranges_.number(it.operands[1])->number);
+    return one(it, [&](const Vector& to, const Vector& x) { wide ? vprolq(to, x, places) : vprold(to, x, places); });
+  }
   const Instruction* const number = ranges_.number(it.operands[1]);
   if (number && !(copies_sign && wide && !avx512_)) {
     const bool is_beyond = number_of(*number) < 0 || number_of(*number) >= bits;
@@ -133,16 +137,18 @@ void LaneEncoder::shift_vector(const Instruction& it, bool wide) {
 
 void LaneEncoder::compare_integer_vectors(const Instruction& it, bool wide) {
   const bool is_signed = stave::is_signed(dtype(it.operands[0]));
-  const Vector a = read_vector(it.operands[0], 0), b = read_vector(it.operands[1], 1), to = vector_result(it);
+  const Vector a = read_vector(it.operands[0], 0), b = read_vector(it.operands[1], 1);
   if (avx512_) {
     const std::uint8_t code = it.op == ScalarOp::equal        ? 0
                               : it.op == ScalarOp::less       ? 1
                               : it.op == ScalarOp::less_equal ? 2
                                                               : 4;
-    if (is_signed) wide ? vpcmpq(k1, a, b, code) : vpcmpd(k1, a, b, code);
-    else wide ? vpcmpuq(k1, a, b, code) : vpcmpud(k1, a, b, code);
-    return mask_from_k(to);
+    return compare_to_mask(it, [&](const Xbyak::Opmask& k) {
+      if (is_signed) wide ? vpcmpq(k, a, b, code) : vpcmpd(k, a, b, code);
+      else wide ? vpcmpuq(k, a, b, code) : vpcmpud(k, a, b, code);
+    });
   }
+  const Vector to = vector_result(it);
   const int bytes = a.getBit() / 8;
   const bool is_equality = it.op == ScalarOp::equal || it.op == ScalarOp::not_equal;
   const bool is_inverted = it.op == ScalarOp::not_equal || it.op == ScalarOp::less_equal;  // not b < a

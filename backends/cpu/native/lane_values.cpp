@@ -94,12 +94,43 @@ class Finder {
   bool changed_ = false;
 };
 
+// Replaces x << n | x >> (bits - n), for unsigned x, by a rotation (is_rotation).
+void find_rotations(Lowered& code, const std::vector<bool>& vectors) {
+  std::vector<int> assigned_at(code.values.size(), -1);
+  for (std::size_t k = 0; k < code.instructions.size(); ++k) {
+    Instruction& it = code.instructions[k];
+    if (it.result >= 0) assigned_at[index_of(it.result)] = static_cast<int>(k);
+    if (it.code != Code::operation || it.op != stave_detail::ScalarOp::bit_or || !stave::is_unsigned(it.dtype) ||
+        !vectors[index_of(it.result)])
+      continue;
+    const auto assignment = [&](int value) -> const Instruction& {
+      return code.instructions[index_of(assigned_at[index_of(value)])];
+    };
+    const Instruction &left = assignment(it.operands[0]), &right = assignment(it.operands[1]);
+    if (left.code != Code::operation || right.code != Code::operation) continue;
+    if (left.op != stave_detail::ScalarOp::shift_left || right.op != stave_detail::ScalarOp::shift_right) continue;
+    const Instruction &places = assignment(left.operands[1]), &others = assignment(right.operands[1]);
+    const auto bits = static_cast<std::int64_t>(8 * stave::size_of(it.dtype));
+    if (left.operands[0] != right.operands[0] || places.code != Code::number || others.code != Code::number ||
+        places.number <= 0 || others.number <= 0 || places.number + others.number != bits)
+      continue;
+    it.op = stave_detail::ScalarOp::shift_left;
+    it.operands[0] = it.operands[2] = left.operands[0];
+    it.operands[1] = left.operands[1];
+  }
+}
+
 }  // namespace
 
-LaneValues find_lane_values(Lowered code, const std::vector<bool>& is_uniform) {
+bool is_rotation(const Lowered::Instruction& it) {
+  return it.code == Code::operation && it.op == stave_detail::ScalarOp::shift_left && it.operands[2] >= 0;
+}
+
+LaneValues find_lane_values(Lowered code, const std::vector<bool>& is_uniform, bool has_rotations) {
   LaneValues found;
   found.code = std::move(code);
   found.vectors = Finder(found.code, is_uniform).run();
+  if (has_rotations) find_rotations(found.code, found.vectors);
   // An operand of an operation on vectors becomes a vector, and so does a number that is stored.
   const auto count = [&](int value) {
     const stave::Dtype dtype = found.code.dtype(value);

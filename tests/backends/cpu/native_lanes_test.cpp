@@ -10,8 +10,8 @@
 namespace native {
 namespace {
 
-using stave_cpu::LaneAxes;
 using stave_cpu::LaneCode;
+using stave_cpu::LaneLayout;
 
 /// As Native, for the instruction sets that have lanes.
 class NativeLanes : public Native {
@@ -35,19 +35,20 @@ struct LaneInput {
 // Runs the code for all lanes. Returns false if a check failed.
 bool run_lanes(const Lowered& code, const std::vector<LaneInput>& inputs, Index lanes, std::vector<Tensor>& outputs) {
   std::vector<bool> is_uniform;
-  LaneAxes axes{lanes, {}, {}};
+  LaneLayout layout{lanes, {}, {}};
   std::vector<Tensor> all;
   for (const LaneInput& input : inputs) {
     is_uniform.push_back(input.is_uniform);
-    axes.inputs.push_back(input.is_uniform ? -1 : 0);
     all.push_back(contiguous(input.is_uniform ? input.lanes[0] : stack(input.lanes)));
+    const Tensor& x = all.back();
+    layout.inputs.push_back({x.dtype(), x.shape(), x.node().strides, input.is_uniform ? -1 : 0});
   }
   for (std::size_t k = 0; k < code.outputs(); ++k) {
-    axes.outputs.push_back(0);
     const Lowered::Buffer& buffer = code.buffers[code.inputs() + k];
     const auto elements = static_cast<std::size_t>(lanes * buffer.elements);
     const std::vector<unsigned char> zeros(elements * size_of(buffer.dtype));
     outputs.push_back(from_bytes(zeros.data(), elements, buffer.dtype, {lanes, buffer.elements}));
+    layout.outputs.push_back({buffer.dtype, outputs.back().shape(), outputs.back().node().strides, 0});
   }
   std::string reason;
   std::unique_ptr<const LaneCode> native = LaneCode::compile(code, is_uniform, &reason);
@@ -62,7 +63,7 @@ bool run_lanes(const Lowered& code, const std::vector<LaneInput>& inputs, Index 
   std::vector<View> from, to;
   for (const Tensor& x : all) from.push_back(view(x));
   for (const Tensor& x : outputs) to.push_back(view(x));
-  return machine_code_of_lanes(std::move(native), axes)->run(from, to);
+  return machine_code_of_lanes(std::move(native), layout)->run(from, to);
 }
 
 void expect_lanes(const std::string& name, const Lowered& code, const std::vector<LaneInput>& inputs, Index lanes) {
