@@ -26,7 +26,7 @@ class LaneBuilder {
   Program finish(std::span<const int> outputs);
   /// The first axis whose length is the number of lanes, or no_axis.
   int guess(int variable) const;
-  /// The estimate of the instructions so far, for one lane.
+  /// The estimate of the instructions so far, for a block of lanes.
   const Estimate& cost() const noexcept { return cost_; }
   void add_cost(const Estimate& cost) { cost_ += cost; }
 

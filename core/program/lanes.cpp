@@ -124,7 +124,7 @@ bool LaneBuilder::add(const Program::Instruction& step) {
   for (std::size_t k = instructions; fits && k < one_.instructions.size(); ++k) {
     const Program::Instruction& it = one_.instructions[k];
     if (loop_of(it)) continue;  // The rule of a loop has added the costs of its body.
-    if (const std::optional<Estimate> cost = estimate(one_, it)) cost_ += *cost;
+    if (const std::optional<Estimate> cost = estimate(one_, it)) cost_ += {time_of_block(one_, it), 0, cost->instructions};
     else fits = false;
   }
   if (fits) {

@@ -49,7 +49,8 @@ struct LaneAnalysis {
   std::vector<int> axes;  // for each variable
   /// True for constants that differ between lanes: the program of one lane has them as inputs.
   std::vector<bool> are_inputs;
-  /// For each instruction, the estimate for one lane; nothing if its code cannot be that of a lane.
+  /// For each instruction, the estimate for a block of lanes; nothing if its code cannot be that of
+  /// a lane. `kernels` is the time for all lanes.
   std::vector<std::optional<Estimate>> estimates;
   double kernels = 0;  // the time by kernels of those instructions
 };

@@ -292,17 +292,18 @@ class Grouping {
       return program_.constants[static_cast<std::size_t>(constant)].value.node().strides;
     return contiguous_strides(program_.variable(variable).shape);
   }
-  // Replaces the estimate for one lane by that for all lanes. Returns false if machine code of one
-  // number at a time takes less time.
+  // Replaces the estimate for a block of lanes by that for all lanes. Returns false if machine code
+  // of one number at a time takes less time.
   bool pays_as_lanes(const std::vector<std::size_t>& group, Estimate& cost) const {
-    constexpr double block = 4, overhead = 150, of_block = 30;
+    // The lanes of a block with AVX2 (AVX-512 has more), and nanoseconds for copies.
+    constexpr double block = 4, overhead = 150, of_block = 20;
     const auto lanes = static_cast<double>(lanes_->lanes);
     double alone = 0;
     for (const std::size_t k : group) {
       const std::optional<Estimate> one = estimate(program_, step(k));
       alone += one ? one->native : never;
     }
-    cost.native = overhead + std::ceil(lanes / block) * (1.3 * cost.native + of_block);
+    cost.native = overhead + std::ceil(lanes / block) * (cost.native + of_block);
     return cost.native < alone;
   }
   bool refuse(const std::string& reason) const {

@@ -21,6 +21,8 @@ double elements_of(const Program& program, int variable) {
 // Returns true if the operation reads few elements of its first input, which may be large.
 bool picks_elements(OpId id) { return id == OpId::gather || id == OpId::dynamic_slice; }
 
+bool is_random(OpId id) { return id == OpId::fold_in || id == OpId::random_bits || id == OpId::random_uniform; }
+
 // Returns true if the operation's lowered code gives the same bits as its kernel.
 bool has_equal_bits(const Program& program, const Program::Instruction& step) {
   const Op& op = *step.op;
@@ -158,9 +160,22 @@ double time_of_kernels(const Program& program, const Program::Instruction& step)
   if (step.op->elementwise) return 60 + elementwise(step.op);
   if (step.op->id == OpId::matmul)
     return 90 + 0.15 * elements * static_cast<double>(program.variable(step.inputs[0]).shape.back());
+  if (is_random(step.op->id)) return 100 + 4 * elements;
   if (is_linalg(step.op->id))
     return 360 + elements * static_cast<double>(program.variable(step.inputs[0]).shape.back());
   return 60 + 0.5 * elements;
+}
+
+double time_of_block(const Program& program, const Program::Instruction& step) {
+  const Op& op = *step.op;
+  if (is_view(step) || op.moves_elements || op.id == OpId::full) return 0;
+  double elements = elements_of(program, step.outputs[0]);
+  const auto length = [&] { return static_cast<double>(program.variable(step.inputs[0]).shape.back()); };
+  if (op.elementwise) return elements * (op.is_cheap_arithmetic ? 0.5 : 20);
+  if (is_random(op.id)) return 40 * elements;
+  if (op.id == OpId::matmul) return elements * length();
+  for (const int input : step.inputs) elements = std::max(elements, elements_of(program, input));
+  return is_linalg(op.id) ? 2 * elements * length() : 2 * elements;
 }
 
 }  // namespace stave_detail

@@ -33,4 +33,8 @@ std::optional<Estimate> estimate(const Program& program, const Program::Instruct
 /// Estimates the time of an operation by kernels, in nanoseconds, for arrays of any size.
 double time_of_kernels(const Program& program, const Program::Instruction& step);
 
+/// Estimates the time of an operation in the program of one lane (lanes.h), as machine code for a
+/// block of lanes, in nanoseconds: an instruction takes half a nanosecond, and a function twenty.
+double time_of_block(const Program& program, const Program::Instruction& step);
+
 }  // namespace stave_detail
