@@ -200,7 +200,8 @@ std::shared_ptr<const stave::MachineCode> compile_lanes(const stave::Program& pr
   for (std::size_t i = 0; i < strides.size(); ++i) {
     const stave::Program::Variable& variable = program.variable(program.inputs[i]);
     int axis = lanes.input_axes[i];
-    if (axis >= 0 && strides[i][static_cast<std::size_t>(axis)] == 0) axis = stave_detail::no_axis;  // repeated
+    const bool is_repeated = axis >= 0 && strides[i][static_cast<std::size_t>(axis)] == 0;
+    if (is_repeated) axis = stave_detail::no_axis;
     stave::Strides rest;
     for (std::size_t k = 0; k < strides[i].size(); ++k)
       if (static_cast<int>(k) != lanes.input_axes[i]) rest.push_back(strides[i][k]);

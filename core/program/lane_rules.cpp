@@ -142,8 +142,9 @@ bool slice(LaneBuilder& b, const Step& step) {
   if (axis == no_axis) return uniform(b, step);
   const auto& a = attributes_of<SliceAttributes>(step);
   if (a.starts[at(axis)] != 0 || a.lengths[at(axis)] != b.lanes() || a.steps[at(axis)] != 1) return false;
-  return emit(b, step, axis,
-              make_intrusive<SliceAttributes>(without(a.starts, axis), without(a.lengths, axis), without(a.steps, axis)));
+  return emit(
+      b, step, axis,
+      make_intrusive<SliceAttributes>(without(a.starts, axis), without(a.lengths, axis), without(a.steps, axis)));
 }
 
 bool pad(LaneBuilder& b, const Step& step) {
@@ -151,8 +152,9 @@ bool pad(LaneBuilder& b, const Step& step) {
   if (axis == no_axis) return uniform(b, step);
   const auto& a = attributes_of<PadAttributes>(step);
   if (a.starts[at(axis)] != 0 || a.shape[at(axis)] != b.lanes()) return false;
-  return emit(b, step, axis, make_intrusive<PadAttributes>(without(a.shape, axis), without(a.starts, axis),
-                                                          without(a.steps, axis), a.value));
+  return emit(
+      b, step, axis,
+      make_intrusive<PadAttributes>(without(a.shape, axis), without(a.starts, axis), without(a.steps, axis), a.value));
 }
 
 bool concat(LaneBuilder& b, const Step& step) {
@@ -214,7 +216,8 @@ bool fused(LaneBuilder& b, const Step& step) {
   std::vector<int> values = names(b, step);
   for (const Region::Step& it : region.steps()) {
     if (!it.op) {
-      values.push_back(b.emit(op_full, make_intrusive<FullAttributes>(shape, it.dtype, it.number), {}, shape, it.dtype));
+      values.push_back(
+          b.emit(op_full, make_intrusive<FullAttributes>(shape, it.dtype, it.number), {}, shape, it.dtype));
       continue;
     }
     std::vector<int> operands;

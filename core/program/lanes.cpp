@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-#include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <stave/core/ops/layout.h>
 #include <stave/core/program/lane_rules.h>
@@ -15,7 +15,9 @@
 namespace stave_detail {
 
 std::string LanesAttributes::str() const { return fmt::format("{} lanes", lanes); }
-std::string LaneReduction::str() const { return fmt::format("axes={} of all lanes {}", axes.size(), shape.size()); }
+std::string LaneReduction::str() const {
+  return fmt::format("axes=[{}] of a lane", fmt::join(axes.begin(), axes.end(), ","));
+}
 
 namespace {
 
@@ -117,14 +119,14 @@ Strides LaneBuilder::strides_of_output(const Program::Instruction& step, std::si
 bool LaneBuilder::add(const Program::Instruction& step) {
   const std::size_t instructions = one_.instructions.size(), variables = one_.variables.size();
   const Estimate before = cost_;
-  const bool is_known = !step.is_read() && std::all_of(step.inputs.begin(), step.inputs.end(), [&](int input) {
-    return names_[input] >= 0;
-  });
+  const bool is_known = !step.is_read() && std::all_of(step.inputs.begin(), step.inputs.end(),
+                                                       [&](int input) { return names_[input] >= 0; });
   bool fits = is_known && lane_rule(*this, step);
   for (std::size_t k = instructions; fits && k < one_.instructions.size(); ++k) {
     const Program::Instruction& it = one_.instructions[k];
     if (loop_of(it)) continue;  // The rule of a loop has added the costs of its body.
-    if (const std::optional<Estimate> cost = estimate(one_, it)) cost_ += {time_of_block(one_, it), 0, cost->instructions};
+    if (const std::optional<Estimate> cost = estimate(one_, it))
+      cost_ += {time_of_block(one_, it), 0, cost->instructions};
     else fits = false;
   }
   if (fits) {
@@ -171,7 +173,8 @@ LaneAnalysis find_lanes(const Program& program, std::span<const Strides> strides
     }
     // A kernel computes the outputs. A view of some lanes has no place in the program of one.
     if (!step.is_read() && !is_view(step))
-      for (const int output : step.outputs) builder.add_input(output, builder.guess(output), contiguous_strides(program.variable(output).shape));
+      for (const int output : step.outputs)
+        builder.add_input(output, builder.guess(output), contiguous_strides(program.variable(output).shape));
   }
   for (std::size_t variable = 0; variable < program.variables.size(); ++variable)
     found.axes.push_back(builder.axis(static_cast<int>(variable)));
@@ -205,7 +208,8 @@ std::optional<LaneAnalysis> find_lanes(const Program& program, std::span<const S
 std::optional<Program> one_lane(const Program& program, std::span<const Strides> strides, Index lanes,
                                 std::span<const int> input_axes) {
   LaneBuilder builder(program, lanes);
-  for (std::size_t i = 0; i < program.inputs.size(); ++i) builder.add_input(program.inputs[i], input_axes[i], strides[i]);
+  for (std::size_t i = 0; i < program.inputs.size(); ++i)
+    builder.add_input(program.inputs[i], input_axes[i], strides[i]);
   for (const Program::Instruction& step : program.instructions)
     if (!builder.add(step)) return {};
   const IntrusivePtr<LanesAttributes> attributes(new LanesAttributes);

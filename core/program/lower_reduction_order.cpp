@@ -102,7 +102,8 @@ bool ReductionOrder::adds_eight(Positions at, Index lanes) const {
 }
 
 bool ReductionOrder::is_the_same_everywhere(const Shape& shape, Index lanes) const {
-  constexpr Index split_from = Index{1} << 17;  // elements: kernels then divide several rows of a sum
+  // Kernels divide several rows of a sum from this many elements on.
+  constexpr Index split_from = Index{1} << 17;
   constexpr Index joined_from = 2048, most_joined = 64, short_rows_at_once = 512;
   Index groups = 0, reduced = 1;
   for (std::size_t i = 0; i < axes_.size(); ++i)

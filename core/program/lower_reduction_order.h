@@ -27,9 +27,9 @@ class ReductionOrder {
   /// True if a sum of float64 adds eight elements at a time to the result at this position (along
   /// all axes), with vectors of `lanes` numbers.
   bool adds_eight(Positions at, Index lanes) const;
-  /// Returns true if kernels reduce an array of this shape, which may have more than 64 elements, in
-  /// this order, and in the same way for all kept positions; `lanes` is that of adds_eight. At most
-  /// 64 elements may be reduced to one.
+  /// Returns true if kernels reduce an array of this shape in this order, and in the same way for
+  /// all kept positions. The array may have more than 64 elements, but at most 64 are reduced to
+  /// one. `lanes` is that of adds_eight.
   bool is_the_same_everywhere(const Shape& shape, Index lanes) const;
 
  private:

@@ -111,18 +111,19 @@ const Op op_native{.name = "native", .cpu = run_native, .takes_strides = true};
 
 // ---- groups -------------------------------------------------------------------------------------
 
-constexpr double compilation_of_instruction = 1000;  // nanoseconds
-constexpr double most_instructions = 1e5;            // in one group
+constexpr double compilation_of_instruction = 1000, compilation_for_lanes = 4000;  // nanoseconds
+constexpr double most_instructions = 1e5;                                          // in one group
 constexpr double never = std::numeric_limits<double>::infinity();
 
-// Replaces groups of operations by machine code: of one number at a time or, if there is an analysis
-// of `lanes`, of a block of lanes at a time.
+// Replaces groups of operations by machine code: for one number at a time or, if there is an
+// analysis of `lanes`, for a block of lanes at a time.
 class Grouping {
  public:
   Grouping(Program program, std::span<const Strides> strides, Native native, double runs,
            std::vector<std::string>* report, std::optional<LaneAnalysis> lanes = std::nullopt)
       : program_(std::move(program)), strides_(strides), native_(native), runs_(runs), report_(report),
-        lanes_(std::move(lanes)), producer_(producers(program_)), input_(program_, -1), constant_(program_, -1), names_(program_, -1) {
+        lanes_(std::move(lanes)), producer_(producers(program_)), input_(program_, -1), constant_(program_, -1),
+        names_(program_, -1) {
     for (std::size_t i = 0; i < program_.inputs.size(); ++i) input_[program_.inputs[i]] = static_cast<int>(i);
     for (std::size_t i = 0; i < program_.constants.size(); ++i)
       constant_[program_.constants[i].variable] = static_cast<int>(i);
@@ -246,7 +247,8 @@ class Grouping {
     if (cost.instructions > most_instructions) return refuse("it has too many operations");
     if (!must) {
       if (cost.native >= cost.kernels) return false;
-      const double pays_after = cost.instructions * compilation_of_instruction / (cost.kernels - cost.native);
+      const double each = lanes_ ? compilation_for_lanes : compilation_of_instruction;
+      const double pays_after = cost.instructions * each / (cost.kernels - cost.native);
       if (pays_after > runs_) {
         more_pays_after_ = std::min(more_pays_after_, pays_after);
         return false;
@@ -278,8 +280,7 @@ class Grouping {
       if (!of_lanes) return refuse("its arrays have their lanes along different axes");
       attributes->lanes = lanes_->lanes;
     }
-    attributes->code =
-        backend_of(cpu).compile(of_lanes ? *of_lanes : attributes->program, attributes->strides, reason);
+    attributes->code = backend_of(cpu).compile(of_lanes ? *of_lanes : attributes->program, attributes->strides, reason);
     if (!attributes->code) return refuse(reason);
     native.attributes = std::move(attributes);
     result.instructions.push_back(std::move(native));
@@ -390,7 +391,14 @@ NativeProgram with_native_code(Program program, std::span<const Strides> strides
   if (native == Native::never) return {with_kernels_alone(std::move(program)), never};
   if (native != Native::required && !has_machine_code()) return {std::move(program), never};
   double more_pays_after = never;
-  if (std::optional<LaneAnalysis> lanes = find_lanes(program, strides)) {
+  const Estimate least = least_of_lanes(program);
+  const bool must = native == Native::required || setting() == Setting::check;
+  double lanes_pay_after = least.instructions * compilation_for_lanes / (least.kernels - least.native);
+  if (least.native >= least.kernels) lanes_pay_after = never;
+  if (must) lanes_pay_after = 0;
+  if (lanes_pay_after > runs) {
+    more_pays_after = lanes_pay_after;
+  } else if (std::optional<LaneAnalysis> lanes = find_lanes(program, strides)) {
     NativeProgram with_lanes = Grouping(std::move(program), strides, native, runs, report, std::move(lanes)).run();
     program = std::move(with_lanes.program);
     more_pays_after = with_lanes.more_pays_after;

@@ -178,4 +178,24 @@ double time_of_block(const Program& program, const Program::Instruction& step) {
   return is_linalg(op.id) ? 2 * elements * length() : 2 * elements;
 }
 
+Estimate least_of_lanes(const Program& program) {
+  constexpr double block = 8;
+  Estimate total;
+  for (const Program::Instruction& step : program.instructions) {
+    if (step.is_read() || is_view(step)) continue;
+    total.kernels += time_of_kernels(program, step);
+    if (const LoopAttributes* const loop = loop_of(step)) {
+      const Estimate once = least_of_lanes(*optimized_body(*loop));
+      total += {once.native * static_cast<double>(loop->steps), 0, once.instructions};
+    } else if (const auto* const fused = dynamic_cast<const FusedAttributes*>(step.attributes.get())) {
+      const double elements = elements_of(program, step.inputs[0]);
+      for (const Region::Step& it : fused->region->steps())
+        if (it.op) total += {elements * (it.op->is_cheap_arithmetic ? 0.5 : 20) / block, 0, 1};
+    } else {
+      total += {time_of_block(program, step) / block, 0, 1};
+    }
+  }
+  return total;
+}
+
 }  // namespace stave_detail

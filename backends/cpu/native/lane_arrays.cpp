@@ -58,8 +58,8 @@ class LaneArray {
     const char* const block = work + place_;
     const auto target = reinterpret_cast<std::uintptr_t>(array + first * lane_step_);
     each_row(target, [&](Index element, std::uintptr_t row, const Axis& axis) {
-      copy(reinterpret_cast<char*>(row), axis.step[0], lane_step_, block + element * lanes * size_, lanes * size_, size_,
-           axis.length, count);
+      copy(reinterpret_cast<char*>(row), axis.step[0], lane_step_, block + element * lanes * size_, lanes * size_,
+           size_, axis.length, count);
     });
   }
 
@@ -82,7 +82,8 @@ class LaneArray {
   }
   void copy(char* to, Index to_row, Index to_column, const char* from, Index from_row, Index from_column, Index rows,
             Index columns) const {
-    constexpr Index few_rows = 4;  // For so few, copy_tile takes longer to choose a way than to copy.
+    // For few rows, copy_tile takes longer to choose a way than to copy.
+    constexpr Index few_rows = 4;
     if (rows >= few_rows) return copy_tile(to, to_row, to_column, from, from_row, from_column, rows, columns, size_);
     stave::visit_size(static_cast<std::size_t>(size_), [&](auto element) {
       for (Index r = 0; r < rows; ++r)
@@ -106,7 +107,7 @@ class LaneMachineCode final : public stave::MachineCode {
 
   bool run(std::span<const View> inputs, std::span<const View> outputs) const override {
     const Index block = code_->lanes(), blocks = (lanes_ + block - 1) / block;
-    const Index grain = std::max<Index>(1, static_cast<Index>(paying / code_->cost()));
+    const Index grain = std::max<Index>(1, static_cast<Index>(paying / std::max(1.0, code_->cost())));
     std::atomic<bool> failed = false;
     parallel_for(blocks, grain, [&](Index first, Index last) {
       constexpr Index small = 8192;

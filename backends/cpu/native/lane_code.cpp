@@ -67,10 +67,10 @@ std::unique_ptr<const LaneCode> LaneCode::compile(const Lowered& code, const std
     const LiveRanges ranges(values.code, values.vectors);
     LaneEncoder encoder(values, is_uniform, ranges, {static_cast<int>(kernels().vector_bytes), avx512});
     encoder.run();
-    const Text text{encoder.text(), encoder.entry(),
-                    static_cast<std::size_t>(code.work_bytes) * static_cast<std::size_t>(encoder.lanes()) +
-                        encoder.slot_bytes(),
-                    encoder.lanes(), cost_of(values.code)};
+    const Text text{
+        encoder.text(), encoder.entry(),
+        static_cast<std::size_t>(code.work_bytes) * static_cast<std::size_t>(encoder.lanes()) + encoder.slot_bytes(),
+        encoder.lanes(), cost_of(values.code)};
     std::unique_ptr<const LaneCode> native(new LaneCode(text, code));
     if (!native->entry_) return refuse("the system gives no executable memory");
     return native;

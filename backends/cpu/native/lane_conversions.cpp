@@ -23,8 +23,8 @@ bool LaneEncoder::convert_vector(const Instruction& it) {
 
 void LaneEncoder::convert_from_bool(const Instruction& it) {
   const bool wide = stave::size_of(it.dtype) == 8, is_float = stave::is_float(it.dtype);
-  const Xbyak::Address number = fixed(wide ? (is_float ? Fixed::one_f64 : Fixed::one_i64)
-                                           : (is_float ? Fixed::one_f32 : Fixed::one_i32));
+  const Xbyak::Address number =
+      fixed(wide ? (is_float ? Fixed::one_f64 : Fixed::one_i64) : (is_float ? Fixed::one_f32 : Fixed::one_i32));
   if (avx512_) {
     const Xbyak::Opmask k = read_mask_register(it.operands[0]);
     const Vector to = vector_result(it);

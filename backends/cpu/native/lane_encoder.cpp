@@ -140,7 +140,8 @@ void LaneEncoder::move(Location to, Location from) {
   const Vector between = scratch_vector(1, vector_bytes_);
   if (from.kind == LocationKind::number && (is_floating(to) || is_vector(from.id))) {
     const Vector target = is_floating(to) ? whole(to) : between;
-    if (number_of(*ranges_.number(from.id)) == 0) vxorps(Xbyak::Xmm(target.getIdx()), Xbyak::Xmm(target.getIdx()), Xbyak::Xmm(target.getIdx()));
+    if (number_of(*ranges_.number(from.id)) == 0)
+      vxorps(Xbyak::Xmm(target.getIdx()), Xbyak::Xmm(target.getIdx()), Xbyak::Xmm(target.getIdx()));
     else vmovups(target, constant(from.id));
     if (!is_floating(to)) vmovups(slot(to.id), target);
   } else if (is_floating(to)) {

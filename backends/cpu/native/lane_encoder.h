@@ -18,7 +18,8 @@
 // A conversion to the dtype of its operand makes a vector of a single number.
 //
 // The file lane_encoder.cpp has constants, moves and memory; lane_masks.cpp has bools and choices;
-// lane_floats.cpp, lane_integers.cpp and lane_conversions.cpp have other operations; lane_calls.cpp calls functions.
+// lane_floats.cpp, lane_integers.cpp and lane_conversions.cpp have other operations; lane_calls.cpp
+// calls functions.
 #pragma once
 
 #include <stave/backends/cpu/native/x86_64.h>
@@ -160,7 +161,8 @@ class LaneEncoder final : public Encoder {
   const bool avx512_;
   std::vector<int> mask_of_;     // for each value, its mask register, or 0
   int in_mask_[8];               // the value in each mask register, or -1
-  std::vector<int> barrier_at_;  // for each position, the first one from there on that loses mask registers
+  // For each position, the first one from there on that loses the contents of mask registers.
+  std::vector<int> barrier_at_;
 };
 
 template <class F>

@@ -3,7 +3,6 @@
 
 #include <stave/backends/cpu/native/lane_encoder.h>
 
-
 namespace stave_cpu {
 
 bool LaneEncoder::vector_floats(const Instruction& it) {
@@ -31,13 +30,10 @@ bool LaneEncoder::vector_floats(const Instruction& it) {
       one(it, [&](const V& to, const V& x) { vxorps(to, x, fixed(wide ? Fixed::sign_64 : Fixed::sign_32)); });
       return true;
     case ScalarOp::abs:
-      one(it, [&](const V& to, const V& x) {
-        vandps(to, x, fixed(wide ? Fixed::other_bits_64 : Fixed::other_bits_32));
-      });
+      one(it,
+          [&](const V& to, const V& x) { vandps(to, x, fixed(wide ? Fixed::other_bits_64 : Fixed::other_bits_32)); });
       return true;
-    case ScalarOp::sqrt:
-      one(it, [&](const V& to, const V& x) { wide ? vsqrtpd(to, x) : vsqrtps(to, x); });
-      return true;
+    case ScalarOp::sqrt: one(it, [&](const V& to, const V& x) { wide ? vsqrtpd(to, x) : vsqrtps(to, x); }); return true;
     case ScalarOp::rint: return round_vector(it, wide, 8), true;
     case ScalarOp::floor: return round_vector(it, wide, 9), true;
     case ScalarOp::ceil: return round_vector(it, wide, 10), true;
@@ -84,12 +80,11 @@ void LaneEncoder::copysign_vector(const Instruction& it, bool wide) {
   vorps(to, to, bits);
 }
 
-// ---- comparisons ---------------------------------------------------------------------------------
+// ---- comparisons --------------------------------------------------------------------------------
 
 void LaneEncoder::sign_bit_vector(const Instruction& it, bool wide) {
   const Vector x = read_vector(it.operands[0], 0);
-  if (avx512_)
-    return compare_to_mask(it, [&](const Xbyak::Opmask& k) { wide ? vpmovq2m(k, x) : vpmovd2m(k, x); });
+  if (avx512_) return compare_to_mask(it, [&](const Xbyak::Opmask& k) { wide ? vpmovq2m(k, x) : vpmovd2m(k, x); });
   const Vector to = vector_result(it), mask = scratch_vector(1, x.getBit() / 8);
   const Xbyak::Xmm zero = scratch_vector(2, 16);
   vxorps(zero, zero, zero);
@@ -108,8 +103,7 @@ void LaneEncoder::compare_vectors(const Instruction& it, bool wide) {
   const Operand operand = vector_operand(it.operands[1], 1);
   const Xbyak::Operand& b = operand;
   if (avx512_)
-    return compare_to_mask(
-        it, [&](const Xbyak::Opmask& k) { wide ? vcmppd(k, a, b, code) : vcmpps(k, a, b, code); });
+    return compare_to_mask(it, [&](const Xbyak::Opmask& k) { wide ? vcmppd(k, a, b, code) : vcmpps(k, a, b, code); });
   const Vector to = vector_result(it), mask = scratch_vector(2, a.getBit() / 8);
   wide ? vcmppd(mask, a, b, code) : vcmpps(mask, a, b, code);
   widen_mask(to, mask, wide ? 8 : 4);

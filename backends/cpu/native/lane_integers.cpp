@@ -151,7 +151,8 @@ void LaneEncoder::compare_integer_vectors(const Instruction& it, bool wide) {
   const Vector to = vector_result(it);
   const int bytes = a.getBit() / 8;
   const bool is_equality = it.op == ScalarOp::equal || it.op == ScalarOp::not_equal;
-  const bool is_inverted = it.op == ScalarOp::not_equal || it.op == ScalarOp::less_equal;  // not b < a
+  // a <= b is not b < a.
+  const bool is_inverted = it.op == ScalarOp::not_equal || it.op == ScalarOp::less_equal;
   const Vector mask = scratch_vector(2, bytes);
   if (is_equality) {
     wide ? vpcmpeqq(mask, a, b) : vpcmpeqd(mask, a, b);

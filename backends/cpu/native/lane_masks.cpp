@@ -106,7 +106,8 @@ void LaneEncoder::select_vectors(const Instruction& it) {
 // are defined in a mask register.
 bool LaneEncoder::bools_in_mask_registers(const Instruction& it) {
   const bool is_not = it.op == ScalarOp::bit_not;
-  if (!avx512_ || !is_in_mask_register(it.operands[0]) || (!is_not && !is_in_mask_register(it.operands[1]))) return false;
+  if (!avx512_ || !is_in_mask_register(it.operands[0]) || (!is_not && !is_in_mask_register(it.operands[1])))
+    return false;
   const Xbyak::Opmask a = mask_register(it.operands[0]), b = is_not ? a : mask_register(it.operands[1]);
   const Xbyak::Opmask found = mask_result(it), to = found.getIdx() != 0 ? found : k1;
   switch (it.op) {
@@ -137,16 +138,15 @@ void LaneEncoder::bools(const Instruction& it) {
     case ScalarOp::bit_or: return vorps(to, a, b);
     case ScalarOp::not_equal:
     case ScalarOp::bit_xor: return vxorps(to, a, b);
-    case ScalarOp::equal:
-      vxorps(to, a, b);
-      return vxorps(to, to, fixed(Fixed::all_bits));
+    case ScalarOp::equal: vxorps(to, a, b); return vxorps(to, to, fixed(Fixed::all_bits));
     case ScalarOp::less: return vandnps(to, a, b);  // !a & b
     case ScalarOp::less_equal: {
       const Vector inverse = scratch_vector(2, width_of(it.result));
       vxorps(inverse, a, fixed(Fixed::all_bits));
       return vorps(to, inverse, b);
     }
-    default: throw std::runtime_error(std::string("native code has no lanes of ") + stave_detail::name_of(it.op) + " of bool");
+    default:
+      throw std::runtime_error(std::string("native code has no lanes of ") + stave_detail::name_of(it.op) + " of bool");
   }
 }
 

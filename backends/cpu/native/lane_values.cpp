@@ -46,7 +46,8 @@ class Finder {
   }
   void visit(const Instruction& it) {
     const auto any_operand = [&](int count) {
-      return std::any_of(it.operands, it.operands + count, [&](int value) { return value >= 0 && vectors_[index_of(value)]; });
+      return std::any_of(it.operands, it.operands + count,
+                         [&](int value) { return value >= 0 && vectors_[index_of(value)]; });
     };
     if (it.result >= 0) mark(it.result, stave::is_float(code_.dtype(it.result)));
     switch (it.code) {

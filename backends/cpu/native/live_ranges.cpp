@@ -20,8 +20,8 @@ bool is_bitwise(ScalarOp op) { return op >= ScalarOp::bit_and && op <= ScalarOp:
 LiveRanges::LiveRanges(const Lowered& code) : LiveRanges(code, {}) {}
 
 LiveRanges::LiveRanges(const Lowered& code, std::vector<bool> vectors)
-    : code_(code), vectors_(std::move(vectors)), loop_at_(code.instructions.size(), -1), assigned_at_(code.values.size(), -1),
-      accesses_(code.instructions.size()) {
+    : code_(code), vectors_(std::move(vectors)), loop_at_(code.instructions.size(), -1),
+      assigned_at_(code.values.size(), -1), accesses_(code.instructions.size()) {
   find_loops();
   fold_indices();
   find_needed();

@@ -172,7 +172,8 @@ TEST_P(NativeLanePrograms, ConditionsIntegersAndBools) {
   };
   const auto shifts = [](const Tensor& n) {
     Tensor x = n;
-    for (int k = 1; k < 6; ++k) x = bitwise_left_shift(x, k) ^ bitwise_right_shift(x, 2 * k) ^ (x * 7 - (x & 12345)) ^ abs(x | 3);
+    for (int k = 1; k < 6; ++k)
+      x = bitwise_left_shift(x, k) ^ bitwise_right_shift(x, 2 * k) ^ (x * 7 - (x & 12345)) ^ abs(x | 3);
     return x;
   };
   const auto bools = [](const Tensor& x) {
@@ -192,17 +193,17 @@ TEST_P(NativeLanePrograms, ConditionsIntegersAndBools) {
                              n);
     }
     expect_bits_of_kernels(name + " bools", vmap(bools), floats);
-    expect_bits_of_kernels(name + " argmax", vmap([](const Tensor& x) {
-                             return argmax(x) * 3 + argmin(x * x) + astype(x(1) * 7, int64);
-                           }),
-                           floats);
+    expect_bits_of_kernels(
+        name + " argmax", vmap([](const Tensor& x) { return argmax(x) * 3 + argmin(x * x) + astype(x(1) * 7, int64); }),
+        floats);
     if (HasFailure()) return;
   }
 }
 
 TEST_P(NativeLanePrograms, ReductionsInTheOrderOfTheKernels) {
   if (!has_lanes()) GTEST_SKIP() << "no lanes with these kernels";
-  const Shape shapes[] = {{1}, {2}, {3}, {7}, {8}, {9}, {16}, {17}, {33}, {64}, {2, 3}, {4, 8}, {8, 4}, {3, 3, 3}, {2, 16}};
+  const Shape shapes[] = {{1},  {2},  {3},    {7},    {8},    {9},       {16},   {17},
+                          {33}, {64}, {2, 3}, {4, 8}, {8, 4}, {3, 3, 3}, {2, 16}};
   unsigned seed = 10;
   for (const Dtype dtype : {float64, float32})
     for (const Index lanes : {3, 8, 9, 64, 65, 200, 1000})
@@ -215,8 +216,8 @@ TEST_P(NativeLanePrograms, ReductionsInTheOrderOfTheKernels) {
           ++seed;
           const Tensor x = astype(random_tensor(seed, all) * exp(8 * random_tensor(seed + 1000, all)), dtype);
           const auto check = [&](const char* what, auto f) {
-            expect_bits_of_kernels(fmt::format("{} of {} in {} lanes along {}, {}", what, shape.size(), lanes, lane_axis,
-                                               stave::name_of(dtype)),
+            expect_bits_of_kernels(fmt::format("{} of {} in {} lanes along {}, {}", what, shape.size(), lanes,
+                                               lane_axis, stave::name_of(dtype)),
                                    vmap(f, {.in_axes = {lane_axis}}), x);
           };
           check("sum", [](const Tensor& v) { return sum(v * v - 0.5 * v); });
@@ -235,13 +236,15 @@ TEST_P(NativeLanePrograms, AxesLayoutsAndSharedInputs) {
   };
   for (const Index lanes : {5, 16, 64, 77}) {
     const std::string name = std::to_string(lanes);
-    const Tensor first = random_tensor(20, {lanes, 3}), w = random_tensor(21, {3, 3}), ws = random_tensor(22, {lanes, 3, 3});
+    const Tensor first = random_tensor(20, {lanes, 3}), w = random_tensor(21, {3, 3}),
+                 ws = random_tensor(22, {lanes, 3, 3});
     const Tensor last = contiguous(transpose(first));
     expect_bits_of_kernels(name + " first", vmap(f, {.in_axes = {0, unmapped}}), first, w);
     expect_bits_of_kernels(name + " last", vmap(f, {.in_axes = {1, unmapped}}), last, w);
     expect_bits_of_kernels(name + " out last", vmap(f, {.in_axes = {0, 0}, .out_axes = {1}}), first, ws);
     expect_bits_of_kernels(name + " transposed", vmap(f, {.in_axes = {0, 0}}), transpose(last), ws);
-    expect_bits_of_kernels(name + " strided", vmap(f, {.in_axes = {0, unmapped}}), random_tensor(23, {2 * lanes, 3})(slice(none, none, 2)), w);
+    expect_bits_of_kernels(name + " strided", vmap(f, {.in_axes = {0, unmapped}}),
+                           random_tensor(23, {2 * lanes, 3})(slice(none, none, 2)), w);
     expect_bits_of_kernels(name + " broadcast", vmap(f, {.in_axes = {0, 0}}), broadcast_to(first(0), {lanes, 3}), ws);
     expect_bits_of_kernels(name + " shared", vmap(f, {.in_axes = {unmapped, 0}}), first(1), ws);
     if (HasFailure()) return;
@@ -253,7 +256,8 @@ TEST_P(NativeLanePrograms, ComputedPositionsAndLargeStates) {
   const auto f = [](const Tensor& x, const Tensor& i, const Tensor& table) {
     const Tensor picked = take(table, i) + take(x, i), part = dynamic_slice(x, {i}, {2});
     const Tensor moved = dynamic_update_slice(x, part * 2, {i});
-    const Tensor grown = loop(7, [](const Tensor& s) { return 0.5 * s + sin(s) * roll(s, 1); })(concat({moved, x, x, x, x, x}));
+    const Tensor grown =
+        loop(7, [](const Tensor& s) { return 0.5 * s + sin(s) * roll(s, 1); })(concat({moved, x, x, x, x, x}));
     return sum(grown(slice(0, 40)) * 0.25) + picked + sum(part);
   };
   for (const Index lanes : {4, 31, 64}) {

@@ -79,9 +79,8 @@ void expect_lanes(const std::string& name, const Lowered& code, const std::vecto
     all_succeed &= interpreter.error.empty();
     for (std::size_t k = 0; succeeded && k < expected.size(); ++k) {
       const Tensor found = reshape(contiguous(outputs[k](lane)), expected[k].shape());
-      EXPECT_TRUE(same_numbers(found, expected[k]))
-          << name << ", lane " << lane << " of " << lanes << ", output " << k << ": " << found << "\nexpected "
-          << expected[k];
+      EXPECT_TRUE(same_numbers(found, expected[k])) << name << ", lane " << lane << " of " << lanes << ", output " << k
+                                                    << ": " << found << "\nexpected " << expected[k];
     }
   }
   EXPECT_EQ(succeeded, all_succeed) << name;

@@ -148,7 +148,8 @@ class Generator {
     }
     // The number of steps, which is computed in some loops.
     int steps = -1;
-    if (computed_steps_ && pick(3) == 0) steps = builder_.add(ScalarOp::bit_and, value(2), builder_.number(Scalar(7), int64));
+    if (computed_steps_ && pick(3) == 0)
+      steps = builder_.add(ScalarOp::bit_and, value(2), builder_.number(Scalar(7), int64));
     for (std::size_t k = 0; k < carried.size(); ++k) carried[k].second = builder_.carried(initial[k]);
     const std::vector<std::vector<int>> outer = values_;
     const int i = builder_.begin_loop_of(steps, pick(8) == 0 ? 0 : 1 + pick(5));
