@@ -37,9 +37,9 @@ double time_of_kernels(const Program& program, const Program::Instruction& step)
 /// block of lanes, in nanoseconds: an instruction takes half a nanosecond, and a function twenty.
 double time_of_block(const Program& program, const Program::Instruction& step);
 
-/// Estimates the least time of a whole program, if all of it became machine code for lanes, its time
-/// by kernels, and the least number of instructions. It takes much less time than to analyse the
-/// program (find_lanes).
+/// Estimates the least time of a whole program if all of it became machine code for lanes, its
+/// time by kernels, and the least number of instructions. That takes much less time than an
+/// analysis (find_lanes).
 Estimate least_of_lanes(const Program& program);
 
 }  // namespace stave_detail

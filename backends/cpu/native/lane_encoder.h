@@ -159,8 +159,8 @@ class LaneEncoder final : public Encoder {
   const std::vector<bool>& is_uniform_;
   const int vector_bytes_, lanes_;
   const bool avx512_;
-  std::vector<int> mask_of_;     // for each value, its mask register, or 0
-  int in_mask_[8];               // the value in each mask register, or -1
+  std::vector<int> mask_of_;  // for each value, its mask register, or 0
+  int in_mask_[8];            // the value in each mask register, or -1
   // For each position, the first one from there on that loses the contents of mask registers.
   std::vector<int> barrier_at_;
 };
