@@ -352,6 +352,8 @@ bool loop(LaneBuilder& b, const Step& step) {
   const Program& body = *kept;
   const auto is_row = [&](std::size_t i) { return i >= a.states && i < a.states + a.rows; };
   LaneBuilder of_body(body, b.lanes());
+  for (const auto& [variable, value] : body.constants)
+    if (of_body.is_input(variable)) return false;  // It differs between lanes.
   for (std::size_t i = 0; i < step.inputs.size(); ++i) {
     int axis = b.axis(step.inputs[i]);
     if (is_row(i) && axis == 0) return false;  // The lanes would be the steps.

@@ -115,6 +115,17 @@ constexpr double compilation_of_instruction = 1000, compilation_for_lanes = 4000
 constexpr double most_instructions = 1e5;                                          // in one group
 constexpr double never = std::numeric_limits<double>::infinity();
 
+// Returns true if machine code is made whether or not it pays. With STAVE_NATIVE=check, lanes of
+// large arrays are not, as kernels and machine code together would take much memory.
+bool must_be_native(const Program& program, Native native, bool as_lanes) {
+  constexpr Index most_checked = 2048;
+  if (native == Native::required) return true;
+  return setting() == Setting::check &&
+         (!as_lanes || std::all_of(program.variables.begin(), program.variables.end(), [](const auto& variable) {
+            return variable.shape.elements() <= most_checked;
+          }));
+}
+
 // Replaces groups of operations by machine code: for one number at a time or, if there is an
 // analysis of `lanes`, for a block of lanes at a time.
 class Grouping {
@@ -243,7 +254,7 @@ class Grouping {
     Estimate cost;
     for (const std::size_t k : group) cost += *estimates_[k];
     if (lanes_ && !pays_as_lanes(group, cost)) return false;
-    const bool must = native_ == Native::required || setting() == Setting::check;
+    const bool must = must_be_native(program_, native_, lanes_.has_value());
     if (cost.instructions > most_instructions) return refuse("it has too many operations");
     if (!must) {
       if (cost.native >= cost.kernels) return false;
@@ -392,7 +403,7 @@ NativeProgram with_native_code(Program program, std::span<const Strides> strides
   if (native != Native::required && !has_machine_code()) return {std::move(program), never};
   double more_pays_after = never;
   const Estimate least = least_of_lanes(program);
-  const bool must = native == Native::required || setting() == Setting::check;
+  const bool must = must_be_native(program, native, true);
   double lanes_pay_after = least.instructions * compilation_for_lanes / (least.kernels - least.native);
   if (least.native >= least.kernels) lanes_pay_after = never;
   if (must) lanes_pay_after = 0;
