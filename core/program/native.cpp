@@ -119,11 +119,11 @@ constexpr double never = std::numeric_limits<double>::infinity();
 // large arrays are not, as kernels and machine code together would take much memory.
 bool must_be_native(const Program& program, Native native, bool as_lanes) {
   constexpr Index most_checked = 2048;
-  if (native == Native::required) return true;
-  return setting() == Setting::check &&
-         (!as_lanes || std::all_of(program.variables.begin(), program.variables.end(), [](const auto& variable) {
-            return variable.shape.elements() <= most_checked;
-          }));
+  if (native == Native::required || setting() != Setting::check) return native == Native::required;
+  if (!as_lanes) return true;
+  Index most = 0;
+  for (const Program::Variable& variable : program.variables) most = std::max(most, variable.shape.elements());
+  return most <= most_checked;
 }
 
 // Replaces groups of operations by machine code: for one number at a time or, if there is an

@@ -283,6 +283,20 @@ TEST_P(NativeLanePrograms, LoopsWithRows) {
   }
 }
 
+TEST_P(NativeLanePrograms, ConstantsThatDifferBetweenLanes) {
+  if (!has_lanes()) GTEST_SKIP() << "no lanes with these kernels";
+  const Tensor x = random_tensor(45, {64, 3}), offsets = random_tensor(46, {64, 3});
+  const auto f = [&](const Tensor& v) {
+    return vmap([](const Tensor& s, const Tensor& c) { return runge_kutta(runge_kutta(s + c)); })(v, offsets);
+  };
+  expect_bits_of_kernels("outside of loops", f, x);
+  EXPECT_THAT(groups(f, x), testing::HasSubstr(lanes_text(64)));
+  const auto in_loop = [&](const Tensor& v) {
+    return loop(9, [&](const Tensor& s) { return runge_kutta(s(0)) * 0.1 + offsets * s; })(v);
+  };
+  expect_bits_of_kernels("in a loop", in_loop, x);
+}
+
 // ---- errors and choices -------------------------------------------------------------------------
 
 TEST_P(NativeLanePrograms, ThrowsTheErrorOfOneLane) {
