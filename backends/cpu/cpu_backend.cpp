@@ -17,6 +17,7 @@
 #include <stave/backends/cpu/layout.h>
 #include <stave/backends/cpu/linalg.h>
 #include <stave/backends/cpu/matmul.h>
+#include <stave/backends/cpu/native/lane_code.h>
 #include <stave/backends/cpu/native/native_code.h>
 #include <stave/backends/cpu/normalize.h>
 #include <stave/backends/cpu/parallel.h>
@@ -32,6 +33,7 @@
 #include <stave/core/effects/error.h>
 #include <stave/core/op/op.h>
 #include <stave/core/ops/elementwise_ops.h>
+#include <stave/core/program/lanes.h>
 #include <stave/core/program/lowered.h>
 #include <stave/core/program/native.h>
 
@@ -188,12 +190,45 @@ class CpuMachineCode final : public stave::MachineCode {
   const std::unique_ptr<const NativeCode> code_;
 };
 
+// Compiles the program of one lane. An input that is the same for all lanes is read as it lies.
+std::shared_ptr<const stave::MachineCode> compile_lanes(const stave::Program& program,
+                                                        const stave_detail::LanesAttributes& lanes,
+                                                        std::span<const stave::Strides> strides, std::string& reason) {
+  std::vector<bool> is_uniform;
+  std::vector<stave::Strides> of_lane;
+  LaneLayout layout{lanes.lanes, {}, {}};
+  for (std::size_t i = 0; i < strides.size(); ++i) {
+    const stave::Program::Variable& variable = program.variable(program.inputs[i]);
+    int axis = lanes.input_axes[i];
+    const bool is_repeated = axis >= 0 && strides[i][static_cast<std::size_t>(axis)] == 0;
+    if (is_repeated) axis = stave_detail::no_axis;
+    stave::Strides rest;
+    for (std::size_t k = 0; k < strides[i].size(); ++k)
+      if (static_cast<int>(k) != lanes.input_axes[i]) rest.push_back(strides[i][k]);
+    if (axis >= 0) rest = stave::contiguous_strides(lanes.body.variable(lanes.body.inputs[i]).shape);
+    is_uniform.push_back(axis < 0);
+    of_lane.push_back(std::move(rest));
+    layout.inputs.push_back({variable.dtype, variable.shape, strides[i], axis});
+  }
+  for (std::size_t k = 0; k < program.outputs.size(); ++k) {
+    const stave::Program::Variable& variable = program.variable(program.outputs[k]);
+    layout.outputs.push_back(
+        {variable.dtype, variable.shape, stave::contiguous_strides(variable.shape), lanes.output_axes[k]});
+  }
+  const stave_detail::Lowered code = stave_detail::lower(
+      lanes.body, {.input_strides = of_lane, .vector_bytes = kernels().vector_bytes, .is_optimized = true});
+  std::unique_ptr<const LaneCode> native = LaneCode::compile(code, is_uniform, &reason);
+  return native ? machine_code_of_lanes(std::move(native), layout) : nullptr;
+}
+
 }  // namespace
 
 std::shared_ptr<const stave::MachineCode> CpuBackend::compile(const stave::Program& program,
                                                               std::span<const stave::Strides> strides,
                                                               std::string& reason) {
   try {
+    if (const stave_detail::LanesAttributes* const lanes = stave_detail::lanes_of(program))
+      return compile_lanes(program, *lanes, strides, reason);
     const stave_detail::Lowered code = stave_detail::lower(
         program, {.input_strides = strides, .vector_bytes = kernels().vector_bytes, .is_optimized = true});
     if (std::unique_ptr<const NativeCode> native = NativeCode::compile(code, &reason))

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <limits>
 
+#include <stave/core/program/lanes.h>
 #include <stave/core/program/lower_reduction_order.h>
 #include <stave/core/program/lower_rows.h>
 
@@ -158,6 +159,23 @@ Array lower_reduction(Lowering& l, const Op& op, const Shape& given, const Strid
       cost);
 }
 
+Array lower_reduction_of_lane(Lowering& l, const Op& op, const Array& x, const LaneReduction& of_all,
+                              const Shape& shape) {
+  const ReducedAxes of(x.shape, of_all.axes);
+  Shape reduced = of_all.axes;  // in the array of all lanes
+  for (Index& axis : reduced) axis += axis >= of_all.lane_axis;
+  const ReductionOrder order(of_all.shape, of_all.strides, std::vector<std::size_t>(reduced.begin(), reduced.end()));
+  const std::vector<PositionList> positions = order.positions();
+  return l.compute(shape, x.dtype, [&](Positions at) {
+    std::vector<int> elements;
+    for (const PositionList& place : positions) elements.push_back(l.element(x, of.place(at, place)));
+    PositionList in_all = of.place(at, PositionList(of.reduced.size()));
+    in_all.push_back(Position(0));
+    std::rotate(in_all.begin() + of_all.lane_axis, in_all.end() - 1, in_all.end());
+    return reduce_in_order(l, op.id, elements, order, in_all, l.vector_bytes());
+  });
+}
+
 Array lower_reduction(Lowering& l, const Op& op, const Array& x, const Shape& axes, const Shape& shape) {
   return lower_reduction(l, op, x.shape, x.strides, x.dtype, axes, shape,
                          [&](Positions at) { return l.element(x, at); });
@@ -166,6 +184,8 @@ Array lower_reduction(Lowering& l, const Op& op, const Array& x, const Shape& ax
 namespace {
 
 Arrays reduce(const LoweringContext& c) {
+  if (const auto* const of_all = dynamic_cast<const LaneReduction*>(c.instruction.attributes.get()))
+    return {lower_reduction_of_lane(c.l, *c.instruction.op, c.in(0), *of_all, c.shape())};
   return {lower_reduction(c.l, *c.instruction.op, c.in(0), c.as<ReduceAttributes>().axes, c.shape())};
 }
 

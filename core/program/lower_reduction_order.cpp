@@ -101,6 +101,26 @@ bool ReductionOrder::adds_eight(Positions at, Index lanes) const {
   return column < column_count_ - column_count_ % lanes;
 }
 
+bool ReductionOrder::is_the_same_everywhere(const Shape& shape, Index lanes) const {
+  // Kernels divide several rows of a sum from this many elements on.
+  constexpr Index split_from = Index{1} << 17;
+  constexpr Index joined_from = 2048, most_joined = 64, short_rows_at_once = 512;
+  Index groups = 0, reduced = 1;
+  for (std::size_t i = 0; i < axes_.size(); ++i)
+    if (!axes_[i].is_kept) {
+      groups += !axes_[i].joins_previous;
+      reduced *= axes_[i].length;
+    }
+  if (reduced > most_elements || (groups > 1 && shape.elements() >= split_from)) return false;
+  if (axes_.empty() || in_vectors_) return true;
+  std::size_t first = 0;
+  const Index width = merged(axes_.size() - 1, first);
+  const bool keeps_columns = axes_.back().is_kept;
+  if (keeps_columns && row_ * width >= joined_from && width <= most_joined) return false;
+  // From eight elements on, a row of columns that is no whole vector has another order.
+  return row_ < 8 || (column_count_ % lanes == 0 && (keeps_columns || column_count_ <= short_rows_at_once));
+}
+
 // ---- the kernels of one row and of columns (backends/cpu/kernels/reduce.cpp) --------------------
 
 namespace {

@@ -8,7 +8,8 @@
 
 namespace stave_detail {
 
-/// The order of a reduction that one thread computes at once, for arrays of at most 64 elements.
+/// The order of a reduction that one thread computes at once: that of all arrays of at most 64
+/// elements, and of many larger ones (is_the_same_everywhere).
 /// The axes are sorted by their strides. If the innermost one is reduced, each of its rows is
 /// reduced on its own, in vectors, or short rows one element after the other. If it is kept, rows
 /// are combined element by element.
@@ -27,6 +28,10 @@ class ReductionOrder {
   /// True if, with vectors of `lanes` numbers, a sum of float64 adds eight elements at a time to
   /// the output at this position, which is given along all axes.
   bool adds_eight(Positions at, Index lanes) const;
+  /// Returns true if kernels reduce an array of this shape in this order, and in the same way for
+  /// all kept positions. The array may have more than 64 elements, but at most 64 are reduced to
+  /// one. `lanes` is that of adds_eight.
+  bool is_the_same_everywhere(const Shape& shape, Index lanes) const;
 
  private:
   struct Axis {

@@ -15,12 +15,11 @@
 
 #include <stave/core/op/all_ops.h>
 #include <stave/core/op/notation.h>
-#include <stave/core/ops/layout_rules.h>
 #include <stave/core/program/dataflow.h>
 #include <stave/core/program/executable.h>
-#include <stave/core/program/fused.h>
+#include <stave/core/program/lanes.h>
 #include <stave/core/program/loop.h>
-#include <stave/core/program/lower.h>
+#include <stave/core/program/native_estimate.h>
 #include <stave/core/program/passes/passes.h>
 #include <stave/core/tensor/fail.h>
 #include <stave/core/tensor/storage.h>
@@ -47,9 +46,13 @@ Setting setting() {
 struct NativeAttributes final : Attributes {
   Program program;  // its outputs are different arrays that instructions compute
   std::vector<Strides> strides;
+  Index lanes = 0;  // 0: the code is not for lanes
   std::shared_ptr<const MachineCode> code;
 
-  std::string str() const override { return fmt::format("{} operations", program.instructions.size()); }
+  std::string str() const override {
+    const std::string count = fmt::format("{} operations", program.instructions.size());
+    return lanes ? fmt::format("{} for {} lanes", count, lanes) : count;
+  }
   bool equals(const Attributes& other) const override { return this == &other; }
 
   /// Runs kernels in place of the machine code.
@@ -106,183 +109,32 @@ void run_native(const Attributes* attributes, std::span<const View> inputs, std:
 
 const Op op_native{.name = "native", .cpu = run_native, .takes_strides = true};
 
-// ---- what runs as machine code ------------------------------------------------------------------
-
-// Estimates of the time of one run as machine code and by kernels, in nanoseconds, and of the
-// number of instructions of the lowered code.
-struct Estimate {
-  double native = 0, kernels = 0, instructions = 0;
-  Estimate& operator+=(const Estimate& other) {
-    native += other.native;
-    kernels += other.kernels;
-    instructions += other.instructions;
-    return *this;
-  }
-};
-
-constexpr double compilation_of_instruction = 1000;  // nanoseconds for each
-constexpr double most_instructions = 1e5;            // in one group
-
-// About how many instructions compute n elements by `each` of them: in a loop, unless they are few.
-double unrolled(double n, double each) { return each * n <= 256 && n <= most_elements ? each * n : 10 + each; }
-
-double elements_of(const Program& program, int variable) {
-  return static_cast<double>(program.variable(variable).shape.elements());
-}
-
-// Returns true if the operation reads few elements of its first input, which may be large.
-bool picks_elements(OpId id) { return id == OpId::gather || id == OpId::dynamic_slice; }
-
-// Returns true if the operation's lowered code gives the same bits as its kernel.
-bool has_equal_bits(const Program& program, const Program::Instruction& step) {
-  const Op& op = *step.op;
-  const auto length = [&](std::size_t input, std::size_t from_end) {
-    const Shape& shape = program.variable(step.inputs[input]).shape;
-    return shape[shape.size() - from_end];
-  };
-  switch (op.id) {
-    case OpId::full:
-    case OpId::iota:
-    case OpId::astype:
-    case OpId::stop_gradient:
-    case OpId::copy:
-    case OpId::where:
-    case OpId::all:
-    case OpId::any:
-    case OpId::argmax:
-    case OpId::argmin:
-    case OpId::pad:
-    case OpId::concat:
-    case OpId::gather:
-    case OpId::scatter:
-    case OpId::scatter_add:
-    case OpId::dynamic_slice:
-    case OpId::dynamic_update_slice:
-    case OpId::cholesky:
-    case OpId::triangular_solve:
-    case OpId::lu:
-    case OpId::solve:
-    case OpId::det:
-    case OpId::slogdet:
-    case OpId::qr:
-    case OpId::searchsorted:
-    case OpId::fold_in:
-    case OpId::random_bits:
-    case OpId::random_uniform: return true;
-    case OpId::sum:
-    case OpId::prod:
-    case OpId::max:
-    case OpId::min: return elements_of(program, step.inputs[0]) <= most_elements;
-    case OpId::matmul:  // BLAS computes larger products
-      return length(0, 2) <= 64 && std::max(length(0, 1), length(1, 1)) <= 16;
-    default: return op.elementwise;
-  }
-}
-
-// Adds the cost of an elementwise operation on `elements` elements. Machine code does arithmetic on
-// one number after the other, and calls functions on a vector if the elements are values of the
-// code. Kernels work in vectors.
-void add_elementwise(Estimate& cost, const Op* op, Dtype dtype, double elements) {
-  if (!op || op->is_cheap_arithmetic) {
-    cost.native += 0.6 * elements;
-    cost.kernels += 6 + 0.2 * elements;
-  } else {
-    const double lanes = elements <= most_elements ? 64. / static_cast<double>(size_of(dtype)) : 1;
-    cost.native += (lanes > 1 ? 22 : 12) * std::ceil(elements / lanes);
-    cost.kernels += 15 + (dtype == float64 ? 1.7 : 0.4) * elements;
-  }
-  cost.instructions += elements <= most_elements ? elements : 1;
-}
-
-// Returns true if the output of a body is the state of this number, changed in place or not at all.
-bool updates_state(const Program& body, const PerVariable<int>& producer, std::size_t state) {
-  int variable = body.outputs[state];
-  while (producer[variable] >= 0) {
-    const Program::Instruction& step = body.instructions[static_cast<std::size_t>(producer[variable])];
-    if (step.is_read() || !replaces_part(*step.op)) return false;
-    variable = step.inputs[0];
-  }
-  return variable == body.inputs[state];
-}
-
-enum class Place { in_loop, outside };
-std::optional<Estimate> estimate(const Program& program, const Program::Instruction& step, Place place);
-
-std::optional<Estimate> estimate_loop(const LoopAttributes& loop) {
-  const std::shared_ptr<const Program> kept = optimized_body(loop, BodyFor::machine_code);
-  const Program& body = *kept;
-  const PerVariable<int> producer = producers(body);
-  Estimate cost;
-  for (std::size_t k = 0; k < body.outputs.size(); ++k) {
-    if (body.outputs[k] < 0) return {};
-    if (elements_of(body, body.outputs[k]) <= most_native_elements) continue;
-    if (k >= loop.states || !updates_state(body, producer, k)) return {};
-  }
-  for (const Program::Instruction& step : body.instructions) {
-    const std::optional<Estimate> one = estimate(body, step, Place::in_loop);
-    if (!one) return {};
-    cost += *one;
-  }
-  const auto steps = static_cast<double>(loop.steps);
-  return Estimate{cost.native * steps, 500 + (cost.kernels + 100) * steps, 20 + cost.instructions};
-}
-
-// The estimate of one instruction; nothing if it cannot run as machine code.
-std::optional<Estimate> estimate(const Program& program, const Program::Instruction& step, Place place) {
-  const auto is_half = [&](int v) { return is_half_float(program.variable(v).dtype); };
-  if (std::any_of(step.inputs.begin(), step.inputs.end(), is_half) ||
-      std::any_of(step.outputs.begin(), step.outputs.end(), is_half))
-    return {};
-  if (is_view(step)) return Estimate();
-  // In a loop, a part of a large array is replaced in place.
-  const bool is_in_place = place == Place::in_loop && replaces_part(*step.op);
-  double most = 0;
-  if (!is_in_place)
-    for (const int v : step.outputs) most = std::max(most, elements_of(program, v));
-  if (const LoopAttributes* const loop = loop_of(step)) return estimate_loop(*loop);
-  double read = 0;
-  for (std::size_t i = 0; i < step.inputs.size(); ++i)
-    if (i > 0 || !(is_in_place || picks_elements(step.op->id)))
-      read = std::max(read, elements_of(program, step.inputs[i]));
-  if (std::max(most, read) > most_native_elements) return {};
-  Estimate cost;
-  if (const auto* const fused = dynamic_cast<const FusedAttributes*>(step.attributes.get())) {
-    cost.kernels = read == 1 ? 30 : 100;
-    for (const Region::Step& it : fused->region->steps())
-      if (it.op) add_elementwise(cost, it.op, program.variable(step.inputs[0]).dtype, read);
-    const auto reductions = static_cast<double>(fused->region->reductions().size());
-    if (reductions > 0 && read > most_elements) return {};
-    cost += {4 * read * reductions, 60 * reductions, 8 * read * reductions};
-    if (read > most_elements) cost += {read, 0, 10};
-    return cost;
-  }
-  if (!has_equal_bits(program, step)) return {};
-  cost.kernels = 60;
-  if (step.op->elementwise) {
-    add_elementwise(cost, step.op, program.variable(step.outputs[0]).dtype, most);
-  } else if (step.op->id == OpId::matmul) {
-    const double products = most * static_cast<double>(program.variable(step.inputs[0]).shape.back());
-    cost += {0.8 * products, 30 + 0.15 * products, unrolled(products, 2)};
-  } else if (is_linalg(step.op->id)) {
-    const double operations = read * static_cast<double>(program.variable(step.inputs[0]).shape.back());
-    cost += {2 * operations, 300 + operations, unrolled(operations, 4)};
-  } else {
-    const double elements = std::max(most, read);
-    cost += {2 * elements, 0.5 * elements, unrolled(elements, 4)};
-  }
-  return cost;
-}
-
 // ---- groups -------------------------------------------------------------------------------------
 
+constexpr double compilation_of_instruction = 1000, compilation_for_lanes = 4000;  // nanoseconds
+constexpr double most_instructions = 1e5;                                          // in one group
 constexpr double never = std::numeric_limits<double>::infinity();
 
+// Returns true if machine code is made whether or not it pays. With STAVE_NATIVE=check, lanes of
+// large arrays are not, as kernels and machine code together would take much memory.
+bool must_be_native(const Program& program, Native native, bool as_lanes) {
+  constexpr Index most_checked = 2048;
+  if (native == Native::required || setting() != Setting::check) return native == Native::required;
+  if (!as_lanes) return true;
+  Index most = 0;
+  for (const Program::Variable& variable : program.variables) most = std::max(most, variable.shape.elements());
+  return most <= most_checked;
+}
+
+// Replaces groups of operations by machine code: for one number at a time or, if there is an
+// analysis of `lanes`, for a block of lanes at a time.
 class Grouping {
  public:
   Grouping(Program program, std::span<const Strides> strides, Native native, double runs,
-           std::vector<std::string>* report)
+           std::vector<std::string>* report, std::optional<LaneAnalysis> lanes = std::nullopt)
       : program_(std::move(program)), strides_(strides), native_(native), runs_(runs), report_(report),
-        producer_(producers(program_)), input_(program_, -1), constant_(program_, -1), names_(program_, -1) {
+        lanes_(std::move(lanes)), producer_(producers(program_)), input_(program_, -1), constant_(program_, -1),
+        names_(program_, -1) {
     for (std::size_t i = 0; i < program_.inputs.size(); ++i) input_[program_.inputs[i]] = static_cast<int>(i);
     for (std::size_t i = 0; i < program_.constants.size(); ++i)
       constant_[program_.constants[i].variable] = static_cast<int>(i);
@@ -290,7 +142,8 @@ class Grouping {
 
   NativeProgram run() {
     for (const Program::Instruction& step : program_.instructions) {
-      estimates_.push_back(is_view(step) ? std::nullopt : estimate(program_, step, Place::outside));
+      if (lanes_) estimates_.push_back(lanes_->estimates[estimates_.size()]);
+      else estimates_.push_back(is_view(step) ? std::nullopt : estimate(program_, step));
       if (!reads_forward(step)) estimates_.back().reset();
     }
     const std::vector<std::vector<std::size_t>> groups = schedule();
@@ -402,11 +255,13 @@ class Grouping {
   bool compile(const std::vector<std::size_t>& group, Program& result) {
     Estimate cost;
     for (const std::size_t k : group) cost += *estimates_[k];
-    const bool must = native_ == Native::required || setting() == Setting::check;
+    if (lanes_ && !pays_as_lanes(group, cost)) return false;
+    const bool must = must_be_native(program_, native_, lanes_.has_value());
     if (cost.instructions > most_instructions) return refuse("it has too many operations");
     if (!must) {
       if (cost.native >= cost.kernels) return false;
-      const double pays_after = cost.instructions * compilation_of_instruction / (cost.kernels - cost.native);
+      const double each = lanes_ ? compilation_for_lanes : compilation_of_instruction;
+      const double pays_after = cost.instructions * each / (cost.kernels - cost.native);
       if (pays_after > runs_) {
         more_pays_after_ = std::min(more_pays_after_, pays_after);
         return false;
@@ -428,21 +283,47 @@ class Grouping {
           native.outputs.push_back(output);
         }
     for (const int variable : part.renamed) names_[variable] = -1;
-    for (const int input : native.inputs) {
-      const int number = input_[input];
-      attributes->strides.push_back(number >= 0 ? strides_[static_cast<std::size_t>(number)]
-                                                : contiguous_strides(program_.variable(input).shape));
-    }
+    for (const int input : native.inputs) attributes->strides.push_back(strides_of(input));
     std::string reason;
-    attributes->code = backend_of(cpu).compile(attributes->program, attributes->strides, reason);
+    std::optional<Program> of_lanes;
+    if (lanes_) {
+      std::vector<int> axes;
+      for (const int input : native.inputs) axes.push_back(lanes_->axes[static_cast<std::size_t>(input)]);
+      of_lanes = one_lane(attributes->program, attributes->strides, lanes_->lanes, axes);
+      if (!of_lanes) return refuse("its arrays have their lanes along different axes");
+      attributes->lanes = lanes_->lanes;
+    }
+    attributes->code = backend_of(cpu).compile(of_lanes ? *of_lanes : attributes->program, attributes->strides, reason);
     if (!attributes->code) return refuse(reason);
     native.attributes = std::move(attributes);
     result.instructions.push_back(std::move(native));
     return true;
   }
+  // The strides of an input of a group: a variable that is no view.
+  Strides strides_of(int variable) const {
+    if (input_[variable] >= 0) return strides_[static_cast<std::size_t>(input_[variable])];
+    if (const int constant = constant_[variable]; constant >= 0)
+      return program_.constants[static_cast<std::size_t>(constant)].value.node().strides;
+    return contiguous_strides(program_.variable(variable).shape);
+  }
+  // Replaces the estimate for a block of lanes by that for all lanes. Returns false if machine code
+  // of one number at a time takes less time.
+  bool pays_as_lanes(const std::vector<std::size_t>& group, Estimate& cost) const {
+    // The lanes of a block with AVX2 (AVX-512 has more), and nanoseconds for copies.
+    constexpr double block = 4, overhead = 150, of_block = 20;
+    const auto lanes = static_cast<double>(lanes_->lanes);
+    double alone = 0;
+    for (const std::size_t k : group) {
+      const std::optional<Estimate> one = estimate(program_, step(k));
+      alone += one ? one->native : never;
+    }
+    cost.native = overhead + std::ceil(lanes / block) * (cost.native + of_block);
+    return cost.native < alone;
+  }
   bool refuse(const std::string& reason) const {
-    if (native_ == Native::required) fail<NativeCodeError>("compile: there is no native code: {}", reason);
-    if (report_) report_->push_back(reason);
+    // What is no code of lanes may still be code of single numbers.
+    if (native_ == Native::required && !lanes_) fail<NativeCodeError>("compile: there is no native code: {}", reason);
+    if (report_) report_->push_back(lanes_ ? "as lanes: " + reason : reason);
     return false;
   }
 
@@ -460,7 +341,8 @@ class Grouping {
   int import(Part& part, int variable) {
     if (names_[variable] >= 0) return names_[variable];
     const int name = rename(part, variable);
-    if (const int constant = constant_[variable]; constant >= 0) {
+    const bool is_input = lanes_ && lanes_->are_inputs[static_cast<std::size_t>(variable)];
+    if (const int constant = constant_[variable]; constant >= 0 && !is_input) {
       part.program.constants.push_back({name, program_.constants[static_cast<std::size_t>(constant)].value});
     } else if (const std::optional<std::size_t> k = view(variable)) {
       Program::Instruction copy = step(*k);
@@ -478,7 +360,7 @@ class Grouping {
     if (emitted_[k]) return;
     emitted_[k] = true;
     for (const int input : step(k).inputs) emit_views(input, result);
-    if (native_ == Native::required && !estimates_[k] && !is_view(step(k)))
+    if (native_ == Native::required && !lanes_ && !estimates_[k] && !is_view(step(k)) && step(k).op != &op_native)
       fail<NativeCodeError>("compile: there is no native code for {} ({})", step(k).op->name,
                             notation(nullptr, program_.variable(step(k).outputs[0]).dtype,
                                      program_.variable(step(k).outputs[0]).shape, cpu));
@@ -493,6 +375,7 @@ class Grouping {
   const Native native_;
   const double runs_;
   std::vector<std::string>* const report_;
+  const std::optional<LaneAnalysis> lanes_;
   const PerVariable<int> producer_;
   PerVariable<int> input_, constant_;  // the index among inputs and constants; -1: none
   PerVariable<int> names_;             // the variable in the program of the group, or -1
@@ -520,7 +403,22 @@ NativeProgram with_native_code(Program program, std::span<const Strides> strides
   if (setting() == Setting::off) return {std::move(program), never};
   if (native == Native::never) return {with_kernels_alone(std::move(program)), never};
   if (native != Native::required && !has_machine_code()) return {std::move(program), never};
-  return Grouping(std::move(program), strides, native, runs, report).run();
+  double more_pays_after = never;
+  const Estimate least = least_of_lanes(program);
+  const bool must = must_be_native(program, native, true);
+  double lanes_pay_after = least.instructions * compilation_for_lanes / (least.kernels - least.native);
+  if (least.native >= least.kernels) lanes_pay_after = never;
+  if (must) lanes_pay_after = 0;
+  if (lanes_pay_after > runs) {
+    more_pays_after = lanes_pay_after;
+  } else if (std::optional<LaneAnalysis> lanes = find_lanes(program, strides)) {
+    NativeProgram with_lanes = Grouping(std::move(program), strides, native, runs, report, std::move(lanes)).run();
+    program = std::move(with_lanes.program);
+    more_pays_after = with_lanes.more_pays_after;
+  }
+  NativeProgram result = Grouping(std::move(program), strides, native, runs, report).run();
+  result.more_pays_after = std::min(result.more_pays_after, more_pays_after);
+  return result;
 }
 
 }  // namespace stave_detail

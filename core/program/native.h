@@ -46,12 +46,6 @@ struct NativeCodeError : TransformError {
   using TransformError::TransformError;
 };
 
-/// The most elements of an array that an operation in machine code reads or computes. Three kinds of
-/// arrays may be larger: those from which gather and dynamic_slice pick elements, the stacks of
-/// loops, and arrays of which the steps of a loop replace parts in place. Arrays of more than
-/// most_elements (lower.h) lie in memory and are computed in loops.
-inline constexpr Index most_native_elements = 512;
-
 struct NativeProgram {
   Program program;
   /// The number of runs after which more machine code would pay; infinity: it would never pay.

@@ -191,6 +191,15 @@ std::vector<Bar> all_bars() {
       {"compiled_call_us", at_most, 0.3, {"compiled_cubic"}, [](Times t) { return t[0] / 1000; }},
       {"arm_jacobian_vs_jax", at_most, 2, {"compiled_arm_jacobian", "jax_arm_jacobian"}, ratio},
       {"arm_jacobian_vs_kernels", at_most, 0.1, {"compiled_arm_jacobian", "arm_jacobian_by_kernels"}, ratio},
+      // lanes of vectors: how many times faster than by kernels
+      {"lorenz_64_grad_native_vs_kernels",
+       at_least,
+       10,
+       {"lorenz_64_grad", "lorenz_64_grad_by_kernels"},
+       inverse_ratio},
+      {"hmc_64_native_vs_kernels", at_least, 5, {"hmc_64", "hmc_64_by_kernels"}, inverse_ratio},
+      {"lorenz_64_grad_us", at_most, 1200, {"lorenz_64_grad"}, [](Times t) { return t[0] / 1000; }},
+      {"hmc_64_us", at_most, 12, {"hmc_64"}, [](Times t) { return t[0] / 1000; }},
       // where machine code pays least
       {"native_vs_interpreter",
        at_most,

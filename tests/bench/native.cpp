@@ -44,6 +44,52 @@ void arm_jacobian_by_kernels(benchmark::State& state) {
   compare(state, compile(jacfwd(hand), {.native = Native::never}), 0.2 * arange(7) - 0.5);
 }
 
+// ---- lanes: small programs under vmap -----------------------------------------------------------
+
+// A path of the Lorenz system (1963), by a Runge-Kutta method: a thousand steps of three numbers.
+Tensor lorenz_slope(const Tensor& s) {
+  const auto [x, y, z] = unstack<3>(s);
+  return stack({10. * (y - x), x * (28. - z) - y, x * y - 8. / 3 * z});
+}
+Tensor lorenz_step(const Tensor& s) {
+  constexpr double h = 0.002;
+  const Tensor k1 = lorenz_slope(s), k2 = lorenz_slope(s + h / 2 * k1), k3 = lorenz_slope(s + h / 2 * k2),
+               k4 = lorenz_slope(s + h * k3);
+  return s + h / 6 * (k1 + 2. * k2 + 2. * k3 + k4);
+}
+Tensor lorenz_end(const Tensor& start) { return sum(loop(1000, lorenz_step)(start)); }
+// Its gradient for 64 starts.
+template <Native native>
+void lorenz_64_grad(benchmark::State& state) {
+  compare(state, compile(vmap(grad(lorenz_end)), {.native = native}), scattered({64, 3}) + 1.);
+}
+
+// Hamiltonian Monte Carlo on a banana-shaped density (Rosenbrock) for 64 chains: a transition of
+// ten leapfrog steps, with random numbers from a key of each chain.
+Tensor banana(const Tensor& q) {
+  const Tensor x = q(0), y = q(1);
+  return -(square(1 - x) + 5 * square(y - square(x))) / 2;
+}
+Tensor hmc_transition(const Tensor& q, const Tensor& key) {
+  constexpr double step = 0.1;
+  constexpr int steps = 10;
+  const auto [of_momentum, of_chance] = split<2>(Key(key));
+  const Tensor momentum = normal(of_momentum, {2}, float64), chance = uniform(of_chance, {}, float64);
+  const auto slope = grad(banana);
+  const auto energy = [](const Tensor& at, const Tensor& p) { return vecdot(p, p) / 2 - banana(at); };
+  Tensor at = q, p = momentum + step / 2 * slope(q);
+  for (int i = 0; i < steps; ++i) {
+    at = at + step * p;
+    p = p + (i + 1 < steps ? step : step / 2) * slope(at);
+  }
+  return where(log(chance) < energy(q, momentum) - energy(at, p), at, q);
+}
+template <Native native>
+void hmc_64(benchmark::State& state) {
+  const Tensor keys = stack({astype(arange(64), uint32), full({64}, 7, uint32)}, 1);
+  compare(state, compile(vmap(hmc_transition), {.native = native}), scattered({64, 2}), keys);
+}
+
 // ---- machine code beside kernels, where it pays least -------------------------------------------
 
 // Functions of arrays of n elements, by which kernels work in vectors.
@@ -105,6 +151,10 @@ void lowering(benchmark::State& state) {
 BENCHMARK(compiled_cubic)->UseRealTime();
 BENCHMARK(compiled_arm_jacobian)->UseRealTime();
 BENCHMARK(arm_jacobian_by_kernels)->UseRealTime();
+BENCHMARK(lorenz_64_grad<Native::automatic>)->Name("lorenz_64_grad")->UseRealTime();
+BENCHMARK(lorenz_64_grad<Native::never>)->Name("lorenz_64_grad_by_kernels")->UseRealTime();
+BENCHMARK(hmc_64<Native::automatic>)->Name("hmc_64")->UseRealTime();
+BENCHMARK(hmc_64<Native::never>)->Name("hmc_64_by_kernels")->UseRealTime();
 BENCHMARK(functions_of_few<Native::automatic>)->Name("functions_of_few")->Arg(2)->Arg(16)->Arg(64)->UseRealTime();
 BENCHMARK(functions_of_few<Native::never>)
     ->Name("functions_of_few_by_kernels")

@@ -17,9 +17,11 @@ bool is_bitwise(ScalarOp op) { return op >= ScalarOp::bit_and && op <= ScalarOp:
 
 }  // namespace
 
-LiveRanges::LiveRanges(const Lowered& code)
-    : code_(code), loop_at_(code.instructions.size(), -1), assigned_at_(code.values.size(), -1),
-      accesses_(code.instructions.size()) {
+LiveRanges::LiveRanges(const Lowered& code) : LiveRanges(code, {}) {}
+
+LiveRanges::LiveRanges(const Lowered& code, std::vector<bool> vectors)
+    : code_(code), vectors_(std::move(vectors)), loop_at_(code.instructions.size(), -1),
+      assigned_at_(code.values.size(), -1), accesses_(code.instructions.size()) {
   find_loops();
   fold_indices();
   find_needed();
@@ -36,6 +38,7 @@ const Instruction* LiveRanges::number(int value) const {
 
 Bank LiveRanges::bank(int value) const {
   if (is_address(value)) return Bank::general;
+  if (!vectors_.empty()) return vectors_[at(value)] ? Bank::floating : Bank::general;
   return mask_bytes(value) || stave::is_float(code_.dtype(value)) ? Bank::floating : Bank::general;
 }
 
@@ -132,6 +135,7 @@ void LiveRanges::find_masks() {
   constexpr std::uint8_t unread = 255;
   std::vector<std::uint8_t> wanted(code_.values.size() + code_.buffers.size(), unread);
   masks_.assign(code_.values.size(), 0);
+  if (!vectors_.empty()) return;
   const int count = static_cast<int>(code_.instructions.size());
   const auto bits_of_bools = [&](const Instruction& it) {
     return it.code == Code::operation && is_bitwise(it.op) && it.dtype == stave::bool_;

@@ -36,6 +36,9 @@ class LiveRanges {
   };
 
   explicit LiveRanges(const Lowered& code);
+  /// The live ranges of code for lanes (lane_encoder.h). The values for which `vectors` is true are
+  /// vectors, in floating registers, and no bool is held as a mask of its own size.
+  LiveRanges(const Lowered& code, std::vector<bool> vectors);
 
   const Lowered& code() const { return code_; }
   /// The number of values: the values of the code, followed by the address of each buffer.
@@ -84,6 +87,7 @@ class LiveRanges {
   void find_pressure();
 
   const Lowered& code_;
+  std::vector<bool> vectors_;  // empty: no lanes
   std::vector<Loop> loops_;
   std::vector<int> loop_at_;      // for each position, the innermost loop around it
   std::vector<int> assigned_at_;  // for each value, the position of its instruction

@@ -23,11 +23,16 @@ bool fits_in_32_bits(std::int64_t x) { return x == static_cast<std::int32_t>(x);
 
 }  // namespace
 
-Encoder::Encoder(const LiveRanges& ranges, Features features)
-    : CodeGenerator(std::size_t{64} << 10, Xbyak::AutoGrow, &memory), ranges_(ranges), features_(features),
-      allocator_(ranges, allocatable, *this), constants_(ranges.code().values.size(), -1) {}
+Encoder::Encoder(const LiveRanges& ranges, Features features) : Encoder(ranges, features, allocatable, 8, 0) {}
 
-std::size_t Encoder::slot_bytes() const { return (static_cast<std::size_t>(allocator_.slots()) * 8 + 63) / 64 * 64; }
+Encoder::Encoder(const LiveRanges& ranges, Features features, RegisterSet registers, int slot_size, int reserved)
+    : CodeGenerator(std::size_t{64} << 10, Xbyak::AutoGrow, &memory), ranges_(ranges), features_(features),
+      slot_size_(slot_size), reserved_slots_(reserved), allocator_(ranges, registers, *this),
+      constants_(ranges.code().values.size(), -1) {}
+
+std::size_t Encoder::slot_bytes() const {
+  return (static_cast<std::size_t>((allocator_.slots() + reserved_slots_) * slot_size_) + 63) / 64 * 64;
+}
 
 void Encoder::run() {
   write_constants();
@@ -87,6 +92,7 @@ void Encoder::write_entry() {
 void Encoder::write_exits() {
   xor_(eax, eax);
   L(leave_);
+  if (slot_size_ > 8) vzeroupper();  // The code has used the upper halves of registers.
   add(rsp, frame_bytes);
   for (const Xbyak::Reg64& saved : {r15, r14, r13, r12, rbp, rbx}) pop(saved);
   ret();
@@ -103,9 +109,7 @@ void Encoder::instruction(int position) {
   switch (it.code) {
     case Code::number:
     case Code::next: return;
-    case Code::operation:
-      if (!float_operation(it) && !integer_operation(it)) call_function(it);
-      return;
+    case Code::operation: return operation(it);
     case Code::load: return load(it);
     case Code::store: return store(it);
     case Code::carried: return allocator_.carry(it.result, it.operands[0]);
@@ -113,6 +117,10 @@ void Encoder::instruction(int position) {
     case Code::end: return end_loop(position);
     case Code::check: return check(it);
   }
+}
+
+void Encoder::operation(const Instruction& it) {
+  if (!float_operation(it) && !integer_operation(it)) call_function(it);
 }
 
 // ---- loops and checks ---------------------------------------------------------------------------
@@ -159,17 +167,21 @@ void Encoder::end_loop(int position) {
   loops_.pop_back();
 }
 
-void Encoder::check(const Instruction& it) {
-  std::unique_ptr<Xbyak::Label>& label = failures_[it.number];
+Xbyak::Label& Encoder::failure(const Instruction& check) {
+  std::unique_ptr<Xbyak::Label>& label = failures_[check.number];
   if (!label) label = std::make_unique<Xbyak::Label>();
+  return *label;
+}
+
+void Encoder::check(const Instruction& it) {
   fetch(rax, it.operands[0]);
   test(al, al);
-  jz(*label, T_NEAR);
+  jz(failure(it), T_NEAR);
 }
 
 // ---- moves --------------------------------------------------------------------------------------
 
-Xbyak::Address Encoder::slot(int id) { return ptr[r15 - 8 * (id + 1)]; }
+Xbyak::Address Encoder::slot(int id) { return ptr[r15 - slot_size_ * (id + reserved_slots_ + 1)]; }
 Xbyak::Address Encoder::constant(int value) { return ptr[rip + table_ + constants_[static_cast<std::size_t>(value)]]; }
 Xbyak::Address Encoder::constant(Mask mask) { return ptr[rip + table_ + 16 * static_cast<int>(mask)]; }
 

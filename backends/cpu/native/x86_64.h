@@ -8,6 +8,7 @@
 //   integers and bools     are in the low part of a register, whose upper part is undefined
 //   floats, masks          are in the low part of an xmm register
 //   slots                  are in the workspace below r15: slot k is at r15 - 8 (k + 1)
+//                          (for lanes, lane_encoder.h, they are larger)
 //   stack                  rsp + 24 + 8 k: operand k of a kernel; rsp + 8 k: the operand's address;
 //                          rsp + 48: the kernel's result; rsp + 56 and rsp + 120: the operands of a
 //                          call on a vector, whose results replace the first ones
@@ -32,9 +33,10 @@ struct Features {
   bool avx, fma;
 };
 
-class Encoder final : private Xbyak::CodeGenerator, private Moves {
+class Encoder : protected Xbyak::CodeGenerator, protected Moves {
  public:
   Encoder(const LiveRanges& ranges, Features features);
+  virtual ~Encoder() = default;
 
   /// Writes the code. Throws std::exception if that is impossible.
   void run();
@@ -43,7 +45,11 @@ class Encoder final : private Xbyak::CodeGenerator, private Moves {
   std::size_t entry() const { return entry_; }  // the first instruction, as an offset in the text
   std::size_t slot_bytes() const;
 
- private:
+ protected:
+  /// An encoder that gives values the registers of a set. It has slots of `slot_size` bytes, the
+  /// first `reserved` of which hold no values.
+  Encoder(const LiveRanges& ranges, Features features, RegisterSet allocatable, int slot_size, int reserved);
+
   using Instruction = Lowered::Instruction;
   using ScalarOp = stave_detail::ScalarOp;
   using Dtype = stave::Dtype;
@@ -64,15 +70,17 @@ class Encoder final : private Xbyak::CodeGenerator, private Moves {
   enum class Mask { all_but_sign_64, sign_64, all_but_sign_32, sign_32 };
 
   // ---- x86_64.cpp
-  void write_constants();
+  virtual void write_constants();
   void write_entry();
   void write_exits();
   void instruction(int position);
   void begin_loop(int position);
   void end_loop(int position);
-  void load(const Instruction& it);
-  void store(const Instruction& it);
-  void check(const Instruction& it);
+  virtual void operation(const Instruction& it);
+  virtual void load(const Instruction& it);
+  virtual void store(const Instruction& it);
+  virtual void check(const Instruction& it);
+  Xbyak::Label& failure(const Instruction& check);
   Xbyak::Address access(const Instruction& it);
   void move(Location to, Location from) override;
   Location save(Location from) override;
@@ -125,8 +133,10 @@ class Encoder final : private Xbyak::CodeGenerator, private Moves {
   bool fits_immediate(int value) const;
 
   // ---- x86_64_calls.cpp
+  /// All floating registers, and rsi, rdi, r8 to r11.
+  static constexpr RegisterSet clobbered_by_calls = floating_registers | 0xfc0u;
   void call_function(const Instruction& it);
-  int vector_call_length(int position) const;
+  virtual int vector_call_length(int position) const;
   void call_on_vector(int count);
   void call_kernel(const Instruction& it, void (*kernel)(void*, const void* const*, std::int64_t));
   void call_by_value(const Instruction& it, const void* function);
@@ -134,6 +144,7 @@ class Encoder final : private Xbyak::CodeGenerator, private Moves {
 
   const LiveRanges& ranges_;
   const Features features_;
+  const int slot_size_, reserved_slots_;
   RegisterAllocator allocator_;
   Xbyak::Label table_;
   std::vector<int> constants_;  // for each float number, its offset in the table

@@ -12,13 +12,6 @@
 
 namespace stave_cpu {
 
-namespace {
-
-// All floating registers, and rsi, rdi, r8 to r11.
-constexpr RegisterSet clobbered_by_calls = floating_registers | 0xfc0u;
-
-}  // namespace
-
 void Encoder::call_address(const void* function) {
   mov(rax, reinterpret_cast<std::uint64_t>(function));
   call(rax);

@@ -10,7 +10,7 @@
 #include <stave/core/op/attributes.h>
 #include <stave/core/program/dataflow.h>
 #include <stave/core/program/loop.h>
-#include <stave/core/program/native.h>
+#include <stave/core/program/native_estimate.h>
 #include <stave/core/program/passes/compaction.h>
 #include <stave/core/program/passes/passes.h>
 

@@ -1,0 +1,234 @@
+#include <stave/core/program/native_estimate.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include <stave/core/op/all_ops.h>
+#include <stave/core/ops/layout_rules.h>
+#include <stave/core/program/dataflow.h>
+#include <stave/core/program/fused.h>
+#include <stave/core/program/loop.h>
+#include <stave/core/program/lower.h>
+
+namespace stave_detail {
+
+namespace {
+
+// The approximate number of instructions for n elements that take `each` instructions each.
+double unrolled(double n, double each) { return each * n <= 256 && n <= most_elements ? each * n : 10 + each; }
+
+double elements_of(const Program& program, int variable) {
+  return static_cast<double>(program.variable(variable).shape.elements());
+}
+
+// Returns true if the operation reads few elements of its first input, which may be large.
+bool picks_elements(OpId id) { return id == OpId::gather || id == OpId::dynamic_slice; }
+
+bool is_random(OpId id) { return id == OpId::fold_in || id == OpId::random_bits || id == OpId::random_uniform; }
+
+// Returns true if the operation's lowered code gives the same bits as its kernel.
+bool has_equal_bits(const Program& program, const Program::Instruction& step) {
+  const Op& op = *step.op;
+  const auto length = [&](std::size_t input, std::size_t from_end) {
+    const Shape& shape = program.variable(step.inputs[input]).shape;
+    return shape[shape.size() - from_end];
+  };
+  switch (op.id) {
+    case OpId::full:
+    case OpId::iota:
+    case OpId::astype:
+    case OpId::stop_gradient:
+    case OpId::copy:
+    case OpId::where:
+    case OpId::all:
+    case OpId::any:
+    case OpId::argmax:
+    case OpId::argmin:
+    case OpId::pad:
+    case OpId::concat:
+    case OpId::gather:
+    case OpId::scatter:
+    case OpId::scatter_add:
+    case OpId::dynamic_slice:
+    case OpId::dynamic_update_slice:
+    case OpId::cholesky:
+    case OpId::triangular_solve:
+    case OpId::lu:
+    case OpId::solve:
+    case OpId::det:
+    case OpId::slogdet:
+    case OpId::qr:
+    case OpId::searchsorted:
+    case OpId::fold_in:
+    case OpId::random_bits:
+    case OpId::random_uniform: return true;
+    case OpId::sum:
+    case OpId::prod:
+    case OpId::max:
+    case OpId::min: return elements_of(program, step.inputs[0]) <= most_elements;
+    case OpId::matmul:  // BLAS computes larger products
+      return length(0, 2) <= 64 && std::max(length(0, 1), length(1, 1)) <= 16;
+    default: return op.elementwise;
+  }
+}
+
+// Adds the cost of an elementwise operation on `elements` elements. Machine code does arithmetic on
+// one number after the other, and calls functions on a vector if the elements are values of the
+// code. Kernels work in vectors.
+void add_elementwise(Estimate& cost, const Op* op, Dtype dtype, double elements) {
+  if (!op || op->is_cheap_arithmetic) {
+    cost.native += 0.6 * elements;
+    cost.kernels += 6 + 0.2 * elements;
+  } else {
+    const double lanes = elements <= most_elements ? 64. / static_cast<double>(size_of(dtype)) : 1;
+    cost.native += (lanes > 1 ? 22 : 12) * std::ceil(elements / lanes);
+    cost.kernels += 15 + (dtype == float64 ? 1.7 : 0.4) * elements;
+  }
+  cost.instructions += elements <= most_elements ? elements : 1;
+}
+
+// Returns true if the output of a body is the state of this number, changed in place or not at all.
+bool updates_state(const Program& body, const PerVariable<int>& producer, std::size_t state) {
+  int variable = body.outputs[state];
+  while (producer[variable] >= 0) {
+    const Program::Instruction& step = body.instructions[static_cast<std::size_t>(producer[variable])];
+    if (step.is_read() || !replaces_part(*step.op)) return false;
+    variable = step.inputs[0];
+  }
+  return variable == body.inputs[state];
+}
+
+enum class Place { in_loop, outside };
+std::optional<Estimate> estimate_at(Place place, const Program& program, const Program::Instruction& step);
+
+std::optional<Estimate> estimate_loop(const LoopAttributes& loop) {
+  const std::shared_ptr<const Program> kept = optimized_body(loop, BodyFor::machine_code);
+  const Program& body = *kept;
+  const PerVariable<int> producer = producers(body);
+  Estimate cost;
+  for (std::size_t k = 0; k < body.outputs.size(); ++k) {
+    if (body.outputs[k] < 0) return {};
+    if (elements_of(body, body.outputs[k]) <= most_native_elements) continue;
+    if (k >= loop.states || !updates_state(body, producer, k)) return {};
+  }
+  for (const Program::Instruction& step : body.instructions) {
+    const std::optional<Estimate> one = estimate_at(Place::in_loop, body, step);
+    if (!one) return {};
+    cost += *one;
+  }
+  const auto steps = static_cast<double>(loop.steps);
+  return Estimate{cost.native * steps, 500 + (cost.kernels + 100) * steps, 20 + cost.instructions};
+}
+
+std::optional<Estimate> estimate_at(Place place, const Program& program, const Program::Instruction& step) {
+  const auto is_half = [&](int v) { return is_half_float(program.variable(v).dtype); };
+  if (std::any_of(step.inputs.begin(), step.inputs.end(), is_half) ||
+      std::any_of(step.outputs.begin(), step.outputs.end(), is_half))
+    return {};
+  if (is_view(step)) return Estimate();
+  // In a loop, a part of a large array is replaced in place.
+  const bool is_in_place = place == Place::in_loop && replaces_part(*step.op);
+  double most = 0;
+  if (!is_in_place)
+    for (const int v : step.outputs) most = std::max(most, elements_of(program, v));
+  if (const LoopAttributes* const loop = loop_of(step)) return estimate_loop(*loop);
+  double read = 0;
+  for (std::size_t i = 0; i < step.inputs.size(); ++i)
+    if (i > 0 || !(is_in_place || picks_elements(step.op->id)))
+      read = std::max(read, elements_of(program, step.inputs[i]));
+  if (std::max(most, read) > most_native_elements) return {};
+  Estimate cost;
+  if (const auto* const fused = dynamic_cast<const FusedAttributes*>(step.attributes.get())) {
+    cost.kernels = read == 1 ? 30 : 100;
+    for (const Region::Step& it : fused->region->steps())
+      if (it.op) add_elementwise(cost, it.op, program.variable(step.inputs[0]).dtype, read);
+    const auto reductions = static_cast<double>(fused->region->reductions().size());
+    if (reductions > 0 && read > most_elements) return {};
+    cost += {4 * read * reductions, 60 * reductions, 8 * read * reductions};
+    if (read > most_elements) cost += {read, 0, 10};
+    return cost;
+  }
+  if (!has_equal_bits(program, step)) return {};
+  cost.kernels = 60;
+  if (step.op->elementwise) {
+    add_elementwise(cost, step.op, program.variable(step.outputs[0]).dtype, most);
+  } else if (step.op->id == OpId::matmul) {
+    const double products = most * static_cast<double>(program.variable(step.inputs[0]).shape.back());
+    cost += {0.8 * products, 30 + 0.15 * products, unrolled(products, 2)};
+  } else if (is_linalg(step.op->id)) {
+    const double operations = read * static_cast<double>(program.variable(step.inputs[0]).shape.back());
+    cost += {2 * operations, 300 + operations, unrolled(operations, 4)};
+  } else {
+    const double elements = std::max(most, read);
+    cost += {2 * elements, 0.5 * elements, unrolled(elements, 4)};
+  }
+  return cost;
+}
+
+}  // namespace
+
+std::optional<Estimate> estimate(const Program& program, const Program::Instruction& step) {
+  return estimate_at(Place::outside, program, step);
+}
+
+double time_of_kernels(const Program& program, const Program::Instruction& step) {
+  if (is_view(step)) return 0;
+  double elements = 0;
+  for (const int v : step.inputs) elements = std::max(elements, elements_of(program, v));
+  if (picks_elements(step.op->id)) elements = 0;
+  for (const int v : step.outputs) elements = std::max(elements, elements_of(program, v));
+  const auto elementwise = [&](const Op* op) { return !op || op->is_cheap_arithmetic ? 0.2 * elements : 2 * elements; };
+  if (const LoopAttributes* const loop = loop_of(step)) {
+    const std::shared_ptr<const Program> body = optimized_body(*loop, BodyFor::kernels);
+    double once = 100;
+    for (const Program::Instruction& it : body->instructions) once += time_of_kernels(*body, it);
+    return 500 + once * static_cast<double>(loop->steps);
+  }
+  if (const auto* const fused = dynamic_cast<const FusedAttributes*>(step.attributes.get())) {
+    double time = 100 + 60 * static_cast<double>(fused->region->reductions().size());
+    for (const Region::Step& it : fused->region->steps())
+      if (it.op) time += 6 + elementwise(it.op);
+    return time;
+  }
+  if (step.op->elementwise) return 60 + elementwise(step.op);
+  if (step.op->id == OpId::matmul)
+    return 90 + 0.15 * elements * static_cast<double>(program.variable(step.inputs[0]).shape.back());
+  if (is_random(step.op->id)) return 100 + 4 * elements;
+  if (is_linalg(step.op->id))
+    return 360 + elements * static_cast<double>(program.variable(step.inputs[0]).shape.back());
+  return 60 + 0.5 * elements;
+}
+
+double time_of_block(const Program& program, const Program::Instruction& step) {
+  const Op& op = *step.op;
+  if (is_view(step) || op.moves_elements || op.id == OpId::full) return 0;
+  double elements = elements_of(program, step.outputs[0]);
+  const auto length = [&] { return static_cast<double>(program.variable(step.inputs[0]).shape.back()); };
+  if (op.elementwise) return elements * (op.is_cheap_arithmetic ? 0.5 : 20);
+  if (is_random(op.id)) return 40 * elements;
+  if (op.id == OpId::matmul) return elements * length();
+  for (const int input : step.inputs) elements = std::max(elements, elements_of(program, input));
+  return is_linalg(op.id) ? 2 * elements * length() : 2 * elements;
+}
+
+Estimate least_of_lanes(const Program& program) {
+  constexpr double block = 8;
+  Estimate total;
+  for (const Program::Instruction& step : program.instructions) {
+    if (step.is_read() || is_view(step)) continue;
+    total.kernels += time_of_kernels(program, step);
+    if (const LoopAttributes* const loop = loop_of(step)) {
+      const Estimate once = least_of_lanes(*optimized_body(*loop, BodyFor::machine_code));
+      total += {once.native * static_cast<double>(loop->steps), 0, once.instructions};
+    } else if (const auto* const fused = dynamic_cast<const FusedAttributes*>(step.attributes.get())) {
+      const double elements = elements_of(program, step.inputs[0]);
+      for (const Region::Step& it : fused->region->steps())
+        if (it.op) total += {elements * (it.op->is_cheap_arithmetic ? 0.5 : 20) / block, 0, 1};
+    } else {
+      total += {time_of_block(program, step) / block, 0, 1};
+    }
+  }
+  return total;
+}
+
+}  // namespace stave_detail
