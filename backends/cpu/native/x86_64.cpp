@@ -9,7 +9,7 @@ using Code = Lowered::Code;
 namespace {
 
 // The registers that hold values: all but rax, rcx, rdx, rsp, r13 to r15 and xmm15.
-constexpr RegisterSet allocatable = 0x7fff0000u | (0x1fffu & ~0x17u);
+constexpr RegisterSet allocatable = RegisterSet{0x7fff} << first_floating | (0x1fffu & ~0x17u);
 
 constexpr int frame_bytes = 56 + 2 * 64;
 
