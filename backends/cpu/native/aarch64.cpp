@@ -150,8 +150,9 @@ void Encoder::store_to(const Memory& to, int from, std::size_t bytes) {
 }
 
 void Encoder::copy_register(int to, int from) {
-  if (to >= first_floating) code_.move(floating(to), floating(from));
-  else code_.move(general(to), general(from));
+  if (to < first_floating) code_.move(general(to), general(from));
+  else if (from >= first_floating) code_.move(floating(to), floating(from));
+  else code_.move(floating(to), general(from), true);
 }
 void Encoder::load_slot(int to, int slot) { load_from(to, at(slots, 8 * std::int64_t{slot}, 8), 8); }
 void Encoder::store_slot(int slot, int from) { store_to(at(slots, 8 * std::int64_t{slot}, 8), from, 8); }

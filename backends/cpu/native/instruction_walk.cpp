@@ -94,6 +94,7 @@ void InstructionWalk::move(Location to, Location from) {
   if (!to.is_register()) store_slot(to.id, target);
 }
 
+// What a slot holds goes to a general register, even if it will be moved to a floating one.
 Location InstructionWalk::save(Location from) {
   const bool is_floating = from.is_register() && from.id >= first_floating;
   const Location to = in_register(is_floating ? conventions_.saved_floating : conventions_.saved_general);

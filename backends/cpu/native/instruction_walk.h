@@ -58,7 +58,8 @@ class InstructionWalk : protected Moves {
   virtual bool float_operation(const Instruction& it) = 0;
   virtual bool integer_operation(const Instruction& it) = 0;
 
-  virtual void copy_register(int to, int from) = 0;  // both general, or both floating
+  /// `from` is general, or both are floating. All 8 bytes are copied.
+  virtual void copy_register(int to, int from) = 0;
   virtual void load_slot(int to, int slot) = 0;
   virtual void store_slot(int slot, int from) = 0;
   virtual void load_number(int to, int value) = 0;  // a value that is a number

@@ -147,8 +147,9 @@ void Encoder::move_number(const Xbyak::Reg64& to, std::int64_t number) {
 }
 
 void Encoder::copy_register(int to, int from) {
-  if (to >= first_floating) copy(floating(to), floating(from));
-  else mov(general(to), general(from));
+  if (to < first_floating) mov(general(to), general(from));
+  else if (from >= first_floating) copy(floating(to), floating(from));
+  else features_.avx ? vmovq(floating(to), general(from)) : movq(floating(to), general(from));
 }
 void Encoder::load_slot(int to, int id) { load_from(to, slot(id), 8); }
 void Encoder::store_slot(int id, int from) { store_to(slot(id), from, 8); }
