@@ -2,6 +2,8 @@
 
 #include <stave/backends/cpu/native/aarch64.h>
 
+#include <bit>
+
 namespace stave_cpu {
 
 using aarch64::Memory;
@@ -15,7 +17,8 @@ constexpr aarch64::X inputs = x(19), outputs = x(20), buffers = x(21), slots = x
 constexpr aarch64::X address = x(17), offset_register = x(30);
 
 // The stack frame: x29, x30, x19 to x28, d8 to d15, and what calls need.
-constexpr int saved_general = 16, saved_floating = 96, frame_bytes = 352;
+constexpr int saved_general = 16, saved_floating = 96, kernel_addresses = 160, kernel_operands = 184,
+              kernel_result = 208, call_vectors[] = {224, 288}, frame_bytes = 352;
 
 constexpr RegisterSet range(int first, int last) { return (~RegisterSet{0} >> (63 - last + first)) << first; }
 
@@ -31,7 +34,10 @@ Encoder::Encoder(const LiveRanges& ranges)
                        .floating_scratch = first_floating + 31,
                        .saved_general = 15,
                        .saved_floating = first_floating + 30},
-                      {.addresses = 160, .operands = 184, .result = 208, .vectors = {224, 288}}) {}
+                      {.addresses = kernel_addresses,
+                       .operands = kernel_operands,
+                       .result = kernel_result,
+                       .vectors = {call_vectors[0], call_vectors[1]}}) {}
 
 // ---- the frame ----------------------------------------------------------------------------------
 
@@ -69,8 +75,8 @@ void Encoder::begin_text() {
     code_.sub(table, table, x(16));
   }
   for (int k = 0; k < 3; ++k) {
-    code_.add(x(16), sp, 184 + 8 * k);
-    code_.store(x(16), {sp, 160 + 8 * k}, 8);
+    code_.add(x(16), sp, kernel_operands + 8 * k);
+    code_.store(x(16), {sp, kernel_addresses + 8 * k}, 8);
   }
 }
 
@@ -163,8 +169,8 @@ void Encoder::load_number(int to, int value) {
   if (to < first_floating) return code_.move(general(to), bits);
   const bool wide = it.dtype == stave::float64;
   const double number = !stave::is_float(it.dtype) ? 0
-                        : wide                     ? __builtin_bit_cast(double, bits)
-                                                   : __builtin_bit_cast(float, static_cast<std::int32_t>(bits));
+                        : wide                     ? std::bit_cast<double>(bits)
+                                                   : std::bit_cast<float>(static_cast<std::int32_t>(bits));
   if (bits == 0) code_.clear(floating(to));
   else if (aarch64::Assembler::can_hold(number)) code_.move(floating(to), number, wide);
   else code_.load(floating(to), at(table, 8 * std::int64_t{constant_index(value)}, 8), 8);

@@ -11,7 +11,7 @@
 //   integers and bools     are in the low part of a register, whose upper part is undefined
 //   floats, masks          are in the low part of a v register
 //   slots                  begin the workspace: slot k is at x22 + 8 k, and x21 is behind the last
-//   stack                  the saved registers, and the operands of calls (frame_layout)
+//   stack                  the saved registers, and the operands of calls (InstructionWalk::Frame)
 //
 // The file aarch64.cpp has the frame, moves, memory, loops and the hooks of calls;
 // aarch64_floats.cpp and aarch64_integers.cpp have operations.

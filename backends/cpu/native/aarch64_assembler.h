@@ -1,7 +1,7 @@
 // An assembler for the instructions of aarch64 that native code uses. The encodings are those of
-// the Arm Architecture Reference Manual for A-profile architecture (ARM DDI 0487), chapters C6 (base
-// instructions) and C7 (Advanced SIMD and floating-point instructions). A test compares them with
-// those of the GNU assembler.
+// the Arm Architecture Reference Manual for A-profile architecture (ARM DDI 0487), chapters C6
+// (base instructions) and C7 (Advanced SIMD and floating-point instructions). A test compares them
+// with those of the GNU assembler.
 //
 //   Assembler code;
 //   Label loop;

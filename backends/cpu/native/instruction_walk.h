@@ -31,7 +31,8 @@ class InstructionWalk : protected Moves {
     int addresses;   // of the three operands of a kernel
     int operands;    // these operands, of 8 bytes each
     int result;      // the result of a kernel
-    int vectors[2];  // the operands of a call on a vector, of 64 bytes; the first becomes the result
+    int vectors[2];  // the operands of a call on a vector, of 64 bytes each. The first is also the
+                     // result.
   };
   /// The registers with particular uses. No value is in a scratch register.
   struct Conventions {

@@ -27,7 +27,7 @@ Encoder::Encoder(const LiveRanges& ranges, Features features)
     : CodeGenerator(std::size_t{64} << 10, Xbyak::AutoGrow, &memory),
       InstructionWalk(ranges,
                       {.allocatable = allocatable,
-                       .clobbered_by_calls = floating_registers | 0xfc0u,  // and rsi, rdi, r8 to r11
+                       .clobbered_by_calls = floating_registers | 0xfc0u,  // rsi, rdi, r8 to r11
                        .general_scratch = Xbyak::Operand::RAX,
                        .floating_scratch = first_floating + 15,
                        .saved_general = Xbyak::Operand::RCX,
