@@ -56,6 +56,7 @@ export -f run
 # itself, so they take minutes), as is the limit of a process's memory, which the emulator does not
 # enforce.
 left_out='*/cuda:*/separate:*Large*:*.Matmul/*:FiberStack.NoMemory*'
+left_out+=:'Isa/NativeOperations*/portable:Isa/NativeFar*/portable'  # as long, and the same code as with neon
 echo "Running under emulation:" >&2
 {
   printf '%s --gtest_filter=-'"$left_out"'\n' "${programs[@]}"

@@ -252,7 +252,8 @@ class Examples {
           [=, to = x(a_)](Assembler& code) { code.move(to, b, wide); });
       add(fmt::format("fmov {}{}, {}{}", r, a_, wide ? "x" : "w", b_),
           [=, from = x(b_)](Assembler& code) { code.move(a, from, wide); });
-      const double number = (pick(0, 1) ? 1 : -1) * std::ldexp(pick(16, 31) / 16.0, pick(-3, 4));
+      const int sign = pick(0, 1) ? 1 : -1, sixteenths = pick(16, 31), exponent = pick(-3, 4);
+      const double number = sign * std::ldexp(sixteenths / 16.0, exponent);
       add(fmt::format("fmov {}{}, #{}", r, a_, number), [=](Assembler& code) { code.move(a, number, wide); });
     }
     next();
@@ -319,12 +320,10 @@ bool succeeds(const std::string& command) {
 }
 
 TEST(NativeAarch64Assembler, HasTheEncodingsOfTheGnuAssembler) {
-#ifdef __aarch64__
-  const std::string prefix;
-#else
-  const std::string prefix = "aarch64-linux-gnu-";
-#endif
-  if (!succeeds("command -v " + prefix + "as && command -v " + prefix + "objcopy"))
+  // A program for ARM may run under emulation, where `as` is that of another processor.
+  std::string prefix = "aarch64-linux-gnu-";
+  if (!succeeds(prefix + "as --version")) prefix = "";
+  if (!succeeds("echo .arch armv8.5-a | " + prefix + "as -o /dev/null && " + prefix + "objcopy --version"))
     GTEST_SKIP() << "there is no assembler for aarch64";
   const std::string path =
       (std::filesystem::temp_directory_path() / fmt::format("stave-aarch64-{}", getpid())).string();

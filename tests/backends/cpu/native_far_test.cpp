@@ -63,7 +63,7 @@ TEST_P(NativeFar, LongLoops) {
   expect_same("too large", code, {tensor({2.0, 1.5}, float64)});
 }
 
-TEST_P(NativeFar, LargeArrays) {
+TEST_P(NativeFar, FarElements) {
   constexpr Index n = 100'000;
   for (const Dtype dtype : {float64, float32, uint8}) {
     const Lowered code =
