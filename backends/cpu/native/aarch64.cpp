@@ -55,7 +55,7 @@ void Encoder::save_registers(bool restore) {
 }
 
 void Encoder::begin_text() {
-  for (const std::uint64_t constant : find_constants()) code_.data(constant);
+  for (const std::uint64_t constant : find_constants(0)) code_.data(constant);
   entry_ = code_.size();
   code_.mark_entry();
   code_.sub(sp, sp, frame_bytes);
@@ -173,7 +173,7 @@ void Encoder::load_number(int to, int value) {
                                                    : std::bit_cast<float>(static_cast<std::int32_t>(bits));
   if (bits == 0) code_.clear(floating(to));
   else if (aarch64::Assembler::can_hold(number)) code_.move(floating(to), number, wide);
-  else code_.load(floating(to), at(table, 8 * std::int64_t{constant_index(value)}, 8), 8);
+  else code_.load(floating(to), at(table, constant_offset(value), 8), 8);
 }
 
 void Encoder::load_address(int to, const Lowered::Buffer& buffer) {

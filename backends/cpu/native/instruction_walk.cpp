@@ -5,8 +5,8 @@
 namespace stave_cpu {
 
 InstructionWalk::InstructionWalk(const LiveRanges& ranges, const Conventions& conventions, const Frame& frame)
-    : ranges_(ranges), allocator_(ranges, conventions.allocatable, *this), conventions_(conventions), frame_(frame),
-      constants_(ranges.code().values.size(), -1) {}
+    : ranges_(ranges), allocator_(ranges, conventions.allocatable, *this), constants_(ranges.code().values.size(), -1),
+      conventions_(conventions), frame_(frame) {}
 
 std::size_t InstructionWalk::slot_bytes() const {
   return (static_cast<std::size_t>(allocator_.slots()) * 8 + 63) / 64 * 64;
@@ -59,14 +59,14 @@ std::int64_t InstructionWalk::number_of(const Instruction& it) {
   }
 }
 
-std::vector<std::uint64_t> InstructionWalk::find_constants() {
+std::vector<std::uint64_t> InstructionWalk::find_constants(int begin) {
   std::vector<std::uint64_t> table;
   std::unordered_map<std::int64_t, int> places;
   const int count = static_cast<int>(ranges_.code().instructions.size());
   for (int position = 0; position < count; ++position) {
     const Instruction& it = instruction_at(position);
     if (it.code != Lowered::Code::number || !stave::is_float(it.dtype) || !ranges_.is_needed(position)) continue;
-    const auto [found, is_new] = places.try_emplace(number_of(it), static_cast<int>(table.size()));
+    const auto [found, is_new] = places.try_emplace(number_of(it), begin + 8 * static_cast<int>(table.size()));
     if (is_new) table.push_back(static_cast<std::uint64_t>(number_of(it)));
     constants_[static_cast<std::size_t>(it.result)] = found->second;
   }

@@ -79,10 +79,10 @@ class InstructionWalk : protected Moves {
   Location save(Location from) override;
   /// Returns the number of instructions, from the position on, that one call on a vector computes.
   virtual int vector_call_length() const;
-  /// Finds the distinct float numbers of the code, for a table of constants.
-  std::vector<std::uint64_t> find_constants();
-  /// The place of a float number in the table of constants.
-  int constant_index(int value) const { return constants_[static_cast<std::size_t>(value)]; }
+  /// Finds the distinct float numbers of the code, for a table of constants, in which they begin at
+  /// an offset. Then constant_offset() is the offset of a number in the table, in bytes.
+  std::vector<std::uint64_t> find_constants(int begin);
+  int constant_offset(int value) const { return constants_[static_cast<std::size_t>(value)]; }
   /// Returns a number of the code, converted to its dtype and extended to 64 bits.
   static std::int64_t number_of(const Instruction& it);
   Dtype dtype(int value) const { return ranges_.code().dtype(value); }
@@ -95,6 +95,7 @@ class InstructionWalk : protected Moves {
 
   const LiveRanges& ranges_;
   RegisterAllocator allocator_;
+  std::vector<int> constants_;  // for each float number that is needed, its offset in the table
   int position_ = 0;
 
  private:
@@ -108,7 +109,6 @@ class InstructionWalk : protected Moves {
 
   const Conventions conventions_;
   const Frame frame_;
-  std::vector<int> constants_;  // for each float number that is needed, its index in the table
 };
 
 }  // namespace stave_cpu

@@ -50,7 +50,7 @@ void Encoder::write_constants() {
     dq(mask);
     dq(0);
   }
-  for (const std::uint64_t number : find_constants()) dq(number);
+  for (const std::uint64_t number : find_constants(static_cast<int>(getSize()))) dq(number);
   align(16);
 }
 
@@ -138,7 +138,7 @@ void Encoder::check(const Instruction& it) {
 // ---- moves --------------------------------------------------------------------------------------
 
 Xbyak::Address Encoder::slot(int id) { return ptr[r15 - 8 * (id + 1)]; }
-Xbyak::Address Encoder::constant(int value) { return ptr[rip + table_ + 64 + 8 * constant_index(value)]; }
+Xbyak::Address Encoder::constant(int value) { return ptr[rip + table_ + constant_offset(value)]; }
 Xbyak::Address Encoder::constant(Mask mask) { return ptr[rip + table_ + 16 * static_cast<int>(mask)]; }
 
 void Encoder::move_number(const Xbyak::Reg64& to, std::int64_t number) {
