@@ -1,4 +1,4 @@
-# Xbyak::Xbyak: an assembler for x86-64, headers alone. Without it there is no native code (backends/cpu/native).
+# Xbyak::Xbyak: an assembler for x86-64, headers alone. Without it there is no native code for x86-64 (backends/cpu/native).
 find_path(XBYAK_INCLUDE_DIR xbyak/xbyak.h)
 
 include(FindPackageHandleStandardArgs)

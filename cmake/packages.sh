@@ -13,7 +13,7 @@
 # tests need as well.
 stave_packages=(g++ cmake ninja-build pkg-config libtbb-dev libopenblas-pthread-dev liblapacke-dev libfmt-dev libsleef-dev
   libboost-context-dev zlib1g-dev nlohmann-json3-dev)
-# Xbyak exists for x86-64 alone; without it there is no native code.
+# Native code for x86-64 needs Xbyak. Native code for ARM needs no package.
 [[ $(uname -m) != x86_64 ]] || stave_packages+=(libxbyak-dev)
 stave_test_packages=(libgtest-dev libgmock-dev)
 

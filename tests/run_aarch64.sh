@@ -2,8 +2,8 @@
 # On an x86-64 Debian, builds Stave for 64-bit ARM, and runs the tests that depend on the processor
 # under emulation: bash tests/run_aarch64.sh
 #
-# These are the kernels of both instruction sets (neon, portable), the effects with their fibers,
-# and a part of the operation table. The packages for ARM are unpacked into build/aarch64-packages,
+# These are the kernels of both instruction sets (neon, portable), native code, the effects with
+# their fibers, and a part of the operation table. The packages for ARM are unpacked into build/aarch64-packages,
 # never into the system. (On ARM, use tests/run.sh.)
 set -euo pipefail
 CDPATH='' cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.."
@@ -38,7 +38,7 @@ unpack_packages() {
 
 programs=(conformance_{elementwise,function,index,reduce}_test cpu_backend_test
   effect_test controller_test controller_lifetime_test scope_test fiber_test fiber_stack_test fiber_thread_test grad_test
-  own_kernels_test)
+  own_kernels_test native_test machine_code_test)
 quietly "Configuring $build" cmake -B "$build" -G Ninja -DCMAKE_TOOLCHAIN_FILE=cmake/aarch64.cmake -DCMAKE_BUILD_TYPE=Release \
   "-DSTAVE_CPU_ISAS=neon;portable" -DSTAVE_CUDA=OFF -DSTAVE_MPI=OFF -DSTAVE_WERROR=ON -DSTAVE_BUILD_TESTS=ON -DSTAVE_BUILD_EXAMPLES=OFF
 quietly "Building for ARM (some minutes the first time)" cmake --build "$build" --parallel "$(nproc)" \
@@ -56,6 +56,7 @@ export -f run
 # itself, so they take minutes), as is the limit of a process's memory, which the emulator does not
 # enforce.
 left_out='*/cuda:*/separate:*Large*:*.Matmul/*:FiberStack.NoMemory*'
+left_out+=:'Isa/NativeOperations*/portable:Isa/NativeFar*/portable'  # as long, and the same code as with neon
 echo "Running under emulation:" >&2
 {
   printf '%s --gtest_filter=-'"$left_out"'\n' "${programs[@]}"

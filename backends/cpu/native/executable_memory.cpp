@@ -51,6 +51,8 @@ ExecutableMemory::ExecutableMemory(std::span<const unsigned char> code) noexcept
   if (bytes_ == 0) return;
   address_ = map_twice(code, bytes_);
   if (!address_) address_ = map_and_protect(code, bytes_);
+  // A processor may have caches of instructions that do not follow what is written to memory.
+  if (address_) __builtin___clear_cache(static_cast<char*>(address_), static_cast<char*>(address_) + code.size());
 }
 
 ExecutableMemory::~ExecutableMemory() {

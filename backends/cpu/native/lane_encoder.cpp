@@ -14,7 +14,7 @@ using Kind = Lowered::Buffer::Kind;
 namespace {
 
 // The registers that hold values: all but rax, rcx, rdx, rsp, r13 to r15 and xmm13 to xmm15.
-constexpr RegisterSet lane_registers = 0x1fff0000u | (0x1fffu & ~0x17u);
+constexpr RegisterSet lane_registers = RegisterSet{0x1fff} << first_floating | (0x1fffu & ~0x17u);
 constexpr int areas = 4;
 
 }  // namespace
@@ -160,7 +160,7 @@ void LaneEncoder::move(Location to, Location from) {
 }
 
 Location LaneEncoder::save(Location from) {
-  if (from.is_register() && from.id < first_floating) return Encoder::save(from);
+  if (from.is_register() && from.id < first_floating) return InstructionWalk::save(from);
   const Location to = in_register(first_floating + 15);
   move(to, from);
   return to;

@@ -69,7 +69,7 @@ class LaneEncoder final : public Encoder {
   void check(const Instruction& it) override;
   void move(Location to, Location from) override;
   Location save(Location from) override;
-  int vector_call_length(int) const override { return 0; }
+  int vector_call_length() const override { return 0; }
   void write_repeated(std::uint64_t element, int bytes);
   Xbyak::Address fixed(Fixed which) { return ptr[rip + table_ + vector_bytes_ * static_cast<int>(which)]; }
   /// The slots for operands and results of functions.

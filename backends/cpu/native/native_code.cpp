@@ -2,13 +2,16 @@
 
 #include <exception>
 
+#include <stave/backends/cpu/native/group_calls.h>
+#include <stave/core/program/hoist_invariants.h>
+
 #ifdef STAVE_HAVE_XBYAK
 #include <cstring>
 
 #include <stave/backends/cpu/dispatch.h>
-#include <stave/backends/cpu/native/group_calls.h>
 #include <stave/backends/cpu/native/x86_64.h>
-#include <stave/core/program/hoist_invariants.h>
+#elif defined(STAVE_NATIVE_AARCH64)
+#include <stave/backends/cpu/native/aarch64.h>
 #endif
 
 namespace stave_cpu {
@@ -26,9 +29,11 @@ NativeCode::NativeCode(const Text& text, const stave_detail::Lowered& code)
     if (buffer.kind == stave_detail::Lowered::Buffer::Kind::constant) constants_.push_back(buffer.constant);
 }
 
-#ifdef STAVE_HAVE_XBYAK
+#if defined(STAVE_HAVE_XBYAK) || defined(STAVE_NATIVE_AARCH64)
 
 namespace {
+
+#ifdef STAVE_HAVE_XBYAK
 
 // Returns the instruction sets that native code may use: those of the kernels in use, which a test
 // may choose.
@@ -36,6 +41,11 @@ Features features_in_use() {
   const bool has_vectors = std::strcmp(kernels().isa, "avx2") == 0 || std::strcmp(kernels().isa, "avx512") == 0;
   return {has_vectors && __builtin_cpu_supports("avx"), has_vectors && __builtin_cpu_supports("fma")};
 }
+
+Encoder encoder_of(const LiveRanges& ranges) { return {ranges, features_in_use()}; }
+#else
+Encoder encoder_of(const LiveRanges& ranges) { return Encoder(ranges); }
+#endif
 
 }  // namespace
 
@@ -49,13 +59,13 @@ std::unique_ptr<const NativeCode> NativeCode::compile(const stave_detail::Lowere
   try {
     const stave_detail::Lowered prepared = group_calls(stave_detail::hoist_invariants(code));
     const LiveRanges ranges(prepared);
-    Encoder encoder(ranges, features_in_use());
+    Encoder encoder = encoder_of(ranges);
     encoder.run();
     const Text text{encoder.text(), encoder.entry(), static_cast<std::size_t>(code.work_bytes) + encoder.slot_bytes()};
     std::unique_ptr<const NativeCode> native(new NativeCode(text, code));
     if (!native->entry_) return refuse("the system gives no executable memory");
     return native;
-  } catch (const std::exception& error) {  // These include Xbyak's errors.
+  } catch (const std::exception& error) {  // These include the encoders' errors.
     return refuse(error.what());
   }
 }
@@ -63,7 +73,9 @@ std::unique_ptr<const NativeCode> NativeCode::compile(const stave_detail::Lowere
 #else
 
 std::unique_ptr<const NativeCode> NativeCode::compile(const stave_detail::Lowered&, std::string* reason) {
-  if (reason) *reason = "this build has no native code for the processor (it needs x86-64, Linux and Xbyak)";
+  if (reason)
+    *reason =
+        "this build has no native code for the processor (it needs Linux, and either x86-64 and Xbyak or aarch64)";
   return nullptr;
 }
 

@@ -1,4 +1,5 @@
-// Compiles lowered code to machine code for x86-64, with the System V calling convention.
+// Compiles lowered code to machine code for x86-64, with the System V calling convention, or for
+// aarch64, with the procedure call standard of Arm (AAPCS64).
 //
 //   const Lowered code = lower(program);
 //   if (const auto native = NativeCode::compile(code)) {
@@ -8,7 +9,8 @@
 //
 // compile() hoists loop invariants (core/program/hoist_invariants.h), finds the live ranges of
 // values (live_ranges.h), and then walks the code once: it gives each value a register
-// (register_allocator.h) and encodes the instruction (x86_64.h).
+// (register_allocator.h) and encodes the instruction (instruction_walk.h, and x86_64.h or
+// aarch64.h).
 #pragma once
 
 #include <cstddef>
@@ -28,9 +30,9 @@ class NativeCode {
  public:
   /// Compiles code that `verify` accepts. If that is impossible, returns null, and sets *reason
   /// unless `reason` is null. It is impossible if the library was built without native code, which
-  /// needs x86-64, Linux and Xbyak, if the system gives no executable memory, or if the code has a
-  /// dtype or an operation that native code does not support. The compilation takes about a
-  /// microsecond for each instruction.
+  /// needs Linux, and either x86-64 and Xbyak or aarch64, if the system gives no executable memory,
+  /// or if the code has a dtype or an operation that native code does not support. The compilation
+  /// takes about a microsecond for each instruction.
   static std::unique_ptr<const NativeCode> compile(const stave_detail::Lowered& code, std::string* reason = nullptr);
 
   /// Runs the code. `inputs` and `outputs` have the addresses of row-major arrays without gaps; the

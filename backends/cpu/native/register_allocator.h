@@ -20,7 +20,7 @@
 
 namespace stave_cpu {
 
-/// The place of a value. Registers 0 to 15 are the general ones, 16 to 31 the floating ones.
+/// The place of a value. Registers 0 to 31 are general ones, 32 to 63 floating ones.
 struct Location {
   enum class Kind : std::uint8_t {
     nowhere,
@@ -37,9 +37,9 @@ struct Location {
 inline Location in_register(int id) { return {Location::Kind::in_register, id}; }
 inline Location in_slot(int id) { return {Location::Kind::slot, id}; }
 
-inline constexpr int registers = 32, first_floating = 16;
-using RegisterSet = std::uint32_t;
-inline constexpr RegisterSet floating_registers = 0xffff0000u, general_registers = 0xffffu;
+inline constexpr int registers = 64, first_floating = 32;
+using RegisterSet = std::uint64_t;
+inline constexpr RegisterSet general_registers = 0xffffffffu, floating_registers = general_registers << 32;
 inline RegisterSet set_of(int id) { return RegisterSet{1} << id; }
 
 /// The moves that the allocator asks the encoder to write.

@@ -9,7 +9,7 @@ using Code = Lowered::Code;
 namespace {
 
 // The registers that hold values: all but rax, rcx, rdx, rsp, r13 to r15 and xmm15.
-constexpr RegisterSet allocatable = 0x7fff0000u | (0x1fffu & ~0x17u);
+constexpr RegisterSet allocatable = RegisterSet{0x7fff} << first_floating | (0x1fffu & ~0x17u);
 
 constexpr int frame_bytes = 56 + 2 * 64;
 
@@ -26,33 +26,27 @@ bool fits_in_32_bits(std::int64_t x) { return x == static_cast<std::int32_t>(x);
 Encoder::Encoder(const LiveRanges& ranges, Features features) : Encoder(ranges, features, allocatable, 8, 0) {}
 
 Encoder::Encoder(const LiveRanges& ranges, Features features, RegisterSet registers, int slot_size, int reserved)
-    : CodeGenerator(std::size_t{64} << 10, Xbyak::AutoGrow, &memory), ranges_(ranges), features_(features),
-      slot_size_(slot_size), reserved_slots_(reserved), allocator_(ranges, registers, *this),
-      constants_(ranges.code().values.size(), -1) {}
+    : CodeGenerator(std::size_t{64} << 10, Xbyak::AutoGrow, &memory),
+      InstructionWalk(ranges,
+                      {.allocatable = registers,
+                       .clobbered_by_calls = clobbered_by_calls,
+                       .general_scratch = Xbyak::Operand::RAX,
+                       .floating_scratch = first_floating + 15,
+                       .saved_general = Xbyak::Operand::RCX,
+                       .saved_floating = first_floating + 15},
+                      {.addresses = 0, .operands = 24, .result = 48, .vectors = {56, 120}}),
+      features_(features), slot_size_(slot_size), reserved_slots_(reserved) {}
 
 std::size_t Encoder::slot_bytes() const {
   return (static_cast<std::size_t>((allocator_.slots() + reserved_slots_) * slot_size_) + 63) / 64 * 64;
 }
 
-void Encoder::run() {
+// ---- the frame ----------------------------------------------------------------------------------
+
+void Encoder::begin_text() {
   write_constants();
   write_entry();
-  const int count = static_cast<int>(ranges_.code().instructions.size());
-  for (position_ = 0; position_ < count; ++position_) {
-    if (!ranges_.is_needed(position_)) continue;
-    if (const int calls = vector_call_length(position_); calls > 1) {
-      call_on_vector(calls);
-      continue;
-    }
-    allocator_.begin(position_);
-    instruction(position_);
-    allocator_.end();
-  }
-  write_exits();
-  ready();
 }
-
-// ---- the frame ----------------------------------------------------------------------------------
 
 // The table of constants precedes the code, so that the offsets of the constants are known.
 void Encoder::write_constants() {
@@ -62,15 +56,7 @@ void Encoder::write_constants() {
     dq(mask);
     dq(0);
   }
-  std::unordered_map<std::int64_t, int> offsets;
-  const Lowered& code = ranges_.code();
-  for (std::size_t k = 0; k < code.instructions.size(); ++k) {
-    const Instruction& it = code.instructions[k];
-    if (it.code != Code::number || !stave::is_float(it.dtype) || !ranges_.is_needed(static_cast<int>(k))) continue;
-    const auto [found, is_new] = offsets.try_emplace(number_of(it), static_cast<int>(getSize()));
-    if (is_new) dq(static_cast<std::uint64_t>(number_of(it)));
-    constants_[static_cast<std::size_t>(it.result)] = found->second;
-  }
+  for (const std::uint64_t number : find_constants(static_cast<int>(getSize()))) dq(number);
   align(16);
 }
 
@@ -89,7 +75,7 @@ void Encoder::write_entry() {
   }
 }
 
-void Encoder::write_exits() {
+void Encoder::end_text() {
   xor_(eax, eax);
   L(leave_);
   if (slot_size_ > 8) vzeroupper();  // The code has used the upper halves of registers.
@@ -102,33 +88,14 @@ void Encoder::write_exits() {
     jmp(leave_, T_NEAR);
   }
   rewrite(slot_offset_at_, slot_bytes(), 4);
-}
-
-void Encoder::instruction(int position) {
-  const Instruction& it = ranges_.code().instructions[static_cast<std::size_t>(position)];
-  switch (it.code) {
-    case Code::number:
-    case Code::next: return;
-    case Code::operation: return operation(it);
-    case Code::load: return load(it);
-    case Code::store: return store(it);
-    case Code::carried: return allocator_.carry(it.result, it.operands[0]);
-    case Code::loop: return begin_loop(position);
-    case Code::end: return end_loop(position);
-    case Code::check: return check(it);
-  }
-}
-
-void Encoder::operation(const Instruction& it) {
-  if (!float_operation(it) && !integer_operation(it)) call_function(it);
+  ready();
 }
 
 // ---- loops and checks ---------------------------------------------------------------------------
 
 void Encoder::begin_loop(int position) {
-  const Instruction& it = ranges_.code().instructions[static_cast<std::size_t>(position)];
-  const Xbyak::Reg64 index =
-      general(allocator_.begin_loop(ranges_.loops()[static_cast<std::size_t>(ranges_.loop_at(position))]));
+  const Instruction& it = instruction_at(position);
+  const Xbyak::Reg64 index = general(allocator_.begin_loop(loop_around(position)));
   loops_.push_back(std::make_unique<Loop>());
   if (it.operands[0] >= 0) {
     fetch(rax, it.operands[0]);
@@ -143,9 +110,9 @@ void Encoder::begin_loop(int position) {
 }
 
 void Encoder::end_loop(int position) {
-  const LiveRanges::Loop& loop = ranges_.loops()[static_cast<std::size_t>(ranges_.loop_at(position))];
+  const LiveRanges::Loop& loop = loop_around(position);
   allocator_.end_loop(loop);
-  const Instruction& it = ranges_.code().instructions[static_cast<std::size_t>(loop.begin)];
+  const Instruction& it = instruction_at(loop.begin);
   const Xbyak::Reg64 index = general(allocator_.location(it.result).id);
   add(index, 1);
   if (it.operands[0] >= 0) {
@@ -182,74 +149,40 @@ void Encoder::check(const Instruction& it) {
 // ---- moves --------------------------------------------------------------------------------------
 
 Xbyak::Address Encoder::slot(int id) { return ptr[r15 - slot_size_ * (id + reserved_slots_ + 1)]; }
-Xbyak::Address Encoder::constant(int value) { return ptr[rip + table_ + constants_[static_cast<std::size_t>(value)]]; }
+Xbyak::Address Encoder::constant(int value) { return ptr[rip + table_ + constant_offset(value)]; }
 Xbyak::Address Encoder::constant(Mask mask) { return ptr[rip + table_ + 16 * static_cast<int>(mask)]; }
-
-std::int64_t Encoder::number_of(const Instruction& it) {
-  switch (stave::size_of(it.dtype)) {
-    case 1: return it.dtype == stave::int8 ? static_cast<std::int8_t>(it.number) : it.number & 0xff;
-    case 2: return it.dtype == stave::int16 ? static_cast<std::int16_t>(it.number) : it.number & 0xffff;
-    case 4: return it.dtype == stave::int32 ? static_cast<std::int32_t>(it.number) : it.number & 0xffffffff;
-    default: return it.number;
-  }
-}
 
 void Encoder::move_number(const Xbyak::Reg64& to, std::int64_t number) {
   if (number == 0) xor_(to.cvt32(), to.cvt32());
   else mov(to, number);  // Xbyak chooses the shortest encoding.
 }
 
-void Encoder::move(Location to, Location from) {
-  using Kind = Location::Kind;
-  if (to == from) return;
-  const bool is_floating = to.is_register() && to.id >= first_floating;
-  if (from.kind == Kind::number) {
-    const std::int64_t number = number_of(*ranges_.number(from.id));
-    if (!to.is_register()) {
-      move_number(rax, number);
-      mov(slot(to.id), rax);
-    } else if (!is_floating) {
-      move_number(general(to.id), number);
-    } else if (number == 0) {
-      features_.avx ? vxorps(floating(to.id), floating(to.id), floating(to.id))
-                    : xorps(floating(to.id), floating(to.id));
-    } else {
-      features_.avx ? vmovsd(floating(to.id), constant(from.id)) : movsd(floating(to.id), constant(from.id));
-    }
-  } else if (from.kind == Kind::address) {
-    const Xbyak::Reg64 target = to.is_register() ? general(to.id) : rax;
-    const Lowered::Buffer& buffer = ranges_.code().buffers[static_cast<std::size_t>(from.id - ranges_.address_of(0))];
-    switch (buffer.kind) {
-      case Lowered::Buffer::Kind::input: mov(target, ptr[r13 + 8 * buffer.number]); break;
-      case Lowered::Buffer::Kind::output: mov(target, ptr[r14 + 8 * buffer.number]); break;
-      case Lowered::Buffer::Kind::constant:
-        mov(target, reinterpret_cast<std::uint64_t>(buffer.constant.node().data()));
-        break;
-      case Lowered::Buffer::Kind::work: lea(target, ptr[r15]); break;
-    }
-    if (!to.is_register()) mov(slot(to.id), rax);
-  } else if (to.is_register() && from.is_register()) {
-    if (is_floating) copy(floating(to.id), floating(from.id));
-    else mov(general(to.id), general(from.id));
-  } else if (to.is_register()) {
-    if (!is_floating) mov(general(to.id), slot(from.id));
-    else if (features_.avx) vmovsd(floating(to.id), slot(from.id));
-    else movsd(floating(to.id), slot(from.id));
-  } else if (from.is_register()) {
-    if (from.id < first_floating) mov(slot(to.id), general(from.id));
-    else if (features_.avx) vmovsd(slot(to.id), floating(from.id));
-    else movsd(slot(to.id), floating(from.id));
-  } else {
-    mov(rax, slot(from.id));
-    mov(slot(to.id), rax);
-  }
+void Encoder::copy_register(int to, int from) {
+  if (to < first_floating) mov(general(to), general(from));
+  else if (from >= first_floating) copy(floating(to), floating(from));
+  else features_.avx ? vmovq(floating(to), general(from)) : movq(floating(to), general(from));
+}
+void Encoder::load_slot(int to, int id) { load_from(to, slot(id), 8); }
+void Encoder::store_slot(int id, int from) { store_to(slot(id), from, 8); }
+
+void Encoder::load_number(int to, int value) {
+  const std::int64_t number = number_of(*ranges_.number(value));
+  if (to < first_floating) return move_number(general(to), number);
+  const Xbyak::Xmm target = floating(to);
+  if (number == 0) features_.avx ? vxorps(target, target, target) : xorps(target, target);
+  else features_.avx ? vmovsd(target, constant(value)) : movsd(target, constant(value));
 }
 
-Location Encoder::save(Location from) {
-  const bool is_floating = from.is_register() && from.id >= first_floating;
-  const Location to = in_register(is_floating ? first_floating + scratch.getIdx() : rcx.getIdx());
-  move(to, from);
-  return to;
+void Encoder::load_address(int to, const Lowered::Buffer& buffer) {
+  const Xbyak::Reg64 target = general(to);
+  switch (buffer.kind) {
+    case Lowered::Buffer::Kind::input: mov(target, ptr[r13 + 8 * buffer.number]); break;
+    case Lowered::Buffer::Kind::output: mov(target, ptr[r14 + 8 * buffer.number]); break;
+    case Lowered::Buffer::Kind::constant:
+      mov(target, reinterpret_cast<std::uint64_t>(buffer.constant.node().data()));
+      break;
+    case Lowered::Buffer::Kind::work: lea(target, ptr[r15]); break;
+  }
 }
 
 // ---- memory -------------------------------------------------------------------------------------
@@ -274,49 +207,55 @@ Xbyak::Address Encoder::access(const Instruction& it) {
   return ptr[base + general(allocator_.read(place.index)) * static_cast<int>(size) + displacement];
 }
 
-void Encoder::load(const Instruction& it) {
-  const Xbyak::Address from = access(it);
-  allocator_.release_operands();
-  const int to = allocator_.assign(it.result);
+void Encoder::load_from(int to, Xbyak::Address from, std::size_t bytes) {
   if (to >= first_floating) {
-    if (it.dtype == stave::float64) features_.avx ? vmovsd(floating(to), from) : movsd(floating(to), from);
+    if (bytes == 8) features_.avx ? vmovsd(floating(to), from) : movsd(floating(to), from);
     else features_.avx ? vmovss(floating(to), from) : movss(floating(to), from);
     return;
   }
-  Xbyak::Address sized = from;
-  switch (stave::size_of(it.dtype)) {
+  switch (bytes) {
     case 1:
-      sized.setBit(8);
-      movzx(general(to).cvt32(), sized);
+      from.setBit(8);
+      movzx(general(to).cvt32(), from);
       break;
     case 2:
-      sized.setBit(16);
-      movzx(general(to).cvt32(), sized);
+      from.setBit(16);
+      movzx(general(to).cvt32(), from);
       break;
     case 4: mov(general(to).cvt32(), from); break;
     default: mov(general(to), from);
   }
 }
 
-void Encoder::store(const Instruction& it) {
-  const Xbyak::Address to = access(it);
-  const int value = it.operands[1];
-  const Location from = allocator_.read_anywhere(value);
-  if (from.is_register() && from.id >= first_floating) {
-    if (it.dtype == stave::float64) features_.avx ? vmovsd(to, floating(from.id)) : movsd(to, floating(from.id));
-    else features_.avx ? vmovss(to, floating(from.id)) : movss(to, floating(from.id));
+void Encoder::store_to(const Xbyak::Address& to, int from, std::size_t bytes) {
+  if (from >= first_floating) {
+    if (bytes == 8) features_.avx ? vmovsd(to, floating(from)) : movsd(to, floating(from));
+    else features_.avx ? vmovss(to, floating(from)) : movss(to, floating(from));
     return;
   }
-  Xbyak::Reg64 source = rcx;
-  if (from.is_register()) source = general(from.id);
-  else if (from.kind == Location::Kind::number) move_number(rcx, number_of(*ranges_.number(value)));
-  else mov(rcx, slot(from.id));
-  switch (stave::size_of(it.dtype)) {
-    case 1: mov(to, source.cvt8()); break;
-    case 2: mov(to, source.cvt16()); break;
-    case 4: mov(to, source.cvt32()); break;
-    default: mov(to, source);
+  switch (bytes) {
+    case 1: mov(to, general(from).cvt8()); break;
+    case 2: mov(to, general(from).cvt16()); break;
+    case 4: mov(to, general(from).cvt32()); break;
+    default: mov(to, general(from));
   }
+}
+
+void Encoder::load(const Instruction& it) {
+  const Xbyak::Address from = access(it);
+  allocator_.release_operands();
+  load_from(allocator_.assign(it.result), from, stave::size_of(it.dtype));
+}
+
+void Encoder::store(const Instruction& it) {
+  const Xbyak::Address to = access(it);
+  Location from = allocator_.read_anywhere(it.operands[1]);
+  if (!from.is_register()) {
+    const Location here = in_register(rcx.getIdx());
+    move(here, from);
+    from = here;
+  }
+  store_to(to, from.id, stave::size_of(it.dtype));
 }
 
 }  // namespace stave_cpu

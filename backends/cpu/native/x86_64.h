@@ -14,7 +14,7 @@
 //                          call on a vector, whose results replace the first ones
 //
 // The file x86_64.cpp has the frame, moves, memory and loops; x86_64_floats.cpp and
-// x86_64_integers.cpp have operations; x86_64_calls.cpp calls functions.
+// x86_64_integers.cpp have operations; x86_64_calls.cpp has what calls need.
 #pragma once
 
 #include <memory>
@@ -24,7 +24,7 @@
 
 #include <xbyak/xbyak.h>
 
-#include <stave/backends/cpu/native/register_allocator.h>
+#include <stave/backends/cpu/native/instruction_walk.h>
 
 namespace stave_cpu {
 
@@ -33,26 +33,19 @@ struct Features {
   bool avx, fma;
 };
 
-class Encoder : protected Xbyak::CodeGenerator, protected Moves {
+class Encoder : protected Xbyak::CodeGenerator, public InstructionWalk {
  public:
   Encoder(const LiveRanges& ranges, Features features);
-  virtual ~Encoder() = default;
-
-  /// Writes the code. Throws std::exception if that is impossible.
-  void run();
+  ~Encoder() override = default;
 
   std::span<const unsigned char> text() const { return {getCode(), getSize()}; }
   std::size_t entry() const { return entry_; }  // the first instruction, as an offset in the text
-  std::size_t slot_bytes() const;
+  std::size_t slot_bytes() const override;
 
  protected:
   /// An encoder that gives values the registers of a set. It has slots of `slot_size` bytes, the
   /// first `reserved` of which hold no values.
   Encoder(const LiveRanges& ranges, Features features, RegisterSet allocatable, int slot_size, int reserved);
-
-  using Instruction = Lowered::Instruction;
-  using ScalarOp = stave_detail::ScalarOp;
-  using Dtype = stave::Dtype;
 
   /// An operand of a machine instruction.
   class Operand {
@@ -70,20 +63,24 @@ class Encoder : protected Xbyak::CodeGenerator, protected Moves {
   enum class Mask { all_but_sign_64, sign_64, all_but_sign_32, sign_32 };
 
   // ---- x86_64.cpp
+  void begin_text() override;
+  void end_text() override;
   virtual void write_constants();
   void write_entry();
-  void write_exits();
-  void instruction(int position);
-  void begin_loop(int position);
-  void end_loop(int position);
-  virtual void operation(const Instruction& it);
-  virtual void load(const Instruction& it);
-  virtual void store(const Instruction& it);
-  virtual void check(const Instruction& it);
+  void begin_loop(int position) override;
+  void end_loop(int position) override;
+  void load(const Instruction& it) override;
+  void store(const Instruction& it) override;
+  void check(const Instruction& it) override;
   Xbyak::Label& failure(const Instruction& check);
   Xbyak::Address access(const Instruction& it);
-  void move(Location to, Location from) override;
-  Location save(Location from) override;
+  void copy_register(int to, int from) override;
+  void load_slot(int to, int id) override;
+  void store_slot(int id, int from) override;
+  void load_number(int to, int value) override;
+  void load_address(int to, const Lowered::Buffer& buffer) override;
+  void load_from(int to, Xbyak::Address from, std::size_t bytes);
+  void store_to(const Xbyak::Address& to, int from, std::size_t bytes);
   void move_number(const Xbyak::Reg64& to, std::int64_t number);
 
   static Xbyak::Reg64 general(int id) { return Xbyak::Reg64(id); }
@@ -91,13 +88,10 @@ class Encoder : protected Xbyak::CodeGenerator, protected Moves {
   Xbyak::Address slot(int id);
   Xbyak::Address constant(int value);
   Xbyak::Address constant(Mask mask);
-  /// Returns a number of the code, converted to its dtype and extended to 64 bits.
-  static std::int64_t number_of(const Instruction& it);
-  Dtype dtype(int value) const { return ranges_.code().dtype(value); }
   const Xbyak::Xmm scratch{15};
 
   // ---- x86_64_floats.cpp
-  bool float_operation(const Instruction& it);
+  bool float_operation(const Instruction& it) override;
   template <class Avx, class Sse>
   void binary(const Instruction& it, bool commutes, Avx avx, Sse sse);
   void arithmetic(const Instruction& it, bool wide);
@@ -116,7 +110,7 @@ class Encoder : protected Xbyak::CodeGenerator, protected Moves {
   void copy(const Xbyak::Xmm& to, const Xbyak::Xmm& from);
 
   // ---- x86_64_integers.cpp
-  bool integer_operation(const Instruction& it);
+  bool integer_operation(const Instruction& it) override;
   bool conversion(const Instruction& it);
   void combine(const Instruction& it);
   void shift(const Instruction& it);
@@ -135,19 +129,16 @@ class Encoder : protected Xbyak::CodeGenerator, protected Moves {
   // ---- x86_64_calls.cpp
   /// All floating registers, and rsi, rdi, r8 to r11.
   static constexpr RegisterSet clobbered_by_calls = floating_registers | 0xfc0u;
-  void call_function(const Instruction& it);
-  virtual int vector_call_length(int position) const;
-  void call_on_vector(int count);
-  void call_kernel(const Instruction& it, void (*kernel)(void*, const void* const*, std::int64_t));
-  void call_by_value(const Instruction& it, const void* function);
-  void call_address(const void* function);
+  void store_in_frame(int offset, std::size_t bytes, int from) override;
+  void load_from_frame(int to, int offset, std::size_t bytes) override;
+  Xbyak::Reg64 argument(int number) const;
+  void pass_frame_address(int to, int offset) override;
+  void pass_number(int to, int number) override;
+  void call_address(const void* function) override;
 
-  const LiveRanges& ranges_;
   const Features features_;
   const int slot_size_, reserved_slots_;
-  RegisterAllocator allocator_;
   Xbyak::Label table_;
-  std::vector<int> constants_;  // for each float number, its offset in the table
   struct Loop {
     Xbyak::Label begin, exit;
   };
@@ -156,7 +147,6 @@ class Encoder : protected Xbyak::CodeGenerator, protected Moves {
   std::unordered_map<std::int64_t, std::unique_ptr<Xbyak::Label>> failures_;
   Xbyak::Label leave_;
   std::size_t entry_ = 0, slot_offset_at_ = 0;
-  int position_ = 0;
 };
 
 }  // namespace stave_cpu
