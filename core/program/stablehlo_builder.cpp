@@ -103,9 +103,12 @@ Dtype HloBuilder::accumulator(Dtype dtype) const {
 void HloBuilder::line(const std::string& text) { text_ += indent_ + text + "\n"; }
 std::string HloBuilder::results(HloSpan values) const { return values.empty() ? "" : names(values) + " = "; }
 
-HloValue HloBuilder::emit(std::string_view op, HloSpan operands, const std::string& middle, const HloType& result) {
+HloValue HloBuilder::emit(std::string_view op, HloSpan operands, const std::string& middle, const HloType& result,
+                          std::string_view brackets) {
   const HloValue found = value(result);
-  line(fmt::format("{} = stablehlo.{} {}{} : ({}) -> {}", name(found), op, names(operands), middle, types(operands),
+  const std::string list =
+      brackets.empty() ? " " + names(operands) : brackets[0] + names(operands) + brackets[1];
+  line(fmt::format("{} = stablehlo.{}{}{} : ({}) -> {}", name(found), op, list, middle, types(operands),
                    hlo_type(result.dtype, result.shape)));
   return found;
 }

@@ -61,8 +61,10 @@ class HloBuilder {
 
   // ---- operations in general --------------------------------------------------------------------
 
-  /// "%n = stablehlo.`name` operands`middle` : (types) -> type"
-  HloValue emit(std::string_view name, HloSpan operands, const std::string& middle, const HloType& result);
+  /// "%n = stablehlo.`name` operands`middle` : (types) -> type", with the operands between the
+  /// characters of `brackets` if there are any.
+  HloValue emit(std::string_view name, HloSpan operands, const std::string& middle, const HloType& result,
+                std::string_view brackets = {});
   HloValue emit(std::string_view name, std::initializer_list<HloValue> operands, const std::string& middle,
                 const HloType& result) {
     return emit(name, HloSpan(operands.begin(), operands.size()), middle, result);

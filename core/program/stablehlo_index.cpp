@@ -2,6 +2,7 @@
 // XLA's choice: gather and slices read and write at the nearest position in range, and scatter
 // leaves the update out.
 #include <stave/core/program/stablehlo_rules.h>
+#include <stave/core/tensor/fail.h>
 
 namespace stave_detail {
 

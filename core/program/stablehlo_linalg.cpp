@@ -3,6 +3,7 @@
 #include <limits>
 
 #include <stave/core/program/stablehlo_rules.h>
+#include <stave/core/tensor/fail.h>
 
 namespace stave_detail {
 

@@ -3,6 +3,7 @@
 #include <limits>
 
 #include <stave/core/program/stablehlo_rules.h>
+#include <stave/core/tensor/fail.h>
 
 namespace stave_detail {
 
@@ -42,7 +43,7 @@ HloValues convolution(const HloContext& c) {
       is_float(x.dtype) ? ", precision_config = [#stablehlo<precision HIGHEST>, #stablehlo<precision HIGHEST>]" : "");
   const Dtype wide = is_half_float(x.dtype) ? float32 : x.dtype;
   const HloType type{wide, with_lengths({shape[0], groups * shape[2]}, shape)};
-  return {b.convert(b.reshape(b.emit("convolution", operands, lists, type), shape), c.dtype())};
+  return {b.convert(b.reshape(b.emit("convolution", operands, lists, type, "()"), shape), c.dtype())};
 }
 
 // max_pool and argmax_pool: padding is never chosen. NaN is the largest element.

@@ -1,6 +1,7 @@
 // Random numbers as StableHLO: see RandomAttributes. Their bits are those of the library, on every
 // processor.
 #include <stave/core/program/stablehlo_rules.h>
+#include <stave/core/tensor/fail.h>
 
 namespace stave_detail {
 

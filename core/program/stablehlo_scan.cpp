@@ -1,5 +1,6 @@
 // Scans, sorting and searching as StableHLO.
 #include <stave/core/program/stablehlo_rules.h>
+#include <stave/core/tensor/fail.h>
 
 namespace stave_detail {
 

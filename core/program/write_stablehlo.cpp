@@ -188,6 +188,11 @@ class ModuleWriter {
 
   // A loop carries its states, the stacks that it fills, those that it reads, and the still values.
   HloValues loop(HloBuilder& b, const LoopAttributes& of, HloSpan inputs, const std::vector<HloType>& types) {
+    if (of.steps == 0) {
+      HloValues found(inputs.begin(), inputs.begin() + static_cast<std::ptrdiff_t>(of.states));
+      for (std::size_t k = of.states; k < types.size(); ++k) found.push_back(b.number(0, types[k].dtype, types[k].shape));
+      return found;
+    }
     const Function& body = called(of.body, "body");
     const std::size_t states = of.states, rows = of.rows, given = of.rows_given();
     HloValues carried(inputs.begin(), inputs.begin() + static_cast<std::ptrdiff_t>(states));
@@ -215,7 +220,7 @@ class ModuleWriter {
         const HloValue row = b.reshape(next[states + k], hlo_with(stack.shape, 0, 1));
         next[states + k] = b.dynamic_update_slice(stack, row, starts(stack));
       }
-      const HloValue holds = next.back();
+      const HloValue holds = body.is_checked ? next.back() : HloValue();
       next.resize(states + given);
       next.insert(next.end(), read.begin(), read.end());
       next.insert(next.end(), still.begin(), still.end());
