@@ -106,8 +106,7 @@ std::string HloBuilder::results(HloSpan values) const { return values.empty() ? 
 HloValue HloBuilder::emit(std::string_view op, HloSpan operands, const std::string& middle, const HloType& result,
                           std::string_view brackets) {
   const HloValue found = value(result);
-  const std::string list =
-      brackets.empty() ? " " + names(operands) : brackets[0] + names(operands) + brackets[1];
+  const std::string list = brackets.empty() ? " " + names(operands) : brackets[0] + names(operands) + brackets[1];
   line(fmt::format("{} = stablehlo.{}{}{} : ({}) -> {}", name(found), op, list, middle, types(operands),
                    hlo_type(result.dtype, result.shape)));
   return found;
@@ -262,7 +261,8 @@ HloValue HloBuilder::astype(const HloValue& x, Dtype dtype) {
       const double above = std::ldexp(1., Limits::digits);
       HloValue whole = convert(from, dtype);
       whole = select(compare("GE", from, like(from, above)), like(whole, Limits::max()), whole);
-      whole = select(compare("LE", from, like(from, static_cast<double>(Limits::min()))), like(whole, Limits::min()), whole);
+      whole = select(compare("LE", from, like(from, static_cast<double>(Limits::min()))), like(whole, Limits::min()),
+                     whole);
       return select(is_nan(from), like(whole, 0), whole);
     }
   });

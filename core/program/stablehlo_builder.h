@@ -114,7 +114,9 @@ class HloBuilder {
   /// 0 where a or b is 0, else a * b.
   HloValue scale(const HloValue& a, const HloValue& b);
   /// Arithmetic with broadcasting of b along its axes of length 1.
-  HloValue over(std::string_view name, const HloValue& a, const HloValue& b) { return binary(name, a, broadcast(b, a.shape)); }
+  HloValue over(std::string_view name, const HloValue& a, const HloValue& b) {
+    return binary(name, a, broadcast(b, a.shape));
+  }
 
   // ---- layout -----------------------------------------------------------------------------------
 

@@ -67,8 +67,10 @@ X(<=, "LE")
 X(>, "GT")
 X(>=, "GE")
 #undef X
-#define X(symbol, name) \
-  Condition operator symbol(const Condition& a, const Condition& b) { return {target.b->binary(name, a.value, b.value)}; }
+#define X(symbol, name)                                               \
+  Condition operator symbol(const Condition& a, const Condition& b) { \
+    return {target.b->binary(name, a.value, b.value)};                \
+  }
 X(&, "and")
 X(|, "or")
 X(^, "xor")
@@ -221,8 +223,10 @@ Number widely(F f, const Numbers&... xs) {
   target.type = outer;
   return Number::of(b.convert(found.value, outer.dtype));
 }
-#define X(name, f, wrapper) \
-  Number name(const Number& x) { return wrapper([](const Number& a) { return f(a); }, x); }
+#define X(name, f, wrapper)                                  \
+  Number name(const Number& x) {                             \
+    return wrapper([](const Number& a) { return f(a); }, x); \
+  }
 #define DIRECTLY(f, x) f(x)
 X(erf, erf_of, DIRECTLY)
 X(erfc, erfc_of, DIRECTLY)
@@ -333,8 +337,7 @@ HloFrexp hlo_frexp(HloBuilder& b, const HloValue& x) {
   const HloValue is_tiny = b.compare("LT", b.unary("abs", x), b.like(x, tiny));
   const HloValue bits = b.bitcast(b.select(is_tiny, b.multiply(x, b.like(x, factor)), x), integers);
   const std::int64_t mask = (is_wide ? std::int64_t{0x7FF} : std::int64_t{0xFF}) << places;
-  const HloValue field =
-      b.binary("shift_right_logical", b.both(bits, b.like(bits, mask)), b.like(bits, places));
+  const HloValue field = b.binary("shift_right_logical", b.both(bits, b.like(bits, mask)), b.like(bits, places));
   const HloValue e = b.subtract(field, b.select(is_tiny, b.like(bits, bias + (is_wide ? 54 : 25)), b.like(bits, bias)));
   const HloValue m =
       b.bitcast(b.either(b.both(bits, b.like(bits, ~mask)), b.like(bits, std::int64_t{bias} << places)), x.dtype);

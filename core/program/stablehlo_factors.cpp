@@ -17,9 +17,7 @@ HloValue stack_of_matrices(HloBuilder& b, const HloValue& x) {
   const Shape outer(std::span<const Index>(x.shape.begin(), x.shape.size() - 2));
   return b.reshape(x, {outer.elements(), x.shape[x.shape.size() - 2], x.shape.back()});
 }
-HloValue per_matrix(HloBuilder& b, const HloValue& x, const Shape& shape) {
-  return b.broadcast_in_dim(x, shape, {0});
-}
+HloValue per_matrix(HloBuilder& b, const HloValue& x, const Shape& shape) { return b.broadcast_in_dim(x, shape, {0}); }
 HloValue all_finite(HloBuilder& b, const HloValue& x) {
   return b.reduce("and", b.is_finite(x), b.number(true, bool_), {1, 2});
 }
@@ -65,10 +63,11 @@ HloValues det(const HloContext& c) {
     const auto minor = [&](Index p, Index q) {
       return b.subtract(b.multiply(e(n - 2, p), e(n - 1, q)), b.multiply(e(n - 2, q), e(n - 1, p)));
     };
-    const HloValue sum = n == 1   ? e(0, 0)
-                         : n == 2 ? minor(0, 1)
-                                  : b.add(b.subtract(b.multiply(e(0, 0), minor(1, 2)), b.multiply(e(0, 1), minor(0, 2))),
-                                          b.multiply(e(0, 2), minor(0, 1)));
+    const HloValue sum = n == 1 ? e(0, 0)
+                         : n == 2
+                             ? minor(0, 1)
+                             : b.add(b.subtract(b.multiply(e(0, 0), minor(1, 2)), b.multiply(e(0, 1), minor(0, 2))),
+                                     b.multiply(e(0, 2), minor(0, 1)));
     const double least = product.dtype == float64 ? 0x1p-900 : 0x1p-90;
     const HloValue good = b.both(b.is_finite(sum), b.compare("GT", b.unary("abs", sum), b.like(sum, least)));
     product = b.select(good, sum, product);
@@ -80,10 +79,10 @@ HloValues slogdet(const HloContext& c) {
   HloBuilder& b = c.b;
   const Determinant of = determinant(b, stack_of_matrices(b, c.in()));
   const HloValue &m = of.mantissa, zero = b.like(m, 0);
-  const HloValue sign = b.select(b.compare("GT", m, zero), b.like(m, 1),
-                                 b.select(b.compare("LT", m, zero), b.like(m, -1), zero));
-  const HloValue logarithm = b.add(b.unary("log", b.unary("abs", m)),
-                                   b.multiply(of.exponent, b.like(m, std::numbers::ln2)));
+  const HloValue sign =
+      b.select(b.compare("GT", m, zero), b.like(m, 1), b.select(b.compare("LT", m, zero), b.like(m, -1), zero));
+  const HloValue logarithm =
+      b.add(b.unary("log", b.unary("abs", m)), b.multiply(of.exponent, b.like(m, std::numbers::ln2)));
   const auto finish = [&](const HloValue& x, const HloValue& good, std::size_t i) {
     return b.reshape(b.convert(b.select(good, x, b.like(x, nan)), c.dtype(i)), c.shape(i));
   };
@@ -133,7 +132,8 @@ HloValues qr_step(HloBuilder& b, const HloValue& k, HloSpan state) {
   // Columns before k are triangular already, and the reflection makes column k so.
   const HloValue axis = b.iota(int64, a.shape, 2), from = b.broadcast(k, a.shape);
   const HloValue heads = b.broadcast(b.select(nothing, first, head), column.shape);
-  const HloValue above = b.select(b.compare("EQ", row, at), heads, b.select(b.compare("LT", row, at), column, b.like(column, 0)));
+  const HloValue above =
+      b.select(b.compare("EQ", row, at), heads, b.select(b.compare("LT", row, at), column, b.like(column, 0)));
   HloValue next = b.select(b.compare("GT", axis, from), reflected(b, a, v, tau), a);
   next = b.select(b.compare("EQ", axis, from), b.broadcast(above, a.shape), next);
   const HloValue vectors = b.dynamic_update_slice(state[1], v, starts);
@@ -190,8 +190,7 @@ HloValues expm(const HloContext& c) {
   double coefficients[14] = {1};
   for (int i = 0; i < 13; ++i)
     coefficients[i + 1] = coefficients[i] * static_cast<double>(13 - i) / (static_cast<double>(26 - i) * (i + 1));
-  const HloValue identity =
-      b.astype(b.compare("EQ", b.iota(int64, x.shape, 1), b.iota(int64, x.shape, 2)), x.dtype);
+  const HloValue identity = b.astype(b.compare("EQ", b.iota(int64, x.shape, 1), b.iota(int64, x.shape, 2)), x.dtype);
   const HloValue a2 = b.matmul(a, a), a4 = b.matmul(a2, a2), a6 = b.matmul(a4, a2);
   // The sum of coefficients[first] + coefficients[first + 2] a^2 + ... + coefficients[first + 12] a^12.
   const auto sum = [&](int first) {

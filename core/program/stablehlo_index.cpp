@@ -51,7 +51,8 @@ Shape part(const Shape& shape, std::size_t first, std::size_t count) {
 // [0, lengths - sizes].
 HloValue positions(HloBuilder& b, const HloValue& indices, const Shape& lengths, const Shape& sizes, bool from_end) {
   const auto along_last = [&](const Shape& numbers) {
-    return b.broadcast(b.constant(std::span<const Index>(numbers.begin(), numbers.size()), indices.dtype), indices.shape);
+    return b.broadcast(b.constant(std::span<const Index>(numbers.begin(), numbers.size()), indices.dtype),
+                       indices.shape);
   };
   HloValue at = indices;
   const HloValue zero = b.like(at, 0);

@@ -27,10 +27,11 @@ HloValues hlo_loop(HloBuilder& b, const HloValue& steps, HloSpan values,
 HloValue hlo_triangular_solve(HloBuilder& b, const HloValue& a, const HloValue& x, bool lower, bool transpose,
                               bool unit) {
   const HloValue operands[] = {a, x};
-  return b.emit_with("triangular_solve", operands, {},
-                     fmt::format("left_side = true, lower = {}, transpose_a = #stablehlo<transpose {}>, unit_diagonal = {}",
-                                 lower, transpose ? "TRANSPOSE" : "NO_TRANSPOSE", unit),
-                     {x.type()})[0];
+  return b.emit_with(
+      "triangular_solve", operands, {},
+      fmt::format("left_side = true, lower = {}, transpose_a = #stablehlo<transpose {}>, unit_diagonal = {}", lower,
+                  transpose ? "TRANSPOSE" : "NO_TRANSPOSE", unit),
+      {x.type()})[0];
 }
 
 namespace {
@@ -47,9 +48,7 @@ HloValue flat(HloBuilder& b, const HloValue& x, std::size_t kept) {
   return b.reshape(x, shape);
 }
 // A value for each matrix of a stack, [count], repeated over all axes of `shape`.
-HloValue per_matrix(HloBuilder& b, const HloValue& x, const Shape& shape) {
-  return b.broadcast_in_dim(x, shape, {0});
-}
+HloValue per_matrix(HloBuilder& b, const HloValue& x, const Shape& shape) { return b.broadcast_in_dim(x, shape, {0}); }
 HloValue all_finite(HloBuilder& b, const HloValue& x) {
   return b.reduce("and", b.is_finite(x), b.number(true, bool_), {1, 2});
 }
@@ -120,7 +119,8 @@ HloLu hlo_lu(HloBuilder& b, const HloValue& x) {
           b.reshape(if_finite(found[2], rows), {count, m}), finite};
 }
 
-HloValue hlo_solve(HloBuilder& b, const HloValue& packed, const HloValue& order, const HloValue& right, bool transpose) {
+HloValue hlo_solve(HloBuilder& b, const HloValue& packed, const HloValue& order, const HloValue& right,
+                   bool transpose) {
   const Index count = packed.shape[0], n = packed.shape[1];
   const HloValue rows = b.reshape(b.convert(order, int64), {count, n, 1});
   if (!transpose) {

@@ -37,7 +37,8 @@ HloValues convolution(const HloContext& c) {
   std::string axes;
   for (std::size_t k = 0; k < spatial; ++k) axes += ", " + std::to_string(k);
   const std::string lists = fmt::format(
-      " dim_numbers = [b, f{0}]x[o, i{0}]->[b, f{0}], window = {{stride = {1}, pad = {2}, lhs_dilate = {3}, rhs_dilate = "
+      " dim_numbers = [b, f{0}]x[o, i{0}]->[b, f{0}], window = {{stride = {1}, pad = {2}, lhs_dilate = {3}, rhs_dilate "
+      "= "
       "{4}}} {{batch_group_count = 1 : i64, feature_group_count = {5} : i64{6}}}",
       axes, hlo_list(a.strides), padding(a.low, a.high), hlo_list(a.input_dilations), hlo_list(a.dilations), groups,
       is_float(x.dtype) ? ", precision_config = [#stablehlo<precision HIGHEST>, #stablehlo<precision HIGHEST>]" : "");
@@ -112,8 +113,7 @@ Scores scores(const HloContext& c, const HloValue& q, const HloValue& k, const H
   if (mask && mask->dtype == bool_) keep(*mask);
   else if (mask) found.values = b.add(found.values, b.convert(*mask, product.dtype));
   const std::size_t last = product.shape.size() - 1;
-  if (a.causal)
-    keep(b.compare("LE", b.iota(int32, product.shape, last), b.iota(int32, product.shape, last - 1)));
+  if (a.causal) keep(b.compare("LE", b.iota(int32, product.shape, last), b.iota(int32, product.shape, last - 1)));
   if (found.takes_part.id >= 0)
     found.values = b.select(found.takes_part, found.values, b.like(found.values, -infinity));
   return found;

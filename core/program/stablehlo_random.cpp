@@ -8,8 +8,7 @@ namespace stave_detail {
 HloWords hlo_threefry(HloBuilder& b, const HloWords& key, const HloWords& counter) {
   constexpr unsigned rotations[2][4] = {{13, 15, 26, 6}, {17, 29, 16, 24}};
   const auto like = [&](std::uint32_t value) { return b.number(value, uint32, key.w0.shape); };
-  const HloValue keys[] = {key.w0, key.w1,
-                           b.binary("xor", b.binary("xor", key.w0, key.w1), like(0x1BD11BDAu))};
+  const HloValue keys[] = {key.w0, key.w1, b.binary("xor", b.binary("xor", key.w0, key.w1), like(0x1BD11BDAu))};
   HloValue x0 = b.add(counter.w0, keys[0]), x1 = b.add(counter.w1, keys[1]);
   for (unsigned group = 0; group < 5; ++group) {
     for (const unsigned by : rotations[group % 2]) {
@@ -101,7 +100,8 @@ HloValues random_uniform(const HloContext& c) {
   const double least = in_dtype(a.low), width = in_dtype(in_dtype(a.high) - least);
   HloValue product = b.multiply(u, b.like(u, width));
   if (is_half_float(dtype))
-    product = b.emit("reduce_precision", {product}, dtype == float16 ? ", format = e5m10" : ", format = e8m7", product.type());
+    product = b.emit("reduce_precision", {product}, dtype == float16 ? ", format = e5m10" : ", format = e8m7",
+                     product.type());
   const HloValue low = b.like(u, least);
   return {b.convert(b.binary("maximum", b.add(product, low), low), dtype)};
 }
@@ -118,9 +118,9 @@ HloValues random_permutation(const HloContext& c) {
     keys = folded_in(b, keys, b.number(0, uint32, batch));
     const HloValue operands[] = {random_bits_of(b, subkeys, a.shape), order};
     const auto before = [&](HloSpan pairs) { return HloValues{b.compare("LT", pairs[0], pairs[1])}; };
-    order = b.emit_with("sort", operands, {{{{uint32, {}}, {uint32, {}}, {int32, {}}, {int32, {}}}, before}},
-                        fmt::format("dimension = {} : i64, is_stable = true", axis),
-                        {operands[0].type(), order.type()})[1];
+    order =
+        b.emit_with("sort", operands, {{{{uint32, {}}, {uint32, {}}, {int32, {}}, {int32, {}}}, before}},
+                    fmt::format("dimension = {} : i64, is_stable = true", axis), {operands[0].type(), order.type()})[1];
   }
   return {order};
 }

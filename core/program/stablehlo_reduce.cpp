@@ -47,8 +47,8 @@ HloValues arg_reduce(const HloContext& c) {
   const bool is_flat = axes.size() != 1;
   const HloValue x = is_flat ? b.reshape(c.in(), {c.in().shape.elements()}) : c.in();
   const std::size_t axis = is_flat ? 0 : static_cast<std::size_t>(axes[0]);
-  const Scalar beyond =
-      c.dtype() == int32 ? Scalar(std::numeric_limits<std::int32_t>::max()) : Scalar(std::numeric_limits<std::int64_t>::max());
+  const Scalar beyond = c.dtype() == int32 ? Scalar(std::numeric_limits<std::int32_t>::max())
+                                           : Scalar(std::numeric_limits<std::int64_t>::max());
   const HloValue operands[] = {x, b.iota(c.dtype(), x.shape, axis)};
   const HloValue initial[] = {b.extreme(x.dtype, !largest), b.number(beyond, c.dtype())};
   const HloValues found = b.reduce(operands, initial, {static_cast<Index>(axis)},

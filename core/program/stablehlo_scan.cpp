@@ -34,12 +34,8 @@ HloValues scan(const HloContext& c) {
   for (Index places = 1; places < x.shape[axis]; places *= 2) switch (c.id()) {
       case OpId::cumulative_sum: x = b.add(x, moved(b, x, axis, places, b.number(0, computed))); break;
       case OpId::cumulative_prod: x = b.multiply(x, moved(b, x, axis, places, b.number(1, computed))); break;
-      case OpId::cummax:
-        x = b.binary("maximum", x, moved(b, x, axis, places, b.extreme(computed, false)));
-        break;
-      case OpId::cummin:
-        x = b.binary("minimum", x, moved(b, x, axis, places, b.extreme(computed, true)));
-        break;
+      case OpId::cummax: x = b.binary("maximum", x, moved(b, x, axis, places, b.extreme(computed, false))); break;
+      case OpId::cummin: x = b.binary("minimum", x, moved(b, x, axis, places, b.extreme(computed, true))); break;
       default:  // a2 (a1 s + b1) + b2 = (a1 a2) s + (a2 b1 + b2)
         x = b.add(b.scale(factor, moved(b, x, axis, places, b.number(0, computed))), x);
         factor = b.scale(factor, moved(b, factor, axis, places, b.number(1, computed)));

@@ -31,9 +31,9 @@ const char* hlo_reason_of_refusal(OpId id) {
 namespace {
 
 HloRule rule_of(OpId id) {
-  for (const auto family : {hlo_rule_of_layout, hlo_rule_of_reduction, hlo_rule_of_rows, hlo_rule_of_scan,
-                            hlo_rule_of_index, hlo_rule_of_product, hlo_rule_of_linalg, hlo_rule_of_factor,
-                            hlo_rule_of_random})
+  for (const auto family :
+       {hlo_rule_of_layout, hlo_rule_of_reduction, hlo_rule_of_rows, hlo_rule_of_scan, hlo_rule_of_index,
+        hlo_rule_of_product, hlo_rule_of_linalg, hlo_rule_of_factor, hlo_rule_of_random})
     if (const HloRule rule = family(id)) return rule;
   return nullptr;
 }
@@ -73,7 +73,8 @@ class ModuleWriter {
       const std::string argument = fmt::format("%{}", values.of[input].id);
       arguments += (arguments.empty() ? "" : ", ") + argument + ": " + hlo_type(variable.dtype, variable.shape);
       if (is_main)
-        comments += fmt::format("  // {}: {}\n", argument, notation(variable.label, variable.dtype, variable.shape, cpu));
+        comments +=
+            fmt::format("  // {}: {}\n", argument, notation(variable.label, variable.dtype, variable.shape, cpu));
     }
     for (const auto& [variable, value] : program.constants) values.of[variable] = b.constant(value);
     for (const Program::Instruction& step : program.instructions) write(program, step, values);
@@ -190,18 +191,21 @@ class ModuleWriter {
   HloValues loop(HloBuilder& b, const LoopAttributes& of, HloSpan inputs, const std::vector<HloType>& types) {
     if (of.steps == 0) {
       HloValues found(inputs.begin(), inputs.begin() + static_cast<std::ptrdiff_t>(of.states));
-      for (std::size_t k = of.states; k < types.size(); ++k) found.push_back(b.number(0, types[k].dtype, types[k].shape));
+      for (std::size_t k = of.states; k < types.size(); ++k)
+        found.push_back(b.number(0, types[k].dtype, types[k].shape));
       return found;
     }
     const Function& body = called(of.body, "body");
     const std::size_t states = of.states, rows = of.rows, given = of.rows_given();
     HloValues carried(inputs.begin(), inputs.begin() + static_cast<std::ptrdiff_t>(states));
-    for (std::size_t k = 0; k < given; ++k) carried.push_back(b.number(0, types[states + k].dtype, types[states + k].shape));
+    for (std::size_t k = 0; k < given; ++k)
+      carried.push_back(b.number(0, types[states + k].dtype, types[states + k].shape));
     carried.insert(carried.end(), inputs.begin() + static_cast<std::ptrdiff_t>(states), inputs.end());
     if (body.is_checked) carried.push_back(b.number(true, bool_));
     std::vector<HloType> body_types;
     for (std::size_t k = 0; k < states; ++k) body_types.push_back(types[k]);
-    for (std::size_t k = 0; k < given; ++k) body_types.push_back({types[states + k].dtype, row_shape(types[states + k].shape)});
+    for (std::size_t k = 0; k < given; ++k)
+      body_types.push_back({types[states + k].dtype, row_shape(types[states + k].shape)});
     HloValues found = hlo_loop(b, b.number(of.steps, int64), carried, [&](const HloValue& step, HloSpan now) {
       const HloValue at = of.reverse ? b.subtract(b.number(of.steps - 1, int64), step) : step;
       const auto starts = [&](const HloValue& stack) {
@@ -210,9 +214,11 @@ class ModuleWriter {
         return list;
       };
       HloValues arguments(now.begin(), now.begin() + static_cast<std::ptrdiff_t>(states));
-      const HloSpan read = now.subspan(states + given, rows), still = now.subspan(states + given + rows, inputs.size() - states - rows);
+      const HloSpan read = now.subspan(states + given, rows),
+                    still = now.subspan(states + given + rows, inputs.size() - states - rows);
       for (const HloValue& stack : read)
-        arguments.push_back(b.reshape(b.dynamic_slice(stack, starts(stack), hlo_with(stack.shape, 0, 1)), row_shape(stack.shape)));
+        arguments.push_back(
+            b.reshape(b.dynamic_slice(stack, starts(stack), hlo_with(stack.shape, 0, 1)), row_shape(stack.shape)));
       arguments.insert(arguments.end(), still.begin(), still.end());
       HloValues next = call(b, body, arguments, body_types);
       for (std::size_t k = 0; k < given; ++k) {
@@ -265,9 +271,10 @@ void write_stablehlo_functions(std::ostream& out, const Program& program, const 
 namespace stave {
 
 void write_stablehlo(std::ostream& out, const Program& program, const StableHloOptions& options) {
-  out << "module @" << stave_detail::identifier(options.name) << " {\n";
-  stave_detail::write_stablehlo_functions(out, program, "main", options);
-  out << "}\n";
+  const std::string name = stave_detail::identifier(options.name);
+  // Nothing is written if the program is refused.
+  const std::string functions = stave_detail::ModuleWriter("main", options).text(program);
+  out << "module @" << name << " {\n" << functions << "}\n";
 }
 
 }  // namespace stave

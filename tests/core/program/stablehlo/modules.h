@@ -76,8 +76,8 @@ class HloModules {
       append(results, found);
       append(result_types, found_types);
     }
-    text << "  func.func public @main(" << arguments << ") -> (" << result_types << ") {\n" << calls << "    return "
-         << results << " : " << result_types << "\n  }\n}\n";
+    text << "  func.func public @main(" << arguments << ") -> (" << result_types << ") {\n"
+         << calls << "    return " << results << " : " << result_types << "\n  }\n}\n";
     write(name, text.str(), programs);
   }
 
@@ -119,8 +119,8 @@ class HloModules {
   };
   static void append(std::string& list, const std::string& item) { list += (list.empty() ? "" : ", ") + item; }
   static std::string text_of(const Type& type) {
-    static constexpr const char* names[dtype_count] = {"i1", "ui8", "ui16", "ui32", "ui64", "i8",
-                                                       "i16", "i32", "i64", "f16", "bf16", "f32", "f64"};
+    static constexpr const char* names[dtype_count] = {"i1",  "ui8", "ui16", "ui32", "ui64", "i8", "i16",
+                                                       "i32", "i64", "f16",  "bf16", "f32",  "f64"};
     std::string text = "tensor<";
     for (const Index length : type.shape) text += std::to_string(length) + "x";
     return text + names[static_cast<int>(type.dtype)] + ">";
@@ -155,7 +155,8 @@ class HloModules {
       for (const Tensor& x : it.inputs) {
         const Tensor dense = contiguous(x);
         if (x.size() > 0)
-          bytes.append(static_cast<const char*>(dense.node().data()), static_cast<std::size_t>(x.size()) * size_of(x.dtype()));
+          bytes.append(static_cast<const char*>(dense.node().data()),
+                       static_cast<std::size_t>(x.size()) * size_of(x.dtype()));
       }
     }
     with_bytes(folder_ / (name + ".mlir"), text);

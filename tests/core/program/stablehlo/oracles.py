@@ -139,7 +139,7 @@ def random_numbers(words):
         jax.random.uniform(b, (5,), "float64", -1, 2),
         jax.random.permutation(key, 50),
         jax.random.bits(b, (3,)),
-        jax.random.bernoulli(a, 0.3, (6,)),
+        jax.random.bernoulli(a, jnp.float32(0.3), (6,)),
     ]
 
 

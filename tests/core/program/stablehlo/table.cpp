@@ -18,8 +18,6 @@
 #include <set>
 #include <string_view>
 
-#include <fmt/format.h>
-
 #include <stave/core/program/fused.h>
 #include <stave/core/program/passes/passes.h>
 #include <stave/handlers/compile/record.h>
@@ -32,6 +30,86 @@ namespace {
 
 using namespace table;
 using stave_test::HloProgram, stave_test::HloRun;
+
+// What each operation becomes: the operations of StableHLO in the texts of single instructions.
+class Documentation {
+ public:
+  void add(const stave::Program& program) {
+    for (const stave::Program::Instruction& it : program.instructions)
+      if (it.op && it.op->id < stave::OpId::call && !is_half(program, it)) add(program, it);
+  }
+  std::string markdown() const {
+    std::string text = introduction;
+    for (const Op* const op : stave::all_ops()) {
+      if (op->id == stave::OpId::call) continue;
+      text += "| `" + std::string(op->name) + "` | ";
+      const auto refusal = refused_.find(op->name);
+      const auto found = found_.find(op->name);
+      if (refusal != refused_.end()) text += "refused: " + refusal->second;
+      else if (found == found_.end() || found->second.empty()) text += "its operand, or a constant";
+      else text += listed(found->second);
+      text += " |\n";
+    }
+    return text;
+  }
+
+ private:
+  static constexpr const char* introduction = R"(# Operations in StableHLO
+
+What [write_stablehlo](guides/stablehlo.md) writes for each operation: the operations of StableHLO, besides constants, that its text
+is made of, over all dtypes but those of sixteen bits, which are computed in float32. Written by `stablehlo_table --markdown >
+docs/stablehlo_operations.md`: what stands here is found by writing each operation of the table of operations, and a test fails where it
+no longer holds.
+
+Loops become `while`, calls of functions `call`, and fused operations what their steps become.
+
+| operation | StableHLO |
+|---|---|
+)";
+
+  static bool is_half(const stave::Program& program, const stave::Program::Instruction& it) {
+    const auto half = [&](int variable) { return is_half_float(program.variable(variable).dtype); };
+    return std::any_of(it.inputs.begin(), it.inputs.end(), half) ||
+           std::any_of(it.outputs.begin(), it.outputs.end(), half);
+  }
+  static std::string listed(const std::set<std::string>& names) {
+    std::string text;
+    for (const std::string& name : names) text += (text.empty() ? "" : ", ") + ("`" + name + "`");
+    return text;
+  }
+
+  void add(const stave::Program& program, const stave::Program::Instruction& it) {
+    stave::Program one;
+    stave::Program::Instruction step = it;
+    step.barrier = 0;
+    const auto variable = [&](int given) {
+      return one.add_variable(program.variable(given).shape, program.variable(given).dtype);
+    };
+    for (int& input : step.inputs) one.inputs.push_back(input = variable(input));
+    for (int& output : step.outputs) one.outputs.push_back(output = variable(output));
+    one.instructions.push_back(step);
+    std::ostringstream out;
+    try {
+      write_stablehlo(out, one);
+    } catch (const stave::TransformError& error) {
+      const std::string text = error.what(), before = "as StableHLO: ";
+      refused_[it.op->name] = text.substr(text.find(before) + before.size());
+      return;
+    }
+    const std::string text = out.str(), prefix = "stablehlo.";
+    for (std::size_t at = text.find(prefix); at != text.npos; at = text.find(prefix, at + 1)) {
+      const std::size_t first = at + prefix.size(), end = text.find_first_of(" \"(<", first);
+      const std::string name = text.substr(first, end - first);
+      const bool is_attribute = at > 0 && text[at - 1] == '#';
+      if (!is_attribute && name != "constant" && name != "return") found_[it.op->name].insert(name);
+    }
+  }
+
+  std::map<std::string, std::set<std::string>> found_;
+  std::map<std::string, std::string> refused_;
+};
+
+Documentation documentation;
 
 /// A program, and what it must compute.
 struct Compared {
@@ -52,6 +130,7 @@ class Comparison {
            const std::function<Arrays()>& expected) {
     stave::Program program = stave_detail::record("stablehlo_table", f, inputs).program;
     if (std::count(program.outputs.begin(), program.outputs.end(), -1) > 0) return;
+    if (only_documents) return documentation.add(program);
     // A program is optimised in every other case, so that fused operations are written too.
     if (programs_.size() % 2 == 1) program = optimized(program);
     if (!has_new_instruction(program) && !takes_all_) return;
@@ -80,6 +159,7 @@ class Comparison {
 
   std::size_t size() const { return programs_.size(); }
 
+  bool only_documents = false;  // the programs are documented, and not run
   int compared = 0;
   std::map<std::string, int> refused;  // for each reason, the number of programs
   Report report;
@@ -87,15 +167,18 @@ class Comparison {
  private:
   static constexpr std::size_t most = 40;
 
+  static std::string kind_of(const stave::Op& op, Dtype dtype) {
+    return std::string(op.name) + " " + stave::name_of(dtype);
+  }
   // The operations of an instruction, with the dtypes of their operands. The numbers in attributes do
   // not matter.
   static std::vector<std::string> kinds_of(const stave::Program& program, const stave::Program::Instruction& it) {
     std::vector<std::string> kinds;
     if (const auto* const fused = dynamic_cast<const stave::FusedAttributes*>(it.attributes.get())) {
       for (const stave::Region::Step& step : fused->region->steps())
-        if (step.op) kinds.push_back(fmt::format("{} {}", step.op->name, stave::name_of(fused->region->dtype(step.operands[0]))));
+        if (step.op) kinds.push_back(kind_of(*step.op, fused->region->dtype(step.operands[0])));
       for (const stave::Region::Reduction& reduction : fused->region->reductions())
-        kinds.push_back(fmt::format("fused {} {}", reduction.op->name, stave::name_of(fused->region->dtype(reduction.value))));
+        kinds.push_back("fused " + kind_of(*reduction.op, fused->region->dtype(reduction.value)));
       return kinds;
     }
     std::string text = it.op ? it.op->name : "read";
@@ -116,7 +199,8 @@ class Comparison {
     std::vector<std::vector<HloProgram>> batches;
     for (std::size_t i = 0; i < programs_.size(); i += per_module) {
       std::vector<HloProgram>& batch = batches.emplace_back();
-      for (std::size_t k = i; k < std::min(i + per_module, programs_.size()); ++k) batch.push_back(programs_[k].program);
+      for (std::size_t k = i; k < std::min(i + per_module, programs_.size()); ++k)
+        batch.push_back(programs_[k].program);
       modules.add("m" + std::to_string(batches.size()), batch);
     }
     if (!modules.run()) return false;
@@ -150,6 +234,26 @@ class Comparison {
   std::set<std::string> seen_;
   std::vector<Compared> programs_, again_;
 };
+
+void run_case(const Case& c, const std::string& where, Comparison& comparison);
+
+void document() {
+  Comparison comparison(true);
+  comparison.only_documents = true;
+  for (const Row& row : all_rows())
+    for (const Dtype dtype : row.dtypes)
+      if (!is_half_float(dtype))
+        for (const Variant& variant : row.variants(dtype))
+          run_case(Case(row, variant, dtype, layouts_of(variant).front()), "", comparison);
+}
+
+int check_document() {
+  const std::string path = STAVE_SOURCE_DIR "/docs/stablehlo_operations.md", expected = documentation.markdown();
+  if (stave_test::bytes_of(path) == expected) return 0;
+  std::printf("%s is out of date. Write it anew: stablehlo_table --markdown > docs/stablehlo_operations.md\n",
+              path.c_str());
+  return 1;
+}
 
 void run_case(const Case& c, const std::string& where, Comparison& comparison) {
   if (!c.variant.refusal.empty()) return;
@@ -194,11 +298,15 @@ int main(int argc, char** argv) try {
   int part = 0, parts = 0, number = 0;
   if (only == "--part" && (argc != 3 || std::sscanf(argv[2], "%d/%d", &part, &parts) != 2 || parts < 1))
     return std::fprintf(stderr, "stablehlo_table: --part needs K/N\n"), 2;
+  if (only == "--markdown" || only == "--documented") {
+    document();
+    if (only == "--documented") return check_document();
+    return std::fputs(documentation.markdown().c_str(), stdout) < 0;
+  }
   Comparison comparison(!only.empty());
   for (const Row& row : all_rows())
     if (only.empty() || row.name == only || (parts > 0 && ++number % parts == part % parts)) run_row(row, comparison);
   std::printf("running %zu programs\n", comparison.size());
-  if (std::getenv("HLO_COUNT")) return 0;
   if (!comparison.compare_all()) return stave_test::no_jax;
   for (const auto& [reason, programs] : comparison.refused) std::printf("%d times: %s\n", programs, reason.c_str());
   std::printf("programs %d  failures %d\n", comparison.compared, comparison.report.failures);
