@@ -192,7 +192,7 @@ HloValues expm(const HloContext& c) {
     coefficients[i + 1] = coefficients[i] * static_cast<double>(13 - i) / (static_cast<double>(26 - i) * (i + 1));
   const HloValue identity = b.astype(b.compare("EQ", b.iota(int64, x.shape, 1), b.iota(int64, x.shape, 2)), x.dtype);
   const HloValue a2 = b.matmul(a, a), a4 = b.matmul(a2, a2), a6 = b.matmul(a4, a2);
-  // The sum of coefficients[first] + coefficients[first + 2] a^2 + ... + coefficients[first + 12] a^12.
+  // The sum of coefficients[first + k] a^k for k = 0, 2, ..., 12.
   const auto sum = [&](int first) {
     const auto times = [&](const HloValue& y, int k) { return b.multiply(y, b.like(y, coefficients[first + k])); };
     const HloValue high = b.add(b.add(times(a2, 8), times(a4, 10)), times(a6, 12));

@@ -65,8 +65,8 @@ HloValues hlo_loop(HloBuilder& b, const HloValue& steps, HloSpan values,
 
 /// x * 2^e for a float e that is a whole number.
 HloValue hlo_ldexp(HloBuilder& b, const HloValue& x, const HloValue& e);
-/// x = mantissa * 2^exponent with 1/2 <= |mantissa| < 1; x and 0 if x is zero, infinite or NaN. Both
-/// have the dtype of x, which must be float32 or float64.
+/// x = mantissa * 2^exponent with 1/2 <= |mantissa| < 1; x and 0 if x is zero, infinite or NaN.
+/// Both have the dtype of x, which must be float32 or float64.
 struct HloFrexp {
   HloValue mantissa, exponent;
 };

@@ -170,8 +170,8 @@ class Comparison {
   static std::string kind_of(const stave::Op& op, Dtype dtype) {
     return std::string(op.name) + " " + stave::name_of(dtype);
   }
-  // The operations of an instruction, with the dtypes of their operands. The numbers in attributes do
-  // not matter.
+  // The operations of an instruction, with the dtypes of their operands. The numbers in attributes
+  // do not matter.
   static std::vector<std::string> kinds_of(const stave::Program& program, const stave::Program::Instruction& it) {
     std::vector<std::string> kinds;
     if (const auto* const fused = dynamic_cast<const stave::FusedAttributes*>(it.attributes.get())) {
