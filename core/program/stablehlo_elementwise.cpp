@@ -13,41 +13,42 @@ namespace stave_detail {
 namespace {
 
 // The builder that the functions of elementwise_ops.h write to, and the type of their numbers. It
-// is a thread-local variable, because these functions construct a Number from a literal alone.
-struct Target {
+// is a thread-local variable, because these functions construct a HloNumber from a literal alone.
+struct HloTarget {
   HloBuilder* b = nullptr;
   HloType type = {bool_, {}};
 };
-thread_local Target target;
+thread_local HloTarget hlo_target;
 
-struct Condition {
+struct HloCondition {
   HloValue value;
 };
-struct Number {
+struct HloNumber {
   HloValue value;
-  Number() = default;
-  explicit Number(double literal) : value(target.b->number(Scalar(literal), target.type.dtype, target.type.shape)) {}
-  static Number of(HloValue value) {
-    Number x;
+  HloNumber() = default;
+  explicit HloNumber(double literal)
+      : value(hlo_target.b->number(Scalar(literal), hlo_target.type.dtype, hlo_target.type.shape)) {}
+  static HloNumber of(HloValue value) {
+    HloNumber x;
     x.value = std::move(value);
     return x;
   }
 };
 
-Dtype dtype() { return target.type.dtype; }
-bool is_double(const Number&) { return dtype() == float64; }
-constexpr bool any(const Condition&) { return true; }
+Dtype dtype() { return hlo_target.type.dtype; }
+bool is_double(const HloNumber&) { return dtype() == float64; }
+constexpr bool any(const HloCondition&) { return true; }
 
-Number unary(const char* name, const Number& x) { return Number::of(target.b->unary(name, x.value)); }
-Number binary(const char* name, const Number& a, const Number& b) {
-  return Number::of(target.b->binary(name, a.value, b.value));
+HloNumber unary(const char* name, const HloNumber& x) { return HloNumber::of(hlo_target.b->unary(name, x.value)); }
+HloNumber binary(const char* name, const HloNumber& a, const HloNumber& b) {
+  return HloNumber::of(hlo_target.b->binary(name, a.value, b.value));
 }
-Condition compare(const char* direction, const Number& a, const Number& b) {
-  return {target.b->compare(direction, a.value, b.value)};
+HloCondition compare(const char* direction, const HloNumber& a, const HloNumber& b) {
+  return {hlo_target.b->compare(direction, a.value, b.value)};
 }
 
 #define X(symbol, name) \
-  Number operator symbol(const Number& a, const Number& b) { return binary(name, a, b); }
+  HloNumber operator symbol(const HloNumber& a, const HloNumber& b) { return binary(name, a, b); }
 X(+, "add")
 X(-, "subtract")
 X(*, "multiply")
@@ -56,10 +57,10 @@ X(&, "and")
 X(|, "or")
 X(^, "xor")
 #undef X
-Number operator-(const Number& x) { return unary("negate", x); }
-Number operator~(const Number& x) { return unary("not", x); }
+HloNumber operator-(const HloNumber& x) { return unary("negate", x); }
+HloNumber operator~(const HloNumber& x) { return unary("not", x); }
 #define X(symbol, direction) \
-  Condition operator symbol(const Number& a, const Number& b) { return compare(direction, a, b); }
+  HloCondition operator symbol(const HloNumber& a, const HloNumber& b) { return compare(direction, a, b); }
 X(==, "EQ")
 X(!=, "NE")
 X(<, "LT")
@@ -67,66 +68,66 @@ X(<=, "LE")
 X(>, "GT")
 X(>=, "GE")
 #undef X
-#define X(symbol, name)                                               \
-  Condition operator symbol(const Condition& a, const Condition& b) { \
-    return {target.b->binary(name, a.value, b.value)};                \
+#define X(symbol, name)                                                        \
+  HloCondition operator symbol(const HloCondition& a, const HloCondition& b) { \
+    return {hlo_target.b->binary(name, a.value, b.value)};                     \
   }
 X(&, "and")
 X(|, "or")
 X(^, "xor")
 #undef X
-Number select(const Condition& condition, const Number& a, const Number& b) {
-  return Number::of(target.b->select(condition.value, a.value, b.value));
+HloNumber select(const HloCondition& condition, const HloNumber& a, const HloNumber& b) {
+  return HloNumber::of(hlo_target.b->select(condition.value, a.value, b.value));
 }
 
 // ---- bits ---------------------------------------------------------------------------------------
 
 Dtype bits_dtype(Dtype of) { return size_of(of) == 8 ? int64 : size_of(of) == 4 ? int32 : int16; }
-HloValue bits_of(const Number& x) { return target.b->bitcast(x.value, bits_dtype(x.value.dtype)); }
-Number from_bits(const HloValue& bits) { return Number::of(target.b->bitcast(bits, dtype())); }
-Condition signbit(const Number& x) {
+HloValue bits_of(const HloNumber& x) { return hlo_target.b->bitcast(x.value, bits_dtype(x.value.dtype)); }
+HloNumber from_bits(const HloValue& bits) { return HloNumber::of(hlo_target.b->bitcast(bits, dtype())); }
+HloCondition signbit(const HloNumber& x) {
   const HloValue bits = bits_of(x);
-  return {target.b->compare("LT", bits, target.b->like(bits, 0))};
+  return {hlo_target.b->compare("LT", bits, hlo_target.b->like(bits, 0))};
 }
 std::int64_t sign_mask() {
   const auto places = 8 * size_of(dtype()) - 1;
   return places == 63 ? std::numeric_limits<std::int64_t>::min() : -(std::int64_t{1} << places);
 }
-Number copysign(const Number& x, const Number& y) {
-  HloBuilder& b = *target.b;
+HloNumber copysign(const HloNumber& x, const HloNumber& y) {
+  HloBuilder& b = *hlo_target.b;
   const HloValue bits = bits_of(x), mask = b.like(bits, sign_mask());
   return from_bits(b.either(b.both(bits, b.invert(mask)), b.both(bits_of(y), mask)));
 }
 /// The next float after x towards y: floats of one sign are ordered as their bits.
-Number nextafter(const Number& x, const Number& y) {
-  HloBuilder& b = *target.b;
+HloNumber nextafter(const HloNumber& x, const HloNumber& y) {
+  HloBuilder& b = *hlo_target.b;
   const HloValue bits = bits_of(x), one = b.like(bits, 1), zero = b.like(bits, 0);
   const HloValue of_y = bits_of(y), magnitude = b.both(bits, b.invert(b.like(bits, sign_mask())));
   const HloValue tiny = b.either(b.both(of_y, b.like(bits, sign_mask())), one);
   const HloValue negative = b.compare("LT", bits, zero), up = (x < y).value;
   const HloValue grows = b.compare("NE", negative, up);
   const HloValue moved = b.select(grows, b.add(bits, one), b.subtract(bits, one));
-  const Number found = from_bits(b.select(b.compare("EQ", magnitude, zero), tiny, moved));
+  const HloNumber found = from_bits(b.select(b.compare("EQ", magnitude, zero), tiny, moved));
   return select((x != x) | (y != y), x + y, select(x == y, y, found));
 }
 /// The exact a * b - product, from halves of the significands (Dekker, "A floating-point technique
 /// for extending the available precision", 1971). The halves are cut off by their bits, because XLA
 /// may contract products and sums.
-Number lost_of_product(const Number& a, const Number& b, const Number& product) {
-  HloBuilder& text = *target.b;
-  const auto high = [&](const Number& x) {
+HloNumber lost_of_product(const HloNumber& a, const HloNumber& b, const HloNumber& product) {
+  HloBuilder& text = *hlo_target.b;
+  const auto high = [&](const HloNumber& x) {
     const HloValue bits = bits_of(x);
     const std::int64_t low = dtype() == float64 ? (std::int64_t{1} << 27) - 1 : (std::int64_t{1} << 12) - 1;
     return from_bits(text.both(bits, text.like(bits, ~low)));
   };
-  const Number a_high = high(a), a_low = a - a_high, b_high = high(b), b_low = b - b_high;
+  const HloNumber a_high = high(a), a_low = a - a_high, b_high = high(b), b_low = b - b_high;
   return (((a_high * b_high - product) + a_high * b_low) + a_low * b_high) + a_low * b_low;
 }
 
 // ---- functions ----------------------------------------------------------------------------------
 
 #define X(name, hlo) \
-  Number name(const Number& x) { return unary(hlo, x); }
+  HloNumber name(const HloNumber& x) { return unary(hlo, x); }
 X(sqrt, "sqrt")
 X(exp, "exponential")
 X(expm1, "exponential_minus_one")
@@ -137,95 +138,97 @@ X(cos, "cosine")
 X(tan, "tan")
 X(tanh, "tanh")
 #undef X
-Number pow(const Number& a, const Number& b);
-Number abs(const Number& x) { return is_unsigned(dtype()) ? x : unary("abs", x); }
-Number floor(const Number& x) { return is_float(dtype()) ? unary("floor", x) : x; }
-Number ceil(const Number& x) { return is_float(dtype()) ? unary("ceil", x) : x; }
-Number rint(const Number& x) { return is_float(dtype()) ? unary("round_nearest_even", x) : x; }
-Number trunc(const Number& x) { return is_float(dtype()) ? select(x < Number(0), ceil(x), floor(x)) : x; }
-Condition isfinite(const Number& x) {
-  if (is_float(dtype())) return {target.b->is_finite(x.value)};
-  return {target.b->number(true, bool_, x.value.shape)};
+HloNumber pow(const HloNumber& a, const HloNumber& b);
+HloNumber abs(const HloNumber& x) { return is_unsigned(dtype()) ? x : unary("abs", x); }
+HloNumber floor(const HloNumber& x) { return is_float(dtype()) ? unary("floor", x) : x; }
+HloNumber ceil(const HloNumber& x) { return is_float(dtype()) ? unary("ceil", x) : x; }
+HloNumber rint(const HloNumber& x) { return is_float(dtype()) ? unary("round_nearest_even", x) : x; }
+HloNumber trunc(const HloNumber& x) { return is_float(dtype()) ? select(x < HloNumber(0), ceil(x), floor(x)) : x; }
+HloCondition isfinite(const HloNumber& x) {
+  if (is_float(dtype())) return {hlo_target.b->is_finite(x.value)};
+  return {hlo_target.b->number(true, bool_, x.value.shape)};
 }
-Condition isinf(const Number& x) {
-  if (is_float(dtype())) return abs(x) == Number(std::numeric_limits<double>::infinity());
-  return {target.b->number(false, bool_, x.value.shape)};
+HloCondition isinf(const HloNumber& x) {
+  if (is_float(dtype())) return abs(x) == HloNumber(std::numeric_limits<double>::infinity());
+  return {hlo_target.b->number(false, bool_, x.value.shape)};
 }
 template <class C, std::size_t n>
-Number polynomial(const Number& x, const C (&coefficients)[n]) {
-  Number sum(static_cast<double>(coefficients[0]));
-  for (std::size_t i = 1; i < n; ++i) sum = sum * x + Number(static_cast<double>(coefficients[i]));
+HloNumber polynomial(const HloNumber& x, const C (&coefficients)[n]) {
+  HloNumber sum(static_cast<double>(coefficients[0]));
+  for (std::size_t i = 1; i < n; ++i) sum = sum * x + HloNumber(static_cast<double>(coefficients[i]));
   return sum;
 }
-Number frexp(const Number& x, Number& exponent) {
-  const HloFrexp parts = hlo_frexp(*target.b, x.value);
-  exponent = Number::of(parts.exponent);
-  return Number::of(parts.mantissa);
+HloNumber frexp(const HloNumber& x, HloNumber& exponent) {
+  const HloFrexp parts = hlo_frexp(*hlo_target.b, x.value);
+  exponent = HloNumber::of(parts.exponent);
+  return HloNumber::of(parts.mantissa);
 }
-Number ldexp(const Number& x, const Number& e) { return Number::of(hlo_ldexp(*target.b, x.value, e.value)); }
+HloNumber ldexp(const HloNumber& x, const HloNumber& e) {
+  return HloNumber::of(hlo_ldexp(*hlo_target.b, x.value, e.value));
+}
 
-Number exp2(const Number& x) {
-  const Number whole = rint(x), e = exp((x - whole) * Number(0.69314718055994531));
+HloNumber exp2(const HloNumber& x) {
+  const HloNumber whole = rint(x), e = exp((x - whole) * HloNumber(0.69314718055994531));
   return select(isfinite(x), ldexp(e, whole), exp(x));
 }
 // x = m 2^e with 1/sqrt(2) <= m < sqrt(2), so that logarithms of powers of two are exact.
-Number log2(const Number& x) {
-  Number e, m = frexp(x, e);
-  const Condition small = m < Number(0.70710678118654757);
-  const Number near = log(select(small, m + m, m)) * Number(1.4426950408889634);
-  return select(isfinite(x) & (x > Number(0)), near + select(small, e - Number(1), e), log(x));
+HloNumber log2(const HloNumber& x) {
+  HloNumber e, m = frexp(x, e);
+  const HloCondition small = m < HloNumber(0.70710678118654757);
+  const HloNumber near = log(select(small, m + m, m)) * HloNumber(1.4426950408889634);
+  return select(isfinite(x) & (x > HloNumber(0)), near + select(small, e - HloNumber(1), e), log(x));
 }
-Number log10(const Number& x) { return log(x) * Number(0.4342944819032518); }
-Number atan2(const Number& y, const Number& x) { return binary("atan2", y, x); }
-Number atan(const Number& x) { return atan2(x, Number(1)); }
-Number asin(const Number& x) { return atan2(x, sqrt((Number(1) - x) * (Number(1) + x))); }
-Number acos(const Number& x) { return atan2(sqrt((Number(1) - x) * (Number(1) + x)), x); }
-Number sinh(const Number& x) {
-  const Number size = abs(x), e = expm1(size), half = exp(Number(0.5) * size);
-  const Number near = Number(0.5) * (e + e / (e + Number(1))), far = (Number(0.5) * half) * half;
-  return copysign(select(size < Number(20), near, far), x);
+HloNumber log10(const HloNumber& x) { return log(x) * HloNumber(0.4342944819032518); }
+HloNumber atan2(const HloNumber& y, const HloNumber& x) { return binary("atan2", y, x); }
+HloNumber atan(const HloNumber& x) { return atan2(x, HloNumber(1)); }
+HloNumber asin(const HloNumber& x) { return atan2(x, sqrt((HloNumber(1) - x) * (HloNumber(1) + x))); }
+HloNumber acos(const HloNumber& x) { return atan2(sqrt((HloNumber(1) - x) * (HloNumber(1) + x)), x); }
+HloNumber sinh(const HloNumber& x) {
+  const HloNumber size = abs(x), e = expm1(size), half = exp(HloNumber(0.5) * size);
+  const HloNumber near = HloNumber(0.5) * (e + e / (e + HloNumber(1))), far = (HloNumber(0.5) * half) * half;
+  return copysign(select(size < HloNumber(20), near, far), x);
 }
-Number cosh(const Number& x) {
-  const Number size = abs(x), e = exp(size), half = exp(Number(0.5) * size);
-  return select(size < Number(20), Number(0.5) * (e + Number(1) / e), (Number(0.5) * half) * half);
+HloNumber cosh(const HloNumber& x) {
+  const HloNumber size = abs(x), e = exp(size), half = exp(HloNumber(0.5) * size);
+  return select(size < HloNumber(20), HloNumber(0.5) * (e + HloNumber(1) / e), (HloNumber(0.5) * half) * half);
 }
-Number asinh(const Number& x) {
-  const Number size = abs(x), square = size * size;
-  const Number near = log1p(size + square / (Number(1) + sqrt(square + Number(1))));
-  return copysign(select(size > Number(1e9), log(size) + Number(0.69314718055994531), near), x);
+HloNumber asinh(const HloNumber& x) {
+  const HloNumber size = abs(x), square = size * size;
+  const HloNumber near = log1p(size + square / (HloNumber(1) + sqrt(square + HloNumber(1))));
+  return copysign(select(size > HloNumber(1e9), log(size) + HloNumber(0.69314718055994531), near), x);
 }
-Number acosh(const Number& x) {
-  const Number t = x - Number(1), near = log1p(t + sqrt(t * (x + Number(1))));
-  return select(x > Number(1e9), log(x) + Number(0.69314718055994531), near);
+HloNumber acosh(const HloNumber& x) {
+  const HloNumber t = x - HloNumber(1), near = log1p(t + sqrt(t * (x + HloNumber(1))));
+  return select(x > HloNumber(1e9), log(x) + HloNumber(0.69314718055994531), near);
 }
-Number atanh(const Number& x) {
-  const Number size = abs(x);
-  return copysign(Number(0.5) * log1p(Number(2) * size / (Number(1) - size)), x);
+HloNumber atanh(const HloNumber& x) {
+  const HloNumber size = abs(x);
+  return copysign(HloNumber(0.5) * log1p(HloNumber(2) * size / (HloNumber(1) - size)), x);
 }
 /// sqrt(x^2 + y^2), in units of a power of two so that squares neither overflow nor underflow.
-Number hypot(const Number& x, const Number& y) {
-  const Number a = abs(x), b = abs(y), larger = select(a > b, a, b);
+HloNumber hypot(const HloNumber& x, const HloNumber& y) {
+  const HloNumber a = abs(x), b = abs(y), larger = select(a > b, a, b);
   const double edge = is_double(x) ? 0x1p500 : 0x1p60;
-  const Condition large = larger > Number(edge), tiny = larger < Number(1 / edge);
-  const Number unit = select(large, Number(1 / (edge * 16)), select(tiny, Number(edge * 16), Number(1)));
-  const Number back = select(large, Number(edge * 16), select(tiny, Number(1 / (edge * 16)), Number(1)));
-  const Number u = a * unit, v = b * unit, infinity(std::numeric_limits<double>::infinity());
+  const HloCondition large = larger > HloNumber(edge), tiny = larger < HloNumber(1 / edge);
+  const HloNumber unit = select(large, HloNumber(1 / (edge * 16)), select(tiny, HloNumber(edge * 16), HloNumber(1)));
+  const HloNumber back = select(large, HloNumber(edge * 16), select(tiny, HloNumber(1 / (edge * 16)), HloNumber(1)));
+  const HloNumber u = a * unit, v = b * unit, infinity(std::numeric_limits<double>::infinity());
   return select(isinf(x) | isinf(y), infinity, sqrt(u * u + v * v) * back);
 }
 
 /// A function that float32 computes in float64, if the text may.
 template <class F, class... Numbers>
-Number widely(F f, const Numbers&... xs) {
-  HloBuilder& b = *target.b;
+HloNumber widely(F f, const Numbers&... xs) {
+  HloBuilder& b = *hlo_target.b;
   if (dtype() != float32 || !b.options().wide) return f(xs...);
-  const HloType outer = std::exchange(target.type, {float64, target.type.shape});
-  const Number found = f(Number::of(b.convert(xs.value, float64))...);
-  target.type = outer;
-  return Number::of(b.convert(found.value, outer.dtype));
+  const HloType outer = std::exchange(hlo_target.type, {float64, hlo_target.type.shape});
+  const HloNumber found = f(HloNumber::of(b.convert(xs.value, float64))...);
+  hlo_target.type = outer;
+  return HloNumber::of(b.convert(found.value, outer.dtype));
 }
-#define X(name, f, wrapper)                                  \
-  Number name(const Number& x) {                             \
-    return wrapper([](const Number& a) { return f(a); }, x); \
+#define X(name, f, wrapper)                                     \
+  HloNumber name(const HloNumber& x) {                          \
+    return wrapper([](const HloNumber& a) { return f(a); }, x); \
   }
 #define DIRECTLY(f, x) f(x)
 X(erf, erf_of, DIRECTLY)
@@ -236,83 +239,85 @@ X(lgamma, lgamma_of, widely)
 X(digamma, digamma_of, widely)
 #undef X
 #undef DIRECTLY
-Number zeta(const Number& s, const Number& q) {
-  return widely([](const Number& x, const Number& y) { return zeta_of(x, y); }, s, q);
+HloNumber zeta(const HloNumber& s, const HloNumber& q) {
+  return widely([](const HloNumber& x, const HloNumber& y) { return zeta_of(x, y); }, s, q);
 }
 
 // ---- division and powers ------------------------------------------------------------------------
 
 /// What divides where the divisor is 0, or -1, by which the smallest integer cannot be divided.
-Number safe_divisor(const Number& b) {
-  Condition unsafe = b == Number(0);
-  if (is_signed(dtype())) unsafe = unsafe | (b == Number(-1));
-  return select(unsafe, Number(1), b);
+HloNumber safe_divisor(const HloNumber& b) {
+  HloCondition unsafe = b == HloNumber(0);
+  if (is_signed(dtype())) unsafe = unsafe | (b == HloNumber(-1));
+  return select(unsafe, HloNumber(1), b);
 }
-Number remainder(const Number& a, const Number& b) {
-  const Number zero(0);
+HloNumber remainder(const HloNumber& a, const HloNumber& b) {
+  const HloNumber zero(0);
   if (!is_float(dtype())) {
-    const Number safe = safe_divisor(b), r = binary("remainder", a, safe);
+    const HloNumber safe = safe_divisor(b), r = binary("remainder", a, safe);
     if (is_unsigned(dtype())) return r;
     return select((r != zero) & ((r < zero) ^ (safe < zero)), r + safe, r);
   }
-  const Number r = binary("remainder", a, b), moved = select((r < zero) ^ (b < zero), r + b, r);
+  const HloNumber r = binary("remainder", a, b), moved = select((r < zero) ^ (b < zero), r + b, r);
   return select(r == zero, copysign(zero, b), moved);
 }
-Number floor_divide(const Number& a, const Number& b) {
-  const Number zero(0), one(1);
+HloNumber floor_divide(const HloNumber& a, const HloNumber& b) {
+  const HloNumber zero(0), one(1);
   if (is_unsigned(dtype())) return select(b == zero, zero, a / safe_divisor(b));
   if (!is_float(dtype())) {
-    const Number safe = safe_divisor(b), quotient = a / safe, r = a - quotient * safe;
-    const Number down = select((r != zero) & ((r < zero) ^ (safe < zero)), quotient - one, quotient);
-    return select(b == zero, zero, select(b == Number(-1), -a, down));
+    const HloNumber safe = safe_divisor(b), quotient = a / safe, r = a - quotient * safe;
+    const HloNumber down = select((r != zero) & ((r < zero) ^ (safe < zero)), quotient - one, quotient);
+    return select(b == zero, zero, select(b == HloNumber(-1), -a, down));
   }
   // As in backends/cpu/kernels/vec_integer.h.
-  const Number quotient = a / b, whole = floor(quotient), r = abs(remainder(a, b));
-  const Condition is_integer = (whole == quotient) & (abs(whole) <= Number(is_double(a) ? 0x1p53 : 0x1p24));
-  const Condition is_exact = abs(b) - r > r;
-  const Number down = select(is_exact, whole, select(is_integer, whole - one, whole));
+  const HloNumber quotient = a / b, whole = floor(quotient), r = abs(remainder(a, b));
+  const HloCondition is_integer = (whole == quotient) & (abs(whole) <= HloNumber(is_double(a) ? 0x1p53 : 0x1p24));
+  const HloCondition is_exact = abs(b) - r > r;
+  const HloNumber down = select(is_exact, whole, select(is_integer, whole - one, whole));
   return select(b == zero, quotient, select(isfinite(a), down, a - a));
 }
-Condition too_far(const Number& places) {
-  const Condition far = places >= Number(static_cast<double>(8 * size_of(dtype())));
-  return is_unsigned(dtype()) ? far : far | (places < Number(0));
+HloCondition too_far(const HloNumber& places) {
+  const HloCondition far = places >= HloNumber(static_cast<double>(8 * size_of(dtype())));
+  return is_unsigned(dtype()) ? far : far | (places < HloNumber(0));
 }
-Number shifted_left(const Number& a, const Number& places) {
-  return select(too_far(places), Number(0), binary("shift_left", a, select(too_far(places), Number(0), places)));
+HloNumber shifted_left(const HloNumber& a, const HloNumber& places) {
+  return select(too_far(places), HloNumber(0), binary("shift_left", a, select(too_far(places), HloNumber(0), places)));
 }
-Number shifted_right(const Number& a, const Number& places) {
-  const Condition far = too_far(places);
-  const Number by = select(far, Number(0), places);
-  if (is_unsigned(dtype())) return select(far, Number(0), binary("shift_right_logical", a, by));
-  return select(far, select(a < Number(0), Number(-1), Number(0)), binary("shift_right_arithmetic", a, by));
+HloNumber shifted_right(const HloNumber& a, const HloNumber& places) {
+  const HloCondition far = too_far(places);
+  const HloNumber by = select(far, HloNumber(0), places);
+  if (is_unsigned(dtype())) return select(far, HloNumber(0), binary("shift_right_logical", a, by));
+  return select(far, select(a < HloNumber(0), HloNumber(-1), HloNumber(0)), binary("shift_right_arithmetic", a, by));
 }
 /// By squaring; 1 / a^|b|, truncated, for negative exponents.
-Number integer_pow(Number a, const Number& b) {
-  const Number zero(0), one(1), given = a;
+HloNumber integer_pow(HloNumber a, const HloNumber& b) {
+  const HloNumber zero(0), one(1), given = a;
   const int bits = static_cast<int>(8 * size_of(dtype()));
-  Number result = one;
+  HloNumber result = one;
   for (int i = 0; i < bits; ++i) {
-    const Number bit = binary("shift_right_logical", b, Number(i)) & one;
+    const HloNumber bit = binary("shift_right_logical", b, HloNumber(i)) & one;
     result = select(bit != zero, result * a, result);
     if (i + 1 < bits) a = a * a;
   }
   if (is_unsigned(dtype())) return result;
-  return select((b < zero) & (given != one) & (given != Number(-1)), zero, result);
+  return select((b < zero) & (given != one) & (given != HloNumber(-1)), zero, result);
 }
-Number pow(const Number& a, const Number& b) { return is_float(dtype()) ? binary("power", a, b) : integer_pow(a, b); }
+HloNumber pow(const HloNumber& a, const HloNumber& b) {
+  return is_float(dtype()) ? binary("power", a, b) : integer_pow(a, b);
+}
 
-const HloValue& result_of(const Number& x) { return x.value; }
-const HloValue& result_of(const Condition& x) { return x.value; }
+const HloValue& result_of(const HloNumber& x) { return x.value; }
+const HloValue& result_of(const HloCondition& x) { return x.value; }
 template <class S>
-HloValue apply(const Number& x) {
+HloValue apply(const HloNumber& x) {
   return result_of(S::value(x));
 }
 template <class S>
-HloValue apply(const Number& x, const Number& y) {
+HloValue apply(const HloNumber& x, const HloNumber& y) {
   return result_of(S::value(x, y));
 }
 
-HloValue in_dtype(const Op& op, const Number& x, const Number& y) {
+HloValue in_dtype(const Op& op, const HloNumber& x, const HloNumber& y) {
   switch (op.id) {
 #define X(name, S) \
   case OpId::name: return apply<S>(x);
@@ -369,10 +374,10 @@ HloValue hlo_elementwise(HloBuilder& b, const Op& op, HloSpan operands, Dtype dt
   // Sixteen-bit floats are computed in float32, and rounded once.
   const bool widens = is_half_float(x.dtype) && op.id != OpId::nextafter;
   const Dtype computed = widens ? float32 : x.dtype;
-  const Target outer = std::exchange(target, {&b, {computed, x.shape}});
+  const HloTarget outer = std::exchange(hlo_target, {&b, {computed, x.shape}});
   const HloValue found =
-      in_dtype(op, Number::of(b.convert(x, computed)), Number::of(b.convert(operands.back(), computed)));
-  target = outer;
+      in_dtype(op, HloNumber::of(b.convert(x, computed)), HloNumber::of(b.convert(operands.back(), computed)));
+  hlo_target = outer;
   return found.dtype == bool_ ? found : b.convert(found, dtype);
 }
 

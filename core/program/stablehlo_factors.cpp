@@ -2,7 +2,6 @@
 // lower_factors.cpp and backends/cpu/expm.cpp.
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <numbers>
 
 #include <stave/core/program/stablehlo_rules.h>
@@ -11,15 +10,9 @@ namespace stave_detail {
 
 namespace {
 
-constexpr double nan = std::numeric_limits<double>::quiet_NaN();
-
 HloValue stack_of_matrices(HloBuilder& b, const HloValue& x) {
   const Shape outer(std::span<const Index>(x.shape.begin(), x.shape.size() - 2));
   return b.reshape(x, {outer.elements(), x.shape[x.shape.size() - 2], x.shape.back()});
-}
-HloValue per_matrix(HloBuilder& b, const HloValue& x, const Shape& shape) { return b.broadcast_in_dim(x, shape, {0}); }
-HloValue all_finite(HloBuilder& b, const HloValue& x) {
-  return b.reduce("and", b.is_finite(x), b.number(true, bool_), {1, 2});
 }
 
 // ---- determinants -------------------------------------------------------------------------------
@@ -54,7 +47,7 @@ HloValues det(const HloContext& c) {
   const Index n = x.shape[1];
   const Determinant of = determinant(b, x);
   HloValue product = hlo_ldexp(b, of.mantissa, of.exponent);
-  product = b.select(of.is_finite, product, b.like(product, nan));
+  product = b.select(of.is_finite, product, b.like(product, hlo_nan));
   if (n > 0 && n <= 3) {
     const HloValue wide = b.convert(x, product.dtype);
     const auto e = [&](Index row, Index column) {
@@ -84,7 +77,7 @@ HloValues slogdet(const HloContext& c) {
   const HloValue logarithm =
       b.add(b.unary("log", b.unary("abs", m)), b.multiply(of.exponent, b.like(m, std::numbers::ln2)));
   const auto finish = [&](const HloValue& x, const HloValue& good, std::size_t i) {
-    return b.reshape(b.convert(b.select(good, x, b.like(x, nan)), c.dtype(i)), c.shape(i));
+    return b.reshape(b.convert(b.select(good, x, b.like(x, hlo_nan)), c.dtype(i)), c.shape(i));
   };
   return {finish(sign, b.both(of.is_finite, b.compare("EQ", m, m)), 0), finish(logarithm, of.is_finite, 1)};
 }
@@ -147,9 +140,9 @@ HloValues qr(const HloContext& c) {
   const Shape square{count, m, p};
   const HloValue identity = b.astype(b.compare("EQ", b.iota(int64, square, 1), b.iota(int64, square, 2)), x.dtype);
   if (steps == 0) return {b.reshape(identity, c.shape(0)), b.number(0, x.dtype, c.shape(1))};
-  const HloValue finite = all_finite(b, x), factor = safe_scale(b, x);
-  const HloValue initial[] = {b.multiply(x, per_matrix(b, factor, x.shape)), b.number(0, x.dtype, {count, m, steps}),
-                              b.number(0, x.dtype, {count, 1, steps})};
+  const HloValue finite = hlo_all_finite(b, x), factor = safe_scale(b, x);
+  const HloValue initial[] = {b.multiply(x, hlo_per_matrix(b, factor, x.shape)),
+                              b.number(0, x.dtype, {count, m, steps}), b.number(0, x.dtype, {count, 1, steps})};
   const HloValues found = hlo_loop(b, b.number(steps, int64), initial,
                                    [&](const HloValue& k, HloSpan state) { return qr_step(b, k, state); });
   // q is the product of the reflections, applied to the identity from the last to the first.
@@ -162,7 +155,7 @@ HloValues qr(const HloContext& c) {
     return HloValues{reflected(b, state[0], v, tau), state[1], state[2]};
   });
   const auto or_nan = [&](const HloValue& y, std::size_t i) {
-    return b.reshape(b.select(per_matrix(b, finite, y.shape), y, b.like(y, nan)), c.shape(i));
+    return b.reshape(b.select(hlo_per_matrix(b, finite, y.shape), y, b.like(y, hlo_nan)), c.shape(i));
   };
   const HloValue r = b.slice(found[0], 1, 0, c.shape(1)[c.shape(1).size() - 2]);
   return {or_nan(product[0], 0), or_nan(b.over("divide", r, b.reshape(factor, {count, 1, 1})), 1)};
@@ -177,8 +170,8 @@ HloValues expm(const HloContext& c) {
   const HloValue x = stack_of_matrices(b, c.in());
   const Index count = x.shape[0], n = x.shape[1];
   if (n == 0) return {c.in()};
-  const HloValue finite = all_finite(b, x), zeros = b.like(x, 0);
-  const HloValue given = b.select(per_matrix(b, finite, x.shape), x, zeros);
+  const HloValue finite = hlo_all_finite(b, x), zeros = b.like(x, 0);
+  const HloValue given = b.select(hlo_per_matrix(b, finite, x.shape), x, zeros);
   const HloValue columns = b.sum(b.unary("abs", given), {1});
   const HloValue norm = b.reduce("maximum", columns, b.number(0, x.dtype), {1});
   // The exponent of norm / 5.37 is the number of halvings, if it is positive.
@@ -205,10 +198,10 @@ HloValues expm(const HloContext& c) {
   const HloValue initial[] = {first, halvings};
   const HloValue found = hlo_loop(b, most, initial, [&](const HloValue& step, HloSpan state) {
     const HloValue left = b.broadcast(b.convert(step, x.dtype), state[1].shape);
-    const HloValue goes_on = per_matrix(b, b.compare("LT", left, state[1]), x.shape);
+    const HloValue goes_on = hlo_per_matrix(b, b.compare("LT", left, state[1]), x.shape);
     return HloValues{b.select(goes_on, b.matmul(state[0], state[0]), state[0]), state[1]};
   })[0];
-  return {b.reshape(b.select(per_matrix(b, finite, x.shape), found, b.like(x, nan)), c.shape())};
+  return {b.reshape(b.select(hlo_per_matrix(b, finite, x.shape), found, b.like(x, hlo_nan)), c.shape())};
 }
 
 }  // namespace

@@ -1,6 +1,5 @@
 // Linear algebra as StableHLO: systems of equations. Stacks of matrices are [count, m, n] inside.
 #include <algorithm>
-#include <limits>
 
 #include <stave/core/program/stablehlo_rules.h>
 #include <stave/core/tensor/fail.h>
@@ -36,8 +35,6 @@ HloValue hlo_triangular_solve(HloBuilder& b, const HloValue& a, const HloValue& 
 
 namespace {
 
-constexpr double nan = std::numeric_limits<double>::quiet_NaN();
-
 Shape stack_shape(const Shape& shape, std::size_t kept) {
   return Shape(std::span<const Index>(shape.begin(), shape.size() - kept));
 }
@@ -46,11 +43,6 @@ HloValue flat(HloBuilder& b, const HloValue& x, std::size_t kept) {
   Shape shape{stack_shape(x.shape, kept).elements()};
   shape.append(x.shape.end() - static_cast<std::ptrdiff_t>(kept), x.shape.end());
   return b.reshape(x, shape);
-}
-// A value for each matrix of a stack, [count], repeated over all axes of `shape`.
-HloValue per_matrix(HloBuilder& b, const HloValue& x, const Shape& shape) { return b.broadcast_in_dim(x, shape, {0}); }
-HloValue all_finite(HloBuilder& b, const HloValue& x) {
-  return b.reduce("and", b.is_finite(x), b.number(true, bool_), {1, 2});
 }
 HloValue is_position(HloBuilder& b, const Shape& shape, std::size_t axis, const char* direction, const HloValue& at) {
   return b.compare(direction, b.iota(int64, shape, axis), b.broadcast(at, shape));
@@ -65,7 +57,7 @@ HloValue exchanged(HloBuilder& b, const HloValue& x, const HloValue& k, const Hl
   const HloValue starts[] = {zero, k, zero};
   const HloValue upper = b.dynamic_slice(x, starts, hlo_with(x.shape, 1, 1));
   const HloValue lower = hlo_gather(b, x, b.reshape(best, {count, 1, 1}), 1);
-  const HloValue is_best = b.compare("EQ", b.iota(int64, x.shape, 1), per_matrix(b, best, x.shape));
+  const HloValue is_best = b.compare("EQ", b.iota(int64, x.shape, 1), hlo_per_matrix(b, best, x.shape));
   const HloValue is_k = is_position(b, x.shape, 1, "EQ", k);
   return b.select(is_k, b.broadcast(lower, x.shape), b.select(is_best, b.broadcast(upper, x.shape), x));
 }
@@ -88,7 +80,7 @@ HloValues lu_step(HloBuilder& b, const HloValue& k, HloSpan state) {
       b.reduce(operands, initial, {1}, [&](HloSpan pairs) { return hlo_extreme_of_pairs(b, pairs, true); })[1];
   const HloValue a = exchanged(b, state[0], k, best), order = exchanged(b, state[2], k, best);
   const HloValue at_k = is_position(b, state[1].shape, 1, "EQ", k);
-  const HloValue exchanges = b.select(at_k, per_matrix(b, best, state[1].shape), state[1]);
+  const HloValue exchanges = b.select(at_k, hlo_per_matrix(b, best, state[1].shape), state[1]);
 
   const HloValue row_starts[] = {zero, k, zero}, starts[] = {zero, k, k};
   const HloValue top = b.dynamic_slice(a, row_starts, {count, 1, n});
@@ -111,11 +103,11 @@ HloLu hlo_lu(HloBuilder& b, const HloValue& x) {
   const HloValue initial[] = {x, pivots, rows};
   const HloValues found = hlo_loop(b, b.number(steps, int64), initial,
                                    [&](const HloValue& k, HloSpan state) { return lu_step(b, k, state); });
-  const HloValue finite = all_finite(b, found[0]);
+  const HloValue finite = hlo_all_finite(b, found[0]);
   const auto if_finite = [&](const HloValue& a, const HloValue& other) {
-    return b.select(per_matrix(b, finite, a.shape), a, other);
+    return b.select(hlo_per_matrix(b, finite, a.shape), a, other);
   };
-  return {if_finite(found[0], b.like(x, nan)), if_finite(found[1], pivots),
+  return {if_finite(found[0], b.like(x, hlo_nan)), if_finite(found[1], pivots),
           b.reshape(if_finite(found[2], rows), {count, m}), finite};
 }
 
@@ -138,7 +130,7 @@ namespace {
 HloValues cholesky(const HloContext& c) {
   HloBuilder& b = c.b;
   const HloValue x = flat(b, c.in(), 2), half = b.multiply(x, b.like(x, 0.5));
-  const HloValue a = b.add(half, b.matrix_transpose(half)), finite = all_finite(b, a);
+  const HloValue a = b.add(half, b.matrix_transpose(half)), finite = hlo_all_finite(b, a);
   const HloValue factor = b.emit("cholesky", {a}, ", lower = true", a.type());
   const HloValue row = b.iota(int64, a.shape, 1), column = b.iota(int64, a.shape, 2);
   const HloValue on_diagonal = b.compare("EQ", row, column);
@@ -147,7 +139,7 @@ HloValues cholesky(const HloContext& c) {
       b.both(b.is_finite(lower), b.either(b.invert(on_diagonal), b.compare("GT", lower, b.like(lower, 0))));
   const HloValue definite = b.both(finite, b.reduce("and", good, b.number(true, bool_), {1, 2}));
   if (!c.as<CholeskyAttributes>().nan_if_indefinite) b.check([&] { return b.either(definite, b.invert(finite)); });
-  return {b.reshape(b.select(per_matrix(b, definite, a.shape), lower, b.like(lower, nan)), c.shape())};
+  return {b.reshape(b.select(hlo_per_matrix(b, definite, a.shape), lower, b.like(lower, hlo_nan)), c.shape())};
 }
 
 // Checks that the diagonals of a stack have no 0.

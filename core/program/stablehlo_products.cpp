@@ -1,6 +1,5 @@
 // Matrix products, convolutions, pooling and attention as StableHLO.
 #include <algorithm>
-#include <limits>
 
 #include <stave/core/program/stablehlo_rules.h>
 #include <stave/core/tensor/fail.h>
@@ -8,8 +7,6 @@
 namespace stave_detail {
 
 namespace {
-
-constexpr double infinity = std::numeric_limits<double>::infinity();
 
 HloValues matmul(const HloContext& c) { return {c.b.matmul(c.in(0), c.in(1))}; }
 
@@ -115,7 +112,7 @@ Scores scores(const HloContext& c, const HloValue& q, const HloValue& k, const H
   const std::size_t last = product.shape.size() - 1;
   if (a.causal) keep(b.compare("LE", b.iota(int32, product.shape, last), b.iota(int32, product.shape, last - 1)));
   if (found.takes_part.id >= 0)
-    found.values = b.select(found.takes_part, found.values, b.like(found.values, -infinity));
+    found.values = b.select(found.takes_part, found.values, b.like(found.values, -hlo_infinity));
   return found;
 }
 
@@ -127,7 +124,7 @@ HloValues attention(const HloContext& c) {
   const HloValue q = b.convert(c.in(0), wide), k = b.convert(c.in(1), wide), v = b.convert(c.in(2), wide);
   const HloValue s = scores(c, q, k, c.inputs.size() > 3 ? &c.in(3) : nullptr).values;
   const std::size_t last = s.shape.size() - 1;
-  const HloValue largest = b.max_along(s, last), is_empty = b.compare("EQ", largest, b.like(largest, -infinity));
+  const HloValue largest = b.max_along(s, last), is_empty = b.compare("EQ", largest, b.like(largest, -hlo_infinity));
   const HloValue base = b.select(is_empty, b.like(largest, 0), largest);
   const HloValue e = b.unary("exponential", b.over("subtract", s, base));
   const HloValue total = b.convert(b.sum_along(b.convert(e, b.accumulator(wide)), last), wide);

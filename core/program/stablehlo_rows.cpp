@@ -1,14 +1,10 @@
 // Operations on rows as StableHLO: softmax, layer_norm and their gradients, by the formulas of
 // lower_reduce.cpp.
-#include <limits>
-
 #include <stave/core/program/stablehlo_rules.h>
 
 namespace stave_detail {
 
 namespace {
-
-constexpr double infinity = std::numeric_limits<double>::infinity();
 
 std::size_t axis_of(const HloContext& c) { return static_cast<std::size_t>(c.as<AxisAttributes>().axis); }
 std::size_t last_axis(const HloValue& x) { return x.shape.size() - 1; }
@@ -62,9 +58,9 @@ HloValues log_softmax_gradient(const HloContext& c) {
 
 // The normalized rows h = (x - mean) r, where r = 1 / sqrt(variance + epsilon) for each row, in the
 // dtype of sums. An infinite r is replaced by 1.
-struct Normalized {
+struct NormalizedRows {
   HloValue h, r;
-  Normalized(HloBuilder& b, const HloValue& given, double epsilon) {
+  NormalizedRows(HloBuilder& b, const HloValue& given, double epsilon) {
     const std::size_t axis = last_axis(given);
     const HloValue x = b.convert(given, b.accumulator(given.dtype));
     const auto mean = [&](const HloValue& terms) {
@@ -74,14 +70,14 @@ struct Normalized {
     const HloValue off = b.over("subtract", x, mean(x)), variance = mean(b.multiply(off, off));
     const HloValue root = b.unary("sqrt", b.add(variance, b.like(variance, epsilon)));
     const HloValue inverse = b.divide(b.like(root, 1), root);
-    r = b.select(b.compare("EQ", inverse, b.like(inverse, infinity)), b.like(inverse, 1), inverse);
+    r = b.select(b.compare("EQ", inverse, b.like(inverse, hlo_infinity)), b.like(inverse, 1), inverse);
     h = b.over("multiply", off, r);
   }
 };
 
 HloValues layer_norm(const HloContext& c) {
   HloBuilder& b = c.b;
-  const Normalized rows(b, c.in(0), c.as<NormAttributes>().epsilon);
+  const NormalizedRows rows(b, c.in(0), c.as<NormAttributes>().epsilon);
   const auto wide = [&](std::size_t i) { return b.broadcast(b.convert(c.in(i), rows.h.dtype), c.shape()); };
   return {b.convert(b.add(b.multiply(wide(1), rows.h), wide(2)), c.dtype())};
 }
@@ -90,7 +86,7 @@ HloValues layer_norm_gradient(const HloContext& c) {
   HloBuilder& b = c.b;
   const HloValue& x = c.in(0);
   const std::size_t axis = last_axis(x);
-  const Normalized rows(b, x, c.as<NormAttributes>().epsilon);
+  const NormalizedRows rows(b, x, c.as<NormAttributes>().epsilon);
   const HloValue ct = b.convert(c.in(2), rows.h.dtype);
   const HloValue u = b.scale(b.broadcast(b.convert(c.in(1), ct.dtype), x.shape), ct);
   const auto mean = [&](const HloValue& terms) {

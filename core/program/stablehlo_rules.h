@@ -2,9 +2,14 @@
 // (stablehlo_*.cpp).
 #pragma once
 
+#include <limits>
+
 #include <stave/core/program/stablehlo_builder.h>
 
 namespace stave_detail {
+
+inline constexpr double hlo_infinity = std::numeric_limits<double>::infinity();
+inline constexpr double hlo_nan = std::numeric_limits<double>::quiet_NaN();
 
 /// The arguments of a rule, which writes an operation and returns its results.
 struct HloContext {
@@ -71,6 +76,15 @@ struct HloFrexp {
   HloValue mantissa, exponent;
 };
 HloFrexp hlo_frexp(HloBuilder& b, const HloValue& x);
+
+/// A value for each matrix of a stack, [count], repeated over all axes of `shape`.
+inline HloValue hlo_per_matrix(HloBuilder& b, const HloValue& x, const Shape& shape) {
+  return b.broadcast_in_dim(x, shape, {0});
+}
+/// Whether all elements of each matrix of a stack [count, m, n] are finite.
+inline HloValue hlo_all_finite(HloBuilder& b, const HloValue& x) {
+  return b.reduce("and", b.is_finite(x), b.number(true, bool_), {1, 2});
+}
 
 /// LU factors of a stack [count, m, n] with partial pivoting, as op_lu gives them.
 struct HloLu {

@@ -30,7 +30,7 @@ const char* hlo_reason_of_refusal(OpId id) {
 
 namespace {
 
-HloRule rule_of(OpId id) {
+HloRule hlo_rule_of(OpId id) {
   for (const auto family :
        {hlo_rule_of_layout, hlo_rule_of_reduction, hlo_rule_of_rows, hlo_rule_of_scan, hlo_rule_of_index,
         hlo_rule_of_product, hlo_rule_of_linalg, hlo_rule_of_factor, hlo_rule_of_random})
@@ -165,7 +165,7 @@ class ModuleWriter {
     }
     const HloContext context{b, step, inputs, types};
     if (dynamic_cast<const FusedAttributes*>(step.attributes.get())) return hlo_fused(context);
-    if (const HloRule rule = rule_of(op.id)) return rule(context);
+    if (const HloRule rule = hlo_rule_of(op.id)) return rule(context);
     if (op.id != OpId::own && (op.elementwise || op.id == OpId::astype))
       return {hlo_elementwise(b, op, inputs, types[0].dtype)};
     fail<TransformError>("write_stablehlo: {} ({}) cannot be written as StableHLO: {}", op.name,

@@ -138,7 +138,7 @@ def random_numbers(words):
         jax.random.normal(a, (3, 4), "float64"),
         jax.random.uniform(b, (5,), "float64", -1, 2),
         jax.random.permutation(key, 50),
-        jax.random.bits(b, (3,)),
+        jax.random.bits(b, (3,), "uint32"),
         jax.random.bernoulli(a, jnp.float32(0.3), (6,)),
     ]
 
