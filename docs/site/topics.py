@@ -79,6 +79,7 @@ TOPICS = [
             "handlers/compile/compile.h": "compile",
             "handlers/compile/trace.h": "trace",
             "handlers/compile/write_c.h": "C source",
+            "core/program/write_stablehlo.h": "StableHLO",
             "core/program/program.h": "Program",
             "core/program/loop.h": "Loops in programs",
             "core/program/passes/passes.h": "Passes",
