@@ -91,10 +91,10 @@ bool reshape(LaneBuilder& b, const Step& step) {
   const Shape& to = b.shape(output);
   int found = 0;
   for (; found < static_cast<int>(to.size()) && before > 1; ++found) {
-    if (before % to[at(found)] != 0) return false;
+    if (to[at(found)] == 0 || before % to[at(found)] != 0) return false;
     before /= to[at(found)];
   }
-  // Axes of length 1 may stand in front of the lanes.
+  // Skips axes of length 1 in front of the axis of lanes.
   while (found < static_cast<int>(to.size()) && to[at(found)] == 1) ++found;
   if (before != 1 || found == static_cast<int>(to.size()) || to[at(found)] != b.lanes()) return false;
   return emit(b, step, found, make_intrusive<ShapeAttributes>(without(to, found)));

@@ -18,9 +18,11 @@ class LaneBuilder {
  public:
   LaneBuilder(const Program& all, Index lanes);
 
-  /// Adds a variable that no instruction computes.
+  /// Adds an input to the program of one lane. It stands for this variable of the program for all
+  /// lanes, whose lanes lie along `axis`.
   void add_input(int variable, int axis, Strides strides);
-  /// Adds the instructions of one lane. Returns false, and adds nothing, if there is no rule.
+  /// Adds this instruction in the form for one lane. Returns false, and adds nothing, if that is
+  /// impossible: an operand has no variable of one lane, no rule fits, or there is no machine code.
   bool add(const Program::Instruction& step);
   /// Returns the program, with these variables as outputs.
   Program finish(std::span<const int> outputs);

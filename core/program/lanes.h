@@ -47,7 +47,8 @@ struct LaneReduction final : Attributes {
 struct LaneAnalysis {
   Index lanes;
   std::vector<int> axes;  // for each variable
-  /// True for constants that differ between lanes: the program of one lane has them as inputs.
+  /// For each variable, true if it is a constant that differs between lanes. Such constants are
+  /// inputs of the program of one lane.
   std::vector<bool> are_inputs;
   /// For each instruction, the estimate for a block of lanes; nothing if its code cannot be that of
   /// a lane. `kernels` is the time for all lanes.

@@ -150,10 +150,10 @@ class Lowering {
 
   void check(int condition, std::string error) { builder_.check(condition, std::move(error)); }
 
-  // ---- programs ---------------------------------------------------------------------------------
+  // ---- programs, and arrays for them -----------------------------------------------------------
 
-  /// Lowers the instructions of an optimized program for these inputs, which it moves.
-  /// Returns its outputs.
+  /// Lowers the instructions of an optimized program and returns its outputs. Moves from `inputs`,
+  /// whose entries are empty afterwards.
   Arrays run(const Program& program, std::span<Array> inputs);
   Array constant(const Tensor& value);
   /// x in memory that the caller may write: x itself if it is a whole work buffer and no other

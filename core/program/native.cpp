@@ -306,8 +306,8 @@ class Grouping {
       return program_.constants[static_cast<std::size_t>(constant)].value.node().strides;
     return contiguous_strides(program_.variable(variable).shape);
   }
-  // Replaces the estimate for a block of lanes by that for all lanes. Returns false if machine code
-  // of one number at a time takes less time.
+  // Turns the estimate for one block of lanes into that for all lanes. Returns true if this is
+  // faster than machine code for one number at a time.
   bool pays_as_lanes(const std::vector<std::size_t>& group, Estimate& cost) const {
     // The lanes of a block with AVX2 (AVX-512 has more), and nanoseconds for copies.
     constexpr double block = 4, overhead = 150, of_block = 20;

@@ -98,8 +98,8 @@ bool updates_state(const Program& body, const PerVariable<int>& producer, std::s
   return variable == body.inputs[state];
 }
 
-enum class Place { in_loop, outside };
-std::optional<Estimate> estimate_at(Place place, const Program& program, const Program::Instruction& step);
+enum class Level { top, in_loop };
+std::optional<Estimate> estimate_at(Level level, const Program& program, const Program::Instruction& step);
 
 std::optional<Estimate> estimate_loop(const LoopAttributes& loop) {
   const std::shared_ptr<const Program> kept = optimized_body(loop, BodyFor::machine_code);
@@ -112,7 +112,7 @@ std::optional<Estimate> estimate_loop(const LoopAttributes& loop) {
     if (k >= loop.states || !updates_state(body, producer, k)) return {};
   }
   for (const Program::Instruction& step : body.instructions) {
-    const std::optional<Estimate> one = estimate_at(Place::in_loop, body, step);
+    const std::optional<Estimate> one = estimate_at(Level::in_loop, body, step);
     if (!one) return {};
     cost += *one;
   }
@@ -120,14 +120,14 @@ std::optional<Estimate> estimate_loop(const LoopAttributes& loop) {
   return Estimate{cost.native * steps, 500 + (cost.kernels + 100) * steps, 20 + cost.instructions};
 }
 
-std::optional<Estimate> estimate_at(Place place, const Program& program, const Program::Instruction& step) {
+std::optional<Estimate> estimate_at(Level level, const Program& program, const Program::Instruction& step) {
   const auto is_half = [&](int v) { return is_half_float(program.variable(v).dtype); };
   if (std::any_of(step.inputs.begin(), step.inputs.end(), is_half) ||
       std::any_of(step.outputs.begin(), step.outputs.end(), is_half))
     return {};
   if (is_view(step)) return Estimate();
   // In a loop, a part of a large array is replaced in place.
-  const bool is_in_place = place == Place::in_loop && replaces_part(*step.op);
+  const bool is_in_place = level == Level::in_loop && replaces_part(*step.op);
   double most = 0;
   if (!is_in_place)
     for (const int v : step.outputs) most = std::max(most, elements_of(program, v));
@@ -168,7 +168,7 @@ std::optional<Estimate> estimate_at(Place place, const Program& program, const P
 }  // namespace
 
 std::optional<Estimate> estimate(const Program& program, const Program::Instruction& step) {
-  return estimate_at(Place::outside, program, step);
+  return estimate_at(Level::top, program, step);
 }
 
 double time_of_kernels(const Program& program, const Program::Instruction& step) {

@@ -38,9 +38,8 @@ double time_of_kernels(const Program& program, const Program::Instruction& step)
 /// block of lanes, in nanoseconds: an instruction takes half a nanosecond, and a function twenty.
 double time_of_block(const Program& program, const Program::Instruction& step);
 
-/// Estimates the least time of a whole program if all of it became machine code for lanes, its
-/// time by kernels, and the least number of instructions. That takes much less time than an
-/// analysis (find_lanes).
+/// Returns lower bounds of the time and the number of instructions of a whole program if all of it
+/// became machine code for lanes, and its time by kernels. This is much cheaper than find_lanes.
 Estimate least_of_lanes(const Program& program);
 
 }  // namespace stave_detail

@@ -100,6 +100,7 @@ void check_order(FlatFunction f, std::span<const Tensor> primals, const CheckGra
 }  // namespace
 
 void check_grads_flat(FlatFunction f, std::span<const Tensor> primals, const CheckGradsOptions& options) {
+  if (options.order < 1) fail<TransformError>("check_grads: .order = {} should be at least 1", options.order);
   for (const Tensor& primal : primals)
     if (is_half_float(primal.dtype()))
       fail<DtypeError>("check_grads: {} has too few digits for differences: check in float32 or float64",

@@ -240,6 +240,12 @@ TEST(Vjp, ThePullbackCanBeDifferentiated) {
 
 // ---- check_grads --------------------------------------------------------------------------------
 
+TEST(CheckGrads, RefusesAnOrderBelowOne) {
+  for (const int order : {0, -1})
+    EXPECT_THAT([&] { check_grads(sin, at, {.order = order}); },
+                ThrowsMessage<TransformError>(HasSubstr("should be at least 1")));
+}
+
 TEST(CheckGrads, PassesCorrectRules) {
   check_grads(sin, at);
   check_grads(pow, std::tuple(exp(at), at));
