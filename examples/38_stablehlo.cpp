@@ -31,7 +31,7 @@ int main() {
   const char* const given = std::getenv("STAVE_PYTHON");
   const std::string python = given ? given : "python3";
   if (std::system((python + " -c 'import jax' 2> /dev/null").c_str()) == 0)
-    check(std::system((python + " -B examples/stablehlo/run.py " + file).c_str()) == 0,
+    check(std::system((python + " -B " STAVE_EXAMPLE_DATA "/../stablehlo/run.py " + file).c_str()) == 0,
           "jaxlib computes the same gradient");
 
   // Operations that StableHLO lacks are refused by name.
