@@ -170,7 +170,15 @@ Matrix dense(const Matrix& x, Index size, std::unique_ptr<char[]>& copy) {
   return {copy.get(), x.rows, x.columns, x.columns, 1};
 }
 
-/// Computes out = a b at once; the sums are short enough to need no pieces.
+/// Computes a tile of a product whose sums have few terms.
+void multiply_few_terms(const Product& p, char* out, const Matrix& a, Matrix b) {
+  std::unique_ptr<char[]> copy;
+  if (b.column_step != 1) b = dense(b, p.size, copy);
+  kernels().few_terms_matmul[static_cast<int>(p.dtype)](out, a.data, b.data, a.rows, a.columns, b.columns, p.n(),
+                                                        a.row_step, a.column_step, b.row_step);
+}
+
+/// Computes out = a b in one call of BLAS; the sums are short enough to need no pieces.
 template <class T>
 void multiply_part(T* out, Index out_step, Matrix a, Matrix b) {
   std::unique_ptr<char[]> copies[2];
@@ -178,11 +186,6 @@ void multiply_part(T* out, Index out_step, Matrix a, Matrix b) {
   // would read the left one as a matrix with many columns, and add the terms one by one. So a dense
   // copy is made.
   bool scattered_row = a.rows == 1 && b.columns == 1 && a.columns > 1 && a.column_step != 1;
-  if (has_few_terms(a, b)) {
-    if (b.column_step != 1) b = dense(b, sizeof(T), copies[1]);
-    return kernels().few_terms_matmul[static_cast<int>(stave::dtype_of<T>())](
-        out, a.data, b.data, a.rows, a.columns, b.columns, out_step, a.row_step, a.column_step, b.row_step);
-  }
   if (scattered_row || !blas_reads(a)) a = dense(a, sizeof(T), copies[0]);
   if (!blas_reads(b)) b = dense(b, sizeof(T), copies[1]);
   multiply_floats(out, out_step, a, b);
@@ -221,7 +224,7 @@ class FloatProducts {
   // uneven share does not matter.
   explicit FloatProducts(const Product& p)
       : p_(p), batch_(p.batch, 3, -1, 1, 1), rows_(std::min(largest_tile, p.m())),
-        columns_(std::min(largest_tile, p.n())) {
+        columns_(std::min(largest_tile, p.n())), has_few_terms_(has_few_terms(p.a, p.b)) {
     const Index threads = thread_count();
     while (std::max(rows_, columns_) > smallest_tile && tiles() < 4 * threads && tiles() % threads != 0) {
       Index& longer = rows_ >= columns_ ? rows_ : columns_;
@@ -256,13 +259,15 @@ class FloatProducts {
     a = a.part(row, std::min(rows_, p_.m() - row), 0, p_.k(), p_.size);
     b = b.part(0, p_.k(), column, std::min(columns_, p_.n() - column), p_.size);
     char* out = p_.out + walk.offset(0) + (row * p_.n() + column) * p_.size;
-    if (p_.dtype == Dtype::float32) multiply_pieces(reinterpret_cast<float*>(out), p_.n(), a, b);
+    if (has_few_terms_) multiply_few_terms(p_, out, a, b);
+    else if (p_.dtype == Dtype::float32) multiply_pieces(reinterpret_cast<float*>(out), p_.n(), a, b);
     else multiply_pieces(reinterpret_cast<double*>(out), p_.n(), a, b);
   }
 
   const Product& p_;
   TileWalk batch_;
   Index rows_, columns_;  // the size of a tile
+  bool has_few_terms_;    // decided for the product, so that all tiles add in the same order
 };
 
 void multiply_others(const Product& p) {

@@ -250,6 +250,7 @@ class Executable::Planner {
   Index rows_of(const Kernel& kernel) {
     const std::span<const int> views =
         std::span<const int>(plan_.viewed_).subspan(kernel.first, kernel.inputs + kernel.outputs);
+    if (views.empty()) return 0;
     const Shape& shape = place_of(views[0]).layout.shape();
     if (!computes_rows_separately(*kernel.op, kernel.attributes.get(), shape.rank())) return 0;
     // Row i of an output that is stored as a part of another array may lie in another row of that

@@ -1,6 +1,6 @@
-// The program of one lane. Builder walks a program once, finds the axis of lanes of each variable,
-// and appends the instructions of one lane to another program. The rules of operations are in
-// lane_rules.cpp.
+// The program of one lane. LaneBuilder walks a program once, finds the axis of lanes of each
+// variable, and appends the instructions of one lane to another program. The rules of operations
+// are in lane_rules.cpp.
 #include <stave/core/program/lanes.h>
 
 #include <algorithm>

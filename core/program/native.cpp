@@ -309,15 +309,30 @@ class Grouping {
   // Turns the estimate for one block of lanes into that for all lanes. Returns true if this is
   // faster than machine code for one number at a time.
   bool pays_as_lanes(const std::vector<std::size_t>& group, Estimate& cost) const {
-    // The lanes of a block with AVX2 (AVX-512 has more), and nanoseconds for copies.
-    constexpr double block = 4, overhead = 150, of_block = 20;
+    // The lanes of a block with AVX2 (AVX-512 has more), and nanoseconds for copies: of a block,
+    // and of each element that the group reads or returns.
+    constexpr double block = 4, overhead = 150, of_block = 20, of_element = 1.5;
+    double copied = 0;
+    std::vector<bool> is_counted(program_.variables.size());
+    const auto count = [&](int variable) {
+      const auto v = static_cast<std::size_t>(variable);
+      if (!is_counted[v] && lanes_->axes[v] >= 0)
+        copied += static_cast<double>(program_.variable(variable).shape.elements());
+      is_counted[v] = true;
+    };
+    for (const std::size_t k : group)
+      for (const int output : step(k).outputs)
+        if (is_read_outside_[static_cast<std::size_t>(output)]) count(output);
+        else is_counted[static_cast<std::size_t>(output)] = true;
+    for (const std::size_t k : group)
+      for (const int input : step(k).inputs) count(base(input));
     const auto lanes = static_cast<double>(lanes_->lanes);
     double alone = 0;
     for (const std::size_t k : group) {
       const std::optional<Estimate> one = estimate(program_, step(k));
       alone += one ? one->native : never;
     }
-    cost.native = overhead + std::ceil(lanes / block) * (cost.native + of_block);
+    cost.native = overhead + std::ceil(lanes / block) * (cost.native + of_block) + of_element * copied;
     return cost.native < alone;
   }
   bool refuse(const std::string& reason) const {

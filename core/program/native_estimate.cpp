@@ -87,47 +87,79 @@ void add_elementwise(Estimate& cost, const Op* op, Dtype dtype, double elements)
   cost.instructions += elements <= most_elements ? elements : 1;
 }
 
-// Returns true if the output of a body is the state of this number, changed in place or not at all.
-bool updates_state(const Program& body, const PerVariable<int>& producer, std::size_t state) {
-  int variable = body.outputs[state];
-  while (producer[variable] >= 0) {
-    const Program::Instruction& step = body.instructions[static_cast<std::size_t>(producer[variable])];
-    if (step.is_read() || !replaces_part(*step.op)) return false;
-    variable = step.inputs[0];
+// The instructions of a loop's body that change a state in place: they replace a part of it, and
+// nothing reads the array that they change any more.
+class ChangesInPlace {
+ public:
+  explicit ChangesInPlace(const Program& body)
+      : body_(body), producer_(producers(body)), last_read_(body, -1), is_in_place_(body.instructions.size()) {
+    PerVariable<int> base(body);
+    for (int v = 0; v < base.size(); ++v) base[v] = v;
+    for (std::size_t k = 0; k < body.instructions.size(); ++k) {
+      const Program::Instruction& step = body.instructions[k];
+      if (is_view(step)) base[step.outputs[0]] = base[step.inputs[0]];
+      else
+        for (const int input : step.inputs) last_read_[base[input]] = static_cast<int>(k);
+    }
+    for (const int output : body.outputs)
+      if (output >= 0) last_read_[base[output]] = static_cast<int>(body.instructions.size());
   }
-  return variable == body.inputs[state];
-}
+  /// Finds the instructions by which the output of a body changes the state of this number. Returns
+  /// false if the output is another array.
+  bool find(std::size_t state) {
+    std::vector<std::size_t> changes;
+    int variable = body_.outputs[state];
+    while (producer_[variable] >= 0) {
+      const auto k = static_cast<std::size_t>(producer_[variable]);
+      const Program::Instruction& step = body_.instructions[k];
+      if (step.is_read() || !replaces_part(*step.op)) return false;
+      variable = step.inputs[0];
+      if (last_read_[variable] != static_cast<int>(k)) return false;
+      changes.push_back(k);
+    }
+    if (variable != body_.inputs[state]) return false;
+    for (const std::size_t k : changes) is_in_place_[k] = true;
+    return true;
+  }
+  const Mask& is_in_place() const { return is_in_place_; }
 
-enum class Level { top, in_loop };
-std::optional<Estimate> estimate_at(Level level, const Program& program, const Program::Instruction& step);
+ private:
+  const Program& body_;
+  const PerVariable<int> producer_;
+  // The last instruction that reads the variable or a view of it, views not counted.
+  PerVariable<int> last_read_;
+  Mask is_in_place_;
+};
+
+std::optional<Estimate> estimate(const Program& program, const Program::Instruction& step, bool is_in_place);
 
 std::optional<Estimate> estimate_loop(const LoopAttributes& loop) {
   const std::shared_ptr<const Program> kept = optimized_body(loop, BodyFor::machine_code);
   const Program& body = *kept;
-  const PerVariable<int> producer = producers(body);
+  ChangesInPlace changes(body);
   Estimate cost;
+  double copied = 0;  // elements of large states, which are copied before the first step
   for (std::size_t k = 0; k < body.outputs.size(); ++k) {
     if (body.outputs[k] < 0) return {};
     if (elements_of(body, body.outputs[k]) <= most_native_elements) continue;
-    if (k >= loop.states || !updates_state(body, producer, k)) return {};
+    if (k >= loop.states || !changes.find(k)) return {};
+    copied += elements_of(body, body.outputs[k]);
   }
-  for (const Program::Instruction& step : body.instructions) {
-    const std::optional<Estimate> one = estimate_at(Level::in_loop, body, step);
+  for (std::size_t k = 0; k < body.instructions.size(); ++k) {
+    const std::optional<Estimate> one = estimate(body, body.instructions[k], changes.is_in_place()[k]);
     if (!one) return {};
     cost += *one;
   }
   const auto steps = static_cast<double>(loop.steps);
-  return Estimate{cost.native * steps, 500 + (cost.kernels + 100) * steps, 20 + cost.instructions};
+  return Estimate{0.6 * copied + cost.native * steps, 500 + (cost.kernels + 100) * steps, 20 + cost.instructions};
 }
 
-std::optional<Estimate> estimate_at(Level level, const Program& program, const Program::Instruction& step) {
+std::optional<Estimate> estimate(const Program& program, const Program::Instruction& step, bool is_in_place) {
   const auto is_half = [&](int v) { return is_half_float(program.variable(v).dtype); };
   if (std::any_of(step.inputs.begin(), step.inputs.end(), is_half) ||
       std::any_of(step.outputs.begin(), step.outputs.end(), is_half))
     return {};
   if (is_view(step)) return Estimate();
-  // In a loop, a part of a large array is replaced in place.
-  const bool is_in_place = level == Level::in_loop && replaces_part(*step.op);
   double most = 0;
   if (!is_in_place)
     for (const int v : step.outputs) most = std::max(most, elements_of(program, v));
@@ -168,7 +200,7 @@ std::optional<Estimate> estimate_at(Level level, const Program& program, const P
 }  // namespace
 
 std::optional<Estimate> estimate(const Program& program, const Program::Instruction& step) {
-  return estimate_at(Level::top, program, step);
+  return estimate(program, step, false);
 }
 
 double time_of_kernels(const Program& program, const Program::Instruction& step) {

@@ -9,9 +9,9 @@ namespace stave_detail {
 
 using namespace stave;
 
-/// The most elements of an array that an operation in machine code reads or computes. Three kinds of
-/// arrays may be larger: those from which gather and dynamic_slice pick elements, the stacks of
-/// loops, and arrays of which the steps of a loop replace parts in place. Arrays of more than
+/// The most elements of an array that an operation in machine code reads or computes. Three kinds
+/// of arrays may be larger: those from which gather and dynamic_slice pick elements, the stacks of
+/// loops, and states of loops of which the steps replace parts in place. Arrays of more than
 /// most_elements (lower.h) lie in memory and are computed in loops.
 inline constexpr Index most_native_elements = 512;
 

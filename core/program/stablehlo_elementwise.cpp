@@ -18,7 +18,7 @@ struct HloTarget {
   HloBuilder* b = nullptr;
   HloType type = {bool_, {}};
 };
-thread_local HloTarget hlo_target;
+thread_local HloTarget* hlo_target;
 
 struct HloCondition {
   HloValue value;
@@ -27,7 +27,7 @@ struct HloNumber {
   HloValue value;
   HloNumber() = default;
   explicit HloNumber(double literal)
-      : value(hlo_target.b->number(Scalar(literal), hlo_target.type.dtype, hlo_target.type.shape)) {}
+      : value(hlo_target->b->number(Scalar(literal), hlo_target->type.dtype, hlo_target->type.shape)) {}
   static HloNumber of(HloValue value) {
     HloNumber x;
     x.value = std::move(value);
@@ -35,16 +35,16 @@ struct HloNumber {
   }
 };
 
-Dtype dtype() { return hlo_target.type.dtype; }
+Dtype dtype() { return hlo_target->type.dtype; }
 bool is_double(const HloNumber&) { return dtype() == float64; }
 constexpr bool any(const HloCondition&) { return true; }
 
-HloNumber unary(const char* name, const HloNumber& x) { return HloNumber::of(hlo_target.b->unary(name, x.value)); }
+HloNumber unary(const char* name, const HloNumber& x) { return HloNumber::of(hlo_target->b->unary(name, x.value)); }
 HloNumber binary(const char* name, const HloNumber& a, const HloNumber& b) {
-  return HloNumber::of(hlo_target.b->binary(name, a.value, b.value));
+  return HloNumber::of(hlo_target->b->binary(name, a.value, b.value));
 }
 HloCondition compare(const char* direction, const HloNumber& a, const HloNumber& b) {
-  return {hlo_target.b->compare(direction, a.value, b.value)};
+  return {hlo_target->b->compare(direction, a.value, b.value)};
 }
 
 #define X(symbol, name) \
@@ -70,37 +70,37 @@ X(>=, "GE")
 #undef X
 #define X(symbol, name)                                                        \
   HloCondition operator symbol(const HloCondition& a, const HloCondition& b) { \
-    return {hlo_target.b->binary(name, a.value, b.value)};                     \
+    return {hlo_target->b->binary(name, a.value, b.value)};                    \
   }
 X(&, "and")
 X(|, "or")
 X(^, "xor")
 #undef X
 HloNumber select(const HloCondition& condition, const HloNumber& a, const HloNumber& b) {
-  return HloNumber::of(hlo_target.b->select(condition.value, a.value, b.value));
+  return HloNumber::of(hlo_target->b->select(condition.value, a.value, b.value));
 }
 
 // ---- bits ---------------------------------------------------------------------------------------
 
 Dtype bits_dtype(Dtype of) { return size_of(of) == 8 ? int64 : size_of(of) == 4 ? int32 : int16; }
-HloValue bits_of(const HloNumber& x) { return hlo_target.b->bitcast(x.value, bits_dtype(x.value.dtype)); }
-HloNumber from_bits(const HloValue& bits) { return HloNumber::of(hlo_target.b->bitcast(bits, dtype())); }
+HloValue bits_of(const HloNumber& x) { return hlo_target->b->bitcast(x.value, bits_dtype(x.value.dtype)); }
+HloNumber from_bits(const HloValue& bits) { return HloNumber::of(hlo_target->b->bitcast(bits, dtype())); }
 HloCondition signbit(const HloNumber& x) {
   const HloValue bits = bits_of(x);
-  return {hlo_target.b->compare("LT", bits, hlo_target.b->like(bits, 0))};
+  return {hlo_target->b->compare("LT", bits, hlo_target->b->like(bits, 0))};
 }
 std::int64_t sign_mask() {
   const auto places = 8 * size_of(dtype()) - 1;
   return places == 63 ? std::numeric_limits<std::int64_t>::min() : -(std::int64_t{1} << places);
 }
 HloNumber copysign(const HloNumber& x, const HloNumber& y) {
-  HloBuilder& b = *hlo_target.b;
+  HloBuilder& b = *hlo_target->b;
   const HloValue bits = bits_of(x), mask = b.like(bits, sign_mask());
   return from_bits(b.either(b.both(bits, b.invert(mask)), b.both(bits_of(y), mask)));
 }
 /// The next float after x towards y: floats of one sign are ordered as their bits.
 HloNumber nextafter(const HloNumber& x, const HloNumber& y) {
-  HloBuilder& b = *hlo_target.b;
+  HloBuilder& b = *hlo_target->b;
   const HloValue bits = bits_of(x), one = b.like(bits, 1), zero = b.like(bits, 0);
   const HloValue of_y = bits_of(y), magnitude = b.both(bits, b.invert(b.like(bits, sign_mask())));
   const HloValue tiny = b.either(b.both(of_y, b.like(bits, sign_mask())), one);
@@ -114,7 +114,7 @@ HloNumber nextafter(const HloNumber& x, const HloNumber& y) {
 /// for extending the available precision", 1971). The halves are cut off by their bits, because XLA
 /// may contract products and sums.
 HloNumber lost_of_product(const HloNumber& a, const HloNumber& b, const HloNumber& product) {
-  HloBuilder& text = *hlo_target.b;
+  HloBuilder& text = *hlo_target->b;
   const auto high = [&](const HloNumber& x) {
     const HloValue bits = bits_of(x);
     const std::int64_t low = dtype() == float64 ? (std::int64_t{1} << 27) - 1 : (std::int64_t{1} << 12) - 1;
@@ -145,12 +145,12 @@ HloNumber ceil(const HloNumber& x) { return is_float(dtype()) ? unary("ceil", x)
 HloNumber rint(const HloNumber& x) { return is_float(dtype()) ? unary("round_nearest_even", x) : x; }
 HloNumber trunc(const HloNumber& x) { return is_float(dtype()) ? select(x < HloNumber(0), ceil(x), floor(x)) : x; }
 HloCondition isfinite(const HloNumber& x) {
-  if (is_float(dtype())) return {hlo_target.b->is_finite(x.value)};
-  return {hlo_target.b->number(true, bool_, x.value.shape)};
+  if (is_float(dtype())) return {hlo_target->b->is_finite(x.value)};
+  return {hlo_target->b->number(true, bool_, x.value.shape)};
 }
 HloCondition isinf(const HloNumber& x) {
   if (is_float(dtype())) return abs(x) == HloNumber(std::numeric_limits<double>::infinity());
-  return {hlo_target.b->number(false, bool_, x.value.shape)};
+  return {hlo_target->b->number(false, bool_, x.value.shape)};
 }
 template <class C, std::size_t n>
 HloNumber polynomial(const HloNumber& x, const C (&coefficients)[n]) {
@@ -159,12 +159,12 @@ HloNumber polynomial(const HloNumber& x, const C (&coefficients)[n]) {
   return sum;
 }
 HloNumber frexp(const HloNumber& x, HloNumber& exponent) {
-  const HloFrexp parts = hlo_frexp(*hlo_target.b, x.value);
+  const HloFrexp parts = hlo_frexp(*hlo_target->b, x.value);
   exponent = HloNumber::of(parts.exponent);
   return HloNumber::of(parts.mantissa);
 }
 HloNumber ldexp(const HloNumber& x, const HloNumber& e) {
-  return HloNumber::of(hlo_ldexp(*hlo_target.b, x.value, e.value));
+  return HloNumber::of(hlo_ldexp(*hlo_target->b, x.value, e.value));
 }
 
 HloNumber exp2(const HloNumber& x) {
@@ -219,11 +219,11 @@ HloNumber hypot(const HloNumber& x, const HloNumber& y) {
 /// A function that float32 computes in float64, if the text may.
 template <class F, class... Numbers>
 HloNumber widely(F f, const Numbers&... xs) {
-  HloBuilder& b = *hlo_target.b;
+  HloBuilder& b = *hlo_target->b;
   if (dtype() != float32 || !b.options().wide) return f(xs...);
-  const HloType outer = std::exchange(hlo_target.type, {float64, hlo_target.type.shape});
+  const HloType outer = std::exchange(hlo_target->type, {float64, hlo_target->type.shape});
   const HloNumber found = f(HloNumber::of(b.convert(xs.value, float64))...);
-  hlo_target.type = outer;
+  hlo_target->type = outer;
   return HloNumber::of(b.convert(found.value, outer.dtype));
 }
 #define X(name, f, wrapper)                                     \
@@ -374,7 +374,8 @@ HloValue hlo_elementwise(HloBuilder& b, const Op& op, HloSpan operands, Dtype dt
   // Sixteen-bit floats are computed in float32, and rounded once.
   const bool widens = is_half_float(x.dtype) && op.id != OpId::nextafter;
   const Dtype computed = widens ? float32 : x.dtype;
-  const HloTarget outer = std::exchange(hlo_target, {&b, {computed, x.shape}});
+  HloTarget target{&b, {computed, x.shape}};
+  HloTarget* const outer = std::exchange(hlo_target, &target);
   const HloValue found =
       in_dtype(op, HloNumber::of(b.convert(x, computed)), HloNumber::of(b.convert(operands.back(), computed)));
   hlo_target = outer;

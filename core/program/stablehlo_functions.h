@@ -5,6 +5,7 @@
 // errors are below half a unit in the last place. The highest power comes first.
 #pragma once
 
+#include <stave/core/effects/settings.h>
 #include <stave/core/ops/elementwise_ops.h>
 #include <stave/core/ops/erfinv.h>
 #include <stave/core/ops/polygamma.h>

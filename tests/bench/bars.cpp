@@ -217,8 +217,8 @@ std::vector<Bar> all_bars() {
        [](Times t) { return (t[0] - t[1]) / 1e6; }},
       // microseconds for an instruction of a long program
       {"lower_us", at_most, 1, {"lowering"}, [](Times t) { return t[0] / 1000; }},
-      // gradbench.cpp: a derivative beside the function in plain C++. The Jacobian has 26 columns, for
-      // which finite differences need 27 calls.
+      // gradbench.cpp: a derivative beside the function in plain C++. The Jacobian has 26 columns,
+      // for which finite differences need 27 calls.
       {"lstm_grad_vs_function", at_most, 5, {"lstm_gradient", "lstm_by_hand"}, ratio},
       {"ht_jacobian_vs_differences",
        at_most,

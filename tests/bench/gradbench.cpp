@@ -1,6 +1,6 @@
-// Problems of GradBench (github.com/gradbench/gradbench), written as a user would write them, beside
-// the function without a derivative in plain C++: the gradient of a diagonal LSTM over a text, and
-// the Jacobian of the residuals of a hand model.
+// Problems of GradBench (github.com/gradbench/gradbench), written as a user would write them,
+// beside the function without a derivative in plain C++: the gradient of a diagonal LSTM over a
+// text, and the Jacobian of the residuals of a hand model.
 #include <array>
 #include <cmath>
 #include <span>
@@ -14,7 +14,8 @@ using namespace stave_bench;
 
 // ---- lstm ---------------------------------------------------------------------------------------
 
-constexpr Index bits = 14, layers = 2;  // bits of a character; each layer has a hidden state and a cell state
+// The bits of a character, and the layers, each with a hidden state and a cell state.
+constexpr Index bits = 14, layers = 2;
 
 Tensor some(const Shape& shape, double size) { return astype(scattered(shape, size), float64); }
 // Each row is a character.
@@ -101,13 +102,14 @@ void lstm_by_hand(benchmark::State& state) {
 
 constexpr Index bones = 22, vertices = 544, seen = 100, parameters = 26;
 
-// The bones of a hand: a wrist, five fingers of four bones, and a forearm. Numbers stand for a model
-// that was measured.
+// The bones of a hand: a wrist, five fingers of four bones, and a forearm. The numbers stand for
+// measured ones.
 struct Hand {
   Tensor relatives = transforms(0.4, 3), inverses = transforms(0.3, 5);  // [bones, 4, 4]
   Tensor corners = concat({some({3, vertices}, 1), ones({1, vertices}, float64)});
   Tensor weights = softmax(some({bones, vertices}, 8), 0);
-  Tensor points = some({3, seen}, 1), numbers = arange(seen) * 5 % vertices;  // what was seen, and of which corner
+  // The points that were seen, and the numbers of their corners.
+  Tensor points = some({3, seen}, 1), numbers = arange(seen) * 5 % vertices;
 
   // Matrices near the identity.
   static Tensor transforms(double size, Index shift) {

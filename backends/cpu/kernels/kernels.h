@@ -179,9 +179,9 @@ struct Kernels {
   /// between rows.
   void (*tiny_matmul[dtype_count])(void* out, const void* a, const void* b, Index m, Index k, Index n, Index a_stride,
                                    Index b_stride);
-  /// Multiplies [m, k] x [k, n], adding the terms in their order, as tiny_matmul does. The distances
-  /// are those between rows, and for a also between columns; columns of the others are adjacent.
-  /// float32 and float64.
+  /// Multiplies [m, k] x [k, n], adding the terms in their order, as tiny_matmul does. The
+  /// distances are those between rows and, for a, also between columns; the other columns are
+  /// adjacent. float32 and float64.
   void (*few_terms_matmul[dtype_count])(void* out, const void* a, const void* b, Index m, Index k, Index n,
                                         Index out_step, Index a_row, Index a_column, Index b_row);
   SmallLinalg small_linalg[dtype_count];  // float32 and float64

@@ -1,6 +1,6 @@
-// The inner loops of the matmuls that BLAS does not compute: those of integers, tiny ones, for which
-// a call of BLAS costs more than the arithmetic, and those whose sums have few terms, for which
-// BLAS copies and clears more memory than it multiplies.
+// The inner loops of the matmuls that BLAS does not compute: those of integers, tiny ones, for
+// which a call of BLAS costs more than the arithmetic, and those whose sums have few terms, for
+// which BLAS copies and clears more memory than it multiplies.
 #include <stave/backends/cpu/kernels/fill.h>
 
 #include <machine.h>

@@ -67,7 +67,7 @@ void Encoder::write_entry() {
   sub(rsp, frame_bytes);  // The stack is aligned to 16 again.
   mov(r13, rdi);
   mov(r14, rsi);
-  lea(r15, ptr[rdx + 0x7fffffff]);  // write_exits() sets the offset, which is not known yet.
+  lea(r15, ptr[rdx + 0x7fffffff]);  // end_text() sets the offset, which is not known yet.
   slot_offset_at_ = getSize() - 4;
   for (int k = 0; k < 3; ++k) {
     lea(rax, ptr[rsp + 24 + 8 * k]);

@@ -240,7 +240,7 @@ class Hoisting {
   const bool moves_rows_;
   PerVariable<const Tensor*> constant_;  // null for a variable that is no constant
   PerVariable<bool> is_row_;             // rows, and functions of rows
-  PerVariable<bool> is_known_;           // values that are the same in every step, and functions of these
+  PerVariable<bool> is_known_;           // values that are the same in every step
   PerVariable<bool> leaving_;            // results of instructions that leave the loop
   Mask moves_, leaves_, stays_;
   std::vector<int> stacks_, invariants_;  // new inputs of the body
