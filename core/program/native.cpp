@@ -311,7 +311,7 @@ class Grouping {
   bool pays_as_lanes(const std::vector<std::size_t>& group, Estimate& cost) const {
     // The lanes of a block with AVX2 (AVX-512 has more), and nanoseconds for copies: of a block,
     // and of each element that the group reads or returns.
-    constexpr double block = 4, overhead = 150, of_block = 20, of_element = 1.5;
+    constexpr double block = 4, overhead = 150, of_block = 20, of_element = 0.5;
     double copied = 0;
     std::vector<bool> is_counted(program_.variables.size());
     const auto count = [&](int variable) {
