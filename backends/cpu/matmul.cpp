@@ -18,6 +18,7 @@
 #include <stave/backends/cpu/parallel.h>
 #include <stave/backends/cpu/strided.h>
 #include <stave/core/effects/fiber.h>
+#include <stave/core/program/native_estimate.h>
 
 namespace stave_cpu {
 
@@ -25,12 +26,10 @@ using stave::Dtype;
 using stave::Shape;
 using stave::Strides;
 using stave::View;
+using stave_detail::tiny_rows, stave_detail::tiny_terms;
 
 namespace {
 
-// The largest number of rows of a tiny product, and the largest number of its columns and of the
-// terms of a sum.
-constexpr Index tiny_rows = 64, tiny = 16;
 // The largest number of terms of a sum for which BLAS is slower than the library's own loop: BLAS
 // clears the result and copies the operands first.
 constexpr Index few_terms = 8;
@@ -92,7 +91,7 @@ void merge_batch_into_rows(Product& p) {
 /// Multiplies a matrix of at most 64 x 16 by one of at most 16 x 16. Operands whose rows are not
 /// dense are copied into buffers.
 void multiply_tiny(const Product& p, char* out, Matrix a, Matrix b) {
-  alignas(64) char buffers[2][tiny_rows * tiny * 8];
+  alignas(64) char buffers[2][tiny_rows * tiny_terms * 8];
   char* buffer = buffers[0];
   for (Matrix* x : {&a, &b}) {
     if (x->column_step != 1 && x->columns != 1) {
@@ -146,7 +145,7 @@ void multiply_outer(const View& a, const View& b, const View& out) {
   run_elementwise(multiply, inputs, out, cheap_grain);
 }
 
-bool is_tiny(const Product& p) { return p.m() <= tiny_rows && p.k() <= tiny && p.n() <= tiny; }
+bool is_tiny(const Product& p) { return p.m() <= tiny_rows && p.k() <= tiny_terms && p.n() <= tiny_terms; }
 
 /// Returns true for a product of matrices, neither of them a vector, whose sums have few terms.
 bool has_few_terms(const Matrix& a, const Matrix& b) { return a.columns <= few_terms && a.rows > 1 && b.columns > 1; }

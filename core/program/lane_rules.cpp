@@ -56,18 +56,21 @@ bool has_lanes(const LaneBuilder& b, const Step& step) {
   return std::any_of(step.inputs.begin(), step.inputs.end(), [&](int input) { return b.axis(input) != no_axis; });
 }
 
-// An operation on values that are the same for all lanes. It stays as it is.
-bool uniform(LaneBuilder& b, const Step& step) {
+// Appends the operation with its own attributes. All outputs have the same axis of lanes.
+bool keep(LaneBuilder& b, const Step& step, int axis) {
   Step copy = step;
   for (int& input : copy.inputs) input = b.name(input);
   for (int& output : copy.outputs) {
     const int variable = output;
-    output = b.one().add_variable(b.shape(variable), b.dtype(variable));
-    b.set(variable, no_axis, output);
+    output = b.one().add_variable(without(b.shape(variable), axis), b.dtype(variable));
+    b.set(variable, axis, output);
   }
   b.one().instructions.push_back(std::move(copy));
   return true;
 }
+
+// An operation on values that are the same for all lanes. It stays as it is.
+bool uniform(LaneBuilder& b, const Step& step) { return keep(b, step, no_axis); }
 
 bool elementwise(LaneBuilder& b, const Step& step) {
   const std::optional<int> axis = common_axis(b, step);
@@ -252,9 +255,8 @@ bool fused(LaneBuilder& b, const Step& step) {
 
 // A product in which the lanes are the rows of a, or the columns of b.
 bool product_of_rows(LaneBuilder& b, const Step& step, bool rows) {
-  constexpr Index tiny_rows = 64, tiny = 16;  // BLAS computes larger products, in another order.
   const int output = step.outputs[0], x = step.inputs[!rows];
-  if (is_float(b.dtype(output)) && b.lanes() > (rows ? tiny_rows : tiny)) return false;
+  if (is_float(b.dtype(output)) && b.lanes() > (rows ? tiny_rows : tiny_terms)) return false;
   const std::size_t rank = b.shape(output).size();
   const auto axis = static_cast<int>(rank - (rows ? 2 : 1));
   if (b.axis(x) != axis) return false;
@@ -263,8 +265,7 @@ bool product_of_rows(LaneBuilder& b, const Step& step, bool rows) {
   result[at(axis)] = 1;
   const int one = b.emit(op_reshape, make_intrusive<ShapeAttributes>(with_one), {b.name(x)}, with_one, b.dtype(x));
   const int other = b.name(step.inputs[rows]);
-  const int product = rows ? b.emit(op_matmul, nullptr, {one, other}, result, b.dtype(output))
-                           : b.emit(op_matmul, nullptr, {other, one}, result, b.dtype(output));
+  const int product = b.emit(op_matmul, nullptr, {rows ? one : other, rows ? other : one}, result, b.dtype(output));
   const Shape shape = without(result, axis);
   b.set(output, axis, b.emit(op_reshape, make_intrusive<ShapeAttributes>(shape), {product}, shape, b.dtype(output)));
   return true;
@@ -285,7 +286,6 @@ bool matmul(LaneBuilder& b, const Step& step) {
     is_shared |= b_shape[k] > 1 && b.is_broadcast(step.inputs[1], static_cast<int>(k));
     rows *= a_shape[k];
   }
-  constexpr Index tiny_rows = 64;
   if (is_float(b.dtype(step.outputs[0])) && is_shared && rows > tiny_rows) return false;
   return emit(b, step, left, step.attributes);
 }
@@ -297,16 +297,7 @@ bool stacks(LaneBuilder& b, const Step& step) {
   if (*axis == no_axis) return uniform(b, step);
   const std::size_t inner = is_linalg(step.op->id) ? 2 : 1;
   if (at(*axis) + inner >= b.shape(step.inputs[0]).size()) return false;
-  std::vector<int> results;
-  Step copy = step;
-  for (int& input : copy.inputs) input = b.name(input);
-  for (int& output : copy.outputs) {
-    const int variable = output;
-    output = b.one().add_variable(without(b.shape(variable), *axis), b.dtype(variable));
-    b.set(variable, *axis, output);
-  }
-  b.one().instructions.push_back(std::move(copy));
-  return true;
+  return keep(b, step, *axis);
 }
 
 // ---- computed positions -------------------------------------------------------------------------

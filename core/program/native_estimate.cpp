@@ -66,8 +66,7 @@ bool has_equal_bits(const Program& program, const Program::Instruction& step) {
     case OpId::prod:
     case OpId::max:
     case OpId::min: return elements_of(program, step.inputs[0]) <= most_elements;
-    case OpId::matmul:  // BLAS computes larger products
-      return length(0, 2) <= 64 && std::max(length(0, 1), length(1, 1)) <= 16;
+    case OpId::matmul: return length(0, 2) <= tiny_rows && std::max(length(0, 1), length(1, 1)) <= tiny_terms;
     default: return op.elementwise;
   }
 }

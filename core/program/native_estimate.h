@@ -15,6 +15,11 @@ using namespace stave;
 /// most_elements (lower.h) lie in memory and are computed in loops.
 inline constexpr Index most_native_elements = 512;
 
+/// The largest products of floats that kernels compute term after term: the rows of the left
+/// matrix, and the terms of a sum as well as the columns of the right one. BLAS computes larger
+/// products, and may add the terms in another order.
+inline constexpr Index tiny_rows = 64, tiny_terms = 16;
+
 /// Estimates of the time of one run as machine code and by kernels, in nanoseconds, and of the
 /// number of instructions of the lowered code.
 struct Estimate {

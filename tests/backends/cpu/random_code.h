@@ -21,7 +21,7 @@ constexpr Index elements = 16;  // of each buffer
 /// Writes random code. Each dtype has an input, an output and a buffer of the workspace.
 class Generator {
  public:
-  /// Six dtypes_: two of floats, int64, two of integers, and bool. The numbers of steps of some loops
+  /// Six dtypes: two of floats, int64, two of integers, and bool. The numbers of steps of some loops
   /// are computed if `computed_steps` is set; the code then has no computed positions.
   Generator(unsigned seed, std::vector<Dtype> six, bool computed_steps)
       : random_(seed), dtypes_(std::move(six)), computed_steps_(computed_steps), builder_(code_) {}
