@@ -25,7 +25,7 @@ constexpr RegisterSet range(int first, int last) { return (~RegisterSet{0} >> (6
 }  // namespace
 
 // Functions preserve x19 to x28 and the low halves of v8 to v15, which hold all of a value.
-Encoder::Encoder(const LiveRanges& ranges)
+Aarch64Encoder::Aarch64Encoder(const LiveRanges& ranges)
     : InstructionWalk(ranges,
                       {.allocatable = range(0, 14) | range(24, 28) | range(first_floating, first_floating + 28),
                        .clobbered_by_calls = range(0, 14) | range(first_floating, first_floating + 7) |
@@ -41,7 +41,7 @@ Encoder::Encoder(const LiveRanges& ranges)
 
 // ---- the frame ----------------------------------------------------------------------------------
 
-void Encoder::save_registers(bool restore) {
+void Aarch64Encoder::save_registers(bool restore) {
   for (int k = 0; k < 5; ++k) {
     const int at = saved_general + 16 * k;
     if (restore) code_.load_pair(x(19 + 2 * k), x(20 + 2 * k), sp, at);
@@ -54,7 +54,7 @@ void Encoder::save_registers(bool restore) {
   }
 }
 
-void Encoder::begin_text() {
+void Aarch64Encoder::begin_text() {
   for (const std::uint64_t constant : find_constants(0)) code_.data(constant);
   entry_ = code_.size();
   code_.mark_entry();
@@ -80,7 +80,7 @@ void Encoder::begin_text() {
   }
 }
 
-void Encoder::end_text() {
+void Aarch64Encoder::end_text() {
   aarch64::Label leave;
   code_.move(x(0), 0);
   code_.bind(leave);
@@ -98,7 +98,7 @@ void Encoder::end_text() {
 
 // ---- loops and checks ---------------------------------------------------------------------------
 
-void Encoder::begin_loop(int position) {
+void Aarch64Encoder::begin_loop(int position) {
   const Instruction& it = instruction_at(position);
   const X index = general(allocator_.begin_loop(loop_around(position)));
   Loop& loop = loops_.emplace_back();
@@ -112,7 +112,7 @@ void Encoder::begin_loop(int position) {
   code_.bind(loop.begin);
 }
 
-void Encoder::end_loop(int position) {
+void Aarch64Encoder::end_loop(int position) {
   const LiveRanges::Loop& range = loop_around(position);
   allocator_.end_loop(range);
   const Instruction& it = instruction_at(range.begin);
@@ -132,38 +132,38 @@ void Encoder::end_loop(int position) {
   loops_.pop_back();
 }
 
-void Encoder::check(const Instruction& it) {
+void Aarch64Encoder::check(const Instruction& it) {
   test_bool(it.operands[0]);
   code_.branch(Condition::eq, failures_[it.number]);
 }
 
 // ---- moves --------------------------------------------------------------------------------------
 
-Memory Encoder::at(X base, std::int64_t offset, std::size_t bytes) {
+Memory Aarch64Encoder::at(X base, std::int64_t offset, std::size_t bytes) {
   if (aarch64::Assembler::can_access(offset, bytes)) return {base, offset};
   code_.move(offset_register, offset);
   code_.add(offset_register, base, offset_register);
   return {offset_register};
 }
 
-void Encoder::load_from(int to, const Memory& from, std::size_t bytes) {
+void Aarch64Encoder::load_from(int to, const Memory& from, std::size_t bytes) {
   if (to >= first_floating) code_.load(floating(to), from, bytes);
   else code_.load(general(to), from, bytes);
 }
-void Encoder::store_to(const Memory& to, int from, std::size_t bytes) {
+void Aarch64Encoder::store_to(const Memory& to, int from, std::size_t bytes) {
   if (from >= first_floating) code_.store(floating(from), to, bytes);
   else code_.store(general(from), to, bytes);
 }
 
-void Encoder::copy_register(int to, int from) {
+void Aarch64Encoder::copy_register(int to, int from) {
   if (to < first_floating) code_.move(general(to), general(from));
   else if (from >= first_floating) code_.move(floating(to), floating(from));
   else code_.move(floating(to), general(from), true);
 }
-void Encoder::load_slot(int to, int slot) { load_from(to, at(slots, 8 * std::int64_t{slot}, 8), 8); }
-void Encoder::store_slot(int slot, int from) { store_to(at(slots, 8 * std::int64_t{slot}, 8), from, 8); }
+void Aarch64Encoder::load_slot(int to, int slot) { load_from(to, at(slots, 8 * std::int64_t{slot}, 8), 8); }
+void Aarch64Encoder::store_slot(int slot, int from) { store_to(at(slots, 8 * std::int64_t{slot}, 8), from, 8); }
 
-void Encoder::load_number(int to, int value) {
+void Aarch64Encoder::load_number(int to, int value) {
   const Instruction& it = *ranges_.number(value);
   const std::int64_t bits = number_of(it);
   if (to < first_floating) return code_.move(general(to), bits);
@@ -176,7 +176,7 @@ void Encoder::load_number(int to, int value) {
   else code_.load(floating(to), at(table, constant_offset(value), 8), 8);
 }
 
-void Encoder::load_address(int to, const Lowered::Buffer& buffer) {
+void Aarch64Encoder::load_address(int to, const Lowered::Buffer& buffer) {
   switch (buffer.kind) {
     case Lowered::Buffer::Kind::input: return load_from(to, at(inputs, 8 * std::int64_t{buffer.number}, 8), 8);
     case Lowered::Buffer::Kind::output: return load_from(to, at(outputs, 8 * std::int64_t{buffer.number}, 8), 8);
@@ -189,7 +189,7 @@ void Encoder::load_address(int to, const Lowered::Buffer& buffer) {
 
 // ---- memory -------------------------------------------------------------------------------------
 
-Memory Encoder::access(const Instruction& it) {
+Memory Aarch64Encoder::access(const Instruction& it) {
   const Access& place = ranges_.access(position_);
   const Lowered::Buffer& buffer = ranges_.code().buffers[static_cast<std::size_t>(it.buffer)];
   const std::size_t size = stave::size_of(it.dtype);
@@ -213,13 +213,13 @@ Memory Encoder::access(const Instruction& it) {
   return {address};
 }
 
-void Encoder::load(const Instruction& it) {
+void Aarch64Encoder::load(const Instruction& it) {
   const Memory from = access(it);
   allocator_.release_operands();
   load_from(allocator_.assign(it.result), from, stave::size_of(it.dtype));
 }
 
-void Encoder::store(const Instruction& it) {
+void Aarch64Encoder::store(const Instruction& it) {
   const Memory to = access(it);
   const int value = it.operands[1];
   const std::size_t size = stave::size_of(it.dtype);
@@ -231,11 +231,11 @@ void Encoder::store(const Instruction& it) {
 
 // ---- calls --------------------------------------------------------------------------------------
 
-void Encoder::store_in_frame(int offset, std::size_t bytes, int from) { store_to({sp, offset}, from, bytes); }
-void Encoder::load_from_frame(int to, int offset, std::size_t bytes) { load_from(to, {sp, offset}, bytes); }
-void Encoder::pass_frame_address(int argument, int offset) { code_.add(x(argument), sp, offset); }
-void Encoder::pass_number(int argument, int number) { code_.move(x(argument), number); }
-void Encoder::call_address(const void* function) {
+void Aarch64Encoder::store_in_frame(int offset, std::size_t bytes, int from) { store_to({sp, offset}, from, bytes); }
+void Aarch64Encoder::load_from_frame(int to, int offset, std::size_t bytes) { load_from(to, {sp, offset}, bytes); }
+void Aarch64Encoder::pass_frame_address(int argument, int offset) { code_.add(x(argument), sp, offset); }
+void Aarch64Encoder::pass_number(int argument, int number) { code_.move(x(argument), number); }
+void Aarch64Encoder::call_address(const void* function) {
   code_.move(x(16), static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(function)));
   code_.call(x(16));
 }

@@ -26,9 +26,9 @@
 
 namespace stave_cpu {
 
-class Encoder final : public InstructionWalk {
+class Aarch64Encoder final : public InstructionWalk {
  public:
-  explicit Encoder(const LiveRanges& ranges);
+  explicit Aarch64Encoder(const LiveRanges& ranges);
 
   std::span<const unsigned char> text() const { return code_.text(); }
   std::size_t entry() const { return entry_; }  // the first instruction, as an offset in the text

@@ -8,7 +8,7 @@ namespace stave_cpu {
 using aarch64::Assembler;
 using aarch64::v;
 
-bool Encoder::float_operation(const Instruction& it) {
+bool Aarch64Encoder::float_operation(const Instruction& it) {
   const bool is_select = it.op == ScalarOp::select;
   const Dtype of = dtype(it.operands[is_select]);
   if (it.result >= 0 && ranges_.mask_bytes(it.result) && of == stave::bool_ && !is_select)
@@ -43,24 +43,24 @@ bool Encoder::float_operation(const Instruction& it) {
   }
 }
 
-Encoder::V Encoder::read_float(int value, int scratch) {
+Aarch64Encoder::V Aarch64Encoder::read_float(int value, int scratch) {
   const Location place = allocator_.read_anywhere(value);
   if (place.is_register()) return floating(place.id);
   move(in_register(first_floating + 29 + scratch), place);
   return v(29 + scratch);
 }
 
-Encoder::V Encoder::float_result(const Instruction& it) {
+Aarch64Encoder::V Aarch64Encoder::float_result(const Instruction& it) {
   allocator_.release_operands();
   return floating(allocator_.assign(it.result));
 }
 
-void Encoder::unary(const Instruction& it, bool wide, void (Assembler::*write)(V, V, bool)) {
+void Aarch64Encoder::unary(const Instruction& it, bool wide, void (Assembler::*write)(V, V, bool)) {
   const V a = read_float(it.operands[0], 0);
   (code_.*write)(float_result(it), a, wide);
 }
 
-void Encoder::binary(const Instruction& it, bool wide, void (Assembler::*write)(V, V, V, bool)) {
+void Aarch64Encoder::binary(const Instruction& it, bool wide, void (Assembler::*write)(V, V, V, bool)) {
   const V a = read_float(it.operands[0], 0), b = read_float(it.operands[1], 1);
   (code_.*write)(float_result(it), a, b, wide);
 }
@@ -69,7 +69,7 @@ void Encoder::binary(const Instruction& it, bool wide, void (Assembler::*write)(
 
 // A NaN is unequal to everything. The conditions `mi` and `ls` do not hold after a comparison with
 // a NaN, but `lt` and `le` do.
-void Encoder::compare(const Instruction& it, bool wide) {
+void Aarch64Encoder::compare(const Instruction& it, bool wide) {
   const V a = read_float(it.operands[0], 0), b = read_float(it.operands[1], 1);
   if (!ranges_.mask_bytes(it.result)) {
     code_.compare(a, b, wide);
@@ -88,7 +88,7 @@ void Encoder::compare(const Instruction& it, bool wide) {
   if (it.op == ScalarOp::not_equal) code_.bit_not(to, to);
 }
 
-void Encoder::bits_of_masks(const Instruction& it) {
+void Aarch64Encoder::bits_of_masks(const Instruction& it) {
   const V a = read_float(it.operands[0], 0);
   if (it.op == ScalarOp::bit_not) return code_.bit_not(float_result(it), a);
   const V b = read_float(it.operands[1], 1), to = float_result(it);
@@ -98,14 +98,14 @@ void Encoder::bits_of_masks(const Instruction& it) {
 }
 
 // to = mask ? a : b, bit by bit. `to` may be one of the operands.
-void Encoder::select_by_mask(V to, V mask, V a, V b) {
+void Aarch64Encoder::select_by_mask(V to, V mask, V a, V b) {
   if (to == b) return code_.insert_if(to, a, mask);
   if (to == a) return code_.insert_unless(to, b, mask);
   if (to != mask) code_.move(to, mask);
   code_.select_bits(to, a, b);
 }
 
-void Encoder::select_floats(const Instruction& it, bool wide) {
+void Aarch64Encoder::select_floats(const Instruction& it, bool wide) {
   const int condition = it.operands[0];
   if (ranges_.mask_bytes(condition)) {
     const V mask = read_float(condition, 0), a = read_float(it.operands[1], 1), b = read_float(it.operands[2], 2);
@@ -118,14 +118,14 @@ void Encoder::select_floats(const Instruction& it, bool wide) {
 
 // ---- signs --------------------------------------------------------------------------------------
 
-void Encoder::copysign(const Instruction& it, bool wide) {
+void Aarch64Encoder::copysign(const Instruction& it, bool wide) {
   const V a = read_float(it.operands[0], 0), sign = read_float(it.operands[1], 1), to = float_result(it), mask = v(31);
   code_.clear(mask);
   code_.negate(mask, mask, wide);  // -0, the bit of the sign
   select_by_mask(to, mask, sign, a);
 }
 
-void Encoder::sign_bit(const Instruction& it, bool wide) {
+void Aarch64Encoder::sign_bit(const Instruction& it, bool wide) {
   const V a = read_float(it.operands[0], 0);
   const X to = general_result(it);
   code_.move(to, a, wide);

@@ -8,7 +8,7 @@ namespace stave_cpu {
 
 using aarch64::x;
 
-bool Encoder::integer_operation(const Instruction& it) {
+bool Aarch64Encoder::integer_operation(const Instruction& it) {
   if (it.op == ScalarOp::convert) return has_conversion(it) && (conversion(it), true);
   const Dtype of = dtype(it.operands[it.op == ScalarOp::select]);
   if (stave::is_float(of)) return false;
@@ -49,21 +49,21 @@ bool Encoder::integer_operation(const Instruction& it) {
 
 // ---- operands -----------------------------------------------------------------------------------
 
-Encoder::X Encoder::read_general(int value, int scratch) {
+Aarch64Encoder::X Aarch64Encoder::read_general(int value, int scratch) {
   const Location place = allocator_.read_anywhere(value);
   if (place.is_register()) return general(place.id);
   move(in_register(16 - scratch), place);
   return x(16 - scratch);
 }
 
-Encoder::X Encoder::fetch(int value) {
+Aarch64Encoder::X Aarch64Encoder::fetch(int value) {
   const Location place = allocator_.location(value);
   if (place.is_register()) return general(place.id);
   move(in_register(16), place);
   return x(16);
 }
 
-Encoder::X Encoder::read_extended(int value, int scratch) {
+Aarch64Encoder::X Aarch64Encoder::read_extended(int value, int scratch) {
   const X it = read_general(value, scratch), to = x(16 - scratch);
   const std::size_t size = stave::size_of(dtype(value));
   if (size == 8 || ranges_.number(value)) return it;
@@ -71,21 +71,21 @@ Encoder::X Encoder::read_extended(int value, int scratch) {
   return to;
 }
 
-void Encoder::test_bool(int value) { code_.test_byte(read_general(value, 0)); }
+void Aarch64Encoder::test_bool(int value) { code_.test_byte(read_general(value, 0)); }
 
-Encoder::X Encoder::general_result(const Instruction& it) {
+Aarch64Encoder::X Aarch64Encoder::general_result(const Instruction& it) {
   allocator_.release_operands();
   return general(allocator_.assign(it.result));
 }
 
-int Encoder::immediate(int value) const {
+int Aarch64Encoder::immediate(int value) const {
   const Instruction* const it = ranges_.number(value);
   return it && number_of(*it) >= 0 && number_of(*it) <= 4095 ? static_cast<int>(number_of(*it)) : -1;
 }
 
 // ---- operations ---------------------------------------------------------------------------------
 
-void Encoder::combine(const Instruction& it) {
+void Aarch64Encoder::combine(const Instruction& it) {
   int left = it.operands[0], right = it.operands[1];
   if (it.op != ScalarOp::subtract && ranges_.number(left)) std::swap(left, right);
   const X a = read_general(left, 0);
@@ -105,7 +105,7 @@ void Encoder::combine(const Instruction& it) {
 }
 
 // The instructions shift by the number of places modulo 64.
-void Encoder::shift(const Instruction& it) {
+void Aarch64Encoder::shift(const Instruction& it) {
   const Dtype of = dtype(it.operands[0]);
   const int bits = static_cast<int>(8 * stave::size_of(of));
   const bool is_left = it.op == ScalarOp::shift_left, copies_sign = !is_left && stave::is_signed(of);
@@ -138,7 +138,7 @@ void Encoder::shift(const Instruction& it) {
   code_.select(to, to, aarch64::zero, Condition::lo);
 }
 
-void Encoder::compare_integers(const Instruction& it) {
+void Aarch64Encoder::compare_integers(const Instruction& it) {
   const Dtype of = dtype(it.operands[0]);
   const std::size_t size = stave::size_of(of);
   const auto read = [&](int k) {
@@ -155,13 +155,13 @@ void Encoder::compare_integers(const Instruction& it) {
   code_.set(general_result(it), condition);
 }
 
-void Encoder::select_integers(const Instruction& it) {
+void Aarch64Encoder::select_integers(const Instruction& it) {
   test_bool(it.operands[0]);
   const X a = read_general(it.operands[1], 0), b = read_general(it.operands[2], 1);
   code_.select(general_result(it), a, b, Condition::ne);
 }
 
-void Encoder::absolute(const Instruction& it) {
+void Aarch64Encoder::absolute(const Instruction& it) {
   const Dtype of = dtype(it.operands[0]);
   const X a = read_extended(it.operands[0], 0), to = general_result(it);
   if (!stave::is_signed(of)) return code_.move(to, a);
@@ -173,12 +173,12 @@ void Encoder::absolute(const Instruction& it) {
 
 // Kernels convert from floats to integers of 8 and 16 bits, because the instructions saturate at
 // the limits of 32 and 64 bits.
-bool Encoder::has_conversion(const Instruction& it) const {
+bool Aarch64Encoder::has_conversion(const Instruction& it) const {
   return !stave::is_float(dtype(it.operands[0])) || stave::is_float(it.dtype) || it.dtype == stave::bool_ ||
          stave::size_of(it.dtype) >= 4;
 }
 
-void Encoder::conversion(const Instruction& it) {
+void Aarch64Encoder::conversion(const Instruction& it) {
   const Dtype from = dtype(it.operands[0]), to = it.dtype;
   if (stave::is_float(from)) {
     const bool wide = from == stave::float64;

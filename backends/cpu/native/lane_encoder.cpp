@@ -21,7 +21,7 @@ constexpr int areas = 4;
 
 LaneEncoder::LaneEncoder(const LaneValues& values, const std::vector<bool>& is_uniform, const LiveRanges& ranges,
                          LaneFeatures features)
-    : Encoder(ranges, {true, true}, lane_registers, features.vector_bytes, areas), values_(values),
+    : X86Encoder(ranges, {true, true}, lane_registers, features.vector_bytes, areas), values_(values),
       is_uniform_(is_uniform), vector_bytes_(features.vector_bytes),
       lanes_(features.vector_bytes / values.element_bytes), avx512_(features.avx512),
       mask_of_(values.code.values.size()) {
@@ -111,7 +111,7 @@ Xbyak::Xmm LaneEncoder::read_vector(int value, int k) {
   return to;
 }
 
-Encoder::Operand LaneEncoder::vector_operand(int value, int k) {
+X86Encoder::Operand LaneEncoder::vector_operand(int value, int k) {
   if (!is_vector(value) && ranges_.number(value)) return constant(value);
   if (!is_vector(value) || is_in_mask_register(value)) return read_vector(value, k);
   const Location place = allocator_.read_anywhere(value);
@@ -125,7 +125,7 @@ Xbyak::Xmm LaneEncoder::vector_result(const Instruction& it) {
 }
 
 void LaneEncoder::operation(const Instruction& it) {
-  if (!is_vector(it.result)) return Encoder::operation(it);
+  if (!is_vector(it.result)) return X86Encoder::operation(it);
   if (!convert_vector(it) && !vector_floats(it) && !vector_integers(it)) call_vector_function(it);
 }
 
@@ -155,7 +155,7 @@ void LaneEncoder::move(Location to, Location from) {
     vmovups(between, slot(from.id));
     vmovups(slot(to.id), between);
   } else {
-    Encoder::move(to, from);
+    X86Encoder::move(to, from);
   }
 }
 
@@ -249,7 +249,7 @@ void LaneEncoder::each_lane(const Instruction& it, F f) {
 void LaneEncoder::load(const Instruction& it) {
   const Access& place = ranges_.access(position_);
   const Lowered::Buffer& buffer = ranges_.code().buffers[static_cast<std::size_t>(it.buffer)];
-  if (!is_vector(it.result)) return Encoder::load(it);
+  if (!is_vector(it.result)) return X86Encoder::load(it);
   const int size = static_cast<int>(stave::size_of(it.dtype));
   if (place.index >= 0 && is_vector(place.index)) {
     each_lane(it, [&](int lane, Xbyak::Address from) {
@@ -302,7 +302,7 @@ void LaneEncoder::store(const Instruction& it) {
 }
 
 void LaneEncoder::check(const Instruction& it) {
-  if (!is_vector(it.operands[0])) return Encoder::check(it);
+  if (!is_vector(it.operands[0])) return X86Encoder::check(it);
   if (avx512_) {
     kmovw(eax, read_mask_register(it.operands[0]));
     and_(eax, (1 << lanes_) - 1);

@@ -2,7 +2,7 @@
 //
 // Lowered code describes one lane. A value that differs between lanes is held as a vector with an
 // element for each lane of a block; so is each float. The other values (positions, numbers of
-// steps, conditions on them) are single numbers in general registers, as in Encoder.
+// steps, conditions on them) are single numbers in general registers, as in X86Encoder.
 //
 //   a block               has `lanes` lanes: as many as a vector of the kernels has elements of the
 //                         largest dtype of the vectors
@@ -49,7 +49,7 @@ struct LaneFeatures {
   bool avx512;
 };
 
-class LaneEncoder final : public Encoder {
+class LaneEncoder final : public X86Encoder {
  public:
   LaneEncoder(const LaneValues& values, const std::vector<bool>& is_uniform, const LiveRanges& ranges,
               LaneFeatures features);

@@ -42,9 +42,9 @@ Features features_in_use() {
   return {has_vectors && __builtin_cpu_supports("avx"), has_vectors && __builtin_cpu_supports("fma")};
 }
 
-Encoder encoder_of(const LiveRanges& ranges) { return {ranges, features_in_use()}; }
+X86Encoder encoder_of(const LiveRanges& ranges) { return {ranges, features_in_use()}; }
 #else
-Encoder encoder_of(const LiveRanges& ranges) { return Encoder(ranges); }
+Aarch64Encoder encoder_of(const LiveRanges& ranges) { return Aarch64Encoder(ranges); }
 #endif
 
 }  // namespace
@@ -59,7 +59,7 @@ std::unique_ptr<const NativeCode> NativeCode::compile(const stave_detail::Lowere
   try {
     const stave_detail::Lowered prepared = group_calls(stave_detail::hoist_invariants(code));
     const LiveRanges ranges(prepared);
-    Encoder encoder = encoder_of(ranges);
+    auto encoder = encoder_of(ranges);
     encoder.run();
     const Text text{encoder.text(), encoder.entry(), static_cast<std::size_t>(code.work_bytes) + encoder.slot_bytes()};
     std::unique_ptr<const NativeCode> native(new NativeCode(text, code));

@@ -23,9 +23,9 @@ bool fits_in_32_bits(std::int64_t x) { return x == static_cast<std::int32_t>(x);
 
 }  // namespace
 
-Encoder::Encoder(const LiveRanges& ranges, Features features) : Encoder(ranges, features, allocatable, 8, 0) {}
+X86Encoder::X86Encoder(const LiveRanges& ranges, Features features) : X86Encoder(ranges, features, allocatable, 8, 0) {}
 
-Encoder::Encoder(const LiveRanges& ranges, Features features, RegisterSet registers, int slot_size, int reserved)
+X86Encoder::X86Encoder(const LiveRanges& ranges, Features features, RegisterSet registers, int slot_size, int reserved)
     : CodeGenerator(std::size_t{64} << 10, Xbyak::AutoGrow, &memory),
       InstructionWalk(ranges,
                       {.allocatable = registers,
@@ -37,19 +37,19 @@ Encoder::Encoder(const LiveRanges& ranges, Features features, RegisterSet regist
                       {.addresses = 0, .operands = 24, .result = 48, .vectors = {56, 120}}),
       features_(features), slot_size_(slot_size), reserved_slots_(reserved) {}
 
-std::size_t Encoder::slot_bytes() const {
+std::size_t X86Encoder::slot_bytes() const {
   return (static_cast<std::size_t>((allocator_.slots() + reserved_slots_) * slot_size_) + 63) / 64 * 64;
 }
 
 // ---- the frame ----------------------------------------------------------------------------------
 
-void Encoder::begin_text() {
+void X86Encoder::begin_text() {
   write_constants();
   write_entry();
 }
 
 // The table of constants precedes the code, so that the offsets of the constants are known.
-void Encoder::write_constants() {
+void X86Encoder::write_constants() {
   L(table_);
   for (const std::uint64_t mask :
        {~std::uint64_t{0} >> 1, std::uint64_t{1} << 63, std::uint64_t{~0u >> 1}, std::uint64_t{1} << 31}) {
@@ -60,7 +60,7 @@ void Encoder::write_constants() {
   align(16);
 }
 
-void Encoder::write_entry() {
+void X86Encoder::write_entry() {
   entry_ = getSize();
   endbr64();  // Marks a target of indirect calls, for systems that check them.
   for (const Xbyak::Reg64& saved : {rbx, rbp, r12, r13, r14, r15}) push(saved);
@@ -75,7 +75,7 @@ void Encoder::write_entry() {
   }
 }
 
-void Encoder::end_text() {
+void X86Encoder::end_text() {
   xor_(eax, eax);
   L(leave_);
   if (slot_size_ > 8) vzeroupper();  // The code has used the upper halves of registers.
@@ -93,7 +93,7 @@ void Encoder::end_text() {
 
 // ---- loops and checks ---------------------------------------------------------------------------
 
-void Encoder::begin_loop(int position) {
+void X86Encoder::begin_loop(int position) {
   const Instruction& it = instruction_at(position);
   const Xbyak::Reg64 index = general(allocator_.begin_loop(loop_around(position)));
   loops_.push_back(std::make_unique<Loop>());
@@ -109,7 +109,7 @@ void Encoder::begin_loop(int position) {
   L(loops_.back()->begin);
 }
 
-void Encoder::end_loop(int position) {
+void X86Encoder::end_loop(int position) {
   const LiveRanges::Loop& loop = loop_around(position);
   allocator_.end_loop(loop);
   const Instruction& it = instruction_at(loop.begin);
@@ -134,13 +134,13 @@ void Encoder::end_loop(int position) {
   loops_.pop_back();
 }
 
-Xbyak::Label& Encoder::failure(const Instruction& check) {
+Xbyak::Label& X86Encoder::failure(const Instruction& check) {
   std::unique_ptr<Xbyak::Label>& label = failures_[check.number];
   if (!label) label = std::make_unique<Xbyak::Label>();
   return *label;
 }
 
-void Encoder::check(const Instruction& it) {
+void X86Encoder::check(const Instruction& it) {
   fetch(rax, it.operands[0]);
   test(al, al);
   jz(failure(it), T_NEAR);
@@ -148,24 +148,24 @@ void Encoder::check(const Instruction& it) {
 
 // ---- moves --------------------------------------------------------------------------------------
 
-Xbyak::Address Encoder::slot(int id) { return ptr[r15 - slot_size_ * (id + reserved_slots_ + 1)]; }
-Xbyak::Address Encoder::constant(int value) { return ptr[rip + table_ + constant_offset(value)]; }
-Xbyak::Address Encoder::constant(Mask mask) { return ptr[rip + table_ + 16 * static_cast<int>(mask)]; }
+Xbyak::Address X86Encoder::slot(int id) { return ptr[r15 - slot_size_ * (id + reserved_slots_ + 1)]; }
+Xbyak::Address X86Encoder::constant(int value) { return ptr[rip + table_ + constant_offset(value)]; }
+Xbyak::Address X86Encoder::constant(Mask mask) { return ptr[rip + table_ + 16 * static_cast<int>(mask)]; }
 
-void Encoder::move_number(const Xbyak::Reg64& to, std::int64_t number) {
+void X86Encoder::move_number(const Xbyak::Reg64& to, std::int64_t number) {
   if (number == 0) xor_(to.cvt32(), to.cvt32());
   else mov(to, number);  // Xbyak chooses the shortest encoding.
 }
 
-void Encoder::copy_register(int to, int from) {
+void X86Encoder::copy_register(int to, int from) {
   if (to < first_floating) mov(general(to), general(from));
   else if (from >= first_floating) copy(floating(to), floating(from));
   else features_.avx ? vmovq(floating(to), general(from)) : movq(floating(to), general(from));
 }
-void Encoder::load_slot(int to, int id) { load_from(to, slot(id), 8); }
-void Encoder::store_slot(int id, int from) { store_to(slot(id), from, 8); }
+void X86Encoder::load_slot(int to, int id) { load_from(to, slot(id), 8); }
+void X86Encoder::store_slot(int id, int from) { store_to(slot(id), from, 8); }
 
-void Encoder::load_number(int to, int value) {
+void X86Encoder::load_number(int to, int value) {
   const std::int64_t number = number_of(*ranges_.number(value));
   if (to < first_floating) return move_number(general(to), number);
   const Xbyak::Xmm target = floating(to);
@@ -173,7 +173,7 @@ void Encoder::load_number(int to, int value) {
   else features_.avx ? vmovsd(target, constant(value)) : movsd(target, constant(value));
 }
 
-void Encoder::load_address(int to, const Lowered::Buffer& buffer) {
+void X86Encoder::load_address(int to, const Lowered::Buffer& buffer) {
   const Xbyak::Reg64 target = general(to);
   switch (buffer.kind) {
     case Lowered::Buffer::Kind::input: mov(target, ptr[r13 + 8 * buffer.number]); break;
@@ -187,7 +187,7 @@ void Encoder::load_address(int to, const Lowered::Buffer& buffer) {
 
 // ---- memory -------------------------------------------------------------------------------------
 
-Xbyak::Address Encoder::access(const Instruction& it) {
+Xbyak::Address X86Encoder::access(const Instruction& it) {
   const LiveRanges& ranges = ranges_;
   const Access& place = ranges.access(position_);
   const Lowered::Buffer& buffer = ranges.code().buffers[static_cast<std::size_t>(it.buffer)];
@@ -207,7 +207,7 @@ Xbyak::Address Encoder::access(const Instruction& it) {
   return ptr[base + general(allocator_.read(place.index)) * static_cast<int>(size) + displacement];
 }
 
-void Encoder::load_from(int to, Xbyak::Address from, std::size_t bytes) {
+void X86Encoder::load_from(int to, Xbyak::Address from, std::size_t bytes) {
   if (to >= first_floating) {
     if (bytes == 8) features_.avx ? vmovsd(floating(to), from) : movsd(floating(to), from);
     else features_.avx ? vmovss(floating(to), from) : movss(floating(to), from);
@@ -227,7 +227,7 @@ void Encoder::load_from(int to, Xbyak::Address from, std::size_t bytes) {
   }
 }
 
-void Encoder::store_to(const Xbyak::Address& to, int from, std::size_t bytes) {
+void X86Encoder::store_to(const Xbyak::Address& to, int from, std::size_t bytes) {
   if (from >= first_floating) {
     if (bytes == 8) features_.avx ? vmovsd(to, floating(from)) : movsd(to, floating(from));
     else features_.avx ? vmovss(to, floating(from)) : movss(to, floating(from));
@@ -241,13 +241,13 @@ void Encoder::store_to(const Xbyak::Address& to, int from, std::size_t bytes) {
   }
 }
 
-void Encoder::load(const Instruction& it) {
+void X86Encoder::load(const Instruction& it) {
   const Xbyak::Address from = access(it);
   allocator_.release_operands();
   load_from(allocator_.assign(it.result), from, stave::size_of(it.dtype));
 }
 
-void Encoder::store(const Instruction& it) {
+void X86Encoder::store(const Instruction& it) {
   const Xbyak::Address to = access(it);
   Location from = allocator_.read_anywhere(it.operands[1]);
   if (!from.is_register()) {

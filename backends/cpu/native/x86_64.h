@@ -33,10 +33,10 @@ struct Features {
   bool avx, fma;
 };
 
-class Encoder : protected Xbyak::CodeGenerator, public InstructionWalk {
+class X86Encoder : protected Xbyak::CodeGenerator, public InstructionWalk {
  public:
-  Encoder(const LiveRanges& ranges, Features features);
-  ~Encoder() override = default;
+  X86Encoder(const LiveRanges& ranges, Features features);
+  ~X86Encoder() override = default;
 
   std::span<const unsigned char> text() const { return {getCode(), getSize()}; }
   std::size_t entry() const { return entry_; }  // the first instruction, as an offset in the text
@@ -45,7 +45,7 @@ class Encoder : protected Xbyak::CodeGenerator, public InstructionWalk {
  protected:
   /// An encoder that gives values the registers of a set. It has slots of `slot_size` bytes, the
   /// first `reserved` of which hold no values.
-  Encoder(const LiveRanges& ranges, Features features, RegisterSet allocatable, int slot_size, int reserved);
+  X86Encoder(const LiveRanges& ranges, Features features, RegisterSet allocatable, int slot_size, int reserved);
 
   /// An operand of a machine instruction.
   class Operand {

@@ -6,7 +6,7 @@
 
 namespace stave_cpu {
 
-bool Encoder::float_operation(const Instruction& it) {
+bool X86Encoder::float_operation(const Instruction& it) {
   const bool is_select = it.op == ScalarOp::select;
   const Dtype of = dtype(it.operands[is_select]);
   if (it.result >= 0 && ranges_.mask_bytes(it.result) && of == stave::bool_ && !is_select)
@@ -37,25 +37,25 @@ bool Encoder::float_operation(const Instruction& it) {
   }
 }
 
-void Encoder::copy(const Xbyak::Xmm& to, const Xbyak::Xmm& from) {
+void X86Encoder::copy(const Xbyak::Xmm& to, const Xbyak::Xmm& from) {
   if (to == from) return;
   features_.avx ? vmovaps(to, from) : movaps(to, from);
 }
 
-Encoder::Operand Encoder::float_operand(int value) {
+X86Encoder::Operand X86Encoder::float_operand(int value) {
   const Location place = allocator_.read_anywhere(value);
   if (place.is_register()) return floating(place.id);
   return place.kind == Location::Kind::number ? constant(value) : slot(place.id);
 }
 
-Xbyak::Xmm Encoder::float_result(const Instruction& it) {
+Xbyak::Xmm X86Encoder::float_result(const Instruction& it) {
   allocator_.release_operands();
   return floating(allocator_.assign(it.result));
 }
 
 // Writes avx(to, a, b) or, without AVX, a copy of a to `to` and sse(to, b).
 template <class Avx, class Sse>
-void Encoder::binary(const Instruction& it, bool commutes, Avx avx, Sse sse) {
+void X86Encoder::binary(const Instruction& it, bool commutes, Avx avx, Sse sse) {
   int left = it.operands[0], right = it.operands[1];
   if (commutes && !allocator_.location(left).is_register() && allocator_.location(right).is_register())
     std::swap(left, right);
@@ -77,7 +77,7 @@ void Encoder::binary(const Instruction& it, bool commutes, Avx avx, Sse sse) {
   }
 }
 
-void Encoder::arithmetic(const Instruction& it, bool wide) {
+void X86Encoder::arithmetic(const Instruction& it, bool wide) {
   using Xbyak::Xmm;
   const auto avx = [&](void (CodeGenerator::*of_double)(const Xmm&, const Xbyak::Operand&, const Xbyak::Operand&),
                        void (CodeGenerator::*of_float)(const Xmm&, const Xbyak::Operand&, const Xbyak::Operand&)) {
@@ -111,7 +111,8 @@ void Encoder::arithmetic(const Instruction& it, bool wide) {
 
 // ---- comparisons and choices --------------------------------------------------------------------
 
-void Encoder::write_comparison(const Xbyak::Xmm& to, const Xbyak::Xmm& a, const Operand& b, int predicate, bool wide) {
+void X86Encoder::write_comparison(const Xbyak::Xmm& to, const Xbyak::Xmm& a, const Operand& b, int predicate,
+                                  bool wide) {
   const auto code = static_cast<std::uint8_t>(predicate);
   const Xbyak::Operand& second = b;
   if (features_.avx) {
@@ -125,7 +126,7 @@ void Encoder::write_comparison(const Xbyak::Xmm& to, const Xbyak::Xmm& a, const 
   copy(to, by);
 }
 
-void Encoder::compare(const Instruction& it, bool wide) {
+void X86Encoder::compare(const Instruction& it, bool wide) {
   const int predicate = it.op == ScalarOp::equal        ? 0
                         : it.op == ScalarOp::less       ? 1
                         : it.op == ScalarOp::less_equal ? 2
@@ -140,7 +141,7 @@ void Encoder::compare(const Instruction& it, bool wide) {
   and_(to, 1);
 }
 
-void Encoder::bits_of_masks(const Instruction& it) {
+void X86Encoder::bits_of_masks(const Instruction& it) {
   const Xbyak::Xmm a = read_float(it.operands[0]);
   Xbyak::Xmm b = scratch;
   if (it.op == ScalarOp::bit_not) features_.avx ? vpcmpeqd(scratch, scratch, scratch) : pcmpeqd(scratch, scratch);
@@ -160,7 +161,7 @@ void Encoder::bits_of_masks(const Instruction& it) {
   else xorps(to, other);
 }
 
-void Encoder::select_floats(const Instruction& it, bool wide) {
+void X86Encoder::select_floats(const Instruction& it, bool wide) {
   const int condition = it.operands[0];
   Xbyak::Xmm mask = scratch;
   const bool is_mask = ranges_.mask_bytes(condition) != 0;
@@ -194,7 +195,7 @@ void Encoder::select_floats(const Instruction& it, bool wide) {
 
 // ---- others -------------------------------------------------------------------------------------
 
-void Encoder::multiply_add(const Instruction& it, bool wide) {
+void X86Encoder::multiply_add(const Instruction& it, bool wide) {
   const Xbyak::Xmm a = read_float(it.operands[0]), b = read_float(it.operands[1]);
   const Operand c = float_operand(it.operands[2]);
   const Xbyak::Operand& third = c;
@@ -209,7 +210,7 @@ void Encoder::multiply_add(const Instruction& it, bool wide) {
   }
 }
 
-void Encoder::copysign(const Instruction& it, bool wide) {
+void X86Encoder::copysign(const Instruction& it, bool wide) {
   const Xbyak::Xmm x = read_float(it.operands[0]), sign = read_float(it.operands[1]), to = float_result(it);
   const Xbyak::Address sign_mask = constant(wide ? Mask::sign_64 : Mask::sign_32),
                        other_bits = constant(wide ? Mask::all_but_sign_64 : Mask::all_but_sign_32);
@@ -226,19 +227,19 @@ void Encoder::copysign(const Instruction& it, bool wide) {
   }
 }
 
-void Encoder::round(const Instruction& it, bool wide, int mode) {
+void X86Encoder::round(const Instruction& it, bool wide, int mode) {
   const auto code = static_cast<std::uint8_t>(mode);
   const Xbyak::Xmm x = read_float(it.operands[0]), to = float_result(it);
   wide ? vroundsd(to, x, x, code) : vroundss(to, x, x, code);
 }
 
-void Encoder::square_root(const Instruction& it, bool wide) {
+void X86Encoder::square_root(const Instruction& it, bool wide) {
   const Xbyak::Xmm x = read_float(it.operands[0]), to = float_result(it);
   if (features_.avx) wide ? vsqrtsd(to, x, x) : vsqrtss(to, x, x);
   else wide ? sqrtsd(to, x) : sqrtss(to, x);
 }
 
-void Encoder::sign_bit(const Instruction& it, bool wide) {
+void X86Encoder::sign_bit(const Instruction& it, bool wide) {
   const Xbyak::Xmm x = read_float(it.operands[0]);
   allocator_.release_operands();
   const Xbyak::Reg32 to = general(allocator_.assign(it.result)).cvt32();

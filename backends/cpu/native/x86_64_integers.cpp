@@ -8,7 +8,7 @@
 
 namespace stave_cpu {
 
-bool Encoder::integer_operation(const Instruction& it) {
+bool X86Encoder::integer_operation(const Instruction& it) {
   if (it.op == ScalarOp::convert) return conversion(it);
   const Dtype of = dtype(it.operands[it.op == ScalarOp::select]);
   if (stave::is_float(of)) return false;
@@ -44,19 +44,19 @@ bool Encoder::integer_operation(const Instruction& it) {
 
 // ---- operands -----------------------------------------------------------------------------------
 
-bool Encoder::fits_immediate(int value) const {
+bool X86Encoder::fits_immediate(int value) const {
   const Instruction* const it = ranges_.number(value);
   return it && number_of(*it) == static_cast<std::int32_t>(number_of(*it));
 }
 
 // The value must not be a number.
-Encoder::Operand Encoder::general_operand(int value) {
+X86Encoder::Operand X86Encoder::general_operand(int value) {
   const Location place = allocator_.read_anywhere(value);
   if (place.is_register()) return general(place.id);
   return slot(place.id);
 }
 
-void Encoder::fetch(const Xbyak::Reg64& to, int value) {
+void X86Encoder::fetch(const Xbyak::Reg64& to, int value) {
   const Location from = allocator_.location(value);
   switch (from.kind) {
     case Location::Kind::in_register: mov(to, general(from.id)); break;
@@ -66,7 +66,7 @@ void Encoder::fetch(const Xbyak::Reg64& to, int value) {
   }
 }
 
-void Encoder::extend(const Xbyak::Reg64& it, Dtype of) {
+void X86Encoder::extend(const Xbyak::Reg64& it, Dtype of) {
   const bool is_signed = stave::record_of(of).kind == stave::DtypeRecord::Kind::signed_integer;
   switch (stave::size_of(of)) {
     case 1: is_signed ? movsx(it, it.cvt8()) : movzx(it.cvt32(), it.cvt8()); break;
@@ -76,19 +76,19 @@ void Encoder::extend(const Xbyak::Reg64& it, Dtype of) {
   }
 }
 
-void Encoder::fetch_extended(const Xbyak::Reg64& to, int value) {
+void X86Encoder::fetch_extended(const Xbyak::Reg64& to, int value) {
   fetch(to, value);
   if (!ranges_.number(value)) extend(to, dtype(value));
 }
 
-void Encoder::set_result(const Instruction& it, const Xbyak::Reg64& from) {
+void X86Encoder::set_result(const Instruction& it, const Xbyak::Reg64& from) {
   allocator_.release_operands();
   mov(general(allocator_.assign(it.result)), from);
 }
 
 // ---- operations ---------------------------------------------------------------------------------
 
-void Encoder::combine(const Instruction& it) {
+void X86Encoder::combine(const Instruction& it) {
   int left = it.operands[0], right = it.operands[1];
   if (it.op != ScalarOp::subtract && ranges_.number(left)) std::swap(left, right);
   const auto write = [&](const Xbyak::Reg64& to, const auto& second) {
@@ -137,7 +137,7 @@ void Encoder::combine(const Instruction& it) {
   set_result(it, rax);
 }
 
-void Encoder::shift(const Instruction& it) {
+void X86Encoder::shift(const Instruction& it) {
   const Dtype of = dtype(it.operands[0]);
   const int bits = static_cast<int>(8 * stave::size_of(of));
   const bool is_left = it.op == ScalarOp::shift_left;
@@ -173,7 +173,7 @@ void Encoder::shift(const Instruction& it) {
   set_result(it, rax);
 }
 
-void Encoder::compare_integers(const Instruction& it) {
+void X86Encoder::compare_integers(const Instruction& it) {
   const Dtype of = dtype(it.operands[0]);
   fetch_extended(rax, it.operands[0]);
   if (fits_immediate(it.operands[1])) {
@@ -193,7 +193,7 @@ void Encoder::compare_integers(const Instruction& it) {
   movzx(general(allocator_.assign(it.result)).cvt32(), al);
 }
 
-void Encoder::select_integers(const Instruction& it) {
+void X86Encoder::select_integers(const Instruction& it) {
   fetch(rcx, it.operands[1]);
   fetch(rax, it.operands[2]);
   fetch(rdx, it.operands[0]);
@@ -202,7 +202,7 @@ void Encoder::select_integers(const Instruction& it) {
   set_result(it, rax);
 }
 
-void Encoder::absolute(const Instruction& it) {
+void X86Encoder::absolute(const Instruction& it) {
   fetch_extended(rax, it.operands[0]);
   if (stave::record_of(dtype(it.operands[0])).kind == stave::DtypeRecord::Kind::signed_integer) {
     mov(rcx, rax);
@@ -216,7 +216,7 @@ void Encoder::absolute(const Instruction& it) {
 
 // Returns false for two conversions, which kernels compute: from floats to integers, because values
 // out of range saturate, and from uint64 to floats, because it takes several instructions.
-bool Encoder::conversion(const Instruction& it) {
+bool X86Encoder::conversion(const Instruction& it) {
   const Dtype from = dtype(it.operands[0]), to = it.dtype;
   const bool wide = to == stave::float64;
   if (stave::is_float(from) && stave::is_float(to)) {
