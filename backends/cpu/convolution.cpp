@@ -49,7 +49,7 @@ void run_undilated(const Convolution& p) {
 }
 
 void run_phase(const Convolution& p) {
-  stave::visit_dtype(p.dtype, [&](auto zero) {
+  stave::visit_real_dtype(p.dtype, [&](auto zero) {
     using T = decltype(zero);
     if constexpr (!stave::is_half<T> && !std::is_same_v<T, bool>) run_undilated<T>(p);
   });

@@ -9,6 +9,7 @@
 #include <stave/backends/cpu/allocator.h>
 #include <stave/backends/cpu/attention.h>
 #include <stave/backends/cpu/bfloat_matmul.h>
+#include <stave/backends/cpu/complex.h>
 #include <stave/backends/cpu/convolution.h>
 #include <stave/backends/cpu/dispatch.h>
 #include <stave/backends/cpu/elementwise.h>
@@ -62,6 +63,18 @@ static_assert(static_cast<int>(OpId::full) == elementwise_count, "elementwise op
   throw stave::Error(std::string("cpu: ") + op.name + ": " + std::string(why));
 }
 
+void run_complex_reduce(OpId op, const stave::ReduceAttributes& attributes, const View& in, const View& out) {
+  if (op != OpId::sum) return run_reduce(complex_product(in.dtype), attributes.axes, in, out);
+  const WithPartsApart from(in), to(out);  // A sum of complex numbers is the sums of the parts.
+  run_reduce(kernels().reduce[op][static_cast<int>(from.view.dtype)], attributes.axes, from.view, to.view);
+}
+
+void run_complex_scan(OpId op, const stave::ScanAttributes& attributes, std::span<const View> in, const View& out) {
+  if (op != OpId::cumulative_sum) return run_scan(complex_scan(op, out.dtype), attributes, in, out);
+  const WithPartsApart from(in[0]), to(out);
+  run_scan(kernels().scan[op][static_cast<int>(to.view.dtype)], attributes, {&from.view, 1}, to.view);
+}
+
 void run_other(const Op& op, const Attributes* attributes, std::span<const View> in, std::span<const View> outputs) {
   const View& out = outputs[0];
   const Kernels& table = kernels();
@@ -69,8 +82,17 @@ void run_other(const Op& op, const Attributes* attributes, std::span<const View>
   switch (op.id) {
     case OpId::full: return run_full(as<stave::FullAttributes>(attributes), out);
     case OpId::iota: return run_iota(as<stave::IotaAttributes>(attributes), out);
-    case OpId::astype: return run_elementwise(table.convert[dtype][static_cast<int>(out.dtype)], in, out, cheap_grain);
-    case OpId::where: return run_elementwise(table.where[static_cast<int>(out.dtype)], in, out, cheap_grain);
+    case OpId::astype: {
+      const bool is_complex = stave::is_complex(in[0].dtype) || stave::is_complex(out.dtype);
+      return run_elementwise(
+          is_complex ? complex_conversion(in[0].dtype, out.dtype) : table.convert[dtype][static_cast<int>(out.dtype)],
+          in, out, cheap_grain);
+    }
+    case OpId::where: return run_elementwise(where_kernel(out.dtype), in, out, cheap_grain);
+    case OpId::complex: return run_elementwise(parts_kernel(op.id, in[0].dtype), in, out, cheap_grain);
+    case OpId::real:
+    case OpId::imag: return run_elementwise(parts_kernel(op.id, out.dtype), in, out, cheap_grain);
+    case OpId::conj: return run_elementwise(complex_kernel(op.id, out.dtype), in, out, cheap_grain);
     case OpId::copy:
     case OpId::stop_gradient:
     case OpId::reshape: return run_copy(in[0], out);
@@ -80,6 +102,8 @@ void run_other(const Op& op, const Attributes* attributes, std::span<const View>
     case OpId::min:
     case OpId::all:
     case OpId::any:
+      if (stave::is_complex(out.dtype))
+        return run_complex_reduce(op.id, as<stave::ReduceAttributes>(attributes), in[0], out);
       if (!table.reduce[op.id][dtype].row) no_kernel(op, std::string("no kernel for ") + name_of(in[0].dtype));
       return run_reduce(table.reduce[op.id][dtype], as<stave::ReduceAttributes>(attributes).axes, in[0], out);
     case OpId::argmax:
@@ -101,6 +125,7 @@ void run_other(const Op& op, const Attributes* attributes, std::span<const View>
     case OpId::cummax:
     case OpId::cummin:
     case OpId::linear_recurrence:
+      if (stave::is_complex(out.dtype)) return run_complex_scan(op.id, as<stave::ScanAttributes>(attributes), in, out);
       return run_scan(table.scan[op.id][dtype], as<stave::ScanAttributes>(attributes), in, out);
     case OpId::sort: return run_sort(as<stave::SortAttributes>(attributes), in[0], out);
     case OpId::argsort: return run_argsort(as<stave::SortAttributes>(attributes), in[0], out);
@@ -156,7 +181,7 @@ void CpuBackend::run(const Op& op, const Attributes* attributes, std::span<const
     throw stave::DeviceError(std::string(op.name) +
                              ": it has no kernel for the CPU: move its inputs with to(x, cuda())");
   }
-  BlockKernel kernel = kernels().elementwise[op.id][static_cast<int>(inputs[0].dtype)];
+  BlockKernel kernel = elementwise_kernel(op.id, inputs[0].dtype);
   if (!kernel) no_kernel(op, std::string("no kernel for ") + name_of(inputs[0].dtype));
   if (outputs[0].shape.empty()) {  // A scalar needs no plan.
     const void* in[] = {inputs[0].data, inputs.back().data};

@@ -12,6 +12,7 @@
 #include <memory>
 #include <vector>
 
+#include <stave/backends/cpu/complex.h>
 #include <stave/backends/cpu/dispatch.h>
 #include <stave/backends/cpu/index_offsets.h>
 #include <stave/backends/cpu/parallel.h>
@@ -146,7 +147,7 @@ class UpdateWalk {
 /// Returns the kernel that combines an element with its update, or null if the update replaces
 /// the element.
 BlockKernel combining(OpId scatter, Dtype dtype) {
-  const auto kernel = [&](OpId op) { return kernels().elementwise[op][static_cast<int>(dtype)]; };
+  const auto kernel = [&](OpId op) { return elementwise_kernel(op, dtype); };
   switch (scatter) {
     case OpId::scatter_add: return kernel(OpId::add);
     case OpId::scatter_multiply: return kernel(OpId::multiply);
@@ -197,7 +198,7 @@ bool put_elements(OpId scatter, Dtype dtype, Each each) {
     });
   };
   if (scatter == OpId::scatter) stave::visit_size(stave::size_of(dtype), put);
-  else if (scatter != OpId::scatter_add) return false;
+  else if (scatter != OpId::scatter_add || stave::is_complex(dtype)) return false;
   else if (dtype == Dtype::float32) add(float());
   else if (dtype == Dtype::float64) add(double());
   else

@@ -28,6 +28,7 @@ void fill_number(const View& out, stave::Scalar value) {
     using T = decltype(zero);
     T element;
     if constexpr (std::is_integral_v<T>) element = static_cast<T>(value.integer);
+    else if constexpr (stave::ComplexNumber<T>) element = static_cast<T>(value.complex());
     else element = static_cast<T>(value.floating);
     fill(out, &element);
   });
@@ -38,7 +39,7 @@ void fill_number(const View& out, stave::Scalar value) {
 void run_full(const stave::FullAttributes& attributes, const View& out) { fill_number(out, attributes.value); }
 
 void run_iota(const stave::IotaAttributes& attributes, const View& out) {
-  stave::visit_dtype(out.dtype, [&](auto zero) {
+  stave::visit_real_dtype(out.dtype, [&](auto zero) {
     using T = decltype(zero);
     // Integers are computed as int64 that wraps.
     using Wide = std::conditional_t<std::is_integral_v<T>, std::uint64_t, double>;

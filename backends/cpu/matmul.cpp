@@ -13,6 +13,7 @@
 #include <memory>
 
 #include <stave/backends/cpu/blas.h>
+#include <stave/backends/cpu/complex.h>
 #include <stave/backends/cpu/dispatch.h>
 #include <stave/backends/cpu/elementwise.h>
 #include <stave/backends/cpu/parallel.h>
@@ -22,6 +23,7 @@
 
 namespace stave_cpu {
 
+using stave::Complex;
 using stave::Dtype;
 using stave::Shape;
 using stave::Strides;
@@ -141,19 +143,20 @@ void multiply_outer(const View& a, const View& b, const View& out) {
   a_strides[rank - 1] = 0;
   b_strides[rank - 2] = 0;
   View inputs[] = {{a.data, a.dtype, out.shape, a_strides}, {b.data, b.dtype, out.shape, b_strides}};
-  auto multiply = kernels().elementwise[OpId::multiply][static_cast<int>(out.dtype)];
-  run_elementwise(multiply, inputs, out, cheap_grain);
+  run_elementwise(elementwise_kernel(OpId::multiply, out.dtype), inputs, out, cheap_grain);
 }
 
 bool is_tiny(const Product& p) { return p.m() <= tiny_rows && p.k() <= tiny_terms && p.n() <= tiny_terms; }
 
-/// Returns true for a product of matrices, neither of them a vector, whose sums have few terms.
-bool has_few_terms(const Matrix& a, const Matrix& b) { return a.columns <= few_terms && a.rows > 1 && b.columns > 1; }
+/// Returns true for a real product of matrices, neither of them a vector, whose sums have few terms.
+bool has_few_terms(const Product& p) {
+  return p.k() <= few_terms && p.m() > 1 && p.n() > 1 && !stave::is_complex(p.dtype);
+}
 
 /// Returns dense copies of all matrices of an operand. Returns null if BLAS can read them in place,
 /// or if they are vectors, which multiply_part copies if necessary.
 std::unique_ptr<char[]> pack(const Product& p, const Matrix& x, const View& view) {
-  if (x.rows == 1 || x.columns == 1 || has_few_terms(p.a, p.b) || blas_reads_parts(x)) return nullptr;
+  if (x.rows == 1 || x.columns == 1 || has_few_terms(p) || blas_reads_parts(x)) return nullptr;
   Index count = element_count(view.shape);
   auto copy = std::make_unique_for_overwrite<char[]>(static_cast<std::size_t>(count * p.size));
   Strides dense = stave::contiguous_strides(Shape(view.shape));
@@ -190,6 +193,15 @@ void multiply_part(T* out, Index out_step, Matrix a, Matrix b) {
   multiply_floats(out, out_step, a, b);
 }
 
+template <class T>
+struct SumOf {
+  using Type = double;
+};
+template <class T>
+struct SumOf<Complex<T>> {
+  using Type = Complex<double>;
+};
+
 /// Computes out = a b. Long sums are computed in pieces, which are added in double, so that sums of
 /// any length are accurate, for any layout of the operands.
 template <class T>
@@ -200,13 +212,14 @@ void multiply_pieces(T* out, Index out_step, const Matrix& a, const Matrix& b) {
   Index longest = a.rows == 1 || b.columns == 1 ? 1024 : 4096;
   if (a.columns <= longest && out_step <= most_int) return multiply_part(out, out_step, a, b);
   auto count = static_cast<std::size_t>(a.rows * b.columns);
-  auto sums = std::make_unique<double[]>(count);
+  using Sum = typename SumOf<T>::Type;
+  auto sums = std::make_unique<Sum[]>(count);
   auto piece = std::make_unique_for_overwrite<T[]>(count);
   for (Index first = 0; first < a.columns; first += longest) {
     Index length = std::min(longest, a.columns - first);
     multiply_part(piece.get(), b.columns, a.part(0, a.rows, first, length, sizeof(T)),
                   b.part(first, length, 0, b.columns, sizeof(T)));
-    for (std::size_t i = 0; i < count; ++i) sums[i] += static_cast<double>(piece[i]);
+    for (std::size_t i = 0; i < count; ++i) sums[i] = sums[i] + static_cast<Sum>(piece[i]);
   }
   for (Index row = 0; row < a.rows; ++row)
     for (Index column = 0; column < b.columns; ++column)
@@ -223,7 +236,7 @@ class FloatProducts {
   // uneven share does not matter.
   explicit FloatProducts(const Product& p)
       : p_(p), batch_(p.batch, 3, -1, 1, 1), rows_(std::min(largest_tile, p.m())),
-        columns_(std::min(largest_tile, p.n())), has_few_terms_(has_few_terms(p.a, p.b)) {
+        columns_(std::min(largest_tile, p.n())), has_few_terms_(has_few_terms(p)) {
     const Index threads = thread_count();
     while (std::max(rows_, columns_) > smallest_tile && tiles() < 4 * threads && tiles() % threads != 0) {
       Index& longer = rows_ >= columns_ ? rows_ : columns_;
@@ -260,7 +273,9 @@ class FloatProducts {
     char* out = p_.out + walk.offset(0) + (row * p_.n() + column) * p_.size;
     if (has_few_terms_) multiply_few_terms(p_, out, a, b);
     else if (p_.dtype == Dtype::float32) multiply_pieces(reinterpret_cast<float*>(out), p_.n(), a, b);
-    else multiply_pieces(reinterpret_cast<double*>(out), p_.n(), a, b);
+    else if (p_.dtype == Dtype::float64) multiply_pieces(reinterpret_cast<double*>(out), p_.n(), a, b);
+    else if (p_.dtype == Dtype::complex64) multiply_pieces(reinterpret_cast<Complex<float>*>(out), p_.n(), a, b);
+    else multiply_pieces(reinterpret_cast<Complex<double>*>(out), p_.n(), a, b);
   }
 
   const Product& p_;
@@ -292,7 +307,7 @@ void run_matmul(const View& a, const View& b, const View& out) {
   if (k == 0) return void(std::memset(out.data, 0, static_cast<std::size_t>(elements) * stave::size_of(out.dtype)));
   if (k == 1) return multiply_outer(a, b, out);
   Product p = make_product(a, b, out);
-  if (!is_float(p.dtype) || is_tiny(p)) {
+  if (!is_inexact(p.dtype) || (is_tiny(p) && !is_complex(p.dtype))) {
     if (!is_tiny(p)) merge_batch_into_rows(p);
     return multiply_others(p);
   }

@@ -172,7 +172,7 @@ void with_dense(const View& x, const View& out, F f) {
 /// Calls f with a value of the type that elements of `dtype` have in memory.
 template <class F>
 void visit_stored(Dtype dtype, F f) {
-  stave::visit_dtype(dtype, [&](auto zero) {
+  stave::visit_real_dtype(dtype, [&](auto zero) {
     using T = decltype(zero);
     if constexpr (std::is_same_v<T, bool>) f(std::uint8_t());
     else if constexpr (!stave::is_half<T>) f(zero);

@@ -183,7 +183,7 @@ void search(const stave::SearchAttributes& attributes, const View& sorted, const
 void run_argtopk(const stave::TopkAttributes& attributes, const View& in, const View& out) {
   if (element_count(out.shape) == 0) return;
   const auto axis = static_cast<std::size_t>(attributes.axis);
-  stave::visit_dtype(in.dtype, [&](auto zero) {
+  stave::visit_real_dtype(in.dtype, [&](auto zero) {
     using T = Stored<decltype(zero)>;
     if (out.dtype == stave::int64) argtopk_rows<T, std::int64_t>(axis, attributes.k, in, out);
     else argtopk_rows<T, std::int32_t>(axis, attributes.k, in, out);
@@ -193,7 +193,7 @@ void run_argtopk(const stave::TopkAttributes& attributes, const View& in, const 
 void run_searchsorted(const stave::SearchAttributes& attributes, const View& sorted, const View& values,
                       const View& out) {
   if (element_count(out.shape) == 0) return;
-  stave::visit_dtype(sorted.dtype, [&](auto zero) {
+  stave::visit_real_dtype(sorted.dtype, [&](auto zero) {
     using T = Stored<decltype(zero)>;
     if (out.dtype == stave::int64) search<T, std::int64_t>(attributes, sorted, values, out);
     else search<T, std::int32_t>(attributes, sorted, values, out);

@@ -196,14 +196,14 @@ void argsort_rows(const SortedRows& rows, bool descending, const View& in, const
 void run_sort(const stave::SortAttributes& attributes, const View& in, const View& out) {
   if (element_count(out.shape) == 0) return;
   const SortedRows rows(static_cast<std::size_t>(attributes.axis), in, out);
-  stave::visit_dtype(in.dtype,
-                     [&](auto zero) { sort_rows<Stored<decltype(zero)>>(rows, attributes.descending, in, out); });
+  stave::visit_real_dtype(in.dtype,
+                          [&](auto zero) { sort_rows<Stored<decltype(zero)>>(rows, attributes.descending, in, out); });
 }
 
 void run_argsort(const stave::SortAttributes& attributes, const View& in, const View& out) {
   if (element_count(out.shape) == 0) return;
   const SortedRows rows(static_cast<std::size_t>(attributes.axis), in, out);
-  stave::visit_dtype(in.dtype, [&](auto zero) {
+  stave::visit_real_dtype(in.dtype, [&](auto zero) {
     using T = Stored<decltype(zero)>;
     if (out.dtype == stave::int64) argsort_rows<T, std::int64_t>(rows, attributes.descending, in, out);
     else argsort_rows<T, std::int32_t>(rows, attributes.descending, in, out);

@@ -176,7 +176,7 @@ inline IotaLoop iota_loop(const stave::IotaAttributes& attributes, const View& o
 
 inline Pattern pattern_of(stave::Dtype dtype, stave::Scalar value) {
   Pattern pattern;
-  stave::visit_dtype(dtype, [&](auto zero) {
+  stave::visit_real_dtype(dtype, [&](auto zero) {
     using T = decltype(zero);
     T element;
     if constexpr (std::is_same_v<T, bool>) element = value.integer != 0;

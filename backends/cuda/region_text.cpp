@@ -21,7 +21,7 @@ constexpr const char* structs[] = {  // indexed by OpId
 };
 constexpr const char* types[] = {  // indexed by dtype
 #define X(name, type) #type,
-    STAVE_DTYPES(X)
+    STAVE_REALS(X)
 #undef X
 };
 const char* type_of(Dtype dtype) { return types[static_cast<int>(dtype)]; }

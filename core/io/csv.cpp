@@ -195,7 +195,7 @@ void check(const CsvOptions& options) {
 }
 
 Tensor read(ReadBytes bytes, const std::string& where, const CsvOptions& options) {
-  return visit_dtype(options.dtype, [&](auto zero) { return Table<decltype(zero)>(where, options).read(bytes); });
+  return visit_real_dtype(options.dtype, [&](auto zero) { return Table<decltype(zero)>(where, options).read(bytes); });
 }
 
 }  // namespace

@@ -23,7 +23,14 @@ using stave_detail::fail;
 namespace {
 
 enum DeviceType : std::int32_t { host = 1, cuda_memory = 2, cuda_host = 3, rocm_host = 11, cuda_managed = 13 };
-enum TypeCode : std::uint8_t { integer = 0, unsigned_integer = 1, floating = 2, brain_floating = 4, boolean = 6 };
+enum TypeCode : std::uint8_t {
+  integer = 0,
+  unsigned_integer = 1,
+  floating = 2,
+  brain_floating = 4,
+  complex_floating = 5,
+  boolean = 6
+};
 enum Flags : std::uint64_t { read_only = 1, is_copied = 2 };
 
 struct ElementType {
@@ -125,6 +132,7 @@ std::string name_of_type(ElementType type) {
 ElementType type_of(Dtype dtype) {
   const TypeCode code = dtype == bool_       ? boolean
                         : dtype == bfloat16  ? brain_floating
+                        : is_complex(dtype)  ? complex_floating
                         : is_float(dtype)    ? floating
                         : is_unsigned(dtype) ? unsigned_integer
                                              : integer;
@@ -138,7 +146,7 @@ Dtype dtype_of(ElementType type) {
   }
   fail<DtypeError>(
       "from_dlpack: the elements are {}, which Stave does not have: convert them to bool, to integers or floats of at "
-      "most 64 bits, or to bfloat16",
+      "most 64 bits, to complex numbers of at most 128, or to bfloat16",
       name_of_type(type));
 }
 

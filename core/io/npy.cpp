@@ -25,7 +25,11 @@ constexpr char native_order = std::endian::native == std::endian::little ? '<' :
 // It is empty if NumPy lacks the dtype.
 std::string type_code(Dtype dtype) {
   if (dtype == bfloat16) return "";
-  const char kind = dtype == bool_ ? 'b' : is_float(dtype) ? 'f' : is_unsigned(dtype) ? 'u' : 'i';
+  const char kind = dtype == bool_       ? 'b'
+                    : is_complex(dtype)  ? 'c'
+                    : is_float(dtype)    ? 'f'
+                    : is_unsigned(dtype) ? 'u'
+                                         : 'i';
   return kind + std::to_string(size_of(dtype));
 }
 
@@ -33,8 +37,7 @@ std::string type_code(Dtype dtype) {
 
 // Returns NumPy's name of a type that Stave lacks, or a description such as "dates".
 std::string numpy_name(std::string_view code) {
-  constexpr std::pair<std::string_view, const char*> names[] = {
-      {"f16", "longdouble"}, {"c8", "complex64"}, {"c16", "complex128"}, {"c32", "clongdouble"}};
+  constexpr std::pair<std::string_view, const char*> names[] = {{"f16", "longdouble"}, {"c32", "clongdouble"}};
   for (const auto& [known, name] : names)
     if (code == known) return name;
   constexpr std::pair<char, const char*> kinds[] = {
@@ -253,7 +256,7 @@ std::variant<Tensor, std::string> try_read_npy(Source& source) {
       NodePtr(new Node(dtype, cpu, header.shape, strides, allocate_storage(cpu, dtype, header.shape, "load_npy"))));
   char* const data = static_cast<char*>(x.node().data());
   source.read(data, bytes);
-  if (header.type.swapped) reverse_bytes(data, bytes, size_of(dtype));
+  if (header.type.swapped) reverse_bytes(data, bytes, size_of(real_of(dtype)));
   if (dtype == bool_) make_bools(data, bytes);
   UnderFrame past_all_handlers(nullptr);
   return contiguous(x);

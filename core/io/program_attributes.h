@@ -92,6 +92,8 @@ inline constexpr std::size_t any_number = std::numeric_limits<std::size_t>::max(
 #define STAVE_SIGNATURES(X)                                                                                    \
   X(full, FullAttributes, 0, 0) X(iota, IotaAttributes, 0, 0) X(astype, DtypeAttributes, 1, 1)                 \
   X(stop_gradient, NoAttributes, 1, 1) X(copy, NoAttributes, 1, 1) X(where, NoAttributes, 3, 3)                \
+  X(complex, NoAttributes, 2, 2) X(real, NoAttributes, 1, 1) X(imag, NoAttributes, 1, 1)                       \
+  X(conj, NoAttributes, 1, 1)                                                                                  \
   X(sum, ReduceAttributes, 1, 1) X(prod, ReduceAttributes, 1, 1) X(max, ReduceAttributes, 1, 1)                \
   X(min, ReduceAttributes, 1, 1) X(all, ReduceAttributes, 1, 1) X(any, ReduceAttributes, 1, 1)                 \
   X(argmax, ReduceAttributes, 1, 1) X(argmin, ReduceAttributes, 1, 1)                                          \

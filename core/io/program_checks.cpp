@@ -37,7 +37,8 @@ class AttributeChecks {
   void check(const IotaAttributes& a) const {
     check_lengths(Shape(a.length));
     for (const Scalar number : {a.start, a.step})
-      require(is_float(a.dtype) || number.kind != Scalar::Kind::floating, "the numbers of integers are not integers");
+      require(number.kind <= Scalar::Kind::integer || (number.kind == Scalar::Kind::floating && is_float(a.dtype)),
+              "the numbers of integers are not integers");
   }
   void check(const DtypeAttributes&) const {}
   void check(const TransferAttributes&) const {}
@@ -109,7 +110,7 @@ class AttributeChecks {
             "a number of its windows is out of range");
   }
   void check_number(const Scalar& number, Dtype dtype) const {
-    require(is_float(dtype) || number.kind != Scalar::Kind::floating, "the number of integers is not an integer");
+    require(is_inexact(dtype) || number.kind != Scalar::Kind::floating, "the number of integers is not an integer");
     // Throws if the dtype does not hold the number.
     if (dtype != bool_) static_cast<void>(converted_number(number, dtype));
   }

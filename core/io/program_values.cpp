@@ -113,6 +113,16 @@ void JsonReader::read(const Json& value, const char*, Scalar& to) const {
   } else if (value.is_number_integer()) {
     to = value.get<std::int64_t>();
   } else {
+    if (value.is_object() && value.contains("complex")) {
+      check_members(value, {"complex"});
+      const Json& parts = value.at("complex");
+      if (!parts.is_array() || parts.size() != 2) refuse_value("complex", "two numbers");
+      Complex<double> number(0);
+      read(parts[0], "complex", number.re);
+      read(parts[1], "complex", number.im);
+      to = Scalar(number);
+      return;
+    }
     check_members(value, {"float"});
     to = get<double>(value, "float");
   }

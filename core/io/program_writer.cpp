@@ -41,7 +41,7 @@ std::string json(Scalar number) {
     case Scalar::Kind::floating: return fmt::format("{{\"float\":{}}}", json(number.floating));
     case Scalar::Kind::complex: break;
   }
-  fail<DtypeError>("save_program: the number {} is complex, and no dtype is", number.str());
+  return fmt::format("{{\"complex\":[{},{}]}}", json(number.floating), json(number.imaginary));
 }
 template <class List>
   requires requires(const List& list) { list.begin() != list.end(); } && (!std::is_convertible_v<List, std::string>)

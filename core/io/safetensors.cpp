@@ -127,9 +127,10 @@ void check_text(const std::string& text, const char* what, const std::string& wh
 
 // Returns the index of a dtype in safetensors_dtypes.
 std::size_t rank_of(Dtype dtype) {
-  std::size_t rank = 0;
-  while (safetensors_dtypes[rank].first != dtype) ++rank;
-  return rank;
+  for (std::size_t rank = 0; rank < std::size(safetensors_dtypes); ++rank)
+    if (safetensors_dtypes[rank].first == dtype) return rank;
+  fail<DtypeError>(
+      "save_safetensors: the format has no {}: convert to complex64 with astype, or save real(z) and imag(z)", dtype);
 }
 
 std::string in_json(const std::map<std::string, std::string>& metadata) {

@@ -20,10 +20,10 @@ namespace stave_detail {
 /// The dtypes in the order in which the reference implementation writes tensors: no element is
 /// smaller than those that follow it.
 inline constexpr std::pair<Dtype, const char*> safetensors_dtypes[] = {
-    {uint64, "U64"}, {int64, "I64"},     {float64, "F64"}, {float32, "F32"}, {uint32, "U32"},
-    {int32, "I32"},  {bfloat16, "BF16"}, {float16, "F16"}, {uint16, "U16"},  {int16, "I16"},
-    {int8, "I8"},    {uint8, "U8"},      {bool_, "BOOL"}};
-static_assert(std::size(safetensors_dtypes) == dtype_count);
+    {complex64, "C64"}, {uint64, "U64"}, {int64, "I64"},     {float64, "F64"}, {float32, "F32"},
+    {uint32, "U32"},    {int32, "I32"},  {bfloat16, "BF16"}, {float16, "F16"}, {uint16, "U16"},
+    {int16, "I16"},     {int8, "I8"},    {uint8, "U8"},      {bool_, "BOOL"}};
+static_assert(std::size(safetensors_dtypes) == dtype_count - 1);  // complex128 has no name in the format
 
 // The most bytes of a header, as in the reference implementation.
 inline constexpr std::uint64_t most_header_bytes = 100'000'000;

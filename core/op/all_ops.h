@@ -50,6 +50,7 @@ namespace stave {
 #define STAVE_ALL_OPS(X)                                                                          \
   STAVE_UNARY_OPS(X) STAVE_BINARY_OPS(X)                                                          \
   /* create */ X(full) X(iota) X(astype) X(stop_gradient) X(copy)                                 \
+  /* complex */ X(complex) X(real) X(imag) X(conj)                                                \
   /* elementwise */ X(where)                                                                      \
   /* reduce */ X(sum) X(prod) X(max) X(min) X(all) X(any) X(argmax) X(argmin)                     \
   /* softmax */ X(softmax) X(log_softmax) X(softmax_gradient) X(log_softmax_gradient)             \
@@ -78,6 +79,51 @@ enum class OpId : std::uint16_t {
       count,
   own = count  // a user-defined operation (define.h); only its record identifies it
 };
+/// Returns true for the elementwise operations of STAVE_UNARY_OPS and STAVE_BINARY_OPS that are
+/// defined for complex operands. The functions abs, sign, isnan, isinf, isfinite and round compute
+/// on the two parts.
+constexpr bool takes_complex(OpId id) {
+  switch (id) {
+    case OpId::negative:
+    case OpId::sqrt:
+    case OpId::rsqrt:
+    case OpId::square:
+    case OpId::reciprocal:
+    case OpId::exp:
+    case OpId::exp2:
+    case OpId::expm1:
+    case OpId::log:
+    case OpId::log2:
+    case OpId::log10:
+    case OpId::log1p:
+    case OpId::sin:
+    case OpId::cos:
+    case OpId::tan:
+    case OpId::asin:
+    case OpId::acos:
+    case OpId::atan:
+    case OpId::sinh:
+    case OpId::cosh:
+    case OpId::tanh:
+    case OpId::sech_squared:
+    case OpId::asinh:
+    case OpId::acosh:
+    case OpId::atanh:
+    case OpId::sigmoid:
+    case OpId::logistic_density:
+    case OpId::add:
+    case OpId::subtract:
+    case OpId::multiply:
+    case OpId::scale:
+    case OpId::scale_by_inverse:
+    case OpId::divide:
+    case OpId::pow:
+    case OpId::power_rule:
+    case OpId::equal:
+    case OpId::not_equal: return true;
+    default: return false;
+  }
+}
 /// Returns true for the operations in STAVE_LINALG_OPS.
 constexpr bool is_linalg(OpId id) { return id >= OpId::cholesky && id <= OpId::expm; }
 inline constexpr int op_count = static_cast<int>(OpId::count);

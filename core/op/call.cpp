@@ -15,6 +15,18 @@
 #include <stave/core/tensor/note.h>
 #include <stave/core/tensor/storage.h>
 
+namespace stave_detail {
+
+void fail_complex(const Op& op, Dtype dtype) {
+  const bool orders = (op.id >= OpId::less && op.id <= OpId::greater_equal) || op.id == OpId::maximum ||
+                      op.id == OpId::minimum || op.id == OpId::max || op.id == OpId::min || op.id == OpId::argmax ||
+                      op.id == OpId::argmin || op.id == OpId::sort || op.id == OpId::argsort;
+  fail<DtypeError>("{}: it is not defined for {}{}: compute on real(x), imag(x) or abs(x)", op.name, dtype,
+                   orders ? ", since complex numbers have no order" : "");
+}
+
+}  // namespace stave_detail
+
 namespace stave {
 
 using stave_detail::fail;
@@ -37,6 +49,7 @@ void Call::validate() {
   for (std::size_t i = 0; i < inputs_.size(); ++i)
     if (!inputs_[i].defined()) [[unlikely]]
       fail<TransformError>("{}: operand {} is an empty Tensor (default-constructed or moved from)", op_->name, i);
+  if (!op_->takes_complex && op_->id != OpId::own && !op_->is_higher_order) stave_detail::check_real(*op_, inputs_);
   if (op_->is_higher_order || stave_detail::answered_outside != 0) [[unlikely]]
     // If an effect is being answered outside of a transform, this operation may lose a derivative
     // (lost_derivatives.h).

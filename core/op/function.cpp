@@ -102,7 +102,7 @@ Outputs checked_cotangents(Outputs cotangents, std::span<const Abstract> inputs)
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     Tensor& cotangent = cotangents[i];
     if (!cotangent.defined()) continue;
-    if (!is_float(inputs[i].dtype)) cotangent = Tensor();  // an integer input has no cotangent
+    if (!is_inexact(inputs[i].dtype)) cotangent = Tensor();  // an integer input has no cotangent
     else if (cotangent.shape() != inputs[i].shape || cotangent.dtype() != inputs[i].dtype)
       fail<TransformError>("the VJP rule of custom_vjp gave a cotangent {} {} for input {}, which is {} {}",
                            cotangent.dtype(), cotangent.shape(), i, inputs[i].dtype, inputs[i].shape);
@@ -119,7 +119,7 @@ FunctionResults with_tangents(Outputs outputs, Outputs tangents) {
   for (std::size_t i = 0; i < outputs.size(); ++i) {
     const Tensor& output = outputs[i];
     Tensor& tangent = tangents[i];
-    if (!tangent.defined() || !is_float(output.dtype())) tangent = zeros_like(output);
+    if (!tangent.defined() || !is_inexact(output.dtype())) tangent = zeros_like(output);
     if (tangent.shape() != output.shape() || tangent.dtype() != output.dtype())
       fail<TransformError>("the JVP rule of custom_jvp gave a tangent {} {} for result {}, which is {} {}",
                            tangent.dtype(), tangent.shape(), i, output.dtype(), output.shape());

@@ -91,7 +91,7 @@ void LostDerivativeMarks::look_for_transforms(std::span<const Tensor> inputs) {
 }
 
 Tensor LostDerivativeMarks::marked(Tensor x) const {
-  if (!x.defined() || !is_float(x.dtype())) return x;
+  if (!x.defined() || !is_inexact(x.dtype())) return x;
   for (const IntrusivePtr<NotesState>& owner : transforms_)
     if (const FollowsDerivatives* const transform = transform_of(*owner)) x = transform->lost(std::move(x));
   for (const auto& [tracker, sources] : trackers_)

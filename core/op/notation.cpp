@@ -27,7 +27,11 @@ namespace {
 // The short name of a dtype: "f32", "u8", "bf16", "bool".
 std::string short_name(Dtype dtype) {
   if (dtype == bool_) return "bool";
-  const char* const kind = dtype == bfloat16 ? "bf" : is_float(dtype) ? "f" : is_unsigned(dtype) ? "u" : "i";
+  const char* const kind = dtype == bfloat16    ? "bf"
+                           : is_complex(dtype)  ? "c"
+                           : is_float(dtype)    ? "f"
+                           : is_unsigned(dtype) ? "u"
+                                                : "i";
   return kind + std::to_string(8 * size_of(dtype));
 }
 

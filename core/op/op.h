@@ -164,6 +164,15 @@ struct Call {
 
 namespace stave_detail {
 
+// Throws DtypeError: the operation is not defined for this complex dtype.
+[[noreturn]] void fail_complex(const Op& op, Dtype dtype);
+// Throws DtypeError if one of the inputs is complex.
+inline void check_real(const Op& op, std::span<const Tensor> inputs) {
+  for (const Tensor& input : inputs)
+    if (is_complex(input.node_ptr()->dtype)) [[unlikely]]
+      fail_complex(op, input.node_ptr()->dtype);
+}
+
 // A quick check that there is one output, with the inferred shape and dtype, on the device
 // of the inputs.
 inline bool fits(const Call& call, const Outputs& outputs) {
@@ -333,6 +342,9 @@ struct Op {
   // The attributes hold functions (higher_order.h), and no outputs are inferred.
   bool is_higher_order = false;
   const char* name = nullptr;
+  /// The operation takes complex inputs. A call of any other one with complex inputs is an error,
+  /// except for a user-defined operation, which validates its inputs itself.
+  bool takes_complex = false;
   /// Validates a call, and appends the shapes and dtypes of its outputs. It is the only place
   /// that validates; it throws if the call is invalid.
   void (*infer)(const Call&, SmallVector<Abstract, 1>& outputs) = nullptr;

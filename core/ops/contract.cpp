@@ -112,6 +112,7 @@ bool repeats(Shape axes) {
 constinit const Op op_matmul{
     .id = OpId::matmul,
     .name = "matmul",
+    .takes_complex = true,
     .infer = infer_matmul,
     .derivative = Derivative::bilinear,
     .vjp = vjp_matmul,

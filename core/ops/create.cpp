@@ -12,6 +12,7 @@
 
 #include <stave/core/op/op.h>
 #include <stave/core/ops/bools.h>
+#include <stave/core/ops/complex.h>
 #include <stave/core/ops/elementwise.h>
 #include <stave/core/ops/frontend.h>
 #include <stave/core/ops/layout.h>
@@ -57,17 +58,23 @@ void infer_like_input(const Call& call, SmallVector<Abstract, 1>& outputs) {
 
 }  // namespace
 
-// astype is linear: between floats the cotangent is cast back. A cast to or from integers has
-// derivative zero, because integers carry neither tangents nor cotangents.
+// astype is linear: between floats the cotangent is cast back, and from complex numbers to floats it
+// is the real part. A cast to or from integers has derivative zero, because integers carry neither
+// tangents nor cotangents.
 constinit const Op op_astype{
     .id = OpId::astype,
     .name = "astype",
+    .takes_complex = true,
     .infer =
         [](const Call& call, SmallVector<Abstract, 1>& outputs) {
-          outputs.push_back({call.input(0).shape(), call.as<DtypeAttributes>().dtype});
+          const Dtype from = call.input(0).dtype(), to = call.as<DtypeAttributes>().dtype;
+          if (is_complex(from) && !is_complex(to) && to != bool_)
+            fail<DtypeError>("astype: {} has no room for the imaginary part of {}: take real(x), imag(x) or abs(x)", to,
+                             from);
+          outputs.push_back({call.input(0).shape(), to});
         },
     .derivative = Derivative::linear,
-    .vjp = [](const VjpContext& c, int) { return astype(c.ct(), c.dtype(0)); },
+    .vjp = [](const VjpContext& c, int) { return astype(is_complex(c.dtype(0)) ? c.ct() : real(c.ct()), c.dtype(0)); },
     .batch = batch_in_front,
     .is_cheap_arithmetic = true,
     .flops = no_flops,
@@ -76,6 +83,7 @@ constinit const Op op_astype{
 constinit const Op op_stop_gradient{
     .id = OpId::stop_gradient,
     .name = "stop_gradient",
+    .takes_complex = true,
     .infer = infer_like_input,
     .derivative = Derivative::zero,
     .batch = batch_in_front,
@@ -86,6 +94,7 @@ constinit const Op op_stop_gradient{
 constinit const Op op_copy{
     .id = OpId::copy,
     .name = "copy",
+    .takes_complex = true,
     .infer = infer_like_input,
     .derivative = Derivative::linear,
     .vjp = [](const VjpContext& c, int) { return c.ct(); },
@@ -117,15 +126,6 @@ Dtype dtype_together(Dtype a, Dtype b) {
 
 }  // namespace
 
-namespace {
-
-void check_real(const Scalar& number) {
-  if (number.kind == Scalar::Kind::complex)
-    fail<DtypeError>("there is no complex dtype that could hold {}: compute on its two parts", number.str());
-}
-
-}  // namespace
-
 std::string Scalar::str() const {
   if (kind == Kind::complex) return fmt::format("{}{:+}j", floating, imaginary);
   if (kind == Kind::floating) return fmt::format("{}", floating);
@@ -133,7 +133,7 @@ std::string Scalar::str() const {
 }
 
 Dtype Scalar::alone() const {
-  check_real(*this);
+  if (kind == Kind::complex) return complex_of(default_dtype());
   if (kind != Kind::integer) return kind == Kind::floating ? default_dtype() : bool_;
   if (beyond_int64) return uint64;
   return std::in_range<std::int32_t>(integer) ? int32 : int64;
@@ -146,20 +146,20 @@ Dtype common_dtype(std::initializer_list<Scalar> numbers) {
 }
 
 Dtype Scalar::with(Dtype other) const {
-  check_real(*this);
   if (kind == Kind::boolean) return other;
   if (kind == Kind::integer) return other == bool_ ? int32 : other;
-  return is_float(other) ? other : default_dtype();
+  const Dtype inexact = is_inexact(other) ? other : default_dtype();
+  return kind == Kind::complex ? complex_of(inexact) : inexact;
 }
 
 }  // namespace stave
 
 namespace stave_detail {
 
-Tensor floating(const Tensor& x) { return is_float(x.dtype()) ? x : astype(x, default_dtype()); }
+Tensor floating(const Tensor& x) { return is_inexact(x.dtype()) ? x : astype(x, default_dtype()); }
 
 Tensor widened(const Tensor& x) {
-  if (is_float(x.dtype()) || size_of(x.dtype()) >= 4) return x;
+  if (is_inexact(x.dtype()) || size_of(x.dtype()) >= 4) return x;
   return astype(x, is_unsigned(x.dtype()) ? uint32 : int32);
 }
 
@@ -185,8 +185,12 @@ bool holds(Dtype dtype, const Scalar& value) {
 }  // namespace
 
 Scalar converted_number(Scalar value, Dtype dtype) {
-  check_real(value);
   const bool floating = value.kind == Scalar::Kind::floating;
+  if (value.kind == Scalar::Kind::complex) {
+    if (dtype == bool_) return value.floating != 0 || value.imaginary != 0;
+    if (is_complex(dtype)) return value;
+    fail<DtypeError>("the complex number {} does not fit {}: give a complex dtype", value.str(), dtype);
+  }
   if (dtype == bool_) return floating ? value.floating != 0 : value.integer != 0;
   if (!is_integer(dtype)) return value;
   if (!holds(dtype, value)) fail<DtypeError>("the number {} does not fit {}: give a wider dtype", value.str(), dtype);
@@ -204,7 +208,7 @@ Tensor new_tensor(Dtype dtype, const Shape& shape, Device device, const char* op
 }  // namespace
 
 void write_number(void* to, Scalar value, Dtype dtype) {
-  if (dtype == float32) [[likely]] {  // the most common case
+  if (dtype == float32 && value.kind != Scalar::Kind::complex) [[likely]] {  // the most common case
     const auto number = static_cast<float>(value.floating);
     std::memcpy(to, &number, sizeof number);
     return;
@@ -214,6 +218,7 @@ void write_number(void* to, Scalar value, Dtype dtype) {
     using T = decltype(zero);
     T number;
     if constexpr (std::is_integral_v<T>) number = static_cast<T>(value.integer);
+    else if constexpr (ComplexNumber<T>) number = static_cast<T>(value.complex());
     else number = static_cast<T>(value.floating);
     std::memcpy(to, &number, sizeof number);
   });

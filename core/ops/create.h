@@ -17,7 +17,7 @@ namespace stave {
 class NestedList {
  public:
   template <class T>
-    requires(std::is_arithmetic_v<T> || is_half<T>)
+    requires(std::is_arithmetic_v<T> || is_half<T> || ComplexNumber<T>)
   NestedList(T value) : scalar_(value), wide_(sizeof(T) == 8) {}
   NestedList(std::initializer_list<NestedList> entries) : entries_(entries), is_list_(true) {}
 

@@ -83,6 +83,7 @@ Tensor vjp_dynamic_update_slice(const VjpContext& c, int input) {
 constinit const Op op_dynamic_slice{
     .id = OpId::dynamic_slice,
     .name = "dynamic_slice",
+    .takes_complex = true,
     .infer = infer_dynamic_slice,
     .derivative = Derivative::linear,
     .linear_in = 0b01,
@@ -96,6 +97,7 @@ constinit const Op op_dynamic_slice{
 constinit const Op op_dynamic_update_slice{
     .id = OpId::dynamic_update_slice,
     .name = "dynamic_update_slice",
+    .takes_complex = true,
     .infer = infer_dynamic_update_slice,
     .derivative = Derivative::linear,
     .linear_in = 0b011,

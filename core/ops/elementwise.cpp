@@ -8,6 +8,7 @@
 
 #include <stave/core/op/function.h>
 #include <stave/core/op/op.h>
+#include <stave/core/ops/complex.h>
 #include <stave/core/ops/create.h>
 #include <stave/core/ops/elementwise_ops.h>
 #include <stave/core/ops/frontend.h>
@@ -156,6 +157,7 @@ Tensor vjp_elementwise(const VjpContext& c, int input) {
 template <class S, bool binary>
 constexpr Op elementwise_op(OpId id, const char* name) {
   Op op{.id = id, .name = name, .infer = infer_elementwise, .elementwise = true, .batch = batch_elementwise};
+  op.takes_complex = takes_complex(id);
   op.boolean = S::result == Result::boolean;
   op.is_cheap_arithmetic = S::work == Work::arithmetic;
   if constexpr (S::zero_derivative) {
@@ -178,8 +180,10 @@ constexpr Op elementwise_op(OpId id, const char* name) {
 
 // Returns the dtype in which an operation of this domain computes operands of `dtype`.
 inline Dtype admit(const Op& op, Operands domain, Dtype dtype) {
+  if (is_complex(dtype) && !op.takes_complex && domain != Operands::bools) [[unlikely]]
+    fail_complex(op, dtype);
   switch (domain) {
-    case Operands::floats: return is_float(dtype) ? dtype : default_dtype();
+    case Operands::floats: return is_inexact(dtype) ? dtype : default_dtype();
     case Operands::numbers: return dtype == bool_ ? int32 : dtype;
     case Operands::bools: return bool_;
     case Operands::integers:
@@ -191,8 +195,30 @@ inline Dtype admit(const Op& op, Operands domain, Dtype dtype) {
   return dtype;
 }
 
+// Returns an operation on a complex number that is computed from its parts. Throws DtypeError if the
+// operation is not defined for complex numbers.
+Tensor computed_from_parts(const Op& op, const Tensor& z) {
+  const auto either = [&](const Tensor& re, const Tensor& im) { return logical_or(re, im); };
+  switch (op.id) {
+    case OpId::abs: return hypot(real(z), imag(z));
+    case OpId::sign: {
+      // The unit vector is computed from the parts, since their squares might overflow.
+      const Tensor re = real(z), im = imag(z);
+      return complex(direction_cosine(re, im), direction_cosine(im, re));
+    }
+    case OpId::isnan: return either(isnan(real(z)), isnan(imag(z)));
+    case OpId::isinf: return either(isinf(real(z)), isinf(imag(z)));
+    case OpId::isfinite: return logical_and(isfinite(real(z)), isfinite(imag(z)));
+    case OpId::round: return complex(round(real(z)), round(imag(z)));
+    default: fail_complex(op, z.dtype());
+  }
+}
+
 Tensor unary(const Op& op, Operands domain, Tensor x) {
-  const Dtype dtype = admit(op, domain, require_defined(x, op.name).dtype());
+  if (is_complex(require_defined(x, op.name).dtype()) && !op.takes_complex && domain != Operands::bools) [[unlikely]]
+    return named(
+        op.name, [&] { return computed_from_parts(op, x); }, x);
+  const Dtype dtype = admit(op, domain, x.dtype());
   if (dtype != x.dtype()) x = astype(x, dtype);
   return apply_elementwise(op, {&x, 1});
 }
@@ -343,6 +369,7 @@ Tensor& operator/=(Tensor& a, Operand b) { return assign("/=", divide, a, std::m
 constinit const Op op_where{
     .id = OpId::where,
     .name = "where",
+    .takes_complex = true,
     .infer =
         [](const Call& call, SmallVector<Abstract, 1>& outputs) {
           const Tensor &condition = call.input(0), &a = call.input(1), &b = call.input(2);
@@ -479,7 +506,8 @@ bool allclose(const Tensor& a, const Tensor& b, double rtol, double atol, bool e
   return named(
       "allclose",
       [&] {
-        const Tensor x = astype(a, float64), y = astype(b, float64);
+        const Dtype dtype = is_complex(promote(a.dtype(), b.dtype())) ? complex128 : float64;
+        const Tensor x = astype(a, dtype), y = astype(b, dtype);
         Tensor close = less_equal(abs(x - y), atol + rtol * abs(y));
         close = logical_or(equal(x, y), logical_and(close, isfinite(y)));
         if (equal_nan) close = logical_or(close, logical_and(isnan(x), isnan(y)));

@@ -194,7 +194,9 @@ struct Acos : FloatFunction {
 struct Atan : FloatFunction {
   STAVE_VALUE(T x) { return atan(x); }
   // 1 / (1 + x^2)
-  STAVE_PARTIAL(partial0, const X& x, const X&) { return over_squared_radius(1, x); }
+  STAVE_PARTIAL(partial0, const X& x, const X&) {
+    return is_complex(x.dtype()) ? reciprocal(1 + square(x)) : over_squared_radius(1, x);
+  }
 };
 struct Sinh : FloatFunction {
   STAVE_VALUE(T x) { return sinh(x); }
@@ -219,7 +221,9 @@ struct SechSquared : FloatFunction {
 struct Asinh : FloatFunction {
   STAVE_VALUE(T x) { return asinh(x); }
   // 1 / sqrt(1 + x^2)
-  STAVE_PARTIAL(partial0, const X& x, const X&) { return direction_cosine(1, x); }
+  STAVE_PARTIAL(partial0, const X& x, const X&) {
+    return is_complex(x.dtype()) ? rsqrt(1 + square(x)) : direction_cosine(1, x);
+  }
 };
 struct Acosh : FloatFunction {
   STAVE_VALUE(T x) { return acosh(x); }

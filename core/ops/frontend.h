@@ -61,22 +61,23 @@ Tensor widened(const Tensor& x);
 /// It is int32 for bool, whose elements count as 0 and 1.
 inline Dtype multiplied_in(Dtype dtype) { return dtype == bool_ ? int32 : dtype; }
 
-/// Returns x if it is floating, else x in default_dtype().
+/// Returns x if it is floating or complex, else x in default_dtype().
 Tensor floating(const Tensor& x);
 /// Returns the dtype of intermediate values in computations on floats of
 /// `dtype`: float32 for 16-bit floats.
 inline Dtype computed_in(Dtype dtype) { return is_half_float(dtype) ? float32 : dtype; }
-/// Returns the distance from 1 to the next larger number of a floating dtype.
+/// Returns the distance from 1 to the next larger number of a floating dtype, or of the parts of a
+/// complex one.
 constexpr double epsilon_of(Dtype dtype) {
-  return dtype == float64 ? 0x1p-52 : dtype == bfloat16 ? 0x1p-7 : dtype == float16 ? 0x1p-10 : 0x1p-23;
+  return real_of(dtype) == float64 ? 0x1p-52 : dtype == bfloat16 ? 0x1p-7 : dtype == float16 ? 0x1p-10 : 0x1p-23;
 }
-/// Returns the common floating dtype of the tensors, some of which may be undefined;
+/// Returns the common floating or complex dtype of the tensors, some of which may be undefined;
 /// default_dtype() if all are integers.
 template <std::same_as<Tensor>... T>
 Dtype common_float(const T&... xs) {
   Dtype dtype = bool_;
   ((dtype = xs.defined() ? promote(dtype, xs.dtype()) : dtype), ...);
-  return is_float(dtype) ? dtype : default_dtype();
+  return is_inexact(dtype) ? dtype : default_dtype();
 }
 /// Applies f to the tensors in their common floating dtype, and rounds its result to that dtype.
 /// 16-bit floats are computed in float32, so that intermediate values neither overflow nor lose

@@ -272,6 +272,7 @@ constexpr Op scatter_extreme(OpId id, const char* name) {
 constinit const Op op_gather{
     .id = OpId::gather,
     .name = "gather",
+    .takes_complex = true,
     .infer = infer_gather,
     .derivative = Derivative::linear,
     .linear_in = 0b01,
@@ -285,6 +286,7 @@ constinit const Op op_gather{
 constinit const Op op_scatter{
     .id = OpId::scatter,
     .name = "scatter",
+    .takes_complex = true,
     .infer = infer_scatter,
     .derivative = Derivative::linear,
     .linear_in = 0b101,
@@ -299,6 +301,7 @@ constinit const Op op_scatter{
 constinit const Op op_scatter_multiply{
     .id = OpId::scatter_multiply,
     .name = "scatter_multiply",
+    .takes_complex = true,
     .infer = infer_scatter,
     .reads = {0b110, 0b111},
     .jvp = jvp_scatter_multiply,
@@ -314,6 +317,7 @@ constinit const Op op_scatter_max = scatter_extreme(OpId::scatter_max, "scatter_
 constinit const Op op_scatter_add{
     .id = OpId::scatter_add,
     .name = "scatter_add",
+    .takes_complex = true,
     .infer = infer_scatter,
     .derivative = Derivative::linear,
     .linear_in = 0b101,

@@ -279,6 +279,7 @@ Tensor vjp_concat(const VjpContext& c, int input) {
 constinit const Op op_reshape{
     .id = OpId::reshape,
     .name = "reshape",
+    .takes_complex = true,
     .infer = infer_reshape,
     .derivative = Derivative::linear,
     .vjp = [](const VjpContext& c, int) { return reshape(c.ct(), c.shape(0)); },
@@ -290,6 +291,7 @@ constinit const Op op_reshape{
 constinit const Op op_permute_dims{
     .id = OpId::permute_dims,
     .name = "permute_dims",
+    .takes_complex = true,
     .infer = infer_permute_dims,
     .derivative = Derivative::linear,
     .vjp = vjp_permute_dims,
@@ -301,6 +303,7 @@ constinit const Op op_permute_dims{
 constinit const Op op_broadcast_to{
     .id = OpId::broadcast_to,
     .name = "broadcast_to",
+    .takes_complex = true,
     .infer = infer_broadcast_to,
     .derivative = Derivative::linear,
     .vjp = vjp_broadcast_to,
@@ -312,6 +315,7 @@ constinit const Op op_broadcast_to{
 constinit const Op op_slice{
     .id = OpId::slice,
     .name = "slice",
+    .takes_complex = true,
     .infer = infer_slice,
     .derivative = Derivative::linear,
     .vjp = vjp_slice,
@@ -324,6 +328,7 @@ constinit const Op op_slice{
 constinit const Op op_pad{
     .id = OpId::pad,
     .name = "pad",
+    .takes_complex = true,
     .infer = infer_pad,
     .reads = {0},
     .jvp = jvp_pad,
@@ -335,6 +340,7 @@ constinit const Op op_pad{
 constinit const Op op_concat{
     .id = OpId::concat,
     .name = "concat",
+    .takes_complex = true,
     .infer = infer_concat,
     .derivative = Derivative::linear,
     .vjp = vjp_concat,

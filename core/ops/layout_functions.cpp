@@ -150,7 +150,7 @@ Index plus(Index a, Index b) {
 Tensor pad(const Tensor& x, const std::vector<std::pair<Index, Index>>& widths, Scalar value) {
   if (widths.size() != require_defined(x, "pad").shape().size())
     fail<ShapeError>("pad: {} pairs of widths for shape {}: give one for each axis", widths.size(), x.shape());
-  if (value.kind == Scalar::Kind::floating && !is_float(x.dtype()))
+  if (value.kind == Scalar::Kind::floating && !is_inexact(x.dtype()))
     fail<DtypeError>("pad: the value {} does not fit {}: convert x with astype", value.floating, x.dtype());
   value = stave_detail::naming("pad", [&] { return stave_detail::converted_number(value, x.dtype()); });
   Shape kept = x.shape(), first = repeated(x.rank(), 0), padded = x.shape(), starts = first;

@@ -11,6 +11,7 @@
 #include <numbers>
 
 #include <stave/core/op/op.h>
+#include <stave/core/ops/complex.h>
 #include <stave/core/ops/create.h>
 #include <stave/core/ops/elementwise.h>
 #include <stave/core/ops/frontend.h>
@@ -136,6 +137,13 @@ Tensor uniform(const Key& key, const Shape& shape, Dtype dtype) { return uniform
 Tensor normal(const Key& key, const Shape& shape, Dtype dtype) {
   const double digits = dtype == float64 ? 53 : dtype == float32 ? 24 : dtype == float16 ? 11 : 8;
   const double low = std::exp2(-digits) - 1;
+  if (is_complex(dtype))
+    return named("normal", [&] {
+      const auto [of_real, of_imaginary] = split(key);
+      const Dtype part = real_of(dtype);
+      return complex(normal(of_real, shape, part) / std::numbers::sqrt2,
+                     normal(of_imaginary, shape, part) / std::numbers::sqrt2);
+    });
   return named("normal", [&] { return std::numbers::sqrt2 * erfinv(uniform(key, shape, low, 1, dtype)); });
 }
 

@@ -201,6 +201,7 @@ constexpr Op logical_op(OpId id, const char* name) {
 constinit const Op op_sum{
     .id = OpId::sum,
     .name = "sum",
+    .takes_complex = true,
     .infer = infer_reduction<Gives::same>,
     .derivative = Derivative::linear,
     .vjp = [](const VjpContext& c, int) { return spread(c.ct(), c.shape(0), c.as<ReduceAttributes>()); },
@@ -211,6 +212,7 @@ constinit const Op op_sum{
 constinit const Op op_prod{
     .id = OpId::prod,
     .name = "prod",
+    .takes_complex = true,
     .infer = infer_reduction<Gives::same>,
     .reads = {0b1},
     .jvp = [](const JvpContext& c) { return jvp_weighted(c, other_factors(c)); },

@@ -103,6 +103,7 @@ Tensor recurrence(const Tensor& a, const Tensor& b, AttributesPtr attributes) {
 constinit const Op op_cumulative_sum{
     .id = OpId::cumulative_sum,
     .name = "cumulative_sum",
+    .takes_complex = true,
     .infer = infer_scan,
     .derivative = Derivative::linear,
     .vjp = [](const VjpContext& c,
@@ -115,6 +116,7 @@ constinit const Op op_cumulative_sum{
 constinit const Op op_cumulative_prod{
     .id = OpId::cumulative_prod,
     .name = "cumulative_prod",
+    .takes_complex = true,
     .infer = infer_scan,
     .reads = {0b1 | ValueSet::outputs},
     .jvp = [](const JvpContext& c) -> Outputs {
@@ -137,6 +139,7 @@ constinit const Op op_cummin = cumulative_extreme(OpId::cummin, "cummin");
 constinit const Op op_linear_recurrence{
     .id = OpId::linear_recurrence,
     .name = "linear_recurrence",
+    .takes_complex = true,
     .infer = infer_recurrence,
     .reads = {0b01 | ValueSet::outputs, 0b01},
     .jvp = [](const JvpContext& c) -> Outputs {

@@ -39,7 +39,7 @@ Tensor in_segments(const char* function, const Op& op, const Tensor& data, const
 
 // Returns the least or the greatest value of a dtype; for floats, an infinity.
 Scalar end_of(Dtype dtype, bool greatest) {
-  return visit_dtype(dtype, [&](auto zero) -> Scalar {
+  return visit_real_dtype(dtype, [&](auto zero) -> Scalar {
     using T = decltype(zero);
     if constexpr (!std::is_integral_v<T>) return greatest ? HUGE_VAL : -HUGE_VAL;
     else return greatest ? std::numeric_limits<T>::max() : std::numeric_limits<T>::lowest();

@@ -52,6 +52,7 @@ Tensor transferred(const Tensor& x, Device device) {
 constinit const Op op_to{
     .id = OpId::to,
     .name = "to",
+    .takes_complex = true,
     .infer = infer_to,
     .derivative = Derivative::linear,
     .vjp = [](const VjpContext& c, int) { return to(c.ct(), c.as<TransferAttributes>().from); },

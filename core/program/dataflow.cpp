@@ -69,7 +69,7 @@ PerVariable<bool> reach_derivatives(const Program& program, std::span<const int>
     const Op* const op = program.instructions[k].op;
     return !op || op->derivative == Derivative::zero ? Flow::stops : Flow::passes;
   };
-  const auto is_differentiable = [&](int variable) { return is_float(program.variable(variable).dtype); };
+  const auto is_differentiable = [&](int variable) { return is_inexact(program.variable(variable).dtype); };
   return sweep(program, seeds, direction, flow, is_differentiable).variables;
 }
 

@@ -118,9 +118,11 @@ Arrays Lowering::run(const Program& program, std::span<Array> inputs) {
   PerVariable<Array> arrays(program);
   const PerVariable<int> last = last_reads(program);
   for (const Program::Variable& variable : program.variables) {
-    if (is_half_float(variable.dtype))
-      fail<DtypeError>("lower: the program has values of {}, which lowered code does not have: convert to float32",
-                       variable.dtype);
+    if (is_half_float(variable.dtype) || is_complex(variable.dtype))
+      fail<DtypeError>(
+          "lower: the program has values of {}, which lowered code does not have: convert to float32, or compute on "
+          "the parts",
+          variable.dtype);
     if (variable.device != cpu)
       fail<DeviceError>("lower: the program has values on {}, not on the CPU", variable.device.str());
   }

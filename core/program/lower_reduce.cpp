@@ -15,7 +15,7 @@ constexpr double infinity = std::numeric_limits<double>::infinity();
 }  // namespace
 
 int extreme_number(Lowering& l, Dtype dtype, bool largest) {
-  return visit_dtype(dtype, [&](auto zero) {
+  return visit_real_dtype(dtype, [&](auto zero) {
     using T = decltype(zero);
     if constexpr (std::is_same_v<T, bool>) return l.number(largest, dtype);
     else if constexpr (std::is_integral_v<T>)

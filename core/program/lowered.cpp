@@ -42,7 +42,7 @@ T element_of(std::int64_t bytes) {
 }
 
 std::string number_text(std::int64_t bytes, Dtype dtype) {
-  return visit_dtype(dtype, [&](auto zero) -> std::string {
+  return visit_real_dtype(dtype, [&](auto zero) -> std::string {
     using T = decltype(zero);
     if constexpr (is_half<T>) return fmt::format("{}", static_cast<float>(element_of<T>(bytes)));
     else return fmt::format("{}", element_of<T>(bytes));
@@ -299,7 +299,7 @@ void LoweredBuilder::grow_table() {
 }
 
 int LoweredBuilder::number(Scalar value, Dtype dtype) {
-  const std::int64_t bytes = visit_dtype(dtype, [&](auto zero) {
+  const std::int64_t bytes = visit_real_dtype(dtype, [&](auto zero) {
     using T = decltype(zero);
     if constexpr (is_half<T> || std::is_floating_point_v<T>) return bytes_of(T(static_cast<T>(value.floating)));
     else if constexpr (std::is_same_v<T, bool>) return bytes_of(value.floating != 0);
@@ -335,15 +335,15 @@ int LoweredBuilder::fold(ScalarOp op, int a, int b, int c, Dtype result) {
     return -1;
   }
   if (op == ScalarOp::convert && x && is_integer(dtype(a)) && result == int64)
-    return number_of_bytes(visit_dtype(dtype(a),
-                                       [&](auto zero) -> std::int64_t {
-                                         if constexpr (std::is_integral_v<decltype(zero)>)
-                                           return static_cast<std::int64_t>(element_of<decltype(zero)>(*x));
-                                         else return 0;
-                                       }),
+    return number_of_bytes(visit_real_dtype(dtype(a),
+                                            [&](auto zero) -> std::int64_t {
+                                              if constexpr (std::is_integral_v<decltype(zero)>)
+                                                return static_cast<std::int64_t>(element_of<decltype(zero)>(*x));
+                                              else return 0;
+                                            }),
                            int64);
   if (is_comparison(op) && op != ScalarOp::signbit && x && number_of(b) && is_float(dtype(a)))
-    return visit_dtype(dtype(a), [&](auto zero) {
+    return visit_real_dtype(dtype(a), [&](auto zero) {
       using T = decltype(zero);
       const auto left = static_cast<double>(element_of<T>(*x)),
                  right = static_cast<double>(element_of<T>(*number_of(b)));

@@ -74,7 +74,7 @@ struct NativeAttributes final : Attributes {
 
 // Throws an error if elements of x and y at the same position differ. All NaN are equal.
 void compare(const NativeAttributes& native, std::size_t output, const View& x, const View& y) {
-  visit_dtype(x.dtype, [&](auto zero) {
+  visit_real_dtype(x.dtype, [&](auto zero) {
     using T = decltype(zero);
     const T *a = static_cast<const T*>(x.data), *b = static_cast<const T*>(y.data);
     for (Index i = 0; i < Shape(x.shape).elements(); ++i)

@@ -154,9 +154,11 @@ std::optional<Estimate> estimate_loop(const LoopAttributes& loop) {
 }
 
 std::optional<Estimate> estimate(const Program& program, const Program::Instruction& step, bool is_in_place) {
-  const auto is_half = [&](int v) { return is_half_float(program.variable(v).dtype); };
-  if (std::any_of(step.inputs.begin(), step.inputs.end(), is_half) ||
-      std::any_of(step.outputs.begin(), step.outputs.end(), is_half))
+  const auto is_refused = [&](int v) {
+    return is_half_float(program.variable(v).dtype) || is_complex(program.variable(v).dtype);
+  };
+  if (std::any_of(step.inputs.begin(), step.inputs.end(), is_refused) ||
+      std::any_of(step.outputs.begin(), step.outputs.end(), is_refused))
     return {};
   if (is_view(step)) return Estimate();
   double most = 0;

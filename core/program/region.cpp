@@ -30,15 +30,20 @@ std::size_t arity(const Op& op) {
 }
 
 bool takes(const Op& op, Dtype dtype) {
-  return !is_listed(op) || visit_dtype(dtype, [&](auto x) {
+  return !is_complex(dtype) && (!is_listed(op) || visit_real_dtype(dtype, [&](auto x) {
     return stave_detail::admits<decltype(x)>(domains[static_cast<std::size_t>(op.id)]);
-  });
+  }));
 }
 
 }  // namespace
 
 bool Region::admits(const Op& op) {
   return is_listed(op) || op.id == OpId::where || op.id == OpId::astype || op.id == OpId::stop_gradient;
+}
+
+bool Region::admits(const Op& op, const Attributes* attributes, Dtype dtype) {
+  if (!admits(op) || is_complex(dtype)) return false;
+  return op.id != OpId::astype || !is_complex(static_cast<const DtypeAttributes*>(attributes)->dtype);
 }
 
 int Region::add(const Op& op, std::span<const int> operands, Dtype to) {

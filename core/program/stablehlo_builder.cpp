@@ -55,7 +55,7 @@ std::string types(const List& values) {
 
 /// An element as text: a decimal number if that is exact, else its bits.
 std::string element(const void* bytes, Dtype dtype) {
-  return visit_dtype(dtype, [&](auto zero) -> std::string {
+  return visit_real_dtype(dtype, [&](auto zero) -> std::string {
     using T = decltype(zero);
     T x;
     std::memcpy(&x, bytes, sizeof x);
@@ -176,7 +176,7 @@ HloValue HloBuilder::number_of_bytes(const void* bytes, Dtype dtype, const Shape
 }
 
 HloValue HloBuilder::number(const Scalar& given, Dtype dtype, const Shape& shape) {
-  return visit_dtype(dtype, [&](auto zero) {
+  return visit_real_dtype(dtype, [&](auto zero) {
     using T = decltype(zero);
     const bool is_floating = given.kind == Scalar::Kind::floating;
     T x;
@@ -252,7 +252,7 @@ HloValue HloBuilder::astype(const HloValue& x, Dtype dtype) {
   if (dtype == bool_) return compare("NE", x, like(x, 0));
   if (!is_float(x.dtype) || is_float(dtype)) return convert(x, dtype);
   const HloValue from = convert(x, x.dtype == float64 ? float64 : float32);
-  return visit_dtype(dtype, [&](auto zero) {
+  return visit_real_dtype(dtype, [&](auto zero) {
     using T = decltype(zero);
     if constexpr (!std::is_integral_v<T>) return from;
     else {
@@ -394,7 +394,7 @@ HloValue HloBuilder::all(const HloValue& x) {
 }
 
 HloValue HloBuilder::extreme(Dtype dtype, bool largest, const Shape& shape) {
-  return visit_dtype(dtype, [&](auto zero) {
+  return visit_real_dtype(dtype, [&](auto zero) {
     using T = decltype(zero);
     if constexpr (std::is_same_v<T, bool>) return number(largest, dtype, shape);
     else if constexpr (std::is_integral_v<T>)

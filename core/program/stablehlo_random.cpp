@@ -67,7 +67,7 @@ HloValues fold_in(const HloContext& c) { return {folded_in(c.b, c.in(0), c.in(1)
 HloValues random_bits(const HloContext& c) { return {random_bits_of(c.b, c.in(), c.as<RandomAttributes>().shape)}; }
 
 double rounded(double value, Dtype dtype) {
-  return visit_dtype(dtype, [&](auto zero) { return static_cast<double>(static_cast<decltype(zero)>(value)); });
+  return visit_real_dtype(dtype, [&](auto zero) { return static_cast<double>(static_cast<decltype(zero)>(value)); });
 }
 
 // max(low, u (high - low) + low), where u has as many random bits as a significand.

@@ -26,7 +26,9 @@ const char* c_type(Dtype dtype) {
     case Dtype::float32: return "float";
     case Dtype::float64: return "double";
     case Dtype::float16:
-    case Dtype::bfloat16: break;
+    case Dtype::bfloat16:
+    case Dtype::complex64:
+    case Dtype::complex128: break;
   }
   fail<DtypeError>("write_c: C has no type for elements of {}; convert them with astype", name_of(dtype));
 }
@@ -94,7 +96,7 @@ void append_rows(std::string& text, std::size_t count, std::string_view indent,
 
 std::string c_number(std::int64_t bytes, Dtype dtype) {
   c_type(dtype);  // refuses half floats
-  return visit_dtype(dtype, [&](auto zero) {
+  return visit_real_dtype(dtype, [&](auto zero) {
     using T = decltype(zero);
     T x{};
     std::memcpy(&x, &bytes, sizeof(T));
@@ -105,7 +107,7 @@ std::string c_number(std::int64_t bytes, Dtype dtype) {
 std::string c_table(const Tensor& x) {
   c_type(x.dtype());
   const Tensor values = observed(x);
-  return visit_dtype(x.dtype(), [&](auto zero) {
+  return visit_real_dtype(x.dtype(), [&](auto zero) {
     using T = decltype(zero);
     const std::vector<T> elements = values.template to_vector<T>();
     std::string text = "{\n";

@@ -160,6 +160,8 @@ template <class T>
 std::string non_finite(T value) {
   return std::isnan(value) ? "nan" : value < 0 ? "-inf" : "inf";
 }
+// Puts a + before a number that has no sign.
+std::string with_sign(const std::string& text) { return text[0] == '-' ? text : '+' + text; }
 
 // ---- formats of one element ---------------------------------------------------------------------
 
@@ -168,7 +170,9 @@ std::string non_finite(T value) {
 template <class T>
 class FloatFormat {
  public:
-  explicit FloatFormat(const std::vector<T>& values) : is_scientific_(wants_scientific(values)) {
+  /// If `signs`, positive numbers get a +.
+  explicit FloatFormat(const std::vector<T>& values, bool signs = false)
+      : is_scientific_(wants_scientific(values)), signs_(signs) {
     bool non_finite_seen = false, negative_infinity = false;
     for (T value : values) {
       if (std::isfinite(value)) fit(value);
@@ -176,19 +180,20 @@ class FloatFormat {
       negative_infinity |= std::isinf(value) && value < 0;
     }
     if (non_finite_seen) {
-      const std::size_t widest = negative_infinity ? 4 : 3, right_of_point = right() + 1;
+      const std::size_t widest = negative_infinity || signs ? 4 : 3, right_of_point = right() + 1;
       if (widest > left_ + right_of_point) left_ = widest - right_of_point;
     }
   }
 
   std::string operator()(T value) const {
-    if (!std::isfinite(value)) return padded(non_finite(value), left_ + right() + 1);
+    if (!std::isfinite(value)) return padded(signed_(non_finite(value)), left_ + right() + 1);
     if (!is_scientific_) {
       const Decimal parts = positional(value, precision);
-      return padded(parts.integer, left_) + '.' + parts.fraction + std::string(fraction_ - parts.fraction.size(), ' ');
+      return padded(signed_(parts.integer), left_) + '.' + parts.fraction +
+             std::string(fraction_ - parts.fraction.size(), ' ');
     }
     const Decimal parts = split_decimal(to_digits(value, std::chars_format::scientific, static_cast<int>(fraction_)));
-    return padded(parts.integer, left_) + '.' + parts.fraction + 'e' + parts.exponent[0] +
+    return padded(signed_(parts.integer), left_) + '.' + parts.fraction + 'e' + parts.exponent[0] +
            padded(parts.exponent.substr(1), exponent_, '0');
   }
 
@@ -209,14 +214,15 @@ class FloatFormat {
   }
   void fit(T value) {
     const Decimal parts = is_scientific_ ? scientific(value, precision) : positional(value, precision);
-    left_ = std::max(left_, parts.integer.size());
+    left_ = std::max(left_, signed_(parts.integer).size());
     fraction_ = std::max(fraction_, parts.fraction.size());
     if (is_scientific_) exponent_ = std::max(exponent_, parts.exponent.size() - 1);
   }
+  std::string signed_(const std::string& text) const { return signs_ ? with_sign(text) : text; }
   // Returns the width of everything right of the point.
   std::size_t right() const { return fraction_ + (is_scientific_ ? exponent_ + 2 : 0); }
 
-  bool is_scientific_;
+  bool is_scientific_, signs_;
   // Widths in characters: of the integer part with its sign, of the digits after the point, and of
   // the digits of the exponent.
   std::size_t left_ = 0, fraction_ = 0, exponent_ = 0;
@@ -234,19 +240,54 @@ class IntegerFormat {
   std::size_t width_ = 0;
 };
 
+// The real and the imaginary parts have a format each. The j stands before the blanks that align the
+// imaginary parts.
+template <class T>
+class ComplexFormat {
+ public:
+  explicit ComplexFormat(const std::vector<Complex<T>>& values)
+      : real_(parts(values, &Complex<T>::re)), imaginary_(parts(values, &Complex<T>::im), true) {}
+  std::string operator()(Complex<T> value) const {
+    std::string imaginary = imaginary_(value.im);
+    imaginary.insert(imaginary.find_last_not_of(' ') + 1, 1, 'j');
+    return real_(value.re) + imaginary;
+  }
+
+ private:
+  static std::vector<T> parts(const std::vector<Complex<T>>& values, T Complex<T>::*part) {
+    std::vector<T> found;
+    for (const Complex<T>& value : values) found.push_back(value.*part);
+    return found;
+  }
+  FloatFormat<T> real_, imaginary_;
+};
+
 struct BoolFormat {
   explicit BoolFormat(const std::vector<bool>&) {}
   std::string operator()(bool value) const { return value ? " True" : "False"; }
 };
 
 template <class T>
-using FormatOf = std::conditional_t<std::is_same_v<T, bool>, BoolFormat,
-                                    std::conditional_t<std::is_integral_v<T>, IntegerFormat<T>, FloatFormat<T>>>;
+struct FormatFor {
+  using Type = std::conditional_t<std::is_same_v<T, bool>, BoolFormat,
+                                  std::conditional_t<std::is_integral_v<T>, IntegerFormat<T>, FloatFormat<T>>>;
+};
+template <class T>
+struct FormatFor<Complex<T>> {
+  using Type = ComplexFormat<T>;
+};
 
 // A tensor of rank 0 prints as the number itself, with all digits that it needs.
 template <class T>
 std::string scalar_text(T value) {
-  if constexpr (std::is_same_v<T, bool>) {
+  if constexpr (ComplexNumber<T>) {
+    const auto part = [](auto x) {
+      const std::string text = scalar_text(x);
+      return text.ends_with(".0") ? text.substr(0, text.size() - 2) : text;
+    };
+    const std::string imaginary = part(value.im) + 'j';
+    return value.re == 0 && !std::signbit(value.re) ? imaginary : '(' + part(value.re) + with_sign(imaginary) + ')';
+  } else if constexpr (std::is_same_v<T, bool>) {
     return value ? "True" : "False";
   } else if constexpr (std::is_integral_v<T>) {
     return to_digits(value);
@@ -344,7 +385,7 @@ class TextLayout {
 
   Shape shape_;
   const std::vector<T>& elements_;
-  FormatOf<T> format_;
+  typename FormatFor<T>::Type format_;
   std::size_t next_ = 0;
 };
 

@@ -14,17 +14,9 @@
 
 namespace stave {
 
-/// std::complex of a floating-point type, and types with the same members.
-template <class T>
-concept ComplexNumber = requires(const T& z) {
-  { z.real() } -> std::floating_point;
-  { z.imag() } -> std::floating_point;
-};
-
 /// A C++ number as an operand. It is weak: it takes the dtype of the tensor that it is combined
-/// with, within its kind (bool < integer < float). float32 + 1.0 stays float32; int32 * 0.1
-/// becomes float32 (default_dtype.h). It can hold a complex number, although no dtype does:
-/// with(), alone() and all functions that would store a complex number throw DtypeError.
+/// with, within its kind (bool < integer < float < complex). float32 + 1.0 stays float32; int32 * 0.1
+/// becomes float32 (default_dtype.h); float32 * std::complex(0., 1.) becomes complex64.
 class Scalar {
  public:
   enum class Kind : std::uint8_t { boolean, integer, floating, complex };
@@ -33,7 +25,7 @@ class Scalar {
   Scalar(T value)
       : kind(kind_of<T>()), beyond_int64(is_beyond(value)), floating(static_cast<double>(value)),
         integer(kind == Kind::floating ? 0 : static_cast<std::int64_t>(value)) {}
-  explicit Scalar(const ComplexNumber auto& value)
+  Scalar(const ComplexNumber auto& value)
       : kind(Kind::complex), beyond_int64(false), floating(static_cast<double>(value.real())),
         imaginary(static_cast<double>(value.imag())) {}
 
@@ -47,11 +39,13 @@ class Scalar {
 
   /// The dtype of the result when this number is combined with a tensor of dtype `other`.
   Dtype with(Dtype other) const;
-  /// The dtype of this number without a tensor: bool, int32 (int64 or uint64 if it does not fit)
-  /// or default_dtype().
+  /// The dtype of this number without a tensor: bool, int32 (int64 or uint64 if it does not fit),
+  /// default_dtype() or complex_of(default_dtype()).
   Dtype alone() const;
   /// The number in decimal: "18446744073709551615", "0.5", "1+2j".
   std::string str() const;
+  /// The number as a complex one.
+  Complex<double> complex() const { return {floating, kind == Kind::complex ? imaginary : 0}; }
   /// Returns true for the same number of the same kind. -0 differs from 0, and a NaN equals a NaN
   /// of the same bits.
   friend bool operator==(const Scalar& a, const Scalar& b) noexcept {

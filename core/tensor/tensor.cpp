@@ -47,14 +47,21 @@ template <class To, class From>
 To convert(From from) {
   if constexpr (is_half<From>) {
     return convert<To>(static_cast<float>(from));
+  } else if constexpr (ComplexNumber<From> && std::is_same_v<To, bool>) {
+    return !(from == From(0));
+  } else if constexpr (ComplexNumber<From> && !ComplexNumber<To>) {
+    fail<DtypeError>("item: the tensor is {}, and a real number was requested: take real(x), imag(x) or abs(x)",
+                     dtype_of<From>());
   } else if constexpr (std::is_floating_point_v<From> && std::is_integral_v<To> && !std::is_same_v<To, bool>) {
     constexpr double low = static_cast<double>(std::numeric_limits<To>::min());
     constexpr double high = static_cast<double>(std::numeric_limits<To>::max());
     if (std::isnan(from)) return 0;
     if (from <= low) return std::numeric_limits<To>::min();
     if (from >= high) return std::numeric_limits<To>::max();
+    return static_cast<To>(from);
+  } else {
+    return static_cast<To>(from);
   }
-  return static_cast<To>(from);
 }
 
 void check_dtype(const Tensor& x, Dtype dtype, const char* what) {

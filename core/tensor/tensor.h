@@ -113,9 +113,10 @@ class Tensor {
   Tensor() noexcept = default;
   explicit Tensor(NodePtr node) noexcept : node_(std::move(node)) {}
   /// A rank-0 tensor of a C++ number. Its dtype is bool, int32 (int64 or uint64 if the value needs
-  /// it) or the default floating dtype (float32 unless a DefaultDtype says otherwise).
+  /// it), the default floating dtype (float32 unless a DefaultDtype says otherwise) or its complex
+  /// counterpart.
   template <class T>
-    requires(std::is_arithmetic_v<T> || is_half<T>)
+    requires(std::is_arithmetic_v<T> || is_half<T> || ComplexNumber<T>)
   explicit Tensor(T value) : Tensor(from_scalar(Scalar(value))) {}
 
   Tensor(const Tensor&) noexcept = default;
@@ -143,9 +144,10 @@ class Tensor {
 
   /// The value of a tensor of one element, converted as by astype: a float becomes the nearest
   /// integer towards 0 within T's range, NaN becomes 0. Reads the device; throws ShapeError unless
-  /// there is exactly one element.
+  /// there is exactly one element, and DtypeError for a complex element if T is a real type other
+  /// than bool.
   template <class T>
-    requires(std::is_arithmetic_v<T> || is_half<T>)
+    requires(std::is_arithmetic_v<T> || is_half<T> || (ComplexNumber<T> && has_dtype<T>))
   T item() const {
     // The element is read as a type that has a dtype: char as int8 or uint8, long double as double.
     using Signed = std::conditional_t<
@@ -193,7 +195,7 @@ class Tensor {
   operator Truth() const = delete;  // bool ok = bool(all(a)) && bool(all(b)); a && b is a tensor
   // clang-format on
   template <class T>
-    requires(std::is_arithmetic_v<T> && !std::is_same_v<T, bool>)
+    requires((std::is_arithmetic_v<T> && !std::is_same_v<T, bool>) || (ComplexNumber<T> && has_dtype<T>))
   explicit operator T() const {
     return item<T>();
   }
@@ -312,7 +314,7 @@ extern template std::ostream& operator<<(std::ostream& out, const Shape& shape);
 class Operand {
  public:
   template <class T>
-    requires(std::is_arithmetic_v<T> || is_half<T>)
+    requires(std::is_arithmetic_v<T> || is_half<T> || ComplexNumber<T>)
   Operand(T value) : scalar_(value) {}
   Operand(Scalar value) : scalar_(value) {}
   Operand(const Tensor& tensor) noexcept : tensor_(&tensor), scalar_(false) {}

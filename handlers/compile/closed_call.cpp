@@ -88,7 +88,7 @@ Outputs ClosedCall::operator()(std::span<const Tensor> inputs) const {
     if (const auto apart = lane_free_part(lanes)) return run_lane_free(*apart, inputs, lanes);
   Mask wanted;
   for (std::size_t i = 0; i < inputs.size(); ++i)
-    wanted.push_back(is_float(inputs[i].dtype()) && is_differentiated(inputs[i]));
+    wanted.push_back(is_inexact(inputs[i].dtype()) && is_differentiated(inputs[i]));
   return call(inputs, wanted);
 }
 
@@ -191,7 +191,7 @@ Outputs ClosedCall::call(std::span<const Tensor> inputs, const Mask& wanted) con
   // traced: it would not be if the operations were performed one by one.
   const Mask differentiable = differentiable_in(wanted);
   for (std::size_t i = 0; i < outputs.size(); ++i)
-    if (!differentiable[i] && is_float(outputs[i].dtype())) outputs[i] = stop_gradient(std::move(outputs[i]));
+    if (!differentiable[i] && is_inexact(outputs[i].dtype())) outputs[i] = stop_gradient(std::move(outputs[i]));
   return outputs;
 }
 
@@ -208,7 +208,7 @@ void ClosedCall::add_derivatives(FunctionAttributes& functions, const Mask& want
     const std::vector<int>& outputs = self->program_.outputs;
     std::vector<Tensor> inputs(given.inputs.begin(), given.inputs.end());
     for (std::size_t i = 0; i < outputs.size(); ++i)
-      if (is_float(self->program_.variable(outputs[i]).dtype)) inputs.push_back(given.derivatives[i]);
+      if (is_inexact(self->program_.variable(outputs[i]).dtype)) inputs.push_back(given.derivatives[i]);
     const Outputs found = (**made)(inputs);
     Outputs cotangents;
     std::size_t next = 0;

@@ -157,7 +157,7 @@ Partition partition(const Program& program, const Mask& first_inputs, const Mask
 Partition vjp_of(const Program& program, const Mask& wanted, std::span<const Tensor> examples) {
   std::vector<Tensor> given(examples.begin(), examples.end());
   for (const int output : program.outputs)
-    if (const auto& it = program.variable(output); is_float(it.dtype))
+    if (const auto& it = program.variable(output); is_inexact(it.dtype))
       given.push_back(zeros(it.shape, it.dtype, it.device));
   const auto both = [&](std::span<const Tensor> xs) {
     std::vector<Tensor> inputs(xs.begin(), xs.begin() + static_cast<std::ptrdiff_t>(examples.size()));
@@ -169,7 +169,7 @@ Partition vjp_of(const Program& program, const Mask& wanted, std::span<const Ten
     FlatVjp found = vjp_flat(by_wanted, select(wanted, xs), "vjp", numbered_inputs, {.recompute = Recompute::never});
     std::vector<Tensor> cotangents;
     auto next = xs.begin() + static_cast<std::ptrdiff_t>(examples.size());
-    for (const Tensor& output : found.outputs) cotangents.push_back(is_float(output.dtype()) ? *next++ : Tensor());
+    for (const Tensor& output : found.outputs) cotangents.push_back(is_inexact(output.dtype()) ? *next++ : Tensor());
     for (Tensor& cotangent : found.pullback.consume(cotangents)) found.outputs.push_back(std::move(cotangent));
     return std::move(found.outputs);
   };

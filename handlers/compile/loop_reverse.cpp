@@ -32,7 +32,7 @@ namespace {
 
 constexpr std::uint64_t most_stacked = std::uint64_t{64} << 20;  // bytes of residuals
 
-bool is_float_in(const Program& program, int variable) { return is_float(program.variable(variable).dtype); }
+bool is_float_in(const Program& program, int variable) { return is_inexact(program.variable(variable).dtype); }
 
 // Returns a mask of the inputs to which cotangents flow from these outputs.
 Mask inputs_by(const Program& body, const Mask& outputs) {
@@ -67,7 +67,7 @@ Program to_differentiate(const LoopAttributes& loop, const Mask& of, const Mask&
   Program body = *loop.body;
   for (std::size_t i = 0; i < of.size(); ++i) {
     const Program::Variable it = body.variable(body.outputs[i]);
-    if (of[i] || !is_float(it.dtype)) continue;
+    if (of[i] || !is_inexact(it.dtype)) continue;
     Program::Instruction stop{&op_stop_gradient};
     stop.inputs.push_back(body.outputs[i]);
     body.outputs[i] = body.add_variable(it.shape, it.dtype, it.device);
@@ -248,7 +248,7 @@ class FirstStep {
     std::vector<Tensor> values;
     for (std::size_t i = 0; i < inputs.size(); ++i) {
       const std::size_t same = sums.same_as[i];
-      place_.push_back(same < i ? place_[same] : is_float(inputs[i].dtype()) ? static_cast<int>(values.size()) : -1);
+      place_.push_back(same < i ? place_[same] : is_inexact(inputs[i].dtype()) ? static_cast<int>(values.size()) : -1);
       if (place_[i] == static_cast<int>(values.size())) values.push_back(inputs[i]);
     }
     const auto step = [&](std::span<const Tensor> xs) {

@@ -74,16 +74,37 @@ Statistics statistics_of(const std::vector<T>& values) {
 
 }  // namespace
 
+namespace {
+
+// Calls f with the elements of x; for a complex tensor, with their absolute values.
+template <class F>
+auto with_real_elements(const Tensor& x, F f) {
+  return visit_dtype(x.dtype(), [&](auto zero) {
+    using T = decltype(zero);
+    const std::vector<T> elements = read_elements<T>(x);
+    if constexpr (ComplexNumber<T>) {
+      std::vector<typename T::Real> sizes;
+      // hypot would hide a NaN behind an infinite part.
+      for (const T z : elements)
+        sizes.push_back(std::isnan(z.re) || std::isnan(z.im) ? z.re + z.im : std::hypot(z.re, z.im));
+      return f(sizes);
+    } else {
+      return f(elements);
+    }
+  });
+}
+
+}  // namespace
+
 Statistics statistics_of(const Tensor& x) {
   const Tensor values = observed(x), distinct = without_repetitions(values);
-  Statistics result =
-      visit_dtype(x.dtype(), [&](auto zero) { return statistics_of(read_elements<decltype(zero)>(distinct)); });
+  Statistics result = with_real_elements(distinct, [](const auto& elements) { return statistics_of(elements); });
   const Index repetitions = result.elements ? values.size() / result.elements : 1;
   for (Index* count : {&result.elements, &result.nans, &result.infinities}) *count *= repetitions;
   return result;
 }
 
-Index nans_in(const Tensor& x) { return x.defined() && is_float(x.dtype()) ? statistics_of(x).nans : 0; }
+Index nans_in(const Tensor& x) { return x.defined() && is_inexact(x.dtype()) ? statistics_of(x).nans : 0; }
 
 }  // namespace stave_detail
 
@@ -96,9 +117,10 @@ std::string summary_of(const Tensor& x) {
   if (!x.defined()) return text;
   const Statistics of = statistics_of(x);
   if (of.elements == 0) return text + " no elements";
-  if (of.elements == 1) return text + " value " + (of.nans ? "nan" : of.least);
-  text += fmt::format(" min {} max {} mean {} std {}", of.least, of.greatest, of.mean, of.deviation);
-  if (is_float(x.dtype())) text += fmt::format(" nan {} inf {}", of.nans, of.infinities);
+  if (of.elements == 1) return text + (is_complex(x.dtype()) ? " abs " : " value ") + (of.nans ? "nan" : of.least);
+  text += fmt::format("{} min {} max {} mean {} std {}", is_complex(x.dtype()) ? " abs:" : "", of.least, of.greatest,
+                      of.mean, of.deviation);
+  if (is_inexact(x.dtype())) text += fmt::format(" nan {} inf {}", of.nans, of.infinities);
   return text;
 }
 
@@ -190,9 +212,8 @@ std::string picture_of(const Tensor& x, PictureOptions options) {
   const Tensor plane = first_plane(values);
   const Shape& shape = plane.shape();
   const bool line = shape.size() == 1;
-  const Field field = visit_dtype(x.dtype(), [&](auto zero) {
-    return field_of(read_elements<decltype(zero)>(plane), line ? 1 : shape[0], shape.back(), options);
-  });
+  const Field field = with_real_elements(
+      plane, [&](const auto& elements) { return field_of(elements, line ? 1 : shape[0], shape.back(), options); });
   const Shades shades(
       field.cells, line ? std::vector{"▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"} : std::vector{"·", "░", "▒", "▓", "█"});
   std::string text;

@@ -39,9 +39,10 @@ std::string text_of(const Tensor& x) {
   if (!x.defined()) return "undefined";
   const Statistics summary = statistics_of(x);
   if (summary.elements == 0) return "no elements";
-  if (summary.elements == 1) return "value " + (summary.nans ? "nan" : summary.least);
-  std::string text = fmt::format("min {} max {} mean {}", summary.least, summary.greatest, summary.mean);
-  if (is_float(x.dtype())) text += fmt::format(" nan {} inf {}", summary.nans, summary.infinities);
+  const char* const of_complex = is_complex(x.dtype()) ? "abs: " : "";
+  if (summary.elements == 1) return (*of_complex ? "abs " : "value ") + (summary.nans ? "nan" : summary.least);
+  std::string text = fmt::format("{}min {} max {} mean {}", of_complex, summary.least, summary.greatest, summary.mean);
+  if (is_inexact(x.dtype())) text += fmt::format(" nan {} inf {}", summary.nans, summary.infinities);
   return text;
 }
 

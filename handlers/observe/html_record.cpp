@@ -322,9 +322,11 @@ void HtmlRecord::set_label(int storage, const std::string& label) {
 
 void HtmlRecord::add_point(const std::string& name, const Tensor& value) {
   const std::vector<double> numbers = visit_dtype(value.dtype(), [&](auto zero) {
+    using T = decltype(zero);
     std::vector<double> converted;
-    for (const auto number : read_elements<decltype(zero)>(observed(value)))
-      converted.push_back(static_cast<double>(number));
+    for (const T number : read_elements<T>(observed(value)))
+      if constexpr (ComplexNumber<T>) converted.push_back(std::hypot(number.re, number.im));  // the absolute value
+      else converted.push_back(static_cast<double>(number));
     return converted;
   });
   constexpr double nan = std::numeric_limits<double>::quiet_NaN();

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include <stave/core/ops/complex.h>
 #include <stave/core/ops/create.h>
 #include <stave/core/ops/elementwise.h>
 #include <stave/core/ops/frontend.h>
@@ -20,7 +21,7 @@ std::vector<Tensor> random_like(std::span<const Tensor> xs, std::uint64_t seed) 
   std::vector<Tensor> result;
   for (const Tensor& x : xs)
     result.push_back(
-        is_float(x.dtype())
+        is_inexact(x.dtype())
             ? normal(fold_in(Key(seed, x.device()), static_cast<std::uint32_t>(result.size())), x.shape(), x.dtype())
             : zeros_like(x));
   return result;
@@ -28,7 +29,7 @@ std::vector<Tensor> random_like(std::span<const Tensor> xs, std::uint64_t seed) 
 
 Outputs pulled_back(FlatFunction f, std::span<const Tensor> xs, std::vector<Tensor> cotangents) {
   for (Tensor& cotangent : cotangents)
-    if (!is_float(cotangent.dtype())) cotangent = Tensor();
+    if (!is_inexact(cotangent.dtype())) cotangent = Tensor();
   const std::vector<Tensor> found = vjp_flat(f, xs, "check_grads").pullback(cotangents);
   return Outputs(found.begin(), found.end());
 }
@@ -36,7 +37,7 @@ Outputs pulled_back(FlatFunction f, std::span<const Tensor> xs, std::vector<Tens
 namespace {
 
 bool all_float64(std::span<const Tensor> xs) {
-  return std::all_of(xs.begin(), xs.end(), [](const Tensor& x) { return x.dtype() == float64; });
+  return std::all_of(xs.begin(), xs.end(), [](const Tensor& x) { return real_of(x.dtype()) == float64; });
 }
 
 }  // namespace
@@ -53,11 +54,14 @@ namespace {
 
 using Tensors = std::vector<Tensor>;
 
-// Returns the inner product over all floating tensors, in float64.
+// Returns the sum of the products over all floating and complex tensors, in float64. Of complex
+// products it is the real part: the derivative of a real number along b, where a is its gradient.
 double inner(std::span<const Tensor> a, std::span<const Tensor> b) {
   double total = 0;
-  for (std::size_t i = 0; i < a.size(); ++i)
-    if (is_float(a[i].dtype())) total += sum(astype(a[i], float64) * astype(b[i], float64)).item<double>();
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    const Dtype wide = is_complex(a[i].dtype()) ? complex128 : float64;
+    if (is_inexact(a[i].dtype())) total += real(sum(astype(a[i], wide) * astype(b[i], wide))).item<double>();
+  }
   return total;
 }
 

@@ -26,7 +26,7 @@ void compare(std::span<const Tensor> got, std::span<const Tensor> expected, doub
     const Tensor &a = got[i], &b = expected[i];
     if (a.shape() != b.shape() || a.dtype() != b.dtype())
       fail<TransformError>("result {} is {} {} in place of {} {}", i, a.dtype(), a.shape(), b.dtype(), b.shape());
-    const bool same = is_float(a.dtype()) ? allclose(a, b, tolerance, tolerance, true) : array_equal(a, b);
+    const bool same = is_inexact(a.dtype()) ? allclose(a, b, tolerance, tolerance, true) : array_equal(a, b);
     if (!same) fail<TransformError>("result {} is\n{}\nin place of\n{}", i, a.str(), b.str());
   }
 }
@@ -46,7 +46,7 @@ class Checked {
   Checked(const Op& op, const OpCase& given, const CheckOpOptions& options)
       : op_(op), attributes_(given.attributes), inputs_(given.inputs), options_(options) {
     for (std::size_t i = 0; i < inputs_.size(); ++i)
-      if (is_float(inputs_[i].dtype()) && !lacks_derivative_by(op, i)) floats_.push_back(i);
+      if (is_inexact(inputs_[i].dtype()) && !lacks_derivative_by(op, i)) floats_.push_back(i);
     tolerance_ = options.tolerance ? options.tolerance : tolerance_for(pick(inputs_));
     const bool structured = op.derivative == Derivative::linear || op.derivative == Derivative::bilinear;
     const bool smooth = !floats_.empty() && op.derivative != Derivative::zero;
@@ -138,7 +138,7 @@ class Checked {
   // Returns input i of a lane. Floating inputs differ between lanes, so that a value in another
   // lane's place is detected. Other inputs are the same in all lanes.
   Tensor in_lane(std::size_t i, Index lane) const {
-    return is_float(inputs_[i].dtype()) ? inputs_[i] * (1 - static_cast<double>(lane) / 32) : inputs_[i];
+    return is_inexact(inputs_[i].dtype()) ? inputs_[i] * (1 - static_cast<double>(lane) / 32) : inputs_[i];
   }
   Tensors copies() const {
     Tensors result;

@@ -35,7 +35,7 @@ bool is_number(const Tensor& x) {
 }
 
 bool is_elementwise(Entry& entry, const Shape& shape) {
-  return entry.op && Region::admits(*entry.op) && entry.op->vjp && entry.input_abstracts()[0].shape == shape;
+  return entry.op && entry.joins_regions && entry.op->vjp && entry.input_abstracts()[0].shape == shape;
 }
 
 }  // namespace
@@ -45,7 +45,7 @@ Tensor computed_again(const GradHandler& handler, const Slot& slot) {
   if (!entry.op) return handler.primal(entry);
   if (entry.keeps_outputs) return entry.outputs()[static_cast<std::size_t>(slot.output)];
   const UnderFrame as_at_first(library_frames());
-  if (Region::admits(*entry.op)) {
+  if (entry.joins_regions) {
     FusedBackward region(handler, entry.input_abstracts()[0].shape);
     const Tensor value = region.value_of(slot);
     return region.values_of({&value, 1})[0];

@@ -4,13 +4,21 @@
 
 namespace stave_detail {
 
-void check_loss(const Tensor& loss, const char* transform) {
+void check_loss(const Tensor& loss, const char* transform, bool holomorphic) {
   if (loss.rank() != 0)
     fail<TransformError>(
         "{}: the function must return one number, a tensor of shape [], but it returned shape {}: reduce it "
         "(sum, mean), or use vjp or jacrev",
         transform, loss.shape());
-  if (!is_float(loss.dtype()))
+  if (holomorphic && !is_complex(loss.dtype()))
+    fail<DtypeError>("{}: .holomorphic is set, but the function returned {}: its result must be complex", transform,
+                     loss.dtype());
+  if (!holomorphic && is_complex(loss.dtype()))
+    fail<DtypeError>(
+        "{}: the function returned {}, which has no gradient as it is: return a real number, such as real(z) or "
+        "abs(z), or set .holomorphic if the function is complex-differentiable",
+        transform, loss.dtype());
+  if (!is_inexact(loss.dtype()))
     fail<DtypeError>("{}: the function returned {}, which has no derivative: return a floating number", transform,
                      loss.dtype());
 }

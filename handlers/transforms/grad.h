@@ -39,8 +39,8 @@ struct ValueGradAndAux {
 namespace stave_detail {
 
 /// Throws TransformError unless `loss` is a single number, of shape [], and DtypeError unless it is
-/// floating.
-void check_loss(const Tensor& loss, const char* transform);
+/// floating, or complex if `holomorphic`.
+void check_loss(const Tensor& loss, const char* transform, bool holomorphic);
 Tensor one_like(const Tensor& loss);
 [[noreturn]] void fail_no_tensors(const char* transform);
 
@@ -89,7 +89,7 @@ class ValueAndGradOf {
         },
         leaves, "grad", [&](std::size_t i) { return leaf_name(selected, i, args...); }, options_, true);
     Tensor value = std::move(vjp.outputs[0]);
-    check_loss(value, "grad");
+    check_loss(value, "grad", options_.holomorphic);
     const Tensor seed = one_like(value);
     auto grad = gradient_trees(vjp.pullback.consume({&seed, 1}), std::move(structures));
     if constexpr (Loss::has_aux)

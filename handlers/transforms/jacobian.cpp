@@ -27,8 +27,16 @@ Outputs for_unit_vectors(FlatFunction f, const Tensor& x, Index axis) {
 
 // Rejects outputs that are not floating: the derivative of integers would be a matrix
 // of zeros that says nothing.
+// A complex input of jacfwd, and a complex output of jacrev, would need two directions each: along 1
+// and along i.
+void check_not_complex(const Tensor& x, const char* transform, const char* what, const char* remedy) {
+  if (is_complex(x.dtype()))
+    stave_detail::fail<DtypeError>("{}: {} is {}, and a complex number has a derivative along 1 and one along i: {}",
+                                   transform, what, x.dtype(), remedy);
+}
+
 void check_output(const Tensor& output, const char* transform) {
-  if (!is_float(output.dtype()))
+  if (!is_inexact(output.dtype()))
     stave_detail::fail<DtypeError>("{}: the function returned {}, which has no derivative: return a floating tensor",
                                    transform, output.dtype());
 }
@@ -43,6 +51,7 @@ Shape joined(Shape a, const Shape& b) {
 FlatJacobian jacfwd_flat(FlatFunction f, std::span<const Tensor> xs, InputNames names) {
   FlatJacobian blocks;
   for (std::size_t i = 0; i < xs.size(); ++i) {
+    check_not_complex(xs[i], "jacfwd", "an argument", "differentiate by real(z) and imag(z)");
     Outputs outputs;
     const auto columns_of = [&](std::span<const Tensor> direction) {
       std::vector<Tensor> tangents(xs.size());
@@ -66,6 +75,7 @@ FlatJacobian jacrev_flat(FlatFunction f, std::span<const Tensor> xs, InputNames 
   for (std::size_t j = 0; j < vjp.outputs.size(); ++j) {
     const Tensor& output = vjp.outputs[j];
     check_output(output, "jacrev");
+    check_not_complex(output, "jacrev", "the result", "return real(z) and imag(z)");
     const auto rows_of = [&](std::span<const Tensor> cotangent) {
       std::vector<Tensor> cotangents(vjp.outputs.size());
       cotangents[j] = cotangent[0];

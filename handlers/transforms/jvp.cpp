@@ -40,7 +40,7 @@ class JvpHandler final : public Handler, public FollowsDerivatives, public std::
     Outputs derivatives = call.op().derivative == Derivative::zero ? Outputs(outputs.size(), Tensor())
                                                                    : derive(JvpContext{call, outputs, tangents});
     for (std::size_t i = 0; i < outputs.size(); ++i) {
-      if (is_float(outputs[i].dtype()) && derivatives[i].defined()) {
+      if (is_inexact(outputs[i].dtype()) && derivatives[i].defined()) {
         check(call, outputs[i], derivatives[i]);
         outputs[i] = notes.put(std::move(outputs[i]), std::move(derivatives[i]));
       } else {
@@ -55,7 +55,7 @@ class JvpHandler final : public Handler, public FollowsDerivatives, public std::
   }
   Tensor lost(Tensor x) const override {
     if (lost_by_.empty()) lost_by_ = outside_.effect();
-    return is_float(x.dtype()) ? notes.put(std::move(x), Tensor()) : x;
+    return is_inexact(x.dtype()) ? notes.put(std::move(x), Tensor()) : x;
   }
   bool follows(const Tensor& x) const noexcept override { return notes.find(x) != nullptr; }
   /// Returns the result of the function, which runs with this handler installed around it.
@@ -98,7 +98,7 @@ class JvpHandler final : public Handler, public FollowsDerivatives, public std::
       Inputs inputs;
       for (std::size_t i = 0; i < count; ++i) {
         const Tensor& x = given.inputs[i];
-        inputs.push_back(is_float(x.dtype()) ? self->notes.put(clone_node(x), given.inputs[count + i]) : x);
+        inputs.push_back(is_inexact(x.dtype()) ? self->notes.put(clone_node(x), given.inputs[count + i]) : x);
       }
       FunctionResults results = with(self, [&] { return run({inputs}); });
       for (Tensor& output : results) {
@@ -124,12 +124,12 @@ class JvpHandler final : public Handler, public FollowsDerivatives, public std::
     FunctionResults forward = functions.run(FunctionRole::forward, {primals(call)});
     std::vector<Tensor> zero;  // cotangents of the floating outputs
     for (const Tensor& output : forward)
-      if (is_float(output.dtype())) zero.push_back(zeros_like(output));
+      if (is_inexact(output.dtype())) zero.push_back(zeros_like(output));
     const auto backward = [&](std::span<const Tensor> cotangents) {
       Inputs all;
       std::size_t next = 0;
       for (const Tensor& output : forward)
-        all.push_back(is_float(output.dtype()) ? cotangents[next++] : zeros_like(output));
+        all.push_back(is_inexact(output.dtype()) ? cotangents[next++] : zeros_like(output));
       const Outputs found = functions.run(FunctionRole::backward, {forward.more, all});
       Outputs wanted;
       for (std::size_t i = 0; i < call.inputs().size(); ++i)
@@ -144,7 +144,7 @@ class JvpHandler final : public Handler, public FollowsDerivatives, public std::
     forward.more.clear();
     std::size_t next = 0;
     for (const Tensor& output : forward)
-      forward.more.push_back(is_float(output.dtype()) ? found[next++] : zeros_like(output));
+      forward.more.push_back(is_inexact(output.dtype()) ? found[next++] : zeros_like(output));
     return with_tangents(std::move(forward));
   }
 
@@ -163,7 +163,7 @@ class JvpHandler final : public Handler, public FollowsDerivatives, public std::
     for (std::size_t i = 0; i < results.size(); ++i) {
       Tensor& output = results[i];
       output = notes.strip(std::move(output));
-      if (is_float(output.dtype())) output = notes.put(std::move(output), results.more[i]);
+      if (is_inexact(output.dtype())) output = notes.put(std::move(output), results.more[i]);
     }
     return results;
   }
@@ -183,7 +183,7 @@ class JvpHandler final : public Handler, public FollowsDerivatives, public std::
   // must have no tangent; for such an input the operation gets the primal.
   static Outputs linear(const JvpContext& c) {
     // An operation whose result is not floating, such as a cast to integers, has derivative zero.
-    if (!is_float(c.out().dtype())) return Outputs(c.outputs.size(), Tensor());
+    if (!is_inexact(c.out().dtype())) return Outputs(c.outputs.size(), Tensor());
     Inputs inputs;
     for (std::size_t i = 0; i < c.call.inputs().size(); ++i) {
       const bool constant = lacks_derivative_by(c.call.op(), i);
@@ -212,7 +212,7 @@ class JvpHandler final : public Handler, public FollowsDerivatives, public std::
 };
 
 void check_tangent(std::size_t i, InputNames names, const Tensor& primal, const Tensor& tangent) {
-  if (!is_float(primal.dtype()))
+  if (!is_inexact(primal.dtype()))
     fail<DtypeError>(
         "jvp: {} is {} {}, which has no derivative: make it a floating tensor, or capture it in the "
         "function instead of differentiating with respect to it",

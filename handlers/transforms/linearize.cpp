@@ -12,7 +12,7 @@ FlatLinearized linearize_flat(FlatFunction f, std::span<const Tensor> primals, I
   FlatLinearized result;
   std::vector<Tensor> cotangents;  // zero cotangents of the outputs that have a derivative
   for (const Tensor& output : vjp.outputs) {
-    result.linear.has_tangent_.push_back(is_float(output.dtype()));
+    result.linear.has_tangent_.push_back(is_inexact(output.dtype()));
     result.linear.zeros_.push_back(result.linear.has_tangent_.back() ? Tensor() : zeros_like(output));
     if (result.linear.has_tangent_.back()) cotangents.push_back(zeros_like(output));
   }

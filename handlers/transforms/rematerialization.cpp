@@ -40,7 +40,7 @@ bool is_view(const Op& op) { return op.view != nullptr; }
 // values has no slice yet: it can be recomputed only if it keeps all of its own inputs.
 BackwardSlice slice_of_kept(Entry& entry) {
   BackwardSlice slice = entry.slice;
-  if (slice.size || entry.dropped || !entry.op->is_cheap()) return slice;
+  if (slice.size || entry.dropped || !entry.is_recomputable()) return slice;
   for (const Tensor& input : entry.inputs())
     if (!input.defined()) return slice;
   slice.size = 1;
@@ -98,7 +98,7 @@ SmallVector<Entry*, 16> nearby(Entry& entry) {
     for (std::size_t i = 0; i < found[k]->input_count; ++i) {
       Entry* const producer = found[k]->producers()[i].entry.get();
       if (found[k]->inputs()[i].defined() || !producer || !producer->op) continue;
-      if (!producer->op->is_cheap() || producer->keeps_outputs) continue;
+      if (!producer->is_recomputable() || producer->keeps_outputs) continue;
       if (std::find(found.begin(), found.end(), producer) == found.end()) found.push_back(producer);
     }
   std::sort(found.begin(), found.end(), [](Entry* a, Entry* b) { return a->sequence > b->sequence; });
@@ -138,20 +138,20 @@ void Rematerialization::plan(Entry& entry, const Call& call, const Rematerializa
   if (drops) {
     continue_run(entry, call.inputs().empty() ? Shape() : call.input(0).shape());
     for (std::size_t i = 0; i < std::min(inputs.size(), Entry::most_dropped); ++i)
-      if (is_new(i) && may_drop(*entry.op, *producers[i].entry, inputs[i]))
+      if (is_new(i) && may_drop(entry, *producers[i].entry, inputs[i]))
         entry.dropped = static_cast<std::uint8_t>(entry.dropped | 1u << i);
   }
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     if (entry.drops(i)) {
       inputs[i] = Tensor();
       Entry& producer = *producers[i].entry;
-      if (Region::admits(*entry.op) && is_own(producer)) producer.slice.read_again = true;
+      if (entry.joins_regions && is_own(producer)) producer.slice.read_again = true;
     } else if (is_new(i)) {
       kept_ += bytes_kept_by(inputs[i].node());
       if (Entry& producer = *producers[i].entry; is_own(producer)) producer.slice.kept = true;
     }
   }
-  if (!drops || !entry.op->is_cheap() || entry.keeps_outputs) return;
+  if (!drops || !entry.is_recomputable() || entry.keeps_outputs) return;
   save_constants(entry, call);
   const Abstract& output = call.abstract_outputs()[0];
   entry.slice = slice_of(entry, bytes_of(output), of_primals);
@@ -169,7 +169,7 @@ bool Rematerialization::begins(Entry& entry, std::size_t bytes) {
   shape_ = entry.input_abstracts()[0].shape;
   // The operations that were recorded just before this one may belong to its run.
   Entry* earlier = entry.producers()[0].entry.get();
-  while (earlier && earlier->op && earlier->sequence + 1 == run_ && Region::admits(*earlier->op) &&
+  while (earlier && earlier->op && earlier->sequence + 1 == run_ && earlier->joins_regions &&
          earlier->input_abstracts()[0].shape == shape_) {
     run_ = earlier->sequence;
     earlier = earlier->producers()[0].entry.get();
@@ -178,20 +178,20 @@ bool Rematerialization::begins(Entry& entry, std::size_t bytes) {
 }
 
 void Rematerialization::continue_run(const Entry& entry, const Shape& shape) {
-  const bool elementwise = Region::admits(*entry.op);
+  const bool elementwise = entry.joins_regions;
   if (elementwise && shape == shape_) return;
   run_ = elementwise ? entry.sequence : entry.sequence + 1;
   shape_ = shape;
 }
 
-bool Rematerialization::may_drop(const Op& reader, Entry& producer, const Tensor& x) const {
-  if (reader.is_higher_order || bytes_kept_by(x.node()) < least_) return false;
+bool Rematerialization::may_drop(const Entry& reader, Entry& producer, const Tensor& x) const {
+  if (reader.op->is_higher_order || bytes_kept_by(x.node()) < least_) return false;
   const BackwardSlice slice = slice_of_kept(producer);
   if (!slice.size || slice.size > longest) return false;
   const int cheap = operations_to_recompute(producer, false);
   if (cheap == 0) return false;  // dropping a view saves no memory
   if (cheap <= most_cheap) return true;
-  return Region::admits(reader) && slice.back != BackwardSlice::too_far && producer.sequence - slice.back >= run_ &&
+  return reader.joins_regions && slice.back != BackwardSlice::too_far && producer.sequence - slice.back >= run_ &&
          operations_to_recompute(producer, true) <= most_cheap;
 }
 

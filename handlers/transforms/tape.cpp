@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <memory>
 
+#include <stave/core/program/region.h>
 #include <stave/core/tensor/fail.h>
 
 namespace stave_detail {
@@ -50,6 +51,7 @@ Entry::Entry(const Call& call, std::uint64_t order, std::uint32_t count_of_axes)
     ::new (kind++) Kind{input.node_ptr()->dtype, static_cast<std::uint16_t>(shape.rank())};
   }
   for (Tensor& output : outputs()) ::new (&output) Tensor();
+  joins_regions = input_count > 0 && Region::admits(*op, attributes.get(), call.inputs().back().node_ptr()->dtype);
 }
 
 Entry::~Entry() {
@@ -152,7 +154,7 @@ Outputs GradHandler::noted(Outputs outputs, EntryPtr entry) const {
       entry->carried->abstracts.emplace_back(outputs[i].shape(), outputs[i].dtype());
       entry->carried->devices.push_back(outputs[i].device());
     }
-    if (is_float(outputs[i].dtype())) {
+    if (is_inexact(outputs[i].dtype())) {
       EntryPtr owner = i + 1 == outputs.size() ? std::move(entry) : entry;
       outputs[i] = notes.put(std::move(outputs[i]), Slot{std::move(owner), static_cast<int>(i)});
     } else {
@@ -170,13 +172,13 @@ const Slot* GradHandler::find_lost(const Call& call) const noexcept {
 
 Outputs GradHandler::unrecorded(Outputs outputs, const Slot& like) const {
   for (Tensor& output : outputs)
-    if (is_float(output.dtype())) output = notes.put(std::move(output), like);
+    if (is_inexact(output.dtype())) output = notes.put(std::move(output), like);
   return outputs;
 }
 
 Tensor GradHandler::lost(Tensor x) const {
   if (lost_by_.empty()) lost_by_ = outside_.effect();
-  return is_float(x.dtype()) ? notes.put(std::move(x), Slot{nullptr, Slot::outside}) : x;
+  return is_inexact(x.dtype()) ? notes.put(std::move(x), Slot{nullptr, Slot::outside}) : x;
 }
 
 void GradHandler::check_recorded(const Slot* slot) const {

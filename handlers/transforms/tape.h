@@ -71,6 +71,7 @@ struct Entry : RefCounted {
   bool keeps_outputs = false;  // true if the rule of an input with a producer reads the outputs
   // Mask of the inputs that a rule reads and that are recomputed from their producers.
   std::uint8_t dropped = 0;
+  bool joins_regions = false;  // a region can perform the operation (Region::admits)
   BackwardSlice slice;
   const std::uint64_t sequence;  // position in the order of recording
   const Op* const op = nullptr;  // null: an input of the transform
@@ -95,6 +96,8 @@ struct Entry : RefCounted {
   static constexpr std::size_t most_dropped = 8;  // only the first 8 inputs can be dropped
   bool drops(std::size_t i) const noexcept { return i < most_dropped && dropped >> i & 1; }
   SmallVector<Abstract, 2> input_abstracts();
+  /// Returns true if computing the output again takes no longer than reading it from memory would.
+  bool is_recomputable() const noexcept { return op->may_be_view() || (joins_regions && op->is_cheap()); }
   /// Releases the saved values and the producers.
   void clear() noexcept;
 
@@ -142,7 +145,7 @@ class Rematerialization {
   // The size in bytes below which recording an operation anew takes longer than performing it.
   static constexpr std::size_t large = std::size_t{16} << 10;
   bool begins(Entry& entry, std::size_t bytes);
-  bool may_drop(const Op& reader, Entry& producer, const Tensor& x) const;
+  bool may_drop(const Entry& reader, Entry& producer, const Tensor& x) const;
   BackwardSlice slice_of(Entry& entry, std::size_t bytes, const Rematerialization& of_primals);
   bool takes(Entry& entry, std::size_t i, std::size_t bytes, const Rematerialization& of_primals, BackwardSlice& slice);
   void search_nearby(Entry& entry, const Rematerialization& of_primals);

@@ -146,7 +146,7 @@ class BackwardPass {
   void step(Entry& entry, const SmallVector<Tensor, 1>& cotangents) {
     // The functions of a higher-order operation have scopes of their own.
     const ReenteredScopes scopes(entry.op->is_higher_order ? nullptr : entry.scopes.get());
-    if (!fused_ && entry.dropped && Region::admits(*entry.op) && is_undisturbed()) {
+    if (!fused_ && entry.dropped && entry.joins_regions && is_undisturbed()) {
       fused_.emplace(record_.handler, entry.input_abstracts()[0].shape);
       if (!fused_->takes(entry)) fused_.reset();
     }
@@ -356,11 +356,14 @@ FlatVjp vjp_flat(FlatFunction f, std::span<const Tensor> primals, const char* tr
   handler.rematerialization.set_primals(primals, primals_stay);
   for (std::size_t i = 0; i < primals.size(); ++i) {
     const Tensor& primal = primals[i];
-    if (!is_float(primal.dtype()))
+    if (!is_inexact(primal.dtype()))
       fail<DtypeError>(
           "{}: {} is {} {}, which has no derivative: make it a floating tensor (write 1. instead of 1, or "
           "astype(x, float32)), or capture it in the function instead of differentiating with respect to it",
           transform, names(i), primal.dtype(), primal.shape());
+    if (options.holomorphic && !is_complex(primal.dtype()))
+      fail<DtypeError>("{}: .holomorphic is set, but {} is {}: convert it with astype to a complex dtype", transform,
+                       names(i), primal.dtype());
     record->input_abstracts.push_back({primal.shape(), primal.dtype()});
     record->input_devices.push_back(primal.device());
     inputs.push_back(handler.notes.put(clone_node(primal), Slot{handler.entry_of_input(), 0}));

@@ -41,6 +41,9 @@ enum class Recompute { automatic, always, never };
 struct GradOptions {
   [[no_unique_address]] ByName by_name{};
   Recompute recompute = Recompute::automatic;
+  /// The function is complex-differentiable, and its result is complex: the gradient is its complex
+  /// derivative. The differentiated arguments must be complex.
+  bool holomorphic = false;
 };
 
 /// Maps cotangents of outputs to cotangents of inputs. Copies share the tape, which lives

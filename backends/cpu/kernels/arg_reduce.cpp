@@ -84,7 +84,7 @@ void set_arg(ArgReduction* row, Dtype dtype) {
 template <bool max>
 void fill_arg(ArgReduction* row) {
 #define X(name, type) set_arg<max, Element<type>>(row, Dtype::name);
-  STAVE_DTYPES(X)
+  STAVE_REALS(X)
 #undef X
 }
 

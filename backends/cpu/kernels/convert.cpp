@@ -75,13 +75,13 @@ void where(void* out, const void* const* in, Index n) {
 template <class From>
 void fill_from(stave_cpu::BlockKernel* row) {
 #define X(name, type) row[static_cast<int>(Dtype::name)] = convert<type, From>;
-  STAVE_DTYPES(X)
+  STAVE_REALS(X)
 #undef X
 }
 
 void fill_convert(Kernels& table) {
 #define X(name, type) fill_from<type>(table.convert[static_cast<int>(Dtype::name)]);
-  STAVE_DTYPES(X)
+  STAVE_REALS(X)
 #undef X
   // `where` only moves bits: there is one kernel for each element size.
   for (int d = 0; d < stave_cpu::dtype_count; ++d) {

@@ -112,7 +112,7 @@ void fill_row(BlockKernel* row) {
 #define X(name, type)                                    \
   if constexpr (stave_detail::admits<type>(S::operands)) \
     row[static_cast<int>(Dtype::name)] = kernel_of<S, type, arity>();
-  STAVE_DTYPES(X)
+  STAVE_REALS(X)
 #undef X
 }
 

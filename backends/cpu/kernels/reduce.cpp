@@ -366,7 +366,7 @@ void fill_arithmetic(Reduction* row) {
 template <class C>
 void fill_extreme(Reduction* row) {
 #define X(name, type) set<C, Element<type>, Computed<Element<type>>>(row, Dtype::name);
-  STAVE_DTYPES(X)
+  STAVE_REALS(X)
 #undef X
 }
 

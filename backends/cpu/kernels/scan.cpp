@@ -156,7 +156,7 @@ void fill(Scan* row) {
 template <class F>
 void fill_extreme(Scan* row) {
 #define X(name, type) set<F, Element<type>, Computed<Element<type>>>(row, Dtype::name);
-  STAVE_DTYPES(X)
+  STAVE_REALS(X)
 #undef X
 }
 

@@ -13,7 +13,7 @@ __global__ void __launch_bounds__(block_threads) attention_kernel(const __grid_c
 
 void launch_attention(const Launch& launch, const AttentionArgs& args, stave::Dtype dtype, const char* what) {
   if (args.tasks() == 0) return;
-  stave::visit_dtype(dtype, [&](auto zero) {
+  stave::visit_real_dtype(dtype, [&](auto zero) {
     using E = decltype(zero);
     if constexpr (!std::is_integral_v<E>) {
       const unsigned blocks = grid_for(launch, &attention_kernel<E>, args.tasks());

@@ -77,7 +77,7 @@ void run_argmax_pool(const Launch& launch, const stave::PoolAttributes& attribut
     run_copy(launch, x, planes);
   }
   const PoolLoop loop = pool_loop(attributes, planes, out);
-  stave::visit_dtype(x.dtype, [&](auto zero) {
+  stave::visit_real_dtype(x.dtype, [&](auto zero) {
     find_largest_kernel<decltype(zero)><<<blocks_for(loop.elements), block_threads, 0, launch.stream>>>(loop);
   });
   check_launch("argmax_pool");

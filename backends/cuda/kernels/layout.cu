@@ -76,7 +76,7 @@ void run_iota(const Launch& launch, const stave::IotaAttributes& attributes, con
   if (attributes.length == 0) return;
   const IotaLoop loop = iota_loop(attributes, out);
   const unsigned blocks = blocks_for(loop.elements);
-  stave::visit_dtype(out.dtype, [&](auto zero) {
+  stave::visit_real_dtype(out.dtype, [&](auto zero) {
     using T = decltype(zero);
     using Written = std::conditional_t<std::is_same_v<T, bool>, bool, Signless<T>>;
     iota_kernel<Written><<<blocks, block_threads, 0, launch.stream>>>(loop);

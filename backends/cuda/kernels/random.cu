@@ -106,7 +106,7 @@ void run_random_bits(const Launch& launch, const View& keys, const View& out) {
 
 void run_random_uniform(const Launch& launch, const stave::UniformAttributes& attributes, const View& keys,
                         const View& out) {
-  stave::visit_dtype(out.dtype, [&](auto zero) {
+  stave::visit_real_dtype(out.dtype, [&](auto zero) {
     using T = decltype(zero);
     if constexpr (!std::is_integral_v<T>)
       launch_draw<DrawUniform<T>>(launch, keys, out, attributes.low, attributes.high, "random_uniform");

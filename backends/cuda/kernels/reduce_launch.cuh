@@ -39,7 +39,7 @@ void launch_reduction(const Launch& launch, const ReducePlan& plan) {
 /// Returns the launcher for a dtype. All integers of one size share a fold.
 template <template <class> class Fold>
 ReduceLauncher reduction_of(stave::Dtype dtype) {
-  return stave::visit_dtype(
+  return stave::visit_real_dtype(
       dtype, [](auto zero) -> ReduceLauncher { return launch_reduction<Fold<Signless<decltype(zero)>>>; });
 }
 

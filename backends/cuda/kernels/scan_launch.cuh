@@ -40,7 +40,7 @@ void launch_scan(const Launch& launch, const ScanPlan& plan) {
 template <template <class> class Step>
 ScanLauncher scan_of(stave::Dtype dtype) {
   if (dtype == stave::bool_) return nullptr;
-  return stave::visit_dtype(dtype,
+  return stave::visit_real_dtype(dtype,
                             [](auto zero) -> ScanLauncher { return launch_scan<Step<Signless<decltype(zero)>>>; });
 }
 

@@ -61,7 +61,7 @@ void launch_merges_of(const Launch& launch, OpId op, const ScatterLoop& loop) {
   }
 }
 void launch_merges(const Launch& launch, OpId op, stave::Dtype dtype, const ScatterLoop& loop) {
-  stave::visit_dtype(dtype, [&](auto zero) { launch_merges_of<decltype(zero)>(launch, op, loop); });
+  stave::visit_real_dtype(dtype, [&](auto zero) { launch_merges_of<decltype(zero)>(launch, op, loop); });
 }
 
 /// Adds integers atomically. Sums wrap, so signed integers are added as unsigned ones. Returns
@@ -76,7 +76,7 @@ bool add_at_once(const Launch& launch, const SlicePlan& plan) {
 }
 
 std::size_t size_of_merged(stave::Dtype dtype) {
-  return stave::visit_dtype(dtype, [](auto zero) { return sizeof(Merged<decltype(zero)>); });
+  return stave::visit_real_dtype(dtype, [](auto zero) { return sizeof(Merged<decltype(zero)>); });
 }
 
 /// Scatters the lanes of `loop`: sorts them by destination and merges their updates. The arrays

@@ -18,7 +18,7 @@ void fill_astype_from(const void** row) {
 #define X(name, To)                    \
   row[static_cast<int>(stave::name)] = \
       reinterpret_cast<const void*>(&astype_kernel<ReadAs<From, To>, WrittenAs<From, To>>);
-  STAVE_DTYPES(X)
+  STAVE_REALS(X)
 #undef X
 }
 
@@ -26,7 +26,7 @@ void fill_astype_from(const void** row) {
 
 void fill_astype(ElementwiseKernels& table) {
 #define X(name, type) fill_astype_from<type>(table.astype[static_cast<int>(stave::name)]);
-  STAVE_DTYPES(X)
+  STAVE_REALS(X)
 #undef X
 }
 

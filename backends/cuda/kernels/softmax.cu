@@ -31,7 +31,7 @@ void launch_softmax(const Launch& launch, const SoftmaxPlan& plan) {
 }  // namespace
 
 SoftmaxLauncher softmax_of(stave::Dtype dtype) {
-  return stave::visit_dtype(dtype, [](auto zero) -> SoftmaxLauncher {
+  return stave::visit_real_dtype(dtype, [](auto zero) -> SoftmaxLauncher {
     if constexpr (std::is_integral_v<decltype(zero)>) return nullptr;
     else return launch_softmax<decltype(zero)>;
   });

@@ -33,7 +33,7 @@ using KeyKernel = void (*)(SortArgs, SortPass);
 using PlaceKernel = void (*)(SortArgs);
 
 KeyKernel make_keys_of(Dtype dtype) {
-  return stave::visit_dtype(dtype, [](auto zero) -> KeyKernel { return make_keys<Signless<decltype(zero)>>; });
+  return stave::visit_real_dtype(dtype, [](auto zero) -> KeyKernel { return make_keys<Signless<decltype(zero)>>; });
 }
 PlaceKernel place_elements_of(Dtype dtype) {
   return stave::visit_size(stave::size_of(dtype),

@@ -23,7 +23,7 @@ constexpr Index most_elements = 8;
 // operations are elementwise or move elements, and there is a slice, a concat or a pad.
 bool can_be_split(const Program& program) {
   const auto is_small = [](const Program::Variable& it) {
-    return it.device == cpu && it.shape.elements() > 0 && it.shape.elements() <= most_elements;
+    return it.device == cpu && !is_complex(it.dtype) && it.shape.elements() > 0 && it.shape.elements() <= most_elements;
   };
   std::vector<int> used = program.inputs;
   bool any = false;

@@ -129,7 +129,8 @@ class Former {
     if (step.is_read() || step.inputs.empty()) return false;
     if (step.op->id == OpId::stop_gradient)
       return false;  // its result has no derivative, whereas a region's derivative would be zeros
-    if (!Region::admits(*step.op) && !region_of(step)) return false;
+    if (!Region::admits(*step.op, step.attributes.get(), variable(step.inputs.back()).dtype) && !region_of(step))
+      return false;
     const Program::Variable& result = variable(step.outputs[0]);
     return result.shape.elements() > 0;
   }

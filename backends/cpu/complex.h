@@ -1,0 +1,42 @@
+// Kernels for complex elements. Unlike the other kernels they are compiled once, and not for each
+// instruction set: functions such as exp are those of the C library, and arithmetic is as fast as
+// memory. Sums and differences of complex numbers are those of their parts, and run the kernels of
+// floats (with_parts_apart).
+#pragma once
+
+#include <stave/backends/cpu/dispatch.h>
+#include <stave/core/tensor/backend.h>
+
+namespace stave_cpu {
+
+/// Returns the kernel of an elementwise operation whose operands have this complex dtype. Null: none.
+BlockKernel complex_kernel(OpId op, Dtype dtype);
+/// Returns the kernel of an elementwise operation whose operands have this dtype. Null: none.
+inline BlockKernel elementwise_kernel(OpId op, Dtype dtype) {
+  if (stave::is_complex(dtype)) [[unlikely]]
+    return complex_kernel(op, dtype);
+  return kernels().elementwise[op][static_cast<int>(dtype)];
+}
+/// Returns the kernel that makes complex numbers of two real arrays, or takes a part of them. `parts`
+/// is the dtype of the parts.
+BlockKernel parts_kernel(OpId op, Dtype parts);
+/// Returns the kernel that converts elements to or from a complex dtype. Null: none.
+BlockKernel complex_conversion(Dtype from, Dtype to);
+/// Returns the kernel of `where` for elements of this dtype.
+BlockKernel where_kernel(Dtype dtype);
+/// Returns the kernels of prod. A complex dtype.
+Reduction complex_product(Dtype dtype);
+/// Returns the kernels of cumulative_prod or linear_recurrence. A complex dtype.
+Scan complex_scan(OpId op, Dtype dtype);
+
+/// A complex array as one of its parts: a last axis of length 2 holds the real and the imaginary part.
+struct WithPartsApart {
+  stave::Shape shape;
+  stave::Strides strides;
+  stave::View view;
+
+  explicit WithPartsApart(const stave::View& z);
+  WithPartsApart(const WithPartsApart&) = delete;
+};
+
+}  // namespace stave_cpu

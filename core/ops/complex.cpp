@@ -1,0 +1,130 @@
+#include <stave/core/ops/complex.h>
+
+#include <stave/core/op/op.h>
+#include <stave/core/ops/create.h>
+#include <stave/core/ops/elementwise.h>
+#include <stave/core/ops/frontend.h>
+#include <stave/core/ops/layout.h>
+#include <stave/core/tensor/fail.h>
+
+namespace stave {
+
+using namespace stave_detail;
+
+namespace {
+
+void check_complex(const Call& call) {
+  if (const Dtype dtype = call.input(0).dtype(); !is_complex(dtype))
+    fail<DtypeError>("{}: the operation has a complex input here, not {}", call.op().name, dtype);
+}
+
+void infer_part(const Call& call, SmallVector<Abstract, 1>& outputs) {
+  check_complex(call);
+  outputs.push_back({call.input(0).shape(), real_of(call.input(0).dtype())});
+}
+
+}  // namespace
+
+// With z = x + iy, the cotangent of z is that of x minus i times that of y.
+constinit const Op op_complex{
+    .id = OpId::complex,
+    .name = "complex",
+    .infer =
+        [](const Call& call, SmallVector<Abstract, 1>& outputs) {
+          const Tensor &re = call.input(0), &im = call.input(1);
+          if (re.shape() != im.shape() || re.dtype() != im.dtype() || (re.dtype() != float32 && re.dtype() != float64))
+            fail<ShapeError>("complex: operands {} {} and {} {} must have one shape and be float32 or float64 here",
+                             re.dtype(), re.shape(), im.dtype(), im.shape());
+          outputs.push_back({re.shape(), complex_of(re.dtype())});
+        },
+    .derivative = Derivative::linear,
+    .vjp = [](const VjpContext& c, int input) { return input == 0 ? real(c.ct()) : negative(imag(c.ct())); },
+    .batch = batch_elementwise,
+    .is_cheap_arithmetic = true,
+    .flops = no_flops,
+};
+
+constinit const Op op_real{
+    .id = OpId::real,
+    .name = "real",
+    .takes_complex = true,
+    .infer = infer_part,
+    .derivative = Derivative::linear,
+    .vjp = [](const VjpContext& c, int) { return astype(c.ct(), c.dtype(0)); },
+    .batch = batch_elementwise,
+    .is_cheap_arithmetic = true,
+    .flops = no_flops,
+};
+
+constinit const Op op_imag{
+    .id = OpId::imag,
+    .name = "imag",
+    .takes_complex = true,
+    .infer = infer_part,
+    .derivative = Derivative::linear,
+    .vjp = [](const VjpContext& c, int) { return complex(0, negative(c.ct())); },
+    .batch = batch_elementwise,
+    .is_cheap_arithmetic = true,
+    .flops = no_flops,
+};
+
+constinit const Op op_conj{
+    .id = OpId::conj,
+    .name = "conj",
+    .takes_complex = true,
+    .infer =
+        [](const Call& call, SmallVector<Abstract, 1>& outputs) {
+          check_complex(call);
+          outputs.push_back({call.input(0).shape(), call.input(0).dtype()});
+        },
+    .derivative = Derivative::linear,
+    .vjp = [](const VjpContext& c, int) { return conj(c.ct()); },
+    .batch = batch_elementwise,
+    .is_cheap_arithmetic = true,
+    .flops = no_flops,
+};
+
+Tensor complex(Operand re, Operand im) {
+  for (const Operand* x : {&re, &im}) {
+    if (!x->is_scalar()) require_defined(x->tensor(), "complex", x == &im);
+    const bool is_real = x->is_scalar() ? x->scalar().kind != Scalar::Kind::complex : !is_complex(x->tensor().dtype());
+    if (!is_real) fail<DtypeError>("complex: the operands are the real and the imaginary part, and must be real");
+  }
+  const auto dtype_of = [](const Operand& x) { return x.is_scalar() ? x.scalar().alone() : x.tensor().dtype(); };
+  const auto shape_of = [](const Operand& x) { return x.is_scalar() ? Shape() : x.tensor().shape(); };
+  Dtype dtype = re.is_scalar() ? (im.is_scalar() ? promote(dtype_of(re), dtype_of(im)) : re.scalar().with(dtype_of(im)))
+                : im.is_scalar() ? im.scalar().with(dtype_of(re))
+                                 : promote(dtype_of(re), dtype_of(im));
+  dtype = real_of(complex_of(is_float(dtype) ? dtype : default_dtype()));
+  const Shape shape = broadcast_shapes(shape_of(re), shape_of(im), "complex");
+  const Device device = !re.is_scalar() ? re.tensor().device() : !im.is_scalar() ? im.tensor().device() : cpu;
+  return naming("complex", [&] {
+    Inputs inputs;
+    Tensor imaginary = im.is_scalar() ? Tensor() : im.tensor();  // handlers may assign to the caller's variables
+    inputs.push_back(as_tensor(std::move(re), dtype, &shape, device));
+    inputs.push_back(
+        as_tensor(im.is_scalar() ? Operand(im.scalar()) : Operand(std::move(imaginary)), dtype, &shape, device));
+    return apply(op_complex, std::move(inputs));
+  });
+}
+
+Tensor real(const Tensor& z) { return is_complex(require_defined(z, "real").dtype()) ? apply(op_real, {z}) : z; }
+Tensor imag(const Tensor& z) {
+  if (is_complex(require_defined(z, "imag").dtype())) return apply(op_imag, {z});
+  return named(
+      "imag", [&] { return zeros_like(z); }, z);
+}
+Tensor conj(const Tensor& z) { return is_complex(require_defined(z, "conj").dtype()) ? apply(op_conj, {z}) : z; }
+Tensor angle(const Tensor& z) {
+  require_defined(z, "angle");
+  return named(
+      "angle",
+      [&] {
+        if (is_complex(z.dtype())) return atan2(imag(z), real(z));
+        const Tensor x = floating(z);
+        return where(isnan(x), x, where(x < 0, 3.141592653589793, 0.));
+      },
+      z);
+}
+
+}  // namespace stave
