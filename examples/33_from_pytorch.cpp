@@ -89,6 +89,8 @@ void differences() {
   const Tensor y = x, changed = x.at(0).set(9);
   check(allclose(y, tensor({1., 2., 4.})) && changed[0].item<float>() == 9, "a tensor never changes");
   check(throws<IndexError>([&] { take(x, tensor({3})); }), "an index out of range is an error");
+  const auto size = [](const Tensor& z) { return square(abs(z)); };
+  check(allclose(grad(size)(complex(tensor(3.), tensor(4.))), complex(6, -8)), "gradients are conjugates of PyTorch's");
 
   const auto f = [](const Tensor& v) { return sum(v * stop_gradient(v)); };
   check(allclose(grad(f)(x), x), "detach is stop_gradient");

@@ -60,6 +60,11 @@ void differences() {
   check(grad(root)(tensor(0.)).item<float>() == 0, "the branch not taken leaves no NaN");
 
   const Tensor drawn = uniform(Key(0), {3});
+  const auto size = [](const Tensor& z) { return square(abs(z)); };
+  const auto cube = [](const Tensor& z) { return z * z * z; };
+  const Tensor z = complex(tensor(3.), tensor(4.));
+  check(allclose(grad(size)(z), complex(6, -8)), "the gradient by x + iy is dL/dx - i dL/dy");
+  check(allclose(grad(cube, {.holomorphic = true})(z), 3 * z * z), "a complex derivative is asked for");
   check(allclose(drawn, tensor({0.947667, 0.9785799, 0.33229148})), "random numbers are JAX's");
 
   const Tensor doubled = with(DefaultDtype(float64), [] { return ones({2}); });

@@ -400,6 +400,9 @@ Tensor arange(Scalar start, Scalar stop, Scalar step, Dtype dtype, Device device
   static_cast<void>(backend_of(device));
   if (step.floating == 0) fail<ShapeError>("arange: step is 0");
   if (dtype == bool_) fail<DtypeError>("arange: bool has no ranges: use an integer dtype");
+  for (const Scalar& number : {start, stop, step})
+    if (number.kind == Scalar::Kind::complex || is_complex(dtype))
+      fail<DtypeError>("arange: complex numbers have no order, and so no ranges");
   const Index count = naming("arange", [&] { return count_of_range(start, stop, step); });
   if (is_integer(dtype))
     naming("arange", [&] {

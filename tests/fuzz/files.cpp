@@ -245,7 +245,7 @@ std::string damaged(const Format& format, std::string bytes, Engine& engine) {
 // ---- invariants ---------------------------------------------------------------------------------
 
 std::string elements_of(const Tensor& x) {
-  return visit_dtype(x.dtype(), [&](auto zero) {
+  return visit_real_dtype(x.dtype(), [&](auto zero) {
     std::string bytes;
     for (const decltype(zero) value : x.to_vector<decltype(zero)>())
       bytes.append(reinterpret_cast<const char*>(&value), sizeof value);

@@ -14,17 +14,21 @@
 
 #include <stave/core/effects/function_ref.h>
 #include <stave/core/op/op.h>
+#include <stave/core/ops/complex.h>
 #include <stave/core/ops/create.h>
 #include <stave/core/ops/elementwise.h>
+#include <stave/core/ops/layout.h>
 #include <stave/core/tensor/tensor.h>
 
 namespace stave_test {
 
 using namespace stave;
 
-/// All elements as doubles, read without any handler.
+/// All elements as doubles, read without any handler. Those of a complex tensor are all real parts,
+/// followed by all imaginary parts.
 inline std::vector<double> values(const Tensor& x) {
   stave_detail::UnderFrame past_all_handlers(nullptr);
+  if (is_complex(x.dtype())) return values(concat({reshape(real(x), {-1}), reshape(imag(x), {-1})}));
   return astype(x, float64).to_vector<double>();
 }
 
@@ -52,7 +56,9 @@ MATCHER_P2(IsNear, expected, tolerance, "") {
   return true;
 }
 /// As above, with a tolerance for the expected dtype: 2e-6 for float32, 1e-12 for float64.
-inline auto IsNear(const Tensor& expected) { return IsNear(expected, expected.dtype() == float64 ? 1e-12 : 2e-6); }
+inline auto IsNear(const Tensor& expected) {
+  return IsNear(expected, real_of(expected.dtype()) == float64 ? 1e-12 : 2e-6);
+}
 /// Matches a single number of any dtype.
 MATCHER_P2(IsNumber, expected, tolerance, "") {
   const std::vector<double> got = values(arg);

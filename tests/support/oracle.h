@@ -77,7 +77,7 @@ inline std::vector<std::string> parts(const std::string& text, const std::string
 }
 
 inline Dtype dtype_named(std::string_view name) {
-  for (int i = 0; i < dtype_count; ++i)
+  for (int i = 0; i < real_dtype_count; ++i)
     if (name == name_of(static_cast<Dtype>(i))) return static_cast<Dtype>(i);
   throw Error("no dtype " + std::string(name));
 }

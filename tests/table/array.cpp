@@ -118,7 +118,7 @@ std::optional<Dtype> common(Dtype a, Dtype b) {
                   // `__` marks pairs that have no common dtype.
       i64 = int64, h = float16, bf = bfloat16, f = float32, d = float64, __ = bool_;
   // clang-format off
-  constexpr Dtype dtypes[dtype_count][dtype_count] = {
+  constexpr Dtype dtypes[real_dtype_count][real_dtype_count] = {
       //  B   u8   u16  u32  u64  i8   i16  i32  i64  h   bf  f  d
       {   B,  u8,  u16, u32, u64, i8,  i16, i32, i64, h,  bf, f, d},  // bool
       {  u8,  u8,  u16, u32, u64, i16, i16, i32, i64, h,  bf, f, d},  // uint8
@@ -153,7 +153,7 @@ Device& place() {
 }
 
 Tensor to_tensor(const Array& x) {
-  return visit_dtype(x.dtype, [&](auto zero) {
+  return visit_real_dtype(x.dtype, [&](auto zero) {
     using T = decltype(zero);
     using Stored = std::conditional_t<std::is_same_v<T, bool>, std::uint8_t, T>;
     std::vector<Stored> values;
@@ -213,7 +213,7 @@ Tensor to_tensor(const Array& x, Layout layout, Index axis) {
 
 Array to_array(const Tensor& x) {
   Array result{x.dtype(), x.shape()};
-  visit_dtype(x.dtype(), [&](auto zero) {
+  visit_real_dtype(x.dtype(), [&](auto zero) {
     const auto values = x.to_vector<decltype(zero)>();
     result.values.assign(values.begin(), values.end());
   });

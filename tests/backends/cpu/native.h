@@ -77,7 +77,7 @@ inline Result run(const NativeCode& native, const Lowered& code, const std::vect
 /// Equal bit for bit, but for the bits of NaN.
 inline bool same_numbers(const Tensor& a, const Tensor& b) {
   if (a.dtype() != b.dtype() || a.shape() != b.shape()) return false;
-  return visit_dtype(a.dtype(), [&](auto zero) {
+  return visit_real_dtype(a.dtype(), [&](auto zero) {
     using T = decltype(zero);
     const auto *x = static_cast<const T*>(a.node().data()), *y = static_cast<const T*>(b.node().data());
     for (Index i = 0; i < a.size(); ++i) {

@@ -130,7 +130,7 @@ std::vector<T> unusual() {
   return all;
 }
 Tensor unusual(Dtype dtype, unsigned rotated) {
-  return visit_dtype(dtype, [&](auto zero) -> Tensor {
+  return visit_real_dtype(dtype, [&](auto zero) -> Tensor {
     using T = decltype(zero);
     if constexpr (stave::is_half<T>) return {};
     else {

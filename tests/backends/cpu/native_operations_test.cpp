@@ -37,7 +37,7 @@ std::vector<T> values_of() {
 
 // Three arrays that pair each value with each.
 std::vector<Tensor> pairs_of(Dtype dtype) {
-  return visit_dtype(dtype, [&](auto zero) -> std::vector<Tensor> {
+  return visit_real_dtype(dtype, [&](auto zero) -> std::vector<Tensor> {
     using T = decltype(zero);
     if constexpr (std::is_same_v<T, bool>) {
       const std::vector<unsigned char> a{0, 0, 1, 1, 0, 0, 1, 1}, b{0, 1, 0, 1, 0, 1, 0, 1}, c{0, 0, 0, 0, 1, 1, 1, 1};

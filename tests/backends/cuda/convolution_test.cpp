@@ -87,11 +87,11 @@ TEST(ArgmaxPool, EqualsTheCpu) {
   for (const auto& [shape, window, stride, low, high, dilation] :
        {PoolCase{{3, 19}, {3}, {2}, {1}, {1}, {1}}, PoolCase{{2, 3, 9, 8}, {3, 2}, {1, 2}, {1, 0}, {1, 1}, {2, 1}},
         PoolCase{{5, 4, 6}, {2, 3, 2}, {1, 1, 2}, {0, 1, -1}, {1, 0, 0}, {1, 1, 1}}})
-    for (int d = 0; d < stave::dtype_count; ++d)
+    for (int d = 0; d < stave::real_dtype_count; ++d)
       for (const stave::Dtype position : {stave::int32, stave::int64}) {
         const auto dtype = static_cast<stave::Dtype>(d);
         Buffer x(dtype, shape);
-        stave::visit_dtype(dtype, [&](auto zero) { fill_with_values<decltype(zero)>(x, random); });
+        stave::visit_real_dtype(dtype, [&](auto zero) { fill_with_values<decltype(zero)>(x, random); });
         Shape result = shape;
         for (std::size_t i = 0; i < window.size(); ++i) {
           const std::size_t axis = shape.size() - window.size() + i;
@@ -101,7 +101,7 @@ TEST(ArgmaxPool, EqualsTheCpu) {
         Buffer got(position, result), expected(position, result);
         run_on_cpu(OpId::argmax_pool, attributes, {x.view()}, expected);
         const PoolLoop loop = pool_loop(attributes, x.view(), got.view());
-        stave::visit_dtype(dtype, [&](auto zero) {
+        stave::visit_real_dtype(dtype, [&](auto zero) {
           for_each_thread(blocks_for(loop.elements), [&](Position p) { find_largest<decltype(zero)>(loop, p); });
         });
         EXPECT_TRUE(got.guards_are_whole());

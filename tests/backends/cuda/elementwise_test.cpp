@@ -33,7 +33,7 @@ double terms_of(OpId op, const std::vector<Buffer>& in, Index i) {
 
 void expect_equal(const Buffer& got, const Buffer& expected, OpId op, const std::vector<Buffer>& in, Index elements,
                   double ulps, const std::string& what) {
-  stave::visit_dtype(got.dtype(), [&](auto zero) {
+  stave::visit_real_dtype(got.dtype(), [&](auto zero) {
     using T = decltype(zero);
     for (Index i = 0; i < elements; ++i)
       ASSERT_TRUE(close(got.at<T>(i), expected.at<T>(i), ulps, terms_of<T>(op, in, i)))
@@ -104,7 +104,7 @@ void check(Kernel kernel, OpId op, const std::vector<Dtype>& in_dtypes, Dtype ou
     for (const Dtype dtype : in_dtypes) {
       const Layout& layout = layouts[in.size()];
       in.emplace_back(dtype, layout.shape, layout.strides, layout.misaligned_by);
-      stave::visit_dtype(dtype, [&](auto zero) { fill_with_values<decltype(zero)>(in.back(), random); });
+      stave::visit_real_dtype(dtype, [&](auto zero) { fill_with_values<decltype(zero)>(in.back(), random); });
       what += std::string(" ") + name_of(dtype) + " " + layout.name;
     }
     const stave::Shape& shape = layouts[0].shape;
@@ -140,7 +140,7 @@ void check_all() {
 }
 #define X(name, type) \
   TEST(Elementwise, name) { check_all<type>(); }
-STAVE_DTYPES(X)
+STAVE_REALS(X)
 #undef X
 
 template <class From>
@@ -148,12 +148,12 @@ void check_astype() {
 #define X(name, To)                                                                                          \
   check(execute<AstypeBody<ReadAs<From, To>, WrittenAs<From, To>>>, OpId::astype, {stave::dtype_of<From>()}, \
         stave::name, 0);
-  STAVE_DTYPES(X)
+  STAVE_REALS(X)
 #undef X
 }
 #define X(name, type) \
   TEST(Astype, name) { check_astype<type>(); }
-STAVE_DTYPES(X)
+STAVE_REALS(X)
 #undef X
 
 // Numbers close to the middle of two 16-bit floats. Rounding to float first would put them
@@ -198,7 +198,7 @@ TEST(Astype, SaturatesAndTruncates) {
 TEST(Where, EqualsTheCpuForEveryElementSize) {
 #define X(name, type) \
   check(execute<WhereBody<BitsOf<type>>>, OpId::where, {stave::bool_, stave::name, stave::name}, stave::name, 0);
-  STAVE_DTYPES(X)
+  STAVE_REALS(X)
 #undef X
 }
 

@@ -100,7 +100,7 @@ void expect_steps(const RegionPtr& region, const std::vector<Tensor>& inputs) {
 std::vector<RegionPtr> exact_regions() {
   auto regions = regions_of_tests();
   regions.pop_back();
-  regions.erase(regions.begin() + 1, regions.begin() + 1 + dtype_count);
+  regions.erase(regions.begin() + 1, regions.begin() + 1 + real_dtype_count);
   return regions;
 }
 

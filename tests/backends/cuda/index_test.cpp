@@ -156,7 +156,7 @@ void scatter_on_host(stave::OpId op, const GatherAttributes& attributes, const V
       each(merge_parts<How, T>, loop.parts() * loop.slices.slice_units.divisor);
       each(merge_updates<How, T>, loop.lanes * loop.slices.slice_units.divisor);
     };
-    stave::visit_dtype(out.dtype, [&](auto zero) {
+    stave::visit_real_dtype(out.dtype, [&](auto zero) {
       using T = Element<decltype(zero)>;
       using Wrapping = Signless<decltype(zero)>;
       if (op == stave::OpId::scatter) merge(Latest(), BitsOf<T>());

@@ -258,7 +258,7 @@ template void launch_teams(const Launch&, const ReportWork&, const char*);
 /// Runs attention on 3 blocks, whatever its size.
 void launch_attention(const AttentionArgs& args, stave::Dtype dtype) {
   ++on_host().launches;
-  stave::visit_dtype(dtype, [&](auto zero) {
+  stave::visit_real_dtype(dtype, [&](auto zero) {
     using E = decltype(zero);
     if constexpr (!std::is_integral_v<E>) {
       const auto shared = std::make_unique<AttentionShared<stave::Computed<E>>>();

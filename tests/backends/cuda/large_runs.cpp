@@ -30,7 +30,7 @@ const Index long_row = on_host ? 10'000 : 10'000'000;
 
 constexpr Dtype dtypes[] = {
 #define X(name, type) name,
-    STAVE_DTYPES(X)
+    STAVE_REALS(X)
 #undef X
 };
 

@@ -127,7 +127,7 @@ void fill_with_values(Buffer& buffer, std::mt19937_64& random) {
 inline Buffer widened(const Buffer& buffer) {
   if (!is_half_float(buffer.dtype())) return buffer;
   Buffer wide = buffer.like(stave::float32);
-  stave::visit_dtype(buffer.dtype(), [&](auto zero) {
+  stave::visit_real_dtype(buffer.dtype(), [&](auto zero) {
     using T = decltype(zero);
     for (std::size_t i = 0; i < wide.elements(); ++i)
       if constexpr (stave::is_half<T>) wide.data<float>()[i] = buffer.data<T>()[i];
@@ -137,8 +137,8 @@ inline Buffer widened(const Buffer& buffer) {
 /// The elements of `exact`, in row-major order, each rounded once to a 16-bit dtype.
 inline Buffer rounded_to(stave::Dtype dtype, const Buffer& exact, const stave::Shape& shape) {
   Buffer result(dtype, shape);
-  stave::visit_dtype(exact.dtype(), [&](auto from) {
-    stave::visit_dtype(dtype, [&](auto to) {
+  stave::visit_real_dtype(exact.dtype(), [&](auto from) {
+    stave::visit_real_dtype(dtype, [&](auto to) {
       using To = decltype(to);
       for (Index i = 0; i < shape.elements(); ++i)
         if constexpr (stave::is_half<To>)

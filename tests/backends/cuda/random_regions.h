@@ -23,7 +23,7 @@ const T& one_of(Random& random, const std::vector<T>& choices) {
 
 inline const std::vector<stave::Dtype> every_dtype = {
 #define X(name, type) stave::Dtype::name,
-    STAVE_DTYPES(X)
+    STAVE_REALS(X)
 #undef X
 };
 

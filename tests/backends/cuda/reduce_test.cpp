@@ -43,7 +43,7 @@ using OnHost = void (*)(const ReducePlan&, Machine);
 
 template <template <class> class Fold>
 OnHost fold_of_any(Dtype dtype) {
-  return stave::visit_dtype(dtype, [](auto zero) -> OnHost { return reduce_on_host<Fold<Signless<decltype(zero)>>>; });
+  return stave::visit_real_dtype(dtype, [](auto zero) -> OnHost { return reduce_on_host<Fold<Signless<decltype(zero)>>>; });
 }
 
 OnHost fold_of(OpId op, Dtype dtype) {
@@ -169,7 +169,7 @@ bool is_position(OpId op) { return op == OpId::argmax || op == OpId::argmin; }
 
 void expect_reduced(OpId op, Array& x, const Shape& axes, Dtype result) {
   Array out = reduced(op, x, axes, result);
-  stave::visit_dtype(x.dtype, [&](auto zero) {
+  stave::visit_real_dtype(x.dtype, [&](auto zero) {
     using T = decltype(zero);
     const auto elements = elements_by_output<T>(x, axes);
     for (std::size_t i = 0; i < elements.size() && !testing::Test::HasFailure(); ++i)
@@ -190,7 +190,7 @@ class Reduce : public testing::TestWithParam<OpId> {};
 TEST_P(Reduce, any_dtype_axes_and_layout) {
   const OpId op = GetParam();
   std::mt19937 random(1);
-  for (int d = 0; d < stave::dtype_count; ++d) {
+  for (int d = 0; d < stave::real_dtype_count; ++d) {
     const auto dtype = static_cast<Dtype>(d);
     for (int i = 0; takes(op, dtype) && i < 150; ++i) {
       Array x = any_layout(any_shape(random), dtype, random);
@@ -203,7 +203,7 @@ TEST_P(Reduce, any_dtype_axes_and_layout) {
       }
       fill(x, random, i % 3 == 0);
       if (op == OpId::prod && is_float(dtype))
-        stave::visit_dtype(dtype, [&](auto zero) { fill_with_factors<decltype(zero)>(x, random); });
+        stave::visit_real_dtype(dtype, [&](auto zero) { fill_with_factors<decltype(zero)>(x, random); });
       SCOPED_TRACE(testing::Message() << stave::name_of(dtype) << " " << x.shape.str() << " strides " << x.strides.str()
                                       << " axes " << axes.str() << " origin " << x.origin);
       expect_reduced(op, x, axes, !is_position(op) ? dtype : i % 2 ? Dtype::int32 : Dtype::int64);
@@ -217,7 +217,7 @@ TEST_P(Reduce, any_dtype_axes_and_layout) {
 TEST_P(Reduce, agrees_with_the_cpu) {
   const OpId op = GetParam();
   std::mt19937 random(2);
-  for (int d = 0; d < stave::dtype_count; ++d) {
+  for (int d = 0; d < stave::real_dtype_count; ++d) {
     const auto dtype = static_cast<Dtype>(d);
     if (!takes(op, dtype) || (op == OpId::prod && stave::is_float(dtype))) continue;
     for (int i = 0; i < 50; ++i) {
@@ -297,7 +297,7 @@ class NoScratch : public Scratch {
 
 TEST(ReduceDispatch, has_exactly_the_kernels_of_the_cpu) {
   for (const OpId op : reductions)
-    for (int d = 0; d < stave::dtype_count; ++d) {
+    for (int d = 0; d < stave::real_dtype_count; ++d) {
       const auto dtype = static_cast<Dtype>(d);
       const bool arithmetic = op == OpId::sum || op == OpId::prod;
       const ReduceLauncher launcher = is_position(op) ? arg_reduction(dtype)

@@ -65,7 +65,7 @@ void expect_steps(const Region& region, RegionKernel kernel, const std::vector<L
   for (const Dtype dtype : region.inputs()) {
     const Layout& layout = one_of(random, layouts);
     inputs.emplace_back(dtype, shape, layout.strides, layout.misaligned_by);
-    stave::visit_dtype(dtype, [&](auto zero) { fill_with_values<decltype(zero)>(inputs.back(), random); });
+    stave::visit_real_dtype(dtype, [&](auto zero) { fill_with_values<decltype(zero)>(inputs.back(), random); });
     what += std::string(layout.name) + ", ";
   }
   const std::vector<int> written = written_values(region);
@@ -83,7 +83,7 @@ void expect_steps(const Region& region, RegionKernel kernel, const std::vector<L
   for (std::size_t k = 0; k < outputs.size(); ++k) {
     const int value = written[k];
     const auto [ulps, terms] = tolerance(region, value);
-    stave::visit_dtype(outputs[k].dtype(), [&](auto zero) {
+    stave::visit_real_dtype(outputs[k].dtype(), [&](auto zero) {
       using T = decltype(zero);
       for (Index i = 0; i < shape.elements(); ++i) {
         const T got = outputs[k].at<T>(i), wanted = expected[static_cast<std::size_t>(value)].at<T>(i);

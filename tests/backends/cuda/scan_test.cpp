@@ -50,7 +50,7 @@ void scan_on_host(const ScanPlan& plan, Machine machine) {
 
 template <template <class> class Step>
 void scan_as(Dtype dtype, const ScanPlan& plan, Machine machine) {
-  stave::visit_dtype(dtype, [&](auto zero) { scan_on_host<Step<Signless<decltype(zero)>>>(plan, machine); });
+  stave::visit_real_dtype(dtype, [&](auto zero) { scan_on_host<Step<Signless<decltype(zero)>>>(plan, machine); });
 }
 
 bool is_extreme(OpId op) { return op == OpId::cummax || op == OpId::cummin; }
@@ -70,7 +70,7 @@ Array scanned(OpId op, std::vector<Array>& x, int axis, bool reverse, Machine ma
   if (op == OpId::linear_recurrence) scan_as<Recurrence>(out.dtype, plan, machine);
   else if (op == OpId::cumulative_prod) scan_as<RunningProduct>(out.dtype, plan, machine);
   else if (is_extreme(op))
-    stave::visit_dtype(out.dtype, [&](auto zero) {
+    stave::visit_real_dtype(out.dtype, [&](auto zero) {
       using T = Element<decltype(zero)>;
       op == OpId::cummax ? scan_on_host<RunningMax<T>>(plan, machine) : scan_on_host<RunningMin<T>>(plan, machine);
     });
@@ -147,7 +147,7 @@ void expect_scan(OpId op, std::vector<Array>& x, int axis, bool reverse) {
   SCOPED_TRACE(testing::Message() << stave::name_of(x[0].dtype) << " " << x[0].shape.str() << " strides "
                                   << x[0].strides.str() << " axis " << axis << (reverse ? " reverse" : ""));
   Array out = scanned(op, x, axis, reverse);
-  stave::visit_dtype(out.dtype, [&](auto zero) {
+  stave::visit_real_dtype(out.dtype, [&](auto zero) {
     using T = decltype(zero);
     using Wide = std::conditional_t<std::is_same_v<T, double>, long double, double>;
     if (is_extreme(op)) return expect_extremes<T>(op, x, axis, reverse, out);
@@ -176,7 +176,7 @@ std::vector<Array> any_inputs(OpId op, const Shape& shape, Dtype dtype, std::mt1
     fill(x.back(), random, wild && (k == 1 || op == OpId::cumulative_sum || is_extreme(op)));
   }
   if (op != OpId::cumulative_sum && !is_extreme(op) && is_float(dtype))
-    stave::visit_dtype(dtype, [&](auto zero) { fill_with_factors<decltype(zero)>(x[0], random, wild); });
+    stave::visit_real_dtype(dtype, [&](auto zero) { fill_with_factors<decltype(zero)>(x[0], random, wild); });
   return x;
 }
 
@@ -187,7 +187,7 @@ class Scan : public testing::TestWithParam<OpId> {};
 TEST_P(Scan, any_dtype_axis_and_layout) {
   const OpId op = GetParam();
   std::mt19937 random(1);
-  for (int d = 1; d < stave::dtype_count; ++d)
+  for (int d = 1; d < stave::real_dtype_count; ++d)
     for (int i = 0; i < 120 && !HasFailure(); ++i) {
       Shape shape = any_shape(random);
       if (shape.empty()) shape = {5};
@@ -199,7 +199,7 @@ TEST_P(Scan, any_dtype_axis_and_layout) {
 TEST_P(Scan, long_rows_in_parts) {
   const OpId op = GetParam();
   std::mt19937 random(2);
-  for (int d = 1; d < stave::dtype_count; ++d)
+  for (int d = 1; d < stave::real_dtype_count; ++d)
     for (const Shape& shape : {Shape{100003}, Shape{3, 20000}, Shape{20000, 3}, Shape{2, 5000, 2}})
       for (const bool wild : {false, true}) {
         if (HasFailure()) return;
@@ -211,7 +211,7 @@ TEST_P(Scan, long_rows_in_parts) {
 TEST_P(Scan, integers_equal_the_cpu) {
   const OpId op = GetParam();
   std::mt19937 random(3);
-  for (int d = 0; d < stave::dtype_count; ++d)
+  for (int d = 0; d < stave::real_dtype_count; ++d)
     for (int i = 0; i < 30; ++i) {
       const auto dtype = static_cast<Dtype>(d);
       Shape shape = any_shape(random);
@@ -315,7 +315,7 @@ class NoScratch : public Scratch {
 };
 
 TEST(ScanDispatch, has_exactly_the_kernels_of_the_cpu) {
-  for (int d = 0; d < stave::dtype_count; ++d) {
+  for (int d = 0; d < stave::real_dtype_count; ++d) {
     const auto dtype = static_cast<Dtype>(d);
     for (const auto kernels_of : {cumulative_sum, cumulative_prod, linear_recurrence})
       EXPECT_EQ(kernels_of(dtype) != nullptr, dtype != Dtype::bool_) << stave::name_of(dtype);

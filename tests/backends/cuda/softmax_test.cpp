@@ -44,7 +44,7 @@ Array computed(OpId op, int axis, Array& x, Machine machine = large) {
   Array out = contiguous(x.shape, x.dtype);
   const SoftmaxPlan plan(op, axis, x.view(), out.view());
   if (plan.args().row_count == 0) return out;
-  stave::visit_dtype(x.dtype, [&](auto zero) {
+  stave::visit_real_dtype(x.dtype, [&](auto zero) {
     if constexpr (!std::is_integral_v<decltype(zero)>) softmax_on_host<decltype(zero)>(plan, machine);
   });
   return out;
@@ -111,7 +111,7 @@ void expect_softmax(OpId op, int axis, Array& x) {
   SCOPED_TRACE(testing::Message() << (op == OpId::softmax ? "softmax " : "log_softmax ") << stave::name_of(x.dtype)
                                   << " " << x.shape.str() << " strides " << x.strides.str() << " axis " << axis);
   Array out = computed(op, axis, x);
-  stave::visit_dtype(x.dtype, [&](auto zero) {
+  stave::visit_real_dtype(x.dtype, [&](auto zero) {
     if constexpr (!std::is_integral_v<decltype(zero)>) expect_softmax<decltype(zero)>(op, axis, x, out);
   });
   EXPECT_EQ(computed(op, axis, x, small).memory, out.memory) << "depends on the machine";
@@ -167,7 +167,7 @@ TEST(Softmax, infinities_in_parts) {
                                : kind == 2 ? (at == n - 1 ? HUGE_VAL : 1)
                                : kind == 3 ? (at == n / 2 ? std::nan("") : -HUGE_VAL)
                                            : (at == n / 3 ? 200 : -200);
-          stave::visit_dtype(dtype, [&](auto zero) { x.at<decltype(zero)>(i) = static_cast<decltype(zero)>(value); });
+          stave::visit_real_dtype(dtype, [&](auto zero) { x.at<decltype(zero)>(i) = static_cast<decltype(zero)>(value); });
         }
         for (OpId op : ops) expect_softmax(op, axis, x);
         if (HasFailure()) return;
@@ -224,7 +224,7 @@ TEST(Softmax, agrees_with_the_cpu) {
       const View in = x.view(), to = cpu.view();
       const auto attributes = stave::make_intrusive<stave::AxisAttributes>(axis);
       stave::cpu_backend().run(record_of(op), attributes.get(), {&in, 1}, {&to, 1});
-      stave::visit_dtype(x.dtype, [&](auto zero) {
+      stave::visit_real_dtype(x.dtype, [&](auto zero) {
         using T = decltype(zero);
         if constexpr (!std::is_integral_v<T>)
           for (Index k = 0; k < x.shape.elements(); ++k) {
@@ -247,7 +247,7 @@ class NoScratch : public Scratch {
 };
 
 TEST(SoftmaxDispatch, has_kernels_for_floats_only) {
-  for (int d = 0; d < stave::dtype_count; ++d)
+  for (int d = 0; d < stave::real_dtype_count; ++d)
     EXPECT_EQ(softmax_of(static_cast<Dtype>(d)) != nullptr, stave::is_float(static_cast<Dtype>(d))) << d;
   NoScratch scratch;
   Array x = contiguous({3}, Dtype::int32);

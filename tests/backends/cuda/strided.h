@@ -98,7 +98,7 @@ T any_element(std::mt19937& random, bool wild = false) {
 }
 
 inline void fill(Array& array, std::mt19937& random, bool wild = false) {
-  stave::visit_dtype(array.dtype, [&](auto zero) {
+  stave::visit_real_dtype(array.dtype, [&](auto zero) {
     using T = decltype(zero);
     T* to = reinterpret_cast<T*>(array.memory.data());
     for (std::size_t i = 0; i < array.memory.size() / sizeof(T); ++i) to[i] = any_element<T>(random, wild);

@@ -108,7 +108,7 @@ Training trained(Training now, int steps) {
 std::vector<std::string> bytes_of(const Training& state) {
   std::vector<std::string> bytes;
   stave_detail::WithKeys collect([&](const std::string&, T x) {
-    visit_dtype(x.dtype(), [&](auto zero) {
+    visit_real_dtype(x.dtype(), [&](auto zero) {
       const auto values = x.to_vector<decltype(zero)>();
       std::string& text = bytes.emplace_back();
       for (const decltype(zero) value : values) text.append(reinterpret_cast<const char*>(&value), sizeof value);

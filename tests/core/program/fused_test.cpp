@@ -26,7 +26,7 @@ const T& one_of(Random& random, const std::vector<T>& choices) {
 
 const std::vector<Dtype> every_dtype = {
 #define X(name, type) Dtype::name,
-    STAVE_DTYPES(X)
+    STAVE_REALS(X)
 #undef X
 };
 std::vector<const Op*> elementwise_ops() {

@@ -322,7 +322,7 @@ class WriteCOperations : public testing::TestWithParam<Dtype> {
  protected:
   const Dtype dtype = GetParam();
   const std::vector<Tensor> operands =
-      visit_dtype(dtype, [&](auto zero) { return operands_of<decltype(zero)>(dtype); });
+      visit_real_dtype(dtype, [&](auto zero) { return operands_of<decltype(zero)>(dtype); });
   std::vector<Column> columns;
   const Lowered code = code_of(dtype, operands[0].size(), columns);
 };
@@ -336,7 +336,7 @@ TEST_P(WriteCOperations, ComputesEachOperationAsTheLibraryDoes) {
       const Dtype result = columns[i].result;
       const Tensor wanted = expected(op, operands[0], operands[1], operands[2], result);
       ASSERT_EQ(wanted.dtype(), result) << name_of(op);
-      const Difference worst = visit_dtype(
+      const Difference worst = visit_real_dtype(
           result, [&](auto zero) { return difference<decltype(zero)>(found[i], wanted, op, values(operands[0])); });
       const auto at = [&](const Tensor& x) { return x[static_cast<Index>(worst.place)].str(); };
       EXPECT_LE(worst.ulps, bound_of(op, dtype))
@@ -357,7 +357,7 @@ INSTANTIATE_TEST_SUITE_P(, WriteCOperations, testing::ValuesIn(every_dtype),
 
 TEST(WriteC, NumbersAndTablesAreExact) {
   for (const Dtype dtype : every_dtype) {
-    const Tensor numbers = visit_dtype(dtype, [](auto zero) -> Tensor {
+    const Tensor numbers = visit_real_dtype(dtype, [](auto zero) -> Tensor {
       using T = decltype(zero);
       std::vector<T> list = special_values<T>();
       std::mt19937_64 random(3);
@@ -376,7 +376,7 @@ TEST(WriteC, NumbersAndTablesAreExact) {
       const int i = b.begin_loop(n);
       b.store(0, i, 0, b.load(table, i, 0));
       b.end_loop();
-      visit_dtype(dtype, [&](auto zero) {
+      visit_real_dtype(dtype, [&](auto zero) {
         using T = decltype(zero);
         const std::vector<T> list = numbers.to_vector<T>();
         for (Index place = 0; place < n; ++place) {
@@ -390,7 +390,7 @@ TEST(WriteC, NumbersAndTablesAreExact) {
     for (const std::string& compiler : c_compilers()) {
       CompiledC compiled(code, compiler, "-O0");
       for (const Tensor& found : compiled({}))
-        visit_dtype(dtype, [&](auto zero) {
+        visit_real_dtype(dtype, [&](auto zero) {
           using T = decltype(zero);
           const std::vector<T> a = found.to_vector<T>(), b = numbers.to_vector<T>();
           for (std::size_t i = 0; i < a.size(); ++i) {
@@ -424,13 +424,13 @@ TEST_P(WriteCOperations, ComputesTheSameOnArm) {
   if (!succeeds("command -v aarch64-linux-gnu-gcc && command -v qemu-aarch64")) GTEST_SKIP() << "there is no ARM";
   const Dtype dtype = GetParam();
   const std::vector<Tensor> operands =
-      visit_dtype(dtype, [&](auto zero) { return operands_of<decltype(zero)>(dtype); });
+      visit_real_dtype(dtype, [&](auto zero) { return operands_of<decltype(zero)>(dtype); });
   std::vector<Column> columns;
   CompiledC compiled(code_of(dtype, operands[0].size(), columns), "gcc");
   const std::vector<Tensor> here = compiled(operands),
                             there = compiled.by_program(operands, "aarch64-linux-gnu-gcc -static -O2", "qemu-aarch64");
   for (std::size_t i = 0; i < columns.size(); ++i) {
-    const Difference worst = visit_dtype(columns[i].result, [&](auto zero) {
+    const Difference worst = visit_real_dtype(columns[i].result, [&](auto zero) {
       return difference<decltype(zero)>(there[i], here[i], columns[i].op, values(operands[0]));
     });
     EXPECT_LE(worst.ulps, bound_of(columns[i].op, dtype)) << name_of(columns[i].op) << " of " << name_of(dtype);

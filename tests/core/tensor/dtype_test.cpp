@@ -117,9 +117,7 @@ TEST(Numbers, ArePrintedExactly) {
   EXPECT_THAT(trace([] { return full({2}, greatest, uint64); })().str(), HasSubstr("18446744073709551615"));
 }
 
-// There are no complex dtypes: a complex number can be held and compared, and is refused wherever
-// it would be stored.
-TEST(Numbers, ComplexNumbersCanBeHeldButNotStored) {
+TEST(Numbers, ComplexNumbersAreWeak) {
   const Scalar z(std::complex<float>(1, -2));
   EXPECT_EQ(z.kind, Scalar::Kind::complex);
   EXPECT_EQ(z.str(), "1-2j");
@@ -127,17 +125,21 @@ TEST(Numbers, ComplexNumbersCanBeHeldButNotStored) {
   EXPECT_FALSE(z == Scalar(std::complex<double>(1, 2)));
   EXPECT_FALSE(Scalar(std::complex<double>(1, 0.)) == Scalar(1.));
   EXPECT_FALSE(Scalar(std::complex<double>(1, 0.)) == Scalar(std::complex<double>(1, -0.)));
-  const auto refused = ThrowsMessage<DtypeError>(HasSubstr("there is no complex dtype that could hold 1-2j"));
   const Tensor x = ones({2});
-  EXPECT_THAT([&] { x* z; }, refused);
-  EXPECT_THAT([&] { add(z, 1); }, refused);
-  EXPECT_THAT([&] { full({2}, z); }, refused);
+  for (const Tensor& result : {x * z, add(z, 1), full({2}, z), where(x > 0, x, z), astype(x, float16) + z, 1 + z + x})
+    EXPECT_EQ(result.dtype(), complex64);
+  EXPECT_EQ((ones({2}, float64) - z).dtype(), complex128);
+  EXPECT_EQ((ones({2}, int64) / z).dtype(), complex64);
+  {
+    const DefaultDtype wide(float64);
+    EXPECT_EQ(tensor(z).dtype(), complex128);
+    EXPECT_EQ((ones({2}, int64) * z).dtype(), complex128);
+  }
+  const auto refused = ThrowsMessage<DtypeError>(HasSubstr("the complex number 1-2j does not fit float32"));
   EXPECT_THAT([&] { full({2}, z, float32); }, refused);
   EXPECT_THAT([&] { pad(x, {{1, 1}}, z); }, refused);
-  EXPECT_THAT([&] { where(x > 0, x, z); }, refused);
-  EXPECT_THAT([&] { arange(z); }, refused);
-  // The compiler rejects it where it can.
-  static_assert(!std::is_convertible_v<std::complex<float>, Operand>);
+  EXPECT_THAT([&] { tensor({z}, float32); }, refused);
+  EXPECT_THAT([&] { arange(z); }, ThrowsMessage<DtypeError>(HasSubstr("arange")));
 }
 
 TEST(Integers, BeyondInt64AreUint64) {

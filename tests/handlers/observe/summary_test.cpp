@@ -18,7 +18,7 @@ TEST(Summary, OfFloats) {
 }
 
 TEST(Summary, OfEveryDtype) {
-  for (int i = 0; i < dtype_count; ++i) {
+  for (int i = 0; i < real_dtype_count; ++i) {
     const auto dtype = static_cast<Dtype>(i);
     const std::string text = summary_of(tensor({0, 1, 1, 0}, dtype));
     EXPECT_THAT(text, HasSubstr("[4] min 0 max 1 mean 0.5 std 0.5")) << name_of(dtype);
