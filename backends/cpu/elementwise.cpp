@@ -95,7 +95,6 @@ void run_flat(BlockKernel kernel, const Operands& operands, const ShortRowReader
 
 // Up to this number of elements, planning a loop over tiles costs more than the arithmetic.
 constexpr Index small_count = 256;
-constexpr Index most_bytes = sizeof(stave::Bytes16);  // the largest size of an element
 
 /// Copies a small strided operand into a contiguous buffer.
 void gather(char* to, const View& from, Index size) {
@@ -119,7 +118,7 @@ void gather(char* to, const View& from, Index size) {
 
 /// Runs a kernel on few elements; strided operands are copied first.
 void run_small(BlockKernel kernel, const Operands& operands, std::span<const View> inputs, Index n) {
-  alignas(64) char buffers[most_inputs][small_count * most_bytes];
+  alignas(64) char buffers[most_inputs][small_count * widest_element];
   const void* in[most_inputs];
   for (int k = 1; k < operands.count; ++k) {
     const View& input = inputs[static_cast<std::size_t>(k - 1)];

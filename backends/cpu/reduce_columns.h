@@ -104,7 +104,7 @@ class Columns {
 
   void add(const Fold& fold, const char* in, Index rows, Index row_step, Index n, char* accumulator) const {
     if (dense_) return fold.kernels.columns(in, rows, row_step, n, accumulator);
-    alignas(64) char buffer[8 * gathered_columns * 8];
+    alignas(64) char buffer[8 * gathered_columns * widest_element];
     Index size = fold.size;
     copy_tile(buffer, n * size, size, in, row_step * size, plan_.inner.step[0] * size, rows, n, size);
     fold.kernels.columns(buffer, rows, n, n, accumulator);
@@ -170,7 +170,7 @@ class Columns {
     Index size = fold.size, step = plan_.inner.step[1];
     char* out = fold.out + place * size;
     if (step == 1) return fold.kernels.finish(accumulator, n, out);
-    alignas(64) char buffer[most_columns * 8];
+    alignas(64) char buffer[most_columns * widest_element];
     fold.kernels.finish(accumulator, n, buffer);
     copy_tile(out, 0, step * size, buffer, 0, size, 1, n, size);
   }

@@ -76,7 +76,7 @@ class Rows {
   void fold_row(const Fold& fold, const char* in, Index n, char* accumulator) const {
     Index size = fold.size, step = plan_.inner.step[0] * size;
     if (step == size) return fold.kernels.row(in, n, accumulator);
-    alignas(64) char buffer[buffer_elements * 8];
+    alignas(64) char buffer[buffer_elements * widest_element];
     for (Index i = 0; i < n; i += buffer_elements) {
       Index count = std::min(buffer_elements, n - i);
       copy_tile(buffer, 0, size, in + i * step, 0, step, 1, count, size);
@@ -114,7 +114,7 @@ class Rows {
     });
   }
   void fold_short_rows(const Fold& fold, const char* in, Index n, Index row_step, Index place) const {
-    alignas(64) char buffer[few * together * 8];
+    alignas(64) char buffer[few * together * widest_element];
     alignas(64) char accumulator[together * 16];
     Index length = plan_.inner.length, size = fold.size;
     fold.kernels.start(accumulator, n);

@@ -67,7 +67,7 @@ class ScanLoop {
   }
 
   void scan_row(const TileWalk& walk) const {
-    alignas(64) char buffers[most_inputs + 1][chunk_length * 8], state[16];
+    alignas(64) char buffers[most_inputs + 1][chunk_length * widest_element], state[16];
     const void* in[most_inputs];
     const Index out_step = step_[inputs_];
     scan_.start(state, 1);
@@ -82,7 +82,7 @@ class ScanLoop {
   }
 
   void scan_columns(const TileWalk& walk) const {
-    alignas(64) char buffers[most_inputs][most_columns * 8], state[most_columns * 16];
+    alignas(64) char buffers[most_inputs][most_columns * widest_element], state[most_columns * 16];
     const void* in[most_inputs];
     const Index n = walk.columns();
     scan_.start(state, n);

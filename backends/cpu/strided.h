@@ -19,6 +19,8 @@ using stave::Index;
 using stave::View;
 
 inline constexpr int most_operands = 4;
+/// The bytes of the largest element, that of complex128.
+inline constexpr Index widest_element = sizeof(stave::Bytes16);
 
 /// One axis of a loop: its length and the step of each operand along it.
 struct Axis {

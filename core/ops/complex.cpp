@@ -122,7 +122,7 @@ Tensor angle(const Tensor& z) {
       [&] {
         if (is_complex(z.dtype())) return atan2(imag(z), real(z));
         const Tensor x = floating(z);
-        return where(isnan(x), x, where(x < 0, 3.141592653589793, 0.));
+        return where(isnan(x), x, 3.141592653589793 * astype(x < 0, x.dtype()));
       },
       z);
 }

@@ -2,6 +2,7 @@
 // whose last axis holds the real and the imaginary part, and so is a complex result. So derivatives
 // are checked along both parts, against differences of references in std::complex<long double>.
 
+#include <algorithm>
 #include <complex>
 
 #include <stave/core/ops/at.h>
@@ -371,9 +372,51 @@ Row vectors_row(const char* name, Tensor (*call)(const Tensor&, const Tensor&),
           .accuracy = 8};
 }
 
+// ---- parts as inputs of their own ---------------------------------------------------------------
+
+/// The variant with the real and the imaginary parts of each input as two inputs.
+Variant with_parts_apart(const Variant& of_numbers) {
+  Variant apart = of_numbers;
+  apart.name += " parts apart";
+  apart.inputs.clear();
+  for (Input input : of_numbers.inputs) {
+    input.shape.pop_back();
+    apart.inputs.insert(apart.inputs.end(), 2, input);
+  }
+  apart.call = [call = of_numbers.call](std::span<const Tensor> xs) {
+    std::vector<Tensor> numbers;
+    for (std::size_t i = 0; i < xs.size(); i += 2) numbers.push_back(stack({xs[i], xs[i + 1]}, -1));
+    return call(numbers);
+  };
+  apart.reference = [reference = of_numbers.reference](std::span<const Array> xs) {
+    Arrays numbers;
+    for (std::size_t i = 0; i < xs.size(); i += 2)
+      numbers.push_back(make(xs[i].dtype, with_parts(xs[i].shape), [&](const Shape& p) {
+        return xs[i + static_cast<std::size_t>(p.back())](part(p, 0, p.rank() - 1));
+      }));
+    return reference(numbers);
+  };
+  return apart;
+}
+
+/// Adds such variants of a row's first one and of that of single numbers, if there is one.
+void add_parts_apart(Row& row) {
+  row.variants = [variants = row.variants](Dtype dtype) {
+    std::vector<Variant> all = variants(dtype);
+    const auto of_numbers = std::ranges::find_if(all, [](const Variant& variant) {
+      return std::ranges::all_of(variant.inputs, [](const Input& input) { return input.shape == Shape(2); });
+    });
+    if (of_numbers == all.end()) return all;
+    const Variant apart[] = {with_parts_apart(all[0]), with_parts_apart(*of_numbers)};
+    all.insert(all.end(), std::begin(apart), std::end(apart));
+    return all;
+  };
+}
+
 }  // namespace
 
 void add_complex_rows(std::vector<Row>& rows) {
+  const std::size_t first = rows.size();
   for (const Unary& f : functions()) rows.push_back(row_of(f));
   for (const Binary& f : operators()) rows.push_back(row_of(f));
   rows.push_back(row_of_parts("real", [](Dtype dtype, const Shape& shape, const Domain& domain) {
@@ -440,7 +483,8 @@ void add_complex_rows(std::vector<Row>& rows) {
                       }});
              return variants;
            },
-       .accuracy = 16});
+       .accuracy = 16,
+       .bitwise = false});
   rows.push_back(vectors_row(
       "complex_where", [](const Tensor& a, const Tensor& b) { return where(arange(a.shape(0)) % 2 == 0, a, b); },
       [](const auto& a, const auto& b, std::size_t i) { return i % 2 == 0 ? a[i] : b[i]; }));
@@ -454,6 +498,7 @@ void add_complex_rows(std::vector<Row>& rows) {
         for (std::size_t k = 0; k <= i; ++k) h = a[k] * h + b[k];
         return h;
       }));
+  for (std::size_t i = first; i < rows.size(); ++i) add_parts_apart(rows[i]);
 }
 
 }  // namespace table
