@@ -130,8 +130,6 @@ class ChangesInPlace {
   Mask is_in_place_;
 };
 
-std::optional<Estimate> estimate(const Program& program, const Program::Instruction& step, bool is_in_place);
-
 std::optional<Estimate> estimate_loop(const LoopAttributes& loop) {
   const std::shared_ptr<const Program> kept = optimized_body(loop, BodyFor::machine_code);
   const Program& body = *kept;
@@ -152,6 +150,8 @@ std::optional<Estimate> estimate_loop(const LoopAttributes& loop) {
   const auto steps = static_cast<double>(loop.steps);
   return Estimate{0.6 * copied + cost.native * steps, 500 + (cost.kernels + 100) * steps, 20 + cost.instructions};
 }
+
+}  // namespace
 
 std::optional<Estimate> estimate(const Program& program, const Program::Instruction& step, bool is_in_place) {
   const auto is_half = [&](int v) { return is_half_float(program.variable(v).dtype); };
@@ -194,12 +194,6 @@ std::optional<Estimate> estimate(const Program& program, const Program::Instruct
     cost += {2 * elements, 0.5 * elements, unrolled(elements, 4)};
   }
   return cost;
-}
-
-}  // namespace
-
-std::optional<Estimate> estimate(const Program& program, const Program::Instruction& step) {
-  return estimate(program, step, false);
 }
 
 double time_of_kernels(const Program& program, const Program::Instruction& step) {
