@@ -4,13 +4,15 @@
 // BLAS reads row-major and column-major matrices with any distance between rows or columns,
 // so transposed and sliced operands are passed in place. Operands of other layouts are copied
 // first. If all entries of a batch have the same matrix b, the batch is computed as one product
-// with a taller matrix a.
+// with a taller matrix a. If they have the same matrix a, and matrices b of few columns, they are
+// computed as products with several of these side by side.
 #include <stave/backends/cpu/matmul.h>
 
 #include <algorithm>
 #include <cstring>
 #include <limits>
 #include <memory>
+#include <optional>
 
 #include <stave/backends/cpu/blas.h>
 #include <stave/backends/cpu/complex.h>
@@ -284,6 +286,94 @@ class FloatProducts {
   bool has_few_terms_;    // decided for the product, so that all tiles add in the same order
 };
 
+// ---- narrow right matrices ----------------------------------------------------------------------
+
+/// Returns true for products of one matrix a with many matrices b of few columns, such as those of
+/// vmap if only the right factor has lanes, that are faster as products with several matrices b
+/// side by side. The measure is the benchmark narrow_products.
+bool is_narrow(const Product& p) {
+  if (!is_float(p.dtype) || p.batch.empty() || p.m() == 1) return false;
+  const Axis& matrices = p.batch.back();
+  if (matrices.step[1] != 0 || matrices.step[2] == 0 || matrices.length < 8) return false;
+  const Index bytes = p.n() * p.size;
+  if (p.n() == 1) return is_tiny(p);
+  if (bytes <= 16) return true;
+  if (bytes <= 32) return matrices.length >= 16 && p.k() <= 16 * p.m() && p.m() <= 8 * p.k();
+  return bytes <= 64 && std::min(p.m(), p.k()) >= 64;
+}
+
+/// Computes the products of is_narrow. The matrices b of a group are copied side by side, and the
+/// columns of their product with some rows of a are copied to their places.
+template <class T>
+class NarrowProducts {
+ public:
+  explicit NarrowProducts(const Product& p)
+      : p_(p), matrices_(p.batch.back()), each_(std::min(matrices_.length, (is_tiny(p) ? 256 : 64) / p.n())),
+        groups_((matrices_.length + each_ - 1) / each_), rows_(p.m()) {
+    Axes outer = p.batch;
+    outer.pop_back();
+    batch_.emplace(outer, 3, -1, 1, 1);
+    const Index threads = thread_count();
+    const auto tiles = [&] { return batch_->count() * groups_ * tiles_down(); };
+    while (rows_ > smallest_tile && tiles() < 4 * threads && tiles() % threads != 0) rows_ = (rows_ + 1) / 2;
+  }
+  void run() const {
+    if (adds_in_order_) return multiply_all();
+    SingleThreadedBlas guard;
+    stave_detail::on_thread_stack([&] { multiply_all(); });
+  }
+
+ private:
+  Index tiles_down() const { return (p_.m() + rows_ - 1) / rows_; }
+  void multiply_all() const {
+    const Index each = groups_ * tiles_down(), columns = each_ * p_.n();
+    parallel_for(
+        batch_->count() * each, std::max<Index>(1, paying / (rows_ * p_.k() * columns)), [&](Index first, Index last) {
+          const auto memory = std::make_unique_for_overwrite<T[]>(static_cast<std::size_t>((p_.k() + rows_) * columns));
+          TileWalk walk = *batch_;
+          walk.seek(first / each);
+          for (Index t = first; t < last; ++t) {
+            multiply_tile(walk, t % each, memory.get());
+            if ((t + 1) % each == 0) walk.next();
+          }
+        });
+  }
+  /// Computes some rows of the products of one group.
+  void multiply_tile(const TileWalk& walk, Index tile, T* memory) const {
+    const Index row = tile % tiles_down() * rows_, first = tile / tiles_down() * each_, n = p_.n();
+    const Index rows = std::min(rows_, p_.m() - row), count = std::min(each_, matrices_.length - first);
+    const Index columns = count * n;
+    T* const products = memory + p_.k() * columns;
+    const char* from = p_.b.data + walk.offset(2) + first * matrices_.step[2];
+    for (Index i = 0; i < count; ++i, from += matrices_.step[2])
+      copy(memory + i * n, columns, reinterpret_cast<const T*>(from), p_.b.row_step, p_.b.column_step, p_.k());
+    Matrix a = p_.a;
+    a.data += walk.offset(1);
+    a = a.part(row, rows, 0, p_.k(), p_.size);
+    const Matrix b{reinterpret_cast<const char*>(memory), p_.k(), columns, columns, 1};
+    if (adds_in_order_)
+      kernels().few_terms_matmul[static_cast<int>(p_.dtype)](products, a.data, b.data, rows, p_.k(), columns, columns,
+                                                             a.row_step, a.column_step, columns);
+    else multiply_pieces(products, columns, a, b);
+    char* to = p_.out + walk.offset(0) + first * matrices_.step[0] + row * n * p_.size;
+    for (Index i = 0; i < count; ++i, to += matrices_.step[0])
+      copy(reinterpret_cast<T*>(to), n, products + i * n, columns, 1, rows);
+  }
+  /// Copies rows of n elements.
+  void copy(T* to, Index to_row, const T* from, Index from_row, Index from_column, Index rows) const {
+    for (Index i = 0; i < rows; ++i, to += to_row, from += from_row)
+      for (Index j = 0; j < p_.n(); ++j) to[j] = from[j * from_column];
+  }
+
+  const Product& p_;
+  const Axis matrices_;
+  std::optional<TileWalk> batch_;  // the other axes of the batch
+  const Index each_, groups_;      // the matrices of a group, and the number of groups
+  Index rows_;                     // of a tile
+  // Tiny products and those of few terms add their terms in order, alone as well as side by side.
+  const bool adds_in_order_ = is_tiny(p_) || has_few_terms(p_);
+};
+
 void multiply_others(const Product& p) {
   TileWalk batch(p.batch, 3, -1, 1, 1);
   parallel_for(batch.count(), std::max<Index>(1, paying / (p.m() * p.n() * p.k())), [&](Index first, Index last) {
@@ -307,6 +397,7 @@ void run_matmul(const View& a, const View& b, const View& out) {
   if (k == 0) return void(std::memset(out.data, 0, static_cast<std::size_t>(elements) * stave::size_of(out.dtype)));
   if (k == 1) return multiply_outer(a, b, out);
   Product p = make_product(a, b, out);
+  if (is_narrow(p)) return p.dtype == Dtype::float32 ? NarrowProducts<float>(p).run() : NarrowProducts<double>(p).run();
   if (!is_inexact(p.dtype) || (is_tiny(p) && !is_complex(p.dtype))) {
     if (!is_tiny(p)) merge_batch_into_rows(p);
     return multiply_others(p);

@@ -15,6 +15,7 @@
 
 #include <stave/core/op/all_ops.h>
 #include <stave/core/op/notation.h>
+#include <stave/core/ops/layout_rules.h>
 #include <stave/core/program/dataflow.h>
 #include <stave/core/program/executable.h>
 #include <stave/core/program/lanes.h>
@@ -142,8 +143,10 @@ class Grouping {
 
   NativeProgram run() {
     for (const Program::Instruction& step : program_.instructions) {
+      // Kernels replace parts of large arrays, unless there must be machine code.
+      const bool in_place = native_ == Native::required && !step.is_read() && replaces_part(*step.op);
       if (lanes_) estimates_.push_back(lanes_->estimates[estimates_.size()]);
-      else estimates_.push_back(is_view(step) ? std::nullopt : estimate(program_, step));
+      else estimates_.push_back(is_view(step) ? std::nullopt : estimate(program_, step, in_place));
       if (!reads_forward(step)) estimates_.back().reset();
     }
     const std::vector<std::vector<std::size_t>> groups = schedule();

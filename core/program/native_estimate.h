@@ -33,8 +33,9 @@ struct Estimate {
 };
 
 /// Returns nothing for an operation that has no machine code, or whose machine code would not have
-/// the bits of its kernel.
-std::optional<Estimate> estimate(const Program& program, const Program::Instruction& step);
+/// the bits of its kernel. If `is_in_place`, the operation replaces a part of its first input,
+/// which may be large, and the estimate has no copy of that input.
+std::optional<Estimate> estimate(const Program& program, const Program::Instruction& step, bool is_in_place = false);
 
 /// Estimates the time of an operation by kernels, in nanoseconds, for arrays of any size.
 double time_of_kernels(const Program& program, const Program::Instruction& step);

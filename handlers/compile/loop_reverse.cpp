@@ -4,6 +4,9 @@
 // loop goes through the steps in reverse order. It carries the cotangents of the states, and for
 // each still value the sum of its cotangents so far, to which each step adds as a tape does.
 //
+// If steps read slices of a still value, the backward loop carries a sum for each slice
+// (loop_slices.h).
+//
 // If the stacks would be too large, the loop becomes a loop of loops: the inner loops
 // rematerialise their residuals, one inner loop after another, and go on with the same sums. If the
 // initial value of a state is used elsewhere too, the first step is differentiated by a tape of its
@@ -24,6 +27,7 @@
 #include <stave/core/program/loop.h>
 #include <stave/handlers/compile/derive.h>
 #include <stave/handlers/compile/loop_parts.h>
+#include <stave/handlers/compile/loop_slices.h>
 #include <stave/handlers/transforms/vjp_flat.h>
 
 namespace stave_detail {
@@ -44,6 +48,9 @@ using Sums = AddsToCotangents::Sums;
 
 // The two loops of reverse mode, for cotangents of some outputs.
 struct Reverse {
+  // Slices of still values. In `by`, `constants` and `adds_in_part` they count as inputs, after the
+  // loop's own, in place of the values of which they are slices.
+  std::vector<StillSlice> slices;
   // Masks of the outputs (`of`) and of the inputs (`by`) that have cotangents.
   Mask of, by;
   // backward_to_first is `backward` without the first step; null for a loop of fewer than two
@@ -58,13 +65,16 @@ struct Reverse {
   Mask adds_in_part;
   // The number of bytes of the residuals that a step adds to the stacks.
   std::uint64_t bytes = 0;
+
+  bool has_cotangent(std::size_t input) const {
+    return by[input] || std::ranges::any_of(slices, [&](const StillSlice& slice) { return slice.of == input; });
+  }
 };
 
-// Returns the body with two changes. Outputs without cotangents pass through stop_gradient. Still
-// values become outputs too: the cotangent of such an output is the sum so far, to which the step
-// adds as a tape does.
-Program to_differentiate(const LoopAttributes& loop, const Mask& of, const Mask& by) {
-  Program body = *loop.body;
+// Changes a body, whose still values begin at input number `still`, in two ways. Outputs without
+// cotangents pass through stop_gradient. Still values become outputs too: the cotangent of such an
+// output is the sum so far, to which the step adds as a tape does.
+void prepare_body(Program& body, std::size_t still, const Mask& of, const Mask& by) {
   for (std::size_t i = 0; i < of.size(); ++i) {
     const Program::Variable it = body.variable(body.outputs[i]);
     if (of[i] || !is_inexact(it.dtype)) continue;
@@ -74,9 +84,8 @@ Program to_differentiate(const LoopAttributes& loop, const Mask& of, const Mask&
     stop.outputs.push_back(body.outputs[i]);
     body.instructions.push_back(std::move(stop));
   }
-  for (std::size_t i = end_of_rows(loop); i < by.size(); ++i)
+  for (std::size_t i = still; i < by.size(); ++i)
     if (by[i]) body.outputs.push_back(body.inputs[i]);
-  return body;
 }
 
 int add_zeros(Program& program, const Program::Variable like) {
@@ -90,11 +99,16 @@ int add_zeros(Program& program, const Program::Variable like) {
 class ReverseMaker {
  public:
   ReverseMaker(const LoopAttributes& loop, Mask of, std::span<const Tensor> inputs) : loop_(loop) {
+    reached_in_all_steps(loop, of, [&](const Mask& outputs) { return inputs_by(*loop.body, outputs); });
+    auto [body, slices] = with_slices_as_inputs(loop, of);
     made_.of = std::move(of);
-    made_.by =
-        reached_in_all_steps(loop, made_.of, [&](const Mask& outputs) { return inputs_by(*loop.body, outputs); });
-    const Program body = to_differentiate(loop, made_.of, made_.by);
-    parts_ = vjp_of(body, made_.by, examples_of(loop, inputs));
+    made_.by = inputs_by(body, made_.of);
+    made_.slices = std::move(slices);
+    prepare_body(body, end_of_rows(loop), made_.of, made_.by);
+    std::vector<Tensor> examples = examples_of(loop, inputs);
+    const UnderFrame past_all_handlers(nullptr);
+    append_slices(examples, made_.slices);
+    parts_ = vjp_of(body, made_.by, examples);
     sort_residuals(body.outputs.size());
     find_cotangents(body);
   }
@@ -150,6 +164,7 @@ class ReverseMaker {
 
   void make_forward() {
     Program body = parts_.first;
+    take_slices_in(body, made_.slices);
     const std::size_t results = loop_.body->outputs.size();
     body.outputs.resize(results);
     body.outputs.insert(body.outputs.end(), stacked_.begin(), stacked_.end());
@@ -182,6 +197,8 @@ class ReverseMaker {
     for (const auto& step : body.instructions)
       for (std::size_t i = end_of_rows(loop_); i < made_.by.size(); ++i)
         if (made_.by[i] && replaces_part(*step.op) && step.inputs[0] == sums_[i]) made_.adds_in_part[i] = true;
+    std::fill(made_.adds_in_part.begin() + static_cast<std::ptrdiff_t>(loop_.body->inputs.size()),
+              made_.adds_in_part.end(), true);
     const std::size_t states = body.inputs.size();
     for (const auto* list : {&stacks_, &rows_}) body.inputs.insert(body.inputs.end(), list->begin(), list->end());
     for (std::size_t i = loop_.states; i < results; ++i)
@@ -306,20 +323,22 @@ Cotangents pull_back(const LoopAttributes& loop, const Reverse& reverse, const I
   const Cotangents before = first_apart ? sums_of_the_rest(loop, sums) : sums.so_far;
   if (loop.steps == 1 && first_apart) return FirstStep(loop, inputs, sums).pull_back(cotangents, before);
   const Outputs results = perform_loop(reverse.forward, inputs);
-  Inputs given;
+  Inputs all = inputs, given;
+  append_slices(all, reverse.slices);
+  Cotangents of = before;
+  append_slices(of, reverse.slices);
   for (std::size_t k = 0; k < loop.states; ++k)
     if (reverse.of[k]) given.push_back(or_start(cotangents[k], results[k]));
-  for (std::size_t i = end_of_rows(loop); i < inputs.size(); ++i)
-    if (reverse.by[i]) given.push_back(or_start(before[i], inputs[i], reverse.adds_in_part[i]));
+  for (std::size_t i = end_of_rows(loop); i < all.size(); ++i)
+    if (reverse.by[i]) given.push_back(or_start(of[i], all[i], reverse.adds_in_part[i]));
   for (const Tensor& stack : std::span(results.end() - static_cast<std::ptrdiff_t>(reverse.stacked), reverse.stacked))
     given.push_back(first_apart ? entries(stack, 0, 1, loop.steps - 1) : stack);
   for (const std::size_t i : reverse.rows) given.push_back(inputs[i]);
   for (std::size_t i = loop.states; i < cotangents.size(); ++i)
     if (reverse.of[i]) given.push_back(or_zeros(cotangents[i], results[i]));
-  for (const std::size_t i : reverse.constants) given.push_back(inputs[i]);
+  for (const std::size_t i : reverse.constants) given.push_back(all[i]);
 
   const Outputs found = perform_loop(first_apart ? reverse.backward_to_first : reverse.backward, std::move(given));
-  Cotangents of = before;
   const Tensor* next = found.begin();
   for (std::size_t k = 0; k < loop.states; ++k) {
     if (first_apart) of[k] = Tensor();
@@ -327,10 +346,16 @@ Cotangents pull_back(const LoopAttributes& loop, const Reverse& reverse, const I
     if (reverse.by[k]) of[k] = of[k].defined() ? of[k] + *next : *next;
     ++next;
   }
-  for (std::size_t i = end_of_rows(loop); i < inputs.size(); ++i)
+  for (std::size_t i = end_of_rows(loop); i < all.size(); ++i)
     if (reverse.by[i]) of[i] = *next++;
   for (std::size_t i = loop.states; i < end_of_rows(loop); ++i)
     if (reverse.by[i]) of[i] = *next++;
+  for (std::size_t s = 0; s < reverse.slices.size(); ++s) {
+    const StillSlice& slice = reverse.slices[s];
+    if (!reverse.by[inputs.size() + s]) continue;
+    of[slice.of] = slice.replaced(or_zeros(of[slice.of], inputs[slice.of]), of[inputs.size() + s]);
+  }
+  of.resize(inputs.size());
   if (!first_apart) return of;
   return FirstStep(loop, inputs, sums).pull_back(of, of);
 }
@@ -426,11 +451,13 @@ Cotangents pull_back_split(const LoopAttributes& loop, const SplitLoop& two, con
 
 // Returns true if the initial value of a state has other readers, which add cotangents to the same
 // sum. Returns false for loops with stacks, such as scans and derivatives of loops.
-bool adds_with_others(const LoopAttributes& loop, const Mask& by, const Sums& sums) {
+bool adds_with_others(const LoopAttributes& loop, const Reverse& reverse, const Sums& sums) {
   if (loop.rows > 0 || loop.rows_given() > 0 || loop.reverse || loop.steps == 0) return false;
   for (std::size_t i = 0; i < sums.same_as.size(); ++i) {
     const std::size_t first = sums.same_as[i];
-    if (first < loop.states && (by[first] || by[i]) && (first < i || sums.so_far[i].defined())) return true;
+    if (first < loop.states && (reverse.has_cotangent(first) || reverse.has_cotangent(i)) &&
+        (first < i || sums.so_far[i].defined()))
+      return true;
   }
   return false;
 }
@@ -439,7 +466,7 @@ Cotangents pull_back(const LoopAttributes& loop, const Inputs& inputs, const Cot
   Mask of;
   for (const Tensor& cotangent : cotangents) of.push_back(cotangent.defined());
   const auto reverse = loop.derived(derived_key("vjp", of), [&] { return ReverseMaker(loop, of, inputs).make(); });
-  const bool first_apart = adds_with_others(loop, reverse->by, sums);
+  const bool first_apart = adds_with_others(loop, *reverse, sums);
   const auto room = static_cast<Index>(most_stacked / std::max<std::uint64_t>(reverse->bytes, 1));
   const Index most = std::max<Index>(loop.snapshots > 0 ? loop.snapshots : room, 2);
   if (loop.steps <= most) return pull_back(loop, *reverse, inputs, cotangents, sums, first_apart);

@@ -77,10 +77,35 @@ void sgemm_at_a_time(benchmark::State& state) {
                [&](float* out) { tbb::parallel_for(Index{0}, batch, [&](Index i) { multiply(x, i, out); }); });
 }
 
+// One matrix times many matrices of few columns, as vmap multiplies if only the right factor has
+// lanes. The arguments are the rows and columns of the one matrix, the columns of the others, and
+// the number of these.
+void narrow_products(benchmark::State& state) {
+  const Index m = state.range(0), k = state.range(1), n = state.range(2), lanes = state.range(3);
+  const Tensor a = scattered({m, k}), b = scattered({lanes, k, n});
+  measure(state, [&] { return matmul(a, b); });
+}
+void narrow_products_in_turn(benchmark::State& state) {
+  const Index m = state.range(0), k = state.range(1), n = state.range(2), lanes = state.range(3);
+  const Tensor a = scattered({m, k}), b = scattered({lanes, k, n});
+  const std::vector<Tensor> each = unstack(b);
+  measure(state, [&] {
+    std::vector<Tensor> products;
+    for (const Tensor& x : each) products.push_back(matmul(a, x));
+    return products;
+  });
+}
+void narrow_shapes(benchmark::internal::Benchmark* of) {
+  for (const Index n : {2, 4, 8, 16})
+    for (const Index size : {4, 16, 64, 256}) of->Args({size, size, n, 256});
+}
+
 BENCHMARK(matmul_1024)->UseRealTime();
 BENCHMARK(sgemm_1024)->UseRealTime();
 BENCHMARK(matmul_batched)->UseRealTime();
 BENCHMARK(sgemm_in_turn)->UseRealTime();
 BENCHMARK(sgemm_at_a_time)->UseRealTime();
+BENCHMARK(narrow_products)->Apply(narrow_shapes)->UseRealTime();
+BENCHMARK(narrow_products_in_turn)->Apply(narrow_shapes)->UseRealTime();
 
 }  // namespace

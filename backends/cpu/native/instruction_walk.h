@@ -1,8 +1,8 @@
 // The walk over lowered code that the encoders of all processors share. It visits the instructions
 // in their order, asks the register allocator where values are, moves values, and calls functions.
 //
-// An encoder derives from InstructionWalk, and writes the instructions of its processor: X86Encoder or
-// Aarch64Encoder. A build has the one of its processor.
+// An encoder derives from InstructionWalk, and writes the instructions of its processor:
+// X86Encoder or Aarch64Encoder. A build has the one of its processor.
 #pragma once
 
 #include <cstddef>

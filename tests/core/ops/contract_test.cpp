@@ -1,7 +1,10 @@
 // Contractions: values against loops on the host, operands that are read in place, errors, and vmap
 // against a loop over lanes.
 
+#include <array>
 #include <functional>
+#include <utility>
+#include <vector>
 
 #include <stave/core/ops/contract.h>
 #include <stave/core/ops/create.h>
@@ -146,6 +149,46 @@ TEST(Matmul, BroadcastsStacksOfMatrices) {
   EXPECT_EQ(expect_stacks(sample({6, 1, 2, 3}), sample({5, 3, 4})), Shape(6, 5, 2, 4));
   EXPECT_EQ(expect_stacks(sample({2, 5, 2, 3}), sample({2, 1, 3, 4})), Shape(2, 5, 2, 4));
   EXPECT_EQ(expect_stacks(moveaxis(sample({2, 3, 5}), -1, 0), flip(sample({5, 3, 4}))), Shape(5, 2, 4));
+}
+
+// One matrix times many matrices of few columns, several of which are multiplied at a time: in
+// groups that are not all full, with some rows at a time, and with b in any layout.
+TEST(Matmul, MultipliesOneMatrixByManyNarrowOnes) {
+  const auto check = [](const Tensor& a, const Tensor& b) {
+    const Tensor c = matmul(a, b);
+    ASSERT_EQ(c.shape(), Shape(b.shape(0), a.shape(0), b.shape(2)));
+    EXPECT_TRUE(c.is_contiguous());
+    for (Index i = 0; i < b.shape(0); ++i)
+      EXPECT_EQ(values(c[i]), product(a, b[i])) << a.shape() << " " << b.shape() << " " << i;
+  };
+  for (const Dtype dtype : {float32, float64})
+    for (const Index lanes : {7, 37, 150})
+      for (const Index n : {1, 2, 3, 8})
+        for (const auto& [m, k] : std::vector<std::pair<Index, Index>>{{2, 3}, {9, 16}, {70, 5}, {65, 33}, {300, 64}}) {
+          const Tensor a = sample({m, k}, dtype);
+          check(a, sample({lanes, k, n}, dtype));
+          check(matrix_transpose(contiguous(matrix_transpose(a))), sample({lanes, k, n}, dtype));
+          if (lanes > 37) continue;
+          check(a, permute_dims(sample({k, n, lanes}, dtype), {2, 0, 1}));
+          check(a, permute_dims(sample({k, lanes, n}, dtype), {1, 0, 2}));
+          check(a, sample({lanes, 2 * k, n + 1}, dtype)(slice(), slice(none, none, -2), slice(0, n)));
+        }
+}
+
+TEST(Matmul, MultipliesNarrowMatricesInSeveralBatches) {
+  const Tensor a = sample({3, 1, 20, 24}, float64), b = sample({3, 17, 24, 2}, float64), c = matmul(a, b);
+  for (Index i = 0; i < 3; ++i)
+    for (Index j = 0; j < 17; ++j) EXPECT_EQ(values(c[i][j]), product(a[i][0], b[i][j]));
+}
+
+// Machine code computes tiny products one by one, and must find the same bits.
+TEST(Matmul, TinyNarrowProductsHaveTheBitsOfEachAlone) {
+  for (const Dtype dtype : {float32, float64})
+    for (const auto& [m, k, n] : std::vector<std::array<Index, 3>>{{3, 3, 2}, {64, 16, 2}, {5, 11, 3}, {4, 16, 1}}) {
+      const Tensor a = astype(sin(sample({m, k}, float64)), dtype), b = astype(cos(sample({40, k, n}, float64)), dtype);
+      const Tensor c = matmul(a, b);
+      for (Index i = 0; i < 40; ++i) EXPECT_EQ(values(c[i]), values(matmul(a, b[i])));
+    }
 }
 
 TEST(Matmul, AcceptsEmptyOperands) {

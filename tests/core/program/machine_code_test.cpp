@@ -5,6 +5,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <stave/core/program/loop.h>
+#include <stave/core/program/native_estimate.h>
 #include <stave/stave.h>
 
 #include "matchers.h"
@@ -136,18 +138,56 @@ TEST(MachineCode, RunsLoopsWithTheirDerivatives) {
   expect_bits_of_kernels(vmap(grad(f), {.in_axes = {0, unmapped}}), normal(Key(3), {5, 4}, float64), w);
 }
 
-// The 700 parameters are read in slices, and the sums of their cotangents are changed in place.
+// The 700 parameters are read in slices. If two of them overlap, the sums of the cotangents are
+// changed in place in each step, and else after the loop.
 TEST(MachineCode, RunsLoopsWhoseParametersAreLarge) {
   NEEDS_NATIVE_CODE();
   const Tensor parameters = uneven({10, 70}, float64, 5) / 1e4, start = uneven({7}, float64, 6) / 1e4;
-  const auto last = [](const Tensor& w, const Tensor& s) {
-    return sum(loop(5, [w](const Tensor& state) {
-      const Tensor rows = reshape(w(3), {10, 7}), inner = w(slice(2, 9), slice(30, 37));
-      return tanh(state * rows(2) + rows(9) * w(0, slice(0, 7)) + sum(inner, 1) * w(7, slice(7)));
-    })(s));
+  for (const Index column : {30, 14}) {
+    const auto last = [column](const Tensor& w, const Tensor& s) {
+      return sum(loop(5, [w, column](const Tensor& state) {
+        const Tensor rows = reshape(w(3), {10, 7}), inner = w(slice(2, 9), slice(column, column + 7));
+        return tanh(state * rows(2) + rows(9) * w(0, slice(0, 7)) + sum(inner, 1) * w(7, slice(7)));
+      })(s));
+    };
+    expect_bits_of_kernels(grad(last), parameters, start);
+    expect_bits_of_kernels(grad<0, 1>(last), parameters, start);
+  }
+}
+
+// Kernels spend most of their time on the arrays themselves there, of which a region has a hundred.
+TEST(MachineCode, PaysForLoopsOfManySmallArrays) {
+  using Tensors = std::vector<Tensor>;
+  // A diagonal LSTM of six layers, each with a hidden state, a cell and eight vectors of weights.
+  const auto loss = [](const Tensors& weights, const Tensor& start, const Tensor& xs) {
+    const auto step = [=](const Tensor& state, const Tensor& input) {
+      Tensor x = input;
+      Tensors next;
+      for (std::size_t k = 0; k < 12; k += 2) {
+        const Tensor* const w = &weights[4 * k];
+        const Tensor hidden = state(static_cast<Index>(k)), cell = state(static_cast<Index>(k + 1));
+        const Tensor forget = sigmoid(x * w[0] + w[1]), in = sigmoid(hidden * w[2] + w[3]);
+        next.push_back(sigmoid(x * w[4] + w[5]));
+        next.push_back(cell * forget + in * tanh(hidden * w[6] + w[7]));
+        x = next[k] = next[k] * tanh(next[k + 1]);
+      }
+      return std::pair(stack(next), x);
+    };
+    return sum(square(scan(step)(start, xs).second));
   };
-  expect_bits_of_kernels(grad(last), parameters, start);
-  expect_bits_of_kernels(grad<0, 1>(last), parameters, start);
+  Tensors weights;
+  for (std::uint64_t k = 0; k < 48; ++k) weights.push_back(normal(Key(k), {14}, float64));
+  const Tensor start = normal(Key(100), {12, 14}, float64), xs = normal(Key(101), {100, 14}, float64);
+  const Program p = optimized(with_calls_inlined(trace(grad(loss))(weights, start, xs)));
+  std::size_t loops = 0;
+  for (const Program::Instruction& step : p.instructions) {
+    if (!stave_detail::loop_of(step)) continue;
+    const std::optional<stave_detail::Estimate> time = stave_detail::estimate(p, step);
+    ASSERT_TRUE(time);
+    EXPECT_LT(time->native, time->kernels);
+    ++loops;
+  }
+  EXPECT_EQ(loops, 2u);
 }
 
 TEST(MachineCode, RunsTheMatricesOfAFilter) {
