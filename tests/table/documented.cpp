@@ -45,7 +45,7 @@ batching rule that performs the operation itself on all lanes.
 
 // ---- words -------------------------------------------------------------------------------------
 
-/// "all", "numbers", or the names of the groups and dtypes in the set.
+/// "all", "real", "numbers", or the names of the groups and dtypes in the set.
 std::string words_for(std::set<Dtype> dtypes) {
   const auto take = [&](const std::vector<Dtype>& group) {
     const auto has = [&](Dtype dtype) { return dtypes.contains(dtype); };
@@ -53,7 +53,8 @@ std::string words_for(std::set<Dtype> dtypes) {
     for (Dtype dtype : group) dtypes.erase(dtype);
     return true;
   };
-  if (take(all_dtypes)) return "all";
+  const bool has_complex = take({stave::complex64, stave::complex128});
+  if (take(all_dtypes)) return has_complex ? "all" : "real";
   std::string words;
   const auto add = [&](const std::string& word) { words += (words.empty() ? "" : ", ") + word; };
   if (dtypes.erase(stave::bool_)) add("bool");
@@ -61,6 +62,7 @@ std::string words_for(std::set<Dtype> dtypes) {
   if (take(integer_dtypes)) add("integers");
   if (take(float_dtypes)) add("floats");
   for (Dtype dtype : dtypes) add(stave::name_of(dtype));
+  if (has_complex) add("complex");
   return words.empty() ? "none" : words;
 }
 
@@ -179,8 +181,14 @@ std::string markdown() {
   const Backends backends;
   PerformedByOperation performed;
   std::string text = std::string(introduction) + about_functions, family;
+  std::set<std::string> of_complex;
+  for (const Row& row : all_rows())
+    if (!row.is_documented) of_complex.insert(row.name);
   for (const Row& row : all_rows()) {
-    const Tried found = tried(row, &performed);
+    Tried found = tried(row, &performed);
+    if (!row.is_documented) continue;
+    if (row.family == "complex" || of_complex.contains("complex_" + row.name))
+      found.dtypes.insert({stave::complex64, stave::complex128});
     if (row.family != family)
       text += "\n### " + (family = row.family) +
               "\n\n| function | dtypes | derivative | vmap | CPU | CUDA |\n|---|---|---|---|---|---|\n";

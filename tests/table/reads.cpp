@@ -6,6 +6,9 @@
 #include <optional>
 #include <utility>
 
+#include <stave/core/ops/complex.h>
+#include <stave/core/ops/layout.h>
+
 #include "table/run.h"
 
 namespace table {
@@ -18,13 +21,20 @@ using stave::Abstract, stave::Derivative, stave::ValueSet;
 static_assert(!ValueSet(0b1).has_input(32) && !ValueSet(0b1).has_input(40));
 static_assert(ValueSet(~0u).has_input(40) && !ValueSet(ValueSet::outputs).has_input(31));
 
+/// The elements of x. Complex ones are parts along a last axis.
+Array array_of(const Tensor& x) { return to_array(is_complex(x.dtype()) ? stack({real(x), imag(x)}, -1) : x); }
+
 /// One call and its results.
 class Rule {
  public:
   Rule(const Call& call, const Outputs& outputs) : call_(call), outputs_(outputs) {
     Random random(std::string("reads/") + call.op().name);
     for (const Tensor& input : call.inputs()) abstracts_.push_back({input.shape(), input.dtype()});
-    cotangents_ = cotangents_for(to_arrays(outputs), random.weights_like(to_arrays(outputs)));
+    for (const Tensor& output : outputs) {
+      const auto part = [&] { return to_tensor(random.weights(real_of(output.dtype()), output.shape())); };
+      if (!is_inexact(output.dtype())) cotangents_.emplace_back();
+      else cotangents_.push_back(is_complex(output.dtype()) ? complex(part(), part()) : part());
+    }
   }
 
   /// The cotangent of input i if the rule gets only the `given` values;
@@ -35,7 +45,7 @@ class Rule {
       if (!given.has_input(j)) inputs[j] = Tensor();
     const Outputs outputs = given.has_outputs() ? outputs_ : Outputs(outputs_.size(), Tensor());
     try {
-      return to_array(call_.op().vjp({call_.op(), call_.attributes(), inputs, outputs, abstracts_, cotangents_},
+      return array_of(call_.op().vjp({call_.op(), call_.attributes(), inputs, outputs, abstracts_, cotangents_},
                                      static_cast<int>(i)));
     } catch (const stave::TransformError&) {
       return std::nullopt;
@@ -44,7 +54,7 @@ class Rule {
 
   bool gives(std::size_t i) const {
     const Op& op = call_.op();
-    return op.vjp && is_float(abstracts_[i].dtype) &&
+    return op.vjp && is_inexact(abstracts_[i].dtype) &&
            (op.derivative != Derivative::linear || op.linear_in.has_input(i)) && !refuses(i);
   }
 
@@ -89,7 +99,7 @@ Outputs ReadsCheck::handle(Call& call) {
   performed.insert(call.op().name);
   const Call kept = call;
   Outputs outputs = perform(std::move(call));
-  if (outputs.empty() || outputs[0].dtype() != float64 || outputs[0].size() == 0) return outputs;
+  if (outputs.empty() || real_of(outputs[0].dtype()) != float64 || outputs[0].size() == 0) return outputs;
   const Rule rule(kept, outputs);
   for (std::size_t i = 0; i < kept.inputs().size(); ++i) {
     if (!rule.gives(i)) continue;

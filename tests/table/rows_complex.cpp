@@ -205,12 +205,16 @@ Row row_of_parts(const char* name, Make variant, const Domain& domain = {}) {
 /// A variant of a function with real results.
 Variant real_valued(Dtype dtype, const Shape& shape, const Domain& domain, Tensor (*call)(const Tensor&),
                     Real (*formula)(Z)) {
-  return {
-      .name = shape.str(),
-      .inputs = {{dtype, with_parts(shape), domain}},
-      .call = [=](auto xs) -> Outputs { return call(joined(xs[0])); },
-      .reference =
-          [=](auto xs) { return Arrays{make(dtype, shape, [&](const Shape& p) { return formula(at(xs[0], p)); })}; }};
+  return {.name = shape.str(),
+          .inputs = {{dtype, with_parts(shape), domain}},
+          .call = [=](auto xs) -> Outputs { return call(joined(xs[0])); },
+          .reference =
+              [=](auto xs) {
+                Array y = make(dtype, shape, [&](const Shape& p) { return formula(at(xs[0], p)); });
+                y.magnitude =
+                    make(float64, shape, [&](const Shape& p) -> Real { return 1 + std::abs(at(xs[0], p)); }).values;
+                return Arrays{y};
+              }};
 }
 
 // ---- sums, products and recurrences -------------------------------------------------------------
@@ -419,11 +423,16 @@ void add_complex_rows(std::vector<Row>& rows) {
   const std::size_t first = rows.size();
   for (const Unary& f : functions()) rows.push_back(row_of(f));
   for (const Binary& f : operators()) rows.push_back(row_of(f));
+  // The number is turned first, so that the result depends on both parts.
   rows.push_back(row_of_parts("real", [](Dtype dtype, const Shape& shape, const Domain& domain) {
-    return real_valued(dtype, shape, domain, real, [](Z z) { return z.real(); });
+    return real_valued(
+        dtype, shape, domain, [](const Tensor& z) { return real(z * std::complex(0.6, 0.8)); },
+        [](Z z) { return (z * Z(0.6, 0.8)).real(); });
   }));
   rows.push_back(row_of_parts("imag", [](Dtype dtype, const Shape& shape, const Domain& domain) {
-    return real_valued(dtype, shape, domain, imag, [](Z z) { return z.imag(); });
+    return real_valued(
+        dtype, shape, domain, [](const Tensor& z) { return imag(z * std::complex(0.6, 0.8)); },
+        [](Z z) { return (z * Z(0.6, 0.8)).imag(); });
   }));
   rows.push_back(row_of_parts("angle",
                               [](Dtype dtype, const Shape& shape, const Domain& domain) {
@@ -498,7 +507,10 @@ void add_complex_rows(std::vector<Row>& rows) {
         for (std::size_t k = 0; k <= i; ++k) h = a[k] * h + b[k];
         return h;
       }));
-  for (std::size_t i = first; i < rows.size(); ++i) add_parts_apart(rows[i]);
+  for (std::size_t i = first; i < rows.size(); ++i) {
+    add_parts_apart(rows[i]);
+    rows[i].is_documented = !rows[i].name.starts_with("complex_");
+  }
 }
 
 }  // namespace table
