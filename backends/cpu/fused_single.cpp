@@ -132,23 +132,7 @@ void pair(Register* values, const Code& code) {
   put<T>(values[code.result], left ? Second::value(first, other) : Second::value(other, first));
 }
 
-template <class Second, bool left, class T>
-void pair_with_negative(Register* values, const Code& code) {
-  const One<T> first(-values[code.operands[0]].get<T>()), other(values[code.operands[2]].get<T>());
-  put<T>(values[code.result], left ? Second::value(first, other) : Second::value(other, first));
-}
-
 // clang-format off
-template <class T>
-decltype(Code::run) negative_with(OpId second, bool left) {
-  switch (second) {
-#define X(name, Struct) case OpId::name: \
-      return left ? pair_with_negative<stave_detail::Struct, true, T> : pair_with_negative<stave_detail::Struct, false, T>;
-    X(add, Add) X(subtract, Subtract) X(multiply, Multiply) X(scale, Scale)
-#undef X
-    default: return nullptr;
-  }
-}
 template <class First, class T>
 decltype(Code::run) pair_with(OpId second, bool left) {
   switch (second) {
@@ -165,7 +149,6 @@ decltype(Code::run) pair_of(OpId first, OpId second, bool left) {
 #define X(name, Struct) case OpId::name: return pair_with<stave_detail::Struct, T>(second, left);
     X(add, Add) X(subtract, Subtract) X(multiply, Multiply) X(scale, Scale)
 #undef X
-    case OpId::negative: return negative_with<T>(second, left);
     default: return nullptr;
   }
 }

@@ -267,6 +267,7 @@ class Grouping {
       const double pays_after = cost.instructions * each / (cost.kernels - cost.native);
       if (pays_after > runs_) {
         more_pays_after_ = std::min(more_pays_after_, pays_after);
+        report(fmt::format("machine code of {} pays after {:.0f} calls, and is made then", count(group), pays_after));
         return false;
       }
     }
@@ -298,6 +299,7 @@ class Grouping {
     }
     attributes->code = backend_of(cpu).compile(of_lanes ? *of_lanes : attributes->program, attributes->strides, reason);
     if (!attributes->code) return refuse(reason);
+    report(fmt::format("machine code of {}{}", count(group), lanes_ ? ", for several lanes at once" : ""));
     native.attributes = std::move(attributes);
     result.instructions.push_back(std::move(native));
     return true;
@@ -341,8 +343,14 @@ class Grouping {
   bool refuse(const std::string& reason) const {
     // What is no code of lanes may still be code of single numbers.
     if (native_ == Native::required && !lanes_) fail<NativeCodeError>("compile: there is no native code: {}", reason);
-    if (report_) report_->push_back(lanes_ ? "as lanes: " + reason : reason);
+    report((lanes_ ? "no machine code for several lanes at once: " : "no machine code: ") + reason);
     return false;
+  }
+  static std::string count(const std::vector<std::size_t>& group) {
+    return group.size() == 1 ? "an operation" : fmt::format("{} operations", group.size());
+  }
+  void report(std::string line) const {
+    if (report_) report_->push_back(std::move(line));
   }
 
   // A group as a program of its own, and the operation that runs it.

@@ -55,9 +55,9 @@ struct NativeProgram {
 /// Replaces groups of operations of an optimized program, which runs on the CPU, by machine code.
 /// `strides` are those of the inputs. The program will run about `runs` times; machine code that
 /// would not save more time than its compilation takes is not made, unless it is `required` or
-/// STAVE_NATIVE is `check`. `report` receives one line for each group that cannot become machine
-/// code: it is too long, or the backend refuses it. Throws NativeCodeError if native code is
-/// `required` and impossible.
+/// STAVE_NATIVE is `check`. `report` receives one line for each group: that it is machine code,
+/// after how many runs this would pay, or why it cannot be; and none if kernels are as fast. Throws
+/// NativeCodeError if native code is `required` and impossible.
 NativeProgram with_native_code(Program program, std::span<const Strides> strides, Native native, double runs,
                                std::vector<std::string>* report = nullptr);
 

@@ -145,7 +145,7 @@ void Recordings::Entry::make(void (&step)(TraceNode&, const PieceOptions&), Trac
   step(node, {signature.leaves.size(), signature.followed, settings, strides_of, explains() ? &fusion_report : nullptr,
               explains() ? &native_report : nullptr});
   for (const std::string& why : fusion_report) explain(settings.name, "not fused: " + why);
-  for (const std::string& why : native_report) explain(settings.name, "no machine code: " + why);
+  for (const std::string& why : native_report) explain(settings.name, why);
 }
 
 bool Recordings::Entry::may_keep(const Recording& recording) {

@@ -60,8 +60,8 @@
 //   first_call_vs_eager and the next ones of tests/bench). A call that finds something new costs f
 //   and the replay up to that point; the new path is planned when it is taken again.
 // - STAVE_EXPLAIN=1 in the environment reports, under the function's name (.name), when f is called
-//   and why. It also reports why elementwise operations were not fused with those whose results
-//   they read ("exp of [4] is broadcast to [1000,4]: ...").
+//   and why. It also reports what is machine code, and why elementwise operations were not fused
+//   with those whose results they read ("exp of [4] is broadcast to [1000,4]: ...").
 #pragma once
 
 #include <functional>

@@ -1,5 +1,6 @@
 // Recorded programs that are replayed (handlers/compile/compile.h), beside JAX, which compiles them
 // (peer_operations.py), and beside the same without compile.
+#include "models.h"
 #include "programs.h"
 
 namespace {
@@ -111,17 +112,7 @@ void call_of_thirty_thousand(benchmark::State& state) {
   }
 }
 
-// A path of the Lorenz system (1963), by a Runge-Kutta method: a thousand steps of three numbers.
-Tensor lorenz(const Tensor& s) {
-  const auto [x, y, z] = unstack<3>(s);
-  return stack({10. * (y - x), x * (28. - z) - y, x * y - 8. / 3 * z});
-}
-Tensor runge_kutta_step(const Tensor& s) {
-  const double h = 0.01;
-  const Tensor k1 = lorenz(s), k2 = lorenz(s + h / 2 * k1), k3 = lorenz(s + h / 2 * k2), k4 = lorenz(s + h * k3);
-  return s + h / 6 * (k1 + 2. * k2 + 2. * k3 + k4);
-}
-Tensor lorenz_path(const Tensor& start) { return sum(loop(1000, runge_kutta_step)(start)); }
+Tensor lorenz_path(const Tensor& start) { return lorenz_end(start, 0.01); }
 
 template <class F>
 void measure_lorenz(benchmark::State& state, const F& f) {

@@ -4,45 +4,16 @@
 #include <tuple>
 #include <vector>
 
-#include "bench.h"
+#include "models.h"
 
 namespace {
 
 using namespace stave_bench;
 
-// ---- an extended Kalman filter: a robot that turns, by its distance and bearing -----------------
-
-constexpr Index measurements = 50;
-constexpr double dt = 0.1;
-
-// x, y, speed, heading
-Tensor move(const Tensor& s) {
-  const auto [x, y, speed, heading] = unstack<4>(s);
-  return stack({x + dt * speed * cos(heading), y + dt * speed * sin(heading), speed, heading + 0.3 * dt});
-}
-Tensor look(const Tensor& s) { return stack({hypot(s(0), s(1)), atan2(s(1), s(0))}); }
-
-Tensor log_likelihood(const Tensor& log_noise, const Tensor& seen) {
-  const Tensor process = diag(exp(log_noise)), sensor = diag(tensor({0.01, 0.0004}));
-  Tensor state = tensor({4., 0., 0.5, 1.5}), covariance = eye(4), total = tensor(0.);
-  for (Index t = 0; t < measurements; ++t) {
-    const Tensor f = jacfwd(move)(state);
-    covariance = matmul(f, covariance, matrix_transpose(f)) + process;
-    state = move(state);
-    const Tensor h = jacfwd(look)(state), surprise = seen(t) - look(state), hp = matmul(h, covariance);
-    const Tensor spread = matmul(hp, matrix_transpose(h)) + sensor;
-    const Tensor gain = matrix_transpose(solve(spread, hp));
-    total = total - (vecdot(surprise, solve(spread, surprise)) + slogdet(spread).second) / 2;
-    state = state + matmul(gain, surprise);
-    covariance = covariance - matmul(gain, hp);
-  }
-  return total;
-}
+// ---- an extended Kalman filter ------------------------------------------------------------------
 
 void compiled_ekf_gradient(benchmark::State& state) {
-  const Tensor t = arange(measurements) * 1.;
-  const Tensor seen = stack({3. + cos(0.1 * t), 0.02 * t}, 1);
-  compare(state, compile(grad(log_likelihood)), full({4}, -6.), seen);
+  compare(state, compile(grad(log_likelihood)), full({4}, -6.), ekf_measurements(50));
 }
 
 // ---- Hamiltonian Monte Carlo: 64 chains on the posterior of a logistic regression ---------------

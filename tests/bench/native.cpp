@@ -5,7 +5,7 @@
 
 #include <stave/core/program/lower.h>
 
-#include "bench.h"
+#include "models.h"
 
 namespace {
 
@@ -46,22 +46,11 @@ void arm_jacobian_by_kernels(benchmark::State& state) {
 
 // ---- lanes: small programs under vmap -----------------------------------------------------------
 
-// A path of the Lorenz system (1963), by a Runge-Kutta method: a thousand steps of three numbers.
-Tensor lorenz_slope(const Tensor& s) {
-  const auto [x, y, z] = unstack<3>(s);
-  return stack({10. * (y - x), x * (28. - z) - y, x * y - 8. / 3 * z});
-}
-Tensor lorenz_step(const Tensor& s) {
-  constexpr double h = 0.002;
-  const Tensor k1 = lorenz_slope(s), k2 = lorenz_slope(s + h / 2 * k1), k3 = lorenz_slope(s + h / 2 * k2),
-               k4 = lorenz_slope(s + h * k3);
-  return s + h / 6 * (k1 + 2. * k2 + 2. * k3 + k4);
-}
-Tensor lorenz_end(const Tensor& start) { return sum(loop(1000, lorenz_step)(start)); }
+Tensor lorenz_path(const Tensor& start) { return lorenz_end(start, 0.002); }
 // Its gradient for 64 starts.
 template <Native native>
 void lorenz_64_grad(benchmark::State& state) {
-  compare(state, compile(vmap(grad(lorenz_end)), {.native = native}), scattered({64, 3}) + 1.);
+  compare(state, compile(vmap(grad(lorenz_path)), {.native = native}), scattered({64, 3}) + 1.);
 }
 
 // Hamiltonian Monte Carlo on a banana-shaped density (Rosenbrock) for 64 chains: a transition of

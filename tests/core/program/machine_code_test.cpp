@@ -1,5 +1,7 @@
 // Native code in compiled functions: with the bits of kernels, whole loops, groups, and errors.
 #include <atomic>
+#include <cstdlib>
+#include <string>
 #include <thread>
 
 #include <gmock/gmock.h>
@@ -275,6 +277,27 @@ TEST(MachineCode, ReplacesKernelsAfterManyRuns) {
     });
   for (std::thread& thread : threads) thread.join();
   EXPECT_EQ(wrong, 0);
+}
+
+TEST(MachineCodeDeathTest, ExplanationsSayWhatIsMachineCode) {
+  // compile reads this once in a process; each death test starts a process that begins here.
+  setenv("STAVE_EXPLAIN", "1", 1);
+  NEEDS_NATIVE_CODE();
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  const auto explain = [](const auto& f, Native native, const Tensor& x) {
+    replayed(compile(f, {.name = "ik", .native = native}), x);
+    std::exit(0);
+  };
+  const auto wave = [](const Tensor& x) { return sin(x) * x; };
+  const auto loop_of_waves = [&](const Tensor& x) { return loop(1000, wave)(x); };
+  const auto is = [](const char* line) { return std::string("stave: compile\\(ik\\): ") + line + "\n"; };
+  const testing::ExitedWithCode succeeds(0);
+  EXPECT_EXIT(explain(wave, Native::required, tensor(1.)), succeeds, is("machine code of an operation"));
+  EXPECT_EXIT(explain(loop_of_waves, Native::automatic, tensor(1.)), succeeds, is("machine code of an operation"));
+  const char* const setting = std::getenv("STAVE_NATIVE");
+  if (setting && std::string(setting) == "check") return;  // whether or not it pays
+  EXPECT_EXIT(explain([](const Tensor& x) { return matmul(x, x) * x; }, Native::automatic, ones({3, 3})), succeeds,
+              is("machine code of 2 operations pays after [0-9]+ calls, and is made then"));
 }
 
 TEST(MachineCode, RunsInSeveralThreads) {
