@@ -17,7 +17,8 @@ namespace {
 // ---- functions ----------------------------------------------------------------------------------
 // They are computed in double. complex64 rounds the result once.
 
-// x^2 + 2x + y^2, accurate also where the terms cancel: products and sums are exact pairs of doubles.
+// x^2 + 2x + y^2, accurate also where the terms cancel: products and sums are exact pairs of
+// doubles.
 double squared_radius_minus_one(double x, double y) {
   const double square = x * x, square_rest = std::fma(x, x, -square);
   const double other = y * y, other_rest = std::fma(y, y, -other);
@@ -44,7 +45,8 @@ Z expm1(Z z) {
   return {std::expm1(x) * std::cos(y) - 2 * half * half, std::exp(x) * std::sin(y)};
 }
 
-constexpr double log_2 = 0.6931471805599453, log_2_rest = 2.3190468138462996e-17;  // together log(2)
+// The sum of these two is log(2).
+constexpr double log_2 = 0.6931471805599453, log_2_rest = 2.3190468138462996e-17;
 
 Z exp2(Z z) {
   const double x = z.real(), y = z.imag();

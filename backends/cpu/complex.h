@@ -9,27 +9,30 @@
 
 namespace stave_cpu {
 
-/// Returns the kernel of an elementwise operation whose operands have this complex dtype. Null: none.
+/// Returns the kernel of an elementwise operation whose operands have this complex dtype, or null if
+/// there is none.
 BlockKernel complex_kernel(OpId op, Dtype dtype);
-/// Returns the kernel of an elementwise operation whose operands have this dtype. Null: none.
+/// Returns the kernel of an elementwise operation whose operands have this dtype, or null if there
+/// is none.
 inline BlockKernel elementwise_kernel(OpId op, Dtype dtype) {
   if (stave::is_complex(dtype)) [[unlikely]]
     return complex_kernel(op, dtype);
   return kernels().elementwise[op][static_cast<int>(dtype)];
 }
-/// Returns the kernel that makes complex numbers of two real arrays, or takes a part of them. `parts`
-/// is the dtype of the parts.
+/// Returns the kernel that makes complex numbers of two real arrays, or takes a part of them.
+/// `parts` is the dtype of the parts.
 BlockKernel parts_kernel(OpId op, Dtype parts);
-/// Returns the kernel that converts elements to or from a complex dtype. Null: none.
+/// Returns the kernel that converts elements to or from a complex dtype, or null if there is none.
 BlockKernel complex_conversion(Dtype from, Dtype to);
 /// Returns the kernel of `where` for elements of this dtype.
 BlockKernel where_kernel(Dtype dtype);
-/// Returns the kernels of prod. A complex dtype.
+/// Returns the kernels of prod for a complex dtype.
 Reduction complex_product(Dtype dtype);
-/// Returns the kernels of cumulative_prod or linear_recurrence. A complex dtype.
+/// Returns the kernels of cumulative_prod or linear_recurrence for a complex dtype.
 Scan complex_scan(OpId op, Dtype dtype);
 
-/// A complex array as one of its parts: a last axis of length 2 holds the real and the imaginary part.
+/// A complex array as an array of its parts: a last axis of length 2 holds the real and the
+/// imaginary part.
 struct WithPartsApart {
   stave::Shape shape;
   stave::Strides strides;

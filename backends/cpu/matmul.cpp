@@ -150,7 +150,8 @@ void multiply_outer(const View& a, const View& b, const View& out) {
 
 bool is_tiny(const Product& p) { return p.m() <= tiny_rows && p.k() <= tiny_terms && p.n() <= tiny_terms; }
 
-/// Returns true for a real product of matrices, neither of them a vector, whose sums have few terms.
+/// Returns true for a real product of matrices, neither of them a vector, whose sums have few
+/// terms.
 bool has_few_terms(const Product& p) {
   return p.k() <= few_terms && p.m() > 1 && p.n() > 1 && !stave::is_complex(p.dtype);
 }

@@ -23,7 +23,8 @@ inline constexpr std::pair<Dtype, const char*> safetensors_dtypes[] = {
     {complex64, "C64"}, {uint64, "U64"}, {int64, "I64"},     {float64, "F64"}, {float32, "F32"},
     {uint32, "U32"},    {int32, "I32"},  {bfloat16, "BF16"}, {float16, "F16"}, {uint16, "U16"},
     {int16, "I16"},     {int8, "I8"},    {uint8, "U8"},      {bool_, "BOOL"}};
-static_assert(std::size(safetensors_dtypes) == dtype_count - 1);  // complex128 has no name in the format
+// The format has no complex128.
+static_assert(std::size(safetensors_dtypes) == dtype_count - 1);
 
 // The most bytes of a header, as in the reference implementation.
 inline constexpr std::uint64_t most_header_bytes = 100'000'000;

@@ -100,7 +100,8 @@ Tensor complex(Operand re, Operand im) {
   const Device device = !re.is_scalar() ? re.tensor().device() : !im.is_scalar() ? im.tensor().device() : cpu;
   return naming("complex", [&] {
     Inputs inputs;
-    Tensor imaginary = im.is_scalar() ? Tensor() : im.tensor();  // handlers may assign to the caller's variables
+    // The operand owns its tensor, since handlers may assign to the caller's variables.
+    Tensor imaginary = im.is_scalar() ? Tensor() : im.tensor();
     inputs.push_back(as_tensor(std::move(re), dtype, &shape, device));
     inputs.push_back(
         as_tensor(im.is_scalar() ? Operand(im.scalar()) : Operand(std::move(imaginary)), dtype, &shape, device));

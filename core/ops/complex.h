@@ -14,8 +14,9 @@
 
 namespace stave {
 
-/// re + i im. The operands are promoted to a common floating dtype: float32 gives complex64, float64
-/// complex128. Integers and sixteen-bit floats count as float32. Throws DtypeError for complex operands.
+/// re + i im. The operands are promoted to a common floating dtype: float32 gives complex64,
+/// float64 complex128. Integers and sixteen-bit floats count as float32. Throws DtypeError for
+/// complex operands.
 Tensor complex(Operand re, Operand im);
 /// The real part, of the dtype of the parts. A real tensor is returned as it is.
 Tensor real(const Tensor& z);

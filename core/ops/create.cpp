@@ -58,9 +58,9 @@ void infer_like_input(const Call& call, SmallVector<Abstract, 1>& outputs) {
 
 }  // namespace
 
-// astype is linear: between floats the cotangent is cast back, and from complex numbers to floats it
-// is the real part. A cast to or from integers has derivative zero, because integers carry neither
-// tangents nor cotangents.
+// astype is linear: between floats the cotangent is cast back, and from complex numbers to floats
+// it is the real part. A cast to or from integers has derivative zero, because integers carry
+// neither tangents nor cotangents.
 constinit const Op op_astype{
     .id = OpId::astype,
     .name = "astype",

@@ -195,8 +195,8 @@ inline Dtype admit(const Op& op, Operands domain, Dtype dtype) {
   return dtype;
 }
 
-// Returns an operation on a complex number that is computed from its parts. Throws DtypeError if the
-// operation is not defined for complex numbers.
+// Returns an operation on a complex number that is computed from its parts. Throws DtypeError if
+// the operation is not defined for complex numbers.
 Tensor computed_from_parts(const Op& op, const Tensor& z) {
   const auto either = [&](const Tensor& re, const Tensor& im) { return logical_or(re, im); };
   switch (op.id) {

@@ -70,8 +70,8 @@ class Region : public RefCounted {
   /// Returns true if a region can perform the operation in a step: an elementwise operation of
   /// all_ops.h (`where` is one), astype or stop_gradient.
   static bool admits(const Op& op);
-  /// Returns true if a region can perform this call of the operation in a step. `dtype` is that of the
-  /// last input. There are no regions of complex numbers.
+  /// Returns true if a region can perform this call of the operation in a step. `dtype` is that of
+  /// the last input. There are no regions of complex numbers.
   static bool admits(const Op& op, const Attributes* attributes, Dtype dtype);
 
   /// Adds a step and returns the index of its value. Only astype uses `to`, the dtype to which it

@@ -1,8 +1,8 @@
 // The elements of complex dtypes: two floats of one type, the real part first, as in std::complex.
 //
 // All functions are inlined, and no object file contains a call of them: the kernels of each
-// instruction set include this file (backends/cpu/kernels/isa.h). The functions of std::complex would
-// not be, and the header <complex> is long.
+// instruction set include this file (backends/cpu/kernels/isa.h). The functions of std::complex
+// would not be, and the header <complex> is long.
 #pragma once
 
 #include <concepts>

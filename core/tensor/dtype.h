@@ -1,7 +1,7 @@
 // Element types of tensors, and their promotion.
 //
-// Promotion follows the table of the Python array API standard. Where the table is silent,
-// an integer with a float gives that float, an integer with a complex dtype gives that complex dtype,
+// Promotion follows the table of the Python array API standard. Where the table is silent, an
+// integer with a float gives that float, an integer with a complex dtype gives that complex dtype,
 // bool with any dtype gives that dtype (as in JAX), and float16 with bfloat16 gives float32. uint64
 // with a signed integer is an error: no dtype holds both.
 #pragma once

@@ -240,8 +240,8 @@ class IntegerFormat {
   std::size_t width_ = 0;
 };
 
-// The real and the imaginary parts have a format each. The j stands before the blanks that align the
-// imaginary parts.
+// The real and the imaginary parts have a format each. The j stands before the blanks that align
+// the imaginary parts.
 template <class T>
 class ComplexFormat {
  public:

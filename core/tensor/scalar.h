@@ -15,8 +15,8 @@
 namespace stave {
 
 /// A C++ number as an operand. It is weak: it takes the dtype of the tensor that it is combined
-/// with, within its kind (bool < integer < float < complex). float32 + 1.0 stays float32; int32 * 0.1
-/// becomes float32 (default_dtype.h); float32 * std::complex(0., 1.) becomes complex64.
+/// with, within its kind (bool < integer < float < complex). float32 + 1.0 stays float32; int32 *
+/// 0.1 becomes float32 (default_dtype.h); float32 * std::complex(0., 1.) becomes complex64.
 class Scalar {
  public:
   enum class Kind : std::uint8_t { boolean, integer, floating, complex };

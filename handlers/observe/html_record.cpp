@@ -325,7 +325,8 @@ void HtmlRecord::add_point(const std::string& name, const Tensor& value) {
     using T = decltype(zero);
     std::vector<double> converted;
     for (const T number : read_elements<T>(observed(value)))
-      if constexpr (ComplexNumber<T>) converted.push_back(std::hypot(number.re, number.im));  // the absolute value
+      // A complex number is shown by its absolute value.
+      if constexpr (ComplexNumber<T>) converted.push_back(std::hypot(number.re, number.im));
       else converted.push_back(static_cast<double>(number));
     return converted;
   });

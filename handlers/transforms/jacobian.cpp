@@ -25,16 +25,16 @@ Outputs for_unit_vectors(FlatFunction f, const Tensor& x, Index axis) {
   return outputs;
 }
 
-// Rejects outputs that are not floating: the derivative of integers would be a matrix
-// of zeros that says nothing.
-// A complex input of jacfwd, and a complex output of jacrev, would need two directions each: along 1
-// and along i.
+// Rejects a complex input of jacfwd, or a complex output of jacrev, which would need two directions
+// each: along 1 and along i.
 void check_not_complex(const Tensor& x, const char* transform, const char* what, const char* remedy) {
   if (is_complex(x.dtype()))
     stave_detail::fail<DtypeError>("{}: {} is {}, and a complex number has a derivative along 1 and one along i: {}",
                                    transform, what, x.dtype(), remedy);
 }
 
+// Rejects outputs that are not floating: the derivative of integers would be a matrix of zeros that
+// says nothing.
 void check_output(const Tensor& output, const char* transform) {
   if (!is_inexact(output.dtype()))
     stave_detail::fail<DtypeError>("{}: the function returned {}, which has no derivative: return a floating tensor",

@@ -28,7 +28,8 @@ const char* const about_functions = R"(## Functions
 For each function of [core/ops](../core/ops) the dtypes that it admits; by which operands it has derivatives, counted from 0, in both
 modes (one that is zero everywhere is none); whether it can be computed under `vmap`; and what computes it on each backend: a
 **kernel** of its own, a **view** of its operand, or what it is **composed** of. Where CUDA has **none**, the inputs go to the CPU by
-`to(x, cpu)`.
+`to(x, cpu)`. **all** are the real dtypes. **complex** stands where the table of tests has rows of complex operands, which run on the
+CPU; functions that only create, move or select elements take them, too.
 )";
 
 const char* const about_operations = R"(
@@ -45,7 +46,7 @@ batching rule that performs the operation itself on all lanes.
 
 // ---- words -------------------------------------------------------------------------------------
 
-/// "all", "real", "numbers", or the names of the groups and dtypes in the set.
+/// "all" for the real dtypes, "numbers", or the names of the groups and dtypes in the set.
 std::string words_for(std::set<Dtype> dtypes) {
   const auto take = [&](const std::vector<Dtype>& group) {
     const auto has = [&](Dtype dtype) { return dtypes.contains(dtype); };
@@ -54,7 +55,7 @@ std::string words_for(std::set<Dtype> dtypes) {
     return true;
   };
   const bool has_complex = take({stave::complex64, stave::complex128});
-  if (take(all_dtypes)) return has_complex ? "all" : "real";
+  if (take(all_dtypes)) return has_complex ? "all, complex" : "all";
   std::string words;
   const auto add = [&](const std::string& word) { words += (words.empty() ? "" : ", ") + word; };
   if (dtypes.erase(stave::bool_)) add("bool");

@@ -45,8 +45,8 @@ Z at(const Array& parts, const Shape& position) {
   return {part(0), part(1)};
 }
 
-/// The array of parts of f(position). Rounding errors are relative to the size of each number, or to
-/// `size(position)`.
+/// The array of parts of f(position). Rounding errors are relative to the size of each number, or
+/// to `size(position)`.
 template <class F, class Size>
 Array parts_of(Dtype dtype, const Shape& shape, F f, Size size) {
   const auto place = [](const Shape& p) { return part(p, 0, p.rank() - 1); };

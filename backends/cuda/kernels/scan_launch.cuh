@@ -41,7 +41,7 @@ template <template <class> class Step>
 ScanLauncher scan_of(stave::Dtype dtype) {
   if (dtype == stave::bool_) return nullptr;
   return stave::visit_real_dtype(dtype,
-                            [](auto zero) -> ScanLauncher { return launch_scan<Step<Signless<decltype(zero)>>>; });
+                                 [](auto zero) -> ScanLauncher { return launch_scan<Step<Signless<decltype(zero)>>>; });
 }
 
 }  // namespace stave_cuda

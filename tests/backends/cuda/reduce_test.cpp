@@ -43,7 +43,8 @@ using OnHost = void (*)(const ReducePlan&, Machine);
 
 template <template <class> class Fold>
 OnHost fold_of_any(Dtype dtype) {
-  return stave::visit_real_dtype(dtype, [](auto zero) -> OnHost { return reduce_on_host<Fold<Signless<decltype(zero)>>>; });
+  return stave::visit_real_dtype(dtype,
+                                 [](auto zero) -> OnHost { return reduce_on_host<Fold<Signless<decltype(zero)>>>; });
 }
 
 OnHost fold_of(OpId op, Dtype dtype) {

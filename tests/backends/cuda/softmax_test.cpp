@@ -167,7 +167,8 @@ TEST(Softmax, infinities_in_parts) {
                                : kind == 2 ? (at == n - 1 ? HUGE_VAL : 1)
                                : kind == 3 ? (at == n / 2 ? std::nan("") : -HUGE_VAL)
                                            : (at == n / 3 ? 200 : -200);
-          stave::visit_real_dtype(dtype, [&](auto zero) { x.at<decltype(zero)>(i) = static_cast<decltype(zero)>(value); });
+          stave::visit_real_dtype(dtype,
+                                  [&](auto zero) { x.at<decltype(zero)>(i) = static_cast<decltype(zero)>(value); });
         }
         for (OpId op : ops) expect_softmax(op, axis, x);
         if (HasFailure()) return;

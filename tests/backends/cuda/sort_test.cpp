@@ -103,8 +103,8 @@ TEST(Sort, any_dtype_axis_and_layout) {
                                       << x.strides.str() << " axis " << axis << " descending " << descending);
       Array elements = sorted(OpId::sort, x, axis, descending),
             positions = sorted(OpId::argsort, x, axis, descending, i % 3 ? Dtype::int32 : Dtype::int64);
-      stave::visit_real_dtype(x.dtype,
-                         [&](auto zero) { expect_sorted<decltype(zero)>(x, axis, descending, elements, positions); });
+      stave::visit_real_dtype(
+          x.dtype, [&](auto zero) { expect_sorted<decltype(zero)>(x, axis, descending, elements, positions); });
       for (const OpId op : {OpId::sort, OpId::argsort}) {
         Array& ours = op == OpId::sort ? elements : positions;
         Array cpu = contiguous(ours.shape, ours.dtype);

@@ -94,11 +94,11 @@ struct Known {
   Dtype dtype;
   DLDataType type;
 };
-constexpr Known known[] = {{bool_, {6, 8, 1}},   {uint8, {1, 8, 1}},    {uint16, {1, 16, 1}},   {uint32, {1, 32, 1}},
-                           {uint64, {1, 64, 1}}, {int8, {0, 8, 1}},     {int16, {0, 16, 1}},    {int32, {0, 32, 1}},
-                           {int64, {0, 64, 1}},  {float16, {2, 16, 1}}, {bfloat16, {4, 16, 1}}, {float32, {2, 32, 1}},
-                           {float64, {2, 64, 1}},
-                           {complex64, {5, 64, 1}}, {complex128, {5, 128, 1}}};
+constexpr Known known[] = {{bool_, {6, 8, 1}},    {uint8, {1, 8, 1}},      {uint16, {1, 16, 1}},
+                           {uint32, {1, 32, 1}},  {uint64, {1, 64, 1}},    {int8, {0, 8, 1}},
+                           {int16, {0, 16, 1}},   {int32, {0, 32, 1}},     {int64, {0, 64, 1}},
+                           {float16, {2, 16, 1}}, {bfloat16, {4, 16, 1}},  {float32, {2, 32, 1}},
+                           {float64, {2, 64, 1}}, {complex64, {5, 64, 1}}, {complex128, {5, 128, 1}}};
 
 /// 1, 0, 1, 1 in every dtype.
 inline Tensor ones_and_zero(Dtype dtype) { return astype(tensor({1, 0, 1, 1}), dtype); }

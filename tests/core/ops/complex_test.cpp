@@ -77,7 +77,7 @@ TEST(Complex, PrintsAsNumPy) {
             "[   0.   +0.j    1.   +1.j    2.   +2.j ...  998. +998.j  999. +999.j\n 1000.+1000.j]");
 }
 
-// ---- values at the edges: the C standard, Annex G -------------------------------------------------
+// ---- values at the edges: the C standard, Annex G -----------------------------------------------
 
 TEST(Complex, BranchCutsAreContinuousFromTheSideOfTheirSign) {
   expect_same(sqrt(number(-4, 0.)), C(0, 2));
@@ -234,7 +234,7 @@ TEST(Complex, LongTapesRecomputeNothingWrong) {
   EXPECT_THAT(compile(grad(f))(z), IsNear(want, 1e-9));
 }
 
-// ---- the debugger, files, random numbers -----------------------------------------------------------
+// ---- the debugger, files, random numbers --------------------------------------------------------
 
 TEST(Complex, SummariesShowAbsoluteValues) {
   EXPECT_EQ(summary_of(tensor({C(3, 4), C(0, -1)}, complex128)), "c128[2] abs: min 1 max 5 mean 3 std 2 nan 0 inf 0");
