@@ -9,8 +9,8 @@
 
 namespace stave_cpu {
 
-/// Returns the kernel of an elementwise operation whose operands have this complex dtype, or null if
-/// there is none.
+/// Returns the kernel of an elementwise operation whose operands have this complex dtype, or null
+/// if there is none.
 BlockKernel complex_kernel(OpId op, Dtype dtype);
 /// Returns the kernel of an elementwise operation whose operands have this dtype, or null if there
 /// is none.

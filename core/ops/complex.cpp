@@ -84,31 +84,6 @@ constinit const Op op_conj{
     .flops = no_flops,
 };
 
-Tensor complex(Operand re, Operand im) {
-  for (const Operand* x : {&re, &im}) {
-    if (!x->is_scalar()) require_defined(x->tensor(), "complex", x == &im);
-    const bool is_real = x->is_scalar() ? x->scalar().kind != Scalar::Kind::complex : !is_complex(x->tensor().dtype());
-    if (!is_real) fail<DtypeError>("complex: the operands are the real and the imaginary part, and must be real");
-  }
-  const auto dtype_of = [](const Operand& x) { return x.is_scalar() ? x.scalar().alone() : x.tensor().dtype(); };
-  const auto shape_of = [](const Operand& x) { return x.is_scalar() ? Shape() : x.tensor().shape(); };
-  Dtype dtype = re.is_scalar() ? (im.is_scalar() ? promote(dtype_of(re), dtype_of(im)) : re.scalar().with(dtype_of(im)))
-                : im.is_scalar() ? im.scalar().with(dtype_of(re))
-                                 : promote(dtype_of(re), dtype_of(im));
-  dtype = real_of(complex_of(is_float(dtype) ? dtype : default_dtype()));
-  const Shape shape = broadcast_shapes(shape_of(re), shape_of(im), "complex");
-  const Device device = !re.is_scalar() ? re.tensor().device() : !im.is_scalar() ? im.tensor().device() : cpu;
-  return naming("complex", [&] {
-    Inputs inputs;
-    // The operand owns its tensor, since handlers may assign to the caller's variables.
-    Tensor imaginary = im.is_scalar() ? Tensor() : im.tensor();
-    inputs.push_back(as_tensor(std::move(re), dtype, &shape, device));
-    inputs.push_back(
-        as_tensor(im.is_scalar() ? Operand(im.scalar()) : Operand(std::move(imaginary)), dtype, &shape, device));
-    return apply(op_complex, std::move(inputs));
-  });
-}
-
 Tensor real(const Tensor& z) { return is_complex(require_defined(z, "real").dtype()) ? apply(op_real, {z}) : z; }
 Tensor imag(const Tensor& z) {
   if (is_complex(require_defined(z, "imag").dtype())) return apply(op_imag, {z});

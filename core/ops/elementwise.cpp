@@ -364,7 +364,7 @@ Tensor& operator-=(Tensor& a, Operand b) { return assign("-=", subtract, a, std:
 Tensor& operator*=(Tensor& a, Operand b) { return assign("*=", multiply, a, std::move(b)); }
 Tensor& operator/=(Tensor& a, Operand b) { return assign("/=", divide, a, std::move(b)); }
 
-// ---- where, clip ----------------------------------------------------------------------------
+// ---- where, complex, clip -----------------------------------------------------------------
 
 constinit const Op op_where{
     .id = OpId::where,
@@ -402,6 +402,23 @@ Tensor where(Operand condition, Operand a, Operand b) {
     inputs.push_back(as_tensor(std::move(b), dtype, &shape, device));
   });
   return apply_elementwise(op_where, inputs);
+}
+
+Tensor complex(Operand re, Operand im) {
+  check_defined("complex", {&re, &im});
+  const Dtype both = dtype_of_both(re, im);
+  if (is_complex(both))
+    fail<DtypeError>("complex: the operands are the real and the imaginary part, and must be real, not {}", both);
+  const Dtype dtype = real_of(complex_of(is_float(both) ? both : default_dtype()));
+  const Shape shape = broadcast_shapes(shape_of(re), shape_of(im), "complex");
+  for (Operand* x : {&re, &im}) keep(*x);
+  const Device device = device_of({&re, &im});
+  Inputs inputs;
+  naming("complex", [&] {
+    inputs.push_back(as_tensor(std::move(re), dtype, &shape, device));
+    inputs.push_back(as_tensor(std::move(im), dtype, &shape, device));
+  });
+  return apply(op_complex, std::move(inputs));
 }
 
 Tensor clip(Operand x, Operand low, Operand high) {
