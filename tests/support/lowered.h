@@ -128,7 +128,7 @@ class LoweredRun {
     const int a = it.operands[0], b = it.operands[1], c = it.operands[2];
     if (it.op == ScalarOp::select)
       values_[static_cast<std::size_t>(it.result)] = values_[static_cast<std::size_t>(as<bool>(a) ? b : c)];
-    else visit_dtype(code_.dtype(a), [&](auto zero) { perform_on<decltype(zero)>(it, a, b, c); });
+    else visit_real_dtype(code_.dtype(a), [&](auto zero) { perform_on<decltype(zero)>(it, a, b, c); });
   }
 
   // A number as a tensor, and back; operations that are not arithmetic are the library's own.
@@ -156,7 +156,7 @@ class LoweredRun {
         case ScalarOp::less_equal: return set(it.result, x <= y);
         case ScalarOp::convert: {
           const Tensor converted = astype(tensor_of<T>(a), it.dtype);
-          return visit_dtype(it.dtype, [&](auto to) {
+          return visit_real_dtype(it.dtype, [&](auto to) {
             using To = decltype(to);
             set(it.result, *static_cast<const To*>(converted.node().data()));
           });

@@ -153,7 +153,7 @@ Device& place() {
 }
 
 Tensor to_tensor(const Array& x) {
-  return visit_dtype(x.dtype, [&](auto zero) {
+  return visit_real_dtype(x.dtype, [&](auto zero) {
     using T = decltype(zero);
     using Stored = std::conditional_t<std::is_same_v<T, bool>, std::uint8_t, T>;
     std::vector<Stored> values;
@@ -213,7 +213,7 @@ Tensor to_tensor(const Array& x, Layout layout, Index axis) {
 
 Array to_array(const Tensor& x) {
   Array result{x.dtype(), x.shape()};
-  visit_dtype(x.dtype(), [&](auto zero) {
+  visit_real_dtype(x.dtype(), [&](auto zero) {
     const auto values = x.to_vector<decltype(zero)>();
     result.values.assign(values.begin(), values.end());
   });

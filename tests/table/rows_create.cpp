@@ -75,7 +75,7 @@ std::vector<Variant> tensor_variants(Dtype dtype) {
 std::vector<Variant> from_variants(Dtype dtype) {
   const auto of = [&](const Shape& shape) {
     const auto call = [=] {
-      return visit_dtype(dtype, [&](auto zero) {
+      return visit_real_dtype(dtype, [&](auto zero) {
         using T = decltype(zero);
         std::array<T, 6> values{};
         for (std::size_t i = 0; i < 6; ++i) values[i] = static_cast<T>(i % 4);
@@ -100,7 +100,7 @@ std::vector<Variant> from_variants(Dtype dtype) {
     variants.push_back(made(
         "vector ",
         [=] {
-          return visit_dtype(dtype, [](auto zero) {
+          return visit_real_dtype(dtype, [](auto zero) {
             using T = std::conditional_t<std::is_same_v<decltype(zero), bool>, int, decltype(zero)>;
             return from(std::vector<T>{T(1), T(2)});
           });
@@ -112,7 +112,7 @@ std::vector<Variant> from_variants(Dtype dtype) {
 std::vector<Variant> from_bytes_variants(Dtype dtype) {
   const auto of = [dtype](const Shape& shape) {
     const auto call = [=] {
-      return visit_dtype(dtype, [&](auto zero) {
+      return visit_real_dtype(dtype, [&](auto zero) {
         using T = decltype(zero);
         T values[6];
         for (int i = 0; i < 6; ++i) values[i] = static_cast<T>(static_cast<float>(i));
