@@ -187,7 +187,8 @@ Tensor nan_to_num(const Tensor& x, NanToNumOptions options) {
                               : t.dtype() == bfloat16 ? 0x1.FEp127
                                                       : std::numeric_limits<float>::max();
           const double high = options.posinf.value_or(most), low = options.neginf.value_or(-most);
-          return where(isnan(t), options.nan, where(isinf(t), where(t > 0, high, low), t));
+          const double infinity = std::numeric_limits<double>::infinity();
+          return where(isnan(t), options.nan, where(t == infinity, high, where(t == -infinity, low, t)));
         };
         return is_complex(x.dtype()) ? complex(replaced(real(x)), replaced(imag(x))) : replaced(x);
       },

@@ -24,7 +24,7 @@ using namespace stave_detail;
 namespace {
 
 // Row i of l u is row permutation[i] of a.
-Tensor rows_in_order(const Tensor& b, const Tensor& order) {
+Tensor permuted_rows(const Tensor& b, const Tensor& order) {
   return take_along_axis(b, expand_dims(order, Shape{-1}), -2);
 }
 
@@ -43,8 +43,8 @@ Tensor lu_solve(const Tensor& lu, const Tensor& permutation, const Tensor& b, Lu
         const TriangularOptions upper{.transpose = options.transpose};
         const Tensor order = as_indices(permutation, "lu_solve");
         if (!options.transpose)
-          return triangular_solve(lu, triangular_solve(lu, rows_in_order(b, order), lower), upper);
-        return rows_in_order(triangular_solve(lu, triangular_solve(lu, b, upper), lower), argsort(order));
+          return triangular_solve(lu, triangular_solve(lu, permuted_rows(b, order), lower), upper);
+        return permuted_rows(triangular_solve(lu, triangular_solve(lu, b, upper), lower), argsort(order));
       },
       lu, permutation, b);
 }

@@ -95,9 +95,9 @@ std::vector<Tensor> broadcast_arrays(const std::vector<Tensor>& xs) {
 
 Tensor swapaxes(const Tensor& x, Index axis1, Index axis2) {
   const int rank = require_defined(x, "swapaxes").rank();
+  const int first = normalize_axis(axis1, rank, "swapaxes"), second = normalize_axis(axis2, rank, "swapaxes");
   Shape axes = all_axes_of(rank);
-  std::swap(axes[static_cast<std::size_t>(normalize_axis(axis1, rank, "swapaxes"))],
-            axes[static_cast<std::size_t>(normalize_axis(axis2, rank, "swapaxes"))]);
+  std::swap(axes[static_cast<std::size_t>(first)], axes[static_cast<std::size_t>(second)]);
   return permute_dims(x, axes);
 }
 

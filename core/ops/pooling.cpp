@@ -265,7 +265,7 @@ Tensor avg_pool(const Tensor& x, const PerAxis& window, const AvgPoolOptions& op
       "avg_pool",
       [&] {
         const Windows w("avg_pool", x, window, options);
-        const Tensor number = floating(w.x), values = astype(number, computed_in(number.dtype()));
+        const Tensor number = floating(w.x), values = astype(number, stave_detail::computed_in(number.dtype()));
         const Tensor sums = window_sums(values, w);
         const Tensor means = options.divisor_override ? sums / *options.divisor_override
                              : is_counted(w, options) ? sums / counts_of(w, options, values)

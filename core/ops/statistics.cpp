@@ -379,14 +379,17 @@ Tensor corrcoef(const Tensor& x) {
       [&] {
         if (x.rank() == 0) fail<ShapeError>("corrcoef: a tensor of rank 0 has no observations");
         return in_floats(
-            [](const Tensor& t) {
-              const Tensor c = cov(t);
+            [](const Tensor& variables) {
+              const Tensor c = cov(variables);
               if (c.rank() == 0) return c / c;
               // Each factor is divided by its own deviation, so that no product of both overflows.
               const Tensor deviation = sqrt(is_complex(c.dtype()) ? real(diagonal(c)) : diagonal(c));
               const Tensor r = c / expand_dims(deviation, Shape{-1}) / expand_dims(deviation, Shape{-2});
-              if (is_complex(r.dtype())) return complex(clip(real(r), -1, 1), clip(imag(r), -1, 1));
-              return clip(r, -1, 1);
+              // The limits remove rounding errors, and have no part in derivatives.
+              const Tensor t = stop_gradient(r);
+              const Tensor limited =
+                  is_complex(t.dtype()) ? complex(clip(real(t), -1, 1), clip(imag(t), -1, 1)) : clip(t, -1, 1);
+              return r + (limited - t);
             },
             x);
       },
