@@ -91,8 +91,7 @@ TEST(Gradient, OfUnevenSamples) {
 }
 
 TEST(MaskedMax, OfNoElementsIsTheLeastValue) {
-  EXPECT_THAT(masked_max(ones({0, 2}), ones({0, 2}, bool_), 0),
-              Equals(numbers({-infinity, -infinity}) + 0.f * zeros({2})));
+  EXPECT_THAT(masked_max(ones({0, 2}), ones({0, 2}, bool_), 0), Equals(tensor({-infinity, -infinity})));
   EXPECT_THAT(masked_min(tensor({3, 4}), tensor({false, false})),
               Equals(tensor(std::numeric_limits<std::int32_t>::max())));
   EXPECT_THAT(nanmax(numbers({{nan, nan}, {nan, 2}}), 1), IsNear(numbers({nan, 2})));
@@ -249,9 +248,9 @@ TEST(Attention, DropoutPreservesTheMean) {
   };
   const Tensor all = vmap(dropped)(split(Key(1), 20000)), plain = scaled_dot_product_attention(q, q, q);
   EXPECT_LT((max)(abs(mean(all, 0) - plain)).item<double>(), 0.02);
-  EXPECT_GT((min)(std(all, 0)).item<double>(), 0.01);
+  EXPECT_GT((min)(stave::std(all, 0)).item<double>(), 0.01);
   // Both keys of a query are dropped with a probability of 1/16.
-  EXPECT_NEAR(mean(all(slice(), 0, 1, 0) == 0).item<double>(), 0.0625, 0.01);
+  EXPECT_NEAR(mean(all(slice(), 0, 1, 1) == 0).item<double>(), 0.0625, 0.01);
   EXPECT_THAT([&] { scaled_dot_product_attention(q, q, q, {.dropout = 0.1}); },
               ThrowsMessage<Error>(HasSubstr("needs a key")));
 }
