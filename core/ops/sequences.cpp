@@ -53,7 +53,7 @@ Tensor logspace(double start, double stop, Index count, double base, Dtype dtype
 }
 
 Tensor geomspace(double start, double stop, Index count, Dtype dtype, SequenceOptions options) {
-  if (!(start * stop > 0) && !((start < 0) == (stop < 0) && start != 0 && stop != 0))
+  if (start == 0 || stop == 0 || (start < 0) != (stop < 0))
     fail<Error>("geomspace: {} and {} must have the same sign and not be 0", start, stop);
   return sequence_of("geomspace", count, dtype, options, [&](double share) {
     // Both ends are exact.

@@ -404,12 +404,13 @@ Tensor cdist(const Tensor& a, const Tensor& b, double p) {
         if (a.rank() < 2 || b.rank() < 2 || a.shape(-1) != b.shape(-1))
           fail<ShapeError>("cdist: points {} and {} must be matrices [points, coordinates] of equally many coordinates",
                            a.shape(), b.shape());
-        return in_floats(
+        const Tensor distances = in_floats(
             [&](const Tensor& x, const Tensor& y) {
               const Tensor difference = expand_dims(x, Shape{-2}) - expand_dims(y, Shape{-3});
-              return vector_norm(difference, p, -1);
+              return vector_norm(is_complex(difference.dtype()) ? abs(difference) : difference, p, -1);
             },
             a, b);
+        return is_complex(distances.dtype()) ? real(distances) : distances;
       },
       a, b);
 }

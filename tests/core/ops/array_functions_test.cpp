@@ -83,6 +83,12 @@ TEST(Cov, OfComplexNumbersConjugatesTheSecondFactor) {
   EXPECT_THAT(imag(c), IsNear(zeros({2, 2}, float64)));
 }
 
+// |3 + 4i| = 5, |5 + 12i| = 13
+TEST(Cdist, OfComplexNumbersIsReal) {
+  const Tensor zero = zeros({1, 1}, complex128), z = complex(numbers({{3}, {5}}), numbers({{4}, {12}}));
+  EXPECT_THAT(cdist(zero, z), IsNear(numbers({{5, 13}})));
+}
+
 // numpy.gradient([1, 4, 9, 16], [0, 1, 3, 4], edge_order=2)
 TEST(Gradient, OfUnevenSamples) {
   EXPECT_THAT(gradient(numbers({1, 4, 9, 16}), numbers({0, 1, 3, 4}), -1, {.edge_order = 2}),
