@@ -9,7 +9,11 @@
 #include <stave/core/op/define.h>
 #include <stave/core/op/function.h>
 #include <stave/core/op/op.h>
+#include <stave/core/ops/layout.h>
 #include <stave/core/ops/linalg_rules.h>
+#include <stave/core/ops/network.h>
+#include <stave/core/ops/reduce.h>
+#include <stave/core/ops/softmax.h>
 #include <stave/core/tensor/fail.h>
 
 namespace stave {
@@ -309,12 +313,59 @@ void check_lengths(const Tensor& q, const Tensor& k, const Tensor& v) {
                      v.shape());
 }
 
+// ---- dropout and grouped queries ------------------------------------------------------------
+
+void check_dropout(const AttentionOptions& options) {
+  if (!(options.dropout > 0 && options.dropout < 1))
+    fail<Error>("{}: dropout is {}, and must be in [0, 1)", function_name, options.dropout);
+  if (!options.key)
+    fail<Error>("{}: dropout needs a key: {{.dropout = {}, .key = key}}", function_name, options.dropout);
+}
+
+// The weights as a whole, of which some are dropped. A query that attends to no key has weights 0.
+Tensor attention_with_dropout(const Inputs& inputs, const AttentionAttributes& attention, const Key& key, double rate) {
+  const Tensor q = wide(inputs[0]), k = wide(inputs[1]), v = wide(inputs[2]);
+  const Tensor* const mask = mask_of(inputs, 3);
+  const Tensor part = parts(q, k, mask, attention);
+  Tensor s = by_transposed(q, k) * attention.scale;
+  if (adds(mask)) s = s + wide(*mask);
+  const Tensor scores = where_part(part, s, -infinity), none = logical_not(any(scores > -infinity, -1, keepdims));
+  const Tensor weights = where(none, 0, softmax(where(none, 0, scores)));
+  return narrow(masked_product(dropout(key, weights, rate), v, part), inputs[0]);
+}
+
+// Heads that share keys become an axis of their own, along which keys and values broadcast.
+Tensor grouped_attention(const Tensor& q, const Tensor& k, const Tensor& v, AttentionOptions options) {
+  const Index heads = q.rank() > 2 ? q.shape(-3) : 0, shared = k.rank() > 2 ? k.shape(-3) : 0;
+  if (shared < 1 || heads % shared != 0 || v.rank() < 3 || v.shape(-3) != shared)
+    fail<ShapeError>("{}: q {} must have a multiple of the heads of k {} and v {}", function_name, q.shape(), k.shape(),
+                     v.shape());
+  const auto grouped = [&](const Tensor& x) {
+    Shape shape = x.shape();
+    const auto axis = shape.end() - 3 - shape.begin();
+    shape[static_cast<std::size_t>(axis)] = heads / shared;
+    shape.insert(shape.begin() + axis, shared);
+    return reshape(x, shape);
+  };
+  if (options.mask.defined() && options.mask.rank() > 2)
+    options.mask = options.mask.shape(-3) == heads ? grouped(options.mask) : expand_dims(options.mask, Shape{-3});
+  options.grouped_queries = false;
+  const Tensor out =
+      scaled_dot_product_attention(grouped(q), expand_dims(k, Shape{-3}), expand_dims(v, Shape{-3}), options);
+  Shape shape = out.shape();
+  shape.erase(shape.end() - 3);
+  shape[shape.size() - 3] = heads;
+  return reshape(out, shape);
+}
+
 }  // namespace
 
 Tensor scaled_dot_product_attention(const Tensor& q, const Tensor& k, const Tensor& v, AttentionOptions options) {
+  if (options.dropout != 0) check_dropout(options);
   return named(
       function_name,
       [&] {
+        if (options.grouped_queries) return grouped_attention(q, k, v, options);
         check_lengths(q, k, v);
         Tensor mask = options.mask;
         const Index n = q.shape(-2), m = k.shape(-2), d = q.shape(-1);
@@ -336,6 +387,7 @@ Tensor scaled_dot_product_attention(const Tensor& q, const Tensor& k, const Tens
         if (mask.defined()) inputs.push_back(repeated(added ? astype(mask, dtype) : mask, n, m));
         const auto attention = make_intrusive<AttentionAttributes>(
             options.scale.value_or(1 / std::sqrt(static_cast<double>(std::max<Index>(d, 1)))), options.causal);
+        if (options.dropout > 0) return attention_with_dropout(inputs, *attention, *options.key, options.dropout);
         return perform(Call(op_attention, std::move(inputs), attention))[0];
       },
       q, k, v);

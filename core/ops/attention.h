@@ -3,6 +3,7 @@
 
 #include <optional>
 
+#include <stave/core/ops/random.h>
 #include <stave/core/tensor/options.h>
 #include <stave/core/tensor/tensor.h>
 
@@ -15,6 +16,14 @@ struct AttentionOptions {
   Tensor mask{};
   bool causal = false;            ///< query i attends only to the keys 0, ..., i
   std::optional<double> scale{};  ///< a factor of the scores; 1 / sqrt(d) if it is not given
+  /// Whether consecutive heads of queries share a head of keys and values: q is [..., h g, queries,
+  /// d], k and v are [..., h, keys, ...]. This is PyTorch's enable_gqa. A mask has h g heads, or
+  /// one.
+  bool grouped_queries = false;
+  /// The probability, in [0, 1), that a weight is replaced by 0; the others are divided by 1 -
+  /// dropout. It needs a key, and computes the whole matrix of weights.
+  double dropout = 0;
+  std::optional<Key> key{};
 };
 /// Returns softmax(scale q k^T + mask) v [..., queries, e], for q [..., queries, d],
 /// k [..., keys, d] and v [..., keys, e]. Leading axes broadcast. The result is 0 for a query that

@@ -30,7 +30,8 @@ Tensor outer(const Tensor& a, const Tensor& b);
 /// A sum of products in Einstein's notation: einsum("bij,bjk->bik", a, b).
 /// Each letter labels an axis; letters that the output does not name are summed.
 /// Without "->" the output has the letters that occur once, in alphabetical order. "..." stands
-/// for any number of axes, which broadcast; they come first in an output that is not given.
+/// for any number of axes, which broadcast; they come first in an output that is not given, and are
+/// summed if a given output does not name them.
 /// A letter that occurs twice in one operand selects its diagonal. Axes of length 1 broadcast.
 /// Operands are promoted to one dtype, which is the dtype of the result.
 ///

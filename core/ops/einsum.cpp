@@ -137,8 +137,6 @@ Labels output_labels(const Subscripts& subscripts, const std::vector<Labels>& in
     ellipsis_axes = std::max(ellipsis_axes, static_cast<std::size_t>(axes));
   }
   if (!subscripts.has_output) return implicit_output(inputs, ellipsis_axes);
-  if (ellipsis_axes > 0 && !subscripts.output.ellipsis)
-    fail<ShapeError>("einsum: the output of \"{}\" lacks the ellipsis: its axes are not summed", subscripts.text);
   const Labels result = subscripts.output.labels(subscripts.output.ellipsis ? ellipsis_axes : 0);
   for (Label label : result) {
     if (std::count(result.begin(), result.end(), label) > 1)

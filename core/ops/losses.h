@@ -116,4 +116,102 @@ Tensor cosine_similarity(const Tensor& a, const Tensor& b, CosineSimilarityOptio
 /// 0. This is Optax's hinge_loss.
 Tensor hinge_loss(const Tensor& predictions, const Tensor& targets, LossOptions options = {});
 
+// ---- margins --------------------------------------------------------------------------------
+// These are PyTorch's losses of the same names. The derivative at a kink is 0.
+
+/// log(1 + exp(-x y)), for targets y that are -1 or 1, accurate for x of any size.
+Tensor soft_margin_loss(const Tensor& predictions, const Tensor& targets, LossOptions options = {});
+
+struct MarginOptions {
+  [[no_unique_address]] ByName by_name{};
+  double margin = 0;
+  Reduction reduction = Reduction::mean;
+};
+/// max(0, -y (x1 - x2) + margin): x1 should be larger than x2 where y is 1, smaller where it is -1.
+Tensor margin_ranking_loss(const Tensor& x1, const Tensor& x2, const Tensor& targets, MarginOptions options = {});
+/// 1 - c where y is 1, and max(0, c - margin) where y is -1, with the cosine_similarity c of
+/// vectors a [..., d] and b [..., d], and targets y [...].
+Tensor cosine_embedding_loss(const Tensor& a, const Tensor& b, const Tensor& targets, MarginOptions options = {});
+
+struct HingeEmbeddingOptions {
+  [[no_unique_address]] ByName by_name{};
+  double margin = 1;
+  Reduction reduction = Reduction::mean;
+};
+/// x where y is 1, and max(0, margin - x) where y is -1, for distances x.
+Tensor hinge_embedding_loss(const Tensor& distances, const Tensor& targets, HingeEmbeddingOptions options = {});
+
+struct MultiMarginOptions {
+  [[no_unique_address]] ByName by_name{};
+  int p = 1;  ///< 1 or 2
+  double margin = 1;
+  Tensor weights{};  ///< the weight of each class: [classes]
+  Reduction reduction = Reduction::mean;
+};
+/// sum(max(0, margin - x[label] + x[i])^p) / classes over the other classes i, times the weight of
+/// the label, for x [..., classes] and integer labels [...]. Throws IndexError for a label out of
+/// range.
+Tensor multi_margin_loss(const Tensor& x, const Tensor& labels, MultiMarginOptions options = {});
+/// sum(max(0, 1 - x[j] + x[i])) / classes over the labels j of an example and all other classes i,
+/// for x [..., classes] and integers [..., classes]. The labels of an example end before the first
+/// -1.
+Tensor multilabel_margin_loss(const Tensor& x, const Tensor& labels, LossOptions options = {});
+/// The mean over the classes of binary_cross_entropy_with_logits, for x and targets [..., classes].
+Tensor multilabel_soft_margin_loss(const Tensor& x, const Tensor& targets, LossOptions options = {});
+
+struct TripletMarginOptions {
+  [[no_unique_address]] ByName by_name{};
+  double margin = 1;
+  double p = 2;           ///< the distance is vector_norm(a - b + epsilon, p)
+  double epsilon = 1e-6;  ///< keeps the distance from 0, where it has no derivative
+  bool swap = false;      ///< takes the smaller of the distances of anchor and positive to negative
+  Reduction reduction = Reduction::mean;
+};
+/// max(0, d(anchor, positive) - d(anchor, negative) + margin), for vectors [..., d]. The operands
+/// broadcast.
+Tensor triplet_margin_loss(const Tensor& anchor, const Tensor& positive, const Tensor& negative,
+                           TripletMarginOptions options = {});
+
+// ---- likelihoods and sequences --------------------------------------------------------------
+
+struct PoissonNllOptions {
+  [[no_unique_address]] ByName by_name{};
+  bool log_input = true;  ///< whether predictions are logarithms of rates
+  /// Whether to add Stirling's approximation y log(y) - y + log(2 pi y) / 2 of log(y!) where y > 1.
+  bool full = false;
+  double epsilon = 1e-8;  ///< is added to rates before the logarithm
+  Reduction reduction = Reduction::mean;
+};
+/// exp(x) - y x, or for rates x - y log(x + epsilon): the negative logarithm of a Poisson
+/// likelihood. This is PyTorch's poisson_nll_loss.
+Tensor poisson_nll_loss(const Tensor& predictions, const Tensor& targets, PoissonNllOptions options = {});
+
+struct GaussianNllOptions {
+  [[no_unique_address]] ByName by_name{};
+  bool full = false;      ///< whether to add log(2 pi) / 2
+  double epsilon = 1e-6;  ///< variances below it count as epsilon, as a constant
+  Reduction reduction = Reduction::mean;
+};
+/// (log(v) + (x - y)^2 / v) / 2 for variances v, which broadcast to the shape of the predictions x.
+/// This is PyTorch's gaussian_nll_loss. The variance has derivative 0 where it is clamped (PyTorch
+/// treats it as if it were not).
+Tensor gaussian_nll_loss(const Tensor& predictions, const Tensor& targets, const Tensor& variances,
+                         GaussianNllOptions options = {});
+
+struct CtcOptions {
+  [[no_unique_address]] ByName by_name{};
+  Index blank = 0;  ///< the label that separates others
+  /// Gives 0, and no derivative, for targets that are too long for their input.
+  bool zero_infinity = false;
+  /// The mean is that of losses divided by their target's length, which counts as at least 1.
+  Reduction reduction = Reduction::mean;
+};
+/// Connectionist temporal classification (Graves et al. 2006): -log of the probability that the
+/// labels of all steps, without repetitions and blanks, are the target. log_probabilities are
+/// [steps, batch, classes], targets integers [batch, longest], lengths integers [batch]. Labels
+/// after the end of a target are not used. This is PyTorch's ctc_loss. It takes a few operations
+/// for each step. Throws ShapeError if shapes do not fit.
+Tensor ctc_loss(const Tensor& log_probabilities, const Tensor& targets, const Tensor& input_lengths,
+                const Tensor& target_lengths, CtcOptions options = {});
+
 }  // namespace stave

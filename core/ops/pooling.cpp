@@ -12,6 +12,7 @@
 #include <stave/core/ops/frontend.h>
 #include <stave/core/ops/index.h>
 #include <stave/core/ops/layout.h>
+#include <stave/core/ops/layout_rules.h>
 #include <stave/core/ops/reduce.h>
 #include <stave/core/ops/window.h>
 #include <stave/core/tensor/fail.h>
@@ -137,6 +138,7 @@ struct Windows {
   Tensor x;
   Shape lengths, windows, strides, dilations;
   Pads pads;
+  Shape beyond;  // how far the last window extends beyond the padded x, with ceil_mode
   Shape results;
 
   template <class Options>
@@ -155,8 +157,23 @@ struct Windows {
     dilations = options.dilation.over(axes, 1, function, "dilation");
     const Shape wide = dilated(windows, dilations, function);
     pads = pads_of(options.padding, lengths, wide, strides, function);
+    beyond = repeated(axes, 0);
+    if (options.ceil_mode) extend(wide);
     results = window_positions(lengths, wide, strides, pads, function);
   }
+  // Adds padding for one more window along each axis where windows leave a rest, unless that window
+  // would begin after x.
+  void extend(const Shape& wide) {
+    for (std::size_t axis = 0; axis < lengths.size(); ++axis) {
+      const Index before = lengths[axis] + pads.low[axis], all = before + pads.high[axis];
+      if (all < wide[axis]) continue;
+      const Index start = ((all - wide[axis]) / strides[axis] + 1) * strides[axis];
+      if ((all - wide[axis]) % strides[axis] == 0 || start >= before) continue;
+      beyond[axis] = start + wide[axis] - all;
+      pads.high[axis] += beyond[axis];
+    }
+  }
+  bool extends() const { return beyond != repeated(beyond.rank(), 0); }
   std::size_t axes() const { return lengths.size(); }
   bool padded() const {
     const auto none = [](Index pad) { return pad <= 0; };
@@ -218,20 +235,41 @@ Tensor sum_pool(const Tensor& x, const PerAxis& window, const PoolOptions& optio
       x);
 }
 
+namespace {
+
+// Returns whether windows have different numbers of elements that count for the mean.
+bool is_counted(const Windows& w, const AvgPoolOptions& options) {
+  return w.extends() || (!options.count_include_pad && w.padded());
+}
+
+// Returns the number of elements of each window that count for the mean: those of x, and unless
+// count_include_pad is false those of the padding. Elements beyond the padding never count.
+Tensor counts_of(const Windows& w, const AvgPoolOptions& options, const Tensor& values) {
+  if (!options.count_include_pad) {
+    check_windows_reach_input(w.lengths, w.windows, w.dilations, w.strides, w.pads, w.results, "avg_pool");
+    return window_sums(ones(w.lengths, values.dtype(), values.device()), w);
+  }
+  Windows counted = w;
+  for (std::size_t axis = 0; axis < w.axes(); ++axis) {
+    counted.lengths[axis] += w.pads.low[axis] + w.pads.high[axis] - w.beyond[axis];
+    counted.pads.low[axis] = 0;
+    counted.pads.high[axis] = w.beyond[axis];
+  }
+  return window_sums(ones(counted.lengths, values.dtype(), values.device()), counted);
+}
+
+}  // namespace
+
 Tensor avg_pool(const Tensor& x, const PerAxis& window, const AvgPoolOptions& options) {
   return named(
       "avg_pool",
       [&] {
         const Windows w("avg_pool", x, window, options);
-        const Tensor values = is_half_float(w.x.dtype()) ? astype(w.x, float32) : floating(w.x);
+        const Tensor number = floating(w.x), values = astype(number, stave_detail::computed_in(number.dtype()));
         const Tensor sums = window_sums(values, w);
-        Tensor means;
-        if (options.count_include_pad || !w.padded()) {
-          means = sums / static_cast<double>(w.windows.elements());
-        } else {
-          check_windows_reach_input(w.lengths, w.windows, w.dilations, w.strides, w.pads, w.results, "avg_pool");
-          means = sums / window_sums(ones(w.lengths, values.dtype(), values.device()), w);
-        }
+        const Tensor means = options.divisor_override ? sums / *options.divisor_override
+                             : is_counted(w, options) ? sums / counts_of(w, options, values)
+                                                      : sums / static_cast<double>(w.windows.elements());
         return w.in_order(is_half_float(x.dtype()) ? astype(means, x.dtype()) : means);
       },
       x);

@@ -8,6 +8,8 @@
 // the spatial ones are pooled independently. Windows are `stride` apart, by default side by side.
 #pragma once
 
+#include <optional>
+
 #include <stave/core/ops/convolution.h>
 
 namespace stave {
@@ -18,6 +20,9 @@ struct PoolOptions {
   Padding padding = 0;
   PerAxis dilation = 1;
   bool channels_last = false;  // whether x is [batch..., lengths..., channels]
+  // Whether the last window may extend beyond the padded x, so that the number of windows is
+  // rounded up. It must begin within x or the padding before x. What lies beyond counts as padding.
+  bool ceil_mode = false;
 };
 /// The sum of each window, with the dtypes of sum. It is computed as a convolution with ones.
 /// Throws ShapeError if the window does not fit.
@@ -30,6 +35,9 @@ struct AvgPoolOptions {
   PerAxis dilation = 1;
   bool count_include_pad = true;  // if false, elements of the padding do not count for the mean
   bool channels_last = false;
+  bool ceil_mode = false;  // as in PoolOptions; elements beyond the padding never count
+  // What sums are divided by, in place of the number of elements.
+  std::optional<double> divisor_override{};
 };
 /// The mean of each window, in floats. Throws ShapeError if the window does not fit,
 /// or if it contains no element of x that could be counted.
@@ -45,5 +53,14 @@ Tensor argmax_pool(const Tensor& x, const PerAxis& window, const PoolOptions& op
 /// reasons are that windows overlap, and that networks were trained with this derivative. This is
 /// torch.nn.functional.max_pool2d. Derivatives of any order are computed by gather and scatter_add.
 Tensor max_pool(const Tensor& x, const PerAxis& window, const PoolOptions& options = {});
+
+/// The means (largest elements) of windows that divide x [batch..., channels, lengths...] into
+/// `lengths` parts: part i of m along an axis of length n has the elements floor(i n / m), ...,
+/// ceil((i + 1) n / m) - 1. Parts of x that do not divide evenly overlap. There are as many spatial
+/// axes as lengths; a length of -1 keeps that of x. This is PyTorch's adaptive_avg_pool2d
+/// (adaptive_max_pool2d). Derivatives of the largest element are those of max_pool. Throws
+/// ShapeError for empty axes and for lengths that are not positive.
+Tensor adaptive_avg_pool(const Tensor& x, const Shape& lengths);
+Tensor adaptive_max_pool(const Tensor& x, const Shape& lengths);
 
 }  // namespace stave

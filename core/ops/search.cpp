@@ -97,13 +97,14 @@ Tensor histogram(const Tensor& x, const Tensor& edges) {
 
 // ---- order ----------------------------------------------------------------------------------
 
-std::pair<Tensor, Tensor> topk(const Tensor& x, Index k, Index axis) {
+std::pair<Tensor, Tensor> topk(const Tensor& x, Index k, Index axis, TopkOptions options) {
   const int along = normalize_axis(axis, require_defined(x, "topk").rank(), "topk");
   if (k < 0 || k > x.shape(along))
     fail<ShapeError>("topk: {} entries are requested along axis {}, which has size {}", k, along, x.shape(along));
   return named("topk", [&] {
-    const Tensor order = x.device() == cpu ? apply(op_argtopk, {x}, make_intrusive<TopkAttributes>(along, k))
-                                           : entries(argsort(x, along, {.descending = true}), along, 0, k);
+    const Tensor order = options.largest && x.device() == cpu
+                             ? apply(op_argtopk, {x}, make_intrusive<TopkAttributes>(along, k))
+                             : entries(argsort(x, along, {.descending = options.largest}), along, 0, k);
     return std::pair(take_along_axis(x, order, along), order);
   });
 }
@@ -131,12 +132,12 @@ Outputs batch_searchsorted(const BatchContext& c) {
 // Returns the result of searchsorted, found by bisection with other operations. Each step halves
 // the range between `low` and `high`, which contains the result.
 Tensor searched_by_steps(const Tensor& sorted, const Tensor& values, bool right) {
-  const Index length = sorted.size();
+  const Index length = sorted.shape(-1);
   const Dtype dtype = positions_dtype(length);
   Tensor low = zeros(values.shape(), dtype, values.device()), high = full_like(low, length);
   for (Index left = length; left > 0; left /= 2) {
-    const Tensor middle = low + bitwise_right_shift(high - low, 1);
-    const Tensor there = take(sorted, minimum(middle, length - 1));
+    const Tensor middle = low + bitwise_right_shift(high - low, 1), place = minimum(middle, length - 1);
+    const Tensor there = sorted.rank() == 1 ? take(sorted, place) : take_along_axis(sorted, place, -1);
     const Tensor beyond = right ? logical_not(comes_before(values, there)) : comes_before(there, values);
     const Tensor open = low < high;
     low = where(logical_and(open, beyond), middle + 1, low);
@@ -155,17 +156,24 @@ constinit const Op op_searchsorted{
     .batch = batch_searchsorted,
 };
 
-Tensor searchsorted(const Tensor& sorted, const Tensor& values, SearchOptions options) {
+Tensor searchsorted(const Tensor& given, const Tensor& values, SearchOptions options) {
   return named(
       "searchsorted",
       [&] {
-        check_vector(sorted, "searchsorted", "the sorted tensor");
+        if (given.rank() == 0) check_vector(given, "searchsorted", "the sorted tensor");
+        const Tensor sorted = options.sorter.defined() ? take_along_axis(given, options.sorter, -1) : given;
+        const int stack = sorted.rank() - 1;
+        if (stack > 0 && (values.rank() != sorted.rank() ||
+                          !std::equal(sorted.shape().begin(), sorted.shape().end() - 1, values.shape().begin())))
+          fail<ShapeError>(
+              "searchsorted: a stack of sorted vectors {} and values {} must be equal but for the last axis",
+              sorted.shape(), values.shape());
         if (values.device() != cpu) return searched_by_steps(sorted, values, options.right);
         const Dtype dtype = promote(sorted.dtype(), values.dtype());
         return apply(op_searchsorted, {astype(sorted, dtype), astype(values, dtype)},
-                     make_intrusive<SearchAttributes>(options.right));
+                     make_intrusive<SearchAttributes>(options.right, stack));
       },
-      sorted, values);
+      given, values);
 }
 
 Tensor isin(const Tensor& x, const Tensor& values) {
@@ -221,6 +229,92 @@ std::pair<Tensor, Tensor> unique_inverse(const Tensor& x) {
         const Tensor set = cumulative_sum(astype(first, order.dtype()), 0) - 1;
         const Tensor inverse = scatter_add(zeros_like(order), expand_dims(order, 1), set);
         return std::pair(take(sorted, places_of(first)), reshape(inverse, x.shape()));
+      },
+      x);
+}
+
+namespace {
+
+// The distinct entries of x along its first axis, where `order` lists entries such that equal ones
+// are neighbours, in the order of x among themselves, and `first` says where a run of equal ones
+// begins.
+UniqueAll distinct(const Tensor& x, const Tensor& order, const Tensor& first) {
+  const Tensor places = places_of(first), indices = take(order, places);
+  const Tensor end = full({1}, x.shape(0), places.dtype(), x.device());
+  const Tensor set = cumulative_sum(astype(first, order.dtype()), 0) - 1;
+  const Tensor inverse = scatter_add(zeros_like(order), expand_dims(order, Shape{1}), set);
+  return {take(x, indices), indices, inverse, diff(concat({places, end}))};
+}
+
+// x as [entries along the axis, the elements of each].
+Tensor entries_as_rows(const Tensor& x, int axis) {
+  const Tensor first = moveaxis(x, Shape{axis}, Shape{0});
+  return reshape(first, {x.shape(axis), x.shape(axis) == 0 ? 0 : x.size() / x.shape(axis)});
+}
+
+// Returns whether each row differs from the one before it.
+Tensor row_begins(const Tensor& rows) {
+  const Tensor first = ones({std::min<Index>(rows.shape(0), 1)}, bool_, rows.device());
+  return concat({first, any(rows(slice(1, none)) != rows(slice(-1)), 1)});
+}
+
+UniqueAll distinct_along(const Tensor& x, int axis, const Tensor& order, const Tensor& first) {
+  UniqueAll result = distinct(moveaxis(x, Shape{axis}, Shape{0}), order, first);
+  result.values = moveaxis(result.values, Shape{0}, Shape{axis});
+  return result;
+}
+
+Tensor all_positions(Index count, Device device) { return arange(0, count, 1, positions_dtype(count), device); }
+
+}  // namespace
+
+UniqueAll unique_all(const Tensor& x) {
+  return named(
+      "unique_all",
+      [&] {
+        const Tensor flat = flattened(x), order = argsort(flat);
+        UniqueAll result = distinct(flat, order, begins(take(flat, order)));
+        result.inverse_indices = reshape(result.inverse_indices, x.shape());
+        return result;
+      },
+      x);
+}
+
+UniqueAll unique_all(const Tensor& x, Index axis) {
+  return named(
+      "unique_all",
+      [&] {
+        const int along = normalize_axis(axis, x.rank(), "unique_all");
+        const Tensor rows = entries_as_rows(x, along);
+        // Sorting is stable, so rows that are sorted by their last element first end up in
+        // lexicographic order.
+        Tensor order = all_positions(rows.shape(0), x.device());
+        for (Index element = rows.shape(1); element-- > 0;)
+          order = take(order, argsort(take(entries(rows, 1, element, 1), order)(slice(), 0)));
+        return distinct_along(x, along, order, row_begins(take(rows, order)));
+      },
+      x);
+}
+
+UniqueAll unique_consecutive(const Tensor& x) {
+  return named(
+      "unique_consecutive",
+      [&] {
+        const Tensor flat = flattened(x);
+        UniqueAll result = distinct(flat, all_positions(flat.size(), x.device()), begins(flat));
+        result.inverse_indices = reshape(result.inverse_indices, x.shape());
+        return result;
+      },
+      x);
+}
+
+UniqueAll unique_consecutive(const Tensor& x, Index axis) {
+  return named(
+      "unique_consecutive",
+      [&] {
+        const int along = normalize_axis(axis, x.rank(), "unique_consecutive");
+        const Tensor order = all_positions(x.shape(along), x.device());
+        return distinct_along(x, along, order, row_begins(entries_as_rows(x, along)));
       },
       x);
 }

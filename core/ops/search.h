@@ -25,17 +25,27 @@ Tensor count_nonzero(const Tensor& x, const Axes& axes, KeepDims keep = drop_dim
 /// for each axis of x. Throws ShapeError for rank 0.
 std::vector<Tensor> nonzero(const Tensor& x);
 
+struct TopkOptions {
+  [[no_unique_address]] ByName by_name{};
+  bool largest = true;  ///< false: the smallest entries, in ascending order
+};
 /// The k largest entries along an axis in descending order, and their positions. NaN comes first,
-/// and equal entries are in the order of x. Throws ShapeError if there are fewer than k entries.
-std::pair<Tensor, Tensor> topk(const Tensor& x, Index k, Index axis = -1);
+/// and equal entries are in the order of x. Of the smallest entries NaN comes last. Throws
+/// ShapeError if there are fewer than k entries.
+std::pair<Tensor, Tensor> topk(const Tensor& x, Index k, Index axis = -1, TopkOptions options = {});
 
 struct SearchOptions {
   [[no_unique_address]] ByName by_name{};
   bool right = false;
+  /// The positions that sort the tensor along its last axis, as argsort gives them, if it is not
+  /// sorted.
+  Tensor sorter{};
 };
 /// The positions at which `values` would be inserted into a vector sorted as by `sort`:
 /// before equal elements, or with `right` after them. The result has the shape of `values`
 /// and derivative 0. Bisection takes about log2(sorted.size()) steps.
+/// A tensor of higher rank is a stack of sorted vectors, [..., n], and values are [..., m], as
+/// in PyTorch.
 Tensor searchsorted(const Tensor& sorted, const Tensor& values, SearchOptions options = {});
 /// Whether each element of x equals one of `values`; NaN equals nothing.
 Tensor isin(const Tensor& x, const Tensor& values);
@@ -56,6 +66,22 @@ Tensor unique_values(const Tensor& x);
 std::pair<Tensor, Tensor> unique_counts(const Tensor& x);
 /// The distinct elements in ascending order, and for each element of x its position among them.
 std::pair<Tensor, Tensor> unique_inverse(const Tensor& x);
+
+/// Distinct elements or entries: each one, the position of the first occurrence of each in x, for
+/// each element of x the position of its equal among them, and how often each occurs.
+struct UniqueAll {
+  Tensor values, indices, inverse_indices, counts;
+};
+/// The distinct elements in ascending order; each NaN is distinct. This is the array API standard's
+/// unique_all.
+UniqueAll unique_all(const Tensor& x);
+/// The distinct entries along an axis, in lexicographic order, as NumPy's unique with `axis`. The
+/// inverse indices form a vector. Sorting takes one pass for each element of an entry.
+UniqueAll unique_all(const Tensor& x, Index axis);
+/// The first of each run of equal neighbours of the flattened tensor, or of equal entries along
+/// an axis: PyTorch's unique_consecutive.
+UniqueAll unique_consecutive(const Tensor& x);
+UniqueAll unique_consecutive(const Tensor& x, Index axis);
 
 /// The function that has the value fp[i] at xp[i], an ascending vector, and is linear in between,
 /// evaluated at x, of any shape. It is constant beyond the ends.

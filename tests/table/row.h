@@ -132,6 +132,15 @@ void add_transfer_rows(std::vector<Row>& rows);
 void add_collective_rows(std::vector<Row>& rows);
 void add_function_rows(std::vector<Row>& rows);
 void add_fused_rows(std::vector<Row>& rows);
+void add_elementwise_function_rows(std::vector<Row>& rows);
+void add_statistics_rows(std::vector<Row>& rows);
+void add_image_rows(std::vector<Row>& rows);
+void add_padding_rows(std::vector<Row>& rows);
+void add_sequence_rows(std::vector<Row>& rows);
+void add_adaptive_pool_rows(std::vector<Row>& rows);
+void add_scatter_reduce_rows(std::vector<Row>& rows);
+void add_margin_loss_rows(std::vector<Row>& rows);
+void add_linalg_function_rows(std::vector<Row>& rows);
 
 /// All rows.
 const std::vector<Row>& all_rows();

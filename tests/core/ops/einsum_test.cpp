@@ -112,9 +112,12 @@ TEST(Einsum, ErrorsOfSubscripts) {
               ThrowsMessage<ShapeError>("einsum: label z of the output occurs in no operand of \"ij->iz\""));
   EXPECT_THAT([] { einsum("ij->ii", a); },
               ThrowsMessage<ShapeError>("einsum: label i occurs twice in the output of \"ij->ii\""));
-  EXPECT_THAT(
-      [] { einsum("i...->i", a); },
-      ThrowsMessage<ShapeError>("einsum: the output of \"i...->i\" lacks the ellipsis: its axes are not summed"));
+}
+
+TEST(Einsum, SumsTheAxesOfAnEllipsisThatTheOutputDoesNotName) {
+  const Tensor x = reshape(arange(0, 24, 1, float32), {2, 3, 4});
+  EXPECT_THAT(einsum("i...->i", x), Equals(tensor({66., 210.})));
+  EXPECT_THAT(einsum("...,i->", x, ones({2})), Equals(tensor(552.)));
 }
 
 TEST(Einsum, ErrorsOfOperands) {

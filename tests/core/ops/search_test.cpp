@@ -118,7 +118,7 @@ TEST(Searchsorted, FindsEveryPositionInALongVector) {
       [] {
         searchsorted(ones({2, 2}), ones({2}));
       },
-      ThrowsMessage<ShapeError>(HasSubstr("a vector is needed")));
+      ThrowsMessage<ShapeError>(HasSubstr("a stack of sorted vectors")));
 }
 
 }  // namespace
