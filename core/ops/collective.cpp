@@ -228,7 +228,7 @@ Tensor psum(const Tensor& x, const std::string& axis_name) {
 
 Tensor pmean(const Tensor& x, const std::string& axis_name) {
   const Index size = size_of_axis("pmean", axis_name);
-  return in_floats([&](const Tensor& wide) { return psum(wide, axis_name) / size; }, require_defined(x, "pmean"));
+  return in_inexact([&](const Tensor& wide) { return psum(wide, axis_name) / size; }, require_defined(x, "pmean"));
 }
 
 Tensor pmax(const Tensor& x, const std::string& axis_name) { return same_shape(op_pmax, x, axis_name); }

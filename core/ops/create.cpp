@@ -156,6 +156,10 @@ Dtype Scalar::with(Dtype other) const {
 
 namespace stave_detail {
 
+void fail_not_real(Dtype dtype) {
+  fail<DtypeError>("the function is not defined for {}: compute on real(x), imag(x) or abs(x)", dtype);
+}
+
 Tensor floating(const Tensor& x) { return is_inexact(x.dtype()) ? x : astype(x, default_dtype()); }
 
 Tensor widened(const Tensor& x) {

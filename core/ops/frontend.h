@@ -15,6 +15,8 @@ namespace stave_detail {
 using namespace stave;
 
 [[noreturn]] void fail_empty(const char* function, std::size_t operand);
+/// Throws DtypeError: a function of real numbers has a complex operand.
+[[noreturn]] void fail_not_real(Dtype dtype);
 /// Returns x. If x is an empty Tensor, throws an error that names the function and the operand's
 /// position.
 inline const Tensor& require_defined(const Tensor& x, const char* function, std::size_t operand = 0) {
@@ -74,18 +76,33 @@ constexpr double epsilon_of(Dtype dtype) {
 /// Returns the common floating or complex dtype of the tensors, some of which may be undefined;
 /// default_dtype() if all are integers.
 template <std::same_as<Tensor>... T>
-Dtype common_float(const T&... xs) {
+Dtype common_inexact(const T&... xs) {
   Dtype dtype = bool_;
   ((dtype = xs.defined() ? promote(dtype, xs.dtype()) : dtype), ...);
   return is_inexact(dtype) ? dtype : default_dtype();
 }
-/// Applies f to the tensors in their common floating dtype, and rounds its result to that dtype.
+/// Returns the same for functions of real numbers. Throws DtypeError if a tensor is complex.
+template <std::same_as<Tensor>... T>
+Dtype common_float(const T&... xs) {
+  const Dtype dtype = common_inexact(xs...);
+  if (is_complex(dtype)) [[unlikely]]
+    fail_not_real(dtype);
+  return dtype;
+}
+/// Applies f to the tensors in their common floating or complex dtype, and rounds its result to that
+/// dtype.
 /// 16-bit floats are computed in float32, so that intermediate values neither overflow nor lose
 /// digits. Undefined tensors are passed on.
 template <class F, std::same_as<Tensor>... T>
-Tensor in_floats(F f, const T&... xs) {
-  const Dtype dtype = common_float(xs...), computed = computed_in(dtype);
+Tensor in_inexact(F f, const T&... xs) {
+  const Dtype dtype = common_inexact(xs...), computed = computed_in(dtype);
   return astype(f((xs.defined() ? astype(xs, computed) : xs)...), dtype);
+}
+/// The same for functions of real numbers. Throws DtypeError if a tensor is complex.
+template <class F, std::same_as<Tensor>... T>
+Tensor in_floats(F f, const T&... xs) {
+  common_float(xs...);
+  return in_inexact(std::move(f), xs...);
 }
 
 /// Returns the dtype of positions up to `count`: int32, or int64 if int32 is too small.

@@ -47,7 +47,7 @@ auto of_floats(const char* function, const Tensor& x, F f) -> decltype(f(x)) {
 template <class F>
 Tensor of_floats(const char* function, const Tensor& a, const Tensor& b, F f) {
   return named(
-      function, [&] { return in_floats(f, a, b); }, a, b);
+      function, [&] { return in_inexact(f, a, b); }, a, b);
 }
 
 void check_matrices(const Tensor& x, const char* function) {

@@ -84,7 +84,7 @@ struct Reflections {
 
 template <class F>
 Tensor with_reflections(const char* function, const Tensor& v, const Tensor& tau, F product) {
-  return in_floats([&](const Tensor& x, const Tensor& t) { return product(Reflections(function, x, t)); }, v, tau);
+  return in_inexact([&](const Tensor& x, const Tensor& t) { return product(Reflections(function, x, t)); }, v, tau);
 }
 
 }  // namespace
@@ -104,7 +104,7 @@ Tensor ormqr(const Tensor& v, const Tensor& tau, const Tensor& c, OrmqrOptions o
   return named(
       "ormqr",
       [&] {
-        return in_floats(
+        return in_inexact(
             [&](const Tensor& x, const Tensor& t, const Tensor& y) {
               const Reflections q("ormqr", x, t);
               const Index rows = options.left ? -2 : -1;

@@ -41,7 +41,7 @@ Tensor dropout(const Key& key, const Tensor& x, double rate) {
         if (rate == 0) return values;
         if (rate == 1) return zeros_like(values);
         const Tensor keep = bernoulli(key, 1 - rate, values.shape());
-        return in_floats([&](const Tensor& y) { return where(keep, y * (1 / (1 - rate)), 0); }, values);
+        return in_inexact([&](const Tensor& y) { return where(keep, y * (1 / (1 - rate)), 0); }, values);
       },
       x);
 }

@@ -6,6 +6,7 @@
 #include <limits>
 
 #include <stave/core/op/op.h>
+#include <stave/core/ops/complex.h>
 #include <stave/core/ops/create.h>
 #include <stave/core/ops/elementwise.h>
 #include <stave/core/ops/frontend.h>
@@ -266,7 +267,7 @@ Tensor any(const Tensor& x, const Axes& axes, KeepDims keep) {
 }
 Tensor mean(const Tensor& x, const Axes& axes, KeepDims keep) {
   return named(
-      "mean", [&] { return in_floats([&](const Tensor& y) { return sum(y, axes, keep) / count_over(x, axes); }, x); },
+      "mean", [&] { return in_inexact([&](const Tensor& y) { return sum(y, axes, keep) / count_over(x, axes); }, x); },
       x);
 }
 
@@ -339,7 +340,13 @@ Tensor var(const Tensor& x, const Axes& axes, KeepDims keep, double correction) 
     return sum(square(spread.parts), axes, keep) / (spread.rest * spread.rest);
   };
   return named(
-      "var", [&] { return in_floats(of_floats, x); }, x);
+      "var",
+      [&] {
+        if (is_complex(require_defined(x, "var").dtype()))
+          return var(real(x), axes, keep, correction) + var(imag(x), axes, keep, correction);
+        return in_floats(of_floats, x);
+      },
+      x);
 }
 Tensor std(const Tensor& x, const Axes& axes, KeepDims keep, double correction) {
   const auto of_floats = [&](const Tensor& y) {
@@ -347,7 +354,13 @@ Tensor std(const Tensor& x, const Axes& axes, KeepDims keep, double correction) 
     return norm(spread.parts, axes, keep) / spread.rest;
   };
   return named(
-      "std", [&] { return in_floats(of_floats, x); }, x);
+      "std",
+      [&] {
+        if (is_complex(require_defined(x, "std").dtype()))
+          return hypot(stave::std(real(x), axes, keep, correction), stave::std(imag(x), axes, keep, correction));
+        return in_floats(of_floats, x);
+      },
+      x);
 }
 
 // The norm is sqrt(sum (x/a) (x/b)) sqrt(ab). ab is a power of 4 that is at least the square
@@ -379,7 +392,13 @@ Tensor norm(const Tensor& x, const Axes& axes, KeepDims keep) {
     return keep.value ? result : squeeze(result, reduced);
   };
   return named(
-      "norm", [&] { return in_floats(of_floats, x); }, x);
+      "norm",
+      [&] {
+        if (is_complex(require_defined(x, "norm").dtype()))
+          return hypot(norm(real(x), axes, keep), norm(imag(x), axes, keep));
+        return in_floats(of_floats, x);
+      },
+      x);
 }
 
 #define STAVE_OVER_ALL_AXES(name)                            \

@@ -219,14 +219,14 @@ Tensor masked_extreme(const char* function, const Tensor& x, const Tensor& mask,
       x, mask);
 }
 
-// Calls the reduction with floats, in float32 for 16-bit floats.
+// Calls the reduction with floats or complex numbers, in float32 for 16-bit floats.
 template <class F>
-Tensor reduced_in_floats(const char* function, const Tensor& x, const Tensor& mask, F reduction) {
+Tensor reduced_in_inexact(const char* function, const Tensor& x, const Tensor& mask, F reduction) {
   return named(
       function,
       [&] {
         const MaskedElements m(x, mask, function);
-        return in_floats([&](const Tensor& t) { return reduction(t, m.mask); }, m.x);
+        return in_inexact([&](const Tensor& t) { return reduction(t, m.mask); }, m.x);
       },
       x, mask);
 }
@@ -250,7 +250,7 @@ Tensor is_number(const Tensor& x) { return logical_not(isnan(require_defined(x, 
 
 // Returns NaN where all elements are.
 Tensor or_nan(const Tensor& reduced, const Tensor& x, const Axes& axes, KeepDims keep) {
-  return is_float(x.dtype()) ? where(all(isnan(x), axes, keep), undefined_number, reduced) : reduced;
+  return is_inexact(x.dtype()) ? where(all(isnan(x), axes, keep), undefined_number, reduced) : reduced;
 }
 
 }  // namespace
@@ -274,8 +274,8 @@ Tensor masked_prod(const Tensor& x, const Tensor& mask, const Axes& axes, KeepDi
       x, mask);
 }
 Tensor masked_mean(const Tensor& x, const Tensor& mask, const Axes& axes, KeepDims keep) {
-  return reduced_in_floats("masked_mean", x, mask,
-                           [&](const Tensor& t, const Tensor& m) { return mean_where(t, m, axes, keep); });
+  return reduced_in_inexact("masked_mean", x, mask,
+                            [&](const Tensor& t, const Tensor& m) { return mean_where(t, m, axes, keep); });
 }
 Tensor masked_max(const Tensor& x, const Tensor& mask, const Axes& axes, KeepDims keep) {
   return masked_extreme("masked_max", x, mask, axes, keep, true);
@@ -284,13 +284,13 @@ Tensor masked_min(const Tensor& x, const Tensor& mask, const Axes& axes, KeepDim
   return masked_extreme("masked_min", x, mask, axes, keep, false);
 }
 Tensor masked_var(const Tensor& x, const Tensor& mask, const Axes& axes, KeepDims keep, double correction) {
-  const Tensor variance = reduced_in_floats("masked_var", x, mask, [&](const Tensor& t, const Tensor& m) {
+  const Tensor variance = reduced_in_inexact("masked_var", x, mask, [&](const Tensor& t, const Tensor& m) {
     return variance_where(t, m, axes, keep, correction);
   });
   return is_complex(variance.dtype()) ? real(variance) : variance;
 }
 Tensor masked_std(const Tensor& x, const Tensor& mask, const Axes& axes, KeepDims keep, double correction) {
-  const Tensor deviation = reduced_in_floats("masked_std", x, mask, [&](const Tensor& t, const Tensor& m) {
+  const Tensor deviation = reduced_in_inexact("masked_std", x, mask, [&](const Tensor& t, const Tensor& m) {
     return sqrt(variance_where(t, m, axes, keep, correction));
   });
   return is_complex(deviation.dtype()) ? real(deviation) : deviation;
@@ -367,8 +367,8 @@ Tensor cov(const Tensor& x, CovOptions options) {
       [&] {
         if (x.rank() == 0) fail<ShapeError>("cov: a tensor of rank 0 has no observations");
         const auto of_matrix = [&](const Tensor& t) { return covariances(t, options); };
-        if (x.rank() == 1) return squeeze(in_floats(of_matrix, expand_dims(x, Shape{0})));
-        return in_floats(of_matrix, x);
+        if (x.rank() == 1) return squeeze(in_inexact(of_matrix, expand_dims(x, Shape{0})));
+        return in_inexact(of_matrix, x);
       },
       x);
 }
@@ -378,7 +378,7 @@ Tensor corrcoef(const Tensor& x) {
       "corrcoef",
       [&] {
         if (x.rank() == 0) fail<ShapeError>("corrcoef: a tensor of rank 0 has no observations");
-        return in_floats(
+        return in_inexact(
             [](const Tensor& variables) {
               const Tensor c = cov(variables);
               if (c.rank() == 0) return c / c;
@@ -404,7 +404,7 @@ Tensor cdist(const Tensor& a, const Tensor& b, double p) {
         if (a.rank() < 2 || b.rank() < 2 || a.shape(-1) != b.shape(-1))
           fail<ShapeError>("cdist: points {} and {} must be matrices [points, coordinates] of equally many coordinates",
                            a.shape(), b.shape());
-        const Tensor distances = in_floats(
+        const Tensor distances = in_inexact(
             [&](const Tensor& x, const Tensor& y) {
               const Tensor difference = expand_dims(x, Shape{-2}) - expand_dims(y, Shape{-3});
               return vector_norm(is_complex(difference.dtype()) ? abs(difference) : difference, p, -1);
@@ -457,7 +457,7 @@ Tensor sampled_gradient(const Tensor& y, const Tensor* x, double dx, Index given
                                               : broadcast_to(full({}, dx, real_of(values.dtype()), y.device()), line);
     return sampled_slope(values, widths, axis, edge_order);
   };
-  return in_floats(slope, y, x ? *x : Tensor());
+  return in_inexact(slope, y, x ? *x : Tensor());
 }
 
 }  // namespace

@@ -101,7 +101,12 @@ namespace stave_detail {
 
 namespace {
 
-bool is_parameter(const Tensor& x) { return is_float(x.dtype()); }
+bool is_parameter(const Tensor& x) {
+  if (is_complex(x.dtype()))
+    fail<DtypeError>("an optimizer updates real parameters, not {}: make the real and the imaginary part parameters",
+                     x.dtype());
+  return is_float(x.dtype());
+}
 // Returns x in the dtype that updates are computed in: float32 for float16 and bfloat16.
 Tensor wide(const Tensor& x) { return astype(x, computed_in(x.dtype())); }
 

@@ -166,6 +166,18 @@ TEST(Complex, LayoutsAndLargeArrays) {
   EXPECT_THAT(sum(wide), IsNear(astype(sum(astype(wide, complex128)), complex64)));
 }
 
+// np.mean, np.var, np.std(z, ddof=1), np.linalg.norm of this z.
+TEST(Complex, MeansVariancesAndNorms) {
+  const Tensor z = tensor({C(1, 2), C(-3, 0.5), C(0, -4)}, complex128);
+  EXPECT_THAT(mean(z), IsNear(number(-2. / 3, -0.5)));
+  EXPECT_THAT(var(z), IsNear(tensor(9.388888888888888, float64)));
+  EXPECT_THAT(stave::std(z, all_axes, drop_dims, 1), IsNear(tensor(3.7527767497325675, float64)));
+  EXPECT_THAT(norm(z), IsNear(tensor(5.5, float64)));
+  EXPECT_THAT([&] { mse_loss(z, z); }, ThrowsMessage<DtypeError>(HasSubstr("is not defined for complex128")));
+  EXPECT_THAT([&] { layer_norm(z, -1); }, ThrowsMessage<DtypeError>(HasSubstr("is not defined for complex128")));
+  EXPECT_THAT([&] { softmax(z, 0); }, ThrowsMessage<DtypeError>(HasSubstr("softmax")));
+}
+
 // (a + ib) (c + id) has the parts ac - bd and ad + bc, for products that BLAS computes too.
 TEST(Complex, MatmulIsFourRealProducts) {
   for (const Dtype dtype : {float32, float64})
