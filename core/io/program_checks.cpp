@@ -80,6 +80,7 @@ class AttributeChecks {
     check_operand(3, rows, int32);
   }
   void check(const FactorAttributes&) const {}
+  void check(const BandedAttributes&) const {}
   void check(const ConvolutionAttributes& a) const {
     for (const Shape* list : {&a.strides, &a.low, &a.high, &a.dilations, &a.input_dilations}) check_window(*list);
   }
