@@ -1,8 +1,8 @@
 // LAPACK's functions, overloaded by the type of the numbers. Matrices are column-major.
 // Each function returns LAPACK's info: 0, or an error code.
 //
-// For complex numbers, orgqr is LAPACK's ungqr, syevd its heevd and sytrf its hetrf. Those functions
-// that need a buffer of real numbers take it last; the others have no such argument.
+// For complex numbers, orgqr is LAPACK's ungqr, syevd its heevd and sytrf its hetrf. Those
+// functions that need a buffer of real numbers take it last; the others have no such argument.
 #pragma once
 
 #include <complex>

@@ -126,8 +126,8 @@ void run_eig(const char* op, const View& in, std::span<const View> out) {
 
 // ---- Schur form ---------------------------------------------------------------------------------
 
-/// Replaces a by its Schur form t, and sets z, where a = z t z^H. Returns false if the iteration did
-/// not converge.
+/// Replaces a by its Schur form t, and sets z, where a = z t z^H. Returns false if the iteration
+/// did not converge.
 template <class T>
 bool to_schur(Columns<T>& a, Columns<T>& z) {
   const lapack_int n = to_int(a.rows, "schur");
@@ -247,10 +247,10 @@ RealOf<C> norm_of_triangle(const Columns<C>& x) {
   return largest;
 }
 
-/// Replaces the upper triangular t by its principal logarithm, by inverse scaling and squaring:
-/// log t = 2^k log(t^(1 / 2^k)), where the root is so close to 1 that the approximant is exact up to
-/// rounding. t^(1 / 2^k) - 1 has a diagonal without cancellation, and the diagonals of the result are
-/// computed without roots. Returns false if t is singular.
+/// Replaces the upper triangular t by its principal logarithm, by inverse scaling and squaring: log
+/// t = 2^k log(t^(1 / 2^k)), where the root is so close to 1 that the approximant is exact up to
+/// rounding. t^(1 / 2^k) - 1 has a diagonal without cancellation, and the diagonals of the result
+/// are computed without roots. Returns false if t is singular.
 template <class C>
 bool logarithm(Columns<C>& t) {
   using R = RealOf<C>;
@@ -288,9 +288,9 @@ bool logarithm(Columns<C>& t) {
   return true;
 }
 
-/// Writes f of matrix i, where f replaces an upper triangular matrix by its function. The function of
-/// a real matrix has to be real: imaginary parts up to the square root of the rounding error, which
-/// is that of a square root at 0, are dropped.
+/// Writes f of matrix i, where f replaces an upper triangular matrix by its function. The function
+/// of a real matrix has to be real: imaginary parts up to the square root of the rounding error,
+/// which is that of a square root at 0, are dropped.
 template <class T, class F>
 bool function_of(const Columns<T>& a, T* to, F f) {
   using C = ComplexOf<T>;
@@ -343,8 +343,8 @@ void run_function(const stave::Op& op, const View& in, const View& out) {
 
 // ---- Sylvester's equation -----------------------------------------------------------------------
 
-/// Replaces c by the solution x of a x + x b = c. a and b are overwritten. Returns false if a and -b
-/// have a common eigenvalue, up to rounding.
+/// Replaces c by the solution x of a x + x b = c. a and b are overwritten. Returns false if a and
+/// -b have a common eigenvalue, up to rounding.
 template <class T>
 bool solve_sylvester(Columns<T>& a, Columns<T>& b, Columns<T>& c) {
   Columns<T> u(a.rows, a.rows), v(b.rows, b.rows), part(c.rows, c.columns);

@@ -203,8 +203,8 @@ lapack_int with_work(Index least, const char* op, F call) {
   return call(work.get(), to_int(count, op));
 }
 
-/// Writes the Hermitian part (a + a^H) / 2, where a is matrix i, to `to`, dense. Returns false if an
-/// element of the result is not finite.
+/// Writes the Hermitian part (a + a^H) / 2, where a is matrix i, to `to`, dense. Returns false if
+/// an element of the result is not finite.
 template <class T>
 bool load_hermitian(const Stack<const T>& a, Index i, T* to) {
   constexpr Index tile = 32;

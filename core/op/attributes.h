@@ -311,8 +311,9 @@ struct FactorAttributes final : ValueAttributes<FactorAttributes> {
   std::string str() const override;
 };
 
-/// solve_banded(bands, b): x with a x = b, or with a^T x = b if `transpose` is set. The matrix a has
-/// `lower` diagonals below the main one and `upper` above it: bands[upper + i - j, j] = a[i, j].
+/// solve_banded(bands, b): x with a x = b, or with a^T x = b if `transpose` is set. The matrix a
+/// has `lower` diagonals below the main one and `upper` above it:
+///   bands[upper + i - j, j] = a[i, j]
 struct BandedAttributes final : ValueAttributes<BandedAttributes> {
   Index lower, upper;
   bool transpose;

@@ -339,6 +339,16 @@ Tensor vecdot(const Tensor& a, const Tensor& b, Index axis) {
       a, b);
 }
 
+Tensor vdot(const Tensor& a, const Tensor& b) {
+  return named(
+      "vdot",
+      [&] {
+        if (a.size() != b.size()) fail<ShapeError>("vdot: shapes {} and {} differ in size", a.shape(), b.shape());
+        return vecdot(reshape(a, {-1}), reshape(b, {-1}));
+      },
+      a, b);
+}
+
 Tensor kron(const Tensor& a, const Tensor& b) {
   return named(
       "kron",

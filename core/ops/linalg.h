@@ -34,9 +34,6 @@ namespace stave {
 
 // ---- systems of equations -------------------------------------------------------------------
 
-/// The conjugate transpose x^H [..., n, m] of matrices [..., m, n].
-Tensor conj_transpose(const Tensor& x);
-
 /// The solution x of a x = b for square matrices a [..., n, n] and b [..., n, k]. A b of rank 1
 /// is a vector [n]. Throws LinalgError for a singular matrix, which is one whose elimination has a
 /// pivot of 0. Derivatives reuse the factors that the value was computed from.
@@ -97,14 +94,15 @@ struct BandOptions {
   Index lower = 0;  ///< the number of diagonals below the main one
   Index upper = 0;  ///< the number of diagonals above the main one
 };
-/// The solution x of a x = b for band matrices, as SciPy's solve_banded: `bands`
-/// [..., lower + upper + 1, n] holds the diagonals of a, with bands[upper + i - j, j] = a[i, j].
-/// Elements beyond the ends of diagonals are not read. b is [..., n, k] or a vector [n]. The time is
-/// linear in n. Throws LinalgError for a singular matrix.
+/// The solution x of a x = b for band matrices, as SciPy's solve_banded. The diagonals of a are the
+/// rows of `bands` [..., lower + upper + 1, n]:
+///   bands[upper + i - j, j] = a[i, j]
+/// Elements beyond the ends of diagonals are not read. b is [..., n, k] or a vector [n]. The time
+/// is linear in n. Throws LinalgError for a singular matrix.
 Tensor solve_banded(const Tensor& bands, const Tensor& b, BandOptions options);
-/// The solution of a system with the three diagonals `lower`, `diagonal` and `upper`, each [..., n],
-/// as jax.lax.linalg.tridiagonal_solve: row i of a has the elements lower[i], diagonal[i] and
-/// upper[i], and lower[0] and upper[n - 1] are not read. b is [..., n, k] or a vector [n].
+/// The solution x of a x = b for matrices of three diagonals [..., n], as
+/// jax.lax.linalg.tridiagonal_solve. Row i of a has the elements lower[i], diagonal[i] and upper[i];
+/// lower[0] and upper[n - 1] are not read. b is [..., n, k] or a vector [n].
 Tensor tridiagonal_solve(const Tensor& lower, const Tensor& diagonal, const Tensor& upper, const Tensor& b);
 
 // ---- factors --------------------------------------------------------------------------------
@@ -115,17 +113,17 @@ struct CholeskyOptions {
   bool nan_if_indefinite = false;  ///< returns NaN instead of throwing
 };
 /// The lower triangular l with positive diagonal and a = l l^H. The function uses the Hermitian
-/// part (a + a^H) / 2 of a, so derivatives are symmetric (Hermitian). Throws LinalgError for a matrix that is
-/// not positive definite.
+/// part (a + a^H) / 2 of a, so derivatives are symmetric (Hermitian). Throws LinalgError for a
+/// matrix that is not positive definite.
 Tensor cholesky(const Tensor& a, CholeskyOptions options = {});
 
 /// The Cholesky factor of l l^H + x x^H, for lower triangular l and vectors x [..., n]. The time is
 /// quadratic in n (Gill, Golub, Murray, Saunders 1974, method C1).
 Tensor cholesky_update(const Tensor& l, const Tensor& x);
 
-/// l, d and the order of rows, an int32 tensor [..., n], with a[order, order] = l d l^H. The function
-/// uses the Hermitian part of a, which need not be definite. l is unit lower triangular; d has
-/// diagonal blocks of sizes 1 and 2 (Bunch, Kaufman 1977). Derivatives throw LinalgError for a
+/// l, d and the order of rows, an int32 tensor [..., n], with a[order, order] = l d l^H. The
+/// function uses the Hermitian part of a, which need not be definite. l is unit lower triangular; d
+/// has diagonal blocks of sizes 1 and 2 (Bunch, Kaufman 1977). Derivatives throw LinalgError for a
 /// singular matrix.
 std::tuple<Tensor, Tensor, Tensor> ldl(const Tensor& a);
 
@@ -151,10 +149,10 @@ struct QrOptions {
 /// not rotate them within that space.
 std::pair<Tensor, Tensor> qr(const Tensor& a, QrOptions options = {});
 
-/// Eigenvalues [..., n], ascending, and eigenvectors, the columns of [..., n, n],
-/// of symmetric or Hermitian matrices: a = v diag(w) v^H. The function uses the Hermitian part
-/// (a + a^H) / 2 of a, so derivatives are symmetric (Hermitian). Complex vectors are determined up to
-/// a phase; their derivative is the one that does not turn it.
+/// Eigenvalues [..., n], ascending, and eigenvectors, the columns of [..., n, n], of symmetric or
+/// Hermitian matrices: a = v diag(w) v^H. The function uses the Hermitian part (a + a^H) / 2 of a,
+/// so derivatives are symmetric (Hermitian). Complex vectors are determined up to a phase; their
+/// derivative is the one that does not turn it.
 ///
 /// Equal eigenvalues have no derivatives of their own, and their vectors have none at all.
 /// Eigenvalues count as equal if they differ by at most the rounding error of equal ones:
@@ -170,23 +168,25 @@ std::pair<Tensor, Tensor> eigh(const Tensor& a);
 /// The eigenvalues alone. Their derivative needs no gaps between them.
 Tensor eigvalsh(const Tensor& a);
 
-/// The same for the symmetric or Hermitian matrices that have the given diagonal [..., n] and, below
-/// it, `off_diagonal` [..., n - 1]. The matrices are made, so the time is that of eigh.
+/// Eigenvalues and eigenvectors, as eigh, of the symmetric or Hermitian matrices with the given
+/// diagonal [..., n] and, below it, `off_diagonal` [..., n - 1]. The matrices are made, so the time
+/// is that of eigh.
 std::pair<Tensor, Tensor> eigh_tridiagonal(const Tensor& diagonal, const Tensor& off_diagonal);
 
 /// Eigenvalues [..., n] and eigenvectors, the columns of [..., n, n], of any square matrices:
 /// a v = v diag(w). Results are complex, also for real matrices. Eigenvalues have no order. Each
 /// vector has length 1, and its component of largest absolute value is real.
 ///
-/// Derivatives use the inverse of v and throw LinalgError if it is singular. They are very large for
-/// matrices that nearly are not diagonalisable. For equal eigenvalues, derivatives are those of eigh.
+/// Derivatives use the inverse of v and throw LinalgError if it is singular. They are very large
+/// for matrices that nearly are not diagonalisable. For equal eigenvalues, derivatives are those of
+/// eigh.
 std::pair<Tensor, Tensor> eig(const Tensor& a);
-/// The eigenvalues alone.
+/// The eigenvalues of eig alone.
 Tensor eigvals(const Tensor& a);
 /// t and z with a = z t z^H. The columns of z are orthonormal. For complex matrices, t is upper
 /// triangular; for real ones it is real, and has blocks of size 2 for pairs of complex eigenvalues.
-/// There is no derivative: the form is not unique. Derivatives of functions of a matrix are those of
-/// sqrtm, logm, expm and eig.
+/// There is no derivative: the form is not unique. Derivatives of functions of a matrix are those
+/// of sqrtm, logm, expm and eig.
 std::pair<Tensor, Tensor> schur(const Tensor& a);
 
 struct SvdOptions {
@@ -209,8 +209,8 @@ struct PolarOptions {
   bool left = false;  ///< returns p of a = p u
 };
 /// u and p with a = u p, for matrices [..., m, n]. p is Hermitian and positive semidefinite; u has
-/// orthonormal columns (if m < n, rows). Derivatives are exact where singular values are equal; u has
-/// none that is exact where they are 0.
+/// orthonormal columns (if m < n, rows). Derivatives are exact where singular values are equal; u
+/// has none that is exact where they are 0.
 std::pair<Tensor, Tensor> polar(const Tensor& a, PolarOptions options = {});
 
 // ---- numbers --------------------------------------------------------------------------------
@@ -219,9 +219,9 @@ std::pair<Tensor, Tensor> polar(const Tensor& a, PolarOptions options = {});
 /// of at least n - 6, derivatives of any order are right. For a lower rank, those up to the sixth
 /// are right, and higher ones are 0.
 Tensor det(const Tensor& a);
-/// The sign of the determinant (for complex matrices, a number of absolute value 1) and the logarithm
-/// of its absolute value. For a singular matrix they are 0 and -infinity, and derivatives throw
-/// LinalgError.
+/// The sign of the determinant (for complex matrices, a number of absolute value 1) and the
+/// logarithm of its absolute value. For a singular matrix they are 0 and -infinity, and derivatives
+/// throw LinalgError.
 std::pair<Tensor, Tensor> slogdet(const Tensor& a);
 /// The number of singular values that are larger than rtol times the largest one.
 Tensor matrix_rank(const Tensor& a, RankOptions options = {});
@@ -247,9 +247,10 @@ class MatrixOrder {
 /// The derivative is 0 where the norm is 0, as for `norm`. The derivative of singular values
 /// that are at most max(m, n) epsilons of the largest is 0 too.
 Tensor matrix_norm(const Tensor& x, MatrixOrder order = "fro", KeepDims keep = drop_dims);
-/// The condition number: the norm of a times the norm of its inverse. For the orders 2 and -2, it is
-/// the ratio of the largest and the smallest singular value, also for matrices that are not square,
-/// and infinite for singular ones. For other orders, it throws LinalgError for singular matrices.
+/// The condition number: the norm of a times the norm of its inverse. For the orders 2 and -2, it
+/// is the ratio of the largest and the smallest singular value, also for matrices that are not
+/// square, and infinite for singular ones. For other orders, it throws LinalgError for singular
+/// matrices.
 Tensor cond(const Tensor& a, MatrixOrder order = 2);
 /// (sum |x|^order)^(1/order) over axes, by default all. Order infinity (-infinity) gives
 /// the largest (smallest) |x|, and order 0 the number of elements that are not 0. Nothing overflows
@@ -258,19 +259,21 @@ Tensor vector_norm(const Tensor& x, double order = 2, const Axes& axes = all_axe
 
 // ---- products and functions -----------------------------------------------------------------
 
+/// The conjugate transpose x^H [..., n, m] of matrices [..., m, n].
+Tensor conj_transpose(const Tensor& x);
 /// a to an integer power, by repeated squaring. A negative power is a power of the inverse, which
 /// is of floats. Nonnegative powers of integers keep their dtype, and those of bools are int32.
 Tensor matrix_power(const Tensor& a, Index n);
 /// The matrix exponential exp(a) = 1 + a + a^2 / 2 + ... (Higham 2005). Derivatives are
 /// exponentials of block matrices of twice the size (Higham, Functions of Matrices, section 3.2).
 Tensor expm(const Tensor& a);
-/// The principal square root x, with x x = a, whose eigenvalues have positive real parts. The root of
-/// a real matrix is real. Throws LinalgError if there is no root of a's dtype: a real matrix with a
-/// negative eigenvalue has to be converted to a complex dtype. (Bjorck, Hammarling 1983.)
+/// The principal square root x, with x x = a, whose eigenvalues have no negative real parts. The root
+/// of a real matrix is real. Throws LinalgError if there is no root of a's dtype: a real matrix
+/// with a negative eigenvalue has to be converted to a complex dtype. (Bjorck, Hammarling 1983.)
 /// Derivatives are solutions of Sylvester's equation, and throw LinalgError for singular matrices.
 Tensor sqrtm(const Tensor& a);
-/// The principal logarithm, whose eigenvalues have imaginary parts in (-pi, pi]. The logarithm of
-/// a real matrix is real. Throws LinalgError if there is none of a's dtype, as for singular matrices
+/// The principal logarithm, whose eigenvalues have imaginary parts in (-pi, pi]. The logarithm of a
+/// real matrix is real. Throws LinalgError if there is none of a's dtype, as for singular matrices
 /// and real ones with a negative eigenvalue. (Inverse scaling and squaring: Higham, Functions of
 /// Matrices, 2008, chapter 11.) Derivatives are logarithms of block matrices of twice the size.
 Tensor logm(const Tensor& a);
@@ -279,12 +282,15 @@ Tensor logm(const Tensor& a);
 Tensor cross(const Tensor& a, const Tensor& b, Index axis = -1);
 /// The sum of conj(a) * b along an axis, in the dtype to which a and b are promoted, as in matmul.
 Tensor vecdot(const Tensor& a, const Tensor& b, Index axis = -1);
+/// The sum of conj(a) * b over all elements of two tensors of equal size, as NumPy's vdot.
+Tensor vdot(const Tensor& a, const Tensor& b);
 /// The Kronecker product: each element of a times all of b, axis by axis. For two vectors,
 /// a[i] * b[j] is at position i * b.size() + j.
 Tensor kron(const Tensor& a, const Tensor& b);
 
-/// The matrices [..., m, n] with constant diagonals, given by the first column [..., m] and the first
-/// row [..., n], of which element 0 is not read. An undefined row is the conjugate of the column.
+/// The matrices [..., m, n] with constant diagonals, given by the first column [..., m] and the
+/// first row [..., n], of which element 0 is not read. An undefined row is the conjugate of the
+/// column.
 Tensor toeplitz(const Tensor& column, const Tensor& row = Tensor());
 /// The matrices with the given blocks on the diagonal and 0 elsewhere. Stacks of blocks broadcast.
 /// Throws Error if there is no block.

@@ -176,7 +176,8 @@ Tensor inner_product(const Tensor& x, const Tensor& y) { return sum(x * y, {-2, 
 Tensor inverse_transposed(const Tensor& a) { return transposed(inv(a)); }
 
 // The derivative of the logarithm of the determinant is t = trace(a^-1 da). The logarithm of the
-// absolute value has the derivative Re t, and the sign s has i s Im t, which is 0 for real matrices.
+// absolute value has the derivative Re t, and the sign s has i s Im t, which is 0 for real
+// matrices.
 Outputs jvp_slogdet(const JvpContext& c) {
   const Tensor t = inner_product(inverse_transposed(c.in(0)), c.tangents[0]);
   if (!is_complex(t.dtype())) return {Tensor(), t};

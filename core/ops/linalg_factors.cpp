@@ -341,8 +341,8 @@ Tensor turned(const Tensor& x, const Tensor& turn, const Tensor& away) {
   return concat({dx1, -matmul(x1, matmul(adjoint(away), columns(x, k, beyond)))}, -1);
 }
 
-// Let p = u^H da v, with the first k columns of u and v. Then ds is the real part of the diagonal of
-// p, and
+// Let p = u^H da v, with the first k columns of u and v. Then ds is the real part of the diagonal
+// of p, and
 //   u^H du = ((p + p^H) / (s_j - s_i) + (p - p^H) / (s_j + s_i)) / 2;
 // v^H dv is half of the difference of these two terms. (The phases of a pair of complex vectors are
 // free; those of u and v turn by opposite angles.) Outside the span of u,

@@ -166,8 +166,8 @@ constinit const Op op_logm{
 
 // ---- Sylvester's equation -------------------------------------------------------------------
 
-// a x + x b = q: a dx + dx b = dq - da x - x db. A cotangent v of x becomes the cotangent u of q with
-// a^T u + u b^T = v.
+// a x + x b = q: a dx + dx b = dq - da x - x db. A cotangent v of x becomes the cotangent u of q
+// with a^T u + u b^T = v.
 constinit const Op op_sylvester{
     .id = OpId::sylvester,
     .name = "sylvester",

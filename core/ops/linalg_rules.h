@@ -51,10 +51,10 @@ inline Tensor rows(const Tensor& x, Index first, Index count) { return entries(x
 /// cotangent x.
 inline Tensor or_zeros(const Tensor& x, const Tensor& y) { return x.defined() ? x : zeros_like(y); }
 
-/// Returns the cotangent of `input` by a rule for gradients, which are the conjugates of cotangents.
-/// Formulas for real matrices hold for gradients of complex ones if every transpose becomes an
-/// adjoint; those for cotangents would have transposes at some places and adjoints at others. `rule`
-/// takes the gradients of the outputs, some of which may be undefined.
+/// Returns the cotangent of `input` by a rule for gradients, which are the conjugates of
+/// cotangents. Formulas for real matrices hold for gradients of complex ones if every transpose
+/// becomes an adjoint; those for cotangents would have transposes at some places and adjoints at
+/// others. `rule` takes the gradients of the outputs, some of which may be undefined.
 template <class Rule, class... Cotangents>
 Tensor by_gradients(Rule rule, const Cotangents&... cts) {
   return conj(rule((cts.defined() ? conj(cts) : cts)...));

@@ -3,11 +3,11 @@
 //   const auto solved = cg([](const Tensor& x, const Tensor& w) { return w * x + laplacian(x); });
 //   const Tensor x = solved(b, w);       // w * x + laplacian(x) = b
 //
-// The result of cg(product), gmres(product) and bicgstab(product) is a function of the right side b,
-// a tree of tensors, and of the arguments of the product. Its derivatives are those of the solution
-// of the system (custom_linear_solve): each is one more system with the same matrix or with its
-// transpose, whose products are pullbacks of `product`. Complex numbers are allowed. The loops read
-// values, so lanes of vmap are solved one after the other.
+// The result of cg(product), gmres(product) and bicgstab(product) is a function of the right side
+// b, a tree of tensors, and of the arguments of the product. Its derivatives are those of the
+// solution of the system (custom_linear_solve): each is one more system with the same matrix or
+// with its transpose, whose products are pullbacks of `product`. Complex numbers are allowed. The
+// loops read values, so lanes of vmap are solved one after the other.
 #pragma once
 
 #include <functional>
@@ -83,12 +83,13 @@ template <class Product>
 auto cg(Product product, KrylovOptions options = {}) {
   return stave_detail::krylov_solve(std::move(product), stave_detail::conjugate_gradients, true, options);
 }
-/// The same for any regular matrix, by minimal residuals (Saad, Schultz 1986).
+/// Returns the function of cg for any regular matrix, by minimal residuals (Saad, Schultz 1986).
 template <class Product>
 auto gmres(Product product, KrylovOptions options = {}) {
   return stave_detail::krylov_solve(std::move(product), stave_detail::generalized_minimal_residual, false, options);
 }
-/// The same for any regular matrix, by stabilized biconjugate gradients (van der Vorst 1992).
+/// Returns the function of cg for any regular matrix, by stabilized biconjugate gradients (van der
+/// Vorst 1992).
 template <class Product>
 auto bicgstab(Product product, KrylovOptions options = {}) {
   return stave_detail::krylov_solve(std::move(product), stave_detail::stabilized_biconjugate_gradients, false, options);

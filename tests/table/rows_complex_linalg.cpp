@@ -1,7 +1,7 @@
 // Rows of functions of complex matrices. An operand is a real array with a last axis of 2, the real
-// and the imaginary part. References compute with real matrices: a complex x + iy is the real matrix
-// [x -y; y x] of twice the size, and sums, products, inverses and power series of those are those of
-// the complex matrices.
+// and the imaginary part. References compute with real matrices: a complex x + iy is the real
+// matrix [x -y; y x] of twice the size, and sums, products, inverses and power series of those are
+// those of the complex matrices.
 
 #include <algorithm>
 #include <cmath>
@@ -26,8 +26,8 @@ using C = std::complex<Real>;
 
 // ---- complex numbers as pairs -------------------------------------------------------------------
 
-/// The complex tensor of a real one with a last axis of 2. With `base`, 3, 6, 9, ... are added to the
-/// diagonals of the matrices.
+/// The complex tensor of a real one with a last axis of 2. With `base`, 3, 6, 9, ... are added to
+/// the diagonals of the matrices.
 Tensor joined(const Tensor& x, bool base) {
   const Tensor re = x(ellipsis, 0);
   return complex(base ? with_base(re) : re, x(ellipsis, 1));
@@ -143,8 +143,8 @@ Matrix every_other(const std::vector<Real>& numbers) {
   for (std::size_t i = 0; i < numbers.size(); i += 2) half.push_back(numbers[i]);
   return column(half);
 }
-/// The squares of the absolute values of vectors, given by the embedding's vectors: two of these span
-/// the embedding of one.
+/// The squares of the absolute values of vectors, given by the embedding's vectors: two of these
+/// span the embedding of one.
 Matrix absolute_squares(const Matrix& vectors) {
   Matrix found(vectors.rows / 2, vectors.columns / 2);
   for (Index r = 0; r < found.rows; ++r)

@@ -54,7 +54,8 @@ Row of_pairs(const std::string& name, std::vector<std::vector<Shape>> shapes, st
 
 Variant refused_call(Dtype dtype, std::vector<Shape> shapes, const std::function<Tensor(std::span<const Tensor>)>& f,
                      const std::string& words) {
-  Variant variant{.name = "refused"};
+  Variant variant;
+  variant.name = "refused";
   for (const Shape& shape : shapes) {
     variant.name += " " + shape.str();
     variant.inputs.push_back({dtype, shape});
