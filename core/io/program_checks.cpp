@@ -127,7 +127,7 @@ class AttributeChecks {
     singular.pop_back();
     u.back() = vh[vh.size() - 2] = singular.back() = inverse.shape.back();
     check_operand(2, u, a.dtype);
-    check_operand(3, singular, a.dtype);
+    check_operand(3, singular, real_of(a.dtype));
     check_operand(4, vh, a.dtype);
   }
 

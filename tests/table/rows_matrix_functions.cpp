@@ -19,7 +19,16 @@ namespace {
 
 /// The sums of the first, second and third powers of the eigenvalues, which determine these up to
 /// their order. The sums are real.
-Outputs power_sums(const Tensor& w) { return {real(sum(w, -1)), real(sum(w * w, -1)), real(sum(w * w * w, -1))}; }
+Outputs power_sums(const Tensor& x) {
+  const Tensor w = eigvals(x);
+  const auto sum_of = [&](const Tensor& powers) { return astype(real(sum(powers, -1)), as_float(x.dtype())); };
+  return {sum_of(w), sum_of(w * w), sum_of(w * w * w)};
+}
+/// Adds 4 to the diagonal of square matrices, so that all eigenvalues are positive.
+Tensor with_positive_eigenvalues(const Tensor& x) {
+  if (x.rank() < 2 || x.shape(-1) != x.shape(-2)) return x;
+  return x + 4 * eye(x.shape(-1), as_number(x.dtype()));
+}
 Matrices traces(const Matrix& a) {
   Matrix power = a;
   Matrices found;
@@ -206,7 +215,7 @@ void add_matrix_function_rows(std::vector<Row>& rows) {
       "eig", {2},
       [](const Tensor& x) {
         const auto [w, v] = eig(x);
-        return Outputs{real(matmul(v * exp(expand_dims(w, -2) / 8), inv(v)))};
+        return Outputs{astype(real(matmul(v * exp(expand_dims(w, -2) / 8), inv(v))), as_float(x.dtype()))};
       },
       [](auto xs) {
         Matrix x = xs[0];
@@ -214,8 +223,7 @@ void add_matrix_function_rows(std::vector<Row>& rows) {
         return Matrices{exponential(x)};
       }));
   rows.push_back(of_squares(
-      "eigvals", {0, 0, 0}, [](const Tensor& x) { return power_sums(eigvals(x)); },
-      [](auto xs) { return traces(xs[0]); }));
+      "eigvals", {0, 0, 0}, [](const Tensor& x) { return power_sums(x); }, [](auto xs) { return traces(xs[0]); }));
   Row schurs = of_squares(
       "schur", {2},
       [](const Tensor& x) {
@@ -247,10 +255,10 @@ void add_matrix_function_rows(std::vector<Row>& rows) {
         return Matrices{l, d};
       }));
   rows.push_back(of_squares(
-      "sqrtm", {2}, [](const Tensor& x) { return sqrtm(x + 4 * eye(x.shape(-1), as_number(x.dtype()))); },
+      "sqrtm", {2}, [](const Tensor& x) { return sqrtm(with_positive_eigenvalues(x)); },
       [](auto xs) { return Matrices{square_root(plus(xs[0], 4))}; }));
   rows.push_back(of_squares(
-      "logm", {2}, [](const Tensor& x) { return logm(x + 4 * eye(x.shape(-1), as_number(x.dtype()))); },
+      "logm", {2}, [](const Tensor& x) { return logm(with_positive_eigenvalues(x)); },
       [](auto xs) { return Matrices{logarithm(plus(xs[0], 4))}; }));
   rows.push_back(of_pairs(
       "solve_sylvester",
