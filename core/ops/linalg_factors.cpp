@@ -60,7 +60,7 @@ Tensor safe_reciprocal(const Tensor& x, const Tensor& least) {
 }
 
 Tensor rounding_bound(const Tensor& values, Index length) {
-  if (values.shape(-1) == 0) return zeros(stacked(values.shape(), {}), values.dtype(), values.device());
+  if (values.shape(-1) == 0) return zeros(values.shape(), real_of(values.dtype()), values.device());
   return max(abs(stop_gradient(values)), -1, keepdims) * (static_cast<double>(length) * epsilon_of(values.dtype()));
 }
 

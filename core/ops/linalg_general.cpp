@@ -38,6 +38,7 @@ Tensor inverse_eigen_gaps(const Tensor& w) {
 // LAPACK gives vectors of length 1 whose largest component is real. Returns a mask of the largest
 // components, as numbers.
 Tensor largest_components(const Tensor& v) {
+  if (v.shape(-1) == 0) return zeros_like(real(v));
   return transposed(one_hot(argmax(abs(stop_gradient(v)), -2), v.shape(-1), real_of(v.dtype())));
 }
 

@@ -5,6 +5,7 @@
 
 #include <stave/core/ops/complex.h>
 #include <stave/core/ops/contract.h>
+#include <stave/core/ops/create.h>
 #include <stave/core/ops/elementwise.h>
 #include <stave/core/ops/layout.h>
 #include <stave/core/ops/linalg.h>

@@ -49,7 +49,7 @@ class Simplifier {
   // Returns true if the variable is this number, with the same sign of zero.
   bool is(int variable, double number) const {
     const Tensor* value = constants_.find(variable);
-    if (!value || !is_one_number(*value)) return false;
+    if (!value || is_complex(value->dtype()) || !is_one_number(*value)) return false;
     const double found = number_of(*value).floating;
     return found == number && std::signbit(found) == std::signbit(number);
   }
