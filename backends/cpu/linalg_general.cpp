@@ -363,7 +363,7 @@ bool solve_sylvester(Columns<T>& a, Columns<T>& b, Columns<T>& c) {
 
 template <class T>
 void run_sylvester(std::span<const View> in, const View& out) {
-  const Stack<const T> as(in[0]), bs(in[1]), cs(in[2]);
+  const Stack<const T> as(in[1]), bs(in[2]), cs(in[0]);
   const Index m = cs.rows, n = cs.columns;
   if (m == 0 || n == 0) return;
   Failure failure;

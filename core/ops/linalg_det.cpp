@@ -187,7 +187,7 @@ Outputs jvp_slogdet(const JvpContext& c) {
 Tensor vjp_slogdet(const VjpContext& c, int) {
   Tensor of_log = c.ct(1);
   if (c.ct(0).defined() && is_complex(c.dtype(0)))
-    of_log = add_tangents(std::move(of_log), complex(0, imag(c.ct(0) * c.out(0))));
+    of_log = add_tangents(std::move(of_log), complex(0, imag(c.ct(0) * slogdet(c.in(0)).first)));
   return of_log.defined() ? over_matrices(of_log, inverse_transposed(c.in(0))) : c.zeros(0);
 }
 
@@ -218,7 +218,7 @@ constinit const Op op_slogdet{
           outputs.push_back({stack_of_squares(call), dtype});
           outputs.push_back({stack_of_squares(call), real_of(dtype)});
         },
-    .reads = {0b1 | ValueSet::outputs},
+    .reads = {0b1},
     .jvp = jvp_slogdet,
     .vjp = vjp_slogdet,
     .batch = batch_in_front,

@@ -132,7 +132,7 @@ Tensor logm_tangent(const Tensor& a, const Tensor& e) {
   return columns(rows(logm(block), 0, n), n, n);
 }
 
-Tensor sylvester(const Tensor& a, const Tensor& b, const Tensor& q) { return apply(op_sylvester, {a, b, q}); }
+Tensor sylvester(const Tensor& a, const Tensor& b, const Tensor& q) { return apply(op_sylvester, {q, a, b}); }
 
 }  // namespace
 
@@ -167,15 +167,15 @@ constinit const Op op_logm{
 
 // ---- Sylvester's equation -------------------------------------------------------------------
 
-// a x + x b = q: a dx + dx b = dq - da x - x db. A cotangent v of x becomes the cotangent u of q
-// with a^T u + u b^T = v.
+// The operands are q, a and b. a x + x b = q: a dx + dx b = dq - da x - x db. A cotangent v of x
+// becomes the cotangent u of q with a^T u + u b^T = v.
 constinit const Op op_sylvester{
     .id = OpId::sylvester,
     .name = "sylvester",
     .takes_complex = true,
     .infer =
         [](const Call& call, SmallVector<Abstract, 1>& outputs) {
-          const Tensor &a = square_matrices(call, 0), &b = square_matrices(call, 1), &q = matrices(call, 2);
+          const Tensor &q = matrices(call, 0), &a = square_matrices(call, 1), &b = square_matrices(call, 2);
           if (a.dtype() != q.dtype() || b.dtype() != q.dtype())
             fail<DtypeError>("sylvester: dtypes {}, {} and {} differ: convert with astype", a.dtype(), b.dtype(),
                              q.dtype());
@@ -186,18 +186,18 @@ constinit const Op op_sylvester{
                              q.shape());
           outputs.push_back({q.shape(), q.dtype()});
         },
-    .reads = {0b11 | ValueSet::outputs, 0b11 | ValueSet::outputs},
+    .reads = {0b110, 0b110 | ValueSet::outputs},
     .jvp = [](const JvpContext& c) -> Outputs {
-      Tensor dq = c.tangents[2];
-      if (c.has(0)) dq = add_tangents(std::move(dq), -matmul(c.tangents[0], c.out()));
-      if (c.has(1)) dq = add_tangents(std::move(dq), -matmul(c.out(), c.tangents[1]));
-      return sylvester(c.in(0), c.in(1), dq);
+      Tensor dq = c.tangents[0];
+      if (c.has(1)) dq = add_tangents(std::move(dq), -matmul(c.tangents[1], c.out()));
+      if (c.has(2)) dq = add_tangents(std::move(dq), -matmul(c.out(), c.tangents[2]));
+      return sylvester(c.in(1), c.in(2), dq);
     },
     .vjp =
         [](const VjpContext& c, int input) {
-          const Tensor flow = sylvester(transposed(c.in(0)), transposed(c.in(1)), c.ct());
-          if (input == 2) return flow;
-          return input == 0 ? -matmul(flow, transposed(c.out())) : -matmul(transposed(c.out()), flow);
+          const Tensor flow = sylvester(transposed(c.in(1)), transposed(c.in(2)), c.ct());
+          if (input == 0) return flow;
+          return input == 1 ? -matmul(flow, transposed(c.out())) : -matmul(transposed(c.out()), flow);
         },
     .batch = batch_in_front,
     .kernel_throws = true,

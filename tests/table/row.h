@@ -73,6 +73,8 @@ struct Row {
   /// Operands, which are floats like the result, that have no derivative or one that is zero
   /// everywhere; and the reason.
   std::map<std::size_t, std::string> no_derivative = {};
+  // False for a row of complex operands of a function that has a row for real ones, too.
+  bool is_documented = true;
   // The family: the header core/ops/<family>.h, or another name for functions without one.
   // all_rows sets it.
   std::string family = {};

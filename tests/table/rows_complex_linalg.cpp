@@ -161,10 +161,26 @@ struct Kept {
   bool is_complex = true;
 };
 
+using OfTensors = std::function<Outputs(std::span<const Tensor>)>;
+
+/// Numbers in place of matrices, which are an error.
+Variant refused(Dtype dtype, std::size_t operands, const OfTensors& f, const std::string& words) {
+  Variant variant;
+  variant.name = "()";
+  variant.inputs.assign(operands, {dtype, {}});
+  variant.call = [f](auto xs) {
+    std::vector<Tensor> numbers;
+    for (const Tensor& x : xs) numbers.push_back(complex(x, x));
+    return f(numbers);
+  };
+  variant.refusal = words;
+  return variant;
+}
+
 Row of_complex(const std::string& name, std::vector<std::vector<Shape>> shapes, std::vector<Kept> kept,
-               const std::function<Outputs(std::span<const Tensor>)>& f, const OfMatrices& reference,
-               bool base = true) {
-  return {.name = name + " of complex",
+               const OfTensors& f, const OfMatrices& reference, bool base = true,
+               const std::string& words = "fewer than the 2 axes") {
+  return {.name = "complex_" + name,
           .dtypes = {float32, float64},
           .variants =
               [=](Dtype dtype) {
@@ -194,10 +210,12 @@ Row of_complex(const std::string& name, std::vector<std::vector<Shape>> shapes, 
                   };
                   variants.push_back(variant);
                 }
+                variants.push_back(refused(dtype, shapes[0].size(), f, words));
                 return variants;
               },
           .accuracy = 64,
-          .bitwise = false};
+          .bitwise = false,
+          .is_documented = false};
 }
 
 const std::vector<std::vector<Shape>> squares_of = {{{3, 3}}, {{2, 2, 2}}, {{1, 1}}, {{0, 2, 2}}};
@@ -205,19 +223,23 @@ const std::vector<std::vector<Shape>> rectangles_of = {{{3, 2}}, {{2, 2, 2}}, {{
 const std::vector<std::vector<Shape>> systems_of = {{{2, 2}, {2, 1}}, {{2, 2, 2}, {2, 2}}, {{0, 2, 2}, {2, 1}}};
 
 Row of_one(const std::string& name, std::vector<Kept> kept, const std::function<Outputs(const Tensor&)>& f,
-           const std::function<Matrices(const Matrix&)>& reference, bool square = true) {
+           const std::function<Matrices(const Matrix&)>& reference, bool square = true,
+           const std::string& words = "fewer than the 2 axes") {
   return of_complex(
       name, square ? squares_of : rectangles_of, std::move(kept), [f](auto xs) { return f(xs[0]); },
-      [reference](auto ms) { return reference(ms[0]); });
+      [reference](auto ms) { return reference(ms[0]); }, true, words);
 }
 Row of_system(const std::string& name, const std::function<Tensor(const Tensor&, const Tensor&)>& f,
-              const std::function<Matrix(const Matrix&, const Matrix&)>& reference) {
+              const std::function<Matrix(const Matrix&, const Matrix&)>& reference,
+              const std::string& words = "fewer than the 2 axes") {
   return of_complex(
       name, systems_of, {{}}, [f](auto xs) { return Outputs{f(xs[0], xs[1])}; },
-      [reference](auto ms) { return Matrices{reference(ms[0], ms[1])}; });
+      [reference](auto ms) { return Matrices{reference(ms[0], ms[1])}; }, true, words);
 }
 
 Tensor absolute_square(const Tensor& z) { return square(real(z)) + square(imag(z)); }
+/// Adds a multiple of the identity to matrices.
+Tensor plus(const Tensor& x, double diagonal) { return x.rank() < 2 ? x : x + diagonal * eye(x.shape(-1), x.dtype()); }
 Tensor one_by_one(const Tensor& z) { return expand_dims(z, {-2, -1}); }
 
 void add_factors(std::vector<Row>& rows) {
@@ -305,7 +327,7 @@ void add_systems(std::vector<Row>& rows) {
       [](const Matrix& x) { return Matrices{solved(x, identity(x.rows, x.rows))}; }));
   for (const bool transpose : {false, true})
     rows.push_back(of_system(
-        transpose ? "transposed triangular_solve" : "triangular_solve",
+        transpose ? "triangular_solve_transposed" : "triangular_solve",
         [=](const Tensor& a, const Tensor& b) {
           return triangular_solve(a, b, {.lower = true, .transpose = transpose});
         },
@@ -319,20 +341,22 @@ void add_systems(std::vector<Row>& rows) {
           return solved(turned.embedding(), b);
         }));
   rows.push_back(of_complex(
-      "lstsq", {{{3, 2}, {3, 1}}, {{2, 3}, {2, 1}}}, {{}}, [](auto xs) { return Outputs{lstsq(xs[0], xs[1])}; },
+      "lstsq", {{{3, 2}, {3, 1}}, {{2, 3}, {2, 1}}, {{0, 3, 2}, {3, 1}}}, {{}},
+      [](auto xs) { return Outputs{lstsq(xs[0], xs[1])}; },
       [](auto ms) { return Matrices{pseudo_inverse(ms[0]) * ms[1]}; }));
   rows.push_back(of_one(
       "pinv", {{}}, [](const Tensor& x) { return Outputs{pinv(x)}; },
       [](const Matrix& x) { return Matrices{pseudo_inverse(x)}; }, false));
   rows.push_back(of_complex(
-      "solve_sylvester", {{{2, 2}, {1, 1}, {2, 1}}, {{2, 2, 2}, {2, 2}, {2, 2}}}, {{}},
-      [](auto xs) { return Outputs{solve_sylvester(xs[0] + 4 * eye(2, xs[0].dtype()), xs[1], xs[2])}; },
+      "solve_sylvester", {{{2, 2}, {1, 1}, {2, 1}}, {{2, 2, 2}, {2, 2}, {2, 2}}, {{0, 2, 2}, {2, 2}, {2, 2}}}, {{}},
+      [](auto xs) { return Outputs{solve_sylvester(plus(xs[0], 4), xs[1], xs[2])}; },
       [](auto ms) { return Matrices{sylvester(plus(ms[0], 4), ms[1], ms[2])}; }));
   rows.push_back(of_complex(
-      "solve_banded", {{{3, 3}, {3, 2}}}, {{}},
+      "solve_banded", {{{3, 3}, {3, 2}}, {{0, 3, 3}, {3, 2}}}, {{}},
       [](auto xs) {
         const Tensor middle = astype(tensor({{0}, {6}, {0}}), real_of(xs[0].dtype()));
-        return Outputs{solve_banded(xs[0] + middle, xs[1], {.lower = 1, .upper = 1})};
+        const Tensor bands = xs[0].rank() < 2 ? xs[0] : xs[0] + middle;
+        return Outputs{solve_banded(bands, xs[1], {.lower = 1, .upper = 1})};
       },
       [](auto ms) {
         const ComplexMatrix bands(ms[0]);
@@ -363,10 +387,10 @@ void add_functions(std::vector<Row>& rows) {
       "expm", {{}}, [](const Tensor& x) { return Outputs{expm(x * 0.25)}; },
       [](const Matrix& x) { return Matrices{exponential(scaled(x, 0.25L))}; }));
   rows.push_back(of_one(
-      "sqrtm", {{}}, [](const Tensor& x) { return Outputs{sqrtm(x + 4 * eye(x.shape(-1), x.dtype()))}; },
+      "sqrtm", {{}}, [](const Tensor& x) { return Outputs{sqrtm(plus(x, 4))}; },
       [](const Matrix& x) { return Matrices{square_root(plus(x, 4))}; }));
   rows.push_back(of_one(
-      "logm", {{}}, [](const Tensor& x) { return Outputs{logm(x + 4 * eye(x.shape(-1), x.dtype()))}; },
+      "logm", {{}}, [](const Tensor& x) { return Outputs{logm(plus(x, 4))}; },
       [](const Matrix& x) { return Matrices{logarithm(plus(x, 4))}; }));
   rows.push_back(of_one(
       "eig", {{}},
@@ -409,9 +433,10 @@ void add_functions(std::vector<Row>& rows) {
       },
       false));
   rows.push_back(of_complex(
-      "cholesky_update", {{{2, 2}, {2, 1}}, {{2, 3, 3}, {3, 1}}}, {{}},
+      "cholesky_update", {{{2, 2}, {2, 1}}, {{2, 3, 3}, {3, 1}}, {{0, 2, 2}, {2, 1}}}, {{}},
       [](auto xs) {
         const Tensor& x = xs[0];
+        if (x.rank() < 2) return Outputs{cholesky_update(x, xs[1])};
         const Tensor imaginary = imag(x) * (1 - eye(x.shape(-1), real_of(x.dtype())));
         return Outputs{cholesky_update(complex(real(x), imaginary), squeeze(xs[1], -1))};
       },
@@ -461,7 +486,8 @@ void add_norms(std::vector<Row>& rows) {
           squares += std::norm(z);
         }
         return Matrices{number(std::cbrt(cubes)), number(std::sqrt(squares))};
-      }));
+      },
+      true, "axis -2 is out of range for rank 0"));
   rows.push_back(of_system(
       "vecdot", [](const Tensor& x, const Tensor& y) { return expand_dims(vecdot(x, y, -2), -1); },
       [](const Matrix& x, const Matrix& y) {
@@ -469,7 +495,8 @@ void add_norms(std::vector<Row>& rows) {
         for (Index c = 0; c < sums.rows; ++c)
           for (Index r = 0; r < a.rows; ++r) sums(c, 0) += std::conj(a(r, c)) * b(r, b.columns == 1 ? 0 : c);
         return sums.embedding();
-      }));
+      },
+      "axis -2 is out of range for rank 0"));
 }
 
 }  // namespace

@@ -200,12 +200,8 @@ std::vector<Variant> block_diag_variants(Dtype dtype) {
                                     return xs[1](broadcast_position(xs[1].shape, q));
                                   })};
                             }});
-  variants.push_back(refused_call(
-      dtype, {{2}, {2, 2}},
-      [](auto xs) {
-        return block_diag({xs[0], xs[1]});
-      },
-      "fewer than the 2 axes"));
+  const auto both = [](auto xs) { return block_diag({xs[0], xs[1]}); };
+  variants.push_back(refused_call(dtype, {{}, {2, 2}}, both, "fewer than the 2 axes"));
   return variants;
 }
 
@@ -273,7 +269,8 @@ void add_matrix_function_rows(std::vector<Row>& rows) {
       [](Dtype dtype) {
         const auto f = [](auto xs) { return solve_sylvester(xs[0], xs[1], xs[2]); };
         return std::vector{refused_call(dtype, {{2, 2}, {2, 2}, {3, 2}}, f, "do not fit right sides"),
-                           refused_call(dtype, {{2, 3}, {2, 2}, {2, 2}}, f, "is not of square matrices")};
+                           refused_call(dtype, {{2, 3}, {2, 2}, {2, 2}}, f, "is not of square matrices"),
+                           refused_call(dtype, {{}, {2, 2}, {2, 2}}, f, "fewer than the 2 axes")};
       }));
   rows.push_back(matrix_row("solve_banded", {}, banded_variants));
   rows.push_back(of_pairs(
@@ -286,7 +283,11 @@ void add_matrix_function_rows(std::vector<Row>& rows) {
       [](auto xs) {
         return Outputs{tridiagonal_solve(first_row(xs[0]), raised(first_row(xs[1]), 4), first_row(xs[2]), xs[3])};
       },
-      [](auto ms) { return Matrices{solved(tridiagonal(ms[0], ms[1], ms[2]), ms[3])}; }));
+      [](auto ms) { return Matrices{solved(tridiagonal(ms[0], ms[1], ms[2]), ms[3])}; },
+      [](Dtype dtype) {
+        const auto f = [](auto xs) { return tridiagonal_solve(xs[0], xs[1], xs[2], xs[3]); };
+        return std::vector{refused_call(dtype, {{}, {2}, {2}, {2}}, f, "differ in length")};
+      }));
   rows.push_back(of_pairs(
       "eigh_tridiagonal", {{{1, 4}, {1, 3}}, {{2, 1, 2}, {1, 1}}, {{0, 1, 3}, {1, 2}}}, {1, 2},
       [](auto xs) {
@@ -303,6 +304,10 @@ void add_matrix_function_rows(std::vector<Row>& rows) {
         }
         const auto [w, v] = eigen(a);
         return Matrices{column(w), squares(v)};
+      },
+      [](Dtype dtype) {
+        const auto f = [](auto xs) { return eigh_tridiagonal(xs[0], xs[1]).first; };
+        return std::vector{refused_call(dtype, {{}, {2}}, f, "does not fit a diagonal")};
       }));
   rows.push_back(of_rectangles(
       "polar", {2, 2, 2},
@@ -332,7 +337,8 @@ void add_matrix_function_rows(std::vector<Row>& rows) {
       },
       [](Dtype dtype) {
         const auto f = [](auto xs) { return cholesky_update(xs[0], xs[1]); };
-        return std::vector{refused_call(dtype, {{3, 3}, {2}}, f, "does not fit factors")};
+        return std::vector{refused_call(dtype, {{3, 3}, {2}}, f, "does not fit factors"),
+                           refused_call(dtype, {{}, {2}}, f, "fewer than the 2 axes")};
       }));
   rows.push_back({.name = "toeplitz", .dtypes = all_dtypes, .variants = toeplitz_variants});
   rows.push_back({.name = "block_diag", .dtypes = all_dtypes, .variants = block_diag_variants});
@@ -352,6 +358,8 @@ void add_matrix_function_rows(std::vector<Row>& rows) {
                         return p;
                       }));
                     }
+                    variants.push_back(refused_call(
+                        dtype, {{}}, [](auto xs) { return conj_transpose(xs[0]); }, "matrix_transpose"));
                     return variants;
                   }};
   rows.push_back(adjoints);
