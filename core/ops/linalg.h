@@ -101,8 +101,8 @@ struct BandOptions {
 /// is linear in n. Throws LinalgError for a singular matrix.
 Tensor solve_banded(const Tensor& bands, const Tensor& b, BandOptions options);
 /// The solution x of a x = b for matrices of three diagonals [..., n], as
-/// jax.lax.linalg.tridiagonal_solve. Row i of a has the elements lower[i], diagonal[i] and upper[i];
-/// lower[0] and upper[n - 1] are not read. b is [..., n, k] or a vector [n].
+/// jax.lax.linalg.tridiagonal_solve. Row i of a has the elements lower[i], diagonal[i] and
+/// upper[i]; lower[0] and upper[n - 1] are not read. b is [..., n, k] or a vector [n].
 Tensor tridiagonal_solve(const Tensor& lower, const Tensor& diagonal, const Tensor& upper, const Tensor& b);
 
 // ---- factors --------------------------------------------------------------------------------
@@ -267,10 +267,11 @@ Tensor matrix_power(const Tensor& a, Index n);
 /// The matrix exponential exp(a) = 1 + a + a^2 / 2 + ... (Higham 2005). Derivatives are
 /// exponentials of block matrices of twice the size (Higham, Functions of Matrices, section 3.2).
 Tensor expm(const Tensor& a);
-/// The principal square root x, with x x = a, whose eigenvalues have no negative real parts. The root
-/// of a real matrix is real. Throws LinalgError if there is no root of a's dtype: a real matrix
-/// with a negative eigenvalue has to be converted to a complex dtype. (Bjorck, Hammarling 1983.)
-/// Derivatives are solutions of Sylvester's equation, and throw LinalgError for singular matrices.
+/// The principal square root x, with x x = a, whose eigenvalues have no negative real parts. The
+/// root of a real matrix is real. Throws LinalgError if there is no root of a's dtype: a real
+/// matrix with a negative eigenvalue has to be converted to a complex dtype. (Bjorck, Hammarling
+/// 1983.) Derivatives are solutions of Sylvester's equation, and throw LinalgError for singular
+/// matrices.
 Tensor sqrtm(const Tensor& a);
 /// The principal logarithm, whose eigenvalues have imaginary parts in (-pi, pi]. The logarithm of a
 /// real matrix is real. Throws LinalgError if there is none of a's dtype, as for singular matrices
