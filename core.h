@@ -62,6 +62,8 @@
 #include <stave/handlers/compile/elementwise_op.h>
 #include <stave/handlers/compile/trace.h>
 #include <stave/handlers/model/keys.h>
+#include <stave/handlers/numerics/krylov.h>
+#include <stave/handlers/numerics/matrix_functions.h>
 #include <stave/handlers/numerics/solvers.h>
 #include <stave/handlers/observe/debug.h>
 #include <stave/handlers/transforms/check_grads.h>

@@ -18,11 +18,10 @@ using stave_detail::Approximant;
 
 namespace {
 
-lapack_int gesv(lapack_int n, float* a, lapack_int* pivots, float* b) {
-  return LAPACKE_sgesv_work(LAPACK_COL_MAJOR, n, n, a, n, pivots, b, n);
-}
-lapack_int gesv(lapack_int n, double* a, lapack_int* pivots, double* b) {
-  return LAPACKE_dgesv_work(LAPACK_COL_MAJOR, n, n, a, n, pivots, b, n);
+template <class T>
+T times_power(T x, int exponent) {
+  if constexpr (is_real<T>) return std::ldexp(x, exponent);
+  else return {std::ldexp(x.real(), exponent), std::ldexp(x.imag(), exponent)};
 }
 
 /// Computes the exponential of one n x n matrix at a time.
@@ -35,7 +34,7 @@ class Exponential {
   void operator()(T* x) {
     if (!all_finite(x, size_)) return fill_nan(x, size_);
     const double length = norm(x);
-    constexpr auto approximants = stave_detail::approximants<T>();
+    constexpr auto approximants = stave_detail::approximants<RealOf<T>>();
     const Approximant* chosen = approximants.all;
     while (chosen != approximants.all + approximants.count - 1 && length > chosen->bound) ++chosen;
     set_powers(x, chosen->order);
@@ -55,15 +54,17 @@ class Exponential {
     double largest = 0;
     for (Index c = 0; c < n_; ++c) {
       double sum = 0;
-      for (Index r = 0; r < n_; ++r) sum += std::abs(static_cast<double>(x[r * n_ + c]));
+      for (Index r = 0; r < n_; ++r) sum += static_cast<double>(std::abs(x[r * n_ + c]));
       largest = std::max(largest, sum);
     }
     return largest;
   }
   void multiply(const T* a, const T* b, T* c) {
-    if (n_ <= 16) return kernels().tiny_matmul[static_cast<int>(stave::dtype_of<T>())](c, a, b, n_, n_, n_, n_, n_);
+    if constexpr (is_real<T>)
+      if (n_ <= 16) return kernels().tiny_matmul[static_cast<int>(stave::dtype_of<T>())](c, a, b, n_, n_, n_, n_, n_);
     const auto square = [this](const T* x) { return Matrix{reinterpret_cast<const char*>(x), n_, n_, n_, 1}; };
-    multiply_floats(c, n_, square(a), square(b));
+    using Element = std::conditional_t<is_real<T>, T, stave::Complex<RealOf<T>>>;
+    multiply_floats(reinterpret_cast<Element*>(c), n_, square(a), square(b));
   }
 
   /// Sets matrices 1, 2, ... to x^2, x^4, ...
@@ -72,10 +73,10 @@ class Exponential {
     for (int i = 2; i <= stave_detail::expm_powers(order); ++i) multiply(matrix(i - 1), matrix(1), matrix(i));
   }
   void halve(T* x, int times, int order) {
-    for (Index i = 0; i < size_; ++i) x[i] = std::ldexp(x[i], -times);
+    for (Index i = 0; i < size_; ++i) x[i] = times_power(x[i], -times);
     if (!all_finite(matrix(stave_detail::expm_powers(order)), size_)) return set_powers(x, order);
     for (int power = 1; power <= stave_detail::expm_powers(order); ++power)
-      for (Index i = 0; i < size_; ++i) matrix(power)[i] = std::ldexp(matrix(power)[i], -2 * power * times);
+      for (Index i = 0; i < size_; ++i) matrix(power)[i] = times_power(matrix(power)[i], -2 * power * times);
   }
 
   /// Returns the number of times that x must be halved. Norms of powers of x may be much smaller
@@ -105,15 +106,15 @@ class Exponential {
       for (Index r = 0; r < n_; ++r)
         for (Index c = 0; c < n_; ++c)
           next[static_cast<std::size_t>(c)] +=
-              row[static_cast<std::size_t>(r)] * std::abs(static_cast<double>(x[r * n_ + c]));
+              row[static_cast<std::size_t>(r)] * static_cast<double>(std::abs(x[r * n_ + c]));
       for (const double value : next) largest = std::max(largest, value);
       if (largest == 0) return 0;
       for (double& value : next) value /= largest;
       logarithm += std::log2(largest);
       row.swap(next);
     }
-    const double beyond =
-        std::log2(stave_detail::expm_remainder<T>(order)) + logarithm - std::log2(length) - halvings * 2. * order;
+    const double beyond = std::log2(stave_detail::expm_remainder<RealOf<T>>(order)) + logarithm - std::log2(length) -
+                          halvings * 2. * order;
     return std::max(0, static_cast<int>(std::ceil(beyond / (2 * order))));
   }
 
@@ -150,7 +151,7 @@ class Exponential {
   void sum_powers(int order, int first, int count, int first_power, T* to) {
     std::fill_n(to, size_, T(0));
     for (int i = 0; i < count; ++i) {
-      const T b = static_cast<T>(stave_detail::expm_coefficient(order, first + 2 * i));
+      const auto b = static_cast<RealOf<T>>(stave_detail::expm_coefficient(order, first + 2 * i));
       if (const int power = first_power + i; power > 0) {
         const T* const x = matrix(power);
         for (Index j = 0; j < size_; ++j) to[j] += b * x[j];
@@ -163,7 +164,12 @@ class Exponential {
   /// row-major matrices as their transposes: it computes a^-T b^T = b^T a^-T, the transpose of a^-1
   /// b.
   void divide(T* a, T* b) {
-    if (n_ > small) return void(gesv(static_cast<lapack_int>(n_), a, pivots_.get(), b));
+    if (!is_real<T> || n_ > small) return void(gesv(static_cast<lapack_int>(n_), a, pivots_.get(), b));
+    if constexpr (is_real<T>) divide_small(a, b);
+  }
+  void divide_small(T* a, T* b)
+    requires is_real<T>
+  {
     const SmallLinalg& linalg = small_linalg<T>();
     linalg.lu(a, n_, n_, pivots_.get());
     for (Index k = 0; k < n_; ++k)
@@ -196,8 +202,12 @@ void run(const View& in, const View& out) {
 }  // namespace
 
 void run_expm(const View& in, const View& out) {
-  if (out.dtype == stave::float32) run<float>(in, out);
-  else run<double>(in, out);
+  switch (out.dtype) {
+    case stave::float32: return run<float>(in, out);
+    case stave::float64: return run<double>(in, out);
+    case stave::complex64: return run<std::complex<float>>(in, out);
+    default: return run<std::complex<double>>(in, out);
+  }
 }
 
 }  // namespace stave_cpu

@@ -5,7 +5,7 @@
 
 namespace stave_cpu {
 
-/// Computes the exponentials of a stack of square matrices of float32 or float64.
+/// Computes the exponentials of a stack of square matrices of floats or complex numbers.
 void run_expm(const stave::View& in, const stave::View& out);
 
 }  // namespace stave_cpu

@@ -1,5 +1,6 @@
 // Linear algebra on the CPU. LAPACK reads a row-major matrix as its transpose. If the result can be
-// computed from the transpose as well (cholesky, det, eigh, svd), nothing is transposed. A matrix
+// computed from the transpose as well (cholesky, det, eigh, svd), nothing is transposed. Complex
+// matrices of every size are LAPACK's. A matrix
 // with NaN or infinity is not passed to iterative functions, because they might not end; its
 // results are NaN.
 #include <stave/backends/cpu/linalg.h>
@@ -13,6 +14,7 @@
 #include <stave/backends/attributes.h>
 #include <stave/backends/cpu/expm.h>
 #include <stave/backends/cpu/lapack.h>
+#include <stave/backends/cpu/linalg_general.h>
 #include <stave/backends/cpu/linalg_orthogonal.h>
 #include <stave/backends/cpu/linalg_stack.h>
 #include <stave/backends/cpu/matmul.h>
@@ -29,11 +31,13 @@ constexpr const char* singular = "is singular";
 // ---- cholesky -----------------------------------------------------------------------------------
 
 /// Replaces a by its Cholesky factor l. Returns false if a is not positive definite.
-/// LAPACK reads the row-major l as the column-major upper factor.
+/// LAPACK reads the row-major l as the column-major upper factor l^T. It factors conj(a) = u^H u,
+/// where u is l^T.
 template <class T>
 bool factor_cholesky(T* a, Index n) {
-  if (n <= small) return small_linalg<T>().cholesky(a, n);
-  if (potrf('U', to_int(n, "cholesky"), a, static_cast<lapack_int>(n)) != 0) return false;
+  if constexpr (is_real<T>)
+    if (n <= small) return small_linalg<T>().cholesky(a, n);
+  if (n > 0 && potrf('U', to_int(n, "cholesky"), a, static_cast<lapack_int>(n)) != 0) return false;
   for (Index r = 0; r < n; ++r) std::fill(a + r * n + r + 1, a + (r + 1) * n, T(0));
   return true;
 }
@@ -42,13 +46,13 @@ enum class Factored { whole, indefinite, not_finite };
 
 template <class T>
 Factored cholesky_of(const Stack<const T>& a, Index i, T* l) {
-  if (!load_symmetric(a, i, l)) return Factored::not_finite;
+  if (!load_hermitian(a, i, l)) return Factored::not_finite;
   return factor_cholesky(l, a.rows) ? Factored::whole : Factored::indefinite;
 }
 
 /// Computes the Cholesky factor of matrix i for a size n that the compiler knows.
 /// For such small matrices, loops and calls would cost more than the arithmetic.
-template <class T, Index n>
+template <std::floating_point T, Index n>
 Factored cholesky_of(const Stack<const T>& a, Index i, T* out) {
   const T* const x = a[i];
   T l[n][n] = {}, zero = 0;
@@ -73,14 +77,21 @@ Factored cholesky_of(const Stack<const T>& a, Index i, T* out) {
 }
 
 template <class T>
+auto cholesky_for(Index n) -> Factored (*)(const Stack<const T>&, Index, T*) {
+  if constexpr (is_real<T>) {
+    if (n == 2) return cholesky_of<T, 2>;
+    if (n == 3) return cholesky_of<T, 3>;
+    if (n == 4) return cholesky_of<T, 4>;
+  }
+  return cholesky_of<T>;
+}
+
+template <class T>
 void run_cholesky(bool nan_if_indefinite, const View& in, const View& out) {
   const Stack<const T> a(in);
   const Index n = a.rows;
   Failure failure;
-  Factored (*const factor)(const Stack<const T>&, Index, T*) = n == 2   ? cholesky_of<T, 2>
-                                                               : n == 3 ? cholesky_of<T, 3>
-                                                               : n == 4 ? cholesky_of<T, 4>
-                                                                        : cholesky_of<T>;
+  const auto factor = cholesky_for<T>(n);
   over_stack(a.count(), n * n * n / 3, n, [&](Index first, Index last) {
     for (Index i = first; i < last; ++i) {
       T* const l = static_cast<T*>(out.data) + i * n * n;
@@ -99,10 +110,12 @@ void run_cholesky(bool nan_if_indefinite, const View& in, const View& out) {
 template <class T>
 void factor_lu(const Stack<const T>& a, Index i, T* packed, std::int32_t* exchanges) {
   const Index m = a.rows, n = a.columns;
-  if (m <= small && n <= small) {
-    copy_matrix(a, i, packed, n, 1);
-    return small_linalg<T>().lu(packed, m, n, exchanges);
-  }
+  if constexpr (is_real<T>)
+    if (m <= small && n <= small) {
+      copy_matrix(a, i, packed, n, 1);
+      return small_linalg<T>().lu(packed, m, n, exchanges);
+    }
+  if (m == 0 || n == 0) return;
   const auto by_columns = room<T>(m * n);
   copy_matrix(a, i, by_columns.get(), 1, m);
   getrf(to_int(m, "lu"), to_int(n, "lu"), by_columns.get(), static_cast<lapack_int>(m), exchanges);
@@ -135,18 +148,35 @@ void run_lu(const View& in, std::span<const View> out) {
 
 // ---- determinants -------------------------------------------------------------------------------
 
+// Write x as mantissa * 2^by, and multiply by a power of two.
+double mantissa_of(double x, int* by) { return std::frexp(x, by); }
+std::complex<double> mantissa_of(std::complex<double> x, int* by) {
+  std::frexp(std::max(std::abs(x.real()), std::abs(x.imag())), by);
+  return {std::ldexp(x.real(), -*by), std::ldexp(x.imag(), -*by)};
+}
+double times_power(double x, int exponent) { return std::ldexp(x, exponent); }
+std::complex<double> times_power(std::complex<double> x, int exponent) {
+  return {std::ldexp(x.real(), exponent), std::ldexp(x.imag(), exponent)};
+}
+
 /// A determinant as mantissa * 2^exponent, so that no intermediate product overflows.
+/// Number is double or std::complex<double>.
+template <class Number>
 struct Determinant {
-  double mantissa = 1;
+  Number mantissa = 1;
   Index exponent = 0;
 
-  void multiply(double factor) {
-    int by;
-    mantissa = std::frexp(mantissa * factor, &by);
+  void multiply(Number factor) {
+    int by = 0;
+    mantissa = mantissa_of(mantissa * factor, &by);
     exponent += by;
   }
-  double value() const { return std::ldexp(mantissa, static_cast<int>(std::clamp<Index>(exponent, -10000, 10000))); }
-  double sign() const { return std::isnan(mantissa) ? mantissa : static_cast<double>((mantissa > 0) - (mantissa < 0)); }
+  Number value() const { return times_power(mantissa, static_cast<int>(std::clamp<Index>(exponent, -10000, 10000))); }
+  Number sign() const {
+    if constexpr (is_real<Number>)
+      return std::isnan(mantissa) ? mantissa : static_cast<double>((mantissa > 0) - (mantissa < 0));
+    else return mantissa == 0. ? mantissa : mantissa / std::abs(mantissa);
+  }
   // Calls the kernel of log, so that the result is, bit for bit, that of native code (native/).
   double logarithm() const {
     const double size = std::abs(mantissa);
@@ -158,23 +188,26 @@ struct Determinant {
 };
 
 template <class T>
-Determinant determinant(const Stack<const T>& a, Index i, T* buffer, std::int32_t* exchanges) {
+using Wide = std::conditional_t<is_real<T>, double, std::complex<double>>;
+
+template <class T>
+Determinant<Wide<T>> determinant(const Stack<const T>& a, Index i, T* buffer, std::int32_t* exchanges) {
   const Index n = a.rows;
   copy_matrix(a, i, buffer, n, 1);
-  Determinant det;
+  Determinant<Wide<T>> det;
   if (!all_finite(buffer, n * n)) {
-    det.mantissa = not_a_number<double>;
+    det.mantissa = not_a_number<Wide<T>>;
     return det;
   }
-  if (n <= small) {
-    small_linalg<T>().lu(buffer, n, n, exchanges);
-  } else {
+  if (const bool without_lapack = is_real<T> && n <= small) {
+    if constexpr (is_real<T>) small_linalg<T>().lu(buffer, n, n, exchanges);
+  } else if (n > 0) {
     // LAPACK factors the transpose, which has the same determinant.
     getrf(to_int(n, "det"), to_int(n, "det"), buffer, static_cast<lapack_int>(n), exchanges);
     for (Index k = 0; k < n; ++k) --exchanges[k];
   }
   for (Index k = 0; k < n; ++k) {
-    const double pivot = static_cast<double>(buffer[k * (n + 1)]);
+    const auto pivot = static_cast<Wide<T>>(buffer[k * (n + 1)]);
     det.multiply(exchanges[k] == k ? pivot : -pivot);
   }
   return det;
@@ -182,7 +215,7 @@ Determinant determinant(const Stack<const T>& a, Index i, T* buffer, std::int32_
 
 /// Returns the determinant of a matrix of up to 3 x 3, computed in double. Returns NaN if the
 /// determinant is 0 or tiny. The result is not finite if a product overflows.
-template <class T>
+template <std::floating_point T>
 double tiny_determinant(const T* a, Index n) {
   const auto at = [&](Index r, Index c) { return static_cast<double>(a[r * n + c]); };
   const auto minor = [&](Index c, Index d) { return at(1, c) * at(2, d) - at(1, d) * at(2, c); };
@@ -202,22 +235,23 @@ void run_determinant(const View& in, std::span<const View> out) {
     const auto buffer = room<T>(n * n);
     const auto exchanges = room<std::int32_t>(n);
     for (Index i = first; i < last; ++i) {
-      if (out.size() == 1 && n > 0 && n <= 3) {
-        copy_matrix(a, i, buffer.get(), n, 1);
-        const double det = tiny_determinant(buffer.get(), n);
-        if (std::isfinite(det)) {
-          static_cast<T*>(out[0].data)[i] = static_cast<T>(det);
-          continue;
+      if constexpr (is_real<T>)
+        if (out.size() == 1 && n > 0 && n <= 3) {
+          copy_matrix(a, i, buffer.get(), n, 1);
+          const double det = tiny_determinant(buffer.get(), n);
+          if (std::isfinite(det)) {
+            static_cast<T*>(out[0].data)[i] = static_cast<T>(det);
+            continue;
+          }
         }
-      }
-      const Determinant det = determinant(a, i, buffer.get(), exchanges.get());
+      const auto det = determinant(a, i, buffer.get(), exchanges.get());
       T* const result = static_cast<T*>(out[0].data) + i;
       if (out.size() == 1) {
         *result = static_cast<T>(det.value());
         continue;
       }
       *result = static_cast<T>(det.sign());
-      static_cast<T*>(out[1].data)[i] = static_cast<T>(det.logarithm());
+      static_cast<RealOf<T>*>(out[1].data)[i] = static_cast<RealOf<T>>(det.logarithm());
     }
   });
 }
@@ -235,6 +269,14 @@ void trsm(CBLAS_UPLO uplo, CBLAS_TRANSPOSE transpose, CBLAS_DIAG diag, int n, in
   cblas_dtrsm(CblasRowMajor, CblasLeft, uplo, transpose, diag, n, k, 1, t, step, b, k);
 }
 
+template <class R>
+void trsm(CBLAS_UPLO uplo, CBLAS_TRANSPOSE transpose, CBLAS_DIAG diag, int n, int k, const std::complex<R>* t, int step,
+          std::complex<R>* b) {
+  constexpr std::complex<R> one = 1;
+  if constexpr (sizeof(R) == 4) cblas_ctrsm(CblasRowMajor, CblasLeft, uplo, transpose, diag, n, k, &one, t, step, b, k);
+  else cblas_ztrsm(CblasRowMajor, CblasLeft, uplo, transpose, diag, n, k, &one, t, step, b, k);
+}
+
 /// A triangle t of a dense matrix, which is lower or upper, and may be transposed. If `unit`, its
 /// diagonal is 1 and not stored.
 template <class T>
@@ -246,16 +288,17 @@ struct Triangle {
   /// Computes b [n, k] = t^-1 b.
   void solve(T* b, Index k) const {
     if (k == 0) return;
-    if (n <= small)
-      return small_linalg<T>().triangular_solve(data, transpose ? 1 : n, transpose ? n : 1, lower != transpose, unit, n,
-                                                b, k);
+    if constexpr (is_real<T>)
+      if (n <= small)
+        return small_linalg<T>().triangular_solve(data, transpose ? 1 : n, transpose ? n : 1, lower != transpose, unit,
+                                                  n, b, k);
     trsm(lower ? CblasLower : CblasUpper, transpose ? CblasTrans : CblasNoTrans, unit ? CblasUnit : CblasNonUnit,
          to_int(n, "solve"), to_int(k, "solve"), data, static_cast<int>(n), b);
   }
   bool singular() const {
     if (unit) return false;
     for (Index i = 0; i < n; ++i)
-      if (data[i * (n + 1)] == 0) return true;
+      if (data[i * (n + 1)] == T(0)) return true;
     return false;
   }
 };
@@ -328,28 +371,47 @@ void run_solve(bool transpose, std::span<const View> in, const View& out) {
   failure.check("solve", b.shape(), singular);
 }
 
-/// Computes the least-squares solution x = vh^T diag(inverse) u^T b from the factors of the svd.
+/// The conjugate transposes of a stack of matrices. Real matrices are not copied.
 template <class T>
-void run_lstsq(std::span<const View> in, const View& out) {
-  const auto transposed = [](const View& view, Shape& shape, stave::Strides& strides) {
-    shape = Shape(view.shape);
-    strides = stave::Strides(view.strides);
+struct Adjoint {
+  Shape shape;
+  stave::Strides strides;
+  std::unique_ptr<T[]> conjugates;
+  View view;
+
+  explicit Adjoint(const View& of) : shape(of.shape), strides(of.strides), view{of.data, of.dtype, {}, {}} {
+    if constexpr (!is_real<T>) {
+      const Stack<const T> matrices(of);
+      const Index size = matrices.rows * matrices.columns;
+      conjugates = room<T>(element_count(of.shape));
+      for (Index i = 0; i < matrices.count(); ++i)
+        copy_matrix(matrices, i, conjugates.get() + i * size, matrices.columns, 1);
+      conjugate_all(conjugates.get(), element_count(of.shape));
+      strides = stave::contiguous_strides(shape);
+      view.data = conjugates.get();
+    }
     std::swap(shape.back(), shape[shape.size() - 2]);
     std::swap(strides.back(), strides[strides.size() - 2]);
-    return View{view.data, view.dtype, shape, strides};
-  };
-  const Stack<const T> inverse(in[3], 1);
+    view.shape = shape;
+    view.strides = strides;
+  }
+  Adjoint(const Adjoint&) = delete;
+};
+
+/// Computes the least-squares solution x = vh^H diag(inverse) u^H b from the factors of the svd.
+template <class T>
+void run_lstsq(std::span<const View> in, const View& out) {
+  const Stack<const RealOf<T>> inverse(in[3], 1);
   const Index rank = inverse.columns, k = out.shape.back();
-  Shape shape(out.shape), u_shape, v_shape;
-  stave::Strides u_strides, v_strides;
+  Shape shape(out.shape);
   shape[shape.size() - 2] = rank;
   const auto parts = room<T>(element_count(shape));
   const stave::Strides strides = stave::contiguous_strides(shape);
   const View part{parts.get(), out.dtype, shape, strides};
-  run_matmul(transposed(in[2], u_shape, u_strides), in[1], part);
+  run_matmul(Adjoint<T>(in[2]).view, in[1], part);
   for (Index i = 0; i < inverse.count(); ++i)
     for (Index r = 0; r < rank; ++r) scale_by(parts.get() + (i * rank + r) * k, k, inverse[i][r * inverse.column_step]);
-  run_matmul(transposed(in[4], v_shape, v_strides), part, out);
+  run_matmul(Adjoint<T>(in[4]).view, part, out);
 }
 
 /// Sets the factors of matrices without elements to identities: u and vh of matrices without rows
@@ -359,7 +421,7 @@ void set_identities(const View& out) {
   const Stack<T> x(out);
   for (Index i = 0; i < x.count(); ++i)
     for (Index r = 0; r < x.rows; ++r)
-      for (Index c = 0; c < x.columns; ++c) x[i][r * x.row_step + c * x.column_step] = r == c;
+      for (Index c = 0; c < x.columns; ++c) x[i][r * x.row_step + c * x.column_step] = T(r == c);
 }
 
 template <class T>
@@ -387,7 +449,8 @@ void run(const stave::Op& op, const stave::Attributes* attributes, std::span<con
     case OpId::svd:
     case OpId::svdvals: return run_svd<T>(op.name, in[0], out);
     case OpId::lstsq: return run_lstsq<T>(in, out[0]);
-    default: return run_expm(in[0], out[0]);
+    case OpId::expm: return run_expm(in[0], out[0]);
+    default: return run_general(op, attributes, in, out);
   }
 }
 
@@ -395,8 +458,12 @@ void run(const stave::Op& op, const stave::Attributes* attributes, std::span<con
 
 void run_linalg(const stave::Op& op, const stave::Attributes* attributes, std::span<const View> in,
                 std::span<const View> out) {
-  if (out[0].dtype == stave::float32) run<float>(op, attributes, in, out);
-  else run<double>(op, attributes, in, out);
+  switch (in[0].dtype) {
+    case stave::float32: return run<float>(op, attributes, in, out);
+    case stave::float64: return run<double>(op, attributes, in, out);
+    case stave::complex64: return run<std::complex<float>>(op, attributes, in, out);
+    default: return run<std::complex<double>>(op, attributes, in, out);
+  }
 }
 
 }  // namespace stave_cpu

@@ -37,7 +37,7 @@ void large_qr(const Stack<const T>& a, Index i, T* q, T* r, Index p) {
   copy_strided({reinterpret_cast<char*>(q), to}, {reinterpret_cast<char*>(by_columns.get()), from}, shape, sizeof(T));
 }
 
-template <class T>
+template <std::floating_point T>
 void small_qr(const Stack<const T>& a, Index i, T* q, T* r, Index p, T* buffer) {
   const Index m = a.rows, n = a.columns;
   T* const work = buffer + m * n;
@@ -56,34 +56,48 @@ template <class T>
 void run_qr(const View& in, std::span<const View> out) {
   const Stack<const T> a(in);
   const Index m = a.rows, n = a.columns, p = out[0].shape.back();
-  const bool large = std::max(m, n) > small;
+  const bool large = !is_real<T> || std::max(m, n) > small;
   over_stack(a.count(), 4 * m * p * n, std::max(m, n), [&](Index first, Index last) {
     const auto buffer = large ? nullptr : room<T>(m * n + m + p);
     for (Index i = first; i < last; ++i) {
       T *const q = static_cast<T*>(out[0].data) + i * m * p, *const r = static_cast<T*>(out[1].data) + i * p * n;
-      if (large) large_qr(a, i, q, r, p);
-      else small_qr(a, i, q, r, p, buffer.get());
+      if constexpr (is_real<T>)
+        if (!large) {
+          small_qr(a, i, q, r, p, buffer.get());
+          continue;
+        }
+      large_qr(a, i, q, r, p);
     }
   });
 }
 
 template void run_qr<float>(const View&, std::span<const View>);
 template void run_qr<double>(const View&, std::span<const View>);
+template void run_qr<std::complex<float>>(const View&, std::span<const View>);
+template void run_qr<std::complex<double>>(const View&, std::span<const View>);
 
 // ---- eigh ---------------------------------------------------------------------------------------
 
 namespace {
 
 template <class T>
-bool large_eigh(T* a, Index n, T* w, bool vectors) {
+bool large_eigh(T* a, Index n, RealOf<T>* w, bool vectors) {
   const lapack_int size = to_int(n, "eigh");
-  const Index integers = vectors ? 3 + 5 * n : 1;
+  const Index integers = vectors ? 3 + 5 * n : 1, reals = vectors ? 1 + 5 * n + 2 * n * n : n;
   to_int(1 + 6 * n + 2 * n * n, "eigh");
   const auto places = room<lapack_int>(integers);
-  return with_work<T>(1, "eigh", [&](T* work, lapack_int count) {
-           return syevd(vectors ? 'V' : 'N', size, a, size, w, work, count, places.get(),
-                        count < 0 ? -1 : to_int(integers, "eigh"));
-         }) == 0;
+  const char job = vectors ? 'V' : 'N';
+  if constexpr (is_real<T>) {
+    return with_work<T>(1, "eigh", [&](T* work, lapack_int count) {
+             return syevd(job, size, a, size, w, work, count, places.get(), count < 0 ? -1 : to_int(integers, "eigh"));
+           }) == 0;
+  } else {
+    const auto real_work = room<RealOf<T>>(reals);
+    return with_work<T>(1, "eigh", [&](T* work, lapack_int count) {
+             return syevd(job, size, a, size, w, work, count, places.get(), count < 0 ? -1 : to_int(integers, "eigh"),
+                          real_work.get(), count < 0 ? -1 : to_int(reals, "eigh"));
+           }) == 0;
+  }
 }
 
 /// Transposes x in place, so that the eigenvectors, which are its rows, become columns.
@@ -102,22 +116,28 @@ template <class T>
 void run_eigh(const char* op, const View& in, std::span<const View> out) {
   const Stack<const T> a(in);
   const Index n = a.rows;
-  const bool large = n > small, vectors = out.size() == 2;
+  const bool large = !is_real<T> || n > small, vectors = out.size() == 2;
   Failure failure;
   over_stack(a.count(), 8 * n * n * n, n, [&](Index first, Index last) {
     const auto buffer = vectors ? nullptr : room<T>(n * n), work = large ? nullptr : room<T>(n * n + 3 * n);
     for (Index i = first; i < last; ++i) {
-      T* const w = static_cast<T*>(out[0].data) + i * n;
+      auto* const w = static_cast<RealOf<T>*>(out[0].data) + i * n;
       T* const v = vectors ? static_cast<T*>(out[1].data) + i * n * n : buffer.get();
-      if (!load_symmetric(a, i, v)) {
+      if (!load_hermitian(a, i, v)) {
         fill_nan(w, n);
         fill_nan(v, n * n);
         continue;
       }
-      const T factor = large ? T(1) : safe_scale(v, n * n);
-      scale_by(v, n * n, factor);
-      if (!(large ? large_eigh(v, n, w, vectors) : small_linalg<T>().eigh(v, n, w, vectors, work.get()))) failure.at(i);
-      scale_by(w, n, 1 / factor);
+      if (large) {
+        // LAPACK reads the transpose, which has the conjugate eigenvectors.
+        if (!large_eigh(v, n, w, vectors)) failure.at(i);
+        conjugate_all(v, n * n);
+      } else if constexpr (is_real<T>) {
+        const T factor = safe_scale(v, n * n);
+        scale_by(v, n * n, factor);
+        if (!small_linalg<T>().eigh(v, n, w, vectors, work.get())) failure.at(i);
+        scale_by(w, n, 1 / factor);
+      }
       if (vectors) transpose_square(v, n);
     }
   });
@@ -126,6 +146,8 @@ void run_eigh(const char* op, const View& in, std::span<const View> out) {
 
 template void run_eigh<float>(const char*, const View&, std::span<const View>);
 template void run_eigh<double>(const char*, const View&, std::span<const View>);
+template void run_eigh<std::complex<float>>(const char*, const View&, std::span<const View>);
+template void run_eigh<std::complex<double>>(const char*, const View&, std::span<const View>);
 
 // ---- svd ----------------------------------------------------------------------------------------
 
@@ -134,7 +156,9 @@ namespace {
 /// The results of one matrix: u [m, p], s and vh [q, n]. u and vh are null if they are not needed.
 template <class T>
 struct SvdResults {
-  T *u, *s, *vh;
+  T* u;
+  RealOf<T>* s;
+  T* vh;
   Index p, q;
 };
 
@@ -147,9 +171,16 @@ bool large_svd(T* a, Index m, Index n, const SvdResults<T>& to) {
   to_int(4 * k * k + 7 * k + std::max(m, n), "svd");
   const char job = !to.u ? 'N' : to.p == m && to.q == n ? 'A' : 'S';
   const auto places = room<lapack_int>(8 * k);
+  // The largest size that LAPACK's documentation of cgesdd gives.
+  const Index reals = to.u ? k * std::max(5 * k + 7, 2 * std::max(m, n) + 2 * k + 1) : 7 * k;
+  const auto real_work = is_real<T> ? nullptr : room<RealOf<T>>(reals);
   return with_work<T>(1, "svd", [&](T* work, lapack_int count) {
-           return gesdd(job, columns, rows, a, columns, to.s, to.vh, columns, to.u,
-                        static_cast<lapack_int>(std::max<Index>(1, to.p)), work, count, places.get());
+           const auto call = [&](auto... more) {
+             return gesdd(job, columns, rows, a, columns, to.s, to.vh, columns, to.u,
+                          static_cast<lapack_int>(std::max<Index>(1, to.p)), work, count, places.get(), more...);
+           };
+           if constexpr (is_real<T>) return call();
+           else return call(real_work.get());
          }) == 0;
 }
 
@@ -161,7 +192,7 @@ void transpose_into(T* to, const T* from, Index rows, Index columns) {
 
 /// Computes the svd of a small matrix. If m <= n, the rows of a are rotated. Otherwise the rows
 /// of a^T are rotated, and u and v are exchanged. `buffer` has room for 2 * 32 * 32 numbers.
-template <class T>
+template <std::floating_point T>
 bool small_svd(const T* a, Index m, Index n, const SvdResults<T>& to, T* buffer) {
   const SmallLinalg& kernels = small_linalg<T>();
   const bool tall = m > n;
@@ -192,13 +223,13 @@ template <class T>
 void run_svd(const char* op, const View& in, std::span<const View> out) {
   const Stack<const T> a(in);
   const Index m = a.rows, n = a.columns, k = std::min(m, n);
-  const bool vectors = out.size() == 3, large = std::max(m, n) > small;
+  const bool vectors = out.size() == 3, large = !is_real<T> || std::max(m, n) > small;
   const Index p = vectors ? out[0].shape.back() : 0, q = vectors ? out[2].shape[out[2].shape.size() - 2] : 0;
   Failure failure;
   over_stack(a.count(), 16 * m * n * k, std::max(m, n), [&](Index first, Index last) {
     const auto matrix = room<T>(m * n), buffer = large ? nullptr : room<T>(2 * small * small);
     for (Index i = first; i < last; ++i) {
-      SvdResults<T> to{nullptr, static_cast<T*>(out[vectors ? 1 : 0].data) + i * k, nullptr, p, q};
+      SvdResults<T> to{nullptr, static_cast<RealOf<T>*>(out[vectors ? 1 : 0].data) + i * k, nullptr, p, q};
       if (vectors) {
         to.u = static_cast<T*>(out[0].data) + i * m * p;
         to.vh = static_cast<T*>(out[2].data) + i * q * n;
@@ -209,12 +240,18 @@ void run_svd(const char* op, const View& in, std::span<const View> out) {
         if (vectors) fill_nan(to.u, m * p), fill_nan(to.vh, q * n);
         continue;
       }
-      if (!(large ? large_svd(matrix.get(), m, n, to) : small_svd(matrix.get(), m, n, to, buffer.get()))) failure.at(i);
+      if (large) {
+        if (!large_svd(matrix.get(), m, n, to)) failure.at(i);
+      } else if constexpr (is_real<T>) {
+        if (!small_svd(matrix.get(), m, n, to, buffer.get())) failure.at(i);
+      }
     }
   });
   failure.check(op, a.shape(), not_converged);
 }
 template void run_svd<float>(const char*, const View&, std::span<const View>);
 template void run_svd<double>(const char*, const View&, std::span<const View>);
+template void run_svd<std::complex<float>>(const char*, const View&, std::span<const View>);
+template void run_svd<std::complex<double>>(const char*, const View&, std::span<const View>);
 
 }  // namespace stave_cpu

@@ -5,7 +5,7 @@
 
 namespace stave_cpu {
 
-// T is float or double. `op` names the operation in error messages.
+// T is float, double or std::complex of them. `op` names the operation in error messages.
 
 /// Computes q and r of each matrix, which has no more columns than rows.
 template <class T>

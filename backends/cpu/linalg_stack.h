@@ -4,9 +4,12 @@
 #include <algorithm>
 #include <atomic>
 #include <cmath>
+#include <complex>
+#include <concepts>
 #include <limits>
 #include <memory>
 #include <optional>
+#include <type_traits>
 
 #include <stave/backends/cpu/blas.h>
 #include <stave/backends/cpu/dispatch.h>
@@ -63,8 +66,28 @@ std::unique_ptr<T[]> room(Index count) {
   return std::make_unique_for_overwrite<T[]>(static_cast<std::size_t>(count));
 }
 
+/// The type of the parts of a complex number; a real type itself.
+template <class T>
+using RealOf = decltype(std::abs(T()));
+template <class T>
+inline constexpr bool is_real = std::is_same_v<T, RealOf<T>>;
+
 template <class T>
 constexpr T not_a_number = std::numeric_limits<T>::quiet_NaN();
+template <class R>
+constexpr std::complex<R> not_a_number<std::complex<R>> = {not_a_number<R>, not_a_number<R>};
+
+/// The complex conjugate; a real number itself.
+template <class T>
+T conjugate(T x) {
+  if constexpr (is_real<T>) return x;
+  else return std::conj(x);
+}
+template <class T>
+void conjugate_all(T* x, Index n) {
+  if constexpr (!is_real<T>)
+    for (Index i = 0; i < n; ++i) x[i] = std::conj(x[i]);
+}
 
 template <class T>
 const SmallLinalg& small_linalg() {
@@ -80,6 +103,11 @@ bool all_finite(const T* x, Index n) {
   for (; i < n; ++i) sums[0] += x[i] * 0;
   for (Index j = 1; j < 8; ++j) sums[0] += sums[j];
   return sums[0] == 0;
+}
+
+template <class R>
+bool all_finite(const std::complex<R>* x, Index n) {
+  return all_finite(reinterpret_cast<const R*>(x), 2 * n);
 }
 
 /// Copies matrix i of the stack to to[r * row_step + c * column_step].
@@ -169,15 +197,16 @@ template <class T, class F>
 lapack_int with_work(Index least, const char* op, F call) {
   T asked = 0;
   if (const lapack_int info = call(&asked, -1)) return info;
-  const Index count = std::max(least, static_cast<Index>(std::ceil(static_cast<double>(asked) * (1 + 1e-6))));
+  const Index count =
+      std::max(least, static_cast<Index>(std::ceil(static_cast<double>(std::real(asked)) * (1 + 1e-6))));
   const auto work = room<T>(count);
   return call(work.get(), to_int(count, op));
 }
 
-/// Writes (a + a^T) / 2, where a is matrix i, to `to`, dense. Returns false if an element
-/// of the result is not finite.
+/// Writes the Hermitian part (a + a^H) / 2, where a is matrix i, to `to`, dense. Returns false if
+/// an element of the result is not finite.
 template <class T>
-bool load_symmetric(const Stack<const T>& a, Index i, T* to) {
+bool load_hermitian(const Stack<const T>& a, Index i, T* to) {
   constexpr Index tile = 32;
   const T* x = a[i];
   const Index n = a.rows;
@@ -185,14 +214,17 @@ bool load_symmetric(const Stack<const T>& a, Index i, T* to) {
   for (Index top = 0; top < n; top += tile)
     for (Index left = 0; left <= top; left += tile)
       for (Index r = top; r < std::min(top + tile, n); ++r)
-        for (Index c = left; c < std::min(left + tile, r + 1); ++c)
-          to[r * n + c] = to[c * n + r] = T(0.5) * at(r, c) + T(0.5) * at(c, r);
+        for (Index c = left; c < std::min(left + tile, r + 1); ++c) {
+          const T mean = T(0.5) * at(r, c) + T(0.5) * conjugate(at(c, r));
+          to[r * n + c] = mean;
+          to[c * n + r] = conjugate(mean);
+        }
   return all_finite(to, n * n);
 }
 
 /// Returns a power of two that scales a matrix of finite numbers to moderate size. Returns 1 if the
 /// size is moderate already.
-template <class T>
+template <std::floating_point T>
 T safe_scale(const T* x, Index n) {
   T largest = 0;
   for (Index i = 0; i < n; ++i) largest = std::max(largest, std::abs(x[i]));
@@ -202,7 +234,7 @@ T safe_scale(const T* x, Index n) {
                                      std::numeric_limits<T>::max_exponent - 1));
 }
 template <class T>
-void scale_by(T* x, Index n, T factor) {
+void scale_by(T* x, Index n, RealOf<T> factor) {
   if (factor == 1) return;
   for (Index i = 0; i < n; ++i) x[i] *= factor;
 }

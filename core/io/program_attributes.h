@@ -71,6 +71,7 @@ STAVE_FIELDS(TriangularAttributes, (false, false, false), STAVE_NAMES("lower", "
              a.transpose, a.unit)
 STAVE_FIELDS(SolveAttributes, (false), STAVE_NAMES("transpose"), a.transpose)
 STAVE_FIELDS(FactorAttributes, (false), STAVE_NAMES("full"), a.full)
+STAVE_FIELDS(BandedAttributes, (0, 0, false), STAVE_NAMES("lower", "upper", "transpose"), a.lower, a.upper, a.transpose)
 STAVE_FIELDS(ConvolutionAttributes, (Shape(), Shape(), Shape(), Shape(), Shape()),
              STAVE_NAMES("strides", "low", "high", "dilations", "input_dilations"), a.strides, a.low, a.high,
              a.dilations, a.input_dilations)
@@ -113,7 +114,10 @@ inline constexpr std::size_t any_number = std::numeric_limits<std::size_t>::max(
   X(lu, NoAttributes, 1, 1) X(solve, SolveAttributes, 4, 4) X(det, NoAttributes, 1, 1)                         \
   X(slogdet, NoAttributes, 1, 1) X(qr, FactorAttributes, 1, 1) X(eigh, NoAttributes, 1, 1)                     \
   X(eigvalsh, NoAttributes, 1, 1) X(svd, FactorAttributes, 1, 1) X(svdvals, NoAttributes, 1, 1)                \
-  X(lstsq, NoAttributes, 5, 5) X(expm, NoAttributes, 1, 1) X(convolution, ConvolutionAttributes, 2, 2)         \
+  X(lstsq, NoAttributes, 5, 5) X(expm, NoAttributes, 1, 1) X(eig, NoAttributes, 1, 1)                          \
+  X(eigvals, NoAttributes, 1, 1) X(schur, NoAttributes, 1, 1) X(sqrtm, NoAttributes, 1, 1)                     \
+  X(logm, NoAttributes, 1, 1) X(sylvester, NoAttributes, 3, 3) X(solve_banded, BandedAttributes, 2, 2)         \
+  X(ldl, NoAttributes, 1, 1) X(convolution, ConvolutionAttributes, 2, 2)                                       \
   X(searchsorted, SearchAttributes, 2, 2) X(max_pool, PoolAttributes, 1, 1)                                    \
   X(argmax_pool, PoolAttributes, 1, 1) X(layer_norm, NormAttributes, 3, 3)                                     \
   X(layer_norm_gradient, NormAttributes, 3, 3) X(attention, AttentionAttributes, 3, 4)                         \

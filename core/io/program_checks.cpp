@@ -80,6 +80,7 @@ class AttributeChecks {
     check_operand(3, rows, int32);
   }
   void check(const FactorAttributes&) const {}
+  void check(const BandedAttributes&) const {}
   void check(const ConvolutionAttributes& a) const {
     for (const Shape* list : {&a.strides, &a.low, &a.high, &a.dilations, &a.input_dilations}) check_window(*list);
   }
@@ -126,7 +127,7 @@ class AttributeChecks {
     singular.pop_back();
     u.back() = vh[vh.size() - 2] = singular.back() = inverse.shape.back();
     check_operand(2, u, a.dtype);
-    check_operand(3, singular, a.dtype);
+    check_operand(3, singular, real_of(a.dtype));
     check_operand(4, vh, a.dtype);
   }
 

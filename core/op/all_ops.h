@@ -40,6 +40,9 @@ namespace stave {
 #define STAVE_LINALG_OPS(X)                                                                                        \
   X(cholesky) X(triangular_solve) X(lu) X(solve) X(det) X(slogdet) X(qr) X(eigh) X(eigvalsh) X(svd) X(svdvals)     \
   X(lstsq) X(expm)
+// X(name): operations on stacks of matrices that only the CPU has kernels of.
+#define STAVE_CPU_LINALG_OPS(X)                                                                                    \
+  X(eig) X(eigvals) X(schur) X(sqrtm) X(logm) X(sylvester) X(solve_banded) X(ldl)
 
 // X(name): higher-order operations, which run the functions in their attributes: they have
 // no kernel.
@@ -60,7 +63,7 @@ namespace stave {
   /* index */ X(gather) X(scatter) X(scatter_add) X(scatter_multiply) X(scatter_min)              \
               X(scatter_max) X(dynamic_slice) X(dynamic_update_slice)                             \
   /* contract */ X(matmul)                                                                        \
-  /* linalg */ STAVE_LINALG_OPS(X)                                                                \
+  /* linalg */ STAVE_LINALG_OPS(X) STAVE_CPU_LINALG_OPS(X)                                        \
   /* convolution */ X(convolution)                                                                \
   /* search */ X(searchsorted)                                                                    \
   /* pooling */ X(max_pool) X(argmax_pool)                                                        \
@@ -124,8 +127,8 @@ constexpr bool takes_complex(OpId id) {
     default: return false;
   }
 }
-/// Returns true for the operations in STAVE_LINALG_OPS.
-constexpr bool is_linalg(OpId id) { return id >= OpId::cholesky && id <= OpId::expm; }
+/// Returns true for the operations in STAVE_LINALG_OPS and STAVE_CPU_LINALG_OPS.
+constexpr bool is_linalg(OpId id) { return id >= OpId::cholesky && id <= OpId::ldl; }
 inline constexpr int op_count = static_cast<int>(OpId::count);
 
 struct Op;

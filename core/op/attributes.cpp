@@ -60,6 +60,9 @@ std::string TriangularAttributes::str() const {
 }
 std::string SolveAttributes::str() const { return transpose ? "transpose" : ""; }
 std::string FactorAttributes::str() const { return full ? "full" : ""; }
+std::string BandedAttributes::str() const {
+  return fmt::format("lower={} upper={}{}", lower, upper, transpose ? " transpose" : "");
+}
 std::string ConvolutionAttributes::str() const {
   return fmt::format("strides={} low={} high={} dilations={} input_dilations={}", strides, low, high, dilations,
                      input_dilations);

@@ -311,6 +311,17 @@ struct FactorAttributes final : ValueAttributes<FactorAttributes> {
   std::string str() const override;
 };
 
+/// solve_banded(bands, b): x with a x = b, or with a^T x = b if `transpose` is set. The matrix a
+/// has `lower` diagonals below the main one and `upper` above it:
+///   bands[upper + i - j, j] = a[i, j]
+struct BandedAttributes final : ValueAttributes<BandedAttributes> {
+  Index lower, upper;
+  bool transpose;
+  BandedAttributes(Index lower_, Index upper_, bool transpose_) : lower(lower_), upper(upper_), transpose(transpose_) {}
+  auto members() const { return std::tuple(lower, upper, transpose); }
+  std::string str() const override;
+};
+
 /// convolution(x, w): x is [n, groups, c, lengths...], w is [groups, o, c, windows...],
 /// and the result is [n, groups, o, places...]:
 ///   out[n, g, o, p] = sum over c, k of x'[n, g, c, p * stride + k * dilation - low] w[g, o, c, k].

@@ -10,7 +10,7 @@
 
 #include <stave/core/op/op.h>
 #include <stave/core/ops/index.h>
-#include <stave/core/ops/linalg_rules.h>
+#include <stave/core/ops/linalg_frontend.h>
 #include <stave/core/ops/search.h>
 #include <stave/core/tensor/fail.h>
 
@@ -20,76 +20,7 @@ using namespace stave_detail;
 
 namespace {
 
-// ---- dtypes, stacks -------------------------------------------------------------------------
-
-Tensor rounded(const Tensor& x, Dtype dtype) { return is_float(x.dtype()) ? astype(x, dtype) : x; }
-template <class A, class B>
-std::pair<A, B> rounded(const std::pair<A, B>& xs, Dtype dtype) {
-  return {rounded(xs.first, dtype), rounded(xs.second, dtype)};
-}
-std::tuple<Tensor, Tensor, Tensor> rounded(const std::tuple<Tensor, Tensor, Tensor>& xs, Dtype dtype) {
-  const auto& [x, y, z] = xs;
-  return {rounded(x, dtype), rounded(y, dtype), rounded(z, dtype)};
-}
-
-// Calls f with x as floats; errors name the function. Unlike in_floats, this function supports an f
-// that returns several tensors, or integers.
-template <class F>
-auto of_floats(const char* function, const Tensor& x, F f) -> decltype(f(x)) {
-  return named(
-      function,
-      [&] {
-        const Tensor floats = floating(x);
-        return rounded(f(astype(floats, computed_in(floats.dtype()))), floats.dtype());
-      },
-      x);
-}
-template <class F>
-Tensor of_floats(const char* function, const Tensor& a, const Tensor& b, F f) {
-  return named(
-      function, [&] { return in_inexact(f, a, b); }, a, b);
-}
-
-void check_matrices(const Tensor& x, const char* function) {
-  if (x.rank() < 2) fail<ShapeError>("{}: shape {} has fewer than the 2 axes of a matrix", function, x.shape());
-}
-void check_square(const Tensor& x, const char* function) {
-  check_matrices(x, function);
-  if (x.shape(-1) != x.shape(-2)) fail<ShapeError>("{}: shape {} is not of square matrices", function, x.shape());
-}
-
-// Returns x with its leading axes broadcast to the shape `stack`; the last `kept` axes stay.
-Tensor over_stack(const Tensor& x, const Shape& stack, std::size_t kept = 2) {
-  Shape shape = stack;
-  shape.append(x.shape().end() - static_cast<std::ptrdiff_t>(kept), x.shape().end());
-  return x.shape() == shape ? x : broadcast_to(x, shape);
-}
-
-// Returns the solution x of a x = b by solved(a, b), for every form of b: a vector b becomes a
-// matrix of one column. If a is a single matrix and b is a stack, the matrices of the stack become
-// columns of one right side.
-template <class F>
-Tensor for_right_sides(const char* function, const Tensor& a, const Tensor& b, F solved) {
-  check_matrices(a, function);
-  if (b.rank() == 0) fail<ShapeError>("{}: the right side is a number, for matrices {}", function, a.shape());
-  if (a.shape(-2) != b.shape(b.rank() == 1 ? 0 : -2))
-    fail<ShapeError>("{}: right sides {} do not fit matrices {}: they need {} rows", function, b.shape(), a.shape(),
-                     a.shape(-2));
-  if (b.rank() == 1) return squeeze(solved(a, expand_dims(b, -1)), -1);
-  if (a.rank() > 2 || b.rank() == 2 || b.size() == 0) return solved(a, b);
-  const Shape stack = stack_of(b.shape());
-  const Tensor lanes = reshape(b, {stack.elements(), b.shape(-2), b.shape(-1)});
-  const Tensor x = columns_as_lanes(solved(a, lanes_as_columns(lanes)), stack.elements());
-  return reshape(x, stacked(stack, {x.shape(-2), x.shape(-1)}));
-}
-
-Shape common_stack(const Tensor& a, const Tensor& b, const char* function) {
-  return broadcast_shapes(stack_of(a.shape()), stack_of(b.shape()), function);
-}
-
 AttributesPtr factors(bool full) { return make_intrusive<FactorAttributes>(full); }
-
-Tensor identity_like(const Tensor& a, Index n) { return eye(n, a.dtype(), a.device()); }
 
 }  // namespace
 
@@ -109,12 +40,12 @@ Tensor solve_floats(const Tensor& a, const Tensor& b) {
 }  // namespace
 
 Tensor solve(const Tensor& a, const Tensor& b) {
-  return of_floats("solve", a, b,
-                   [](const Tensor& x, const Tensor& y) { return for_right_sides("solve", x, y, solve_floats); });
+  return with_common_floats(
+      "solve", [](const Tensor& x, const Tensor& y) { return for_right_sides("solve", x, y, solve_floats); }, a, b);
 }
 
 Tensor inv(const Tensor& a) {
-  return of_floats("inv", a, [](const Tensor& x) {
+  return with_floats("inv", a, [](const Tensor& x) {
     check_square(x, "inv");
     return solve_floats(x, identity_like(x, x.shape(-1)));
   });
@@ -127,8 +58,9 @@ Tensor triangular_solve(const Tensor& a, const Tensor& b, TriangularOptions opti
     return apply(op_triangular_solve, {over_stack(x, stack), over_stack(y, stack)},
                  make_intrusive<TriangularAttributes>(options.lower, options.transpose, options.unit_diagonal));
   };
-  return of_floats("triangular_solve", a, b,
-                   [&](const Tensor& x, const Tensor& y) { return for_right_sides("triangular_solve", x, y, solved); });
+  return with_common_floats(
+      "triangular_solve",
+      [&](const Tensor& x, const Tensor& y) { return for_right_sides("triangular_solve", x, y, solved); }, a, b);
 }
 
 namespace {
@@ -162,18 +94,19 @@ Tensor lstsq_floats(const Tensor& a, const Tensor& b, const RankOptions& options
 RankTolerance::RankTolerance(Tensor values) : values_(std::move(values)) { require_defined(values_, "rtol"); }
 
 Tensor lstsq(const Tensor& a, const Tensor& b, RankOptions options) {
-  return of_floats("lstsq", a, b, [&](const Tensor& one_or_more, const Tensor& y) {
+  const auto of_dtype = [&](const Tensor& one_or_more, const Tensor& y) {
     // A single matrix is repeated if there are several tolerances.
     const Tensor& rtol = options.rtol.values();
     const bool repeats = rtol.defined() && one_or_more.rank() == 2;
     const Tensor x = repeats ? over_stack(one_or_more, rtol.shape()) : one_or_more;
     return for_right_sides(
         "lstsq", x, y, [&](const Tensor& m, const Tensor& sides) { return lstsq_floats(m, sides, options, "lstsq"); });
-  });
+  };
+  return with_common_floats("lstsq", of_dtype, a, b);
 }
 
 Tensor pinv(const Tensor& a, RankOptions options) {
-  return of_floats("pinv", a, [&](const Tensor& x) {
+  return with_floats("pinv", a, [&](const Tensor& x) {
     check_matrices(x, "pinv");
     return lstsq_floats(x, identity_like(x, x.shape(-2)), options, "pinv");
   });
@@ -182,14 +115,14 @@ Tensor pinv(const Tensor& a, RankOptions options) {
 // ---- factors --------------------------------------------------------------------------------
 
 Tensor cholesky(const Tensor& a, CholeskyOptions options) {
-  return of_floats("cholesky", a, [&](const Tensor& x) {
+  return with_floats("cholesky", a, [&](const Tensor& x) {
     const Tensor l = apply(op_cholesky, {x}, make_intrusive<CholeskyAttributes>(options.nan_if_indefinite));
-    return options.upper ? matrix_transpose(l) : l;
+    return options.upper ? adjoint(l) : l;
   });
 }
 
 std::tuple<Tensor, Tensor, Tensor> lu_factor(const Tensor& a) {
-  return of_floats("lu_factor", a, [](const Tensor& x) -> std::tuple<Tensor, Tensor, Tensor> {
+  return with_floats("lu_factor", a, [](const Tensor& x) -> std::tuple<Tensor, Tensor, Tensor> {
     Outputs found = perform(Call(op_lu, {x}));
     return {found[0], found[1], found[2]};
   });
@@ -197,7 +130,7 @@ std::tuple<Tensor, Tensor, Tensor> lu_factor(const Tensor& a) {
 
 // Row i of l u is row order[i] of a, so p has a 1 in row order[i] and column i.
 std::tuple<Tensor, Tensor, Tensor> lu(const Tensor& a) {
-  return of_floats("lu", a, [](const Tensor& x) -> std::tuple<Tensor, Tensor, Tensor> {
+  return with_floats("lu", a, [](const Tensor& x) -> std::tuple<Tensor, Tensor, Tensor> {
     const auto [packed, exchanges, order] = lu_factor(x);
     const Index m = x.shape(-2), n = x.shape(-1), k = std::min(m, n);
     const Tensor p = matrix_transpose(one_hot(order, m, x.dtype()));
@@ -218,49 +151,49 @@ std::pair<Tensor, Tensor> tall_qr(const Tensor& a, bool complete) {
 // If a has more columns than rows, q is computed from its first columns, which form a square
 // matrix.
 std::pair<Tensor, Tensor> qr(const Tensor& a, QrOptions options) {
-  return of_floats("qr", a, [&](const Tensor& x) -> std::pair<Tensor, Tensor> {
+  return with_floats("qr", a, [&](const Tensor& x) -> std::pair<Tensor, Tensor> {
     check_matrices(x, "qr");
     const Index m = x.shape(-2), n = x.shape(-1);
     if (m >= n) return tall_qr(x, options.complete);
     const auto [q, r] = tall_qr(columns(x, 0, m), false);
-    return {q, concat({r, matmul(matrix_transpose(q), columns(x, m, n - m))}, -1)};
+    return {q, concat({r, matmul(adjoint(q), columns(x, m, n - m))}, -1)};
   });
 }
 
 std::pair<Tensor, Tensor> eigh(const Tensor& a) {
-  return of_floats("eigh", a, [](const Tensor& x) -> std::pair<Tensor, Tensor> {
+  return with_floats("eigh", a, [](const Tensor& x) -> std::pair<Tensor, Tensor> {
     Outputs found = perform(Call(op_eigh, {x}));
     return {found[0], found[1]};
   });
 }
 Tensor eigvalsh(const Tensor& a) {
-  return of_floats("eigvalsh", a, [](const Tensor& x) { return apply(op_eigvalsh, {x}); });
+  return with_floats("eigvalsh", a, [](const Tensor& x) { return apply(op_eigvalsh, {x}); });
 }
 
 std::tuple<Tensor, Tensor, Tensor> svd(const Tensor& a, SvdOptions options) {
-  return of_floats("svd", a, [&](const Tensor& x) -> std::tuple<Tensor, Tensor, Tensor> {
+  return with_floats("svd", a, [&](const Tensor& x) -> std::tuple<Tensor, Tensor, Tensor> {
     Outputs found = perform(Call(op_svd, {x}, factors(options.full_matrices)));
     return {found[0], found[1], found[2]};
   });
 }
 Tensor svdvals(const Tensor& a) {
-  return of_floats("svdvals", a, [](const Tensor& x) { return apply(op_svdvals, {x}); });
+  return with_floats("svdvals", a, [](const Tensor& x) { return apply(op_svdvals, {x}); });
 }
 
 // ---- numbers --------------------------------------------------------------------------------
 
 Tensor det(const Tensor& a) {
-  return of_floats("det", a, [](const Tensor& x) { return apply(op_det, {x}); });
+  return with_floats("det", a, [](const Tensor& x) { return apply(op_det, {x}); });
 }
 std::pair<Tensor, Tensor> slogdet(const Tensor& a) {
-  return of_floats("slogdet", a, [](const Tensor& x) -> std::pair<Tensor, Tensor> {
+  return with_floats("slogdet", a, [](const Tensor& x) -> std::pair<Tensor, Tensor> {
     Outputs found = perform(Call(op_slogdet, {x}));
     return {found[0], found[1]};
   });
 }
 
 Tensor matrix_rank(const Tensor& a, RankOptions options) {
-  return of_floats("matrix_rank", a, [&](const Tensor& x) {
+  return with_floats("matrix_rank", a, [&](const Tensor& x) {
     const Tensor s = svdvals(x);
     return count_nonzero(s > rank_threshold(s, x, options.rtol, "matrix_rank"), -1);
   });
@@ -292,7 +225,7 @@ Tensor singular_sizes(const Tensor& x) {
 }
 
 Tensor norm_of_matrices(const Tensor& x, MatrixOrder order) {
-  if (order.kind() == MatrixOrder::Kind::frobenius) return norm(x, {-2, -1}, keepdims);
+  if (order.kind() == MatrixOrder::Kind::frobenius) return norm(is_complex(x.dtype()) ? abs(x) : x, {-2, -1}, keepdims);
   if (order.kind() == MatrixOrder::Kind::nuclear) return sum(expand_dims(singular_sizes(x), -1), {-2, -1}, keepdims);
   const bool largest = order.number() > 0;
   if (std::abs(order.number()) == 2) return extreme(expand_dims(singular_sizes(x), -1), largest, {-2, -1}, keepdims);
@@ -303,7 +236,7 @@ Tensor norm_of_matrices(const Tensor& x, MatrixOrder order) {
 }  // namespace
 
 Tensor matrix_norm(const Tensor& x, MatrixOrder order, KeepDims keep) {
-  return of_floats("matrix_norm", x, [&](const Tensor& y) {
+  return with_floats("matrix_norm", x, [&](const Tensor& y) {
     check_matrices(y, "matrix_norm");
     const Tensor result = norm_of_matrices(y, order);
     return keep.value ? result : squeeze(result, {-2, -1});
@@ -316,7 +249,7 @@ namespace {
 // its powers are computed, so that these neither overflow nor underflow.
 Tensor power_norm(const Tensor& x, double order, const Axes& axes) {
   const Tensor size = abs(x), unit_or_zero = stop_gradient(extreme(size, order > 0, axes, keepdims));
-  const double least = x.dtype() == float64 ? std::numeric_limits<double>::min() : std::numeric_limits<float>::min();
+  const double least = size.dtype() == float64 ? std::numeric_limits<double>::min() : std::numeric_limits<float>::min();
   const Tensor none = logical_or(unit_or_zero == 0, isinf(unit_or_zero));
   // `unit` is at least the smallest normal number, so its reciprocal is finite.
   const Tensor unit = where(none, 1, maximum(unit_or_zero, least));
@@ -325,13 +258,13 @@ Tensor power_norm(const Tensor& x, double order, const Axes& axes) {
 }
 
 Tensor norm_of_vectors(const Tensor& x, double order, const Axes& axes, KeepDims keep) {
-  if (order == 2) return norm(x, axes, keep);
+  if (order == 2) return norm(is_complex(x.dtype()) ? abs(x) : x, axes, keep);
   if (order == 1) return sum(abs(x), axes, keep);
   if (std::isinf(order)) return extreme(abs(x), order > 0, axes, keep);
-  if (order == 0) return astype(count_nonzero(x, axes, keep), x.dtype());
+  if (order == 0) return astype(count_nonzero(x, axes, keep), real_of(x.dtype()));
   const Shape reduced = axes.normalize(x.rank(), "vector_norm");
   for (const Index axis : reduced)
-    if (x.shape(axis) == 0) return sum(x, axes, keep);
+    if (x.shape(axis) == 0) return sum(abs(x), axes, keep);
   const Tensor result = power_norm(x, order, axes);
   return keep.value ? result : squeeze(result, reduced);
 }
@@ -339,7 +272,7 @@ Tensor norm_of_vectors(const Tensor& x, double order, const Axes& axes, KeepDims
 }  // namespace
 
 Tensor vector_norm(const Tensor& x, double order, const Axes& axes, KeepDims keep) {
-  return of_floats("vector_norm", x, [&](const Tensor& y) { return norm_of_vectors(y, order, axes, keep); });
+  return with_floats("vector_norm", x, [&](const Tensor& y) { return norm_of_vectors(y, order, axes, keep); });
 }
 
 // ---- products and functions -----------------------------------------------------------------
@@ -363,13 +296,15 @@ Tensor matrix_power(const Tensor& a, Index n) {
     const auto count = static_cast<std::uint64_t>(n);
     return n < 0 ? positive_power(inv(x), -count) : positive_power(x, count);
   };
-  if (a.defined() && n >= 0 && !is_float(a.dtype()))
+  if (a.defined() && n >= 0 && !is_inexact(a.dtype()))
     return named("matrix_power", [&] { return power(astype(a, multiplied_in(a.dtype()))); });
-  return of_floats("matrix_power", a, power);
+  return with_floats("matrix_power", a, power);
 }
 
+Tensor conj_transpose(const Tensor& x) { return conj(matrix_transpose(x)); }
+
 Tensor expm(const Tensor& a) {
-  return of_floats("expm", a, [](const Tensor& x) { return apply(op_expm, {x}); });
+  return with_floats("expm", a, [](const Tensor& x) { return apply(op_expm, {x}); });
 }
 
 Tensor cross(const Tensor& a, const Tensor& b, Index axis) {
@@ -399,7 +334,17 @@ Tensor vecdot(const Tensor& a, const Tensor& b, Index axis) {
         // 16-bit floats are multiplied and added in float32. Small integers are added in 32 bits,
         // whose low bits are the wrapped result.
         const Dtype dtype = multiplied_in(promote(x.dtype(), y.dtype())), computed = computed_in(dtype);
-        return astype(sum(astype(x, computed) * astype(y, computed), -1), dtype);
+        return astype(sum(conj(astype(x, computed)) * astype(y, computed), -1), dtype);
+      },
+      a, b);
+}
+
+Tensor vdot(const Tensor& a, const Tensor& b) {
+  return named(
+      "vdot",
+      [&] {
+        if (a.size() != b.size()) fail<ShapeError>("vdot: shapes {} and {} differ in size", a.shape(), b.shape());
+        return vecdot(reshape(a, {-1}), reshape(b, {-1}));
       },
       a, b);
 }

@@ -134,8 +134,9 @@ Tensor det_by_logarithm(const Tensor& a) {
 
 namespace stave_detail {
 
-// Let a = u diag(s) vh. Then b = u^T a vh^T, with u and vh as constants, has the value diag(s) and
-// is linear in a. The cofactors of a are those of b, multiplied by u and vh. The singular values
+// Let a = u diag(s) vh. Then b = u^H a vh^H, with u and vh as constants, has the value diag(s) and
+// is linear in a. The cofactors of a are those of b, multiplied by those of u and vh, which are
+// det u conj(u) and det vh conj(vh). The singular values
 // that may be 0 are in d, the last corner of b = [p q; r d], which is 6 x 6. Where p is regular,
 // the adjugate (the transposed cofactors) is
 //   adj [p q; r d] = det p [det m w + w q adj m r w, -w q adj m; -adj m r w, adj m],
@@ -147,8 +148,8 @@ Tensor cofactors(const Tensor& a) {
   const Index n = a.shape(-1), corner = Expansion::n, k = n - corner;
   if (k <= 0) return small_cofactors(a);
   const auto [u, s, vh] = svd(stop_gradient(a));
-  const Tensor moving = matmul(transposed(u), a, transposed(vh));
-  const double least = a.dtype() == float64 ? std::numeric_limits<double>::min() : std::numeric_limits<float>::min();
+  const Tensor moving = matmul(adjoint(u), a, adjoint(vh));
+  const double least = s.dtype() == float64 ? std::numeric_limits<double>::min() : std::numeric_limits<float>::min();
   const Tensor s1 = entries(s, s.rank() - 1, 0, k), dead = s1 < least;
   Tensor b = moving - stop_gradient(moving) + as_diagonal(s);
   const Tensor top = rows(b, 0, k), bottom = rows(b, k, corner);
@@ -160,7 +161,7 @@ Tensor cofactors(const Tensor& a) {
   const Tensor above = concat({det_m * w - matmul(wq, lower), -matmul(wq, adjugate)}, -1);
   const Tensor det_p = where(any(dead, -1), 0, det_by_logarithm(p)) * slogdet(u).first * slogdet(vh).first;
   const Tensor inner = concat({above, concat({lower, adjugate}, -1)}, -2) * expand_dims(det_p, {-2, -1});
-  return matmul(u, transposed(inner), vh);
+  return matmul(conj(u), transposed(inner), conj(vh));
 }
 
 }  // namespace stave_detail
@@ -174,11 +175,28 @@ Tensor over_matrices(const Tensor& numbers, const Tensor& x) { return expand_dim
 Tensor inner_product(const Tensor& x, const Tensor& y) { return sum(x * y, {-2, -1}); }
 Tensor inverse_transposed(const Tensor& a) { return transposed(inv(a)); }
 
+// The derivative of the logarithm of the determinant is t = trace(a^-1 da). The logarithm of the
+// absolute value has the derivative Re t, and the sign s has i s Im t, which is 0 for real
+// matrices.
+Outputs jvp_slogdet(const JvpContext& c) {
+  const Tensor t = inner_product(inverse_transposed(c.in(0)), c.tangents[0]);
+  if (!is_complex(t.dtype())) return {Tensor(), t};
+  return {c.out(0) * complex(0, imag(t)), real(t)};
+}
+
+Tensor vjp_slogdet(const VjpContext& c, int) {
+  Tensor of_log = c.ct(1);
+  if (c.ct(0).defined() && is_complex(c.dtype(0)))
+    of_log = add_tangents(std::move(of_log), complex(0, imag(c.ct(0) * slogdet(c.in(0)).first)));
+  return of_log.defined() ? over_matrices(of_log, inverse_transposed(c.in(0))) : c.zeros(0);
+}
+
 }  // namespace
 
 constinit const Op op_det{
     .id = OpId::det,
     .name = "det",
+    .takes_complex = true,
     .infer =
         [](const Call& call, auto& outputs) {
           outputs.push_back({stack_of_squares(call), call.input(0).dtype()});
@@ -193,19 +211,16 @@ constinit const Op op_det{
 constinit const Op op_slogdet{
     .id = OpId::slogdet,
     .name = "slogdet",
+    .takes_complex = true,
     .infer =
         [](const Call& call, auto& outputs) {
-          for (int i = 0; i < 2; ++i) outputs.push_back({stack_of_squares(call), call.input(0).dtype()});
+          const Dtype dtype = call.input(0).dtype();
+          outputs.push_back({stack_of_squares(call), dtype});
+          outputs.push_back({stack_of_squares(call), real_of(dtype)});
         },
     .reads = {0b1},
-    .jvp = [](const JvpContext& c) -> Outputs {
-      return {Tensor(), inner_product(inverse_transposed(c.in(0)), c.tangents[0])};
-    },
-    .vjp =
-        [](const VjpContext& c, int) {
-          if (!c.ct(1).defined()) return c.zeros(0);
-          return over_matrices(c.ct(1), inverse_transposed(c.in(0)));
-        },
+    .jvp = jvp_slogdet,
+    .vjp = vjp_slogdet,
     .batch = batch_in_front,
     .kernel_throws = true,
 };

@@ -8,6 +8,9 @@
 // F. de Hoog, R. Anderssen, M. Lukas, "Differentiation of matrix functionals using triangular
 // factorization", 2011.
 //
+// For complex matrices, symmetric becomes Hermitian and transposed becomes adjoint. Cotangents of
+// functions that are not holomorphic are computed by gradients (linalg_rules.h).
+//
 // The last one gives the rule of lu: l^-1 da u^-1 = l^-1 dl + du u^-1, where the first term is
 // strictly lower and the second upper triangular.
 
@@ -23,8 +26,9 @@ namespace stave_detail {
 
 const Tensor& matrices(const Call& call, std::size_t i) {
   const Tensor& x = call.input(i);
-  if (x.dtype() != float32 && x.dtype() != float64)
-    fail<DtypeError>("{}: {} is neither float32 nor float64: convert with astype", call.op().name, x.dtype());
+  if (!is_inexact(x.dtype()) || is_half_float(x.dtype()))
+    fail<DtypeError>("{}: {} is neither float32 nor float64 nor complex: convert with astype", call.op().name,
+                     x.dtype());
   if (x.rank() < 2) fail<ShapeError>("{}: shape {} has fewer than the 2 axes of a matrix", call.op().name, x.shape());
   return x;
 }
@@ -56,7 +60,7 @@ Tensor safe_reciprocal(const Tensor& x, const Tensor& least) {
 }
 
 Tensor rounding_bound(const Tensor& values, Index length) {
-  if (values.shape(-1) == 0) return zeros(stacked(values.shape(), {}), values.dtype(), values.device());
+  if (values.shape(-1) == 0) return zeros(values.shape(), real_of(values.dtype()), values.device());
   return max(abs(stop_gradient(values)), -1, keepdims) * (static_cast<double>(length) * epsilon_of(values.dtype()));
 }
 
@@ -70,21 +74,25 @@ using namespace stave_detail;
 
 namespace {
 
-// Returns the lower triangular x of a symmetric matrix s = x + x^T.
+// Returns the lower triangular x of a Hermitian matrix s = x + x^H.
 Tensor lower_half(const Tensor& s) { return (tril(s) + tril(s, -1)) * 0.5; }
 
-// a = l l^T: l^-1 da l^-T = l^-1 dl + (l^-1 dl)^T.
+// a = l l^H: l^-1 da l^-H = l^-1 dl + (l^-1 dl)^H.
 Outputs jvp_cholesky(const JvpContext& c) {
   const Tensor& l = c.out();
-  const Tensor half = triangular_solve(l, symmetric_part(c.tangents[0]), {.lower = true});
-  return matmul(l, lower_half(triangular_solve(l, transposed(half), {.lower = true})));
+  const Tensor half = triangular_solve(l, hermitian_part(c.tangents[0]), {.lower = true});
+  return matmul(l, lower_half(triangular_solve(l, adjoint(half), {.lower = true})));
 }
 
 Tensor vjp_cholesky(const VjpContext& c, int) {
   const Tensor& l = c.out();
   const TriangularOptions back{.lower = true, .transpose = true};
-  const Tensor half = triangular_solve(l, lower_half(matmul(transposed(l), c.ct())), back);
-  return symmetric_part(triangular_solve(l, transposed(half), back));
+  return by_gradients(
+      [&](const Tensor& g) {
+        const Tensor half = triangular_solve(conj(l), lower_half(matmul(adjoint(l), g)), back);
+        return hermitian_part(triangular_solve(conj(l), adjoint(half), back));
+      },
+      c.ct());
 }
 
 }  // namespace
@@ -92,6 +100,7 @@ Tensor vjp_cholesky(const VjpContext& c, int) {
 constinit const Op op_cholesky{
     .id = OpId::cholesky,
     .name = "cholesky",
+    .takes_complex = true,
     .infer =
         [](const Call& call, SmallVector<Abstract, 1>& outputs) {
           const Tensor& a = square_matrices(call, 0);
@@ -146,6 +155,7 @@ Tensor vjp_lu(const VjpContext& c, int) {
 constinit const Op op_lu{
     .id = OpId::lu,
     .name = "lu",
+    .takes_complex = true,
     .infer =
         [](const Call& call, SmallVector<Abstract, 1>& outputs) {
           const Tensor& a = matrices(call, 0);
@@ -165,13 +175,19 @@ constinit const Op op_lu{
 
 namespace {
 
-// Returns t - t^T for the p x p matrix t whose first columns are x's strictly lower triangle.
-Tensor skew(const Tensor& x, Index p) {
+// Returns the strictly lower triangle of x and, for complex numbers, half of the diagonal.
+Tensor lower_of_skew(const Tensor& x) {
   const Tensor lower = tril(x, -1);
-  if (x.shape(-1) == p) return lower - transposed(lower);
+  return is_complex(x.dtype()) ? (lower + tril(x)) * 0.5 : lower;
+}
+
+// Returns t - t^H for the p x p matrix t whose first columns are lower_of_skew(x).
+Tensor skew(const Tensor& x, Index p) {
+  const Tensor lower = lower_of_skew(x);
+  if (x.shape(-1) == p) return lower - adjoint(lower);
   const Tensor zero = zeros(stacked(stack_of(x.shape()), {p, p - x.shape(-1)}), x.dtype(), x.device());
   const Tensor wide = concat({lower, zero}, -1);
-  return wide - transposed(wide);
+  return wide - adjoint(wide);
 }
 
 // Returns x r^-1, where only r's first rows are used, which form a square matrix.
@@ -179,32 +195,35 @@ Tensor over_triangle(const Tensor& x, const Tensor& r) {
   return transposed(triangular_solve(rows(r, 0, r.shape(-1)), transposed(x), {.transpose = true}));
 }
 
-// x r^-T
-Tensor over_transposed(const Tensor& x, const Tensor& r) {
-  return transposed(triangular_solve(rows(r, 0, r.shape(-1)), transposed(x)));
+// x r^-H
+Tensor over_adjoint(const Tensor& x, const Tensor& r) {
+  return transposed(triangular_solve(conj(rows(r, 0, r.shape(-1))), transposed(x)));
 }
 
-// The derivative for m >= n. With x = da r^-1 and w = q^T x, turn = q^T dq is skew-symmetric
-// and equals w below the diagonal. Then dq = q turn + (x - q w), with the second term only
-// in the first n columns, and dr = q^T da - turn r. Between the columns beyond n, turn is 0.
+// The derivative for m >= n. With x = da r^-1 and w = q^H x, turn = q^H dq is skew-Hermitian
+// and equals w below the diagonal. The diagonal of r is real, so that of turn is the imaginary part
+// of w's. Then dq = q turn + (x - q w), with the second term only in the first n columns,
+// and dr = q^H da - turn r. Between the columns beyond n, turn is 0.
 Outputs jvp_qr(const JvpContext& c) {
   const Tensor &q = c.out(0), &r = c.out(1);
   const Index m = q.shape(-2), p = q.shape(-1);
-  const Tensor x = over_triangle(c.tangents[0], r), w = matmul(transposed(q), x), turn = skew(w, p);
+  const Tensor x = over_triangle(c.tangents[0], r), w = matmul(adjoint(q), x), turn = skew(w, p);
   Tensor dq = matmul(q, turn);
   if (p < m) dq = dq + x - matmul(q, w);
-  return {dq, triu(matmul(transposed(q), c.tangents[0]) - matmul(turn, r))};
+  return {dq, triu(matmul(adjoint(q), c.tangents[0]) - matmul(turn, r))};
 }
 
 Tensor vjp_qr(const VjpContext& c, int) {
   const Tensor &q = c.out(0), &r = c.out(1);
   const Index m = q.shape(-2), p = q.shape(-1), n = r.shape(-1);
-  const Tensor ct_q = or_zeros(c.ct(0), q), ct_r = triu(or_zeros(c.ct(1), r));
-  const Tensor turn = matmul(transposed(q), ct_q) - matmul(ct_r, transposed(r));
-  Tensor w = tril(columns(turn - transposed(turn), 0, n), -1);
-  if (p == m) return over_transposed(matmul(q, w), r) + matmul(q, ct_r);
-  w = w - matmul(transposed(q), ct_q);
-  return over_transposed(ct_q + matmul(q, w), r) + matmul(q, ct_r);
+  const auto rule = [&](const Tensor& by_q, const Tensor& by_r) {
+    const Tensor turn = matmul(adjoint(q), by_q) - matmul(by_r, adjoint(r));
+    Tensor w = lower_of_skew(columns(turn - adjoint(turn), 0, n));
+    if (p == m) return over_adjoint(matmul(q, w), r) + matmul(q, by_r);
+    w = w - matmul(adjoint(q), by_q);
+    return over_adjoint(by_q + matmul(q, w), r) + matmul(q, by_r);
+  };
+  return by_gradients(rule, or_zeros(c.ct(0), q), triu(or_zeros(c.ct(1), r)));
 }
 
 }  // namespace
@@ -212,6 +231,7 @@ Tensor vjp_qr(const VjpContext& c, int) {
 constinit const Op op_qr{
     .id = OpId::qr,
     .name = "qr",
+    .takes_complex = true,
     .infer =
         [](const Call& call, SmallVector<Abstract, 1>& outputs) {
           const Tensor& a = matrices(call, 0);
@@ -238,23 +258,26 @@ Tensor inverse_gaps(const Tensor& v, const Tensor& rounding) {
 }
 Tensor inverse_gaps(const Tensor& v) { return inverse_gaps(v, rounding_bound(v, v.shape(-1))); }
 
-// With s = v^T da v, dw is the diagonal of s, and v^T dv is s_ij / (w_j - w_i).
+// With s = v^H da v, dw is the diagonal of s, and v^H dv is s_ij / (w_j - w_i).
 Outputs jvp_eigh(const JvpContext& c) {
   const Tensor &w = c.out(0), &v = c.out(1);
-  const Tensor s = matmul(transposed(v), symmetric_part(c.tangents[0]), v);
-  return {diagonal(s), matmul(v, s * inverse_gaps(w))};
+  const Tensor s = matmul(adjoint(v), hermitian_part(c.tangents[0]), v);
+  return {real(diagonal(s)), matmul(v, s * inverse_gaps(w))};
 }
 
 Tensor vjp_eigh(const VjpContext& c, int) {
   const Tensor &w = c.out(0), &v = c.out(1);
-  Tensor s = as_diagonal(or_zeros(c.ct(0), w));
-  if (c.ct(1).defined()) s = s + matmul(transposed(v), c.ct(1)) * inverse_gaps(w);
-  return symmetric_part(matmul(v, s, transposed(v)));
+  const auto rule = [&](const Tensor& by_v) {
+    Tensor s = as_diagonal(or_zeros(c.ct(0), w));
+    if (by_v.defined()) s = s + matmul(adjoint(v), by_v) * inverse_gaps(w);
+    return hermitian_part(matmul(v, s, adjoint(v)));
+  };
+  return by_gradients(rule, c.ct(1));
 }
 
 void infer_eigh(const Call& call, SmallVector<Abstract, 1>& outputs) {
   const Tensor& a = square_matrices(call, 0);
-  outputs.push_back({stacked(stack_of(a.shape()), {rows_of(a.shape())}), a.dtype()});
+  outputs.push_back({stacked(stack_of(a.shape()), {rows_of(a.shape())}), real_of(a.dtype())});
   if (&call.op() == &op_eigh) outputs.push_back({a.shape(), a.dtype()});
 }
 
@@ -263,6 +286,7 @@ void infer_eigh(const Call& call, SmallVector<Abstract, 1>& outputs) {
 constinit const Op op_eigh{
     .id = OpId::eigh,
     .name = "eigh",
+    .takes_complex = true,
     .infer = infer_eigh,
     .reads = {ValueSet::outputs},
     .jvp = jvp_eigh,
@@ -274,16 +298,17 @@ constinit const Op op_eigh{
 constinit const Op op_eigvalsh{
     .id = OpId::eigvalsh,
     .name = "eigvalsh",
+    .takes_complex = true,
     .infer = infer_eigh,
     .reads = {0b1},
     .jvp = [](const JvpContext& c) -> Outputs {
       const Tensor v = eigh(c.in(0)).second;
-      return sum(matmul(symmetric_part(c.tangents[0]), v) * v, -2);
+      return real(sum(matmul(hermitian_part(c.tangents[0]), v) * conj(v), -2));
     },
     .vjp =
         [](const VjpContext& c, int) {
           const Tensor v = eigh(c.in(0)).second;
-          return matmul(times_diagonal(v, c.ct()), transposed(v));
+          return matmul(times_diagonal(conj(v), c.ct()), transposed(v));
         },
     .batch = batch_in_front,
     .kernel_throws = true,
@@ -308,58 +333,62 @@ struct Gaps {
 // Returns the derivative of an orthogonal x = [x1 x2], where x1 are the first columns. `turn` is
 // the part of dx1 within the span of x1, and `away` the part outside it:
 //   dx1 = x1 turn + away
-//   dx2 = -x1 away^T x2
+//   dx2 = -x1 away^H x2
 Tensor turned(const Tensor& x, const Tensor& turn, const Tensor& away) {
   const Index k = turn.shape(-1), beyond = x.shape(-1) - k;
   const Tensor x1 = columns(x, 0, k), dx1 = away.defined() ? matmul(x1, turn) + away : matmul(x1, turn);
   if (beyond == 0) return dx1;
-  return concat({dx1, -matmul(x1, matmul(transposed(away), columns(x, k, beyond)))}, -1);
+  return concat({dx1, -matmul(x1, matmul(adjoint(away), columns(x, k, beyond)))}, -1);
 }
 
-// Let p = u^T da v, with the first k columns of u and v. Then ds is the diagonal of p, and
-//   u^T du = (p_ij s_j + s_i p_ji) / (s_j^2 - s_i^2)
-//          = ((p + p^T) / (s_j - s_i) + (p - p^T) / (s_j + s_i)) / 2;
-// v^T dv is half of the difference of these two terms. Outside the span of u,
-// `du = (1 - u u^T) da v s^-1`.
+// Let p = u^H da v, with the first k columns of u and v. Then ds is the real part of the diagonal
+// of p, and
+//   u^H du = ((p + p^H) / (s_j - s_i) + (p - p^H) / (s_j + s_i)) / 2;
+// v^H dv is half of the difference of these two terms. (The phases of a pair of complex vectors are
+// free; those of u and v turn by opposite angles.) Outside the span of u,
+// `du = (1 - u u^H) da v s^-1`.
 Outputs jvp_svd(const JvpContext& c) {
   const Tensor &u = c.out(0), &s = c.out(1), &da = c.tangents[0];
-  const Tensor v = transposed(c.out(2));
+  const Tensor v = adjoint(c.out(2));
   const Index m = u.shape(-2), n = v.shape(-2), k = s.shape(-1);
   const Gaps inverse(s, m, n);
   const Tensor u1 = columns(u, 0, k), v1 = columns(v, 0, k);
-  const Tensor p = matmul(transposed(u1), matmul(da, v1));
-  const Tensor even = (p + transposed(p)) * inverse.differences * 0.5, odd = (p - transposed(p)) * inverse.sums * 0.5;
+  const Tensor p = matmul(adjoint(u1), matmul(da, v1));
+  const Tensor even = (p + adjoint(p)) * inverse.differences * 0.5, odd = (p - adjoint(p)) * inverse.sums * 0.5;
   Tensor away_u, away_v;
   if (m > k) away_u = times_diagonal(matmul(da, v1) - matmul(u1, p), inverse.values);
-  if (n > k) away_v = times_diagonal(matmul(transposed(da), u1) - matmul(v1, transposed(p)), inverse.values);
-  return {turned(u, even + odd, away_u), diagonal(p), transposed(turned(v, even - odd, away_v))};
+  if (n > k) away_v = times_diagonal(matmul(adjoint(da), u1) - matmul(v1, adjoint(p)), inverse.values);
+  return {turned(u, even + odd, away_u), real(diagonal(p)), adjoint(turned(v, even - odd, away_v))};
 }
 
-// Returns the cotangent of `away` in turned(x, turn, away), projected onto the complement of the
+// Returns the gradient of `away` in turned(x, turn, away), projected onto the complement of the
 // span of x1.
-Tensor ct_of_away(const Tensor& x, Index k, const Tensor& ct) {
-  const Tensor x1 = columns(x, 0, k), ct1 = columns(ct, 0, k);
-  const Tensor outside = ct1 - matmul(x1, matmul(transposed(x1), ct1));
+Tensor by_away(const Tensor& x, Index k, const Tensor& by_x) {
+  const Tensor x1 = columns(x, 0, k), by_x1 = columns(by_x, 0, k);
+  const Tensor outside = by_x1 - matmul(x1, matmul(adjoint(x1), by_x1));
   const Index beyond = x.shape(-1) - k;
   if (beyond == 0) return outside;
-  return outside - matmul(columns(x, k, beyond), matmul(transposed(columns(ct, k, beyond)), x1));
+  return outside - matmul(columns(x, k, beyond), matmul(adjoint(columns(by_x, k, beyond)), x1));
 }
 
 Tensor vjp_svd(const VjpContext& c, int) {
   const Tensor &u = c.out(0), &s = c.out(1);
-  const Tensor v = transposed(c.out(2));
+  const Tensor v = adjoint(c.out(2));
   const Index m = u.shape(-2), n = v.shape(-2), k = s.shape(-1);
   const Tensor u1 = columns(u, 0, k), v1 = columns(v, 0, k);
-  const Tensor ct_u = or_zeros(c.ct(0), u), ct_v = transposed(or_zeros(c.ct(2), c.out(2)));
   const Gaps inverse(s, m, n);
-  const Tensor in_u = matmul(transposed(u1), columns(ct_u, 0, k)), in_v = matmul(transposed(v1), columns(ct_v, 0, k));
-  const Tensor even = (in_u + in_v) * inverse.differences * 0.5, odd = (in_u - in_v) * inverse.sums * 0.5;
-  const Tensor p = even + transposed(even) + odd - transposed(odd) + as_diagonal(or_zeros(c.ct(1), s));
-  Tensor left = matmul(u1, p);
-  if (m > k) left = left + times_diagonal(ct_of_away(u, k, ct_u), inverse.values);
-  Tensor result = matmul(left, transposed(v1));
-  if (n > k) result = result + matmul(u1, transposed(times_diagonal(ct_of_away(v, k, ct_v), inverse.values)));
-  return result;
+  const auto rule = [&](const Tensor& by_u, const Tensor& by_vh) {
+    const Tensor by_v = adjoint(by_vh);
+    const Tensor in_u = matmul(adjoint(u1), columns(by_u, 0, k)), in_v = matmul(adjoint(v1), columns(by_v, 0, k));
+    const Tensor even = (in_u + in_v) * inverse.differences * 0.5, odd = (in_u - in_v) * inverse.sums * 0.5;
+    const Tensor p = even + adjoint(even) + odd - adjoint(odd) + as_diagonal(or_zeros(c.ct(1), s));
+    Tensor left = matmul(u1, p);
+    if (m > k) left = left + times_diagonal(by_away(u, k, by_u), inverse.values);
+    Tensor result = matmul(left, adjoint(v1));
+    if (n > k) result = result + matmul(u1, adjoint(times_diagonal(by_away(v, k, by_v), inverse.values)));
+    return result;
+  };
+  return by_gradients(rule, or_zeros(c.ct(0), u), or_zeros(c.ct(2), c.out(2)));
 }
 
 constexpr SvdOptions reduced{.full_matrices = false};
@@ -369,6 +398,7 @@ constexpr SvdOptions reduced{.full_matrices = false};
 constinit const Op op_svd{
     .id = OpId::svd,
     .name = "svd",
+    .takes_complex = true,
     .infer =
         [](const Call& call, SmallVector<Abstract, 1>& outputs) {
           const Tensor& a = matrices(call, 0);
@@ -376,7 +406,7 @@ constinit const Op op_svd{
           const Index m = rows_of(a.shape()), n = columns_of(a.shape()), k = std::min(m, n);
           const bool full = call.as<FactorAttributes>().full;
           outputs.push_back({stacked(stack, {m, full ? m : k}), a.dtype()});
-          outputs.push_back({stacked(stack, {k}), a.dtype()});
+          outputs.push_back({stacked(stack, {k}), real_of(a.dtype())});
           outputs.push_back({stacked(stack, {full ? n : k, n}), a.dtype()});
         },
     .reads = {ValueSet::outputs},
@@ -389,20 +419,21 @@ constinit const Op op_svd{
 constinit const Op op_svdvals{
     .id = OpId::svdvals,
     .name = "svdvals",
+    .takes_complex = true,
     .infer =
         [](const Call& call, SmallVector<Abstract, 1>& outputs) {
           const Tensor& a = matrices(call, 0);
-          outputs.push_back({stacked(stack_of(a.shape()), {least_of(a.shape())}), a.dtype()});
+          outputs.push_back({stacked(stack_of(a.shape()), {least_of(a.shape())}), real_of(a.dtype())});
         },
     .reads = {0b1},
     .jvp = [](const JvpContext& c) -> Outputs {
       const auto [u, s, vh] = svd(c.in(0), reduced);
-      return sum(matmul(c.tangents[0], transposed(vh)) * u, -2);
+      return real(sum(matmul(c.tangents[0], adjoint(vh)) * conj(u), -2));
     },
     .vjp =
         [](const VjpContext& c, int) {
           const auto [u, s, vh] = svd(c.in(0), reduced);
-          return matmul(times_diagonal(u, c.ct()), vh);
+          return matmul(times_diagonal(conj(u), c.ct()), conj(vh));
         },
     .batch = batch_in_front,
     .kernel_throws = true,

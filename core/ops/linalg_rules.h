@@ -1,6 +1,7 @@
 // Helpers for the rules of linear algebra. For the .cpp files of core/ops.
 #pragma once
 
+#include <stave/core/ops/complex.h>
 #include <stave/core/ops/contract.h>
 #include <stave/core/ops/create.h>
 #include <stave/core/ops/elementwise.h>
@@ -26,18 +27,19 @@ inline Shape stacked(Shape stack, std::initializer_list<Index> lengths) {
   return stack;
 }
 
-/// Returns input i of the call. Throws unless it is a stack of matrices of float32 or float64.
-/// Shape inference calls it.
+/// Returns input i of the call. Throws unless it is a stack of matrices of float32, float64 or a
+/// complex dtype. Shape inference calls it.
 const Tensor& matrices(const Call& call, std::size_t i);
-/// Returns input i of the call. Throws unless it is a stack of square matrices of float32 or
-/// float64.
+/// Returns input i of the call. Throws unless it is a stack of square matrices of float32, float64
+/// or a complex dtype.
 const Tensor& square_matrices(const Call& call, std::size_t i);
 /// Returns b of the system a x = b. Throws unless b has the number of rows, the leading axes and
 /// the dtype of a.
 const Tensor& right_sides(const Call& call);
 
 inline Tensor transposed(const Tensor& x) { return matrix_transpose(x); }
-inline Tensor symmetric_part(const Tensor& x) { return (x + transposed(x)) * 0.5; }
+inline Tensor adjoint(const Tensor& x) { return conj(transposed(x)); }
+inline Tensor hermitian_part(const Tensor& x) { return (x + adjoint(x)) * 0.5; }
 /// x diag(v)
 inline Tensor times_diagonal(const Tensor& x, const Tensor& v) { return x * expand_dims(v, -2); }
 /// diag(v)
@@ -48,6 +50,15 @@ inline Tensor rows(const Tensor& x, Index first, Index count) { return entries(x
 /// Returns x, or zeros like y if x is undefined. An output that is not used has an undefined
 /// cotangent x.
 inline Tensor or_zeros(const Tensor& x, const Tensor& y) { return x.defined() ? x : zeros_like(y); }
+
+/// Returns the cotangent of `input` by a rule for gradients, which are the conjugates of
+/// cotangents. Formulas for real matrices hold for gradients of complex ones if every transpose
+/// becomes an adjoint; those for cotangents would have transposes at some places and adjoints at
+/// others. `rule` takes the gradients of the outputs, some of which may be undefined.
+template <class Rule, class... Cotangents>
+Tensor by_gradients(Rule rule, const Cotangents&... cts) {
+  return conj(rule((cts.defined() ? conj(cts) : cts)...));
+}
 
 /// 1 / x, and 0 where |x| is at most `least`.
 Tensor safe_reciprocal(const Tensor& x, const Tensor& least);

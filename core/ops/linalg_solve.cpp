@@ -91,6 +91,7 @@ Tensor vjp_triangular_solve(const VjpContext& c, int input) {
 constinit const Op op_triangular_solve{
     .id = OpId::triangular_solve,
     .name = "triangular_solve",
+    .takes_complex = true,
     .infer = infer_right_sides,
     .reads = {0b01 | ValueSet::outputs, 0b01},
     .jvp = jvp_triangular_solve,
@@ -130,6 +131,7 @@ Tensor vjp_solve(const VjpContext& c, int input) {
 constinit const Op op_solve{
     .id = OpId::solve,
     .name = "solve",
+    .takes_complex = true,
     .infer = infer_right_sides,
     .reads = {0b1101 | ValueSet::outputs, 0b1101},
     .jvp = jvp_solve,
@@ -147,31 +149,34 @@ struct PseudoInverse {
   const Tensor &a, &u, &inverse, &vh;
 
   Tensor operator()(const Tensor& y) const { return apply(op_lstsq, {a, y, u, inverse, vh}); }
-  Tensor transpose(const Tensor& y) const {
-    return apply(op_lstsq, {transposed(a), y, transposed(vh), inverse, transposed(u)});
+  Tensor of_adjoint(const Tensor& y) const {
+    return apply(op_lstsq, {adjoint(a), y, adjoint(vh), inverse, adjoint(u)});
   }
 };
 
 // The derivative of the pseudoinverse (Golub, Pereyra 1973, (4.12)):
-//   d(a^+) = -a^+ da a^+ + a^+ a^+^T da^T (1 - a a^+) + (1 - a^+ a) da^T a^+^T a^+
+//   d(a^+) = -a^+ da a^+ + a^+ a^+^H da^H (1 - a a^+) + (1 - a^+ a) da^H a^+^H a^+
 Outputs jvp_lstsq(const JvpContext& c) {
   const Tensor &a = c.in(0), &b = c.in(1), &x = c.out();
   const PseudoInverse inverse{a, c.in(2), c.in(3), c.in(4)};
   if (!c.has(0)) return inverse(c.tangents[1]);
-  const Tensor &da = c.tangents[0], outside = matmul(transposed(da), inverse.transpose(x));
-  Tensor source = inverse.transpose(matmul(transposed(da), b - matmul(a, x))) - matmul(da, x) - matmul(a, outside);
+  const Tensor &da = c.tangents[0], outside = matmul(adjoint(da), inverse.of_adjoint(x));
+  Tensor source = inverse.of_adjoint(matmul(adjoint(da), b - matmul(a, x))) - matmul(da, x) - matmul(a, outside);
   return inverse(add_tangents(std::move(source), c.tangents[1])) + outside;
 }
 
 Tensor vjp_lstsq(const VjpContext& c, int input) {
   if (input > 1) fail_no_derivative(c.op, input);
   const PseudoInverse inverse{c.in(0), c.in(2), c.in(3), c.in(4)};
-  const Tensor flow = inverse.transpose(c.ct());
-  if (input == 1) return flow;
-  const Tensor &a = c.in(0), &b = c.in(1), &x = c.out();
-  const Tensor outside = c.ct() - inverse(matmul(a, c.ct()));
-  return matmul(b - matmul(a, x), transposed(inverse(flow))) + matmul(inverse.transpose(x), transposed(outside)) -
-         matmul(flow, transposed(x));
+  const auto rule = [&](const Tensor& by_x) {
+    const Tensor flow = inverse.of_adjoint(by_x);
+    if (input == 1) return flow;
+    const Tensor &a = c.in(0), &b = c.in(1), &x = c.out();
+    const Tensor outside = by_x - inverse(matmul(a, by_x));
+    return matmul(b - matmul(a, x), adjoint(inverse(flow))) + matmul(inverse.of_adjoint(x), adjoint(outside)) -
+           matmul(flow, adjoint(x));
+  };
+  return by_gradients(rule, c.ct());
 }
 
 }  // namespace
@@ -179,6 +184,7 @@ Tensor vjp_lstsq(const VjpContext& c, int input) {
 constinit const Op op_lstsq{
     .id = OpId::lstsq,
     .name = "lstsq",
+    .takes_complex = true,
     .infer =
         [](const Call& call, SmallVector<Abstract, 1>& outputs) {
           const Tensor& b = right_sides(call);
@@ -208,6 +214,7 @@ Tensor expm_tangent(const Tensor& a, const Tensor& e) {
 constinit const Op op_expm{
     .id = OpId::expm,
     .name = "expm",
+    .takes_complex = true,
     .infer =
         [](const Call& call, auto& outputs) {
           outputs.push_back({square_matrices(call, 0).shape(), call.input(0).dtype()});

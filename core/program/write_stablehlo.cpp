@@ -18,8 +18,11 @@ namespace stave_detail {
 
 const char* hlo_reason_of_refusal(OpId id) {
   switch (id) {
+    case OpId::eig:
     case OpId::eigh:
+    case OpId::eigvals:
     case OpId::eigvalsh:
+    case OpId::schur:
     case OpId::svd:
     case OpId::svdvals: return "StableHLO has no decomposition into eigenvalues or singular values";
     case OpId::lstsq: return "StableHLO has no singular value decomposition, by which it is computed";

@@ -120,6 +120,8 @@ void add_system_rows(std::vector<Row>& rows);
 void add_factor_rows(std::vector<Row>& rows);
 void add_norm_rows(std::vector<Row>& rows);
 void add_product_rows(std::vector<Row>& rows);
+void add_matrix_function_rows(std::vector<Row>& rows);
+void add_complex_matrix_rows(std::vector<Row>& rows);
 void add_convolution_rows(std::vector<Row>& rows);
 void add_log_softmax_rows(std::vector<Row>& rows);
 void add_normalize_rows(std::vector<Row>& rows);

@@ -120,6 +120,22 @@ std::vector<Variant> vecdot_variants(Dtype dtype) {
   return variants;
 }
 
+std::vector<Variant> vdot_variants(Dtype dtype) {
+  std::vector<Variant> variants;
+  for (const auto& [a, b] :
+       std::vector<std::pair<Shape, Shape>>{{{4}, {4}}, {{2, 3}, {3, 2}}, {{}, {1}}, {{0}, {0, 2}}})
+    variants.push_back(pair_of(dtype, a, b, "", stave::vdot, [=](const Array& x, const Array& y) {
+      Real total = 0, size = 0;
+      for (std::size_t i = 0; i < x.values.size(); ++i) {
+        total += x.values[i] * y.values[i];
+        size += std::abs(x.values[i] * y.values[i]);
+      }
+      return sized(make(as_number(dtype), {}, [&](const Shape&) { return total; }), size);
+    }));
+  variants.push_back(refuse_pair(dtype, {2}, {3}, stave::vdot, "shapes [2] and [3] differ in size"));
+  return variants;
+}
+
 std::vector<Variant> kron_variants(Dtype dtype) {
   std::vector<Variant> variants;
   for (const auto& [a, b] : std::vector<std::pair<Shape, Shape>>{
@@ -157,6 +173,7 @@ void add_product_rows(std::vector<Row>& rows) {
         return Matrices{exponential(x)};
       }));
   rows.push_back({.name = "cross", .dtypes = number_dtypes, .variants = cross_variants});
+  rows.push_back({.name = "vdot", .dtypes = all_dtypes, .variants = vdot_variants, .bitwise = false});
   rows.push_back({.name = "vecdot", .dtypes = all_dtypes, .variants = vecdot_variants, .bitwise = false});
   rows.push_back({.name = "kron", .dtypes = number_dtypes, .variants = kron_variants});
 }

@@ -36,6 +36,8 @@ const std::vector<Row>& all_rows() {
              {"linalg", add_factor_rows},
              {"linalg", add_norm_rows},
              {"linalg", add_product_rows},
+             {"linalg", add_matrix_function_rows},
+             {"linalg", add_complex_matrix_rows},
              {"linalg_functions", add_linalg_function_rows},
              {"convolution", add_convolution_rows},
              {"convolution", add_adaptive_pool_rows},

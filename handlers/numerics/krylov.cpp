@@ -1,0 +1,120 @@
+#include <stave/handlers/numerics/krylov.h>
+
+#include <algorithm>
+#include <cmath>
+#include <complex>
+#include <vector>
+
+#include <stave/core/ops/contract.h>
+#include <stave/core/ops/create.h>
+#include <stave/core/ops/elementwise.h>
+#include <stave/core/ops/frontend.h>
+#include <stave/core/ops/reduce.h>
+#include <stave/core/tensor/fail.h>
+
+namespace stave_detail {
+
+namespace {
+
+/// The criterion for the end of a loop, which counts products.
+class Convergence {
+ public:
+  Convergence(const char* method, const Tensor& b, const KrylovOptions& options)
+      : method_(method), steps_(options.steps > 0 ? options.steps : std::max<Index>(10, 10 * b.size())) {
+    if (!(options.tolerance >= 0) || options.steps < 0 || options.restart < 1)
+      fail<Error>("{}: tolerance {}, {} steps and restart {}: they must not be negative, and restart not 0", method,
+                  options.tolerance, options.steps, options.restart);
+    const double tolerance = options.tolerance > 0 ? options.tolerance : real_of(b.dtype()) == float64 ? 1e-10 : 1e-5;
+    bound_ = tolerance * length(b);
+  }
+  static double length(const Tensor& x) { return vector_norm(x).item<double>(); }
+  bool reached(double residual) const { return residual <= bound_; }
+  /// Throws Error after the last step, or if the residual is not finite.
+  void count(double residual) {
+    if (count_++ < steps_ && std::isfinite(residual)) return;
+    fail<Error>(
+        "{}: after {} products the residual is {:.2g}, and not at most {:.2g}: give more steps, a larger "
+        "tolerance, or another method",
+        method_, count_ - 1, residual, bound_);
+  }
+
+ private:
+  const char* method_;
+  Index steps_, count_ = 0;
+  double bound_ = 0;
+};
+
+}  // namespace
+
+Tensor conjugate_gradients(const LinearProduct& product, const Tensor& b, const KrylovOptions& options) {
+  Convergence convergence("cg", b, options);
+  Tensor x = zeros_like(b), rest = b, direction = b, square = real(vecdot(rest, rest));
+  for (;;) {
+    const double residual = std::sqrt(square.item<double>());
+    if (convergence.reached(residual)) return x;
+    convergence.count(residual);
+    const Tensor image = product(direction), step = square / real(vecdot(direction, image));
+    x = x + step * direction;
+    rest = rest - step * image;
+    const Tensor next = real(vecdot(rest, rest));
+    direction = rest + next / square * direction;
+    square = next;
+  }
+}
+
+Tensor stabilized_biconjugate_gradients(const LinearProduct& product, const Tensor& b, const KrylovOptions& options) {
+  Convergence convergence("bicgstab", b, options);
+  Tensor x = zeros_like(b), rest = b, direction = b, inner = vecdot(b, b);
+  for (double residual = Convergence::length(rest); !convergence.reached(residual);
+       residual = Convergence::length(rest)) {
+    convergence.count(residual);
+    const Tensor image = product(direction), step = inner / vecdot(b, image);
+    const Tensor half = rest - step * image;
+    if (convergence.reached(Convergence::length(half))) return x + step * direction;
+    convergence.count(residual);
+    const Tensor turned = product(half), weight = vecdot(turned, half) / vecdot(turned, turned);
+    x = x + step * direction + weight * half;
+    rest = half - weight * turned;
+    const Tensor next = vecdot(b, rest);
+    direction = rest + next / inner * (step / weight) * (direction - weight * image);
+    inner = next;
+  }
+  return x;
+}
+
+// Each round builds an orthonormal basis v of the Krylov space, with a v_k in the span of the next
+// basis, and minimises the residual over it by least squares with the matrix of coefficients.
+Tensor generalized_minimal_residual(const LinearProduct& product, const Tensor& b, const KrylovOptions& options) {
+  Convergence convergence("gmres", b, options);
+  const Index most = std::min(options.restart, b.size());
+  Tensor x = zeros_like(b), rest = b;
+  for (double residual = Convergence::length(rest); !convergence.reached(residual);
+       residual = Convergence::length(rest)) {
+    std::vector<Tensor> basis{rest / residual}, coefficients;
+    for (Index k = 0; k < most; ++k) {
+      convergence.count(residual);
+      const Tensor all = stack(basis);
+      Tensor image = product(basis.back());
+      // Orthogonalised twice, so that rounding errors do not grow.
+      const Tensor first = matmul(conj(all), image);
+      image = image - matmul(first, all);
+      const Tensor again = matmul(conj(all), image);
+      image = image - matmul(again, all);
+      const double length = Convergence::length(image);
+      const Tensor column = concat(
+          {first + again, full({1}, length, b.dtype(), b.device()), zeros({most - k - 1}, b.dtype(), b.device())});
+      coefficients.push_back(column);
+      if (!(length > epsilon_of(b.dtype()) * residual)) break;
+      basis.push_back(image / length);
+    }
+    const Index count = static_cast<Index>(coefficients.size());
+    const Tensor side = concat({full({1}, residual, b.dtype(), b.device()), zeros({most}, b.dtype(), b.device())});
+    const Tensor weights = lstsq(stack(coefficients, 1), side);
+    basis.resize(static_cast<std::size_t>(count));
+    x = x + matmul(weights, stack(basis));
+    rest = b - product(x);
+  }
+  return x;
+}
+
+}  // namespace stave_detail

@@ -1,0 +1,23 @@
+#include <stave/handlers/numerics/matrix_functions.h>
+
+#include <cmath>
+
+#include <stave/core/ops/linalg_rules.h>
+
+namespace stave_detail {
+
+Tensor from_eigenvalues(const Tensor& v, const Tensor& values) { return matmul(times_diagonal(v, values), adjoint(v)); }
+
+Tensor tangent_of_function(const Tensor& w, const Tensor& v, const Tensor& values, const Tensor& slopes,
+                           const Tensor& da) {
+  const auto across = [](const Tensor& x) { return expand_dims(x, -2); };
+  const auto down = [](const Tensor& x) { return expand_dims(x, -1); };
+  const Tensor gaps = across(w) - down(w);
+  const Tensor least = down(max(abs(stop_gradient(w)), -1, keepdims)) * std::cbrt(epsilon_of(w.dtype()));
+  const Tensor close = abs(gaps) <= least;
+  const Tensor differences = (across(values) - down(values)) / where(close, 1, gaps);
+  const Tensor divided = where(close, (across(slopes) + down(slopes)) * 0.5, differences);
+  return matmul(v, divided * matmul(adjoint(v), hermitian_part(da), v), adjoint(v));
+}
+
+}  // namespace stave_detail
