@@ -37,6 +37,7 @@
 #include <stave/core/ops/search.h>
 #include <stave/core/ops/softmax.h>
 #include <stave/core/ops/sort.h>
+#include <stave/core/ops/special.h>
 #include <stave/core/ops/transfer.h>
 #include <stave/core/ops/tree.h>
 #include <stave/core/program/fused.h>

@@ -12,7 +12,8 @@ const std::vector<Row>& all_rows() {
     std::vector<Row> list;
     for (const auto& [family, add] : std::initializer_list<std::pair<const char*, void (*)(std::vector<Row>&)>>{
              {"create", add_create_rows},       {"elementwise", add_elementwise_rows},
-             {"elementwise", add_binary_rows},  {"reduce", add_reduce_rows},
+             {"elementwise", add_binary_rows},  {"special", add_special_rows},
+             {"reduce", add_reduce_rows},
              {"softmax", add_softmax_rows},     {"softmax", add_log_softmax_rows},
              {"scan", add_scan_rows},           {"sort", add_sort_rows},
              {"search", add_search_rows},       {"layout", add_layout_rows},
