@@ -99,7 +99,8 @@ Tensor partial(const Op& op, int i, std::span<const Tensor> x, const Tensor& y) 
     case OpId::gamma_density:
       // d/dx x^(a-1) e^-x = ((a-1) / x - 1) x^(a-1) e^-x, differentiated n times by a
       if (by(1)) return at(op, x[0] + 1, x[1], x[2]);
-      if (by(2)) return (scale(x[1] - 1 - x[2], y) + scale(x[0], at(op, x[0] - 1, x[1], x[2]))) / x[2];
+      if (by(2))
+        return (scale(x[1] - 1 - x[2], at(op, x[0], x[1], x[2])) + scale(x[0], at(op, x[0] - 1, x[1], x[2]))) / x[2];
       break;
     case OpId::betainc:  // the orders by a and b, a, b, x
       if (by(2)) return at(op, x[0] + 1, x[1], x[2], x[3], x[4]);
@@ -110,9 +111,9 @@ Tensor partial(const Op& op, int i, std::span<const Tensor> x, const Tensor& y) 
       if (by(2)) return at(op, x[0] + 1, x[1], x[2], x[3], x[4]);
       if (by(3)) return at(op, x[0], x[1] + 1, x[2], x[3], x[4]);
       if (!by(4)) break;
-      const Tensor rest = 1 - x[4];
-      return (scale(x[2] - 1, y) + scale(x[0], at(op, x[0] - 1, x[1], x[2], x[3], x[4]))) / x[4] -
-             (scale(x[3] - 1, y) + scale(x[1], at(op, x[0], x[1] - 1, x[2], x[3], x[4]))) / rest;
+      const Tensor rest = 1 - x[4], density = at(op, x[0], x[1], x[2], x[3], x[4]);
+      return (scale(x[2] - 1, density) + scale(x[0], at(op, x[0] - 1, x[1], x[2], x[3], x[4]))) / x[4] -
+             (scale(x[3] - 1, density) + scale(x[1], at(op, x[0], x[1] - 1, x[2], x[3], x[4]))) / rest;
     }
     case OpId::betaln: return digamma(x[static_cast<std::size_t>(i)]) - digamma(x[0] + x[1]);
     case OpId::poch: return by(0) ? y * (digamma(x[0] + x[1]) - digamma(x[0])) : y * digamma(x[0] + x[1]);
@@ -197,8 +198,6 @@ void infer_special(const Call& call, SmallVector<Abstract, 1>& outputs) {
 // Returns true if some partial derivative reads the result.
 constexpr bool reads_result(OpId id) {
   switch (id) {
-    case OpId::gamma_density:
-    case OpId::beta_density:
     case OpId::poch:
     case OpId::ndtri:
     case OpId::erfcinv:
@@ -210,7 +209,10 @@ constexpr bool reads_result(OpId id) {
 }
 
 constexpr Op special_op(OpId id, const char* name, unsigned inputs) {
-  const ValueSet reads = ((1u << inputs) - 1) | (reads_result(id) ? ValueSet::outputs : 0);
+  // The derivatives of inverse functions follow from the result alone.
+  const bool is_inverse = id == OpId::ndtri || id == OpId::erfcinv || id == OpId::lambertw;
+  const unsigned operands = is_inverse ? 0 : (1u << inputs) - 1;
+  const ValueSet reads = operands | (reads_result(id) ? ValueSet::outputs : 0);
   return {.id = id,
           .name = name,
           .infer = infer_special,

@@ -7,7 +7,7 @@
 // Values are within 4 units in the last place of float64 (1 of float32) for all arguments, or 8 for
 // the gamma and beta distributions, unless a comment says more. Near a zero of a function, where
 // its value is a difference, the error is that small in relation to the size of the function around
-// the zero. Outside its domain a function is NaN. docs/accuracy.md has measured errors.
+// the zero. Outside its domain a function is NaN.
 //
 // Derivatives of any order exist by every argument, except by orders and by the parameters of
 // hyp1f1 and hyp2f1: asking for these throws TransformError. Derivatives by the parameters of

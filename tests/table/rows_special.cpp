@@ -7,6 +7,8 @@
 #include <limits>
 #include <numbers>
 
+#include <stave/core/ops/layout.h>
+
 #include "table/reference.h"
 #include "table/row.h"
 
@@ -163,7 +165,9 @@ struct Function {
 };
 
 Variant variant_of(const Function& f, Dtype dtype, const std::vector<Shape>& shapes) {
-  Variant variant{.call = f.call, .differentiable = f.differentiable};
+  Variant variant;
+  variant.call = f.call;
+  variant.differentiable = f.differentiable;
   for (std::size_t i = 0; i < f.domains.size(); ++i) {
     const Shape& shape = shapes[i % shapes.size()];
     variant.name += shape.str();
@@ -233,7 +237,7 @@ std::vector<Function> functions() {
        .call = [](auto x) { return Outputs(multigammaln(x[0], 3)); },
        FORMULA(1.5L * std::log(pi) + std::lgamma(v[0]) + std::lgamma(v[0] - 0.5L) + std::lgamma(v[0] - 1)),
        .domains = {{3, 9}}},
-      {ONE(gammasgn), FORMULA(v[0] > 0 || std::fmod(std::floor(v[0]), Real(2)) == 0 ? 1 : -1),
+      {ONE(gammasgn), FORMULA(v[0] > 0 || std::fmod(std::floor(v[0]), Real(2)) == 0 ? Real(1) : Real(-1)),
        .domains = {{.choices = {-3.5, -2.25, -1.75, -0.5, 0.5, 2}}}, .differentiable = false, .accuracy = 0,
        .no_derivative = {{0, "piecewise constant"}}},
       {.name = "zeta_derivative",
@@ -308,14 +312,19 @@ std::vector<Variant> weighted_variants(Dtype dtype, bool with_sign) {
             .inputs = {{dtype, shape}, {dtype, of_weights, with_sign ? Domain{-3, -0.5} : Domain{0.3, 2}}},
             .call =
                 [=](auto x) {
-                  return with_sign ? both(signed_logsumexp(x[0], x[1], -1)) : Outputs(logsumexp(x[0], x[1], -1));
+                  // A number is the sum over an axis of length 1.
+                  const auto row = [](const Tensor& t) { return t.rank() == 0 ? reshape(t, {1}) : t; };
+                  return with_sign ? both(signed_logsumexp(row(x[0]), row(x[1]), -1))
+                                   : Outputs(logsumexp(row(x[0]), row(x[1]), -1));
                 },
             .reference =
                 [=](std::span<const Array> xs) {
-                  const Index last = static_cast<Index>(shape.size()) - 1;
-                  Array sums = make(float64, without_axis(shape, last), [](const Shape&) { return Real(0); });
+                  const auto kept = [&](const Shape& p) {
+                    return p.empty() ? p : without_axis(p, static_cast<Index>(p.size()) - 1);
+                  };
+                  Array sums = make(float64, kept(shape), [](const Shape&) { return Real(0); });
                   for_each_position(shape, [&](const Shape& p) {
-                    sums(without_axis(p, last)) += xs[1](broadcast_position(of_weights, p)) * std::exp(xs[0](p));
+                    sums(kept(p)) += xs[1](broadcast_position(of_weights, p)) * std::exp(xs[0](p));
                   });
                   const auto log_of = [](Real s) { return std::log(std::abs(s)); };
                   // The logarithm of a sum near 1 is small, and its error is relative to 1.
@@ -325,7 +334,7 @@ std::vector<Variant> weighted_variants(Dtype dtype, bool with_sign) {
                   return results;
                 }};
   };
-  return {of({2, 3}, {2, 3}), of({2, 5}, {5}), of({4}, {4}), of({0, 3}, {3})};
+  return {of({2, 3}, {2, 3}), of({2, 5}, {5}), of({4}, {4}), of({0, 3}, {3}), of({}, {})};
 }
 
 }  // namespace

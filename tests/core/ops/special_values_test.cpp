@@ -1,5 +1,5 @@
-// Special functions at edges of their domains, as SciPy has them, and over their whole range against
-// mpmath's values in tests/data/special_functions.csv.
+// Special functions at edges of their domains, as SciPy has them, and over their whole range
+// against mpmath's values in tests/data/special_functions.csv.
 
 #include <stave/core/ops/special.h>
 
