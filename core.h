@@ -44,6 +44,7 @@
 #include <stave/core/ops/sequences.h>
 #include <stave/core/ops/softmax.h>
 #include <stave/core/ops/sort.h>
+#include <stave/core/ops/special.h>
 #include <stave/core/ops/statistics.h>
 #include <stave/core/ops/transfer.h>
 #include <stave/core/ops/tree.h>

@@ -31,6 +31,7 @@
 #include <stave/backends/cpu/select.h>
 #include <stave/backends/cpu/softmax.h>
 #include <stave/backends/cpu/sort.h>
+#include <stave/backends/cpu/special.h>
 #include <stave/core/effects/error.h>
 #include <stave/core/op/op.h>
 #include <stave/core/ops/elementwise_ops.h>
@@ -176,6 +177,7 @@ void CpuBackend::run(const Op& op, const Attributes* attributes, std::span<const
   const int id = static_cast<int>(op.id);
   if (id >= elementwise_count) {
     if (stave::is_linalg(op.id)) return run_linalg(op, attributes, inputs, outputs);
+    if (stave::is_special(op.id)) return run_special(op.id, inputs, outputs[0]);
     if (op.id != OpId::own) return run_other(op, attributes, inputs, outputs);
     if (op.cpu) return op.cpu(attributes, inputs, outputs);
     throw stave::DeviceError(std::string(op.name) +

@@ -143,6 +143,9 @@ inline constexpr std::array<InputCount, op_count> input_counts = [] {
 #define X(name, ...) set(OpId::name, 2, 2);
   STAVE_BINARY_OPS(X)
 #undef X
+#define X(name, inputs) set(OpId::name, inputs, inputs);
+  STAVE_SPECIAL_OPS(X)
+#undef X
 #define X(name, attributes, least, most) set(OpId::name, least, most);
   STAVE_SIGNATURES(X)
 #undef X

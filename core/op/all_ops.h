@@ -44,6 +44,15 @@ namespace stave {
 #define STAVE_CPU_LINALG_OPS(X)                                                                                    \
   X(eig) X(eigvals) X(schur) X(sqrtm) X(logm) X(sylvester) X(solve_banded) X(ldl)
 
+// X(name, inputs): special functions, which the CPU computes by scalar code
+// (backends/cpu/special.h).
+#define STAVE_SPECIAL_OPS(X)                                                                                       \
+  X(gammainc, 3) X(gammaincc, 2) X(gamma_density, 3) X(betainc, 5) X(beta_density, 5) X(betaln, 2) X(poch, 2)      \
+  X(zeta_derivative, 3) X(ndtri, 1) X(log_ndtr, 1) X(erfcx, 2) X(erfcinv, 1) X(bessel_j, 2) X(bessel_y, 2)         \
+  X(bessel_i, 2) X(bessel_ie, 2) X(bessel_k, 2) X(bessel_ke, 2) X(expi, 1) X(expn, 2) X(spence, 2)                 \
+  X(sine_integral, 1) X(cosine_integral, 1) X(fresnel_s, 1) X(fresnel_c, 1) X(dawsn, 2) X(sinc, 2) X(hyp1f1, 3)    \
+  X(hyp2f1, 4) X(rel_entr, 2) X(kl_div, 2) X(lambertw, 2)
+
 // X(name): higher-order operations, which run the functions in their attributes: they have
 // no kernel.
 #define STAVE_FUNCTION_OPS(X) X(call)
@@ -55,6 +64,7 @@ namespace stave {
   /* create */ X(full) X(iota) X(astype) X(stop_gradient) X(copy)                                 \
   /* complex */ X(complex) X(real) X(imag) X(conj)                                                \
   /* elementwise */ X(where)                                                                      \
+  /* special */ STAVE_SPECIAL_OPS(X)                                                              \
   /* reduce */ X(sum) X(prod) X(max) X(min) X(all) X(any) X(argmax) X(argmin)                     \
   /* softmax */ X(softmax) X(log_softmax) X(softmax_gradient) X(log_softmax_gradient)             \
   /* scan */ X(cumulative_sum) X(cumulative_prod) X(cummax) X(cummin) X(linear_recurrence)        \
@@ -129,6 +139,8 @@ constexpr bool takes_complex(OpId id) {
 }
 /// Returns true for the operations in STAVE_LINALG_OPS and STAVE_CPU_LINALG_OPS.
 constexpr bool is_linalg(OpId id) { return id >= OpId::cholesky && id <= OpId::ldl; }
+/// Returns true for the operations in STAVE_SPECIAL_OPS.
+constexpr bool is_special(OpId id) { return id >= OpId::gammainc && id <= OpId::lambertw; }
 inline constexpr int op_count = static_cast<int>(OpId::count);
 
 struct Op;

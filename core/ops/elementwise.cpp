@@ -14,6 +14,7 @@
 #include <stave/core/ops/frontend.h>
 #include <stave/core/ops/layout.h>
 #include <stave/core/ops/reduce.h>
+#include <stave/core/ops/special.h>
 #include <stave/core/tensor/default_dtype.h>
 #include <stave/core/tensor/fail.h>
 
@@ -41,14 +42,6 @@ void infer_elementwise(const Call& call, SmallVector<Abstract, 1>& outputs) {
   outputs.emplace_back(x.shape(), call.op().result_dtype(x.dtype()));
 }
 
-const Op& op_of(const JvpContext& c) { return c.call.op(); }
-const Op& op_of(const VjpContext& c) { return c.op; }
-[[noreturn]] void fail_no_rule(const Op& op, int operand) {
-  fail<TransformError>(
-      "the operation {} has no derivative with respect to operand {}: cut that operand off with stop_gradient", op.name,
-      operand);
-}
-
 // Returns the partial derivative of S by operand i, at the operands of `c`, times `factor`:
 // scale(factor, dS/dx_i). A struct may define this product itself: a linear struct as tangent0,
 // others as times0.
@@ -61,9 +54,7 @@ constexpr X product_with_partial(const X& factor, const Context& c) {
     else if constexpr (requires { S::times0(factor, factor, factor); }) return S::times0(factor, c.in(0), c.out());
     else if constexpr (requires { S::partial0(factor, factor, factor); })
       return scale(factor, S::partial0(c.in(0), c.in(1), c.out()));
-    else if constexpr (requires { S::partial0(factor, factor); }) return scale(factor, S::partial0(c.in(0), c.out()));
-    else if constexpr (std::is_same_v<X, Tensor>) fail_no_rule(op_of(c), i);
-    else return X(0);
+    else return scale(factor, S::partial0(c.in(0), c.out()));
   } else {
     if constexpr (requires { S::tangent1(factor); }) return S::tangent1(factor);
     else if constexpr (requires { S::times1(factor, factor, factor, factor); })
@@ -89,6 +80,7 @@ struct Traced {
     return Traced(ValueSet(from.mask | other.from.mask), operations + other.operations + 1);
   }
   friend constexpr Traced astype(Traced x, Dtype) { return x.after(); }
+  friend constexpr Traced zeta_derivative(int, Traced s, Traced q) { return s.with(q); }
   friend constexpr Traced where(Traced condition, Traced a, Traced b) { return condition.with(a).with(b); }
 // clang-format off
 #define X(name, ...) [[maybe_unused]] friend constexpr Traced name(Traced x) { return x.after(); }
@@ -118,10 +110,6 @@ struct Widened {
   Tensor in(int j) const { return reads(1u << j) ? wide(c.in(j)) : Tensor(); }
   Tensor out() const { return reads(ValueSet::outputs) ? wide(c.out()) : Tensor(); }
 };
-template <class S, int i, class Context>
-const Op& op_of(const Widened<S, i, Context>& widened) {
-  return op_of(widened.c);
-}
 
 // Returns the partial derivative by operand i times `factor`. If the product takes at most two
 // operations, they are performed in the dtype of the operands, even for 16-bit floats, since two

@@ -114,7 +114,7 @@ Tensor xlog1py(Operand x, Operand y);  ///< x log1p(y), and 0 where x is 0 and y
 /// The Hurwitz zeta function, the sum of (q + k)^-s over the integers k >= 0.
 /// It is defined for s > 1, infinite for s = 1 and NaN for s < 1. It is infinite at q = 0, -1, -2,
 /// ..., and NaN at all other q < 0 unless s is an integer. Values are those of scipy.special.zeta.
-/// The derivative by s is not implemented and throws.
+/// The derivative by s (special.h: zeta_derivative) is for q > 0, and NaN elsewhere.
 Tensor zeta(Operand s, Operand q);
 /// 0 where a or b is 0, else a * b. Derivative rules multiply partial derivatives with tangents
 /// by this product.

@@ -556,7 +556,7 @@ struct Xlog1py : FloatFunction {
 /// The Hurwitz zeta function: the sum of (q + k)^-s over k = 0, 1, 2, ...
 struct Zeta : FloatFunction {
   STAVE_VALUE(T s, T q) { return zeta(s, q); }
-  // The derivative by s has no closed form. It has no rule, and requesting it throws.
+  STAVE_PARTIAL(partial0, const X& s, const X& q, const X&) { return zeta_derivative(1, s, q); }
   STAVE_PARTIAL(partial1, const X& s, const X& q, const X&) { return -s * zeta(s + 1, q); }
 };
 struct Copysign : Floats {

@@ -43,6 +43,8 @@ bool Region::admits(const Op& op) {
 
 bool Region::admits(const Op& op, const Attributes* attributes, Dtype dtype) {
   if (!admits(op) || is_complex(dtype)) return false;
+  // A region must hold its derivatives, too, and that of zeta by s is no elementwise operation.
+  if (op.id == OpId::zeta) return false;
   return op.id != OpId::astype || !is_complex(static_cast<const DtypeAttributes*>(attributes)->dtype);
 }
 

@@ -105,6 +105,7 @@ void add_create_rows(std::vector<Row>& rows);
 void add_elementwise_rows(std::vector<Row>& rows);
 void add_binary_rows(std::vector<Row>& rows);
 void add_complex_rows(std::vector<Row>& rows);
+void add_special_rows(std::vector<Row>& rows);
 void add_reduce_rows(std::vector<Row>& rows);
 void add_softmax_rows(std::vector<Row>& rows);
 void add_scan_rows(std::vector<Row>& rows);

@@ -17,6 +17,7 @@ const std::vector<Row>& all_rows() {
              {"elementwise", add_binary_rows},
              {"elementwise_functions", add_elementwise_function_rows},
              {"complex", add_complex_rows},
+             {"special", add_special_rows},
              {"reduce", add_reduce_rows},
              {"statistics", add_statistics_rows},
              {"softmax", add_softmax_rows},

@@ -1,0 +1,163 @@
+#!/usr/bin/env python3
+"""Writes backends/cpu/special_series.h: polynomials that approximate special functions in parts.
+
+Each polynomial interpolates its function at Chebyshev's points, in 60 digits of mpmath. The degree is
+the smallest one with a relative error below 2^-57 (of the largest value in the interval).
+
+    python3 tests/data/special_series.py > backends/cpu/special_series.h
+"""
+import mpmath as mp
+
+mp.mp.dps = 60
+
+
+def coefficients(f, low, high, degree):
+    """The coefficients of the interpolating polynomial in t, -1 <= t <= 1, the lowest power first."""
+    n = degree + 1
+    nodes = [mp.cos(mp.pi * (2 * k + 1) / (2 * n)) for k in range(n)]
+    values = [f((low + high) / 2 + (high - low) / 2 * t) for t in nodes]
+    chebyshev = [sum(v * mp.cos(mp.pi * j * (2 * k + 1) / (2 * n)) for k, v in enumerate(values)) * 2 / n
+                 for j in range(n)]
+    chebyshev[0] /= 2
+    before, now = [mp.mpf(1)], [mp.mpf(0), mp.mpf(1)]
+    total = [mp.mpf(0)] * n
+    for j, c in enumerate(chebyshev):
+        row = before if j == 0 else now
+        for i, a in enumerate(row):
+            total[i] += c * a
+        if j > 0:
+            twice = [mp.mpf(0)] + [2 * a for a in now]
+            before, now = now, [a - (before[i] if i < len(before) else 0) for i, a in enumerate(twice)]
+    return total
+
+
+def evaluate(c, t):
+    return mp.polyval(c[::-1], t)
+
+
+def fitted(f, low, high):
+    low, high = mp.mpf(low), mp.mpf(high)
+    points = [mp.mpf(2 * i - 97) / 97 for i in range(98)]
+    exact = [f((low + high) / 2 + (high - low) / 2 * t) for t in points]
+    for degree in range(6, 40):
+        c = coefficients(f, low, high, degree)
+        if all(abs(evaluate(c, t) - y) < abs(y) * mp.mpf(2)**-57 for t, y in zip(points, exact)):
+            return c
+    raise SystemExit("no polynomial is accurate enough")
+
+
+def show(name, comment, pieces):
+    """Pieces: (f, low, high) in the variable of the comment."""
+    print(f"\n// {comment}")
+    for i, (f, low, high) in enumerate(pieces):
+        c = fitted(f, low, high)
+        print(f"inline constexpr Series<{len(c)}> {name}{i if len(pieces) > 1 else ''} = {{")
+        print(f"    {float(low)!r}, {float(high)!r}, {{" + ",\n    ".join(repr(float(a)) for a in c) + "}};")
+
+
+inf = mp.inf
+
+
+def scaled_erfc(t):
+    if t == 1:
+        return 2 / mp.sqrt(mp.pi)
+    x = mp.mpf(15) / 4 * (1 + t) / (1 - t)
+    value = mp.exp(x * x) * mp.erfc(x) if x < 20 else mp.hyperu(.5, .5, x * x) / mp.sqrt(mp.pi)
+    return (1 + 2 * x) * value
+
+
+def dawson(x):
+    if x > 15:
+        return mp.nsum(lambda k: mp.fac2(2 * k - 1) / (2**(k + 1) * x**(2 * k + 1)), [0, 60]) if x < 1e4 else 1 / (2 * x) + 1 / (4 * x**3) + 3 / (8 * x**5)
+    return mp.sqrt(mp.pi) / 2 * mp.exp(-x * x) * mp.erfi(x)
+
+
+def over_x(f):
+    return lambda u: f(mp.sqrt(u)) / mp.sqrt(u)
+
+
+# f and g of DLMF 6.2.17 and 6.2.18, and their limits as x grows: x f and x^2 g.
+def sine_f(u):
+    if u == 0:
+        return mp.mpf(1)
+    x = 1 / mp.sqrt(u)
+    return x * mp.quad(lambda t: mp.exp(-x * t) / (1 + t * t), [0, .5 / x, 2 / x, 8 / x, 40 / x, 200 / x])
+
+
+def sine_g(u):
+    if u == 0:
+        return mp.mpf(1)
+    x = 1 / mp.sqrt(u)
+    return x * x * mp.quad(lambda t: t * mp.exp(-x * t) / (1 + t * t), [0, .5 / x, 2 / x, 8 / x, 40 / x, 200 / x])
+
+
+# f and g of DLMF 7.2.10 and 7.2.11, by the integrals 7.7.10 and 7.7.11 after t = s^2.
+def fresnel_f(u):
+    if u == 0:
+        return mp.mpf(1)
+    z = mp.sqrt(1 / mp.sqrt(u))
+    k = mp.pi * z * z / 2
+    edge = [0, .3, 1, 2, 4, 12]
+    return mp.pi * z * mp.quad(lambda s: 2 * mp.exp(-s * s) / mp.sqrt(k) / (1 + (s * s / k)**2), edge) / (mp.pi * mp.sqrt(2))
+
+
+def fresnel_g(u):
+    if u == 0:
+        return mp.mpf(1)
+    z = mp.sqrt(1 / mp.sqrt(u))
+    k = mp.pi * z * z / 2
+    edge = [0, .3, 1, 2, 4, 12]
+    return mp.pi**2 * z**3 * mp.quad(lambda s: 2 * s * s * mp.exp(-s * s) / k**1.5 / (1 + (s * s / k)**2), edge) / (mp.pi * mp.sqrt(2))
+
+
+print("""// Polynomials that approximate special functions, by tests/data/special_series.py. Generated; do
+// not edit.
+#pragma once
+
+#include <cstddef>
+
+namespace stave_cpu {
+
+/// A polynomial in t = (2 u - low - high) / (high - low) for low <= u <= high, the lowest power
+/// first.
+template <std::size_t n>
+struct Series {
+  double low, high, coefficients[n];
+
+  double operator()(double u) const {
+    const double t = ((u - low) - (high - u)) / (high - low), square = t * t;
+    // Even and odd powers are independent chains.
+    double even = 0, odd = 0;
+    for (std::size_t i = n; i-- > 0;) {
+      double& sum = i % 2 ? odd : even;
+      sum = sum * square + coefficients[i];
+    }
+    return even + t * odd;
+  }
+};""")
+F = mp.mpf(1)
+show("erfcx_series", "(1 + 2 x) e^(x^2) erfc(x), x >= 0, in (x - 15/4) / (x + 15/4).", [(scaled_erfc, -1, 1)])
+show("dawson_near", "D(x) / x in x^2.", [(over_x(dawson), F / 10**8, 1)])
+show("dawson_middle", "D(x) in x.", [(dawson, 1, 1.75), (dawson, 1.75, 2.5), (dawson, 2.5, 3.5), (dawson, 3.5, 5)])
+show("dawson_far", "2 x D(x) in 1 / x^2.",
+     [(lambda u: (lambda x: 2 * x * dawson(x))(1 / mp.sqrt(u)), F / 10**9, F / 25)])
+show("sine_near", "Si(x) / x in x^2.", [(over_x(mp.si), F / 10**12, 4)])
+show("cosine_near", "(gamma + log(x) - Ci(x)) / x^2 in x^2.",
+     [(lambda u: (mp.euler + mp.log(u) / 2 - mp.ci(mp.sqrt(u))) / u, F / 10**8, 4)])
+sine = [(0, F / 64), (F / 64, F / 16), (F / 16, F / 4)]
+show("sine_f", "x f(x) in 1 / x^2: f of DLMF 6.2.17.", [(sine_f, a, b) for a, b in sine])
+show("sine_g", "x^2 g(x) in 1 / x^2: g of DLMF 6.2.18.", [(sine_g, a, b) for a, b in sine])
+show("fresnel_s_near", "S(x) / x^3 in x^4.", [(lambda u: mp.fresnels(u**.25) / u**(F * 3 / 4), F / 10**16, 6.5536)])
+show("fresnel_c_near", "C(x) / x in x^4.", [(lambda u: mp.fresnelc(u**.25) / u**(F / 4), F / 10**16, 6.5536)])
+fres = [(0, F / 40), (F / 40, F / 6.5536)]
+show("fresnel_f", "pi x f(x) in 1 / x^4: f of DLMF 7.2.10.", [(fresnel_f, a, b) for a, b in fres])
+show("fresnel_g", "pi^2 x^3 g(x) in 1 / x^4: g of DLMF 7.2.11.", [(fresnel_g, a, b) for a, b in fres])
+z = [mp.besseljzero(0, 1), mp.besseljzero(0, 2)], [mp.besseljzero(1, 1), mp.besseljzero(1, 2)]
+for n in (0, 1):
+    show(f"bessel_j{n}_middle", f"J_{n}(x) / ((x - a) (x - b)) in x: a and b are its zeros in the interval.",
+         [(lambda x: mp.besselj(n, x) / ((x - z[n][0]) * (x - z[n][1])), 2, 8)])
+    for k, zero in enumerate(z[n]):
+        high = float(zero)
+        print(f"inline constexpr double j{n}_zero{k} = {high!r}, j{n}_zero{k}_rest = {float(zero - high)!r};")
+show("bessel_y1_middle", "Y_1(x) in x.", [(lambda x: mp.bessely(1, x), 6, 8)])
+print("\n}  // namespace stave_cpu")
