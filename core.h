@@ -23,6 +23,7 @@
 #include <stave/core/ops/convolution.h>
 #include <stave/core/ops/create.h>
 #include <stave/core/ops/elementwise.h>
+#include <stave/core/ops/fft.h>
 #include <stave/core/ops/index.h>
 #include <stave/core/ops/layout.h>
 #include <stave/core/ops/linalg.h>
@@ -35,6 +36,7 @@
 #include <stave/core/ops/reduce.h>
 #include <stave/core/ops/scan.h>
 #include <stave/core/ops/search.h>
+#include <stave/core/ops/signal.h>
 #include <stave/core/ops/softmax.h>
 #include <stave/core/ops/sort.h>
 #include <stave/core/ops/transfer.h>
