@@ -19,6 +19,7 @@
 #include <stave/core/ops/at.h>
 #include <stave/core/ops/attention.h>
 #include <stave/core/ops/collective.h>
+#include <stave/core/ops/complex.h>
 #include <stave/core/ops/contract.h>
 #include <stave/core/ops/convolution.h>
 #include <stave/core/ops/create.h>

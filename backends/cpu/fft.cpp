@@ -45,13 +45,12 @@ template <class T>
 std::complex<T> unit_root(Index k, Index n) {
   using Wide = long double;
   k %= n;
-  const auto eighth = static_cast<int>(static_cast<__int128>(k) * 8 / n);
-  // The angle in units of a turn over 8 n, from the nearest multiple of a quarter turn.
-  const __int128 from_quarter = static_cast<__int128>(k) * 8 - static_cast<__int128>((eighth + 1) / 2 * 2) * n;
+  const Index quarter = (8 * k / n + 1) / 2;           // the nearest one
+  const Index from_quarter = 8 * k - 2 * quarter * n;  // a turn is 8 n
   const Wide angle = std::numbers::pi_v<Wide> * static_cast<Wide>(from_quarter) / (4 * static_cast<Wide>(n));
   const Wide c = std::cos(angle), s = std::sin(angle);
   const std::complex<Wide> roots[] = {{c, -s}, {-s, -c}, {-c, s}, {s, c}};
-  const std::complex<Wide> root = roots[(eighth + 1) / 2 % 4];
+  const std::complex<Wide> root = roots[quarter % 4];
   return {static_cast<T>(root.real()), static_cast<T>(root.imag())};
 }
 
@@ -232,9 +231,10 @@ Plan<T>::Plan(Index n, bool of_halves) : length(n), kernels_(fft_kernels<T>()) {
   }
   const Index padded = padded_length(2 * n - 1, kernels_.row_unit);
   padded_ = plan_of<T>(padded);
-  // j^2 mod 2 n, so that angles are exact.
-  for (Index j = 0; j < n; ++j)
-    chirp_.push_back(unit_root<T>(static_cast<Index>(static_cast<__int128>(j) * j % (2 * n)), 2 * n));
+  for (Index j = 0, square = 0; j < n; ++j) {  // j^2 modulo 2 n, so that angles are exact
+    chirp_.push_back(unit_root<T>(square, 2 * n));
+    square = (square + 2 * j + 1) % (2 * n);
+  }
   spectrum_.assign(static_cast<std::size_t>(padded), C(0));
   for (Index j = 0; j < n; ++j) {
     const C value = std::conj(chirp_[static_cast<std::size_t>(j)]);
@@ -403,7 +403,9 @@ class AxisTransform {
     Index count = width;
     for (std::size_t i = 0; i + 1 < others_.size(); ++i) count *= others_[i].length;
     if (count == 0) return;
-    const bool by_columns = plan_->columns && width > 1 && plan_->length <= longest_column &&
+    // A real line that is repeated has no rows of imaginary parts (see FftPlace).
+    const bool is_repeated = kind_ == FftKind::real_to_complex && in_.stride == 0;
+    const bool by_columns = plan_->columns && width > 1 && plan_->length <= longest_column && !is_repeated &&
                             !(dense && plan_->has_row()) &&
                             (width >= kernels_.lanes / 2 || plan_->length < shortest_split);
     by_columns ? run_columns(width) : run_lines(count);

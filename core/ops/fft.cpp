@@ -311,10 +311,10 @@ Tensor irfft2(const Tensor& x, const Fft2Options& options) {
 namespace {
 
 Tensor frequencies(const char* name, Index n, Index count, bool wraps, double d, Dtype dtype, Device device) {
-  check_length(n, name);
+  if (n < 0) fail<ShapeError>("{}: the number of samples is {}", name, n);
   if (dtype != float32 && dtype != float64) fail<DtypeError>("{}: the dtype is {}, but must be a float", name, dtype);
   return naming(name, [&] {
-    const Tensor k = arange(0, count, 1, float64, device);
+    const Tensor k = arange(0, n == 0 ? 0 : count, 1, float64, device);
     const Tensor cycles = wraps ? where(k > static_cast<double>((n - 1) / 2), k - static_cast<double>(n), k) : k;
     return astype(cycles / (d * static_cast<double>(n)), dtype);
   });

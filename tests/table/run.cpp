@@ -25,6 +25,7 @@ const std::vector<Row>& all_rows() {
              {"network", add_network_rows},     {"losses", add_losses_rows},
              {"attention", add_attention_rows}, {"random", add_random_rows},
              {"transfer", add_transfer_rows},   {"collectives", add_collective_rows},
+             {"fft", add_fft_rows},             {"signal", add_signal_rows},
              {"functions", add_function_rows},  {"fused", add_fused_rows}}) {
       add(list);
       for (Row& row : list)
