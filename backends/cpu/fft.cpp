@@ -425,43 +425,74 @@ class AxisTransform {
 
   // ---- columns ----
 
+  /// Elements of columns that lie a multiple of a page apart compete for the same few places of the
+  /// caches. Then several adjacent blocks are copied to and from a dense tile (for 128^3 complex64
+  /// numbers: 4 times as fast).
+  bool conflicts(const Operand& x, int operand) const {
+    constexpr Index page = 4096;
+    return others_.back().step[operand] == x.unit && x.stride * static_cast<Index>(sizeof(T)) % page == 0 && n_ >= 32;
+  }
+  Index elements(const Operand& x) const { return x.unit == 2 && kind_ != FftKind::complex ? n_ / 2 + 1 : n_; }
+
   void run_columns(Index width) const {
     const Index lanes = kernels_.lanes, n = plan_->length;
-    const TileWalk tiles(others_, 2, -1, 1, std::min(lanes, width));
-    const Index grain = std::max<Index>(1, cheap_grain / (4 * lanes * n));
-    const bool extends = kind_ == FftKind::complex_to_real && !halves_;
+    const bool tiles_in = conflicts(in_, 0), tiles_out = conflicts(out_, 1);
+    constexpr Index tile_bytes = Index{1} << 18;
+    const Index most = tile_bytes / (2 * lanes * n_ * static_cast<Index>(sizeof(T)));
+    const Index blocks = tiles_in || tiles_out ? std::clamp<Index>(most, 1, 8) : 1, pitch = 2 * lanes * (blocks + 1);
+    const TileWalk tiles(others_, 2, -1, 1, std::min(lanes * blocks, width));
+    const Index grain = std::max<Index>(1, cheap_grain / (4 * lanes * blocks * n));
     parallel_for(tiles.count(), grain, [&](Index first, Index last) {
-      const auto work = scratch<T>(column_work<T>(n, lanes) + (extends ? static_cast<std::size_t>(2 * lanes * n_) : 0));
-      T* const extended = work.get() + column_work<T>(n, lanes);
+      const auto tile = static_cast<std::size_t>(pitch * n_);
+      const auto from = scratch<T>(tiles_in ? tile : 0), to = scratch<T>(tiles_out ? tile : 0);
+      const auto work = scratch<T>(column_work<T>(n, lanes) + static_cast<std::size_t>(2 * lanes * n_));
       TileWalk walk = tiles;
       walk.seek(first);
       for (Index t = first; t < last; ++t, walk.next()) {
-        FftColumns job{&plan_->columns->plan,
-                       halves_ ? kind_ : FftKind::complex,
-                       attributes_.inverse,
-                       scale(),
-                       place(in_, walk.offset(0), 0),
-                       place(out_, walk.offset(1), 1),
-                       walk.columns(),
-                       halves_ ? n : stored(),
-                       nullptr,
-                       nullptr,
-                       work.get()};
-        if (extends) {
-          for (Index c = 0; c < job.count; ++c)
-            extend({static_cast<T*>(job.in.data) + c * job.in.column, in_.stride, 2}, extended + 2 * c, 2 * lanes);
-          job.in = {extended, 2 * lanes, 2, 1};
-        }
-        kernels_.columns(job);
+        const Index count = walk.columns();
+        const Operand far_in{in_.data + walk.offset(0), in_.stride, in_.unit},
+            far_out{out_.data + walk.offset(1), out_.stride, out_.unit};
+        const Operand in = tiles_in ? Operand{from.get(), pitch, in_.unit} : far_in,
+                      out = tiles_out ? Operand{to.get(), pitch, out_.unit} : far_out;
+        if (tiles_in) copy_rows(far_in, in, count);
+        for (Index c = 0; c < count; c += lanes)
+          block(place(in, c, others_.back().step[0]), place(out, c, others_.back().step[1]), std::min(lanes, count - c),
+                work.get());
+        if (tiles_out) copy_rows(out, far_out, count);
       }
     });
   }
-  /// Where columns of an operand lie: complex ones, real ones in pairs, or real ones.
-  FftPlace place(const Operand& x, Index offset, int operand) const {
-    const Index column = others_.empty() ? 0 : others_.back().step[operand];
-    T* const data = x.data + offset;
-    if (x.unit == 2) return {data, x.stride, column, 1};
-    return halves_ ? FftPlace{data, 2 * x.stride, column, x.stride} : FftPlace{data, x.stride, column, 0};
+  void copy_rows(const Operand& from, const Operand& to, Index columns) const {
+    for (Index i = 0; i < elements(from); ++i)
+      std::copy_n(from.data + i * from.stride, columns * from.unit, to.data + i * to.stride);
+  }
+  void block(const FftPlace& in, const FftPlace& out, Index count, T* work) const {
+    const Index lanes = kernels_.lanes, n = plan_->length;
+    FftColumns job{&plan_->columns->plan,
+                   halves_ ? kind_ : FftKind::complex,
+                   attributes_.inverse,
+                   attributes_.scale,
+                   in,
+                   out,
+                   count,
+                   halves_ ? n : stored(),
+                   nullptr,
+                   nullptr,
+                   work};
+    if (kind_ == FftKind::complex_to_real && !halves_) {
+      T* const extended = work + column_work<T>(n, lanes);
+      for (Index c = 0; c < count; ++c)
+        extend({static_cast<T*>(in.data) + c * in.column, in.row, 2}, extended + 2 * c, 2 * lanes);
+      job.in = {extended, 2 * lanes, 2, 1};
+    }
+    kernels_.columns(job);
+  }
+  /// Where the columns of an operand lie: complex ones, real ones in pairs, or
+  /// real ones.
+  FftPlace place(const Operand& x, Index first, Index step) const {
+    T* const data = x.data + first * step;
+    if (x.unit == 2) return {data, x.stride, step, 1};
+    return halves_ ? FftPlace{data, 2 * x.stride, step, x.stride} : FftPlace{data, x.stride, step, 0};
   }
   double scale() const { return attributes_.scale; }
 

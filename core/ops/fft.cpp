@@ -80,6 +80,7 @@ constinit const Op op_fft{
     .derivative = Derivative::linear,
     .vjp = [](const VjpContext& c, int) { return apply(op_fft, {c.ct()}, same(c)); },
     .batch = batch_in_front,
+    .reuses = [](const Attributes*, std::size_t) { return true; },
     .flops = fft_flops<1>,
 };
 
@@ -135,7 +136,7 @@ double scale_of(FftNorm norm, Direction direction, Index n) {
 }
 
 /// x with `length` elements along an axis: cut, or padded with zeros.
-Tensor resized(const Tensor& x, int axis, Index length) {
+Tensor resized(Tensor x, int axis, Index length) {
   const Index now = x.shape(axis);
   if (now == length) return x;
   std::vector<std::pair<Index, Index>> widths(x.shape().size(), {0, 0});
@@ -143,13 +144,16 @@ Tensor resized(const Tensor& x, int axis, Index length) {
   return pad(x, widths);
 }
 
+// A tensor that only these functions hold is moved from one to the next, so that a transform may
+// write over its input.
 Tensor in_transformed_floats(const Tensor& x) {
   const Tensor y = floating(x);
   return is_half_float(y.dtype()) ? astype(y, float32) : y;
 }
-Tensor as_complex(const Tensor& x) {
+Tensor as_complex(Tensor x) {
+  if (is_complex(x.dtype())) return x;
   const Tensor y = in_transformed_floats(x);
-  return is_complex(y.dtype()) ? y : astype(y, complex_of(y.dtype()));
+  return astype(y, complex_of(y.dtype()));
 }
 const Tensor& require_real(const Tensor& x, const char* function) {
   if (is_complex(x.dtype())) fail<DtypeError>("{}: x is {}, but must be real", function, x.dtype());
@@ -175,19 +179,21 @@ Along along(const Tensor& x, const FftOptions& options, const char* function, bo
   return {axis, n, options.norm};
 }
 
-Tensor transform(const Op& op, const Tensor& x, const Along& a, Direction direction, bool inverse_sign) {
+Tensor transform(const Op& op, Tensor x, const Along& a, Direction direction, bool inverse_sign) {
   const Index taken = &op == &op_irfft ? a.n / 2 + 1 : a.n;
-  return apply(op, {resized(x, a.axis, taken)},
+  Inputs inputs;
+  inputs.push_back(resized(std::move(x), a.axis, taken));
+  return apply(op, std::move(inputs),
                make_intrusive<FftAttributes>(a.axis, a.n, inverse_sign, scale_of(a.norm, direction, a.n)));
 }
-Tensor complex_transform(const Tensor& x, const Along& a, Direction direction) {
-  return transform(op_fft, as_complex(x), a, direction, direction == Direction::inverse);
+Tensor complex_transform(Tensor x, const Along& a, Direction direction) {
+  return transform(op_fft, as_complex(std::move(x)), a, direction, direction == Direction::inverse);
 }
 Tensor transform_of_real(const Tensor& x, const Along& a, Direction direction) {
   return transform(op_rfft, in_transformed_floats(x), a, direction, direction == Direction::inverse);
 }
-Tensor transform_to_real(const Tensor& x, const Along& a, Direction direction) {
-  return transform(op_irfft, as_complex(x), a, direction, direction == Direction::inverse);
+Tensor transform_to_real(Tensor x, const Along& a, Direction direction) {
+  return transform(op_irfft, as_complex(std::move(x)), a, direction, direction == Direction::inverse);
 }
 
 /// The axes of a transform along several axes, in the order of the options. `hermitian`: along the
@@ -219,7 +225,7 @@ std::vector<Along> along_axes(const Tensor& x, const FftnOptions& options, const
 }
 
 Tensor complex_transforms(Tensor x, std::span<const Along> axes, Direction direction) {
-  for (std::size_t i = axes.size(); i-- > 0;) x = complex_transform(x, axes[i], direction);
+  for (std::size_t i = axes.size(); i-- > 0;) x = complex_transform(std::move(x), axes[i], direction);
   return x;
 }
 
