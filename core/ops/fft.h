@@ -58,15 +58,21 @@ Tensor hfft(const Tensor& x, const FftOptions& options = {});
 /// The first half, n / 2 + 1 elements, of the inverse transform of a real x.
 Tensor ihfft(const Tensor& x, const FftOptions& options = {});
 
-/// The transforms along several axes.
+/// The transform of x along several axes.
 Tensor fftn(const Tensor& x, const FftnOptions& options = {});
+/// The inverse of fftn.
 Tensor ifftn(const Tensor& x, const FftnOptions& options = {});
+/// rfft along the last of the axes, then fft along the others.
 Tensor rfftn(const Tensor& x, const FftnOptions& options = {});
+/// The inverse of rfftn: ifft along all axes but the last one, then irfft along that.
 Tensor irfftn(const Tensor& x, const FftnOptions& options = {});
-/// The transforms along two axes.
+/// fftn along two axes.
 Tensor fft2(const Tensor& x, const Fft2Options& options = {});
+/// ifftn along two axes.
 Tensor ifft2(const Tensor& x, const Fft2Options& options = {});
+/// rfftn along two axes.
 Tensor rfft2(const Tensor& x, const Fft2Options& options = {});
+/// irfftn along two axes.
 Tensor irfft2(const Tensor& x, const Fft2Options& options = {});
 
 /// The frequencies of the elements of fft, in cycles per unit of time, for n samples at a distance
