@@ -25,6 +25,7 @@
 #include <stave/core/ops/create.h>
 #include <stave/core/ops/elementwise.h>
 #include <stave/core/ops/elementwise_functions.h>
+#include <stave/core/ops/fft.h>
 #include <stave/core/ops/images.h>
 #include <stave/core/ops/index.h>
 #include <stave/core/ops/layout.h>
@@ -42,6 +43,7 @@
 #include <stave/core/ops/scatter_reduce.h>
 #include <stave/core/ops/search.h>
 #include <stave/core/ops/sequences.h>
+#include <stave/core/ops/signal.h>
 #include <stave/core/ops/softmax.h>
 #include <stave/core/ops/sort.h>
 #include <stave/core/ops/special.h>

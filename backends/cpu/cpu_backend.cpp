@@ -13,6 +13,7 @@
 #include <stave/backends/cpu/convolution.h>
 #include <stave/backends/cpu/dispatch.h>
 #include <stave/backends/cpu/elementwise.h>
+#include <stave/backends/cpu/fft.h>
 #include <stave/backends/cpu/in_floats.h>
 #include <stave/backends/cpu/index.h>
 #include <stave/backends/cpu/layout.h>
@@ -155,6 +156,9 @@ void run_other(const Op& op, const Attributes* attributes, std::span<const View>
       return in_floats({in[0], in[1]}, out, [&](const View(&x)[2], const View& y) {
         run_convolution(as<stave::ConvolutionAttributes>(attributes), x[0], x[1], y);
       });
+    case OpId::fft:
+    case OpId::rfft:
+    case OpId::irfft: return run_fft(as<stave::FftAttributes>(attributes), in[0], out);
     case OpId::max_pool: return run_max_pool(as<stave::PoolAttributes>(attributes), in[0], out);
     case OpId::argmax_pool: return run_argmax_pool(as<stave::PoolAttributes>(attributes), in[0], out);
     case OpId::layer_norm: return run_layer_norm(as<stave::NormAttributes>(attributes), in, out);

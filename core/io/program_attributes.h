@@ -53,6 +53,8 @@ STAVE_FIELDS(DtypeAttributes, (Dtype::float32), STAVE_NAMES("dtype"), a.dtype)
 STAVE_FIELDS(TransferAttributes, (cpu, cpu), STAVE_NAMES("device", "from"), a.device, a.from)
 STAVE_FIELDS(ReduceAttributes, (Shape(), false), STAVE_NAMES("axes", "keepdims"), a.axes, a.keepdims)
 STAVE_FIELDS(ScanAttributes, (0, false), STAVE_NAMES("axis", "reverse"), a.axis, a.reverse)
+STAVE_FIELDS(FftAttributes, (0, 1, false, 1.0), STAVE_NAMES("axis", "length", "inverse", "scale"), a.axis, a.length,
+             a.inverse, a.scale)
 STAVE_FIELDS(SortAttributes, (0, false), STAVE_NAMES("axis", "descending"), a.axis, a.descending)
 STAVE_FIELDS(TopkAttributes, (0, 0), STAVE_NAMES("axis", "k"), a.axis, a.k)
 STAVE_FIELDS(SearchAttributes, (false), STAVE_NAMES("right", "batch_dims"), a.right, a.batch_dims)
@@ -118,6 +120,7 @@ inline constexpr std::size_t any_number = std::numeric_limits<std::size_t>::max(
   X(eigvals, NoAttributes, 1, 1) X(schur, NoAttributes, 1, 1) X(sqrtm, NoAttributes, 1, 1)                     \
   X(logm, NoAttributes, 1, 1) X(sylvester, NoAttributes, 3, 3) X(solve_banded, BandedAttributes, 2, 2)         \
   X(ldl, NoAttributes, 1, 1) X(convolution, ConvolutionAttributes, 2, 2)                                       \
+  X(fft, FftAttributes, 1, 1) X(rfft, FftAttributes, 1, 1) X(irfft, FftAttributes, 1, 1)                       \
   X(searchsorted, SearchAttributes, 2, 2) X(max_pool, PoolAttributes, 1, 1)                                    \
   X(argmax_pool, PoolAttributes, 1, 1) X(layer_norm, NormAttributes, 3, 3)                                     \
   X(layer_norm_gradient, NormAttributes, 3, 3) X(attention, AttentionAttributes, 3, 4)                         \

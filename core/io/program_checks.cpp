@@ -51,6 +51,10 @@ class AttributeChecks {
     require(!is_position || a.axes.size() == 1 || a.axes.rank() == rank(), "there must be one axis, or all");
   }
   void check(const ScanAttributes& a) const { check_axis(a.axis); }
+  void check(const FftAttributes& a) const {
+    check_axis(a.axis);
+    require(a.length >= 1, "the length is less than 1");
+  }
   void check(const SortAttributes& a) const { check_axis(a.axis); }
   void check(const TopkAttributes& a) const { check_axis(a.axis); }
   void check(const AxisAttributes& a) const { check_axis(a.axis); }

@@ -75,6 +75,7 @@ namespace stave {
   /* contract */ X(matmul)                                                                        \
   /* linalg */ STAVE_LINALG_OPS(X) STAVE_CPU_LINALG_OPS(X)                                        \
   /* convolution */ X(convolution)                                                                \
+  /* fft */ X(fft) X(rfft) X(irfft)                                                               \
   /* search */ X(searchsorted)                                                                    \
   /* pooling */ X(max_pool) X(argmax_pool)                                                        \
   /* normalize */ X(layer_norm) X(layer_norm_gradient)                                            \

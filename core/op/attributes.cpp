@@ -32,6 +32,9 @@ std::string TransferAttributes::str() const { return device.str(); }
 std::string DtypeAttributes::str() const { return fmt::format("dtype={}", dtype); }
 std::string ReduceAttributes::str() const { return fmt::format("axes={}{}", axes, keepdims ? " keepdims" : ""); }
 std::string ScanAttributes::str() const { return fmt::format("axis={}{}", axis, reverse ? " reverse" : ""); }
+std::string FftAttributes::str() const {
+  return fmt::format("axis={} length={}{} scale={}", axis, length, inverse ? " inverse" : "", scale);
+}
 std::string SortAttributes::str() const { return fmt::format("axis={}{}", axis, descending ? " descending" : ""); }
 std::string TopkAttributes::str() const { return fmt::format("axis={} k={}", axis, k); }
 std::string SearchAttributes::str() const {
@@ -81,6 +84,9 @@ AttributesPtr ReduceAttributes::batched(Index) const {
   return make_intrusive<ReduceAttributes>(shifted(axes), keepdims);
 }
 AttributesPtr ScanAttributes::batched(Index) const { return make_intrusive<ScanAttributes>(axis + 1, reverse); }
+AttributesPtr FftAttributes::batched(Index) const {
+  return make_intrusive<FftAttributes>(axis + 1, length, inverse, scale);
+}
 AttributesPtr SortAttributes::batched(Index) const { return make_intrusive<SortAttributes>(axis + 1, descending); }
 AttributesPtr TopkAttributes::batched(Index) const { return make_intrusive<TopkAttributes>(axis + 1, k); }
 AttributesPtr SearchAttributes::batched(Index) const { return make_intrusive<SearchAttributes>(right, batch_dims + 1); }

@@ -141,6 +141,24 @@ struct ScanAttributes final : ValueAttributes<ScanAttributes> {
   AttributesPtr batched(Index lanes) const override;
 };
 
+/// fft, rfft and irfft: sums over one axis, times `scale`, with t = 2 pi j k / length, negative
+/// unless `inverse`.
+///   fft     out[k] = sum over j of x[j] e^it
+///   rfft    the first length / 2 + 1 elements of the same, of real numbers
+///   irfft   out[j] = sum over k < length of z[k] e^it, where z[length - k] = conj(z[k]) for
+///           0 < k < length / 2; the imaginary parts of z[0] and z[length / 2] do not count
+struct FftAttributes final : ValueAttributes<FftAttributes> {
+  int axis;
+  Index length;  // that of the signal, at least 1
+  bool inverse;
+  double scale;
+  FftAttributes(int axis_, Index length_, bool inverse_, double scale_)
+      : axis(axis_), length(length_), inverse(inverse_), scale(scale_) {}
+  auto members() const { return std::tuple(axis, length, inverse, bits(scale)); }
+  std::string str() const override;
+  AttributesPtr batched(Index lanes) const override;
+};
+
 /// sort and argsort, which are stable. NaN is the largest value, and -0 equals 0. argsort gives
 /// int32, or int64 if the axis is too long.
 struct SortAttributes final : ValueAttributes<SortAttributes> {

@@ -124,6 +124,8 @@ void add_product_rows(std::vector<Row>& rows);
 void add_matrix_function_rows(std::vector<Row>& rows);
 void add_complex_matrix_rows(std::vector<Row>& rows);
 void add_convolution_rows(std::vector<Row>& rows);
+void add_fft_rows(std::vector<Row>& rows);
+void add_signal_rows(std::vector<Row>& rows);
 void add_log_softmax_rows(std::vector<Row>& rows);
 void add_normalize_rows(std::vector<Row>& rows);
 void add_layer_norm_rows(std::vector<Row>& rows);

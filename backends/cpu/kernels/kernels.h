@@ -11,6 +11,7 @@
 #include <cstdint>
 
 #include <stave/backends/cpu/kernels/chain.h>
+#include <stave/backends/cpu/kernels/fft.h>
 #include <stave/core/op/all_ops.h>
 #include <stave/core/tensor/dtype.h>
 
@@ -202,6 +203,7 @@ struct Kernels {
   /// For float32 and float64.
   void (*multiply_rows[dtype_count])(double* sums, const void* x, Index x_row, const Index* offsets, Index taps,
                                      const void* w, Index w_row, Index w_step, Index results, Index rows, Index n);
+  FftKernels fft[dtype_count];  // by the dtype of the parts: float32 and float64
   /// Sets out[i] to the word of `key` at 64-bit counter first + i: the exclusive or of both halves
   /// of Threefry-2x32.
   void (*random_bits)(std::uint32_t* out, std::uint32_t key0, std::uint32_t key1, std::uint64_t first, Index n);

@@ -20,6 +20,7 @@ void fill_table(stave_cpu::Kernels& table) {
   fill_matmul(table);
   fill_linalg(table);
   fill_convolution(table);
+  fill_fft(table);
   fill_random(table);
   fill_repeat(table);
   fill_stream(table);
