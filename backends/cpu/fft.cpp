@@ -5,13 +5,11 @@
 //               only, and is not large.
 //   lines       One line after the other, as dense complex numbers:
 //     row       by vectors along the line, if n is a multiple of row_unit;
-//     split     as a matrix of n = rows * columns, by transforms of its columns and then of its
-// rows
+//     split     as a matrix of n = rows * columns, by transforms of its columns, then of its rows
 //               (Gentleman and Sande 1966, "Fast Fourier transforms for fun and profit");
 //     column    as a single column;
 //     chirp     if n has a large prime factor: as a convolution (Bluestein 1970, "A linear
-// filtering
-//               approach to the computation of discrete Fourier transform").
+//               filtering approach to the computation of discrete Fourier transform").
 // A transform of an even number of real ones is one of half as many complex ones.
 //
 // Start with run_fft.
@@ -426,8 +424,7 @@ class AxisTransform {
   // ---- columns ----
 
   /// Elements of columns that lie a multiple of a page apart compete for the same few places of the
-  /// caches. Then several adjacent blocks are copied to and from a dense tile (for 128^3 complex64
-  /// numbers: 4 times as fast).
+  /// caches. Then several adjacent blocks are copied to and from a dense tile.
   bool conflicts(const Operand& x, int operand) const {
     constexpr Index page = 4096;
     return others_.back().step[operand] == x.unit && x.stride * static_cast<Index>(sizeof(T)) % page == 0 && n_ >= 32;

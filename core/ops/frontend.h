@@ -89,10 +89,9 @@ Dtype common_float(const T&... xs) {
     fail_not_real(dtype);
   return dtype;
 }
-/// Applies f to the tensors in their common floating or complex dtype, and rounds its result to that
-/// dtype.
-/// 16-bit floats are computed in float32, so that intermediate values neither overflow nor lose
-/// digits. Undefined tensors are passed on.
+/// Applies f to the tensors in their common floating or complex dtype, and rounds its result to
+/// that dtype. 16-bit floats are computed in float32, so that intermediate values neither overflow
+/// nor lose digits. Undefined tensors are passed on.
 template <class F, std::same_as<Tensor>... T>
 Tensor in_inexact(F f, const T&... xs) {
   const Dtype dtype = common_inexact(xs...), computed = computed_in(dtype);

@@ -25,8 +25,8 @@ inline std::tuple<Tensor, Tensor, Tensor> rounded(const std::tuple<Tensor, Tenso
   return {rounded(x, dtype), rounded(y, dtype), rounded(z, dtype)};
 }
 
-// Calls f with x as floats; errors name the function. Unlike in_inexact, this function supports an f
-// that returns several tensors, or integers.
+// Calls f with x as floats; errors name the function. Unlike in_inexact, this function supports an
+// f that returns several tensors, or integers.
 template <class F>
 auto with_floats(const char* function, const Tensor& x, F f) -> decltype(f(x)) {
   return named(

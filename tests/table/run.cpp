@@ -41,6 +41,7 @@ const std::vector<Row>& all_rows() {
              {"linalg", add_complex_matrix_rows},
              {"linalg_functions", add_linalg_function_rows},
              {"fft", add_fft_rows},
+             {"signal", add_signal_rows},
              {"convolution", add_convolution_rows},
              {"convolution", add_adaptive_pool_rows},
              {"images", add_image_rows},
