@@ -23,10 +23,6 @@ using testing::ThrowsMessage;
 Tensor complex_matrix(const Shape& shape, std::uint64_t seed = 1, Dtype dtype = complex128) {
   return complex(random_matrix(shape, seed, real_of(dtype)), random_matrix(shape, seed + 100, real_of(dtype)));
 }
-Tensor hermitian_matrix(const Shape& shape, Dtype dtype = complex128) {
-  const Tensor x = complex_matrix(shape, 3, dtype);
-  return (x + conj_transpose(x)) * 0.5;
-}
 Tensor definite_matrix(const Shape& shape, Dtype dtype = complex128) {
   const Tensor x = complex_matrix(shape, 2, dtype);
   return matmul(x, conj_transpose(x)) / shape.back() + eye(shape.back(), dtype);
