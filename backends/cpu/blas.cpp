@@ -60,28 +60,28 @@ void gemm(double* out, int out_step, const Matrix& a, BlasMatrix la, const Matri
               static_cast<int>(a.columns), 1, reinterpret_cast<const double*>(a.data), la.leading,
               reinterpret_cast<const double*>(b.data), lb.leading, 0, out, out_step);
 }
-using stave::Complex;
+using stave::ComplexElement;
 
 template <class T>
-constexpr Complex<T> one{1, 0};
+constexpr ComplexElement<T> one{1, 0};
 template <class T>
-constexpr Complex<T> zero{0, 0};
+constexpr ComplexElement<T> zero{0, 0};
 
-void gemm(Complex<float>* out, int out_step, const Matrix& a, BlasMatrix la, const Matrix& b, BlasMatrix lb) {
+void gemm(ComplexElement<float>* out, int out_step, const Matrix& a, BlasMatrix la, const Matrix& b, BlasMatrix lb) {
   cblas_cgemm(CblasRowMajor, la.transpose, lb.transpose, static_cast<int>(a.rows), static_cast<int>(b.columns),
               static_cast<int>(a.columns), &one<float>, a.data, la.leading, b.data, lb.leading, &zero<float>, out,
               out_step);
 }
-void gemm(Complex<double>* out, int out_step, const Matrix& a, BlasMatrix la, const Matrix& b, BlasMatrix lb) {
+void gemm(ComplexElement<double>* out, int out_step, const Matrix& a, BlasMatrix la, const Matrix& b, BlasMatrix lb) {
   cblas_zgemm(CblasRowMajor, la.transpose, lb.transpose, static_cast<int>(a.rows), static_cast<int>(b.columns),
               static_cast<int>(a.columns), &one<double>, a.data, la.leading, b.data, lb.leading, &zero<double>, out,
               out_step);
 }
-void gemv(Complex<float>* out, int out_step, CBLAS_TRANSPOSE transpose, int rows, int columns, const char* a,
+void gemv(ComplexElement<float>* out, int out_step, CBLAS_TRANSPOSE transpose, int rows, int columns, const char* a,
           int leading, const char* x, int step) {
   cblas_cgemv(CblasRowMajor, transpose, rows, columns, &one<float>, a, leading, x, step, &zero<float>, out, out_step);
 }
-void gemv(Complex<double>* out, int out_step, CBLAS_TRANSPOSE transpose, int rows, int columns, const char* a,
+void gemv(ComplexElement<double>* out, int out_step, CBLAS_TRANSPOSE transpose, int rows, int columns, const char* a,
           int leading, const char* x, int step) {
   cblas_zgemv(CblasRowMajor, transpose, rows, columns, &one<double>, a, leading, x, step, &zero<double>, out, out_step);
 }
@@ -144,7 +144,9 @@ void multiply_floats(T* out, Index out_step, const Matrix& a, const Matrix& b) {
 }
 template void multiply_floats<float>(float* out, Index out_step, const Matrix& a, const Matrix& b);
 template void multiply_floats<double>(double* out, Index out_step, const Matrix& a, const Matrix& b);
-template void multiply_floats<Complex<float>>(Complex<float>* out, Index out_step, const Matrix& a, const Matrix& b);
-template void multiply_floats<Complex<double>>(Complex<double>* out, Index out_step, const Matrix& a, const Matrix& b);
+template void multiply_floats<ComplexElement<float>>(ComplexElement<float>* out, Index out_step, const Matrix& a,
+                                                     const Matrix& b);
+template void multiply_floats<ComplexElement<double>>(ComplexElement<double>* out, Index out_step, const Matrix& a,
+                                                      const Matrix& b);
 
 }  // namespace stave_cpu

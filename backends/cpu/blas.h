@@ -36,7 +36,7 @@ bool blas_reads_parts(const Matrix& x);
 
 /// Computes out = a b for matrices that BLAS reads. Rows of `out` are `out_step` elements apart,
 /// at most INT_MAX. BLAS determines the order of summation. In products with a vector, it adds the
-/// terms one after the other. T is float, double or Complex of them.
+/// terms one after the other. T is float, double or ComplexElement of them.
 template <class T>
 void multiply_floats(T* out, Index out_step, const Matrix& a, const Matrix& b);
 

@@ -9,7 +9,7 @@
 
 namespace stave_cpu {
 
-using stave::Complex;
+using stave::ComplexElement;
 using Z = std::complex<double>;
 
 namespace {
@@ -104,7 +104,7 @@ Z power_rule(Z a, Z b) { return b == Z(0) ? 0 : b * pow(a, b - 1.0); }
 // a / b by Smith's method ("Algorithm 116: Complex division", 1962), which neither overflows nor
 // underflows in the squares of the parts. A number divided by 0 is infinite, as in Annex G.
 template <class T>
-Complex<T> divided(Complex<T> a, Complex<T> b) {
+ComplexElement<T> divided(ComplexElement<T> a, ComplexElement<T> b) {
   if (std::abs(b.re) >= std::abs(b.im)) {
     if (b.re == 0) return {a.re / std::abs(b.re), a.im / std::abs(b.re)};
     const T ratio = b.im / b.re, whole = b.re + b.im * ratio;
@@ -114,7 +114,7 @@ Complex<T> divided(Complex<T> a, Complex<T> b) {
   return {(a.re * ratio + a.im) / whole, (a.im * ratio - a.re) / whole};
 }
 template <class T>
-bool is_zero(Complex<T> z) {
+bool is_zero(ComplexElement<T> z) {
   return z.re == 0 && z.im == 0;
 }
 
@@ -138,12 +138,13 @@ BlockKernel binary_kernel(F) {
 /// Returns the kernel of a function that is computed in double.
 template <class T, class F>
 BlockKernel function_kernel(F) {
-  return unary_kernel<Complex<T>, Complex<T>>([](Complex<T> z) { return Complex<T>(F()(Z(z.re, z.im))); });
+  return unary_kernel<ComplexElement<T>, ComplexElement<T>>(
+      [](ComplexElement<T> z) { return ComplexElement<T>(F()(Z(z.re, z.im))); });
 }
 
 template <class T>
 BlockKernel kernel_of(OpId op) {
-  using C = Complex<T>;
+  using C = ComplexElement<T>;
   switch (op) {
     case OpId::negative: return unary_kernel<C, C>([](C z) { return -z; });
     case OpId::square: return unary_kernel<C, C>([](C z) { return z * z; });
@@ -193,9 +194,9 @@ BlockKernel kernel_of(OpId op) {
 template <class T>
 BlockKernel part_kernel(OpId op) {
   switch (op) {
-    case OpId::real: return unary_kernel<Complex<T>, T>([](Complex<T> z) { return z.re; });
-    case OpId::imag: return unary_kernel<Complex<T>, T>([](Complex<T> z) { return z.im; });
-    default: return binary_kernel<T, Complex<T>>([](T re, T im) { return Complex<T>(re, im); });
+    case OpId::real: return unary_kernel<ComplexElement<T>, T>([](ComplexElement<T> z) { return z.re; });
+    case OpId::imag: return unary_kernel<ComplexElement<T>, T>([](ComplexElement<T> z) { return z.im; });
+    default: return binary_kernel<T, ComplexElement<T>>([](T re, T im) { return ComplexElement<T>(re, im); });
   }
 }
 
@@ -204,8 +205,8 @@ BlockKernel part_kernel(OpId op) {
 /// Products of complex numbers, accumulated in double.
 template <class T>
 struct Products {
-  using C = Complex<T>;
-  using Sum = Complex<double>;
+  using C = ComplexElement<T>;
+  using Sum = ComplexElement<double>;
   static void start(void* accumulator, Index n) {
     for (Index c = 0; c < n; ++c) static_cast<Sum*>(accumulator)[c] = Sum(1);
   }
@@ -238,8 +239,8 @@ struct Products {
 /// Scans of complex numbers, computed in double: h = h * a + b, or h = h * a.
 template <class T, bool adds>
 struct Recurrences {
-  using C = Complex<T>;
-  using State = Complex<double>;
+  using C = ComplexElement<T>;
+  using State = ComplexElement<double>;
   static void start(void* state, Index n) {
     for (Index c = 0; c < n; ++c) static_cast<State*>(state)[c] = State(adds ? 0 : 1);
   }
@@ -269,7 +270,7 @@ void where_16_bytes(void* out, const void* const* in, Index n) {
 /// Calls f with the type of the parts of a complex dtype.
 template <class F>
 auto visit_parts(Dtype dtype, F f) {
-  return stave::size_of(dtype) == sizeof(Complex<float>) ? f(float()) : f(double());
+  return stave::size_of(dtype) == sizeof(ComplexElement<float>) ? f(float()) : f(double());
 }
 
 }  // namespace
@@ -284,12 +285,14 @@ BlockKernel parts_kernel(OpId op, Dtype parts) {
 
 BlockKernel complex_conversion(Dtype from, Dtype to) {
   if (to == Dtype::bool_)
-    return visit_parts(
-        from, []<class T>(T) { return unary_kernel<Complex<T>, bool>([](Complex<T> z) { return !is_zero(z); }); });
+    return visit_parts(from, []<class T>(T) {
+      return unary_kernel<ComplexElement<T>, bool>([](ComplexElement<T> z) { return !is_zero(z); });
+    });
   if (!stave::is_complex(to)) return nullptr;
   return visit_parts(to, [&]<class T>(T) {
-    return stave::visit_dtype(
-        from, []<class From>(From) { return unary_kernel<From, Complex<T>>([](From x) { return Complex<T>(x); }); });
+    return stave::visit_dtype(from, []<class From>(From) {
+      return unary_kernel<From, ComplexElement<T>>([](From x) { return ComplexElement<T>(x); });
+    });
   });
 }
 

@@ -63,7 +63,7 @@ class Exponential {
     if constexpr (is_real<T>)
       if (n_ <= 16) return kernels().tiny_matmul[static_cast<int>(stave::dtype_of<T>())](c, a, b, n_, n_, n_, n_, n_);
     const auto square = [this](const T* x) { return Matrix{reinterpret_cast<const char*>(x), n_, n_, n_, 1}; };
-    using Element = std::conditional_t<is_real<T>, T, stave::Complex<RealOf<T>>>;
+    using Element = std::conditional_t<is_real<T>, T, stave::ComplexElement<RealOf<T>>>;
     multiply_floats(reinterpret_cast<Element*>(c), n_, square(a), square(b));
   }
 

@@ -25,7 +25,7 @@
 
 namespace stave_cpu {
 
-using stave::Complex;
+using stave::ComplexElement;
 using stave::Dtype;
 using stave::Shape;
 using stave::Strides;
@@ -201,8 +201,8 @@ struct SumOf {
   using Type = double;
 };
 template <class T>
-struct SumOf<Complex<T>> {
-  using Type = Complex<double>;
+struct SumOf<ComplexElement<T>> {
+  using Type = ComplexElement<double>;
 };
 
 /// Computes out = a b. Long sums are computed in pieces, which are added in double, so that sums of
@@ -277,8 +277,8 @@ class FloatProducts {
     if (has_few_terms_) multiply_few_terms(p_, out, a, b);
     else if (p_.dtype == Dtype::float32) multiply_pieces(reinterpret_cast<float*>(out), p_.n(), a, b);
     else if (p_.dtype == Dtype::float64) multiply_pieces(reinterpret_cast<double*>(out), p_.n(), a, b);
-    else if (p_.dtype == Dtype::complex64) multiply_pieces(reinterpret_cast<Complex<float>*>(out), p_.n(), a, b);
-    else multiply_pieces(reinterpret_cast<Complex<double>*>(out), p_.n(), a, b);
+    else if (p_.dtype == Dtype::complex64) multiply_pieces(reinterpret_cast<ComplexElement<float>*>(out), p_.n(), a, b);
+    else multiply_pieces(reinterpret_cast<ComplexElement<double>*>(out), p_.n(), a, b);
   }
 
   const Product& p_;

@@ -72,7 +72,7 @@ ElementType element_type(std::string_view descr) {
       return {dtype, order != native_order};
   throw UnsupportedDtype{
       fmt::format("holds elements of dtype '{}' ({}), which Stave does not have: convert it in NumPy with astype, to "
-                  "bool, integers or floats of at most 64 bits",
+                  "bool, integers, floats of at most 64 bits or complex numbers of at most 128 bits",
                   shown(descr), numpy_name(code))};
 }
 

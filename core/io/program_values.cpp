@@ -117,7 +117,7 @@ void JsonReader::read(const Json& value, const char*, Scalar& to) const {
       check_members(value, {"complex"});
       const Json& parts = value.at("complex");
       if (!parts.is_array() || parts.size() != 2) refuse_value("complex", "two numbers");
-      Complex<double> number(0);
+      ComplexElement<double> number(0);
       read(parts[0], "complex", number.re);
       read(parts[1], "complex", number.im);
       to = Scalar(number);

@@ -97,46 +97,45 @@ enum class OpId : std::uint16_t {
 /// defined for complex operands. The functions abs, sign, isnan, isinf, isfinite and round compute
 /// on the two parts.
 constexpr bool takes_complex(OpId id) {
-  switch (id) {
-    case OpId::negative:
-    case OpId::sqrt:
-    case OpId::rsqrt:
-    case OpId::square:
-    case OpId::reciprocal:
-    case OpId::exp:
-    case OpId::exp2:
-    case OpId::expm1:
-    case OpId::log:
-    case OpId::log2:
-    case OpId::log10:
-    case OpId::log1p:
-    case OpId::sin:
-    case OpId::cos:
-    case OpId::tan:
-    case OpId::asin:
-    case OpId::acos:
-    case OpId::atan:
-    case OpId::sinh:
-    case OpId::cosh:
-    case OpId::tanh:
-    case OpId::sech_squared:
-    case OpId::asinh:
-    case OpId::acosh:
-    case OpId::atanh:
-    case OpId::sigmoid:
-    case OpId::logistic_density:
-    case OpId::add:
-    case OpId::subtract:
-    case OpId::multiply:
-    case OpId::scale:
-    case OpId::scale_by_inverse:
-    case OpId::divide:
-    case OpId::pow:
-    case OpId::power_rule:
-    case OpId::equal:
-    case OpId::not_equal: return true;
-    default: return false;
-  }
+  for (const OpId known : {OpId::negative,
+                           OpId::sqrt,
+                           OpId::rsqrt,
+                           OpId::square,
+                           OpId::reciprocal,
+                           OpId::exp,
+                           OpId::exp2,
+                           OpId::expm1,
+                           OpId::log,
+                           OpId::log2,
+                           OpId::log10,
+                           OpId::log1p,
+                           OpId::sin,
+                           OpId::cos,
+                           OpId::tan,
+                           OpId::asin,
+                           OpId::acos,
+                           OpId::atan,
+                           OpId::sinh,
+                           OpId::cosh,
+                           OpId::tanh,
+                           OpId::sech_squared,
+                           OpId::asinh,
+                           OpId::acosh,
+                           OpId::atanh,
+                           OpId::sigmoid,
+                           OpId::logistic_density,
+                           OpId::add,
+                           OpId::subtract,
+                           OpId::multiply,
+                           OpId::scale,
+                           OpId::scale_by_inverse,
+                           OpId::divide,
+                           OpId::pow,
+                           OpId::power_rule,
+                           OpId::equal,
+                           OpId::not_equal})
+    if (id == known) return true;
+  return false;
 }
 /// Returns true for the operations in STAVE_LINALG_OPS and STAVE_CPU_LINALG_OPS.
 constexpr bool is_linalg(OpId id) { return id >= OpId::cholesky && id <= OpId::ldl; }

@@ -177,9 +177,9 @@ std::pair<Tensor, Tensor> eigh_tridiagonal(const Tensor& diagonal, const Tensor&
 /// a v = v diag(w). Results are complex, also for real matrices. Eigenvalues have no order. Each
 /// vector has length 1, and its component of largest absolute value is real.
 ///
-/// Derivatives use the inverse of v and throw LinalgError if it is singular. They are very large
-/// for matrices that nearly are not diagonalisable. For equal eigenvalues, derivatives are those of
-/// eigh.
+/// Derivatives use the inverse of v. They are very large for matrices that nearly are not
+/// diagonalisable, and NaN (or a LinalgError) for those that are not: there is no derivative. For
+/// equal eigenvalues with independent vectors, derivatives are those of eigh.
 std::pair<Tensor, Tensor> eig(const Tensor& a);
 /// The eigenvalues of eig alone.
 Tensor eigvals(const Tensor& a);

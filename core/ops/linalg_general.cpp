@@ -5,6 +5,7 @@
 // mode algorithmic differentiation", 2008; N. Higham, "Functions of Matrices", 2008, section 3.2.
 
 #include <algorithm>
+#include <limits>
 
 #include <stave/core/op/op.h>
 #include <stave/core/ops/index.h>
@@ -44,11 +45,21 @@ Tensor largest_components(const Tensor& v) {
 
 Tensor column_sums(const Tensor& x) { return sum(x, -2); }
 
+// Returns the eigenvectors, or NaN for a matrix whose eigenvectors depend on each other but for
+// rounding: a defective matrix, of whose eigenvalues there is no derivative.
+Tensor independent(const Tensor& v) {
+  const Index n = v.shape(-1);
+  if (n == 0) return v;
+  const Tensor smallest = min(svdvals(stop_gradient(v)), -1);
+  const double bound = 10 * static_cast<double>(n) * epsilon_of(v.dtype());
+  return where(expand_dims(smallest <= bound, Shape{-2, -1}), std::numeric_limits<double>::quiet_NaN(), v);
+}
+
 // With p = v^-1 da v, dw is the diagonal of p. x = v (p_ij / (w_j - w_i)) is the derivative of v up
 // to factors of the columns, which follow from the length and from the real component k:
 //   dv_j = x_j - v_j (Re v_j^H x_j + i Im x_kj / v_kj)
 Outputs jvp_eig(const JvpContext& c) {
-  const Tensor &w = c.out(0), &v = c.out(1);
+  const Tensor &w = c.out(0), v = independent(c.out(1));
   const Tensor p = solve(v, matmul(c.tangents[0], v));
   const Tensor x = matmul(v, p * inverse_eigen_gaps(w)), k = largest_components(v);
   const Tensor length = real(column_sums(conj(v) * x)), turn = column_sums(imag(x) * k) / column_sums(real(v) * k);
@@ -56,7 +67,7 @@ Outputs jvp_eig(const JvpContext& c) {
 }
 
 Tensor vjp_eig(const VjpContext& c, int) {
-  const Tensor &w = c.out(0), &v = c.out(1);
+  const Tensor &w = c.out(0), v = independent(c.out(1));
   const auto rule = [&](const Tensor& by_w, const Tensor& by_v) {
     Tensor by_p = as_diagonal(or_zeros(by_w, w));
     if (by_v.defined()) {
@@ -91,12 +102,12 @@ constinit const Op op_eigvals{
     .infer = infer_eig,
     .reads = {0b1},
     .jvp = [](const JvpContext& c) -> Outputs {
-      const Tensor v = eig(c.in(0)).second;
+      const Tensor v = independent(eig(c.in(0)).second);
       return sum(solve(v, c.tangents[0] + zeros_like(v)) * transposed(v), -1);
     },
     .vjp =
         [](const VjpContext& c, int) {
-          const Tensor left = transposed(eig(c.in(0)).second);
+          const Tensor left = transposed(independent(eig(c.in(0)).second));
           return of_operand(solve(left, expand_dims(c.ct(), -1) * left), c.dtype(0));
         },
     .batch = batch_in_front,

@@ -116,7 +116,7 @@ Tensor segment_mean(const Tensor& data, const Tensor& ids, Index count) {
   return named(
       "segment_mean",
       [&] {
-        return in_floats(
+        return in_inexact(
             [&](const Tensor& values) {
               const Tensor sums = segment_sum(values, ids, count);
               const Tensor numbers = segment_sum(ones(ids.shape(), real_of(values.dtype()), ids.device()), ids, count);

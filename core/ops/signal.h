@@ -42,8 +42,8 @@ struct DctOptions {
 };
 /// The discrete cosine transform of a real x along an axis, as SciPy's dct. With N elements
 /// and backward norm:
-///   type 1  y[k] = x[0] + (-1)^k x[N - 1] + 2 sum over 0 < j < N - 1 of x[j] cos(pi j k / (N -
-/// 1)), N >= 2
+///   type 1  y[k] = x[0] + (-1)^k x[N - 1] + 2 sum over 0 < j < N - 1 of x[j] cos(pi j k / M),
+///           with M = N - 1 and N >= 2
 ///   type 2  y[k] = 2 sum over j of x[j] cos(pi k (2 j + 1) / (2 N))
 ///   type 3  y[k] = x[0] + 2 sum over j > 0 of x[j] cos(pi j (2 k + 1) / (2 N))
 ///   type 4  y[k] = 2 sum over j of x[j] cos(pi (2 j + 1) (2 k + 1) / (4 N))

@@ -1,6 +1,7 @@
 // The functions on trees that are not templates: they throw errors, or work on vectors of leaves.
 #include <stave/core/ops/tree.h>
 
+#include <stave/core/ops/complex.h>
 #include <stave/core/ops/elementwise.h>
 #include <stave/core/ops/layout.h>
 #include <stave/core/tensor/fail.h>
@@ -31,7 +32,8 @@ std::vector<Tensor> unravel_leaves(const Tensor& vector, const TensorTypes& type
   Index at = 0;
   for (const auto& [shape, dtype] : types) {
     const Index end = at + shape.elements();
-    leaves.push_back(astype(reshape(vector(slice(at, end)), shape), dtype));
+    const Tensor part = reshape(vector(slice(at, end)), shape);
+    leaves.push_back(astype(is_complex(dtype) ? part : real(part), dtype));
     at = end;
   }
   return leaves;

@@ -18,18 +18,18 @@ concept ComplexNumber = requires(const T& z) {
 };
 
 template <class T>
-struct Complex {
+struct ComplexElement {
   using Real = T;
   T re, im;
 
-  Complex() = default;
-  [[gnu::always_inline]] constexpr Complex(T re_, T im_) : re(re_), im(im_) {}
+  ComplexElement() = default;
+  [[gnu::always_inline]] constexpr ComplexElement(T re_, T im_) : re(re_), im(im_) {}
   /// A real number; the imaginary part is 0.
   template <class N>
     requires std::is_convertible_v<N, double>
-  [[gnu::always_inline]] constexpr explicit Complex(N number) : re(static_cast<T>(number)), im(0) {}
+  [[gnu::always_inline]] constexpr explicit ComplexElement(N number) : re(static_cast<T>(number)), im(0) {}
   template <ComplexNumber Z>
-  [[gnu::always_inline]] constexpr explicit(sizeof(Z) != 2 * sizeof(T)) Complex(const Z& z)
+  [[gnu::always_inline]] constexpr explicit(sizeof(Z) != 2 * sizeof(T)) ComplexElement(const Z& z)
       : re(static_cast<T>(z.real())), im(static_cast<T>(z.imag())) {}
   template <ComplexNumber Z>
     requires std::is_constructible_v<Z, T, T>
@@ -40,13 +40,19 @@ struct Complex {
   [[gnu::always_inline]] constexpr T real() const { return re; }
   [[gnu::always_inline]] constexpr T imag() const { return im; }
 
-  [[gnu::always_inline]] constexpr friend Complex operator+(Complex a, Complex b) { return {a.re + b.re, a.im + b.im}; }
-  [[gnu::always_inline]] constexpr friend Complex operator-(Complex a, Complex b) { return {a.re - b.re, a.im - b.im}; }
-  [[gnu::always_inline]] constexpr friend Complex operator-(Complex a) { return {-a.re, -a.im}; }
-  [[gnu::always_inline]] constexpr friend Complex operator*(Complex a, Complex b) {
+  [[gnu::always_inline]] constexpr friend ComplexElement operator+(ComplexElement a, ComplexElement b) {
+    return {a.re + b.re, a.im + b.im};
+  }
+  [[gnu::always_inline]] constexpr friend ComplexElement operator-(ComplexElement a, ComplexElement b) {
+    return {a.re - b.re, a.im - b.im};
+  }
+  [[gnu::always_inline]] constexpr friend ComplexElement operator-(ComplexElement a) { return {-a.re, -a.im}; }
+  [[gnu::always_inline]] constexpr friend ComplexElement operator*(ComplexElement a, ComplexElement b) {
     return {a.re * b.re - a.im * b.im, a.re * b.im + a.im * b.re};
   }
-  [[gnu::always_inline]] constexpr friend bool operator==(Complex a, Complex b) { return a.re == b.re && a.im == b.im; }
+  [[gnu::always_inline]] constexpr friend bool operator==(ComplexElement a, ComplexElement b) {
+    return a.re == b.re && a.im == b.im;
+  }
 };
 
 }  // namespace stave

@@ -28,7 +28,7 @@ namespace stave {
 #define STAVE_FLOATS(X)                                                                                            \
   X(float16, stave::Float16) X(bfloat16, stave::BFloat16) X(float32, float) X(float64, double)
 #define STAVE_COMPLEX(X)                                                                                           \
-  X(complex64, stave::Complex<float>) X(complex128, stave::Complex<double>)
+  X(complex64, stave::ComplexElement<float>) X(complex128, stave::ComplexElement<double>)
 // clang-format on
 
 enum class Dtype : std::uint8_t {
@@ -140,7 +140,7 @@ constexpr Dtype dtype_of() {
 }
 
 /// Calls f with a value of the C++ type of `dtype`: visit_dtype(d, [](auto zero) { using T =
-/// decltype(zero); ... }). For complex dtypes T is Complex<float> or Complex<double>.
+/// decltype(zero); ... }). For complex dtypes T is ComplexElement<float> or ComplexElement<double>.
 template <class F>
 constexpr decltype(auto) visit_dtype(Dtype dtype, F&& f) {
   switch (dtype) {
@@ -159,8 +159,10 @@ constexpr decltype(auto) visit_real_dtype(Dtype dtype, F&& f) {
   case Dtype::name: return f(type{});
     STAVE_REALS(X)
 #undef X
-    default: stave_detail::throw_complex(dtype);
+    case Dtype::complex64:
+    case Dtype::complex128: break;
   }
+  stave_detail::throw_complex(dtype);
 }
 
 /// The unsigned integer type of T's size.

@@ -245,18 +245,18 @@ class IntegerFormat {
 template <class T>
 class ComplexFormat {
  public:
-  explicit ComplexFormat(const std::vector<Complex<T>>& values)
-      : real_(parts(values, &Complex<T>::re)), imaginary_(parts(values, &Complex<T>::im), true) {}
-  std::string operator()(Complex<T> value) const {
+  explicit ComplexFormat(const std::vector<ComplexElement<T>>& values)
+      : real_(parts(values, &ComplexElement<T>::re)), imaginary_(parts(values, &ComplexElement<T>::im), true) {}
+  std::string operator()(ComplexElement<T> value) const {
     std::string imaginary = imaginary_(value.im);
     imaginary.insert(imaginary.find_last_not_of(' ') + 1, 1, 'j');
     return real_(value.re) + imaginary;
   }
 
  private:
-  static std::vector<T> parts(const std::vector<Complex<T>>& values, T Complex<T>::*part) {
+  static std::vector<T> parts(const std::vector<ComplexElement<T>>& values, T ComplexElement<T>::*part) {
     std::vector<T> found;
-    for (const Complex<T>& value : values) found.push_back(value.*part);
+    for (const ComplexElement<T>& value : values) found.push_back(value.*part);
     return found;
   }
   FloatFormat<T> real_, imaginary_;
@@ -273,7 +273,7 @@ struct FormatFor {
                                   std::conditional_t<std::is_integral_v<T>, IntegerFormat<T>, FloatFormat<T>>>;
 };
 template <class T>
-struct FormatFor<Complex<T>> {
+struct FormatFor<ComplexElement<T>> {
   using Type = ComplexFormat<T>;
 };
 

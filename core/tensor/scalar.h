@@ -45,7 +45,7 @@ class Scalar {
   /// The number in decimal: "18446744073709551615", "0.5", "1+2j".
   std::string str() const;
   /// The number as a complex one.
-  Complex<double> complex() const { return {floating, kind == Kind::complex ? imaginary : 0}; }
+  ComplexElement<double> complex() const { return {floating, kind == Kind::complex ? imaginary : 0}; }
   /// Returns true for the same number of the same kind. -0 differs from 0, and a NaN equals a NaN
   /// of the same bits.
   friend bool operator==(const Scalar& a, const Scalar& b) noexcept {

@@ -180,6 +180,82 @@ void elementwise() {
   SHOW("clip", clip(tensor({-2., 0.5, 3.}), 0, 1))
 }
 
+void complex_and_special() {
+  SHOW("complex", complex(tensor({1., 2.}), tensor({0., -1.})))
+  SHOW("real", real(complex(tensor({1., 2.}), 3)))
+  SHOW("imag", imag(complex(tensor({1., 2.}), 3)))
+  SHOW("conj", conj(complex(tensor({1., 2.}), 3)))
+  SHOW("angle", angle(complex(tensor({1., 0., -1.}), 1)))
+  SHOW("gammainc", gammainc(2, tensor({0.5, 1., 4.})))
+  SHOW("gammaincc", gammaincc(2, tensor({0.5, 1., 4.})))
+  SHOW("gamma_density", gamma_density(2, tensor({0.5, 1., 4.})))
+  SHOW("betainc", betainc(2, 3, tensor({0.1, 0.5, 0.9})))
+  SHOW("beta_density", beta_density(2, 3, tensor({0.1, 0.5, 0.9})))
+  SHOW("betaln", betaln(2, tensor({1., 3.})))
+  SHOW("poch", poch(tensor({2., 0.5}), 3))
+  SHOW("multigammaln", multigammaln(tensor({2., 5.}), 2))
+  SHOW("gammasgn", gammasgn(tensor({-1.5, -0.5, 2.})))
+  SHOW("zeta_derivative", zeta_derivative(1, 2, tensor({1., 2.})))
+  SHOW("ndtri", ndtri(tensor({0.025, 0.5, 0.975})))
+  SHOW("log_ndtr", log_ndtr(tensor({-10., 0., 2.})))
+  SHOW("erfcx", erfcx(tensor({0., 10.})))
+  SHOW("erfcinv", erfcinv(tensor({0.1, 1.})))
+  SHOW("dawsn", dawsn(tensor({0., 1., 10.})))
+  SHOW("bessel_j0", bessel_j0(tensor({0., 1., 10.})))
+  SHOW("bessel_j1", bessel_j1(tensor({0., 1., 10.})))
+  SHOW("bessel_jn", bessel_jn(3, tensor({0., 1., 10.})))
+  SHOW("bessel_y0", bessel_y0(tensor({1., 10.})))
+  SHOW("bessel_y1", bessel_y1(tensor({1., 10.})))
+  SHOW("bessel_i0", bessel_i0(tensor({0., 1.})))
+  SHOW("bessel_i0e", bessel_i0e(tensor({0., 1.})))
+  SHOW("bessel_i1", bessel_i1(tensor({0., 1.})))
+  SHOW("bessel_i1e", bessel_i1e(tensor({0., 1.})))
+  SHOW("bessel_k0", bessel_k0(tensor({0.1, 1.})))
+  SHOW("bessel_k0e", bessel_k0e(tensor({0.1, 1.})))
+  SHOW("bessel_k1", bessel_k1(tensor({0.1, 1.})))
+  SHOW("bessel_k1e", bessel_k1e(tensor({0.1, 1.})))
+  SHOW("expi", expi(tensor({-1., 1.})))
+  SHOW("exp1", exp1(tensor({0.1, 1.})))
+  SHOW("expn", expn(2, tensor({0., 1.})))
+  SHOW("spence", spence(tensor({0., 1., 2.})))
+  SHOW("hyp1f1", hyp1f1(1, 2, tensor({0., 1.})))
+  SHOW("hyp2f1", hyp2f1(1, 2, 3, tensor({0., 0.5})))
+  SHOW("rel_entr", rel_entr(tensor({0., 0.5}), 0.25))
+  SHOW("kl_div", kl_div(tensor({0., 0.5}), 0.25))
+  SHOW("sinc", sinc(tensor({0., 0.5, 1.})))
+  SHOW("lambertw", lambertw(tensor({0., 1., 2.718281828})))
+  RUN("fresnel", const auto [s, c] = fresnel(tensor({0., 1.})); print(s); print(c);)
+  RUN("sici", const auto [s, c] = sici(tensor({0.5, 1.})); print(s); print(c);)
+  RUN("signed_logsumexp", const auto [size, sign] = signed_logsumexp(tensor({0., 1.}), tensor({1., -1.}), 0); print(size); print(sign);)
+}
+
+void fourier() {
+  SHOW("fft", fft(tensor({1., 2., 3., 4.})))
+  SHOW("ifft", ifft(tensor({10., 0., 0., 0.})))
+  SHOW("rfft", rfft(tensor({1., 2., 3., 4.})))
+  SHOW("irfft", irfft(rfft(tensor({1., 2., 3., 4.}))))
+  SHOW("hfft", hfft(tensor({1., 2., 1.})))
+  SHOW("ihfft", ihfft(tensor({6., 0., -2., 0.})))
+  SHOW("fftn", fftn(tensor({{1., 2.}, {3., 4.}})))
+  SHOW("ifftn", ifftn(tensor({{10., -2.}, {-4., 0.}})))
+  SHOW("rfftn", rfftn(tensor({{1., 2.}, {3., 4.}})))
+  SHOW("irfftn", irfftn(tensor({{10., -2.}, {-4., 0.}})))
+  SHOW("fft2", fft2(tensor({{1., 2.}, {3., 4.}})))
+  SHOW("ifft2", ifft2(tensor({{10., -2.}, {-4., 0.}})))
+  SHOW("rfft2", rfft2(tensor({{1., 2.}, {3., 4.}})))
+  SHOW("irfft2", irfft2(tensor({{10., -2.}, {-4., 0.}})))
+  SHOW("fftfreq", fftfreq(5))
+  SHOW("rfftfreq", rfftfreq(5))
+  SHOW("fftshift", fftshift(fftfreq(5)))
+  SHOW("ifftshift", ifftshift(tensor({-2., -1., 0., 1., 2.})))
+  SHOW("convolve", convolve(tensor({1, 2, 3}), tensor({0, 1, 1})))
+  SHOW("fftconvolve", fftconvolve(tensor({1., 2., 3.}), tensor({0., 1., 1.}), {.mode = ConvolveMode::same}))
+  SHOW("dct", dct(tensor({1., 2., 3.})))
+  SHOW("idct", idct(dct(tensor({1., 2., 3.}))))
+  SHOW("stft", stft(tensor({1., 2., 3., 4.}), ones({2})))
+  SHOW("istft", istft(stft(tensor({1., 2., 3., 4.}), ones({2})), ones({2}), 4))
+}
+
 void along_axes() {
   SHOW("sum", sum(tensor({{1., 2.}, {3., 4.}}), 0))
   SHOW("prod", prod(tensor({{1., 2.}, {3., 4.}}), 1))
@@ -486,8 +562,8 @@ std::string difference(const std::string& is, const std::string& expected) {
 }  // namespace
 
 int main(int count, char** arguments) {
-  for (const auto family :
-       {create, elementwise, along_axes, layout, indices, algebra, networks, draws, collectives, functions, composed})
+  for (const auto family : {create, elementwise, complex_and_special, fourier, along_axes, layout, indices, algebra,
+                            networks, draws, collectives, functions, composed})
     family();
   if (count == 1) {
     std::cout << out.str();

@@ -102,7 +102,7 @@ Scalar number_of(const Tensor& x) {
   if (x.dtype() == bool_) return first.item<bool>();
   if (x.dtype() == uint64) return first.item<std::uint64_t>();
   if (is_float(x.dtype())) return first.item<double>();
-  if (is_complex(x.dtype())) return first.item<Complex<double>>();
+  if (is_complex(x.dtype())) return first.item<ComplexElement<double>>();
   return first.item<std::int64_t>();
 }
 

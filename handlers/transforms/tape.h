@@ -68,10 +68,10 @@ struct Entry : RefCounted {
 
   // `axes` is the total number of axes of all inputs.
   const std::uint32_t input_count = 0, output_count = 0, axes = 0;
-  bool keeps_outputs = false;  // true if the rule of an input with a producer reads the outputs
+  bool keeps_outputs : 1 = false;  // true if the rule of an input with a producer reads the outputs
+  bool joins_regions : 1 = false;  // true if a region can perform the operation (Region::admits)
   // Mask of the inputs that a rule reads and that are recomputed from their producers.
   std::uint8_t dropped = 0;
-  bool joins_regions = false;  // a region can perform the operation (Region::admits)
   BackwardSlice slice;
   const std::uint64_t sequence;  // position in the order of recording
   const Op* const op = nullptr;  // null: an input of the transform

@@ -159,8 +159,8 @@ TEST(DamagedNpy, MalformedHeadersAreErrors) {
 TEST(DamagedNpy, UnsupportedDtypesAreErrors) {
   const auto text = [](const std::string& descr, const std::string& name) {
     return ": holds elements of dtype '" + descr + "' (" + name +
-           "), which Stave does not have: convert it in NumPy with astype, to bool, integers or "
-           "floats of at most 64 bits";
+           "), which Stave does not have: convert it in NumPy with astype, to bool, integers, "
+           "floats of at most 64 bits or complex numbers of at most 128 bits";
   };
   const std::pair<const char*, const char*> types[] = {
       {"<f16", "longdouble"},
@@ -391,7 +391,7 @@ struct One {
 // The file can be read if the program needs no tensor of such a dtype (safetensors_test.cpp). The
 // bytes of such a tensor count towards the file's size nevertheless.
 TEST(DamagedSafetensors, UnsupportedDtypesAreErrors) {
-  for (const std::string dtype : {"F8_E4M3", "F4", "C64", "", "f32", "F32\\u0000"}) {
+  for (const std::string dtype : {"F8_E4M3", "F4", "C128", "", "f32", "F32\\u0000"}) {
     const std::string bytes = safetensors("{\"a\":" + entry("[1]", "[0,4]", '"' + dtype + '"') + "}", "1234");
     EXPECT_EQ(fault_of<DtypeError>(bytes, "x", [](const std::string& path) { load_safetensors<One>(path); }),
               ": 'a' has elements of dtype '" + (dtype.starts_with("F32") ? "F32\\x00" : dtype) +

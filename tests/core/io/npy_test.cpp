@@ -358,7 +358,8 @@ TEST(Npz, ArrayOfUnsupportedDtypeDoesNotBlockOthers) {
     return message_of<DtypeError>([&] { load_npz(path, Named{{"x", zeros({3}, int32)}, {name, zeros({3})}}); });
   };
   const std::string end =
-      ", which Stave does not have: convert it in NumPy with astype, to bool, integers or floats of at most 64 bits";
+      ", which Stave does not have: convert it in NumPy with astype, to bool, integers, floats of at most 64 bits "
+      "or complex numbers of at most 128 bits";
   EXPECT_EQ(fault("o"), start + "'o' holds elements of dtype '|O' (Python objects)" + end);
   EXPECT_EQ(fault("s"),
             start + "'s' holds elements of a structured dtype, which Stave does not have: save its fields one by one");

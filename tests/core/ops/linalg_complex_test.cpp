@@ -487,4 +487,13 @@ TEST(ComplexLinalg, LanesAndPrograms) {
   EXPECT_TRUE(agree(compile(g)(stack(1)), g(stack(1))));
 }
 
+// The eigenvalues of a defective matrix have no derivative: it is NaN, and not a wrong number.
+TEST(GeneralLinalg, EigenvaluesOfDefectiveMatricesHaveNoDerivative) {
+  const auto f = [](const Tensor& a) { return real(sum(square(eigvals(a)))); };
+  for (const Tensor& a : {tensor({{2., 1.}, {0., 2.}}, float64), tensor({{0., 1.}, {0., 0.}}, float64)})
+    EXPECT_TRUE(all(isnan(grad(f)(a))).item<bool>());
+  const Tensor close = tensor({{2., 1.}, {1e-6, 2.}}, float64);
+  EXPECT_THAT(grad(f)(close), IsNear(2 * matrix_transpose(close), 1e-9));
+}
+
 }  // namespace

@@ -130,11 +130,10 @@ TEST(Numbers, ComplexNumbersAreWeak) {
     EXPECT_EQ(result.dtype(), complex64);
   EXPECT_EQ((ones({2}, float64) - z).dtype(), complex128);
   EXPECT_EQ((ones({2}, int64) / z).dtype(), complex64);
-  {
-    const DefaultDtype wide(float64);
+  with(DefaultDtype(float64), [&] {
     EXPECT_EQ(tensor(z).dtype(), complex128);
     EXPECT_EQ((ones({2}, int64) * z).dtype(), complex128);
-  }
+  });
   const auto refused = ThrowsMessage<DtypeError>(HasSubstr("the complex number 1-2j does not fit float32"));
   EXPECT_THAT([&] { full({2}, z, float32); }, refused);
   EXPECT_THAT([&] { pad(x, {{1, 1}}, z); }, refused);

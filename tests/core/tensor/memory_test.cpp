@@ -330,7 +330,8 @@ TEST(BufferReuse, ReadingAfterPerformingGivesTheOldValueOrAnError) {
   with(reads, [&] { return reuses(held); });
   EXPECT_THAT(reads.seen, ElementsAre(0.5));
   with(reads, [&] { return reuses(fresh()); });
-  EXPECT_THAT(reads.errors, ElementsAre(HasSubstr("operand 0 is an empty Tensor (default-constructed or moved from)")));
+  EXPECT_THAT(reads.errors,
+              ElementsAre(HasSubstr("an empty Tensor is used: it was default-constructed or moved from")));
   PassesOn below;  // `below` is an outer handler that also passes the call on.
   with(below, [&] { return with(reads, [&] { return reuses(fresh()); }); });
   EXPECT_EQ(reads.errors.size(), 2u);

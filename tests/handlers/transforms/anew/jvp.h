@@ -40,7 +40,7 @@ class Forward : public Handler {
     Outputs y = perform(call);
     const Outputs dy = derivative(JvpContext{call, y, dx});
     for (std::size_t i = 0; i < y.size(); ++i)
-      y[i] = i < dy.size() && dy[i].defined() && is_float(y[i].dtype()) ? tangents.put(std::move(y[i]), dy[i])
+      y[i] = i < dy.size() && dy[i].defined() && is_inexact(y[i].dtype()) ? tangents.put(std::move(y[i]), dy[i])
                                                                         : tangents.strip(std::move(y[i]));
     return y;
   }
@@ -60,7 +60,7 @@ class Forward : public Handler {
       return a.defined() && b.defined() ? a + b : a.defined() ? a : b;
     }
     // A cast to integers.
-    if (!is_float(c.out().dtype())) return {};
+    if (!is_inexact(c.out().dtype())) return {};
     // Inputs in which the operation is not linear, such as indices, keep their values.
     Inputs dx;
     for (std::size_t i = 0; i < c.tangents.size(); ++i)

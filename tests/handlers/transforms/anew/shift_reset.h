@@ -40,7 +40,7 @@ class ShiftReset : public Controller {
     bool varies = carries;
     for (const Tensor& x : call.inputs()) varies |= cotangents.find(x) && call.op().derivative != Derivative::zero;
     if (!varies) return rest.resume_last(constants(std::move(y)));
-    for (Tensor& x : y) x = is_float(x.dtype()) ? variable(std::move(x)) : cotangents.strip(std::move(x));
+    for (Tensor& x : y) x = is_inexact(x.dtype()) ? variable(std::move(x)) : cotangents.strip(std::move(x));
     rest.resume(y);
     Outputs dy;
     for (const Tensor& x : y) dy.push_back(cotangent(x));
