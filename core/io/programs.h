@@ -20,8 +20,8 @@ namespace stave {
 /// of checkpoints, reads, scopes, labels, constants. Throws TransformError, naming the operation,
 /// for parts that a file cannot hold: operations that the user defined, collectives, the rules of
 /// custom_vjp, custom_jvp and custom_vmap, which are C++ functions, and a checkpoint's policy that
-/// is a C++ function. Throws DtypeError for constants of complex128, which the file's container does
-/// not have. Throws FileError if the file cannot be written.
+/// is a C++ function. Throws DtypeError for constants of complex128, which the file's container
+/// does not have. Throws FileError if the file cannot be written.
 void save_program(const std::string& path, const Program& program);
 
 /// Reads a program that save_program wrote, also one of an earlier version of the library. The file
