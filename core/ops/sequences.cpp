@@ -18,12 +18,12 @@ namespace stave {
 
 using namespace stave_detail;
 
-Tensor linspace(std::complex<double> start, std::complex<double> stop, Index count, SequenceOptions options) {
+Tensor linspace(Scalar start, Scalar stop, Index count, SequenceOptions options) {
   return linspace(start, stop, count, complex_of(default_dtype()), options);
 }
 
-Tensor linspace(std::complex<double> start, std::complex<double> stop, Index count, Dtype dtype,
-                SequenceOptions options) {
+Tensor linspace(Scalar first, Scalar last, Index count, Dtype dtype, SequenceOptions options) {
+  const ComplexElement<double> start = first.complex(), stop = last.complex();
   if (!is_complex(dtype)) fail<DtypeError>("linspace: {} does not hold complex numbers", dtype);
   const auto part = [&](double from, double to) {
     return linspace(from, to, count, real_of(dtype), options.device, options.endpoint);

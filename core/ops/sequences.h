@@ -1,8 +1,6 @@
 // Sequences of numbers beyond arange and linspace (create.h), and matrices of powers.
 #pragma once
 
-#include <complex>
-
 #include <stave/core/tensor/default_dtype.h>
 #include <stave/core/tensor/options.h>
 #include <stave/core/tensor/tensor.h>
@@ -14,11 +12,10 @@ struct SequenceOptions {
   bool endpoint = true;  ///< whether the last number is `stop`
   Device device = cpu;
 };
-/// `count` evenly spaced complex numbers from start to stop. The dtype is complex; by default it is
-/// the counterpart of default_dtype().
-Tensor linspace(std::complex<double> start, std::complex<double> stop, Index count, SequenceOptions options = {});
-Tensor linspace(std::complex<double> start, std::complex<double> stop, Index count, Dtype dtype,
-                SequenceOptions options = {});
+/// `count` evenly spaced complex numbers from start to stop, one of which may be real. The dtype is
+/// complex; by default it is the counterpart of default_dtype().
+Tensor linspace(Scalar start, Scalar stop, Index count, SequenceOptions options = {});
+Tensor linspace(Scalar start, Scalar stop, Index count, Dtype dtype, SequenceOptions options = {});
 /// base^x for the numbers x of linspace(start, stop, count), as NumPy's logspace.
 Tensor logspace(double start, double stop, Index count, double base = 10, Dtype dtype = default_dtype(),
                 SequenceOptions options = {});

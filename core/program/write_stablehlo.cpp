@@ -4,6 +4,7 @@
 #include <memory>
 #include <ostream>
 #include <utility>
+#include <vector>
 
 #include <stave/core/op/notation.h>
 #include <stave/core/ops/create.h>
@@ -66,7 +67,21 @@ class ModuleWriter {
     Values(const Program& program, const StableHloOptions& options) : b(options), of(program), made_behind(program) {}
   };
 
+  // Throws TransformError for an operation on complex numbers.
+  static void check_real(const Program& program) {
+    for (const Program::Instruction& step : program.instructions) {
+      std::vector<int> variables(step.inputs.begin(), step.inputs.end());
+      variables.insert(variables.end(), step.outputs.begin(), step.outputs.end());
+      for (const int variable : variables)
+        if (const Program::Variable& it = program.variable(variable); !step.is_read() && is_complex(it.dtype))
+          fail<TransformError>(
+              "write_stablehlo: {} ({}) cannot be written as StableHLO: it computes on complex numbers", step.op->name,
+              notation(nullptr, it.dtype, it.shape, cpu));
+    }
+  }
+
   Function function(const Program& program, const std::string& name, bool is_main) {
+    check_real(program);
     Values values(program, options_);
     HloBuilder& b = values.b;
     std::string arguments, comments;

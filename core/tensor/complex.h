@@ -5,6 +5,8 @@
 // would not be, and the header <complex> is long.
 #pragma once
 
+#include <stave/core/effects/settings.h>
+
 #include <concepts>
 #include <type_traits>
 

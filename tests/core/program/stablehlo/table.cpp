@@ -46,6 +46,8 @@ class Documentation {
       const auto refusal = refused_.find(op->name);
       const auto found = found_.find(op->name);
       if (refusal != refused_.end()) text += "refused: " + refusal->second;
+      else if (found == found_.end() && refused_for_complex_.contains(op->name))
+        text += "refused: " + refused_for_complex_.at(op->name);
       else if (found == found_.end() || found->second.empty()) text += "its operand, or a constant";
       else text += listed(found->second);
       text += " |\n";
@@ -93,10 +95,13 @@ Loops become `while`, calls of functions `call`, and fused operations what their
       write_stablehlo(out, one);
     } catch (const stave::TransformError& error) {
       const std::string text = error.what(), before = "as StableHLO: ";
-      refused_[it.op->name] = text.substr(text.find(before) + before.size());
+      const std::string why = text.substr(text.find(before) + before.size());
+      // An operation may be written for real numbers and refused for complex ones.
+      (why.find("complex") == why.npos ? refused_ : refused_for_complex_)[it.op->name] = why;
       return;
     }
     const std::string text = out.str(), prefix = "stablehlo.";
+    found_[it.op->name];  // for operations that need no others
     for (std::size_t at = text.find(prefix); at != text.npos; at = text.find(prefix, at + 1)) {
       const std::size_t first = at + prefix.size(), end = text.find_first_of(" \"(<", first);
       const std::string name = text.substr(first, end - first);
@@ -106,7 +111,7 @@ Loops become `while`, calls of functions `call`, and fused operations what their
   }
 
   std::map<std::string, std::set<std::string>> found_;
-  std::map<std::string, std::string> refused_;
+  std::map<std::string, std::string> refused_, refused_for_complex_;
 };
 
 Documentation documentation;
