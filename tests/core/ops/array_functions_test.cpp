@@ -136,7 +136,7 @@ TEST(RealIfClose, DropsSmallImaginaryParts) {
 
 // numpy.linspace(1j, 2 + 3j, 3)
 TEST(Linspace, OfComplexNumbers) {
-  const Tensor z = linspace(std::complex<double>(0, 1), {2, 3}, 3, complex128);
+  const Tensor z = linspace(std::complex<double>(0, 1), std::complex<double>(2, 3), 3, complex128);
   EXPECT_THAT(real(z), Equals(numbers({0, 1, 2})));
   EXPECT_THAT(imag(z), Equals(numbers({1, 2, 3})));
   EXPECT_THAT([] { geomspace(-1, 2, 3); },
