@@ -178,7 +178,9 @@ void take_slices_in(Program& body, const std::vector<StillSlice>& slices) {
     int variable = body.inputs[slices[s].of];
     for (std::size_t k = 0; k < slices[s].views.size(); ++k) {
       const Program::Instruction& view = slices[s].views[k];
-      Program::Instruction& step = steps.emplace_back(view.op, view.attributes);
+      Program::Instruction& step = steps.emplace_back();
+      step.op = view.op;
+      step.attributes = view.attributes;
       step.scopes = view.scopes;
       step.inputs.push_back(variable);
       if (k + 1 == slices[s].views.size()) variable = body.inputs[given + s];
