@@ -27,7 +27,9 @@ void throw_no_common_dtype(Dtype a, Dtype b) {
   fail<DtypeError>("no dtype holds the numbers of both {} and {}: convert one of the operands with astype", a, b);
 }
 
-void throw_complex(Dtype dtype) { fail<DtypeError>("the function is not defined for {}: compute on real(x), imag(x) or abs(x)", dtype); }
+void throw_complex(Dtype dtype) {
+  fail<DtypeError>("the function is not defined for {}: compute on real(x), imag(x) or abs(x)", dtype);
+}
 
 void fail_empty(const char* function, std::size_t operand) {
   fail_transform(std::string(function) + ": operand " + std::to_string(operand) +

@@ -41,7 +41,7 @@ class Forward : public Handler {
     const Outputs dy = derivative(JvpContext{call, y, dx});
     for (std::size_t i = 0; i < y.size(); ++i)
       y[i] = i < dy.size() && dy[i].defined() && is_inexact(y[i].dtype()) ? tangents.put(std::move(y[i]), dy[i])
-                                                                        : tangents.strip(std::move(y[i]));
+                                                                          : tangents.strip(std::move(y[i]));
     return y;
   }
   std::string describe() const override { return "anew::jvp"; }
