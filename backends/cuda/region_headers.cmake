@@ -1,5 +1,5 @@
 # Writes OUT: the texts of the headers in FOLDER that a region's kernel includes (region_headers.h). Included, it says which they are.
-set(region_headers core/tensor/half.h core/tensor/dtype.h core/ops/elementwise_ops.h core/ops/erfinv.h core/ops/polygamma.h
+set(region_headers core/tensor/half.h core/tensor/complex.h core/tensor/dtype.h core/ops/elementwise_ops.h core/ops/erfinv.h core/ops/polygamma.h
   backends/cuda/host_device.h backends/cuda/index_walk.h backends/cuda/region_input.h backends/cuda/kernels/element.cuh
   backends/cuda/kernels/lane.cuh backends/cuda/kernels/apply.cuh backends/cuda/kernels/region.cuh)
 set(region_standard backends/cuda/kernels/standard.cuh)
@@ -14,7 +14,7 @@ foreach(header IN LISTS region_headers)
   file(READ "${FOLDER}/${header}" content)
   string(APPEND text "    {\"stave/${header}\", R\"stave(${content})stave\"},\n")
 endforeach()
-foreach(header IN ITEMS cmath concepts cstddef cstdint limits type_traits)
+foreach(header IN ITEMS cmath concepts cstddef cstdint limits type_traits utility)
   string(APPEND text "    {\"${header}\", standard},\n")
 endforeach()
 string(APPEND text "};\n\n}  // namespace\n\nstd::span<const RegionHeader> region_headers() { return headers; }\n\n}  // namespace stave_cuda\n")

@@ -5,8 +5,6 @@
 // would not be, and the header <complex> is long.
 #pragma once
 
-#include <stave/core/effects/settings.h>
-
 #include <concepts>
 #include <type_traits>
 

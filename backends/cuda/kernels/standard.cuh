@@ -92,6 +92,16 @@ using make_unsigned_t = typename make_unsigned<T>::type;
 
 template <class From, class To>
 inline constexpr bool is_convertible_v = __is_convertible_to(From, To);
+template <class T, class... Arguments>
+inline constexpr bool is_constructible_v = __is_constructible(T, Arguments...);
+template <class T>
+inline constexpr bool is_trivially_copyable_v = __is_trivially_copyable(T);
+
+template <class T>
+concept floating_point = is_floating_point_v<T>;
+
+template <class T>
+T&& declval() noexcept;
 
 }  // namespace std
 
