@@ -23,6 +23,7 @@
 #include <stave/core/ops/contract.h>
 #include <stave/core/ops/convolution.h>
 #include <stave/core/ops/create.h>
+#include <stave/core/ops/dtypes.h>
 #include <stave/core/ops/elementwise.h>
 #include <stave/core/ops/elementwise_functions.h>
 #include <stave/core/ops/fft.h>

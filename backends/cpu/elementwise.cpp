@@ -37,12 +37,6 @@ struct Operands {
   Index block() const { return std::min(most_block, block_bytes / *std::max_element(size, size + count)); }
 };
 
-bool is_repeated(std::span<const Index> shape, std::span<const Index> strides) {
-  for (std::size_t i = 0; i < shape.size(); ++i)
-    if (strides[i] != 0 && shape[i] != 1) return false;
-  return true;
-}
-
 /// Computes n consecutive elements. If `stream` is true, the results are written with non-temporal
 /// stores, in bursts of 256 bytes. With longer bursts, memory would be read and written alternately
 /// instead of simultaneously (measured on Zen 5: bursts of 256 bytes take four fifths of the time

@@ -46,12 +46,6 @@ Kernel kernel_of(OpId op) {
   }
 }
 
-bool is_one_value(const View& x) {
-  for (std::size_t i = 0; i < x.shape.size(); ++i)
-    if (x.strides[i] != 0 && x.shape[i] != 1) return false;
-  return true;
-}
-
 }  // namespace
 
 }  // namespace special
@@ -69,7 +63,7 @@ void run_special(OpId op, std::span<const View> inputs, const View& out) {
   for (std::size_t k = 0; k < inputs.size(); ++k) {
     const View& x = inputs[k];
     in[k] = x.data;
-    steps[k] = special::is_one_value(x) ? 0 : 1;
+    steps[k] = is_repeated(x.shape, x.strides) ? 0 : 1;
     if (steps[k] == 0 || std::equal(x.strides.begin(), x.strides.end(), contiguous.begin())) continue;
     copies[k] = scratch<char>(static_cast<std::size_t>(n * size));
     run_copy(x, {copies[k].get(), x.dtype, out.shape, contiguous});

@@ -22,6 +22,13 @@ inline constexpr int most_operands = 4;
 /// The bytes of the largest element, that of complex128.
 inline constexpr Index widest_element = sizeof(stave::Bytes16);
 
+/// Returns whether an operand of these strides is a single value, repeated for all elements.
+inline bool is_repeated(std::span<const Index> shape, std::span<const Index> strides) {
+  for (std::size_t i = 0; i < shape.size(); ++i)
+    if (strides[i] != 0 && shape[i] != 1) return false;
+  return true;
+}
+
 /// One axis of a loop: its length and the step of each operand along it.
 struct Axis {
   Index length = 1;

@@ -156,8 +156,19 @@ Dtype Scalar::with(Dtype other) const {
 
 namespace stave_detail {
 
-void fail_not_real(Dtype dtype) {
-  fail<DtypeError>("the function is not defined for {}: compute on real(x), imag(x) or abs(x)", dtype);
+Scalar least_of(Dtype dtype) {
+  return visit_real_dtype(dtype, [](auto zero) -> Scalar {
+    using T = decltype(zero);
+    if constexpr (!std::is_integral_v<T>) return -HUGE_VAL;
+    else return std::numeric_limits<T>::lowest();
+  });
+}
+Scalar greatest_of(Dtype dtype) {
+  return visit_real_dtype(dtype, [](auto zero) -> Scalar {
+    using T = decltype(zero);
+    if constexpr (!std::is_integral_v<T>) return HUGE_VAL;
+    else return std::numeric_limits<T>::max();
+  });
 }
 
 Tensor floating(const Tensor& x) { return is_inexact(x.dtype()) ? x : astype(x, default_dtype()); }

@@ -25,6 +25,44 @@ Tensor add_tangents(Tensor a, Tensor b) {
   return b.defined() ? add(std::move(a), std::move(b)) : a;
 }
 
+Dtype dtype_of_both(const Operand& a, const Operand& b) {
+  if (a.is_scalar())
+    return b.is_scalar() ? common_dtype({a.scalar(), b.scalar()}) : a.scalar().with(b.tensor().dtype());
+  return b.is_scalar() ? b.scalar().with(a.tensor().dtype()) : promote(a.tensor().dtype(), b.tensor().dtype());
+}
+
+Dtype dtype_of_all(std::span<const Operand> operands) {
+  Dtype dtype = bool_;
+  bool has_tensor = false;
+  for (const Operand& x : operands)
+    if (!x.is_scalar()) {
+      dtype = promote(dtype, x.tensor().dtype());
+      has_tensor = true;
+    }
+  for (const Operand& x : operands)
+    if (x.is_scalar()) dtype = has_tensor ? x.scalar().with(dtype) : promote(dtype, x.scalar().alone());
+  return dtype;
+}
+
+const Shape& shape_of(const Operand& x) {
+  if (!x.is_scalar()) return x.tensor().shape();
+  static const Shape scalar;
+  return scalar;
+}
+
+Device device_of(std::initializer_list<const Operand*> operands) {
+  for (const Operand* x : operands)
+    if (!x->is_scalar()) return x->tensor().device();
+  return cpu;
+}
+
+void check_defined(const char* function, std::initializer_list<const Operand*> operands, std::size_t place) {
+  for (const Operand* x : operands) {
+    if (!x->is_scalar()) require_defined(x->tensor(), function, place);
+    ++place;
+  }
+}
+
 namespace {
 
 // ---- operation records derived from structs -------------------------------------------------
@@ -211,37 +249,10 @@ Tensor unary(const Op& op, Operands domain, Tensor x) {
   return apply_elementwise(op, {&x, 1});
 }
 
-Dtype dtype_of_both(const Operand& a, const Operand& b) {
-  if (a.is_scalar())
-    return b.is_scalar() ? common_dtype({a.scalar(), b.scalar()}) : a.scalar().with(b.tensor().dtype());
-  return b.is_scalar() ? b.scalar().with(a.tensor().dtype()) : promote(a.tensor().dtype(), b.tensor().dtype());
-}
-
-const Shape& shape_of(const Operand& x) {
-  if (!x.is_scalar()) return x.tensor().shape();
-  static const Shape scalar;
-  return scalar;
-}
-
-// Returns the device of the first operand that is a tensor. Operands that are numbers are stored on
-// this device, too.
-Device device_of(std::initializer_list<const Operand*> operands) {
-  for (const Operand* x : operands)
-    if (!x->is_scalar()) return x->tensor().device();
-  return cpu;
-}
-
 // Makes an operand own its tensor. If a function performs several operations, a handler
 // of the first one may assign to the variable to which an operand of a later one refers.
 void keep(Operand& x) {
   if (current && !x.is_scalar() && !x.owns()) x = x.tensor();
-}
-
-void check_defined(const char* function, std::initializer_list<const Operand*> operands, std::size_t place = 0) {
-  for (const Operand* x : operands) {
-    if (!x->is_scalar()) require_defined(x->tensor(), function, place);
-    ++place;
-  }
 }
 
 // Makes x a tensor of `dtype`, broadcast to `shape` if one is given.

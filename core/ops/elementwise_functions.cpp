@@ -25,16 +25,11 @@ constexpr double not_a_number = std::numeric_limits<double>::quiet_NaN();
 // Calls the body with two operands as tensors of their common dtype and shape.
 template <class Body>
 auto with_common(const char* function, Operand a, Operand b, Body&& body) {
-  if (!a.is_scalar()) require_defined(a.tensor(), function, 0);
-  if (!b.is_scalar()) require_defined(b.tensor(), function, 1);
+  check_defined(function, {&a, &b});
   return named(function, [&] {
-    Dtype dtype;
-    if (a.is_scalar())
-      dtype = b.is_scalar() ? common_dtype({a.scalar(), b.scalar()}) : a.scalar().with(b.tensor().dtype());
-    else dtype = b.is_scalar() ? b.scalar().with(a.tensor().dtype()) : promote(a.tensor().dtype(), b.tensor().dtype());
-    const Device device = !a.is_scalar() ? a.tensor().device() : b.is_scalar() ? cpu : b.tensor().device();
-    const Shape shape = broadcast_shapes(a.is_scalar() ? Shape() : a.tensor().shape(),
-                                         b.is_scalar() ? Shape() : b.tensor().shape(), function);
+    const Dtype dtype = dtype_of_both(a, b);
+    const Device device = device_of({&a, &b});
+    const Shape shape = broadcast_shapes(shape_of(a), shape_of(b), function);
     const Tensor x = as_tensor(std::move(a), dtype, &shape, device), y = as_tensor(std::move(b), dtype, &shape, device);
     return body(x, y);
   });
@@ -128,7 +123,7 @@ Tensor lcm(Operand a, Operand b) {
 Tensor ldexp(Operand x, Operand exponent) {
   if (exponent.is_scalar() ? exponent.scalar().kind == Scalar::Kind::floating : is_inexact(exponent.tensor().dtype()))
     fail<DtypeError>("ldexp: the exponent must be an integer");
-  const Device device = x.is_scalar() ? exponent.is_scalar() ? cpu : exponent.tensor().device() : x.tensor().device();
+  const Device device = device_of({&x, &exponent});
   const Tensor t = x.is_scalar() ? constant(x.scalar(), x.scalar().alone(), {}, device) : std::move(x).tensor();
   const Tensor e = exponent.is_scalar() ? constant(exponent.scalar(), int64, {}, device) : std::move(exponent).tensor();
   return named(

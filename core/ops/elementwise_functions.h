@@ -44,8 +44,8 @@ std::pair<Tensor, Tensor> modf(const Tensor& x);
 struct NanToNumOptions {
   [[no_unique_address]] ByName by_name{};
   double nan = 0;
-  /// What replaces infinity and -infinity; the greatest and the least finite number of the dtype if
-  /// it is not given.
+  /// The numbers that replace infinity and -infinity. The default is the greatest and the least
+  /// finite number of the dtype.
   std::optional<double> posinf{}, neginf{};
 };
 /// x with NaN and infinities replaced by numbers. The derivative there is 0.

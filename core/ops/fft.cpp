@@ -160,8 +160,8 @@ const Tensor& require_real(const Tensor& x, const char* function) {
   return x;
 }
 
-/// What is transformed along one axis.
-struct Along {
+/// The transform along one axis.
+struct AxisTransform {
   int axis;
   Index n;
   FftNorm norm;
@@ -172,33 +172,34 @@ void check_length(Index n, const char* function) {
 }
 
 /// Finds the axis and the length. `hermitian`: x is the first half of the signal.
-Along along(const Tensor& x, const FftOptions& options, const char* function, bool hermitian = false) {
+AxisTransform axis_transform(const Tensor& x, const FftOptions& options, const char* function, bool hermitian = false) {
   const int axis = normalize_axis(options.axis, require_defined(x, function).rank(), function);
   const Index n = options.n.value_or(hermitian ? 2 * (x.shape(axis) - 1) : x.shape(axis));
   check_length(n, function);
   return {axis, n, options.norm};
 }
 
-Tensor transform(const Op& op, Tensor x, const Along& a, Direction direction, bool inverse_sign) {
+Tensor transform(const Op& op, Tensor x, const AxisTransform& a, Direction direction, bool inverse_sign) {
   const Index taken = &op == &op_irfft ? a.n / 2 + 1 : a.n;
   Inputs inputs;
   inputs.push_back(resized(std::move(x), a.axis, taken));
   return apply(op, std::move(inputs),
                make_intrusive<FftAttributes>(a.axis, a.n, inverse_sign, scale_of(a.norm, direction, a.n)));
 }
-Tensor complex_transform(Tensor x, const Along& a, Direction direction) {
+Tensor complex_transform(Tensor x, const AxisTransform& a, Direction direction) {
   return transform(op_fft, as_complex(std::move(x)), a, direction, direction == Direction::inverse);
 }
-Tensor transform_of_real(const Tensor& x, const Along& a, Direction direction) {
+Tensor transform_of_real(const Tensor& x, const AxisTransform& a, Direction direction) {
   return transform(op_rfft, in_transformed_floats(x), a, direction, direction == Direction::inverse);
 }
-Tensor transform_to_real(Tensor x, const Along& a, Direction direction) {
+Tensor transform_to_real(Tensor x, const AxisTransform& a, Direction direction) {
   return transform(op_irfft, as_complex(std::move(x)), a, direction, direction == Direction::inverse);
 }
 
 /// The axes of a transform along several axes, in the order of the options. `hermitian`: along the
 /// last axis x is the first half of the signal.
-std::vector<Along> along_axes(const Tensor& x, const FftnOptions& options, const char* function, bool hermitian) {
+std::vector<AxisTransform> axis_transforms(const Tensor& x, const FftnOptions& options, const char* function,
+                                           bool hermitian) {
   const int rank = require_defined(x, function).rank();
   Shape axes;
   if (options.axes) {
@@ -211,10 +212,10 @@ std::vector<Along> along_axes(const Tensor& x, const FftnOptions& options, const
   if (options.s && options.s->size() != axes.size())
     fail<ShapeError>("{}: s {} and axes {} must have one length", function, *options.s, axes);
   if (hermitian && axes.empty()) fail<ShapeError>("{}: there must be at least one axis", function);
-  std::vector<Along> all;
+  std::vector<AxisTransform> all;
   for (std::size_t i = 0; i < axes.size(); ++i) {
     const int axis = normalize_axis(axes[i], rank, function);
-    for (const Along& other : all)
+    for (const AxisTransform& other : all)
       if (other.axis == axis) fail<ShapeError>("{}: axis {} is given twice", function, axis);
     const Index length = x.shape(axis);
     const Index n = options.s ? (*options.s)[i] : hermitian && i + 1 == axes.size() ? 2 * (length - 1) : length;
@@ -224,28 +225,28 @@ std::vector<Along> along_axes(const Tensor& x, const FftnOptions& options, const
   return all;
 }
 
-Tensor complex_transforms(Tensor x, std::span<const Along> axes, Direction direction) {
+Tensor complex_transforms(Tensor x, std::span<const AxisTransform> axes, Direction direction) {
   for (std::size_t i = axes.size(); i-- > 0;) x = complex_transform(std::move(x), axes[i], direction);
   return x;
 }
 
 Tensor transform_all(const Tensor& x, const FftnOptions& options, const char* name, Direction direction) {
-  const std::vector<Along> axes = along_axes(x, options, name, false);
+  const std::vector<AxisTransform> axes = axis_transforms(x, options, name, false);
   return named(
       name, [&] { return complex_transforms(as_complex(x), axes, direction); }, x);
 }
 Tensor real_transform_all(const Tensor& x, const FftnOptions& options, const char* name) {
-  std::vector<Along> axes = along_axes(require_real(require_defined(x, name), name), options, name, false);
+  std::vector<AxisTransform> axes = axis_transforms(require_real(require_defined(x, name), name), options, name, false);
   if (axes.empty()) fail<ShapeError>("{}: there must be at least one axis", name);
-  const Along last = axes.back();
+  const AxisTransform last = axes.back();
   axes.pop_back();
   return named(
       name,
       [&] { return complex_transforms(transform_of_real(x, last, Direction::forward), axes, Direction::forward); }, x);
 }
 Tensor transform_all_to_real(const Tensor& x, const FftnOptions& options, const char* name) {
-  std::vector<Along> axes = along_axes(x, options, name, true);
-  const Along last = axes.back();
+  std::vector<AxisTransform> axes = axis_transforms(x, options, name, true);
+  const AxisTransform last = axes.back();
   axes.pop_back();
   return named(
       name,
@@ -259,33 +260,33 @@ FftnOptions of_two_axes(const Fft2Options& options, const char* name) {
 }  // namespace
 
 Tensor fft(const Tensor& x, const FftOptions& options) {
-  const Along a = along(x, options, "fft");
+  const AxisTransform a = axis_transform(x, options, "fft");
   return named(
       "fft", [&] { return complex_transform(x, a, Direction::forward); }, x);
 }
 Tensor ifft(const Tensor& x, const FftOptions& options) {
-  const Along a = along(x, options, "ifft");
+  const AxisTransform a = axis_transform(x, options, "ifft");
   return named(
       "ifft", [&] { return complex_transform(x, a, Direction::inverse); }, x);
 }
 Tensor rfft(const Tensor& x, const FftOptions& options) {
-  const Along a = along(require_real(require_defined(x, "rfft"), "rfft"), options, "rfft");
+  const AxisTransform a = axis_transform(require_real(require_defined(x, "rfft"), "rfft"), options, "rfft");
   return named(
       "rfft", [&] { return transform_of_real(x, a, Direction::forward); }, x);
 }
 Tensor irfft(const Tensor& x, const FftOptions& options) {
-  const Along a = along(x, options, "irfft", true);
+  const AxisTransform a = axis_transform(x, options, "irfft", true);
   return named(
       "irfft", [&] { return transform_to_real(x, a, Direction::inverse); }, x);
 }
 // The transform of a Hermitian signal is real; irfft computes it but for the sign of the exponent.
 Tensor hfft(const Tensor& x, const FftOptions& options) {
-  const Along a = along(x, options, "hfft", true);
+  const AxisTransform a = axis_transform(x, options, "hfft", true);
   return named(
       "hfft", [&] { return transform_to_real(x, a, Direction::forward); }, x);
 }
 Tensor ihfft(const Tensor& x, const FftOptions& options) {
-  const Along a = along(require_real(require_defined(x, "ihfft"), "ihfft"), options, "ihfft");
+  const AxisTransform a = axis_transform(require_real(require_defined(x, "ihfft"), "ihfft"), options, "ihfft");
   return named(
       "ihfft", [&] { return transform_of_real(x, a, Direction::inverse); }, x);
 }

@@ -15,8 +15,6 @@ namespace stave_detail {
 using namespace stave;
 
 [[noreturn]] void fail_empty(const char* function, std::size_t operand);
-/// Throws DtypeError: a function of real numbers has a complex operand.
-[[noreturn]] void fail_not_real(Dtype dtype);
 /// Returns x. If x is an empty Tensor, throws an error that names the function and the operand's
 /// position.
 inline const Tensor& require_defined(const Tensor& x, const char* function, std::size_t operand = 0) {
@@ -52,6 +50,20 @@ inline Tensor view_of(const Tensor& x) { return view_of(x, x.shape(), x.strides(
 /// storage; otherwise only makes a view.
 Tensor broadcast_quietly(const Tensor& x, const Shape& shape);
 
+/// Returns the common dtype of two operands. A number takes the dtype of a tensor beside it.
+Dtype dtype_of_both(const Operand& a, const Operand& b);
+/// Returns the common dtype of any number of operands: that of the tensors, promoted, which numbers
+/// take as well.
+Dtype dtype_of_all(std::span<const Operand> operands);
+/// Returns the shape of an operand; that of a number is [].
+const Shape& shape_of(const Operand& x);
+/// Returns the device of the first operand that is a tensor, on which numbers are stored too; the
+/// CPU if all are numbers.
+Device device_of(std::initializer_list<const Operand*> operands);
+/// Throws an error that names the function and the position if an operand is an empty Tensor.
+/// `place` is the position of the first operand.
+void check_defined(const char* function, std::initializer_list<const Operand*> operands, std::size_t place = 0);
+
 /// Returns the shape of a reduction's result. Throws the errors that the reduction would throw.
 Shape infer_reduced(const Op& op, const Shape& shape, const ReduceAttributes& reduce);
 
@@ -86,7 +98,7 @@ template <std::same_as<Tensor>... T>
 Dtype common_float(const T&... xs) {
   const Dtype dtype = common_inexact(xs...);
   if (is_complex(dtype)) [[unlikely]]
-    fail_not_real(dtype);
+    throw_complex(dtype);
   return dtype;
 }
 /// Applies f to the tensors in their common floating or complex dtype, and rounds its result to
@@ -103,6 +115,11 @@ Tensor in_floats(F f, const T&... xs) {
   common_float(xs...);
   return in_inexact(std::move(f), xs...);
 }
+
+/// Returns the least or the greatest value of a dtype; for floats, an infinity. Throws DtypeError
+/// for complex dtypes.
+Scalar least_of(Dtype dtype);
+Scalar greatest_of(Dtype dtype);
 
 /// Returns the dtype of positions up to `count`: int32, or int64 if int32 is too small.
 inline Dtype positions_dtype(Index count) { return count > (std::numeric_limits<std::int32_t>::max)() ? int64 : int32; }

@@ -37,7 +37,7 @@ Tensor resize(const Tensor& x, const Shape& lengths, ResizeOptions options = {})
 /// factor.
 Tensor resize_by(const Tensor& x, const std::vector<double>& factors, ResizeOptions options = {});
 
-/// What grid_sample finds beyond the ends of x.
+/// The elements that grid_sample reads beyond the ends of x.
 enum class GridPadding {
   zeros,      ///< zeros
   border,     ///< the nearest element

@@ -9,6 +9,7 @@
 #include <stave/core/ops/elementwise.h>
 #include <stave/core/ops/frontend.h>
 #include <stave/core/ops/layout.h>
+#include <stave/core/ops/losses_frontend.h>
 #include <stave/core/ops/reduce.h>
 #include <stave/core/ops/softmax.h>
 #include <stave/core/tensor/fail.h>
@@ -19,17 +20,6 @@ using namespace stave_detail;
 
 namespace {
 
-Tensor reduce_losses(const Tensor& losses, Reduction reduction) {
-  if (reduction == Reduction::none) return losses;
-  return reduction == Reduction::sum ? sum(losses) : mean(losses);
-}
-
-void check_one_shape(const Tensor& predictions, const Tensor& targets, const char* function) {
-  if (predictions.shape() != targets.shape())
-    fail<ShapeError>("{}: predictions {} and targets {} must have one shape: use reshape or broadcast_to", function,
-                     predictions.shape(), targets.shape());
-}
-
 // Returns a loss that is computed elementwise, in the common floating dtype, and then reduced.
 template <class F>
 Tensor elementwise_loss(const char* function, const Tensor& predictions, const Tensor& targets, Reduction reduction,
@@ -37,7 +27,7 @@ Tensor elementwise_loss(const char* function, const Tensor& predictions, const T
   return named(
       function,
       [&] {
-        check_one_shape(predictions, targets, function);
+        check_one_shape(function, predictions, targets);
         return in_floats([&](const Tensor& x, const Tensor& y) { return reduce_losses(loss(x, y), reduction); },
                          predictions, targets);
       },
@@ -110,7 +100,7 @@ Tensor loss_of_labels(const Classes& classes, const Tensor& log_p, const Tensor&
 
 Tensor loss_of_probabilities(const Classes& classes, const Tensor& log_p, const Tensor& weights,
                              const Tensor& probabilities, double smoothing, Reduction reduction) {
-  check_one_shape(log_p, probabilities, classes.function);
+  check_one_shape(classes.function, log_p, probabilities);
   Tensor wanted = probabilities;
   if (smoothing > 0) wanted = (1 - smoothing) * wanted + smoothing / static_cast<double>(classes.count);
   if (weights.defined()) wanted = wanted * classes.weights_beside(log_p);
@@ -171,7 +161,7 @@ Tensor kl_divergence(const Tensor& log_predictions, const Tensor& targets, KlDiv
   return named(
       "kl_divergence",
       [&] {
-        check_one_shape(log_predictions, targets, "kl_divergence");
+        check_one_shape("kl_divergence", log_predictions, targets);
         const int axis = normalize_axis(options.axis, targets.rank(), "kl_divergence");
         const auto of_floats = [&](const Tensor& x, const Tensor& y) {
           const Tensor terms = options.log_targets ? scale(exp(y), y - x) : xlogy(y, y) - scale(y, x);
@@ -229,7 +219,7 @@ Tensor binary_loss(const char* function, const Tensor& predictions, const Tensor
   return named(
       function,
       [&] {
-        check_one_shape(predictions, targets, function);
+        check_one_shape(function, predictions, targets);
         const auto of_floats = [&](const Tensor& x, const Tensor& y, const Tensor& weights, const Tensor& positive) {
           const auto beside = [&](const Tensor& weight) { return broadcast_to(weight, x.shape()); };
           Tensor losses = loss(x, positive.defined() ? y * beside(positive) : y, 1 - y);

@@ -12,7 +12,7 @@
 #include <stave/core/ops/index.h>
 #include <stave/core/ops/layout.h>
 #include <stave/core/ops/linalg.h>
-#include <stave/core/ops/losses.h>
+#include <stave/core/ops/losses_frontend.h>
 #include <stave/core/ops/reduce.h>
 #include <stave/core/ops/scan.h>
 #include <stave/core/tensor/fail.h>
@@ -23,20 +23,6 @@ using namespace stave_detail;
 
 namespace {
 
-Tensor combined_losses(const Tensor& losses, Reduction reduction) {
-  if (reduction == Reduction::none) return losses;
-  return reduction == Reduction::sum ? sum(losses) : mean(losses);
-}
-
-void check_equal_shapes(const char* function, const Tensor& a, const Tensor& b) {
-  if (a.shape() != b.shape())
-    fail<ShapeError>("{}: operands {} and {} must have one shape: use reshape or broadcast_to", function, a.shape(),
-                     b.shape());
-}
-
-// x for x > 0, else 0. The derivative at 0 is 0.
-Tensor positive_part(const Tensor& x) { return relu(x); }
-
 Shape without_last(const Shape& shape) { return Shape(std::span<const Index>(shape.begin(), shape.end() - 1)); }
 
 }  // namespace
@@ -45,9 +31,9 @@ Tensor soft_margin_loss(const Tensor& predictions, const Tensor& targets, LossOp
   return named(
       "soft_margin_loss",
       [&] {
-        check_equal_shapes("soft_margin_loss", predictions, targets);
+        check_one_shape("soft_margin_loss", predictions, targets);
         return in_floats(
-            [&](const Tensor& x, const Tensor& y) { return combined_losses(softplus(-x * y), options.reduction); },
+            [&](const Tensor& x, const Tensor& y) { return reduce_losses(softplus(-x * y), options.reduction); },
             predictions, targets);
       },
       predictions, targets);
@@ -57,11 +43,11 @@ Tensor margin_ranking_loss(const Tensor& x1, const Tensor& x2, const Tensor& tar
   return named(
       "margin_ranking_loss",
       [&] {
-        check_equal_shapes("margin_ranking_loss", x1, x2);
-        check_equal_shapes("margin_ranking_loss", x1, targets);
+        check_one_shape("margin_ranking_loss", x1, x2);
+        check_one_shape("margin_ranking_loss", x1, targets);
         return in_floats(
             [&](const Tensor& a, const Tensor& b, const Tensor& y) {
-              return combined_losses(positive_part(y * (b - a) + options.margin), options.reduction);
+              return reduce_losses(relu(y * (b - a) + options.margin), options.reduction);
             },
             x1, x2, targets);
       },
@@ -81,7 +67,7 @@ Tensor cosine_embedding_loss(const Tensor& a, const Tensor& b, const Tensor& tar
   return named(
       "cosine_embedding_loss",
       [&] {
-        check_equal_shapes("cosine_embedding_loss", a, b);
+        check_one_shape("cosine_embedding_loss", a, b);
         if (a.rank() < 1 || targets.shape() != without_last(a.shape()))
           fail<ShapeError>(
               "cosine_embedding_loss: targets {} must have the shape of the vectors {} without the last axis",
@@ -89,7 +75,7 @@ Tensor cosine_embedding_loss(const Tensor& a, const Tensor& b, const Tensor& tar
         return in_floats(
             [&](const Tensor& x, const Tensor& y) {
               const Tensor c = cosine_similarity(x, y);
-              return combined_losses(of_pairs(1 - c, positive_part(c - options.margin), targets), options.reduction);
+              return reduce_losses(of_pairs(1 - c, relu(c - options.margin), targets), options.reduction);
             },
             a, b);
       },
@@ -100,10 +86,10 @@ Tensor hinge_embedding_loss(const Tensor& distances, const Tensor& targets, Hing
   return named(
       "hinge_embedding_loss",
       [&] {
-        check_equal_shapes("hinge_embedding_loss", distances, targets);
+        check_one_shape("hinge_embedding_loss", distances, targets);
         return in_floats(
             [&](const Tensor& x) {
-              return combined_losses(of_pairs(x, positive_part(options.margin - x), targets), options.reduction);
+              return reduce_losses(of_pairs(x, relu(options.margin - x), targets), options.reduction);
             },
             distances);
       },
@@ -126,10 +112,10 @@ Tensor multi_margin_loss(const Tensor& x, const Tensor& labels, MultiMarginOptio
             [&](const Tensor& t, const Tensor& weights) {
               const Tensor own = one_hot(labels, classes, t.dtype());
               const Tensor right = sum(scale(own, t), -1, keepdims);
-              const Tensor excess = positive_part(options.margin - right + t);
+              const Tensor excess = relu(options.margin - right + t);
               const Tensor losses = sum(where(own > 0, 0, options.p == 2 ? square(excess) : excess), -1);
               const Tensor weighted = weights.defined() ? losses * take(weights, labels) : losses;
-              return combined_losses(weighted / static_cast<double>(std::max<Index>(classes, 1)), options.reduction);
+              return reduce_losses(weighted / static_cast<double>(std::max<Index>(classes, 1)), options.reduction);
             },
             x, options.weights);
       },
@@ -140,7 +126,7 @@ Tensor multilabel_margin_loss(const Tensor& x, const Tensor& labels, LossOptions
   return named(
       "multilabel_margin_loss",
       [&] {
-        check_equal_shapes("multilabel_margin_loss", x, labels);
+        check_one_shape("multilabel_margin_loss", x, labels);
         if (x.rank() < 1) fail<ShapeError>("multilabel_margin_loss: a tensor of rank 0 has no classes");
         const Index classes = x.shape(-1);
         return in_floats(
@@ -150,10 +136,10 @@ Tensor multilabel_margin_loss(const Tensor& x, const Tensor& labels, LossOptions
               const Tensor chosen = logical_and(one_hot(places, classes, bool_), expand_dims(used, Shape{-1}));
               const Tensor other = logical_not(any(chosen, -2, keepdims));  // [..., 1, classes]
               const Tensor right = expand_dims(take_along_axis(t, places, -1), Shape{-1});
-              const Tensor excess = positive_part(1 - right + expand_dims(t, Shape{-2}));
+              const Tensor excess = relu(1 - right + expand_dims(t, Shape{-2}));
               const Tensor counted = logical_and(expand_dims(used, Shape{-1}), other);
               const Tensor losses = sum(where(counted, excess, 0), {-2, -1});
-              return combined_losses(losses / static_cast<double>(std::max<Index>(classes, 1)), options.reduction);
+              return reduce_losses(losses / static_cast<double>(std::max<Index>(classes, 1)), options.reduction);
             },
             x);
       },
@@ -164,11 +150,11 @@ Tensor multilabel_soft_margin_loss(const Tensor& x, const Tensor& targets, LossO
   return named(
       "multilabel_soft_margin_loss",
       [&] {
-        check_equal_shapes("multilabel_soft_margin_loss", x, targets);
+        check_one_shape("multilabel_soft_margin_loss", x, targets);
         return in_floats(
             [&](const Tensor& t, const Tensor& y) {
               const Tensor losses = binary_cross_entropy_with_logits(t, y, {.reduction = Reduction::none});
-              return combined_losses(mean(losses, -1), options.reduction);
+              return reduce_losses(mean(losses, -1), options.reduction);
             },
             x, targets);
       },
@@ -188,7 +174,7 @@ Tensor triplet_margin_loss(const Tensor& anchor, const Tensor& positive, const T
               const Tensor near = distance(a, p);
               Tensor far = distance(a, n);
               if (options.swap) far = minimum(far, distance(p, n));
-              return combined_losses(positive_part(near - far + options.margin), options.reduction);
+              return reduce_losses(relu(near - far + options.margin), options.reduction);
             },
             anchor, positive, negative);
       },
@@ -201,7 +187,7 @@ Tensor poisson_nll_loss(const Tensor& predictions, const Tensor& targets, Poisso
   return named(
       "poisson_nll_loss",
       [&] {
-        check_equal_shapes("poisson_nll_loss", predictions, targets);
+        check_one_shape("poisson_nll_loss", predictions, targets);
         return in_floats(
             [&](const Tensor& x, const Tensor& y) {
               Tensor losses = options.log_input ? exp(x) - y * x : x - y * log(x + options.epsilon);
@@ -209,7 +195,7 @@ Tensor poisson_nll_loss(const Tensor& predictions, const Tensor& targets, Poisso
                 const Tensor large = y > 1, safe = where(large, y, 1);
                 losses = losses + where(large, safe * log(safe) - safe + 0.5 * log(2 * std::numbers::pi * safe), 0);
               }
-              return combined_losses(losses, options.reduction);
+              return reduce_losses(losses, options.reduction);
             },
             predictions, targets);
       },
@@ -222,7 +208,7 @@ Tensor gaussian_nll_loss(const Tensor& predictions, const Tensor& targets, const
   return named(
       "gaussian_nll_loss",
       [&] {
-        check_equal_shapes("gaussian_nll_loss", predictions, targets);
+        check_one_shape("gaussian_nll_loss", predictions, targets);
         if (broadcast_shapes(predictions.shape(), variances.shape(), "gaussian_nll_loss") != predictions.shape())
           fail<ShapeError>("gaussian_nll_loss: variances {} do not broadcast to predictions {}", variances.shape(),
                            predictions.shape());
@@ -231,7 +217,7 @@ Tensor gaussian_nll_loss(const Tensor& predictions, const Tensor& targets, const
               const Tensor variance = where(v < options.epsilon, options.epsilon, v);
               Tensor losses = 0.5 * (log(variance) + square(x - y) / variance);
               if (options.full) losses = losses + 0.5 * std::log(2 * std::numbers::pi);
-              return combined_losses(losses, options.reduction);
+              return reduce_losses(losses, options.reduction);
             },
             predictions, targets, variances);
       },
@@ -304,7 +290,7 @@ Tensor ctc_loss(const Tensor& log_probabilities, const Tensor& targets, const Te
               const Tensor impossible = losses > -0.5 * log_of_zero;
               losses = where(impossible, options.zero_infinity ? 0. : std::numeric_limits<double>::infinity(), losses);
               if (options.reduction == Reduction::mean) losses = losses / maximum(astype(ends, log_p.dtype()), 1);
-              return combined_losses(losses, options.reduction);
+              return reduce_losses(losses, options.reduction);
             },
             log_probabilities);
       },

@@ -36,7 +36,7 @@ struct AvgPoolOptions {
   bool count_include_pad = true;  // if false, elements of the padding do not count for the mean
   bool channels_last = false;
   bool ceil_mode = false;  // as in PoolOptions; elements beyond the padding never count
-  // What sums are divided by, in place of the number of elements.
+  // The divisor of sums; the default is the number of elements.
   std::optional<double> divisor_override{};
 };
 /// The mean of each window, in floats. Throws ShapeError if the window does not fit,

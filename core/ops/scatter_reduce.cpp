@@ -2,9 +2,6 @@
 
 #include <stave/core/ops/scatter_reduce.h>
 
-#include <cmath>
-#include <limits>
-
 #include <stave/core/op/op.h>
 #include <stave/core/ops/create.h>
 #include <stave/core/ops/elementwise.h>
@@ -35,12 +32,7 @@ namespace {
 Scalar neutral_element(Dtype dtype, ScatterReduction reduction) {
   if (reduction == ScatterReduction::sum || reduction == ScatterReduction::mean) return 0;
   if (reduction == ScatterReduction::prod) return 1;
-  const bool greatest = reduction == ScatterReduction::min;
-  return visit_real_dtype(dtype, [&](auto zero) -> Scalar {
-    using T = decltype(zero);
-    if constexpr (!std::is_integral_v<T>) return greatest ? HUGE_VAL : -HUGE_VAL;
-    else return greatest ? std::numeric_limits<T>::max() : std::numeric_limits<T>::lowest();
-  });
+  return reduction == ScatterReduction::min ? greatest_of(dtype) : least_of(dtype);
 }
 
 // Combines updates with the elements of x that `indices` [batch..., k, 1] select after the batch

@@ -7,7 +7,7 @@
 
 namespace stave {
 
-/// What an index out of range means: the nearest end, or the position modulo the length.
+/// The meaning of an index out of range: the nearest end, or the position modulo the length.
 enum class TakeMode { clip, wrap };
 /// take(x, indices, axis) for indices of any size, as NumPy's take with `mode`. With clip, negative
 /// indices mean 0. Throws IndexError for an axis of length 0.

@@ -2,9 +2,6 @@
 
 #include <stave/core/ops/index.h>
 
-#include <cmath>
-#include <limits>
-
 #include <stave/core/op/op.h>
 #include <stave/core/ops/create.h>
 #include <stave/core/ops/frontend.h>
@@ -37,18 +34,10 @@ Tensor in_segments(const char* function, const Op& op, const Tensor& data, const
   });
 }
 
-// Returns the least or the greatest value of a dtype; for floats, an infinity.
-Scalar end_of(Dtype dtype, bool greatest) {
-  return visit_real_dtype(dtype, [&](auto zero) -> Scalar {
-    using T = decltype(zero);
-    if constexpr (!std::is_integral_v<T>) return greatest ? HUGE_VAL : -HUGE_VAL;
-    else return greatest ? std::numeric_limits<T>::max() : std::numeric_limits<T>::lowest();
-  });
-}
-
 Tensor extremes(const char* function, const Op& op, const Tensor& data, const Tensor& ids, Index count) {
   const Dtype dtype = multiplied_in(require_defined(data, function, 0).dtype());
-  return in_segments(function, op, astype(data, dtype), ids, count, end_of(dtype, op.id == OpId::scatter_min));
+  const Scalar initial = op.id == OpId::scatter_min ? greatest_of(dtype) : least_of(dtype);
+  return in_segments(function, op, astype(data, dtype), ids, count, initial);
 }
 
 }  // namespace

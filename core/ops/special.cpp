@@ -19,17 +19,9 @@ namespace {
 
 // ---- calls --------------------------------------------------------------------------------------
 
-// Returns the dtype of the result: that of the tensors, promoted, with the numbers.
+// Returns the dtype of the result.
 Dtype result_dtype(const Op& op, std::span<const Operand> operands) {
-  Dtype dtype = bool_;
-  bool has_tensor = false;
-  for (const Operand& x : operands)
-    if (!x.is_scalar()) {
-      dtype = has_tensor ? promote(dtype, x.tensor().dtype()) : x.tensor().dtype();
-      has_tensor = true;
-    }
-  for (const Operand& x : operands)
-    if (x.is_scalar()) dtype = has_tensor ? x.scalar().with(dtype) : promote(dtype, x.scalar().alone());
+  const Dtype dtype = dtype_of_all(operands);
   if (is_complex(dtype)) fail_complex(op, dtype);
   return is_float(dtype) ? dtype : default_dtype();
 }

@@ -192,27 +192,19 @@ struct MaskedElements {
   }
 };
 
-// The least or the greatest value of a dtype; an infinity for floats.
-Scalar extreme_of(Dtype dtype, bool greatest) {
-  return visit_real_dtype(dtype, [&](auto zero) -> Scalar {
-    using T = decltype(zero);
-    if constexpr (!std::is_integral_v<T>) return greatest ? HUGE_VAL : -HUGE_VAL;
-    else return greatest ? std::numeric_limits<T>::max() : std::numeric_limits<T>::lowest();
-  });
-}
-
 Tensor masked_extreme(const char* function, const Tensor& x, const Tensor& mask, const Axes& axes, KeepDims keep,
                       bool greatest) {
   return named(
       function,
       [&] {
         const MaskedElements m(x, mask, function);
-        const Tensor filled = where(m.mask, m.x, constant(extreme_of(x.dtype(), !greatest), x.dtype(), {}, x.device()));
+        const Tensor neutral =
+            constant(greatest ? least_of(x.dtype()) : greatest_of(x.dtype()), x.dtype(), {}, x.device());
+        const Tensor filled = where(m.mask, m.x, neutral);
         if (m.x.size() == 0) {
           // `max` refuses axes of no elements. The product of a constant is the constant there.
           const Tensor shape = sum(zeros(m.x.shape(), int32, x.device()), axes, keep);
-          if (shape.size() > 0)
-            return broadcast_to(constant(extreme_of(x.dtype(), !greatest), x.dtype(), {}, x.device()), shape.shape());
+          if (shape.size() > 0) return broadcast_to(neutral, shape.shape());
         }
         return greatest ? (max)(filled, axes, keep) : (min)(filled, axes, keep);
       },
@@ -284,16 +276,14 @@ Tensor masked_min(const Tensor& x, const Tensor& mask, const Axes& axes, KeepDim
   return masked_extreme("masked_min", x, mask, axes, keep, false);
 }
 Tensor masked_var(const Tensor& x, const Tensor& mask, const Axes& axes, KeepDims keep, double correction) {
-  const Tensor variance = reduced_in_inexact("masked_var", x, mask, [&](const Tensor& t, const Tensor& m) {
+  return real(reduced_in_inexact("masked_var", x, mask, [&](const Tensor& t, const Tensor& m) {
     return variance_where(t, m, axes, keep, correction);
-  });
-  return is_complex(variance.dtype()) ? real(variance) : variance;
+  }));
 }
 Tensor masked_std(const Tensor& x, const Tensor& mask, const Axes& axes, KeepDims keep, double correction) {
-  const Tensor deviation = reduced_in_inexact("masked_std", x, mask, [&](const Tensor& t, const Tensor& m) {
+  return real(reduced_in_inexact("masked_std", x, mask, [&](const Tensor& t, const Tensor& m) {
     return sqrt(variance_where(t, m, axes, keep, correction));
-  });
-  return is_complex(deviation.dtype()) ? real(deviation) : deviation;
+  }));
 }
 
 Tensor nansum(const Tensor& x, const Axes& axes, KeepDims keep) {
@@ -347,16 +337,15 @@ Tensor covariances(const Tensor& x, const CovOptions& options) {
     heavy = square(weights);
   }
   Tensor deviations, factor;
-  const auto conjugated = [](const Tensor& t) { return is_complex(t.dtype()) ? conj(t) : t; };
   if (!weights.defined()) {
     deviations = x - mean(x, -1, keepdims);
-    return matmul(deviations, matrix_transpose(conjugated(deviations))) /
+    return matmul(deviations, matrix_transpose(conj(deviations))) /
            std::max(static_cast<double>(observations) - options.correction, 0.);
   }
   const Tensor total = sum(weights);
   deviations = x - sum(x * weights, -1, keepdims) / total;
   factor = total - (options.correction == 0 ? zeros_like(total) : options.correction * sum(heavy) / total);
-  return matmul(deviations * weights, matrix_transpose(conjugated(deviations))) / maximum(factor, 0);
+  return matmul(deviations * weights, matrix_transpose(conj(deviations))) / maximum(factor, 0);
 }
 
 }  // namespace
@@ -383,7 +372,7 @@ Tensor corrcoef(const Tensor& x) {
               const Tensor c = cov(variables);
               if (c.rank() == 0) return c / c;
               // Each factor is divided by its own deviation, so that no product of both overflows.
-              const Tensor deviation = sqrt(is_complex(c.dtype()) ? real(diagonal(c)) : diagonal(c));
+              const Tensor deviation = sqrt(real(diagonal(c)));
               const Tensor r = c / expand_dims(deviation, Shape{-1}) / expand_dims(deviation, Shape{-2});
               // The limits remove rounding errors, and have no part in derivatives.
               const Tensor t = stop_gradient(r);
@@ -404,13 +393,11 @@ Tensor cdist(const Tensor& a, const Tensor& b, double p) {
         if (a.rank() < 2 || b.rank() < 2 || a.shape(-1) != b.shape(-1))
           fail<ShapeError>("cdist: points {} and {} must be matrices [points, coordinates] of equally many coordinates",
                            a.shape(), b.shape());
-        const Tensor distances = in_inexact(
+        return real(in_inexact(
             [&](const Tensor& x, const Tensor& y) {
-              const Tensor difference = expand_dims(x, Shape{-2}) - expand_dims(y, Shape{-3});
-              return vector_norm(is_complex(difference.dtype()) ? abs(difference) : difference, p, -1);
+              return vector_norm(expand_dims(x, Shape{-2}) - expand_dims(y, Shape{-3}), p, -1);
             },
-            a, b);
-        return is_complex(distances.dtype()) ? real(distances) : distances;
+            a, b));
       },
       a, b);
 }
@@ -469,6 +456,21 @@ Tensor gradient(const Tensor& y, double dx, Index axis, GradientOptions options)
 Tensor gradient(const Tensor& y, const Tensor& x, Index axis, GradientOptions options) {
   return named(
       "gradient", [&] { return sampled_gradient(y, &x, 1, axis, options.edge_order); }, y, x);
+}
+
+std::vector<Tensor> gradients(const Tensor& y, const std::vector<Operand>& spacing, const Axes& axes,
+                              GradientOptions options) {
+  const Shape along = axes.normalize(require_defined(y, "gradients").rank(), "gradients");
+  if (spacing.size() != 1 && spacing.size() != along.size())
+    fail<ShapeError>("gradients: {} distances for {} axes: give one for each axis, or one for all", spacing.size(),
+                     along.size());
+  std::vector<Tensor> results;
+  for (std::size_t i = 0; i < along.size(); ++i) {
+    const Operand& step = spacing[spacing.size() == 1 ? 0 : i];
+    results.push_back(step.is_scalar() ? gradient(y, step.scalar().floating, along[i], options)
+                                       : gradient(y, step.tensor(), along[i], options));
+  }
+  return results;
 }
 
 }  // namespace stave

@@ -46,48 +46,57 @@ class Convergence {
 
 }  // namespace
 
-Tensor conjugate_gradients(const LinearProduct& product, const Tensor& b, const KrylovOptions& options) {
+Tensor conjugate_gradients(const LinearProduct& product, const LinearProduct& precondition, const Tensor& b,
+                           const KrylovOptions& options) {
   Convergence convergence("cg", b, options);
-  Tensor x = zeros_like(b), rest = b, direction = b, square = real(vecdot(rest, rest));
+  Tensor x = zeros_like(b), rest = b, scaled = precondition(rest), direction = scaled;
+  Tensor inner = real(vecdot(rest, scaled));
   for (;;) {
-    const double residual = std::sqrt(square.item<double>());
+    const double residual = Convergence::length(rest);
     if (convergence.reached(residual)) return x;
     convergence.count(residual);
-    const Tensor image = product(direction), step = square / real(vecdot(direction, image));
+    const Tensor image = product(direction), step = inner / real(vecdot(direction, image));
     x = x + step * direction;
     rest = rest - step * image;
-    const Tensor next = real(vecdot(rest, rest));
-    direction = rest + next / square * direction;
-    square = next;
+    scaled = precondition(rest);
+    const Tensor next = real(vecdot(rest, scaled));
+    direction = scaled + next / inner * direction;
+    inner = next;
   }
 }
 
-Tensor stabilized_biconjugate_gradients(const LinearProduct& product, const Tensor& b, const KrylovOptions& options) {
+// Here and in gmres, y is the solution of a m y = b for the preconditioner m, and x is m y. The
+// residual is that of x.
+Tensor stabilized_biconjugate_gradients(const LinearProduct& matrix, const LinearProduct& precondition, const Tensor& b,
+                                        const KrylovOptions& options) {
   Convergence convergence("bicgstab", b, options);
-  Tensor x = zeros_like(b), rest = b, direction = b, inner = vecdot(b, b);
+  const LinearProduct product = [&](const Tensor& y) { return matrix(precondition(y)); };
+  Tensor y = zeros_like(b), rest = b, direction = b, inner = vecdot(b, b);
   for (double residual = Convergence::length(rest); !convergence.reached(residual);
        residual = Convergence::length(rest)) {
     convergence.count(residual);
     const Tensor image = product(direction), step = inner / vecdot(b, image);
     const Tensor half = rest - step * image;
-    if (convergence.reached(Convergence::length(half))) return x + step * direction;
+    if (convergence.reached(Convergence::length(half))) return precondition(y + step * direction);
     convergence.count(residual);
     const Tensor turned = product(half), weight = vecdot(turned, half) / vecdot(turned, turned);
-    x = x + step * direction + weight * half;
+    y = y + step * direction + weight * half;
     rest = half - weight * turned;
     const Tensor next = vecdot(b, rest);
     direction = rest + next / inner * (step / weight) * (direction - weight * image);
     inner = next;
   }
-  return x;
+  return precondition(y);
 }
 
 // Each round builds an orthonormal basis v of the Krylov space, with a v_k in the span of the next
 // basis, and minimises the residual over it by least squares with the matrix of coefficients.
-Tensor generalized_minimal_residual(const LinearProduct& product, const Tensor& b, const KrylovOptions& options) {
+Tensor generalized_minimal_residual(const LinearProduct& matrix, const LinearProduct& precondition, const Tensor& b,
+                                    const KrylovOptions& options) {
   Convergence convergence("gmres", b, options);
+  const LinearProduct product = [&](const Tensor& y) { return matrix(precondition(y)); };
   const Index most = std::min(options.restart, b.size());
-  Tensor x = zeros_like(b), rest = b;
+  Tensor y = zeros_like(b), rest = b;
   for (double residual = Convergence::length(rest); !convergence.reached(residual);
        residual = Convergence::length(rest)) {
     std::vector<Tensor> basis{rest / residual}, coefficients;
@@ -111,10 +120,10 @@ Tensor generalized_minimal_residual(const LinearProduct& product, const Tensor& 
     const Tensor side = concat({full({1}, residual, b.dtype(), b.device()), zeros({most}, b.dtype(), b.device())});
     const Tensor weights = lstsq(stack(coefficients, 1), side);
     basis.resize(static_cast<std::size_t>(count));
-    x = x + matmul(weights, stack(basis));
-    rest = b - product(x);
+    y = y + matmul(weights, stack(basis));
+    rest = b - product(y);
   }
-  return x;
+  return precondition(y);
 }
 
 }  // namespace stave_detail

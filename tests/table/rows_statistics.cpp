@@ -474,6 +474,44 @@ std::vector<Variant> gradient_variants(Dtype dtype) {
               "", dtype, {3, 1}, [](const Tensor& x) { return gradient(x); }, "at least 2 are needed")};
 }
 
+std::vector<Variant> gradients_variants(Dtype dtype) {
+  // The difference quotients along an axis, of samples at the distance h.
+  const auto quotients = [](const Array& y, std::size_t axis, Real h) {
+    return make(as_float(y.dtype), y.shape, [&](const Shape& p) {
+      Shape before = p, after = p;
+      if (p[axis] > 0) --before[axis];
+      if (p[axis] < y.shape[axis] - 1) ++after[axis];
+      return (y(after) - y(before)) / (h * static_cast<Real>(after[axis] - before[axis]));
+    });
+  };
+  return {{.name = "[3,4]",
+           .inputs = {{dtype, {3, 4}}},
+           .call = [](auto xs) -> Outputs {
+             const std::vector<Tensor> ys = gradients(xs[0], {0.5, 2});
+             return {ys[0], ys[1]};
+           },
+           .reference =
+               [=](auto xs) {
+                 return Arrays{sized(quotients(xs[0], 0, 0.5L), 64), sized(quotients(xs[0], 1, 2), 64)};
+               }},
+          {.name = "[0,2,3] along 2 and 1",
+           .inputs = {{dtype, {0, 2, 3}}},
+           .call = [](auto xs) -> Outputs {
+             const std::vector<Tensor> ys = gradients(xs[0], {0.25}, {-1, 1});
+             return {ys[0], ys[1]};
+           },
+           .reference =
+               [=](auto xs) {
+                 return Arrays{quotients(xs[0], 2, 0.25L), quotients(xs[0], 1, 0.25L)};
+               }},
+          refused(
+              "", dtype, {3, 2},
+              [](const Tensor& x) {
+                return gradients(x, {1, 1, 1})[0];
+              },
+              "3 distances for 2 axes")};
+}
+
 }  // namespace
 
 void add_statistics_rows(std::vector<Row>& rows) {
@@ -528,6 +566,7 @@ void add_statistics_rows(std::vector<Row>& rows) {
                   .bitwise = false});
   rows.push_back({.name = "cdist", .dtypes = network_dtypes, .variants = cdist_variants});
   rows.push_back({.name = "gradient", .dtypes = network_dtypes, .variants = gradient_variants});
+  rows.push_back({.name = "gradients", .dtypes = network_dtypes, .variants = gradients_variants});
 }
 
 }  // namespace table

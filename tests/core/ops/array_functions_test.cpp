@@ -96,6 +96,15 @@ TEST(Gradient, OfUnevenSamples) {
   EXPECT_THAT([] { gradient(ones({2}), 1, 0, {.edge_order = 2}); }, ThrowsMessage<ShapeError>(HasSubstr("at least 3")));
 }
 
+// numpy.gradient([[1, 2, 4], [3, 8, 2]], 0.5, [0, 1, 3])
+TEST(Gradients, HaveADistanceOrPositionsForEachAxis) {
+  const Tensor y = numbers({{1, 2, 4}, {3, 8, 2}});
+  const std::vector<Tensor> ys = gradients(y, {0.5, numbers({0, 1, 3})});
+  EXPECT_THAT(ys[0], IsNear(numbers({{4, 12, -4}, {4, 12, -4}})));
+  EXPECT_THAT(ys[1], IsNear(numbers({{1, 1, 1}, {5, 2.3333333333333335, -3}})));
+  EXPECT_THAT(gradients(y, {2}, {1})[0], IsNear(numbers({{0.5, 0.75, 1}, {2.5, -0.25, -3}})));
+}
+
 TEST(MaskedMax, OfNoElementsIsTheLeastValue) {
   EXPECT_THAT(masked_max(ones({0, 2}), ones({0, 2}, bool_), 0), Equals(tensor({-infinity, -infinity})));
   EXPECT_THAT(masked_min(tensor({3, 4}), tensor({false, false})),

@@ -71,6 +71,55 @@ TEST(Krylov, DerivativesAreThoseOfTheSystem) {
   }
 }
 
+// The matrix is diagonal but for a small part, and its diagonal spans five orders of magnitude.
+Tensor badly_scaled(Index n, Dtype dtype, bool is_hermitian) {
+  const Tensor part = is_hermitian ? hermitian(n, dtype) : random_matrix({n, n}, 3, dtype);
+  const Tensor scale = pow(10, linspace(0., 2.5, n, real_of(dtype)));
+  return expand_dims(scale, Shape{1}) * (eye(n, dtype) + 0.05 * part) * scale;
+}
+const auto by_diagonal = [](const Tensor& b, const Tensor& a) { return b / diagonal(a); };
+
+TEST(Krylov, PreconditionersSaveProducts) {
+  for (const Dtype dtype : {float64, complex128}) {
+    const Index n = 40;
+    const Tensor a = badly_scaled(n, dtype, true), c = badly_scaled(n, dtype, false), b = random_matrix({n}, 2, dtype);
+    int products = 0;
+    const auto counted = [&](const Tensor& x, const Tensor& m) {
+      ++products;
+      return matmul(m, x);
+    };
+    const auto expect_fewer = [&](const Tensor& m, const auto& plain, const auto& preconditioned) {
+      const Tensor expected = solve(m, b), unit = abs(diagonal(m));
+      products = 0;
+      const Tensor x = plain(b, m);
+      const int without = std::exchange(products, 0);
+      const Tensor y = preconditioned(b, m);
+      EXPECT_LT(2 * products, without);
+      EXPECT_THAT(parts(unit * y), IsNear(parts(unit * expected), 1e-6));
+    };
+    const KrylovOptions precise{.tolerance = 1e-12, .steps = 4000, .restart = 40};
+    expect_fewer(a, cg(counted, precise), cg(counted, by_diagonal, precise));
+    expect_fewer(c, gmres(counted, precise), gmres(counted, by_diagonal, precise));
+    expect_fewer(c, bicgstab(counted, precise), bicgstab(counted, by_diagonal, precise));
+  }
+}
+
+TEST(Krylov, PreconditionersHaveNoPartInDerivatives) {
+  for (const Dtype dtype : {float64, complex128}) {
+    const Tensor a = hermitian(4, dtype), c = random_matrix({4, 4}, 3, dtype) + eye(4, dtype) * 5,
+                 b = random_matrix({4}, 2, dtype);
+    const KrylovOptions precise{.tolerance = 1e-14};
+    const auto symmetric = [&](const Tensor& side, const Tensor& m) {
+      return cg(product, by_diagonal, precise)(side, (m + conj_transpose(m)) * 0.5);
+    };
+    check_grads(symmetric, std::tuple(b, a), {.order = 2, .tolerance = 1e-5});
+    check_grads([&](const Tensor& side, const Tensor& m) { return gmres(product, by_diagonal, precise)(side, m); },
+                std::tuple(b, c), {.order = 2, .tolerance = 1e-5});
+    check_grads([&](const Tensor& side, const Tensor& m) { return bicgstab(product, by_diagonal, precise)(side, m); },
+                std::tuple(b, c), {.order = 2, .tolerance = 1e-5});
+  }
+}
+
 TEST(Krylov, Errors) {
   const Tensor turn = tensor({{0., 1.}, {-1., 0.}}, float64), b = tensor({1., 0.}, float64);
   EXPECT_THAT([&] { cg(product)(b, turn); }, ThrowsMessage<Error>(HasSubstr("cg: after ")));
