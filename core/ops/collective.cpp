@@ -33,6 +33,11 @@ using C = CollectiveAttributes;
 // ---- shapes ---------------------------------------------------------------------------------
 
 void infer_same(const Call& call, SmallVector<Abstract, 1>& outputs) { outputs.push_back(abstract(call.input(0))); }
+void infer_extreme(const Call& call, SmallVector<Abstract, 1>& outputs) {
+  const Dtype dtype = call.input(0).dtype();
+  if (is_complex(dtype)) fail_complex(call.op(), dtype);
+  infer_same(call, outputs);
+}
 void infer_gather(const Call& call, SmallVector<Abstract, 1>& outputs) {
   outputs.push_back(abstract(call.input(0)));
   Shape& shape = outputs.back().shape;
@@ -92,7 +97,7 @@ Tensor shared(const Tensor& x, const Tensor& shares) { return scale(astype(x, sh
 
 constexpr Op collective_extreme(const char* name) {
   return Op{.name = name,
-            .infer = infer_same,
+            .infer = infer_extreme,
             .reads = {0b1 | ValueSet::outputs},
             .jvp = [](const JvpContext& c) -> Outputs {
               return astype(again(op_psum, shared(c.tangents[0], shares(c)), c.as<C>()), c.tangents[0].dtype());

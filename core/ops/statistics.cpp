@@ -458,9 +458,10 @@ Tensor gradient(const Tensor& y, const Tensor& x, Index axis, GradientOptions op
       "gradient", [&] { return sampled_gradient(y, &x, 1, axis, options.edge_order); }, y, x);
 }
 
-std::vector<Tensor> gradients(const Tensor& y, const std::vector<Operand>& spacing, const Axes& axes,
+std::vector<Tensor> gradients(const Tensor& y, const std::vector<Operand>& spacing, const std::vector<Index>& axes,
                               GradientOptions options) {
-  const Shape along = axes.normalize(require_defined(y, "gradients").rank(), "gradients");
+  const int rank = require_defined(y, "gradients").rank();
+  const Shape along = axes.empty() ? all_axes_of(rank) : Shape(axes);
   if (spacing.size() != 1 && spacing.size() != along.size())
     fail<ShapeError>("gradients: {} distances for {} axes: give one for each axis, or one for all", spacing.size(),
                      along.size());

@@ -117,12 +117,12 @@ struct GradientOptions {
 /// ShapeError if there are fewer than edge_order + 1 samples.
 Tensor gradient(const Tensor& y, double dx = 1, Index axis = -1, GradientOptions options = {});
 Tensor gradient(const Tensor& y, const Tensor& x, Index axis = -1, GradientOptions options = {});
-/// The derivatives along several axes, or along all: NumPy's gradient, and torch.gradient. An entry
-/// of `spacing` is a distance or the positions of the samples. There is one for each axis, or one
-/// for all axes.
+/// The derivatives along several axes, or along all if `axes` is empty: NumPy's gradient, and
+/// torch.gradient. An entry of `spacing` is a distance or the positions of the samples. There is
+/// one for each axis, or one for all axes.
 ///
 ///   gradients(y, {0.5, xs})             // y [m,n], distances 0.5 along axis 0, positions xs [n]
-std::vector<Tensor> gradients(const Tensor& y, const std::vector<Operand>& spacing = {1}, const Axes& axes = {},
-                              GradientOptions options = {});
+std::vector<Tensor> gradients(const Tensor& y, const std::vector<Operand>& spacing = {1},
+                              const std::vector<Index>& axes = {}, GradientOptions options = {});
 
 }  // namespace stave

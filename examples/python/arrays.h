@@ -69,6 +69,7 @@ struct Memory {
     const char kind = dtype == bool_       ? 'b'
                       : dtype == bfloat16  ? 'V'  // NumPy has no bfloat16
                       : is_float(dtype)    ? 'f'
+                      : is_complex(dtype)  ? 'c'
                       : is_unsigned(dtype) ? 'u'
                                            : 'i';
     py::dict fields;

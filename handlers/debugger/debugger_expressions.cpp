@@ -69,8 +69,8 @@ Value both(char op, const Value& a, const Value& b) {
   if (a.lanes && b.lanes && a.lanes != b.lanes) fail<TransformError>("debugger: these values are of different lanes");
   const int lanes = std::max(a.lanes, b.lanes), rank = std::max(a.x.rank() - a.lanes, b.x.rank() - b.lanes);
   Tensor x = aligned(a, lanes, rank), y = aligned(b, lanes, rank);
-  if (a.literal && is_float(y.dtype())) x = astype(x, y.dtype());
-  if (b.literal && is_float(x.dtype())) y = astype(y, x.dtype());
+  if (a.literal && is_inexact(y.dtype())) x = astype(x, y.dtype());
+  if (b.literal && is_inexact(x.dtype())) y = astype(y, x.dtype());
   if (a.literal) x = to(x, y.device());
   if (b.literal) y = to(y, x.device());
   switch (op) {
@@ -88,9 +88,10 @@ Value both(char op, const Value& a, const Value& b) {
 }
 
 // Returns a statistic of all elements of all lanes, defined as in summary_of:
-// minimum and maximum ignore NaN, and means use the finite elements.
+// minimum and maximum ignore NaN, and means use the finite elements. For a complex tensor it is a
+// statistic of the absolute values.
 double statistic(const std::string& name, const Tensor& x) {
-  const std::vector<double> all = astype(to(x, cpu), float64).to_vector<double>();
+  const std::vector<double> all = astype(to(is_complex(x.dtype()) ? abs(x) : x, cpu), float64).to_vector<double>();
   std::vector<double> finite, numbers;
   for (const double one : all) {
     if (!std::isnan(one)) numbers.push_back(one);
@@ -121,7 +122,7 @@ bool is_among(const Names& names, const std::string& name) {
 
 Value applied(const std::string& function, const Value& value) {
   if (is_among(statistics, function)) return {tensor(statistic(function, value.x), float64), 0};
-  const Tensor x = is_float(value.x.dtype()) ? value.x : astype(value.x, float64);
+  const Tensor x = is_inexact(value.x.dtype()) ? value.x : astype(value.x, float64);
   if (function == "abs") return {abs(value.x), value.lanes};
   if (function == "exp") return {exp(x), value.lanes};
   return {function == "log" ? log(x) : sqrt(x), value.lanes};

@@ -2,6 +2,7 @@
 
 #include <iostream>
 
+#include <stave/core/ops/complex.h>
 #include <stave/core/ops/create.h>
 #include <stave/core/ops/elementwise.h>
 #include <stave/core/tensor/fail.h>
@@ -23,9 +24,15 @@ std::string quoted(const std::string& name) {
   return text + "\"";
 }
 
-// Returns each number as the shortest text that reads back as the same number.
+// Returns each number as the shortest text that reads back as the same number: "0.1", "1+2j".
 std::vector<std::string> numbers_of(const Tensor& x) {
   std::vector<std::string> texts;
+  if (is_complex(x.dtype())) {
+    const std::vector<std::string> re = numbers_of(real(x)), im = numbers_of(imag(x));
+    for (std::size_t i = 0; i < re.size(); ++i)
+      texts.push_back(re[i] + (im[i].starts_with('-') ? "" : "+") + im[i] + "j");
+    return texts;
+  }
   const auto add = [&](const auto& values) {
     for (const auto value : values) texts.push_back(fmt::format("{}", value));
   };

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <complex>
+#include <utility>
 #include <vector>
 
 #include <stave/core/ops/contract.h>
@@ -89,8 +90,62 @@ Tensor stabilized_biconjugate_gradients(const LinearProduct& matrix, const Linea
   return precondition(y);
 }
 
+namespace {
+
+// The problem of gmres: the least residual |r e_0 - h w| over w, for a matrix h [k + 1, k] that
+// grows by columns and has one entry below the diagonal in each. Rotations of two rows make it
+// triangular (Givens; Saad and Schultz 1986).
+class LeastResidual {
+ public:
+  using Number = std::complex<double>;
+
+  explicit LeastResidual(double residual) : side_{residual} {}
+
+  /// Adds a column, whose last entry is the real number `below`, and returns the residual.
+  double add(std::vector<Number> column, double below) {
+    const std::size_t k = columns_.size();
+    for (std::size_t i = 0; i < k; ++i) {
+      const auto& [c, s] = rotations_[i];
+      const Number upper = column[i], lower = column[i + 1];
+      column[i] = c * upper + s * lower;
+      column[i + 1] = -std::conj(s) * upper + c * lower;
+    }
+    const double size = std::hypot(std::abs(column[k]), below);
+    const double c = size > 0 ? std::abs(column[k]) / size : 1;
+    const Number turn = std::abs(column[k]) > 0 ? column[k] / std::abs(column[k]) : Number(1);
+    const Number s = size > 0 ? turn * (below / size) : Number(0);
+    rotations_.emplace_back(c, s);
+    column[k] = turn * size;
+    columns_.push_back(std::move(column));
+    side_.push_back(-std::conj(s) * side_[k]);
+    side_[k] *= c;
+    return std::abs(side_.back());
+  }
+  std::vector<Number> weights() const {
+    std::vector<Number> w(columns_.size());
+    for (std::size_t i = w.size(); i-- > 0;) {
+      w[i] = side_[i];
+      for (std::size_t j = i + 1; j < w.size(); ++j) w[i] -= columns_[j][i] * w[j];
+      w[i] /= columns_[i][i];
+    }
+    return w;
+  }
+
+ private:
+  std::vector<std::vector<Number>> columns_;
+  std::vector<std::pair<double, Number>> rotations_;
+  std::vector<Number> side_;
+};
+
+Tensor in_dtype_of(const Tensor& b, const std::vector<std::complex<double>>& numbers) {
+  const Tensor z = from(numbers, b.device());
+  return astype(is_complex(b.dtype()) ? z : real(z), b.dtype());
+}
+
+}  // namespace
+
 // Each round builds an orthonormal basis v of the Krylov space, with a v_k in the span of the next
-// basis, and minimises the residual over it by least squares with the matrix of coefficients.
+// basis, and minimises the residual over it.
 Tensor generalized_minimal_residual(const LinearProduct& matrix, const LinearProduct& precondition, const Tensor& b,
                                     const KrylovOptions& options) {
   Convergence convergence("gmres", b, options);
@@ -99,9 +154,11 @@ Tensor generalized_minimal_residual(const LinearProduct& matrix, const LinearPro
   Tensor y = zeros_like(b), rest = b;
   for (double residual = Convergence::length(rest); !convergence.reached(residual);
        residual = Convergence::length(rest)) {
-    std::vector<Tensor> basis{rest / residual}, coefficients;
-    for (Index k = 0; k < most; ++k) {
-      convergence.count(residual);
+    std::vector<Tensor> basis{rest / residual};
+    LeastResidual least(residual);
+    double left = residual;
+    while (std::cmp_less_equal(basis.size(), most) && !convergence.reached(left)) {
+      convergence.count(left);
       const Tensor all = stack(basis);
       Tensor image = product(basis.back());
       // Orthogonalised twice, so that rounding errors do not grow.
@@ -110,17 +167,14 @@ Tensor generalized_minimal_residual(const LinearProduct& matrix, const LinearPro
       const Tensor again = matmul(conj(all), image);
       image = image - matmul(again, all);
       const double length = Convergence::length(image);
-      const Tensor column = concat(
-          {first + again, full({1}, length, b.dtype(), b.device()), zeros({most - k - 1}, b.dtype(), b.device())});
-      coefficients.push_back(column);
+      std::vector<LeastResidual::Number> column = astype(first + again, complex128).to_vector<LeastResidual::Number>();
+      left = least.add(std::move(column), length);
       if (!(length > epsilon_of(b.dtype()) * residual)) break;
       basis.push_back(image / length);
     }
-    const Index count = static_cast<Index>(coefficients.size());
-    const Tensor side = concat({full({1}, residual, b.dtype(), b.device()), zeros({most}, b.dtype(), b.device())});
-    const Tensor weights = lstsq(stack(coefficients, 1), side);
-    basis.resize(static_cast<std::size_t>(count));
-    y = y + matmul(weights, stack(basis));
+    const std::vector<LeastResidual::Number> weights = least.weights();
+    basis.resize(weights.size());
+    y = y + matmul(in_dtype_of(b, weights), stack(basis));
     rest = b - product(y);
   }
   return precondition(y);

@@ -143,8 +143,9 @@ LiveCommunicators& live_communicators() {
 
 // ---- the exchange ----------------------------------------------------------------------
 
+// A complex number is two numbers of NCCL's: sums of complex numbers are those of their parts.
 ncclDataType_t type_of(Dtype dtype) {
-  switch (dtype) {
+  switch (real_of(dtype)) {
     case bool_:
     case uint8: return ncclUint8;
     case uint32: return ncclUint32;
@@ -160,6 +161,7 @@ ncclDataType_t type_of(Dtype dtype) {
 
 std::size_t count_of(const View& view) { return static_cast<std::size_t>(Shape(view.shape).elements()); }
 std::size_t bytes_of(const View& view) { return count_of(view) * size_of(view.dtype); }
+std::size_t count_of_parts(const View& view) { return count_of(view) * (is_complex(view.dtype) ? 2 : 1); }
 char* part_of(const View& view, int part, std::size_t bytes) {
   return static_cast<char*>(view.data) + static_cast<std::size_t>(part) * bytes;
 }
@@ -248,7 +250,7 @@ void Nccl::exchange(void* on, const Op& op, const C& attributes, const View& x, 
   const auto stream = static_cast<cudaStream_t>(on);
   const auto done = [&](ncclResult_t status, const char* what) { check(op, status, all, what); };
   const auto reduce = [&](ncclRedOp_t by) {
-    done(nccl().AllReduce(x.data, result.data, count_of(x), type_of(x.dtype), by, all, stream), "ncclAllReduce");
+    done(nccl().AllReduce(x.data, result.data, count_of_parts(x), type_of(x.dtype), by, all, stream), "ncclAllReduce");
   };
   if (&op == &op_psum) return reduce(ncclSum);
   if (&op == &op_pmax) return reduce(ncclMax);
@@ -256,8 +258,9 @@ void Nccl::exchange(void* on, const Op& op, const C& attributes, const View& x, 
   if (&op == &op_all_gather)
     return done(nccl().AllGather(x.data, result.data, bytes_of(x), ncclInt8, all, stream), "ncclAllGather");
   if (&op == &op_reduce_scatter)
-    return done(nccl().ReduceScatter(x.data, result.data, count_of(result), type_of(x.dtype), ncclSum, all, stream),
-                "ncclReduceScatter");
+    return done(
+        nccl().ReduceScatter(x.data, result.data, count_of_parts(result), type_of(x.dtype), ncclSum, all, stream),
+        "ncclReduceScatter");
   NcclGroup messages(all, stream);
   bool gets = true;
   if (&op == &op_ppermute) {

@@ -89,6 +89,8 @@ MPI_Datatype type_of(Dtype dtype) {
     case int64: return MPI_INT64_T;
     case float32: return MPI_FLOAT;
     case float64: return MPI_DOUBLE;
+    case complex64: return MPI_C_FLOAT_COMPLEX;
+    case complex128: return MPI_C_DOUBLE_COMPLEX;
     default: fail<DtypeError>("Ranks: values of {} cannot be exchanged directly", dtype);
   }
 }

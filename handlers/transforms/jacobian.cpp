@@ -25,20 +25,29 @@ Outputs for_unit_vectors(FlatFunction f, const Tensor& x, Index axis) {
   return outputs;
 }
 
+using stave_detail::fail;
+
 // Rejects a complex input of jacfwd, or a complex output of jacrev, which would need two directions
-// each: along 1 and along i.
-void check_not_complex(const Tensor& x, const char* transform, const char* what, const char* remedy) {
-  if (is_complex(x.dtype()))
-    stave_detail::fail<DtypeError>("{}: {} is {}, and a complex number has a derivative along 1 and one along i: {}",
-                                   transform, what, x.dtype(), remedy);
+// each: along 1 and along i. For a holomorphic function the direction along 1 says everything.
+void check_directions(const Tensor& x, bool holomorphic, const char* transform, const std::string& what,
+                      const char* remedy) {
+  if (holomorphic && !is_complex(x.dtype()))
+    fail<DtypeError>("{}: .holomorphic is set, but {} is {}: convert it with astype to a complex dtype", transform,
+                     what, x.dtype());
+  if (!holomorphic && is_complex(x.dtype()))
+    fail<DtypeError>(
+        "{}: {} is {}, and a complex number has a derivative along 1 and one along i: {}, or set .holomorphic if the "
+        "function is complex-differentiable",
+        transform, what, x.dtype(), remedy);
 }
 
 // Rejects outputs that are not floating: the derivative of integers would be a matrix of zeros that
 // says nothing.
-void check_output(const Tensor& output, const char* transform) {
+void check_output(const Tensor& output, bool holomorphic, const char* transform) {
   if (!is_inexact(output.dtype()))
-    stave_detail::fail<DtypeError>("{}: the function returned {}, which has no derivative: return a floating tensor",
-                                   transform, output.dtype());
+    fail<DtypeError>("{}: the function returned {}, which has no derivative: return a floating tensor", transform,
+                     output.dtype());
+  if (holomorphic) check_directions(output, true, transform, "the result", "");
 }
 
 Shape joined(Shape a, const Shape& b) {
@@ -48,16 +57,16 @@ Shape joined(Shape a, const Shape& b) {
 
 }  // namespace
 
-FlatJacobian jacfwd_flat(FlatFunction f, std::span<const Tensor> xs, InputNames names) {
+FlatJacobian jacfwd_flat(FlatFunction f, std::span<const Tensor> xs, InputNames names, JacobianOptions options) {
   FlatJacobian blocks;
   for (std::size_t i = 0; i < xs.size(); ++i) {
-    check_not_complex(xs[i], "jacfwd", "an argument", "differentiate by real(z) and imag(z)");
+    check_directions(xs[i], options.holomorphic, "jacfwd", names(i), "differentiate by real(z) and imag(z)");
     Outputs outputs;
     const auto columns_of = [&](std::span<const Tensor> direction) {
       std::vector<Tensor> tangents(xs.size());
       tangents[i] = direction[0];
       FlatJvp result = jvp_flat(f, xs, tangents, names);
-      for (const Tensor& output : result.outputs) check_output(output, "jacfwd");
+      for (const Tensor& output : result.outputs) check_output(output, options.holomorphic, "jacfwd");
       outputs = std::move(result.outputs);
       return std::move(result.tangents);
     };
@@ -69,13 +78,13 @@ FlatJacobian jacfwd_flat(FlatFunction f, std::span<const Tensor> xs, InputNames 
   return blocks;
 }
 
-FlatJacobian jacrev_flat(FlatFunction f, std::span<const Tensor> xs, InputNames names) {
-  const FlatVjp vjp = vjp_flat(f, xs, "jacrev", names);
+FlatJacobian jacrev_flat(FlatFunction f, std::span<const Tensor> xs, InputNames names, JacobianOptions options) {
+  const FlatVjp vjp = vjp_flat(f, xs, "jacrev", names, {.holomorphic = options.holomorphic});
   FlatJacobian blocks;
   for (std::size_t j = 0; j < vjp.outputs.size(); ++j) {
     const Tensor& output = vjp.outputs[j];
-    check_output(output, "jacrev");
-    check_not_complex(output, "jacrev", "the result", "return real(z) and imag(z)");
+    check_output(output, options.holomorphic, "jacrev");
+    check_directions(output, options.holomorphic, "jacrev", "the result", "return real(z) and imag(z)");
     const auto rows_of = [&](std::span<const Tensor> cotangent) {
       std::vector<Tensor> cotangents(vjp.outputs.size());
       cotangents[j] = cotangent[0];

@@ -13,14 +13,24 @@
 
 namespace stave {
 
+/// Options of Jacobians: jacfwd(f, {.holomorphic = true}).
+struct JacobianOptions {
+  [[no_unique_address]] ByName by_name{};
+  /// The function is complex-differentiable, and its arguments and results are complex: the
+  /// Jacobian is that of complex derivatives.
+  bool holomorphic = false;
+};
+
 /// A Jacobian as blocks: [j][i] has the shape [output j's shape..., input i's shape...].
 using FlatJacobian = std::vector<std::vector<Tensor>>;
 /// Returns the Jacobian of f at xs by forward mode: for each input, one jvp for all directions
 /// at once (by vmap). Prefer it if the outputs are larger than the inputs.
-FlatJacobian jacfwd_flat(FlatFunction f, std::span<const Tensor> xs, InputNames names = numbered_inputs);
+FlatJacobian jacfwd_flat(FlatFunction f, std::span<const Tensor> xs, InputNames names = numbered_inputs,
+                         JacobianOptions options = {});
 /// Returns the Jacobian of f at xs by reverse mode: one vjp, and for each output one pullback
 /// for all its elements at once (by vmap). Prefer it if the inputs are larger than the outputs.
-FlatJacobian jacrev_flat(FlatFunction f, std::span<const Tensor> xs, InputNames names = numbered_inputs);
+FlatJacobian jacrev_flat(FlatFunction f, std::span<const Tensor> xs, InputNames names = numbered_inputs,
+                         JacobianOptions options = {});
 
 /// The Jacobian of a tree R, such as a struct, by a tree A that is not a Tensor: one row for each
 /// tensor of R, and each row is a tree A.
@@ -124,12 +134,12 @@ JacobianOf<R, A> jacobian_tree(const R& result, const A& argument, const FlatJac
   }
 }
 
-using AnyJacobian = FlatJacobian (*)(FlatFunction, std::span<const Tensor>, InputNames);
+using AnyJacobian = FlatJacobian (*)(FlatFunction, std::span<const Tensor>, InputNames, JacobianOptions);
 
 template <AnyJacobian jacobian, class F, int... argnums>
 class JacobianFunction {
  public:
-  explicit JacobianFunction(F f) : f_(std::move(f)) {}
+  JacobianFunction(F f, JacobianOptions options) : f_(std::move(f)), options_(options) {}
 
   template <class... A>
   auto operator()(const A&... args) const {
@@ -139,8 +149,9 @@ class JacobianFunction {
       const std::vector<Tensor> leaves = selected_leaves(Selected(), args...);
       if (leaves.empty()) fail_no_tensors("jacobian");
       std::optional<Result> result;
-      const FlatJacobian rows = jacobian(flat_function(Selected(), f_, result, args...), leaves,
-                                         [&](std::size_t i) { return leaf_name(Selected(), i, args...); });
+      const FlatJacobian rows = jacobian(
+          flat_function(Selected(), f_, result, args...), leaves,
+          [&](std::size_t i) { return leaf_name(Selected(), i, args...); }, options_);
       const auto arguments = std::tie(args...);
       std::size_t next = 0;
       const Result structure = structure_of(*result);
@@ -154,6 +165,7 @@ class JacobianFunction {
 
  private:
   F f_;
+  JacobianOptions options_;
 };
 
 template <class F, int... argnums>
@@ -172,22 +184,23 @@ namespace stave {
 /// the type of f's result. By any other tree, a std::tuple, pair, vector, array or map of tensors
 /// becomes such a container of trees, and a struct or another tree becomes JacobianBlocks.
 /// Throws TransformError if the differentiated arguments hold no tensors, and DtypeError if one
-/// of these tensors, or of f's result, is not floating.
+/// of these tensors, or of f's result, is not floating. With `holomorphic` they must be complex;
+/// without, the arguments of jacfwd and the results of jacrev must not be.
 template <int... argnums, class F>
-auto jacfwd(F f) {
-  return stave_detail::by_arguments<stave_detail::JacfwdOf, argnums...>(std::move(f));
+auto jacfwd(F f, JacobianOptions options = {}) {
+  return stave_detail::by_arguments<stave_detail::JacfwdOf, argnums...>(std::move(f), options);
 }
 /// The same in reverse mode.
 template <int... argnums, class F>
-auto jacrev(F f) {
-  return stave_detail::by_arguments<stave_detail::JacrevOf, argnums...>(std::move(f));
+auto jacrev(F f, JacobianOptions options = {}) {
+  return stave_detail::by_arguments<stave_detail::JacrevOf, argnums...>(std::move(f), options);
 }
 /// Returns a callable that computes the Hessian of f, forward over reverse. For tensors its shape
 /// is [f's shape..., argument's shape..., argument's shape...]. If f returns a Tensor, it is
 /// JacobianBlocks<A, A> for a struct A, and a tuple of tuples for several arguments.
 template <int... argnums, class F>
-auto hessian(F f) {
-  return jacfwd<argnums...>(jacrev<argnums...>(std::move(f)));
+auto hessian(F f, JacobianOptions options = {}) {
+  return jacfwd<argnums...>(jacrev<argnums...>(std::move(f), options), options);
 }
 
 /// Returns the product of f's Hessian at x with v, without forming the Hessian. It is
@@ -198,22 +211,22 @@ T hvp(F f, const T& x, const T& v) {
   return jvp(grad(std::move(f)), x, v).second;
 }
 
-#define STAVE_NAMES(Name)                                                     \
-  template <int... argnums>                                                   \
-  auto jacfwd(stave_detail::Name f) {                                         \
-    return stave_detail::by_arguments<stave_detail::JacfwdOf, argnums...>(f); \
-  }                                                                           \
-  template <int... argnums>                                                   \
-  auto jacrev(stave_detail::Name f) {                                         \
-    return stave_detail::by_arguments<stave_detail::JacrevOf, argnums...>(f); \
-  }                                                                           \
-  template <int... argnums>                                                   \
-  auto hessian(stave_detail::Name f) {                                        \
-    return jacfwd<argnums...>(jacrev<argnums...>(f));                         \
-  }                                                                           \
-  template <class T>                                                          \
-  T hvp(stave_detail::Name f, const T& x, const T& v) {                       \
-    return hvp<stave_detail::Name>(f, x, v);                                  \
+#define STAVE_NAMES(Name)                                                              \
+  template <int... argnums>                                                            \
+  auto jacfwd(stave_detail::Name f, JacobianOptions options = {}) {                    \
+    return stave_detail::by_arguments<stave_detail::JacfwdOf, argnums...>(f, options); \
+  }                                                                                    \
+  template <int... argnums>                                                            \
+  auto jacrev(stave_detail::Name f, JacobianOptions options = {}) {                    \
+    return stave_detail::by_arguments<stave_detail::JacrevOf, argnums...>(f, options); \
+  }                                                                                    \
+  template <int... argnums>                                                            \
+  auto hessian(stave_detail::Name f, JacobianOptions options = {}) {                   \
+    return jacfwd<argnums...>(jacrev<argnums...>(f, options), options);                \
+  }                                                                                    \
+  template <class T>                                                                   \
+  T hvp(stave_detail::Name f, const T& x, const T& v) {                                \
+    return hvp<stave_detail::Name>(f, x, v);                                           \
   }
 STAVE_OVERLOADED_NAMES(STAVE_NAMES)
 #undef STAVE_NAMES

@@ -220,6 +220,23 @@ TEST(Complex, GradientOfAComplexLossIsHolomorphicOrAnError) {
               ThrowsMessage<DtypeError>(HasSubstr("its result must be complex")));
   EXPECT_THAT([&] { jacfwd(cube)(number(1, 2)); }, ThrowsMessage<DtypeError>(HasSubstr("along 1 and one along i")));
   EXPECT_THAT([&] { jacrev(cube)(number(1, 2)); }, ThrowsMessage<DtypeError>(HasSubstr("along 1 and one along i")));
+  EXPECT_THAT([&] { jacfwd(cube, {.holomorphic = true})(tensor(1.)); },
+              ThrowsMessage<DtypeError>(HasSubstr("jacfwd: .holomorphic is set, but")));
+  EXPECT_THAT([&] { jacfwd([](const Tensor& z) { return abs(z); }, {.holomorphic = true})(number(1, 2)); },
+              ThrowsMessage<DtypeError>(HasSubstr("jacfwd: .holomorphic is set, but the result is float")));
+}
+
+// f(u, v) = (u v, u^3) has the Jacobian ((v, u), (3 u^2, 0)); u^2 v has the Hessian
+// ((2 v, 2 u), (2 u, 0)).
+TEST(Complex, JacobiansOfHolomorphicFunctions) {
+  const Tensor z = stack({number(1, 2), number(3, -1)}), zero = number(0, 0);
+  const Tensor u = z[0], v = z[1];
+  const auto f = [](const Tensor& x) { return stack({x[0] * x[1], x[0] * x[0] * x[0]}); };
+  const Tensor expected = stack({stack({v, u}), stack({3. * u * u, zero})});
+  EXPECT_THAT(jacfwd(f, {.holomorphic = true})(z), IsNear(expected));
+  EXPECT_THAT(jacrev(f, {.holomorphic = true})(z), IsNear(expected));
+  const auto g = [](const Tensor& x) { return x[0] * x[0] * x[1]; };
+  EXPECT_THAT(hessian(g, {.holomorphic = true})(z), IsNear(stack({stack({2. * v, 2. * u}), stack({2. * u, zero})})));
 }
 
 TEST(Complex, TransformsCompose) {

@@ -108,7 +108,7 @@ TEST(CanCast, FollowsPromotion) {
 }
 
 TEST(ResultType, IsTheDtypeOfASum) {
-  const Tensor bytes = ones({2}, uint8), halves = ones({}, float16), wholes = ones({3}, int16);
+  const Tensor bytes = ones({2}, uint8), halves = ones({}, float16), wholes = ones({2}, int16);
   EXPECT_EQ(result_type({bytes, wholes}), int16);
   EXPECT_EQ(result_type({bytes, 3}), uint8);
   EXPECT_EQ(result_type({3, bytes, 2.5}), default_dtype());

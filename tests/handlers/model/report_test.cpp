@@ -1,6 +1,7 @@
 // report and progress: which handlers receive them, and how handlers print them.
 #include <algorithm>
 #include <cmath>
+#include <complex>
 #include <limits>
 #include <sstream>
 
@@ -119,6 +120,14 @@ TEST(CsvReports, WritesALineForEachNumber) {
             "loss,1,,0.1\n"
             "odd,0,0,nan\nodd,0,1,-inf\n"
             "flags,0,0,1\nflags,0,1,0\n");
+}
+
+TEST(CsvReports, WritesComplexNumbersAsNumPyDoes) {
+  std::ostringstream out;
+  const auto f = [] { report("z", tensor({std::complex<double>(1, -2.5), std::complex<double>(0.1, 3)}, complex128)); };
+  with(CsvReports(out), f);
+  EXPECT_THAT(out.str(), HasSubstr("1-2.5j"));
+  EXPECT_THAT(out.str(), HasSubstr("0.1+3j"));
 }
 
 TEST(CsvReports, WritesAFile) {

@@ -39,8 +39,15 @@ Tensor data(const Shape& shape, Dtype dtype) {
   Shape every = shape;
   every.insert(every.begin(), all().size());
   if (dtype == bool_) return data(shape, float64) > 0;
+  if (is_complex(dtype)) return there(normal(Key(7), every, dtype));
   const Tensor x = normal(Key(7), every, is_float(dtype) ? float64 : float32);
   return there(astype(is_float(dtype) ? x : x * 10., dtype));
+}
+
+// The elements as doubles; the real parts of complex numbers before the imaginary ones.
+std::vector<double> numbers_of(const Tensor& x) {
+  const Tensor flat = reshape(x, {-1});
+  return astype(is_complex(x.dtype()) ? concat({real(flat), imag(flat)}) : flat, float64).to_vector<double>();
 }
 
 using Function = std::function<Tensor(const Tensor&)>;
@@ -52,14 +59,12 @@ void expect_as_lanes(const Function& f, const Tensor& x, double tolerance, const
   const Tensor found = with(all(), [&] { return f(x[all().place()]); });
   ASSERT_EQ(found.dtype(), expected.dtype()) << what;
   ASSERT_EQ(found.shape(), expected.shape()) << what;
-  const std::vector<double> a = astype(found, float64).to_vector<double>(),
-                            b = astype(expected, float64).to_vector<double>();
+  const std::vector<double> a = numbers_of(found), b = numbers_of(expected);
   for (std::size_t i = 0; i < a.size(); ++i) {
     if (std::isnan(b[i])) EXPECT_TRUE(std::isnan(a[i])) << what;
     else EXPECT_NEAR(a[i], b[i], tolerance * (1 + std::abs(b[i]))) << what << " at " << i;
   }
-  const std::vector<double> again =
-      astype(with(all(), [&] { return f(x[all().place()]); }), float64).to_vector<double>();
+  const std::vector<double> again = numbers_of(with(all(), [&] { return f(x[all().place()]); }));
   EXPECT_TRUE(a.empty() || std::memcmp(a.data(), again.data(), a.size() * sizeof(double)) == 0) << what;
 }
 
@@ -90,15 +95,22 @@ std::vector<Named> collectives() {
 }
 
 double tolerance_of(Dtype dtype) {
+  if (is_complex(dtype)) return tolerance_of(real_of(dtype));
   return !is_float(dtype) ? 0 : dtype == float64 ? 1e-14 : dtype == float32 ? 1e-6 : dtype == float16 ? 2e-3 : 2e-2;
 }
 
 TEST(Ranks, EqualTheLanesOfVmap) {
   const Index n = all().size();
-  for (const Dtype dtype : {bool_, uint8, int16, int32, int64, uint64, float16, bfloat16, float32, float64})
+  for (const Dtype dtype :
+       {bool_, uint8, int16, int32, int64, uint64, float16, bfloat16, float32, float64, complex64, complex128})
     for (const Named& collective : collectives()) {
       if (dtype == bool_ && std::string(collective.name) == "axis_index") continue;
       const auto what = std::string(collective.name) + " of " + name_of(dtype);
+      if (is_complex(dtype) && std::string(collective.name).starts_with("pm") && collective.name[2] != 'e') {
+        const Tensor z = data({n}, dtype)[all().place()];
+        with(all(), [&] { EXPECT_THROW(collective.f(z), DtypeError) << what; });
+        continue;
+      }
       expect_as_lanes(collective.f, data({n, 2 * n, 3}, dtype), tolerance_of(dtype), what);
       expect_as_lanes(collective.f, permute_dims(data({3, 2 * n, n}, dtype), {0, 3, 2, 1}), tolerance_of(dtype), what);
       expect_as_lanes(collective.f, data({n, n, 0}, dtype), 0, what);
