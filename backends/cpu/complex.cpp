@@ -3,6 +3,7 @@
 #include <cmath>
 #include <complex>
 #include <cstring>
+#include <limits>
 #include <type_traits>
 
 #include <stave/core/op/op.h>
@@ -40,7 +41,8 @@ Z log1p(Z z) {
 
 Z expm1(Z z) {
   const double x = z.real(), y = z.imag();
-  if (!std::isfinite(x) || !std::isfinite(y) || y == 0) return {std::expm1(x), std::exp(x) * y};
+  if (!std::isfinite(x) || !std::isfinite(y)) return std::exp(z) - 1.0;
+  if (y == 0) return {std::expm1(x), y};
   const double half = std::sin(y / 2);
   return {std::expm1(x) * std::cos(y) - 2 * half * half, std::exp(x) * std::sin(y)};
 }
@@ -50,11 +52,12 @@ constexpr double log_2 = 0.6931471805599453, log_2_rest = 2.3190468138462996e-17
 
 Z exp2(Z z) {
   const double x = z.real(), y = z.imag();
-  if (!std::isfinite(x) || !std::isfinite(y)) return std::exp(z);
+  if (!std::isfinite(x) || !std::isfinite(y)) return std::exp(Z(x, y * log_2));
   if (y == 0) return {std::exp2(x), y};
   const double angle = y * log_2, rest = std::fma(y, log_2, -angle) + y * log_2_rest;
   const double c = std::cos(angle), s = std::sin(angle);
-  return std::exp2(x) * Z(c - rest * s, s + rest * c);
+  const double root = std::exp2(x / 2);  // of the length, which may overflow where a part does not
+  return root * (root * Z(c - rest * s, s + rest * c));
 }
 
 Z log2(Z z) {
@@ -101,10 +104,39 @@ Z pow(Z a, Z b) {
 }
 Z power_rule(Z a, Z b) { return b == Z(0) ? 0 : b * pow(a, b - 1.0); }
 
+template <class T>
+bool is_zero(ComplexElement<T> z) {
+  return z.re == 0 && z.im == 0;
+}
+template <class T>
+bool is_infinite(ComplexElement<T> z) {
+  return std::isinf(z.re) || std::isinf(z.im);
+}
+template <class T>
+bool is_finite(ComplexElement<T> z) {
+  return std::isfinite(z.re) && std::isfinite(z.im);
+}
+// Infinite parts become 1 or -1, and finite ones become 0.
+template <class T>
+ComplexElement<T> direction_of_infinite(ComplexElement<T> z) {
+  return {std::copysign(T(std::isinf(z.re)), z.re), std::copysign(T(std::isinf(z.im)), z.im)};
+}
+
 // a / b by Smith's method ("Algorithm 116: Complex division", 1962), which neither overflows nor
-// underflows in the squares of the parts. A number divided by 0 is infinite, as in Annex G.
+// underflows in the squares of the parts. As in Annex G of C99, a number divided by 0 is infinite,
+// and so is an infinite number divided by a finite one; a finite number divided by an infinite one
+// is 0.
 template <class T>
 ComplexElement<T> divided(ComplexElement<T> a, ComplexElement<T> b) {
+  if (is_infinite(b) && is_finite(a)) {
+    const ComplexElement<T> d = direction_of_infinite(b);
+    return {T(0) * (a.re * d.re + a.im * d.im), T(0) * (a.im * d.re - a.re * d.im)};
+  }
+  if (is_infinite(a) && is_finite(b) && !is_zero(b)) {
+    const ComplexElement<T> d = direction_of_infinite(a);
+    const T infinity = std::numeric_limits<T>::infinity();
+    return {infinity * (d.re * b.re + d.im * b.im), infinity * (d.im * b.re - d.re * b.im)};
+  }
   if (std::abs(b.re) >= std::abs(b.im)) {
     if (b.re == 0) return {a.re / std::abs(b.re), a.im / std::abs(b.re)};
     const T ratio = b.im / b.re, whole = b.re + b.im * ratio;
@@ -112,10 +144,6 @@ ComplexElement<T> divided(ComplexElement<T> a, ComplexElement<T> b) {
   }
   const T ratio = b.re / b.im, whole = b.re * ratio + b.im;
   return {(a.re * ratio + a.im) / whole, (a.im * ratio - a.re) / whole};
-}
-template <class T>
-bool is_zero(ComplexElement<T> z) {
-  return z.re == 0 && z.im == 0;
 }
 
 // ---- kernels ------------------------------------------------------------------------------------

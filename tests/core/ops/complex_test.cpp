@@ -105,6 +105,38 @@ TEST(Complex, InfinitiesAndNaNFollowAnnexG) {
   EXPECT_TRUE(isinf(number(nan, -inf)).item<bool>());
   EXPECT_FALSE(isfinite(number(0, nan)).item<bool>());
   EXPECT_TRUE(std::isinf(value(number(1, 1) / number(0, 0)).real()));
+  // G.5.1: a finite number over an infinite one is 0, an infinite one over a finite one is infinite.
+  expect_same(number(1, -2) / number(inf, 1), C(0, -0.));
+  expect_same(number(1, 2) / number(inf, inf), C(0, 0));
+  expect_same(reciprocal(number(-inf, inf)), C(-0., -0.));
+  expect_same(number(inf, 1) / number(2, 2), C(inf, -inf));
+  expect_same(number(1, -inf) / number(0, 2), C(-inf, nan));
+}
+
+// The array API standard's special cases of expm1, and those of exp for 2^z = e^(z log 2).
+TEST(Complex, ExponentialsOfInfinitiesAndNaN) {
+  expect_same(expm1(number(0., 0.)), C(0., 0.));
+  expect_same(expm1(number(0., -0.)), C(0., -0.));
+  expect_same(expm1(number(2, inf)), C(nan, nan));
+  expect_same(expm1(number(2, nan)), C(nan, nan));
+  expect_same(expm1(number(inf, 0.)), C(inf, 0.));
+  expect_same(expm1(number(-inf, 2)), C(-1, 0));
+  expect_same(expm1(number(inf, 2)), C(-inf, inf));
+  EXPECT_EQ(value(expm1(number(-inf, inf))), C(-1, 0));
+  EXPECT_EQ(value(expm1(number(-inf, nan))), C(-1, 0));
+  EXPECT_EQ(std::abs(value(expm1(number(inf, inf))).real()), inf);
+  EXPECT_TRUE(std::isnan(value(expm1(number(inf, nan))).imag()));
+  expect_same(expm1(number(nan, 0.)), C(nan, 0.));
+  expect_same(expm1(number(nan, 2)), C(nan, nan));
+  expect_same(expm1(number(1000, 0.)), C(inf, 0.));
+  expect_same(expm1(number(1000, 2)), C(-inf, inf));
+  expect_same(exp2(number(inf, 2)), C(inf, inf));  // the angle 2 log 2 is less than pi / 2
+  expect_same(exp2(number(inf, -3)), C(-inf, -inf));
+  expect_same(exp2(number(-inf, 3)), C(-0., 0.));
+  expect_same(exp2(number(nan, 0.)), C(nan, 0.));
+  expect_same(exp2(number(2, inf)), C(nan, nan));
+  // 2^1024 is infinite, and its products with the cosine and the sine of 2.2 log 2 are not.
+  EXPECT_TRUE(std::isfinite(value(exp2(number(1024, 2.2))).real()));
 }
 
 // The squares of the parts would overflow or underflow.
