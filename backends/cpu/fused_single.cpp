@@ -220,7 +220,8 @@ struct SingleRegion final : Region::Prepared {
 }  // namespace
 
 bool supports_scalar_interpreter(const Region& region) {
-  return region.reductions().empty() && region.inputs().size() + region.steps().size() < 1 << 16;
+  return region.reductions().empty() && !region.has_complex() &&
+         region.inputs().size() + region.steps().size() < 1 << 16;
 }
 
 void interpret_scalars(const Region& region, std::span<const View> inputs, std::span<const View> outputs) {

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include <stave/backends/cpu/complex.h>
 #include <stave/backends/cpu/dispatch.h>
 #include <stave/backends/cpu/fused_tiles.h>
 
@@ -155,10 +156,20 @@ class Planner {
 }  // namespace
 
 BlockKernel kernel_of(const Region& region, const Region::Step& step, const Kernels& table) {
-  const auto given = static_cast<int>(region.dtype(step.operands.back())), made = static_cast<int>(step.dtype);
-  if (step.op->id == OpId::where) return table.where[made];
-  if (step.op->id == OpId::astype || step.op->id == OpId::stop_gradient) return table.convert[given][made];
-  return table.elementwise[step.op->id][given];
+  const Dtype given = region.dtype(step.operands.back()), made = step.dtype;
+  switch (step.op->id) {
+    case OpId::where: return where_kernel(made);
+    case OpId::astype:
+    case OpId::stop_gradient:
+      if (stave::is_complex(given) || stave::is_complex(made)) return complex_conversion(given, made);
+      return table.convert[static_cast<int>(given)][static_cast<int>(made)];
+    case OpId::complex: return parts_kernel(OpId::complex, given);
+    case OpId::real:
+    case OpId::imag: return parts_kernel(step.op->id, made);
+    default:
+      if (stave::is_complex(given)) return complex_kernel(step.op->id, given);
+      return table.elementwise[step.op->id][static_cast<int>(given)];
+  }
 }
 
 const PreparedRegion& prepared_region(const Region& region) {

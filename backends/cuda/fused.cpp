@@ -21,6 +21,7 @@ namespace {
 /// Runs the region as one kernel. Returns false if that is not possible.
 bool run_as_kernel(const Launch& on, const Region& region, std::span<const View> inputs,
                    std::span<const View> written) {
+  if (region.has_complex()) return false;
   const RegionKernel& kernel = region_kernel(region);
   if (!kernel.function) return false;
   std::vector<View> laid_out(inputs.begin(), inputs.end());

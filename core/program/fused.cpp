@@ -266,7 +266,8 @@ Outputs perform_steps(const Region& region, std::span<const Tensor> inputs) {
     if (!step.op) values.push_back(constant(step.number, step.dtype, shape, device));
     else if (step.op->id == OpId::astype) values.push_back(astype(operands[0], step.dtype));
     else if (step.op->id == OpId::stop_gradient) values.push_back(stop_gradient(operands[0]));
-    else values.push_back(apply_elementwise(*step.op, operands));
+    else if (step.op->elementwise) values.push_back(apply_elementwise(*step.op, operands));
+    else values.push_back(apply(*step.op, std::move(operands)));
   }
   Outputs outputs;
   for (const int output : region.outputs()) {

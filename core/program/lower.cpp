@@ -133,6 +133,9 @@ Arrays Lowering::run(const Program& program, std::span<Array> inputs) {
   for (const auto& [variable, value] : program.constants) arrays[variable] = constant(value);
   for (std::size_t k = 0; k < program.instructions.size(); ++k) {
     const Program::Instruction& step = program.instructions[k];
+    if (const auto* const fused = dynamic_cast<const FusedAttributes*>(step.attributes.get());
+        fused && fused->region->has_complex())
+      fail<DtypeError>("lower: {} computes with complex numbers, which lowered code does not have", step.op->name);
     // An array that is not read later is moved, so that the operand may be the only holder of its
     // source (writable).
     SmallVector<Array, 3> operands;

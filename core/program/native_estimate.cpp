@@ -181,6 +181,7 @@ std::optional<Estimate> estimate(const Program& program, const Program::Instruct
   if (std::max(most, read) > most_native_elements) return {};
   Estimate cost;
   if (const auto* const fused = dynamic_cast<const FusedAttributes*>(step.attributes.get())) {
+    if (fused->region->has_complex()) return {};
     cost.kernels = read == 1 ? 30 : time_of_region(step, *fused->region);
     for (const Region::Step& it : fused->region->steps())
       if (it.op) add_elementwise(cost, it.op, program.variable(step.inputs[0]).dtype, read);

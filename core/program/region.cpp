@@ -24,28 +24,44 @@ constexpr auto unary_count = static_cast<std::size_t>(OpId::add);
 
 bool is_listed(const Op& op) { return static_cast<std::size_t>(op.id) < std::size(domains); }
 
+// Returns true for operations that make complex numbers of their parts, or take parts of them.
+bool is_of_parts(const Op& op) {
+  return op.id == OpId::complex || op.id == OpId::real || op.id == OpId::imag || op.id == OpId::conj;
+}
+
 std::size_t arity(const Op& op) {
   if (op.id == OpId::where) return 3;
-  return is_listed(op) && static_cast<std::size_t>(op.id) >= unary_count ? 2 : 1;
+  return op.id == OpId::complex || (is_listed(op) && static_cast<std::size_t>(op.id) >= unary_count) ? 2 : 1;
 }
 
 bool takes(const Op& op, Dtype dtype) {
-  return !is_complex(dtype) && (!is_listed(op) || visit_real_dtype(dtype, [&](auto x) {
+  if (is_complex(dtype)) return op.id != OpId::complex && op.takes_complex;
+  if (is_of_parts(op)) return op.id == OpId::complex && dtype == real_of(complex_of(dtype));
+  return !is_listed(op) || visit_real_dtype(dtype, [&](auto x) {
     return stave_detail::admits<decltype(x)>(domains[static_cast<std::size_t>(op.id)]);
-  }));
+  });
 }
 
 }  // namespace
 
 bool Region::admits(const Op& op) {
-  return is_listed(op) || op.id == OpId::where || op.id == OpId::astype || op.id == OpId::stop_gradient;
+  return is_listed(op) || is_of_parts(op) || op.id == OpId::where || op.id == OpId::astype ||
+         op.id == OpId::stop_gradient;
 }
 
-bool Region::admits(const Op& op, const Attributes* attributes, Dtype dtype) {
-  if (!admits(op) || is_complex(dtype)) return false;
+bool Region::admits(const Op& op, Dtype dtype) {
   // A region must hold its derivatives, too, and that of zeta by s is no elementwise operation.
-  if (op.id == OpId::zeta) return false;
-  return op.id != OpId::astype || !is_complex(static_cast<const DtypeAttributes*>(attributes)->dtype);
+  return admits(op) && op.id != OpId::zeta && (!is_complex(dtype) || op.takes_complex);
+}
+
+Dtype Region::result_dtype(const Op& op, Dtype operand, Dtype to) {
+  switch (op.id) {
+    case OpId::astype: return to;
+    case OpId::complex: return complex_of(operand);
+    case OpId::real:
+    case OpId::imag: return real_of(operand);
+    default: return op.result_dtype(operand);
+  }
 }
 
 int Region::add(const Op& op, std::span<const int> operands, Dtype to) {
@@ -64,10 +80,11 @@ int Region::add(const Op& op, std::span<const int> operands, Dtype to) {
     step.operands.push_back(operands[i]);
     const bool condition = op.id == OpId::where && i == 0;
     const Dtype given = dtype(operands[i]), wanted = condition ? bool_ : dtype(operands.back());
-    if (given != wanted || !takes(op, given))
+    const bool loses_part = op.id == OpId::astype && is_complex(given) && !is_complex(to) && to != bool_;
+    if (given != wanted || !takes(op, given) || loses_part)
       fail<DtypeError>("region: {}: operand {} is {}, which it does not take here", op.name, i, given);
   }
-  if (op.id != OpId::astype) step.dtype = op.result_dtype(dtype(operands.back()));
+  step.dtype = result_dtype(op, dtype(operands.back()), to);
   steps_.push_back(step);
   return values;
 }
@@ -86,7 +103,7 @@ int Region::reduce(const Op& op, int value, Shape axes, bool keepdims) {
   if (value < 0 || value >= static_cast<int>(inputs_.size() + steps_.size()))
     fail<TransformError>("region: {}: there is no value {} to reduce", op.name, value);
   const bool logical = op.id == OpId::all || op.id == OpId::any;
-  if (logical != (dtype(value) == bool_))
+  if (logical != (dtype(value) == bool_) || is_complex(dtype(value)))
     fail<DtypeError>("region: {} does not take a value of {}", op.name, dtype(value));
   std::sort(axes.begin(), axes.end());
   if (!axes.empty() && axes.back() >= 0)
@@ -107,6 +124,9 @@ void Region::set_outputs(std::vector<int> values) {
   drop_unused_reductions();
   drop_unused();
   assign_slots();
+  const auto is_complex_step = [](const Step& step) { return is_complex(step.dtype); };
+  has_complex_ = std::any_of(inputs_.begin(), inputs_.end(), is_complex) ||
+                 std::any_of(steps_.begin(), steps_.end(), is_complex_step);
 }
 
 void Region::set_loops(std::span<const Loop> loops) {

@@ -68,11 +68,15 @@ class Region : public RefCounted {
   ~Region() { delete prepared_.load(); }
 
   /// Returns true if a region can perform the operation in a step: an elementwise operation of
-  /// all_ops.h (`where` is one), astype or stop_gradient.
+  /// all_ops.h (`where` is one), astype, stop_gradient, or one that makes complex numbers or takes
+  /// their parts.
   static bool admits(const Op& op);
-  /// Returns true if a region can perform this call of the operation in a step. `dtype` is that of
-  /// the last input. There are no regions of complex numbers.
-  static bool admits(const Op& op, const Attributes* attributes, Dtype dtype);
+  /// Returns true if a region can perform the operation in a step, on operands of `dtype`.
+  static bool admits(const Op& op, Dtype dtype);
+
+  /// Returns the dtype of the operation's value, where `operand` is that of its last operand. Only
+  /// astype uses `to`, the dtype to which it converts.
+  static Dtype result_dtype(const Op& op, Dtype operand, Dtype to = bool_);
 
   /// Adds a step and returns the index of its value. Only astype uses `to`, the dtype to which it
   /// converts. Throws TransformError for an operation that a region cannot perform, a wrong number
@@ -90,7 +94,7 @@ class Region : public RefCounted {
   /// Adds a reduction of a value over axes (-1 is the last), and returns its negative number, for
   /// set_outputs. Throws TransformError for an operation that admits_reduction() refuses, or a
   /// value that does not exist. Throws DtypeError for a dtype that the operation does not take: all
-  /// and any take bool, the others any other dtype. Throws IndexError for an axis that is not
+  /// and any take bool, the others any other real dtype. Throws IndexError for an axis that is not
   /// negative, and ShapeError for an axis that is given twice.
   int reduce(const Op& op, int value, Shape axes, bool keep = false);
   /// Ends the region: `values` are its outputs, each the number of a value or of a reduction. Steps
@@ -128,6 +132,9 @@ class Region : public RefCounted {
   void set_loops(std::span<const stave_detail::Loop> loops);
   /// The loop for an instruction set, or null if there is none.
   const stave_detail::Loop* loop(std::string_view isa) const;
+
+  /// Returns true if an input or a step is complex.
+  bool has_complex() const noexcept { return has_complex_; }
 
   /// Returns true if both regions have equal inputs, steps, reductions and outputs.
   bool is_same_as(const Region& other) const;
@@ -181,6 +188,7 @@ class Region : public RefCounted {
   std::vector<int> outputs_;
   std::vector<stave_detail::Loop> loops_;
   int slots_ = 0;
+  bool has_complex_ = false;
   mutable std::mutex mutex_;
   mutable std::atomic<const Prepared*> prepared_{nullptr};
   mutable std::unordered_map<std::string, RegionPtr> derived_;

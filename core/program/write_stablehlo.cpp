@@ -72,8 +72,10 @@ class ModuleWriter {
     for (const Program::Instruction& step : program.instructions) {
       std::vector<int> variables(step.inputs.begin(), step.inputs.end());
       variables.insert(variables.end(), step.outputs.begin(), step.outputs.end());
+      const auto* const fused = dynamic_cast<const FusedAttributes*>(step.attributes.get());
       for (const int variable : variables)
-        if (const Program::Variable& it = program.variable(variable); !step.is_read() && is_complex(it.dtype))
+        if (const Program::Variable& it = program.variable(variable);
+            !step.is_read() && (is_complex(it.dtype) || (fused && fused->region->has_complex())))
           fail<TransformError>(
               "write_stablehlo: {} ({}) cannot be written as StableHLO: it computes on complex numbers", step.op->name,
               notation(nullptr, it.dtype, it.shape, cpu));

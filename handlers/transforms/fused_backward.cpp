@@ -128,8 +128,9 @@ int FusedBackward::again(const Slot& slot) {
   if (is_elementwise(entry, shape_)) {
     SmallVector<int, 3> operands;
     for (std::size_t i = 0; i < entry.input_count; ++i) operands.push_back(operand(entry, i));
-    const Dtype dtype = entry.op->id == OpId::astype ? static_cast<const DtypeAttributes&>(*entry.attributes).dtype
-                                                     : entry.op->result_dtype(builder_.dtype(operands.back()));
+    const auto* const astype = dynamic_cast<const DtypeAttributes*>(entry.attributes.get());
+    const Dtype dtype =
+        Region::result_dtype(*entry.op, builder_.dtype(operands.back()), astype ? astype->dtype : bool_);
     value = builder_.add(*entry.op, operands, dtype);
   } else {
     value = given(computed_again(handler_, slot));

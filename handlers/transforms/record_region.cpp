@@ -131,7 +131,7 @@ RegionPtr tangents_of(const Region& region, const std::vector<bool>& by) {
     FlatJvp found = jvp_flat(steps, values.first(count), given);
     Outputs of_floats;
     for (std::size_t i = 0; i < found.outputs.size(); ++i)
-      if (is_float(found.outputs[i].dtype())) of_floats.push_back(std::move(found.tangents[i]));
+      if (is_inexact(found.outputs[i].dtype())) of_floats.push_back(std::move(found.tangents[i]));
     return of_floats;
   };
   return record_region("jvp of fused", tangents, dtypes);

@@ -51,7 +51,7 @@ Entry::Entry(const Call& call, std::uint64_t order, std::uint32_t count_of_axes)
     ::new (kind++) Kind{input.node_ptr()->dtype, static_cast<std::uint16_t>(shape.rank())};
   }
   for (Tensor& output : outputs()) ::new (&output) Tensor();
-  joins_regions = input_count > 0 && Region::admits(*op, attributes.get(), call.inputs().back().node_ptr()->dtype);
+  joins_regions = input_count > 0 && Region::admits(*op, call.inputs().back().node_ptr()->dtype);
 }
 
 Entry::~Entry() {

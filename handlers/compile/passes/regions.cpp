@@ -129,14 +129,14 @@ class Former {
     if (step.is_read() || step.inputs.empty()) return false;
     if (step.op->id == OpId::stop_gradient)
       return false;  // its result has no derivative, whereas a region's derivative would be zeros
-    if (!Region::admits(*step.op, step.attributes.get(), variable(step.inputs.back()).dtype) && !region_of(step))
-      return false;
+    if (!Region::admits(*step.op, variable(step.inputs.back()).dtype) && !region_of(step)) return false;
     const Program::Variable& result = variable(step.outputs[0]);
     return result.shape.elements() > 0;
   }
 
-  static bool is_reduction(const Program::Instruction& step) {
-    return Region::admits_reduction(*step.op) && !static_cast<const ReduceAttributes&>(*step.attributes).axes.empty();
+  bool is_reduction(const Program::Instruction& step) const {
+    return Region::admits_reduction(*step.op) && !is_complex(variable(step.inputs[0]).dtype) &&
+           !static_cast<const ReduceAttributes&>(*step.attributes).axes.empty();
   }
   // Returns the open region that holds the value which the step reduces; null if there is none.
   Open* reduced_in(const Program::Instruction& step) {

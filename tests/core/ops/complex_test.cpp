@@ -3,6 +3,9 @@
 #include <complex>
 #include <sstream>
 
+#include <stave/core/io/programs.h>
+#include <stave/core/program/lowered.h>
+#include <stave/core/program/write_stablehlo.h>
 #include <stave/stave.h>
 
 #include "files.h"
@@ -282,6 +285,48 @@ TEST(Complex, TransformsCompose) {
 }
 
 // A tape of several MiB recomputes values; those of complex numbers are kept, or recomputed right.
+// Chains of elementwise operations become one region, with the bits of single operations.
+TEST(Complex, CompiledChainsAreFused) {
+  const auto f = [](const Tensor& z, const Tensor& w, const Tensor& m) {
+    return z * w * m + conj(z) / (w + 2.) - C(0, 1) * real(z) * exp(-0.5 * w) + where(m > 0, z, w);
+  };
+  const auto loss = [&](const Tensor& z, const Tensor& w, const Tensor& m) { return sum(square(abs(f(z, w, m)))); };
+  for (const Dtype dtype : {complex64, complex128})
+    for (const Shape& shape : {Shape(), Shape(3), Shape(5, 7), Shape(70000)}) {
+      const Tensor z = normal(Key(1), shape, dtype), w = normal(Key(2), shape, dtype);
+      const Tensor m = normal(Key(3), shape, real_of(dtype));
+      const auto compiled = compile(f);
+      const auto gradients = compile(grad<0, 1, 2>(loss));
+      const double tolerance = dtype == complex64 ? 1e-4 : 1e-12;
+      for (int call = 0; call < 3; ++call) {
+        EXPECT_THAT(compiled(z, w, m), Equals(f(z, w, m)));
+        const auto [dz, dw, dm] = grad<0, 1, 2>(loss)(z, w, m);
+        const auto [cz, cw, cm] = gradients(z, w, m);
+        EXPECT_LE(max(abs(dz - cz)).item<double>(), tolerance);
+        EXPECT_LE(max(abs(dw - cw)).item<double>(), tolerance);
+        EXPECT_LE(max(abs(dm - cm)).item<double>(), tolerance);
+      }
+    }
+  const Tensor z = normal(Key(1), {4}, complex64);
+  const Program program = optimized(trace([](const Tensor& x) { return real(x * x + conj(x)); })(z));
+  EXPECT_EQ(program.instructions.size(), 1u) << program;
+  const Folder folder;
+  save_program(folder / "program.stave", program);
+  EXPECT_THAT(load_program(folder / "program.stave")(std::vector{z})[0], Equals(program(std::vector{z})[0]));
+  // Only the region is complex inside.
+  const Program inside = optimized(trace([](const Tensor& x) { return abs(complex(x, x) * complex(x, 1)); })(real(z)));
+  EXPECT_THAT([&] { stave_detail::lower(inside); }, ThrowsMessage<DtypeError>(HasSubstr("complex numbers")));
+  std::ostringstream text;
+  EXPECT_THAT([&] { write_stablehlo(text, inside); }, ThrowsMessage<TransformError>(HasSubstr("complex numbers")));
+}
+
+TEST(Complex, ElementwiseOpsTakeThem) {
+  const auto op = elementwise_op("square_plus_one", [](auto x) { return x * x + 1; });
+  const Tensor z = normal(Key(1), {4}, complex128);
+  EXPECT_THAT(op(z), IsNear(z * z + 1));
+  EXPECT_THAT(grad([&](const Tensor& x) { return sum(real(op(x))); })(z), IsNear(2 * z));
+}
+
 TEST(Complex, LongTapesRecomputeNothingWrong) {
   const auto f = [](const Tensor& z) {
     Tensor y = z;

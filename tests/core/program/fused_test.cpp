@@ -26,7 +26,7 @@ const T& one_of(Random& random, const std::vector<T>& choices) {
 
 const std::vector<Dtype> every_dtype = {
 #define X(name, type) Dtype::name,
-    STAVE_REALS(X)
+    STAVE_DTYPES(X)
 #undef X
 };
 std::vector<const Op*> elementwise_ops() {
@@ -40,6 +40,7 @@ std::vector<const Op*> elementwise_ops() {
 int random_reduction(Random& random, Region& region, int values, int rank, bool smooth) {
   static const std::vector<const Op*> of_numbers = {&op_sum, &op_prod, &op_max, &op_min}, of_bools = {&op_all, &op_any};
   const int value = static_cast<int>(pick(random, 0, values - 1));
+  if (is_complex(region.dtype(value))) return value;  // no region ends in a reduction of these
   Shape axes;
   for (Index axis = -1; axis >= -rank; --axis)
     if (pick(random, 0, 1) == 0) axes.push_back(axis);
@@ -60,7 +61,9 @@ RegionPtr random_region(Random& random, std::vector<Dtype> inputs, Index steps, 
     } else {
       const Op& op = *one_of(random, ops);
       std::vector<int> operands;
-      const Index arity = op.id == OpId::where ? 3 : op.id >= OpId::add && op.id < OpId::full ? 2 : 1;
+      const Index arity = op.id == OpId::where                                                   ? 3
+                          : (op.id >= OpId::add && op.id < OpId::full) || op.id == OpId::complex ? 2
+                                                                                                 : 1;
       for (Index i = 0; i < arity; ++i) operands.push_back(static_cast<int>(pick(random, 0, count - 1)));
       try {
         region->add(op, operands, one_of(random, dtypes));
@@ -87,6 +90,7 @@ Tensor random_input(Random& random, Dtype dtype, Shape shape) {
   const Index drop = shape.rank() > 0 && pick(random, 0, 5) == 0 ? pick(random, 1, shape.rank()) : 0;
   shape = Shape(std::span<const Index>(shape).subspan(static_cast<std::size_t>(drop)));
   const auto make = [&](const Shape& of) {
+    if (is_complex(dtype)) return normal(Key(static_cast<std::uint64_t>(random())), of, dtype) * 2;
     const Tensor numbers = normal(Key(static_cast<std::uint64_t>(random())), of, float32) * 2;
     return is_float(dtype) ? astype(numbers, dtype) : dtype == bool_ ? numbers > 0 : astype(abs(numbers) * 20, dtype);
   };
@@ -112,6 +116,7 @@ Tensor random_input(Random& random, Dtype dtype, Shape shape) {
 // Returns the bytes of x, with one NaN for all NaNs, as operations promise neither the sign nor the
 // payload of a NaN.
 std::vector<std::byte> bytes_of(const Tensor& x) {
+  if (is_complex(x.dtype())) return bytes_of(stack({real(x), imag(x)}));
   const Tensor row_major = contiguous(is_float(x.dtype()) ? where(isnan(x), std::nan(""), x) : x);
   const auto* const data = static_cast<const std::byte*>(row_major.node().data());
   return {data, data + static_cast<std::size_t>(x.size()) * size_of(x.dtype())};
