@@ -84,6 +84,14 @@ Z sech_squared(Z z) {
   return 4.0 * (e / (sum * sum));
 }
 
+// The inverses of odd functions are computed for parts that are not negative, so that their
+// symmetries are exact.
+template <class F>
+Z with_signs_of(Z z, F f) {
+  const Z y = f(Z(std::abs(z.real()), std::abs(z.imag())));
+  return {std::copysign(y.real(), z.real()), std::copysign(y.imag(), z.imag())};
+}
+
 // Small integer powers are products, as in NumPy: they are exact where the products are.
 Z pow(Z a, Z b) {
   if (b == Z(0)) return 1;
@@ -191,13 +199,14 @@ BlockKernel kernel_of(OpId op) {
     case OpId::tan: return function_kernel<T>([](Z z) { return std::tan(z); });
     case OpId::asin: return function_kernel<T>([](Z z) { return std::asin(z); });
     case OpId::acos: return function_kernel<T>([](Z z) { return std::acos(z); });
-    case OpId::atan: return function_kernel<T>([](Z z) { return std::atan(z); });
+    case OpId::atan: return function_kernel<T>([](Z z) { return with_signs_of(z, [](Z a) { return std::atan(a); }); });
     case OpId::sinh: return function_kernel<T>([](Z z) { return std::sinh(z); });
     case OpId::cosh: return function_kernel<T>([](Z z) { return std::cosh(z); });
     case OpId::tanh: return function_kernel<T>([](Z z) { return std::tanh(z); });
     case OpId::asinh: return function_kernel<T>([](Z z) { return std::asinh(z); });
     case OpId::acosh: return function_kernel<T>([](Z z) { return std::acosh(z); });
-    case OpId::atanh: return function_kernel<T>([](Z z) { return std::atanh(z); });
+    case OpId::atanh:
+      return function_kernel<T>([](Z z) { return with_signs_of(z, [](Z a) { return std::atanh(a); }); });
     case OpId::sech_squared: return function_kernel<T>([](Z z) { return sech_squared(z); });
     case OpId::sigmoid: return function_kernel<T>([](Z z) { return sigmoid(z); });
     case OpId::logistic_density: return function_kernel<T>([](Z z) { return logistic_density(z); });

@@ -287,7 +287,7 @@ struct Triangle {
 
   /// Computes b [n, k] = t^-1 b.
   void solve(T* b, Index k) const {
-    if (k == 0) return;
+    if (n == 0 || k == 0) return;
     if constexpr (is_real<T>)
       if (n <= small)
         return small_linalg<T>().triangular_solve(data, transpose ? 1 : n, transpose ? n : 1, lower != transpose, unit,

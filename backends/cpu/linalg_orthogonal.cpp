@@ -168,6 +168,7 @@ template <class T>
 bool large_svd(T* a, Index m, Index n, const SvdResults<T>& to) {
   const lapack_int rows = to_int(m, "svd"), columns = to_int(n, "svd");
   const Index k = std::min(m, n);
+  if (k == 0) return true;
   to_int(4 * k * k + 7 * k + std::max(m, n), "svd");
   const char job = !to.u ? 'N' : to.p == m && to.q == n ? 'A' : 'S';
   const auto places = room<lapack_int>(8 * k);

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -356,16 +357,19 @@ Tensor ones(const Shape& shape, Dtype dtype, Device device) {
 }
 namespace {
 
-Tensor full_like(const char* function, const Tensor& x, Scalar value) {
+Tensor full_like(const char* function, const Tensor& x, Scalar value, std::optional<Dtype> dtype = {}) {
   require_defined(x, function);
-  return named(function, [&] { return full(x.shape(), value, x.dtype(), x.device()); });
+  return named(function, [&] { return full(x.shape(), value, dtype.value_or(x.dtype()), x.device()); });
 }
 
 }  // namespace
 
 Tensor zeros_like(const Tensor& x) { return full_like("zeros_like", x, 0); }
+Tensor zeros_like(const Tensor& x, Dtype dtype) { return full_like("zeros_like", x, 0, dtype); }
 Tensor ones_like(const Tensor& x) { return full_like("ones_like", x, 1); }
+Tensor ones_like(const Tensor& x, Dtype dtype) { return full_like("ones_like", x, 1, dtype); }
 Tensor full_like(const Tensor& x, Scalar value) { return full_like("full_like", x, value); }
+Tensor full_like(const Tensor& x, Scalar value, Dtype dtype) { return full_like("full_like", x, value, dtype); }
 
 namespace {
 
@@ -444,6 +448,7 @@ Tensor positions(Index count, Device device) { return arange(0, count, 1, positi
 Tensor linspace(double start, double stop, Index count, Dtype dtype, Device device, bool endpoint) {
   static_cast<void>(backend_of(device));
   if (count < 0) fail<ShapeError>("linspace: count is {}", count);
+  if (is_complex(dtype)) return astype(linspace(start, stop, count, real_of(dtype), device, endpoint), dtype);
   if (!is_float(dtype)) fail<DtypeError>("linspace: {} is not a floating dtype", dtype);
   const Index steps = endpoint ? count - 1 : count;
   const double step = steps > 0 ? (stop - start) / static_cast<double>(steps) : 0;

@@ -70,9 +70,13 @@ Tensor ones(const Shape& shape, Dtype dtype = default_dtype(), Device device = c
 /// bool for bools.
 Tensor full(const Shape& shape, Scalar value);
 Tensor full(const Shape& shape, Scalar value, Dtype dtype, Device device = cpu);
+/// Tensors of the shape of x, on its device, of x's dtype or the given one.
 Tensor zeros_like(const Tensor& x);
+Tensor zeros_like(const Tensor& x, Dtype dtype);
 Tensor ones_like(const Tensor& x);
+Tensor ones_like(const Tensor& x, Dtype dtype);
 Tensor full_like(const Tensor& x, Scalar value);
+Tensor full_like(const Tensor& x, Scalar value, Dtype dtype);
 
 /// The numbers start, start + step, ... before stop. The dtype is int32 (int64 where int32 is too
 /// small) if all arguments are integers, else default_dtype().

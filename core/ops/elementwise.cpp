@@ -229,8 +229,11 @@ Tensor computed_from_parts(const Op& op, const Tensor& z) {
     case OpId::abs: return hypot(real(z), imag(z));
     case OpId::sign: {
       // The unit vector is computed from the parts, since their squares might overflow.
-      const Tensor re = real(z), im = imag(z);
-      return complex(direction_cosine(re, im), direction_cosine(im, re));
+      const Tensor re = real(z), im = imag(z), is_number = logical_not(either(isnan(re), isnan(im)));
+      const auto cosine = [&](const Tensor& a, const Tensor& b) {
+        return where(is_number, direction_cosine(a, b), std::numeric_limits<double>::quiet_NaN());
+      };
+      return complex(cosine(re, im), cosine(im, re));
     }
     case OpId::isnan: return either(isnan(real(z)), isnan(imag(z)));
     case OpId::isinf: return either(isinf(real(z)), isinf(imag(z)));

@@ -218,7 +218,8 @@ std::vector<AxisTransform> axis_transforms(const Tensor& x, const FftnOptions& o
     for (const AxisTransform& other : all)
       if (other.axis == axis) fail<ShapeError>("{}: axis {} is given twice", function, axis);
     const Index length = x.shape(axis);
-    const Index n = options.s ? (*options.s)[i] : hermitian && i + 1 == axes.size() ? 2 * (length - 1) : length;
+    const bool is_given = options.s && (*options.s)[i] != -1;
+    const Index n = is_given ? (*options.s)[i] : hermitian && i + 1 == axes.size() ? 2 * (length - 1) : length;
     check_length(n, function);
     all.push_back({axis, n, options.norm});
   }

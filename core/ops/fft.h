@@ -29,7 +29,7 @@ struct FftOptions {
 };
 struct FftnOptions {
   [[no_unique_address]] ByName by_name{};
-  /// The lengths of the signal along `axes`, as FftOptions::n.
+  /// The lengths of the signal along `axes`, as FftOptions::n; -1 means all elements.
   std::optional<Shape> s{};
   /// The default is all axes, or, if `s` is given, the last ones. rfftn and irfftn transform the
   /// last of them as rfft and irfft. Throws ShapeError if an axis is given twice.

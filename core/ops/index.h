@@ -16,7 +16,7 @@ namespace stave {
 Tensor take(const Tensor& x, const Tensor& indices, Index axis = 0);
 /// out[..., i, ...] = x[..., indices[..., i, ...], ...] along `axis`, as NumPy's take_along_axis.
 /// The other axes broadcast.
-Tensor take_along_axis(const Tensor& x, const Tensor& indices, Index axis);
+Tensor take_along_axis(const Tensor& x, const Tensor& indices, Index axis = -1);
 /// A copy of x with `values` put at the positions that take_along_axis(x, indices, axis) would
 /// read. `values` broadcasts to the shape of that function's result. If several values go
 /// to one position, the last one stays. NumPy's put_along_axis changes x in place;

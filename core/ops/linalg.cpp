@@ -225,6 +225,9 @@ Tensor singular_sizes(const Tensor& x) {
 }
 
 Tensor norm_of_matrices(const Tensor& x, MatrixOrder order) {
+  const bool is_empty = x.shape(-1) == 0 || x.shape(-2) == 0;
+  if (is_empty && (order.kind() != MatrixOrder::Kind::number || order.number() > 0))
+    return sum(abs(x), {-2, -1}, keepdims);
   if (order.kind() == MatrixOrder::Kind::frobenius) return norm(is_complex(x.dtype()) ? abs(x) : x, {-2, -1}, keepdims);
   if (order.kind() == MatrixOrder::Kind::nuclear) return sum(expand_dims(singular_sizes(x), -1), {-2, -1}, keepdims);
   const bool largest = order.number() > 0;
@@ -260,11 +263,11 @@ Tensor power_norm(const Tensor& x, double order, const Axes& axes) {
 Tensor norm_of_vectors(const Tensor& x, double order, const Axes& axes, KeepDims keep) {
   if (order == 2) return norm(is_complex(x.dtype()) ? abs(x) : x, axes, keep);
   if (order == 1) return sum(abs(x), axes, keep);
-  if (std::isinf(order)) return extreme(abs(x), order > 0, axes, keep);
   if (order == 0) return astype(count_nonzero(x, axes, keep), real_of(x.dtype()));
   const Shape reduced = axes.normalize(x.rank(), "vector_norm");
   for (const Index axis : reduced)
-    if (x.shape(axis) == 0) return sum(abs(x), axes, keep);
+    if (x.shape(axis) == 0) return sum(abs(x), axes, keep) + (order < 0 ? HUGE_VAL : 0);
+  if (std::isinf(order)) return extreme(abs(x), order > 0, axes, keep);
   const Tensor result = power_norm(x, order, axes);
   return keep.value ? result : squeeze(result, reduced);
 }

@@ -93,6 +93,15 @@ std::vector<Tensor> broadcast_arrays(const std::vector<Tensor>& xs) {
   return result;
 }
 
+Shape broadcast_shapes(std::span<const Shape> shapes) {
+  Shape common;
+  for (const Shape& shape : shapes) common = broadcast_shapes(common, shape, "broadcast_shapes");
+  return common;
+}
+Shape broadcast_shapes(std::initializer_list<Shape> shapes) {
+  return broadcast_shapes(std::span<const Shape>(shapes.begin(), shapes.size()));
+}
+
 Tensor swapaxes(const Tensor& x, Index axis1, Index axis2) {
   const int rank = require_defined(x, "swapaxes").rank();
   const int first = normalize_axis(axis1, rank, "swapaxes"), second = normalize_axis(axis2, rank, "swapaxes");

@@ -34,6 +34,10 @@ Tensor pad_between(const Tensor& x, const std::vector<PadWidths>& widths, Scalar
 
 /// The tensors broadcast to their common shape.
 std::vector<Tensor> broadcast_arrays(const std::vector<Tensor>& xs);
+/// The shape to which all shapes broadcast; [] if there are none. Throws ShapeError if there is no
+/// such shape.
+Shape broadcast_shapes(std::initializer_list<Shape> shapes);
+Shape broadcast_shapes(std::span<const Shape> shapes);
 /// x with two axes exchanged.
 Tensor swapaxes(const Tensor& x, Index axis1, Index axis2);
 /// x turned by `times` right angles in the plane of two axes, from the first towards the second, as

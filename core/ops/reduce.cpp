@@ -318,13 +318,14 @@ Tensor deviations(const Tensor& x, const Axes& axes) { return x - mean(x, axes, 
 
 // The deviations from the mean, divided by `divisor` (`parts`). `divisor` is a power of two near
 // sqrt(n). The parts are squared and summed, so the sum overflows only if the mean of the squares
-// does. The variance is the sum divided by the square of `rest`.
+// does. The variance is the sum divided by the square of `rest`. It is NaN unless more elements
+// than `correction` are reduced.
 struct Spread {
   Tensor parts;
   double divisor = 1, rest;
 
-  Spread(const Tensor& x, const Axes& axes, double correction)
-      : rest(std::sqrt(std::max(count_over(x, axes) - correction, 0.0))) {
+  Spread(const Tensor& x, const Axes& axes, double correction) : rest(std::sqrt(count_over(x, axes) - correction)) {
+    if (!(rest > 0)) rest = std::numeric_limits<double>::quiet_NaN();
     while (divisor < rest) divisor *= 2;
     rest /= divisor;
     parts = deviations(x, axes);

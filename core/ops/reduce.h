@@ -72,7 +72,7 @@ STAVE_REDUCTION(logsumexp)
 #undef STAVE_REDUCTION
 
 /// The variance, divided by n - correction: 0 gives the variance of a population, 1 the unbiased
-/// estimate. Nothing overflows unless the result does.
+/// estimate. NaN if n - correction is not positive. Nothing overflows unless the result does.
 Tensor var(const Tensor& x);
 Tensor var(const Tensor& x, KeepDims keep);
 Tensor var(const Tensor& x, const Axes& axes, KeepDims keep = drop_dims, double correction = 0);

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include <stave/core/op/op.h>
+#include <stave/core/ops/complex.h>
 #include <stave/core/ops/create.h>
 #include <stave/core/ops/elementwise.h>
 #include <stave/core/ops/frontend.h>
@@ -176,11 +177,35 @@ Tensor searchsorted(const Tensor& given, const Tensor& values, SearchOptions opt
       given, values);
 }
 
+namespace {
+
+// Returns the positions that sort a vector; complex numbers by their real part, then by the
+// imaginary one.
+Tensor order_of(const Tensor& flat) {
+  if (!is_complex(flat.dtype())) return argsort(flat);
+  // 0 is added because -0 and 0 are equal, and sorting may put one before the other.
+  const Tensor by_imaginary = argsort(imag(flat) + 0.), re = real(flat) + 0.;
+  return take(by_imaginary, argsort(take(re, by_imaginary)));
+}
+Tensor sorted_elements(const Tensor& flat) {
+  return is_complex(flat.dtype()) ? take(flat, order_of(flat)) : sort(flat);
+}
+
+}  // namespace
+
 Tensor isin(const Tensor& x, const Tensor& values) {
   return named(
       "isin",
       [&] {
         if (values.size() == 0) return zeros(x.shape(), bool_, x.device());
+        if (is_complex(x.dtype()) || is_complex(values.dtype())) {
+          const Dtype dtype = promote(x.dtype(), values.dtype());
+          const Tensor both = concat({flattened(astype(values, dtype)), flattened(astype(x, dtype))});
+          const Tensor set = unique_inverse(both).second;
+          const Tensor is_there = scatter(zeros({both.size()}, bool_, x.device()),
+                                          expand_dims(set(slice(values.size())), 1), ones({values.size()}, bool_));
+          return reshape(take(is_there, set(slice(values.size(), none))), x.shape());
+        }
         const Tensor sorted = sort(flattened(values));
         return take(sorted, minimum(searchsorted(sorted, x), values.size() - 1)) == x;
       },
@@ -203,7 +228,7 @@ Tensor unique_values(const Tensor& x) {
   return named(
       "unique_values",
       [&] {
-        const Tensor sorted = sort(flattened(x));
+        const Tensor sorted = sorted_elements(flattened(x));
         return take(sorted, places_of(begins(sorted)));
       },
       x);
@@ -213,7 +238,7 @@ std::pair<Tensor, Tensor> unique_counts(const Tensor& x) {
   return named(
       "unique_counts",
       [&] {
-        const Tensor sorted = sort(flattened(x)), places = places_of(begins(sorted));
+        const Tensor sorted = sorted_elements(flattened(x)), places = places_of(begins(sorted));
         const Tensor end = full({1}, sorted.size(), places.dtype(), x.device());
         return std::pair(take(sorted, places), diff(concat({places, end})));
       },
@@ -224,7 +249,7 @@ std::pair<Tensor, Tensor> unique_inverse(const Tensor& x) {
   return named(
       "unique_inverse",
       [&] {
-        const Tensor flat = flattened(x), order = argsort(flat), sorted = take(flat, order), first = begins(sorted);
+        const Tensor flat = flattened(x), order = order_of(flat), sorted = take(flat, order), first = begins(sorted);
         // The position of each sorted element among the distinct ones.
         const Tensor set = cumulative_sum(astype(first, order.dtype()), 0) - 1;
         const Tensor inverse = scatter_add(zeros_like(order), expand_dims(order, 1), set);
@@ -272,7 +297,7 @@ UniqueAll unique_all(const Tensor& x) {
   return named(
       "unique_all",
       [&] {
-        const Tensor flat = flattened(x), order = argsort(flat);
+        const Tensor flat = flattened(x), order = order_of(flat);
         UniqueAll result = distinct(flat, order, begins(take(flat, order)));
         result.inverse_indices = reshape(result.inverse_indices, x.shape());
         return result;

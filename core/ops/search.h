@@ -60,7 +60,8 @@ Tensor bincount(const Tensor& x, Index length, const Tensor& weights);
 /// NumPy's histogram, which returns the edges as well.
 Tensor histogram(const Tensor& x, const Tensor& edges);
 
-/// The distinct elements in ascending order; each NaN is distinct.
+/// The distinct elements in ascending order; each NaN is distinct. Complex numbers are ordered by
+/// the real part, then by the imaginary part.
 Tensor unique_values(const Tensor& x);
 /// The distinct elements in ascending order, and the number of occurrences of each in x.
 std::pair<Tensor, Tensor> unique_counts(const Tensor& x);

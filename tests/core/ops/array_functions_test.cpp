@@ -105,6 +105,41 @@ TEST(Gradients, HaveADistanceOrPositionsForEachAxis) {
   EXPECT_THAT(gradients(y, {2}, {1})[0], IsNear(numbers({{0.5, 0.75, 1}, {2.5, -0.25, -3}})));
 }
 
+// The array API standard: NaN if the number of elements minus the correction is not positive.
+TEST(Variance, WithoutFreedomIsNaN) {
+  const Tensor x = numbers({1, 2});
+  for (const double correction : {2., 2.5, 3.}) {
+    EXPECT_TRUE(isnan(var(x, all_axes, drop_dims, correction)).item<bool>());
+    EXPECT_TRUE(isnan(stave::std(x, all_axes, drop_dims, correction)).item<bool>());
+  }
+  EXPECT_EQ(var(x, all_axes, drop_dims, 1.5).item<double>(), 1);
+}
+
+TEST(VectorNorm, OfNoElements) {
+  EXPECT_EQ(vector_norm(zeros({0}), infinity).item<float>(), 0);
+  EXPECT_EQ(vector_norm(zeros({0}), -1).item<float>(), infinity);
+  EXPECT_EQ(vector_norm(zeros({0}), 3).item<float>(), 0);
+}
+
+TEST(BroadcastShapes, OfAnyNumber) {
+  EXPECT_EQ(broadcast_shapes({Shape(2, 1), Shape(3), Shape()}), Shape(2, 3));
+  EXPECT_EQ(broadcast_shapes(std::span<const Shape>()), Shape());
+  EXPECT_THAT([] { broadcast_shapes({Shape(2), Shape(3)}); }, ThrowsMessage<ShapeError>(HasSubstr("broadcast_shapes")));
+}
+
+TEST(FullLike, TakesADtype) {
+  const Tensor x = ones({2, 3}, int8);
+  EXPECT_THAT(zeros_like(x, float64), Equals(zeros({2, 3}, float64)));
+  EXPECT_THAT(ones_like(x, complex64), Equals(ones({2, 3}, complex64)));
+  EXPECT_THAT(full_like(x, 2.5, float32), Equals(full({2, 3}, 2.5, float32)));
+}
+
+TEST(Fftn, AllElementsByMinusOne) {
+  const Tensor x = normal(Key(1), {3, 4}, complex128);
+  EXPECT_THAT(fftn(x, {.s = Shape(-1, 2)}), IsNear(fftn(x, {.s = Shape(3, 2)})));
+  EXPECT_THAT(irfftn(x, {.s = Shape(2, -1)}), IsNear(irfftn(x, {.s = Shape(2, 6)})));
+}
+
 TEST(MaskedMax, OfNoElementsIsTheLeastValue) {
   EXPECT_THAT(masked_max(ones({0, 2}), ones({0, 2}, bool_), 0), Equals(tensor({-infinity, -infinity})));
   EXPECT_THAT(masked_min(tensor({3, 4}), tensor({false, false})),
@@ -145,6 +180,7 @@ TEST(RealIfClose, DropsSmallImaginaryParts) {
 
 // numpy.linspace(1j, 2 + 3j, 3)
 TEST(Linspace, OfComplexNumbers) {
+  EXPECT_THAT(linspace(0., 1., 3, complex128), Equals(astype(linspace(0., 1., 3, float64), complex128)));
   const Tensor z = linspace(std::complex<double>(0, 1), std::complex<double>(2, 3), 3, complex128);
   EXPECT_THAT(real(z), Equals(numbers({0, 1, 2})));
   EXPECT_THAT(imag(z), Equals(numbers({1, 2, 3})));

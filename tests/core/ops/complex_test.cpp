@@ -142,6 +142,49 @@ TEST(Complex, ExponentialsOfInfinitiesAndNaN) {
   EXPECT_TRUE(std::isfinite(value(exp2(number(1024, 2.2))).real()));
 }
 
+TEST(Complex, SignOfNaNIsNaN) {
+  expect_same(sign(number(inf, nan)), C(nan, nan));
+  expect_same(sign(number(nan, -inf)), C(nan, nan));
+  expect_same(sign(number(nan, 0)), C(nan, nan));
+}
+
+TEST(Complex, InverseTangentsAreExactlySymmetric) {
+  const Tensor z = normal(Key(3), {1000}, complex128);
+  for (const auto f : {stave::atan, stave::atanh}) {
+    EXPECT_THAT(f(-z), Equals(-f(z)));
+    EXPECT_THAT(f(conj(z)), Equals(conj(f(z))));
+  }
+}
+
+// Complex numbers are sorted by their real part, then by their imaginary part, as NumPy sorts them.
+TEST(Complex, DistinctElements) {
+  const Tensor z = tensor({C(1, 2), C(0, 3), C(1, -2), C(-0., 3), C(1, 2), C(nan, 0), C(nan, 0)}, complex128);
+  const UniqueAll all = unique_all(z);
+  EXPECT_THAT(all.values(slice(3)), Equals(tensor({C(0, 3), C(1, -2), C(1, 2)}, complex128)));
+  EXPECT_THAT(all.indices, Equals(tensor({1, 2, 0, 5, 6})));
+  EXPECT_THAT(all.inverse_indices, Equals(tensor({2, 0, 1, 0, 2, 3, 4})));
+  EXPECT_THAT(all.counts, Equals(tensor({2, 1, 2, 1, 1})));
+  EXPECT_THAT(unique_values(z)(slice(3)), Equals(all.values(slice(3))));
+  EXPECT_THAT(unique_counts(z).second, Equals(all.counts));
+  EXPECT_THAT(unique_inverse(z).second, Equals(all.inverse_indices));
+  EXPECT_EQ(unique_values(zeros({0}, complex64)).size(), 0);
+  const Tensor some = tensor({{C(1, 2), C(2, 1)}, {C(0, 3), C(nan, 0)}}, complex64);
+  EXPECT_THAT(isin(some, z), Equals(tensor({{true, false}, {true, false}})));
+  EXPECT_THAT(isin(tensor({1., 2.}), tensor({C(1, 0), C(2, 1)}, complex64)), Equals(tensor({true, false})));
+}
+
+TEST(Complex, MatricesWithoutElements) {
+  for (const Dtype dtype : {complex64, complex128})
+    for (const Shape& shape : {Shape(3, 0), Shape(0, 0), Shape(2, 3, 0), Shape(0, 3)}) {
+      const Tensor a = zeros(shape, dtype);
+      EXPECT_EQ(svdvals(a).shape(-1), 0);
+      EXPECT_EQ(sum(matrix_rank(a)).item<int>(), 0);
+      for (const double order : {1., 2., inf}) EXPECT_EQ(sum(matrix_norm(a, order)).item<double>(), 0);
+      EXPECT_EQ(sum(matrix_norm(a, "nuc")).item<double>(), 0);
+    }
+  EXPECT_EQ(solve(zeros({2, 0, 0}, complex128), zeros({2, 0, 3}, complex128)).shape(), Shape(2, 0, 3));
+}
+
 // The squares of the parts would overflow or underflow.
 TEST(Complex, LargeAndSmallNumbersKeepTheirDigits) {
   EXPECT_EQ(abs(number(3e300, 4e300)).item<double>(), 5e300);
