@@ -150,10 +150,10 @@ TEST(Complex, SignOfNaNIsNaN) {
 
 TEST(Complex, InverseTangentsAreExactlySymmetric) {
   const Tensor z = normal(Key(3), {1000}, complex128);
-  for (const auto f : {stave::atan, stave::atanh}) {
-    EXPECT_THAT(f(-z), Equals(-f(z)));
-    EXPECT_THAT(f(conj(z)), Equals(conj(f(z))));
-  }
+  EXPECT_THAT(atan(-z), Equals(-atan(z)));
+  EXPECT_THAT(atan(conj(z)), Equals(conj(atan(z))));
+  EXPECT_THAT(atanh(-z), Equals(-atanh(z)));
+  EXPECT_THAT(atanh(conj(z)), Equals(conj(atanh(z))));
 }
 
 // Complex numbers are sorted by their real part, then by their imaginary part, as NumPy sorts them.
