@@ -1,4 +1,5 @@
-#include <stave/handlers/inference/kl_divergence.h>
+// Kullback-Leibler divergences of distributions.h.
+#include <stave/handlers/inference/distributions.h>
 
 #include <stave/core/ops/contract.h>
 #include <stave/core/ops/layout.h>
