@@ -29,9 +29,11 @@ Tensor cauchy_density(T x, T m, T s) { return -log1p(square((x - m) / s)) - log(
 // The angle of the point (m - x, s) is accurate in both tails.
 Tensor cauchy_cdf(T x, T m, T s) { return atan2(s, m - x) / pi; }
 Tensor cauchy_sf(T x, T m, T s) { return atan2(s, x - m) / pi; }
+// tan(pi (q - 1 / 2)) is -1 / tan(pi q), which keeps the digits of a small q.
 Tensor cauchy_quantile(T q, T m, T s) {
-  const Tensor x = m + s * tan(pi * (q - 0.5));
-  return where(q > 0 && q < 1, x, where(q == 0, -infinity, where(q == 1, infinity, std::nan(""))));
+  const Tensor tail = minimum(q, 1 - q), far = tail < 0.25, safe = where(far && tail > 0, tail, 0.25);
+  const Tensor z = where(far, where(q < 0.5, -1, 1) / tan(pi * safe), tan(pi * (where(far, 0.5, q) - 0.5)));
+  return where(q > 0 && q < 1, m + s * z, where(q == 0, -infinity, where(q == 1, infinity, std::nan(""))));
 }
 
 }  // namespace
@@ -72,7 +74,9 @@ Support HalfCauchy::support() const { return Support::positive(); }
 STAVE_DEFINE_PROBABILITIES(HalfCauchy, half_cauchy_cdf, half_cauchy_sf, scale)
 Tensor HalfCauchy::quantile(T p) const {
   const auto f = [](T q, T s) {
-    return where(q >= 0 && q < 1, s * tan(pi / 2 * q), where(q == 1, infinity, std::nan("")));
+    const Tensor far = q > 0.5 && q < 1, upper = 1 / tan(pi / 2 * where(far, 1 - q, 0.5));
+    const Tensor x = s * where(far, upper, tan(pi / 2 * where(far, 0.5, q)));
+    return where(q >= 0 && q < 1, x, where(q == 1, infinity, std::nan("")));
   };
   return function_of(p, f, scale);
 }

@@ -154,18 +154,27 @@ struct Bounds {
   Tensor density(T end) const { return exp(-square(end) / 2 - log_root_2_pi - log_mass); }
 };
 
-Tensor truncated_log_mass(T x, T m, T s, T l, T h, bool upper) {
-  const Bounds bounds(m, s, l, h);
-  const Tensor z = clip((x - m) / s, bounds.low, bounds.high);
-  return (upper ? log_normal_interval(z, bounds.high) : log_normal_interval(bounds.low, z)) - bounds.log_mass;
-}
+// The logarithms of cdf and sf. The larger probability follows from the smaller one.
+struct TruncatedLogs {
+  Tensor cdf, sf;
+  TruncatedLogs(T x, T m, T s, T l, T h) {
+    const Bounds bounds(m, s, l, h);
+    const Tensor z = clip((x - m) / s, bounds.low, bounds.high);
+    const Tensor lower = log_normal_interval(bounds.low, z) - bounds.log_mass;
+    const Tensor upper = log_normal_interval(z, bounds.high) - bounds.log_mass;
+    cdf = where(lower < upper, lower, log1m_exp(minimum(upper, 0)));
+    sf = where(lower < upper, log1m_exp(minimum(lower, 0)), upper);
+  }
+};
+Tensor truncated_log_cdf(T x, T m, T s, T l, T h) { return TruncatedLogs(x, m, s, l, h).cdf; }
+Tensor truncated_cdf(T x, T m, T s, T l, T h) { return exp(TruncatedLogs(x, m, s, l, h).cdf); }
+Tensor truncated_sf(T x, T m, T s, T l, T h) { return exp(TruncatedLogs(x, m, s, l, h).sf); }
+// The smaller one of cdf and sf gives the quantile, because differences near 1 lose digits.
 Tensor truncated_quantile(T q, T m, T s, T l, T h) {
-  const Bounds bounds(m, s, l, h);
-  const Tensor mirrored = bounds.low > 0, low = where(mirrored, -bounds.high, bounds.low);
-  const Tensor high = where(mirrored, -bounds.low, bounds.high), share = where(mirrored, 1 - q, q);
-  const Tensor at_low = erfc(-low * root_half) / 2, at_high = erfc(-high * root_half) / 2;
-  const Tensor z = ndtri(at_low + share * (at_high - at_low));
-  const Tensor x = m + s * where(mirrored, -z, z);
+  const Tensor low = (l - m) / s * root_half, high = (h - m) / s * root_half;
+  const Tensor cdf = erfc(-low) / 2 + q * ((erfc(-high) - erfc(-low)) / 2);
+  const Tensor sf = erfc(high) / 2 + (1 - q) * ((erfc(low) - erfc(high)) / 2), left = cdf < sf;
+  const Tensor z = ndtri(where(left, cdf, sf)), x = m + s * where(left, z, -z);
   return where(q >= 0 && q <= 1, minimum(maximum(x, l), h), std::nan(""));
 }
 
@@ -184,18 +193,9 @@ Tensor TruncatedNormal::sample(const Key& key, const Shape& shape) const {
   return draw(key, shape, f, location, scale, low, high);
 }
 Support TruncatedNormal::support() const { return Support::interval(low, high); }
-Tensor TruncatedNormal::log_cdf(T x) const {
-  const auto f = [](T y, T m, T s, T l, T h) { return truncated_log_mass(y, m, s, l, h, false); };
-  return function_of(x, f, location, scale, low, high);
-}
-Tensor TruncatedNormal::cdf(T x) const {
-  const auto f = [](T y, T m, T s, T l, T h) { return exp(truncated_log_mass(y, m, s, l, h, false)); };
-  return function_of(x, f, location, scale, low, high);
-}
-Tensor TruncatedNormal::sf(T x) const {
-  const auto f = [](T y, T m, T s, T l, T h) { return exp(truncated_log_mass(y, m, s, l, h, true)); };
-  return function_of(x, f, location, scale, low, high);
-}
+Tensor TruncatedNormal::log_cdf(T x) const { return function_of(x, truncated_log_cdf, location, scale, low, high); }
+Tensor TruncatedNormal::cdf(T x) const { return function_of(x, truncated_cdf, location, scale, low, high); }
+Tensor TruncatedNormal::sf(T x) const { return function_of(x, truncated_sf, location, scale, low, high); }
 Tensor TruncatedNormal::quantile(T p) const { return function_of(p, truncated_quantile, location, scale, low, high); }
 Tensor TruncatedNormal::mean() const {
   const auto f = [](T m, T s, T l, T h) {

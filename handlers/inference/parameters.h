@@ -90,10 +90,10 @@ Tensor log1m_exp(const Tensor& x);
 // The inverses of gammainc, betainc and the cdf of Student's t by p, of any real dtype, computed in
 // float64. They have derivatives of any order by all arguments.
 
-/// Returns the logarithm of the x at which gammainc(a, x) is p.
-Tensor log_gamma_quantile(const Tensor& a, const Tensor& p);
-/// Returns logit(x) for the x at which betainc(a, b, x) is p.
-Tensor logit_beta_quantile(const Tensor& a, const Tensor& b, const Tensor& p);
+/// Returns the logarithm of the x at which gammainc(a, x) is p, where q is 1 - p.
+Tensor log_gamma_quantile(const Tensor& a, const Tensor& p, const Tensor& q);
+/// Returns logit(x) for the x at which betainc(a, b, x) is p, where q is 1 - p.
+Tensor logit_beta_quantile(const Tensor& a, const Tensor& b, const Tensor& p, const Tensor& q);
 Tensor student_quantile(const Tensor& degrees, const Tensor& p);
 /// Returns the cdf of Student's t with location 0 and scale 1.
 Tensor student_cdf(const Tensor& t, const Tensor& degrees);

@@ -66,7 +66,7 @@ Tensor gamma_cdf(T x, T a, T r) {
 Tensor gamma_sf(T x, T a, T r) {
   return from_low(x, 0, 1, 1, [&](T y) { return gammaincc(a, r * y); });
 }
-Tensor gamma_quantile(T q, T a, T r) { return exp(log_gamma_quantile(a, q)) / r; }
+Tensor gamma_quantile(T q, T a, T r) { return exp(log_gamma_quantile(a, q, 1 - q)) / r; }
 Tensor gamma_entropy(T a, T r) { return a - log(r) + lgamma(a) + (1 - a) * digamma(a); }
 }  // namespace
 
@@ -142,7 +142,7 @@ Tensor InverseGamma::sample(const Key& key, const Shape& shape) const {
 Support InverseGamma::support() const { return Support::positive(); }
 STAVE_DEFINE_PROBABILITIES(InverseGamma, inverse_gamma_cdf, inverse_gamma_sf, concentration, rate)
 Tensor InverseGamma::quantile(T p) const {
-  const auto f = [](T q, T a, T r) { return r * exp(-log_gamma_quantile(a, 1 - q)); };
+  const auto f = [](T q, T a, T r) { return r * exp(-log_gamma_quantile(a, 1 - q, q)); };
   return function_of(p, f, concentration, rate);
 }
 Tensor InverseGamma::mean() const {
@@ -192,7 +192,7 @@ Support Beta::support() const { return Support::interval(0, 1); }
 STAVE_DEFINE_PROBABILITIES(Beta, beta_cdf, beta_sf, a, b)
 Tensor Beta::quantile(T p) const {
   return function_of(
-      p, [](T r, T v, T w) { return sigmoid(logit_beta_quantile(v, w, r)); }, a, b);
+      p, [](T r, T v, T w) { return sigmoid(logit_beta_quantile(v, w, r, 1 - r)); }, a, b);
 }
 Tensor Beta::mean() const {
   return moment_of([](T p, T q) { return p / (p + q); }, a, b);
@@ -231,7 +231,7 @@ Tensor FDistribution::sample(const Key& key, const Shape& shape) const {
 Support FDistribution::support() const { return Support::positive(); }
 STAVE_DEFINE_PROBABILITIES(FDistribution, f_cdf, f_sf, numerator, denominator)
 Tensor FDistribution::quantile(T p) const {
-  const auto f = [](T q, T n, T d) { return exp(logit_beta_quantile(n / 2, d / 2, q)) * (d / n); };
+  const auto f = [](T q, T n, T d) { return exp(logit_beta_quantile(n / 2, d / 2, q, 1 - q)) * (d / n); };
   return function_of(p, f, numerator, denominator);
 }
 Tensor FDistribution::mean() const {

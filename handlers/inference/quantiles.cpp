@@ -14,19 +14,21 @@ using T = const Tensor&;
 // exp(log_least) is the least positive number of float64.
 constexpr double log_least = -745;
 
-// Returns the u in [-745, 745] at which the ascending function `cdf` is p, by bisection: 62 steps
-// reach the precision of float64. The result is -infinity for p = 0, infinity for p = 1 and NaN for
-// a p outside of [0, 1].
-template <class F>
-Tensor bisect(F cdf, T p) {
+// Returns the u in [-745, 745] at which the ascending function `cdf` is p and the descending function
+// `sf` is q = 1 - p, by bisection: 62 steps reach the precision of float64. The smaller one of p and
+// q is compared, because differences near 1 lose digits. The result is -infinity for p = 0, infinity
+// for q = 0 and NaN for a p outside of [0, 1].
+template <class Cdf, class Sf>
+Tensor bisect(Cdf cdf, Sf sf, T p, T q) {
   Tensor low = full_like(p, log_least), high = full_like(p, -log_least);
+  const Tensor lower = p < q;
   for (int step = 0; step < 62; ++step) {
-    const Tensor middle = (low + high) / 2, less = cdf(middle) < p;
+    const Tensor middle = (low + high) / 2, less = where(lower, cdf(middle) < p, sf(middle) > q);
     low = where(less, middle, low);
     high = where(less, high, middle);
   }
-  const Tensor valid = p >= 0 && p <= 1, ends = where(p == 0, -infinity, infinity);
-  return where(valid, where(p == 0 || p == 1, ends, (low + high) / 2), std::nan(""));
+  const Tensor valid = p >= 0 && q >= 0, ends = where(p == 0, -infinity, infinity);
+  return where(valid, where(p == 0 || q == 0, ends, (low + high) / 2), std::nan(""));
 }
 
 Tensor beta_cdf_of_logit(T a, T b, T u) {
@@ -34,33 +36,43 @@ Tensor beta_cdf_of_logit(T a, T b, T u) {
   return where(left, betainc(a, b, sigmoid(where(left, u, 0))), 1 - betainc(b, a, sigmoid(-where(left, 0, u))));
 }
 
-// The inverse x(a, p) of a cdf F(a, x) has the derivative dx = (dp - dF/da da) / (dF/dx).
+// The inverse x(a, p) of a cdf F(a, x) has the derivative dx = (dp - dF/da da) / (dF/dx). dp is that of
+// the smaller one of p and q = 1 - p, on which the value depends.
+Tensor tangent_of_p(T p, T q, T dp, T dq) { return where(p < q, dp, -dq); }
 
-Tensor gamma_in_float64(T a, T p) {
-  const auto solve = [](T c, T q) { return bisect([&](T u) { return gammainc(c, exp(u)); }, q); };
-  return custom_jvp(solve, [](T c, T q, T dc, T dq) {
-    const Tensor u = gamma_in_float64(c, q), x = exp(u);
+Tensor gamma_in_float64(T a, T p, T q) {
+  const auto solve = [](T c, T lower, T upper) {
+    const auto cdf = [&](T u) { return gammainc(c, exp(u)); };
+    return bisect(
+        cdf, [&](T u) { return gammaincc(c, exp(u)); }, lower, upper);
+  };
+  return custom_jvp(solve, [](T c, T lower, T upper, T dc, T dlower, T dupper) {
+    const Tensor u = gamma_in_float64(c, lower, upper), x = exp(u);
     const Tensor by_c = jvp([&](T v) { return gammainc(v, x); }, c, dc).second;
-    return std::pair(u, (dq - by_c) / exp(c * u - x - lgamma(c)));
-  })(a, p);
+    return std::pair(u, (tangent_of_p(lower, upper, dlower, dupper) - by_c) / exp(c * u - x - lgamma(c)));
+  })(a, p, q);
 }
 
-Tensor beta_in_float64(T a, T b, T p) {
-  const auto solve = [](T c, T d, T q) { return bisect([&](T u) { return beta_cdf_of_logit(c, d, u); }, q); };
-  return custom_jvp(solve, [](T c, T d, T q, T dc, T dd, T dq) {
-    const Tensor u = beta_in_float64(c, d, q);
+Tensor beta_in_float64(T a, T b, T p, T q) {
+  const auto solve = [](T c, T d, T lower, T upper) {
+    const auto cdf = [&](T u) { return beta_cdf_of_logit(c, d, u); };
+    return bisect(
+        cdf, [&](T u) { return beta_cdf_of_logit(d, c, -u); }, lower, upper);
+  };
+  return custom_jvp(solve, [](T c, T d, T lower, T upper, T dc, T dd, T dlower, T dupper) {
+    const Tensor u = beta_in_float64(c, d, lower, upper);
     const Tensor by_c = jvp([&](T v) { return beta_cdf_of_logit(v, d, u); }, c, dc).second;
     const Tensor by_d = jvp([&](T v) { return beta_cdf_of_logit(c, v, u); }, d, dd).second;
     const Tensor slope = exp(c * log_sigmoid(u) + d * log_sigmoid(-u) - betaln(c, d));
-    return std::pair(u, (dq - by_c - by_d) / slope);
-  })(a, b, p);
+    return std::pair(u, (tangent_of_p(lower, upper, dlower, dupper) - by_c - by_d) / slope);
+  })(a, b, p, q);
 }
 
 // The tail of t is half of betainc(n / 2, 1 / 2, x) with logit(x) = log(n / t^2).
 Tensor student_in_float64(T degrees, T p) {
   const auto solve = [](T n, T q) {
-    const Tensor half = full_like(n, 0.5), left = q < 0.5;
-    const Tensor u = beta_in_float64(n / 2, half, 2 * where(left, q, 1 - q));
+    const Tensor half = full_like(n, 0.5), left = q < 0.5, both = 2 * where(left, q, 1 - q);
+    const Tensor u = beta_in_float64(n / 2, half, both, 1 - both);
     return where(left, -1, 1) * sqrt(n) * exp(-u / 2);
   };
   return custom_jvp(solve, [](T n, T q, T dn, T dq) {
@@ -81,8 +93,8 @@ Tensor in_float64(F f, const X&... xs) {
 
 }  // namespace
 
-Tensor log_gamma_quantile(T a, T p) { return in_float64(gamma_in_float64, a, p); }
-Tensor logit_beta_quantile(T a, T b, T p) { return in_float64(beta_in_float64, a, b, p); }
+Tensor log_gamma_quantile(T a, T p, T q) { return in_float64(gamma_in_float64, a, p, q); }
+Tensor logit_beta_quantile(T a, T b, T p, T q) { return in_float64(beta_in_float64, a, b, p, q); }
 Tensor student_quantile(T degrees, T p) { return in_float64(student_in_float64, degrees, p); }
 
 Tensor log1m_exp(T x) {

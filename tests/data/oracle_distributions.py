@@ -93,28 +93,30 @@ def column(xs):
     return np.asarray(xs)[:, None]
 
 
-def members(name, frozen, xs, parameters, names, discrete=False, **units):
+def members(name, frozen, xs, parameters, names, discrete=False, ppf=None, **units):
     """Members at all xs (a column) for all parameters (a row)."""
     d = frozen(*parameters)
     for member in names:
         scipy_name = MEMBERS[member] if not discrete else MEMBERS[member].replace("pdf", "pmf")
-        options = {"member": member, "units": units.get(member, 16)}
+        options = {"member": member, "units": units.get(member, 128)}
+        if member == "entropy":
+            options["scaled"] = True  # it may be near 0
         with np.errstate(all="ignore"):
             if member in MOMENTS:
                 values = np.broadcast_to(getattr(d, scipy_name)(), np.broadcast_shapes(*(np.shape(p) for p in parameters)))
                 file.add(name, parameters, np.asarray(values, dtype=np.float64), dtypes=WIDE, **options)
             elif member == "quantile":
-                file.add(name, [column(shares), *parameters], d.ppf(column(shares)), dtypes="float64", either_zero=True, **options)
+                file.add(name, [column(shares), *parameters], (ppf or d.ppf)(column(shares)), dtypes="float64", either_zero=True, **options)
             else:
                 file.add(name, [column(xs), *parameters], getattr(d, scipy_name)(column(xs)), dtypes="float64", either_zero=True, **options)
 
 
 ALL = PROBABILITIES + MOMENTS
 real, above_0 = floats(-30, -3, -0.5, 0, 0.25, 1, 4, 50), floats(-1, 0, 1e-3, 0.25, 1, 4, 50)
-members("Normal", stats.norm, real, [location, scale], ALL)
-members("HalfNormal", lambda s: stats.halfnorm(scale=s), above_0, [scale], ALL)
-members("LogNormal", lambda m, s: stats.lognorm(s, scale=np.exp(m)), above_0, [location, floats(0.5, 1, 0.25, 2)], ALL, variance=64, quantile=64, cdf=64, sf=256, log_cdf=64)
-members("Cauchy", stats.cauchy, real, [location, scale], PROBABILITIES + ["entropy"], sf=64, cdf=64, quantile=512)
+members("Normal", stats.norm, real, [location, scale], ALL, cdf=512, sf=512, log_cdf=512)
+members("HalfNormal", lambda s: stats.halfnorm(scale=s), above_0, [scale], ALL, ppf=lambda q: scale * np.sqrt(2) * scipy.special.erfinv(q), sf=512, log_cdf=512)  # halfnorm.ppf loses digits of a small q
+members("LogNormal", lambda m, s: stats.lognorm(s, scale=np.exp(m)), above_0, [location, floats(0.5, 1, 0.25, 2)], ALL, cdf=512, sf=512, log_cdf=512)
+members("Cauchy", stats.cauchy, real, [floats(0.25, -1.5, 0.125, 1), scale], PROBABILITIES + ["entropy"])
 members("HalfCauchy", lambda s: stats.halfcauchy(scale=s), above_0, [scale], PROBABILITIES + ["entropy"], sf=64)
 members("StudentT", stats.t, real, [floats(1.5, 2.5, 4.5, 30), location, scale], ALL, cdf=256, sf=256, log_cdf=256, quantile=4096, entropy=64)
 members("Exponential", lambda r: stats.expon(scale=1 / r), above_0, [scale], ALL)
@@ -136,23 +138,25 @@ def truncnorm(m, s, l, h):
 
 
 bounds = [floats(0, 0.5, -1, 0, 2), floats(1, 2, 0.5, 1, 3), floats(-1, -np.inf, -4, 3, -np.inf), floats(2, 1, np.inf, 8, np.inf)]
-members("TruncatedNormal", truncnorm, floats(-3, -1, 0, 0.5, 1, 4, 9), bounds, ["log_prob"] + ALL, log_prob=64, cdf=64, sf=256, log_cdf=256, quantile=512, mean=64, variance=512, entropy=512)
+members("TruncatedNormal", truncnorm, floats(-3, -1, 0, 0.5, 1, 4, 9), bounds, ["log_prob", *PROBABILITIES, "mean", "variance"], sf=256, log_cdf=256, variance=2048)
+members("TruncatedNormal", truncnorm, [], [b[[0, 3]] for b in bounds], ["entropy"], entropy=4096)  # of infinite bounds SciPy has NaN
+file.add("TruncatedNormal", floats(0, 2, 0, np.inf).reshape(4, 1), stats.halfnorm(scale=2).entropy().reshape(1), dtypes=WIDE, member="entropy", units=16)
 members("Bernoulli", lambda l: stats.bernoulli(scipy.special.expit(l)), floats(-1, 0, 0.5, 1, 3), [x], ["log_prob", "cdf", "sf", *MOMENTS], discrete=True, log_prob=64, entropy=64)
 counts = floats(-1, 0, 0.5, 1, 3, 7, 20)
-members("Poisson", stats.poisson, counts, [floats(0.5, 1, 3, 20)], ["log_prob", "cdf", "log_cdf", "sf", "mean", "variance"], discrete=True, log_prob=64, cdf=64, sf=64, log_cdf=64)
+members("Poisson", stats.poisson, counts, [floats(0.5, 1, 3, 20)], ["log_prob", "cdf", "sf", "mean", "variance"], discrete=True, log_prob=64, cdf=64, sf=64, log_cdf=64)
 expit = scipy.special.expit
-members("Binomial", lambda n, l: stats.binom(n, expit(l)), counts, [floats(1, 3, 10, 1000), floats(0.5, -1, 2, -5)], ["log_prob", "cdf", "sf", "mean", "variance"], discrete=True, log_prob=4096, cdf=256, sf=256)
-members("NegativeBinomial", lambda n, l: stats.nbinom(n, expit(-l)), counts, [floats(1, 3.5, 10, 100), floats(0.5, -1, 2, -5)], ["log_prob", "cdf", "sf", "mean", "variance"], discrete=True, log_prob=4096, cdf=256, sf=256, variance=64)
-members("Geometric", lambda l: stats.geom(expit(l), loc=-1), counts, [floats(0.5, -1, 2, -5)], ["log_prob", "cdf", "sf", *MOMENTS], discrete=True, log_prob=256, cdf=64, sf=64, mean=64, variance=64, entropy=64)
+members("Binomial", lambda n, l: stats.binom(n, expit(l)), counts, [floats(1, 3, 10, 1000), floats(0.5, -1, 2, -5)], ["log_prob", "cdf", "sf", "mean", "variance"], discrete=True, log_prob=4096, cdf=4096, sf=4096)
+members("NegativeBinomial", lambda n, l: stats.nbinom(n, expit(-l)), counts, [floats(1, 3.5, 10, 100), floats(0.5, -1, 2, -5)], ["log_prob", "cdf", "sf", "mean", "variance"], discrete=True, log_prob=4096, cdf=4096, sf=4096, mean=256, variance=256)
+members("Geometric", lambda l: stats.geom(expit(l), loc=-1), counts, [floats(0.5, -1, 2, -5)], ["log_prob", "cdf", "sf", *MOMENTS], discrete=True, log_prob=256, cdf=512, sf=512, mean=64, variance=64)
 members("BetaBinomial", stats.betabinom, counts, [floats(1, 3, 10, 100), floats(0.5, 1, 3, 8), floats(2, 1, 0.5, 5)], ["log_prob", "mean", "variance"], discrete=True, log_prob=4096)
 members("Hypergeometric", lambda g, b, n: stats.hypergeom(g + b, g, n), counts, [floats(5, 20, 7, 100), floats(3, 10, 7, 40), floats(4, 12, 1, 30)], ["log_prob", "mean", "variance"], discrete=True, log_prob=4096, variance=64)
-members("Zipf", stats.zipf, counts, [floats(1.5, 2.5, 3.5, 6)], ["log_prob"], discrete=True, log_prob=64)
+members("Zipf", stats.zipf, counts, [floats(1.5, 2.5, 3.5, 6)], ["log_prob"], discrete=True, log_prob=512)
 members("Zipf", stats.zipf, counts, [floats(3.5, 4, 6)], ["mean", "variance"], discrete=True, variance=256)
 members("GeneralizedNormal", stats.gennorm, real, [floats(0.5, 1, 2, 8), location, scale], ["log_prob", *MOMENTS], log_prob=256, variance=64, entropy=64)
 members("VonMises", lambda m, k: stats.vonmises(k, m), floats(-3, -0.5, 0, 1, 3), [floats(0, 0.5, -1, 2), floats(0.25, 1, 4, 50)], ["log_prob", "entropy"], log_prob=128, entropy=256)
 
 # Gradients of log densities by NumPyro and JAX.
-check("Laplace", stats.laplace.logpdf, lambda x, m, s: dist.Laplace(m, s).log_prob(x), x, location, scale)
+check("Laplace", stats.laplace.logpdf, lambda x, m, s: dist.Laplace(m, s).log_prob(x), x, floats(0.5, -1, 0.25, 2), scale)
 check("Logistic", stats.logistic.logpdf, js.logistic.logpdf, x, location, scale, units=16)
 check("Gumbel", stats.gumbel_r.logpdf, lambda x, m, s: dist.Gumbel(m, s).log_prob(x), x, location, scale, units=16)
 check("GeneralizedNormal", stats.gennorm.logpdf, lambda x, b, m, s: jnp.log(b) - jnp.log(2 * s) - gammaln(1 / b) - jnp.abs((x - m) / s) ** b, x, floats(0.5, 1, 2, 8), location, scale, units=64)
@@ -163,7 +167,7 @@ log_f = lambda x, n, d: n / 2 * jnp.log(n / d) + (n / 2 - 1) * jnp.log(x) - (n +
 check("FDistribution", stats.f.logpdf, log_f, positive, floats(1, 2, 7, 20), floats(4.5, 5, 12, 8), outside=[floats(-1, -2, -3, 3)], units=64)
 check("Pareto", lambda x, a, s: stats.pareto.logpdf(x, a, scale=s), lambda x, a, s: dist.Pareto(s, a).log_prob(x), floats(0.75, 1.5, 2.25, 5), floats(2.5, 3, 4, 20), scale, outside=[floats(0.25, -1, 0, 3)], units=64)
 check("Weibull", lambda x, k, s: stats.weibull_min.logpdf(x, k, scale=s), lambda x, k, s: dist.Weibull(s, k).log_prob(x), positive, floats(0.5, 1, 2.5, 8), scale, outside=[floats(-1, -2, -3, 3)], units=64)
-log_cauchy = lambda x, m, s, l, h: js.cauchy.logpdf(x, m, s) - jnp.log(js.cauchy.cdf(h, m, s) - js.cauchy.cdf(l, m, s))
+log_cauchy = lambda x, m, s, l, h: jnp.where((x < l) | (x > h), -jnp.inf, js.cauchy.logpdf(x, m, s)) - jnp.log(js.cauchy.cdf(h, m, s) - js.cauchy.cdf(l, m, s))
 in_bounds = [floats(-2, -0.5, 0, 2), floats(1, 0.5, 4, 9)]
 check("TruncatedCauchy", log_cauchy, log_cauchy, floats(0, 0.25, 1, 4), location, scale, *in_bounds, outside=[floats(-3, -1, 5, 4)], units=64)
 check("TruncatedNormal", lambda x, *p: truncnorm(*p).logpdf(x), lambda x, m, s, l, h: js.norm.logpdf(x, m, s) - jnp.log(js.norm.cdf(h, m, s) - js.norm.cdf(l, m, s)), floats(0, 0.25, 1, 4), location, scale, *in_bounds, outside=[floats(-3, -1, 5, 4)], units=256)
