@@ -1,7 +1,7 @@
 // Bijectors: invertible smooth functions, with the logarithm of the determinant of the Jacobian.
 //
-//   const Bijector b = Bijector::chain({Bijector::exp(), Bijector::affine(1, 2)});   // 1 + 2 exp(x)
-//   b.forward(x), b.inverse(y), b.log_det(x)
+//   const Bijector b = Bijector::chain({Bijector::exp(), Bijector::affine(1, 2)});
+//   b.forward(x), b.inverse(y), b.log_det(x)         // the function 1 + 2 exp(x)
 //
 // - A bijector maps events to events. An event is a number, a vector or a matrix: the last
 //   input_rank() axes of x, the last output_rank() axes of the result. The other axes are a batch.

@@ -4,9 +4,9 @@
 // cdf(x) is the probability of a draw of at most x, log_cdf(x) its logarithm, sf(x) the probability
 // of a draw above x (1 - cdf(x), accurate where it is small), and quantile(p) the x at which cdf(x)
 // is p. All of them have derivatives of any order with respect to x and the parameters. Quantiles
-// of Gamma, InverseGamma, ChiSquared, Beta, StudentT and FDistribution have no closed form:
-// Newton's method with bisection computes them in float64, to about 1e-12, and derivatives are
-// those of the inverse function.
+// of Gamma, InverseGamma, ChiSquared, Beta, StudentT and FDistribution have no closed form. They
+// are computed in float64 by bisection, at the cost of some hundred evaluations of the cdf, and
+// have the derivatives of the inverse function.
 #pragma once
 
 #include <limits>

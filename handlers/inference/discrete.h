@@ -2,7 +2,8 @@
 //
 // Draws are int32, or bools for Bernoulli. log_prob, cdf, log_cdf and sf take integers, bools or
 // floats. log_prob is -inf at numbers that are not integers; cdf and sf round down. quantile(p) is
-// the least integer k with cdf(k) >= p, as a float; it has derivative 0.
+// the least integer k with cdf(k) >= p, as a float, and has derivative 0. Other cdfs, quantiles and
+// entropies of discrete distributions have no closed form, and are left out.
 //
 // logits are log(p / (1 - p)) of a probability p, as in NumPyro and PyTorch.
 #pragma once

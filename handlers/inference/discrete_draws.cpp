@@ -66,9 +66,9 @@ Tensor poisson_by_inversion(const Key& key, T rate) {
 // Returns the logarithm of the binomial coefficient (n over k).
 Tensor log_choose(T n, T k) { return lgamma(n + 1) - lgamma(k + 1) - lgamma(n - k + 1); }
 
-// Draws by Hormann, "The generation of binomial random variates", 1993 (BTRS), for p <= 1/2 and
-// n p >= 10. A round accepts with a probability of at least 0.68. All 32 rounds fail for one element
-// in 10^15, which then gets the mode.
+// Draws by Hormann, "The generation of binomial random variates", 1993 (BTRS), for p <= 1/2 and n p
+// >= 10. A round accepts with a probability of at least 0.68. All 32 rounds fail for one element in
+// 10^15, which then gets the mode.
 Tensor binomial_by_rejection(const Key& key, T n, T p) {
   constexpr int rounds = 32;
   const Tensor deviation = sqrt(n * p * (1 - p)), b = 1.15 + 2.53 * deviation, a = -0.0873 + 0.0248 * b + 0.01 * p;
@@ -124,7 +124,8 @@ Tensor draw_binomial(const Key& key, const Tensor& count, const Tensor& logits, 
 Tensor draw_hypergeometric(const Key& key, const Tensor& good, const Tensor& bad, const Tensor& draws,
                            const Shape& shape) {
   constexpr int rounds = 48;
-  constexpr double d1 = 1.7155277699214135, d2 = 0.8989161620588988;  // 2 sqrt(2 / e), 3 - 2 sqrt(3 / e)
+  // d1 = 2 sqrt(2 / e), d2 = 3 - 2 sqrt(3 / e)
+  constexpr double d1 = 1.7155277699214135, d2 = 0.8989161620588988;
   const Tensor g = wide(good, shape), all = g + wide(bad, shape), drawn = wide(draws, shape);
   const Tensor less = minimum(g, all - g), more = all - less, m = minimum(drawn, all - drawn);
   const Tensor share = less / maximum(all, 1), middle = m * share + 0.5;
@@ -147,8 +148,8 @@ Tensor draw_hypergeometric(const Key& key, const Tensor& good, const Tensor& bad
   return astype(where(m < drawn, g - of_good, of_good), int32);
 }
 
-// Draws by Devroye, Non-Uniform Random Variate Generation, 1986, chapter X.6. A round accepts with a
-// probability of at least 1/2. All 50 rounds fail for one element in 10^15, which then gets 1.
+// Draws by Devroye, Non-Uniform Random Variate Generation, 1986, chapter X.6. A round accepts with
+// a probability of at least 1/2. All 50 rounds fail for one element in 10^15, which then gets 1.
 Tensor draw_zipf(const Key& key, const Tensor& exponent, const Shape& shape) {
   constexpr int rounds = 50;
   const Tensor less = wide(exponent, shape) - 1, b = exp2(less);

@@ -226,8 +226,8 @@ Tensor LKJCholesky::log_prob(T x) const {
   };
   return function_of(x, f, concentration);
 }
-// Draws by the onion method: row i is (sqrt(y) u, sqrt(1 - y)) with y of Beta{i / 2, concentration +
-// (dimension - 1 - i) / 2} and a unit vector u of i numbers.
+// Draws by the onion method: row i is (sqrt(y) u, sqrt(1 - y)) with y of Beta{i / 2, concentration
+// + (dimension - 1 - i) / 2} and a unit vector u of i numbers.
 Tensor LKJCholesky::sample(const Key& key, const Shape& shape) const {
   const Dtype dtype = common_float(concentration.tensor()), computed = computed_in(dtype);
   const Index n = dimension;

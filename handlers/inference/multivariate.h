@@ -16,8 +16,8 @@ namespace stave {
   Support support() const;                                      \
   static int event_rank() { return rank; }
 
-/// The normal distribution of mean `location` [..., n] and covariance l l^T, where l = scale_tril is
-/// a lower triangular matrix [..., n, n].
+/// The normal distribution of mean `location` [..., n] and covariance l l^T, where l = scale_tril
+/// is a lower triangular matrix [..., n, n].
 struct MultivariateNormal {
   Tensor location, scale_tril;
   STAVE_DISTRIBUTION(1)

@@ -14,10 +14,10 @@ using T = const Tensor&;
 // exp(log_least) is the least positive number of float64.
 constexpr double log_least = -745;
 
-// Returns the u in [-745, 745] at which the ascending function `cdf` is p and the descending function
-// `sf` is q = 1 - p, by bisection: 62 steps reach the precision of float64. The smaller one of p and
-// q is compared, because differences near 1 lose digits. The result is -infinity for p = 0, infinity
-// for q = 0 and NaN for a p outside of [0, 1].
+// Returns the u in [-745, 745] at which the ascending function `cdf` is p and the descending
+// function `sf` is q = 1 - p, by bisection: 62 steps reach the precision of float64. The smaller
+// one of p and q is compared, because differences near 1 lose digits. The result is -infinity for p
+// = 0, infinity for q = 0 and NaN for a p outside of [0, 1].
 template <class Cdf, class Sf>
 Tensor bisect(Cdf cdf, Sf sf, T p, T q) {
   Tensor low = full_like(p, log_least), high = full_like(p, -log_least);
@@ -36,8 +36,8 @@ Tensor beta_cdf_of_logit(T a, T b, T u) {
   return where(left, betainc(a, b, sigmoid(where(left, u, 0))), 1 - betainc(b, a, sigmoid(-where(left, 0, u))));
 }
 
-// The inverse x(a, p) of a cdf F(a, x) has the derivative dx = (dp - dF/da da) / (dF/dx). dp is that of
-// the smaller one of p and q = 1 - p, on which the value depends.
+// The inverse x(a, p) of a cdf F(a, x) has the derivative dx = (dp - dF/da da) / (dF/dx). dp is
+// that of the smaller one of p and q = 1 - p, on which the value depends.
 Tensor tangent_of_p(T p, T q, T dp, T dq) { return where(p < q, dp, -dq); }
 
 Tensor gamma_in_float64(T a, T p, T q) {
@@ -106,9 +106,9 @@ Tensor student_log_density(T t, T n) {
   return lgamma((n + 1) / 2) - lgamma(n / 2) - log(n * std::numbers::pi) / 2 - (n + 1) / 2 * log1p(square(t) / n);
 }
 
-// Near 0 the cdf is 1/2 plus the integral of the series of the density, c (1 - (n + 1) / (2 n) t^2 +
-// (n + 1) (n + 3) / (8 n^2) t^4 - ...): the functions of t^2 below have no derivatives by t there.
-// Up to t^2 = 4, the cdf is computed by the integral from 0 to t, beyond it by the tail.
+// Near 0 the cdf is 1/2 plus the integral of the series of the density, c (1 - (n + 1) / (2 n) t^2
+// + (n + 1) (n + 3) / (8 n^2) t^4 - ...): the functions of t^2 below have no derivatives by t
+// there. Up to t^2 = 4, the cdf is computed by the integral from 0 to t, beyond it by the tail.
 Tensor student_cdf(T t, T n) {
   const Tensor square_t = square(t), near = square_t < 1e-5 * minimum(n, 1);
   const Tensor density = exp(student_log_density(number_like(0, t), n)), s = square_t / n;

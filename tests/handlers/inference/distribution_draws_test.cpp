@@ -1,5 +1,5 @@
-// Draws of distributions against their own cdf, probabilities and moments, which other tests compare
-// with SciPy.
+// Draws of distributions against their own cdf, probabilities and moments, which other tests
+// compare with SciPy.
 #include <cmath>
 
 #include <stave/stave.h>
@@ -15,8 +15,8 @@ using testing::HasSubstr;
 using T = const Tensor&;
 constexpr Index count = 20000;
 
-// The test of Kolmogorov and Smirnov: the greatest distance of the cdf and the share of draws below.
-// It exceeds 2.2 / sqrt(n) in one of 8000 runs.
+// The test of Kolmogorov and Smirnov: the greatest distance of the cdf and the share of draws
+// below. It exceeds 2.2 / sqrt(n) in one of 8000 runs.
 template <class D>
 void expect_cdf(const char* name, const D& d) {
   SCOPED_TRACE(name);
@@ -58,8 +58,8 @@ TEST(DistributionDraws, HaveTheirMoments) {
   }
 }
 
-// Compares the shares of the integers first, first + 1, ... with their probabilities, to 4.5 standard
-// errors. The last integer stands for all beyond it.
+// Compares the shares of the integers first, first + 1, ... with their probabilities, to 4.5
+// standard errors. The last integer stands for all beyond it.
 template <class D>
 void expect_probabilities(const char* name, const D& d, Index first, Index last) {
   SCOPED_TRACE(name);

@@ -43,8 +43,12 @@ void check_members(const char* name, const D& d, T xs, double tolerance = 1e-4) 
     check("quantile", [](const D& e, T x) { return e.quantile(sigmoid(x)); });
     EXPECT_THAT(d.cdf(d.quantile(sigmoid(xs))), IsNear(sigmoid(xs), 1e-10));
   }
-  if constexpr (requires { d.mean(); }) check("mean", [](const D& e, T x) { return e.mean() + x * 0; });
-  if constexpr (requires { d.variance(); }) check("variance", [](const D& e, T x) { return e.variance() + x * 0; });
+  // The moments of Cauchy are NaN or infinite.
+  const auto exists = [](T moment) { return all(isfinite(moment)).item<bool>(); };
+  if constexpr (requires { d.mean(); })
+    if (exists(d.mean())) check("mean", [](const D& e, T x) { return e.mean() + x * 0; });
+  if constexpr (requires { d.variance(); })
+    if (exists(d.variance())) check("variance", [](const D& e, T x) { return e.variance() + x * 0; });
   if constexpr (requires { d.entropy(); }) check("entropy", [](const D& e, T x) { return e.entropy() + x * 0; });
 }
 
@@ -89,8 +93,7 @@ TEST(Distributions, OfPositiveNumbersHaveDerivatives) {
 }
 
 TEST(Distributions, OfIntegersHaveDerivativesByParameters) {
-  const Tensor k = tensor({0, 1, 3, 4});
-  const auto check = [&](const char* name, const auto& d) {
+  const auto check = [&](const char* name, const auto& d, T k = tensor({0, 1, 3, 4})) {
     SCOPED_TRACE(name);
     using D = std::remove_cvref_t<decltype(d)>;
     check_grads([&](const D& e) { return e.log_prob(k); }, d, {.order = 2, .tolerance = 1e-4});
@@ -99,7 +102,7 @@ TEST(Distributions, OfIntegersHaveDerivativesByParameters) {
       check_grads([&](const D& e) { return e.cdf(k) + e.log_cdf(k) + square(e.sf(k)); }, d,
                   {.order = 2, .tolerance = 1e-4});
   };
-  check("Bernoulli", Bernoulli{f64(0.75)});
+  check("Bernoulli", Bernoulli{f64(0.75)}, tensor({0, 1, 0, 1}));
   check("Poisson", Poisson{f64(2.5)});
   check("Binomial", Binomial{8, f64(0.75)});
   check("NegativeBinomial", NegativeBinomial{f64(3.5), f64(0.75)});
