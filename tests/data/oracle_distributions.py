@@ -117,7 +117,7 @@ members("Normal", stats.norm, real, [location, scale], ALL, cdf=512, sf=512, log
 members("HalfNormal", lambda s: stats.halfnorm(scale=s), above_0, [scale], ALL, ppf=lambda q: scale * np.sqrt(2) * scipy.special.erfinv(q), sf=512, log_cdf=512)  # halfnorm.ppf loses digits of a small q
 members("LogNormal", lambda m, s: stats.lognorm(s, scale=np.exp(m)), above_0, [location, floats(0.5, 1, 0.25, 2)], ALL, cdf=512, sf=512, log_cdf=512)
 members("Cauchy", stats.cauchy, real, [floats(0.25, -1.5, 0.125, 1), scale], PROBABILITIES + ["entropy"])
-members("HalfCauchy", lambda s: stats.halfcauchy(scale=s), above_0, [scale], PROBABILITIES + ["entropy"], ppf=lambda q: scale / np.tan(np.pi / 2 * (1 - q)), quantile=512)  # halfcauchy.ppf loses digits near 1
+members("HalfCauchy", lambda s: stats.halfcauchy(scale=s), above_0, [scale], PROBABILITIES + ["entropy"], ppf=lambda q: scale * np.where(q < 0.5, np.tan(np.pi / 2 * q), 1 / np.tan(np.pi / 2 * (1 - q))))  # halfcauchy.ppf loses digits near 1
 members("StudentT", stats.t, real, [floats(1.5, 2.5, 4.5, 30), location, scale], ALL, cdf=256, sf=256, log_cdf=256, quantile=4096, entropy=64)
 members("Exponential", lambda r: stats.expon(scale=1 / r), above_0, [scale], ALL)
 members("Gamma", lambda a, r: stats.gamma(a, scale=1 / r), above_0, [floats(0.5, 1, 3.5, 20), scale], ALL, quantile=2048, entropy=64, cdf=64, sf=64)
