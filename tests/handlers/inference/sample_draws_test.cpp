@@ -166,7 +166,7 @@ TEST(Distributions, AreTreesAndCanBeVmapped) {
   const Tensor x = tensor({0., 5.});
   EXPECT_THAT(vmap(density)(normal_of, x), IsNear(normal_of.log_prob(x)));
   const Normal slope = grad([&](const Normal& d) { return sum(d.log_prob(x)); })(normal_of);
-  EXPECT_THAT(slope.mean.tensor(), IsNear((x - normal_of.mean.tensor()) / square(normal_of.scale.tensor())));
+  EXPECT_THAT(slope.location.tensor(), IsNear((x - normal_of.location.tensor()) / square(normal_of.scale.tensor())));
 }
 
 TEST(Support, UnconstrainInvertsConstrain) {
