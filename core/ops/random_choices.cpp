@@ -93,7 +93,7 @@ Tensor randint(const Key& key, const Shape& shape, Operand low, Operand high, Dt
     for (std::size_t i = 0; i < 2; ++i)
       if (!bounds[i].is_scalar()) require_defined(bounds[i].tensor(), "randint", i + 1);
     const Shape all = drawn_shape(together(bounds, "randint"), shape, "randint");
-    if (all != shape) fail<ShapeError>("randint: the bounds have shape {}, which does not broadcast to []", all);
+    if (all != shape) fail<ShapeError>("randint: the parameters have shape {}, which does not broadcast to []", all);
     const Device device = key.data().device();
     // Small dtypes are drawn as int32.
     const Dtype sampled = size_of(dtype) < 4 ? int32 : dtype;

@@ -34,7 +34,12 @@ Shape drawn_shape(const Shape& of_parameters, const Shape& shape, const char* fu
   for (Index length : shape)
     if (length < 0) fail<ShapeError>("{}: shape {} has a negative length", function, shape);
   if (shape.empty()) return of_parameters;
-  if (of_parameters.rank() > shape.rank() || broadcast_shapes(of_parameters, shape, function) != shape)
+  bool fits = of_parameters.rank() <= shape.rank();
+  for (std::size_t i = 1; fits && i <= of_parameters.size(); ++i) {
+    const Index length = of_parameters[of_parameters.size() - i];
+    fits = length == 1 || length == shape[shape.size() - i];
+  }
+  if (!fits)
     fail<ShapeError>("{}: the parameters have shape {}, which does not broadcast to {}", function, of_parameters,
                      shape);
   return shape;

