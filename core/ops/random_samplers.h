@@ -123,7 +123,7 @@ Tensor geometric(const Key& key, Operand p, const Shape& shape = {});
 /// int32.
 Tensor poisson(const Key& key, Operand rate, const Shape& shape = {});
 /// Counts of successes among n trials with probability p each. Uniform numbers have the dtype of
-/// the parameters. As in JAX, probabilities have relative errors up to 0.004 where n p > 10.
+/// the parameters. As in JAX, probabilities have relative errors below 0.01 where n p > 10.
 Tensor binomial(const Key& key, Operand n, Operand p, const Shape& shape = {});
 /// Counts [..., k] of n trials among k outcomes with the probabilities p [..., k], which sum to 1.
 /// `shape` is the shape without the last axis.
