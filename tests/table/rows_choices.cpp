@@ -220,17 +220,17 @@ std::vector<Variant> multinomial_variants(Dtype dtype) {
 
 // ---- integers, elements and orders --------------------------------------------------------------
 
-/// A number of random bits of a dtype, mod span: of twice as many bits.
+/// The remainder of random bits of twice as many bits as a word, of 32 or 64 bits, for a span below
+/// 2^31.
 Real integer_number(Words key, std::uint32_t i, Real low, Real high, bool is_wide) {
   if (high <= low) return low;
-  const auto word = [&](Words k) -> unsigned __int128 {
+  const auto span = static_cast<std::uint64_t>(high - low);
+  const auto remainder = [&](Words k) {
     const Words w = threefry(k, {0, i});
-    return is_wide ? std::uint64_t{w[0]} << 32 | w[1] : w[0] ^ w[1];
+    return (is_wide ? std::uint64_t{w[0]} << 32 | w[1] : w[0] ^ w[1]) % span;
   };
-  const auto span = static_cast<unsigned __int128>(high - low);
-  const unsigned __int128 size = static_cast<unsigned __int128>(1) << (is_wide ? 64 : 32);
-  const unsigned __int128 upper = word(child(key, 0)) % span, lower = word(child(key, 1)) % span;
-  return low + static_cast<Real>((upper * (size % span) + lower) % span);
+  const std::uint64_t half = (std::uint64_t{1} << 32) % span, size = is_wide ? half * half % span : half;
+  return low + static_cast<Real>((remainder(child(key, 0)) * size + remainder(child(key, 1))) % span);
 }
 
 std::vector<Variant> randint_variants(Dtype dtype) {
