@@ -50,8 +50,16 @@ inline Real gamma_draw(Words key, Real a, Dtype dtype) {
   }
 }
 
-inline Real gamma_probability(Real a, Real x) {
-  Real term = std::exp(a * std::log(x) - x - std::lgamma(a + 1)), sum = term;
+/// The probability of a number up to x, as a series, for x <= a + 1; minus that of a larger number,
+/// as a continued fraction, for larger x. Both keep their digits in the tails.
+inline Real gamma_probability(Real a, Real x, bool is_upper) {
+  const Real density = std::exp(a * std::log(x) - x - std::lgamma(a));
+  if (is_upper) {
+    Real fraction = 0;
+    for (int k = 400; k > 0; --k) fraction = k * (a - k) / (x + 2 * k + 1 - a + fraction);
+    return -density / (x + 1 - a + fraction);
+  }
+  Real term = density / a, sum = term;
   for (int k = 1; k < 2000 && term > 1e-23L * sum; ++k) sum += term *= x / (a + k);
   return sum;
 }
@@ -67,8 +75,9 @@ inline Real solved(Real x, Real value, F increasing, Slope slope) {
 inline Real gamma_number(Words key, std::uint32_t i, Real at, Real a, Dtype dtype) {
   const Real x = gamma_draw(child(key, i), at, dtype);
   if (a == at) return x;
+  const bool is_upper = x > at + 1;
   return solved(
-      x, gamma_probability(at, x), [&](Real y) { return gamma_probability(a, y); },
+      x, gamma_probability(at, x, is_upper), [&](Real y) { return gamma_probability(a, y, is_upper); },
       [&](Real y) { return std::exp((a - 1) * std::log(y) - y - std::lgamma(a)); });
 }
 
@@ -91,19 +100,35 @@ inline Real von_mises_draw(Words key, Real k) {
   }
 }
 
-/// The integral of exp(k cos t) from 0 to x, by Simpson's rule.
-inline Real von_mises_integral(Real k, Real x) {
-  constexpr int n = 400;
-  Real sum = std::exp(k) + std::exp(k * std::cos(x));
-  for (int i = 1; i < n; ++i) sum += (i % 2 ? 4 : 2) * std::exp(k * std::cos(x * i / n));
-  return sum * x / n / 3;
+/// The integral of exp(k cos t) from `low` to `high`: Gauss and Legendre's rule of five points in
+/// forty parts.
+inline Real von_mises_integral(Real k, Real low, Real high) {
+  constexpr int parts = 40;
+  const Real half = (high - low) / parts / 2;
+  const auto f = [&](Real t) { return std::exp(k * std::cos(t)); };
+  Real sum = 0;
+  for (int i = 0; i < parts; ++i) {
+    const Real middle = low + half * (2 * i + 1);
+    sum += 128 / 225.0L * f(middle);
+    for (const int sign : {-1, 1}) {
+      const Real node = half * std::sqrt(5 + sign * 2 * std::sqrt(10 / 7.0L)) / 3;
+      sum += (322 - sign * 13 * std::sqrt(70.0L)) / 900 * (f(middle - node) + f(middle + node));
+    }
+  }
+  return sum * half;
 }
+/// The probability is that of a number between 0 and x, or between x and pi beyond 1, where that one
+/// is small.
 inline Real von_mises_number(Words key, std::uint32_t i, Real at, Real k) {
   const Real x = von_mises_draw(child(key, i), at);
   if (k == at) return x;
-  const Real all = von_mises_integral(k, pi);
+  const bool is_far = std::abs(x) > 1;
+  const Real all = von_mises_integral(k, 0, pi);
+  const auto probability = [&](Real c, Real y) {
+    return is_far ? -von_mises_integral(c, y, std::copysign(pi, x)) : von_mises_integral(c, 0, y);
+  };
   return solved(
-      x, von_mises_integral(at, x) / von_mises_integral(at, pi), [&](Real y) { return von_mises_integral(k, y) / all; },
+      x, probability(at, x) / von_mises_integral(at, 0, pi), [&](Real y) { return probability(k, y) / all; },
       [&](Real y) { return std::exp(k * std::cos(y)) / all; });
 }
 

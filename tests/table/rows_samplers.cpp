@@ -151,7 +151,7 @@ const std::vector<Distribution>& distributions() {
 }
 , NUMBER(2 * gamma_number(key, i, at[0] / 2, a[0] / 2, dtype))
 }
-, {"f_distribution", {positive, {1, 4}}, PARAMETERS{return f_distribution(key, x[0], x[1], shape);
+, {"f_distribution", {positive, {3, 8}}, PARAMETERS{return f_distribution(key, x[0], x[1], shape);
 }
 ,
     NUMBER(gamma_number(child(key, 1), i, at[0] / 2, a[0] / 2, dtype) / a[0] /
