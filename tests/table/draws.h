@@ -132,4 +132,16 @@ inline Real von_mises_number(Words key, std::uint32_t i, Real at, Real k) {
       [&](Real y) { return std::exp(k * std::cos(y)) / all; });
 }
 
+/// The variants, and the first one with keys that are refused for their shapes.
+inline std::vector<Variant> with_bad_keys(std::vector<Variant> variants) {
+  for (const Shape& shape : {Shape(), Shape(0)}) {
+    Variant refused = variants.front();
+    refused.name = "key of shape " + shape.str();
+    refused.inputs[0].shape = shape;
+    refused.refusal = "a key is a uint32 tensor of shape [2]";
+    variants.push_back(std::move(refused));
+  }
+  return variants;
+}
+
 }  // namespace table

@@ -130,7 +130,7 @@ std::vector<Variant> variants_of(const Counts& counts, Dtype dtype) {
   Variant arrays = of({3}, {2}, {2});
   arrays.refusal = "which does not broadcast to [2]";
   variants.push_back(arrays);
-  return variants;
+  return with_bad_keys(std::move(variants));
 }
 
 /// draws(...) of counts whose elements are drawn one by one by number(key, i, parameters, dtype).
@@ -209,13 +209,13 @@ std::vector<Variant> multinomial_variants(Dtype dtype) {
             },
         .differentiable = false};
   };
-  return {of({2}, {2, 3}, {2, 4}),
-          of({}, {3}, {4}),
-          of({0}, {0, 2}, {0, 3}),
-          {.name = "rank 0",
-           .inputs = {a_key, {dtype, {}}, {dtype, {}}},
-           .call = [](auto xs) { return Outputs(multinomial(Key(xs[0]), xs[1], xs[2])); },
-           .refusal = "probabilities of rank 0"}};
+  return with_bad_keys({of({2}, {2, 3}, {2, 4}),
+                        of({}, {3}, {4}),
+                        of({0}, {0, 2}, {0, 3}),
+                        {.name = "rank 0",
+                         .inputs = {a_key, {dtype, {}}, {dtype, {}}},
+                         .call = [](auto xs) { return Outputs(multinomial(Key(xs[0]), xs[1], xs[2])); },
+                         .refusal = "probabilities of rank 0"}});
 }
 
 // ---- integers, elements and orders --------------------------------------------------------------
@@ -249,14 +249,14 @@ std::vector<Variant> randint_variants(Dtype dtype) {
                        },
                    .differentiable = false};
   };
-  return {of({2, 3}, {2, 3}, {-100, 0}, {5, 100}),
-          of({3}, {2, 3}, {0, 5}, {0, 9}),
-          of({}, {}, {0, 5}, {6, 9}),
-          of({}, {0, 3}, {0, 5}, {6, 9}),
-          {.name = "bounds of floats",
-           .inputs = {a_key, {float32, {}}},
-           .call = [=](auto xs) { return Outputs(randint(Key(xs[0]), {2}, 0, xs[1], dtype)); },
-           .refusal = "a bound is float32, not an integer"}};
+  return with_bad_keys({of({2, 3}, {2, 3}, {-100, 0}, {5, 100}),
+                        of({3}, {2, 3}, {0, 5}, {0, 9}),
+                        of({}, {}, {0, 5}, {6, 9}),
+                        of({}, {0, 3}, {0, 5}, {6, 9}),
+                        {.name = "bounds of floats",
+                         .inputs = {a_key, {float32, {}}},
+                         .call = [=](auto xs) { return Outputs(randint(Key(xs[0]), {2}, 0, xs[1], dtype)); },
+                         .refusal = "a bound is float32, not an integer"}});
 }
 
 std::vector<Variant> choice_variants(Dtype dtype) {
@@ -298,7 +298,7 @@ std::vector<Variant> choice_variants(Dtype dtype) {
                       .inputs = {a_key, {dtype, {}}},
                       .call = [](auto xs) { return Outputs(choice(Key(xs[0]), xs[1], {2})); },
                       .refusal = "choice"});
-  return variants;
+  return with_bad_keys(std::move(variants));
 }
 
 /// One round: a stable sort of each line by random bits. More elements than here take more rounds.
@@ -323,14 +323,14 @@ std::vector<Variant> shuffle_variants(Dtype dtype) {
                          })};
                        }};
   };
-  return {of({5, 2}, 0),
-          of({2, 5}, 1),
-          of({4}, 0),
-          of({0, 3}, 0),
-          {.name = "rank 0",
-           .inputs = {a_key, {dtype, {}}},
-           .call = [](auto xs) { return Outputs(shuffle(Key(xs[0]), xs[1])); },
-           .refusal = "shuffle"}};
+  return with_bad_keys({of({5, 2}, 0),
+                        of({2, 5}, 1),
+                        of({4}, 0),
+                        of({0, 3}, 0),
+                        {.name = "rank 0",
+                         .inputs = {a_key, {dtype, {}}},
+                         .call = [](auto xs) { return Outputs(shuffle(Key(xs[0]), xs[1])); },
+                         .refusal = "shuffle"}});
 }
 
 std::vector<Variant> categorical_variants(Dtype dtype) {
@@ -358,13 +358,13 @@ std::vector<Variant> categorical_variants(Dtype dtype) {
                        },
                    .differentiable = false};
   };
-  return {of({2, 5}, 3),
-          of({4}, 4),
-          of({0, 3}, 2),
-          {.name = "rank 0",
-           .inputs = {a_key, {dtype, {}}},
-           .call = [](auto xs) { return Outputs(categorical_without_replacement(Key(xs[0]), xs[1], 1)); },
-           .refusal = "categorical_without_replacement"}};
+  return with_bad_keys({of({2, 5}, 3),
+                        of({4}, 4),
+                        of({0, 3}, 2),
+                        {.name = "rank 0",
+                         .inputs = {a_key, {dtype, {}}},
+                         .call = [](auto xs) { return Outputs(categorical_without_replacement(Key(xs[0]), xs[1], 1)); },
+                         .refusal = "categorical_without_replacement"}});
 }
 
 }  // namespace

@@ -43,13 +43,13 @@ std::vector<Variant> dirichlet_variants(Dtype dtype) {
                    .reference = [=](auto xs) { return reference(xs, xs); },
                    .smooth = reference};
   };
-  return {of({2, 3}, {}, {2, 3}),
-          of({4}, {2}, {2, 4}),
-          of({0, 3}, {}, {0, 3}),
-          {.name = "rank 0",
-           .inputs = {a_key, {dtype, {}}},
-           .call = [](auto xs) { return Outputs(dirichlet(Key(xs[0]), xs[1])); },
-           .refusal = "concentrations of rank 0"}};
+  return with_bad_keys({of({2, 3}, {}, {2, 3}),
+                        of({4}, {2}, {2, 4}),
+                        of({0, 3}, {}, {0, 3}),
+                        {.name = "rank 0",
+                         .inputs = {a_key, {dtype, {}}},
+                         .call = [](auto xs) { return Outputs(dirichlet(Key(xs[0]), xs[1])); },
+                         .refusal = "concentrations of rank 0"}});
 }
 
 /// The lower triangular l with l l^T = a.
@@ -95,13 +95,13 @@ std::vector<Variant> multivariate_normal_variants(Dtype dtype) {
                        },
                    .reference = reference};
   };
-  return {of({3, 2}, {}, {3, 2}),
-          of({2}, {3}, {3, 2}),
-          of({0, 2}, {}, {0, 2}),
-          {.name = "rank 0",
-           .inputs = {a_key, {dtype, {}}, {dtype, {2, 2}}},
-           .call = [](auto xs) { return Outputs(multivariate_normal(Key(xs[0]), xs[1], xs[2])); },
-           .refusal = "they are [..., n] and [..., n, n]"}};
+  return with_bad_keys({of({3, 2}, {}, {3, 2}),
+                        of({2}, {3}, {3, 2}),
+                        of({0, 2}, {}, {0, 2}),
+                        {.name = "rank 0",
+                         .inputs = {a_key, {dtype, {}}, {dtype, {2, 2}}},
+                         .call = [](auto xs) { return Outputs(multivariate_normal(Key(xs[0]), xs[1], xs[2])); },
+                         .refusal = "they are [..., n] and [..., n, n]"}});
 }
 
 Real ball_number(Words key, std::uint32_t i, Dtype dtype) {
@@ -148,11 +148,7 @@ std::vector<Variant> with_axes(Dtype dtype, std::initializer_list<Index> lengths
              },
          .differentiable = false});
   }
-  variants.push_back({.name = "key of rank 0",
-                      .inputs = {{uint32, {}}},
-                      .call = [=](auto xs) { return Outputs(call(Key(xs[0]), {}, dtype)); },
-                      .refusal = "a key is a uint32 tensor of shape [2]"});
-  return variants;
+  return with_bad_keys(std::move(variants));
 }
 
 }  // namespace

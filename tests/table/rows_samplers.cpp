@@ -65,7 +65,7 @@ std::vector<Variant> variants_of(const Distribution& d, Dtype dtype) {
   Variant arrays = drawn(d, dtype, std::vector<Shape>(n, {3}), {2}, {2});
   arrays.refusal = "which does not broadcast to [2]";
   variants.push_back(arrays);
-  return variants;
+  return with_bad_keys(std::move(variants));
 }
 
 #define PARAMETERS [](const Key& key, std::span<const Tensor> x, const Shape& shape)
@@ -200,12 +200,7 @@ std::vector<Variant> variants_of(const Plain& plain, Dtype dtype) {
                               return Arrays{y};
                             },
                         .differentiable = false});
-  for (const Shape& shape : {Shape(), Shape(0)})
-    variants.push_back({.name = "key of shape " + shape.str(),
-                        .inputs = {{uint32, shape}},
-                        .call = [=](auto xs) { return Outputs(plain.call(Key(xs[0]), {2}, dtype)); },
-                        .refusal = "a key is a uint32 tensor of shape [2]"});
-  return variants;
+  return with_bad_keys(std::move(variants));
 }
 
 Real logistic_number(Words key, std::uint32_t i, Dtype dtype) {
