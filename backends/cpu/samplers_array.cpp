@@ -16,8 +16,8 @@ namespace {
 
 // ---- rounds -------------------------------------------------------------------------------------
 
-/// The keys of the rounds of a loop, computed when they are first read. Before each round the loop's
-/// key is split into n; key `next` of these is the loop's, the others are the round's.
+/// The keys of the rounds of a loop, computed when they are first read. Before each round the
+/// loop's key is split into n; key `next` of these is the loop's, the others are the round's.
 template <std::size_t n, std::size_t next>
 class RoundKeys {
  public:
@@ -36,7 +36,7 @@ class RoundKeys {
 };
 using ProposalKeys = RoundKeys<3, 0>;
 
-struct Proposal {
+struct CountProposal {
   double value;
   bool accepted;
 };
@@ -67,7 +67,7 @@ void draw_in_rounds(SamplerKey key, Index n, Propose propose, Out out) {
     ProposalKeys keys(key);
     for (Index i = begin; i < end; ++i)
       for (std::size_t round = last;; --round)
-        if (const Proposal found = proposed(keys, round, i); found.accepted) {
+        if (const CountProposal found = proposed(keys, round, i); found.accepted) {
           out(i, found.value);
           break;
         }
@@ -88,7 +88,7 @@ std::int32_t count_factors(RoundKeys<2, 0>& keys, double rate, Index i) {
 
 /// A proposal of Hormann, "The transformed rejection method for generating Poisson random
 /// variables", 1993 (PTRS), for a rate of at least 10.
-Proposal propose_poisson(double rate, double u, double v) {
+CountProposal propose_poisson(double rate, double u, double v) {
   const double b = 0.931 + 2.53 * std::sqrt(rate), a = -0.059 + 0.02483 * b;
   u -= 0.5;
   const double beside = 0.5 - std::abs(u), k = std::floor((2 * a / beside + b) * u + rate + 0.43);
@@ -112,9 +112,9 @@ double count_geometric(RoundKeys<2, 1>& keys, double count, double p, Index i) {
   return k;
 }
 
-/// log(k!) - (log(sqrt(2 pi)) + (k + 1/2) log(k + 1) - (k + 1)) for k <= 9. For larger k this is the
-/// value at 9, as in jax.random 0.10, so that the draws are the same. With it, the probabilities of
-/// counts have relative errors below 0.01.
+/// log(k!) - (log(sqrt(2 pi)) + (k + 1/2) log(k + 1) - (k + 1)) for k <= 9. For larger k this is
+/// the value at 9, as in jax.random 0.10, so that the draws are the same. With it, the
+/// probabilities of counts have relative errors below 0.01.
 double stirling_tail(double k) {
   constexpr double tails[] = {0.0810614667953272,  0.0413406959554092, 0.0276779256849983, 0.02079067210376509,
                               0.0166446911898211,  0.0138761288230707, 0.0118967099458917, 0.0104112652619720,
@@ -124,7 +124,7 @@ double stirling_tail(double k) {
 
 /// A proposal of Hormann, "The generation of binomial random variates", 1993 (BTRS), for
 /// count p > 10 and p <= 1/2.
-Proposal propose_binomial(double count, double p, double u, double v) {
+CountProposal propose_binomial(double count, double p, double u, double v) {
   const double deviation = std::sqrt(count * p * (1 - p)), b = 1.15 + 2.53 * deviation;
   const double a = -0.0873 + 0.0248 * b + 0.01 * p, ratio = p / (1 - p), mode = std::floor((count + 1) * p);
   u -= 0.5;
@@ -199,7 +199,7 @@ void poisson_draws(SamplerKey key, const Parameter& rates, std::int32_t* out, In
       key, n,
       [&](Index i, double u, double v) {
         const double rate = is_counted(rates[i]) ? 1e5 : rates[i];
-        return std::isinf(rate) ? Proposal{rate, true} : propose_poisson(rate, u, v);
+        return std::isinf(rate) ? CountProposal{rate, true} : propose_poisson(rate, u, v);
       },
       [&](Index i, double k) {
         if (!is_counted(rates[i])) out[i] = as_count(k);

@@ -12,12 +12,12 @@ namespace stave_cpu {
 namespace {
 
 /// v of a proposal: (1 + c x)^3 > 0 of a normal number x, and x^2.
-struct Proposal {
+struct GammaProposal {
   double x_squared, v;
 };
 
 template <class T>
-Proposal propose(SamplerKey key, double c) {
+GammaProposal propose(SamplerKey key, double c) {
   for (;;) {
     const auto [next, drawn] = key.split<2>();
     key = next;
@@ -43,7 +43,8 @@ double count_drawn(UniformStream& stream, double good, double bad, double drawn)
 /// The algorithm HRUA of Stadlober, "The ratio of uniforms approach for generating discrete random
 /// variates", 1990: the number of the rarer kind among `drawn`, at most half of all.
 double ratio_of_uniforms(UniformStream& stream, double fewer, double more, double drawn) {
-  constexpr double d1 = 1.7155277699214135, d2 = 0.8989161620588988;  // 2 sqrt(2/e), 3 - 2 sqrt(3/e)
+  // 2 sqrt(2/e) and 3 - 2 sqrt(3/e)
+  constexpr double d1 = 1.7155277699214135, d2 = 0.8989161620588988;
   const double all = fewer + more, p = fewer / all, center = drawn * p + 0.5;
   const double deviation = std::sqrt((all - drawn) * drawn * p * (1 - p) / (all - 1) + 0.5),
                width = d1 * deviation + d2;
@@ -71,7 +72,7 @@ double gamma_draw(SamplerKey key, double a, bool logarithm) {
   const bool is_raised = a < 1;
   const double d = (is_raised ? a + 1 : a) - 1. / 3, c = 1. / 3 / std::sqrt(d);
   auto [next, boost_key] = key.split<2>();
-  Proposal proposal;
+  GammaProposal proposal;
   for (;;) {
     const auto [rest, proposal_key, uniform_key] = next.split<3>();
     next = rest;
@@ -94,7 +95,8 @@ double von_mises_draw(SamplerKey key, double kappa) {
   if (std::isinf(kappa)) return 0;
   UniformStream stream(key);
   const bool is_uniform = kappa < 1e-100;
-  const double above_1 = is_uniform ? 1e100 : (1 + 1 / (std::hypot(1, 2 * kappa) + 2 * kappa)) / (2 * kappa);  // s - 1
+  // s - 1
+  const double above_1 = is_uniform ? 1e100 : (1 + 1 / (std::hypot(1, 2 * kappa) + 2 * kappa)) / (2 * kappa);
   for (;;) {
     const double u = 0.5 * special::pi * stream.next(), below = std::sin(u), beside = std::cos(u);
     const double below_1 = above_1 * 2 * below * below / (above_1 + 2 * beside * beside);  // 1 - f

@@ -25,8 +25,8 @@ struct Drawing {
 void require_one_key(const Key& key, const char* function);
 /// Returns the shape to which the parameters broadcast together.
 Shape together(std::span<const Operand> parameters, const char* function);
-/// Returns `shape`, or that of the parameters if `shape` is empty. Throws ShapeError if the shape of
-/// the parameters does not broadcast to it.
+/// Returns `shape`, or that of the parameters if `shape` is empty. Throws ShapeError if the shape
+/// of the parameters does not broadcast to it.
 Shape drawn_shape(const Shape& of_parameters, const Shape& shape, const char* function);
 /// Returns the shape without its last `count` axes.
 Shape shape_without(const Shape& shape, int count);

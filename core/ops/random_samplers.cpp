@@ -1,8 +1,8 @@
 // Records of the samplers that reject proposals, with their derivatives, and the functions that
 // perform one of them.
 //
-// Input 0 are keys [batch..., 2]; parameters and result are [batch..., shape...]. Each of the gamma,
-// von Mises and hypergeometric draws has a key of its own, row i of split(key, n). The Poisson and
+// Input 0 are keys [batch..., 2]; parameters and result are [batch..., shape...]. Each gamma, von
+// Mises or hypergeometric draw has a key of its own, row i of split(key, n). The Poisson and
 // binomial draws of an array share keys, as in jax.random.
 
 #include <stave/core/ops/random_samplers.h>
@@ -230,8 +230,8 @@ Tensor sampled(const Op& op, const Key& key, const P&... parameters) {
   return apply(op, {key.data(), parameters...});
 }
 
-// Draws counts by an operation whose last parameter has the computed dtype if `is_last_rounded`. All
-// other ones are float64.
+// Draws counts by an operation whose last parameter has the computed dtype if `is_last_rounded`.
+// All other ones are float64.
 template <std::same_as<Operand>... P>
 Tensor counted(const char* function, const Op& op, bool is_last_rounded, const Key& key, const Shape& shape,
                P... parameters) {

@@ -77,7 +77,8 @@ Tensor generalized_normal(const Key& key, Operand p, const Shape& shape = {});
 
 // ---- gamma distributions ------------------------------------------------------------------------
 
-/// Numbers of the gamma distribution with scale 1, whose density is gamma_density(concentration, x).
+/// Numbers of the gamma distribution with scale 1, whose density is
+/// gamma_density(concentration, x).
 Tensor gamma(const Key& key, Operand concentration, const Shape& shape = {});
 /// The logarithms of the numbers of gamma. They stay finite for a small concentration, where most
 /// draws are smaller than the smallest float.

@@ -117,8 +117,8 @@ inline Real von_mises_integral(Real k, Real low, Real high) {
   }
   return sum * half;
 }
-/// The probability is that of a number between 0 and x, or between x and pi beyond 1, where that one
-/// is small.
+/// The probability is that of a number between 0 and x, or between x and pi beyond 1, where that
+/// one is small.
 inline Real von_mises_number(Words key, std::uint32_t i, Real at, Real k) {
   const Real x = von_mises_draw(child(key, i), at);
   if (k == at) return x;

@@ -1,5 +1,5 @@
-// Random numbers for references: an independent Threefry-2x32, written from Salmon et al., "Parallel
-// random numbers: as easy as 1, 2, 3" (SC 2011), section 5.3 and its reference code.
+// Random numbers for references: an independent Threefry-2x32, written from Salmon et al.,
+// "Parallel random numbers: as easy as 1, 2, 3" (SC 2011), section 5.3 and its reference code.
 #pragma once
 
 #include <algorithm>
