@@ -38,6 +38,7 @@
 #include <stave/core/ops/normalize.h>
 #include <stave/core/ops/pooling.h>
 #include <stave/core/ops/random.h>
+#include <stave/core/ops/random_samplers.h>
 #include <stave/core/ops/rearrange.h>
 #include <stave/core/ops/reduce.h>
 #include <stave/core/ops/scan.h>

@@ -25,6 +25,7 @@
 #include <stave/backends/cpu/parallel.h>
 #include <stave/backends/cpu/pooling.h>
 #include <stave/backends/cpu/random.h>
+#include <stave/backends/cpu/samplers.h>
 #include <stave/backends/cpu/reduce.h>
 #include <stave/backends/cpu/row_values.h>
 #include <stave/backends/cpu/scan.h>
@@ -182,6 +183,7 @@ void CpuBackend::run(const Op& op, const Attributes* attributes, std::span<const
   if (id >= elementwise_count) {
     if (stave::is_linalg(op.id)) return run_linalg(op, attributes, inputs, outputs);
     if (stave::is_special(op.id)) return run_special(op.id, inputs, outputs[0]);
+    if (stave::is_sampler(op.id)) return run_sampler(op.id, inputs, outputs[0]);
     if (op.id != OpId::own) return run_other(op, attributes, inputs, outputs);
     if (op.cpu) return op.cpu(attributes, inputs, outputs);
     throw stave::DeviceError(std::string(op.name) +

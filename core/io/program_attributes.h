@@ -148,6 +148,7 @@ inline constexpr std::array<InputCount, op_count> input_counts = [] {
 #undef X
 #define X(name, inputs) set(OpId::name, inputs, inputs);
   STAVE_SPECIAL_OPS(X)
+  STAVE_SAMPLER_OPS(X)
 #undef X
 #define X(name, attributes, least, most) set(OpId::name, least, most);
   STAVE_SIGNATURES(X)

@@ -53,6 +53,12 @@ namespace stave {
   X(sine_integral, 1) X(cosine_integral, 1) X(fresnel_s, 1) X(fresnel_c, 1) X(dawsn, 2) X(sinc, 2) X(hyp1f1, 3)    \
   X(hyp2f1, 4) X(rel_entr, 2) X(kl_div, 2) X(lambertw, 2)
 
+// X(name, inputs): samplers that reject proposals, which the CPU computes by scalar code
+// (backends/cpu/samplers.h). Input 0 is the key.
+#define STAVE_SAMPLER_OPS(X)                                                                                       \
+  X(random_gamma, 2) X(random_loggamma, 2) X(random_poisson, 2) X(random_binomial, 3) X(random_von_mises, 2)       \
+  X(random_hypergeometric, 4)
+
 // X(name): higher-order operations, which run the functions in their attributes: they have
 // no kernel.
 #define STAVE_FUNCTION_OPS(X) X(call)
@@ -81,6 +87,7 @@ namespace stave {
   /* normalize */ X(layer_norm) X(layer_norm_gradient)                                            \
   /* attention */ X(attention) X(attention_gradient)                                              \
   /* random */ X(fold_in) X(random_bits) X(random_uniform) X(random_permutation)                  \
+  /* random_samplers */ STAVE_SAMPLER_OPS(X)                                                      \
   /* transfer */ X(to)                                                                            \
   /* function */ STAVE_FUNCTION_OPS(X)
 // clang-format on
@@ -141,6 +148,8 @@ constexpr bool takes_complex(OpId id) {
 constexpr bool is_linalg(OpId id) { return id >= OpId::cholesky && id <= OpId::ldl; }
 /// Returns true for the operations in STAVE_SPECIAL_OPS.
 constexpr bool is_special(OpId id) { return id >= OpId::gammainc && id <= OpId::lambertw; }
+/// Returns true for the operations in STAVE_SAMPLER_OPS.
+constexpr bool is_sampler(OpId id) { return id >= OpId::random_gamma && id <= OpId::random_hypergeometric; }
 inline constexpr int op_count = static_cast<int>(OpId::count);
 
 struct Op;
