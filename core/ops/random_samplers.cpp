@@ -16,6 +16,7 @@
 #include <stave/core/ops/random_frontend.h>
 #include <stave/core/ops/reduce.h>
 #include <stave/core/ops/special.h>
+#include <stave/core/ops/transfer.h>
 
 namespace stave_detail {
 
@@ -50,16 +51,8 @@ Shape shape_without(const Shape& shape, int count) {
 }
 
 Dtype drawn_dtype(std::span<const Operand> parameters) {
-  Dtype dtype = bool_;
-  bool has_tensor = false;
-  for (const Operand& x : parameters)
-    if (!x.is_scalar()) {
-      dtype = has_tensor ? promote(dtype, x.tensor().dtype()) : x.tensor().dtype();
-      has_tensor = true;
-    }
-  for (const Operand& x : parameters)
-    if (x.is_scalar()) dtype = has_tensor ? x.scalar().with(dtype) : promote(dtype, x.scalar().alone());
-  if (is_complex(dtype)) fail_not_real(dtype);
+  const Dtype dtype = dtype_of_all(parameters);
+  if (is_complex(dtype)) throw_complex(dtype);
   return is_float(dtype) ? dtype : default_dtype();
 }
 
@@ -224,10 +217,17 @@ constexpr Op count_sampler(OpId id, const char* name) {
   return {.id = id, .name = name, .infer = infer_counts, .derivative = Derivative::zero, .batch = batch_elementwise};
 }
 
-// Performs the operation on parameters of one shape.
-template <class... P>
+// Performs the operation on a key and on parameters of one shape, which are moved to the CPU for it
+// if they are elsewhere.
+Tensor sampled(const Op& op, Inputs inputs) {
+  const Device device = inputs[0].device();
+  if (device == cpu) return apply(op, std::move(inputs));
+  for (Tensor& input : inputs) input = to(input, cpu);
+  return to(apply(op, std::move(inputs)), device);
+}
+template <std::same_as<Tensor>... P>
 Tensor sampled(const Op& op, const Key& key, const P&... parameters) {
-  return apply(op, {key.data(), parameters...});
+  return sampled(op, {key.data(), parameters...});
 }
 
 // Draws counts by an operation whose last parameter has the computed dtype if `is_last_rounded`.
@@ -243,7 +243,7 @@ Tensor counted(const char* function, const Op& op, bool is_last_rounded, const K
       const Dtype dtype = is_last_rounded && &x == std::end(all) - 1 ? d.computed : float64;
       inputs.push_back(as_tensor(std::move(x), dtype, &d.shape, d.device));
     }
-    return apply(op, std::move(inputs));
+    return sampled(op, std::move(inputs));
   });
 }
 

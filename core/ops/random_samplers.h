@@ -22,7 +22,7 @@
 // vmap each lane gets the numbers that a loop over keys and parameters would get.
 //
 // The CPU computes gamma, loggamma, poisson, binomial, von_mises, hypergeometric and what is made
-// of them; other backends throw.
+// of them. Keys and parameters on other devices are moved there and back.
 #pragma once
 
 #include <optional>

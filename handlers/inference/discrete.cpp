@@ -4,6 +4,7 @@
 
 #include <stave/core/ops/index.h>
 #include <stave/core/ops/layout.h>
+#include <stave/core/ops/random_samplers.h>
 #include <stave/core/ops/reduce.h>
 #include <stave/core/ops/softmax.h>
 #include <stave/core/ops/special.h>
@@ -122,7 +123,7 @@ Tensor Poisson::log_prob(T x) const {
   return function_of(x, f, rate);
 }
 Tensor Poisson::sample(const Key& key, const Shape& shape) const {
-  const auto f = [&](const Shape& all, Dtype, T r) { return draw_poisson(key, r, all); };
+  const auto f = [&](const Shape& all, Dtype, T r) { return poisson(key, r, all); };
   return draw_as_computed(key, shape, f, rate);
 }
 Support Poisson::support() const { return Support::discrete(); }
@@ -195,8 +196,8 @@ Tensor NegativeBinomial::log_prob(T x) const {
 Tensor NegativeBinomial::sample(const Key& key, const Shape& shape) const {
   const auto f = [&](const Shape& all, Dtype, T n, T l) {
     const auto [first, second] = split(key);
-    const Tensor rate = exp(log_standard_gamma(first, stop_gradient(n), all) + stop_gradient(l));
-    return draw_poisson(second, rate, all);
+    const Tensor rate = exp(loggamma(first, stop_gradient(n), all) + stop_gradient(l));
+    return poisson(second, rate, all);
   };
   return draw_as_computed(key, shape, f, count, logits);
 }
@@ -262,8 +263,8 @@ Tensor BetaBinomial::log_prob(T x) const {
 Tensor BetaBinomial::sample(const Key& key, const Shape& shape) const {
   const auto f = [&](const Shape& all, Dtype, T n, T p, T q) {
     const auto [first, second, third] = split<3>(key);
-    const Tensor x = log_standard_gamma(first, stop_gradient(p), all);
-    return draw_binomial(third, n, x - log_standard_gamma(second, stop_gradient(q), all), all);
+    const Tensor x = loggamma(first, stop_gradient(p), all);
+    return draw_binomial(third, n, x - loggamma(second, stop_gradient(q), all), all);
   };
   return draw_as_computed(key, shape, f, count, a, b);
 }
@@ -287,7 +288,7 @@ Tensor Hypergeometric::log_prob(T x) const {
   return function_of(x, f, good, bad, draws);
 }
 Tensor Hypergeometric::sample(const Key& key, const Shape& shape) const {
-  const auto f = [&](const Shape& all, Dtype, T g, T b, T n) { return draw_hypergeometric(key, g, b, n, all); };
+  const auto f = [&](const Shape& all, Dtype, T g, T b, T n) { return hypergeometric(key, g, b, n, all); };
   return draw_as_computed(key, shape, f, good, bad, draws);
 }
 Support Hypergeometric::support() const { return Support::discrete(); }

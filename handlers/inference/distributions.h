@@ -16,10 +16,9 @@
 //   parameters are NaN or meaningless.
 // - For Categorical and the distributions of multivariate.h, the last axis of the parameter belongs
 //   to a single draw. The other axes are a batch of distributions.
-// - A draw is differentiable with respect to the parameters of which it is a smooth function.
-//   Derivatives of draws of Gamma, Beta, StudentT, Dirichlet and the distributions that are made of
-//   these with respect to concentrations (degrees of freedom) throw TransformError. Draws of
-//   discrete distributions are integers or bools.
+// - A draw is differentiable with respect to the parameters of which it is a smooth function, also
+//   concentrations and degrees of freedom (random_samplers.h). Draws of discrete distributions are
+//   integers or bools.
 // - A distribution is a tree of its parameters. Any class with log_prob(x), sample(key, shape)
 //   and support() converts to Distribution, which is a tree of the parameters as well.
 #pragma once

@@ -1,87 +1,95 @@
-#include <stave/handlers/inference/draws.h>
-
-#include <numbers>
+// Random draws of integers, by rejection and by inversion.
+#include <cmath>
+#include <limits>
 
 #include <stave/core/ops/create.h>
 #include <stave/core/ops/elementwise.h>
 #include <stave/core/ops/layout.h>
-#include <stave/core/tensor/fail.h>
-#include <stave/handlers/transforms/custom.h>
+#include <stave/handlers/inference/draws.h>
 
 namespace stave_detail {
 namespace {
 
 using T = const Tensor&;
 
-// Returns log(1 - u) for a uniform u; it is finite.
-Tensor log_uniform(const Key& key, const Shape& shape, Dtype dtype) { return log1p(-uniform(key, shape, dtype)); }
+// Returns the parameter in float64, broadcast. Draws are integers, and have no derivative with
+// respect to their parameters.
+Tensor wide(T parameter, const Shape& shape) { return broadcast_to(astype(stop_gradient(parameter), float64), shape); }
+// Returns uniform numbers in (0, 1].
+Tensor above_zero(const Key& key, const Shape& shape) { return 1 - uniform(key, shape, float64); }
 
-// Draws by Marsaglia and Tsang, "A simple method for generating gamma variables", 2000. For a >= 1
-// a round accepts with a probability of at least 0.95. All twelve rounds fail for one element in
-// 10^15, which then gets the value d, near the mode. For a < 1, the draw is one for a + 1,
-// multiplied by u^(1/a).
-Tensor draw_log_gamma(const Key& key, T concentration, const Shape& shape) {
-  constexpr int rounds = 12;
-  const Dtype dtype = concentration.dtype();
-  const Tensor a = broadcast_to(concentration, shape), small = a < 1, raised = where(small, a + 1, a);
-  const Tensor d = raised - 1. / 3, c = 1 / sqrt(9 * d);
-  Tensor v = ones(shape, dtype, a.device()), found = a != a;
-  for (std::uint32_t round = 0; round < rounds; ++round) {
-    const auto [first, second] = split(fold_in(key, round));
-    const Tensor x = normal(first, shape, dtype), root = 1 + c * x, positive = root > 0;
-    const Tensor cube = where(positive, root * root * root, 1);
-    const Tensor accepted = positive && log_uniform(second, shape, dtype) < square(x) / 2 + d * (1 - cube + log(cube));
-    v = where(accepted && !found, cube, v);
+// The first accepted value of each element.
+struct Accepted {
+  Tensor value, found;
+  explicit Accepted(T otherwise) : value(otherwise), found(otherwise != otherwise) {}
+  void offer(T drawn, T accepted) {
+    value = where(accepted && !found, drawn, value);
     found = found || accepted;
   }
-  const Tensor boost = where(small, log_uniform(fold_in(key, rounds), shape, dtype) / a, 0);
-  return log(d) + log(v) + boost;
-}
+};
 
-// Draws by Best and Fisher, "Efficient simulation of the von Mises distribution", 1979. A round
-// accepts with a probability of at least 0.65. All 40 rounds fail for one element in 10^18, which
-// then gets 0.
-Tensor draw_angles(const Key& key, T concentration, const Shape& shape) {
-  constexpr int rounds = 40;
-  const Tensor k = broadcast_to(astype(concentration, float64), shape), small = k < 1e-5, safe = where(small, 1, k);
-  const Tensor r = 1 + sqrt(1 + 4 * square(safe)), rho = (r - sqrt(2 * r)) / (2 * safe);
-  const Tensor s = where(small, 1 / maximum(k, 1e-300), (1 + square(rho)) / (2 * rho));
-  Tensor cosine = ones(shape, float64, k.device()), found = k != k;
+// Returns the logarithm of the binomial coefficient (n over k).
+Tensor log_choose(T n, T k) { return lgamma(n + 1) - lgamma(k + 1) - lgamma(n - k + 1); }
+
+// Draws by Hormann, "The generation of binomial random variates", 1993 (BTRS), for p <= 1/2 and n p
+// >= 10. A round accepts with a probability of at least 0.68. All 32 rounds fail for one element in
+// 10^15, which then gets the mode.
+Tensor binomial_by_rejection(const Key& key, T n, T p) {
+  constexpr int rounds = 32;
+  const Tensor deviation = sqrt(n * p * (1 - p)), b = 1.15 + 2.53 * deviation, a = -0.0873 + 0.0248 * b + 0.01 * p;
+  const Tensor v_r = 0.92 - 4.2 / b, alpha = (2.83 + 5.1 / b) * deviation, mode = floor((n + 1) * p);
+  const Tensor log_odds = log(p) - log1p(-p), at_mode = log_choose(n, mode);
+  Accepted accepted(mode);
   for (std::uint32_t round = 0; round < rounds; ++round) {
     const auto [first, second] = split(fold_in(key, round));
-    const Tensor z = cos(std::numbers::pi * uniform(first, shape, float64)), w = (1 + s * z) / (s + z);
-    const Tensor y = k * (s - w), v = 1 - uniform(second, shape, float64);
-    const Tensor accepted = y * (2 - y) > v || log(y / v) + 1 - y >= 0;
-    cosine = where(accepted && !found, w, cosine);
-    found = found || accepted;
+    const Tensor u = uniform(first, n.shape(), -0.5, 0.5, float64), v = above_zero(second, n.shape());
+    const Tensor u_s = 0.5 - abs(u), drawn = floor((2 * a / u_s + b) * u + n * p + 0.5);
+    const Tensor possible = u_s > 0 && drawn >= 0 && drawn <= n, k = where(possible, drawn, mode);
+    const Tensor log_ratio = log(v * alpha / (a / square(u_s) + b));
+    const Tensor slowly = log_ratio <= log_choose(n, k) - at_mode + (k - mode) * log_odds;
+    accepted.offer(k, possible && ((u_s >= 0.07 && v <= v_r) || slowly));
   }
-  const Tensor angle = acos(clip(cosine, -1, 1));
-  return astype(where(bernoulli(fold_in(key, rounds), 0.5, shape), angle, -angle), concentration.dtype());
+  return accepted.value;
 }
 
-// Returns `drawn`, a function of one parameter, with a derivative that throws TransformError.
-template <class F>
-auto without_derivative(F drawn, const char* distribution) {
-  return custom_jvp(std::move(drawn), [distribution](T, T) -> std::pair<Tensor, Tensor> {
-    fail<TransformError>(
-        "sample: a draw of a {} distribution has no derivative with respect to its concentration: pass "
-        "stop_gradient(concentration), or differentiate log_prob",
-        distribution);
-  });
+// Draws by inversion for p <= 1/2 and n p < 10: a draw is the number of partial sums of the
+// probabilities that are at most a uniform number. 64 terms suffice, because the later ones sum to
+// less than those of the Poisson distribution of the same mean, which is 10^-28.
+Tensor binomial_by_inversion(const Key& key, T n, T p) {
+  const Tensor u = uniform(key, n.shape(), float64), odds = p / (1 - p);
+  Tensor probability = exp(n * log1p(-p)), total = probability, k = zeros_like(n);
+  for (int i = 0; i < 64; ++i) {
+    k = k + astype(u >= total, float64);
+    probability = probability * odds * maximum(n - i, 0) / (i + 1);
+    total = total + probability;
+  }
+  return minimum(k, n);
 }
 
 }  // namespace
 
-Tensor log_standard_gamma(const Key& key, const Tensor& concentration, const Shape& shape) {
-  return without_derivative([key, shape](T a) { return draw_log_gamma(key, a, shape); }, "gamma")(concentration);
+Tensor draw_binomial(const Key& key, const Tensor& count, const Tensor& logits, const Shape& shape) {
+  const Tensor n = wide(count, shape), l = wide(logits, shape), p = sigmoid(-abs(l)), small = n * p < 10;
+  const auto [first, second] = split(key);
+  const Tensor few = binomial_by_inversion(first, where(small, n, 1), where(small, p, 0.5));
+  const Tensor many = binomial_by_rejection(second, where(small, 20, n), where(small, 0.5, p));
+  const Tensor drawn = where(small, few, many);
+  return astype(where(l > 0, n - drawn, drawn), int32);
 }
 
-Tensor standard_gamma(const Key& key, const Tensor& concentration, const Shape& shape) {
-  return exp(log_standard_gamma(key, concentration, shape));
-}
-
-Tensor draw_von_mises(const Key& key, const Tensor& concentration, const Shape& shape) {
-  return without_derivative([key, shape](T k) { return draw_angles(key, k, shape); }, "von Mises")(concentration);
+// Draws by Devroye, Non-Uniform Random Variate Generation, 1986, chapter X.6. A round accepts with
+// a probability of at least 1/2. All 50 rounds fail for one element in 10^15, which then gets 1.
+Tensor draw_zipf(const Key& key, const Tensor& exponent, const Shape& shape) {
+  constexpr int rounds = 50;
+  const Tensor less = wide(exponent, shape) - 1, b = exp2(less);
+  Accepted accepted(ones(shape, float64, less.device()));
+  for (std::uint32_t round = 0; round < rounds; ++round) {
+    const auto [first, second] = split(fold_in(key, round));
+    const Tensor x = floor(pow(above_zero(first, shape), -1 / less)), v = uniform(second, shape, float64);
+    const Tensor t = pow(1 + 1 / x, less);
+    accepted.offer(x, isfinite(x) && v * x * (t - 1) / (b - 1) <= t / b);
+  }
+  return astype(accepted.value, int32);
 }
 
 }  // namespace stave_detail

@@ -2,9 +2,9 @@
 #include <cmath>
 #include <numbers>
 
+#include <stave/core/ops/random_samplers.h>
 #include <stave/core/ops/special.h>
 #include <stave/handlers/inference/continuous.h>
-#include <stave/handlers/inference/draws.h>
 #include <stave/handlers/inference/parameters.h>
 
 namespace stave {
@@ -150,7 +150,7 @@ Tensor StudentT::log_prob(T x) const {
 Tensor StudentT::sample(const Key& key, const Shape& shape) const {
   const auto f = [&](const Shape& all, Dtype dtype, T n, T m, T s) {
     const auto [first, second] = split(key);
-    const Tensor chi = 2 * standard_gamma(second, n / 2, all);
+    const Tensor chi = 2 * gamma(second, n / 2, all);
     return m + s * normal(first, all, dtype) / sqrt(chi / n);
   };
   return draw(key, shape, f, degrees, location, scale);
@@ -341,7 +341,7 @@ Tensor VonMises::log_prob(T x) const {
 }
 Tensor VonMises::sample(const Key& key, const Shape& shape) const {
   const auto f = [&](const Shape& all, Dtype, T m, T k) {
-    return remainder(m + draw_von_mises(key, k, all) + pi, 2 * pi) - pi;
+    return remainder(m + von_mises(key, 0, k, all) + pi, 2 * pi) - pi;
   };
   return draw(key, shape, f, location, concentration);
 }

@@ -6,6 +6,7 @@
 #include <stave/core/ops/contract.h>
 #include <stave/core/ops/layout.h>
 #include <stave/core/ops/linalg.h>
+#include <stave/core/ops/random_samplers.h>
 #include <stave/core/ops/reduce.h>
 #include <stave/core/ops/scan.h>
 #include <stave/core/ops/softmax.h>
@@ -89,7 +90,7 @@ Tensor MultivariateStudentT::sample(const Key& key, const Shape& shape) const {
   const Shape all = joined(joined(shape, batch), trailing(vectors, 1));
   const auto [first, second] = split(key);
   const Tensor n = degrees.in(computed, key.data().device());
-  const Tensor root = sqrt(2 * standard_gamma(second, n / 2, leading(all, 1)) / n);
+  const Tensor root = sqrt(2 * gamma(second, n / 2, leading(all, 1)) / n);
   const Tensor z = normal(first, all, computed) / expand_dims(root, -1);
   return astype(astype(location, computed) + times_vector(astype(scale_tril, computed), z), dtype);
 }
@@ -105,7 +106,7 @@ Tensor Dirichlet::log_prob(T x) const {
   return function_of(x, f, NumberOrTensor(concentration));
 }
 Tensor Dirichlet::sample(const Key& key, const Shape& shape) const {
-  const auto f = [&](const Shape& all, Dtype, T a) { return softmax(log_standard_gamma(key, a, all)); };
+  const auto f = [&](const Shape& all, Dtype, T a) { return softmax(loggamma(key, a, all)); };
   return draw(key, shape, f, NumberOrTensor(concentration));
 }
 Support Dirichlet::support() const { return Support::simplex(); }
@@ -194,7 +195,7 @@ Tensor Wishart::sample(const Key& key, const Shape& shape) const {
   const Tensor steps = arange(0, l.shape(-1), 1, computed, l.device());
   const auto [first, second] = split(key);
   const Tensor half = (expand_dims(n, -1) - steps) / 2;
-  const Tensor chi = sqrt(2 * standard_gamma(first, half, leading(matrices, 1)));
+  const Tensor chi = sqrt(2 * gamma(first, half, leading(matrices, 1)));
   const Tensor a =
       tril(normal(second, matrices, computed), -1) + expand_dims(chi, -1) * eye(l.shape(-1), computed, l.device());
   return astype(product_with_transpose(matmul(tril(l), a)), dtype);
@@ -237,7 +238,7 @@ Tensor LKJCholesky::sample(const Key& key, const Shape& shape) const {
   // Row 0 is (0, ..., 1): its y is 0. A beta draw with a = 1 / 2 takes its place.
   const Tensor i = arange(0, n, 1, computed, c.device()), a = maximum(i, 1) / 2;
   const Tensor b = expand_dims(c, -1) + (static_cast<double>(n - 1) - i) / 2;
-  const Tensor logit_y = log_standard_gamma(first, a, rows) - log_standard_gamma(second, b, rows);
+  const Tensor logit_y = loggamma(first, a, rows) - loggamma(second, b, rows);
   const Tensor y = where(i > 0, sigmoid(logit_y), 0), rest = where(i > 0, sigmoid(-logit_y), 1);
   const Tensor z = tril(normal(third, matrices, computed), -1), length = norm(z, -1, keepdims);
   const Tensor unit = z / where(length > 0, length, 1);

@@ -2,9 +2,9 @@
 #include <cmath>
 #include <numbers>
 
+#include <stave/core/ops/random_samplers.h>
 #include <stave/core/ops/special.h>
 #include <stave/handlers/inference/continuous.h>
-#include <stave/handlers/inference/draws.h>
 #include <stave/handlers/inference/parameters.h>
 
 namespace stave {
@@ -234,7 +234,7 @@ Tensor GeneralizedNormal::log_prob(T x) const {
 Tensor GeneralizedNormal::sample(const Key& key, const Shape& shape_) const {
   const auto f = [&](const Shape& all, Dtype, T b, T m, T s) {
     const auto [first, second] = split(key);
-    const Tensor size = exp(log_standard_gamma(first, 1 / b, all) / b);
+    const Tensor size = exp(loggamma(first, 1 / b, all) / b);
     return m + s * where(bernoulli(second, 0.5, all), size, -size);
   };
   return draw(key, shape_, f, shape, location, scale);

@@ -2,9 +2,9 @@
 #include <cmath>
 #include <numbers>
 
+#include <stave/core/ops/random_samplers.h>
 #include <stave/core/ops/special.h>
 #include <stave/handlers/inference/continuous.h>
-#include <stave/handlers/inference/draws.h>
 #include <stave/handlers/inference/parameters.h>
 
 namespace stave {
@@ -72,7 +72,7 @@ Tensor gamma_entropy(T a, T r) { return a - log(r) + lgamma(a) + (1 - a) * digam
 
 Tensor Gamma::log_prob(T x) const { return function_of(x, gamma_log_density, concentration, rate); }
 Tensor Gamma::sample(const Key& key, const Shape& shape) const {
-  const auto f = [&](const Shape& all, Dtype, T a, T r) { return standard_gamma(key, a, all) / r; };
+  const auto f = [&](const Shape& all, Dtype, T a, T r) { return gamma(key, a, all) / r; };
   return draw(key, shape, f, concentration, rate);
 }
 Support Gamma::support() const { return Support::positive(); }
@@ -98,7 +98,7 @@ Tensor ChiSquared::log_prob(T x) const {
       x, [](T y, T k) { return gamma_log_density(y, k / 2, number_like(0.5, y)); }, degrees);
 }
 Tensor ChiSquared::sample(const Key& key, const Shape& shape) const {
-  const auto f = [&](const Shape& all, Dtype, T k) { return 2 * standard_gamma(key, k / 2, all); };
+  const auto f = [&](const Shape& all, Dtype, T k) { return 2 * gamma(key, k / 2, all); };
   return draw(key, shape, f, degrees);
 }
 Support ChiSquared::support() const { return Support::positive(); }
@@ -136,7 +136,7 @@ Tensor InverseGamma::log_prob(T x) const {
   return function_of(x, f, concentration, rate);
 }
 Tensor InverseGamma::sample(const Key& key, const Shape& shape) const {
-  const auto f = [&](const Shape& all, Dtype, T a, T r) { return r * exp(-log_standard_gamma(key, a, all)); };
+  const auto f = [&](const Shape& all, Dtype, T a, T r) { return r * exp(-loggamma(key, a, all)); };
   return draw(key, shape, f, concentration, rate);
 }
 Support InverseGamma::support() const { return Support::positive(); }
@@ -183,8 +183,8 @@ Tensor Beta::log_prob(T x) const {
 Tensor Beta::sample(const Key& key, const Shape& shape) const {
   const auto f = [&](const Shape& all, Dtype, T p, T q) {
     const auto [first, second] = split(key);
-    const Tensor x = log_standard_gamma(first, p, all);
-    return sigmoid(x - log_standard_gamma(second, q, all));
+    const Tensor x = loggamma(first, p, all);
+    return sigmoid(x - loggamma(second, q, all));
   };
   return draw(key, shape, f, a, b);
 }
@@ -224,7 +224,7 @@ Tensor FDistribution::log_prob(T x) const {
 Tensor FDistribution::sample(const Key& key, const Shape& shape) const {
   const auto f = [&](const Shape& all, Dtype, T n, T d) {
     const auto [first, second] = split(key);
-    return exp(log_standard_gamma(first, n / 2, all) - log_standard_gamma(second, d / 2, all)) * (d / n);
+    return exp(loggamma(first, n / 2, all) - loggamma(second, d / 2, all)) * (d / n);
   };
   return draw(key, shape, f, numerator, denominator);
 }
