@@ -535,6 +535,7 @@ void composed() {
   SHOW("corrcoef", corrcoef(tensor({{1., 2., 4.}, {3., 1., 0.}})))
   SHOW("cdist", cdist(tensor({{0., 0.}}), tensor({{3., 4.}, {1., 0.}})))
   SHOW("gradient", gradient(tensor({1., 4., 9., 16.})))
+  SHOW("gradients", gradients(tensor({{1., 2.}, {4., 8.}}), {0.5, 1}))
   SHOW("scatter_reduce", scatter_reduce(tensor({1., 2., 3.}), 0, tensor({0, 0, 2}), tensor({5., 6., 7.}), ScatterReduction::mean))
   SHOW("index_reduce", index_reduce(zeros({2, 2}), 0, tensor({1, 1}), tensor({{1., 2.}, {3., 1.}}), ScatterReduction::max))
   SHOW("segment_mean", segment_mean(tensor({1., 2., 6.}), tensor({0, 0, 1}), 2))
