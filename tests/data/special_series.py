@@ -241,4 +241,6 @@ for n in (0, 1):
     show(f"bessel_q{n}", f"x Q of DLMF 10.17.3 for the order {n}, in 1 / x^2.", [(bessel_q(n), 0, F / 64)])
     show(f"bessel_i{n}_near", f"e^-x I_{n}(x) / x^{n} in x.", [(scaled_i(n), F / 10**12, 2), (scaled_i(n), 2, 8)])
     show(f"bessel_i{n}_far", f"sqrt(x) e^-x I_{n}(x) in 1 / x.", [(scaled_i_far(n), F / 10**9, F / 8)])
+show("entropy_near", "(artanh(s) - s) / s^3 in s^2.",
+     [(lambda u: (mp.atanh(mp.sqrt(u)) - mp.sqrt(u)) / mp.sqrt(u)**3 if u else F / 3, 0, F * 9 / 25)])
 print("\n}  // namespace stave_cpu")

@@ -72,10 +72,10 @@ STAVE_INLINE Pair operator+(Pair a, F64 b) {
   const Pair sum = exact_sum(a.high, b);
   return ordered_sum(sum.high, sum.low + a.low);
 }
+/// The error is relative to the larger operand, not to the sum.
 STAVE_INLINE Pair operator+(Pair a, Pair b) {
-  const Pair high = exact_sum(a.high, b.high), low = exact_sum(a.low, b.low);
-  const Pair sum = ordered_sum(high.high, high.low + low.high);
-  return ordered_sum(sum.high, sum.low + low.low);
+  const Pair sum = exact_sum(a.high, b.high);
+  return ordered_sum(sum.high, sum.low + (a.low + b.low));
 }
 STAVE_INLINE Pair operator-(Pair a) { return {-a.high, -a.low}; }
 STAVE_INLINE Pair operator-(Pair a, Pair b) { return a + -b; }
@@ -91,6 +91,11 @@ STAVE_INLINE Pair operator/(Pair a, Pair b) {
   const F64 inverse = F64(1) / b.high, quotient = a.high * inverse;
   const F64 rest = fma(-quotient, b.high, a.high) + fma(-quotient, b.low, a.low);
   return ordered_sum(quotient, rest * inverse);
+}
+/// A number that is the same for all lanes, as the quotient of two exact numbers.
+STAVE_INLINE Pair quotient_of(double a, double b) {
+  const double quotient = a / b;
+  return {F64(quotient), F64(__builtin_fma(-quotient, b, a) / b)};
 }
 STAVE_INLINE Pair select(Lanes64 mask, Pair a, Pair b) {
   return {select(mask, a.high, b.high), select(mask, a.low, b.low)};

@@ -36,7 +36,7 @@ STAVE_INLINE F64 log_ndtr(F64 x) {
     y = select(low, log(F64(0.5) * scaled) - F64(0.5) * x * x, y);
   }
   if (!all(low)) {
-    F64 tail = F64(0.5) * erfc(x * F64(root_half));
+    F64 tail = F64(0.5) * erfc_of_root_half(x);
     if (any(high)) tail = select(high, F64(0.5) * erfcx(x * F64(root_half)) * exp_of_square(-0.5, x), tail);
     y = select(low, y, log1p(-tail));
   }
@@ -270,29 +270,30 @@ STAVE_INLINE F64 entropy_edges(F64 x, F64 y, F64 at_zero, F64 inside) {
   return select((x == x) & (y == y), value, F64(not_a_number));
 }
 
-STAVE_INLINE F64 log_ratio(F64 x, F64 y) {
+STAVE_INLINE F64 rel_entr(F64 x, F64 y) {
   const F64 ratio = x / y;
   const Lanes64 near = (ratio > F64(0.5)) & (ratio < F64(2));
   F64 value = log(ratio);
   if (any(near)) value = select(near, -log1p((y - x) / x), value);
   const Lanes64 extreme = (x > F64(0)) & (y > F64(0)) & ((ratio < F64(1e-300)) | (ratio > F64(1e300)));
   if (any(extreme)) value = select(extreme, log(x) - log(y), value);
-  return value;
+  return entropy_edges(x, y, F64(0), x * value);
 }
 
-STAVE_INLINE F64 rel_entr(F64 x, F64 y) { return entropy_edges(x, y, F64(0), x * log_ratio(x, y)); }
-
+// With d = (y - x) / x and s = d / (2 + d), it is x (d - log(1 + d)), where log(1 + d) is
+// 2 artanh(s).
 STAVE_INLINE F64 kl_div(F64 x, F64 y) {
-  const F64 d = (y - x) / x;
-  const Lanes64 near = (d >= F64(-0.5)) & (d <= F64(1));
+  const F64 ratio = x / y, above = y - x, d = above / x;
+  const Lanes64 near = (d >= F64(-0.75)) & (d <= F64(2)),
+                common = near | ((ratio > F64(1e-300)) & (ratio < F64(1e300)));
   F64 value(0);
   if (any(near)) {
     const F64 s = d / (F64(2) + d), square = s * s;
-    constexpr double c[] = {1. / 35, 1. / 33, 1. / 31, 1. / 29, 1. / 27, 1. / 25, 1. / 23, 1. / 21, 1. / 19,
-                            1. / 17, 1. / 15, 1. / 13, 1. / 11, 1. / 9,  1. / 7,  1. / 5,  1. / 3};
-    value = x * (d * s - F64(2) * s * square * polynomial(square, c));
+    value = x * (d * s - F64(2) * s * square * series(stave_cpu::entropy_near, square));
   }
-  if (!all(near)) value = select(near, value, x * log_ratio(x, y) + (y - x));
+  if (!all(near)) value = select(near, value, x * log(ratio) + above);
+  const Lanes64 positive = (x > F64(0)) & (y > F64(0));
+  value = by_scalar(positive & ~common, value, scalar::kl_div, x, y);
   return entropy_edges(x, y, y, value);
 }
 
