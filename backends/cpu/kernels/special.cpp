@@ -28,7 +28,7 @@ STAVE_INLINE void store_doubles(F64 y, T* to) {
 }
 
 /// The kernel of f, a function of vectors, for inputs from `first` on.
-template <class T, class F, int first, int... k>
+template <class T, auto f, int first, int... k>
 void run(void* out, const void* const* in, const Index* steps, Index n) {
   constexpr Index lanes = F64::lanes;
   const T* const from[] = {static_cast<const T*>(in[first + k])...};
@@ -44,7 +44,7 @@ void run(void* out, const void* const* in, const Index* steps, Index n) {
   };
   for (Index i = 0; i < n; i += lanes) {
     const Index count = n - i < lanes ? n - i : lanes;
-    const F64 y = F()(load(k, i, count)...);
+    const F64 y = f(load(k, i, count)...);
     if (count == lanes) {
       store_doubles(y, to + i);
     } else {
@@ -57,10 +57,10 @@ void run(void* out, const void* const* in, const Index* steps, Index n) {
 
 /// The kernel of f, where the last argument tells how long a vector takes: lanes of one group are
 /// computed together.
-template <class T, class F, class Group, int groups, int... k>
+template <class T, auto f, auto group_of, int groups, int... k>
 void run_grouped(void* out, const void* const* in, const Index* steps, Index n) {
   constexpr Index most = 512, inputs = sizeof...(k);
-  if (n == 1) return run<T, F, 0, k...>(out, in, steps, n);
+  if (n == 1) return run<T, f, 0, k...>(out, in, steps, n);
   T gathered[inputs][most], results[most];
   std::int16_t places[most];
   for (Index start = 0; start < n; start += most) {
@@ -71,7 +71,7 @@ void run_grouped(void* out, const void* const* in, const Index* steps, Index n) 
     Index ends[groups + 1] = {};
     std::uint8_t group[most];
     for (Index i = 0; i < count; ++i) {
-      const int g = Group()(static_cast<double>(element(inputs - 1, i)));
+      const int g = group_of(static_cast<double>(element(inputs - 1, i)));
       group[i] = static_cast<std::uint8_t>(g);
       ++ends[g + 1];
     }
@@ -81,56 +81,87 @@ void run_grouped(void* out, const void* const* in, const Index* steps, Index n) 
       for (Index i = 0; i < count; ++i) gathered[input][places[i]] = element(input, i);
     const void* const from[] = {gathered[k]...};
     const Index each[] = {(static_cast<void>(k), Index{1})...};
-    run<T, F, 0, k...>(results, from, each, count);
+    run<T, f, 0, k...>(results, from, each, count);
     for (Index i = 0; i < count; ++i) static_cast<T*>(out)[start + i] = results[places[i]];
   }
 }
 
-template <class T>
-SpecialKernel kernel_for(OpId op, const double* orders) {
-#define STAVE_KERNEL(first, f, ...) \
-  run<T, decltype([](auto... x) __attribute__((always_inline)) { return special::f(x...); }), first, __VA_ARGS__>
-#define STAVE_GROUPED(f, by, ...)                                                                     \
-  run_grouped<T, decltype([](auto... x) __attribute__((always_inline)) { return special::f(x...); }), \
-              decltype([](double x) { return special::by##_group(x); }), special::by##_groups, __VA_ARGS__>
-  switch (op) {
-    case OpId::log_ndtr: return STAVE_KERNEL(0, log_ndtr, 0);
-    case OpId::ndtri: return STAVE_KERNEL(0, ndtri, 0);
-    case OpId::erfcinv: return STAVE_KERNEL(0, erfcinv, 0);
-    case OpId::sine_integral: return STAVE_KERNEL(0, sine_integral, 0);
-    case OpId::cosine_integral: return STAVE_KERNEL(0, cosine_integral, 0);
-    case OpId::fresnel_s: return STAVE_KERNEL(0, fresnel<true>, 0);
-    case OpId::fresnel_c: return STAVE_KERNEL(0, fresnel<false>, 0);
-    case OpId::gammaincc: return STAVE_KERNEL(0, gammaincc, 0, 1);
-    case OpId::betaln: return STAVE_KERNEL(0, betaln, 0, 1);
-    case OpId::poch: return STAVE_KERNEL(0, poch, 0, 1);
-    case OpId::hyp1f1: return STAVE_GROUPED(hyp1f1, kummer, 0, 1, 2);
-    case OpId::hyp2f1: return STAVE_GROUPED(hyp2f1, gauss, 0, 1, 2, 3);
-    case OpId::rel_entr: return STAVE_KERNEL(0, rel_entr, 0, 1);
-    case OpId::kl_div: return STAVE_KERNEL(0, kl_div, 0, 1);
-    default: break;
-  }
-  if (!orders) return nullptr;
-  const double order = orders[0];
-  switch (op) {
-    case OpId::gammainc: return order == 0 ? STAVE_KERNEL(1, gammainc, 0, 1) : nullptr;
-    case OpId::betainc: return order == 0 && orders[1] == 0 ? STAVE_KERNEL(2, betainc, 0, 1, 2) : nullptr;
-    case OpId::expn: return order >= 2 ? STAVE_KERNEL(0, expn, 0, 1) : nullptr;
-    case OpId::erfcx: return order == 0 ? STAVE_KERNEL(1, erfcx, 0) : nullptr;
-    case OpId::spence: return order == 0 ? STAVE_KERNEL(1, spence, 0) : nullptr;
-    case OpId::sinc: return order == 0 ? STAVE_KERNEL(1, sinc, 0) : nullptr;
-#define STAVE_BY_ORDER(f) order == 0 ? STAVE_KERNEL(1, f<0>, 0) : order == 1 ? STAVE_KERNEL(1, f<1>, 0) : nullptr
-    case OpId::bessel_j: return STAVE_BY_ORDER(bessel_j);
-    case OpId::bessel_y: return STAVE_BY_ORDER(bessel_y);
-    case OpId::bessel_ie: return STAVE_BY_ORDER(bessel_ie);
-#undef STAVE_BY_ORDER
-    default: return nullptr;
-  }
-#undef STAVE_GROUPED
-#undef STAVE_KERNEL
+template <class... X>
+constexpr auto inputs_of(F64 (*)(X...)) {
+  return std::make_integer_sequence<int, static_cast<int>(sizeof...(X))>();
+}
+template <class T, auto f, int first, int... k>
+SpecialKernel kernel_of(std::integer_sequence<int, k...>) {
+  return run<T, f, first, k...>;
+}
+/// The kernel of f for operations with `first` orders that f does not take.
+template <class T, auto f, int first = 0>
+SpecialKernel kernel_of() {
+  return kernel_of<T, f, first>(inputs_of(f));
+}
+template <class T, auto f, auto group, int groups, int... k>
+SpecialKernel grouped_kernel_of(std::integer_sequence<int, k...>) {
+  return run_grouped<T, f, group, groups, k...>;
+}
+template <class T, auto f, auto group, int groups>
+SpecialKernel grouped_kernel_of() {
+  return grouped_kernel_of<T, f, group, groups>(inputs_of(f));
 }
 
-SpecialKernel special_kernel(OpId op, Dtype dtype, const double* orders) {
+template <class T>
+SpecialKernel kernel_for(OpId op) {
+  using namespace special;
+  switch (op) {
+    case OpId::gammaincc: return kernel_of<T, gammaincc>();
+    case OpId::betaln: return kernel_of<T, betaln>();
+    case OpId::poch: return kernel_of<T, poch>();
+    case OpId::log_ndtr: return kernel_of<T, log_ndtr>();
+    case OpId::ndtri: return kernel_of<T, ndtri>();
+    case OpId::erfcinv: return kernel_of<T, erfcinv>();
+    case OpId::sine_integral: return kernel_of<T, sine_integral>();
+    case OpId::cosine_integral: return kernel_of<T, cosine_integral>();
+    case OpId::fresnel_s: return kernel_of<T, fresnel_s>();
+    case OpId::fresnel_c: return kernel_of<T, fresnel_c>();
+    case OpId::hyp1f1: return grouped_kernel_of<T, hyp1f1, kummer_group, kummer_groups>();
+    case OpId::hyp2f1: return grouped_kernel_of<T, hyp2f1, gauss_group, gauss_groups>();
+    case OpId::rel_entr: return kernel_of<T, rel_entr>();
+    case OpId::kl_div: return kernel_of<T, kl_div>();
+    default: return nullptr;
+  }
+}
+
+/// As kernel_for, for an operation of one order.
+template <class T>
+SpecialKernel kernel_for(OpId op, double order) {
+  using namespace special;
+  if (op == OpId::expn && order >= 2) return kernel_of<T, expn>();
+  if (order == 0) switch (op) {
+      case OpId::gammainc: return kernel_of<T, gammainc, 1>();
+      case OpId::erfcx: return kernel_of<T, erfcx, 1>();
+      case OpId::spence: return kernel_of<T, spence, 1>();
+      case OpId::sinc: return kernel_of<T, sinc, 1>();
+      case OpId::bessel_j: return kernel_of<T, bessel_j<0>, 1>();
+      case OpId::bessel_y: return kernel_of<T, bessel_y<0>, 1>();
+      case OpId::bessel_ie: return kernel_of<T, bessel_ie<0>, 1>();
+      default: return nullptr;
+    }
+  if (order == 1) switch (op) {
+      case OpId::bessel_j: return kernel_of<T, bessel_j<1>, 1>();
+      case OpId::bessel_y: return kernel_of<T, bessel_y<1>, 1>();
+      case OpId::bessel_ie: return kernel_of<T, bessel_ie<1>, 1>();
+      default: return nullptr;
+    }
+  return nullptr;
+}
+
+template <class T>
+SpecialKernel kernel_for(OpId op, const double* orders) {
+  if (!orders) return kernel_for<T>(op);
+  if (op == OpId::betainc && orders[0] == 0 && orders[1] == 0) return kernel_of<T, special::betainc, 2>();
+  return kernel_for<T>(op, orders[0]);
+}
+
+[[maybe_unused]] SpecialKernel special_kernel(OpId op, Dtype dtype, const double* orders) {
   return dtype == Dtype::float64 ? kernel_for<double>(op, orders) : kernel_for<float>(op, orders);
 }
 

@@ -184,9 +184,9 @@ STAVE_INLINE F64 gammaincc(F64 a, F64 x) { return gamma_tail<false>(a, x); }
 
 // ---- the beta distribution ----------------------------------------------------------------------
 
-/// The continued fraction of DLMF 8.17.22, by which x^a (1 - x)^b / (a B(a, b)) is divided. Beyond
-/// the mean of the distribution its terms cancel, and are computed with twice the precision.
-STAVE_INLINE F64 beta_fraction(F64 a, F64 b, F64 x, bool is_exact, Lanes64 wanted, Lanes64& settled) {
+/// The continued fraction of DLMF 8.17.22, by which x^a (1 - x)^b / (a B(a, b)) is divided. Its
+/// terms cancel in part, so they have twice the precision.
+STAVE_INLINE F64 beta_fraction(F64 a, F64 b, F64 x, Lanes64 wanted, Lanes64& settled) {
   const auto is_even = [](F64 k) { return floor(k * F64(0.5)) * F64(2) == k; };
   const Fraction f(
       [&](F64 k) {
@@ -196,7 +196,6 @@ STAVE_INLINE F64 beta_fraction(F64 a, F64 b, F64 x, bool is_exact, Lanes64 wante
       },
       [](F64) { return F64(1); }, wanted);
   settled = f.settled;
-  if (!is_exact) return f.value();
   return f.exact_value([&](F64 k) {
     const F64 m = floor(k * F64(0.5));
     const Pair numerator = select(is_even(k), exact_sum(b, -m) * m, -(exact_sum(a, m) * (exact_sum(a, b) + m)));
@@ -218,12 +217,12 @@ STAVE_INLINE F64 betainc(F64 a, F64 b, F64 x) {
   const Lanes64 below = at * (first + second + F64(2)) <= first + F64(1);
   const F64 p = select(below, first, second), q = select(below, second, first), z = select(below, at, rest.high);
   Lanes64 settled;
-  const F64 tail = density / (p * beta_fraction(p, q, z, false, common, settled));
+  const F64 tail = density / (p * beta_fraction(p, q, z, common, settled));
   F64 y = select(below, tail, F64(1) - tail);
   // Where the other tail is the larger one, the fraction of this one is better, but slower.
   if (const Lanes64 wanted = settled & ~below & (tail > F64(0.5)); any(wanted)) {
     Lanes64 settled_above;
-    const F64 f = beta_fraction(first, second, at, true, wanted, settled_above);
+    const F64 f = beta_fraction(first, second, at, wanted, settled_above);
     y = select(wanted, density / (first * f), y);
     settled = settled & (settled_above | ~wanted);
   }

@@ -151,6 +151,9 @@ STAVE_INLINE F64 fresnel(F64 x) {
   return select(x == x, y, x);
 }
 
+STAVE_INLINE F64 fresnel_s(F64 x) { return fresnel<true>(x); }
+STAVE_INLINE F64 fresnel_c(F64 x) { return fresnel<false>(x); }
+
 /// The integral of log(t) / (1 - t) from 1 to exp(-w) for |w| < 2 pi.
 STAVE_INLINE F64 spence_of_log(F64 w) {
   constexpr double terms[] = {2.395218621026187e-19,   -1.0356517612182247e-17, 4.518980029619918e-16,
