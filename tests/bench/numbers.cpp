@@ -19,13 +19,13 @@ using Computation = std::function<std::vector<Tensor>()>;  // owns its inputs
 
 // ---- inputs: peer_numbers.py makes the same ones ------------------------------------------------
 
-/// Returns numbers between 0 and 1 in an irregular order, another one for each argument of a
-/// function.
+/// Returns numbers between 0 and 1 in an order that no processor predicts, another one for each
+/// argument of a function. They are cubes modulo a prime of which 3 does not divide the predecessor,
+/// so that all are different.
 Tensor irregular(const Shape& shape, int argument) {
-  constexpr Index multipliers[] = {611953, 389171, 774143, 250007};
-  const Tensor i = arange(0, shape.elements(), 1, int64);
-  const Tensor part = astype(i * multipliers[argument] % 1000003, float64);
-  return reshape((part + 0.5) / 1000003, shape);
+  constexpr Index prime = 1000037, start = 100003;
+  const Tensor i = (arange(0, shape.elements(), 1, int64) + argument * start) % prime;
+  return reshape((astype(i * i % prime * i % prime, float64) + 0.5) / static_cast<double>(prime), shape);
 }
 Tensor real_signal(const Shape& shape) { return irregular(shape, 0) - 0.5; }
 Tensor complex_signal(const Shape& shape) { return stave::complex(real_signal(shape), irregular(shape, 1) - 0.5); }

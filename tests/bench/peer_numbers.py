@@ -12,12 +12,12 @@ import torch
 
 # ---- inputs --------------------------------------------------------------------------------------
 
-MULTIPLIERS = 611953, 389171, 774143, 250007
+PRIME, START = 1000037, 100003
 
 
 def irregular(shape, argument):
-    i = np.arange(np.prod(shape), dtype=np.int64)
-    return ((i * MULTIPLIERS[argument] % 1000003 + 0.5) / 1000003).reshape(shape)
+    i = (np.arange(np.prod(shape), dtype=np.int64) + argument * START) % PRIME
+    return ((i * i % PRIME * i % PRIME + 0.5) / PRIME).reshape(shape)
 
 
 def real_signal(shape):

@@ -243,4 +243,7 @@ for n in (0, 1):
     show(f"bessel_i{n}_far", f"sqrt(x) e^-x I_{n}(x) in 1 / x.", [(scaled_i_far(n), F / 10**9, F / 8)])
 show("entropy_near", "(artanh(s) - s) / s^3 in s^2.",
      [(lambda u: (mp.atanh(mp.sqrt(u)) - mp.sqrt(u)) / mp.sqrt(u)**3 if u else F / 3, 0, F * 9 / 25)])
+show("sine_rest", "(sin(x) - x) / x^3 in x^2.", [(lambda u: (mp.sin(mp.sqrt(u)) - mp.sqrt(u)) / mp.sqrt(u)**3 if u else -F / 6, 0, 0.6169)])
+show("cosine_rest", "(cos(x) - 1 + x^2 / 2) / x^4 in x^2.",
+     [(lambda u: (mp.cos(mp.sqrt(u)) - 1 + u / 2) / u**2 if u else F / 24, 0, 0.6169)])
 print("\n}  // namespace stave_cpu")

@@ -138,6 +138,7 @@ SpecialKernel kernel_for(OpId op, double order) {
   if (order == 0) switch (op) {
       case OpId::gammainc: return kernel_of<T, gammainc, 1>();
       case OpId::erfcx: return kernel_of<T, erfcx, 1>();
+      case OpId::dawsn: return kernel_of<T, dawsn, 1>();
       case OpId::spence: return kernel_of<T, spence, 1>();
       case OpId::sinc: return kernel_of<T, sinc, 1>();
       case OpId::bessel_j: return kernel_of<T, bessel_j<0>, 1>();

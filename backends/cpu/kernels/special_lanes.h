@@ -46,6 +46,31 @@ struct Constant {
   STAVE_INLINE double operator[](int) const { return value; }
 };
 
+/// The sine and the cosine of an angle, with errors of about 1 unit. They have one reduction to
+/// an angle within pi / 4 of a multiple of pi / 2, which is given in two parts.
+struct SineCosine {
+  F64 sine, cosine;
+  STAVE_INLINE explicit SineCosine(F64 x) {
+    const F64 n = rint(x * F64(2 / circle_half));
+    const F64 r = fma(-n, F64(6.123233995736766e-17), fma(-n, F64(circle_half / 2), x)), square = r * r;
+    const F64 s = fma(r * square, series(stave_cpu::sine_rest, square), r);
+    const F64 half = F64(0.5) * square, near_one = F64(1) - half;
+    const F64 c = near_one + fma(square * square, series(stave_cpu::cosine_rest, square), (F64(1) - near_one) - half);
+    // The quarter of the circle: 0, 1, 2 or 3.
+    const F64 quarter = n - F64(4) * floor(n * F64(0.25));
+    const Lanes64 is_odd = (quarter == F64(1)) | (quarter == F64(3)),
+                  is_left = (quarter == F64(1)) | (quarter == F64(2));
+    sine = select(is_odd, c, s);
+    sine = select(quarter >= F64(2), -sine, sine);
+    cosine = select(is_odd, s, c);
+    cosine = select(is_left, -cosine, cosine);
+    if (const Lanes64 large = abs(x) > F64(1e6); any(large)) {
+      sine = select(large, sin(x), sine);
+      cosine = select(large, cos(x), cosine);
+    }
+  }
+};
+
 // ---- numbers of twice the precision -------------------------------------------------------------
 // Dekker, "A floating-point technique for extending the available precision", 1971. These need a
 // fused multiply-add.

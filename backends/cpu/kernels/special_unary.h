@@ -27,6 +27,21 @@ STAVE_INLINE F64 erfcx(F64 x) {
   return any(near) ? select(near, series(stave_cpu::erfcx_near, x), y) : y;
 }
 
+STAVE_INLINE F64 dawsn(F64 x) {
+  using namespace stave_cpu;
+  const F64 size = abs(x), square = x * x;
+  const Lanes64 far = size >= F64(5), near = size < F64(1);
+  F64 y(0);
+  if (any(far)) y = series(dawson_far, F64(1) / square) / (size + size);
+  if (any(near)) y = select(near, size * series(dawson_near, square), y);
+  if (!all(near | far)) {
+    const F64 low = select(size < F64(1.75), series(dawson_middle0, size), series(dawson_middle1, size));
+    const F64 high = select(size < F64(3.5), series(dawson_middle2, size), series(dawson_middle3, size));
+    y = select(near | far, y, select(size < F64(2.5), low, high));
+  }
+  return copysign(select(x == x, y, x), x);
+}
+
 STAVE_INLINE F64 log_ndtr(F64 x) {
   const Lanes64 low = x < F64(-1), high = x >= F64(2);
   F64 y = x;
@@ -90,7 +105,8 @@ STAVE_INLINE F64 sine_integral(F64 x) {
   const Lanes64 near = size < F64(2);
   const F64 at = select(near, F64(2), select(isfinite(x), size, F64(2)));
   const SineParts parts(at);
-  F64 y = F64(circle_half / 2) - fma(parts.f, cos(at), parts.g * sin(at));
+  const SineCosine wave(at);
+  F64 y = F64(circle_half / 2) - fma(parts.f, wave.cosine, parts.g * wave.sine);
   y = copysign(select(size == F64(infinite), F64(circle_half / 2), y), x);
   if (any(near)) y = select(near, x * series(stave_cpu::sine_near, x * x), y);
   return select(x == x, y, x);
@@ -101,7 +117,8 @@ STAVE_INLINE F64 cosine_integral(F64 x) {
   const Lanes64 near = size < F64(2);
   const F64 at = select(near, F64(2), select(isfinite(x), size, F64(2)));
   const SineParts parts(at);
-  F64 y = parts.f * sin(at) - parts.g * cos(at);
+  const SineCosine wave(at);
+  F64 y = parts.f * wave.sine - parts.g * wave.cosine;
   y = select(x == F64(infinite), F64(0), y);
   if (any(near)) {
     const F64 square = x * x;
@@ -119,9 +136,9 @@ struct FresnelParts {
     const F64 inverse = F64(1) / square.high, u = inverse * inverse;
     // The angle, in quarters of a circle, without whole circles.
     const F64 turns = (square.high - F64(4) * rint(square.high * F64(0.25))) + square.low;
-    const F64 angle = F64(circle_half / 2) * turns;
-    sine = sin(angle);
-    cosine = cos(angle);
+    const SineCosine wave(F64(circle_half / 2) * turns);
+    sine = wave.sine;
+    cosine = wave.cosine;
     const Lanes64 far = u < F64(1. / 40);
     f = select(far, series(stave_cpu::fresnel_f0, u), series(stave_cpu::fresnel_f1, u)) / (F64(circle_half) * x);
     g = select(far, series(stave_cpu::fresnel_g0, u), series(stave_cpu::fresnel_g1, u)) /
@@ -203,13 +220,14 @@ STAVE_INLINE F64 j_near(int n, F64 x) {
 /// J or Y for x >= 8: DLMF 10.17.3 and 10.17.4, with the angle x - pi/4 or x - 3 pi/4 resolved.
 template <int n, bool first_kind>
 STAVE_INLINE F64 bessel_far(F64 x) {
-  const F64 inverse = F64(1) / x, u = inverse * inverse, sine = sin(x), cosine = cos(x);
+  const F64 inverse = F64(1) / x, u = inverse * inverse;
+  const SineCosine wave(x);
   const F64 p = n == 0 ? series(stave_cpu::bessel_p0, u) : series(stave_cpu::bessel_p1, u);
   const F64 q = (n == 0 ? series(stave_cpu::bessel_q0, u) : series(stave_cpu::bessel_q1, u)) * inverse;
-  const F64 sum = sine + cosine, difference = sine - cosine;
-  const F64 wave = n == 0 ? (first_kind ? p * sum - q * difference : p * difference + q * sum)
-                          : (first_kind ? p * difference + q * sum : q * difference - p * sum);
-  return wave / sqrt(F64(circle_half) * x);
+  const F64 sum = wave.sine + wave.cosine, difference = wave.sine - wave.cosine;
+  const F64 scaled = n == 0 ? (first_kind ? p * sum - q * difference : p * difference + q * sum)
+                            : (first_kind ? p * difference + q * sum : q * difference - p * sum);
+  return scaled / sqrt(F64(circle_half) * x);
 }
 
 template <int n>
