@@ -1,6 +1,6 @@
 // Special functions, in double. float32 is computed in double and rounded once. All of them are
-// scalar code, compiled once. Where the processor has a fused multiply-add, kernels/special.cpp
-// computes the common ones in vectors, and leaves rare arguments to the scalar code.
+// scalar code, compiled once. kernels/special.cpp computes the common ones in vectors, and leaves
+// rare arguments to the scalar code.
 //
 //   special.cpp                  the scalar kernels, and the driver that runs all kernels
 //   special_gamma.cpp            gamma, beta and zeta functions, and derivatives by parameters

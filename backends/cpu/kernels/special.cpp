@@ -1,5 +1,5 @@
-// Special functions of vectors. The other special functions, and those of instruction sets without
-// a fused multiply-add, are scalar (backends/cpu/special_functions.h).
+// Special functions of vectors. The other special functions are scalar
+// (backends/cpu/special_functions.h).
 #include <stave/backends/cpu/kernels/fill.h>
 #include <stave/backends/cpu/kernels/special_gamma.h>
 #include <stave/backends/cpu/kernels/special_hypergeometric.h>
@@ -162,14 +162,12 @@ SpecialKernel kernel_for(OpId op, const double* orders) {
   return kernel_for<T>(op, orders[0]);
 }
 
-[[maybe_unused]] SpecialKernel special_kernel(OpId op, Dtype dtype, const double* orders) {
+SpecialKernel special_kernel(OpId op, Dtype dtype, const double* orders) {
   return dtype == Dtype::float64 ? kernel_for<double>(op, orders) : kernel_for<float>(op, orders);
 }
 
 }  // namespace
 
-void fill_special(stave_cpu::Kernels& table) {
-  if constexpr (has_fma) table.special = special_kernel;
-}
+void fill_special(stave_cpu::Kernels& table) { table.special = special_kernel; }
 
 }  // namespace STAVE_KERNELS

@@ -88,7 +88,7 @@ struct Fraction {
     Lanes64 active = wanted;
     while (most < most_terms && any(active)) {
       const F64 numerator = numerators[++most] = a(k);
-      const F64 next = F64(1) / fma(numerator, d, b(k));
+      const F64 next = F64(1) / multiply_add(numerator, d, b(k));
       change = -(numerator * d) * next * change;
       d = next;
       value = value + change;
@@ -151,7 +151,7 @@ STAVE_INLINE F64 gamma_series(F64 a, F64 x, Lanes64 wanted, Lanes64& settled) {
   F64 y(1);
   for (; n > 0; --n) {
     k = k - F64(1);
-    y = select(k <= count, fma(ratios[n], y, F64(1)), y);
+    y = select(k <= count, multiply_add(ratios[n], y, F64(1)), y);
   }
   return y;
 }

@@ -46,34 +46,8 @@ struct Constant {
   STAVE_INLINE double operator[](int) const { return value; }
 };
 
-/// The sine and the cosine of an angle, with errors of about 1 unit. They have one reduction to
-/// an angle within pi / 4 of a multiple of pi / 2, which is given in two parts.
-struct SineCosine {
-  F64 sine, cosine;
-  STAVE_INLINE explicit SineCosine(F64 x) {
-    const F64 n = rint(x * F64(2 / circle_half));
-    const F64 r = fma(-n, F64(6.123233995736766e-17), fma(-n, F64(circle_half / 2), x)), square = r * r;
-    const F64 s = fma(r * square, series(stave_cpu::sine_rest, square), r);
-    const F64 half = F64(0.5) * square, near_one = F64(1) - half;
-    const F64 c = near_one + fma(square * square, series(stave_cpu::cosine_rest, square), (F64(1) - near_one) - half);
-    // The quarter of the circle: 0, 1, 2 or 3.
-    const F64 quarter = n - F64(4) * floor(n * F64(0.25));
-    const Lanes64 is_odd = (quarter == F64(1)) | (quarter == F64(3)),
-                  is_left = (quarter == F64(1)) | (quarter == F64(2));
-    sine = select(is_odd, c, s);
-    sine = select(quarter >= F64(2), -sine, sine);
-    cosine = select(is_odd, s, c);
-    cosine = select(is_left, -cosine, cosine);
-    if (const Lanes64 large = abs(x) > F64(1e6); any(large)) {
-      sine = select(large, sin(x), sine);
-      cosine = select(large, cos(x), cosine);
-    }
-  }
-};
-
 // ---- numbers of twice the precision -------------------------------------------------------------
-// Dekker, "A floating-point technique for extending the available precision", 1971. These need a
-// fused multiply-add.
+// Dekker, "A floating-point technique for extending the available precision", 1971.
 
 /// The unevaluated sum of two numbers. The second one is at most half a unit of the first one.
 struct Pair {
@@ -89,9 +63,22 @@ STAVE_INLINE Pair exact_sum(F64 a, F64 b) {
   const F64 sum = a + b, given = sum - a;
   return {sum, (a - (sum - given)) + (b - given)};
 }
+/// Without a fused multiply-add the factors are split in halves of 26 digits.
 STAVE_INLINE Pair exact_product(F64 a, F64 b) {
   const F64 product = a * b;
-  return {product, fma(a, b, -product)};
+  if constexpr (has_fma) return {product, fma(a, b, -product)};
+  const auto upper_half = [](F64 x) {
+    const F64 scaled = x * F64(0x1p27 + 1);
+    return scaled - (scaled - x);
+  };
+  const F64 a_high = upper_half(a), a_low = a - a_high, b_high = upper_half(b), b_low = b - b_high;
+  return {product, ((a_high * b_high - product) + a_high * b_low + a_low * b_high) + a_low * b_low};
+}
+/// Returns c - a b, which is small. The product is exact.
+STAVE_INLINE F64 rest_of(F64 c, F64 a, F64 b) {
+  if constexpr (has_fma) return fma(-a, b, c);
+  const Pair product = exact_product(a, b);
+  return (c - product.high) - product.low;
 }
 STAVE_INLINE Pair operator+(Pair a, F64 b) {
   const Pair sum = exact_sum(a.high, b);
@@ -106,15 +93,15 @@ STAVE_INLINE Pair operator-(Pair a) { return {-a.high, -a.low}; }
 STAVE_INLINE Pair operator-(Pair a, Pair b) { return a + -b; }
 STAVE_INLINE Pair operator*(Pair a, F64 b) {
   const Pair product = exact_product(a.high, b);
-  return ordered_sum(product.high, fma(a.low, b, product.low));
+  return ordered_sum(product.high, multiply_add(a.low, b, product.low));
 }
 STAVE_INLINE Pair operator*(Pair a, Pair b) {
   const Pair product = exact_product(a.high, b.high);
-  return ordered_sum(product.high, fma(a.high, b.low, fma(a.low, b.high, product.low)));
+  return ordered_sum(product.high, multiply_add(a.high, b.low, multiply_add(a.low, b.high, product.low)));
 }
 STAVE_INLINE Pair operator/(Pair a, Pair b) {
   const F64 inverse = F64(1) / b.high, quotient = a.high * inverse;
-  const F64 rest = fma(-quotient, b.high, a.high) + fma(-quotient, b.low, a.low);
+  const F64 rest = rest_of(a.high, quotient, b.high) + (a.low - quotient * b.low);
   return ordered_sum(quotient, rest * inverse);
 }
 /// A number that is the same for all lanes, as the quotient of two exact numbers.
@@ -136,7 +123,7 @@ STAVE_INLINE Pair log_pair(F64 x) {
   const F64 n{__builtin_convertvector(k.raw, F64::Raw)};
   const Pair below = ordered_sum(F64(1), m), divisor = select(m > F64(1), exact_sum(m, F64(1)), below);
   const F64 above = m - F64(1), inverse = F64(1) / divisor.high, quotient = above * inverse;
-  const Pair s = ordered_sum(quotient, (fma(-quotient, divisor.high, above) - quotient * divisor.low) * inverse);
+  const Pair s = ordered_sum(quotient, (rest_of(above, quotient, divisor.high) - quotient * divisor.low) * inverse);
   const Pair square = s * s;
   constexpr double c[] = {1. / 27, 1. / 25, 1. / 23, 1. / 21, 1. / 19, 1. / 17,
                           1. / 15, 1. / 13, 1. / 11, 1. / 9,  1. / 7,  1. / 5};
@@ -150,7 +137,33 @@ STAVE_INLINE Pair log_pair(F64 x) {
 
 STAVE_INLINE F64 exp_of_pair(Pair x) {
   const F64 y = exp(x.high);
-  return fma(y, x.low, y);
+  return multiply_add(y, x.low, y);
 }
+
+/// The sine and the cosine of an angle, with errors of about 1 unit. They have one reduction to
+/// an angle within pi / 4 of a multiple of pi / 2, which is given in two parts.
+struct SineCosine {
+  F64 sine, cosine;
+  STAVE_INLINE explicit SineCosine(F64 x) {
+    const F64 n = rint(x * F64(2 / circle_half));
+    const F64 r = rest_of(rest_of(x, n, F64(circle_half / 2)), n, F64(6.123233995736766e-17)), square = r * r;
+    const F64 s = multiply_add(r * square, series(stave_cpu::sine_rest, square), r);
+    const F64 half = F64(0.5) * square, near_one = F64(1) - half;
+    const F64 c =
+        near_one + multiply_add(square * square, series(stave_cpu::cosine_rest, square), (F64(1) - near_one) - half);
+    // The quarter of the circle: 0, 1, 2 or 3.
+    const F64 quarter = n - F64(4) * floor(n * F64(0.25));
+    const Lanes64 is_odd = (quarter == F64(1)) | (quarter == F64(3)),
+                  is_left = (quarter == F64(1)) | (quarter == F64(2));
+    sine = select(is_odd, c, s);
+    sine = select(quarter >= F64(2), -sine, sine);
+    cosine = select(is_odd, s, c);
+    cosine = select(is_left, -cosine, cosine);
+    if (const Lanes64 large = abs(x) > F64(1e6); any(large)) {
+      sine = select(large, sin(x), sine);
+      cosine = select(large, cos(x), cosine);
+    }
+  }
+};
 
 }  // namespace STAVE_KERNELS

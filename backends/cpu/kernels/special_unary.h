@@ -12,7 +12,7 @@ constexpr double root_half = 0.7071067811865476;
 STAVE_INLINE F64 exp_of_square(double factor, F64 x) {
   const Pair square = exact_product(x, x);
   const F64 y = exp(F64(factor) * square.high);
-  return select(isfinite(square.low) & isfinite(y), fma(y, F64(factor) * square.low, y), y);
+  return select(isfinite(square.low) & isfinite(y), multiply_add(y, F64(factor) * square.low, y), y);
 }
 
 // ---- the error function and the normal distribution ---------------------------------------------
@@ -106,7 +106,7 @@ STAVE_INLINE F64 sine_integral(F64 x) {
   const F64 at = select(near, F64(2), select(isfinite(x), size, F64(2)));
   const SineParts parts(at);
   const SineCosine wave(at);
-  F64 y = F64(circle_half / 2) - fma(parts.f, wave.cosine, parts.g * wave.sine);
+  F64 y = F64(circle_half / 2) - multiply_add(parts.f, wave.cosine, parts.g * wave.sine);
   y = copysign(select(size == F64(infinite), F64(circle_half / 2), y), x);
   if (any(near)) y = select(near, x * series(stave_cpu::sine_near, x * x), y);
   return select(x == x, y, x);
@@ -154,8 +154,8 @@ STAVE_INLINE F64 fresnel(F64 x) {
   F64 y(0.5);
   if (!all(near | far)) {
     const FresnelParts parts(select(near | far, F64(fresnel_split), size));
-    const F64 moved = is_sine ? F64(0.5) - fma(parts.f, parts.cosine, parts.g * parts.sine)
-                              : F64(0.5) + fma(parts.f, parts.sine, -(parts.g * parts.cosine));
+    const F64 moved = is_sine ? F64(0.5) - multiply_add(parts.f, parts.cosine, parts.g * parts.sine)
+                              : F64(0.5) + multiply_add(parts.f, parts.sine, -(parts.g * parts.cosine));
     y = select(far, y, moved);
   }
   y = copysign(y, x);
@@ -178,7 +178,7 @@ STAVE_INLINE F64 spence_of_log(F64 w) {
                               1.8978869988970999e-09,  -9.185773074661964e-08,  4.724111866969010e-06,
                               -0.0002777777777777778,  0.027777777777777776};
   const F64 sum = polynomial(w * w, terms);
-  return w * fma(w, fma(w, sum, F64(-0.25)), F64(1));
+  return w * multiply_add(w, multiply_add(w, sum, F64(-0.25)), F64(1));
 }
 
 STAVE_INLINE F64 spence(F64 z) {
@@ -252,8 +252,9 @@ STAVE_INLINE F64 bessel_y(F64 x) {
   if (any(near)) y = select(near, n == 0 ? series(bessel_y0_middle, x) : series(bessel_y1_between, x), y);
   if (any(nearer)) {
     const F64 square = x * x, j = j_near(n, x);
-    const F64 part = n == 0 ? fma(F64(2 / circle_half) * log(x), j, series(bessel_y0_rest, square))
-                            : fma(F64(2 / circle_half), log(x) * j - F64(1) / x, x * series(bessel_y1_rest, square));
+    const F64 part =
+        n == 0 ? multiply_add(F64(2 / circle_half) * log(x), j, series(bessel_y0_rest, square))
+               : multiply_add(F64(2 / circle_half), log(x) * j - F64(1) / x, x * series(bessel_y1_rest, square));
     y = select(nearer, part, y);
   }
   y = select(x == F64(0), F64(-infinite), y);
