@@ -35,24 +35,22 @@ def evaluate(c, t):
     return mp.polyval(c[::-1], t)
 
 
-def fitted(f, low, high, has_zeros):
+def fitted(f, low, high):
     low, high = mp.mpf(low), mp.mpf(high)
     points = [mp.mpf(2 * i - 97) / 97 for i in range(98)]
     exact = [f((low + high) / 2 + (high - low) / 2 * t) for t in points]
-    largest = max(abs(y) for y in exact)
     for degree in range(6, 40):
         c = coefficients(f, low, high, degree)
-        if all(abs(evaluate(c, t) - y) < (largest if has_zeros else abs(y)) * mp.mpf(2)**-57
-               for t, y in zip(points, exact)):
+        if all(abs(evaluate(c, t) - y) < abs(y) * mp.mpf(2)**-57 for t, y in zip(points, exact)):
             return c
     raise SystemExit("no polynomial is accurate enough")
 
 
-def show(name, comment, pieces, has_zeros=False):
-    """Pieces: (f, low, high) in the variable of the comment. Errors are relative, to the largest value if `has_zeros`."""
+def show(name, comment, pieces):
+    """Pieces: (f, low, high) in the variable of the comment."""
     print(f"\n// {comment}")
     for i, (f, low, high) in enumerate(pieces):
-        c = fitted(f, low, high, has_zeros)
+        c = fitted(f, low, high)
         print(f"inline constexpr Series<{len(c)}> {name}{i if len(pieces) > 1 else ''} = {{")
         print(f"    {float(low)!r}, {float(high)!r}, {{" + ",\n    ".join(repr(float(a)) for a in c) + "}};")
 
@@ -164,6 +162,14 @@ def bessel_y1_rest(u):
     return (mp.bessely(1, x) - 2 / mp.pi * (mp.log(x) * mp.besselj(1, x) - 1 / x)) / x
 
 
+y_zeros = {0: [mp.besselyzero(0, k) for k in (1, 2, 3)], 1: [mp.besselyzero(1, k) for k in (1, 2)]}
+
+
+def bessel_y_over(n, *zeros):
+    """Y_n(x) divided by x - a for some of its zeros."""
+    return lambda x: mp.bessely(n, x) / mp.fprod(x - y_zeros[n][k] for k in zeros)
+
+
 def scaled_i(n):
     return lambda x: mp.exp(-x) * mp.besseli(n, x) / x**n
 
@@ -232,10 +238,16 @@ show("erfcinv_far", "The same in the square root of w.",
      [(lambda s: erfcinv_over_rest(s * s), a, b) for a, b in ((2.6, 4.5), (4.5, 10), (10, 27.5))])
 show("bessel_j0_near", "J_0(x) in x^2.", [(lambda u: mp.besselj(0, mp.sqrt(u)), 0, 4)])
 show("bessel_j1_near", "J_1(x) / x in x^2.", [(over_x(lambda x: mp.besselj(1, x)), F / 10**16, 4)])
-show("bessel_y0_rest", "Y_0(x) - 2 / pi log(x) J_0(x) in x^2.", [(bessel_y0_rest, F / 10**16, 16)], has_zeros=True)
-show("bessel_y1_rest", "(Y_1(x) - 2 / pi (log(x) J_1(x) - 1 / x)) / x in x^2.", [(bessel_y1_rest, F / 10**8, 16)], has_zeros=True)
-show("bessel_y0_middle", "Y_0(x) in x.", [(lambda x: mp.bessely(0, x), 4, 8)], has_zeros=True)
-show("bessel_y1_between", "Y_1(x) in x.", [(lambda x: mp.bessely(1, x), 4, 8)], has_zeros=True)
+show("bessel_y0_rest", "Y_0(x) - 2 / pi log(x) J_0(x) in x^2.", [(bessel_y0_rest, F / 10**16, F / 4)])
+show("bessel_y1_rest", "(Y_1(x) - 2 / pi (log(x) J_1(x) - 1 / x)) / x in x^2.", [(bessel_y1_rest, F / 10**8, F / 4)])
+show("bessel_y0_middle", "Y_0(x), divided by x - a for its zeros a in the interval, in x.",
+     [(bessel_y_over(0, 0), .5, 2), (bessel_y_over(0, 1, 2), 2, 8)])
+show("bessel_y1_between", "Y_1(x), divided by x - a for its zeros a in the interval, in x.",
+     [(bessel_y_over(1), .5, 1.5), (bessel_y_over(1, 0), 1.5, 4), (bessel_y_over(1, 1), 4, 8)])
+for n in (0, 1):
+    for k, zero in enumerate(y_zeros[n]):
+        high = float(zero)
+        print(f"inline constexpr double y{n}_zero{k} = {high!r}, y{n}_zero{k}_rest = {float(zero - high)!r};")
 for n in (0, 1):
     show(f"bessel_p{n}", f"P of DLMF 10.17.3 for the order {n}, in 1 / x^2.", [(bessel_p(n), 0, F / 64)])
     show(f"bessel_q{n}", f"x Q of DLMF 10.17.3 for the order {n}, in 1 / x^2.", [(bessel_q(n), 0, F / 64)])

@@ -204,13 +204,16 @@ STAVE_INLINE F64 sinc(F64 x) {
 
 // ---- Bessel functions ---------------------------------------------------------------------------
 
+/// x - zero, where the zero has twice the precision
+STAVE_INLINE F64 beyond(F64 x, double zero, double rest) { return (x - F64(zero)) - F64(rest); }
+
 STAVE_INLINE F64 j_near(int n, F64 x) {
   const F64 square = x * x;
   F64 y = n == 0 ? series(stave_cpu::bessel_j0_near, square) : x * series(stave_cpu::bessel_j1_near, square);
   using namespace stave_cpu;
   if (const Lanes64 middle = x > F64(2); any(middle)) {
-    const F64 first = (x - F64(n == 0 ? j0_zero0 : j1_zero0)) - F64(n == 0 ? j0_zero0_rest : j1_zero0_rest);
-    const F64 second = (x - F64(n == 0 ? j0_zero1 : j1_zero1)) - F64(n == 0 ? j0_zero1_rest : j1_zero1_rest);
+    const F64 first = n == 0 ? beyond(x, j0_zero0, j0_zero0_rest) : beyond(x, j1_zero0, j1_zero0_rest);
+    const F64 second = n == 0 ? beyond(x, j0_zero1, j0_zero1_rest) : beyond(x, j1_zero1, j1_zero1_rest);
     const F64 rest = n == 0 ? series(bessel_j0_middle, x) : series(bessel_j1_middle, x);
     y = select(middle, first * second * rest, y);
   }
@@ -242,19 +245,34 @@ STAVE_INLINE F64 bessel_j(F64 x) {
   return select(x == x, y, x);
 }
 
+/// Y for 1/2 <= x < 8
+template <int n>
+STAVE_INLINE F64 y_middle(F64 x) {
+  using namespace stave_cpu;
+  if constexpr (n == 0) {
+    const F64 low = beyond(x, y0_zero0, y0_zero0_rest) * series(bessel_y0_middle0, x);
+    const F64 zeros = beyond(x, y0_zero1, y0_zero1_rest) * beyond(x, y0_zero2, y0_zero2_rest);
+    return select(x < F64(2), low, zeros * series(bessel_y0_middle1, x));
+  } else {
+    F64 y = beyond(x, y1_zero1, y1_zero1_rest) * series(bessel_y1_between2, x);
+    y = select(x < F64(4), beyond(x, y1_zero0, y1_zero0_rest) * series(bessel_y1_between1, x), y);
+    return select(x < F64(1.5), series(bessel_y1_between0, x), y);
+  }
+}
+
 template <int n>
 STAVE_INLINE F64 bessel_y(F64 x) {
   using namespace stave_cpu;
-  const Lanes64 near = x < F64(8), nearer = x < F64(4);
+  const Lanes64 near = x < F64(8), nearer = x < F64(0.5);
   F64 y(0);
   if (!all(near)) y = bessel_far<n, false>(select((x >= F64(8)) & isfinite(x), x, F64(8)));
   y = select(x == F64(infinite), F64(0), y);
-  if (any(near)) y = select(near, n == 0 ? series(bessel_y0_middle, x) : series(bessel_y1_between, x), y);
+  if (any(near)) y = select(near, y_middle<n>(x), y);
   if (any(nearer)) {
-    const F64 square = x * x, j = j_near(n, x);
-    const F64 part =
-        n == 0 ? multiply_add(F64(2 / circle_half) * log(x), j, series(bessel_y0_rest, square))
-               : multiply_add(F64(2 / circle_half), log(x) * j - F64(1) / x, x * series(bessel_y1_rest, square));
+    const F64 square = x * x, slope = F64(2 / circle_half);
+    const F64 j = n == 0 ? series(bessel_j0_near, square) : x * series(bessel_j1_near, square);
+    const F64 part = n == 0 ? multiply_add(slope * log(x), j, series(bessel_y0_rest, square))
+                            : multiply_add(slope, log(x) * j - F64(1) / x, x * series(bessel_y1_rest, square));
     y = select(nearer, part, y);
   }
   y = select(x == F64(0), F64(-infinite), y);
