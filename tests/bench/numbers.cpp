@@ -11,6 +11,9 @@
 #include "bench.h"
 #include "numbers.h"
 
+// A function of OpenBLAS (matmul.cpp).
+extern "C" __attribute__((weak)) void openblas_set_num_threads(int count);
+
 namespace {
 
 using namespace stave_bench;
@@ -117,6 +120,7 @@ void cgemm_512(benchmark::State& state) {
   const Tensor right = contiguous(x.b);
   std::vector<Complex> out(static_cast<std::size_t>(size * size));
   const Complex one = 1, zero = 0;
+  if (openblas_set_num_threads) openblas_set_num_threads(tbb::this_task_arena::max_concurrency());
   constexpr int n = static_cast<int>(size);
   measure(state, [&] {
     cblas_cgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, n, n, n, &one, x.a.data<Complex>().data(), n,
