@@ -23,8 +23,8 @@ using Computation = std::function<std::vector<Tensor>()>;  // owns its inputs
 // ---- inputs: peer_numbers.py makes the same ones ------------------------------------------------
 
 /// Returns numbers between 0 and 1 in an order that no processor predicts, another one for each
-/// argument of a function. They are cubes modulo a prime of which 3 does not divide the predecessor,
-/// so that all are different.
+/// argument of a function. They are cubes modulo a prime p. 3 does not divide p - 1, so that all
+/// are different.
 Tensor irregular(const Shape& shape, int argument) {
   constexpr Index prime = 1000037, start = 100003;
   const Tensor i = (arange(0, shape.elements(), 1, int64) + argument * start) % prime;

@@ -71,7 +71,7 @@ STAVE_INLINE F64 poch(F64 a, F64 m) {
 /// The most terms of a fraction or a series; lanes that need more are left to the scalar functions.
 constexpr int most_terms = 400;
 
-/// The continued fraction b(0) + a(1) / (b(1) + a(2) / (b(2) + ...)), whose terms are functions of k.
+/// The continued fraction b(0) + a(1) / (b(1) + a(2) / (b(2) + ...)); its terms are functions of k.
 /// Steed's forward recurrence finds the number of terms that a lane needs. The value is computed
 /// backwards, where errors of later terms shrink.
 template <class A, class B>

@@ -96,7 +96,8 @@ STAVE_INLINE F64 continued(Pair a, Pair b, F64 c, F64 x, Lanes64 wanted, Lanes64
     Pair first = (-((a + b + one) * at) + c) * scaled;
     const Pair change = scaled * odd;
     // w_k step^k for the coefficients w_k of the series at `at`:
-    //   (k+1) (k+2) w_(k+2) at (1 - at) = (a + k) (b + k) w_k - (c - (a+b+1) at + k odd) (k+1) w_(k+1)
+    //   (k+1) (k+2) w_(k+2) at (1 - at) =
+    //       (a + k) (b + k) w_k - (c - (a+b+1) at + k odd) (k+1) w_(k+1)
     Pair last = value, now = slope * step;
     Total sum(value), derivative(now);
     sum.add(before, now);
