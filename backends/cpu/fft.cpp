@@ -4,7 +4,8 @@
 //   columns     Several columns at once, one in each lane of a vector. n has small prime factors
 //               only, and is not large.
 //   lines       One line after the other, as dense complex numbers:
-//     row       by vectors along the line, if n is a multiple of row_unit;
+//     row       by vectors along the line, if n is a multiple of row_unit; several short lines are
+//               columns instead;
 //     split     as a matrix of n = rows * columns, by transforms of its columns, then of its rows
 //               (Gentleman and Sande 1966, "Fast Fourier transforms for fun and profit");
 //     column    as a single column;
@@ -173,6 +174,8 @@ constexpr Index longest_row = (Index{1} << 18) / static_cast<Index>(sizeof(T) * 
 // A single column uses one lane only, so short lines are split too.
 constexpr Index shortest_split = 32;
 constexpr Index longest_column = 4096;
+// Up to this length a row takes less time beside others, each in a lane (bench fft_3d).
+constexpr Index longest_short_row = 512;
 
 /// Returns a length of at least `least` that is a multiple of `unit`, has factors 2, 3 and 5 only,
 /// and is as small as possible.
@@ -404,7 +407,7 @@ class AxisTransform {
     // A real line that is repeated has no rows of imaginary parts (see FftPlace).
     const bool is_repeated = kind_ == FftKind::real_to_complex && in_.stride == 0;
     const bool by_columns = plan_->columns && width > 1 && plan_->length <= longest_column && !is_repeated &&
-                            !(dense && plan_->has_row()) &&
+                            !(dense && plan_->has_row() && plan_->length > longest_short_row) &&
                             (width >= kernels_.lanes / 2 || plan_->length < shortest_split);
     by_columns ? run_columns(width) : run_lines(count);
   }

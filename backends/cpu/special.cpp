@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include <stave/backends/cpu/dispatch.h>
 #include <stave/backends/cpu/layout.h>
 #include <stave/backends/cpu/parallel.h>
 #include <stave/backends/cpu/scratch.h>
@@ -18,25 +19,22 @@ namespace special {
 
 namespace {
 
-constexpr std::size_t most_inputs = 5;
-
-/// Computes n elements. Step k is 1, or 0 for an input that is one value.
-using Kernel = void (*)(void* out, const void* const* in, const Index* steps, Index n);
+constexpr std::size_t most_inputs = 5, most_orders = 2;
 
 template <class T, class... Numbers, class F, std::size_t... k>
-Kernel kernel_of(double (*)(Numbers...), F, std::index_sequence<k...>) {
+SpecialKernel kernel_of(double (*)(Numbers...), F, std::index_sequence<k...>) {
   return [](void* out, const void* const* in, const Index* steps, Index n) {
     for (Index i = 0; i < n; ++i)
       static_cast<T*>(out)[i] = static_cast<T>(F()(static_cast<double>(static_cast<const T*>(in[k])[i * steps[k]])...));
   };
 }
 template <class T, class... Numbers, class F>
-Kernel kernel_of(double (*f)(Numbers...), F call) {
+SpecialKernel kernel_of(double (*f)(Numbers...), F call) {
   return kernel_of<T>(f, call, std::index_sequence_for<Numbers...>());
 }
 
 template <class T>
-Kernel kernel_of(OpId op) {
+SpecialKernel kernel_of(OpId op) {
   switch (op) {
 #define X(name, inputs) \
   case OpId::name: return kernel_of<T>(special::name, [](auto... x) { return special::name(x...); });
@@ -46,6 +44,46 @@ Kernel kernel_of(OpId op) {
   }
 }
 
+/// Returns how many of the first inputs of an operation are orders.
+std::size_t order_count(OpId op) {
+  switch (op) {
+    case OpId::gammainc:
+    case OpId::gamma_density:
+    case OpId::zeta_derivative:
+    case OpId::erfcx:
+    case OpId::bessel_j:
+    case OpId::bessel_y:
+    case OpId::bessel_i:
+    case OpId::bessel_ie:
+    case OpId::bessel_k:
+    case OpId::bessel_ke:
+    case OpId::expn:
+    case OpId::spence:
+    case OpId::dawsn:
+    case OpId::sinc:
+    case OpId::lambertw: return 1;
+    case OpId::betainc:
+    case OpId::beta_density: return 2;
+    default: return 0;
+  }
+}
+
+/// Returns the kernel of vectors where the instruction set has one for these orders, else that of
+/// scalars.
+template <class T>
+SpecialKernel choose_kernel(OpId op, const void* const* in, const Index* steps) {
+  double orders[most_orders];
+  const std::size_t count = order_count(op);
+  bool are_given = count > 0;
+  for (std::size_t k = 0; k < count; ++k) {
+    are_given = are_given && steps[k] == 0;
+    if (are_given) orders[k] = static_cast<double>(*static_cast<const T*>(in[k]));
+  }
+  if (const auto find = kernels().special; find)
+    if (const SpecialKernel kernel = find(op, stave::dtype_of<T>(), are_given ? orders : nullptr)) return kernel;
+  return kernel_of<T>(op);
+}
+
 }  // namespace
 
 }  // namespace special
@@ -53,8 +91,6 @@ Kernel kernel_of(OpId op) {
 void run_special(OpId op, std::span<const View> inputs, const View& out) {
   constexpr Index grain = 512;
   using special::most_inputs;
-  const special::Kernel kernel =
-      out.dtype == stave::Dtype::float32 ? special::kernel_of<float>(op) : special::kernel_of<double>(op);
   const Index n = element_count(out.shape), size = static_cast<Index>(stave::size_of(out.dtype));
   const stave::Strides contiguous = stave::contiguous_strides(out.shape);
   const void* in[most_inputs];
@@ -69,6 +105,9 @@ void run_special(OpId op, std::span<const View> inputs, const View& out) {
     run_copy(x, {copies[k].get(), x.dtype, out.shape, contiguous});
     in[k] = copies[k].get();
   }
+  if (n == 0) return;
+  const SpecialKernel kernel = out.dtype == stave::Dtype::float32 ? special::choose_kernel<float>(op, in, steps)
+                                                                  : special::choose_kernel<double>(op, in, steps);
   parallel_for(n, grain, [&](Index first, Index last) {
     const void* from[most_inputs];
     for (std::size_t k = 0; k < inputs.size(); ++k) from[k] = static_cast<const char*>(in[k]) + first * steps[k] * size;

@@ -1,7 +1,8 @@
-// Special functions: scalar code in double, compiled once. float32 is computed in double and
-// rounded once.
+// Special functions, in double. float32 is computed in double and rounded once. All of them are
+// scalar code, compiled once. kernels/special.cpp computes the common ones in vectors, and leaves
+// rare arguments to the scalar code.
 //
-//   special.cpp                  the kernels, and the driver that runs them
+//   special.cpp                  the scalar kernels, and the driver that runs all kernels
 //   special_gamma.cpp            gamma, beta and zeta functions, and derivatives by parameters
 //   special_bessel.cpp           Bessel functions
 //   special_integrals.cpp        integrals of elementary functions; the normal distribution

@@ -395,8 +395,12 @@ double poch(double a, double m) {
   // Gamma(x) Gamma(1 - x) = pi / sin(pi x)
   if (a < 0 && sum < 0) return sin_pi(a) / sin_pi(sum) / gamma_ratio(m, 1 - static_cast<long double>(a) - m);
   constexpr double most = 170;
-  if (std::abs(a) < most && std::abs(sum) < most)
-    return boost::math::tgamma(sum, Quiet()) / boost::math::tgamma(a, Quiet());
+  if (std::abs(a) < most && std::abs(sum) < most) {
+    // What the sum lost when it was rounded changes Gamma(sum) by digamma(sum) times that.
+    const double given = sum - a, lost = (a - (sum - given)) + (m - given);
+    const double quotient = boost::math::tgamma(sum, Quiet()) / boost::math::tgamma(a, Quiet());
+    return quotient + quotient * (lost * polygamma(0, sum));
+  }
   const auto sign = [](double x) { return x > 0 || std::fmod(std::floor(x), 2) == 0 ? 1. : -1.; };
   return sign(a) * sign(sum) * std::exp(std::lgamma(sum) - std::lgamma(a));
 }

@@ -251,6 +251,7 @@ const std::map<std::string, Bounds>& documented_bounds() {
     std::map<std::string, Bounds> found;
     std::ifstream file(STAVE_SOURCE_DIR "/docs/accuracy.md");
     for (std::string line, word; std::getline(file, line);) {
+      if (line.starts_with("## Special")) break;
       if (!line.starts_with("| `")) continue;
       const std::size_t end = line.find('`', 3);
       std::istringstream cells(line.substr(line.find('|', end) + 1));
@@ -260,6 +261,22 @@ const std::map<std::string, Bounds>& documented_bounds() {
       }
       cells >> of_line.ulps64;
       found[line.substr(3, end - 3)] = of_line;
+    }
+    return found;
+  }();
+  return bounds;
+}
+
+const std::map<std::string, double>& documented_special_bounds() {
+  static const std::map<std::string, double> bounds = [] {
+    std::map<std::string, double> found;
+    std::ifstream file(STAVE_SOURCE_DIR "/docs/accuracy.md");
+    bool is_special = false;
+    for (std::string line; std::getline(file, line);) {
+      is_special = is_special || line.starts_with("## Special");
+      if (!is_special || !line.starts_with("| `")) continue;
+      const std::size_t end = line.find('`', 3);
+      found[line.substr(3, end - 3)] = std::stod(line.substr(line.find('|', end) + 1));
     }
     return found;
   }();

@@ -60,5 +60,7 @@ struct Bounds {
   double ulps32, ulps64;
 };
 const std::map<std::string, Bounds>& documented_bounds();
+/// The errors in float64 of special functions, in the same file.
+const std::map<std::string, double>& documented_special_bounds();
 
 }  // namespace stave_test

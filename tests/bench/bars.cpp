@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <string_view>
 
+#include "numbers.h"
 #include "operations.h"
 
 namespace stave_bench {
@@ -15,13 +16,15 @@ double first(Times t) { return t[0]; }
 double ratio(Times t) { return t[0] / t[1]; }
 double fastest(Times t) { return *std::min_element(t.begin(), t.end()); }
 
-/// Takes the times of a benchmark, of the same in PyTorch, and of the same in JAX.
-double over_faster_peer(Times t) { return t[0] / std::min(t[1], t[2]); }
-/// Takes the times of many such triples.
+/// Takes the times of a benchmark, and of the same in PyTorch, JAX or SciPy.
+double over_fastest_peer(Times t) { return t[0] / fastest(t.subspan(1)); }
+/// Takes the times of many benchmarks, each followed by those of its peers.
+template <std::size_t peers>
 double geometric_mean_over_peers(Times t) {
   double logarithms = 0;
-  for (std::size_t i = 0; i < t.size(); i += 3) logarithms += std::log(over_faster_peer(t.subspan(i, 3)));
-  return std::exp(logarithms / (static_cast<double>(t.size()) / 3));
+  for (std::size_t i = 0; i < t.size(); i += peers + 1)
+    logarithms += std::log(over_fastest_peer(t.subspan(i, peers + 1)));
+  return std::exp(logarithms / (static_cast<double>(t.size()) / (peers + 1)));
 }
 
 /// Takes the time of a kernel on 2^16 elements, and a peer's times on 2^16 and on 2^12. The peer's
@@ -296,11 +299,26 @@ std::vector<Bar> all_bars() {
       {"tape_memory_vs_torch", at_most, 0.35, {"tape_recomputed", "torch_squares"}, ratio},
       {"tape_never_more", at_most, 1, {"tape_kept_share"}, first},
   // operations.cpp
-#define X(name) {#name "_vs_peer", at_most, 1.5, {#name, "torch_" #name, "jax_" #name}, over_faster_peer},
+#define X(name) {#name "_vs_peer", at_most, 1.5, {#name, "torch_" #name, "jax_" #name}, over_fastest_peer},
       STAVE_COMPARED_OPERATIONS(X)
 #undef X
 #define X(name) #name, "torch_" #name, "jax_" #name,
-          {"operations_vs_peers", at_most, 1.0, {STAVE_COMPARED_OPERATIONS(X)}, geometric_mean_over_peers},
+          {"operations_vs_peers", at_most, 1.0, {STAVE_COMPARED_OPERATIONS(X)}, geometric_mean_over_peers<2>},
+#undef X
+  // numbers.cpp
+#define X(name) \
+  {#name "_vs_peer", at_most, 1.2, {#name, "torch_" #name, "jax_" #name, "scipy_" #name}, over_fastest_peer},
+      STAVE_COMPARED_TRANSFORMS(X)
+#undef X
+#define X(name) #name, "torch_" #name, "jax_" #name, "scipy_" #name,
+          {"ffts_vs_peers", at_most, 1.0, {STAVE_COMPARED_TRANSFORMS(X)}, geometric_mean_over_peers<3>},
+#undef X
+      {"complex_matmul_512_vs_blas", at_most, 1.1, {"complex_matmul_512", "cgemm_512"}, ratio},
+#define X(name, ...) {"special_" #name "_vs_scipy", at_most, 1.0, {"special_" #name, "scipy_special_" #name}, ratio},
+      STAVE_COMPARED_SPECIAL_FUNCTIONS(X)
+#undef X
+#define X(name, ...) "special_" #name, "scipy_special_" #name,
+          {"specials_vs_scipy", at_most, 1.0, {STAVE_COMPARED_SPECIAL_FUNCTIONS(X)}, geometric_mean_over_peers<1>},
 #undef X
       // ranks/ranks_bench.cpp: skipped without MPI. Sums of two processes; steps of one, two and
       // four processes. Benchmarks without a limit are only printed.

@@ -137,7 +137,7 @@ std::vector<double> all_of(const Rounds& rounds, const std::string& benchmark) {
 // ---- judging ------------------------------------------------------------------------------------
 
 bool is_of_peer(const std::string& benchmark) {
-  return benchmark.starts_with("torch_") || benchmark.starts_with("jax_");
+  return benchmark.starts_with("torch_") || benchmark.starts_with("jax_") || benchmark.starts_with("scipy_");
 }
 /// Returns true for benchmarks that need a peer, a device, a model's file or MPI, which may be
 /// missing.

@@ -61,10 +61,16 @@ def flattened(results):
     return [results] if not isinstance(results, (tuple, list)) else [x for r in results for x in flattened(r)]
 
 
+def magnitudes(x):
+    if isinstance(x, torch.Tensor):
+        x = x.detach().abs() if x.is_complex() else x.detach()
+        return x.double()
+    x = np.asarray(x)
+    return torch.as_tensor((np.abs(x) if np.iscomplexobj(x) else x).astype(np.float64))
+
+
 def norm_of(results):
-    floats = [torch.as_tensor(np.asarray(x).astype(np.float32)) if not isinstance(x, torch.Tensor) else x.detach().float()
-              for x in flattened(results)]
-    return sum(float(torch.linalg.vector_norm(x)) ** 2 for x in floats) ** 0.5
+    return sum(float(torch.linalg.vector_norm(magnitudes(x))) ** 2 for x in flattened(results)) ** 0.5
 
 
 # ---- PyTorch -------------------------------------------------------------------------------------

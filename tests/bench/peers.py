@@ -1,4 +1,5 @@
-"""The programs of programs.cpp and the chain of overhead.cpp in PyTorch, operations and models in PyTorch and JAX, samplers in NumPyro, timed as
+"""The programs of programs.cpp and the chain of overhead.cpp in PyTorch, operations and models in PyTorch and JAX, transforms and
+special functions in SciPy too, samplers in NumPyro, timed as
 Google Benchmark times Stave's.
 
     python3 peers.py --filter REGEX --repetitions N --min-time SECONDS --out FILE
@@ -19,10 +20,11 @@ import torch
 import torch.nn.functional as F
 
 from peer_models import JAX_MODELS, TORCH_MODELS
+from peer_numbers import JAX_NUMBERS, SCIPY_NUMBERS, TORCH_NUMBERS
 from peer_nuts import CHAINS, NUTS_MODELS
 from peer_operations import JAX, TORCH, norm_of
 
-JAX, TORCH = JAX | JAX_MODELS, TORCH | TORCH_MODELS
+JAX, TORCH = JAX | JAX_MODELS | JAX_NUMBERS, TORCH | TORCH_MODELS | TORCH_NUMBERS
 
 
 def scattered(shape, size=1.0):
@@ -166,8 +168,10 @@ PROGRAMS = {
 
 PROGRAMS |= {f"torch_{name}": (make, 1) for name, make in TORCH.items()}
 PROGRAMS |= {f"jax_{name}": (make, 1) for name, make in JAX.items()}
+PROGRAMS |= {f"scipy_{name}": (make, 1) for name, make in SCIPY_NUMBERS.items()}
 PROGRAMS |= {f"jax_{name}": (make, lambda run: run.effective()) for name, make in NUTS_MODELS.items()}
-COMPARED = {f"torch_{name}" for name in TORCH} | {f"jax_{name}" for name in JAX if not name.endswith("_few")}
+COMPARED = ({f"torch_{name}" for name in TORCH} | {f"jax_{name}" for name in JAX if not name.endswith("_few")}
+            | {f"scipy_{name}" for name in SCIPY_NUMBERS})
 
 if torch.cuda.is_available():
     PROGRAMS |= {

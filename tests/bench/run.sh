@@ -10,7 +10,7 @@
 #
 # Stave is built as a release and installed into build/bench-install; the benchmarks are a project
 # of their own that finds it there. Bars against PyTorch and JAX need a Python that can import them
-# (pip install torch jax; PYTHON chooses the interpreter). Bars against NumPyro also need numpyro
+# (pip install torch jax; PYTHON chooses the interpreter), those against SciPy also scipy. Bars against NumPyro also need numpyro
 # and arviz, and the bar against transformers needs that package and a model, which is fetched. Bars
 # whose needs are missing are skipped, as are bars of several processes without MPI.
 #
@@ -48,7 +48,7 @@ quietly "Building the benchmarks" cmake --build build/bench --parallel "$(nproc)
 
 needs=$(build/bench/stave_bars --needs "$filter")
 with_peers=false
-if [[ $needs == *torch_* || $needs == *jax_* ]]; then
+if [[ $needs == *torch_* || $needs == *jax_* || $needs == *scipy_* ]]; then
   if "$python" -c 'import torch' 2>/dev/null; then with_peers=true
   else echo "$python cannot import torch: bars against PyTorch and JAX are skipped" >&2; fi
 fi

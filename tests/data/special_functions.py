@@ -211,5 +211,33 @@ inside = [single(-random.uniform(0, 0.3678)) for _ in range(30)] + [-single(10**
 add_all("lambertw", lambda k, x: mp.lambertw(x, int(k)).real, [0] * 90, inside + logarithmic(-8, 30, 40))
 add_all("lambertw", lambda k, x: mp.lambertw(x, int(k)).real, [-1] * 50, [t for t in inside if t > -0.367])
 
+# ---- ordinary arguments, such as tests/bench/numbers.h has ---------------------------------------
+
+for f, name in ((lower, "gammainc"), (upper, "gammaincc")):
+    add_all(name, f, uniform(0.1, 50, 100), uniform(0.1, 50, 100))
+    add_all(name, f, uniform(1, 250, 50), uniform(1, 250, 50))
+add_all("betainc", beta_ratio, uniform(0.1, 50, 100), uniform(0.1, 50, 100), uniform(0, 1, 100))
+add_all("betaln", lambda a, b: mp.log(mp.beta(a, b)), uniform(0.1, 50, 60), uniform(0.1, 50, 60))
+add_all("betaln", lambda a, b: mp.log(mp.beta(a, b)), uniform(0.2, 3, 40), uniform(0.2, 3, 40))
+add_all("poch", mp.rf, uniform(0.1, 50, 100), uniform(0.1, 50, 100))
+add_all("log_ndtr", lambda x: mp.log(mp.erfc(-x / mp.sqrt(2)) / 2) if x < 0 else mp.log1p(-mp.erfc(x / mp.sqrt(2)) / 2),
+        uniform(-20, 5, 100))
+add_all("erfcx", lambda n, x: scaled_erfc(x), [0] * 100, uniform(-5, 20, 100))
+x = uniform(0, 50, 100)
+for n in (0, 1):
+    add_all("bessel_j", mp.besselj, [n] * 100, x)
+    add_all("bessel_y", mp.bessely, [n] * 100, x)
+    add_all("bessel_ie", lambda n, x: mp.exp(-x) * mp.besseli(n, x), [n] * 100, x)
+add_all("sine_integral", mp.si, x)
+add_all("cosine_integral", mp.ci, x)
+add_all("expn", mp.expint, [3] * 100, uniform(0, 20, 100))
+add_all("fresnel_s", mp.fresnels, uniform(-10, 10, 100))
+add_all("fresnel_c", mp.fresnelc, uniform(-10, 10, 100))
+add_all("hyp1f1", mp.hyp1f1, uniform(0.1, 10, 150), uniform(0.1, 10, 150), uniform(-10, 10, 150))
+add_all("hyp2f1", mp.hyp2f1, uniform(0.1, 5, 150), uniform(0.1, 5, 150), uniform(0.1, 10, 150), uniform(-1, 1, 150))
+p, q = uniform(0, 1, 100), uniform(0, 1, 100)
+add_all("rel_entr", lambda x, y: x * mp.log(x / y), p, q)
+add_all("kl_div", lambda x, y: x * mp.log(x / y) - x + y, p, q)
+
 text = "# By tests/data/special_functions.py: a function, its arguments, its value.\n" + "".join(",".join(row) + "\n" for row in rows)
 (pathlib.Path(__file__).parent / "special_functions.csv").write_text(text)

@@ -110,6 +110,77 @@ def fresnel_g(u):
     return mp.pi**2 * z**3 * mp.quad(lambda s: 2 * s * s * mp.exp(-s * s) / k**1.5 / (1 + (s * s / k)**2), edge) / (mp.pi * mp.sqrt(2))
 
 
+def sinc_of_square(u):
+    return mp.sincpi(mp.sqrt(u)) if u else mp.mpf(1)
+
+
+def erfcinv_over_rest(w):
+    """erfcinv(q) / (1 - q) where q (2 - q) = e^-w."""
+    if w == 0:
+        return mp.sqrt(mp.pi) / 2
+    rest = mp.sqrt(-mp.expm1(-w))
+    q = mp.exp(-w) / (1 + rest)
+    y = mp.erfinv(rest) if w < 2 else mp.sqrt(w - mp.log(mp.pi * w) / 2)
+    for _ in range(60):
+        # Newton's step for log(erfc(y)) = log(q)
+        value = mp.erfc(y)
+        step = mp.log(value / q) * value * mp.sqrt(mp.pi) / 2 * mp.exp(y * y)
+        y += step
+        if abs(step) < mp.mpf(10)**-50:
+            break
+    return y / rest
+
+
+# The modulus functions P and x Q of DLMF 10.17.3 in u = 1 / x^2.
+def bessel_p(n):
+    def f(u):
+        if u == 0:
+            return mp.mpf(1)
+        x = 1 / mp.sqrt(u)
+        angle = x - (2 * n + 1) * mp.pi / 4
+        return mp.sqrt(mp.pi * x / 2) * (mp.besselj(n, x) * mp.cos(angle) + mp.bessely(n, x) * mp.sin(angle))
+    return f
+
+
+def bessel_q(n):
+    def f(u):
+        if u == 0:
+            return mp.mpf(4 * n * n - 1) / 8
+        x = 1 / mp.sqrt(u)
+        angle = x - (2 * n + 1) * mp.pi / 4
+        return x * mp.sqrt(mp.pi * x / 2) * (mp.bessely(n, x) * mp.cos(angle) - mp.besselj(n, x) * mp.sin(angle))
+    return f
+
+
+def bessel_y0_rest(u):
+    x = mp.sqrt(u)
+    return mp.bessely(0, x) - 2 / mp.pi * mp.log(x) * mp.besselj(0, x)
+
+
+def bessel_y1_rest(u):
+    x = mp.sqrt(u)
+    return (mp.bessely(1, x) - 2 / mp.pi * (mp.log(x) * mp.besselj(1, x) - 1 / x)) / x
+
+
+y_zeros = {0: [mp.besselyzero(0, k) for k in (1, 2, 3)], 1: [mp.besselyzero(1, k) for k in (1, 2)]}
+
+
+def bessel_y_over(n, *zeros):
+    """Y_n(x) divided by x - a for some of its zeros."""
+    return lambda x: mp.bessely(n, x) / mp.fprod(x - y_zeros[n][k] for k in zeros)
+
+
+def scaled_i(n):
+    return lambda x: mp.exp(-x) * mp.besseli(n, x) / x**n
+
+
+def scaled_i_far(n):
+    def f(u):
+        x = 1 / u
+        return mp.sqrt(x) * mp.exp(-x) * mp.besseli(n, x)
+    return f
+
+
 print("""// Polynomials that approximate special functions, by tests/data/special_series.py. Generated; do
 // not edit.
 #pragma once
@@ -160,4 +231,31 @@ for n in (0, 1):
         high = float(zero)
         print(f"inline constexpr double j{n}_zero{k} = {high!r}, j{n}_zero{k}_rest = {float(zero - high)!r};")
 show("bessel_y1_middle", "Y_1(x) in x.", [(lambda x: mp.bessely(1, x), 6, 8)])
+show("erfcx_near", "e^(x^2) erfc(x) in x.", [(lambda x: mp.exp(x * x) * mp.erfc(x), -F / 2, F / 2)])
+show("sinc_near", "sin(pi x) / (pi x) in x^2.", [(sinc_of_square, 0, F / 4)])
+show("erfcinv_near", "erfcinv(q) / (1 - q) in w = -log(q (2 - q)).", [(erfcinv_over_rest, 0, 2.5), (erfcinv_over_rest, 2.5, 7)])
+show("erfcinv_far", "The same in the square root of w.",
+     [(lambda s: erfcinv_over_rest(s * s), a, b) for a, b in ((2.6, 4.5), (4.5, 10), (10, 27.5))])
+show("bessel_j0_near", "J_0(x) in x^2.", [(lambda u: mp.besselj(0, mp.sqrt(u)), 0, 4)])
+show("bessel_j1_near", "J_1(x) / x in x^2.", [(over_x(lambda x: mp.besselj(1, x)), F / 10**16, 4)])
+show("bessel_y0_rest", "Y_0(x) - 2 / pi log(x) J_0(x) in x^2.", [(bessel_y0_rest, F / 10**16, F / 4)])
+show("bessel_y1_rest", "(Y_1(x) - 2 / pi (log(x) J_1(x) - 1 / x)) / x in x^2.", [(bessel_y1_rest, F / 10**8, F / 4)])
+show("bessel_y0_middle", "Y_0(x), divided by x - a for its zeros a in the interval, in x.",
+     [(bessel_y_over(0, 0), .5, 2), (bessel_y_over(0, 1, 2), 2, 8)])
+show("bessel_y1_between", "Y_1(x), divided by x - a for its zeros a in the interval, in x.",
+     [(bessel_y_over(1), .5, 1.5), (bessel_y_over(1, 0), 1.5, 4), (bessel_y_over(1, 1), 4, 8)])
+for n in (0, 1):
+    for k, zero in enumerate(y_zeros[n]):
+        high = float(zero)
+        print(f"inline constexpr double y{n}_zero{k} = {high!r}, y{n}_zero{k}_rest = {float(zero - high)!r};")
+for n in (0, 1):
+    show(f"bessel_p{n}", f"P of DLMF 10.17.3 for the order {n}, in 1 / x^2.", [(bessel_p(n), 0, F / 64)])
+    show(f"bessel_q{n}", f"x Q of DLMF 10.17.3 for the order {n}, in 1 / x^2.", [(bessel_q(n), 0, F / 64)])
+    show(f"bessel_i{n}_near", f"e^-x I_{n}(x) / x^{n} in x.", [(scaled_i(n), F / 10**12, 2), (scaled_i(n), 2, 8)])
+    show(f"bessel_i{n}_far", f"sqrt(x) e^-x I_{n}(x) in 1 / x.", [(scaled_i_far(n), F / 10**9, F / 8)])
+show("entropy_near", "(artanh(s) - s) / s^3 in s^2.",
+     [(lambda u: (mp.atanh(mp.sqrt(u)) - mp.sqrt(u)) / mp.sqrt(u)**3 if u else F / 3, 0, F * 9 / 25)])
+show("sine_rest", "(sin(x) - x) / x^3 in x^2.", [(lambda u: (mp.sin(mp.sqrt(u)) - mp.sqrt(u)) / mp.sqrt(u)**3 if u else -F / 6, 0, 0.6169)])
+show("cosine_rest", "(cos(x) - 1 + x^2 / 2) / x^4 in x^2.",
+     [(lambda u: (mp.cos(mp.sqrt(u)) - 1 + u / 2) / u**2 if u else F / 24, 0, 0.6169)])
 print("\n}  // namespace stave_cpu")

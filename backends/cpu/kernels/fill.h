@@ -22,6 +22,7 @@ void fill_convolution(stave_cpu::Kernels& table);
 void fill_fft(stave_cpu::Kernels& table);
 void fill_random(stave_cpu::Kernels& table);
 void fill_repeat(stave_cpu::Kernels& table);
+void fill_special(stave_cpu::Kernels& table);
 void fill_stream(stave_cpu::Kernels& table);
 
 }  // namespace STAVE_KERNELS

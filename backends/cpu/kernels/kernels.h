@@ -142,6 +142,9 @@ struct SmallLinalg {
 using RepeatKernel = void (*)(void* out, const void* in, Index n);
 inline constexpr int most_repeats = 8;
 
+/// Computes n elements of a special operation. Step k is 1, or 0 for an input that is one value.
+using SpecialKernel = void (*)(void* out, const void* const* in, const Index* steps, Index n);
+
 /// A table of kernels by operation, from `first` up to, but not including, `end` in the order of
 /// all_ops.h.
 template <class Kernel, OpId first, OpId end>
@@ -203,6 +206,10 @@ struct Kernels {
   /// For float32 and float64.
   void (*multiply_rows[dtype_count])(double* sums, const void* x, Index x_row, const Index* offsets, Index taps,
                                      const void* w, Index w_row, Index w_step, Index results, Index rows, Index n);
+  /// Returns the kernel of a special operation for float32 or float64, or null: then scalar code
+  /// computes it. `orders` are the values of the operation's orders, its first inputs; null if they
+  /// differ from element to element. The function itself may be null.
+  SpecialKernel (*special)(OpId op, Dtype dtype, const double* orders);
   FftKernels fft[dtype_count];  // by the dtype of the parts: float32 and float64
   /// Sets out[i] to the word of `key` at 64-bit counter first + i: the exclusive or of both halves
   /// of Threefry-2x32.

@@ -23,6 +23,7 @@ void fill_table(stave_cpu::Kernels& table) {
   fill_fft(table);
   fill_random(table);
   fill_repeat(table);
+  fill_special(table);
   fill_stream(table);
 }
 
