@@ -19,8 +19,8 @@ int main() {
   const auto energy = [](const Tensor& x) { return sum(square(abs(x))); };
   std::cout << "gradient of |z|^2 " << grad(energy)(z) << "\n";
 
-  // A root of z^3 - 2z + 2 by Newton's method: the derivative of a holomorphic function is a complex
-  // number.
+  // A root of z^3 - 2z + 2 by Newton's method: the derivative of a holomorphic function is a
+  // complex number.
   const auto f = [](const Tensor& x) { return x * x * x - 2 * x + 2; };
   const auto slope = grad(f, {.holomorphic = true});
   Tensor root = tensor(1. + 1i, complex128);

@@ -505,6 +505,8 @@ std::vector<Variant> gradients_variants(Dtype dtype) {
                  return Arrays{quotients(xs[0], 2, 0.25L), quotients(xs[0], 1, 0.25L)};
                }},
           refused(
+              "", dtype, {}, [](const Tensor& x) { return gradients(x, {1}, {0})[0]; }, "axis 0 is out of range"),
+          refused(
               "", dtype, {3, 2},
               [](const Tensor& x) {
                 return gradients(x, {1, 1, 1})[0];

@@ -52,7 +52,8 @@ STAVE_INLINE F64 betaln(F64 a, F64 b) {
   const LogGamma first = log_gamma({p, F64(0)}), second = log_gamma({q, F64(0)}), both = log_gamma(exact_sum(p, q));
   const Pair products = both.product / (first.product * second.product);
   const Pair y = first.log + second.log - both.log + log_of(products);
-  return by_scalar(~common, y.high + y.low, scalar::betaln, a, b);
+  const F64 rounded = select((a == one) & (b == one), F64(0), y.high + y.low);
+  return by_scalar(~common, rounded, scalar::betaln, a, b);
 }
 
 STAVE_INLINE F64 poch(F64 a, F64 m) {

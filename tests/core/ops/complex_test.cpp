@@ -108,7 +108,8 @@ TEST(Complex, InfinitiesAndNaNFollowAnnexG) {
   EXPECT_TRUE(isinf(number(nan, -inf)).item<bool>());
   EXPECT_FALSE(isfinite(number(0, nan)).item<bool>());
   EXPECT_TRUE(std::isinf(value(number(1, 1) / number(0, 0)).real()));
-  // G.5.1: a finite number over an infinite one is 0, an infinite one over a finite one is infinite.
+  // G.5.1: a finite number over an infinite one is 0, and an infinite one over a finite one is
+  // infinite.
   expect_same(number(1, -2) / number(inf, 1), C(0, -0.));
   expect_same(number(1, 2) / number(inf, inf), C(0, 0));
   expect_same(reciprocal(number(-inf, inf)), C(-0., -0.));

@@ -1,5 +1,5 @@
-// Questions about dtypes, against the values of numpy.finfo, numpy.iinfo and the tables of the array
-// API standard.
+// Questions about dtypes, against the values of numpy.finfo, numpy.iinfo and the tables of the
+// array API standard.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
