@@ -17,7 +17,15 @@ inline constexpr int product_tile = 32;
 /// The type in which elements of T are multiplied and added. Floats use at least float. Integers
 /// use unsigned types not narrower than int, whose sums and products wrap as on all backends.
 template <class T>
-using Factor = decltype(stave::Computed<T>() + 0u);
+struct FactorOf {
+  using Type = decltype(stave::Computed<T>() + 0u);
+};
+template <class T>
+struct FactorOf<stave::ComplexElement<T>> {
+  using Type = stave::ComplexElement<T>;
+};
+template <class T>
+using Factor = typename FactorOf<T>::Type;
 
 /// Parameters of the tiled product kernel. For integers, T is an unsigned type.
 template <class T>
@@ -69,7 +77,7 @@ STAVE_BOTH void multiply_tiles(ProductTiles<T>& shared, unsigned thread) {
   for (int i = static_cast<int>(thread); i < tile_elements; i += static_cast<int>(block_threads)) {
     const TilePlace at(i, false);
     Factor<T> sum = shared.sums[at.row][at.column];
-    for (int q = 0; q < product_tile; ++q) sum += shared.a[at.row][q] * shared.b[q][at.column];
+    for (int q = 0; q < product_tile; ++q) sum = sum + shared.a[at.row][q] * shared.b[q][at.column];
     shared.sums[at.row][at.column] = sum;
   }
 }
@@ -82,7 +90,7 @@ STAVE_BOTH void tiled_product_body(const Block& block, const TiledProduct<T>& p,
     const Offsets<2> start = p.batch(static_cast<std::uint64_t>(matrix));
     block.for_threads([&](unsigned t) {
       for (int i = static_cast<int>(t); i < tile_elements; i += static_cast<int>(block_threads))
-        shared.sums[i / product_tile][i % product_tile] = 0;
+        shared.sums[i / product_tile][i % product_tile] = Factor<T>(0);
     });
     for (Index q = 0; q < p.k; q += product_tile) {
       block.for_threads([&](unsigned t) {
