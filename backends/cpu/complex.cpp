@@ -9,8 +9,11 @@
 
 namespace stave_cpu {
 
-using namespace stave_detail;  // the functions of complex_functions.h
 using stave::ComplexElement;
+using stave_detail::complex_exp2, stave_detail::complex_expm1, stave_detail::complex_log10, stave_detail::complex_log1p,
+    stave_detail::complex_log2, stave_detail::complex_logistic_density, stave_detail::complex_pow,
+    stave_detail::complex_power_rule, stave_detail::complex_sech_squared, stave_detail::complex_sigmoid,
+    stave_detail::divided, stave_detail::is_zero, stave_detail::scaled, stave_detail::scaled_by_inverse;
 using Z = std::complex<double>;
 
 namespace {

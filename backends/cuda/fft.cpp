@@ -17,7 +17,7 @@
 #include <stave/backends/cuda/index_map.h>
 #include <stave/backends/cuda/layout.h>
 #include <stave/backends/parts_apart.h>
-#include <stave/core/op/op_id.h>
+#include <stave/core/op/all_ops.h>
 #include <stave/core/tensor/fail.h>
 
 namespace stave_cuda {
