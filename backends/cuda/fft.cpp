@@ -91,7 +91,7 @@ class DevicePlan {
   std::size_t work_ = 0;
 };
 
-/// The plans that were used last. It is never destroyed, because tensors may be globals.
+/// The plans that each device used last. It is never destroyed, because tensors may be globals.
 class DevicePlanCache {
  public:
   /// Executes a transform. The lock is held meanwhile: a plan has one work area.
@@ -101,7 +101,7 @@ class DevicePlanCache {
   }
 
  private:
-  static constexpr std::size_t most_plans = 64;
+  static constexpr std::ptrdiff_t most_plans = 64;  // of a device
 
   const DevicePlan& plan_of(const FftKey& key) {
     const auto known = std::find_if(plans_.begin(), plans_.end(), [&](const auto& plan) { return plan->key() == key; });
@@ -109,9 +109,16 @@ class DevicePlanCache {
       std::rotate(plans_.begin(), known, known + 1);
     } else {
       plans_.insert(plans_.begin(), std::make_unique<const DevicePlan>(key));
-      if (plans_.size() > most_plans) plans_.pop_back();
+      drop_plan(key.device);
     }
     return *plans_.front();
+  }
+
+  /// Drops the plan that was used least recently, if the device, which is current, has too many.
+  void drop_plan(int device) {
+    const auto is_there = [&](const auto& plan) { return plan->key().device == device; };
+    if (std::count_if(plans_.begin(), plans_.end(), is_there) <= most_plans) return;
+    plans_.erase(std::find_if(plans_.rbegin(), plans_.rend(), is_there).base() - 1);
   }
 
   std::mutex mutex_;

@@ -45,8 +45,10 @@ struct TiledProduct {
 
 template <class T>
 struct ProductTiles {
-  // One extra column, so that threads that access a column together use different banks.
-  Factor<T> a[product_tile][product_tile + 1], b[product_tile][product_tile + 1], sums[product_tile][product_tile + 1];
+  // One extra column, so that threads that access a column together use different banks. Tiles of
+  // 16-byte elements have none, because shared memory has just room for them.
+  using Tile = Factor<T>[product_tile][product_tile + (sizeof(Factor<T>) < 16)];
+  Tile a, b, sums;
 };
 
 /// The row and column of element i of a tile, in the order in which threads load or store the tile.
@@ -61,9 +63,8 @@ inline constexpr int tile_elements = product_tile * product_tile;
 
 /// Sets to[i, j] = x[first_row + i, first_column + j], or 0 outside of the matrix.
 template <class T>
-STAVE_BOTH void load_tile(Factor<T> (&to)[product_tile][product_tile + 1], const T* x, Index rows, Index columns,
-                          Index row_step, Index column_step, bool by_columns, Index first_row, Index first_column,
-                          unsigned thread) {
+STAVE_BOTH void load_tile(typename ProductTiles<T>::Tile& to, const T* x, Index rows, Index columns, Index row_step,
+                          Index column_step, bool by_columns, Index first_row, Index first_column, unsigned thread) {
   for (int i = static_cast<int>(thread); i < tile_elements; i += static_cast<int>(block_threads)) {
     const TilePlace at(i, by_columns);
     const Index row = first_row + at.row, column = first_column + at.column;
