@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <bit>
+#include <complex>
 #include <thread>
 
 #include <stave/backends/cuda/runtime.h>

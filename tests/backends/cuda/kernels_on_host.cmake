@@ -1,7 +1,9 @@
-# Attention and the drivers of linear algebra, tested alone and under the table of operations. They
-# are compiled from their sources, because the library's are linked to the real CUDA.
+# Attention, complex numbers and the drivers of linear algebra, tested alone and under the table of
+# operations. They are compiled from their sources, because the library's are linked to the real
+# CUDA.
 set(cuda_folder "${PROJECT_SOURCE_DIR}/backends/cuda")
-add_library(cuda_kernels_on_host OBJECT "${CMAKE_CURRENT_LIST_DIR}/kernels_on_host.cpp" "${cuda_folder}/linalg.cpp"
+add_library(cuda_kernels_on_host OBJECT "${CMAKE_CURRENT_LIST_DIR}/kernels_on_host.cpp" "${CMAKE_CURRENT_LIST_DIR}/complex_on_host.cpp"
+  "${cuda_folder}/linalg.cpp" "${cuda_folder}/reduce_plan.cpp" "${cuda_folder}/scan_plan.cpp"
   "${cuda_folder}/linalg_large.cpp" "${cuda_folder}/expm.cpp" "${cuda_folder}/faults.cpp" "${cuda_folder}/launch.cpp")
 stave_set_cuda_test_defaults(cuda_kernels_on_host)
 set_target_properties(cuda_kernels_on_host PROPERTIES LINK_LIBRARIES "" INTERFACE_LINK_LIBRARIES "")

@@ -106,7 +106,7 @@ cublasStatus_t matmul(cublasLtHandle_t, cublasLtMatmulDesc_t desc, const void* a
   for (cublasLtMatrixLayout_t layout : {a_layout, b_layout}) EXPECT_EQ(layout_of(layout).type, type);
   const bool is_complex = type == CUDA_C_32F || type == CUDA_C_64F;
   EXPECT_EQ(product.scale, is_complex || type == CUDA_R_64F ? type : CUDA_R_32F);
-  if (is_complex) EXPECT_EQ(product.compute, type == CUDA_C_64F ? CUBLAS_COMPUTE_64F : CUBLAS_COMPUTE_32F);
+  EXPECT_TRUE(!is_complex || product.compute == (type == CUDA_C_64F ? CUBLAS_COMPUTE_64F : CUBLAS_COMPUTE_32F));
   switch (type) {
     case CUDA_R_16F: with(stave::Float16{}, float{}); break;
     case CUDA_R_16BF: with(stave::BFloat16{}, float{}); break;
