@@ -58,6 +58,10 @@ void transform(const FftJob& job, void* in, void* out, int direction) {
   const bool from_real = job.in == CUDA_R_32F || job.in == CUDA_R_64F;
   const bool to_real = job.out == CUDA_R_32F || job.out == CUDA_R_64F;
   const Index half = job.n / 2 + 1;
+  std::vector<Wide> roots;
+  for (Index k = 0; k < job.n; ++k)
+    roots.push_back(std::polar(1.L, static_cast<long double>(direction) * 2 * std::numbers::pi_v<long double> *
+                                        static_cast<long double>(k) / static_cast<long double>(job.n)));
   for (Index line = 0; line < job.lines; ++line) {
     std::vector<Wide> x;
     for (Index j = 0; j < (to_real ? half : job.n); ++j) {
@@ -74,9 +78,7 @@ void transform(const FftJob& job, void* in, void* out, int direction) {
     for (Index k = 0; k < (from_real ? half : job.n); ++k) {
       Wide sum = 0;
       for (Index j = 0; j < job.n; ++j)
-        sum += x[static_cast<std::size_t>(j)] *
-               std::polar(1.L, static_cast<long double>(direction) * 2 * std::numbers::pi_v<long double> *
-                                   static_cast<long double>(j * k % job.n) / static_cast<long double>(job.n));
+        sum += x[static_cast<std::size_t>(j)] * roots[static_cast<std::size_t>(j * k % job.n)];
       const Index at = line * job.out_step + k * job.out_stride;
       // A wrong imaginary part of an element that must be real shows in the result.
       if (to_real) static_cast<T*>(out)[at] = static_cast<T>(sum.real() + sum.imag());
