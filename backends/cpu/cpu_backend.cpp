@@ -68,7 +68,8 @@ static_assert(static_cast<int>(OpId::full) == elementwise_count, "elementwise op
 
 void run_complex_reduce(OpId op, const stave::ReduceAttributes& attributes, const View& in, const View& out) {
   if (op != OpId::sum) return run_reduce(complex_product(in.dtype), attributes.axes, in, out);
-  const stave_detail::PartsApart from(in), to(out);  // A sum of complex numbers is the sums of the parts.
+  // A sum of complex numbers is the sums of the parts.
+  const stave_detail::PartsApart from(in), to(out);
   run_reduce(kernels().reduce[op][static_cast<int>(from.view.dtype)], attributes.axes, from.view, to.view);
 }
 

@@ -245,8 +245,8 @@ STAVE_BOTH STAVE_OUTLINE inline InverseSine inverse_sine(double x, double y) {
   }
   return result;
 }
-// Above 1 / epsilon, the inverse functions are logarithms of 2 z. Below `tiny` they are z, or pi / 2
-// - z.
+// Above 1 / epsilon, the inverse functions are logarithms of 2 z. Below `tiny` they are z,
+// and acos is pi / 2 - z.
 constexpr double tiny = 0x1.3p-27;
 STAVE_BOTH inline bool is_huge(ComplexDouble z) { return std::abs(z.re) > 1 / epsilon || std::abs(z.im) > 1 / epsilon; }
 STAVE_BOTH inline bool is_tiny(ComplexDouble z) { return std::abs(z.re) < tiny && std::abs(z.im) < tiny; }
