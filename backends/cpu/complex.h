@@ -1,7 +1,7 @@
 // Kernels for complex elements. Unlike the other kernels they are compiled once, and not for each
 // instruction set: functions such as exp are those of the C library, and arithmetic is as fast as
 // memory. Sums and differences of complex numbers are those of their parts, and run the kernels of
-// floats (with_parts_apart).
+// floats (backends/parts_apart.h).
 #pragma once
 
 #include <stave/backends/cpu/dispatch.h>
@@ -30,16 +30,5 @@ BlockKernel where_kernel(Dtype dtype);
 Reduction complex_product(Dtype dtype);
 /// Returns the kernels of cumulative_prod or linear_recurrence for a complex dtype.
 Scan complex_scan(OpId op, Dtype dtype);
-
-/// A complex array as an array of its parts: a last axis of length 2 holds the real and the
-/// imaginary part.
-struct WithPartsApart {
-  stave::Shape shape;
-  stave::Strides strides;
-  stave::View view;
-
-  explicit WithPartsApart(const stave::View& z);
-  WithPartsApart(const WithPartsApart&) = delete;
-};
 
 }  // namespace stave_cpu

@@ -34,6 +34,7 @@
 #include <stave/backends/cpu/softmax.h>
 #include <stave/backends/cpu/sort.h>
 #include <stave/backends/cpu/special.h>
+#include <stave/backends/parts_apart.h>
 #include <stave/core/effects/error.h>
 #include <stave/core/op/op.h>
 #include <stave/core/ops/elementwise_ops.h>
@@ -68,13 +69,14 @@ static_assert(static_cast<int>(OpId::full) == elementwise_count, "elementwise op
 
 void run_complex_reduce(OpId op, const stave::ReduceAttributes& attributes, const View& in, const View& out) {
   if (op != OpId::sum) return run_reduce(complex_product(in.dtype), attributes.axes, in, out);
-  const WithPartsApart from(in), to(out);  // A sum of complex numbers is the sums of the parts.
+  // A sum of complex numbers is the sums of the parts.
+  const stave_detail::PartsApart from(in), to(out);
   run_reduce(kernels().reduce[op][static_cast<int>(from.view.dtype)], attributes.axes, from.view, to.view);
 }
 
 void run_complex_scan(OpId op, const stave::ScanAttributes& attributes, std::span<const View> in, const View& out) {
   if (op != OpId::cumulative_sum) return run_scan(complex_scan(op, out.dtype), attributes, in, out);
-  const WithPartsApart from(in[0]), to(out);
+  const stave_detail::PartsApart from(in[0]), to(out);
   run_scan(kernels().scan[op][static_cast<int>(to.view.dtype)], attributes, {&from.view, 1}, to.view);
 }
 

@@ -78,7 +78,8 @@ macro(stave_find_cuda)
       string(STRIP "${output}" output)
       set(why_not "${STAVE_NVCC} does not compile C++20 with ${CMAKE_CXX_COMPILER}:\n${output}")
     else()
-      foreach(header CUBLAS:cublasLt.h:cublas CUBLAS:cublas_v2.h:cublas CUSOLVER:cusolverDn.h:cusolver)
+      foreach(header CUBLAS:cublasLt.h:cublas CUBLAS:cublas_v2.h:cublas CUSOLVER:cusolverDn.h:cusolver
+          CUFFT:cufftXt.h:cufft)
         string(REPLACE ":" ";" header "${header}")
         list(POP_FRONT header name file package)
         stave_find_header(STAVE_HAVE_CUDA ${name} ${file})
@@ -157,7 +158,8 @@ target_compile_features(stave_cuda PRIVATE cxx_std_20)
 set_target_properties(stave_cuda PROPERTIES CXX_EXTENSIONS OFF POSITION_INDEPENDENT_CODE ON)
 target_include_directories(stave_cuda PRIVATE ${include_dirs})
 add_dependencies(stave_cuda stave_built_with)
-target_include_directories(stave_cuda SYSTEM PRIVATE ${CUDAToolkit_INCLUDE_DIRS} ${STAVE_CUBLAS_INCLUDE} ${STAVE_CUSOLVER_INCLUDE})
+target_include_directories(stave_cuda SYSTEM PRIVATE ${CUDAToolkit_INCLUDE_DIRS} ${STAVE_CUBLAS_INCLUDE} ${STAVE_CUSOLVER_INCLUDE}
+  ${STAVE_CUFFT_INCLUDE})
 target_link_libraries(stave_cuda PRIVATE fmt::fmt)
 # -std is given because CMake 3.25 does not know CUDA_STANDARD 20.
 # Contraction is off, so that only explicit FMAs are fused. A value then equals the CPU's bit for
@@ -171,8 +173,10 @@ stave_python_cuda_includes(includes)
 set(library_folders "${CUDAToolkit_LIBRARY_DIR}")
 foreach(include IN LISTS includes)
   cmake_path(GET include PARENT_PATH beside)
-  file(GLOB libraries "${beside}/lib/libcublasLt.so*" "${beside}/lib/libcusolver.so*" "${beside}/lib/libnvrtc.so*")
-  if(libraries AND (include STREQUAL STAVE_CUBLAS_INCLUDE OR include STREQUAL STAVE_CUSOLVER_INCLUDE))
+  file(GLOB libraries "${beside}/lib/libcublasLt.so*" "${beside}/lib/libcusolver.so*" "${beside}/lib/libcufft.so*"
+    "${beside}/lib/libnvrtc.so*")
+  if(libraries AND (include STREQUAL STAVE_CUBLAS_INCLUDE OR include STREQUAL STAVE_CUSOLVER_INCLUDE OR
+      include STREQUAL STAVE_CUFFT_INCLUDE))
     list(PREPEND library_folders "${beside}/lib")
   elseif(libraries)
     list(APPEND library_folders "${beside}/lib")

@@ -10,6 +10,7 @@
 #include <stave/backends/cuda/attention.h>
 #include <stave/backends/cuda/convolution.h>
 #include <stave/backends/cuda/elementwise.h>
+#include <stave/backends/cuda/fft.h>
 #include <stave/backends/cuda/fused.h>
 #include <stave/backends/cuda/graph_recording.h>
 #include <stave/backends/cuda/index.h>
@@ -73,6 +74,7 @@ class Table {
 #define X(name, ...) OpId::name,
     set({STAVE_UNARY_OPS(X) STAVE_BINARY_OPS(X)}, STAVE_DRIVER(run_elementwise(launch, op, in, out)));
 #undef X
+    set({OpId::complex, OpId::real, OpId::imag, OpId::conj}, STAVE_DRIVER(run_elementwise(launch, op, in, out)));
     set({OpId::where}, STAVE_DRIVER(run_where(launch, in[0], in[1], in[2], out)));
     set({OpId::astype}, STAVE_DRIVER(run_astype(launch, in[0], out)));
   }
@@ -95,6 +97,8 @@ class Table {
     set({OpId::sort}, STAVE_DRIVER(run_sort(launch, as<stave::SortAttributes>(attributes), in[0], out)));
     set({OpId::argsort}, STAVE_DRIVER(run_argsort(launch, as<stave::SortAttributes>(attributes), in[0], out)));
     set({OpId::matmul}, STAVE_DRIVER(run_matmul(launch, in[0], in[1], out)));
+    set({OpId::fft, OpId::rfft, OpId::irfft},
+        STAVE_DRIVER(run_fft(launch, as<stave::FftAttributes>(attributes), in[0], out)));
     set({OpId::convolution},
         STAVE_DRIVER(run_convolution(launch, as<stave::ConvolutionAttributes>(attributes), in[0], in[1], out)));
     set({OpId::argmax_pool}, STAVE_DRIVER(run_argmax_pool(launch, as<stave::PoolAttributes>(attributes), in[0], out)));
@@ -180,12 +184,12 @@ class RepeatedGraph final : public stave::RecordedWork {
   RecordedGraph graph_;
 };
 
-// Returns the driver of an operation. There are none for complex numbers, except for plain copies.
+// Returns the driver of an operation. Operations on matrices have none for complex numbers, except
+// for products.
 Driver expect_driver(const stave::Op& op, const Attributes* attributes, std::span<const View> inputs,
                      std::span<const View> outputs) {
   const auto is_complex = [](const View& view) { return stave::is_complex(view.dtype); };
-  const bool copies = op.id == OpId::copy || op.id == OpId::reshape || op.id == OpId::stop_gradient;
-  if (!copies && (std::ranges::any_of(inputs, is_complex) || std::ranges::any_of(outputs, is_complex)))
+  if (stave::is_linalg(op.id) && (std::ranges::any_of(inputs, is_complex) || std::ranges::any_of(outputs, is_complex)))
     fail<stave::DeviceError>("{}: it has no kernel of complex numbers for CUDA: move its inputs with to(x, cpu)",
                              op.name);
   const Driver driver = op.id == OpId::own ? driver_by(attributes) : driver_of(op.id);

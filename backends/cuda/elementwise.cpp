@@ -39,6 +39,7 @@ const ElementwiseKernels& elementwise_kernels() {
     fill_unary_wholes(kernels);
     fill_binary_floats(kernels);
     fill_binary_wholes(kernels);
+    fill_complex(kernels);
     fill_astype(kernels);
     fill_where(kernels);
     return kernels;

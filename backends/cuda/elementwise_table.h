@@ -23,6 +23,8 @@ void fill_unary_floats(ElementwiseKernels& table);
 void fill_unary_wholes(ElementwiseKernels& table);
 void fill_binary_floats(ElementwiseKernels& table);
 void fill_binary_wholes(ElementwiseKernels& table);
+/// Sets the kernels of operations whose operands or results are complex.
+void fill_complex(ElementwiseKernels& table);
 void fill_astype(ElementwiseKernels& table);
 void fill_where(ElementwiseKernels& table);
 

@@ -176,11 +176,12 @@ inline IotaLoop iota_loop(const stave::IotaAttributes& attributes, const View& o
 
 inline Pattern pattern_of(stave::Dtype dtype, stave::Scalar value) {
   Pattern pattern;
-  stave::visit_real_dtype(dtype, [&](auto zero) {
+  stave::visit_dtype(dtype, [&](auto zero) {
     using T = decltype(zero);
     T element;
     if constexpr (std::is_same_v<T, bool>) element = value.integer != 0;
     else if constexpr (std::is_integral_v<T>) element = static_cast<T>(value.integer);
+    else if constexpr (stave::ComplexNumber<T>) element = static_cast<T>(value.complex());
     else element = static_cast<T>(value.floating);
     for (std::size_t i = 0; i < sizeof pattern; i += sizeof element)
       std::memcpy(pattern.bytes + i, &element, sizeof element);

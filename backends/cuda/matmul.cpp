@@ -85,6 +85,8 @@ cudaDataType_t type_of(Dtype dtype) {
     case Dtype::float16: return CUDA_R_16F;
     case Dtype::bfloat16: return CUDA_R_16BF;
     case Dtype::float64: return CUDA_R_64F;
+    case Dtype::complex64: return CUDA_C_32F;
+    case Dtype::complex128: return CUDA_C_64F;
     default: return CUDA_R_32F;
   }
 }
@@ -110,11 +112,14 @@ cublasLtMatrixLayout_t layout_of(const Key& key, Index rows, Index columns, Inde
 }
 
 void describe(const Key& key, Heuristic& heuristic) {
-  const bool doubles = static_cast<Dtype>(key.dtype) == Dtype::float64;
+  const auto dtype = static_cast<Dtype>(key.dtype);
+  const bool doubles = real_of(dtype) == Dtype::float64;
   const cublasComputeType_t compute = doubles    ? CUBLAS_COMPUTE_64F
                                       : key.tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32
                                                  : CUBLAS_COMPUTE_32F;
-  check(cublas().MatmulDescCreate(&heuristic.product, compute, doubles ? CUDA_R_64F : CUDA_R_32F), "MatmulDescCreate");
+  // The type of alpha and beta.
+  const cudaDataType_t scale = is_complex(dtype) ? type_of(dtype) : doubles ? CUDA_R_64F : CUDA_R_32F;
+  check(cublas().MatmulDescCreate(&heuristic.product, compute, scale), "MatmulDescCreate");
   const auto transpose = [&](cublasLtMatmulDescAttributes_t which, bool by_columns) {
     const cublasOperation_t operation = by_columns ? CUBLAS_OP_T : CUBLAS_OP_N;
     check(cublas().MatmulDescSetAttribute(heuristic.product, which, &operation, sizeof operation),
@@ -253,16 +258,17 @@ bool is_refusal(cublasStatus_t status) {
 bool multiply(const Launch& launch, const MatmulPlan& plan, Dtype dtype, const Pointers& at, Index batch) {
   const Key key = key_of(plan, dtype, at, batch);
   const HeuristicPtr heuristic = heuristic_cache().advice_on(key);
-  const double one = 1, zero = 0;
-  const float single_one = 1, single_zero = 0;
-  const bool doubles = dtype == Dtype::float64;
+  // alpha and beta. A real one is the real part of the complex one.
+  const double one[] = {1, 0}, zero[] = {0, 0};
+  const float single_one[] = {1, 0}, single_zero[] = {0, 0};
+  const bool doubles = real_of(dtype) == Dtype::float64;
   for (std::size_t i = heuristic->refused; i < heuristic->candidates.size(); ++i) {
     const Heuristic::Candidate& candidate = heuristic->candidates[i];
     void* const workspace = candidate.workspace ? launch.scratch.allocate(candidate.workspace) : nullptr;
     const cublasStatus_t status =
         cublas().Matmul(heuristic_cache().handle_of(key.device), heuristic->product,
-                        doubles ? static_cast<const void*>(&one) : &single_one, at.b, heuristic->b, at.a, heuristic->a,
-                        doubles ? static_cast<const void*>(&zero) : &single_zero, at.out, heuristic->out, at.out,
+                        doubles ? static_cast<const void*>(one) : single_one, at.b, heuristic->b, at.a, heuristic->a,
+                        doubles ? static_cast<const void*>(zero) : single_zero, at.out, heuristic->out, at.out,
                         heuristic->out, &candidate.algorithm, workspace, candidate.workspace, launch.stream);
     if (!is_refusal(status)) return check(status, "Matmul"), true;
     // Clears an error of this attempt, so that the next launch does not report it.
@@ -320,7 +326,7 @@ void run_matmul(const Launch& launch, const View& a, const View& b, const View& 
     return check(
         cudaMemsetAsync(out.data, 0, static_cast<std::size_t>(elements) * stave::size_of(out.dtype), launch.stream),
         "matmul");
-  if (!is_float(out.dtype)) return run_tiled_matmul(launch, a, b, out);
+  if (!is_inexact(out.dtype)) return run_tiled_matmul(launch, a, b, out);
   const MatmulPlan plan = plan_matmul(a, b, out);
   const Pointers at{placed(launch, a, plan.a.packed), placed(launch, b, plan.b.packed), static_cast<char*>(out.data)};
   if (!multiply_loops(launch, plan, out.dtype, at, 0)) run_tiled_matmul(launch, a, b, out);

@@ -1,6 +1,7 @@
 #include <stave/backends/cuda/reduce.h>
 
 #include <stave/backends/cuda/kernels/reduce_kernels.h>
+#include <stave/backends/parts_apart.h>
 #include <stave/core/op/op.h>
 #include <stave/core/tensor/fail.h>
 
@@ -21,6 +22,10 @@ void run(const Launch& launch, OpId op, ReduceLauncher launcher, const Shape& ax
 }  // namespace
 
 void run_reduce(const Launch& launch, OpId op, const Shape& axes, const View& in, const View& out) {
+  if (op == OpId::sum && stave::is_complex(in.dtype)) {
+    const stave_detail::PartsApart from(in), to(out);
+    return run_reduce(launch, op, axes, from.view, to.view);
+  }
   const bool arithmetic = op == OpId::sum || op == OpId::prod;
   run(launch, op, arithmetic ? arithmetic_reduction(op, in.dtype) : extreme_reduction(op, in.dtype), axes, in, out);
 }

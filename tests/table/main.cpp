@@ -122,7 +122,10 @@ int run_on(std::string_view device, int argc, char** argv) {
   else if (!stave::cuda_available()) return std::puts("operation_table: no CUDA device can be used here"), 77;
   place() = stave::cuda(0);
   AtPlace handler;
-  return with(handler, [&] { return run_option(argc, argv); });
+  const int status = with(handler, [&] { return run_option(argc, argv); });
+  for (const std::string& name : handler.without_kernel())
+    std::printf("%s has no kernel on the device, and was computed on the CPU\n", name.c_str());
+  return status;
 }
 
 }  // namespace

@@ -82,6 +82,19 @@ struct Sum<double> {
   }
 };
 
+/// The product of complex numbers.
+template <class T>
+struct Product<stave::ComplexElement<T>> {
+  using Element = stave::ComplexElement<T>;
+  using Accumulator = stave::ComplexElement<double>;
+  using A = Accumulator;
+  STAVE_BOTH explicit Product(const ReduceArgs&) {}
+  STAVE_BOTH A start() const { return A(1, 0); }
+  STAVE_BOTH void add(A& total, Element x, Index) const { total = total * A(x); }
+  STAVE_BOTH void merge(A& total, A other) const { total = total * other; }
+  STAVE_BOTH void store(A total, void* out, Index offset) const { static_cast<Element*>(out)[offset] = Element(total); }
+};
+
 // ---- extremes ---------------------------------------------------------------------------------
 
 /// Returns x with the bits of `mask` flipped.

@@ -25,7 +25,7 @@ void launch_product(const Launch& launch, const stave::View& a, const stave::Vie
 }  // namespace
 
 void run_tiled_matmul(const Launch& launch, const stave::View& a, const stave::View& b, const stave::View& out) {
-  stave::visit_real_dtype(out.dtype, [&](auto zero) {
+  stave::visit_dtype(out.dtype, [&](auto zero) {
     using T = decltype(zero);  // the frontend rejects products of bool
     if constexpr (!std::is_same_v<T, bool>) launch_product<Signless<T>>(launch, a, b, out);
   });

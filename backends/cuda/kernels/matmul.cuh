@@ -17,7 +17,15 @@ inline constexpr int product_tile = 32;
 /// The type in which elements of T are multiplied and added. Floats use at least float. Integers
 /// use unsigned types not narrower than int, whose sums and products wrap as on all backends.
 template <class T>
-using Factor = decltype(stave::Computed<T>() + 0u);
+struct FactorOf {
+  using Type = decltype(stave::Computed<T>() + 0u);
+};
+template <class T>
+struct FactorOf<stave::ComplexElement<T>> {
+  using Type = stave::ComplexElement<T>;
+};
+template <class T>
+using Factor = typename FactorOf<T>::Type;
 
 /// Parameters of the tiled product kernel. For integers, T is an unsigned type.
 template <class T>
@@ -37,8 +45,10 @@ struct TiledProduct {
 
 template <class T>
 struct ProductTiles {
-  // One extra column, so that threads that access a column together use different banks.
-  Factor<T> a[product_tile][product_tile + 1], b[product_tile][product_tile + 1], sums[product_tile][product_tile + 1];
+  // One extra column, so that threads that access a column together use different banks. Tiles of
+  // 16-byte elements have none, because shared memory has just room for them.
+  using Tile = Factor<T>[product_tile][product_tile + (sizeof(Factor<T>) < 16)];
+  Tile a, b, sums;
 };
 
 /// The row and column of element i of a tile, in the order in which threads load or store the tile.
@@ -53,9 +63,8 @@ inline constexpr int tile_elements = product_tile * product_tile;
 
 /// Sets to[i, j] = x[first_row + i, first_column + j], or 0 outside of the matrix.
 template <class T>
-STAVE_BOTH void load_tile(Factor<T> (&to)[product_tile][product_tile + 1], const T* x, Index rows, Index columns,
-                          Index row_step, Index column_step, bool by_columns, Index first_row, Index first_column,
-                          unsigned thread) {
+STAVE_BOTH void load_tile(typename ProductTiles<T>::Tile& to, const T* x, Index rows, Index columns, Index row_step,
+                          Index column_step, bool by_columns, Index first_row, Index first_column, unsigned thread) {
   for (int i = static_cast<int>(thread); i < tile_elements; i += static_cast<int>(block_threads)) {
     const TilePlace at(i, by_columns);
     const Index row = first_row + at.row, column = first_column + at.column;
@@ -69,7 +78,7 @@ STAVE_BOTH void multiply_tiles(ProductTiles<T>& shared, unsigned thread) {
   for (int i = static_cast<int>(thread); i < tile_elements; i += static_cast<int>(block_threads)) {
     const TilePlace at(i, false);
     Factor<T> sum = shared.sums[at.row][at.column];
-    for (int q = 0; q < product_tile; ++q) sum += shared.a[at.row][q] * shared.b[q][at.column];
+    for (int q = 0; q < product_tile; ++q) sum = sum + shared.a[at.row][q] * shared.b[q][at.column];
     shared.sums[at.row][at.column] = sum;
   }
 }
@@ -82,7 +91,7 @@ STAVE_BOTH void tiled_product_body(const Block& block, const TiledProduct<T>& p,
     const Offsets<2> start = p.batch(static_cast<std::uint64_t>(matrix));
     block.for_threads([&](unsigned t) {
       for (int i = static_cast<int>(t); i < tile_elements; i += static_cast<int>(block_threads))
-        shared.sums[i / product_tile][i % product_tile] = 0;
+        shared.sums[i / product_tile][i % product_tile] = Factor<T>(0);
     });
     for (Index q = 0; q < p.k; q += product_tile) {
       block.for_threads([&](unsigned t) {

@@ -109,7 +109,8 @@ template <class Step>
 struct ScanShared {
   using T = typename Step::Element;
   // The number of adjacent elements that a thread scans.
-  static constexpr unsigned items = sizeof(T) * Step::inputs >= 16 ? 4 : 8;
+  static constexpr std::size_t bytes = sizeof(T) * Step::inputs;
+  static constexpr unsigned items = bytes >= 32 ? 1 : bytes >= 16 ? 4 : 8;
   static constexpr unsigned tile = items * block_threads;
   static_assert(scan_part % tile == 0);
 

@@ -40,6 +40,12 @@ void launch_scan(const Launch& launch, const ScanPlan& plan) {
 template <template <class> class Step>
 ScanLauncher scan_of(stave::Dtype dtype) {
   if (dtype == stave::bool_) return nullptr;
+  if (stave::is_complex(dtype)) {
+    if constexpr (requires { typename Step<stave::ComplexElement<double>>::ComplexState; })
+      return dtype == stave::complex64 ? launch_scan<Step<stave::ComplexElement<float>>>
+                                       : launch_scan<Step<stave::ComplexElement<double>>>;
+    else return nullptr;
+  }
   return stave::visit_real_dtype(dtype,
                                  [](auto zero) -> ScanLauncher { return launch_scan<Step<Signless<decltype(zero)>>>; });
 }

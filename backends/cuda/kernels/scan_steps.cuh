@@ -91,6 +91,34 @@ struct RunningProduct {
   }
 };
 
+/// The steps of complex numbers, whose state is in double precision. A map is judged by the larger
+/// of its parts.
+STAVE_BOTH inline bool fits_factor(stave::ComplexElement<double> map, stave::ComplexElement<double> state) {
+  const auto larger = [](stave::ComplexElement<double> z) {
+    const double re = z.re < 0 ? -z.re : z.re, im = z.im < 0 ? -z.im : z.im;
+    return re < im || re != re ? (re != re ? re : im) : im != im ? im : re;
+  };
+  return fits_factor(larger(map), larger(state));
+}
+
+template <class T>
+struct RunningProduct<stave::ComplexElement<T>> {
+  using Element = stave::ComplexElement<T>;
+  using ComplexState = stave::ComplexElement<double>;
+  using State = ComplexState;
+  using Map = State;
+  using S = State;
+  static constexpr int inputs = 1;
+  STAVE_BOTH static S start() { return S(1, 0); }
+  STAVE_BOTH static S next(S product, Element x, Element) { return S(x) * product; }
+  STAVE_BOTH static Element value(S product) { return Element(product); }
+  STAVE_BOTH static S identity() { return S(1, 0); }
+  STAVE_BOTH static S of(Element x, Element) { return S(x); }
+  STAVE_BOTH static S then(S first, S second) { return first * second; }
+  STAVE_BOTH static S apply(S product, S map) { return product * map; }
+  STAVE_BOTH static bool fits(S map, S product) { return fits_factor(map, product); }
+};
+
 /// The step of cummax and cummin: the largest or smallest element so far. After a NaN the result
 /// stays NaN.
 template <class T, bool largest>
@@ -148,6 +176,27 @@ struct Recurrence {
   STAVE_BOTH static bool fits(Map map, S h) {
     if constexpr (std::is_floating_point_v<S>) return fits_factor(map.a, h) && is_finite(map.b);
     else return true;
+  }
+};
+
+template <class T>
+struct Recurrence<stave::ComplexElement<T>> {
+  using Element = stave::ComplexElement<T>;
+  using ComplexState = stave::ComplexElement<double>;
+  using State = ComplexState;
+  using S = State;
+  using Map = AffineMap<S>;
+  static constexpr int inputs = 2;
+  STAVE_BOTH static S scale(S a, S b) { return a == S(0, 0) || b == S(0, 0) ? S(0, 0) : a * b; }
+  STAVE_BOTH static S start() { return S(0, 0); }
+  STAVE_BOTH static S next(S h, Element a, Element b) { return scale(S(a), h) + S(b); }
+  STAVE_BOTH static Element value(S h) { return Element(h); }
+  STAVE_BOTH static Map identity() { return {S(1, 0), S(0, 0)}; }
+  STAVE_BOTH static Map of(Element a, Element b) { return {S(a), S(b)}; }
+  STAVE_BOTH static Map then(Map first, Map second) { return {second.a * first.a, second.a * first.b + second.b}; }
+  STAVE_BOTH static S apply(S h, Map map) { return scale(map.a, h) + map.b; }
+  STAVE_BOTH static bool fits(Map map, S h) {
+    return fits_factor(map.a, h) && is_finite(map.b.re) && is_finite(map.b.im);
   }
 };
 

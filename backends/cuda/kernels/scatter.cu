@@ -1,6 +1,7 @@
 #include <stave/backends/cuda/index.h>
 #include <stave/backends/cuda/kernels/nothing_to_move.h>
 #include <stave/backends/cuda/sort_pairs.h>
+#include <stave/backends/parts_apart.h>
 #include <stave/core/op/op.h>
 #include <stave/backends/cuda/kernels/layout.cuh>
 #include <stave/backends/cuda/kernels/scatter.cuh>
@@ -48,20 +49,25 @@ void launch_merges_as(const Launch& launch, const ScatterLoop& loop) {
   check_launch("a scatter");
 }
 /// Merges all updates that add_at_once does not add. If the sign does not matter, all integers of
-/// one size share a kernel.
+/// one size share a kernel. The scatters of complex numbers are those of their parts, except for
+/// scatter_multiply.
 template <class T>
 void launch_merges_of(const Launch& launch, OpId op, const ScatterLoop& loop) {
-  using Wrapping = Signless<T>;
-  if (op == OpId::scatter) return launch_merges_as<Latest, BitsOf<T>>(launch, loop);
-  if constexpr (!std::is_same_v<T, bool>) {
-    if (op == OpId::scatter_multiply) return launch_merges_as<Multiplying, Wrapping>(launch, loop);
-    if (op == OpId::scatter_min) return launch_merges_as<Least, T>(launch, loop);
-    if (op == OpId::scatter_max) return launch_merges_as<Greatest, T>(launch, loop);
-    if constexpr (!std::is_integral_v<T> || sizeof(T) < 4) return launch_merges_as<Adding, Wrapping>(launch, loop);
+  if constexpr (stave::ComplexNumber<T>) {
+    launch_merges_as<Multiplying, T>(launch, loop);
+  } else {
+    using Wrapping = Signless<T>;
+    if (op == OpId::scatter) return launch_merges_as<Latest, BitsOf<T>>(launch, loop);
+    if constexpr (!std::is_same_v<T, bool>) {
+      if (op == OpId::scatter_multiply) return launch_merges_as<Multiplying, Wrapping>(launch, loop);
+      if (op == OpId::scatter_min) return launch_merges_as<Least, T>(launch, loop);
+      if (op == OpId::scatter_max) return launch_merges_as<Greatest, T>(launch, loop);
+      if constexpr (!std::is_integral_v<T> || sizeof(T) < 4) return launch_merges_as<Adding, Wrapping>(launch, loop);
+    }
   }
 }
 void launch_merges(const Launch& launch, OpId op, stave::Dtype dtype, const ScatterLoop& loop) {
-  stave::visit_real_dtype(dtype, [&](auto zero) { launch_merges_of<decltype(zero)>(launch, op, loop); });
+  stave::visit_dtype(dtype, [&](auto zero) { launch_merges_of<decltype(zero)>(launch, op, loop); });
 }
 
 /// Adds integers atomically. Sums wrap, so signed integers are added as unsigned ones. Returns
@@ -76,7 +82,7 @@ bool add_at_once(const Launch& launch, const SlicePlan& plan) {
 }
 
 std::size_t size_of_merged(stave::Dtype dtype) {
-  return stave::visit_real_dtype(dtype, [](auto zero) { return sizeof(Merged<decltype(zero)>); });
+  return stave::visit_dtype(dtype, [](auto zero) { return sizeof(Merged<decltype(zero)>); });
 }
 
 /// Scatters the lanes of `loop`: sorts them by destination and merges their updates. The arrays
@@ -101,6 +107,10 @@ void scatter_lanes(const Launch& launch, OpId op, stave::Dtype dtype, ScatterLoo
 
 void run_scatter(const Launch& launch, OpId op, const stave::GatherAttributes& attributes, const View& x,
                  const View& indices, const View& updates, const View& out) {
+  if (stave::is_complex(x.dtype) && op != OpId::scatter_multiply) {
+    const stave_detail::PartsApart from(x), added(updates), to(out);
+    return run_scatter(launch, op, attributes, from.view, indices, added.view, to.view);
+  }
   const char* const name = record_of(op).name;
   const auto size = static_cast<Index>(stave::size_of(x.dtype));
   if (out.data != x.data) copy_strided(launch, {out.data, out.strides}, {x.data, x.strides}, x.shape, size);

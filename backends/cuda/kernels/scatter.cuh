@@ -89,9 +89,26 @@ struct Latest {
   }
 };
 
+/// A complex number in the arithmetic of scatter_multiply.
+template <class T>
+struct ComplexLane {
+  T value;
+  ComplexLane() = default;
+  STAVE_BOTH explicit ComplexLane(T z) : value(z) {}
+  friend STAVE_BOTH ComplexLane operator*(ComplexLane a, ComplexLane b) { return ComplexLane(a.value * b.value); }
+};
+
 /// The type in which updates of T are merged. The complete result is rounded to T.
 template <class T>
-using Merged = Lane<stave::Computed<T>>;
+struct MergedOf {
+  using Type = Lane<stave::Computed<T>>;
+};
+template <class T>
+struct MergedOf<stave::ComplexElement<T>> {
+  using Type = ComplexLane<stave::ComplexElement<T>>;
+};
+template <class T>
+using Merged = typename MergedOf<T>::Type;
 /// Returns element `unit` of the update of the j-th sorted lane.
 template <class T>
 STAVE_BOTH Merged<T> update_of(const ScatterLoop& loop, std::uint64_t j, std::uint64_t unit) {

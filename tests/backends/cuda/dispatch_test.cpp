@@ -6,6 +6,7 @@
 
 #include <stave/backends/cuda/cublas.h>
 #include <stave/backends/cuda/cuda_backend.h>
+#include <stave/backends/cuda/cufft.h>
 #include <stave/backends/cuda/cusolver.h>
 #include <stave/core/effects/error.h>
 #include <stave/core/op/op.h>
@@ -42,14 +43,10 @@ bool is_composed(OpId op) {
   }
 }
 
-// Returns true for operations that CUDA refuses: those of complex numbers, Fourier transforms, and
-// factorisations that cuSOLVER does not have.
+// Returns true for operations that CUDA refuses: factorisations that cuSOLVER does not have, and
+// what is made of them.
 bool is_only_on_cpu(OpId op) {
   switch (op) {
-    case OpId::complex:
-    case OpId::real:
-    case OpId::imag:
-    case OpId::conj:
     case OpId::eig:
     case OpId::eigvals:
     case OpId::schur:
@@ -57,10 +54,7 @@ bool is_only_on_cpu(OpId op) {
     case OpId::logm:
     case OpId::sylvester:
     case OpId::solve_banded:
-    case OpId::ldl:
-    case OpId::fft:
-    case OpId::rfft:
-    case OpId::irfft: return true;
+    case OpId::ldl: return true;
     default: return false;
   }
 }
@@ -80,7 +74,7 @@ TEST(Dispatch, EveryOperationHasADriver) {
   }
   constexpr int special = static_cast<int>(OpId::lambertw) - static_cast<int>(OpId::gammainc) + 1;
   constexpr int samplers = static_cast<int>(OpId::random_hypergeometric) - static_cast<int>(OpId::random_gamma) + 1;
-  EXPECT_EQ(drivers, op_count - 12 - 15 - special - samplers)
+  EXPECT_EQ(drivers, op_count - 12 - 8 - special - samplers)
       << "all but those that are views, composed, special, samplers or on the CPU";
 }
 
@@ -90,6 +84,7 @@ TEST(Dispatch, LibrariesHaveTheCalledFunctions) {
     EXPECT_NE(stave_cuda::cublas().Matmul, nullptr);
     EXPECT_NE(stave_cuda::cublas_of_solver().DtrsmBatched, nullptr);
     EXPECT_NE(stave_cuda::cusolver().Dgesvd, nullptr);
+    EXPECT_NE(stave_cuda::cufft().XtExec, nullptr);
   } catch (const DeviceError& error) {
     if (std::string(error.what()).find("cannot be loaded") == std::string::npos) throw;
     GTEST_SKIP() << error.what();

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <bit>
+#include <complex>
 #include <thread>
 
 #include <stave/backends/cuda/runtime.h>
@@ -417,6 +418,118 @@ TEST_F(Gpu, RegionsEqualTheirStepsBitForBit) {
       ASSERT_TRUE(static_cast<bool>(all((a == b) | ((a != a) & (b != b))))) << region->str();
     }
   }
+}
+
+// ---- complex numbers and Fourier transforms ----------------------------------------------------
+
+Tensor complex_numbers(std::uint64_t seed, const Shape& shape, Dtype dtype) {
+  const Dtype parts = real_of(dtype);
+  return stave::complex(normal(Key(seed), shape, parts), normal(Key(seed + 100), shape, parts));
+}
+void expect_close(const Tensor& got, const Tensor& expected, const std::string& what) {
+  const double bound = real_of(expected.dtype()) == float64 ? 1e-12 : 2e-5;
+  EXPECT_EQ(got.dtype(), expected.dtype()) << what;
+  EXPECT_TRUE(allclose(to(got, cpu), expected, bound, bound)) << what << " of " << name_of(expected.dtype());
+}
+
+TEST_F(Gpu, ComplexFunctionsEqualTheCpu) {
+  using Function = Tensor (*)(const Tensor&);
+  const std::pair<const char*, Function> functions[] = {
+      {"sqrt", [](const Tensor& z) { return sqrt(z); }},       {"rsqrt", [](const Tensor& z) { return rsqrt(z); }},
+      {"square", [](const Tensor& z) { return square(z); }},   {"exp", [](const Tensor& z) { return exp(z); }},
+      {"exp2", [](const Tensor& z) { return exp2(z); }},       {"expm1", [](const Tensor& z) { return expm1(z); }},
+      {"log", [](const Tensor& z) { return log(z); }},         {"log2", [](const Tensor& z) { return log2(z); }},
+      {"log10", [](const Tensor& z) { return log10(z); }},     {"log1p", [](const Tensor& z) { return log1p(z); }},
+      {"sin", [](const Tensor& z) { return sin(z); }},         {"cos", [](const Tensor& z) { return cos(z); }},
+      {"tan", [](const Tensor& z) { return tan(z); }},         {"asin", [](const Tensor& z) { return asin(z); }},
+      {"acos", [](const Tensor& z) { return acos(z); }},       {"atan", [](const Tensor& z) { return atan(z); }},
+      {"sinh", [](const Tensor& z) { return sinh(z); }},       {"cosh", [](const Tensor& z) { return cosh(z); }},
+      {"tanh", [](const Tensor& z) { return tanh(z); }},       {"asinh", [](const Tensor& z) { return asinh(z); }},
+      {"acosh", [](const Tensor& z) { return acosh(z); }},     {"atanh", [](const Tensor& z) { return atanh(z); }},
+      {"sigmoid", [](const Tensor& z) { return sigmoid(z); }}, {"conj", [](const Tensor& z) { return conj(z); }},
+      {"abs", [](const Tensor& z) { return abs(z); }},         {"real", [](const Tensor& z) { return real(z); }},
+      {"imag", [](const Tensor& z) { return imag(z); }},
+  };
+  for (const Dtype dtype : {complex64, complex128}) {
+    const Tensor z = complex_numbers(1, {70, 33}, dtype), there = to(z, gpu);
+    for (const auto& [name, f] : functions) {
+      expect_close(f(there), f(z), name);
+      expect_close(f(flip(matrix_transpose(there), 0)), f(flip(matrix_transpose(z), 0)), name);
+    }
+    const Tensor w = complex_numbers(2, {33}, dtype), w_there = to(w, gpu);
+    expect_close(there * w_there + there / w_there - w_there, z * w + z / w - w, "arithmetic");
+    expect_close(pow(there, w_there), pow(z, w), "pow");
+    EXPECT_TRUE(array_equal(to(there == w_there, cpu), z == w));
+    EXPECT_TRUE(array_equal(to(astype(there, bool_), cpu), astype(z, bool_)));
+    expect_close(astype(to(arange(5), gpu), dtype), astype(arange(5), dtype), "astype");
+  }
+}
+
+TEST_F(Gpu, ComplexArraysAreMovedSummedAndMultiplied) {
+  for (const Dtype dtype : {complex64, complex128}) {
+    const Tensor z = complex_numbers(3, {40, 300}, dtype), there = to(z, gpu);
+    const auto same = [&](auto f, const char* what) { expect_close(f(there), f(z), what); };
+    same([](const Tensor& x) { return sum(x, 0); }, "sum");
+    same([](const Tensor& x) { return mean(matrix_transpose(x), 0); }, "mean");
+    same([](const Tensor& x) { return prod(x / abs(x), 1); }, "prod");
+    same([](const Tensor& x) { return cumulative_sum(x, 1); }, "cumulative_sum");
+    same([](const Tensor& x) { return cumulative_prod(x / abs(x), 1); }, "cumulative_prod");
+    same([](const Tensor& x) { return linear_recurrence(x / abs(x) * 0.9, x, 1); }, "linear_recurrence");
+    same([](const Tensor& x) { return contiguous(matrix_transpose(x)); }, "transpose");
+    same([](const Tensor& x) { return concat({x, flip(x, 1)}, 0); }, "concat");
+    same([](const Tensor& x) { return where(real(x) > 0, x, conj(x)); }, "where");
+    same([](const Tensor& x) { return full_like(x, std::complex<double>(1, -2)) + x; }, "full");
+    const Tensor rows = tensor({3, 1, 3, 39}), rows_there = to(rows, gpu);
+    expect_close(take(there, rows_there, 0), take(z, rows, 0), "take");
+    const auto loss = [](const Tensor& x, const Tensor& at) { return sum(square(abs(take(x, at, 0)))); };
+    expect_close(grad<0>(loss)(there, rows_there), grad<0>(loss)(z, rows), "an add-scatter");
+  }
+}
+
+TEST_F(Gpu, ComplexMatmulEqualsTheCpu) {
+  for (const Dtype dtype : {complex64, complex128})
+    for (const Shape& batch : {Shape{}, Shape{5}, Shape{2, 3}}) {
+      Shape left = batch, right = batch;
+      for (const Index n : {33, 65}) left.push_back(n);
+      for (const Index n : {65, 40}) right.push_back(n);
+      const Tensor a = complex_numbers(4, left, dtype), b = complex_numbers(5, right, dtype);
+      const Tensor a1 = to(a, gpu), b1 = to(b, gpu);
+      const double bound = dtype == complex128 ? 1e-11 : 1e-4;
+      EXPECT_TRUE(allclose(to(matmul(a1, b1), cpu), matmul(a, b), bound, bound));
+      EXPECT_TRUE(allclose(to(matmul(conj(matrix_transpose(b1)), matrix_transpose(a1)), cpu),
+                           matmul(conj(matrix_transpose(b)), matrix_transpose(a)), bound, bound));
+    }
+  EXPECT_THROW(solve(to(astype(eye(3), complex64), gpu), to(astype(ones({3}), complex64), gpu)), DeviceError);
+}
+
+TEST_F(Gpu, FourierTransformsEqualTheCpu) {
+  for (const Dtype dtype : {float32, float64})
+    for (const Shape& shape : {Shape{1}, Shape{8}, Shape{97}, Shape{5, 64}, Shape{20, 3, 20}, Shape{3, 1000}}) {
+      const Tensor x = normal(Key(6), shape, dtype), there = to(x, gpu);
+      const Tensor z = complex_numbers(7, shape, complex_of(dtype)), z_there = to(z, gpu);
+      const double bound = dtype == float64 ? 1e-11 : 1e-4;
+      for (int axis = 0; axis < shape.rank(); ++axis)
+        for (const FftNorm norm : {FftNorm::backward, FftNorm::ortho}) {
+          const FftOptions options{.axis = axis, .norm = norm};
+          const auto same = [&](auto f, const Tensor& here, const Tensor& other, const char* what) {
+            EXPECT_TRUE(allclose(to(f(other, options), cpu), f(here, options), bound, bound))
+                << what << shape.str() << " axis " << axis << name_of(dtype);
+          };
+          same(fft, z, z_there, "fft");
+          same(ifft, z, z_there, "ifft");
+          same(rfft, x, there, "rfft");
+          same(ihfft, x, there, "ihfft");
+          if (shape[static_cast<std::size_t>(axis)] < 2) continue;
+          same(irfft, z, z_there, "irfft");
+          same(hfft, z, z_there, "hfft");
+        }
+      const auto loss = [](const Tensor& y) { return sum(square(abs(rfft(y)))); };
+      EXPECT_TRUE(allclose(to(grad(loss)(there), cpu), grad(loss)(x), bound * 100, bound * 100));
+    }
+  // A program with a transform is replayed without a graph.
+  const Tensor x = to(normal(Key(8), {4, 64}), gpu);
+  const auto compiled = compile([](const Tensor& y) { return irfft(rfft(y) * 2.); });
+  for (int i = 0; i < 6; ++i) EXPECT_TRUE(allclose(to(compiled(x), cpu), to(2. * x, cpu), 1e-4, 1e-4));
 }
 
 }  // namespace

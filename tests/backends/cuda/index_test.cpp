@@ -6,6 +6,7 @@
 #include <optional>
 #include <utility>
 
+#include <stave/backends/parts_apart.h>
 #include <stave/core/op/op.h>
 #include <stave/backends/cuda/kernels/layout.cuh>
 #include <stave/backends/cuda/kernels/scatter.cuh>
@@ -98,7 +99,8 @@ Buffer indices_of(const GatherCase& c, Dtype dtype, std::mt19937_64& random, boo
 TEST(Gather, EqualsTheCpu) {
   std::mt19937_64 random(1);
   for (const GatherCase& c : gather_cases())
-    for (Dtype dtype : {stave::bool_, stave::uint8, stave::int16, stave::float32, stave::float64})
+    for (Dtype dtype : {stave::bool_, stave::uint8, stave::int16, stave::float32, stave::float64, stave::complex64,
+                        stave::complex128})
       for (Dtype index_dtype : {stave::int32, stave::int64})
         for (bool from_end : {true, false}) {
           Buffer x(dtype, c.shape, c.strides), got(dtype, c.out), expected(dtype, c.out);
@@ -128,7 +130,8 @@ void scatter_on_host(stave::OpId op, const GatherAttributes& attributes, const V
   const auto n = static_cast<std::size_t>(std::min(plan.lanes(), chunk));
   std::vector<std::uint64_t> destination(n), sorted(n);
   std::vector<std::uint32_t> key(n), lane(n), order(n);
-  std::vector<std::uint64_t> partials((((n - 1) >> loop.part_bits) + 1) * static_cast<std::size_t>(plan.units()),
+  // Two words for the largest element.
+  std::vector<std::uint64_t> partials((((n - 1) >> loop.part_bits) + 1) * static_cast<std::size_t>(2 * plan.units()),
                                       ~0ull);
   loop.partials = partials.data();
   loop.destination = destination.data(), loop.sorted = sorted.data(), loop.key = key.data(), loop.lane = lane.data();
@@ -156,15 +159,18 @@ void scatter_on_host(stave::OpId op, const GatherAttributes& attributes, const V
       each(merge_parts<How, T>, loop.parts() * loop.slices.slice_units.divisor);
       each(merge_updates<How, T>, loop.lanes * loop.slices.slice_units.divisor);
     };
-    stave::visit_real_dtype(out.dtype, [&](auto zero) {
-      using T = Element<decltype(zero)>;
-      using Wrapping = Signless<decltype(zero)>;
-      if (op == stave::OpId::scatter) merge(Latest(), BitsOf<T>());
-      else if (op == stave::OpId::scatter_multiply) merge(Multiplying(), Wrapping());
-      else if (op == stave::OpId::scatter_min) merge(Least(), T());
-      else if (op == stave::OpId::scatter_max) merge(Greatest(), T());
-      else merge(Adding(), Wrapping());
-    });
+    if (out.dtype == stave::complex64) merge(Multiplying(), stave::ComplexElement<float>());
+    else if (out.dtype == stave::complex128) merge(Multiplying(), stave::ComplexElement<double>());
+    else
+      stave::visit_real_dtype(out.dtype, [&](auto zero) {
+        using T = Element<decltype(zero)>;
+        using Wrapping = Signless<decltype(zero)>;
+        if (op == stave::OpId::scatter) merge(Latest(), BitsOf<T>());
+        else if (op == stave::OpId::scatter_multiply) merge(Multiplying(), Wrapping());
+        else if (op == stave::OpId::scatter_min) merge(Least(), T());
+        else if (op == stave::OpId::scatter_max) merge(Greatest(), T());
+        else merge(Adding(), Wrapping());
+      });
   }
 }
 
@@ -214,6 +220,43 @@ TEST(Scatter, EqualsTheCpuBitForBit) {
 #undef X
   }
   check_scatter<bool>(OpId::scatter, random);
+}
+
+/// Scatters of complex numbers are those of their parts, except for scatter_multiply.
+template <class T>
+void check_scatter_of_complex(stave::OpId op, std::mt19937_64& random) {
+  using C = stave::ComplexElement<T>;
+  constexpr Dtype dtype = stave::dtype_of<C>();
+  const auto fill = [&](Buffer& buffer) {
+    for (std::size_t i = 0; i < 2 * buffer.elements(); ++i)
+      buffer.data<T>()[i] = static_cast<T>(static_cast<int>(random() % 201) - 100) / T(8);
+  };
+  for (const GatherCase& c : gather_cases()) {
+    Buffer x(dtype, c.shape, c.strides), got(dtype, c.shape), expected(dtype, c.shape), updates(dtype, c.out);
+    fill(x);
+    fill(updates);
+    Buffer indices = indices_of(c, stave::int32, random);
+    const GatherAttributes attributes(c.batch_dims);
+    IndexFault fault;
+    run_on_cpu(stave::OpId::copy, attributes, {x.view()}, got);
+    if (op == stave::OpId::scatter_multiply) {
+      scatter_on_host(op, attributes, indices.view(), updates.view(), got.view(), 1 << 30, fault);
+    } else {
+      const stave_detail::PartsApart added(updates.view()), to(got.view());
+      scatter_on_host(op, attributes, indices.view(), added.view, to.view, 1 << 30, fault);
+    }
+    run_on_cpu(op, attributes, {x.view(), indices.view(), updates.view()}, expected);
+    EXPECT_EQ(fault.taken, 0u);
+    expect_same(got, expected, std::string(c.name) + " " + name_of(dtype));
+  }
+}
+TEST(Scatter, OfComplexNumbersEqualsTheCpu) {
+  std::mt19937_64 random(6);
+  for (const stave::OpId op : {stave::OpId::scatter, stave::OpId::scatter_add, stave::OpId::scatter_multiply}) {
+    SCOPED_TRACE(record_of(op).name);
+    check_scatter_of_complex<float>(op, random);
+    check_scatter_of_complex<double>(op, random);
+  }
 }
 
 /// The sums by parts: each place adds up its updates in parts of length `part`.

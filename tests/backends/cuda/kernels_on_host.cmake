@@ -1,7 +1,9 @@
-# Attention and the drivers of linear algebra, tested alone and under the table of operations. They
-# are compiled from their sources, because the library's are linked to the real CUDA.
+# Attention, complex numbers and the drivers of linear algebra, tested alone and under the table of
+# operations. They are compiled from their sources, because the library's are linked to the real
+# CUDA.
 set(cuda_folder "${PROJECT_SOURCE_DIR}/backends/cuda")
-add_library(cuda_kernels_on_host OBJECT "${CMAKE_CURRENT_LIST_DIR}/kernels_on_host.cpp" "${cuda_folder}/linalg.cpp"
+add_library(cuda_kernels_on_host OBJECT "${CMAKE_CURRENT_LIST_DIR}/kernels_on_host.cpp" "${CMAKE_CURRENT_LIST_DIR}/complex_on_host.cpp"
+  "${cuda_folder}/linalg.cpp" "${cuda_folder}/reduce_plan.cpp" "${cuda_folder}/scan_plan.cpp"
   "${cuda_folder}/linalg_large.cpp" "${cuda_folder}/expm.cpp" "${cuda_folder}/faults.cpp" "${cuda_folder}/launch.cpp")
 stave_set_cuda_test_defaults(cuda_kernels_on_host)
 set_target_properties(cuda_kernels_on_host PROPERTIES LINK_LIBRARIES "" INTERFACE_LINK_LIBRARIES "")
@@ -20,7 +22,9 @@ set_target_properties(cuda_table_on_host PROPERTIES LINK_LIBRARIES "")
 target_compile_definitions(cuda_table_on_host PRIVATE STAVE_KERNELS_ON_HOST)
 target_link_libraries(cuda_table_on_host PRIVATE cuda_kernels_on_host table_rows stave::stave LAPACKE::LAPACKE fmt::fmt Threads::Threads)
 foreach(op IN ITEMS solve inv triangular_solve lstsq pinv cholesky lu qr eigh eigvalsh svd svdvals det slogdet matrix_rank expm
-    scaled_dot_product_attention attention_gradient)
+    scaled_dot_product_attention attention_gradient conj complex complex_sqrt complex_rsqrt complex_reciprocal complex_exp
+    complex_expm1 complex_log complex_log2 complex_sin complex_cos complex_sinh complex_cosh complex_tanh complex_sigmoid complex_divide
+    complex_scale complex_pow complex_prod complex_cumulative_prod complex_linear_recurrence)
   add_test(NAME cuda.table_on_host.${op} COMMAND cuda_table_on_host --device separate --op ${op})
   set_tests_properties(cuda.table_on_host.${op} PROPERTIES LABELS operations)
 endforeach()

@@ -1,5 +1,7 @@
 #include "cuda/kernels_on_host.h"
 
+#include "cuda/complex_on_host.h"
+
 #include <cblas.h>
 #include <lapacke.h>
 
@@ -314,6 +316,11 @@ KernelsOnHost::~KernelsOnHost() = default;
 void KernelsOnHost::compute(const stave::Op& op, const stave::Attributes* attributes, std::span<const stave::View> in,
                             std::span<const stave::View> out) {
   const bool means = op.id == stave::OpId::attention, gradient = op.id == stave::OpId::attention_gradient;
+  const auto is_complex = [](const stave::View& view) { return stave::is_complex(view.dtype); };
+  if (std::ranges::any_of(in, is_complex) || std::ranges::any_of(out, is_complex)) {
+    if (run_complex_on_host(op, attributes, in, out[0])) return on_host().launches += 1, void();
+    return SeparateBackend::compute(op, attributes, in, out);
+  }
   if (!stave::is_linalg(op.id) && !means && !gradient) return SeparateBackend::compute(op, attributes, in, out);
   HostScratch scratch;
   stave_cuda::Faults& faults = state_->faults;

@@ -1,5 +1,5 @@
-// A device whose linear algebra and attention are those of the CUDA backend:
-// its drivers and the bodies of its kernels are executed on the host.
+// A device whose linear algebra, attention and functions of complex numbers are those of the CUDA
+// backend: its drivers and the bodies of its kernels are executed on the host.
 // LAPACK and BLAS stand in for cuSOLVER and cuBLAS. The CPU backend computes everything else.
 #pragma once
 

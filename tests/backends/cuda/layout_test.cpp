@@ -82,7 +82,8 @@ void check_copy(stave::Dtype dtype, const Layout& layout, std::mt19937_64& rando
 TEST(Copy, EqualsTheCpuInEveryLayout) {
   std::mt19937_64 random(1);
   copies.clear();
-  for (stave::Dtype dtype : {stave::bool_, stave::uint8, stave::float16, stave::uint32, stave::int64, stave::float64}) {
+  for (stave::Dtype dtype : {stave::bool_, stave::uint8, stave::float16, stave::uint32, stave::int64, stave::float64,
+                             stave::complex64, stave::complex128}) {
     for (const auto& group : operand_layouts())
       for (const Layout& layout : group) check_copy(dtype, layout, random);
     for (const Layout& layout :
@@ -184,10 +185,11 @@ void fill_on_host(const Buffer& out, const Pattern& pattern) {
                   [&](Position p) { fill_pattern(loop, p); });
 }
 TEST(Full, EqualsTheCpuInEveryDtype) {
-  for (int d = 0; d < stave::real_dtype_count; ++d)
+  for (int d = 0; d < stave::dtype_count; ++d)
     for (Index n : {Index{1}, Index{15}, Index{16}, Index{5001}}) {
       const auto dtype = static_cast<stave::Dtype>(d);
-      const stave::Scalar value = is_float(dtype)         ? stave::Scalar(-2.75)
+      const stave::Scalar value = is_complex(dtype)       ? stave::Scalar(stave::ComplexElement<double>(-2.75, 0.1))
+                                  : is_float(dtype)       ? stave::Scalar(-2.75)
                                   : dtype == stave::bool_ ? stave::Scalar(true)
                                                           : stave::Scalar(-3);
       const stave::FullAttributes attributes({n}, dtype, value);
@@ -200,7 +202,8 @@ TEST(Full, EqualsTheCpuInEveryDtype) {
 
 TEST(Pad, EqualsTheCpuForStepsOfBothSigns) {
   std::mt19937_64 random(2);
-  for (stave::Dtype dtype : {stave::uint8, stave::bfloat16, stave::float32, stave::int64})
+  for (stave::Dtype dtype :
+       {stave::uint8, stave::bfloat16, stave::float32, stave::int64, stave::complex64, stave::complex128})
     for (const stave::PadAttributes& attributes :
          {stave::PadAttributes({9, 40}, {2, 3}, {1, 1}, 7), stave::PadAttributes({20, 70}, {14, 1}, {-3, 2}, -1),
           stave::PadAttributes({4, 33}, {0, 32}, {1, -1}, 0)}) {

@@ -3,6 +3,7 @@
 // as their descriptors say. Results are compared with the CPU backend's.
 #include <gtest/gtest.h>
 
+#include <complex>
 #include <cstring>
 #include <memory>
 #include <random>
@@ -13,6 +14,7 @@
 #include <stave/backends/cuda/layout.h>
 #include <stave/backends/cuda/matmul.h>
 #include <stave/core/op/op.h>
+#include <stave/core/ops/complex.h>
 #include <stave/core/ops/contract.h>
 #include <stave/core/ops/create.h>
 #include <stave/core/ops/elementwise.h>
@@ -102,12 +104,16 @@ cublasStatus_t matmul(cublasLtHandle_t, cublasLtMatmulDesc_t desc, const void* a
   library.computed_in.insert(product.compute);
   const cudaDataType type = layout_of(out_layout).type;
   for (cublasLtMatrixLayout_t layout : {a_layout, b_layout}) EXPECT_EQ(layout_of(layout).type, type);
-  EXPECT_EQ(product.scale, type == CUDA_R_64F ? CUDA_R_64F : CUDA_R_32F);
+  const bool is_complex = type == CUDA_C_32F || type == CUDA_C_64F;
+  EXPECT_EQ(product.scale, is_complex || type == CUDA_R_64F ? type : CUDA_R_32F);
+  EXPECT_TRUE(!is_complex || product.compute == (type == CUDA_C_64F ? CUBLAS_COMPUTE_64F : CUBLAS_COMPUTE_32F));
   switch (type) {
     case CUDA_R_16F: with(stave::Float16{}, float{}); break;
     case CUDA_R_16BF: with(stave::BFloat16{}, float{}); break;
     case CUDA_R_32F: with(float{}, float{}); break;
     case CUDA_R_64F: with(double{}, double{}); break;
+    case CUDA_C_32F: with(std::complex<float>{}, std::complex<float>{}); break;
+    case CUDA_C_64F: with(std::complex<double>{}, std::complex<double>{}); break;
     default: return CUBLAS_STATUS_NOT_SUPPORTED;
   }
   EXPECT_EQ(product.reductions == CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE, type == CUDA_R_16F || type == CUDA_R_16BF);
@@ -247,7 +253,7 @@ Tensor product(const Tensor& a, const Tensor& b) {
   const stave_cuda::Launch launch{nullptr, 1, scratch, nullptr, 1};
   Shape shape = a.shape();
   shape.back() = b.shape(-1);
-  const Tensor out = full(shape, 99, a.dtype());
+  const Tensor out = astype(full(shape, 99, real_of(a.dtype())), a.dtype());
   stave_cuda::run_matmul(launch, a.node().view(), b.node().view(), out.node().view());
   return out;
 }
@@ -271,12 +277,19 @@ std::vector<Tensor> layouts(const Tensor& x) {
   return all;
 }
 
+Tensor numbers(int seed, const Shape& shape, Dtype dtype) {
+  if (!is_complex(dtype)) return normal(Key(seed), shape, dtype);
+  const Dtype parts = real_of(dtype);
+  return stave::complex(normal(Key(seed), shape, parts), normal(Key(seed + 10), shape, parts));
+}
+
 void check_products(const Shape& batch, Index m, Index k, Index n, Dtype dtype) {
   Shape a_shape = batch, b_shape = batch;
   for (Index length : {m, k}) a_shape.push_back(length);
   for (Index length : {k, n}) b_shape.push_back(length);
-  const Tensor a = normal(Key(1), a_shape, dtype), b = normal(Key(2), b_shape, dtype);
-  const double tolerance = dtype == float64 ? 1e-13 : dtype == float32 ? 1e-4 : dtype == float16 ? 2e-3 : 2e-2;
+  const Tensor a = numbers(1, a_shape, dtype), b = numbers(2, b_shape, dtype);
+  const Dtype parts = real_of(dtype);
+  const double tolerance = parts == float64 ? 1e-13 : parts == float32 ? 1e-4 : parts == float16 ? 2e-3 : 2e-2;
   for (const Tensor& x : layouts(a))
     for (const Tensor& y : layouts(b))
       EXPECT_TRUE(allclose(product(x, y), matmul(x, y), tolerance, tolerance))
@@ -284,7 +297,7 @@ void check_products(const Shape& batch, Index m, Index k, Index n, Dtype dtype) 
 }
 
 TEST(Matmul, EqualsTheCpuInEveryLayout) {
-  for (const Dtype dtype : {float16, bfloat16, float32, float64}) {
+  for (const Dtype dtype : {float16, bfloat16, float32, float64, complex64, complex128}) {
     check_products({}, 3, 4, 5, dtype);
     check_products({}, 1, 7, 6, dtype);
     check_products({}, 7, 1, 6, dtype);

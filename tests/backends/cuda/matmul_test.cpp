@@ -55,7 +55,11 @@ Operand<T> operand(const Shape& shape, Random& random) {
     reach += (shape[axis] - 1) * std::abs(x.strides[axis]);
   }
   x.memory.resize(static_cast<std::size_t>(reach));
-  for (T& value : x.memory) value = static_cast<T>(static_cast<int>(random() % 19) - 9);
+  const auto number = [&] { return static_cast<int>(random() % 19) - 9; };
+  for (T& value : x.memory) {
+    value = static_cast<T>(number());
+    if constexpr (stave::ComplexNumber<T>) value.im = static_cast<typename T::Real>(number());
+  }
   return x;
 }
 
@@ -92,11 +96,11 @@ std::vector<T> by_definition(const View& a, const View& b, const Shape& out) {
     const T* y = static_cast<const T*>(b.data) + offset(at, b.strides);
     for (Index i = 0; i < out[rank - 2]; ++i)
       for (Index j = 0; j < out[rank - 1]; ++j) {
-        SumType<T> sum = 0;
+        SumType<T> sum(0);
         for (Index q = 0; q < a.shape[rank - 1]; ++q)
-          sum += static_cast<SumType<T>>(x[i * a.strides[rank - 2] + q * a.strides[rank - 1]]) *
-                 static_cast<SumType<T>>(y[q * b.strides[rank - 2] + j * b.strides[rank - 1]]);
-        if constexpr (std::is_integral_v<T>) result.push_back(static_cast<T>(sum));
+          sum = sum + static_cast<SumType<T>>(x[i * a.strides[rank - 2] + q * a.strides[rank - 1]]) *
+                          static_cast<SumType<T>>(y[q * b.strides[rank - 2] + j * b.strides[rank - 1]]);
+        if constexpr (std::is_integral_v<T> || stave::ComplexNumber<T>) result.push_back(static_cast<T>(sum));
         else result.push_back(stave_test::rounded<T>(sum));
       }
   });
@@ -312,6 +316,7 @@ TEST(TiledProduct, SupportsEveryType) {
 #define X(name, type) check_kernels<type>(static_cast<unsigned>(stave::name));
   STAVE_INTEGERS(X)
   STAVE_FLOATS(X)
+  STAVE_COMPLEX(X)
 #undef X
 }
 

@@ -6,6 +6,7 @@
 
 #include <stave/backends/cuda/kernels/reduce_kernels.h>
 #include <stave/backends/cuda/reduce.h>
+#include <stave/backends/parts_apart.h>
 #include <stave/core/effects/error.h>
 #include <stave/core/op/all_ops.h>
 #include <stave/core/op/attributes.h>
@@ -48,6 +49,8 @@ OnHost fold_of_any(Dtype dtype) {
 }
 
 OnHost fold_of(OpId op, Dtype dtype) {
+  if (dtype == Dtype::complex64) return reduce_on_host<Product<stave::ComplexElement<float>>>;
+  if (dtype == Dtype::complex128) return reduce_on_host<Product<stave::ComplexElement<double>>>;
   if (op == OpId::max || op == OpId::min) return fold_of_any<Extreme>(dtype);
   if (op == OpId::argmax || op == OpId::argmin) return fold_of_any<ArgExtreme>(dtype);
   if (op == OpId::all || op == OpId::any) return reduce_on_host<Logical>;
@@ -241,6 +244,50 @@ std::string name_of_reduction(const testing::TestParamInfo<OpId>& of) {
 }
 INSTANTIATE_TEST_SUITE_P(All, Reduce, testing::ValuesIn(reductions), name_of_reduction);
 
+// ---- complex numbers ---------------------------------------------------------------------------
+
+/// Numbers of the same length, so that products stay near 1.
+template <class T>
+void fill_with_directions(Array& x, std::mt19937& random) {
+  for (std::size_t i = 0; i < x.memory.size() / (2 * sizeof(T)); ++i) {
+    const double angle = static_cast<double>(random() % 6283) / 1000;
+    reinterpret_cast<T*>(x.memory.data())[2 * i] = static_cast<T>(std::cos(angle));
+    reinterpret_cast<T*>(x.memory.data())[2 * i + 1] = static_cast<T>(std::sin(angle));
+  }
+}
+template <class T>
+void check_complex(OpId op) {
+  std::mt19937 random(3);
+  for (int i = 0; i < 150 && !testing::Test::HasFailure(); ++i) {
+    Array x = any_layout(any_shape(random), stave::dtype_of<stave::ComplexElement<T>>(), random);
+    const Shape axes = any_axes(x.shape, random);
+    fill_with_directions<T>(x, random);
+    Array out = contiguous(without(x.shape, axes), x.dtype), cpu = out;
+    if (op == OpId::prod) {
+      out = reduced(op, x, axes, x.dtype);
+    } else {
+      const stave_detail::PartsApart from(x.view()), to(out.view());
+      const ReducePlan plan(op, axes, from.view, to.view);
+      if (plan.args().outputs > 0) fold_of(op, from.view.dtype)(plan, large);
+    }
+    const View in = x.view(), result = cpu.view();
+    const auto attributes = stave::make_intrusive<stave::ReduceAttributes>(axes, false);
+    stave::cpu_backend().run(record_of(op), attributes.get(), {&in, 1}, {&result, 1});
+    // The lengths of numbers differ from 1 by rounding, and so does that of their product.
+    const double tolerance = (op == OpId::prod ? 4 : 1) * epsilon<T> * (1 + (sizeof(T) == 8 ? 40000. : 0.));
+    for (Index e = 0; e < 2 * out.shape.elements(); ++e)
+      EXPECT_NEAR(out.at<T>(e), cpu.at<T>(e), tolerance) << x.shape.str() << " axes " << axes.str();
+  }
+}
+TEST(ReduceComplex, SumsAreThoseOfTheParts) {
+  check_complex<float>(OpId::sum);
+  check_complex<double>(OpId::sum);
+}
+TEST(ReduceComplex, ProductsEqualTheCpu) {
+  check_complex<float>(OpId::prod);
+  check_complex<double>(OpId::prod);
+}
+
 // ---- accuracy, empty and large arrays ----------------------------------------------------------
 
 TEST(ReduceMeaning, sums_of_many_floats_are_exact) {
@@ -306,6 +353,8 @@ TEST(ReduceDispatch, has_exactly_the_kernels_of_the_cpu) {
                                                       : extreme_reduction(op, dtype);
       EXPECT_EQ(launcher != nullptr, takes(op, dtype)) << static_cast<int>(op) << " " << stave::name_of(dtype);
     }
+  EXPECT_NE(arithmetic_reduction(OpId::prod, Dtype::complex64), nullptr);
+  EXPECT_NE(arithmetic_reduction(OpId::prod, Dtype::complex128), nullptr);
 }
 
 TEST(ReduceDispatch, missing_kernel_is_an_error_that_names_operation_and_dtype) {

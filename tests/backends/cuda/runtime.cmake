@@ -25,3 +25,10 @@ stave_set_cuda_test_defaults(cuda_graph_test)
 set_target_properties(cuda_graph_test PROPERTIES LINK_LIBRARIES "")
 target_link_libraries(cuda_graph_test PRIVATE stave::stave fmt::fmt ${CMAKE_DL_LIBS} GTest::gmock_main Threads::Threads)
 gtest_discover_tests(cuda_graph_test TEST_PREFIX cuda. DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 60)
+
+# Fourier transforms over a simulated cuFFT.
+add_executable(cuda_fft_driver_test "${CMAKE_CURRENT_LIST_DIR}/fft_runs.cpp" "${cuda_folder}/fft.cpp" "${cuda_folder}/launch.cpp")
+stave_set_cuda_test_defaults(cuda_fft_driver_test)
+set_target_properties(cuda_fft_driver_test PROPERTIES LINK_LIBRARIES "")
+target_link_libraries(cuda_fft_driver_test PRIVATE stave::stave fmt::fmt GTest::gtest_main Threads::Threads)
+gtest_discover_tests(cuda_fft_driver_test TEST_PREFIX cuda. DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 60)

@@ -50,6 +50,10 @@ void scan_on_host(const ScanPlan& plan, Machine machine) {
 
 template <template <class> class Step>
 void scan_as(Dtype dtype, const ScanPlan& plan, Machine machine) {
+  if constexpr (requires { typename Step<stave::ComplexElement<double>>::ComplexState; })
+    if (stave::is_complex(dtype))
+      return dtype == Dtype::complex64 ? scan_on_host<Step<stave::ComplexElement<float>>>(plan, machine)
+                                       : scan_on_host<Step<stave::ComplexElement<double>>>(plan, machine);
   stave::visit_real_dtype(dtype, [&](auto zero) { scan_on_host<Step<Signless<decltype(zero)>>>(plan, machine); });
 }
 
@@ -227,6 +231,56 @@ TEST_P(Scan, integers_equal_the_cpu) {
 std::string name_of_scan(const testing::TestParamInfo<OpId>& of) { return record_of(of.param).name; }
 INSTANTIATE_TEST_SUITE_P(All, Scan, testing::ValuesIn(scans), name_of_scan);
 
+// ---- complex numbers ---------------------------------------------------------------------------
+
+/// Compares a scan with the CPU's. With `wild`, some factors are 0, and some so large or small that
+/// products leave the range of float64.
+template <class T>
+void check_complex(OpId op, bool wild) {
+  std::mt19937 random(4);
+  const double tolerance = sizeof(T) == 4 ? 1e-6 : 1e-10;
+  for (const Shape& shape : {Shape{5}, Shape{257}, Shape{100003}, Shape{3, 20000}, Shape{20000, 3}, Shape{2, 5000, 2},
+                             Shape{70, 40}, Shape{4, 130}}) {
+    std::vector<Array> x;
+    for (int k = 0; k < (op == OpId::linear_recurrence ? 2 : 1); ++k) {
+      x.push_back(any_layout(shape, stave::dtype_of<stave::ComplexElement<T>>(), random));
+      T* const parts = reinterpret_cast<T*>(x[static_cast<std::size_t>(k)].memory.data());
+      for (std::size_t i = 0; i < x.back().memory.size() / (2 * sizeof(T)); ++i) {
+        const double angle = static_cast<double>(random() % 6283) / 1000;
+        double length = op == OpId::linear_recurrence ? 0.9 : 1;
+        if (wild && random() % 301 == 0) length = k == 0 && random() % 3 == 0 ? 0 : random() % 2 ? 1e30 : 1e-30;
+        parts[2 * i] = static_cast<T>(length * std::cos(angle));
+        parts[2 * i + 1] = static_cast<T>(length * std::sin(angle));
+      }
+    }
+    const int axis = shape.rank() == 3 ? 1 : shape[0] > shape.back() ? 0 : shape.rank() - 1;
+    for (const Machine& machine : {large, small}) {
+      Array got = scanned(op, x, axis, wild, machine), cpu = scanned_by_cpu(op, x, axis, wild);
+      for (Index i = 0; i < shape.elements() && !testing::Test::HasFailure(); ++i) {
+        const T re = cpu.at<T>(2 * i), im = cpu.at<T>(2 * i + 1), largest = std::numeric_limits<T>::max();
+        const double size = std::hypot(static_cast<double>(re), static_cast<double>(im));
+        // Products near the ends of T's range may round to either side of them.
+        if (!(size < largest / 1e3)) continue;
+        const double most = tolerance * size + static_cast<double>(std::numeric_limits<T>::min());
+        EXPECT_NEAR(got.at<T>(2 * i), re, most) << shape.str() << " at " << i;
+        EXPECT_NEAR(got.at<T>(2 * i + 1), im, most) << shape.str() << " at " << i;
+      }
+    }
+  }
+}
+TEST(ScanComplex, products_equal_the_cpu) {
+  for (const bool wild : {false, true}) {
+    check_complex<float>(OpId::cumulative_prod, wild);
+    check_complex<double>(OpId::cumulative_prod, wild);
+  }
+}
+TEST(ScanComplex, recurrences_equal_the_cpu) {
+  for (const bool wild : {false, true}) {
+    check_complex<float>(OpId::linear_recurrence, wild);
+    check_complex<double>(OpId::linear_recurrence, wild);
+  }
+}
+
 // ---- where runs of elements leave the range of float64 -----------------------------------------
 
 template <class T>
@@ -319,6 +373,11 @@ TEST(ScanDispatch, has_exactly_the_kernels_of_the_cpu) {
     const auto dtype = static_cast<Dtype>(d);
     for (const auto kernels_of : {cumulative_sum, cumulative_prod, linear_recurrence})
       EXPECT_EQ(kernels_of(dtype) != nullptr, dtype != Dtype::bool_) << stave::name_of(dtype);
+  }
+  for (const Dtype dtype : {Dtype::complex64, Dtype::complex128}) {
+    EXPECT_EQ(cumulative_sum(dtype), nullptr);  // is that of the parts
+    EXPECT_NE(cumulative_prod(dtype), nullptr);
+    EXPECT_NE(linear_recurrence(dtype), nullptr);
   }
 }
 
