@@ -25,9 +25,9 @@
 #include <stave/backends/cpu/parallel.h>
 #include <stave/backends/cpu/pooling.h>
 #include <stave/backends/cpu/random.h>
-#include <stave/backends/cpu/samplers.h>
 #include <stave/backends/cpu/reduce.h>
 #include <stave/backends/cpu/row_values.h>
+#include <stave/backends/cpu/samplers.h>
 #include <stave/backends/cpu/scan.h>
 #include <stave/backends/cpu/scratch.h>
 #include <stave/backends/cpu/select.h>

@@ -99,7 +99,8 @@ void check_compiled(const Case& c, const Function& compiled, const Function& f) 
 bool is_refused(const std::string& error) {
   if (error.find("which lowered code does not have") != std::string::npos) return true;
   for (const Op* op : all_ops())
-    if ((is_special(op->id) || is_sampler(op->id)) && error.rfind(std::string("lower: ") + op->name + " (", 0) == 0) return true;
+    if ((is_special(op->id) || is_sampler(op->id)) && error.rfind(std::string("lower: ") + op->name + " (", 0) == 0)
+      return true;
   for (const char* name :
        {"attention", "attention_gradient", "eig", "eigh", "eigvals", "eigvalsh", "expm", "ldl", "logm", "lstsq",
         "random_permutation", "schur", "solve_banded", "sqrtm", "svd", "svdvals", "sylvester", "to"})
