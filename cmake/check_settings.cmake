@@ -8,7 +8,7 @@ file(GLOB_RECURSE headers RELATIVE "${FOLDER}" "${FOLDER}/core/*.h" "${FOLDER}/h
 list(APPEND headers core.h stave.h backends/cpu/own_kernels.h)
 # These headers have only numbers and names. CUDA's kernels include them at run time, where there is
 # no standard library.
-set(exempt core/effects/settings.h core/tensor/half.h core/tensor/complex.h core/tensor/dtype.h core/ops/elementwise_ops.h core/ops/erfinv.h core/ops/polygamma.h
+set(exempt core/effects/settings.h core/tensor/half.h core/tensor/complex.h core/tensor/dtype.h core/ops/elementwise_ops.h core/ops/erfinv.h core/ops/polygamma.h core/ops/complex_functions.h
   core/op/op_id.h core/effects/sanitize.h core/program/kernel_loop.h)
 
 set(left "")

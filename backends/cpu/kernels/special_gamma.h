@@ -9,7 +9,7 @@ namespace STAVE_KERNELS::special {
 // ---- the gamma function -------------------------------------------------------------------------
 
 /// Parameters are at least `least` and at most `most`. Beyond, logarithms of the gamma function
-/// would be too large for the digits of a Pair.
+/// would be too large for the digits of a DoubleDouble.
 constexpr double least_parameter = 1e-200, most_parameter = 256;
 /// Exponents of results that neither overflow nor lose digits as denormal numbers.
 constexpr double most_exponent = 650;
@@ -18,16 +18,16 @@ STAVE_INLINE Lanes64 is_parameter(F64 a) { return (a >= F64(least_parameter)) & 
 
 /// Gamma(a) = e^log / product.
 struct LogGamma {
-  Pair log, product;
+  DoubleDouble log, product;
 };
 
 /// Takes a parameter. For a < 8, Gamma(a + 8) = a (a + 1) ... (a + 7) Gamma(a). The logarithm is
 /// Stirling's series (Abramowitz and Stegun 6.1.41).
-STAVE_INLINE LogGamma log_gamma(Pair a) {
-  const Pair one{F64(1), F64(0)};
-  Pair product = one, z = a;
+STAVE_INLINE LogGamma log_gamma(DoubleDouble a) {
+  const DoubleDouble one{F64(1), F64(0)};
+  DoubleDouble product = one, z = a;
   if (const Lanes64 small = a.high < F64(8); any(small)) {
-    Pair factors[8] = {a};
+    DoubleDouble factors[8] = {a};
     for (int i = 1; i < 8; ++i) factors[i] = a + F64(i);
     for (int step = 4; step > 0; step /= 2)
       for (int i = 0; i < step; ++i) factors[i] = factors[i] * factors[i + step];
@@ -37,32 +37,33 @@ STAVE_INLINE LogGamma log_gamma(Pair a) {
   constexpr double terms[] = {43867. / 244188, -3617. / 122400, 1. / 156,  -691. / 360360, 1. / 1188,
                               -1. / 1680,      1. / 1260,       -1. / 360, 1. / 12};
   const F64 inverse = F64(1) / z.high, rest = polynomial(inverse * inverse, terms) * inverse;
-  const Pair log_z = log_pair(z.high) + z.low * inverse;
-  const Pair half_log_two_pi{F64(0.9189385332046728), F64(-3.878294158067242e-17)};
+  const DoubleDouble log_z = log_pair(z.high) + z.low * inverse;
+  const DoubleDouble half_log_two_pi{F64(0.9189385332046728), F64(-3.878294158067242e-17)};
   return {(z + F64(-0.5)) * log_z - z + (half_log_two_pi + rest), product};
 }
 
-/// The logarithm of a positive Pair.
-STAVE_INLINE Pair log_of(Pair x) { return log_pair(x.high) + x.low / x.high; }
+/// The logarithm of a positive DoubleDouble.
+STAVE_INLINE DoubleDouble log_of(DoubleDouble x) { return log_pair(x.high) + x.low / x.high; }
 
 STAVE_INLINE F64 betaln(F64 a, F64 b) {
   const Lanes64 common = is_parameter(a) & is_parameter(b) & (a + b <= F64(most_parameter));
   const F64 one(1);
   const F64 p = select(common, a, one), q = select(common, b, one);
   const LogGamma first = log_gamma({p, F64(0)}), second = log_gamma({q, F64(0)}), both = log_gamma(exact_sum(p, q));
-  const Pair products = both.product / (first.product * second.product);
-  const Pair y = first.log + second.log - both.log + log_of(products);
+  const DoubleDouble products = both.product / (first.product * second.product);
+  const DoubleDouble y = first.log + second.log - both.log + log_of(products);
   const F64 rounded = select((a == one) & (b == one), F64(0), y.high + y.low);
   return by_scalar(~common, rounded, scalar::betaln, a, b);
 }
 
 STAVE_INLINE F64 poch(F64 a, F64 m) {
-  const Pair end = exact_sum(a, m);
+  const DoubleDouble end = exact_sum(a, m);
   // The scalar function multiplies for whole m.
   Lanes64 common = is_parameter(a) & is_parameter(end.high) & ((m != rint(m)) | (abs(m) > F64(32)));
-  const Pair one{F64(1), F64(0)};
-  const LogGamma low = log_gamma(select(common, Pair{a, F64(0)}, one)), high = log_gamma(select(common, end, one));
-  const Pair exponent = high.log - low.log, factor = low.product / high.product;
+  const DoubleDouble one{F64(1), F64(0)};
+  const LogGamma low = log_gamma(select(common, DoubleDouble{a, F64(0)}, one)),
+                 high = log_gamma(select(common, end, one));
+  const DoubleDouble exponent = high.log - low.log, factor = low.product / high.product;
   common = common & (abs(exponent.high) < F64(most_exponent));
   return by_scalar(~common, exp_of_pair(exponent) * factor.high, scalar::poch, a, m);
 }
@@ -112,9 +113,9 @@ struct Fraction {
   /// The value with the numerators a_pair(k), which are exact, and b(k) = 1.
   template <class Exact>
   STAVE_INLINE F64 exact_value(Exact a_pair) const {
-    const Pair zero{F64(0), F64(0)};
+    const DoubleDouble zero{F64(0), F64(0)};
     F64 k(static_cast<double>(most));
-    Pair y{F64(1), F64(0)};
+    DoubleDouble y{F64(1), F64(0)};
     for (int n = most; n > 0; --n) {
       y = select(k <= count, a_pair(k) / y, zero) + F64(1);
       k = k - F64(1);
@@ -129,7 +130,7 @@ struct GammaDensity {
   Lanes64 normal;
   STAVE_INLINE GammaDensity(F64 a, F64 x) {
     const LogGamma gamma = log_gamma({a, F64(0)});
-    const Pair exponent = log_pair(x) * a + -x - gamma.log;
+    const DoubleDouble exponent = log_pair(x) * a + -x - gamma.log;
     value = exp_of_pair(exponent) * gamma.product.high;
     normal = abs(exponent.high) < F64(most_exponent);
   }
@@ -199,7 +200,7 @@ STAVE_INLINE F64 beta_fraction(F64 a, F64 b, F64 x, Lanes64 wanted, Lanes64& set
   settled = f.settled;
   return f.exact_value([&](F64 k) {
     const F64 m = floor(k * F64(0.5));
-    const Pair numerator = select(is_even(k), exact_sum(b, -m) * m, -(exact_sum(a, m) * (exact_sum(a, b) + m)));
+    const DoubleDouble numerator = select(is_even(k), exact_sum(b, -m) * m, -(exact_sum(a, m) * (exact_sum(a, b) + m)));
     return numerator * x / (exact_sum(a, k - F64(1)) * exact_sum(a, k));
   });
 }
@@ -208,11 +209,12 @@ STAVE_INLINE F64 betainc(F64 a, F64 b, F64 x) {
   Lanes64 common =
       is_parameter(a) & is_parameter(b) & (a + b <= F64(most_parameter)) & (x >= F64(least_parameter)) & (x < F64(1));
   const F64 first = select(common, a, F64(1)), second = select(common, b, F64(1)), at = select(common, x, F64(0.5));
-  const Pair rest = ordered_sum(F64(1), -at);
+  const DoubleDouble rest = ordered_sum(F64(1), -at);
   const LogGamma gamma_a = log_gamma({first, F64(0)}), gamma_b = log_gamma({second, F64(0)}),
                  gamma_both = log_gamma(exact_sum(first, second));
-  const Pair exponent = log_pair(at) * first + log_of(rest) * second + gamma_both.log - gamma_a.log - gamma_b.log;
-  const Pair products = gamma_a.product * gamma_b.product / gamma_both.product;
+  const DoubleDouble exponent =
+      log_pair(at) * first + log_of(rest) * second + gamma_both.log - gamma_a.log - gamma_b.log;
+  const DoubleDouble products = gamma_a.product * gamma_b.product / gamma_both.product;
   const F64 density = exp_of_pair(exponent) * products.high;
   // The fraction converges fast up to about the mean (DLMF 8.17.22).
   const Lanes64 below = at * (first + second + F64(2)) <= first + F64(1);

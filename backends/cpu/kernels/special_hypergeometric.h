@@ -13,25 +13,25 @@ struct Total {
   F64 high, low{0};
 
   STAVE_INLINE explicit Total(F64 start) : high(start) {}
-  STAVE_INLINE explicit Total(Pair start) : high(start.high), low(start.low) {}
-  STAVE_INLINE void add(Lanes64 active, Pair x) {
-    const Pair sum = exact_sum(high, x.high);
+  STAVE_INLINE explicit Total(DoubleDouble start) : high(start.high), low(start.low) {}
+  STAVE_INLINE void add(Lanes64 active, DoubleDouble x) {
+    const DoubleDouble sum = exact_sum(high, x.high);
     high = select(active, sum.high, high);
     low = select(active, low + (sum.low + x.low), low);
   }
-  STAVE_INLINE Pair value() const { return exact_sum(high, low); }
+  STAVE_INLINE DoubleDouble value() const { return exact_sum(high, low); }
 };
 
 /// The lanes of a sum of terms, each of which is the previous one times a factor. A lane ends
 /// where its terms fall and are small.
 struct Sum {
-  Pair term{F64(1), F64(0)};
+  DoubleDouble term{F64(1), F64(0)};
   Total total{F64(1)};
   Lanes64 active;
 
   STAVE_INLINE explicit Sum(Lanes64 wanted) : active(wanted) {}
   /// Adds a term. `least` is its smallest size, relative to the sum.
-  STAVE_INLINE void add(Pair factor, F64 least) {
+  STAVE_INLINE void add(DoubleDouble factor, F64 least) {
     term = term * factor;
     total.add(active, term);
     active = active & ~((abs(factor.high) < F64(0.96)) & (abs(term.high) < least * abs(total.high)));
@@ -40,9 +40,10 @@ struct Sum {
 
 /// The products (a + k) (b + k) z for k = 0, 1, ...
 struct Products {
-  Pair value, change, twice;
+  DoubleDouble value, change, twice;
 
-  STAVE_INLINE Products(Pair a, Pair b, Pair z) : value(a * b * z), change((a + b + F64(1)) * z), twice(z + z) {}
+  STAVE_INLINE Products(DoubleDouble a, DoubleDouble b, DoubleDouble z)
+      : value(a * b * z), change((a + b + F64(1)) * z), twice(z + z) {}
   STAVE_INLINE void advance() {
     value = value + change;
     change = change + twice;
@@ -50,7 +51,7 @@ struct Products {
 };
 
 /// The sum of (a)_k (b)_k / ((c)_k k!) x^k. Sets `settled` for the lanes that have converged.
-STAVE_INLINE F64 gauss_sum(Pair a, Pair b, F64 c, Pair x, Lanes64 wanted, Lanes64& settled) {
+STAVE_INLINE F64 gauss_sum(DoubleDouble a, DoubleDouble b, F64 c, DoubleDouble x, Lanes64 wanted, Lanes64& settled) {
   constexpr int most = 1200;
   Sum sum(wanted);
   Products numerator(a, b, x);
@@ -70,13 +71,13 @@ STAVE_INLINE F64 gauss_sum(Pair a, Pair b, F64 c, Pair x, Lanes64 wanted, Lanes6
 /// solution of
 ///   x (1 - x) w'' + (c - (a + b + 1) x) w' - a b w = 0 (DLMF 15.10.1).
 /// Each step halves the distance to the singularity at 1.
-STAVE_INLINE F64 continued(Pair a, Pair b, F64 c, F64 x, Lanes64 wanted, Lanes64& settled) {
+STAVE_INLINE F64 continued(DoubleDouble a, DoubleDouble b, F64 c, F64 x, Lanes64 wanted, Lanes64& settled) {
   constexpr int most = 300;
   constexpr double least = 0x1p-68;
   const F64 zero(0), one(1), half(0.5);
   Sum start(wanted);
   Total start_slope(zero);
-  Products numerator(a, b, Pair{half, zero});
+  Products numerator(a, b, DoubleDouble{half, zero});
   F64 k(0);
   for (int i = 0; i < most && any(start.active); ++i) {
     const F64 next = k + one;
@@ -87,25 +88,26 @@ STAVE_INLINE F64 continued(Pair a, Pair b, F64 c, F64 x, Lanes64 wanted, Lanes64
     k = next;
   }
   settled = wanted & ~start.active;
-  Pair value = start.total.value(), slope = start_slope.value();
+  DoubleDouble value = start.total.value(), slope = start_slope.value();
   F64 at = half;
   for (Lanes64 before = wanted & (at < x); any(before); before = wanted & (at < x)) {
     const F64 rest = (one - at) * half, step = select(rest < x - at, rest, x - at), odd = one - (at + at);
-    const Pair scaled = Pair{step, zero} / exact_product(at, one - at);
+    const DoubleDouble scaled = DoubleDouble{step, zero} / exact_product(at, one - at);
     Products second(a, b, scaled * step);
-    Pair first = (-((a + b + one) * at) + c) * scaled;
-    const Pair change = scaled * odd;
+    DoubleDouble first = (-((a + b + one) * at) + c) * scaled;
+    const DoubleDouble change = scaled * odd;
     // w_k step^k for the coefficients w_k of the series at `at`:
     //   (k+1) (k+2) w_(k+2) at (1 - at) =
     //       (a + k) (b + k) w_k - (c - (a+b+1) at + k odd) (k+1) w_(k+1)
-    Pair last = value, now = slope * step;
+    DoubleDouble last = value, now = slope * step;
     Total sum(value), derivative(now);
     sum.add(before, now);
     Lanes64 active = before;
     for (int i = 0; i < most && any(active); ++i) {
       const double next = i + 1, after = i + 2;
-      const Pair from_last = second.value * quotient_of(1, next * after), from_now = first * quotient_of(1, after);
-      const Pair term = last * from_last - now * from_now;
+      const DoubleDouble from_last = second.value * quotient_of(1, next * after),
+                         from_now = first * quotient_of(1, after);
+      const DoubleDouble term = last * from_last - now * from_now;
       last = now;
       now = term;
       sum.add(active, now);
@@ -116,7 +118,7 @@ STAVE_INLINE F64 continued(Pair a, Pair b, F64 c, F64 x, Lanes64 wanted, Lanes64
     }
     settled = settled & ~active;
     value = select(before, sum.value(), value);
-    slope = select(before, derivative.value() / Pair{step, zero}, slope);
+    slope = select(before, derivative.value() / DoubleDouble{step, zero}, slope);
     at = select(before, at + step, at);
   }
   settled = settled & isfinite(value.high);
@@ -136,8 +138,8 @@ inline int gauss_group(double x) {
 constexpr double most_gauss_argument = 0.6, least_gauss_rest = 0x1p-20;
 
 /// base^exponent for a positive base
-STAVE_INLINE F64 power(Pair base, Pair exponent, Lanes64 wanted) {
-  const Pair one{F64(1), F64(0)}, from = select(wanted, base, one);
+STAVE_INLINE F64 power(DoubleDouble base, DoubleDouble exponent, Lanes64 wanted) {
+  const DoubleDouble one{F64(1), F64(0)}, from = select(wanted, base, one);
   return exp_of_pair((log_pair(from.high) + from.low / from.high) * exponent);
 }
 
@@ -146,11 +148,12 @@ STAVE_INLINE F64 hyp2f1(F64 a, F64 b, F64 c, F64 x) {
   // Pfaff's transformation, DLMF 15.8.1, with the smaller parameter outside.
   const Lanes64 negative = x < F64(-0.5);
   const F64 low = select(b < a, b, a), high = select(b < a, a, b);
-  const Pair other = exact_sum(c, -high), below = ordered_sum(one, select(negative, -x, zero));
-  const Pair argument = select(negative, Pair{select(negative, -x, zero), zero} / below, Pair{x, zero});
+  const DoubleDouble other = exact_sum(c, -high), below = ordered_sum(one, select(negative, -x, zero));
+  const DoubleDouble argument =
+      select(negative, DoubleDouble{select(negative, -x, zero), zero} / below, DoubleDouble{x, zero});
   const Lanes64 far = argument.high > F64(most_gauss_argument);
   // Euler's transformation, DLMF 15.8.1: its result is finite at 1.
-  const Pair rest = exact_sum(c, -low) - Pair{high, zero};
+  const DoubleDouble rest = exact_sum(c, -low) - DoubleDouble{high, zero};
   const Lanes64 turned = far & (rest.high < zero);
   const Lanes64 common = ~(is_whole_at_most_zero(a) | is_whole_at_most_zero(b) | is_whole_at_most_zero(c)) &
                          ~(is_whole_at_most_zero(other.high) | is_whole_at_most_zero(c - low)) & (abs(a) < F64(100)) &
@@ -160,16 +163,17 @@ STAVE_INLINE F64 hyp2f1(F64 a, F64 b, F64 c, F64 x) {
   Lanes64 settled = common & ~common;
   F64 y = zero;
   if (const Lanes64 wanted = common & ~far; any(wanted))
-    y = gauss_sum(Pair{low, zero}, select(negative, other, Pair{high, zero}), divisor, argument, wanted, settled);
+    y = gauss_sum(DoubleDouble{low, zero}, select(negative, other, DoubleDouble{high, zero}), divisor, argument, wanted,
+                  settled);
   if (const Lanes64 wanted = common & far; any(wanted)) {
     Lanes64 settled_far;
-    const Pair p = select(turned, exact_sum(c, -low), Pair{low, zero});
-    const Pair q = select(turned, other, Pair{high, zero});
+    const DoubleDouble p = select(turned, exact_sum(c, -low), DoubleDouble{low, zero});
+    const DoubleDouble q = select(turned, other, DoubleDouble{high, zero});
     y = select(wanted, continued(p, q, divisor, x, wanted, settled_far), y);
     settled = settled | settled_far;
   }
   if (const Lanes64 wanted = negative & settled; any(wanted))
-    y = select(wanted, y * power(below, Pair{-low, zero}, wanted), y);
+    y = select(wanted, y * power(below, DoubleDouble{-low, zero}, wanted), y);
   if (const Lanes64 wanted = turned & settled; any(wanted))
     y = select(wanted, y * power(ordered_sum(one, -x), rest, wanted), y);
   return by_scalar(~settled, y, scalar::hyp2f1, a, b, c, x);
@@ -188,11 +192,11 @@ STAVE_INLINE F64 hyp1f1(F64 a, F64 b, F64 x) {
                          (abs(a) < F64(100)) & (abs(b) < F64(100)) & (a != b);
   // Kummer's transformation, DLMF 13.2.39.
   const Lanes64 turned = x < F64(-1);
-  const Pair first = select(turned, exact_sum(b, -a), Pair{a, zero});
+  const DoubleDouble first = select(turned, exact_sum(b, -a), DoubleDouble{a, zero});
   const F64 second = select(common, b, one), size = select(turned, -x, x);
   constexpr int most = 400;
   Sum sum(common);
-  Pair numerator = first * size;
+  DoubleDouble numerator = first * size;
   F64 k(0);
   for (int i = 0; i < most && any(sum.active); ++i) {
     const F64 next = k + one;

@@ -50,21 +50,21 @@ struct Constant {
 // Dekker, "A floating-point technique for extending the available precision", 1971.
 
 /// The unevaluated sum of two numbers. The second one is at most half a unit of the first one.
-struct Pair {
+struct DoubleDouble {
   F64 high, low;
 };
 
 /// a + b, where |a| >= |b| or a is 0.
-STAVE_INLINE Pair ordered_sum(F64 a, F64 b) {
+STAVE_INLINE DoubleDouble ordered_sum(F64 a, F64 b) {
   const F64 sum = a + b;
   return {sum, b - (sum - a)};
 }
-STAVE_INLINE Pair exact_sum(F64 a, F64 b) {
+STAVE_INLINE DoubleDouble exact_sum(F64 a, F64 b) {
   const F64 sum = a + b, given = sum - a;
   return {sum, (a - (sum - given)) + (b - given)};
 }
 /// Without a fused multiply-add the factors are split in halves of 26 digits.
-STAVE_INLINE Pair exact_product(F64 a, F64 b) {
+STAVE_INLINE DoubleDouble exact_product(F64 a, F64 b) {
   const F64 product = a * b;
   if constexpr (has_fma) return {product, fma(a, b, -product)};
   const auto upper_half = [](F64 x) {
@@ -77,65 +77,66 @@ STAVE_INLINE Pair exact_product(F64 a, F64 b) {
 /// Returns c - a b, which is small. The product is exact.
 STAVE_INLINE F64 rest_of(F64 c, F64 a, F64 b) {
   if constexpr (has_fma) return fma(-a, b, c);
-  const Pair product = exact_product(a, b);
+  const DoubleDouble product = exact_product(a, b);
   return (c - product.high) - product.low;
 }
-STAVE_INLINE Pair operator+(Pair a, F64 b) {
-  const Pair sum = exact_sum(a.high, b);
+STAVE_INLINE DoubleDouble operator+(DoubleDouble a, F64 b) {
+  const DoubleDouble sum = exact_sum(a.high, b);
   return ordered_sum(sum.high, sum.low + a.low);
 }
 /// The error is relative to the larger operand, not to the sum.
-STAVE_INLINE Pair operator+(Pair a, Pair b) {
-  const Pair sum = exact_sum(a.high, b.high);
+STAVE_INLINE DoubleDouble operator+(DoubleDouble a, DoubleDouble b) {
+  const DoubleDouble sum = exact_sum(a.high, b.high);
   return ordered_sum(sum.high, sum.low + (a.low + b.low));
 }
-STAVE_INLINE Pair operator-(Pair a) { return {-a.high, -a.low}; }
-STAVE_INLINE Pair operator-(Pair a, Pair b) { return a + -b; }
-STAVE_INLINE Pair operator*(Pair a, F64 b) {
-  const Pair product = exact_product(a.high, b);
+STAVE_INLINE DoubleDouble operator-(DoubleDouble a) { return {-a.high, -a.low}; }
+STAVE_INLINE DoubleDouble operator-(DoubleDouble a, DoubleDouble b) { return a + -b; }
+STAVE_INLINE DoubleDouble operator*(DoubleDouble a, F64 b) {
+  const DoubleDouble product = exact_product(a.high, b);
   return ordered_sum(product.high, multiply_add(a.low, b, product.low));
 }
-STAVE_INLINE Pair operator*(Pair a, Pair b) {
-  const Pair product = exact_product(a.high, b.high);
+STAVE_INLINE DoubleDouble operator*(DoubleDouble a, DoubleDouble b) {
+  const DoubleDouble product = exact_product(a.high, b.high);
   return ordered_sum(product.high, multiply_add(a.high, b.low, multiply_add(a.low, b.high, product.low)));
 }
-STAVE_INLINE Pair operator/(Pair a, Pair b) {
+STAVE_INLINE DoubleDouble operator/(DoubleDouble a, DoubleDouble b) {
   const F64 inverse = F64(1) / b.high, quotient = a.high * inverse;
   const F64 rest = rest_of(a.high, quotient, b.high) + (a.low - quotient * b.low);
   return ordered_sum(quotient, rest * inverse);
 }
 /// A number that is the same for all lanes, as the quotient of two exact numbers.
-STAVE_INLINE Pair quotient_of(double a, double b) {
+STAVE_INLINE DoubleDouble quotient_of(double a, double b) {
   const double quotient = a / b;
   return {F64(quotient), F64(__builtin_fma(-quotient, b, a) / b)};
 }
-STAVE_INLINE Pair select(Lanes64 mask, Pair a, Pair b) {
+STAVE_INLINE DoubleDouble select(Lanes64 mask, DoubleDouble a, DoubleDouble b) {
   return {select(mask, a.high, b.high), select(mask, a.low, b.low)};
 }
 
 /// Returns the log of a positive normal number, with an error below 2^-62 of it. With x = 2^k m,
 /// sqrt(1/2) <= m < sqrt(2), and s = (m - 1) / (m + 1): log m = 2 s (1 + s^2 / 3 + s^4 / 5 + ...).
-STAVE_INLINE Pair log_pair(F64 x) {
+STAVE_INLINE DoubleDouble log_pair(F64 x) {
   using Bits = Vec<std::int64_t>;
   const Bits bits{reinterpret_cast<Bits::Raw>(x.raw)};
   const Bits k{(bits - Bits(std::int64_t{0x3fe6a09e667f3bcd})).raw >> 52};
   const F64 m{reinterpret_cast<F64::Raw>((bits - Bits(k.raw << 52)).raw)};
   const F64 n{__builtin_convertvector(k.raw, F64::Raw)};
-  const Pair below = ordered_sum(F64(1), m), divisor = select(m > F64(1), exact_sum(m, F64(1)), below);
+  const DoubleDouble below = ordered_sum(F64(1), m), divisor = select(m > F64(1), exact_sum(m, F64(1)), below);
   const F64 above = m - F64(1), inverse = F64(1) / divisor.high, quotient = above * inverse;
-  const Pair s = ordered_sum(quotient, (rest_of(above, quotient, divisor.high) - quotient * divisor.low) * inverse);
-  const Pair square = s * s;
+  const DoubleDouble s =
+      ordered_sum(quotient, (rest_of(above, quotient, divisor.high) - quotient * divisor.low) * inverse);
+  const DoubleDouble square = s * s;
   constexpr double c[] = {1. / 27, 1. / 25, 1. / 23, 1. / 21, 1. / 19, 1. / 17,
                           1. / 15, 1. / 13, 1. / 11, 1. / 9,  1. / 7,  1. / 5};
   const F64 rest = polynomial(square.high, c) * square.high;
-  const Pair third = ordered_sum(F64(1. / 3), rest + F64(1.850371707708594e-17));
-  const Pair log_m = s + s * (square * third);
+  const DoubleDouble third = ordered_sum(F64(1. / 3), rest + F64(1.850371707708594e-17));
+  const DoubleDouble log_m = s + s * (square * third);
   // log 2 in two parts; the product of n and the first part is exact.
-  const Pair scale = exact_sum(n * F64(0x1.62e42feep-1), n * F64(1.9082149292705877e-10));
-  return Pair{log_m.high + log_m.high, log_m.low + log_m.low} + scale;
+  const DoubleDouble scale = exact_sum(n * F64(0x1.62e42feep-1), n * F64(1.9082149292705877e-10));
+  return DoubleDouble{log_m.high + log_m.high, log_m.low + log_m.low} + scale;
 }
 
-STAVE_INLINE F64 exp_of_pair(Pair x) {
+STAVE_INLINE F64 exp_of_pair(DoubleDouble x) {
   const F64 y = exp(x.high);
   return multiply_add(y, x.low, y);
 }

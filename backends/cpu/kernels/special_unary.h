@@ -10,7 +10,7 @@ constexpr double root_half = 0.7071067811865476;
 
 /// exp(factor x^2) for a factor of 1, -1, 1/2 or -1/2, without the rounding error of the square.
 STAVE_INLINE F64 exp_of_square(double factor, F64 x) {
-  const Pair square = exact_product(x, x);
+  const DoubleDouble square = exact_product(x, x);
   const F64 y = exp(F64(factor) * square.high);
   return select(isfinite(square.low) & isfinite(y), multiply_add(y, F64(factor) * square.low, y), y);
 }
@@ -132,7 +132,7 @@ STAVE_INLINE F64 cosine_integral(F64 x) {
 struct FresnelParts {
   F64 f, g, sine, cosine;
   STAVE_INLINE explicit FresnelParts(F64 x) {
-    const Pair square = exact_product(x, x);
+    const DoubleDouble square = exact_product(x, x);
     const F64 inverse = F64(1) / square.high, u = inverse * inverse;
     // The angle, in quarters of a circle, without whole circles.
     const F64 turns = (square.high - F64(4) * rint(square.high * F64(0.25))) + square.low;
