@@ -174,7 +174,7 @@ const std::vector<std::pair<std::string, Draw>> draws = {
 TEST(Samplers, GiveEachLaneTheNumbersOfALoop) {
   const Tensor keys = split(key, 4), parameters = tensor({0.5, 1., 2.5, 4.});
   for (const auto& [name, draw] : draws) {
-    const auto f = [&](const Tensor& data, const Tensor& a) { return draw(Key(data), a); };
+    const auto f = [&draw = draw](const Tensor& data, const Tensor& a) { return draw(Key(data), a); };
     std::vector<Tensor> lanes, of_one_key, of_one_parameter;
     for (int i = 0; i < 4; ++i) {
       lanes.push_back(f(keys[i], parameters[i]));
@@ -192,7 +192,7 @@ TEST(Samplers, GiveEachLaneTheNumbersOfALoop) {
 
 TEST(Samplers, CompiledGiveTheSameNumbers) {
   for (const auto& [name, draw] : draws) {
-    const auto f = [&](const Tensor& data, const Tensor& a) { return draw(Key(data), a); };
+    const auto f = [&draw = draw](const Tensor& data, const Tensor& a) { return draw(Key(data), a); };
     auto compiled = compile(f);
     for (int i = 0; i < 3; ++i)
       EXPECT_THAT(compiled(split(key, 3)[i], tensor(1.5)), Equals(f(split(key, 3)[i], tensor(1.5)))) << name;
