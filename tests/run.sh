@@ -35,7 +35,4 @@ else
 fi
 configure "$preset" "${options[@]}"
 build "$preset"
-# OpenBLAS 0.3.21's zgemv_n for Haswell reads up to a column beyond a complex matrix, without use of
-# what it reads; a sanitizer's memory may end there.
-if [[ $preset == *san && $(uname -m) == x86_64 ]]; then export OPENBLAS_CORETYPE=${OPENBLAS_CORETYPE:-Prescott}; fi
 exec ctest --preset "$preset" --parallel "$(nproc)" "$@"

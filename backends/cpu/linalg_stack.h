@@ -60,10 +60,14 @@ class Stack {
   std::span<const Index> shape_, strides_;
 };
 
-/// Returns an uninitialised buffer of `count` numbers.
+/// Returns an uninitialised buffer of `count` numbers. Complex matrices get some more: products of a
+/// complex matrix and a vector in OpenBLAS 0.3.21 (cgemv_n, zgemv_n) read up to a column beyond the
+/// matrix, which they do not use.
 template <class T>
 std::unique_ptr<T[]> room(Index count) {
-  return std::make_unique_for_overwrite<T[]>(static_cast<std::size_t>(count));
+  constexpr Index longest_column = 1 << 16;
+  const Index beyond = std::is_arithmetic_v<T> ? 0 : std::min(count, longest_column);
+  return std::make_unique_for_overwrite<T[]>(static_cast<std::size_t>(count + beyond));
 }
 
 /// The type of the parts of a complex number; a real type itself.

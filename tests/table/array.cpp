@@ -157,7 +157,9 @@ Tensor to_tensor(const Array& x) {
     using T = decltype(zero);
     using Stored = std::conditional_t<std::is_same_v<T, bool>, std::uint8_t, T>;
     std::vector<Stored> values;
-    for (Real value : x.values) values.push_back(static_cast<Stored>(value));
+    // An integer that a reference leaves undefined is 0.
+    for (Real value : x.values)
+      values.push_back(std::is_integral_v<Stored> && std::isnan(value) ? Stored(0) : static_cast<Stored>(value));
     return from_bytes(values.data(), values.size(), x.dtype, x.shape, place());
   });
 }
