@@ -60,9 +60,9 @@ class Stack {
   std::span<const Index> shape_, strides_;
 };
 
-/// Returns an uninitialised buffer of `count` numbers. Complex matrices get some more: products of a
-/// complex matrix and a vector in OpenBLAS 0.3.21 (cgemv_n, zgemv_n) read up to a column beyond the
-/// matrix, which they do not use.
+/// Returns an uninitialised buffer of `count` numbers. Complex matrices get some more: products of
+/// a complex matrix and a vector in OpenBLAS 0.3.21 (cgemv_n, zgemv_n) read up to a column beyond
+/// the matrix, which they do not use.
 template <class T>
 std::unique_ptr<T[]> room(Index count) {
   constexpr Index longest_column = 1 << 16;
