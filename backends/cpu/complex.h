@@ -24,6 +24,12 @@ inline BlockKernel elementwise_kernel(OpId op, Dtype dtype) {
 BlockKernel parts_kernel(OpId op, Dtype parts);
 /// Returns the kernel that converts elements to or from a complex dtype, or null if there is none.
 BlockKernel complex_conversion(Dtype from, Dtype to);
+/// Returns the kernel that converts elements, or null if there is none.
+inline BlockKernel conversion_kernel(Dtype from, Dtype to) {
+  if (stave::is_complex(from) || stave::is_complex(to)) [[unlikely]]
+    return complex_conversion(from, to);
+  return kernels().convert[static_cast<int>(from)][static_cast<int>(to)];
+}
 /// Returns the kernel of `where` for elements of this dtype.
 BlockKernel where_kernel(Dtype dtype);
 /// Returns the kernels of prod for a complex dtype.

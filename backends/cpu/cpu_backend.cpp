@@ -87,12 +87,7 @@ void run_other(const Op& op, const Attributes* attributes, std::span<const View>
   switch (op.id) {
     case OpId::full: return run_full(as<stave::FullAttributes>(attributes), out);
     case OpId::iota: return run_iota(as<stave::IotaAttributes>(attributes), out);
-    case OpId::astype: {
-      const bool is_complex = stave::is_complex(in[0].dtype) || stave::is_complex(out.dtype);
-      return run_elementwise(
-          is_complex ? complex_conversion(in[0].dtype, out.dtype) : table.convert[dtype][static_cast<int>(out.dtype)],
-          in, out, cheap_grain);
-    }
+    case OpId::astype: return run_elementwise(conversion_kernel(in[0].dtype, out.dtype), in, out, cheap_grain);
     case OpId::where: return run_elementwise(where_kernel(out.dtype), in, out, cheap_grain);
     case OpId::complex: return run_elementwise(parts_kernel(op.id, in[0].dtype), in, out, cheap_grain);
     case OpId::real:

@@ -159,7 +159,7 @@ struct SingleRegion final : Region::Prepared {
   std::vector<std::pair<std::size_t, Register>> numbers;
   std::size_t values;
 
-  SingleRegion(const Region& region, const Kernels& table) : values(region.inputs().size() + region.steps().size()) {
+  explicit SingleRegion(const Region& region) : values(region.inputs().size() + region.steps().size()) {
     const std::size_t inputs = region.inputs().size();
     for (std::size_t s = 0; s < region.steps().size(); ++s) {
       const Region::Step& step = region.steps()[s];
@@ -177,7 +177,7 @@ struct SingleRegion final : Region::Prepared {
         code.operands[i] = static_cast<std::uint16_t>(step.operands[i]);
       if (!code.run) {
         code.run = as_block;
-        code.kernel = kernel_of(region, step, table);
+        code.kernel = kernel_of(region, step);
       }
       codes.push_back(code);
     }
@@ -227,7 +227,7 @@ bool supports_scalar_interpreter(const Region& region) {
 void interpret_scalars(const Region& region, std::span<const View> inputs, std::span<const View> outputs) {
   static constexpr char key = 0;
   const SingleRegion& single =
-      region.prepared<SingleRegion>(&key, [&] { return std::make_unique<SingleRegion>(region, kernels()); });
+      region.prepared<SingleRegion>(&key, [&] { return std::make_unique<SingleRegion>(region); });
   constexpr std::size_t few = 256;
   Register on_stack[few];
   std::vector<Register> many;

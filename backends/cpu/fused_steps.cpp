@@ -71,7 +71,7 @@ class Planner {
   void add_kernel(int value) {
     const Region::Step& step = region_.step(value);
     PreparedRegion::Step& added = plan_.steps.emplace_back();
-    added = {value, kernel_of(region_, step, table_), {}, static_cast<int>(step.operands.size()), nullptr, 0, 0};
+    added = {value, kernel_of(region_, step), {}, static_cast<int>(step.operands.size()), nullptr, 0, 0};
     std::copy(step.operands.begin(), step.operands.end(), added.operands);
     for (const int operand : step.operands) is_kept_[at(operand)] = is_spread_[at(operand)] = true;
     is_kept_[at(value)] = true;
@@ -155,20 +155,16 @@ class Planner {
 
 }  // namespace
 
-BlockKernel kernel_of(const Region& region, const Region::Step& step, const Kernels& table) {
+BlockKernel kernel_of(const Region& region, const Region::Step& step) {
   const Dtype given = region.dtype(step.operands.back()), made = step.dtype;
   switch (step.op->id) {
     case OpId::where: return where_kernel(made);
     case OpId::astype:
-    case OpId::stop_gradient:
-      if (stave::is_complex(given) || stave::is_complex(made)) return complex_conversion(given, made);
-      return table.convert[static_cast<int>(given)][static_cast<int>(made)];
+    case OpId::stop_gradient: return conversion_kernel(given, made);
     case OpId::complex: return parts_kernel(OpId::complex, given);
     case OpId::real:
     case OpId::imag: return parts_kernel(step.op->id, made);
-    default:
-      if (stave::is_complex(given)) return complex_kernel(step.op->id, given);
-      return table.elementwise[step.op->id][static_cast<int>(given)];
+    default: return elementwise_kernel(step.op->id, given);
   }
 }
 

@@ -13,7 +13,7 @@
 namespace stave_cpu {
 
 /// Returns the kernel that computes a step. The step must be an operation and not a number.
-BlockKernel kernel_of(const stave::Region& region, const stave::Region::Step& step, const Kernels& table);
+BlockKernel kernel_of(const stave::Region& region, const stave::Region::Step& step);
 
 /// A region prepared for the kernels: the steps that compute its values, and the buffers that hold
 /// the values.

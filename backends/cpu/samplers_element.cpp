@@ -112,7 +112,7 @@ std::int32_t hypergeometric_draw(SamplerKey key, double good, double bad, double
   if (!(good >= 0 && bad >= 0 && drawn >= 0 && drawn <= good + bad)) return -1;
   UniformStream stream(key);
   good = std::floor(good), bad = std::floor(bad), drawn = std::floor(drawn);
-  // Those that are not drawn are a sample, too. The smaller sample is drawn.
+  // The elements that are not drawn are a sample, too. The smaller sample is drawn.
   const double all = good + bad, sample = std::min(drawn, all - drawn), fewer = std::min(good, bad);
   double found;
   if (sample < 10) {

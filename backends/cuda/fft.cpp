@@ -28,7 +28,7 @@ namespace {
 
 // ---- plans of cuFFT ---------------------------------------------------------------------------
 
-/// How lines lie in memory: the distances, in elements, of neighbours along a line and of
+/// The layout of lines in memory: the distances, in elements, of neighbours along a line and of
 /// neighbouring lines.
 struct LineLayout {
   Index stride, step;

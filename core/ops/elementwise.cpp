@@ -25,12 +25,6 @@ Tensor add_tangents(Tensor a, Tensor b) {
   return b.defined() ? add(std::move(a), std::move(b)) : a;
 }
 
-Dtype dtype_of_both(const Operand& a, const Operand& b) {
-  if (a.is_scalar())
-    return b.is_scalar() ? common_dtype({a.scalar(), b.scalar()}) : a.scalar().with(b.tensor().dtype());
-  return b.is_scalar() ? b.scalar().with(a.tensor().dtype()) : promote(a.tensor().dtype(), b.tensor().dtype());
-}
-
 Dtype dtype_of_all(std::span<const Operand> operands) {
   Dtype dtype = bool_;
   bool has_tensor = false;
@@ -42,25 +36,6 @@ Dtype dtype_of_all(std::span<const Operand> operands) {
   for (const Operand& x : operands)
     if (x.is_scalar()) dtype = has_tensor ? x.scalar().with(dtype) : promote(dtype, x.scalar().alone());
   return dtype;
-}
-
-const Shape& shape_of(const Operand& x) {
-  if (!x.is_scalar()) return x.tensor().shape();
-  static const Shape scalar;
-  return scalar;
-}
-
-Device device_of(std::initializer_list<const Operand*> operands) {
-  for (const Operand* x : operands)
-    if (!x->is_scalar()) return x->tensor().device();
-  return cpu;
-}
-
-void check_defined(const char* function, std::initializer_list<const Operand*> operands, std::size_t place) {
-  for (const Operand* x : operands) {
-    if (!x->is_scalar()) require_defined(x->tensor(), function, place);
-    ++place;
-  }
 }
 
 namespace {

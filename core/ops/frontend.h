@@ -51,18 +51,43 @@ inline Tensor view_of(const Tensor& x) { return view_of(x, x.shape(), x.strides(
 Tensor broadcast_quietly(const Tensor& x, const Shape& shape);
 
 /// Returns the common dtype of two operands. A number takes the dtype of a tensor beside it.
-Dtype dtype_of_both(const Operand& a, const Operand& b);
+inline Dtype dtype_of_both(const Operand& a, const Operand& b) {
+  if (a.is_scalar())
+    return b.is_scalar() ? common_dtype({a.scalar(), b.scalar()}) : a.scalar().with(b.tensor().dtype());
+  return b.is_scalar() ? b.scalar().with(a.tensor().dtype()) : promote(a.tensor().dtype(), b.tensor().dtype());
+}
 /// Returns the common dtype of any number of operands: that of the tensors, promoted, which numbers
 /// take as well.
 Dtype dtype_of_all(std::span<const Operand> operands);
 /// Returns the shape of an operand; that of a number is [].
-const Shape& shape_of(const Operand& x);
+inline const Shape& shape_of(const Operand& x) {
+  if (!x.is_scalar()) return x.tensor().shape();
+  static const Shape scalar;
+  return scalar;
+}
 /// Returns the device of the first operand that is a tensor, on which numbers are stored too; the
 /// CPU if all are numbers.
-Device device_of(std::initializer_list<const Operand*> operands);
+inline Device device_of(std::initializer_list<const Operand*> operands) {
+  for (const Operand* x : operands)
+    if (!x->is_scalar()) return x->tensor().device();
+  return cpu;
+}
 /// Throws an error that names the function and the position if an operand is an empty Tensor.
 /// `place` is the position of the first operand.
-void check_defined(const char* function, std::initializer_list<const Operand*> operands, std::size_t place = 0);
+inline void check_defined(const char* function, std::initializer_list<const Operand*> operands, std::size_t place = 0) {
+  for (const Operand* x : operands) {
+    if (!x->is_scalar()) require_defined(x->tensor(), function, place);
+    ++place;
+  }
+}
+
+/// Returns the shape without its last axes, and the last axes alone.
+inline Shape without_last(const Shape& shape, Index count = 1) {
+  return Shape(std::span<const Index>(shape.begin(), shape.end() - count));
+}
+inline Shape last_axes(const Shape& shape, Index count) {
+  return Shape(std::span<const Index>(shape.end() - count, shape.end()));
+}
 
 /// Returns the shape of a reduction's result. Throws the errors that the reduction would throw.
 Shape infer_reduced(const Op& op, const Shape& shape, const ReduceAttributes& reduce);

@@ -97,8 +97,8 @@ Tensor toeplitz(const Tensor& column, const Tensor& row) {
           fail<ShapeError>("toeplitz: a column {} or row {} is a number", c.shape(), r.shape());
         const Index m = c.shape(-1), n = r.shape(-1);
         const Dtype dtype = promote(c.dtype(), r.dtype());
-        const Shape before_c(std::span<const Index>(c.shape().begin(), c.shape().end() - 1));
-        const Shape before_r(std::span<const Index>(r.shape().begin(), r.shape().end() - 1));
+        const Shape before_c = without_last(c.shape());
+        const Shape before_r = without_last(r.shape());
         const Shape stack = broadcast_shapes(before_c, before_r, "toeplitz");
         if (m == 0 || n == 0) return zeros(stacked(stack, {m, n}), dtype, c.device());
         // The elements of a, from the upper right corner along the first row to the left, and down.

@@ -21,11 +21,7 @@ namespace stave {
 
 using namespace stave_detail;
 
-namespace {
-
-Shape without_last(const Shape& shape) { return Shape(std::span<const Index>(shape.begin(), shape.end() - 1)); }
-
-}  // namespace
+namespace {}  // namespace
 
 Tensor soft_margin_loss(const Tensor& predictions, const Tensor& targets, LossOptions options) {
   return named(

@@ -23,13 +23,6 @@ using namespace stave_detail;
 
 namespace {
 
-Shape spatial(const Shape& shape, std::size_t axes) {
-  return Shape(std::span<const Index>(shape.end() - axes, shape.end()));
-}
-Shape leading(const Shape& shape, std::size_t axes) {
-  return Shape(std::span<const Index>(shape.begin(), shape.end() - axes));
-}
-
 // ---- argmax_pool ----------------------------------------------------------------------------
 
 // Returns whether there is a position along an axis at which the window contains only padding.
@@ -63,19 +56,19 @@ Shape pooled_shape(const Call& call) {
   for (std::size_t axis = 0; fits && axis < axes; ++axis)
     fits = a.windows[axis] >= 1 && a.strides[axis] >= 1 && a.dilations[axis] >= 1;
   if (!fits) fail<ShapeError>("{}: {} does not fit x {}, of 1 to 3 spatial axes", operation, a.str(), x.shape());
-  const Shape lengths = spatial(x.shape(), axes);
+  const Shape lengths = last_axes(x.shape(), axes);
   const Pads pads{a.low, a.high};
   const Shape results =
       window_positions(lengths, dilated(a.windows, a.dilations, operation), a.strides, pads, operation);
   check_windows_reach_input(lengths, a.windows, a.dilations, a.strides, pads, results, operation);
-  Shape shape = joined({leading(x.shape(), axes), results});
+  Shape shape = joined({without_last(x.shape(), axes), results});
   naming(operation, [&] { return shape.elements(); });  // Throws if there are too many elements.
   return shape;
 }
 
 // Returns x with its spatial axes merged: [leading..., the elements of a plane].
 Tensor planes_of(const Tensor& x, std::size_t axes) {
-  return reshape(x, joined({leading(x.shape(), axes), Shape{spatial(x.shape(), axes).elements()}}));
+  return reshape(x, joined({without_last(x.shape(), axes), Shape{last_axes(x.shape(), axes).elements()}}));
 }
 
 // Returns the elements of x at `places`, which are positions in each plane (the spatial axes, in
@@ -121,7 +114,7 @@ constinit const Op op_argmax_pool{
         [](const Call& call, SmallVector<Abstract, 1>& outputs) {
           const std::size_t axes = call.as<PoolAttributes>().windows.size();
           Shape shape = pooled_shape(call);
-          outputs.push_back({std::move(shape), positions_dtype(spatial(call.input(0).shape(), axes).elements())});
+          outputs.push_back({std::move(shape), positions_dtype(last_axes(call.input(0).shape(), axes).elements())});
         },
     .derivative = Derivative::zero,
     .batch = batch_in_front,
@@ -151,7 +144,7 @@ struct Windows {
       fail<ShapeError>("{}: x {} does not have the {} spatial axes of the window{}", function, x_.shape(), axes,
                        channels_last ? " and one of channels" : "");
     x = channels_last ? moveaxis(x_, -1, x_.rank() - axes - 1) : x_;
-    lengths = spatial(x.shape(), static_cast<std::size_t>(axes));
+    lengths = last_axes(x.shape(), static_cast<std::size_t>(axes));
     windows = window.over(axes, 1, function, "window");
     strides = options.stride.empty() ? windows : options.stride.over(axes, 1, function, "stride");
     dilations = options.dilation.over(axes, 1, function, "dilation");
@@ -187,7 +180,7 @@ struct Windows {
 
 // Returns the sums of windows along `count` spatial axes, starting at `first`.
 Tensor summed(const Tensor& x, const Windows& w, std::size_t first, std::size_t count) {
-  const Shape lengths = spatial(x.shape(), w.axes());
+  const Shape lengths = last_axes(x.shape(), w.axes());
   Shape windows = lengths, strides = lengths, low = lengths, high = lengths, dilations = lengths, ones_ = lengths;
   for (std::size_t axis = 0; axis < w.axes(); ++axis) {
     const bool along = axis >= first && axis < first + count;
@@ -198,12 +191,12 @@ Tensor summed(const Tensor& x, const Windows& w, std::size_t first, std::size_t 
     high[axis] = along ? w.pads.high[axis] : 0;
     ones_[axis] = 1;
   }
-  const Shape others = leading(x.shape(), w.axes());
+  const Shape others = without_last(x.shape(), w.axes());
   const Tensor planes = reshape(x, joined({Shape{others.elements(), 1, 1}, lengths}));
   const Tensor kernel = ones(joined({Shape{1, 1, 1}, windows}), x.dtype(), x.device());
   const Tensor y = apply(op_convolution, {planes, kernel},
                          make_intrusive<ConvolutionAttributes>(strides, low, high, dilations, ones_));
-  return reshape(y, joined({others, spatial(y.shape(), w.axes())}));
+  return reshape(y, joined({others, last_axes(y.shape(), w.axes())}));
 }
 
 // Returns the sums of windows. A large window of lengths a, b, c is summed axis by axis, which

@@ -135,7 +135,7 @@ Tensor multinomial(const Key& key, Operand n, const Tensor& p, const Shape& shap
     const Tensor chances = astype(stop_gradient(p), dtype), left = cumulative_sum(chances, -1, {.reverse = true});
     const Tensor ratios = clip(chances / where(left == 0, 1, left), 0, 1);
     const Index outcomes = p.shape(-1);
-    const Shape lines = broadcast_shapes(together({all, 1}, "multinomial"), shape_without(p.shape(), 1), "multinomial");
+    const Shape lines = broadcast_shapes(together({all, 1}, "multinomial"), without_last(p.shape(), 1), "multinomial");
     const Shape rows_shape = drawn_shape(lines, shape, "multinomial");
     Tensor rest = as_tensor(std::move(n), int32, &rows_shape, key.data().device());
     const Tensor keys = split(key, outcomes);

@@ -221,7 +221,7 @@ Tensor multivariate_normal(const Key& key, const Tensor& mean, const Tensor& cov
     const Dtype dtype = common_float(mean, covariance), computed = computed_in(dtype);
     const Tensor factor = cholesky(astype(covariance, computed)), center = astype(mean, computed);
     const Shape lines =
-        broadcast_shapes(shape_without(mean.shape(), 1), shape_without(covariance.shape(), 2), "multivariate_normal");
+        broadcast_shapes(without_last(mean.shape(), 1), without_last(covariance.shape(), 2), "multivariate_normal");
     const Shape all = with_last(drawn_shape(lines, shape, "multivariate_normal"), mean.shape(-1));
     const Tensor z = expand_dims(normal(key, all, computed), -1);
     return astype(center + squeeze(matmul(factor, z), -1), dtype);

@@ -14,7 +14,7 @@
 
 namespace stave_detail {
 
-/// What is drawn: numbers of `dtype`, computed in `computed`.
+/// The numbers to draw: numbers of `dtype`, computed in `computed`.
 struct Drawing {
   Shape shape;
   Dtype dtype, computed;
@@ -28,8 +28,6 @@ Shape together(std::span<const Operand> parameters, const char* function);
 /// Returns `shape`, or that of the parameters if `shape` is empty. Throws ShapeError if the shape
 /// of the parameters does not broadcast to it.
 Shape drawn_shape(const Shape& of_parameters, const Shape& shape, const char* function);
-/// Returns the shape without its last `count` axes.
-Shape shape_without(const Shape& shape, int count);
 /// Returns the promoted dtype of the parameters; default_dtype() if all are integers.
 Dtype drawn_dtype(std::span<const Operand> parameters);
 /// Returns what to draw for these parameters, and keeps those that are tensors.

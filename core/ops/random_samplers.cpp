@@ -46,10 +46,6 @@ Shape drawn_shape(const Shape& of_parameters, const Shape& shape, const char* fu
   return shape;
 }
 
-Shape shape_without(const Shape& shape, int count) {
-  return Shape(std::span<const Index>(shape.begin(), shape.end() - count));
-}
-
 Dtype drawn_dtype(std::span<const Operand> parameters) {
   const Dtype dtype = dtype_of_all(parameters);
   if (is_complex(dtype)) throw_complex(dtype);

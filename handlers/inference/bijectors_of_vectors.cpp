@@ -6,6 +6,7 @@
 #include <stave/core/ops/contract.h>
 #include <stave/core/ops/create.h>
 #include <stave/core/ops/elementwise.h>
+#include <stave/core/ops/frontend.h>
 #include <stave/core/ops/index.h>
 #include <stave/core/ops/layout.h>
 #include <stave/core/ops/linalg.h>
@@ -20,7 +21,7 @@ namespace stave {
 namespace {
 
 using T = const Tensor&;
-using stave_detail::fail, stave_detail::leading, stave_detail::log_sech_squared;
+using stave_detail::fail, stave_detail::log_sech_squared, stave_detail::without_last;
 
 // ---- simplex -----------------------------------------------------------------------------
 
@@ -91,7 +92,7 @@ Tensor strictly_lower(T v, Index n) {
   std::vector<std::int32_t> at;
   for (Index i = 0; i < n; ++i)
     for (Index j = 0; j < n; ++j) at.push_back(static_cast<std::int32_t>(j < i ? i * (i - 1) / 2 + j : count));
-  Shape one = v.shape(), matrices = leading(v.shape(), 1);
+  Shape one = v.shape(), matrices = without_last(v.shape(), 1);
   one[one.rank() - 1] = 1;
   matrices.push_back(n);
   matrices.push_back(n);
@@ -105,7 +106,7 @@ Tensor below_diagonal(T matrices) {
   std::vector<std::int32_t> at;
   for (Index i = 0; i < n; ++i)
     for (Index j = 0; j < i; ++j) at.push_back(static_cast<std::int32_t>(i * n + j));
-  Shape flat = leading(matrices.shape(), 2);
+  Shape flat = without_last(matrices.shape(), 2);
   flat.push_back(n * n);
   return take(reshape(matrices, flat), from(at, matrices.device()), -1);
 }

@@ -30,9 +30,9 @@ Tensor Mixture::log_prob(T x) const {
 Tensor Mixture::sample(const Key& key, const Shape& shape) const {
   const auto [first, second] = split(key);
   const int rank = event_rank();
-  const Shape wanted = leading(logits.shape(), 1);  // the batch of the logits
+  const Shape wanted = without_last(logits.shape(), 1);  // the batch of the logits
   Tensor drawn = components.sample(first, shape);
-  Shape batch = leading(drawn.shape(), rank + 1);
+  Shape batch = without_last(drawn.shape(), rank + 1);
   if (batch == shape && wanted.rank() > 0) {  // the components have no batch besides their own axis
     batch.append(wanted.begin(), wanted.end());
     drawn = components.sample(first, batch);

@@ -78,7 +78,7 @@ Tensor Categorical::log_prob(T x) const {
   if (!is_integer(x.dtype())) fail<DtypeError>("Categorical: a class is an integer, not {}", x.dtype());
   const Tensor all = log_softmax(floating(logits));
   const Index classes = all.shape(-1);
-  const Shape beside = broadcast_shapes(leading(all.shape(), 1), x.shape(), "Categorical");
+  const Shape beside = broadcast_shapes(without_last(all.shape(), 1), x.shape(), "Categorical");
   const Tensor classes_of = broadcast_to(x, beside), inside = classes_of >= 0 && classes_of < classes;
   Shape full_shape = beside;
   full_shape.push_back(classes);

@@ -12,7 +12,7 @@ namespace stave_detail {
 
 using namespace stave;
 
-/// Whether the tensors inside of a T can be listed and replaced. A class of a user may hide them,
+/// True if the tensors inside of a T can be listed and replaced. A class of a user may hide them,
 /// or hold none: then the erased value is a tree without tensors.
 template <class T>
 constexpr bool can_replace_leaves() {

@@ -1,4 +1,4 @@
-// Sums and shapes of events: the trailing axes that belong to one value of a distribution.
+// Sums of events: the trailing axes that belong to one value of a distribution.
 #pragma once
 
 #include <numbers>
@@ -16,14 +16,6 @@ inline Tensor sum_events(const Tensor& x, int axes) {
   Tensor total = x;
   for (int i = 0; i < axes; ++i) total = sum(total, -1);
   return total;
-}
-
-/// Returns the shape without its last `axes` axes, and the last `axes` axes alone.
-inline Shape leading(const Shape& shape, int axes) {
-  return Shape(std::span<const Index>(shape.begin(), shape.end() - axes));
-}
-inline Shape trailing(const Shape& shape, int axes) {
-  return Shape(std::span<const Index>(shape.end() - axes, shape.end()));
 }
 
 /// Returns log(1 / cosh(x)^2), the logarithm of the derivative of tanh, without overflow.

@@ -33,7 +33,7 @@ double count_of(Index n) { return static_cast<double>(n); }
 
 // Returns the shape of a draw of location + scale_tril z.
 Shape shape_of_vectors(const Shape& shape, T location, T scale_tril, const char* what) {
-  return joined(shape, broadcast_shapes(location.shape(), leading(scale_tril.shape(), 1), what));
+  return joined(shape, broadcast_shapes(location.shape(), without_last(scale_tril.shape(), 1), what));
 }
 Tensor times_vector(T matrix, T vector) { return squeeze(matmul(matrix, expand_dims(vector, -1)), -1); }
 // Returns l^-1 (y - m).
@@ -86,11 +86,11 @@ Tensor MultivariateStudentT::log_prob(T x) const {
 Tensor MultivariateStudentT::sample(const Key& key, const Shape& shape) const {
   const Dtype dtype = common_float(degrees.tensor(), location, scale_tril), computed = computed_in(dtype);
   const Shape vectors = shape_of_vectors({}, location, scale_tril, "MultivariateStudentT");
-  const Shape batch = broadcast_shapes(leading(vectors, 1), degrees.shape(), "MultivariateStudentT");
-  const Shape all = joined(joined(shape, batch), trailing(vectors, 1));
+  const Shape batch = broadcast_shapes(without_last(vectors, 1), degrees.shape(), "MultivariateStudentT");
+  const Shape all = joined(joined(shape, batch), last_axes(vectors, 1));
   const auto [first, second] = split(key);
   const Tensor n = degrees.in(computed, key.data().device());
-  const Tensor root = sqrt(2 * gamma(second, n / 2, leading(all, 1)) / n);
+  const Tensor root = sqrt(2 * gamma(second, n / 2, without_last(all, 1)) / n);
   const Tensor z = normal(first, all, computed) / expand_dims(root, -1);
   return astype(astype(location, computed) + times_vector(astype(scale_tril, computed), z), dtype);
 }
@@ -143,7 +143,7 @@ Tensor Multinomial::log_prob(T x) const {
 Tensor Multinomial::sample(const Key& key, const Shape& shape) const {
   const Tensor log_p = log_softmax(astype(stop_gradient(logits), float64));
   const Index n = log_p.shape(-1);
-  const Shape batch = joined(shape, broadcast_shapes(leading(log_p.shape(), 1), count.shape(), "Multinomial"));
+  const Shape batch = joined(shape, broadcast_shapes(without_last(log_p.shape(), 1), count.shape(), "Multinomial"));
   // The logarithms of the probabilities of all later classes.
   const Tensor later = logcumsumexp(log_p, -1, {.reverse = true});
   Tensor left = broadcast_to(astype(count.in(float64, key.data().device()), int32), batch);
@@ -190,12 +190,12 @@ Tensor Wishart::log_prob(T x) const {
 Tensor Wishart::sample(const Key& key, const Shape& shape) const {
   const Dtype dtype = common_float(degrees.tensor(), scale_tril), computed = computed_in(dtype);
   const Tensor n = degrees.in(computed, key.data().device()), l = astype(scale_tril, computed);
-  const Shape batch = joined(shape, broadcast_shapes(leading(l.shape(), 2), n.shape(), "Wishart"));
-  const Shape matrices = joined(batch, trailing(l.shape(), 2));
+  const Shape batch = joined(shape, broadcast_shapes(without_last(l.shape(), 2), n.shape(), "Wishart"));
+  const Shape matrices = joined(batch, last_axes(l.shape(), 2));
   const Tensor steps = arange(0, l.shape(-1), 1, computed, l.device());
   const auto [first, second] = split(key);
   const Tensor half = (expand_dims(n, -1) - steps) / 2;
-  const Tensor chi = sqrt(2 * gamma(first, half, leading(matrices, 1)));
+  const Tensor chi = sqrt(2 * gamma(first, half, without_last(matrices, 1)));
   const Tensor a =
       tril(normal(second, matrices, computed), -1) + expand_dims(chi, -1) * eye(l.shape(-1), computed, l.device());
   return astype(product_with_transpose(matmul(tril(l), a)), dtype);

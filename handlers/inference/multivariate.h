@@ -41,8 +41,8 @@ struct Dirichlet {
   Tensor variance() const;
   Tensor entropy() const;
 };
-/// How often each of n classes occurs among `count` draws of Categorical{logits}, for logits
-/// [..., n]. Draws are int32 [..., n].
+/// The number of times that each of n classes occurs among `count` draws of Categorical{logits},
+/// for logits [..., n]. Draws are int32 [..., n].
 struct Multinomial {
   NumberOrTensor count;
   Tensor logits;

@@ -1,4 +1,4 @@
-// What the .cpp files of distributions share: functions of parameters in their common dtype.
+// Helpers of the .cpp files of distributions: functions of parameters in their common dtype.
 #pragma once
 
 #include <concepts>

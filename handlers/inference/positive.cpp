@@ -34,7 +34,7 @@ Tensor Exponential::log_prob(T x) const {
       x, [](T y, T r) { return where_inside(y >= 0, log(r) - r * y); }, rate);
 }
 Tensor Exponential::sample(const Key& key, const Shape& shape) const {
-  const auto f = [&](const Shape& all, Dtype dtype, T r) { return -log1p(-uniform(key, all, dtype)) / r; };
+  const auto f = [&](const Shape& all, Dtype dtype, T r) { return exponential(key, all, dtype) / r; };
   return draw(key, shape, f, rate);
 }
 Support Exponential::support() const { return Support::positive(); }

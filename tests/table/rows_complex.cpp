@@ -242,23 +242,28 @@ std::vector<Z> column(const Array& parts, Index j, Index count) {
   return found;
 }
 
-Row reduction_row(const char* name, Tensor (*call)(const Tensor&), bool is_product) {
+// A sum or product along axis 0 of [rows, columns], or the partial ones if `is_scan`.
+Row folded_row(const char* name, Tensor (*call)(const Tensor&), bool is_product, bool is_scan) {
   return {
       .name = name,
       .dtypes = part_dtypes,
       .variants =
           [=](Dtype dtype) {
             std::vector<Variant> variants;
-            for (const Shape& shape : {Shape(3, 2), Shape(5, 9), Shape(0, 3), Shape(1, 1)})
+            std::vector<Shape> shapes{Shape(3, 2), is_scan ? Shape(4, 9) : Shape(5, 9), Shape(0, 3)};
+            if (!is_scan) shapes.push_back(Shape(1, 1));
+            for (const Shape& shape : shapes)
               variants.push_back(
                   {.name = shape.str(),
                    .inputs = {{dtype, with_parts(shape), {0.5, 1.5}, true, 1}},
                    .call = [=](auto xs) -> Outputs { return parted(call(joined(xs[0]))); },
                    .reference =
                        [=](auto xs) {
-                         const auto of = [&](const Shape& p) { return column(xs[0], p[0], shape[0]); };
+                         const auto of = [&](const Shape& p) {
+                           return is_scan ? column(xs[0], p[1], p[0] + 1) : column(xs[0], p[0], shape[0]);
+                         };
                          return Arrays{parts_of(
-                             dtype, Shape(shape[1]),
+                             dtype, is_scan ? shape : Shape(shape[1]),
                              [&](const Shape& p) { return is_product ? product_of(of(p)) : sum_of(of(p)); },
                              [&](const Shape& p) {
                                return is_product ? std::abs(product_of(of(p))) : size_of(of(p));
@@ -267,43 +272,8 @@ Row reduction_row(const char* name, Tensor (*call)(const Tensor&), bool is_produ
             variants.push_back({.name = "one number",
                                 .inputs = {{dtype, {2}, {0.5, 1.5}}},
                                 .call = [=](auto xs) -> Outputs {
-                                  return parted(call(reshape(joined(xs[0]), {1, 1})))(0);
-                                },
-                                .reference =
-                                    [=](auto xs) {
-                                      return Arrays{parts_of(dtype, {}, [&](const Shape&) { return at(xs[0], {}); })};
-                                    }});
-            return variants;
-          },
-      .accuracy = 8};
-}
-
-Row scan_row(const char* name, Tensor (*call)(const Tensor&), bool is_product) {
-  return {
-      .name = name,
-      .dtypes = part_dtypes,
-      .variants =
-          [=](Dtype dtype) {
-            std::vector<Variant> variants;
-            for (const Shape& shape : {Shape(3, 2), Shape(4, 9), Shape(0, 3)})
-              variants.push_back(
-                  {.name = shape.str(),
-                   .inputs = {{dtype, with_parts(shape), {0.5, 1.5}, true, 1}},
-                   .call = [=](auto xs) -> Outputs { return parted(call(joined(xs[0]))); },
-                   .reference =
-                       [=](auto xs) {
-                         const auto of = [&](const Shape& p) { return column(xs[0], p[1], p[0] + 1); };
-                         return Arrays{parts_of(
-                             dtype, shape,
-                             [&](const Shape& p) { return is_product ? product_of(of(p)) : sum_of(of(p)); },
-                             [&](const Shape& p) {
-                               return is_product ? std::abs(product_of(of(p))) : size_of(of(p));
-                             })};
-                       }});
-            variants.push_back({.name = "one number",
-                                .inputs = {{dtype, {2}, {0.5, 1.5}}},
-                                .call = [=](auto xs) -> Outputs {
-                                  return parted(call(reshape(joined(xs[0]), {1, 1})))(0, 0);
+                                  const Tensor y = parted(call(reshape(joined(xs[0]), {1, 1})));
+                                  return reshape(y, {2});
                                 },
                                 .reference =
                                     [=](auto xs) {
@@ -464,14 +434,14 @@ void add_complex_rows(std::vector<Row>& rows) {
                          return Arrays{parts_of(dtype, shape, [&](const Shape& p) { return Z(xs[0](p), xs[1](p)); })};
                        }};
   }));
-  rows.push_back(reduction_row(
-      "complex_sum", [](const Tensor& z) { return sum(z, 0); }, false));
-  rows.push_back(reduction_row(
-      "complex_prod", [](const Tensor& z) { return prod(z, 0); }, true));
-  rows.push_back(scan_row(
-      "complex_cumulative_sum", [](const Tensor& z) { return cumulative_sum(z, 0); }, false));
-  rows.push_back(scan_row(
-      "complex_cumulative_prod", [](const Tensor& z) { return cumulative_prod(z, 0); }, true));
+  rows.push_back(folded_row(
+      "complex_sum", [](const Tensor& z) { return sum(z, 0); }, false, false));
+  rows.push_back(folded_row(
+      "complex_prod", [](const Tensor& z) { return prod(z, 0); }, true, false));
+  rows.push_back(folded_row(
+      "complex_cumulative_sum", [](const Tensor& z) { return cumulative_sum(z, 0); }, false, true));
+  rows.push_back(folded_row(
+      "complex_cumulative_prod", [](const Tensor& z) { return cumulative_prod(z, 0); }, true, true));
   rows.push_back(
       {.name = "complex_matmul",
        .dtypes = part_dtypes,

@@ -125,7 +125,8 @@ STAVE_INLINE F64 continued(DoubleDouble a, DoubleDouble b, F64 c, F64 x, Lanes64
   return value.high;
 }
 
-/// What lanes of a vector should have in common: about how many terms 2F1 needs.
+/// The lanes of a vector should be of one group: 2F1 needs about as many terms for all numbers of a
+/// group.
 constexpr int gauss_groups = 9;
 inline int gauss_group(double x) {
   const double z = x < -0.5 ? x / (x - 1) : __builtin_fabs(x);

@@ -1,4 +1,4 @@
-// What the special functions of vectors (special.cpp) share: polynomials, calls of the scalar
+// Helpers of the special functions of vectors (special.cpp): polynomials, calls of the scalar
 // functions, and numbers of twice the precision.
 //
 // A result depends on its own arguments only, never on those of other lanes: a loop that some lanes

@@ -9,6 +9,8 @@
 #include <stave/backends/cuda/kernels/reduce.cuh>
 #include <stave/backends/cuda/kernels/scan.cuh>
 
+#include "cuda/scan_on_host.h"
+
 namespace stave_test {
 
 namespace {
@@ -80,19 +82,8 @@ void reduce(const ReducePlan& plan) {
 
 template <class Step>
 void scan(const ScanPlan& plan) {
-  ScanArgs args = plan.on_host();
-  std::vector<typename Step::Map> summaries(static_cast<std::size_t>(plan.partials()));
-  std::vector<typename Step::State> carries(summaries.size());
-  const auto shared = std::make_unique<ScanShared<Step>>();
-  args.summaries = summaries.data();
-  args.carries = carries.data();
-  for (const ScanStage stage : {ScanStage::summaries, ScanStage::carries, ScanStage::scan}) {
-    if (plan.partials() == 0 && stage != ScanStage::scan) continue;
-    run_on_host(std::min(plan.tasks(stage), blocks_at_once), [&](const HostBlock& block) {
-      if (args.tiles) scan_tiles_body<Step>(block, args, stage, *shared);
-      else scan_rows_body<Step>(block, args, stage);
-    });
-  }
+  scan_on_host<Step>(plan,
+                     [](std::int64_t tasks, const auto& body) { run_on_host(std::min(tasks, blocks_at_once), body); });
 }
 
 template <class T>

@@ -18,7 +18,7 @@ namespace {
 using namespace stave_test;
 using stave::ComplexNumber, stave::Dtype;
 
-/// How far a result may be from the CPU's: some ulp of the part or, for a function whose parts are
+/// The largest difference from the CPU's result: some ulp of the part or, for a function whose parts are
 /// differences of terms, of the number's length.
 struct Allowed {
   double ulps = 0;

@@ -25,6 +25,9 @@
 #include <stave/core/ops/reduce.h>
 #include <stave/core/tensor/backend.h>
 
+#include "cuda/host_runtime.h"
+#include "cuda/host_scratch.h"
+
 // ---- the library -------------------------------------------------------------------------------
 
 namespace {
@@ -126,13 +129,6 @@ cufftResult execute(cufftHandle handle, void* in, void* out, int direction) {
 }  // namespace
 
 extern "C" {
-cudaError_t cudaGetDevice(int* device) { return *device = 0, cudaSuccess; }
-cudaError_t cudaGetLastError() { return cudaSuccess; }
-const char* cudaGetErrorString(cudaError_t) { return ""; }
-const char* cudaGetErrorName(cudaError_t) { return ""; }
-cudaError_t cudaMemsetAsync(void* to, int value, std::size_t bytes, cudaStream_t) {
-  return std::memset(to, value, bytes), cudaSuccess;
-}
 cudaError_t cudaMemset2DAsync(void* to, std::size_t pitch, int value, std::size_t width, std::size_t height,
                               cudaStream_t) {
   for (std::size_t i = 0; i < height; ++i) std::memset(static_cast<char*>(to) + i * pitch, value, width);
@@ -206,15 +202,7 @@ void run_astype(const Launch&, const stave::View& in, const stave::View& out) {
 namespace {
 
 using namespace stave;
-
-struct HostScratch final : stave_cuda::Scratch {
-  std::vector<std::unique_ptr<char[]>> blocks;
-  void* allocate(std::size_t bytes) override {
-    blocks.push_back(std::make_unique<char[]>(bytes + 256));
-    const auto address = (reinterpret_cast<std::uintptr_t>(blocks.back().get()) + 255) & ~std::uintptr_t{255};
-    return reinterpret_cast<void*>(address);
-  }
-};
+using stave_test::HostScratch;
 
 /// Performs fft, rfft or irfft by the driver. `length` is that of the signal.
 Tensor by_driver(const Op& op, const Tensor& x, int axis, Index length, bool inverse, double scale) {

@@ -14,6 +14,7 @@
 #include <stave/core/effects/error.h>
 #include <stave/core/program/fused.h>
 
+#include "cuda/host_scratch.h"
 #include "cuda/random_regions.h"
 #include "cuda/region_kernels.h"
 
@@ -146,29 +147,14 @@ void copy_strided(const Launch&, Placed to, Placed from, std::span<const Index> 
 
 namespace stave_test {
 
-namespace {
-
-/// Scratch memory that is filled with a byte pattern, so that reads of unwritten bytes give wrong
-/// results.
-struct HostScratch final : stave_cuda::Scratch {
-  std::vector<std::unique_ptr<char[]>> blocks;
-  std::size_t bytes = 0;
-  void* allocate(std::size_t size) override {
-    blocks.push_back(std::make_unique<char[]>(size + 256));
-    std::memset(blocks.back().get(), 0xa5, size + 256);
-    bytes += size;
-    const auto address = (reinterpret_cast<std::uintptr_t>(blocks.back().get()) + 255) & ~std::uintptr_t{255};
-    return reinterpret_cast<void*>(address);
-  }
-};
-
-}  // namespace
+namespace {}  // namespace
 
 void FusedOnHost::compute(const Op& op, const Attributes* attributes, std::span<const View> in,
                           std::span<const View> out) {
   const auto* const fused = dynamic_cast<const FusedAttributes*>(attributes);
   if (!fused) return SeparateBackend::compute(op, attributes, in, out);
   HostScratch scratch;
+  scratch.pattern = 0xa5;
   const stave_cuda::Launch launch{the_stream, 1, scratch, nullptr, 1};
   stave_cuda::run_fused(launch, *fused->region, in, out);
   scratch_bytes = scratch.bytes;

@@ -1,6 +1,8 @@
 #include "cuda/kernels_on_host.h"
 
 #include "cuda/complex_on_host.h"
+#include "cuda/host_runtime.h"
+#include "cuda/host_scratch.h"
 
 #include <cblas.h>
 #include <lapacke.h>
@@ -36,13 +38,6 @@ OnHost& on_host() {
 // ---- CUDA --------------------------------------------------------------------------------------
 
 extern "C" {
-cudaError_t cudaGetDevice(int* device) { return *device = 0, cudaSuccess; }
-cudaError_t cudaGetLastError() { return cudaSuccess; }
-const char* cudaGetErrorString(cudaError_t) { return ""; }
-const char* cudaGetErrorName(cudaError_t) { return ""; }
-cudaError_t cudaMemsetAsync(void* to, int value, std::size_t bytes, cudaStream_t) {
-  return std::memset(to, value, bytes), cudaSuccess;
-}
 cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaMemcpyKind, cudaStream_t) {
   return std::memcpy(to, from, bytes), cudaSuccess;
 }
@@ -289,21 +284,7 @@ void run_attention_gradient(const Launch&, const stave::AttentionAttributes& att
 
 namespace stave_test {
 
-namespace {
-
-/// Scratch memory that is filled with 0xff bytes, so that reads of unwritten bytes give wrong
-/// results.
-struct HostScratch final : stave_cuda::Scratch {
-  std::vector<std::unique_ptr<char[]>> blocks;
-  void* allocate(std::size_t bytes) override {
-    blocks.push_back(std::make_unique<char[]>(bytes + 256));
-    std::memset(blocks.back().get(), 0xff, bytes + 256);
-    const auto address = (reinterpret_cast<std::uintptr_t>(blocks.back().get()) + 255) & ~std::uintptr_t{255};
-    return reinterpret_cast<void*>(address);
-  }
-};
-
-}  // namespace
+namespace {}  // namespace
 
 struct KernelsOnHost::State {
   std::array<stave_cuda::IndexFault, 4> places;

@@ -23,6 +23,9 @@
 #include <stave/core/ops/reduce.h>
 #include <stave/core/tensor/backend.h>
 
+#include "cuda/host_runtime.h"
+#include "cuda/host_scratch.h"
+
 // ---- the library -------------------------------------------------------------------------------
 
 namespace {
@@ -185,16 +188,6 @@ cublasStatus_t advise(cublasLtHandle_t, cublasLtMatmulDesc_t desc, cublasLtMatri
 
 }  // namespace
 
-extern "C" {
-cudaError_t cudaGetDevice(int* device) { return *device = 0, cudaSuccess; }
-cudaError_t cudaGetLastError() { return cudaSuccess; }
-const char* cudaGetErrorString(cudaError_t) { return ""; }
-const char* cudaGetErrorName(cudaError_t) { return ""; }
-cudaError_t cudaMemsetAsync(void* to, int value, std::size_t bytes, cudaStream_t) {
-  return std::memset(to, value, bytes), cudaSuccess;
-}
-}
-
 namespace stave_cuda {
 
 const CublasLt& cublas() {
@@ -238,15 +231,7 @@ void run_tiled_matmul(const Launch&, const stave::View& a, const stave::View& b,
 namespace {
 
 using namespace stave;
-
-struct HostScratch final : stave_cuda::Scratch {
-  std::vector<std::unique_ptr<char[]>> blocks;
-  void* allocate(std::size_t bytes) override {
-    blocks.push_back(std::make_unique<char[]>(bytes + 256));
-    const auto address = (reinterpret_cast<std::uintptr_t>(blocks.back().get()) + 255) & ~std::uintptr_t{255};
-    return reinterpret_cast<void*>(address);
-  }
-};
+using stave_test::HostScratch;
 
 Tensor product(const Tensor& a, const Tensor& b) {
   HostScratch scratch;

@@ -11,6 +11,7 @@
 #include <stave/core/op/all_ops.h>
 #include <stave/core/op/op.h>
 #include <stave/backends/cuda/kernels/scan.cuh>
+#include "cuda/scan_on_host.h"
 #include "machine.h"
 #include "rounding.h"
 #include "strided.h"
@@ -26,26 +27,9 @@ using stave::ScanAttributes;
 
 template <class Step>
 void scan_on_host(const ScanPlan& plan, Machine machine) {
-  ScanArgs args = plan.on_host();
-  std::vector<typename Step::Map> summaries(static_cast<std::size_t>(plan.partials()));
-  std::vector<typename Step::State> carries(summaries.size());
-  const auto shared = std::make_unique<ScanShared<Step>>();
-  args.summaries = summaries.data();
-  args.carries = carries.data();
-  const auto run = [&](ScanStage stage) {
-    run_on_host(
-        grid_size(plan.tasks(stage), machine.blocks),
-        [&](const HostBlock& block) {
-          if (args.tiles) scan_tiles_body<Step>(block, args, stage, *shared);
-          else scan_rows_body<Step>(block, args, stage);
-        },
-        machine.backwards);
-  };
-  if (plan.partials() > 0) {
-    run(ScanStage::summaries);
-    run(ScanStage::carries);
-  }
-  run(ScanStage::scan);
+  stave_test::scan_on_host<Step>(plan, [&](std::int64_t tasks, const auto& body) {
+    run_on_host(grid_size(tasks, machine.blocks), body, machine.backwards);
+  });
 }
 
 template <template <class> class Step>
@@ -78,7 +62,6 @@ Array scanned(OpId op, std::vector<Array>& x, int axis, bool reverse, Machine ma
       using T = Element<decltype(zero)>;
       op == OpId::cummax ? scan_on_host<RunningMax<T>>(plan, machine) : scan_on_host<RunningMin<T>>(plan, machine);
     });
-
   else scan_as<RunningSum>(out.dtype, plan, machine);
   return out;
 }
