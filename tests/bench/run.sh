@@ -10,9 +10,12 @@
 #
 # Stave is built as a release and installed into build/bench-install; the benchmarks are a project
 # of their own that finds it there. Bars against PyTorch and JAX need a Python that can import them
-# (pip install torch jax; PYTHON chooses the interpreter), those against SciPy also scipy. Bars against NumPyro also need numpyro
-# and arviz, and the bar against transformers needs that package and a model, which is fetched. Bars
-# whose needs are missing are skipped, as are bars of several processes without MPI.
+# (pip install torch jax; PYTHON chooses the interpreter), those against SciPy also scipy. Bars
+# against NumPyro also need numpyro and arviz, and the bar against transformers needs that package
+# and a model, which is fetched. Bars whose needs are missing are skipped, as are bars of several
+# processes without MPI.
+#
+# STAVE_CPU_ISA=avx2 measures Stave's kernels for AVX2, beside peers that are held to AVX2 as well.
 #
 # Stave's and the peers' programs take turns, STAVE_BENCH_ROUNDS times (default 5). Within a round,
 # all benchmarks of a program run in random order.
@@ -26,6 +29,10 @@ export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 repetitions=3 min_time=0.05  # seconds
 python=${PYTHON:-python3}
 prefix=$PWD/build/bench-install samples=build/bench/samples
+if [[ ${STAVE_CPU_ISA:-} == avx2 ]]; then
+  export OPENBLAS_CORETYPE=Haswell MKL_ENABLE_INSTRUCTIONS=AVX2 ONEDNN_MAX_CPU_ISA=AVX2 ATEN_CPU_CAPABILITY=avx2
+  export XLA_FLAGS="${XLA_FLAGS:+$XLA_FLAGS }--xla_cpu_max_isa=AVX2"
+fi
 
 # On shared cores, PyTorch's threads wait for each other at every operation, tens of times longer
 # than they compute.
