@@ -46,16 +46,15 @@ double time_over_bound(Times t) {
   return 1 / bound_over_time<memory>(t);
 }
 
-/// Returns the limit in cycles per element, on one thread, for the kernels that Stave chooses on
-/// this machine.
-double exp_cycles_limit() {
+/// Returns the limit for the kernels that Stave chooses on this machine.
+double of_isa(double avx512, double avx2, double others = no_limit) {
   std::string_view isa = "sse2";
 #if defined(__x86_64__)
   if (__builtin_cpu_supports("avx2")) isa = "avx2";
   if (__builtin_cpu_supports("avx512f")) isa = "avx512";
 #endif
   if (const char* wanted = std::getenv("STAVE_CPU_ISA"); wanted && *wanted) isa = wanted;
-  return isa == "avx512" ? 2.5 : isa == "avx2" ? 4 : no_limit;
+  return isa == "avx512" ? avx512 : isa == "avx2" ? avx2 : others;
 }
 
 }  // namespace
@@ -76,7 +75,13 @@ std::vector<Bar> all_bars() {
       {"scalar_add_ns", at_most, 5.2, {"scalar_add"}, first, reference},
       {"scalar_add_literal_ns", at_most, 5.2, {"scalar_add_literal"}, first, reference},
       {"broadcast_add_ns", at_most, 20, {"broadcast_add"}, first, reference},
-      {"forwarder_ns", at_most, 0.6, {"forwarders/10", "plain"}, [](Times t) { return (t[0] - t[1]) / 10; }, reference},
+      {"first_forwarder_ns", at_most, 2.6, {"forwarders/1", "plain"}, [](Times t) { return t[0] - t[1]; }, reference},
+      {"forwarder_ns",
+       at_most,
+       0.6,
+       {"forwarders/10", "forwarders/1"},
+       [](Times t) { return (t[0] - t[1]) / 9; },
+       reference},
       {"grad_chain_ns", at_most, 21.5, {"grad_chain"}, first, reference},
       {"grad_chain_100k_ns", at_most, 1.3, {"grad_chain_100k"}, first, "grad_chain"},
       {"jvp_chain_ns", at_most, 18.5, {"jvp_chain"}, first, reference},
@@ -116,7 +121,7 @@ std::vector<Bar> all_bars() {
        moved},
       {"exp_cycles",
        at_most,
-       exp_cycles_limit(),
+       of_isa(2.5, 4),  // on one thread, for each element
        {"exp_one_thread", "clock_cycle"},
        [](Times t) { return t[0] / t[1] / 4096; }},
       {"mask_kernels_vs_add",
@@ -180,20 +185,25 @@ std::vector<Bar> all_bars() {
       {"lorenz_compile_vs_jax", at_most, 0.1, {"compiling_lorenz", "jax_lorenz_compile"}, ratio},
       {"scan_vs_jax", at_most, 1.5, {"compiled_scan", "jax_scan"}, ratio},
       {"scan_grad_vs_jax", at_most, 1.5, {"compiled_scan_grad", "jax_scan_grad"}, ratio},
-      // four times the steps
-      {"scan_eager_grad_growth", at_most, 4.5, {"long_scan_grad", "short_scan_grad"}, ratio},
+      // Four times the steps. The caches do not hold the longer tape; how much slower that makes an
+      // operation is what a long chain takes beside a short one.
+      {"scan_eager_grad_growth",
+       at_most,
+       4.5,
+       {"long_scan_grad", "short_scan_grad", "grad_chain_100k", "grad_chain"},
+       [](Times t) { return t[0] / t[1] / (t[2] / t[3]); }},
       {"softmax_written_out_vs_fused", at_most, 1.2, {"compiled_softmax", "softmax_rows"}, ratio},
       {"tape_memory_compiled_vs_torch", at_most, 0.15, {"compiled_squares", "torch_squares"}, ratio},
       {"replay_scalar_ns", at_most, 0.35, {"replay_scalar"}, first, reference},
       {"compile_overhead", at_most, 1.05, {"compiled_never_repeats", "never_repeats"}, ratio},
       {"compile_overhead_first", at_most, 1.5, {"compiled_first_calls", "first_calls"}, ratio},
-      {"first_call_vs_eager", at_most, 5, {"first_call", "thirty_thousand_eager"}, ratio},
+      {"first_call_vs_eager", at_most, of_isa(7, 5, 5), {"first_call", "thirty_thousand_eager"}, ratio},
       {"second_call_vs_eager", at_most, 5, {"second_call", "thirty_thousand_eager"}, ratio},
       {"third_call_vs_eager", at_most, 1.0, {"third_call", "thirty_thousand_eager"}, ratio},
       // native.cpp
       {"compiled_call_us", at_most, 0.3, {"compiled_cubic"}, [](Times t) { return t[0] / 1000; }},
       {"arm_jacobian_vs_jax", at_most, 2, {"compiled_arm_jacobian", "jax_arm_jacobian"}, ratio},
-      {"arm_jacobian_vs_kernels", at_most, 0.1, {"compiled_arm_jacobian", "arm_jacobian_by_kernels"}, ratio},
+      {"arm_jacobian_vs_kernels", at_most, 0.5, {"compiled_arm_jacobian", "arm_jacobian_by_kernels"}, ratio},
       // lanes of vectors: how many times faster than by kernels
       {"lorenz_64_grad_native_vs_kernels",
        at_least,
@@ -280,7 +290,7 @@ std::vector<Bar> all_bars() {
       {"paths_fixed_point_vs_masked", at_most, 1, {"fixed_point_paths", "fixed_point_masked"}, ratio},
       {"paths_fixed_point_gradient_vs_loop",
        at_most,
-       0.3,
+       0.35,
        {"fixed_point_gradient_paths", "fixed_point_gradient_loop"},
        ratio},
       {"paths_no_split_vs_vmap",

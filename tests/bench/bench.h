@@ -36,7 +36,8 @@ inline void settle() {
 template <class F>
 void measure(benchmark::State& state, F&& f, int operations = 1) {
   settle();
-  { [[maybe_unused]] auto first = f(); }  // wakes the threads and fills the caches
+  // Wakes the threads and fills the caches. A compiled function is recorded, and then planned.
+  for (int i = 0; i < 2; ++i) [[maybe_unused]] auto first = f();
   for (auto _ : state) {
     auto result = f();
     benchmark::DoNotOptimize(result);
@@ -49,7 +50,12 @@ void measure(benchmark::State& state, F&& f, int operations = 1) {
 template <class F, class... A>
 void compare(benchmark::State& state, const F& f, const A&... arguments) {
   double squares = 0;
-  f(arguments...);  // records f; the next call is a replay
+  // Records f and replays it until its machine code is made, which takes many calls if it is long.
+  const auto start = std::chrono::steady_clock::now();
+  for (int calls = 0; calls < 1000; ++calls) {
+    f(arguments...);
+    if (std::chrono::steady_clock::now() - start > std::chrono::milliseconds(300)) break;
+  }
   for (const Tensor& x : tree_leaves(f(arguments...)))
     squares += std::pow(norm(astype(x, float32)).template item<double>(), 2);
   state.counters["norm"] = std::sqrt(squares);

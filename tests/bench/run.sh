@@ -16,6 +16,8 @@
 # processes without MPI.
 #
 # STAVE_CPU_ISA=avx2 measures Stave's kernels for AVX2, beside peers that are held to AVX2 as well.
+# OpenBLAS has the kernels for the same instruction set as Stave, since some versions do not know the
+# newest processors and choose kernels of old ones.
 #
 # Stave's and the peers' programs take turns, STAVE_BENCH_ROUNDS times (default 5). Within a round,
 # all benchmarks of a program run in random order.
@@ -29,7 +31,9 @@ export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 repetitions=3 min_time=0.05  # seconds
 python=${PYTHON:-python3}
 prefix=$PWD/build/bench-install samples=build/bench/samples
-if [[ ${STAVE_CPU_ISA:-} == avx2 ]]; then
+if [[ -z ${STAVE_CPU_ISA:-} ]] && grep -qw avx512f /proc/cpuinfo; then
+  export OPENBLAS_CORETYPE=${OPENBLAS_CORETYPE:-SKYLAKEX}
+elif [[ ${STAVE_CPU_ISA:-} == avx2 ]]; then
   export OPENBLAS_CORETYPE=Haswell MKL_ENABLE_INSTRUCTIONS=AVX2 ONEDNN_MAX_CPU_ISA=AVX2 ATEN_CPU_CAPABILITY=avx2
   export XLA_FLAGS="${XLA_FLAGS:+$XLA_FLAGS }--xla_cpu_max_isa=AVX2"
 fi
