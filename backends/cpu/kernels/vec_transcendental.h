@@ -69,9 +69,9 @@ STAVE_INLINE F32 exp(F32 x) {
   const F32 y = e.rest + F32(1);
   if (const Mask<float> small = x < F32(-87.3365448f); any(small)) [[unlikely]]
     return exp_below(y, e.power, small);
-  // 2^n is multiplied in two steps, because 2^n itself may overflow.
-  const Vec<std::int32_t> half{e.power.raw >> 1};
-  return y * power_of_two(half) * power_of_two(e.power - half);
+  // Where the result is finite, it is normal, and has the bits of y but for the exponent.
+  const Vec<std::int32_t> bits{reinterpret_cast<Vec<std::int32_t>::Raw>(y.raw) + (e.power.raw << 23)};
+  return select(x > F32(88.7228394f), F32(__builtin_inff()), F32{reinterpret_cast<F32::Raw>(bits.raw)});
 }
 /// SLEEF's exp overflows too early, by 2e-6 of x. libm computes results so close to the bound,
 /// which are rare.
@@ -209,10 +209,10 @@ STAVE_INLINE F64 erf(F64 x) { return erf_by_sleef(x); }
 /// x + x P(x^2) near 0, and 1 - e^(-x Q(x)) for larger x, where P and Q are minimax fits.
 STAVE_INLINE F32 erf(F32 x) {
   if constexpr (!has_fma) return erf_by_sleef(x);
-  constexpr float near[] = {0.12837916613f,   -0.37612631917f,   0.11283679307f,  -0.026858497411f,
-                            0.0051988298073f, -8.1180734560e-4f, 8.2674545411e-5f};
-  constexpr float far[] = {1.1286585331f,    0.63511079550f,    0.10630361736f,  -0.023819327354f,
-                           0.0036694370210f, -3.2941688551e-4f, 1.1889976121e-5f};
+  constexpr float near[] = {8.2674545411e-5f, -8.1180734560e-4f, 0.0051988298073f, -0.026858497411f,
+                            0.11283679307f,   -0.37612631917f,   0.12837916613f};
+  constexpr float far[] = {1.1889976121e-5f, -3.2941688551e-4f, 0.0036694370210f, -0.023819327354f,
+                           0.10630361736f,   0.63511079550f,    1.1286585331f};
   const F32 size = clamp(F32(0), abs(x), F32(4));  // beyond 4, the result is 1
   const F32 tail = F32(1) - exp(-(size * polynomial(size, far)));
   return select(size < F32(0.9375), fma(polynomial(x * x, near), x, x), copysign(tail, x));
