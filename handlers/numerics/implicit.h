@@ -17,10 +17,10 @@ int possible_derivatives(const Tensor& value);
 /// Returns x with the derivatives of the point where the elements of `gradient` are 0.
 ///
 /// x [n] is such a point, but for rounding, and `free` [n] tells which of its elements solve the
-/// equation; the others keep their derivatives. The implicit function theorem gives the derivatives:
-/// a step of Newton's method from a point without derivatives has the first ones, the next step those
-/// up to the third, and so on. The number of steps fits `derivatives`. Each computes the Jacobian of
-/// `gradient` [n, n] and throws LinalgError if it is singular.
+/// equation; the others keep their derivatives. The implicit function theorem gives the
+/// derivatives: a step of Newton's method from a point without derivatives has the first ones, the
+/// next step those up to the third, and so on. The number of steps fits `derivatives`. Each
+/// computes the Jacobian of `gradient` [n, n] and throws LinalgError if it is singular.
 Tensor with_derivatives_of_root(const std::function<Tensor(const Tensor&)>& gradient, const Tensor& x,
                                 const Tensor& free, int derivatives);
 

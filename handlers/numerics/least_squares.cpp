@@ -108,19 +108,19 @@ class TrustRegion {
   Tensor largest_, radius_, shrink_;
 };
 
-int derivatives_around(const LeastSquaresProblem& problem, const Tensor& x) {
-  const int by_residual = possible_derivatives(problem.residual(x));
-  if (!problem.lower.defined()) return by_residual;
-  return std::max({by_residual, possible_derivatives(problem.lower), possible_derivatives(problem.upper)});
+/// Returns how many derivatives of the result may be taken, where the residuals are r.
+int derivatives_of_result(const LeastSquaresProblem& problem, const Tensor& r) {
+  if (!problem.lower.defined()) return possible_derivatives(r);
+  return std::max({possible_derivatives(r), possible_derivatives(problem.lower), possible_derivatives(problem.upper)});
 }
 
 constexpr int code(LeastSquaresStatus status) { return static_cast<int>(status); }
 
 }  // namespace
 
-// The search decides by `where`, and reads one value in each step, whether it goes on: so lanes stay
-// together until one is finished. The derivatives by captured values are cut off, and added in the
-// end.
+// The search decides by `where`, and reads one value in each step, whether it goes on: so lanes
+// stay together until one is finished. The derivatives by captured values are cut off, and added in
+// the end.
 LeastSquaresResult<Tensor> least_squares_flat(const LeastSquaresProblem& given, const Tensor& start,
                                               const LeastSquaresOptions& options) {
   if (!is_float(start.dtype()))
@@ -128,7 +128,7 @@ LeastSquaresResult<Tensor> least_squares_flat(const LeastSquaresProblem& given, 
   check_options(options);
   if (const char* const number = not_finite(start))
     fail<Error>("least_squares: the start has an element that is {}", number);
-  const Tensor first = given.residual(start);
+  const Tensor first = given.residual(stop_gradient(start));
   if (!is_float(first.dtype()))
     fail<DtypeError>("least_squares: the residuals are {}: they must be floats", first.dtype());
   const Dtype dtype = promote(start.dtype(), first.dtype());
@@ -145,7 +145,7 @@ LeastSquaresResult<Tensor> least_squares_flat(const LeastSquaresProblem& given, 
   constant.upper = problem.upper.defined() ? stop_gradient(problem.upper) : Tensor();
   const auto residual = [&](const Tensor& at) { return stop_gradient(problem.residual(at)); };
 
-  Tensor r = residual(x);
+  Tensor r = stop_gradient(astype(first, dtype));
   check_finite(r, "residuals");
   const LinearModels models(constant, options);
   LinearModel model = models.at(x, r);
@@ -179,7 +179,7 @@ LeastSquaresResult<Tensor> least_squares_flat(const LeastSquaresProblem& given, 
   }
 
   Tensor gradient = model.gradient;
-  if (const int derivatives = derivatives_around(problem, x); derivatives > 0) {
+  if (const int derivatives = derivatives_of_result(problem, first); derivatives > 0) {
     if (problem.lower.defined()) x = where(free, x, where(x <= constant.lower, problem.lower, problem.upper));
     const auto cost_at = [&](const Tensor& at) { return robust_cost(problem.residual(at), options); };
     x = with_derivatives_of_root([&](const Tensor& at) { return grad(cost_at)(at); }, x, free, derivatives);

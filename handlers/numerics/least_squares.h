@@ -10,7 +10,7 @@
 // Unknowns and residuals are trees of tensors. The methods are trust region methods: Levenberg and
 // Marquardt's, with the scaling of MINPACK and the damping of Nielsen (1999), and Powell's dogleg
 // (Nocedal and Wright, "Numerical Optimization", 2006, chapters 4.1 and 10.3). Bounds are kept by
-// projection: an unknown at a bound that would leave it stands still, and steps end at the bounds
+// projection: an unknown at a bound that would leave it does not move, and steps end at the bounds
 // (Kanzow, Yamashita, Fukushima 2004).
 //
 // Each step solves a linear least squares problem (LeastSquaresSolver): by QR of the Jacobian, by
@@ -18,9 +18,10 @@
 //
 // The result has derivatives by all values that `residual` and the bounds capture, up to the third
 // order and in both modes, by the implicit function theorem with the exact Hessian of the cost, a
-// dense matrix, wherever a transform around the call may ask for them. They are those of the minimum,
-// so choose small tolerances. The derivative by the start is 0. Under vmap lanes take their steps
-// together and leave one by one, except with a sparse Jacobian, which takes them one after the other.
+// dense matrix, wherever a transform around the call may ask for them. They are those of the
+// minimum, so choose small tolerances. The derivative by the start is 0. Under vmap lanes take
+// their steps together and leave one by one, except with a sparse Jacobian, which takes them one
+// after the other.
 #pragma once
 
 #include <functional>
@@ -102,7 +103,7 @@ struct LeastSquaresResult {
   X x;
   Tensor cost;        ///< f_scale^2 / 2 times the sum of rho((residual / f_scale)^2)
   X grad;             ///< the gradient of the cost
-  Tensor optimality;  ///< the largest absolute element of the gradient among unknowns not at a bound
+  Tensor optimality;  ///< the largest absolute element of the gradient but at bounds
   Tensor steps;       ///< the number of steps, rejected ones included; int32
   Tensor status;      ///< a LeastSquaresStatus; int32
   /// Returns true if one of the tolerances was satisfied.
@@ -149,8 +150,8 @@ namespace stave {
 /// Returns a local minimum of the cost of residual(x), a tree of floats whose sum of squares is
 /// smallest, or whose loss is; x is a tree as `start`. There may be fewer residuals than unknowns.
 /// A step to residuals that are not finite is rejected. Computes in the promoted dtype of x and the
-/// residuals. Throws Error if a residual or its gradient at `start` is not finite, if `start` is not
-/// within the bounds, or if an option is invalid; DtypeError if an unknown or a residual is no
+/// residuals. Throws Error if a residual or its gradient at `start` is not finite, if `start` is
+/// not within the bounds, or if an option is invalid; DtypeError if an unknown or a residual is no
 /// float; and ShapeError if the bounds or the Jacobian do not fit. (scipy.optimize.least_squares)
 template <class F, class X>
 LeastSquaresResult<X> least_squares(const F& residual, const X& start, LeastSquaresOptions options = {}) {
@@ -164,10 +165,10 @@ LeastSquaresResult<X> least_squares(const F& residual, const X& start, const Bou
   return stave_detail::least_squares_of_tree(residual, start, &bounds, options);
 }
 
-/// Returns the covariance [n, n] of the unknowns at a minimum x of squared residuals, in the order of
-/// ravel: (J^T J)^-1 s^2 with the Jacobian J of the m residuals and s^2 = sum(residual^2) / (m - n),
-/// which is the estimated variance of one of them. Throws Error if m <= n, and LinalgError if J has
-/// dependent columns. Its derivatives by captured values include those of x.
+/// Returns the covariance [n, n] of the unknowns at a minimum x of squared residuals, in the order
+/// of ravel: (J^T J)^-1 s^2 with the Jacobian J of the m residuals and s^2 = sum(residual^2) / (m -
+/// n), which is the estimated variance of one of them. Throws Error if m <= n, and LinalgError if J
+/// has dependent columns. Its derivatives by captured values include those of x.
 template <class F, class X>
 Tensor parameter_covariance(const F& residual, const X& x) {
   const auto flat = ravel(x);

@@ -40,8 +40,8 @@ Tensor robust_cost(const Tensor& r, const LeastSquaresOptions& options) {
 
 /// The residuals and the factors of the Jacobian's rows that make a robust loss quadratic: their
 /// gradient is that of the loss, and their J^T J is the part of its Hessian without second
-/// derivatives of the residuals, but for a lower limit. (Triggs et al., "Bundle adjustment - a modern
-/// synthesis", 1999, section 4.3, for each residual.)
+/// derivatives of the residuals, but for a lower limit. (Triggs et al., "Bundle adjustment - a
+/// modern synthesis", 1999, section 4.3, for each residual.)
 struct LinearModels::Weights {
   Tensor r, rows;
 

@@ -251,9 +251,9 @@ struct Search {
     limits.radius = full({}, radius, g.dtype());
     return with_decrease(truncated_cg(product, same_vector, g, limits));
   }
-  // Algorithm 4.1, with the constants of SciPy. Near the minimum both decreases vanish among rounding
-  // errors of the value, and their ratio is 1 (Conn, Gould, Toint, "Trust Region Methods", 2000,
-  // section 17.4.2).
+  // Algorithm 4.1, with the constants of SciPy. Near the minimum both decreases vanish among
+  // rounding errors of the value, and their ratio is 1 (Conn, Gould, Toint, "Trust Region Methods",
+  // 2000, section 17.4.2).
   void by_trust_region() {
     const double epsilon = epsilon_of(here.x.dtype());
     for (double radius = 1; goes_on(); ++steps) {

@@ -5,16 +5,16 @@
 //
 // All methods follow Nocedal and Wright, "Numerical Optimization", 2006. BFGS, L-BFGS and Newton-CG
 // take their direction from a model of the Hessian, and their step length from a line search for
-// the strong Wolfe conditions: algorithms 6.1, 7.5, 7.1, 3.5 and 3.6, with (6.20) and (7.20) for the
-// first model. BFGS keeps an n x n matrix, L-BFGS the last few steps. The trust region methods
-// minimise the model with the Hessian itself within a ball: algorithm 4.1. Products with the Hessian
-// are derivatives of the gradient along a vector.
+// the strong Wolfe conditions: algorithms 6.1, 7.5, 7.1, 3.5 and 3.6, with (6.20) and (7.20) for
+// the first model. BFGS keeps an n x n matrix, L-BFGS the last few steps. The trust region methods
+// minimise the model with the Hessian itself within a ball: algorithm 4.1. Products with the
+// Hessian are derivatives of the gradient along a vector.
 //
-// The minimum has derivatives by all values that the function captures, up to the third order and in
-// both modes, by the implicit function theorem with the dense Hessian, wherever a transform around
-// the call may ask for them. They are those of the exact minimum, so choose a small gtol. The
-// derivative by the start is 0. The search reads values, so lanes of vmap are minimised one after
-// the other.
+// The minimum has derivatives by all values that the function captures, up to the third order and
+// in both modes, by the implicit function theorem with the dense Hessian, wherever a transform
+// around the call may ask for them. They are those of the exact minimum, so choose a small gtol.
+// The derivative by the start is 0. The search reads values, so lanes of vmap are minimised one
+// after the other.
 #pragma once
 
 #include <functional>
@@ -32,8 +32,8 @@ enum class MinimizeMethod {
   lbfgs,      ///< keeps the last steps: for many unknowns
   newton_cg,  ///< Newton's direction by conjugate gradients, for many unknowns; then a line search
   trust_ncg,  ///< a trust region, by Steihaug's conjugate gradients: for many unknowns
-  /// A trust region, by Powell's dogleg with the dense Hessian. Where this is not positive definite,
-  /// the step is that of trust_ncg.
+  /// A trust region, by Powell's dogleg with the dense Hessian. Where this is not positive
+  /// definite, the step is that of trust_ncg.
   dogleg,
 };
 struct MinimizeOptions {

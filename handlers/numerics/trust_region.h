@@ -16,17 +16,17 @@ struct TruncatedCgLimits {
   double tolerance;
   /// The maximal number of products.
   Index products;
-  /// The radius of the trust region, a number as a tensor, in the norm p^T m p of the preconditioner
-  /// m^-1. Without a tensor there is no trust region.
+  /// The radius of the trust region, a number as a tensor, in the norm p^T m p of the
+  /// preconditioner m^-1. Without a tensor there is no trust region.
   Tensor radius = Tensor();
 };
 
-/// Returns a p [n] that decreases the model gradient^T p + p^T b p / 2, where product(p) is b p, and
-/// precondition(p) is m^-1 p for a symmetric positive definite m, about b. If b is positive definite
-/// and no limit is met, p is the minimum.
+/// Returns a p [n] that decreases the model gradient^T p + p^T b p / 2, where product(p) is b p,
+/// and precondition(p) is m^-1 p for a symmetric positive definite m, about b. If b is positive
+/// definite and no limit is met, p is the minimum.
 ///
-/// At a direction of negative curvature, p follows it to the boundary of the trust region. Without a
-/// trust region, p stays where it is, or is -m^-1 gradient if that is the first direction.
+/// At a direction of negative curvature, p follows it to the boundary of the trust region. Without
+/// a trust region, p stays where it is, or is -m^-1 gradient if that is the first direction.
 /// (Steihaug 1983; Conn, Gould, Toint, "Trust Region Methods", 2000, algorithm 7.5.1, whose
 /// recurrences compute the norm of p.)
 Tensor truncated_cg(const std::function<Tensor(const Tensor&)>& product,

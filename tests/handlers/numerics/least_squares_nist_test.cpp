@@ -106,8 +106,8 @@ std::string name_of_case(const testing::TestParamInfo<Case>& test) {
          (is_dogleg ? "_dogleg" : "_levenberg_marquardt");
 }
 
-// Levenberg and Marquardt's method does not solve two problems from the far start: on BoxBOD the first
-// step leads to where the model is constant, and MGH10 needs more than 5000 steps.
+// Levenberg and Marquardt's method does not solve two problems from the far start: on BoxBOD the
+// first step leads to where the model is constant, and MGH10 needs more than 5000 steps.
 bool is_solved(const Case& test) {
   const auto& [name, start, method] = test;
   return method == LeastSquaresMethod::dogleg || start == 2 || (name != "BoxBOD" && name != "MGH10");

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <fstream>
 #include <map>
+#include <set>
 #include <sstream>
 
 #include <stave/handlers/numerics/least_squares.h>
@@ -194,8 +195,8 @@ const Tensor& parameters() {
   static const Tensor p = tensor({1.1, 0.9, 1.05, 10.}, float64);
   return p;
 }
-// Central differences of order 4, along coordinate i. The search finds a minimum to some 1e-8, which
-// limits them.
+// Central differences of order 4, along coordinate i. The search finds a minimum to some 1e-8,
+// which limits them.
 template <class F>
 Tensor difference(const F& f, const Tensor& x, Index i, double h) {
   const auto at = [&](double step) {
@@ -265,6 +266,19 @@ TEST(LeastSquares, MapsOverStartsAndData) {
     return least_squares(with_jacobian(valley, valley_jacobian), start).x;
   };
   EXPECT_THAT(vmap(sparse)(tensor({{-1.2, 1.}, {2., 3.}}, float64)), IsNear(ones({2, 2}, float64), 1e-6));
+}
+
+// Lanes part only where one is finished, so that a path is a number of steps.
+TEST(LeastSquares, LanesTakeTheirStepsTogether) {
+  int paths = 0;
+  const auto f = [&](const Tensor& start) {
+    ++paths;
+    return least_squares(misfit, start).steps;
+  };
+  const Tensor amplitude = linspace(1, 6, 16, float64), starts = stack({amplitude, 2 / amplitude, amplitude / 5}, 1);
+  const std::vector<double> steps = values(vmap(f)(starts));
+  EXPECT_EQ(paths, static_cast<int>(std::set<double>(steps.begin(), steps.end()).size()));
+  EXPECT_LT(paths, 10);
 }
 
 TEST(LeastSquares, DerivativesNestWithVmapAndCompile) {

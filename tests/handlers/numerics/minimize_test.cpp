@@ -116,7 +116,8 @@ TEST(Minimize, MethodsWithTheHessianLeaveSaddles) {
   }
 }
 
-// A quadratic function takes one step, and conjugate gradients as many products as it has eigenvalues.
+// A quadratic function takes one step, and conjugate gradients as many products as it has
+// eigenvalues.
 TEST(Minimize, NewtonSolvesAQuadraticFunctionInOneStep) {
   const Tensor scales = arange(1, 31, 1, float64);
   const auto f = [&](const Tensor& x) { return sum(scales * square(x - 0.01)) / 2; };
