@@ -17,7 +17,7 @@ Tensor curve(const Decay& p, const Tensor& t) { return p.amplitude * exp(-p.rate
 int main() {
   const Tensor t = linspace(0, 3, 25, float64);
   const auto number = [](double x) { return tensor(x, float64); };
-  const Decay truth{number(3), number(1.3), number(0.5)}, start{number(1), number(1), number(1)};
+  const Decay truth{number(3), number(1.3), number(0.5)}, start{number(2), number(1), number(0.4)};
   const Tensor y = curve(truth, t) + 0.05 * normal(Key(7), t.shape(), float64);
   const auto show = [](const char* what, const Tensor& x) { std::cout << what << round(x * 1000) / 1000 << "\n"; };
 
