@@ -15,6 +15,7 @@
 #include <stave/handlers/numerics/trust_region.h>
 #include <stave/handlers/transforms/jacobian.h>
 #include <stave/handlers/transforms/linearize.h>
+#include <stave/handlers/transforms/vjp.h>
 
 namespace stave_detail {
 
