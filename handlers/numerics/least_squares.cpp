@@ -132,7 +132,7 @@ LeastSquaresResult<Tensor> least_squares_flat(const LeastSquaresProblem& given, 
   if (!is_float(first.dtype()))
     fail<DtypeError>("least_squares: the residuals are {}: they must be floats", first.dtype());
   const Dtype dtype = promote(start.dtype(), first.dtype());
-  LeastSquaresProblem problem = given, constant = given;
+  LeastSquaresProblem problem = given;
   problem.residual = [&](const Tensor& x) { return astype(given.residual(x), dtype); };
   Tensor x = stop_gradient(astype(start, dtype));
   if (given.lower.defined()) {
@@ -140,7 +140,7 @@ LeastSquaresResult<Tensor> least_squares_flat(const LeastSquaresProblem& given, 
     problem.upper = astype(given.upper, dtype);
     check_bounds(problem, x);
   }
-  constant = problem;
+  LeastSquaresProblem constant = problem;
   constant.lower = problem.lower.defined() ? stop_gradient(problem.lower) : Tensor();
   constant.upper = problem.upper.defined() ? stop_gradient(problem.upper) : Tensor();
   const auto residual = [&](const Tensor& at) { return stop_gradient(problem.residual(at)); };

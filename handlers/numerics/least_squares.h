@@ -71,11 +71,11 @@ struct Bounds {
 template <class X>
 Bounds(X, X) -> Bounds<X>;
 
-/// A matrix in compressed sparse rows: row i has the elements `values`[k] in the columns
-/// `columns`[k], for k from offsets[i] up to offsets[i + 1]. `offsets` [rows + 1] and `columns`
-/// [elements] are integers. An element that appears twice counts as the sum.
+/// A matrix in compressed sparse rows: row r has the elements values[k] in the columns
+/// column_indices[k], for k from row_offsets[r] up to row_offsets[r + 1]. The offsets [rows + 1]
+/// and the indices [elements] are integers. An element that appears twice counts as the sum.
 struct CsrMatrix {
-  Tensor offsets, columns, values;
+  Tensor row_offsets, column_indices, values;
 };
 /// A residual, and a function of the same argument that returns its Jacobian as a CsrMatrix, whose
 /// rows and columns are the elements of the result and of the argument in the order of ravel.

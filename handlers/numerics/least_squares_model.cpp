@@ -116,16 +116,18 @@ LinearModel LinearModels::sparse(const Tensor& x, const Weights& weights) const 
   const CsrMatrix j = problem_.jacobian(x);
   const Index rows = weights.r.size(), columns = x.size();
   check_csr(j, rows, columns);
-  const Tensor row = searchsorted(j.offsets, arange(0, j.columns.size(), 1, j.offsets.dtype()), {.right = true}) - 1;
+  const Tensor row =
+      searchsorted(j.row_offsets, arange(0, j.column_indices.size(), 1, j.row_offsets.dtype()), {.right = true}) - 1;
   Tensor values = stop_gradient(astype(j.values, x.dtype()));
   if (weights.rows.defined()) values = values * take(weights.rows, row);
   LinearModel model;
-  model.gradient = segment_sum(values * take(weights.r, row), j.columns, columns);
-  model.diagonal = segment_sum(square(values), j.columns, columns);
-  model.times = [=](const Tensor& p) { return segment_sum(values * take(p, j.columns), row, rows); };
+  model.gradient = segment_sum(values * take(weights.r, row), j.column_indices, columns);
+  model.diagonal = segment_sum(square(values), j.column_indices, columns);
+  model.times = [=](const Tensor& p) { return segment_sum(values * take(p, j.column_indices), row, rows); };
   model.solve = [=, gradient = model.gradient, equations = normal_equations_](const Tensor& damping,
                                                                               const Tensor& free) {
-    const CsrMatrix of_free{j.offsets, j.columns, values * take(astype(free, values.dtype()), j.columns)};
+    const CsrMatrix of_free{j.row_offsets, j.column_indices,
+                            values * take(astype(free, values.dtype()), j.column_indices)};
     return -equations->solve(of_free, damping, where(free, gradient, 0));
   };
   return model;

@@ -22,8 +22,8 @@ std::vector<T> read(const Tensor& x, Dtype dtype) {
 }
 
 SparseRows eigen_matrix(const CsrMatrix& j, Index columns) {
-  const std::vector<std::int32_t> offsets = read<std::int32_t>(j.offsets, int32),
-                                  at = read<std::int32_t>(j.columns, int32);
+  const std::vector<std::int32_t> offsets = read<std::int32_t>(j.row_offsets, int32),
+                                  at = read<std::int32_t>(j.column_indices, int32);
   const std::vector<double> values = read<double>(j.values, float64);
   std::vector<Eigen::Triplet<double>> elements;
   elements.reserve(values.size());
@@ -39,21 +39,24 @@ SparseRows eigen_matrix(const CsrMatrix& j, Index columns) {
 }  // namespace
 
 void check_csr(const CsrMatrix& j, Index rows, Index columns) {
-  if (!is_integer(j.offsets.dtype()) || !is_integer(j.columns.dtype()) || !is_float(j.values.dtype()))
+  if (!is_integer(j.row_offsets.dtype()) || !is_integer(j.column_indices.dtype()) || !is_float(j.values.dtype()))
     fail<DtypeError>(
-        "least_squares: the sparse Jacobian has offsets of {}, columns of {} and values of {}: they must be integers, "
-        "integers and floats",
-        j.offsets.dtype(), j.columns.dtype(), j.values.dtype());
-  if (j.offsets.shape() != Shape{rows + 1} || j.columns.rank() != 1 || j.values.shape() != j.columns.shape())
+        "least_squares: the sparse Jacobian has row_offsets of {}, column_indices of {} and values of {}: they must be "
+        "integers, integers and floats",
+        j.row_offsets.dtype(), j.column_indices.dtype(), j.values.dtype());
+  if (j.row_offsets.shape() != Shape{rows + 1} || j.column_indices.rank() != 1 ||
+      j.values.shape() != j.column_indices.shape())
     fail<ShapeError>(
-        "least_squares: the sparse Jacobian has offsets {}, columns {} and values {}: for {} residuals they must be "
+        "least_squares: the sparse Jacobian has row_offsets {}, column_indices {} and values {}: for {} residuals they "
+        "must be "
         "[{}], [elements] and [elements]",
-        j.offsets.shape(), j.columns.shape(), j.values.shape(), rows, rows + 1);
-  const std::vector<std::int64_t> offsets = read<std::int64_t>(j.offsets, int64);
+        j.row_offsets.shape(), j.column_indices.shape(), j.values.shape(), rows, rows + 1);
+  const std::vector<std::int64_t> offsets = read<std::int64_t>(j.row_offsets, int64);
   if (offsets.front() != 0 || offsets.back() != j.values.size() || !std::is_sorted(offsets.begin(), offsets.end()))
-    fail<ShapeError>("least_squares: the offsets of the sparse Jacobian must rise from 0 to the number of elements, {}",
-                     j.values.size());
-  for (const std::int64_t column : read<std::int64_t>(j.columns, int64))
+    fail<ShapeError>(
+        "least_squares: the row_offsets of the sparse Jacobian must rise from 0 to the number of elements, {}",
+        j.values.size());
+  for (const std::int64_t column : read<std::int64_t>(j.column_indices, int64))
     if (column < 0 || column >= columns)
       fail<IndexError>("least_squares: the sparse Jacobian has an element in column {}, and there are {} unknowns",
                        column, columns);

@@ -372,7 +372,8 @@ TEST(LeastSquares, ErrorsOfSparseJacobians) {
   const Tensor offsets = tensor({0, 2, 3}), columns = tensor({0, 1, 0}), values = ones({3}, float64);
   expect((ShapeError*)nullptr, {tensor({0, 3}), columns, values}, "for 2 residuals they must be [3], [elements]");
   expect((ShapeError*)nullptr, {tensor({0, 2, 2}), columns, values}, "must rise from 0 to the number of elements, 3");
-  expect((DtypeError*)nullptr, {offsets, columns, tensor({1, 2, 3})}, "values of int32: they must be integers");
+  expect((DtypeError*)nullptr, {offsets, columns, tensor({1, 2, 3})},
+         "values of int32: they must be integers, integers and floats");
   expect((IndexError*)nullptr, {offsets, tensor({0, 2, 0}), values}, "has an element in column 2, and there are 2");
 }
 
