@@ -12,7 +12,7 @@
 # The packages that a build needs, by their names in Debian 12 and Ubuntu 24.04, and those that
 # tests need as well.
 stave_packages=(g++ cmake ninja-build pkg-config libtbb-dev libopenblas-pthread-dev liblapacke-dev libfmt-dev libsleef-dev
-  libboost-context-dev libboost-math-dev zlib1g-dev nlohmann-json3-dev)
+  libboost-context-dev libboost-math-dev libeigen3-dev zlib1g-dev nlohmann-json3-dev)
 # Native code for x86-64 needs Xbyak. Native code for ARM needs no package.
 [[ $(uname -m) != x86_64 ]] || stave_packages+=(libxbyak-dev)
 stave_test_packages=(libgtest-dev libgmock-dev)
@@ -31,6 +31,7 @@ stave_has_package() {
     libxbyak-dev) stave_has_header xbyak/xbyak.h ;;
     libboost-context-dev) stave_has_header boost/context/detail/fcontext.hpp && stave_has_library boost_context ;;
     libboost-math-dev) stave_has_header boost/math/special_functions/gamma.hpp ;;
+    libeigen3-dev) pkg-config --exists eigen3 ;;
     zlib1g-dev) stave_has_header zlib.h ;;
     nlohmann-json3-dev) stave_has_header nlohmann/json.hpp ;;
     libgtest-dev) stave_has_header gtest/gtest.h ;;

@@ -21,7 +21,7 @@ unpack_packages() {
     -o Dir::State::status=/dev/null -o Dir::Cache="$state" -o Debug::NoLocking=1 -o APT::Sandbox::User=root)
   "${apt[@]}" update
   "${apt[@]}" install --yes --no-install-recommends --download-only libc6-dev libstdc++-12-dev libtbb-dev \
-    libopenblas-pthread-dev liblapacke-dev libfmt-dev libsleef-dev libboost-context-dev libboost-math-dev zlib1g-dev nlohmann-json3-dev \
+    libopenblas-pthread-dev liblapacke-dev libfmt-dev libsleef-dev libboost-context-dev libboost-math-dev libeigen3-dev zlib1g-dev nlohmann-json3-dev \
     libgtest-dev libgmock-dev
   local package
   for package in "$state"/archives/*.deb; do dpkg-deb --extract "$package" "$root"; done

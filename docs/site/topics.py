@@ -154,6 +154,7 @@ TOPICS = [
             "handlers/numerics/krylov.h": "Large linear systems",
             "handlers/numerics/matrix_functions.h": "Functions of Hermitian matrices",
             "handlers/numerics/minimize.h": "Minima",
+            "handlers/numerics/least_squares.h": "Least squares",
             "handlers/numerics/odeint.h": "Ordinary differential equations",
         },
     ),

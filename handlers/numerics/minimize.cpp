@@ -5,14 +5,20 @@
 #include <deque>
 #include <limits>
 #include <optional>
+#include <tuple>
 
 #include <stave/core/ops/contract.h>
 #include <stave/core/ops/create.h>
 #include <stave/core/ops/elementwise.h>
+#include <stave/core/ops/frontend.h>
 #include <stave/core/ops/layout.h>
+#include <stave/core/ops/linalg.h>
 #include <stave/core/ops/reduce.h>
 #include <stave/core/tensor/fail.h>
+#include <stave/handlers/numerics/implicit.h>
+#include <stave/handlers/numerics/krylov.h>
 #include <stave/handlers/numerics/solvers.h>
+#include <stave/handlers/numerics/trust_region.h>
 
 namespace stave_detail {
 
@@ -170,47 +176,135 @@ void check_options(const MinimizeOptions& options) {
   if (options.memory < 1) fail<Error>("minimize: L-BFGS is to keep {} steps: it must keep at least 1", options.memory);
 }
 
+// ---- searches ----------------------------------------------------------------------------
+
+/// A function of a vector, without derivatives by captured values.
+struct Smooth {
+  ValueAndGradient value_and_gradient;
+  HessianTimes hessian;
+
+  // Returns how precisely conjugate gradients solve for a step. This makes Newton's method converge
+  // superlinearly: (7.3) of Nocedal and Wright.
+  TruncatedCgLimits limits(const Tensor& gradient) const {
+    return {.tolerance = std::min(0.5, std::sqrt(std::sqrt(dot(gradient, gradient)))), .products = 2 * gradient.size()};
+  }
+};
+Tensor same_vector(const Tensor& x) { return x; }
+
+/// A search, which goes on from `here` while `steps` and `evaluations` count.
+struct Search {
+  const Smooth& f;
+  const MinimizeOptions& options;
+  LinePoint here;
+  Index steps = 0, evaluations = 1;
+
+  bool goes_on() const {
+    const Index most = options.steps > 0 ? options.steps : 200 * std::max<Index>(here.x.size(), 1);
+    return steps < most && !is_small(here.gradient, options.gtol);
+  }
+  Tensor newton_direction() const {
+    const auto product = [&](const Tensor& v) { return f.hessian(here.x, v); };
+    return truncated_cg(product, same_vector, here.gradient, f.limits(here.gradient));
+  }
+  void by_lines() {
+    const bool is_newton = options.method == MinimizeMethod::newton_cg;
+    Model model(options);
+    for (; goes_on(); ++steps) {
+      Tensor direction = is_newton ? newton_direction() : -model.times(here.gradient);
+      here.slope = dot(direction, here.gradient);
+      if (!(here.slope < 0)) {  // rounding can make the direction point uphill
+        model.forget();
+        direction = -here.gradient;
+        here.slope = dot(direction, here.gradient);
+      }
+      here.a = 0;
+      // Without a model the first step has a length of at most 1.
+      const double first = model.is_identity() && !is_newton ? std::min(1., 1 / std::sqrt(-here.slope)) : 1;
+      const std::optional<LinePoint> next = LineSearch(f.value_and_gradient, here, direction, evaluations).found(first);
+      if (!next) {
+        if (model.is_identity()) return;
+        model.forget();
+        continue;
+      }
+      const Tensor step = next->x - here.x, change = next->gradient - here.gradient;
+      if (!is_newton) model.learn({step, change, dot(step, change)});
+      here = *next;
+    }
+  }
+  // Returns the step within the radius, and the decrease that the model predicts.
+  std::pair<Tensor, double> trust_region_step(double radius) const {
+    const Tensor& g = here.gradient;
+    LinearProduct product = [&](const Tensor& v) { return f.hessian(here.x, v); };
+    const auto with_decrease = [&](const Tensor& p) { return std::pair(p, -dot(g, p) - dot(p, product(p)) / 2); };
+    if (options.method == MinimizeMethod::dogleg) {
+      const Tensor matrix = vmap(product)(eye(g.size(), g.dtype(), g.device()));
+      product = [matrix](const Tensor& v) { return matmul(matrix, v); };
+      const Tensor factor = cholesky(matrix, {.nan_if_indefinite = true});
+      if (!not_finite(factor)) {
+        const Tensor half = triangular_solve(factor, -g, {.lower = true});
+        const Tensor newton = triangular_solve(factor, half, {.lower = true, .transpose = true});
+        const Tensor steepest = -g * (dot(g, g) / dot(g, product(g)));
+        return with_decrease(dogleg(newton, steepest, full({}, radius, g.dtype()), ones_like(g)));
+      }
+    }
+    TruncatedCgLimits limits = f.limits(g);
+    limits.radius = full({}, radius, g.dtype());
+    return with_decrease(truncated_cg(product, same_vector, g, limits));
+  }
+  // Algorithm 4.1, with the constants of SciPy. Near the minimum both decreases vanish among
+  // rounding errors of the value, and their ratio is 1 (Conn, Gould, Toint, "Trust Region Methods",
+  // 2000, section 17.4.2).
+  void by_trust_region() {
+    const double epsilon = epsilon_of(here.x.dtype());
+    for (double radius = 1; goes_on(); ++steps) {
+      const auto [step, predicted] = trust_region_step(radius);
+      const double length = std::sqrt(dot(step, step));
+      if (!(length > epsilon * std::sqrt(dot(here.x, here.x)))) return;
+      const Tensor x = here.x + step;
+      const auto [value, gradient] = f.value_and_gradient(x);
+      ++evaluations;
+      const double number = value.item<double>(), noise = 10 * epsilon * std::abs(here.value);
+      const double ratio = predicted > 0 ? (here.value - number + noise) / (predicted + noise) : -1;
+      if (!(ratio >= 0.25)) radius = std::min(length, radius) / 4;
+      else if (ratio > 0.75 && length > 0.99 * radius) radius *= 2;
+      if (ratio > 0.15) here = {0, number, 0, x, gradient, value};
+    }
+  }
+};
+
 }  // namespace
 
-Minimum<Tensor> minimize_flat(const ValueAndGradient& f, const Tensor& start, const MinimizeOptions& options) {
+Minimum<Tensor> minimize_flat(const ValueAndGradient& f, const HessianTimes& hessian, const Tensor& start,
+                              const MinimizeOptions& options) {
   if (!is_float(start.dtype()))
     fail<DtypeError>("minimize: the start is {}: convert it to floats with astype", start.dtype());
   check_options(options);
   if (const char* const number = not_finite(start))
     fail<Error>("minimize: the start has an element that is {}", number);
-  const auto [value, gradient] = f(start);
-  LinePoint here{0, value.item<double>(), 0, start, gradient, value};
+  const Smooth constant{[&](const Tensor& x) {
+                          const auto [value, gradient] = f(x);
+                          return std::pair(stop_gradient(value), stop_gradient(gradient));
+                        },
+                        [&](const Tensor& x, const Tensor& v) { return stop_gradient(hessian(x, v)); }};
+  const Tensor first = stop_gradient(start);
+  const auto [value, gradient] = constant.value_and_gradient(first);
+  LinePoint here{0, value.item<double>(), 0, first, gradient, value};
   if (!std::isfinite(here.value)) fail<Error>("minimize: the function is {} at the start", here.value);
   if (const char* const number = not_finite(gradient))
     fail<Error>("minimize: at the start the function is {}, but an element of its gradient is {}", here.value, number);
 
-  Model model(options);
-  Index evaluations = 1, steps = 0;
-  const Index most = options.steps > 0 ? options.steps : 200 * std::max<Index>(start.size(), 1);
-  bool converged = is_small(here.gradient, options.gtol);
-  for (; !converged && steps < most; ++steps) {
-    Tensor direction = -model.times(here.gradient);
-    here.slope = dot(direction, here.gradient);
-    if (!(here.slope < 0)) {  // rounding can make the direction point uphill
-      model.forget();
-      direction = -here.gradient;
-      here.slope = dot(direction, here.gradient);
-    }
-    here.a = 0;
-    // Without a model the first step has a length of at most 1.
-    const double first = model.is_identity() ? std::min(1., 1 / std::sqrt(-here.slope)) : 1;
-    const std::optional<LinePoint> next = LineSearch(f, here, direction, evaluations).found(first);
-    if (!next) {
-      if (model.is_identity()) break;
-      model.forget();
-      continue;
-    }
-    const Tensor step = next->x - here.x, change = next->gradient - here.gradient;
-    model.learn({step, change, dot(step, change)});
-    here = *next;
-    converged = is_small(here.gradient, options.gtol);
+  Search search{constant, options, here};
+  const bool by_trust_region = options.method == MinimizeMethod::trust_ncg || options.method == MinimizeMethod::dogleg;
+  if (by_trust_region) search.by_trust_region();
+  else search.by_lines();
+  Minimum<Tensor> found{search.here.x, search.here.tensor, search.here.gradient,
+                        search.steps,  search.evaluations, is_small(search.here.gradient, options.gtol)};
+  if (const int derivatives = possible_derivatives(f(found.x).second); derivatives > 0) {
+    found.x = with_derivatives_of_root([&](const Tensor& x) { return f(x).second; }, found.x,
+                                       full(found.x.shape(), true), derivatives);
+    std::tie(found.value, found.grad) = f(found.x);
   }
-  return {here.x, here.tensor, here.gradient, steps, evaluations, converged};
+  return found;
 }
 
 }  // namespace stave_detail

@@ -1,15 +1,20 @@
-// Minimisation of functions of trees by gradients: BFGS and L-BFGS.
+// Minimisation of functions of trees by gradients: BFGS, L-BFGS, Newton and trust region methods.
 //
 //   const auto found = minimize([&](const Mlp& m) { return loss(m, data); }, mlp);
 //   found.x, found.value, found.converged
 //
-// Both methods take their direction from a model of the Hessian, and their step length from a line
-// search for the strong Wolfe conditions: Nocedal and Wright, "Numerical Optimization",
-// 2006, algorithms 6.1, 7.5, 3.5 and 3.6, with (6.20) and (7.20) for the first model.
-// BFGS keeps an n x n matrix, L-BFGS the last few steps.
+// All methods follow Nocedal and Wright, "Numerical Optimization", 2006. BFGS, L-BFGS and Newton-CG
+// take their direction from a model of the Hessian, and their step length from a line search for
+// the strong Wolfe conditions: algorithms 6.1, 7.5, 7.1, 3.5 and 3.6, with (6.20) and (7.20) for
+// the first model. BFGS keeps an n x n matrix, L-BFGS the last few steps. The trust region methods
+// minimise the model with the Hessian itself within a ball: algorithm 4.1. Products with the
+// Hessian are derivatives of the gradient along a vector.
 //
-// The search reads values and cannot be differentiated. To differentiate a minimum with respect to
-// parameters, write it as a custom_root of the gradient (solvers.h).
+// The minimum has derivatives by all values that the function captures, up to the third order and
+// in both modes, by the implicit function theorem with the dense Hessian, wherever a transform
+// around the call may ask for them. They are those of the exact minimum, so choose a small gtol.
+// The derivative by the start is 0. The search reads values, so lanes of vmap are minimised one
+// after the other.
 #pragma once
 
 #include <functional>
@@ -18,11 +23,19 @@
 
 #include <stave/core/ops/tree.h>
 #include <stave/core/tensor/options.h>
-#include <stave/handlers/transforms/grad.h>
+#include <stave/handlers/transforms/jacobian.h>
 
 namespace stave {
 
-enum class MinimizeMethod { bfgs, lbfgs };
+enum class MinimizeMethod {
+  bfgs,       ///< keeps a dense model of the inverse Hessian
+  lbfgs,      ///< keeps the last steps: for many unknowns
+  newton_cg,  ///< Newton's direction by conjugate gradients, for many unknowns; then a line search
+  trust_ncg,  ///< a trust region, by Steihaug's conjugate gradients: for many unknowns
+  /// A trust region, by Powell's dogleg with the dense Hessian. Where this is not positive
+  /// definite, the step is that of trust_ncg.
+  dogleg,
+};
 struct MinimizeOptions {
   [[no_unique_address]] ByName by_name{};
   MinimizeMethod method = MinimizeMethod::bfgs;
@@ -52,7 +65,10 @@ namespace stave_detail {
 using namespace stave;
 
 using ValueAndGradient = std::function<std::pair<Tensor, Tensor>(const Tensor&)>;
-Minimum<Tensor> minimize_flat(const ValueAndGradient& f, const Tensor& start, const MinimizeOptions& options);
+/// Returns the Hessian at the first argument times the second one.
+using HessianTimes = std::function<Tensor(const Tensor&, const Tensor&)>;
+Minimum<Tensor> minimize_flat(const ValueAndGradient& f, const HessianTimes& hessian, const Tensor& start,
+                              const MinimizeOptions& options);
 
 }  // namespace stave_detail
 
@@ -70,7 +86,8 @@ Minimum<X> minimize(F f, const X& start, MinimizeOptions options = {}) {
     const auto [value, gradient] = value_and_grad(of_vector)(v);
     return {value, gradient};
   };
-  const Minimum<Tensor> found = stave_detail::minimize_flat(both, flat.first, options);
+  const auto hessian = [&](const Tensor& x, const Tensor& v) { return hvp(of_vector, x, v); };
+  const Minimum<Tensor> found = stave_detail::minimize_flat(both, hessian, flat.first, options);
   return {flat.second(found.x), found.value, flat.second(found.grad), found.steps, found.evaluations, found.converged};
 }
 

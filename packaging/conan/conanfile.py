@@ -41,7 +41,7 @@ class StaveConan(ConanFile):
 
     def system_requirements(self):
         packages = ["libtbb-dev", "libopenblas-pthread-dev", "liblapacke-dev", "libfmt-dev", "libsleef-dev",
-                    "libboost-context-dev", "libboost-math-dev", "zlib1g-dev", "nlohmann-json3-dev"]
+                    "libboost-context-dev", "libboost-math-dev", "libeigen3-dev", "zlib1g-dev", "nlohmann-json3-dev"]
         if self.settings.arch == "x86_64":
             packages.append("libxbyak-dev")
         Apt(self).install(packages, check=True)
