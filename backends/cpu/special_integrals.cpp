@@ -178,9 +178,9 @@ namespace {
 struct SineAuxiliary {
   double f, g;
   explicit SineAuxiliary(double x) {
-    const double u = 1 / (x * x);
-    f = (u < 1. / 64 ? sine_f0(u) : u < 1. / 16 ? sine_f1(u) : sine_f2(u)) / x;
-    g = (u < 1. / 64 ? sine_g0(u) : u < 1. / 16 ? sine_g1(u) : sine_g2(u)) * u;
+    const double t = (x - 4) / (x + 4);
+    f = sine_f(t) / x;
+    g = sine_g(t) / (x * x);
   }
 };
 

@@ -249,11 +249,17 @@ Tensor multigammaln(const Tensor& a, int d) {
   return named(
       "multigammaln",
       [&] {
+        // The terms are lgamma(a) or lgamma(a - 1/2), less logarithms of a - 1, a - 3/2, a - 2, ...
         constexpr double log_pi = 1.1447298858494002;
         return in_floats(
             [&](const Tensor& x) {
-              const Tensor terms = expand_dims(x, -1) - 0.5 * arange(0, d, 1, x.dtype(), x.device());
-              const Tensor value = sum(lgamma(terms), -1) + 0.25 * d * (d - 1) * log_pi;
+              Tensor value = (d + 1) / 2 * lgamma(x) + 0.25 * d * (d - 1) * log_pi;
+              if (d > 1) value = value + d / 2 * lgamma(x - 0.5);
+              if (d > 2) {
+                const Tensor i = arange(2, d, 1, x.dtype(), x.device()), counts = floor((d + 1 - i) / 2);
+                const Tensor logs = sum(counts * log(expand_dims(x, -1) - 0.5 * i), -1);
+                value = value - where(isinf(x), 0, logs);
+              }
               return where(x > 0.5 * (d - 1), value, std::numeric_limits<double>::quiet_NaN());
             },
             a);

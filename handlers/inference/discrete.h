@@ -1,9 +1,17 @@
 // Discrete distributions of numbers. distributions.h says what all distributions have in common.
 //
 // Draws are int32, or bools for Bernoulli. log_prob, cdf, log_cdf and sf take integers, bools or
-// floats. log_prob is -inf at numbers that are not integers; cdf and sf round down. quantile(p) is
-// the least integer k with cdf(k) >= p, as a float, and has derivative 0. Other cdfs, quantiles and
-// entropies of discrete distributions have no closed form, and are left out.
+// floats. log_prob is -inf at numbers that are not integers; cdf and sf round down. Classes of
+// Categorical::log_prob are integers.
+//
+// quantile(p) is the least integer k with cdf(k) >= p, as a float, and has derivative 0; near p = 1
+// it is as exact as the rounded cdf. As in SciPy, quantile(0) is the integer below the support,
+// quantile(1) its end, which may be infinite, and others outside of [0, 1] are NaN. It costs 34
+// evaluations of the cdf for Poisson and Binomial, 60 for NegativeBinomial, and few for the others.
+//
+// Entropies of Poisson, Binomial and NegativeBinomial are computed in float64 by integrals, or by
+// series where the variance is at least 64, with relative errors of about 1e-13. The cdf of
+// BetaBinomial and of Hypergeometric, and their entropies, have no closed form and are left out.
 //
 // logits are log(p / (1 - p)) of a probability p, as in NumPyro and PyTorch.
 #pragma once
@@ -22,20 +30,21 @@ namespace stave {
 #define STAVE_PROBABILITIES              \
   Tensor cdf(const Tensor& x) const;     \
   Tensor log_cdf(const Tensor& x) const; \
-  Tensor sf(const Tensor& x) const;
+  Tensor sf(const Tensor& x) const;      \
+  Tensor quantile(const Tensor& p) const;
 
 /// A bool that is true with probability sigmoid(logits).
 struct Bernoulli {
   NumberOrTensor logits;
   STAVE_DISTRIBUTION
   STAVE_PROBABILITIES
-  Tensor quantile(const Tensor& p) const;
   Tensor entropy() const;
 };
 /// An int32 in 0 ... n-1 with the probabilities softmax(logits), for logits [..., n].
 struct Categorical {
   Tensor logits;
   STAVE_DISTRIBUTION
+  STAVE_PROBABILITIES
   Tensor entropy() const;
 };
 /// The Poisson distribution of mean `rate`.
@@ -43,6 +52,7 @@ struct Poisson {
   NumberOrTensor rate;
   STAVE_DISTRIBUTION
   STAVE_PROBABILITIES
+  Tensor entropy() const;
 };
 /// The number of successes among `count` trials, each of which succeeds with probability
 /// sigmoid(logits).
@@ -50,6 +60,7 @@ struct Binomial {
   NumberOrTensor count, logits;
   STAVE_DISTRIBUTION
   STAVE_PROBABILITIES
+  Tensor entropy() const;
 };
 /// The number of successes before the failure number `count`, where a trial succeeds with
 /// probability sigmoid(logits). count need not be an integer. It is scipy.stats.nbinom(count,
@@ -58,6 +69,7 @@ struct NegativeBinomial {
   NumberOrTensor count, logits;
   STAVE_DISTRIBUTION
   STAVE_PROBABILITIES
+  Tensor entropy() const;
 };
 /// The number of failures before the first success, 0, 1, ..., where a trial succeeds with
 /// probability sigmoid(logits). It is scipy.stats.geom(sigmoid(logits), loc=-1).
@@ -65,7 +77,6 @@ struct Geometric {
   NumberOrTensor logits;
   STAVE_DISTRIBUTION
   STAVE_PROBABILITIES
-  Tensor quantile(const Tensor& p) const;
   Tensor entropy() const;
 };
 /// The binomial distribution of `count` trials whose probability is a draw from Beta{a, b}.
@@ -84,6 +95,8 @@ struct Hypergeometric {
 struct Zipf {
   NumberOrTensor exponent;
   STAVE_DISTRIBUTION
+  STAVE_PROBABILITIES
+  Tensor entropy() const;
 };
 
 #undef STAVE_DISTRIBUTION

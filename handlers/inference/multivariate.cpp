@@ -40,6 +40,12 @@ Tensor times_vector(T matrix, T vector) { return squeeze(matmul(matrix, expand_d
 Tensor standardized(T y, T m, T l) { return squeeze(triangular_solve(l, expand_dims(y - m, -1), {.lower = true}), -1); }
 Tensor log_diagonal(T l) { return sum(log(diagonal(l)), -1); }
 Tensor product_with_transpose(T l) { return matmul(l, matrix_transpose(l)); }
+// Returns f(degrees, scale_tril).
+template <class F>
+Tensor entropy_of(F f, const NumberOrTensor& degrees, T scale_tril) {
+  const Dtype dtype = common_float(degrees.tensor(), scale_tril);
+  return in_floats(f, degrees.in(dtype, scale_tril.device()), scale_tril);
+}
 
 }  // namespace
 
@@ -95,6 +101,15 @@ Tensor MultivariateStudentT::sample(const Key& key, const Shape& shape) const {
   return astype(astype(location, computed) + times_vector(astype(scale_tril, computed), z), dtype);
 }
 Support MultivariateStudentT::support() const { return Support::real(); }
+Tensor MultivariateStudentT::entropy() const {
+  const auto f = [&](T n, T l) {
+    const double length = count_of(l.shape(-1));
+    const Tensor half = n / 2, both = (n + length) / 2,
+                 constant = lgamma(half) - lgamma(both) + length / 2 * (log(n) + log_pi);
+    return log_diagonal(l) + constant + both * (digamma(both) - digamma(half));
+  };
+  return entropy_of(f, degrees, scale_tril);
+}
 
 // ---- Dirichlet ---------------------------------------------------------------------------
 
@@ -205,6 +220,16 @@ Tensor Wishart::mean() const {
   const Dtype dtype = common_float(degrees.tensor(), scale_tril), computed = computed_in(dtype);
   const Tensor n = degrees.in(computed, scale_tril.device());
   return astype(expand_dims(n, {-1, -2}) * product_with_transpose(tril(astype(scale_tril, computed))), dtype);
+}
+Tensor Wishart::entropy() const {
+  const auto f = [](T n, T l) {
+    const int rows = static_cast<int>(l.shape(-1));
+    const Tensor half = n / 2, halves = arange(0, rows, 1, n.dtype(), n.device()) / 2;
+    const Tensor mean_log = sum(digamma(expand_dims(half, -1) - halves), -1);
+    return (rows + 1) * (log_diagonal(l) + rows * std::numbers::ln2 / 2) + multigammaln(half, rows) -
+           (n - (rows + 1)) / 2 * mean_log + rows * half;
+  };
+  return entropy_of(f, degrees, scale_tril);
 }
 
 // ---- LKJCholesky -------------------------------------------------------------------------

@@ -32,6 +32,7 @@ struct MultivariateStudentT {
   NumberOrTensor degrees;
   Tensor location, scale_tril;
   STAVE_DISTRIBUTION(1)
+  Tensor entropy() const;
 };
 /// The Dirichlet distribution of concentrations [..., n].
 struct Dirichlet {
@@ -58,6 +59,7 @@ struct Wishart {
   Tensor scale_tril;
   STAVE_DISTRIBUTION(2)
   Tensor mean() const;
+  Tensor entropy() const;
 };
 /// The distribution of Cholesky factors of correlation matrices [dimension, dimension] with density
 /// proportional to det(correlation)^(concentration - 1) (Lewandowski, Kurowicka and Joe, 2009).

@@ -5,6 +5,7 @@
 
 import jax
 import jax.numpy as jnp
+import mpmath
 import numpy as np
 import numpyro
 import numpyro.distributions as dist
@@ -141,17 +142,45 @@ bounds = [floats(0, 0.5, -1, 0, 2), floats(1, 2, 0.5, 1, 3), floats(-1, -np.inf,
 members("TruncatedNormal", truncnorm, floats(-3, -1, 0, 0.5, 1, 4, 9), bounds, ["log_prob", *PROBABILITIES, "mean", "variance"], sf=256, log_cdf=256, variance=2048)
 members("TruncatedNormal", truncnorm, [], [b[[0, 3]] for b in bounds], ["entropy"], entropy=4096)  # of infinite bounds SciPy has NaN
 file.add("TruncatedNormal", floats(0, 2, 0, np.inf).reshape(4, 1), stats.halfnorm(scale=2).entropy().reshape(1), dtypes=WIDE, member="entropy", units=16)
-members("Bernoulli", lambda l: stats.bernoulli(scipy.special.expit(l)), floats(-1, 0, 0.5, 1, 3), [x], ["log_prob", "cdf", "sf", *MOMENTS], discrete=True, log_prob=64, entropy=64)
+members("Bernoulli", lambda l: stats.bernoulli(scipy.special.expit(l)), floats(-1, 0, 0.5, 1, 3), [x], ["log_prob", "cdf", "sf", "quantile", *MOMENTS], discrete=True, log_prob=64, entropy=64)
 counts = floats(-1, 0, 0.5, 1, 3, 7, 20)
-members("Poisson", stats.poisson, counts, [floats(0.5, 1, 3, 20)], ["log_prob", "cdf", "sf", "mean", "variance"], discrete=True, log_prob=64, cdf=64, sf=64, log_cdf=64)
+members("Poisson", stats.poisson, counts, [floats(0.5, 1, 3, 20)], ["log_prob", "cdf", "sf", "quantile", "mean", "variance"], discrete=True, log_prob=64, cdf=64, sf=64, log_cdf=64)
 expit = scipy.special.expit
-members("Binomial", lambda n, l: stats.binom(n, expit(l)), counts, [floats(1, 3, 10, 1000), floats(0.5, -1, 2, -5)], ["log_prob", "cdf", "sf", "mean", "variance"], discrete=True, log_prob=4096, cdf=4096, sf=4096)
-members("NegativeBinomial", lambda n, l: stats.nbinom(n, expit(-l)), counts, [floats(1, 3.5, 10, 100), floats(0.5, -1, 2, -5)], ["log_prob", "cdf", "sf", "mean", "variance"], discrete=True, log_prob=4096, cdf=4096, sf=4096, mean=256, variance=256)
-members("Geometric", lambda l: stats.geom(expit(l), loc=-1), counts, [floats(0.5, -1, 2, -5)], ["log_prob", "cdf", "sf", *MOMENTS], discrete=True, log_prob=256, cdf=512, sf=512, mean=64, variance=64)
+members("Binomial", lambda n, l: stats.binom(n, expit(l)), counts, [floats(1, 3, 10, 1000), floats(0.5, -1, 2, -5)], ["log_prob", "cdf", "sf", "quantile", "mean", "variance"], discrete=True, log_prob=4096, cdf=4096, sf=4096)
+members("NegativeBinomial", lambda n, l: stats.nbinom(n, expit(-l)), counts, [floats(1, 3.5, 10, 100), floats(0.5, -1, 2, -5)], ["log_prob", "cdf", "sf", "quantile", "mean", "variance"], discrete=True, log_prob=4096, cdf=4096, sf=4096, mean=256, variance=256)
+members("Geometric", lambda l: stats.geom(expit(l), loc=-1), counts, [floats(0.5, -1, 2, -5)], ["log_prob", "cdf", "sf", "quantile", *MOMENTS], discrete=True, log_prob=256, cdf=512, sf=512, mean=64, variance=64)
 members("BetaBinomial", stats.betabinom, counts, [floats(1, 3, 10, 100), floats(0.5, 1, 3, 8), floats(2, 1, 0.5, 5)], ["log_prob", "mean", "variance"], discrete=True, log_prob=4096)
 members("Hypergeometric", lambda g, b, n: stats.hypergeom(g + b, g, n), counts, [floats(5, 20, 7, 100), floats(3, 10, 7, 40), floats(4, 12, 1, 30)], ["log_prob", "mean", "variance"], discrete=True, log_prob=4096, variance=64)
-members("Zipf", stats.zipf, counts, [floats(1.5, 2.5, 3.5, 6)], ["log_prob"], discrete=True, log_prob=512)
+members("Zipf", stats.zipf, counts, [floats(1.5, 2.5, 3.5, 6)], ["log_prob", "cdf"], discrete=True, log_prob=512, cdf=512)
 members("Zipf", stats.zipf, counts, [floats(3.5, 4, 6)], ["mean", "variance"], discrete=True, variance=256)
+
+
+
+def many_quantiles(name, frozen, *parameters, most_share=1 - 2**-40):
+    """Quantiles of very small and large shares, at the probabilities of counts, and outside of [0, 1]."""
+    d = frozen(*parameters)
+    at_counts = d.cdf(np.round(d.mean() + d.std() * floats(-2, -0.5, 0, 1).reshape(4, 1)))
+    for q in [column(floats(-1e-300, 1e-300, 1e-30, 1e-9, 0.001, 0.1, 0.9, 0.999, 1 - 2**-30, most_share, 1 + 2**-52, np.nan)), at_counts - 2**-30]:
+        file.add(name, [q, *parameters], d.ppf(q), dtypes="float64", member="quantile")
+
+
+many_quantiles("Poisson", stats.poisson, floats(2**-10, 0.75, 40, 1000, 1e6))
+many_quantiles("Binomial", lambda n, l: stats.binom(n, expit(l)), floats(1, 40, 1000, 1e6, 1e6), floats(-6, 0, 1, -2, -13))
+many_quantiles("NegativeBinomial", lambda n, l: stats.nbinom(n, expit(-l)), floats(2**-10, 0.75, 40, 1000, 1e5), floats(3, 10, 0, -2, 1), most_share=1 - 2**-30)
+many_quantiles("Geometric", lambda l: stats.geom(expit(l), loc=-1), floats(6, 0, -2, -10))
+zipf_sf = lambda k, a: 1 if k < 1 else float(mpmath.zeta(float(a), int(k) + 1) / mpmath.zeta(float(a)))  # SciPy takes the cdf from 1
+file.add("Zipf", [column(counts), floats(1.5, 2.5, 3.5, 6)], np.vectorize(zipf_sf, otypes=[float])(column(counts), floats(1.5, 2.5, 3.5, 6)), dtypes="float64", member="sf", units=64)
+zipf_shares = column(floats(-1, 0, 1e-9, 0.25, 0.5, 0.75, 0.875, 0.9375, 1, 2, np.nan))
+file.add("Zipf", [zipf_shares, floats(1.5, 2.5, 3.5, 6)], stats.zipf(floats(1.5, 2.5, 3.5, 6)).ppf(zipf_shares), dtypes="float64", member="quantile")
+
+classes = floats(0.5, -1, 2, 0)
+categorical = stats.rv_discrete(values=(np.arange(4), scipy.special.softmax(classes)))
+class_points = floats(-1, -0.5, 0, 0.5, 1, 2, 3, 3.5, 4, 9)
+for member in ["cdf", "sf", "log_cdf"]:
+    with np.errstate(all="ignore"):
+        file.add("Categorical", [class_points, classes], getattr(categorical, MEMBERS[member])(class_points), dtypes=WIDE, member=member, units=16, scaled=True)
+file.add("Categorical", [floats(-1, 0, 2**-20, 0.125, 0.25, 0.5, 0.75, 1 - 2**-20, 1, 2, np.nan), classes], categorical.ppf(floats(-1, 0, 2**-20, 0.125, 0.25, 0.5, 0.75, 1 - 2**-20, 1, 2, np.nan)), dtypes=WIDE, member="quantile")
+
 members("GeneralizedNormal", stats.gennorm, real, [floats(0.5, 1, 2, 8), location, scale], ["log_prob", *MOMENTS], log_prob=256, variance=64, entropy=64)
 members("VonMises", lambda m, k: stats.vonmises(k, m), floats(-3, -0.5, 0, 1, 3), [floats(0, 0.5, -1, 2), floats(0.25, 1, 4, 50)], ["log_prob", "entropy"], log_prob=128, entropy=256)
 
@@ -228,6 +257,64 @@ file.add("Dirichlet", [alphas], np.array([stats.dirichlet.entropy(a) for a in al
 file.add("Dirichlet", [alphas], np.array([stats.dirichlet.mean(a) for a in alphas]), dtypes=WIDE, member="mean", units=16)
 file.add("Dirichlet", [alphas], np.array([stats.dirichlet.var(a) for a in alphas]), dtypes=WIDE, member="variance", units=16)
 file.add("Categorical", [logits], stats.entropy(scipy.special.softmax(logits, -1), axis=-1), dtypes=WIDE, member="entropy", units=16)
+
+file.add("MultivariateStudentT", [floats(3.5), floats(0, 0.5, 2), lower], np.asarray(stats.multivariate_t(np.zeros(3), lower @ lower.T, df=3.5).entropy()).reshape(1), dtypes=WIDE, member="entropy", units=64)
+file.add("Wishart", [floats(5.5), lower], np.asarray(stats.wishart(5.5, lower @ lower.T).entropy()).reshape(1), dtypes=WIDE, member="entropy", units=64)
+
+# ---- entropies of counts ---------------------------------------------------------------------------
+# SciPy's sums end where a term is below 1e-10, or after a thousand terms. So these are sums in numbers of 64 bits, beginning with
+# a probability by mpmath. SciPy agrees where it can.
+
+
+def entropy_of_counts(log_p, log_ratio, first, last):
+    """The sum over the counts first ... last, where log_ratio(k) is the log of p(k + 1) / p(k)."""
+    total, start, part = np.longdouble(0), np.longdouble(str(log_p(mpmath.mpf(first)))), 2**20
+    for k in range(first, last + 1, part):
+        ks = np.arange(k, min(k + part, last + 1), dtype=np.longdouble)
+        steps = log_ratio(ks)
+        logs = start + np.concatenate([[np.longdouble(0)], np.cumsum(steps)])
+        total -= np.sum(np.where(np.isneginf(logs[:-1]), 0, np.exp(logs[:-1]) * np.where(np.isneginf(logs[:-1]), 0, logs[:-1])))
+        start = logs[-1]
+    return float(total)
+
+
+def poisson_entropy(rate):
+    r, around = mpmath.mpf(rate), 15 * np.sqrt(rate)
+    return entropy_of_counts(lambda k: k * mpmath.log(r) - r - mpmath.loggamma(k + 1), lambda k: np.log(np.longdouble(rate) / (k + 1)), int(max(rate - around, 0)), int(rate + around + 60))
+
+
+def binomial_entropy(n, l):
+    p, n = 1 / (1 + mpmath.exp(-mpmath.mpf(l))), int(n)
+    mean, around = float(n * p), 15 * float(mpmath.sqrt(n * p * (1 - p))) + 60
+    log_p = lambda k: mpmath.log(mpmath.binomial(n, k)) + k * mpmath.log(p) + (n - k) * mpmath.log(1 - p)
+    with np.errstate(divide="ignore"):
+        return entropy_of_counts(log_p, lambda k: np.log((n - k) / (k + 1)) + np.longdouble(l), int(max(mean - around, 0)), int(min(mean + around, n)))
+
+
+def negative_binomial_entropy(n, l):
+    r, odds = mpmath.mpf(n), mpmath.exp(mpmath.mpf(l))
+    log_p = lambda k: mpmath.loggamma(k + r) - mpmath.loggamma(k + 1) - mpmath.loggamma(r) - k * mpmath.log1p(1 / odds) - r * mpmath.log1p(odds)
+    mean, around = float(r * odds), float(15 * mpmath.sqrt(r * odds * (1 + odds)) + 50 * (1 + odds))
+    rest = np.longdouble(str(mpmath.log1p(1 / odds)))
+    return entropy_of_counts(log_p, lambda k: np.log((k + np.longdouble(n)) / (k + 1)) - rest, int(max(mean - around, 0)), int(mean + around))
+
+
+mpmath.mp.dps = 30
+rates = floats(0, 2**-30, 2**-10, 0.125, 1, 10, 63.5, 64, 100, 1e4, 1e6)
+file.add("Poisson", [rates], floats(0, *map(poisson_entropy, rates[1:])), dtypes=WIDE, member="entropy", units=256)
+np.testing.assert_allclose(stats.poisson(rates[1:8]).entropy(), list(map(poisson_entropy, rates[1:8])), rtol=1e-7, atol=1e-8)
+trials, logit_row = column(floats(1, 2, 30, 1000, 1e6)), floats(-20, -9.5, -4, -0.5, 0, 6)
+expected = np.array([[binomial_entropy(n, l) for l in logit_row] for n in trials[:, 0]])
+file.add("Binomial", [trials, logit_row], expected, dtypes=WIDE, member="entropy", units=512)
+np.testing.assert_allclose(stats.binom(trials[:4], expit(logit_row)).entropy(), expected[:4], rtol=1e-11, atol=1e-14)
+shapes, logit_row = column(floats(2**-10, 0.5, 1, 8, 63.5, 64, 1e4, 1e6)), floats(-12, -4, -0.5, 0.5, 5)
+expected = np.array([[negative_binomial_entropy(n, l) for l in logit_row] for n in shapes[:, 0]])
+file.add("NegativeBinomial", [shapes, logit_row], expected, dtypes=WIDE, member="entropy", units=512)
+np.testing.assert_allclose(stats.nbinom(shapes[:4], expit(-logit_row[:4])).entropy(), expected[:4, :4], rtol=1e-6, atol=1e-8)
+file.add("NegativeBinomial", [floats(2**-10, 0.75, 8), floats(12, 12, 11)], floats(*map(negative_binomial_entropy, [2**-10, 0.75, 8], [12, 12, 11])), dtypes=WIDE, member="entropy", units=512)
+zipf_entropy = lambda a: mpmath.log(mpmath.zeta(a)) - a * mpmath.zeta(a, 1, 1) / mpmath.zeta(a)
+file.add("Zipf", [floats(1.125, 1.5, 2.5, 6, 30)], floats(*map(zipf_entropy, [1.125, 1.5, 2.5, 6, 30])), dtypes=WIDE, member="entropy", units=64)
+np.testing.assert_allclose(stats.zipf(6).entropy(), float(zipf_entropy(6)), rtol=1e-6)
 
 # ---- bijectors: forward, and log_det at the same point, with gradients ------------------------------
 

@@ -76,19 +76,13 @@ def over_x(f):
     return lambda u: f(mp.sqrt(u)) / mp.sqrt(u)
 
 
-# f and g of DLMF 6.2.17 and 6.2.18, and their limits as x grows: x f and x^2 g.
-def sine_f(u):
-    if u == 0:
+# x f and x^2 g, for f and g of DLMF 6.2.17 and 6.2.18, in t = (x - 4) / (x + 4). Their limit at 1 is 1.
+def moved_sine(t, power):
+    if t == 1:
         return mp.mpf(1)
-    x = 1 / mp.sqrt(u)
-    return x * mp.quad(lambda t: mp.exp(-x * t) / (1 + t * t), [0, .5 / x, 2 / x, 8 / x, 40 / x, 200 / x])
-
-
-def sine_g(u):
-    if u == 0:
-        return mp.mpf(1)
-    x = 1 / mp.sqrt(u)
-    return x * x * mp.quad(lambda t: t * mp.exp(-x * t) / (1 + t * t), [0, .5 / x, 2 / x, 8 / x, 40 / x, 200 / x])
+    x = 4 * (1 + t) / (1 - t)
+    edge = [0, .5 / x, 2 / x, 8 / x, 40 / x, 200 / x]
+    return x**(power + 1) * mp.quad(lambda s: s**power * mp.exp(-x * s) / (1 + s * s), edge)
 
 
 # f and g of DLMF 7.2.10 and 7.2.11, by the integrals 7.7.10 and 7.7.11 after t = s^2.
@@ -215,9 +209,8 @@ show("dawson_far", "2 x D(x) in 1 / x^2.",
 show("sine_near", "Si(x) / x in x^2.", [(over_x(mp.si), F / 10**12, 4)])
 show("cosine_near", "(gamma + log(x) - Ci(x)) / x^2 in x^2.",
      [(lambda u: (mp.euler + mp.log(u) / 2 - mp.ci(mp.sqrt(u))) / u, F / 10**8, 4)])
-sine = [(0, F / 64), (F / 64, F / 16), (F / 16, F / 4)]
-show("sine_f", "x f(x) in 1 / x^2: f of DLMF 6.2.17.", [(sine_f, a, b) for a, b in sine])
-show("sine_g", "x^2 g(x) in 1 / x^2: g of DLMF 6.2.18.", [(sine_g, a, b) for a, b in sine])
+show("sine_f", "x f(x), x >= 2, in (x - 4) / (x + 4): f of DLMF 6.2.17.", [(lambda t: moved_sine(t, 0), -F / 3, 1)])
+show("sine_g", "x^2 g(x), x >= 2, in (x - 4) / (x + 4): g of DLMF 6.2.18.", [(lambda t: moved_sine(t, 1), -F / 3, 1)])
 show("fresnel_s_near", "S(x) / x^3 in x^4.", [(lambda u: mp.fresnels(u**.25) / u**(F * 3 / 4), F / 10**16, 6.5536)])
 show("fresnel_c_near", "C(x) / x in x^4.", [(lambda u: mp.fresnelc(u**.25) / u**(F / 4), F / 10**16, 6.5536)])
 fres = [(0, F / 40), (F / 40, F / 6.5536)]
@@ -254,7 +247,7 @@ for n in (0, 1):
     show(f"bessel_i{n}_near", f"e^-x I_{n}(x) / x^{n} in x.", [(scaled_i(n), F / 10**12, 2), (scaled_i(n), 2, 8)])
     show(f"bessel_i{n}_far", f"sqrt(x) e^-x I_{n}(x) in 1 / x.", [(scaled_i_far(n), F / 10**9, F / 8)])
 show("entropy_near", "(artanh(s) - s) / s^3 in s^2.",
-     [(lambda u: (mp.atanh(mp.sqrt(u)) - mp.sqrt(u)) / mp.sqrt(u)**3 if u else F / 3, 0, F * 9 / 25)])
+     [(lambda u: (mp.atanh(mp.sqrt(u)) - mp.sqrt(u)) / mp.sqrt(u)**3 if u else F / 3, 0, F / 15)])
 show("sine_rest", "(sin(x) - x) / x^3 in x^2.", [(lambda u: (mp.sin(mp.sqrt(u)) - mp.sqrt(u)) / mp.sqrt(u)**3 if u else -F / 6, 0, 0.6169)])
 show("cosine_rest", "(cos(x) - 1 + x^2 / 2) / x^4 in x^2.",
      [(lambda u: (mp.cos(mp.sqrt(u)) - 1 + u / 2) / u**2 if u else F / 24, 0, 0.6169)])

@@ -1,5 +1,6 @@
-// The hypergeometric functions of vectors: sums of numbers of twice the precision, in which terms
-// may cancel. The scalar functions compute what would need many terms.
+// The hypergeometric functions of vectors. Terms of sums may cancel. So they have twice the
+// precision, until they are so small that the errors of plain numbers do not matter. Most of the
+// terms are small. The scalar functions compute what would need many terms.
 #pragma once
 
 #include <stave/backends/cpu/kernels/special_lanes.h>
@@ -22,20 +23,47 @@ struct Total {
   STAVE_INLINE DoubleDouble value() const { return exact_sum(high, low); }
 };
 
-/// The lanes of a sum of terms, each of which is the previous one times a factor. A lane ends
-/// where its terms fall and are small.
+/// Terms below this size, relative to the sum, are plain numbers. `continued` needs more digits.
+constexpr double small_term = 0x1p-12, small_continued_term = 0x1p-18;
+/// Plain terms are not allowed to grow again to more than this.
+constexpr double most_small_term = 0x1p-9;
+
+/// The lanes of a sum of terms, each of which is the previous one times a factor. A lane ends where
+/// its terms fall and are small. From there SmallSum goes on with `term` and `k` of the lane.
 struct Sum {
   DoubleDouble term{F64(1), F64(0)};
   Total total{F64(1)};
+  F64 k{0};  // the number of the last term
   Lanes64 active;
 
   STAVE_INLINE explicit Sum(Lanes64 wanted) : active(wanted) {}
-  /// Adds a term. `least` is its smallest size, relative to the sum.
-  STAVE_INLINE void add(DoubleDouble factor, F64 least) {
-    term = term * factor;
+  /// Adds a term. `small` is the size of small ones, relative to the sum.
+  STAVE_INLINE void add(DoubleDouble factor, F64 small) {
+    term = select(active, term * factor, term);
+    k = select(active, k + F64(1), k);
     total.add(active, term);
-    active = active & ~((abs(factor.high) < F64(0.96)) & (abs(term.high) < least * abs(total.high)));
+    active = active & ~((abs(factor.high) < F64(0.96)) & (abs(term.high) < small * abs(total.high)));
   }
+};
+
+/// The rest of a sum, of plain numbers.
+struct SmallSum {
+  F64 term, k, total{0}, largest{0}, size;
+  Lanes64 wanted, active;
+
+  STAVE_INLINE SmallSum(const Sum& sum, Lanes64 wanted_)
+      : term(sum.term.high), k(sum.k), size(abs(sum.total.high)), wanted(wanted_ & ~sum.active), active(wanted) {}
+  /// Adds a term. `least` is its smallest size, relative to the sum.
+  STAVE_INLINE void add(F64 factor, F64 least) {
+    term = term * factor;
+    const F64 added = select(active, term, F64(0));
+    k = k + F64(1);
+    total = total + added;
+    largest = select(abs(added) > largest, abs(added), largest);
+    active = active & ~((abs(factor) < F64(0.96)) & (abs(term) < least * size));
+  }
+  /// The lanes that have converged.
+  STAVE_INLINE Lanes64 settled() const { return wanted & ~active & (largest <= F64(most_small_term) * size); }
 };
 
 /// The products (a + k) (b + k) z for k = 0, 1, ...
@@ -55,15 +83,19 @@ STAVE_INLINE F64 gauss_sum(DoubleDouble a, DoubleDouble b, F64 c, DoubleDouble x
   constexpr int most = 1200;
   Sum sum(wanted);
   Products numerator(a, b, x);
-  const F64 least = F64(0x1p-58) * (F64(1) - x.high);
   F64 k(0);
   for (int i = 0; i < most && any(sum.active); ++i) {
     const F64 next = k + F64(1);
-    sum.add(numerator.value / (exact_sum(c, k) * next), least);
+    sum.add(numerator.value / (exact_sum(c, k) * next), F64(small_term));
     numerator.advance();
     k = next;
   }
-  settled = wanted & ~sum.active & isfinite(sum.total.high);
+  SmallSum rest(sum, wanted);
+  const F64 least = F64(0x1p-58) * (F64(1) - x.high);
+  for (int i = 0; i < most && any(rest.active); ++i)
+    rest.add((a.high + rest.k) * (b.high + rest.k) * x.high / ((c + rest.k) * (rest.k + F64(1))), least);
+  sum.total.low = sum.total.low + rest.total;
+  settled = rest.settled() & isfinite(sum.total.high);
   return sum.total.value().high;
 }
 
@@ -73,8 +105,7 @@ STAVE_INLINE F64 gauss_sum(DoubleDouble a, DoubleDouble b, F64 c, DoubleDouble x
 /// Each step halves the distance to the singularity at 1.
 STAVE_INLINE F64 continued(DoubleDouble a, DoubleDouble b, F64 c, F64 x, Lanes64 wanted, Lanes64& settled) {
   constexpr int most = 300;
-  constexpr double least = 0x1p-68;
-  const F64 zero(0), one(1), half(0.5);
+  const F64 zero(0), one(1), half(0.5), small(small_continued_term), least(0x1p-68);
   Sum start(wanted);
   Total start_slope(zero);
   Products numerator(a, b, DoubleDouble{half, zero});
@@ -82,41 +113,74 @@ STAVE_INLINE F64 continued(DoubleDouble a, DoubleDouble b, F64 c, F64 x, Lanes64
   for (int i = 0; i < most && any(start.active); ++i) {
     const F64 next = k + one;
     const Lanes64 active = start.active;
-    start.add(numerator.value / (exact_sum(c, k) * next), F64(least));
+    start.add(numerator.value / (exact_sum(c, k) * next), small);
     start_slope.add(active, start.term * (next + next));
     numerator.advance();
     k = next;
   }
-  settled = wanted & ~start.active;
+  SmallSum start_rest(start, wanted);
+  F64 slope_rest(0);
+  for (int i = 0; i < most && any(start_rest.active); ++i) {
+    const Lanes64 active = start_rest.active;
+    const F64 at_k = start_rest.k;
+    start_rest.add(half * (a.high + at_k) * (b.high + at_k) / ((c + at_k) * (at_k + one)), least);
+    slope_rest = slope_rest + select(active, start_rest.term * (start_rest.k + start_rest.k), zero);
+  }
+  start.total.low = start.total.low + start_rest.total;
+  start_slope.low = start_slope.low + slope_rest;
+  settled = start_rest.settled();
   DoubleDouble value = start.total.value(), slope = start_slope.value();
   F64 at = half;
   for (Lanes64 before = wanted & (at < x); any(before); before = wanted & (at < x)) {
     const F64 rest = (one - at) * half, step = select(rest < x - at, rest, x - at), odd = one - (at + at);
     const DoubleDouble scaled = DoubleDouble{step, zero} / exact_product(at, one - at);
     Products second(a, b, scaled * step);
-    DoubleDouble first = (-((a + b + one) * at) + c) * scaled;
-    const DoubleDouble change = scaled * odd;
+    const DoubleDouble start_first = (-((a + b + one) * at) + c) * scaled, change = scaled * odd;
+    DoubleDouble first = start_first;
     // w_k step^k for the coefficients w_k of the series at `at`:
     //   (k+1) (k+2) w_(k+2) at (1 - at) =
     //       (a + k) (b + k) w_k - (c - (a+b+1) at + k odd) (k+1) w_(k+1)
     DoubleDouble last = value, now = slope * step;
     Total sum(value), derivative(now);
     sum.add(before, now);
+    F64 reached(0);  // k of each lane
     Lanes64 active = before;
     for (int i = 0; i < most && any(active); ++i) {
       const double next = i + 1, after = i + 2;
       const DoubleDouble from_last = second.value * quotient_of(1, next * after),
                          from_now = first * quotient_of(1, after);
       const DoubleDouble term = last * from_last - now * from_now;
-      last = now;
-      now = term;
+      last = select(active, now, last);
+      now = select(active, term, now);
+      reached = select(active, F64(next), reached);
       sum.add(active, now);
       derivative.add(active, now * F64(after));
-      active = active & ((abs(now.high) + abs(last.high)) * F64(after) > F64(least) * abs(derivative.high));
+      active = active & ((abs(now.high) + abs(last.high)) * F64(after) > small * abs(derivative.high));
       second.advance();
       first = first + change;
     }
     settled = settled & ~active;
+    // The rest of the terms, in plain numbers.
+    const F64 size = abs(derivative.high), scale = scaled.high * step;
+    F64 before_last = last.high, plain = now.high, sum_rest(0), derivative_rest(0), largest(0);
+    active = before & ~active;
+    for (int i = 0; i < most && any(active); ++i) {
+      const F64 next = reached + one, after = next + one;
+      const F64 from_last = (a.high + reached) * (b.high + reached) * scale / (next * after),
+                from_now = multiply_add(reached, change.high, start_first.high) / after;
+      const F64 term = before_last * from_last - plain * from_now;
+      before_last = plain;
+      plain = term;
+      const F64 added = select(active, term, zero), product = added * after;
+      sum_rest = sum_rest + added;
+      derivative_rest = derivative_rest + product;
+      largest = select(abs(product) > largest, abs(product), largest);
+      active = active & ((abs(plain) + abs(before_last)) * after > least * size);
+      reached = next;
+    }
+    settled = settled & ~active & (largest <= F64(most_small_term) * size);
+    sum.low = sum.low + sum_rest;
+    derivative.low = derivative.low + derivative_rest;
     value = select(before, sum.value(), value);
     slope = select(before, derivative.value() / DoubleDouble{step, zero}, slope);
     at = select(before, at + step, at);
@@ -201,12 +265,16 @@ STAVE_INLINE F64 hyp1f1(F64 a, F64 b, F64 x) {
   F64 k(0);
   for (int i = 0; i < most && any(sum.active); ++i) {
     const F64 next = k + one;
-    sum.add(numerator / (exact_sum(second, k) * next), F64(0x1p-64));
+    sum.add(numerator / (exact_sum(second, k) * next), F64(small_term));
     numerator = numerator + size;
     k = next;
   }
+  SmallSum rest(sum, common);
+  for (int i = 0; i < most && any(rest.active); ++i)
+    rest.add((first.high + rest.k) * size / ((second + rest.k) * (rest.k + one)), F64(0x1p-64));
+  sum.total.low = sum.total.low + rest.total;
   const F64 total = sum.total.value().high, y = select(turned, exp(x) * total, total);
-  return by_scalar(~common | sum.active | ~isfinite(y), y, scalar::hyp1f1, a, b, x);
+  return by_scalar(~rest.settled() | ~isfinite(y), y, scalar::hyp1f1, a, b, x);
 }
 
 }  // namespace STAVE_KERNELS::special

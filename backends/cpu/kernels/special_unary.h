@@ -42,20 +42,15 @@ STAVE_INLINE F64 dawsn(F64 x) {
   return copysign(select(x == x, y, x), x);
 }
 
+/// With half = erfcx(|x| / sqrt(2)) / 2, it is log(half) - x^2 / 2 for x <= 0, and
+/// log(1 - half exp(-x^2 / 2)) for x > 0. The rounding error of that difference is added.
 STAVE_INLINE F64 log_ndtr(F64 x) {
-  const Lanes64 low = x < F64(-1), high = x >= F64(2);
-  F64 y = x;
-  if (any(low)) {
-    const F64 size = -x * F64(root_half);
-    const F64 scaled = erfcx(select(low, size, F64(1)));
-    y = select(low, log(F64(0.5) * scaled) - F64(0.5) * x * x, y);
-  }
-  if (!all(low)) {
-    F64 tail = F64(0.5) * erfc_of_root_half(x);
-    if (any(high)) tail = select(high, F64(0.5) * erfcx(x * F64(root_half)) * exp_of_square(-0.5, x), tail);
-    y = select(low, y, log1p(-tail));
-  }
-  return select(x == x, y, x);
+  const F64 half = F64(0.5) * erfcx(abs(x) * F64(root_half));
+  const Lanes64 above = x > F64(0);
+  if (!any(above)) return log(half) - F64(0.5) * x * x;
+  const F64 tail = half * exp_of_square(-0.5, x), sum = F64(1) - tail, lost = (F64(1) - sum) - tail;
+  const F64 y = log(select(above, sum, half));
+  return select(above, y + lost / sum, y - F64(0.5) * x * x);
 }
 
 /// With w = -log(q (2 - q)), 0 < q <= 1: erfcinv(q) = (1 - q) P(w). For large w, P is a polynomial
@@ -87,16 +82,9 @@ STAVE_INLINE F64 ndtri(F64 p) { return -(erfcinv(p + p) / F64(root_half)); }
 struct SineParts {
   F64 f, g;
   STAVE_INLINE explicit SineParts(F64 x) {
-    const F64 square = x * x, u = F64(1) / square;
-    f = series(stave_cpu::sine_f0, u);
-    g = series(stave_cpu::sine_g0, u);
-    if (const Lanes64 nearer = u >= F64(1. / 64); any(nearer)) {
-      const Lanes64 nearest = u >= F64(1. / 16);
-      f = select(nearer, select(nearest, series(stave_cpu::sine_f2, u), series(stave_cpu::sine_f1, u)), f);
-      g = select(nearer, select(nearest, series(stave_cpu::sine_g2, u), series(stave_cpu::sine_g1, u)), g);
-    }
-    f = f / x;
-    g = g / square;
+    const F64 t = (x - F64(4)) / (x + F64(4));
+    f = series(stave_cpu::sine_f, t) / x;
+    g = series(stave_cpu::sine_g, t) / (x * x);
   }
 };
 
@@ -320,18 +308,31 @@ STAVE_INLINE F64 rel_entr(F64 x, F64 y) {
   return entropy_edges(x, y, F64(0), x * value);
 }
 
-// With d = (y - x) / x and s = d / (2 + d), it is x (d - log(1 + d)), where log(1 + d) is
-// 2 artanh(s).
+// With d = (y - x) / x it is x (d - log(1 + d)). Let 1 + d = 2^n m and s = (m - 1) / (m + 1). Then
+// log(1 + d) = n log 2 + 2 artanh(s), and for n = 0, d - 2 s = d s. For the rounding error e of d,
+// d / (1 + d) e is added.
 STAVE_INLINE F64 kl_div(F64 x, F64 y) {
-  const F64 ratio = x / y, above = y - x, d = above / x;
-  const Lanes64 near = (d >= F64(-0.75)) & (d <= F64(2)),
+  using Bits = Vec<std::int64_t>;
+  const F64 one(1), zero(0), ratio = y / x;
+  const DoubleDouble above = exact_sum(y, -x);
+  const F64 d = above.high / x, error = rest_of(above.high, d, x) + above.low,
+            lost_of_d = select(isfinite(error), error, zero);  // the halves of a large x overflow
+  const Lanes64 near = (d > F64(-0.75)) & (d < F64(2)), nearest = (d > F64(-0.4)) & (d < F64(0.65)),
                 common = near | ((ratio > F64(1e-300)) & (ratio < F64(1e300)));
-  F64 value(0);
-  if (any(near)) {
-    const F64 s = d / (F64(2) + d), square = s * s;
-    value = x * (d * s - F64(2) * s * square * series(stave_cpu::entropy_near, square));
-  }
-  if (!all(near)) value = select(near, value, x * log(ratio) + above);
+  // 1 + d is less accurate than the ratio where d is almost -1, but consistent with d.
+  const DoubleDouble rounded = exact_sum(one, d);
+  const F64 base = select(near, rounded.high, ratio);
+  const F64 lost = select(near, d * lost_of_d - select(nearest, zero, x * rounded.low), zero) / base;
+  const Bits bits{reinterpret_cast<Bits::Raw>(base.raw)};
+  const Bits k{(bits - Bits(std::int64_t{0x3fe6a09e667f3bcd})).raw >> 52};
+  const F64 m{reinterpret_cast<F64::Raw>((bits - Bits(k.raw << 52)).raw)};
+  const F64 n{__builtin_convertvector(k.raw, F64::Raw)};
+  const F64 s = select(nearest, d, m - one) / (select(nearest, d, m) + select(nearest, F64(2), one)), square = s * s;
+  const F64 rest = F64(2) * (s * square * series(stave_cpu::entropy_near, square));
+  // log 2 in two parts; the product of n and the first part is exact.
+  const DoubleDouble moved = exact_sum(d, -(n * F64(0x1.62e42feep-1)));
+  const F64 far = (moved.high - (s + s)) + (moved.low - (rest + n * F64(1.9082149292705877e-10)));
+  F64 value = multiply_add(x, select(nearest, d * s - rest, far), lost);
   const Lanes64 positive = (x > F64(0)) & (y > F64(0));
   value = by_scalar(positive & ~common, value, scalar::kl_div, x, y);
   return entropy_edges(x, y, y, value);

@@ -2,6 +2,7 @@
 // higher derivatives. tests/table tests values, derivatives and batching of every operation, and
 // the conformance tests measure the accuracy.
 
+#include <cmath>
 #include <limits>
 
 #include <stave/stave.h>
@@ -34,6 +35,21 @@ TEST(SpecialFunctions, BitOperationsEqualNumPy) {
   EXPECT_THAT(~yes_no, Equals(tensor({false, true})));
   EXPECT_EQ((yes_no & tensor({1, 3}, uint8)).dtype(), uint8);
   EXPECT_EQ(array_equal(yes_no & (tensor({1, 2}) == 1), yes_no), true);
+}
+
+// The expected values are those of scipy.special.multigammaln.
+TEST(SpecialFunctions, MultigammalnHasAnyDimension) {
+  const auto check = [](int d, double a, double expected) {
+    SCOPED_TRACE(d);
+    EXPECT_THAT(multigammaln(tensor(a, float64), d), IsNumber(expected, 1e-14 * std::abs(expected)));
+    EXPECT_THAT(multigammaln(tensor({inf, 0.5 * (d - 1), nan}, float64), d), IsNear(tensor({inf, nan, nan}, float64)));
+    check_grads([&](const Tensor& x) { return multigammaln(x, d); }, tensor(a, float64), {.order = 2});
+  };
+  check(1, 2.5, 0.2846828704729192);
+  check(2, 0.75, 2.063668419054073);
+  check(4, 3.25, 4.885676849443774);
+  check(5, 2.125, 7.992459815937246);
+  check(8, 40.5, 832.6142251189559);
 }
 
 TEST(SpecialFunctions, ShiftsBeyondTheWidthLeaveTheSign) {

@@ -101,6 +101,17 @@ TEST(Distributions, OfIntegersHaveDerivativesByParameters) {
     if constexpr (requires { d.cdf(k); })
       check_grads([&](const D& e) { return e.cdf(k) + e.log_cdf(k) + square(e.sf(k)); }, d,
                   {.order = 2, .tolerance = 1e-4});
+    if constexpr (requires { d.entropy(); })
+      check_grads([&](const D& e) { return e.entropy(); }, d, {.order = 2, .tolerance = 1e-4});
+    if constexpr (requires { d.quantile(k); }) {
+      const auto quantile = [&](T q) { return d.quantile(sigmoid(q)); };
+      const Tensor q = tensor({-3., -0.25, 0.5, 4.}, float64);
+      EXPECT_THAT(grad([&](T x) { return sum(quantile(x)); })(q), Equals(zeros({4}, float64)));
+      for (const Tensor& slope : tree_leaves(grad([&](const D& e) { return sum(e.quantile(sigmoid(q))); })(d)))
+        EXPECT_THAT(slope, Equals(zeros_like(slope)));
+      EXPECT_THAT(vmap(quantile)(q), Equals(quantile(q)));
+      EXPECT_THAT(compile(quantile)(q), Equals(quantile(q)));
+    }
   };
   check("Bernoulli", Bernoulli{f64(0.75)}, tensor({0, 1, 0, 1}));
   check("Poisson", Poisson{f64(2.5)});
@@ -108,6 +119,72 @@ TEST(Distributions, OfIntegersHaveDerivativesByParameters) {
   check("NegativeBinomial", NegativeBinomial{f64(3.5), f64(0.75)});
   check("Geometric", Geometric{f64(0.75)});
   check("BetaBinomial", BetaBinomial{8, f64(1.5), f64(2.5)});
+  check("Categorical", Categorical{tensor({0.5, -1., 2., 0.25, 0.}, float64)});
+}
+
+// The derivative of E[f(K)] by the rate is E[f(K + 1) - f(K)], and the mean of the score is 0: that
+// of the entropy is E[log((K + 1) / rate)]. For Binomial there is one trial less.
+TEST(Distributions, OfCountsHaveEntropiesWithExactDerivatives) {
+  const Tensor k = arange(0, 600, 1, float64);
+  const Tensor rates = tensor({0.0009765625, 0.125, 2., 30., 63.875, 64.125, 300.}, float64);
+  const Tensor p = exp(Poisson{expand_dims(rates, -1)}.log_prob(k));
+  const auto of_rates = [](T r) { return Poisson{r}.entropy(); };
+  const Tensor slopes = grad([&](T r) { return sum(of_rates(r)); })(rates);
+  EXPECT_THAT(slopes, IsNear(sum(p * log((k + 1) / expand_dims(rates, -1)), -1), 1e-11));
+  EXPECT_THAT(vmap(grad(of_rates))(rates), IsNear(slopes, 1e-13));
+  EXPECT_THAT(compile(vmap(grad(of_rates)))(rates), IsNear(slopes, 1e-13));
+
+  const double n = 520;
+  const Tensor logits = tensor({-9., -3., -1.9375, -1.75, 0., 2.}, float64), column = expand_dims(logits, -1);
+  const Tensor less = exp(Binomial{n - 1, column}.log_prob(k)), inside = k < n;
+  const Tensor change = where(inside, log((k + 1) / where(inside, n - k, 1)) - column, 0);
+  const auto of_logits = [&](T l) { return Binomial{n, l}.entropy(); };
+  const Tensor by_logits = grad([&](T l) { return sum(of_logits(l)); })(logits);
+  EXPECT_THAT(by_logits, IsNear(n * sigmoid(logits) * sigmoid(-logits) * sum(less * change, -1), 1e-11));
+  EXPECT_THAT(compile(vmap(grad(of_logits)))(logits), IsNear(by_logits, 1e-12));
+
+  const auto of_both = [](T count, T l) { return NegativeBinomial{count, l}.entropy(); };
+  for (const double count : {0.25, 1., 3.5, 80.})
+    for (const double l : {-4., -1., 0.5, 6.})
+      check_grads(of_both, std::tuple(f64(count), f64(l)), {.order = 2, .tolerance = 1e-4});
+}
+
+// A search through all counts finds the same quantiles.
+TEST(Distributions, OfCountsHaveTheLeastQuantiles) {
+  const Tensor k = arange(0, 3000, 1, float64);
+  const Tensor shares = uniform(Key(1), {40, 1}, 0, 1, float64), small = exp(-uniform(Key(2), {20, 1}, 0, 25, float64));
+  const Tensor q = concat({shares, small, 1 - small, reshape(tensor({1e-300, 1 - 0x1p-40}, float64), {2, 1})}, 0);
+  const auto check = [&](const char* name, const auto& d, const auto& columns) {
+    SCOPED_TRACE(name);
+    const Tensor below = columns.cdf(k) < expand_dims(q, -1);
+    EXPECT_THAT(d.quantile(q), Equals(sum(astype(below, float64), -1)));
+    // The cdf of a count is a share of which it is the quantile, and the next float is not.
+    const Tensor at = floor(d.mean()), share = d.cdf(at), next = nextafter(share, 1.);
+    EXPECT_THAT(d.quantile(share), Equals(sum(astype(columns.cdf(k) < expand_dims(share, -1), float64), -1)));
+    EXPECT_THAT(d.quantile(next), Equals(sum(astype(columns.cdf(k) < expand_dims(next, -1), float64), -1)));
+  };
+  const auto column = [](T x) { return expand_dims(x, -1); };
+  const Tensor rates = tensor({0.001, 0.5, 7., 64., 1000.}, float64);
+  check("Poisson", Poisson{rates}, Poisson{column(rates)});
+  const Tensor n = tensor({1., 5., 40., 900., 2500.}, float64), l = tensor({0.5, -6., 3., -1., 0.}, float64);
+  check("Binomial", Binomial{n, l}, Binomial{column(n), column(l)});
+  const Tensor r = tensor({0.01, 0.5, 3., 80., 900.}, float64), m = tensor({3., 2., 1., -1., -3.}, float64);
+  check("NegativeBinomial", NegativeBinomial{r, m}, NegativeBinomial{column(r), column(m)});
+  check("Geometric", Geometric{-m}, Geometric{column(-m)});
+}
+
+TEST(Distributions, OfCountsHaveQuantilesInTheDtypeOfTheirParameters) {
+  EXPECT_EQ(Poisson{3}.quantile(tensor(0.5)).dtype(), float32);
+  EXPECT_THAT(Poisson{3}.quantile(tensor({0.F, 0.5F, 1.F})),
+              Equals(tensor({-1.F, 3.F, std::numeric_limits<float>::infinity()})));
+  EXPECT_THAT(isnan(Poisson{3}.quantile(tensor({-0.5F, 1.5F, std::nanf("")}))), Equals(ones({3}, bool_)));
+  const Tensor k = arange(0, 12, 1);
+  EXPECT_THAT((Binomial{11, -0.5}.quantile(Binomial{11, -0.5}.cdf(k))), Equals(astype(k, float32)));
+  const Categorical classes{tensor({{0.5, -1., 2.}, {0., 0., 0.}})};
+  EXPECT_THAT(classes.quantile(tensor({{0.05F}, {0.2F}, {0.5F}})),
+              Equals(tensor({{0.F, 0.F}, {1.F, 0.F}, {2.F, 1.F}})));
+  EXPECT_THAT(classes.cdf(tensor({0, 2})), IsNear(tensor({0.175290F, 1.F}), 1e-5));
+  EXPECT_THAT(classes.sf(classes.quantile(tensor(0.5))) < 0.5, Equals(tensor({true, true})));
 }
 
 TEST(Distributions, OfDiscreteNumbersSumToOne) {
@@ -122,9 +199,6 @@ TEST(Distributions, OfDiscreteNumbersSumToOne) {
       EXPECT_THAT(cumulative_sum(p), IsNear(d.cdf(k), 1e-11));
       EXPECT_THAT(d.cdf(k + 0.5), IsNear(d.cdf(k)));
       EXPECT_THAT(d.cdf(k) + d.sf(k), IsNear(ones_like(k)));
-    }
-    if constexpr (requires { d.quantile(k); }) {
-      EXPECT_THAT(d.quantile(d.cdf(k(slice(5))) - 1e-9), IsNear(minimum(k(slice(5)), d.quantile(f64(1)))));
     }
   };
   check("Bernoulli", Bernoulli{f64(0.75)});
