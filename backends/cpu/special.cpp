@@ -36,7 +36,7 @@ SpecialKernel kernel_of(double (*f)(Numbers...), F call) {
 template <class T>
 SpecialKernel kernel_of(OpId op) {
   switch (op) {
-#define X(name, inputs) \
+#define X(name, ...) \
   case OpId::name: return kernel_of<T>(special::name, [](auto... x) { return special::name(x...); });
     STAVE_SPECIAL_OPS(X)
 #undef X
@@ -47,23 +47,10 @@ SpecialKernel kernel_of(OpId op) {
 /// Returns how many of the first inputs of an operation are orders.
 std::size_t order_count(OpId op) {
   switch (op) {
-    case OpId::gammainc:
-    case OpId::gamma_density:
-    case OpId::zeta_derivative:
-    case OpId::erfcx:
-    case OpId::bessel_j:
-    case OpId::bessel_y:
-    case OpId::bessel_i:
-    case OpId::bessel_ie:
-    case OpId::bessel_k:
-    case OpId::bessel_ke:
-    case OpId::expn:
-    case OpId::spence:
-    case OpId::dawsn:
-    case OpId::sinc:
-    case OpId::lambertw: return 1;
-    case OpId::betainc:
-    case OpId::beta_density: return 2;
+#define X(name, inputs, orders) \
+  case OpId::name: return orders;
+    STAVE_SPECIAL_OPS(X)
+#undef X
     default: return 0;
   }
 }

@@ -146,7 +146,7 @@ inline constexpr std::array<InputCount, op_count> input_counts = [] {
 #define X(name, ...) set(OpId::name, 2, 2);
   STAVE_BINARY_OPS(X)
 #undef X
-#define X(name, inputs) set(OpId::name, inputs, inputs);
+#define X(name, inputs, ...) set(OpId::name, inputs, inputs);
   STAVE_SPECIAL_OPS(X)
   STAVE_SAMPLER_OPS(X)
 #undef X

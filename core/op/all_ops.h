@@ -44,14 +44,15 @@ namespace stave {
 #define STAVE_CPU_LINALG_OPS(X)                                                                                    \
   X(eig) X(eigvals) X(schur) X(sqrtm) X(logm) X(sylvester) X(solve_banded) X(ldl)
 
-// X(name, inputs): special functions, which the CPU computes by scalar code
-// (backends/cpu/special.h).
+// X(name, inputs, orders): special functions, which the CPU computes by scalar code
+// (backends/cpu/special.h). The first `orders` inputs are orders of a derivative or of the function.
 #define STAVE_SPECIAL_OPS(X)                                                                                       \
-  X(gammainc, 3) X(gammaincc, 2) X(gamma_density, 3) X(betainc, 5) X(beta_density, 5) X(betaln, 2) X(poch, 2)      \
-  X(zeta_derivative, 3) X(ndtri, 1) X(log_ndtr, 1) X(erfcx, 2) X(erfcinv, 1) X(bessel_j, 2) X(bessel_y, 2)         \
-  X(bessel_i, 2) X(bessel_ie, 2) X(bessel_k, 2) X(bessel_ke, 2) X(expi, 1) X(expn, 2) X(spence, 2)                 \
-  X(sine_integral, 1) X(cosine_integral, 1) X(fresnel_s, 1) X(fresnel_c, 1) X(dawsn, 2) X(sinc, 2) X(hyp1f1, 3)    \
-  X(hyp2f1, 4) X(rel_entr, 2) X(kl_div, 2) X(lambertw, 2)
+  X(gammainc, 3, 1) X(gammaincc, 2, 0) X(gamma_density, 3, 1) X(betainc, 5, 2) X(beta_density, 5, 2)               \
+  X(betaln, 2, 0) X(poch, 2, 0) X(zeta_derivative, 3, 1) X(ndtri, 1, 0) X(log_ndtr, 1, 0) X(erfcx, 2, 1)           \
+  X(erfcinv, 1, 0) X(bessel_j, 2, 1) X(bessel_y, 2, 1) X(bessel_i, 2, 1) X(bessel_ie, 2, 1) X(bessel_k, 2, 1)      \
+  X(bessel_ke, 2, 1) X(expi, 1, 0) X(expn, 2, 1) X(spence, 2, 1) X(sine_integral, 1, 0)                            \
+  X(cosine_integral, 1, 0) X(fresnel_s, 1, 0) X(fresnel_c, 1, 0) X(dawsn, 2, 1) X(sinc, 2, 1) X(hyp1f1, 3, 0)      \
+  X(hyp2f1, 4, 0) X(rel_entr, 2, 0) X(kl_div, 2, 0) X(lambertw, 2, 1)
 
 // X(name, inputs): samplers that reject proposals, which the CPU computes by scalar code
 // (backends/cpu/samplers.h). Input 0 is the key.

@@ -222,7 +222,7 @@ namespace stave {
 
 using namespace stave_detail;
 
-#define X(name, inputs) constinit const Op op_##name = special_op(OpId::name, #name, inputs);
+#define X(name, inputs, orders) constinit const Op op_##name = special_op(OpId::name, #name, inputs);
 STAVE_SPECIAL_OPS(X)
 #undef X
 
