@@ -20,8 +20,8 @@
 // order and in both modes, by the implicit function theorem with the exact Hessian of the cost, a
 // dense matrix, wherever a transform around the call may ask for them. They are those of the
 // minimum, so choose small tolerances. The derivative by the start is 0. Under vmap lanes take
-// their steps together and leave one by one, except with a sparse Jacobian, which takes them one
-// after the other.
+// their steps together, and those that are finished leave. With the solver cg they part where
+// they differ in a decision, and with a sparse Jacobian they are solved one after the other.
 #pragma once
 
 #include <functional>
