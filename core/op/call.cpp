@@ -8,6 +8,7 @@
 #include <stave/core/op/higher_order_answer.h>
 #include <stave/core/op/lost_derivatives.h>
 #include <stave/core/op/op.h>
+#include <stave/core/op/outputs.h>
 #include <stave/core/ops/create.h>
 #include <stave/core/ops/frontend.h>
 #include <stave/core/ops/layout.h>
@@ -130,10 +131,8 @@ const Device& check_inputs(const Op& op, std::span<const Tensor> inputs) {
 bool may_donate(const Tensor& x, const Shape& shape, Dtype dtype) {
   if (!x.node_ptr().unique()) return false;
   const Node& node = *x.node_ptr();
-  if (!node.storage.unique() || !node.storage->owner || node.offset != 0 || size_of(node.dtype) != size_of(dtype))
-    return false;
-  if (node.shape != shape || !node.contiguous()) return false;
-  return node.storage->bytes == static_cast<std::size_t>(shape.elements()) * size_of(dtype);
+  return node.storage.unique() && node.storage->owner &&
+         stave_detail::fills_storage(node, node.storage->bytes, shape, dtype);
 }
 
 StoragePtr take_storage(Node& node) {
@@ -213,13 +212,10 @@ namespace {
 // marks inputs with another owner.
 StoragePtr reused(const Op& op, const Attributes* attributes, std::span<Tensor> inputs, unsigned borrowed,
                   const Abstract& output, SmallVector<Tensor, 1>& donors) {
-  for (std::size_t i = 0; i < inputs.size(); ++i) {
-    if (i < Call::most_borrowed && (borrowed >> i & 1)) continue;
-    if (!inputs[i].defined() || !may_donate(inputs[i], output.shape, output.dtype) || !op.reuses(attributes, i))
-      continue;
-    return take_storage(*donors.emplace_back(std::move(inputs[i])).node_ptr());
-  }
-  return nullptr;
+  const std::size_t i = donor_of(op, attributes, inputs, borrowed, cpu,
+                                 [&](const Tensor& x) { return may_donate(x, output.shape, output.dtype); });
+  if (i == inputs.size()) return nullptr;
+  return take_storage(*donors.emplace_back(std::move(inputs[i])).node_ptr());
 }
 
 Outputs run_kernel(const Op& op, const Attributes* attributes, std::span<Tensor> inputs, unsigned borrowed,
@@ -252,6 +248,30 @@ Outputs run_kernel(const Op& op, const Attributes* attributes, std::span<Tensor>
 }
 
 }  // namespace
+
+bool fills_storage(const Node& node, std::size_t bytes, const Shape& shape, Dtype dtype) noexcept {
+  return node.offset == 0 && size_of(node.dtype) == size_of(dtype) && node.shape == shape && node.contiguous() &&
+         bytes == static_cast<std::size_t>(shape.elements()) * size_of(dtype);
+}
+
+std::size_t donor_of(const Op& op, const Attributes* attributes, std::span<const Tensor> inputs, unsigned borrowed,
+                     Device device, FunctionRef<bool(const Tensor&)> may_donate) {
+  if (!op.elementwise && (!op.reuses || device != cpu)) return inputs.size();
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    if (i < Call::most_borrowed && (borrowed >> i & 1)) continue;
+    if (inputs[i].defined() && may_donate(inputs[i]) && (op.elementwise || op.reuses(attributes, i))) return i;
+  }
+  return inputs.size();
+}
+
+Device device_of_outputs(const Call& call) {
+  if (call.inputs().empty()) return call.as<PlacedAttributes>().device;
+  if (call.op().id == OpId::to) return call.as<TransferAttributes>().device;
+  const Device device = call.input(0).device();
+  for (const Tensor& input : call.inputs())
+    if (input.device() != device) fail_devices(call.op(), device, input.device());
+  return device;
+}
 
 Outputs run(Call& call) {
   if (call.op().elementwise)

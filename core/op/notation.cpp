@@ -99,7 +99,7 @@ namespace {
 std::uint64_t bytes_of_one(const Tensor& x) {
   if (!x.defined()) return 0;
   const Tensor* value = &x;
-  while (const Tensor* lanes = lanes_of(*value)) value = lanes;
+  while (const Tensor* lanes = find_lanes(*value)) value = lanes;
   std::uint64_t bytes = size_of(value->dtype());
   for (std::size_t axis = 0; axis < value->shape().size(); ++axis)
     if (const Index length = value->shape()[axis]; length == 0 || value->strides()[axis] != 0)

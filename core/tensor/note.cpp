@@ -138,6 +138,9 @@ namespace {
 [[noreturn]] void fail_escaped(const Node& node) {
   const char* transform = "a transform";
   for (const Note* note = node.notes; note; note = note->next)
+    if (const std::string why = note->why_no_elements(node); !why.empty())
+      stave_detail::fail<TransformError>("{}", why);
+  for (const Note* note = node.notes; note; note = note->next)
     // only notes of vmap have a physical value: this skips a grad or jvp that ran inside the vmap
     if (note->has_physical()) transform = note->owner->name;
   stave_detail::fail<TransformError>(

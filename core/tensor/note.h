@@ -112,6 +112,9 @@ struct Note : stave_detail::Pooled {
   /// The size in bytes of the storage behind `physical()`; 0 if this note has no such value. It is
   /// the same in every run of the program.
   virtual std::size_t bytes_behind() const noexcept { return 0; }
+  /// Says why the node, which has this note, has a shape and a dtype and no elements (an abstract
+  /// tensor, eval_shape.h); empty for a note of another kind.
+  virtual std::string why_no_elements(const Node&) const { return ""; }
   /// Called when the value gets a label (label.h), on a node with a single owner.
   virtual void labelled(const NamePtr&) {}
   /// Called when the program reads the value: item, to_vector, data, str.
@@ -232,6 +235,10 @@ class Notes {
     std::size_t bytes_behind() const noexcept override {
       if constexpr (requires { payload.bytes(); }) return payload.bytes();
       else return 0;
+    }
+    std::string why_no_elements(const Node& node) const override {
+      if constexpr (requires { payload.why_no_elements(node); }) return payload.why_no_elements(node);
+      else return "";
     }
     void labelled(const NamePtr& name) override {
       if constexpr (requires { payload.labelled(name); }) payload.labelled(name);

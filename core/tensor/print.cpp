@@ -21,14 +21,20 @@
 
 namespace stave_detail {
 
-const Tensor* lanes_of(const Tensor& x) {
-  const Node& node = x.node();
+const Tensor* find_lanes(const Tensor& x) noexcept {
+  const Node& node = *x.node_ptr();
   if (node.storage) return nullptr;
   for (const Note* note = node.notes; note; note = note->next)
     if (note->live() && note->owner->thread == id_of_this_thread())
       if (const Tensor* lanes = note->physical()) return lanes;
-  check_not_escaped(node);  // throws
   return nullptr;
+}
+
+const Tensor* lanes_of(const Tensor& x) {
+  const bool stored = static_cast<bool>(x.node().storage);
+  const Tensor* const lanes = stored ? nullptr : find_lanes(x);
+  if (!stored && !lanes) check_not_escaped(x.node());  // throws
+  return lanes;
 }
 
 bool repeats_one_element(const Tensor& x) {

@@ -23,6 +23,9 @@ const Tensor* lanes_of(const Tensor& x);
 /// of the batch of its lanes.
 Tensor observed(const Tensor& x);
 
+/// Returns the same, but null if x has neither storage nor lanes.
+const Tensor* find_lanes(const Tensor& x) noexcept;
+
 /// Returns true if all elements are one element in memory: there is only one, or strides of 0
 /// repeat it.
 bool repeats_one_element(const Tensor& x);

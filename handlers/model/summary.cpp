@@ -105,6 +105,7 @@ Statistics statistics_of(const Tensor& x) {
 }
 
 Index nans_in(const Tensor& x) { return x.defined() && is_inexact(x.dtype()) ? statistics_of(x).nans : 0; }
+Index infinities_in(const Tensor& x) { return x.defined() && is_inexact(x.dtype()) ? statistics_of(x).infinities : 0; }
 
 }  // namespace stave_detail
 

@@ -45,7 +45,8 @@ struct Statistics {
 };
 Statistics statistics_of(const Tensor& x);
 
-/// Returns the number of NaN in x; 0 if x is not a float tensor or is empty.
+/// Returns the number of NaN, and of infinities, in x; 0 if x is not a float tensor or is empty.
 Index nans_in(const Tensor& x);
+Index infinities_in(const Tensor& x);
 
 }  // namespace stave_detail

@@ -69,23 +69,31 @@ void write_line(std::ostream* out, std::string line) {
   (out ? *out : std::cerr).write(line.data(), static_cast<std::streamsize>(line.size()));
 }
 
-// ---- trap_nan ----------------------------------------------------------------------------
+// ---- trap_nan, trap_inf ------------------------------------------------------------------
 
-// Describes where a NaN came from: from an operand or from this operation. An operand with a NaN
-// was not computed by an operation that this Debug saw, because trap_nan would have thrown then.
-std::string origin_of_nan(const Call& call) {
+// A kind of values at which to stop.
+struct Trap {
+  const char *name, *one;  // "NaN", "a NaN"
+  Index (*count)(const Tensor&);
+};
+constexpr Trap nan_trap{"NaN", "a NaN", nans_in}, infinity_trap{"infinity", "an infinity", infinities_in};
+
+// Describes where such a value came from: from an operand or from this operation. No operation that
+// this Debug saw computed an operand with one, because the trap would have thrown then.
+std::string origin(const Trap& trap, const Call& call) {
   for (std::size_t i = 0; i < call.inputs().size(); ++i)
-    if (nans_in(call.input(i)))
+    if (trap.count(call.input(i)))
       return fmt::format(
-          "Operand {} has NaN already, but no operation that was observed here produced it: it came from outside", i);
-  return "No operand has a NaN: it arises here";
+          "Operand {} has {} already, but no operation that was observed here produced it: it came from outside", i,
+          trap.name);
+  return fmt::format("No operand has {}: it arises here", trap.one);
 }
 
-void trap_nan(const Call& call, const Outputs& outputs) {
+void spring(const Trap& trap, const Call& call, const Outputs& outputs) {
   for (const Tensor& output : outputs)
-    if (const Index nans = nans_in(output))
-      fail<TransformError>("{}: NaN in {} of {} elements of the result ({}{}). {}", call.op().name, nans,
-                           statistics_of(output).elements, left_side(call), notation(outputs), origin_of_nan(call));
+    if (const Index count = trap.count(output))
+      fail<TransformError>("{}: {} in {} of {} elements of the result ({}{}). {}", call.op().name, trap.name, count,
+                           statistics_of(output).elements, left_side(call), notation(outputs), origin(trap, call));
 }
 
 }  // namespace
@@ -246,13 +254,14 @@ Debug::Debug(DebugOptions options) : options_(options) {
 }
 
 Outputs Debug::handle(Call& call) {
-  if (!options_.trap_nan) return options_.print ? traced(call) : perform(std::move(call));
+  if (!options_.trap_nan && !options_.trap_inf) return performed(call);
   // The copy keeps the operands alive, to examine them after the operation. So the operation cannot
   // reuse their buffers.
   const Call kept = call;
-  Outputs outputs = options_.print ? traced(call) : perform(std::move(call));
-  trap_nan(kept, outputs);
-  zeros_->follow(kept, outputs);
+  Outputs outputs = performed(call);
+  if (options_.trap_nan) spring(nan_trap, kept, outputs);
+  if (options_.trap_inf) spring(infinity_trap, kept, outputs);
+  if (zeros_) zeros_->follow(kept, outputs);
   return outputs;
 }
 

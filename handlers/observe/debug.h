@@ -81,7 +81,10 @@ struct DebugOptions {
   /// drops an infinity or NaN because of a zero that was computed, not chosen (see above).
   /// Reads the device; buffers of operands are not reused.
   bool trap_nan = false;
-  /// Whether to print lines; false if only trap_nan is wanted.
+  /// Whether to throw TransformError at the first operation that yields an infinity, likewise.
+  /// Infinities that the program writes itself, as in where(mask, x, -infinity), count too.
+  bool trap_inf = false;
+  /// Whether to print lines; false if only trap_nan or trap_inf is wanted.
   bool print = true;
 };
 
@@ -94,6 +97,7 @@ class Debug : public Handler {
 
  private:
   Outputs traced(Call& call);
+  Outputs performed(Call& call) { return options_.print ? traced(call) : perform(std::move(call)); }
 
   DebugOptions options_;
   // Used if trap_nan is set.

@@ -35,14 +35,12 @@
 #include <chrono>
 #include <cstdint>
 #include <iosfwd>
-#include <map>
 #include <mutex>
 #include <string>
 #include <string_view>
-#include <utility>
-#include <vector>
 
 #include <stave/core/op/op.h>
+#include <stave/handlers/observe/totals.h>
 
 namespace stave {
 
@@ -52,6 +50,7 @@ class Profile : public Handler {
     std::uint64_t calls = 0;
     std::chrono::nanoseconds time{};
     std::uint64_t bytes = 0;
+    Totals& operator+=(const Totals& other);
   };
 
   Outputs handle(Call& call) override;
@@ -69,23 +68,8 @@ class Profile : public Handler {
   void reset();
 
  private:
-  struct ScopeTotals {
-    std::string path, name;
-    std::size_t depth;
-    Totals totals;
-    std::vector<std::size_t> inner;  // Indices of scopes_.
-  };
-  void add(const Op& op, const std::vector<NamePtr>& scopes, const Totals& one);
-  std::size_t inner_scope(std::size_t outer, const std::string& name);
-  std::string operations_table() const;
-  std::string scopes_table() const;
-
   mutable std::mutex mutex_;
-  Totals total_, outside_;  // outside_: outside of all scopes.
-  std::map<std::string_view, Totals> operations_;
-  // scopes_[0] is the root, which encloses all scopes.
-  std::vector<ScopeTotals> scopes_{{"", "", 0, {}, {}}};
-  std::map<std::pair<std::size_t, std::string>, std::size_t> index_;
+  stave_detail::TotalsByName<Totals> sums_;
 };
 
 std::ostream& operator<<(std::ostream& out, const Profile& profile);

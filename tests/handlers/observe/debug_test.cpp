@@ -295,6 +295,36 @@ TEST(Debug, NanTrapLetsOtherValuesPass) {
   EXPECT_EQ(y.to_vector<float>(), (std::vector<float>{1, 0, 0}));
 }
 
+TEST(Debug, TrapsTheFirstInfinity) {
+  const Tensor x = tensor({0., 1., -0.});
+  const auto f = [&] { return exp(x) + log(x); };
+  EXPECT_EQ(message_of<TransformError>([&] { with(Debug({.trap_inf = true, .print = false}), f); }),
+            "log: infinity in 2 of 3 elements of the result (log f32[3] -> f32[3]). No operand has an infinity: it "
+            "arises here\n  inside debug");
+  EXPECT_THAT(message_of<TransformError>([&] {
+                debug(grad([](const Tensor& v) { return sqrt(v); }), {.trap_inf = true, .print = false})(tensor(0.));
+              }),
+              HasSubstr("infinity in 1 of 1 elements of the result"));
+  const Tensor infinite = tensor({INFINITY, 1.}), y = ones({2});
+  EXPECT_THAT(message_of<TransformError>(
+                  [&] { with(Debug({.trap_inf = true, .print = false}), [&] { return y * infinite; }); }),
+              HasSubstr("Operand 1 has infinity already"));
+  // A NaN is none, and each trap finds its own kind.
+  const auto nan_and_infinity = [] { return log(tensor({-1., 0.})); };
+  EXPECT_NO_THROW(with(Debug({.trap_inf = true, .print = false}), [] { return log(tensor({-1., 1.})); }));
+  EXPECT_NO_THROW(with(Debug({.trap_nan = true, .print = false}), [] { return log(tensor({0., 1.})); }));
+  EXPECT_THAT(message_of<TransformError>(
+                  [&] { with(Debug({.trap_nan = true, .trap_inf = true, .print = false}), nan_and_infinity); }),
+              HasSubstr("log: NaN in 1 of 2"));
+  EXPECT_NO_THROW(with(Debug({.trap_inf = true, .print = false}), [] { return tensor({1, 2}) + 3; }));
+  EXPECT_THAT(message_of<TransformError>([&] {
+                with(Debug({.trap_inf = true, .print = false}), [] {
+                  return vmap([](const Tensor& v) { return 1 / v; })(tensor({0., 1.}));
+                });
+              }),
+              HasSubstr("divide: infinity in 1 of 2"));
+}
+
 // The cotangents of the two square roots at 0 are infinite, with opposite signs.
 Tensor difference_of_roots(const Tensor& x) {
   const Tensor a = sqrt(x), b = sqrt(x);
