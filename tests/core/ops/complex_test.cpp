@@ -361,7 +361,8 @@ TEST(Complex, CompiledChainsAreFused) {
   const Program inside = optimized(trace([](const Tensor& x) { return abs(complex(x, x) * complex(x, 1)); })(real(z)));
   EXPECT_THAT([&] { stave_detail::lower(inside); }, ThrowsMessage<DtypeError>(HasSubstr("complex numbers")));
   std::ostringstream text;
-  EXPECT_THAT([&] { write_stablehlo(text, inside); }, ThrowsMessage<TransformError>(HasSubstr("complex numbers")));
+  write_stablehlo(text, inside);
+  EXPECT_THAT(text.str(), HasSubstr("stablehlo.complex"));
 }
 
 TEST(Complex, ElementwiseOpsTakeThem) {
