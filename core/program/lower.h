@@ -147,8 +147,8 @@ class Lowering {
   /// without the axis of the parts.
   Arrays compute_numbers(const Shape& shape, std::span<const Dtype> dtypes,
                          FunctionRef<void(Positions, std::span<LoweredNumber>)> element, Index cost = 1);
-  /// The number of a complex array, or of a real one, at these positions, which are without the axis
-  /// of the parts.
+  /// The number of a complex array, or of a real one, at these positions, which are without the
+  /// axis of the parts.
   LoweredNumber number_at(const Array& x, Dtype dtype, Positions at);
   /// Writes the code of body(at) for the positions in row-major order: calls body once, inside a
   /// loop for each axis, or, if the code is `unrolled`, once for each position.
@@ -245,7 +245,8 @@ LoweringRule lowering_rule_of(OpId id);
 Arrays lower_fused(const LoweringContext& c);
 /// Lowers an operation with complex inputs or outputs. `dtypes` are those of the inputs in the
 /// program, and `dtype` is that of the first output; the results of the context are those of the
-/// arrays (lowered_shape). Throws DtypeError, which names the operation, if it has no lowered code for them.
+/// arrays (lowered_shape). Throws DtypeError, which names the operation, if it has no lowered code
+/// for them.
 Arrays lower_complex(const LoweringContext& c, std::span<const Dtype> dtypes, Dtype dtype);
 Arrays lower_loop(const LoweringContext& c);
 /// The reduction of an array by sum, prod, max, min, all or any. Axes may count from the end;

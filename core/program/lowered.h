@@ -151,10 +151,10 @@ struct LoweringOptions {
 /// and writes them at known positions; larger arrays lie in memory, and loops compute them. Sums
 /// are computed as the CPU's kernels do it: float32 in float64, float64 with compensation. Throws
 /// TransformError, which names the operation, for an operation that cannot be lowered (eigh, svd, a
-/// transfer between devices, a user's own operation ...), DtypeError for float16 and bfloat16 and for
-/// an operation that cannot be lowered for complex numbers (solve, fft ...), and DeviceError for
-/// values that are not on the CPU. Complex numbers become pairs of floats; their arithmetic rounds
-/// as that of the CPU's kernels.
+/// transfer between devices, a user's own operation ...), DtypeError for float16 and bfloat16 and
+/// for an operation that cannot be lowered for complex numbers (solve, fft ...), and DeviceError
+/// for values that are not on the CPU. Complex numbers become pairs of floats; their arithmetic
+/// rounds as that of the CPU's kernels.
 Lowered lower(const Program& program, const LoweringOptions& options = {});
 
 /// The label of a variable, or an empty text.

@@ -74,8 +74,8 @@ struct NativeAttributes final : Attributes {
   mutable std::unique_ptr<const Executable> kernel_executable_;
 };
 
-// Throws an error if elements of x and y at the same position differ. All NaN are equal. Elements of
-// complex arrays are compared part by part.
+// Throws an error if elements of x and y at the same position differ. All NaN are equal. Elements
+// of complex arrays are compared part by part.
 void compare(const NativeAttributes& native, std::size_t output, const View& x, const View& y) {
   visit_real_dtype(real_of(x.dtype), [&](auto zero) {
     using T = decltype(zero);

@@ -115,9 +115,9 @@ HloValue reflected(HloBuilder& b, const HloValue& x, const HloValue& v, const Hl
   return b.select(is_zero, x, b.subtract(x, change));
 }
 
-// Step k of Householder's method, as LAPACK's geqrf: with alpha = a_kk, the head is minus the length
-// of the column with the sign of Re alpha, tau = (head - alpha) / head, and the reflection that
-// makes the column zero below the head has the factor conj(tau). The state: the matrices, the
+// Step k of Householder's method, as LAPACK's geqrf. With alpha = a_kk, the head is minus the
+// length of the column with the sign of Re alpha, and tau = (head - alpha) / head. The reflection
+// with the factor conj(tau) makes the column zero below the head. The state: the matrices, the
 // vectors of the reflections as columns, and their factors tau [count, 1, steps].
 HloValues qr_step(HloBuilder& b, const HloValue& k, HloSpan state) {
   const HloValue& a = state[0];

@@ -111,7 +111,8 @@ Loops become `while`, calls of functions `call`, and fused operations what their
       return;
     }
     const std::string text = out.str(), prefix = "stablehlo.";
-    std::set<std::string>& operations = found.operations[it.op->name];  // for operations that need no others
+    // An operation that needs no others has an empty set.
+    std::set<std::string>& operations = found.operations[it.op->name];
     for (std::size_t at = text.find(prefix); at != text.npos; at = text.find(prefix, at + 1)) {
       const std::size_t first = at + prefix.size(), end = text.find_first_of(" \"(<", first);
       const std::string name = text.substr(first, end - first);
