@@ -110,6 +110,33 @@ void multiply_tiny(const Product& p, char* out, Matrix a, Matrix b) {
                                                    b.row_step);
 }
 
+/// The same for complex numbers, as four products of the real and imaginary parts. Native code
+/// computes these products too.
+template <class T>
+void multiply_tiny_complex(ComplexElement<T>* out, const Matrix& a, const Matrix& b) {
+  constexpr Index rows_at_once = 16, size = sizeof(ComplexElement<T>);
+  alignas(64) T left[2][rows_at_once * tiny_terms], right[2][tiny_terms * tiny_terms];
+  alignas(64) T products[4][rows_at_once * tiny_terms];
+  const auto split = [](const Matrix& x, T* re, T* im) {
+    for (Index r = 0; r < x.rows; ++r)
+      for (Index c = 0; c < x.columns; ++c, ++re, ++im) {
+        const char* const element = x.data + (r * x.row_step + c * x.column_step) * size;
+        *re = reinterpret_cast<const T*>(element)[0];
+        *im = reinterpret_cast<const T*>(element)[1];
+      }
+  };
+  split(b, right[0], right[1]);
+  const auto multiply = kernels().tiny_matmul[static_cast<int>(sizeof(T) == 4 ? Dtype::float32 : Dtype::float64)];
+  for (Index first = 0; first < a.rows; first += rows_at_once) {
+    const Index rows = std::min(rows_at_once, a.rows - first);
+    split(a.part(first, rows, 0, a.columns, size), left[0], left[1]);
+    for (int k = 0; k < 4; ++k)
+      multiply(products[k], left[k / 2], right[k % 2], rows, a.columns, b.columns, a.columns, b.columns);
+    for (Index i = 0; i < rows * b.columns; ++i)
+      *out++ = {products[0][i] - products[3][i], products[1][i] + products[2][i]};
+  }
+}
+
 /// Computes rows [first, last): out[i, :] += a[i, p] b[p, :], in blocks of columns that stay
 /// in the L1 cache.
 void multiply_rows(const Product& p, char* out, const Matrix& a, const Matrix& b, Index first, Index last) {
@@ -384,8 +411,12 @@ void multiply_others(const Product& p) {
       Matrix a = p.a, b = p.b;
       a.data += walk.offset(1);
       b.data += walk.offset(2);
-      if (is_tiny(p)) multiply_tiny(p, p.out + walk.offset(0), a, b);
-      else multiply_integers(p, p.out + walk.offset(0), a, b);
+      char* const out = p.out + walk.offset(0);
+      if (p.dtype == Dtype::complex64) multiply_tiny_complex(reinterpret_cast<ComplexElement<float>*>(out), a, b);
+      else if (p.dtype == Dtype::complex128)
+        multiply_tiny_complex(reinterpret_cast<ComplexElement<double>*>(out), a, b);
+      else if (is_tiny(p)) multiply_tiny(p, out, a, b);
+      else multiply_integers(p, out, a, b);
     }
   });
 }
@@ -399,7 +430,7 @@ void run_matmul(const View& a, const View& b, const View& out) {
   if (k == 1) return multiply_outer(a, b, out);
   Product p = make_product(a, b, out);
   if (is_narrow(p)) return p.dtype == Dtype::float32 ? NarrowProducts<float>(p).run() : NarrowProducts<double>(p).run();
-  if (!is_inexact(p.dtype) || (is_tiny(p) && !is_complex(p.dtype))) {
+  if (!is_inexact(p.dtype) || is_tiny(p)) {
     if (!is_tiny(p)) merge_batch_into_rows(p);
     return multiply_others(p);
   }

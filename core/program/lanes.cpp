@@ -121,7 +121,7 @@ bool LaneBuilder::add(const Program::Instruction& step) {
   const Estimate before = cost_;
   const bool is_known = !step.is_read() && std::all_of(step.inputs.begin(), step.inputs.end(),
                                                        [&](int input) { return names_[input] >= 0; });
-  bool fits = is_known && lane_rule(*this, step);
+  bool fits = is_known && !has_complex(all_, step) && lane_rule(*this, step);
   for (std::size_t k = instructions; fits && k < one_.instructions.size(); ++k) {
     const Program::Instruction& it = one_.instructions[k];
     if (loop_of(it)) continue;  // The rule of a loop has added the costs of its body.

@@ -7,6 +7,7 @@
 #include <stave/core/effects/effect.h>
 #include <stave/core/op/all_ops.h>
 #include <stave/core/op/notation.h>
+#include <stave/core/ops/complex.h>
 #include <stave/core/ops/layout.h>
 #include <stave/core/program/dataflow.h>
 #include <stave/core/program/fused.h>
@@ -20,10 +21,7 @@ namespace stave_detail {
 
 // ---- programs -----------------------------------------------------------------------------------
 
-namespace {
-
-// Returns the rule of an operation of any family, or null if there is none.
-LoweringRule rule_of(OpId id) {
+LoweringRule lowering_rule_of(OpId id) {
   static const auto rules = [] {
     std::array<LoweringRule, op_count + 1> found{};  // OpId::own is the last one
     for (const auto family : {lowering_of_layout, lowering_of_reduction, lowering_of_scan, lowering_of_index,
@@ -35,9 +33,7 @@ LoweringRule rule_of(OpId id) {
   return rules[static_cast<std::size_t>(id)];
 }
 
-// The output of a view operation (Op::view) as a view of the input; its `source` is null if there
-// is no such view.
-Array view_of(const Array& x, const Program::Instruction& step) {
+Array lowered_view(const Array& x, const Program::Instruction& step) {
   const Tensor layout = layout_tensor(x.dtype, cpu, x.shape, x.strides, x.offset);
   const Tensor found = step.op->view(Call(*step.op, Inputs{layout}, step.attributes));
   if (!found.defined()) return {};
@@ -48,10 +44,14 @@ Array view_of(const Array& x, const Program::Instruction& step) {
   return y;
 }
 
-}  // namespace
-
 Array Lowering::constant(const Tensor& value) {
   const UnderFrame past_all_handlers(nullptr);
+  if (is_complex(value.dtype())) {
+    const bool is_one = is_one_number(value) && value.size() > 0;
+    const Tensor z = is_one ? one_number(value) : value;
+    const Array parts = constant(stack({real(z), imag(z)}, -1));
+    return is_one ? broadcast(reshaped(parts, {2}), lowered_shape(value.shape(), value.dtype())) : parts;
+  }
   const Index elements = value.size();
   const Tensor one = is_one_number(value) && elements > 0 ? one_number(value) : value;
   const auto values_of = [&](const Tensor& x) {
@@ -85,10 +85,22 @@ Arrays Lowering::lower(const Program& program, const Program::Instruction& step,
     return {};
   }
   const Op& op = *step.op;
+  // Complex variables are replaced by those of their arrays.
   SmallVector<const Program::Variable*, 2> results;
-  for (const int output : step.outputs) results.push_back(&program.variable(output));
+  std::vector<Program::Variable> of_parts;
+  of_parts.reserve(step.outputs.size());
+  for (const int output : step.outputs) {
+    const Program::Variable& variable = program.variable(output);
+    if (is_complex(variable.dtype))
+      of_parts.push_back({lowered_shape(variable.shape, variable.dtype), real_of(variable.dtype), cpu, nullptr});
+    results.push_back(is_complex(variable.dtype) ? &of_parts.back() : &variable);
+  }
   const LoweringContext context{*this, step, inputs, results};
   if (loop_of(step)) return lower_loop(context);
+  SmallVector<Dtype, 3> dtypes;
+  for (const int input : step.inputs) dtypes.push_back(program.variable(input).dtype);
+  if (!of_parts.empty() || std::any_of(dtypes.begin(), dtypes.end(), is_complex))
+    return lower_complex(context, dtypes, program.variable(step.outputs[0]).dtype);
   if (op.id == OpId::own && dynamic_cast<const FusedAttributes*>(step.attributes.get())) return lower_fused(context);
   if (op.id == OpId::stop_gradient) return {inputs[0]};
   if (op.id == OpId::copy) return {contiguous(inputs[0])};
@@ -96,11 +108,11 @@ Arrays Lowering::lower(const Program& program, const Program::Instruction& step,
   const bool has_plain_view =
       op.id == OpId::slice || (op.id == OpId::reshape && is_contiguous(inputs[0].shape, inputs[0].strides));
   if (op.may_be_view() && !has_plain_view) {
-    Array found = view_of(inputs[0], step);
-    if (!found.source) found = view_of(contiguous(inputs[0]), step);
+    Array found = lowered_view(inputs[0], step);
+    if (!found.source) found = lowered_view(contiguous(inputs[0]), step);
     if (found.source) return {found};
   }
-  if (const LoweringRule rule = rule_of(op.id)) return rule(context);
+  if (const LoweringRule rule = lowering_rule_of(op.id)) return rule(context);
   if (op.elementwise || op.id == OpId::astype || op.id == OpId::where) {
     Arrays result;
     result.push_back(compute(context.shape(), context.dtype(), [&](Positions at) {
@@ -118,11 +130,9 @@ Arrays Lowering::run(const Program& program, std::span<Array> inputs) {
   PerVariable<Array> arrays(program);
   const PerVariable<int> last = last_reads(program);
   for (const Program::Variable& variable : program.variables) {
-    if (is_half_float(variable.dtype) || is_complex(variable.dtype))
-      fail<DtypeError>(
-          "lower: the program has values of {}, which lowered code does not have: convert to float32, or compute on "
-          "the parts",
-          variable.dtype);
+    if (is_half_float(variable.dtype))
+      fail<DtypeError>("lower: the program has values of {}, which lowered code does not have: convert to float32",
+                       variable.dtype);
     if (variable.device != cpu)
       fail<DeviceError>("lower: the program has values on {}, not on the CPU", variable.device.str());
   }
@@ -133,9 +143,6 @@ Arrays Lowering::run(const Program& program, std::span<Array> inputs) {
   for (const auto& [variable, value] : program.constants) arrays[variable] = constant(value);
   for (std::size_t k = 0; k < program.instructions.size(); ++k) {
     const Program::Instruction& step = program.instructions[k];
-    if (const auto* const fused = dynamic_cast<const FusedAttributes*>(step.attributes.get());
-        fused && fused->region->has_complex())
-      fail<DtypeError>("lower: {} computes with complex numbers, which lowered code does not have", step.op->name);
     // An array that is not read later is moved, so that the operand may be the only holder of its
     // source (writable).
     SmallVector<Array, 3> operands;
@@ -283,26 +290,32 @@ Lowered lower(const Program& program, const LoweringOptions& options) {
   Lowered code;
   Lowering l(code, options.vector_bytes);
   const auto add = [&](Kind kind, int number, const Program::Variable& variable, std::vector<Shape>& shapes,
-                       Index elements) {
-    shapes.push_back(variable.shape);
-    return l.builder().add_buffer({kind, variable.dtype, elements, number});
+                       std::vector<bool>& complex, Index elements) {
+    shapes.push_back(lowered_shape(variable.shape, variable.dtype));
+    complex.push_back(is_complex(variable.dtype));
+    return l.builder().add_buffer({kind, real_of(variable.dtype), elements, number});
   };
   Arrays inputs;
   for (std::size_t i = 0; i < program.inputs.size(); ++i) {
     const Program::Variable& variable = program.variable(program.inputs[i]);
     const auto buffer = std::make_shared<ArraySource>();
-    const Strides strides =
-        options.input_strides.empty() ? contiguous_strides(variable.shape) : options.input_strides[i];
-    buffer->buffer =
-        add(Kind::input, static_cast<int>(i), variable, code.input_shapes, elements_spanned(variable.shape, strides));
+    const Shape shape = lowered_shape(variable.shape, variable.dtype);
+    Strides strides = options.input_strides.empty() ? contiguous_strides(variable.shape) : options.input_strides[i];
+    if (is_complex(variable.dtype)) {
+      for (Index& stride : strides) stride *= 2;
+      strides.push_back(1);
+    }
+    buffer->buffer = add(Kind::input, static_cast<int>(i), variable, code.input_shapes, code.complex_inputs,
+                         elements_spanned(shape, strides));
     code.input_labels.push_back(label_text(variable));
-    inputs.push_back({buffer, variable.dtype, variable.shape, strides});
+    inputs.push_back({buffer, real_of(variable.dtype), shape, strides});
   }
   const int first_output = static_cast<int>(code.buffers.size());
   for (std::size_t k = 0; k < program.outputs.size(); ++k) {
     if (program.outputs[k] < 0) fail<TransformError>("lower: output {} of the program is an empty Tensor", k);
     const Program::Variable& variable = program.variable(program.outputs[k]);
-    add(Kind::output, static_cast<int>(k), variable, code.output_shapes, variable.shape.elements());
+    add(Kind::output, static_cast<int>(k), variable, code.output_shapes, code.complex_outputs,
+        lowered_shape(variable.shape, variable.dtype).elements());
   }
   // Inputs that are not contiguous keep their strides, on which the order of sums depends.
   for (Array& input : inputs)

@@ -63,7 +63,8 @@ struct ArraySource {
 };
 
 /// An array: element `at` is at offset + at[0] * strides[0] + ... of its source, plus the value of
-/// `base` if it is not -1.
+/// `base` if it is not -1. A complex array is an array of floats, whose last axis, of length 2,
+/// holds the real and the imaginary part.
 struct Array {
   std::shared_ptr<ArraySource> source;
   Dtype dtype = bool_;
@@ -73,6 +74,16 @@ struct Array {
   int base = -1;
 };
 using Arrays = SmallVector<Array, 1>;
+
+/// The shape of the Array for a variable of this shape and dtype.
+inline Shape lowered_shape(Shape shape, Dtype dtype) {
+  if (is_complex(dtype)) shape.push_back(2);
+  return shape;
+}
+/// A number as values of the code: its parts, or a real number and -1.
+struct LoweredNumber {
+  int re = -1, im = -1;
+};
 
 /// The most elements of an array whose elements become values of the code.
 inline constexpr Index most_elements = 64;
@@ -132,6 +143,13 @@ class Lowering {
   /// element of array k.
   Arrays compute(const Shape& shape, std::span<const Dtype> dtypes,
                  FunctionRef<void(Positions, std::span<int>)> element, Index cost = 1);
+  /// The same for arrays of which some may be complex, with results[k] as the number k. `shape` is
+  /// without the axis of the parts.
+  Arrays compute_numbers(const Shape& shape, std::span<const Dtype> dtypes,
+                         FunctionRef<void(Positions, std::span<LoweredNumber>)> element, Index cost = 1);
+  /// The number of a complex array, or of a real one, at these positions, which are without the
+  /// axis of the parts.
+  LoweredNumber number_at(const Array& x, Dtype dtype, Positions at);
   /// Writes the code of body(at) for the positions in row-major order: calls body once, inside a
   /// loop for each axis, or, if the code is `unrolled`, once for each position.
   void for_each(const Shape& shape, FunctionRef<void(Positions)> body, bool unrolled);
@@ -207,6 +225,12 @@ using LoweringRule = Arrays (*)(const LoweringContext&);
 /// The value of an elementwise operation (all_ops.h), astype or stop_gradient on values; `dtype` is
 /// that of the new value.
 int lower_elementwise(Lowering& l, const Op& op, std::span<const int> operands, Dtype dtype);
+/// The same for numbers that may be complex, and for operations that make complex numbers of parts,
+/// or take parts of them.
+LoweredNumber lower_elementwise(Lowering& l, const Op& op, std::span<const LoweredNumber> operands, Dtype dtype);
+/// The output of a view operation (Op::view) as a view of the input; its `source` is null if there
+/// is no such view.
+Array lowered_view(const Array& x, const Program::Instruction& step);
 
 /// The rule of an operation, or null if there is none. Each function has the rules of one family.
 LoweringRule lowering_of_layout(OpId id);
@@ -216,7 +240,14 @@ LoweringRule lowering_of_index(OpId id);
 LoweringRule lowering_of_product(OpId id);
 LoweringRule lowering_of_linalg(OpId id);
 LoweringRule lowering_of_random(OpId id);
+/// The rule of an operation of any family, or null if there is none.
+LoweringRule lowering_rule_of(OpId id);
 Arrays lower_fused(const LoweringContext& c);
+/// Lowers an operation with complex inputs or outputs. `dtypes` are those of the inputs in the
+/// program, and `dtype` is that of the first output; the results of the context are those of the
+/// arrays (lowered_shape). Throws DtypeError, which names the operation, if it has no lowered code
+/// for them.
+Arrays lower_complex(const LoweringContext& c, std::span<const Dtype> dtypes, Dtype dtype);
 Arrays lower_loop(const LoweringContext& c);
 /// The reduction of an array by sum, prod, max, min, all or any. Axes may count from the end;
 /// `shape` is that of the reduced array.

@@ -199,8 +199,20 @@ void Lowering::fold_range(Position first, Position end, std::span<int> state,
 
 Arrays Lowering::compute(const Shape& shape, std::span<const Dtype> dtypes,
                          FunctionRef<void(Positions, std::span<int>)> element, Index cost) {
+  Elements results(dtypes.size());
+  return compute_numbers(
+      shape, dtypes,
+      [&](Positions at, std::span<LoweredNumber> numbers) {
+        element(at, results);
+        for (std::size_t k = 0; k < numbers.size(); ++k) numbers[k] = {results[k]};
+      },
+      cost);
+}
+
+Arrays Lowering::compute_numbers(const Shape& shape, std::span<const Dtype> dtypes,
+                                 FunctionRef<void(Positions, std::span<LoweredNumber>)> element, Index cost) {
   const std::size_t count = dtypes.size();
-  Elements results(count);
+  std::vector<LoweredNumber> results(count);
   Arrays arrays;
   if (is_unrolled(shape, cost)) {
     std::vector<Elements> values(count);
@@ -208,21 +220,45 @@ Arrays Lowering::compute(const Shape& shape, std::span<const Dtype> dtypes,
         shape,
         [&](Positions at) {
           element(at, results);
-          for (std::size_t k = 0; k < count; ++k) values[k].push_back(results[k]);
+          for (std::size_t k = 0; k < count; ++k) {
+            values[k].push_back(results[k].re);
+            if (is_complex(dtypes[k])) values[k].push_back(results[k].im);
+          }
         },
         true);
-    for (std::size_t k = 0; k < count; ++k) arrays.push_back(of_values(shape, dtypes[k], std::move(values[k])));
+    for (std::size_t k = 0; k < count; ++k)
+      arrays.push_back(of_values(lowered_shape(shape, dtypes[k]), real_of(dtypes[k]), std::move(values[k])));
     return arrays;
   }
-  for (const Dtype dtype : dtypes) arrays.push_back(allocate(shape, dtype));
+  for (const Dtype dtype : dtypes) arrays.push_back(allocate(lowered_shape(shape, dtype), real_of(dtype)));
   for_each(
       shape,
       [&](Positions at) {
         element(at, results);
-        for (std::size_t k = 0; k < count; ++k) store(arrays[k], at, results[k]);
+        PositionList place(at);
+        place.push_back(Position(0));
+        for (std::size_t k = 0; k < count; ++k) {
+          if (!is_complex(dtypes[k])) {
+            store(arrays[k], at, results[k].re);
+            continue;
+          }
+          place.back() = Position(0);
+          store(arrays[k], place, results[k].re);
+          place.back() = Position(1);
+          store(arrays[k], place, results[k].im);
+        }
       },
       false);
   return arrays;
+}
+
+LoweredNumber Lowering::number_at(const Array& x, Dtype dtype, Positions at) {
+  if (!is_complex(dtype)) return {element(x, at)};
+  PositionList place(at);
+  place.push_back(Position(0));
+  const int re = element(x, place);
+  place.back() = Position(1);
+  return {re, element(x, place)};
 }
 
 Array Lowering::compute(const Shape& shape, Dtype dtype, FunctionRef<int(Positions)> element, Index cost) {

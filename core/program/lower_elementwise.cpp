@@ -1,6 +1,9 @@
 // Lowering of elementwise operations: the functions of core/ops/elementwise_ops.h, called with
 // values of lowered code (Number), append the code that computes them.
+#include <cstring>
+
 #include <stave/core/ops/elementwise_ops.h>
+#include <stave/core/program/complex_parts.h>
 #include <stave/core/program/fused.h>
 #include <stave/core/program/lower.h>
 #include <stave/core/tensor/fail.h>
@@ -122,6 +125,8 @@ Number lost_of_product(Number a, Number b, Number product) {
   return Number::of(write(ScalarOp::fma, a.value, b.value, (-product).value));
 }
 
+bool is_double(Number) { return target.dtype == float64; }
+
 int result_of(Number x) { return x.value; }
 int result_of(Condition x) { return x.value; }
 
@@ -162,6 +167,66 @@ int lower_elementwise(Lowering& l, const Op& op, std::span<const int> operands, 
   return result;
 }
 
+// ---- complex numbers ----------------------------------------------------------------------------
+
+namespace {
+
+// Functions are computed in float64 and rounded once.
+LoweredNumber of_complex(Lowering& l, OpId id, LoweredNumber a, LoweredNumber b, Dtype parts) {
+  const Dtype computed = is_complex_arithmetic(id) ? parts : float64;
+  const Target outer = std::exchange(target, {&l, computed});
+  const auto parts_in = [&](LoweredNumber x) {
+    return Parts<Number>{Number::of(l.convert(x.re, computed)), Number::of(l.convert(x.im, computed))};
+  };
+  const Parts<Number> found = value_of_parts(id, parts_in(a), parts_in(b));
+  target = outer;
+  return {l.convert(found.re.value, parts), l.convert(found.im.value, parts)};
+}
+
+LoweredNumber converted(Lowering& l, LoweredNumber x, Dtype dtype) {
+  const bool was_complex = x.im >= 0;
+  if (dtype == bool_ && was_complex) {
+    const int zero = l.number(0, l.builder().dtype(x.re));
+    return {l.add(ScalarOp::bit_or, l.add(ScalarOp::not_equal, x.re, zero), l.add(ScalarOp::not_equal, x.im, zero))};
+  }
+  if (!is_complex(dtype)) return {l.convert(x.re, dtype)};
+  const Dtype parts = real_of(dtype);
+  return {l.convert(x.re, parts), was_complex ? l.convert(x.im, parts) : l.number(0, parts)};
+}
+
+}  // namespace
+
+LoweredNumber lower_elementwise(Lowering& l, const Op& op, std::span<const LoweredNumber> operands, Dtype dtype) {
+  const LoweredNumber x = operands[0], y = operands.back();
+  const auto both_parts = [&](ScalarOp op_of_parts, ScalarOp join) {
+    return LoweredNumber{l.add(join, l.add(op_of_parts, x.re, y.re), l.add(op_of_parts, x.im, y.im))};
+  };
+  const bool is_complex_number = x.im >= 0;
+  switch (op.id) {
+    case OpId::stop_gradient: return x;
+    case OpId::astype: return converted(l, x, dtype);
+    case OpId::complex: return {x.re, y.re};
+    case OpId::real: return {x.re};
+    case OpId::imag: return {x.im};
+    case OpId::where: {
+      const auto chosen = [&](int a, int b) { return l.add(ScalarOp::select, x.re, a, b); };
+      const LoweredNumber& a = operands[1];
+      return {chosen(a.re, y.re), is_complex(dtype) ? chosen(a.im, y.im) : -1};
+    }
+    case OpId::equal:
+      if (is_complex_number) return both_parts(ScalarOp::equal, ScalarOp::bit_and);
+      break;
+    case OpId::not_equal:
+      if (is_complex_number) return both_parts(ScalarOp::not_equal, ScalarOp::bit_or);
+      break;
+    default: break;
+  }
+  if (is_complex_number) return of_complex(l, op.id, x, y, real_of(dtype));
+  SmallVector<int, 3> values;
+  for (const LoweredNumber& operand : operands) values.push_back(operand.re);
+  return {lower_elementwise(l, op, values, dtype)};
+}
+
 // ---- fused regions ------------------------------------------------------------------------------
 
 namespace {
@@ -174,23 +239,33 @@ class RegionValues {
 
   void compute(Positions at) {
     values_.clear();
-    for (const Array& input : inputs_) values_.push_back(l_.element(input, at));
+    for (std::size_t i = 0; i < inputs_.size(); ++i)
+      values_.push_back(l_.number_at(inputs_[i], region_.inputs()[i], at));
     for (const Region::Step& step : region_.steps()) values_.push_back(value_of(step));
   }
-  int operator[](int value) const { return values_[static_cast<std::size_t>(value)]; }
+  LoweredNumber operator[](int value) const { return values_[static_cast<std::size_t>(value)]; }
 
  private:
-  int value_of(const Region::Step& step) {
-    if (!step.op) return l_.builder().number_of_bytes(static_cast<std::int64_t>(step.bytes.words[0]), step.dtype);
-    SmallVector<int, 3> operands;
+  LoweredNumber value_of(const Region::Step& step) {
+    if (!step.op) return number_of(step);
+    SmallVector<LoweredNumber, 3> operands;
     for (const int operand : step.operands) operands.push_back(values_[static_cast<std::size_t>(operand)]);
     return lower_elementwise(l_, *step.op, operands, step.dtype);
+  }
+  LoweredNumber number_of(const Region::Step& step) {
+    const auto part = [&](std::size_t i) {
+      std::int64_t bytes = 0;
+      const Dtype dtype = real_of(step.dtype);
+      std::memcpy(&bytes, reinterpret_cast<const char*>(step.bytes.words) + i * size_of(dtype), size_of(dtype));
+      return l_.builder().number_of_bytes(bytes, dtype);
+    };
+    return {part(0), is_complex(step.dtype) ? part(1) : -1};
   }
 
   Lowering& l_;
   const Region& region_;
   std::span<const Array> inputs_;
-  std::vector<int> values_;
+  std::vector<LoweredNumber> values_;
 };
 
 }  // namespace
@@ -198,10 +273,12 @@ class RegionValues {
 Arrays lower_fused(const LoweringContext& c) {
   const Region& region = *c.as<FusedAttributes>().region;
   RegionValues values(c.l, region, c.inputs);
-  const Shape& shape = c.in(0).shape;
+  Shape shape = c.in(0).shape;
+  if (is_complex(region.inputs()[0])) shape.pop_back();  // the axis of the parts
   const auto inputs = static_cast<int>(region.inputs().size());
-  // Reduces a value. The order of the reduction follows the strides of the array if the value is an
-  // input, and strides of 0 if it is a constant. A computed value counts as row-major.
+  // Reduces a value, which is real. The order of the reduction follows the strides of the array if
+  // the value is an input, and strides of 0 if it is a constant. A computed value counts as
+  // row-major.
   const auto reduce = [&](const Region::Reduction& it, const Shape& result, FunctionRef<int(Positions)> element) {
     const int given = region.given(it.value);
     if (given >= 0 && given < inputs)
@@ -214,7 +291,7 @@ Arrays lower_fused(const LoweringContext& c) {
     if (const Region::Reduction* const only = region.reduction(region.outputs()[0]))
       return {reduce(*only, c.shape(), [&](Positions at) {
         values.compute(at);
-        return values[only->value];
+        return values[only->value].re;
       })};
   // The values of the outputs, before their reductions.
   std::vector<int> computed;
@@ -223,7 +300,7 @@ Arrays lower_fused(const LoweringContext& c) {
     computed.push_back(region.value_behind(output));
     dtypes.push_back(region.dtype(computed.back()));
   }
-  Arrays outputs = c.l.compute(shape, dtypes, [&](Positions at, std::span<int> results) {
+  Arrays outputs = c.l.compute_numbers(shape, dtypes, [&](Positions at, std::span<LoweredNumber> results) {
     values.compute(at);
     for (std::size_t k = 0; k < results.size(); ++k) results[k] = values[computed[k]];
   });

@@ -122,9 +122,12 @@ struct Lowered {
   std::vector<Dtype> values;    // the dtype of each value
   std::vector<Instruction> instructions;
   std::vector<std::string> errors;  // the messages of failed checks
+  // The shapes of the arrays. A complex array of the program is an array of floats with a last axis
+  // of length 2, the real and the imaginary part.
   std::vector<Shape> input_shapes, output_shapes;
-  std::vector<std::string> input_labels;  // empty strings: no label
-  Index work_bytes = 0;                   // the size of the workspace
+  std::vector<bool> complex_inputs, complex_outputs;  // which of them are; empty: none
+  std::vector<std::string> input_labels;              // empty strings: no label
+  Index work_bytes = 0;                               // the size of the workspace
 
   std::size_t inputs() const noexcept { return input_shapes.size(); }
   std::size_t outputs() const noexcept { return output_shapes.size(); }
@@ -148,8 +151,10 @@ struct LoweringOptions {
 /// and writes them at known positions; larger arrays lie in memory, and loops compute them. Sums
 /// are computed as the CPU's kernels do it: float32 in float64, float64 with compensation. Throws
 /// TransformError, which names the operation, for an operation that cannot be lowered (eigh, svd, a
-/// transfer between devices, a user's own operation ...), DtypeError for float16 and bfloat16, and
-/// DeviceError for values that are not on the CPU.
+/// transfer between devices, a user's own operation ...), DtypeError for float16 and bfloat16 and
+/// for an operation that cannot be lowered for complex numbers (solve, fft ...), and DeviceError
+/// for values that are not on the CPU. Complex numbers become pairs of floats; their arithmetic
+/// rounds as that of the CPU's kernels.
 Lowered lower(const Program& program, const LoweringOptions& options = {});
 
 /// The label of a variable, or an empty text.

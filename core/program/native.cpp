@@ -20,6 +20,7 @@
 #include <stave/core/program/executable.h>
 #include <stave/core/program/lanes.h>
 #include <stave/core/program/loop.h>
+#include <stave/core/program/lower.h>
 #include <stave/core/program/native_estimate.h>
 #include <stave/core/program/passes/passes.h>
 #include <stave/core/tensor/fail.h>
@@ -73,12 +74,13 @@ struct NativeAttributes final : Attributes {
   mutable std::unique_ptr<const Executable> kernel_executable_;
 };
 
-// Throws an error if elements of x and y at the same position differ. All NaN are equal.
+// Throws an error if elements of x and y at the same position differ. All NaN are equal. Elements
+// of complex arrays are compared part by part.
 void compare(const NativeAttributes& native, std::size_t output, const View& x, const View& y) {
-  visit_real_dtype(x.dtype, [&](auto zero) {
+  visit_real_dtype(real_of(x.dtype), [&](auto zero) {
     using T = decltype(zero);
     const T *a = static_cast<const T*>(x.data), *b = static_cast<const T*>(y.data);
-    for (Index i = 0; i < Shape(x.shape).elements(); ++i)
+    for (Index i = 0; i < lowered_shape(Shape(x.shape), x.dtype).elements(); ++i)
       if (std::memcmp(a + i, b + i, sizeof(T)) != 0 && !(a[i] != a[i] && b[i] != b[i]))
         fail<NativeCodeError>(
             "STAVE_NATIVE=check: element {} of output {} ({}) is {} by machine code and {} by kernels. The program "

@@ -5,6 +5,7 @@
 
 #include <stave/core/op/all_ops.h>
 #include <stave/core/ops/layout_rules.h>
+#include <stave/core/program/complex_parts.h>
 #include <stave/core/program/dataflow.h>
 #include <stave/core/program/fused.h>
 #include <stave/core/program/loop.h>
@@ -17,14 +18,23 @@ namespace {
 // The approximate number of instructions for n elements that take `each` instructions each.
 double unrolled(double n, double each) { return each * n <= 256 && n <= most_elements ? each * n : 10 + each; }
 
+// A complex number counts as two.
 double elements_of(const Program& program, int variable) {
-  return static_cast<double>(program.variable(variable).shape.elements());
+  const Program::Variable& it = program.variable(variable);
+  return static_cast<double>(it.shape.elements() * (is_complex(it.dtype) ? 2 : 1));
 }
 
 // Returns true if the operation reads few elements of its first input, which may be large.
 bool picks_elements(OpId id) { return id == OpId::gather || id == OpId::dynamic_slice; }
 
 bool is_random(OpId id) { return id == OpId::fold_in || id == OpId::random_bits || id == OpId::random_uniform; }
+
+// The same as has_equal_bits, for an elementwise operation on complex numbers. Functions such as
+// exp are those of the C library, and have other formulas in lowered code.
+bool has_equal_complex_bits(const Op& op) {
+  return is_complex_arithmetic(op.id) || is_of_parts(op) || op.id == OpId::equal || op.id == OpId::not_equal ||
+         op.id == OpId::where || op.id == OpId::astype || op.id == OpId::stop_gradient;
+}
 
 // Returns true if the operation's lowered code gives the same bits as its kernel.
 bool has_equal_bits(const Program& program, const Program::Instruction& step) {
@@ -33,6 +43,20 @@ bool has_equal_bits(const Program& program, const Program::Instruction& step) {
     const Shape& shape = program.variable(step.inputs[input]).shape;
     return shape[shape.size() - from_end];
   };
+  if (has_complex(program, step)) switch (op.id) {
+      case OpId::full:
+      case OpId::copy:
+      case OpId::pad:
+      case OpId::concat:
+      case OpId::gather:
+      case OpId::scatter:
+      case OpId::scatter_add:
+      case OpId::dynamic_slice:
+      case OpId::dynamic_update_slice:
+      case OpId::sum:
+      case OpId::matmul: break;  // as for floats
+      default: return has_equal_complex_bits(op);
+    }
   switch (op.id) {
     case OpId::full:
     case OpId::iota:
@@ -69,6 +93,16 @@ bool has_equal_bits(const Program& program, const Program::Instruction& step) {
     case OpId::matmul: return length(0, 2) <= tiny_rows && std::max(length(0, 1), length(1, 1)) <= tiny_terms;
     default: return op.elementwise;
   }
+}
+
+// The same for a region.
+bool has_equal_complex_bits(const Region& region) {
+  const auto is_equal = [&](const Region::Step& step) {
+    if (!step.op) return true;
+    const bool is_of_complex = is_complex(step.dtype) || is_complex(region.dtype(step.operands.back()));
+    return !is_of_complex || has_equal_complex_bits(*step.op);
+  };
+  return std::all_of(region.steps().begin(), region.steps().end(), is_equal);
 }
 
 // Returns the time of the kernel of a region, without its operations. Each array that it reads or
@@ -162,10 +196,16 @@ std::optional<Estimate> estimate_loop(const LoopAttributes& loop) {
 
 }  // namespace
 
+bool has_complex(const Program& program, const Program::Instruction& step) {
+  const auto is_complex_variable = [&](int v) { return is_complex(program.variable(v).dtype); };
+  const auto* const fused = dynamic_cast<const FusedAttributes*>(step.attributes.get());
+  return std::any_of(step.inputs.begin(), step.inputs.end(), is_complex_variable) ||
+         std::any_of(step.outputs.begin(), step.outputs.end(), is_complex_variable) ||
+         (fused && fused->region->has_complex());
+}
+
 std::optional<Estimate> estimate(const Program& program, const Program::Instruction& step, bool is_in_place) {
-  const auto is_refused = [&](int v) {
-    return is_half_float(program.variable(v).dtype) || is_complex(program.variable(v).dtype);
-  };
+  const auto is_refused = [&](int v) { return is_half_float(program.variable(v).dtype); };
   if (std::any_of(step.inputs.begin(), step.inputs.end(), is_refused) ||
       std::any_of(step.outputs.begin(), step.outputs.end(), is_refused))
     return {};
@@ -181,7 +221,7 @@ std::optional<Estimate> estimate(const Program& program, const Program::Instruct
   if (std::max(most, read) > most_native_elements) return {};
   Estimate cost;
   if (const auto* const fused = dynamic_cast<const FusedAttributes*>(step.attributes.get())) {
-    if (fused->region->has_complex()) return {};
+    if (fused->region->has_complex() && !has_equal_complex_bits(*fused->region)) return {};
     cost.kernels = read == 1 ? 30 : time_of_region(step, *fused->region);
     for (const Region::Step& it : fused->region->steps())
       if (it.op) add_elementwise(cost, it.op, program.variable(step.inputs[0]).dtype, read);

@@ -20,6 +20,9 @@ inline constexpr Index most_native_elements = 512;
 /// products, and may add the terms in another order.
 inline constexpr Index tiny_rows = 64, tiny_terms = 16;
 
+/// Returns true if an operation has complex inputs or outputs, or is a region with complex numbers.
+bool has_complex(const Program& program, const Program::Instruction& step);
+
 /// Estimates of the time of one run as machine code and by kernels, in nanoseconds, and of the
 /// number of instructions of the lowered code.
 struct Estimate {

@@ -24,11 +24,6 @@ constexpr auto unary_count = static_cast<std::size_t>(OpId::add);
 
 bool is_listed(const Op& op) { return static_cast<std::size_t>(op.id) < std::size(domains); }
 
-// Returns true for operations that make complex numbers of their parts, or take parts of them.
-bool is_of_parts(const Op& op) {
-  return op.id == OpId::complex || op.id == OpId::real || op.id == OpId::imag || op.id == OpId::conj;
-}
-
 std::size_t arity(const Op& op) {
   if (op.id == OpId::where) return 3;
   return op.id == OpId::complex || (is_listed(op) && static_cast<std::size_t>(op.id) >= unary_count) ? 2 : 1;

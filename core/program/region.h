@@ -200,6 +200,11 @@ namespace stave_detail {
 
 using namespace stave;
 
+/// Returns true for operations that make complex numbers of their parts, or take parts of them.
+inline bool is_of_parts(const Op& op) {
+  return op.id == OpId::complex || op.id == OpId::real || op.id == OpId::imag || op.id == OpId::conj;
+}
+
 /// Whether a builder keeps or merges an operation that repeats an earlier one on the same operands.
 /// A region that is differentiated must keep repetitions: two values have a cotangent each, whereas
 /// one value would have the sum of the two, which rounds differently.

@@ -30,6 +30,8 @@ const char* hlo_dtype(Dtype dtype) {
     case Dtype::float16: return "f16";
     case Dtype::bfloat16: return "bf16";
     case Dtype::float32: return "f32";
+    case Dtype::complex64: return "complex<f32>";
+    case Dtype::complex128: return "complex<f64>";
     default: return "f64";
   }
 }
@@ -55,6 +57,11 @@ std::string types(const List& values) {
 
 /// An element as text: a decimal number if that is exact, else its bits.
 std::string element(const void* bytes, Dtype dtype) {
+  if (is_complex(dtype)) {
+    const Dtype part = real_of(dtype);
+    const auto* const first = static_cast<const char*>(bytes);
+    return fmt::format("({}, {})", element(first, part), element(first + size_of(part), part));
+  }
   return visit_real_dtype(dtype, [&](auto zero) -> std::string {
     using T = decltype(zero);
     T x;
@@ -94,6 +101,7 @@ Shape hlo_with(Shape shape, std::size_t axis, Index length) {
 }
 
 Dtype HloBuilder::accumulator(Dtype dtype) const {
+  if (is_complex(dtype)) return options_.wide ? complex128 : dtype;
   if (!is_float(dtype) || dtype == float64) return dtype;
   return options_.wide ? float64 : float32;
 }
@@ -176,11 +184,12 @@ HloValue HloBuilder::number_of_bytes(const void* bytes, Dtype dtype, const Shape
 }
 
 HloValue HloBuilder::number(const Scalar& given, Dtype dtype, const Shape& shape) {
-  return visit_real_dtype(dtype, [&](auto zero) {
+  return visit_dtype(dtype, [&](auto zero) {
     using T = decltype(zero);
     const bool is_floating = given.kind == Scalar::Kind::floating;
     T x;
-    if constexpr (std::is_integral_v<T>)
+    if constexpr (ComplexNumber<T>) x = static_cast<T>(given.complex());
+    else if constexpr (std::is_integral_v<T>)
       x = static_cast<T>(is_floating ? static_cast<std::int64_t>(given.floating) : given.integer);
     else x = static_cast<T>(given.floating);
     return number_of_bytes(&x, dtype, shape);
@@ -228,13 +237,34 @@ HloValue HloBuilder::iota(Dtype dtype, const Shape& shape, std::size_t axis) {
 
 HloValue HloBuilder::compare(const char* direction, const HloValue& a, const HloValue& b) {
   const HloValue found = value({bool_, a.shape});
-  const char* const kind = is_float(a.dtype) ? "FLOAT" : is_signed(a.dtype) ? "SIGNED" : "UNSIGNED";
+  const char* const kind = is_inexact(a.dtype) ? "FLOAT" : is_signed(a.dtype) ? "SIGNED" : "UNSIGNED";
   line(fmt::format("{} = stablehlo.compare {}, {}, {}, {} : ({}, {}) -> {}", name(found), direction, name(a), name(b),
                    kind, hlo_type(a.dtype, a.shape), hlo_type(b.dtype, b.shape), hlo_type(bool_, a.shape)));
   return found;
 }
 
-HloValue HloBuilder::is_finite(const HloValue& x) { return emit("is_finite", {x}, "", {bool_, x.shape}); }
+HloValue HloBuilder::is_finite(const HloValue& x) {
+  if (is_complex(x.dtype)) return both(is_finite(real(x)), is_finite(imag(x)));
+  return emit("is_finite", {x}, "", {bool_, x.shape});
+}
+
+HloValue HloBuilder::abs(const HloValue& x) { return emit("abs", {x}, "", {real_of(x.dtype), x.shape}); }
+HloValue HloBuilder::real(const HloValue& z) {
+  return is_complex(z.dtype) ? emit("real", {z}, "", {real_of(z.dtype), z.shape}) : z;
+}
+HloValue HloBuilder::imag(const HloValue& z) {
+  return is_complex(z.dtype) ? emit("imag", {z}, "", {real_of(z.dtype), z.shape}) : like(z, 0);
+}
+HloValue HloBuilder::conj(const HloValue& z) {
+  return is_complex(z.dtype) ? complex(real(z), unary("negate", imag(z))) : z;
+}
+HloValue HloBuilder::complex(const HloValue& re, const HloValue& im) {
+  return emit("complex", {re, im}, "", {complex_of(re.dtype), re.shape});
+}
+HloValue HloBuilder::times_real(const HloValue& x, const HloValue& factor) {
+  if (!is_complex(x.dtype)) return multiply(x, factor);
+  return complex(multiply(real(x), factor), multiply(imag(x), factor));
+}
 
 HloValue HloBuilder::select(const HloValue& condition, const HloValue& a, const HloValue& b) {
   const HloValue found = value(a.type());
@@ -244,13 +274,18 @@ HloValue HloBuilder::select(const HloValue& condition, const HloValue& a, const 
 }
 
 HloValue HloBuilder::convert(const HloValue& x, Dtype dtype) {
-  return x.dtype == dtype ? x : emit("convert", {x}, "", {dtype, x.shape});
+  if (x.dtype == dtype) return x;
+  if (is_complex(dtype) && !is_complex(x.dtype)) {
+    const HloValue re = convert(x, real_of(dtype));
+    return complex(re, like(re, 0));
+  }
+  return emit("convert", {x}, "", {dtype, x.shape});
 }
 
 HloValue HloBuilder::astype(const HloValue& x, Dtype dtype) {
   if (x.dtype == dtype) return x;
   if (dtype == bool_) return compare("NE", x, like(x, 0));
-  if (!is_float(x.dtype) || is_float(dtype)) return convert(x, dtype);
+  if (!is_float(x.dtype) || is_inexact(dtype)) return convert(x, dtype);
   const HloValue from = convert(x, x.dtype == float64 ? float64 : float32);
   return visit_real_dtype(dtype, [&](auto zero) {
     using T = decltype(zero);
@@ -294,6 +329,8 @@ HloValue HloBuilder::matrix_transpose(const HloValue& x) {
   std::swap(axes[axes.size() - 1], axes[axes.size() - 2]);
   return transpose(x, axes);
 }
+
+HloValue HloBuilder::adjoint(const HloValue& x) { return conj(matrix_transpose(x)); }
 
 HloValue HloBuilder::broadcast(const HloValue& x, const Shape& shape) {
   if (x.shape == shape) return x;
@@ -418,7 +455,7 @@ HloValue HloBuilder::matmul(const HloValue& a, const HloValue& b, bool transpose
     middle = fmt::format(", batching_dims = {} x {}", axes, axes);
   }
   middle += fmt::format(", contracting_dims = [{}] x [{}]", in_a, in_b);
-  if (is_float(a.dtype)) middle += ", precision = [HIGHEST, HIGHEST]";
+  if (is_inexact(a.dtype)) middle += ", precision = [HIGHEST, HIGHEST]";
   return convert(emit("dot_general", {a, b}, middle, {is_half_float(a.dtype) ? float32 : a.dtype, shape}), a.dtype);
 }
 

@@ -104,6 +104,16 @@ class HloBuilder {
   HloValue compare(const char* direction, const HloValue& a, const HloValue& b);
   HloValue is_nan(const HloValue& x) { return compare("NE", x, x); }
   HloValue is_finite(const HloValue& x);
+  /// The absolute value; for complex numbers it is real.
+  HloValue abs(const HloValue& x);
+  /// The parts of complex numbers, the conjugates, and numbers made of parts. A real number is its
+  /// own real part and conjugate.
+  HloValue real(const HloValue& z);
+  HloValue imag(const HloValue& z);
+  HloValue conj(const HloValue& z);
+  HloValue complex(const HloValue& re, const HloValue& im);
+  /// x, which may be complex, times real factors.
+  HloValue times_real(const HloValue& x, const HloValue& factor);
   HloValue select(const HloValue& condition, const HloValue& a, const HloValue& b);
   /// The same elements in another dtype, as stablehlo.convert gives them.
   HloValue convert(const HloValue& x, Dtype dtype);
@@ -124,6 +134,8 @@ class HloBuilder {
   HloValue transpose(const HloValue& x, const Shape& axes);
   /// The last two axes exchanged.
   HloValue matrix_transpose(const HloValue& x);
+  /// The conjugates of matrix_transpose.
+  HloValue adjoint(const HloValue& x);
   /// Broadcasting as in NumPy.
   HloValue broadcast(const HloValue& x, const Shape& shape);
   /// Axis k of x becomes axis dims[k] of the result.

@@ -4,6 +4,7 @@
 #include <limits>
 #include <utility>
 
+#include <stave/core/program/complex_parts.h>
 #include <stave/core/program/fused.h>
 #include <stave/core/program/stablehlo_functions.h>
 #include <stave/core/program/stablehlo_rules.h>
@@ -331,6 +332,58 @@ HloValue in_dtype(const Op& op, const HloNumber& x, const HloNumber& y) {
   }
 }
 
+// ---- complex numbers ----------------------------------------------------------------------------
+
+// The operation of StableHLO for a function of complex numbers, or null if it is composed.
+const char* complex_function(OpId id) {
+  switch (id) {
+    case OpId::negative: return "negate";
+    case OpId::exp: return "exponential";
+    case OpId::log: return "log";
+    case OpId::sqrt: return "sqrt";
+    case OpId::sin: return "sine";
+    case OpId::cos: return "cosine";
+    case OpId::tanh: return "tanh";
+    default: return nullptr;
+  }
+}
+
+// A function of the parts of complex numbers, composed by complex_parts.h.
+HloValue by_parts(HloBuilder& b, OpId id, const HloValue& z, const HloValue& w) {
+  const Dtype computed = b.accumulator(z.dtype);
+  HloTarget target{&b, {real_of(computed), z.shape}};
+  HloTarget* const outer = std::exchange(hlo_target, &target);
+  const auto parts = [&](const HloValue& x) {
+    const HloValue wide = b.convert(x, computed);
+    return Parts<HloNumber>{HloNumber::of(b.real(wide)), HloNumber::of(b.imag(wide))};
+  };
+  const Parts<HloNumber> found = value_of_parts(id, parts(z), parts(w));
+  hlo_target = outer;
+  return b.convert(b.complex(found.re.value, found.im.value), z.dtype);
+}
+
+HloValue of_complex(HloBuilder& b, OpId id, const HloValue& z, const HloValue& w) {
+  if (const char* const name = complex_function(id)) return b.unary(name, z);
+  const HloValue zero = b.like(z, 0);
+  switch (id) {
+    case OpId::add: return b.add(z, w);
+    case OpId::subtract: return b.subtract(z, w);
+    case OpId::multiply: return b.multiply(z, w);
+    case OpId::square: return b.multiply(z, z);
+    case OpId::divide: return b.divide(z, w);
+    case OpId::reciprocal: return b.divide(b.like(z, 1), z);
+    case OpId::scale: return b.scale(z, w);
+    case OpId::scale_by_inverse: {
+      const auto is_infinite = [&](const HloValue& x) { return b.compare("EQ", b.abs(x), b.like(x, hlo_infinity)); };
+      const HloValue vanishes = b.either(is_infinite(b.real(w)), is_infinite(b.imag(w)));
+      return b.select(b.either(b.compare("EQ", z, zero), vanishes), zero, b.divide(z, w));
+    }
+    case OpId::equal: return b.compare("EQ", z, w);
+    case OpId::not_equal: return b.compare("NE", z, w);
+    default: return by_parts(b, id, z, w);
+  }
+}
+
 }  // namespace
 
 HloFrexp hlo_frexp(HloBuilder& b, const HloValue& x) {
@@ -369,8 +422,13 @@ HloValue hlo_elementwise(HloBuilder& b, const Op& op, HloSpan operands, Dtype dt
     case OpId::astype: return b.astype(x, dtype);
     case OpId::stop_gradient: return x;
     case OpId::where: return b.select(x, operands[1], operands[2]);
+    case OpId::complex: return b.complex(x, operands[1]);
+    case OpId::real: return b.real(x);
+    case OpId::imag: return b.imag(x);
+    case OpId::conj: return b.conj(x);
     default: break;
   }
+  if (is_complex(x.dtype)) return of_complex(b, op.id, x, operands.back());
   // Sixteen-bit floats are computed in float32, and rounded once.
   const bool widens = is_half_float(x.dtype) && op.id != OpId::nextafter;
   const Dtype computed = widens ? float32 : x.dtype;

@@ -73,9 +73,12 @@ HloValues lu_step(HloBuilder& b, const HloValue& k, HloSpan state) {
   };
   const HloValue column = b.reshape(column_of(state[0]), {count, m});
   const HloValue from_k = is_position(b, column.shape, 1, "GE", k);
-  const HloValue sizes = b.select(from_k, b.unary("abs", column), b.like(column, -1));
+  // LAPACK compares complex numbers by the sum of the sizes of their parts.
+  const HloValue magnitude =
+      is_complex(column.dtype) ? b.add(b.abs(b.real(column)), b.abs(b.imag(column))) : b.abs(column);
+  const HloValue sizes = b.select(from_k, magnitude, b.like(magnitude, -1));
   const HloValue operands[] = {sizes, b.iota(int64, column.shape, 1)};
-  const HloValue initial[] = {b.extreme(column.dtype, false), b.number(m - 1, int64)};
+  const HloValue initial[] = {b.extreme(sizes.dtype, false), b.number(m - 1, int64)};
   const HloValue best =
       b.reduce(operands, initial, {1}, [&](HloSpan pairs) { return hlo_extreme_of_pairs(b, pairs, true); })[1];
   const HloValue a = exchanged(b, state[0], k, best), order = exchanged(b, state[2], k, best);
@@ -126,17 +129,17 @@ HloValue hlo_solve(HloBuilder& b, const HloValue& packed, const HloValue& order,
 
 namespace {
 
-// The factor of (a + a^T) / 2; NaN where a matrix is not positive definite or not finite.
+// The factor of (a + a^H) / 2; NaN where a matrix is not positive definite or not finite.
 HloValues cholesky(const HloContext& c) {
   HloBuilder& b = c.b;
   const HloValue x = flat(b, c.in(), 2), half = b.multiply(x, b.like(x, 0.5));
-  const HloValue a = b.add(half, b.matrix_transpose(half)), finite = hlo_all_finite(b, a);
+  const HloValue a = b.add(half, b.adjoint(half)), finite = hlo_all_finite(b, a);
   const HloValue factor = b.emit("cholesky", {a}, ", lower = true", a.type());
   const HloValue row = b.iota(int64, a.shape, 1), column = b.iota(int64, a.shape, 2);
   const HloValue on_diagonal = b.compare("EQ", row, column);
   const HloValue lower = b.select(b.compare("GE", row, column), factor, b.like(factor, 0));
-  const HloValue good =
-      b.both(b.is_finite(lower), b.either(b.invert(on_diagonal), b.compare("GT", lower, b.like(lower, 0))));
+  const HloValue is_positive = b.compare("GT", b.real(lower), b.number(0, real_of(lower.dtype), lower.shape));
+  const HloValue good = b.both(b.is_finite(lower), b.either(b.invert(on_diagonal), is_positive));
   const HloValue definite = b.both(finite, b.reduce("and", good, b.number(true, bool_), {1, 2}));
   if (!c.as<CholeskyAttributes>().nan_if_indefinite) b.check([&] { return b.either(definite, b.invert(finite)); });
   return {b.reshape(b.select(hlo_per_matrix(b, definite, a.shape), lower, b.like(lower, hlo_nan)), c.shape())};

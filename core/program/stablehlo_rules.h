@@ -36,6 +36,7 @@ HloRule hlo_rule_of_rows(OpId id);
 HloRule hlo_rule_of_scan(OpId id);
 HloRule hlo_rule_of_index(OpId id);
 HloRule hlo_rule_of_product(OpId id);
+HloRule hlo_rule_of_fourier(OpId id);
 HloRule hlo_rule_of_linalg(OpId id);
 HloRule hlo_rule_of_factor(OpId id);
 HloRule hlo_rule_of_random(OpId id);

@@ -1,5 +1,6 @@
 #include <stave/core/program/write_c_plain.h>
 
+#include <algorithm>
 #include <ostream>
 
 #include <stave/core/program/write_c_body.h>
@@ -68,8 +69,9 @@ class PlainWriter {
         "/* The numbers of arguments, of the elements of each, and the lengths of its axes. Arrays are\n   row-major. "
         "*/\n";
     text += fmt::format("#define {}_inputs {}\n#define {}_outputs {}\n", name_, code_.inputs(), name_, code_.outputs());
-    each_argument([&](const std::string& name, Dtype dtype, const Shape& shape, bool) {
-      text += fmt::format("#define {}_{}_size {} /* {} */\n", name_, name, shape.elements(), type_text(dtype, shape));
+    each_argument([&](const std::string& name, Dtype dtype, const Shape& shape, bool, bool is_complex_array) {
+      text += fmt::format("#define {}_{}_size {} /* {} */\n", name_, name, shape.elements(),
+                          is_complex_array ? complex_text(dtype, shape) : type_text(dtype, shape));
       if (shape.rank() == 0) return;
       text += fmt::format("#define {}_{}_shape {{", name_, name);
       for (int axis = 0; axis < shape.rank(); ++axis)
@@ -78,6 +80,11 @@ class PlainWriter {
     });
     text += names_of("input", signature_.inputs) + names_of("output", signature_.outputs);
     return text + "\n";
+  }
+  // "complex128[3] as pairs of double"
+  static std::string complex_text(Dtype parts, Shape shape) {
+    shape.pop_back();
+    return fmt::format("{} as pairs of {}", type_text(complex_of(parts), shape), c_type(parts));
   }
   std::string names_of(const char* what, const std::vector<std::string>& names) const {
     std::string text;
@@ -95,6 +102,13 @@ class PlainWriter {
     else text += "   Returns 0, or the number of an error; then the outputs are undefined:";
     for (std::size_t i = 0; i < code_.errors.size(); ++i)
       text += fmt::format("\n     {}  {}", i + 1, c_comment(code_.errors[i]));
+    const auto has_complex = [](const std::vector<bool>& is_complex_array) {
+      return std::find(is_complex_array.begin(), is_complex_array.end(), true) != is_complex_array.end();
+    };
+    if (has_complex(code_.complex_inputs) || has_complex(code_.complex_outputs))
+      text +=
+          "\n   The last axis of a complex array is the real and the imaginary part: the memory is that of\n   C's "
+          "double _Complex or float _Complex, to which a pointer may be converted.";
     text += "\n   No output may overlap another array.";
     if (workspace_.empty()) text += " `work` is not used and may be a null pointer.";
     return text + " */\n";
@@ -109,7 +123,7 @@ class PlainWriter {
   std::string prototype(bool is_definition) const {
     std::string text = "int " + name_ + "(";
     const char* const pointer = is_definition ? "* restrict " : "* ";
-    each_argument([&](const std::string& name, Dtype dtype, const Shape&, bool is_input) {
+    each_argument([&](const std::string& name, Dtype dtype, const Shape&, bool is_input, bool) {
       text += fmt::format("{}{}{}{}, ", is_input ? "const " : "", c_type(dtype), pointer, name);
     });
     return text + name_ + "_workspace" + pointer + "work)";
@@ -123,12 +137,14 @@ class PlainWriter {
     return text + "    default: return \"\";\n  }\n}\n";
   }
 
+  static bool is_true(const std::vector<bool>& flags, std::size_t i) { return i < flags.size() && flags[i]; }
   template <class F>
   void each_argument(F&& f) const {
     for (std::size_t i = 0; i < code_.inputs(); ++i)
-      f(signature_.inputs[i], code_.buffers[i].dtype, code_.input_shapes[i], true);
+      f(signature_.inputs[i], code_.buffers[i].dtype, code_.input_shapes[i], true, is_true(code_.complex_inputs, i));
     for (std::size_t i = 0; i < code_.outputs(); ++i)
-      f(signature_.outputs[i], code_.buffers[code_.inputs() + i].dtype, code_.output_shapes[i], false);
+      f(signature_.outputs[i], code_.buffers[code_.inputs() + i].dtype, code_.output_shapes[i], false,
+        is_true(code_.complex_outputs, i));
   }
 
   const Lowered& code_;

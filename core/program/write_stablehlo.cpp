@@ -37,7 +37,7 @@ namespace {
 HloRule hlo_rule_of(OpId id) {
   for (const auto family :
        {hlo_rule_of_layout, hlo_rule_of_reduction, hlo_rule_of_rows, hlo_rule_of_scan, hlo_rule_of_index,
-        hlo_rule_of_product, hlo_rule_of_linalg, hlo_rule_of_factor, hlo_rule_of_random})
+        hlo_rule_of_product, hlo_rule_of_fourier, hlo_rule_of_linalg, hlo_rule_of_factor, hlo_rule_of_random})
     if (const HloRule rule = family(id)) return rule;
   return nullptr;
 }
@@ -67,23 +67,7 @@ class ModuleWriter {
     Values(const Program& program, const StableHloOptions& options) : b(options), of(program), made_behind(program) {}
   };
 
-  // Throws TransformError for an operation on complex numbers.
-  static void check_real(const Program& program) {
-    for (const Program::Instruction& step : program.instructions) {
-      std::vector<int> variables(step.inputs.begin(), step.inputs.end());
-      variables.insert(variables.end(), step.outputs.begin(), step.outputs.end());
-      const auto* const fused = dynamic_cast<const FusedAttributes*>(step.attributes.get());
-      for (const int variable : variables)
-        if (const Program::Variable& it = program.variable(variable);
-            !step.is_read() && (is_complex(it.dtype) || (fused && fused->region->has_complex())))
-          fail<TransformError>(
-              "write_stablehlo: {} ({}) cannot be written as StableHLO: it computes on complex numbers", step.op->name,
-              notation(nullptr, it.dtype, it.shape, cpu));
-    }
-  }
-
   Function function(const Program& program, const std::string& name, bool is_main) {
-    check_real(program);
     Values values(program, options_);
     HloBuilder& b = values.b;
     std::string arguments, comments;
@@ -160,13 +144,15 @@ class ModuleWriter {
           "write_stablehlo: the program read the value {} and may have branched on it, and StableHLO text cannot throw "
           "where it finds another one: compute both branches, by `where`, or set .checks for a result that tells",
           step.read_value.str());
-    b.check([&] {
-      const HloValue recorded = b.constant(step.read_value);
-      if (!is_float(found.dtype)) return b.compare("EQ", found, recorded);
-      const std::size_t size = size_of(found.dtype);
-      const Dtype bits = size == 8 ? int64 : size == 4 ? int32 : int16;
-      return b.compare("EQ", b.bitcast(found, bits), b.bitcast(recorded, bits));
-    });
+    b.check([&] { return has_bits(b, found, b.constant(step.read_value)); });
+  }
+  static HloValue has_bits(HloBuilder& b, const HloValue& found, const HloValue& recorded) {
+    if (is_complex(found.dtype))
+      return b.both(has_bits(b, b.real(found), b.real(recorded)), has_bits(b, b.imag(found), b.imag(recorded)));
+    if (!is_float(found.dtype)) return b.compare("EQ", found, recorded);
+    const std::size_t size = size_of(found.dtype);
+    const Dtype bits = size == 8 ? int64 : size == 4 ? int32 : int16;
+    return b.compare("EQ", b.bitcast(found, bits), b.bitcast(recorded, bits));
   }
 
   HloValues performed(HloBuilder& b, const Program::Instruction& step, HloSpan inputs,
@@ -186,7 +172,7 @@ class ModuleWriter {
     const HloContext context{b, step, inputs, types};
     if (dynamic_cast<const FusedAttributes*>(step.attributes.get())) return hlo_fused(context);
     if (const HloRule rule = hlo_rule_of(op.id)) return rule(context);
-    if (op.id != OpId::own && (op.elementwise || op.id == OpId::astype))
+    if (op.id != OpId::own && (op.elementwise || op.id == OpId::astype || is_of_parts(op)))
       return {hlo_elementwise(b, op, inputs, types[0].dtype)};
     fail<TransformError>("write_stablehlo: {} ({}) cannot be written as StableHLO: {}", op.name,
                          types.empty() ? "" : notation(nullptr, types[0].dtype, types[0].shape, cpu),

@@ -12,6 +12,7 @@
 //   docs/stablehlo_operations.md lists what each operation becomes.
 // - Functions such as exp are XLA's, and differ from the library's in the last digits. XLA also
 //   chooses the order of sums.
+// - Complex numbers are those of StableHLO, and Fourier transforms its fft.
 // - StableHLO has no errors. docs/guides/stablehlo.md says what the text computes where the library
 //   would throw; `.checks` adds a result that tells.
 #pragma once

@@ -155,6 +155,10 @@ void check_float64(const Program& program, std::span<const int> variables, const
   for (std::size_t i = 0; i < variables.size(); ++i) {
     if (variables[i] < 0) fail<TransformError>("write_c: {} {} is an empty Tensor", what, i);
     const Program::Variable& it = program.variable(variables[i]);
+    if (is_complex(it.dtype))
+      fail<DtypeError>(
+          "write_c: {} {} is {}, but CasADi has no complex numbers: pass the real and the imaginary part as two arrays",
+          what, i, type_text(it.dtype, it.shape));
     if (it.dtype != float64)
       fail<DtypeError>("write_c: {} {} is {}, but CasADi's numbers are float64: convert it with astype", what, i,
                        type_text(it.dtype, it.shape));

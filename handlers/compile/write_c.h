@@ -11,6 +11,8 @@
 // - Arithmetic gives the bits of the library's CPU kernels, if the compiler does not contract or
 //   reorder it (-ffp-contract=off, no -ffast-math). Functions such as exp are those of libm, and
 //   differ by some units in the last place.
+// - A complex array is an array of floats with a last axis of length 2, the parts: the memory of
+//   C's double _Complex, to which a pointer may be converted.
 // - The function returns 0, or the number of an error where the library would throw.
 // - With Interface::casadi the file is an external function of CasADi, with derivatives on request.
 //

@@ -1,5 +1,6 @@
 // The text of programs as StableHLO, and what is refused. What the text computes is tested in
 // stablehlo/.
+#include <complex>
 #include <limits>
 #include <sstream>
 
@@ -13,6 +14,7 @@
 namespace {
 
 using namespace stave;
+using namespace std::complex_literals;
 using testing::HasSubstr;
 using testing::Not;
 
@@ -59,6 +61,18 @@ TEST(WriteStableHlo, ConstantsKeepAllBits) {
               HasSubstr("dense<\"0x000102030405060708090A0B0C0D0E0F10111213\"> : tensor<20xui8>"));
   const auto masked = [](const Tensor& x) { return where(tensor({true, false, true}), x, 0.); };
   EXPECT_THAT(text_of(trace(masked)(ones({3}))), HasSubstr("dense<[true, false, true]> : tensor<3xi1>"));
+}
+
+TEST(WriteStableHlo, ComplexNumbersHaveTwoParts) {
+  const auto f = [](const Tensor& z) { return z * tensor({1. + 2i, -0.1i}, complex128); };
+  const std::string text = text_of(trace(f)(zeros({2}, complex128)));
+  EXPECT_THAT(text,
+              HasSubstr("dense<[(1.00, 2.00), (0x8000000000000000, 0xBFB999999999999A)]> : tensor<2xcomplex<f64>>"));
+  EXPECT_THAT(text, HasSubstr("stablehlo.multiply %0, %1 : tensor<2xcomplex<f64>>"));
+  EXPECT_THAT(text_of(trace([](const Tensor& x) { return rfft(x); })(zeros({8}, float64))),
+              HasSubstr("stablehlo.fft %0, type = RFFT, length = [8] : (tensor<8xf64>) -> tensor<5xcomplex<f64>>"));
+  EXPECT_THAT(text_of(trace([](const Tensor& z) { return abs(z); })(zeros({3}, complex64)), {.wide = false}),
+              testing::Not(HasSubstr("f64")));
 }
 
 TEST(WriteStableHlo, LoopsStayLoopsAndFunctionsFunctions) {

@@ -119,8 +119,8 @@ class HloModules {
   };
   static void append(std::string& list, const std::string& item) { list += (list.empty() ? "" : ", ") + item; }
   static std::string text_of(const Type& type) {
-    static constexpr const char* names[real_dtype_count] = {"i1",  "ui8", "ui16", "ui32", "ui64", "i8", "i16",
-                                                            "i32", "i64", "f16",  "bf16", "f32",  "f64"};
+    static constexpr const char* names[] = {"i1",  "ui8", "ui16", "ui32", "ui64", "i8",           "i16",         "i32",
+                                            "i64", "f16", "bf16", "f32",  "f64",  "complex<f32>", "complex<f64>"};
     std::string text = "tensor<";
     for (const Index length : type.shape) text += std::to_string(length) + "x";
     return text + names[static_cast<int>(type.dtype)] + ">";

@@ -153,3 +153,82 @@ def special_functions(x):
         jax.nn.gelu(x, approximate=False),
         jsp.special.zeta(2.0, abs(x) + 1),
     ]
+
+
+def circuit_state(angles, state):
+    def turn(angle):
+        c, s = jnp.cos(angle / 2), -1j * jnp.sin(angle / 2)
+        return jnp.array([[c, s], [s, c]])
+
+    controlled = jnp.array([[1, 0, 0, 0], [0, 1, 0, 0], [0, 0, 0, 1j], [0, 0, 1j, 0]])
+    return controlled @ jnp.kron(turn(angles[0]), turn(angles[1])) @ state
+
+
+def circuit(*inputs):
+    return [circuit_state(*inputs)]
+
+
+def circuit_gradient(*inputs):
+    return jax.grad(lambda *given: jnp.abs(circuit_state(*given)[3]) ** 2, (0, 1))(*inputs)
+
+
+def turning(z):
+    def step(_, x):
+        return x * (0.999 + 0.01j) + 0.001 * jnp.conj(x) / (1 + x * jnp.conj(x))
+
+    return jax.lax.fori_loop(0, 100, step, z)
+
+
+def oscillator(z):
+    return [turning(z)]
+
+
+def oscillator_gradient(z):
+    return [jax.grad(lambda x: jnp.real(turning(x) ** 2).sum())(jnp.asarray(z))]
+
+
+def filter_gradient(*inputs):
+    def f(weights, signal):
+        found = jnp.fft.irfft(jnp.fft.rfft(signal) * weights)
+        return (found**2).sum() + (jnp.abs(jnp.fft.fft(signal, 5, 0, "ortho")) ** 2).sum()
+
+    return jax.grad(f, (0, 1))(*inputs)
+
+
+def fourier(z):
+    f = jnp.fft
+    return [f.fft(z, axis=0), f.ifft(z), f.fft2(z), f.hfft(z), f.ihfft(z.real)]
+
+
+def complex_functions(z):
+    names = "exp log sqrt sin cos tan arcsin arccos arctan sinh cosh tanh arcsinh arccosh arctanh log1p expm1".split()
+    others = [z ** (2.5 - 1j), 1 / z, jnp.abs(z), jnp.angle(z), jnp.prod(z), jnp.cumprod(z)]
+    return [getattr(jnp, name)(z) for name in names] + others
+
+
+def complex_linear_algebra(a, b):
+    q, r = jnp.linalg.qr(a)
+    sign, logarithm = jnp.linalg.slogdet(a)
+    square = jnp.einsum("...ij,...kj", a, jnp.conj(a))
+    return [jnp.linalg.solve(a, b), jnp.linalg.det(a), sign, logarithm, jnp.abs(r), q @ r, jnp.linalg.inv(a)] + [
+        jsp.linalg.expm(0.3 * a),
+        jnp.linalg.cholesky(square),
+    ]
+
+
+def complex_updates(z, at):
+    z = jnp.asarray(z)
+    return [
+        z[at],
+        z.at[at].add(1j),
+        z.at[at].set(2 - 1j),
+        z.at[at].multiply(1j),
+        jnp.pad(z, (1, 2), constant_values=1j),
+        z[::-1],
+        jnp.where(z.real > 0, z, 0),
+        z == jnp.conj(z),
+        z != 0,
+        z.astype("complex64").astype("complex128"),
+        z / jnp.abs(z),
+        z.sum(),
+    ]

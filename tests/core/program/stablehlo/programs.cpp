@@ -4,6 +4,7 @@
 //   stablehlo_programs          all programs
 //   stablehlo_programs NAME     one of them, whose text is printed
 #include <cmath>
+#include <complex>
 #include <cstdio>
 #include <limits>
 #include <string_view>
@@ -16,6 +17,7 @@
 namespace {
 
 using namespace stave;
+using namespace std::complex_literals;
 using stave_test::HloModules, stave_test::HloProgram, stave_test::HloRun;
 
 // A program and what it must compute.
@@ -233,6 +235,70 @@ void add_others() {
   add("transformer_block_float32", grad(block), some({4, 4}, 0, float32), some({2, 6, 4}, 1, float32));
 }
 
+// ---- complex numbers ----------------------------------------------------------------------------
+
+Tensor some_complex(const Shape& shape, double phase) { return complex(some(shape, phase), some(shape, phase + 2)); }
+
+void add_complex() {
+  // A state of two qubits, turned by a circuit, and the gradient of a probability.
+  const auto circuit = [](const Tensor& angles, const Tensor& state) {
+    const auto turn = [&](const Tensor& angle) {
+      const Tensor c = complex(cos(angle / 2), 0), s = complex(0, -sin(angle / 2));
+      return stack({stack({c, s}), stack({s, c})});
+    };
+    const Tensor controlled =
+        tensor({{1. + 0i, 0i, 0i, 0i}, {0i, 1. + 0i, 0i, 0i}, {0i, 0i, 0i, 1i}, {0i, 0i, 1i, 0i}}, complex128);
+    return matmul(controlled, matmul(kron(turn(angles[0]), turn(angles[1])), state));
+  };
+  const auto probability = [=](const Tensor& angles, const Tensor& state) {
+    return square(abs(circuit(angles, state)[3]));
+  };
+  add("circuit", circuit, tensor({0.3, 1.1}, float64), some_complex({4}, 0));
+  add("circuit_gradient", grad<0, 1>(probability), tensor({0.3, 1.1}, float64), some_complex({4}, 0));
+
+  const auto turning = [](const Tensor& z) {
+    const auto step = [](const Tensor& x) { return x * (0.999 + 0.01i) + 0.001 * conj(x) / (1 + x * conj(x)); };
+    return loop(100, step)(z);
+  };
+  add("oscillator", turning, some_complex({3}, 0));
+  add("oscillator_gradient", grad([=](const Tensor& z) { return sum(real(turning(z) * turning(z))); }),
+      some_complex({3}, 0));
+
+  const auto filter = [](const Tensor& weights, const Tensor& signal) {
+    const Tensor found = irfft(rfft(signal) * weights);
+    return sum(square(found)) + sum(square(abs(fft(signal, {.n = 5, .axis = 0, .norm = FftNorm::ortho}))));
+  };
+  add("filter_gradient", grad<0, 1>(filter), some_complex({5}, 0), some({3, 8}, 1));
+  add(
+      "fourier",
+      [](const Tensor& z) { return std::tuple(fft(z, {.axis = 0}), ifft(z), fft2(z), hfft(z), ihfft(real(z))); },
+      some_complex({3, 4}, 0));
+  add(
+      "complex_functions",
+      [](const Tensor& z) {
+        return std::tuple(exp(z), log(z), sqrt(z), sin(z), cos(z), tan(z), asin(z), acos(z), atan(z), sinh(z), cosh(z),
+                          tanh(z), asinh(z), acosh(z), atanh(z), log1p(z), expm1(z), pow(z, 2.5 - 1i), 1 / z, abs(z),
+                          angle(z), prod(z), cumulative_prod(z));
+      },
+      2 * some_complex({12}, 0.3));
+  const auto linear = [](const Tensor& a, const Tensor& b) {
+    const auto [q, r] = qr(a);
+    const auto [sign, logarithm] = slogdet(a);
+    return std::tuple(solve(a, b), det(a), sign, logarithm, abs(r), matmul(q, r), inv(a), expm(0.3 * a),
+                      cholesky(matmul(a, conj(matrix_transpose(a)))));
+  };
+  add("complex_linear_algebra", linear, some_complex({2, 4, 4}, 0) + 2 * eye(4, complex128),
+      some_complex({2, 4, 3}, 1));
+  add(
+      "complex_updates",
+      [](const Tensor& z, const Tensor& at) {
+        return std::tuple(z[at], z.at(at).add(1i), z.at(at).set(2. - 1i), z.at(at).multiply(1i), pad(z, {{1, 2}}, 1i),
+                          z(slice(none, none, -1)), where(real(z) > 0, z, 0), z == conj(z), astype(z, bool_),
+                          astype(astype(z, complex64), complex128), sign(z), sum(z));
+      },
+      some_complex({6}, 0), tensor({1, -1, 1}));
+}
+
 // ---- values where processors differ, and errors -------------------------------------------------
 
 void add_edges() {
@@ -320,10 +386,10 @@ std::string difference(const Compared& it, const HloRun& run) {
   if (!run.error.empty()) return run.error;
   for (std::size_t i = 0; i < it.expected.size(); ++i) {
     const Tensor &found = run.outputs[i], &expected = it.expected[i];
-    const double tolerance = it.bitwise                    ? 0
-                             : expected.dtype() == float64 ? 1e-11
-                             : expected.dtype() == float32 ? 2e-5
-                                                           : 0;
+    const double tolerance = it.bitwise                             ? 0
+                             : real_of(expected.dtype()) == float64 ? 1e-11
+                             : expected.dtype() == float32          ? 2e-5
+                                                                    : 0;
     bool same = found.dtype() == expected.dtype() && found.shape() == expected.shape() &&
                 allclose(found, expected, tolerance, tolerance, true);
     if (same && it.bitwise && is_float(found.dtype()))
@@ -341,6 +407,7 @@ int main(int argc, char** argv) try {
   add_loops();
   add_transforms();
   add_others();
+  add_complex();
   add_edges();
   const std::string_view only = argc > 1 ? argv[1] : "";
   HloModules modules;

@@ -56,7 +56,8 @@ def arrays(data, kinds):
 def difference(found, wanted):
     worst = 0.0
     for a, b in zip(found, wanted, strict=True):
-        a, b = np.asarray(a, np.float64), np.asarray(b, np.float64)
+        wide = np.complex128 if np.iscomplexobj(b) else np.float64
+        a, b = np.asarray(a, wide), np.asarray(b, wide)
         if a.shape != b.shape:
             return f"shape {a.shape} is not {b.shape}"
         scale = 1 + np.max(np.abs(b), initial=0)

@@ -42,15 +42,9 @@ class Documentation {
     std::string text = introduction;
     for (const Op* const op : stave::all_ops()) {
       if (op->id == stave::OpId::call) continue;
-      text += "| `" + std::string(op->name) + "` | ";
-      const auto refusal = refused_.find(op->name);
-      const auto found = found_.find(op->name);
-      if (refusal != refused_.end()) text += "refused: " + refusal->second;
-      else if (found == found_.end() && refused_for_complex_.contains(op->name))
-        text += "refused: " + refused_for_complex_.at(op->name);
-      else if (found == found_.end() || found->second.empty()) text += "its operand, or a constant";
-      else text += listed(found->second);
-      text += " |\n";
+      const std::string of_reals = reals_.cell(op->name), of_complex = complex_.cell(op->name);
+      const bool is_same = !of_complex.empty() && of_complex == of_reals;
+      text += "| `" + std::string(op->name) + "` | " + of_reals + " | " + (is_same ? "the same" : of_complex) + " |\n";
     }
     return text;
   }
@@ -61,13 +55,26 @@ class Documentation {
 What [write_stablehlo](guides/stablehlo.md) writes for each operation: the operations of StableHLO, besides constants, that its text
 is made of, over all dtypes but those of sixteen bits, which are computed in float32. Written by `stablehlo_table --markdown >
 docs/stablehlo_operations.md`: what stands here is found by writing each operation of the table of operations, and a test fails where it
-no longer holds.
+no longer holds. The last column is for operands or results that are complex.
 
 Loops become `while`, calls of functions `call`, and fused operations what their steps become.
 
-| operation | StableHLO |
-|---|---|
+| operation | StableHLO | of complex numbers |
+|---|---|---|
 )";
+
+  // What operations become, by their names.
+  struct Found {
+    std::map<std::string, std::set<std::string>> operations{};
+    std::map<std::string, std::string> refusals{};
+
+    std::string cell(const char* name) const {
+      if (const auto refusal = refusals.find(name); refusal != refusals.end()) return "refused: " + refusal->second;
+      const auto found = operations.find(name);
+      if (found == operations.end()) return "";
+      return found->second.empty() ? "its operand, or a constant" : listed(found->second);
+    }
+  };
 
   static bool is_half(const stave::Program& program, const stave::Program::Instruction& it) {
     const auto half = [&](int variable) { return is_half_float(program.variable(variable).dtype); };
@@ -90,28 +97,31 @@ Loops become `while`, calls of functions `call`, and fused operations what their
     for (int& input : step.inputs) one.inputs.push_back(input = variable(input));
     for (int& output : step.outputs) one.outputs.push_back(output = variable(output));
     one.instructions.push_back(step);
+    const auto has_complex = [&](int given) { return is_complex(one.variable(given).dtype); };
+    Found& found = std::any_of(step.inputs.begin(), step.inputs.end(), has_complex) ||
+                           std::any_of(step.outputs.begin(), step.outputs.end(), has_complex)
+                       ? complex_
+                       : reals_;
     std::ostringstream out;
     try {
       write_stablehlo(out, one);
     } catch (const stave::TransformError& error) {
       const std::string text = error.what(), before = "as StableHLO: ";
-      const std::string why = text.substr(text.find(before) + before.size());
-      // An operation may be written for real numbers and refused for complex ones.
-      (why.find("complex") == why.npos ? refused_ : refused_for_complex_)[it.op->name] = why;
+      found.refusals[it.op->name] = text.substr(text.find(before) + before.size());
       return;
     }
     const std::string text = out.str(), prefix = "stablehlo.";
-    found_[it.op->name];  // for operations that need no others
+    // An operation that needs no others has an empty set.
+    std::set<std::string>& operations = found.operations[it.op->name];
     for (std::size_t at = text.find(prefix); at != text.npos; at = text.find(prefix, at + 1)) {
       const std::size_t first = at + prefix.size(), end = text.find_first_of(" \"(<", first);
       const std::string name = text.substr(first, end - first);
       const bool is_attribute = at > 0 && text[at - 1] == '#';
-      if (!is_attribute && name != "constant" && name != "return") found_[it.op->name].insert(name);
+      if (!is_attribute && name != "constant" && name != "return") operations.insert(name);
     }
   }
 
-  std::map<std::string, std::set<std::string>> found_;
-  std::map<std::string, std::string> refused_, refused_for_complex_;
+  Found reals_, complex_;
 };
 
 Documentation documentation;
