@@ -337,6 +337,8 @@ enum class Derivative : std::uint8_t {
   zero       // piecewise constant, or integer-valued: no tangent and no cotangent
 };
 
+struct DependsContext;  // core/op/depends.h
+
 struct Op {
   OpId id = OpId::own;
   // The attributes hold functions (higher_order.h), and no outputs are inferred.
@@ -367,6 +369,10 @@ struct Op {
   Tensor (*vjp_onto)(const VjpContext&, Tensor sum) = nullptr;
   /// Computes the outputs of all lanes, each with the batch as axis 0.
   Outputs (*batch)(const BatchContext&) = nullptr;
+  /// Computes which elements of the inputs each element of the outputs depends on (depends.h).
+  /// Null: known for elementwise operations and those that move elements; any other output
+  /// element counts as dependent on all elements of all inputs.
+  Outputs (*depends)(const DependsContext&) = nullptr;
   /// Returns the output without a kernel, as a view of the input (for `to`: a copy on the other
   /// device), or an undefined tensor if that is not possible; then the backend computes the output.
   Tensor (*view)(const Call&) = nullptr;

@@ -10,6 +10,7 @@
 #include <stave/core/op/op.h>
 #include <stave/core/ops/complex.h>
 #include <stave/core/ops/create.h>
+#include <stave/core/ops/element_sets.h>
 #include <stave/core/ops/elementwise_ops.h>
 #include <stave/core/ops/frontend.h>
 #include <stave/core/ops/layout.h>
@@ -161,6 +162,7 @@ constexpr Op elementwise_op(OpId id, const char* name) {
   op.takes_complex = takes_complex(id);
   op.boolean = S::result == Result::boolean;
   op.is_cheap_arithmetic = S::work == Work::arithmetic;
+  if (id == OpId::multiply || id == OpId::scale) op.depends = depends_scaled;
   if constexpr (S::zero_derivative) {
     op.derivative = Derivative::zero;
   } else {
@@ -362,6 +364,7 @@ constinit const Op op_where{
     .vjp = [](const VjpContext& c,
               int input) { return input == 1 ? where(c.in(0), c.ct(), 0) : where(c.in(0), 0, c.ct()); },
     .batch = batch_elementwise,
+    .depends = depends_where,
     .is_cheap_arithmetic = true,
 };
 

@@ -5,6 +5,7 @@
 // differentiation. So derivatives of any order need no other factors.
 
 #include <stave/core/op/op.h>
+#include <stave/core/ops/element_sets.h>
 #include <stave/core/ops/linalg_rules.h>
 #include <stave/core/tensor/fail.h>
 
@@ -54,6 +55,13 @@ Outputs batch_right_sides(const BatchContext& c) {
   return columns_as_lanes(apply(c.call.op(), std::move(inputs), c.attributes()), c.size);
 }
 
+// A column of the solution depends on the same column of b if nothing else is followed.
+Outputs depends_on_solution(const DependsContext& c) {
+  for (std::size_t i = 0; i < c.inputs.size(); ++i)
+    if (i != 1 && c.has(i)) return depends_on_matrices(c);
+  return depends_along(c, Shape(c.call.input(1).rank() - 2));
+}
+
 Tensor negative_product(const Tensor& x, const Tensor& y, bool exchanged) {
   return exchanged ? -matmul(y, transposed(x)) : -matmul(x, transposed(y));
 }
@@ -97,6 +105,7 @@ constinit const Op op_triangular_solve{
     .jvp = jvp_triangular_solve,
     .vjp = vjp_triangular_solve,
     .batch = batch_right_sides,
+    .depends = depends_on_solution,
     .kernel_throws = true,
 };
 
@@ -137,6 +146,7 @@ constinit const Op op_solve{
     .jvp = jvp_solve,
     .vjp = vjp_solve,
     .batch = batch_right_sides,
+    .depends = depends_on_solution,
     .kernel_throws = true,
 };
 
@@ -195,6 +205,7 @@ constinit const Op op_lstsq{
     .jvp = jvp_lstsq,
     .vjp = vjp_lstsq,
     .batch = batch_right_sides,
+    .depends = depends_on_matrices,
     .kernel_throws = true,
 };
 
@@ -223,6 +234,7 @@ constinit const Op op_expm{
     .jvp = [](const JvpContext& c) -> Outputs { return expm_tangent(c.in(0), c.tangents[0]); },
     .vjp = [](const VjpContext& c, int) { return expm_tangent(transposed(c.in(0)), c.ct()); },
     .batch = batch_in_front,
+    .depends = depends_on_matrices,
     .kernel_throws = true,
 };
 

@@ -13,6 +13,7 @@
 #include <stave/core/ops/softmax.h>
 
 #include <stave/core/op/op.h>
+#include <stave/core/ops/element_sets.h>
 #include <stave/core/ops/elementwise.h>
 #include <stave/core/ops/frontend.h>
 #include <stave/core/ops/reduce.h>
@@ -104,6 +105,8 @@ Tensor vjp_softmax_gradient(const VjpContext& c, int input) {
   return narrow(by_y, c.in(0).dtype());
 }
 
+Outputs depends_along_last_axis(const DependsContext& c) { return depends_along(c, Shape(c.call.input(0).rank() - 1)); }
+
 }  // namespace
 
 constinit const Op op_softmax_gradient{
@@ -114,6 +117,7 @@ constinit const Op op_softmax_gradient{
     .jvp = jvp_softmax_gradient,
     .vjp = vjp_softmax_gradient,
     .batch = batch_in_front,
+    .depends = depends_along_last_axis,
 };
 
 namespace {
@@ -185,6 +189,7 @@ constinit const Op op_log_softmax_gradient{
     .jvp = jvp_log_softmax_gradient,
     .vjp = vjp_log_softmax_gradient,
     .batch = batch_in_front,
+    .depends = depends_along_last_axis,
 };
 
 namespace {

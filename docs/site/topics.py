@@ -76,6 +76,8 @@ TOPICS = [
             "handlers/transforms/jvp.h": "jvp",
             "handlers/transforms/linearize.h": "linearize",
             "handlers/transforms/jacobian.h": "Jacobians and Hessians",
+            "handlers/structure/sparsity.h": "Sparsity of Jacobians",
+            "handlers/structure/sparse_jacobian.h": "Sparse Jacobians and Hessians",
             "handlers/transforms/vmap.h": "vmap",
             "handlers/transforms/checkpoint.h": "checkpoint",
             "handlers/transforms/loop.h": "loop and scan",
@@ -198,6 +200,8 @@ TOPICS = [
         "Records of operations, kernels of a program's own, foreign code, and the interface of backends.",
         {
             "core/op/define.h": "Defining an operation",
+            "core/op/depends.h": "What outputs depend on",
+            "core/ops/element_sets.h": "Sets of elements",
             "handlers/compile/elementwise_op.h": "elementwise_op",
             "backends/cpu/own_kernels.h": "Kernels for the CPU",
             "handlers/transforms/host_call.h": "Foreign code: host_call",
