@@ -16,7 +16,7 @@ TEXT = """# All functions
 Every function that `#include <stave/stave.h>` declares, in alphabetical order, with the first sentence of its comment. The header
 has the rest: shapes, dtypes, errors. Operators on tensors (`+`, `<`, `&` ...) are functions of
 [elementwise.h](../core/ops/elementwise.h). Functions of `stave/handlers/ranks/ranks.h`,
-`stave/handlers/structure` and `stave/core/program/write_stablehlo.h` are here too. [Which dtypes, derivatives and
+`stave/handlers/structure`, `stave/handlers/taylor` and `stave/core/program/write_stablehlo.h` are here too. [Which dtypes, derivatives and
 backends](operations.md) each operation has is a table of its own. Written by `python3 docs/functions.py`.
 
 | function | | header |
@@ -154,7 +154,7 @@ WORDS = {"requires", "noexcept", "decltype", "alignas", "operator", "sizeof", "i
 
 def headers():
     """Those that core.h and stave.h include, in alphabetical order; their paths in the tree."""
-    found = set(re.findall(r"#include <stave/(.*\.h)>", (ROOT / "core.h").read_text() + (ROOT / "stave.h").read_text())) - {"core.h"} | {"handlers/ranks/ranks.h", "core/program/write_stablehlo.h", "handlers/structure/sparse_jacobian.h", "handlers/structure/sparsity.h"}
+    found = set(re.findall(r"#include <stave/(.*\.h)>", (ROOT / "core.h").read_text() + (ROOT / "stave.h").read_text())) - {"core.h"} | {"handlers/ranks/ranks.h", "core/program/write_stablehlo.h", "handlers/structure/sparse_jacobian.h", "handlers/structure/sparsity.h", "handlers/taylor/jet.h", "handlers/taylor/jet_flat.h", "handlers/taylor/laplacian.h"}
     while True:
         more = {inner for path in found for inner in re.findall(r"#include <stave/(core/io/.*\.h)>", (ROOT / path).read_text())}
         if more <= found:

@@ -98,6 +98,10 @@ class Checked {
     }
   }
 
+  void series() const {
+    if (forward_) check_tower_growth([&](std::span<const Tensor> xs) { return of_floats(xs); }, pick(inputs_));
+  }
+
   // Compares vmap over the inputs i with mapped[i] to a loop over the lanes, for the operation, its
   // jvp and its vjp. Compares the derivatives of the vmap with finite differences.
   void batching(const std::vector<bool>& mapped) const {
@@ -266,6 +270,7 @@ void check_op(const Op& op, const std::vector<OpCase>& cases, const CheckOpOptio
     part("value", [&] { checked.value(); });
     part("derivatives", [&] { checked.derivatives(); });
     part("depends", [&] { checked.dependences(); });
+    part("Taylor series", [&] { checked.series(); });
     if (!op.batch) continue;
     for (const Set& mapped : sets_of(inputs.size()))
       part("vmap over inputs " + name_of(mapped), [&] { checked.batching(mapped); });

@@ -33,6 +33,8 @@ struct CheckOpOptions {
 ///                from inputs of other strides. The inputs keep their values.
 ///   derivatives  The derivatives that the record's rules give agree with finite differences
 ///                and with each other, also under vmap.
+///   series       The number of operations for Taylor coefficients (handlers/taylor) does not grow
+///                exponentially with the order.
 ///   vmap         vmap over every set of inputs equals a loop over the lanes, for the operation,
 ///                for its jvp and for its vjp. With more than 4 inputs, the sets are each input
 ///                alone and all inputs.
