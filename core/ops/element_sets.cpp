@@ -97,12 +97,20 @@ Number ElementSets::unite(Number a, Number b) {
 
 Number ElementSets::merge(Number a, Number b) {
   const std::span<const Run> x = (*this)[a], y = (*this)[b];
-  work_.clear();
-  std::size_t i = 0, j = 0;
-  while (i < x.size() || j < y.size())
-    append(work_, j == y.size() || (i < x.size() && x[i].low < y[j].low) ? x[i++] : y[j++]);
-  if (equals(a, work_)) return a;
-  return equals(b, work_) ? b : add(work_);
+  if (work_.size() < x.size() + y.size()) work_.resize(x.size() + y.size());
+  const Run *from_x = x.data(), *from_y = y.data();
+  const Run *const end_x = from_x + x.size(), *const end_y = from_y + y.size();
+  Run* const begin = work_.data();
+  Run* end = begin;
+  while (from_x != end_x || from_y != end_y) {
+    const bool take_x = from_y == end_y || (from_x != end_x && from_x->low < from_y->low);
+    const Run next = take_x ? *from_x++ : *from_y++;
+    if (end != begin && next.low <= end[-1].high) end[-1].high = std::max(end[-1].high, next.high);
+    else *end++ = next;
+  }
+  const std::span<const Run> united(begin, end);
+  if (equals(a, united)) return a;
+  return equals(b, united) ? b : add(united);
 }
 
 Number ElementSets::unite(std::vector<Number>& numbers) {
@@ -117,11 +125,11 @@ Number ElementSets::unite(std::vector<Number>& numbers) {
   }
   const auto by_low = [](Run x, Run y) { return x.low < y.low; };
   if (!std::is_sorted(all.begin(), all.end(), by_low)) std::sort(all.begin(), all.end(), by_low);
-  work_.clear();
-  for (const Run run : all) append(work_, run);
+  std::vector<Run> united;
+  for (const Run run : all) append(united, run);
   for (const Number set : numbers)
-    if (equals(set, work_)) return set;
-  return add(work_);
+    if (equals(set, united)) return set;
+  return add(united);
 }
 
 Tensor ElementSets::singletons(const Shape& shape, std::int32_t first) {
