@@ -19,6 +19,8 @@
 // results that it computed.
 // Handlers do not guess what a record omits: a transform without its rule throws, and names
 // the operation. check_op (handlers/transforms/check_op.h) checks the record against its kernels.
+// `depends` says which elements of the inputs each element of the outputs depends on (depends.h);
+// without it, sparse Jacobians count the operation as dense.
 // For arguments besides tensors, an operation has a class of its own that derives from Attributes
 // (attributes.h). An operation without inputs derives this class from PlacedAttributes, which names
 // the device.

@@ -14,6 +14,7 @@
 #include <optional>
 #include <span>
 #include <typeinfo>
+#include <vector>
 
 #include <stave/core/effects/effect.h>
 #include <stave/core/op/all_ops.h>
@@ -294,6 +295,31 @@ struct VjpContext {
   }
 };
 
+/// The arguments of a series rule: Taylor coefficients of a call's inputs and outputs, which are
+/// functions of one real variable. Coefficient 0 is the value; an undefined coefficient is zero.
+struct SeriesContext {
+  const Call& call;
+  std::span<const Tensor> outputs;
+  int order;  // the rule computes coefficient `order` of each output, at least 1
+  // At least `order`: the coefficients of all inputs up to this one are already known.
+  int last;
+  std::vector<Tensor>& kept;  // values that the rule keeps for later orders; empty at first
+
+  /// Coefficient k of input i, for k up to `last`.
+  virtual Tensor in(std::size_t i, int k) const = 0;
+  /// Coefficient k of output i, for k below `order`.
+  virtual Tensor out(int k, std::size_t i = 0) const = 0;
+  template <class A>
+  const A& as() const {
+    return call.as<A>();
+  }
+
+ protected:
+  SeriesContext(const Call& call_, std::span<const Tensor> outputs_, int order_, int last_, std::vector<Tensor>& kept_)
+      : call(call_), outputs(outputs_), order(order_), last(last_), kept(kept_) {}
+  ~SeriesContext() = default;
+};
+
 /// The arguments of a batching rule: inputs, some of which have the batch as axis 0.
 struct BatchContext {
   const Call& call;                // the logical call, as one lane sees it
@@ -337,6 +363,8 @@ enum class Derivative : std::uint8_t {
   zero       // piecewise constant, or integer-valued: no tangent and no cotangent
 };
 
+struct DependsContext;  // core/op/depends.h
+
 struct Op {
   OpId id = OpId::own;
   // The attributes hold functions (higher_order.h), and no outputs are inferred.
@@ -358,6 +386,12 @@ struct Op {
   ValueSet reads[2] = {~0u, ~0u};
   /// Computes the tangents of the outputs.
   Outputs (*jvp)(const JvpContext&) = nullptr;
+  /// Computes Taylor coefficients (handlers/taylor), where the JVP rule would need a number of
+  /// operations that grows faster than a power of the order, or more than need be. Returns the
+  /// coefficient of order `order` of each output; a rule to which several orders are no more work
+  /// than one appends those of the next orders, up to `last`. Null: the coefficients follow from
+  /// `derivative` and the JVP rule.
+  Outputs (*series)(const SeriesContext&) = nullptr;
   /// Computes the cotangent of one input.
   Tensor (*vjp)(const VjpContext&, int input) = nullptr;
   /// For an operation that reads a part of input 0, at positions that its other inputs or its
@@ -367,6 +401,10 @@ struct Op {
   Tensor (*vjp_onto)(const VjpContext&, Tensor sum) = nullptr;
   /// Computes the outputs of all lanes, each with the batch as axis 0.
   Outputs (*batch)(const BatchContext&) = nullptr;
+  /// Computes which elements of the inputs each element of the outputs depends on (depends.h).
+  /// Null: known for elementwise operations and those that move elements; any other output
+  /// element counts as dependent on all elements of all inputs.
+  Outputs (*depends)(const DependsContext&) = nullptr;
   /// Returns the output without a kernel, as a view of the input (for `to`: a copy on the other
   /// device), or an undefined tensor if that is not possible; then the backend computes the output.
   Tensor (*view)(const Call&) = nullptr;

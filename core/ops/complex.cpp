@@ -2,6 +2,7 @@
 
 #include <stave/core/op/op.h>
 #include <stave/core/ops/create.h>
+#include <stave/core/ops/element_sets.h>
 #include <stave/core/ops/elementwise.h>
 #include <stave/core/ops/frontend.h>
 #include <stave/core/ops/layout.h>
@@ -40,6 +41,7 @@ constinit const Op op_complex{
     .derivative = Derivative::linear,
     .vjp = [](const VjpContext& c, int input) { return input == 0 ? real(c.ct()) : negative(imag(c.ct())); },
     .batch = batch_elementwise,
+    .depends = depends_elementwise,
     .is_cheap_arithmetic = true,
     .flops = no_flops,
 };
@@ -52,6 +54,7 @@ constinit const Op op_real{
     .derivative = Derivative::linear,
     .vjp = [](const VjpContext& c, int) { return astype(c.ct(), c.dtype(0)); },
     .batch = batch_elementwise,
+    .depends = depends_elementwise,
     .is_cheap_arithmetic = true,
     .flops = no_flops,
 };
@@ -64,6 +67,7 @@ constinit const Op op_imag{
     .derivative = Derivative::linear,
     .vjp = [](const VjpContext& c, int) { return complex(0, negative(c.ct())); },
     .batch = batch_elementwise,
+    .depends = depends_elementwise,
     .is_cheap_arithmetic = true,
     .flops = no_flops,
 };
@@ -80,6 +84,7 @@ constinit const Op op_conj{
     .derivative = Derivative::linear,
     .vjp = [](const VjpContext& c, int) { return conj(c.ct()); },
     .batch = batch_elementwise,
+    .depends = depends_elementwise,
     .is_cheap_arithmetic = true,
     .flops = no_flops,
 };

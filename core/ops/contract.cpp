@@ -6,9 +6,13 @@
 #include <algorithm>
 
 #include <stave/core/op/op.h>
+#include <stave/core/ops/element_sets.h>
 #include <stave/core/ops/elementwise.h>
 #include <stave/core/ops/frontend.h>
+#include <stave/core/ops/index.h>
 #include <stave/core/ops/layout.h>
+#include <stave/core/ops/reduce.h>
+#include <stave/core/ops/sort.h>
 #include <stave/core/tensor/fail.h>
 
 namespace stave {
@@ -107,6 +111,42 @@ bool repeats(Shape axes) {
   return std::adjacent_find(axes.begin(), axes.end()) != axes.end();
 }
 
+// Returns the sets of a product a b for the sets of a, [..., m, k], and a constant b, [..., k, n].
+// If most elements of b are zeros, element (i, j) depends on those a_il for which b_lj is not zero.
+// Otherwise, or if b is undefined, it depends on row i of a.
+Tensor depends_matrix_product(ElementSets& sets, Tensor a, const Tensor& b) {
+  const Index k = a.shape(-1);
+  const Tensor row = sets.unite_over(a, Shape(a.rank() - 1));
+  if (!b.defined() || b.size() == 0 || a.size() == 0) return row;
+  Tensor entries = matrix_transpose(b != 0);  // [..., n, k]
+  const Index most = max(sum(astype(entries, int64), -1)).item<Index>();
+  if (2 * most > k) return row;
+  while (entries.rank() < a.rank()) entries = expand_dims(entries, 0);
+  while (a.rank() < entries.rank()) a = expand_dims(a, 0);
+  const Tensor order = argsort(astype(logical_not(entries), int32), -1)(ellipsis, slice(most));
+  const Tensor is_entry = expand_dims(take_along_axis(entries, order), -3), places = expand_dims(order, -3);
+  const Index m = a.shape(-2), block = std::max<Index>(1, (Index{1} << 22) / std::max<Index>(1, order.size()));
+  std::vector<Tensor> blocks;
+  for (Index start = 0; start < m; start += block) {
+    const Tensor rows = expand_dims(a(ellipsis, slice(start, std::min(m, start + block)), slice()), -2);
+    // [..., rows, n, most]
+    const Tensor chosen = where(is_entry, take_along_axis(rows, places), 0);
+    blocks.push_back(squeeze(sets.unite_over(chosen, Shape(chosen.rank() - 1)), -1));
+  }
+  return concat(blocks, -2);
+}
+
+Outputs depends_matmul(const DependsContext& c) {
+  Tensor all;
+  if (c.has(0)) all = depends_matrix_product(c.sets, c.set(0), c.constant(1));
+  if (c.has(1)) {
+    const Tensor a = c.constant(0);
+    all = c.sets.unite(all, matrix_transpose(depends_matrix_product(c.sets, matrix_transpose(c.set(1)),
+                                                                    a.defined() ? matrix_transpose(a) : a)));
+  }
+  return all;
+}
+
 }  // namespace
 
 constinit const Op op_matmul{
@@ -118,6 +158,7 @@ constinit const Op op_matmul{
     .vjp = vjp_matmul,
     // An operand that is the same in all lanes lacks the batch axis, so matmul broadcasts it.
     .batch = [](const BatchContext& c) { return Outputs(matmul(c.in(0), c.in(1))); },
+    .depends = depends_matmul,
     .flops =
         [](const Attributes*, std::span<const Shape> inputs, const Shape& output) {
           return 2 * static_cast<std::uint64_t>(output.elements()) * static_cast<std::uint64_t>(inputs[0].back());

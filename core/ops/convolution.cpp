@@ -11,9 +11,11 @@
 
 #include <stave/core/op/op.h>
 #include <stave/core/ops/create.h>
+#include <stave/core/ops/element_sets.h>
 #include <stave/core/ops/elementwise.h>
 #include <stave/core/ops/frontend.h>
 #include <stave/core/ops/layout.h>
+#include <stave/core/ops/layout_rules.h>
 #include <stave/core/ops/window.h>
 #include <stave/core/tensor/fail.h>
 
@@ -210,6 +212,48 @@ Outputs batch_convolution(const BatchContext& c) {
   return moveaxis(split(all(merged(moveaxis(c.in(0), 0, 1), 1), merged(c.in(1), 0)), 1, c.size), 1, 0);
 }
 
+// Returns the unions of the sets of x in each window, [n, groups, 1, places...].
+Tensor sets_of_windows(const DependsContext& c) {
+  const auto& of = c.as<ConvolutionAttributes>();
+  const Shape windows = spatial(c.call.input(1).shape()), places = spatial(c.output().shape);
+  Tensor x = c.sets.unite_over(c.set(0), Shape(2));
+  Shape shape = x.shape(), starts = repeated(x.rank(), 0), steps = repeated(x.rank(), 1);
+  std::vector<std::pair<Index, Index>> widths(x.shape().size(), {0, 0});
+  for (std::size_t axis = 0; axis < windows.size(); ++axis) {
+    Index& length = shape[first_spatial + axis];
+    length = dilated(length, steps[first_spatial + axis] = of.input_dilations[axis], "convolution");
+    widths[first_spatial + axis] = {of.low[axis], of.high[axis]};
+  }
+  x = apply(op_pad, {x}, make_intrusive<PadAttributes>(std::move(shape), std::move(starts), std::move(steps), 0));
+  x = pad(x, widths);
+  std::vector<Tensor> parts;  // for each place in a window, the elements there of all windows
+  for (Index place = 0; place < windows.elements(); ++place) {
+    std::vector<Tensor::Subscript> at(first_spatial, slice());
+    Index rest = place;
+    for (std::size_t axis = windows.size(); axis-- > 0; rest /= windows[axis]) {
+      const Index start = rest % windows[axis] * of.dilations[axis];
+      at.insert(at.begin() + first_spatial,
+                slice(start, start + (places[axis] - 1) * of.strides[axis] + 1, of.strides[axis]));
+    }
+    parts.push_back(x(at));
+  }
+  return squeeze(c.sets.unite_over(stack(parts, -1), Shape(x.rank())), -1);
+}
+
+Outputs depends_convolution(const DependsContext& c) {
+  const Shape& shape = c.output().shape;
+  if (shape.elements() == 0) return Tensor();
+  Tensor all;
+  if (c.has(0)) all = sets_of_windows(c);
+  if (c.has(1)) {  // [groups, o, c, windows...]
+    Shape axes, channels = repeated(shape.rank(), 1);
+    for (Index axis = 2; axis < shape.rank(); ++axis) axes.push_back(axis);
+    channels[1] = shape[1], channels[2] = shape[2];
+    all = c.sets.unite(all, reshape(c.sets.unite_over(c.set(1), axes), channels));
+  }
+  return all;
+}
+
 }  // namespace
 
 constinit const Op op_convolution{
@@ -219,6 +263,7 @@ constinit const Op op_convolution{
     .derivative = Derivative::bilinear,
     .vjp = vjp_convolution,
     .batch = batch_convolution,
+    .depends = depends_convolution,
     .flops =
         [](const Attributes*, std::span<const Shape> inputs, const Shape& output) {
           const Shape& weights = inputs[1];  // [groups, o, c, windows...]

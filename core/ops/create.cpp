@@ -14,6 +14,7 @@
 #include <stave/core/op/op.h>
 #include <stave/core/ops/bools.h>
 #include <stave/core/ops/complex.h>
+#include <stave/core/ops/element_sets.h>
 #include <stave/core/ops/elementwise.h>
 #include <stave/core/ops/frontend.h>
 #include <stave/core/ops/layout.h>
@@ -77,6 +78,7 @@ constinit const Op op_astype{
     .derivative = Derivative::linear,
     .vjp = [](const VjpContext& c, int) { return astype(is_complex(c.dtype(0)) ? c.ct() : real(c.ct()), c.dtype(0)); },
     .batch = batch_in_front,
+    .depends = depends_elementwise,
     .is_cheap_arithmetic = true,
     .flops = no_flops,
 };
@@ -88,6 +90,7 @@ constinit const Op op_stop_gradient{
     .infer = infer_like_input,
     .derivative = Derivative::zero,
     .batch = batch_in_front,
+    .depends = depends_elementwise,
     .view = [](const Call& call) { return view_of(call.input(0)); },
     .flops = no_flops,
 };
@@ -100,6 +103,7 @@ constinit const Op op_copy{
     .derivative = Derivative::linear,
     .vjp = [](const VjpContext& c, int) { return c.ct(); },
     .batch = batch_in_front,
+    .depends = depends_elementwise,
     .flops = no_flops,
 };
 

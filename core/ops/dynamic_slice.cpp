@@ -6,6 +6,7 @@
 
 #include <stave/core/op/op.h>
 #include <stave/core/ops/create.h>
+#include <stave/core/ops/element_sets.h>
 #include <stave/core/ops/elementwise.h>
 #include <stave/core/ops/frontend.h>
 #include <stave/core/ops/layout.h>
@@ -78,6 +79,28 @@ Tensor vjp_dynamic_update_slice(const VjpContext& c, int input) {
                     : slice_at(c.ct(), c.in(2), std::move(attributes));
 }
 
+// The axes of x that are sliced.
+Shape sliced_axes(const DependsContext& c) {
+  Shape axes;
+  for (Index axis = c.as<DynamicSliceAttributes>().batch_dims; axis < c.call.input(0).rank(); ++axis)
+    axes.push_back(axis);
+  return axes;
+}
+
+// Where the starts may differ, the slice may have any element of x.
+Outputs depends_dynamic_slice(const DependsContext& c) {
+  if (c.has(1)) return {};
+  Outputs moved = depends_moved(c, 0b10);
+  return moved.empty() ? Outputs(c.sets.unite_over(c.set(0), sliced_axes(c))) : moved;
+}
+
+Outputs depends_dynamic_update_slice(const DependsContext& c) {
+  if (c.has(2)) return {};
+  Outputs moved = depends_moved(c, 0b100);
+  if (!moved.empty() || !c.has(1)) return moved.empty() ? Outputs(c.set(0)) : moved;
+  return c.sets.unite(c.set(0), c.sets.unite_over(c.set(1), sliced_axes(c)));
+}
+
 }  // namespace
 
 constinit const Op op_dynamic_slice{
@@ -90,6 +113,7 @@ constinit const Op op_dynamic_slice{
     .vjp = vjp_dynamic_slice,
     .vjp_onto = vjp_onto_dynamic_slice,
     .batch = batch_in_front,
+    .depends = depends_dynamic_slice,
     .index_name = "a slice that starts at index",
     .flops = no_flops,
 };
@@ -103,6 +127,7 @@ constinit const Op op_dynamic_update_slice{
     .linear_in = 0b011,
     .vjp = vjp_dynamic_update_slice,
     .batch = batch_in_front,
+    .depends = depends_dynamic_update_slice,
     .reuses = reuses_first,
     .index_name = "a slice that starts at index",
     .flops = no_flops,

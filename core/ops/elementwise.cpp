@@ -10,10 +10,12 @@
 #include <stave/core/op/op.h>
 #include <stave/core/ops/complex.h>
 #include <stave/core/ops/create.h>
+#include <stave/core/ops/element_sets.h>
 #include <stave/core/ops/elementwise_ops.h>
 #include <stave/core/ops/frontend.h>
 #include <stave/core/ops/layout.h>
 #include <stave/core/ops/reduce.h>
+#include <stave/core/ops/series.h>
 #include <stave/core/ops/special.h>
 #include <stave/core/tensor/default_dtype.h>
 #include <stave/core/tensor/fail.h>
@@ -156,16 +158,59 @@ Tensor vjp_elementwise(const VjpContext& c, int input) {
 }
 
 template <class S, bool binary>
+constexpr Derivative structure_of() {
+  if constexpr (requires { S::bilinear; }) return Derivative::bilinear;
+  constexpr bool linear = requires(Traced x) {
+    S::tangent0(x);
+    requires(!binary || requires { S::tangent1(x); });
+  };
+  return linear ? Derivative::linear : Derivative::rules;
+}
+
+// The quotient y = a / b solves b y = a.
+Outputs series_divide(const SeriesContext& c) {
+  return nonzero(rest_of_quotient(c, c.in(0, c.order), 1, scale),
+                 [&](Tensor rest) { return scale_by_inverse(std::move(rest), c.call.input(1)); });
+}
+// The inverse y = 1 / x solves x y = 1.
+Outputs series_reciprocal(const SeriesContext& c) {
+  return nonzero(rest_of_quotient(c, {}, 0, scale), [&](Tensor rest) { return scale(std::move(rest), c.outputs[0]); });
+}
+// The products x_i x_j and x_j x_i are equal, so each is computed once.
+Outputs series_square(const SeriesContext& c) {
+  Tensor sum;
+  for (int i = 0; 2 * i < c.order; ++i)
+    if (const Tensor a = c.in(0, i), b = c.in(0, c.order - i); a.defined() && b.defined())
+      sum = add_tangents(std::move(sum), scale(a, b));
+  if (sum.defined()) sum = 2 * sum;
+  const Tensor middle = c.order % 2 ? Tensor() : c.in(0, c.order / 2);
+  return add_tangents(std::move(sum), middle.defined() ? square(middle) : middle);
+}
+
+constexpr decltype(Op::series) series_of(OpId id) {
+  switch (id) {
+    case OpId::divide:
+    case OpId::scale_by_inverse: return series_divide;
+    case OpId::reciprocal: return series_reciprocal;
+    case OpId::square: return series_square;
+    default: return nullptr;
+  }
+}
+
+template <class S, bool binary>
 constexpr Op elementwise_op(OpId id, const char* name) {
   Op op{.id = id, .name = name, .infer = infer_elementwise, .elementwise = true, .batch = batch_elementwise};
   op.takes_complex = takes_complex(id);
   op.boolean = S::result == Result::boolean;
   op.is_cheap_arithmetic = S::work == Work::arithmetic;
+  if (id == OpId::multiply || id == OpId::scale) op.depends = depends_scaled;
   if constexpr (S::zero_derivative) {
     op.derivative = Derivative::zero;
   } else {
+    op.derivative = structure_of<S, binary>();
     op.jvp = jvp_elementwise<S, binary>;
     op.vjp = vjp_elementwise<S, binary>;
+    op.series = series_of(id);
     op.reads[0] = traced_partial<S, 0>.from;
     if constexpr (binary) op.reads[1] = traced_partial<S, 1>.from;
   }
@@ -362,6 +407,7 @@ constinit const Op op_where{
     .vjp = [](const VjpContext& c,
               int input) { return input == 1 ? where(c.in(0), c.ct(), 0) : where(c.in(0), 0, c.ct()); },
     .batch = batch_elementwise,
+    .depends = depends_where,
     .is_cheap_arithmetic = true,
 };
 

@@ -24,8 +24,8 @@
 // JVP, VJP, batching and the kernels of each backend are derived from these structs, and so is
 // the set of values that a tape saves. `operands` says which dtypes the operation computes
 // on (others are promoted or refused), `result` the dtype of the result, and `work` the cost.
-// A linear operation has tangent0(dx) and tangent1 in place of partials. A piecewise constant
-// operation has `zero_derivative`.
+// A linear operation has tangent0(dx) and tangent1 in place of partials; one that is linear in each
+// operand has `bilinear`. A piecewise constant operation has `zero_derivative`.
 #pragma once
 
 #include <cmath>
@@ -384,6 +384,7 @@ struct Subtract : Numbers {
   STAVE_PARTIAL(tangent1, const X& db) { return negative(db); }
 };
 struct Multiply : Numbers {
+  static constexpr bool bilinear = true;
   STAVE_VALUE(T a, T b) { return a * b; }
   STAVE_PARTIAL(partial0, const X&, const X& b, const X&) { return b; }
   STAVE_PARTIAL(partial1, const X& a, const X&, const X&) { return a; }
@@ -392,6 +393,7 @@ struct Multiply : Numbers {
 /// product, so that no NaN or infinity leaks from a branch that was not taken. It is bilinear,
 /// so its derivatives are again this product.
 struct Scale : Numbers {
+  static constexpr bool bilinear = true;
   // One multiplication and one selection by a mask.
   STAVE_VALUE(T a, T b) { return select((a != T(0)) & (b != T(0)), a * b, T(0)); }
   STAVE_PARTIAL(partial0, const X&, const X& b, const X&) { return b; }

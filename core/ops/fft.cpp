@@ -11,6 +11,7 @@
 #include <stave/core/op/op.h>
 #include <stave/core/ops/complex.h>
 #include <stave/core/ops/create.h>
+#include <stave/core/ops/element_sets.h>
 #include <stave/core/ops/elementwise.h>
 #include <stave/core/ops/frontend.h>
 #include <stave/core/ops/layout.h>
@@ -80,6 +81,7 @@ constinit const Op op_fft{
     .derivative = Derivative::linear,
     .vjp = [](const VjpContext& c, int) { return apply(op_fft, {c.ct()}, same(c)); },
     .batch = batch_in_front,
+    .depends = [](const DependsContext& c) { return depends_along(c, Shape(c.as<FftAttributes>().axis)); },
     .reuses = [](const Attributes*, std::size_t) { return true; },
     .flops = fft_flops<1>,
 };
@@ -98,6 +100,7 @@ constinit const Op op_rfft{
     .derivative = Derivative::linear,
     .vjp = [](const VjpContext& c, int) { return apply(op_irfft, {c.ct() * weights(c, c.ct(), 0.5)}, same(c)); },
     .batch = batch_in_front,
+    .depends = [](const DependsContext& c) { return depends_along(c, Shape(c.as<FftAttributes>().axis)); },
     .flops = fft_flops<2>,
 };
 
@@ -120,6 +123,7 @@ constinit const Op op_irfft{
           return halves * weights(c, halves, 2);
         },
     .batch = batch_in_front,
+    .depends = [](const DependsContext& c) { return depends_along(c, Shape(c.as<FftAttributes>().axis)); },
     .flops = fft_flops<2>,
 };
 

@@ -10,6 +10,7 @@
 
 #include <stave/core/op/op.h>
 #include <stave/core/ops/create.h>
+#include <stave/core/ops/element_sets.h>
 #include <stave/core/ops/elementwise.h>
 #include <stave/core/ops/frontend.h>
 #include <stave/core/ops/layout.h>
@@ -267,6 +268,58 @@ constexpr Op scatter_extreme(OpId id, const char* name) {
   };
 }
 
+// ---- dependences ----------------------------------------------------------------------------
+// x is [batch..., d1..dk, rest...], and the result of gather is [batch..., at..., rest...].
+
+// The union of the sets along x's axes d, or along the axes `at` of updates, with these
+// axes replaced by `ones` axes of length 1.
+Tensor united_positions(const DependsContext& c, std::size_t input, Index ones) {
+  const Tensor sets = c.set(input);
+  const Index batch = c.as<GatherAttributes>().batch_dims;
+  const Index rest = c.call.input(0).rank() - batch - c.call.input(1).shape(-1);
+  Shape axes, shape;
+  for (Index axis = 0; axis < batch; ++axis) shape.push_back(sets.shape(axis));
+  for (Index axis = batch; axis < sets.rank() - rest; ++axis) axes.push_back(axis);
+  for (Index axis = 0; axis < ones; ++axis) shape.push_back(1);
+  for (Index axis = sets.rank() - rest; axis < sets.rank(); ++axis) shape.push_back(sets.shape(axis));
+  return reshape(c.sets.unite_over(sets, axes), shape);
+}
+
+// Where the indices may differ, an element may come from any position.
+Outputs depends_gather(const DependsContext& c) {
+  if (c.has(1)) return {};
+  Outputs moved = depends_moved(c, 0b10);
+  if (!moved.empty()) return moved;
+  return united_positions(c, 0, c.call.input(1).rank() - 1 - c.as<GatherAttributes>().batch_dims);
+}
+
+// Where the indices may differ, an update may go to any position.
+Outputs depends_anywhere(const DependsContext& c) {
+  if (!c.has(2)) return c.set(0);
+  return c.sets.unite(c.set(0), united_positions(c, 2, c.call.input(1).shape(-1)));
+}
+
+Outputs depends_scatter(const DependsContext& c) {
+  if (c.has(1)) return {};
+  Outputs moved = depends_moved(c, 0b10);
+  return moved.empty() ? depends_anywhere(c) : moved;
+}
+
+// An element combines that of x with all updates that go to it.
+Outputs depends_combined(const DependsContext& c) {
+  if (c.has(1)) return {};
+  if (!c.has(2)) return c.set(0);
+  const Tensor indices = c.constant(1);
+  if (!indices.defined()) return depends_anywhere(c);
+  const Shape& shape = c.call.input(0).shape();
+  const Tensor numbers = arange(0, shape.elements(), 1, int64);
+  const Tensor places = gather_as(reshape(numbers, shape), indices, c.call.attributes_ptr());
+  const auto flat = [](const Tensor& x) { return reshape(x, {x.size()}); };
+  return reshape(
+      c.sets.unite_at(concat({flat(c.set(0)), flat(c.set(2))}), concat({numbers, flat(places)}), numbers.size()),
+      shape);
+}
+
 }  // namespace
 
 constinit const Op op_gather{
@@ -279,6 +332,7 @@ constinit const Op op_gather{
     .vjp = vjp_gather,
     .vjp_onto = vjp_onto_gather,
     .batch = batch_gather,
+    .depends = depends_gather,
     .index_name = "index",
     .flops = no_flops,
 };
@@ -293,6 +347,7 @@ constinit const Op op_scatter{
     .reads = {0b010, 0b010},
     .vjp = vjp_scatter,
     .batch = batch_in_front,
+    .depends = depends_scatter,
     .reuses = reuses_first,
     .index_name = "index",
     .flops = no_flops,
@@ -307,6 +362,7 @@ constinit const Op op_scatter_multiply{
     .jvp = jvp_scatter_multiply,
     .vjp = vjp_scatter_multiply,
     .batch = batch_in_front,
+    .depends = depends_combined,
     .reuses = reuses_first,
     .index_name = "index",
 };
@@ -324,6 +380,7 @@ constinit const Op op_scatter_add{
     .reads = {0, 0b010},
     .vjp = vjp_scatter_add,
     .batch = batch_in_front,
+    .depends = depends_combined,
     .reuses = reuses_first,
     .index_name = "index",
 };

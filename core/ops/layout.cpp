@@ -9,6 +9,7 @@
 
 #include <algorithm>
 
+#include <stave/core/op/depends.h>
 #include <stave/core/op/op.h>
 #include <stave/core/ops/create.h>
 #include <stave/core/ops/elementwise.h>
@@ -334,6 +335,10 @@ constinit const Op op_pad{
     .jvp = jvp_pad,
     .vjp = vjp_pad,
     .batch = batch_in_front,
+    .depends = [](const DependsContext& c) -> Outputs {
+      const auto& to = c.as<PadAttributes>();
+      return apply(op_pad, {c.set(0)}, make_intrusive<PadAttributes>(to.shape, to.starts, to.steps, 0));
+    },
     .moves_elements = true,
 };
 

@@ -8,6 +8,7 @@
 #include <limits>
 
 #include <stave/core/op/op.h>
+#include <stave/core/ops/element_sets.h>
 #include <stave/core/ops/index.h>
 #include <stave/core/ops/linalg_frontend.h>
 #include <stave/core/ops/sort.h>
@@ -173,6 +174,7 @@ constinit const Op op_logm{
     .jvp = [](const JvpContext& c) -> Outputs { return logm_tangent(c.in(0), c.tangents[0]); },
     .vjp = [](const VjpContext& c, int) { return logm_tangent(transposed(c.in(0)), c.ct()); },
     .batch = batch_in_front,
+    .depends = depends_on_matrices,
     .kernel_throws = true,
 };
 
@@ -211,6 +213,7 @@ constinit const Op op_sylvester{
           return input == 1 ? -matmul(flow, transposed(c.out())) : -matmul(transposed(c.out()), flow);
         },
     .batch = batch_in_front,
+    .depends = depends_on_matrices,
     .kernel_throws = true,
 };
 
@@ -285,6 +288,7 @@ constinit const Op op_solve_banded{
           return -(of.transpose ? bands_of_product(c.out(), flow, of) : bands_of_product(flow, c.out(), of));
         },
     .batch = batch_in_front,
+    .depends = depends_on_matrices,
     .kernel_throws = true,
 };
 

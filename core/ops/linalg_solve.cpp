@@ -5,7 +5,9 @@
 // differentiation. So derivatives of any order need no other factors.
 
 #include <stave/core/op/op.h>
+#include <stave/core/ops/element_sets.h>
 #include <stave/core/ops/linalg_rules.h>
+#include <stave/core/ops/series.h>
 #include <stave/core/tensor/fail.h>
 
 namespace stave_detail {
@@ -54,6 +56,23 @@ Outputs batch_right_sides(const BatchContext& c) {
   return columns_as_lanes(apply(c.call.op(), std::move(inputs), c.attributes()), c.size);
 }
 
+// The coefficients of x with product(a, x) = b, where `call` solves for x.
+template <class Product>
+Outputs series_of_system(const SeriesContext& c, Product product) {
+  return nonzero(rest_of_quotient(c, c.in(1, c.order), 0, product), [&](const Tensor& rest) {
+    Inputs inputs;
+    for (std::size_t i = 0; i < c.call.inputs().size(); ++i) inputs.push_back(i == 1 ? rest : c.call.inputs()[i]);
+    return apply(c.call.with_inputs(std::move(inputs)));
+  });
+}
+
+// A column of the solution depends on the same column of b if nothing else is followed.
+Outputs depends_on_solution(const DependsContext& c) {
+  for (std::size_t i = 0; i < c.inputs.size(); ++i)
+    if (i != 1 && c.has(i)) return depends_on_matrices(c);
+  return depends_along(c, Shape(c.call.input(1).rank() - 2));
+}
+
 Tensor negative_product(const Tensor& x, const Tensor& y, bool exchanged) {
   return exchanged ? -matmul(y, transposed(x)) : -matmul(x, transposed(y));
 }
@@ -79,6 +98,14 @@ Outputs jvp_triangular_solve(const JvpContext& c) {
   return apply(op_triangular_solve, {c.in(0), db}, c.call.attributes_ptr());
 }
 
+Outputs series_triangular_solve(const SeriesContext& c) {
+  const auto& of = c.as<TriangularAttributes>();
+  return series_of_system(c, [&](const Tensor& a, const Tensor& x) {
+    const Tensor t = triangle(a, of);
+    return matmul(of.transpose ? transposed(t) : t, x);
+  });
+}
+
 Tensor vjp_triangular_solve(const VjpContext& c, int input) {
   const auto& of = c.as<TriangularAttributes>();
   const Tensor flow = apply(op_triangular_solve, {c.in(0), c.ct()},
@@ -95,8 +122,10 @@ constinit const Op op_triangular_solve{
     .infer = infer_right_sides,
     .reads = {0b01 | ValueSet::outputs, 0b01},
     .jvp = jvp_triangular_solve,
+    .series = series_triangular_solve,
     .vjp = vjp_triangular_solve,
     .batch = batch_right_sides,
+    .depends = depends_on_solution,
     .kernel_throws = true,
 };
 
@@ -119,6 +148,12 @@ Outputs jvp_solve(const JvpContext& c) {
   return solve_again(c.in(0), db, c.in(2), c.in(3), transpose);
 }
 
+Outputs series_solve(const SeriesContext& c) {
+  const bool transpose = c.as<SolveAttributes>().transpose;
+  return series_of_system(c,
+                          [&](const Tensor& a, const Tensor& x) { return matmul(transpose ? transposed(a) : a, x); });
+}
+
 Tensor vjp_solve(const VjpContext& c, int input) {
   if (input > 1) fail_no_derivative(c.op, input);
   const bool transpose = c.as<SolveAttributes>().transpose;
@@ -135,8 +170,10 @@ constinit const Op op_solve{
     .infer = infer_right_sides,
     .reads = {0b1101 | ValueSet::outputs, 0b1101},
     .jvp = jvp_solve,
+    .series = series_solve,
     .vjp = vjp_solve,
     .batch = batch_right_sides,
+    .depends = depends_on_solution,
     .kernel_throws = true,
 };
 
@@ -163,6 +200,38 @@ Outputs jvp_lstsq(const JvpContext& c) {
   const Tensor &da = c.tangents[0], outside = matmul(adjoint(da), inverse.of_adjoint(x));
   Tensor source = inverse.of_adjoint(matmul(adjoint(da), b - matmul(a, x))) - matmul(da, x) - matmul(a, outside);
   return inverse(add_tangents(std::move(source), c.tangents[1])) + outside;
+}
+
+// The coefficients of x = a^+ b. The JVP rule would apply a^+ to three other right sides at each
+// order. x, the residual r = b - a x and some w are determined by
+//   a x + r = b,  a^H r = 0,  x = a^H w
+// With a_0^+ these equations give, for the coefficients of order k, with f, g and h from the
+// coefficients of lower orders,
+//   f = b_k - sum_j a_j x_(k-j)   g = - sum_j a_j^H r_(k-j)   h = sum_j a_j^H w_(k-j)   (j = 1..k)
+//   x_k = a_0^+ (f - a_0^+^H g - a_0 h) + h   r_k = f - a_0 x_k   w_k = a_0^+^H (x_k - h)
+// where w is that of least norm. `kept` holds r_0, w_0, r_1, w_1, ...
+Outputs series_lstsq(const SeriesContext& c) {
+  const Tensor &a = c.call.input(0), &x = c.outputs[0];
+  const PseudoInverse inverse{a, c.call.input(2), c.call.input(3), c.call.input(4)};
+  if (c.kept.empty()) c.kept = {c.call.input(1) - matmul(a, x), inverse.of_adjoint(x)};
+  const auto r = [&](int k) { return c.kept[static_cast<std::size_t>(2 * k)]; };
+  const auto w = [&](int k) { return c.kept[static_cast<std::size_t>(2 * k + 1)]; };
+  Tensor f = c.in(1, c.order), g, h;
+  for (int j = 1; j <= c.order; ++j) {
+    const Tensor da = c.in(0, j);
+    if (!da.defined()) continue;
+    const int k = c.order - j;
+    if (const Tensor before = c.out(k); before.defined()) f = subtract_coefficient(std::move(f), matmul(da, before));
+    if (r(k).defined()) g = subtract_coefficient(std::move(g), matmul(adjoint(da), r(k)));
+    if (w(k).defined()) h = add_tangents(std::move(h), matmul(adjoint(da), w(k)));
+  }
+  Tensor side = f;
+  if (g.defined()) side = subtract_coefficient(std::move(side), inverse.of_adjoint(g));
+  if (h.defined()) side = subtract_coefficient(std::move(side), matmul(a, h));
+  const Tensor within = nonzero(std::move(side), inverse), x_k = add_tangents(within, h);
+  c.kept.push_back(subtract_coefficient(f, x_k.defined() ? matmul(a, x_k) : x_k));
+  c.kept.push_back(nonzero(within, [&](const Tensor& y) { return inverse.of_adjoint(y); }));
+  return x_k;
 }
 
 Tensor vjp_lstsq(const VjpContext& c, int input) {
@@ -193,8 +262,10 @@ constinit const Op op_lstsq{
         },
     .reads = {0b11111 | ValueSet::outputs, 0b11101},
     .jvp = jvp_lstsq,
+    .series = series_lstsq,
     .vjp = vjp_lstsq,
     .batch = batch_right_sides,
+    .depends = depends_on_matrices,
     .kernel_throws = true,
 };
 
@@ -209,6 +280,29 @@ Tensor expm_tangent(const Tensor& a, const Tensor& e) {
   return columns(rows(expm(block), 0, n), n, n);
 }
 
+// The map from a series to the block matrix [a_0 a_1 a_2; 0 a_0 a_1; 0 0 a_0] keeps sums and
+// products, so the exponential of that matrix has the coefficients of exp(a) in its first row.
+// (The matrices of the JVP rule would double at each order.)
+Outputs series_expm(const SeriesContext& c) {
+  const Tensor& a = c.call.input(0);
+  const Index n = a.shape(-1);
+  std::vector<Tensor> diagonals, blocks;
+  for (int k = 0; k <= c.last; ++k) {
+    const Tensor diagonal = c.in(0, k);
+    diagonals.push_back(diagonal.defined() ? diagonal : zeros_like(a));
+  }
+  const Tensor zero = zeros_like(a);
+  for (int i = 0; i <= c.last; ++i) {
+    std::vector<Tensor> row(static_cast<std::size_t>(i), zero);
+    row.insert(row.end(), diagonals.begin(), diagonals.end() - i);
+    blocks.push_back(concat(row, -1));
+  }
+  const Tensor first = rows(expm(concat(blocks, -2)), 0, n);
+  Outputs found;
+  for (int k = c.order; k <= c.last; ++k) found.push_back(columns(first, k * n, n));
+  return found;
+}
+
 }  // namespace
 
 constinit const Op op_expm{
@@ -221,8 +315,10 @@ constinit const Op op_expm{
         },
     .reads = {0b1},
     .jvp = [](const JvpContext& c) -> Outputs { return expm_tangent(c.in(0), c.tangents[0]); },
+    .series = series_expm,
     .vjp = [](const VjpContext& c, int) { return expm_tangent(transposed(c.in(0)), c.ct()); },
     .batch = batch_in_front,
+    .depends = depends_on_matrices,
     .kernel_throws = true,
 };
 

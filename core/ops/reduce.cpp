@@ -8,6 +8,7 @@
 #include <stave/core/op/op.h>
 #include <stave/core/ops/complex.h>
 #include <stave/core/ops/create.h>
+#include <stave/core/ops/element_sets.h>
 #include <stave/core/ops/elementwise.h>
 #include <stave/core/ops/frontend.h>
 #include <stave/core/ops/index.h>
@@ -207,6 +208,9 @@ constinit const Op op_sum{
     .derivative = Derivative::linear,
     .vjp = [](const VjpContext& c, int) { return spread(c.ct(), c.shape(0), c.as<ReduceAttributes>()); },
     .batch = batch_in_front,
+    .depends = [](const DependsContext& c) -> Outputs {
+      return reshape(c.sets.unite_over(c.set(0), c.as<ReduceAttributes>().axes), c.output().shape);
+    },
     .flops = flops_per_input,
 };
 

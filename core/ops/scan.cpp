@@ -10,6 +10,7 @@
 
 #include <stave/core/op/op.h>
 #include <stave/core/ops/create.h>
+#include <stave/core/ops/element_sets.h>
 #include <stave/core/ops/elementwise.h>
 #include <stave/core/ops/frontend.h>
 #include <stave/core/ops/index.h>
@@ -98,6 +99,13 @@ Tensor recurrence(const Tensor& a, const Tensor& b, AttributesPtr attributes) {
   return apply(op_linear_recurrence, {a, b}, std::move(attributes));
 }
 
+// Each element depends on all elements up to it.
+Outputs depends_scan(const DependsContext& c) {
+  const auto& scan = c.as<ScanAttributes>();
+  const Tensor each = depends_elementwise(c)[0];
+  return c.sets.unite_running(each, scan.axis, scan.reverse);
+}
+
 }  // namespace
 
 constinit const Op op_cumulative_sum{
@@ -109,6 +117,7 @@ constinit const Op op_cumulative_sum{
     .vjp = [](const VjpContext& c,
               int) { return apply(op_cumulative_sum, {c.ct()}, backwards(c.as<ScanAttributes>())); },
     .batch = batch_in_front,
+    .depends = depends_scan,
 };
 
 // y_i = y_(i-1) x_i, so dy_i = x_i dy_(i-1) + y_(i-1) dx_i. In the backward pass
@@ -157,6 +166,7 @@ constinit const Op op_linear_recurrence{
           return input == 1 ? flow : scale(flow, previous(c.out(), scan, 0));
         },
     .batch = batch_in_front,
+    .depends = depends_scan,
 };
 
 // ---- functions ------------------------------------------------------------------------------

@@ -13,9 +13,11 @@
 #include <stave/core/ops/softmax.h>
 
 #include <stave/core/op/op.h>
+#include <stave/core/ops/element_sets.h>
 #include <stave/core/ops/elementwise.h>
 #include <stave/core/ops/frontend.h>
 #include <stave/core/ops/reduce.h>
+#include <stave/core/ops/series.h>
 #include <stave/core/tensor/default_dtype.h>
 #include <stave/core/tensor/fail.h>
 
@@ -104,6 +106,29 @@ Tensor vjp_softmax_gradient(const VjpContext& c, int input) {
   return narrow(by_y, c.in(0).dtype());
 }
 
+// g = y d with d = e - sum(y e) is made of products, and so are its coefficients. (The JVP rule
+// performs the operation again, on other cotangents.) `kept` holds e_0, d_0, e_1, d_1, ...
+Outputs series_softmax_gradient(const SeriesContext& c) {
+  const auto product = [&](int k, std::size_t factor) {
+    Tensor total;
+    for (int j = 0; j <= k; ++j)
+      if (const Tensor y = c.in(0, j), other = c.kept[2 * static_cast<std::size_t>(k - j) + factor];
+          y.defined() && other.defined())
+        total = add_tangents(std::move(total), scale(wide(y), other));
+    return total;
+  };
+  for (int k = static_cast<int>(c.kept.size() / 2); k <= c.order; ++k) {
+    c.kept.push_back(
+        nonzero(c.in(1, k), [&](const Tensor& ct) { return relative_to_winner(wide(c.call.input(0)), wide(ct), -1); }));
+    const Tensor mean = nonzero(product(k, 0), [](const Tensor& x) { return sum_along(x, -1); });
+    const Tensor e = c.kept.back();
+    c.kept.push_back(subtract_coefficient(e, mean));
+  }
+  return nonzero(product(c.order, 1), [&](const Tensor& g) { return narrow(g, c.call.input(0).dtype()); });
+}
+
+Outputs depends_along_last_axis(const DependsContext& c) { return depends_along(c, Shape(c.call.input(0).rank() - 1)); }
+
 }  // namespace
 
 constinit const Op op_softmax_gradient{
@@ -112,8 +137,10 @@ constinit const Op op_softmax_gradient{
     .infer = infer_gradient,
     .reads = {0b11, 0b01},
     .jvp = jvp_softmax_gradient,
+    .series = series_softmax_gradient,
     .vjp = vjp_softmax_gradient,
     .batch = batch_in_front,
+    .depends = depends_along_last_axis,
 };
 
 namespace {
@@ -185,6 +212,7 @@ constinit const Op op_log_softmax_gradient{
     .jvp = jvp_log_softmax_gradient,
     .vjp = vjp_log_softmax_gradient,
     .batch = batch_in_front,
+    .depends = depends_along_last_axis,
 };
 
 namespace {

@@ -5,6 +5,7 @@
 #include <stave/core/ops/transfer.h>
 
 #include <stave/core/op/op.h>
+#include <stave/core/ops/element_sets.h>
 #include <stave/core/ops/frontend.h>
 #include <stave/core/ops/layout.h>
 #include <stave/core/tensor/fail.h>
@@ -57,6 +58,7 @@ constinit const Op op_to{
     .derivative = Derivative::linear,
     .vjp = [](const VjpContext& c, int) { return to(c.ct(), c.as<TransferAttributes>().from); },
     .batch = batch_in_front,
+    .depends = depends_elementwise,
     .view =
         [](const Call& call) {
           const Device device = call.as<TransferAttributes>().device;

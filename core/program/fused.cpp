@@ -7,7 +7,9 @@
 
 #include <stave/core/op/lost_derivatives.h>
 #include <stave/core/ops/create.h>
+#include <stave/core/ops/element_sets.h>
 #include <stave/core/ops/frontend.h>
+#include <stave/core/ops/layout.h>
 #include <stave/core/tensor/fail.h>
 
 namespace stave {
@@ -224,6 +226,21 @@ Tensor fused_vjp(const VjpContext& c, int input) {
   return fused(region.derived(key, [&] { return cotangent_of(*values_of(region), input, of); }), std::move(inputs))[0];
 }
 
+// The values of all steps count as dependent on all inputs.
+Outputs fused_depends(const DependsContext& c) {
+  const Tensor all = depends_elementwise(c)[0];
+  const Region& region = *c.as<FusedAttributes>().region;
+  Outputs outputs;
+  for (const int output : region.outputs()) {
+    const Region::Reduction* const found = region.reduction(output);
+    if (!found) outputs.push_back(all);
+    else
+      outputs.push_back(
+          reshape(c.sets.unite_over(all, reduce_attributes(*found, all.rank()).axes), c.output(outputs.size()).shape));
+  }
+  return outputs;
+}
+
 }  // namespace
 
 const Op& fused_op(std::string_view name) {
@@ -240,6 +257,7 @@ const Op& fused_op(std::string_view name) {
                        .jvp = fused_jvp,
                        .vjp = fused_vjp,
                        .batch = batch_elementwise,
+                       .depends = fused_depends,
                        .cpu = run_fused,
                        .takes_strides = true,
                        .reuses = reuses_fused,

@@ -136,6 +136,7 @@ std::vector<bool> reached_in_all_steps(const LoopAttributes& loop, std::vector<b
 
 // Derivative and batching rules, defined in handlers/compile/loop_rules.cpp and loop_reverse.cpp.
 Outputs loop_jvp(const JvpContext& c);
+Outputs loop_series(const SeriesContext& c);  // handlers/taylor/loop_series.cpp
 Tensor loop_vjp(const VjpContext& c, int input);
 std::vector<Tensor> loop_pull_back(const VjpContext& c, AddsToCotangents::Sums sums);
 Outputs loop_batch(const BatchContext& c);

@@ -17,9 +17,6 @@
 
 namespace stave_detail {
 
-namespace {
-
-// Records the operations that `transformed` performs.
 Program traced(const char* name, FlatFunction transformed, std::span<const Tensor> given) {
   UnderFrame past_all_handlers(nullptr);
   Recording recording = record(name, transformed, given);
@@ -30,6 +27,8 @@ Program traced(const char* name, FlatFunction transformed, std::span<const Tenso
     fail<TransformError>("{}: a rule performs an effect, which the program cannot perform", name);
   return with_constants_folded(without_dead_code(std::move(recording.program)));
 }
+
+namespace {
 
 // Merges repeated computations. It is used only for programs from which no derivative is made, or
 // whose derivative need not have the bits of the function's own derivative. A value that is

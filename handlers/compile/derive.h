@@ -6,6 +6,7 @@
 #pragma once
 
 #include <stave/core/program/dataflow.h>
+#include <stave/handlers/transforms/vjp_flat.h>
 
 namespace stave_detail {
 
@@ -23,6 +24,10 @@ struct Partition {
 /// part.
 Partition partition(const Program& program, const std::vector<bool>& first_inputs,
                     const std::vector<bool>& first_outputs);
+
+/// Returns the program of the operations that a transformed function performs on `examples`. Throws
+/// TransformError, which names the transform, if the function reads a value or performs an effect.
+Program traced(const char* name, FlatFunction transformed, std::span<const Tensor> examples);
 
 /// Returns the program of reverse mode with respect to the wanted inputs, which must be floats, as
 /// a partition into the forward and the backward pass. Its inputs are those of the program, then

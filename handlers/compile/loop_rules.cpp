@@ -62,16 +62,18 @@ auto pick(const List& list, const std::vector<std::size_t>& which) {
   return picked;
 }
 
-// Numbers inputs and their tangents, in groups: for each group, the numbers up to its end, then
-// mask.size() plus each of these numbers that is in the mask (the tangents).
-//   mask = {1, 0, 1}, ends = {2, 3}  ->  0 1 3 2 5
-std::vector<std::size_t> with_tangents(const Mask& mask, std::initializer_list<std::size_t> ends) {
+// Numbers inputs and their coefficients, in groups: for each group, the numbers up to its end, then
+// for each order k, k * mask.size() plus each of these numbers that is in the mask.
+//   mask = {1, 0, 1}, ends = {2, 3}, orders = 1  ->  0 1 3 2 5
+std::vector<std::size_t> with_coefficients(const Mask& mask, std::initializer_list<std::size_t> ends,
+                                           std::size_t orders) {
   std::vector<std::size_t> order;
   std::size_t begin = 0;
   for (const std::size_t end : ends) {
     for (std::size_t i = begin; i < end; ++i) order.push_back(i);
-    for (std::size_t i = begin; i < end; ++i)
-      if (mask[i]) order.push_back(mask.size() + i);
+    for (std::size_t k = 1; k <= orders; ++k)
+      for (std::size_t i = begin; i < end; ++i)
+        if (mask[i]) order.push_back(k * mask.size() + i);
     begin = end;
   }
   return order;
@@ -82,41 +84,40 @@ std::size_t count_before(const std::vector<std::size_t>& order, std::size_t end,
       std::count_if(order.begin(), order.end(), [&](std::size_t i) { return i % all < end; }));
 }
 
-struct Tangents {
-  // The inputs and outputs of `loop`, by their numbers in the original loop, in the order of
-  // with_tangents.
-  std::vector<std::size_t> inputs, outputs;
-  LoopPtr loop;
-};
+}  // namespace
 
-Tangents tangents_of(const LoopAttributes& loop, Mask by, std::span<const Tensor> inputs) {
+LoopOfSeries loop_of_series(const LoopAttributes& loop, Mask by, std::span<const Tensor> inputs, std::size_t orders,
+                            FunctionRef<Program(const Program&, const Mask&, std::span<const Tensor>)> derive) {
   const Program& body = *loop.body;
   Mask of = reached_in_all_steps(loop, by, [&](const Mask& marked) {
     return reach_derivatives(body, select(marked, body.inputs), Direction::forward).at(body.outputs);
   });
   std::copy_n(by.begin(), loop.states, of.begin());
-  Program both = jvp_of(body, by, examples_of(loop, inputs));
-  std::vector<int> variables(both.inputs.begin(), both.inputs.begin() + static_cast<std::ptrdiff_t>(by.size()));
-  for (std::size_t i = 0, next = by.size(); i < by.size(); ++i) variables.push_back(by[i] ? both.inputs[next++] : -1);
-  Tangents found{with_tangents(by, {loop.states, end_of_rows(loop), by.size()}),
-                 with_tangents(of, {loop.states, of.size()}), nullptr};
-  both.inputs = pick(variables, found.inputs);
-  both.outputs = pick(both.outputs, found.outputs);
+  Program all = derive(body, by, examples_of(loop, inputs));
+  std::vector<int> variables(all.inputs.begin(), all.inputs.begin() + static_cast<std::ptrdiff_t>(by.size()));
+  for (std::size_t k = 0, next = by.size(); k < orders; ++k)
+    for (std::size_t i = 0; i < by.size(); ++i) variables.push_back(by[i] ? all.inputs[next++] : -1);
+  LoopOfSeries found{with_coefficients(by, {loop.states, end_of_rows(loop), by.size()}, orders),
+                     with_coefficients(of, {loop.states, of.size()}, orders), nullptr};
+  all.inputs = pick(variables, found.inputs);
+  all.outputs = pick(all.outputs, found.outputs);
   const std::size_t states = count_before(found.inputs, loop.states, by.size());
   const auto made =
-      loop_over(loop, std::move(both), states, count_before(found.inputs, end_of_rows(loop), by.size()) - states);
+      loop_over(loop, std::move(all), states, count_before(found.inputs, end_of_rows(loop), by.size()) - states);
   made->performs(loop, found.inputs, found.outputs);
   found.loop = made;
   return found;
 }
 
-}  // namespace
-
 Outputs loop_jvp(const JvpContext& c) {
   const auto& loop = c.as<LoopAttributes>();
   Mask by;
   for (const Tensor& tangent : c.tangents) by.push_back(tangent.defined());
-  const auto tangents = loop.derived(derived_key("jvp", by), [&] { return tangents_of(loop, by, c.call.inputs()); });
+  const auto derive = [](const Program& body, const Mask& wanted, std::span<const Tensor> examples) {
+    return jvp_of(body, wanted, examples);
+  };
+  const auto tangents =
+      loop.derived(derived_key("jvp", by), [&] { return loop_of_series(loop, by, c.call.inputs(), 1, derive); });
   Inputs inputs;
   for (const std::size_t i : tangents->inputs) inputs.push_back(i < by.size() ? c.in(i) : c.tangent(i - by.size()));
   const Outputs given = perform_loop(tangents->loop, std::move(inputs));

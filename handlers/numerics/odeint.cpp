@@ -14,6 +14,7 @@
 #include <stave/core/ops/reduce.h>
 #include <stave/core/tensor/fail.h>
 #include <stave/handlers/numerics/solvers.h>
+#include <stave/handlers/taylor/jet.h>
 #include <stave/handlers/transforms/custom.h>
 #include <stave/handlers/transforms/vjp.h>
 
@@ -60,6 +61,7 @@ class Integration {
             "odeint: at the first time, t = {:.6g}, the equation gives a derivative that is {}{}: look at its "
             "arguments",
             t, number, where_);
+    if (options_.method == OdeMethod::taylor) return integrate_by_series(std::move(y), t, end);
     if (step_ == 0) step_ = first_step(y, t, k[0], direction);
     for (Index taken = 0; t != end; ++taken, ++taken_) {
       if (taken == options_.steps) fail_at(t, "there were {} steps since the previous requested time");
@@ -85,9 +87,40 @@ class Integration {
   }
 
  private:
-  Tensor slope(const Tensor& y, double t) const {
-    return require_defined(f_(y, astype(tensor(t, float64, y.device()), times_.dtype()), parameters_), "odeint");
+  // Steps of a Taylor series, whose last two coefficients give the length (Jorba, Zou, section 3):
+  // the error is about that of the first term left out.
+  Tensor integrate_by_series(Tensor y, double t, double end) {
+    for (Index taken = 0; t != end; ++taken, ++taken_) {
+      if (taken == options_.steps) fail_at(t, "there were {} steps since the previous requested time");
+      const auto series = series_of_solution(
+          [&](const Tensor& at, const Tensor& time) { return require_defined(f_(at, time, parameters_), "odeint"); }, y,
+          time_of(t, y), order());
+      const double left = std::abs(end - t), length = std::min(series_step(series, y), left);
+      const double direction = end > t ? 1 : -1;
+      if (!(length > 0 && t + direction * length != t)) fail_at(t, "no step is short enough for the tolerances");
+      y = evaluate_series(series, direction * length);
+      t = length == left ? end : t + direction * length;
+    }
+    return y;
   }
+  int order() const {
+    if (options_.order) return options_.order;
+    const double tolerance = options_.rtol > 0 ? options_.rtol : options_.atol;
+    return std::max(2, static_cast<int>(std::ceil(1 - std::log(tolerance) / 2)));
+  }
+  // The length at which the terms of the last two orders are as large as the allowed error. (One of
+  // the two may vanish, as in the series of an even function.)
+  double series_step(const std::vector<Tensor>& series, const Tensor& y) const {
+    double step = std::numeric_limits<double>::infinity();
+    for (std::size_t k = series.size() - 2; k < series.size(); ++k) {
+      const double term = size(series[k], y, y);
+      if (!std::isfinite(term)) return 0;
+      if (term != 0) step = std::min(step, std::pow(term, -1. / static_cast<double>(k)));
+    }
+    return 0.9 * step;
+  }
+  Tensor time_of(double t, const Tensor& y) const { return astype(tensor(t, float64, y.device()), times_.dtype()); }
+  Tensor slope(const Tensor& y, double t) const { return require_defined(f_(y, time_of(t, y), parameters_), "odeint"); }
   static Tensor combined(const double* by, int count, const Slopes& k) {
     Tensor sum;
     for (int i = 0; i < count; ++i)
@@ -138,6 +171,8 @@ void check_options(const OdeOptions& options) {
     fail<Error>(
         "odeint: the tolerances are rtol = {} and atol = {}: they must be numbers that are not negative and not both 0",
         options.rtol, options.atol);
+  if (options.order != 0 && (options.order < 2 || options.method != OdeMethod::taylor))
+    fail<Error>("odeint: the order is {}: it must be 0 or, for OdeMethod::taylor, at least 2", options.order);
   if (options.steps < 1) fail<Error>("odeint: at most {} steps: there must be at least 1", options.steps);
 }
 

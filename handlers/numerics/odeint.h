@@ -9,6 +9,10 @@
 // The steps are those of Dormand and Prince, "A family of embedded Runge-Kutta formulae",
 // 1980: order 5, with an error estimate of order 4. The step size is controlled as in Hairer,
 // Norsett, Wanner, "Solving Ordinary Differential Equations I", sections II.4 and II.5.
+// With OdeMethod::taylor a step is a Taylor series of the solution (handlers/taylor), of the order
+// and with the step sizes of Jorba and Zou, "A software package for the numerical integration of
+// ODEs by means of high-order Taylor methods", 2005: for smooth equations and tight tolerances, to
+// the last digits.
 // Reverse mode integrates the adjoint equation backwards (Pontryagin; Chen et al.,
 // "Neural Ordinary Differential Equations", 2018). It stores no steps, and its accuracy
 // is that of the tolerances. Forward mode is the transpose of reverse mode. Derivatives of any
@@ -28,11 +32,18 @@
 
 namespace stave {
 
+/// The method by which a step is computed.
+enum class OdeMethod { dormand_prince, taylor };
+
 struct OdeOptions {
   [[no_unique_address]] ByName by_name{};
   /// The tolerances: a step is accepted if the root mean square of error / (atol + rtol |y|) is
   /// at most 1. rtol and atol must not both be 0.
   double rtol = 1.4e-8, atol = 1.4e-8;
+  OdeMethod method = OdeMethod::dormand_prince;
+  /// The order of a Taylor series, at least 2; 0: as high as the tolerance asks for, which is 11
+  /// for the default tolerances and 20 for 1e-16. Not for other methods.
+  int order = 0;
   /// The maximal number of steps from one of the times to the next; at least 1.
   Index steps = 100'000;
 };

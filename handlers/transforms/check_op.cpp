@@ -1,9 +1,13 @@
 #include <stave/handlers/transforms/check_op.h>
 
+#include <algorithm>
+
 #include <stave/core/ops/create.h>
+#include <stave/core/ops/element_sets.h>
 #include <stave/core/ops/elementwise.h>
 #include <stave/core/ops/frontend.h>
 #include <stave/core/ops/layout.h>
+#include <stave/core/ops/transfer.h>
 #include <stave/core/tensor/fail.h>
 #include <stave/handlers/transforms/check.h>
 #include <stave/handlers/transforms/check_grads.h>
@@ -69,6 +73,33 @@ class Checked {
   void derivatives() const {
     if (!forward_ && !reverse_) return;
     check_grads_flat([&](std::span<const Tensor> xs) { return of_floats(xs); }, pick(inputs_), how(options_.order));
+  }
+
+  // Holds the dependence rule against the Jacobian, column by column: for the elements of all
+  // floating inputs and of each one alone, where the rule may look at the values of the others and
+  // where not.
+  void dependences() const {
+    const auto is_real = [](const Tensor& x) { return !is_complex(x.dtype()); };
+    if (!op_.depends || !forward_ || !std::all_of(inputs_.begin(), inputs_.end(), is_real)) return;
+    std::vector<FoundSets> all;
+    for (const bool reads : {true, false}) {
+      for (const std::size_t i : floats_) all.push_back(found_sets({i}, reads));
+      all.push_back(found_sets(floats_, reads));
+    }
+    for (std::size_t j = 0; j < floats_.size(); ++j) {
+      const Tensor& x = inputs_[floats_[j]];
+      for (Index column = 0; column < x.size(); ++column) {
+        Tensors direction(floats_.size());
+        direction[j] = reshape(astype(arange(0, x.size(), 1, int64) == column, x.dtype()), x.shape());
+        const Outputs tangents =
+            jvp_flat([&](std::span<const Tensor> xs) { return of_floats(xs); }, pick(inputs_), direction).tangents;
+        for (const FoundSets& found : all) found.expect(floats_[j], column, tangents);
+      }
+    }
+  }
+
+  void series() const {
+    if (forward_) check_tower_growth([&](std::span<const Tensor> xs) { return of_floats(xs); }, pick(inputs_));
   }
 
   // Compares vmap over the inputs i with mapped[i] to a loop over the lanes, for the operation, its
@@ -145,6 +176,45 @@ class Checked {
     for (const Tensor& input : inputs_) result.push_back(apply(op_copy, {input}));
     return result;
   }
+  // The sets that the dependence rule finds if some inputs are followed.
+  struct FoundSets {
+    std::vector<std::size_t> followed;
+    bool reads;
+    ElementSets sets;
+    std::vector<std::vector<ElementSets::Number>> outputs;  // for each output; none: the rule says nothing
+
+    // Throws TransformError if an output has a tangent other than zero along an element that its set
+    // lacks.
+    void expect(std::size_t input, Index element, std::span<const Tensor> tangents) const {
+      if (std::find(followed.begin(), followed.end(), input) == followed.end()) return;
+      for (std::size_t k = 0; k < outputs.size(); ++k) {
+        if (!is_inexact(tangents[k].dtype())) continue;
+        const std::vector<bool> depends = (tangents[k] != 0).to_vector<bool>();
+        for (std::size_t row = 0; row < depends.size(); ++row)
+          if (depends[row] && !sets.contains(outputs[k][row], element))
+            fail<TransformError>(
+                "element {} of output {} has a derivative by element {} of input {}, which its set lacks{}", row, k,
+                element, input, reads ? "" : " if no values are read");
+      }
+    }
+  };
+
+  FoundSets found_sets(const std::vector<std::size_t>& followed, bool reads) const {
+    FoundSets found{followed, reads, {}, {}};
+    Tensors numbers(inputs_.size());
+    for (const std::size_t i : followed) numbers[i] = found.sets.singletons(inputs_[i].shape(), 0);
+    const Call call(op_, Inputs(inputs_.begin(), inputs_.end()), attributes_);
+    const auto read = [&](std::size_t i) { return reads ? to(inputs_[i], cpu) : Tensor(); };
+    const Outputs outputs = op_.depends(DependsContext{call, numbers, found.sets, read});
+    const auto expected = call.abstract_outputs();
+    if (!outputs.empty() && outputs.size() != expected.size())
+      fail<TransformError>("the rule gave {} results for {} outputs", outputs.size(), expected.size());
+    for (std::size_t k = 0; k < outputs.size(); ++k) {
+      const Tensor all = outputs[k].defined() ? outputs[k] : zeros({}, int32);
+      found.outputs.push_back(broadcast_to(all, expected[k].shape).to_vector<ElementSets::Number>());
+    }
+    return found;
+  }
   CheckGradsOptions how(int order) const {
     return {.order = order, .tolerance = options_.tolerance, .forward = forward_, .reverse = reverse_};
   }
@@ -199,6 +269,8 @@ void check_op(const Op& op, const std::vector<OpCase>& cases, const CheckOpOptio
     const Checked checked(op, cases[k], options);
     part("value", [&] { checked.value(); });
     part("derivatives", [&] { checked.derivatives(); });
+    part("depends", [&] { checked.dependences(); });
+    part("Taylor series", [&] { checked.series(); });
     if (!op.batch) continue;
     for (const Set& mapped : sets_of(inputs.size()))
       part("vmap over inputs " + name_of(mapped), [&] { checked.batching(mapped); });

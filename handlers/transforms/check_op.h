@@ -33,11 +33,15 @@ struct CheckOpOptions {
 ///                from inputs of other strides. The inputs keep their values.
 ///   derivatives  The derivatives that the record's rules give agree with finite differences
 ///                and with each other, also under vmap.
+///   series       The number of operations for Taylor coefficients (handlers/taylor) does not grow
+///                exponentially with the order.
 ///   vmap         vmap over every set of inputs equals a loop over the lanes, for the operation,
 ///                for its jvp and for its vjp. With more than 4 inputs, the sets are each input
 ///                alone and all inputs.
-/// Other errors in a case are also thrown as TransformError. Derivatives and vmap are not checked
-/// if the record has no rule for them.
+///   depends      The dependence rule finds each element of the inputs by which an element of the
+///                outputs has a derivative other than zero (not for complex inputs).
+/// Other errors in a case are also thrown as TransformError. Derivatives, vmap and dependences are
+/// not checked if the record has no rule for them.
 void check_op(const Op& op, const std::vector<OpCase>& cases, const CheckOpOptions& options = {});
 
 }  // namespace stave

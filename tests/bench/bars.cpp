@@ -309,6 +309,15 @@ std::vector<Bar> all_bars() {
        }},
       {"paths_every_lane_alone_vs_loop", at_most, 2, {"collatz_paths", "collatz_loop"}, ratio},
       {"gather_rows_ns", at_most, 0.16, {"gather_scalar_rows"}, first, reference},
+      // taylor.cpp
+      {"jet_vs_jax", at_most, 1, {"jet_network", "jax_jet_network"}, ratio},
+      {"jet_elementwise_vs_jax", at_most, 1, {"jet_elementwise", "jax_jet_elementwise"}, ratio},
+      {"jet_vs_nested_jvp", at_most, 1, {"jet_order_4", "nested_jvp_order_4"}, ratio},
+      // sparsity.cpp: a pattern, and the entries, beside the function itself
+      {"sparsity_chain_pattern", at_most, 50, {"sparsity_chain_pattern", "sparsity_chain"}, ratio},
+      {"sparsity_chain_values", at_most, 8, {"sparsity_chain_values", "sparsity_chain"}, ratio},
+      {"sparsity_laplacian_pattern", at_most, 50, {"sparsity_laplacian_pattern", "sparsity_laplacian"}, ratio},
+      {"sparsity_laplacian_values", at_most, 17, {"sparsity_laplacian_values", "sparsity_laplacian"}, ratio},
       // tape.cpp: the figures of two benchmarks are no times
       {"tape_memory_mib", at_most, 16, {"tape_peak"}, first},
       {"tape_memory_vs_save_all", at_most, 0.6, {"tape_recomputed", "tape_save_all"}, ratio},

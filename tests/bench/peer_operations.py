@@ -3,6 +3,7 @@
 These are makers of functions without arguments, by name; the functions are timed. The inputs are
 those of operations.cpp, and the results have the same norm as Stave's results."""
 import importlib.util
+import math
 
 import numpy as np
 import torch
@@ -172,6 +173,7 @@ if importlib.util.find_spec("jax"):
     import jax
     import jax.numpy as jnp
     from jax import lax
+    from jax.experimental.jet import jet
 
     jax.config.update("jax_platforms", "cpu")
     jax.config.update("jax_enable_x64", True)  # for indices of int64, as the others have them
@@ -345,7 +347,28 @@ if importlib.util.find_spec("jax"):
             return jax.block_until_ready(jax.jit(jax.grad(lambda s: lorenz_path(s)))(s))
         return run
 
+    # Taylor coefficients, which are derivatives to jet.
+    def jax_jet(f, inputs, order=10):
+        def make():
+            x, factorials = inputs(), [math.factorial(k) for k in range(1, order + 1)]
+
+            def series(x):
+                value, derivatives = jet(f, (x,), ([jnp.ones_like(x)] + [jnp.zeros_like(x)] * (order - 1),))
+                return [value] + [d / k for d, k in zip(derivatives, factorials)]
+
+            function = jax.jit(series)
+            return lambda: jax.block_until_ready(function(x))
+        return make
+
+    def two_layers(x):
+        return (jnp.tanh(x @ spread((64, 64))) @ spread((64, 1))) * jnp.sin(jnp.sum(x, -1, keepdims=True))
+
+    def composed(x):
+        return jnp.tanh(jnp.sin(x) * jnp.exp(x)) / (1 + jnp.square(x))
+
     JAX |= {
+        "jet_network": jax_jet(two_layers, lambda: spread((128, 64))),
+        "jet_elementwise": jax_jet(composed, lambda: spread((1 << 14,))),
         "lorenz": jax_lorenz(lorenz_path),
         "lorenz_grad": jax_lorenz(jax.grad(lorenz_path)),
         "lorenz_compile": jax_lorenz_compile,
