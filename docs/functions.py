@@ -15,13 +15,8 @@ TEXT = """# All functions
 
 Every function that `#include <stave/stave.h>` declares, in alphabetical order, with the first sentence of its comment. The header
 has the rest: shapes, dtypes, errors. Operators on tensors (`+`, `<`, `&` ...) are functions of
-<<<<<<< HEAD
 [elementwise.h](../core/ops/elementwise.h). Functions of headers that must be included by name, such as
 `stave/handlers/ranks/ranks.h`, are here too. [Which dtypes, derivatives and
-=======
-[elementwise.h](../core/ops/elementwise.h). Functions of `stave/handlers/ranks/ranks.h`,
-`stave/handlers/structure`, `stave/handlers/taylor` and `stave/core/program/write_stablehlo.h` are here too. [Which dtypes, derivatives and
->>>>>>> a842a4dd7260cd25102639c1ecc56398971a4ece
 backends](operations.md) each operation has is a table of its own. Written by `python3 docs/functions.py`.
 
 | function | | header |
@@ -29,8 +24,9 @@ backends](operations.md) each operation has is a table of its own. Written by `p
 """
 # Headers that stave.h does not include.
 ALONE = [
-    "core/program/write_stablehlo.h", "handlers/observe/cost.h", "handlers/observe/eval_shape.h", "handlers/observe/key_reuse.h",
-    "handlers/observe/run_record.h", "handlers/ranks/ranks.h",
+    "core/program/write_stablehlo.h", "handlers/numerics/least_squares.h", "handlers/observe/cost.h", "handlers/observe/eval_shape.h",
+    "handlers/observe/key_reuse.h", "handlers/observe/run_record.h", "handlers/ranks/ranks.h", "handlers/structure/sparse_jacobian.h",
+    "handlers/structure/sparsity.h", "handlers/taylor/jet.h", "handlers/taylor/jet_flat.h", "handlers/taylor/laplacian.h",
 ]
 # Functions whose header says nothing, because the name does, or whose comment leans on the one before it. Not those of C's <cmath>,
 # nor comparisons, which follow.
@@ -164,11 +160,7 @@ WORDS = {"requires", "noexcept", "decltype", "alignas", "operator", "sizeof", "i
 
 def headers():
     """Those that core.h and stave.h include, in alphabetical order; their paths in the tree."""
-<<<<<<< HEAD
     found = set(re.findall(r"#include <stave/(.*\.h)>", (ROOT / "core.h").read_text() + (ROOT / "stave.h").read_text())) - {"core.h"} | set(ALONE)
-=======
-    found = set(re.findall(r"#include <stave/(.*\.h)>", (ROOT / "core.h").read_text() + (ROOT / "stave.h").read_text())) - {"core.h"} | {"handlers/ranks/ranks.h", "core/program/write_stablehlo.h", "handlers/structure/sparse_jacobian.h", "handlers/structure/sparsity.h", "handlers/taylor/jet.h", "handlers/taylor/jet_flat.h", "handlers/taylor/laplacian.h"}
->>>>>>> a842a4dd7260cd25102639c1ecc56398971a4ece
     while True:
         more = {inner for path in found for inner in re.findall(r"#include <stave/(core/io/.*\.h)>", (ROOT / path).read_text())}
         if more <= found:
