@@ -114,8 +114,8 @@ Number ElementSets::merge(Number a, Number b) {
 }
 
 Number ElementSets::unite(std::vector<Number>& numbers) {
-  std::ranges::sort(numbers);
-  numbers.erase(std::ranges::unique(numbers).begin(), numbers.end());
+  std::sort(numbers.begin(), numbers.end());
+  numbers.erase(std::unique(numbers.begin(), numbers.end()), numbers.end());
   if (!numbers.empty() && numbers.front() == 0) numbers.erase(numbers.begin());
   if (numbers.size() < 3) return numbers.empty() ? 0 : numbers.size() == 1 ? numbers[0] : unite(numbers[0], numbers[1]);
   std::vector<Run> all;
@@ -243,7 +243,7 @@ void ElementSets::collect(std::span<const Tensor> live) {
     kept.insert(kept.end(), first, first + static_cast<std::ptrdiff_t>(slot.count));
   }
   runs_ = std::move(kept);
-  std::ranges::fill(memo_, Memo{});
+  std::fill(memo_.begin(), memo_.end(), Memo{});
   collect_at_ = std::max(std::size_t{1} << 21, 2 * (runs_.size() + slots_.size()));
 }
 

@@ -288,8 +288,8 @@ void SparseJacobianCore::check_direction(const Tensor& values, const Tensor& all
   const Tensor terms = stop_gradient(values) * take(direction, to(multiplied_, device_));
   const Tensor size = segment_sum(abs(terms), places, length) + abs(seen);
   const Tensor off = abs(segment_sum(terms, places, length) - seen);
-  // An entry that the pattern lacks is about as large as `size`. Rounding errors are far smaller, also
-  // where the function computes in a shorter dtype.
+  // An entry that the pattern lacks is about as large as `size`. Rounding errors are far smaller,
+  // also where the function computes in a shorter dtype.
   const double tolerance = real == float64 || real == float32 ? 1e-3 : 1e-1;
   const Tensor lacks = off > tolerance * size;
   if (!any(lacks).item<bool>()) return;

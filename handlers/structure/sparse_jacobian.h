@@ -24,8 +24,8 @@ namespace stave {
 ///               jvps. A few dense rows (or columns) are found one by one in the other mode.
 ///   columns     by forward mode alone
 ///   rows        by reverse mode alone
-///   symmetric   by forward mode, for a symmetric Jacobian: each entry may be found at either of two
-///               places, which takes fewer jvps. sparse_hessian does so by default.
+///   symmetric   by forward mode, for a symmetric Jacobian: each entry may be found at either of
+///               two places, which takes fewer jvps. sparse_hessian does so by default.
 enum class SparseBy { automatic, columns, rows, symmetric };
 
 struct SparseOptions {

@@ -165,8 +165,8 @@ FlatJet jet_flat(FlatFunction f, std::span<const Tensor> primals, std::span<cons
   return jet_of_function(*handler, f, primals, coefficients, names);
 }
 
-std::vector<Tensor> series_of_solution(FunctionRef<Tensor(const Tensor& y, const Tensor& t)> f, const Tensor& start,
-                                       const Tensor& time, int order) {
+std::vector<Tensor> series_of_solution_flat(FunctionRef<Tensor(const Tensor& y, const Tensor& t)> f,
+                                            const Tensor& start, const Tensor& time, int order) {
   const auto handler = std::make_shared<JetHandler>(order);
   Tower tower(order);
   const InTower in(*handler, &tower);

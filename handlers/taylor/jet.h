@@ -15,6 +15,7 @@
 #include <type_traits>
 
 #include <stave/core/ops/elementwise.h>
+#include <stave/core/ops/tree.h>
 #include <stave/core/tensor/fail.h>
 #include <stave/handlers/taylor/jet_flat.h>
 #include <stave/handlers/transforms/arguments.h>
@@ -90,14 +91,6 @@ auto jet(F&& f, const P& primal, const std::vector<std::type_identity_t<P>>& coe
   }
 }
 
-#define STAVE_NAMES(Name)                                                                                      \
-  template <class P>                                                                                           \
-  auto jet(stave_detail::Name f, const P& primals, const std::vector<std::type_identity_t<P>>& coefficients) { \
-    return jet<stave_detail::Name&>(f, primals, coefficients);                                                 \
-  }
-STAVE_OVERLOADED_NAMES(STAVE_NAMES)
-#undef STAVE_NAMES
-
 /// Returns a function (x, v) that computes the Taylor coefficients of f(x + v t) in t, of orders 0,
 /// ..., `order`, as a std::vector of f's results. x and v are trees of one type; for several
 /// arguments of f, x and v are std::tuples. Throws TransformError if the order is negative, and the
@@ -127,10 +120,24 @@ auto taylor(F f, int order) {
   };
 }
 
-#define STAVE_NAMES(Name) \
-  inline auto taylor(stave_detail::Name f, int order) { return taylor<stave_detail::Name>(f, order); }
-STAVE_OVERLOADED_NAMES(STAVE_NAMES)
-#undef STAVE_NAMES
+/// Returns the Taylor coefficients y_0, ..., y_order of the solution of y' = f(y, t) that is `start`
+/// at t = `time`, in powers of t - time. The state is a tree of floats, and `time` a floating tensor
+/// of rank 0. f runs once: y is a value whose derivative is f. Throws ShapeError if f returns other
+/// than the derivative of y, and the errors of jet.
+template <class F, class Y>
+auto series_of_solution(F&& f, const Y& start, const Tensor& time, int order) {
+  static_assert(is_tree<Y>, "stave: series_of_solution: the state is not a tree of tensors");
+  if constexpr (std::is_same_v<Y, Tensor>) {
+    const auto slope = [&](const Tensor& y, const Tensor& t) -> Tensor { return f(y, t); };
+    return series_of_solution_flat(slope, start, time, order);
+  } else {
+    const auto state = ravel(start);
+    const auto slope = [&](const Tensor& y, const Tensor& t) { return ravel(Y(f(state.second(y), t))).first; };
+    std::vector<Y> series;
+    for (const Tensor& c : series_of_solution_flat(slope, state.first, time, order)) series.push_back(state.second(c));
+    return series;
+  }
+}
 
 /// Returns the polynomial with these coefficients, trees of one structure, at t, by Horner's rule:
 /// coefficients[0] + coefficients[1] t + ... Throws TransformError if there are no coefficients.
@@ -142,5 +149,18 @@ T evaluate_series(const std::vector<T>& coefficients, const Operand& t) {
     sum = tree_map([&](const Tensor& c, const Tensor& s) { return c + s * t; }, coefficients[k], sum);
   return sum;
 }
+
+#define STAVE_NAMES(Name)                                                                                      \
+  template <class P>                                                                                           \
+  auto jet(stave_detail::Name f, const P& primals, const std::vector<std::type_identity_t<P>>& coefficients) { \
+    return jet<stave_detail::Name&>(f, primals, coefficients);                                                 \
+  }
+STAVE_OVERLOADED_NAMES(STAVE_NAMES)
+#undef STAVE_NAMES
+
+#define STAVE_NAMES(Name) \
+  inline auto taylor(stave_detail::Name f, int order) { return taylor<stave_detail::Name>(f, order); }
+STAVE_OVERLOADED_NAMES(STAVE_NAMES)
+#undef STAVE_NAMES
 
 }  // namespace stave

@@ -31,11 +31,9 @@ struct FlatJet {
 FlatJet jet_flat(FlatFunction f, std::span<const Tensor> primals, std::span<const std::vector<Tensor>> coefficients,
                  InputNames names = numbered_inputs);
 
-/// Returns the Taylor coefficients y_0, ..., y_order of the solution of y' = f(y, t) that is
-/// `start` at t = `time`, as a function of the distance from `time`; `time` is a floating tensor of
-/// rank 0. f runs once: y is a value whose derivative is f. Throws ShapeError or DtypeError if f
-/// returns other than the derivative of y, and the errors of jet_flat.
-std::vector<Tensor> series_of_solution(FunctionRef<Tensor(const Tensor& y, const Tensor& t)> f, const Tensor& start,
-                                       const Tensor& time, int order);
+/// Returns the Taylor coefficients of the solution of an ODE whose state is one tensor: see
+/// series_of_solution (jet.h).
+std::vector<Tensor> series_of_solution_flat(FunctionRef<Tensor(const Tensor& y, const Tensor& t)> f,
+                                            const Tensor& start, const Tensor& time, int order);
 
 }  // namespace stave

@@ -181,10 +181,11 @@ class Checked {
     std::vector<std::size_t> followed;
     bool reads;
     ElementSets sets;
-    std::vector<std::vector<ElementSets::Number>> outputs;  // for each output; none: the rule says nothing
+    // The numbers of each output's sets; empty: the rule says nothing.
+    std::vector<std::vector<ElementSets::Number>> outputs;
 
-    // Throws TransformError if an output has a tangent other than zero along an element that its set
-    // lacks.
+    // Throws TransformError if an output has a tangent other than zero along an element that its
+    // set lacks.
     void expect(std::size_t input, Index element, std::span<const Tensor> tangents) const {
       if (std::find(followed.begin(), followed.end(), input) == followed.end()) return;
       for (std::size_t k = 0; k < outputs.size(); ++k) {

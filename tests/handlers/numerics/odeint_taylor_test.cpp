@@ -1,5 +1,5 @@
 // The Taylor method of odeint, and series of solutions, against mpmath.
-#include <stave/handlers/taylor/jet_flat.h>
+#include <stave/handlers/taylor/jet.h>
 
 #include <cmath>
 
@@ -88,6 +88,18 @@ TEST(SeriesOfSolution, OfExponentialGrowthIsItsSeries) {
   const double expected[] = {1, 1, 1.5, 7. / 6, 25. / 24};
   ASSERT_EQ(found.size(), 5u);
   for (std::size_t k = 0; k < 5; ++k) EXPECT_THAT(found[k], IsNear(expected[k] * y0, 1e-15)) << k;
+}
+
+struct Ball {
+  Tensor height, speed;
+};
+Ball fall(const Ball& ball, const Tensor& t) { return {ball.speed, t - 9.81}; }
+TEST(SeriesOfSolution, OfATree) {
+  const Ball ball{tensor(10., float64), tensor(1., float64)};
+  const std::vector<Ball> found = series_of_solution(fall, ball, tensor(0., float64), 3);
+  EXPECT_THAT(found[2].height, IsNumber(-9.81 / 2, 1e-15));
+  EXPECT_THAT(found[3].height, IsNumber(1. / 6, 1e-15));
+  EXPECT_THAT(found[2].speed, IsNumber(0.5, 1e-15));
 }
 
 TEST(SeriesOfSolution, TakesFewOperations) {
