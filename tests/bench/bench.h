@@ -37,7 +37,9 @@ template <class F>
 void measure(benchmark::State& state, F&& f, int operations = 1) {
   settle();
   // Wakes the threads and fills the caches. A compiled function is recorded, and then planned.
-  for (int i = 0; i < 2; ++i) [[maybe_unused]] auto first = f();
+  for (int i = 0; i < 2; ++i) {
+    [[maybe_unused]] auto first = f();
+  }
   for (auto _ : state) {
     auto result = f();
     benchmark::DoNotOptimize(result);

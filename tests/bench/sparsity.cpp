@@ -41,12 +41,18 @@ void benchmark_values(benchmark::State& state, const Shape& shape) {
 }
 
 const Shape row(100000), grid(300, 300);
-BENCHMARK_CAPTURE(benchmark_function<chain>, chain_of_springs, row)->Name("sparsity_chain");
-BENCHMARK_CAPTURE(benchmark_pattern<chain>, pattern, row)->Name("sparsity_chain_pattern");
-BENCHMARK_CAPTURE(benchmark_values<chain>, values, row)->Name("sparsity_chain_values");
-BENCHMARK_CAPTURE(benchmark_function<laplacian>, laplacian, grid)->Name("sparsity_laplacian");
-BENCHMARK_CAPTURE(benchmark_pattern<laplacian>, pattern, grid)->Name("sparsity_laplacian_pattern");
-BENCHMARK_CAPTURE(benchmark_values<laplacian>, values, grid)->Name("sparsity_laplacian_values");
+void sparsity_chain(benchmark::State& state) { benchmark_function<chain>(state, row); }
+void sparsity_chain_pattern(benchmark::State& state) { benchmark_pattern<chain>(state, row); }
+void sparsity_chain_values(benchmark::State& state) { benchmark_values<chain>(state, row); }
+void sparsity_laplacian(benchmark::State& state) { benchmark_function<laplacian>(state, grid); }
+void sparsity_laplacian_pattern(benchmark::State& state) { benchmark_pattern<laplacian>(state, grid); }
+void sparsity_laplacian_values(benchmark::State& state) { benchmark_values<laplacian>(state, grid); }
+BENCHMARK(sparsity_chain)->UseRealTime();
+BENCHMARK(sparsity_chain_pattern)->UseRealTime();
+BENCHMARK(sparsity_chain_values)->UseRealTime();
+BENCHMARK(sparsity_laplacian)->UseRealTime();
+BENCHMARK(sparsity_laplacian_pattern)->UseRealTime();
+BENCHMARK(sparsity_laplacian_values)->UseRealTime();
 
 }  // namespace
 }  // namespace stave_bench
