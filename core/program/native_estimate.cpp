@@ -262,10 +262,13 @@ double time_of_kernels(const Program& program, const Program::Instruction& step)
     return 500 + once * static_cast<double>(loop->steps);
   }
   if (const auto* const fused = dynamic_cast<const FusedAttributes*>(step.attributes.get())) {
-    // The values of a region's cheap steps stay in the first cache.
+    // The values of a region's steps stay in the first cache, which shows where arrays are long.
+    const auto of_step = [&](const Op* op) {
+      return op->is_cheap_arithmetic ? std::min(elementwise(op), 100 + 0.06 * elements) : elementwise(op);
+    };
     double time = time_of_region(step, *fused->region);
     for (const Region::Step& it : fused->region->steps())
-      if (it.op) time += 6 + (it.op->is_cheap_arithmetic ? 0.06 * elements : elementwise(it.op));
+      if (it.op) time += 6 + of_step(it.op);
     return time;
   }
   if (step.op->elementwise) return 60 + elementwise(step.op);

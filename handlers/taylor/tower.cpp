@@ -305,8 +305,8 @@ void Tower::derive(Lazy& y) {
     return;
   }
   if (!op.jvp)
-    fail<TransformError>("jet: the operation {} has no JVP rule: give it one, or cut it off with stop_gradient",
-                         op.name);
+    fail<NoDerivativeError>("jet: the operation {} has no JVP rule: give it one, or cut it off with stop_gradient",
+                            op.name);
   Outputs outputs;  // with their series, for the rule may read them
   for (std::size_t i = 0; i < y.outputs.size(); ++i) outputs.push_back(y.jet->put(y.outputs[i], y.series[i]));
   const Outputs found = with(*y.jet, [&] { return op.jvp(JvpContext{call, outputs, tangents}); });

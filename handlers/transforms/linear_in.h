@@ -17,10 +17,15 @@ inline bool lacks_derivative_by(const Op& op, std::size_t i) noexcept {
   return op.derivative == Derivative::linear && !op.linear_in.has_input(i);
 }
 
-/// Throws TransformError because `transform` would differentiate by input i, in which the operation
-/// is not linear.
+/// The TransformError where an operation has no derivative by an input, or none at all.
+class NoDerivativeError : public TransformError {
+  using TransformError::TransformError;
+};
+
+/// Throws NoDerivativeError because `transform` would differentiate by input i, in which the
+/// operation is not linear.
 [[noreturn]] inline void fail_not_linear(std::string_view transform, const Op& op, std::size_t i) {
-  fail<TransformError>(
+  fail<NoDerivativeError>(
       "{}: the operation {} has no derivative with respect to input {}, in which it is not linear according to its "
       "record: give it rules for all inputs, or cut that input off with stop_gradient",
       transform, op.name, i);

@@ -3,7 +3,7 @@
 #
 # Builds main.cpp and effects.cpp in FOLDER with the flags that pkg-config gives for Stave, and runs
 # them. PKG_CONFIG_PATH names the folder of the installed .pc files. --static links to a static
-# library. A shared one is also linked by the plain command of the README.
+# library. A shared one is also linked by the plain command of docs/install.md.
 set -euo pipefail
 sources=$(dirname -- "${BASH_SOURCE[0]}") folder=$1
 shift

@@ -136,6 +136,11 @@ Matrix plus(Matrix x, Real diagonal) {
   for (Index i = 0; i < x.rows; ++i) x(i, i) += diagonal;
   return x;
 }
+/// Adds 0, 2, 4, ... to the diagonal of the complex matrix, so that its eigenvalues lie apart.
+Matrix spread(Matrix x) {
+  for (Index i = 0; i < x.rows; ++i) x(i, i) += static_cast<Real>(2 * (i % (x.rows / 2)));
+  return x;
+}
 
 /// Every other number: those of an embedding come in pairs.
 Matrix every_other(const std::vector<Real>& numbers) {
@@ -240,6 +245,9 @@ Row of_system(const std::string& name, const std::function<Tensor(const Tensor&,
 Tensor absolute_square(const Tensor& z) { return square(real(z)) + square(imag(z)); }
 /// Adds a multiple of the identity to matrices.
 Tensor plus(const Tensor& x, double diagonal) { return x.rank() < 2 ? x : x + diagonal * eye(x.shape(-1), x.dtype()); }
+Tensor spread(const Tensor& x) {
+  return x.rank() < 2 ? x : x + 2 * eye(x.shape(-1), x.dtype()) * astype(arange(0, x.shape(-1)), x.dtype());
+}
 Tensor one_by_one(const Tensor& z) { return expand_dims(z, {-2, -1}); }
 
 void add_factors(std::vector<Row>& rows) {
@@ -395,10 +403,10 @@ void add_functions(std::vector<Row>& rows) {
   rows.push_back(of_one(
       "eig", {{}},
       [](const Tensor& x) {
-        const auto [w, v] = eig(x);
+        const auto [w, v] = eig(spread(x));
         return Outputs{matmul(v * exp(expand_dims(w, -2) / 8), inv(v))};
       },
-      [](const Matrix& x) { return Matrices{exponential(scaled(x, 0.125L))}; }));
+      [](const Matrix& x) { return Matrices{exponential(scaled(spread(x), 0.125L))}; }));
   rows.push_back(of_one(
       "eigvals", {{}, {}},
       [](const Tensor& x) {

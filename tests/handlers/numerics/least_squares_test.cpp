@@ -88,16 +88,13 @@ TEST(LeastSquares, UnknownsAndResidualsAreTrees) {
   EXPECT_THAT(parameter_covariance(misfit, found.x), IsNear(inv(matmul(matrix_transpose(a), a)) * variance, 1e-9));
 }
 
-const Tensor& times() {
-  static const Tensor t = arange(0, 24, 1, float64) / 8;
-  return t;
-}
+const Tensor times = arange(0, 24, 1, float64) / 8;
 // The data of tests/data/least_squares.py.
 Tensor observed() {
-  Tensor y = 3 * exp(-1.3 * times()) + 0.5 + 0.05 * sin(9 * times());
+  Tensor y = 3 * exp(-1.3 * times) + 0.5 + 0.05 * sin(9 * times);
   return scatter_add(y, tensor({{3}, {11}, {17}}), tensor({1.5, -2., 1.}, float64));
 }
-Tensor decay(const Tensor& p) { return p(0) * exp(-p(1) * times()) + p(2); }
+Tensor decay(const Tensor& p) { return p(0) * exp(-p(1) * times) + p(2); }
 Tensor misfit(const Tensor& p) { return decay(p) - observed(); }
 const std::map<std::string, RobustLoss> losses{{"linear", RobustLoss::linear},
                                                {"soft_l1", RobustLoss::soft_l1},
@@ -186,7 +183,7 @@ TEST(LeastSquares, FewerResidualsThanUnknownsAndNone) {
 // The minimum as a function of the data and of a parameter in the residual.
 Tensor fitted(const Tensor& parameters, RobustLoss loss, bool bounded) {
   const auto residual = [&](const Tensor& p) {
-    return p(0) * exp(-parameters(0) * p(1) * times()) + square(p(2)) * parameters(1) - observed() * parameters(2);
+    return p(0) * exp(-parameters(0) * p(1) * times) + square(p(2)) * parameters(1) - observed() * parameters(2);
   };
   const LeastSquaresOptions options{.loss = loss, .f_scale = 0.3, .ftol = 0, .xtol = 1e-11, .gtol = 1e-13};
   const Tensor start = tensor({2., 1., 0.7}, float64);
@@ -194,10 +191,7 @@ Tensor fitted(const Tensor& parameters, RobustLoss loss, bool bounded) {
   const Bounds bounds{zeros({3}, float64), stack({2.5 * parameters(2), parameters(3), parameters(3)})};
   return least_squares(residual, start, bounds, options).x;
 }
-const Tensor& parameters() {
-  static const Tensor p = tensor({1.1, 0.9, 1.05, 10.}, float64);
-  return p;
-}
+const Tensor parameters = tensor({1.1, 0.9, 1.05, 10.}, float64);
 // Central differences of order 4, along coordinate i. The search finds a minimum to some 1e-8,
 // which limits them.
 template <class F>
@@ -212,27 +206,27 @@ TEST(LeastSquares, DerivativesByCapturedValues) {
   for (const RobustLoss loss : {RobustLoss::linear, RobustLoss::cauchy})
     for (const bool bounded : {false, true}) {
       const auto f = [&](const Tensor& p) { return fitted(p, loss, bounded); };
-      const Tensor jacobian = jacfwd(f)(parameters());
-      EXPECT_THAT(jacrev(f)(parameters()), IsNear(jacobian, 1e-9));
+      const Tensor jacobian = jacfwd(f)(parameters);
+      EXPECT_THAT(jacrev(f)(parameters), IsNear(jacobian, 1e-9));
       for (Index i = 0; i < 4; ++i)
-        EXPECT_THAT(jacobian(ellipsis, i), IsNear(difference(f, parameters(), i, 2e-2), 5e-6)) << bounded << " " << i;
+        EXPECT_THAT(jacobian(ellipsis, i), IsNear(difference(f, parameters, i, 2e-2), 5e-6)) << bounded << " " << i;
     }
 }
 
 TEST(LeastSquares, SecondAndThirdDerivatives) {
   const auto f = [](const Tensor& p) { return sum(square(fitted(p, RobustLoss::linear, false))); };
-  const Tensor second = hessian(f)(parameters());
+  const Tensor second = hessian(f)(parameters);
   const auto g = [&](const Tensor& p) { return grad(f)(p); };
-  for (Index i = 0; i < 3; ++i) EXPECT_THAT(second(i), IsNear(difference(g, parameters(), i, 2e-2), 1e-5)) << i;
+  for (Index i = 0; i < 3; ++i) EXPECT_THAT(second(i), IsNear(difference(g, parameters, i, 2e-2), 1e-5)) << i;
   const Tensor along = tensor({1., -1., 0.5, 0.}, float64);
-  const Tensor third = jvp([&](const Tensor& p) { return hvp(f, p, along); }, parameters(), along).second;
-  const auto curvature = [&](const Tensor& s) { return hvp(f, parameters() + s(0) * along, along); };
+  const Tensor third = jvp([&](const Tensor& p) { return hvp(f, p, along); }, parameters, along).second;
+  const auto curvature = [&](const Tensor& s) { return hvp(f, parameters + s(0) * along, along); };
   EXPECT_THAT(third, IsNear(difference(curvature, zeros({1}, float64), 0, 2e-2), 1e-4));
 }
 
 TEST(LeastSquares, CostGradientAndCovarianceHaveDerivatives) {
   const auto residual_with = [](const Tensor& q) {
-    return [q](const Tensor& p) { return p(0) * exp(-q * p(1) * times()) + p(2) - observed(); };
+    return [q](const Tensor& p) { return p(0) * exp(-q * p(1) * times) + p(2) - observed(); };
   };
   const auto f = [&](const Tensor& q) {
     const auto residual = residual_with(q(0));
@@ -286,16 +280,16 @@ TEST(LeastSquares, LanesTakeTheirStepsTogether) {
 
 TEST(LeastSquares, DerivativesNestWithVmapAndCompile) {
   const auto f = [](const Tensor& p) { return sum(fitted(p, RobustLoss::linear, true)); };
-  const Tensor slope = grad(f)(parameters()), other = parameters() * 1.01;
-  const Tensor both = stack({parameters(), other}), slopes = stack({slope, grad(f)(other)});
+  const Tensor slope = grad(f)(parameters), other = parameters * 1.01;
+  const Tensor both = stack({parameters, other}), slopes = stack({slope, grad(f)(other)});
   EXPECT_THAT(vmap(grad(f))(both), IsNear(slopes, 1e-8));
   EXPECT_THAT(grad([&](const Tensor& p) { return sum(vmap(f)(p)); })(both), IsNear(slopes, 1e-8));
   const auto compiled = compile(f);
-  EXPECT_THAT(compiled(parameters()), IsNear(f(parameters()), 1e-10));
+  EXPECT_THAT(compiled(parameters), IsNear(f(parameters), 1e-10));
   EXPECT_THAT(compiled(other), IsNear(f(other), 1e-10));
-  EXPECT_THAT(compile(grad(f))(parameters()), IsNear(slope, 1e-8));
-  EXPECT_THAT(grad(compiled)(parameters()), IsNear(slope, 1e-8));
-  EXPECT_THAT(hessian(compiled)(parameters()), IsNear(hessian(f)(parameters()), 1e-6));
+  EXPECT_THAT(compile(grad(f))(parameters), IsNear(slope, 1e-8));
+  EXPECT_THAT(grad(compiled)(parameters), IsNear(slope, 1e-8));
+  EXPECT_THAT(hessian(compiled)(parameters), IsNear(hessian(f)(parameters), 1e-6));
 }
 
 // ---- errors ------------------------------------------------------------------------------
