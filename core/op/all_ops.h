@@ -45,7 +45,7 @@ namespace stave {
   X(eig) X(eigvals) X(schur) X(sqrtm) X(logm) X(sylvester) X(solve_banded) X(ldl)
 
 // X(name, inputs, orders): special functions, which the CPU computes by scalar code
-// (backends/cpu/special.h). The first `orders` inputs are orders of a derivative or of the function.
+// (backends/cpu/special.h). The first `orders` inputs are orders of a derivative or the function.
 #define STAVE_SPECIAL_OPS(X)                                                                                       \
   X(gammainc, 3, 1) X(gammaincc, 2, 0) X(gamma_density, 3, 1) X(betainc, 5, 2) X(beta_density, 5, 2)               \
   X(betaln, 2, 0) X(poch, 2, 0) X(zeta_derivative, 3, 1) X(ndtri, 1, 0) X(log_ndtr, 1, 0) X(erfcx, 2, 1)           \
