@@ -313,11 +313,21 @@ std::vector<Bar> all_bars() {
       {"jet_vs_jax", at_most, 1, {"jet_network", "jax_jet_network"}, ratio},
       {"jet_elementwise_vs_jax", at_most, 1.5, {"jet_elementwise", "jax_jet_elementwise"}, ratio},
       {"jet_vs_nested_jvp", at_most, 1, {"jet_order_4", "nested_jvp_order_4"}, ratio},
-      // sparsity.cpp: a pattern, and the entries, beside the function itself
+      // sparsity.cpp: a pattern, and the entries, beside the function itself; both compiled, too
       {"sparsity_chain_pattern", at_most, 50, {"sparsity_chain_pattern", "sparsity_chain"}, ratio},
       {"sparsity_chain_values", at_most, 8, {"sparsity_chain_values", "sparsity_chain"}, ratio},
+      {"sparsity_chain_values_compiled",
+       at_most,
+       8,
+       {"sparsity_chain_values_compiled", "sparsity_chain_compiled"},
+       ratio},
       {"sparsity_laplacian_pattern", at_most, 50, {"sparsity_laplacian_pattern", "sparsity_laplacian"}, ratio},
       {"sparsity_laplacian_values", at_most, 17, {"sparsity_laplacian_values", "sparsity_laplacian"}, ratio},
+      {"sparsity_laplacian_values_compiled",
+       at_most,
+       17,
+       {"sparsity_laplacian_values_compiled", "sparsity_laplacian_compiled"},
+       ratio},
       // tape.cpp: the figures of two benchmarks are no times
       {"tape_memory_mib", at_most, 16, {"tape_peak"}, first},
       {"tape_memory_vs_save_all", at_most, 0.6, {"tape_recomputed", "tape_save_all"}, ratio},

@@ -40,19 +40,42 @@ void benchmark_values(benchmark::State& state, const Shape& shape) {
   measure(state, [&] { return jacobian.values(x); });
 }
 
+// The function and the entries as compiled programs.
+template <Tensor (*f)(const Tensor&)>
+void benchmark_compiled_function(benchmark::State& state, const Shape& shape) {
+  const Tensor x = point(shape);
+  const auto compiled = compile(f);
+  measure(state, [&] { return compiled(x); });
+}
+template <Tensor (*f)(const Tensor&)>
+void benchmark_compiled_values(benchmark::State& state, const Shape& shape) {
+  const Tensor x = point(shape);
+  const auto jacobian = sparse_jacobian(f, x);
+  const auto compiled = compile([&](const Tensor& at) { return jacobian.values(at); });
+  measure(state, [&] { return compiled(x); });
+}
+
 const Shape row(100000), grid(300, 300);
 void sparsity_chain(benchmark::State& state) { benchmark_function<chain>(state, row); }
 void sparsity_chain_pattern(benchmark::State& state) { benchmark_pattern<chain>(state, row); }
+void sparsity_chain_compiled(benchmark::State& state) { benchmark_compiled_function<chain>(state, row); }
+void sparsity_chain_values_compiled(benchmark::State& state) { benchmark_compiled_values<chain>(state, row); }
 void sparsity_chain_values(benchmark::State& state) { benchmark_values<chain>(state, row); }
 void sparsity_laplacian(benchmark::State& state) { benchmark_function<laplacian>(state, grid); }
 void sparsity_laplacian_pattern(benchmark::State& state) { benchmark_pattern<laplacian>(state, grid); }
+void sparsity_laplacian_compiled(benchmark::State& state) { benchmark_compiled_function<laplacian>(state, grid); }
+void sparsity_laplacian_values_compiled(benchmark::State& state) { benchmark_compiled_values<laplacian>(state, grid); }
 void sparsity_laplacian_values(benchmark::State& state) { benchmark_values<laplacian>(state, grid); }
 BENCHMARK(sparsity_chain)->UseRealTime();
 BENCHMARK(sparsity_chain_pattern)->UseRealTime();
 BENCHMARK(sparsity_chain_values)->UseRealTime();
+BENCHMARK(sparsity_chain_compiled)->UseRealTime();
+BENCHMARK(sparsity_chain_values_compiled)->UseRealTime();
 BENCHMARK(sparsity_laplacian)->UseRealTime();
 BENCHMARK(sparsity_laplacian_pattern)->UseRealTime();
 BENCHMARK(sparsity_laplacian_values)->UseRealTime();
+BENCHMARK(sparsity_laplacian_compiled)->UseRealTime();
+BENCHMARK(sparsity_laplacian_values_compiled)->UseRealTime();
 
 }  // namespace
 }  // namespace stave_bench
