@@ -183,18 +183,21 @@ Evaluation ba_jacobian_at(const Json& input) {
 
 // ---- ht -----------------------------------------------------------------------------------------
 
+// Returns a copy, not a view, whose rows kernels would gather anew for each direction of a Jacobian.
+Tensor transposed(const Tensor& x) { return contiguous(matrix_transpose(x)); }
+
 Hand hand_of(const Json& input) {
   const Json &data = input.at("data"), &model = data.at("model");
   Hand hand;
   hand.parents = model.at("parents").get<std::vector<Index>>();
   hand.relatives = tensor_of(model.at("base_relatives"));
   hand.inverses = tensor_of(model.at("inverse_base_absolutes"));
-  hand.corners = matrix_transpose(tensor_of(model.at("base_positions")));
-  hand.weights = matrix_transpose(tensor_of(model.at("weights")));
+  hand.corners = transposed(tensor_of(model.at("base_positions")));
+  hand.weights = transposed(tensor_of(model.at("weights")));
   hand.is_mirrored = model.at("is_mirrored");
-  hand.points = matrix_transpose(tensor_of(data.at("points")));
+  hand.points = transposed(tensor_of(data.at("points")));
   hand.numbers = integers_of(data.at("correspondences"));
-  if (!input.at("us").empty()) hand.numbers = matrix_transpose(take(integers_of(model.at("triangles")), hand.numbers));
+  if (!input.at("us").empty()) hand.numbers = transposed(take(integers_of(model.at("triangles")), hand.numbers));
   return hand;
 }
 

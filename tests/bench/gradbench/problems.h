@@ -113,21 +113,22 @@ inline Tensor kmeans_direction(const Tensor& centroids, const Tensor& points) {
   return slope / curvature;
 }
 
-/// Returns a point [3], rotated about an axis by its length, both in `turn` [3].
-inline Tensor rotated(const Tensor& turn, const Tensor& point) {
-  const Tensor square_angle = sum(square(turn)), is_zero = square_angle == 0;
-  const Tensor angle = sqrt(where(is_zero, 1., square_angle)), axis = turn / angle, c = cos(angle);
-  const Tensor moved = point * c + cross(axis, point) * sin(angle) + axis * (vecdot(axis, point) * (1 - c));
-  return where(is_zero, point + cross(turn, point), moved);
-}
-
 /// ba: where a camera sees a point [3], minus where it was seen [2], times a weight []. The camera,
-/// [11], has a rotation, a centre, a focal length, a principal point and a radial distortion.
+/// [11], has a rotation about an axis by its length, a centre, a focal length, a principal point
+/// and a radial distortion.
 inline Tensor reprojection(const Tensor& camera, const Tensor& point, const Tensor& weight, const Tensor& seen) {
-  const Tensor moved = rotated(camera(slice(0, 3)), point - camera(slice(3, 6)));
-  const Tensor flat = moved(slice(0, 2)) / moved(2), r = sum(square(flat));
-  const Tensor distortion = 1 + camera(9) * r + camera(10) * square(r);
-  return weight * (flat * distortion * camera(6) + camera(slice(7, 9)) - seen);
+  const auto [rx, ry, rz, cx, cy, cz, focal, u0, v0, k1, k2] = unstack<11>(camera);
+  const auto [px, py, pz] = unstack<3>(point);
+  const Tensor x = px - cx, y = py - cy, z = pz - cz, square_angle = rx * rx + ry * ry + rz * rz;
+  const Tensor is_zero = square_angle == 0, angle = sqrt(where(is_zero, 1., square_angle));
+  const Tensor a = rx / angle, b = ry / angle, d = rz / angle, c = cos(angle), s = sin(angle);
+  const Tensor along = (a * x + b * y + d * z) * (1 - c);
+  const Tensor moved_x = where(is_zero, x + ry * z - rz * y, x * c + (b * z - d * y) * s + a * along);
+  const Tensor moved_y = where(is_zero, y + rz * x - rx * z, y * c + (d * x - a * z) * s + b * along);
+  const Tensor moved_z = where(is_zero, z + rx * y - ry * x, z * c + (a * y - b * x) * s + d * along);
+  const Tensor u = moved_x / moved_z, v = moved_y / moved_z, r = u * u + v * v;
+  const Tensor distortion = 1 + k1 * r + k2 * r * r;
+  return weight * (stack({u * distortion * focal + u0, v * distortion * focal + v0}) - seen);
 }
 
 /// ba: the error of a weight.
