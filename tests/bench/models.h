@@ -4,6 +4,8 @@
 #include <vector>
 
 #include "bench.h"
+#include "gradbench/hand.h"
+#include "gradbench/lstm.h"
 
 namespace stave_bench {
 
@@ -60,7 +62,9 @@ inline Tensor ekf_measurements(Index steps) {
   return stack({3. + cos(0.1 * t), 0.02 * t}, 1);
 }
 
-// ---- GradBench: the gradient of a diagonal LSTM over a text -------------------------------------
+// ---- GradBench: a diagonal LSTM over a text, and a hand model (gradbench/) ----------------------
+
+using gradbench::Hand, gradbench::hand_residuals, gradbench::lstm_loss;
 
 // The bits of a character, and the layers, each with a hidden state and a cell state.
 constexpr Index lstm_bits = 14, lstm_layers = 2;
@@ -69,91 +73,24 @@ inline Tensor some(const Shape& shape, double size) { return astype(scattered(sh
 // Each row is a character.
 inline Tensor lstm_text(Index length) { return astype(scattered({length, lstm_bits}) > 0, float64); }
 
-// The mean log-probability of the next character, negated. The weights, [2 layers, 4 bits], are for
-// each layer the factors of its gates, and their offsets; the scales, [3, bits], those of the input
-// and of the output, and the offset of the output. The start, [2 layers, bits], is the hidden and
-// the cell state of each layer.
-inline Tensor lstm_loss(const Tensor& weights, const Tensor& scales, const Tensor& start, const Tensor& characters) {
-  const auto step = [=](const Tensor& state, const Tensor& character) {
-    Tensor x = character * scales(0);
-    std::vector<Tensor> next;
-    for (Index layer = 0; layer < lstm_layers; ++layer) {
-      const Tensor w = reshape(weights(2 * layer), {4, lstm_bits}), b = reshape(weights(2 * layer + 1), {4, lstm_bits});
-      const Tensor hidden = state(2 * layer), cell = state(2 * layer + 1);
-      const Tensor forget = sigmoid(x * w(0) + b(0)), in = sigmoid(hidden * w(1) + b(1));
-      const Tensor out = sigmoid(x * w(2) + b(2)), change = tanh(hidden * w(3) + b(3));
-      const Tensor kept = cell * forget + in * change;
-      x = out * tanh(kept);
-      next.push_back(x);
-      next.push_back(kept);
-    }
-    return std::pair(stack(next), x * scales(1) + scales(2));
-  };
-  const Index length = characters.shape(0);
-  const Tensor predicted = scan(step)(start, characters(slice(0, length - 1))).second;
-  const Tensor normalizer = log(sum(exp(predicted), 1, keepdims) + 2);
-  return -sum(characters(slice(1, none)) * (predicted - normalizer)) / ((length - 1) * lstm_bits);
-}
-
-// ---- GradBench: the Jacobian of the residuals of a hand model -----------------------------------
-
-// The bones of a hand: a wrist, five fingers of four bones, and a forearm. The numbers stand for
-// measured ones.
-struct Hand {
-  static constexpr Index bones = 22, vertices = 544, seen = 100, parameters = 26;
-  Tensor relatives = transforms(0.4, 3), inverses = transforms(0.3, 5);  // [bones, 4, 4]
-  Tensor corners = concat({some({3, vertices}, 1), ones({1, vertices}, float64)});
-  Tensor weights = softmax(some({bones, vertices}, 8), 0);
-  // The points that were seen, and the numbers of their corners.
-  Tensor points = some({3, seen}, 1), numbers = arange(seen) * 5 % vertices;
-
+/// Returns a hand whose numbers stand for measured ones.
+inline Hand some_hand() {
+  constexpr Index bones = 22, vertices = 544, seen = 100;
   // Matrices near the identity.
-  static Tensor transforms(double size, Index shift) {
+  const auto transforms = [](double size, Index shift) {
     const Tensor upper = eye(3, 4, 0, float64) + some({bones + shift, 3, 4}, size)(slice(shift, none));
-    const Tensor last = broadcast_to(tensor({0., 0., 0., 1.}), {bones, 1, 4});
-    return concat({upper, last}, 1);
-  }
-  static Index parent(Index bone) { return bone == 0 ? -1 : bone == 21 || bone % 4 == 1 ? 0 : bone - 1; }
-};
-
-// Rotations by angles about the axes x, y and z: [n, 3] -> [n, 3, 3].
-inline Tensor rotations(const Tensor& angles) {
-  const Tensor c = cos(angles), s = sin(angles);
-  const auto [cx, cy, cz] = unstack<3>(c, 1);
-  const auto [sx, sy, sz] = unstack<3>(s, 1);
-  const Tensor rows = stack({cy * cz, -cx * sz + sx * sy * cz, sx * sz + cx * sy * cz, cy * sz, cx * cz + sx * sy * sz,
-                             -sx * cz + cx * sy * sz, -sy, sx * cy, cx * cy},
-                            1);
-  return reshape(rows, {angles.shape(0), 3, 3});
-}
-
-// The angles of the bones: the first bone of a finger bends about two axes, the two after it about
-// one.
-inline Tensor angles_of(const Tensor& x) {
-  const Tensor of_fingers = reshape(x(slice(6, none)), {5, 4}), zero = zeros({5, 1}, float64);
-  const Tensor first = concat({of_fingers(slice(), slice(0, 2)), zero}, 1);
-  const auto about_x = [&](Index k) { return concat({of_fingers(slice(), slice(k, k + 1)), zero, zero}, 1); };
-  const Tensor fingers = stack({first, about_x(2), about_x(3), zeros({5, 3}, float64)}, 1);
-  const Tensor still = zeros({1, 3}, float64);
-  return concat({still, reshape(fingers, {20, 3}), still});
-}
-
-// Parameters: the rotation of the whole hand, its position, and four angles of each finger.
-inline Tensor hand_residuals(const Hand& hand, const Tensor& x) {
-  const Tensor relatives = concat({matmul(hand.relatives(slice(), slice(), slice(0, 3)), rotations(angles_of(x))),
-                                   hand.relatives(slice(), slice(), slice(3, 4))},
-                                  2);
-  std::vector<Tensor> absolutes;
-  for (Index bone = 0; bone < Hand::bones; ++bone) {
-    const Index parent = Hand::parent(bone);
-    absolutes.push_back(parent < 0 ? relatives(bone)
-                                   : matmul(absolutes[static_cast<std::size_t>(parent)], relatives(bone)));
-  }
-  const Tensor transforms = matmul(stack(absolutes), hand.inverses)(slice(), slice(0, 3));
-  const Tensor moved = matmul(transforms, hand.corners);  // [bones, 3, vertices]
-  const Tensor skin = sum(moved * expand_dims(hand.weights, 1), 0);
-  const Tensor turned = matmul(rotations(reshape(x(slice(0, 3)), {1, 3}))(0), skin) + expand_dims(x(slice(3, 6)), 1);
-  return hand.points - take(turned, hand.numbers, 1);
+    return concat({upper, broadcast_to(tensor({0., 0., 0., 1.}, float64), {bones, 1, 4})}, 1);
+  };
+  Hand hand;
+  for (Index bone = 0; bone < bones; ++bone)
+    hand.parents.push_back(bone == 0 ? -1 : bone == 21 || bone % 4 == 1 ? 0 : bone - 1);
+  hand.relatives = transforms(0.4, 3);
+  hand.inverses = transforms(0.3, 5);
+  hand.corners = concat({some({3, vertices}, 1), ones({1, vertices}, float64)});
+  hand.weights = softmax(some({bones, vertices}, 8), 0);
+  hand.points = some({3, seen}, 1);
+  hand.numbers = arange(seen) * 5 % vertices;
+  return hand;
 }
 
 }  // namespace stave_bench

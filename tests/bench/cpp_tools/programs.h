@@ -1,5 +1,5 @@
 // Programs that Stave and other tools for automatic differentiation compute, in plain C++ for any
-// type of numbers. gradbench.cpp, compiled.cpp and compiled_models.cpp have them as programs of
+// type of numbers. gradbench/, compiled.cpp and compiled_models.cpp have them as programs of
 // tensors, and table.py has them in JAX.
 //
 // Each program is a function from a vector of variables to a vector of outputs. `start` returns
@@ -204,10 +204,10 @@ struct Network {
 // ---- GradBench: the gradient of a diagonal LSTM over a text -------------------------------------
 
 /// The mean log-probability of the next character, negated. The variables are weights,
-/// [2 layers, 4 bits], and scales, [3, bits], as in gradbench.cpp.
+/// [2 layers, 4 bits], and scales, [3, bits], as in gradbench/lstm.h.
 struct Lstm {
-  static constexpr std::size_t outputs = 1, bits = 14, layers = 2;
-  std::size_t length = 1024;
+  static constexpr std::size_t outputs = 1;
+  std::size_t length = 1024, bits = 14, layers = 2;
   std::string name() const { return "lstm"; }
   Numbers start() const {
     Numbers all = scattered(8 * layers * bits, 2);
@@ -216,10 +216,10 @@ struct Lstm {
     return all;
   }
 
-  Numbers first_state = scattered(2 * layers * bits), characters = text(length);
+  Numbers first_state = scattered(2 * layers * bits), characters = text(length, bits);
 
   // Returns bits, [length, bits]: each row is a character.
-  static Numbers text(std::size_t length) {
+  static Numbers text(std::size_t length, std::size_t bits) {
     Numbers all = scattered(length * bits);
     for (double& it : all) it = it > 0;
     return all;
@@ -229,10 +229,9 @@ struct Lstm {
   std::vector<T> operator()(const std::vector<T>& variables) const {
     using std::exp, std::log, std::tanh;
     const T* const scales = variables.data() + 8 * layers * bits;
-    std::vector<T> state(first_state.begin(), first_state.end());
+    std::vector<T> state(first_state.begin(), first_state.end()), x(bits);
     T total = 0.;
     for (std::size_t t = 0; t + 1 < length; ++t) {
-      std::array<T, bits> x;
       for (std::size_t i = 0; i < bits; ++i) x[i] = characters[t * bits + i] * scales[i];
       for (std::size_t layer = 0; layer < layers; ++layer) {
         const T *w = variables.data() + 8 * layer * bits, *b = w + 4 * bits;
@@ -259,10 +258,11 @@ struct Lstm {
 // ---- GradBench: the Jacobian of the residuals of a hand model -----------------------------------
 
 /// A hand of 22 bones: a wrist, five fingers of four bones, and a forearm. The numbers stand for
-/// measured ones. The variables are the rotation of the whole hand, its position, and four angles
-/// of each finger; the outputs, [3, seen], are the distances of points from where they were seen.
+/// measured ones. The variables are the rotation of the whole hand, its position, four angles of
+/// each finger, and, if points lie in triangles, the shares of two of the vertices for each point;
+/// the outputs, [3, seen], are the distances of points from where they were seen.
 struct Hand {
-  static constexpr std::size_t bones = 22, vertices = 544, seen = 100, outputs = 3 * seen;
+  static constexpr std::size_t bones = 22, outputs = 300;
   std::string name() const { return "hand"; }
   Numbers start() const { return scattered(26, 0.5); }
 
@@ -270,7 +270,10 @@ struct Hand {
   using Matrix = std::array<T, 12>;  // [3, 4]; the last row of four is 0, 0, 0, 1
 
   std::vector<Matrix<double>> relatives = transforms(0.4, 3), inverses = transforms(0.3, 5);
-  Numbers corners = scattered(3 * vertices), weights = shares(), points = scattered(3 * seen);
+  std::size_t vertices = 544;
+  Numbers corners = scattered(3 * vertices), weights = shares(vertices), points = scattered(outputs);
+  std::vector<std::size_t> numbers = some_vertices(outputs / 3, vertices);  // the vertex of each point
+  std::vector<std::array<std::size_t, 3>> triangles{};                      // or its triangle
 
   // Returns matrices near the identity.
   static std::vector<Matrix<double>> transforms(double size, std::size_t shift) {
@@ -280,7 +283,7 @@ struct Hand {
     return all;
   }
   // Returns [bones, vertices]: the shares that bones have in the place of a vertex.
-  static Numbers shares() {
+  static Numbers shares(std::size_t vertices) {
     Numbers all = scattered(bones * vertices, 8);
     for (std::size_t v = 0; v < vertices; ++v) {
       double sum = 0;
@@ -290,7 +293,11 @@ struct Hand {
     }
     return all;
   }
-  static std::size_t vertex_of(std::size_t point) { return point * 5 % vertices; }
+  static std::vector<std::size_t> some_vertices(std::size_t points, std::size_t vertices) {
+    std::vector<std::size_t> all(points);
+    for (std::size_t k = 0; k < points; ++k) all[k] = k * 5 % vertices;
+    return all;
+  }
 
   template <class T, class Left, class Right>
   static Matrix<T> product(const Matrix<Left>& a, const Matrix<Right>& b) {
@@ -302,13 +309,24 @@ struct Hand {
       }
     return c;
   }
-  // Returns the rotation by angles about the axes x, y and z.
+  // Returns the rotation by angles about the axes x and z.
   template <class T>
-  static Matrix<T> rotation(const T& x, const T& y, const T& z) {
+  static Matrix<T> rotation(const T& x, const T& z) {
     using std::cos, std::sin;
-    const T cx = cos(x), sx = sin(x), cy = cos(y), sy = sin(y), cz = cos(z), sz = sin(z);
-    return {cy * cz, -cx * sz + sx * sy * cz, sx * sz + cx * sy * cz,  0.,  // the first row
-            cy * sz, cx * cz + sx * sy * sz,  -sx * cz + cx * sy * sz, 0., -sy, sx * cy, cx * cy, 0.};
+    const T cx = cos(x), sx = sin(x), cz = cos(z), sz = sin(z), zero = 0.;
+    return {cz, -cx * sz, sx * sz, zero, sz, cx * cz, -sx * cz, zero, zero, sx, cx, zero};
+  }
+  // Returns the rotation about an axis by its length.
+  template <class T>
+  static Matrix<T> rotation_about(const T* turn) {
+    using std::cos, std::sin, std::sqrt;
+    const T angle = sqrt(turn[0] * turn[0] + turn[1] * turn[1] + turn[2] * turn[2]), zero = 0., one = 1.;
+    if (angle < 1e-4) return {one, zero, zero, zero, zero, one, zero, zero, zero, zero, one, zero};
+    const T x = turn[0] / angle, y = turn[1] / angle, z = turn[2] / angle;
+    const T c = cos(angle), s = sin(angle), d = 1. - c;
+    return {x * x + (1. - x * x) * c, x * y * d - z * s,        x * z * d + y * s,        zero,
+            x * y * d + z * s,        y * y + (1. - y * y) * c, y * z * d - x * s,        zero,
+            x * z * d - y * s,        y * z * d + x * s,        z * z + (1. - z * z) * c, zero};
   }
 
   template <class T>
@@ -319,11 +337,11 @@ struct Hand {
       const std::size_t finger = (bone - 1) / 4, joint = (bone - 1) % 4;
       Matrix<T> relative;
       std::copy(relatives[bone].begin(), relatives[bone].end(), relative.begin());
-      if (bone > 0 && bone < 21 && joint < 3) {
+      if (bone > 0 && bone < 21 && joint > 0) {
         const T* const angles = x.data() + 6 + 4 * finger;
         const T none = 0.;
-        relative = product<T>(relative, joint == 0 ? rotation<T>(angles[0], angles[1], none)
-                                                   : rotation<T>(angles[joint + 1], none, none));
+        relative =
+            product<T>(relative, joint == 1 ? rotation<T>(angles[0], angles[1]) : rotation<T>(angles[joint], none));
       }
       const std::size_t parent = bone == 21 || joint == 0 ? 0 : bone - 1;
       absolutes[bone] = bone == 0 ? relative : product<T>(absolutes[parent], relative);
@@ -334,16 +352,27 @@ struct Hand {
               weights[bone * vertices + v] * (m[4 * i] * corners[v] + m[4 * i + 1] * corners[vertices + v] +
                                               m[4 * i + 2] * corners[2 * vertices + v] + m[4 * i + 3]);
     }
-    const Matrix<T> whole = rotation<T>(x[0], x[1], x[2]);
-    std::vector<T> residuals(outputs);
-    for (std::size_t i = 0; i < 3; ++i)
-      for (std::size_t k = 0; k < seen; ++k) {
-        const std::size_t v = vertex_of(k);
-        residuals[i * seen + k] =
-            points[i * seen + k] - (whole[4 * i] * skin[v] + whole[4 * i + 1] * skin[vertices + v] +
-                                    whole[4 * i + 2] * skin[2 * vertices + v] + x[3 + i]);
-      }
+    const Matrix<T> whole = rotation_about<T>(x.data());
+    const std::size_t seen = points.size() / 3;
+    std::vector<T> residuals(3 * seen);
+    for (std::size_t k = 0; k < seen; ++k) {
+      std::array<T, 3> place;
+      for (std::size_t i = 0; i < 3; ++i) place[i] = place_of<T>(skin.data() + i * vertices, x.data() + 26, k);
+      for (std::size_t i = 0; i < 3; ++i)
+        residuals[i * seen + k] = points[i * seen + k] - (whole[4 * i] * place[0] + whole[4 * i + 1] * place[1] +
+                                                          whole[4 * i + 2] * place[2] + x[3 + i]);
+    }
     return residuals;
+  }
+
+ private:
+  // Returns the place of point k along one axis, by those of the vertices.
+  template <class T>
+  T place_of(const T* skin, const T* shares, std::size_t k) const {
+    if (triangles.empty()) return skin[numbers[k]];
+    const std::array<std::size_t, 3>& corner = triangles[k];
+    const T &a = shares[2 * k], &b = shares[2 * k + 1];
+    return a * skin[corner[0]] + b * skin[corner[1]] + (1. - a - b) * skin[corner[2]];
   }
 };
 

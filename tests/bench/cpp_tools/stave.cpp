@@ -71,7 +71,7 @@ Derivative lstm() {
 std::vector<Derivative> by_stave() {
   const auto lorenz = grad([](const Tensor& start) { return stave_bench::lorenz_end(start, 0.01); });
   const auto logsumexp_of_all = grad([](const Tensor& x) { return logsumexp(x); });
-  const stave_bench::Hand model;
+  const stave_bench::Hand model = stave_bench::some_hand();
   const auto hand = jacfwd([model](const Tensor& x) { return hand_residuals(model, x); });
   return {ekf(1),
           derivative_of(Lorenz().name(), lorenz, ones({3}, float64)),

@@ -124,10 +124,17 @@ if importlib.util.find_spec("jax"):
                 -sx * cz + cx * sy * sz, -sy, sx * cy, cx * cy]
         return jnp.stack(rows, 1).reshape(-1, 3, 3)
 
+    def rotation_about(turn):
+        angle = jnp.linalg.norm(turn)
+        x, y, z = turn / angle
+        c, s = jnp.cos(angle), jnp.sin(angle)
+        cross = jnp.array([[0, -z, y], [z, 0, -x], [-y, x, 0]])
+        return c * jnp.eye(3) + s * cross + (1 - c) * jnp.outer(turn, turn) / angle ** 2
+
     def angles_of(x):
         fingers, zero = x[6:].reshape(5, 4), jnp.zeros((5, 1))
-        joints = [jnp.concatenate([fingers[:, :2], zero], 1), jnp.concatenate([fingers[:, 2:3], zero, zero], 1),
-                  jnp.concatenate([fingers[:, 3:4], zero, zero], 1), jnp.zeros((5, 3))]
+        joints = [jnp.zeros((5, 3)), jnp.concatenate([fingers[:, :1], zero, fingers[:, 1:2]], 1),
+                  jnp.concatenate([fingers[:, 2:3], zero, zero], 1), jnp.concatenate([fingers[:, 3:4], zero, zero], 1)]
         still = jnp.zeros((1, 3))
         return jnp.concatenate([still, jnp.stack(joints, 1).reshape(20, 3), still])
 
@@ -139,7 +146,7 @@ if importlib.util.find_spec("jax"):
             absolutes.append(absolutes[parent] @ relatives[bone])
         moved = (jnp.stack(absolutes) @ INVERSES)[:, :3] @ CORNERS
         skin = (moved * SHARES[:, None]).sum(0)
-        turned = rotations(x[None, :3])[0] @ skin + x[3:6, None]
+        turned = rotation_about(x[:3]) @ skin + x[3:6, None]
         return POINTS - turned[:, NUMBERS]
 
     # program -> its derivative and the arguments

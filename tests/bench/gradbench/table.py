@@ -1,0 +1,386 @@
+#!/usr/bin/env python3
+"""Prints a table of the times of GradBench's problems by Stave, in plain C++ (the function alone) and by JAX.
+
+    python3 tests/bench/gradbench/table.py STAVE_GRADBENCH [MODULE...]
+
+STAVE_GRADBENCH is the program that CMakeLists.txt of this folder builds. Inputs are made as GradBench makes them, in the middle
+of its sizes; GRADBENCH_DATA in the environment names a folder with its data of `ba` and `ht`, which are otherwise left out. All
+run on one core, and the table has medians of processor time in microseconds. JAX's answers must agree with Stave's to 1e-4;
+without JAX its columns are left out. JAX has no derivative of a `while_loop` in reverse mode, so of the pairs of modes it has `ff`.
+"""
+import importlib.util
+import json
+import math
+import os
+import pathlib
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})  # before JAX starts its threads
+os.environ |= {"JAX_ENABLE_X64": "1", "OPENBLAS_NUM_THREADS": "1"}
+SECONDS, RUNS = float(os.environ.get("GRADBENCH_SECONDS", 0.5)), 5
+
+import numpy as np  # noqa: E402: after the affinity
+
+random = np.random.default_rng(31337)
+HAS_JAX = importlib.util.find_spec("jax") is not None
+
+# ---- inputs ------------------------------------------------------------------------------------------
+
+
+def normal(*shape):
+    return random.normal(size=shape).tolist()
+
+
+def uniform(*shape):
+    return random.uniform(size=shape).tolist()
+
+
+def gmm(d, k, n):
+    return {"d": d, "k": k, "n": n, "alpha": normal(k), "mu": uniform(k, d), "q": normal(k, d),
+            "l": normal(k, d * (d - 1) // 2), "x": normal(n, d), "gamma": 1.0, "m": 0}
+
+
+def kmeans(k, n, d):
+    points = uniform(n, d)
+    return {"points": points, "centroids": points[-k:]}
+
+
+def lstm(layers, length, bits=14):
+    text = (pathlib.Path(__file__).read_bytes() * 2)[:length]
+    return {"main_params": normal(2 * layers, 4 * bits), "extra_params": normal(3, bits), "state": normal(2 * layers, bits),
+            "sequence": [[character >> bit & 1 for bit in range(bits)] for character in text]}
+
+
+def ba(path):
+    numbers = path.read_text().split()
+    return dict(zip("nmp", map(int, numbers))) | {
+        "cam": [*map(float, numbers[3:14])], "x": [*map(float, numbers[14:17])], "w": float(numbers[17]),
+        "feat": [*map(float, numbers[18:20])]}
+
+
+def ht(folder):
+    bones = [line.split(":") for line in (folder / "model/bones.txt").read_text().split("\n") if line]
+    vertices = [line.split(":") for line in (folder / "model/vertices.txt").read_text().split("\n") if line]
+    triangles = [line.split(":") for line in (folder / "model/triangles.txt").read_text().split("\n") if line]
+    weights = np.zeros((len(vertices), len(bones)))
+    for row, vertex in zip(weights, vertices):
+        for i in range(int(vertex[8])):
+            row[int(vertex[9 + 2 * i])] = float(vertex[10 + 2 * i])
+    (count, _), *lines = [line.split() for line in (folder / "hand1_t26_c100.txt").read_text().split("\n") if line]
+    points = lines[:int(count)]
+
+    def matrices(first):
+        return [np.reshape([*map(float, bone[first:first + 16])], (4, 4)).tolist() for bone in bones]
+    model = {"bone_count": len(bones), "bone_names": [bone[0] for bone in bones], "parents": [int(bone[1]) for bone in bones],
+             "base_relatives": matrices(2), "inverse_base_absolutes": matrices(18),
+             "base_positions": [[*map(float, vertex[:3]), 1.0] for vertex in vertices], "weights": weights.tolist(),
+             "triangles": [[*map(int, triangle)] for triangle in triangles], "is_mirrored": False}
+    return {"theta": [float(line[0]) for line in lines[int(count):]], "us": [],
+            "data": {"model": model, "correspondences": [int(point[0]) for point in points],
+                     "points": [[*map(float, point[1:])] for point in points]}}
+
+
+def problems():
+    """Yields module, size, function, derivative and input."""
+    yield "lse", "n = 160,000", "primal", "gradient", {"x": uniform(160_000)}
+    yield "llsq", "n = 1,024", "primal", "gradient", {"x": uniform(128), "n": 1024}
+    yield "ode", "n = 10,000, 10 steps", "primal", "gradient", {"x": uniform(10_000), "s": 10}
+    yield "det", "8 x 8", "primal", "gradient", {"A": uniform(64), "ell": 8}
+    yield "gmm", "d = 2, k = 25", "objective", "jacobian", gmm(2, 25, 1000)
+    yield "gmm", "d = 16, k = 25", "objective", "jacobian", gmm(16, 25, 1000)
+    yield "kmeans", "k = 100, n = 10,000, d = 8", "cost", "dir", kmeans(100, 10_000, 8)
+    yield "lstm", "2 layers, 1,024 characters", "objective", "jacobian", lstm(2, 1024)
+    yield "lstm", "4 layers, 4,096 characters", "objective", "jacobian", lstm(4, 4096)
+    if "GRADBENCH_DATA" in os.environ:
+        data = pathlib.Path(os.environ["GRADBENCH_DATA"])
+        yield "ba", "31,843 observations", "objective", "jacobian", ba(data / "ba/ba1_n49_m7776_p31843.txt")
+        yield "ht", "100 points", "objective", "jacobian", ht(data / "ht")
+    for modes in ["ff", "fr", "rf", "rr"]:
+        yield "saddle", modes, None, modes, {"start": [1.0, 1.0]}
+    for modes in ["ff", "fr", "rf", "rr"]:
+        yield "particle", modes, None, modes, {"w": 0.0}
+
+
+# ---- JAX ---------------------------------------------------------------------------------------------
+
+if HAS_JAX:
+    import jax
+    import jax.numpy as jnp
+    from jax import lax
+    from jax.scipy.special import logsumexp, multigammaln
+
+    def lse_jax(it):
+        return logsumexp, jax.grad(logsumexp), [it["x"]]
+
+    def llsq_jax(it):
+        def f(x, t):
+            powers = jnp.cumprod(jnp.concatenate([jnp.ones((len(t), 1)), jnp.tile(t[:, None], len(x) - 1)], 1), 1)
+            return ((jnp.sign(t) - powers @ x) ** 2).sum() / 2
+        return f, jax.grad(f), [it["x"], np.linspace(-1, 1, it["n"])]
+
+    def ode_jax(it):
+        def f(x):
+            h = 2 / it["s"]
+
+            def slope(y):
+                return x * jnp.concatenate([jnp.ones(1), y[:-1]])
+
+            def step(y, _):
+                k1 = slope(y)
+                k2 = slope(y + h / 2 * k1)
+                k3 = slope(y + h / 2 * k2)
+                k4 = slope(y + h * k3)
+                return y + h / 6 * (k1 + 2 * k2 + 2 * k3 + k4), None
+            return lax.scan(step, jnp.zeros_like(x), None, length=it["s"])[0]
+        return f, jax.grad(lambda x: f(x)[-1]), [it["x"]]
+
+    def det_jax(it):
+        def dets(a):
+            n, m, _ = a.shape
+            if m == 1:
+                return a[:, 0, 0]
+            others = np.array([[c for c in range(m) if c != j] for j in range(m)])
+            minors = a[:, 1:][:, :, others].transpose(0, 2, 1, 3).reshape(n * m, m - 1, m - 1)
+            return (a[:, 0] * (-1.0) ** np.arange(m) * dets(minors).reshape(n, m)).sum(1)
+
+        def f(a):
+            return dets(a.reshape(1, it["ell"], it["ell"]))[0]
+        return f, jax.grad(f), [it["A"]]
+
+    def gmm_jax(it):
+        d, k, n, gamma, m = (it[name] for name in ["d", "k", "n", "gamma", "m"])
+
+        def f(parameters, x):
+            alpha, mu, q, low = (parameters[name] for name in ["alpha", "mu", "q", "l"])
+            diagonals, log_dets = jnp.exp(q), q.sum(1)
+            columns, rows = np.triu_indices(d, 1)
+            factors = jnp.zeros((k, d, d)).at[:, rows, columns].set(low) + diagonals[:, :, None] * jnp.eye(d)
+            scaled = (x - mu[:, None]) @ factors.transpose(0, 2, 1)
+            terms = (alpha + log_dets)[:, None] - (scaled ** 2).sum(2) / 2
+            degrees = d + m + 1
+            prior = degrees * d * (math.log(gamma) - math.log(2) / 2) - multigammaln(degrees / 2, d)
+            penalty = gamma ** 2 / 2 * ((diagonals ** 2).sum() + (low ** 2).sum()) - m * log_dets.sum()
+            return (logsumexp(terms, 0).sum() - n * logsumexp(alpha) - penalty + k * prior
+                    - n * d / 2 * math.log(2 * math.pi))
+        return f, jax.grad(f), [{name: np.asarray(it[name]) for name in ["alpha", "l", "mu", "q"]}, it["x"]]
+
+    def kmeans_jax(it):
+        def f(c, x):
+            return ((x ** 2).sum(1)[:, None] + (c ** 2).sum(1) - 2 * x @ c.T).min(1).sum()
+
+        def direction(c, x):
+            slope, curvature = jax.jvp(lambda at: jax.grad(f)(at, x), (c,), (jnp.ones_like(c),))
+            return slope / curvature
+        return f, direction, [it["centroids"], it["points"]]
+
+    def lstm_jax(it):
+        def f(weights, scales, start, characters):
+            bits, sigmoid = characters.shape[1], jax.nn.sigmoid
+
+            def step(state, character):
+                x, following = character * scales[0], []
+                for layer in range(len(weights) // 2):
+                    w, b = weights[2 * layer].reshape(4, bits), weights[2 * layer + 1].reshape(4, bits)
+                    hidden, cell = state[2 * layer], state[2 * layer + 1]
+                    forget, insert = sigmoid(x * w[0] + b[0]), sigmoid(hidden * w[1] + b[1])
+                    out, change = sigmoid(x * w[2] + b[2]), jnp.tanh(hidden * w[3] + b[3])
+                    cell = cell * forget + insert * change
+                    x = out * jnp.tanh(cell)
+                    following += [x, cell]
+                return jnp.stack(following), x * scales[1] + scales[2]
+            predicted = lax.scan(step, start, characters[:-1])[1]
+            normalizer = jnp.log(jnp.exp(predicted).sum(1, keepdims=True) + 2)
+            return -(characters[1:] * (predicted - normalizer)).mean()
+
+        def jacobian(*arguments):
+            return jnp.concatenate([it.ravel() for it in jax.grad(f, (0, 1))(*arguments)])
+        return f, jacobian, [it["main_params"], it["extra_params"], it["state"], it["sequence"]]
+
+    def ba_jax(it):
+        n, m, p = it["n"], it["m"], it["p"]
+
+        def reprojection(camera, point, weight, seen):
+            square = (camera[:3] ** 2).sum()
+            angle = jnp.sqrt(jnp.where(square == 0, 1, square))
+            axis, x = camera[:3] / angle, point - camera[3:6]
+            turned = (x * jnp.cos(angle) + jnp.cross(axis, x) * jnp.sin(angle) + axis * (axis @ x) * (1 - jnp.cos(angle)))
+            moved = jnp.where(square == 0, x + jnp.cross(camera[:3], x), turned)
+            flat = moved[:2] / moved[2]
+            r = (flat ** 2).sum()
+            return weight * (flat * (1 + camera[9] * r + camera[10] * r ** 2) * camera[6] + camera[7:9] - seen)
+
+        def f(cameras, points, weights, camera_of, point_of, seen):
+            return jax.vmap(reprojection)(cameras[camera_of], points[point_of], weights, seen), 1 - weights ** 2
+
+        def jacobian(cameras, points, weights, camera_of, point_of, seen):
+            by_camera, by_point, by_weight = jax.vmap(jax.jacrev(reprojection, (0, 1, 2)))(
+                cameras[camera_of], points[point_of], weights, seen)
+            order = jnp.arange(p)
+            columns = jnp.concatenate([11 * camera_of[:, None] + jnp.arange(11),
+                                       11 * n + 3 * point_of[:, None] + jnp.arange(3),
+                                       11 * n + 3 * m + order[:, None]], 1)
+            return (jnp.concatenate([15 * jnp.arange(2 * p + 1), 30 * p + 1 + order]),
+                    jnp.concatenate([jnp.stack([columns, columns], 1).ravel(), 11 * n + 3 * m + order]),
+                    jnp.concatenate([jnp.concatenate([by_camera, by_point, by_weight[:, :, None]], 2).ravel(), -2 * weights]))
+        arguments = [np.tile(it["cam"], (n, 1)), np.tile(it["x"], (m, 1)), np.full(p, it["w"]), np.arange(p) % n,
+                     np.arange(p) % m, np.tile(it["feat"], (p, 1))]
+        return f, jacobian, arguments
+
+    def ht_jax(it):
+        model = {name: np.asarray(it["data"]["model"][name]) for name in
+                 ["base_relatives", "inverse_base_absolutes", "base_positions", "weights"]}
+        relatives, points = model["base_relatives"], np.asarray(it["data"]["points"])
+        numbers = np.asarray(it["data"]["correspondences"])
+
+        def rotations(angles):
+            (cx, cy, cz), (sx, sy, sz) = jnp.cos(angles).T, jnp.sin(angles).T
+            rows = [cy * cz, -cx * sz + sx * sy * cz, sx * sz + cx * sy * cz, cy * sz, cx * cz + sx * sy * sz,
+                    -sx * cz + cx * sy * sz, -sy, sx * cy, cx * cy]
+            return jnp.stack(rows, 1).reshape(-1, 3, 3)
+
+        def f(theta):
+            fingers, zero, still = theta[6:].reshape(5, 4), jnp.zeros((5, 1)), jnp.zeros((1, 3))
+            joints = [jnp.zeros((5, 3)), jnp.concatenate([fingers[:, :1], zero, fingers[:, 1:2]], 1),
+                      jnp.concatenate([fingers[:, 2:3], zero, zero], 1), jnp.concatenate([fingers[:, 3:], zero, zero], 1)]
+            angles = jnp.concatenate([still, jnp.stack(joints, 1).reshape(20, 3), still])
+            moved = jnp.concatenate([relatives[:, :, :3] @ rotations(angles), relatives[:, :, 3:]], 2)
+            absolutes = []
+            for parent, relative in zip(it["data"]["model"]["parents"], moved):
+                absolutes.append(relative if parent < 0 else absolutes[parent] @ relative)
+            places = (jnp.stack(absolutes) @ model["inverse_base_absolutes"])[:, :3] @ model["base_positions"].T
+            skin = (places * model["weights"].T[:, None]).sum(0)
+            angle = jnp.linalg.norm(theta[:3])
+            x, y, z = theta[:3] / angle
+            cross, c, s = jnp.array([[0, -z, y], [z, 0, -x], [-y, x, 0]]), jnp.cos(angle), jnp.sin(angle)
+            whole = c * jnp.eye(3) + s * cross + (1 - c) * jnp.outer(theta[:3], theta[:3]) / angle ** 2
+            return (points - (whole @ skin + theta[3:6, None]).T[numbers]).ravel()
+        return f, jax.jacfwd(f), [it["theta"]]
+
+    def argmin(f, x):
+        def going(state):
+            return ~state[-1]
+
+        def step(state):
+            x, value, slope, rate, successes, _ = state
+            doubled = successes == 10
+            following = x - rate * slope
+            near = jnp.linalg.norm(lax.stop_gradient(slope)) <= 1e-5
+            stop = near | (~doubled & (jnp.linalg.norm(lax.stop_gradient(x - following)) <= 1e-5))
+            value_there = f(following)
+            better = ~stop & ~doubled & (value_there < value)
+            slope_there = jax.jacfwd(f)(following)
+            rate = jnp.where(stop | better, rate, jnp.where(doubled, 2 * rate, rate / 2))
+            return (jnp.where(better, following, x), jnp.where(better, value_there, value),
+                    jnp.where(better, slope_there, slope), rate, jnp.where(better, successes + 1, 0), stop)
+        return lax.while_loop(going, step, (x, f(x), jax.jacfwd(f)(x), 1e-5, 0, False))[0]
+
+    def saddle_jax(it):
+        def highest(x, start):
+            return argmin(lambda y: (y ** 2).sum() - (x ** 2).sum(), start)
+
+        def saddle(start):
+            def height(x):
+                return (x ** 2).sum() - (highest(x, start) ** 2).sum()
+            x = argmin(height, start)
+            return jnp.concatenate([x, highest(x, start)])
+        return None, saddle, [it["start"]]
+
+    def particle_jax(it):
+        def crossing(w):
+            charges = [jnp.concatenate([jnp.array([10.0]), 10 - w]), jnp.array([10.0, 0.0])]
+
+            def potential(x):
+                return sum(1 / jnp.linalg.norm(x - charge) for charge in charges)
+
+            def step(state):
+                x, velocity, _ = state
+                force, moved = -jax.jacfwd(potential)(x), x + 0.1 * velocity
+                below = moved[1] <= 0
+                return moved, jnp.where(below, velocity, velocity + 0.1 * force), below
+            begin = (jnp.array([0.0, 8.0]), jnp.array([0.75, 0.0]), False)
+            x, velocity, _ = lax.while_loop(lambda state: ~state[-1], step, begin)
+            return (x[0] - x[1] / velocity[1] * velocity[0]) ** 2
+        return None, lambda w: argmin(crossing, w)[0], [[it["w"]]]
+
+
+def measured_by_jax(module, it):
+    """Returns the times of the function and of its derivative, and the answer of each."""
+    *functions, arguments = globals()[f"{module}_jax"](it)
+    arguments = [jax.tree.map(jnp.asarray, x if isinstance(x, dict) else np.asarray(x)) for x in arguments]
+    arguments = [x.astype(jnp.float64) if module == "lstm" else x for x in arguments]
+    times, answers = [], []
+    for function in functions:
+        if function is None:
+            times.append(None), answers.append(None)
+            continue
+        compiled, samples, begin = jax.jit(function), [], time.process_time()
+        answers.append(jax.tree.map(np.asarray, jax.block_until_ready(compiled(*arguments))))
+        begin = time.process_time()
+        while len(samples) < RUNS or time.process_time() - begin < SECONDS:
+            before = time.process_time_ns()
+            jax.block_until_ready(compiled(*arguments))
+            samples.append(time.process_time_ns() - before)
+        times.append(statistics.median(samples) / 1000)
+    return times, answers
+
+
+# ---- the table ---------------------------------------------------------------------------------------
+
+
+def measured(program, module, function, path, *options):
+    """Returns the median time of a function, and its answer. The first half of the runs may prepare machine code."""
+    command = [program, module, path, function, "--processor-time", *options]
+    output, *times = subprocess.run(command, check=True, capture_output=True, text=True).stdout.splitlines()
+    runs = [json.loads(line)["nanoseconds"] for line in times[1:]]
+    return statistics.median(runs[len(runs) // 2:]) / 1000, json.loads(output)
+
+
+def numbers_of(answer):
+    if isinstance(answer, dict):
+        return [number for name in sorted(answer) for number in numbers_of(answer[name])]
+    if isinstance(answer, (list, tuple)):
+        return [number for it in answer for number in numbers_of(it)]
+    return np.ravel(answer).tolist()
+
+
+def check(module, modes, by_stave, by_jax):
+    if module == "ba":  # GradBench's answer is a part of the Jacobian
+        by_stave = by_stave["vals"][:30]
+        by_jax = by_jax[2][:30]
+    found, expected = np.array(numbers_of(by_stave)), np.array(numbers_of(by_jax))
+    if found.shape != expected.shape or np.abs(found - expected).max() > 1e-4 * np.abs(expected).max():
+        sys.exit(f"{module} {modes}: Stave's answer is not JAX's")
+
+
+def shown(time):
+    return "" if time is None else f"{time:,.0f}" if time >= 100 else f"{time:.3g}"
+
+
+def main():
+    program, modules = os.path.abspath(sys.argv[1]), sys.argv[2:]
+    print("| problem | size | plain C++ | Stave | Stave, derivative | JAX | JAX, derivative | derivative / function |")
+    print("|---|---|---|---|---|---|---|---|", flush=True)
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "input.json")
+        for module, size, function, derivative, it in problems():
+            if modules and module not in modules:
+                continue
+            pathlib.Path(path).write_text(json.dumps(it | {"min_runs": RUNS, "min_seconds": SECONDS}))
+            by_plain = measured(program, module, function or derivative, path, "--plain")[0]
+            by_stave = measured(program, module, function, path)[0] if function else None
+            slope, answer = measured(program, module, derivative, path)
+            by_jax = [None, None]
+            if HAS_JAX and derivative not in ["fr", "rf", "rr"]:
+                by_jax, answers = measured_by_jax(module, it)
+                check(module, derivative, answer, answers[1])
+            ratio = slope / by_stave if by_stave else None
+            cells = [module, size, *map(shown, [by_plain, by_stave, slope, *by_jax, ratio])]
+            print("| " + " | ".join(cells) + " |", flush=True)
+
+
+if __name__ == "__main__":
+    main()
