@@ -158,7 +158,7 @@ TEST_P(GradBench, EqualsPlainCpp) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Modules, GradBench, testing::ValuesIn(cases()),
-                         [](const auto& info) { return info.param.name; });
+                         [](const auto& of) { return of.param.name; });
 
 // What GradBench expects.
 TEST(GradBenchAnswers, Descent) {
