@@ -109,7 +109,7 @@ std::vector<Case> cases() {
           {"lse_large", "lse", {{"x", scattered(50, 5000)}}},
           {"llsq", "llsq", {{"x", scattered(12, 2)}, {"n", 33}}},
           {"ode", "ode", {{"x", scattered(9, 3)}, {"s", 4}}},
-          {"ode_one_step", "ode", {{"x", scattered(9, 3)}, {"s", 1}}},
+          {"ode_one_step", "ode", {{"x", scattered(4, 3)}, {"s", 1}}},
           {"det_1", "det", det(1)},
           {"det_5", "det", det(5)},
           {"det_9", "det", det(9)},
