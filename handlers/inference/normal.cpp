@@ -147,9 +147,9 @@ Tensor times_density(T x) {
 }
 
 // The standardised bounds of a truncated distribution, and the logarithm of the mass within.
-struct Bounds {
+struct StandardBounds {
   Tensor low, high, log_mass;
-  Bounds(T m, T s, T l, T h) : low((l - m) / s), high((h - m) / s), log_mass(log_normal_interval(low, high)) {}
+  StandardBounds(T m, T s, T l, T h) : low((l - m) / s), high((h - m) / s), log_mass(log_normal_interval(low, high)) {}
   // Returns the density at an end in relation to the mass.
   Tensor density(T end) const { return exp(-square(end) / 2 - log_root_2_pi - log_mass); }
 };
@@ -158,7 +158,7 @@ struct Bounds {
 struct TruncatedLogs {
   Tensor cdf, sf;
   TruncatedLogs(T x, T m, T s, T l, T h) {
-    const Bounds bounds(m, s, l, h);
+    const StandardBounds bounds(m, s, l, h);
     const Tensor z = clip((x - m) / s, bounds.low, bounds.high);
     const Tensor lower = log_normal_interval(bounds.low, z) - bounds.log_mass;
     const Tensor upper = log_normal_interval(z, bounds.high) - bounds.log_mass;
@@ -182,7 +182,7 @@ Tensor truncated_quantile(T q, T m, T s, T l, T h) {
 
 Tensor TruncatedNormal::log_prob(T x) const {
   const auto f = [](T y, T m, T s, T l, T h) {
-    return where_inside(y >= l && y <= h, normal_density(y, m, s) - Bounds(m, s, l, h).log_mass);
+    return where_inside(y >= l && y <= h, normal_density(y, m, s) - StandardBounds(m, s, l, h).log_mass);
   };
   return function_of(x, f, location, scale, low, high);
 }
@@ -199,14 +199,14 @@ Tensor TruncatedNormal::sf(T x) const { return function_of(x, truncated_sf, loca
 Tensor TruncatedNormal::quantile(T p) const { return function_of(p, truncated_quantile, location, scale, low, high); }
 Tensor TruncatedNormal::mean() const {
   const auto f = [](T m, T s, T l, T h) {
-    const Bounds bounds(m, s, l, h);
+    const StandardBounds bounds(m, s, l, h);
     return m + s * (bounds.density(bounds.low) - bounds.density(bounds.high));
   };
   return moment_of(f, location, scale, low, high);
 }
 Tensor TruncatedNormal::variance() const {
   const auto f = [](T m, T s, T l, T h) {
-    const Bounds bounds(m, s, l, h);
+    const StandardBounds bounds(m, s, l, h);
     const Tensor first = bounds.density(bounds.low) - bounds.density(bounds.high);
     const Tensor ends = (times_density(bounds.low) - times_density(bounds.high)) / exp(bounds.log_mass);
     return square(s) * (1 + ends - square(first));
@@ -215,7 +215,7 @@ Tensor TruncatedNormal::variance() const {
 }
 Tensor TruncatedNormal::entropy() const {
   const auto f = [](T m, T s, T l, T h) {
-    const Bounds bounds(m, s, l, h);
+    const StandardBounds bounds(m, s, l, h);
     const Tensor ends = (times_density(bounds.low) - times_density(bounds.high)) / exp(bounds.log_mass);
     return log(s) + (0.5 + log_root_2_pi) + bounds.log_mass + ends / 2;
   };

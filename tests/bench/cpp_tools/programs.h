@@ -272,8 +272,9 @@ struct Hand {
   std::vector<Matrix<double>> relatives = transforms(0.4, 3), inverses = transforms(0.3, 5);
   std::size_t vertices = 544;
   Numbers corners = scattered(3 * vertices), weights = shares(vertices), points = scattered(outputs);
-  std::vector<std::size_t> numbers = some_vertices(outputs / 3, vertices);  // the vertex of each point
-  std::vector<std::array<std::size_t, 3>> triangles{};                      // or its triangle
+  // The vertex of each point.
+  std::vector<std::size_t> numbers = some_vertices(outputs / 3, vertices);
+  std::vector<std::array<std::size_t, 3>> triangles{};  // or its triangle
 
   // Returns matrices near the identity.
   static std::vector<Matrix<double>> transforms(double size, std::size_t shift) {

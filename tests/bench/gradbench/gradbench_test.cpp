@@ -157,8 +157,7 @@ TEST_P(GradBench, EqualsPlainCpp) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Modules, GradBench, testing::ValuesIn(cases()),
-                         [](const auto& of) { return of.param.name; });
+INSTANTIATE_TEST_SUITE_P(Modules, GradBench, testing::ValuesIn(cases()), [](const auto& of) { return of.param.name; });
 
 // What GradBench expects.
 TEST(GradBenchAnswers, Descent) {

@@ -13,9 +13,10 @@ using namespace stave;
 /// A hand: a wrist, five fingers of four bones, and a forearm, in this order.
 struct Hand {
   std::vector<Index> parents;  ///< of each bone, an earlier bone; -1: none
-  Tensor relatives, inverses;  ///< [bones, 4, 4]: places relative to the parents, inverse absolute places
-  Tensor corners;              ///< [4, vertices], the last row is 1
-  Tensor weights;              ///< [bones, vertices]: the shares of the bones in a vertex
+  /// [bones, 4, 4]: places relative to the parents, and inverse absolute places.
+  Tensor relatives, inverses;
+  Tensor corners;  ///< [4, vertices], the last row is 1
+  Tensor weights;  ///< [bones, vertices]: the shares of the bones in a vertex
   bool is_mirrored = false;
   Tensor points;  ///< [3, seen]: the points that were seen
   /// [seen]: the vertex of each point; or [3, seen]: the vertices of the triangle where it lies.

@@ -183,7 +183,8 @@ Evaluation ba_jacobian_at(const Json& input) {
 
 // ---- ht -----------------------------------------------------------------------------------------
 
-// Returns a copy, not a view, whose rows kernels would gather anew for each direction of a Jacobian.
+// Returns a copy, not a view, whose rows kernels would gather anew for each direction of a
+// Jacobian.
 Tensor transposed(const Tensor& x) { return contiguous(matrix_transpose(x)); }
 
 Hand hand_of(const Json& input) {

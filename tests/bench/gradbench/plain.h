@@ -65,8 +65,8 @@ Vector<T> ode(const Vector<T>& x, Size steps) {
   return y;
 }
 
-/// Returns the determinant of the rows from `row` on of a matrix [n, n], in the columns that are not
-/// taken, by expansion of minors.
+/// Returns the determinant of the rows from `row` on of a matrix [n, n], in the columns that are
+/// not taken, by expansion of minors.
 template <class T>
 T det_of_minor(const Vector<T>& matrix, Size n, Size row, Vector<char>& taken) {
   if (row == n) return T(1.);
