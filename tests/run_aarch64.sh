@@ -12,6 +12,9 @@ source cmake/packages.sh
 require_packages g++-aarch64-linux-gnu qemu-user
 build=build/aarch64 root=$PWD/build/aarch64-packages
 
+packages=(libc6-dev libstdc++-12-dev libtbb-dev libopenblas-pthread-dev liblapacke-dev libfmt-dev libsleef-dev
+  libboost-context-dev libboost-math-dev libeigen3-dev zlib1g-dev nlohmann-json3-dev libgtest-dev libgmock-dev)
+
 # Stave's dependencies for the other processor, with a package database of its own.
 unpack_packages() {
   local state=$root.state link
@@ -20,9 +23,7 @@ unpack_packages() {
   local apt=(apt-get -qq -o APT::Architecture=arm64 -o APT::Architectures=arm64 -o Dir::State::lists="$state/lists"
     -o Dir::State::status=/dev/null -o Dir::Cache="$state" -o Debug::NoLocking=1 -o APT::Sandbox::User=root)
   "${apt[@]}" update
-  "${apt[@]}" install --yes --no-install-recommends --download-only libc6-dev libstdc++-12-dev libtbb-dev \
-    libopenblas-pthread-dev liblapacke-dev libfmt-dev libsleef-dev libboost-context-dev libboost-math-dev libeigen3-dev zlib1g-dev nlohmann-json3-dev \
-    libgtest-dev libgmock-dev
+  "${apt[@]}" install --yes --no-install-recommends --download-only "${packages[@]}"
   local package
   for package in "$state"/archives/*.deb; do dpkg-deb --extract "$package" "$root"; done
   # Links to absolute paths would point outside the folder.
@@ -32,9 +33,9 @@ unpack_packages() {
   # The links that Debian's alternatives would make.
   for link in "$root"/usr/{lib,include}/aarch64-linux-gnu/openblas-pthread/*; do ln -sfr -t "$(dirname -- "$link")/.." -- "$link"; done
   rm -rf -- "$state"
-  touch -- "$root/complete"
+  echo "${packages[*]}" >"$root/complete"
 }
-[[ -e $root/complete ]] || quietly "Unpacking packages for ARM" unpack_packages
+[[ -e $root/complete && $(<"$root/complete") == "${packages[*]}" ]] || quietly "Unpacking packages for ARM" unpack_packages
 
 programs=(conformance_{elementwise,function,index,reduce}_test cpu_backend_test
   effect_test controller_test controller_lifetime_test scope_test fiber_test fiber_stack_test fiber_thread_test grad_test
