@@ -66,7 +66,9 @@ Tensor highest(const Tensor& x, const Tensor& start) {
 template <class Outer, class Inner>
 auto saddle() {
   const auto height = [](const Tensor& x, const Tensor& start) { return saddle_height(x, highest<Inner>(x, start)); };
-  const auto value = compile(height), gradient = compile(Outer::derivative(height)), search = compile(highest<Inner>);
+  const auto value = compile(height);
+  const auto gradient = compile(Outer::derivative(height));
+  const auto search = compile(highest<Inner>);
   return [=](const Tensor& start) {
     const Tensor x = argmin([&](const Tensor& at) { return value(at, start); },
                             [&](const Tensor& at) { return gradient(at, start); }, start);

@@ -14,6 +14,7 @@
 #include <stave/core/effects/sanitize.h>
 #include <stave/handlers/taylor/jet_flat.h>
 #include <stave/handlers/transforms/jvp_flat.h>
+#include <stave/stave.h>
 
 #include "table/run.h"
 
