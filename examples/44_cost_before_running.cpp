@@ -1,5 +1,5 @@
-// What a training step would take, before anything runs: shapes by eval_shape, operations, bytes
-// and memory by cost. The batch that fits into the memory is chosen without allocating one.
+// The cost of a training step, before anything runs: shapes by eval_shape, operations, bytes and
+// memory by cost. The batch that fits into the memory is chosen without allocating one.
 #include <iostream>
 
 #include <stave/handlers/observe/cost.h>

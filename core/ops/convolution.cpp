@@ -224,8 +224,7 @@ Tensor sets_of_windows(const DependsContext& c) {
     length = dilated(length, steps[first_spatial + axis] = of.input_dilations[axis], "convolution");
     widths[first_spatial + axis] = {of.low[axis], of.high[axis]};
   }
-  x = apply(op_pad, {x}, make_intrusive<PadAttributes>(std::move(shape), std::move(starts), std::move(steps), 0));
-  x = pad(x, widths);
+  x = pad(pad_into(x, std::move(shape), std::move(starts), std::move(steps), 0), widths);
   std::vector<Tensor> parts;  // for each place in a window, the elements there of all windows
   for (Index place = 0; place < windows.elements(); ++place) {
     std::vector<Tensor::Subscript> at(first_spatial, slice());

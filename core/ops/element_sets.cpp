@@ -7,6 +7,7 @@
 #include <stave/core/ops/create.h>
 #include <stave/core/ops/elementwise.h>
 #include <stave/core/ops/layout.h>
+#include <stave/core/ops/layout_rules.h>
 #include <stave/core/ops/reduce.h>
 #include <stave/core/tensor/fail.h>
 
@@ -31,12 +32,6 @@ Tensor without_repeats(const Tensor& x, const Shape& axes) {
     any = true;
   }
   return any ? x(first) : x;
-}
-
-Shape all_axes_of(const Tensor& x) {
-  Shape axes;
-  for (Index axis = 0; axis < x.rank(); ++axis) axes.push_back(axis);
-  return axes;
 }
 
 }  // namespace
@@ -226,7 +221,7 @@ void ElementSets::collect(std::span<const Tensor> live) {
   std::vector<char> is_live(slots_.size());
   is_live[0] = true;
   for (const Tensor& numbers : live) {
-    const Tensor x = contiguous(without_repeats(numbers, all_axes_of(numbers)));
+    const Tensor x = contiguous(without_repeats(numbers, all_axes_of(numbers.rank())));
     for (const Number set : elements_of(x)) is_live[static_cast<std::size_t>(set)] = true;
   }
   std::vector<Run> kept;
@@ -274,7 +269,7 @@ Outputs depends_scaled(const DependsContext& c) {
   for (std::size_t i = 0; i < 2; ++i) {
     const Tensor factor = c.constant(i);
     if (!factor.defined() || is_integer(factor.dtype())) continue;
-    const Tensor is_zero = without_repeats(factor, all_axes_of(factor)) == 0;
+    const Tensor is_zero = without_repeats(factor, all_axes_of(factor.rank())) == 0;
     return any(is_zero).item<bool>() ? where(is_zero, 0, c.set(1 - i)) : c.set(1 - i);
   }
   return depends_elementwise(c);

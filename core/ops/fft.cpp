@@ -65,6 +65,10 @@ Tensor weights(const VjpContext& c, const Tensor& half, double other) {
 
 AttributesPtr same(const VjpContext& c) { return AttributesPtr(c.attributes); }
 
+Outputs depends_on_transformed_axis(const DependsContext& c) {
+  return depends_along(c, Shape(c.as<FftAttributes>().axis));
+}
+
 }  // namespace
 
 // The matrix e^(s 2 pi i j k / n) is symmetric, so the transposed transform is the transform.
@@ -81,7 +85,7 @@ constinit const Op op_fft{
     .derivative = Derivative::linear,
     .vjp = [](const VjpContext& c, int) { return apply(op_fft, {c.ct()}, same(c)); },
     .batch = batch_in_front,
-    .depends = [](const DependsContext& c) { return depends_along(c, Shape(c.as<FftAttributes>().axis)); },
+    .depends = depends_on_transformed_axis,
     .reuses = [](const Attributes*, std::size_t) { return true; },
     .flops = fft_flops<1>,
 };
@@ -100,7 +104,7 @@ constinit const Op op_rfft{
     .derivative = Derivative::linear,
     .vjp = [](const VjpContext& c, int) { return apply(op_irfft, {c.ct() * weights(c, c.ct(), 0.5)}, same(c)); },
     .batch = batch_in_front,
-    .depends = [](const DependsContext& c) { return depends_along(c, Shape(c.as<FftAttributes>().axis)); },
+    .depends = depends_on_transformed_axis,
     .flops = fft_flops<2>,
 };
 
@@ -123,7 +127,7 @@ constinit const Op op_irfft{
           return halves * weights(c, halves, 2);
         },
     .batch = batch_in_front,
-    .depends = [](const DependsContext& c) { return depends_along(c, Shape(c.as<FftAttributes>().axis)); },
+    .depends = depends_on_transformed_axis,
     .flops = fft_flops<2>,
 };
 

@@ -337,7 +337,7 @@ constinit const Op op_pad{
     .batch = batch_in_front,
     .depends = [](const DependsContext& c) -> Outputs {
       const auto& to = c.as<PadAttributes>();
-      return apply(op_pad, {c.set(0)}, make_intrusive<PadAttributes>(to.shape, to.starts, to.steps, 0));
+      return pad_into(c.set(0), to.shape, to.starts, to.steps, 0);
     },
     .moves_elements = true,
 };

@@ -16,6 +16,8 @@
 
 namespace stave_detail {
 
+using stave::OpId;
+
 template <class T>
 struct Parts {
   T re, im;

@@ -29,6 +29,23 @@ bool picks_elements(OpId id) { return id == OpId::gather || id == OpId::dynamic_
 
 bool is_random(OpId id) { return id == OpId::fold_in || id == OpId::random_bits || id == OpId::random_uniform; }
 
+// Returns true for operations whose lowered code copies elements to the places of the kernel's, or
+// adds them in its order, in every dtype.
+bool places_elements(OpId id) {
+  switch (id) {
+    case OpId::full:
+    case OpId::copy:
+    case OpId::pad:
+    case OpId::concat:
+    case OpId::gather:
+    case OpId::scatter:
+    case OpId::scatter_add:
+    case OpId::dynamic_slice:
+    case OpId::dynamic_update_slice: return true;
+    default: return false;
+  }
+}
+
 // The same as has_equal_bits, for an elementwise operation on complex numbers. Functions such as
 // exp are those of the C library, and have other formulas in lowered code.
 bool has_equal_complex_bits(const Op& op) {
@@ -43,38 +60,17 @@ bool has_equal_bits(const Program& program, const Program::Instruction& step) {
     const Shape& shape = program.variable(step.inputs[input]).shape;
     return shape[shape.size() - from_end];
   };
-  if (has_complex(program, step)) switch (op.id) {
-      case OpId::full:
-      case OpId::copy:
-      case OpId::pad:
-      case OpId::concat:
-      case OpId::gather:
-      case OpId::scatter:
-      case OpId::scatter_add:
-      case OpId::dynamic_slice:
-      case OpId::dynamic_update_slice:
-      case OpId::sum:
-      case OpId::matmul: break;  // as for floats
-      default: return has_equal_complex_bits(op);
-    }
+  if (places_elements(op.id)) return true;
+  if (has_complex(program, step) && op.id != OpId::sum && op.id != OpId::matmul) return has_equal_complex_bits(op);
   switch (op.id) {
-    case OpId::full:
     case OpId::iota:
     case OpId::astype:
     case OpId::stop_gradient:
-    case OpId::copy:
     case OpId::where:
     case OpId::all:
     case OpId::any:
     case OpId::argmax:
     case OpId::argmin:
-    case OpId::pad:
-    case OpId::concat:
-    case OpId::gather:
-    case OpId::scatter:
-    case OpId::scatter_add:
-    case OpId::dynamic_slice:
-    case OpId::dynamic_update_slice:
     case OpId::cholesky:
     case OpId::triangular_solve:
     case OpId::lu:

@@ -31,9 +31,9 @@ const Tensor* find_lanes(const Tensor& x) noexcept {
 }
 
 const Tensor* lanes_of(const Tensor& x) {
-  const bool stored = static_cast<bool>(x.node().storage);
-  const Tensor* const lanes = stored ? nullptr : find_lanes(x);
-  if (!stored && !lanes) check_not_escaped(x.node());  // throws
+  if (x.node().storage) return nullptr;
+  const Tensor* const lanes = find_lanes(x);
+  if (!lanes) check_not_escaped(x.node());  // throws
   return lanes;
 }
 

@@ -46,7 +46,7 @@ void check_bounds(const LeastSquaresProblem& problem, const Tensor& start) {
     fail<ShapeError>("least_squares: there are {} unknowns, {} lower bounds and {} upper bounds", start.size(),
                      lower.size(), upper.size());
   const Tensor outside = !(lower <= start && start <= upper);
-  if (start.size() == 0 || !bool(max(outside))) return;
+  if (start.size() == 0 || !bool(any(outside))) return;
   const Tensor at = argmax(astype(outside, int32));
   fail<Error>("least_squares: element {} of the start is {}, which is not within its bounds, {} and {}",
               at.item<Index>(), take(start, at).item<double>(), take(lower, at).item<double>(),

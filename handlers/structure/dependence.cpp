@@ -4,6 +4,7 @@
 
 #include <stave/core/ops/create.h>
 #include <stave/core/ops/layout.h>
+#include <stave/core/ops/layout_rules.h>
 #include <stave/core/ops/transfer.h>
 #include <stave/core/tensor/fail.h>
 #include <stave/core/tensor/print.h>
@@ -90,9 +91,7 @@ Outputs DependenceHandler::dense_sets(const Call& call, std::span<const Tensor> 
   for (std::size_t i = 0; i < call.inputs().size(); ++i) {
     const Tensor numbers = inputs.empty() ? sets_of(call.input(i)) : inputs[i];
     if (!numbers.defined()) continue;
-    Shape axes;
-    for (Index axis = 0; axis < numbers.rank(); ++axis) axes.push_back(axis);
-    all = sets.unite(all, reshape(sets.unite_over(numbers, axes), {}));
+    all = sets.unite(all, reshape(sets.unite_over(numbers, all_axes_of(numbers.rank())), {}));
   }
   return Outputs(std::max<std::size_t>(1, call.abstract_outputs().size()), all);
 }

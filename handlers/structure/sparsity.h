@@ -58,7 +58,7 @@ struct SparsityPattern {
 
 namespace stave_detail {
 
-/// What a run of f found: the pattern, and shapes and dtypes of the results.
+/// The findings of a run of f: the pattern, and shapes and dtypes of the results.
 struct FoundSparsity {
   CsrPattern pattern;
   std::vector<Abstract> outputs;

@@ -54,7 +54,6 @@ class JetHandler final : public Handler, public FollowsDerivatives, public std::
   Outputs checkpoint(Call& call);
   Outputs custom_rule(Call& call);
   FunctionResults tangents_by_jvp(const Call& call, const Inputs& tangents);
-  FunctionResults tangents_by_vjp(const Call& call, const Inputs& tangents);
   bool has_series(const Call& call) const;
   SmallVector<SeriesPtr, 3> series_of_inputs(const Call& call) const;
   Outputs stripped(Outputs outputs) const;

@@ -5,6 +5,7 @@
 #include <stave/core/ops/frontend.h>
 #include <stave/core/tensor/fail.h>
 #include <stave/handlers/taylor/jet_handler.h>
+#include <stave/handlers/transforms/jvp_rules.h>
 #include <stave/handlers/transforms/tape.h>
 
 namespace stave_detail {
@@ -86,7 +87,7 @@ std::vector<ValueWithSeries> JetHandler::by_custom_rule(const Call& call, std::s
   const Call inner = call.with_inputs(inputs);
   const FunctionResults results = with(inside, [&] {
     return functions_of(call).tangents ? inside.tangents_by_jvp(inner, directions)
-                                       : inside.tangents_by_vjp(inner, directions);
+                                       : tangents_by_backward_rule(functions_of(call), inputs, directions);
   });
   std::vector<ValueWithSeries> derivative;
   for (const Tensor& tangent : results.more) {
@@ -99,38 +100,8 @@ std::vector<ValueWithSeries> JetHandler::by_custom_rule(const Call& call, std::s
 FunctionResults JetHandler::tangents_by_jvp(const Call& call, const Inputs& tangents) {
   Inputs all;
   for (std::size_t i = 0; i < tangents.size(); ++i)
-    all.push_back(tangents[i].defined() ? tangents[i] : zeros_like(put(call.inputs()[i], nullptr)));
+    all.push_back(tangents[i].defined() ? tangents[i] : zeros_like(call.inputs()[i]));
   return functions_of(call).run(FunctionRole::tangents, {call.inputs(), all});
-}
-
-// The backward rule is linear in the cotangents, so its transpose maps tangents forward.
-FunctionResults JetHandler::tangents_by_vjp(const Call& call, const Inputs& tangents) {
-  const FunctionAttributes& functions = functions_of(call);
-  FunctionResults forward = functions.run(FunctionRole::forward, {call.inputs()});
-  std::vector<Tensor> zero;  // cotangents of the floating outputs
-  for (const Tensor& output : forward)
-    if (is_inexact(output.dtype())) zero.push_back(zeros_like(put(output, nullptr)));
-  const auto backward = [&](std::span<const Tensor> cotangents) {
-    Inputs all;
-    std::size_t next = 0;
-    for (const Tensor& output : forward)
-      all.push_back(is_inexact(output.dtype()) ? cotangents[next++] : zeros_like(output));
-    const Outputs found = functions.run(FunctionRole::backward, {forward.more, all});
-    Outputs wanted;
-    for (std::size_t i = 0; i < tangents.size(); ++i)
-      if (tangents[i].defined())
-        wanted.push_back(found[i].defined() ? found[i] : zeros_like(put(call.inputs()[i], nullptr)));
-    return wanted;
-  };
-  Inputs given;
-  for (const Tensor& tangent : tangents)
-    if (tangent.defined()) given.push_back(tangent);
-  const std::vector<Tensor> found = vjp_flat(backward, zero, "custom_vjp").pullback(given);
-  forward.more.clear();
-  std::size_t next = 0;
-  for (const Tensor& output : forward)
-    forward.more.push_back(is_inexact(output.dtype()) ? found[next++] : zeros_like(output));
-  return forward;
 }
 
 JetHandler& JetHandler::for_rules() {

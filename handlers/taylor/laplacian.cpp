@@ -20,7 +20,7 @@ namespace stave_detail {
 
 namespace {
 
-// What a value carries. Its second derivative along direction d is a sum of two parts: first
+// The derivatives of a value. The second one along direction d is a sum of two parts: first
 // derivatives of the function that computed it, applied to second derivatives of its inputs, and
 // second derivatives of that function applied to their first derivatives. The first part is linear,
 // so that the sum over the directions is formed before it.

@@ -8,6 +8,7 @@
 #include <stave/core/program/program.h>
 #include <stave/core/tensor/fail.h>
 #include <stave/handlers/taylor/jet_handler.h>
+#include <stave/handlers/transforms/jvp_rules.h>
 #include <stave/handlers/transforms/linear_in.h>
 
 namespace stave_detail {
@@ -250,7 +251,7 @@ Outputs Tower::linear(const Lazy& y, std::span<const Tensor> coefficients) {
   for (std::size_t i = 0; i < coefficients.size(); ++i) {
     if (coefficients[i].defined()) inputs.push_back(coefficients[i]);
     else if (lacks_derivative_by(call.op(), i)) inputs.push_back(call.inputs()[i]);
-    else inputs.push_back(zeros_like(y.jet->put(call.inputs()[i], nullptr)));
+    else inputs.push_back(zeros_like(call.inputs()[i]));
   }
   return perform(call.with_inputs(std::move(inputs)));
 }
@@ -280,7 +281,7 @@ Tensor Tower::derivative_of(JetHandler& jet, const Tensor& x, const SeriesPtr& s
     const Tensor first = coefficient(series, 1);
     auto y = std::make_unique<Lazy>();
     y->jet = &jet;
-    y->outputs.push_back(first.defined() ? clone_node(first) : zeros_like(jet.put(x, nullptr)));
+    y->outputs.push_back(first.defined() ? clone_node(first) : zeros_like(x));
     y->derivative_of = series;
     known = &add(std::move(y));
   }
@@ -304,17 +305,12 @@ void Tower::derive(Lazy& y) {
     y.derivative = y.jet->by_custom_rule(call, tangents);
     return;
   }
-  if (!op.jvp)
-    fail<NoDerivativeError>("jet: the operation {} has no JVP rule: give it one, or cut it off with stop_gradient",
-                            op.name);
+  if (!op.jvp) fail_no_jvp_rule("jet", op);
   Outputs outputs;  // with their series, for the rule may read them
   for (std::size_t i = 0; i < y.outputs.size(); ++i) outputs.push_back(y.jet->put(y.outputs[i], y.series[i]));
   const Outputs found = with(*y.jet, [&] { return op.jvp(JvpContext{call, outputs, tangents}); });
   for (std::size_t i = 0; i < found.size(); ++i) {
-    if (found[i].defined() && y.series[i] &&
-        (found[i].shape() != y.outputs[i].shape() || found[i].dtype() != y.outputs[i].dtype()))
-      fail<TransformError>("the JVP rule of {} gave a tangent {} {} for an output {} {}", op.name, found[i].dtype(),
-                           found[i].shape(), y.outputs[i].dtype(), y.outputs[i].shape());
+    if (found[i].defined() && y.series[i]) check_tangent_of_rule(op, y.outputs[i], found[i]);
     const SeriesPtr series = found[i].defined() ? y.jet->series_of(found[i]) : nullptr;
     y.derivative.push_back({series ? y.jet->put(found[i], nullptr) : found[i], series});
   }

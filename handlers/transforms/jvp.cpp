@@ -8,6 +8,7 @@
 #include <stave/core/ops/frontend.h>
 #include <stave/core/tensor/fail.h>
 #include <stave/core/tensor/note.h>
+#include <stave/handlers/transforms/jvp_rules.h>
 #include <stave/handlers/transforms/linear_in.h>
 #include <stave/handlers/transforms/tape.h>
 
@@ -41,7 +42,7 @@ class JvpHandler final : public Handler, public FollowsDerivatives, public std::
                                                                    : derive(JvpContext{call, outputs, tangents});
     for (std::size_t i = 0; i < outputs.size(); ++i) {
       if (is_inexact(outputs[i].dtype()) && derivatives[i].defined()) {
-        check(call, outputs[i], derivatives[i]);
+        check_tangent_of_rule(call.op(), outputs[i], derivatives[i]);
         outputs[i] = notes.put(std::move(outputs[i]), std::move(derivatives[i]));
       } else {
         outputs[i] = notes.strip(std::move(outputs[i]));
@@ -118,34 +119,11 @@ class JvpHandler final : public Handler, public FollowsDerivatives, public std::
     return with_tangents(functions.run(FunctionRole::tangents, {primals(call), tangents(call)}));
   }
 
-  // Transposes the backward rule. The rule is linear in the cotangents, so its transpose maps
-  // tangents forward.
+  // Transposes the backward rule.
   Outputs custom_vjp(Call& call, const FunctionAttributes& functions) {
-    FunctionResults forward = functions.run(FunctionRole::forward, {primals(call)});
-    std::vector<Tensor> zero;  // cotangents of the floating outputs
-    for (const Tensor& output : forward)
-      if (is_inexact(output.dtype())) zero.push_back(zeros_like(output));
-    const auto backward = [&](std::span<const Tensor> cotangents) {
-      Inputs all;
-      std::size_t next = 0;
-      for (const Tensor& output : forward)
-        all.push_back(is_inexact(output.dtype()) ? cotangents[next++] : zeros_like(output));
-      const Outputs found = functions.run(FunctionRole::backward, {forward.more, all});
-      Outputs wanted;
-      for (std::size_t i = 0; i < call.inputs().size(); ++i)
-        if (notes.find(call.inputs()[i]))
-          wanted.push_back(found[i].defined() ? found[i] : zeros_like(call.inputs()[i]));
-      return wanted;
-    };
     Inputs given;
-    for (const Tensor& input : call.inputs())
-      if (notes.find(input)) given.push_back(tangent(input));
-    const std::vector<Tensor> found = vjp_flat(backward, zero, "custom_vjp").pullback(given);
-    forward.more.clear();
-    std::size_t next = 0;
-    for (const Tensor& output : forward)
-      forward.more.push_back(is_inexact(output.dtype()) ? found[next++] : zeros_like(output));
-    return with_tangents(std::move(forward));
+    for (const Tensor& input : call.inputs()) given.push_back(notes.find(input) ? tangent(input) : Tensor());
+    return with_tangents(tangents_by_backward_rule(functions, primals(call), given));
   }
 
   Inputs primals(const Call& call) const {
@@ -175,8 +153,7 @@ class JvpHandler final : public Handler, public FollowsDerivatives, public std::
     if (op.jvp) return op.jvp(c);
     if (op.derivative == Derivative::linear) return linear(c);
     if (op.derivative == Derivative::bilinear) return bilinear(c);
-    fail<TransformError>("jvp: the operation {} has no JVP rule: give it one, or cut it off with stop_gradient",
-                         op.name);
+    fail_no_jvp_rule("jvp", op);
   }
 
   // Performs the operation itself on the tangents. An input in which the operation is not linear
@@ -201,12 +178,6 @@ class JvpHandler final : public Handler, public FollowsDerivatives, public std::
     return sum;
   }
 
-  static void check(const Call& call, const Tensor& output, const Tensor& tangent) {
-    if (tangent.shape() != output.shape() || tangent.dtype() != output.dtype())
-      fail<TransformError>("the JVP rule of {} gave a tangent {} {} for an output {} {}", call.op().name,
-                           tangent.dtype(), tangent.shape(), output.dtype(), output.shape());
-  }
-
   AnsweredOutside outside_;
   mutable std::string lost_by_;  // the effect whose answer first lost a tangent
 };
@@ -227,6 +198,46 @@ void check_tangent(std::size_t i, InputNames names, const Tensor& primal, const 
 }
 
 }  // namespace
+
+void fail_no_jvp_rule(std::string_view transform, const Op& op) {
+  fail<NoDerivativeError>("{}: the operation {} has no JVP rule: give it one, or cut it off with stop_gradient",
+                          transform, op.name);
+}
+
+void check_tangent_of_rule(const Op& op, const Tensor& output, const Tensor& tangent) {
+  if (tangent.shape() != output.shape() || tangent.dtype() != output.dtype())
+    fail<TransformError>("the JVP rule of {} gave a tangent {} {} for an output {} {}", op.name, tangent.dtype(),
+                         tangent.shape(), output.dtype(), output.shape());
+}
+
+FunctionResults tangents_by_backward_rule(const FunctionAttributes& functions, std::span<const Tensor> primals,
+                                          std::span<const Tensor> tangents) {
+  FunctionResults forward = functions.run(FunctionRole::forward, {Inputs(primals)});
+  std::vector<Tensor> zero;  // cotangents of the floating outputs
+  for (const Tensor& output : forward)
+    if (is_inexact(output.dtype())) zero.push_back(zeros_like(output));
+  const auto backward = [&](std::span<const Tensor> cotangents) {
+    Inputs all;
+    std::size_t next = 0;
+    for (const Tensor& output : forward)
+      all.push_back(is_inexact(output.dtype()) ? cotangents[next++] : zeros_like(output));
+    const Outputs found = functions.run(FunctionRole::backward, {forward.more, all});
+    Outputs wanted;
+    for (std::size_t i = 0; i < primals.size(); ++i)
+      if (tangents[i].defined()) wanted.push_back(found[i].defined() ? found[i] : zeros_like(primals[i]));
+    return wanted;
+  };
+  Inputs given;
+  for (const Tensor& tangent : tangents)
+    if (tangent.defined()) given.push_back(tangent);
+  const std::vector<Tensor> found = vjp_flat(backward, zero, "custom_vjp").pullback(given);
+  forward.more.clear();
+  std::size_t next = 0;
+  for (const Tensor& output : forward)
+    forward.more.push_back(is_inexact(output.dtype()) ? found[next++] : zeros_like(output));
+  return forward;
+}
+
 }  // namespace stave_detail
 
 namespace stave {

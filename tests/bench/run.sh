@@ -16,8 +16,8 @@
 # processes without MPI.
 #
 # STAVE_CPU_ISA=avx2 measures Stave's kernels for AVX2, beside peers that are held to AVX2 as well.
-# OpenBLAS has the kernels for the same instruction set as Stave, since some versions do not know the
-# newest processors and choose kernels of old ones.
+# OpenBLAS has the kernels for the same instruction set as Stave, since some versions do not know
+# the newest processors and choose kernels of old ones.
 #
 # Stave's and the peers' programs take turns, STAVE_BENCH_ROUNDS times (default 5). Within a round,
 # all benchmarks of a program run in random order.

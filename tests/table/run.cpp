@@ -141,6 +141,16 @@ std::vector<Layout> layouts_of(const Variant& variant) {
   return result;
 }
 
+void for_each_case(const Row& row, stave::FunctionRef<bool(Dtype)> runs,
+                   stave::FunctionRef<void(const Case&, const std::string&)> f) {
+  for (const Dtype dtype : row.dtypes)
+    if (runs(dtype))
+      for (const Variant& variant : row.variants(dtype))
+        for (const Layout layout : layouts_of(variant))
+          f(Case(row, variant, dtype, layout),
+            row.name + " " + variant.name + ", " + stave::name_of(dtype) + ", " + name_of(layout));
+}
+
 void run_row(const Row& row, Columns columns, Report& report) {
   ++report.operations;
   for (Dtype dtype : row.dtypes)

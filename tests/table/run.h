@@ -59,5 +59,9 @@ std::map<std::string, std::string> public_functions();
 
 /// The layouts in which a variant is tested.
 std::vector<Layout> layouts_of(const Variant& variant);
+/// Calls f(case, its name) for each variant and layout of the row, in the dtypes that `runs`
+/// admits.
+void for_each_case(const Row& row, stave::FunctionRef<bool(Dtype)> runs,
+                   stave::FunctionRef<void(const Case&, const std::string&)> f);
 
 }  // namespace table

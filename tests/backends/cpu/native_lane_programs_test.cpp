@@ -10,12 +10,15 @@
 #include <stave/core/program/native.h>
 #include <stave/core/program/passes/passes.h>
 
+#include "machine_code.h"
 #include "native.h"
 
 namespace native {
 namespace {
 
 using stave_cpu::LaneCode;
+using stave_test::replayed;
+using stave_test::tensors_of;
 
 NATIVE_FIXTURE(NativeLanePrograms);
 
@@ -24,17 +27,6 @@ bool has_lanes() {
   if (setting && std::string_view(setting) == "0") return false;
   std::string reason;
   return LaneCode::compile(Lowered{}, {}, &reason) != nullptr;
-}
-
-template <class F, class... Xs>
-auto replayed(const F& compiled, const Xs&... xs) {
-  compiled(xs...);
-  return compiled(xs...);
-}
-std::vector<Tensor> tensors_of(const Tensor& x) { return {x}; }
-template <class... Xs>
-std::vector<Tensor> tensors_of(const std::tuple<Xs...>& xs) {
-  return std::apply([](const auto&... x) { return std::vector<Tensor>{x...}; }, xs);
 }
 
 /// The program with machine code, as text: groups of lanes say "for 64 lanes".

@@ -18,8 +18,8 @@ namespace {
 using namespace stave_test;
 using stave::ComplexNumber, stave::Dtype;
 
-/// The largest difference from the CPU's result: some ulp of the part or, for a function whose parts are
-/// differences of terms, of the number's length.
+/// The largest difference from the CPU's result: some ulp of the part or, for a function whose
+/// parts are differences of terms, of the number's length.
 struct Allowed {
   double ulps = 0;
   bool of_length = false;

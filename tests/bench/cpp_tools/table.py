@@ -28,6 +28,9 @@ if importlib.util.find_spec("jax"):
     import numpy as np
     from jax import lax
 
+    sys.path.append(str(pathlib.Path(__file__).parents[1] / "gradbench"))
+    from peer_jax import hand_skin, lstm_loss
+
     def scattered(shape, size=1.0, first=0):
         i = (first + np.arange(np.prod(shape))) % 1009
         numbers = (i * 7919 % 1009).astype(np.float32) / np.float32(1009) - np.float32(0.5)
@@ -88,23 +91,7 @@ if importlib.util.find_spec("jax"):
 
     # ---- GradBench ---------------------------------------------------------------------------------
 
-    BITS, LAYERS_OF_LSTM = 14, 2
-
-    def lstm_loss(weights, scales, start, characters):
-        def step(state, character):
-            x, following = character * scales[0], []
-            for layer in range(LAYERS_OF_LSTM):
-                w, b = weights[2 * layer].reshape(4, BITS), weights[2 * layer + 1].reshape(4, BITS)
-                hidden, cell = state[2 * layer], state[2 * layer + 1]
-                forget, insert = jax.nn.sigmoid(x * w[0] + b[0]), jax.nn.sigmoid(hidden * w[1] + b[1])
-                out, change = jax.nn.sigmoid(x * w[2] + b[2]), jnp.tanh(hidden * w[3] + b[3])
-                cell = cell * forget + insert * change
-                x = out * jnp.tanh(cell)
-                following += [x, cell]
-            return jnp.stack(following), x * scales[1] + scales[2]
-        predicted = lax.scan(step, start, characters[:-1])[1]
-        normalizer = jnp.log(jnp.exp(predicted).sum(1, keepdims=True) + 2)
-        return -(characters[1:] * (predicted - normalizer)).mean()
+    BITS = 14
 
     BONES, VERTICES, SEEN = 22, 544, 100
 
@@ -118,36 +105,10 @@ if importlib.util.find_spec("jax"):
     SHARES /= SHARES.sum(0)
     POINTS, NUMBERS = scattered((3, SEEN)), np.arange(SEEN) * 5 % VERTICES
 
-    def rotations(angles):
-        (cx, cy, cz), (sx, sy, sz) = jnp.cos(angles).T, jnp.sin(angles).T
-        rows = [cy * cz, -cx * sz + sx * sy * cz, sx * sz + cx * sy * cz, cy * sz, cx * cz + sx * sy * sz,
-                -sx * cz + cx * sy * sz, -sy, sx * cy, cx * cy]
-        return jnp.stack(rows, 1).reshape(-1, 3, 3)
-
-    def rotation_about(turn):
-        angle = jnp.linalg.norm(turn)
-        x, y, z = turn / angle
-        c, s = jnp.cos(angle), jnp.sin(angle)
-        cross = jnp.array([[0, -z, y], [z, 0, -x], [-y, x, 0]])
-        return c * jnp.eye(3) + s * cross + (1 - c) * jnp.outer(turn, turn) / angle ** 2
-
-    def angles_of(x):
-        fingers, zero = x[6:].reshape(5, 4), jnp.zeros((5, 1))
-        joints = [jnp.zeros((5, 3)), jnp.concatenate([fingers[:, :1], zero, fingers[:, 1:2]], 1),
-                  jnp.concatenate([fingers[:, 2:3], zero, zero], 1), jnp.concatenate([fingers[:, 3:4], zero, zero], 1)]
-        still = jnp.zeros((1, 3))
-        return jnp.concatenate([still, jnp.stack(joints, 1).reshape(20, 3), still])
+    PARENTS = [-1, *(0 if bone == 21 or bone % 4 == 1 else bone - 1 for bone in range(1, BONES))]
 
     def hand(x):
-        relatives = jnp.concatenate([RELATIVES[:, :, :3] @ rotations(angles_of(x)), RELATIVES[:, :, 3:]], 2)
-        absolutes = [relatives[0]]
-        for bone in range(1, BONES):
-            parent = 0 if bone == 21 or bone % 4 == 1 else bone - 1
-            absolutes.append(absolutes[parent] @ relatives[bone])
-        moved = (jnp.stack(absolutes) @ INVERSES)[:, :3] @ CORNERS
-        skin = (moved * SHARES[:, None]).sum(0)
-        turned = rotation_about(x[:3]) @ skin + x[3:6, None]
-        return POINTS - turned[:, NUMBERS]
+        return POINTS - hand_skin(x, RELATIVES, PARENTS, INVERSES, CORNERS, SHARES)[:, NUMBERS]
 
     # program -> its derivative and the arguments
     JAX = {

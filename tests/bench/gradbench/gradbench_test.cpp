@@ -159,7 +159,7 @@ TEST_P(GradBench, EqualsPlainCpp) {
 
 INSTANTIATE_TEST_SUITE_P(Modules, GradBench, testing::ValuesIn(cases()), [](const auto& of) { return of.param.name; });
 
-// What GradBench expects.
+// The answers are those that GradBench expects.
 TEST(GradBenchAnswers, Descent) {
   const gradbench::Modules plain = gradbench::by_plain_cpp();
   const auto answer = [&](const char* module, const Json& input) {

@@ -134,8 +134,8 @@ inline Tensor reprojection(const Tensor& camera, const Tensor& point, const Tens
 /// ba: the error of a weight.
 inline Tensor weight_error(const Tensor& weight) { return 1 - square(weight); }
 
-/// What ba observes: cameras [n, 11], points [m, 3], and for each of p observations its camera and
-/// its point, [p], its weight, [p], and where it was seen, [p, 2].
+/// The observations of ba: cameras [n, 11], points [m, 3], and for each of p observations its
+/// camera and its point, [p], its weight, [p], and where it was seen, [p, 2].
 struct Observations {
   Tensor cameras, points, camera_of, point_of, weights, seen;
 };

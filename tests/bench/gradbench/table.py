@@ -112,6 +112,7 @@ if HAS_JAX:
     import jax.numpy as jnp
     from jax import lax
     from jax.scipy.special import logsumexp, multigammaln
+    from peer_jax import hand_skin, lstm_loss
 
     def lse_jax(it):
         return logsumexp, jax.grad(logsumexp), [it["x"]]
@@ -178,27 +179,9 @@ if HAS_JAX:
         return f, direction, [it["centroids"], it["points"]]
 
     def lstm_jax(it):
-        def f(weights, scales, start, characters):
-            bits, sigmoid = characters.shape[1], jax.nn.sigmoid
-
-            def step(state, character):
-                x, following = character * scales[0], []
-                for layer in range(len(weights) // 2):
-                    w, b = weights[2 * layer].reshape(4, bits), weights[2 * layer + 1].reshape(4, bits)
-                    hidden, cell = state[2 * layer], state[2 * layer + 1]
-                    forget, insert = sigmoid(x * w[0] + b[0]), sigmoid(hidden * w[1] + b[1])
-                    out, change = sigmoid(x * w[2] + b[2]), jnp.tanh(hidden * w[3] + b[3])
-                    cell = cell * forget + insert * change
-                    x = out * jnp.tanh(cell)
-                    following += [x, cell]
-                return jnp.stack(following), x * scales[1] + scales[2]
-            predicted = lax.scan(step, start, characters[:-1])[1]
-            normalizer = jnp.log(jnp.exp(predicted).sum(1, keepdims=True) + 2)
-            return -(characters[1:] * (predicted - normalizer)).mean()
-
         def jacobian(*arguments):
-            return jnp.concatenate([it.ravel() for it in jax.grad(f, (0, 1))(*arguments)])
-        return f, jacobian, [it["main_params"], it["extra_params"], it["state"], it["sequence"]]
+            return jnp.concatenate([it.ravel() for it in jax.grad(lstm_loss, (0, 1))(*arguments)])
+        return lstm_loss, jacobian, [it["main_params"], it["extra_params"], it["state"], it["sequence"]]
 
     def ba_jax(it):
         n, m, p = it["n"], it["m"], it["p"]
@@ -236,28 +219,10 @@ if HAS_JAX:
         relatives, points = model["base_relatives"], np.asarray(it["data"]["points"])
         numbers = np.asarray(it["data"]["correspondences"])
 
-        def rotations(angles):
-            (cx, cy, cz), (sx, sy, sz) = jnp.cos(angles).T, jnp.sin(angles).T
-            rows = [cy * cz, -cx * sz + sx * sy * cz, sx * sz + cx * sy * cz, cy * sz, cx * cz + sx * sy * sz,
-                    -sx * cz + cx * sy * sz, -sy, sx * cy, cx * cy]
-            return jnp.stack(rows, 1).reshape(-1, 3, 3)
-
         def f(theta):
-            fingers, zero, still = theta[6:].reshape(5, 4), jnp.zeros((5, 1)), jnp.zeros((1, 3))
-            joints = [jnp.zeros((5, 3)), jnp.concatenate([fingers[:, :1], zero, fingers[:, 1:2]], 1),
-                      jnp.concatenate([fingers[:, 2:3], zero, zero], 1), jnp.concatenate([fingers[:, 3:], zero, zero], 1)]
-            angles = jnp.concatenate([still, jnp.stack(joints, 1).reshape(20, 3), still])
-            moved = jnp.concatenate([relatives[:, :, :3] @ rotations(angles), relatives[:, :, 3:]], 2)
-            absolutes = []
-            for parent, relative in zip(it["data"]["model"]["parents"], moved):
-                absolutes.append(relative if parent < 0 else absolutes[parent] @ relative)
-            places = (jnp.stack(absolutes) @ model["inverse_base_absolutes"])[:, :3] @ model["base_positions"].T
-            skin = (places * model["weights"].T[:, None]).sum(0)
-            angle = jnp.linalg.norm(theta[:3])
-            x, y, z = theta[:3] / angle
-            cross, c, s = jnp.array([[0, -z, y], [z, 0, -x], [-y, x, 0]]), jnp.cos(angle), jnp.sin(angle)
-            whole = c * jnp.eye(3) + s * cross + (1 - c) * jnp.outer(theta[:3], theta[:3]) / angle ** 2
-            return (points - (whole @ skin + theta[3:6, None]).T[numbers]).ravel()
+            skin = hand_skin(theta, relatives, it["data"]["model"]["parents"], model["inverse_base_absolutes"],
+                             model["base_positions"].T, model["weights"].T)
+            return (points - skin.T[numbers]).ravel()
         return f, jax.jacfwd(f), [it["theta"]]
 
     def argmin(f, x):

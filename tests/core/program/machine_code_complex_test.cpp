@@ -11,6 +11,7 @@
 #include <stave/stave.h>
 
 #include "compiled_c.h"
+#include "machine_code.h"
 #include "matchers.h"
 
 namespace stave_test {
@@ -25,28 +26,6 @@ using Wide = std::complex<long double>;
 
 constexpr double infinity = std::numeric_limits<double>::infinity();
 constexpr double not_a_number = std::numeric_limits<double>::quiet_NaN();
-
-template <class F, class... Xs>
-auto replayed(const F& compiled, const Xs&... xs) {
-  compiled(xs...);
-  return compiled(xs...);
-}
-bool has_native_code() {
-  const auto f = compile([](const Tensor& x) { return x + 1; }, {.native = Native::required});
-  try {
-    return replayed(f, tensor(1.0)).defined();
-  } catch (const TransformError&) {
-    return false;
-  }
-}
-#define NEEDS_NATIVE_CODE() \
-  if (!has_native_code()) GTEST_SKIP() << "no native code here"
-
-std::vector<Tensor> tensors_of(const Tensor& x) { return {x}; }
-template <class... Xs>
-std::vector<Tensor> tensors_of(const std::tuple<Xs...>& xs) {
-  return std::apply([](const auto&... x) { return std::vector<Tensor>{x...}; }, xs);
-}
 
 // The bits of the parts of x, in float64; all NaN have the same.
 std::vector<std::uint64_t> bits_of(const Tensor& x) {

@@ -11,6 +11,7 @@
 #include <stave/core/program/native_estimate.h>
 #include <stave/stave.h>
 
+#include "machine_code.h"
 #include "matchers.h"
 
 namespace stave_test {
@@ -18,31 +19,6 @@ namespace {
 
 using namespace stave;
 using stave_detail::same_bits;
-
-// The result of the compiled function: the first call records it, and the second one replays it.
-template <class F, class... Xs>
-auto replayed(const F& compiled, const Xs&... xs) {
-  compiled(xs...);
-  return compiled(xs...);
-}
-
-// True if this build has native code for this machine: a test that needs it is skipped otherwise.
-bool has_native_code() {
-  const auto f = compile([](const Tensor& x) { return x + 1; }, {.native = Native::required});
-  try {
-    return replayed(f, tensor(1.0)).defined();
-  } catch (const TransformError&) {
-    return false;
-  }
-}
-#define NEEDS_NATIVE_CODE() \
-  if (!has_native_code()) GTEST_SKIP() << "no native code here"
-
-std::vector<Tensor> tensors_of(const Tensor& x) { return {x}; }
-template <class... Xs>
-std::vector<Tensor> tensors_of(const std::tuple<Xs...>& xs) {
-  return std::apply([](const auto&... x) { return std::vector<Tensor>{x...}; }, xs);
-}
 
 // Expects that machine code and kernels give the same bits, for all tensors of a result.
 template <class F, class... Xs>

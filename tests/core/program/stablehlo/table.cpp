@@ -63,7 +63,7 @@ Loops become `while`, calls of functions `call`, and fused operations what their
 |---|---|---|
 )";
 
-  // What operations become, by their names.
+  // The operations of StableHLO that each operation becomes.
   struct Found {
     std::map<std::string, std::set<std::string>> operations{};
     std::map<std::string, std::string> refusals{};

@@ -94,23 +94,16 @@ void run_case(const Case& c, Real unit, const std::string& where, Total& total) 
   }
 }
 
-void run_row(const Row& row, Total& total) {
-  for (const Dtype dtype : row.dtypes)
-    if (dtype == stave::float64 || stave::is_complex(dtype))
-      for (const Variant& variant : row.variants(dtype))
-        for (const Layout layout : layouts_of(variant)) {
-          const Case c(row, variant, dtype, layout);
-          run_case(c, unit_of(row),
-                   row.name + " " + variant.name + ", " + stave::name_of(dtype) + ", " + name_of(layout), total);
-        }
-}
+constexpr auto is_run = [](Dtype dtype) { return dtype == stave::float64 || stave::is_complex(dtype); };
 
 }  // namespace
 
 int main(int argc, char** argv) try {
   Total total;
   for (const Row& row : all_rows())
-    if (argc < 2 || row.name == argv[1]) run_row(row, total);
+    if (argc < 2 || row.name == argv[1])
+      for_each_case(row, is_run,
+                    [&](const Case& c, const std::string& where) { run_case(c, unit_of(row), where, total); });
   std::printf("cases %d  failures %d\n", total.cases, total.report.failures);
   return total.report.failures || total.cases == 0 ? 1 : 0;
 } catch (const std::exception& error) {

@@ -150,25 +150,15 @@ void run_case(const Case& c, const std::string& where, Total& total) {
 }
 
 /// Under a sanitizer, one dtype reaches all memory that the other dtypes would reach.
-bool is_run(Dtype dtype) { return (!STAVE_ASAN && !STAVE_TSAN) || dtype == stave::float32; }
-
-void run_row(const Row& row, Total& total) {
-  for (Dtype dtype : row.dtypes) {
-    if (!is_run(dtype)) continue;
-    for (const Variant& variant : row.variants(dtype))
-      for (Layout layout : layouts_of(variant)) {
-        const Case c(row, variant, dtype, layout);
-        run_case(c, row.name + " " + variant.name + ", " + stave::name_of(dtype) + ", " + name_of(layout), total);
-      }
-  }
-}
+constexpr auto is_run = [](Dtype dtype) { return (!STAVE_ASAN && !STAVE_TSAN) || dtype == stave::float32; };
 
 }  // namespace
 
 int main(int argc, char** argv) try {
   Total total;
   for (const Row& row : all_rows())
-    if (argc < 2 || row.name == argv[1]) run_row(row, total);
+    if (argc < 2 || row.name == argv[1])
+      for_each_case(row, is_run, [&](const Case& c, const std::string& where) { run_case(c, where, total); });
   std::printf("cases %d  comparisons %d  failures %d\n", total.cases, total.compared, total.report.failures);
   if (total.compared == 0) std::printf("nothing was compared\n");
   return total.report.failures || total.compared == 0 ? 1 : 0;
