@@ -128,12 +128,20 @@ Tensor stack(const std::vector<Tensor>& xs, Index axis) {
   if (xs.empty()) fail<ShapeError>("stack: nothing to join");
   stave_detail::check_defined(xs, "stack");
   const int along = normalize_axis(axis, xs[0].rank() + 1, "stack");
-  std::vector<Tensor> expanded;
-  for (const Tensor& x : xs) {
+  for (const Tensor& x : xs)
     if (x.shape() != xs[0].shape()) fail<ShapeError>("stack: shapes {} and {} differ", xs[0].shape(), x.shape());
-    expanded.push_back(expand_dims(x, along));
+  const auto joined = [&](const std::vector<Tensor>& parts) {
+    return named("stack", [&] { return concat(parts, along); });
+  };
+  if (along == xs[0].rank()) {
+    std::vector<Tensor> columns;
+    for (const Tensor& x : xs) columns.push_back(expand_dims(x, along));
+    return joined(columns);
   }
-  return named("stack", [&] { return concat(expanded, along); });
+  // One reshape of the result in place of one for each input.
+  Shape shape = xs[0].shape();
+  shape.insert(shape.begin() + along, static_cast<Index>(xs.size()));
+  return reshape(joined(xs), shape);
 }
 
 namespace {

@@ -6,6 +6,7 @@
 #include <stave/core/op/op.h>
 #include <stave/core/ops/create.h>
 #include <stave/core/ops/elementwise.h>
+#include <stave/core/ops/entries_along.h>
 #include <stave/core/ops/frontend.h>
 #include <stave/core/ops/index.h>
 #include <stave/core/ops/layout.h>
@@ -18,6 +19,19 @@ using namespace stave;
 void check_entries(const Tensor& x, Index axis, std::size_t found, std::size_t n) {
   if (found != n)
     fail<ShapeError>("unstack<{}>: x of shape {} has {} entries along axis {}", n, x.shape(), found, axis);
+}
+
+EntriesAlong::EntriesAlong(const Tensor& x, int axis) : x_(x), axis_(axis), entry_(x.shape()) {
+  entry_.erase(entry_.begin() + axis);
+  if (axis + 1 == x.rank() || x.size() == 0 || !x.is_contiguous()) return;
+  length_ = x.shape(axis + 1);
+  Shape merged = entry_;
+  merged[static_cast<std::size_t>(axis)] *= x.shape(axis);
+  x_ = reshape(x, merged);
+}
+
+Tensor EntriesAlong::operator()(Index i) const {
+  return length_ < 0 ? reshape(entries(x_, axis_, i, 1), entry_) : entries(x_, axis_, i * length_, length_);
 }
 
 Tensor entries(const Tensor& x, int axis, Index first, Index count) {
@@ -226,10 +240,9 @@ Tensor repeat(const Tensor& x, const Shape& counts, Index axis) {
 std::vector<Tensor> unstack(const Tensor& x, Index axis) {
   if (require_defined(x, "unstack").rank() == 0) fail<ShapeError>("unstack: a tensor of rank 0 has no axis to unstack");
   const int along = normalize_axis(axis, x.rank(), "unstack");
-  Shape shape = x.shape();
-  shape.erase(shape.begin() + along);
+  const stave_detail::EntriesAlong entry(x, along);
   std::vector<Tensor> parts;
-  for (Index i = 0; i < x.shape(along); ++i) parts.push_back(reshape(entries(x, along, i, 1), shape));
+  for (Index i = 0; i < x.shape(along); ++i) parts.push_back(entry(i));
   return parts;
 }
 

@@ -114,8 +114,10 @@ const Op op_native{.name = "native", .cpu = run_native, .takes_strides = true};
 
 // ---- groups -------------------------------------------------------------------------------------
 
-constexpr double compilation_of_instruction = 1000, compilation_for_lanes = 4000;  // nanoseconds
-constexpr double most_instructions = 1e5;                                          // in one group
+// Estimated times in nanoseconds: to compile an instruction, also for lanes, and to start the
+// machine code of a group in each run.
+constexpr double compilation_of_instruction = 1000, compilation_for_lanes = 4000, start_of_group = 60;
+constexpr double most_instructions = 1e5;  // in one group
 constexpr double never = std::numeric_limits<double>::infinity();
 
 // Returns true if machine code is made whether or not it pays. With STAVE_NATIVE=check, lanes of
@@ -261,6 +263,7 @@ class Grouping {
     Estimate cost;
     for (const std::size_t k : group) cost += *estimates_[k];
     if (lanes_ && !pays_as_lanes(group, cost)) return false;
+    cost.native += start_of_group;
     const bool must = must_be_native(program_, native_, lanes_.has_value());
     if (cost.instructions > most_instructions) return refuse("it has too many operations");
     if (!must) {

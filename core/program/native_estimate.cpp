@@ -112,15 +112,15 @@ double time_of_region(const Program::Instruction& step, const Region& region) {
 
 // Adds the cost of an elementwise operation on `elements` elements. Machine code does arithmetic on
 // one number after the other, and calls functions on a vector if the elements are values of the
-// code. Kernels work in vectors.
+// code, which it packs into the vector and unpacks. Kernels work in vectors.
 void add_elementwise(Estimate& cost, const Op* op, Dtype dtype, double elements) {
   if (!op || op->is_cheap_arithmetic) {
     cost.native += 0.6 * elements;
-    cost.kernels += 6 + 0.2 * elements;
+    cost.kernels += 6 + 0.1 * elements;
   } else {
     const double lanes = elements <= most_elements ? 64. / static_cast<double>(size_of(dtype)) : 1;
-    cost.native += (lanes > 1 ? 22 : 12) * std::ceil(elements / lanes);
-    cost.kernels += 15 + (dtype == float64 ? 1.7 : 0.4) * elements;
+    cost.native += lanes > 1 ? 22 * std::ceil(elements / lanes) + 0.8 * elements : 12 * elements;
+    cost.kernels += 15 + (dtype == float64 ? 1.7 : 0.25) * elements;
   }
   cost.instructions += elements <= most_elements ? elements : 1;
 }

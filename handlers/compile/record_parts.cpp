@@ -161,7 +161,8 @@ Index Recorder::handle(RecordLoop& loop) {
   if (facts.too_long || states + loop.stacks.size() == 0 || any_empty) return n;
   const std::vector<Mark> before = marks();
   Outputs begin = state;
-  const auto row = [&](Index i) { return row_of(loop.stacks, loop.reverse ? n - 1 - i : i); };
+  const StackRows rows(loop.stacks);
+  const auto row = [&](Index i) { return rows(loop.reverse ? n - 1 - i : i); };
   Recorder first(name_, calls_, Kind::step, *this), second(name_, calls_, Kind::step, *this);
   const auto captured = first.record_step(loop.step, state, row(0));
   Outputs first_results = take_results(state, states);

@@ -32,9 +32,13 @@ Shape row_shape(const Shape& stack) { return Shape(std::vector<Index>(stack.begi
 
 // ---- rows ---------------------------------------------------------------------------------------
 
-Outputs row_of(std::span<const Tensor> stacks, Index i) {
+StackRows::StackRows(std::span<const Tensor> stacks) {
+  for (const Tensor& stack : stacks) stacks_.emplace_back(stack, 0);
+}
+
+Outputs StackRows::operator()(Index i) const {
   Outputs row;
-  for (const Tensor& stack : stacks) row.push_back(stack(i));
+  for (const EntriesAlong& entry : stacks_) row.push_back(entry(i));
   return row;
 }
 

@@ -150,16 +150,16 @@ class LoopSteps {
   Result one(Carry carry, std::span<const Tensor> leaves) const {
     return call_moving(*step_, std::move(carry), filled(copy_tree(*row_), leaves.data()));
   }
-  void next(Progress& progress) const {
-    const Outputs row = row_of(progress.stacks, reverse_ ? progress.left - 1 : first_row(progress));
-    Result made = one(std::move(progress.carry), row);
+  void next(Progress& progress, const StackRows& rows) const {
+    Result made = one(std::move(progress.carry), rows(reverse_ ? progress.left - 1 : first_row(progress)));
     progress.carry = std::move(made.first);
     progress.add_structure(name_, made.second);
     progress.results.add_row(flat_outputs<true>(made.second));
     --progress.left;
   }
   void forward(Progress& progress) const {
-    while (progress.left > 0) next(progress);
+    const StackRows rows(progress.stacks);
+    while (progress.left > 0) next(progress, rows);
   }
   static Index first_row(const Progress& progress) {
     return progress.stacks.empty() ? 0 : progress.stacks[0].shape(0) - progress.left;

@@ -5,11 +5,20 @@
 #include <vector>
 
 #include <stave/core/op/op.h>
+#include <stave/core/ops/entries_along.h>
 
 namespace stave_detail {
 
-/// Row i of each stack: index i of axis 0.
-Outputs row_of(std::span<const Tensor> stacks, Index i);
+/// The rows of stacks: the entries along axis 0.
+class StackRows {
+ public:
+  explicit StackRows(std::span<const Tensor> stacks);
+  /// Returns row i of each stack.
+  Outputs operator()(Index i) const;
+
+ private:
+  std::vector<EntriesAlong> stacks_;
+};
 /// A row of zeros for each stack, with the shape of the stack's rows.
 Outputs zero_row(std::span<const Tensor> stacks);
 /// Rows first to first + count - 1 of a stack.

@@ -57,6 +57,12 @@ double of_isa(double avx512, double avx2, double others = no_limit) {
   return isa == "avx512" ? avx512 : isa == "avx2" ? avx2 : others;
 }
 
+/// Returns the limit of an operation beside the fastest peer. XLA multiplies matrices of half floats
+/// by instructions of AVX-512, even where it is told to use AVX2.
+double limit_beside_peers(std::string_view operation) {
+  return operation == "matmul_float16" || operation == "matmul_bfloat16" ? of_isa(1.5, 2, 4) : 1.5;
+}
+
 }  // namespace
 
 // A limit in nanoseconds is the largest ratio to the reference in several runs on a busy machine,
@@ -197,7 +203,7 @@ std::vector<Bar> all_bars() {
       {"scan_grad_vs_jax", at_most, 1.5, {"compiled_scan_grad", "jax_scan_grad"}, ratio},
       // Four times the steps; the caches hold the tape of the shorter sequence alone, so each
       // operation of the longer one waits for memory
-      {"scan_eager_grad_growth", at_most, 6, {"long_scan_grad", "short_scan_grad"}, ratio},
+      {"scan_eager_grad_growth", at_most, 4.5, {"long_scan_grad", "short_scan_grad"}, ratio},
       {"softmax_written_out_vs_fused", at_most, 1.2, {"compiled_softmax", "softmax_rows"}, ratio},
       {"tape_memory_compiled_vs_torch", at_most, of_isa(0.15, 0.2, 0.35), {"compiled_squares", "torch_squares"}, ratio},
       {"replay_scalar_ns", at_most, 0.35, {"replay_scalar"}, first, reference},
@@ -218,6 +224,7 @@ std::vector<Bar> all_bars() {
        inverse_ratio},
       {"hmc_64_native_vs_kernels", at_least, of_isa(5, 2.5, 0), {"hmc_64", "hmc_64_by_kernels"}, inverse_ratio},
       {"lorenz_64_grad_us", at_most, 1200, {"lorenz_64_grad"}, [](Times t) { return t[0] / 1000; }},
+      {"hmc_vs_jax", at_most, 0.2, {"hmc_64", "jax_hmc"}, ratio},
       {"hmc_64_us", at_most, 12, {"hmc_64"}, [](Times t) { return t[0] / 1000; }},
       // where machine code pays least
       {"native_vs_interpreter",
@@ -267,7 +274,7 @@ std::vector<Bar> all_bars() {
        }},
       // compiled_models.cpp
       {"ekf_grad_vs_jax", at_most, 0.5, {"compiled_ekf_gradient", "jax_ekf_gradient"}, ratio},
-      {"hmc_vs_jax", at_most, 1.0, {"compiled_hmc", "jax_hmc"}, ratio},
+      {"hmc_of_points_vs_jax", at_most, 0.5, {"hmc_of_points", "jax_hmc_of_points"}, ratio},
       {"transformer_step_vs_torch", at_most, 0.8, {"compiled_transformer_step", "torch_transformer_step"}, ratio},
       {"transformer_step_vs_jax", at_most, 0.8, {"compiled_transformer_step", "jax_transformer_step"}, ratio},
       // sentence_embeddings.cpp: eager and compiled; the time of the products with weights alone is
@@ -331,10 +338,11 @@ std::vector<Bar> all_bars() {
       // tape.cpp: the figures of two benchmarks are no times
       {"tape_memory_mib", at_most, 16, {"tape_peak"}, first},
       {"tape_memory_vs_save_all", at_most, 0.6, {"tape_recomputed", "tape_save_all"}, ratio},
-      {"tape_memory_vs_torch", at_most, 0.35, {"tape_recomputed", "torch_squares"}, ratio},
+      {"tape_memory_vs_torch", at_most, of_isa(0.35, 0.6, 1), {"tape_recomputed", "torch_squares"}, ratio},
       {"tape_never_more", at_most, 1, {"tape_kept_share"}, first},
   // operations.cpp
-#define X(name) {#name "_vs_peer", at_most, 1.5, {#name, "torch_" #name, "jax_" #name}, over_fastest_peer},
+#define X(name) \
+  {#name "_vs_peer", at_most, limit_beside_peers(#name), {#name, "torch_" #name, "jax_" #name}, over_fastest_peer},
       STAVE_COMPARED_OPERATIONS(X)
 #undef X
 #define X(name) #name, "torch_" #name, "jax_" #name,

@@ -38,7 +38,7 @@ Tensor transition(const Tensor& q, const Tensor& momentum, const Tensor& chance,
   return where(log(chance) < energy(q, momentum) - energy(at, p), at, q);
 }
 
-void compiled_hmc(benchmark::State& state) {
+void hmc_of_points(benchmark::State& state) {
   const Tensor points = scattered({128, 8}, 4), starts = scattered({64, 8});
   const Tensor momenta = scattered({65, 8}, 3)(slice(1, none)), chances = scattered({64}) + 0.501;
   compare(state, compile(vmap(transition, {.in_axes = {0, 0, 0, unmapped}})), starts, momenta, chances, points);
@@ -119,7 +119,7 @@ void compiled_transformer_step(benchmark::State& state) {
 }
 
 BENCHMARK(compiled_ekf_gradient)->UseRealTime();
-BENCHMARK(compiled_hmc)->UseRealTime();
+BENCHMARK(hmc_of_points)->UseRealTime();
 BENCHMARK(compiled_transformer_step)->UseRealTime();
 
 }  // namespace

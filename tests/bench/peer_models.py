@@ -153,6 +153,25 @@ if importlib.util.find_spec("jax"):
             p = p + (step if i + 1 < steps else step / 2) * slope(at, points)
         return jnp.where(jnp.log(chance) < energy(q, momentum) - energy(at, p), at, q)
 
+    # The same with random numbers of each chain's own key, on a banana-shaped density.
+    def banana(q):
+        return -((1 - q[0]) ** 2 + 5 * (q[1] - q[0] ** 2) ** 2) / 2
+
+    def banana_transition(q, key):
+        step, steps = 0.1, 10
+        of_momentum, of_chance = jax.random.split(key)
+        momentum, chance = jax.random.normal(of_momentum, (2,)), jax.random.uniform(of_chance)
+        energy = lambda at, p: p @ p / 2 - banana(at)
+        slope = jax.grad(banana)
+        at, p = q, momentum + step / 2 * slope(q)
+        for i in range(steps):
+            at = at + step * p
+            p = p + (step if i + 1 < steps else step / 2) * slope(at)
+        return jnp.where(jnp.log(chance) < energy(q, momentum) - energy(at, p), at, q)
+
+    def keys():
+        return np.stack([np.arange(64, dtype=np.uint32), np.full(64, 7, np.uint32)], 1)
+
     def chains():
         return (scattered((64, 8)), scattered((65, 8), 3)[1:], scattered((64,)) + np.float32(0.501),
                 scattered((128, 8), 4))
@@ -206,6 +225,7 @@ if importlib.util.find_spec("jax"):
     JAX_MODELS = {
         "arm_jacobian": jitted(jax.jacfwd(hand), lambda: (np.float32(0.2) * np.arange(7, dtype=np.float32) - 0.5,)),
         "ekf_gradient": jitted(jax.grad(log_likelihood), lambda: (np.full(4, -6, np.float32), measurements())),
-        "hmc": jitted(jax.vmap(transition, (0, 0, 0, None)), chains),
+        "hmc": jitted(jax.vmap(banana_transition), lambda: (scattered((64, 2)), keys())),
+        "hmc_of_points": jitted(jax.vmap(transition, (0, 0, 0, None)), chains),
         "transformer_step": jitted(transformer_step, training),
     }

@@ -9,7 +9,7 @@ namespace rearrange_test {
 
 using namespace stave;
 using namespace stave_test;
-using testing::ThrowsMessage;
+using testing::ElementsAre, testing::ThrowsMessage;
 
 using T = const Tensor&;
 
@@ -80,6 +80,44 @@ TEST(Unstack, GivesViews) {
   EXPECT_THAT([] { unstack(tensor(1)); },
               ThrowsMessage<ShapeError>("unstack: a tensor of rank 0 has no axis to unstack"));
   EXPECT_THAT([&] { unstack(x, 2); }, ThrowsMessage<IndexError>("unstack: axis 2 is out of range for rank 2"));
+}
+
+// The names of the operations that f performs.
+template <class F>
+std::vector<std::string> operations_in(const F& f) {
+  struct Names : Handler {
+    std::vector<std::string> all;
+    std::string describe() const override { return "names"; }
+    Outputs handle(Call& call) override {
+      all.emplace_back(call.op().name);
+      return perform(std::move(call));
+    }
+  } names;
+  with(names, f);
+  return names.all;
+}
+
+// Each operation is recorded by the transforms around it, so their number matters in long loops.
+TEST(Unstack, IsOneOperationForEachEntryOfAContiguousTensor) {
+  const Tensor x = counting({2, 3, 4});
+  EXPECT_THAT(operations_in([&] { unstack(x); }), ElementsAre("reshape", "slice", "slice"));
+  EXPECT_THAT(operations_in([&] { unstack(x, 1); }), ElementsAre("reshape", "slice", "slice", "slice"));
+  const Tensor turned = permute_dims(x, {2, 0, 1});
+  for (const Tensor& from : {x, turned, zeros({0, 3}), zeros({3, 0, 2}), zeros({2, 3, 0})})
+    for (Index axis = 0; axis < from.rank(); ++axis) {
+      const std::vector<Tensor> entries = unstack(from, axis);
+      ASSERT_EQ(static_cast<Index>(entries.size()), from.shape(axis));
+      for (std::size_t i = 0; i < entries.size(); ++i) {
+        EXPECT_THAT(entries[i], Equals(take(from, tensor(static_cast<int>(i)), axis)));
+        EXPECT_TRUE(from.size() == 0 || shares_memory(from, entries[i]));
+      }
+    }
+}
+TEST(Stack, IsOneConcatAndOneReshape) {
+  const std::vector<Tensor> rows = unstack(counting({3, 2, 4}));
+  EXPECT_THAT(operations_in([&] { stack(rows); }), ElementsAre("concat", "reshape"));
+  EXPECT_THAT(operations_in([&] { stack(rows, 1); }), ElementsAre("concat", "reshape"));
+  for (Index axis = -3; axis < 3; ++axis) EXPECT_THAT(unstack(stack(rows, axis), axis)[1], Equals(rows[1]));
 }
 
 TEST(Diff, SubtractsNeighbours) {
