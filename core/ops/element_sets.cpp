@@ -11,6 +11,7 @@
 #include <stave/core/ops/layout_rules.h>
 #include <stave/core/ops/reduce.h>
 #include <stave/core/tensor/fail.h>
+#include <stave/core/tensor/storage.h>
 
 namespace stave_detail {
 namespace {
