@@ -71,8 +71,8 @@ class ElementSets {
   struct Slot {
     std::uint32_t begin = 0, count = 0;
   };
-  /// The union of stencil a at offset 0 and stencil b at `apart` is `stencil` at `offset`, which may
-  /// be negative.
+  /// The union of stencil a at offset 0 and stencil b at `apart` is `stencil` at `offset`, which
+  /// may be negative.
   struct Memo {
     std::int32_t a = 0, b = 0, apart = 0, stencil = 0, offset = 0;
   };

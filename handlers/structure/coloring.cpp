@@ -18,8 +18,8 @@ using Order = std::vector<std::int32_t>;
 // ---- linear colourings of grids -----------------------------------------------------------------
 
 /// Looks for a colouring of the elements of a grid by a linear function of their position, as
-/// (i + 2 j) mod 5 for element (i, j). The columns of a pattern are the grid's elements in row-major
-/// order.
+/// (i + 2 j) mod 5 for element (i, j). The columns of a pattern are the grid's elements in
+/// row-major order.
 class LinearColoring {
  public:
   LinearColoring(const CsrPattern& pattern, const std::vector<std::int32_t>& rows, const Shape& grid)
@@ -119,8 +119,9 @@ class LinearColoring {
 
 // ---- greedy colourings --------------------------------------------------------------------------
 
-/// Returns the best of `best` and of the colourings of n vertices in three orders. color(order, most)
-/// may stop as soon as it needs `most` colours. A colouring with `least` colours cannot be improved.
+/// Returns the best of `best` and of the colourings of n vertices in three orders.
+/// color(order, most) may stop as soon as it needs `most` colours. A colouring with `least` colours
+/// cannot be improved.
 Coloring best_of_orders(Coloring best, Index n, std::int32_t least,
                         const std::function<std::int64_t(std::int32_t)>& degree,
                         const std::function<Coloring(const Order&, std::int32_t)>& color) {
