@@ -3,7 +3,7 @@
 //
 // A handler that finds the sparsity of a Jacobian (handlers/structure/dependence.h) numbers the
 // elements of its inputs and keeps a set of these numbers for each element of a value. The sets
-// have numbers in turn: an int32 tensor of the value's shape, on the CPU, holds the number of each
+// have numbers in turn: an int64 tensor of the value's shape, on the CPU, holds the number of each
 // element's set. Set 0 is the empty set. A rule computes such tensors for the outputs from those
 // of the inputs. A reversal of a vector, whose rule moves the numbers, and a sum of a vector:
 //
@@ -25,7 +25,7 @@ namespace stave {
 
 class ElementSets;  // core/ops/element_sets.h
 
-/// The arguments of a dependence rule. The rule returns an int32 tensor for each output, which
+/// The arguments of a dependence rule. The rule returns an int64 tensor for each output, which
 /// broadcasts to the output's shape; an undefined tensor stands for empty sets. A rule that cannot
 /// say anything about this call returns no tensors at all.
 struct DependsContext {

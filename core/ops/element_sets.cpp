@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <numeric>
 
 #include <stave/core/effects/effect.h>
 #include <stave/core/ops/create.h>
@@ -10,6 +11,7 @@
 #include <stave/core/ops/layout_rules.h>
 #include <stave/core/ops/reduce.h>
 #include <stave/core/tensor/fail.h>
+#include <stave/core/tensor/storage.h>
 
 namespace stave_detail {
 namespace {
@@ -46,113 +48,242 @@ namespace {
 using Number = ElementSets::Number;
 using Run = ElementSets::Run;
 
+constexpr std::int64_t most_stencils = std::numeric_limits<std::int32_t>::max(),
+                       most_runs = std::numeric_limits<std::uint32_t>::max();
+constexpr std::int32_t one_element = 1;  // the stencil {0}
+
+Number set_of(std::int32_t stencil, std::int64_t offset) {
+  return static_cast<Number>(static_cast<std::uint64_t>(stencil) << 32) + offset;
+}
+
 std::span<const Number> elements_of(const Tensor& contiguous) { return contiguous.data<Number>(); }
 
-/// Appends a run to a list of sorted runs, or extends the last one.
-void append(std::vector<Run>& runs, Run run) {
-  if (!runs.empty() && run.low <= runs.back().high) runs.back().high = std::max(runs.back().high, run.high);
-  else runs.push_back(run);
+/// Returns a tensor of numbers without values, and a pointer to its elements.
+std::pair<Tensor, Number*> new_numbers(const Shape& shape) {
+  const Dtype dtype = dtype_of<Number>();
+  const Tensor x(NodePtr(new Node(dtype, cpu, shape, allocate_storage(cpu, dtype, shape, "sparsity"))));
+  return {x, static_cast<Number*>(x.node().data())};
+}
+
+/// A tensor of numbers as rows whose elements stand side by side in memory.
+class Rows {
+ public:
+  explicit Rows(const Tensor& x)
+      : x_(x.rank() > 0 && x.strides().back() != 1 ? contiguous(x) : x),
+        first_(static_cast<const Number*>(x_.node().data())) {
+    if (x_.is_contiguous()) length_ = x_.size();
+    else length_ = x_.shape().back();
+  }
+  std::size_t length() const { return static_cast<std::size_t>(length_); }
+  /// The row in which element `at` stands, in row-major order, from this element on.
+  const Number* at(std::size_t at) const {
+    Index rest = static_cast<Index>(at) / length_;
+    const Number* row = first_ + static_cast<Index>(at) % length_;
+    if (rest == 0) return row;
+    for (int axis = x_.rank() - 1; axis-- > 0;) {
+      const auto i = static_cast<std::size_t>(axis);
+      row += rest % x_.shape()[i] * x_.strides()[i];
+      rest /= x_.shape()[i];
+    }
+    return row;
+  }
+
+ private:
+  Tensor x_;
+  const Number* first_;
+  Index length_ = 0;
+};
+
+/// Moves runs so that the first one begins at 0. Returns where it began.
+std::int32_t move_to_zero(std::span<Run> runs) {
+  const std::int32_t low = runs.empty() ? 0 : runs[0].low;
+  for (Run& run : runs) run.low -= low, run.high -= low;
+  return low;
+}
+
+std::uint32_t hash_of(std::span<const Run> runs) {
+  std::uint64_t hash = runs.size();
+  for (const Run run : runs) {
+    const std::uint64_t both = static_cast<std::uint64_t>(run.low) << 32 | static_cast<std::uint32_t>(run.high);
+    hash = (hash ^ both) * 0x9e3779b97f4a7c15u;
+    hash ^= hash >> 29;
+  }
+  return static_cast<std::uint32_t>(hash);
 }
 
 }  // namespace
 
-ElementSets::ElementSets() : slots_(1), memo_(std::size_t{1} << 14) {}
+ElementSets::ElementSets() : slots_(1), memo_(std::size_t{1} << 12), recent_(std::size_t{1} << 12) {
+  const Run run{0, 1};
+  find_or_add({&run, 1});
+}
 
 bool ElementSets::contains(Number set, Index element) const {
-  return std::ranges::any_of((*this)[set], [&](Run run) { return run.low <= element && element < run.high; });
+  const Index place = element - offset_of(set);
+  return std::ranges::any_of(runs_of(stencil_of(set)), [&](Run run) { return run.low <= place && place < run.high; });
 }
 
-Number ElementSets::add(std::span<const Run> runs) {
-  const Slot slot{runs_.size(), runs.size()};
+std::int32_t ElementSets::add(std::span<const Run> runs) {
+  if (static_cast<std::int64_t>(runs_.size() + runs.size()) > most_runs ||
+      static_cast<std::int64_t>(slots_.size()) > most_stencils)
+    fail<Error>("sparsity: more than {} ranges of elements are in use at once: split the function into parts",
+                most_runs);
+  const Slot slot{static_cast<std::uint32_t>(runs_.size()), static_cast<std::uint32_t>(runs.size())};
   runs_.insert(runs_.end(), runs.begin(), runs.end());
   if (!free_.empty()) {
-    const Number number = free_.back();
+    const std::int32_t stencil = free_.back();
     free_.pop_back();
-    slots_[static_cast<std::size_t>(number)] = slot;
-    return number;
+    slots_[static_cast<std::size_t>(stencil)] = slot;
+    return stencil;
   }
-  if (slots_.size() > static_cast<std::size_t>(std::numeric_limits<Number>::max()))
-    fail<Error>("sparsity: more than {} sets of elements are in use at once: split the function into parts",
-                std::numeric_limits<Number>::max());
   slots_.push_back(slot);
-  return static_cast<Number>(slots_.size() - 1);
+  return static_cast<std::int32_t>(slots_.size() - 1);
 }
 
-bool ElementSets::equals(Number set, std::span<const Run> runs) const { return std::ranges::equal((*this)[set], runs); }
+// The runs are not those of a stencil themselves, since the list of these may move.
+std::int32_t ElementSets::find_or_add(std::span<const Run> runs) {
+  const std::uint32_t hash = hash_of(runs);
+  Recent& recent = recent_[hash & (recent_.size() - 1)];
+  if (recent.hash != hash || !equals(recent.stencil, runs)) recent = {hash, add(runs)};
+  return recent.stencil;
+}
+
+bool ElementSets::equals(std::int32_t stencil, std::span<const Run> runs) const {
+  return std::ranges::equal(runs_of(stencil), runs);
+}
 
 Number ElementSets::unite(Number a, Number b) {
   if (a == b || b == 0) return a;
   if (a == 0) return b;
   if (a > b) std::swap(a, b);
-  const std::uint32_t mixed = static_cast<std::uint32_t>(a) * 2654435761u ^ static_cast<std::uint32_t>(b) * 40503u;
-  Memo& memo = memo_[mixed >> 7 & (memo_.size() - 1)];
-  if (memo.a != a || memo.b != b) memo = {a, b, merge(a, b)};
-  return memo.result;
+  const std::int32_t x = stencil_of(a), y = stencil_of(b), apart = offset_of(b) - offset_of(a);
+  const auto word = [](std::int32_t number) { return static_cast<std::uint64_t>(static_cast<std::uint32_t>(number)); };
+  const std::uint64_t mixed = ((word(x) << 32 | word(y)) * 0x9e3779b97f4a7c15u ^ word(apart)) * 0xbf58476d1ce4e5b9u;
+  Memo& memo = memo_[mixed >> 40 & (memo_.size() - 1)];
+  if (memo.a != x || memo.b != y || memo.apart != apart) {
+    const Number united = merge(a, b);
+    memo = {x, y, apart, stencil_of(united), offset_of(united) - offset_of(a)};
+  }
+  return set_of(memo.stencil, memo.offset + offset_of(a));
 }
 
 Number ElementSets::merge(Number a, Number b) {
-  const std::span<const Run> x = (*this)[a], y = (*this)[b];
+  const std::span<const Run> x = runs_of(stencil_of(a)), y = runs_of(stencil_of(b));
+  const std::int32_t low = std::min(offset_of(a), offset_of(b)), move_x = offset_of(a) - low,
+                     move_y = offset_of(b) - low;
   if (work_.size() < x.size() + y.size()) work_.resize(x.size() + y.size());
   const Run *from_x = x.data(), *from_y = y.data();
   const Run *const end_x = from_x + x.size(), *const end_y = from_y + y.size();
   Run* const begin = work_.data();
   Run* end = begin;
   while (from_x != end_x || from_y != end_y) {
-    const bool take_x = from_y == end_y || (from_x != end_x && from_x->low < from_y->low);
-    const Run next = take_x ? *from_x++ : *from_y++;
+    const bool take_x = from_y == end_y || (from_x != end_x && from_x->low + move_x < from_y->low + move_y);
+    const std::int32_t move = take_x ? move_x : move_y;
+    const Run taken = take_x ? *from_x++ : *from_y++, next{taken.low + move, taken.high + move};
     if (end != begin && next.low <= end[-1].high) end[-1].high = std::max(end[-1].high, next.high);
     else *end++ = next;
   }
   const std::span<const Run> united(begin, end);
-  if (equals(a, united)) return a;
-  return equals(b, united) ? b : add(united);
+  if (move_x == 0 && equals(stencil_of(a), united)) return a;
+  if (move_y == 0 && equals(stencil_of(b), united)) return b;
+  return set_of(find_or_add(united), low);
 }
 
-Number ElementSets::unite(std::vector<Number>& numbers) {
-  std::sort(numbers.begin(), numbers.end());
-  numbers.erase(std::unique(numbers.begin(), numbers.end()), numbers.end());
-  if (!numbers.empty() && numbers.front() == 0) numbers.erase(numbers.begin());
-  if (numbers.size() < 3) return numbers.empty() ? 0 : numbers.size() == 1 ? numbers[0] : unite(numbers[0], numbers[1]);
-  std::vector<Run> all;
-  for (const Number set : numbers) {
-    const auto runs = (*this)[set];
-    all.insert(all.end(), runs.begin(), runs.end());
-  }
+Number ElementSets::unite(std::span<const Number> sets) {
+  list_.assign(sets.begin(), sets.end());
+  if (!std::ranges::is_sorted(list_)) std::ranges::sort(list_);
+  list_.erase(std::unique(list_.begin(), list_.end()), list_.end());
+  if (!list_.empty() && list_.front() == 0) list_.erase(list_.begin());
+  if (list_.size() < 3) return list_.empty() ? 0 : list_.size() == 1 ? list_[0] : unite(list_[0], list_[1]);
+  work_.clear();
+  for (const Number set : list_)
+    for (const Run run : runs_of(stencil_of(set)))
+      work_.push_back({run.low + offset_of(set), run.high + offset_of(set)});
   const auto by_low = [](Run x, Run y) { return x.low < y.low; };
-  if (!std::is_sorted(all.begin(), all.end(), by_low)) std::sort(all.begin(), all.end(), by_low);
-  std::vector<Run> united;
-  for (const Run run : all) append(united, run);
-  for (const Number set : numbers)
-    if (equals(set, united)) return set;
-  return add(united);
+  if (!std::ranges::is_sorted(work_, by_low)) std::ranges::sort(work_, by_low);
+  std::size_t count = 0;
+  for (const Run run : std::span(work_)) {
+    if (count > 0 && run.low <= work_[count - 1].high)
+      work_[count - 1].high = std::max(work_[count - 1].high, run.high);
+    else work_[count++] = run;
+  }
+  const std::span<Run> united(work_.data(), count);
+  const std::int32_t low = move_to_zero(united);
+  for (const Number set : list_)
+    if (offset_of(set) == low && equals(stencil_of(set), united)) return set;
+  return set_of(find_or_add(united), low);
 }
+
+/// Unites groups of sets. A group whose sets are those of the previous group, moved, has the same
+/// union, moved.
+class ElementSets::Groups {
+ public:
+  explicit Groups(ElementSets& sets) : sets_(sets) {}
+  Number unite(std::span<const Number> group) {
+    if (!is_moved(group)) {
+      united_ = sets_.unite(group);
+      previous_.assign(group.begin(), group.end());
+    }
+    return previous_.empty() ? united_ : united_ + (group[0] - previous_[0]);
+  }
+
+ private:
+  bool is_moved(std::span<const Number> group) const {
+    if (group.empty() || group.size() != previous_.size() || stencil_of(group[0]) != stencil_of(previous_[0]))
+      return false;
+    const Number moved = group[0] - previous_[0];
+    for (std::size_t i = 1; i < group.size(); ++i)
+      if (group[i] - previous_[i] != moved) return false;
+    return true;
+  }
+
+  ElementSets& sets_;
+  std::vector<Number> previous_;
+  Number united_ = 0;
+};
 
 Tensor ElementSets::singletons(const Shape& shape, std::int32_t first) {
-  std::vector<Number> numbers(static_cast<std::size_t>(shape.elements()));
-  for (Number& number : numbers) {
-    const Run run{first, first + 1};
-    number = add({&run, 1});
-    ++first;
+  const auto [x, numbers] = new_numbers(shape);
+  std::iota(numbers, numbers + shape.elements(), set_of(one_element, first));
+  return x;
+}
+
+// Neighbours mostly have the same stencils at the same distance. Then their union is the same, too,
+// but for its offset.
+void ElementSets::unite_rows(const Number* a, const Number* b, Number* united, std::size_t n) {
+  constexpr std::size_t block = 16;
+  for (std::size_t i = 0; i < n;) {
+    united[i] = unite(a[i], b[i]);
+    const Number first = a[i], apart = b[i] - first, moved = united[i] - first;
+    for (++i; i + block <= n; i += block) {
+      std::uint64_t differs = 0;
+      for (std::size_t k = i; k < i + block; ++k) {
+        united[k] = a[k] + moved;
+        differs |= static_cast<std::uint64_t>(a[k] ^ first) >> 32 | static_cast<std::uint64_t>((b[k] - a[k]) ^ apart);
+      }
+      if (differs != 0) break;
+    }
+    for (; i < n && stencil_of(a[i]) == stencil_of(first) && b[i] - a[i] == apart; ++i) united[i] = a[i] + moved;
   }
-  return from(numbers, shape);
 }
 
 Tensor ElementSets::unite(const Tensor& a, const Tensor& b) {
   if (!a.defined() || !b.defined()) return a.defined() ? a : b;
   if (is_same_view(a, b)) return a;
   const Shape shape = broadcast_shapes(a.shape(), b.shape(), "unite");
-  const Tensor x = contiguous(broadcast_to(a, shape)), y = contiguous(broadcast_to(b, shape));
-  const std::span<const Number> left = elements_of(x), right = elements_of(y);
-  std::vector<Number> united(left.size());
+  const auto [result, united] = new_numbers(shape);
+  const Rows x(broadcast_to(a, shape)), y(broadcast_to(b, shape));
+  const std::size_t length = std::min(x.length(), y.length());
   bool is_left = true, is_right = true;
-  for (std::size_t i = 0; i < united.size(); ++i) {
-    united[i] = unite(left[i], right[i]);
-    is_left &= united[i] == left[i];
-    is_right &= united[i] == right[i];
+  for (std::size_t at = 0; at < static_cast<std::size_t>(shape.elements()); at += length) {
+    const Number *const left = x.at(at), *const right = y.at(at);
+    unite_rows(left, right, united + at, length);
+    is_left = is_left && std::equal(left, left + length, united + at);
+    is_right = is_right && std::equal(right, right + length, united + at);
   }
   if (is_left && a.shape() == shape) return a;
   if (is_right && b.shape() == shape) return b;
-  return from(united, shape);
+  return result;
 }
 
 Tensor ElementSets::unite_over(const Tensor& numbers, Shape axes) {
@@ -172,78 +303,75 @@ Tensor ElementSets::unite_over(const Tensor& numbers, Shape axes) {
   if (inner == 1) return x;
   const Tensor rows = contiguous(permute_dims(x, order));
   const std::span<const Number> all = elements_of(rows);
-  std::vector<Number> united(static_cast<std::size_t>(kept.elements())), row;
+  const auto [united, to] = new_numbers(result);
   const auto length = static_cast<std::size_t>(inner);
-  for (std::size_t i = 0; i < united.size(); ++i) {
-    row.clear();
-    for (const Number set : all.subspan(i * length, length))
-      if (row.empty() || row.back() != set) row.push_back(set);
-    united[i] = unite(row);
-  }
-  return from(united, result);
+  Groups groups(*this);
+  for (std::size_t i = 0; i < static_cast<std::size_t>(kept.elements()); ++i)
+    to[i] = groups.unite(all.subspan(i * length, length));
+  return united;
 }
 
 Tensor ElementSets::unite_running(const Tensor& numbers, int axis, bool reverse) {
   const Tensor x = contiguous(moveaxis(numbers, axis, -1));
   const std::span<const Number> all = elements_of(x);
   const auto n = static_cast<std::size_t>(x.shape(-1));
-  std::vector<Number> united(all.size());
+  const auto [united, to] = new_numbers(x.shape());
   for (std::size_t start = 0; start < all.size(); start += n) {
     Number set = 0;
     for (std::size_t i = 0; i < n; ++i) {
       const std::size_t at = start + (reverse ? n - 1 - i : i);
-      united[at] = set = unite(set, all[at]);
+      to[at] = set = unite(set, all[at]);
     }
   }
-  return moveaxis(from(united, x.shape()), -1, axis);
+  return moveaxis(united, -1, axis);
 }
 
 Tensor ElementSets::unite_at(const Tensor& numbers, const Tensor& places, Index count) {
   const Tensor sources = contiguous(numbers), targets = contiguous(places);
   const std::span<const Number> sets = elements_of(sources);
   const std::span<const std::int64_t> to = targets.data<std::int64_t>();
-  // The elements in the order of their places.
-  std::vector<std::size_t> begin(static_cast<std::size_t>(count) + 1);
-  for (const std::int64_t place : to) ++begin[static_cast<std::size_t>(place) + 1];
-  for (std::size_t i = 1; i < begin.size(); ++i) begin[i] += begin[i - 1];
-  std::vector<Number> grouped(sets.size()), group, united(static_cast<std::size_t>(count));
-  std::vector<std::size_t> next(begin.begin(), begin.end() - 1);
-  for (std::size_t i = 0; i < sets.size(); ++i) grouped[next[static_cast<std::size_t>(to[i])]++] = sets[i];
-  for (std::size_t place = 0; place < united.size(); ++place) {
-    group.assign(grouped.begin() + static_cast<std::ptrdiff_t>(begin[place]),
-                 grouped.begin() + static_cast<std::ptrdiff_t>(begin[place + 1]));
-    united[place] = unite(group);
-  }
-  return from(united);
+  // The elements in the order of their places: those that go to place p are grouped[begin[p]], ...,
+  // grouped[begin[p + 1] - 1].
+  std::vector<std::size_t> begin(static_cast<std::size_t>(count) + 2);
+  for (const std::int64_t place : to) ++begin[static_cast<std::size_t>(place) + 2];
+  std::partial_sum(begin.begin(), begin.end(), begin.begin());
+  std::vector<Number> grouped(sets.size());
+  for (std::size_t i = 0; i < sets.size(); ++i) grouped[begin[static_cast<std::size_t>(to[i]) + 1]++] = sets[i];
+  const auto [result, united] = new_numbers(Shape(count));
+  Groups groups(*this);
+  for (std::size_t place = 0; place < static_cast<std::size_t>(count); ++place)
+    united[place] = groups.unite(std::span(grouped).subspan(begin[place], begin[place + 1] - begin[place]));
+  return result;
 }
 
 void ElementSets::collect(std::span<const Tensor> live) {
   std::vector<char> is_live(slots_.size());
-  is_live[0] = true;
+  is_live[0] = is_live[one_element] = true;
   for (const Tensor& numbers : live) {
     const Tensor x = contiguous(without_repeats(numbers, all_axes_of(numbers.rank())));
-    for (const Number set : elements_of(x)) is_live[static_cast<std::size_t>(set)] = true;
+    for (const Number set : elements_of(x)) is_live[static_cast<std::size_t>(stencil_of(set))] = true;
   }
   std::vector<Run> kept;
   free_.clear();
   for (std::size_t i = 0; i < slots_.size(); ++i) {
     Slot& slot = slots_[i];
     if (!is_live[i]) {
-      free_.push_back(static_cast<Number>(i));
+      free_.push_back(static_cast<std::int32_t>(i));
       slot = {};
       continue;
     }
-    const auto first = runs_.begin() + static_cast<std::ptrdiff_t>(slot.begin);
-    slot.begin = kept.size();
-    kept.insert(kept.end(), first, first + static_cast<std::ptrdiff_t>(slot.count));
+    const auto first = runs_.begin() + slot.begin;
+    slot.begin = static_cast<std::uint32_t>(kept.size());
+    kept.insert(kept.end(), first, first + slot.count);
   }
   runs_ = std::move(kept);
-  std::fill(memo_.begin(), memo_.end(), Memo{});
+  std::ranges::fill(memo_, Memo{});
+  std::ranges::fill(recent_, Recent{});
   collect_at_ = std::max(std::size_t{1} << 21, 2 * (runs_.size() + slots_.size()));
 }
 
 Tensor DependsContext::set(std::size_t i) const {
-  return has(i) ? inputs[i] : broadcast_to(zeros({}, int32), call.input(i).shape());
+  return has(i) ? inputs[i] : broadcast_to(zeros({}, dtype_of<Number>()), call.input(i).shape());
 }
 
 }  // namespace stave

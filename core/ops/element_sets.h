@@ -5,10 +5,14 @@
 //   const Tensor y = sets.unite(x, flip(x));        // {0,3}, {1,2}, {1,2}, {0,3}
 //   const Tensor z = sets.unite_over(x, Shape(0));  // {0,1,2,3}
 //
-// A set is a sorted list of disjoint runs [low, high) of numbers, so a dense range costs one run.
-// Sets are immutable and have numbers; tensors of numbers (int32, on the CPU) say which set belongs
-// to which element. Equal sets may have different numbers. A small table remembers the unions of
-// pairs that were computed last.
+// A set is a stencil at an offset: {7, 9} is the stencil {0, 2} at 7. The elements of a grid have
+// few stencils between them, so a union is computed once for many elements. A stencil is a sorted
+// list of disjoint runs [low, high) of numbers, so a dense range costs one run. Its smallest number
+// is 0.
+//
+// The number of a set is stencil * 2^32 + offset, and the empty set has number 0. Tensors of such
+// numbers (int64, on the CPU) say which set belongs to which element. Equal sets may have different
+// numbers, because only a small table remembers which stencils exist and which unions they have.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +25,7 @@ namespace stave {
 
 class ElementSets {
  public:
-  using Number = std::int32_t;
+  using Number = std::int64_t;
   /// The numbers low, ..., high - 1.
   struct Run {
     std::int32_t low, high;
@@ -45,38 +49,53 @@ class ElementSets {
   /// `numbers` goes to places[i]. Both are vectors of one length; places are int64, in [0, count).
   Tensor unite_at(const Tensor& numbers, const Tensor& places, Index count);
 
-  /// The runs of a set. They are valid until the next union or collection.
-  std::span<const Run> operator[](Number set) const {
-    const Slot& slot = slots_[static_cast<std::size_t>(set)];
+  static std::int32_t stencil_of(Number set) { return static_cast<std::int32_t>(set >> 32); }
+  static std::int32_t offset_of(Number set) { return static_cast<std::int32_t>(set & 0x7fffffff); }
+  /// The runs of a stencil. They are valid until the next union or collection.
+  std::span<const Run> runs_of(std::int32_t stencil) const {
+    const Slot& slot = slots_[static_cast<std::size_t>(stencil)];
     return {runs_.data() + slot.begin, slot.count};
   }
   bool contains(Number set, Index element) const;
 
   /// Returns true if many sets were made since the last collection.
   bool wants_collection() const { return runs_.size() + slots_.size() > collect_at_; }
-  /// Frees the sets that none of these tensors names.
+  /// Frees the stencils that none of these tensors names.
   void collect(std::span<const Tensor> live);
-  /// The number of sets, and of the bytes that they take.
+  /// The number of stencils, and of the bytes that they take.
   std::size_t size() const { return slots_.size() - free_.size(); }
   std::size_t bytes() const { return runs_.capacity() * sizeof(Run) + slots_.capacity() * sizeof(Slot); }
 
  private:
+  /// The runs of a stencil: runs_[begin], ..., runs_[begin + count - 1].
   struct Slot {
-    std::size_t begin = 0, count = 0;
+    std::uint32_t begin = 0, count = 0;
   };
+  /// The union of stencil a at offset 0 and stencil b at `apart` is `stencil` at `offset`, which
+  /// may be negative.
   struct Memo {
-    Number a = 0, b = 0, result = 0;
+    std::int32_t a = 0, b = 0, apart = 0, stencil = 0, offset = 0;
   };
-  Number add(std::span<const Run> runs);
+  /// A stencil, and the hash of its runs.
+  struct Recent {
+    std::uint32_t hash = 0;
+    std::int32_t stencil = 0;
+  };
+  class Groups;
+  std::int32_t add(std::span<const Run> runs);
+  std::int32_t find_or_add(std::span<const Run> runs);
   Number unite(Number a, Number b);
-  Number unite(std::vector<Number>& numbers);  // sorts the list
+  Number unite(std::span<const Number> sets);
   Number merge(Number a, Number b);
-  bool equals(Number set, std::span<const Run> runs) const;
+  void unite_rows(const Number* a, const Number* b, Number* united, std::size_t n);
+  bool equals(std::int32_t stencil, std::span<const Run> runs) const;
 
   std::vector<Run> runs_, work_;
   std::vector<Slot> slots_;
-  std::vector<Number> free_;
+  std::vector<std::int32_t> free_;
   std::vector<Memo> memo_;
+  std::vector<Recent> recent_;
+  std::vector<Number> list_;
   std::size_t collect_at_ = 1 << 21;
 };
 

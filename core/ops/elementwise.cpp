@@ -141,7 +141,19 @@ Tensor times_partial(const Tensor& factor, const Context& c) {
 }
 
 template <class S, bool binary>
+constexpr Derivative structure_of() {
+  if constexpr (requires { S::bilinear; }) return Derivative::bilinear;
+  constexpr bool linear = requires(Traced x) {
+    S::tangent0(x);
+    requires(!binary || requires { S::tangent1(x); });
+  };
+  return linear ? Derivative::linear : Derivative::rules;
+}
+
+template <class S, bool binary>
 Outputs jvp_elementwise(const JvpContext& c) {
+  if constexpr (binary && structure_of<S, binary>() == Derivative::linear)
+    if (c.has(0) && c.has(1)) return perform(c.call.with_inputs({c.tangents[0], c.tangents[1]}));
   Tensor tangent;
   if (c.has(0)) tangent = times_partial<S, 0>(c.tangents[0], c);
   if constexpr (binary)
@@ -155,16 +167,6 @@ Tensor vjp_elementwise(const VjpContext& c, int input) {
     if (input == 1) return times_partial<S, 1>(c.ct(), c);
   static_cast<void>(input);
   return times_partial<S, 0>(c.ct(), c);
-}
-
-template <class S, bool binary>
-constexpr Derivative structure_of() {
-  if constexpr (requires { S::bilinear; }) return Derivative::bilinear;
-  constexpr bool linear = requires(Traced x) {
-    S::tangent0(x);
-    requires(!binary || requires { S::tangent1(x); });
-  };
-  return linear ? Derivative::linear : Derivative::rules;
 }
 
 // The quotient y = a / b solves b y = a.

@@ -1,8 +1,12 @@
 #include <stave/handlers/structure/coloring.h>
 
 #include <algorithm>
+#include <bit>
+#include <cmath>
 #include <functional>
+#include <limits>
 #include <numeric>
+#include <optional>
 #include <random>
 
 namespace stave_detail {
@@ -10,6 +14,166 @@ namespace stave_detail {
 namespace {
 
 using Order = std::vector<std::int32_t>;
+
+// ---- linear colourings of grids -----------------------------------------------------------------
+
+/// Looks for a colouring of the elements of a grid by a linear function of their position, as
+/// (i + 2 j) mod 5 for element (i, j). The columns of a pattern are the grid's elements in
+/// row-major order.
+class LinearColoring {
+ public:
+  LinearColoring(const CsrPattern& pattern, const std::vector<std::int32_t>& rows, const Shape& grid)
+      : pattern_(pattern), rows_(rows) {
+    for (const Index length : grid)
+      if (length > 1) lengths_.push_back(length);
+    const auto widest = std::ranges::max_element(rows, {}, [&](std::int32_t r) { return row(r).size(); });
+    if (widest != rows.end() && row(*widest).size() <= most_colors) add_sample(*widest);
+  }
+
+  /// Returns a colouring with `count` colours; none: there is none of this kind.
+  std::optional<Coloring> find(std::int32_t count) {
+    constexpr double most_tried = 1 << 15;
+    if (count > static_cast<std::int32_t>(most_colors) || lengths_.empty() ||
+        std::pow(count, lengths_.size()) > most_tried)
+      return {};
+    // The position of element (i_1, ..., i_d) is multiplied by factors in [0, count).
+    std::vector<Index> factors(lengths_.size());
+    do {
+      if (!std::ranges::all_of(samples_, [&](const auto& sample) { return is_apart(sample, factors, count); }))
+        continue;
+      Coloring coloring = color(factors, count);
+      const auto is_valid = [&](std::int32_t r) {
+        std::uint64_t seen = 0;
+        for (const std::int32_t c : row(r)) {
+          const std::uint64_t bit = std::uint64_t{1} << coloring.colors[static_cast<std::size_t>(c)];
+          if (seen & bit) return false;
+          seen |= bit;
+        }
+        return true;
+      };
+      const auto failed = std::ranges::find_if_not(rows_, is_valid);
+      if (failed == rows_.end()) return coloring;
+      add_sample(*failed);
+    } while (next(factors, count));
+    return {};
+  }
+
+ private:
+  using Position = std::vector<Index>;
+  static constexpr std::size_t most_colors = 64;  // each is a bit of a word
+
+  std::span<const std::int32_t> row(std::int32_t r) const { return pattern_.row(static_cast<std::size_t>(r)); }
+  void add_sample(std::int32_t r) {
+    std::vector<Position>& sample = samples_.emplace_back();
+    for (const std::int32_t column : row(r)) {
+      Position& position = sample.emplace_back(lengths_.size());
+      Index rest = column;
+      for (std::size_t axis = lengths_.size(); axis-- > 0; rest /= lengths_[axis])
+        position[axis] = rest % lengths_[axis];
+    }
+  }
+  /// Returns true if these elements have different colours.
+  static bool is_apart(const std::vector<Position>& sample, const std::vector<Index>& factors, Index count) {
+    std::uint64_t seen = 0;
+    for (const Position& position : sample) {
+      const Index color = std::inner_product(position.begin(), position.end(), factors.begin(), Index{0}) % count;
+      const std::uint64_t bit = std::uint64_t{1} << color;
+      if (seen & bit) return false;
+      seen |= bit;
+    }
+    return true;
+  }
+  static bool next(std::vector<Index>& factors, Index count) {
+    for (Index& factor : factors) {
+      if (++factor < count) return true;
+      factor = 0;
+    }
+    return false;
+  }
+  Coloring color(const std::vector<Index>& factors, std::int32_t count) const {
+    Coloring coloring{count, {}};
+    coloring.colors.reserve(static_cast<std::size_t>(pattern_.columns));
+    Position position(lengths_.size());
+    const auto last = lengths_.size() - 1;
+    while (coloring.colors.size() < static_cast<std::size_t>(pattern_.columns)) {
+      auto color = static_cast<std::int32_t>(
+          std::inner_product(position.begin(), position.end() - 1, factors.begin(), Index{0}) % count);
+      for (Index i = 0; i < lengths_[last]; ++i) {
+        coloring.colors.push_back(color);
+        color += static_cast<std::int32_t>(factors[last]);
+        if (color >= count) color -= count;
+      }
+      for (std::size_t axis = last; axis-- > 0;) {
+        if (++position[axis] < lengths_[axis]) break;
+        position[axis] = 0;
+      }
+    }
+    return coloring;
+  }
+
+  const CsrPattern& pattern_;
+  const std::vector<std::int32_t>& rows_;
+  std::vector<Index> lengths_;
+  std::vector<std::vector<Position>> samples_;  // the elements of rows that rule out many factors
+};
+
+// ---- greedy colourings --------------------------------------------------------------------------
+
+/// Returns the best of `best` and of the colourings of n vertices in three orders.
+/// color(order, most) may stop as soon as it needs `most` colours. A colouring with `least` colours
+/// cannot be improved.
+Coloring best_of_orders(Coloring best, Index n, std::int32_t least,
+                        const std::function<std::int64_t(std::int32_t)>& degree,
+                        const std::function<Coloring(const Order&, std::int32_t)>& color) {
+  Order order(static_cast<std::size_t>(n));
+  std::iota(order.begin(), order.end(), 0);
+  const auto try_order = [&] {
+    Coloring other = color(order, best.count);
+    if (other.count < best.count) best = std::move(other);
+    return best.count <= least;
+  };
+  if (best.count <= least || try_order()) return best;
+  std::vector<std::int64_t> degrees;
+  for (const std::int32_t v : order) degrees.push_back(degree(v));
+  std::ranges::stable_sort(order, std::greater(), [&](std::int32_t v) { return degrees[static_cast<std::size_t>(v)]; });
+  if (try_order()) return best;
+  std::mt19937 engine(1);
+  for (std::size_t i = order.size(); i > 1; --i) std::swap(order[i - 1], order[engine() % i]);
+  try_order();
+  return best;
+}
+
+constexpr std::int32_t no_limit = std::numeric_limits<std::int32_t>::max();
+
+/// Gives each column, in this order, the smallest colour that no other column of its rows has. It
+/// stops when `most` colours are needed. The rows of column c are those of row c of `rows_of`. The
+/// colours that a row has are bits of a word, so 64 colours are given at a time, and columns that
+/// none of them fits wait for the next 64.
+Coloring color_greedily(const CsrPattern& rows_of, Order order, std::int32_t most) {
+  Coloring coloring{0, std::vector<std::int32_t>(static_cast<std::size_t>(rows_of.rows))};
+  std::vector<std::uint64_t> taken_in(static_cast<std::size_t>(rows_of.columns));
+  Order waiting;
+  for (std::int32_t first = 0; !order.empty(); first += 64) {
+    std::ranges::fill(taken_in, 0);
+    waiting.clear();
+    for (const std::int32_t column : order) {
+      const auto rows = rows_of.row(static_cast<std::size_t>(column));
+      std::uint64_t taken = 0;
+      for (const std::int32_t r : rows) taken |= taken_in[static_cast<std::size_t>(r)];
+      const int color = std::countr_one(taken);
+      if (color == 64) {
+        waiting.push_back(column);
+        continue;
+      }
+      for (const std::int32_t r : rows) taken_in[static_cast<std::size_t>(r)] |= std::uint64_t{1} << color;
+      coloring.colors[static_cast<std::size_t>(column)] = first + color;
+      coloring.count = std::max(coloring.count, first + color + 1);
+      if (coloring.count >= most) return coloring;
+    }
+    order.swap(waiting);
+  }
+  return coloring;
+}
 
 /// Colours that one vertex may not have.
 class Forbidden {
@@ -28,39 +192,48 @@ class Forbidden {
   std::vector<std::int32_t> by_;  // the last vertex that may not have this colour
 };
 
-/// Returns the best colouring of three orders of n vertices; a colouring with `least` colours
-/// cannot be improved.
-Coloring best_of_orders(Index n, std::int32_t least, const std::vector<std::int64_t>& degrees,
-                        const std::function<Coloring(const Order&)>& color) {
-  Order order(static_cast<std::size_t>(n));
-  std::iota(order.begin(), order.end(), 0);
-  Coloring best = color(order);
-  const auto try_order = [&] {
-    if (best.count <= least) return;
-    Coloring other = color(order);
-    if (other.count < best.count) best = std::move(other);
+/// The least number of colours of a star colouring that this sees: three if some edge joins two
+/// vertices with further neighbours, since two colours would alternate on that path.
+std::int32_t least_symmetric(const CsrPattern& pattern) {
+  const auto neighbours = [&](std::int32_t v) {
+    const auto row = pattern.row(static_cast<std::size_t>(v));
+    return static_cast<std::int64_t>(row.size()) - std::ranges::binary_search(row, v);
   };
-  std::stable_sort(order.begin(), order.end(), [&](std::int32_t a, std::int32_t b) {
-    return degrees[static_cast<std::size_t>(a)] > degrees[static_cast<std::size_t>(b)];
-  });
-  try_order();
-  std::mt19937 engine(1);
-  for (std::size_t i = order.size(); i > 1; --i) std::swap(order[i - 1], order[engine() % i]);
-  try_order();
-  return best;
+  std::int32_t least = 1;
+  for (std::int32_t v = 0; v < pattern.rows; ++v) {
+    const bool is_inner = neighbours(v) > 1;
+    for (const std::int32_t w : pattern.row(static_cast<std::size_t>(v))) {
+      if (w == v) continue;
+      if (is_inner && neighbours(w) > 1) return 3;
+      least = 2;
+    }
+  }
+  return least;
 }
 
 }  // namespace
 
-CsrPattern CsrPattern::transposed() const {
-  CsrPattern result{columns, rows, std::vector<std::int64_t>(static_cast<std::size_t>(columns) + 1), {}};
-  result.indices.resize(indices.size());
-  for (const std::int32_t column : indices) ++result.offsets[static_cast<std::size_t>(column) + 1];
+std::vector<std::int32_t> CsrPattern::column_counts() const {
+  std::vector<std::int32_t> counts(static_cast<std::size_t>(columns));
+  for (const std::int32_t column : indices) ++counts[static_cast<std::size_t>(column)];
+  return counts;
+}
+
+CsrPattern CsrPattern::transposed(const std::vector<bool>& left_out) const {
+  CsrPattern result{columns, rows, std::vector<std::int64_t>(static_cast<std::size_t>(columns) + 2), {}};
+  const auto each_entry = [&](const auto& visit) {
+    for (std::size_t r = 0; r < static_cast<std::size_t>(rows); ++r)
+      if (left_out.empty() || !left_out[r])
+        for (const std::int32_t column : row(r)) visit(static_cast<std::int32_t>(r), static_cast<std::size_t>(column));
+  };
+  each_entry([&](std::int32_t, std::size_t column) { ++result.offsets[column + 2]; });
   std::partial_sum(result.offsets.begin(), result.offsets.end(), result.offsets.begin());
-  std::vector<std::int64_t> next(result.offsets.begin(), result.offsets.end() - 1);
-  for (std::size_t r = 0; r < static_cast<std::size_t>(rows); ++r)
-    for (const std::int32_t column : row(r))
-      result.indices[static_cast<std::size_t>(next[static_cast<std::size_t>(column)]++)] = static_cast<std::int32_t>(r);
+  result.indices.resize(static_cast<std::size_t>(result.offsets.back()));
+  // offsets[c + 1] is the place of the next entry of row c, and in the end that of row c + 1.
+  each_entry([&](std::int32_t r, std::size_t column) {
+    result.indices[static_cast<std::size_t>(result.offsets[column + 1]++)] = r;
+  });
+  result.offsets.pop_back();
   return result;
 }
 
@@ -75,45 +248,51 @@ CsrPattern CsrPattern::symmetric() const {
   return result;
 }
 
-Coloring color_columns(const CsrPattern& pattern, const std::vector<bool>& left_out) {
-  const CsrPattern rows_of = pattern.transposed();
+Coloring color_columns(const CsrPattern& pattern, const Shape& grid, const std::vector<bool>& left_out) {
   const auto n = static_cast<std::size_t>(pattern.columns);
-  const auto counts = [&](std::int32_t r) { return left_out.empty() || !left_out[static_cast<std::size_t>(r)]; };
-  std::int64_t widest = 0;
-  for (std::size_t r = 0; r < static_cast<std::size_t>(pattern.rows); ++r)
-    if (counts(static_cast<std::int32_t>(r)))
-      widest = std::max(widest, static_cast<std::int64_t>(pattern.row(r).size()));
-  if (widest == pattern.columns) {  // a full row: each column has a colour of its own
+  std::vector<std::int32_t> rows;  // those that count
+  std::size_t widest = 0;
+  for (std::size_t r = 0; r < static_cast<std::size_t>(pattern.rows); ++r) {
+    if (!left_out.empty() && left_out[r]) continue;
+    rows.push_back(static_cast<std::int32_t>(r));
+    widest = std::max(widest, pattern.row(r).size());
+  }
+  if (widest == n) {  // a full row: each column has a colour of its own
     Coloring all{static_cast<std::int32_t>(n), std::vector<std::int32_t>(n)};
     std::iota(all.colors.begin(), all.colors.end(), 0);
     return all;
   }
-  std::vector<std::int64_t> degrees(n);
-  for (std::size_t c = 0; c < n; ++c)
-    for (const std::int32_t r : rows_of.row(c))
-      if (counts(r)) degrees[c] += static_cast<std::int64_t>(pattern.row(static_cast<std::size_t>(r)).size());
-  return best_of_orders(pattern.columns, static_cast<std::int32_t>(widest), degrees, [&](const Order& order) {
-    Coloring coloring{0, std::vector<std::int32_t>(n, -1)};
-    Forbidden forbidden;
-    for (const std::int32_t column : order) {
-      for (const std::int32_t r : rows_of.row(static_cast<std::size_t>(column))) {
-        if (!counts(r)) continue;
-        for (const std::int32_t other : pattern.row(static_cast<std::size_t>(r)))
-          if (const std::int32_t color = coloring.colors[static_cast<std::size_t>(other)]; color >= 0)
-            forbidden.add(color, column);
-      }
-      coloring.colors[static_cast<std::size_t>(column)] = forbidden.smallest_other(column);
-    }
-    coloring.count = forbidden.colors();
-    return coloring;
-  });
+  const auto least = std::max(std::int32_t{1}, static_cast<std::int32_t>(widest));
+  LinearColoring linear(pattern, rows, grid);
+  if (std::optional<Coloring> found = linear.find(least)) return std::move(*found);
+  const CsrPattern rows_of = pattern.transposed(left_out);
+  const auto degree = [&](std::int32_t c) {
+    std::int64_t sum = 0;
+    for (const std::int32_t r : rows_of.row(static_cast<std::size_t>(c)))
+      sum += static_cast<std::int64_t>(pattern.row(static_cast<std::size_t>(r)).size());
+    return sum;
+  };
+  Coloring best =
+      best_of_orders({no_limit, {}}, pattern.columns, least, degree,
+                     [&](const Order& order, std::int32_t most) { return color_greedily(rows_of, order, most); });
+  for (std::int32_t count = least + 1; count < best.count; ++count)
+    if (std::optional<Coloring> found = linear.find(count)) return std::move(*found);
+  return best;
 }
 
-Coloring color_symmetric(const CsrPattern& pattern) {
+Coloring color_symmetric(const CsrPattern& pattern, const Shape& grid) {
   const auto n = static_cast<std::size_t>(pattern.columns);
-  std::vector<std::int64_t> degrees(n);
-  for (std::size_t v = 0; v < n; ++v) degrees[v] = static_cast<std::int64_t>(pattern.row(v).size());
-  return best_of_orders(pattern.columns, 1, degrees, [&](const Order& order) {
+  const auto degree = [&](std::int32_t v) {
+    return static_cast<std::int64_t>(pattern.row(static_cast<std::size_t>(v)).size());
+  };
+  Order rows(n);
+  std::iota(rows.begin(), rows.end(), 0);
+  // Columns without common rows are a valid colouring, too.
+  std::int64_t widest = 1;
+  for (const std::int32_t v : rows) widest = std::max(widest, degree(v));
+  Coloring apart =
+      LinearColoring(pattern, rows, grid).find(static_cast<std::int32_t>(widest)).value_or(Coloring{no_limit, {}});
+  const auto color = [&](const Order& order, std::int32_t most) {
     Coloring coloring{0, std::vector<std::int32_t>(n, -1)};
     const auto color_of = [&](std::int32_t v) { return coloring.colors[static_cast<std::size_t>(v)]; };
     const auto around = [&](std::int32_t v) { return pattern.row(static_cast<std::size_t>(v)); };
@@ -135,10 +314,12 @@ Coloring color_symmetric(const CsrPattern& pattern) {
         }
       }
       coloring.colors[static_cast<std::size_t>(v)] = forbidden.smallest_other(v);
+      if (forbidden.colors() >= most) break;
     }
     coloring.count = forbidden.colors();
     return coloring;
-  });
+  };
+  return best_of_orders(std::move(apart), pattern.columns, least_symmetric(pattern), degree, color);
 }
 
 }  // namespace stave_detail

@@ -1,6 +1,7 @@
 #include <stave/handlers/structure/sparse_jacobian.h>
 
 #include <algorithm>
+#include <limits>
 #include <numeric>
 #include <random>
 
@@ -24,6 +25,12 @@ namespace {
 
 using Numbers32 = std::vector<std::int32_t>;
 
+Index size_of(const std::vector<Abstract>& leaves) {
+  Index size = 0;
+  for (const Abstract& leaf : leaves) size += leaf.shape.elements();
+  return size;
+}
+
 // ---- which products are computed ----------------------------------------------------------------
 
 /// Columns with their colours, and the rows that are found one by one in the other mode. By rows it
@@ -36,14 +43,12 @@ struct Plan {
 };
 
 /// The rows that are better found one by one: those without which columns need far fewer colours. A
-/// row with n entries needs n colours.
-Numbers32 dense_rows(const CsrPattern& pattern, Index cost_of_color, Index cost_of_row) {
+/// row with n entries needs n colours. `widths` are the numbers of entries of the rows.
+Numbers32 dense_rows(const Numbers32& widths, Index cost_of_color, Index cost_of_row) {
   constexpr std::size_t most = 8;
-  Numbers32 rows(static_cast<std::size_t>(pattern.rows));
+  Numbers32 rows(widths.size());
   std::iota(rows.begin(), rows.end(), 0);
-  const auto width = [&](std::int32_t r) {
-    return static_cast<Index>(pattern.row(static_cast<std::size_t>(r)).size());
-  };
+  const auto width = [&](std::int32_t r) { return static_cast<Index>(widths[static_cast<std::size_t>(r)]); };
   const auto head = std::min(most + 1, rows.size());
   std::partial_sort(rows.begin(), rows.begin() + static_cast<std::ptrdiff_t>(head), rows.end(),
                     [&](std::int32_t a, std::int32_t b) { return std::pair(-width(a), a) < std::pair(-width(b), b); });
@@ -57,65 +62,75 @@ Numbers32 dense_rows(const CsrPattern& pattern, Index cost_of_color, Index cost_
   return rows;
 }
 
-Plan plan_columns(const CsrPattern& pattern, bool by_rows, bool one_mode) {
+Numbers32 row_counts(const CsrPattern& pattern) {
+  Numbers32 counts;
+  for (std::size_t r = 0; r < static_cast<std::size_t>(pattern.rows); ++r)
+    counts.push_back(static_cast<std::int32_t>(pattern.row(r).size()));
+  return counts;
+}
+
+/// The shape of an array that holds all elements of some tensors: these stacked, if they have one
+/// shape, and a vector otherwise.
+Shape grid_of(const std::vector<Abstract>& leaves) {
+  Shape grid = leaves[0].shape;
+  grid.insert(grid.begin(), static_cast<Index>(leaves.size()));
+  const auto fits = [&](const Abstract& leaf) { return leaf.shape == leaves[0].shape; };
+  return std::ranges::all_of(leaves, fits) ? grid : Shape(size_of(leaves));
+}
+
+/// `columns` are the tensors whose elements are the columns of the pattern.
+Plan plan_columns(const CsrPattern& pattern, const std::vector<Abstract>& columns, bool by_rows, bool one_mode) {
   const Index color = by_rows ? 2 : 1, row = 3 - color;
   Plan plan{by_rows, {}, {}, 0};
-  if (!one_mode) plan.apart = dense_rows(pattern, color, row);
-  std::vector<bool> left_out(static_cast<std::size_t>(pattern.rows));
+  if (!one_mode) plan.apart = dense_rows(row_counts(pattern), color, row);
+  std::vector<bool> left_out(plan.apart.empty() ? 0 : static_cast<std::size_t>(pattern.rows));
   for (const std::int32_t r : plan.apart) left_out[static_cast<std::size_t>(r)] = true;
-  plan.coloring = color_columns(pattern, left_out);
+  plan.coloring = color_columns(pattern, grid_of(columns), left_out);
   plan.cost = color * plan.coloring.count + row * static_cast<Index>(plan.apart.size());
   return plan;
 }
 
-Index widest_row(const CsrPattern& pattern) {
-  std::int64_t widest = 0;
-  for (std::size_t r = 0; r < static_cast<std::size_t>(pattern.rows); ++r)
-    widest = std::max(widest, pattern.offsets[r + 1] - pattern.offsets[r]);
-  return widest;
-}
-
-Plan plan_for(const CsrPattern& pattern, SparseBy by, bool has_reverse) {
-  if (by == SparseBy::symmetric) return {false, color_symmetric(pattern), {}, 0};
-  if (by == SparseBy::columns || !has_reverse) return plan_columns(pattern, false, true);
-  const CsrPattern transposed = pattern.transposed();
-  if (by == SparseBy::rows) return plan_columns(transposed, true, true);
-  Plan columns = plan_columns(pattern, false, false);
-  const bool rows_may_be_better = 2 * widest_row(transposed) < columns.cost || !dense_rows(transposed, 2, 1).empty();
-  if (!rows_may_be_better) return columns;
-  Plan rows = plan_columns(transposed, true, false);
+Plan plan_for(const CsrPattern& pattern, const std::vector<Abstract>& inputs, const std::vector<Abstract>& outputs,
+              SparseBy by, bool has_reverse) {
+  if (by == SparseBy::symmetric) return {false, color_symmetric(pattern, grid_of(inputs)), {}, 0};
+  if (by == SparseBy::columns || !has_reverse) return plan_columns(pattern, inputs, false, true);
+  if (by == SparseBy::rows) return plan_columns(pattern.transposed(), outputs, true, true);
+  Plan columns = plan_columns(pattern, inputs, false, false);
+  const Numbers32 widths = pattern.column_counts();
+  const Index widest = widths.empty() ? 0 : *std::ranges::max_element(widths);
+  if (2 * widest >= columns.cost && dense_rows(widths, 2, 1).empty()) return columns;
+  Plan rows = plan_columns(pattern.transposed(), outputs, true, false);
   return rows.cost < columns.cost ? rows : columns;
 }
 
 /// The place of each entry in the list of all products: first one product for each colour, then,
 /// from `second` on, one for each row that is found apart.
-std::vector<std::int64_t> places_of(const CsrPattern& pattern, const Plan& plan, bool symmetric, Index second) {
+template <class Number>
+std::vector<Number> places_of(const CsrPattern& pattern, const Plan& plan, bool symmetric, Index second) {
   const Index rows = pattern.rows, columns = pattern.columns;
   const Numbers32& colors = plan.coloring.colors;
   std::vector<Index> apart(static_cast<std::size_t>(plan.by_rows ? columns : rows), -1);
   for (std::size_t k = 0; k < plan.apart.size(); ++k)
     apart[static_cast<std::size_t>(plan.apart[k])] = static_cast<Index>(k);
   std::vector<Index> with_color(static_cast<std::size_t>(plan.coloring.count));
-  std::vector<std::int64_t> places;
-  places.reserve(pattern.indices.size());
-  for (std::size_t r = 0; r < static_cast<std::size_t>(rows); ++r) {
+  const auto color_of = [&](std::int32_t c) { return Index{colors[static_cast<std::size_t>(c)]}; };
+  const auto place = [&](Index row, std::int32_t column) {
+    const auto r = static_cast<std::size_t>(row), c = static_cast<std::size_t>(column);
+    // Entry (c, r), which is alone in row c.
+    if (symmetric && with_color[static_cast<std::size_t>(color_of(column))] > 1) return colors[r] * rows + column;
+    if (plan.by_rows) return apart[c] < 0 ? colors[r] * columns + column : second + apart[c] * rows + row;
+    return apart[r] < 0 ? colors[c] * rows + row : second + apart[r] * columns + column;
+  };
+  std::vector<Number> places(pattern.indices.size());
+  for (Index row = 0; row < rows; ++row) {
+    const auto entries = pattern.row(static_cast<std::size_t>(row));
+    const std::int64_t first = pattern.offsets[static_cast<std::size_t>(row)];
     if (symmetric)
-      for (const std::int32_t c : pattern.row(r))
-        ++with_color[static_cast<std::size_t>(colors[static_cast<std::size_t>(c)])];
-    for (const std::int32_t column : pattern.row(r)) {
-      const auto c = static_cast<std::size_t>(column);
-      const Index row = static_cast<Index>(r);
-      if (symmetric && with_color[static_cast<std::size_t>(colors[c])] > 1) {
-        places.push_back(colors[r] * rows + column);  // entry (c, r), which is alone in row c
-      } else if (plan.by_rows) {
-        places.push_back(apart[c] < 0 ? colors[r] * columns + column : second + apart[c] * rows + row);
-      } else {
-        places.push_back(apart[r] < 0 ? colors[c] * rows + row : second + apart[r] * columns + column);
-      }
-    }
+      for (const std::int32_t c : entries) ++with_color[static_cast<std::size_t>(color_of(c))];
+    std::ranges::transform(entries, places.begin() + first,
+                           [&](std::int32_t column) { return static_cast<Number>(place(row, column)); });
     if (symmetric)
-      for (const std::int32_t c : pattern.row(r))
-        with_color[static_cast<std::size_t>(colors[static_cast<std::size_t>(c)])] = 0;
+      for (const std::int32_t c : entries) with_color[static_cast<std::size_t>(color_of(c))] = 0;
   }
   return places;
 }
@@ -132,12 +147,6 @@ Tensor random_direction(Index n) {
   std::vector<double> values(static_cast<std::size_t>(n));
   for (double& value : values) value = 0.5 + static_cast<double>(engine() >> 11) * 0x1p-53;
   return from(values);
-}
-
-Index size_of(const std::vector<Abstract>& leaves) {
-  Index size = 0;
-  for (const Abstract& leaf : leaves) size += leaf.shape.elements();
-  return size;
 }
 
 }  // namespace
@@ -168,7 +177,7 @@ SparseJacobianCore::SparseJacobianCore(FlatFunction f, std::span<const Tensor> x
         "{}: the function returned {}, which reverse mode cannot differentiate: return real(z) and "
         "imag(z), or use SparseBy::columns",
         transform, dtype_);
-  const Plan plan = plan_for(found.pattern, options.by, is_real);
+  const Plan plan = plan_for(found.pattern, inputs_, outputs_, options.by, is_real);
   const Index count = plan.coloring.count, apart = static_cast<Index>(plan.apart.size());
   const Index length = plan.by_rows ? pattern.columns : pattern.rows;  // that of a product
   jvps = plan.by_rows ? apart : count;
@@ -181,17 +190,23 @@ SparseJacobianCore::SparseJacobianCore(FlatFunction f, std::span<const Tensor> x
   }
   add_products(plan.coloring, plan.by_rows, direction_);
   if (apart > 0) add_products(each_apart(plan.apart, plan.by_rows ? pattern.columns : pattern.rows), !plan.by_rows, {});
-  places_ = to(from(places_of(found.pattern, plan, symmetric, (count + options.check) * length)), device_);
+  const Index second = (count + options.check) * length;
+  const Index all = second + apart * (plan.by_rows ? pattern.rows : pattern.columns);
+  const bool is_short = all <= std::numeric_limits<std::int32_t>::max();
+  places_ = is_short ? from(places_of<std::int32_t>(found.pattern, plan, symmetric, second))
+                     : from(places_of<std::int64_t>(found.pattern, plan, symmetric, second));
+  places_ = to(places_, device_);
 }
 
 // Adds the products with the sum of the unit vectors of each colour, and with a direction if there
-// is one. A chunk has so many products that their values have some 400,000 elements: more take
-// memory out of the caches, fewer are slower for each.
+// is one. A chunk has so many products that their values have some 300,000 elements: more take
+// memory out of the caches, fewer are slower for each, since each chunk computes the function anew.
 void SparseJacobianCore::add_products(const Coloring& coloring, bool by_rows, Tensor direction) {
-  constexpr Index elements_of_chunk = 400000;
+  constexpr Index elements_of_chunk = 300000;
   const Index count = coloring.count, all = count + direction.defined();
   const Index width = std::max<Index>({1, pattern.rows, pattern.columns});
-  const Index chunk = std::max<Index>(1, elements_of_chunk / width);
+  const Index chunks = std::clamp<Index>((all * width + elements_of_chunk / 2) / elements_of_chunk, 1, all);
+  const Index chunk = (all + chunks - 1) / chunks;
   Products products{by_rows, {}};
   for (Index start = 0; start < all; start += chunk) {
     const Index stop = std::min(all, start + chunk);

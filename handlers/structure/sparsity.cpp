@@ -26,22 +26,44 @@ Index total_size(std::span<const Tensor> xs) {
 
 /// Ones like x, each with an element of its own in memory, so that no operation takes them for a
 /// number, which would have no note.
-Tensor ones_in_memory(const Tensor& x) {
-  const std::vector<float> values(static_cast<std::size_t>(x.size()), 1);
-  return to(astype(from(values, x.shape()), x.dtype()), x.device());
-}
+Tensor ones_in_memory(const Tensor& x) { return contiguous(ones(x.shape(), x.dtype(), x.device())); }
 
 /// Appends the rows of an output to the pattern; `numbers` are its sets, undefined: all are empty.
 void append_rows(CsrPattern& pattern, const ElementSets& sets, const Tensor& numbers, Index rows) {
-  const std::vector<ElementSets::Number> of_row =
-      numbers.defined() ? numbers.to_vector<ElementSets::Number>()
-                        : std::vector<ElementSets::Number>(static_cast<std::size_t>(rows));
-  for (const ElementSets::Number set : of_row) {
-    for (const ElementSets::Run run : sets[set])
-      for (std::int32_t column = run.low; column < run.high; ++column) pattern.indices.push_back(column);
-    pattern.offsets.push_back(static_cast<std::int64_t>(pattern.indices.size()));
-  }
   pattern.rows += rows;
+  if (!numbers.defined()) {
+    pattern.offsets.resize(pattern.offsets.size() + static_cast<std::size_t>(rows), pattern.offsets.back());
+    return;
+  }
+  const Tensor dense = contiguous(numbers);
+  const std::span<const ElementSets::Number> of_row = dense.data<ElementSets::Number>();
+  pattern.offsets.reserve(pattern.offsets.size() + of_row.size());
+  std::int32_t stencil = 0;
+  std::int64_t size = 0;
+  for (const ElementSets::Number set : of_row) {
+    if (sets.stencil_of(set) != stencil) {
+      stencil = sets.stencil_of(set), size = 0;
+      for (const ElementSets::Run run : sets.runs_of(stencil)) size += run.high - run.low;
+    }
+    pattern.offsets.push_back(pattern.offsets.back() + size);
+  }
+  pattern.indices.resize(static_cast<std::size_t>(pattern.offsets.back()));
+  std::int32_t* to = pattern.indices.data() + pattern.offsets[pattern.offsets.size() - of_row.size() - 1];
+  const std::int32_t* previous = to;  // the row before, which has the stencil `stencil`
+  stencil = 0;
+  std::int32_t offset = 0;
+  for (const ElementSets::Number set : of_row) {
+    std::int32_t* const begin = to;
+    if (sets.stencil_of(set) == stencil && begin != previous) {
+      const std::int32_t moved = sets.offset_of(set) - offset;
+      for (const std::int32_t* from = previous; from != begin; ++from) *to++ = *from + moved;
+    } else {
+      stencil = sets.stencil_of(set);
+      for (const ElementSets::Run run : sets.runs_of(stencil))
+        for (std::int32_t column = run.low; column < run.high; ++column) *to++ = column + sets.offset_of(set);
+    }
+    previous = begin, offset = sets.offset_of(set);
+  }
 }
 
 }  // namespace

@@ -211,7 +211,7 @@ class Checked {
     if (!outputs.empty() && outputs.size() != expected.size())
       fail<TransformError>("the rule gave {} results for {} outputs", outputs.size(), expected.size());
     for (std::size_t k = 0; k < outputs.size(); ++k) {
-      const Tensor all = outputs[k].defined() ? outputs[k] : zeros({}, int32);
+      const Tensor all = outputs[k].defined() ? outputs[k] : zeros({}, dtype_of<ElementSets::Number>());
       found.outputs.push_back(broadcast_to(all, expected[k].shape).to_vector<ElementSets::Number>());
     }
     return found;

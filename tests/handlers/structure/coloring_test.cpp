@@ -3,7 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <functional>
+#include <numeric>
 #include <random>
 #include <set>
 
@@ -70,11 +72,80 @@ TEST(Coloring, TridiagonalMatricesTakeThreeColors) {
   expect_columns_apart(tridiagonal(50), coloring);
 }
 
-// group_columns of SciPy 1.x takes 7 in the natural order and 10 in its default order.
-TEST(Coloring, LaplaciansTakeSevenColors) {
+// group_columns of SciPy 1.x takes 7 in the natural order and 10 in its default order. ColPack
+// 1.0.10 takes 7 in the natural order and by decreasing degree, 6 by incidence degree, 5 smallest
+// last.
+TEST(Coloring, LaplaciansTakeSevenColorsByTheGreedyAlgorithm) {
   const Coloring coloring = color_columns(laplacian(30));
   EXPECT_LE(coloring.count, 7);
   expect_columns_apart(laplacian(30), coloring);
+}
+
+/// The pattern of a stencil on a grid: the points that `reaches` accepts, by their distances along
+/// the axes. A periodic grid has no edges.
+CsrPattern stencil(const Shape& grid, bool is_periodic, const std::function<bool(const std::vector<Index>&)>& reaches) {
+  const auto position = [&](Index i) {
+    std::vector<Index> at(grid.size());
+    for (std::size_t axis = grid.size(); axis-- > 0; i /= grid[axis]) at[axis] = i % grid[axis];
+    return at;
+  };
+  return pattern_of(grid.elements(), grid.elements(), [&](Index r, Index c) {
+    std::vector<Index> apart = position(r);
+    const std::vector<Index> other = position(c);
+    for (std::size_t axis = 0; axis < grid.size(); ++axis) {
+      apart[axis] = std::abs(apart[axis] - other[axis]);
+      if (is_periodic) apart[axis] = std::min(apart[axis], grid[axis] - apart[axis]);
+    }
+    return reaches(apart);
+  });
+}
+bool is_star(const std::vector<Index>& apart) { return std::accumulate(apart.begin(), apart.end(), Index{0}) <= 1; }
+bool is_box(const std::vector<Index>& apart) { return *std::max_element(apart.begin(), apart.end()) <= 1; }
+
+// The least numbers are those of entries in a row (Goldfarb and Toint 1984).
+TEST(Coloring, StencilsTakeTheLeastNumberOfColors) {
+  struct Case {
+    Shape grid;
+    bool is_periodic;
+    bool (*reaches)(const std::vector<Index>&);
+    int colors;
+  };
+  const Case cases[] = {
+      {{50}, false, is_star, 3},      {{51}, true, is_star, 3},       {{20, 21}, false, is_star, 5},
+      {{20, 25}, true, is_star, 5},   {{18, 17}, false, is_box, 9},   {{7, 8, 9}, false, is_star, 7},
+      {{7, 8, 9}, false, is_box, 27}, {{1, 30, 1}, false, is_box, 3}, {{4, 3, 5, 6}, false, is_star, 9}};
+  for (const Case& c : cases) {
+    const CsrPattern pattern = stencil(c.grid, c.is_periodic, c.reaches);
+    const Coloring coloring = color_columns(pattern, c.grid);
+    EXPECT_EQ(coloring.count, c.colors) << c.grid;
+    expect_columns_apart(pattern, coloring);
+  }
+}
+
+// The lengths of these grids are no multiples of 5 and 3, so there are no linear colourings of so
+// few colours.
+TEST(Coloring, PeriodicGridsTakeMoreColors) {
+  const CsrPattern grid = stencil({12, 13}, true, is_star), ring = stencil({50}, true, is_star);
+  const Coloring of_grid = color_columns(grid, {12, 13}), of_ring = color_columns(ring, {50});
+  EXPECT_LE(of_grid.count, color_columns(grid).count);
+  EXPECT_EQ(of_ring.count, 4);
+  expect_columns_apart(grid, of_grid);
+  expect_columns_apart(ring, of_ring);
+}
+
+// The greedy algorithm in the natural order is exact for bands. More than 64 colours take several
+// rounds.
+TEST(Coloring, WideBandsTakeManyColors) {
+  for (const Index width : {31, 32, 100}) {
+    const CsrPattern band = pattern_of(400, 400, [&](Index r, Index c) { return std::abs(r - c) <= width; });
+    const Coloring coloring = color_columns(band);
+    EXPECT_EQ(coloring.count, 2 * width + 1);
+    expect_columns_apart(band, coloring);
+  }
+  const CsrPattern wide = random_pattern(5, 60, 300, 0.4);
+  const Coloring coloring = color_columns(wide);
+  EXPECT_GT(coloring.count, 128);
+  expect_columns_apart(wide, coloring);
 }
 
 // These patterns take 4 and 8 groups in SciPy, in both orders.
@@ -101,7 +172,7 @@ TEST(Coloring, RowsThatAreLeftOutDoNotCount) {
   EXPECT_EQ(color_columns(arrow).count, 20);
   std::vector<bool> first(20);
   first[0] = true;
-  EXPECT_EQ(color_columns(arrow, first).count, 2);
+  EXPECT_EQ(color_columns(arrow, {}, first).count, 2);
 }
 
 TEST(Coloring, DenseMatricesTakeAllColors) {

@@ -1,5 +1,8 @@
 // Dependence rules: sets of elements, rules of operations that a user defines, and their check.
 #include <algorithm>
+#include <array>
+#include <numeric>
+#include <random>
 #include <set>
 
 #include <stave/core/ops/element_sets.h>
@@ -16,10 +19,10 @@ using testing::HasSubstr;
 /// The sets of all elements of a tensor of numbers.
 std::vector<std::set<int>> sets_in(const ElementSets& sets, const Tensor& numbers) {
   std::vector<std::set<int>> result;
-  for (const std::int32_t number : numbers.to_vector<std::int32_t>()) {
+  for (const ElementSets::Number number : numbers.to_vector<ElementSets::Number>()) {
     std::set<int>& set = result.emplace_back();
-    for (const ElementSets::Run run : sets[number])
-      for (int i = run.low; i < run.high; ++i) set.insert(i);
+    for (const ElementSets::Run run : sets.runs_of(sets.stencil_of(number)))
+      for (int i = run.low; i < run.high; ++i) set.insert(sets.offset_of(number) + i);
   }
   return result;
 }
@@ -47,24 +50,99 @@ TEST(ElementSets, KnowWhatTheyContain) {
   const std::size_t before = sets.size();
   EXPECT_THAT(sets.unite(x, all), Equals(all));
   EXPECT_EQ(sets.size(), before);
-  EXPECT_TRUE(sets.contains(all(0).item<int>(), 99));
-  EXPECT_FALSE(sets.contains(all(0).item<int>(), 100));
+  EXPECT_TRUE(sets.contains(all(0).item<ElementSets::Number>(), 99));
+  EXPECT_FALSE(sets.contains(all(0).item<ElementSets::Number>(), 100));
 }
 
+// The points of a grid have one stencil inside, and others at its edges.
+TEST(ElementSets, ShareStencils) {
+  ElementSets sets;
+  const Tensor w = pad(sets.singletons({40, 50}, 0), {{1, 1}, {1, 1}});
+  const Tensor::Slice inside = slice(1, -1);
+  Tensor all = w(inside, inside);
+  for (const Tensor& other :
+       {w(slice(2, none), inside), w(slice(none, -2), inside), w(inside, slice(2, none)), w(inside, slice(none, -2))})
+    all = sets.unite(all, other);
+  EXPECT_LE(sets.size(), 2u + 4 * 9);
+  const auto found = sets_in(sets, all);
+  for (int i = 0; i < 40; ++i)
+    for (int j = 0; j < 50; ++j) {
+      std::set<int> expected;
+      for (const auto& [di, dj] : {std::pair(0, 0), {-1, 0}, {1, 0}, {0, -1}, {0, 1}})
+        if (i + di >= 0 && i + di < 40 && j + dj >= 0 && j + dj < 50) expected.insert(50 * (i + di) + j + dj);
+      EXPECT_EQ(found[static_cast<std::size_t>(50 * i + j)], expected) << i << "," << j;
+    }
+}
+
+// Sets that are as irregular as a graph, and moved or repeated in part, beside std::set.
+TEST(ElementSets, UniteLikeStdSet) {
+  using Sets = std::vector<std::set<int>>;
+  const auto united = [](const Sets& a, const Sets& b) {
+    Sets result = a;
+    for (std::size_t i = 0; i < a.size(); ++i) result[i].insert(b[i].begin(), b[i].end());
+    return result;
+  };
+  std::mt19937 engine(1);
+  ElementSets sets;
+  constexpr Index rows = 6, columns = 40, n = rows * columns;
+  Tensor x = sets.singletons({n}, 100);
+  Sets expected = sets_in(sets, x);
+  for (int step = 0; step < 60; ++step) {
+    // A part moves as a whole, another one element by element, and one has no elements.
+    std::vector<std::int64_t> places;
+    const auto moved = static_cast<Index>(engine() % n), cut = static_cast<Index>(engine() % n);
+    for (Index i = 0; i < n; ++i) places.push_back(i < cut ? (i + moved) % n : static_cast<Index>(engine() % n));
+    Tensor y = take(x, from(places));
+    if (step % 3 == 0) y = where(arange(0, n, 1, int32) % 7 < 5, y, 0);
+    const Sets other = sets_in(sets, y);
+    ASSERT_EQ(sets_in(sets, sets.unite(x, y)), united(expected, other)) << step;
+    // Views whose rows stand apart in memory, and repeated rows.
+    const Tensor a = reshape(x, {rows, columns})(slice(), slice(3, none)),
+                 b = reshape(y, {rows, columns})(slice(), slice(none, -3));
+    ASSERT_EQ(sets_in(sets, sets.unite(a, b)), united(sets_in(sets, a), sets_in(sets, b)));
+    const Tensor first = b(slice(2, 3)), all = broadcast_to(first, a.shape());
+    ASSERT_EQ(sets_in(sets, sets.unite(a, first)), united(sets_in(sets, a), sets_in(sets, all)));
+    ASSERT_EQ(sets_in(sets, sets.unite(first, a)), united(sets_in(sets, a), sets_in(sets, all)));
+    ASSERT_EQ(sets_in(sets, sets.unite(transpose(a), transpose(b))),
+              united(sets_in(sets, transpose(a)), sets_in(sets, transpose(b))));
+    const Tensor over = sets.unite_over(reshape(y, {rows, columns}), Shape(step % 2));
+    Sets lines(static_cast<std::size_t>(over.size()));
+    for (Index i = 0; i < n; ++i) {
+      const auto& set = other[static_cast<std::size_t>(i)];
+      lines[static_cast<std::size_t>(step % 2 ? i / columns : i % columns)].insert(set.begin(), set.end());
+    }
+    ASSERT_EQ(sets_in(sets, over), lines);
+    x = step % 8 == 7 ? sets.singletons({n}, 0) : sets.unite(x, y);
+    expected = sets_in(sets, x);
+    if (step % 5 == 0) sets.collect(std::array{x});
+    ASSERT_EQ(sets_in(sets, x), expected) << "after collection";
+  }
+}
+
+// Each step makes sets of four elements in new places, which no other set is, moved.
 TEST(ElementSets, FreeWhatNoTensorNames) {
   ElementSets sets;
   const Tensor x = sets.singletons({1000}, 0);
-  Tensor y = x;
-  for (int i = 1; i < 200; ++i) {
-    y = sets.unite(y, roll(x, i));
-    const std::array live{x, y};
-    if (i % 10 == 0 || i == 199) sets.collect(live);
+  std::mt19937 engine(1);
+  const auto shuffled = [&] {
+    std::vector<std::int64_t> places(1000);
+    std::iota(places.begin(), places.end(), 0);
+    std::shuffle(places.begin(), places.end(), engine);
+    return take(x, from(places));
+  };
+  Tensor y;
+  std::vector<std::set<int>> expected;
+  for (int i = 1; i < 100; ++i) {
+    y = sets.unite(sets.unite(x, shuffled()), sets.unite(shuffled(), shuffled()));
+    expected = sets_in(sets, y);
+    if (i % 10 == 0 || i == 99) sets.collect(std::array{x, y});
   }
-  EXPECT_LE(sets.size(), 2u + 2 * 1000);
-  EXPECT_EQ(sets_in(sets, y)[0].size(), 200u);
+  EXPECT_LE(sets.size(), 2u + 1000);
+  EXPECT_GE(sets.size(), 900u);
+  EXPECT_EQ(sets_in(sets, y), expected);
   EXPECT_THAT(sets_in(sets, x(slice(2))), ElementsAre(std::set<int>{0}, std::set<int>{1}));
   sets.collect({});
-  EXPECT_EQ(sets.size(), 1u);  // the empty set
+  EXPECT_EQ(sets.size(), 2u);  // the empty set and that of one element
 }
 
 // A long loop does not keep the sets of all its steps.
