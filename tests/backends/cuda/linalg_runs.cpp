@@ -362,8 +362,11 @@ TEST_P(LinalgErrors, FailureToConverge) {
 
 TEST_P(LinalgErrors, NonfiniteMatricesGiveNan) {
   const Dtype dtype = GetParam();
+  constexpr double nan = std::numeric_limits<double>::quiet_NaN(), infinity = std::numeric_limits<double>::infinity();
+  std::vector<Tensor> elements = {tensor(nan, dtype), tensor(infinity, dtype)};
+  if (is_complex(dtype)) elements.push_back(tensor(std::complex<double>(1, nan)));
   for (const Index n : {Index{4}, Index{33}})
-    for (const double what : {std::numeric_limits<double>::quiet_NaN(), std::numeric_limits<double>::infinity()}) {
+    for (const Tensor& what : elements) {
       const Tensor good = positive(17, {}, n, dtype);
       const Tensor a = sent(stack({good, where(eye(n, bool_), what, good), good}));
       const auto expect_middle = [&](const Tensor& x, const char* name) {
