@@ -105,6 +105,7 @@ run_under() {  # TOOL
   if [[ $tool == racecheck ]]; then  # the kernels with the most phases in shared memory
     for op in cumulative_sum cumulative_prod linear_recurrence sort argsort dynamic_slice \
       cholesky lu qr eigh svd solve triangular_solve det expm \
+      complex_cholesky complex_lu complex_qr complex_eigh complex_svd complex_solve complex_triangular_solve complex_det complex_expm \
       scaled_dot_product_attention attention_gradient; do programs+=("$table $op"); done
   fi
   printf '%s\0' "${programs[@]}" |

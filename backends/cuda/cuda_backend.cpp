@@ -1,6 +1,5 @@
 #include <stave/backends/cuda/cuda_backend.h>
 
-#include <algorithm>
 #include <array>
 #include <atomic>
 #include <memory>
@@ -184,14 +183,7 @@ class RepeatedGraph final : public stave::RecordedWork {
   RecordedGraph graph_;
 };
 
-// Returns the driver of an operation. Operations on matrices have none for complex numbers, except
-// for products.
-Driver expect_driver(const stave::Op& op, const Attributes* attributes, std::span<const View> inputs,
-                     std::span<const View> outputs) {
-  const auto is_complex = [](const View& view) { return stave::is_complex(view.dtype); };
-  if (stave::is_linalg(op.id) && (std::ranges::any_of(inputs, is_complex) || std::ranges::any_of(outputs, is_complex)))
-    fail<stave::DeviceError>("{}: it has no kernel of complex numbers for CUDA: move its inputs with to(x, cpu)",
-                             op.name);
+Driver expect_driver(const stave::Op& op, const Attributes* attributes) {
   const Driver driver = op.id == OpId::own ? driver_by(attributes) : driver_of(op.id);
   if (!driver) fail<stave::DeviceError>("{}: it has no kernel for CUDA: move its inputs with to(x, cpu)", op.name);
   return driver;
@@ -212,7 +204,7 @@ void CudaBackend::run(const stave::Op& op, const Attributes* attributes, std::sp
     op.cuda(runtime_.stream(), attributes, inputs, outputs);
     return check_launch(op.name);
   }
-  const Driver driver = expect_driver(op, attributes, inputs, outputs);
+  const Driver driver = expect_driver(op, attributes);
   OperationScratch scratch(runtime_.memory());
   Faults& faults = runtime_.faults();
   const char* const failure = linalg_failure(op.id);
@@ -229,7 +221,7 @@ void CudaBackend::record_operation(Recording& recording, const stave::Op& op, co
   if (op.cuda || op.index_name || linalg_failure(op.id))
     fail<stave::Error>("{}: the operation cannot be recorded in a graph", op.name);
   const Launch launch{recording.stream(), runtime_.multiprocessors(), recording.scratch(), nullptr, 1};
-  expect_driver(op, attributes, inputs, outputs)(launch, op.id, attributes, inputs, outputs);
+  expect_driver(op, attributes)(launch, op.id, attributes, inputs, outputs);
   recording.scratch().end_operation();
 }
 

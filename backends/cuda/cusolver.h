@@ -10,14 +10,20 @@
 namespace stave_cuda {
 
 /// The cuSOLVER functions that the backend calls. Their names omit the prefix "cusolverDn". The
-/// functions with S take float and those with D take double.
+/// functions with S take float, those with D double, and those with C and Z complex numbers of
+/// these.
 struct CuSolver {
 // clang-format off
-#define STAVE_CUSOLVER_OF(X, p)                                                                           \
+#define STAVE_CUSOLVER_OF_ALL(X, p)                                                                       \
   X(p##potrf) X(p##potrf_bufferSize) X(p##potrfBatched) X(p##getrf) X(p##getrf_bufferSize) X(p##geqrf)    \
-  X(p##geqrf_bufferSize) X(p##orgqr) X(p##orgqr_bufferSize) X(p##syevd) X(p##syevd_bufferSize)            \
-  X(p##gesvd) X(p##gesvd_bufferSize)
-#define STAVE_CUSOLVER(X) X(Create) X(SetStream) STAVE_CUSOLVER_OF(X, S) STAVE_CUSOLVER_OF(X, D)
+  X(p##geqrf_bufferSize) X(p##gesvd) X(p##gesvd_bufferSize)
+#define STAVE_CUSOLVER_OF_REAL(X, p) \
+  STAVE_CUSOLVER_OF_ALL(X, p) X(p##orgqr) X(p##orgqr_bufferSize) X(p##syevd) X(p##syevd_bufferSize)
+#define STAVE_CUSOLVER_OF_COMPLEX(X, p) \
+  STAVE_CUSOLVER_OF_ALL(X, p) X(p##ungqr) X(p##ungqr_bufferSize) X(p##heevd) X(p##heevd_bufferSize)
+#define STAVE_CUSOLVER(X)                                                                                 \
+  X(Create) X(SetStream) STAVE_CUSOLVER_OF_REAL(X, S) STAVE_CUSOLVER_OF_REAL(X, D)                        \
+  STAVE_CUSOLVER_OF_COMPLEX(X, C) STAVE_CUSOLVER_OF_COMPLEX(X, Z)
 // clang-format on
 #define X(name) decltype(&cusolverDn##name) name = nullptr;
   STAVE_CUSOLVER(X)
@@ -25,8 +31,9 @@ struct CuSolver {
 };
 /// The cuBLAS functions that the backend calls. Their names omit the prefix "cublas".
 struct CuBlas {
+#define STAVE_CUBLAS_OF(X, p) X(p##trsm_v2) X(p##trsmBatched) X(p##getrfBatched)
 #define STAVE_CUBLAS(X) \
-  X(Create_v2) X(SetStream_v2) X(Strsm_v2) X(Dtrsm_v2) X(StrsmBatched) X(DtrsmBatched) X(SgetrfBatched) X(DgetrfBatched)
+  X(Create_v2) X(SetStream_v2) STAVE_CUBLAS_OF(X, S) STAVE_CUBLAS_OF(X, D) STAVE_CUBLAS_OF(X, C) STAVE_CUBLAS_OF(X, Z)
 #define X(name) decltype(&cublas##name) name = nullptr;
   STAVE_CUBLAS(X)
 #undef X

@@ -37,8 +37,9 @@ class LargeExponential {
   }
 
  private:
-  static constexpr int order = sizeof(T) == 8 ? 13 : 7;
-  static_assert(stave_detail::approximants<T>().all[stave_detail::approximants<T>().count - 1].order == order);
+  using R = RealOf<T>;
+  static constexpr int order = sizeof(R) == 8 ? 13 : 7;
+  static_assert(stave_detail::approximants<R>().all[stave_detail::approximants<R>().count - 1].order == order);
 
   T* power(int i) { return matrices_[i - 1]; }  // x^(2 i)
   T* room_for_product() { return matrices_[3]; }
@@ -65,10 +66,10 @@ class LargeExponential {
   }
 
   struct Term {
-    T factor;
+    R factor;
     const T* matrix;
   };
-  void combine(T* to, T identity, std::initializer_list<Term> terms) {
+  void combine(T* to, R identity, std::initializer_list<Term> terms) {
     CombineWork<T> work{count_ * n_, team_width(n_), n_, n_, to, {}, {}, identity, 0};
     for (const Term& term : terms) {
       work.terms[work.count] = term.matrix;
@@ -76,7 +77,7 @@ class LargeExponential {
     }
     launch_teams(launch_, work, "expm");
   }
-  static T b(int j) { return static_cast<T>(stave_detail::expm_coefficient(order, j)); }
+  static R b(int j) { return static_cast<R>(stave_detail::expm_coefficient(order, j)); }
   void take_squares(T* x, const T* squares, int done) {
     launch_teams(launch_, TakeSquaresWork<T>{count_ * n_, team_width(n_), n_, x, squares, halvings_, done}, "expm");
   }
@@ -137,7 +138,8 @@ void run_expm(const Launch& launch, const View& in, const View& out) {
   launch_teams(launch, ExpmWork<T>{count, width, plan.on_device<T>(launch), elements<T>(out), slots}, "expm");
 }
 
-template void run_expm<float>(const Launch&, const View&, const View&);
-template void run_expm<double>(const Launch&, const View&, const View&);
+#define STAVE_FOR(T) template void run_expm<T>(const Launch&, const View&, const View&);
+STAVE_MATRIX_NUMBERS(STAVE_FOR)
+#undef STAVE_FOR
 
 }  // namespace stave_cuda

@@ -1,6 +1,7 @@
 #include <stave/backends/cuda/linalg.h>
 
 #include <stave/backends/attributes.h>
+#include <stave/backends/cuda/elementwise.h>
 #include <stave/backends/cuda/linalg_drivers.h>
 #include <stave/backends/cuda/matmul.h>
 #include <stave/core/op/all_ops.h>
@@ -59,7 +60,7 @@ void run_eigh(const Launch& launch, const View& in, std::span<const View> out) {
   const FailurePlace failure(launch, true);
   if (is_small(in))
     launch_teams(launch,
-                 EighWork<T>{plan.count(), width_for(in), plan.on_device<T>(launch), elements<T>(out[0]),
+                 EighWork<T>{plan.count(), width_for(in), plan.on_device<T>(launch), elements<RealOf<T>>(out[0]),
                              out.size() == 2 ? elements<T>(out[1]) : nullptr, failure},
                  "eigh");
   else large_eigh<T>(launch, in, out, failure);
@@ -75,7 +76,7 @@ void run_svd(const Launch& launch, const View& in, std::span<const View> out) {
     launch_teams(
         launch,
         SvdWork<T>{plan.count(), width_for(in), plan.on_device<T>(launch), vectors ? elements<T>(out[0]) : nullptr,
-                   elements<T>(out[vectors ? 1 : 0]), vectors ? elements<T>(out[2]) : nullptr,
+                   elements<RealOf<T>>(out[vectors ? 1 : 0]), vectors ? elements<T>(out[2]) : nullptr,
                    vectors ? columns_of(out[0]) : 0, vectors ? rows_of(out[2]) : 0, failure},
         "svd");
   else large_svd<T>(launch, in, out, failure);
@@ -93,7 +94,7 @@ void run_determinant(const Launch& launch, const View& in, std::span<const View>
   launch_teams(launch,
                DeterminantWork<T>{count, team_width(n), plan.on_device<T>(launch), packed, exchanges,
                                   logarithm ? nullptr : elements<T>(out[0]), logarithm ? elements<T>(out[0]) : nullptr,
-                                  logarithm ? elements<T>(out[1]) : nullptr},
+                                  logarithm ? elements<RealOf<T>>(out[1]) : nullptr},
                "det");
 }
 
@@ -151,21 +152,34 @@ void permute_rows(const Launch& launch, const View& b, const View& order, bool s
                "solve");
 }
 
-/// Computes x = vh^T diag(inverse) u^T b.
+/// The conjugate transposes of matrices. Complex matrices are copied, real ones are not.
+template <class T>
+struct Adjoint {
+  Dense conjugates;
+  Transposed transposed;
+
+  Adjoint(const Launch& launch, const View& of)
+      : conjugates(is_real<T> ? nullptr : room<T>(launch, element_count(of.shape)), of.dtype, stave::Shape(of.shape)),
+        transposed(is_real<T> ? of : conjugates.view) {
+    if (!is_real<T>) run_elementwise(launch, OpId::conj, {&of, 1}, conjugates.view);
+  }
+};
+
+/// Computes x = vh^H diag(inverse) u^H b.
 template <class T>
 void run_lstsq(const Launch& launch, Inputs in, const View& out) {
-  const Transposed u(in[2]), v(in[4]);
+  const Adjoint<T> u(launch, in[2]), v(launch, in[4]);
   const StackPlan inverse(in[3], 1);
   stave::Shape shape(out.shape);
   shape[shape.size() - 2] = in[3].shape.back();
   const Dense part(room<T>(launch, shape.elements()), out.dtype, shape);
-  run_matmul(launch, u.view, in[1], part.view);
+  run_matmul(launch, u.transposed.view, in[1], part.view);
   if (shape.elements() > 0)
     launch_teams(launch,
                  ScaleRowsWork<T>{shape.elements() / shape.back(), team_width(shape.back()),
-                                  inverse.on_device<T>(launch), elements<T>(part.view), shape.back()},
+                                  inverse.on_device<RealOf<T>>(launch), elements<T>(part.view), shape.back()},
                  "lstsq");
-  run_matmul(launch, v.view, part.view, out);
+  run_matmul(launch, v.transposed.view, part.view, out);
 }
 
 /// Writes identity matrices to `out`, the result for inputs without elements.
@@ -246,17 +260,21 @@ void run_solve(const Launch& launch, bool transpose, const View& b, const View& 
   permute_rows(launch, turned.view, order, true, elements<T>(out));
 }
 
-template void factor_lu(const Launch&, const View&, float*, std::int32_t*, std::int32_t*);
-template void factor_lu(const Launch&, const View&, double*, std::int32_t*, std::int32_t*);
-template void run_solve<float>(const Launch&, bool, const View&, const View&, const View&, const View&,
-                               const FirstFailure&);
-template void run_solve<double>(const Launch&, bool, const View&, const View&, const View&, const View&,
-                                const FirstFailure&);
+#define STAVE_FOR(T)                                                                                  \
+  template void factor_lu(const Launch&, const View&, T*, std::int32_t*, std::int32_t*);              \
+  template void run_solve<T>(const Launch&, bool, const View&, const View&, const View&, const View&, \
+                             const FirstFailure&);
+STAVE_MATRIX_NUMBERS(STAVE_FOR)
+#undef STAVE_FOR
 
 void run_linalg(const Launch& launch, OpId op, const stave::Attributes* attributes, Inputs in,
                 std::span<const View> out) {
-  if (out[0].dtype == stave::float32) run<float>(launch, op, attributes, in, out);
-  else run<double>(launch, op, attributes, in, out);
+  switch (in[0].dtype) {
+    case stave::float32: return run<float>(launch, op, attributes, in, out);
+    case stave::float64: return run<double>(launch, op, attributes, in, out);
+    case stave::complex64: return run<ComplexElement<float>>(launch, op, attributes, in, out);
+    default: return run<ComplexElement<double>>(launch, op, attributes, in, out);
+  }
 }
 
 }  // namespace stave_cuda

@@ -1,5 +1,5 @@
-// Functions shared by the host functions that launch linear algebra. T is float or double. Outputs
-// are dense.
+// Functions shared by the host functions that launch linear algebra. T is float, double or a
+// complex number of these (kernels/number.cuh). Outputs are dense.
 #pragma once
 
 #include <algorithm>
@@ -115,5 +115,8 @@ void run_solve(const Launch& launch, bool transpose, const View& b, const View& 
 
 template <class T>
 void run_expm(const Launch& launch, const View& in, const View& out);
+
+// The number types of all functions of this file.
+#define STAVE_MATRIX_NUMBERS(X) X(float) X(double) X(ComplexElement<float>) X(ComplexElement<double>)
 
 }  // namespace stave_cuda

@@ -90,7 +90,9 @@ struct SafetensorsNames {
 };
 
 /// Writes the tensors of a tree to a .safetensors file under the names of visit_named_tensors.
-/// Larger elements come first, as safetensors.torch.save_file writes them.
+/// Larger elements come first, as safetensors.torch.save_file writes them. complex64 is C64, which
+/// the reference implementation reads since its version 0.7. Throws DtypeError for a tensor of
+/// complex128, which the format does not have: save its real and its imaginary part.
 /// https://huggingface.co/docs/safetensors
 template <class T>
 void save_safetensors(const std::string& path, const T& tree, SafetensorsOptions options = {});

@@ -254,7 +254,8 @@ class ProgramWriter {
     if (!x.node().storage)
       fail<TransformError>("{}: a constant of the program is the value of one lane of vmap: save the program outside",
                            where_);
-    const bool is_number = x.rank() > 0 && is_one_number(x);
+    // A number of a device whose element lies in the host's memory is one again after it is read.
+    const bool is_number = (x.rank() > 0 || x.device() != cpu) && is_one_number(x);
     const std::size_t number = number_of_tensor(is_number ? one_number(x) : x);
     return is_number ? fmt::format("{{\"tensor\":{},\"repeated\":{}}}", number, json(x.shape()))
                      : fmt::format("{{\"tensor\":{}}}", number);

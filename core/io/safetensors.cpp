@@ -125,12 +125,21 @@ void check_text(const std::string& text, const char* what, const std::string& wh
   if (valid_utf8(text) != text) fail<FileError>("{}: {} '{}' is not UTF-8", where, what, shown(text));
 }
 
-// Returns the index of a dtype in safetensors_dtypes.
+// Returns the index of a dtype in safetensors_dtypes, or their number if the format has no such
+// dtype.
 std::size_t rank_of(Dtype dtype) {
-  for (std::size_t rank = 0; rank < std::size(safetensors_dtypes); ++rank)
-    if (safetensors_dtypes[rank].first == dtype) return rank;
-  fail<DtypeError>(
-      "save_safetensors: the format has no {}: convert to complex64 with astype, or save real(z) and imag(z)", dtype);
+  std::size_t rank = 0;
+  while (rank < std::size(safetensors_dtypes) && safetensors_dtypes[rank].first != dtype) ++rank;
+  return rank;
+}
+
+void check_dtypes(const std::vector<NamedTensor>& arrays, const std::string& where) {
+  for (const auto& [name, x] : arrays)
+    if (rank_of(x.dtype()) == std::size(safetensors_dtypes))
+      fail<DtypeError>(
+          "{}: '{}' is {}, which the .safetensors format does not have: save real(x) and imag(x), or convert x to "
+          "complex64 with astype; .npy and .npz files have {}",
+          where, name, x.dtype(), x.dtype());
 }
 
 std::string in_json(const std::map<std::string, std::string>& metadata) {
@@ -184,6 +193,7 @@ void write_safetensors(const char* operation, const std::string& path, std::vect
   for (NamedTensor& array : arrays)
     array.name = with_separator(std::move(array.name), '/', options.separator, file.where());
   check_texts(arrays, options, file.where());
+  check_dtypes(arrays, file.where());
   std::sort(arrays.begin(), arrays.end(), [](const NamedTensor& a, const NamedTensor& b) {
     const std::size_t rank_a = rank_of(a.value.dtype()), rank_b = rank_of(b.value.dtype());
     return std::tie(rank_a, a.name) < std::tie(rank_b, b.name);

@@ -20,9 +20,9 @@ namespace stave_detail {
 /// The dtypes in the order in which the reference implementation writes tensors: no element is
 /// smaller than those that follow it.
 inline constexpr std::pair<Dtype, const char*> safetensors_dtypes[] = {
-    {complex64, "C64"}, {uint64, "U64"}, {int64, "I64"},     {float64, "F64"}, {float32, "F32"},
-    {uint32, "U32"},    {int32, "I32"},  {bfloat16, "BF16"}, {float16, "F16"}, {uint16, "U16"},
-    {int16, "I16"},     {int8, "I8"},    {uint8, "U8"},      {bool_, "BOOL"}};
+    {uint64, "U64"}, {int64, "I64"}, {float64, "F64"},   {complex64, "C64"}, {float32, "F32"},
+    {uint32, "U32"}, {int32, "I32"}, {bfloat16, "BF16"}, {float16, "F16"},   {uint16, "U16"},
+    {int16, "I16"},  {int8, "I8"},   {uint8, "U8"},      {bool_, "BOOL"}};
 // The format has no complex128.
 static_assert(std::size(safetensors_dtypes) == dtype_count - 1);
 

@@ -10,8 +10,10 @@
 // evaluations of the cdf for Poisson and Binomial, 60 for NegativeBinomial, and few for the others.
 //
 // Entropies of Poisson, Binomial and NegativeBinomial are computed in float64 by integrals, or by
-// series where the variance is at least 64, with relative errors of about 1e-13. The cdf of
-// BetaBinomial and of Hypergeometric, and their entropies, have no closed form and are left out.
+// series where the variance is at least 64, with relative errors of about 1e-13. Those of
+// BetaBinomial and Hypergeometric are sums over all counts, so their time and memory grow with the
+// greatest count, which they read, and they have derivative 0 by counts. The cdf of these two has
+// no closed form and is left out.
 //
 // logits are log(p / (1 - p)) of a probability p, as in NumPyro and PyTorch.
 #pragma once
@@ -83,12 +85,14 @@ struct Geometric {
 struct BetaBinomial {
   NumberOrTensor count, a, b;
   STAVE_DISTRIBUTION
+  Tensor entropy() const;
 };
 /// The number of good items among `draws` that are drawn without replacement from `good` good and
 /// `bad` bad items: scipy.stats.hypergeom(good + bad, good, draws).
 struct Hypergeometric {
   NumberOrTensor good, bad, draws;
   STAVE_DISTRIBUTION
+  Tensor entropy() const;
 };
 /// The positive integers k with probability proportional to k^-exponent, for an exponent above 1:
 /// scipy.stats.zipf. Draws beyond int32 are its greatest number.

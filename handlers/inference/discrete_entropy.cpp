@@ -1,4 +1,4 @@
-// Entropies of Poisson, Binomial and NegativeBinomial.
+// Entropies of Poisson, Binomial, NegativeBinomial, Multinomial, BetaBinomial and Hypergeometric.
 //
 // They are sums over all counts, which have no closed form. Where the distribution is wide, the
 // entropy is an asymptotic series in the inverse of the variance. Elsewhere it is an integral: for
@@ -6,13 +6,20 @@
 //   E[log K!] = integral of (E[K] e^-t - (1 - G(t)) / (e^t - 1)) / t over t > 0
 // (DLMF 5.9.13), and G has a closed form. Parameters are batched, and both forms are smooth
 // functions of them. All are computed in float64, to about 1e-13 of the entropy; derivatives are
-// those of the same formulas.
+// those of the same formulas. G of BetaBinomial and Hypergeometric has no closed form, and their
+// entropies are computed as sums.
+#include <algorithm>
+#include <cmath>
 #include <numbers>
 
+#include <stave/core/ops/contract.h>
 #include <stave/core/ops/layout.h>
 #include <stave/core/ops/reduce.h>
+#include <stave/core/ops/softmax.h>
 #include <stave/core/ops/special.h>
+#include <stave/core/tensor/fail.h>
 #include <stave/handlers/inference/discrete.h>
+#include <stave/handlers/inference/multivariate.h>
 #include <stave/handlers/inference/parameters.h>
 
 namespace stave {
@@ -118,6 +125,86 @@ Tensor negative_binomial_entropy(T count, T logits) {
   return by_width(wide, variance, -1 / where(count > 0, count, 1), n * (odds * softplus(-l) + softplus(l)) + rest);
 }
 
+// ---- Multinomial -------------------------------------------------------------------------
+
+// Returns E[log K!] - (m log m - m) for K of Binomial, with mean m = count p: the series
+//   log(2 pi m) / 2 + (1 - p) / 2 + sum_j Q_j(p) / m^j
+// The polynomials Q_j follow from Stirling's series of log K!, expanded around the mean, and the
+// moments of the count. From the mean `least_wide_variance` on, eight terms are exact to 2e-14.
+Tensor factorial_of_wide(T mean, T p) {
+  constexpr int terms = 8;
+  constexpr double q[terms][terms + 1] = {
+      {-1. / 12, 1. / 4, -1. / 12},
+      {-1. / 24, 1. / 12, -1. / 24},
+      {-19. / 360, 1. / 8, -1. / 12, 0, 1. / 120},
+      {-9. / 80, 19. / 60, -7. / 24, 1. / 12, 1. / 240},
+      {-863. / 2520, 9. / 8, -95. / 72, 5. / 8, -1. / 12, 0, -1. / 252},
+      {-1375. / 1008, 863. / 168, -117. / 16, 19. / 4, -31. / 24, 1. / 12, -1. / 504},
+      {-33953. / 5040, 1375. / 48, -863. / 18, 315. / 8, -5719. / 360, 21. / 8, -1. / 12, 0, 1. / 240},
+      {-57281. / 1440, 33953. / 180, -26125. / 72, 4315. / 12, -15309. / 80, 3059. / 60, -127. / 24, 1. / 12,
+       1. / 480}};
+  Tensor series = zeros_like(mean);
+  for (int j = terms; j >= 1; --j) {
+    Tensor row = zeros_like(p);
+    for (int i = terms; i >= 0; --i) row = row * p + q[j - 1][i];
+    series = (series + row) / mean;
+  }
+  return 0.5 * (log(2 * std::numbers::pi * mean) + 1 - p) + series;
+}
+
+// Returns the same as factorial_of_wide, for all means. With u = 1 - e^-t, the integrand is
+//   m e^-t - e^-t / u (1 - (1 - p u)^n)
+Tensor factorial_of(T count, T log_p) {
+  const Tensor p = exp(log_p), mean = count * p, wide = mean >= least_wide_variance;
+  const Tensor n_each = expand_dims(count, -1), p_each = expand_dims(p, -1), mean_each = expand_dims(mean, -1);
+  const Tensor expected = integral(1 / clip(mean, 1, least_wide_variance), ones_like(mean), [&](T t) {
+    // p u is kept below 1, where the logarithm is infinite.
+    const Tensor u = -expm1(-t), hit = minimum(p_each * u, 1 - 0x1p-53);
+    return exp(-t) * (mean_each + expm1(n_each * log1p(-hit)) / u);
+  });
+  const Tensor log_mean = log(where(count > 0, count, 1)) + log_p;
+  const Tensor narrow = expected - scale(mean, log_mean) + mean;
+  return where(wide, factorial_of_wide(where(wide, mean, least_wide_variance), p), narrow);
+}
+
+// The entropy is -n sum_i p_i log p_i - log n! + sum_i E[log K_i!], where K_i is the count of class
+// i. Its means m_i sum to n, so the differences m_i log m_i - m_i cancel all terms of order n.
+Tensor multinomial_entropy(T count, T logits) {
+  const Tensor n = expand_dims(count, -1), all = zeros_like(count);
+  return sum(factorial_of(n, log_softmax(logits)), -1) - factorial_of(count, all);
+}
+
+// ---- sums --------------------------------------------------------------------------------
+
+// Returns the sum of -p log p over the counts first ... last, where log_prob(k) is log p for counts
+// k with an axis behind those of `first` and `last`. It reads the greatest number of counts.
+template <class F>
+Tensor entropy_by_sum(const char* what, T first, T last, F log_prob) {
+  if (last.size() == 0) return zeros_like(last);
+  const double steps = max(last - first).item<double>();
+  if (!std::isfinite(steps))
+    fail<Error>("{}::entropy: it is a sum over all counts, but the greatest count is {}", what, steps);
+  const Tensor from = expand_dims(first, -1);
+  const Tensor k = from + arange(0, std::max(steps, 0.) + 1, 1, float64, last.device());
+  const Tensor inside = k <= expand_dims(last, -1), log_p = log_prob(where(inside, k, from));
+  return -sum(where(inside, exp(log_p) * log_p, 0), -1);
+}
+
+Tensor column(T x) { return expand_dims(x, -1); }
+
+Tensor beta_binomial_entropy(T count, T a, T b) {
+  const Tensor n = stop_gradient(count);
+  return entropy_by_sum("BetaBinomial", zeros_like(n), n, [&](T k) {
+    return BetaBinomial{column(n), column(a), column(b)}.log_prob(k);
+  });
+}
+Tensor hypergeometric_entropy(T good, T bad, T draws) {
+  const Tensor g = stop_gradient(good), b = stop_gradient(bad), n = stop_gradient(draws);
+  return entropy_by_sum("Hypergeometric", maximum(n - b, 0), minimum(n, g), [&](T k) {
+    return Hypergeometric{column(g), column(b), column(n)}.log_prob(k);
+  });
+}
+
 // Returns f(parameters...), computed in float64.
 template <class F, std::same_as<NumberOrTensor>... P>
 Tensor entropy_of(F f, const P&... parameters) {
@@ -129,5 +216,11 @@ Tensor entropy_of(F f, const P&... parameters) {
 Tensor Poisson::entropy() const { return entropy_of(poisson_entropy, rate); }
 Tensor Binomial::entropy() const { return entropy_of(binomial_entropy, count, logits); }
 Tensor NegativeBinomial::entropy() const { return entropy_of(negative_binomial_entropy, count, logits); }
+Tensor BetaBinomial::entropy() const { return entropy_of(beta_binomial_entropy, count, a, b); }
+Tensor Hypergeometric::entropy() const { return entropy_of(hypergeometric_entropy, good, bad, draws); }
+Tensor Multinomial::entropy() const {
+  const Dtype dtype = common_float(count.tensor(), logits);
+  return astype(multinomial_entropy(count.in(float64, logits.device()), astype(logits, float64)), dtype);
+}
 
 }  // namespace stave

@@ -43,13 +43,16 @@ struct Dirichlet {
   Tensor entropy() const;
 };
 /// The number of times that each of n classes occurs among `count` draws of Categorical{logits},
-/// for logits [..., n]. Draws are int32 [..., n].
+/// for logits [..., n]. Draws are int32 [..., n]. The entropy [...] is computed in float64, by an
+/// integral for each class or, where the mean of the class is at least 64, by a series. The error
+/// is about 1e-13.
 struct Multinomial {
   NumberOrTensor count;
   Tensor logits;
   STAVE_DISTRIBUTION(1)
   Tensor mean() const;
   Tensor variance() const;
+  Tensor entropy() const;
 };
 /// The Wishart distribution of symmetric positive definite matrices [..., n, n] with mean degrees
 /// l l^T, where l = scale_tril, and degrees > n - 1: the distribution of the sum of `degrees` outer

@@ -21,6 +21,10 @@ arrays["empty"] = np.zeros((0, 3), np.int32)
 arrays['λ "quoted" \\ \x01'] = np.arange(3, dtype=np.float32)
 save_file(arrays, folder / "arrays.safetensors", metadata={"format": 'np "λ"'})
 
+# complex64 among dtypes of the same size: of these the order is U64, I64, F64, C64.
+numbers = np.array([[1 + 2j, 3 - 1j], [0.5j, -4]], np.complex64)
+save_file({"d": np.ones(1), "f": np.ones(1, np.float32), "i": np.ones(1, np.int64), "u": np.ones(1, np.uint64), "z": numbers}, folder / "complex64.safetensors")
+
 # bfloat16, which NumPy lacks and the format has; a dtype that Stave lacks.
 halves = np.array([1, -2.5, 3.140625], ml_dtypes.bfloat16)
 

@@ -316,6 +316,54 @@ zipf_entropy = lambda a: mpmath.log(mpmath.zeta(a)) - a * mpmath.zeta(a, 1, 1) /
 file.add("Zipf", [floats(1.125, 1.5, 2.5, 6, 30)], floats(*map(zipf_entropy, [1.125, 1.5, 2.5, 6, 30])), dtypes=WIDE, member="entropy", units=64)
 np.testing.assert_allclose(stats.zipf(6).entropy(), float(zipf_entropy(6)), rtol=1e-6)
 
+
+
+def sum_of_entropy(log_p, first, last):
+    """The sum over the counts first ... last, by mpmath."""
+    logs = [log_p(mpmath.mpf(k)) for k in range(first, last + 1)]
+    return float(-mpmath.fsum(mpmath.exp(l) * l for l in logs))
+
+
+log_choose = lambda n, k: mpmath.loggamma(n + 1) - mpmath.loggamma(k + 1) - mpmath.loggamma(n - k + 1)
+log_beta = lambda a, b: mpmath.loggamma(a) + mpmath.loggamma(b) - mpmath.loggamma(a + b)
+
+
+def beta_binomial_entropy(n, a, b):
+    n, a, b = map(mpmath.mpf, (n, a, b))
+    return sum_of_entropy(lambda k: log_choose(n, k) + log_beta(k + a, n - k + b) - log_beta(a, b), 0, int(n))
+
+
+def hypergeometric_entropy(good, bad, draws):
+    g, b, n = map(mpmath.mpf, (good, bad, draws))
+    return sum_of_entropy(lambda k: log_choose(g, k) + log_choose(b, n - k) - log_choose(g + b, n), int(max(n - b, 0)), int(min(n, g)))
+
+
+def multinomial_entropy(n, logits):
+    """By the marginal distributions of the counts, of which those with negligible probabilities are left out."""
+    n, weights = int(n), [mpmath.exp(mpmath.mpf(l)) for l in logits]
+    total = -mpmath.loggamma(n + 1)
+    for p in (w / mpmath.fsum(weights) for w in weights):
+        mean, around = float(n * p), 18 * float(mpmath.sqrt(n * p * (1 - p))) + 60
+        log_p = lambda k: log_choose(n, k) + k * mpmath.log(p) + (n - k) * mpmath.log1p(-p)
+        total += mpmath.fsum(mpmath.exp(log_p(mpmath.mpf(k))) * mpmath.loggamma(k + 1) for k in range(int(max(mean - around, 0)), int(min(mean + around, n)) + 1))
+        total -= n * p * mpmath.log(p)
+    return float(total)
+
+
+trials, row_a, row_b = column(floats(0, 1, 7, 400)), floats(0.25, 1, 1, 3.5, 200), floats(0.5, 1, 2, 8, 300)
+expected = np.array([[beta_binomial_entropy(n, a, b) for a, b in zip(row_a, row_b)] for n in trials[:, 0]])
+file.add("BetaBinomial", [trials, row_a, row_b], expected, dtypes=WIDE, member="entropy", scaled=True, units=512)
+np.testing.assert_allclose(stats.betabinom(trials, row_a, row_b).entropy(), expected, rtol=1e-9, atol=1e-12)
+good, bad, draws = floats(5, 0, 7, 3, 30, 400, 20000), floats(3, 4, 0, 8, 20, 300, 10), floats(4, 2, 3, 11, 25, 250, 300)
+expected = floats(*map(hypergeometric_entropy, good, bad, draws))
+file.add("Hypergeometric", [good, bad, draws], expected, dtypes=WIDE, member="entropy", scaled=True, units=1024)
+np.testing.assert_allclose(stats.hypergeom(good + bad, good, draws).entropy(), expected, rtol=1e-9, atol=1e-11)
+trials, class_logits = column(floats(0, 1, 2, 63, 100, 3000, 1e6)), floats(0.5, -1, 2, 0, 0, 0, -9, 3, 0, 12, 0, 0, -40, 0, 1).reshape(5, 3)
+expected = np.array([[multinomial_entropy(n, l) for l in class_logits] for n in trials[:, 0]])
+file.add("Multinomial", [trials, class_logits], expected, dtypes=WIDE, member="entropy", scaled=True, units=512)
+shares_of = scipy.special.softmax(class_logits, -1)
+np.testing.assert_allclose([[stats.multinomial(int(n), p).entropy() for p in shares_of] for n in trials[:5, 0]], expected[:5], rtol=1e-10, atol=1e-10)
+
 # ---- bijectors: forward, and log_det at the same point, with gradients ------------------------------
 
 

@@ -29,7 +29,7 @@ For each function of [core/ops](../core/ops) the dtypes that it admits; by which
 modes (one that is zero everywhere is none); whether it can be computed under `vmap`; and what computes it on each backend: a
 **kernel** of its own, a **view** of its operand, or what it is **composed** of. Where CUDA has **none**, the inputs go to the CPU by
 `to(x, cpu)`. **all** are the real dtypes. **complex** stands where the table of tests has rows of complex operands; functions that only
-create, move or select elements take them, too. CUDA has no linear algebra of complex matrices but products.
+create, move or select elements take them, too.
 )";
 
 const char* const about_operations = R"(

@@ -58,7 +58,7 @@ struct Halvings {
   STAVE_BOTH double norm(const T* x) const {
     return largest([&](Index c) {
       double sum = 0;
-      for (Index r = 0; r < n; ++r) sum += ::fabs(static_cast<double>(x[r * n + c]));
+      for (Index r = 0; r < n; ++r) sum += size(static_cast<WideOf<T>>(x[r * n + c]));
       return sum;
     });
   }
@@ -92,7 +92,7 @@ struct Halvings {
     for (int i = 0; i < 2 * order + 1; ++i) {
       const double most = largest([&](Index c) {
         double sum = 0;
-        for (Index r = 0; r < n; ++r) sum += row[r] * scale * ::fabs(static_cast<double>(x[r * n + c]));
+        for (Index r = 0; r < n; ++r) sum += row[r] * scale * size(static_cast<WideOf<T>>(x[r * n + c]));
         return next[c] = sum;
       });
       if (most == 0) return 0;
@@ -101,7 +101,7 @@ struct Halvings {
       exchange(row, next);
     }
     const double beyond =
-        ::log2(stave_detail::expm_remainder<T>(order)) + logarithm - ::log2(length) - before * 2. * order;
+        ::log2(stave_detail::expm_remainder<RealOf<T>>(order)) + logarithm - ::log2(length) - before * 2. * order;
     const double times = ::ceil(beyond / (2 * order));
     return times > 0 ? static_cast<int>(times) : 0;
   }
@@ -144,10 +144,10 @@ struct SmallExponential {
     set(to, [&](int at) {
       T sum = plus ? plus[at] : T(0);
       for (int i = 0; i < count; ++i) {
-        const T b = static_cast<T>(stave_detail::expm_coefficient(order, first + 2 * i));
+        const auto b = static_cast<RealOf<T>>(stave_detail::expm_coefficient(order, first + 2 * i));
         const int power = first_power + i;
-        if (power > 0) sum += b * matrix(power)[at];
-        else if (at % (n + 1) == 0) sum += b;
+        if (power > 0) sum += matrix(power)[at] * b;
+        else if (at % (n + 1) == 0) sum += T(b);
       }
       return sum;
     });
@@ -187,7 +187,7 @@ struct SmallExponential {
     T* const x = matrix(0);
     const double length = halvings_for.norm(x);
     if (length * 0 != 0) return set(x, [](int) { return not_a_number<T>(); });
-    const stave_detail::Approximants all = stave_detail::approximants<T>();
+    const stave_detail::Approximants all = stave_detail::approximants<RealOf<T>>();
     int chosen = 0;
     while (chosen + 1 < all.count && length > all.all[chosen].bound) ++chosen;
     const Approximant of = all.all[chosen];
@@ -246,7 +246,7 @@ struct HalveWork {
     T* const matrix = x + i * size;
     const double length = halvings_for.norm(matrix);
     const bool finite = length * 0 == 0;
-    const stave_detail::Approximants all = stave_detail::approximants<T>();
+    const stave_detail::Approximants all = stave_detail::approximants<RealOf<T>>();
     const Approximant of = all.all[all.count - 1];
     const int times = !finite             ? -1
                       : length > of.bound ? halvings_for(matrix, fourth + i * size, sixth + i * size, length, of)

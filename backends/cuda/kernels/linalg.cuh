@@ -24,11 +24,6 @@ struct FirstFailure {
   }
 };
 
-template <class T>
-STAVE_BOTH T not_a_number() {
-  return static_cast<T>(NAN);
-}
-
 template <class T, class Team>
 STAVE_BOTH void load(const Team& team, const MatrixStack<T>& from, Index i, T* to, int step) {
   const T* const x = from(i);
@@ -68,8 +63,7 @@ struct CholeskyWork {
     const T* const x = a(i);
     team.for_lanes([&](int c) {
       for (int r = 0; c < n && r < n; ++r)
-        l[r * step + c] =
-            T(0.5) * x[r * a.row_step + c * a.column_step] + T(0.5) * x[c * a.row_step + r * a.column_step];
+        l[r * step + c] = hermitian_mean(x[r * a.row_step + c * a.column_step], x[c * a.row_step + r * a.column_step]);
     });
     const bool finite = all_finite(team, l, step, n, n, part.vector(0));
     if (finite && cholesky(team, l, step, n, part.vector(0)))
@@ -130,7 +124,7 @@ struct QrWork {
       store_nan(team, to_q, m, p);
       return store_nan(team, to_r, p, n);
     }
-    const T factor = moderate(team, x, step, m, n, part.vector(0));
+    const RealOf<T> factor = moderate(team, x, step, m, n, part.vector(0));
     qr(team, x, step, m, n, y, static_cast<int>(p), part.vector(0));
     store(team, to_q, m, p, [&](int row, int c) { return y[row * step + c]; });
     store(team, to_r, p, n, [&](int row, int c) { return row <= c ? x[row * step + c] * (1 / factor) : T(0); });
@@ -144,7 +138,8 @@ struct EighWork {
   Index items;
   int width;
   MatrixStack<T> a;
-  T *w, *v;  // If v is null, only the eigenvalues are computed.
+  RealOf<T>* w;
+  T* v;  // If v is null, only the eigenvalues are computed.
   FirstFailure failure;
 
   template <class Team>
@@ -155,15 +150,15 @@ struct EighWork {
     team.for_lanes([&](int c) {
       for (int r = 0; c < n && r < n; ++r)
         x[r * step + c] =
-            T(0.5) * from[r * a.row_step + c * a.column_step] + T(0.5) * from[c * a.row_step + r * a.column_step];
+            hermitian_mean(from[r * a.row_step + c * a.column_step], from[c * a.row_step + r * a.column_step]);
     });
     if (!all_finite(team, x, step, n, n, part.vector(0))) {
       store_nan(team, w + i * n, 1, n);
       if (v) store_nan(team, v + i * n * n, n, n);
       return;
     }
-    const T factor = moderate(team, x, step, n, n, part.vector(0));
-    T values[most_lanes];
+    const RealOf<T> factor = moderate(team, x, step, n, n, part.vector(0));
+    RealOf<T> values[most_lanes];
     if (!eigh(team, x, step, n, y, values, part.vector(0), part.vector(1))) failure.at(i);
     store(team, w + i * n, 1, n, [&](int, int c) { return values[c] * (1 / factor); });
     if (v) store(team, v + i * n * n, n, n, [&](int r, int c) { return y[r * step + c]; });
@@ -171,8 +166,8 @@ struct EighWork {
 };
 
 /// Computes the singular value decomposition by rotating the rows of a matrix until they are
-/// orthogonal. If the matrix has more rows than columns, its transpose is used, and u and v are
-/// exchanged.
+/// orthogonal: y a = diag(s) vh, where y is unitary, so u = y^H. If the matrix has more rows than
+/// columns, its transpose is used: y a^T = diag(s) x, so u = x^T and vh = conj(y).
 template <class T>
 struct SvdWork {
   using Value = T;
@@ -181,7 +176,9 @@ struct SvdWork {
   int width;
   MatrixStack<T> a;
   // u is [m, p] and vh is [q, n]. If they are null, only the singular values are computed.
-  T *u, *s, *vh;
+  T* u;
+  RealOf<T>* s;
+  T* vh;
   Index p, q;
   FirstFailure failure;
 
@@ -196,21 +193,21 @@ struct SvdWork {
       for (int r = 0; c < longer && r < k; ++r)
         x[r * step + c] = tall ? from[c * a.row_step + r * a.column_step] : from[r * a.row_step + c * a.column_step];
     });
-    T values[most_lanes];
+    RealOf<T> values[most_lanes];
     const bool finite = all_finite(team, x, step, k, longer, part.vector(0));
     if (finite) {
-      const T factor = moderate(team, x, step, k, longer, part.vector(0));
+      const RealOf<T> factor = moderate(team, x, step, k, longer, part.vector(0));
       if (!svd(team, x, y, step, k, longer, values)) failure.at(i);
       for (int j = 0; j < k; ++j) values[j] *= 1 / factor;
       if (u) complete(team, x, step, k, static_cast<int>(tall ? p : q), longer);
     }
-    store(team, s + i * k, 1, k, [&](int, int c) { return finite ? values[c] : not_a_number<T>(); });
+    store(team, s + i * k, 1, k, [&](int, int c) { return finite ? values[c] : not_a_number<RealOf<T>>(); });
     if (!u) return;
     store(team, u + i * m * p, m, p, [&](int r, int c) {
-      return !finite ? not_a_number<T>() : tall ? x[c * step + r] : y[c * step + r];
+      return !finite ? not_a_number<T>() : tall ? x[c * step + r] : conjugate(y[c * step + r]);
     });
     store(team, vh + i * q * n, q, n, [&](int r, int c) {
-      return !finite ? not_a_number<T>() : tall ? y[r * step + c] : x[r * step + c];
+      return !finite ? not_a_number<T>() : tall ? conjugate(y[r * step + c]) : x[r * step + c];
     });
   }
 };

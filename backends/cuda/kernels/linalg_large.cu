@@ -7,5 +7,6 @@ namespace stave_cuda {
 STAVE_OTHER_WORKS(STAVE_LAUNCH_TEAMS)
 template void launch_teams(const Launch&, const ReportWork&, const char*);
 STAVE_LARGE_WORKS(STAVE_LAUNCH_BLOCKS)
+STAVE_LAUNCH_BLOCKS(FinishWork)
 
 }  // namespace stave_cuda

@@ -40,7 +40,7 @@ struct SubstituteWork {
     for (int j = 0; j < triangle_count; ++j)
       singular |= !triangles[j].unit && team.agree([&] {
         bool zero = false;
-        for (int r = 0; r < n; ++r) zero |= t[r * (step + 1)] == 0;
+        for (int r = 0; r < n; ++r) zero |= t[r * (step + 1)] == T(0);
         return zero;
       });
     if (singular) failure.at(i);
@@ -82,7 +82,7 @@ struct DiagonalWork {
     const T* const x = a(i);
     team.for_lanes([&](int lane) {
       for (Index r = lane; r < a.rows; r += width)
-        if (x[r * (a.row_step + a.column_step)] == 0) failure.at(i);
+        if (x[r * (a.row_step + a.column_step)] == T(0)) failure.at(i);
     });
   }
 };
@@ -117,14 +117,14 @@ struct ScaleRowsWork {
   static constexpr int matrices = 1;
   Index items;
   int width;
-  MatrixStack<T> factors;
+  MatrixStack<RealOf<T>> factors;
   T* out;
   Index columns;
 
   template <class Team>
   STAVE_BOTH void body(const Team& team, Index item, Index, TeamPart<T, matrices>) const {
     const Index i = item / factors.columns;
-    const T factor = factors(i)[item % factors.columns * factors.column_step];
+    const RealOf<T> factor = factors(i)[item % factors.columns * factors.column_step];
     team.for_lanes([&](int lane) {
       for (Index c = lane; c < columns; c += width) out[item * columns + c] *= factor;
     });
@@ -142,15 +142,15 @@ struct CombineWork {
   Index columns, rows;
   T* to;
   const T* terms[4];
-  T factors[4], identity;
+  RealOf<T> factors[4], identity;
   int count;
 
   template <class Team>
   STAVE_BOTH void body(const Team& team, Index item, Index, TeamPart<T, matrices>) const {
     team.for_lanes([&](int lane) {
       for (Index c = lane; c < columns; c += width) {
-        T sum = c == item % rows ? identity : T(0);
-        for (int j = 0; j < count; ++j) sum += factors[j] * terms[j][item * columns + c];
+        T sum(c == item % rows ? identity : 0);
+        for (int j = 0; j < count; ++j) sum += terms[j][item * columns + c] * factors[j];
         to[item * columns + c] = sum;
       }
     });
@@ -159,20 +159,37 @@ struct CombineWork {
 
 // ---- determinants -----------------------------------------------------------------------------
 
-/// A product stored as mantissa * 2^exponent, so that intermediate results do not overflow.
-struct DeterminantProduct {
-  double mantissa = 1, exponent = 0;
+/// Returns the exponent of the larger part of a number, as frexp does.
+template <class N>
+STAVE_BOTH int exponent_of(N x) {
+  int by = 0;
+  ::frexp(larger_size(x), &by);
+  return by;
+}
 
-  STAVE_BOTH void multiply(double factor) {
-    int by = 0;
-    mantissa = ::frexp(mantissa * factor, &by);
+/// A product stored as mantissa * 2^exponent, so that intermediate results do not overflow. N is
+/// double or a complex number of doubles.
+template <class N>
+struct DeterminantProduct {
+  N mantissa{1};
+  double exponent = 0;
+
+  STAVE_BOTH void multiply(N factor) {
+    mantissa = mantissa * factor;
+    const int by = exponent_of(mantissa);
+    mantissa = by_power_of_two(mantissa, -by);
     exponent += by;
   }
-  STAVE_BOTH double value() const {
-    return ::ldexp(mantissa, static_cast<int>(exponent > 10000 ? 10000 : exponent < -10000 ? -10000 : exponent));
+  STAVE_BOTH N value() const {
+    return by_power_of_two(mantissa, static_cast<int>(exponent > 10000    ? 10000
+                                                      : exponent < -10000 ? -10000
+                                                                          : exponent));
   }
-  STAVE_BOTH double sign() const { return mantissa != mantissa ? mantissa : (mantissa > 0) - (mantissa < 0); }
-  STAVE_BOTH double logarithm() const { return ::log(::fabs(mantissa)) + exponent * 0.6931471805599453094; }
+  STAVE_BOTH N sign() const {
+    if constexpr (is_real<N>) return mantissa != mantissa ? mantissa : (mantissa > 0) - (mantissa < 0);
+    else return mantissa == N(0) ? mantissa : mantissa / size(mantissa);
+  }
+  STAVE_BOTH double logarithm() const { return ::log(size(mantissa)) + exponent * 0.6931471805599453094; }
 };
 
 /// Returns the determinant of a matrix of up to 3 x 3, computed in double. Returns NaN if the
@@ -192,42 +209,49 @@ STAVE_BOTH double tiny_determinant(const MatrixStack<T>& a, Index i) {
 
 template <class T>
 struct DeterminantWork {
-  using Value = double;
+  using Value = WideOf<T>;
   static constexpr int matrices = 1;
   Index items;
   int width;
   MatrixStack<T> a;
   const T* packed;
   const std::int32_t* exchanges;
-  T *value, *sign, *logarithm;  // Either `value`, or `sign` and `logarithm`, are not null.
+  T *value, *sign;  // Either `value`, or `sign` and `logarithm`, are not null.
+  RealOf<T>* logarithm;
 
   template <class Team>
-  STAVE_BOTH void body(const Team& team, Index i, Index, TeamPart<double, matrices> part) const {
+  STAVE_BOTH void body(const Team& team, Index i, Index, TeamPart<Value, matrices> part) const {
     const Index n = a.rows;
     team.for_lanes([&](int lane) {
-      DeterminantProduct det;
+      DeterminantProduct<Value> det;
       for (Index k = lane; k < n; k += width) {
-        const auto pivot = static_cast<double>(packed[(i * n + k) * n + k]);
+        const auto pivot = static_cast<Value>(packed[(i * n + k) * n + k]);
         det.multiply(exchanges[i * n + k] == k ? pivot : -pivot);
       }
       part.vector(0)[lane] = det.mantissa;
-      part.vector(1)[lane] = det.exponent;
+      part.vector(1)[lane] = Value(det.exponent);
     });
     team.for_lanes([&](int lane) {
       if (lane != 0) return;
-      DeterminantProduct det;
+      DeterminantProduct<Value> det;
       for (int k = 0; k < width; ++k) {
         det.multiply(part.vector(0)[k]);
-        det.exponent += part.vector(1)[k];
+        det.exponent += real_part(part.vector(1)[k]);
       }
-      if (value) {
-        const double tiny = n > 0 && n <= 3 ? tiny_determinant(a, i) : not_a_number<double>();
-        value[i] = static_cast<T>(tiny - tiny == 0 ? tiny : det.value());
-      } else {
+      if (value) value[i] = static_cast<T>(value_of(det, i));
+      else {
         sign[i] = static_cast<T>(det.sign());
-        logarithm[i] = static_cast<T>(det.logarithm());
+        logarithm[i] = static_cast<RealOf<T>>(det.logarithm());
       }
     });
+  }
+  STAVE_BOTH Value value_of(const DeterminantProduct<Value>& det, Index i) const {
+    if constexpr (is_real<T>)
+      if (a.rows > 0 && a.rows <= 3) {
+        const double tiny = tiny_determinant(a, i);
+        if (tiny - tiny == 0) return tiny;
+      }
+    return det.value();
   }
 };
 

@@ -1,37 +1,40 @@
 // Factorizations of one small matrix by a team (team.cuh). The algorithms are those of
 // backends/cpu/kernels/linalg.cpp. In each step the lanes share the rows or columns of the matrix.
-// Matrices are row-major, and rows are `step` elements apart.
+// Matrices are row-major, and rows are `step` elements apart. T is a real or a complex type
+// (number.cuh). x^H is the conjugate transpose of x.
 #pragma once
 
 #include <cfloat>
 #include <cmath>
 #include <cstdint>
 
+#include <stave/backends/cuda/kernels/number.cuh>
 #include <stave/backends/cuda/kernels/team.cuh>
 
 namespace stave_cuda {
 
-template <class T>
-inline constexpr T rounding_unit = sizeof(T) == 8 ? T(0x1p-52) : T(0x1p-23);
-
-STAVE_BOTH inline float root(float x) { return ::sqrtf(x); }
-STAVE_BOTH inline double root(double x) { return ::sqrt(x); }
-STAVE_BOTH inline float size(float x) { return ::fabsf(x); }
-STAVE_BOTH inline double size(double x) { return ::fabs(x); }
-STAVE_BOTH inline float by_power_of_two(float x, int n) { return ::ldexpf(x, n); }
-STAVE_BOTH inline double by_power_of_two(double x, int n) { return ::ldexp(x, n); }
-template <class T>
-STAVE_BOTH void exchange(T& a, T& b) {
-  const T t = a;
-  a = b;
-  b = t;
-}
+template <class R>
+inline constexpr R rounding_unit = sizeof(R) == 8 ? R(0x1p-52) : R(0x1p-23);
 
 /// Returns the dot product of n elements of x and y.
 template <class T>
 STAVE_BOTH T dot(const T* x, int x_step, const T* y, int y_step, int n) {
-  T sum = 0;
+  T sum(0);
   for (int i = 0; i < n; ++i) sum += x[i * x_step] * y[i * y_step];
+  return sum;
+}
+/// Returns the inner product: the sum of x conj(y).
+template <class T>
+STAVE_BOTH T inner(const T* x, int x_step, const T* y, int y_step, int n) {
+  T sum(0);
+  for (int i = 0; i < n; ++i) sum += x[i * x_step] * conjugate(y[i * y_step]);
+  return sum;
+}
+/// Returns the sum of |x|^2.
+template <class T>
+STAVE_BOTH RealOf<T> sum_of_squares(const T* x, int x_step, int n) {
+  RealOf<T> sum = 0;
+  for (int i = 0; i < n; ++i) sum += squared_size(x[i * x_step]);
   return sum;
 }
 
@@ -40,40 +43,40 @@ STAVE_BOTH T dot(const T* x, int x_step, const T* y, int y_step, int n) {
 template <class T, class Team>
 STAVE_BOTH bool all_finite(const Team& team, const T* x, int step, int rows, int columns, T* sums) {
   team.for_lanes([&](int r) {
-    T sum = 0;
-    for (int c = 0; r < rows && c < columns; ++c) sum += x[r * step + c] * 0;
-    sums[r] = sum;
+    RealOf<T> sum = 0;
+    for (int c = 0; r < rows && c < columns; ++c) sum += times_zero(x[r * step + c]);
+    sums[r] = T(sum);
   });
   return team.agree([&] {
-    T sum = 0;
-    for (int r = 0; r < rows; ++r) sum += sums[r];
+    RealOf<T> sum = 0;
+    for (int r = 0; r < rows; ++r) sum += real_part(sums[r]);
     return sum == 0;
   });
 }
 
 /// Returns a power of two that scales a matrix to a moderate size, where `largest` is its largest
-/// absolute value. Returns 1 if the size is moderate already.
-template <class T>
-STAVE_BOTH T safe_scale(T largest) {
-  const T big = sizeof(T) == 8 ? T(0x1p+400) : T(0x1p+50);
+/// absolute value of a part. Returns 1 if the size is moderate already.
+template <class R>
+STAVE_BOTH R safe_scale(R largest) {
+  const R big = sizeof(R) == 8 ? R(0x1p+400) : R(0x1p+50);
   if (largest == 0 || (largest < big && largest > 1 / big)) return 1;
-  const int least = sizeof(T) == 8 ? DBL_MIN_EXP : FLT_MIN_EXP, most = (sizeof(T) == 8 ? DBL_MAX_EXP : FLT_MAX_EXP) - 1;
+  const int least = sizeof(R) == 8 ? DBL_MIN_EXP : FLT_MIN_EXP, most = (sizeof(R) == 8 ? DBL_MAX_EXP : FLT_MAX_EXP) - 1;
   const int power = -::ilogb(static_cast<double>(largest));
-  return by_power_of_two(T(1), power < least ? least : power > most ? most : power);
+  return by_power_of_two(R(1), power < least ? least : power > most ? most : power);
 }
 /// Multiplies a finite matrix by the factor that `safe_scale` gives, and returns the factor.
 template <class T, class Team>
-STAVE_BOTH T moderate(const Team& team, T* x, int step, int rows, int columns, T* maxima) {
+STAVE_BOTH RealOf<T> moderate(const Team& team, T* x, int step, int rows, int columns, T* maxima) {
   team.for_lanes([&](int r) {
-    T largest = 0;
+    RealOf<T> largest = 0;
     for (int c = 0; r < rows && c < columns; ++c)
-      if (size(x[r * step + c]) > largest) largest = size(x[r * step + c]);
-    maxima[r] = largest;
+      if (larger_size(x[r * step + c]) > largest) largest = larger_size(x[r * step + c]);
+    maxima[r] = T(largest);
   });
-  const T factor = team.agree([&] {
-    T largest = 0;
+  const RealOf<T> factor = team.agree([&] {
+    RealOf<T> largest = 0;
     for (int r = 0; r < rows; ++r)
-      if (maxima[r] > largest) largest = maxima[r];
+      if (real_part(maxima[r]) > largest) largest = real_part(maxima[r]);
     return safe_scale(largest);
   });
   if (factor == 1) return factor;
@@ -86,25 +89,25 @@ STAVE_BOTH T moderate(const Team& team, T* x, int step, int rows, int columns, T
 template <class T, class Team>
 STAVE_BOTH void set_identity(const Team& team, T* x, int step, int rows, int columns) {
   team.for_lanes([&](int c) {
-    for (int r = 0; c < columns && r < rows; ++r) x[r * step + c] = r == c;
+    for (int r = 0; c < columns && r < rows; ++r) x[r * step + c] = T(r == c);
   });
 }
 
 // ---- triangles --------------------------------------------------------------------------------
 
-/// Factors a = l l^T and stores l in the lower triangle of a. Returns false
+/// Factors a = l l^H and stores l in the lower triangle of a. Returns false
 /// if a is not positive definite.
 template <class T, class Team>
 STAVE_BOTH bool cholesky(const Team& team, T* a, int step, int n, T* column) {
   for (int j = 0; j < n; ++j) {
     team.for_lanes([&](int r) {
-      if (r >= j && r < n) column[r] = a[r * step + j] - dot(a + r * step, 1, a + j * step, 1, j);
+      if (r >= j && r < n) column[r] = a[r * step + j] - inner(a + r * step, 1, a + j * step, 1, j);
     });
-    const T pivot = team.agree([&] { return column[j]; });
+    const RealOf<T> pivot = team.agree([&] { return real_part(column[j]); });
     if (!(pivot > 0)) return false;
-    const T diagonal = root(pivot), inverse = 1 / diagonal;
+    const RealOf<T> diagonal = root(pivot), inverse = 1 / diagonal;
     team.for_lanes([&](int r) {
-      if (r >= j && r < n) a[r * step + j] = r == j ? diagonal : column[r] * inverse;
+      if (r >= j && r < n) a[r * step + j] = r == j ? T(diagonal) : column[r] * inverse;
     });
   }
   return true;
@@ -119,7 +122,7 @@ STAVE_BOTH void lu(const Team& team, T* a, int step, int m, int n, int* exchange
     const int best = team.agree([&] {
       int found = k;
       for (int r = k + 1; r < m; ++r)
-        if (size(a[r * step + k]) > size(a[found * step + k])) found = r;
+        if (sum_of_sizes(a[r * step + k]) > sum_of_sizes(a[found * step + k])) found = r;
       return found;
     });
     team.for_lanes([&](int c) {
@@ -127,11 +130,11 @@ STAVE_BOTH void lu(const Team& team, T* a, int step, int m, int n, int* exchange
       if (best != k && c < n) exchange(a[k * step + c], a[best * step + c]);
     });
     const T pivot = team.agree([&] { return a[k * step + k]; });
-    if (pivot == 0) continue;
+    if (pivot == T(0)) continue;
     team.for_lanes([&](int r) {
       if (r <= k || r >= m) return;
       T* const row = a + r * step;
-      const T factor = row[k] /= pivot;
+      const T factor = row[k] = row[k] / pivot;
       for (int c = k + 1; c < n; ++c) row[c] -= factor * a[k * step + c];
     });
   }
@@ -160,42 +163,43 @@ STAVE_BOTH void substitute(const T* t, int row_step, int column_step, bool lower
 
 // ---- reflections ------------------------------------------------------------------------------
 
-/// The Householder reflection 1 - tau v v^T with v = (1, scale x), which maps the vector (first, x)
-/// to (head, 0). `squares` is |x|^2.
+/// The Householder reflection h = 1 - tau v v^H with v = (1, scale x), where h^H maps the vector
+/// (first, x) to (head, 0), and head is real. `squares` is |x|^2. As in LAPACK's zlarfg.
 template <class T>
 struct Reflection {
-  T tau = 0, head, scale = 1;
-  STAVE_BOTH Reflection(T first, T squares) : head(first) {
-    if (squares == 0) return;
-    const T length = root(first * first + squares);
-    head = first < 0 ? length : -length;
-    tau = (head - first) / head;
-    scale = 1 / (first - head);
+  T tau{0}, scale{1};
+  RealOf<T> head;
+  STAVE_BOTH Reflection(T first, RealOf<T> squares) : head(real_part(first)) {
+    if (squares == 0 && imaginary_part(first) == 0) return;
+    const RealOf<T> length = root(squared_size(first) + squares);
+    head = real_part(first) < 0 ? length : -length;
+    tau = (T(head) - first) / head;
+    scale = T(1) / (first - T(head));
   }
 };
 
-/// Replaces a column x by (1 - tau v v^T) x, where v[0] counts as 1. One lane does all the work.
+/// Replaces a column x by (1 - tau v v^H) x, where v[0] counts as 1. One lane does all the work.
 template <class T>
 STAVE_BOTH void reflect(T* x, int x_step, const T* v, int v_step, int n, T tau) {
-  const T along = -tau * (x[0] + dot(x + x_step, x_step, v + v_step, v_step, n - 1));
+  const T along = -tau * (x[0] + inner(x + x_step, x_step, v + v_step, v_step, n - 1));
   x[0] += along;
   for (int i = 1; i < n; ++i) x[i * x_step] += v[i * v_step] * along;
 }
 
 /// Computes the QR factors of a for m >= n. r replaces the upper triangle of a. The first p columns
-/// of the orthogonal factor are written to q.
+/// of the unitary factor are written to q.
 template <class T, class Team>
 STAVE_BOTH void qr(const Team& team, T* a, int step, int m, int n, T* q, int p, T* taus) {
   for (int k = 0; k < n; ++k) {
     T* const v = a + k * (step + 1);
     const Reflection<T> reflection =
-        team.agree([&] { return Reflection<T>(v[0], dot(v + step, step, v + step, step, m - k - 1)); });
+        team.agree([&] { return Reflection<T>(v[0], sum_of_squares(v + step, step, m - k - 1)); });
     team.for_lanes([&](int r) {
-      if (r == k) taus[k] = reflection.tau, v[0] = reflection.head;
-      if (r > k && r < m) v[(r - k) * step] *= reflection.scale;
+      if (r == k) taus[k] = reflection.tau, v[0] = T(reflection.head);
+      if (r > k && r < m) v[(r - k) * step] = v[(r - k) * step] * reflection.scale;
     });
     team.for_lanes([&](int c) {
-      if (c > k && c < n) reflect(v + c - k, step, v, step, m - k, reflection.tau);
+      if (c > k && c < n) reflect(v + c - k, step, v, step, m - k, conjugate(reflection.tau));
     });
   }
   set_identity(team, q, step, m, p);
@@ -207,43 +211,45 @@ STAVE_BOTH void qr(const Team& team, T* a, int step, int m, int n, T* q, int p, 
 
 // ---- eigenvalues ------------------------------------------------------------------------------
 
-/// Reduces symmetric a = q t q^T to tridiagonal t, with diagonal d and off-diagonal e. Step k is a
-/// reflection, whose vector v stays in row k, right of column k.
+/// Reduces Hermitian a = q t q^H to real tridiagonal t, with diagonal d and off-diagonal e. Step k
+/// is a reflection, whose vector v stays in row k, right of column k.
 template <class T, class Team>
-STAVE_BOTH void tridiagonal(const Team& team, T* a, int step, int n, T* d, T* e, T* taus, T* w) {
+STAVE_BOTH void tridiagonal(const Team& team, T* a, int step, int n, RealOf<T>* d, RealOf<T>* e, T* taus, T* w) {
   for (int k = 0; k + 1 < n; ++k) {
     const int rest = n - k - 1;
     T *const v = a + k * step + k + 1, *const x = a + (k + 1) * (step + 1);
-    const Reflection<T> reflection = team.agree([&] { return Reflection<T>(v[0], dot(v + 1, 1, v + 1, 1, rest - 1)); });
+    // The row is the conjugate of the column that the reflection changes.
+    const Reflection<T> reflection =
+        team.agree([&] { return Reflection<T>(conjugate(v[0]), sum_of_squares(v + 1, 1, rest - 1)); });
     e[k] = reflection.head;
-    d[k] = team.agree([&] { return v[-1]; });
+    d[k] = team.agree([&] { return real_part(v[-1]); });
     team.for_lanes([&](int j) {
       if (j == 0) taus[k] = reflection.tau;
-      if (j < rest) v[j] = j == 0 ? T(1) : v[j] * reflection.scale;
+      if (j < rest) v[j] = j == 0 ? T(1) : conjugate(v[j]) * reflection.scale;
     });
-    if (reflection.tau == 0) continue;
-    // With h = 1 - tau v v^T, the update is
-    //   x = h x h = x - v w^T - w v^T, where w = tau (x v - tau (v^T x v) v / 2)
+    if (reflection.tau == T(0)) continue;
+    // With h = 1 - tau v v^H, the update is
+    //   x = h^H x h = x - v w^H - w v^H, where p = tau x v and w = p - tau (p^H v) v / 2
     team.for_lanes([&](int j) {
-      if (j < rest) w[j] = dot(v, 1, x + j, step, rest) * reflection.tau;
+      if (j < rest) w[j] = inner(v, 1, x + j, step, rest) * reflection.tau;
     });
-    const T along = team.agree([&] { return -reflection.tau * dot(w, 1, v, 1, rest) / 2; });
+    const T along = team.agree([&] { return -reflection.tau * inner(v, 1, w, 1, rest) / 2; });
     team.for_lanes([&](int j) {
       if (j < rest) w[j] += along * v[j];
     });
     team.for_lanes([&](int r) {
-      for (int j = 0; r < rest && j < rest; ++j) x[r * step + j] -= v[r] * w[j] + w[r] * v[j];
+      for (int j = 0; r < rest && j < rest; ++j) x[r * step + j] -= v[r] * conjugate(w[j]) + w[r] * conjugate(v[j]);
     });
   }
-  d[n - 1] = team.agree([&] { return a[(n - 1) * (step + 1)]; });
+  d[n - 1] = team.agree([&] { return real_part(a[(n - 1) * (step + 1)]); });
 }
 
 /// Computes the eigenvalues of a tridiagonal matrix in d, unordered. It calls turn(i, c, s) to
 /// rotate the eigenvectors i and i + 1 by cosine c and sine s. Returns false if the iteration does
 /// not converge.
-template <class T, class Turn>
-STAVE_BOTH bool ql(T* d, T* e, int n, Turn turn) {
-  const T epsilon = rounding_unit<T>, nothing = epsilon * epsilon * epsilon;
+template <class R, class Turn>
+STAVE_BOTH bool ql(R* d, R* e, int n, Turn turn) {
+  const R epsilon = rounding_unit<R>, nothing = epsilon * epsilon * epsilon;
   e[n - 1] = 0;
   for (int first = 0; first < n; ++first)
     for (int steps = 0;; ++steps) {
@@ -251,13 +257,13 @@ STAVE_BOTH bool ql(T* d, T* e, int n, Turn turn) {
       while (last + 1 < n && size(e[last]) > epsilon * (size(d[last]) + size(d[last + 1])) + nothing) ++last;
       if (last == first) break;
       if (steps == 60) return false;
-      T g = (d[first + 1] - d[first]) / (2 * e[first]);  // Wilkinson's shift
-      const T r = root(g * g + 1);
+      R g = (d[first + 1] - d[first]) / (2 * e[first]);  // Wilkinson's shift
+      const R r = root(g * g + 1);
       g = d[last] - d[first] + e[first] / (g + (g < 0 ? -r : r));
-      T s = 1, c = 1, p = 0;
+      R s = 1, c = 1, p = 0;
       int i = last - 1;
       for (; i >= first; --i) {
-        const T f = s * e[i], b = c * e[i], length = root(f * f + g * g);
+        const R f = s * e[i], b = c * e[i], length = root(f * f + g * g);
         e[i + 1] = length;
         if (length == 0) {  // The matrix splits into two tridiagonal matrices.
           d[i + 1] -= p;
@@ -267,7 +273,7 @@ STAVE_BOTH bool ql(T* d, T* e, int n, Turn turn) {
         s = f / length;
         c = g / length;
         g = d[i + 1] - p;
-        const T turned = (d[i] - g) * s + 2 * c * b;
+        const R turned = (d[i] - g) * s + 2 * c * b;
         p = s * turned;
         d[i + 1] = g + p;
         g = c * turned - b;
@@ -284,8 +290,8 @@ STAVE_BOTH bool ql(T* d, T* e, int n, Turn turn) {
 /// Computes the eigenvalues in d, ascending. Each lane has its own copy of d. The eigenvectors are
 /// written to the columns of q, unless q is null.
 template <class T, class Team>
-STAVE_BOTH bool eigh(const Team& team, T* a, int step, int n, T* q, T* d, T* taus, T* w) {
-  T e[most_lanes];
+STAVE_BOTH bool eigh(const Team& team, T* a, int step, int n, T* q, RealOf<T>* d, T* taus, T* w) {
+  RealOf<T> e[most_lanes];
   tridiagonal(team, a, step, n, d, e, taus, w);
   if (q) {
     set_identity(team, q, step, n, n);
@@ -294,13 +300,13 @@ STAVE_BOTH bool eigh(const Team& team, T* a, int step, int n, T* q, T* d, T* tau
         if (c > k && c < n) reflect(q + (k + 1) * step + c, step, a + k * step + k + 1, 1, n - k - 1, taus[k]);
       });
   }
-  const bool found = ql(d, e, n, [&](int i, T c, T s) {
+  const bool found = ql(d, e, n, [&](int i, RealOf<T> c, RealOf<T> s) {
     if (!q) return;
     team.for_lanes([&](int r) {
       if (r >= n) return;
       T *const x = q + r * step + i, before = x[0];
-      x[0] = c * before - s * x[1];
-      x[1] = s * before + c * x[1];
+      x[0] = before * c - x[1] * s;
+      x[1] = before * s + x[1] * c;
     });
   });
   if (!found) return false;

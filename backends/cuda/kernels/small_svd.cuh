@@ -1,5 +1,5 @@
 // Singular values of one small matrix by a team, with one-sided Jacobi rotations as in
-// backends/cpu/kernels/linalg.cpp.
+// backends/cpu/kernels/linalg.cpp. T is a real or a complex type (number.cuh).
 #pragma once
 
 #include <stave/backends/cuda/kernels/small_factors.cuh>
@@ -12,21 +12,22 @@ STAVE_BOTH void exchange_rows(const Team& team, T* x, int step, int n, int i, in
     if (c < n) exchange(x[i * step + c], x[j * step + c]);
   });
 }
+/// Multiplies row j by `phase`, and rotates rows i and j by cosine c and sine s.
 template <class T, class Team>
-STAVE_BOTH void rotate_rows(const Team& team, T* x, int step, int n, int i, int j, T c, T s) {
+STAVE_BOTH void rotate_rows(const Team& team, T* x, int step, int n, int i, int j, T phase, RealOf<T> c, RealOf<T> s) {
   team.for_lanes([&](int lane) {
     if (lane >= n) return;
     T &a = x[i * step + lane], &b = x[j * step + lane];
-    const T before = a;
-    a = c * before - s * b;
-    b = s * before + c * b;
+    const T before = a, turned = phase * b;
+    a = before * c - turned * s;
+    b = before * s + turned * c;
   });
 }
 
 /// Exchanges two rows of x, and the same rows of y, so that row i is the longest of the rows of x
 /// from i on. `squares` holds the squared lengths of the rows.
 template <class T, class Team>
-STAVE_BOTH void bring_longest(const Team& team, T* x, T* y, int step, int k, int n, T* squares, int i) {
+STAVE_BOTH void bring_longest(const Team& team, T* x, T* y, int step, int k, int n, RealOf<T>* squares, int i) {
   int longest = i;
   for (int j = i + 1; j < k; ++j)
     if (squares[j] > squares[longest]) longest = j;
@@ -44,25 +45,25 @@ STAVE_BOTH void complete(const Team& team, T* x, int step, int known, int rows, 
     T* const row = x + i * step;
     team.for_lanes([&](int j) {
       // The squared length of the projection of unit vector j onto the span of the previous rows.
-      if (j < n) row[j] = dot(x + j, step, x + j, step, i);
+      if (j < n) row[j] = T(sum_of_squares(x + j, step, i));
     });
     const int axis = team.agree([&] {
       int least = 0;
       for (int j = 1; j < n; ++j)
-        if (row[j] < row[least]) least = j;
+        if (real_part(row[j]) < real_part(row[least])) least = j;
       return least;
     });
     team.for_lanes([&](int j) {
-      if (j < n) row[j] = j == axis;
+      if (j < n) row[j] = T(j == axis);
     });
     for (int twice = 0; twice < 2; ++twice) {
       for (int r = 0; r < i; ++r) {
-        const T along = team.agree([&] { return dot(row, 1, x + r * step, 1, n); });
+        const T along = team.agree([&] { return inner(row, 1, x + r * step, 1, n); });
         team.for_lanes([&](int j) {
           if (j < n) row[j] -= along * x[r * step + j];
         });
       }
-      const T inverse = team.agree([&] { return 1 / root(dot(row, 1, row, 1, n)); });
+      const RealOf<T> inverse = team.agree([&] { return 1 / root(sum_of_squares(row, 1, n)); });
       team.for_lanes([&](int j) {
         if (j < n) row[j] *= inverse;
       });
@@ -71,18 +72,23 @@ STAVE_BOTH void complete(const Team& team, T* x, int step, int known, int rows, 
 }
 
 /// Rotates rows i and j, unless they are already orthogonal. Returns true if it rotated them.
+/// Before the rotation, the phase of row j is changed so that the inner product of the rows is real.
 template <class T, class Team>
-STAVE_BOTH bool turn_pair(const Team& team, T* x, T* y, int step, int k, int n, T* squares, int i, int j, T rounding) {
+STAVE_BOTH bool turn_pair(const Team& team, T* x, T* y, int step, int k, int n, RealOf<T>* squares, int i, int j,
+                          RealOf<T> rounding) {
+  using R = RealOf<T>;
   T *const a = x + i * step, *const b = x + j * step;
-  const T product = team.agree([&] { return dot(a, 1, b, 1, n); });
-  const T tolerance = rounding_unit<T> * root(static_cast<T>(n));
-  if (squares[j] <= rounding || size(product) <= tolerance * root(squares[i]) * root(squares[j])) return false;
-  const T zeta = (squares[j] - squares[i]) / (2 * product), r = root(1 + zeta * zeta);
-  const T t = 1 / (zeta + (zeta < 0 ? -r : r)), c = 1 / root(1 + t * t), s = c * t;
-  rotate_rows(team, x, step, n, i, j, c, s);
-  if (y) rotate_rows(team, y, step, k, i, j, c, s);
-  squares[i] = team.agree([&] { return dot(a, 1, a, 1, n); });
-  squares[j] = team.agree([&] { return dot(b, 1, b, 1, n); });
+  const T product = team.agree([&] { return inner(a, 1, b, 1, n); });
+  const R tolerance = rounding_unit<R> * root(static_cast<R>(n)), length = size(product);
+  if (squares[j] <= rounding || length <= tolerance * root(squares[i]) * root(squares[j])) return false;
+  const R real_product = is_real<T> ? real_part(product) : length;
+  const T phase = is_real<T> ? T(1) : product / length;
+  const R zeta = (squares[j] - squares[i]) / (2 * real_product), r = root(1 + zeta * zeta);
+  const R t = 1 / (zeta + (zeta < 0 ? -r : r)), c = 1 / root(1 + t * t), s = c * t;
+  rotate_rows(team, x, step, n, i, j, phase, c, s);
+  if (y) rotate_rows(team, y, step, k, i, j, phase, c, s);
+  squares[i] = team.agree([&] { return sum_of_squares(a, 1, n); });
+  squares[j] = team.agree([&] { return sum_of_squares(b, 1, n); });
   return true;
 }
 
@@ -92,17 +98,18 @@ STAVE_BOTH bool turn_pair(const Team& team, T* x, T* y, int step, int k, int n, 
 /// longest row has no meaningful direction. If y is not null, such rows of x are replaced by unit
 /// vectors orthogonal to the others. Returns false if the iteration does not converge.
 template <class T, class Team>
-STAVE_BOTH bool svd(const Team& team, T* x, T* y, int step, int k, int n, T* values) {
-  const T epsilon = rounding_unit<T>;
-  T* const squares = values;
+STAVE_BOTH bool svd(const Team& team, T* x, T* y, int step, int k, int n, RealOf<T>* values) {
+  using R = RealOf<T>;
+  const R epsilon = rounding_unit<R>;
+  R* const squares = values;
   if (y) set_identity(team, y, step, k, k);
   bool orthogonal = false;
   for (int sweep = 0; !orthogonal; ++sweep) {
     if (sweep == 60) return false;
     orthogonal = true;
-    T largest = 0;
+    R largest = 0;
     for (int i = 0; i < k; ++i) {
-      squares[i] = team.agree([&] { return dot(x + i * step, 1, x + i * step, 1, n); });
+      squares[i] = team.agree([&] { return sum_of_squares(x + i * step, 1, n); });
       largest = squares[i] > largest ? squares[i] : largest;
     }
     for (int i = 0; i < k; ++i) {
@@ -112,10 +119,10 @@ STAVE_BOTH bool svd(const Team& team, T* x, T* y, int step, int k, int n, T* val
     }
   }
   for (int i = 0; i < k; ++i) bring_longest(team, x, y, step, k, n, squares, i);
-  const T rounding = k > 0 ? squares[0] * epsilon * epsilon : 0;
+  const R rounding = k > 0 ? squares[0] * epsilon * epsilon : 0;
   int known = 0;
   for (int i = 0; i < k; ++i) {
-    const T length = root(squares[i]);
+    const R length = root(squares[i]);
     if (squares[i] > rounding) {
       known = i + 1;
       team.for_lanes([&](int c) {

@@ -185,14 +185,19 @@ TEST_F(Gpu, ForkedChildGetsAnErrorForDevices) {
   EXPECT_EQ(sum(x).item<float>(), 3);
 }
 
+Tensor complex_numbers(std::uint64_t seed, const Shape& shape, Dtype dtype) {
+  const Dtype parts = real_of(dtype);
+  return stave::complex(normal(Key(seed), shape, parts), normal(Key(seed + 100), shape, parts));
+}
+
 TEST_F(Gpu, LinearAlgebraEqualsTheCpuForSmallAndLargeMatrices) {
-  for (const Dtype dtype : {float32, float64})
+  for (const Dtype dtype : {float32, float64, complex64, complex128})
     for (const Shape& shape : {Shape{3, 3}, {1000, 3, 3}, {7, 32, 32}, {5, 33, 33}, {2, 400, 400}}) {
-      const double bound = dtype == float64 ? 1e-9 : 3e-3;
+      const double bound = real_of(dtype) == float64 ? 1e-9 : 3e-3;
       const Index n = shape.back();
-      const Tensor x = normal(Key(1), shape, dtype), symmetric = (x + matrix_transpose(x)) / 2;
-      const Tensor a = matmul(x, matrix_transpose(x)) / static_cast<double>(n) + eye(n, dtype),
-                   b = sum(x, -1, keepdims);
+      const Tensor x = is_complex(dtype) ? complex_numbers(1, shape, dtype) : normal(Key(1), shape, dtype);
+      const Tensor hermitian = (x + conj_transpose(x)) / 2;
+      const Tensor a = matmul(x, conj_transpose(x)) / static_cast<double>(n) + eye(n, dtype), b = sum(x, -1, keepdims);
       const auto close = [&](const Tensor& got, const Tensor& expected, const char* what) {
         EXPECT_TRUE(allclose(to(got, cpu), expected, bound, bound)) << what << " " << shape.str() << name_of(dtype);
       };
@@ -201,18 +206,40 @@ TEST_F(Gpu, LinearAlgebraEqualsTheCpuForSmallAndLargeMatrices) {
       same([&](const Tensor& y) { return solve(y, to(b, y.device())); }, a, "solve");
       same([&](const Tensor& y) { return triangular_solve(y, to(b, y.device()), {.transpose = true}); }, a,
            "triangular_solve");
+      same([](const Tensor& y) { return slogdet(y).first; }, x, "the sign of det");
       same([](const Tensor& y) { return slogdet(y).second; }, a, "slogdet");
       same([](const Tensor& y) { return abs(qr(y).second); }, a, "qr");
-      same([](const Tensor& y) { return eigvalsh(y); }, symmetric, "eigvalsh");
+      same([](const Tensor& y) { return eigvalsh(y); }, hermitian, "eigvalsh");
       same([](const Tensor& y) { return svdvals(y); }, x, "svdvals");
       same([](const Tensor& y) { return expm(y / 100); }, x, "expm");
-      const auto [w, v] = eigh(to(symmetric, gpu));
-      close(matmul(v * expand_dims(w, -2), matrix_transpose(v)), symmetric, "eigh");
+      same([&](const Tensor& y) { return lstsq(y(ellipsis, slice(0, 2)), to(b, y.device())); }, x, "lstsq");
+      const auto [w, v] = eigh(to(hermitian, gpu));
+      close(matmul(v * expand_dims(w, -2), conj_transpose(v)), hermitian, "eigh");
       for (const Tensor& y : {x, x(ellipsis, slice(0, 2)), x(ellipsis, slice(0, 2), slice())}) {
         const auto [u, s, vh] = svd(to(y, gpu), {.full_matrices = false});
         close(matmul(u * expand_dims(s, -2), vh), y, "svd");
+        const auto [q, r] = qr(to(y, gpu));
+        close(matmul(q, r), y, "q r");
       }
     }
+}
+
+TEST_F(Gpu, DerivativesOfComplexFactorizationsEqualTheCpu) {
+  for (const Shape& shape : {Shape{4, 4}, {3, 40, 40}}) {
+    const Tensor x = complex_numbers(2, shape, complex128);
+    const auto same = [&](const char* what, auto f) {
+      const auto loss = [&](const Tensor& y) { return sum(square(real(f(y)))); };
+      EXPECT_TRUE(allclose(to(grad(loss)(to(x, gpu)), cpu), grad(loss)(x), 1e-7, 1e-7)) << what << shape.str();
+    };
+    const double n = static_cast<double>(shape.back());
+    same("cholesky", [&](const Tensor& y) {
+      return cholesky(matmul(y, conj_transpose(y)) + eye(shape.back(), complex128, y.device()));
+    });
+    same("solve", [&](const Tensor& y) { return solve(y + n * eye(shape.back(), complex128, y.device()), y); });
+    same("eigvalsh", [](const Tensor& y) { return eigvalsh(y); });
+    same("svdvals", [](const Tensor& y) { return svdvals(y); });
+    same("slogdet", [](const Tensor& y) { return slogdet(y).second; });
+  }
 }
 
 TEST_F(Gpu, AttentionAndItsGradientEqualTheCpu) {
@@ -238,15 +265,15 @@ TEST_F(Gpu, AttentionAndItsGradientEqualTheCpu) {
 }
 
 TEST_F(Gpu, MatrixErrorIsThrownAtTheNextRead) {
-  for (const Index n : {Index{3}, Index{40}}) {
-    const Tensor good = eye(n), matrices = to(stack({good, good, -good, -good}), gpu);
+  for (const auto& [n, dtype] : {std::pair<Index, Dtype>{3, float32}, {40, float32}, {3, complex64}, {40, complex64}}) {
+    const Tensor good = eye(n, dtype), matrices = to(stack({good, good, -good, -good}), gpu);
     Tensor l = cholesky(matrices);
     {
       const NoWaiting none;
       l = cholesky(matrices);
     }
     try {
-      l.to_vector<float>();
+      real(l).to_vector<float>();
       FAIL();
     } catch (const LinalgError& error) {
       EXPECT_EQ(std::string(error.what()).find("cholesky: matrix [2] of the stack [4] is not positive definite"), 0u);
@@ -422,10 +449,6 @@ TEST_F(Gpu, RegionsEqualTheirStepsBitForBit) {
 
 // ---- complex numbers and Fourier transforms ----------------------------------------------------
 
-Tensor complex_numbers(std::uint64_t seed, const Shape& shape, Dtype dtype) {
-  const Dtype parts = real_of(dtype);
-  return stave::complex(normal(Key(seed), shape, parts), normal(Key(seed + 100), shape, parts));
-}
 void expect_close(const Tensor& got, const Tensor& expected, const std::string& what) {
   const double bound = real_of(expected.dtype()) == float64 ? 1e-12 : 2e-5;
   EXPECT_EQ(got.dtype(), expected.dtype()) << what;
@@ -499,7 +522,8 @@ TEST_F(Gpu, ComplexMatmulEqualsTheCpu) {
       EXPECT_TRUE(allclose(to(matmul(conj(matrix_transpose(b1)), matrix_transpose(a1)), cpu),
                            matmul(conj(matrix_transpose(b)), matrix_transpose(a)), bound, bound));
     }
-  EXPECT_THROW(solve(to(astype(eye(3), complex64), gpu), to(astype(ones({3}), complex64), gpu)), DeviceError);
+  // Schur forms have no kernel for CUDA in any dtype.
+  EXPECT_THROW(schur(to(astype(eye(3), complex64), gpu)), DeviceError);
 }
 
 TEST_F(Gpu, FourierTransformsEqualTheCpu) {

@@ -22,6 +22,8 @@ set_target_properties(cuda_table_on_host PROPERTIES LINK_LIBRARIES "")
 target_compile_definitions(cuda_table_on_host PRIVATE STAVE_KERNELS_ON_HOST)
 target_link_libraries(cuda_table_on_host PRIVATE cuda_kernels_on_host table_rows stave::stave LAPACKE::LAPACKE fmt::fmt Threads::Threads)
 foreach(op IN ITEMS solve inv triangular_solve lstsq pinv cholesky lu qr eigh eigvalsh svd svdvals det slogdet matrix_rank expm
+    complex_solve complex_inv complex_triangular_solve complex_triangular_solve_transposed complex_lstsq complex_pinv complex_cholesky
+    complex_lu complex_qr complex_eigh complex_eigvalsh complex_svd complex_svdvals complex_det complex_slogdet complex_expm complex_polar
     scaled_dot_product_attention attention_gradient conj complex complex_sqrt complex_rsqrt complex_reciprocal complex_exp
     complex_expm1 complex_log complex_log2 complex_sin complex_cos complex_sinh complex_cosh complex_tanh complex_sigmoid complex_divide
     complex_scale complex_pow complex_prod complex_cumulative_prod complex_linear_recurrence)

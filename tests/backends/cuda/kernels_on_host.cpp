@@ -5,16 +5,22 @@
 #include "cuda/host_scratch.h"
 
 #include <cblas.h>
-#include <lapacke.h>
 
 #include <algorithm>
+#include <complex>
 #include <cstring>
 #include <memory>
+#include <type_traits>
 #include <vector>
+
+#define lapack_complex_float std::complex<float>
+#define lapack_complex_double std::complex<double>
+#include <lapacke.h>
 
 #include <stave/backends/attributes.h>
 #include <stave/backends/cuda/attention.h>
 #include <stave/backends/cuda/cusolver.h>
+#include <stave/backends/cuda/elementwise.h>
 #include <stave/backends/cuda/faults.h>
 #include <stave/backends/cuda/kernels/linalg_kernels.h>
 #include <stave/backends/cuda/kernels/linalg_works.h>
@@ -53,8 +59,37 @@ using stave_test::on_host;
 // The workspace size that the simulated libraries request, and which the caller has to provide.
 constexpr int workspace = 17;
 
+// T is float, double, cuComplex or cuDoubleComplex.
 template <class T>
-constexpr bool is_float = std::is_same_v<T, float>;
+struct Number {
+  using Real = T;
+  using Lapack = T;
+};
+template <>
+struct Number<cuComplex> {
+  using Real = float;
+  using Lapack = std::complex<float>;
+};
+template <>
+struct Number<cuDoubleComplex> {
+  using Real = double;
+  using Lapack = std::complex<double>;
+};
+template <class T>
+using RealOf = typename Number<T>::Real;
+template <class T>
+auto* lapack(T* x) {
+  using L = typename Number<std::remove_const_t<T>>::Lapack;
+  return reinterpret_cast<std::conditional_t<std::is_const_v<T>, const L, L>*>(x);
+}
+// The function of LAPACKE for T.
+template <class T, class S, class D, class C, class Z>
+auto of(S s, D d, C c, Z z) {
+  if constexpr (std::is_same_v<T, float>) return s;
+  else if constexpr (std::is_same_v<T, double>) return d;
+  else if constexpr (std::is_same_v<T, cuComplex>) return c;
+  else return z;
+}
 
 char uplo_of(cublasFillMode_t fill) { return fill == CUBLAS_FILL_MODE_UPPER ? 'U' : 'L'; }
 
@@ -62,8 +97,8 @@ template <class T>
 cusolverStatus_t potrf(cusolverDnHandle_t, cublasFillMode_t fill, int n, T* a, int lda, T*, int size, int* info) {
   if (size != workspace) return CUSOLVER_STATUS_INVALID_VALUE;
   ++on_host().solver_calls;
-  if constexpr (is_float<T>) *info = LAPACKE_spotrf(LAPACK_COL_MAJOR, uplo_of(fill), n, a, lda);
-  else *info = LAPACKE_dpotrf(LAPACK_COL_MAJOR, uplo_of(fill), n, a, lda);
+  *info = of<T>(LAPACKE_spotrf, LAPACKE_dpotrf, LAPACKE_cpotrf, LAPACKE_zpotrf)(LAPACK_COL_MAJOR, uplo_of(fill), n,
+                                                                                lapack(a), lda);
   return CUSOLVER_STATUS_SUCCESS;
 }
 template <class T>
@@ -81,8 +116,8 @@ cusolverStatus_t potrf_batch(cusolverDnHandle_t handle, cublasFillMode_t fill, i
 template <class T>
 cusolverStatus_t getrf(cusolverDnHandle_t, int m, int n, T* a, int lda, T*, int* pivots, int* info) {
   ++on_host().solver_calls;
-  if constexpr (is_float<T>) *info = LAPACKE_sgetrf_work(LAPACK_COL_MAJOR, m, n, a, lda, pivots);
-  else *info = LAPACKE_dgetrf_work(LAPACK_COL_MAJOR, m, n, a, lda, pivots);
+  *info = of<T>(LAPACKE_sgetrf_work, LAPACKE_dgetrf_work, LAPACKE_cgetrf_work, LAPACKE_zgetrf_work)(
+      LAPACK_COL_MAJOR, m, n, lapack(a), lda, pivots);
   return CUSOLVER_STATUS_SUCCESS;
 }
 template <class T>
@@ -100,21 +135,22 @@ template <class T>
 cusolverStatus_t geqrf(cusolverDnHandle_t, int m, int n, T* a, int lda, T* taus, T*, int size, int* info) {
   if (size < workspace) return CUSOLVER_STATUS_INVALID_VALUE;
   ++on_host().solver_calls;
-  if constexpr (is_float<T>) *info = LAPACKE_sgeqrf(LAPACK_COL_MAJOR, m, n, a, lda, taus);
-  else *info = LAPACKE_dgeqrf(LAPACK_COL_MAJOR, m, n, a, lda, taus);
+  *info = of<T>(LAPACKE_sgeqrf, LAPACKE_dgeqrf, LAPACKE_cgeqrf, LAPACKE_zgeqrf)(LAPACK_COL_MAJOR, m, n, lapack(a), lda,
+                                                                                lapack(taus));
   return CUSOLVER_STATUS_SUCCESS;
 }
 template <class T>
 cusolverStatus_t geqrf_size(cusolverDnHandle_t, int, int, T*, int, int* size) {
   return *size = workspace, CUSOLVER_STATUS_SUCCESS;
 }
+/// orgqr, which is ungqr for complex numbers.
 template <class T>
 cusolverStatus_t orgqr(cusolverDnHandle_t, int m, int n, int k, T* a, int lda, const T* taus, T*, int size, int* info) {
   if (size < workspace + 5) return CUSOLVER_STATUS_INVALID_VALUE;
   ++on_host().solver_calls;
   std::vector<T> work(static_cast<std::size_t>(n));
-  if constexpr (is_float<T>) *info = LAPACKE_sorgqr_work(LAPACK_COL_MAJOR, m, n, k, a, lda, taus, work.data(), n);
-  else *info = LAPACKE_dorgqr_work(LAPACK_COL_MAJOR, m, n, k, a, lda, taus, work.data(), n);
+  *info = of<T>(LAPACKE_sorgqr_work, LAPACKE_dorgqr_work, LAPACKE_cungqr_work, LAPACKE_zungqr_work)(
+      LAPACK_COL_MAJOR, m, n, k, lapack(a), lda, lapack(taus), lapack(work.data()), n);
   return CUSOLVER_STATUS_SUCCESS;
 }
 template <class T>
@@ -122,32 +158,32 @@ cusolverStatus_t orgqr_size(cusolverDnHandle_t, int, int, int, const T*, int, co
   return *size = workspace + 5, CUSOLVER_STATUS_SUCCESS;
 }
 
+/// syevd, which is heevd for complex numbers.
 template <class T>
-cusolverStatus_t syevd(cusolverDnHandle_t, cusolverEigMode_t mode, cublasFillMode_t fill, int n, T* a, int lda, T* w,
-                       T*, int size, int* info) {
+cusolverStatus_t syevd(cusolverDnHandle_t, cusolverEigMode_t mode, cublasFillMode_t fill, int n, T* a, int lda,
+                       RealOf<T>* w, T*, int size, int* info) {
   if (size != workspace) return CUSOLVER_STATUS_INVALID_VALUE;
   ++on_host().solver_calls;
   const char job = mode == CUSOLVER_EIG_MODE_VECTOR ? 'V' : 'N';
-  if constexpr (is_float<T>) *info = LAPACKE_ssyevd(LAPACK_COL_MAJOR, job, uplo_of(fill), n, a, lda, w);
-  else *info = LAPACKE_dsyevd(LAPACK_COL_MAJOR, job, uplo_of(fill), n, a, lda, w);
+  *info = of<T>(LAPACKE_ssyevd, LAPACKE_dsyevd, LAPACKE_cheevd, LAPACKE_zheevd)(LAPACK_COL_MAJOR, job, uplo_of(fill), n,
+                                                                                lapack(a), lda, w);
   if (!on_host().iteration_ends) *info = 3;
   return CUSOLVER_STATUS_SUCCESS;
 }
 template <class T>
-cusolverStatus_t syevd_size(cusolverDnHandle_t, cusolverEigMode_t, cublasFillMode_t, int, const T*, int, const T*,
-                            int* size) {
+cusolverStatus_t syevd_size(cusolverDnHandle_t, cusolverEigMode_t, cublasFillMode_t, int, const T*, int,
+                            const RealOf<T>*, int* size) {
   return *size = workspace, CUSOLVER_STATUS_SUCCESS;
 }
 
 template <class T>
-cusolverStatus_t gesvd(cusolverDnHandle_t, signed char job, signed char other, int m, int n, T* a, int lda, T* s, T* u,
-                       int ldu, T* vt, int ldvt, T*, int size, T* rest, int* info) {
+cusolverStatus_t gesvd(cusolverDnHandle_t, signed char job, signed char other, int m, int n, T* a, int lda,
+                       RealOf<T>* s, T* u, int ldu, T* vt, int ldvt, T*, int size, RealOf<T>* rest, int* info) {
   if (m < n || size != workspace) return CUSOLVER_STATUS_INVALID_VALUE;
   ++on_host().solver_calls;
-  const char left = static_cast<char>(job), right = static_cast<char>(other);
-  if constexpr (is_float<T>)
-    *info = LAPACKE_sgesvd(LAPACK_COL_MAJOR, left, right, m, n, a, lda, s, u, ldu, vt, ldvt, rest);
-  else *info = LAPACKE_dgesvd(LAPACK_COL_MAJOR, left, right, m, n, a, lda, s, u, ldu, vt, ldvt, rest);
+  *info = of<T>(LAPACKE_sgesvd, LAPACKE_dgesvd, LAPACKE_cgesvd, LAPACKE_zgesvd)(
+      LAPACK_COL_MAJOR, static_cast<char>(job), static_cast<char>(other), m, n, lapack(a), lda, s, lapack(u), ldu,
+      lapack(vt), ldvt, rest);
   if (!on_host().iteration_ends) *info = 3;
   return CUSOLVER_STATUS_SUCCESS;
 }
@@ -161,10 +197,14 @@ cublasStatus_t trsm(cublasHandle_t, cublasSideMode_t side, cublasFillMode_t fill
   ++on_host().solver_calls;
   const auto left = side == CUBLAS_SIDE_LEFT ? CblasLeft : CblasRight;
   const auto uplo = fill == CUBLAS_FILL_MODE_UPPER ? CblasUpper : CblasLower;
-  const auto transpose = operation == CUBLAS_OP_N ? CblasNoTrans : CblasTrans;
+  const auto transpose = operation == CUBLAS_OP_N   ? CblasNoTrans
+                         : operation == CUBLAS_OP_T ? CblasTrans
+                                                    : CblasConjTrans;
   const auto unit = diagonal == CUBLAS_DIAG_UNIT ? CblasUnit : CblasNonUnit;
-  if constexpr (is_float<T>) cblas_strsm(CblasColMajor, left, uplo, transpose, unit, m, n, *alpha, a, lda, b, ldb);
-  else cblas_dtrsm(CblasColMajor, left, uplo, transpose, unit, m, n, *alpha, a, lda, b, ldb);
+  const auto solve = of<T>(cblas_strsm, cblas_dtrsm, cblas_ctrsm, cblas_ztrsm);
+  if constexpr (std::is_floating_point_v<T>)
+    solve(CblasColMajor, left, uplo, transpose, unit, m, n, *alpha, a, lda, b, ldb);
+  else solve(CblasColMajor, left, uplo, transpose, unit, m, n, alpha, a, lda, b, ldb);
   return CUBLAS_STATUS_SUCCESS;
 }
 template <class T>
@@ -181,24 +221,29 @@ cublasStatus_t trsm_batch(cublasHandle_t handle, cublasSideMode_t side, cublasFi
 namespace stave_cuda {
 
 const CuSolver& cusolver() {
-#define STAVE_OF(p, T)                                                                                                 \
+#define STAVE_OF(p, T, orgqr_name, syevd_name)                                                                         \
   .p##potrf = potrf<T>, .p##potrf_bufferSize = potrf_size<T>, .p##potrfBatched = potrf_batch<T>, .p##getrf = getrf<T>, \
   .p##getrf_bufferSize = getrf_size<T>, .p##geqrf = geqrf<T>, .p##geqrf_bufferSize = geqrf_size<T>,                    \
-  .p##orgqr = orgqr<T>, .p##orgqr_bufferSize = orgqr_size<T>, .p##syevd = syevd<T>,                                    \
-  .p##syevd_bufferSize = syevd_size<T>, .p##gesvd = gesvd<T>, .p##gesvd_bufferSize = gesvd_size
-  static const CuSolver functions{.Create = nullptr, .SetStream = nullptr, STAVE_OF(S, float), STAVE_OF(D, double)};
+  .p##gesvd = gesvd<T>, .p##gesvd_bufferSize = gesvd_size, .p##orgqr_name = orgqr<T>,                                  \
+  .p##orgqr_name##_bufferSize = orgqr_size<T>, .p##syevd_name = syevd<T>, .p##syevd_name##_bufferSize = syevd_size<T>
+  static const CuSolver functions{.Create = nullptr,
+                                  .SetStream = nullptr,
+                                  STAVE_OF(S, float, orgqr, syevd),
+                                  STAVE_OF(D, double, orgqr, syevd),
+                                  STAVE_OF(C, cuComplex, ungqr, heevd),
+                                  STAVE_OF(Z, cuDoubleComplex, ungqr, heevd)};
 #undef STAVE_OF
   return functions;
 }
 const CuBlas& cublas_of_solver() {
+#define STAVE_OF(p, T) .p##trsm_v2 = trsm<T>, .p##trsmBatched = trsm_batch<T>, .p##getrfBatched = getrf_batch<T>
   static const CuBlas functions{.Create_v2 = nullptr,
                                 .SetStream_v2 = nullptr,
-                                .Strsm_v2 = trsm<float>,
-                                .Dtrsm_v2 = trsm<double>,
-                                .StrsmBatched = trsm_batch<float>,
-                                .DtrsmBatched = trsm_batch<double>,
-                                .SgetrfBatched = getrf_batch<float>,
-                                .DgetrfBatched = getrf_batch<double>};
+                                STAVE_OF(S, float),
+                                STAVE_OF(D, double),
+                                STAVE_OF(C, cuComplex),
+                                STAVE_OF(Z, cuDoubleComplex)};
+#undef STAVE_OF
   return functions;
 }
 cusolverDnHandle_t cusolver_handle(const Launch&) { return nullptr; }
@@ -218,6 +263,9 @@ void run_matmul(const Launch&, const stave::View& a, const stave::View& b, const
 }
 void run_copy(const Launch&, const stave::View& in, const stave::View& out) {
   stave::cpu_backend().run(stave::op_copy, nullptr, {&in, 1}, {&out, 1});
+}
+void run_elementwise(const Launch&, stave::OpId op, std::span<const View> in, const View& out) {
+  stave::cpu_backend().run(stave::record_of(op), nullptr, in, {&out, 1});
 }
 void copy_strided(const Launch&, Placed to, Placed from, std::span<const Index> shape, Index size) {
   const Index count = stave::Shape(shape).elements();
@@ -250,6 +298,10 @@ void launch_blocks(const Launch&, const Work& work, const char*) {
 STAVE_SMALL_WORKS(STAVE_LAUNCH_TEAMS)
 STAVE_OTHER_WORKS(STAVE_LAUNCH_TEAMS)
 STAVE_LARGE_WORKS(STAVE_LAUNCH_BLOCKS)
+STAVE_SMALL_WORKS(STAVE_LAUNCH_COMPLEX_TEAMS)
+STAVE_OTHER_WORKS(STAVE_LAUNCH_COMPLEX_TEAMS)
+STAVE_LARGE_WORKS(STAVE_LAUNCH_COMPLEX_BLOCKS)
+STAVE_LAUNCH_BLOCKS(FinishWork)
 template void launch_teams(const Launch&, const ReportWork&, const char*);
 
 /// Runs attention on 3 blocks, whatever its size.
@@ -284,7 +336,20 @@ void run_attention_gradient(const Launch&, const stave::AttentionAttributes& att
 
 namespace stave_test {
 
-namespace {}  // namespace
+namespace {
+
+/// Returns true for the operations that stave_cuda::run_linalg computes.
+bool has_driver(stave::OpId op) {
+  switch (op) {
+#define X(name) case stave::OpId::name:
+    STAVE_LINALG_OPS(X)
+#undef X
+    return true;
+    default: return false;
+  }
+}
+
+}  // namespace
 
 struct KernelsOnHost::State {
   std::array<stave_cuda::IndexFault, 4> places;
@@ -297,12 +362,13 @@ KernelsOnHost::~KernelsOnHost() = default;
 void KernelsOnHost::compute(const stave::Op& op, const stave::Attributes* attributes, std::span<const stave::View> in,
                             std::span<const stave::View> out) {
   const bool means = op.id == stave::OpId::attention, gradient = op.id == stave::OpId::attention_gradient;
-  const auto is_complex = [](const stave::View& view) { return stave::is_complex(view.dtype); };
-  if (std::ranges::any_of(in, is_complex) || std::ranges::any_of(out, is_complex)) {
-    if (run_complex_on_host(op, attributes, in, out[0])) return on_host().launches += 1, void();
+  if (!has_driver(op.id) && !means && !gradient) {
+    const auto is_complex = [](const stave::View& view) { return stave::is_complex(view.dtype); };
+    if ((std::ranges::any_of(in, is_complex) || std::ranges::any_of(out, is_complex)) &&
+        run_complex_on_host(op, attributes, in, out[0]))
+      return on_host().launches += 1, void();
     return SeparateBackend::compute(op, attributes, in, out);
   }
-  if (!stave::is_linalg(op.id) && !means && !gradient) return SeparateBackend::compute(op, attributes, in, out);
   HostScratch scratch;
   stave_cuda::Faults& faults = state_->faults;
   const char* const failure = stave_cuda::linalg_failure(op.id);

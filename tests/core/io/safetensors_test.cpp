@@ -2,6 +2,7 @@
 // tests/data makes them) and writes the same bytes. Loaded tensors are views of the mapped file,
 // which no operation writes to. io_damage_test.cpp tests damaged files.
 
+#include <complex>
 #include <cstring>
 #include <fstream>
 #include <optional>
@@ -26,8 +27,8 @@ using T = const Tensor&;
 using Named = std::map<std::string, Tensor>;
 
 const std::string data = STAVE_SOURCE_DIR "/tests/data/";
-const std::vector<Dtype> dtypes = {bool_, uint8, uint16,  uint32,   uint64,  int8,   int16,
-                                   int32, int64, float16, bfloat16, float32, float64};
+const std::vector<Dtype> dtypes = {bool_, uint8, uint16,  uint32,   uint64,  int8,    int16,
+                                   int32, int64, float16, bfloat16, float32, float64, complex64};
 
 /// A file with this header, without padding.
 std::string file_of(const std::string& header, const std::string& elements) {
@@ -51,7 +52,7 @@ bool is_mapped(const std::string& path) {
 TEST(Safetensors, ReadsFilesOfTheReferenceImplementation) {
   const Named arrays = load_safetensors<Named>(data + "arrays.safetensors");
   for (const Dtype dtype : dtypes) {
-    if (dtype == bfloat16) continue;
+    if (dtype == bfloat16 || dtype == complex64) continue;
     const Tensor ordinals = reshape(arange(6), {2, 3});
     const Tensor expected = dtype == bool_ || is_unsigned(dtype) ? ordinals : ordinals - 3;
     EXPECT_THAT(arrays.at(name_of(dtype)), Equals(astype(expected, dtype))) << name_of(dtype);
@@ -59,9 +60,12 @@ TEST(Safetensors, ReadsFilesOfTheReferenceImplementation) {
   EXPECT_THAT(arrays.at("scalar"), Equals(tensor(2.5, float64)));
   EXPECT_THAT(arrays.at("empty"), Equals(zeros({0, 3}, int32)));
   EXPECT_THAT(arrays.at("λ \"quoted\" \\ \x01"), Equals(arange(3.)));
-  EXPECT_EQ(arrays.size(), dtypes.size() + 2);
+  EXPECT_EQ(arrays.size(), dtypes.size() + 1);
   EXPECT_THAT(load_safetensors<Named>(data + "bfloat16.safetensors").at("x"),
               Equals(tensor({1., -2.5, 3.140625}, bfloat16)));
+  using C = std::complex<float>;
+  EXPECT_THAT(load_safetensors<Named>(data + "complex64.safetensors").at("z"),
+              Equals(tensor({{C(1, 2), C(3, -1)}, {C(0, 0.5), C(-4, 0)}})));
   EXPECT_THAT(safetensors_metadata(data + "arrays.safetensors"), ElementsAre(std::pair("format", "np \"λ\"")));
   EXPECT_THAT(safetensors_metadata(data + "bfloat16.safetensors"), IsEmpty());
 }
@@ -74,6 +78,7 @@ TEST(Safetensors, WritesTheBytesOfTheReferenceImplementation) {
   };
   expect_same(data + "arrays.safetensors");
   expect_same(data + "sharded-00002-of-00002.safetensors");
+  expect_same(data + "complex64.safetensors");
   save_safetensors(folder / "x", Named{});
   EXPECT_EQ(bytes_of(folder / "x"), file_of("{}      ", ""));
 }
@@ -98,6 +103,25 @@ TEST(Safetensors, KeepsEveryDtypeAndLayout) {
     }
   }
   EXPECT_THAT(folder.names(), ElementsAre("x.safetensors"));
+}
+
+// The format has complex64 since version 0.7 of the reference implementation, and no complex128.
+TEST(Safetensors, HasNoComplex128) {
+  const Folder folder;
+  const Tensor z = ones({2}, complex128);
+  const std::string path = folder / "x", rest =
+                                             ": 'b/z' is complex128, which the .safetensors format does not have: save "
+                                             "real(x) and imag(x), or convert x to "
+                                             "complex64 with astype; .npy and .npz files have complex128";
+  const Named arrays{{"a", ones({1})}, {"b/z", z}};
+  EXPECT_EQ(message_of<DtypeError>([&] { save_safetensors(path, arrays); }), "save_safetensors: " + path + rest);
+  EXPECT_EQ(message_of<DtypeError>([&] { save_checkpoint(path, arrays); }), "save_checkpoint: " + path + rest);
+  EXPECT_THAT(folder.names(), IsEmpty());
+  save_safetensors(path, Named{{"re", real(z)}, {"im", imag(z)}});
+  const Named read = load_safetensors<Named>(path);
+  EXPECT_THAT(stave::complex(read.at("re"), read.at("im")), Equals(z));
+  save_npz(path, Named{{"z", z}});
+  EXPECT_THAT(load_npz<Named>(path).at("z"), Equals(z));
 }
 
 TEST(Safetensors, KeepsEveryBitOfFloats) {
@@ -407,7 +431,7 @@ TEST(Safetensors, ListsItsTensors) {
   EXPECT_EQ(text(list_safetensors(data + "sharded.safetensors.index.json")),
             "embed.weight F32 float32 [4,2]\nhead.bias F32 float32 [2]\nhead.weight F32 float32 [2,2]\n");
   EXPECT_THAT(list_safetensors(data + "bfloat16.safetensors").at(0).dtype, testing::Optional(bfloat16));
-  EXPECT_EQ(list_safetensors(data + "arrays.safetensors").size(), dtypes.size() + 2);
+  EXPECT_EQ(list_safetensors(data + "arrays.safetensors").size(), dtypes.size() + 1);
   with_bytes(folder / "index.json", R"({"weight_map": {"b/c": "x", "a": "x"}})");
   EXPECT_EQ(text(list_safetensors(folder / "index.json")), "a F32 float32 [2]\nb/c F8_E4M3 none [1,1]\n");
   EXPECT_EQ(load_safetensors<Named>(folder / "index.json").size(), 1u);

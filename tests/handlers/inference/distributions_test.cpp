@@ -1,5 +1,6 @@
 // Distributions: derivatives and transforms of their members, and compound distributions.
 #include <cmath>
+#include <limits>
 
 #include <stave/stave.h>
 
@@ -10,6 +11,7 @@ namespace distributions_test {
 using namespace stave;
 using namespace stave_test;
 using testing::HasSubstr;
+using testing::ThrowsMessage;
 
 using T = const Tensor&;
 
@@ -147,6 +149,61 @@ TEST(Distributions, OfCountsHaveEntropiesWithExactDerivatives) {
   for (const double count : {0.25, 1., 3.5, 80.})
     for (const double l : {-4., -1., 0.5, 6.})
       check_grads(of_both, std::tuple(f64(count), f64(l)), {.order = 2, .tolerance = 1e-4});
+}
+
+// Counts of one draw are those of a class, and counts of two classes are binomial. A beta
+// distribution that is uniform makes all counts equally probable.
+TEST(Distributions, OfCountsHaveEntropiesOfSpecialCases) {
+  const Tensor logits = tensor({{0.5, -1., 2.}, {0., 40., -3.}}, float64);
+  EXPECT_THAT((Multinomial{1, logits}.entropy()), IsNear(Categorical{logits}.entropy(), 1e-13));
+  const Tensor counts = tensor({0., 1., 20., 63., 65., 500., 1e6}, float64),
+               odds = tensor({-9., -0.5, 0., 3.}, float64);
+  const Tensor n = expand_dims(counts, -1);
+  const auto of_two = [](T count, T l) { return Multinomial{count, stack({l, zeros_like(l)}, -1)}.entropy(); };
+  const auto binomial = [](T count, T l) { return Binomial{count, l}.entropy(); };
+  EXPECT_THAT(of_two(n, odds), IsNear(binomial(n, odds), 1e-12));
+  const Tensor columns = broadcast_to(odds, {7, 4});
+  const auto slopes = [&](auto f) { return grad([&](T l) { return sum(f(n, l)); })(columns); };
+  EXPECT_THAT(slopes(of_two), IsNear(slopes(binomial), 1e-8));
+  EXPECT_THAT((BetaBinomial{counts[slice(0, 6)], 1, 1}.entropy()), IsNear(log(counts[slice(0, 6)] + 1), 1e-12));
+  EXPECT_THAT((BetaBinomial{1, f64(1.5), f64(2.5)}.entropy()),
+              IsNear(Bernoulli{log(f64(1.5) / f64(2.5))}.entropy(), 1e-14));
+  EXPECT_THAT((Hypergeometric{f64(30), f64(50), f64(1)}.entropy()),
+              IsNear(Bernoulli{log(f64(30) / f64(50))}.entropy(), 1e-14));
+  EXPECT_THAT((Hypergeometric{zeros({0}), 3, 2}.entropy()), Equals(zeros({0})));
+  EXPECT_EQ((Multinomial{3, tensor({0.5F, 1.F})}.entropy().dtype()), float32);
+}
+
+TEST(Distributions, SumsOfEntropiesPassThroughTransforms) {
+  const Tensor counts = tensor({3., 0., 12., 3.}, float64), a = tensor({0.5, 1., 2.5, 4.}, float64);
+  const auto of_beta = [](T n, T p) { return BetaBinomial{n, p, 1.5}.entropy(); };
+  const Tensor slopes = grad<1>([&](T n, T p) { return sum(of_beta(n, p)); })(counts, a);
+  EXPECT_THAT(vmap(of_beta)(counts, a), IsNear(of_beta(counts, a), 1e-14));
+  EXPECT_THAT(vmap(grad<1>(of_beta))(counts, a), IsNear(slopes, 1e-13));
+  EXPECT_THAT(vmap(of_beta, {.in_axes = {unmapped, 0}})(counts(2), a), IsNear(of_beta(counts(2), a), 1e-14));
+  const auto compiled = compile(grad<1>(of_beta));
+  for (const Index i : {0, 2, 0, 3}) EXPECT_THAT(compiled(counts(i), a(i)), IsNear(slopes(i), 1e-13));
+  EXPECT_THAT(compile(vmap(grad<1>(of_beta)))(counts, a), IsNear(slopes, 1e-13));
+  for (const Tensor& by :
+       {grad<0>(of_beta)(counts(2), a(2)),
+        jvp([&](T n) { return of_beta(n, a(2)); }, std::tuple(counts(2)), std::tuple(f64(1))).second})
+    EXPECT_THAT(by, Equals(f64(0)));
+
+  const auto of_draws = [](T n) { return Hypergeometric{9, 5, n}.entropy(); };
+  EXPECT_THAT(vmap(of_draws)(counts), IsNear(of_draws(counts), 1e-14));
+  EXPECT_THAT(compile(vmap(of_draws))(counts), IsNear(of_draws(counts), 1e-14));
+  EXPECT_THAT([&] { of_beta(f64(std::numeric_limits<double>::infinity()), a); },
+              ThrowsMessage<Error>(HasSubstr("BetaBinomial::entropy: it is a sum over all counts, but the greatest")));
+
+  const Tensor logits = tensor({{0.5, -1., 2.}, {0., 4., -3.}}, float64);
+  const auto of_classes = [](T n, T l) { return Multinomial{n, l}.entropy(); };
+  for (const double n : {0.5, 3., 80., 2000.}) {
+    const Tensor by_logits = grad<1>([&](T m, T l) { return sum(of_classes(m, l)); })(f64(n), logits);
+    check_grads(of_classes, std::tuple(f64(n), logits), {.order = 2, .tolerance = 1e-4});
+    EXPECT_THAT(vmap(grad<1>(of_classes), {.in_axes = {unmapped, 0}})(f64(n), logits), IsNear(by_logits, 1e-12));
+    EXPECT_THAT(compile(vmap(grad<1>(of_classes), {.in_axes = {unmapped, 0}}))(f64(n), logits),
+                IsNear(by_logits, 1e-12));
+  }
 }
 
 // A search through all counts finds the same quantiles.
