@@ -111,9 +111,10 @@ bool repeats(Shape axes) {
   return std::adjacent_find(axes.begin(), axes.end()) != axes.end();
 }
 
-// Returns the sets of a product a b for the sets of a, [..., m, k], and a constant b, [..., k, n].
-// If most elements of b are zeros, element (i, j) depends on those a_il for which b_lj is not zero.
-// Otherwise, or if b is undefined, it depends on row i of a.
+// Returns the element sets (element_sets.h) of a matrix product a b. `a` has the sets of a, [...,
+// m, k]; b is a constant, [..., k, n]. If most elements of b are zeros, element (i, j) of the
+// product depends on those a_il for which b_lj is not zero. Otherwise, or if b is undefined, it
+// depends on row i of a.
 Tensor depends_matrix_product(ElementSets& sets, Tensor a, const Tensor& b) {
   const Index k = a.shape(-1);
   const Tensor row = sets.unite_over(a, Shape(a.rank() - 1));

@@ -55,7 +55,7 @@ class ModuleWriter {
  private:
   struct Function {
     std::string name, text = {};
-    bool is_checked = false;  // it has a last result that says whether its checks hold
+    bool is_checked = false;  // its last result says whether its checks hold
   };
 
   // Values of a function by the variables of its program, and copies behind barriers.
