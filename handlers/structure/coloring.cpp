@@ -25,7 +25,7 @@ class Forbidden {
   std::int32_t colors() const { return static_cast<std::int32_t>(by_.size()); }
 
  private:
-  std::vector<std::int32_t> by_;  // the last vertex that may not have this colour
+  std::vector<std::int32_t> by_;  // for each colour, the last vertex that may not have it, or -1
 };
 
 /// Returns the best colouring of three orders of n vertices; a colouring with `least` colours

@@ -1,4 +1,5 @@
-// Dependence rules: sets of elements, rules of operations that a user defines, and their check.
+// Tests dependence rules: sets of elements, rules of operations that a user defines, and their
+// check.
 #include <algorithm>
 #include <set>
 
@@ -13,7 +14,7 @@ using namespace stave_test;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-/// The sets of all elements of a tensor of numbers.
+/// Returns the sets of all elements of a tensor of numbers.
 std::vector<std::set<int>> sets_in(const ElementSets& sets, const Tensor& numbers) {
   std::vector<std::set<int>> result;
   for (const std::int32_t number : numbers.to_vector<std::int32_t>()) {
@@ -64,7 +65,7 @@ TEST(ElementSets, FreeWhatNoTensorNames) {
   EXPECT_EQ(sets_in(sets, y)[0].size(), 200u);
   EXPECT_THAT(sets_in(sets, x(slice(2))), ElementsAre(std::set<int>{0}, std::set<int>{1}));
   sets.collect({});
-  EXPECT_EQ(sets.size(), 1u);  // the empty set
+  EXPECT_EQ(sets.size(), 1u);  // only the empty set is left
 }
 
 // A long loop does not keep the sets of all its steps.
@@ -103,7 +104,7 @@ Outputs without_second(const DependsContext& c) { return c.set(0); }
 Outputs moved_wrongly(const DependsContext& c) {
   return c.sets.unite(c.has(0) ? flip(c.set(0)) : Tensor(), c.has(1) ? twice(c.set(1)) : Tensor());
 }
-// Uses a value of w that may be another one elsewhere.
+// A wrong rule: it returns two results for an operation with one output.
 Outputs two_results(const DependsContext& c) { return {c.set(0), c.set(1)}; }
 
 const Op op_right = paired_op<right>(), op_without = paired_op<without_second>(), op_wrong = paired_op<moved_wrongly>(),
