@@ -398,7 +398,7 @@ class NarrowProducts {
   const Axis matrices_;
   std::optional<TileWalk> batch_;  // the other axes of the batch
   const Index each_, groups_;      // the matrices of a group, and the number of groups
-  Index rows_;                     // of a tile
+  Index rows_;                     // the number of rows of a tile
   // Tiny products and those of few terms add their terms in order, alone as well as side by side.
   const bool adds_in_order_ = is_tiny(p_) || has_few_terms(p_);
 };

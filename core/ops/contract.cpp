@@ -79,7 +79,7 @@ Tensor stack_by_matrix(const Tensor& a, const Tensor& b) {
 Tensor matmul_of_stacks(const Tensor& a, const Tensor& b) {
   if (a.rank() > 2 && b.rank() == 2 && columns_of(a) > 0 && a.is_contiguous()) return stack_by_matrix(a, b);
   if (a.rank() == 2 && b.rank() > 2 && rows_of(b) > 0 && transposes_are_contiguous(b))
-    // (b^T a^T)^T.
+    // a b = (b^T a^T)^T, in which the stack comes first.
     return matrix_transpose(stack_by_matrix(matrix_transpose(b), matrix_transpose(a)));
   const Shape batch = broadcast_shapes(batch_of(a.shape()), batch_of(b.shape()), "matmul");
   const auto repeated = [&](const Tensor& x) {

@@ -156,7 +156,7 @@ class Executable {
   mutable std::atomic<int> recordings_left_{0};             // how many recordings may still be made
   std::unique_ptr<const Source> source_;                    // null: no faster one will be made
   mutable std::atomic<Index> runs_left_{0};                 // the runs until speed_up(); 0: never
-  mutable std::atomic<const Executable*> faster_{nullptr};  // null, or its faster replacement
+  mutable std::atomic<const Executable*> faster_{nullptr};  // the faster one in its place, or null
 };
 
 }  // namespace stave_detail

@@ -38,7 +38,7 @@ namespace {
 Shape stack_shape(const Shape& shape, std::size_t kept) {
   return Shape(std::span<const Index>(shape.begin(), shape.size() - kept));
 }
-// x with its leading axes as one.
+// Returns x with all its axes but the last `kept` merged into one.
 HloValue flat(HloBuilder& b, const HloValue& x, std::size_t kept) {
   Shape shape{stack_shape(x.shape, kept).elements()};
   shape.append(x.shape.end() - static_cast<std::ptrdiff_t>(kept), x.shape.end());

@@ -37,7 +37,7 @@ struct Sum {
   Lanes64 active;
 
   STAVE_INLINE explicit Sum(Lanes64 wanted) : active(wanted) {}
-  /// Adds a term. `small` is the size of small ones, relative to the sum.
+  /// Adds a term. A lane ends when its term is smaller than `small` times the sum, and terms fall.
   STAVE_INLINE void add(DoubleDouble factor, F64 small) {
     term = select(active, term * factor, term);
     k = select(active, k + F64(1), k);
@@ -46,7 +46,7 @@ struct Sum {
   }
 };
 
-/// The rest of a sum, of plain numbers.
+/// The rest of the sum of such lanes, in plain numbers instead of pairs (DoubleDouble).
 struct SmallSum {
   F64 term, k, total{0}, largest{0}, size;
   Lanes64 wanted, active;
