@@ -373,7 +373,7 @@ class Attention {
   std::vector<Line> accumulator_;
 };
 
-Index matrices_of(const View& x) { return element_count(x.shape.first(x.shape.size() - 2)); }
+Index matrix_count(const View& x) { return element_count(x.shape.first(x.shape.size() - 2)); }
 
 /// Divides each matrix, which has `length` rows, into blocks of at most `most` rows. Calls
 /// f(state of the thread, matrix, first row, number of rows) for all blocks in parallel.
@@ -407,7 +407,7 @@ void run_attention(const AttentionAttributes& attributes, std::span<const View> 
   with_float_type(in[0].dtype, [&]<class T>(T) {
     const Attention<T> attention(attributes, in[0], in[1], in[2], in.size() > 3 ? &in[3] : nullptr);
     T* const totals = static_cast<T*>(out[1].data);
-    for_blocks(attention, matrices_of(in[0]), attention.queries(), most_queries,
+    for_blocks(attention, matrix_count(in[0]), attention.queries(), most_queries,
                [&](Attention<T>& own, Index matrix, Index first, Index count) {
                  own.means(matrix, first, count, out[0], totals + matrix * attention.queries() + first);
                });
@@ -416,11 +416,11 @@ void run_attention(const AttentionAttributes& attributes, std::span<const View> 
 
 void run_attention_gradient(const AttentionAttributes& attributes, std::span<const View> in,
                             std::span<const View> out) {
-  if (in[0].shape.empty() || matrices_of(in[0]) == 0) return;
+  if (in[0].shape.empty() || matrix_count(in[0]) == 0) return;
   with_float_type(in[0].dtype, [&]<class T>(T) {
     const Attention<T> attention(attributes, in[0], in[1], in[2], in.size() > 6 ? &in[6] : nullptr);
     const typename Attention<T>::Cotangents cotangents{in[3], in[4], in[5]};
-    const Index matrices = matrices_of(in[0]), queries = attention.queries(), keys = attention.keys();
+    const Index matrices = matrix_count(in[0]), queries = attention.queries(), keys = attention.keys();
     if (matrices >= 2 * thread_count())
       return for_blocks(
           attention, matrices, std::max<Index>(1, queries), std::max<Index>(1, queries),

@@ -167,7 +167,7 @@ Halves matrix_at(const View& x, Index offset) {
 }  // namespace
 
 bool is_bfloat_product(const View& a, const View& b) {
-  // The number of multiplications from which on packing pays.
+  // The least number of multiplications for which packing pays.
   constexpr Index least = Index{1} << 15;
   if (a.dtype != stave::bfloat16 || a.shape[a.shape.size() - 2] * a.shape.back() * b.shape.back() < least) return false;
   static const bool has = __builtin_cpu_supports("avx512bf16");

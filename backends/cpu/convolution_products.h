@@ -41,7 +41,7 @@ class ConvolutionProducts {
     SingleThreadedBlas guard;
     stave_detail::on_thread_stack([&] {  // BLAS may need more stack than a fiber has.
       const Index each = std::max<Index>(1, p_.work() / tasks);
-      parallel_for(tasks, std::max<Index>(1, paying / each), [&](Index first, Index last) {
+      parallel_for(tasks, std::max<Index>(1, least_work / each), [&](Index first, Index last) {
         Buffers buffers(*this);
         for (Index task = first; task < last; ++task) {
           const Tile tile(*this, task / tasks_per_tile_);

@@ -29,20 +29,20 @@ class ConvolutionRows {
     // As in BLAS, a few hundred terms are summed before this sum is added to the result. For
     // windows with a large dilation, a task computes one row of results and copies only the rows of
     // x that this row uses.
-    sparse_ = reach(1) > 4 * p.window[1];
-    const Index seen = sparse_ ? p.window[1] : reach(1), one = p.window[0] * seen * pitch_ * p.size;
+    has_large_dilation_ = reach(1) > 4 * p.window[1];
+    const Index seen = has_large_dilation_ ? p.window[1] : reach(1), one = p.window[0] * seen * pitch_ * p.size;
     channels_ = std::clamp<Index>(std::min(512 / volume(p.window), 4 * second_cache / one), 1, p.c);
     const Index plane = channels_ * p.window[0] * pitch_ * p_.size;
-    const Index fit = sparse_ ? 1 : (second_cache / plane - seen) / p.stride[1];
+    const Index fit = has_large_dilation_ ? 1 : (second_cache / plane - seen) / p.stride[1];
     rows_ = std::clamp<Index>(fit, 1, p.out[1]);
-    while (rows_ > 1 && tasks() < 4 * thread_count() && p.work() / tasks() > 2 * paying) rows_ = (rows_ + 1) / 2;
+    while (rows_ > 1 && tasks() < 4 * thread_count() && p.work() / tasks() > 2 * least_work) rows_ = (rows_ + 1) / 2;
     held_ = (rows_ - 1) * p.stride[1] + seen;
     pack_weights();
   }
 
   void run() const {
     const Index each = std::max<Index>(1, p_.work() / tasks());
-    parallel_for(tasks(), std::max<Index>(1, paying / each), [&](Index first, Index last) {
+    parallel_for(tasks(), std::max<Index>(1, least_work / each), [&](Index first, Index last) {
       const auto room = static_cast<std::size_t>(channels_ * p_.window[0] * held_ * pitch_) + 2 * widest_vector;
       const auto rows = scratch<T>(room);
       std::fill(rows.get() + room - 2 * widest_vector, rows.get() + room, T{});
@@ -114,14 +114,14 @@ class ConvolutionRows {
   }
 
   void copy_rows(T* to, const char* x, Index channels, Index depth, Index q, Index count) const {
-    const Index held = sparse_ ? held_ : (count - 1) * p_.stride[1] + reach(1);
+    const Index held = has_large_dilation_ ? held_ : (count - 1) * p_.stride[1] + reach(1);
     for (Index c = 0; c < channels; ++c)
       for (Index i = 0; i < p_.window[0]; ++i) {
         const Index at = depth * p_.stride[0] + i * p_.dilation[0] - p_.low[0];
         const char* plane = x + c * p_.x.lead[2] + at * p_.x.step[0];
         T* row = to + (c * p_.window[0] + i) * held_ * pitch_;
         for (Index h = 0; h < held; ++h, row += pitch_) {
-          const Index height = q * p_.stride[1] + h * (sparse_ ? p_.dilation[1] : 1) - p_.low[1];
+          const Index height = q * p_.stride[1] + h * (has_large_dilation_ ? p_.dilation[1] : 1) - p_.low[1];
           if (at < 0 || at >= p_.in[0] || height < 0 || height >= p_.in[1]) std::fill(row, row + pitch_, T{});
           else copy_row(row, plane + height * p_.x.step[1]);
         }
@@ -138,7 +138,7 @@ class ConvolutionRows {
         for (Index j = 0; j < p_.window[1]; ++j)
           for (Index k = 0; k < p_.window[2]; ++k) {
             const Index along = k * p_.dilation[2];
-            to[taps++] = ((c * p_.window[0] + i) * held_ + j * (sparse_ ? 1 : p_.dilation[1])) * pitch_ +
+            to[taps++] = ((c * p_.window[0] + i) * held_ + j * (has_large_dilation_ ? 1 : p_.dilation[1])) * pitch_ +
                          along % p_.stride[2] * columns_ + along / p_.stride[2];
           }
     return taps;
@@ -164,7 +164,7 @@ class ConvolutionRows {
 
   const Convolution& p_;
   Index blocks_, columns_, pitch_, channels_, rows_, held_;
-  bool sparse_;
+  bool has_large_dilation_;
   Scratch<T> weights_;
 };
 

@@ -19,9 +19,10 @@ using stave::View;
 
 using Triple = std::array<Index, 3>;
 
-// The number of multiplications from which on a separate task pays.
-inline constexpr Index paying = Index{1} << 17;
-inline constexpr Index vector_part = 48;  // The number of bytes of a row from which on vectors pay.
+// The least number of multiplications for which a separate task pays.
+inline constexpr Index least_work = Index{1} << 17;
+inline constexpr Index vector_part = 48;  // The least number of bytes of a row for which vectors
+                                          // pay.
 inline constexpr Index first_cache = Index{1} << 14,
                        // The part of each cache that one task uses, in bytes.
     second_cache = Index{1} << 18;

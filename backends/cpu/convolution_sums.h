@@ -40,7 +40,7 @@ class ConvolutionSums {
     const auto sums_of_one = static_cast<std::size_t>(images_ * results_ * places);
     const auto sums = std::make_unique<double[]>(static_cast<std::size_t>(tasks) * sums_of_one);
     const Index each = std::max<Index>(1, p_.work() / tasks);
-    parallel_for(tasks, std::max<Index>(1, paying / each), [&](Index first, Index last) {
+    parallel_for(tasks, std::max<Index>(1, least_work / each), [&](Index first, Index last) {
       const auto rows = scratch<T>(static_cast<std::size_t>(images_ * held_ * pitch_));
       const auto lanes = scratch<double>(sums_of_one * sum_lanes);
       for (Index task = first; task < last; ++task) {

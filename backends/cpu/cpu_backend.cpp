@@ -52,7 +52,7 @@ using stave_detail::as;
 
 namespace {
 
-/// The grain of each elementwise operation: the number of elements from which on a second thread
+/// The grain of each elementwise operation: the least number of elements for which a second thread
 /// pays. It is smaller for an operation whose arithmetic takes several times as long as its memory
 /// traffic.
 constexpr Index grains[] = {

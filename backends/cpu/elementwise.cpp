@@ -184,7 +184,7 @@ class TiledLoop {
   static constexpr Index tile_bytes = 2 * block_bytes;
   struct Buffers {
     alignas(64) char bytes[most_operands][tile_bytes];
-    // The address and the length of the row that the buffer holds repeatedly.
+    // The row whose copies fill the buffer: its address and its number of columns.
     const char* holds[most_operands] = {};
     Index columns[most_operands] = {};
   };

@@ -132,7 +132,7 @@ template <class T>
 class Plan {
  public:
   using C = std::complex<T>;
-  /// `of_halves`: for transforms of 2 n real numbers.
+  /// With `of_halves`, the plan is for transforms of 2 n real numbers.
   Plan(Index n, bool of_halves);
 
   /// Transforms a dense line. The lines do not overlap, or are the same.
@@ -426,8 +426,9 @@ class AxisTransform {
 
   // ---- columns ----
 
-  /// Elements of columns that lie a multiple of a page apart compete for the same few places of the
-  /// caches. Then several adjacent blocks are copied to and from a dense tile.
+  /// Returns true if adjacent columns of at least 32 elements have elements a multiple of a page
+  /// apart, which compete for the same few cache sets. Then several adjacent blocks are copied to
+  /// and from a dense tile.
   bool conflicts(const Operand& x, int operand) const {
     constexpr Index page = 4096;
     return others_.back().step[operand] == x.unit && x.stride * static_cast<Index>(sizeof(T)) % page == 0 && n_ >= 32;
@@ -544,7 +545,7 @@ class AxisTransform {
     }
     if (out_copy) store(out_copy, out);
   }
-  /// Copies a line to dense numbers: complex ones, or real ones in pairs.
+  /// Copies a line to dense memory: as complex numbers, or as real ones in pairs.
   void load(const Operand& in, T* to) const {
     if (kind_ == FftKind::complex_to_real && !halves_) return extend(in, to, 2);
     const Index length = kind_ == FftKind::complex_to_real ? n_ / 2 + 1 : n_;

@@ -1,6 +1,7 @@
 // Regions whose arrays have one element: an interpreter keeps each value in a variable, and calls a
-// function for each operation. It serves where there is no machine code of programs
-// (core/program/native.h): a path of a thousand steps by `loop` takes six times as long without it.
+// function for each operation. It is used for programs without machine code
+// (core/program/native.h): a simulation of a thousand steps by `loop` takes six times as long
+// without it.
 #pragma once
 
 #include <span>

@@ -1,8 +1,7 @@
 // Linear algebra on the CPU. LAPACK reads a row-major matrix as its transpose. If the result can be
-// computed from the transpose as well (cholesky, det, eigh, svd), nothing is transposed. Complex
-// matrices of every size are LAPACK's. A matrix
-// with NaN or infinity is not passed to iterative functions, because they might not end; its
-// results are NaN.
+// computed from the transpose as well (cholesky, det, eigh, svd), nothing is transposed. LAPACK
+// computes complex matrices of every size. A matrix with NaN or infinity is not passed to iterative
+// functions, because they might not end; its results are NaN.
 #include <stave/backends/cpu/linalg.h>
 
 #include <algorithm>

@@ -175,12 +175,12 @@ class Failure {
 /// wait for longer than they compute (measured: 8 ms instead of 0.5 ms at size 256, 900 ms instead
 /// of 160 ms at 1024).
 inline void over_stack(Index count, Index work, Index side, RangeBody body) {
-  constexpr Index paying = Index{1} << 17, threaded = 2048;
+  constexpr Index least_work = Index{1} << 17, threaded = 2048;
   stave_detail::on_thread_stack([&] {
     if (side >= threaded && count < thread_count()) return body(0, count);
     std::optional<SingleThreadedBlas> guard;
     if (side > small) guard.emplace();
-    parallel_for(count, std::max<Index>(1, paying / std::max<Index>(1, work)), body);
+    parallel_for(count, std::max<Index>(1, least_work / std::max<Index>(1, work)), body);
   });
 }
 

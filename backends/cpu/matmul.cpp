@@ -34,11 +34,11 @@ using stave_detail::tiny_rows, stave_detail::tiny_terms;
 
 namespace {
 
-// The largest number of terms of a sum for which BLAS is slower than the library's own loop: BLAS
-// clears the result and copies the operands first.
+// The largest number of terms of a sum for which the library's own loop is faster than BLAS, which
+// first clears the result and copies the operands.
 constexpr Index few_terms = 8;
-// The number of multiplications from which on a separate task pays.
-constexpr Index paying = Index{1} << 19;
+// The least number of multiplications for which a separate task pays.
+constexpr Index least_work = Index{1} << 19;
 constexpr Index largest_tile = 1024, smallest_tile = 64;
 
 /// A batched product: the first matrix of each operand, and the batch axes. The operands of these
@@ -110,8 +110,8 @@ void multiply_tiny(const Product& p, char* out, Matrix a, Matrix b) {
                                                    b.row_step);
 }
 
-/// The same for complex numbers, as four products of the real and imaginary parts. Native code
-/// computes these products too.
+/// Multiplies tiny matrices of complex numbers, as four products of the real and imaginary parts.
+/// Native code computes these products too.
 template <class T>
 void multiply_tiny_complex(ComplexElement<T>* out, const Matrix& a, const Matrix& b) {
   constexpr Index rows_at_once = 16, size = sizeof(ComplexElement<T>);
@@ -285,7 +285,7 @@ class FloatProducts {
     };
     SingleThreadedBlas guard;
     stave_detail::on_thread_stack([&] {  // BLAS may need more stack than a fiber has.
-      parallel_for(batch_.count() * each, std::max<Index>(1, paying / work), multiply_tiles);
+      parallel_for(batch_.count() * each, std::max<Index>(1, least_work / work), multiply_tiles);
     });
   }
 
@@ -355,16 +355,17 @@ class NarrowProducts {
   Index tiles_down() const { return (p_.m() + rows_ - 1) / rows_; }
   void multiply_all() const {
     const Index each = groups_ * tiles_down(), columns = each_ * p_.n();
-    parallel_for(
-        batch_->count() * each, std::max<Index>(1, paying / (rows_ * p_.k() * columns)), [&](Index first, Index last) {
-          const auto memory = std::make_unique_for_overwrite<T[]>(static_cast<std::size_t>((p_.k() + rows_) * columns));
-          TileWalk walk = *batch_;
-          walk.seek(first / each);
-          for (Index t = first; t < last; ++t) {
-            multiply_tile(walk, t % each, memory.get());
-            if ((t + 1) % each == 0) walk.next();
-          }
-        });
+    parallel_for(batch_->count() * each, std::max<Index>(1, least_work / (rows_ * p_.k() * columns)),
+                 [&](Index first, Index last) {
+                   const auto memory =
+                       std::make_unique_for_overwrite<T[]>(static_cast<std::size_t>((p_.k() + rows_) * columns));
+                   TileWalk walk = *batch_;
+                   walk.seek(first / each);
+                   for (Index t = first; t < last; ++t) {
+                     multiply_tile(walk, t % each, memory.get());
+                     if ((t + 1) % each == 0) walk.next();
+                   }
+                 });
   }
   /// Computes some rows of the products of one group.
   void multiply_tile(const TileWalk& walk, Index tile, T* memory) const {
@@ -397,14 +398,14 @@ class NarrowProducts {
   const Axis matrices_;
   std::optional<TileWalk> batch_;  // the other axes of the batch
   const Index each_, groups_;      // the matrices of a group, and the number of groups
-  Index rows_;                     // of a tile
+  Index rows_;                     // the number of rows of a tile
   // Tiny products and those of few terms add their terms in order, alone as well as side by side.
   const bool adds_in_order_ = is_tiny(p_) || has_few_terms(p_);
 };
 
 void multiply_others(const Product& p) {
   TileWalk batch(p.batch, 3, -1, 1, 1);
-  parallel_for(batch.count(), std::max<Index>(1, paying / (p.m() * p.n() * p.k())), [&](Index first, Index last) {
+  parallel_for(batch.count(), std::max<Index>(1, least_work / (p.m() * p.n() * p.k())), [&](Index first, Index last) {
     TileWalk walk = batch;
     walk.seek(first);
     for (Index i = first; i < last; ++i, walk.next()) {

@@ -94,7 +94,7 @@ class Rows {
            plan_.kept.back().length >= 4 && plan_.kept.back().step[1] == 1;
   }
   void run_short_rows() const {
-    // A computed array is read in pieces that are worth a tile of a region.
+    // An array that a region computes is read in pieces large enough for a tile of the region.
     Index length = plan_.inner.length, row_step = plan_.kept.back().step[0];
     Index at_once = std::max<Index>(1, read_elements / length), rows = std::max(together, at_once);
     TileWalk tiles(plan_.kept, 2, -1, 1, rows);

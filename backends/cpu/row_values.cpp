@@ -9,7 +9,7 @@
 namespace stave_cpu {
 
 std::optional<RowValues> RowValues::of(OpId op, std::span<const View> inputs, const View& out) {
-  // The number of elements of a row from which on the chain kernel pays.
+  // The least number of elements of a row for which the chain kernel pays.
   constexpr Index least = 128;
   if (inputs.size() != 2 || out.shape.empty() || out.shape.back() < least) return std::nullopt;
   const auto is_row_value = [](const View& view) { return view.strides.back() == 0; };

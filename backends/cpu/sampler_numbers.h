@@ -56,7 +56,8 @@ double normal_of(SamplerKey key) {
   return std::copysign(special::ndtri(0.5 - 0.5 * std::abs(u)), u);
 }
 
-/// A stream of uniform numbers in (0, 1): those of a key in the middle between two neighbours.
+/// A stream of uniform numbers in (0, 1) from one key. Each is half a step above the number that
+/// uniform would give, so that none is 0.
 class UniformStream {
  public:
   explicit UniformStream(SamplerKey key) : key_(key) {}
@@ -74,7 +75,7 @@ template <class T>
 double gamma_draw(SamplerKey key, double a, bool logarithm);
 /// A draw of the von Mises distribution around 0, in [-pi, pi]. It is NaN for kappa < 0.
 double von_mises_draw(SamplerKey key, double kappa);
-/// The number of good ones among `drawn` of good + bad, or -1 if there are not as many.
+/// The number of good items among `drawn` items of good + bad ones, or -1 if there are fewer items.
 std::int32_t hypergeometric_draw(SamplerKey key, double good, double bad, double drawn);
 
 // ---- draws with a key for each array ------------------------------------------------------------

@@ -11,7 +11,7 @@ namespace stave_cpu {
 
 namespace {
 
-/// v of a proposal: (1 + c x)^3 > 0 of a normal number x, and x^2.
+/// A proposal: v = (1 + c x)^3 > 0 for a normal number x, and x^2.
 struct GammaProposal {
   double x_squared, v;
 };
@@ -29,7 +29,7 @@ GammaProposal propose(SamplerKey key, double c) {
 /// log(n!)
 double log_factorial(double n) { return boost::math::lgamma(n + 1, special::Quiet()); }
 
-/// The number of good ones among a few draws without replacement, one by one.
+/// The number of good items among a few that are drawn without replacement, one by one.
 double count_drawn(UniformStream& stream, double good, double bad, double drawn) {
   double found = 0;
   for (; drawn > 0; --drawn) {
@@ -64,8 +64,9 @@ double ratio_of_uniforms(UniformStream& stream, double fewer, double more, doubl
 
 }  // namespace
 
-// Marsaglia and Tsang, "A simple method for generating gamma variables", 2000, with the keys and
-// the order of steps of jax.random.gamma. A draw for a < 1 is one for a + 1, times u^(1/a).
+// The method of Marsaglia and Tsang, "A simple method for generating gamma variables", 2000, with
+// the keys and the order of steps of jax.random.gamma. A draw for a < 1 is one for a + 1, times
+// u^(1/a).
 template <class T>
 double gamma_draw(SamplerKey key, double a, bool logarithm) {
   if (!(a >= 0)) return not_a_number;
@@ -87,15 +88,16 @@ double gamma_draw(SamplerKey key, double a, bool logarithm) {
 template double gamma_draw<float>(SamplerKey, double, bool);
 template double gamma_draw<double>(SamplerKey, double, bool);
 
-// Best and Fisher, "Efficient simulation of the von Mises distribution", 1979. With z = cos(pi u),
-// the proposal has the cosine f = (1 + s z) / (s + z), where s = (1 + sqrt(1 + 4 kappa^2)) /
-// (2 kappa). Differences from 1 are computed without cancellation, so any kappa keeps its digits.
+// The method of Best and Fisher, "Efficient simulation of the von Mises distribution", 1979. With z
+// = cos(pi u), the proposal has the cosine f = (1 + s z) / (s + z), where s = (1 + sqrt(1 + 4
+// kappa^2)) / (2 kappa). Differences from 1 are computed without cancellation, so any kappa keeps
+// its digits.
 double von_mises_draw(SamplerKey key, double kappa) {
   if (!(kappa >= 0)) return not_a_number;
   if (std::isinf(kappa)) return 0;
   UniformStream stream(key);
   const bool is_uniform = kappa < 1e-100;
-  // s - 1
+  // s - 1, with the s of the comment above
   const double above_1 = is_uniform ? 1e100 : (1 + 1 / (std::hypot(1, 2 * kappa) + 2 * kappa)) / (2 * kappa);
   for (;;) {
     const double u = 0.5 * special::pi * stream.next(), below = std::sin(u), beside = std::cos(u);

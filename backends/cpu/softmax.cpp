@@ -54,9 +54,9 @@ class SoftmaxLoop {
   }
 
  private:
-  /// The distance, in operand k, of neighbours along the innermost of the axes other than the
+  /// The distance, in operand k, between neighbours along the innermost of the axes other than the
   /// softmax axis.
-  Index apart(int k) const { return kept_.empty() ? 0 : kept_.back().step[k]; }
+  Index neighbour_distance(int k) const { return kept_.empty() ? 0 : kept_.back().step[k]; }
 
   /// Calls f(walk) for all tiles. A tile has `neighbours` neighbours along the innermost of the
   /// axes other than the softmax axis.
@@ -79,11 +79,12 @@ class SoftmaxLoop {
     const Index share = std::min(columns / (2 * thread_count()), enough) / line * line;
     const bool whole = columns <= softmax_columns && columns * length_ * size_ <= tile_bytes;
     const Index width = whole ? columns : std::clamp(share, 4 * line, softmax_columns);
-    const bool in_place = apart(0) == size_;
+    const bool in_place = neighbour_distance(0) == size_;
     for_tiles(width, [&](const TileWalk& walk) {
       const char* in = in_ + walk.offset(0);
       char* out = out_ + walk.offset(1);
-      if (!in_place) copy_tile(out, out_step_, size_, in, in_step_, apart(0), length_, walk.columns(), size_);
+      if (!in_place)
+        copy_tile(out, out_step_, size_, in, in_step_, neighbour_distance(0), length_, walk.columns(), size_);
       softmax_.columns(in_place ? in : out, (in_place ? in_step_ : out_step_) / size_, length_, walk.columns(), out,
                        out_step_ / size_);
     });
@@ -94,9 +95,11 @@ class SoftmaxLoop {
     for_tiles(in_place ? std::max<Index>(1, softmax_grain / length_) : line, [&](const TileWalk& walk) {
       const char* in = in_ + walk.offset(0);
       char* out = out_ + walk.offset(1);
-      if (!in_place) copy_tile(out, apart(1), size_, in, apart(0), in_step_, walk.columns(), length_, size_);
-      softmax_.rows(in_place ? in : out, apart(in_place ? 0 : 1) / size_, walk.columns(), length_, out,
-                    apart(1) / size_);
+      if (!in_place)
+        copy_tile(out, neighbour_distance(1), size_, in, neighbour_distance(0), in_step_, walk.columns(), length_,
+                  size_);
+      softmax_.rows(in_place ? in : out, neighbour_distance(in_place ? 0 : 1) / size_, walk.columns(), length_, out,
+                    neighbour_distance(1) / size_);
     });
   }
 
@@ -105,9 +108,9 @@ class SoftmaxLoop {
     for_tiles(together, [&](const TileWalk& walk) {
       alignas(64) char columns[short_row * together * 8];
       const Index n = walk.columns();
-      copy_tile(columns, n * size_, size_, in_ + walk.offset(0), in_step_, apart(0), length_, n, size_);
+      copy_tile(columns, n * size_, size_, in_ + walk.offset(0), in_step_, neighbour_distance(0), length_, n, size_);
       softmax_.columns(columns, n, length_, n, columns, n);
-      copy_tile(out_ + walk.offset(1), apart(1), size_, columns, size_, n * size_, n, length_, size_);
+      copy_tile(out_ + walk.offset(1), neighbour_distance(1), size_, columns, size_, n * size_, n, length_, size_);
     });
   }
 
@@ -160,8 +163,8 @@ class SoftmaxLoop {
     const Index most = elements / beside_;
     for (Index i = first; i < last; i += most) {
       const Index n = std::min(most, last - i);
-      copy_tile(buffer, most * size_, size_, in_ + tile.offset(0) + i * in_step_, apart(0), in_step_, beside_, n,
-                size_);
+      copy_tile(buffer, most * size_, size_, in_ + tile.offset(0) + i * in_step_, neighbour_distance(0), in_step_,
+                beside_, n, size_);
       f(buffer, most * size_, i, n);
     }
   }

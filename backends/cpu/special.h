@@ -3,7 +3,8 @@
 // rare arguments to the scalar code.
 //
 //   special.cpp                  the scalar kernels, and the driver that runs all kernels
-//   special_gamma.cpp            gamma, beta and zeta functions, and derivatives by parameters
+//   special_gamma.cpp            gamma, beta and zeta functions, and derivatives with respect to
+// parameters
 //   special_bessel.cpp           Bessel functions
 //   special_integrals.cpp        integrals of elementary functions; the normal distribution
 //   special_hypergeometric.cpp   hypergeometric functions

@@ -42,7 +42,8 @@ double far_series(int n, double x) {
   }
   return sum;
 }
-/// From here on the scaled functions are far_series; below, the functions are within range.
+/// True where the scaled functions are computed by far_series; elsewhere the functions are within
+/// range.
 bool is_far(int n, double x) { return x > 600 && x > 4.0 * n * n; }
 
 double j0(double x) {

@@ -1,10 +1,11 @@
 // Incomplete gamma and beta functions, and relatives of the gamma function.
 //
-// The functions themselves are Boost.Math's. Their derivatives by parameters are integrals of the
-// density times a polynomial. Let f(t) = t^(a-1) e^-t / Gamma(a). The derivative of log f by a is
-// log t - digamma(a), and the higher ones are -polygamma(k, a). So the n-th derivative of f by a is
-// f times the complete Bell polynomial of these numbers, and that of the distribution function
-// is its integral. The beta density is likewise.
+// The functions themselves are Boost.Math's. Their derivatives with respect to parameters are
+// integrals of the density times a polynomial. Let f(t) = t^(a-1) e^-t / Gamma(a). The derivative
+// of log f with respect to a is log t - digamma(a), and the higher ones are -polygamma(k, a). So
+// the n-th derivative of f with respect to a is f times the complete Bell polynomial of these
+// numbers, and that of the distribution function is its integral. The derivatives of the beta
+// density are computed in the same way.
 
 #include <algorithm>
 #include <array>
@@ -22,7 +23,7 @@ namespace stave_cpu::special {
 
 namespace {
 
-/// The largest order of a derivative by a parameter. Higher ones are NaN.
+/// The largest order of a derivative with respect to a parameter. Higher ones are NaN.
 constexpr int most_order = 8;
 
 double polygamma(int n, double x) {
@@ -35,7 +36,7 @@ constexpr double binomial(int n, int k) {
   return value;
 }
 
-/// The derivatives of log f by a, at a point t: `first` is log t - digamma(a).
+/// The derivatives of log f with respect to a, at a point t: `first` is log t - digamma(a).
 struct GammaBell {
   int order;
   std::array<double, most_order + 1> logarithmic;
@@ -44,7 +45,7 @@ struct GammaBell {
   GammaBell(int n, double a) : order(n), logarithmic(), digamma_a(polygamma(0, a)) {
     for (int k = 2; k <= n; ++k) logarithmic[static_cast<std::size_t>(k)] = -polygamma(k - 1, a);
   }
-  /// The n-th derivative of f by a, divided by f.
+  /// The n-th derivative of f with respect to a, divided by f.
   double operator()(double log_t) const {
     // H_0 = 1, H_m = sum of C(m-1, k-1) L_k H_(m-k) over k = 1, ..., m.
     std::array<double, most_order + 1> h = {1};
@@ -92,13 +93,13 @@ double rest_of_exponential(double u) {
   return u * u * sum;
 }
 
-/// exp(x) for an exponent whose last digits matter.
+/// exp(x) for an exponent x whose last digits matter.
 double exp_of(long double x) {
   const double high = static_cast<double>(x), low = static_cast<double>(x - high);
   return std::exp(high) * (1 + low);
 }
 
-constexpr double large = 8;  // from here on stirling_rest holds
+constexpr double large = 8;  // stirling_rest takes numbers from here on
 constexpr double half_log_two_pi = 0.9189385332046727;
 
 /// lgamma(x) - (x - 1/2) log x + x - log(2 pi) / 2 for x >= 8 (Abramowitz and Stegun 6.1.41).
@@ -204,7 +205,7 @@ double gamma_density(double n, double a, double x) {
 
 namespace {
 
-/// The derivatives of the log of t^(a-1) (1-t)^(b-1) / B(a, b) by a and b.
+/// The derivatives of the log of t^(a-1) (1-t)^(b-1) / B(a, b) with respect to a and b.
 struct BetaBell {
   int m, n;
   double logarithmic[most_order + 1][most_order + 1] = {};
@@ -227,7 +228,7 @@ struct BetaBell {
     for (int i = 0; i <= m; ++i)
       for (int j = 0; j <= n; ++j) {
         if (i == 0 && j == 0) continue;
-        // One of the derivatives, by a if there is one, acts on the exponent first.
+        // One of the derivatives (with respect to a if there is one) acts on the exponent first.
         const int p = i > 0, q = 1 - p;
         for (int k = 0; k <= i - p; ++k)
           for (int l = 0; l <= j - q; ++l)

@@ -28,7 +28,7 @@ double gamma_quotient(double a, double b, double c, double d) {
          std::exp((std::lgamma(a) - std::lgamma(c)) + (std::lgamma(b) - std::lgamma(d)));
 }
 
-/// The sum of (a)_k (b)_k / ((c)_k k!) x^k, and its derivative by x.
+/// The sum of (a)_k (b)_k / ((c)_k k!) x^k, and its derivative with respect to x.
 struct GaussSum {
   Real value = 1, slope = 0;
 
@@ -84,7 +84,8 @@ double gauss(double a, double b, double c, double x);
 
 /// 2F1 for x < 0 by Pfaff's transformation (DLMF 15.8.1): it maps x to x / (x - 1) in (0, 1).
 double gauss_of_negative(double a, double b, double c, double x) {
-  // With the smaller parameter outside, the other factor stays finite as x goes to -infinity.
+  // If the smaller parameter is the exponent of (1 - x), the other factor stays finite as x goes to
+  // -infinity.
   if (is_polynomial(c - a) || (!is_polynomial(c - b) && b < a)) std::swap(a, b);
   return std::pow(1 - x, -a) * gauss(a, c - b, c, x / (x - 1));
 }

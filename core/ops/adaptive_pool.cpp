@@ -1,4 +1,5 @@
-// Adaptive pooling, axis by axis. Where the lengths divide evenly, it is avg_pool and max_pool.
+// Adaptive pooling, one axis at a time. If all lengths divide evenly, it is performed as avg_pool
+// or max_pool.
 
 #include <stave/core/op/op.h>
 #include <stave/core/ops/create.h>

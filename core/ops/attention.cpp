@@ -334,7 +334,7 @@ Tensor attention_with_dropout(const Inputs& inputs, const AttentionAttributes& a
   return narrow(masked_product(dropout(key, weights, rate), v, part), inputs[0]);
 }
 
-// Heads that share keys become an axis of their own, along which keys and values broadcast.
+// Heads of queries that share keys become a separate axis, along which keys and values broadcast.
 Tensor grouped_attention(const Tensor& q, const Tensor& k, const Tensor& v, AttentionOptions options) {
   const Index heads = q.rank() > 2 ? q.shape(-3) : 0, shared = k.rank() > 2 ? k.shape(-3) : 0;
   if (shared < 1 || heads % shared != 0 || v.rank() < 3 || v.shape(-3) != shared)
@@ -380,11 +380,11 @@ Tensor scaled_dot_product_attention(const Tensor& q, const Tensor& k, const Tens
         const auto repeated = [&](const Tensor& x, Index rows, Index columns) {
           return broadcast_to(x, stacked(shape, {rows, columns}));
         };
-        const bool added = mask.defined() && mask.dtype() != bool_;
-        const Dtype dtype = common_float(q, k, v, added ? mask : Tensor());
+        const bool is_added_to_scores = mask.defined() && mask.dtype() != bool_;
+        const Dtype dtype = common_float(q, k, v, is_added_to_scores ? mask : Tensor());
         Inputs inputs{repeated(astype(q, dtype), n, d), repeated(astype(k, dtype), m, d),
                       repeated(astype(v, dtype), m, v.shape(-1))};
-        if (mask.defined()) inputs.push_back(repeated(added ? astype(mask, dtype) : mask, n, m));
+        if (mask.defined()) inputs.push_back(repeated(is_added_to_scores ? astype(mask, dtype) : mask, n, m));
         const auto attention = make_intrusive<AttentionAttributes>(
             options.scale.value_or(1 / std::sqrt(static_cast<double>(std::max<Index>(d, 1)))), options.causal);
         if (options.dropout > 0) return attention_with_dropout(inputs, *attention, *options.key, options.dropout);

@@ -33,7 +33,7 @@ struct AttentionOptions {
 ///
 /// The scores are computed block by block, and again in the backward pass. They are never stored:
 /// beyond operands and results, memory is needed for one number per query. Second derivatives,
-/// forward mode and the derivative by the mask compute the whole matrix of scores.
+/// forward mode and the derivative with respect to the mask compute the whole matrix of scores.
 ///
 /// Integers become default_dtype(); 16-bit floats are computed in float32. Throws ShapeError for
 /// shapes that do not fit.

@@ -118,7 +118,7 @@ constexpr Op linear_op(const char* name, decltype(Op::infer) infer, decltype(Op:
 
 // The derivative rule of a collective whose transpose is `op` with the same attributes.
 template <const Op& op>
-Tensor by(const VjpContext& c, int) {
+Tensor vjp_by_transpose(const VjpContext& c, int) {
   return again(op, c.ct(), c.as<C>());
 }
 
@@ -130,15 +130,16 @@ Tensor transposed_permutation(const VjpContext& c, int) {
 
 }  // namespace
 
-constinit const Op op_psum = exchanged<op_psum>(linear_op("psum", infer_same, by<op_psum>, batch_in_front));
+constinit const Op op_psum =
+    exchanged<op_psum>(linear_op("psum", infer_same, vjp_by_transpose<op_psum>, batch_in_front));
 constinit const Op op_pmax = exchanged<op_pmax>(collective_extreme("pmax"));
 constinit const Op op_pmin = exchanged<op_pmin>(collective_extreme("pmin"));
-constinit const Op op_all_gather =
-    exchanged<op_all_gather>(linear_op("all_gather", infer_gather, by<op_reduce_scatter>, batch_places<false, true>));
+constinit const Op op_all_gather = exchanged<op_all_gather>(
+    linear_op("all_gather", infer_gather, vjp_by_transpose<op_reduce_scatter>, batch_places<false, true>));
 constinit const Op op_reduce_scatter = exchanged<op_reduce_scatter>(
-    linear_op("reduce_scatter", infer_scatter, by<op_all_gather>, batch_places<true, false>));
-constinit const Op op_all_to_all =
-    exchanged<op_all_to_all>(linear_op("all_to_all", infer_same, by<op_all_to_all>, batch_places<true, true>));
+    linear_op("reduce_scatter", infer_scatter, vjp_by_transpose<op_all_gather>, batch_places<true, false>));
+constinit const Op op_all_to_all = exchanged<op_all_to_all>(
+    linear_op("all_to_all", infer_same, vjp_by_transpose<op_all_to_all>, batch_places<true, true>));
 constinit const Op op_ppermute =
     exchanged<op_ppermute>(linear_op("ppermute", infer_same, transposed_permutation, batch_in_front));
 // axis_index has no kernel: the handler that answers knows the place's number, so no data is

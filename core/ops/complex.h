@@ -5,9 +5,9 @@
 // (ac - bd) + i (ad + bc), even for infinite parts. Comparisons by order, rounding towards one side
 // and sorting throw DtypeError.
 //
-// Derivatives follow JAX. The gradient of a real loss L by z = x + iy is dL/dx - i dL/dy, so a step
-// of gradient descent is z - rate * conj(gradient). A function is linear in its tangents over the
-// real numbers, and cotangents are not conjugated.
+// Derivatives follow JAX. The gradient of a real loss L with respect to z = x + iy is dL/dx - i
+// dL/dy, so a step of gradient descent is z - rate * conj(gradient). A function is linear in its
+// tangents over the real numbers, and cotangents are not conjugated.
 #pragma once
 
 #include <stave/core/tensor/tensor.h>

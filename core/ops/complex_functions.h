@@ -68,7 +68,8 @@ STAVE_HOST_DEVICE Z complex_exp2(Z z) {
   if (y == 0) return Z(std::exp2(x), y);
   const double angle = y * log_2, rest = std::fma(y, log_2, -angle) + y * log_2_rest;
   const double c = std::cos(angle), s = std::sin(angle);
-  const double root = std::exp2(x / 2);  // of the length, which may overflow where a part does not
+  const double root = std::exp2(x / 2);  // multiplied twice: 2^x may overflow although a part of
+                                         // the result does not
   return root * (root * Z(c - rest * s, s + rest * c));
 }
 
@@ -83,7 +84,7 @@ STAVE_HOST_DEVICE Z complex_log10(Z z) {
   return Z(natural.real() * 0.4342944819032518, natural.imag() * 0.4342944819032518);
 }
 
-// These three use an exponential that does not overflow.
+// The next three functions use an exponential that does not overflow.
 
 /// 1 / (1 + e^-z)
 template <class Z>

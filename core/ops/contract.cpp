@@ -79,7 +79,7 @@ Tensor stack_by_matrix(const Tensor& a, const Tensor& b) {
 Tensor matmul_of_stacks(const Tensor& a, const Tensor& b) {
   if (a.rank() > 2 && b.rank() == 2 && columns_of(a) > 0 && a.is_contiguous()) return stack_by_matrix(a, b);
   if (a.rank() == 2 && b.rank() > 2 && rows_of(b) > 0 && transposes_are_contiguous(b))
-    // (b^T a^T)^T.
+    // a b = (b^T a^T)^T, in which the stack comes first.
     return matrix_transpose(stack_by_matrix(matrix_transpose(b), matrix_transpose(a)));
   const Shape batch = broadcast_shapes(batch_of(a.shape()), batch_of(b.shape()), "matmul");
   const auto repeated = [&](const Tensor& x) {
@@ -111,9 +111,10 @@ bool repeats(Shape axes) {
   return std::adjacent_find(axes.begin(), axes.end()) != axes.end();
 }
 
-// Returns the sets of a product a b for the sets of a, [..., m, k], and a constant b, [..., k, n].
-// If most elements of b are zeros, element (i, j) depends on those a_il for which b_lj is not zero.
-// Otherwise, or if b is undefined, it depends on row i of a.
+// Returns the element sets (element_sets.h) of a matrix product a b. `a` has the sets of a, [...,
+// m, k]; b is a constant, [..., k, n]. If most elements of b are zeros, element (i, j) of the
+// product depends on those a_il for which b_lj is not zero. Otherwise, or if b is undefined, it
+// depends on row i of a.
 Tensor depends_matrix_product(ElementSets& sets, Tensor a, const Tensor& b) {
   const Index k = a.shape(-1);
   const Tensor row = sets.unite_over(a, Shape(a.rank() - 1));

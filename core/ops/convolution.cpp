@@ -212,7 +212,8 @@ Outputs batch_convolution(const BatchContext& c) {
   return moveaxis(split(all(merged(moveaxis(c.in(0), 0, 1), 1), merged(c.in(1), 0)), 1, c.size), 1, 0);
 }
 
-// Returns the unions of the sets of x in each window, [n, groups, 1, places...].
+// Returns, for each window, the union of the element sets (element_sets.h) of x in it: [n, groups,
+// 1, places...].
 Tensor sets_of_windows(const DependsContext& c) {
   const auto& of = c.as<ConvolutionAttributes>();
   const Shape windows = spatial(c.call.input(1).shape()), places = spatial(c.output().shape);
@@ -337,11 +338,12 @@ Tensor conv(const Tensor& x, const Tensor& w, const ConvOptions& options) {
                            o.groups);
         const Shape strides = options.stride.over(o.axes, 1, "conv", "stride");
         const Shape dilations = options.dilation.over(o.axes, 1, "conv", "dilation");
-        const Shape apart = options.input_dilation.over(o.axes, 1, "conv", "input_dilation");
-        const Shape lengths = dilated(o.lengths, apart, "conv"), windows = dilated(o.windows, dilations, "conv");
+        const Shape input_dilations = options.input_dilation.over(o.axes, 1, "conv", "input_dilation");
+        const Shape lengths = dilated(o.lengths, input_dilations, "conv"),
+                    windows = dilated(o.windows, dilations, "conv");
         const Pads pads = pads_of(options.padding, lengths, windows, strides, "conv");
         window_positions(lengths, windows, strides, pads, "conv");
-        return o.result(convolution(o.grouped_x(), o.grouped_w(), strides, pads, dilations, apart));
+        return o.result(convolution(o.grouped_x(), o.grouped_w(), strides, pads, dilations, input_dilations));
       },
       x, w);
 }

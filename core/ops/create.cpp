@@ -122,8 +122,8 @@ Tensor stop_gradient(const Tensor& x) { return apply(op_stop_gradient, {x}); }
 
 namespace {
 
-// Returns the common dtype of C++ numbers. For integers it is uint64 if one of them fits only
-// uint64.
+// Returns the common dtype of C++ numbers. For two integers it is uint64 if one of them fits only
+// in uint64.
 Dtype dtype_together(Dtype a, Dtype b) {
   if (is_integer(a) && is_integer(b) && (a == uint64 || b == uint64)) return uint64;
   return promote(a, b);
@@ -386,10 +386,10 @@ Wide wide(const Scalar& number) {
 Index count_of_range(Scalar start, Scalar stop, Scalar step) {
   const auto floating = [](const Scalar& number) { return number.kind == Scalar::Kind::floating; };
   if (!floating(start) && !floating(stop) && !floating(step)) {
-    const bool up = wide(step) > 0;
-    const Wide distance = up ? wide(stop) - wide(start) : wide(start) - wide(stop);
+    const bool is_ascending = wide(step) > 0;
+    const Wide distance = is_ascending ? wide(stop) - wide(start) : wide(start) - wide(stop);
     if (distance <= 0) return 0;
-    const Wide before_last = (distance - 1) / (up ? wide(step) : -wide(step));
+    const Wide before_last = (distance - 1) / (is_ascending ? wide(step) : -wide(step));
     return Shape(static_cast<Index>(std::min(before_last, Wide{1} << 62)) + 1)
         .elements();  // Throws if there are too many elements.
   }

@@ -49,9 +49,9 @@ bool isdtype(Dtype dtype, Dtype other);
 bool can_cast(Dtype from, Dtype to);
 bool can_cast(const Tensor& x, Dtype to);
 
-/// Returns the dtype of a sum of the operands: that of the tensors, promoted; C++ numbers take that
-/// dtype, unless they are of a higher kind (a float beside integers). Throws DtypeError if no dtype
-/// holds the numbers of all.
+/// Returns the dtype of a sum of the operands. It is the promoted dtype of the tensors, which C++
+/// numbers take as well, unless a number is of a higher kind (a float beside integers). Throws
+/// DtypeError if no dtype holds the numbers of all.
 Dtype result_type(std::initializer_list<Operand> operands);
 /// The same for dtypes.
 Dtype result_type(std::initializer_list<Dtype> dtypes);

@@ -87,7 +87,7 @@ Shape sliced_axes(const DependsContext& c) {
   return axes;
 }
 
-// Where the starts may differ, the slice may have any element of x.
+// If the starts may differ, the slice may contain any element of x.
 Outputs depends_dynamic_slice(const DependsContext& c) {
   if (c.has(1)) return {};
   Outputs moved = depends_moved(c, 0b10);

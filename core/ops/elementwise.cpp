@@ -57,9 +57,9 @@ void infer_elementwise(const Call& call, SmallVector<Abstract, 1>& outputs) {
   outputs.emplace_back(x.shape(), call.op().result_dtype(x.dtype()));
 }
 
-// Returns the partial derivative of S by operand i, at the operands of `c`, times `factor`:
-// scale(factor, dS/dx_i). A struct may define this product itself: a linear struct as tangent0,
-// others as times0.
+// Returns the partial derivative of S with respect to operand i, at the operands of `c`, times
+// `factor`: scale(factor, dS/dx_i). A struct may define this product itself: a linear struct as
+// tangent0, others as times0.
 template <class S, int i, class X, class Context>
 constexpr X product_with_partial(const X& factor, const Context& c) {
   if constexpr (i == 0) {
@@ -126,10 +126,10 @@ struct Widened {
   Tensor out() const { return reads(ValueSet::outputs) ? wide(c.out()) : Tensor(); }
 };
 
-// Returns the partial derivative by operand i times `factor`. If the product takes at most two
-// operations, they are performed in the dtype of the operands, even for 16-bit floats, since two
-// roundings do little harm. Otherwise 16-bit floats are converted to float32, which also avoids
-// overflow.
+// Returns the partial derivative with respect to operand i, times `factor`. If the product takes at
+// most two operations, they are performed in the dtype of the operands, even for 16-bit floats,
+// since two roundings do little harm. Otherwise 16-bit floats are converted to float32, which also
+// avoids overflow.
 template <class S, int i, class Context>
 Tensor times_partial(const Tensor& factor, const Context& c) {
   if constexpr (traced_partial<S, i>.operations > 2)
@@ -226,7 +226,8 @@ constexpr Op elementwise_op(OpId id, const char* name) {
                    domain == Operands::bits ? " or bool" : "");
 }
 
-// Returns the dtype in which an operation of this domain computes operands of `dtype`.
+// Returns the dtype in which an operation of this domain computes, for operands of `dtype`. Throws
+// DtypeError if the domain does not include `dtype`.
 inline Dtype admit(const Op& op, Operands domain, Dtype dtype) {
   if (is_complex(dtype) && !op.takes_complex && domain != Operands::bools) [[unlikely]]
     fail_complex(op, dtype);
@@ -550,10 +551,10 @@ bool allclose(const Tensor& a, const Tensor& b, double rtol, double atol, bool e
       [&] {
         const Dtype dtype = is_complex(promote(a.dtype(), b.dtype())) ? complex128 : float64;
         const Tensor x = astype(a, dtype), y = astype(b, dtype);
-        Tensor close = less_equal(abs(x - y), atol + rtol * abs(y));
-        close = logical_or(equal(x, y), logical_and(close, isfinite(y)));
-        if (equal_nan) close = logical_or(close, logical_and(isnan(x), isnan(y)));
-        return static_cast<bool>(all(close));
+        Tensor is_close = less_equal(abs(x - y), atol + rtol * abs(y));
+        is_close = logical_or(equal(x, y), logical_and(is_close, isfinite(y)));
+        if (equal_nan) is_close = logical_or(is_close, logical_and(isnan(x), isnan(y)));
+        return static_cast<bool>(all(is_close));
       },
       a, b);
 }

@@ -102,8 +102,8 @@ Tensor minimum(Operand a, Operand b);
 /// even if the other is NaN. Both derivatives at the origin are 0.
 Tensor hypot(Operand x, Operand y);
 Tensor logaddexp(Operand a, Operand b);  ///< log(exp(a) + exp(b)), without intermediate overflow
-/// |x| with the sign of y, where -0 and NaN have signs too. The derivative by x is 0 at x = 0,
-/// and the derivative by y is 0 everywhere.
+/// |x| with the sign of y, where -0 and NaN have signs too. The derivative with respect to x is 0
+/// at x = 0, and that with respect to y is 0 everywhere.
 Tensor copysign(Operand x, Operand y);
 /// The number of the common dtype that follows x in the direction of y; y where both are equal.
 /// The derivative is 0, as in JAX.
@@ -111,10 +111,10 @@ Tensor nextafter(Operand x, Operand y);
 /// x log(y), and 0 where x is 0 and y is not NaN, as scipy.special.xlogy.
 Tensor xlogy(Operand x, Operand y);
 Tensor xlog1py(Operand x, Operand y);  ///< x log1p(y), and 0 where x is 0 and y is not NaN
-/// The Hurwitz zeta function, the sum of (q + k)^-s over the integers k >= 0.
-/// It is defined for s > 1, infinite for s = 1 and NaN for s < 1. It is infinite at q = 0, -1, -2,
-/// ..., and NaN at all other q < 0 unless s is an integer. Values are those of scipy.special.zeta.
-/// The derivative by s (special.h: zeta_derivative) is for q > 0, and NaN elsewhere.
+/// The Hurwitz zeta function, the sum of (q + k)^-s over the integers k >= 0. It is defined for s >
+/// 1, infinite for s = 1 and NaN for s < 1. It is infinite at q = 0, -1, -2, ..., and NaN at all
+/// other q < 0 unless s is an integer. Values are those of scipy.special.zeta. The derivative with
+/// respect to s (special.h: zeta_derivative) exists for q > 0, and is NaN elsewhere.
 Tensor zeta(Operand s, Operand q);
 /// 0 where a or b is 0, else a * b. Derivative rules multiply partial derivatives with tangents
 /// by this product.
@@ -124,22 +124,22 @@ Tensor scale(Operand a, Operand b);
 Tensor scale_by_inverse(Operand a, Operand b);
 
 // The next functions are factors in the derivatives of the functions above. Each is accurate
-// wherever its result is a normal number. Their own derivatives are made of the same functions,
-// and so are accurate too.
+// wherever its result is a normal number. Their own derivatives consist of the same functions, and
+// so are accurate too.
 
 Tensor sech_squared(Tensor x);      ///< 1 / cosh(x)^2, the derivative of tanh
 Tensor logistic_density(Tensor x);  ///< e^-x / (1 + e^-x)^2, the derivative of sigmoid
 /// exp(a b), without the rounding error of the product a b. The exponential would multiply
 /// that relative error by a b.
 Tensor exp_of_product(Operand a, Operand b);
-/// x / hypot(x, y), the derivative of hypot by x: the cosine of the angle of the point (x, y).
-/// It is 0 at the origin. Where x or y is infinite, it is 1, 1/2 or 0 with the sign of x, depending
-/// on whether |x| is greater than, equal to or less than |y|.
+/// x / hypot(x, y), the derivative of hypot with respect to x: the cosine of the angle of the point
+/// (x, y). It is 0 at the origin. Where x or y is infinite, it is 1, 1/2 or 0 with the sign of x,
+/// depending on whether |x| is greater than, equal to or less than |y|.
 Tensor direction_cosine(Operand x, Operand y);
-/// x / (x^2 + y^2), the derivative of atan2(y, x) by y; 0 at the origin. The squares neither
-/// overflow nor underflow.
+/// x / (x^2 + y^2), the derivative of atan2(y, x) with respect to y; 0 at the origin. The squares
+/// neither overflow nor underflow.
 Tensor over_squared_radius(Operand x, Operand y);
-/// b a^(b - 1), the derivative of a^b by a; 0 where b is 0.
+/// b a^(b - 1), the derivative of a^b with respect to a; 0 where b is 0.
 Tensor power_rule(Operand a, Operand b);
 
 Tensor equal(Operand a, Operand b);
@@ -223,10 +223,10 @@ Tensor& operator-=(Tensor& a, Operand b);
 Tensor& operator*=(Tensor& a, Operand b);
 Tensor& operator/=(Tensor& a, Operand b);
 // These overloads are deleted because x[i] += y would not change x.
-void operator+=(Tensor&&, Operand) = delete;  // x = x.at(i).add(y)
-void operator-=(Tensor&&, Operand) = delete;  // x = x.at(i).add(-y)
-void operator*=(Tensor&&, Operand) = delete;  // x = x.at(i).multiply(y)
-void operator/=(Tensor&&, Operand) = delete;  // x = x.at(i).multiply(1 / y)
+void operator+=(Tensor&&, Operand) = delete;  // instead: x = x.at(i).add(y)
+void operator-=(Tensor&&, Operand) = delete;  // instead: x = x.at(i).add(-y)
+void operator*=(Tensor&&, Operand) = delete;  // instead: x = x.at(i).multiply(y)
+void operator/=(Tensor&&, Operand) = delete;  // instead: x = x.at(i).multiply(1 / y)
 
 /// Returns true if the shapes are equal and all elements are equal. Waits for the device.
 bool array_equal(const Tensor& a, const Tensor& b);

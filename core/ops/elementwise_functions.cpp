@@ -145,16 +145,16 @@ std::pair<Tensor, Tensor> frexp(const Tensor& x) {
         const Tensor number = floating(x);
         const Dtype dtype = number.dtype(), computed = computed_in(dtype);
         const Tensor t = astype(number, computed), size = abs(stop_gradient(t));
-        const Tensor ordinary = logical_and(isfinite(size), size > 0);
+        const Tensor is_ordinary = logical_and(isfinite(size), size > 0);
         // Subnormal numbers are scaled up first.
         const int up = 64;
-        const Tensor tiny = size < std::ldexp(1.0, least_exponent(computed));
-        const Tensor base = where(tiny, size * std::ldexp(1.0, up), size);
-        Tensor e = where(ordinary, floor(log2(where(ordinary, base, 1))) + 1, 0) - where(tiny, up, 0);
-        e = where(ordinary, e, 0);
+        const Tensor is_tiny = size < std::ldexp(1.0, least_exponent(computed));
+        const Tensor base = where(is_tiny, size * std::ldexp(1.0, up), size);
+        Tensor e = where(is_ordinary, floor(log2(where(is_ordinary, base, 1))) + 1, 0) - where(is_tiny, up, 0);
+        e = where(is_ordinary, e, 0);
         // The logarithm is rounded, so the exponent may be wrong by one near powers of two.
         const Tensor mantissa = times_power_of_two(size, -e);
-        e = where(ordinary, e + astype(mantissa >= 1, computed) - astype(mantissa < 0.5, computed), 0);
+        e = where(is_ordinary, e + astype(mantissa >= 1, computed) - astype(mantissa < 0.5, computed), 0);
         return std::pair(astype(times_power_of_two(t, -e), dtype), astype(e, int32));
       },
       x);
@@ -213,9 +213,9 @@ Tensor rad2deg(const Tensor& x) {
 Tensor isclose(Operand a, Operand b, IsCloseOptions options) {
   return with_common("isclose", std::move(a), std::move(b), [&](const Tensor& x, const Tensor& y) {
     const Tensor t = floating(x), u = astype(t, computed_in(t.dtype())), v = astype(y, u.dtype());
-    const Tensor near = abs(u - v) <= options.atol + options.rtol * abs(v);
-    const Tensor close = where(logical_and(isfinite(u), isfinite(v)), near, u == v);
-    return options.equal_nan ? logical_or(close, logical_and(isnan(u), isnan(v))) : close;
+    const Tensor is_near = abs(u - v) <= options.atol + options.rtol * abs(v);
+    const Tensor is_close = where(logical_and(isfinite(u), isfinite(v)), is_near, u == v);
+    return options.equal_nan ? logical_or(is_close, logical_and(isnan(u), isnan(v))) : is_close;
   });
 }
 

@@ -15,12 +15,12 @@ using std::fmax, std::fmin, std::ldexp, std::frexp, std::modf;
 
 /// x itself, as NumPy's unary plus. Bools become int32.
 Tensor positive(const Tensor& x);
-/// The larger (smaller) of two numbers; the other one if one of them is NaN. Ties share
-/// the derivative equally.
+/// The larger (smaller) of two numbers, or the other number if one of them is NaN. Ties share the
+/// derivative equally.
 Tensor fmax(Operand a, Operand b);
 Tensor fmin(Operand a, Operand b);
 /// 0 where x < 0, 1 where x > 0, `at_zero` where x is 0, and NaN where x is NaN. The derivative
-/// by x is 0.
+/// with respect to x is 0.
 Tensor heaviside(Operand x, Operand at_zero);
 /// The quotient floor_divide(a, b) and the remainder remainder(a, b), as Python's divmod.
 std::pair<Tensor, Tensor> divmod(Operand a, Operand b);
@@ -35,8 +35,8 @@ Tensor lcm(Operand a, Operand b);
 
 /// x 2^exponent, rounded once, for integer exponents. Throws DtypeError for other exponents.
 Tensor ldexp(Operand x, Operand exponent);
-/// m and int32 e with x = m 2^e and 1/2 <= |m| < 1. For 0, infinity and NaN they are x and 0.
-/// The derivative of m by x is 2^-e.
+/// m and int32 e with x = m 2^e and 1/2 <= |m| < 1. For 0, infinity and NaN they are x and 0. The
+/// derivative of m with respect to x is 2^-e.
 std::pair<Tensor, Tensor> frexp(const Tensor& x);
 /// The fractional and the integral part of x, which both have the sign of x.
 std::pair<Tensor, Tensor> modf(const Tensor& x);

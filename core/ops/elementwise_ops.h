@@ -7,14 +7,13 @@
 //                     sinh cosh tanh asinh acosh atanh erf erfc erfinv lgamma digamma zeta pow
 //                     hypot copysign nextafter signbit floor ceil rint trunc floor_divide
 //                     remainder. Integers have & | ^ ~ shifted_left shifted_right.
-//   partial0(x..., y) the partial derivative by argument 0 at x, where the result is y, written
-//                     over a type X. It is instantiated with Tensor, so derivatives of any order
-//                     follow.
-//                     partial1 is the partial derivative by argument 1.
+//   partial0(x..., y) the partial derivative with respect to argument 0 at x, where the result is
+//                     y. It is written over a type X and instantiated with Tensor, so derivatives
+//                     of any order follow. partial1 is the same for argument 1.
 //   times0(factor, x..., y)
-//                     the product of `factor` and the partial by argument 0. It replaces partial0
-//                     where the partial may overflow or lose digits although the product does not.
-//                     times1 is the product with the partial by argument 1.
+//                     the product of `factor` and partial0. It replaces partial0 where the partial
+//                     derivative may overflow or lose digits although the product does not. times1
+//                     is the same for argument 1.
 //
 // A partial is computed from the operands where the result has lost digits that the partial needs:
 // 1 - tanh(x)^2 is 0 for x = 20. Second and third derivatives must keep their digits too.
@@ -502,9 +501,10 @@ struct Hypot : FloatFunction {
   STAVE_PARTIAL(partial0, const X& x, const X& y, const X&) { return direction_cosine(x, y); }
   STAVE_PARTIAL(partial1, const X& x, const X& y, const X&) { return direction_cosine(y, x); }
 };
-/// x / r with r = sqrt(x^2 + y^2). It is 0 at the origin. At infinity it is the derivative
-/// of max(|x|, |y|), as for `norm`. With the sine s = y / r, the derivative by x is s^2 / r, and
-/// the derivative by y is -(x / r) s / r. (1 / r - x^2 / r^3 equals s^2 / r, but loses digits.)
+/// x / r with r = sqrt(x^2 + y^2). It is 0 at the origin. At infinity it is the derivative of
+/// max(|x|, |y|), as for `norm`. With the sine s = y / r, the derivative with respect to x is s^2 /
+/// r, and that with respect to y is -(x / r) s / r. (1 / r - x^2 / r^3 equals s^2 / r, but loses
+/// digits.)
 struct DirectionCosine : FloatFunction {
   STAVE_VALUE(T x, T y) {
     // A large point is multiplied by 1/4, so that its radius does not overflow.

@@ -41,7 +41,8 @@ void check_parts(const Call& call, bool complex) {
 }
 Index half_length(const Call& call) { return call.as<FftAttributes>().length / 2 + 1; }
 
-/// About 5 n log2(n) for complex numbers, and half of it for real ones.
+/// The estimated number of operations: 5 n log2(n) for complex numbers, and half of it for real
+/// ones.
 template <int half>
 std::uint64_t fft_flops(const Attributes* attributes, std::span<const Shape> inputs, const Shape& output) {
   const Index n = static_cast<const FftAttributes*>(attributes)->length;
@@ -145,10 +146,10 @@ double scale_of(FftNorm norm, Direction direction, Index n) {
 
 /// x with `length` elements along an axis: cut, or padded with zeros.
 Tensor resized(Tensor x, int axis, Index length) {
-  const Index now = x.shape(axis);
-  if (now == length) return x;
+  const Index present_length = x.shape(axis);
+  if (present_length == length) return x;
   std::vector<std::pair<Index, Index>> widths(x.shape().size(), {0, 0});
-  widths[static_cast<std::size_t>(axis)].second = length - now;
+  widths[static_cast<std::size_t>(axis)].second = length - present_length;
   return pad(x, widths);
 }
 

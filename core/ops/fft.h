@@ -53,7 +53,8 @@ Tensor rfft(const Tensor& x, const FftOptions& options = {});
 /// The real signal of length n whose rfft is x. The imaginary parts of x[0] and, if n is even, of
 /// x[n / 2] do not count.
 Tensor irfft(const Tensor& x, const FftOptions& options = {});
-/// The transform of a signal with x[n - j] = conj(x[j]), of which x is the first half. It is real.
+/// The transform of a signal s of length n with s[n - j] = conj(s[j]); x is its first half, s[0],
+/// ..., s[n / 2]. The transform is real.
 Tensor hfft(const Tensor& x, const FftOptions& options = {});
 /// The first half, n / 2 + 1 elements, of the inverse transform of a real x.
 Tensor ihfft(const Tensor& x, const FftOptions& options = {});
@@ -64,7 +65,7 @@ Tensor fftn(const Tensor& x, const FftnOptions& options = {});
 Tensor ifftn(const Tensor& x, const FftnOptions& options = {});
 /// rfft along the last of the axes, then fft along the others.
 Tensor rfftn(const Tensor& x, const FftnOptions& options = {});
-/// The inverse of rfftn: ifft along all axes but the last one, then irfft along that.
+/// The inverse of rfftn: ifft along all axes but the last one, then irfft along the last one.
 Tensor irfftn(const Tensor& x, const FftnOptions& options = {});
 /// fftn along two axes.
 Tensor fft2(const Tensor& x, const Fft2Options& options = {});

@@ -99,11 +99,11 @@ Tensor resized_to(const char* function, const Tensor& x, const Shape& lengths, c
       const Index length = t.shape(axis), count = lengths[i];
       if (length < 1 || count < 1)
         fail<ShapeError>("{}: axis {} of length {} cannot get length {}", function, axis, length, count);
-      const bool aligned = options.align_corners && !takes_elements(options.method);
+      const bool is_aligned = options.align_corners && !takes_elements(options.method);
       const double step =
-          aligned ? (count > 1 ? static_cast<double>(length - 1) / static_cast<double>(count - 1) : 0) : steps[i];
-      const bool same = length == count && (aligned || steps[i] == 1);
-      if (!same) t = resized_along(t, axis, neighbours_along(length, count, step, options));
+          is_aligned ? (count > 1 ? static_cast<double>(length - 1) / static_cast<double>(count - 1) : 0) : steps[i];
+      const bool is_unchanged = length == count && (is_aligned || steps[i] == 1);
+      if (!is_unchanged) t = resized_along(t, axis, neighbours_along(length, count, step, options));
     }
     return t;
   });
@@ -153,7 +153,7 @@ Tensor resize_by(const Tensor& x, const std::vector<double>& factors, ResizeOpti
 
 namespace {
 
-// Positions between `low` and `high` again and again in both directions.
+// Returns the positions, reflected at `low` and `high` until they are between them.
 Tensor reflected(const Tensor& position, double low, double high) {
   const double span = high - low;
   if (span == 0) return zeros_like(position) + low;

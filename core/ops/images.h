@@ -23,14 +23,14 @@ enum class ResizeMethod {
 struct ResizeOptions {
   [[no_unique_address]] ByName by_name{};
   ResizeMethod method = ResizeMethod::nearest;
-  /// Whether the first and last elements keep their positions, else the outer edges of them do. For
-  /// linear and cubic.
+  /// If true, the centres of the first and last elements keep their positions; if false, their
+  /// outer edges do. Only linear and cubic use it.
   bool align_corners = false;
 };
 /// x resized to the given lengths of its last axes: PyTorch's interpolate with size=lengths. Beyond
-/// its ends x continues with its first and last elements. The nearest element is taken in any
-/// dtype; linear and cubic give floats. Nothing is smoothed where x shrinks: see adaptive_avg_pool.
-/// Throws ShapeError for lengths that are not positive, and for empty axes.
+/// its ends x continues with its first and last elements. The methods nearest and nearest_exact
+/// keep the dtype; linear and cubic give floats. x is not smoothed where it shrinks: see
+/// adaptive_avg_pool. Throws ShapeError for lengths that are not positive, and for empty axes.
 Tensor resize(const Tensor& x, const Shape& lengths, ResizeOptions options = {});
 /// x resized by a factor for each of its last axes: PyTorch's interpolate with
 /// scale_factor=factors, which gives floor(length * factor) elements at distances of exactly 1 /
@@ -47,14 +47,14 @@ struct GridSampleOptions {
   [[no_unique_address]] ByName by_name{};
   ResizeMethod method = ResizeMethod::linear;  ///< nearest means the nearest element, ties to even
   GridPadding padding = GridPadding::zeros;
-  /// Whether -1 and 1 are the centres of the first and last elements, else their outer edges.
+  /// True: -1 and 1 are the centres of the first and last elements; false: their outer edges.
   bool align_corners = false;
 };
 /// x [batch..., channels, lengths...] at the positions grid [batch..., out..., axes]: the result is
 /// [batch..., channels, out...]. A position is `axes` numbers in [-1, 1], the one along the last
-/// axis first. This is PyTorch's grid_sample, with any number of spatial axes. Derivatives by x and
-/// by grid; at a clamped position the derivative by grid is 0. Throws ShapeError if shapes do not
-/// fit.
+/// axis first. This is PyTorch's grid_sample, with any number of spatial axes. Derivatives are
+/// those with respect to x and grid; at a clamped position the derivative with respect to grid is
+/// 0. Throws ShapeError if shapes do not fit.
 Tensor grid_sample(const Tensor& x, const Tensor& grid, GridSampleOptions options = {});
 
 struct UnfoldOptions {

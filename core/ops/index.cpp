@@ -61,7 +61,7 @@ Shape gathered_shape(const Shape& x, const Shape& indices, int batch_dims, const
   return joined({at, all.subspan(batch + addressed)});
 }
 
-int checked_batch(Index batch_axes, const Tensor& x, const Tensor& indices, const char* operation) {
+int checked_batch_axes(Index batch_axes, const Tensor& x, const Tensor& indices, const char* operation) {
   if (batch_axes < 0 || batch_axes > std::min(x.rank(), indices.rank()))
     fail<ShapeError>("{}: x {} and indices {} cannot share {} batch axes", operation, x.shape(), indices.shape(),
                      batch_axes);
@@ -268,10 +268,10 @@ constexpr Op scatter_extreme(OpId id, const char* name) {
   };
 }
 
-// ---- dependences ----------------------------------------------------------------------------
+// ---- dependences (element_sets.h) -----------------------------------------------------------
 // x is [batch..., d1..dk, rest...], and the result of gather is [batch..., at..., rest...].
 
-// The union of the sets along x's axes d, or along the axes `at` of updates, with these
+// The union of the element sets along x's axes d, or along the axes `at` of updates, with these
 // axes replaced by `ones` axes of length 1.
 Tensor united_positions(const DependsContext& c, std::size_t input, Index ones) {
   const Tensor sets = c.set(input);
@@ -285,7 +285,7 @@ Tensor united_positions(const DependsContext& c, std::size_t input, Index ones) 
   return reshape(c.sets.unite_over(sets, axes), shape);
 }
 
-// Where the indices may differ, an element may come from any position.
+// If the indices may differ, an element of the result may come from any position.
 Outputs depends_gather(const DependsContext& c) {
   if (c.has(1)) return {};
   Outputs moved = depends_moved(c, 0b10);
@@ -293,7 +293,7 @@ Outputs depends_gather(const DependsContext& c) {
   return united_positions(c, 0, c.call.input(1).rank() - 1 - c.as<GatherAttributes>().batch_dims);
 }
 
-// Where the indices may differ, an update may go to any position.
+// If the indices may differ, an update may go to any position.
 Outputs depends_anywhere(const DependsContext& c) {
   if (!c.has(2)) return c.set(0);
   return c.sets.unite(c.set(0), united_positions(c, 2, c.call.input(1).shape(-1)));
@@ -305,7 +305,7 @@ Outputs depends_scatter(const DependsContext& c) {
   return moved.empty() ? depends_anywhere(c) : moved;
 }
 
-// An element combines that of x with all updates that go to it.
+// An element of the result combines the element of x with all updates that go to its position.
 Outputs depends_combined(const DependsContext& c) {
   if (c.has(1)) return {};
   if (!c.has(2)) return c.set(0);
@@ -464,7 +464,7 @@ Tensor put_along_axis(const Tensor& x, const Tensor& indices, const Operand& val
 Tensor gather(const Tensor& x, const Tensor& indices, Index batch_axes) {
   require_defined(x, "gather", 0);
   const Tensor places = as_indices(require_defined(indices, "gather", 1), "gather");
-  return gather_as(x, places, batched_by(checked_batch(batch_axes, x, places, "gather")));
+  return gather_as(x, places, batched_by(checked_batch_axes(batch_axes, x, places, "gather")));
 }
 
 namespace {
@@ -473,7 +473,7 @@ Tensor scattered(const Op& op, const Tensor& x, const Tensor& indices, const Ten
   Dtype dtype = promote(require_defined(x, op.name, 0).dtype(), require_defined(updates, op.name, 2).dtype());
   if (op.id != OpId::scatter) dtype = multiplied_in(dtype);
   const Tensor places = as_indices(require_defined(indices, op.name, 1), op.name);
-  const int batch = checked_batch(batch_axes, x, places, op.name);
+  const int batch = checked_batch_axes(batch_axes, x, places, op.name);
   return scatter_as(op, astype(x, dtype), places, astype(updates, dtype), batched_by(batch));
 }
 

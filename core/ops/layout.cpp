@@ -358,8 +358,8 @@ constinit const Op op_concat{
 namespace stave_detail {
 
 Tensor broadcast_quietly(const Tensor& x, const Shape& shape) {
-  const bool watched = current && current->nearest;
-  if (watched || x.node().notes || !x.node().storage) return broadcast_to(x, shape);
+  const bool has_handler = current && current->nearest;
+  if (has_handler || x.node().notes || !x.node().storage) return broadcast_to(x, shape);
   return broadcast_view(x, shape);
 }
 

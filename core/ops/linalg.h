@@ -84,9 +84,9 @@ Tensor lstsq(const Tensor& a, const Tensor& b, RankOptions options = {});
 /// The Moore-Penrose inverse [..., n, m]. Its derivatives are those of lstsq.
 Tensor pinv(const Tensor& a, RankOptions options = {});
 
-/// The solution x [..., m, n] of Sylvester's equation a x + x b = q, for square a [..., m, m] and
-/// b [..., n, n]. Throws LinalgError if a and -b have a common eigenvalue, up to rounding. By Schur
-/// forms (Bartels, Stewart 1972).
+/// The solution x [..., m, n] of Sylvester's equation a x + x b = q, for square a [..., m, m] and b
+/// [..., n, n]. It is computed from Schur forms (Bartels, Stewart 1972). Throws LinalgError if a
+/// and -b have a common eigenvalue, up to rounding.
 Tensor solve_sylvester(const Tensor& a, const Tensor& b, const Tensor& q);
 
 struct BandOptions {
@@ -152,7 +152,7 @@ std::pair<Tensor, Tensor> qr(const Tensor& a, QrOptions options = {});
 /// Eigenvalues [..., n], ascending, and eigenvectors, the columns of [..., n, n], of symmetric or
 /// Hermitian matrices: a = v diag(w) v^H. The function uses the Hermitian part (a + a^H) / 2 of a,
 /// so derivatives are symmetric (Hermitian). Complex vectors are determined up to a phase; their
-/// derivative is the one that does not turn it.
+/// derivative is the one that does not change the phase.
 ///
 /// Equal eigenvalues have no derivatives of their own, and their vectors have none at all.
 /// Eigenvalues count as equal if they differ by at most the rounding error of equal ones:
@@ -165,7 +165,7 @@ std::pair<Tensor, Tensor> qr(const Tensor& a, QrOptions options = {});
 /// and first derivatives of v diag(f(w)) v^T, lack the off-diagonal contribution. (expm, pinv,
 /// lstsq and det are not computed from v and are exact.)
 std::pair<Tensor, Tensor> eigh(const Tensor& a);
-/// The eigenvalues alone. Their derivative needs no gaps between them.
+/// The eigenvalues alone. Their first derivative does not divide by gaps between them.
 Tensor eigvalsh(const Tensor& a);
 
 /// Eigenvalues and eigenvectors, as eigh, of the symmetric or Hermitian matrices with the given
@@ -201,7 +201,7 @@ struct SvdOptions {
 /// Columns of u beyond n (rows of vh beyond m) have the derivatives of q's columns in qr.
 /// The derivative of the polar factor u vh is exact where singular values are equal.
 std::tuple<Tensor, Tensor, Tensor> svd(const Tensor& a, SvdOptions options = {});
-/// The singular values alone. Their derivative needs no gaps between them.
+/// The singular values alone. Their first derivative does not divide by gaps between them.
 Tensor svdvals(const Tensor& a);
 
 struct PolarOptions {
@@ -267,16 +267,17 @@ Tensor matrix_power(const Tensor& a, Index n);
 /// The matrix exponential exp(a) = 1 + a + a^2 / 2 + ... (Higham 2005). Derivatives are
 /// exponentials of block matrices of twice the size (Higham, Functions of Matrices, section 3.2).
 Tensor expm(const Tensor& a);
-/// The principal square root x, with x x = a, whose eigenvalues have no negative real parts. The
-/// root of a real matrix is real. Throws LinalgError if there is no root of a's dtype: a real
-/// matrix with a negative eigenvalue has to be converted to a complex dtype. (Bjorck, Hammarling
-/// 1983.) Derivatives are solutions of Sylvester's equation, and throw LinalgError for singular
+/// The principal square root x, with x x = a, whose eigenvalues have no negative real parts
+/// (Bjorck, Hammarling 1983). The root of a real matrix is real. Throws LinalgError if a has no
+/// root of its own dtype: a real matrix with a negative eigenvalue has to be converted to a complex
+/// dtype. Derivatives are solutions of Sylvester's equation, and throw LinalgError for singular
 /// matrices.
 Tensor sqrtm(const Tensor& a);
-/// The principal logarithm, whose eigenvalues have imaginary parts in (-pi, pi]. The logarithm of a
-/// real matrix is real. Throws LinalgError if there is none of a's dtype, as for singular matrices
-/// and real ones with a negative eigenvalue. (Inverse scaling and squaring: Higham, Functions of
-/// Matrices, 2008, chapter 11.) Derivatives are logarithms of block matrices of twice the size.
+/// The principal logarithm, whose eigenvalues have imaginary parts in (-pi, pi], by inverse scaling
+/// and squaring (Higham, Functions of Matrices, 2008, chapter 11). The logarithm of a real matrix
+/// is real. Throws LinalgError if a has no logarithm of its own dtype, as for singular matrices and
+/// real ones with a negative eigenvalue. Derivatives are logarithms of block matrices of twice the
+/// size.
 Tensor logm(const Tensor& a);
 /// The cross products a x b of vectors with three components, which lie along `axis` of both
 /// operands. The other axes broadcast.

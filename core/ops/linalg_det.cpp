@@ -150,16 +150,16 @@ Tensor cofactors(const Tensor& a) {
   const auto [u, s, vh] = svd(stop_gradient(a));
   const Tensor moving = matmul(adjoint(u), a, adjoint(vh));
   const double least = s.dtype() == float64 ? std::numeric_limits<double>::min() : std::numeric_limits<float>::min();
-  const Tensor s1 = entries(s, s.rank() - 1, 0, k), dead = s1 < least;
+  const Tensor s1 = entries(s, s.rank() - 1, 0, k), is_zero = s1 < least;
   Tensor b = moving - stop_gradient(moving) + as_diagonal(s);
   const Tensor top = rows(b, 0, k), bottom = rows(b, k, corner);
-  const Tensor p = columns(top, 0, k) + as_diagonal(astype(dead, a.dtype()));
+  const Tensor p = columns(top, 0, k) + as_diagonal(astype(is_zero, a.dtype()));
   const Tensor q = columns(top, k, corner), r = columns(bottom, 0, k), d = columns(bottom, k, corner);
   const Tensor w = inv(p), wq = matmul(w, q), rw = matmul(r, w), m = d - matmul(r, wq);
   const Tensor adjugate = transposed(small_cofactors(m)), lower = -matmul(adjugate, rw);
   const Tensor det_m = expand_dims(small_det(m), {-2, -1});
   const Tensor above = concat({det_m * w - matmul(wq, lower), -matmul(wq, adjugate)}, -1);
-  const Tensor det_p = where(any(dead, -1), 0, det_by_logarithm(p)) * slogdet(u).first * slogdet(vh).first;
+  const Tensor det_p = where(any(is_zero, -1), 0, det_by_logarithm(p)) * slogdet(u).first * slogdet(vh).first;
   const Tensor inner = concat({above, concat({lower, adjugate}, -1)}, -2) * expand_dims(det_p, {-2, -1});
   return matmul(conj(u), transposed(inner), conj(vh));
 }

@@ -2,17 +2,15 @@
 // If a factor is not unique, its derivative is that of the smooth choice that does not rotate the
 // factor within the space in which it may be chosen.
 //
-// Sources: M. Giles, "An extended collection of matrix derivative results for forward
-// and reverse mode algorithmic differentiation", 2008; I. Murray, "Differentiation of the Cholesky
-// decomposition", 2016; J. Townsend, "Differentiating the singular value decomposition", 2016;
-// F. de Hoog, R. Anderssen, M. Lukas, "Differentiation of matrix functionals using triangular
-// factorization", 2011.
+// Sources: M. Giles, "An extended collection of matrix derivative results for forward and reverse
+// mode algorithmic differentiation", 2008; I. Murray, "Differentiation of the Cholesky
+// decomposition", 2016; J. Townsend, "Differentiating the singular value decomposition", 2016; F.
+// de Hoog, R. Anderssen, M. Lukas, "Differentiation of matrix functionals using triangular
+// factorization", 2011, with the rule of lu: l^-1 da u^-1 = l^-1 dl + du u^-1, where the first term
+// is strictly lower and the second upper triangular.
 //
 // For complex matrices, symmetric becomes Hermitian and transposed becomes adjoint. Cotangents of
 // functions that are not holomorphic are computed by gradients (linalg_rules.h).
-//
-// The last one gives the rule of lu: l^-1 da u^-1 = l^-1 dl + du u^-1, where the first term is
-// strictly lower and the second upper triangular.
 
 #include <algorithm>
 
@@ -55,8 +53,8 @@ Tensor as_diagonal(const Tensor& v) {
 }
 
 Tensor safe_reciprocal(const Tensor& x, const Tensor& least) {
-  const Tensor small = abs(x) <= least;
-  return where(small, 0, 1 / where(small, 1, x));
+  const Tensor is_small = abs(x) <= least;
+  return where(is_small, 0, 1 / where(is_small, 1, x));
 }
 
 Tensor rounding_bound(const Tensor& values, Index length) {

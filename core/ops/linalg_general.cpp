@@ -29,7 +29,7 @@ void infer_eig(const Call& call, SmallVector<Abstract, 1>& outputs) {
   if (&call.op() == &op_eig) outputs.push_back({a.shape(), dtype});
 }
 
-// Returns x for a complex operand, and the real part for a real one.
+// Returns x if the operand is complex, else the real part of x.
 Tensor of_operand(const Tensor& x, Dtype operand) { return is_complex(operand) ? x : real(x); }
 
 // 1 / (w_j - w_i), and 0 where the difference is rounding error.
@@ -46,9 +46,9 @@ Tensor largest_components(const Tensor& v) {
 
 Tensor column_sums(const Tensor& x) { return sum(x, -2); }
 
-// Returns the eigenvectors, or NaN for a matrix whose eigenvectors depend on each other but for
-// rounding: a defective matrix, of whose eigenvalues there is no derivative.
-Tensor independent(const Tensor& v) {
+// Returns the eigenvectors, or NaN for a matrix whose eigenvectors are linearly dependent up to
+// rounding: a defective matrix, whose eigenvalues have no derivative.
+Tensor nan_if_dependent(const Tensor& v) {
   const Index n = v.shape(-1);
   if (n == 0) return v;
   const Tensor smallest = min(svdvals(stop_gradient(v)), -1);
@@ -60,7 +60,7 @@ Tensor independent(const Tensor& v) {
 // to factors of the columns, which follow from the length and from the real component k:
 //   dv_j = x_j - v_j (Re v_j^H x_j + i Im x_kj / v_kj)
 Outputs jvp_eig(const JvpContext& c) {
-  const Tensor &w = c.out(0), v = independent(c.out(1));
+  const Tensor &w = c.out(0), v = nan_if_dependent(c.out(1));
   const Tensor p = solve(v, matmul(c.tangents[0], v));
   const Tensor x = matmul(v, p * inverse_eigen_gaps(w)), k = largest_components(v);
   const Tensor length = real(column_sums(conj(v) * x)), turn = column_sums(imag(x) * k) / column_sums(real(v) * k);
@@ -68,7 +68,7 @@ Outputs jvp_eig(const JvpContext& c) {
 }
 
 Tensor vjp_eig(const VjpContext& c, int) {
-  const Tensor &w = c.out(0), v = independent(c.out(1));
+  const Tensor &w = c.out(0), v = nan_if_dependent(c.out(1));
   const auto rule = [&](const Tensor& by_w, const Tensor& by_v) {
     Tensor by_p = as_diagonal(or_zeros(by_w, w));
     if (by_v.defined()) {
@@ -103,12 +103,12 @@ constinit const Op op_eigvals{
     .infer = infer_eig,
     .reads = {0b1},
     .jvp = [](const JvpContext& c) -> Outputs {
-      const Tensor v = independent(eig(c.in(0)).second);
+      const Tensor v = nan_if_dependent(eig(c.in(0)).second);
       return sum(solve(v, c.tangents[0] + zeros_like(v)) * transposed(v), -1);
     },
     .vjp =
         [](const VjpContext& c, int) {
-          const Tensor left = transposed(independent(eig(c.in(0)).second));
+          const Tensor left = transposed(nan_if_dependent(eig(c.in(0)).second));
           return of_operand(solve(left, expand_dims(c.ct(), -1) * left), c.dtype(0));
         },
     .batch = batch_in_front,

@@ -72,7 +72,8 @@ Tensor rounding_bound(const Tensor& values, Index length);
 Tensor lanes_as_columns(const Tensor& b);
 Tensor columns_as_lanes(const Tensor& x, Index lanes);
 
-/// The matrix of cofactors, a function that is smooth where a is singular.
+/// The cofactors of the matrices `a`. They have derivatives where `a` is singular too: those of
+/// det(a) up to the sixth order are right (linalg_det.cpp).
 Tensor cofactors(const Tensor& a);
 
 [[noreturn]] void fail_no_derivative(const Op& op, int input);

@@ -56,7 +56,7 @@ Outputs batch_right_sides(const BatchContext& c) {
   return columns_as_lanes(apply(c.call.op(), std::move(inputs), c.attributes()), c.size);
 }
 
-// The coefficients of x with product(a, x) = b, where `call` solves for x.
+// Returns the coefficients of the series of x with product(a, x) = b, where `call` solves for x.
 template <class Product>
 Outputs series_of_system(const SeriesContext& c, Product product) {
   return nonzero(rest_of_quotient(c, c.in(1, c.order), 0, product), [&](const Tensor& rest) {
@@ -66,7 +66,7 @@ Outputs series_of_system(const SeriesContext& c, Product product) {
   });
 }
 
-// A column of the solution depends on the same column of b if nothing else is followed.
+// If only b has element sets, a column of the solution depends on the same column of b alone.
 Outputs depends_on_solution(const DependsContext& c) {
   for (std::size_t i = 0; i < c.inputs.size(); ++i)
     if (i != 1 && c.has(i)) return depends_on_matrices(c);

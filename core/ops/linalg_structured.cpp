@@ -57,8 +57,8 @@ std::pair<Tensor, Tensor> eigh_tridiagonal(const Tensor& diagonal, const Tensor&
       diagonal, off_diagonal);
 }
 
-// u is the polar factor of the svd. p = u^H a has the derivative of p also where singular values
-// are equal, unlike v diag(s) v^H.
+// Returns u, the polar factor by the svd, and p = u^H a or a u^H. The derivative of this product is
+// that of p also where singular values are equal; the derivative of v diag(s) v^H is not.
 std::pair<Tensor, Tensor> polar(const Tensor& a, PolarOptions options) {
   return with_floats("polar", a, [&](const Tensor& x) -> std::pair<Tensor, Tensor> {
     check_matrices(x, "polar");

@@ -36,7 +36,7 @@ Tensor elementwise_loss(const char* function, const Tensor& predictions, const T
 
 }  // namespace
 
-// ---- classes --------------------------------------------------------------------------------
+// ---- classification -----------------------------------------------------------------------------
 
 namespace {
 

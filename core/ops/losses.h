@@ -200,7 +200,7 @@ Tensor gaussian_nll_loss(const Tensor& predictions, const Tensor& targets, const
 
 struct CtcOptions {
   [[no_unique_address]] ByName by_name{};
-  Index blank = 0;  ///< the label that separates others
+  Index blank = 0;  ///< the label of the blank, which separates others
   /// Gives 0, and no derivative, for targets that are too long for their input.
   bool zero_infinity = false;
   /// The mean is that of losses divided by their target's length, which counts as at least 1.

@@ -241,7 +241,7 @@ Tensor ctc_losses(const Tensor& log_p, const Tensor& targets, const Tensor& inpu
   const Tensor pairs = reshape(stack({blanks, labels}, 2), {batch, 2 * longest});
   const Tensor extended = concat({pairs, full({batch, 1}, blank, labels.dtype(), log_p.device())}, 1);
   const Tensor before = pad(extended, {{0, 0}, {2, 0}}, blank)(slice(), slice(positions));
-  const Tensor skips = logical_and(extended != blank, extended != before);
+  const Tensor may_skip = logical_and(extended != blank, extended != before);
   const Tensor of_labels = take_along_axis(log_p, expand_dims(extended, Shape{0}), 2);
   const Tensor place = arange(0, positions, 1, int64, log_p.device());
   const auto later = [&](const Tensor& alpha, Index by) {
@@ -249,7 +249,7 @@ Tensor ctc_losses(const Tensor& log_p, const Tensor& targets, const Tensor& inpu
   };
   Tensor alpha = where(place == 0, 0., full({batch, positions}, log_of_zero, log_p.dtype(), log_p.device()));
   for (Index step = 0; step < steps; ++step) {
-    const Tensor from_two = where(skips, later(alpha, 2), log_of_zero);
+    const Tensor from_two = where(may_skip, later(alpha, 2), log_of_zero);
     Tensor sum_of_paths = logaddexp(logaddexp(alpha, later(alpha, 1)), from_two);
     // The first step is at one of the first two positions.
     if (step == 0) sum_of_paths = where(place < 2, 0., full_like(alpha, log_of_zero));

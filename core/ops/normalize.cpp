@@ -88,8 +88,8 @@ Tensor row_mean(const Tensor& x) { return mean(x, -1, keepdims); }
 // The derivatives of normalised rows h = (x - mean) r, where r is 1 / sqrt(variance + epsilon).
 // With the symmetric linear map
 //   D(u) = r (u - mean(u) - h mean(h u)),
-// dh = D(dx), and D also maps the cotangent of h to that of x. The derivative of D(u) by x in a
-// direction d is
+// dh = D(dx), and D also maps the cotangent of h to that of x. The derivative of D(u) with respect
+// to x in a direction d is
 //   B(u, d) = -r (mean(h d) D(u) + mean(h u) D(d) + h mean(d D(u))).
 // sum(a B(u, d)) is symmetric in a, u and d.
 struct NormalRows {

@@ -154,8 +154,8 @@ struct Windows {
     if (options.ceil_mode) extend(wide);
     results = window_positions(lengths, wide, strides, pads, function);
   }
-  // Adds padding for one more window along each axis where windows leave a rest, unless that window
-  // would begin after x.
+  // Adds padding for one more window along each axis that the windows do not cover to the end,
+  // unless that window would begin after x.
   void extend(const Shape& wide) {
     for (std::size_t axis = 0; axis < lengths.size(); ++axis) {
       const Index before = lengths[axis] + pads.low[axis], all = before + pads.high[axis];
@@ -231,7 +231,7 @@ Tensor sum_pool(const Tensor& x, const PerAxis& window, const PoolOptions& optio
 namespace {
 
 // Returns whether windows have different numbers of elements that count for the mean.
-bool is_counted(const Windows& w, const AvgPoolOptions& options) {
+bool has_unequal_counts(const Windows& w, const AvgPoolOptions& options) {
   return w.extends() || (!options.count_include_pad && w.padded());
 }
 
@@ -260,9 +260,9 @@ Tensor avg_pool(const Tensor& x, const PerAxis& window, const AvgPoolOptions& op
         const Windows w("avg_pool", x, window, options);
         const Tensor number = floating(w.x), values = astype(number, stave_detail::computed_in(number.dtype()));
         const Tensor sums = window_sums(values, w);
-        const Tensor means = options.divisor_override ? sums / *options.divisor_override
-                             : is_counted(w, options) ? sums / counts_of(w, options, values)
-                                                      : sums / static_cast<double>(w.windows.elements());
+        const Tensor means = options.divisor_override         ? sums / *options.divisor_override
+                             : has_unequal_counts(w, options) ? sums / counts_of(w, options, values)
+                                                              : sums / static_cast<double>(w.windows.elements());
         return w.in_order(is_half_float(x.dtype()) ? astype(means, x.dtype()) : means);
       },
       x);

@@ -56,10 +56,10 @@ Tensor max_pool(const Tensor& x, const PerAxis& window, const PoolOptions& optio
 
 /// The means (largest elements) of windows that divide x [batch..., channels, lengths...] into
 /// `lengths` parts: part i of m along an axis of length n has the elements floor(i n / m), ...,
-/// ceil((i + 1) n / m) - 1. Parts of x that do not divide evenly overlap. There are as many spatial
-/// axes as lengths; a length of -1 keeps that of x. This is PyTorch's adaptive_avg_pool2d
-/// (adaptive_max_pool2d). Derivatives of the largest element are those of max_pool. Throws
-/// ShapeError for empty axes and for lengths that are not positive.
+/// ceil((i + 1) n / m) - 1. Where m does not divide n, some neighbouring parts overlap. There are
+/// as many spatial axes as lengths; a length of -1 keeps that of x. This is PyTorch's
+/// adaptive_avg_pool2d (adaptive_max_pool2d). Derivatives of the largest element are those of
+/// max_pool. Throws ShapeError for empty axes and for lengths that are not positive.
 Tensor adaptive_avg_pool(const Tensor& x, const Shape& lengths);
 Tensor adaptive_max_pool(const Tensor& x, const Shape& lengths);
 

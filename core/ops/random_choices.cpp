@@ -42,8 +42,8 @@ struct IntegerRange {
   }
 };
 
-// A bound, held within the range of the dtype in which integers are drawn, and whether it is larger
-// than that dtype holds.
+// A bound, clamped to the range of the dtype in which integers are drawn, and whether the bound is
+// too large for that dtype.
 struct Bound {
   Tensor value, is_beyond;
 };
@@ -68,8 +68,9 @@ Tensor power_modulo(int bits, const Tensor& span) {
   return remainder(half * half, span);
 }
 
-// The remainder of a number of twice as many bits, whose upper and lower halves are random. A span
-// of 0 stands for all numbers of the dtype: then the lower half is the result.
+// Returns `low` plus the remainder modulo high - low of a number of twice as many bits, whose upper
+// and lower halves are random. A span of 0 stands for all numbers of the dtype: then the lower half
+// is the result.
 Tensor draw_integers(const Key& key, const Shape& shape, const Bound& low, const Bound& high) {
   const Dtype dtype = low.value.dtype(), word = size_of(dtype) == 8 ? uint64 : uint32;
   const auto [first, second] = split(key);
@@ -124,7 +125,7 @@ Tensor geometric(const Key& key, Operand p, const Shape& shape) {
   });
 }
 
-// Outcome after outcome: a binomial count of the trials that are left.
+// Draws the count of one outcome after the other: a binomial number of the trials that are left.
 Tensor multinomial(const Key& key, Operand n, const Tensor& p, const Shape& shape) {
   if (require_defined(p, "multinomial", 2).rank() == 0)
     fail<ShapeError>("multinomial: probabilities of rank 0: they are vectors [..., k]");
@@ -152,7 +153,8 @@ Tensor multinomial(const Key& key, Operand n, const Tensor& p, const Shape& shap
 
 namespace {
 
-// The positions of n entries by their probabilities, without replacement if `replace` is false.
+// Returns positions among n entries, drawn with these probabilities; all are different unless
+// `replace` is true.
 Tensor positions_by_probability(const Key& key, const Tensor& p, const Shape& shape, bool replace) {
   const Tensor chances = floating(p);
   if (!replace) return reshape(categorical_without_replacement(key, log(chances), shape.elements(), 0), shape);

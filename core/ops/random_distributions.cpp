@@ -1,7 +1,7 @@
 // Draws that are functions of uniform, normal and gamma numbers.
 //
-// Which numbers a function uses, and of which keys, is that of jax.random, so that its results are
-// the same. Formulas avoid infinite derivatives in branches that are not chosen.
+// A function uses the same uniform, normal and gamma numbers, from the same keys, as jax.random, so
+// that results are the same. Formulas avoid infinite derivatives in branches that are not chosen.
 
 #include <stave/core/ops/random_samplers.h>
 
@@ -97,7 +97,7 @@ Tensor lognormal(const Key& key, Operand sigma, const Shape& shape) {
   return drawn("lognormal", key, shape, draw, std::move(sigma));
 }
 
-// In place of 0, a uniform number is half the distance between two of them.
+// A uniform number of 0 is replaced by half the distance between neighbouring uniform numbers.
 Tensor rayleigh(const Key& key, Operand scale, const Shape& shape) {
   const auto draw = [&](const Drawing& d, const Tensor& s) {
     return s * sqrt(-2 * log(uniform_above_zero(key, d.shape, d.computed, epsilon_of(d.computed) / 2)));
@@ -128,8 +128,9 @@ Tensor triangular(const Key& key, Operand left, Operand mode, Operand right, con
   return drawn("triangular", key, shape, draw, std::move(left), std::move(mode), std::move(right));
 }
 
-// Michael, Schucany and Haas, "Generating random variates using transformations with multiple
-// roots", 1976. The product of both roots is mean^2; the larger root is a sum without cancellation.
+// The method of Michael, Schucany and Haas, "Generating random variates using transformations with
+// multiple roots", 1976. The product of both roots is mean^2; the larger root is a sum without
+// cancellation.
 Tensor wald(const Key& key, Operand mean, const Shape& shape) {
   const auto draw = [&](const Drawing& d, const Tensor& m) {
     const auto [first, second] = split(key);
@@ -228,8 +229,8 @@ Tensor multivariate_normal(const Key& key, const Tensor& mean, const Tensor& cov
   });
 }
 
-// Barthe, Guedon, Mendelson and Naor, "A probabilistic approach to the geometry of the l_p^n-ball",
-// 2005.
+// The method of Barthe, Guedon, Mendelson and Naor, "A probabilistic approach to the geometry of
+// the l_p^n-ball", 2005.
 Tensor ball(const Key& key, Index d, double p, const Shape& shape, Dtype dtype) {
   if (d < 1) fail<ShapeError>("ball: the dimension is {}: give 1 or more", d);
   return drawn_in("ball", key, dtype, [&](Dtype computed) {
@@ -245,8 +246,9 @@ Tensor orthogonal(const Key& key, Index n, const Shape& shape, Dtype dtype) {
   return orthogonal(key, n, n, shape, dtype);
 }
 
-// Mezzadri, "How to generate random matrices from the classical compact groups", 2007: the factor q
-// of a normal matrix, with the signs for which r has a positive diagonal.
+// The method of Mezzadri, "How to generate random matrices from the classical compact groups",
+// 2007: the result is the factor q of a normal matrix, with the signs for which r has a positive
+// diagonal.
 Tensor orthogonal(const Key& key, Index n, Index m, const Shape& shape, Dtype dtype) {
   if (n < 0 || m < 0) fail<ShapeError>("orthogonal: matrices of {} rows and {} columns", n, m);
   return drawn_in("orthogonal", key, dtype, [&](Dtype computed) {

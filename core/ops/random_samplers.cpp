@@ -104,14 +104,14 @@ Tensor gamma_slope(const Tensor& a, const Tensor& x) {
   return -apply(op_gammainc, {ones_like(a), a, x}) / gamma_density(a, x);
 }
 
-// The derivative by a of a draw l of loggamma. For small x = e^l, P = x^a / Gamma(a + 1), and l has
-// the derivative (digamma(a + 1) - l) / a.
+// The derivative of a draw l of loggamma with respect to a. For small x = e^l, P = x^a / Gamma(a +
+// 1), and l has the derivative (digamma(a + 1) - l) / a.
 Tensor log_gamma_slope(const Tensor& a, const Tensor& l) {
   const Tensor is_small = l < -40, x = exp(where(is_small, 0, l));
   return where(is_small, (digamma(a + 1) - l) / a, gamma_slope(a, x) / x);
 }
 
-// The derivative by a of a draw x of gamma.
+// The derivative of a draw x of gamma with respect to a.
 Tensor linear_gamma_slope(const Tensor& a, const Tensor& x) {
   const Tensor is_small = x < 0x1p-60, inside = where(is_small, 1, x), tiny = where(x > 0 && is_small, x, 1);
   const Tensor small = where(x > 0, tiny * (digamma(a + 1) - log(tiny)) / a, 0);
@@ -119,10 +119,11 @@ Tensor linear_gamma_slope(const Tensor& a, const Tensor& x) {
 }
 
 // ---- the derivative of von Mises draws ----------------------------------------------------------
-// Let A = I_1(k) / I_0(k) be the mean of cos. With the distribution function constant, a draw x > 0
-// has the derivative -(integral of (cos t - A) exp(k (cos t - cos x)) over 0 < t < x) by k. That is
-// also the same integral over x < t < pi. The first is used where the integrand is positive, so
-// cos t > A, and the second beyond, where it is negative. So neither cancels.
+// Let A = I_1(k) / I_0(k) be the mean of cos. With the distribution function constant, the
+// derivative of a draw x > 0 with respect to k is -(integral of (cos t - A) exp(k (cos t - cos x))
+// over 0 < t < x). That is also the same integral over x < t < pi. The first integral is used where
+// the integrand is positive, so cos t > A, and the second one where it is negative. So neither
+// cancels.
 
 constexpr Index node_count = 32;
 
@@ -188,7 +189,7 @@ Tensor von_mises_slope(const Tensor& k, const Tensor& x) {
 
 // ---- rules --------------------------------------------------------------------------------------
 
-// Returns the derivative of a draw y by its parameter.
+// Returns the derivative of a draw y with respect to its parameter.
 Tensor slope(OpId id, const Tensor& parameter, const Tensor& y) {
   switch (id) {
     case OpId::random_gamma: return linear_gamma_slope(parameter, y);

@@ -16,10 +16,11 @@
 // shape stands for the shape to which they broadcast together. Parameters outside their domain give
 // NaN, or -1 for counts. Counts are int32.
 //
-// Draws are differentiable by parameters along the draw ("reparameterised"), to any order. Those of
-// gamma distributions and of von_mises hold the probability that the draw is smaller (Figurnov,
-// Mohamed and Mnih, "Implicit reparameterization gradients", 2018). Counts have derivative 0. Under
-// vmap each lane gets the numbers that a loop over keys and parameters would get.
+// Draws are differentiable with respect to their parameters ("reparameterised"), to any order. For
+// gamma distributions and von_mises the derivative is that of the draw at a constant value of the
+// distribution function (Figurnov, Mohamed and Mnih, "Implicit reparameterization gradients",
+// 2018). Counts have derivative 0. Under vmap each lane gets the numbers that a loop over keys and
+// parameters would get.
 //
 // The CPU computes gamma, loggamma, poisson, binomial, von_mises, hypergeometric and what is made
 // of them. Keys and parameters on other devices are moved there and back.
@@ -99,8 +100,8 @@ Tensor dirichlet(const Key& key, const Tensor& concentrations, const Shape& shap
 // ---- directions, vectors and matrices -----------------------------------------------------------
 
 /// Angles in [-pi, pi] of the von Mises distribution: the density is proportional to
-/// exp(concentration cos(x - location)). jax.random has no such function. Derivatives by the
-/// concentration are integrals by 32 points, with relative errors of about 1e-12.
+/// exp(concentration cos(x - location)). jax.random has no such function. Derivatives with respect
+/// to the concentration are integrals with 32 nodes, with relative errors of about 1e-12.
 Tensor von_mises(const Key& key, Operand location, Operand concentration, const Shape& shape = {});
 /// Normal vectors [..., n] with this mean [..., n] and covariance [..., n, n], by its Cholesky
 /// factor. `shape` is the shape without the last axis. Throws ShapeError if the sizes differ.
@@ -114,9 +115,9 @@ Tensor orthogonal(const Key& key, Index n, Index m, const Shape& shape, Dtype dt
 
 // ---- counts -------------------------------------------------------------------------------------
 
-/// Uniformly distributed integers in [low, high), of any integer dtype; `low` where high <= low.
-/// Integers become less uniform as high - low comes near the square of the dtype's range, as in
-/// JAX.
+/// Uniformly distributed integers in [low, high), of any integer dtype; `low` where high <= low. If
+/// high - low exceeds 2^16 (for 64-bit dtypes 2^32), the probabilities of integers may differ by
+/// the fraction (high - low) / 2^32 ((high - low) / 2^64) of their size, as in JAX.
 Tensor randint(const Key& key, const Shape& shape, Operand low, Operand high, Dtype dtype = Dtype::int32);
 /// Numbers of trials, at least 1, until the first success with probability p each.
 Tensor geometric(const Key& key, Operand p, const Shape& shape = {});
@@ -129,9 +130,9 @@ Tensor binomial(const Key& key, Operand n, Operand p, const Shape& shape = {});
 /// Counts [..., k] of n trials among k outcomes with the probabilities p [..., k], which sum to 1.
 /// `shape` is the shape without the last axis.
 Tensor multinomial(const Key& key, Operand n, const Tensor& p, const Shape& shape = {});
-/// Counts of good ones among `drawn` that are drawn without replacement from good + bad:
-/// numpy.random.Generator.hypergeometric. jax.random has no such function. Counts that do not exist
-/// are -1.
+/// Counts of good items among `drawn` items that are drawn without replacement from `good` good and
+/// `bad` bad ones: numpy.random.Generator.hypergeometric. jax.random has no such function. Counts
+/// that do not exist are -1.
 Tensor hypergeometric(const Key& key, Operand good, Operand bad, Operand drawn, const Shape& shape = {});
 
 // ---- elements and orders ------------------------------------------------------------------------
@@ -145,10 +146,10 @@ struct ChoiceOptions {
 /// Random numbers of 0 ... n-1, int32. Throws ShapeError if n is 0, or if more than n are drawn
 /// without replacement.
 Tensor choice(const Key& key, Index n, const Shape& shape, ChoiceOptions options = {});
-/// Random entries of x along an axis, in place of which the axes of `shape` stand.
+/// Random entries of x along an axis, which the axes of `shape` replace in the result.
 Tensor choice(const Key& key, const Tensor& x, const Shape& shape, ChoiceOptions options = {});
-/// The elements of x along an axis in random orders, another one for each line: jax.random's
-/// permutation with independent=True, numpy.random.Generator.permuted.
+/// The elements of x along an axis in random orders, a different one for each line along the axis:
+/// jax.random's permutation with independent=True, numpy.random.Generator.permuted.
 Tensor shuffle(const Key& key, const Tensor& x, Index axis = 0);
 /// k different positions along `axis`, drawn one after the other with the probabilities
 /// softmax(logits, axis) of those that are left. The result is [k, ...] with the other axes of

@@ -378,22 +378,22 @@ Tensor norm(const Tensor& x, const Axes& axes, KeepDims keep) {
     const Index count = reduced_count(x.shape(), reduced);
     if (count == 0) return sum(values, reduced, keep);
     const Tensor largest = max(abs(values), reduced, keepdims);
-    const Tensor infinite = isinf(largest), zero = largest == 0;
-    const bool wide = values.dtype() == float64;
-    const double least = wide ? std::numeric_limits<double>::min() : std::numeric_limits<float>::min();
-    const double most = wide ? 511 : 63;  // 4 to this power has a normal reciprocal
-    const double of_count = std::log2(std::sqrt(static_cast<double>(count)));
+    const Tensor is_infinite = isinf(largest), is_zero = largest == 0;
+    const bool is_double = values.dtype() == float64;
+    const double least = is_double ? std::numeric_limits<double>::min() : std::numeric_limits<float>::min();
+    const double most = is_double ? 511 : 63;  // 4 to this power has a normal reciprocal
+    const double log4_of_count = std::log2(std::sqrt(static_cast<double>(count)));
     // The exponent of 4.
-    const Tensor power = ceil((log2(stop_gradient(maximum(largest, least))) + of_count) / 2);
-    const Tensor finite_power = where(infinite, 0, power);
+    const Tensor power = ceil((log2(stop_gradient(maximum(largest, least))) + log4_of_count) / 2);
+    const Tensor finite_power = where(is_infinite, 0, power);
     const Tensor root_a = exp2(maximum(finite_power - most, minimum(finite_power, 0)));
     const Tensor root_b = exp2(minimum(finite_power, most));
     const Tensor squares = sum((values / square(root_a)) * (values / square(root_b)), reduced, keepdims);
     // At 0 the value and the derivative are 0. The second derivative does not exist: the rules of
     // this power compute it as 0 times infinity, which `scale` makes 0, and trap_nan stops there.
     const Tensor at_zero = pow(squares, 1.5);
-    Tensor result = where(zero, at_zero, sqrt(where(zero, 1, squares)) * (root_a * root_b));
-    result = where(infinite, largest, result);
+    Tensor result = where(is_zero, at_zero, sqrt(where(is_zero, 1, squares)) * (root_a * root_b));
+    result = where(is_infinite, largest, result);
     return keep.value ? result : squeeze(result, reduced);
   };
   return named(

@@ -138,11 +138,11 @@ Tensor searched_by_steps(const Tensor& sorted, const Tensor& values, bool right)
   Tensor low = zeros(values.shape(), dtype, values.device()), high = full_like(low, length);
   for (Index left = length; left > 0; left /= 2) {
     const Tensor middle = low + bitwise_right_shift(high - low, 1), place = minimum(middle, length - 1);
-    const Tensor there = sorted.rank() == 1 ? take(sorted, place) : take_along_axis(sorted, place, -1);
-    const Tensor beyond = right ? logical_not(comes_before(values, there)) : comes_before(there, values);
-    const Tensor open = low < high;
-    low = where(logical_and(open, beyond), middle + 1, low);
-    high = where(logical_and(open, logical_not(beyond)), middle, high);
+    const Tensor element = sorted.rank() == 1 ? take(sorted, place) : take_along_axis(sorted, place, -1);
+    const Tensor is_after = right ? logical_not(comes_before(values, element)) : comes_before(element, values);
+    const Tensor is_open = low < high;
+    low = where(logical_and(is_open, is_after), middle + 1, low);
+    high = where(logical_and(is_open, logical_not(is_after)), middle, high);
   }
   return low;
 }
@@ -360,13 +360,13 @@ Tensor interp(const Tensor& x, const Tensor& xp, const Tensor& fp) {
         const Tensor x0 = take(xp, left), f0 = take(fp, left), f1 = take(fp, right), width = take(xp, right) - x0,
                      rise = f1 - f0;
         // True where two samples have the same position; the left one gives the value.
-        const Tensor jump = width == 0;
-        const Tensor share = (x - x0) / where(jump, 1, width);
+        const Tensor is_jump = width == 0;
+        const Tensor share = (x - x0) / where(is_jump, 1, width);
         // If one sample is infinite, the line is computed from the other one. At that other sample
         // the rise of the line is 0.
         Tensor y = where(f0 == f1, f0, f1 - scale(1 - share, rise));
         y = where(isfinite(f0), f0 + scale(share, rise), y);
-        y = where(jump, f0, y);
+        y = where(is_jump, f0, y);
         y = where(x < xp(0), fp(0), y);
         return where(x > xp(last), fp(last), y);
       },

@@ -68,8 +68,8 @@ std::pair<Tensor, Tensor> unique_counts(const Tensor& x);
 /// The distinct elements in ascending order, and for each element of x its position among them.
 std::pair<Tensor, Tensor> unique_inverse(const Tensor& x);
 
-/// Distinct elements or entries: each one, the position of the first occurrence of each in x, for
-/// each element of x the position of its equal among them, and how often each occurs.
+/// Distinct elements (or entries), the position of the first occurrence of each in x, for each
+/// element of x the position of its equal among the distinct ones, and how often each occurs.
 struct UniqueAll {
   Tensor values, indices, inverse_indices, counts;
 };

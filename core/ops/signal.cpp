@@ -128,7 +128,7 @@ namespace {
 
 // The transforms of type 1 to 4 along the last axis, without a scale.
 
-// The signal is one period of an even one.
+// The transform is that of one period of an even signal.
 Tensor dct_1(const Tensor& x) {
   const int axis = x.rank() - 1;
   const Index n = x.shape(axis);
@@ -146,7 +146,8 @@ Tensor dct_2(const Tensor& x) {
   return 2 * concat({real(w), flip(entries(-imag(w), axis, 1, (n - 1) / 2), axis)}, axis);
 }
 
-// The transposed steps: V_k = (x_k - i x_(n - k)) e^(pi i k / (2 n)), with x_n = 0.
+// dct_3 is the transpose of dct_2, so it takes the transposed steps: V_k = (x_k - i x_(n - k))
+// e^(pi i k / (2 n)), with x_n = 0.
 Tensor dct_3(const Tensor& x) {
   const int axis = x.rank() - 1;
   const Index n = x.shape(axis), half = n / 2 + 1;

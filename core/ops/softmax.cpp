@@ -154,8 +154,8 @@ Tensor through_log_softmax(const Tensor& p, const Tensor& dx, int axis) {
 
 // Returns ct - p sum(ct), the cotangent of log_softmax's input. Its elements add up to 0.
 Tensor back_through_log_softmax(const Tensor& p, const Tensor& ct, int axis) {
-  const Tensor wins = p > 0.5, others = where(wins, 0, ct - scale(sum_along(ct, axis), p));
-  return where(wins, -sum_along(others, axis), others);
+  const Tensor is_winner = p > 0.5, others = where(is_winner, 0, ct - scale(sum_along(ct, axis), p));
+  return where(is_winner, -sum_along(others, axis), others);
 }
 
 Tensor vjp_log_softmax(const VjpContext& c, int) {
@@ -184,7 +184,8 @@ constinit const Op op_log_softmax{
 namespace {
 
 // log_softmax_gradient is g = ct - p sum(ct) along the last axis, with p = softmax(x). g is linear
-// in ct. Returns the derivative of g by x in a direction: -sum(ct) dp, where dp is that of p.
+// in ct. Returns the derivative of g with respect to x in a direction: -sum(ct) dp, where dp is
+// that of p.
 Tensor by_input(const Tensor& x, const Tensor& ct, const Tensor& direction) {
   const Tensor dp = through_softmax(softmax(wide(x)), wide(direction), x.rank() - 1);
   return narrow(-scale(sum_along(wide(ct), -1), dp), x.dtype());

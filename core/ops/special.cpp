@@ -1,8 +1,9 @@
 // Records of the special operations, with their derivatives, and the functions that perform them.
 //
-// An operation that has derivatives of its own by a parameter takes their order as its first input,
-// and so do Bessel functions: the derivative is the operation itself at another order. Orders are
-// whole numbers without a derivative.
+// The first inputs of some operations are orders, which are whole numbers without a derivative.
+// They are the orders of derivatives with respect to parameters (gammainc, betainc, zeta) or the
+// orders of Bessel functions. The derivative of such an operation is the operation itself at
+// another order.
 
 #include <stave/core/ops/special.h>
 
@@ -78,8 +79,8 @@ Tensor log_ratio(const Tensor& x, const Tensor& y) {
   return where(zero, log(x), rel_entr(other, y) / other);
 }
 
-// Returns the partial derivative of the operation by input i at the inputs x, where the result is
-// y.
+// Returns the partial derivative of the operation with respect to input i at the inputs x, where
+// the result is y.
 Tensor partial(const Op& op, int i, std::span<const Tensor> x, const Tensor& y) {
   const auto by = [&](int input) { return i == input; };
   switch (op.id) {
@@ -89,12 +90,12 @@ Tensor partial(const Op& op, int i, std::span<const Tensor> x, const Tensor& y) 
       break;
     case OpId::gammaincc: return by(0) ? -at(op_gammainc, 1, x[0], x[1]) : -at(op_gamma_density, 0, x[0], x[1]);
     case OpId::gamma_density:
-      // d/dx x^(a-1) e^-x = ((a-1) / x - 1) x^(a-1) e^-x, differentiated n times by a
+      // d/dx x^(a-1) e^-x = ((a-1) / x - 1) x^(a-1) e^-x, differentiated n times with respect to a
       if (by(1)) return at(op, x[0] + 1, x[1], x[2]);
       if (by(2))
         return (scale(x[1] - 1 - x[2], at(op, x[0], x[1], x[2])) + scale(x[0], at(op, x[0] - 1, x[1], x[2]))) / x[2];
       break;
-    case OpId::betainc:  // the orders by a and b, a, b, x
+    case OpId::betainc:  // the orders of derivatives with respect to a and b, then a, b, x
       if (by(2)) return at(op, x[0] + 1, x[1], x[2], x[3], x[4]);
       if (by(3)) return at(op, x[0], x[1] + 1, x[2], x[3], x[4]);
       if (by(4)) return at(op_beta_density, x[0], x[1], x[2], x[3], x[4]);
@@ -110,7 +111,7 @@ Tensor partial(const Op& op, int i, std::span<const Tensor> x, const Tensor& y) 
     case OpId::betaln: return digamma(x[static_cast<std::size_t>(i)]) - digamma(x[0] + x[1]);
     case OpId::poch: return by(0) ? y * (digamma(x[0] + x[1]) - digamma(x[0])) : y * digamma(x[0] + x[1]);
     case OpId::zeta_derivative:
-      // d/dq zeta(s, q) = -s zeta(s + 1, q), differentiated n times by s
+      // d/dq zeta(s, q) = -s zeta(s + 1, q), differentiated n times with respect to s
       if (by(1)) return at(op, x[0] + 1, x[1], x[2]);
       if (by(2)) return -(x[1] * at(op, x[0], x[1] + 1, x[2]) + x[0] * at(op, x[0] - 1, x[1] + 1, x[2]));
       break;
@@ -201,7 +202,7 @@ constexpr bool reads_result(OpId id) {
 }
 
 constexpr Op special_op(OpId id, const char* name, unsigned inputs) {
-  // The derivatives of inverse functions follow from the result alone.
+  // The derivatives of inverse functions read the result, and not the operand.
   const bool is_inverse = id == OpId::ndtri || id == OpId::erfcinv || id == OpId::lambertw;
   const unsigned operands = is_inverse ? 0 : (1u << inputs) - 1;
   const ValueSet reads = operands | (reads_result(id) ? ValueSet::outputs : 0);

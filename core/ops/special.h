@@ -9,10 +9,10 @@
 // its value is a difference, the error is that small in relation to the size of the function around
 // the zero. Outside its domain a function is NaN.
 //
-// Derivatives of any order exist by every argument, except by orders and by the parameters of
-// hyp1f1 and hyp2f1: asking for these throws TransformError. Derivatives by the parameters of
-// gammainc, gammaincc, betainc and zeta are computed up to the eighth order, to about 1e-13 in
-// relation to the size of the derivative; beyond they are NaN.
+// Derivatives of any order exist with respect to every argument, except orders and the parameters
+// of hyp1f1 and hyp2f1: asking for these throws TransformError. Derivatives with respect to the
+// parameters of gammainc, gammaincc, betainc and zeta are computed up to the eighth order, to about
+// 1e-13 in relation to the size of the derivative; higher ones are NaN.
 #pragma once
 
 #include <utility>
@@ -30,14 +30,14 @@ namespace stave {
 Tensor gammainc(Operand a, Operand x);
 /// The upper tail, 1 - gammainc(a, x), accurate where it is small: scipy.special.gammaincc.
 Tensor gammaincc(Operand a, Operand x);
-/// x^(a - 1) e^-x / Gamma(a), for a > 0 and x >= 0: the derivative of gammainc by x.
+/// x^(a - 1) e^-x / Gamma(a), for a > 0 and x >= 0: the derivative of gammainc with respect to x.
 Tensor gamma_density(Operand a, Operand x);
 /// The lower tail of the beta distribution: the integral of beta_density(a, b, t) over 0 < t < x,
 /// for a >= 0, b >= 0 and 0 <= x <= 1, as scipy.special.betainc. Where b is below 1 and x near 1,
 /// some 10 units are lost.
 Tensor betainc(Operand a, Operand b, Operand x);
 /// x^(a - 1) (1 - x)^(b - 1) / B(a, b), for a > 0, b > 0 and 0 <= x <= 1: the derivative of betainc
-/// by x.
+/// with respect to x.
 Tensor beta_density(Operand a, Operand b, Operand x);
 /// log |B(a, b)|, accurate also where a and b are large or far apart: scipy.special.betaln.
 Tensor betaln(Operand a, Operand b);
@@ -52,8 +52,9 @@ Tensor multigammaln(const Tensor& a, int d);
 /// The sign of Gamma(x): 1 or -1, and NaN at the negative integers and at -inf. At 0 it is the sign
 /// of zero: scipy.special.gammasgn.
 Tensor gammasgn(const Tensor& x);
-/// The n-th derivative of the Hurwitz zeta function by s, for s > 1 and q > 0; NaN elsewhere. It is
-/// the sum of (-log(q + k))^n (q + k)^-s over the integers k >= 0. Throws IndexError for n < 0.
+/// The n-th derivative of the Hurwitz zeta function with respect to s, for s > 1 and q > 0; NaN
+/// elsewhere. It is the sum of (-log(q + k))^n (q + k)^-s over the integers k >= 0. Throws
+/// IndexError for n < 0.
 Tensor zeta_derivative(int n, Operand s, Operand q);
 
 // ---- the normal distribution, and functions related to erf --------------------------------------
@@ -112,12 +113,12 @@ std::pair<Tensor, Tensor> sici(const Tensor& x);
 // ---- hypergeometric functions -------------------------------------------------------------------
 
 /// Kummer's function 1F1(a; b; x): scipy.special.hyp1f1. It is infinite for b = 0, -1, -2, ...
-/// unless the series ends before. The derivatives are by x alone. For a or b - a far below 0 the
-/// sum cancels, and digits are lost: for |a|, |b| and |x| below 20 less than 4 units.
+/// unless the series ends before. Only x has derivatives. For a or b - a far below 0 the sum
+/// cancels, and digits are lost: for |a|, |b| and |x| below 20 less than 4 units.
 Tensor hyp1f1(Operand a, Operand b, Operand x);
 /// Gauss's function 2F1(a, b; c; x) for x <= 1: scipy.special.hyp2f1. It is infinite for x > 1, and
-/// for c = 0, -1, -2, ..., unless the series ends before. The derivatives are by x alone. Accuracy
-/// is as for hyp1f1.
+/// for c = 0, -1, -2, ..., unless the series ends before. Only x has derivatives. Accuracy is as
+/// for hyp1f1.
 Tensor hyp2f1(Operand a, Operand b, Operand c, Operand x);
 
 // ---- other functions ----------------------------------------------------------------------------

@@ -83,7 +83,7 @@ struct NodeOver {
   using Contents = Types<Held...>;
 };
 
-// Classes instead of a lambda, which clang 14 cannot take out of a precompiled header.
+// These are classes instead of a lambda, which clang 14 cannot take out of a precompiled header.
 template <TreeKind given, class Held>
 struct NodeOverTypes;
 template <TreeKind given, class... Held>

@@ -1,6 +1,6 @@
-// Elementwise operations on complex numbers, as formulas of their real and imaginary parts. Code
-// that has no complex numbers is written by them: lowered code (lower.h), and those functions of
-// StableHLO text that StableHLO lacks.
+// Elementwise operations on complex numbers, as formulas of their real and imaginary parts. They
+// serve code without complex numbers: lowered code (lower.h), and those functions of StableHLO text
+// that StableHLO lacks.
 //
 // T is a value type of core/ops/elementwise_ops.h: comparisons return masks, and `select` chooses,
 // so both branches of a choice are computed. Arithmetic, division and products that keep zeros
@@ -52,16 +52,16 @@ auto parts_are_finite(Parts<T> z) {
   return isfinite(z.re) & isfinite(z.im);
 }
 
-/// a / b by Smith's method. Its two cases are one formula, up to the sign of a difference: u and p
-/// are the parts of a and b on the side of the larger part of b.
+/// a / b by Smith's method. Its two cases (which part of b is the larger) are one formula, up to
+/// the sign of a difference: p is the larger part of b, and u is the same part of a.
 template <class T>
 Parts<T> parts_divide(Parts<T> a, Parts<T> b) {
   const T zero(0);
-  const auto turned = (abs(b.re) < abs(b.im)) | (b.re != b.re) | (b.im != b.im);
-  const T p = select(turned, b.im, b.re), q = select(turned, b.re, b.im);
-  const T u = select(turned, a.im, a.re), v = select(turned, a.re, a.im);
+  const auto imaginary_is_larger = (abs(b.re) < abs(b.im)) | (b.re != b.re) | (b.im != b.im);
+  const T p = select(imaginary_is_larger, b.im, b.re), q = select(imaginary_is_larger, b.re, b.im);
+  const T u = select(imaginary_is_larger, a.im, a.re), v = select(imaginary_is_larger, a.re, a.im);
   const T ratio = q / p, whole = p + q * ratio, u_ratio = u * ratio;
-  const Parts<T> scaled{u + v * ratio, select(turned, u_ratio - v, v - u_ratio)};
+  const Parts<T> scaled{u + v * ratio, select(imaginary_is_larger, u_ratio - v, v - u_ratio)};
   const auto by_zero = p == zero;
   const T divisor = select(by_zero, abs(b.re), whole);
   const Parts<T> numerator = select(by_zero, a, scaled);
@@ -75,11 +75,11 @@ Parts<T> parts_divide(Parts<T> a, Parts<T> b) {
   const Parts<T> d = direction(b), e = direction(a);
   const Parts<T> vanishing{zero * (a.re * d.re + a.im * d.im), zero * (a.im * d.re - a.re * d.im)};
   const T infinity(std::numeric_limits<double>::infinity());
-  const Parts<T> infinite{infinity * (e.re * b.re + e.im * b.im), infinity * (e.im * b.re - e.re * b.im)};
+  const Parts<T> infinite_quotient{infinity * (e.re * b.re + e.im * b.im), infinity * (e.im * b.re - e.re * b.im)};
   const auto a_is_finite = parts_are_finite(a), b_is_finite = parts_are_finite(b);
   const auto b_is_nonzero = (b.re != zero) | (b.im != zero);
   return select(parts_are_infinite(b) & a_is_finite, vanishing,
-                select(parts_are_infinite(a) & b_is_finite & b_is_nonzero, infinite, usual));
+                select(parts_are_infinite(a) & b_is_finite & b_is_nonzero, infinite_quotient, usual));
 }
 template <class T>
 Parts<T> parts_scale(Parts<T> a, Parts<T> b) {
@@ -105,7 +105,7 @@ Parts<T> parts_sqrt(Parts<T> z) {
   return select(isinf(z.im), Parts<T>{infinity, z.im}, back * root);
 }
 
-/// e^z. Where e^x alone would overflow, it is a product.
+/// e^z. Where e^x alone would overflow, the result is computed as e^32 e^(z - 32).
 template <class T>
 Parts<T> parts_exp(Parts<T> z) {
   const T zero(0);
@@ -138,20 +138,20 @@ T parts_radius_minus_one(T x, T y) {
 template <class T>
 Parts<T> parts_log(Parts<T> z) {
   const T edge(is_double(z.re) ? 0x1p1000 : 0x1p120);
-  const auto large = (abs(z.re) > edge) | (abs(z.im) > edge);
-  const T unit = select(large, T(0.25), T(1)), back = select(large, T(1.3862943611198906), T(0));
+  const auto is_large = (abs(z.re) > edge) | (abs(z.im) > edge);
+  const T unit = select(is_large, T(0.25), T(1)), back = select(is_large, T(1.3862943611198906), T(0));
   const T radius = hypot(z.re * unit, z.im * unit);
-  const auto near = (radius > T(0.7)) & (radius < T(1.4));
-  const T safe_x = select(near, z.re, T(1)), safe_y = select(near, z.im, T(0));
-  const T close = T(0.5) * log1p(parts_radius_minus_one(safe_x, safe_y));
-  return {select(near, close, log(radius) + back), atan2(z.im, z.re)};
+  const auto is_near_one = (radius > T(0.7)) & (radius < T(1.4));
+  const T safe_x = select(is_near_one, z.re, T(1)), safe_y = select(is_near_one, z.im, T(0));
+  const T log_near_one = T(0.5) * log1p(parts_radius_minus_one(safe_x, safe_y));
+  return {select(is_near_one, log_near_one, log(radius) + back), atan2(z.im, z.re)};
 }
 
 /// log(1 + z): for small parts by log1p(x^2 + 2 x + y^2) / 2.
 template <class T>
 Parts<T> parts_log1p(Parts<T> z) {
-  const auto near = (abs(z.re) < T(1)) & (abs(z.im) < T(1));
-  const T x = select(near, z.re, T(0)), y = select(near, z.im, T(0));
+  const auto is_small = (abs(z.re) < T(1)) & (abs(z.im) < T(1));
+  const T x = select(is_small, z.re, T(0)), y = select(is_small, z.im, T(0));
   const T square = x * x, other = y * y, twice = x + x;
   T rest = lost_of_product(x, x, square) + lost_of_product(y, y, other);
   const auto sum = [&](T a, T b) {
@@ -160,8 +160,8 @@ Parts<T> parts_log1p(Parts<T> z) {
     return total;
   };
   const T pair = sum(square, other), total = sum(twice, pair);
-  const Parts<T> close{T(0.5) * log1p(total + rest), atan2(z.im, T(1) + z.re)};
-  return select(near, close, parts_log(Parts<T>{T(1) + z.re, z.im}));
+  const Parts<T> log_near_one{T(0.5) * log1p(total + rest), atan2(z.im, T(1) + z.re)};
+  return select(is_small, log_near_one, parts_log(Parts<T>{T(1) + z.re, z.im}));
 }
 
 /// e^z - 1, whose real part is expm1(x) cos(y) - 2 sin(y / 2)^2.
@@ -204,13 +204,14 @@ Parts<T> parts_sech_squared(Parts<T> z) {
 
 // ---- trigonometric and hyperbolic functions -----------------------------------------------------
 
-// -i f(i z), for a function f of which g(z) = -i f(i z) is asked for.
+// parts_times_i is i z, and parts_times_minus_i is -i z. They turn hyperbolic functions into
+// trigonometric ones, as in sin(z) = -i sinh(i z).
 template <class T>
-Parts<T> parts_turned(Parts<T> z) {
+Parts<T> parts_times_i(Parts<T> z) {
   return {-z.im, z.re};
 }
 template <class T>
-Parts<T> parts_turned_back(Parts<T> z) {
+Parts<T> parts_times_minus_i(Parts<T> z) {
   return {z.im, -z.re};
 }
 
@@ -235,16 +236,16 @@ Parts<T> parts_cos(Parts<T> z) {
 /// b = 1 + t^2 and s = sinh(x), it is (b cosh(x) s + i t) / (1 + b s^2).
 template <class T>
 Parts<T> parts_tanh(Parts<T> z) {
-  const auto far = abs(z.re) > T(20);
-  const T x = select(far, T(0), z.re), t = tan(z.im), b = T(1) + t * t, s = sinh(x), divisor = T(1) + b * s * s;
+  const auto is_far = abs(z.re) > T(20);
+  const T x = select(is_far, T(0), z.re), t = tan(z.im), b = T(1) + t * t, s = sinh(x), divisor = T(1) + b * s * s;
   const Parts<T> near{b * cosh(x) * s / divisor, t / divisor};
   const T angle = select(isfinite(z.im), z.im, T(0));
   const Parts<T> beyond{copysign(T(1), z.re), T(4) * (sin(angle) * cos(angle) * exp(T(-2) * abs(z.re)))};
-  return select(far, beyond, near);
+  return select(is_far, beyond, near);
 }
 template <class T>
 Parts<T> parts_tan(Parts<T> z) {
-  return parts_turned_back(parts_tanh(parts_turned(z)));
+  return parts_times_minus_i(parts_tanh(parts_times_i(z)));
 }
 
 // The inverse functions are Kahan's, with r = sqrt(1 - z) and s = sqrt(1 + z).
@@ -266,28 +267,29 @@ Parts<T> parts_acos(Parts<T> z) {
 }
 template <class T>
 Parts<T> parts_asinh(Parts<T> z) {
-  return parts_turned_back(parts_asin(parts_turned(z)));
+  return parts_times_minus_i(parts_asin(parts_times_i(z)));
 }
 template <class T>
 Parts<T> parts_acosh(Parts<T> z) {
   const Parts<T> r = parts_sqrt(Parts<T>{z.re - T(1), z.im}), s = parts_sqrt(Parts<T>{z.re + T(1), z.im});
   return {asinh(r.re * s.re + r.im * s.im), T(2) * atan2(r.im, s.re)};
 }
-/// For |z| of at most 2^50 (2^25 of float32): log1p(4 x / ((1 - x)^2 + y^2)) / 4 for x >= 0, and
-/// atan2(2 y, (1 - x) (1 + x) - y^2) / 2. Beyond, the real part is that of 1 / z.
+/// The real part is log1p(4 x / ((1 - x)^2 + y^2)) / 4 for x >= 0, the imaginary part atan2(2 y, (1
+/// - x) (1 + x) - y^2) / 2, where |x| and |y| are at most 2^50 (2^25 in float32). Beyond, they are
+/// the real part of 1 / z, and pi / 2 with the sign of y.
 template <class T>
 Parts<T> parts_atanh(Parts<T> z) {
   const T x = abs(z.re), y = z.im, limit(is_double(y) ? 0x1p50 : 0x1p25);
-  const auto far = (x > limit) | (abs(y) > limit);
-  const T u = select(far, T(0), x), v = select(far, T(0), y), off = T(1) - u;
+  const auto is_far = (x > limit) | (abs(y) > limit);
+  const T u = select(is_far, T(0), x), v = select(is_far, T(0), y), off = T(1) - u;
   const Parts<T> near{T(0.25) * log1p(T(4) * u / (off * off + v * v)), T(0.5) * atan2(v + v, off * (T(1) + u) - v * v)};
   const Parts<T> beyond{parts_divide(parts_of<T>(1), Parts<T>{x, y}).re, copysign(T(1.5707963267948966), y)};
-  const Parts<T> found = select(far, beyond, near);
+  const Parts<T> found = select(is_far, beyond, near);
   return {copysign(found.re, z.re), copysign(found.im, y)};
 }
 template <class T>
 Parts<T> parts_atan(Parts<T> z) {
-  return parts_turned_back(parts_atanh(parts_turned(z)));
+  return parts_times_minus_i(parts_atanh(parts_times_i(z)));
 }
 
 // ---- powers -------------------------------------------------------------------------------------
@@ -328,7 +330,7 @@ constexpr bool is_complex_arithmetic(OpId id) {
   return false;
 }
 
-/// The result of an elementwise operation (takes_complex in all_ops.h, and conj), but not of equal
+/// The result of an elementwise operation (takes_complex in all_ops.h, and conj) other than equal
 /// and not_equal. An operation of one operand ignores b.
 template <class T>
 Parts<T> value_of_parts(OpId id, Parts<T> a, Parts<T> b) {

@@ -11,8 +11,8 @@
 
 namespace stave_detail {
 
-/// The memory of one run at a time: the arena, the views of the kernels, and the recordings, which
-/// hold addresses in the arena. Later runs reuse it.
+/// The memory that one run at a time uses: the arena, the views of the kernels, and the recordings,
+/// which hold addresses in the arena. Later runs use it again.
 struct Executable::RunState {
   StoragePtr arena;
   std::vector<View> views;
@@ -94,9 +94,9 @@ Executable::Executable(const Program& program, std::span<const Strides> strides,
     plan(program, strides, settings.over);
   }
   // A loop runs many kernels and allocates memory, so a program that holds one is not recorded.
-  const bool any_loop = std::any_of(program.instructions.begin(), program.instructions.end(),
+  const bool has_loop = std::any_of(program.instructions.begin(), program.instructions.end(),
                                     [](const auto& step) { return loop_of(step); });
-  recordings_left_ = device_ != cpu && kernels_.size() > 1 && !any_loop ? most_recordings : 0;
+  recordings_left_ = device_ != cpu && kernels_.size() > 1 && !has_loop ? most_recordings : 0;
   if (settings.name) holding_.emplace([this, name = name_for(program, settings.name)] { return held(name); });
 }
 
@@ -134,8 +134,8 @@ std::unique_ptr<Executable::RunState> Executable::take() const {
   for (const int variable : viewed_) {
     const Place& place = places_[static_cast<std::size_t>(variable)];
     const Node& layout = place.layout.node();
-    const bool number = place.home == Home::constant && layout.storage->is_host_constant;
-    View& view = fresh->views.emplace_back(View{nullptr, layout.dtype, layout.shape, layout.strides, number});
+    const bool is_number = place.home == Home::constant && layout.storage->is_host_constant;
+    View& view = fresh->views.emplace_back(View{nullptr, layout.dtype, layout.shape, layout.strides, is_number});
     if (place.home == Home::constant) view.data = layout.data();
     if (place.home == Home::arena)
       view.data = static_cast<char*>(fresh->arena->data) + place.offset +
@@ -169,7 +169,7 @@ void Executable::run(Backend& backend, RunState& active) const {
   const bool may_record = recordings_left_ > 0;
   if (!may_record && recorded.empty()) return run_kernels(backend, active);
   std::vector<void*> addresses;
-  for (const std::vector<Patch>* const patches : {&of_inputs_, &of_results_})
+  for (const std::vector<Patch>* const patches : {&input_patches_, &result_patches_})
     for (const Patch& patch : *patches) addresses.push_back(active.views[patch.view].data);
   const auto found = std::find_if(recorded.begin(), recorded.end(),
                                   [&](const RunState::Recorded& it) { return it.addresses == addresses; });
@@ -202,9 +202,9 @@ Executable::Steps::~Steps() { executable_.give_back(std::move(active_)); }
 
 void Executable::Steps::run(std::span<void* const> inputs, std::span<void* const> outputs) {
   std::vector<View>& views = active_->views;
-  for (const Patch& patch : executable_.of_inputs_)
+  for (const Patch& patch : executable_.input_patches_)
     views[patch.view].data = static_cast<char*>(inputs[static_cast<std::size_t>(patch.number)]) + patch.bytes;
-  for (const Patch& patch : executable_.of_results_)
+  for (const Patch& patch : executable_.result_patches_)
     views[patch.view].data =
         static_cast<char*>(outputs[output_of_[static_cast<std::size_t>(patch.number)]]) + patch.bytes;
   executable_.run_kernels(backend_of(executable_.device_), *active_);
@@ -224,10 +224,10 @@ Outputs Executable::operator()(std::span<const Tensor> inputs) const {
   SmallVector<StoragePtr, 4> made;
   for (const Result& result : results_)
     made.push_back(allocate_storage(device_, result.dtype, result.shape, "a compiled program"));
-  for (const Patch& patch : of_inputs_)
+  for (const Patch& patch : input_patches_)
     views[patch.view].data =
         static_cast<char*>(inputs[static_cast<std::size_t>(patch.number)].node().data()) + patch.bytes;
-  for (const Patch& patch : of_results_)
+  for (const Patch& patch : result_patches_)
     views[patch.view].data = static_cast<char*>(made[static_cast<std::size_t>(patch.number)]->data) + patch.bytes;
   run(backend_of(device_), *active);
   give_back(std::move(active));

@@ -148,7 +148,7 @@ class Executable {
   std::vector<Tensor> constants_;
   std::vector<Result> results_;  // the storages of outputs that each run allocates
   std::vector<int> outputs_;     // variables; -1: an empty Tensor
-  std::vector<Patch> of_inputs_, of_results_;
+  std::vector<Patch> input_patches_, result_patches_;
   std::size_t arena_bytes_ = 0;
   mutable std::atomic<RunState*> spare_{nullptr};
   mutable std::atomic<std::size_t> arenas_{0};              // the number of arenas that exist
@@ -156,7 +156,7 @@ class Executable {
   mutable std::atomic<int> recordings_left_{0};             // how many recordings may still be made
   std::unique_ptr<const Source> source_;                    // null: no faster one will be made
   mutable std::atomic<Index> runs_left_{0};                 // the runs until speed_up(); 0: never
-  mutable std::atomic<const Executable*> faster_{nullptr};  // null, or its faster replacement
+  mutable std::atomic<const Executable*> faster_{nullptr};  // the faster one in its place, or null
 };
 
 }  // namespace stave_detail

@@ -169,16 +169,16 @@ class Executable::Planner {
   template <class In, class Out>
   void add_kernel(const Op& op, const AttributesPtr& attributes, const In& inputs, const Out& outputs) {
     Kernel kernel{&op, attributes, plan_.viewed_.size(), std::size(inputs), std::size(outputs)};
-    const auto now = static_cast<int>(plan_.kernels_.size());
+    const auto kernel_number = static_cast<int>(plan_.kernels_.size());
     for (const int input : inputs) {
       plan_.viewed_.push_back(input);
-      last_[base_[at(input)]] = now;
+      last_[base_[at(input)]] = kernel_number;
     }
     for (const int output : outputs) {
       plan_.viewed_.push_back(output);
       const Program::Variable& it = variable(at(output));
       place_of(output) = {Home::arena, 0, 0, layout_of(it, contiguous_strides(it.shape))};
-      last_[at(output)] = std::max(last_[at(output)], now);
+      last_[at(output)] = std::max(last_[at(output)], kernel_number);
     }
     plan_.kernels_.push_back(std::move(kernel));
   }
@@ -260,11 +260,11 @@ class Executable::Planner {
     if (std::any_of(made.begin(), made.end(), is_part)) return 0;
     // Other kernels may still need the next rows of an input that this kernel overwrites.
     if (std::any_of(made.begin(), made.end(), [&](int v) { return place_of(v).home == Home::input; })) return 0;
-    const auto has_them = [&](int v) {
+    const auto has_these_rows = [&](int v) {
       const Shape& other = place_of(v).layout.shape();
       return other.rank() > 0 && other[0] == shape[0];
     };
-    return std::all_of(views.begin(), views.end(), has_them) ? shape[0] : 0;
+    return std::all_of(views.begin(), views.end(), has_these_rows) ? shape[0] : 0;
   }
 
   void find_blocks() {
@@ -394,8 +394,8 @@ class Executable::Planner {
   void patch(std::size_t view) {
     const Place& place = place_of(plan_.viewed_[view]);
     const Index bytes = place.layout.node().offset * static_cast<Index>(size_of(place.layout.dtype()));
-    if (place.home == Home::input) plan_.of_inputs_.push_back({view, place.number, bytes});
-    if (place.home == Home::result) plan_.of_results_.push_back({view, place.number, bytes});
+    if (place.home == Home::input) plan_.input_patches_.push_back({view, place.number, bytes});
+    if (place.home == Home::result) plan_.result_patches_.push_back({view, place.number, bytes});
   }
 
   Executable& plan_;

@@ -111,9 +111,9 @@ bool reads_values(const Region& region, int output) {
 // Returns, for each output for which reads_values() is true, the value that is reduced, then the
 // output.
 Outputs read_values(const Region& region, std::span<const Tensor> inputs) {
-  const bool any = std::any_of(region.outputs().begin(), region.outputs().end(),
-                               [&](int output) { return reads_values(region, output); });
-  if (!any) return {};
+  const bool any_reads_values = std::any_of(region.outputs().begin(), region.outputs().end(),
+                                            [&](int output) { return reads_values(region, output); });
+  if (!any_reads_values) return {};
   const RegionPtr reading = region.derived("read values", [&] {
     const auto values = region.reopened();
     std::vector<int> outputs;
@@ -141,8 +141,8 @@ RegionPtr tangent_region(const Region& region, const std::vector<bool>& by) {
     if (!is_float(region.dtype(output))) continue;
     const Region::Reduction* const found = region.reduction(output);
     const int tangent = of_values->outputs()[outputs.size()];
-    const bool sums = found && !reads_values(region, output);
-    outputs.push_back(sums ? tangents->reduce(*found->op, tangent, found->axes, found->keepdims) : tangent);
+    const bool is_summed = found && !reads_values(region, output);
+    outputs.push_back(is_summed ? tangents->reduce(*found->op, tangent, found->axes, found->keepdims) : tangent);
   }
   tangents->set_outputs(std::move(outputs));
   return tangents;
@@ -301,9 +301,9 @@ Outputs perform_steps(const Region& region, std::span<const Tensor> inputs) {
 Outputs fused(const Op& op, const RegionPtr& region, Inputs inputs) {
   if (inputs.empty()) fail<TransformError>("{}: a region without inputs has no shape", op.name);
   check_defined(inputs, op.name);
-  const bool alike = std::all_of(inputs.begin() + 1, inputs.end(),
-                                 [&](const Tensor& input) { return input.shape() == inputs[0].shape(); });
-  if (!alike) {
+  const bool have_one_shape = std::all_of(inputs.begin() + 1, inputs.end(),
+                                          [&](const Tensor& input) { return input.shape() == inputs[0].shape(); });
+  if (!have_one_shape) {
     Shape shape = inputs[0].shape();
     for (const Tensor& input : inputs) shape = broadcast_shapes(shape, input.shape(), op.name);
     for (Tensor& input : inputs) input = broadcast_quietly(input, shape);

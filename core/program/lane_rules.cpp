@@ -23,7 +23,7 @@ const A& attributes_of(const Step& step) {
   return static_cast<const A&>(*step.attributes);
 }
 
-// A list without the entry of the axis.
+// Returns the list without its entry for the axis.
 Shape without(const Shape& list, int axis) { return LaneBuilder::of_lane(list, axis); }
 
 std::vector<int> names(const LaneBuilder& b, const Step& step) {
@@ -111,7 +111,7 @@ bool broadcast(LaneBuilder& b, const Step& step) {
     const int axis = b.axis(input) + added;
     return emit(b, step, axis, make_intrusive<ShapeAttributes>(without(to, axis)));
   }
-  // The first new axis with as many elements as there are lanes becomes theirs.
+  // The first new axis with as many elements as there are lanes becomes the axis of lanes.
   for (int axis = 0; axis < static_cast<int>(to.size()); ++axis) {
     const bool is_new = axis < added || from[at(axis - added)] == 1;
     if (!is_new || to[at(axis)] != b.lanes()) continue;
@@ -290,7 +290,7 @@ bool matmul(LaneBuilder& b, const Step& step) {
   return emit(b, step, left, step.attributes);
 }
 
-// An operation on stacks of matrices or keys, whose last `inner` axes are no lanes.
+// An operation on stacks of matrices or keys, whose last `inner` axes are never the axis of lanes.
 bool stacks(LaneBuilder& b, const Step& step) {
   const std::optional<int> axis = common_axis(b, step);
   if (!axis) return false;
@@ -344,7 +344,7 @@ bool loop(LaneBuilder& b, const Step& step) {
   const auto is_row = [&](std::size_t i) { return i >= a.states && i < a.states + a.rows; };
   LaneBuilder of_body(body, b.lanes());
   for (const auto& [variable, value] : body.constants)
-    if (of_body.is_input(variable)) return false;  // It differs between lanes.
+    if (of_body.is_input(variable)) return false;  // The constant differs between lanes.
   for (std::size_t i = 0; i < step.inputs.size(); ++i) {
     int axis = b.axis(step.inputs[i]);
     if (is_row(i) && axis == 0) return false;  // The lanes would be the steps.
@@ -371,7 +371,7 @@ bool loop(LaneBuilder& b, const Step& step) {
   cost.instructions += 20;
   b.add_cost(cost);
   made->body = std::make_shared<const Program>(of_body.finish(body.outputs));
-  // No pass may change the body: its reductions are those of lanes.
+  // No pass may change the body, because its reductions are those of one lane (LaneReduction).
   made->derived("body for machine code", [&] { return Program(*made->body); });
   Step copy = instruction_of(made);
   for (const int input : step.inputs) copy.inputs.push_back(b.name(input));

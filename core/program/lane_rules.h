@@ -69,7 +69,7 @@ class LaneBuilder {
   const Index lanes_;
   Program one_;
   PerVariable<int> axes_, names_;
-  PerVariable<Strides> strides_;  // by kernels
+  PerVariable<Strides> strides_;  // the strides of each array as kernels compute it
   Estimate cost_;
 };
 

@@ -65,8 +65,8 @@ void LaneBuilder::add_input(int variable, int axis, Strides strides) {
   one_.inputs.push_back(names_[variable]);
 }
 
-// A constant whose entries along the axis of lanes are equal is that entry for each lane. Another
-// one with such an axis is an input.
+// If all entries of a constant along the axis of lanes are equal, each lane has this entry as a
+// constant. Other constants with such an axis become inputs of the program of one lane.
 void LaneBuilder::add_constant(int variable, const Tensor& value) {
   const UnderFrame past_all_handlers(nullptr);
   const int axis = value.size() > 0 ? guess(variable) : no_axis;
@@ -104,7 +104,8 @@ int LaneBuilder::emit(const Op& op, AttributesPtr attributes, std::span<const in
   return output;
 }
 
-// The strides of an output, by kernels: a view has those that the operation's own rule gives.
+// The strides of an output as kernels compute it. The strides of a view are those that the
+// operation's own rule gives.
 Strides LaneBuilder::strides_of_output(const Program::Instruction& step, std::size_t k) const {
   const Program::Variable& result = all_.variable(step.outputs[k]);
   if (is_view(step)) {
@@ -160,7 +161,7 @@ LaneAnalysis find_lanes(const Program& program, std::span<const Strides> strides
     const Estimate before = builder.cost();
     std::optional<Estimate>& estimate = found.estimates.emplace_back();
     if (builder.add(step)) {
-      // What is the same for all lanes is computed once, in front of them.
+      // Values that are the same for all lanes are computed once, before the lanes.
       const bool has_lanes = std::any_of(step.outputs.begin(), step.outputs.end(),
                                          [&](int output) { return builder.axis(output) != no_axis; });
       if (!has_lanes || is_view(step)) continue;
@@ -171,7 +172,8 @@ LaneAnalysis find_lanes(const Program& program, std::span<const Strides> strides
       found.kernels += estimate->kernels;
       continue;
     }
-    // A kernel computes the outputs. A view of some lanes has no place in the program of one.
+    // A kernel computes the outputs. A view of some of the lanes cannot be part of the program of
+    // one lane.
     if (!step.is_read() && !is_view(step))
       for (const int output : step.outputs)
         builder.add_input(output, builder.guess(output), contiguous_strides(program.variable(output).shape));

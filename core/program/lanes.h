@@ -36,7 +36,7 @@ const LanesAttributes* lanes_of(const Program& program);
 /// The attributes of a reduction of floats (sum, prod, max, min) in a program of one lane. Kernels
 /// reduce the array of all lanes, on whose shape and strides the order of the reduction depends.
 struct LaneReduction final : Attributes {
-  Shape axes;  // of the array of one lane, sorted
+  Shape axes;  // the reduced axes of the array of one lane, sorted
   Shape shape;
   Strides strides;
   Index lane_axis = 0;
@@ -50,18 +50,19 @@ struct LaneAnalysis {
   /// For each variable, true if it is a constant that differs between lanes. Such constants are
   /// inputs of the program of one lane.
   std::vector<bool> are_inputs;
-  /// For each instruction, the estimate for a block of lanes; nothing if its code cannot be that of
-  /// a lane. `kernels` is the time for all lanes.
+  /// For each instruction, the estimate for a block of lanes; nothing if the instruction has no
+  /// code for lanes. `kernels` is the time for all lanes.
   std::vector<std::optional<Estimate>> estimates;
-  double kernels = 0;  // the time by kernels of those instructions
+  double kernels = 0;  // the time that kernels take for these instructions
 };
 
 /// Analyses an optimized program with inputs of these strides, for this number of lanes. An array
 /// that is an input, or that an operation without a rule computes, has its lanes along its first
-/// axis of that length, if it has one. Any answer is right: another axis would allow other
-/// instructions.
+/// axis of that length, if it has one. This choice never makes the code wrong: it only decides for
+/// which instructions there is code for lanes.
 LaneAnalysis find_lanes(const Program& program, std::span<const Strides> strides, Index lanes);
-/// The analysis for the number of lanes that covers the most work, or nothing if none covers any.
+/// Returns the analysis for the number of lanes that covers the most work, or nothing if no number
+/// of lanes covers any work.
 std::optional<LaneAnalysis> find_lanes(const Program& program, std::span<const Strides> strides);
 
 /// Returns the program that consists of the operation `lanes` for a program whose inputs have these

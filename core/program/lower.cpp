@@ -290,9 +290,9 @@ Lowered lower(const Program& program, const LoweringOptions& options) {
   Lowered code;
   Lowering l(code, options.vector_bytes);
   const auto add = [&](Kind kind, int number, const Program::Variable& variable, std::vector<Shape>& shapes,
-                       std::vector<bool>& complex, Index elements) {
+                       std::vector<bool>& are_complex, Index elements) {
     shapes.push_back(lowered_shape(variable.shape, variable.dtype));
-    complex.push_back(is_complex(variable.dtype));
+    are_complex.push_back(is_complex(variable.dtype));
     return l.builder().add_buffer({kind, real_of(variable.dtype), elements, number});
   };
   Arrays inputs;

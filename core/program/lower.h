@@ -244,9 +244,9 @@ LoweringRule lowering_of_random(OpId id);
 LoweringRule lowering_rule_of(OpId id);
 Arrays lower_fused(const LoweringContext& c);
 /// Lowers an operation with complex inputs or outputs. `dtypes` are those of the inputs in the
-/// program, and `dtype` is that of the first output; the results of the context are those of the
-/// arrays (lowered_shape). Throws DtypeError, which names the operation, if it has no lowered code
-/// for them.
+/// program, and `dtype` is that of the first output, whereas the variables in the context are those
+/// of the lowered arrays (lowered_shape). Throws DtypeError, which names the operation, if it has
+/// no lowered code for them.
 Arrays lower_complex(const LoweringContext& c, std::span<const Dtype> dtypes, Dtype dtype);
 Arrays lower_loop(const LoweringContext& c);
 /// The reduction of an array by sum, prod, max, min, all or any. Axes may count from the end;

@@ -162,7 +162,7 @@ Array lower_reduction(Lowering& l, const Op& op, const Shape& given, const Strid
 Array lower_reduction_of_lane(Lowering& l, const Op& op, const Array& x, const LaneReduction& of_all,
                               const Shape& shape) {
   const ReducedAxes of(x.shape, of_all.axes);
-  Shape reduced = of_all.axes;  // in the array of all lanes
+  Shape reduced = of_all.axes;  // the reduced axes, as axes of the array of all lanes
   for (Index& axis : reduced) axis += axis >= of_all.lane_axis;
   const ReductionOrder order(of_all.shape, of_all.strides, std::vector<std::size_t>(reduced.begin(), reduced.end()));
   const std::vector<PositionList> positions = order.positions();

@@ -45,7 +45,7 @@ ReductionOrder::ReductionOrder(const Shape& shape, const Strides& strides, std::
       column_count_ *= axes_[i].length;
     }
   };
-  if (inner.is_kept) {  // Columns (reduce_columns.h)
+  if (inner.is_kept) {  // The reduction combines columns (reduce_columns.h).
     in_vectors_ = false;
     set_columns(first, axes_.size());
     for (std::size_t i = first; i-- > 0;)
@@ -55,7 +55,7 @@ ReductionOrder::ReductionOrder(const Shape& shape, const Strides& strides, std::
       }
     return;
   }
-  row_ = length;  // Rows (reduce_rows.h)
+  row_ = length;  // The reduction combines the elements of rows (reduce_rows.h).
   constexpr Index few = 16;
   const bool has_outer_sums = std::any_of(axes_.begin(), axes_.begin() + static_cast<std::ptrdiff_t>(first),
                                           [](const Axis& axis) { return !axis.is_kept; });
@@ -102,7 +102,7 @@ bool ReductionOrder::adds_eight(Positions at, Index lanes) const {
 }
 
 bool ReductionOrder::is_the_same_everywhere(const Shape& shape, Index lanes) const {
-  // Kernels divide several rows of a sum from this many elements on.
+  // If an array has at least this many elements, kernels may divide its reduction into parts.
   constexpr Index split_from = Index{1} << 17;
   constexpr Index joined_from = 2048, most_joined = 64, short_rows_at_once = 512;
   Index groups = 0, reduced = 1;
@@ -117,7 +117,8 @@ bool ReductionOrder::is_the_same_everywhere(const Shape& shape, Index lanes) con
   const Index width = merged(axes_.size() - 1, first);
   const bool keeps_columns = axes_.back().is_kept;
   if (keeps_columns && row_ * width >= joined_from && width <= most_joined) return false;
-  // From eight elements on, a row of columns that is no whole vector has another order.
+  // If rows have eight or more elements, columns beyond the last whole vector are reduced in
+  // another order.
   return row_ < 8 || (column_count_ % lanes == 0 && (keeps_columns || column_count_ <= short_rows_at_once));
 }
 
@@ -142,7 +143,8 @@ int reduce_row(const PlainReduction& reduction, std::span<const int> x, int tota
     std::vector<int> sums(ways * lanes, reduction.neutral());
     for (; i + ways * lanes <= x.size(); i += ways * lanes)
       for (std::size_t k = 0; k < sums.size(); ++k) sums[k] = both(sums[k], reduction.read(x[i + k]));
-    total = both(total, fold_halves(std::move(sums), both));  // the ways first, then the lanes
+    // The eight vectors in `sums` are combined into one, then the lanes of that vector.
+    total = both(total, fold_halves(std::move(sums), both));
   }
   if (i + lanes <= x.size()) {
     std::vector<int> sum;

@@ -123,7 +123,7 @@ class Verifier {
       at_ = &it;
       check(it);
     }
-    if (!open_.empty()) refuse("a loop does not end");
+    if (!open_loops_.empty()) refuse("a loop does not end");
   }
 
  private:
@@ -151,7 +151,7 @@ class Verifier {
     expect(state == State::unassigned, "the result is assigned twice");
     expect(code_.dtype(it.result) == dtype && it.dtype == dtype, "the result has another dtype");
     state = State::visible;
-    if (!open_.empty()) open_.back().assigned.push_back(it.result);
+    if (!open_loops_.empty()) open_loops_.back().assigned.push_back(it.result);
   }
   void check_place(const Instruction& it) const {
     expect(it.buffer >= 0 && static_cast<std::size_t>(it.buffer) < code_.buffers.size(), "the buffer does not exist");
@@ -173,7 +173,8 @@ class Verifier {
 
   void check(const Instruction& it) {
     expect(pending_.empty() || it.code == Code::carried || it.code == Code::loop, "no loop follows a carried value");
-    expect(!nexts_ || it.code == Code::next || it.code == Code::end, "something stands between `next` and `end`");
+    expect(!follows_next_ || it.code == Code::next || it.code == Code::end,
+           "something stands between `next` and `end`");
     switch (it.code) {
       case Code::number: return assign(it, it.dtype);
       case Code::operation: return assign(it, result_of(it));
@@ -192,25 +193,25 @@ class Verifier {
         return;
       case Code::loop:
         if (it.operands[0] >= 0) expect(read(it.operands[0]) == int64, "the number of steps is not an int64");
-        open_.push_back({std::move(pending_), {}});
+        open_loops_.push_back({std::move(pending_), {}});
         pending_.clear();
         return assign(it, int64);
       case Code::next: {
-        expect(!open_.empty(), "there is no loop");
-        std::vector<int>& carried = open_.back().carried;
+        expect(!open_loops_.empty(), "there is no loop");
+        std::vector<int>& carried = open_loops_.back().carried;
         const auto found = std::find(carried.begin(), carried.end(), it.operands[0]);
         expect(found != carried.end(), "the loop does not carry the value");
         carried.erase(found);
         expect(read(it.operands[1]) == code_.dtype(it.operands[0]), "the next value has another dtype");
-        nexts_ = true;
+        follows_next_ = true;
         return;
       }
       case Code::end:
-        expect(!open_.empty(), "there is no loop");
-        expect(open_.back().carried.empty(), "a carried value has no next one");
-        for (const int value : open_.back().assigned) state_[static_cast<std::size_t>(value)] = State::ended;
-        open_.pop_back();
-        nexts_ = false;
+        expect(!open_loops_.empty(), "there is no loop");
+        expect(open_loops_.back().carried.empty(), "a carried value has no next one");
+        for (const int value : open_loops_.back().assigned) state_[static_cast<std::size_t>(value)] = State::ended;
+        open_loops_.pop_back();
+        follows_next_ = false;
         return;
       case Code::check:
         expect(read(it.operands[0]) == bool_, "the condition is not a bool");
@@ -221,9 +222,9 @@ class Verifier {
 
   const Lowered& code_;
   std::vector<State> state_;
-  std::vector<Loop> open_;
-  std::vector<int> pending_;  // carried values whose loop has not begun
-  bool nexts_ = false;        // the last instruction was a `next`
+  std::vector<Loop> open_loops_;
+  std::vector<int> pending_;   // carried values whose loop has not begun
+  bool follows_next_ = false;  // the last instruction was a `next`
   const Instruction* at_ = nullptr;
 };
 

@@ -125,7 +125,8 @@ struct Lowered {
   // The shapes of the arrays. A complex array of the program is an array of floats with a last axis
   // of length 2, the real and the imaginary part.
   std::vector<Shape> input_shapes, output_shapes;
-  std::vector<bool> complex_inputs, complex_outputs;  // which of them are; empty: none
+  std::vector<bool> complex_inputs, complex_outputs;  // whether each array is complex; empty: none
+                                                      // is
   std::vector<std::string> input_labels;              // empty strings: no label
   Index work_bytes = 0;                               // the size of the workspace
 
@@ -194,7 +195,7 @@ class LoweredBuilder {
   /// The open loops, outermost first, each as its unique number (1, 2, ...).
   const std::vector<int>& open_loops() const noexcept { return open_; }
   /// The bytes of the value if it is a constant, else null. The address is valid until the next
-  /// instruction.
+  /// instruction is appended.
   const std::int64_t* number_of(int value) const {
     const Lowered::Instruction& it = maker_of(value);
     return it.code == Lowered::Code::number ? &it.number : nullptr;

@@ -21,7 +21,8 @@ void remove_dead_code(Lowered& code) {
   std::vector<std::size_t> maker(code.values.size());
   std::vector<std::vector<std::size_t>> stores(code.buffers.size());
   std::vector<std::size_t> loop_of(count, none);  // the loop around an instruction
-  // The instruction that a live one needs too: of a carried value its `next`, of a loop its `end`.
+  // The instruction that a live one also needs: a carried value needs its `next`, and a loop its
+  // `end`.
   std::vector<std::size_t> also(count, none);
   std::vector<std::size_t> open, work;
   const auto need = [&](std::size_t at) {

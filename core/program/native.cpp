@@ -264,9 +264,9 @@ class Grouping {
     for (const std::size_t k : group) cost += *estimates_[k];
     if (lanes_ && !pays_as_lanes(group, cost)) return false;
     cost.native += start_of_group;
-    const bool must = must_be_native(program_, native_, lanes_.has_value());
+    const bool is_required = must_be_native(program_, native_, lanes_.has_value());
     if (cost.instructions > most_instructions) return refuse("it has too many operations");
-    if (!must) {
+    if (!is_required) {
       if (cost.native >= cost.kernels) return false;
       const double each = lanes_ ? compilation_for_lanes : compilation_of_instruction;
       const double pays_after = cost.instructions * each / (cost.kernels - cost.native);
@@ -309,7 +309,7 @@ class Grouping {
     result.instructions.push_back(std::move(native));
     return true;
   }
-  // The strides of an input of a group: a variable that is no view.
+  // The strides of an input of a group, which must be a variable that is not a view.
   Strides strides_of(int variable) const {
     if (input_[variable] >= 0) return strides_[static_cast<std::size_t>(input_[variable])];
     if (const int constant = constant_[variable]; constant >= 0)
@@ -319,9 +319,10 @@ class Grouping {
   // Turns the estimate for one block of lanes into that for all lanes. Returns true if this is
   // faster than machine code for one number at a time.
   bool pays_as_lanes(const std::vector<std::size_t>& group, Estimate& cost) const {
-    // The lanes of a block with AVX2 (AVX-512 has more), and nanoseconds for copies: of a block,
-    // and of each element that the group reads or returns.
-    constexpr double block = 4, overhead = 150, of_block = 20, of_element = 0.5;
+    // `block_lanes` is the number of lanes of a block with AVX2 (AVX-512 has more). The others are
+    // times in nanoseconds: for one run, for each block, and for copying each element that the
+    // group reads or returns.
+    constexpr double block_lanes = 4, overhead = 150, per_block = 20, per_element = 0.5;
     double copied = 0;
     std::vector<bool> is_counted(program_.variables.size());
     const auto count = [&](int variable) {
@@ -337,16 +338,16 @@ class Grouping {
     for (const std::size_t k : group)
       for (const int input : step(k).inputs) count(base(input));
     const auto lanes = static_cast<double>(lanes_->lanes);
-    double alone = 0;
+    double one_by_one = 0;
     for (const std::size_t k : group) {
       const std::optional<Estimate> one = estimate(program_, step(k));
-      alone += one ? one->native : never;
+      one_by_one += one ? one->native : never;
     }
-    cost.native = overhead + std::ceil(lanes / block) * (cost.native + of_block) + of_element * copied;
-    return cost.native < alone;
+    cost.native = overhead + std::ceil(lanes / block_lanes) * (cost.native + per_block) + per_element * copied;
+    return cost.native < one_by_one;
   }
   bool refuse(const std::string& reason) const {
-    // What is no code of lanes may still be code of single numbers.
+    // Code that cannot be written for lanes may still be written for single numbers.
     if (native_ == Native::required && !lanes_) fail<NativeCodeError>("compile: there is no native code: {}", reason);
     report((lanes_ ? "no machine code for several lanes at once: " : "no machine code: ") + reason);
     return false;
@@ -436,10 +437,10 @@ NativeProgram with_native_code(Program program, std::span<const Strides> strides
   if (native != Native::required && !has_machine_code()) return {std::move(program), never};
   double more_pays_after = never;
   const Estimate least = least_of_lanes(program);
-  const bool must = must_be_native(program, native, true);
+  const bool is_required = must_be_native(program, native, true);
   double lanes_pay_after = least.instructions * compilation_for_lanes / (least.kernels - least.native);
   if (least.native >= least.kernels) lanes_pay_after = never;
-  if (must) lanes_pay_after = 0;
+  if (is_required) lanes_pay_after = 0;
   if (lanes_pay_after > runs) {
     more_pays_after = lanes_pay_after;
   } else if (std::optional<LaneAnalysis> lanes = find_lanes(program, strides)) {

@@ -29,8 +29,8 @@ bool picks_elements(OpId id) { return id == OpId::gather || id == OpId::dynamic_
 
 bool is_random(OpId id) { return id == OpId::fold_in || id == OpId::random_bits || id == OpId::random_uniform; }
 
-// Returns true for operations whose lowered code copies elements to the places of the kernel's, or
-// adds them in its order, in every dtype.
+// Returns true for operations whose lowered code has the bits of the kernel in every dtype, because
+// it only copies elements to the same places, or adds them in the same order.
 bool places_elements(OpId id) {
   switch (id) {
     case OpId::full:
@@ -258,7 +258,7 @@ double time_of_kernels(const Program& program, const Program::Instruction& step)
     return 500 + once * static_cast<double>(loop->steps);
   }
   if (const auto* const fused = dynamic_cast<const FusedAttributes*>(step.attributes.get())) {
-    // The values of a region's steps stay in the first cache, which shows where arrays are long.
+    // The values of a region's steps stay in the first cache, which matters for long arrays.
     const auto of_step = [&](const Op* op) {
       return op->is_cheap_arithmetic ? std::min(elementwise(op), 100 + 0.06 * elements) : elementwise(op);
     };

@@ -51,7 +51,7 @@ FunctionArgument replayed(const std::shared_ptr<const Program>& program, const I
 }
 
 // Throws if the `given` tensors do not match the program's inputs. An input that no instruction
-// reads and that is no output may be an empty Tensor. `last` is last_reads(program).
+// reads and that is not an output may be an empty Tensor. `last` is last_reads(program).
 void check_arguments(const Program& program, std::span<const Tensor> given, const PerVariable<int>& last) {
   if (given.size() != program.inputs.size())
     fail<TransformError>("program: it was recorded for {} tensors, but {} are given", program.inputs.size(),
@@ -170,11 +170,12 @@ bool same_bits(const Tensor& a, const Tensor& b) {
   if (a.dtype() != b.dtype() || a.shape() != b.shape()) return false;
   if (a.size() == 0) return true;
   const auto same_memory = [&](std::size_t bytes) { return std::memcmp(a.node().data(), b.node().data(), bytes) == 0; };
-  const auto lies_dense = [](const Tensor& x) {
+  const auto is_dense_on_cpu = [](const Tensor& x) {
     return x.node().storage && x.node().memory() == cpu && x.node().contiguous();
   };
   if (is_one_number(a) && is_one_number(b)) return same_memory(size_of(a.dtype()));
-  if (lies_dense(a) && lies_dense(b)) return same_memory(static_cast<std::size_t>(a.size()) * size_of(a.dtype()));
+  if (is_dense_on_cpu(a) && is_dense_on_cpu(b))
+    return same_memory(static_cast<std::size_t>(a.size()) * size_of(a.dtype()));
   const Tensor of_a = observed(a), of_b = observed(b);
   return visit_dtype(a.dtype(), [&](auto zero) {
     using T = std::conditional_t<std::is_same_v<decltype(zero), bool>, bool, decltype(zero)>;
@@ -215,8 +216,9 @@ Outputs Program::operator()(std::span<const Tensor> given) const {
     Inputs operands;
     for (std::size_t i = 0; i < step.inputs.size(); ++i) {
       const int variable = step.inputs[i];
-      const bool again = std::find(step.inputs.begin() + i + 1, step.inputs.end(), variable) != step.inputs.end();
-      if (last[variable] == static_cast<int>(k) && !again) operands.push_back(std::move(values[variable]));
+      const bool is_read_again =
+          std::find(step.inputs.begin() + i + 1, step.inputs.end(), variable) != step.inputs.end();
+      if (last[variable] == static_cast<int>(k) && !is_read_again) operands.push_back(std::move(values[variable]));
       else operands.push_back(values[variable]);
     }
     if (step.is_read()) {

@@ -104,7 +104,7 @@ namespace stave_detail {
 /// Throws the TransformError for a program of more than a million operations.
 [[noreturn]] void fail_too_long();
 
-/// Returns true if the output of the instruction may be a view of its first input. A read is no
+/// Returns true if the output of the instruction may be a view of its first input. A read is not a
 /// view.
 inline bool is_view(const Program::Instruction& instruction) {
   return !instruction.is_read() && instruction.op->may_be_view();

@@ -45,7 +45,8 @@ bool Region::admits(const Op& op) {
 }
 
 bool Region::admits(const Op& op, Dtype dtype) {
-  // A region must hold its derivatives, too, and that of zeta by s is no elementwise operation.
+  // A region must be able to hold the derivatives of its steps. The derivative of zeta with respect
+  // to s is not an elementwise operation.
   return admits(op) && op.id != OpId::zeta && (!is_complex(dtype) || op.takes_complex);
 }
 
@@ -73,8 +74,8 @@ int Region::add(const Op& op, std::span<const int> operands, Dtype to) {
   Step step{.op = &op, .operands = {}, .dtype = to, .number = 0};
   for (std::size_t i = 0; i < operands.size(); ++i) {
     step.operands.push_back(operands[i]);
-    const bool condition = op.id == OpId::where && i == 0;
-    const Dtype given = dtype(operands[i]), wanted = condition ? bool_ : dtype(operands.back());
+    const bool is_condition = op.id == OpId::where && i == 0;
+    const Dtype given = dtype(operands[i]), wanted = is_condition ? bool_ : dtype(operands.back());
     const bool loses_part = op.id == OpId::astype && is_complex(given) && !is_complex(to) && to != bool_;
     if (given != wanted || !takes(op, given) || loses_part)
       fail<DtypeError>("region: {}: operand {} is {}, which it does not take here", op.name, i, given);
@@ -97,8 +98,8 @@ int Region::reduce(const Op& op, int value, Shape axes, bool keepdims) {
   if (!admits_reduction(op)) fail<TransformError>("region: it cannot end in {}, which is not a reduction", op.name);
   if (value < 0 || value >= static_cast<int>(inputs_.size() + steps_.size()))
     fail<TransformError>("region: {}: there is no value {} to reduce", op.name, value);
-  const bool logical = op.id == OpId::all || op.id == OpId::any;
-  if (logical != (dtype(value) == bool_) || is_complex(dtype(value)))
+  const bool is_logical = op.id == OpId::all || op.id == OpId::any;
+  if (is_logical != (dtype(value) == bool_) || is_complex(dtype(value)))
     fail<DtypeError>("region: {} does not take a value of {}", op.name, dtype(value));
   std::sort(axes.begin(), axes.end());
   if (!axes.empty() && axes.back() >= 0)

@@ -232,7 +232,7 @@ class RegionBuilder {
 
   bool empty() const noexcept { return values_.empty(); }
   Dtype dtype(int value) const { return values_[static_cast<std::size_t>(value)].step.dtype; }
-  /// The index of a value among the inputs of the region; -1 if the value is no input.
+  /// The index of a value among the inputs of the region; -1 if the value is not an input.
   int input_index(int value) const { return values_[static_cast<std::size_t>(value)].input; }
   /// Returns the region with these outputs. Throws the errors of Region::add and Region::reduce.
   RegionPtr region(std::span<const int> outputs) const;
@@ -240,8 +240,8 @@ class RegionBuilder {
  private:
   struct Value {
     Region::Step step;
-    int input = -1;      // the index in `inputs_`; -1: the value is no input
-    int reduction = -1;  // the index in `reductions_`; -1: the value is no reduction
+    int input = -1;      // the index in `inputs_`; -1: the value is not an input
+    int reduction = -1;  // the index in `reductions_`; -1: the value is not a reduction
   };
   struct HashOfStep {
     std::size_t operator()(const Region::Step& step) const noexcept;

@@ -253,7 +253,7 @@ HloValue HloBuilder::real(const HloValue& z) {
   return is_complex(z.dtype) ? emit("real", {z}, "", {real_of(z.dtype), z.shape}) : z;
 }
 HloValue HloBuilder::imag(const HloValue& z) {
-  return is_complex(z.dtype) ? emit("imag", {z}, "", {real_of(z.dtype), z.shape}) : like(z, 0);
+  return is_complex(z.dtype) ? emit("imag", {z}, "", {real_of(z.dtype), z.shape}) : full_like(z, 0);
 }
 HloValue HloBuilder::conj(const HloValue& z) {
   return is_complex(z.dtype) ? complex(real(z), unary("negate", imag(z))) : z;
@@ -277,14 +277,14 @@ HloValue HloBuilder::convert(const HloValue& x, Dtype dtype) {
   if (x.dtype == dtype) return x;
   if (is_complex(dtype) && !is_complex(x.dtype)) {
     const HloValue re = convert(x, real_of(dtype));
-    return complex(re, like(re, 0));
+    return complex(re, full_like(re, 0));
   }
   return emit("convert", {x}, "", {dtype, x.shape});
 }
 
 HloValue HloBuilder::astype(const HloValue& x, Dtype dtype) {
   if (x.dtype == dtype) return x;
-  if (dtype == bool_) return compare("NE", x, like(x, 0));
+  if (dtype == bool_) return compare("NE", x, full_like(x, 0));
   if (!is_float(x.dtype) || is_inexact(dtype)) return convert(x, dtype);
   const HloValue from = convert(x, x.dtype == float64 ? float64 : float32);
   return visit_real_dtype(dtype, [&](auto zero) {
@@ -295,10 +295,10 @@ HloValue HloBuilder::astype(const HloValue& x, Dtype dtype) {
       // The largest integer may not be a float, but the power of two above it is.
       const double above = std::ldexp(1., Limits::digits);
       HloValue whole = convert(from, dtype);
-      whole = select(compare("GE", from, like(from, above)), like(whole, Limits::max()), whole);
-      whole = select(compare("LE", from, like(from, static_cast<double>(Limits::min()))), like(whole, Limits::min()),
-                     whole);
-      return select(is_nan(from), like(whole, 0), whole);
+      whole = select(compare("GE", from, full_like(from, above)), full_like(whole, Limits::max()), whole);
+      whole = select(compare("LE", from, full_like(from, static_cast<double>(Limits::min()))),
+                     full_like(whole, Limits::min()), whole);
+      return select(is_nan(from), full_like(whole, 0), whole);
     }
   });
 }
@@ -308,7 +308,7 @@ HloValue HloBuilder::bitcast(const HloValue& x, Dtype dtype) {
 }
 
 HloValue HloBuilder::scale(const HloValue& a, const HloValue& b) {
-  const HloValue zero = like(a, 0);
+  const HloValue zero = full_like(a, 0);
   return select(both(compare("NE", a, zero), compare("NE", b, zero)), multiply(a, b), zero);
 }
 

@@ -120,7 +120,7 @@ class HloBuilder {
   /// The same, as Stave's astype: floats beyond the range of an integer saturate, NaN becomes 0.
   HloValue astype(const HloValue& x, Dtype dtype);
   HloValue bitcast(const HloValue& x, Dtype dtype);
-  HloValue like(const HloValue& x, const Scalar& number_) { return number(number_, x.dtype, x.shape); }
+  HloValue full_like(const HloValue& x, const Scalar& number_) { return number(number_, x.dtype, x.shape); }
   /// 0 where a or b is 0, else a * b.
   HloValue scale(const HloValue& a, const HloValue& b);
   /// Arithmetic with broadcasting of b along its axes of length 1.
@@ -155,7 +155,8 @@ class HloBuilder {
   /// Reduces axes, which the results lack. The body combines two scalars of each operand.
   HloValues reduce(HloSpan operands, HloSpan initial, const Shape& axes, FunctionRef<HloValues(HloSpan)> body);
   HloValue reduce(std::string_view combine, const HloValue& x, const HloValue& initial, const Shape& axes);
-  /// Sums in the dtype of x; `along` keeps the axis with length 1.
+  /// The sum in the dtype of x. sum_along and max_along reduce one axis, which the result keeps
+  /// with length 1.
   HloValue sum(const HloValue& x, const Shape& axes) { return reduce("add", x, number(0, x.dtype), axes); }
   HloValue sum_along(const HloValue& x, std::size_t axis);
   HloValue max_along(const HloValue& x, std::size_t axis);

@@ -88,7 +88,7 @@ HloValue bits_of(const HloNumber& x) { return hlo_target->b->bitcast(x.value, bi
 HloNumber from_bits(const HloValue& bits) { return HloNumber::of(hlo_target->b->bitcast(bits, dtype())); }
 HloCondition signbit(const HloNumber& x) {
   const HloValue bits = bits_of(x);
-  return {hlo_target->b->compare("LT", bits, hlo_target->b->like(bits, 0))};
+  return {hlo_target->b->compare("LT", bits, hlo_target->b->full_like(bits, 0))};
 }
 std::int64_t sign_mask() {
   const auto places = 8 * size_of(dtype()) - 1;
@@ -96,15 +96,15 @@ std::int64_t sign_mask() {
 }
 HloNumber copysign(const HloNumber& x, const HloNumber& y) {
   HloBuilder& b = *hlo_target->b;
-  const HloValue bits = bits_of(x), mask = b.like(bits, sign_mask());
+  const HloValue bits = bits_of(x), mask = b.full_like(bits, sign_mask());
   return from_bits(b.either(b.both(bits, b.invert(mask)), b.both(bits_of(y), mask)));
 }
 /// The next float after x towards y: floats of one sign are ordered as their bits.
 HloNumber nextafter(const HloNumber& x, const HloNumber& y) {
   HloBuilder& b = *hlo_target->b;
-  const HloValue bits = bits_of(x), one = b.like(bits, 1), zero = b.like(bits, 0);
-  const HloValue of_y = bits_of(y), magnitude = b.both(bits, b.invert(b.like(bits, sign_mask())));
-  const HloValue tiny = b.either(b.both(of_y, b.like(bits, sign_mask())), one);
+  const HloValue bits = bits_of(x), one = b.full_like(bits, 1), zero = b.full_like(bits, 0);
+  const HloValue of_y = bits_of(y), magnitude = b.both(bits, b.invert(b.full_like(bits, sign_mask())));
+  const HloValue tiny = b.either(b.both(of_y, b.full_like(bits, sign_mask())), one);
   const HloValue negative = b.compare("LT", bits, zero), up = (x < y).value;
   const HloValue grows = b.compare("NE", negative, up);
   const HloValue moved = b.select(grows, b.add(bits, one), b.subtract(bits, one));
@@ -119,7 +119,7 @@ HloNumber lost_of_product(const HloNumber& a, const HloNumber& b, const HloNumbe
   const auto high = [&](const HloNumber& x) {
     const HloValue bits = bits_of(x);
     const std::int64_t low = dtype() == float64 ? (std::int64_t{1} << 27) - 1 : (std::int64_t{1} << 12) - 1;
-    return from_bits(text.both(bits, text.like(bits, ~low)));
+    return from_bits(text.both(bits, text.full_like(bits, ~low)));
   };
   const HloNumber a_high = high(a), a_low = a - a_high, b_high = high(b), b_low = b - b_high;
   return (((a_high * b_high - product) + a_high * b_low) + a_low * b_high) + a_low * b_low;
@@ -217,7 +217,7 @@ HloNumber hypot(const HloNumber& x, const HloNumber& y) {
   return select(isinf(x) | isinf(y), infinity, sqrt(u * u + v * v) * back);
 }
 
-/// A function that float32 computes in float64, if the text may.
+/// Returns f(xs...). For float32, computes it in float64 if StableHloOptions::wide allows that.
 template <class F, class... Numbers>
 HloNumber widely(F f, const Numbers&... xs) {
   HloBuilder& b = *hlo_target->b;
@@ -246,7 +246,8 @@ HloNumber zeta(const HloNumber& s, const HloNumber& q) {
 
 // ---- division and powers ------------------------------------------------------------------------
 
-/// What divides where the divisor is 0, or -1, by which the smallest integer cannot be divided.
+/// Returns the divisor b, with 1 in the place of 0 and of -1, by which the smallest integer cannot
+/// be divided.
 HloNumber safe_divisor(const HloNumber& b) {
   HloCondition unsafe = b == HloNumber(0);
   if (is_signed(dtype())) unsafe = unsafe | (b == HloNumber(-1));
@@ -290,7 +291,7 @@ HloNumber shifted_right(const HloNumber& a, const HloNumber& places) {
   if (is_unsigned(dtype())) return select(far, HloNumber(0), binary("shift_right_logical", a, by));
   return select(far, select(a < HloNumber(0), HloNumber(-1), HloNumber(0)), binary("shift_right_arithmetic", a, by));
 }
-/// By squaring; 1 / a^|b|, truncated, for negative exponents.
+/// a^b by repeated squaring. For negative exponents it is 1 / a^|b|, truncated.
 HloNumber integer_pow(HloNumber a, const HloNumber& b) {
   const HloNumber zero(0), one(1), given = a;
   const int bits = static_cast<int>(8 * size_of(dtype()));
@@ -364,17 +365,19 @@ HloValue by_parts(HloBuilder& b, OpId id, const HloValue& z, const HloValue& w) 
 
 HloValue of_complex(HloBuilder& b, OpId id, const HloValue& z, const HloValue& w) {
   if (const char* const name = complex_function(id)) return b.unary(name, z);
-  const HloValue zero = b.like(z, 0);
+  const HloValue zero = b.full_like(z, 0);
   switch (id) {
     case OpId::add: return b.add(z, w);
     case OpId::subtract: return b.subtract(z, w);
     case OpId::multiply: return b.multiply(z, w);
     case OpId::square: return b.multiply(z, z);
     case OpId::divide: return b.divide(z, w);
-    case OpId::reciprocal: return b.divide(b.like(z, 1), z);
+    case OpId::reciprocal: return b.divide(b.full_like(z, 1), z);
     case OpId::scale: return b.scale(z, w);
     case OpId::scale_by_inverse: {
-      const auto is_infinite = [&](const HloValue& x) { return b.compare("EQ", b.abs(x), b.like(x, hlo_infinity)); };
+      const auto is_infinite = [&](const HloValue& x) {
+        return b.compare("EQ", b.abs(x), b.full_like(x, hlo_infinity));
+      };
       const HloValue vanishes = b.either(is_infinite(b.real(w)), is_infinite(b.imag(w)));
       return b.select(b.either(b.compare("EQ", z, zero), vanishes), zero, b.divide(z, w));
     }
@@ -392,25 +395,27 @@ HloFrexp hlo_frexp(HloBuilder& b, const HloValue& x) {
   const int places = is_wide ? 52 : 23, bias = is_wide ? 1022 : 126;
   // Subnormal numbers are multiplied by a power of two first.
   const double tiny = is_wide ? 0x1p-1022 : 0x1p-126, factor = is_wide ? 0x1p54 : 0x1p25;
-  const HloValue is_tiny = b.compare("LT", b.unary("abs", x), b.like(x, tiny));
-  const HloValue bits = b.bitcast(b.select(is_tiny, b.multiply(x, b.like(x, factor)), x), integers);
+  const HloValue is_tiny = b.compare("LT", b.unary("abs", x), b.full_like(x, tiny));
+  const HloValue bits = b.bitcast(b.select(is_tiny, b.multiply(x, b.full_like(x, factor)), x), integers);
   const std::int64_t mask = (is_wide ? std::int64_t{0x7FF} : std::int64_t{0xFF}) << places;
-  const HloValue field = b.binary("shift_right_logical", b.both(bits, b.like(bits, mask)), b.like(bits, places));
-  const HloValue e = b.subtract(field, b.select(is_tiny, b.like(bits, bias + (is_wide ? 54 : 25)), b.like(bits, bias)));
-  const HloValue m =
-      b.bitcast(b.either(b.both(bits, b.like(bits, ~mask)), b.like(bits, std::int64_t{bias} << places)), x.dtype);
-  const HloValue normal = b.both(b.is_finite(x), b.compare("NE", x, b.like(x, 0)));
-  return {b.select(normal, m, x), b.select(normal, b.convert(e, x.dtype), b.like(x, 0))};
+  const HloValue field =
+      b.binary("shift_right_logical", b.both(bits, b.full_like(bits, mask)), b.full_like(bits, places));
+  const HloValue e =
+      b.subtract(field, b.select(is_tiny, b.full_like(bits, bias + (is_wide ? 54 : 25)), b.full_like(bits, bias)));
+  const HloValue m = b.bitcast(
+      b.either(b.both(bits, b.full_like(bits, ~mask)), b.full_like(bits, std::int64_t{bias} << places)), x.dtype);
+  const HloValue normal = b.both(b.is_finite(x), b.compare("NE", x, b.full_like(x, 0)));
+  return {b.select(normal, m, x), b.select(normal, b.convert(e, x.dtype), b.full_like(x, 0))};
 }
 
 HloValue hlo_ldexp(HloBuilder& b, const HloValue& x, const HloValue& e) {
   const bool is_wide = x.dtype == float64;
   const int places = is_wide ? 52 : 23, bias = is_wide ? 1023 : 127, most = is_wide ? 3000 : 400;
   const Dtype integers = is_wide ? int64 : int32;
-  const HloValue capped = b.binary("minimum", b.binary("maximum", e, b.like(e, -most)), b.like(e, most));
-  const HloValue whole = b.convert(capped, integers), third = b.divide(whole, b.like(whole, 3));
+  const HloValue capped = b.binary("minimum", b.binary("maximum", e, b.full_like(e, -most)), b.full_like(e, most));
+  const HloValue whole = b.convert(capped, integers), third = b.divide(whole, b.full_like(whole, 3));
   const auto power = [&](const HloValue& n) {
-    return b.bitcast(b.binary("shift_left", b.add(n, b.like(n, bias)), b.like(n, places)), x.dtype);
+    return b.bitcast(b.binary("shift_left", b.add(n, b.full_like(n, bias)), b.full_like(n, places)), x.dtype);
   };
   const HloValue rest = b.subtract(whole, b.add(third, third)), factor = power(third);
   return b.multiply(b.multiply(b.multiply(x, power(rest)), factor), factor);

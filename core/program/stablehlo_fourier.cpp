@@ -7,7 +7,8 @@ namespace {
 
 // The transform of one kind, FFT, IFFT, RFFT or IRFFT, along the last axis. IFFT and IRFFT divide
 // by the length, the others do not.
-HloValue along_last(HloBuilder& b, const char* kind, const HloValue& x, Index length, Dtype dtype, Index out_length) {
+HloValue fft_along_last(HloBuilder& b, const char* kind, const HloValue& x, Index length, Dtype dtype,
+                        Index out_length) {
   const Shape shape = hlo_with(x.shape, x.shape.size() - 1, out_length);
   return b.emit("fft", {x}, fmt::format(", type = {}, length = [{}]", kind, length), {dtype, shape});
 }
@@ -27,14 +28,16 @@ HloValues transform(const HloContext& c) {
   double factor = a.scale;
   switch (c.id()) {
     case OpId::fft:
-      y = along_last(b, a.inverse ? "IFFT" : "FFT", x, a.length, c.dtype(), out_length);
+      y = fft_along_last(b, a.inverse ? "IFFT" : "FFT", x, a.length, c.dtype(), out_length);
       if (a.inverse) factor *= length;
       break;
     case OpId::rfft:  // the signal is real: the other sign of the exponent gives the conjugates
-      y = along_last(b, "RFFT", x, a.length, c.dtype(), out_length);
+      y = fft_along_last(b, "RFFT", x, a.length, c.dtype(), out_length);
       if (a.inverse) y = b.conj(y);
       break;
-    default: y = along_last(b, "IRFFT", a.inverse ? x : b.conj(x), a.length, c.dtype(), out_length); factor *= length;
+    default:
+      y = fft_along_last(b, "IRFFT", a.inverse ? x : b.conj(x), a.length, c.dtype(), out_length);
+      factor *= length;
   }
   if (factor != 1) y = b.times_real(y, b.number(factor, real_of(y.dtype), y.shape));
   return {moved(y)};

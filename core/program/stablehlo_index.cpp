@@ -47,15 +47,15 @@ Shape part(const Shape& shape, std::size_t first, std::size_t count) {
   return Shape(std::span<const Index>(shape.begin() + static_cast<std::ptrdiff_t>(first), count));
 }
 
-// Indices that count from the end become positions, and it is checked that they are in
-// [0, lengths - sizes].
+// Returns the positions of indices that may count from the end, and adds a check that the positions
+// are in [0, lengths - sizes].
 HloValue positions(HloBuilder& b, const HloValue& indices, const Shape& lengths, const Shape& sizes, bool from_end) {
   const auto along_last = [&](const Shape& numbers) {
     return b.broadcast(b.constant(std::span<const Index>(numbers.begin(), numbers.size()), indices.dtype),
                        indices.shape);
   };
   HloValue at = indices;
-  const HloValue zero = b.like(at, 0);
+  const HloValue zero = b.full_like(at, 0);
   if (from_end) at = b.select(b.compare("LT", at, zero), b.add(at, along_last(lengths)), at);
   b.check([&] {
     Shape last;
@@ -77,8 +77,8 @@ HloValues gather(const HloContext& c) {
   return {hlo_gather(c.b, c.in(0), at, static_cast<std::size_t>(c.as<GatherAttributes>().batch_dims))};
 }
 
-// The updates, with those that a later update of the same position overwrites replaced by it. XLA
-// may write updates in any order.
+// Returns the updates, in which an update that a later one of the same position overwrites is
+// replaced by that later one, because XLA may write updates in any order.
 HloValue last_updates(HloBuilder& b, const HloValue& x, const HloValue& indices, const HloValue& updates,
                       std::size_t batch) {
   const std::size_t at = indices.shape.size() - batch - 1, indexed = static_cast<std::size_t>(indices.shape.back());
@@ -122,7 +122,8 @@ HloValues scatter(const HloContext& c) {
   return {b.convert(hlo_scatter(b, b.convert(c.in(0), wide), at, b.convert(c.in(2), wide), batch, combine), c.dtype())};
 }
 
-// The start of each axis of a slice, as scalars; zeros for the other axes. Only without a batch.
+// The start of each axis of a slice, as scalars; zeros for the other axes. The operation must have
+// no batch.
 HloValues scalars(HloBuilder& b, const HloValue& starts) {
   HloValues found;
   for (Index k = 0; k < starts.shape[0]; ++k) found.push_back(b.reshape(b.slice(starts, 0, k, 1), {}));

@@ -14,9 +14,9 @@ HloValues iota(const HloContext& c) {
   const auto& a = c.as<IotaAttributes>();
   const Dtype computed = is_float(a.dtype) ? b.accumulator(a.dtype) : int64;
   const HloValue i = b.iota(computed, c.shape(), 0);
-  const HloValue scaled = a.step == Scalar(1) || a.step == Scalar(1.) ? i : b.multiply(i, b.like(i, a.step));
+  const HloValue scaled = a.step == Scalar(1) || a.step == Scalar(1.) ? i : b.multiply(i, b.full_like(i, a.step));
   const bool from_0 = a.start == Scalar(0) || a.start == Scalar(0.);
-  return {b.convert(from_0 ? scaled : b.add(scaled, b.like(i, a.start)), a.dtype)};
+  return {b.convert(from_0 ? scaled : b.add(scaled, b.full_like(i, a.start)), a.dtype)};
 }
 
 HloValues reshape(const HloContext& c) { return {c.b.reshape(c.in(), c.shape())}; }

@@ -38,7 +38,7 @@ namespace {
 Shape stack_shape(const Shape& shape, std::size_t kept) {
   return Shape(std::span<const Index>(shape.begin(), shape.size() - kept));
 }
-// x with its leading axes as one.
+// Returns x with all its axes but the last `kept` merged into one.
 HloValue flat(HloBuilder& b, const HloValue& x, std::size_t kept) {
   Shape shape{stack_shape(x.shape, kept).elements()};
   shape.append(x.shape.end() - static_cast<std::ptrdiff_t>(kept), x.shape.end());
@@ -76,7 +76,7 @@ HloValues lu_step(HloBuilder& b, const HloValue& k, HloSpan state) {
   // LAPACK compares complex numbers by the sum of the sizes of their parts.
   const HloValue magnitude =
       is_complex(column.dtype) ? b.add(b.abs(b.real(column)), b.abs(b.imag(column))) : b.abs(column);
-  const HloValue sizes = b.select(from_k, magnitude, b.like(magnitude, -1));
+  const HloValue sizes = b.select(from_k, magnitude, b.full_like(magnitude, -1));
   const HloValue operands[] = {sizes, b.iota(int64, column.shape, 1)};
   const HloValue initial[] = {b.extreme(sizes.dtype, false), b.number(m - 1, int64)};
   const HloValue best =
@@ -89,7 +89,7 @@ HloValues lu_step(HloBuilder& b, const HloValue& k, HloSpan state) {
   const HloValue top = b.dynamic_slice(a, row_starts, {count, 1, n});
   const HloValue number = b.broadcast(b.dynamic_slice(a, starts, {count, 1, 1}), {count, m, 1});
   const HloValue is_below = is_position(b, {count, m, 1}, 1, "GT", k);
-  const HloValue divides = b.both(is_below, b.compare("NE", number, b.like(number, 0)));
+  const HloValue divides = b.both(is_below, b.compare("NE", number, b.full_like(number, 0)));
   const HloValue old = column_of(a), factors = b.select(divides, b.divide(old, number), old);
   const HloValue product = b.multiply(b.broadcast(factors, a.shape), b.broadcast(top, a.shape));
   const HloValue inside = b.both(b.broadcast(divides, a.shape), is_position(b, a.shape, 2, "GT", k));
@@ -110,7 +110,7 @@ HloLu hlo_lu(HloBuilder& b, const HloValue& x) {
   const auto if_finite = [&](const HloValue& a, const HloValue& other) {
     return b.select(hlo_per_matrix(b, finite, a.shape), a, other);
   };
-  return {if_finite(found[0], b.like(x, hlo_nan)), if_finite(found[1], pivots),
+  return {if_finite(found[0], b.full_like(x, hlo_nan)), if_finite(found[1], pivots),
           b.reshape(if_finite(found[2], rows), {count, m}), finite};
 }
 
@@ -124,7 +124,7 @@ HloValue hlo_solve(HloBuilder& b, const HloValue& packed, const HloValue& order,
   }
   const HloValue y = hlo_triangular_solve(b, packed, right, false, true, false);
   const HloValue x = hlo_triangular_solve(b, packed, y, true, true, true);
-  return hlo_scatter(b, b.like(x, 0), rows, x, 1, [](const HloValue&, const HloValue& update) { return update; });
+  return hlo_scatter(b, b.full_like(x, 0), rows, x, 1, [](const HloValue&, const HloValue& update) { return update; });
 }
 
 namespace {
@@ -132,24 +132,24 @@ namespace {
 // The factor of (a + a^H) / 2; NaN where a matrix is not positive definite or not finite.
 HloValues cholesky(const HloContext& c) {
   HloBuilder& b = c.b;
-  const HloValue x = flat(b, c.in(), 2), half = b.multiply(x, b.like(x, 0.5));
+  const HloValue x = flat(b, c.in(), 2), half = b.multiply(x, b.full_like(x, 0.5));
   const HloValue a = b.add(half, b.adjoint(half)), finite = hlo_all_finite(b, a);
   const HloValue factor = b.emit("cholesky", {a}, ", lower = true", a.type());
   const HloValue row = b.iota(int64, a.shape, 1), column = b.iota(int64, a.shape, 2);
   const HloValue on_diagonal = b.compare("EQ", row, column);
-  const HloValue lower = b.select(b.compare("GE", row, column), factor, b.like(factor, 0));
+  const HloValue lower = b.select(b.compare("GE", row, column), factor, b.full_like(factor, 0));
   const HloValue is_positive = b.compare("GT", b.real(lower), b.number(0, real_of(lower.dtype), lower.shape));
-  const HloValue good = b.both(b.is_finite(lower), b.either(b.invert(on_diagonal), is_positive));
-  const HloValue definite = b.both(finite, b.reduce("and", good, b.number(true, bool_), {1, 2}));
-  if (!c.as<CholeskyAttributes>().nan_if_indefinite) b.check([&] { return b.either(definite, b.invert(finite)); });
-  return {b.reshape(b.select(hlo_per_matrix(b, definite, a.shape), lower, b.like(lower, hlo_nan)), c.shape())};
+  const HloValue is_good = b.both(b.is_finite(lower), b.either(b.invert(on_diagonal), is_positive));
+  const HloValue is_definite = b.both(finite, b.reduce("and", is_good, b.number(true, bool_), {1, 2}));
+  if (!c.as<CholeskyAttributes>().nan_if_indefinite) b.check([&] { return b.either(is_definite, b.invert(finite)); });
+  return {b.reshape(b.select(hlo_per_matrix(b, is_definite, a.shape), lower, b.full_like(lower, hlo_nan)), c.shape())};
 }
 
 // Checks that the diagonals of a stack have no 0.
 void check_diagonal(HloBuilder& b, const HloValue& a) {
   b.check([&] {
     const HloValue off = b.compare("NE", b.iota(int64, a.shape, 1), b.iota(int64, a.shape, 2));
-    return b.either(off, b.compare("NE", a, b.like(a, 0)));
+    return b.either(off, b.compare("NE", a, b.full_like(a, 0)));
   });
 }
 

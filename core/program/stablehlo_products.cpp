@@ -97,13 +97,13 @@ HloValues pool(const HloContext& c) {
 
 struct Scores {
   HloValue values;
-  HloValue takes_part = {};  // id -1: all do
+  HloValue takes_part = {};  // its id is -1 if all entries do
 };
 Scores scores(const HloContext& c, const HloValue& q, const HloValue& k, const HloValue* mask) {
   HloBuilder& b = c.b;
   const auto& a = c.as<AttentionAttributes>();
   const HloValue product = b.matmul(q, k, false, true);
-  Scores found{b.multiply(product, b.like(product, a.scale))};
+  Scores found{b.multiply(product, b.full_like(product, a.scale))};
   const auto keep = [&](const HloValue& condition) {
     found.takes_part = found.takes_part.id < 0 ? condition : b.both(found.takes_part, condition);
   };
@@ -112,7 +112,7 @@ Scores scores(const HloContext& c, const HloValue& q, const HloValue& k, const H
   const std::size_t last = product.shape.size() - 1;
   if (a.causal) keep(b.compare("LE", b.iota(int32, product.shape, last), b.iota(int32, product.shape, last - 1)));
   if (found.takes_part.id >= 0)
-    found.values = b.select(found.takes_part, found.values, b.like(found.values, -hlo_infinity));
+    found.values = b.select(found.takes_part, found.values, b.full_like(found.values, -hlo_infinity));
   return found;
 }
 
@@ -124,11 +124,12 @@ HloValues attention(const HloContext& c) {
   const HloValue q = b.convert(c.in(0), wide), k = b.convert(c.in(1), wide), v = b.convert(c.in(2), wide);
   const HloValue s = scores(c, q, k, c.inputs.size() > 3 ? &c.in(3) : nullptr).values;
   const std::size_t last = s.shape.size() - 1;
-  const HloValue largest = b.max_along(s, last), is_empty = b.compare("EQ", largest, b.like(largest, -hlo_infinity));
-  const HloValue base = b.select(is_empty, b.like(largest, 0), largest);
+  const HloValue largest = b.max_along(s, last),
+                 is_empty = b.compare("EQ", largest, b.full_like(largest, -hlo_infinity));
+  const HloValue base = b.select(is_empty, b.full_like(largest, 0), largest);
   const HloValue e = b.unary("exponential", b.over("subtract", s, base));
   const HloValue total = b.convert(b.sum_along(b.convert(e, b.accumulator(wide)), last), wide);
-  const HloValue divisor = b.select(is_empty, b.like(total, 1), total);
+  const HloValue divisor = b.select(is_empty, b.full_like(total, 1), total);
   const HloValue out = b.over("divide", b.matmul(e, v), divisor);
   const HloValue logarithm = b.add(base, b.unary("log", divisor));
   return {b.convert(out, c.dtype(0)), b.convert(b.reshape(logarithm, c.shape(1)), c.dtype(1))};
@@ -148,9 +149,9 @@ HloValues attention_gradient(const HloContext& c) {
     return b.broadcast(b.reshape(x, column), s.values.shape);
   };
   HloValue p = b.unary("exponential", b.subtract(s.values, per_row(given[3])));
-  if (s.takes_part.id >= 0) p = b.select(s.takes_part, p, b.like(p, 0));
+  if (s.takes_part.id >= 0) p = b.select(s.takes_part, p, b.full_like(p, 0));
   const HloValue t = b.scale(p, b.add(b.matmul(ct, v, false, true), per_row(given[5])));
-  const auto scaled = [&](const HloValue& x) { return b.multiply(x, b.like(x, a.scale)); };
+  const auto scaled = [&](const HloValue& x) { return b.multiply(x, b.full_like(x, a.scale)); };
   const HloValue by_q = scaled(b.matmul(t, k)), by_k = scaled(b.matmul(t, q, true)), by_v = b.matmul(p, ct, true);
   return {b.convert(by_q, c.dtype(0)), b.convert(by_k, c.dtype(1)), b.convert(by_v, c.dtype(2))};
 }

@@ -7,17 +7,17 @@ namespace stave_detail {
 
 HloWords hlo_threefry(HloBuilder& b, const HloWords& key, const HloWords& counter) {
   constexpr unsigned rotations[2][4] = {{13, 15, 26, 6}, {17, 29, 16, 24}};
-  const auto like = [&](std::uint32_t value) { return b.number(value, uint32, key.w0.shape); };
-  const HloValue keys[] = {key.w0, key.w1, b.binary("xor", b.binary("xor", key.w0, key.w1), like(0x1BD11BDAu))};
+  const auto full_like = [&](std::uint32_t value) { return b.number(value, uint32, key.w0.shape); };
+  const HloValue keys[] = {key.w0, key.w1, b.binary("xor", b.binary("xor", key.w0, key.w1), full_like(0x1BD11BDAu))};
   HloValue x0 = b.add(counter.w0, keys[0]), x1 = b.add(counter.w1, keys[1]);
   for (unsigned group = 0; group < 5; ++group) {
     for (const unsigned by : rotations[group % 2]) {
       x0 = b.add(x0, x1);
-      const HloValue left = b.binary("shift_left", x1, like(by));
-      x1 = b.binary("xor", b.either(left, b.binary("shift_right_logical", x1, like(32 - by))), x0);
+      const HloValue left = b.binary("shift_left", x1, full_like(by));
+      x1 = b.binary("xor", b.either(left, b.binary("shift_right_logical", x1, full_like(32 - by))), x0);
     }
     x0 = b.add(x0, keys[(group + 1) % 3]);
-    x1 = b.add(b.add(x1, keys[(group + 2) % 3]), like(group + 1));
+    x1 = b.add(b.add(x1, keys[(group + 2) % 3]), full_like(group + 1));
   }
   return {x0, x1};
 }
@@ -38,7 +38,7 @@ HloValue keys_of(HloBuilder& b, const HloWords& words) {
 }
 
 HloValue folded_in(HloBuilder& b, const HloValue& keys, const HloValue& data) {
-  return keys_of(b, hlo_threefry(b, words_of(b, keys), {b.like(data, 0), data}));
+  return keys_of(b, hlo_threefry(b, words_of(b, keys), {b.full_like(data, 0), data}));
 }
 
 // The two random words for each counter 0, 1, ... of `shape`, in an array [batch..., shape...].
@@ -54,8 +54,8 @@ HloWords random_words(HloBuilder& b, const HloValue& keys, const Shape& shape) {
     return hlo_threefry(b, {spread(key.w0), spread(key.w1)},
                         {b.number(0, uint32, all), counters(b.iota(uint32, {count}, 0))});
   const HloValue wide = b.iota(uint64, {count}, 0);
-  const HloValue high = b.convert(b.binary("shift_right_logical", wide, b.like(wide, 32)), uint32);
-  const HloValue low = b.convert(b.both(wide, b.like(wide, std::int64_t{0xFFFFFFFF})), uint32);
+  const HloValue high = b.convert(b.binary("shift_right_logical", wide, b.full_like(wide, 32)), uint32);
+  const HloValue low = b.convert(b.both(wide, b.full_like(wide, std::int64_t{0xFFFFFFFF})), uint32);
   return hlo_threefry(b, {spread(key.w0), spread(key.w1)}, {counters(high), counters(low)});
 }
 HloValue random_bits_of(HloBuilder& b, const HloValue& keys, const Shape& shape) {
@@ -78,31 +78,31 @@ HloValues random_uniform(const HloContext& c) {
   const HloWords words = random_words(b, c.in(), a.shape);
   const auto times = [&](const HloValue& bits, double unit) {
     const HloValue x = b.convert(bits, dtype == float64 ? float64 : float32);
-    return b.multiply(x, b.like(x, unit));
+    return b.multiply(x, b.full_like(x, unit));
   };
   HloValue u;
   if (dtype == float64) {
     const HloValue high = b.convert(words.w0, uint64), low = b.convert(words.w1, uint64);
-    const HloValue word = b.either(b.binary("shift_left", high, b.like(high, 32)), low);
-    u = times(b.binary("shift_right_logical", word, b.like(word, 12)), 0x1p-52);
+    const HloValue word = b.either(b.binary("shift_left", high, b.full_like(high, 32)), low);
+    u = times(b.binary("shift_right_logical", word, b.full_like(word, 12)), 0x1p-52);
   } else {
     const HloValue bits = b.binary("xor", words.w0, words.w1);
     // Sixteen-bit floats take the highest bits of the low sixteen or eight.
     const auto highest = [&](int mask, int dropped) {
-      return b.binary("shift_right_logical", b.both(bits, b.like(bits, mask)), b.like(bits, dropped));
+      return b.binary("shift_right_logical", b.both(bits, b.full_like(bits, mask)), b.full_like(bits, dropped));
     };
     if (dtype == float16) u = times(highest(0xFFFF, 6), 0x1p-10);
     else if (dtype == bfloat16) u = times(highest(0xFF, 1), 0x1p-7);
-    else u = times(b.binary("shift_right_logical", bits, b.like(bits, 9)), 0x1p-23);
+    else u = times(b.binary("shift_right_logical", bits, b.full_like(bits, 9)), 0x1p-23);
   }
   if (a.low == 0 && a.high == 1) return {b.convert(u, dtype)};
   const auto in_dtype = [&](double value) { return rounded(value, dtype); };
   const double least = in_dtype(a.low), width = in_dtype(in_dtype(a.high) - least);
-  HloValue product = b.multiply(u, b.like(u, width));
+  HloValue product = b.multiply(u, b.full_like(u, width));
   if (is_half_float(dtype))
     product = b.emit("reduce_precision", {product}, dtype == float16 ? ", format = e5m10" : ", format = e8m7",
                      product.type());
-  const HloValue low = b.like(u, least);
+  const HloValue low = b.full_like(u, least);
   return {b.convert(b.binary("maximum", b.add(product, low), low), dtype)};
 }
 

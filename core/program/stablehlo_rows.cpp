@@ -24,7 +24,7 @@ HloValues log_softmax(const HloContext& c) {
   const std::size_t axis = axis_of(c);
   const HloValue off = b.convert(b.over("subtract", c.in(), b.max_along(c.in(), axis)), b.accumulator(c.dtype()));
   const HloValue total = b.sum_along(b.unary("exponential", off), axis);
-  const HloValue logarithm = b.unary("log_plus_one", b.subtract(total, b.like(total, 1)));
+  const HloValue logarithm = b.unary("log_plus_one", b.subtract(total, b.full_like(total, 1)));
   return {b.convert(b.over("subtract", off, logarithm), c.dtype())};
 }
 
@@ -35,7 +35,7 @@ HloValues softmax_gradient(const HloContext& c) {
   const Dtype wide = b.accumulator(c.dtype());
   const HloValue y = b.convert(c.in(0), wide), ct = b.convert(c.in(1), wide);
   const std::size_t axis = last_axis(y);
-  const HloValue of_winner = b.select(b.compare("GT", y, b.like(y, 0.5)), ct, b.like(ct, 0));
+  const HloValue of_winner = b.select(b.compare("GT", y, b.full_like(y, 0.5)), ct, b.full_like(ct, 0));
   const HloValue e = b.over("subtract", ct, b.sum_along(of_winner, axis));
   const HloValue relative = b.over("subtract", e, b.sum_along(b.scale(y, e), axis));
   return {b.convert(b.scale(relative, y), c.dtype())};
@@ -48,8 +48,8 @@ HloValues log_softmax_gradient(const HloContext& c) {
   const HloValue p = softmax_of(b, c.in(0), last_axis(c.in(0))), ct = b.convert(c.in(1), p.dtype);
   const std::size_t axis = last_axis(p);
   const HloValue sum = b.broadcast(b.sum_along(ct, axis), p.shape);
-  const HloValue wins = b.compare("GT", p, b.like(p, 0.5));
-  const HloValue others = b.select(wins, b.like(p, 0), b.subtract(ct, b.scale(sum, p)));
+  const HloValue wins = b.compare("GT", p, b.full_like(p, 0.5));
+  const HloValue others = b.select(wins, b.full_like(p, 0), b.subtract(ct, b.scale(sum, p)));
   const HloValue total = b.broadcast(b.sum_along(others, axis), p.shape);
   return {b.convert(b.select(wins, b.unary("negate", total), others), c.dtype())};
 }
@@ -65,12 +65,12 @@ struct NormalizedRows {
     const HloValue x = b.convert(given, b.accumulator(given.dtype));
     const auto mean = [&](const HloValue& terms) {
       const HloValue sum = b.sum_along(terms, axis);
-      return b.divide(sum, b.like(sum, given.shape[axis]));
+      return b.divide(sum, b.full_like(sum, given.shape[axis]));
     };
     const HloValue off = b.over("subtract", x, mean(x)), variance = mean(b.multiply(off, off));
-    const HloValue root = b.unary("sqrt", b.add(variance, b.like(variance, epsilon)));
-    const HloValue inverse = b.divide(b.like(root, 1), root);
-    r = b.select(b.compare("EQ", inverse, b.like(inverse, hlo_infinity)), b.like(inverse, 1), inverse);
+    const HloValue root = b.unary("sqrt", b.add(variance, b.full_like(variance, epsilon)));
+    const HloValue inverse = b.divide(b.full_like(root, 1), root);
+    r = b.select(b.compare("EQ", inverse, b.full_like(inverse, hlo_infinity)), b.full_like(inverse, 1), inverse);
     h = b.over("multiply", off, r);
   }
 };
@@ -91,7 +91,7 @@ HloValues layer_norm_gradient(const HloContext& c) {
   const HloValue u = b.scale(b.broadcast(b.convert(c.in(1), ct.dtype), x.shape), ct);
   const auto mean = [&](const HloValue& terms) {
     const HloValue sum = b.sum_along(terms, axis);
-    return b.broadcast(b.divide(sum, b.like(sum, x.shape[axis])), x.shape);
+    return b.broadcast(b.divide(sum, b.full_like(sum, x.shape[axis])), x.shape);
   };
   const HloValue rest = b.subtract(b.subtract(u, mean(u)), b.multiply(rows.h, mean(b.scale(rows.h, u))));
   const auto over_rows = [&](const HloValue& terms) { return b.convert(b.sum(terms, hlo_range(0, axis)), x.dtype); };

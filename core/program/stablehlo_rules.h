@@ -40,7 +40,8 @@ HloRule hlo_rule_of_fourier(OpId id);
 HloRule hlo_rule_of_linalg(OpId id);
 HloRule hlo_rule_of_factor(OpId id);
 HloRule hlo_rule_of_random(OpId id);
-/// Why StableHLO text cannot have an operation; null if there is no particular reason.
+/// Returns the reason why StableHLO text cannot have an operation; null if there is no particular
+/// reason.
 const char* hlo_reason_of_refusal(OpId id);
 
 /// The result of an elementwise operation (all_ops.h, astype, where, stop_gradient) on operands of

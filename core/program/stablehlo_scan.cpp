@@ -91,11 +91,11 @@ HloValues searchsorted(const HloContext& c) {
   Shape index_shape = c.shape();
   index_shape.push_back(1);
   for (; n > 0 && step > 0; step /= 2) {
-    const HloValue next = b.add(count, b.like(count, step));
-    const HloValue at = b.binary("minimum", b.subtract(next, b.like(next, 1)), b.like(next, n - 1));
+    const HloValue next = b.add(count, b.full_like(count, step));
+    const HloValue at = b.binary("minimum", b.subtract(next, b.full_like(next, 1)), b.full_like(next, n - 1));
     const HloValue entry = hlo_gather(b, entries, b.reshape(at, index_shape), batch);
     const HloValue before = a.right ? b.invert(hlo_is_before(b, values, entry)) : hlo_is_before(b, entry, values);
-    count = b.select(b.both(before, b.compare("LE", next, b.like(next, n))), next, count);
+    count = b.select(b.both(before, b.compare("LE", next, b.full_like(next, n))), next, count);
   }
   return {count};
 }

@@ -55,7 +55,7 @@ class ModuleWriter {
  private:
   struct Function {
     std::string name, text = {};
-    bool is_checked = false;  // it has a last result that says whether its checks hold
+    bool is_checked = false;  // its last result says whether its checks hold
   };
 
   // Values of a function by the variables of its program, and copies behind barriers.
@@ -128,8 +128,9 @@ class ModuleWriter {
     }
   }
 
-  // An operand of an instruction behind a barrier: XLA must not merge what is computed behind a
-  // barrier with what it repeats.
+  // Returns an operand of an instruction. An instruction behind a barrier reads a copy of a value
+  // that was computed before the barrier, so that XLA does not merge the instruction with the
+  // earlier one that it repeats.
   static const HloValue& operand(int variable, std::uint64_t barrier, Values& values) {
     const HloValue& given = values.of[variable];
     if (barrier == 0 || values.made_behind[variable] == barrier) return given;

@@ -12,7 +12,7 @@
 //   docs/stablehlo_operations.md lists what each operation becomes.
 // - Functions such as exp are XLA's, and differ from the library's in the last digits. XLA also
 //   chooses the order of sums.
-// - Complex numbers are those of StableHLO, and Fourier transforms its fft.
+// - Complex numbers become those of StableHLO, and Fourier transforms become its fft.
 // - StableHLO has no errors. docs/guides/stablehlo.md says what the text computes where the library
 //   would throw; `.checks` adds a result that tells.
 #pragma once
@@ -40,11 +40,11 @@ struct StableHloOptions {
   bool wide = true;
 };
 
-/// Writes a program as StableHLO text to `out`. The text is the same whenever the program is.
-/// Devices of the program have no meaning in the text, and its transfers between devices are left
-/// out. Throws TransformError for an operation that cannot be written (eigh, svd, a call into C++,
-/// an operation of the user, ...), which it names; for a program that branched on a value, without
-/// `.checks`; and for a program of which an output is an empty Tensor.
+/// Writes a program as StableHLO text to `out`. Equal programs give equal texts. Devices of the
+/// program have no meaning in the text, and its transfers between devices are left out. Throws
+/// TransformError for an operation that cannot be written (eigh, svd, a call into C++, an operation
+/// of the user, ...), which it names; for a program that branched on a value, without `.checks`;
+/// and for a program of which an output is an empty Tensor.
 void write_stablehlo(std::ostream& out, const Program& program, const StableHloOptions& options = {});
 
 }  // namespace stave

@@ -90,7 +90,7 @@ class Session final : public DebuggerSession {
   };
   static const std::vector<Command>& commands();
 
-  void stand() override {
+  void on_stop() override {
     if (dropped_) throw_dropped();
     shown_ = true;
     view_.choose_innermost();
@@ -102,7 +102,7 @@ class Session final : public DebuggerSession {
     }
     if (dropped_) throw_dropped();
   }
-  void passes(const Call& call) override {
+  void before_operation(const Call& call) override {
     if (!dropped_) history_.add(call, scopes_of_this());
   }
   [[noreturn]] void throw_dropped() {

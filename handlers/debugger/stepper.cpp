@@ -15,7 +15,7 @@ class StepByStep final : public Stepping {
   Outputs handle(Call& call) override {
     // If a dropped computation could not unwind its stack immediately, it does so at the next
     // operation at which an exception may be thrown.
-    if (dropped) stand();
+    if (dropped) on_stop();
     return running ? Stepping::handle(call) : stave::perform(std::move(call));
   }
   void handle(BreakpointReached& reached) override {
@@ -23,7 +23,7 @@ class StepByStep final : public Stepping {
   }
 
  private:
-  void stand() override { stave::perform(PauseStepping{this}); }
+  void on_stop() override { stave::perform(PauseStepping{this}); }
 };
 
 // Runs the function as a coroutine with its own call stack. It is the controller that suspends the

@@ -63,17 +63,17 @@ class Bijector {
   static Bijector power(NumberOrTensor exponent);
 
   // ---- vectors and matrices
-  /// R^(n-1) onto the probability vectors of length n, by Stan's stick breaking.
+  /// Maps R^(n-1) onto the probability vectors of length n, by Stan's stick breaking.
   static Bijector stick_breaking();
   /// location + l x for vectors x, where l = scale_tril is a lower triangular matrix [..., n, n].
   static Bijector lower_triangular_affine(NumberOrTensor location, Tensor scale_tril);
-  /// R^(n (n + 1) / 2) onto the lower triangular matrices [n, n] of positive diagonal. The elements
-  /// below the diagonal come first, row by row; then the logarithms of the diagonal.
+  /// Maps R^(n (n + 1) / 2) onto the lower triangular matrices [n, n] with a positive diagonal. The
+  /// elements below the diagonal come first, row by row; then the logarithms of the diagonal.
   static Bijector lower_cholesky();
-  /// l l^T of lower triangular l of positive diagonal; the inverse is `cholesky`.
+  /// l l^T for a lower triangular l with a positive diagonal; the inverse is `cholesky`.
   static Bijector cholesky_product();
-  /// R^(n (n - 1) / 2) onto the Cholesky factors [n, n] of correlation matrices, by tanh and signed
-  /// stick breaking of each row (Stan Reference Manual, 10.12).
+  /// Maps R^(n (n - 1) / 2) onto the Cholesky factors [n, n] of correlation matrices, by tanh and
+  /// signed stick breaking of each row (Stan Reference Manual, 10.12).
   static Bijector correlation_cholesky();
 
   // ---- combinations

@@ -53,8 +53,8 @@ struct LogNormal {
 };
 /// The normal distribution, conditioned on low <= x <= high. Bounds are in the units of x, where
 /// scipy.stats.truncnorm has (low - location) / scale. Draws are differentiable. Where both bounds
-/// are beyond 37 standard deviations in float64 (13 in float32), draws and quantiles degenerate to
-/// a bound.
+/// are beyond 37 standard deviations in float64 (13 in float32), all draws and quantiles equal a
+/// bound.
 struct TruncatedNormal {
   NumberOrTensor location = 0, scale = 1;
   NumberOrTensor low = -std::numeric_limits<double>::infinity(), high = std::numeric_limits<double>::infinity();

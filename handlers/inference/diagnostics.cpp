@@ -184,9 +184,9 @@ Tensor of_each_element(const char* function, const Tensor& draws, double (*stati
 // Appends to `rows` a table row for each element of one tensor [chains, draws, ...].
 void add_rows(std::vector<Row>& rows, const std::string& name, const Tensor& x) {
   // The diagnostics need at least 4 draws.
-  const bool enough = x.shape(1) >= 4;
+  const bool has_enough_draws = x.shape(1) >= 4;
   Vector rhats, bulk, tail;
-  if (enough) {
+  if (has_enough_draws) {
     rhats = rhat(x).to_vector<double>();
     bulk = ess_bulk(x).to_vector<double>();
     tail = ess_tail(x).to_vector<double>();
@@ -205,9 +205,9 @@ void add_rows(std::vector<Row>& rows, const std::string& name, const Tensor& x) 
             number(count > 1, "{:.3g}", [&] { return std::sqrt(variance_of(values)); })};
     for (const double part : {0.05, 0.5, 0.95})
       row.push_back(number(count > 0, "{:.3g}", [&] { return quantile(ordered, part); }));
-    row.push_back(number(enough, "{:.0f}", [&] { return bulk[i]; }));
-    row.push_back(number(enough, "{:.0f}", [&] { return tail[i]; }));
-    row.push_back(number(enough, "{:.3f}", [&] { return rhats[i]; }));
+    row.push_back(number(has_enough_draws, "{:.0f}", [&] { return bulk[i]; }));
+    row.push_back(number(has_enough_draws, "{:.0f}", [&] { return tail[i]; }));
+    row.push_back(number(has_enough_draws, "{:.3f}", [&] { return rhats[i]; }));
     rows.push_back(std::move(row));
   }
 }

@@ -116,7 +116,8 @@ Tensor Bernoulli::entropy() const {
 
 namespace {
 
-// Returns the elements of `all` [..., n] at the classes x; those at 0 for other x than 0 ... n-1.
+// Returns the elements of `all` [..., n] at the classes x, and those at class 0 for an x outside 0
+// ... n-1.
 Tensor at_class(T all, T x) {
   const Index classes = all.shape(-1);
   Shape full_shape = broadcast_shapes(without_last(all.shape(), 1), x.shape(), "Categorical");
@@ -270,7 +271,7 @@ Tensor NegativeBinomial::log_prob(T x) const {
   };
   return function_of(x, f, count, logits);
 }
-// The rate of a Poisson distribution is of Gamma(count, exp(-logits)).
+// Draws from a Poisson distribution whose rate is drawn from Gamma{count, exp(-logits)}.
 Tensor NegativeBinomial::sample(const Key& key, const Shape& shape) const {
   const auto f = [&](const Shape& all, Dtype, T n, T l) {
     const auto [first, second] = split(key);
@@ -281,7 +282,7 @@ Tensor NegativeBinomial::sample(const Key& key, const Shape& shape) const {
 }
 Support NegativeBinomial::support() const { return Support::discrete(); }
 STAVE_DEFINE_PROBABILITIES(NegativeBinomial, negative_binomial_cdf, negative_binomial_sf, count, logits)
-// By d k_m / dl = k_(m+1), k_m is at most variance (m - 1)! (1 + e^l)^(m - 2).
+// Since d k_m / dl = k_(m+1), the cumulant k_m is at most variance (m - 1)! (1 + e^l)^(m - 2).
 Tensor NegativeBinomial::quantile(T p) const {
   const auto f = [](T q, T n, T l) {
     const Tensor odds = exp(l), mean = n * odds;

@@ -76,27 +76,29 @@ Tensor integral(T least, T most, F f) {
   return sum(f(exp(y - left)) * (1 + left) * step, -1);
 }
 
-// Returns narrow(variance, x...) where the variance is small, and otherwise the series.
-Tensor by_width(T wide, T variance, T inverse_count, T narrow) {
-  return where(wide, entropy_of_wide(where(wide, variance, least_wide_variance), where(wide, inverse_count, 0)),
+// Returns the series of entropy_of_wide where `is_wide` is true, and otherwise `narrow`.
+Tensor by_width(T is_wide, T variance, T inverse_count, T narrow) {
+  return where(is_wide,
+               entropy_of_wide(where(is_wide, variance, least_wide_variance), where(is_wide, inverse_count, 0)),
                narrow);
 }
 
-// The integrand has the rate v = rate (1 - e^-t) of counts that are not thinned by e^-t.
+// The integrand has the rate v = rate (1 - e^-t) of a thinned Poisson count: each of the counted
+// events is kept with the probability 1 - e^-t.
 Tensor poisson_entropy(T r) {
-  const Tensor wide = r >= least_wide_variance, rate = where(wide, 1, r), each = expand_dims(rate, -1);
+  const Tensor is_wide = r >= least_wide_variance, rate = where(is_wide, 1, r), each = expand_dims(rate, -1);
   const Tensor rest = integral(1 / maximum(rate, 1), ones_like(rate), [&](T t) {
     const Tensor u = -expm1(-t), v = each * u;
     return exp(-t) * (v + expm1(-v)) / u;
   });
-  return by_width(wide, r, zeros_like(r), rate - xlogy(rate, rate) + rest);
+  return by_width(is_wide, r, zeros_like(r), rate - xlogy(rate, rate) + rest);
 }
 
 // With u = 1 - e^-t, p <= 1/2 and q = 1 - p, the integrand is e^-t / u times
 //   (1 - p u)^n - 1 + (1 - q u)^n - e^(-n t),   where (1 - q u)^n = e^(-n t) (1 + p (e^t - 1))^n.
 Tensor binomial_entropy(T count, T logits) {
   const Tensor l = where(logits > 0, -logits, logits), p = sigmoid(l), variance = count * p * sigmoid(-l);
-  const Tensor wide = variance >= least_wide_variance, n = where(wide, 1, count), odds = where(wide, 0, l);
+  const Tensor is_wide = variance >= least_wide_variance, n = where(is_wide, 1, count), odds = where(is_wide, 0, l);
   const Tensor rare = sigmoid(odds), n_each = expand_dims(n, -1), p_each = expand_dims(rare, -1);
   const Tensor rest = integral(1 / maximum(n, 1), ones_like(n), [&](T t) {
     const Tensor u = -expm1(-t), nt = n_each * t, growth = n_each * log1p(p_each * expm1(t)), near = growth < 1;
@@ -105,15 +107,15 @@ Tensor binomial_entropy(T count, T logits) {
         where(near, exp(-nt) * expm1(where(near, growth, 0)), exp(where(near, -nt, growth - nt)) - exp(-nt));
     return exp(-t) / u * (first + second);
   });
-  return by_width(wide, variance, 1 / where(count > 0, count, 1), n * (softplus(odds) - scale(rare, odds)) + rest);
+  return by_width(is_wide, variance, 1 / where(count > 0, count, 1), n * (softplus(odds) - scale(rare, odds)) + rest);
 }
 
 // With u = 1 - e^-t and the odds o = e^logits, the integrand is
 //   (1 - (1 + o u)^-n) (e^(-n t) - e^-t) / u.
 Tensor negative_binomial_entropy(T count, T logits) {
   const Tensor all_odds = exp(logits), variance = count * all_odds * (1 + all_odds);
-  const Tensor wide = variance >= least_wide_variance && count >= least_wide_variance;
-  const Tensor n = where(wide, 1, count), l = where(wide, 0, logits), odds = exp(l);
+  const Tensor is_wide = variance >= least_wide_variance && count >= least_wide_variance;
+  const Tensor n = where(is_wide, 1, count), l = where(is_wide, 0, logits), odds = exp(l);
   const Tensor n_each = expand_dims(n, -1), odds_each = expand_dims(odds, -1), few = n_each < 1;
   const Tensor below = where(few, n_each, 1), above = where(few, 1, n_each);
   const Tensor least = 1 / maximum(maximum(n, 1) * maximum(odds, 1), 1), most = 1 / minimum(n, 1);
@@ -122,7 +124,7 @@ Tensor negative_binomial_entropy(T count, T logits) {
     const Tensor difference = where(few, -exp(-below * t) * expm1((below - 1) * t), exp(-t) * expm1((1 - above) * t));
     return hit * difference / u;
   });
-  return by_width(wide, variance, -1 / where(count > 0, count, 1), n * (odds * softplus(-l) + softplus(l)) + rest);
+  return by_width(is_wide, variance, -1 / where(count > 0, count, 1), n * (odds * softplus(-l) + softplus(l)) + rest);
 }
 
 // ---- Multinomial -------------------------------------------------------------------------

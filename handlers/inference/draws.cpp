@@ -14,7 +14,9 @@ using T = const Tensor&;
 
 // Returns the parameter in float64, broadcast. Draws are integers, and have no derivative with
 // respect to their parameters.
-Tensor wide(T parameter, const Shape& shape) { return broadcast_to(astype(stop_gradient(parameter), float64), shape); }
+Tensor in_float64(T parameter, const Shape& shape) {
+  return broadcast_to(astype(stop_gradient(parameter), float64), shape);
+}
 // Returns uniform numbers in (0, 1].
 Tensor above_zero(const Key& key, const Shape& shape) { return 1 - uniform(key, shape, float64); }
 
@@ -44,10 +46,10 @@ Tensor binomial_by_rejection(const Key& key, T n, T p) {
     const auto [first, second] = split(fold_in(key, round));
     const Tensor u = uniform(first, n.shape(), -0.5, 0.5, float64), v = above_zero(second, n.shape());
     const Tensor u_s = 0.5 - abs(u), drawn = floor((2 * a / u_s + b) * u + n * p + 0.5);
-    const Tensor possible = u_s > 0 && drawn >= 0 && drawn <= n, k = where(possible, drawn, mode);
+    const Tensor is_possible = u_s > 0 && drawn >= 0 && drawn <= n, k = where(is_possible, drawn, mode);
     const Tensor log_ratio = log(v * alpha / (a / square(u_s) + b));
-    const Tensor slowly = log_ratio <= log_choose(n, k) - at_mode + (k - mode) * log_odds;
-    accepted.offer(k, possible && ((u_s >= 0.07 && v <= v_r) || slowly));
+    const Tensor passes_exact_test = log_ratio <= log_choose(n, k) - at_mode + (k - mode) * log_odds;
+    accepted.offer(k, is_possible && ((u_s >= 0.07 && v <= v_r) || passes_exact_test));
   }
   return accepted.value;
 }
@@ -69,11 +71,11 @@ Tensor binomial_by_inversion(const Key& key, T n, T p) {
 }  // namespace
 
 Tensor draw_binomial(const Key& key, const Tensor& count, const Tensor& logits, const Shape& shape) {
-  const Tensor n = wide(count, shape), l = wide(logits, shape), p = sigmoid(-abs(l)), small = n * p < 10;
+  const Tensor n = in_float64(count, shape), l = in_float64(logits, shape), p = sigmoid(-abs(l)), is_small = n * p < 10;
   const auto [first, second] = split(key);
-  const Tensor few = binomial_by_inversion(first, where(small, n, 1), where(small, p, 0.5));
-  const Tensor many = binomial_by_rejection(second, where(small, 20, n), where(small, 0.5, p));
-  const Tensor drawn = where(small, few, many);
+  const Tensor by_inversion = binomial_by_inversion(first, where(is_small, n, 1), where(is_small, p, 0.5));
+  const Tensor by_rejection = binomial_by_rejection(second, where(is_small, 20, n), where(is_small, 0.5, p));
+  const Tensor drawn = where(is_small, by_inversion, by_rejection);
   return astype(where(l > 0, n - drawn, drawn), int32);
 }
 
@@ -81,7 +83,7 @@ Tensor draw_binomial(const Key& key, const Tensor& count, const Tensor& logits, 
 // a probability of at least 1/2. All 50 rounds fail for one element in 10^15, which then gets 1.
 Tensor draw_zipf(const Key& key, const Tensor& exponent, const Shape& shape) {
   constexpr int rounds = 50;
-  const Tensor less = wide(exponent, shape) - 1, b = exp2(less);
+  const Tensor less = in_float64(exponent, shape) - 1, b = exp2(less);
   Accepted accepted(ones(shape, float64, less.device()));
   for (std::uint32_t round = 0; round < rounds; ++round) {
     const auto [first, second] = split(fold_in(key, round));

@@ -59,7 +59,8 @@ Tensor kl_divergence(const Uniform& p, const Uniform& q) {
   return moment_of(f, p.low, p.high, q.low, q.high);
 }
 Tensor kl_divergence(const Bernoulli& p, const Bernoulli& q) { return moment_of(coin_divergence, p.logits, q.logits); }
-// A geometric draw is a series of 1 / p coins.
+// A geometric draw consists of 1 / p tosses of a coin on average, so its divergence is 1 / p times
+// that of the coin.
 Tensor kl_divergence(const Geometric& p, const Geometric& q) {
   return moment_of([](T l, T k) { return coin_divergence(l, k) / sigmoid(l); }, p.logits, q.logits);
 }
@@ -78,10 +79,13 @@ Tensor kl_divergence(const Categorical& p, const Categorical& q) {
 // log(det l / det k).
 Tensor kl_divergence(const MultivariateNormal& p, const MultivariateNormal& q) {
   const auto f = [](T m, T k, T n, T l) {
-    const Tensor moved = triangular_solve(l, expand_dims(n - m, -1), {.lower = true});
-    const Tensor turned = triangular_solve(l, tril(k), {.lower = true});
+    const Tensor whitened_distance = triangular_solve(l, expand_dims(n - m, -1), {.lower = true});
+    const Tensor whitened_factor = triangular_solve(l, tril(k), {.lower = true});
     const Tensor logs = sum(log(diagonal(l)), -1) - sum(log(diagonal(k)), -1);
-    return (sum(square(turned), {-2, -1}) + sum(square(moved), {-2, -1}) - static_cast<double>(k.shape(-1))) / 2 + logs;
+    return (sum(square(whitened_factor), {-2, -1}) + sum(square(whitened_distance), {-2, -1}) -
+            static_cast<double>(k.shape(-1))) /
+               2 +
+           logs;
   };
   return in_floats(f, p.location, p.scale_tril, q.location, q.scale_tril);
 }

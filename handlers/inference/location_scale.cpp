@@ -31,8 +31,8 @@ Tensor cauchy_cdf(T x, T m, T s) { return atan2(s, m - x) / pi; }
 Tensor cauchy_sf(T x, T m, T s) { return atan2(s, x - m) / pi; }
 // tan(pi (q - 1 / 2)) is -1 / tan(pi q), which keeps the digits of a small q.
 Tensor cauchy_quantile(T q, T m, T s) {
-  const Tensor tail = minimum(q, 1 - q), far = tail < 0.25, safe = where(far && tail > 0, tail, 0.25);
-  const Tensor z = where(far, where(q < 0.5, -1, 1) / tan(pi * safe), tan(pi * (where(far, 0.5, q) - 0.5)));
+  const Tensor tail = minimum(q, 1 - q), is_tail = tail < 0.25, safe = where(is_tail && tail > 0, tail, 0.25);
+  const Tensor z = where(is_tail, where(q < 0.5, -1, 1) / tan(pi * safe), tan(pi * (where(is_tail, 0.5, q) - 0.5)));
   return where(q > 0 && q < 1, m + s * z, where(q == 0, -infinity, where(q == 1, infinity, std::nan(""))));
 }
 
@@ -74,8 +74,8 @@ Support HalfCauchy::support() const { return Support::positive(); }
 STAVE_DEFINE_PROBABILITIES(HalfCauchy, half_cauchy_cdf, half_cauchy_sf, scale)
 Tensor HalfCauchy::quantile(T p) const {
   const auto f = [](T q, T s) {
-    const Tensor far = q > 0.5 && q < 1, upper = 1 / tan(pi / 2 * where(far, 1 - q, 0.5));
-    const Tensor x = s * where(far, upper, tan(pi / 2 * where(far, 0.5, q)));
+    const Tensor is_tail = q > 0.5 && q < 1, upper = 1 / tan(pi / 2 * where(is_tail, 1 - q, 0.5));
+    const Tensor x = s * where(is_tail, upper, tan(pi / 2 * where(is_tail, 0.5, q)));
     return where(q >= 0 && q < 1, x, where(q == 1, infinity, std::nan("")));
   };
   return function_of(p, f, scale);
@@ -94,8 +94,8 @@ Tensor HalfCauchy::entropy() const {
 
 namespace {
 
-// Returns the probability of an interval of the standard Cauchy distribution divided by 1 / pi:
-// atan(b) - atan(a), without cancellation in the tails.
+// Returns pi times the probability of the interval from a to b under the standard Cauchy
+// distribution: atan(b) - atan(a), without cancellation in the tails.
 Tensor cauchy_angle(T a, T b) {
   const Tensor same_side = a * b > 0 && isfinite(a * b);
   const Tensor x = where(same_side, a, 1), y = where(same_side, b, 1);
@@ -119,8 +119,8 @@ Tensor truncated_cauchy_quantile(T q, T m, T s, T l, T h) {
 
 Tensor TruncatedCauchy::log_prob(T x) const {
   const auto f = [](T y, T m, T s, T l, T h) {
-    const Tensor mass = cauchy_angle((l - m) / s, (h - m) / s);
-    return where_inside(y >= l && y <= h, -log1p(square((y - m) / s)) - log(s) - log(mass));
+    const Tensor angle = cauchy_angle((l - m) / s, (h - m) / s);
+    return where_inside(y >= l && y <= h, -log1p(square((y - m) / s)) - log(s) - log(angle));
   };
   return function_of(x, f, location, scale, low, high);
 }
@@ -167,8 +167,8 @@ Tensor StudentT::mean() const {
 }
 Tensor StudentT::variance() const {
   const auto f = [](T n, T, T s) {
-    const Tensor finite = n > 2;
-    return where(finite, square(s) * (1 + 2 / (where(finite, n, 3) - 2)), where(n > 1, infinity, std::nan("")));
+    const Tensor is_finite = n > 2;
+    return where(is_finite, square(s) * (1 + 2 / (where(is_finite, n, 3) - 2)), where(n > 1, infinity, std::nan("")));
   };
   return moment_of(f, degrees, location, scale);
 }

@@ -44,14 +44,14 @@ void copy_few(const double* from, std::size_t count, double* to) {
 }
 
 /// Converts points to leaves: `row(i)` gives the numbers of point i, and leaf k of the result has
-/// the shape `axes` followed by that of like[k].
+/// the shape `axes` followed by that of examples[k].
 template <class Row>
-std::vector<Tensor> leaves_of(const std::vector<Tensor>& like, const Shape& axes, Row row) {
+std::vector<Tensor> leaves_of(const std::vector<Tensor>& examples, const Shape& axes, Row row) {
   const std::size_t rows = static_cast<std::size_t>(axes.elements());
   std::vector<Tensor> leaves;
   std::size_t begin = 0;
   Vector values;
-  for (const Tensor& leaf : like) {
+  for (const Tensor& leaf : examples) {
     const std::size_t size = static_cast<std::size_t>(leaf.size());
     values.resize(rows * size);
     double* to_row = values.data();
@@ -84,16 +84,16 @@ struct SuspendAtDensity : Controls<LogDensityAt> {
 
 /// Computes the density for all suspended chains in one batch, and resumes the chains. Copies of
 /// the first point fill the batch up to a power of two, so that batches have few different shapes.
-void answer(std::vector<SuspendedChain>& waiting, const DensityOfRows& density, const std::vector<Tensor>& like) {
+void answer(std::vector<SuspendedChain>& waiting, const DensityOfRows& density, const std::vector<Tensor>& examples) {
   std::size_t rows = 1;
   while (rows < waiting.size()) rows *= 2;
   const auto row = [&](std::size_t i) { return waiting[i < waiting.size() ? i : 0].at->point.data(); };
-  const Outputs outputs = density(leaves_of(like, {static_cast<Index>(rows)}, row));
+  const Outputs outputs = density(leaves_of(examples, {static_cast<Index>(rows)}, row));
   const auto on_host = [](const Tensor& x) { return contiguous(astype(to(x, cpu), float64)); };
   std::size_t begin = 0;
-  for (std::size_t leaf = 0; leaf < like.size(); ++leaf) {
+  for (std::size_t leaf = 0; leaf < examples.size(); ++leaf) {
     const Tensor gradients = on_host(outputs[leaf + 1]);
-    const std::size_t size = static_cast<std::size_t>(like[leaf].size());
+    const std::size_t size = static_cast<std::size_t>(examples[leaf].size());
     const double* next = gradients.data<double>().data();
     for (SuspendedChain& one : waiting) {
       copy_few(next, size, one.at->gradient.data() + begin);
@@ -176,19 +176,19 @@ Trace run_chain(const Settings& settings, Index chain, const Key& key) {
 }
 
 /// Runs the chains `first`, `first` + 1 ... on this thread, one for each entry of `traces`.
-void run_chains(const Settings& settings, const DensityOfRows& density, const std::vector<Tensor>& like, const Key& key,
-                Index first, std::span<Trace> traces) {
+void run_chains(const Settings& settings, const DensityOfRows& density, const std::vector<Tensor>& examples,
+                const Key& key, Index first, std::span<Trace> traces) {
   std::vector<Eventual<Trace>> ends;
   std::vector<SuspendedChain> waiting, answered;
-  const auto let_wait = std::make_shared<SuspendAtDensity>(settings.by, waiting);
+  const auto suspend_at_density = std::make_shared<SuspendAtDensity>(settings.by, waiting);
   for (std::size_t i = 0; i < traces.size(); ++i)
-    ends.push_back(with(let_wait, [&settings, &key, chain = first + static_cast<Index>(i)] {
+    ends.push_back(with(suspend_at_density, [&settings, &key, chain = first + static_cast<Index>(i)] {
       return run_chain(settings, chain, key);
     }));
   while (!waiting.empty()) {
     answered.clear();
     std::swap(waiting, answered);
-    answer(answered, density, like);
+    answer(answered, density, examples);
     // The caller's handlers are installed on the caller's thread only, so progress reports of other
     // threads reach no handler.
     if (const long made = settings.transitions; made < settings.all_transitions)
@@ -199,12 +199,12 @@ void run_chains(const Settings& settings, const DensityOfRows& density, const st
 
 /// Runs all chains, divided among threads; the current thread is one of them.
 std::vector<Trace> run_all_chains(const Settings& settings, const DensityOfRows& density,
-                                  const std::vector<Tensor>& like, const Key& key) {
+                                  const std::vector<Tensor>& examples, const Key& key) {
   const Index chains = settings.options.chains, threads = std::min<Index>(settings.options.threads, chains);
   std::vector<Trace> traces(static_cast<std::size_t>(chains));
   const auto run_share = [&](Index share) {
     const Index begin = chains * share / threads, end = chains * (share + 1) / threads;
-    run_chains(settings, density, like, key, settings.options.first_chain + begin,
+    run_chains(settings, density, examples, key, settings.options.first_chain + begin,
                std::span(traces).subspan(static_cast<std::size_t>(begin), static_cast<std::size_t>(end - begin)));
   };
   // The exceptions of the threads. CMakeLists.txt gives the reason why std::future is not used.
@@ -236,15 +236,15 @@ Tensor joined(const std::vector<Trace>& traces, std::vector<T> Trace::*member, I
   return from(all, {static_cast<Index>(traces.size()), draws});
 }
 
-SampledLeaves leaves_of(const std::vector<Trace>& traces, const std::vector<Tensor>& like, Index draws) {
+SampledLeaves leaves_of(const std::vector<Trace>& traces, const std::vector<Tensor>& examples, Index draws) {
   const Index chains = static_cast<Index>(traces.size());
   const std::size_t count = static_cast<std::size_t>(draws), size = traces[0].variance.size();
   Vector step_sizes;
   for (const Trace& trace : traces) step_sizes.push_back(trace.step_size);
   const auto draw = [&](std::size_t i) { return traces[i / count].draws.data() + i % count * size; };
   const auto variance = [&](std::size_t i) { return traces[i].variance.data(); };
-  return {leaves_of(like, {chains, draws}, draw),
-          leaves_of(like, {chains}, variance),
+  return {leaves_of(examples, {chains, draws}, draw),
+          leaves_of(examples, {chains}, variance),
           joined(traces, &Trace::log_density, draws),
           joined(traces, &Trace::accept_rate, draws),
           joined(traces, &Trace::steps, draws),

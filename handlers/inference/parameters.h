@@ -29,8 +29,8 @@ Tensor function_of(const Tensor& x, F f, const P&... parameters) {
 /// Returns the logarithm of a probability, given the probability and its complement. It is accurate
 /// also near 1.
 inline Tensor log_of_probability(const Tensor& p, const Tensor& complement) {
-  const Tensor small = p < 0.5;
-  return where(small, log(where(small, p, 1)), log1p(-where(small, 0, complement)));
+  const Tensor is_small = p < 0.5;
+  return where(is_small, log(where(is_small, p, 1)), log1p(-where(is_small, 0, complement)));
 }
 template <class Cdf, class Sf, std::same_as<NumberOrTensor>... P>
 Tensor log_cdf_of(const Tensor& x, Cdf cdf, Sf sf, const P&... parameters) {
@@ -60,11 +60,11 @@ Tensor moment_of(F f, const P&... parameters) {
 /// parameters. f makes the draw.
 template <class F, std::same_as<NumberOrTensor>... P>
 Tensor draw_as_computed(const Key& key, const Shape& shape, F f, const P&... parameters) {
-  const Dtype computed = computed_in(common_float(parameters.tensor()...));
+  const Dtype computed_dtype = computed_in(common_float(parameters.tensor()...));
   const Shape beside = common_shape(parameters...);
   Shape all = shape;
   all.append(beside.begin(), beside.end());
-  return f(all, computed, parameters.in(computed, key.data().device())...);
+  return f(all, computed_dtype, parameters.in(computed_dtype, key.data().device())...);
 }
 /// The same, rounded to the common dtype of the parameters.
 template <class F, std::same_as<NumberOrTensor>... P>
@@ -87,8 +87,9 @@ inline Tensor number_like(double value, const Tensor& like) { return full({}, va
 /// Returns log(1 - e^x) for x <= 0.
 Tensor log1m_exp(const Tensor& x);
 
-// The inverses of gammainc, betainc and the cdf of Student's t by p, of any real dtype, computed in
-// float64. They have derivatives of any order by all arguments.
+// The inverses of gammainc, betainc and the cdf of Student's t with respect to the probability p.
+// They take any real dtype and are computed in float64. They have derivatives of any order with
+// respect to all arguments.
 
 /// Returns the logarithm of the x at which gammainc(a, x) is p, where q is 1 - p.
 Tensor log_gamma_quantile(const Tensor& a, const Tensor& p, const Tensor& q);

@@ -98,8 +98,8 @@ Tensor logit_beta_quantile(T a, T b, T p, T q) { return in_float64(beta_in_float
 Tensor student_quantile(T degrees, T p) { return in_float64(student_in_float64, degrees, p); }
 
 Tensor log1m_exp(T x) {
-  const Tensor near = x > -std::numbers::ln2;
-  return where(near, log(-expm1(where(near, x, -1))), log1p(-exp(where(near, -1, x))));
+  const Tensor is_near_zero = x > -std::numbers::ln2;
+  return where(is_near_zero, log(-expm1(where(is_near_zero, x, -1))), log1p(-exp(where(is_near_zero, -1, x))));
 }
 
 Tensor student_log_density(T t, T n) {
@@ -107,17 +107,18 @@ Tensor student_log_density(T t, T n) {
 }
 
 // Near 0 the cdf is 1/2 plus the integral of the series of the density, c (1 - (n + 1) / (2 n) t^2
-// + (n + 1) (n + 3) / (8 n^2) t^4 - ...): the functions of t^2 below have no derivatives by t
-// there. Up to t^2 = 4, the cdf is computed by the integral from 0 to t, beyond it by the tail.
+// + (n + 1) (n + 3) / (8 n^2) t^4 - ...), because the functions of t^2 below have no derivatives
+// with respect to t there. Up to t^2 = 4, the cdf is computed by the integral from 0 to t, beyond
+// it by the tail.
 Tensor student_cdf(T t, T n) {
-  const Tensor square_t = square(t), near = square_t < 1e-5 * minimum(n, 1);
+  const Tensor square_t = square(t), is_near_zero = square_t < 1e-5 * minimum(n, 1);
   const Tensor density = exp(student_log_density(number_like(0, t), n)), s = square_t / n;
   const Tensor series = 0.5 + density * t * (1 - (n + 1) / 6 * s * (1 - (n + 3) * 3 / 20 * s));
-  const Tensor far = where(near, 1, square_t), left = t < 0, half = number_like(0.5, t);
+  const Tensor far = where(is_near_zero, 1, square_t), left = t < 0, half = number_like(0.5, t);
   const Tensor middle = betainc(half, n / 2, far / (n + far)) / 2, tail = betainc(n / 2, half, n / (n + far)) / 2;
   const Tensor by_beta =
       where(far < 4, 0.5 + where(left, -1, 1) * middle, where(left, tail, where(isnan(t), t, 1 - tail)));
-  return where(near, series, by_beta);
+  return where(is_near_zero, series, by_beta);
 }
 
 }  // namespace stave_detail

@@ -15,23 +15,26 @@ namespace stave_detail {
 
 int possible_derivatives(const Tensor& value) {
   std::set<InstallationId> transforms;
-  bool recorded = false;
+  bool is_recorded = false;
   for (const Tensor* x = &value; x; x = lanes_of(*x))
     for (const Note* note = x->node().notes; note; note = note->next) {
-      if (!note->live() || !note->owner->thread || note->has_physical()) continue;  // labels; lanes
+      // a label, or a note on a batched tensor
+      if (!note->live() || !note->owner->thread || note->has_physical()) continue;
       if (note->owner->differentiates) transforms.insert(note->owner->id);
-      else recorded = true;
+      else is_recorded = true;
     }
-  return std::max(static_cast<int>(transforms.size()), recorded ? 3 : 0);
+  return std::max(static_cast<int>(transforms.size()), is_recorded ? 3 : 0);
 }
 
 Tensor with_derivatives_of_root(const std::function<Tensor(const Tensor&)>& gradient, const Tensor& x,
                                 const Tensor& free, int derivatives) {
-  const Tensor both = reshape(free, {-1, 1}) && free, identity = eye(x.size(), x.dtype(), x.device());
+  const Tensor are_both_free = reshape(free, {-1, 1}) && free, identity = eye(x.size(), x.dtype(), x.device());
   Tensor y = x;
   for (int right = 0; right < derivatives; right = 2 * right + 1) {
-    Tensor slopes = where(both, jacfwd(gradient)(y), identity);
-    if (derivatives == 1) slopes = stop_gradient(slopes);  // the step from a constant needs no more
+    Tensor slopes = where(are_both_free, jacfwd(gradient)(y), identity);
+    if (derivatives == 1)
+      slopes = stop_gradient(slopes);  // the first derivative needs only the
+                                       // values of the slopes
     y = y - solve(slopes, where(free, gradient(y), 0));
   }
   return stop_gradient(x) + (y - stop_gradient(y));

@@ -17,7 +17,7 @@ namespace stave_detail {
 
 namespace {
 
-/// The criterion for the end of a loop, which counts products.
+/// The stopping criterion of a method. It counts the products with the matrix.
 class Convergence {
  public:
   Convergence(const char* method, const Tensor& b, const KrylovOptions& options)
@@ -29,7 +29,7 @@ class Convergence {
     bound_ = tolerance * length(b);
   }
   static double length(const Tensor& x) { return vector_norm(x).item<double>(); }
-  bool reached(double residual) const { return residual <= bound_; }
+  bool is_reached(double residual) const { return residual <= bound_; }
   /// Throws Error after the last step, or if the residual is not finite.
   void count(double residual) {
     if (count_++ < steps_ && std::isfinite(residual)) return;
@@ -54,7 +54,7 @@ Tensor conjugate_gradients(const LinearProduct& product, const LinearProduct& pr
   Tensor inner = real(vecdot(rest, scaled));
   for (;;) {
     const double residual = Convergence::length(rest);
-    if (convergence.reached(residual)) return x;
+    if (convergence.is_reached(residual)) return x;
     convergence.count(residual);
     const Tensor image = product(direction), step = inner / real(vecdot(direction, image));
     x = x + step * direction;
@@ -66,23 +66,24 @@ Tensor conjugate_gradients(const LinearProduct& product, const LinearProduct& pr
   }
 }
 
-// Here and in gmres, y is the solution of a m y = b for the preconditioner m, and x is m y. The
-// residual is that of x.
+// Here and in generalized_minimal_residual, y is the solution of a m y = b for the preconditioner
+// m, and x is m y. The residual is that of x.
 Tensor stabilized_biconjugate_gradients(const LinearProduct& matrix, const LinearProduct& precondition, const Tensor& b,
                                         const KrylovOptions& options) {
   Convergence convergence("bicgstab", b, options);
   const LinearProduct product = [&](const Tensor& y) { return matrix(precondition(y)); };
   Tensor y = zeros_like(b), rest = b, direction = b, inner = vecdot(b, b);
-  for (double residual = Convergence::length(rest); !convergence.reached(residual);
+  for (double residual = Convergence::length(rest); !convergence.is_reached(residual);
        residual = Convergence::length(rest)) {
     convergence.count(residual);
     const Tensor image = product(direction), step = inner / vecdot(b, image);
-    const Tensor half = rest - step * image;
-    if (convergence.reached(Convergence::length(half))) return precondition(y + step * direction);
+    const Tensor half_step_rest = rest - step * image;
+    if (convergence.is_reached(Convergence::length(half_step_rest))) return precondition(y + step * direction);
     convergence.count(residual);
-    const Tensor turned = product(half), weight = vecdot(turned, half) / vecdot(turned, turned);
-    y = y + step * direction + weight * half;
-    rest = half - weight * turned;
+    const Tensor turned_rest = product(half_step_rest),
+                 weight = vecdot(turned_rest, half_step_rest) / vecdot(turned_rest, turned_rest);
+    y = y + step * direction + weight * half_step_rest;
+    rest = half_step_rest - weight * turned_rest;
     const Tensor next = vecdot(b, rest);
     direction = rest + next / inner * (step / weight) * (direction - weight * image);
     inner = next;
@@ -144,24 +145,24 @@ Tensor in_dtype_of(const Tensor& b, const std::vector<std::complex<double>>& num
 
 }  // namespace
 
-// Each round builds an orthonormal basis v of the Krylov space, with a v_k in the span of the next
-// basis, and minimises the residual over it.
+// Each round builds an orthonormal basis v_0, v_1, ... of the Krylov space of a m, where a m v_k is
+// in the span of v_0, ..., v_(k+1), and minimises the residual over it.
 Tensor generalized_minimal_residual(const LinearProduct& matrix, const LinearProduct& precondition, const Tensor& b,
                                     const KrylovOptions& options) {
   Convergence convergence("gmres", b, options);
   const LinearProduct product = [&](const Tensor& y) { return matrix(precondition(y)); };
   const Index most = std::min(options.restart, b.size());
   Tensor y = zeros_like(b), rest = b;
-  for (double residual = Convergence::length(rest); !convergence.reached(residual);
+  for (double residual = Convergence::length(rest); !convergence.is_reached(residual);
        residual = Convergence::length(rest)) {
     std::vector<Tensor> basis{rest / residual};
     LeastResidual least(residual);
     double left = residual;
-    while (std::cmp_less_equal(basis.size(), most) && !convergence.reached(left)) {
+    while (std::cmp_less_equal(basis.size(), most) && !convergence.is_reached(left)) {
       convergence.count(left);
       const Tensor all = stack(basis);
       Tensor image = product(basis.back());
-      // Orthogonalised twice, so that rounding errors do not grow.
+      // The vector is orthogonalised twice, so that rounding errors do not grow.
       const Tensor first = matmul(conj(all), image);
       image = image - matmul(first, all);
       const Tensor again = matmul(conj(all), image);

@@ -37,7 +37,7 @@ struct KrylovOptions {
   /// The maximal number of products; 0 means ten times the number of unknowns. Without convergence,
   /// the function throws Error.
   Index steps = 0;
-  /// gmres: the number of vectors that are kept before the method starts again.
+  /// For gmres: the number of vectors that are kept before the method starts again.
   Index restart = 20;
 };
 
@@ -57,8 +57,8 @@ Tensor stabilized_biconjugate_gradients(const LinearProduct& product, const Line
 
 using KrylovMethod = Tensor (*)(const LinearProduct&, const LinearProduct&, const Tensor&, const KrylovOptions&);
 
-// The preconditioner of a system that has none: x itself.
-struct SameVector {
+// The preconditioner of a system that has none: it returns x itself.
+struct Identity {
   template <class X, class... Args>
   X operator()(const X& x, const Args&...) const {
     return x;
@@ -100,7 +100,7 @@ namespace stave {
 /// Returns the solution x of product(x, args...) = b as a function (b, args...), by conjugate
 /// gradients (Hestenes, Stiefel 1952). The matrix must be symmetric or Hermitian, and positive
 /// definite, and so must the preconditioner. Throws Error without convergence.
-template <class Product, class Preconditioner = stave_detail::SameVector>
+template <class Product, class Preconditioner = stave_detail::Identity>
   requires(!std::same_as<Preconditioner, KrylovOptions>)
 auto cg(Product product, Preconditioner preconditioner = {}, KrylovOptions options = {}) {
   return stave_detail::krylov_solve(std::move(product), std::move(preconditioner), stave_detail::conjugate_gradients,
@@ -108,11 +108,11 @@ auto cg(Product product, Preconditioner preconditioner = {}, KrylovOptions optio
 }
 template <class Product>
 auto cg(Product product, KrylovOptions options) {
-  return cg(std::move(product), stave_detail::SameVector(), options);
+  return cg(std::move(product), stave_detail::Identity(), options);
 }
-/// Returns the function of cg for any regular matrix, by minimal residuals (Saad, Schultz 1986),
-/// with the preconditioner on the right.
-template <class Product, class Preconditioner = stave_detail::SameVector>
+/// Returns the function of cg for any nonsingular matrix, by minimal residuals (Saad, Schultz
+/// 1986), with the preconditioner on the right.
+template <class Product, class Preconditioner = stave_detail::Identity>
   requires(!std::same_as<Preconditioner, KrylovOptions>)
 auto gmres(Product product, Preconditioner preconditioner = {}, KrylovOptions options = {}) {
   return stave_detail::krylov_solve(std::move(product), std::move(preconditioner),
@@ -120,11 +120,11 @@ auto gmres(Product product, Preconditioner preconditioner = {}, KrylovOptions op
 }
 template <class Product>
 auto gmres(Product product, KrylovOptions options) {
-  return gmres(std::move(product), stave_detail::SameVector(), options);
+  return gmres(std::move(product), stave_detail::Identity(), options);
 }
-/// Returns the function of cg for any regular matrix, by stabilized biconjugate gradients (van der
-/// Vorst 1992), with the preconditioner on the right.
-template <class Product, class Preconditioner = stave_detail::SameVector>
+/// Returns the function of cg for any nonsingular matrix, by stabilized biconjugate gradients (van
+/// der Vorst 1992), with the preconditioner on the right.
+template <class Product, class Preconditioner = stave_detail::Identity>
   requires(!std::same_as<Preconditioner, KrylovOptions>)
 auto bicgstab(Product product, Preconditioner preconditioner = {}, KrylovOptions options = {}) {
   return stave_detail::krylov_solve(std::move(product), std::move(preconditioner),
@@ -132,7 +132,7 @@ auto bicgstab(Product product, Preconditioner preconditioner = {}, KrylovOptions
 }
 template <class Product>
 auto bicgstab(Product product, KrylovOptions options) {
-  return bicgstab(std::move(product), stave_detail::SameVector(), options);
+  return bicgstab(std::move(product), stave_detail::Identity(), options);
 }
 
 }  // namespace stave

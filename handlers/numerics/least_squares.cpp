@@ -45,17 +45,17 @@ void check_bounds(const LeastSquaresProblem& problem, const Tensor& start) {
   if (lower.shape() != start.shape() || upper.shape() != start.shape())
     fail<ShapeError>("least_squares: there are {} unknowns, {} lower bounds and {} upper bounds", start.size(),
                      lower.size(), upper.size());
-  const Tensor outside = !(lower <= start && start <= upper);
-  if (start.size() == 0 || !bool(any(outside))) return;
-  const Tensor at = argmax(astype(outside, int32));
+  const Tensor is_outside = !(lower <= start && start <= upper);
+  if (start.size() == 0 || !bool(any(is_outside))) return;
+  const Tensor first_outside = argmax(astype(is_outside, int32));
   fail<Error>("least_squares: element {} of the start is {}, which is not within its bounds, {} and {}",
-              at.item<Index>(), take(start, at).item<double>(), take(lower, at).item<double>(),
-              take(upper, at).item<double>());
+              first_outside.item<Index>(), take(start, first_outside).item<double>(),
+              take(lower, first_outside).item<double>(), take(upper, first_outside).item<double>());
 }
 
 // ---- steps -------------------------------------------------------------------------------
 
-Tensor limited(const Tensor& x, const LeastSquaresProblem& problem) {
+Tensor within_bounds(const Tensor& x, const LeastSquaresProblem& problem) {
   return problem.lower.defined() ? clip(x, problem.lower, problem.upper) : x;
 }
 
@@ -118,9 +118,9 @@ constexpr int code(LeastSquaresStatus status) { return static_cast<int>(status);
 
 }  // namespace
 
-// The search decides by `where`, and reads one value in each step, whether it goes on: so lanes
-// stay together until one is finished. The derivatives by captured values are cut off, and added in
-// the end.
+// The search decides by `where`, and reads only one value in each step: whether the search goes on.
+// So lanes stay together until one is finished. The derivatives with respect to captured values are
+// cut off, and added at the end.
 LeastSquaresResult<Tensor> least_squares_flat(const LeastSquaresProblem& given, const Tensor& start,
                                               const LeastSquaresOptions& options) {
   if (!is_float(start.dtype()))
@@ -160,7 +160,7 @@ LeastSquaresResult<Tensor> least_squares_flat(const LeastSquaresProblem& given, 
     status = where(optimality <= options.gtol, code(LeastSquaresStatus::small_gradient), status);
     if (steps == most || bool(status > 0)) break;
 
-    const Tensor trial = limited(x + region.step(model, free), constant), step = trial - x;
+    const Tensor trial = within_bounds(x + region.step(model, free), constant), step = trial - x;
     const Tensor trial_r = residual(trial), trial_cost = robust_cost(trial_r, options);
     const Tensor predicted = -sum(model.gradient * step) - sum(square(model.times(step))) / 2;
     // A step that the bounds cut off may lead uphill: then the region shrinks.

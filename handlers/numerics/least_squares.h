@@ -16,12 +16,13 @@
 // Each step solves a linear least squares problem (LeastSquaresSolver): by QR of the Jacobian, by
 // products with it alone, or by a sparse Cholesky factor, if the residuals come with_jacobian.
 //
-// The result has derivatives by all values that `residual` and the bounds capture, up to the third
-// order and in both modes, by the implicit function theorem with the exact Hessian of the cost, a
-// dense matrix, wherever a transform around the call may ask for them. They are those of the
-// minimum, so choose small tolerances. The derivative by the start is 0. Under vmap lanes take
-// their steps together, and those that are finished leave. With the solver cg they part where
-// they differ in a decision, and with a sparse Jacobian they are solved one after the other.
+// The result has derivatives with respect to the bounds and to all values that `residual` captures,
+// up to the third order and in both modes, wherever a transform around the call may ask for them.
+// They follow from the implicit function theorem with the exact Hessian of the cost, a dense
+// matrix. They are those of the exact minimum, so choose small tolerances. The derivative with
+// respect to the start is 0. Under vmap, lanes take their steps together, and those that are
+// finished leave the batch. With the solver cg, the batch is split where lanes differ in a
+// decision; with a sparse Jacobian, lanes are solved one after the other.
 #pragma once
 
 #include <functional>
@@ -63,7 +64,8 @@ struct LeastSquaresOptions {
   Index steps = 0;
 };
 
-/// Bounds of the unknowns, trees as these; infinite where there is no bound.
+/// Bounds of the unknowns: two trees with the structure of the unknowns. They are infinite where
+/// there is no bound.
 template <class X>
 struct Bounds {
   X lower, upper;
@@ -103,7 +105,8 @@ struct LeastSquaresResult {
   X x;
   Tensor cost;        ///< f_scale^2 / 2 times the sum of rho((residual / f_scale)^2)
   X grad;             ///< the gradient of the cost
-  Tensor optimality;  ///< the largest absolute element of the gradient but at bounds
+  Tensor optimality;  ///< the largest absolute element of the gradient, except unknowns held by a
+                      ///< bound
   Tensor steps;       ///< the number of steps, rejected ones included; int32
   Tensor status;      ///< a LeastSquaresStatus; int32
   /// Returns true if one of the tolerances was satisfied.
@@ -147,12 +150,12 @@ LeastSquaresResult<X> least_squares_of_tree(const F& residual, const X& start, c
 
 namespace stave {
 
-/// Returns a local minimum of the cost of residual(x), a tree of floats whose sum of squares is
-/// smallest, or whose loss is; x is a tree as `start`. There may be fewer residuals than unknowns.
+/// Returns a local minimum of the cost of residual(x), half of the sum of squares of a tree of
+/// floats, or of their losses; x is a tree as `start`. There may be fewer residuals than unknowns.
 /// A step to residuals that are not finite is rejected. Computes in the promoted dtype of x and the
 /// residuals. Throws Error if a residual or its gradient at `start` is not finite, if `start` is
-/// not within the bounds, or if an option is invalid; DtypeError if an unknown or a residual is no
-/// float; and ShapeError if the bounds or the Jacobian do not fit. (scipy.optimize.least_squares)
+/// not within the bounds, or if an option is invalid; DtypeError if an unknown or a residual is not
+/// a float; and ShapeError if the bounds or the Jacobian do not fit. (scipy.optimize.least_squares)
 template <class F, class X>
 LeastSquaresResult<X> least_squares(const F& residual, const X& start, LeastSquaresOptions options = {}) {
   static_assert(is_tree<X>, "stave: least_squares: the start is not a tree of tensors");
@@ -168,7 +171,7 @@ LeastSquaresResult<X> least_squares(const F& residual, const X& start, const Bou
 /// Returns the covariance [n, n] of the unknowns at a minimum x of squared residuals, in the order
 /// of ravel: (J^T J)^-1 s^2 with the Jacobian J of the m residuals and s^2 = sum(residual^2) / (m -
 /// n), which is the estimated variance of one of them. Throws Error if m <= n, and LinalgError if J
-/// has dependent columns. Its derivatives by captured values include those of x.
+/// has dependent columns. Its derivatives with respect to captured values include those of x.
 template <class F, class X>
 Tensor parameter_covariance(const F& residual, const X& x) {
   const auto flat = ravel(x);

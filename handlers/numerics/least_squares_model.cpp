@@ -66,8 +66,8 @@ LinearModel LinearModels::at(const Tensor& x, const Tensor& r) const {
   return options_.solver == LeastSquaresSolver::cg ? matrix_free(x, weights) : dense(x, weights);
 }
 
-// With J = q t, |r + J p|^2 is |q^T r + t p|^2 plus a constant. The damped problem is another QR
-// decomposition, of t above a diagonal matrix, and never forms J^T J.
+// With the QR decomposition J = q t, |r + J p|^2 is |q^T r + t p|^2 plus a constant. The damped
+// problem is another QR decomposition, of t above a diagonal matrix, and never forms J^T J.
 LinearModel LinearModels::dense(const Tensor& x, const Weights& weights) const {
   const Index n = x.size();
   Tensor j = weights.r.size() < n ? jacrev(problem_.residual)(x) : jacfwd(problem_.residual)(x);

@@ -31,7 +31,7 @@ class LinearModels {
   LinearModels(const LeastSquaresProblem& problem, const LeastSquaresOptions& options);
   /// Returns the model at x, where the residuals are r. Neither carries derivatives.
   LinearModel at(const Tensor& x, const Tensor& r) const;
-  /// Returns true if models are computed by operations alone, so that lanes need not part.
+  /// Returns true if models are computed by operations alone, so that the batch need not be split.
   bool is_lockstep() const { return !problem_.jacobian && options_.solver == LeastSquaresSolver::qr; }
 
  private:

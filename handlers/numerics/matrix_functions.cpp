@@ -10,13 +10,13 @@ Tensor from_eigenvalues(const Tensor& v, const Tensor& values) { return matmul(t
 
 Tensor tangent_of_function(const Tensor& w, const Tensor& v, const Tensor& values, const Tensor& slopes,
                            const Tensor& da) {
-  const auto across = [](const Tensor& x) { return expand_dims(x, -2); };
-  const auto down = [](const Tensor& x) { return expand_dims(x, -1); };
-  const Tensor gaps = across(w) - down(w);
-  const Tensor least = down(max(abs(stop_gradient(w)), -1, keepdims)) * std::cbrt(epsilon_of(w.dtype()));
-  const Tensor close = abs(gaps) <= least;
-  const Tensor differences = (across(values) - down(values)) / where(close, 1, gaps);
-  const Tensor divided = where(close, (across(slopes) + down(slopes)) * 0.5, differences);
+  const auto as_row = [](const Tensor& x) { return expand_dims(x, -2); };
+  const auto as_column = [](const Tensor& x) { return expand_dims(x, -1); };
+  const Tensor gaps = as_row(w) - as_column(w);
+  const Tensor least = as_column(max(abs(stop_gradient(w)), -1, keepdims)) * std::cbrt(epsilon_of(w.dtype()));
+  const Tensor is_close = abs(gaps) <= least;
+  const Tensor differences = (as_row(values) - as_column(values)) / where(is_close, 1, gaps);
+  const Tensor divided = where(is_close, (as_row(slopes) + as_column(slopes)) * 0.5, differences);
   return matmul(v, divided * matmul(adjoint(v), hermitian_part(da), v), adjoint(v));
 }
 

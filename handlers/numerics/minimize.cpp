@@ -75,7 +75,7 @@ class LineSearch {
   bool is_flat(const LinePoint& p) const { return std::abs(p.slope) <= -flatness * start_.slope; }
   // Returns the position of the minimum of the cubic through both points, equation (3.59), if it is
   // well inside the interval; otherwise the middle of the interval.
-  static double inside(const LinePoint& p, const LinePoint& q) {
+  static double minimum_between(const LinePoint& p, const LinePoint& q) {
     const double d1 = p.slope + q.slope - 3 * (p.value - q.value) / (p.a - q.a), root = d1 * d1 - p.slope * q.slope;
     const double d2 = std::copysign(std::sqrt(std::max(root, 0.)), q.a - p.a);
     const double a = q.a - (q.a - p.a) * (q.slope + d2 - d1) / (q.slope - p.slope + 2 * d2);
@@ -86,7 +86,7 @@ class LineSearch {
   // is_lower is true, and its slope points to `high`.
   std::optional<LinePoint> zoom(LinePoint low, LinePoint high) {
     for (int i = 0; i < most_steps; ++i) {
-      const LinePoint here = at(inside(low, high));
+      const LinePoint here = at(minimum_between(low, high));
       if (!is_lower(here) || !(here.value < low.value)) {
         high = here;
         continue;
@@ -178,7 +178,7 @@ void check_options(const MinimizeOptions& options) {
 
 // ---- searches ----------------------------------------------------------------------------
 
-/// A function of a vector, without derivatives by captured values.
+/// A function of a vector, without derivatives with respect to captured values.
 struct Smooth {
   ValueAndGradient value_and_gradient;
   HessianTimes hessian;
@@ -189,9 +189,9 @@ struct Smooth {
     return {.tolerance = std::min(0.5, std::sqrt(std::sqrt(dot(gradient, gradient)))), .products = 2 * gradient.size()};
   }
 };
-Tensor same_vector(const Tensor& x) { return x; }
+Tensor identity(const Tensor& x) { return x; }
 
-/// A search, which goes on from `here` while `steps` and `evaluations` count.
+/// A search, which goes on from `here`, and counts its steps and its evaluations of the function.
 struct Search {
   const Smooth& f;
   const MinimizeOptions& options;
@@ -204,9 +204,9 @@ struct Search {
   }
   Tensor newton_direction() const {
     const auto product = [&](const Tensor& v) { return f.hessian(here.x, v); };
-    return truncated_cg(product, same_vector, here.gradient, f.limits(here.gradient));
+    return truncated_cg(product, identity, here.gradient, f.limits(here.gradient));
   }
-  void by_lines() {
+  void run_line_searches() {
     const bool is_newton = options.method == MinimizeMethod::newton_cg;
     Model model(options);
     for (; goes_on(); ++steps) {
@@ -218,7 +218,7 @@ struct Search {
         here.slope = dot(direction, here.gradient);
       }
       here.a = 0;
-      // Without a model the first step has a length of at most 1.
+      // Without a model, the first trial step of the line search has a length of at most 1.
       const double first = model.is_identity() && !is_newton ? std::min(1., 1 / std::sqrt(-here.slope)) : 1;
       const std::optional<LinePoint> next = LineSearch(f.value_and_gradient, here, direction, evaluations).found(first);
       if (!next) {
@@ -249,12 +249,13 @@ struct Search {
     }
     TruncatedCgLimits limits = f.limits(g);
     limits.radius = full({}, radius, g.dtype());
-    return with_decrease(truncated_cg(product, same_vector, g, limits));
+    return with_decrease(truncated_cg(product, identity, g, limits));
   }
-  // Algorithm 4.1, with the constants of SciPy. Near the minimum both decreases vanish among
-  // rounding errors of the value, and their ratio is 1 (Conn, Gould, Toint, "Trust Region Methods",
-  // 2000, section 17.4.2).
-  void by_trust_region() {
+  // Algorithm 4.1 of Nocedal and Wright's Numerical Optimization, with the constants of SciPy. Near
+  // the minimum, both decreases are smaller than the rounding errors of the value. Ten epsilons of
+  // the value are added to both, so that their ratio tends to 1 (Conn, Gould, Toint, "Trust Region
+  // Methods", 2000, section 17.4.2).
+  void run_trust_region() {
     const double epsilon = epsilon_of(here.x.dtype());
     for (double radius = 1; goes_on(); ++steps) {
       const auto [step, predicted] = trust_region_step(radius);
@@ -288,7 +289,7 @@ Minimum<Tensor> minimize_flat(const ValueAndGradient& f, const HessianTimes& hes
                         [&](const Tensor& x, const Tensor& v) { return stop_gradient(hessian(x, v)); }};
   const Tensor first = stop_gradient(start);
   const auto [value, gradient] = f(first);
-  const int derivatives = possible_derivatives(gradient);
+  const int order = possible_derivatives(gradient);
   LinePoint here{0, value.item<double>(), 0, first, stop_gradient(gradient), stop_gradient(value)};
   if (!std::isfinite(here.value)) fail<Error>("minimize: the function is {} at the start", here.value);
   if (const char* const number = not_finite(here.gradient))
@@ -296,13 +297,13 @@ Minimum<Tensor> minimize_flat(const ValueAndGradient& f, const HessianTimes& hes
 
   Search search{constant, options, here};
   const bool by_trust_region = options.method == MinimizeMethod::trust_ncg || options.method == MinimizeMethod::dogleg;
-  if (by_trust_region) search.by_trust_region();
-  else search.by_lines();
+  if (by_trust_region) search.run_trust_region();
+  else search.run_line_searches();
   Minimum<Tensor> found{search.here.x, search.here.tensor, search.here.gradient,
                         search.steps,  search.evaluations, is_small(search.here.gradient, options.gtol)};
-  if (derivatives > 0) {
+  if (order > 0) {
     found.x = with_derivatives_of_root([&](const Tensor& x) { return f(x).second; }, found.x,
-                                       full(found.x.shape(), true), derivatives);
+                                       full(found.x.shape(), true), order);
     std::tie(found.value, found.grad) = f(found.x);
   }
   return found;

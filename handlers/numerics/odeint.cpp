@@ -87,8 +87,8 @@ class Integration {
   }
 
  private:
-  // Steps of a Taylor series, whose last two coefficients give the length (Jorba, Zou, section 3):
-  // the error is about that of the first term left out.
+  // Integrates by steps of a Taylor series, whose last two coefficients determine the step length
+  // (Jorba, Zou, section 3): the error is about that of the first term left out.
   Tensor integrate_by_series(Tensor y, double t, double end) {
     for (Index taken = 0; t != end; ++taken, ++taken_) {
       if (taken == options_.steps) fail_at(t, "there were {} steps since the previous requested time");

@@ -42,7 +42,7 @@ struct OdeOptions {
   double rtol = 1.4e-8, atol = 1.4e-8;
   OdeMethod method = OdeMethod::dormand_prince;
   /// The order of a Taylor series, at least 2; 0: as high as the tolerance asks for, which is 11
-  /// for the default tolerances and 20 for 1e-16. Not for other methods.
+  /// for the default tolerances and 20 for 1e-16. It must be 0 for other methods.
   int order = 0;
   /// The maximal number of steps from one of the times to the next; at least 1.
   Index steps = 100'000;
@@ -77,7 +77,7 @@ auto odeint(F f, OdeOptions options = {}) {
   return [f = std::move(f), options](const auto& start, const Tensor& times, const auto&... args) {
     using Y = std::remove_cvref_t<decltype(start)>;
     using Arguments =
-        // The optional is always empty. It is there because an empty tuple is no tree.
+        // The optional is always empty. It is there because an empty tuple is not a tree.
         std::tuple<std::optional<Tensor>, std::remove_cvref_t<decltype(args)>...>;
     static_assert((is_tree<Y> && ... && is_tree<std::remove_cvref_t<decltype(args)>>),
                   "stave: odeint: an argument is not a tree of tensors");

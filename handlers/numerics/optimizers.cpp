@@ -108,7 +108,7 @@ bool is_parameter(const Tensor& x) {
   return is_float(x.dtype());
 }
 // Returns x in the dtype that updates are computed in: float32 for float16 and bfloat16.
-Tensor wide(const Tensor& x) { return astype(x, computed_in(x.dtype())); }
+Tensor in_update_dtype(const Tensor& x) { return astype(x, computed_in(x.dtype())); }
 
 // Returns a single number with the device and dtype of a computation with x.
 Tensor number_for(const Tensor& x, const Tensor& number) {
@@ -121,7 +121,7 @@ void check_gradient(const char* optimizer, const Tensor& x, const Tensor& gradie
 }
 
 // Returns x + step, rounded once to the dtype of x.
-Tensor moved(const Tensor& x, const Tensor& step) { return astype(wide(x) + step, x.dtype()); }
+Tensor moved(const Tensor& x, const Tensor& step) { return astype(in_update_dtype(x) + step, x.dtype()); }
 
 // Returns the running mean beta m + (1 - beta) g.
 Tensor running_mean(double beta, const Tensor& m, const Tensor& g) { return (1 - beta) * g + beta * m; }
@@ -158,9 +158,9 @@ std::array<Tensor, 3> AdamStep::operator()(bool decays, const Tensor& x, const T
   const Tensor g = astype(gradient, computed_in(x.dtype()));
   const Tensor m = running_mean(beta1, mean, g), v = running_mean(beta2, variance, square(g));
   Tensor step = m / number_for(x, correction1) / (sqrt(v / number_for(x, correction2)) + epsilon);
-  if (decay.defined() && decays) step = step + number_for(x, decay) * wide(x);
+  if (decay.defined() && decays) step = step + number_for(x, decay) * in_update_dtype(x);
   if (kind == AdamKind::lamb) {
-    const Tensor length = norm(wide(x)), stepped = norm(step);
+    const Tensor length = norm(in_update_dtype(x)), stepped = norm(step);
     const Tensor none = logical_or(length == 0, stepped == 0);
     step = where(none, 1, length / where(none, 1, stepped)) * step;
   }
@@ -171,7 +171,7 @@ Tensor clipping_factor(const std::vector<Tensor>& leaves, const Operand& most) {
   std::vector<Tensor> norms;
   for (const Tensor& x : leaves)
     if (is_parameter(require_defined(x, "clip_by_global_norm"))) {
-      const Tensor length = norm(wide(x));
+      const Tensor length = norm(in_update_dtype(x));
       norms.push_back(norms.empty() || length.device() == norms[0].device() ? length : to(length, norms[0].device()));
     }
   if (norms.empty()) return Tensor();
@@ -181,7 +181,7 @@ Tensor clipping_factor(const std::vector<Tensor>& leaves, const Operand& most) {
 
 Tensor scaled_by(const Tensor& x, const Tensor& factor) {
   if (!is_parameter(x)) return x;
-  return astype(wide(x) * number_for(x, factor), x.dtype());
+  return astype(in_update_dtype(x) * number_for(x, factor), x.dtype());
 }
 
 Tensor clipped(const Tensor& x, const Operand& most) {

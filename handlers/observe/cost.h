@@ -13,7 +13,7 @@
 //
 //   arguments 1.2 MiB, result 1.0 MiB, peak 2.1 MiB beyond the arguments
 //
-// The function runs on abstract tensors (eval_shape.h), which says what it may do.
+// The function runs on abstract tensors; eval_shape.h says what it may do.
 //
 // - Operations are those that reach the backend: outside of grad also those of the backward pass,
 //   outside of vmap those of all lanes. Higher-order operations, such as checkpoint, are not

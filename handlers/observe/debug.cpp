@@ -78,8 +78,9 @@ struct Trap {
 };
 constexpr Trap nan_trap{"NaN", "a NaN", nans_in}, infinity_trap{"infinity", "an infinity", infinities_in};
 
-// Describes where such a value came from: from an operand or from this operation. No operation that
-// this Debug saw computed an operand with one, because the trap would have thrown then.
+// Describes where the trapped value came from: an operand, or this operation. If an operand has
+// one, no operation that this Debug saw computed that operand, because the trap would have thrown
+// then.
 std::string origin(const Trap& trap, const Call& call) {
   for (std::size_t i = 0; i < call.inputs().size(); ++i)
     if (trap.count(call.input(i)))
@@ -89,7 +90,7 @@ std::string origin(const Trap& trap, const Call& call) {
   return fmt::format("No operand has {}: it arises here", trap.one);
 }
 
-void spring(const Trap& trap, const Call& call, const Outputs& outputs) {
+void throw_if_found(const Trap& trap, const Call& call, const Outputs& outputs) {
   for (const Tensor& output : outputs)
     if (const Index count = trap.count(output))
       fail<TransformError>("{}: {} in {} of {} elements of the result ({}{}). {}", call.op().name, trap.name, count,
@@ -259,8 +260,8 @@ Outputs Debug::handle(Call& call) {
   // reuse their buffers.
   const Call kept = call;
   Outputs outputs = performed(call);
-  if (options_.trap_nan) spring(nan_trap, kept, outputs);
-  if (options_.trap_inf) spring(infinity_trap, kept, outputs);
+  if (options_.trap_nan) throw_if_found(nan_trap, kept, outputs);
+  if (options_.trap_inf) throw_if_found(infinity_trap, kept, outputs);
   if (zeros_) zeros_->follow(kept, outputs);
   return outputs;
 }

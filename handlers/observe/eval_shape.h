@@ -9,7 +9,7 @@
 // ShapeDtypeStruct). eval_shape passes abstract tensors to the function in place of its arguments,
 // and answers each operation, also one on captured tensors, with abstract tensors of the shapes and
 // dtypes that the operation's record infers. No kernel runs, and no memory is allocated except for
-// single numbers, such as the 2 of `x * 2`. Invalid shapes and dtypes are the same errors as in
+// single numbers, such as the 2 of `x * 2`. Invalid shapes and dtypes throw the same errors as in
 // the function itself.
 //
 // - All transforms work inside: grad, vmap, jvp, checkpoint and so on. Loops run all their steps.
@@ -51,8 +51,8 @@ struct MemoryMeter : RefCounted {
 
 /// Returns an abstract tensor with the shape, strides, dtype and device of x.
 Tensor abstract_like(const Tensor& x);
-/// The address that identifies the memory of x, or what its memory would be if x is abstract.
-/// Views of one tensor have the same.
+/// Returns the address that identifies the memory of x; an abstract x has one, too. All views of
+/// one tensor have the same address.
 const void* memory_of(const Tensor& x) noexcept;
 
 }  // namespace stave_detail

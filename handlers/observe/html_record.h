@@ -6,7 +6,7 @@
 //   kind      (site, attributes, operands, outputs, device): operations with the same text
 //   instance  one stay in a scope: a scope that is entered twice has two instances
 //   lane      (thread, device): a row of the timeline
-//   source    (kind, output): the operations that yield a value
+//   source    (kind, output): which output of which kind of operation a value is
 #pragma once
 
 #include <array>

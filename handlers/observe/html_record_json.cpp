@@ -46,11 +46,11 @@ bool gives_peak_of_cpu(const HtmlReportOptions& options) {
 void HtmlRecord::write_json(std::ostream& out, const HtmlReportOptions& options) const {
   // The peaks are measured without the mutex, so that no thread waits for this record.
   // The time of the measurement is not counted as the program's, unless operations ran during it.
-  const Nanoseconds asked = now();
+  const Nanoseconds measurement_start = now();
   if (operations() > 0 && !gives_peak_of_cpu(options)) measured_peaks();
   const std::lock_guard<std::mutex> lock(mutex_);
-  const bool went_on = !operations_.empty() && operations_.back().start > asked;
-  out << fmt::format("{{\"version\":2,\"end\":{},\n", went_on ? now() : asked);
+  const bool ran_meanwhile = !operations_.empty() && operations_.back().start > measurement_start;
+  out << fmt::format("{{\"version\":2,\"end\":{},\n", ran_meanwhile ? now() : measurement_start);
   write_head(out, options);
   write_column(out, "texts", texts_.keys, [](const auto* text) { return *text; });
   const auto write_keys = [&](const char* table, const auto& keys, std::initializer_list<const char*> names) {

@@ -15,19 +15,22 @@
 //   split(key, 3); fold_in(key, 1);           // row 1 of split(key, 3)
 //
 // - Keys are compared by their words, so Key(0) is one key however often it is made, and keys that
-//   were derived along any path are distinct. Copies, lists, files and lanes need no care.
+//   were derived along any path are distinct. Keys that were copied, read from files or taken from
+//   lists are recognised.
 // - Outside of vmap, a key of each lane is seen; one key that all lanes share is used once. Two
-//   lanes with equal keys conflict. A loop that uses a key in each step conflicts in its second.
+//   lanes with equal keys conflict. A loop that uses a key in each step conflicts in its second
+//   step.
 // - A function that runs again, as a checkpoint does in a backward pass, draws the same numbers
-//   again on purpose: the same operation with the same key is no new use there. It is one in
-//   forward mode.
+//   again on purpose: repeating the same operation with the same key does not count as a use there.
+//   In forward mode it does.
 // - Inside vmap, put check_keys(f) rather than a handler that several runs of the function share:
 //   where lanes take other paths, the function runs again. Keys of several lanes are checked in the
 //   first run only.
 // - A compiled function is called as it is, without its recordings. Inside compile, the check sees
 //   the first call only. Inside eval_shape, keys have no words, which is an error.
 //
-// It reads each key that is used, which waits for the device, and remembers it: some 100 bytes.
+// The check reads each key that is used, which waits for the device, and remembers it in about 100
+// bytes.
 #pragma once
 
 #include <concepts>

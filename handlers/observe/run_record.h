@@ -17,9 +17,10 @@
 //   other bits.
 // - The report says whether the operation computed other bits from equal operands, or an operand
 //   differs that no observed operation made: an argument, a captured tensor, a draw of the host.
-// - Outside of grad and vmap, backward passes and all lanes are seen. Loops are a sequence. A
-//   compiled function is called as it is, without its recordings. Rematerialisation and fused
-//   backward passes, which change no bits, are off under any handler of a user.
+// - Outside of grad and vmap, backward passes and all lanes are seen. The steps of a loop follow
+//   each other in the sequence. A compiled function is called as it is, without its recordings.
+//   Rematerialisation and fused backward passes, which change no bits, are off under any handler of
+//   a user.
 // - Several threads may share a handler. The operations of each thread are a sequence of their own,
 //   and the sequences are matched by their first operations, whichever thread comes first. The
 //   turns of `concurrently` are one sequence.
@@ -55,7 +56,7 @@ struct RunOperation {
 struct RunDifference {
   /// The number of the operation in its thread, from 0.
   std::size_t number = 0;
-  /// Empty: that run had ended.
+  /// Empty if the run had already ended.
   std::optional<RunOperation> recorded, found;
   /// The difference in words: both operations with their places, and whether their operands differ.
   std::string str() const;
@@ -126,7 +127,8 @@ class RunComparison : public Handler {
   std::string describe() const override { return "run comparison"; }
   HandlerProperties properties() const noexcept override { return {.only_observes = true}; }
 
-  /// Returns the first difference so far. After the run, that the recorded run went on is one, too.
+  /// Returns the first difference so far. After this run has ended, operations that only the
+  /// recorded run has are a difference, too.
   std::optional<RunDifference> difference() const;
 
  private:

@@ -117,12 +117,12 @@ std::optional<CodeAddress> address_of(void*) { return std::nullopt; }
 
 // Returns the standard output of a program; empty if it cannot be run.
 std::string output_of(const std::vector<std::string>& command) {
-  int ends[2];
-  if (pipe2(ends, O_CLOEXEC) != 0) return "";
+  int pipe_ends[2];
+  if (pipe2(pipe_ends, O_CLOEXEC) != 0) return "";
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);
   posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
-  posix_spawn_file_actions_adddup2(&actions, ends[1], STDOUT_FILENO);
+  posix_spawn_file_actions_adddup2(&actions, pipe_ends[1], STDOUT_FILENO);
   posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, "/dev/null", O_WRONLY, 0);
   std::vector<char*> arguments, environment;
   for (const std::string& word : command) arguments.push_back(const_cast<char*>(word.c_str()));
@@ -134,12 +134,13 @@ std::string output_of(const std::vector<std::string>& command) {
   pid_t child = 0;
   const bool runs = posix_spawnp(&child, arguments[0], &actions, nullptr, arguments.data(), environment.data()) == 0;
   posix_spawn_file_actions_destroy(&actions);
-  close(ends[1]);
+  close(pipe_ends[1]);
   std::string text;
   std::array<char, 4096> bytes;
-  for (ssize_t got; runs && ((got = read(ends[0], bytes.data(), bytes.size())) > 0 || (got < 0 && errno == EINTR));)
+  for (ssize_t got;
+       runs && ((got = read(pipe_ends[0], bytes.data(), bytes.size())) > 0 || (got < 0 && errno == EINTR));)
     if (got > 0) text.append(bytes.data(), static_cast<std::size_t>(got));
-  close(ends[0]);
+  close(pipe_ends[0]);
   if (runs) waitpid(child, nullptr, 0);
   return text;
 }

@@ -251,7 +251,7 @@ bool Stepping::step_stops_in(const ScopeNames& scopes) const {
   return false;
 }
 
-bool Stepping::holds(const Breakpoint& breakpoint, const StopPoint& here) const {
+bool Stepping::matches(const Breakpoint& breakpoint, const StopPoint& here) const {
   const Call& call = *here.call_;
   const auto named = [&](const NamePtr& name) { return name->text == breakpoint.scope; };
   const auto labelled = [&](const Tensor& x) { return stave::label_of(x) == breakpoint.label; };
@@ -292,7 +292,7 @@ void Stepping::remove_spent() {
 
 std::string Stepping::reason_before(const StopPoint& here) {
   for (BreakpointState& numbered : breakpoints_) {
-    if (asks_for_outputs(numbered.breakpoint) || !holds(numbered.breakpoint, here)) continue;
+    if (asks_for_outputs(numbered.breakpoint) || !matches(numbered.breakpoint, here)) continue;
     std::string reason = reason_of(numbered);
     if (reason.empty()) continue;
     numbered.stopped = true;
@@ -311,7 +311,7 @@ std::string Stepping::reason_after(const StopPoint& here, std::uint64_t number) 
   std::optional<bool> outputs_have_nan, inputs_have_nan;
   for (BreakpointState& numbered : breakpoints_) {
     const Breakpoint& breakpoint = numbered.breakpoint;
-    if (!asks_for_outputs(breakpoint) || !holds(breakpoint, here)) continue;
+    if (!asks_for_outputs(breakpoint) || !matches(breakpoint, here)) continue;
     if (breakpoint.yields && !breakpoint.yields(*here.call_, here.outputs())) continue;
     if (breakpoint.nan || breakpoint.nan_arises) {
       if (!outputs_have_nan) outputs_have_nan = any_nan(here.outputs());
@@ -346,7 +346,7 @@ bool Stepping::watches_outputs() const {
 
 // ---- during the run ----------------------------------------------------------------------
 
-void Stepping::stand_at(StopPoint& here, std::string reason) {
+void Stepping::stop_at(StopPoint& here, std::string reason) {
   here.reason_ = std::move(reason);
   here.around_.clear();
   here.look_around();
@@ -354,7 +354,7 @@ void Stepping::stand_at(StopPoint& here, std::string reason) {
     StopPoint *&at, *outer;
     ~AtStop() { at = outer; }
   } restore{at_, std::exchange(at_, &here)};
-  stand();
+  on_stop();
 }
 
 // Performs an operation in the handlers outside of this one. While a higher-order operation runs,
@@ -371,19 +371,19 @@ Outputs Stepping::perform_below(Call&& call, const ScopeNames& scopes) {
 
 Outputs Stepping::handle(Call& call) {
   if (until_ == Until::end) return perform(std::move(call));
-  passes(call);
+  before_operation(call);
   if (until_ == Until::breakpoint && !any_concerns(call.op())) return perform(std::move(call));
   StopPoint here(*this, &call, "");
   here.scopes_ = scopes_of_this();
   const std::uint64_t number = ++operations_;
-  if (std::string reason = reason_before(here); !reason.empty()) stand_at(here, std::move(reason));
+  if (std::string reason = reason_before(here); !reason.empty()) stop_at(here, std::move(reason));
   if (here.outputs_) return *std::move(here.outputs_);
   const bool keep_alive = std::exchange(stay_, false);
   if (!keep_alive && !watches_outputs()) return perform_below(std::move(call), here.scopes_);
   here.outputs_ = perform_below(Call(call), here.scopes_);
   std::string reason = reason_after(here, number);
   if (reason.empty() && keep_alive) reason = "performed";
-  if (!reason.empty()) stand_at(here, std::move(reason));
+  if (!reason.empty()) stop_at(here, std::move(reason));
   return *std::move(here.outputs_);
 }
 
@@ -391,7 +391,7 @@ void Stepping::handle(BreakpointReached& reached) {
   if (until_ == Until::end) return;
   StopPoint here(*this, nullptr, reached.name);
   here.scopes_ = scopes_of_this();
-  stand_at(here, "breakpoint in the code");
+  stop_at(here, "breakpoint in the code");
   stay_ = false;
 }
 

@@ -250,9 +250,9 @@ class Stepping : public Handles<Call, BreakpointReached> {
 
  protected:
   /// Called when the program has stopped at `at()`. The program continues when it returns.
-  virtual void stand() = 0;
+  virtual void on_stop() = 0;
   /// Called for each operation before it is performed, unless until() is Until::end.
-  virtual void passes(const Call&) {}
+  virtual void before_operation(const Call&) {}
   /// Returns the scopes of the operation that is being handled, outermost first.
   ScopeNames scopes_of_this() const;
 
@@ -266,11 +266,11 @@ class Stepping : public Handles<Call, BreakpointReached> {
   std::string reason_of(BreakpointState& numbered);
   void remove_spent();
   bool step_stops_in(const ScopeNames& scopes) const;
-  bool holds(const Breakpoint& breakpoint, const StopPoint& here) const;
+  bool matches(const Breakpoint& breakpoint, const StopPoint& here) const;
   bool any_concerns(const Op& op) const;
   bool watches_outputs() const;
   Outputs perform_below(Call&& call, const ScopeNames& scopes);
-  void stand_at(StopPoint& here, std::string reason);
+  void stop_at(StopPoint& here, std::string reason);
 
   std::vector<BreakpointState> breakpoints_;
   int last_number_ = 0;

@@ -189,7 +189,7 @@ class Forbidden {
   std::int32_t colors() const { return static_cast<std::int32_t>(by_.size()); }
 
  private:
-  std::vector<std::int32_t> by_;  // the last vertex that may not have this colour
+  std::vector<std::int32_t> by_;  // for each colour, the last vertex that may not have it, or -1
 };
 
 /// The least number of colours of a star colouring that this sees: three if some edge joins two

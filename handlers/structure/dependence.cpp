@@ -34,7 +34,8 @@ Outputs DependenceHandler::handle(Call& call) {
   if (std::ranges::none_of(call.inputs(), has_note)) return perform(std::move(call));
   const bool follows = std::ranges::any_of(call.inputs(), has_sets);
   if (call.op().is_higher_order) {
-    // The operations inside of it come here, too, unless a handler below performs them unseen.
+    // The operations inside a higher-order operation reach this handler, too, unless a handler
+    // below performs them unseen.
     const std::uint64_t before = handled_;
     Outputs outputs = perform(call);
     if (handled_ != before) return outputs;
@@ -96,16 +97,16 @@ Outputs DependenceHandler::dense_sets(const Call& call, std::span<const Tensor> 
   return Outputs(std::max<std::size_t>(1, call.abstract_outputs().size()), all);
 }
 
-// Returns the values of a constant, or with `here` those of any value, on the CPU; undefined for
-// other values and for those of a lane, so that no lanes part. Outer transforms learn that the
-// value is read: to a recording it is a guard.
+// Returns the values of a constant (with `here`, of any value) on the CPU. Returns an undefined
+// tensor for other values, and for a value of a lane, because reading it could split the batch.
+// Outer transforms are told that the value is read: a recording makes it a guard.
 Tensor DependenceHandler::read(const Tensor& x) const {
   if (!x.node_ptr()->storage || (!here_ && (notes_.find(x) || has_hidden_answers_))) return {};
   if (x.node_ptr()->notes) notify_read(notes_.strip(x));
   return to(observed(x), cpu);
 }
 
-// Forgets the numbers of values that have ended.
+// Drops the entries of live_ whose values no longer exist.
 void DependenceHandler::sweep() {
   std::erase_if(live_, [](const auto& numbers) { return numbers.expired(); });
   live_after_sweep_ = live_.size();
@@ -120,7 +121,7 @@ void DependenceHandler::collect() {
   sets.collect(live);
 }
 
-// Effects are performed by the handlers below; the tensors of an answer are no constants.
+// Effects are performed by the handlers below. The tensors of an answer do not count as constants.
 void* DependenceHandler::handling(const EffectType& effect) {
   if (is_of_the_library(effect)) return nullptr;
   if (effect.recordable) return effect.recordable->has_answer ? effect.recordable->handling : nullptr;

@@ -64,9 +64,9 @@ class DependenceHandler final : public Handler {
   void collect();
 
   const bool here_;
-  // The number of operations that came here, but for higher-order ones.
+  // The number of operations that reached this handler, without higher-order ones.
   std::uint64_t handled_ = 0;
-  // An effect was answered with a value whose tensors cannot be visited.
+  // True if an effect was answered with a value whose tensors cannot be visited.
   bool has_hidden_answers_ = false;
   Notes<Followed> notes_{"sparsity"};
   std::vector<std::weak_ptr<const Tensor>> live_;  // the numbers in notes

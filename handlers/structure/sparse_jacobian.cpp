@@ -33,8 +33,8 @@ Index size_of(const std::vector<Abstract>& leaves) {
 
 // ---- which products are computed ----------------------------------------------------------------
 
-/// Columns with their colours, and the rows that are found one by one in the other mode. By rows it
-/// is the same for the transpose.
+/// Columns with their colours, and the rows that are found one by one in the other mode. With
+/// `by_rows`, it is the plan of the transpose.
 struct Plan {
   bool by_rows = false;
   Coloring coloring;
@@ -179,7 +179,7 @@ SparseJacobianCore::SparseJacobianCore(FlatFunction f, std::span<const Tensor> x
         transform, dtype_);
   const Plan plan = plan_for(found.pattern, inputs_, outputs_, options.by, is_real);
   const Index count = plan.coloring.count, apart = static_cast<Index>(plan.apart.size());
-  const Index length = plan.by_rows ? pattern.columns : pattern.rows;  // that of a product
+  const Index length = plan.by_rows ? pattern.columns : pattern.rows;  // the length of a product
   jvps = plan.by_rows ? apart : count;
   pullbacks = plan.by_rows ? count : apart;
   if (options.check) {

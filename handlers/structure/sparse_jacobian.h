@@ -7,7 +7,7 @@
 //
 // Columns that share no row are found together, from one jvp along the sum of their unit vectors;
 // or rows that share no column, from one pullback. A tridiagonal Jacobian of any size takes three
-// jvps. `values` consists of tensor operations alone, so it may stand under vmap, grad and compile.
+// jvps. `values` consists of tensor operations alone, so it works under vmap, grad and compile.
 #pragma once
 
 #include <optional>
@@ -31,11 +31,12 @@ enum class SparseBy { automatic, columns, rows, symmetric };
 struct SparseOptions {
   [[no_unique_address]] ByName by_name{};
   SparseBy by = SparseBy::automatic;
-  /// The pattern of the given point alone, in place of the path that f takes there.
+  /// True: finds the pattern at the given point alone, instead of that of the path that f takes
+  /// there.
   bool here = false;
-  /// `values` finds the derivative along one more direction, a random one, and throws
-  /// TransformError if it is not that of the entries: then the pattern lacks an entry, because f
-  /// took another path than where the pattern was found.
+  /// True: `values` also finds the derivative along a random direction, and throws TransformError
+  /// if it is not that of the entries. Then the pattern lacks an entry, because f took another path
+  /// than where the pattern was found.
   bool check = false;
 };
 
@@ -69,13 +70,13 @@ class SparseJacobianCore {
 
   const char* transform_;
   std::vector<Abstract> inputs_, outputs_;
-  Dtype dtype_ = float32;  // that of the values
+  Dtype dtype_ = float32;  // the dtype of the values
   Device device_;
   std::vector<Products> products_;
   Tensor places_;  // the place of each entry in the list of all products
   // For SparseOptions::check: a random direction of the whole argument (by rows: of the result),
-  // its place in the list of products, and for each entry the element of the direction and of the
-  // product.
+  // its place in the list of products, and for each entry the elements of the direction and of the
+  // product that belong to it.
   Tensor direction_, multiplied_, summed_;
   Index direction_place_ = 0;
 };
@@ -154,17 +155,18 @@ class SparseJacobian {
   stave_detail::SparseJacobianCore core_;
 };
 
-/// Returns the sparse Jacobian of f by x, a tree, with the pattern of the path that f takes at x
-/// (sparsity.h). If x is a std::tuple, f is called with its elements, and those that are no trees
-/// are passed unchanged. The entries are found as `options.by` says. Throws the errors of
+/// Returns the sparse Jacobian of f with respect to x, a tree, with the pattern of the path that f
+/// takes at x (sparsity.h). If x is a std::tuple, f is called with its elements, and those that are
+/// not trees are passed unchanged. The entries are found as `options.by` says. Throws the errors of
 /// jacobian_sparsity, and ShapeError for SparseBy::symmetric if the Jacobian is not square.
 template <class F, class X>
 auto sparse_jacobian(F f, const X& x, SparseOptions options = {}) {
   return SparseJacobian<F, X>(std::move(f), x, options);
 }
-/// Returns the sparse Hessian of f, which returns one number, by x. It is found as the symmetric
-/// Jacobian of the gradient. For a function with custom rules that are not its derivatives,
-/// the gradient may have a Jacobian that is not symmetric: then set `by` to SparseBy::columns.
+/// Returns the sparse Hessian, with respect to x, of f, which returns one number. It is found as
+/// the symmetric Jacobian of the gradient. For a function with custom rules that are not its
+/// derivatives, the gradient may have a Jacobian that is not symmetric: then set `by` to
+/// SparseBy::columns.
 template <class F, class X>
 auto sparse_hessian(F f, const X& x, SparseOptions options = {}) {
   if (options.by == SparseBy::automatic) options.by = SparseBy::symmetric;

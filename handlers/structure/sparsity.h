@@ -11,7 +11,7 @@
 // for all arguments at which f takes this path, whatever their values. Both operands of `where`
 // count, and any element of an array that is indexed by a computed position. With `here` the values
 // at x count, and the pattern holds for this point only. Tensors that f captures are constants,
-// whose zeros and indices count in both cases. Answers of effects are not.
+// whose zeros and indices count in both cases. Answers of effects are not constants.
 //
 // No entry is ever missed: an operation of which nothing is known counts as dense, and
 // `dense_operations` names it. f may not depend on other state that changes.
@@ -27,7 +27,8 @@ namespace stave {
 
 struct SparsityOptions {
   [[no_unique_address]] ByName by_name{};
-  /// The pattern of this point alone, in place of the path: the values of f's argument count.
+  /// True: finds the pattern at this point alone, instead of that of the path. Rules may then use
+  /// the values of f's argument.
   bool here = false;
 };
 
@@ -58,7 +59,7 @@ struct SparsityPattern {
 
 namespace stave_detail {
 
-/// The findings of a run of f: the pattern, and shapes and dtypes of the results.
+/// The result of a run of f: the pattern, and shapes and dtypes of the results.
 struct FoundSparsity {
   CsrPattern pattern;
   std::vector<Abstract> outputs;
@@ -100,10 +101,10 @@ class JacobianSparsityOf {
 
 namespace stave {
 
-/// Returns a callable with f's arguments that finds the sparsity of the Jacobian of f by argument 0
-/// or by `argnums`. Arguments and results are trees. Throws TransformError if the differentiated
-/// arguments hold no tensors, and DtypeError if one of these tensors is not real and floating,
-/// or if a result is not floating.
+/// Returns a callable with f's arguments that finds the sparsity of the Jacobian of f with respect
+/// to argument 0 or to `argnums`. Arguments and results are trees. Throws TransformError if the
+/// differentiated arguments hold no tensors, and DtypeError if one of these tensors is not real and
+/// floating, or if a result is not floating.
 template <int... argnums, class F>
 auto jacobian_sparsity(F f, SparsityOptions options = {}) {
   return stave_detail::by_arguments<stave_detail::JacobianSparsityOf, argnums...>(std::move(f), options);

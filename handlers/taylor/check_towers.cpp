@@ -11,10 +11,10 @@ namespace stave_detail {
 
 namespace {
 
-// The order at which a tower is measured first; then at twice the order.
+// A tower is measured at this order, and at twice this order.
 constexpr int low_order = 5;
-// A tower that is twice as high may have this many times as many operations: as one does that grows
-// with the third power of the order. One that doubles at each order has 2^5 times as many.
+// The number of operations may grow by this factor when the order doubles, as it does where it is
+// proportional to the third power of the order. If it doubled at each order, it would grow by 2^5.
 constexpr double largest_growth = 8;
 
 double tower_size(FlatFunction f, std::span<const Tensor> xs, int order) {

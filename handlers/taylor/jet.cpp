@@ -11,7 +11,9 @@ namespace stave_detail {
 
 namespace {
 
-// A fused operation is performed as its steps, whose coefficients have structure.
+// Returns the attributes of a fused operation, else null. It is performed as its steps, because
+// coefficients of steps often follow directly from those of their inputs (has_structure in
+// tower.cpp).
 const FusedAttributes* as_fused(const Call& call) {
   return call.op().id == OpId::own ? dynamic_cast<const FusedAttributes*>(call.attributes()) : nullptr;
 }

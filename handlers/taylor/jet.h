@@ -1,7 +1,7 @@
 // Taylor series of functions: Taylor-mode automatic differentiation.
 //
-//   auto [y, ys] = jet(f, x, {x1, x2, x3});   // of f(x + x1 t + x2 t^2 + x3 t^3) in t
-//   std::vector<Tensor> c = taylor(f, 20)(x, v);   // of f(x + v t): c[0], ..., c[20]
+//   auto [y, ys] = jet(f, x, {x1, x2, x3});   // the series of f(x + x1 t + x2 t^2 + x3 t^3) in t
+//   std::vector<Tensor> c = taylor(f, 20)(x, v);   // that of f(x + v t): c[0], ..., c[20]
 //   Tensor near = evaluate_series(c, 0.1);         // c[0] + 0.1 c[1] + ...
 //
 // The coefficients are those of powers of t, not derivatives: the derivative of order k is k! times

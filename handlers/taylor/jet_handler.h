@@ -32,7 +32,7 @@ class JetHandler final : public Handler, public FollowsDerivatives, public std::
   }
 
   /// The series of x; null if x is a constant. Throws TransformError if the derivative of x is
-  /// lost, or if x is a value of a custom rule that has ended.
+  /// lost, or if a custom rule computed x and x is used outside of the rule.
   SeriesPtr series_of(const Tensor& x) const;
   /// Returns x with a series; with null, x without one.
   Tensor put(Tensor x, SeriesPtr series) const;
@@ -40,8 +40,8 @@ class JetHandler final : public Handler, public FollowsDerivatives, public std::
   Tensor put(Tensor x, std::span<const Tensor> coefficients) const;
   /// Coefficient k >= 1 of a value of the program; zeros if it has none.
   Tensor coefficient(const Tensor& x, int k) const;
-  /// y'(t) for each output of a call with a custom derivative rule, by that rule. `tangents` holds
-  /// x'(t) for the inputs with a series.
+  /// Returns y'(t) for each output of a call with a custom derivative rule, computed by that rule.
+  /// `tangents` holds x'(t) for the inputs with a series.
   std::vector<ValueWithSeries> by_custom_rule(const Call& call, std::span<const Tensor> tangents);
 
   const int order;

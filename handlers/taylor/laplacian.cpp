@@ -130,7 +130,7 @@ class LaplacianHandler final : public Handler,
     }
 
    private:
-    // 2 op(da, db)
+    // Returns 2 op(da, db).
     Outputs of_product() const {
       if (!first_[0].defined() || !first_[1].defined()) return {};
       return along_directions([&](std::span<const Tensor> tangents) { return Outputs(2. * function_(tangents)[0]); });

@@ -21,12 +21,12 @@
 namespace stave {
 
 /// Returns the Laplacian at xs of each output of f: the sum over all elements of xs of the second
-/// derivatives by that element. Outputs that are not floating give zeros. Throws DtypeError if an
-/// input is not a real float, and the errors of jvp.
+/// derivatives with respect to that element. Outputs that are not floating give zeros. Throws
+/// DtypeError if an input is not a real float, and the errors of jvp.
 Outputs laplacian_flat(FlatFunction f, std::span<const Tensor> xs, InputNames names = numbered_inputs);
 
-/// Returns a function with f's arguments that computes the Laplacian of f by argument 0, a tree of
-/// real floats: a tree like f's result.
+/// Returns a function with f's arguments that computes the Laplacian of f with respect to argument
+/// 0, a tree of real floats. Its result is a tree like f's result.
 template <class F>
 auto laplacian(F f) {
   return [f = std::move(f)](const auto& x, const auto&... args) {

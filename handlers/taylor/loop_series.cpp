@@ -28,7 +28,8 @@ Program jet_of(const Program& program, int order, const Mask& wanted, std::span<
   return with_calls_inlined(without_repetitions(simplified(traced("jet", all, given))), InlineCalls::without_rules);
 }
 
-// A loop over the states and their coefficients. All orders that can be known are computed at once.
+// Performs a loop whose states are those of the loop, and their coefficients. All orders that can
+// be known are computed at once.
 Outputs loop_series(const SeriesContext& c) {
   const auto& loop = c.as<LoopAttributes>();
   const std::span<const Tensor> given = c.call.inputs();

@@ -37,8 +37,9 @@ std::size_t key_of(const Call& call, const SmallVector<SeriesPtr, 3>& inputs) {
 }
 
 // Returns true if two constants are known to be the same value. Literals of rules, which are new
-// tensors each time that a rule runs, are compared by their one number. A value with a note is not:
-// an outer transform may give equal values different derivatives, or record them.
+// tensors each time that a rule runs, are compared by their one number. A value with a note is
+// never known to be the same: an outer transform may give equal values different derivatives, or
+// record them.
 bool is_same_constant(const Tensor& a, const Tensor& b) {
   if (a.node_ptr().get() == b.node_ptr().get()) return true;
   return a.shape() == b.shape() && a.dtype() == b.dtype() && is_literal(a) && is_literal(b) && same_bits(a, b);
@@ -53,10 +54,12 @@ bool is_same(const Lazy& y, const Call& call, const SmallVector<SeriesPtr, 3>& i
   return true;
 }
 
-// Returns true if coefficients follow from those of the inputs without the JVP rule.
+// Returns true if the coefficients follow directly from those of the inputs, without performing the
+// JVP rule on series.
 bool has_structure(const Op& op) { return op.series || op.derivative != Derivative::rules; }
 
-// The number of coefficients that are known of every input. Those of a finished series are.
+// Returns the number of coefficients that are known for every input. All coefficients of a finished
+// series are known.
 int count_known(const Lazy& y, int order) {
   auto known = static_cast<std::size_t>(order);
   for (const SeriesPtr& series : y.inputs)

@@ -12,9 +12,9 @@
 //
 // Here y_k asks for y_0, ..., y_(k-1), so that the coefficients of y and of y x' are computed in
 // turn. To evaluate the rule again for each order would take a number of operations exponential in
-// the order. A rule that performs an operation which the tower already has, on the same values,
-// gets the values of that one: so sin, whose rule performs cos, and cos, whose rule performs sin,
-// need each other alone.
+// the order. If a rule performs an operation which the tower already has, on the same values, it
+// gets the values of that operation. So sin, whose rule performs cos, and cos, whose rule performs
+// sin, need no third operation.
 #pragma once
 
 #include <memory>
@@ -52,8 +52,8 @@ struct Lazy {
   JetHandler* jet;  // the handler under which the rule runs
   std::optional<Call> call;
   Outputs outputs;                   // coefficients 0, without notes of the handler
-  SmallVector<SeriesPtr, 1> series;  // of the outputs
-  SmallVector<SeriesPtr, 3> inputs;  // of the inputs
+  SmallVector<SeriesPtr, 1> series;  // the series of the outputs
+  SmallVector<SeriesPtr, 3> inputs;  // the series of the inputs
   SeriesPtr derivative_of;
   bool is_derived = false;
   std::vector<ValueWithSeries> derivative;  // y'(t) for each output, once is_derived is true

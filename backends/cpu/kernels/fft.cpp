@@ -247,7 +247,7 @@ void pass_of(const FftStage& stage, Index stride, In in, Out out) {
   }
 }
 
-// The radices of the passes along a row whose stride is less than the number of lanes.
+// The radices of those passes along a row whose stride is less than the number of lanes.
 template <class T>
 inline constexpr int first_radix = Vec<T>::lanes == 8 ? 8 : 4;
 template <class T>

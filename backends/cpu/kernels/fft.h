@@ -44,13 +44,14 @@ enum class FftKind : std::uint8_t { complex, real_to_complex, complex_to_real };
 struct FftColumns {
   const FftPlan* plan;
   FftKind kind;
-  bool inverse;  // e^(+2 pi i j k / length)
+  bool inverse;  // true: the exponent is +2 pi i j k / length
   double scale;
   FftPlace in, out;
   std::int64_t count;   // at most FftKernels::lanes
   std::int64_t stored;  // the number of elements that are stored; the rest is dropped.
   /// If not null, element k of column c is also multiplied by block_roots[k] * lane_roots[k][c]
-  /// (lane_roots: the real parts of all lanes, then the imaginary ones). Only for complex columns.
+  /// (lane_roots: the real parts of all lanes, then the imaginary ones). Columns of real numbers
+  /// have no such factors.
   const void *block_roots, *lane_roots;
   void* work;  // 4 * lanes * (length + 1) numbers
 };

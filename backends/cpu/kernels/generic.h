@@ -66,7 +66,8 @@ STAVE_INLINE F32 clamp(F32 low, F32 x, F32 high) {
   return select(x < low, low, x);
 }
 
-/// Load sixteen-bit integers into 32-bit lanes, and store the lower halves of 32-bit lanes.
+/// These functions load sixteen-bit integers into 32-bit lanes, and store the lower halves of
+/// 32-bit lanes.
 STAVE_INLINE Vec<std::uint32_t> load_uint16(const void* from) {
   typedef std::uint16_t Half __attribute__((vector_size(STAVE_VECTOR_BYTES / 2), aligned(2), may_alias));
   return {__builtin_convertvector(*static_cast<const Half*>(from), Vec<std::uint32_t>::Raw)};
@@ -76,7 +77,8 @@ STAVE_INLINE void store_uint16(Vec<std::uint32_t> v, void* to) {
   *static_cast<Half*>(to) = __builtin_convertvector(v.raw, Half);
 }
 
-/// Convert float16 from and to float32, with the results of core/tensor/half.h, a vector at a time.
+/// These functions convert float16 from and to float32, with the results of core/tensor/half.h, a
+/// vector at a time.
 STAVE_INLINE F32 load_float16(const void* from) {
   using Bits = Vec<std::uint32_t>;
   const Bits half = load_uint16(from);

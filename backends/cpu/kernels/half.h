@@ -41,8 +41,8 @@ STAVE_INLINE void store(VecOf<T> v, void* to) {
   else v.store(to);
 }
 
-/// Loads and stores the first n elements, 0 <= n <= lanes. The other lanes are read as 0
-/// and are not written.
+/// These functions load and store the first n elements, 0 <= n <= lanes. The other lanes are read
+/// as 0 and are not written.
 template <class T>
 STAVE_INLINE VecOf<T> load_first(const void* from, std::int64_t n) {
   if constexpr (is_half<T>) {
@@ -64,7 +64,7 @@ STAVE_INLINE void store_first(VecOf<T> v, void* to, std::int64_t n) {
   }
 }
 
-/// Convert n elements of T to float32, and float32 to elements of T.
+/// These functions convert n elements of T to float32, and float32 to elements of T.
 template <class T>
 STAVE_INLINE void widen(const T* from, std::int64_t n, float* to) {
   std::int64_t i = 0;

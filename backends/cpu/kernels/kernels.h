@@ -163,9 +163,9 @@ struct Kernels {
   ByOp<BlockKernel, OpId::abs, OpId::full> elementwise;
   BlockKernel convert[dtype_count][dtype_count];  // Indexed as convert[from][to].
   BlockKernel where[dtype_count];                 // The inputs are condition, x and y.
-  /// Interprets a chain (chain.h): applies its links in order to elements i < n of `arrays`.
-  /// The first link must load a value. Element i of a result depends on elements i only,
-  /// so one array may be both read and written. For float32 and float64.
+  /// Interprets a chain (chain.h): applies its links in order to elements i < n of `arrays`. The
+  /// first link must load a value. Element i of a result depends on elements i only, so one array
+  /// may be both read and written. Only float32 and float64 have this kernel.
   void (*chain[dtype_count])(const Link* links, Index count, char* const* arrays, Index n);
   ByOp<Reduction, OpId::sum, OpId::argmax> reduce;
   Index vector_bytes;  // the size of the vectors in which `reduce` combines the elements of a row
@@ -176,8 +176,8 @@ struct Kernels {
   Normalization layer_norm[dtype_count];
   /// Sums, products and recurrences have no kernels for bool.
   ByOp<Scan, OpId::cumulative_sum, OpId::sort> scan;
-  /// Computes out[j] += a * b[j] for j < n, wrapping in integers: the inner loop of small
-  /// and integer matmuls. Not for sixteen-bit floats.
+  /// Computes out[j] += a * b[j] for j < n, wrapping in integers: the inner loop of small and
+  /// integer matmuls. Sixteen-bit floats have no such kernel.
   void (*multiply_add[dtype_count])(void* out, const void* a, const void* b, Index n);
   /// Multiplies [m, k] x [k, n] for k, n <= 16. Operands are row-major with the given distances
   /// between rows.
@@ -185,10 +185,10 @@ struct Kernels {
                                    Index b_stride);
   /// Multiplies [m, k] x [k, n], adding the terms in their order, as tiny_matmul does. The
   /// distances are those between rows and, for a, also between columns; the other columns are
-  /// adjacent. float32 and float64.
+  /// adjacent. Only float32 and float64 have this kernel.
   void (*few_terms_matmul[dtype_count])(void* out, const void* a, const void* b, Index m, Index k, Index n,
                                         Index out_step, Index a_row, Index a_column, Index b_row);
-  SmallLinalg small_linalg[dtype_count];  // float32 and float64
+  SmallLinalg small_linalg[dtype_count];  // only for float32 and float64
   /// Computes rows of a convolution: out[r * out_step + j] = the sum over t < taps
   /// of w[t * results + r] * x[offsets[t] + j], for r < results and j < n, wrapping in integers.
   /// If `accumulate` is true, it adds the sum to `out` instead. `results` is at most
@@ -199,11 +199,10 @@ struct Kernels {
   Index weighed_results;
   void (*weigh_rows[dtype_count])(void* out, Index out_step, const void* x, const void* w, const Index* offsets,
                                   Index taps, Index results, Index n, bool accumulate);
-  /// Computes the sum over row < rows and j < n of
-  /// w[r * w_step + row * w_row + j] * x[offsets[t] + row * x_row + j], for r < results and t
-  /// < taps, which are at most `multiplied_results` and `multiplied_taps`. It adds this sum,
-  /// in up to `sum_lanes` parts, to the numbers from sums[(r * taps + t) * sum_lanes] on.
-  /// For float32 and float64.
+  /// Computes the sum over row < rows and j < n of w[r * w_step + row * w_row + j] * x[offsets[t] +
+  /// row * x_row + j], for r < results and t < taps, which are at most `multiplied_results` and
+  /// `multiplied_taps`. It adds this sum, in up to `sum_lanes` parts, to the numbers from sums[(r *
+  /// taps + t) * sum_lanes] on. Only float32 and float64 have this kernel.
   void (*multiply_rows[dtype_count])(double* sums, const void* x, Index x_row, const Index* offsets, Index taps,
                                      const void* w, Index w_row, Index w_step, Index results, Index rows, Index n);
   /// Returns the kernel of a special operation for float32 or float64, or null: then scalar code

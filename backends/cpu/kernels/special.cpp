@@ -27,7 +27,8 @@ STAVE_INLINE void store_doubles(F64 y, T* to) {
   else *reinterpret_cast<Part*>(to) = __builtin_convertvector(y.raw, Part);
 }
 
-/// The kernel of f, a function of vectors, for inputs from `first` on.
+/// Computes a function f of vectors. Its arguments are the inputs from number `first` on; the
+/// inputs before them are orders.
 template <class T, auto f, int first, int... k>
 void run(void* out, const void* const* in, const Index* steps, Index n) {
   constexpr Index lanes = F64::lanes;
@@ -55,8 +56,8 @@ void run(void* out, const void* const* in, const Index* steps, Index n) {
   }
 }
 
-/// The kernel of f, where the last argument tells how long a vector takes: lanes of one group are
-/// computed together.
+/// Computes a function f of vectors that takes longer for some arguments, which group_of tells from
+/// the last argument: elements of one group are computed together.
 template <class T, auto f, auto group_of, int groups, int... k>
 void run_grouped(void* out, const void* const* in, const Index* steps, Index n) {
   constexpr Index most = 512, inputs = sizeof...(k);
@@ -94,7 +95,7 @@ template <class T, auto f, int first, int... k>
 SpecialKernel kernel_of(std::integer_sequence<int, k...>) {
   return run<T, f, first, k...>;
 }
-/// The kernel of f for operations with `first` orders that f does not take.
+/// Returns the kernel of f for operations with `first` orders that f does not take.
 template <class T, auto f, int first = 0>
 SpecialKernel kernel_of() {
   return kernel_of<T, f, first>(inputs_of(f));
@@ -130,7 +131,7 @@ SpecialKernel kernel_for(OpId op) {
   }
 }
 
-/// As kernel_for, for an operation of one order.
+/// Returns the kernel of an operation of one order, as kernel_for does.
 template <class T>
 SpecialKernel kernel_for(OpId op, double order) {
   using namespace special;

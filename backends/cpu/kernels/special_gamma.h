@@ -8,10 +8,10 @@ namespace STAVE_KERNELS::special {
 
 // ---- the gamma function -------------------------------------------------------------------------
 
-/// Parameters are at least `least` and at most `most`. Beyond, logarithms of the gamma function
-/// would be too large for the digits of a DoubleDouble.
+/// The vector functions take parameters from least_parameter to most_parameter. For others,
+/// logarithms of the gamma function would be too large for the digits of a DoubleDouble.
 constexpr double least_parameter = 1e-200, most_parameter = 256;
-/// Exponents of results that neither overflow nor lose digits as denormal numbers.
+/// The largest exponent of results that neither overflow nor lose digits as denormal numbers.
 constexpr double most_exponent = 650;
 
 STAVE_INLINE Lanes64 is_parameter(F64 a) { return (a >= F64(least_parameter)) & (a <= F64(most_parameter)); }
@@ -58,7 +58,7 @@ STAVE_INLINE F64 betaln(F64 a, F64 b) {
 
 STAVE_INLINE F64 poch(F64 a, F64 m) {
   const DoubleDouble end = exact_sum(a, m);
-  // The scalar function multiplies for whole m.
+  // For whole m, the scalar function computes a product.
   Lanes64 common = is_parameter(a) & is_parameter(end.high) & ((m != rint(m)) | (abs(m) > F64(32)));
   const DoubleDouble one{F64(1), F64(0)};
   const LogGamma low = log_gamma(select(common, DoubleDouble{a, F64(0)}, one)),
@@ -158,8 +158,8 @@ STAVE_INLINE F64 gamma_series(F64 a, F64 x, Lanes64 wanted, Lanes64& settled) {
   return y;
 }
 
-/// The lower tail of the gamma distribution, or the upper one. Either is computed as it is, or as
-/// what the other one leaves of 1.
+/// The lower tail of the gamma distribution, or the upper one. It is computed directly, or as 1
+/// minus the other one.
 template <bool is_lower>
 STAVE_INLINE F64 gamma_tail(F64 a, F64 x) {
   const Lanes64 below = x < a;

@@ -1,6 +1,6 @@
-// The hypergeometric functions of vectors. Terms of sums may cancel. So they have twice the
-// precision, until they are so small that the errors of plain numbers do not matter. Most of the
-// terms are small. The scalar functions compute what would need many terms.
+// The hypergeometric functions of vectors. Terms of sums may cancel, so they have twice the
+// precision, until they are so small that the errors of plain numbers do not matter. This is the
+// case for most terms. The scalar functions compute sums that would need many terms.
 #pragma once
 
 #include <stave/backends/cpu/kernels/special_lanes.h>
@@ -25,7 +25,7 @@ struct Total {
 
 /// Terms below this size, relative to the sum, are plain numbers. `continued` needs more digits.
 constexpr double small_term = 0x1p-12, small_continued_term = 0x1p-18;
-/// Plain terms are not allowed to grow again to more than this.
+/// The largest size, relative to the sum, to which plain terms may grow again.
 constexpr double most_small_term = 0x1p-9;
 
 /// The lanes of a sum of terms, each of which is the previous one times a factor. A lane ends where
@@ -37,7 +37,7 @@ struct Sum {
   Lanes64 active;
 
   STAVE_INLINE explicit Sum(Lanes64 wanted) : active(wanted) {}
-  /// Adds a term. `small` is the size of small ones, relative to the sum.
+  /// Adds a term. A lane ends when its term is smaller than `small` times the sum, and terms fall.
   STAVE_INLINE void add(DoubleDouble factor, F64 small) {
     term = select(active, term * factor, term);
     k = select(active, k + F64(1), k);
@@ -46,7 +46,7 @@ struct Sum {
   }
 };
 
-/// The rest of a sum, of plain numbers.
+/// The rest of the sum of such lanes, in plain numbers instead of pairs (DoubleDouble).
 struct SmallSum {
   F64 term, k, total{0}, largest{0}, size;
   Lanes64 wanted, active;
@@ -199,7 +199,7 @@ inline int gauss_group(double x) {
   for (double rest = 0.25; group < 8 && 1 - z < rest; rest /= 2) ++group;
   return group;
 }
-/// Up to here a sum of powers of x is faster than a continuation.
+/// Up to this argument a sum of powers of x is faster than a continuation.
 constexpr double most_gauss_argument = 0.6, least_gauss_rest = 0x1p-20;
 
 /// base^exponent for a positive base
@@ -210,7 +210,7 @@ STAVE_INLINE F64 power(DoubleDouble base, DoubleDouble exponent, Lanes64 wanted)
 
 STAVE_INLINE F64 hyp2f1(F64 a, F64 b, F64 c, F64 x) {
   const F64 zero(0), one(1);
-  // Pfaff's transformation, DLMF 15.8.1, with the smaller parameter outside.
+  // Pfaff's transformation, DLMF 15.8.1: (1 - x)^-low 2F1(low, c - high; c; x / (x - 1)).
   const Lanes64 negative = x < F64(-0.5);
   const F64 low = select(b < a, b, a), high = select(b < a, a, b);
   const DoubleDouble other = exact_sum(c, -high), below = ordered_sum(one, select(negative, -x, zero));

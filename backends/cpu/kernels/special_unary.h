@@ -78,7 +78,7 @@ STAVE_INLINE F64 ndtri(F64 p) { return -(erfcinv(p + p) / F64(root_half)); }
 
 // ---- integrals ----------------------------------------------------------------------------------
 
-/// f and g of DLMF 6.2.17 and 6.2.18 for x >= 2.
+/// The auxiliary functions f and g of DLMF 6.2.17 and 6.2.18, for x >= 2.
 struct SineParts {
   F64 f, g;
   STAVE_INLINE explicit SineParts(F64 x) {
@@ -116,7 +116,8 @@ STAVE_INLINE F64 cosine_integral(F64 x) {
   return select((x == x) & (x > F64(-infinite)), y, F64(not_a_number));
 }
 
-/// f and g of DLMF 7.2.10 and 7.2.11, and the sine and cosine of pi x^2 / 2, for 1.6 <= x <= 1e15.
+/// The auxiliary functions f and g of DLMF 7.2.10 and 7.2.11, and the sine and cosine of
+/// pi x^2 / 2, for 1.6 <= x <= 1e15.
 struct FresnelParts {
   F64 f, g, sine, cosine;
   STAVE_INLINE explicit FresnelParts(F64 x) {

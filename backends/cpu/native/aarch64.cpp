@@ -201,7 +201,7 @@ Memory Aarch64Encoder::access(const Instruction& it) {
     const X index = read_general(place.index, 0);
     if (offset == 0) {
       if (index != x(16)) return {base, 0, index.id};
-      code_.move(address, index);  // as x16 will be used again
+      code_.move(address, index);  // x16 will be used again
       return {base, 0, address.id};
     }
     code_.add_shifted(address, base, index, size == 8 ? 3 : size == 4 ? 2 : size == 2 ? 1 : 0);

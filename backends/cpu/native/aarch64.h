@@ -78,7 +78,7 @@ class Aarch64Encoder final : public InstructionWalk {
   void select_by_mask(V to, V mask, V a, V b);
   void copysign(const Instruction& it, bool wide);
   void sign_bit(const Instruction& it, bool wide);
-  /// Returns a register that holds the value: its own one, or scratch register 0, 1 or 2.
+  /// Returns the register that holds the value: its own, or scratch register 0, 1 or 2.
   V read_float(int value, int scratch);
   /// Returns a register for the result, which may be that of an operand.
   V float_result(const Instruction& it);
@@ -92,11 +92,11 @@ class Aarch64Encoder final : public InstructionWalk {
   void compare_integers(const Instruction& it);
   void select_integers(const Instruction& it);
   void absolute(const Instruction& it);
-  /// Returns a register that holds the value: its own one, or scratch register 0 or 1.
+  /// Returns the register that holds the value: its own, or scratch register 0 or 1.
   X read_general(int value, int scratch);
-  /// The same, where the allocator may not load the value into another register.
+  /// Like read_general, but the allocator may not load the value into another register.
   X fetch(int value);
-  /// The same, extended to 64 bits as its dtype requires.
+  /// Like read_general, but the value is extended to 64 bits as its dtype requires.
   X read_extended(int value, int scratch);
   /// Sets the condition `ne` to a bool.
   void test_bool(int value);

@@ -90,17 +90,17 @@ class Assembler {
   void shift_right_signed(X to, X a, int places) { bit_field(0x93400000, to, a, places, 63); }
   /// Extends the low part of a register, of 1, 2 or 4 bytes, to 64 bits.
   void extend(X to, X a, std::size_t bytes, bool is_signed);
-  /// The lowest bit inverted, as eor w, w, 1 does, which sets the upper half to zero.
+  /// Inverts the lowest bit, as eor w, w, 1 does, which sets the upper half to zero.
   void invert_bool(X to, X a) { two(0x52000000, to, a); }
-  /// true if the lowest byte is not zero: condition `ne`
+  /// Sets the condition `ne` if the lowest byte is not zero.
   void test_byte(X a) { two(0x72001c00, zero, a); }
   void compare(X a, X b, bool wide = true) { three(wide ? 0xeb000000 : 0x6b000000, zero, a, b); }
   /// The number is 0 to 4095.
   void compare(X a, int number, bool wide = true) { with_immediate(wide ? 0xf1000000 : 0x71000000, zero, a, number); }
   void select(X to, X a, X b, Condition it) { three(0x9a800000 | bits_of(it), to, a, b); }
-  /// 1 or 0
+  /// Sets `to` to 1 if the condition holds, else to 0.
   void set(X to, Condition it) { three(0x9a800400 | bits_of(inverse(it)), to, zero, zero); }
-  /// -a if the condition holds, else a
+  /// Sets `to` to -a if the condition holds, else to a.
   void negate_if(X to, X a, Condition it) { three(0xda800400 | bits_of(inverse(it)), to, a, a); }
 
   // ---- memory. Loads of less than 8 bytes set the rest of the register to zero.
@@ -115,7 +115,7 @@ class Assembler {
   void store_pair(X a, X b, X base, int offset) { pair(0xa9000000, a.id, b.id, base, offset); }
   void load_pair(V a, V b, X base, int offset) { pair(0x6d400000, a.id, b.id, base, offset); }
   void store_pair(V a, V b, X base, int offset) { pair(0x6d000000, a.id, b.id, base, offset); }
-  /// The address of this instruction.
+  /// Writes the address of this instruction to the register.
   void here(X to) { word(0x10000000 | static_cast<std::uint32_t>(to.id)); }
 
   // ---- branches. A branch to a place that is too far away throws std::length_error.

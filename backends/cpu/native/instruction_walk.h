@@ -36,10 +36,10 @@ class InstructionWalk : protected Moves {
   };
   /// The registers with particular uses. No value is in a scratch register.
   struct Conventions {
-    RegisterSet allocatable;         // hold values
-    RegisterSet clobbered_by_calls;  // are not preserved by the functions that the code calls
+    RegisterSet allocatable;         // these may hold values
+    RegisterSet clobbered_by_calls;  // functions that the code calls may change these
     int general_scratch, floating_scratch;
-    int saved_general, saved_floating;  // hold a value while a cycle of moves is broken
+    int saved_general, saved_floating;  // these hold a value while a cycle of moves is broken
   };
 
   InstructionWalk(const LiveRanges& ranges, const Conventions& conventions, const Frame& frame);

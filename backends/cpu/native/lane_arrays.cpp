@@ -107,7 +107,7 @@ class LaneMachineCode final : public stave::MachineCode {
 
   bool run(std::span<const View> inputs, std::span<const View> outputs) const override {
     const Index block = code_->lanes(), blocks = (lanes_ + block - 1) / block;
-    const Index grain = std::max<Index>(1, static_cast<Index>(paying / std::max(1.0, code_->cost())));
+    const Index grain = std::max<Index>(1, static_cast<Index>(least_work / std::max(1.0, code_->cost())));
     std::atomic<bool> failed = false;
     parallel_for(blocks, grain, [&](Index first, Index last) {
       constexpr Index small = 8192;
@@ -124,8 +124,8 @@ class LaneMachineCode final : public stave::MachineCode {
   }
 
  private:
-  // The work in nanoseconds from which on a task of its own pays.
-  static constexpr double paying = 20000;
+  // The least work, in nanoseconds, for which a separate task pays.
+  static constexpr double least_work = 20000;
 
   void add(std::vector<std::optional<LaneArray>>& arrays, Dtype dtype, const stave::Shape& shape,
            const stave::Strides& strides, int axis) {

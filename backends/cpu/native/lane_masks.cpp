@@ -18,7 +18,7 @@ void LaneEncoder::find_barriers() {
   const std::vector<Instruction>& code = ranges_.code().instructions;
   const auto loses_masks = [&](const Instruction& it) {
     if (it.code != Code::operation) return it.code == Code::loop || it.code == Code::end || it.code == Code::carried;
-    // Functions, and conversions some of which call a kernel.
+    // Masks do not survive calls of functions, and some conversions call a kernel.
     const bool is_convert = it.op == ScalarOp::convert;
     return it.op >= ScalarOp::exp || (is_convert && dtype(it.operands[0]) != stave::bool_);
   };

@@ -31,7 +31,7 @@ ProgramCost cost_of(const Program& program) {
   // The bytes that are freed after each instruction.
   std::vector<std::uint64_t> freed(program.instructions.size() + 1);
   std::uint64_t live = 0;
-  const auto make_room = [&](const Program::Instruction& step, std::size_t k) {
+  const auto allocate_outputs = [&](const Program::Instruction& step, std::size_t k) {
     for (const int output : step.outputs) {
       const std::uint64_t bytes = program.variable(output).bytes();
       live += bytes;
@@ -46,7 +46,7 @@ ProgramCost cost_of(const Program& program) {
       total.operations += loop->steps * body.operations;
       total.bytes += times * body.bytes;
       total.flops += times * body.flops;
-      make_room(step, k);
+      allocate_outputs(step, k);
       total.peak_bytes = std::max(total.peak_bytes, live + body.peak_bytes);
     } else if (!step.is_read() && !is_view(step)) {
       ++total.operations;
@@ -55,7 +55,7 @@ ProgramCost cost_of(const Program& program) {
         if (!is_number[base[input]])
           total.bytes += std::min(program.variable(input).bytes(), program.variable(base[input]).bytes());
       for (const int output : step.outputs) total.bytes += program.variable(output).bytes();
-      make_room(step, k);
+      allocate_outputs(step, k);
       total.peak_bytes = std::max(total.peak_bytes, live);
     }
     live -= freed[k];

@@ -69,7 +69,7 @@ const Program::Instruction* FusionReport::computing(int variable, const Program:
   return step;
 }
 
-std::string FusionReport::said(const Program::Instruction& step) const {
+std::string FusionReport::described(const Program::Instruction& step) const {
   const Program::Variable& result = program_.variable(step.outputs[0]);
   return fmt::format("{}{} of {}", step.op->name, result.label ? fmt::format(" \"{}\"", result.label->text) : "",
                      result.shape);
@@ -78,9 +78,9 @@ std::string FusionReport::said(const Program::Instruction& step) const {
 std::string FusionReport::why_view(const Program::Instruction& made, const Program::Instruction& view, int read) const {
   const Shape &given = program_.variable(made.outputs[0]).shape, &as = program_.variable(read).shape;
   if (given.elements() > 0 && as.elements() > given.elements())
-    return fmt::format("{} is broadcast to {}: it would be computed {} times", said(made), as,
+    return fmt::format("{} is broadcast to {}: it would be computed {} times", described(made), as,
                        as.elements() / given.elements());
-  return fmt::format("{} is read through {}, as {}: a region cannot read its values through a view", said(made),
+  return fmt::format("{} is read through {}, as {}: a region cannot read its values through a view", described(made),
                      view.op->name, as);
 }
 
@@ -101,12 +101,12 @@ std::string FusionReport::why_not_with(const Program::Instruction& step, const P
     return fmt::format(
         "{} reads {} across a rematerialisation barrier: operations that a checkpoint runs again are not fused with "
         "those of the first run",
-        said(step), made.op->name);
+        described(step), made.op->name);
   if (const Program::Instruction* const before = maker_[read].ended_by)
-    return fmt::format("{} reads {} after {} did, which ended the region that computes that value", said(step),
+    return fmt::format("{} reads {} after {} did, which ended the region that computes that value", described(step),
                        made.op->name, before->op ? before->op->name : "the function itself");
   return fmt::format("{} begins another region, because the region of {} has the largest size that is allowed",
-                     said(step), made.op->name);
+                     described(step), made.op->name);
 }
 
 void FusionReport::tell(std::string line, const Program::Instruction& of) {

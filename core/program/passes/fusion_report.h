@@ -44,7 +44,7 @@ class FusionReport {
   // that it views. Sets `view` to the first view of that array, if there is one.
   const Program::Instruction* computing(int variable, const Program::Instruction*& view) const;
 
-  std::string said(const Program::Instruction& step) const;
+  std::string described(const Program::Instruction& step) const;
   std::string why_view(const Program::Instruction& made, const Program::Instruction& view, int read) const;
   std::string why_not_elementwise(const Program::Instruction& step) const;
   std::string why_not_with(const Program::Instruction& step, const Program::Instruction& made, int read) const;

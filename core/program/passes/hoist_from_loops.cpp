@@ -107,7 +107,7 @@ class Hoisting {
   bool is_new_stack(int variable) const { return variable >= 0 && leaving_[variable] && is_row_[variable]; }
 
   // Finds the instructions that stay in the loop, and the new inputs of its body: results of
-  // leaving instructions that those, or the outputs of the body, read.
+  // leaving instructions that the staying ones, or the outputs of the body, read.
   void find_inputs() {
     PerVariable<bool> is_read(body_);
     const auto read = [&](int variable) {
@@ -238,7 +238,7 @@ class Hoisting {
   const LoopAttributes& loop_;
   const Program& body_;
   const bool moves_rows_;
-  PerVariable<const Tensor*> constant_;  // null for a variable that is no constant
+  PerVariable<const Tensor*> constant_;  // null for a variable that is not a constant
   PerVariable<bool> is_row_;             // rows, and functions of rows
   PerVariable<bool> is_known_;           // values that are the same in every step
   PerVariable<bool> leaving_;            // results of instructions that leave the loop

@@ -48,24 +48,24 @@ class Joiner {
   bool join(const LoopAttributes& loop, std::size_t later, std::size_t first) {
     const auto& inputs = steps()[later].inputs;
     const auto& outputs = steps()[first].outputs;
-    const bool all_there = std::all_of(inputs.begin(), inputs.end(),
-                                       [&](int input) { return producers_[input] < static_cast<int>(first); });
+    const bool inputs_come_first = std::all_of(inputs.begin(), inputs.end(),
+                                               [&](int input) { return producers_[input] < static_cast<int>(first); });
     const auto reads = [&](const Program::Instruction& step) {
       return std::any_of(step.inputs.begin(), step.inputs.end(),
                          [&](int input) { return std::find(outputs.begin(), outputs.end(), input) != outputs.end(); });
     };
     const auto begin = steps().begin();
-    if (!all_there &&
+    if (!inputs_come_first &&
         std::any_of(begin + static_cast<std::ptrdiff_t>(first), begin + static_cast<std::ptrdiff_t>(later), reads))
       return false;
     for (std::size_t i = 0; i < outputs.size(); ++i)
       renamed_.set(outputs[i], steps()[later].outputs[loop.also_outputs[i]]);
-    if (all_there) {
+    if (inputs_come_first) {
       steps()[first] = std::move(steps()[later]);
       for (const int output : steps()[first].outputs) producers_[output] = static_cast<int>(first);
       for (std::size_t k = first + 1; k < later; ++k) renamed_.apply(steps()[k].inputs);
     }
-    kept_[all_there ? later : first] = false;
+    kept_[inputs_come_first ? later : first] = false;
     return true;
   }
 

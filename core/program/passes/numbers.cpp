@@ -1,7 +1,8 @@
 // Scalar replacement of small arrays: each element becomes a variable of its own. Operations that
 // move elements (slices, concat, pad ...) then cost nothing, and the computation of all elements
-// becomes one region. Programs gain from that where there is no machine code of them
-// (core/program/native.h): a path of a thousand steps by `loop` takes five times as long without.
+// becomes one region. This makes programs faster for which there is no machine code
+// (core/program/native.h): a simulation of a thousand steps by `loop` takes five times as long
+// without this pass.
 #include <algorithm>
 #include <map>
 

@@ -64,7 +64,7 @@ TEST(Attention, EqualsPyTorch) {
                               0.4365611811813732})));
 }
 
-// Lengths that exceed the blocks of queries and keys, and are no multiples of them.
+// Lengths that exceed the blocks of queries and keys, and are not multiples of them.
 TEST(Attention, EqualsTheSoftmaxOfTheFullScoreMatrix) {
   for (const Dtype dtype : {float64, float32, float16}) {
     const double tolerance = dtype == float64 ? 1e-12 : dtype == float32 ? 2e-5 : 4e-3;

@@ -306,7 +306,7 @@ void expect_lanes(const Binary& f, const Tensor& as, const Tensor& bs) {
   EXPECT_EQ(values(vmap(against_all)(as)), values(stack(pairs)));
 }
 
-// Sizes that are no multiples of a block, in many layouts, and more terms than one block sums.
+// Sizes that are not multiples of a block, in many layouts, and more terms than one block sums.
 TEST(Matmul, IsNearTheFloat64ProductInManyLayouts) {
   for (const Dtype dtype : {float32, float16, bfloat16}) {
     const Tensor a = astype(sin(sample({2, 147, 611})), dtype), b = astype(cos(sample({2, 611, 83})), dtype);

@@ -27,8 +27,8 @@ const double inf = std::numeric_limits<double>::infinity();
 using Function = std::function<Tensor(const std::vector<Tensor>&)>;
 using Wide = long double;
 
-// The derivatives of functions of one operand by x and xx; of functions of two operands by x, y,
-// xx, xy and yy.
+// The derivatives of functions of one operand are those with respect to x and xx; those of
+// functions of two operands are with respect to x, y, xx, xy and yy.
 struct Point {
   std::vector<double> operands;
   std::vector<Wide> derivatives;
@@ -126,7 +126,7 @@ struct Along {
       return f(all);
     };
   }
-  // Returns the derivative by operand j of the derivative by operand i.
+  // Returns the derivative with respect to operand j of the derivative with respect to operand i.
   template <class Outer, class Inner>
   Tensor second(std::size_t i, std::size_t j, Outer outer, Inner inner) const {
     return outer([&](const Tensor& xj) {

@@ -1,5 +1,5 @@
-// Linear algebra of complex matrices, small and large, by the identities that define each function,
-// and derivatives by differences.
+// Linear algebra of complex matrices, small and large: the identities that define each function,
+// and derivatives against differences.
 #include <cmath>
 #include <complex>
 #include <numbers>

@@ -174,7 +174,7 @@ TEST(Solve, VmapOverRightSidesEqualsOneSystem) {
   const Tensor each = vmap([&](const Tensor& side) { return solve(a, side); })(b);
   EXPECT_THAT(each, IsNear(matrix_transpose(solve(a, matrix_transpose(b))), 1e-12));
   EXPECT_THAT(solve(a, reshape(b, {7, 5, 1}))(slice(), slice(), 0), IsNear(each, 1e-12));
-  // The derivative by the matrix is the sum over the lanes.
+  // The derivative with respect to the matrix is the sum over the lanes.
   const auto total = [&](const Tensor& m) {
     return sum(square(vmap([&](const Tensor& side) { return solve(m, side); })(b)));
   };

@@ -70,7 +70,7 @@ TEST(Kinks, Atan2HasDerivativeZeroAtTheOrigin) {
   for (const auto& [vy, vx] : {std::pair(1., 0.), {0., 1.}, {.5, -2.}})
     EXPECT_THAT(jvp(angle, std::tuple(ys, xs), std::tuple(full_like(ys, vy), full_like(xs, vx))).second,
                 IsNear(scale(dy, vy) + scale(dx, vx)));
-  // The second derivative by y is -2 x y / (x^2 + y^2)^2.
+  // The second derivative with respect to y is -2 x y / (x^2 + y^2)^2.
   // At the origin it is 0 in every pair of modes.
   const auto along_y = [&](T t) { return angle(t, doubles({0., 2., -1.})); };
   EXPECT_THAT(curvature(along_y, doubles({0., 1., 1.})), IsNear(doubles({0., -4. / 25, .5})));

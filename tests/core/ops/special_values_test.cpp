@@ -66,7 +66,7 @@ TEST(SpecialValues, DoNotDependOnNeighbours) {
   }
 }
 
-/// The derivative by the first argument, computed by `grad`.
+/// The derivative with respect to the first argument, computed by `grad`.
 double slope(const std::function<Tensor(Tensor)>& f, double x) { return grad(f)(tensor(x, float64)).item<double>(); }
 
 TEST(SpecialValues, DerivativesByParametersAreMpmaths) {

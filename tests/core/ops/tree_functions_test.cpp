@@ -189,7 +189,7 @@ TEST(TreeArguments, WorkUnderVmapAndJvp) {
   EXPECT_THAT(leaves(pullback(Point{number(1), number(10)})), ElementsAre(15, 3));
 }
 
-// Arguments that are no trees reach f as they were given: by reference, moved, or by value.
+// Arguments that are not trees reach f as they were given: by reference, moved, or by value.
 TEST(TreeArguments, NontreeArgumentsPassThroughUnchanged) {
   std::ostringstream out;
   const auto f = [](const Tensor& x, std::ostream& stream, std::unique_ptr<int> owner, const Opaque& constant, int n,

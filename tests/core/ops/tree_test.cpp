@@ -134,7 +134,7 @@ TEST(Leaves, AggregatesMayHave32Members) {
 #undef X
 }
 
-// Members that are no trees are skipped, whatever their type.
+// Members that are not trees are skipped, whatever their type.
 // They are neither copied nor inspected.
 struct PassedOver {
   std::unique_ptr<int> owner;

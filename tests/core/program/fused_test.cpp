@@ -172,8 +172,8 @@ TEST(Fused, EqualsItsStepsBitForBit) {
   }
 }
 
-// Arithmetic of one dtype, of which regions are made most often: values read at once, later, or
-// twice; numbers as either operand; and sizes that are no multiple of a vector.
+// Regions are made most often of arithmetic of one dtype. The values are read at once, later, or
+// twice; either operand may be a number; and sizes are not multiples of the length of a vector.
 TEST(Fused, ArithmeticRegionsEqualTheirStepsBitForBit) {
   Random random(29);
   const std::vector<const Op*> ops = {&op_abs,      &op_negative, &op_sign,  &op_sqrt,     &op_rsqrt,     &op_square,

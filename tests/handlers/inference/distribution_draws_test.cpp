@@ -185,8 +185,8 @@ TEST(DistributionDraws, HaveDerivativesWhereTheyAreSmooth) {
   check([](T a, T b, T l, T h) { return TruncatedCauchy{a, b, l, h}; }, m, s, low, high);
 }
 
-// A draw keeps the probability that a draw is smaller, so its derivative by a parameter is that of
-// the cdf, over the density, with the other sign.
+// A draw keeps the probability that a draw is smaller, so its derivative with respect to a
+// parameter is minus that of the cdf, divided by the density.
 TEST(DistributionDraws, HaveImplicitDerivativesByConcentrations) {
   const double h = 1e-6;
   const auto check = [&](auto of, double parameter) {

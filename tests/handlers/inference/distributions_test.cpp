@@ -17,8 +17,8 @@ using T = const Tensor&;
 
 Tensor f64(double value) { return tensor(value, float64); }
 
-// Checks the derivatives, by x and by all parameters, of each member that the distribution has, at
-// the points `xs` inside of its support.
+// Checks the derivatives, with respect to x and to all parameters, of each member that the
+// distribution has, at the points `xs` inside of its support.
 template <class D>
 void check_members(const char* name, const D& d, T xs, double tolerance = 1e-4) {
   SCOPED_TRACE(name);
@@ -124,8 +124,9 @@ TEST(Distributions, OfIntegersHaveDerivativesByParameters) {
   check("Categorical", Categorical{tensor({0.5, -1., 2., 0.25, 0.}, float64)});
 }
 
-// The derivative of E[f(K)] by the rate is E[f(K + 1) - f(K)], and the mean of the score is 0: that
-// of the entropy is E[log((K + 1) / rate)]. For Binomial there is one trial less.
+// The derivative of E[f(K)] with respect to the rate is E[f(K + 1) - f(K)], and the mean of the
+// score is 0, so the derivative of the entropy is E[log((K + 1) / rate)]. Binomial has the same
+// formula with one trial less.
 TEST(Distributions, OfCountsHaveEntropiesWithExactDerivatives) {
   const Tensor k = arange(0, 600, 1, float64);
   const Tensor rates = tensor({0.0009765625, 0.125, 2., 30., 63.875, 64.125, 300.}, float64);

@@ -178,7 +178,7 @@ TEST(LeastSquares, FewerResidualsThanUnknownsAndNone) {
   EXPECT_TRUE(least_squares([](const Tensor& x) { return 2 * x; }, zeros({0}, float64)).converged());
 }
 
-// ---- derivatives by captured values ------------------------------------------------------
+// ---- derivatives with respect to captured values ------------------------------------------------
 
 // The minimum as a function of the data and of a parameter in the residual.
 Tensor fitted(const Tensor& parameters, RobustLoss loss, bool bounded) {

@@ -78,7 +78,7 @@ TEST(Odeint, DerivativesEqualThoseOfTheSolution) {
   EXPECT_TRUE(allclose(along(numeric), along(exact), 1e-6));
 }
 
-// f depends on the time. Checks the derivatives by all times, including the first one.
+// f depends on the time. Checks the derivatives with respect to all times, including the first one.
 TEST(Odeint, DerivativesByTimesEqualThoseOfTheSolution) {
   // The solution is y0 e^(sin t - sin t0).
   const auto rise = odeint([](const Tensor& y, const Tensor& t) { return y * cos(t); });

@@ -42,7 +42,7 @@ TEST(KeyReuse, DistinctKeysDoNot) {
     const auto [a, b, c] = split<3>(Key(0));
     Tensor x = normal(a, {3}) + uniform(b, {3});
     for (std::uint32_t i = 0; i < 4; ++i) x = x + normal(fold_in(c, i), {3});
-    const Key other = Key(1);  // copies and data are no uses
+    const Key other = Key(1);  // copies and data do not count as uses
     const Key copy = other;
     return x + sum(astype(other.data(), float32)) + normal(copy, {3});
   };

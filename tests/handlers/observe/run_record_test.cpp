@@ -70,7 +70,7 @@ TEST_F(RunRecordTest, EqualRuns) {
   RunComparison comparison(path);
   EXPECT_NO_THROW(with(comparison, run));
   EXPECT_FALSE(comparison.difference());
-  // Labels, views with other strides and other scopes are no differences.
+  // Labels, views with other strides and other scopes do not count as differences.
   record(path, [] { return sum(label(matmul(x, w), "h")); });
   const Tensor turned = matrix_transpose(contiguous(matrix_transpose(x)));
   EXPECT_FALSE(compared(path, [&] {

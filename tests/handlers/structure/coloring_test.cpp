@@ -1,5 +1,5 @@
-// Colourings: that they are valid by their definitions, and how many colours they take, beside
-// scipy.optimize._numdiff.group_columns and known results for grids.
+// Tests colourings: whether they are valid by their definitions, and how many colours they take,
+// compared to scipy.optimize._numdiff.group_columns and to known results for grids.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -41,7 +41,7 @@ CsrPattern random_pattern(unsigned seed, Index rows, Index columns, double densi
   return pattern_of(rows, columns, [&](Index, Index) { return entry(engine); });
 }
 
-/// No row has two columns of one colour.
+/// Checks that no row has two columns of one colour.
 void expect_columns_apart(const CsrPattern& pattern, const Coloring& coloring) {
   for (std::size_t r = 0; r < static_cast<std::size_t>(pattern.rows); ++r) {
     std::set<std::int32_t> colors;
@@ -53,7 +53,7 @@ void expect_columns_apart(const CsrPattern& pattern, const Coloring& coloring) {
   }
 }
 
-/// Each entry is alone with its colour in its row, or its mirror image is.
+/// Checks that each entry, or its mirror image, is alone with its colour in its row.
 void expect_entries_readable(const CsrPattern& pattern, const Coloring& coloring) {
   const auto alone = [&](std::int32_t r, std::int32_t c) {
     int same = 0;
@@ -148,7 +148,8 @@ TEST(Coloring, WideBandsTakeManyColors) {
   expect_columns_apart(wide, coloring);
 }
 
-// These patterns take 4 and 8 groups in SciPy, in both orders.
+// SciPy's group_columns takes 4 and 8 groups for these patterns, in the natural and in its default
+// order.
 TEST(Coloring, TakesNoMoreColorsThanSciPy) {
   const CsrPattern wide = pattern_of(30, 40, [](Index i, Index j) { return (i * i * 7 + j * 13 + i * j) % 11 == 0; });
   const CsrPattern square = pattern_of(60, 60, [](Index i, Index j) { return (i * 5 + j * 3) % 17 == 0 || i == j; });

@@ -1,4 +1,5 @@
-// Dependence rules: sets of elements, rules of operations that a user defines, and their check.
+// Tests dependence rules: sets of elements, rules of operations that a user defines, and their
+// check.
 #include <algorithm>
 #include <array>
 #include <numeric>
@@ -16,7 +17,7 @@ using namespace stave_test;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-/// The sets of all elements of a tensor of numbers.
+/// Returns the sets of all elements of a tensor of numbers.
 std::vector<std::set<int>> sets_in(const ElementSets& sets, const Tensor& numbers) {
   std::vector<std::set<int>> result;
   for (const ElementSets::Number number : numbers.to_vector<ElementSets::Number>()) {
@@ -181,7 +182,7 @@ Outputs without_second(const DependsContext& c) { return c.set(0); }
 Outputs moved_wrongly(const DependsContext& c) {
   return c.sets.unite(c.has(0) ? flip(c.set(0)) : Tensor(), c.has(1) ? twice(c.set(1)) : Tensor());
 }
-// Uses a value of w that may be another one elsewhere.
+// A wrong rule: it returns two results for an operation with one output.
 Outputs two_results(const DependsContext& c) { return {c.set(0), c.set(1)}; }
 
 const Op op_right = paired_op<right>(), op_without = paired_op<without_second>(), op_wrong = paired_op<moved_wrongly>(),

@@ -1,5 +1,5 @@
-// Patterns of random programs: a few vectors, to which random operations are applied. The pattern
-// that is found at one point must have all entries of the Jacobian at others.
+// Tests the patterns of random programs: a few vectors, to which random operations are applied. The
+// pattern that is found at one point must have all entries of the Jacobian at others.
 #include <random>
 
 #include "sparsity.h"
@@ -11,8 +11,8 @@ using namespace stave_test;
 
 constexpr Index n = 6;
 
-/// A program of random steps on vectors of n elements, which are all combined in the end. The same
-/// seed gives the same program.
+/// Applies random steps to vectors of n elements and returns the last result. The same seed gives
+/// the same program.
 Tensor random_program(unsigned seed, const Tensor& x) {
   std::mt19937 engine(seed);
   std::vector<Tensor> values{x, tanh(roll(x, 1))};

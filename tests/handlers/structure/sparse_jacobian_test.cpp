@@ -1,4 +1,5 @@
-// Values of sparse Jacobians and Hessians: how they are found, under transforms, and errors.
+// Tests sparse Jacobians and Hessians: their values, the number of products, use under transforms,
+// and errors.
 #include "sparsity.h"
 
 namespace sparsity_test {
@@ -19,7 +20,7 @@ Tensor laplacian(const Tensor& u) {
          w(inside, slice(none, -2)) - 4. * u + exp(u);
 }
 
-// An arrow: the first row and column, and the diagonal.
+// The Jacobian is an arrow: the first row and column, and the diagonal.
 Tensor arrow(const Tensor& v) { return concat({sum(v * v)(newaxis), v(slice(1, none)) * v(slice(1, none)) * v(0)}); }
 
 TEST(SparseJacobian, FindsManyColumnsAtOnce) {
@@ -64,7 +65,8 @@ TEST(SparseJacobian, FindsDenseRowsApart) {
   EXPECT_EQ(sparse_jacobian(arrow, x, {.by = SparseBy::columns}).jvps(), 40);
 }
 
-// A loss with many arguments and few results is found by rows; a dense column of it apart.
+// The Jacobian of a function with many arguments and few results is found by rows, and a dense
+// column of it on its own.
 TEST(SparseJacobian, FindsRowsAtOnce) {
   const Tensor x = drawn(1, {40});
   const auto by_rows = [](const Tensor& v) { return sum(reshape(v * v, {4, 10}), 1); };
@@ -80,7 +82,7 @@ TEST(SparseJacobian, FindsRowsAtOnce) {
   EXPECT_EQ(sparse_jacobian(with_column, x, {.by = SparseBy::rows}).jvps(), 0);
 }
 
-// More products than are computed at once: 30 columns of 50,000 rows.
+// More products than are computed at once: 30 columns of 60,000 rows.
 TEST(SparseJacobian, ComputesProductsInChunks) {
   const Tensor x = drawn(1, {30});
   const auto f = [](const Tensor& v) { return reshape(broadcast_to(v * v, {2000, 30}), {60000}) * sum(v); };
@@ -173,7 +175,7 @@ TEST(SparseJacobian, RowsAndSymmetricValuesAreOperations) {
   EXPECT_THAT(compile([&](const Tensor& v) { return second.values(v); })(x), IsNear(second.values(x), 1e-12));
 }
 
-// The function may capture what an outer transform follows: the pattern is found with its values.
+// The function may capture a value that an outer transform differentiates or batches.
 TEST(SparseJacobian, IsFoundInsideOfTransforms) {
   const Tensor x = drawn(1, {6});
   const auto f = [&](const Tensor& w) {
@@ -187,7 +189,8 @@ TEST(SparseJacobian, IsFoundInsideOfTransforms) {
 
 // ---- check --------------------------------------------------------------------------------------
 
-// Where x sums to a positive number, entries lie above the diagonal, else below it.
+// If the elements of v sum to a positive number, the entries outside the diagonal lie below it,
+// else above it (and in a corner).
 Tensor branch(const Tensor& v) { return sum(v) > 0 ? v * roll(v, 1) : v * roll(v, -1); }
 
 TEST(SparseJacobian, CheckFindsAnotherPath) {

@@ -9,7 +9,7 @@ namespace {
 
 using namespace stave;
 
-// A chain of Rosenbrock's functions, whose minimum is 0, where all unknowns are 1.
+// A chain of Rosenbrock's functions. Its minimum is 0, where all unknowns are 1.
 Tensor residual(const Tensor& x) {
   const Tensor a = x(slice(none, -1)), b = x(slice(1, none));
   return concat({10 * (b - square(a)), 1 - a});

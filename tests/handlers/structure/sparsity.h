@@ -1,4 +1,4 @@
-// Comparison of the patterns of Jacobians with dense Jacobians by jacfwd.
+// Compares the patterns of Jacobians with the dense Jacobians that jacfwd computes.
 #pragma once
 
 #include <functional>

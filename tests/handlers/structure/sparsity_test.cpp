@@ -1,5 +1,5 @@
-// Patterns of Jacobians: that no entry is missed, against jacfwd at several points, and how many
-// entries are found where that is known.
+// Tests the patterns of Jacobians: whether they have all entries that jacfwd finds at several
+// points, and how many entries they have where that is known.
 #include "sparsity.h"
 
 namespace sparsity_test {
@@ -23,8 +23,8 @@ struct Case {
 
 class Sparsity : public testing::TestWithParam<Case> {};
 
-// The pattern of the path has all entries of the dense Jacobian, at this point and at others.
-// That of the point has those at the point, and no entry that the other one lacks.
+// The pattern of the path has all entries of the dense Jacobian, at this point and at others. The
+// pattern of the point has all entries at the point, and not more than that of the path.
 TEST_P(Sparsity, MissesNoEntry) {
   const Case& c = GetParam();
   const SparsityPattern path = jacobian_sparsity(c.f)(c.x), here = jacobian_sparsity(c.f, {.here = true})(c.x);
@@ -42,7 +42,7 @@ TEST_P(Sparsity, MissesNoEntry) {
   for (int i = 0; i < 4; ++i) EXPECT_EQ(missed(path, dense_jacobian(c.f, drawn(100 + i, c.x.shape()))), 0);
 }
 
-// Values that are found from few products are those of the dense Jacobian.
+// The values that are found from few products equal those of the dense Jacobian.
 TEST_P(Sparsity, GivesTheValuesOfJacfwd) {
   const Case& c = GetParam();
   const Tensor jacobian = dense_jacobian(c.f, c.x);
@@ -341,12 +341,13 @@ INSTANTIATE_TEST_SUITE_P(
                          X, -1, false}),
     name_of);
 
-// The results are those of float32, too: sets do not depend on the dtype.
+// In float32 the pattern is the same: sets do not depend on the dtype.
 TEST(JacobianSparsity, IsTheSameInFloat32) {
   const auto f = [](const Tensor& v) { return softmax(v, 1) * cumulative_sum(v, 0); };
-  const Tensor small = astype(X, float32);
-  EXPECT_THAT(jacobian_sparsity(f)(small).dense(), Equals(jacobian_sparsity(f)(X).dense()));
-  EXPECT_THAT(sparse_jacobian(f, small).values(small), IsNear(astype(sparse_jacobian(f, X).values(X), float32), 1e-5));
+  const Tensor in_float32 = astype(X, float32);
+  EXPECT_THAT(jacobian_sparsity(f)(in_float32).dense(), Equals(jacobian_sparsity(f)(X).dense()));
+  EXPECT_THAT(sparse_jacobian(f, in_float32).values(in_float32),
+              IsNear(astype(sparse_jacobian(f, X).values(X), float32), 1e-5));
 }
 
 TEST(JacobianSparsity, IsGivenAsCompressedRows) {
@@ -396,7 +397,7 @@ TEST(JacobianSparsity, TakesTreesOfSeveralArguments) {
 
 TEST(JacobianSparsity, TakesNamesOfFunctions) { EXPECT_EQ(jacobian_sparsity(sin)(x).entries(), 12); }
 
-// ---- what is constant ---------------------------------------------------------------------------
+// ---- constants ----------------------------------------------------------------------------------
 
 struct Mask {
   using Result = Tensor;
@@ -417,7 +418,8 @@ struct HiddenMask : Handles<Hidden> {
   Opaque handle(Hidden&) override { return {mask, this}; }
 };
 
-// The zeros of a captured mask count; those of a mask that a handler gives may be others next time.
+// The zeros of a captured mask remove entries. Those of a mask that a handler gives do not, because
+// they may differ next time.
 TEST(JacobianSparsity, TakesAnswersOfEffectsForNoConstants) {
   const Tensor mask = astype(arange(12) % 2, float64);
   EXPECT_EQ(jacobian_sparsity([&](const Tensor& v) { return v * mask; })(x).entries(), 6);
@@ -440,7 +442,7 @@ TEST(JacobianSparsity, SaysThatTheFunctionReadsAnAnswer) {
   EXPECT_TRUE(with(masked, [&] { return jacobian_sparsity(f)(x).depends_on_path; }));
 }
 
-// An error that depends on values, and that the function catches, is a branch.
+// If the function catches an error that depends on values, that counts as a branch.
 TEST(JacobianSparsity, SaysThatTheFunctionCatchesAnError) {
   const auto f = [](const Tensor& v) {
     try {
@@ -452,9 +454,9 @@ TEST(JacobianSparsity, SaysThatTheFunctionCatchesAnError) {
   EXPECT_TRUE(jacobian_sparsity(f)(x + 100.).depends_on_path);
 }
 
-// ---- around it ----------------------------------------------------------------------------------
+// ---- surrounding handlers, and dense operations -------------------------------------------------
 
-// The handlers around see the function's operations, and none on sets.
+// Surrounding handlers see the operations of the function and of its jvp, but none on sets.
 TEST(JacobianSparsity, PerformsNoOperationsOfItsOwn) {
   struct Names : Handler {
     std::vector<std::string> names;
@@ -467,7 +469,7 @@ TEST(JacobianSparsity, PerformsNoOperationsOfItsOwn) {
   EXPECT_THAT(names.names, ElementsAre("sin", "cos", "scale", "sum", "sum"));
 }
 
-TEST(JacobianSparsity, NamesDenseOperations) {
+TEST(JacobianSparsity, CountsNoOperationAsDense) {
   const auto f = [](const Tensor& v) { return take(v, argsort(v)) + v; };
   EXPECT_THAT(jacobian_sparsity(f)(x).dense_operations, IsEmpty());
 }
@@ -480,8 +482,8 @@ TEST(JacobianSparsity, RefusesWhatHasNoJacobian) {
   };
   EXPECT_THAT(message_of<DtypeError>(complex_argument),
               HasSubstr("jacobian_sparsity: argument 0 is complex64: differentiate by real(z) and imag(z)"));
-  const auto integer_result = [] { return jacobian_sparsity([](const Tensor& v) { return v > 0; })(x); };
-  EXPECT_THAT(message_of<DtypeError>(integer_result), HasSubstr("jacobian_sparsity: the function returned bool"));
+  const auto bool_result = [] { return jacobian_sparsity([](const Tensor& v) { return v > 0; })(x); };
+  EXPECT_THAT(message_of<DtypeError>(bool_result), HasSubstr("jacobian_sparsity: the function returned bool"));
   const auto integers = [] { return jacobian_sparsity([](const Tensor& v) { return v; })(arange(3)); };
   EXPECT_THAT(message_of<DtypeError>(integers), HasSubstr("argument 0 is int32 [3], which has no derivative"));
   const auto nothing = [] {

@@ -343,7 +343,7 @@ TEST(Jet, RefusesAValueThatLeavesARule) {
   EXPECT_THAT(message_of<TransformError>([&] { taylor(f, 3)(x, one); }), AllOf(HasSubstr("jet"), HasSubstr("rule")));
 }
 
-// f' = f(2x) + f(3x) is no rule of sin, but branches.
+// f' = f(2x) + f(3x) is not a rule of sin, but its calls branch.
 Tensor branching(const Tensor& u) {
   return custom_jvp([](const Tensor& v) { return sin(v); },
                     [](const Tensor& v, const Tensor& dv) {

@@ -36,7 +36,7 @@ STAVE_INLINE V by_lanes(F f, Raw... x) {
     return by_lanes<F64::Raw>([](auto... lane) { return STAVE_LANE_F64(bound, name)(lane...); }, raw...); \
   }
 
-/// Load and store the first n lanes, 0 <= n <= lanes. The other lanes are read as 0
+/// These functions load and store the first n lanes, 0 <= n <= lanes. The other lanes are read as 0
 /// and are not written.
 using generic::load_some;
 using generic::store_some;
