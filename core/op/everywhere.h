@@ -35,7 +35,7 @@ class AllEntriesError final : public E, public FailsForAllEntries {
 /// Throws E as fail<E> does. `everywhere`: every entry causes the error.
 template <class E, class... A>
 [[noreturn]] void fail_at(bool everywhere, fmt::format_string<A...> text, A&&... args) {
-  E error(fmt::format(text, std::forward<A>(args)...) + stave::error_context());
+  E error(error_text(text, fmt::make_format_args(args...)));
   mark_as_ours(error);
   if (everywhere) throw AllEntriesError<E>(error);
   throw error;

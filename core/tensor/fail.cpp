@@ -1,12 +1,21 @@
 // Puts the names of public functions into the texts of errors.
 #include <stave/core/tensor/fail.h>
 
+#include <algorithm>
 #include <string>
 #include <string_view>
 
 namespace stave_detail {
 
 using namespace stave;
+
+std::string error_text(fmt::string_view text, fmt::format_args args) {
+  return fmt::vformat(text, args) + error_context();
+}
+
+fmt::format_context::iterator append_text(std::string_view text, fmt::format_context& context) {
+  return std::copy(text.begin(), text.end(), context.out());
+}
 
 void mark_as_ours(Error& error) noexcept { error.ours_ = true; }
 

@@ -4,6 +4,8 @@
 
 #include <cstddef>
 #include <new>
+#include <string>
+#include <string_view>
 
 #include <fmt/format.h>
 
@@ -13,12 +15,19 @@
 
 namespace stave_detail {
 
-/// Throws an E whose text is the formatted text and the handlers around this point.
-template <class E, class... A>
-[[noreturn]] void fail(fmt::format_string<A...> text, A&&... args) {
-  E error(fmt::format(text, std::forward<A>(args)...) + stave::error_context());
+/// Returns the formatted text and the handlers around this point.
+std::string error_text(fmt::string_view text, fmt::format_args args);
+
+template <class E>
+[[noreturn, gnu::cold]] void throw_error(const std::string& text) {
+  E error(text);
   mark_as_ours(error);
   throw error;
+}
+/// Throws an E whose text is the formatted text and the handlers around this point.
+template <class E, class... A>
+[[noreturn, gnu::cold]] void fail(fmt::format_string<A...> text, A&&... args) {
+  throw_error<E>(error_text(text, fmt::make_format_args(args...)));
 }
 
 /// Puts the name of the function into an error that names none, or (`rename`) in place of the name
@@ -56,17 +65,23 @@ auto naming(const char* function, Body&& body) -> decltype(body()) {
   }
 }
 
+/// Appends text to formatted text.
+fmt::format_context::iterator append_text(std::string_view text, fmt::format_context& context);
+
 }  // namespace stave_detail
 
+// Shapes and dtypes have one format, {}, and no code of {fmt} for widths and the like.
 template <>
-struct fmt::formatter<stave::Shape> : fmt::formatter<std::string> {
+struct fmt::formatter<stave::Shape> {
+  constexpr auto parse(fmt::format_parse_context& context) { return context.begin(); }
   auto format(const stave::Shape& shape, fmt::format_context& context) const {
-    return fmt::formatter<std::string>::format(shape.str(), context);
+    return stave_detail::append_text(shape.str(), context);
   }
 };
 template <>
-struct fmt::formatter<stave::Dtype> : fmt::formatter<const char*> {
+struct fmt::formatter<stave::Dtype> {
+  constexpr auto parse(fmt::format_parse_context& context) { return context.begin(); }
   auto format(stave::Dtype dtype, fmt::format_context& context) const {
-    return fmt::formatter<const char*>::format(stave::name_of(dtype), context);
+    return stave_detail::append_text(stave::name_of(dtype), context);
   }
 };

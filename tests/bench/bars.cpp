@@ -57,8 +57,8 @@ double of_isa(double avx512, double avx2, double others = no_limit) {
   return isa == "avx512" ? avx512 : isa == "avx2" ? avx2 : others;
 }
 
-/// Returns the limit of an operation beside the fastest peer. XLA multiplies matrices of half floats
-/// by instructions of AVX-512, even where it is told to use AVX2.
+/// Returns the limit of an operation beside the fastest peer. XLA multiplies matrices of half
+/// floats by instructions of AVX-512, even where it is told to use AVX2.
 double limit_beside_peers(std::string_view operation) {
   return operation == "matmul_float16" || operation == "matmul_bfloat16" ? of_isa(1.5, 2, 4) : 1.5;
 }

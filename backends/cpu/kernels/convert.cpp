@@ -72,9 +72,20 @@ void where(void* out, const void* const* in, Index n) {
   }
 }
 
+/// The kernel from From to To. Conversions between integers that give the same bits share one: a
+/// result has no sign, and an operand has one only where it is narrower than the result.
+template <class To, class From>
+constexpr stave_cpu::BlockKernel kernel_of() {
+  if constexpr (std::is_integral_v<To> && std::is_integral_v<From> && !std::is_same_v<To, bool>) {
+    using Operand = std::conditional_t<(sizeof(To) > sizeof(From)), Element<From>, stave::BitsOf<From>>;
+    return convert<stave::BitsOf<To>, Operand>;
+  } else {
+    return convert<To, From>;
+  }
+}
 template <class From>
 void fill_from(stave_cpu::BlockKernel* row) {
-#define X(name, type) row[static_cast<int>(Dtype::name)] = convert<type, From>;
+#define X(name, type) row[static_cast<int>(Dtype::name)] = kernel_of<type, From>();
   STAVE_REALS(X)
 #undef X
 }

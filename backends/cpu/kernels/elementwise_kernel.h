@@ -15,6 +15,7 @@ using stave_cpu::Dtype;
 using stave_cpu::Index;
 using stave_cpu::OpId;
 using stave_detail::Result;
+using stave_detail::Work;
 
 template <class S, class V>
 STAVE_INLINE auto apply(V a, V, int (*)[1]) {
@@ -49,22 +50,20 @@ STAVE_INLINE void put_first(Mask<Computed<T>> v, void* to, Index n) {
   }
 }
 
-/// Computes the last n elements, fewer than a vector has. They are padded to a vector, so that the
-/// same vector function computes every element, and a result does not depend on the element's
-/// position.
+/// Loads n elements, fewer than a vector has. They are padded to a vector, so that the same vector
+/// function computes every element, and a result does not depend on the element's position.
+template <class T>
+STAVE_INLINE VecOf<T> load_short(const void* from, Index n) {
+  using Lane = typename VecOf<T>::Lane;
+  if (n == 1) return VecOf<T>(static_cast<Lane>(*static_cast<const Element<T>*>(from)));
+  return load_first<T>(from, n);
+}
+/// Computes n elements, fewer than a vector has. Of a single element, compilers compute one lane.
 template <class S, class T, int arity>
 void short_block(void* out, const void* const* in, Index n) {
-  using V = VecOf<T>;
-  using Lane = typename V::Lane;
   constexpr auto tag = static_cast<int(*)[arity]>(nullptr);
-  if (n == 1) {
-    V a(static_cast<Lane>(*static_cast<const Element<T>*>(in[0]))),
-        b(static_cast<Lane>(*static_cast<const Element<T>*>(in[arity - 1])));
-    put_first<T>(apply<S>(a, b, tag), out, 1);
-  } else {
-    V a = load_first<T>(in[0], n), b = load_first<T>(in[arity - 1], n);
-    put_first<T>(apply<S>(a, b, tag), out, n);
-  }
+  if (n == 1) put_first<T>(apply<S>(load_short<T>(in[0], 1), load_short<T>(in[arity - 1], 1), tag), out, 1);
+  else put_first<T>(apply<S>(load_first<T>(in[0], n), load_first<T>(in[arity - 1], n), tag), out, n);
 }
 
 template <class S, class T, int arity>
@@ -91,6 +90,51 @@ void block(void* out, const void* const* in, Index n) {
   put<T>(apply<S>(last_a, last_b, tag), to + last * result_size);
 }
 
+/// As `block`, for functions of floats. Their code is long, so a block of fewer elements than a
+/// vector and the last vector share it.
+template <class S, class T, int arity>
+void function_block(void* out, const void* const* in, Index n) {
+  using V = VecOf<T>;
+  constexpr auto tag = static_cast<int(*)[arity]>(nullptr);
+  const auto* a = static_cast<const Element<T>*>(in[0]);
+  const auto* b = static_cast<const Element<T>*>(in[arity - 1]);
+  auto* to = static_cast<Element<T>*>(out);
+  const bool is_short = n < V::lanes;
+  const Index last = is_short ? 0 : n - V::lanes;
+  const V last_a = is_short ? load_short<T>(a, n) : load<T>(a + last);
+  const V last_b = is_short ? load_short<T>(b, n) : load<T>(b + last);
+  for (Index i = 0; i < last; i += V::lanes) store<T>(apply<S>(load<T>(a + i), load<T>(b + i), tag), to + i);
+  const V y = apply<S>(last_a, last_b, tag);
+  if (is_short) put_first<T>(y, to, n);
+  else store<T>(y, to + last);
+}
+
+/// Applies a kernel of float32 to sixteen-bit floats, a block of elements at a time.
+template <class T>
+STAVE_OUTLINE void apply_in_float32(BlockKernel kernel, int arity, void* out, const void* const* in, Index n) {
+  constexpr Index most = 256;
+  float x[2][most];
+  const void* const from[] = {x[0], x[1]};
+  for (Index i = 0; i < n; i += most) {
+    const Index count = n - i < most ? n - i : most;
+    for (int k = 0; k < arity; ++k)
+      for (Index j = 0; j < count; j += F32::lanes) {
+        const T* const at = static_cast<const T*>(in[k]) + i + j;
+        (count - j < F32::lanes ? load_short<T>(at, count - j) : load<T>(at)).store(x[k] + j);
+      }
+    kernel(x[0], from, count);
+    for (Index j = 0; j < count; j += F32::lanes) {
+      T* const to = static_cast<T*>(out) + i + j;
+      if (count - j < F32::lanes) put_first<T>(F32::load(x[0] + j), to, count - j);
+      else store<T>(F32::load(x[0] + j), to);
+    }
+  }
+}
+template <class T, BlockKernel in_float32, int arity>
+void half_block(void* out, const void* const* in, Index n) {
+  apply_in_float32<T>(in_float32, arity, out, in, n);
+}
+
 /// Computes nextafter of sixteen-bit floats. Unlike the other kernels, it does not compute in
 /// float32: the float32 next to x would be rounded to x again.
 template <class T>
@@ -102,7 +146,10 @@ void nextafter_half(void* out, const void* const* in, Index n) {
 template <class S, class T, int arity>
 constexpr BlockKernel kernel_of() {
   if constexpr (std::is_same_v<S, stave_detail::Nextafter> && is_half<T>) return nextafter_half<T>;
-  else return block<S, T, arity>;
+  else if constexpr (S::work == Work::arithmetic || std::is_integral_v<T>) return block<S, T, arity>;
+  else if constexpr (is_half<T>) return half_block<T, kernel_of<S, float, arity>(), arity>;
+  else if constexpr (S::work == Work::remainder) return block<S, T, arity>;
+  else return function_block<S, T, arity>;
 }
 
 /// Fills the row of the kernel table for the operation of struct S: one kernel for each dtype that

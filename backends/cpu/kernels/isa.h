@@ -28,3 +28,9 @@
 
 #define STAVE_KERNELS STAVE_JOIN(stave_kernels_, STAVE_ISA)
 #define STAVE_INLINE inline __attribute__((always_inline))
+/// Before functions with long code that others share: the compiler makes no copies of them.
+#ifdef __clang__
+#define STAVE_OUTLINE __attribute__((noinline))
+#else
+#define STAVE_OUTLINE __attribute__((noinline, noclone))
+#endif

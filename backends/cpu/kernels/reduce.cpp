@@ -195,11 +195,8 @@ struct Plain {
     for (; i < n; ++i) total = C::both(total, static_cast<A>(x[i]));
     return total;
   }
-  static void row(const void* in, Index n, void* accumulator) {
-    A* total = static_cast<A*>(accumulator);
-    *total = fold_row(static_cast<const T*>(in), n, *total);
-  }
-  static void rows(const void* in, Index count, Index stride, Index n, void* accumulator) {
+  static void row(const void* in, Index n, void* accumulator) { rows(in, 1, 0, n, accumulator); }
+  STAVE_OUTLINE static void rows(const void* in, Index count, Index stride, Index n, void* accumulator) {
     A* totals = static_cast<A*>(accumulator);
     for (Index r = 0; r < count; ++r) totals[r] = fold_row(static_cast<const T*>(in) + r * stride, n, totals[r]);
   }
@@ -215,7 +212,7 @@ struct Plain {
     for (; c < n; ++c)
       for (int r = 0; r < rows; ++r) sums[c] = C::both(sums[c], static_cast<A>(x[r * stride + c]));
   }
-  static void columns(const void* in, Index rows, Index stride, Index n, void* accumulator) {
+  STAVE_OUTLINE static void columns(const void* in, Index rows, Index stride, Index n, void* accumulator) {
     const T* x = static_cast<const T*>(in);
     A* sums = static_cast<A*>(accumulator);
     Index r = 0;
@@ -261,10 +258,7 @@ struct Compensated {
     }
     for (; i < n; ++i) add_exactly(sum, lost, x[i]);
   }
-  static void row(const void* in, Index n, void* accumulator) {
-    double* sums = static_cast<double*>(accumulator);
-    fold_row(static_cast<const double*>(in), n, sums[0], sums[1]);
-  }
+  static void row(const void* in, Index n, void* accumulator) { rows(in, 1, 0, n, accumulator); }
   static void rows(const void* in, Index count, Index stride, Index n, void* accumulator) {
     double* sums = static_cast<double*>(accumulator);
     for (Index r = 0; r < count; ++r)
@@ -317,10 +311,11 @@ struct Widened : Plain<C, float, A> {
 
   static void row(const void* in, Index n, void* accumulator) {
     alignas(64) float floats[block];
+    A* total = static_cast<A*>(accumulator);
     for (Index i = 0; i < n; i += block) {
       const Index count = n - i < block ? n - i : block;
       widen(static_cast<const T*>(in) + i, count, floats);
-      Floats::row(floats, count, accumulator);
+      *total = Floats::fold_row(floats, count, *total);
     }
   }
   static void rows(const void* in, Index count, Index stride, Index n, void* accumulator) {

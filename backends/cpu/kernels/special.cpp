@@ -14,65 +14,54 @@ using stave_cpu::SpecialKernel;
 
 namespace {
 
-template <class T>
-STAVE_INLINE F64 load_doubles(const T* from) {
-  if constexpr (std::is_same_v<T, double>) return F64::load(from);
-  typedef T Part __attribute__((vector_size(F64::lanes * sizeof(T)), aligned(alignof(T)), may_alias));
-  return {__builtin_convertvector(*reinterpret_cast<const Part*>(from), F64::Raw)};
-}
-template <class T>
-STAVE_INLINE void store_doubles(F64 y, T* to) {
-  typedef T Part __attribute__((vector_size(F64::lanes * sizeof(T)), aligned(alignof(T)), may_alias));
-  if constexpr (std::is_same_v<T, double>) y.store(to);
-  else *reinterpret_cast<Part*>(to) = __builtin_convertvector(y.raw, Part);
-}
-
 /// Computes a function f of vectors. Its arguments are the inputs from number `first` on; the
 /// inputs before them are orders.
-template <class T, auto f, int first, int... k>
+template <auto f, int first, int... k>
 void run(void* out, const void* const* in, const Index* steps, Index n) {
   constexpr Index lanes = F64::lanes;
-  const T* const from[] = {static_cast<const T*>(in[first + k])...};
-  T* const to = static_cast<T*>(out);
+  const double* const from[] = {static_cast<const double*>(in[first + k])...};
+  double* const to = static_cast<double*>(out);
   const auto load = [&](int input, Index i, Index count) __attribute__((always_inline)) {
-    const T* const x = from[input];
-    if (steps[first + input] == 0) return F64(static_cast<double>(*x));
-    if (count == lanes) return load_doubles(x + i);
+    const double* const x = from[input];
+    if (steps[first + input] == 0) return F64(*x);
+    if (count == lanes) return F64::load(x + i);
     // The last element fills the vector.
-    T padded[lanes];
+    double padded[lanes];
     for (Index lane = 0; lane < lanes; ++lane) padded[lane] = x[i + (lane < count ? lane : count - 1)];
-    return load_doubles(padded);
+    return F64::load(padded);
   };
   for (Index i = 0; i < n; i += lanes) {
     const Index count = n - i < lanes ? n - i : lanes;
     const F64 y = f(load(k, i, count)...);
     if (count == lanes) {
-      store_doubles(y, to + i);
+      y.store(to + i);
     } else {
-      T results[lanes];
-      store_doubles(y, results);
+      double results[lanes];
+      y.store(results);
       for (Index lane = 0; lane < count; ++lane) to[i + lane] = results[lane];
     }
   }
 }
 
+constexpr Index block = 512;
+
 /// Computes a function f of vectors that takes longer for some arguments, which group_of tells from
 /// the last argument: elements of one group are computed together.
-template <class T, auto f, auto group_of, int groups, int... k>
+template <auto f, auto group_of, int groups, int... k>
 void run_grouped(void* out, const void* const* in, const Index* steps, Index n) {
-  constexpr Index most = 512, inputs = sizeof...(k);
-  if (n == 1) return run<T, f, 0, k...>(out, in, steps, n);
-  T gathered[inputs][most], results[most];
-  std::int16_t places[most];
-  for (Index start = 0; start < n; start += most) {
-    const Index count = n - start < most ? n - start : most;
+  constexpr Index inputs = sizeof...(k);
+  if (n == 1) return run<f, 0, k...>(out, in, steps, n);
+  double gathered[inputs][block], results[block];
+  std::int16_t places[block];
+  for (Index start = 0; start < n; start += block) {
+    const Index count = n - start < block ? n - start : block;
     const auto element = [&](Index input, Index i) {
-      return static_cast<const T*>(in[input])[steps[input] * (start + i)];
+      return static_cast<const double*>(in[input])[steps[input] * (start + i)];
     };
     Index ends[groups + 1] = {};
-    std::uint8_t group[most];
+    std::uint8_t group[block];
     for (Index i = 0; i < count; ++i) {
-      const int g = group_of(static_cast<double>(element(inputs - 1, i)));
+      const int g = group_of(element(inputs - 1, i));
       group[i] = static_cast<std::uint8_t>(g);
       ++ends[g + 1];
     }
@@ -82,9 +71,47 @@ void run_grouped(void* out, const void* const* in, const Index* steps, Index n) 
       for (Index i = 0; i < count; ++i) gathered[input][places[i]] = element(input, i);
     const void* const from[] = {gathered[k]...};
     const Index each[] = {(static_cast<void>(k), Index{1})...};
-    run<T, f, 0, k...>(results, from, each, count);
-    for (Index i = 0; i < count; ++i) static_cast<T*>(out)[start + i] = results[places[i]];
+    run<f, 0, k...>(results, from, each, count);
+    for (Index i = 0; i < count; ++i) static_cast<double*>(out)[start + i] = results[places[i]];
   }
+}
+
+typedef float Floats __attribute__((vector_size(F64::lanes * sizeof(float)), aligned(alignof(float)), may_alias));
+
+STAVE_OUTLINE void widen(const float* from, Index n, double* to) {
+  Index i = 0;
+  for (; i + F64::lanes <= n; i += F64::lanes)
+    F64{__builtin_convertvector(*reinterpret_cast<const Floats*>(from + i), F64::Raw)}.store(to + i);
+  for (; i < n; ++i) to[i] = static_cast<double>(from[i]);
+}
+STAVE_OUTLINE void narrow(const double* from, Index n, float* to) {
+  Index i = 0;
+  for (; i + F64::lanes <= n; i += F64::lanes)
+    *reinterpret_cast<Floats*>(to + i) = __builtin_convertvector(F64::load(from + i).raw, Floats);
+  for (; i < n; ++i) to[i] = static_cast<float>(from[i]);
+}
+/// The kernel of float32: all special functions are computed in float64, a block of elements at a
+/// time.
+template <SpecialKernel in_float64, int first, int inputs>
+void run_float32(void* out, const void* const* in, const Index* steps, Index n) {
+  double x[inputs][block], y[block];
+  const void* from[first + inputs] = {};
+  for (int k = 0; k < inputs; ++k) from[first + k] = x[k];
+  for (Index start = 0; start < n; start += block) {
+    const Index count = n - start < block ? n - start : block;
+    for (int k = 0; k < inputs; ++k) {
+      const Index step = steps[first + k];
+      widen(static_cast<const float*>(in[first + k]) + step * start, step == 0 ? 1 : count, x[k]);
+    }
+    in_float64(y, from, steps, count);
+    narrow(y, count, static_cast<float*>(out) + start);
+  }
+}
+
+template <class T, SpecialKernel in_float64, int first, int inputs>
+SpecialKernel in_dtype() {
+  if constexpr (std::is_same_v<T, double>) return in_float64;
+  else return run_float32<in_float64, first, inputs>;
 }
 
 template <class... X>
@@ -93,7 +120,7 @@ constexpr auto inputs_of(F64 (*)(X...)) {
 }
 template <class T, auto f, int first, int... k>
 SpecialKernel kernel_of(std::integer_sequence<int, k...>) {
-  return run<T, f, first, k...>;
+  return in_dtype<T, run<f, first, k...>, first, sizeof...(k)>();
 }
 /// Returns the kernel of f for operations with `first` orders that f does not take.
 template <class T, auto f, int first = 0>
@@ -102,7 +129,7 @@ SpecialKernel kernel_of() {
 }
 template <class T, auto f, auto group, int groups, int... k>
 SpecialKernel grouped_kernel_of(std::integer_sequence<int, k...>) {
-  return run_grouped<T, f, group, groups, k...>;
+  return in_dtype<T, run_grouped<f, group, groups, k...>, 0, sizeof...(k)>();
 }
 template <class T, auto f, auto group, int groups>
 SpecialKernel grouped_kernel_of() {
