@@ -1,6 +1,7 @@
-// Fused regions that run tile by tile. A tile is as many elements as the L1 cache can hold of all
-// values together. All steps are computed for a tile before the next tile begins. A "number" is a
-// constant or an input that has one value for all elements of a tile.
+// Fused regions that run tile by tile. A tile is a run of at most 1024 elements, fewer if the
+// buffers of all values would not fit into the L1 cache. All steps are computed for a tile before
+// the next tile begins. A "number" is a constant or an input that has one value for all elements of
+// a tile.
 #pragma once
 
 #include <vector>

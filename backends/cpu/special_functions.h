@@ -1,6 +1,6 @@
 // The special functions of numbers, in double. special.h says which file has which of them.
 //
-// Functions that have an order take it first: a whole number. Outside their domain functions return
+// Functions with orders take them first, as whole numbers. Outside their domain functions return
 // NaN; none throws.
 #pragma once
 

@@ -192,7 +192,7 @@ Tensor summed(const Tensor& x) { return astype(sum(x, 0), x.dtype()); }
 
 }  // namespace
 
-OfAllPlaces all_places(const Op& op, const CollectiveAttributes& c, const Tensor& x) {
+OfAllPlaces result_at_all_places(const Op& op, const CollectiveAttributes& c, const Tensor& x) {
   if (&op == &op_psum) return {summed(x), true};
   if (&op == &op_pmax) return {max(x, 0), true};
   if (&op == &op_pmin) return {min(x, 0), true};

@@ -138,7 +138,7 @@ struct HingeEmbeddingOptions {
   double margin = 1;
   Reduction reduction = Reduction::mean;
 };
-/// x where y is 1, and max(0, margin - x) where y is -1, for distances x.
+/// x where y is 1, and max(0, margin - x) where y is -1, for distances x and targets y.
 Tensor hinge_embedding_loss(const Tensor& distances, const Tensor& targets, HingeEmbeddingOptions options = {});
 
 struct MultiMarginOptions {
@@ -163,7 +163,7 @@ struct TripletMarginOptions {
   [[no_unique_address]] ByName by_name{};
   double margin = 1;
   double p = 2;           ///< the distance is vector_norm(a - b + epsilon, p)
-  double epsilon = 1e-6;  ///< keeps the distance from 0, where it has no derivative
+  double epsilon = 1e-6;  ///< keeps the distance away from 0
   bool swap = false;      ///< takes the smaller of the distances of anchor and positive to negative
   Reduction reduction = Reduction::mean;
 };

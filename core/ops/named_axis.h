@@ -64,6 +64,6 @@ struct OfAllPlaces {
   Tensor result;
   bool same;
 };
-OfAllPlaces all_places(const Op& op, const CollectiveAttributes& attributes, const Tensor& x);
+OfAllPlaces result_at_all_places(const Op& op, const CollectiveAttributes& attributes, const Tensor& x);
 
 }  // namespace stave

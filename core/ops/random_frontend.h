@@ -1,5 +1,5 @@
-// Helpers of random_samplers.cpp and random_choices.cpp: from keys and operands, as users write
-// them, to the shape and dtype of a draw.
+// Helpers of random_samplers.cpp and random_choices.cpp, which find the shape and dtype of a draw
+// from keys and operands as users write them.
 #pragma once
 
 #include <concepts>

@@ -29,8 +29,8 @@ struct VanderOptions {
   bool increasing = false;  ///< whether the powers increase from left to right
 };
 /// The powers of x [..., n] in columns [..., n, columns]: x^(columns - 1), ..., x, 1, or in
-/// increasing order. Derivatives are exact where x is 0. This is NumPy's vander; PyTorch's has
-/// increasing powers.
+/// increasing order. Derivatives are exact where x is 0. This is vander of NumPy and PyTorch;
+/// torch.linalg.vander has increasing powers.
 Tensor vander(const Tensor& x, VanderOptions options = {});
 
 }  // namespace stave

@@ -26,7 +26,7 @@ using namespace stave_detail;
 
 namespace {
 
-/// Returns a length of at least `least` with factors 2, 3 and 5 only, near the smallest such one.
+/// Returns the smallest length of at least `least` with factors 2, 3 and 5 only.
 Index fast_length(Index least) {
   Index best = 0;
   for (Index fives = 1; fives < 5 * least; fives *= 5)

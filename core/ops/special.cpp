@@ -50,7 +50,7 @@ Tensor special(const char* function, const Op& op, Operands&&... operands) {
   Operand all[] = {Operand(std::forward<Operands>(operands))...};
   return special(function, op, std::span<Operand>(all));
 }
-// The operation itself, on inputs of rules.
+// Performs the operation on operands in a derivative rule. Errors name the operation.
 template <class... Operands>
 Tensor at(const Op& op, const Operands&... operands) {
   return special(op.name, op, Operand(operands)...);

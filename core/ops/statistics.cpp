@@ -374,7 +374,7 @@ Tensor corrcoef(const Tensor& x) {
               // Each factor is divided by its own deviation, so that no product of both overflows.
               const Tensor deviation = sqrt(real(diagonal(c)));
               const Tensor r = c / expand_dims(deviation, Shape{-1}) / expand_dims(deviation, Shape{-2});
-              // The limits remove rounding errors, and have no part in derivatives.
+              // Clipping removes rounding errors beyond [-1, 1]. It does not affect derivatives.
               const Tensor t = stop_gradient(r);
               const Tensor limited =
                   is_complex(t.dtype()) ? complex(clip(real(t), -1, 1), clip(imag(t), -1, 1)) : clip(t, -1, 1);

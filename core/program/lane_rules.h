@@ -1,4 +1,4 @@
-// What the rules of operations for lanes (lane_rules.cpp) read and write.
+// LaneBuilder, by which the rules in lane_rules.cpp make the program of one lane.
 #pragma once
 
 #include <algorithm>

@@ -200,7 +200,7 @@ namespace stave_detail {
 
 using namespace stave;
 
-/// Returns true for operations that make complex numbers of their parts, or take parts of them.
+/// Returns true for operations that form, take apart or conjugate complex numbers.
 inline bool is_of_parts(const Op& op) {
   return op.id == OpId::complex || op.id == OpId::real || op.id == OpId::imag || op.id == OpId::conj;
 }

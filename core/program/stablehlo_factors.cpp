@@ -217,9 +217,9 @@ HloValues expm(const HloContext& c) {
   const HloValue odd = b.matmul(a, sum(1)), even = sum(0);
   const HloLu lu = hlo_lu(b, b.subtract(even, odd));
   const HloValue first = hlo_solve(b, lu.packed, lu.order, b.add(even, odd), false);
-  const HloValue most = b.convert(b.reduce("maximum", halvings, b.number(0, real), {0}), int64);
+  const HloValue most_halvings = b.convert(b.reduce("maximum", halvings, b.number(0, real), {0}), int64);
   const HloValue initial[] = {first, halvings};
-  const HloValue found = hlo_loop(b, most, initial, [&](const HloValue& step, HloSpan state) {
+  const HloValue found = hlo_loop(b, most_halvings, initial, [&](const HloValue& step, HloSpan state) {
     const HloValue left = b.broadcast(b.convert(step, real), state[1].shape);
     const HloValue goes_on = hlo_per_matrix(b, b.compare("LT", left, state[1]), x.shape);
     return HloValues{b.select(goes_on, b.matmul(state[0], state[0]), state[0]), state[1]};

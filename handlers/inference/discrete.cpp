@@ -34,8 +34,8 @@ Tensor of_counts(T x, T n, F f) {
   const Tensor inside = x >= 0 && x <= n && x == floor(x);
   return where_inside(inside, f(where(inside, x, 0)));
 }
-// Returns the logarithm of the binomial coefficient (n over k). The beta function is accurate for a
-// large n.
+// Returns the logarithm of the binomial coefficient "n choose k". The beta function is accurate for
+// a large n.
 Tensor log_choose(T n, T k) { return -log1p(n) - betaln(n - k + 1, k + 1); }
 
 // ---- quantiles ---------------------------------------------------------------------------
@@ -262,7 +262,7 @@ Tensor negative_binomial_sf(T x, T n, T l) {
 }
 }  // namespace
 
-// (n + k - 1 over k) = 1 / ((n + k) B(n, k + 1))
+// (n + k - 1 choose k) = 1 / ((n + k) B(n, k + 1))
 Tensor NegativeBinomial::log_prob(T x) const {
   const auto f = [](T y, T n, T l) {
     return of_integers(y, 0, [&](T k) {

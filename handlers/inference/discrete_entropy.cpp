@@ -179,7 +179,8 @@ Tensor multinomial_entropy(T count, T logits) {
 // ---- sums --------------------------------------------------------------------------------
 
 // Returns the sum of -p log p over the counts first ... last, where log_prob(k) is log p for counts
-// k with an axis behind those of `first` and `last`. It reads the greatest number of counts.
+// k with one more axis after those of `first` and `last`. The length of that axis is read from the
+// device.
 template <class F>
 Tensor entropy_by_sum(const char* what, T first, T last, F log_prob) {
   if (last.size() == 0) return zeros_like(last);

@@ -30,7 +30,7 @@ struct Accepted {
   }
 };
 
-// Returns the logarithm of the binomial coefficient (n over k).
+// Returns the logarithm of the binomial coefficient "n choose k".
 Tensor log_choose(T n, T k) { return lgamma(n + 1) - lgamma(k + 1) - lgamma(n - k + 1); }
 
 // Draws by Hormann, "The generation of binomial random variates", 1993 (BTRS), for p <= 1/2 and n p

@@ -54,7 +54,7 @@ struct LeastSquaresOptions {
   LeastSquaresMethod method = LeastSquaresMethod::levenberg_marquardt;
   LeastSquaresSolver solver = LeastSquaresSolver::qr;
   RobustLoss loss = RobustLoss::linear;
-  /// The size of a residual from which on it counts as an outlier; positive.
+  /// Residuals that are larger than this count as outliers; it must be positive.
   double f_scale = 1;
   /// The search ends when a step lowers the cost by at most `ftol` times the cost, or is at most
   /// `xtol` times x, or when no element of the gradient exceeds `gtol`. Lengths of steps are in

@@ -15,7 +15,7 @@ class NormalEquations;
 struct LinearModel {
   Tensor gradient;  // J^T r
   Tensor diagonal;  // the diagonal of J^T J, or an estimate
-  /// Returns a vector that has the length of J p.
+  /// Returns a vector whose norm is that of J p.
   std::function<Tensor(const Tensor& p)> times;
   /// Returns the p that minimises |r + J p|^2 + sum(damping p^2), where `damping` is positive and p
   /// is 0 wherever `free` is false.

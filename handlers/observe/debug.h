@@ -81,8 +81,9 @@ struct DebugOptions {
   /// drops an infinity or NaN because of a zero that was computed, not chosen (see above).
   /// Reads the device; buffers of operands are not reused.
   bool trap_nan = false;
-  /// Whether to throw TransformError at the first operation that yields an infinity, likewise.
-  /// Infinities that the program writes itself, as in where(mask, x, -infinity), count too.
+  /// Whether to throw TransformError at the first operation that yields an infinity, forward or
+  /// backward. Infinities that the program writes itself, as in where(mask, x, -infinity), count
+  /// too. Reads the device; buffers of operands are not reused.
   bool trap_inf = false;
   /// Whether to print lines; false if only trap_nan or trap_inf is wanted.
   bool print = true;

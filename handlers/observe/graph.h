@@ -20,8 +20,8 @@
 // - Operations that throw are left out.
 //
 // A Graph stores text, and no tensors. It only keeps the storage of values that no recorded
-// operation computed, so that an address identifies one value while the Graph lives. On another
-// thread than the one that made the Graph, operations throw TransformError. A Graph must not be
+// operation computed, so that an address identifies one value while the Graph lives. On any
+// thread but the one that made the Graph, operations throw TransformError. A Graph must not be
 // installed twice at the same time.
 #pragma once
 

@@ -58,7 +58,7 @@ Outputs Ranks::handle(Call& call) {
   // pmax and pmin must return NaN if an operand is NaN, which NCCL does not guarantee. So the
   // operands of all processes are gathered, and each process reduces them.
   if (device != cpu && is_extreme(op) && is_float(x.dtype()))
-    return {on(x.device(), all_places(op, *attributes, apply(op_all_gather, {on(device, x)}, bound)).result)};
+    return {on(x.device(), result_at_all_places(op, *attributes, apply(op_all_gather, {on(device, x)}, bound)).result)};
   const Tensor result = apply(op, {on(device, astype(x, exchanged_in(op, x.dtype(), device)))}, bound);
   return {astype(on(x.device(), result), x.dtype())};
 }

@@ -122,8 +122,8 @@ auto taylor(F f, int order) {
 
 /// Returns the Taylor coefficients y_0, ..., y_order of the solution of y' = f(y, t) that is
 /// `start` at t = `time`, in powers of t - time. The state is a tree of floats, and `time` a
-/// floating tensor of rank 0. f runs once: y is a value whose derivative is f. Throws ShapeError if
-/// f returns other than the derivative of y, and the errors of jet.
+/// floating tensor of rank 0. f runs once, on a y whose derivative is the result of f. Throws
+/// ShapeError if that result has another shape or dtype than y, and the errors of jet.
 template <class F, class Y>
 auto series_of_solution(F&& f, const Y& start, const Tensor& time, int order) {
   static_assert(is_tree<Y>, "stave: series_of_solution: the state is not a tree of tensors");

@@ -111,7 +111,8 @@ void Tower::count(const Lazy& y) {
 }
 
 Lazy& Tower::perform_call(JetHandler& jet, const Call& call, SmallVector<SeriesPtr, 3> inputs) {
-  // A single operation of the program that has no rule needs no entry.
+  // An operation with has_structure at the start of a tower, outside of rules, is the only one
+  // there, so it needs no entry in calls_.
   const bool is_known = deriving_ > 0 || !all_.empty() || !has_structure(call.op());
   const std::size_t key = is_known ? key_of(call, inputs) : 0;
   if (is_known) {
@@ -222,7 +223,8 @@ void Tower::by_structure(Lazy& y, int k) {
       fail<TransformError>("jet: the series rule of {} gave {} coefficients for {} outputs", op.name, found.size(),
                            y.outputs.size());
   } else if (op.derivative == Derivative::bilinear) {
-    const bool swallows_zeros = op.id == OpId::multiply;  // the product of rules, which is `scale`
+    // Derivative rules multiply by `scale`, whose product is 0 if a factor is 0.
+    const bool swallows_zeros = op.id == OpId::multiply;
     Tensor sum;
     for (int i = 0; i <= k; ++i) {
       Tensor a = in(y, 0, i), b = a.defined() ? in(y, 1, k - i) : Tensor();

@@ -51,7 +51,7 @@ struct ValueWithSeries {
 struct Lazy {
   JetHandler* jet;  // the handler under which the rule runs
   std::optional<Call> call;
-  Outputs outputs;                   // coefficients 0, without notes of the handler
+  Outputs outputs;                   // the coefficients of order 0, without notes of the handler
   SmallVector<SeriesPtr, 1> series;  // the series of the outputs
   SmallVector<SeriesPtr, 3> inputs;  // the series of the inputs
   SeriesPtr derivative_of;
@@ -81,8 +81,8 @@ class Tower {
   /// Computes all coefficients of an operation.
   void complete(Lazy& y);
   /// Computes all coefficients of the solution y, order by order. For each order it goes through
-  /// the operations of the tower as they were performed, so that none has to wait for a long chain
-  /// of others.
+  /// the operations of the tower in the order in which they were performed, so that no coefficient
+  /// is computed by a deep recursion.
   void complete_solution(Lazy& y);
 
   int order() const noexcept { return order_; }

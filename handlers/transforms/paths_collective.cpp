@@ -63,7 +63,8 @@ Outputs PathRun::perform_collective(const Call& call, const PathLog::Given& give
   if (&op == &op_axis_index) return {of_lanes(arange(0, vmap_->size, 1, int32, attributes.device))};
   const Tensor& x = call.input(0);
   const Lanes* const lanes = vmap_->notes.find(x);
-  OfAllPlaces all = all_places(op, attributes, lanes ? rows_of(*lanes, path) : broadcast_lanes(x, vmap_->size));
+  OfAllPlaces all =
+      result_at_all_places(op, attributes, lanes ? rows_of(*lanes, path) : broadcast_lanes(x, vmap_->size));
   if (!all.same) return {of_lanes(std::move(all.result))};
   path.note({.answer = all.result, .op = &op, .given = given});
   if (outermost) outermost->collective_results.push_back({&op, nullptr, all.result});

@@ -23,7 +23,8 @@ struct Total {
   STAVE_INLINE DoubleDouble value() const { return exact_sum(high, low); }
 };
 
-/// Terms below this size, relative to the sum, are plain numbers. `continued` needs more digits.
+/// Terms below this size, relative to the sum, are computed in double instead of DoubleDouble.
+/// `continued` needs more digits.
 constexpr double small_term = 0x1p-12, small_continued_term = 0x1p-18;
 /// The largest size, relative to the sum, to which plain terms may grow again.
 constexpr double most_small_term = 0x1p-9;

@@ -1,8 +1,9 @@
 // Passes: each takes a Program and returns a cheaper one that computes the same, bit for bit.
 //
-// A pass never removes reads, and keeps their order. It removes an operation that may throw only if
-// another one computes the same. It does not merge instructions behind different rematerialisation
-// barriers: a checkpoint computes a value again on purpose, to save memory.
+// A pass never removes reads of values (Program::Instruction::is_read), and keeps their order. It
+// removes an operation that may throw only if another one computes the same. It does not merge
+// instructions behind different rematerialisation barriers: a checkpoint computes a value again on
+// purpose, to save memory.
 #pragma once
 
 #include <stave/core/program/program.h>
