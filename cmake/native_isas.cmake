@@ -1,7 +1,6 @@
-# Sets FOUND to two elements of `isas`, which is sorted from best to simplest: the best one that
-# this machine's processor supports, by backends/cpu/kernels/x86_levels.h, and the simplest one.
+# Sets FOUND to the best element of `isas` that this machine's processor supports, by
+# backends/cpu/kernels/x86_levels.h. `isas` is sorted from best to simplest.
 function(stave_find_native_isas found isas)
-  list(GET isas -1 plainest)
   set(${found} "${isas}" PARENT_SCOPE)
   list(LENGTH isas count)
   if(count EQUAL 1 OR CMAKE_CROSSCOMPILING)
@@ -18,7 +17,8 @@ int main() { return stave_cpu::has_x86_64_v4() ? 4 : stave_cpu::has_x86_64_v3() 
     set(best avx512)
   elseif(level EQUAL 3)
     set(best avx2)
+  else()
+    set(best sse2)
   endif()
-  set(both ${best} ${plainest})
-  set(${found} "${both}" PARENT_SCOPE)
+  set(${found} ${best} PARENT_SCOPE)
 endfunction()

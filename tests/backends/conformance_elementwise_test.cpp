@@ -9,8 +9,8 @@ STAVE_ON_BACKENDS(Elementwise);
 
 // ---- arithmetic of every dtype, in every layout -------------------------------------------------
 
-template <class T, class R = T, class F>
-void check_elementwise(OpId op, F exact, int arity) {
+template <class T, class R = T>
+void check_elementwise(OpId op, std::type_identity_t<R (*)(T, T)> exact, int arity) {
   for (const Shape& shape :
        {Shape{}, Shape{1}, Shape{7}, Shape{3, 1, 5}, Shape{5, 40, 33}, Shape{130, 3, 2}, Shape{0, 4}})
     for (Lay x_lay : lays)

@@ -1,5 +1,6 @@
 // Cases in which array libraries differ, and the result that Stave gives in each.
 
+#include <functional>
 #include <limits>
 #include <thread>
 
@@ -16,20 +17,19 @@ using testing::HasSubstr;
 using testing::ThrowsMessage;
 
 using T = const Tensor&;
+using Function = std::function<Tensor(T)>;  // one type: transforms are instantiated once
 const double nan = std::numeric_limits<double>::quiet_NaN(), inf = std::numeric_limits<double>::infinity();
 
 Tensor number(double x) { return full({}, x, float64); }
 
 /// f'(x) for an elementwise function f, in forward and reverse mode. Checks that both agree.
-template <class F>
-Tensor slope(F f, const Tensor& x) {
+Tensor slope(const Function& f, const Tensor& x) {
   const Tensor forward = jvp(f, x, ones_like(x)).second, reverse = grad([&](T t) { return sum(f(t)); })(x);
   EXPECT_THAT(forward, IsNear(reverse, 0)) << "jvp and vjp differ";
   return reverse;
 }
 /// f''(x) in all four pairs of modes. Checks that all agree.
-template <class F>
-Tensor curvature(F f, const Tensor& x) {
+Tensor curvature(const Function& f, const Tensor& x) {
   const auto forward = [&](T t) { return jvp(f, t, ones_like(t)).second; };
   const auto reverse = [&](T t) { return grad([&](T u) { return sum(f(u)); })(t); };
   const Tensor result = slope(forward, x);

@@ -23,7 +23,8 @@ template <class D>
 void check_members(const char* name, const D& d, T xs, double tolerance = 1e-4) {
   SCOPED_TRACE(name);
   const CheckGradsOptions options{.order = 2, .tolerance = tolerance};
-  const auto check = [&](const char* member, auto f) {
+  // Members are function pointers, so that the transforms are instantiated once for a distribution.
+  const auto check = [&](const char* member, Tensor (*f)(const D&, T)) {
     SCOPED_TRACE(member);
     try {
       check_grads([&](const D& e, T x) { return f(e, x); }, std::tuple(d, xs), options);
