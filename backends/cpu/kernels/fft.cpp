@@ -428,7 +428,7 @@ class Columns {
     T* const data = static_cast<T*>(from.data);
     const Index re = swapped ? lanes : 0, im = lanes - re;
     Index i = 0;
-    if (c_.count == lanes && from.row == 2 && from.imag == 1) {  // columns are contiguous: transpose
+    if (c_.count == lanes && from.row == 2 && from.imag == 1) {  // contiguous columns: transpose
       for (; i + lanes / 2 <= n; i += lanes / 2) {
         Vec<T> x[lanes];
 #pragma GCC unroll 16
