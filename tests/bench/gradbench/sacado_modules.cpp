@@ -16,9 +16,13 @@ struct SacadoRad {
     return [=](const Numbers& at) {
       const std::vector<Number> x(at.begin(), at.end());
       std::vector<Number> outputs = f(x);
-      Numbers rows;
-      for (Number& output : outputs) {
-        Number::Outvar_Gradcomp(output);
+      std::vector<Number*> pointers;
+      for (Number& output : outputs) pointers.push_back(&output);
+      Numbers rows, weights(outputs.size());
+      for (Size i = 0; i < outputs.size(); ++i) {
+        std::fill(weights.begin(), weights.end(), 0.);
+        weights[i] = 1;
+        Number::Weighted_Gradcomp(outputs.size(), pointers.data(), weights.data());
         for (const Number& it : x) rows.push_back(it.adj());
       }
       return rows;
