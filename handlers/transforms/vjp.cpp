@@ -67,7 +67,7 @@ class Waiting {
     Entry* entry = nullptr;
     EntryPtr kept;  // the entry, if the queue may be its only owner
     SmallVector<Tensor, 1> cotangents;
-    // Cotangents of slices of output i, which cotangents[i] lacks. It is undefined if there are any.
+    // Cotangents of slices of output i. If there are any, cotangents[i] is undefined.
     std::vector<SliceCotangents> of_slices;
 
     void join_slices() {

@@ -29,8 +29,8 @@ class Tag {
   const short number_;
 };
 
-// Traces f, and returns its outputs. The buffers have many elements, so that tapes do not go through
-// files. keep: 1 if a reverse sweep follows.
+// Traces f, and returns its outputs. The buffers have many elements, so that tapes do not go
+// through files. keep: 1 if a reverse sweep follows.
 template <class F>
 Numbers trace(short tag, const F& f, const Numbers& at, int keep = 0) {
   constexpr unsigned buffer = 1 << 24;

@@ -18,7 +18,8 @@ struct Jets {
     Numbers rows;
     for (const Number& output : f(x)) {
       rows.insert(rows.end(), output.v.data(), output.v.data() + n);
-      rows.resize(rows.size() + at.size() - static_cast<Size>(n));  // of numbers that are no variables
+      // Numbers behind the variables are constants.
+      rows.resize(rows.size() + at.size() - static_cast<Size>(n));
     }
     return rows;
   }

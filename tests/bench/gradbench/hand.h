@@ -59,8 +59,8 @@ inline Tensor bone_angles(const Tensor& parameters) {
   return concat({still, reshape(fingers, {20, 3}), still});
 }
 
-/// Returns the places of vertices, [3, n], by their numbers, [n], and 26 parameters: the rotation of
-/// the whole hand, its position, and four angles of each finger.
+/// Returns the places of vertices, [3, n], by their numbers, [n], and 26 parameters: the rotation
+/// of the whole hand, its position, and four angles of each finger.
 inline Tensor hand_vertices(const Hand& hand, const Tensor& parameters, const Tensor& numbers) {
   const Tensor turned =
       matmul(hand.relatives(slice(), slice(), slice(0, 3)), rotations(bone_angles(parameters(slice(6, none)))));
@@ -70,7 +70,7 @@ inline Tensor hand_vertices(const Hand& hand, const Tensor& parameters, const Te
     const Tensor relative = relatives(static_cast<Index>(absolutes.size()));
     absolutes.push_back(parent < 0 ? relative : matmul(absolutes[static_cast<std::size_t>(parent)], relative));
   }
-  const Tensor transforms = matmul(stack(absolutes), hand.inverses)(slice(), slice(0, 3));  // [bones, 3, 4]
+  const Tensor transforms = matmul(stack(absolutes), hand.inverses)(slice(), slice(0, 3));
   // The sum over the bones of weight * transform * corner, as one product.
   const Tensor corners = take(hand.corners, numbers, 1) * expand_dims(take(hand.weights, numbers, 1), 1);
   const Index terms = corners.shape(0) * corners.shape(1);

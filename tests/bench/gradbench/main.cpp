@@ -8,9 +8,9 @@
 // line of the output is the result as JSON, the next ones are times:
 //   {"name":"prepare","nanoseconds":...}     once: from JSON to tensors, and recording
 //   {"name":"evaluate","nanoseconds":...}    for each run
-// TOOL: --plain, the function in plain C++; in stave_gradbench_peers also --adolc, --cppad, --sacado
-// or --ceres, if it was found here. --processor-time: times are those of the process, without those
-// of other programs of the machine.
+// TOOL: --plain, the function in plain C++; in stave_gradbench_peers also --adolc, --cppad,
+// --sacado or --ceres, if it was found here. --processor-time: times are those of the process,
+// without those of other programs of the machine.
 #include <time.h>
 
 #include <exception>

@@ -253,8 +253,8 @@ std::array<T, 2> force_of_charge(const std::array<T, 2>& x, const std::array<T, 
   return {a / cube, b / cube};
 }
 
-/// Returns the square of where the charged particle crosses the x axis. `force` returns the force of
-/// a charge.
+/// Returns the square of where the charged particle crosses the x axis. `force` returns the force
+/// of a charge.
 template <class T, class Force>
 T crossing(const T& w, const Force& force) {
   constexpr double dt = 0.1;

@@ -1,5 +1,5 @@
-// What tools for derivatives of plain C++ share: the functions of GradBench's modules as functions of
-// a vector of numbers of any type, and their derivatives by a tool.
+// What tools for derivatives of plain C++ share: the functions of GradBench's modules as functions
+// of a vector of numbers of any type, and their derivatives by a tool.
 #pragma once
 
 #include <algorithm>
@@ -255,8 +255,8 @@ inline Numbers hand_parameters(const Json& input) {
   return all;
 }
 
-// Writes a Jacobian of a hand, [3 seen, variables]. Each row has the derivatives by the place of its
-// point, if this lies in a triangle, and by the parameters.
+// Writes a Jacobian of a hand, [3 seen, variables]. Each row has the derivatives by the place of
+// its point, if this lies in a triangle, and by the parameters.
 inline Json json_of_hand(const Numbers& rows, Size variables) {
   const Size seen = rows.size() / variables / 3;
   Json all = Json::array();
