@@ -2,6 +2,8 @@
 // copies.
 #include <stave/backends/cpu/layout.h>
 
+#include <algorithm>
+
 #include <stave/backends/cpu/parallel.h>
 #include <stave/backends/cpu/strided.h>
 
@@ -73,12 +75,27 @@ void run_pad(const stave::PadAttributes& attributes, const View& in, const View&
 }
 
 void run_concat(int axis, std::span<const View> inputs, const View& out) {
-  auto along = static_cast<std::size_t>(axis);
-  char* to = bytes_of(out);
-  for (const View& in : inputs) {
-    copy_strided({to, out.strides}, {bytes_of(in), in.strides}, in.shape, size_of(in));
-    to += in.shape[along] * out.strides[along] * size_of(in);
-  }
+  const auto along = static_cast<std::size_t>(axis);
+  const Index rows = out.shape[0], size = size_of(out);
+  // Copies rows `first` to `last` of the first axis; all of them if it is the axis of the concat.
+  const auto copy_rows = [&](Index first, Index last) {
+    char* to = bytes_of(out) + first * out.strides[0] * size;
+    for (const View& in : inputs) {
+      stave::Shape shape(in.shape);
+      if (along != 0) shape[0] = last - first;
+      copy_strided({to, out.strides}, {bytes_of(in) + first * in.strides[0] * size, in.strides}, shape, size);
+      to += in.shape[along] * out.strides[along] * size;
+    }
+  };
+  // A row of the result has elements of all inputs. They are copied for some rows after the other,
+  // so that these rows stay in the cache (stack_columns in tests/bench/short_rows.cpp).
+  constexpr Index cached_bytes = Index{1} << 17;
+  const Index bytes = element_count(out.shape) * size;
+  if (along == 0 || inputs.size() <= 2 || bytes <= 2 * cached_bytes) return copy_rows(0, rows);
+  const Index block = std::max(Index{1}, rows * cached_bytes / bytes), blocks = (rows + block - 1) / block;
+  parallel_for(blocks, std::max(Index{1}, cheap_grain * size / cached_bytes), [&](Index first, Index last) {
+    for (Index i = first; i < last; ++i) copy_rows(i * block, std::min(rows, (i + 1) * block));
+  });
 }
 
 }  // namespace stave_cpu

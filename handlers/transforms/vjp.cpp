@@ -18,6 +18,7 @@
 #include <stave/core/tensor/fail.h>
 #include <stave/handlers/transforms/fused_backward.h>
 #include <stave/handlers/transforms/linear_in.h>
+#include <stave/handlers/transforms/slice_cotangents.h>
 #include <stave/handlers/transforms/tape.h>
 
 namespace stave_detail {
@@ -66,6 +67,15 @@ class Waiting {
     Entry* entry = nullptr;
     EntryPtr kept;  // the entry, if the queue may be its only owner
     SmallVector<Tensor, 1> cotangents;
+    // Cotangents of slices of output i. If there are any, cotangents[i] is undefined.
+    std::vector<SliceCotangents> of_slices;
+
+    void join_slices() {
+      for (std::size_t i = 0; i < of_slices.size(); ++i) join_slices(i);
+    }
+    void join_slices(std::size_t output) {
+      if (output < of_slices.size() && !of_slices[output].empty()) cotangents[output] = of_slices[output].take();
+    }
   };
 
   Place& place_of(Entry& entry) {
@@ -124,6 +134,7 @@ class BackwardPass {
       Waiting::Place& last = waiting_.take_last();
       keeps_ = static_cast<bool>(last.kept);
       scope_.entry = last.entry->op ? &*last.entry : nullptr;
+      last.join_slices();
       if (fused_ && !fused_->takes(*last.entry)) flush_fused(last);
       if (last.entry->op) step(*last.entry, last.cotangents);
       else result[last.entry->sequence] = last.cotangents[0];
@@ -177,6 +188,7 @@ class BackwardPass {
     for (std::size_t i = 0; i < abstracts.size(); ++i) {
       Slot& producer = entry.producers()[i];
       if (!producer.entry) continue;
+      if (entry.op == &op_slice && adds_slice(producer, context)) continue;
       Tensor sum = i == 0 && entry.op->vjp_onto ? take_cotangent(producer) : Tensor();
       add_cotangent(producer, sum.defined() ? rule_onto(context, std::move(sum)) : rule(context, i));
     }
@@ -200,8 +212,22 @@ class BackwardPass {
     }
   }
 
+  // Adds the cotangent of a slice to those of other slices of the same value. Returns false if the
+  // slice overlaps with one of these, or if a cotangent of all of the value is known.
+  bool adds_slice(Slot& producer, const VjpContext& context) {
+    Waiting::Place& place = place_of(producer);
+    const auto output = static_cast<std::size_t>(producer.output);
+    if (place.cotangents[output].defined()) return false;
+    if (place.of_slices.size() <= output) place.of_slices.resize(output + 1);
+    if (!place.of_slices[output].add(context.as<SliceAttributes>(), context.shape(0), context.ct())) return false;
+    keep(place, producer);
+    return true;
+  }
+
   // Records the rules of an entry into the fused region, on placeholders for elements.
   void fused_step(Entry& entry, const SmallVector<Tensor, 1>& cotangents) {
+    for (const Slot& producer : entry.producers())
+      if (Waiting::Place* const place = producer.entry ? waiting_.find(*producer.entry) : nullptr) place->join_slices();
     with(*fused_, [&] {
       Inputs inputs, outputs;
       for (std::size_t i = 0; i < entry.input_count; ++i) inputs.push_back(fused_->input(entry, i));
@@ -277,11 +303,24 @@ class BackwardPass {
   Tensor take_cotangent(const Slot& slot) {
     Waiting::Place* const place = slot.entry ? waiting_.find(*slot.entry) : nullptr;
     const auto output = static_cast<std::size_t>(slot.output);
+    if (place) place->join_slices(output);
     return place && output < place->cotangents.size() ? std::move(place->cotangents[output]) : Tensor();
   }
 
   void add_cotangent(Slot& slot, Tensor cotangent) {
     if (!slot.entry) return;
+    Waiting::Place& place = place_of(slot);
+    const auto output = static_cast<std::size_t>(slot.output);
+    place.join_slices(output);
+    Tensor& sum = place.cotangents[output];
+    if (fused_ && !sum.defined()) fused_->count_result(*slot.entry);
+    else if (fused_) sum = fused_->add_operand(sum);
+    sum = add_tangents(std::move(sum), std::move(cotangent));
+    keep(place, slot);
+  }
+
+  // Returns the place of a slot's entry, which must exist, with cotangents for all of its outputs.
+  Waiting::Place& place_of(const Slot& slot) {
     Entry& entry = *slot.entry;
     Waiting::Place& place = waiting_.place_of(entry);
     const auto output = static_cast<std::size_t>(slot.output);
@@ -289,10 +328,10 @@ class BackwardPass {
       const std::size_t count = entry.carried ? entry.carried->abstracts.size() : entry.output_count;
       while (place.cotangents.size() < std::max<std::size_t>(output + 1, count)) place.cotangents.emplace_back();
     }
-    Tensor& sum = place.cotangents[output];
-    if (fused_ && !sum.defined()) fused_->count_result(entry);
-    else if (fused_) sum = fused_->add_operand(sum);
-    sum = add_tangents(std::move(sum), std::move(cotangent));
+    return place;
+  }
+
+  void keep(Waiting::Place& place, Slot& slot) const {
     if (consume_) place.kept = std::move(slot.entry);
     else if (keeps_) place.kept = slot.entry;
   }

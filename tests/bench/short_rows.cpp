@@ -97,6 +97,19 @@ void measure_reprojection(benchmark::State& state, const F& f) {
 void plain_reprojection(benchmark::State& state) { measure_reprojection(state, reprojection); }
 void compiled_reprojection(benchmark::State& state) { measure_reprojection(state, compile(reprojection)); }
 
+// Fifteen columns become the rows of a matrix, beside a copy of such a matrix.
+void stack_columns(benchmark::State& state) {
+  const Tensor column = astype(scattered({elements}), float64);
+  const std::vector<Tensor> columns(15, column);
+  measure(state, [&] { return stack(columns, 1); });
+}
+void copy_of_columns(benchmark::State& state) {
+  const Tensor x = astype(scattered({elements, 15}), float64);
+  measure(state, [&] { return x + 0.; });
+}
+
+BENCHMARK(stack_columns)->UseRealTime();
+BENCHMARK(copy_of_columns)->UseRealTime();
 BENCHMARK(plain_columns)->UseRealTime();
 BENCHMARK(compiled_columns)->UseRealTime();
 BENCHMARK(plain_reprojection)->UseRealTime();

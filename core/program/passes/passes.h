@@ -20,8 +20,8 @@ Program without_repetitions(Program program);
 /// program. Copies and operations that may throw stay.
 Program with_constants_folded(Program program);
 /// Removes operations that change nothing, such as x * 1, x - 0 and --x, and merges a reshape,
-/// permutation or broadcast with one before it. Of two additions of 0, one stays, since it changes
-/// -0. A conversion and the conversion back are removed if no value loses digits.
+/// permutation, broadcast or concat with one before it. Of two additions of 0, one stays, since it
+/// changes -0. A conversion and the conversion back are removed if no value loses digits.
 Program simplified(Program program);
 /// Merges elementwise operations into regions (core/program/region.h). `fusion_report` receives one
 /// line for each reason and operation that explains why operations which might be expected in one

@@ -18,7 +18,8 @@ namespace {
 class Simplifier {
  public:
   explicit Simplifier(Program& program)
-      : program_(program), constants_(program), renamed_(program), kept_producers_(program) {}
+      : program_(program), constants_(program), read_counts_(read_counts(program)), renamed_(program),
+        kept_producers_(program) {}
 
   void run() {
     for (Program::Instruction& step : program_.instructions) {
@@ -115,11 +116,30 @@ class Simplifier {
       for (Index& axis : axes) axis = first[static_cast<std::size_t>(axis)];
       step.attributes = make_intrusive<PermuteAttributes>(std::move(axes));
       step.inputs[0] = inner->inputs[0];
+    } else if (id == OpId::concat) {
+      join_concat(step);
     }
+  }
+
+  // Replaces inputs that are concats along the same axis by their inputs, if nothing else reads
+  // them.
+  void join_concat(Program::Instruction& step) const {
+    constexpr std::size_t most_inputs = 64;  // a chain of n concats would take n^2 inputs
+    const auto axis_of = [](const Program::Instruction& it) {
+      return static_cast<const AxisAttributes&>(*it.attributes).axis;
+    };
+    decltype(step.inputs) inputs;
+    for (const int input : step.inputs) {
+      const auto* inner = read_counts_[input] == 1 ? given_by(input, OpId::concat, step) : nullptr;
+      if (inner && axis_of(*inner) == axis_of(step)) inputs.append(inner->inputs.begin(), inner->inputs.end());
+      else inputs.push_back(input);
+    }
+    if (inputs.size() <= most_inputs) step.inputs = std::move(inputs);
   }
 
   Program& program_;
   const Constants constants_;
+  const PerVariable<int> read_counts_;
   Renaming renamed_;
   // For each variable, 1 + the index of its instruction in `kept_`; 0 if no kept instruction
   // computes it.

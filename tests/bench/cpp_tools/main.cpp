@@ -24,9 +24,6 @@ std::vector<Derivative> all_derivatives() {
 #ifdef WITH_CPPAD
   for (Derivative& it : by_cppad()) all.push_back(std::move(it));
 #endif
-#ifdef WITH_SACADO
-  for (Derivative& it : by_sacado()) all.push_back(std::move(it));
-#endif
   return all;
 }
 

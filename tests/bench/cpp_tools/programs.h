@@ -310,14 +310,14 @@ struct Hand {
   template <class T>
   static Matrix<T> rotation(const T& x, const T& z) {
     using std::cos, std::sin;
-    const T cx = cos(x), sx = sin(x), cz = cos(z), sz = sin(z), zero = 0.;
+    const T cx = cos(x), sx = sin(x), cz = cos(z), sz = sin(z), zero(0.);
     return {cz, -cx * sz, sx * sz, zero, sz, cx * cz, -sx * cz, zero, zero, sx, cx, zero};
   }
   // Returns the rotation about an axis by its length.
   template <class T>
   static Matrix<T> rotation_about(const T* turn) {
     using std::cos, std::sin, std::sqrt;
-    const T angle = sqrt(turn[0] * turn[0] + turn[1] * turn[1] + turn[2] * turn[2]), zero = 0., one = 1.;
+    const T angle = sqrt(turn[0] * turn[0] + turn[1] * turn[1] + turn[2] * turn[2]), zero(0.), one(1.);
     if (angle < 1e-4) return {one, zero, zero, zero, zero, one, zero, zero, zero, zero, one, zero};
     const T x = turn[0] / angle, y = turn[1] / angle, z = turn[2] / angle;
     const T c = cos(angle), s = sin(angle), d = 1. - c;
@@ -328,33 +328,28 @@ struct Hand {
 
   template <class T>
   std::vector<T> operator()(const std::vector<T>& x) const {
-    std::vector<T> skin(3 * vertices, T(0.));
-    std::vector<Matrix<T>> absolutes(bones);
+    const std::vector<std::size_t> used = used_vertices();
+    std::vector<T> skin(3 * used.size(), T(0.));
+    std::vector<Matrix<T>> absolutes;
     for (std::size_t bone = 0; bone < bones; ++bone) {
-      const std::size_t finger = (bone - 1) / 4, joint = (bone - 1) % 4;
-      Matrix<T> relative;
-      std::copy(relatives[bone].begin(), relatives[bone].end(), relative.begin());
-      if (bone > 0 && bone < 21 && joint > 0) {
-        const T* const angles = x.data() + 6 + 4 * finger;
-        const T none = 0.;
-        relative =
-            product<T>(relative, joint == 1 ? rotation<T>(angles[0], angles[1]) : rotation<T>(angles[joint], none));
-      }
-      const std::size_t parent = bone == 21 || joint == 0 ? 0 : bone - 1;
-      absolutes[bone] = bone == 0 ? relative : product<T>(absolutes[parent], relative);
+      const Matrix<T> relative = relative_of(x, bone);
+      const std::size_t parent = bone == 21 || bone % 4 == 1 ? 0 : bone - 1;
+      absolutes.push_back(bone == 0 ? relative : product<T>(absolutes[parent], relative));
       const Matrix<T> m = product<T>(absolutes[bone], inverses[bone]);
       for (std::size_t i = 0; i < 3; ++i)
-        for (std::size_t v = 0; v < vertices; ++v)
-          skin[i * vertices + v] +=
+        for (std::size_t k = 0; k < used.size(); ++k) {
+          const std::size_t v = used[k];
+          skin[i * used.size() + k] +=
               weights[bone * vertices + v] * (m[4 * i] * corners[v] + m[4 * i + 1] * corners[vertices + v] +
                                               m[4 * i + 2] * corners[2 * vertices + v] + m[4 * i + 3]);
+        }
     }
     const Matrix<T> whole = rotation_about<T>(x.data());
     const std::size_t seen = points.size() / 3;
     std::vector<T> residuals(3 * seen);
     for (std::size_t k = 0; k < seen; ++k) {
       std::array<T, 3> place;
-      for (std::size_t i = 0; i < 3; ++i) place[i] = place_of<T>(skin.data() + i * vertices, x.data() + 26, k);
+      for (std::size_t i = 0; i < 3; ++i) place[i] = place_of<T>(skin.data() + i * used.size(), x.data() + 26, k);
       for (std::size_t i = 0; i < 3; ++i)
         residuals[i * seen + k] = points[i * seen + k] - (whole[4 * i] * place[0] + whole[4 * i + 1] * place[1] +
                                                           whole[4 * i + 2] * place[2] + x[3 + i]);
@@ -363,13 +358,31 @@ struct Hand {
   }
 
  private:
-  // Returns the place of point k along one axis, by those of the vertices.
+  // Returns the place of a bone relative to its parent.
+  template <class T>
+  Matrix<T> relative_of(const std::vector<T>& x, std::size_t bone) const {
+    const std::size_t finger = (bone - 1) / 4, joint = (bone - 1) % 4;
+    Matrix<T> still;
+    std::transform(relatives[bone].begin(), relatives[bone].end(), still.begin(), [](double it) { return T(it); });
+    if (bone == 0 || bone == 21 || joint == 0) return still;
+    const T* const angles = x.data() + 6 + 4 * finger;
+    return product<T>(still, joint == 1 ? rotation<T>(angles[0], angles[1]) : rotation<T>(angles[joint], T(0.)));
+  }
+
+  // Returns the vertices of all points: one for each point, or the three of its triangle.
+  std::vector<std::size_t> used_vertices() const {
+    if (triangles.empty()) return numbers;
+    std::vector<std::size_t> all;
+    for (const std::array<std::size_t, 3>& corner : triangles) all.insert(all.end(), corner.begin(), corner.end());
+    return all;
+  }
+
+  // Returns the place of point k along one axis, by those of the used vertices.
   template <class T>
   T place_of(const T* skin, const T* shares, std::size_t k) const {
-    if (triangles.empty()) return skin[numbers[k]];
-    const std::array<std::size_t, 3>& corner = triangles[k];
+    if (triangles.empty()) return skin[k];
     const T &a = shares[2 * k], &b = shares[2 * k + 1];
-    return a * skin[corner[0]] + b * skin[corner[1]] + (1. - a - b) * skin[corner[2]];
+    return a * skin[3 * k] + b * skin[3 * k + 1] + (1. - a - b) * skin[3 * k + 2];
   }
 };
 

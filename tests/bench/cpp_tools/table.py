@@ -108,7 +108,7 @@ if importlib.util.find_spec("jax"):
     PARENTS = [-1, *(0 if bone == 21 or bone % 4 == 1 else bone - 1 for bone in range(1, BONES))]
 
     def hand(x):
-        return POINTS - hand_skin(x, RELATIVES, PARENTS, INVERSES, CORNERS, SHARES)[:, NUMBERS]
+        return POINTS - hand_skin(x, RELATIVES, PARENTS, INVERSES, CORNERS[:, NUMBERS], SHARES[:, NUMBERS])
 
     # program -> its derivative and the arguments
     JAX = {

@@ -21,6 +21,5 @@ struct Derivative {
 std::vector<Derivative> by_stave();
 std::vector<Derivative> by_adolc();
 std::vector<Derivative> by_cppad();
-std::vector<Derivative> by_sacado();
 
 }  // namespace cpp_tools

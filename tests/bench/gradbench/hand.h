@@ -59,9 +59,9 @@ inline Tensor bone_angles(const Tensor& parameters) {
   return concat({still, reshape(fingers, {20, 3}), still});
 }
 
-/// Returns the places of the vertices, [3, vertices], by 26 parameters: the rotation of the whole
-/// hand, its position, and four angles of each finger.
-inline Tensor hand_vertices(const Hand& hand, const Tensor& parameters) {
+/// Returns the places of vertices, [3, n], by their numbers, [n], and 26 parameters: the rotation
+/// of the whole hand, its position, and four angles of each finger.
+inline Tensor hand_vertices(const Hand& hand, const Tensor& parameters, const Tensor& numbers) {
   const Tensor turned =
       matmul(hand.relatives(slice(), slice(), slice(0, 3)), rotations(bone_angles(parameters(slice(6, none)))));
   const Tensor relatives = concat({turned, hand.relatives(slice(), slice(), slice(3, 4))}, 2);
@@ -71,20 +71,25 @@ inline Tensor hand_vertices(const Hand& hand, const Tensor& parameters) {
     absolutes.push_back(parent < 0 ? relative : matmul(absolutes[static_cast<std::size_t>(parent)], relative));
   }
   const Tensor transforms = matmul(stack(absolutes), hand.inverses)(slice(), slice(0, 3));
-  Tensor skin = sum(matmul(transforms, hand.corners) * expand_dims(hand.weights, 1), 0);
+  // The sum over the bones of weight * transform * corner, as one product.
+  const Tensor corners = take(hand.corners, numbers, 1) * expand_dims(take(hand.weights, numbers, 1), 1);
+  const Index terms = corners.shape(0) * corners.shape(1);
+  const Tensor rows = reshape(moveaxis(transforms, {1}, {0}), {3, terms});
+  Tensor skin = matmul(rows, reshape(corners, {terms, -1}));
   if (hand.is_mirrored) skin = concat({-skin(slice(0, 1)), skin(slice(1, none))});
   return matmul(rotation_about(parameters(slice(0, 3))), skin) + expand_dims(parameters(slice(3, 6)), 1);
 }
 
 /// Returns the points minus their vertices, [3, seen].
 inline Tensor hand_residuals(const Hand& hand, const Tensor& parameters) {
-  return hand.points - take(hand_vertices(hand, parameters), hand.numbers, 1);
+  return hand.points - hand_vertices(hand, parameters, hand.numbers);
 }
 
 /// Returns the points minus their places in triangles, [3, seen]. `places`, [2, seen], are the
 /// shares of the first two vertices.
 inline Tensor hand_residuals(const Hand& hand, const Tensor& parameters, const Tensor& places) {
-  const auto [a, b, c] = unstack<3>(take(hand_vertices(hand, parameters), hand.numbers, 1), 1);
+  const Tensor corners = hand_vertices(hand, parameters, reshape(hand.numbers, {-1}));
+  const auto [a, b, c] = unstack<3>(reshape(corners, {3, 3, -1}), 1);
   return hand.points - (places(0) * a + places(1) * b + (1 - places(0) - places(1)) * c);
 }
 

@@ -1,22 +1,24 @@
 // Evaluates a function of a module of GradBench (github.com/gradbench/gradbench), as its tools of
 // C++ do:
 //
-//   stave_gradbench MODULE FILE FUNCTION [--plain] [--processor-time]
-//   stave_gradbench MODULE      fails if there is no such module
+//   stave_gradbench MODULE FILE FUNCTION [TOOL] [--processor-time]
+//   stave_gradbench MODULE [TOOL]   fails if there is no such module
 //
 // FILE holds the input as JSON, with min_runs (default 1) and min_seconds (default 0). The first
 // line of the output is the result as JSON, the next ones are times:
 //   {"name":"prepare","nanoseconds":...}     once: from JSON to tensors, and recording
 //   {"name":"evaluate","nanoseconds":...}    for each run
-// --plain: the function in plain C++. --processor-time: times are those of the process, without
-// those of other programs of the machine.
+// TOOL: --plain, the function in plain C++; in stave_gradbench_peers also --adolc, --cppad,
+// --sacado or --ceres, if it was found here. --processor-time: times are those of the process,
+// without those of other programs of the machine.
 #include <time.h>
 
-#include <algorithm>
 #include <exception>
 #include <fstream>
 #include <iostream>
+#include <map>
 #include <set>
+#include <span>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -34,6 +36,30 @@ long long nanoseconds(clockid_t clock) {
 }
 
 void print_time(const char* name, long long time) { std::cout << Json{{"name", name}, {"nanoseconds", time}} << "\n"; }
+
+Modules modules_by(const std::set<std::string>& options) {
+  const std::map<std::string, Modules (*)()> tools{{"--plain", by_plain_cpp},
+#ifdef WITH_ADOLC
+                                                   {"--adolc", by_adolc},
+#endif
+#ifdef WITH_CPPAD
+                                                   {"--cppad", by_cppad},
+#endif
+#ifdef WITH_SACADO
+                                                   {"--sacado", by_sacado},
+#endif
+#ifdef WITH_CERES
+                                                   {"--ceres", by_ceres},
+#endif
+                                                   {"--processor-time", nullptr}};
+  Modules modules = by_stave();
+  for (const std::string& option : options) {
+    const auto tool = tools.find(option);
+    if (tool == tools.end()) throw std::invalid_argument("there is no option " + option);
+    if (tool->second) modules = tool->second();
+  }
+  return modules;
+}
 
 using Functions = Modules::mapped_type;
 
@@ -82,16 +108,21 @@ void run(const Prepare& prepare, const Json& input, clockid_t clock) {
 }  // namespace
 
 int main(int count, char** arguments) {
-  if (count != 2 && count < 4) {
-    std::cerr << "usage: " << arguments[0] << " MODULE FILE FUNCTION [--plain] [--processor-time]\n";
+  std::set<std::string> options;
+  std::vector<std::string> operands;
+  for (const std::string argument : std::span(arguments + 1, arguments + count)) {
+    if (argument.starts_with("--")) options.insert(argument);
+    else operands.push_back(argument);
+  }
+  if (operands.size() != 1 && operands.size() != 3) {
+    std::cerr << "usage: " << arguments[0] << " MODULE FILE FUNCTION [TOOL] [--processor-time]\n";
     return 2;
   }
   try {
-    const std::set<std::string> options(arguments + std::min(count, 4), arguments + count);
-    const Modules modules = options.count("--plain") ? by_plain_cpp() : by_stave();
-    const Functions& functions = module_of(modules, arguments[1]);
+    const Modules modules = modules_by(options);
+    const Functions& functions = module_of(modules, operands[0]);
     const clockid_t clock = options.count("--processor-time") ? CLOCK_PROCESS_CPUTIME_ID : CLOCK_MONOTONIC;
-    if (count > 2) run(function_of(functions, arguments[3]), read(arguments[2]), clock);
+    if (operands.size() > 1) run(function_of(functions, operands[2]), read(operands[1].c_str()), clock);
   } catch (const std::exception& e) {
     std::cerr << arguments[0] << ": " << e.what() << "\n";
     return 1;

@@ -31,4 +31,10 @@ Modules by_stave();
 /// variable: they are for tests.
 Modules by_plain_cpp();
 
+/// Derivatives of the functions in plain C++ by other tools (CMakeLists.txt says which are here).
+Modules by_adolc();
+Modules by_cppad();
+Modules by_sacado();
+Modules by_ceres();
+
 }  // namespace gradbench

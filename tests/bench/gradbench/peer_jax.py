@@ -47,10 +47,11 @@ def angles_of(theta):
 
 
 def hand_skin(theta, relatives, parents, inverses, corners, shares):
-    """The vertices [3, vertices] for theta [26]: relatives, inverses [bones, ., 4], corners [4, vertices], shares [bones, vertices]"""
+    """Vertices, [3, n], for theta [26]: relatives, inverses [bones, ., 4], corners [4, n], shares [bones, n]"""
     moved = jnp.concatenate([relatives[:, :, :3] @ rotations(angles_of(theta)), relatives[:, :, 3:]], 2)
     absolutes = []
     for parent, relative in zip(parents, moved):
         absolutes.append(relative if parent < 0 else absolutes[parent] @ relative)
-    places = (jnp.stack(absolutes) @ inverses)[:, :3] @ corners
-    return rotation_about(theta[:3]) @ (places * shares[:, None]).sum(0) + theta[3:6, None]
+    transforms = (jnp.stack(absolutes) @ inverses)[:, :3]
+    weighted = (corners * shares[:, None]).reshape(-1, corners.shape[1])
+    return rotation_about(theta[:3]) @ (transforms.transpose(1, 0, 2).reshape(3, -1) @ weighted) + theta[3:6, None]

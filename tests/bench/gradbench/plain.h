@@ -140,6 +140,17 @@ inline std::pair<Size, double> nearest(const double* point, const Vector<double>
   return best;
 }
 
+/// The sum of the squared distances of the points from these centroids.
+template <class T>
+T kmeans_by(const Vector<Size>& chosen, const Vector<T>& centroids, const Vector<double>& points, Size d) {
+  T total = 0.;
+  for (Size i = 0; i < points.size(); ++i) {
+    const T difference = points[i] - centroids[chosen[i / d] * d + i % d];
+    total += difference * difference;
+  }
+  return total;
+}
+
 inline double kmeans(const Vector<double>& centroids, const Vector<double>& points, Size d) {
   double total = 0;
   for (Size point = 0; point < points.size(); point += d) total += nearest(points.data() + point, centroids, d).second;
@@ -161,22 +172,25 @@ inline Vector<double> kmeans_direction(const Vector<double>& centroids, const Ve
   return slopes;
 }
 
-/// Returns where a camera, 11 numbers, sees a point, minus where it was seen, times a weight.
+/// Returns x [3], rotated about an axis by its length, both in `turn` [3].
 template <class T>
-std::array<T, 2> reprojection(const T* camera, const T* point, const T& weight, const double* seen) {
+std::array<T, 3> rotated(const T* turn, const T& x, const T& y, const T& z) {
   using std::cos, std::sin, std::sqrt;
+  const T square_angle = turn[0] * turn[0] + turn[1] * turn[1] + turn[2] * turn[2];
+  if (!(square_angle > 0.))
+    return {x + turn[1] * z - turn[2] * y, y + turn[2] * x - turn[0] * z, z + turn[0] * y - turn[1] * x};
+  const T angle = sqrt(square_angle), c = cos(angle), s = sin(angle);
+  const T a = turn[0] / angle, b = turn[1] / angle, d = turn[2] / angle;
+  const T along = (a * x + b * y + d * z) * (1. - c);
+  return {x * c + (b * z - d * y) * s + a * along, y * c + (d * x - a * z) * s + b * along,
+          z * c + (a * y - b * x) * s + d * along};
+}
+
+/// Returns where a camera, 11 numbers, sees a point, minus where it was seen, times a weight.
+template <class T, class Seen>
+std::array<T, 2> reprojection(const T* camera, const T* point, const T& weight, const Seen* seen) {
   const T x = point[0] - camera[3], y = point[1] - camera[4], z = point[2] - camera[5];
-  const T square_angle = camera[0] * camera[0] + camera[1] * camera[1] + camera[2] * camera[2];
-  std::array<T, 3> moved;
-  if (square_angle > 0.) {
-    const T angle = sqrt(square_angle), c = cos(angle), s = sin(angle);
-    const T a = camera[0] / angle, b = camera[1] / angle, d = camera[2] / angle;
-    const T along = (a * x + b * y + d * z) * (1. - c);
-    moved = {x * c + (b * z - d * y) * s + a * along, y * c + (d * x - a * z) * s + b * along,
-             z * c + (a * y - b * x) * s + d * along};
-  } else {
-    moved = {x + camera[1] * z - camera[2] * y, y + camera[2] * x - camera[0] * z, z + camera[0] * y - camera[1] * x};
-  }
+  const std::array<T, 3> moved = rotated(camera, x, y, z);
   const T u = moved[0] / moved[2], v = moved[1] / moved[2], r = u * u + v * v;
   const T distortion = 1. + camera[9] * r + camera[10] * r * r;
   return {weight * (u * distortion * camera[6] + camera[7] - seen[0]),
@@ -185,12 +199,13 @@ std::array<T, 2> reprojection(const T* camera, const T* point, const T& weight, 
 
 /// Returns where f is least, by the gradient descent of GradBench's saddle and particle. f returns
 /// the value and the gradient.
-template <class F>
-Vector<double> argmin(const F& f, Vector<double> x) {
-  const auto length = [](const Vector<double>& v) {
-    double total = 0;
-    for (const double it : v) total += it * it;
-    return std::sqrt(total);
+template <class T, class F>
+Vector<T> argmin(const F& f, Vector<T> x) {
+  const auto length = [](const Vector<T>& v) {
+    using std::sqrt;
+    T total = 0.;
+    for (const T& it : v) total += it * it;
+    return T(sqrt(total));
   };
   auto [value, slope] = f(x);
   double rate = 1e-5;
@@ -200,15 +215,15 @@ Vector<double> argmin(const F& f, Vector<double> x) {
       successes = 0;
       continue;
     }
-    Vector<double> next = x, moved = x;
+    Vector<T> next = x, moved = x;
     for (Size i = 0; i < x.size(); ++i) next[i] -= rate * slope[i];
     for (Size i = 0; i < x.size(); ++i) moved[i] -= next[i];
     if (length(moved) <= 1e-5) break;
     auto [next_value, next_slope] = f(next);
     if (next_value < value) {
-      x = next;
+      x = std::move(next);
       value = next_value;
-      slope = next_slope;
+      slope = std::move(next_slope);
       ++successes;
     } else {
       rate /= 2;
@@ -218,41 +233,38 @@ Vector<double> argmin(const F& f, Vector<double> x) {
   return x;
 }
 
-/// Returns the x and y of min_x max_y |x|^2 - |y|^2. The gradient by x does not depend on y.
-inline Vector<double> saddle(const Vector<double>& start) {
-  const auto square = [](const Vector<double>& v) { return v[0] * v[0] + v[1] * v[1]; };
-  const auto highest = [&](const Vector<double>& x) {
-    return argmin(
-        [&](const Vector<double>& y) {
-          return std::pair(square(y) - square(x), Vector<double>{2 * y[0], 2 * y[1]});
-        },
-        start);
-  };
-  const auto height = [&](const Vector<double>& x) {
-    return std::pair(square(x) - square(highest(x)), Vector<double>{2 * x[0], 2 * x[1]});
-  };
-  Vector<double> x = argmin(height, start);
-  const Vector<double> y = highest(x);
-  x.insert(x.end(), y.begin(), y.end());
-  return x;
+template <class T>
+T squared(const Vector<T>& v) {
+  return v[0] * v[0] + v[1] * v[1];
 }
 
-/// Returns the square of where the charged particle crosses the x axis.
+/// Returns the y for which |x|^2 - |y|^2 is greatest. `gradient` returns that of `squared` at y.
+template <class T, class Gradient>
+Vector<T> highest(const Vector<T>& x, const Vector<double>& start, const Gradient& gradient) {
+  return argmin([&](const Vector<T>& y) { return std::pair(T(squared(y) - squared(x)), gradient(y)); },
+                Vector<T>(start.begin(), start.end()));
+}
+
+/// Returns the force at x of a charge of the plane, the gradient of -1 / distance.
 template <class T>
-T crossing(const T& w) {
+std::array<T, 2> force_of_charge(const std::array<T, 2>& x, const std::array<T, 2>& charge) {
   using std::sqrt;
+  const T a = x[0] - charge[0], b = x[1] - charge[1], square = a * a + b * b, cube = square * sqrt(square);
+  return {a / cube, b / cube};
+}
+
+/// Returns the square of where the charged particle crosses the x axis. `force` returns the force
+/// of a charge.
+template <class T, class Force>
+T crossing(const T& w, const Force& force) {
   constexpr double dt = 0.1;
-  std::array<T, 2> x{0., 8.}, velocity{0.75, 0.};
+  const std::array<std::array<T, 2>, 2> charges{{{T(10.), T(10. - w)}, {T(10.), T(0.)}}};
+  std::array<T, 2> x{T(0.), T(8.)}, velocity{T(0.75), T(0.)};
   for (;;) {
-    std::array<T, 2> force{0., 0.};
-    for (const T& height : {10. - w, T(0.)}) {  // the force of a charge at (10, height)
-      const T a = x[0] - 10., b = x[1] - height, square = a * a + b * b, cube = square * sqrt(square);
-      force[0] += a / cube;
-      force[1] += b / cube;
-    }
+    const std::array<T, 2> first = force(x, charges[0]), second = force(x, charges[1]);
     for (Size i = 0; i < 2; ++i) x[i] += dt * velocity[i];
     if (!(x[1] > 0.)) break;
-    for (Size i = 0; i < 2; ++i) velocity[i] += dt * force[i];
+    for (Size i = 0; i < 2; ++i) velocity[i] += dt * (first[i] + second[i]);
   }
   const T place = x[0] - x[1] / velocity[1] * velocity[0];
   return place * place;

@@ -2,8 +2,10 @@
 // modules.cpp differentiates them, and plain.h has them in plain C++.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <numbers>
+#include <numeric>
 #include <vector>
 
 #include <stave/stave.h>
@@ -31,31 +33,41 @@ inline Tensor ode(const Tensor& x, Index steps) {
   return loop(steps, step)(zeros_like(x));
 }
 
-/// The columns of each minor of the first row: row j of [m, m - 1] has all columns but j.
-inline Tensor other_columns(Index m) {
-  std::vector<std::int32_t> columns;
-  for (std::int32_t j = 0; j < m; ++j)
-    for (std::int32_t column = 0; column < m; ++column)
-      if (column != j) columns.push_back(column);
-  return from(columns, {m, m - 1});
+/// The minors of an expansion, [m, count]: column c has, in ascending order, the m columns of the
+/// matrix that minor c of the last m rows consists of.
+using MinorColumns = std::vector<std::int32_t>;
+
+/// Returns the columns of the minors of these minors' first rows, [m - 1, m count]. The minor
+/// without column j of minor c is number j count + c.
+inline MinorColumns columns_of_minors(const MinorColumns& columns, std::size_t m) {
+  const std::size_t count = columns.size() / m;
+  MinorColumns minors((m - 1) * m * count);
+  for (std::size_t row = 0; row + 1 < m; ++row)
+    for (std::size_t j = 0; j < m; ++j)
+      std::copy_n(&columns[(row < j ? row : row + 1) * count], count, &minors[(row * m + j) * count]);
+  return minors;
 }
 
-/// det: determinants of matrices [n, m, m] by expansion of minors along the first row.
-inline Tensor dets_by_minors(const Tensor& matrices) {
-  const Index n = matrices.shape(0), m = matrices.shape(1);
-  if (m == 1) return reshape(matrices, {n});
-  const Tensor minors = moveaxis(take(matrices(slice(), slice(1, none)), other_columns(m), 2), {2}, {1});
-  const Tensor dets = reshape(dets_by_minors(reshape(minors, {n * m, m - 1, m - 1})), {n, m});
+/// The determinants, [count], of the minors of the last m rows of a matrix, by expansion along
+/// their first rows: all minors of m - 1 rows are computed, also equal ones.
+inline Tensor dets_of_minors(const Tensor& matrix, const MinorColumns& columns, Index m) {
+  const Index count = static_cast<Index>(columns.size()) / m;
+  const Tensor entries = take(matrix(-m), from(columns, {m, count}));
+  if (m == 1) return entries(0);
+  const Tensor dets = dets_of_minors(matrix, columns_of_minors(columns, static_cast<std::size_t>(m)), m - 1);
   const Tensor signs = 1. - 2. * astype(arange(m) % 2, float64);
-  return vecdot(matrices(slice(), 0) * signs, dets, 1);
+  return sum(expand_dims(signs, 1) * entries * reshape(dets, {m, count}), 0);
 }
 
 /// The determinant of a matrix [m, m] by expansion of minors. Large ones are expanded one after the
-/// other, because the minors of all levels together take more than m! numbers.
+/// other, because the minors of all levels together have more than m! numbers.
 inline Tensor det_by_minors(const Tensor& matrix) {
   const Index m = matrix.shape(0);
-  if (m <= 8) return dets_by_minors(expand_dims(matrix, 0))(0);
-  const Tensor minors = moveaxis(take(matrix(slice(1, none)), other_columns(m), 1), {1}, {0});
+  MinorColumns all(static_cast<std::size_t>(m));
+  std::iota(all.begin(), all.end(), 0);
+  if (m <= 8) return dets_of_minors(matrix, all, m)(0);
+  const MinorColumns others = columns_of_minors(all, all.size());  // [m - 1, m]
+  const Tensor minors = moveaxis(take(matrix(slice(1, none)), from(others, {m - 1, m}), 1), {2}, {0});
   Tensor total = zeros({}, float64);
   for (Index j = 0; j < m; ++j) {
     const Tensor term = matrix(0, j) * det_by_minors(minors(j));

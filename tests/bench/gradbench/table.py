@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
-"""Prints a table of the times of GradBench's problems by Stave, in plain C++ (the function alone) and by JAX.
+"""Prints a table of the times of GradBench's problems by Stave, in plain C++ (the function alone), and their derivatives by
+other tools of C++, JAX and PyTorch.
 
-    python3 tests/bench/gradbench/table.py STAVE_GRADBENCH [MODULE...]
+    python3 tests/bench/gradbench/table.py STAVE_GRADBENCH [STAVE_GRADBENCH_PEERS] [MODULE...]
 
-STAVE_GRADBENCH is the program that CMakeLists.txt of this folder builds. Inputs are made as GradBench makes them, in the middle
-of its sizes; GRADBENCH_DATA in the environment names a folder with its data of `ba` and `ht`, which are otherwise left out. All
-run on one core, and the table has medians of processor time in microseconds. JAX's answers must agree with Stave's to 1e-4;
-without JAX its columns are left out. JAX has no derivative of a `while_loop` in reverse mode, so of the pairs of modes it has `ff`.
+These are the programs that CMakeLists.txt of this folder builds. Inputs are made as GradBench makes them, in the middle of its
+sizes; GRADBENCH_DATA in the environment names a folder with its data of `ba` and `ht`, which are otherwise left out. All run on one
+core, and the table has medians of processor time in microseconds. The answers of all must agree with Stave's to 1e-4. Tools that
+are not installed are left out, which standard error says.
 """
 import importlib.util
 import json
@@ -26,7 +27,9 @@ SECONDS, RUNS = float(os.environ.get("GRADBENCH_SECONDS", 0.5)), 5
 import numpy as np  # noqa: E402: after the affinity
 
 random = np.random.default_rng(31337)
-HAS_JAX = importlib.util.find_spec("jax") is not None
+HAS_JAX, HAS_TORCH = (importlib.util.find_spec(name) is not None for name in ["jax", "torch"])
+if HAS_TORCH:
+    import peer_torch
 
 # ---- inputs ------------------------------------------------------------------------------------------
 
@@ -112,6 +115,7 @@ if HAS_JAX:
     import jax.numpy as jnp
     from jax import lax
     from jax.scipy.special import logsumexp, multigammaln
+    from minors import levels
     from peer_jax import hand_skin, lstm_loss
 
     def lse_jax(it):
@@ -140,16 +144,15 @@ if HAS_JAX:
         return f, jax.grad(lambda x: f(x)[-1]), [it["x"]]
 
     def det_jax(it):
-        def dets(a):
-            n, m, _ = a.shape
-            if m == 1:
-                return a[:, 0, 0]
-            others = np.array([[c for c in range(m) if c != j] for j in range(m)])
-            minors = a[:, 1:][:, :, others].transpose(0, 2, 1, 3).reshape(n * m, m - 1, m - 1)
-            return (a[:, 0] * (-1.0) ** np.arange(m) * dets(minors).reshape(n, m)).sum(1)
+        size, columns = it["ell"], list(levels(it["ell"]))
 
         def f(a):
-            return dets(a.reshape(1, it["ell"], it["ell"]))[0]
+            matrix, dets = a.reshape(size, size), None
+            for row, level in reversed(list(enumerate(columns))):
+                entries = matrix[row][level]
+                signs = (-1.0) ** np.arange(len(level))[:, None]
+                dets = entries[0] if dets is None else (signs * entries * dets.reshape(level.shape)).sum(0)
+            return dets[0]
         return f, jax.grad(f), [it["A"]]
 
     def gmm_jax(it):
@@ -221,8 +224,8 @@ if HAS_JAX:
 
         def f(theta):
             skin = hand_skin(theta, relatives, it["data"]["model"]["parents"], model["inverse_base_absolutes"],
-                             model["base_positions"].T, model["weights"].T)
-            return (points - skin.T[numbers]).ravel()
+                             model["base_positions"][numbers].T, model["weights"][numbers].T)
+            return (points - skin.T).ravel()
         return f, jax.jacfwd(f), [it["theta"]]
 
     def argmin(f, x):
@@ -272,25 +275,37 @@ if HAS_JAX:
         return None, lambda w: argmin(crossing, w)[0], [[it["w"]]]
 
 
+def median_time(compute):
+    """Returns the median of a function's processor time in microseconds, without its first run."""
+    compute()
+    samples, begin = [], time.process_time()
+    while len(samples) < RUNS or time.process_time() - begin < SECONDS:
+        before = time.process_time_ns()
+        compute()
+        samples.append(time.process_time_ns() - before)
+    return statistics.median(samples) / 1000
+
+
 def measured_by_jax(module, it):
-    """Returns the times of the function and of its derivative, and the answer of each."""
-    *functions, arguments = globals()[f"{module}_jax"](it)
+    """Returns the times of the function and of its derivative, and the derivative."""
+    function, derivative, arguments = globals()[f"{module}_jax"](it)
     arguments = [jax.tree.map(jnp.asarray, x if isinstance(x, dict) else np.asarray(x)) for x in arguments]
     arguments = [x.astype(jnp.float64) if module == "lstm" else x for x in arguments]
-    times, answers = [], []
-    for function in functions:
-        if function is None:
-            times.append(None), answers.append(None)
-            continue
-        compiled, samples, begin = jax.jit(function), [], time.process_time()
-        answers.append(jax.tree.map(np.asarray, jax.block_until_ready(compiled(*arguments))))
-        begin = time.process_time()
-        while len(samples) < RUNS or time.process_time() - begin < SECONDS:
-            before = time.process_time_ns()
-            jax.block_until_ready(compiled(*arguments))
-            samples.append(time.process_time_ns() - before)
-        times.append(statistics.median(samples) / 1000)
-    return times, answers
+    compiled = jax.jit(derivative)
+    of_function = None
+    if function:
+        compiled_function = jax.jit(function)
+        of_function = median_time(lambda: jax.block_until_ready(compiled_function(*arguments)))
+    answer = jax.tree.map(np.asarray, compiled(*arguments))
+    return of_function, median_time(lambda: jax.block_until_ready(compiled(*arguments))), answer
+
+
+def measured_by_torch(module, it):
+    """Returns the time of the derivative, and the derivative."""
+    derivative = getattr(peer_torch, module)(it)[1]
+    answer = derivative()
+    answer = {name: x.numpy() for name, x in answer.items()} if isinstance(answer, dict) else answer
+    return median_time(derivative), answer
 
 
 # ---- the table ---------------------------------------------------------------------------------------
@@ -299,7 +314,8 @@ def measured_by_jax(module, it):
 def measured(program, module, function, path, *options):
     """Returns the median time of a function, and its answer. The first half of the runs may prepare machine code."""
     command = [program, module, path, function, "--processor-time", *options]
-    output, *times = subprocess.run(command, check=True, capture_output=True, text=True).stdout.splitlines()
+    with tempfile.TemporaryDirectory() as folder:  # ADOL-C writes long tapes to files in the working folder
+        output, *times = subprocess.run(command, cwd=folder, check=True, capture_output=True, text=True).stdout.splitlines()
     runs = [json.loads(line)["nanoseconds"] for line in times[1:]]
     return statistics.median(runs[len(runs) // 2:]) / 1000, json.loads(output)
 
@@ -312,39 +328,89 @@ def numbers_of(answer):
     return np.ravel(answer).tolist()
 
 
-def check(module, modes, by_stave, by_jax):
+def check(module, modes, by_stave, answer, name):
     if module == "ba":  # GradBench's answer is a part of the Jacobian
         by_stave = by_stave["vals"][:30]
-        by_jax = by_jax[2][:30]
-    found, expected = np.array(numbers_of(by_stave)), np.array(numbers_of(by_jax))
+        answer = answer["vals"][:30] if isinstance(answer, dict) else answer[2][:30]
+    found, expected = np.array(numbers_of(by_stave)), np.array(numbers_of(answer))
     if found.shape != expected.shape or np.abs(found - expected).max() > 1e-4 * np.abs(expected).max():
-        sys.exit(f"{module} {modes}: Stave's answer is not JAX's")
+        sys.exit(f"{module} {modes}: Stave's answer is not that of {name}")
 
 
 def shown(time):
     return "" if time is None else f"{time:,.0f}" if time >= 100 else f"{time:.3g}"
 
 
+TOOLS = {"ADOL-C": "--adolc", "CppAD": "--cppad", "Sacado": "--sacado", "Ceres": "--ceres"}
+
+
+def tools_of(peers):
+    """Returns which tools the program of peers has."""
+    def has(option):
+        return subprocess.run([peers, "ba", option], capture_output=True).returncode == 0
+    found = {name: option for name, option in TOOLS.items() if peers and has(option)}
+    for name in TOOLS.keys() - found.keys():
+        print(f"{name} is left out: {'it was not found when peers were built' if peers else 'there is no PEERS'}", file=sys.stderr)
+    for name, has_it in [("JAX", HAS_JAX), ("PyTorch", HAS_TORCH)]:
+        if not has_it:
+            print(f"{name} is left out: it is not installed", file=sys.stderr)
+    return found
+
+
+# The problems of each tool. The loops of saddle and particle take PyTorch minutes. JAX has no derivative of a while_loop in
+# reverse mode. Sacado has no second derivatives in reverse mode, and the numbers of Ceres' variables are fixed.
+def has_problem(tool, module, derivative):
+    if tool == "Ceres":
+        return module in ["ba", "ht"]
+    if tool == "Sacado" and module == "kmeans":
+        return False
+    if tool == "JAX":
+        return derivative not in ["fr", "rf", "rr"]
+    if tool == "PyTorch":
+        return module not in ["saddle", "particle"]
+    return module not in ["saddle", "particle"] or derivative == "rf"
+
+
+def row(program, peers, tools, path, problem):
+    module, size, function, derivative, it = problem
+    plain = measured(program, module, function or derivative, path, "--plain")[0]
+    of_function = measured(program, module, function, path)[0] if function else None
+    slope, answer = measured(program, module, derivative, path)
+    times = []
+    for name, option in tools.items():
+        times.append(None)
+        if has_problem(name, module, derivative):
+            times[-1], by_tool = measured(peers, module, derivative, path, option)
+            check(module, derivative, answer, by_tool, name)
+    if HAS_JAX:
+        times += [None, None]
+        if has_problem("JAX", module, derivative):
+            *times[-2:], by_jax = measured_by_jax(module, it)
+            check(module, derivative, answer, by_jax, "JAX")
+    if HAS_TORCH:
+        times.append(None)
+        if has_problem("PyTorch", module, derivative):
+            times[-1], by_torch = measured_by_torch(module, it)
+            check(module, derivative, answer, by_torch, "PyTorch")
+    ratio = slope / of_function if of_function else None
+    return [f"`{module}`, {size}", *map(shown, [plain, of_function, slope]), f"{ratio:.1f}" if ratio else "", *map(shown, times)]
+
+
 def main():
-    program, modules = os.path.abspath(sys.argv[1]), sys.argv[2:]
-    print("| problem | size | plain C++ | Stave | Stave, derivative | JAX | JAX, derivative | derivative / function |")
-    print("|---|---|---|---|---|---|---|---|", flush=True)
+    program, *modules = sys.argv[1:]
+    program, peers = os.path.abspath(program), None
+    if modules and os.path.isfile(modules[0]):
+        peers = os.path.abspath(modules.pop(0))
+    tools = tools_of(peers)
+    columns = ["problem, size", "plain C++", "Stave", "its derivative", "/ function", *tools]
+    columns += ["JAX", "its derivative"] * HAS_JAX + ["PyTorch"] * HAS_TORCH
+    print(f"| {' | '.join(columns)} |\n|{'---|' * len(columns)}", flush=True)
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "input.json")
-        for module, size, function, derivative, it in problems():
-            if modules and module not in modules:
-                continue
-            pathlib.Path(path).write_text(json.dumps(it | {"min_runs": RUNS, "min_seconds": SECONDS}))
-            by_plain = measured(program, module, function or derivative, path, "--plain")[0]
-            by_stave = measured(program, module, function, path)[0] if function else None
-            slope, answer = measured(program, module, derivative, path)
-            by_jax = [None, None]
-            if HAS_JAX and derivative not in ["fr", "rf", "rr"]:
-                by_jax, answers = measured_by_jax(module, it)
-                check(module, derivative, answer, answers[1])
-            ratio = slope / by_stave if by_stave else None
-            cells = [module, size, *map(shown, [by_plain, by_stave, slope, *by_jax, ratio])]
-            print("| " + " | ".join(cells) + " |", flush=True)
+        for problem in problems():
+            if not modules or problem[0] in modules:
+                pathlib.Path(path).write_text(json.dumps(problem[-1] | {"min_runs": RUNS, "min_seconds": SECONDS}))
+                print(f"| {' | '.join(row(program, peers, tools, path, problem))} |", flush=True)
 
 
 if __name__ == "__main__":

@@ -203,6 +203,22 @@ TEST(Passes, NegativeZeroDiffersFromZero) {
   EXPECT_EQ(count(q, op_add), 1u);
 }
 
+TEST(Passes, NestedConcatsAreJoined) {
+  const auto nested = [](const Tensor& a) { return concat({a, concat({a + 1., concat({a + 2., a + 3.})})}); };
+  const auto p = trace(nested)(x);
+  const Program joined = without_dead_code(simplified(p));
+  EXPECT_EQ(count(joined, op_concat), 1u);
+  EXPECT_THAT(p.with(joined)(x), Equals(nested(x)));
+  // The inner one is read twice; another axis.
+  const auto shared = [](const Tensor& a) {
+    const Tensor pair = concat({a, a + 1.});
+    return concat({a, pair, sin(pair)});
+  };
+  EXPECT_EQ(count(without_dead_code(simplified(trace(shared)(x))), op_concat), 2u);
+  const auto other_axis = [](const Tensor& a) { return concat({concat({a, a}, 1), ones({1, 6})}, 0); };
+  EXPECT_EQ(count(without_dead_code(simplified(trace(other_axis)(reshape(x, {1, 3})))), op_concat), 2u);
+}
+
 TEST(Passes, RecomputationOfACheckpointIsKept) {
   const auto f = [](const Tensor& a) { return sum(checkpoint([](const Tensor& b) { return sin(sin(sin(b))); })(a)); };
   const auto traced = trace(value_and_grad(f))(x);
