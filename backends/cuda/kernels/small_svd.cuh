@@ -72,7 +72,7 @@ STAVE_BOTH void complete(const Team& team, T* x, int step, int known, int rows, 
 }
 
 /// Rotates rows i and j, unless they are already orthogonal. Returns true if it rotated them.
-/// Before the rotation, the phase of row j is changed so that the inner product of the rows is
+/// Before the rotation, it changes the phase of row j so that the inner product of the rows is
 /// real.
 template <class T, class Team>
 STAVE_BOTH bool turn_pair(const Team& team, T* x, T* y, int step, int k, int n, RealOf<T>* squares, int i, int j,

@@ -79,9 +79,8 @@ void run_blocks(const Work& work) {
 
 // ---- the kernels -------------------------------------------------------------------------------
 
-using T = double;
-
 /// A dense array with a view of it.
+template <class T>
 struct Array {
   stave::Shape shape;
   stave::Strides strides;
@@ -89,17 +88,21 @@ struct Array {
   explicit Array(const stave::Shape& of)
       : shape(of), strides(stave::contiguous_strides(of)), numbers(static_cast<std::size_t>(of.elements())) {
     std::mt19937 random(1);
-    for (T& x : numbers) x = std::normal_distribution<T>()(random);
+    RealOf<T>* const parts = parts_of(numbers.data());
+    for (std::size_t i = 0; i < numbers.size() * parts_per<T>; ++i)
+      parts[i] = std::normal_distribution<RealOf<T>>()(random);
   }
-  View view() { return {numbers.data(), stave::float64, shape, strides}; }
+  View view() { return {numbers.data(), stave::dtype_of<T>(), shape, strides}; }
   MatrixStack<T> matrices() {
     const View x = view();
     return StackPlan(x).on_host<T>();
   }
 };
 
+template <class T>
 void factorize(Index m, Index n) {
-  Array a({2, m, n}), x({2, 32, 32}), y({2, 32, 32}), z({2, 32, 32}), s({2, 32});
+  Array<T> a({2, m, n}), x({2, 32, 32}), y({2, 32, 32});
+  Array<RealOf<T>> s({2, 32});
   std::vector<std::int32_t> exchanges(64), order(64);
   const int width = team_width(std::max(m, n));
   const Index k = std::min(m, n);
@@ -110,13 +113,13 @@ void factorize(Index m, Index n) {
   if (m != n) return;
   run_teams(EighWork<T>{2, width, a.matrices(), s.numbers.data(), x.numbers.data(), {}});
   run_teams(EighWork<T>{2, width, a.matrices(), s.numbers.data(), nullptr, {}});
-  Array positive({2, n, n});
-  for (Index i = 0; i < 2 * n; ++i) positive.numbers[static_cast<std::size_t>(i * n + i % n)] += 40;
+  Array<T> positive({2, n, n});
+  for (Index i = 0; i < 2 * n; ++i) positive.numbers[static_cast<std::size_t>(i * n + i % n)] += T(40);
   run_teams(CholeskyWork<T>{2, width, positive.matrices(), x.numbers.data(), {}});
   std::vector<std::int32_t> pivots(64);
   run_teams(
-      DeterminantWork<T>{2, width, a.matrices(), a.numbers.data(), pivots.data(), s.numbers.data(), nullptr, nullptr});
-  Array b({2, n, 3});
+      DeterminantWork<T>{2, width, a.matrices(), a.numbers.data(), pivots.data(), x.numbers.data(), nullptr, nullptr});
+  Array<T> b({2, n, 3});
   SubstituteWork<T> work{
       4, 2, positive.matrices(), b.matrices(), x.numbers.data(), {{true, false, true}, {false, true, false}}, 2, {},
       2, {}};
@@ -128,10 +131,12 @@ void factorize(Index m, Index n) {
   run_teams(ExpmWork<T>{2, width, a.matrices(), x.numbers.data(), room.data()});
 }
 
+template <class T>
 void work_on_large(Index n) {
-  Array a({2, n, n});
+  Array<T> a({2, n, n});
   std::vector<int> finite(2), halvings(2);
-  std::vector<T> factors(2), r(static_cast<std::size_t>(2 * n * n));
+  std::vector<RealOf<T>> factors(2);
+  std::vector<T> r(static_cast<std::size_t>(2 * n * n));
   std::vector<std::int32_t> exchanges(static_cast<std::size_t>(2 * n), 1), order(exchanges);
   std::vector<double> rows(static_cast<std::size_t>(4 * n));
   T* const x = a.numbers.data();
@@ -139,27 +144,29 @@ void work_on_large(Index n) {
   run_blocks(FinishLuWork<T>{2, n, n, x, exchanges.data(), order.data()});
   run_blocks(TakeTriangleWork<T>{2, n, n, n, x, n * n, r.data()});
   run_blocks(FinishCholeskyWork<T>{2, n, r.data(), finite.data(), finite.data(), {}});
-  run_blocks(FinishWork<T>{2, {r.data(), x, nullptr}, {n * n, n * n, 0}, finite.data(), nullptr, factors.data(), {}});
-  Array b({2, n, n}), fourth({2, n, n}), sixth({2, n, n});
+  const Index parts = n * n * parts_per<T>;
+  run_blocks(FinishWork<RealOf<T>>{
+      2, {parts_of(r.data()), parts_of(x), nullptr}, {parts, parts, 0}, finite.data(), nullptr, factors.data(), {}});
+  Array<T> b({2, n, n}), fourth({2, n, n}), sixth({2, n, n});
   run_blocks(
       HalveWork<T>{2, n, b.numbers.data(), fourth.numbers.data(), sixth.numbers.data(), rows.data(), halvings.data()});
 }
 
 void attend(AttentionResult result) {
-  Array q({1, 40, 5}), k({1, 35, 5}), v({1, 35, 40}), total({1, 40}), ct({1, 40, 40}), shift({1, 40});
-  Array out(result == AttentionResult::means        ? ct.shape
-            : result == AttentionResult::of_queries ? q.shape
-            : result == AttentionResult::of_keys    ? k.shape
-                                                    : v.shape);
+  Array<double> q({1, 40, 5}), k({1, 35, 5}), v({1, 35, 40}), total({1, 40}), ct({1, 40, 40}), shift({1, 40});
+  Array<double> out(result == AttentionResult::means        ? ct.shape
+                    : result == AttentionResult::of_queries ? q.shape
+                    : result == AttentionResult::of_keys    ? k.shape
+                                                            : v.shape);
   const std::vector<View> in = result == AttentionResult::means
                                    ? std::vector{q.view(), k.view(), v.view()}
                                    : std::vector{q.view(), k.view(), v.view(), total.view(), ct.view(), shift.view()};
   const stave::AttentionAttributes attributes(0.5, true);
   AttentionArgs args = AttentionPlan(attributes, result, in, out.view()).on_host();
   args.totals = total.numbers.data();
-  const auto shared = std::make_unique<AttentionShared<T>>();
+  const auto shared = std::make_unique<AttentionShared<double>>();
   on_threads(block_threads, [&](unsigned thread, std::barrier<>& barrier) {
-    attention_body<T>(ThreadBlock{thread, barrier}, args, *shared);
+    attention_body<double>(ThreadBlock{thread, barrier}, args, *shared);
   });
 }
 
@@ -168,8 +175,12 @@ void attend(AttentionResult result) {
 
 int main() {
   using namespace stave_cuda;
-  for (const auto& [m, n] : {std::pair<Index, Index>{1, 1}, {3, 3}, {7, 7}, {7, 4}, {4, 7}}) factorize(m, n);
-  work_on_large(33);
+  for (const auto& [m, n] : {std::pair<Index, Index>{1, 1}, {3, 3}, {7, 7}, {7, 4}, {4, 7}}) {
+    factorize<double>(m, n);
+    factorize<ComplexElement<double>>(m, n);
+  }
+  work_on_large<double>(33);
+  work_on_large<ComplexElement<double>>(33);
   for (const int result : {0, 1, 2, 3}) attend(static_cast<AttentionResult>(result));
   std::puts("ran all");
 }
