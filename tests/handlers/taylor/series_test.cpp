@@ -166,15 +166,20 @@ TEST(Series, KeepTheirDigitsWhereResultsAreFlat) {
       "logistic_density", at(40), [](const Tensor& x) { return logistic_density(x); }, tiny, -1);
   expect_exponential(
       "logistic_density", at(-40), [](const Tensor& x) { return logistic_density(x); }, tiny, 1);
-  // Two elements, of which the first is dominant.
-  const auto pair = [](const Tensor& x) { return stack({zeros_like(x), x}); };
+  // Two elements, of which the first is dominant, and the second or the first one moves.
+  const auto second_moves = [](const Tensor& x) { return stack({zeros_like(x), x}); };
+  const auto first_moves = [](const Tensor& x) { return stack({x, zeros_like(x)}); };
   for (const Index i : {0, 1}) {
     const double sign = i == 0 ? -1 : 1;
     expect_exponential(
-        "softmax", at(-40), [&](const Tensor& x) { return softmax(pair(x))[i]; }, sign * tiny, 1);
+        "softmax", at(-40), [&](const Tensor& x) { return softmax(second_moves(x))[i]; }, sign * tiny, 1);
+    expect_exponential(
+        "softmax", at(40), [&](const Tensor& x) { return softmax(first_moves(x))[i]; }, sign * tiny, -1);
   }
   expect_exponential(
-      "log_softmax", at(-40), [&](const Tensor& x) { return log_softmax(pair(x))[0]; }, -tiny, 1);
+      "log_softmax", at(-40), [&](const Tensor& x) { return log_softmax(second_moves(x))[0]; }, -tiny, 1);
+  expect_exponential(
+      "log_softmax", at(40), [&](const Tensor& x) { return log_softmax(first_moves(x))[0]; }, -tiny, -1);
 }
 
 // The second derivative of the sigmoid at x near 0 is -x / 8 + x^3 / 24 - ...
