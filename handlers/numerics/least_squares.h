@@ -16,12 +16,14 @@
 // Each step solves a linear least squares problem (LeastSquaresSolver): by QR of the Jacobian, by
 // products with it alone, or by a sparse Cholesky factor, if the residuals come with_jacobian.
 //
-// The result has derivatives by all values that `residual` and the bounds capture, up to the third
-// order and in both modes, by the implicit function theorem with the exact Hessian of the cost, a
-// dense matrix, wherever a transform around the call may ask for them. They are those of the
-// minimum, so choose small tolerances. The derivative by the start is 0. Under vmap lanes take
-// their steps together, and those that are finished leave. With the solver cg they part where
-// they differ in a decision, and with a sparse Jacobian they are solved one after the other.
+// The result has derivatives by all values that `residual` and the bounds capture, of any order and
+// in both modes, by the implicit function theorem with the exact Hessian of the cost, a dense
+// matrix, wherever a transform around the call may ask for them. Those of a function that is
+// compiled reach to the third order, and beyond that order reverse mode throws TransformError:
+// compile the derivative instead. They are those of the minimum, so choose small tolerances. The
+// derivative by the start is 0. Under vmap lanes take their steps together, and those that are
+// finished leave. With the solver cg they part where they differ in a decision, and with a sparse
+// Jacobian they are solved one after the other.
 #pragma once
 
 #include <functional>
