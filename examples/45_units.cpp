@@ -42,7 +42,7 @@ struct Units : Handler {
 
   Unit unit_after(const Call& call) const {
     const auto in = [&](std::size_t i) { return of(call.input(i)); };
-    switch (const OpId id = call.op().id) {
+    switch (call.op().id) {
       case OpId::multiply:
       case OpId::scale:  // the product of a factor and a tangent or cotangent
       case OpId::matmul: return times(in(0), in(1));
@@ -50,20 +50,12 @@ struct Units : Handler {
       case OpId::scale_by_inverse: return times(in(0), in(1), -1);
       case OpId::square: return times(in(0), in(0));
       case OpId::sqrt: return times(number, in(0), 0.5);
-      case OpId::pow:
-      case OpId::power_rule:  // b a^(b - 1), the derivative of a^b
-        if (in(0) == number) return common(call, 0);
-        return times(number, in(0), max(call.input(1)).item<double>() - (id == OpId::power_rule));
       case OpId::where: return common(call, 1);
-      case OpId::add:
-      case OpId::subtract:
-      case OpId::maximum:
-      case OpId::minimum: return common(call, 0);
       default: break;
     }
     const Unit unit = call.inputs().empty() ? number : common(call, 0);
-    if (call.op().id >= OpId::equal && call.op().id <= OpId::greater_equal) return number;
-    // Linear operations, such as sum and reshape, keep the unit. Others take numbers only.
+    if (call.op().boolean) return number;  // a comparison
+    // Linear operations, such as add and sum, keep the unit. Others take numbers only.
     if (unit == number || call.op().derivative == Derivative::linear) return unit;
     throw std::domain_error(call.op().name + (" of a value in " + text_of(unit)) + ": only numbers have it");
   }
@@ -86,7 +78,7 @@ int main() {
   const auto position = [&](const Tensor& time) { return 0.5 * g * square(time); };
   with(units, [&] {
     const Tensor velocity = grad(position)(t), acceleration = grad(grad(position))(t);
-    const Tensor energies = masses * pow(velocity, 2.) / 2 + masses * g * position(t);
+    const Tensor energies = masses * square(velocity) / 2 + masses * g * position(t);
     const Tensor speed = sqrt(2 * matmul(energies, ones({2})) / sum(masses));
     for (const Tensor& x : {velocity, acceleration, sum(energies), speed})
       std::cout << x << " in " << text_of(units.of(x)) << "\n";

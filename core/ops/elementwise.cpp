@@ -169,32 +169,18 @@ Tensor vjp_elementwise(const VjpContext& c, int input) {
   return times_partial<S, 0>(c.ct(), c);
 }
 
-// The quotient y = a / b solves b y = a.
-Outputs series_divide(const SeriesContext& c) {
-  return nonzero(rest_of_quotient(c, c.in(0, c.order), 1, scale),
-                 [&](Tensor rest) { return scale_by_inverse(std::move(rest), c.call.input(1)); });
-}
-// The inverse y = 1 / x solves x y = 1.
-Outputs series_reciprocal(const SeriesContext& c) {
-  return nonzero(rest_of_quotient(c, {}, 0, scale), [&](Tensor rest) { return scale(std::move(rest), c.outputs[0]); });
-}
-// The products x_i x_j and x_j x_i are equal, so each is computed once.
-Outputs series_square(const SeriesContext& c) {
-  Tensor sum;
-  for (int i = 0; 2 * i < c.order; ++i)
-    if (const Tensor a = c.in(0, i), b = c.in(0, c.order - i); a.defined() && b.defined())
-      sum = add_tangents(std::move(sum), scale(a, b));
-  if (sum.defined()) sum = 2 * sum;
-  const Tensor middle = c.order % 2 ? Tensor() : c.in(0, c.order / 2);
-  return add_tangents(std::move(sum), middle.defined() ? square(middle) : middle);
-}
-
 constexpr decltype(Op::series) series_of(OpId id) {
   switch (id) {
     case OpId::divide:
     case OpId::scale_by_inverse: return series_divide;
     case OpId::reciprocal: return series_reciprocal;
     case OpId::square: return series_square;
+    case OpId::sqrt: return series_sqrt;
+    case OpId::exp2: return series_exp2;
+    case OpId::tanh: return series_tanh;
+    case OpId::sech_squared: return series_sech_squared;
+    case OpId::sigmoid: return series_sigmoid;
+    case OpId::logistic_density: return series_logistic_density;
     default: return nullptr;
   }
 }

@@ -16,6 +16,7 @@
 #include <stave/core/ops/element_sets.h>
 #include <stave/core/ops/elementwise.h>
 #include <stave/core/ops/frontend.h>
+#include <stave/core/ops/layout.h>
 #include <stave/core/ops/reduce.h>
 #include <stave/core/ops/series.h>
 #include <stave/core/tensor/default_dtype.h>
@@ -46,10 +47,9 @@ bool is_of_rows(const Tensor& y, int axis) { return y.device() == cpu && axis + 
 Tensor sum_along(const Tensor& x, int axis) { return sum(x, axis, keepdims); }
 
 // Returns v minus the value of v at the dominant element, along the axis; v itself if no element is
-// dominant.
-Tensor relative_to_winner(const Tensor& p, const Tensor& v, int axis) {
-  return v - sum_along(where(p > 0.5, v, 0), axis);
-}
+// dominant. `wins` is true at that element.
+Tensor relative_to(const Tensor& wins, const Tensor& v, int axis) { return v - sum_along(where(wins, v, 0), axis); }
+Tensor relative_to_winner(const Tensor& p, const Tensor& v, int axis) { return relative_to(p > 0.5, v, axis); }
 
 // y = softmax(x): dy = y (dx - sum(y dx)), in which dx may be shifted by any constant.
 // The Jacobian is symmetric, so cotangents are mapped in the same way.
@@ -57,6 +57,41 @@ Tensor through_softmax(const Tensor& y, const Tensor& dx, int axis) {
   if (is_of_rows(y, axis)) return apply(op_softmax_gradient, {y, dx});
   const Tensor p = wide(y), relative = relative_to_winner(p, wide(dx), axis);
   return narrow(scale(relative - sum_along(scale(relative, p), axis), p), y.dtype());
+}
+
+// Returns e - sum(product) for coefficients of series, any of which may be undefined: zero.
+Tensor less_mean(const Tensor& e, const Tensor& product, int axis) {
+  if (!product.defined()) return e;
+  const Tensor mean = sum_along(product, axis);
+  return e.defined() ? e - mean : broadcast_to(-mean, product.shape());
+}
+
+// The coefficients of p = softmax(x), or if `logarithm` those of log_softmax(x), whose derivative
+// is d:
+//   d = e - sum(p e)        p' = p d
+// Here e is x' minus the value of x' at the element that is dominant in p_0. `p` is p_0.
+Outputs series_of_softmax(const SeriesContext& c, bool logarithm, const Tensor& p) {
+  const int axis = c.as<AxisAttributes>().axis;
+  // `kept` holds a mask of the dominant element, p_0, e_0, d_0, p_1, e_1, d_1, ...
+  if (c.kept.empty()) c.kept = {p > 0.5, p};
+  const auto place_of = [](int k, std::size_t i) { return 3 * static_cast<std::size_t>(k) + i; };
+  const auto p_k = [&](int k) { return c.kept[place_of(k, 1)]; };
+  const auto e_k = [&](int k) { return c.kept[place_of(k, 2)]; };
+  const auto d_k = [&](int k) { return c.kept[place_of(k, 3)]; };
+  const auto next = [&](std::size_t place) {
+    const int k = static_cast<int>((place - 1) / 3);
+    switch (place % 3) {
+      case 1: return over_order(coefficient_of_product(k - 1, p_k, d_k), k);
+      case 2: {
+        const Tensor slope = times_order(nonzero(c.in(0, k + 1), wide), k + 1);
+        return nonzero(slope, [&](const Tensor& x) { return relative_to(c.kept[0], x, axis); });
+      }
+      default: return less_mean(e_k(k), coefficient_of_product(k, p_k, e_k), axis);
+    }
+  };
+  const Tensor found = logarithm ? over_order(keep_up_to(c, place_of(c.order - 1, 3), next), c.order)
+                                 : keep_up_to(c, place_of(c.order, 1), next);
+  return nonzero(found, [&](const Tensor& x) { return narrow(x, c.outputs[0].dtype()); });
 }
 
 }  // namespace
@@ -69,6 +104,7 @@ constinit const Op op_softmax{
     .jvp = [](const JvpContext& c) -> Outputs {
       return through_softmax(c.out(), c.tangents[0], c.as<AxisAttributes>().axis);
     },
+    .series = [](const SeriesContext& c) { return series_of_softmax(c, false, wide(c.outputs[0])); },
     .vjp = [](const VjpContext& c, int) { return through_softmax(c.out(), c.ct(), c.as<AxisAttributes>().axis); },
     .batch = batch_in_front,
 };
@@ -107,24 +143,21 @@ Tensor vjp_softmax_gradient(const VjpContext& c, int input) {
 }
 
 // g = y d with d = e - sum(y e) is made of products, and so are its coefficients. (The JVP rule
-// performs the operation again, on other cotangents.) `kept` holds e_0, d_0, e_1, d_1, ...
+// performs the operation again, on other cotangents.)
 Outputs series_softmax_gradient(const SeriesContext& c) {
-  const auto product = [&](int k, std::size_t factor) {
-    Tensor total;
-    for (int j = 0; j <= k; ++j)
-      if (const Tensor y = c.in(0, j), other = c.kept[2 * static_cast<std::size_t>(k - j) + factor];
-          y.defined() && other.defined())
-        total = add_tangents(std::move(total), scale(wide(y), other));
-    return total;
-  };
-  for (int k = static_cast<int>(c.kept.size() / 2); k <= c.order; ++k) {
-    c.kept.push_back(
-        nonzero(c.in(1, k), [&](const Tensor& ct) { return relative_to_winner(wide(c.call.input(0)), wide(ct), -1); }));
-    const Tensor mean = nonzero(product(k, 0), [](const Tensor& x) { return sum_along(x, -1); });
-    const Tensor e = c.kept.back();
-    c.kept.push_back(subtract_coefficient(e, mean));
-  }
-  return nonzero(product(c.order, 1), [&](const Tensor& g) { return narrow(g, c.call.input(0).dtype()); });
+  // `kept` holds a mask of the dominant element, e_0, d_0, e_1, d_1, ...
+  const auto place_of = [](int k, std::size_t i) { return 2 * static_cast<std::size_t>(k) + i; };
+  const auto y = [&](int k) { return nonzero(c.in(0, k), wide); };
+  const auto e = [&](int k) { return c.kept[place_of(k, 1)]; };
+  const auto d = [&](int k) { return c.kept[place_of(k, 2)]; };
+  keep_up_to(c, place_of(c.order, 2), [&](std::size_t place) {
+    if (place == 0) return y(0) > 0.5;
+    const int k = static_cast<int>((place - 1) / 2);
+    if (place % 2 == 0) return less_mean(e(k), coefficient_of_product(k, y, e), -1);
+    return nonzero(c.in(1, k), [&](const Tensor& ct) { return relative_to(c.kept[0], wide(ct), -1); });
+  });
+  return nonzero(coefficient_of_product(c.order, y, d),
+                 [&](const Tensor& g) { return narrow(g, c.call.input(0).dtype()); });
 }
 
 Outputs depends_along_last_axis(const DependsContext& c) { return depends_along(c, Shape(c.call.input(0).rank() - 1)); }
@@ -177,6 +210,11 @@ constinit const Op op_log_softmax{
       const int axis = c.as<AxisAttributes>().axis;
       return narrow(through_log_softmax(softmax(wide(c.in(0)), axis), wide(c.tangents[0]), axis), c.in(0).dtype());
     },
+    .series =
+        [](const SeriesContext& c) {
+          const auto p = [&] { return softmax(wide(c.call.input(0)), c.as<AxisAttributes>().axis); };
+          return series_of_softmax(c, true, c.kept.empty() ? p() : c.kept[1]);
+        },
     .vjp = vjp_log_softmax,
     .batch = batch_in_front,
 };

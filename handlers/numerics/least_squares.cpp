@@ -108,10 +108,15 @@ class TrustRegion {
   Tensor largest_, radius_, shrink_;
 };
 
-/// Returns how many derivatives of the result may be taken, where the residuals are r.
-int derivatives_of_result(const LeastSquaresProblem& problem, const Tensor& r) {
-  if (!problem.lower.defined()) return possible_derivatives(r);
-  return std::max({possible_derivatives(r), possible_derivatives(problem.lower), possible_derivatives(problem.upper)});
+/// The derivatives of the result that may be taken, where the residuals are r.
+PossibleDerivatives derivatives_of_result(const LeastSquaresProblem& problem, const Tensor& r) {
+  PossibleDerivatives all;
+  for (const Tensor* x : {&r, &problem.lower, &problem.upper}) {
+    if (!x->defined()) continue;
+    const PossibleDerivatives of_one = possible_derivatives(*x);
+    all = {std::max(all.order, of_one.order), all.is_recorded || of_one.is_recorded};
+  }
+  return all;
 }
 
 constexpr int code(LeastSquaresStatus status) { return static_cast<int>(status); }
@@ -179,7 +184,7 @@ LeastSquaresResult<Tensor> least_squares_flat(const LeastSquaresProblem& given, 
   }
 
   Tensor gradient = model.gradient;
-  if (const int derivatives = derivatives_of_result(problem, first); derivatives > 0) {
+  if (const PossibleDerivatives derivatives = derivatives_of_result(problem, first); derivatives.any()) {
     if (problem.lower.defined()) x = where(free, x, where(x <= constant.lower, problem.lower, problem.upper));
     const auto cost_at = [&](const Tensor& at) { return robust_cost(problem.residual(at), options); };
     x = with_derivatives_of_root([&](const Tensor& at) { return grad(cost_at)(at); }, x, free, derivatives);

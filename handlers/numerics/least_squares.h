@@ -17,12 +17,14 @@
 // products with it alone, or by a sparse Cholesky factor, if the residuals come with_jacobian.
 //
 // The result has derivatives with respect to the bounds and to all values that `residual` captures,
-// up to the third order and in both modes, wherever a transform around the call may ask for them.
-// They follow from the implicit function theorem with the exact Hessian of the cost, a dense
-// matrix. They are those of the exact minimum, so choose small tolerances. The derivative with
-// respect to the start is 0. Under vmap, lanes take their steps together, and those that are
-// finished leave the batch. With the solver cg, the batch is split where lanes differ in a
-// decision; with a sparse Jacobian, lanes are solved one after the other.
+// of any order and in both modes, wherever a transform around the call may ask for them. Those of a
+// function that is compiled reach to the third order, and beyond that order reverse mode throws
+// TransformError: compile the derivative instead. They follow from the implicit function theorem
+// with the exact Hessian of the cost, a dense matrix. They are those of the exact minimum, so
+// choose small tolerances. The derivative with respect to the start is 0. Under vmap, lanes take
+// their steps together, and those that are finished leave the batch. With the solver cg, the batch
+// is split where lanes differ in a decision; with a sparse Jacobian, lanes are solved one after the
+// other.
 #pragma once
 
 #include <functional>

@@ -10,11 +10,12 @@
 // minimise the model with the Hessian itself within a ball: algorithm 4.1. Products with the
 // Hessian are derivatives of the gradient along a vector.
 //
-// The minimum has derivatives with respect to all values that the function captures, up to the
-// third order and in both modes, by the implicit function theorem with the dense Hessian, wherever
-// a transform around the call may ask for them. They are those of the exact minimum, so choose a
-// small gtol. The derivative with respect to the start is 0. The search reads values, so lanes of
-// vmap are minimised one after the other.
+// The minimum has derivatives with respect to all values that the function captures, of any order
+// and in both modes, by the implicit function theorem with the dense Hessian, wherever a transform
+// around the call may ask for them. Those of a function that is compiled reach to the third order,
+// and beyond that order reverse mode throws TransformError: compile the derivative instead. They
+// are those of the exact minimum, so choose a small gtol. The derivative with respect to the start
+// is 0. The search reads values, so lanes of vmap are minimised one after the other.
 #pragma once
 
 #include <functional>

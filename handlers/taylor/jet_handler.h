@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include <stave/core/op/derivative_order.h>
 #include <stave/core/op/higher_order.h>
 #include <stave/core/op/lost_derivatives.h>
 #include <stave/core/tensor/note.h>
@@ -14,7 +15,10 @@
 
 namespace stave_detail {
 
-class JetHandler final : public Handler, public FollowsDerivatives, public std::enable_shared_from_this<JetHandler> {
+class JetHandler final : public Handler,
+                         public FollowsDerivatives,
+                         public TakesHigherDerivatives,
+                         public std::enable_shared_from_this<JetHandler> {
  public:
   /// A handler of coefficients up to `order`.
   explicit JetHandler(int order) : order(order) {}
@@ -24,6 +28,7 @@ class JetHandler final : public Handler, public FollowsDerivatives, public std::
   HandlerProperties properties() const noexcept override { return {.runs_no_user_code = true}; }
   Tensor lost(Tensor x) const override;
   bool follows(const Tensor& x) const noexcept override { return notes.find(x) != nullptr; }
+  int highest_derivative() const noexcept override { return order; }
 
   /// Returns the result of the function, which runs with this handler installed around it.
   template <class F>

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include <stave/core/op/derivative_order.h>
 #include <stave/core/op/higher_order.h>
 #include <stave/core/op/lost_derivatives.h>
 #include <stave/core/ops/create.h>
@@ -31,6 +32,7 @@ struct Derivatives {
 
 class LaplacianHandler final : public Handler,
                                public FollowsDerivatives,
+                               public TakesHigherDerivatives,
                                public std::enable_shared_from_this<LaplacianHandler> {
  public:
   explicit LaplacianHandler(Index directions) : directions_(directions) {}
@@ -57,6 +59,7 @@ class LaplacianHandler final : public Handler,
     return is_inexact(x.dtype()) ? notes.put(std::move(x), {}) : x;
   }
   bool follows(const Tensor& x) const noexcept override { return notes.find(x) != nullptr; }
+  int highest_derivative() const noexcept override { return 2; }
 
   Outputs run(FlatFunction f, std::span<const Tensor> inputs) {
     return notes.run([&] { return with(outside_, [&] { return with(*this, [&] { return f(inputs); }); }); });

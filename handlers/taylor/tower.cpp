@@ -5,6 +5,7 @@
 #include <stave/core/ops/create.h>
 #include <stave/core/ops/elementwise.h>
 #include <stave/core/ops/frontend.h>
+#include <stave/core/ops/series.h>
 #include <stave/core/program/program.h>
 #include <stave/core/tensor/fail.h>
 #include <stave/handlers/taylor/jet_handler.h>
@@ -223,15 +224,17 @@ void Tower::by_structure(Lazy& y, int k) {
       fail<TransformError>("jet: the series rule of {} gave {} coefficients for {} outputs", op.name, found.size(),
                            y.outputs.size());
   } else if (op.derivative == Derivative::bilinear) {
+    const auto a = [&](int i) { return in(y, 0, i); };
+    const auto b = [&](int i) { return in(y, 1, i); };
     // Derivative rules multiply by `scale`, whose product is 0 if a factor is 0.
-    const bool swallows_zeros = op.id == OpId::multiply;
-    Tensor sum;
-    for (int i = 0; i <= k; ++i) {
-      Tensor a = in(y, 0, i), b = a.defined() ? in(y, 1, k - i) : Tensor();
-      if (b.defined())
-        sum = add_tangents(std::move(sum), swallows_zeros ? scale(a, b) : apply(call.with_inputs({a, b})));
-    }
-    found[0] = std::move(sum);
+    const bool is_product = op.id == OpId::multiply || op.id == OpId::scale;
+    const bool is_square = is_product && call.input(0).node_ptr() == call.input(1).node_ptr();
+    if (is_square) found[0] = coefficient_of_square(k, a);
+    else if (is_product) found[0] = coefficient_of_product(k, a, b);
+    else
+      found[0] = coefficient_of_product(k, a, b, [&](const Tensor& left, const Tensor& right) {
+        return apply(call.with_inputs({left, right}));
+      });
   } else {
     SmallVector<Tensor, 3> coefficients;
     bool any = false, all = true;

@@ -318,7 +318,7 @@ std::vector<Bar> all_bars() {
       {"gather_rows_ns", at_most, 0.16, {"gather_scalar_rows"}, first, reference},
       // taylor.cpp
       {"jet_vs_jax", at_most, 1, {"jet_network", "jax_jet_network"}, ratio},
-      {"jet_elementwise_vs_jax", at_most, 1.5, {"jet_elementwise", "jax_jet_elementwise"}, ratio},
+      {"jet_elementwise_vs_jax", at_most, 1, {"jet_elementwise", "jax_jet_elementwise"}, ratio},
       {"jet_vs_nested_jvp", at_most, 1, {"jet_order_4", "nested_jvp_order_4"}, ratio},
       // sparsity.cpp: a pattern, and the entries, beside the function itself; both compiled, too
       {"sparsity_chain_pattern", at_most, 50, {"sparsity_chain_pattern", "sparsity_chain"}, ratio},

@@ -7,6 +7,8 @@
 #include <sstream>
 
 #include <stave/handlers/numerics/least_squares.h>
+#include <stave/handlers/taylor/jet.h>
+#include <stave/handlers/taylor/laplacian.h>
 #include <stave/stave.h>
 
 #include "matchers.h"
@@ -222,6 +224,69 @@ TEST(LeastSquares, SecondAndThirdDerivatives) {
   const Tensor third = jvp([&](const Tensor& p) { return hvp(f, p, along); }, parameters, along).second;
   const auto curvature = [&](const Tensor& s) { return hvp(f, parameters + s(0) * along, along); };
   EXPECT_THAT(third, IsNear(difference(curvature, zeros({1}, float64), 0, 2e-2), 1e-4));
+}
+
+// x(p) with x^3 + x = p, found as a minimum. The derivatives at p = 2, x = 1 are k! times the
+// coefficients of the inverse of 4 h + 3 h^2 + h^3 (Lagrange's formula).
+Tensor cubic_root(const Tensor& p) {
+  const auto residual = [&](const Tensor& x) { return x * x * x + x - p; };
+  return least_squares(residual, tensor(0.8, float64), {.ftol = 0, .xtol = 1e-15, .gtol = 1e-15}).x;
+}
+const std::vector<double> root_coefficients{1, 1 / 4., -3 / 64., 7 / 512., -75 / 16384., 213 / 131072.};
+double factorial(int k) { return k == 0 ? 1 : k * factorial(k - 1); }
+
+using Curve = std::function<Tensor(const Tensor&)>;
+Curve derivative_of(const Curve& f, int order, bool forward) {
+  if (order == 0) return f;
+  const Curve lower = derivative_of(f, order - 1, forward);
+  if (!forward) return grad(lower);
+  return [lower](const Tensor& p) { return jvp(lower, p, ones_like(p)).second; };
+}
+
+TEST(LeastSquares, DerivativesOfAnyOrderAreThoseOfTheInverseFunction) {
+  const Tensor p = tensor(2., float64);
+  for (const bool forward : {false, true})
+    for (int k = 1; k <= 5; ++k) {
+      const double expected = factorial(k) * root_coefficients[static_cast<std::size_t>(k)];
+      const auto slope = derivative_of(cubic_root, k, forward);
+      EXPECT_THAT(slope(p), IsNear(tensor(expected, float64), 1e-10)) << k;
+      EXPECT_THAT(compile(slope)(p), IsNear(tensor(expected, float64), 1e-10)) << k;
+    }
+}
+
+// A recording has derivatives up to the third order. Beyond them, forward mode runs the function
+// itself, and reverse mode refuses.
+TEST(LeastSquares, DerivativesOfACompiledFunctionAreRightOrRefused) {
+  const Tensor p = tensor(2., float64);
+  for (const bool forward : {false, true})
+    for (int k = 1; k <= 5; ++k) {
+      const double expected = factorial(k) * root_coefficients[static_cast<std::size_t>(k)];
+      const auto compiled = compile(cubic_root);
+      compiled(p);
+      const auto slope = derivative_of(compiled, k, forward);
+      if (forward || k <= 3) {
+        EXPECT_THAT(slope(p), IsNear(tensor(expected, float64), 1e-10)) << k;
+      } else {
+        EXPECT_THAT(message_of<TransformError>([&] { slope(p); }),
+                    HasSubstr("has derivatives up to order 3 here: differentiate inside of compile"))
+            << k;
+      }
+    }
+  // The fourth derivative, the first of which the recording itself takes.
+  const auto slope = compile(derivative_of(cubic_root, 1, true));
+  EXPECT_THAT(derivative_of(slope, 3, true)(p), IsNear(tensor(24 * root_coefficients[4], float64), 1e-10));
+  EXPECT_THROW(derivative_of(slope, 3, false)(p), TransformError);
+}
+
+TEST(LeastSquares, SeriesOfTheMinimumAreThoseOfTheInverseFunction) {
+  const Tensor p = tensor(2., float64);
+  const auto series = taylor(cubic_root, 5);
+  const auto compiled = compile([&](const Tensor& at) { return series(at, ones_like(at)); });
+  const auto of_compiled = taylor(compile(cubic_root), 5)(p, ones_like(p));
+  for (const std::vector<Tensor>& found : {series(p, ones_like(p)), compiled(p), of_compiled})
+    for (std::size_t k = 0; k <= 5; ++k)
+      EXPECT_THAT(found[k], IsNear(tensor(root_coefficients[k], float64), 1e-10)) << k;
+  EXPECT_THAT(laplacian(cubic_root)(p), IsNear(tensor(2 * root_coefficients[2], float64), 1e-10));
 }
 
 TEST(LeastSquares, CostGradientAndCovarianceHaveDerivatives) {

@@ -140,6 +140,24 @@ TEST(Minimize, CustomRootDifferentiatesTheMinimum) {
   EXPECT_TRUE(allclose(grad([&](const Tensor& v) { return sum(lowest(v)); })(a), 1 / sqrt(1 + square(a)), 1e-8));
 }
 
+// The minimum x(p) of x^4 / 4 + x^2 / 2 - p x, where x^3 + x = p, has the derivative
+// 1 / (3 x^2 + 1).
+TEST(Minimize, DerivativesOfACompiledMinimumAreRightOrRefused) {
+  const auto root = [](const Tensor& p) {
+    return minimize([&](const Tensor& x) { return square(square(x)) / 4 + square(x) / 2 - p * x; },
+                    tensor(0.8, float64), {.gtol = 1e-12})
+        .x;
+  };
+  const auto second = [](auto f) { return grad(grad(f)); };
+  const auto compiled = compile(root);
+  const Tensor p = tensor(2., float64);
+  EXPECT_THAT(grad(compiled)(p), IsNear(tensor(0.25, float64), 1e-10));
+  EXPECT_THAT(second(compiled)(p), IsNear(tensor(-3 / 32., float64), 1e-10));
+  EXPECT_THAT(compile(second(second(root)))(p), IsNear(tensor(-24 * 75 / 16384., float64), 1e-10));
+  EXPECT_THAT(message_of<TransformError>([&] { second(second(compiled))(p); }),
+              HasSubstr("has derivatives up to order 3 here"));
+}
+
 TEST(Minimize, Errors) {
   EXPECT_THAT([] { minimize([](const Tensor& x) { return sum(log(x)); }, tensor({-1.}, float64)); },
               ThrowsMessage<Error>(HasSubstr("minimize: the function is ")));

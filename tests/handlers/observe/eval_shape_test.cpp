@@ -222,6 +222,19 @@ TEST(EvalShape, ReadsNameTheOperation) {
   EXPECT_THAT(refused([](const Tensor& x) { return nonzero(x)[0]; }), HasSubstr("its elements"));
 }
 
+// The functions of which tests/table has no row, because their results have a shape of values. They
+// read the number of elements that they return.
+TEST(EvalShape, ShapesThatDependOnValuesNameTheOperation) {
+  const auto expect_refused = [](const char* name, auto f) {
+    EXPECT_THAT(refused(f), HasSubstr("sum: its elements (int32 []) are needed here")) << name;
+    EXPECT_THAT(refused(vmap(f), full({2, 3}, 2.)), HasSubstr("sum: its elements (int32 [2])")) << name;
+  };
+  expect_refused("nonzero", [](const Tensor& x) { return nonzero(x)[0]; });
+  expect_refused("unique_values", [](const Tensor& x) { return unique_values(x); });
+  expect_refused("unique_counts", [](const Tensor& x) { return unique_counts(x).first; });
+  expect_refused("unique_inverse", [](const Tensor& x) { return unique_inverse(x).first; });
+}
+
 TEST(EvalShape, ReadsInsideTransformsNameTheOperation) {
   const auto branch = [](const Tensor& x) { return sum(x) > 0 ? sum(sin(x)) : sum(cos(x)); };
   EXPECT_THAT(refused(grad(branch)), HasSubstr("greater: its elements (bool [])"));
