@@ -238,6 +238,10 @@ OnnxType onnx_type_of(Dtype dtype) {
   return OnnxType::undefined;  // not reached: every dtype has a row
 }
 
+bool is_narrow(OnnxType type) {
+  return type >= OnnxType::float8e4m3fn && type <= OnnxType::int2;  // not those of six bits
+}
+
 std::string name_of_onnx(OnnxType type) {
   const auto number = static_cast<std::size_t>(type);
   return number < types.size() ? std::string(types[number].name) : fmt::format("number {}", static_cast<int>(type));

@@ -52,6 +52,9 @@ enum class OnnxType : std::int32_t {
 /// The dtype of an element type; none if Stave lacks it.
 std::optional<Dtype> dtype_of_onnx(OnnxType type);
 OnnxType onnx_type_of(Dtype dtype);
+/// Returns true for types of two, four and eight bits that Stave lacks but reads: initializers of
+/// these become int8, uint8 or float32, and only DequantizeLinear takes them.
+bool is_narrow(OnnxType type);
 /// The name of an element type in onnx.proto: "FLOAT8E4M3FN".
 std::string name_of_onnx(OnnxType type);
 

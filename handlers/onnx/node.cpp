@@ -14,9 +14,6 @@ namespace stave_detail {
 
 namespace {
 
-// The most functions that call each other. Each takes some of the thread's stack.
-constexpr int most_calls = 100;
-
 int calls_around(const OnnxEnvironment& environment) {
   int calls = 0;
   for (const OnnxEnvironment* at = &environment; at && at->caller; at = at->caller->environment()) ++calls;
@@ -95,8 +92,8 @@ std::string shown_node(const OnnxNode& node, Index opset) {
 OnnxValues run_onnx_graph(OnnxEnvironment environment, OnnxValues inputs,
                           const std::map<std::string, Tensor>* weights) {
   const OnnxGraphPlan& plan = environment.plan;
-  if (calls_around(environment) > most_calls)
-    fail<FileError>("more than {} functions of the model call each other", most_calls);
+  if (calls_around(environment) > most_onnx_calls)
+    fail<FileError>("more than {} functions of the model call each other", most_onnx_calls);
   environment.values.resize(static_cast<std::size_t>(plan.places));
   const auto put = [&](int place, const OnnxValue& x) { environment.values[static_cast<std::size_t>(place)] = x; };
   for (const auto& [place, constant] : plan.constants) put(place, constant);
@@ -158,6 +155,10 @@ Index NodeCall::integer(std::size_t i) const {
 
 std::vector<double> NodeCall::numbers(std::size_t i) const {
   return elements_of<double>(value(i), (*this)(i), float64);
+}
+
+std::vector<double> NodeCall::fixed_numbers(std::size_t i) const {
+  return elements_of<double>(value(i), stop_gradient((*this)(i)), float64);
 }
 
 const OnnxAttribute* NodeCall::attribute(std::string_view name) const {

@@ -137,6 +137,8 @@ class NodeCall {
   std::vector<Index> integers(std::size_t i) const;
   Index integer(std::size_t i) const;
   std::vector<double> numbers(std::size_t i) const;
+  /// The same for an input that ONNX declares not differentiable: a constant for derivatives.
+  std::vector<double> fixed_numbers(std::size_t i) const;
 
   // ---- attributes -------------------------------------------------------------------------------
 
@@ -182,6 +184,9 @@ class NodeCall {
 
 /// "node 'conv1' (Conv, opset 17)", for error messages.
 std::string shown_node(const OnnxNode& node, Index opset);
+
+/// The most functions of a model that call each other. Each takes some of the thread's stack.
+inline constexpr int most_onnx_calls = 100;
 
 /// Runs a graph with these inputs, of which the last ones may be missing. `weights` are those of
 /// the main graph.

@@ -22,13 +22,16 @@
 // - Symbolic dimensions are bound at each call. Shapes, axes and the like are computed on the host,
 //   where handlers do not see them. They may depend on the shapes of inputs. A shape that depends
 //   on the elements of an input is read from them, as by item().
+// - Operands that ONNX declares not differentiable and that are read, such as the scales of Resize,
+//   are constants for derivatives.
 // - If, Loop and Scan run as C++ does: conditions are read, and under vmap the lanes part. A Loop
 //   whose number of steps is known, and a Scan, become Stave's scan, which trace and compile record
 //   as one operation.
 // - Nodes that draw random numbers take keys from next_key (handlers/model/keys.h).
 // - Sequences and optionals among inputs and outputs are flattened: a sequence `s` has the entries
 //   "s/0", "s/1", ...; an optional without a value has no entry.
-// - There are no strings, and none of ONNX's types of four and eight bits but bool, int8 and uint8.
+// - There are no strings. Weights of two, four and eight bits (INT4, FLOAT8E4M3FN ...) are read
+//   where they go into DequantizeLinear; other uses of these types are refused.
 #pragma once
 
 #include <map>

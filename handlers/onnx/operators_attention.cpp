@@ -124,6 +124,8 @@ Tensor flex_attention(const NodeCall& n) {
   const Tensor& q = n(0);
   Tensor k = n(1), v = n(2);
   if (k.shape(1) != q.shape(1)) {
+    if (k.shape(1) == 0 || q.shape(1) % k.shape(1) != 0)
+      fail<ShapeError>("{} heads of queries do not divide into {}", q.shape(1), k.shape(1));
     k = repeat(k, q.shape(1) / k.shape(1), 1);
     v = repeat(v, q.shape(1) / v.shape(1), 1);
   }

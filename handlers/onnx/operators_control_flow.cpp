@@ -47,8 +47,7 @@ class LoopNode {
 
   OnnxValues run() const {
     const bool begins = !n_.has(1) || n_.integer(1) != 0;
-    OnnxValues values(n_.values().begin() + static_cast<std::ptrdiff_t>(std::min<std::size_t>(2, n_.size())),
-                      n_.values().end());
+    OnnxValues values = initial();
     const bool are_tensors =
         std::all_of(values.begin(), values.end(), [](const OnnxValue& x) { return x.tensor.defined(); });
     if (n_.has(0) && begins && are_tensors && runs_all_steps(body_) && is_loop_recorded())
@@ -57,6 +56,10 @@ class LoopNode {
   }
 
  private:
+  OnnxValues initial() const {
+    const auto first = static_cast<std::ptrdiff_t>(std::min<std::size_t>(2, n_.size()));
+    return OnnxValues(n_.values().begin() + first, n_.values().end());
+  }
   OnnxValues step(const OnnxValue& i, const OnnxValue& condition, const OnnxValues& values) const {
     OnnxValues inputs{i, condition};
     inputs.insert(inputs.end(), values.begin(), values.end());
@@ -83,7 +86,7 @@ class LoopNode {
         continue;
       }
       // Without a step, a step shows the shape of the rows that there are none of.
-      const OnnxValues found = step(counter(0), condition, OnnxValues(n_.values().begin() + 2, n_.values().end()));
+      const OnnxValues found = step(counter(0), condition, initial());
       const Tensor& one = found[1 + carried_ + static_cast<std::size_t>(&row - rows.data())].tensor;
       Shape shape{0};
       for (const Index length : one.shape()) shape.push_back(length);

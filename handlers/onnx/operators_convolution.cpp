@@ -1,6 +1,7 @@
 // Convolutions.
 #include <stave/core/ops/convolution.h>
 
+#include <stave/core/ops/contract.h>
 #include <stave/core/ops/create.h>
 #include <stave/core/ops/elementwise.h>
 #include <stave/core/ops/images.h>

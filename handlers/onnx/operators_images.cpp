@@ -121,7 +121,7 @@ Tensor roi_align(const NodeCall& n) {
 // The maxima of the bins of boxes with whole coordinates.
 Tensor max_roi_pool(const NodeCall& n) {
   const Tensor& x = n(0);
-  const std::vector<double> rois = n.numbers(1);
+  const std::vector<double> rois = n.fixed_numbers(1);
   const std::vector<Index> shape = n.integers("pooled_shape").value_or(std::vector<Index>());
   const double scale = n.number("spatial_scale", 1);
   if (x.rank() != 4 || shape.size() != 2 || rois.size() % 5 != 0 || shape[0] < 1 || shape[1] < 1)
@@ -161,12 +161,12 @@ double overlap(const Box& a, const Box& b) {
 }
 
 // Takes boxes in the order of their scores, except those that overlap one that was taken. Scores
-// and boxes are read on the host.
+// and boxes are read on the host; positions have no derivative.
 Tensor non_max_suppression(const NodeCall& n) {
-  const std::vector<double> boxes = n.numbers(0), scores = n.numbers(1);
+  const std::vector<double> boxes = n.fixed_numbers(0), scores = n.fixed_numbers(1);
   const Index most = n.has(2) ? n.integer(2) : 0;
-  const double threshold = n.has(3) ? n.numbers(3).at(0) : 0,
-               least = n.has(4) ? n.numbers(4).at(0) : -std::numeric_limits<double>::infinity();
+  const double threshold = n.has(3) ? n.fixed_numbers(3).at(0) : 0,
+               least = n.has(4) ? n.fixed_numbers(4).at(0) : -std::numeric_limits<double>::infinity();
   const bool centres = n.integer("center_point_box", 0) != 0;
   if (n(1).rank() != 3 || n(0).rank() != 3 || n(0).shape(2) != 4 || n(0).shape(0) != n(1).shape(0) ||
       n(0).shape(1) != n(1).shape(2))

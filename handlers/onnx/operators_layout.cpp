@@ -83,7 +83,8 @@ OnnxValues split_parts(const NodeCall& n) {
   else if (n.has(1)) lengths = n.integers(1);
   if (lengths.empty()) {  // equal parts, of which the last one may be shorter
     const Index parts = n.integer("num_outputs", static_cast<Index>(n.outputs()));
-    if (parts < 1) n.refuse("there should be {} parts", parts);
+    if (parts < 1 || parts != static_cast<Index>(n.outputs()))
+      n.refuse("there should be {} parts, and there are {} outputs", parts, n.outputs());
     const Index part = (length + parts - 1) / parts;
     for (Index begin = 0, i = 0; i < parts; ++i, begin += part)
       lengths.push_back(std::clamp<Index>(length - begin, 0, part));
@@ -124,7 +125,7 @@ Tensor sliced(const NodeCall& n) {
 
 // The number that a tensor of one element holds.
 Scalar number_in(const NodeCall& n, std::size_t input) {
-  if (is_float(n(input).dtype())) return n.numbers(input).at(0);
+  if (is_float(n(input).dtype())) return n.fixed_numbers(input).at(0);
   return n.integer(input);
 }
 
@@ -160,7 +161,7 @@ Tensor concatenated(const NodeCall& n) { return concat(n.tensors(), n.integer("a
 Tensor depth_to_space(const NodeCall& n) {
   const Tensor& x = n(0);
   const Index b = n.integer("blocksize"), batch = x.shape(0), c = x.shape(1), h = x.shape(2), w = x.shape(3);
-  if (b < 1 || c % (b * b) != 0) fail<ShapeError>("{} channels do not divide into blocks of {}", c, b);
+  if (b < 1 || b > c || c % (b * b) != 0) fail<ShapeError>("{} channels do not divide into blocks of {}", c, b);
   const bool columns_first = n.text("mode", "DCR") == "CRD";
   const Tensor blocks = columns_first ? permute_dims(reshape(x, {batch, c / (b * b), b, b, h, w}), {0, 1, 4, 2, 5, 3})
                                       : permute_dims(reshape(x, {batch, b, b, c / (b * b), h, w}), {0, 3, 4, 1, 5, 2});

@@ -74,7 +74,7 @@ class Activations {
 // Applies `step` to all steps of one direction. step(products of x with weights, states) returns
 // the next states, of which the first is the output. Steps after the end of a sequence keep its
 // states, and their output is 0.
-struct Direction {
+struct OneDirection {
   Tensor inputs;   // [steps, batch, gates * hidden]
   Tensor running;  // [steps, batch, 1] bools, or empty
   bool reverse;
@@ -116,7 +116,7 @@ class Recurrence {
   Tensor recurrent_weights(Index d) const { return transpose(n_(2)[d]); }
   /// The bias of the recurrent part [gates * hidden]; empty if there is none.
   Tensor recurrent_bias(Index d) const { return n_.has(3) ? n_(3)[d](slice(gates_ * hidden_, none)) : Tensor(); }
-  Direction direction(Index d) const {
+  OneDirection direction(Index d) const {
     Tensor inputs = matmul(x_, transpose(n_(1)[d]));
     if (n_.has(3)) inputs = inputs + n_(3)[d](slice(gates_ * hidden_));
     Tensor running;

@@ -136,7 +136,7 @@ Tensor onnx_resize(const NodeCall& n) {
     if (found != wanted) fail<ShapeError>("there are {} numbers for {} axes", found, axes.size());
   };
   const bool by_size = n.has(3) && n(3).size() > 0;
-  const std::vector<double> numbers = by_size ? std::vector<double>() : n.numbers(scales_input);
+  const std::vector<double> numbers = by_size ? std::vector<double>() : n.fixed_numbers(scales_input);
   const std::vector<Index> sizes = by_size ? n.integers(3) : std::vector<Index>();
   count_is(by_size ? sizes.size() : numbers.size(), axes.size());
   std::vector<ResizedAxis> how;
@@ -158,7 +158,7 @@ Tensor onnx_resize(const NodeCall& n) {
       axis = {axis.from, static_cast<Index>(scale * static_cast<double>(axis.from) + 0.5), scale};
   }
   if (n.opset() >= 11 && n.has(1) && n(1).size() > 0) {
-    const std::vector<double> parts = n.numbers(1);
+    const std::vector<double> parts = n.fixed_numbers(1);
     count_is(parts.size(), 2 * axes.size());
     for (std::size_t i = 0; i < axes.size(); ++i) {
       how[i].begin = parts[i];

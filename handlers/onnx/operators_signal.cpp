@@ -76,7 +76,7 @@ Tensor window(const NodeCall& n, double a, double b, double c) {
 // Triangles on the mel scale, as columns of weights for the frequencies of a transform.
 Tensor mel_weights(const NodeCall& n) {
   const Index bins = n.integer(0), length = n.integer(1), rate = n.integer(2);
-  const double low = n.numbers(3).at(0), high = n.numbers(4).at(0);
+  const double low = n.fixed_numbers(3).at(0), high = n.fixed_numbers(4).at(0);
   if (bins < 1 || length < 1 || rate < 1) fail<ShapeError>("{} bins of {} samples at a rate of {}", bins, length, rate);
   const auto mel = [](double hertz) { return 2595 * std::log10(1 + hertz / 700); };
   const Index frequencies = length / 2 + 1;

@@ -39,8 +39,9 @@ class Planner {
     OnnxGraphPlan& plan;
     Values* outer;
     std::map<std::string, int> places = {};
-    std::vector<int> last_uses = {};  // for each place, the number of a node; -1: none
-    int node = -1;                    // the number of the current node
+    std::vector<int> last_uses = {};      // for each place, the number of a node; -1: none
+    int node = -1;                        // the number of the current node
+    std::map<int, OnnxType> narrow = {};  // the places of constants of narrow types
 
     int define(const std::string& name, const std::string& where) {
       if (!places.emplace(name, plan.places).second)
@@ -53,13 +54,17 @@ class Planner {
 
   const std::string& where() const { return files_.where(); }
 
-  // Finds a value by its name, and notes that the current node uses it.
-  OnnxReference resolve(const std::string& name, Values& values, const std::string& reader) {
+  // Finds a value by its name, and notes that the current node uses it. Only DequantizeLinear knows
+  // what constants of narrow types mean.
+  OnnxReference resolve(const std::string& name, Values& values, const std::string& reader, bool takes_narrow = false) {
     OnnxReference reference;
     for (Values* at = &values; at; at = at->outer, ++reference.depth)
       if (const auto found = at->places.find(name); found != at->places.end()) {
         reference.place = found->second;
         at->last_uses[static_cast<std::size_t>(reference.place)] = at->node;
+        if (const auto narrow = at->narrow.find(reference.place); narrow != at->narrow.end() && !takes_narrow)
+          refused_.insert(fmt::format("{} reads {} of type {}, which only DequantizeLinear takes", reader,
+                                      shown_name(name), name_of_onnx(narrow->second)));
         return reference;
       }
     fail<FileError>(
@@ -76,12 +81,13 @@ class Planner {
       plan->inputs.push_back(values.define(input.name, where()));
       plan->input_names.push_back(input.name);
     }
-    const auto add_initializer = [&](const std::string& name, const Tensor& x) {
+    const auto add_initializer = [&](const std::string& name, const Tensor& x, OnnxType type) {
       // An initializer of the name of an input is the input's default value.
       const auto input = values.places.find(name);
       const bool is_default = input != values.places.end() && input->second < static_cast<int>(plan->inputs.size());
       const int place = is_default ? input->second : values.define(name, where());
-      if (weights && is_inexact(x.dtype())) {
+      if (is_narrow(type)) values.narrow.emplace(place, type);
+      if (weights && is_inexact(x.dtype()) && !is_narrow(type)) {
         if (!weights->emplace(name, x).second)
           fail<FileError>("{}: there are two initializers {}", where(), shown_name(name));
         plan->weights.emplace_back(place, name);
@@ -89,9 +95,9 @@ class Planner {
         plan->constants.emplace_back(place, OnnxValue(x, !is_default));
       }
     };
-    for (const OnnxTensor& tensor : graph.initializers) add_initializer(tensor.name, files_.read(tensor));
+    for (const OnnxTensor& tensor : graph.initializers) add_initializer(tensor.name, files_.read(tensor), tensor.type);
     for (const OnnxSparseTensor& tensor : graph.sparse_initializers)
-      add_initializer(tensor.values.name, files_.read(tensor));
+      add_initializer(tensor.values.name, files_.read(tensor), OnnxType::undefined);
     plan_nodes(graph.nodes, values, opsets);
     std::vector<std::string> outputs;
     for (const OnnxValueInfo& output : graph.outputs) outputs.push_back(output.name);
@@ -129,11 +135,25 @@ class Planner {
                                                  : node.outputs.empty() ? node.operation
                                                                         : node.outputs[0]);
     find_operator(node, plan);
+    const bool takes_narrow = plan.op && node.domain.empty() && node.operation == "DequantizeLinear";
     for (const std::string& input : node.inputs)
-      plan.inputs.push_back(input.empty() ? OnnxReference() : resolve(input, values, shown_node(node, plan.opset)));
-    for (OnnxAttribute& attribute : node.attributes) plan_attribute(attribute, node, plan, values, opsets);
-    for (const std::string& output : node.outputs)
+      plan.inputs.push_back(input.empty() ? OnnxReference()
+                                          : resolve(input, values, shown_node(node, plan.opset), takes_narrow));
+    const bool is_constant = plan.op && node.domain.empty() && node.operation == "Constant";
+    OnnxType narrow = OnnxType::undefined;
+    for (OnnxAttribute& attribute : node.attributes) {
+      for (const OnnxTensor& tensor : attribute.tensors)
+        if (is_narrow(tensor.type)) narrow = tensor.type;
+      plan_attribute(attribute, node, plan, values, opsets);
+    }
+    for (const std::string& output : node.outputs) {
       plan.outputs.push_back(output.empty() ? -1 : values.define(output, where()));
+      if (narrow == OnnxType::undefined) continue;
+      if (is_constant) values.narrow.emplace(plan.outputs.back(), narrow);
+      else
+        refused_.insert(
+            fmt::format("{} has an attribute of type {}", shown_node(node, plan.opset), name_of_onnx(narrow)));
+    }
     plan.message = std::move(node);
     return plan;
   }
@@ -173,8 +193,11 @@ class Planner {
   std::shared_ptr<const OnnxGraphPlan> plan_function(FunctionState& state) {
     if (state.plan) return state.plan;
     OnnxFunction& function = *state.function;
+    if (functions_in_progress_ == most_onnx_calls)
+      fail<FileError>("{}: more than {} functions call each other", where(), most_onnx_calls);
     if (state.in_progress) fail<FileError>("{}: the function {} calls itself", where(), shown_name(function.name));
     state.in_progress = true;
+    ++functions_in_progress_;
     auto plan = std::make_shared<OnnxGraphPlan>();
     Values values{*plan, nullptr};
     for (const std::string& input : function.inputs) plan->inputs.push_back(values.define(input, where()));
@@ -184,6 +207,7 @@ class Planner {
     finish(values, function.outputs);
     plan->defaults = function.defaults;
     state.in_progress = false;
+    --functions_in_progress_;
     return state.plan = plan;
   }
 
@@ -191,6 +215,7 @@ class Planner {
   OnnxFiles& files_;
   std::map<Key, FunctionState> functions_;
   std::set<std::string> refused_;
+  int functions_in_progress_ = 0;
 };
 
 }  // namespace

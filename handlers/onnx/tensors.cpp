@@ -1,7 +1,9 @@
 #include <stave/handlers/onnx/tensors.h>
 
 #include <charconv>
+#include <cmath>
 #include <filesystem>
+#include <limits>
 
 #include <stave/core/io/elements.h>
 #include <stave/core/io/file.h>
@@ -31,6 +33,69 @@ std::uint64_t bytes_in_file(Dtype dtype, const Shape& shape, const std::string& 
   for (const Index length : shape) fits &= length >= 0;
   if (const auto bytes = fits ? bytes_of(dtype, shape) : std::nullopt) return *bytes;
   fail<FileError>("{}: {} cannot have the shape {}", where, shown_name(name), shape);
+}
+
+// A format of small floats: an exponent with a bias, then a mantissa, after the sign.
+struct SmallFloat {
+  int exponent_bits, mantissa_bits, bias;
+  enum Specials : std::uint8_t { ieee, nan_at_top, nan_is_negative_zero, none } specials;
+
+  float operator()(unsigned bits) const {
+    const int sign_at = exponent_bits + mantissa_bits;
+    const bool is_negative = (bits >> sign_at & 1) != 0;
+    const int exponent = static_cast<int>(bits >> mantissa_bits) & ((1 << exponent_bits) - 1),
+              mantissa = static_cast<int>(bits) & ((1 << mantissa_bits) - 1);
+    const bool is_top = exponent == (1 << exponent_bits) - 1;
+    constexpr float nan = std::numeric_limits<float>::quiet_NaN(), infinity = std::numeric_limits<float>::infinity();
+    if (specials == nan_is_negative_zero && is_negative && exponent == 0 && mantissa == 0) return nan;
+    if (specials == nan_at_top && is_top && mantissa == (1 << mantissa_bits) - 1) return nan;
+    float size = std::ldexp(static_cast<float>(mantissa + (exponent > 0 ? 1 << mantissa_bits : 0)),
+                            std::max(exponent, 1) - bias - mantissa_bits);
+    if (specials == ieee && is_top) size = mantissa == 0 ? infinity : nan;
+    return is_negative ? -size : size;
+  }
+};
+
+// The elements of a type of two, four or eight bits. The first of a byte is in its lowest bits.
+Tensor widened(std::string_view bytes, OnnxType type, const Shape& shape) {
+  const Index count = shape.elements();
+  const int bits = type == OnnxType::uint2 || type == OnnxType::int2                                   ? 2
+                   : type == OnnxType::uint4 || type == OnnxType::int4 || type == OnnxType::float4e2m1 ? 4
+                                                                                                       : 8;
+  const auto element = [&](Index i) {
+    const auto per_byte = static_cast<Index>(8 / bits);
+    const auto byte = static_cast<unsigned char>(bytes[static_cast<std::size_t>(i / per_byte)]);
+    return static_cast<unsigned>(byte) >> static_cast<unsigned>(i % per_byte * bits) & ((1u << bits) - 1);
+  };
+  const auto all = [&](auto convert) {
+    std::vector<decltype(convert(0u))> values;
+    for (Index i = 0; i < count; ++i) values.push_back(convert(element(i)));
+    return from(values, shape);
+  };
+  switch (type) {
+    case OnnxType::uint2:
+    case OnnxType::uint4: return all([](unsigned x) { return static_cast<std::uint8_t>(x); });
+    case OnnxType::int2:
+    case OnnxType::int4:
+      return all([bits](unsigned x) {
+        return static_cast<std::int8_t>(static_cast<int>(x) - (x >> (bits - 1) != 0 ? 1 << bits : 0));
+      });
+    case OnnxType::float4e2m1: return all(SmallFloat{2, 1, 1, SmallFloat::none});
+    case OnnxType::float8e4m3fn: return all(SmallFloat{4, 3, 7, SmallFloat::nan_at_top});
+    case OnnxType::float8e4m3fnuz: return all(SmallFloat{4, 3, 8, SmallFloat::nan_is_negative_zero});
+    case OnnxType::float8e5m2: return all(SmallFloat{5, 2, 15, SmallFloat::ieee});
+    case OnnxType::float8e5m2fnuz: return all(SmallFloat{5, 2, 16, SmallFloat::nan_is_negative_zero});
+    default:  // float8e8m0: powers of two
+      return all([](unsigned x) {
+        return x == 255 ? std::numeric_limits<float>::quiet_NaN() : std::ldexp(1.0f, static_cast<int>(x) - 127);
+      });
+  }
+}
+
+std::uint64_t bytes_of_narrow(OnnxType type, std::uint64_t elements) {
+  if (type == OnnxType::uint2 || type == OnnxType::int2) return (elements + 3) / 4;
+  if (type == OnnxType::uint4 || type == OnnxType::int4 || type == OnnxType::float4e2m1) return (elements + 1) / 2;
+  return elements;
 }
 
 Tensor copied(std::string_view bytes, Dtype dtype, const Shape& shape) {
@@ -118,7 +183,19 @@ OnnxFiles::Located OnnxFiles::locate(const OnnxTensor& tensor, const std::string
   return {{static_cast<const char*>(file->data) + offset, length}, file};
 }
 
+Tensor OnnxFiles::read_narrow(const OnnxTensor& tensor) {
+  const Shape shape(tensor.dims);
+  const std::uint64_t bytes = bytes_of_narrow(tensor.type, bytes_in_file(uint8, shape, tensor.name, where_));
+  std::string elements(tensor.int32s.begin(), tensor.int32s.end());  // a byte each
+  const std::string_view found = tensor.is_external || tensor.raw ? locate(tensor, tensor.name).bytes : elements;
+  if (found.size() != bytes)
+    fail<FileError>("{}: {} of {}{} should have {} bytes and has {}", where_, shown_name(tensor.name),
+                    name_of_onnx(tensor.type), shape, bytes, found.size());
+  return widened(found, tensor.type, shape);
+}
+
 Tensor OnnxFiles::read(const OnnxTensor& tensor) {
+  if (is_narrow(tensor.type)) return read_narrow(tensor);
   const Dtype dtype = dtype_in_file(tensor, where_);
   const Shape shape(tensor.dims);
   const std::uint64_t bytes = bytes_in_file(dtype, shape, tensor.name, where_);
@@ -144,6 +221,7 @@ Tensor OnnxFiles::read(const OnnxTensor& tensor) {
 
 Tensor OnnxFiles::read(const OnnxSparseTensor& tensor) {
   const std::string& name = tensor.values.name;
+  if (is_narrow(tensor.values.type)) dtype_in_file(tensor.values, where_);  // throws
   const Tensor values = read(tensor.values), indices = read(tensor.indices);
   const Shape shape(tensor.dims);
   const std::uint64_t bytes = bytes_in_file(values.dtype(), shape, name, where_);

@@ -23,13 +23,14 @@ class OnnxFiles {
 
   /// Throws FileError if the data do not fit the shape, or if a file of external data is missing,
   /// too short, or outside of the model's folder. Throws DtypeError for an element type that Stave
-  /// lacks. The errors name the tensor.
+  /// lacks. The errors name the tensor. Elements of narrow types (messages.h) are converted.
   Tensor read(const OnnxTensor& tensor);
   /// Returns a sparse tensor as a dense one.
   Tensor read(const OnnxSparseTensor& tensor);
   const std::string& where() const noexcept { return where_; }
 
  private:
+  Tensor read_narrow(const OnnxTensor& tensor);
   struct Located {
     std::string_view bytes;
     StoragePtr storage;  // the mapping that the bytes are in; null: copy them

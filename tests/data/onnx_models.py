@@ -25,11 +25,13 @@ def initializer(name, value):
     return onnx.numpy_helper.from_array(value, name)
 
 
-def write(name, text, inputs, weights=None, more=None):
+def write(name, text, inputs, weights=None, more=None, packed=None):
     """Writes a model and its values, which are returned."""
     model = onnx.parser.parse_model(text)
     for key, value in (weights or {}).items():
-        model.graph.initializer.append(initializer(key, value))
+        model.graph.initializer.append(initializer(key, np.asarray(value)))
+    for key, (kind, shape, data) in (packed or {}).items():
+        model.graph.initializer.append(onnx.helper.make_tensor(key, kind, shape, data, raw=True))
     onnx.checker.check_model(model, full_check=True)
     onnx.save(model, FOLDER / f"{name}.onnx")
     session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
@@ -152,6 +154,29 @@ write(
       >
     }""",
     {"x": np.array([1.5, -0.25], np.float32)},
+)
+
+# Weights of four and eight bits.
+quantized = {
+    "w4": (onnx.TensorProto.INT4, (6, 2), bytes([0x1F, 0x28, 0x37, 0x64, 0xA5, 0xC9])),
+    "z4": (onnx.TensorProto.INT4, (3, 2), bytes([0x21, 0x0F, 0xE0])),
+    "w8": (onnx.TensorProto.FLOAT8E4M3FN, (2, 3), bytes([0x38, 0xB4, 0x01, 0x41, 0x00, 0xC1])),
+    "w5": (onnx.TensorProto.FLOAT8E5M2, (2, 3), bytes([0x3C, 0xC1, 0x02, 0x43, 0x80, 0x45])),
+}
+write(
+    "quantized",
+    HEADER
+    + """ quantized (float[n,6] x) => (float[n,3] y) {
+      a = DequantizeLinear <axis = 0, block_size = 2> (w4, s4, z4)
+      b = DequantizeLinear (w8, s8)
+      c = DequantizeLinear (w5, s8)
+      d = Add (b, c)
+      h = MatMul (x, a)
+      y = MatMul (h, d)
+    }""",
+    {"x": floats(2, 6)},
+    {"s4": np.abs(floats(3, 2)), "s8": np.float32(0.25)},
+    packed=quantized,
 )
 
 # Functions of the model, which call each other, with attributes.

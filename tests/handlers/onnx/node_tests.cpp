@@ -5,6 +5,8 @@
 //   onnx_node_tests FOLDER --check FILE   fails if --markdown does not write this file; or, for
 //                                         another version of the package, if fewer tests pass
 //   onnx_node_tests FOLDER --all          fails unless all pass
+//   onnx_node_tests FOLDER --transforms   of those that pass, how many do when they are traced,
+//                                         batched or differentiated
 //   onnx_node_tests FOLDER NAME           runs one test
 #include <algorithm>
 #include <cmath>
@@ -73,28 +75,40 @@ std::string difference(const Tensor& x, const Tensor& expected, double rtol, dou
 
 std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
 
+// The values of a test.
+struct Data {
+  NamedTensors inputs, outputs;
+  double rtol, atol;
+};
+Data data_of(const std::filesystem::path& folder, const std::string& name) {
+  const std::string bytes = read_text(folder / (name + ".data"));
+  const detail::OnnxFile file = detail::read_onnx_file(bytes, name);
+  Data data{{}, {}, std::stod(file.metadata.at("rtol")), std::stod(file.metadata.at("atol"))};
+  detail::OnnxFiles files(name);
+  for (const detail::OnnxTensor& tensor : file.graph.initializers) {
+    const bool is_input = tensor.name.starts_with("in/");
+    (is_input ? data.inputs : data.outputs).emplace(tensor.name.substr(is_input ? 3 : 4), files.read(tensor));
+  }
+  return data;
+}
+
 Case run(const std::filesystem::path& folder, const std::string& name) {
   Case result;
   result.name = name;
   try {
-    const std::string bytes = read_text(folder / (name + ".onnx")), data_bytes = read_text(folder / (name + ".data"));
-    const detail::OnnxFile file = detail::read_onnx_file(bytes, name), data = detail::read_onnx_file(data_bytes, name);
+    const std::string bytes = read_text(folder / (name + ".onnx"));
+    const detail::OnnxFile file = detail::read_onnx_file(bytes, name);
     collect(file.graph.nodes, result.operators);
     result.kind = Case::refused;
     const OnnxModel model = read_onnx(bytes);
-    detail::OnnxFiles files(name);
-    NamedTensors inputs, outputs;
-    for (const detail::OnnxTensor& tensor : data.graph.initializers) {
-      const bool is_input = tensor.name.starts_with("in/");
-      (is_input ? inputs : outputs).emplace(tensor.name.substr(is_input ? 3 : 4), files.read(tensor));
-    }
+    const Data data = data_of(folder, name);
     result.kind = Case::differs;
     Keys keys(Key(0));
-    const NamedTensors found = with(keys, [&] { return model(inputs); });
-    const double rtol = std::stod(data.metadata.at("rtol")), atol = std::stod(data.metadata.at("atol"));
-    for (const auto& [output, expected] : outputs) {
+    const NamedTensors found = with(keys, [&] { return model(data.inputs); });
+    for (const auto& [output, expected] : data.outputs) {
       const auto at = found.find(output);
-      result.reason = at == found.end() ? "there is no such output" : difference(at->second, expected, rtol, atol);
+      result.reason =
+          at == found.end() ? "there is no such output" : difference(at->second, expected, data.rtol, data.atol);
       if (!result.reason.empty()) {
         result.reason = output + ": " + result.reason;
         return result;
@@ -105,6 +119,99 @@ Case run(const std::filesystem::path& folder, const std::string& name) {
     result.reason = first_line(error.what());
   }
   return result;
+}
+
+// ---- transforms ---------------------------------------------------------------------------------
+
+// The inputs of a test that are floats; the others are constants.
+NamedTensors floats_among(const NamedTensors& inputs) {
+  NamedTensors floats;
+  for (const auto& [name, x] : inputs)
+    if (is_float(x.dtype())) floats.emplace(name, x);
+  return floats;
+}
+
+// A model as a function of its inputs that are floats, with the same random keys in each call.
+struct OfFloats {
+  OnnxModel model;
+  NamedTensors inputs;
+  NamedTensors operator()(const NamedTensors& floats) const {
+    NamedTensors all = inputs;
+    for (const auto& [name, x] : floats) all.at(name) = x;
+    Keys keys(Key(0));
+    return with(keys, [&] { return model(all); });
+  }
+};
+
+void expect_same(const NamedTensors& found, const NamedTensors& expected) {
+  for (const auto& [name, x] : expected)
+    if (const std::string text = difference(found.at(name), x, 1e-3, 1e-5); !text.empty())
+      throw std::runtime_error(name + ": " + text);
+}
+
+// A replay of a recorded program computes the same.
+void trace_it(const OfFloats& f, const NamedTensors& floats, const NamedTensors& expected) {
+  const auto program = trace(f)(floats);
+  expect_same(program(floats), expected);
+}
+// Each of two lanes computes what the model does alone.
+void batch_it(const OfFloats& f, const NamedTensors& floats, const NamedTensors& expected) {
+  NamedTensors twice, both;
+  for (const auto& [name, x] : floats) twice.emplace(name, stack({x, x}));
+  for (const auto& [name, x] : expected) both.emplace(name, stack({x, x}));
+  expect_same(vmap(f)(twice), both);
+}
+// Reverse mode along a direction equals forward mode.
+void differentiate_it(const OfFloats& f, const NamedTensors& floats, const NamedTensors&) {
+  const auto total = [&](const NamedTensors& xs) {
+    Tensor sum_of_all = tensor(0., float64);
+    for (const auto& [name, y] : f(xs))
+      if (is_float(y.dtype())) sum_of_all = sum_of_all + sum(sin(astype(y, float64)));
+    return sum_of_all;
+  };
+  NamedTensors direction;
+  for (const auto& [name, x] : floats)
+    direction.emplace(name, reshape(astype(cos(arange(static_cast<double>(x.size()))), x.dtype()), x.shape()));
+  const NamedTensors slope = grad(total)(floats);
+  double reverse = 0, size = 1;
+  for (const auto& [name, g] : slope) {
+    const Tensor terms = astype(g, float64) * astype(direction.at(name), float64);
+    reverse += sum(terms).item<double>();
+    size += sum(abs(terms)).item<double>();
+  }
+  const double forward = std::get<1>(jvp(total, floats, direction)).item<double>();
+  const bool is_half =
+      std::any_of(floats.begin(), floats.end(), [](const auto& x) { return is_half_float(x.second.dtype()); });
+  if (std::isfinite(forward) && std::abs(forward - reverse) > (is_half ? 5e-2 : 1e-3) * size)
+    throw std::runtime_error("the derivative is " + std::to_string(reverse) + " in reverse mode and " +
+                             std::to_string(forward) + " in forward mode");
+}
+
+int check_transforms(const std::filesystem::path& folder, const std::vector<Case>& cases) {
+  const std::pair<const char*, void (*)(const OfFloats&, const NamedTensors&, const NamedTensors&)> transforms[] = {
+      {"trace", trace_it}, {"vmap", batch_it}, {"grad and jvp", differentiate_it}};
+  int faults = 0;
+  for (const auto& [name, transform] : transforms) {
+    int passed = 0, all = 0;
+    for (const Case& c : cases) {
+      if (c.kind != Case::passes) continue;
+      const OfFloats f{read_onnx(read_text(folder / (c.name + ".onnx"))), data_of(folder, c.name).inputs};
+      const NamedTensors floats = floats_among(f.inputs);
+      if (floats.empty()) continue;
+      ++all;
+      try {
+        transform(f, floats, f(floats));
+        ++passed;
+      } catch (const std::exception& error) {
+        const std::string text = error.what();
+        std::cout << name << " of " << c.name << ": " << first_line(text) << "\n";
+        // A value that is read has no derivative, which is an error.
+        faults += text.find("its derivative would be lost") == text.npos;
+      }
+    }
+    std::cout << name << ": " << passed << " of " << all << " pass\n";
+  }
+  return faults > 0 ? 1 : 0;
 }
 
 std::vector<Case> run_all(const std::filesystem::path& folder) {
@@ -230,6 +337,7 @@ int main(int argc, char** argv) {
   std::cout << count(cases, Case::passes) << " of " << cases.size() << " tests of onnx " << version << " pass, "
             << count(cases, Case::refused) << " models are refused, " << count(cases, Case::differs)
             << " give other results\n";
+  if (what == "--transforms") return check_transforms(folder, cases);
   if (what == "--all") return count(cases, Case::passes) == std::ssize(cases) ? 0 : 1;
   return what == "--check" && argc > 3 ? check(cases, version, argv[3]) : 0;
 }

@@ -97,7 +97,8 @@ TEST_P(OnnxModels, HaveDerivatives) {
   EXPECT_TRUE(allclose(compile(grad(f))(x), grad(f)(x), 1e-4, 1e-5));
 }
 
-INSTANTIATE_TEST_SUITE_P(All, OnnxModels, testing::Values("mlp", "heads", "control_flow", "while", "functions"),
+INSTANTIATE_TEST_SUITE_P(All, OnnxModels,
+                         testing::Values("mlp", "heads", "control_flow", "while", "functions", "quantized"),
                          [](const auto& model) { return std::string(model.param); });
 
 TEST(Onnx, GradientsByWeightsAreThoseOfPyTorch) {
@@ -224,6 +225,20 @@ TEST(Onnx, UnsupportedModelsAreRefusedByName) {
   EXPECT_THAT(with(mlp, "hidden", "hiddem"), HasSubstr("reads the value 'hidden', which no input"));
   EXPECT_THAT(error_of([] { read_onnx("not a model"); }), HasSubstr("read_onnx: "));
   EXPECT_THAT(error_of([] { read_onnx(""); }), HasSubstr("read_onnx: there is no graph"));
+}
+
+// Weights of four and eight bits become numbers in DequantizeLinear, and nowhere else.
+TEST(Onnx, OnlyDequantizeLinearTakesNarrowTypes) {
+  const OnnxModel model = load_onnx(data + "quantized.onnx");
+  std::vector<std::string> names;
+  for (const auto& [name, x] : model.weights()) names.push_back(name);
+  EXPECT_THAT(names, ElementsAre("s4", "s8"));
+  std::string bytes = bytes_of(data + "quantized.onnx");
+  const std::string h_of("\x0a\x01x\x0a\x01\x61", 6);
+  ASSERT_NE(bytes.find(h_of), bytes.npos);
+  bytes.replace(bytes.find(h_of), 6, std::string("\x0a\x02w4\x0a\x00", 6));  // h = MatMul (w4, )
+  EXPECT_THAT(error_of([&] { read_onnx(bytes); }),
+              HasSubstr("(MatMul, opset 21) reads 'w4' of type INT4, which only DequantizeLinear takes"));
 }
 
 TEST(Onnx, ErrorsNameTheNode) {
