@@ -3,6 +3,7 @@
 #include <fstream>
 #include <sstream>
 
+#include <stave/core/io/programs.h>
 #include <stave/handlers/onnx/onnx.h>
 #include <stave/stave.h>
 
@@ -120,6 +121,34 @@ TEST(Onnx, GradientsOfEachExampleSumToThatOfTheBatch) {
   const NamedTensors each = vmap(grad(loss), {.in_axes = {unmapped, 0}})(e.model.weights(), e.x());
   const NamedTensors all = grad(loss)(e.model.weights(), e.x());
   for (const auto& [name, g] : all) EXPECT_TRUE(allclose(sum(each.at(name), 0), g, 1e-4, 1e-5)) << name;
+}
+
+// Models are passed to transforms as they are, with or without weights.
+TEST(Onnx, TransformsTakeModels) {
+  const Example e("mlp");
+  const OnnxModel& model = e.model;
+  const NamedTensors weights = model.weights(), batch{{"x", stack({e.x(), -e.x()})}};
+  const Tensor expected = e.outputs.at("y");
+  EXPECT_THAT(compile(model)(e.inputs).at("y"), IsNear(expected, 1e-5));
+  EXPECT_THAT(trace(model)(e.inputs)(e.inputs).at("y"), IsNear(expected, 1e-5));
+  EXPECT_THAT(vmap(model)(batch).at("y")[0], IsNear(expected, 1e-5));
+  EXPECT_THAT(std::get<0>(harvest(model, {.tag = "onnx"})(e.inputs)).at("y"), IsNear(expected, 1e-5));
+  EXPECT_THAT(debug(model, {.print = false})(e.inputs).at("y"), IsNear(expected, 1e-5));
+
+  const auto program = trace(model)(weights, e.inputs);
+  EXPECT_EQ(program.inputs.size(), 5u);
+  NamedTensors shifted = weights;
+  shifted.at("b2") = weights.at("b2") + 1;
+  EXPECT_THAT(program(shifted, e.inputs).at("y"), IsNear(expected + 1, 1e-5));
+  EXPECT_THAT(compile(model)(shifted, e.inputs).at("y"), IsNear(expected + 1, 1e-5));
+}
+
+// A program of a model is written and read like any other.
+TEST(Onnx, ProgramsOfModelsAreSaved) {
+  const Example e("control_flow");
+  const Folder folder;
+  save_program(folder / "p.stave", trace([&](const Tensor& x) { return e.model({{"x", x}}).at("all"); })(e.x()));
+  EXPECT_THAT(load_program(folder / "p.stave")(std::vector{e.x()})[0], IsNear(e.outputs.at("all"), 1e-5));
 }
 
 // ---- what handlers see --------------------------------------------------------------------------
