@@ -3,7 +3,7 @@
 # on. CMakeLists.txt makes a target of each folder and links it accordingly; check_layers.cmake checks
 # the includes.
 set(stave_layers core/effects core/tensor core/op core/ops core/program core/io
-  handlers/transforms handlers/compile handlers/taylor handlers/structure handlers/model handlers/inference handlers/numerics handlers/observe handlers/debugger
+  handlers/transforms handlers/compile handlers/taylor handlers/structure handlers/model handlers/onnx handlers/inference handlers/numerics handlers/observe handlers/debugger
   handlers/ranks)
 set(stave_below_core/effects)
 set(stave_below_core/tensor core/effects)
@@ -16,6 +16,7 @@ set(stave_below_handlers/compile handlers/transforms)
 set(stave_below_handlers/taylor handlers/compile)
 set(stave_below_handlers/structure handlers/compile)
 set(stave_below_handlers/model handlers/transforms)
+set(stave_below_handlers/onnx handlers/compile handlers/model core/io)
 set(stave_below_handlers/inference handlers/model)
 set(stave_below_handlers/numerics handlers/taylor)
 set(stave_below_handlers/observe handlers/inference core/io)

@@ -99,6 +99,8 @@ TOPICS = [
             "handlers/compile/trace.h": "trace",
             "handlers/compile/write_c.h": "C source",
             "core/program/write_stablehlo.h": "StableHLO",
+            "handlers/onnx/onnx.h": "ONNX models",
+            "handlers/onnx/write_onnx.h": "Programs as ONNX models",
             "core/program/program.h": "Program",
             "core/program/loop.h": "Loops in programs",
             "core/program/passes/passes.h": "Passes",

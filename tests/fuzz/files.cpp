@@ -3,8 +3,8 @@
 // read is written and read again with the same bits.
 //
 // Alone, the program makes files from the seeds below by random changes. Built with
-// -DSTAVE_LIBFUZZER and clang's -fsanitize=fuzzer, it is guided by the lines of core/io that a file
-// reaches: see run.sh.
+// -DSTAVE_LIBFUZZER and clang's -fsanitize=fuzzer, it is guided by the lines of core/io and
+// handlers/onnx that a file reaches: see run.sh.
 #include <unistd.h>
 
 #include <algorithm>
@@ -21,6 +21,7 @@
 
 #include <stave/core/io/programs.h>
 #include <stave/core/program/passes/passes.h>
+#include <stave/handlers/onnx/onnx.h>
 #include <stave/stave.h>
 
 #include "options.h"
@@ -120,6 +121,7 @@ std::vector<Format> formats(const Folder& folder) {
   const auto to_checkpoint = [](const std::string& path, const Named& arrays) { save_checkpoint(path, arrays); };
   const auto commas = [](const std::string& path) { return load_csv(path, ','); };
   const auto blanks = [](const std::string& path) { return load_csv(path, ' '); };
+  const auto weights = [](const std::string& path) { return load_onnx(path).weights(); };
   std::vector<Format> all{
       {"x.npy", load_one, save_one, 2, 8, 2},  // twice the bytes, for Fortran order
       {"x.npz", npz, to_npz, 2 * 1032},        // the most that deflate packs into a byte
@@ -130,6 +132,7 @@ std::vector<Format> formats(const Folder& folder) {
       {"blanks.csv", blanks, nullptr, 8},
       // A program is written and read again, so that its constants are there several times.
       {"x.stave", load_one_program, nullptr, 16, 0, 8},
+      {"x.onnx", weights, nullptr, 1000},  // as many for a sparse tensor
   };
 
   const std::string data = STAVE_SOURCE_DIR "/tests/data/", at = folder / "seed";
@@ -148,6 +151,8 @@ std::vector<Format> formats(const Folder& folder) {
   for (const char* name : {"version_2.npy", "version_3.npy"}) all[0].seeds.push_back(bytes_of(data + name));
   for (const char* name : {"arrays.safetensors", "bfloat16.safetensors"}) all[2].seeds.push_back(bytes_of(data + name));
   for (const Program& program : example_programs()) save_program(at, program), add(7);
+  for (const char* name : {"control_flow", "functions", "heads", "mlp", "mlp_external", "while"})
+    all[8].seeds.push_back(bytes_of(data + "onnx/" + name + ".onnx"));
   fs::remove(at);
   return all;
 }

@@ -1,0 +1,254 @@
+// Runs graphs: one node after the other, each by the function of its operator.
+#include <stave/handlers/onnx/node.h>
+
+#include <algorithm>
+#include <utility>
+
+#include <stave/core/effects/effect.h>
+#include <stave/core/effects/scope.h>
+#include <stave/core/ops/elementwise.h>
+#include <stave/core/tensor/label.h>
+#include <stave/handlers/transforms/sow.h>
+
+namespace stave_detail {
+
+namespace {
+
+int calls_around(const OnnxEnvironment& environment) {
+  int calls = 0;
+  for (const OnnxEnvironment* at = &environment; at && at->caller; at = at->caller->environment()) ++calls;
+  return calls;
+}
+
+OnnxValue& value_at(OnnxEnvironment& environment, OnnxReference reference) {
+  OnnxEnvironment* at = &environment;
+  for (int depth = reference.depth; depth > 0; --depth) at = at->outer;
+  return at->values[static_cast<std::size_t>(reference.place)];
+}
+
+OnnxValues call(const OnnxNodePlan& node, const NodeCall& n) {
+  if (node.op && node.op->one) return {OnnxValue(node.op->one(n))};
+  if (node.op) return node.op->several(n);
+  return n.run_function();
+}
+
+OnnxValues perform_node(const OnnxNodePlan& node, OnnxValues inputs, OnnxEnvironment& environment) {
+  using Known = OnnxOperator::Known;
+  const Known rule = node.op ? node.op->known : Known::never;
+  const bool known = rule == Known::always ||
+                     (rule == Known::from_inputs && std::all_of(inputs.begin(), inputs.end(), [](const OnnxValue& x) {
+                        return x.known || !x.defined();
+                      }));
+  const NodeCall n(node, std::move(inputs), environment);
+  if (!known) return call(node, n);
+  const UnderFrame below_all_handlers(nullptr);
+  OnnxValues found = call(node, n);
+  for (OnnxValue& x : found) x.known = true;
+  return found;
+}
+
+// Gives a value of the main graph its name, by which it can be observed and replaced.
+OnnxValue named_value(OnnxValue x, const NamePtr& name) {
+  if (!x.tensor.defined() || x.known || !name) return x;
+  if (current && is_inexact(x.tensor.dtype())) x.tensor = sow(name->text, x.tensor, "onnx");
+  x.tensor = relabel(std::move(x.tensor), name);
+  return x;
+}
+
+void run_node(const OnnxNodePlan& node, OnnxEnvironment& environment) {
+  OnnxValues inputs;
+  for (const OnnxReference reference : node.inputs)
+    inputs.push_back(reference.place < 0 ? OnnxValue() : value_at(environment, reference));
+  OnnxValues found;
+  {
+    const Scope scope(node.name);
+    try {
+      found = perform_node(node, std::move(inputs), environment);
+    } catch (Error& error) {
+      const std::string text = static_cast<const std::runtime_error&>(error).std::runtime_error::what();
+      static_cast<std::runtime_error&>(error) = std::runtime_error(shown_node(node.message, node.opset) + ": " + text);
+      throw;
+    }
+  }
+  for (std::size_t i = 0; i < node.outputs.size(); ++i) {
+    const int place = node.outputs[i];
+    if (place < 0) continue;
+    OnnxValue x = i < found.size() ? std::move(found[i]) : OnnxValue();
+    if (!environment.outer && !environment.caller)
+      x = named_value(std::move(x), environment.plan.labels[static_cast<std::size_t>(place)]);
+    environment.values[static_cast<std::size_t>(place)] = std::move(x);
+  }
+  for (const int place : node.last_uses) environment.values[static_cast<std::size_t>(place)] = OnnxValue();
+}
+
+}  // namespace
+
+std::string shown_node(const OnnxNode& node, Index opset) {
+  const std::string name = !node.name.empty() ? node.name : node.outputs.empty() ? std::string() : node.outputs[0];
+  return fmt::format("node '{}' ({}{}{}, opset {})", name, node.domain, node.domain.empty() ? "" : ".", node.operation,
+                     opset);
+}
+
+OnnxValues run_onnx_graph(OnnxEnvironment environment, OnnxValues inputs,
+                          const std::map<std::string, Tensor>* weights) {
+  const OnnxGraphPlan& plan = environment.plan;
+  if (calls_around(environment) > most_onnx_calls)
+    fail<FileError>("more than {} functions of the model call each other", most_onnx_calls);
+  environment.values.resize(static_cast<std::size_t>(plan.places));
+  const auto put = [&](int place, const OnnxValue& x) { environment.values[static_cast<std::size_t>(place)] = x; };
+  for (const auto& [place, constant] : plan.constants) put(place, constant);
+  if (weights)
+    for (const auto& [place, name] : plan.weights)
+      put(place, relabel(weights->at(name), plan.labels[static_cast<std::size_t>(place)]));
+  for (std::size_t i = 0; i < plan.inputs.size() && i < inputs.size(); ++i)
+    if (inputs[i].defined()) put(plan.inputs[i], inputs[i]);
+  inputs.clear();
+  for (const OnnxNodePlan& node : plan.nodes) run_node(node, environment);
+  OnnxValues outputs;
+  for (const OnnxReference reference : plan.outputs) outputs.push_back(value_at(environment, reference));
+  return outputs;
+}
+
+// ---- the inputs and attributes of a call -------------------------------------------------------
+
+const Tensor& NodeCall::operator()(std::size_t i) const {
+  if (i >= inputs_.size() || !inputs_[i].defined()) fail<ShapeError>("input {} is missing", i);
+  if (!inputs_[i].tensor.defined()) fail<ShapeError>("input {} is a sequence and not a tensor", i);
+  return inputs_[i].tensor;
+}
+
+std::vector<Tensor> NodeCall::tensors() const {
+  std::vector<Tensor> all;
+  for (std::size_t i = 0; i < size(); ++i) all.push_back((*this)(i));
+  return all;
+}
+
+const std::vector<Tensor>& NodeCall::sequence(std::size_t i) const {
+  if (i >= inputs_.size() || !inputs_[i].sequence) fail<ShapeError>("input {} is not a sequence", i);
+  return *inputs_[i].sequence;
+}
+
+namespace {
+
+template <class T>
+std::vector<T> elements_of(const OnnxValue& value, const Tensor& x, Dtype dtype) {
+  if (!value.known) return astype(x, dtype).to_vector<T>();
+  const UnderFrame below_all_handlers(nullptr);
+  return astype(x, dtype).to_vector<T>();
+}
+
+}  // namespace
+
+std::vector<Index> NodeCall::integers(std::size_t i) const {
+  const Tensor& x = (*this)(i);
+  if (!is_integer(x.dtype()) && x.dtype() != bool_)
+    fail<DtypeError>("input {} should be integers, not {}", i, x.dtype());
+  return elements_of<Index>(value(i), x, int64);
+}
+
+Index NodeCall::integer(std::size_t i) const {
+  const Tensor& x = (*this)(i);
+  if (x.size() != 1) fail<ShapeError>("input {} should be one integer, and has {} elements", i, x.size());
+  // Reading one element, unlike several, is possible under vmap.
+  return value(i).known ? integers(i)[0] : x.item<Index>();
+}
+
+std::vector<double> NodeCall::numbers(std::size_t i) const {
+  return elements_of<double>(value(i), (*this)(i), float64);
+}
+
+std::vector<double> NodeCall::fixed_numbers(std::size_t i) const {
+  return elements_of<double>(value(i), stop_gradient((*this)(i)), float64);
+}
+
+const OnnxAttribute* NodeCall::attribute(std::string_view name) const {
+  const auto find = [](const std::vector<OnnxAttribute>& all, std::string_view wanted) {
+    const auto found = std::find_if(all.begin(), all.end(), [&](const OnnxAttribute& a) { return a.name == wanted; });
+    return found == all.end() ? nullptr : &*found;
+  };
+  const OnnxAttribute* const own = find(node_.message.attributes, name);
+  if (!own || own->reference.empty()) return own;
+  const NodeCall* const caller = environment_.caller;
+  if (!caller) return nullptr;
+  if (const OnnxAttribute* given = caller->attribute(own->reference)) return given;
+  return find(caller->node_.function->defaults, own->reference);
+}
+
+const OnnxAttribute& NodeCall::required(std::string_view name) const {
+  if (const OnnxAttribute* found = attribute(name)) return *found;
+  fail<FileError>("the attribute '{}' is missing", name);
+}
+
+Index NodeCall::integer(std::string_view name, Index otherwise) const {
+  const OnnxAttribute* const found = attribute(name);
+  return found ? found->integer : otherwise;
+}
+Index NodeCall::integer(std::string_view name) const { return required(name).integer; }
+
+double NodeCall::number(std::string_view name, double otherwise) const {
+  const OnnxAttribute* const found = attribute(name);
+  return found ? static_cast<double>(found->number) : otherwise;
+}
+
+std::string NodeCall::text(std::string_view name, std::string_view otherwise) const {
+  const OnnxAttribute* const found = attribute(name);
+  return found ? found->text : std::string(otherwise);
+}
+
+std::optional<std::vector<Index>> NodeCall::integers(std::string_view name) const {
+  const OnnxAttribute* const found = attribute(name);
+  if (!found) return std::nullopt;
+  return std::vector<Index>(found->integers.begin(), found->integers.end());
+}
+
+std::vector<double> NodeCall::numbers(std::string_view name) const {
+  const OnnxAttribute* const found = attribute(name);
+  if (!found) return {};
+  return {found->numbers.begin(), found->numbers.end()};
+}
+
+std::vector<std::string> NodeCall::texts(std::string_view name) const {
+  const OnnxAttribute* const found = attribute(name);
+  return found ? found->texts : std::vector<std::string>();
+}
+
+Tensor NodeCall::tensor(std::string_view name) const {
+  const OnnxAttribute* const own = attribute(name);
+  if (!own) return {};
+  const NodeCall* at = this;
+  std::string wanted(name);
+  // The attribute of a function lies in the node that calls it.
+  for (; at; at = at->environment_.caller) {
+    if (const auto found = at->node_.tensors.find(wanted); found != at->node_.tensors.end()) return found->second;
+    for (const OnnxAttribute& a : at->node_.message.attributes)
+      if (a.name == wanted && !a.reference.empty()) wanted = a.reference;
+  }
+  fail<FileError>("the attribute '{}' is not a tensor", name);
+}
+
+Dtype NodeCall::dtype(std::string_view name, std::optional<Dtype> otherwise) const {
+  const OnnxAttribute* const found = attribute(name);
+  if (!found && otherwise) return *otherwise;
+  const auto type = static_cast<OnnxType>(required(name).integer);
+  if (const auto known = dtype_of_onnx(type)) return *known;
+  fail<DtypeError>("the type {} is asked for, which Stave does not have", name_of_onnx(type));
+}
+
+const OnnxGraphPlan& NodeCall::graph(std::string_view name) const {
+  const auto found = node_.graphs.find(name);
+  if (found == node_.graphs.end()) fail<FileError>("the attribute '{}' should be a graph", name);
+  return *found->second;
+}
+
+OnnxValues NodeCall::run(std::string_view name, OnnxValues inputs) const {
+  const OnnxGraphPlan& plan = graph(name);
+  if (inputs.size() > plan.inputs.size())
+    fail<FileError>("the graph '{}' takes {} inputs, and gets {}", name, plan.inputs.size(), inputs.size());
+  return run_onnx_graph({plan, &environment_, environment_.caller}, std::move(inputs));
+}
+
+OnnxValues NodeCall::run_function() const { return run_onnx_graph({*node_.function, nullptr, this}, inputs_); }
+
+Tensor as_int64(const Tensor& x) { return astype(x, int64); }
+
+}  // namespace stave_detail

@@ -1,0 +1,129 @@
+// Quantisation: integers that stand for numbers scale * (integer - zero point), and products of
+// them, which are summed in int32.
+#include <algorithm>
+
+#include <stave/core/ops/contract.h>
+#include <stave/core/ops/convolution.h>
+#include <stave/core/ops/create.h>
+#include <stave/core/ops/dtypes.h>
+#include <stave/core/ops/elementwise.h>
+#include <stave/core/ops/layout.h>
+#include <stave/core/ops/reduce.h>
+#include <stave/handlers/onnx/operators.h>
+#include <stave/handlers/onnx/windows.h>
+
+namespace stave_detail {
+
+namespace {
+
+// A scale or zero point in a shape that broadcasts to x: one number, a number for each entry along
+// an axis, or for each block of entries.
+Tensor spread_over(const NodeCall& n, const Tensor& v, const Tensor& x) {
+  if (v.size() == 1 && v.rank() <= 1) return reshape(v, Shape());
+  const int axis = normalize_axis(n.integer("axis", 1), x.rank(), "axis");
+  if (v.rank() == 1) {
+    Shape lengths(std::vector<Index>(static_cast<std::size_t>(x.rank()), 1));
+    lengths[static_cast<std::size_t>(axis)] = v.size();
+    return reshape(v, lengths);
+  }
+  const Index block = n.integer("block_size", 0);
+  if (block < 1 || v.rank() != x.rank()) fail<ShapeError>("a scale of shape {} does not fit {}", v.shape(), x.shape());
+  const Tensor all = repeat(v, block, axis);
+  std::vector<Tensor::Subscript> entries(static_cast<std::size_t>(x.rank()), slice());
+  entries[static_cast<std::size_t>(axis)] = slice(x.shape(axis));
+  return all(entries);
+}
+
+// The nearest numbers of an integer dtype.
+Tensor saturated(const Tensor& x, Dtype dtype) {
+  const auto limits = iinfo(dtype);
+  return astype(clip(round(x), static_cast<double>(limits.min), static_cast<double>(limits.max)), dtype);
+}
+
+Tensor quantized(const NodeCall& n) {
+  const Tensor& x = n(0);
+  const Dtype dtype = n.has(2) ? n(2).dtype() : n.integer("output_dtype", 0) != 0 ? n.dtype("output_dtype") : uint8;
+  if (!is_integer(dtype)) n.refuse("numbers are quantized to integers, not to {}", dtype);
+  const Dtype precision = n.integer("precision", 0) != 0 ? n.dtype("precision")
+                          : is_float(x.dtype())          ? x.dtype()
+                                                         : n(1).dtype();
+  Tensor y = round(astype(x, precision) / astype(spread_over(n, n(1), x), precision));
+  if (n.has(2)) y = astype(y, float32) + astype(spread_over(n, n(2), x), float32);
+  return saturated(y, dtype);
+}
+
+Tensor dequantized(const NodeCall& n) {
+  const Tensor& x = n(0);
+  const Dtype dtype = n.integer("output_dtype", 0) != 0 ? n.dtype("output_dtype") : n(1).dtype();
+  Tensor y = astype(x, is_half_float(dtype) ? float32 : dtype);
+  if (n.has(2)) y = y - astype(spread_over(n, n(2), x), y.dtype());
+  return astype(y * astype(spread_over(n, n(1), x), y.dtype()), dtype);
+}
+
+// Quantizes to uint8 by the range of x, which includes 0.
+OnnxValues dynamically_quantized(const NodeCall& n) {
+  const Tensor& x = n(0);
+  const Tensor high = maximum((max)(x), 0.), low = minimum((min)(x), 0.);
+  const Tensor scale = where(high == low, ones_like(high), high - low) / 255.;
+  const Tensor zero = round(clip(-low / scale, 0., 255.));
+  return results({saturated(round(x / scale) + zero, uint8), scale, astype(zero, uint8)});
+}
+
+// The integers without their zero point, which is one number or a number for each row or column.
+Tensor centred(const NodeCall& n, std::size_t x, std::size_t zero_point, bool rows) {
+  const Tensor wide = astype(n(x), int32);
+  if (!n.has(zero_point)) return wide;
+  Tensor zero = astype(n(zero_point), int32);
+  if (zero.rank() == 1 && zero.size() > 1 && rows) zero = expand_dims(zero, -1);
+  return wide - (zero.size() == 1 ? reshape(zero, Shape()) : zero);
+}
+
+// A scale or zero point of the rows of a matrix as a column.
+Tensor of_rows(const Tensor& v) {
+  return v.rank() == 1 && v.size() > 1 ? expand_dims(v, -1) : v.size() == 1 ? reshape(v, Shape()) : v;
+}
+Tensor of_columns(const Tensor& v) { return v.size() == 1 ? reshape(v, Shape()) : v; }
+
+Tensor quantized_matmul(const NodeCall& n) {
+  const Tensor products = matmul(centred(n, 0, 2, true), centred(n, 3, 5, false));
+  const Tensor scale =
+      astype(of_rows(n(1)), float32) * astype(of_columns(n(4)), float32) / astype(of_rows(n(6)), float32);
+  return saturated(astype(products, float32) * scale + astype(of_rows(n(7)), float32), n(7).dtype());
+}
+
+// The weights of a convolution without their zero points, which are one or one for each output.
+Tensor centred_kernel(const NodeCall& n, std::size_t w, std::size_t zero_point) {
+  const Tensor wide = astype(n(w), int32);
+  if (!n.has(zero_point)) return wide;
+  const Tensor zero = astype(n(zero_point), int32);
+  if (zero.size() == 1) return wide - reshape(zero, Shape());
+  Shape lengths(std::vector<Index>(static_cast<std::size_t>(wide.rank()), 1));
+  lengths[0] = zero.size();
+  return wide - reshape(zero, lengths);
+}
+
+Tensor quantized_conv(const NodeCall& n) {
+  Tensor y = onnx_conv(n, centred(n, 0, 2, false), centred_kernel(n, 3, 5));
+  if (n.has(8)) y = y + per_channel(n(8), y.rank());
+  const Tensor scale = n(1) * n(4) / n(6);
+  const Tensor scaled =
+      astype(y, float32) * (scale.size() == 1 ? reshape(scale, Shape()) : per_channel(scale, y.rank()));
+  return saturated(scaled + astype(reshape(n(7), Shape()), float32), n(7).dtype());
+}
+
+constexpr OnnxOperator quantize_rows[] = {
+    {"ConvInteger", 10,
+     [](const NodeCall& n) { return onnx_conv(n, centred(n, 0, 2, false), centred_kernel(n, 1, 3)); }},
+    {"DequantizeLinear", 10, dequantized},
+    {"DynamicQuantizeLinear", 11, dynamically_quantized},
+    {"MatMulInteger", 10, [](const NodeCall& n) { return matmul(centred(n, 0, 2, true), centred(n, 1, 3, false)); }},
+    {"QLinearConv", 10, quantized_conv},
+    {"QLinearMatMul", 10, quantized_matmul},
+    {"QuantizeLinear", 10, quantized},
+};
+
+}  // namespace
+
+std::span<const OnnxOperator> onnx_quantize() { return quantize_rows; }
+
+}  // namespace stave_detail

@@ -1,0 +1,11 @@
+// Resize, which has a file of its own.
+#pragma once
+
+#include <stave/handlers/onnx/node.h>
+
+namespace stave_detail {
+
+/// Performs Resize and, with its scales as input 1, Upsample.
+Tensor onnx_resize(const NodeCall& n);
+
+}  // namespace stave_detail
