@@ -206,7 +206,8 @@ TEST(Series, OfAProductWithItselfTakesHalfTheProducts) {
   }
   CountOps ops;
   with(ops, [&] { return taylor(product, 20)(at, ones_like(at)); });
-  EXPECT_LE(ops.n, 42 + 110 + 90 + 20 + 20);  // exp; products; their sums; doubling; middle terms and their sums
+  // exp; products; their sums; doubling; middle terms and their sums
+  EXPECT_LE(ops.n, 42 + 110 + 90 + 20 + 20);
 }
 
 // Limits on the number of operations at order 20.
