@@ -289,7 +289,7 @@ Minimum<Tensor> minimize_flat(const ValueAndGradient& f, const HessianTimes& hes
                         [&](const Tensor& x, const Tensor& v) { return stop_gradient(hessian(x, v)); }};
   const Tensor first = stop_gradient(start);
   const auto [value, gradient] = f(first);
-  const int order = possible_derivatives(gradient);
+  const int derivatives = possible_derivatives(gradient);
   LinePoint here{0, value.item<double>(), 0, first, stop_gradient(gradient), stop_gradient(value)};
   if (!std::isfinite(here.value)) fail<Error>("minimize: the function is {} at the start", here.value);
   if (const char* const number = not_finite(here.gradient))
@@ -301,9 +301,9 @@ Minimum<Tensor> minimize_flat(const ValueAndGradient& f, const HessianTimes& hes
   else search.run_line_searches();
   Minimum<Tensor> found{search.here.x, search.here.tensor, search.here.gradient,
                         search.steps,  search.evaluations, is_small(search.here.gradient, options.gtol)};
-  if (order > 0) {
+  if (derivatives > 0) {
     found.x = with_derivatives_of_root([&](const Tensor& x) { return f(x).second; }, found.x,
-                                       full(found.x.shape(), true), order);
+                                       full(found.x.shape(), true), derivatives);
     std::tie(found.value, found.grad) = f(found.x);
   }
   return found;

@@ -65,7 +65,7 @@ TEST(ElementSets, FreeWhatNoTensorNames) {
   EXPECT_EQ(sets_in(sets, y)[0].size(), 200u);
   EXPECT_THAT(sets_in(sets, x(slice(2))), ElementsAre(std::set<int>{0}, std::set<int>{1}));
   sets.collect({});
-  EXPECT_EQ(sets.size(), 1u);  // only the empty set is left
+  EXPECT_EQ(sets.size(), 1u);  // the empty set
 }
 
 // A long loop does not keep the sets of all its steps.
