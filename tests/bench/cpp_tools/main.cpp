@@ -5,9 +5,9 @@
 // Benchmarks are named PROGRAM/TOOL; their counter `norm` is the norm of the derivative.
 #include <benchmark/benchmark.h>
 
-#include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <ctime>
 #include <numeric>
 
 #include "tools.h"
@@ -40,11 +40,11 @@ void require_equal(const Derivative& it, const Numbers& expected, const Numbers&
   std::exit(1);
 }
 
-// Computes for half a second: Stave makes machine code of a long program when it ran often enough
-// that this pays.
+// Computes for half a second of processor time: Stave makes machine code of a long program when it
+// ran often enough that this pays.
 void warm_up(const Derivative& derivative) {
-  const auto begin = std::chrono::steady_clock::now();
-  while (std::chrono::steady_clock::now() - begin < std::chrono::milliseconds(500)) derivative.compute();
+  const std::clock_t begin = std::clock();
+  while (std::clock() - begin < CLOCKS_PER_SEC / 2) derivative.compute();
 }
 
 void measure(benchmark::State& state, const Derivative& derivative) {
