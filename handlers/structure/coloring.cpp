@@ -178,18 +178,21 @@ Coloring color_greedily(const CsrPattern& rows_of, Order order, std::int32_t mos
 /// Colours that one vertex may not have.
 class Forbidden {
  public:
-  void add(std::int32_t color, std::int32_t vertex) { by_[static_cast<std::size_t>(color)] = vertex; }
-  bool has(std::int32_t color, std::int32_t vertex) const { return by_[static_cast<std::size_t>(color)] == vertex; }
+  void add(std::int32_t color, std::int32_t vertex) { last_forbidden_for_[static_cast<std::size_t>(color)] = vertex; }
+  bool has(std::int32_t color, std::int32_t vertex) const {
+    return last_forbidden_for_[static_cast<std::size_t>(color)] == vertex;
+  }
   std::int32_t smallest_other(std::int32_t vertex) {
-    const auto found = std::find_if(by_.begin(), by_.end(), [&](std::int32_t by) { return by != vertex; });
-    const auto color = static_cast<std::int32_t>(found - by_.begin());
-    if (found == by_.end()) by_.push_back(-1);
+    const auto found = std::find_if(last_forbidden_for_.begin(), last_forbidden_for_.end(),
+                                    [&](std::int32_t by) { return by != vertex; });
+    const auto color = static_cast<std::int32_t>(found - last_forbidden_for_.begin());
+    if (found == last_forbidden_for_.end()) last_forbidden_for_.push_back(-1);
     return color;
   }
-  std::int32_t colors() const { return static_cast<std::int32_t>(by_.size()); }
+  std::int32_t colors() const { return static_cast<std::int32_t>(last_forbidden_for_.size()); }
 
  private:
-  std::vector<std::int32_t> by_;  // for each colour, the last vertex that may not have it, or -1
+  std::vector<std::int32_t> last_forbidden_for_;  // for each colour, the last vertex that may not have it, or -1
 };
 
 /// The least number of colours of a star colouring that this sees: three if some edge joins two

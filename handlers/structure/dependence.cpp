@@ -41,7 +41,7 @@ Outputs DependenceHandler::handle(Call& call) {
     if (handled_ != before) return outputs;
     for (Tensor& output : outputs)
       if (!has_note(output)) {
-        if (follows) dense.insert(call.op().name);
+        if (follows) dense_operations.insert(call.op().name);
         const Tensor all = follows ? dense_sets(call, {})[0] : Tensor();
         output = follow(std::move(output), all.defined() ? broadcast_to(all, output.shape()) : all);
       }
@@ -73,7 +73,7 @@ Outputs DependenceHandler::find(const Call& call) {
   else if (op.moves_elements) found = depends_moved(context);
   else if (op.elementwise) found = depends_elementwise(context);
   if (found.empty()) {
-    dense.insert(op.name);
+    dense_operations.insert(op.name);
     found = dense_sets(call, inputs);
   }
   const auto expected = call.abstract_outputs();

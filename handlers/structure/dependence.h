@@ -44,7 +44,7 @@ class DependenceHandler final : public Handler {
 
   ElementSets sets;
   /// The operations without a rule: each of their results depends on all elements of all inputs.
-  std::set<std::string> dense;
+  std::set<std::string> dense_operations;
   /// True if the function read a value that the inputs or an effect's answer determine.
   bool has_read = false;
 

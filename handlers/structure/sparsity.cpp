@@ -99,7 +99,7 @@ FoundSparsity find_sparsity(FlatFunction f, std::span<const Tensor> xs, bool her
     found.outputs.push_back({output.shape(), output.dtype()});
     append_rows(found.pattern, handler.sets, handler.sets_of(result.tangents[i]), output.size());
   }
-  found.dense_operations.assign(handler.dense.begin(), handler.dense.end());
+  found.dense_operations.assign(handler.dense_operations.begin(), handler.dense_operations.end());
   found.depends_on_path = handler.has_read;
   return found;
 }

@@ -131,10 +131,11 @@ auto series_of_solution(F&& f, const Y& start, const Tensor& time, int order) {
     const auto slope = [&](const Tensor& y, const Tensor& t) -> Tensor { return f(y, t); };
     return series_of_solution_flat(slope, start, time, order);
   } else {
-    const auto state = ravel(start);
-    const auto slope = [&](const Tensor& y, const Tensor& t) { return ravel(Y(f(state.second(y), t))).first; };
+    const auto raveled = ravel(start);
+    const auto slope = [&](const Tensor& y, const Tensor& t) { return ravel(Y(f(raveled.second(y), t))).first; };
     std::vector<Y> series;
-    for (const Tensor& c : series_of_solution_flat(slope, state.first, time, order)) series.push_back(state.second(c));
+    for (const Tensor& c : series_of_solution_flat(slope, raveled.first, time, order))
+      series.push_back(raveled.second(c));
     return series;
   }
 }
