@@ -192,7 +192,8 @@ class Forbidden {
   std::int32_t colors() const { return static_cast<std::int32_t>(last_forbidden_for_.size()); }
 
  private:
-  std::vector<std::int32_t> last_forbidden_for_;  // for each colour, the last vertex that may not have it, or -1
+  // For each colour, the last vertex that may not have it, or -1.
+  std::vector<std::int32_t> last_forbidden_for_;
 };
 
 /// The least number of colours of a star colouring that this sees: three if some edge joins two
