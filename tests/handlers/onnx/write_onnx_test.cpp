@@ -95,9 +95,10 @@ TEST(WriteOnnx, Loops) {
 }
 
 TEST(WriteOnnx, FunctionsOfCheckpointsAreWrittenInPlace) {
-  const auto f =
-      grad([](const Tensor& a) { return sum(checkpoint([](const Tensor& b) { return exp(sin(b)) * b; })(a)); });
+  const auto f = [](const Tensor& a) { return checkpoint([](const Tensor& b) { return exp(sin(b)) * b; })(a) + 1; };
+  const auto slope = grad([&](const Tensor& a) { return sum(f(a)); });
   EXPECT_THAT(results(trace(f)(x), {x}).at(0), IsNear(f(x), 1e-5));
+  EXPECT_THAT(results(trace(slope)(x), {x}).at(0), IsNear(slope(x), 1e-5));
 }
 
 TEST(WriteOnnx, WhatOnnxLacksIsRefusedByName) {
