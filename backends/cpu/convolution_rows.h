@@ -151,8 +151,8 @@ class ConvolutionRows {
       weigh_rows(to + o * o_step + row * row_step, o_step, rows + row * p_.stride[1] * pitch_, weights(g, c, block),
                  offsets, taps, block_first(block + 1) - o, p_.out[2], c > 0);
     };
-    // If the weights are larger than an eighth of the L2 cache's part, the outer loop is over
-    // blocks of weights, so that the L1 cache loads each block only once.
+    // If the weights are larger than an eighth of what a task uses of the L2 cache, the outer loop
+    // is over blocks of weights, so that the L1 cache loads each block only once.
     if (p_.o * taps * p_.size <= second_cache / 8) {
       for (Index row = 0; row < count; ++row)
         for (Index block = 0; block < blocks_; ++block) some(row, block);

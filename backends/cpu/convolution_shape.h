@@ -21,11 +21,10 @@ using Triple = std::array<Index, 3>;
 
 // The least number of multiplications for which a separate task pays.
 inline constexpr Index least_work = Index{1} << 17;
-inline constexpr Index vector_part = 48;  // The least number of bytes of a row for which vectors
-                                          // pay.
-inline constexpr Index first_cache = Index{1} << 14,
-                       // The part of each cache that one task uses, in bytes.
-    second_cache = Index{1} << 18;
+// The least number of bytes of a row for which vectors pay.
+inline constexpr Index vector_part = 48;
+// The part of the L1 and of the L2 cache that one task uses, in bytes.
+inline constexpr Index first_cache = Index{1} << 14, second_cache = Index{1} << 18;
 
 inline Index volume(const Triple& lengths) { return lengths[0] * lengths[1] * lengths[2]; }
 

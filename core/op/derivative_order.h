@@ -1,6 +1,8 @@
 // The order of the derivatives that a handler takes.
 #pragma once
 
+#include <stave/core/effects/settings.h>
+
 namespace stave_detail {
 
 /// The interface of a handler whose notes describe derivatives (NotesState::differentiates) and

@@ -89,7 +89,7 @@ Tensor minors_of_triples(const Tensor& x, const Tensor& of_pairs) {
 }
 
 // Returns the cofactors [3, 6] of three rows, from their 2 x 2 minors and the 3 x 3 minors of the
-// other three rows.
+// other three rows. The signs are those of the upper three rows; the lower ones have the opposite.
 Tensor cofactors_of_half(const Tensor& of_pairs, const Tensor& of_triples) {
   const std::span<const int> sign(expansion.sign);
   const Tensor signs = astype(from(sign, {static_cast<Index>(sign.size())}, of_pairs.device()), of_pairs.dtype());

@@ -1,12 +1,12 @@
 // Elementwise operations on complex numbers, as formulas of their real and imaginary parts. They
-// serve code without complex numbers: lowered code (lower.h), and those functions of StableHLO text
-// that StableHLO lacks.
+// serve lowered code (lower.h), which has no complex numbers, and StableHLO text, for the complex
+// functions that StableHLO lacks.
 //
 // T is a value type of core/ops/elementwise_ops.h: comparisons return masks, and `select` chooses,
-// so both branches of a choice are computed. Arithmetic, division and products that keep zeros
-// round exactly like the CPU's kernels (complex_functions.h). The functions are accurate to some
-// units in the last place of the absolute value of the result; branch cuts are those of C's
-// Annex G.
+// so both branches of a choice are computed. The operations of is_complex_arithmetic(), `scale` and
+// `scale_by_inverse` among them, round exactly like the CPU's kernels (complex_functions.h). The
+// other functions are accurate to some units in the last place of the absolute value of the result;
+// branch cuts are those of C's Annex G.
 #pragma once
 
 #include <limits>

@@ -270,7 +270,8 @@ double time_of_kernels(const Program& program, const Program::Instruction& step)
   if (step.op->elementwise) return 60 + elementwise(step.op);
   if (step.op->id == OpId::matmul)
     return 90 + 0.15 * elements * static_cast<double>(program.variable(step.inputs[0]).shape.back());
-  if (is_random(step.op->id)) return 100 + 4 * elements;
+  // Each key, a pair of numbers, takes 20 nanoseconds.
+  if (is_random(step.op->id)) return 100 + 10 * elements_of(program, step.inputs[0]) + 3 * elements;
   if (is_linalg(step.op->id))
     return 360 + elements * static_cast<double>(program.variable(step.inputs[0]).shape.back());
   return 60 + 0.5 * elements;

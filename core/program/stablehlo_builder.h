@@ -160,7 +160,7 @@ class HloBuilder {
   HloValue sum(const HloValue& x, const Shape& axes) { return reduce("add", x, number(0, x.dtype), axes); }
   HloValue sum_along(const HloValue& x, std::size_t axis);
   HloValue max_along(const HloValue& x, std::size_t axis);
-  /// True if all elements are, as a scalar.
+  /// A scalar: true if all elements of x are true.
   HloValue all(const HloValue& x);
   /// The smallest number of a dtype, or the largest one; for floats, an infinity.
   HloValue extreme(Dtype dtype, bool largest, const Shape& shape = {});

@@ -17,7 +17,7 @@ std::string padding(const Shape& low, const Shape& high) {
   return "[" + text + "]";
 }
 
-// The axis of groups is merged into that of features; feature_group_count is their number.
+// The axis of groups is merged into that of features; feature_group_count is the number of groups.
 HloValues convolution(const HloContext& c) {
   HloBuilder& b = c.b;
   const auto& a = c.as<ConvolutionAttributes>();

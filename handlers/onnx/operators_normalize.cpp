@@ -92,7 +92,7 @@ Tensor mean_variance_normalization(const NodeCall& n) {
   return centred / (sqrt(mean(square(centred), axes, keepdims)) + 1e-9);
 }
 
-// Divides by a power of the mean square of neighbouring channels.
+// x / (bias + alpha m)^beta, where m is the mean square of the neighbouring channels.
 Tensor local_response_normalization(const NodeCall& n) {
   const Tensor& x = n(0);
   const Index size = n.integer("size");

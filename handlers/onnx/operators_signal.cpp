@@ -17,7 +17,8 @@ namespace {
 
 Tensor as_pairs(const Tensor& z) { return stack({real(z), imag(z)}, -1); }
 
-// x [..., 1] of real numbers, or [..., 2] of pairs.
+// Returns the numbers [...] of x, which is [..., 1] if they are real, or [..., 2] if they are
+// complex.
 Tensor without_pairs(const NodeCall& n, const Tensor& x) {
   if (x.rank() < 1 || (x.shape(-1) != 1 && x.shape(-1) != 2))
     n.refuse("the last axis of {} should have one element, or two for complex numbers", x.shape());

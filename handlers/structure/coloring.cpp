@@ -291,7 +291,7 @@ Coloring color_symmetric(const CsrPattern& pattern, const Shape& grid) {
   };
   Order rows(n);
   std::iota(rows.begin(), rows.end(), 0);
-  // Columns without common rows are a valid colouring, too.
+  // A colouring in which columns of one colour have no row in common is valid, too.
   std::int64_t widest = 1;
   for (const std::int32_t v : rows) widest = std::max(widest, degree(v));
   Coloring apart =

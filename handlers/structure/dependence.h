@@ -43,7 +43,8 @@ class DependenceHandler final : public Handler {
   std::string describe() const override { return "sparsity"; }
 
   ElementSets sets;
-  /// The operations without a rule: each of their results depends on all elements of all inputs.
+  /// The operations about which no rule says anything: each element of their results counts as
+  /// dependent on all elements of all inputs.
   std::set<std::string> dense_operations;
   /// True if the function read a value that the inputs or an effect's answer determine.
   bool has_read = false;

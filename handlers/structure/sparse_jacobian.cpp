@@ -116,7 +116,8 @@ std::vector<Number> places_of(const CsrPattern& pattern, const Plan& plan, bool 
   const auto color_of = [&](std::int32_t c) { return Index{colors[static_cast<std::size_t>(c)]}; };
   const auto place = [&](Index row, std::int32_t column) {
     const auto r = static_cast<std::size_t>(row), c = static_cast<std::size_t>(column);
-    // Entry (c, r), which is alone in row c.
+    // Another entry of row r has column c's colour, so the equal entry (c, r) is taken: no other
+    // column in row c has the colour of r.
     if (symmetric && with_color[static_cast<std::size_t>(color_of(column))] > 1) return colors[r] * rows + column;
     if (plan.by_rows) return apart[c] < 0 ? colors[r] * columns + column : second + apart[c] * rows + row;
     return apart[r] < 0 ? colors[c] * rows + row : second + apart[r] * columns + column;

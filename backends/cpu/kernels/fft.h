@@ -1,5 +1,5 @@
 // The interface of the kernels of Fourier transforms. A plan, which the driver backends/cpu/fft.cpp
-// makes, holds the factors of a length and the roots of unity. All strides are in real numbers, so
+// makes, holds the factors of a length and the roots of unity. All strides count real numbers, so
 // that a column may lie as pairs, as two rows of real numbers, or without imaginary parts.
 #pragma once
 

@@ -63,7 +63,7 @@ STAVE_INLINE DoubleDouble exact_sum(F64 a, F64 b) {
   const F64 sum = a + b, given = sum - a;
   return {sum, (a - (sum - given)) + (b - given)};
 }
-/// Without a fused multiply-add the factors are split in halves of 26 digits.
+/// Without a fused multiply-add the factors are split into halves of 26 bits.
 STAVE_INLINE DoubleDouble exact_product(F64 a, F64 b) {
   const F64 product = a * b;
   if constexpr (has_fma) return {product, fma(a, b, -product)};
