@@ -205,8 +205,8 @@ STAVE_INLINE Vec<T> erf_by_sleef(Vec<T> x) {
   return select(is_tiny(x), multiply_add(x, Vec<T>(0.12837916709551257390), x), sleef_erf(x));
 }
 STAVE_INLINE F64 erf(F64 x) { return erf_by_sleef(x); }
-/// Stave's own function, used if there is a fused multiply-add, is four times as fast as SLEEF's. It
-/// is x + x P(x^2) near 0, and 1 - e^(-x Q(x)) for larger x, where P and Q are minimax fits.
+/// Stave's own function, used if there is a fused multiply-add, is four times as fast as SLEEF's.
+/// It is x + x P(x^2) near 0, and 1 - e^(-x Q(x)) for larger x, where P and Q are minimax fits.
 STAVE_INLINE F32 erf(F32 x) {
   if constexpr (!has_fma) return erf_by_sleef(x);
   constexpr float near[] = {8.2674545411e-5f, -8.1180734560e-4f, 0.0051988298073f, -0.026858497411f,
@@ -276,7 +276,8 @@ STAVE_INLINE Vec<T> erfc_of_quotient(Vec<T> x) {
 STAVE_INLINE F64 erfc_of_root_half(F64 x) { return erfc_of_quotient(x); }
 /// Stave's own function, used if there is a fused multiply-add, is four times as fast as
 /// erfc_of_quotient. For positive x it is e^(-x^2 / 2) t (1 + P(t - 1/2)) with t = k / (x + k),
-/// where P is a minimax fit. The rounding errors of x^2, x + k, t and the product before the last one are corrected.
+/// where P is a minimax fit. The rounding errors of x^2, x + k, t and the product before the last
+/// one are corrected.
 STAVE_INLINE F32 erfc_of_root_half(F32 x) {
   if constexpr (!has_fma) return erfc_of_quotient(x);
   // Beyond 14.5, the result is 0.
