@@ -4,7 +4,7 @@
 //
 //   special.cpp                  the scalar kernels, and the driver that runs all kernels
 //   special_gamma.cpp            gamma, beta and zeta functions, and derivatives with respect to
-// parameters
+//                                parameters
 //   special_bessel.cpp           Bessel functions
 //   special_integrals.cpp        integrals of elementary functions; the normal distribution
 //   special_hypergeometric.cpp   hypergeometric functions

@@ -52,6 +52,13 @@ constexpr std::int64_t most_stencils = std::numeric_limits<std::int32_t>::max(),
                        most_runs = std::numeric_limits<std::uint32_t>::max();
 constexpr std::int32_t one_element = 1;  // the stencil {0}
 
+/// Appends a run to sorted runs [begin, end), or extends the last one. Returns their new end.
+Run* append(const Run* begin, Run* end, Run run) {
+  if (end != begin && run.low <= end[-1].high) end[-1].high = std::max(end[-1].high, run.high);
+  else *end++ = run;
+  return end;
+}
+
 Number set_of(std::int32_t stencil, std::int64_t offset) {
   return static_cast<Number>(static_cast<std::uint64_t>(stencil) << 32) + offset;
 }
@@ -180,8 +187,7 @@ Number ElementSets::merge(Number a, Number b) {
     const bool take_x = from_y == end_y || (from_x != end_x && from_x->low + move_x < from_y->low + move_y);
     const std::int32_t move = take_x ? move_x : move_y;
     const Run taken = take_x ? *from_x++ : *from_y++, next{taken.low + move, taken.high + move};
-    if (end != begin && next.low <= end[-1].high) end[-1].high = std::max(end[-1].high, next.high);
-    else *end++ = next;
+    end = append(begin, end, next);
   }
   const std::span<const Run> united(begin, end);
   if (move_x == 0 && equals(stencil_of(a), united)) return a;
@@ -201,13 +207,10 @@ Number ElementSets::unite(std::span<const Number> sets) {
       work_.push_back({run.low + offset_of(set), run.high + offset_of(set)});
   const auto by_low = [](Run x, Run y) { return x.low < y.low; };
   if (!std::ranges::is_sorted(work_, by_low)) std::ranges::sort(work_, by_low);
-  std::size_t count = 0;
-  for (const Run run : std::span(work_)) {
-    if (count > 0 && run.low <= work_[count - 1].high)
-      work_[count - 1].high = std::max(work_[count - 1].high, run.high);
-    else work_[count++] = run;
-  }
-  const std::span<Run> united(work_.data(), count);
+  // The runs are joined in place: the end never overtakes the next run.
+  Run *const begin = work_.data(), *end = begin;
+  for (const Run run : work_) end = append(begin, end, run);
+  const std::span<Run> united(begin, end);
   const std::int32_t low = move_to_zero(united);
   for (const Number set : list_)
     if (offset_of(set) == low && equals(stencil_of(set), united)) return set;

@@ -62,9 +62,8 @@ class ElementSets {
   bool wants_collection() const { return runs_.size() + slots_.size() > collect_at_; }
   /// Frees the stencils that none of these tensors names.
   void collect(std::span<const Tensor> live);
-  /// The number of stencils, and of the bytes that they take.
+  /// The number of stencils.
   std::size_t size() const { return slots_.size() - free_.size(); }
-  std::size_t bytes() const { return runs_.capacity() * sizeof(Run) + slots_.capacity() * sizeof(Slot); }
 
  private:
   /// The runs of a stencil: runs_[begin], ..., runs_[begin + count - 1].

@@ -5,28 +5,14 @@
 #include <limits>
 
 #include <stave/core/program/stablehlo_builder.h>
+#include <stave/core/program/writing_context.h>
 
 namespace stave_detail {
 
 inline constexpr double hlo_infinity = std::numeric_limits<double>::infinity();
 inline constexpr double hlo_nan = std::numeric_limits<double>::quiet_NaN();
 
-/// The arguments of a rule, which writes an operation and returns its results.
-struct HloContext {
-  HloBuilder& b;
-  const Program::Instruction& instruction;
-  HloSpan inputs;
-  std::span<const HloType> results;
-
-  const HloValue& in(std::size_t i = 0) const { return inputs[i]; }
-  const Shape& shape(std::size_t i = 0) const { return results[i].shape; }
-  Dtype dtype(std::size_t i = 0) const { return results[i].dtype; }
-  OpId id() const { return instruction.op->id; }
-  template <class A>
-  const A& as() const {
-    return static_cast<const A&>(*instruction.attributes);
-  }
-};
+using HloContext = WritingContext<HloBuilder, HloSpan, std::span<const HloType>>;
 using HloRule = HloValues (*)(const HloContext&);
 
 /// The rule of an operation, or null if there is none. Each function has the rules of one family.

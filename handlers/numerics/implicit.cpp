@@ -87,16 +87,15 @@ PossibleDerivatives possible_derivatives(const Tensor& value) {
 Tensor with_derivatives_of_root(const std::function<Tensor(const Tensor&)>& gradient, const Tensor& x,
                                 const Tensor& free, const PossibleDerivatives& derivatives) {
   const int order = std::max(derivatives.order, derivatives.is_recorded ? 3 : 0);
-  int highest = 0;
-  while (highest < order) highest = 2 * highest + 1;
   const Tensor are_both_free = reshape(free, {-1, 1}) && free, identity = eye(x.size(), x.dtype(), x.device());
   Tensor y = x;
-  for (int right = 0; right < highest; right = 2 * right + 1) {
+  int right = 0;  // the order up to which the derivatives of y are right
+  for (; right < order; right = 2 * right + 1) {
     Tensor slopes = where(are_both_free, jacfwd(gradient)(y), identity);
     if (order == 1) slopes = stop_gradient(slopes);  // the step from a constant needs no more
     y = y - solve(slopes, where(free, gradient(y), 0));
   }
-  if (derivatives.is_recorded) y = with_limit(y, y, {highest, highest});
+  if (derivatives.is_recorded) y = with_limit(y, y, {right, right});
   return stop_gradient(x) + (y - stop_gradient(y));
 }
 

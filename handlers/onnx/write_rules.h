@@ -1,28 +1,12 @@
 // The rules by which operations of programs are written as nodes of ONNX.
 #pragma once
 
-#include <stave/core/op/op.h>
-#include <stave/core/program/program.h>
+#include <stave/core/program/writing_context.h>
 #include <stave/handlers/onnx/builder.h>
 
 namespace stave_detail {
 
-/// The arguments of a rule, which writes an operation and returns its results.
-struct OnnxWriting {
-  OnnxBuilder& b;
-  const Program::Instruction& instruction;
-  const OnnxOuts& inputs;
-  const OnnxOuts& results;  // without names
-
-  const OnnxOut& in(std::size_t i = 0) const { return inputs[i]; }
-  const Shape& shape(std::size_t i = 0) const { return results[i].shape; }
-  Dtype dtype(std::size_t i = 0) const { return results[i].dtype; }
-  OpId id() const { return instruction.op->id; }
-  template <class A>
-  const A& as() const {
-    return static_cast<const A&>(*instruction.attributes);
-  }
-};
+using OnnxWriting = WritingContext<OnnxBuilder, const OnnxOuts&, const OnnxOuts&>;
 using OnnxRule = OnnxOuts (*)(const OnnxWriting&);
 
 /// The rule of an operation; null if ONNX has no operators for it.

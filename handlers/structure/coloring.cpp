@@ -43,13 +43,7 @@ class LinearColoring {
         continue;
       Coloring coloring = color(factors, count);
       const auto is_valid = [&](std::int32_t r) {
-        std::uint64_t seen = 0;
-        for (const std::int32_t c : row(r)) {
-          const std::uint64_t bit = std::uint64_t{1} << coloring.colors[static_cast<std::size_t>(c)];
-          if (seen & bit) return false;
-          seen |= bit;
-        }
-        return true;
+        return differ(row(r), [&](std::int32_t c) { return coloring.colors[static_cast<std::size_t>(c)]; });
       };
       const auto failed = std::ranges::find_if_not(rows_, is_valid);
       if (failed == rows_.end()) return coloring;
@@ -73,15 +67,20 @@ class LinearColoring {
     }
   }
   /// Returns true if these elements have different colours.
-  static bool is_apart(const std::vector<Position>& sample, const std::vector<Index>& factors, Index count) {
+  template <class Elements, class ColorOf>
+  static bool differ(const Elements& elements, const ColorOf& color_of) {
     std::uint64_t seen = 0;
-    for (const Position& position : sample) {
-      const Index color = std::inner_product(position.begin(), position.end(), factors.begin(), Index{0}) % count;
-      const std::uint64_t bit = std::uint64_t{1} << color;
+    for (const auto& element : elements) {
+      const std::uint64_t bit = std::uint64_t{1} << color_of(element);
       if (seen & bit) return false;
       seen |= bit;
     }
     return true;
+  }
+  static bool is_apart(const std::vector<Position>& sample, const std::vector<Index>& factors, Index count) {
+    return differ(sample, [&](const Position& position) {
+      return std::inner_product(position.begin(), position.end(), factors.begin(), Index{0}) % count;
+    });
   }
   static bool next(std::vector<Index>& factors, Index count) {
     for (Index& factor : factors) {

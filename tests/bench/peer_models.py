@@ -143,31 +143,26 @@ if importlib.util.find_spec("jax"):
     def log_posterior(q, points):
         return -jnp.sum(jax.nn.softplus(-(points @ q))) - q @ q / 2
 
-    def transition(q, momentum, chance, points):
-        step, steps = 0.05, 10
-        energy = lambda at, p: p @ p / 2 - log_posterior(at, points)
-        slope = jax.grad(log_posterior)
-        at, p = q, momentum + step / 2 * slope(q, points)
+    def moved(log_density, step, q, momentum, chance):
+        steps = 10
+        energy = lambda at, p: p @ p / 2 - log_density(at)
+        slope = jax.grad(log_density)
+        at, p = q, momentum + step / 2 * slope(q)
         for i in range(steps):
             at = at + step * p
-            p = p + (step if i + 1 < steps else step / 2) * slope(at, points)
+            p = p + (step if i + 1 < steps else step / 2) * slope(at)
         return jnp.where(jnp.log(chance) < energy(q, momentum) - energy(at, p), at, q)
+
+    def transition(q, momentum, chance, points):
+        return moved(lambda at: log_posterior(at, points), 0.05, q, momentum, chance)
 
     # The same with random numbers of each chain's own key, on a banana-shaped density.
     def banana(q):
         return -((1 - q[0]) ** 2 + 5 * (q[1] - q[0] ** 2) ** 2) / 2
 
     def banana_transition(q, key):
-        step, steps = 0.1, 10
         of_momentum, of_chance = jax.random.split(key)
-        momentum, chance = jax.random.normal(of_momentum, (2,)), jax.random.uniform(of_chance)
-        energy = lambda at, p: p @ p / 2 - banana(at)
-        slope = jax.grad(banana)
-        at, p = q, momentum + step / 2 * slope(q)
-        for i in range(steps):
-            at = at + step * p
-            p = p + (step if i + 1 < steps else step / 2) * slope(at)
-        return jnp.where(jnp.log(chance) < energy(q, momentum) - energy(at, p), at, q)
+        return moved(banana, 0.1, q, jax.random.normal(of_momentum, (2,)), jax.random.uniform(of_chance))
 
     def keys():
         return np.stack([np.arange(64, dtype=np.uint32), np.full(64, 7, np.uint32)], 1)

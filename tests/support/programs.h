@@ -22,6 +22,12 @@ inline std::size_t count_loops(const stave::Program& program) {
                                                 [](const auto& step) { return stave_detail::loop_of(step); }));
 }
 
+/// The number of a program's instructions that perform `op`.
+inline std::size_t count(const stave::Program& program, const stave::Op& op) {
+  return static_cast<std::size_t>(std::count_if(program.instructions.begin(), program.instructions.end(),
+                                                [&](const auto& step) { return step.op == &op; }));
+}
+
 /// Returns a function that performs n steps of f, without loop(n, f).
 template <class F>
 auto unrolled(int n, F f) {

@@ -151,6 +151,12 @@ Outputs Case::call_active(std::span<const Tensor> active_inputs) const {
   for (std::size_t k = 0; k < active.size(); ++k) all[active[k]] = active_inputs[k];
   return variant.call(all);
 }
+Outputs Case::call_active(std::span<const Tensor> active_inputs, bool (*admits)(Dtype)) const {
+  Outputs admitted;
+  for (const Tensor& y : call_active(active_inputs))
+    if (admits(y.dtype())) admitted.push_back(y);
+  return admitted;
+}
 
 // ---- cells -------------------------------------------------------------------------------------
 

@@ -89,6 +89,8 @@ struct Case {
   Outputs call(std::span<const Tensor> inputs) const { return variant.call(inputs); }
   /// The function of the active inputs; the other inputs are captured.
   Outputs call_active(std::span<const Tensor> active_inputs) const;
+  /// The outputs of call_active whose dtypes `admits`.
+  Outputs call_active(std::span<const Tensor> active_inputs, bool (*admits)(Dtype)) const;
   /// The entries of a list, one for each input, that belong to active inputs.
   template <class T>
   std::vector<T> active_of(const std::vector<T>& all) const {

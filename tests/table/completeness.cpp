@@ -48,15 +48,14 @@ void scan(const std::filesystem::path& header, std::map<std::string, std::string
 
 /// Calls every variant of a row. Results and errors are ignored here; other tests check them.
 void perform_all(const Row& row) {
-  for (Dtype dtype : row.dtypes)
-    for (const Variant& variant : row.variants(dtype))
-      for (Layout layout : layouts_of(variant)) {
-        const Case c(row, variant, dtype, layout);
+  for_each_case(
+      row, [](Dtype) { return true; },
+      [](const Case& c, const std::string&) {
         try {
           c.call(c.tensors);
         } catch (const Error&) {
         }
-      }
+      });
 }
 
 /// Checks that some variant of the row is tested in each layout. Functions without operands need

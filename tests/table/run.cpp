@@ -97,8 +97,6 @@ bool has(const Row& row, Dtype dtype) {
   return std::find(row.dtypes.begin(), row.dtypes.end(), dtype) != row.dtypes.end();
 }
 
-Dtype first_float(const Row& row) { return has(row, stave::float32) ? stave::float32 : row.dtypes.front(); }
-
 /// Returns true if a transform runs in this dtype. Values run in every dtype,
 /// because kernels differ by dtype; derivative rules seldom do.
 /// So pairs of transforms run in the dtype with the most exact central differences. Single
@@ -131,6 +129,8 @@ void run_cell(const Case& c, Transform transform, Report& report) {
 }
 
 }  // namespace
+
+Dtype first_float(const Row& row) { return has(row, stave::float32) ? stave::float32 : row.dtypes.front(); }
 
 std::vector<Layout> layouts_of(const Variant& variant) {
   if (variant.inputs.empty()) return {layout_of_result(variant)};

@@ -59,6 +59,8 @@ std::map<std::string, std::string> public_functions();
 
 /// The layouts in which a variant is tested.
 std::vector<Layout> layouts_of(const Variant& variant);
+/// float32 if the row has it, else the row's first dtype.
+Dtype first_float(const Row& row);
 /// Calls f(case, its name) for each variant and layout of the row, in the dtypes that `runs`
 /// admits.
 void for_each_case(const Row& row, stave::FunctionRef<bool(Dtype)> runs,

@@ -3,10 +3,7 @@
 #   cpp_tools::cppad   CppAD (PyPI: cmeel-cppad; CMAKE_PREFIX_PATH names its folder cmeel.prefix)
 #   cpp_tools::sacado  Sacado (Debian: libtrilinos-sacado-dev)
 #   cpp_tools::ceres   the Jets of Ceres (Debian: libceres-dev)
-if(TARGET cpp_tools::found)
-  return()
-endif()
-add_library(cpp_tools::found INTERFACE IMPORTED GLOBAL)
+include_guard(GLOBAL)
 
 function(add_tool name header library)
   string(TOUPPER ${name} upper)

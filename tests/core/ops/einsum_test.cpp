@@ -4,6 +4,7 @@
 #include <stave/stave.h>
 
 #include "matchers.h"
+#include "operation_names.h"
 
 namespace einsum_test {
 
@@ -40,19 +41,9 @@ TEST(Einsum, EqualsNumPy) {
   EXPECT_THAT(einsum("ij->i", tensor({{200, 100}}, uint8)), Equals(tensor({44}, uint8)));
 }
 
-struct Recorder : Handler {
-  std::vector<std::string> performed;
-  Outputs handle(Call& call) override {
-    performed.push_back(call.op().name);
-    return perform(std::move(call));
-  }
-};
-
 TEST(Einsum, PerformsMatmulsAndViews) {
   const auto operations = [](const char* subscripts, const std::vector<Tensor>& xs) {
-    Recorder recorder;
-    with(recorder, [&] { einsum(subscripts, xs); });
-    return recorder.performed;
+    return operations_in([&] { einsum(subscripts, xs); });
   };
   EXPECT_THAT(operations("ij,jk->ik", {a, b}), ElementsAre("matmul"));
   EXPECT_THAT(operations("bij,bjk->bik", {ones({5, 2, 3}), ones({5, 3, 2})}), ElementsAre("matmul"));

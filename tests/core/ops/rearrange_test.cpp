@@ -4,6 +4,7 @@
 #include <stave/stave.h>
 
 #include "matchers.h"
+#include "operation_names.h"
 
 namespace rearrange_test {
 
@@ -80,21 +81,6 @@ TEST(Unstack, GivesViews) {
   EXPECT_THAT([] { unstack(tensor(1)); },
               ThrowsMessage<ShapeError>("unstack: a tensor of rank 0 has no axis to unstack"));
   EXPECT_THAT([&] { unstack(x, 2); }, ThrowsMessage<IndexError>("unstack: axis 2 is out of range for rank 2"));
-}
-
-// The names of the operations that f performs.
-template <class F>
-std::vector<std::string> operations_in(const F& f) {
-  struct Names : Handler {
-    std::vector<std::string> all;
-    std::string describe() const override { return "names"; }
-    Outputs handle(Call& call) override {
-      all.emplace_back(call.op().name);
-      return perform(std::move(call));
-    }
-  } names;
-  with(names, f);
-  return names.all;
 }
 
 // Each operation is recorded by the transforms around it, so their number matters in long loops.

@@ -5,6 +5,7 @@
 #include <stave/stave.h>
 
 #include "matchers.h"
+#include "programs.h"
 
 namespace {
 
@@ -19,11 +20,6 @@ using testing::ThrowsMessage;
 const Tensor x = tensor({1., -2., 3.});
 
 Tensor loss(const Tensor& w, const Tensor& a) { return sum(square(tanh(a * w) + 1.)); }
-
-std::size_t count(const Program& program, const Op& op) {
-  return static_cast<std::size_t>(std::count_if(program.instructions.begin(), program.instructions.end(),
-                                                [&](const auto& step) { return step.op == &op; }));
-}
 
 // The number of steps in fused regions that perform `op`.
 std::size_t steps_of(const Program& program, const Op& op) {

@@ -6,6 +6,7 @@
 #include <stave/stave.h>
 
 #include "matchers.h"
+#include "programs.h"
 
 namespace grad_slices_test {
 
@@ -67,12 +68,6 @@ std::vector<Case> cases() {
        [=](const Tensor& a) { return squares(a(slice(none, none, -2))) + squares(a(slice(0, none, 2))); },
        {2, 4, 6, 8, 10, 12},
        false}};
-}
-
-std::size_t count(const Program& program, const Op& op) {
-  std::size_t found = 0;
-  for (const Program::Instruction& step : program.instructions) found += !step.is_read() && step.op == &op;
-  return found;
 }
 
 class GradOfSlices : public testing::TestWithParam<Case> {};

@@ -95,16 +95,6 @@ void compare_shapes(const Case& c, const std::string& where, const Function& f, 
       fail("result " + std::to_string(i) + " is " + found.outputs[i] + ", expected " + expected.outputs[i]);
 }
 
-/// The float outputs of the case's active inputs.
-Function floats_of(const Case& c) {
-  return [&c](std::span<const Tensor> xs) {
-    Outputs floats;
-    for (const Tensor& y : c.call_active(xs))
-      if (is_float(y.dtype())) floats.push_back(y);
-    return floats;
-  };
-}
-
 Outputs tangents_of(const Function& f, std::span<const Tensor> both) {
   const std::size_t n = both.size() / 2;
   return jvp_flat(f, both.first(n), both.subspan(n)).tangents;
@@ -121,11 +111,6 @@ Outputs lanes_of_calls(const Function& f, std::span<const Tensor> lanes) {
   return vmap_outputs(found, std::vector<MapAxis>(found.outputs.size(), MapAxis(0)));
 }
 
-std::vector<Tensor> twice(const std::vector<Tensor>& xs) {
-  std::vector<Tensor> all = xs;
-  all.insert(all.end(), xs.begin(), xs.end());
-  return all;
-}
 std::vector<Tensor> two_lanes(const std::vector<Tensor>& xs) {
   std::vector<Tensor> lanes;
   for (const Tensor& x : xs) lanes.push_back(stave::stack({x, x}));
@@ -140,10 +125,10 @@ void run_case(const Case& c, const std::string& where, bool under_transforms, To
     compare_shapes(
         c, where + ", vmap", [&](auto xs) { return lanes_of_calls(f, xs); }, two_lanes(c.tensors), total);
   const std::vector<Tensor> active = c.active_of(c.tensors);
-  const Function floats = floats_of(c);
+  const Function floats = [&](std::span<const Tensor> xs) { return c.call_active(xs, is_float); };
   if (active.empty() || !c.variant.differentiable) return;
   compare_shapes(
-      c, where + ", jvp", [&](auto xs) { return tangents_of(floats, xs); }, twice(active), total);
+      c, where + ", jvp", [&](auto xs) { return tangents_of(floats, xs); }, joined(active, active), total);
   compare_shapes(
       c, where + ", vjp", [&](auto xs) { return cotangents_of(floats, xs); }, active, total);
 }
@@ -154,11 +139,9 @@ int main(int argc, char** argv) try {
   Total total;
   for (const Row& row : all_rows()) {
     if (argc > 1 && row.name != argv[1]) continue;
-    const bool has_float32 = std::find(row.dtypes.begin(), row.dtypes.end(), stave::float32) != row.dtypes.end();
-    const Dtype transformed = has_float32 ? stave::float32 : row.dtypes.front();
     for_each_case(
         row, [](Dtype) { return true; },
-        [&](const Case& c, const std::string& where) { run_case(c, where, c.dtype == transformed, total); });
+        [&](const Case& c, const std::string& where) { run_case(c, where, c.dtype == first_float(row), total); });
   }
   std::printf("cases %d  refused %d  failures %d\n", total.cases, total.refused, total.report.failures);
   return total.report.failures || total.cases == 0 ? 1 : 0;

@@ -23,16 +23,6 @@ using namespace table;
 using namespace stave;
 using Function = std::function<Outputs(std::span<const Tensor>)>;
 
-/// The function of the case's active inputs that returns its floating and complex outputs.
-Function floats_of(const Case& c) {
-  return [&c](std::span<const Tensor> xs) {
-    Outputs floats;
-    for (const Tensor& y : c.call_active(xs))
-      if (is_inexact(y.dtype())) floats.push_back(y);
-    return floats;
-  };
-}
-
 /// The gradient of the sum of all outputs' real parts, each element times a weight of its own.
 Function gradient_of(const Function& f) {
   return [f](std::span<const Tensor> xs) {
@@ -71,7 +61,7 @@ class Comparison {
   Comparison(const Case& c, Totals& totals) : c_(c), totals_(totals) {}
 
   void run() {
-    const Function f = floats_of(c_);
+    const Function f = [&](std::span<const Tensor> xs) { return c_.call_active(xs, is_inexact); };
     const std::vector<Tensor> at = c_.active_of(c_.tensors);
     if (f(at).empty()) return;
     compare_patterns("", f, at);

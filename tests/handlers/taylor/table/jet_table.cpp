@@ -39,12 +39,7 @@ struct Curve {
     v = weights();
     u = weights();
   }
-  Outputs operator()(std::span<const Tensor> at) const {
-    Outputs floats;
-    for (const Tensor& y : c.call_active(at))
-      if (is_float(y.dtype())) floats.push_back(y);
-    return floats;
-  }
+  Outputs operator()(std::span<const Tensor> at) const { return c.call_active(at, is_float); }
   Outputs at(const Tensor& t) const {
     std::vector<Tensor> point;
     for (std::size_t i = 0; i < x.size(); ++i) point.push_back(x[i] + v[i] * t + u[i] * square(t));
