@@ -11,7 +11,7 @@ namespace stave_detail {
 namespace {
 
 // The types of attributes (AttributeProto.AttributeType).
-enum class AttributeKind : std::uint8_t { number = 1, integer = 2, text = 3, graph = 5, integers = 7 };
+enum class AttributeKind : std::uint8_t { integer = 2, text = 3, graph = 5, integers = 7 };
 
 ProtobufWriter attribute_of(std::string_view name, AttributeKind kind) {
   return ProtobufWriter().text(1, name).integer(20, static_cast<Index>(kind));
@@ -33,9 +33,6 @@ ProtobufWriter onnx_attribute(std::string_view name, const Shape& values) {
   ProtobufWriter attribute = attribute_of(name, AttributeKind::integers);
   for (const Index value : values) attribute.integer(8, value);
   return attribute;
-}
-ProtobufWriter onnx_attribute(std::string_view name, double value) {
-  return attribute_of(name, AttributeKind::number).number(2, static_cast<float>(value));
 }
 ProtobufWriter onnx_attribute(std::string_view name, std::string_view value) {
   return attribute_of(name, AttributeKind::text).text(4, value);
@@ -157,6 +154,19 @@ OnnxOut OnnxBuilder::pad(const OnnxOut& x, const Shape& low, const Shape& high, 
   const Dtype wide = is_float(x.dtype) || x.dtype == int64 || x.dtype == int32 ? x.dtype : int32;
   return cast(emit("Pad", {cast(x, wide), int64s(widths), number(value, wide)}, wide, shape), x.dtype);
 }
+OnnxOut OnnxBuilder::spread(const OnnxOut& x, std::size_t axis, Index step, Scalar value) {
+  Shape with_axis, low, high;
+  for (std::size_t k = 0; k <= x.shape.size(); ++k) {
+    with_axis.push_back(k == axis + 1 ? 1 : x.shape[k > axis ? k - 1 : k]);
+    low.push_back(0);
+    high.push_back(k == axis + 1 ? step - 1 : 0);
+  }
+  Shape joined = x.shape, zeros(std::vector<Index>(x.shape.size(), 0)), cut = zeros;
+  joined[axis] *= step;
+  cut[axis] = 1 - step;
+  return pad(reshape(pad(reshape(x, with_axis), low, high, value), joined), zeros, cut, value);
+}
+
 OnnxOut OnnxBuilder::reduce(std::string_view op, const OnnxOut& x, const Shape& axes, bool keepdims) {
   if (axes.empty()) return x;
   Shape shape;

@@ -24,11 +24,6 @@ struct ProtobufWriter {
     varint(static_cast<std::uint64_t>(value));
     return *this;
   }
-  ProtobufWriter& number(int field, float value) {
-    varint(static_cast<std::uint64_t>(field) << 3 | 5);
-    bytes.append(reinterpret_cast<const char*>(&value), sizeof value);
-    return *this;
-  }
   ProtobufWriter& text(int field, std::string_view value) {
     varint(static_cast<std::uint64_t>(field) << 3 | 2);
     varint(value.size());
@@ -62,7 +57,6 @@ using OnnxOuts = std::vector<OnnxOut>;
 using OnnxAttributes = std::vector<ProtobufWriter>;
 ProtobufWriter onnx_attribute(std::string_view name, Index value);
 ProtobufWriter onnx_attribute(std::string_view name, const Shape& values);
-ProtobufWriter onnx_attribute(std::string_view name, double value);
 ProtobufWriter onnx_attribute(std::string_view name, std::string_view value);
 ProtobufWriter onnx_graph_attribute(std::string_view name, const ProtobufWriter& graph);
 
@@ -111,6 +105,8 @@ class OnnxBuilder {
   OnnxOut reverse(const OnnxOut& x, std::size_t axis);
   /// Negative widths remove elements.
   OnnxOut pad(const OnnxOut& x, const Shape& low, const Shape& high, Scalar value);
+  /// x with step - 1 values after each element of an axis but the last.
+  OnnxOut spread(const OnnxOut& x, std::size_t axis, Index step, Scalar value);
   OnnxOut reduce(std::string_view op, const OnnxOut& x, const Shape& axes, bool keepdims);
   /// A reduction of one axis, which is kept.
   OnnxOut along(std::string_view op, const OnnxOut& x, std::size_t axis) {

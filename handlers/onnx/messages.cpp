@@ -266,6 +266,4 @@ OnnxFile read_onnx_file(std::string_view bytes, const std::string& where) {
   return file;
 }
 
-OnnxTensor read_onnx_tensor(std::string_view bytes, const std::string& where) { return read_tensor(bytes, {where, 0}); }
-
 }  // namespace stave_detail

@@ -139,7 +139,5 @@ struct OnnxFile {
 /// Reads a model from the bytes of a file, of which raw data are views. Throws FileError, which
 /// begins with `where`, if they are malformed.
 OnnxFile read_onnx_file(std::string_view bytes, const std::string& where);
-/// Reads one tensor, as a file of test data holds it.
-OnnxTensor read_onnx_tensor(std::string_view bytes, const std::string& where);
 
 }  // namespace stave_detail

@@ -7,6 +7,8 @@
 #include <stave/core/effects/effect.h>
 #include <stave/core/effects/scope.h>
 #include <stave/core/ops/elementwise.h>
+#include <stave/core/ops/layout.h>
+#include <stave/core/ops/layout_rules.h>
 #include <stave/core/tensor/label.h>
 #include <stave/handlers/transforms/sow.h>
 
@@ -250,5 +252,25 @@ OnnxValues NodeCall::run(std::string_view name, OnnxValues inputs) const {
 OnnxValues NodeCall::run_function() const { return run_onnx_graph({*node_.function, nullptr, this}, inputs_); }
 
 Tensor as_int64(const Tensor& x) { return astype(x, int64); }
+
+Tensor vector_along(const Tensor& x, Index axis, int rank) {
+  Shape lengths = repeated(rank, 1);
+  lengths[static_cast<std::size_t>(axis)] = x.size();
+  return reshape(x, lengths);
+}
+
+std::vector<Tensor> parts_along(const Tensor& x, Index axis, const std::vector<Index>& lengths) {
+  std::vector<Tensor> parts;
+  std::vector<Tensor::Subscript> subscripts(static_cast<std::size_t>(x.rank()), slice());
+  Index begin = 0;
+  for (const Index part : lengths) {
+    if (part < 0 || begin + part > x.shape(axis))
+      fail<ShapeError>("parts of {} elements do not fit {}", fmt::join(lengths, ", "), x.shape());
+    subscripts[static_cast<std::size_t>(axis)] = slice(begin, begin + part);
+    parts.push_back(x(subscripts));
+    begin += part;
+  }
+  return parts;
+}
 
 }  // namespace stave_detail

@@ -125,8 +125,6 @@ class NodeCall {
   bool has(std::size_t i) const noexcept { return i < inputs_.size() && inputs_[i].defined(); }
   /// Input i, which must be a tensor. Throws ShapeError if it is missing.
   const Tensor& operator()(std::size_t i) const;
-  /// Input i, or an empty Tensor.
-  Tensor optional(std::size_t i) const { return has(i) ? (*this)(i) : Tensor(); }
   const OnnxValue& value(std::size_t i) const { return inputs_[i]; }
   const OnnxValues& values() const noexcept { return inputs_; }
   /// All inputs, which must be tensors.
@@ -149,6 +147,12 @@ class NodeCall {
   std::string text(std::string_view name, std::string_view otherwise) const;
   /// The integers of an attribute; none if it is missing.
   std::optional<std::vector<Index>> integers(std::string_view name) const;
+  /// The integers of input i from opset `since` on, and of an attribute before; none if they are
+  /// missing.
+  std::optional<std::vector<Index>> integers(std::string_view name, std::size_t i, Index since) const {
+    if (opset() < since) return integers(name);
+    return has(i) ? std::optional(integers(i)) : std::nullopt;
+  }
   std::vector<double> numbers(std::string_view name) const;
   std::vector<std::string> texts(std::string_view name) const;
   Tensor tensor(std::string_view name) const;  // an empty Tensor if it is missing
@@ -198,5 +202,9 @@ inline OnnxValues results(std::initializer_list<Tensor> tensors) { return {tenso
 
 /// x as int64, the type of positions in ONNX.
 Tensor as_int64(const Tensor& x);
+/// The elements of x along one of `rank` axes, of which the others have length 1.
+Tensor vector_along(const Tensor& x, Index axis, int rank);
+/// The parts of x along an axis, of these lengths. Throws ShapeError if one does not fit.
+std::vector<Tensor> parts_along(const Tensor& x, Index axis, const std::vector<Index>& lengths);
 
 }  // namespace stave_detail

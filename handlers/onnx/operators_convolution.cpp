@@ -23,11 +23,7 @@ Shape onnx_kernel(const NodeCall& n, const Shape& otherwise) {
   return given ? Shape(*given) : otherwise;
 }
 
-Tensor per_channel(const Tensor& x, int rank) {
-  Shape lengths(std::vector<Index>(static_cast<std::size_t>(rank - 1), 1));
-  lengths[0] = x.size();
-  return reshape(x, lengths);
-}
+Tensor per_channel(const Tensor& x, int rank) { return vector_along(x, 0, rank - 1); }
 
 namespace {
 

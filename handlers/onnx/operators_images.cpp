@@ -45,9 +45,8 @@ Tensor affine_grid(const NodeCall& n) {
   }
   const Shape lengths(std::span<const Index>(size).subspan(2));
   for (std::size_t i = 0; i < axes; ++i) {
-    Shape shape(std::vector<Index>(axes, 1));
-    shape[axes - 1 - i] = coordinates[i].size();
-    coordinates[i] = broadcast_to(reshape(coordinates[i], shape), lengths);
+    const auto axis = static_cast<Index>(axes - 1 - i);
+    coordinates[i] = broadcast_to(vector_along(coordinates[i], axis, static_cast<int>(axes)), lengths);
   }
   coordinates.push_back(ones(lengths, float64));
   const Tensor points = reshape(stack(coordinates, -1), {lengths.elements(), axes + 1});

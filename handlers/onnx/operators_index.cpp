@@ -37,9 +37,8 @@ Tensor coordinates(const Tensor& indices, Index axis) {
       all.push_back(as_int64(indices));
       continue;
     }
-    Shape lengths(std::vector<Index>(static_cast<std::size_t>(indices.rank()), 1));
-    lengths[static_cast<std::size_t>(other)] = indices.shape(other);
-    all.push_back(broadcast_to(reshape(arange(0, indices.shape(other), 1, int64), lengths), indices.shape()));
+    const Tensor along = vector_along(arange(0, indices.shape(other), 1, int64), other, indices.rank());
+    all.push_back(broadcast_to(along, indices.shape()));
   }
   return stack(all, -1);
 }
@@ -58,14 +57,8 @@ Tensor scatter_elements(const NodeCall& n) {
 Tensor tensor_scatter(const NodeCall& n) {
   const Tensor &cache = n(0), &update = n(1);
   const Index axis = normalize_axis(n.integer("axis", -2), cache.rank(), "axis");
-  Shape lengths(std::vector<Index>(static_cast<std::size_t>(cache.rank()), 1));
-  lengths[static_cast<std::size_t>(axis)] = update.shape(axis);
-  Tensor positions = reshape(arange(0, update.shape(axis), 1, int64), lengths);
-  if (n.has(2)) {
-    Shape examples(std::vector<Index>(static_cast<std::size_t>(cache.rank()), 1));
-    examples[0] = n(2).size();
-    positions = positions + reshape(as_int64(n(2)), examples);
-  }
+  Tensor positions = vector_along(arange(0, update.shape(axis), 1, int64), axis, cache.rank());
+  if (n.has(2)) positions = positions + vector_along(as_int64(n(2)), 0, cache.rank());
   const std::string mode = n.text("mode", "linear");
   if (mode == "circular") positions = positions % cache.shape(axis);
   else if (mode != "linear") n.refuse("there is no mode '{}'", mode);
@@ -76,9 +69,7 @@ Tensor one_hot_values(const NodeCall& n) {
   const Index depth = is_float(n(1).dtype()) ? static_cast<Index>(n.fixed_numbers(1).at(0)) : n.integer(1);
   const Tensor indices = as_int64(n(0));
   const Index axis = normalize_axis(n.integer("axis", -1), indices.rank() + 1, "axis");
-  Shape lengths(std::vector<Index>(static_cast<std::size_t>(indices.rank() + 1), 1));
-  lengths[static_cast<std::size_t>(axis)] = depth;
-  const Tensor places = reshape(arange(0, depth, 1, int64), lengths);
+  const Tensor places = vector_along(arange(0, depth, 1, int64), axis, indices.rank() + 1);
   const Tensor hot = expand_dims(where(indices < 0, indices + depth, indices), axis) == places;
   return where(hot, n(2)[1], n(2)[0]);
 }

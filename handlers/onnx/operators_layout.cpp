@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 #include <stave/handlers/onnx/operators.h>
 
@@ -16,12 +17,6 @@ namespace {
 using Known = OnnxOperator::Known;
 
 Tensor int64s(const std::vector<Index>& values) { return from(values); }
-
-// The axes of an operator that has them as input 1 from opset 13 on, else as an attribute.
-std::optional<std::vector<Index>> axes_of(const NodeCall& n) {
-  if (n.opset() < 13) return n.integers("axes");
-  return n.has(1) ? std::optional(n.integers(1)) : std::nullopt;
-}
 
 Tensor shape_of(const NodeCall& n) {
   const Shape& shape = n(0).shape();
@@ -65,12 +60,12 @@ Tensor transposed(const NodeCall& n) {
 }
 
 Tensor squeezed(const NodeCall& n) {
-  const auto axes = axes_of(n);
+  const auto axes = n.integers("axes", 1, 13);
   return axes ? squeeze(n(0), Axes(*axes)) : squeeze(n(0));
 }
 
 Tensor unsqueezed(const NodeCall& n) {
-  const auto axes = axes_of(n);
+  const auto axes = n.integers("axes", 1, 13);
   if (!axes) n.refuse("there are no axes");
   return expand_dims(n(0), Shape(*axes));
 }
@@ -79,8 +74,7 @@ OnnxValues split_parts(const NodeCall& n) {
   const Tensor& x = n(0);
   const Index axis = normalize_axis(n.integer("axis", 0), x.rank(), "axis"), length = x.shape(axis);
   std::vector<Index> lengths;
-  if (n.opset() < 13) lengths = n.integers("split").value_or(lengths);
-  else if (n.has(1)) lengths = n.integers(1);
+  lengths = n.integers("split", 1, 13).value_or(lengths);
   if (lengths.empty()) {  // equal parts, of which the last one may be shorter
     const Index parts = n.integer("num_outputs", static_cast<Index>(n.outputs()));
     if (parts < 1 || parts != static_cast<Index>(n.outputs()))
@@ -90,16 +84,9 @@ OnnxValues split_parts(const NodeCall& n) {
       lengths.push_back(std::clamp<Index>(length - begin, 0, part));
   }
   OnnxValues parts;
-  std::vector<Tensor::Subscript> entries(static_cast<std::size_t>(x.rank()), slice());
-  Index begin = 0;
-  for (const Index part : lengths) {
-    if (part < 0 || begin + part > length)
-      fail<ShapeError>("parts of {} elements do not fit {}", fmt::join(lengths, ", "), x.shape());
-    entries[static_cast<std::size_t>(axis)] = slice(begin, begin + part);
-    parts.push_back(x(entries));
-    begin += part;
-  }
-  if (begin != length) fail<ShapeError>("parts of {} elements do not fill {}", fmt::join(lengths, ", "), x.shape());
+  for (Tensor& part : parts_along(x, axis, lengths)) parts.emplace_back(std::move(part));
+  if (std::accumulate(lengths.begin(), lengths.end(), Index{0}) != length)
+    fail<ShapeError>("parts of {} elements do not fill {}", fmt::join(lengths, ", "), x.shape());
   return parts;
 }
 

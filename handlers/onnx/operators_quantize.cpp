@@ -21,11 +21,7 @@ namespace {
 Tensor spread_over(const NodeCall& n, const Tensor& v, const Tensor& x) {
   if (v.size() == 1 && v.rank() <= 1) return reshape(v, Shape());
   const int axis = normalize_axis(n.integer("axis", 1), x.rank(), "axis");
-  if (v.rank() == 1) {
-    Shape lengths(std::vector<Index>(static_cast<std::size_t>(x.rank()), 1));
-    lengths[static_cast<std::size_t>(axis)] = v.size();
-    return reshape(v, lengths);
-  }
+  if (v.rank() == 1) return vector_along(v, axis, x.rank());
   const Index block = n.integer("block_size", 0);
   if (block < 1 || v.rank() != x.rank()) fail<ShapeError>("a scale of shape {} does not fit {}", v.shape(), x.shape());
   const Tensor all = repeat(v, block, axis);
@@ -97,9 +93,7 @@ Tensor centred_kernel(const NodeCall& n, std::size_t w, std::size_t zero_point) 
   if (!n.has(zero_point)) return wide;
   const Tensor zero = astype(n(zero_point), int32);
   if (zero.size() == 1) return wide - reshape(zero, Shape());
-  Shape lengths(std::vector<Index>(static_cast<std::size_t>(wide.rank()), 1));
-  lengths[0] = zero.size();
-  return wide - reshape(zero, lengths);
+  return wide - vector_along(zero, 0, wide.rank());
 }
 
 Tensor quantized_conv(const NodeCall& n) {

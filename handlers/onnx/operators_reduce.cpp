@@ -1,7 +1,7 @@
 // Reductions, positions of extremes, cumulative sums and products, and the largest entries.
 #include <stave/core/ops/create.h>
-#include <stave/core/ops/dtypes.h>
 #include <stave/core/ops/elementwise.h>
+#include <stave/core/ops/frontend.h>
 #include <stave/core/ops/layout.h>
 #include <stave/core/ops/reduce.h>
 #include <stave/core/ops/scan.h>
@@ -21,8 +21,7 @@ Tensor reduced(const NodeCall& n) {
   const Tensor& x = n(0);
   const KeepDims keep(n.integer("keepdims", 1) != 0);
   std::vector<Index> axes;
-  if (n.opset() < by_input) axes = n.integers("axes").value_or(axes);
-  else if (n.has(1)) axes = n.integers(1);
+  axes = n.integers("axes", 1, by_input).value_or(axes);
   if (axes.empty() && n.integer("noop_with_empty_axes", 0) != 0)
     return astype(function(x, Axes(Shape()), keep), x.dtype());
   return astype(function(x, axes.empty() ? all_axes : Axes(axes), keep), x.dtype());
@@ -31,15 +30,8 @@ Tensor reduced(const NodeCall& n) {
 // The extreme of no elements is that of the dtype.
 template <bool largest>
 Tensor extreme(const Tensor& x, const Axes& axes, KeepDims keep) {
-  if (x.dtype() == bool_) return largest ? any(x, axes, keep) : all(x, axes, keep);
-  if (x.size() > 0) return largest ? (max)(x, axes, keep) : (min)(x, axes, keep);
-  const Tensor like = sum(x, axes, keep);
-  if (is_float(x.dtype())) {
-    const double infinity = std::numeric_limits<double>::infinity();
-    return full_like(like, largest ? -infinity : infinity, x.dtype());
-  }
-  const auto limits = iinfo(x.dtype());
-  return full_like(like, largest ? Scalar(limits.min) : Scalar(limits.max), x.dtype());
+  if (x.size() > 0 || x.dtype() == bool_) return largest ? (max)(x, axes, keep) : (min)(x, axes, keep);
+  return full_like(sum(x, axes, keep), largest ? least_of(x.dtype()) : greatest_of(x.dtype()), x.dtype());
 }
 
 Tensor sum_of_squares(const Tensor& x, const Axes& axes, KeepDims keep) { return sum(square(x), axes, keep); }

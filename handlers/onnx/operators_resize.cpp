@@ -45,8 +45,7 @@ struct ResizedAxis {
   }
 };
 
-double nearest(const NodeCall& n, double position) {
-  const std::string mode = n.text("nearest_mode", n.opset() < 11 ? "floor" : "round_prefer_floor");
+double nearest(const NodeCall& n, const std::string& mode, double position) {
   if (mode == "round_prefer_floor") return std::ceil(position - 0.5);
   if (mode == "round_prefer_ceil") return std::floor(position + 0.5);
   if (mode == "floor") return std::floor(position);
@@ -63,7 +62,8 @@ struct Neighbours {
 };
 
 Neighbours neighbours(const NodeCall& n, const ResizedAxis& axis, const std::string& method) {
-  const std::string mode = n.text("coordinate_transformation_mode", n.opset() < 11 ? "asymmetric" : "half_pixel");
+  const std::string mode = n.text("coordinate_transformation_mode", n.opset() < 11 ? "asymmetric" : "half_pixel"),
+                    rounding = n.text("nearest_mode", n.opset() < 11 ? "floor" : "round_prefer_floor");
   const bool exclude = n.integer("exclude_outside", 0) != 0, is_nearest = method == "nearest",
              is_cubic = method == "cubic";
   if (!is_nearest && !is_cubic && method != "linear") n.refuse("there is no mode '{}'", method);
@@ -83,7 +83,7 @@ Neighbours neighbours(const NodeCall& n, const ResizedAxis& axis, const std::str
       return static_cast<Index>(std::clamp(place, 0., static_cast<double>(axis.from - 1)));
     };
     if (is_nearest) {
-      all.places.push_back(clamped(nearest(n, position)));
+      all.places.push_back(clamped(nearest(n, rounding, position)));
       all.weights.push_back(1);
       continue;
     }
@@ -105,8 +105,6 @@ Neighbours neighbours(const NodeCall& n, const ResizedAxis& axis, const std::str
 Tensor resized_axis(const NodeCall& n, const Tensor& x, int axis, const ResizedAxis& how, const std::string& method) {
   if (how.from < 1) fail<ShapeError>("an axis of length 0 cannot be resized");
   const Neighbours all = neighbours(n, how, method);
-  Shape lengths(std::vector<Index>(static_cast<std::size_t>(x.rank()), 1));
-  lengths[static_cast<std::size_t>(axis)] = how.to;
   Tensor y;
   for (std::size_t k = 0; k < all.each; ++k) {
     std::vector<Index> places;
@@ -116,11 +114,11 @@ Tensor resized_axis(const NodeCall& n, const Tensor& x, int axis, const ResizedA
       weights.push_back(all.weights[i]);
     }
     Tensor part = take(x, from(places), axis);
-    if (all.each > 1) part = part * astype(reshape(from(weights), lengths), x.dtype());
+    if (all.each > 1) part = part * astype(vector_along(from(weights), axis, x.rank()), x.dtype());
     y = y.defined() ? y + part : part;
   }
   if (std::find(all.outside.begin(), all.outside.end(), true) == all.outside.end()) return y;
-  return where(reshape(from(all.outside), lengths), full_like(y, n.number("extrapolation_value", 0)), y);
+  return where(vector_along(from(all.outside), axis, x.rank()), full_like(y, n.number("extrapolation_value", 0)), y);
 }
 
 }  // namespace

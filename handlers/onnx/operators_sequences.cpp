@@ -46,16 +46,9 @@ OnnxValues split_to_sequence(const NodeCall& n) {
     if (part < 1) fail<ShapeError>("parts must have a positive length, not {}", part);
     for (Index begin = 0; begin < length; begin += part) lengths.push_back(std::min(part, length - begin));
   }
-  std::vector<Tensor> entries;
-  std::vector<Tensor::Subscript> subscripts(static_cast<std::size_t>(x.rank()), slice());
-  Index begin = 0;
-  for (const Index part : lengths) {
-    if (part < 0 || begin + part > length)
-      fail<ShapeError>("parts of {} elements do not fit {}", fmt::join(lengths, ", "), x.shape());
-    subscripts[static_cast<std::size_t>(axis)] = slice(begin, begin + part);
-    entries.push_back(keep ? x(subscripts) : squeeze(x(subscripts), axis));
-    begin += part;
-  }
+  std::vector<Tensor> entries = parts_along(x, axis, lengths);
+  if (!keep)
+    for (Tensor& entry : entries) entry = squeeze(entry, axis);
   return one_sequence(std::move(entries));
 }
 

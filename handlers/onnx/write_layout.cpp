@@ -7,6 +7,7 @@
 #include <stave/core/ops/create.h>
 #include <stave/core/ops/elementwise.h>
 #include <stave/core/ops/layout.h>
+#include <stave/handlers/onnx/node.h>
 #include <stave/handlers/onnx/write_rules.h>
 
 namespace stave_detail {
@@ -43,24 +44,11 @@ struct LayoutRules {
     for (std::size_t k = 0; k < a.starts.size(); ++k) {
       const Index length = x.shape[k], step = std::abs(a.steps[k]);
       if (a.steps[k] < 0) x = c.b.reverse(x, k);
-      if (step > 1 && length > 1) x = spread(c.b, x, k, step, a.value);
+      if (step > 1 && length > 1) x = c.b.spread(x, k, step, a.value);
       low.push_back(a.starts[k] + std::min<Index>((length - 1) * a.steps[k], 0));
       high.push_back(a.shape[k] - low[k] - x.shape[k]);
     }
     return {c.b.pad(x, low, high, a.value)};
-  }
-  // x with step - 1 values after each element of an axis but the last.
-  static OnnxOut spread(OnnxBuilder& b, const OnnxOut& x, std::size_t axis, Index step, Scalar value) {
-    Shape with_axis, low, high;
-    for (std::size_t k = 0; k <= x.shape.size(); ++k) {
-      with_axis.push_back(k == axis + 1 ? 1 : x.shape[k > axis ? k - 1 : k]);
-      low.push_back(0);
-      high.push_back(k == axis + 1 ? step - 1 : 0);
-    }
-    Shape joined = x.shape, zeros(std::vector<Index>(x.shape.size(), 0)), cut = zeros;
-    joined[axis] *= step;
-    cut[axis] = 1 - step;
-    return b.pad(b.reshape(b.pad(b.reshape(x, with_axis), low, high, value), joined), zeros, cut, value);
   }
 
   // ---- computed positions -----------------------------------------------------------------------
@@ -93,9 +81,8 @@ struct LayoutRules {
   static Tensor coordinates(const Shape& shape, std::size_t axes) {
     std::vector<Tensor> all;
     for (std::size_t k = 0; k < axes; ++k) {
-      Shape lengths(std::vector<Index>(shape.size(), 1));
-      lengths[k] = shape[k];
-      all.push_back(stave::broadcast_to(stave::reshape(arange(0, shape[k], 1, int64), lengths), shape));
+      const Tensor along = vector_along(arange(0, shape[k], 1, int64), static_cast<Index>(k), shape.rank());
+      all.push_back(stave::broadcast_to(along, shape));
     }
     return stack(all, -1);
   }

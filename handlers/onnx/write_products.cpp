@@ -7,6 +7,7 @@
 #include <stave/core/op/all_ops.h>
 #include <stave/core/op/attributes.h>
 #include <stave/core/ops/create.h>
+#include <stave/core/ops/layout.h>
 #include <stave/core/tensor/fail.h>
 #include <stave/handlers/onnx/write_rules.h>
 
@@ -50,7 +51,7 @@ struct ProductRules {
     w = c.b.cast(w, computed);
     Shape low{0, 0}, high{0, 0};
     for (std::size_t k = 0; k < a.low.size(); ++k) {
-      if (a.input_dilations[k] > 1 && x.shape[k + 2] > 1) x = spread(c.b, x, k + 2, a.input_dilations[k]);
+      if (a.input_dilations[k] > 1 && x.shape[k + 2] > 1) x = c.b.spread(x, k + 2, a.input_dilations[k], 0.);
       low.push_back(a.low[k]);
       high.push_back(a.high[k]);
     }
@@ -61,21 +62,6 @@ struct ProductRules {
                                 onnx_attribute("group", groups)});
     return {c.b.cast(c.b.reshape(y, c.shape()), c.dtype())};
   }
-  // x with step - 1 zeros between the elements of an axis.
-  static OnnxOut spread(OnnxBuilder& b, const OnnxOut& x, std::size_t axis, Index step) {
-    Shape ones(std::vector<Index>(x.shape.size(), 1)), with_axis, expanded, joined = x.shape;
-    for (std::size_t k = 0; k < x.shape.size(); ++k) {
-      with_axis.push_back(x.shape[k]);
-      if (k == axis) with_axis.push_back(1);
-    }
-    Shape low(std::vector<Index>(with_axis.size(), 0)), high = low;
-    high[axis + 1] = step - 1;
-    joined[axis] *= step;
-    Shape zeros(std::vector<Index>(x.shape.size(), 0)), cut = zeros;
-    cut[axis] = 1 - step;
-    return b.pad(b.reshape(b.pad(b.reshape(x, with_axis), low, high, 0.), joined), zeros, cut, 0.);
-  }
-
   // Positions are counted in the whole array, of which each image takes as many as it has pixels.
   static OnnxOuts pool(C c) {
     const auto& a = c.as<PoolAttributes>();
@@ -131,17 +117,12 @@ struct ProductRules {
     if (a.causal) {
       const Shape& shape = found.values.shape;
       const Index queries = shape[shape.size() - 2], keys = shape.back();
-      const OnnxOut query = c.b.constant(from(numbers_up_to(queries), {queries, 1})),
-                    key = c.b.constant(from(numbers_up_to(keys)));
+      const OnnxOut query = c.b.constant(expand_dims(arange(0, queries, 1, int64), 1)),
+                    key = c.b.constant(arange(0, keys, 1, int64));
       keep(key <= query);
     }
     if (found.takes_part) found.values = c.b.where(*found.takes_part, found.values, c.b.like(found.values, -infinity));
     return found;
-  }
-  static std::vector<Index> numbers_up_to(Index n) {
-    std::vector<Index> all;
-    for (Index i = 0; i < n; ++i) all.push_back(i);
-    return all;
   }
   static OnnxOuts attention(C c) {
     const OnnxOut s = scores(c, wide(c, 0), wide(c, 1), 3).values;
