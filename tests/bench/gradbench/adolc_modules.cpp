@@ -66,8 +66,7 @@ struct Adolc {
   template <class F>
   std::pair<double, Numbers> value_and_gradient(const F& f, const Numbers& x) const {
     const Tag tag;
-    const auto outputs = [&](const auto& at) { return std::vector{f(at)}; };
-    const double value = trace(tag, outputs, x, 1)[0];
+    const double value = trace(tag, f, x, 1)[0];
     double one = 1;
     Numbers slopes(x.size());
     ::reverse(tag, 1, static_cast<int>(x.size()), 0, &one, slopes.data());
@@ -76,9 +75,8 @@ struct Adolc {
   template <class F>
   std::pair<Numbers, Numbers> gradient_and_product(const F& f, Numbers x, Numbers v) const {
     const Tag tag;
-    const auto outputs = [&](const auto& at) { return std::vector{f(at)}; };
     const int n = static_cast<int>(x.size());
-    trace(tag, outputs, x);
+    trace(tag, f, x);
     Numbers slopes(x.size()), product(x.size());
     ::gradient(tag, n, x.data(), slopes.data());
     ::hess_vec(tag, n, x.data(), v.data(), product.data());

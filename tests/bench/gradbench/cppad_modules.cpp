@@ -44,13 +44,13 @@ struct CppAd {
   }
   template <class F>
   std::pair<double, Numbers> value_and_gradient(const F& f, const Numbers& x) const {
-    const auto recording = recording_of([&](const auto& at) { return std::vector{f(at)}; }, x);
+    const auto recording = recording_of(f, x);
     const double value = recording->Forward(0, x)[0];
     return {value, recording->Reverse(1, Numbers{1})};
   }
   template <class F>
   std::pair<Numbers, Numbers> gradient_and_product(const F& f, const Numbers& x, const Numbers& v) const {
-    const auto recording = recording_of([&](const auto& at) { return std::vector{f(at)}; }, x);
+    const auto recording = recording_of(f, x);
     recording->Forward(0, x);
     recording->Forward(1, v);
     const Numbers both = recording->Reverse(2, Numbers{1});  // of each variable: gradient, product

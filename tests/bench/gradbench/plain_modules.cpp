@@ -24,24 +24,17 @@ struct Duals {
   }
   template <class F>
   std::pair<double, Numbers> value_and_gradient(const F& f, const Numbers& x) const {
-    const auto outputs = [&](const auto& at) { return std::vector{f(at)}; };
-    return {f(x), record(outputs, x)(x)};
+    return {f(x)[0], record(f, x)(x)};
   }
 };
 
-template <class F>
-Prepare first_output(const F& make, const char* name) {
-  return [=](const Json& input) {
-    return evaluation([f = make(input), x = numbers_of(input.at(name))] { return f(x)[0]; });
-  };
+template <class F, class Variables>
+Prepare first_output(const F& make, const Variables& variables) {
+  return [=](const Json& input) { return evaluation([f = make(input), x = variables(input)] { return f(x)[0]; }); };
 }
 
 Evaluation ode_primal(const Json& input) {
   return evaluation([x = numbers_of(input.at("x")), steps = input.at("s").get<Size>()] { return ode(x, steps); });
-}
-
-Evaluation gmm_objective(const Json& input) {
-  return evaluation([f = gmm_of(input), x = mixture_of(input)] { return f(x)[0]; });
 }
 
 Evaluation kmeans_cost(const Json& input) {
@@ -51,10 +44,6 @@ Evaluation kmeans_cost(const Json& input) {
 Evaluation kmeans_dir(const Json& input) {
   return evaluation([it = Kmeans(input)] { return kmeans_direction(it.centroids, it.points, it.d); },
                     [d = input.at("points").at(0).size()](const Numbers& all) { return rows_of(all, d); });
-}
-
-Evaluation lstm_objective(const Json& input) {
-  return evaluation([lstm = lstm_of(input), x = lstm_parameters(input)] { return lstm(x)[0]; });
 }
 
 Evaluation ba_objective(const Json& input) {
@@ -113,13 +102,13 @@ Modules by_plain_cpp() {
   Modules modules = derivatives_by(Duals());
   modules["hello"] = {{"square", [](const Json& x) { return evaluation([x = x.get<double>()] { return x * x; }); }},
                       {"double", [](const Json& x) { return evaluation([x = x.get<double>()] { return 2 * x; }); }}};
-  modules["lse"]["primal"] = first_output(lse_of, "x");
-  modules["llsq"]["primal"] = first_output(llsq_of, "x");
-  modules["det"]["primal"] = first_output(det_of, "A");
+  modules["lse"]["primal"] = first_output(lse_of, named("x"));
+  modules["llsq"]["primal"] = first_output(llsq_of, named("x"));
+  modules["det"]["primal"] = first_output(det_of, named("A"));
   modules["ode"]["primal"] = ode_primal;
-  modules["gmm"]["objective"] = gmm_objective;
+  modules["gmm"]["objective"] = first_output(gmm_of, mixture_of);
   modules["kmeans"] = {{"cost", kmeans_cost}, {"dir", kmeans_dir}};
-  modules["lstm"]["objective"] = lstm_objective;
+  modules["lstm"]["objective"] = first_output(lstm_of, lstm_parameters);
   modules["ba"]["objective"] = ba_objective;
   modules["ht"]["objective"] = ht_objective;
   modules["saddle"] = for_all_modes(saddle_at);

@@ -31,11 +31,20 @@ inline Numbers numbers_of(const Json& nested) {
   return numbers;
 }
 
+// Returns a function that reads the numbers of this name from an input.
+inline auto named(const char* name) {
+  return [=](const Json& input) { return numbers_of(input.at(name)); };
+}
+
+// Returns the elements first, ..., last - 1.
+template <class T>
+std::vector<T> part(const std::vector<T>& all, Size first, Size last) {
+  return {all.begin() + static_cast<std::ptrdiff_t>(first), all.begin() + static_cast<std::ptrdiff_t>(last)};
+}
+
 inline Json rows_of(const Numbers& numbers, Size columns) {
   Json rows = Json::array();
-  for (Size i = 0; columns > 0 && i < numbers.size(); i += columns)
-    rows.push_back(Numbers(numbers.begin() + static_cast<std::ptrdiff_t>(i),
-                           numbers.begin() + static_cast<std::ptrdiff_t>(i + columns)));
+  for (Size i = 0; columns > 0 && i < numbers.size(); i += columns) rows.push_back(part(numbers, i, i + columns));
   return rows;
 }
 
@@ -81,13 +90,9 @@ inline auto gmm_of(const Json& input) {
   const Numbers points = numbers_of(input.at("x"));
   return [=](const auto& all) {
     using T = std::decay_t<decltype(all[0])>;
-    const auto part = [&](Size first, Size last) {
-      return std::vector<T>(all.begin() + static_cast<std::ptrdiff_t>(first),
-                            all.begin() + static_cast<std::ptrdiff_t>(last));
-    };
     const Size diagonals = k + k * d, below = k + 2 * k * d;
-    const gradbench_plain::Mixture<T> mixture{part(0, k), part(k, diagonals), part(diagonals, below),
-                                              part(below, all.size())};
+    const gradbench_plain::Mixture<T> mixture{part(all, 0, k), part(all, k, diagonals), part(all, diagonals, below),
+                                              part(all, below, all.size())};
     return std::vector{gmm(mixture, points, d, gamma, m)};
   };
 }
@@ -102,14 +107,11 @@ inline Numbers mixture_of(const Json& input) {
 inline auto gmm_writer(const Json& input) {
   const Size d = input.at("d"), k = input.at("k");
   return [=](const Numbers& all) {
-    const auto part = [&](Size first, Size last) {
-      return Numbers(all.begin() + static_cast<std::ptrdiff_t>(first), all.begin() + static_cast<std::ptrdiff_t>(last));
-    };
     const Size diagonals = k + k * d, below = k + 2 * k * d;
-    return Json{{"alpha", part(0, k)},
-                {"mu", rows_of(part(k, diagonals), d)},
-                {"q", rows_of(part(diagonals, below), d)},
-                {"l", rows_of(part(below, all.size()), d * (d - 1) / 2)}};
+    return Json{{"alpha", part(all, 0, k)},
+                {"mu", rows_of(part(all, k, diagonals), d)},
+                {"q", rows_of(part(all, diagonals, below), d)},
+                {"l", rows_of(part(all, below, all.size()), d * (d - 1) / 2)}};
   };
 }
 
@@ -342,7 +344,6 @@ Modules derivatives_by(const Tool& tool) {
       return evaluation([=, derive = tool.record(make(input), x)] { return derive(x); });
     };
   };
-  const auto named = [](const char* name) { return [=](const Json& input) { return numbers_of(input.at(name)); }; };
   const auto gmm_jacobian = [=](const Json& input) {
     const Numbers x = mixture_of(input);
     return evaluation([=, derive = tool.record(gmm_of(input), x)] { return derive(x); }, gmm_writer(input));
@@ -351,7 +352,7 @@ Modules derivatives_by(const Tool& tool) {
     return evaluation([=, start = numbers_of(input.at("start"))] {
       const auto height = [&](const auto& x) {
         using T = std::decay_t<decltype(x[0])>;
-        return T(squared(x) - squared(highest(x, start, gradient_by_duals<T>)));
+        return std::vector{T(squared(x) - squared(highest(x, start, gradient_by_duals<T>)))};
       };
       Numbers x = argmin([&](const Numbers& at) { return tool.value_and_gradient(height, at); }, start);
       const Numbers y = highest(x, start, gradient_by_duals<double>);
@@ -363,7 +364,7 @@ Modules derivatives_by(const Tool& tool) {
     return evaluation([=, w = numbers_of(input.at("w"))] {
       const auto distance = [](const auto& at) {
         using T = std::decay_t<decltype(at[0])>;
-        return crossing(at[0], force_by_duals<T>);
+        return std::vector{crossing(at[0], force_by_duals<T>)};
       };
       return argmin([&](const Numbers& at) { return tool.value_and_gradient(distance, at); }, w)[0];
     });
@@ -383,7 +384,7 @@ Modules derivatives_by(const Tool& tool) {
       return evaluation(
           [=, kmeans = Kmeans(input)] {
             const auto cost = [&, chosen = kmeans.chosen()](const auto& x) {
-              return kmeans_by(chosen, x, kmeans.points, kmeans.d);
+              return std::vector{kmeans_by(chosen, x, kmeans.points, kmeans.d)};
             };
             auto [slopes, curvatures] =
                 tool.gradient_and_product(cost, kmeans.centroids, Numbers(kmeans.centroids.size(), 1.));

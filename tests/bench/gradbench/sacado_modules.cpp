@@ -31,11 +31,11 @@ struct SacadoRad {
   template <class F>
   std::pair<double, Numbers> value_and_gradient(const F& f, const Numbers& at) const {
     const std::vector<Number> x(at.begin(), at.end());
-    Number value = f(x);
-    Number::Outvar_Gradcomp(value);
+    std::vector<Number> outputs = f(x);
+    Number::Outvar_Gradcomp(outputs[0]);
     Numbers slopes;
     for (const Number& it : x) slopes.push_back(it.adj());
-    return {value.val(), slopes};
+    return {outputs[0].val(), slopes};
   }
 };
 
