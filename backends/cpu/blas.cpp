@@ -4,15 +4,18 @@
 #include <algorithm>
 #include <limits>
 #include <mutex>
+#include <string_view>
 
 #include <cblas.h>
 
+#include <stave/backends/cpu/dispatch.h>
 #include <stave/core/effects/fork.h>
 
 // OpenBLAS has these functions; other implementations of CBLAS do not.
 extern "C" {
 __attribute__((weak)) void openblas_set_num_threads(int count);
 __attribute__((weak)) int openblas_get_num_threads();
+__attribute__((weak)) char* openblas_get_corename();
 }
 
 namespace stave_cpu {
@@ -120,6 +123,16 @@ SingleThreadedBlas::~SingleThreadedBlas() {
   if (!openblas_set_num_threads) return;
   std::lock_guard lock(blas_mutex);
   if (--guards == 0) openblas_set_num_threads(threads_before);
+}
+
+bool blas_knows_processor() {
+  if (!openblas_get_corename || std::string_view(kernels().isa) != "avx512") return true;
+  static const bool uses_avx512 = [] {
+    const std::string_view core = openblas_get_corename();
+    constexpr std::string_view with_avx512[] = {"SkylakeX", "Cooperlake", "SapphireRapids"};
+    return std::find(std::begin(with_avx512), std::end(with_avx512), core) != std::end(with_avx512);
+  }();
+  return uses_avx512;
 }
 
 bool blas_reads(const Matrix& x) {

@@ -27,6 +27,10 @@ class SingleThreadedBlas {
   SingleThreadedBlas(const SingleThreadedBlas&) = delete;
 };
 
+/// Returns false if BLAS is an OpenBLAS that does not use AVX-512 although Stave's kernels do: it
+/// then takes about twice as long as it could.
+bool blas_knows_processor();
+
 /// Returns true if BLAS can read the matrix in place: row-major or column-major, with any distance
 /// between rows or columns.
 bool blas_reads(const Matrix& x);

@@ -1,4 +1,4 @@
-// Convolutions on the CPU: run_convolution chooses among four algorithms. None of them builds the
+// Convolutions on the CPU: run_convolution chooses among five algorithms. None of them builds the
 // whole im2col matrix. `phases` removes input dilation, and the other three compute a convolution
 // without it.
 //
@@ -10,6 +10,8 @@
 //             copy, computed in registers (kernels/convolution.cpp).
 //   sums      For large windows, which give few results. Each result is a sum of products of rows
 //             of w and shifted rows of x.
+//   panels    For all others, in floats, if the instruction set has a kernel of products. The
+//             kernel reads the rows of the im2col matrix from a padded copy of a part of x.
 //   products  For all other convolutions. Tiles of the im2col matrix are built in a buffer that
 //             stays in the L2 cache, and BLAS multiplies them by w.
 #include <stave/backends/cpu/convolution.h>
@@ -17,7 +19,9 @@
 #include <algorithm>
 #include <cstring>
 #include <numeric>
+#include <optional>
 
+#include <stave/backends/cpu/convolution_panels.h>
 #include <stave/backends/cpu/convolution_products.h>
 #include <stave/backends/cpu/convolution_rows.h>
 #include <stave/backends/cpu/convolution_sums.h>
@@ -30,8 +34,22 @@ using stave::Strides;
 
 namespace {
 
+/// Returns true for convolutions by the kernel of matrix products. With few result channels most of
+/// its registers stay unused. With few terms, to write the sums twice takes too long (measured).
 template <class T>
-void run_undilated(const Convolution& p) {
+bool takes_panels(const Convolution& p) {
+  constexpr Index least_channels = 4, least_terms = 192;
+  if (!PanelWeights<T>::fit(p) || p.o < least_channels) return false;
+  return p.terms() >= least_terms || p.out[2] * p.size < vector_part;
+}
+
+/// Returns true if `finished` received the results.
+template <class T>
+bool run_undilated(const Convolution& p, const Finished* finished) {
+  const auto run = [](const auto& convolution) {
+    convolution.run();
+    return false;
+  };
   if constexpr (std::is_floating_point_v<T>) {
     const auto fills = [&](Index row) { return row * p.size >= vector_part; };
     if (p.window[2] > p.out[2]) {
@@ -41,17 +59,22 @@ void run_undilated(const Convolution& p) {
           // products.
           p.o <= 4 * volume(p.out);
       const bool near = (p.out[1] - 1) * p.stride[1] <= 64 && (p.out[2] - 1) * p.stride[2] <= 64;
-      return few && near && fills(p.window[2]) ? ConvolutionSums<T>(p).run() : ConvolutionProducts<T>(p).run();
+      return few && near && fills(p.window[2]) ? run(ConvolutionSums<T>(p)) : run(ConvolutionProducts<T>(p));
     }
-    if ((!fills(p.out[2]) && p.o * p.c > 1) || p.terms() > 4096) return ConvolutionProducts<T>(p).run();
+    if (const PanelProduct* const kernel = panel_product<T>(); kernel && takes_panels<T>(p)) {
+      ConvolutionPanels<T>(p, *kernel, PanelWeights<T>(p)).run(finished);
+      return finished != nullptr;
+    }
+    if ((!fills(p.out[2]) && p.o * p.c > 1) || p.terms() > 4096) return run(ConvolutionProducts<T>(p));
   }
-  ConvolutionRows<T>(p).run();
+  return run(ConvolutionRows<T>(p));
 }
 
-void run_phase(const Convolution& p) {
-  stave::visit_real_dtype(p.dtype, [&](auto zero) {
+bool run_phase(const Convolution& p, const Finished* finished = nullptr) {
+  return stave::visit_real_dtype(p.dtype, [&](auto zero) {
     using T = decltype(zero);
-    if constexpr (!stave::is_half<T> && !std::is_same_v<T, bool>) run_undilated<T>(p);
+    if constexpr (!stave::is_half<T> && !std::is_same_v<T, bool>) return run_undilated<T>(p, finished);
+    else return false;
   });
 }
 
@@ -83,7 +106,7 @@ bool take_phase(Convolution& p, std::size_t axis, Index apart, Index r) {
 /// Runs all phases along `axis` and the axes after it. Results that belong to no phase are already
 /// zero.
 void run_phases(const Convolution& p, const Triple& apart, std::size_t axis) {
-  if (axis == 3) return run_phase(p);
+  if (axis == 3) return void(run_phase(p));
   const Index phases = std::min(apart[axis] / std::gcd(p.stride[axis], apart[axis]), p.out[axis]);
   for (Index r = 0; r < phases; ++r) {
     Convolution phase = p;
@@ -92,18 +115,18 @@ void run_phases(const Convolution& p, const Triple& apart, std::size_t axis) {
 }
 
 /// Runs a convolution with a window of one element as the product of the matrices [o, c] and [c,
-/// positions]. Returns false if the window has more elements, or if the spatial axes of x cannot be
-/// merged to one.
-bool run_as_product(const Convolution& p, const View& out) {
+/// positions]. Returns nothing if the window has more elements, or if the spatial axes of x cannot
+/// be merged to one.
+std::optional<bool> run_as_product(const Convolution& p, const View& out, const Finished* finished) {
   const Operand &x = p.x, &w = p.w;
-  if (volume(p.window) != 1 || p.stride != Triple{1, 1, 1} || p.low != Triple{} || p.in != p.out) return false;
+  if (volume(p.window) != 1 || p.stride != Triple{1, 1, 1} || p.low != Triple{} || p.in != p.out) return std::nullopt;
   // The number of positions that are merged so far, and their distance in memory.
   Index each = 0, step = 0;
   for (std::size_t axis = 3; axis-- > 0;) {
     if (p.in[axis] == 1) continue;
     if (each == 0) step = x.step[axis], each = p.in[axis];
     else if (x.step[axis] == step * each) each *= p.in[axis];
-    else return false;
+    else return std::nullopt;
   }
   const Index places = volume(p.out);
   const Index a_shape[] = {p.n, p.groups, p.o, p.c}, b_shape[] = {p.n, p.groups, p.c, places},
@@ -111,23 +134,27 @@ bool run_as_product(const Convolution& p, const View& out) {
   const Index a_strides[] = {0, w.lead[0] / p.size, w.lead[1] / p.size, w.lead[2] / p.size};
   const Index b_strides[] = {x.lead[0] / p.size, x.lead[1] / p.size, x.lead[2] / p.size, step / p.size};
   const Strides y_strides = stave::contiguous_strides(Shape(std::span(y_shape)));
-  run_matmul({w.data, p.dtype, a_shape, a_strides}, {x.data, p.dtype, b_shape, b_strides},
-             {out.data, p.dtype, y_shape, y_strides});
-  return true;
+  return run_matmul({w.data, p.dtype, a_shape, a_strides}, {x.data, p.dtype, b_shape, b_strides},
+                    {out.data, p.dtype, y_shape, y_strides}, {.finished = finished});
 }
 
 }  // namespace
 
-void run_convolution(const ConvolutionAttributes& attributes, const View& x, const View& w, const View& out) {
+bool run_convolution(const ConvolutionAttributes& attributes, const View& x, const View& w, const View& out,
+                     const Finished* finished) {
   const Convolution p = convolution_of(attributes, x, w, out);
   const Index elements = element_count(out.shape);
-  if (elements == 0) return;
+  if (elements == 0) return false;
   const Triple apart = spatial(attributes.input_dilations, attributes.strides.size(), 1);
   const bool empty = p.c == 0 || volume(p.in) == 0;
   if (empty || apart != Triple{1, 1, 1}) std::memset(out.data, 0, static_cast<std::size_t>(elements * p.size));
-  if (empty) return;
-  if (apart != Triple{1, 1, 1}) return run_phases(p, apart, 0);
-  if (!run_as_product(p, out)) run_phase(p);
+  if (empty) return false;
+  if (apart != Triple{1, 1, 1}) {
+    run_phases(p, apart, 0);
+    return false;
+  }
+  if (const std::optional<bool> done = run_as_product(p, out, finished)) return *done;
+  return run_phase(p, finished);
 }
 
 }  // namespace stave_cpu

@@ -104,6 +104,10 @@ void copy_run(T* dst, const char* x, Index x_step, Index first, Index step, Inde
   if (each == static_cast<Index>(sizeof(T))) {
     std::memcpy(dst + j, from, static_cast<std::size_t>(range.last - j) * sizeof(T));
     j = range.last;
+  } else if (each == 2 * static_cast<Index>(sizeof(T))) {  // compilers make vectors of this loop
+    const T* const elements = reinterpret_cast<const T*>(from);
+    for (Index i = 0; i < range.last - j; ++i) dst[j + i] = elements[2 * i];
+    j = range.last;
   } else {
     for (; j < range.last; ++j, from += each) dst[j] = *reinterpret_cast<const T*>(from);
   }

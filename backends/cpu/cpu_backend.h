@@ -14,6 +14,8 @@ class CpuBackend final : public stave::Backend {
   void run(const stave::Op& op, const stave::Attributes* attributes, std::span<const stave::View> inputs,
            std::span<const stave::View> outputs) override;
   void run_row_blocks(std::span<const Step> steps, stave::Index rows) override;
+  std::shared_ptr<const stave::PreparedInput> prepare(const Step& product) override;
+  void run_product(const Step& product, const Step* epilogue) override;
   std::shared_ptr<const stave::MachineCode> compile(const stave::Program& program,
                                                     std::span<const stave::Strides> strides,
                                                     std::string& reason) override;

@@ -18,6 +18,7 @@
 #include <stave/backends/cpu/complex.h>
 #include <stave/backends/cpu/dispatch.h>
 #include <stave/backends/cpu/elementwise.h>
+#include <stave/backends/cpu/panel_products.h>
 #include <stave/backends/cpu/parallel.h>
 #include <stave/backends/cpu/strided.h>
 #include <stave/core/effects/fiber.h>
@@ -256,6 +257,16 @@ void multiply_pieces(T* out, Index out_step, const Matrix& a, const Matrix& b) {
       out[row * out_step + column] = static_cast<T>(sums[static_cast<std::size_t>(row * b.columns + column)]);
 }
 
+/// Returns the library's kernel for a product that would be slower by BLAS: some versions of
+/// OpenBLAS do not know processors that are newer than they are, and use kernels for AVX2 there.
+const PanelProduct* kernel_before_blas(const Product& p) {
+  constexpr Index least_rows = 32, least_columns = 64;
+  if (blas_knows_processor() || std::min(p.m(), p.k()) < least_rows || p.n() < least_columns) return nullptr;
+  return p.dtype == Dtype::float32   ? panel_product<float>()
+         : p.dtype == Dtype::float64 ? panel_product<double>()
+                                     : nullptr;
+}
+
 /// A batch of products of floats. Each product is divided into tiles, which all threads share.
 /// The sums of a tile run over all of k, so the division into tiles does not change the order of
 /// summation.
@@ -264,13 +275,15 @@ class FloatProducts {
   // BLAS packs its operands, and fewer and squarer tiles need less packing. So tiles are divided
   // only until they can be shared evenly among the threads, or until there are so many that an
   // uneven share does not matter.
-  explicit FloatProducts(const Product& p)
-      : p_(p), batch_(p.batch, 3, -1, 1, 1), rows_(std::min(largest_tile, p.m())),
+  FloatProducts(const Product& p, const MatmulSettings& settings)
+      : p_(p), settings_(settings), batch_(p.batch, 3, -1, 1, 1), rows_(std::min(largest_tile, p.m())),
         columns_(std::min(largest_tile, p.n())), has_few_terms_(has_few_terms(p)) {
-    const Index threads = thread_count();
+    if (settings.packed) kernel_ = &kernels().panel_product[static_cast<int>(p.dtype)];
+    else if (!has_few_terms_) kernel_ = kernel_before_blas(p);
+    const Index threads = thread_count(), unit = kernel_ ? kernel_->columns : 1;
     while (std::max(rows_, columns_) > smallest_tile && tiles() < 4 * threads && tiles() % threads != 0) {
-      Index& longer = rows_ >= columns_ ? rows_ : columns_;
-      longer = (longer + 1) / 2;
+      if (rows_ >= columns_) rows_ = (rows_ + 1) / 2;
+      else columns_ = ((columns_ + 1) / 2 + unit - 1) / unit * unit;
     }
   }
   void run() const {
@@ -300,18 +313,34 @@ class FloatProducts {
     b.data += walk.offset(2);
     a = a.part(row, std::min(rows_, p_.m() - row), 0, p_.k(), p_.size);
     b = b.part(0, p_.k(), column, std::min(columns_, p_.n() - column), p_.size);
-    char* out = p_.out + walk.offset(0) + (row * p_.n() + column) * p_.size;
+    const Index first = walk.offset(0) / p_.size + row * p_.n() + column;
+    char* const out = p_.out + first * p_.size;
+    if (kernel_) {
+      if (p_.dtype == Dtype::float32) return multiply_panels(reinterpret_cast<float*>(out), a, b, column, first);
+      return multiply_panels(reinterpret_cast<double*>(out), a, b, column, first);
+    }
     if (has_few_terms_) multiply_few_terms(p_, out, a, b);
     else if (p_.dtype == Dtype::float32) multiply_pieces(reinterpret_cast<float*>(out), p_.n(), a, b);
     else if (p_.dtype == Dtype::float64) multiply_pieces(reinterpret_cast<double*>(out), p_.n(), a, b);
     else if (p_.dtype == Dtype::complex64) multiply_pieces(reinterpret_cast<ComplexElement<float>*>(out), p_.n(), a, b);
     else multiply_pieces(reinterpret_cast<ComplexElement<double>*>(out), p_.n(), a, b);
+    if (settings_.finished) (*settings_.finished)(first, a.rows, p_.n(), b.columns);
+  }
+  template <class T>
+  void multiply_panels(T* out, const Matrix& a, const Matrix& b, Index column, Index first) const {
+    const PanelProducts<T> products(*kernel_, p_.m());
+    const PackedMatrix* const packed = settings_.packed;
+    typename PanelProducts<T>::Packed from{};
+    if (packed) from = {static_cast<const T*>(packed->data()), packed->columns(), column};
+    products.multiply(out, p_.n(), a, b, from, settings_.finished, first);
   }
 
   const Product& p_;
+  const MatmulSettings& settings_;
   TileWalk batch_;
-  Index rows_, columns_;  // the size of a tile
-  bool has_few_terms_;    // decided for the product, so that all tiles add in the same order
+  Index rows_, columns_;                  // the size of a tile
+  bool has_few_terms_;                    // decided for the product, so that all tiles add in the same order
+  const PanelProduct* kernel_ = nullptr;  // null: BLAS
 };
 
 // ---- narrow right matrices ----------------------------------------------------------------------
@@ -424,27 +453,61 @@ void multiply_others(const Product& p) {
 
 }  // namespace
 
-void run_matmul(const View& a, const View& b, const View& out) {
-  Index elements = element_count(out.shape), k = a.shape.back();
-  if (elements == 0) return;
-  if (k == 0) return void(std::memset(out.data, 0, static_cast<std::size_t>(elements) * stave::size_of(out.dtype)));
-  if (k == 1) return multiply_outer(a, b, out);
+std::shared_ptr<const PackedMatrix> packed_right_matrix(const View& a, const View& b, const View& out) {
+  if ((b.dtype != Dtype::float32 && b.dtype != Dtype::float64) || element_count(out.shape) == 0) return nullptr;
+  const PanelProduct& kernel = kernels().panel_product[static_cast<int>(b.dtype)];
+  const Product p = make_product(a, b, out);
+  const auto is_one_matrix = [&] {
+    return std::all_of(p.batch.begin(), p.batch.end(), [](const Axis& axis) { return axis.step[2] == 0; });
+  };
+  if (kernel.rows == 0 || p.k() <= few_terms || p.n() < kernel.columns || is_narrow(p) || is_tiny(p) ||
+      !is_one_matrix())
+    return nullptr;
+  const auto pack = [&]<class T>(T) {
+    const PanelProducts<T> products(kernel, p.m());
+    const Index columns = products.padded(p.n());
+    const auto bytes = static_cast<std::size_t>(p.k() * columns) * sizeof(T);
+    Scratch<char> data = scratch<char>(bytes);
+    products.pack(reinterpret_cast<T*>(data.get()), p.b);
+    return std::make_shared<const PackedMatrix>(std::move(data), bytes, columns);
+  };
+  return p.dtype == Dtype::float32 ? pack(0.0f) : pack(0.0);
+}
+
+bool run_matmul(const View& a, const View& b, const View& out, const MatmulSettings& settings) {
+  const Index elements = element_count(out.shape), k = a.shape.back();
+  if (elements == 0) return true;
+  if (k == 0) {
+    std::memset(out.data, 0, static_cast<std::size_t>(elements) * stave::size_of(out.dtype));
+    return false;
+  }
+  if (k == 1) {
+    multiply_outer(a, b, out);
+    return false;
+  }
   Product p = make_product(a, b, out);
-  if (is_narrow(p)) return p.dtype == Dtype::float32 ? NarrowProducts<float>(p).run() : NarrowProducts<double>(p).run();
+  if (is_narrow(p)) {
+    if (p.dtype == Dtype::float32) NarrowProducts<float>(p).run();
+    else NarrowProducts<double>(p).run();
+    return false;
+  }
   if (!is_inexact(p.dtype) || is_tiny(p)) {
     if (!is_tiny(p)) merge_batch_into_rows(p);
-    return multiply_others(p);
+    multiply_others(p);
+    return false;
   }
   if (auto copy = pack(p, p.a, a)) {
     Strides dense = stave::contiguous_strides(Shape(a.shape));
-    return run_matmul({copy.get(), a.dtype, a.shape, dense}, b, out);
+    return run_matmul({copy.get(), a.dtype, a.shape, dense}, b, out, settings);
   }
-  if (auto copy = pack(p, p.b, b)) {
-    Strides dense = stave::contiguous_strides(Shape(b.shape));
-    return run_matmul(a, {copy.get(), b.dtype, b.shape, dense}, out);
-  }
+  if (!settings.packed)
+    if (auto copy = pack(p, p.b, b)) {
+      Strides dense = stave::contiguous_strides(Shape(b.shape));
+      return run_matmul(a, {copy.get(), b.dtype, b.shape, dense}, out, settings);
+    }
   merge_batch_into_rows(p);
-  FloatProducts(p).run();
+  FloatProducts(p, settings).run();
+  return settings.finished != nullptr;
 }
 
 }  // namespace stave_cpu

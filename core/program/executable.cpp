@@ -77,6 +77,7 @@ struct Executable::Source {
   std::vector<Strides> strides;
   std::string name;
   double runs;
+  bool prepares_constants;
 };
 
 Executable::Executable(const Program& program, std::span<const Strides> strides, const ExecutableSettings& settings)
@@ -84,14 +85,17 @@ Executable::Executable(const Program& program, std::span<const Strides> strides,
   if (device_ == cpu) {
     const NativeProgram native =
         with_native_code(program, strides, settings.native, settings.runs, settings.native_report);
-    plan(native.program, strides, settings.over);
+    plan(native.program, strides, settings);
     if (constexpr double most_runs = 1e9; native.more_pays_after < most_runs && settings.over.empty()) {
-      source_ = std::make_unique<const Source>(
-          Source{program, {strides.begin(), strides.end()}, settings.name, 4 * native.more_pays_after});
+      source_ = std::make_unique<const Source>(Source{program,
+                                                      {strides.begin(), strides.end()},
+                                                      settings.name,
+                                                      4 * native.more_pays_after,
+                                                      settings.prepares_constants});
       runs_left_ = static_cast<Index>(native.more_pays_after);
     }
   } else {
-    plan(program, strides, settings.over);
+    plan(program, strides, settings);
   }
   // A loop runs many kernels and allocates memory, so a program that holds one is not recorded.
   const bool has_loop = std::any_of(program.instructions.begin(), program.instructions.end(),
@@ -105,7 +109,9 @@ void Executable::speed_up() const {
   std::unique_ptr<const Executable> faster;
   try {
     faster = std::make_unique<const Executable>(
-        source_->program, source_->strides, ExecutableSettings{.name = source_->name.c_str(), .runs = source_->runs});
+        source_->program, source_->strides,
+        ExecutableSettings{
+            .name = source_->name.c_str(), .prepares_constants = source_->prepares_constants, .runs = source_->runs});
   } catch (const std::exception&) {  // such as a lack of memory: this executable stays in use
     return;
   }
@@ -122,7 +128,7 @@ Executable::~Executable() {
 
 MemoryHolder::Held Executable::held(const std::string& name) const {
   const std::size_t arenas = arenas_;
-  MemoryHolder::Held all{name, device_, arenas, arenas * arena_bytes_, {}};
+  MemoryHolder::Held all{name, device_, arenas, arenas * arena_bytes_ + prepared_bytes_, {}};
   for (const Tensor& constant : constants_) all.constants.push_back(constant.node().storage.get());
   return all;
 }
@@ -130,6 +136,10 @@ MemoryHolder::Held Executable::held(const std::string& name) const {
 std::unique_ptr<Executable::RunState> Executable::take() const {
   if (RunState* spare = spare_.exchange(nullptr, std::memory_order_acq_rel)) return std::unique_ptr<RunState>(spare);
   auto fresh = std::make_unique<RunState>(arenas_);
+  // Memory that the function's own runs left in the cache would stay there, beside the arena.
+  constexpr std::size_t large = std::size_t{16} << 20;
+  if (arena_bytes_ >= large && backend_of(device_).memory_stats().cached_bytes >= arena_bytes_)
+    backend_of(device_).release_cached_memory();
   fresh->arena = allocate_storage(device_, uint8, Shape{static_cast<Index>(arena_bytes_)}, "a compiled program");
   for (const int variable : viewed_) {
     const Place& place = places_[static_cast<std::size_t>(variable)];
@@ -156,7 +166,10 @@ void Executable::run_kernels(Backend& backend, const RunState& active) const {
     for (const Kernel& kernel : std::span(kernels_).subspan(k, kernels_[k].together))
       steps.push_back({kernel.op, kernel.attributes.get(), views.subspan(kernel.first, kernel.inputs),
                        views.subspan(kernel.first + kernel.inputs, kernel.outputs)});
-    if (steps.size() > 1) backend.run_row_blocks(steps, kernels_[k].rows);
+    if (kernels_[k].is_product) {
+      steps[0].prepared = kernels_[k].prepared.get();
+      backend.run_product(steps[0], steps.size() > 1 ? &steps[1] : nullptr);
+    } else if (steps.size() > 1) backend.run_row_blocks(steps, kernels_[k].rows);
     else backend.run(*steps[0].op, steps[0].attributes, steps[0].inputs, steps[0].outputs);
   }
 }

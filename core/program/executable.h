@@ -30,6 +30,9 @@ struct ExecutableSettings {
   /// `over` is only for runs by `Steps`, because the input loses its value; empty: all are -1.
   std::span<const int> over = {};
   Native native = Native::automatic;
+  // Prepares the right matrices of products that are constants (Backend::prepare). Results may
+  // then differ in the last digits.
+  bool prepares_constants = false;
   // About how many times the program will run (with_native_code). If it runs more often by
   // operator(), the executable compiles more of it to machine code later.
   double runs = 30;
@@ -90,6 +93,8 @@ class Executable {
 
   /// The size of the arena in bytes. The storages of outputs are not part of it.
   std::size_t arena_bytes() const noexcept { return arena_bytes_; }
+  /// The size of the prepared constants in bytes.
+  std::size_t prepared_bytes() const noexcept { return prepared_bytes_; }
 
  private:
   class Planner;  // executable_plan.cpp
@@ -114,6 +119,10 @@ class Executable {
     // block (row_blocks.h), and their arrays have `rows` rows.
     std::size_t together = 1;
     Index rows = 0;
+    // For a matmul or convolution: if `together` is 2, the next kernel is its epilogue
+    // (Backend::run_product), not a row block.
+    bool is_product = false;
+    std::shared_ptr<const PreparedInput> prepared{};
   };
   struct Result {
     Shape shape;
@@ -132,8 +141,7 @@ class Executable {
   struct Source;
   void speed_up() const;
 
-  // Fills in the plan. `over` is as in the constructor.
-  void plan(const Program& program, std::span<const Strides> strides, std::span<const int> over);
+  void plan(const Program& program, std::span<const Strides> strides, const ExecutableSettings& settings);
 
   std::unique_ptr<RunState> take() const;
   void give_back(std::unique_ptr<RunState> active) const;
@@ -149,7 +157,7 @@ class Executable {
   std::vector<Result> results_;  // the storages of outputs that each run allocates
   std::vector<int> outputs_;     // variables; -1: an empty Tensor
   std::vector<Patch> input_patches_, result_patches_;
-  std::size_t arena_bytes_ = 0;
+  std::size_t arena_bytes_ = 0, prepared_bytes_ = 0;
   mutable std::atomic<RunState*> spare_{nullptr};
   mutable std::atomic<std::size_t> arenas_{0};              // the number of arenas that exist
   mutable std::optional<MemoryHolder> holding_;             // reports the memory to whos

@@ -8,6 +8,7 @@
 #include <stave/core/ops/layout_rules.h>
 #include <stave/core/program/executable.h>
 #include <stave/core/program/free_ranges.h>
+#include <stave/core/program/fused.h>
 #include <stave/core/program/row_blocks.h>
 
 namespace stave_detail {
@@ -41,7 +42,7 @@ class Executable::Planner {
     }
   }
 
-  void run(std::span<const int> over) {
+  void run(std::span<const int> over, bool prepares_constants) {
     for (const auto& step : program_.instructions) add(step);
     for (std::size_t i = 0; i < over.size(); ++i)
       if (over[i] >= 0) compute_in_input(at(program_.outputs[i]), over[i]);
@@ -50,6 +51,7 @@ class Executable::Planner {
     plan_.outputs_ = program_.outputs;
     ends_ = last_;
     find_blocks();
+    if (prepares_constants) prepare();
     start_in_results();
     lay_out();
     for (std::size_t v = 0; v < plan_.viewed_.size(); ++v) patch(v);
@@ -270,8 +272,15 @@ class Executable::Planner {
   void find_blocks() {
     block_of_.resize(plan_.kernels_.size(), none);
     for (std::size_t first = 0, end; first < plan_.kernels_.size(); first = end) {
-      const Index rows = rows_of(plan_.kernels_[first]);
       end = first + 1;
+      if (is_product(plan_.kernels_[first])) {
+        plan_.kernels_[first].is_product = true;
+        if (!has_epilogue(first)) continue;
+        end = first + 2;
+        make_block(first, end, 0);
+        continue;
+      }
+      const Index rows = rows_of(plan_.kernels_[first]);
       if (rows < least_rows || plan_.device_ != cpu) continue;
       const auto joins = [&](const Kernel& kernel) {
         const std::span<const int> read = read_by(kernel);
@@ -283,6 +292,58 @@ class Executable::Planner {
       };
       while (end < plan_.kernels_.size() && end - first < most_in_block && joins(plan_.kernels_[end])) ++end;
       if (end - first > 1 && reads_again(first, end)) make_block(first, end, rows);
+    }
+  }
+
+  // Returns true for the operations of Backend::run_product, on the CPU.
+  bool is_product(const Kernel& kernel) {
+    return plan_.device_ == cpu && (kernel.op->id == OpId::matmul || kernel.op->id == OpId::convolution);
+  }
+  // Returns true if the kernel after product k is an epilogue, as Backend::run_product describes
+  // it. Small products stay in a cache, so they need none.
+  bool has_epilogue(std::size_t k) {
+    constexpr Index least_elements = 4096;
+    if (k + 1 >= plan_.kernels_.size()) return false;
+    const int product = made_by(plan_.kernels_[k])[0];
+    const Kernel& next = plan_.kernels_[k + 1];
+    const Index elements = variable(at(product)).shape.elements();
+    if (elements < least_elements || is_part_[at(product)] || next.outputs != 1) return false;
+    const auto* fused = dynamic_cast<const FusedAttributes*>(next.attributes.get());
+    if (fused ? !fused->region->reductions().empty() : !next.op->elementwise) return false;
+    const int made = made_by(next)[0];
+    if (variable(at(made)).shape.elements() != elements || is_part_[at(made)] || place_of(made).home == Home::input)
+      return false;
+    bool reads = false;
+    for (const int read : read_by(next)) {
+      if (base_[at(read)] != at(product)) continue;
+      if (!is_whole_view(read)) return false;
+      reads = true;
+    }
+    return reads;
+  }
+  bool is_array_constant(int v) {
+    return place_of(v).home == Home::constant && !place_of(v).layout.node().storage->is_host_constant;
+  }
+  // Returns true if the variable has all elements of its base, in the same order.
+  bool is_whole_view(int v) {
+    const Tensor& layout = place_of(v).layout;
+    return layout.node().offset == 0 && layout.size() == variable(base_[at(v)]).shape.elements() &&
+           is_contiguous(layout.shape(), layout.strides());
+  }
+  // Prepares the right matrices of products that are constants.
+  void prepare() {
+    for (Kernel& kernel : plan_.kernels_) {
+      if (!kernel.is_product || !is_array_constant(read_by(kernel)[1])) continue;
+      SmallVector<View, 4> views;
+      for (const int v : std::span<const int>(plan_.viewed_).subspan(kernel.first, kernel.inputs + kernel.outputs)) {
+        const Node& layout = place_of(v).layout.node();
+        views.push_back({is_array_constant(v) ? layout.data() : nullptr, layout.dtype, layout.shape, layout.strides});
+      }
+      const std::span<const View> all(views);
+      kernel.prepared =
+          backend_of(plan_.device_)
+              .prepare({kernel.op, kernel.attributes.get(), all.first(kernel.inputs), all.subspan(kernel.inputs)});
+      if (kernel.prepared) plan_.prepared_bytes_ += kernel.prepared->bytes();
     }
   }
 
@@ -369,19 +430,21 @@ class Executable::Planner {
       }
   }
 
-  // Returns the input of kernel k in whose memory the kernel may compute its output `made`, or
-  // `none`. The kernel must be the last reader of the input, and must read it once. Its operation
+  // Returns the base of the input of kernel k in whose memory the kernel may compute its output
+  // `made`, or `none`. The kernel must be the last reader of the input, and must read it once. Its operation
   // must be elementwise or able to reuse that input (Op::reuses). Both arrays must have elements of
   // the same size, and has_room(input) must be true. If kernel k belongs to a row block, an earlier
   // kernel of the same block must have computed the input, so that both arrays have the same rows.
   template <class HasRoom>
-  std::size_t donor_for(std::size_t k, std::size_t made, const HasRoom& has_room) const {
+  std::size_t donor_for(std::size_t k, std::size_t made, const HasRoom& has_room) {
     const Kernel& kernel = plan_.kernels_[k];
     const std::span<const int> read = read_by(kernel);
     for (std::size_t i = 0; i < read.size(); ++i) {
       if (!may_write_over(kernel, i)) continue;
       const std::size_t base = base_[at(read[i])];
-      if (base != at(read[i]) || plan_.places_[base].home != Home::arena) continue;
+      const bool keeps_rows = block_of_[k] == none || plan_.kernels_[block_of_[k]].is_product;
+      if (base != at(read[i]) && !(keeps_rows && is_whole_view(read[i]))) continue;
+      if (plan_.places_[base].home != Home::arena) continue;
       if (ends_[base] != static_cast<int>(k) || !has_room(base)) continue;
       if (block_of_[k] != none && !is_made(base, block_of_[k], k)) continue;
       if (size_of(variable(base).dtype) != size_of(variable(made).dtype)) continue;
@@ -416,8 +479,8 @@ class Executable::Planner {
   std::vector<std::size_t> block_of_;
 };
 
-void Executable::plan(const Program& program, std::span<const Strides> strides, std::span<const int> over) {
-  Planner(*this, program, strides).run(over);
+void Executable::plan(const Program& program, std::span<const Strides> strides, const ExecutableSettings& settings) {
+  Planner(*this, program, strides).run(settings.over, settings.prepares_constants);
 }
 
 }  // namespace stave_detail

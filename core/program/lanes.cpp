@@ -77,7 +77,8 @@ void LaneBuilder::add_constant(int variable, const Tensor& value) {
     return;
   }
   const Tensor first = entry(value, axis);
-  if (!is_one_number(value) && !same_bits(value, broadcast_to(first, value.shape())))
+  const bool repeats_lanes = value.strides()[static_cast<std::size_t>(axis)] == 0;
+  if (!repeats_lanes && !same_bits(value, broadcast_to(first, value.shape())))
     return add_input(variable, axis, value.node().strides);
   const Shape shape = of_lane(value.shape(), axis);
   set(variable, axis, one_.add_variable(shape, value.dtype()));

@@ -108,6 +108,13 @@ enum class Native {
   required  // everywhere: an operation that has no machine code is an error
 };
 
+/// The right matrix of a product in the form in which a kernel reads it (Backend::prepare).
+class PreparedInput {
+ public:
+  virtual ~PreparedInput() = default;
+  virtual std::size_t bytes() const = 0;
+};
+
 class Backend {
  public:
   virtual ~Backend() = default;
@@ -125,11 +132,21 @@ class Backend {
     const Op* op;
     const Attributes* attributes;
     std::span<const View> inputs, outputs;
+    const PreparedInput* prepared = nullptr;  // for run_product
   };
   /// Runs a sequence of operations that are independent by rows: each computes row i of its
   /// outputs from row i of its inputs, where row i is index i of axis 0 of length `rows`.
   /// So a backend may pass some rows through all operations before it starts on the next rows.
   virtual void run_row_blocks(std::span<const Step> steps, Index rows);
+  /// Prepares the right matrix of a product that will run many times with the same right matrix.
+  /// Only this matrix needs an address in `product`. The results of a product with a prepared
+  /// matrix may differ from those of run() in the last digits. Returns null if run() reads the
+  /// matrix in its best form.
+  virtual std::shared_ptr<const PreparedInput> prepare(const Step& /*product*/) { return nullptr; }
+  /// Runs a matmul or convolution, and then `epilogue`, unless it is null: an operation with one
+  /// output, each of whose elements depends on one element of each input. It reads the product's
+  /// output in its order, and the two outputs may share a buffer.
+  virtual void run_product(const Step& product, const Step* epilogue);
   /// Records the operations that `work` requests by run() on this thread, without running them.
   /// `work` does nothing else, and its operations have run before, with views of the same layouts.
   /// Returns null if this backend cannot record this work; then nothing has changed.

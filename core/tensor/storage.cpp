@@ -104,6 +104,11 @@ void Backend::run_row_blocks(std::span<const Step> steps, Index /*rows*/) {
   for (const Step& step : steps) run(*step.op, step.attributes, step.inputs, step.outputs);
 }
 
+void Backend::run_product(const Step& product, const Step* epilogue) {
+  for (const Step* const step : {&product, epilogue})
+    if (step) run(*step->op, step->attributes, step->inputs, step->outputs);
+}
+
 std::unique_ptr<BackendStopwatch> Backend::stopwatch() {
   struct HostStopwatch final : BackendStopwatch {
     const std::chrono::steady_clock::time_point start = std::chrono::steady_clock::now();

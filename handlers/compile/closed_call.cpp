@@ -120,13 +120,16 @@ Outputs ClosedCall::run(std::span<const Tensor> inputs) const {
   {
     const std::lock_guard lock(mutex_);
     if (!optimized_)
-      optimized_ = std::make_shared<const Program>(
-          stave::optimized(with_calls_inlined(program_), {.hoists_from_loops = settings_.native != Native::required}));
+      optimized_ = std::make_shared<const Program>(stave::optimized(
+          with_calls_inlined(program_),
+          {.hoists_from_loops = settings_.native != Native::required, .folds_scales = settings_.for_inference}));
     optimized = optimized_;
     if (Executable::admits(*optimized))
       executable = executables_.find(strides, [&] {
         return std::make_shared<const Executable>(
-            *optimized, strides, ExecutableSettings{.name = settings_.name, .native = settings_.native});
+            *optimized, strides,
+            ExecutableSettings{
+                .name = settings_.name, .native = settings_.native, .prepares_constants = settings_.for_inference});
       });
   }
   if (executable) return (*executable)(inputs);

@@ -33,6 +33,7 @@ using ClosedCallPtr = std::shared_ptr<const ClosedCall>;
 struct ClosedCallSettings {
   const char* name = "compile";  // for errors and reports; it is not copied
   Native native = Native::automatic;
+  bool for_inference = false;
 };
 
 class ClosedCall : public std::enable_shared_from_this<ClosedCall> {

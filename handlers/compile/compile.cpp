@@ -250,7 +250,7 @@ struct Recordings::State {
 };
 
 Recordings::Recordings(const CompileOptions& options) : state_(std::make_unique<State>()) {
-  state_->settings = {lasting_name(options.name), options.native};
+  state_->settings = {lasting_name(options.name), options.native, options.for_inference};
 }
 Recordings::~Recordings() = default;
 const char* Recordings::name() const noexcept { return state_->settings.name; }

@@ -82,6 +82,11 @@ struct CompileOptions {
   /// everywhere. With Native::required, a call throws TransformError, which names the operation, if
   /// one has no machine code.
   Native native = Native::automatic;
+  /// Prepares what the recorded function captures, such as the weights of a model, for many runs:
+  /// it packs them for products of matrices, and folds the scales of batch normalisation into
+  /// them. The packed weights take memory beside the weights themselves. Results may differ from
+  /// those of the function in the last digits.
+  bool for_inference = false;
 };
 
 }  // namespace stave

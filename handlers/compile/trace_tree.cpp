@@ -386,6 +386,7 @@ class PieceMaker {
       return;
     }
     piece_.program = optimized(std::move(program_), {.hoists_from_loops = options.settings.native != Native::required,
+                                                     .folds_scales = options.settings.for_inference,
                                                      .fusion_report = options.fusion_report});
   }
 
@@ -415,10 +416,12 @@ void plan(Piece& piece, const PieceOptions& options) {
   if (piece.closed_call || !Executable::admits(piece.program)) return;
   std::vector<Strides> strides;
   for (const int variable : piece.given) strides.push_back(options.strides_of(variable));
-  piece.executable = std::make_unique<Executable>(
-      piece.program, strides,
-      ExecutableSettings{
-          .name = options.settings.name, .native = options.settings.native, .native_report = options.native_report});
+  piece.executable =
+      std::make_unique<Executable>(piece.program, strides,
+                                   ExecutableSettings{.name = options.settings.name,
+                                                      .native = options.settings.native,
+                                                      .prepares_constants = options.settings.for_inference,
+                                                      .native_report = options.native_report});
 }
 
 void prepare_trial(const TraceNode& node, ExceptionGuard& trial, const PieceOptions& options) {

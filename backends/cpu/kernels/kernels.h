@@ -156,6 +156,25 @@ struct ByOp {
   }
 };
 
+// Products are computed `panel_terms` terms at a time. If rows of a are copied, they are
+// `panel_pitch` elements apart, so that they do not compete for the same lines of a cache.
+inline constexpr Index panel_terms = 384, panel_pitch = 400;
+inline constexpr int most_panel_rows = 12, few_panel_rows = 3;
+
+/// The kernel of matrix products for one dtype: a block of at most `rows` x `columns` results.
+/// multiply[m - 1] computes out[r * out_step + j] = the sum over p < terms of a[r * a_step + p] *
+/// x[offsets[p] + j], for r < m and j < n; if `accumulate` is true, it adds the sum to `out`. It
+/// reads `columns` elements from each position of x, whatever n is.
+struct PanelProduct {
+  using Multiply = void (*)(void* out, Index out_step, const void* a, Index a_step, const void* x, const Index* offsets,
+                            Index terms, Index n, bool accumulate);
+  Index rows, columns;  // 0 if there is no kernel
+  Multiply multiply[most_panel_rows];
+  // The same for products of few rows in all. Few sums would wait for each other, so each is
+  // computed in strands.
+  Multiply multiply_few[few_panel_rows];
+};
+
 inline constexpr Index multiplied_results = 4, multiplied_taps = 3, sum_lanes = 16, widest_vector = 64;
 
 struct Kernels {
@@ -188,7 +207,8 @@ struct Kernels {
   /// adjacent. Only float32 and float64 have this kernel.
   void (*few_terms_matmul[dtype_count])(void* out, const void* a, const void* b, Index m, Index k, Index n,
                                         Index out_step, Index a_row, Index a_column, Index b_row);
-  SmallLinalg small_linalg[dtype_count];  // only for float32 and float64
+  PanelProduct panel_product[dtype_count];  // only for float32 and float64
+  SmallLinalg small_linalg[dtype_count];    // only for float32 and float64
   /// Computes rows of a convolution: out[r * out_step + j] = the sum over t < taps
   /// of w[t * results + r] * x[offsets[t] + j], for r < results and j < n, wrapping in integers.
   /// If `accumulate` is true, it adds the sum to `out` instead. `results` is at most

@@ -18,6 +18,7 @@ void fill_table(stave_cpu::Kernels& table) {
   fill_normalize(table);
   fill_scan(table);
   fill_matmul(table);
+  fill_products(table);
   fill_linalg(table);
   fill_convolution(table);
   fill_fft(table);

@@ -1,4 +1,5 @@
-// Passes: each takes a Program and returns a cheaper one that computes the same, bit for bit.
+// Passes: each takes a Program and returns a cheaper one that computes the same, bit for bit unless
+// its comment says otherwise.
 //
 // A pass never removes reads of values (Program::Instruction::is_read), and keeps their order. It
 // removes an operation that may throw only if another one computes the same. It does not merge
@@ -44,6 +45,12 @@ Program with_loops_narrowed(Program program);
 /// concat or a pad. Other programs stay unchanged.
 Program with_small_arrays_split(Program program);
 
+/// Folds constants by channel that the output of a matmul or convolution is multiplied by, such as
+/// those of batch normalisation, into constant weights, and the constants that are added after it
+/// into one. The weights are multiplied in double and rounded once. Unlike other passes, this one
+/// changes the last digits of results.
+Program with_scales_folded(Program program);
+
 /// Replaces calls of functions (checkpoint, custom rules) by the operations of the functions:
 /// `all` calls, for a program that no transform will see, since the rules are lost; or only calls
 /// without derivative rules.
@@ -54,10 +61,13 @@ struct OptimizeOptions {
   /// Apply with_work_hoisted_from_loops as well. The stacks of its results take memory, and are
   /// often too large for machine code.
   bool hoists_from_loops = true;
+  /// Apply with_scales_folded.
+  bool folds_scales = false;
   /// Receives the fusion report of with_regions.
   std::vector<std::string>* fusion_report = nullptr;
 };
-/// Applies all passes of this file except with_calls_inlined.
+/// Applies all passes of this file except with_calls_inlined and, unless options.folds_scales,
+/// with_scales_folded.
 Program optimized(Program program, const OptimizeOptions& options = {});
 
 }  // namespace stave

@@ -157,6 +157,7 @@ Program simplified(Program program) {
 Program optimized(Program program, const OptimizeOptions& options) {
   program = with_constants_folded(without_dead_code(std::move(program)));
   program = with_loops_joined(without_repetitions(simplified(std::move(program))));
+  if (options.folds_scales) program = with_scales_folded(std::move(program));
   if (options.hoists_from_loops) program = with_work_hoisted_from_loops(std::move(program));
   program = with_small_arrays_split(without_dead_code(with_loops_narrowed(std::move(program))));
   return with_regions(std::move(program), options.fusion_report);

@@ -1,0 +1,286 @@
+// Convolutions and products of matrices by the library's own kernel, on each instruction set:
+// sums of small integers, which are exact in any order, against plain loops; and what compiled
+// programs do with products.
+#include <array>
+#include <cmath>
+#include <random>
+
+#include <gtest/gtest.h>
+#include <stave/stave.h>
+
+#include <stave/backends/cpu/dispatch.h>
+
+#include "bits.h"
+
+namespace {
+
+using namespace stave;
+
+using Random = std::mt19937;
+
+Index number(Random& random, Index low, Index high) { return std::uniform_int_distribution<Index>(low, high)(random); }
+
+/// Integers from -4 to 4, in a layout that may be a view.
+Tensor integers(Random& random, const Shape& shape, Dtype dtype) {
+  Shape order;
+  for (int axis = 0; axis < shape.rank(); ++axis) order.push_back(axis);
+  const bool is_view = number(random, 0, 2) == 0;
+  if (is_view) std::shuffle(order.begin(), order.end(), random);
+  Shape stored;
+  Shape back(shape);
+  for (std::size_t i = 0; i < order.size(); ++i) {
+    stored.push_back(shape[static_cast<std::size_t>(order[i])]);
+    back[static_cast<std::size_t>(order[i])] = static_cast<Index>(i);
+  }
+  std::vector<float> values(static_cast<std::size_t>(shape.elements()));
+  for (float& value : values) value = static_cast<float>(number(random, -4, 4));
+  return permute_dims(astype(from(values, stored), dtype), back);
+}
+
+std::vector<double> elements(const Tensor& x) { return astype(x, float64).to_vector<double>(); }
+
+class Products : public testing::TestWithParam<std::string> {
+ protected:
+  void SetUp() override {
+    const stave_cpu::Kernels* table = stave_cpu::kernels_for(GetParam());
+    if (!table) GTEST_SKIP() << "this machine or build has no " << GetParam();
+    stave_cpu::use_kernels(table);
+  }
+  void TearDown() override { stave_cpu::use_kernels(nullptr); }
+};
+INSTANTIATE_TEST_SUITE_P(Isa, Products, testing::ValuesIn(stave_cpu::built_isas()),
+                         [](const auto& isa) { return isa.param; });
+
+/// A convolution with three spatial axes, of which the leading ones may have length 1.
+struct Case {
+  Index n, groups, o, c;
+  std::array<Index, 3> in, window, stride, dilation, low, high;
+};
+
+std::vector<double> convolution_by_loops(const Case& p, const std::vector<double>& x, const std::vector<double>& w,
+                                         const std::array<Index, 3>& out) {
+  std::vector<double> y;
+  const auto at = [](const std::vector<double>& values, std::initializer_list<std::pair<Index, Index>> places) {
+    Index position = 0;
+    for (const auto& [index, length] : places) {
+      if (index < 0 || index >= length) return 0.0;
+      position = position * length + index;
+    }
+    return values[static_cast<std::size_t>(position)];
+  };
+  for (Index n = 0; n < p.n; ++n)
+    for (Index o = 0; o < p.groups * p.o; ++o)
+      for (Index a = 0; a < out[0]; ++a)
+        for (Index b = 0; b < out[1]; ++b)
+          for (Index d = 0; d < out[2]; ++d) {
+            double sum = 0;
+            for (Index c = 0; c < p.c; ++c)
+              for (Index i = 0; i < p.window[0]; ++i)
+                for (Index j = 0; j < p.window[1]; ++j)
+                  for (Index k = 0; k < p.window[2]; ++k)
+                    sum +=
+                        at(w, {{o, p.groups * p.o}, {c, p.c}, {i, p.window[0]}, {j, p.window[1]}, {k, p.window[2]}}) *
+                        at(x, {{n, p.n},
+                               {o / p.o * p.c + c, p.groups * p.c},
+                               {a * p.stride[0] + i * p.dilation[0] - p.low[0], p.in[0]},
+                               {b * p.stride[1] + j * p.dilation[1] - p.low[1], p.in[1]},
+                               {d * p.stride[2] + k * p.dilation[2] - p.low[2], p.in[2]}});
+            y.push_back(sum);
+          }
+  return y;
+}
+
+void check_convolution(Random& random, const Case& p, std::size_t axes, Dtype dtype) {
+  std::array<Index, 3> out{1, 1, 1};
+  Shape x_shape{p.n, p.groups * p.c}, w_shape{p.groups * p.o, p.c};
+  Shape stride, dilation, low, high;
+  for (std::size_t axis = 3 - axes; axis < 3; ++axis) {
+    const Index reach = (p.window[axis] - 1) * p.dilation[axis] + 1;
+    out[axis] = (p.in[axis] + p.low[axis] + p.high[axis] - reach) / p.stride[axis] + 1;
+    x_shape.push_back(p.in[axis]);
+    w_shape.push_back(p.window[axis]);
+    stride.push_back(p.stride[axis]);
+    dilation.push_back(p.dilation[axis]);
+    low.push_back(p.low[axis]);
+    high.push_back(p.high[axis]);
+  }
+  const Tensor x = integers(random, x_shape, dtype), w = integers(random, w_shape, dtype);
+  Tensor padded = x;
+  for (std::size_t i = 0; i < axes; ++i) {
+    Shape before(padded.shape()), after(padded.shape());
+    before[i + 2] = low[i];
+    after[i + 2] = high[i];
+    padded = concat({zeros(before, dtype), padded, zeros(after, dtype)}, static_cast<int>(i) + 2);
+  }
+  const ConvOptions plain{.stride = stride, .dilation = dilation, .groups = p.groups};
+  ConvOptions options = plain;
+  options.padding = Padding(low, high);
+  const std::vector<double> expected = convolution_by_loops(p, elements(x), elements(w), out);
+  ASSERT_EQ(elements(conv(x, w, options)), expected) << x_shape.str() << " " << w_shape.str();
+  ASSERT_EQ(elements(conv(padded, w, plain)), expected) << x_shape.str() << " " << w_shape.str();
+}
+
+TEST_P(Products, ConvolutionsEqualLoops) {
+  Random random(7);
+  for (int round = 0; round < 150; ++round) {
+    const auto axes = static_cast<std::size_t>(number(random, 1, 3));
+    Case p{number(random, 1, 3),
+           number(random, 0, 3) == 0 ? 2 : 1,
+           number(random, 1, 70),
+           number(random, 1, 40),
+           {1, 1, 1},
+           {1, 1, 1},
+           {1, 1, 1},
+           {1, 1, 1},
+           {},
+           {}};
+    for (std::size_t axis = 3 - axes; axis < 3; ++axis) {
+      p.window[axis] = number(random, 1, axes == 1 ? 9 : 3);
+      p.stride[axis] = number(random, 1, 3);
+      p.dilation[axis] = number(random, 1, 2);
+      p.low[axis] = number(random, 0, 3);
+      p.high[axis] = number(random, 0, 3);
+      p.in[axis] = number(random, 0, 12) + (p.window[axis] - 1) * p.dilation[axis] + 1;
+    }
+    check_convolution(random, p, axes, round % 3 == 0 ? float64 : float32);
+    if (HasFatalFailure()) return;
+  }
+}
+
+// Weights and images beyond the tiles, for which tiles are divided along every axis.
+TEST_P(Products, LargeConvolutionsEqualLoops) {
+  Random random(8);
+  for (const Case& p : {Case{1, 1, 130, 100, {1, 7, 7}, {1, 3, 3}, {1, 1, 1}, {1, 1, 1}, {0, 1, 1}, {0, 1, 1}},
+                        Case{5, 1, 100, 90, {1, 7, 6}, {1, 3, 3}, {1, 1, 1}, {1, 1, 1}, {0, 1, 1}, {0, 1, 1}},
+                        Case{2, 1, 20, 25, {1, 50, 61}, {1, 3, 3}, {1, 2, 2}, {1, 1, 1}, {0, 1, 1}, {0, 0, 1}},
+                        Case{1, 1, 24, 48, {1, 1, 4001}, {1, 1, 5}, {1, 1, 1}, {1, 1, 2}, {0, 0, 4}, {0, 0, 4}},
+                        Case{1, 1, 16, 512, {1, 4, 5}, {1, 1, 1}, {1, 2, 2}, {1, 1, 1}, {}, {}},
+                        Case{1, 2, 40, 30, {5, 9, 8}, {3, 3, 3}, {1, 1, 1}, {1, 1, 1}, {1, 1, 1}, {1, 1, 1}}}) {
+    check_convolution(random, p, p.in[0] > 1 ? 3 : p.in[1] > 1 ? 2 : 1, float32);
+    if (HasFatalFailure()) return;
+  }
+}
+
+TEST_P(Products, PackedWeightsEqualLoops) {
+  Random random(9);
+  for (int round = 0; round < 60; ++round) {
+    const Dtype dtype = round % 2 ? float32 : float64;
+    const Index m = number(random, 1, round % 5 ? 40 : 600), k = number(random, 2, round % 3 ? 100 : 900),
+                n = number(random, 1, round % 4 ? 100 : 1500), batch = number(random, 1, 3);
+    const Tensor a = integers(random, {batch, m, k}, dtype), b = integers(random, {k, n}, dtype);
+    const auto product = compile([&](const Tensor& x) { return matmul(x, b); }, {.for_inference = true});
+    const std::vector<double> left = elements(a), right = elements(b);
+    std::vector<double> expected(static_cast<std::size_t>(batch * m * n));
+    for (Index i = 0; i < batch * m; ++i)
+      for (Index p = 0; p < k; ++p)
+        for (Index j = 0; j < n; ++j)
+          expected[static_cast<std::size_t>(i * n + j)] +=
+              left[static_cast<std::size_t>(i * k + p)] * right[static_cast<std::size_t>(p * n + j)];
+    for (int run = 0; run < 3; ++run) ASSERT_EQ(elements(product(a)), expected) << m << " " << k << " " << n;
+  }
+}
+
+/// Runs f and compile(f), and expects the same bits.
+template <class F, class... X>
+void expect_same(const char* name, const F& f, const X&... xs) {
+  const Tensor expected = f(xs...);
+  const auto compiled = compile(f);
+  for (int run = 0; run < 3; ++run)
+    ASSERT_EQ(stave_test::bytes_of(compiled(xs...)), stave_test::bytes_of(expected)) << name << ", run " << run;
+}
+
+TEST_P(Products, OperationsAfterProductsHaveTheSameBits) {
+  Random random(10);
+  const auto values = [&](const Shape& shape) { return integers(random, shape, float32) / 3 + 0.1; };
+  const Tensor x = values({3, 20, 14, 15}), w = values({24, 20, 3, 3}), bias = values({24, 1, 1}),
+               same = values({24, 24, 3, 3}), columns = values({15}), y = values({3, 24, 14, 15});
+  const ConvOptions padded{.padding = 1};
+  expect_same(
+      "bias", [&](const Tensor& a) { return relu(conv(a, w, padded) + bias); }, x);
+  expect_same(
+      "residual", [&](const Tensor& a, const Tensor& b) { return relu(conv(a, w, padded) + bias + b); }, x, y);
+  expect_same(
+      "itself", [&](const Tensor& a) { return conv(a, same, padded) + a; }, y);
+  expect_same(
+      "both",
+      [&](const Tensor& a) {
+        const Tensor c = conv(a, w, padded);
+        return c * tanh(c);
+      },
+      x);
+  expect_same(
+      "a row", [&](const Tensor& a) { return conv(a, w, padded) + columns; }, x);
+  expect_same(
+      "mask", [&](const Tensor& a) { return astype(conv(a, w, padded) > 1, float32); }, x);
+  expect_same(
+      "reversed",
+      [&](const Tensor& a) {
+        const Tensor c = conv(a, w, padded);
+        return c + flip(c, -1);
+      },
+      x);
+  expect_same(
+      "another shape",
+      [&](const Tensor& a) {
+        return exp(reshape(conv(a, w, padded), {3, 24, -1}) / 50);
+      },
+      x);
+  expect_same(
+      "strided", [&](const Tensor& a) { return relu(conv(a, w, {.stride = 2, .padding = 1}) - bias); }, x);
+  expect_same(
+      "pointwise",
+      [&](const Tensor& a) {
+        return relu(conv(a, values({24, 20, 1, 1}) * 0 + 1) + bias);
+      },
+      x);
+
+  const Tensor a = values({4, 70, 90}), b = values({90, 300}), c = values({300}), d = values({4, 70, 300}),
+               rows = values({70, 1}), square = values({90, 90});
+  expect_same(
+      "dense", [&](const Tensor& t) { return gelu(matmul(t, b) + c); }, a);
+  expect_same(
+      "dense residual", [&](const Tensor& t, const Tensor& u) { return matmul(t, b) + c + u; }, a, d);
+  expect_same(
+      "dense itself", [&](const Tensor& t) { return matmul(t, square) + t; }, a);
+  expect_same(
+      "rows", [&](const Tensor& t) { return matmul(t, b) * rows; }, a);
+  expect_same(
+      "batches", [&](const Tensor& t) { return matmul(t, matrix_transpose(t)) * 0.5 + rows; }, a);
+  expect_same(
+      "two outputs",
+      [&](const Tensor& t) {
+        const Tensor u = matmul(t, b), v = u + c;
+        return u + sum(v);
+      },
+      a);
+  expect_same(
+      "heads",
+      [&](const Tensor& t) {
+        return permute_dims(reshape(matmul(t, b) + c, {4, 70, 3, 100}), {0, 2, 1, 3}) * 2;
+      },
+      a);
+}
+
+// The scales of batch normalisation are folded into the weights: the program has as many operations
+// as one with a bias, and its results are those of float64.
+TEST_P(Products, ScalesAreFolded) {
+  Random random(11);
+  const Tensor w = integers(random, {6, 5, 3, 3}, float32) / 7, mean = integers(random, {6, 1, 1}, float32),
+               scale = integers(random, {6, 1, 1}, float32) / 3 + 2, shift = integers(random, {6, 1, 1}, float32);
+  const auto f = [&](const Tensor& x) {
+    const auto as = [&](const Tensor& t) { return astype(t, x.dtype()); };
+    return relu((conv(x, as(w), {.padding = 1}) - as(mean)) / as(abs(scale)) * as(scale) + as(shift));
+  };
+  const Tensor x = integers(random, {2, 5, 8, 9}, float32) / 5;
+  const Program folded = with_scales_folded(with_constants_folded(trace(f)(x)));
+  const auto operations = [](const Program& program) { return cost_of(program).operations; };
+  EXPECT_EQ(operations(folded), 3);  // convolution, add, relu
+  const std::vector<double> exact = elements(f(astype(x, float64)));
+  const auto compiled = compile(f, {.for_inference = true});
+  for (int run = 0; run < 3; ++run) {
+    const std::vector<double> found = elements(compiled(x));
+    for (std::size_t i = 0; i < exact.size(); ++i) ASSERT_NEAR(found[i], exact[i], 1e-5 * (1 + std::abs(exact[i])));
+  }
+}
+
+}  // namespace
