@@ -339,7 +339,7 @@ class FloatProducts {
   const MatmulSettings& settings_;
   TileWalk batch_;
   Index rows_, columns_;                  // the size of a tile
-  bool has_few_terms_;                    // decided for the product, so that all tiles add in the same order
+  bool has_few_terms_;                    // decided for the product: all tiles add in the same order
   const PanelProduct* kernel_ = nullptr;  // null: BLAS
 };
 

@@ -431,10 +431,11 @@ class Executable::Planner {
   }
 
   // Returns the base of the input of kernel k in whose memory the kernel may compute its output
-  // `made`, or `none`. The kernel must be the last reader of the input, and must read it once. Its operation
-  // must be elementwise or able to reuse that input (Op::reuses). Both arrays must have elements of
-  // the same size, and has_room(input) must be true. If kernel k belongs to a row block, an earlier
-  // kernel of the same block must have computed the input, so that both arrays have the same rows.
+  // `made`, or `none`. The kernel must be the last reader of the input, must read it once, and must
+  // read all of it in its order. Its operation must be elementwise or able to reuse that input
+  // (Op::reuses). Both arrays must have elements of the same size, and has_room(input) must be
+  // true. If kernel k belongs to a block, an earlier kernel of the same block must have computed
+  // the input, so that both arrays have the same rows.
   template <class HasRoom>
   std::size_t donor_for(std::size_t k, std::size_t made, const HasRoom& has_room) {
     const Kernel& kernel = plan_.kernels_[k];
