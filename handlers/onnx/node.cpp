@@ -6,6 +6,7 @@
 
 #include <stave/core/effects/effect.h>
 #include <stave/core/effects/scope.h>
+#include <stave/core/ops/create.h>
 #include <stave/core/ops/elementwise.h>
 #include <stave/core/ops/layout.h>
 #include <stave/core/ops/layout_rules.h>
@@ -228,6 +229,23 @@ Tensor NodeCall::tensor(std::string_view name) const {
   fail<FileError>("the attribute '{}' is not a tensor", name);
 }
 
+Tensor NodeCall::parameter(const std::string& name) const {
+  for (const std::string& given : {name, name + "_as_tensor"}) {
+    if (const auto weight = node_.parameters.find(given); weight != node_.parameters.end())
+      return environment_.values[static_cast<std::size_t>(weight->second)].tensor;
+    const OnnxAttribute* const found = attribute(given);
+    if (found) return found->numbers.empty() ? tensor(given) : from(found->numbers);
+  }
+  return {};
+}
+
+std::span<const std::string_view> onnx_parameters() {
+  static constexpr std::string_view names[] = {"base_values",     "class_weights", "coefficients", "intercepts",
+                                               "leaf_weights",    "offset",        "rho",          "scale",
+                                               "support_vectors", "target_weights"};
+  return names;
+}
+
 Dtype NodeCall::dtype(std::string_view name, std::optional<Dtype> otherwise) const {
   const OnnxAttribute* const found = attribute(name);
   if (!found && otherwise) return *otherwise;
@@ -252,6 +270,19 @@ OnnxValues NodeCall::run(std::string_view name, OnnxValues inputs) const {
 OnnxValues NodeCall::run_function() const { return run_onnx_graph({*node_.function, nullptr, this}, inputs_); }
 
 Tensor as_int64(const Tensor& x) { return astype(x, int64); }
+
+std::vector<Index> axes_between(Index begin, Index end) {
+  std::vector<Index> axes;
+  for (Index axis = begin; axis < end; ++axis) axes.push_back(axis);
+  return axes;
+}
+
+Tensor as_matrix(const Tensor& x, Index given) {
+  const int axis = given == x.rank() ? x.rank() : normalize_axis(given, x.rank(), "axis");
+  Index rows = 1, columns = 1;
+  for (int i = 0; i < x.rank(); ++i) (i < axis ? rows : columns) *= x.shape(i);
+  return reshape(x, {rows, columns});
+}
 
 Tensor vector_along(const Tensor& x, Index axis, int rank) {
   Shape lengths = repeated(rank, 1);

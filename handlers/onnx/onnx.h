@@ -78,8 +78,9 @@ class OnnxModel {
   /// Runs the model with other weights: of the same names, shapes and dtypes as weights().
   NamedTensors operator()(const NamedTensors& weights, const NamedTensors& inputs) const;
 
-  /// The weights: the floating-point initializers of the main graph. Those in files of external
-  /// data are views of the mapped files, which are read at the first use.
+  /// The weights: the floating-point initializers of the main graph, and the learned attributes of
+  /// nodes of ai.onnx.ml, such as the values of trees' leaves, by the names OUTPUT.ATTRIBUTE. Weights
+  /// in files of external data are views of the mapped files, which are read at the first use.
   const NamedTensors& weights() const noexcept { return *weights_; }
   const std::vector<OnnxArgument>& inputs() const noexcept { return about_->inputs; }
   const std::vector<OnnxArgument>& outputs() const noexcept { return about_->outputs; }

@@ -127,14 +127,13 @@ Tensor onnx_resize(const NodeCall& n) {
   const Tensor& x = n(0);
   const std::string method = n.text("mode", "nearest");
   const std::size_t scales_input = n.opset() < 11 ? 1 : 2;
-  std::vector<Index> axes(static_cast<std::size_t>(x.rank()));
-  std::iota(axes.begin(), axes.end(), Index{0});
-  axes = n.integers("axes").value_or(axes);
+  const auto scales = [&] { return n.opset() < 9 ? n.numbers("scales") : n.fixed_numbers(scales_input); };
+  const auto axes = n.integers("axes").value_or(axes_between(0, x.rank()));
   const auto count_is = [&](std::size_t found, std::size_t wanted) {
     if (found != wanted) fail<ShapeError>("there are {} numbers for {} axes", found, axes.size());
   };
   const bool by_size = n.has(3) && n(3).size() > 0;
-  const std::vector<double> numbers = by_size ? std::vector<double>() : n.fixed_numbers(scales_input);
+  const std::vector<double> numbers = by_size ? std::vector<double>() : scales();
   const std::vector<Index> sizes = by_size ? n.integers(3) : std::vector<Index>();
   count_is(by_size ? sizes.size() : numbers.size(), axes.size());
   std::vector<ResizedAxis> how;

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <set>
 
+#include <stave/core/ops/create.h>
 #include <stave/handlers/onnx/operators.h>
 
 namespace stave_detail {
@@ -39,9 +40,10 @@ class Planner {
     OnnxGraphPlan& plan;
     Values* outer;
     std::map<std::string, int> places = {};
-    std::vector<int> last_uses = {};      // for each place, the number of a node; -1: none
-    int node = -1;                        // the number of the current node
-    std::map<int, OnnxType> narrow = {};  // the places of constants of narrow types
+    std::vector<int> last_uses = {};                   // for each place, the number of a node; -1: none
+    int node = -1;                                     // the number of the current node
+    std::map<int, OnnxType> narrow = {};               // the places of constants of narrow types
+    std::map<std::string, Tensor>* weights = nullptr;  // of the main graph
 
     int define(const std::string& name, const std::string& where) {
       if (!places.emplace(name, plan.places).second)
@@ -77,6 +79,7 @@ class Planner {
                                             std::map<std::string, Tensor>* weights) {
     auto plan = std::make_shared<OnnxGraphPlan>();
     Values values{*plan, outer};
+    values.weights = weights;
     for (const OnnxValueInfo& input : graph.inputs) {
       plan->inputs.push_back(values.define(input.name, where()));
       plan->input_names.push_back(input.name);
@@ -154,8 +157,29 @@ class Planner {
         refused_.insert(
             fmt::format("{} has an attribute of type {}", shown_node(node, plan.opset), name_of_onnx(narrow)));
     }
+    if (values.weights && node.domain == "ai.onnx.ml" && !node.outputs.empty()) plan_parameters(node, plan, values);
     plan.message = std::move(node);
     return plan;
+  }
+
+  // Makes weights of attributes: OUTPUT.ATTRIBUTE, where OUTPUT is the node's first one.
+  void plan_parameters(const OnnxNode& node, OnnxNodePlan& plan, Values& values) {
+    for (const OnnxAttribute& attribute : node.attributes) {
+      const std::string_view name = attribute.name;
+      const auto names = onnx_parameters();
+      const auto matches = [&](std::string_view known) {
+        return name == known || name == std::string(known) + "_as_tensor";
+      };
+      if (std::none_of(names.begin(), names.end(), matches)) continue;
+      const auto given = plan.tensors.find(name);
+      if (given == plan.tensors.end() && attribute.numbers.empty()) continue;
+      const Tensor x = given != plan.tensors.end() ? given->second : from(attribute.numbers);
+      if (!is_inexact(x.dtype())) continue;
+      const std::string weight = node.outputs[0] + "." + attribute.name;
+      plan.parameters[attribute.name] = values.define(weight, where());
+      values.plan.weights.emplace_back(plan.parameters[attribute.name], weight);
+      values.weights->emplace(weight, x);
+    }
   }
 
   void plan_attribute(OnnxAttribute& attribute, const OnnxNode& node, OnnxNodePlan& plan, Values& values,
