@@ -7,6 +7,7 @@
 #include <stave/core/effects/effect.h>
 #include <stave/core/effects/scope.h>
 #include <stave/core/ops/create.h>
+#include <stave/core/ops/dtypes.h>
 #include <stave/core/ops/elementwise.h>
 #include <stave/core/ops/layout.h>
 #include <stave/core/ops/layout_rules.h>
@@ -86,10 +87,13 @@ void run_node(const OnnxNodePlan& node, OnnxEnvironment& environment) {
 
 }  // namespace
 
+std::string name_of_node(const OnnxNode& node) {
+  return !node.name.empty() ? node.name : node.outputs.empty() ? node.operation : node.outputs[0];
+}
+
 std::string shown_node(const OnnxNode& node, Index opset) {
-  const std::string name = !node.name.empty() ? node.name : node.outputs.empty() ? std::string() : node.outputs[0];
-  return fmt::format("node '{}' ({}{}{}, opset {})", name, node.domain, node.domain.empty() ? "" : ".", node.operation,
-                     opset);
+  return fmt::format("node '{}' ({}{}{}, opset {})", name_of_node(node), node.domain, node.domain.empty() ? "" : ".",
+                     node.operation, opset);
 }
 
 OnnxValues run_onnx_graph(OnnxEnvironment environment, OnnxValues inputs,
@@ -229,12 +233,17 @@ Tensor NodeCall::tensor(std::string_view name) const {
   fail<FileError>("the attribute '{}' is not a tensor", name);
 }
 
+namespace {
+constexpr int attribute_of_tensor = 4;  // AttributeProto.TENSOR
+}
+
 Tensor NodeCall::parameter(const std::string& name) const {
   for (const std::string& given : {name, name + "_as_tensor"}) {
     if (const auto weight = node_.parameters.find(given); weight != node_.parameters.end())
       return environment_.values[static_cast<std::size_t>(weight->second)].tensor;
     const OnnxAttribute* const found = attribute(given);
-    if (found) return found->numbers.empty() ? tensor(given) : from(found->numbers);
+    if (found && !found->numbers.empty()) return from(found->numbers);
+    if (found && found->type == attribute_of_tensor) return tensor(given);
   }
   return {};
 }
@@ -270,6 +279,11 @@ OnnxValues NodeCall::run(std::string_view name, OnnxValues inputs) const {
 OnnxValues NodeCall::run_function() const { return run_onnx_graph({*node_.function, nullptr, this}, inputs_); }
 
 Tensor as_int64(const Tensor& x) { return astype(x, int64); }
+
+Tensor saturated(const Tensor& x, Dtype dtype) {
+  const auto limits = iinfo(dtype);
+  return astype(clip(round(x), static_cast<double>(limits.min), static_cast<double>(limits.max)), dtype);
+}
 
 std::vector<Index> axes_between(Index begin, Index end) {
   std::vector<Index> axes;

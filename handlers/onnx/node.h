@@ -193,6 +193,8 @@ class NodeCall {
 /// The attributes of operators of ai.onnx.ml whose numbers are learned, as weights are.
 std::span<const std::string_view> onnx_parameters();
 
+/// The name of a node, or of its first output if it has none.
+std::string name_of_node(const OnnxNode& node);
 /// "node 'conv1' (Conv, opset 17)", for error messages.
 std::string shown_node(const OnnxNode& node, Index opset);
 
@@ -209,6 +211,8 @@ inline OnnxValues results(std::initializer_list<Tensor> tensors) { return {tenso
 
 /// x as int64, the type of positions in ONNX.
 Tensor as_int64(const Tensor& x);
+/// The nearest numbers of an integer dtype.
+Tensor saturated(const Tensor& x, Dtype dtype);
 /// The numbers from `begin` to end - 1: axes, where a node does not name any.
 std::vector<Index> axes_between(Index begin, Index end);
 /// x as a matrix, whose rows run over the axes before `axis`: -1 is the last axis.

@@ -183,7 +183,9 @@ OnnxValues svm_classifier(const NodeCall& n) {
   const std::vector<Index> counts = n.integers("vectors_per_class").value_or(std::vector<Index>());
   const auto classes = static_cast<Index>(counts.size());
   if (classes < 2) n.refuse("there are vectors of {} classes: linear machines are not supported", classes);
-  const Tensor coefficients = reshape(n.parameter("coefficients"), {classes - 1, -1}), rho = n.parameter("rho");
+  const Tensor given = n.parameter("coefficients"), rho = n.parameter("rho");
+  if (!given.defined() || !rho.defined()) n.refuse("there are no coefficients, or there is no rho");
+  const Tensor coefficients = reshape(given, {classes - 1, -1});
   const std::vector<double> a = n.numbers("prob_a"), b = n.numbers("prob_b");
   const std::size_t pairs = counts.size() * (counts.size() - 1) / 2;
   if (rho.size() != static_cast<Index>(pairs) || (!a.empty() && (a.size() != pairs || b.size() != pairs)))

@@ -5,7 +5,6 @@
 #include <numeric>
 
 #include <stave/core/ops/create.h>
-#include <stave/core/ops/dtypes.h>
 #include <stave/core/ops/elementwise.h>
 #include <stave/core/ops/index.h>
 #include <stave/core/ops/layout.h>
@@ -168,9 +167,7 @@ Tensor onnx_resize(const NodeCall& n) {
     const bool same = how[i].from == how[i].to && how[i].scale == 1 && how[i].begin == 0 && how[i].end == 1;
     if (!same) y = resized_axis(n, y, normalize_axis(axes[i], x.rank(), "axes"), how[i], method);
   }
-  if (by_floats) return y;
-  const auto limits = iinfo(x.dtype());
-  return astype(clip(round(y), static_cast<double>(limits.min), static_cast<double>(limits.max)), x.dtype());
+  return by_floats ? y : saturated(y, x.dtype());
 }
 
 }  // namespace stave_detail

@@ -1,5 +1,5 @@
-// Ensembles of decision trees (domain ai.onnx.ml). All trees are walked at once: a step looks up the
-// nodes at which examples stand, and moves each example to one of the two nodes below.
+// Ensembles of decision trees (domain ai.onnx.ml). All trees are walked at once: a step looks up
+// the nodes at which examples stand, and moves each example to one of the two nodes below.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -97,8 +97,8 @@ struct Trees {
   }
 };
 
-// Combines the values of leaves over trees. Entry i of `weights` is the value of the target targets[i]
-// at the leaf leaves[i].
+// Combines the values of leaves over trees. Entry i of `weights` is the value of the target
+// targets[i] at the leaf leaves[i].
 Tensor aggregated(const NodeCall& n, const Trees& trees, const Tensor& at, const Tensor& weights,
                   const std::vector<Index>& leaves, const std::vector<Index>& targets, Index count,
                   const std::string& how) {
@@ -135,8 +135,8 @@ void require_size(std::string_view name, std::size_t found, std::size_t wanted) 
   if (found != wanted) fail<ShapeError>("the attribute '{}' has {} entries for {}", name, found, wanted);
 }
 
-// The trees of TreeEnsembleRegressor and TreeEnsembleClassifier, whose nodes are named by a tree and
-// a number.
+// The trees of TreeEnsembleRegressor and TreeEnsembleClassifier, whose nodes are named by a tree
+// and a number.
 struct NumberedTrees {
   Trees trees;
   std::map<std::pair<Index, Index>, Index> places;

@@ -118,25 +118,21 @@ class Planner {
   // Resolves the outputs, and notes where values are used for the last time.
   void finish(Values& values, const std::vector<std::string>& outputs) {
     OnnxGraphPlan& plan = values.plan;
-    for (std::size_t place = 0; place < values.last_uses.size(); ++place)
-      if (const int node = values.last_uses[place]; node >= 0)
-        plan.nodes[static_cast<std::size_t>(node)].last_uses.push_back(static_cast<int>(place));
+    values.node = -1;  // no node is the last one to use an output
     for (const std::string& output : outputs) {
       plan.outputs.push_back(resolve(output, values, "the graph's list of outputs"));
       plan.output_names.push_back(output);
-      const auto [depth, place] = plan.outputs.back();
-      if (depth > 0) continue;
-      for (OnnxNodePlan& node : plan.nodes) std::erase(node.last_uses, place);
     }
+    for (std::size_t place = 0; place < values.last_uses.size(); ++place)
+      if (const int node = values.last_uses[place]; node >= 0)
+        plan.nodes[static_cast<std::size_t>(node)].last_uses.push_back(static_cast<int>(place));
   }
 
   OnnxNodePlan plan_node(OnnxNode& node, Values& values, const OnnxOpsets& opsets) {
     OnnxNodePlan plan;
     const auto version = opsets.find(node.domain);
     plan.opset = version == opsets.end() ? 0 : version->second;
-    plan.name = make_intrusive<const SharedName>(!node.name.empty()     ? node.name
-                                                 : node.outputs.empty() ? node.operation
-                                                                        : node.outputs[0]);
+    plan.name = make_intrusive<const SharedName>(name_of_node(node));
     find_operator(node, plan);
     const bool takes_narrow = plan.op && node.domain.empty() && node.operation == "DequantizeLinear";
     for (const std::string& input : node.inputs)

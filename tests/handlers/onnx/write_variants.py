@@ -28,6 +28,8 @@ TYPES = {onnx.TensorProto.DataType.Value(name) for name in ["FLOAT", "DOUBLE", "
 RANDOM = {"Bernoulli", "Dropout", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike"}
 # Without its options, a loop runs for ever; the others have no results that are defined.
 LEFT_OUT = RANDOM | {"CenterCropPad", "ImageDecoder", "Loop", "MaxUnpool"}
+# Without padding, no window fits in.
+TESTS_LEFT_OUT = {"test_averagepool_2d_ceil_last_window_starts_on_pad"}
 # Attributes without which the inputs of a test are not valid.
 NEEDED = {"ignore_index", "batch_axis", "time_axis"}
 # onnxruntime's Fourier transforms err in the fifth digit, and its Resize rounds lengths.
@@ -182,7 +184,7 @@ def main():
         infos = [*case.model.graph.input, *case.model.graph.output]
         if len(case.model.graph.node) != 1 or case.model.functions or not all(map(is_tensor, infos)):
             continue
-        if case.model.graph.node[0].op_type in LEFT_OUT or not schema_of(case.model.graph.node[0], case.model.opset_import[0].version):
+        if case.name in TESTS_LEFT_OUT or case.model.graph.node[0].op_type in LEFT_OUT or not schema_of(case.model.graph.node[0], case.model.opset_import[0].version):
             continue
         values = dict(zip([info.name for info in case.model.graph.input], case.data_sets[0][0]))
         values = {k: onnx.numpy_helper.to_array(v) if isinstance(v, onnx.TensorProto) else np.asarray(v) for k, v in values.items()}
