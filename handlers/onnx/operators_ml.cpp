@@ -215,51 +215,45 @@ OnnxValues svm_classifier(const NodeCall& n) {
   return results({labels, onnx_post_transform(n, stack(scores, -1), how)});
 }
 
-// Replaces each key by its value, and other elements by a default. Elements are compared on the
-// host.
-template <class K, class V>
-Tensor looked_up(const Tensor& x, const std::vector<K>& keys, const std::vector<V>& values, V otherwise) {
-  std::map<K, V> table;
-  std::optional<V> of_nan;
-  for (std::size_t i = 0; i < std::min(keys.size(), values.size()); ++i)
-    if (keys[i] != keys[i]) of_nan = values[i];
-    else table.emplace(keys[i], values[i]);
-  std::vector<V> found;
-  for (const K key : astype(x, dtype_of<K>()).template to_vector<K>()) {
-    const auto at = key == key ? table.find(key) : table.end();
-    found.push_back(key != key && of_nan ? *of_nan : at == table.end() ? otherwise : at->second);
+// Replaces each key by its value, and other elements by a default.
+template <class K>
+Tensor looked_up(const Tensor& x, const std::vector<K>& keys, const Tensor& values, const Tensor& otherwise) {
+  std::map<K, Index> places;  // in the order of keys
+  Tensor of_nan;
+  for (std::size_t i = 0; i < keys.size(); ++i)
+    if (keys[i] != keys[i]) of_nan = values[static_cast<Index>(i)];
+    else places.emplace(keys[i], static_cast<Index>(i));
+  std::vector<K> sorted;
+  std::vector<Index> order;
+  for (const auto& [key, place] : places) {
+    sorted.push_back(key);
+    order.push_back(place);
   }
-  return from(found, x.shape());
+  Tensor y = broadcast_to(otherwise, x.shape());
+  if (!sorted.empty()) {
+    const Tensor known = astype(from(sorted), x.dtype());
+    const Tensor at = minimum(searchsorted(known, x), std::ssize(sorted) - 1);
+    y = where(take(known, at) == x, take(take(values, from(order)), at), y);
+  }
+  return of_nan.defined() ? where(isnan(x), of_nan, y) : y;
 }
 
 Tensor label_encoder(const NodeCall& n) {
-  const auto is_tensor = [&](std::string_view name) { return n.has(name); };
-  const auto numbers = [&](const char* list, const char* as_tensor) {
-    if (!is_tensor(as_tensor)) return n.numbers(list);
-    return astype(n.tensor(as_tensor), float64).to_vector<double>();
-  };
   if (n.has("keys_strings") || n.has("values_strings")) n.refuse("strings are not supported");
-  const bool int_keys = n.has("keys_int64s") || (n.has("keys_tensor") && is_integer(n.tensor("keys_tensor").dtype()));
-  const bool int_values =
-      n.has("values_int64s") || (n.has("values_tensor") && is_integer(n.tensor("values_tensor").dtype()));
-  const std::vector<Index> no_integers;
-  const auto with_values = [&](auto keys) {
-    if (!int_values) {
-      const double otherwise =
-          n.has("default_tensor") ? n.tensor("default_tensor").item<double>() : n.number("default_float", -0.);
-      const Tensor y = looked_up(n(0), keys, numbers("values_floats", "values_tensor"), otherwise);
-      return astype(y, n.has("values_tensor") ? n.tensor("values_tensor").dtype() : float32);
-    }
-    const Index otherwise =
-        n.has("default_tensor") ? n.tensor("default_tensor").item<Index>() : n.integer("default_int64", -1);
-    if (!is_tensor("values_tensor"))
-      return looked_up(n(0), keys, n.integers("values_int64s").value_or(no_integers), otherwise);
-    const Tensor values = n.tensor("values_tensor");
-    return astype(looked_up(n(0), keys, astype(values, int64).to_vector<Index>(), otherwise), values.dtype());
+  const auto list = [&](const std::string& kind) {
+    if (n.has(kind + "_tensor")) return n.tensor(kind + "_tensor");
+    if (const auto integers = n.integers(kind + "_int64s")) return from(*integers);
+    const std::vector<double> numbers = n.numbers(kind + "_floats");
+    return from(std::vector<float>(numbers.begin(), numbers.end()));
   };
-  if (!int_keys) return with_values(numbers("keys_floats", "keys_tensor"));
-  if (is_tensor("keys_tensor")) return with_values(astype(n.tensor("keys_tensor"), int64).to_vector<Index>());
-  return with_values(n.integers("keys_int64s").value_or(no_integers));
+  const Tensor keys = list("keys"), values = list("values");
+  if (keys.size() != values.size()) fail<ShapeError>("there are {} keys and {} values", keys.size(), values.size());
+  const Tensor otherwise = n.has("default_tensor")    ? n.tensor("default_tensor")
+                           : is_float(values.dtype()) ? tensor(n.number("default_float", -0.))
+                                                      : tensor(n.integer("default_int64", -1));
+  const Tensor missing = astype(reshape(otherwise, Shape()), values.dtype());
+  if (is_float(keys.dtype())) return looked_up(n(0), astype(keys, float64).to_vector<double>(), values, missing);
+  return looked_up(n(0), as_int64(keys).to_vector<Index>(), values, missing);
 }
 
 constexpr OnnxOperator ml_rows[] = {

@@ -5,13 +5,14 @@
 
 ml_NAME.npz has inputs "in_x" and outputs "out_y", which onnxruntime computes. Derivatives are those
 of scikit-learn: the leaves that it finds, and differences of its predictions in float64. Needs
-onnxruntime, skl2onnx, scikit-learn, onnxmltools and xgboost.
+onnxruntime, skl2onnx, scikit-learn, SciPy, onnxmltools and xgboost.
 """
 import pathlib
 
 import numpy as np
 import onnx
 import onnxruntime
+import scipy.stats
 import xgboost
 from onnxmltools import convert_xgboost
 from onnxmltools.convert.common.data_types import FloatTensorType
@@ -40,7 +41,7 @@ def write(name, model, inputs=rows, more=None):
     session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
     names = [output.name for output in session.get_outputs()]
     outputs = {f"out_{k}": v for k, v in zip(names, session.run(names, {"x": inputs}))}
-    np.savez(FOLDER / f"ml_{name}.npz", in_x=inputs, **outputs, **(more or {}))
+    np.savez(FOLDER / f"ml_{name}.npz", **({"in_x": inputs} | outputs | (more or {})))
 
 
 def exported(model, zipmap=False):
@@ -86,33 +87,87 @@ write("svr", exported(svr), more={"at": rows, "slopes": slopes(svr.predict)})
 write("svc", exported(SVC(probability=True, random_state=0).fit(x, classes)))
 write("svc_of_two", exported(SVC(kernel="poly").fit(x, sign)))
 
-# Every kind of branch, sets of values, NaN, and leaves of several targets.
+HEADER = '<ir_version: 10, opset_import: ["" : 21, "ai.onnx.ml" : 4]>'
+
+
+def parsed(text):
+    return onnx.parser.parse_model(f"{HEADER} {text}")
+
+
+features = parsed(
+    """features (float[batch,4] x) => (float[batch,4] scaled, float[batch,4] max, float[batch,4] l1, float[batch,4] l2,
+                                      float[batch,4] binary, float[batch,2] picked, float[batch,4,3] hot,
+                                      float[batch,8] joined, int64[batch,4] imputed) {
+      scaled = ai.onnx.ml.Scaler <offset = [1.0], scale = [2.0]> (x)
+      max = ai.onnx.ml.Normalizer <norm = "MAX"> (x)
+      l1 = ai.onnx.ml.Normalizer <norm = "L1"> (x)
+      l2 = ai.onnx.ml.Normalizer <norm = "L2"> (x)
+      binary = ai.onnx.ml.Binarizer <threshold = 0.5> (x)
+      places = Constant <value_ints = [2, 0]> ()
+      picked = ai.onnx.ml.ArrayFeatureExtractor (x, places)
+      integers = Cast <to = 7> (x)
+      hot = ai.onnx.ml.OneHotEncoder <cats_int64s = [-1, 0, 1]> (integers)
+      joined = ai.onnx.ml.FeatureVectorizer <inputdimensions = [4, 4]> (x, l1)
+      imputed = ai.onnx.ml.Imputer <imputed_value_int64s = [7, 8, 9, 10], replaced_value_int64 = 0> (integers)
+    }"""
+)
+write("features", features)
+labels = parsed(
+    """labels (float[batch,4] x) => (float[batch,4] floats, int64[batch,4] ints, float[batch,4] others) {
+      floats = ai.onnx.ml.LabelEncoder <keys_floats = [2.0, -1.0, 0.0], values_floats = [0.5, 1.5, 2.5],
+                                        default_float = 9.0> (x)
+      ints = ai.onnx.ml.LabelEncoder <keys_floats = [3.0, 1.0], values_int64s = [30, 10]> (x)
+      integers = Cast <to = 7> (x)
+      others = ai.onnx.ml.LabelEncoder <keys_int64s = [2, 1, 0], values_floats = [4.0, 5.0, 6.0]> (integers)
+    }"""
+)
+write("labels", labels, draw.integers(-1, 4, (6, 4)).astype(np.float32))
+scores = ", ".join(
+    f"{how.lower()} = ai.onnx.ml.LinearRegressor <targets = 2, coefficients = [0.5, 0.1, 0.1, 0.2, 0.0, 0.0, 0.6, 0.0], "
+    f'post_transform = "{how}"> (x)\n'
+    for how in ["LOGISTIC", "SOFTMAX", "SOFTMAX_ZERO", "PROBIT"]
+).replace("\n, ", "\n")
+transforms = parsed(
+    "transforms (float[batch,4] x) => "
+    "(float[batch,2] logistic, float[batch,2] softmax, float[batch,2] softmax_zero, float[batch,2] probit) "
+    f"{{ {scores} }}"
+)
+shares = draw.uniform(0.1, 0.9, (6, 4)).astype(np.float32)
+shares[0, 2] = 0  # a score of 0 stays 0
+coefficients = np.array([[0.5, 0.1, 0.1, 0.2], [0, 0, 0.6, 0]])
+# onnxruntime's probit has an error of 2e-4.
+write("transforms", transforms, shares, {"out_probit": np.float32(scipy.stats.norm.ppf(shares @ coefficients.T))})
+
+# Every kind of branch, sets of values, NaN, and leaves of several targets, with each aggregate.
 tensor = onnx.helper.make_tensor
+
+
+def ensemble(aggregate):
+    return onnx.helper.make_node(
+        "TreeEnsemble", ["x"], [f"y{aggregate}"], domain="ai.onnx.ml", n_targets=2, aggregate_function=aggregate,
+        tree_roots=[0, 3, 5], nodes_featureids=[0, 1, 2, 3, 0, 1, 2],
+        nodes_modes=tensor("modes", onnx.TensorProto.UINT8, [7], [0, 1, 2, 3, 4, 5, 6]),
+        nodes_splits=tensor("splits", onnx.TensorProto.FLOAT, [7], [0.5, 1, 0, 1, 2, 0, 0]),
+        nodes_truenodeids=[1, 0, 2, 4, 5, 6, 6], nodes_trueleafs=[0, 1, 1, 0, 1, 0, 1],
+        nodes_falsenodeids=[2, 1, 3, 4, 6, 7, 7], nodes_falseleafs=[0, 1, 1, 1, 1, 1, 1],
+        nodes_missing_value_tracks_true=[1, 0, 0, 1, 0, 1, 0],
+        membership_values=tensor("members", onnx.TensorProto.FLOAT, [4], [0, 1, 2, np.nan]),
+        leaf_targetids=[0, 1, 0, 1, 0, 1, 0, 1],
+        leaf_weights=tensor("weights", onnx.TensorProto.FLOAT, [8], [1, 2, 3, -4, 5, -6, 7, 8]),
+    )
+
+
+graph = onnx.helper.make_graph(
+    [ensemble(aggregate) for aggregate in range(4)],
+    "trees",
+    [onnx.helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, ["batch", 4])],
+    [onnx.helper.make_tensor_value_info(f"y{i}", onnx.TensorProto.FLOAT, ["batch", 2]) for i in range(4)],
+)
+opsets = [onnx.helper.make_opsetid("", 21), onnx.helper.make_opsetid("ai.onnx.ml", 5)]
+integers = draw.integers(-1, 4, (24, 4))
 write(
     "trees",
-    onnx.helper.make_model(
-        onnx.helper.make_graph(
-            [
-                onnx.helper.make_node(
-                    "TreeEnsemble", ["x"], ["y"], domain="ai.onnx.ml", n_targets=2, aggregate_function=0,
-                    tree_roots=[0, 3, 5], nodes_featureids=[0, 1, 2, 3, 0, 1, 2],
-                    nodes_modes=tensor("modes", onnx.TensorProto.UINT8, [7], [0, 1, 2, 3, 4, 5, 6]),
-                    nodes_splits=tensor("splits", onnx.TensorProto.FLOAT, [7], [0.5, 1, 0, 1, 2, 0, 0]),
-                    nodes_truenodeids=[1, 0, 2, 4, 5, 6, 6], nodes_trueleafs=[0, 1, 1, 0, 1, 0, 1],
-                    nodes_falsenodeids=[2, 1, 3, 4, 6, 7, 7], nodes_falseleafs=[0, 1, 1, 1, 1, 1, 1],
-                    nodes_missing_value_tracks_true=[1, 0, 0, 1, 0, 1, 0],
-                    membership_values=tensor("members", onnx.TensorProto.FLOAT, [4], [0, 1, 2, np.nan]),
-                    leaf_targetids=[0, 1, 0, 1, 0, 1, 0, 1],
-                    leaf_weights=tensor("weights", onnx.TensorProto.FLOAT, [8], [1, 2, 3, -4, 5, -6, 7, 8]),
-                )
-            ],
-            "trees",
-            [onnx.helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, ["batch", 4])],
-            [onnx.helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, ["batch", 2])],
-        ),
-        opset_imports=[onnx.helper.make_opsetid("", 21), onnx.helper.make_opsetid("ai.onnx.ml", 5)],
-        ir_version=10,
-    ),
-    np.where(draw.random((24, 4)) < 0.1, np.nan, draw.integers(-1, 4, (24, 4))).astype(np.float32),
+    onnx.helper.make_model(graph, opset_imports=opsets, ir_version=10),
+    np.where(draw.random((24, 4)) < 0.1, np.nan, integers).astype(np.float32),
 )
 onnx.save(exported(LogisticRegression().fit(x, sign), zipmap=True), FOLDER / "ml_zipmap.onnx")
