@@ -39,10 +39,9 @@ OnnxValues call(const OnnxNodePlan& node, const NodeCall& n) {
 OnnxValues perform_node(const OnnxNodePlan& node, OnnxValues inputs, OnnxEnvironment& environment) {
   using Known = OnnxOperator::Known;
   const Known rule = node.op ? node.op->known : Known::never;
-  const bool known = rule == Known::always ||
-                     (rule == Known::from_inputs && std::all_of(inputs.begin(), inputs.end(), [](const OnnxValue& x) {
-                        return x.known || !x.defined();
-                      }));
+  const auto is_known = [](const OnnxValue& x) { return x.known || !x.defined(); };
+  const bool known = rule == Known::always || (rule == Known::from_inputs && node.parameters.empty() &&
+                                               std::all_of(inputs.begin(), inputs.end(), is_known));
   const NodeCall n(node, std::move(inputs), environment);
   if (!known) return call(node, n);
   const UnderFrame below_all_handlers(nullptr);
