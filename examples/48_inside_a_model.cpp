@@ -33,15 +33,27 @@ int main() {
   std::cout << "changed by the strongest feature: " << count_nonzero(argmax(y, -1) != argmax(changed, -1)).item<int>()
             << " of 8\n";
   check(!allclose(y, changed), "the feature matters");
+  // For each example: the norms of the four gradients, and the changed logits.
+  const Tensor torch = read_csv(STAVE_EXAMPLE_DATA "/48_inside_a_model.csv", {.dtype = float32});
+  Index column = 0;
+  for (const auto& [name, gradients] : each) {
+    const Tensor norms = norm(reshape(gradients, {8, -1}), -1);
+    check(allclose(norms, torch(ellipsis, column++), 1e-3, 1e-6), "the gradients have the norms of PyTorch's");
+  }
+  check(allclose(changed, torch(ellipsis, slice(4, none)), 1e-4, 1e-4), "the changed logits are those of PyTorch");
 
-  // A weight is damaged. The error names the operation, and the node in which it is performed.
+  // A weight is damaged. The error names the operation, and the node in which it is performed; the
+  // debugger stops there.
   NamedTensors damaged = model.weights();
   damaged.at("w2") = damaged.at("w2").at(3, 5).set(std::numeric_limits<float>::quiet_NaN());
+  const auto f = [&](const Tensor& x) { return model(damaged, {{"pixels", x}}); };
   try {
-    debug([&](const Tensor& x) { return model(damaged, {{"pixels", x}}); }, {.trap_nan = true, .print = false})(pixels);
+    debug(f, {.trap_nan = true, .print = false})(pixels);
   } catch (const TransformError& error) {
-    const std::string text = error.what();
-    std::cout << text << "\n";
-    check(text.find("layer2") != text.npos, "the node is named");
+    std::cout << error.what() << "\n";
+    check(std::string(error.what()).find("layer2") != std::string::npos, "the node is named");
   }
+  Stepper stepper(f, pixels);
+  stepper.break_at({.nan = true});
+  check(stepper.go_on() && stepper.at().scopes().front() == "layer2", "the debugger stops in the node");
 }

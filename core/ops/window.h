@@ -1,4 +1,4 @@
-// Positions of windows, for convolutions and pooling. For the .cpp files of core/ops.
+// Positions of windows, for convolutions and pooling. For .cpp files of core/ops and handlers/onnx.
 #pragma once
 
 #include <stave/core/ops/convolution.h>

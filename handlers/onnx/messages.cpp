@@ -38,7 +38,6 @@ OnnxTensor read_tensor(std::string_view bytes, const Level& level) {
       case 3: fail<FileError>("{}: a tensor is stored in segments, which are not supported", level.where);
       case 4: m.numbers(tensor.floats); break;
       case 5: m.integers(tensor.int32s); break;
-      case 6: tensor.strings.push_back(m.text()); break;
       case 7: m.integers(tensor.int64s); break;
       case 8: tensor.name = m.text(); break;
       case 9: tensor.raw = m.bytes(); break;
@@ -155,7 +154,6 @@ OnnxGraph read_graph(std::string_view bytes, const Level& level) {
   OnnxGraph graph;
   for (ProtobufReader m(bytes, level.where); m.next();) switch (m.field()) {
       case 1: graph.nodes.push_back(read_node(m.bytes(), level.below())); break;
-      case 2: graph.name = m.text(); break;
       case 5: graph.initializers.push_back(read_tensor(m.bytes(), level)); break;
       case 11: graph.inputs.push_back(read_value_info(m.bytes(), level)); break;
       case 12: graph.outputs.push_back(read_value_info(m.bytes(), level)); break;
@@ -180,7 +178,6 @@ OnnxFunction read_function(std::string_view bytes, const Level& level) {
       case 1: function.name = m.text(); break;
       case 4: function.inputs.push_back(m.text()); break;
       case 5: function.outputs.push_back(m.text()); break;
-      case 6: function.attribute_names.push_back(m.text()); break;
       case 7: function.nodes.push_back(read_node(m.bytes(), level.below())); break;
       case 9: read_opset(m.bytes(), level, function.opsets); break;
       case 10: function.domain = m.text(); break;
@@ -252,7 +249,6 @@ OnnxFile read_onnx_file(std::string_view bytes, const std::string& where) {
   OnnxFile file;
   bool has_graph = false;
   for (ProtobufReader m(bytes, where); m.next();) switch (m.field()) {
-      case 1: file.ir_version = m.integer(); break;
       case 2: file.producer = m.text(); break;
       case 7:
         file.graph = read_graph(m.bytes(), level.below());

@@ -71,7 +71,6 @@ struct OnnxTensor {
   std::vector<std::int32_t> int32s;
   std::vector<std::int64_t> int64s;
   std::vector<std::uint64_t> uint64s;
-  std::vector<std::string> strings;
 };
 struct OnnxSparseTensor {
   OnnxTensor values, indices;
@@ -113,7 +112,6 @@ struct OnnxNode {
   std::vector<OnnxAttribute> attributes;
 };
 struct OnnxGraph {
-  std::string name;
   std::vector<OnnxNode> nodes;
   std::vector<OnnxTensor> initializers;
   std::vector<OnnxSparseTensor> sparse_initializers;
@@ -122,13 +120,12 @@ struct OnnxGraph {
 using OnnxOpsets = std::map<std::string, Index>;  // the version of each domain
 struct OnnxFunction {
   std::string name, domain, overload;
-  std::vector<std::string> inputs, outputs, attribute_names;
+  std::vector<std::string> inputs, outputs;
   std::vector<OnnxAttribute> defaults;
   std::vector<OnnxNode> nodes;
   OnnxOpsets opsets;
 };
 struct OnnxFile {
-  Index ir_version = 0;
   std::string producer;
   OnnxOpsets opsets;
   OnnxGraph graph;

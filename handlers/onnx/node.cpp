@@ -6,6 +6,8 @@
 
 #include <stave/core/effects/effect.h>
 #include <stave/core/effects/scope.h>
+#include <stave/core/ops/create.h>
+#include <stave/core/ops/dtypes.h>
 #include <stave/core/ops/elementwise.h>
 #include <stave/core/ops/layout.h>
 #include <stave/core/ops/layout_rules.h>
@@ -37,10 +39,9 @@ OnnxValues call(const OnnxNodePlan& node, const NodeCall& n) {
 OnnxValues perform_node(const OnnxNodePlan& node, OnnxValues inputs, OnnxEnvironment& environment) {
   using Known = OnnxOperator::Known;
   const Known rule = node.op ? node.op->known : Known::never;
-  const bool known = rule == Known::always ||
-                     (rule == Known::from_inputs && std::all_of(inputs.begin(), inputs.end(), [](const OnnxValue& x) {
-                        return x.known || !x.defined();
-                      }));
+  const auto is_known = [](const OnnxValue& x) { return x.known || !x.defined(); };
+  const bool known = rule == Known::always || (rule == Known::from_inputs && node.parameters.empty() &&
+                                               std::all_of(inputs.begin(), inputs.end(), is_known));
   const NodeCall n(node, std::move(inputs), environment);
   if (!known) return call(node, n);
   const UnderFrame below_all_handlers(nullptr);
@@ -85,10 +86,13 @@ void run_node(const OnnxNodePlan& node, OnnxEnvironment& environment) {
 
 }  // namespace
 
+std::string name_of_node(const OnnxNode& node) {
+  return !node.name.empty() ? node.name : node.outputs.empty() ? node.operation : node.outputs[0];
+}
+
 std::string shown_node(const OnnxNode& node, Index opset) {
-  const std::string name = !node.name.empty() ? node.name : node.outputs.empty() ? std::string() : node.outputs[0];
-  return fmt::format("node '{}' ({}{}{}, opset {})", name, node.domain, node.domain.empty() ? "" : ".", node.operation,
-                     opset);
+  return fmt::format("node '{}' ({}{}{}, opset {})", name_of_node(node), node.domain, node.domain.empty() ? "" : ".",
+                     node.operation, opset);
 }
 
 OnnxValues run_onnx_graph(OnnxEnvironment environment, OnnxValues inputs,
@@ -228,6 +232,28 @@ Tensor NodeCall::tensor(std::string_view name) const {
   fail<FileError>("the attribute '{}' is not a tensor", name);
 }
 
+namespace {
+constexpr int attribute_of_tensor = 4;  // AttributeProto.TENSOR
+}
+
+Tensor NodeCall::parameter(const std::string& name) const {
+  for (const std::string& given : {name, name + "_as_tensor"}) {
+    if (const auto weight = node_.parameters.find(given); weight != node_.parameters.end())
+      return environment_.values[static_cast<std::size_t>(weight->second)].tensor;
+    const OnnxAttribute* const found = attribute(given);
+    if (found && !found->numbers.empty()) return from(found->numbers);
+    if (found && found->type == attribute_of_tensor) return tensor(given);
+  }
+  return {};
+}
+
+std::span<const std::string_view> onnx_parameters() {
+  static constexpr std::string_view names[] = {"base_values",     "class_weights", "coefficients", "intercepts",
+                                               "leaf_weights",    "offset",        "rho",          "scale",
+                                               "support_vectors", "target_weights"};
+  return names;
+}
+
 Dtype NodeCall::dtype(std::string_view name, std::optional<Dtype> otherwise) const {
   const OnnxAttribute* const found = attribute(name);
   if (!found && otherwise) return *otherwise;
@@ -252,6 +278,24 @@ OnnxValues NodeCall::run(std::string_view name, OnnxValues inputs) const {
 OnnxValues NodeCall::run_function() const { return run_onnx_graph({*node_.function, nullptr, this}, inputs_); }
 
 Tensor as_int64(const Tensor& x) { return astype(x, int64); }
+
+Tensor saturated(const Tensor& x, Dtype dtype) {
+  const auto limits = iinfo(dtype);
+  return astype(clip(round(x), static_cast<double>(limits.min), static_cast<double>(limits.max)), dtype);
+}
+
+std::vector<Index> axes_between(Index begin, Index end) {
+  std::vector<Index> axes;
+  for (Index axis = begin; axis < end; ++axis) axes.push_back(axis);
+  return axes;
+}
+
+Tensor as_matrix(const Tensor& x, Index given) {
+  const int axis = given == x.rank() ? x.rank() : normalize_axis(given, x.rank(), "axis");
+  Index rows = 1, columns = 1;
+  for (int i = 0; i < x.rank(); ++i) (i < axis ? rows : columns) *= x.shape(i);
+  return reshape(x, {rows, columns});
+}
 
 Tensor vector_along(const Tensor& x, Index axis, int rank) {
   Shape lengths = repeated(rank, 1);

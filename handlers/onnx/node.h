@@ -77,7 +77,8 @@ struct OnnxNodePlan {
   OnnxNode message;                                    // without tensors and graphs
   std::map<std::string, Tensor, std::less<>> tensors;  // the tensors among the attributes
   std::map<std::string, std::shared_ptr<const OnnxGraphPlan>, std::less<>> graphs;
-  const OnnxOperator* op = nullptr;  // null: a call of `function`
+  std::map<std::string, int, std::less<>> parameters;  // attributes that are weights: their places
+  const OnnxOperator* op = nullptr;                    // null: a call of `function`
   std::shared_ptr<const OnnxGraphPlan> function;
   Index opset = 0;
   NamePtr name;  // names the operations that the node performs
@@ -156,6 +157,9 @@ class NodeCall {
   std::vector<double> numbers(std::string_view name) const;
   std::vector<std::string> texts(std::string_view name) const;
   Tensor tensor(std::string_view name) const;  // an empty Tensor if it is missing
+  /// The numbers of an attribute NAME, as float32, or of a tensor NAME_as_tensor; empty if both are
+  /// missing. In the main graph they are weights of the model (onnx_parameters).
+  Tensor parameter(const std::string& name) const;
   /// The dtype that an attribute names by its number.
   Dtype dtype(std::string_view name, std::optional<Dtype> otherwise = {}) const;
   /// Runs the graph of an attribute with these inputs.
@@ -186,6 +190,11 @@ class NodeCall {
   OnnxEnvironment& environment_;
 };
 
+/// The attributes of operators of ai.onnx.ml whose numbers are learned, as weights are.
+std::span<const std::string_view> onnx_parameters();
+
+/// The name of a node, or of its first output if it has none.
+std::string name_of_node(const OnnxNode& node);
 /// "node 'conv1' (Conv, opset 17)", for error messages.
 std::string shown_node(const OnnxNode& node, Index opset);
 
@@ -202,6 +211,12 @@ inline OnnxValues results(std::initializer_list<Tensor> tensors) { return {tenso
 
 /// x as int64, the type of positions in ONNX.
 Tensor as_int64(const Tensor& x);
+/// The nearest numbers of an integer dtype.
+Tensor saturated(const Tensor& x, Dtype dtype);
+/// The numbers from `begin` to end - 1: axes, where a node does not name any.
+std::vector<Index> axes_between(Index begin, Index end);
+/// x as a matrix, whose rows run over the axes before `axis`: -1 is the last axis.
+Tensor as_matrix(const Tensor& x, Index axis);
 /// The elements of x along one of `rank` axes, of which the others have length 1.
 Tensor vector_along(const Tensor& x, Index axis, int rank);
 /// The parts of x along an axis, of these lengths. Throws ShapeError if one does not fit.

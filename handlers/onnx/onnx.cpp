@@ -28,8 +28,9 @@ struct OnnxModelMaker {
     std::vector<OnnxArgument> all;
     for (const OnnxValueInfo& info : infos) {
       if (!info.refused.empty())
-        fail<FileError>("{}: {} is a {}, which Stave does not have", files.where(), shown_name(info.name),
-                        info.refused);
+        fail<FileError>("{}: {} is a {}, which Stave does not have{}", files.where(), shown_name(info.name),
+                        info.refused,
+                        info.refused == "map" ? ": export the model without ZipMap (zipmap=False in skl2onnx)" : "");
       OnnxArgument argument{info.name, dtype_of_onnx(info.type), {}, info.is_sequence, info.is_optional};
       if (info.type != OnnxType::undefined && !argument.dtype)
         fail<FileError>("{}: {} has elements of type {}, which Stave does not have", files.where(),

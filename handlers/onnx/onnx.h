@@ -30,8 +30,9 @@
 // - Nodes that draw random numbers take keys from next_key (handlers/model/keys.h).
 // - Sequences and optionals among inputs and outputs are flattened: a sequence `s` has the entries
 //   "s/0", "s/1", ...; an optional without a value has no entry.
-// - There are no strings. Weights of two, four and eight bits (INT4, FLOAT8E4M3FN ...) are read
-//   where they go into DequantizeLinear; other uses of these types are refused.
+// - There are no strings, and no maps: export classifiers of ai.onnx.ml with integer labels and
+//   without ZipMap. Weights of two, four and eight bits (INT4, FLOAT8E4M3FN ...) are read where
+//   they go into DequantizeLinear; other uses of these types are refused.
 #pragma once
 
 #include <map>
@@ -78,8 +79,10 @@ class OnnxModel {
   /// Runs the model with other weights: of the same names, shapes and dtypes as weights().
   NamedTensors operator()(const NamedTensors& weights, const NamedTensors& inputs) const;
 
-  /// The weights: the floating-point initializers of the main graph. Those in files of external
-  /// data are views of the mapped files, which are read at the first use.
+  /// The weights: the floating-point initializers of the main graph, and the learned attributes of
+  /// nodes of ai.onnx.ml, such as the values of trees' leaves, by the names OUTPUT.ATTRIBUTE.
+  /// Those in files of external data are views of the mapped files, which are read at the first
+  /// use.
   const NamedTensors& weights() const noexcept { return *weights_; }
   const std::vector<OnnxArgument>& inputs() const noexcept { return about_->inputs; }
   const std::vector<OnnxArgument>& outputs() const noexcept { return about_->outputs; }

@@ -12,7 +12,7 @@ const std::vector<OnnxDomain>& onnx_domains() {
        {onnx_elementwise(), onnx_cast(), onnx_reduce(), onnx_layout(), onnx_index(), onnx_products(),
         onnx_convolution(), onnx_pooling(), onnx_normalize(), onnx_recurrent(), onnx_attention(), onnx_control_flow(),
         onnx_sequences(), onnx_quantize(), onnx_signal(), onnx_images(), onnx_losses(), onnx_random()}},
-      {"ai.onnx.ml", 5, {onnx_ml()}},
+      {"ai.onnx.ml", 5, {onnx_ml(), onnx_trees()}},
       {"ai.onnx.preview", 1, {onnx_preview()}},
       {"ai.onnx.preview.training", 1, {onnx_training()}}};
   return domains;

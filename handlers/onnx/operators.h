@@ -42,6 +42,7 @@ std::span<const OnnxOperator> onnx_losses();
 std::span<const OnnxOperator> onnx_random();
 std::span<const OnnxOperator> onnx_training();
 std::span<const OnnxOperator> onnx_ml();
+std::span<const OnnxOperator> onnx_trees();
 std::span<const OnnxOperator> onnx_preview();
 
 }  // namespace stave_detail

@@ -30,6 +30,15 @@ Tensor without_heads(const Tensor& x) {
   return reshape(y, {y.shape(0), y.shape(1), y.shape(2) * y.shape(3)});
 }
 
+// Keys or values [batch, heads, steps, d], of which a group of `heads` queries shares each.
+Tensor for_heads(const Tensor& x, Index heads) {
+  const Index given = x.shape(1);
+  if (given == heads) return x;
+  if (given == 0 || heads % given != 0)
+    fail<ShapeError>("{} heads of queries do not divide into {} heads of keys", heads, given);
+  return repeat(x, heads / given, 1);
+}
+
 // The mask of an Attention node: which keys a query attends to, and what is added to its scores.
 struct AttentionMask {
   Tensor allowed;  // bools; empty: all keys
@@ -93,10 +102,8 @@ OnnxValues attention(const NodeCall& n) {
                                       .grouped_queries = grouped});
     return results({flat ? without_heads(y) : y, present_key, present_value});
   }
-  if (grouped) {
-    k = repeat(k, q.shape(1) / k.shape(1), 1);
-    v = repeat(v, q.shape(1) / v.shape(1), 1);
-  }
+  k = for_heads(k, q.shape(1));
+  v = for_heads(v, q.shape(1));
   const double half = std::sqrt(scale);
   Tensor scores = matmul(q * half, matrix_transpose(k * half));
   std::vector<Tensor> stages{scores};  // as qk_matmul_output_mode numbers them
@@ -122,13 +129,7 @@ OnnxValues attention(const NodeCall& n) {
 // Attention whose scores and weights pass through graphs.
 Tensor flex_attention(const NodeCall& n) {
   const Tensor& q = n(0);
-  Tensor k = n(1), v = n(2);
-  if (k.shape(1) != q.shape(1)) {
-    if (k.shape(1) == 0 || q.shape(1) % k.shape(1) != 0)
-      fail<ShapeError>("{} heads of queries do not divide into {}", q.shape(1), k.shape(1));
-    k = repeat(k, q.shape(1) / k.shape(1), 1);
-    v = repeat(v, q.shape(1) / v.shape(1), 1);
-  }
+  const Tensor k = for_heads(n(1), q.shape(1)), v = for_heads(n(2), q.shape(1));
   const double half = std::sqrt(n.number("scale", 1 / std::sqrt(static_cast<double>(q.shape(3)))));
   const Dtype wide = is_half_float(q.dtype()) ? float32 : q.dtype(), dtype = n.dtype("softmax_precision", wide);
   const auto passed = [&](std::string_view name, const Tensor& x) {

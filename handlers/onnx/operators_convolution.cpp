@@ -6,6 +6,7 @@
 #include <stave/core/ops/elementwise.h>
 #include <stave/core/ops/images.h>
 #include <stave/core/ops/layout.h>
+#include <stave/core/ops/window.h>
 #include <stave/handlers/onnx/operators.h>
 #include <stave/handlers/onnx/windows.h>
 
@@ -50,13 +51,10 @@ OnnxWindows onnx_windows(const NodeCall& n, const Shape& x, const Shape& kernel)
       w.high[i] = pads[i + axes];
     }
   } else if (mode == "SAME_UPPER" || mode == "SAME_LOWER") {
-    for (std::size_t i = 0; i < axes; ++i) {
-      const Index windows = (lengths[i] + w.strides[i] - 1) / w.strides[i];
-      const Index pads =
-          std::max<Index>((windows - 1) * w.strides[i] + w.dilations[i] * (kernel[i] - 1) + 1 - lengths[i], 0);
-      w.low[i] = mode == "SAME_UPPER" ? pads / 2 : pads - pads / 2;
-      w.high[i] = pads - w.low[i];
-    }
+    Pads pads = pads_of(Padding::same, lengths, dilated(kernel, w.dilations, "onnx"), w.strides, "onnx");
+    if (mode == "SAME_LOWER") std::swap(pads.low, pads.high);
+    w.low = pads.low;
+    w.high = pads.high;
   } else if (mode != "VALID") {
     n.refuse("there is no auto_pad '{}'", mode);
   }

@@ -1,6 +1,8 @@
 // Elementwise operators, which broadcast as NumPy does.
 #include <stave/core/ops/elementwise.h>
 
+#include <limits>
+
 #include <stave/core/ops/create.h>
 #include <stave/core/ops/index.h>
 #include <stave/core/ops/layout.h>
@@ -49,10 +51,8 @@ Tensor power(const NodeCall& n) { return astype(pow(n(0), n(1)), n(0).dtype()); 
 
 Tensor clipped(const NodeCall& n) {
   Tensor x = n(0);
-  if (n.opset() < 11) {
-    if (n.has("min")) x = maximum(x, n.number("min", 0));
-    return n.has("max") ? minimum(x, n.number("max", 0)) : x;
-  }
+  constexpr double largest = std::numeric_limits<float>::max();
+  if (n.opset() < 11) return clip(x, n.number("min", -largest), n.number("max", largest));
   if (n.has(1)) x = maximum(x, n(1));
   return n.has(2) ? minimum(x, n(2)) : x;
 }
@@ -90,10 +90,7 @@ template <Tensor (*function)(const Tensor&, Index)>
 Tensor along_axis(const NodeCall& n) {
   const Tensor& x = n(0);
   if (n.opset() >= 13) return function(x, n.integer("axis", -1));
-  const int axis = normalize_axis(n.integer("axis", 1), x.rank() + 1, "axis");
-  Index rows = 1;
-  for (int i = 0; i < axis; ++i) rows *= x.shape(i);
-  return reshape(function(reshape(x, {rows, rows == 0 ? Index{1} : x.size() / rows}), 1), x.shape());
+  return reshape(function(as_matrix(x, n.integer("axis", 1)), 1), x.shape());
 }
 
 constexpr double selu_alpha = 1.67326319217681884765625, selu_gamma = 1.05070102214813232421875;
@@ -139,16 +136,16 @@ constexpr OnnxOperator elementwise_rows[] = {
     {"LessOrEqual", 12, binary<less_equal>},
     {"Log", 6, unary<log>},
     {"LogSoftmax", 1, along_axis<log_softmax>},
-    {"Max", 8, folded<maximum>},
-    {"Mean", 8, [](const NodeCall& n) { return folded<add>(n) / n.size(); }},
-    {"Min", 8, folded<minimum>},
+    {"Max", 6, folded<maximum>},
+    {"Mean", 6, [](const NodeCall& n) { return folded<add>(n) / n.size(); }},
+    {"Min", 6, folded<minimum>},
     {"Mish", 18, unary<mish>},
     {"Mod", 10, modulo},
     {"Mul", 7, binary<multiply>},
     {"Neg", 6, unary<negative>},
     {"Not", 1, unary<logical_not>},
     {"Or", 7, binary<logical_or>},
-    {"PRelu", 9, [](const NodeCall& n) { return where(n(0) < 0, n(0) * n(1), n(0)); }},
+    {"PRelu", 7, [](const NodeCall& n) { return where(n(0) < 0, n(0) * n(1), n(0)); }},
     {"Pow", 7, power},
     {"Reciprocal", 6, unary<reciprocal>},
     {"Relu", 6, unary<relu>},
@@ -165,7 +162,7 @@ constexpr OnnxOperator elementwise_rows[] = {
     {"Softsign", 1, [](const NodeCall& n) { return n(0) / (1 + abs(n(0))); }},
     {"Sqrt", 6, unary<sqrt>},
     {"Sub", 7, binary<subtract>},
-    {"Sum", 8, folded<add>},
+    {"Sum", 6, folded<add>},
     {"SwiGLU", 28, [](const NodeCall& n) { return n(0) * sigmoid(n.number("alpha", 1) * n(0)) * n(1); }},
     {"Swish", 24, [](const NodeCall& n) { return n(0) * sigmoid(n.number("alpha", 1) * n(0)); }},
     {"Tan", 7, unary<tan>},

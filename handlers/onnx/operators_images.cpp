@@ -202,7 +202,7 @@ constexpr OnnxOperator images_rows[] = {
     {"AffineGrid", 20, affine_grid}, {"GridSample", 16, sampled},
     {"MaxRoiPool", 1, max_roi_pool}, {"NonMaxSuppression", 10, non_max_suppression},
     {"Resize", 10, onnx_resize},     {"RoiAlign", 10, roi_align},
-    {"Upsample", 9, onnx_resize},
+    {"Upsample", 7, onnx_resize},
 };
 
 }  // namespace

@@ -45,15 +45,6 @@ Tensor reshaped(const NodeCall& n) {
   return reshape(x, Shape(lengths));
 }
 
-Tensor flattened(const NodeCall& n) {
-  const Tensor& x = n(0);
-  const Index given = n.integer("axis", 1);
-  const int axis = given == x.rank() ? x.rank() : normalize_axis(given, x.rank(), "axis");
-  Index rows = 1, columns = 1;
-  for (int i = 0; i < x.rank(); ++i) (i < axis ? rows : columns) *= x.shape(i);
-  return reshape(x, {rows, columns});
-}
-
 Tensor transposed(const NodeCall& n) {
   const auto axes = n.integers("perm");
   return axes ? permute_dims(n(0), Shape(*axes)) : transpose(n(0));
@@ -95,11 +86,7 @@ Tensor sliced(const NodeCall& n) {
   const bool by_input = n.opset() >= 10;
   const auto starts = by_input ? n.integers(1) : n.integers("starts").value_or(std::vector<Index>());
   const auto ends = by_input ? n.integers(2) : n.integers("ends").value_or(std::vector<Index>());
-  std::vector<Index> axes;
-  if (!by_input) axes = n.integers("axes").value_or(axes);
-  else if (n.has(3)) axes = n.integers(3);
-  else
-    for (std::size_t i = 0; i < starts.size(); ++i) axes.push_back(static_cast<Index>(i));
+  const auto axes = n.integers("axes", 3, 10).value_or(axes_between(0, std::ssize(starts)));
   const auto steps = n.has(4) ? n.integers(4) : std::vector<Index>(starts.size(), 1);
   if (ends.size() != starts.size() || axes.size() != starts.size() || steps.size() != starts.size())
     fail<ShapeError>("there are {} starts, {} ends, {} axes and {} steps", starts.size(), ends.size(), axes.size(),
@@ -119,16 +106,14 @@ Scalar number_in(const NodeCall& n, std::size_t input) {
 Tensor padded(const NodeCall& n) {
   const Tensor& x = n(0);
   const auto pads = n.opset() < 11 ? n.integers("pads").value_or(std::vector<Index>()) : n.integers(1);
-  std::vector<Index> axes;
-  if (n.has(3)) axes = n.integers(3);
-  else
-    for (Index axis = 0; axis < x.rank(); ++axis) axes.push_back(axis);
+  const auto axes = n.has(3) ? n.integers(3) : axes_between(0, x.rank());
   if (pads.size() != 2 * axes.size()) fail<ShapeError>("there are {} pads for {} axes", pads.size(), axes.size());
   std::vector<std::pair<Index, Index>> widths(static_cast<std::size_t>(x.rank()));
   for (std::size_t i = 0; i < axes.size(); ++i)
     widths[static_cast<std::size_t>(normalize_axis(axes[i], x.rank(), "axes"))] = {pads[i], pads[i + axes.size()]};
   const std::string mode = n.text("mode", "constant");
-  if (mode == "constant") return pad(x, widths, n.has(2) ? number_in(n, 2) : Scalar(n.number("value", 0)));
+  if (mode == "constant")
+    return pad(x, widths, n.has(2) ? number_in(n, 2) : n.has("value") ? Scalar(n.number("value", 0)) : Scalar(0));
   if (mode == "reflect") return pad(x, widths, PadMode::reflect);
   if (mode == "edge") return pad(x, widths, PadMode::edge);
   if (mode == "wrap") return pad(x, widths, PadMode::wrap);
@@ -207,9 +192,7 @@ Tensor triangle(const NodeCall& n) {
 Tensor center_crop_pad(const NodeCall& n) {
   const Tensor& x = n(0);
   const auto lengths = n.integers(1);
-  std::vector<Index> axes;
-  for (Index axis = 0; axis < x.rank(); ++axis) axes.push_back(axis);
-  axes = n.integers("axes").value_or(axes);
+  const auto axes = n.integers("axes").value_or(axes_between(0, x.rank()));
   if (axes.size() != lengths.size()) fail<ShapeError>("there are {} lengths for {} axes", lengths.size(), axes.size());
   std::vector<std::pair<Index, Index>> widths(static_cast<std::size_t>(x.rank()));
   for (std::size_t i = 0; i < axes.size(); ++i) {
@@ -228,7 +211,7 @@ constexpr OnnxOperator layout_rows[] = {
     {"DepthToSpace", 1, depth_to_space},
     {"Expand", 8, expanded},
     {"EyeLike", 9, eye_like, Known::always},
-    {"Flatten", 1, flattened},
+    {"Flatten", 1, [](const NodeCall& n) { return as_matrix(n(0), n.integer("axis", 1)); }},
     {"Identity", 1, [](const NodeCall& n) { return OnnxValues{n.value(0)}; }},
     {"Pad", 2, padded},
     {"Range", 11, range},

@@ -1,8 +1,6 @@
 // Normalisation.
 #include <stave/core/ops/normalize.h>
 
-#include <numeric>
-
 #include <stave/core/ops/create.h>
 #include <stave/core/ops/elementwise.h>
 #include <stave/core/ops/layout.h>
@@ -17,20 +15,15 @@ namespace {
 
 double epsilon_of(const NodeCall& n) { return n.number("epsilon", 1e-5); }
 
-std::vector<Index> axes_from(Index first, int rank) {
-  std::vector<Index> axes(static_cast<std::size_t>(rank - first));
-  std::iota(axes.begin(), axes.end(), first);
-  return axes;
-}
-
 OnnxValues batch_normalization(const NodeCall& n) {
   const Tensor& x = n(0);
+  if (n.integer("spatial", 1) == 0) n.refuse("statistics of each element (spatial = 0) are not supported");
   const auto channels = [&](const Tensor& v) { return x.rank() > 1 ? per_channel(v, x.rank()) : v; };
   if (n.integer("training_mode", 0) == 0) {
     const Tensor scale = n(1) * rsqrt(n(4) + epsilon_of(n));
     return results({astype((x - channels(n(3))) * channels(scale) + channels(n(2)), x.dtype())});
   }
-  std::vector<Index> axes = axes_from(0, x.rank());
+  std::vector<Index> axes = axes_between(0, x.rank());
   std::erase(axes, 1);
   const Tensor average = mean(x, Axes(axes)), variance = var(x, Axes(axes));
   const double momentum = n.number("momentum", 0.9);
@@ -57,13 +50,16 @@ Tensor group_normalization(const NodeCall& n) {
 
 OnnxValues layer_normalization(const NodeCall& n) {
   const Tensor& x = n(0);
-  const std::vector<Index> axes = axes_from(normalize_axis(n.integer("axis", -1), x.rank(), "axis"), x.rank());
+  const std::vector<Index> axes = axes_between(normalize_axis(n.integer("axis", -1), x.rank(), "axis"), x.rank());
   const Shape lengths(std::span<const Index>(x.shape()).subspan(static_cast<std::size_t>(axes.front())));
   const auto spread = [&](const Tensor& v) { return astype(broadcast_to(v, lengths), x.dtype()); };
-  const Tensor y = layer_norm(x, {.weight = spread(n(1)),
-                                  .bias = n.has(2) ? spread(n(2)) : Tensor(),
-                                  .epsilon = epsilon_of(n),
-                                  .axes = Axes(axes)});
+  // Scale and bias may also vary along other axes.
+  const bool vary = n(1).rank() > std::ssize(axes) || (n.has(2) && n(2).rank() > std::ssize(axes));
+  Tensor y = layer_norm(x, {.weight = vary ? Tensor() : spread(n(1)),
+                            .bias = n.has(2) && !vary ? spread(n(2)) : Tensor(),
+                            .epsilon = epsilon_of(n),
+                            .axes = Axes(axes)});
+  if (vary) y = astype(n.has(2) ? y * n(1) + n(2) : y * n(1), x.dtype());
   if (!n.wants(1) && !n.wants(2)) return results({y});
   const Tensor wide = astype(x, n.dtype("stash_type", float32));
   return results({y, mean(wide, Axes(axes), keepdims), rsqrt(var(wide, Axes(axes), keepdims) + epsilon_of(n))});
@@ -71,7 +67,7 @@ OnnxValues layer_normalization(const NodeCall& n) {
 
 Tensor rms_normalization(const NodeCall& n) {
   const Tensor& x = n(0);
-  const std::vector<Index> axes = axes_from(normalize_axis(n.integer("axis", -1), x.rank(), "axis"), x.rank());
+  const std::vector<Index> axes = axes_between(normalize_axis(n.integer("axis", -1), x.rank(), "axis"), x.rank());
   const Tensor wide = astype(x, n.dtype("stash_type", float32));
   const Tensor y = wide * rsqrt(mean(square(wide), Axes(axes), keepdims) + epsilon_of(n));
   return astype(y, x.dtype()) * n(1);
@@ -104,7 +100,7 @@ Tensor local_response_normalization(const NodeCall& n) {
 }
 
 constexpr OnnxOperator normalize_rows[] = {
-    {"BatchNormalization", 9, batch_normalization},
+    {"BatchNormalization", 7, batch_normalization},
     {"GroupNormalization", 18, group_normalization},
     {"InstanceNormalization", 6, instance_normalization},
     {"LRN", 1, local_response_normalization},

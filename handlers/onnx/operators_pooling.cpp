@@ -1,8 +1,6 @@
 // Pooling.
 #include <stave/core/ops/pooling.h>
 
-#include <numeric>
-
 #include <stave/core/ops/create.h>
 #include <stave/core/ops/elementwise.h>
 #include <stave/core/ops/index.h>
@@ -70,9 +68,7 @@ Tensor norm_pool(const NodeCall& n) {
 // Applies a reduction to all spatial axes.
 template <class Reduce>
 Tensor over_space(const Tensor& x, Reduce reduce) {
-  std::vector<Index> axes(static_cast<std::size_t>(std::max(x.rank() - 2, 0)));
-  std::iota(axes.begin(), axes.end(), Index{2});
-  return reduce(x, Axes(axes));
+  return reduce(x, Axes(axes_between(2, x.rank())));
 }
 Tensor global_average(const NodeCall& n) {
   return over_space(n(0), [](const Tensor& x, const Axes& axes) { return mean(x, axes, keepdims); });

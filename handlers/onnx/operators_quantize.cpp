@@ -5,7 +5,6 @@
 #include <stave/core/ops/contract.h>
 #include <stave/core/ops/convolution.h>
 #include <stave/core/ops/create.h>
-#include <stave/core/ops/dtypes.h>
 #include <stave/core/ops/elementwise.h>
 #include <stave/core/ops/layout.h>
 #include <stave/core/ops/reduce.h>
@@ -28,12 +27,6 @@ Tensor spread_over(const NodeCall& n, const Tensor& v, const Tensor& x) {
   std::vector<Tensor::Subscript> entries(static_cast<std::size_t>(x.rank()), slice());
   entries[static_cast<std::size_t>(axis)] = slice(x.shape(axis));
   return all(entries);
-}
-
-// The nearest numbers of an integer dtype.
-Tensor saturated(const Tensor& x, Dtype dtype) {
-  const auto limits = iinfo(dtype);
-  return astype(clip(round(x), static_cast<double>(limits.min), static_cast<double>(limits.max)), dtype);
 }
 
 Tensor quantized(const NodeCall& n) {

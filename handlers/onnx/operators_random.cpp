@@ -50,7 +50,7 @@ OnnxValues dropped_out(const NodeCall& n) {
   const Tensor& x = n(0);
   const bool by_input = n.opset() >= 12, training = by_input && n.has(2) && n.integer(2) != 0;
   const double ratio = by_input && n.has(1) ? n.fixed_numbers(1).at(0) : n.number("ratio", 0.5);
-  if (!training || ratio == 0) return {OnnxValue(x), OnnxValue(ones_like(x, bool_))};
+  if (!training || ratio == 0) return {OnnxValue(x), OnnxValue(ones_like(x, n.opset() < 10 ? x.dtype() : bool_))};
   if (!(ratio > 0 && ratio < 1)) n.refuse("the ratio must lie in [0, 1), not {}", ratio);
   const Tensor kept =
       bernoulli(n.has("seed") ? Key(static_cast<std::uint64_t>(n.integer("seed"))) : next_key(), 1 - ratio, x.shape());

@@ -5,7 +5,6 @@
 #include <numeric>
 
 #include <stave/core/ops/create.h>
-#include <stave/core/ops/dtypes.h>
 #include <stave/core/ops/elementwise.h>
 #include <stave/core/ops/index.h>
 #include <stave/core/ops/layout.h>
@@ -127,14 +126,13 @@ Tensor onnx_resize(const NodeCall& n) {
   const Tensor& x = n(0);
   const std::string method = n.text("mode", "nearest");
   const std::size_t scales_input = n.opset() < 11 ? 1 : 2;
-  std::vector<Index> axes(static_cast<std::size_t>(x.rank()));
-  std::iota(axes.begin(), axes.end(), Index{0});
-  axes = n.integers("axes").value_or(axes);
+  const auto scales = [&] { return n.opset() < 9 ? n.numbers("scales") : n.fixed_numbers(scales_input); };
+  const auto axes = n.integers("axes").value_or(axes_between(0, x.rank()));
   const auto count_is = [&](std::size_t found, std::size_t wanted) {
     if (found != wanted) fail<ShapeError>("there are {} numbers for {} axes", found, axes.size());
   };
   const bool by_size = n.has(3) && n(3).size() > 0;
-  const std::vector<double> numbers = by_size ? std::vector<double>() : n.fixed_numbers(scales_input);
+  const std::vector<double> numbers = by_size ? std::vector<double>() : scales();
   const std::vector<Index> sizes = by_size ? n.integers(3) : std::vector<Index>();
   count_is(by_size ? sizes.size() : numbers.size(), axes.size());
   std::vector<ResizedAxis> how;
@@ -169,9 +167,7 @@ Tensor onnx_resize(const NodeCall& n) {
     const bool same = how[i].from == how[i].to && how[i].scale == 1 && how[i].begin == 0 && how[i].end == 1;
     if (!same) y = resized_axis(n, y, normalize_axis(axes[i], x.rank(), "axes"), how[i], method);
   }
-  if (by_floats) return y;
-  const auto limits = iinfo(x.dtype());
-  return astype(clip(round(y), static_cast<double>(limits.min), static_cast<double>(limits.max)), x.dtype());
+  return by_floats ? y : saturated(y, x.dtype());
 }
 
 }  // namespace stave_detail

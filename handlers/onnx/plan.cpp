@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <set>
 
+#include <stave/core/ops/create.h>
 #include <stave/handlers/onnx/operators.h>
 
 namespace stave_detail {
@@ -39,9 +40,10 @@ class Planner {
     OnnxGraphPlan& plan;
     Values* outer;
     std::map<std::string, int> places = {};
-    std::vector<int> last_uses = {};      // for each place, the number of a node; -1: none
-    int node = -1;                        // the number of the current node
-    std::map<int, OnnxType> narrow = {};  // the places of constants of narrow types
+    std::vector<int> last_uses = {};                   // for each place, the number of a node; -1: none
+    int node = -1;                                     // the number of the current node
+    std::map<int, OnnxType> narrow = {};               // the places of constants of narrow types
+    std::map<std::string, Tensor>* weights = nullptr;  // of the main graph
 
     int define(const std::string& name, const std::string& where) {
       if (!places.emplace(name, plan.places).second)
@@ -77,6 +79,7 @@ class Planner {
                                             std::map<std::string, Tensor>* weights) {
     auto plan = std::make_shared<OnnxGraphPlan>();
     Values values{*plan, outer};
+    values.weights = weights;
     for (const OnnxValueInfo& input : graph.inputs) {
       plan->inputs.push_back(values.define(input.name, where()));
       plan->input_names.push_back(input.name);
@@ -115,25 +118,21 @@ class Planner {
   // Resolves the outputs, and notes where values are used for the last time.
   void finish(Values& values, const std::vector<std::string>& outputs) {
     OnnxGraphPlan& plan = values.plan;
-    for (std::size_t place = 0; place < values.last_uses.size(); ++place)
-      if (const int node = values.last_uses[place]; node >= 0)
-        plan.nodes[static_cast<std::size_t>(node)].last_uses.push_back(static_cast<int>(place));
+    values.node = -1;  // no node is the last one to use an output
     for (const std::string& output : outputs) {
       plan.outputs.push_back(resolve(output, values, "the graph's list of outputs"));
       plan.output_names.push_back(output);
-      const auto [depth, place] = plan.outputs.back();
-      if (depth > 0) continue;
-      for (OnnxNodePlan& node : plan.nodes) std::erase(node.last_uses, place);
     }
+    for (std::size_t place = 0; place < values.last_uses.size(); ++place)
+      if (const int node = values.last_uses[place]; node >= 0)
+        plan.nodes[static_cast<std::size_t>(node)].last_uses.push_back(static_cast<int>(place));
   }
 
   OnnxNodePlan plan_node(OnnxNode& node, Values& values, const OnnxOpsets& opsets) {
     OnnxNodePlan plan;
     const auto version = opsets.find(node.domain);
     plan.opset = version == opsets.end() ? 0 : version->second;
-    plan.name = make_intrusive<const SharedName>(!node.name.empty()     ? node.name
-                                                 : node.outputs.empty() ? node.operation
-                                                                        : node.outputs[0]);
+    plan.name = make_intrusive<const SharedName>(name_of_node(node));
     find_operator(node, plan);
     const bool takes_narrow = plan.op && node.domain.empty() && node.operation == "DequantizeLinear";
     for (const std::string& input : node.inputs)
@@ -154,8 +153,29 @@ class Planner {
         refused_.insert(
             fmt::format("{} has an attribute of type {}", shown_node(node, plan.opset), name_of_onnx(narrow)));
     }
+    if (values.weights && node.domain == "ai.onnx.ml" && !node.outputs.empty()) plan_parameters(node, plan, values);
     plan.message = std::move(node);
     return plan;
+  }
+
+  // Makes weights of attributes: OUTPUT.ATTRIBUTE, where OUTPUT is the node's first one.
+  void plan_parameters(const OnnxNode& node, OnnxNodePlan& plan, Values& values) {
+    for (const OnnxAttribute& attribute : node.attributes) {
+      const std::string_view name = attribute.name;
+      const auto names = onnx_parameters();
+      const auto matches = [&](std::string_view known) {
+        return name == known || name == std::string(known) + "_as_tensor";
+      };
+      if (std::none_of(names.begin(), names.end(), matches)) continue;
+      const auto given = plan.tensors.find(name);
+      if (given == plan.tensors.end() && attribute.numbers.empty()) continue;
+      const Tensor x = given != plan.tensors.end() ? given->second : from(attribute.numbers);
+      if (!is_inexact(x.dtype())) continue;
+      const std::string weight = node.outputs[0] + "." + attribute.name;
+      plan.parameters[attribute.name] = values.define(weight, where());
+      values.plan.weights.emplace_back(plan.parameters[attribute.name], weight);
+      values.weights->emplace(weight, x);
+    }
   }
 
   void plan_attribute(OnnxAttribute& attribute, const OnnxNode& node, OnnxNodePlan& plan, Values& values,

@@ -5,7 +5,7 @@
 
 namespace stave_detail {
 
-/// Performs Resize and, with its scales as input 1, Upsample.
+/// Performs Resize and Upsample.
 Tensor onnx_resize(const NodeCall& n);
 
 }  // namespace stave_detail

@@ -99,11 +99,7 @@ std::uint64_t bytes_of_narrow(OnnxType type, std::uint64_t elements) {
 }
 
 Tensor copied(std::string_view bytes, Dtype dtype, const Shape& shape) {
-  Tensor x = Tensor(NodePtr(new Node(dtype, cpu, shape, allocate_storage(cpu, dtype, shape, "load_onnx"))));
-  char* const to = static_cast<char*>(x.node().data());
-  if (!bytes.empty()) std::memcpy(to, bytes.data(), bytes.size());
-  if (dtype == bool_) make_bools(to, bytes.size());
-  return x;
+  return from_bytes(bytes.data(), static_cast<std::size_t>(shape.elements()), dtype, shape);
 }
 
 // Returns the elements that lie in the field for their type, as bytes of the dtype. Types of less
